@@ -1,0 +1,42 @@
+# The few commands one needs; everything else is in CMakePresets.json. Each target installs what the machine lacks (scripts/setup.sh).
+#
+#   make                      build the emulated variant, and the CUDA variant where nvcc is on PATH (or CUDACXX names it)
+#   make test                 run every suite on the emulated device, and again on the GPU where one is visible
+#   make demo [WORD=.. DIR=..]  count a word over a tree of real files from a kernel, and compare with grep
+#   make install PREFIX=..    install one variant (PRESET=cuda|emulated; default: cuda where nvcc is found)
+#   make format               format all sources
+#   make clean                remove build/
+#
+# CONFIGURE_FLAGS is passed to cmake, e.g. CONFIGURE_FLAGS=-DCMAKE_CUDA_ARCHITECTURES=90-real.
+
+NVCC := $(or $(CUDACXX),$(shell command -v nvcc 2>/dev/null))
+PRESETS := emulated $(if $(NVCC),cuda)
+PRESET ?= $(lastword $(PRESETS))
+PREFIX ?= /usr/local
+export NVCC CONFIGURE_FLAGS WORD DIR
+
+.PHONY: all setup test demo install format clean
+.NOTPARALLEL:
+
+all: setup
+	@scripts/build.sh $(PRESETS)
+	@$(if $(NVCC),:,echo "nvcc is not on PATH: built the emulated variant only")
+
+setup:
+	@scripts/setup.sh
+
+test: setup
+	@scripts/test.sh
+
+demo: setup
+	@scripts/run_demo.sh
+
+install: setup
+	@scripts/build.sh $(PRESET)
+	cmake --install build/$(PRESET) --prefix "$(PREFIX)"
+
+format:
+	@scripts/format.sh
+
+clean:
+	rm -rf build

@@ -1,0 +1,105 @@
+# Helpers for this build: warnings, header-only libraries, the library's interface, programs.
+
+# gpufs_find_headers(<name> <header> <package>): a header-only library of the system as the target gpufs::<name>.
+function(gpufs_find_headers name header package)
+  find_path(GPUFS_${name}_INCLUDE_DIR NAMES ${header})
+  mark_as_advanced(GPUFS_${name}_INCLUDE_DIR)
+  if(NOT GPUFS_${name}_INCLUDE_DIR)
+    message(FATAL_ERROR "${header} not found: install ${package}, or set GPUFS_${name}_INCLUDE_DIR")
+  endif()
+  add_library(gpufs::${name} INTERFACE IMPORTED GLOBAL)
+  target_include_directories(gpufs::${name} SYSTEM INTERFACE ${GPUFS_${name}_INCLUDE_DIR})
+endfunction()
+
+# Warnings for our own sources, without touching those who link the library.
+add_library(gpufs_warnings INTERFACE)
+target_compile_options(gpufs_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas>)
+if(GPUFS_WARNINGS_AS_ERRORS)
+  target_compile_options(gpufs_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror> $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
+endif()
+
+# gpufs_add_sources(<target> <file>...): .cpp files for the host compiler, .cu files for the device.
+function(gpufs_add_sources target)
+  set(kernel_sources ${ARGN})
+  list(FILTER kernel_sources INCLUDE REGEX "\\.cu$")
+  set(host_sources ${ARGN})
+  list(FILTER host_sources EXCLUDE REGEX "\\.cu$")
+  target_sources(${target} PRIVATE ${host_sources})
+  if(kernel_sources)
+    gpufs_add_kernel_sources(${target} ${kernel_sources})
+  endif()
+endfunction()
+
+# gpufs_set_up_library(gpufs): what the library needs and what it asks of those who link it.
+function(gpufs_set_up_library target)
+  gpufs_find_headers(fmt fmt/format.h libfmt-dev)
+  target_compile_definitions(gpufs::fmt INTERFACE FMT_HEADER_ONLY)
+  gpufs_find_headers(tomlplusplus toml++/toml.h libtomlplusplus-dev)
+  target_compile_definitions(gpufs::tomlplusplus INTERFACE TOML_HEADER_ONLY=1)
+  gpufs_find_headers(boost_headers boost/lockfree/spsc_queue.hpp libboost-dev)
+
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/gpufs>)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_link_libraries(${target}
+    PUBLIC Threads::Threads
+    PRIVATE gpufs::uring $<BUILD_INTERFACE:gpufs_warnings>
+      $<BUILD_INTERFACE:gpufs::fmt> $<BUILD_INTERFACE:gpufs::tomlplusplus> $<BUILD_INTERFACE:gpufs::boost_headers>)
+
+  set_target_properties(${target} PROPERTIES GPUFS_DEVICE ${GPUFS_DEVICE} EXPORT_PROPERTIES GPUFS_DEVICE)
+  if(GPUFS_DEVICE STREQUAL "emulated")
+    target_compile_definitions(${target} PUBLIC GPUFS_EMULATED=1)
+    target_link_libraries(${target} PUBLIC Boost::context)
+  else()
+    target_compile_features(${target} PUBLIC cuda_std_20)
+    target_compile_options(${target} PUBLIC $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>)
+    target_link_libraries(${target} PUBLIC CUDA::cudart_static)
+  endif()
+  if(GPUFS_SANITIZE)
+    target_compile_options(${target} PUBLIC -fsanitize=${GPUFS_SANITIZE} -fno-sanitize-recover=all)
+    target_link_options(${target} PUBLIC -fsanitize=${GPUFS_SANITIZE})
+  endif()
+endfunction()
+
+# gpufs_set_up_program(<target>): what programs and test programs have in common.
+function(gpufs_set_up_program target)
+  target_link_libraries(${target} PRIVATE gpufs gpufs_warnings gpufs::fmt)
+  if(GPUFS_DEVICE STREQUAL "cuda")
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>)
+    # Programs are copied to machines with other system libraries.
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+endfunction()
+
+# gpufs_add_apps(): every folder of apps/ with a main.cu or main.cpp becomes a program of that name, built from all sources in it
+# and linked with apps/common. The target `programs` builds them all.
+function(gpufs_add_apps)
+  file(GLOB_RECURSE common_sources CONFIGURE_DEPENDS apps/common/*.cpp apps/common/*.cu)
+  if(common_sources)
+    add_library(gpufs_apps_common STATIC)
+    gpufs_add_sources(gpufs_apps_common ${common_sources})
+    target_link_libraries(gpufs_apps_common PUBLIC gpufs gpufs_cli gpufs::CLI11 gpufs::fmt PRIVATE gpufs_warnings)
+  else()
+    add_library(gpufs_apps_common INTERFACE)
+    target_link_libraries(gpufs_apps_common INTERFACE gpufs gpufs_cli gpufs::CLI11)
+  endif()
+  add_custom_target(programs)
+  file(GLOB mains CONFIGURE_DEPENDS apps/*/main.cpp apps/*/main.cu)
+  foreach(main IN LISTS mains)
+    cmake_path(GET main PARENT_PATH folder)
+    cmake_path(GET folder FILENAME name)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp ${folder}/*.cu)
+    add_executable(app_${name})
+    gpufs_add_sources(app_${name} ${sources})
+    gpufs_set_up_program(app_${name})
+    target_link_libraries(app_${name} PRIVATE gpufs_apps_common)
+    set_target_properties(app_${name} PROPERTIES OUTPUT_NAME ${name})
+    add_dependencies(programs app_${name})
+    install(TARGETS app_${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endforeach()
+endfunction()

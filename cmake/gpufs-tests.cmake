@@ -1,0 +1,63 @@
+# Test programs: each test/*_test.{cpp,cu} becomes one doctest program and one CTest test named like the file;
+# emulated_*_test only for the emulated device. Programs with a planted bug show that the sanitizers see it.
+gpufs_find_headers(doctest doctest/doctest.h doctest-dev)
+
+# Linked into every suite: main() (for suites with kernels also a check that there is a device) and test/support.
+file(GLOB_RECURSE support_sources CONFIGURE_DEPENDS test/support/*.cpp test/support/*.cu)
+foreach(kind host device)
+  add_library(test_main_${kind} OBJECT test/main.cpp)
+  target_link_libraries(test_main_${kind} PUBLIC gpufs gpufs::doctest PRIVATE gpufs_warnings)
+endforeach()
+target_compile_definitions(test_main_device PRIVATE GPUFS_TEST_NEEDS_DEVICE)
+add_library(test_support STATIC)
+gpufs_add_sources(test_support ${support_sources})
+target_link_libraries(test_support PUBLIC gpufs gpufs::doctest gpufs::fmt PRIVATE gpufs_warnings)
+
+set(test_environment "TSAN_OPTIONS=second_deadlock_stack=1" "ASAN_OPTIONS=detect_stack_use_after_return=0"
+  "UBSAN_OPTIONS=print_stacktrace=1")
+
+file(GLOB suites CONFIGURE_DEPENDS test/*_test.cpp test/*_test.cu)
+if(NOT GPUFS_DEVICE STREQUAL "emulated")
+  list(FILTER suites EXCLUDE REGEX "/emulated_[^/]*$")
+endif()
+foreach(suite IN LISTS suites)
+  cmake_path(GET suite STEM name)
+  set(kind host)
+  if(suite MATCHES "\\.cu$")
+    set(kind device)
+  endif()
+  add_executable(${name})
+  gpufs_add_sources(${name} ${suite})
+  gpufs_set_up_program(${name})
+  target_link_libraries(${name} PRIVATE test_main_${kind} test_support gpufs_cli gpufs::CLI11)
+  add_test(NAME ${name} COMMAND ${name})
+  # 77: the suite needs a device and there is none.
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS ${kind} SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+endforeach()
+
+# add_planted_bug(<name> <sanitizer> <report>): test/<name>.{cpp,cu} must pass with the argument `clean`, and without it must
+# make the sanitizer print the report.
+function(add_planted_bug name sanitizer report)
+  file(GLOB source CONFIGURE_DEPENDS test/${name}.cpp test/${name}.cu)
+  if(NOT source)
+    return()
+  endif()
+  add_executable(${name})
+  gpufs_add_sources(${name} ${source})
+  gpufs_set_up_program(${name})
+  add_test(NAME ${name}_clean COMMAND ${name} clean)
+  set_tests_properties(${name}_clean PROPERTIES TIMEOUT 600 LABELS planted ENVIRONMENT "${test_environment}")
+  if(GPUFS_SANITIZE MATCHES "${sanitizer}")
+    target_compile_options(${name} PRIVATE -fno-sanitize=object-size)  # or it speaks before AddressSanitizer does
+    add_test(NAME ${name}_is_reported COMMAND ${name})
+    set_tests_properties(${name}_is_reported PROPERTIES TIMEOUT 600 LABELS planted PASS_REGULAR_EXPRESSION "${report}"
+      ENVIRONMENT "${test_environment}")
+  endif()
+endfunction()
+if(GPUFS_DEVICE STREQUAL "emulated")
+  add_planted_bug(planted_missing_barrier thread "ThreadSanitizer: data race")
+  add_planted_bug(planted_page_overrun address "AddressSanitizer: heap-buffer-overflow")
+else()
+  # Copied with the folder it lies in, it runs all suites there on another machine.
+  configure_file(scripts/run_gpu_suites.sh ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/run-gpu-suites COPYONLY)
+endif()

@@ -1,0 +1,93 @@
+// A page frame's header and the named transitions of its state word.
+#pragma once
+
+#include <gpufs/cache/geometry.hpp>
+#include <gpufs/device.hpp>
+
+#include <cstdint>
+
+namespace gpufs {
+
+//  31       24 23            0
+//  phase      | pins
+//
+//            claim                  begin_fill              publish
+//   empty  ---------> evicting ------------------> filling ---------> ready
+//   failed ---------/    ^  \--> empty (release)      |                 |
+//      ^                 |                            | fail            | claim
+//      |                 +----------------------------|-----------------+
+//      +----------------------------------------------+
+//
+// claim needs pins == 0 and is the only compare-and-swap; whoever wins it owns the frame alone. Every other change is an add, because
+// a look-up may pin any frame at any time (and unpins it when it finds the wrong page or phase): a plain store would lose its pin.
+enum class phase : std::uint32_t { empty, filling, ready, evicting, failed };
+
+inline constexpr unsigned phase_shift = 24;
+inline constexpr std::uint32_t pin_mask = (1u << phase_shift) - 1;
+
+__device__ constexpr phase phase_of(std::uint32_t state) { return static_cast<phase>(state >> phase_shift); }
+__device__ constexpr std::uint32_t pins_of(std::uint32_t state) { return state & pin_mask; }
+__device__ constexpr std::uint32_t phase_delta(phase from, phase to) {
+  return (static_cast<std::uint32_t>(to) - static_cast<std::uint32_t>(from)) << phase_shift;
+}
+
+/// One per frame, in GPU memory. `uid` and `page` are written only by the owner of an evicting frame, `valid` and `error` only by the
+/// owner of a filling one.
+struct alignas(32) frame_header {
+  std::uint32_t state;
+  std::int32_t error;   ///< -errno of the fetch that failed; meaningful in phase failed
+  std::uint32_t valid;  ///< bytes of the page that the file has; meaningful in phase ready
+  std::uint32_t owner;  ///< replacement queue the frame belongs to
+  std::uint64_t uid;    ///< file version
+  std::uint64_t page;   ///< page number in the file
+};
+static_assert(sizeof(frame_header) == frame_header_bytes);
+
+__device__ inline atomic_ref<std::uint32_t, scope::device> frame_state(frame_header& h) {
+  return atomic_ref<std::uint32_t, scope::device>(h.state);
+}
+
+/// Takes the frame for oneself if nobody has it pinned. Returns the phase it was in (empty, ready or failed) or `evicting` for no.
+/// Acquire pairs with the release of the last unpin(): the reader's loads are over before the new owner writes.
+__device__ inline phase claim(frame_header& h) {
+  std::uint32_t state = frame_state(h).load(memory_order_relaxed);
+  phase const was = phase_of(state);
+  if (pins_of(state) != 0 || was == phase::filling || was == phase::evicting) return phase::evicting;
+  std::uint32_t const mine = static_cast<std::uint32_t>(phase::evicting) << phase_shift;
+  return frame_state(h).compare_exchange_strong(state, mine, memory_order_acquire, memory_order_relaxed) ? was : phase::evicting;
+}
+
+/// The owner of an evicting frame names the page it will hold and keeps it pinned. Release pairs with the acquire of pin(): who sees
+/// `filling` sees the name.
+__device__ inline void begin_fill(frame_header& h, std::uint64_t uid, std::uint64_t page) {
+  atomic_ref<std::uint64_t, scope::device>(h.uid).store(uid, memory_order_relaxed);
+  atomic_ref<std::uint64_t, scope::device>(h.page).store(page, memory_order_relaxed);
+  frame_state(h).fetch_add(phase_delta(phase::evicting, phase::filling) + 1, memory_order_release);
+}
+
+/// filling -> ready; the filler's pin stays. Release pairs with the acquire of pin() and of those who wait for the phase: they see
+/// the bytes. The caller orders the bytes of other threads before it by a barrier.
+__device__ inline void publish(frame_header& h, std::uint32_t valid) {
+  atomic_ref<std::uint32_t, scope::device>(h.valid).store(valid, memory_order_relaxed);
+  frame_state(h).fetch_add(phase_delta(phase::filling, phase::ready), memory_order_release);
+}
+
+/// filling -> failed; the filler's pin stays. The page must be out of the page table already.
+__device__ inline void fail(frame_header& h, std::int32_t error) {
+  atomic_ref<std::int32_t, scope::device>(h.error).store(error, memory_order_relaxed);
+  frame_state(h).fetch_add(phase_delta(phase::filling, phase::failed), memory_order_release);
+}
+
+/// The owner of an evicting frame, or the filler of one that never entered the page table (with its pin), lets it go.
+__device__ inline void release_evicting(frame_header& h) {
+  frame_state(h).fetch_add(phase_delta(phase::evicting, phase::empty), memory_order_release);
+}
+__device__ inline void release_filling(frame_header& h) {
+  frame_state(h).fetch_add(phase_delta(phase::filling, phase::empty) - 1, memory_order_release);
+}
+
+/// Pins and returns the state before. Whatever the phase was, the caller must unpin() again.
+__device__ inline std::uint32_t pin(frame_header& h) { return frame_state(h).fetch_add(1, memory_order_acquire); }
+__device__ inline void unpin(frame_header& h) { frame_state(h).fetch_sub(1, memory_order_release); }
+
+}  // namespace gpufs

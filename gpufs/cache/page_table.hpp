@@ -1,0 +1,159 @@
+// The page table: from (file version, page number) to a frame. Buckets of 32 entries, probed by a warp with one coalesced load.
+#pragma once
+
+#include <gpufs/cache/frame.hpp>
+#include <gpufs/cache/geometry.hpp>
+#include <gpufs/fs_ref.hpp>
+#include <gpufs/wait.hpp>
+#include <gpufs/warp.hpp>
+
+#include <cstdint>
+
+namespace gpufs {
+
+static_assert(bucket_ways == warp_size);
+
+/// Where a page's entry can be. An entry is tag << 32 | (frame + 1), or 0. The tag only narrows the search: the frame's header names
+/// the page in full, so that equal tags never mix up pages.
+struct page_location {
+  std::uint64_t bucket;
+  std::uint32_t tag;
+};
+
+__device__ inline std::uint64_t mix64(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+__device__ inline page_location locate(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
+  std::uint64_t const h = mix64(page + mix64(uid + 0x9e3779b97f4a7c15ull));
+  return {(h >> 32) * c.bucket_count >> 32, static_cast<std::uint32_t>(h)};  // bucket_count < 2^32
+}
+
+__device__ inline atomic_ref<std::uint64_t, scope::device> bucket_entry(page_cache_ref const& c, std::uint64_t bucket, unsigned way) {
+  return atomic_ref<std::uint64_t, scope::device>(c.buckets[bucket * bucket_ways + way]);
+}
+
+__device__ inline bool names(frame_header& h, std::uint64_t uid, std::uint64_t page) {
+  return atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed) == uid &&
+         atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed) == page;
+}
+
+__device__ inline std::byte* frame_bytes(page_cache_ref const& c, std::uint32_t frame) {
+  return c.frames + (std::uint64_t(frame) << c.page_shift);
+}
+
+enum class lookup_result : std::uint32_t {
+  absent,   ///< not in the table
+  hit,      ///< ready and pinned
+  filling,  ///< pinned; somebody else is bringing it in
+};
+
+struct lookup {
+  lookup_result result;
+  std::uint32_t frame;
+};
+
+/// Finds and pins a page. All lanes of a warp call, all get the answer. Never waits for longer than an eviction takes.
+__device__ inline lookup find_and_pin(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
+  page_location const at = locate(c, uid, page);
+  unsigned const lane = lane_id();
+  for (unsigned pause = 0;;) {
+    std::uint64_t const entry = bucket_entry(c, at.bucket, lane).load(memory_order_relaxed);
+    unsigned candidates = __ballot_sync(all_lanes, entry != 0 && static_cast<std::uint32_t>(entry >> 32) == at.tag);
+    bool passing = false;
+    while (candidates != 0) {
+      int const from = __ffs(static_cast<int>(candidates)) - 1;
+      candidates &= candidates - 1;
+      std::uint32_t const frame = warp_broadcast(static_cast<std::uint32_t>(entry), from) - 1;
+      std::uint32_t answer = 0;  // 0: another page or gone; 1: hit; 2: filling; 3: being thrown out
+      if (lane == 0) {
+        frame_header& h = c.headers[frame];
+        phase const p = phase_of(pin(h));
+        if (p == phase::evicting) {
+          answer = 3;
+        } else if ((p == phase::ready || p == phase::filling) && names(h, uid, page)) {
+          answer = p == phase::ready ? 1 : 2;
+        }
+        if (answer == 0 || answer == 3) unpin(h);
+      }
+      answer = warp_broadcast(answer);
+      if (answer == 1) return {lookup_result::hit, frame};
+      if (answer == 2) return {lookup_result::filling, frame};
+      passing |= answer == 3;
+    }
+    if (!passing) return {lookup_result::absent, 0};
+    // An owner is about to take the entry out (it never waits while it evicts): look again. `evicting` cannot last.
+    backoff(pause);
+  }
+}
+
+enum class insert_result : std::uint32_t { inserted, duplicate, full };
+
+/// Enters `frame`, which the caller is filling under that name, unless the page is there already. All lanes call.
+/// The bucket's lock keeps two callers that miss one page from both entering it; look-ups and removals need no lock.
+__device__ inline insert_result insert(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page, std::uint32_t frame) {
+  page_location const at = locate(c, uid, page);
+  unsigned const lane = lane_id();
+  if (lane == 0) {
+    atomic_ref<std::uint32_t, scope::device> lock(c.bucket_locks[at.bucket]);
+    // The holder runs a few instructions and never waits, so this wait is bounded. Pairs with the release below.
+    for (unsigned pause = 0; lock.exchange(1, memory_order_acquire) != 0;) backoff(pause);
+  }
+  __syncwarp();
+  std::uint64_t const entry = bucket_entry(c, at.bucket, lane).load(memory_order_relaxed);
+  // An entry whose header names our page is a duplicate, also when it is about to go: the caller looks again.
+  bool const same = entry != 0 && static_cast<std::uint32_t>(entry >> 32) == at.tag &&
+                    names(c.headers[static_cast<std::uint32_t>(entry) - 1], uid, page);
+  unsigned const duplicates = __ballot_sync(all_lanes, same);
+  unsigned const free = __ballot_sync(all_lanes, entry == 0);
+  if (duplicates == 0 && free != 0 && lane == static_cast<unsigned>(__ffs(static_cast<int>(free)) - 1)) {
+    bucket_entry(c, at.bucket, lane).store(std::uint64_t(at.tag) << 32 | (frame + 1), memory_order_relaxed);
+  }
+  __syncwarp();
+  if (lane == 0) atomic_ref<std::uint32_t, scope::device>(c.bucket_locks[at.bucket]).store(0, memory_order_release);
+  return duplicates != 0 ? insert_result::duplicate : free != 0 ? insert_result::inserted : insert_result::full;
+}
+
+/// Takes the entry of `frame` out. Only its owner (evicting or filling it) calls, with all lanes; nobody else changes that entry.
+__device__ inline void remove(page_cache_ref const& c, std::uint32_t frame) {
+  frame_header& h = c.headers[frame];
+  page_location const at = locate(c, atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed),
+                                  atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed));
+  auto entry = bucket_entry(c, at.bucket, lane_id());
+  if (entry.load(memory_order_relaxed) == (std::uint64_t(at.tag) << 32 | (frame + 1))) entry.store(0, memory_order_relaxed);
+  __syncwarp();
+}
+
+/// Makes room in the bucket where a page belongs by throwing out one of its ready, unpinned pages. All lanes call; returns whether
+/// one went. The rule for the rare bucket that is full.
+__device__ inline bool evict_from_bucket(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
+  page_location const at = locate(c, uid, page);
+  for (unsigned way = 0; way < bucket_ways; ++way) {
+    std::uint32_t gone = 0;
+    std::uint32_t frame = 0;
+    if (lane_id() == 0) {
+      std::uint64_t const entry = bucket_entry(c, at.bucket, way).load(memory_order_relaxed);
+      frame = static_cast<std::uint32_t>(entry) - 1;
+      if (entry != 0) {
+        phase const was = claim(c.headers[frame]);
+        if (was == phase::ready) {
+          gone = 1;
+        } else if (was != phase::evicting) {
+          release_evicting(c.headers[frame]);  // not in the table any more
+        }
+      }
+    }
+    gone = warp_broadcast(gone);
+    if (gone == 0) continue;
+    frame = warp_broadcast(frame);
+    remove(c, frame);
+    if (lane_id() == 0) release_evicting(c.headers[frame]);
+    __syncwarp();
+    return true;
+  }
+  return false;
+}
+
+}  // namespace gpufs

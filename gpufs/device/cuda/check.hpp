@@ -1,0 +1,11 @@
+// Turns a failed CUDA call into a device_error that names it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+namespace gpufs::cuda_device {
+
+/// Throws device_error with `call`, the error's name and its text unless `result` is cudaSuccess.
+void check(cudaError_t result, char const* call);
+
+}  // namespace gpufs::cuda_device

@@ -1,0 +1,97 @@
+// Streams, events and launches on a GPU.
+#include <cstdlib>
+#include <gpufs/device.hpp>
+#include <gpufs/device/cuda/check.hpp>
+
+namespace gpufs {
+
+namespace cuda_device {
+
+namespace {
+
+// Before main, so before the first CUDA call of anyone: loading a kernel lazily, at its first launch, can wait for one that is running and
+// that in turn waits for us.
+struct eager_loading {
+  eager_loading() { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
+} const set_eager_loading;
+
+}  // namespace
+
+void check(cudaError_t result, char const* call) {
+  if (result == cudaSuccess) return;
+  // Takes it from what the next call that looks at it would report, unless the context is lost for good.
+  cudaGetLastError();
+  throw device_error(std::string(call) + " failed: " + cudaGetErrorName(result) + ": " + cudaGetErrorString(result));
+}
+
+void load_kernel(void const* kernel) {
+  cudaFuncAttributes attributes;
+  check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+}
+
+void launch_kernel(launch_options const& options, void const* kernel, void** arguments) {
+  constexpr std::uint64_t allowed_unasked = 48 << 10;
+  if (options.dynamic_shared_bytes > 0x7fffffff)
+    throw device_error("launch: " + std::to_string(options.dynamic_shared_bytes) + " bytes of dynamic shared memory: too many");
+  if (options.dynamic_shared_bytes > allowed_unasked)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(options.dynamic_shared_bytes)),
+          "cudaFuncSetAttribute(MaxDynamicSharedMemorySize)");
+  stream& on = options.on != nullptr ? *options.on : this_thread_stream();
+  check(cudaLaunchKernel(kernel, options.grid, options.block, arguments, options.dynamic_shared_bytes, on.native()),
+        "cudaLaunchKernel");
+}
+
+}  // namespace cuda_device
+
+using cuda_device::check;
+
+struct stream::implementation {
+  implementation() { check(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"); }
+  ~implementation() { cudaStreamDestroy(handle); }
+  cudaStream_t handle = nullptr;
+};
+
+stream::stream() : implementation_(std::make_shared<implementation>()) {}
+stream::~stream() = default;
+stream::stream(stream&&) noexcept = default;
+stream& stream::operator=(stream&&) noexcept = default;
+
+void stream::synchronize() { check(cudaStreamSynchronize(native()), "cudaStreamSynchronize"); }
+
+bool stream::done() const {
+  cudaError_t const result = cudaStreamQuery(native());
+  if (result == cudaErrorNotReady) return false;
+  check(result, "cudaStreamQuery");
+  return true;
+}
+
+CUstream_st* stream::native() const { return implementation_->handle; }
+
+stream& this_thread_stream() {
+  thread_local stream own;
+  return own;
+}
+
+void synchronize() { check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
+
+struct event::implementation {
+  implementation() { check(cudaEventCreate(&handle), "cudaEventCreate"); }
+  ~implementation() { cudaEventDestroy(handle); }
+  cudaEvent_t handle = nullptr;
+};
+
+event::event() : implementation_(std::make_shared<implementation>()) {}
+event::~event() = default;
+event::event(event&&) noexcept = default;
+event& event::operator=(event&&) noexcept = default;
+
+void event::record(stream& on) { check(cudaEventRecord(implementation_->handle, on.native()), "cudaEventRecord"); }
+void event::synchronize() const { check(cudaEventSynchronize(implementation_->handle), "cudaEventSynchronize"); }
+
+double event::seconds_between(event const& from, event const& to) {
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, from.implementation_->handle, to.implementation_->handle), "cudaEventElapsedTime");
+  return double(milliseconds) / 1000;
+}
+
+}  // namespace gpufs

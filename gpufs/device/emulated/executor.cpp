@@ -1,0 +1,99 @@
+// Dispatches the blocks of launches to OS threads.
+#include <gpufs/device/emulated/executor.hpp>
+
+#include <algorithm>
+
+#include <gpufs/device/emulated/block_scheduler.hpp>
+
+namespace gpufs::emulated {
+
+namespace {
+
+// splitmix64's mixer: neighbouring inputs give unrelated outputs.
+std::uint64_t mixed(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+
+void run_blocks(block_scheduler& scheduler, kernel_launch& launch) {
+  // Relaxed: the number alone is taken; what the launch holds was published by the workers' mutex.
+  for (std::uint64_t i; (i = launch.next_block.fetch_add(1, std::memory_order_relaxed)) < launch.block_count();) {
+    if (launch.failed.load(std::memory_order_relaxed)) break;
+    block_task const task{
+        .thread_body = &launch.thread_body,
+        .index = {unsigned(i % launch.grid.x), unsigned(i / launch.grid.x % launch.grid.y),
+                  unsigned(i / launch.grid.x / launch.grid.y)},
+        .block_size = launch.block,
+        .grid_size = launch.grid,
+        .dynamic_shared_bytes = launch.dynamic_shared_bytes,
+        .seed = mixed(mixed(mixed(launch.how.seed) ^ launch.number) ^ i),
+        .preempt = launch.how.preempt,
+        .stack_bytes = launch.how.stack_bytes,
+        .abandoned = &launch.failed,
+    };
+    std::string failure;
+    try {
+      failure = scheduler.run(task);
+    } catch (std::exception const& error) {
+      failure = error.what();
+    }
+    if (!failure.empty()) {
+      std::lock_guard const lock(launch.mutex);
+      if (launch.failure.empty()) launch.failure = std::move(failure);
+      launch.failed.store(true, std::memory_order_relaxed);
+    }
+  }
+  scheduler.release_sanitizer_state();
+}
+
+}  // namespace
+
+std::shared_ptr<block_workers> block_workers::shared() {
+  static std::shared_ptr<block_workers> const workers = std::make_shared<block_workers>();
+  return workers;
+}
+
+block_workers::~block_workers() {
+  {
+    std::lock_guard const lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& t : threads_) t.join();
+}
+
+void block_workers::run(kernel_launch& launch) {
+  auto const residents = unsigned(std::min<std::uint64_t>(launch.how.blocks, launch.block_count()));
+  launch.workers_left = residents;
+  {
+    std::lock_guard const lock(mutex_);
+    while (threads_.size() < busy_ + queue_.size() + residents) threads_.emplace_back([this] { work(); });
+    queue_.insert(queue_.end(), residents, &launch);
+  }
+  wake_.notify_all();
+  std::unique_lock lock(launch.mutex);
+  launch.all_left.wait(lock, [&] { return launch.workers_left == 0; });
+}
+
+void block_workers::work() {
+  block_scheduler scheduler;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    kernel_launch& launch = *queue_.front();
+    queue_.pop_front();
+    ++busy_;
+    lock.unlock();
+    run_blocks(scheduler, launch);
+    lock.lock();
+    --busy_;
+    // Under the launch's mutex to the end: once it is free with no worker left, the launch is gone.
+    std::lock_guard const launch_lock(launch.mutex);
+    if (--launch.workers_left == 0) launch.all_left.notify_one();
+  }
+}
+
+}  // namespace gpufs::emulated

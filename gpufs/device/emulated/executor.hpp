@@ -1,0 +1,65 @@
+// The emulated device as a whole: its settings, the OS threads that blocks run on, and the launches that they work off.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gpufs/device.hpp>
+#include <gpufs/device/emulated/settings.hpp>
+
+namespace gpufs::emulated {
+
+/// A kernel launch, from launch() to the end of its last block.
+struct kernel_launch {
+  std::function<void()> thread_body;
+  dim3 grid;
+  dim3 block;
+  std::uint64_t dynamic_shared_bytes = 0;
+  std::uint64_t number = 0;  ///< of the launches since configure()
+  settings how;
+
+  [[nodiscard]] std::uint64_t block_count() const { return std::uint64_t(grid.x) * grid.y * grid.z; }
+
+  std::atomic<std::uint64_t> next_block{0};
+  std::atomic<bool> failed{false};
+  std::mutex mutex;
+  std::condition_variable all_left;
+  unsigned workers_left = 0;  // guarded by mutex, as is failure
+  std::string failure;        // of the first block that failed
+};
+
+/// Gives a launch the settings in force and its number.
+void number_launch(kernel_launch& launch);
+
+/// OS threads that run blocks, kept from launch to launch.
+class block_workers {
+ public:
+  block_workers() = default;
+  ~block_workers();
+
+  /// Runs a launch to its end, on as many OS threads at once as it may have resident blocks: they all make progress, whatever else runs.
+  void run(kernel_launch& launch);
+
+  /// The workers of this process. Whoever holds them keeps them alive.
+  [[nodiscard]] static std::shared_ptr<block_workers> shared();
+
+ private:
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<kernel_launch*> queue_;  // one entry for each resident block that a launch may have
+  std::vector<std::thread> threads_;
+  std::size_t busy_ = 0;
+  bool stopping_ = false;
+};
+
+}  // namespace gpufs::emulated

@@ -1,0 +1,221 @@
+// Streams, events and launches of the emulated device: each stream is an OS thread that works off its tasks in order.
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gpufs/device.hpp>
+#include <gpufs/device/emulated/executor.hpp>
+
+namespace gpufs {
+
+struct stream::implementation {
+  implementation() : workers(emulated::block_workers::shared()), thread([this] { work(); }) {}
+
+  ~implementation() {
+    {
+      std::lock_guard const lock(mutex);
+      stopping = true;
+    }
+    changed.notify_all();
+    thread.join();
+    if (!failure.empty()) std::fprintf(stderr, "gpufs: a failure that no synchronize() has reported: %s\n", failure.c_str());
+  }
+
+  // A task returns why it failed, or nothing. `skippable`: not to be run once something failed.
+  struct task {
+    std::function<std::string()> run;
+    bool skippable;
+  };
+
+  void enqueue(task t) {
+    {
+      std::lock_guard const lock(mutex);
+      tasks.push_back(std::move(t));
+    }
+    changed.notify_all();
+  }
+
+  // Waits for the work so far and hands over the failure, if any.
+  std::string drain() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return tasks.empty() && !running; });
+    return std::exchange(failure, std::string());
+  }
+
+  void work() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [this] { return stopping || !tasks.empty(); });
+      if (tasks.empty()) return;
+      {
+        task const next = std::move(tasks.front());
+        tasks.pop_front();
+        if (next.skippable && !failure.empty()) continue;
+        running = true;
+        lock.unlock();
+        std::string why = next.run();
+        lock.lock();
+        if (failure.empty()) failure = std::move(why);
+      }
+      running = false;
+      changed.notify_all();
+    }
+  }
+
+  std::shared_ptr<emulated::block_workers> workers;
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<task> tasks;
+  std::string failure;
+  bool running = false;
+  bool stopping = false;
+  std::thread thread;  // last: it uses all of the above
+};
+
+namespace {
+
+// All streams that live, for synchronize().
+struct stream_list {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<stream::implementation>> all;
+};
+
+stream_list& streams() {
+  static stream_list list;
+  return list;
+}
+
+}  // namespace
+
+stream::stream() : implementation_(std::make_shared<implementation>()) {
+  stream_list& list = streams();
+  std::lock_guard const lock(list.mutex);
+  std::erase_if(list.all, [](auto const& s) { return s.expired(); });
+  list.all.push_back(implementation_);
+}
+stream::~stream() = default;
+stream::stream(stream&&) noexcept = default;
+stream& stream::operator=(stream&&) noexcept = default;
+
+void stream::synchronize() {
+  std::string const failure = implementation_->drain();
+  if (!failure.empty()) throw device_error(failure);
+}
+
+bool stream::done() const {
+  std::lock_guard const lock(implementation_->mutex);
+  return implementation_->tasks.empty() && !implementation_->running;
+}
+
+stream& this_thread_stream() {
+  thread_local stream own;
+  return own;
+}
+
+void synchronize() {
+  std::vector<std::shared_ptr<stream::implementation>> live;
+  {
+    stream_list& list = streams();
+    std::lock_guard const lock(list.mutex);
+    for (auto const& s : list.all) {
+      if (auto strong = s.lock()) live.push_back(std::move(strong));
+    }
+  }
+  std::string first;
+  for (auto const& s : live) {
+    std::string failure = s->drain();
+    if (first.empty()) first = std::move(failure);
+  }
+  if (!first.empty()) throw device_error(first);
+}
+
+// A point of an event's that was recorded once; recording again makes a new one.
+struct event::implementation {
+  struct point {
+    std::mutex mutex;
+    std::condition_variable reached;
+    std::optional<std::chrono::steady_clock::time_point> at;
+  };
+  std::shared_ptr<point> last;
+};
+
+event::event() : implementation_(std::make_shared<implementation>()) {}
+event::~event() = default;
+event::event(event&&) noexcept = default;
+event& event::operator=(event&&) noexcept = default;
+
+void event::record(stream& on) {
+  auto const point = std::make_shared<implementation::point>();
+  implementation_->last = point;
+  on.access().enqueue({[point] {
+                         std::lock_guard const lock(point->mutex);
+                         point->at = std::chrono::steady_clock::now();
+                         point->reached.notify_all();
+                         return std::string();
+                       },
+                       false});
+}
+
+void event::synchronize() const {
+  auto const point = implementation_->last;
+  if (point == nullptr) return;
+  std::unique_lock lock(point->mutex);
+  point->reached.wait(lock, [&] { return point->at.has_value(); });
+}
+
+double event::seconds_between(event const& from, event const& to) {
+  std::chrono::steady_clock::time_point at[2];
+  event const* const both[2] = {&from, &to};
+  for (int i = 0; i < 2; ++i) {
+    auto const point = both[i]->implementation_->last;
+    if (point == nullptr) throw device_error("event::seconds_between: an event was never recorded");
+    std::lock_guard const lock(point->mutex);
+    if (!point->at) throw device_error("event::seconds_between: an event has not been reached; synchronize() with it first");
+    at[i] = *point->at;
+  }
+  return std::chrono::duration<double>(at[1] - at[0]).count();
+}
+
+namespace emulated {
+
+void enqueue_launch(launch_options const& options, std::function<void()> thread_body) {
+  constexpr std::uint64_t most_shared = 227 << 10;
+  auto const shape = [](dim3 const& d) { return std::to_string(d.x) + "x" + std::to_string(d.y) + "x" + std::to_string(d.z); };
+  std::uint64_t const threads = std::uint64_t(options.block.x) * options.block.y * options.block.z;
+  std::uint64_t const yz = std::uint64_t(options.grid.y) * options.grid.z;
+  if (options.grid.x == 0 || yz == 0 || options.grid.x > 0x7fffffff || options.grid.y > 0xffff || options.grid.z > 0xffff)
+    throw device_error("launch: grid " + shape(options.grid) + ": must be from 1x1x1 to 2147483647x65535x65535");
+  if (options.block.x > max_block_threads || options.block.y > max_block_threads || threads == 0 || threads > max_block_threads)
+    throw device_error("launch: block " + shape(options.block) + ": must have from 1 to 1024 threads");
+  if (options.dynamic_shared_bytes > most_shared)
+    throw device_error("launch: " + std::to_string(options.dynamic_shared_bytes) + " bytes of dynamic shared memory: at most " +
+                       std::to_string(most_shared));
+  auto const call = std::make_shared<kernel_launch>();
+  call->thread_body = std::move(thread_body);
+  call->grid = options.grid;
+  call->block = options.block;
+  call->dynamic_shared_bytes = options.dynamic_shared_bytes;
+  number_launch(*call);
+  stream& on = options.on != nullptr ? *options.on : this_thread_stream();
+  block_workers& workers = *on.access().workers;
+  on.access().enqueue({[call, &workers]() -> std::string {
+                         try {
+                           workers.run(*call);
+                         } catch (std::exception const& error) {
+                           return std::string("launch: no OS threads to run blocks on: ") + error.what();
+                         }
+                         return call->failure;
+                       },
+                       true});
+}
+
+}  // namespace emulated
+
+}  // namespace gpufs

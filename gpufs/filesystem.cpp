@@ -1,0 +1,195 @@
+#include <gpufs/filesystem.hpp>
+
+#include <gpufs/cache/geometry.hpp>
+#include <gpufs/device.hpp>
+#include <gpufs/io/counters.hpp>
+#include <gpufs/layout.hpp>
+#include <gpufs/rpc/channel_state.hpp>
+
+#include <host-daemon/server.hpp>
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <utility>
+
+namespace gpufs {
+
+namespace {
+
+config checked(config c) {
+  validate(c);
+  return c;
+}
+
+/// Allocates, and says which setting to lower when that fails.
+template <class Memory>
+Memory allocate(std::uint64_t count, char const* what, char const* remedy) {
+  try {
+    Memory memory(count);
+    memory.fill_zero();
+    return memory;
+  } catch (device_error const& e) {
+    throw device_error(fmt::format("no memory for {} ({} elements): {}; {}", what, count, e.what(), remedy));
+  }
+}
+
+template <class T>
+buffer<T> on_device(std::uint64_t count, char const* what, char const* remedy) {
+  return allocate<buffer<T>>(count, what, remedy);
+}
+template <class T>
+pinned_buffer<T> pinned(std::uint64_t count, char const* what, char const* remedy) {
+  return allocate<pinned_buffer<T>>(count, what, remedy);
+}
+
+constexpr char lower_cache[] = "lower cache_size";
+constexpr char lower_staging[] = "lower staging_size";
+
+}  // namespace
+
+struct filesystem::state {
+  config settings;
+  layout sizes;
+  std::shared_ptr<daemon::fault_injector> faults;
+
+  // Pinned host memory, shared with the daemon.
+  pinned_buffer<rpc::slot> ring;
+  pinned_buffer<rpc::completion> completions;
+  pinned_buffer<std::byte> staging;
+  pinned_buffer<rpc::open_file_record> open_files;
+  pinned_buffer<rpc::control_block> control;
+
+  // GPU memory.
+  buffer<std::uint64_t> tail;
+  buffer<std::uint64_t> sweep_hand;
+  buffer<std::uint64_t> buckets;
+  buffer<std::uint32_t> bucket_locks;
+  buffer<std::byte> headers;
+  buffer<std::byte> frames;
+  buffer<channel_state> channel_states;
+  buffer<std::uint32_t> slots;
+  buffer<std::uint64_t> counters;
+
+  std::unique_ptr<daemon::server> server;
+
+  state(config const& c, std::shared_ptr<daemon::fault_injector> f)
+      : settings(checked(c)),
+        sizes(layout::of(settings)),
+        faults(std::move(f)),
+        ring(pinned<rpc::slot>(sizes.ring_slots, "the request ring", lower_staging)),
+        completions(pinned<rpc::completion>(sizes.channels, "completion words", lower_staging)),
+        staging(pinned<std::byte>(sizes.staging_bytes, "staging", lower_staging)),
+        open_files(pinned<rpc::open_file_record>(settings.max_open_files, "open-file records", "lower max_open_files")),
+        control(pinned<rpc::control_block>(1, "the control block", lower_staging)),
+        tail(on_device<std::uint64_t>(1, "the ring's tail", lower_cache)),
+        sweep_hand(on_device<std::uint64_t>(1, "the sweep's hand", lower_cache)),
+        buckets(on_device<std::uint64_t>(sizes.buckets * bucket_ways, "the page table", lower_cache)),
+        bucket_locks(on_device<std::uint32_t>(sizes.buckets, "the page table's locks", lower_cache)),
+        headers(on_device<std::byte>(sizes.frames * frame_header_bytes, "frame headers", lower_cache)),
+        frames(sizes.frames * settings.page_size),
+        channel_states(on_device<channel_state>(sizes.channels, "channels", lower_staging)),
+        slots(on_device<std::uint32_t>(settings.context_slots, "context slots", "lower context_slots")),
+        counters(on_device<std::uint64_t>(counter_stripes * counters_per_stripe, "counters", lower_cache)) {
+    server = std::make_unique<daemon::server>(shared(), daemon::server_settings::from(settings), faults.get());
+    server->start();
+  }
+
+  [[nodiscard]] rpc::shared_region shared() const {
+    rpc::shared_region r;
+    r.ring = ring.data();
+    r.slots = sizes.ring_slots;
+    r.completions = completions.data();
+    r.channels = sizes.channels;
+    r.staging = staging.data();
+    r.staging_bytes = sizes.staging_bytes;
+    r.open_files = open_files.data();
+    r.max_open_files = settings.max_open_files;
+    r.control = control.data();
+    return r;
+  }
+
+  [[nodiscard]] std::uint64_t sum(std::uint64_t const* all, counter which) const {
+    std::uint64_t n = 0;
+    for (unsigned s = 0; s < counter_stripes; ++s) n += all[s * counters_per_stripe + static_cast<unsigned>(which)];
+    return n;
+  }
+};
+
+filesystem::filesystem(config const& settings, std::shared_ptr<daemon::fault_injector> faults)
+    : state_(std::make_unique<state>(settings, std::move(faults))) {}
+
+filesystem::~filesystem() = default;
+
+fs_ref filesystem::ref() const {
+  state const& s = *state_;
+  fs_ref r;
+  r.shared = s.shared();
+  r.tail = s.tail.data();
+  r.cache.buckets = s.buckets.data();
+  r.cache.bucket_locks = s.bucket_locks.data();
+  r.cache.headers = reinterpret_cast<frame_header*>(s.headers.data());
+  r.cache.frames = s.frames.data();
+  r.cache.sweep_hand = s.sweep_hand.data();
+  r.cache.bucket_count = s.sizes.buckets;
+  r.cache.frame_count = static_cast<std::uint32_t>(s.sizes.frames);
+  r.cache.page_shift = static_cast<std::uint32_t>(std::countr_zero(s.settings.page_size));
+  r.control_channels = {s.channel_states.data(), 0, static_cast<std::uint32_t>(s.sizes.control_channels), 0, control_piece};
+  r.page_channels = {s.channel_states.data() + s.sizes.control_channels, static_cast<std::uint32_t>(s.sizes.control_channels),
+                     static_cast<std::uint32_t>(s.sizes.page_channels), s.sizes.control_channels * control_piece, s.sizes.page_piece};
+  r.slots = s.slots.data();
+  r.slot_count = s.settings.context_slots;
+  r.counters = s.counters.data();
+  r.timeout_ns = std::uint64_t(s.settings.rpc_timeout_ms) * 1'000'000;
+  return r;
+}
+
+int filesystem::open(std::string const& path, int flags) { return state_->server->files().open(path, flags); }
+int filesystem::close(int fd) { return state_->server->files().close(fd); }
+int filesystem::stat(int fd, file_status& status) const { return state_->server->files().stat(fd, status); }
+
+statistics filesystem::stats() const {
+  state const& s = *state_;
+  std::vector<std::uint64_t> all(s.counters.size());
+  s.counters.copy_to_host(all.data(), all.size());
+  auto const sum = [&](counter which) { return s.sum(all.data(), which); };
+  statistics r;
+  r.hits = sum(counter::hits);
+  r.misses = sum(counter::misses);
+  r.waits = sum(counter::waits);
+  r.evictions = sum(counter::evictions);
+  r.requests = sum(counter::requests);
+  r.read_requests = sum(counter::read_requests);
+  r.prefetch_hits = sum(counter::prefetch_hits);
+  r.bytes_delivered = sum(counter::bytes_delivered);
+  r.bytes_pulled = sum(counter::bytes_pulled);
+  r.bytes_dma = sum(counter::bytes_dma);
+  r.timeouts = sum(counter::timeouts);
+  r.errors = sum(counter::errors);
+  daemon::server_statistics const h = s.server->statistics();
+  r.host_reads = h.reads_issued;
+  r.host_bytes = h.bytes_read;
+  r.idle_polls = h.idle_polls;
+  return r;
+}
+
+config const& filesystem::settings() const { return state_->settings; }
+
+std::vector<std::string> filesystem::notes() const { return state_->server->notes(); }
+
+std::string filesystem::backend_name() const { return state_->server->backend() == io_backend::uring ? "io_uring" : "pread"; }
+
+std::uint64_t filesystem::metadata_bytes() const {
+  state const& s = *state_;
+  return s.buckets.bytes() + s.bucket_locks.bytes() + s.headers.bytes() + s.channel_states.bytes() + s.slots.bytes() +
+         s.counters.bytes() + s.tail.bytes() + s.sweep_hand.bytes();
+}
+
+std::uint64_t filesystem::pinned_bytes() const {
+  state const& s = *state_;
+  return s.ring.bytes() + s.completions.bytes() + s.staging.bytes() + s.open_files.bytes() + s.control.bytes();
+}
+
+void filesystem::stop() { state_->server->stop(); }
+
+}  // namespace gpufs

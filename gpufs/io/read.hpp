@@ -1,0 +1,59 @@
+// gread: pages shared out over the group's warps; small ones a warp each, large ones a team of warps each.
+#pragma once
+
+#include <gpufs/io/open.hpp>
+#include <gpufs/io/read_span.hpp>
+#include <gpufs/io/read_team.hpp>
+#include <gpufs/io/read_warp.hpp>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+#include <sys/types.h>
+
+namespace gpufs {
+
+template <class Group>
+__device__ ssize_t gread(io_context<Group>& io, int fd, void* buf, std::size_t count, std::int64_t offset) {
+  using ops = typename io_context<Group>::ops;
+  Group const& group = io.group();
+  unsigned const warps = ops::warps(group);
+  if (warps == 0) return -EINVAL;
+  if (std::int32_t const error = detail::use_file(io, fd); error != 0) return error;
+  if (offset < 0) return -EINVAL;
+  used_file const& file = io.file();
+  auto const begin = static_cast<std::uint64_t>(offset);
+  if (count == 0 || begin >= file.size) return 0;
+  std::uint64_t const end = count < file.size - begin ? begin + count : file.size;
+  read_span const span{static_cast<std::byte*>(buf), begin, end, file.uid, file.size, file.fd, io.fs().cache.page_shift};
+
+  ops::sync(group);  // the group is done with what the buffer held
+  unsigned const warp = ops::warp(group);
+  read_stop stop;
+  for (std::uint64_t page = span.first_page(), last = span.last_page(); page <= last;) {
+    std::uint64_t const left = last - page + 1;
+    unsigned const team = detail::team_size(span, left, warps);
+    unsigned const most = team > 1 ? warps / team : detail::warp_batch;
+    unsigned const batch = left < most ? static_cast<unsigned>(left) : most;
+    if (team > 1) {
+      if constexpr (is_block<Group>) detail::read_by_teams(io, span, page, batch, team, stop);
+    } else if (warp < warps) {
+      detail::read_by_warp(io.fs(), span, page, batch, warp, warps, stop);
+    }
+    page += batch;
+    if (ops::any(group, !stop.none())) break;  // the barrier also ends the batch: all its bytes are in place
+  }
+
+  std::uint64_t bytes = end - begin;
+  std::int32_t error = 0;
+  if (ops::any(group, !stop.none())) {
+    std::uint64_t const key = ops::smallest(group, stop.key());
+    bytes = read_stop::bytes(key);
+    error = read_stop::error(key);
+  }
+  if (group.thread_rank() == 0) gpufs::count(io.fs(), counter::bytes_delivered, bytes);
+  return bytes != 0 ? static_cast<ssize_t>(bytes) : error;
+}
+
+}  // namespace gpufs

@@ -1,0 +1,68 @@
+// The bytes a gread asks for, how they fall on pages, and where the read must stop.
+#pragma once
+
+#include <gpufs/cache/copy.hpp>
+#include <gpufs/io/fetch.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpufs {
+
+/// Bytes [begin, end) of a file version, within its size, and where they go.
+struct read_span {
+  std::byte* buffer;
+  std::uint64_t begin;
+  std::uint64_t end;
+  std::uint64_t uid;
+  std::uint64_t size;
+  std::int32_t fd;
+  std::uint32_t page_shift;
+
+  __device__ std::uint64_t page_bytes() const { return std::uint64_t(1) << page_shift; }
+  __device__ std::uint64_t first_page() const { return begin >> page_shift; }
+  __device__ std::uint64_t last_page() const { return (end - 1) >> page_shift; }
+
+  __device__ page_name name(std::uint64_t page) const {
+    std::uint64_t const left = size - (page << page_shift);
+    return {uid, page, fd, left < page_bytes() ? left : page_bytes()};
+  }
+  /// The part of the page that is wanted, if the page has `got` bytes.
+  __device__ page_target target(std::uint64_t page, std::uint64_t got) const {
+    std::uint64_t const start = page << page_shift;
+    std::uint64_t const from = begin > start ? begin - start : 0;
+    std::uint64_t to = end - start < page_bytes() ? end - start : page_bytes();
+    if (to > got) to = got;
+    return {buffer + static_cast<std::int64_t>(start - begin), from, to < from ? from : to};
+  }
+};
+
+/// Where the first failure or premature end lies: the smallest key wins. One per warp, combined over the group.
+class read_stop {
+ public:
+  /// Nothing is known to be missing.
+  __device__ read_stop() {}
+  __device__ bool none() const { return key_ == ~0ull; }
+  __device__ std::uint64_t key() const { return key_; }
+  /// Bytes [.., at) counted from the span's begin are good; what follows ended with `error` (0 = end of file).
+  __device__ void note(std::uint64_t at, std::int32_t error) {
+    std::uint64_t const key = at << 12 | static_cast<std::uint32_t>(-error);
+    if (key < key_) key_ = key;
+  }
+  /// Notes what a page with `got` bytes and this error leaves of the span.
+  __device__ void note_page(read_span const& span, std::uint64_t page, arrival const& a) {
+    std::uint64_t const start = page << span.page_shift;
+    std::uint64_t const want = span.end < start + span.page_bytes() ? span.end : start + span.page_bytes();
+    std::uint64_t const have = start + a.got;
+    if (have >= want) return;
+    note(have > span.begin ? have - span.begin : 0, a.error);
+  }
+  __device__ static std::uint64_t bytes(std::uint64_t key) { return key >> 12; }
+  __device__ static std::int32_t error(std::uint64_t key) { return -static_cast<std::int32_t>(key & 0xfff); }
+
+ private:
+  std::uint64_t key_ = ~0ull;
+};
+static_assert(sizeof(read_stop) == 8);
+
+}  // namespace gpufs

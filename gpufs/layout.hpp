@@ -1,0 +1,27 @@
+// How much of everything a filesystem has: derived from the settings, in one place.
+#pragma once
+
+#include <gpufs/config.hpp>
+
+#include <cstdint>
+
+namespace gpufs {
+
+/// Bytes of a control channel's staging: a path of PATH_MAX, or an answer.
+inline constexpr std::uint64_t control_piece = 4096;
+
+struct layout {
+  std::uint64_t frames;
+  std::uint64_t buckets;
+  std::uint64_t control_channels;
+  std::uint64_t page_channels;
+  std::uint64_t page_piece;     ///< bytes of staging per page channel
+  std::uint64_t channels;       ///< all kinds
+  std::uint64_t ring_slots;     ///< a power of two >= channels
+  std::uint64_t staging_bytes;  ///< all pieces
+
+  /// For settings that validate() accepts.
+  [[nodiscard]] static layout of(config const& c);
+};
+
+}  // namespace gpufs

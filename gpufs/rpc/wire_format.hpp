@@ -1,0 +1,145 @@
+// What device and host daemon say to each other: the request in a ring slot, the completion word, the shared region.
+// Both sides include this header and nothing else of each other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpufs::rpc {
+
+/// Operations a device caller can ask for. Results are >= 0 or -errno, delivered in the completion word.
+enum class operation : std::uint16_t {
+  nop,    ///< result 0; measures the round trip
+  read,   ///< `length` bytes at `offset` of `file` into staging; result = bytes read, short only at end of file
+  open,   ///< path in staging (`length` bytes, no terminator), flags in argument[0], mode in argument[1]; result = descriptor
+  close,  ///< `file` = descriptor; result 0
+  stat,   ///< `file` = descriptor; a file_status is written to staging; result 0
+};
+
+/// A request as code sees it. On the wire it is the eight 64-bit words of a ring slot (pack/unpack below).
+struct request {
+  operation op = operation::nop;
+  std::uint16_t flags = 0;
+  std::uint32_t channel = 0;      ///< completion word to answer in
+  std::uint32_t sequence = 0;     ///< echoed in the completion word; never 0
+  std::int32_t file = -1;         ///< descriptor
+  std::uint64_t offset = 0;       ///< byte offset in the file
+  std::uint64_t length = 0;       ///< bytes
+  std::uint64_t staging = 0;      ///< byte offset in the staging region where data goes (or comes from)
+  std::uint64_t argument[2] = {0, 0};
+};
+
+inline constexpr unsigned words_per_slot = 8;
+inline constexpr unsigned payload_words = 7;  // the eighth is the commit word
+
+/// Ring slot: seven payload words, then the commit word. The producer of ticket t writes the payload with relaxed stores, then
+/// release-stores commit = lap_of(t). A consumer that acquire-loads that value sees the payload. Slots are never cleared: the
+/// lap number tells a fresh request from the one a lap before.
+struct alignas(64) slot {
+  std::uint64_t word[words_per_slot];
+};
+static_assert(sizeof(slot) == 64 && alignof(slot) == 64);
+
+#if defined(__CUDACC__)
+#define GPUFS_WIRE_FN __host__ __device__ inline
+#else
+#define GPUFS_WIRE_FN inline
+#endif
+
+/// The commit value of ticket `ticket` in a ring of `slots` slots (a power of two): never 0, so that zeroed memory is an empty ring.
+GPUFS_WIRE_FN std::uint64_t lap_of(std::uint64_t ticket, std::uint64_t slots) { return ticket / slots + 1; }
+
+GPUFS_WIRE_FN std::uint64_t pack_word(request const& r, unsigned i) {
+  switch (i) {
+    case 0: return std::uint64_t(std::uint16_t(r.op)) | std::uint64_t(r.flags) << 16 | std::uint64_t(r.channel) << 32;
+    case 1: return std::uint64_t(r.sequence) | std::uint64_t(std::uint32_t(r.file)) << 32;
+    case 2: return r.offset;
+    case 3: return r.length;
+    case 4: return r.staging;
+    case 5: return r.argument[0];
+    default: return r.argument[1];
+  }
+}
+
+GPUFS_WIRE_FN request unpack(std::uint64_t const (&w)[payload_words]) {
+  request r;
+  r.op = operation(std::uint16_t(w[0]));
+  r.flags = std::uint16_t(w[0] >> 16);
+  r.channel = std::uint32_t(w[0] >> 32);
+  r.sequence = std::uint32_t(w[1]);
+  r.file = std::int32_t(std::uint32_t(w[1] >> 32));
+  r.offset = w[2];
+  r.length = w[3];
+  r.staging = w[4];
+  r.argument[0] = w[5];
+  r.argument[1] = w[6];
+  return r;
+}
+
+/// Completion word of a channel: sequence << 32 | uint32(result). Written by exactly one daemon thread, the one that took the
+/// request, with one release store; the waiting device thread acquires it. One per cache line, so that daemon threads do not
+/// write to each other's lines.
+struct alignas(64) completion {
+  std::uint64_t word;
+};
+static_assert(sizeof(completion) == 64);
+
+GPUFS_WIRE_FN std::uint64_t pack_completion(std::uint32_t sequence, std::int32_t result) {
+  return std::uint64_t(sequence) << 32 | std::uint32_t(result);
+}
+GPUFS_WIRE_FN std::uint32_t completion_sequence(std::uint64_t w) { return std::uint32_t(w >> 32); }
+GPUFS_WIRE_FN std::int32_t completion_result(std::uint64_t w) { return std::int32_t(std::uint32_t(w)); }
+
+/// Answer to `stat`.
+struct file_status {
+  std::uint64_t size;          ///< bytes
+  std::uint64_t device;        ///< st_dev
+  std::uint64_t inode;         ///< st_ino
+  std::int64_t mtime_ns;       ///< nanoseconds since the epoch
+  std::int64_t ctime_ns;
+  std::uint64_t mode;          ///< st_mode
+  std::uint64_t block_size;    ///< st_blksize
+  std::uint64_t reserved;
+};
+static_assert(sizeof(file_status) == 64);
+
+/// What the device must know of an open descriptor. The host registry owns an array of these in pinned memory (index = descriptor
+/// index), writes the fields, then release-stores `tag`; it stores tag 0 first when it takes the record back. Every field is
+/// accessed with 64-bit atomics on both sides.
+struct alignas(64) open_file_record {
+  std::uint64_t tag;      ///< the descriptor's generation (never 0) while it is open; 0 = closed
+  std::uint64_t uid;      ///< names this version of the file's contents in the page cache; never reused, never 0
+  std::uint64_t size;     ///< bytes, as of the last validation
+  std::uint64_t flags;    ///< the O_* access mode and flags it was opened with
+  std::uint64_t reserved[4];
+};
+static_assert(sizeof(open_file_record) == 64);
+
+/// Descriptors: generation (1..32767) << 16 | index (0..65535); always positive, and stale ones are recognised.
+GPUFS_WIRE_FN std::uint32_t descriptor_index(std::int32_t fd) { return std::uint32_t(fd) & 0xffff; }
+GPUFS_WIRE_FN std::uint32_t descriptor_generation(std::int32_t fd) { return std::uint32_t(fd) >> 16; }
+GPUFS_WIRE_FN std::int32_t make_descriptor(std::uint32_t index, std::uint32_t generation) {
+  return std::int32_t(generation << 16 | index);
+}
+
+/// Words the host alone writes and the device watches, in pinned memory.
+struct alignas(64) control_block {
+  std::uint64_t stopped;  ///< nonzero once the daemon no longer answers: device waits end with -EIO
+  std::uint64_t epoch;    ///< bumped whenever a descriptor is closed or a file revalidated: device copies older than it are re-read
+  std::uint64_t reserved[6];
+};
+
+/// Everything both sides share. All pointers are valid on both sides (pinned memory has one address).
+struct shared_region {
+  slot* ring = nullptr;                  ///< `slots` entries
+  std::uint64_t slots = 0;               ///< a power of two, >= channels, so that a caller that holds a channel finds its slot free
+  completion* completions = nullptr;     ///< `channels` entries
+  std::uint64_t channels = 0;
+  std::byte* staging = nullptr;          ///< `staging_bytes`, 4096-aligned
+  std::uint64_t staging_bytes = 0;
+  open_file_record* open_files = nullptr;  ///< `max_open_files` entries
+  std::uint64_t max_open_files = 0;
+  control_block* control = nullptr;
+};
+
+}  // namespace gpufs::rpc

@@ -1,0 +1,34 @@
+// The one way device code waits: bounded by the filesystem's timeout, ended by the daemon's stop, backing off in between.
+#pragma once
+
+#include <gpufs/device.hpp>
+#include <gpufs/fs_ref.hpp>
+
+#include <cerrno>
+#include <cstdint>
+
+namespace gpufs {
+
+/// True once the daemon has announced that it answers no more.
+__device__ inline bool daemon_stopped(fs_ref const& fs) {
+  // Pairs with the release in daemon::server::stop(). Nothing is read because of it, so relaxed suffices.
+  return atomic_ref<std::uint64_t, scope::system>(fs.shared.control->stopped).load(memory_order_relaxed) != 0;
+}
+
+/// Waits until `pred()` holds. Called by one thread (others of its warp wait for it at the next warp operation). Returns 0, or
+/// -EIO when the daemon has stopped, or -ETIMEDOUT after config::rpc_timeout_ms. `pred` is asked once more before either error.
+template <class Predicate>
+__device__ int spin_until(fs_ref const& fs, Predicate&& pred) {
+  if (pred()) return 0;
+  std::uint64_t const start = device_clock_ns();
+  unsigned pause = 0;
+  for (unsigned round = 1;; ++round) {
+    backoff(pause);
+    if (pred()) return 0;
+    if (round % 16 != 0) continue;  // the stop flag lies across the bus: look at it rarely
+    if (daemon_stopped(fs)) return pred() ? 0 : -EIO;
+    if (device_clock_ns() - start > fs.timeout_ns) return pred() ? 0 : -ETIMEDOUT;
+  }
+}
+
+}  // namespace gpufs

@@ -1,0 +1,37 @@
+// Warp helpers that the page cache and the RPC client share. All 32 lanes call.
+#pragma once
+
+#include <gpufs/device.hpp>
+
+#include <cstdint>
+
+// Unrolls the loop that follows, so that its array stays in registers. g++ knows no such pragma and needs none.
+#if defined(__CUDACC__)
+#define GPUFS_UNROLL _Pragma("unroll")
+#else
+#define GPUFS_UNROLL
+#endif
+
+namespace gpufs {
+
+inline constexpr unsigned warp_size = 32;
+inline constexpr unsigned all_lanes = 0xffffffffu;
+
+/// Lane `from`'s value in every lane.
+__device__ inline std::uint32_t warp_broadcast(std::uint32_t value, int from = 0) { return __shfl_sync(all_lanes, value, from); }
+__device__ inline std::int32_t warp_broadcast(std::int32_t value, int from = 0) { return __shfl_sync(all_lanes, value, from); }
+__device__ inline std::uint64_t warp_broadcast(std::uint64_t value, int from = 0) {
+  auto const low = __shfl_sync(all_lanes, static_cast<std::uint32_t>(value), from);
+  auto const high = __shfl_sync(all_lanes, static_cast<std::uint32_t>(value >> 32), from);
+  return std::uint64_t(high) << 32 | low;
+}
+
+/// A number that differs between the warps of a launch as far as possible: where a warp starts to look for a free channel.
+__device__ inline std::uint32_t warp_number() {
+  std::uint32_t const block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+  std::uint32_t const thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+  std::uint32_t const per_block = (blockDim.x * blockDim.y * blockDim.z + warp_size - 1) / warp_size;
+  return block * per_block + thread / warp_size;
+}
+
+}  // namespace gpufs

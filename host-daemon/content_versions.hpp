@@ -1,0 +1,74 @@
+// Which version of a file's contents is meant: gives each (device, inode) a uid that changes when the file may have changed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <unordered_map>
+
+namespace gpufs::daemon {
+
+/// What a file looked like when it was validated.
+struct file_stamp {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::uint64_t size = 0;
+  std::int64_t mtime_ns = 0;  ///< nanoseconds since the epoch
+  std::int64_t ctime_ns = 0;
+
+  friend bool operator==(file_stamp const&, file_stamp const&) = default;
+};
+
+/// True if a change made right after `stamp` was taken, at `now_ns`, might leave the stamp as it is: file systems stamp by the
+/// clock's tick (10 ms at the slowest), or by 2 s where stamps are whole seconds.
+[[nodiscard]] bool is_young(file_stamp const& stamp, std::int64_t now_ns) noexcept;
+
+/// Remembers the version of open files, and of the most recently closed ones up to `capacity`. Not thread-safe.
+class content_versions {
+ public:
+  explicit content_versions(std::size_t capacity) : capacity_{capacity} {}
+
+  struct validation {
+    std::uint64_t uid;   ///< never 0, never reused
+    std::uint64_t size;  ///< bytes, as of the newest validation
+    bool changed;        ///< the uid is new
+  };
+
+  /// An open of the file that `stamp` describes: the uid stays if nothing can have changed since the last validation, else it is new.
+  /// `order` numbers validations by the time *before* their stamps were taken; one overtaken by a later one adopts its result.
+  /// Throws std::bad_alloc, having changed nothing.
+  validation open(file_stamp const& stamp, std::int64_t now_ns, std::uint64_t order);
+
+  /// The end of one open() of (device, inode).
+  void close(std::uint64_t device, std::uint64_t inode) noexcept;
+
+  /// Files remembered, open or closed.
+  [[nodiscard]] std::size_t size() const noexcept { return versions_.size(); }
+
+ private:
+  struct key {
+    std::uint64_t device, inode;
+    friend bool operator==(key const&, key const&) = default;
+  };
+  struct key_hash {
+    std::size_t operator()(key const& k) const noexcept {
+      return std::size_t((k.inode ^ k.device << 40 ^ k.device >> 24) * 0x9e3779b97f4a7c15ull);
+    }
+  };
+  struct version {
+    std::uint64_t uid = 0;
+    file_stamp stamp;
+    bool settled = false;      // no: the stamp was young when it was taken, so the next open cannot trust it
+    std::uint64_t order = 0;   // of the newest validation
+    std::uint64_t users = 0;   // open() less close()
+    std::list<key>::iterator place;  // in open_ or closed_
+  };
+
+  std::size_t capacity_;
+  std::uint64_t last_uid_ = 0;
+  std::unordered_map<key, version, key_hash> versions_;
+  std::list<key> open_;    // each version has a place in one of the two, so that moving it allocates nothing
+  std::list<key> closed_;  // least recently closed first
+};
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,277 @@
+// Open files: opening and validating, sharing descriptors, the records the device reads.
+#include <host-daemon/file_registry.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace gpufs::daemon {
+
+namespace {
+
+constexpr std::uint32_t last_generation = 32767;
+
+// Descriptors of the process beyond those of the registry: rings, the device driver, the program's own.
+constexpr rlim_t other_files = 256;
+
+constexpr int allowed_flags = O_ACCMODE | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_LARGEFILE;
+
+std::int64_t nanoseconds(::timespec const& t) { return std::int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec; }
+
+std::int64_t wall_clock() {
+  ::timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return nanoseconds(now);
+}
+
+file_stamp stamp_of(struct ::stat const& s) {
+  return {.device = s.st_dev,
+          .inode = s.st_ino,
+          .size = std::uint64_t(s.st_size),
+          .mtime_ns = nanoseconds(s.st_mtim),
+          .ctime_ns = nanoseconds(s.st_ctim)};
+}
+
+// 0 for what can be read as a file, else why not.
+int kind_error(mode_t mode) { return S_ISREG(mode) ? 0 : S_ISDIR(mode) ? -EISDIR : -EOPNOTSUPP; }
+
+int check_flags(int flags) {
+  if ((flags & O_ACCMODE) != O_RDONLY || (flags & (O_CREAT | O_TRUNC)) != 0) return -EROFS;
+  return (flags & ~allowed_flags) != 0 ? -EINVAL : 0;
+}
+
+// Opens `path` without ever waiting for a peer of a FIFO or a device. Returns the descriptor or -errno.
+int open_host_file(std::string const& path, int flags, unsigned mode) {
+  // Even opening something that is not a file can have effects (wake the writer of a FIFO, rewind a tape), so look first.
+  // A symbolic link that is not to be followed, and whatever stat refuses, is for open() to judge.
+  struct ::stat status {};
+  auto const stated = (flags & O_NOFOLLOW) != 0 ? ::lstat(path.c_str(), &status) : ::stat(path.c_str(), &status);
+  if (stated == 0 && !S_ISLNK(status.st_mode))
+    if (int const error = kind_error(status.st_mode)) return error;
+  int fd;
+  do fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
+  while (fd < 0 && errno == EINTR);
+  return fd >= 0 ? fd : -errno;
+}
+
+void store(std::uint64_t& word, std::uint64_t value) {
+  std::atomic_ref<std::uint64_t>{word}.store(value, std::memory_order_release);
+}
+
+rpc::shared_region const& checked(rpc::shared_region const& region) {
+  if (region.open_files == nullptr || region.control == nullptr)
+    throw std::invalid_argument{"file_registry: the region has no open-file records or no control block"};
+  if (region.max_open_files < 1 || region.max_open_files > 65536)
+    throw std::invalid_argument{
+        fmt::format("file_registry: max_open_files={}: must be from 1 to 65536", region.max_open_files)};
+  return region;
+}
+
+}  // namespace
+
+host_file::~host_file() { ::close(fd_); }
+
+file_registry::file_registry(rpc::shared_region const& region, registry_settings settings)
+    : region_{checked(region)},
+      settings_{std::move(settings)},
+      entries_(region.max_open_files),
+      versions_{settings_.remembered_files},
+      live_(region.max_open_files) {
+  if (!settings_.stat) settings_.stat = [](int fd, struct ::stat& out) { return ::fstat(fd, &out); };
+  if (!settings_.now_ns) settings_.now_ns = wall_clock;
+  last_free_ = std::uint32_t(entries_.size() - 1);
+  for (std::uint32_t i = 0; i < last_free_; ++i) entries_[i].next_free = i + 1;
+  raise_file_limit();
+}
+
+file_registry::~file_registry() {
+  for (std::size_t i = 0; i < entries_.size(); ++i)
+    if (entries_[i].users > 0) store(region_.open_files[i].tag, 0);
+}
+
+void file_registry::raise_file_limit() {
+  ::rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  rlim_t const wanted = region_.max_open_files + other_files;
+  if (limit.rlim_cur >= wanted) return;
+  auto const before = limit.rlim_cur;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  if (limit.rlim_cur > before && ::setrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    notes_.push_back(
+        fmt::format("raised the process's limit of open files from {} to {} for max_open_files={}", before, limit.rlim_cur,
+                    region_.max_open_files));
+  } else {
+    limit.rlim_cur = before;
+  }
+  if (limit.rlim_cur < wanted)
+    notes_.push_back(fmt::format("fewer than max_open_files={} files can be open: the process's limit is {}; raise the hard limit "
+                                 "(ulimit -Hn) or lower max_open_files",
+                                 region_.max_open_files, limit.rlim_cur));
+}
+
+std::int32_t file_registry::open(std::string_view path, int flags, unsigned mode) noexcept {
+  if (path.size() > PATH_MAX - 1) return -ENAMETOOLONG;
+  if (path.find('\0') != std::string_view::npos) return -EINVAL;
+  if (int const error = check_flags(flags)) return error;
+  try {
+    return open_checked(std::string{path}, flags, mode);
+  } catch (std::bad_alloc const&) {
+    return -ENOMEM;
+  }
+}
+
+std::int32_t file_registry::open_checked(std::string const& path, int flags, unsigned mode) {
+  auto const order = validations_.fetch_add(1, std::memory_order_relaxed) + 1;
+  int const fd = open_host_file(path, flags, mode);
+  if (fd < 0) return fd;
+  std::shared_ptr<host_file const> host;
+  try {
+    host = std::make_shared<host_file const>(fd);
+  } catch (...) {
+    ::close(fd);
+    throw;
+  }
+  struct ::stat status {};
+  if (settings_.stat(fd, status) != 0) return -errno;
+  if (int const error = kind_error(status.st_mode)) return error;
+  // With O_NONBLOCK io_uring would answer EAGAIN, where the file system cannot read without waiting, instead of waiting elsewhere.
+  if (::fcntl(fd, F_SETFL, flags & ~(O_NONBLOCK | O_CREAT | O_TRUNC)) != 0) return -errno;
+  return share_or_insert(std::move(host), status, flags & O_ACCMODE, settings_.now_ns(), order);
+}
+
+std::int32_t file_registry::share_or_insert(std::shared_ptr<host_file const> host, struct ::stat const& status, int access,
+                                            std::int64_t now_ns, std::uint64_t order) {
+  key const k{status.st_dev, status.st_ino, access};
+  std::lock_guard const lock{mutex_};
+  auto const version = versions_.open(stamp_of(status), now_ns, order);
+  if (auto const shared = open_.find(k); shared != open_.end()) {
+    auto const index = shared->second;
+    auto& e = entries_[index];
+    ++e.users;
+    if (version.changed) {
+      // The uid last: a device thread that acquires it sees a size at least as new. Then the epoch, so that copies are read again.
+      store(region_.open_files[index].size, version.size);
+      store(region_.open_files[index].uid, version.uid);
+      bump_epoch();
+    }
+    return rpc::make_descriptor(index, e.generation);
+  }
+  auto const index = first_free_;
+  if (index == none) {
+    versions_.close(k.device, k.inode);
+    return -ENFILE;
+  }
+  try {
+    open_.emplace(k, index);
+  } catch (...) {
+    versions_.close(k.device, k.inode);
+    throw;
+  }
+  auto& e = entries_[index];
+  first_free_ = e.next_free;
+  if (first_free_ == none) last_free_ = none;
+  e.generation = e.generation % last_generation + 1;
+  e.users = 1;
+  e.file = k;
+  e.host = std::move(host);
+  publish(index, version, access);
+  return rpc::make_descriptor(index, e.generation);
+}
+
+void file_registry::publish(std::uint32_t index, content_versions::validation const& version, int access) noexcept {
+  auto& record = region_.open_files[index];
+  store(record.uid, version.uid);
+  store(record.size, version.size);
+  store(record.flags, std::uint64_t(access));
+  // Pairs with the device's acquire of the tag: who sees this generation sees the fields above.
+  store(record.tag, entries_[index].generation);
+  // Pairs with the acquire in is_open().
+  live_[index].store(entries_[index].generation, std::memory_order_release);
+}
+
+void file_registry::bump_epoch() noexcept {
+  // Pairs with the device's acquire of the epoch: who sees the new one sees the records as they are now.
+  std::atomic_ref<std::uint64_t>{region_.control->epoch}.fetch_add(1, std::memory_order_release);
+}
+
+std::int32_t file_registry::close(std::int32_t descriptor) noexcept {
+  std::shared_ptr<host_file const> last;  // destroyed after the lock is given back
+  std::lock_guard const lock{mutex_};
+  auto* const e = find(descriptor);
+  if (e == nullptr) return -EBADF;
+  versions_.close(e->file.device, e->file.inode);
+  if (--e->users > 0) return 0;
+  auto const index = rpc::descriptor_index(descriptor);
+  store(region_.open_files[index].tag, 0);
+  live_[index].store(0, std::memory_order_release);
+  bump_epoch();
+  open_.erase(e->file);
+  last = std::move(e->host);
+  e->next_free = none;
+  (last_free_ == none ? first_free_ : entries_[last_free_].next_free) = index;
+  last_free_ = index;
+  auto const n = closes_.load(std::memory_order_relaxed);
+  close_log_[n % log_length].store(descriptor, std::memory_order_release);
+  // Pairs with the acquire in closes().
+  closes_.store(n + 1, std::memory_order_release);
+  return 0;
+}
+
+std::int32_t file_registry::stat(std::int32_t descriptor, rpc::file_status& out) const noexcept {
+  auto const host = borrow(descriptor);
+  if (!host) return -EBADF;
+  struct ::stat s {};
+  if (settings_.stat(host->fd(), s) != 0) return -errno;
+  auto const stamp = stamp_of(s);
+  out = {.size = stamp.size,
+         .device = stamp.device,
+         .inode = stamp.inode,
+         .mtime_ns = stamp.mtime_ns,
+         .ctime_ns = stamp.ctime_ns,
+         .mode = s.st_mode,
+         .block_size = std::uint64_t(s.st_blksize),
+         .reserved = 0};
+  return 0;
+}
+
+std::size_t file_registry::open_count() const noexcept {
+  std::lock_guard const lock{mutex_};
+  return open_.size();
+}
+
+file_registry::entry* file_registry::find(std::int32_t descriptor) noexcept {
+  return const_cast<entry*>(std::as_const(*this).find(descriptor));
+}
+
+file_registry::entry const* file_registry::find(std::int32_t descriptor) const noexcept {
+  auto const index = rpc::descriptor_index(descriptor);
+  if (descriptor <= 0 || index >= entries_.size()) return nullptr;
+  auto const& e = entries_[index];
+  return e.users > 0 && e.generation == rpc::descriptor_generation(descriptor) ? &e : nullptr;
+}
+
+std::shared_ptr<host_file const> file_registry::borrow(std::int32_t descriptor) const noexcept {
+  std::lock_guard const lock{mutex_};
+  auto const* const e = find(descriptor);
+  return e != nullptr ? e->host : nullptr;
+}
+
+bool file_registry::is_open(std::int32_t descriptor) const noexcept {
+  auto const index = rpc::descriptor_index(descriptor);
+  auto const generation = rpc::descriptor_generation(descriptor);
+  if (descriptor <= 0 || generation == 0 || index >= live_.size()) return false;
+  // Pairs with the release in publish() and close().
+  return live_[index].load(std::memory_order_acquire) == generation;
+}
+
+}  // namespace gpufs::daemon

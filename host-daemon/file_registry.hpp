@@ -1,0 +1,141 @@
+// Open files of one filesystem: descriptors shared by all who open the same file, and the records the device reads.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <gpufs/rpc/wire_format.hpp>
+#include <host-daemon/content_versions.hpp>
+
+struct stat;
+
+namespace gpufs::daemon {
+
+/// An open file of the host; the last owner closes it.
+class host_file {
+ public:
+  explicit host_file(int fd) noexcept : fd_{fd} {}
+  host_file(host_file const&) = delete;
+  host_file& operator=(host_file const&) = delete;
+  ~host_file();
+
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+
+ private:
+  int fd_;
+};
+
+struct registry_settings {
+  std::size_t remembered_files = 65536;              ///< closed files whose version is remembered, so that their pages stay warm
+  std::function<int(int fd, struct ::stat&)> stat{};  ///< how to stat an open file; empty = fstat(2). 0, or -1 with errno
+  std::function<std::int64_t()> now_ns{};             ///< wall clock, nanoseconds since the epoch; empty = CLOCK_REALTIME
+};
+
+/// All public functions are thread-safe; none throws but the constructor. System calls are made outside the lock.
+class file_registry {
+ public:
+  /// Serves region.open_files (region.max_open_files entries, 1..65536, zeroed) and region.control, which must outlive it.
+  /// Raises the soft limit of open files (RLIMIT_NOFILE) as far as needed and allowed, and notes what it did.
+  /// Throws std::invalid_argument if the region is not as it must be.
+  explicit file_registry(rpc::shared_region const& region, registry_settings settings = {});
+
+  /// Closes what is still open.
+  ~file_registry();
+  file_registry(file_registry const&) = delete;
+  file_registry& operator=(file_registry const&) = delete;
+
+  /// Opens a regular file for reading. Opens of one file (device, inode) with one access mode share a descriptor, which lives until
+  /// it has been closed as often as it was opened. If the file has changed since its last open, its record gets a new uid.
+  /// `flags`: O_RDONLY, with O_NOFOLLOW, O_CLOEXEC, O_NONBLOCK, O_NOCTTY or O_LARGEFILE if wanted; `mode` is not used yet.
+  /// Returns the descriptor (> 0), or -EROFS (access for writing, O_CREAT, O_TRUNC), -EINVAL (other flags; NUL byte in the path),
+  /// -ENAMETOOLONG, -EISDIR, -EOPNOTSUPP (neither file nor directory), -ENFILE (max_open_files are open), -ENOMEM, or what open(2)
+  /// and fstat(2) say (-ENOENT, -EACCES, -EMFILE, -ELOOP, ...).
+  [[nodiscard]] std::int32_t open(std::string_view path, int flags, unsigned mode = 0) noexcept;
+
+  /// Undoes one open. Returns 0, or -EBADF. Reads under way still end as they would have.
+  std::int32_t close(std::int32_t descriptor) noexcept;
+
+  /// The file's status now (not as of the last open). Returns 0, or -EBADF, or what fstat(2) says.
+  [[nodiscard]] std::int32_t stat(std::int32_t descriptor, rpc::file_status& out) const noexcept;
+
+  /// Descriptors open now (shared ones count once).
+  [[nodiscard]] std::size_t open_count() const noexcept;
+
+  /// What was adjusted and why, one sentence each.
+  [[nodiscard]] std::vector<std::string> const& notes() const noexcept { return notes_; }
+
+  // For daemon threads, which keep borrowed files between requests and give them back when the log says so.
+
+  /// The host's file behind `descriptor`, kept open while it is borrowed; null if the descriptor is not open.
+  [[nodiscard]] std::shared_ptr<host_file const> borrow(std::int32_t descriptor) const noexcept;
+
+  /// True if `descriptor` is open. One load; a close that runs at the same time may or may not be seen.
+  [[nodiscard]] bool is_open(std::int32_t descriptor) const noexcept;
+
+  /// Number of descriptors taken back so far.
+  // Pairs with the release in close(): who sees the count sees the log entries and generations written before it.
+  [[nodiscard]] std::uint64_t closes() const noexcept { return closes_.load(std::memory_order_acquire); }
+
+  static constexpr std::uint64_t log_length = 1024;
+
+  /// The descriptor taken back by close number `n` (from 0). Meaningful only if closes() < n + log_length afterwards.
+  // Pairs with the release in close(): who reads an entry of a later lap finds that closes() has grown, too.
+  [[nodiscard]] std::int32_t closed_descriptor(std::uint64_t n) const noexcept {
+    return close_log_[n % log_length].load(std::memory_order_acquire);
+  }
+
+ private:
+  struct key {
+    std::uint64_t device, inode;
+    int access;
+    friend bool operator==(key const&, key const&) = default;
+  };
+  struct key_hash {
+    std::size_t operator()(key const& k) const noexcept {
+      return std::size_t((k.inode ^ k.device << 40 ^ k.device >> 24 ^ std::uint64_t(k.access) << 61) * 0x9e3779b97f4a7c15ull);
+    }
+  };
+  static constexpr std::uint32_t none = ~0u;
+  struct entry {
+    std::uint32_t generation = 0;  // of its last descriptor
+    std::uint64_t users = 0;       // open() less close(); 0 = the entry is free
+    key file{};
+    std::shared_ptr<host_file const> host;
+    std::uint32_t next_free = none;
+  };
+
+  std::int32_t open_checked(std::string const& path, int flags, unsigned mode);
+  std::int32_t share_or_insert(std::shared_ptr<host_file const> host, struct ::stat const& status, int access, std::int64_t now_ns,
+                               std::uint64_t order);
+  entry* find(std::int32_t descriptor) noexcept;
+  entry const* find(std::int32_t descriptor) const noexcept;
+  void raise_file_limit();
+  void publish(std::uint32_t index, content_versions::validation const& version, int access) noexcept;
+  void bump_epoch() noexcept;
+
+  rpc::shared_region region_;
+  registry_settings settings_;
+  std::vector<std::string> notes_;
+
+  mutable std::mutex mutex_;  // guards the five below
+  std::vector<entry> entries_;
+  std::uint32_t first_free_ = 0, last_free_ = 0;  // first in, first out: a generation recurs as late as possible
+  std::unordered_map<key, std::uint32_t, key_hash> open_;
+  content_versions versions_;
+
+  std::atomic<std::uint64_t> validations_{0};  // numbers opens before they look at the file
+  std::vector<std::atomic<std::uint32_t>> live_;  // per index: generation of the open descriptor, 0 = none. Written under the mutex
+  std::atomic<std::uint64_t> closes_{0};          // written under the mutex
+  std::array<std::atomic<std::int32_t>, log_length> close_log_{};
+};
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,64 @@
+// How one daemon thread reads files: the interface, and the reads it is asked for. Engines do single read operations; what to do about
+// short reads, interruptions and errors is decided in one place, by the worker.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include <host-daemon/file_registry.hpp>
+
+namespace gpufs::daemon {
+
+/// A file as one thread knows it: the borrowed host file, how many of the thread's reads use it, and the engine's registration of it.
+struct local_file {
+  std::shared_ptr<host_file const> host;
+  std::int32_t descriptor = -1;
+  std::uint32_t in_use = 0;   ///< requests of this thread that have not been answered
+  bool current = true;        ///< false once the descriptor is closed: to be given up when in_use falls to 0
+  std::uint32_t reads = 0;    ///< reads issued, saturating: engines register a file only when it is read often
+  int registration = -1;      ///< the engine's place for it, -1 = none
+};
+
+struct read_operation {
+  local_file* file = nullptr;
+  std::uint64_t offset = 0;    ///< in the file, at most 2^63 - 1 - length
+  std::uint32_t length = 0;    ///< bytes, 1..2^30
+  std::byte* to = nullptr;     ///< within staging
+  std::uint64_t cookie = 0;    ///< comes back with the result
+};
+
+struct read_result {
+  std::uint64_t cookie;
+  std::int64_t result;  ///< as one read system call gave it: bytes (0 = end of file), or -errno
+};
+
+/// Belongs to one thread once attached. No function throws.
+class io_engine {
+ public:
+  virtual ~io_engine() = default;
+
+  /// Called first, by the thread that will use the engine. Returns 0 or -errno.
+  virtual int attach() = 0;
+
+  /// Number of reads that submit() accepts before further results have been polled.
+  [[nodiscard]] virtual std::size_t room() const = 0;
+
+  /// Accepts a read. Returns its result if it is done already; else it has started or starts at the next poll() or wait(), and
+  /// poll() gives its result. Needs room() > 0.
+  virtual std::optional<std::int64_t> submit(read_operation const& read) = 0;
+
+  /// Starts what was submitted, fetches finished reads without waiting for any, in any order. Returns how many.
+  virtual std::size_t poll(std::span<read_result> out) = 0;
+
+  /// Waits until a read has finished, `longest` has passed or a signal came.
+  virtual void wait(std::chrono::microseconds longest) = 0;
+
+  /// Gives up whatever the engine keeps of `file`; no read of it is under way.
+  virtual void forget(local_file& file) = 0;
+};
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,49 @@
+// The files that one daemon thread has borrowed from the registry: found without a lock or a shared reference count, and given back
+// when their descriptors are closed, so that closed files are closed indeed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <host-daemon/file_registry.hpp>
+#include <host-daemon/io_engine.hpp>
+
+namespace gpufs::daemon {
+
+/// Belongs to one thread.
+class local_files {
+ public:
+  /// `most`: the registry's max_open_files.
+  local_files(file_registry& registry, io_engine& engine, std::size_t most)
+      : registry_{registry}, engine_{engine}, seen_closes_{registry.closes()}, current_(most) {}
+  ~local_files() { give_all_back(); }
+  local_files(local_files const&) = delete;
+  local_files& operator=(local_files const&) = delete;
+
+  /// The file of an open descriptor, for one more request; null if the descriptor is not open. Throws std::bad_alloc.
+  [[nodiscard]] local_file* use(std::int32_t descriptor);
+
+  /// A request that use() counted has ended.
+  void done(local_file* file) noexcept;
+
+  /// Gives back what has been closed since the last call, apart from files that requests still use. Cheap if nothing has.
+  void refresh() noexcept {
+    if (registry_.closes() != seen_closes_) give_closed_back();
+  }
+
+  /// Gives everything back that no request uses.
+  void give_all_back() noexcept;
+
+ private:
+  void give_closed_back() noexcept;
+  void retire(local_file* file) noexcept;
+  void drop(local_file* file) noexcept;
+
+  file_registry& registry_;
+  io_engine& engine_;
+  std::uint64_t seen_closes_;
+  std::vector<local_file*> current_;  // by descriptor index
+};
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,104 @@
+// Consumer side of the request ring: any number of daemon threads take requests, each request goes to exactly one of them.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <gpufs/rpc/wire_format.hpp>
+
+namespace gpufs::daemon {
+
+/// The ring's producers (device callers) hold a channel from before they take a ticket until they have seen the answer, and there are
+/// at least as many slots as channels. All functions are thread-safe and never wait.
+class request_queue {
+ public:
+  /// Most requests that one take() claims.
+  static constexpr std::size_t most_at_once = 16;
+
+  /// `slots`: a power of two. `consumers`: threads that take from the queue; a claim leaves enough for the others.
+  request_queue(rpc::slot* ring, std::uint64_t slots, unsigned consumers) noexcept
+      : ring_{ring}, slots_{slots}, consumers_{std::max(1u, consumers)} {}
+
+  /// Takes the oldest requests, in order: as many as are this thread's share of those waiting (at least one if one waits), at most
+  /// out.size(). Returns how many were written to `out`; 0 = the queue is empty.
+  std::size_t take(std::span<rpc::request> out) noexcept {
+    std::uint64_t at = head_.load(std::memory_order_acquire);
+    while (!out.empty()) {
+      auto const seen = commit(at).load(std::memory_order_acquire);
+      if (seen != rpc::lap_of(at, slots_)) {
+        // Either nothing has been committed here yet, or others took this ticket and `at` is stale.
+        auto const now = head_.load(std::memory_order_acquire);
+        if (now == at) return 0;
+        at = now;
+        continue;
+      }
+      auto const count = copy_ready(at, out.first(std::min(out.size(), share(at))));
+      // Test before test-and-set: the line stays shared among those who have already lost.
+      auto const now = head_.load(std::memory_order_acquire);
+      if (now != at) {
+        at = now;
+        continue;
+      }
+      // Why a successful exchange makes the copy valid. Slot s of ticket t is written again by ticket t + slots only. When that was
+      // taken, slots + 1 tickets from t on existed but at most `channels` <= slots callers, so one of t .. t+slots-1, say u, had been
+      // answered before. u was taken by an exchange at or after the one that took t, and this one is `release` after our loads while
+      // u's is `acquire`; u's answer, its caller's acquire of it and the passing on of its channel order the new payload behind that.
+      // So the loads above precede any overwriting; copies that were overtaken are thrown away because head has moved.
+      // Release also pairs with the acquire loads of head above: a thread that sees the new head orders its claims behind this one.
+      if (head_.compare_exchange_strong(at, at + count, std::memory_order_acq_rel, std::memory_order_acquire)) return count;
+    }
+    return 0;
+  }
+
+  /// True if a request waits. It may be gone by the time one tries to take it.
+  [[nodiscard]] bool ready() const noexcept {
+    auto const at = head_.load(std::memory_order_acquire);
+    return commit(at).load(std::memory_order_acquire) >= rpc::lap_of(at, slots_);
+  }
+
+  /// Requests taken since construction.
+  [[nodiscard]] std::uint64_t taken() const noexcept { return head_.load(std::memory_order_acquire); }
+
+ private:
+  using word = std::atomic_ref<std::uint64_t>;
+
+  [[nodiscard]] word commit(std::uint64_t ticket) const noexcept {
+    return word{ring_[ticket & (slots_ - 1)].word[rpc::payload_words]};
+  }
+
+  [[nodiscard]] bool committed(std::uint64_t ticket) const noexcept {
+    return commit(ticket).load(std::memory_order_relaxed) == rpc::lap_of(ticket, slots_);
+  }
+
+  // A thread may claim n requests when n - 1 more wait for every other thread. Tickets are committed nearly in order, so one look at
+  // the last of them is a good guess; copy_ready() looks at each one that is taken.
+  [[nodiscard]] std::size_t share(std::uint64_t at) const noexcept {
+    std::size_t n = 1;
+    while (n < most_at_once && n * 2 * consumers_ <= slots_ && committed(at + n * 2 * consumers_ - 1)) n *= 2;
+    return n;
+  }
+
+  // Copies requests from ticket `at` on (which is known to be committed) until one is missing.
+  std::size_t copy_ready(std::uint64_t at, std::span<rpc::request> out) const noexcept {
+    std::size_t count = 0;
+    do {
+      auto& from = ring_[(at + count) & (slots_ - 1)];
+      std::uint64_t words[rpc::payload_words];
+      for (unsigned i = 0; i < rpc::payload_words; ++i) words[i] = word{from.word[i]}.load(std::memory_order_relaxed);
+      out[count++] = rpc::unpack(words);
+      // Pairs with the producer's release store of the commit word, as does the first load in take().
+    } while (count < out.size() && commit(at + count).load(std::memory_order_acquire) == rpc::lap_of(at + count, slots_));
+    return count;
+  }
+
+  rpc::slot* ring_;
+  std::uint64_t slots_;
+  std::uint64_t consumers_;
+  alignas(64) std::atomic<std::uint64_t> head_{0};
+  [[maybe_unused]] char fill_[64 - sizeof(std::atomic<std::uint64_t>)];
+};
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,174 @@
+// The daemon's life cycle: engines, threads, notes, sums.
+#include <host-daemon/server.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <latch>
+#include <map>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <host-daemon/pread_engine.hpp>
+#include <host-daemon/uring_engine.hpp>
+#include <host-daemon/worker.hpp>
+
+namespace gpufs::daemon {
+
+namespace {
+
+constexpr unsigned most_threads = 256;
+constexpr unsigned deepest_queue = 4096;
+
+rpc::shared_region const& checked(rpc::shared_region const& r) {
+  auto const refuse = [](std::string const& why) { throw std::invalid_argument{"daemon: " + why}; };
+  if (r.ring == nullptr || r.completions == nullptr || r.staging == nullptr) refuse("the region has no ring, channels or staging");
+  if (r.slots == 0 || (r.slots & (r.slots - 1)) != 0) refuse(fmt::format("ring of {} slots: must be a power of two", r.slots));
+  if (r.channels == 0 || r.channels > r.slots)
+    refuse(fmt::format("{} channels: must be from 1 to the ring's {} slots", r.channels, r.slots));
+  if (r.staging_bytes == 0) refuse("staging of 0 bytes");
+  return r;
+}
+
+server_settings checked(server_settings s) {
+  if (s.threads == 0) s.threads = default_threads();
+  if (s.threads > most_threads)
+    throw std::invalid_argument{fmt::format("daemon: host_threads={}: must be from 1 to {}", s.threads, most_threads)};
+  if (s.queue_depth < 1 || s.queue_depth > deepest_queue)
+    throw std::invalid_argument{fmt::format("daemon: queue_depth={}: must be from 1 to {}", s.queue_depth, deepest_queue)};
+  return s;
+}
+
+void add(server_statistics& sum, worker_counters const& c) {
+  auto const get = [](std::atomic<std::uint64_t> const& counter) { return counter.load(std::memory_order_relaxed); };
+  sum.requests += get(c.requests);
+  sum.failed += get(c.failed);
+  sum.rejected += get(c.rejected);
+  sum.bytes_read += get(c.bytes_read);
+  sum.reads_issued += get(c.reads_issued);
+  sum.idle_polls += get(c.idle_polls);
+  sum.busy_ns += get(c.busy_ns);
+}
+
+}  // namespace
+
+unsigned default_threads() noexcept {
+  auto const cores = std::thread::hardware_concurrency();
+  return cores > 3 ? std::min(cores - 2, 14u) : 1;
+}
+
+server_settings server_settings::from(config const& c) {
+  server_settings s;
+  s.threads = c.host_threads;
+  s.backend = c.backend;
+  return s;
+}
+
+server::server(rpc::shared_region const& region, server_settings settings, fault_injector* faults)
+    : region_{checked(region)},
+      settings_{checked(std::move(settings))},
+      faults_{faults},
+      files_{region_, settings_.files},
+      queue_{region_.ring, region_.slots, settings_.threads} {
+  make_workers();
+}
+
+server::~server() { stop(); }
+
+void server::make_workers() {
+  std::vector<std::unique_ptr<io_engine>> engines;
+  std::map<std::string, unsigned> refused;
+  engine_notes_.clear();
+  if (settings_.backend != io_backend::pread) {
+    try {
+      for (unsigned i = 0; i < settings_.threads; ++i) {
+        auto engine = std::make_unique<uring_engine>(settings_.queue_depth, std::span{region_.staging, region_.staging_bytes},
+                                                     settings_.hooks);
+        for (auto const& note : engine->notes()) ++refused[note];
+        engines.push_back(std::move(engine));
+      }
+      backend_ = io_backend::uring;
+    } catch (std::system_error const& e) {
+      if (settings_.backend == io_backend::uring)
+        throw std::runtime_error{fmt::format(
+            "io_backend=uring: the kernel refuses io_uring ({}): allow it (sysctl kernel.io_uring_disabled=0, the container's "
+            "seccomp profile, ulimit -l), or set io_backend to auto or pread",
+            e.what())};
+      engine_notes_.push_back(fmt::format("reading with pread threads: the kernel refuses io_uring ({})", e.what()));
+      engines.clear();
+      refused.clear();
+    }
+  }
+  for (auto const& [note, threads] : refused)
+    engine_notes_.push_back(threads == settings_.threads ? note
+                                                         : fmt::format("{} [{} of {} threads]", note, threads, settings_.threads));
+  if (engines.empty()) {
+    backend_ = io_backend::pread;
+    for (unsigned i = 0; i < settings_.threads; ++i) engines.push_back(std::make_unique<pread_engine>());
+  }
+  std::vector<std::unique_ptr<worker>> workers;
+  for (auto& engine : engines)
+    workers.push_back(std::make_unique<worker>(region_, queue_, files_, faults_, std::move(engine)));
+  std::lock_guard const lock{counting_};
+  workers_ = std::move(workers);
+}
+
+void server::start() {
+  if (running_) return;
+  if (workers_.empty()) make_workers();
+  // Pairs with the acquire of device waits: callers may hope for answers again.
+  std::atomic_ref<std::uint64_t>{region_.control->stopped}.store(0, std::memory_order_release);
+  running_ = true;
+  std::latch ready{std::ptrdiff_t(workers_.size())};
+  std::size_t started = 0;
+  try {
+    for (auto& w : workers_) {
+      w->start(unsigned(started), ready);
+      ++started;
+    }
+  } catch (...) {
+    ready.count_down(std::ptrdiff_t(workers_.size() - started));
+    ready.wait();
+    stop();
+    throw;
+  }
+  ready.wait();
+  for (auto& w : workers_) {
+    if (int const error = w->start_error(); error != 0) {
+      stop();
+      throw std::system_error{-error, std::generic_category(), "daemon: io_uring_enable_rings"};
+    }
+  }
+}
+
+void server::stop() {
+  if (!running_) return;
+  // Pairs with the acquire of device waits: whoever sees it need not wait for an answer.
+  std::atomic_ref<std::uint64_t>{region_.control->stopped}.store(1, std::memory_order_release);
+  for (auto& w : workers_) w->request_stop();
+  for (auto& w : workers_) w->join();
+  std::lock_guard const lock{counting_};
+  for (auto& w : workers_) add(retired_, w->counters());
+  workers_.clear();
+  running_ = false;
+}
+
+server_statistics server::statistics() const {
+  std::lock_guard const lock{counting_};
+  auto sum = retired_;
+  for (auto const& w : workers_) add(sum, w->counters());
+  return sum;
+}
+
+std::vector<std::string> server::notes() const {
+  auto all = engine_notes_;
+  all.insert(all.end(), files_.notes().begin(), files_.notes().end());
+  return all;
+}
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,103 @@
+// The host daemon: threads that take requests from the shared ring, do them on the host's files and answer.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <gpufs/config.hpp>
+#include <gpufs/rpc/wire_format.hpp>
+#include <host-daemon/fault_injector.hpp>
+#include <host-daemon/file_registry.hpp>
+#include <host-daemon/io_hooks.hpp>
+#include <host-daemon/request_queue.hpp>
+
+namespace gpufs::daemon {
+
+class worker;
+
+struct server_settings {
+  unsigned threads = 0;                        ///< 1..256; 0 = default_threads()
+  io_backend backend = io_backend::automatic;  ///< automatic: io_uring if the kernel allows it, else pread
+  unsigned queue_depth = 64;                   ///< reads that one thread keeps in flight with io_uring, 1..4096
+  registry_settings files;
+  io_hooks hooks;
+
+  /// What of `c` concerns the daemon.
+  static server_settings from(config const& c);
+};
+
+/// One per core less two, at least 1, at most 14.
+[[nodiscard]] unsigned default_threads() noexcept;
+
+/// Sums over all threads since construction.
+struct server_statistics {
+  std::uint64_t requests = 0;     ///< taken from the ring
+  std::uint64_t failed = 0;       ///< of these, answered with -errno
+  std::uint64_t rejected = 0;     ///< of these, naming no channel that exists, so that nobody can be answered
+  std::uint64_t bytes_read = 0;   ///< delivered to staging
+  std::uint64_t reads_issued = 0; ///< read operations given to the kernel; more than reads requested if some came back short
+  std::uint64_t idle_polls = 0;   ///< looks at the ring that found nothing to do
+  std::uint64_t busy_ns = 0;      ///< time between finding work and running out of it
+};
+
+/// The region must be filled in as rpc::shared_region says, zeroed before first use, and outlive the server. The server makes no
+/// device calls and never frees the region.
+class server {
+ public:
+  /// Sets up the registry and the I/O engines; starts no thread. `faults`, if given, must outlive the server.
+  /// Throws std::invalid_argument (region or settings are wrong), std::runtime_error (backend uring is forced, but the kernel
+  /// refuses io_uring; the message says why and what to do).
+  server(rpc::shared_region const& region, server_settings settings, fault_injector* faults = nullptr);
+
+  /// stop(), then closes every file.
+  ~server();
+  server(server const&) = delete;
+  server& operator=(server const&) = delete;
+
+  /// Clears control->stopped and starts the threads; returns when all are serving. After stop() it may be called again: requests that
+  /// stayed in the ring are then answered. Throws std::system_error if a thread or a ring cannot be made; nothing runs then.
+  /// No effect if running. start() and stop() are called by one thread at a time.
+  void start();
+
+  /// Sets control->stopped, answers every request already taken (those held by an injected fault with -EIO), joins the threads.
+  /// Requests still in the ring stay there unanswered; device waits end with -EIO. No data or answer is written after it returns.
+  /// No effect if not running.
+  void stop();
+
+  [[nodiscard]] bool running() const noexcept { return running_; }
+
+  /// For host-side open, close and stat; usable whether the server runs or not.
+  [[nodiscard]] file_registry& files() noexcept { return files_; }
+
+  /// Thread-safe; exact once the server has stopped.
+  [[nodiscard]] server_statistics statistics() const;
+
+  /// The engine in use: uring or pread.
+  [[nodiscard]] io_backend backend() const noexcept { return backend_; }
+
+  [[nodiscard]] unsigned threads() const noexcept { return settings_.threads; }
+
+  /// What the daemon fell back to or adjusted, and why, one sentence each. Not while start() runs.
+  [[nodiscard]] std::vector<std::string> notes() const;
+
+ private:
+  void make_workers();
+
+  rpc::shared_region region_;
+  server_settings settings_;
+  fault_injector* faults_;
+  io_backend backend_ = io_backend::pread;
+  bool running_ = false;
+  std::vector<std::string> engine_notes_;
+  file_registry files_;
+  request_queue queue_;
+  mutable std::mutex counting_;  // guards the two below against statistics(); start() and stop() alone change them
+  server_statistics retired_;    // of workers that an earlier stop() ended
+  std::vector<std::unique_ptr<worker>> workers_;
+};
+
+}  // namespace gpufs::daemon

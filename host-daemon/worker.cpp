@@ -1,0 +1,302 @@
+// One daemon thread's loop and the operations.
+#include <host-daemon/worker.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+namespace gpufs::daemon {
+
+namespace {
+
+// A read that was interrupted or told to try again this often in a row fails with that error rather than going on for ever.
+constexpr unsigned most_fruitless = 1000;
+
+void set_up_thread(unsigned number) {
+  auto const name = "gpufs-io-" + std::to_string(number);
+  ::pthread_setname_np(::pthread_self(), name.c_str());
+  // Signals are the program's: its handlers shall not run here, nor interrupt reads.
+  ::sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  // By default the kernel may lengthen a rest of 2 us by 50 us.
+  ::prctl(PR_SET_TIMERSLACK, 1000ul);
+}
+
+}  // namespace
+
+worker::worker(rpc::shared_region const& region, request_queue& queue, file_registry& files, fault_injector* faults,
+               std::unique_ptr<io_engine> engine)
+    : region_{region},
+      queue_{queue},
+      registry_{files},
+      faults_{faults},
+      engine_{std::move(engine)},
+      files_{files, *engine_, region.max_open_files} {}
+
+worker::~worker() { join(); }
+
+void worker::start(unsigned number, std::latch& ready) {
+  thread_ = std::thread{[this, number, &ready] { serve(number, ready); }};
+}
+
+void worker::join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void worker::serve(unsigned number, std::latch& ready) noexcept {
+  set_up_thread(number);
+  start_error_ = engine_->attach();
+  auto const failed = start_error_ != 0;
+  ready.count_down();
+  if (failed) return;
+  // Pairs with the release in request_stop().
+  while (!stop_.load(std::memory_order_acquire))
+    if (!step()) rest();
+  drain();
+  files_.give_all_back();
+}
+
+bool worker::step() noexcept {
+  files_.refresh();
+  bool worked = take_requests();
+  worked |= resume_released();
+  worked |= reap();
+  if (!worked) return false;
+  idle_.reset();
+  if (!busy_) busy_since_ = idle_policy::clock::now();
+  busy_ = true;
+  return true;
+}
+
+void worker::rest() noexcept {
+  if (busy_) {
+    auto const busy = idle_policy::clock::now() - busy_since_;
+    count(counters_.busy_ns, std::uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(busy).count()));
+    busy_ = false;
+  }
+  count(counters_.idle_polls);
+  auto const time = idle_.next();
+  if (time.count() == 0) return;
+  reading_ > 0 ? engine_->wait(time) : idle_policy::sleep(time);
+}
+
+// Answers all that was taken. Nobody will open the gates, so what they hold fails.
+void worker::drain() noexcept {
+  while (reading_ > 0 || !held_.empty()) {
+    while (!held_.empty()) {
+      auto& j = *held_.back();
+      held_.pop_back();
+      finish(j, -EIO);
+    }
+    if (reading_ > 0 && !reap()) engine_->wait(idle_policy::longest_rest);
+  }
+}
+
+bool worker::take_requests() noexcept {
+  std::array<rpc::request, request_queue::most_at_once> taken;
+  auto const count = queue_.take(std::span{taken}.first(std::min(taken.size(), engine_->room())));
+  for (std::size_t i = 0; i < count; ++i) dispatch(taken[i]);
+  return count > 0;
+}
+
+bool worker::resume_released() noexcept {
+  bool any = false;
+  for (std::size_t i = held_.size(); i-- > 0 && engine_->room() > 0;) {
+    auto& j = *held_[i];
+    if (!j.held_at->is_open()) continue;
+    held_.erase(held_.begin() + std::ptrdiff_t(i));
+    j.held_at.reset();
+    j.vetted = true;
+    any = true;
+    if (j.request.op == rpc::operation::open) {
+      auto const request = j.request;
+      finish_open(request);
+      free_jobs_.push_back(&j);
+    } else {
+      advance(j);
+    }
+  }
+  return any;
+}
+
+bool worker::reap() noexcept {
+  std::array<read_result, 64> results;
+  auto const count = reading_ > 0 ? engine_->poll(results) : 0;
+  reading_ -= count;
+  for (std::size_t i = 0; i < count; ++i) {
+    auto& j = jobs_[results[i].cookie];
+    if (!absorb(j, results[i].result)) advance(j);
+  }
+  return count > 0;
+}
+
+void worker::dispatch(rpc::request const& request) noexcept {
+  count(counters_.requests);
+  if (request.channel >= region_.channels) {
+    count(counters_.rejected);
+    return;
+  }
+  try {
+    if (request.flags != 0) return answer(request, -EINVAL);  // none are defined
+    switch (request.op) {
+      case rpc::operation::nop: return answer(request, 0);
+      case rpc::operation::read: return begin_read(request);
+      case rpc::operation::open: return begin_open(request);
+      case rpc::operation::close: return answer(request, registry_.close(request.file));
+      case rpc::operation::stat: return answer(request, stat(request));
+    }
+    answer(request, -EINVAL);
+  } catch (std::bad_alloc const&) {
+    answer(request, -ENOMEM);
+  }
+}
+
+void worker::begin_read(rpc::request const& request) {
+  constexpr std::uint64_t end_of_offsets = std::numeric_limits<std::int64_t>::max();
+  if (request.length > longest_read || request.offset > end_of_offsets - request.length ||
+      !in_staging(request.staging, request.length))
+    return answer(request, -EINVAL);
+  auto& j = new_job(request);
+  try {
+    j.file = files_.use(request.file);
+  } catch (...) {
+    free_jobs_.push_back(&j);
+    throw;
+  }
+  if (j.file == nullptr) return finish(j, -EBADF);
+  if (request.length == 0) return finish(j, 0);
+  advance(j);
+}
+
+// Reads on until the request is answered, held, or with the engine.
+void worker::advance(job& j) noexcept {
+  for (;;) {
+    auto length = j.request.length - j.done;
+    auto const offset = j.request.offset + j.done;
+    if (faults_ != nullptr && !std::exchange(j.vetted, false)) {
+      auto action = faults_->before_read(j.request, offset, length);
+      switch (action.what) {
+        case fault_action::kind::pass: break;
+        case fault_action::kind::hold: return hold(j, std::move(action.until));
+        case fault_action::kind::shorten: length = std::clamp<std::uint64_t>(action.bytes, 1, length); break;
+        case fault_action::kind::fail:
+          if (absorb(j, -action.error)) return;
+          continue;
+      }
+    }
+    if (j.file->reads != std::numeric_limits<std::uint32_t>::max()) ++j.file->reads;
+    count(counters_.reads_issued);
+    auto const result = engine_->submit({.file = j.file,
+                                         .offset = offset,
+                                         .length = std::uint32_t(length),
+                                         .to = region_.staging + j.request.staging + j.done,
+                                         .cookie = j.index});
+    if (!result) {
+      ++reading_;
+      return;
+    }
+    if (absorb(j, *result)) return;
+  }
+}
+
+// Takes in the result of one read operation. True if it answered the request; else there is more to read.
+bool worker::absorb(job& j, std::int64_t result) noexcept {
+  if (result > 0) {
+    j.done += std::uint64_t(result);
+    j.fruitless = 0;
+    if (j.done < j.request.length) return false;
+  } else if ((result == -EINTR || result == -EAGAIN) && ++j.fruitless < most_fruitless) {
+    return false;
+  }
+  // Bytes that came before an error count; whoever asks for the rest meets the error.
+  bool const failed = result < 0 && j.done == 0;
+  count(counters_.bytes_read, j.done);
+  finish(j, failed ? std::int32_t(result) : std::int32_t(j.done));
+  return true;
+}
+
+void worker::begin_open(rpc::request const& request) {
+  if (!in_staging(request.staging, request.length)) return answer(request, -EINVAL);
+  if (faults_ != nullptr && request.length < PATH_MAX) {
+    std::string const path{reinterpret_cast<char const*>(region_.staging + request.staging), request.length};
+    auto action = faults_->before_open(path);
+    if (action.what == fault_action::kind::fail) return answer(request, -action.error);
+    if (action.what == fault_action::kind::hold) return hold(new_job(request), std::move(action.until));
+  }
+  finish_open(request);
+}
+
+void worker::finish_open(rpc::request const& request) noexcept {
+  if (request.argument[0] > std::uint64_t(INT_MAX) || request.argument[1] > UINT_MAX) return answer(request, -EINVAL);
+  std::string_view const path{reinterpret_cast<char const*>(region_.staging + request.staging), request.length};
+  answer(request, registry_.open(path, int(request.argument[0]), unsigned(request.argument[1])));
+}
+
+std::int32_t worker::stat(rpc::request const& request) noexcept {
+  rpc::file_status status{};
+  if (!in_staging(request.staging, sizeof status)) return -EINVAL;
+  auto const result = registry_.stat(request.file, status);
+  if (result == 0) std::memcpy(region_.staging + request.staging, &status, sizeof status);
+  return result;
+}
+
+bool worker::in_staging(std::uint64_t at, std::uint64_t bytes) const noexcept {
+  return bytes <= region_.staging_bytes && at <= region_.staging_bytes - bytes;
+}
+
+worker::job& worker::new_job(rpc::request const& request) {
+  if (free_jobs_.empty()) {
+    auto const jobs = jobs_.size() + 1;
+    free_jobs_.reserve(jobs);
+    held_.reserve(jobs);
+    jobs_.emplace_back().index = jobs - 1;
+    free_jobs_.push_back(&jobs_.back());
+  }
+  auto& j = *free_jobs_.back();
+  free_jobs_.pop_back();
+  j.request = request;
+  j.file = nullptr;
+  j.done = 0;
+  j.fruitless = 0;
+  j.held_at.reset();
+  j.vetted = false;
+  return j;
+}
+
+void worker::hold(job& j, std::shared_ptr<gate> until) noexcept {
+  j.held_at = std::move(until);
+  held_.push_back(&j);
+  j.held_at->arrive();
+}
+
+void worker::finish(job& j, std::int32_t result) noexcept {
+  if (j.file != nullptr) files_.done(j.file);
+  free_jobs_.push_back(&j);
+  answer(j.request, result);
+}
+
+void worker::answer(rpc::request const& request, std::int32_t result) noexcept {
+  if (result < 0) count(counters_.failed);
+  // Pairs with the acquire of the caller that waits on this channel: who sees its sequence number sees the data in staging.
+  std::atomic_ref<std::uint64_t>{region_.completions[request.channel].word}.store(
+      rpc::pack_completion(request.sequence, result), std::memory_order_release);
+}
+
+// This thread alone writes its counters, so no read-modify-write is needed; nothing is ordered by them.
+void worker::count(std::atomic<std::uint64_t>& counter, std::uint64_t n) noexcept {
+  counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,104 @@
+// One daemon thread: takes requests from the ring, carries them out, answers them.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <latch>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <gpufs/rpc/wire_format.hpp>
+#include <host-daemon/fault_injector.hpp>
+#include <host-daemon/idle_policy.hpp>
+#include <host-daemon/io_engine.hpp>
+#include <host-daemon/local_files.hpp>
+#include <host-daemon/request_queue.hpp>
+
+namespace gpufs::daemon {
+
+/// Longest read that one request may ask for: its result must fit the completion's 32 bits.
+inline constexpr std::uint64_t longest_read = std::uint64_t(1) << 30;
+
+/// Written by one thread, read by any; on cache lines of its own.
+struct alignas(64) worker_counters {
+  std::atomic<std::uint64_t> requests{0}, failed{0}, rejected{0}, bytes_read{0}, reads_issued{0}, idle_polls{0}, busy_ns{0};
+};
+
+/// Made and joined by the server. Serves once: a stopped worker is not started again.
+class worker {
+ public:
+  worker(rpc::shared_region const& region, request_queue& queue, file_registry& files, fault_injector* faults,
+         std::unique_ptr<io_engine> engine);
+  ~worker();
+
+  /// Starts the thread; `ready` is counted down once it serves or has failed. Throws std::system_error if there is no thread to be had.
+  void start(unsigned number, std::latch& ready);
+
+  /// 0, or -errno if the thread could not attach its engine. Valid once `ready` has been counted down.
+  [[nodiscard]] int start_error() const noexcept { return start_error_; }
+
+  // Pairs with the acquire in serve().
+  void request_stop() noexcept { stop_.store(true, std::memory_order_release); }
+  void join();
+
+  [[nodiscard]] worker_counters const& counters() const noexcept { return counters_; }
+
+ private:
+  // A request under way that was not answered at once.
+  struct job {
+    std::size_t index = 0;              // in jobs_
+    rpc::request request;
+    local_file* file = nullptr;         // of a read
+    std::uint64_t done = 0;             // bytes read so far
+    unsigned fruitless = 0;             // attempts in a row that were interrupted or told to try again
+    std::shared_ptr<gate> held_at;      // not null: waits for this gate
+    bool vetted = false;                // the injector has been asked about the next step already
+  };
+
+  void serve(unsigned number, std::latch& ready) noexcept;
+  bool step() noexcept;
+  void rest() noexcept;
+  void drain() noexcept;
+
+  bool take_requests() noexcept;
+  bool resume_released() noexcept;
+  bool reap() noexcept;
+
+  void dispatch(rpc::request const& request) noexcept;
+  void begin_read(rpc::request const& request);
+  void begin_open(rpc::request const& request);
+  void advance(job& j) noexcept;
+  bool absorb(job& j, std::int64_t result) noexcept;
+  void finish_open(rpc::request const& request) noexcept;
+  std::int32_t stat(rpc::request const& request) noexcept;
+
+  [[nodiscard]] bool in_staging(std::uint64_t at, std::uint64_t bytes) const noexcept;
+  job& new_job(rpc::request const& request);
+  void hold(job& j, std::shared_ptr<gate> until) noexcept;
+  void finish(job& j, std::int32_t result) noexcept;
+  void answer(rpc::request const& request, std::int32_t result) noexcept;
+  static void count(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) noexcept;
+
+  rpc::shared_region region_;
+  request_queue& queue_;
+  file_registry& registry_;
+  fault_injector* faults_;
+  std::unique_ptr<io_engine> engine_;
+  local_files files_;
+  idle_policy idle_;
+  std::deque<job> jobs_;         // grows only; jobs do not move
+  std::vector<job*> free_jobs_;  // this and held_ have room for all jobs, so that using them cannot fail
+  std::vector<job*> held_;
+  std::size_t reading_ = 0;      // jobs whose read is with the engine
+  bool busy_ = false;
+  idle_policy::clock::time_point busy_since_{};
+  int start_error_ = 0;
+  worker_counters counters_;
+  alignas(64) std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,65 @@
+// The host owner of a GPU file system: memory, daemon and settings behind the fs_ref that kernels take by value.
+#pragma once
+
+#include <gpufs/config.hpp>
+#include <gpufs/fs_ref.hpp>
+#include <gpufs/statistics.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gpufs {
+
+namespace daemon {
+struct fault_injector;
+}
+
+/// A page cache in GPU memory, the ring, and the daemon threads that serve it. Any number can exist in one process, each with its
+/// own settings; each belongs to the device that was current when it was made. Host calls are thread-safe.
+class filesystem {
+ public:
+  /// Allocates the cache and starts the daemon. Throws config_error for bad settings and device_error or std::system_error, naming
+  /// the setting to change, when memory or threads cannot be had. `faults`, for tests, is consulted before each host read.
+  explicit filesystem(config const& settings = load_config(), std::shared_ptr<daemon::fault_injector> faults = nullptr);
+
+  /// Stops the daemon and frees everything. No kernel that uses this filesystem may be running.
+  ~filesystem();
+  filesystem(filesystem const&) = delete;
+  filesystem& operator=(filesystem const&) = delete;
+
+  /// The handle kernels take by value. Valid as long as this object lives.
+  [[nodiscard]] fs_ref ref() const;
+
+  /// Opens a regular file for kernels; returns a descriptor to pass to them, or -errno as gopen does.
+  [[nodiscard]] int open(std::string const& path, int flags);
+
+  /// Gives one open() back. Returns 0 or -EBADF.
+  int close(int fd);
+
+  /// Size, times and identity of an open file as the host sees them now. Returns 0 or -errno.
+  int stat(int fd, file_status& status) const;
+
+  [[nodiscard]] statistics stats() const;
+  [[nodiscard]] config const& settings() const;
+
+  /// What the filesystem does other than asked for, and why: io_uring refused, memory not registered, ...
+  [[nodiscard]] std::vector<std::string> notes() const;
+
+  /// Which host I/O engine serves ("io_uring" or "pread").
+  [[nodiscard]] std::string backend_name() const;
+
+  /// Bytes of GPU memory spent on metadata (page table, frame headers, queues), and host memory that is pinned.
+  [[nodiscard]] std::uint64_t metadata_bytes() const;
+  [[nodiscard]] std::uint64_t pinned_bytes() const;
+
+  /// Stops the daemon now, even under running kernels: their waiting calls, and all later misses, return -EIO.
+  void stop();
+
+ private:
+  struct state;
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace gpufs

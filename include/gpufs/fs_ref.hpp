@@ -1,0 +1,49 @@
+// The handle of a filesystem that kernels take by value: pointers and sizes, nothing owned.
+#pragma once
+
+#include <gpufs/rpc/wire_format.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace gpufs {
+
+using rpc::file_status;
+
+/// Pages a frame can be found by, the frames, and the state of their replacement. See gpufs/cache/.
+struct page_cache_ref {
+  std::uint64_t* buckets = nullptr;        ///< bucket_count x 32 entries
+  std::uint32_t* bucket_locks = nullptr;   ///< bucket_count
+  struct frame_header* headers = nullptr;  ///< frame_count
+  std::byte* frames = nullptr;             ///< frame_count << page_shift bytes
+  std::uint64_t* sweep_hand = nullptr;     ///< next candidate of the global sweep
+  std::uint64_t bucket_count = 0;
+  std::uint32_t frame_count = 0;
+  std::uint32_t page_shift = 0;
+};
+
+/// Channels: a completion word and a piece of staging each, owned by one device caller at a time. See gpufs/rpc/client.hpp.
+struct channel_pool_ref {
+  struct channel_state* states = nullptr;  ///< one per channel, in GPU memory
+  std::uint32_t first = 0;                 ///< channel number of the first
+  std::uint32_t count = 0;
+  std::uint64_t staging = 0;               ///< byte offset of the first channel's piece in the staging region
+  std::uint64_t bytes = 0;                 ///< size of each piece
+};
+
+/// What a kernel needs of a filesystem. Trivially copyable; valid while the gpufs::filesystem lives.
+struct fs_ref {
+  rpc::shared_region shared;               ///< pinned host memory, one address on both sides
+  std::uint64_t* tail = nullptr;           ///< next ticket of the ring, in GPU memory
+  page_cache_ref cache;
+  channel_pool_ref control_channels;       ///< 4 KiB pieces for paths and answers
+  channel_pool_ref page_channels;          ///< one page each
+  std::uint32_t* slots = nullptr;          ///< context slots: 0 = free, 1 = claimed
+  std::uint32_t slot_count = 0;
+  std::uint64_t* counters = nullptr;       ///< statistics, counter_stripes x counters_per_stripe
+  std::uint64_t timeout_ns = 0;
+};
+static_assert(std::is_trivially_copyable_v<fs_ref>);
+
+}  // namespace gpufs

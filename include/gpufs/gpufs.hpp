@@ -1,0 +1,11 @@
+// All of gpufs: host owner, settings, statistics, device layer, and (in device code) the file API.
+#pragma once
+
+#include <gpufs/config.hpp>
+#include <gpufs/device.hpp>
+#include <gpufs/filesystem.hpp>
+#include <gpufs/statistics.hpp>
+
+#if defined(__CUDACC__) || defined(GPUFS_EMULATED)
+#include <gpufs/io.hpp>
+#endif

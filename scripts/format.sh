@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# format.sh [--check]: formats all sources with clang-format 14, or with --check names those that are not formatted and fails.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/setup.sh format
+mode=(-i)
+if [ "${1:-}" = --check ]; then mode=(--dry-run --Werror); fi
+find . -path ./build -prune -o -regex '.*\.\(hpp\|cpp\|cu\|cuh\)' -print0 |
+  xargs -0 --no-run-if-empty clang-format-14 "${mode[@]}"

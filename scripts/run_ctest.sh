@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# run_ctest.sh PRESET [ctest argument]...: runs the suites of a built preset. Ends in 'N passed, N failed', counting CTest tests.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+preset=$1
+shift
+launcher=()
+# ThreadSanitizer cannot map its shadow where the kernel randomises addresses by many bits: switch that off where that is allowed.
+if [ "$preset" = emulated-tsan ] && setarch -R true 2>/dev/null; then launcher=(setarch -R); fi
+report=$PWD/build/$preset/ctest.xml
+rm -f "$report"
+"${launcher[@]}" ctest --preset "$preset" --output-junit "$report" "$@"
+status=$?
+count() { grep -m1 -o "\b$1=\"[0-9]*\"" "$report" 2>/dev/null | grep -o '[0-9]*'; }
+tests=$(count tests) failed=$(count failures) skipped=$(count skipped)
+failed=${failed:-0}
+if [ $status -ne 0 ] && [ "$failed" -eq 0 ]; then failed=1; fi
+passed=$((${tests:-0} - failed - ${skipped:-0}))
+if [ "${skipped:-0}" -gt 0 ]; then echo "$skipped skipped: no device for them"; fi
+echo "$((passed > 0 ? passed : 0)) passed, $failed failed"
+[ "$failed" -eq 0 ]

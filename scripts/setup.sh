@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# setup.sh [format]: makes sure that what the build needs (with `format`: clang-format too) is installed. Where all is there it does
+# nothing; else it installs the missing Debian or Ubuntu packages as root or through sudo, or lists them and fails.
+set -euo pipefail
+
+missing=()
+need_command() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
+need_command cmake cmake
+need_command ninja ninja-build
+if [ "${1:-}" = format ]; then need_command clang-format-14 clang-format-14; fi
+
+compiler=${CXX:-c++}
+headers=(liburing.h=liburing-dev boost/lockfree/spsc_queue.hpp=libboost-dev boost/context/fiber.hpp=libboost-context-dev
+  fmt/format.h=libfmt-dev doctest/doctest.h=doctest-dev toml++/toml.h=libtomlplusplus-dev CLI/CLI.hpp=libcli11-dev)
+if command -v "$compiler" >/dev/null 2>&1; then
+  probe=""
+  for entry in "${headers[@]}"; do
+    probe+="#if !__has_include(<${entry%%=*}>)"$'\n'"missing: ${entry##*=}"$'\n'"#endif"$'\n'
+  done
+  while read -r package; do missing+=("$package"); done < <("$compiler" -std=c++20 -E -x c++ - <<<"$probe" | sed -n 's/^missing: *//p' | tr -d ' ')
+  for entry in liburing.a=liburing-dev libboost_context.a=libboost-context-dev; do
+    [ -e "$("$compiler" -print-file-name="${entry%%=*}")" ] || missing+=("${entry##*=}")
+  done
+else
+  missing+=(g++ "${headers[@]##*=}")
+fi
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if command -v sudo >/dev/null 2>&1 && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+    as_root=(sudo)
+  else
+    as_root=(false)
+  fi
+fi
+if ! command -v apt-get >/dev/null 2>&1 || [ "${as_root[*]}" = false ]; then
+  echo "setup: these packages are missing and this user cannot install them. As root, run" >&2
+  echo "  apt-get install ${missing[*]}" >&2
+  echo "(names of Debian 12 and Ubuntu 24.04)" >&2
+  exit 1
+fi
+echo "setup: installing ${missing[*]}"
+"${as_root[@]}" apt-get update
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
