@@ -1,6 +1,6 @@
 # The few commands one needs; everything else is in CMakePresets.json. Each target installs what the machine lacks (scripts/setup.sh).
 #
-#   make                      build the emulated variant, and the CUDA variant where nvcc is on PATH (or CUDACXX names it)
+#   make                      build the emulated variant, and the CUDA variant where nvcc is on PATH (or named by CUDACXX)
 #   make test                 run every suite on the emulated device, and again on the GPU where one is visible
 #   make demo [WORD=.. DIR=..]  count a word over a tree of real files from a kernel, and compare with grep
 #   make install PREFIX=..    install one variant (PRESET=cuda|emulated; default: cuda where nvcc is found)
@@ -9,7 +9,7 @@
 #
 # CONFIGURE_FLAGS is passed to cmake, e.g. CONFIGURE_FLAGS=-DCMAKE_CUDA_ARCHITECTURES=90-real.
 
-NVCC := $(or $(CUDACXX),$(shell command -v nvcc 2>/dev/null))
+NVCC := $(shell scripts/find_nvcc.sh)
 PRESETS := emulated $(if $(NVCC),cuda)
 PRESET ?= $(lastword $(PRESETS))
 PREFIX ?= /usr/local
@@ -20,7 +20,7 @@ export NVCC CONFIGURE_FLAGS WORD DIR
 
 all: setup
 	@scripts/build.sh $(PRESETS)
-	@$(if $(NVCC),:,echo "nvcc is not on PATH: built the emulated variant only")
+	@$(if $(NVCC),:,echo "no working nvcc on PATH: built the emulated variant only")
 
 setup:
 	@scripts/setup.sh

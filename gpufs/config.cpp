@@ -63,14 +63,22 @@ std::optional<std::uint64_t> read_integer(std::string_view text) {
   return text.empty() ? number : std::nullopt;
 }
 
+std::optional<std::uint64_t> read_prefetch(std::string_view text) {
+  return text == "auto" ? std::optional(prefetch_automatic) : read_size(text);
+}
+
+std::string print_prefetch(std::uint64_t n) { return n == prefetch_automatic ? "auto" : format_size(n); }
+
 std::string print_integer(std::uint64_t n) { return std::to_string(n); }
 
 struct range {
   std::uint64_t low, high;
   std::uint64_t multiple_of = 1;
   bool power_of_two = false;
+  std::uint64_t also = low;  ///< one more value that is allowed
 
   [[nodiscard]] bool contains(std::uint64_t n) const {
+    if (n == also) return true;
     return n >= low && n <= high && n % multiple_of == 0 && (!power_of_two || std::has_single_bit(n));
   }
 };
@@ -127,8 +135,13 @@ std::vector<setting> make_settings() {
            {.low = 512, .high = 4 * mebi, .power_of_two = true}, "a power of two from 512 to 4194304"),
       size("cache_size", "bytes of GPU memory for pages, at least 8 pages", &config::cache_size, {.low = 4096, .high = 16 * tebi},
            "a size from 4K to 16T"),
-      size("prefetch_size", "bytes read ahead after each missing page, a multiple of page_size; 0 = off", &config::prefetch_size,
-           {.low = 0, .high = 512 * mebi}, "0 or a size up to 512M"),
+      number("prefetch_size", "bytes read ahead after each missing page, a multiple of page_size; 0 = off; auto = as the reads show",
+             &config::prefetch_size, read_prefetch, print_prefetch, {.low = 0, .high = 512 * mebi, .also = prefetch_automatic},
+             "auto, 0 or a size up to 512M"),
+      count("prefetch_depth", "with a fixed prefetch_size: requests on their way beyond the one being consumed, 0 to 16",
+            &config::prefetch_depth, {.low = 0, .high = 16}, "a number from 0 to 16"),
+      size("prefetch_memory", "bytes of pinned host memory for prefetch buffers, a multiple of 4096", &config::prefetch_memory,
+           {.low = 64 * kibi, .high = tebi, .multiple_of = 4096}, "a multiple of 4096 from 64K to 1T"),
       count("host_threads", "threads that serve requests, 1 to 256; 0 = cores less two, at most 14", &config::host_threads,
             {.low = 0, .high = 256}, "a number from 1 to 256, or 0 for one per core less two"),
       choice<io_backend>("io_backend", "how the host reads files: auto, uring or pread", &config::backend,
@@ -139,7 +152,7 @@ std::vector<setting> make_settings() {
                        {"dma", io_path::dma},
                        {"direct", io_path::direct},
                        {"mapped", io_path::mapped}}),
-      choice<replacement>("replacement", "which page makes room for a new one: fifo", &config::policy,
+      choice<replacement>("replacement", "which page makes room for a new one: lra, fifo or clock", &config::policy,
                           {{"lra", replacement::lra}, {"fifo", replacement::fifo}, {"clock", replacement::clock}}),
       number("rpc_timeout", "longest wait of a kernel for the host, 1ms to 1h; in milliseconds, or with suffix ms or s",
              &config::rpc_timeout_ms, read_milliseconds, print_integer, {.low = 1, .high = 3600'000},
@@ -243,17 +256,21 @@ void validate(config const& c) {
     reject("cache_size", format_size(c.cache_size),
            fmt::format("at least 8 pages, {} with page_size={}", format_size(8 * c.page_size), format_size(c.page_size)));
   }
-  if (c.prefetch_size % c.page_size != 0) {
+  bool const fixed = c.prefetch_size != prefetch_automatic;
+  if (fixed && c.prefetch_size % c.page_size != 0) {
     reject("prefetch_size", format_size(c.prefetch_size), fmt::format("a multiple of page_size={}", format_size(c.page_size)));
   }
-  if (std::uint64_t const request = c.page_size + c.prefetch_size; request > c.staging_size / 8) {
+  if (c.page_size > c.staging_size / 8) {
     reject("staging_size", format_size(c.staging_size),
-           fmt::format("at least {}: 8 times page_size={} plus prefetch_size={}", format_size(8 * request),
-                       format_size(c.page_size), format_size(c.prefetch_size)));
+           fmt::format("at least {}, 8 times page_size={}", format_size(8 * c.page_size), format_size(c.page_size)));
   }
-  // Named already, not built yet.
+  if (std::uint64_t const request = c.page_size + c.prefetch_size; fixed && c.prefetch_size != 0 && request > c.prefetch_memory / 8) {
+    reject("prefetch_memory", format_size(c.prefetch_memory),
+           fmt::format("at least {}: 8 times page_size={} plus prefetch_size={}", format_size(8 * request), format_size(c.page_size),
+                       format_size(c.prefetch_size)));
+  }
+  // The other ways are named already, not built yet.
   if (c.path != io_path::automatic && c.path != io_path::pull) reject("io_path", find("io_path")->print(c), "auto or pull");
-  if (c.policy != replacement::fifo) reject("replacement", find("replacement")->print(c), "fifo");
 }
 
 }  // namespace gpufs

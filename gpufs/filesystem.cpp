@@ -69,7 +69,14 @@ struct filesystem::state {
   buffer<std::byte> frames;
   buffer<channel_state> channel_states;
   buffer<std::uint32_t> slots;
+  buffer<std::uint32_t> claimed_slots;
+  buffer<prefetch::readahead_state> readahead;
+  buffer<lra_queue> queues;
+  buffer<lra_totals> queue_totals;
+  buffer<std::uint32_t> queue_links;
   buffer<std::uint64_t> counters;
+  buffer<std::byte> handle;
+  fs_ref ref;
 
   std::unique_ptr<daemon::server> server;
 
@@ -90,7 +97,16 @@ struct filesystem::state {
         frames(sizes.frames * settings.page_size),
         channel_states(on_device<channel_state>(sizes.channels, "channels", lower_staging)),
         slots(on_device<std::uint32_t>(settings.context_slots, "context slots", "lower context_slots")),
-        counters(on_device<std::uint64_t>(counter_stripes * counters_per_stripe, "counters", lower_cache)) {
+        claimed_slots(on_device<std::uint32_t>(1, "context slots", "lower context_slots")),
+        readahead(on_device<prefetch::readahead_state>(sizes.chunk_channels == 0 ? 1 : settings.context_slots, "prefetch buffers",
+                                                       "lower context_slots")),
+        queues(on_device<lra_queue>(settings.context_slots, "replacement queues", "lower context_slots")),
+        queue_totals(on_device<lra_totals>(1, "replacement queues", lower_cache)),
+        queue_links(on_device<std::uint32_t>(sizes.segments, "replacement queues", lower_cache)),
+        counters(on_device<std::uint64_t>(counter_stripes * counters_per_stripe, "counters", lower_cache)),
+        handle(on_device<std::byte>(sizeof(fs_ref), "the handle", lower_cache)),
+        ref(make_ref()) {
+    handle.copy_from_host(reinterpret_cast<std::byte const*>(&ref), sizeof ref);
     server = std::make_unique<daemon::server>(shared(), daemon::server_settings::from(settings), faults.get());
     server->start();
   }
@@ -109,6 +125,8 @@ struct filesystem::state {
     return r;
   }
 
+  [[nodiscard]] fs_ref make_ref() const;
+
   [[nodiscard]] std::uint64_t sum(std::uint64_t const* all, counter which) const {
     std::uint64_t n = 0;
     for (unsigned s = 0; s < counter_stripes; ++s) n += all[s * counters_per_stripe + static_cast<unsigned>(which)];
@@ -116,14 +134,10 @@ struct filesystem::state {
   }
 };
 
-filesystem::filesystem(config const& settings, std::shared_ptr<daemon::fault_injector> faults)
-    : state_(std::make_unique<state>(settings, std::move(faults))) {}
-
-filesystem::~filesystem() = default;
-
-fs_ref filesystem::ref() const {
-  state const& s = *state_;
+fs_ref filesystem::state::make_ref() const {
+  state const& s = *this;
   fs_ref r;
+  r.self = reinterpret_cast<fs_ref const*>(s.handle.data());
   r.shared = s.shared();
   r.tail = s.tail.data();
   r.cache.buckets = s.buckets.data();
@@ -134,15 +148,38 @@ fs_ref filesystem::ref() const {
   r.cache.bucket_count = s.sizes.buckets;
   r.cache.frame_count = static_cast<std::uint32_t>(s.sizes.frames);
   r.cache.page_shift = static_cast<std::uint32_t>(std::countr_zero(s.settings.page_size));
+  r.cache.policy = s.settings.policy;
+  if (s.settings.policy == replacement::lra) {
+    r.cache.lra = {s.queues.data(), s.queue_totals.data(), s.queue_links.data(), s.settings.context_slots,
+                   static_cast<std::uint32_t>(s.sizes.segments), static_cast<std::uint32_t>(s.sizes.segment_frames)};
+  }
   r.control_channels = {s.channel_states.data(), 0, static_cast<std::uint32_t>(s.sizes.control_channels), 0, control_piece};
   r.page_channels = {s.channel_states.data() + s.sizes.control_channels, static_cast<std::uint32_t>(s.sizes.control_channels),
                      static_cast<std::uint32_t>(s.sizes.page_channels), s.sizes.control_channels * control_piece, s.sizes.page_piece};
+  if (s.sizes.chunk_channels != 0) {
+    auto const first = s.sizes.control_channels + s.sizes.page_channels;
+    r.prefetch.states = s.readahead.data();
+    r.prefetch.channels = {s.channel_states.data() + first, static_cast<std::uint32_t>(first),
+                           static_cast<std::uint32_t>(s.sizes.chunk_channels),
+                           s.sizes.control_channels * control_piece + s.sizes.page_channels * s.sizes.page_piece, s.sizes.chunk_piece};
+    r.prefetch.chunk_bytes = s.sizes.chunk_bytes;
+    r.prefetch.depth = s.settings.prefetch_depth;
+    r.prefetch.automatic = s.settings.prefetch_size == prefetch_automatic;
+  }
   r.slots = s.slots.data();
+  r.claimed_slots = s.claimed_slots.data();
   r.slot_count = s.settings.context_slots;
   r.counters = s.counters.data();
   r.timeout_ns = std::uint64_t(s.settings.rpc_timeout_ms) * 1'000'000;
   return r;
 }
+
+filesystem::filesystem(config const& settings, std::shared_ptr<daemon::fault_injector> faults)
+    : state_(std::make_unique<state>(settings, std::move(faults))) {}
+
+filesystem::~filesystem() = default;
+
+fs_ref filesystem::ref() const { return state_->ref; }
 
 int filesystem::open(std::string const& path, int flags) { return state_->server->files().open(path, flags); }
 int filesystem::close(int fd) { return state_->server->files().close(fd); }
@@ -182,7 +219,8 @@ std::string filesystem::backend_name() const { return state_->server->backend() 
 std::uint64_t filesystem::metadata_bytes() const {
   state const& s = *state_;
   return s.buckets.bytes() + s.bucket_locks.bytes() + s.headers.bytes() + s.channel_states.bytes() + s.slots.bytes() +
-         s.counters.bytes() + s.tail.bytes() + s.sweep_hand.bytes();
+         s.claimed_slots.bytes() + s.readahead.bytes() +
+         s.queues.bytes() + s.queue_totals.bytes() + s.queue_links.bytes() + s.counters.bytes() + s.tail.bytes() + s.sweep_hand.bytes();
 }
 
 std::uint64_t filesystem::pinned_bytes() const {

@@ -14,12 +14,22 @@ layout layout::of(config const& c) {
   layout l{};
   l.frames = c.cache_size / c.page_size;
   l.buckets = std::max<std::uint64_t>(1, l.frames / frames_per_bucket);
+  // Segments: few enough frames that a small cache can be shared out fairly, enough that queues are rarely locked.
+  l.segment_frames = std::clamp<std::uint64_t>(l.frames / (4 * std::uint64_t(c.context_slots)), 1, 64);
+  l.segments = (l.frames + l.segment_frames - 1) / l.segment_frames;
   l.control_channels = 256;
   l.page_piece = std::max(c.page_size, staging_alignment);
   l.page_channels = std::clamp<std::uint64_t>(c.staging_size / l.page_piece, 1, most_page_channels);
-  l.channels = l.control_channels + l.page_channels;
+  if (c.prefetch_size != 0) {
+    constexpr std::uint64_t automatic_chunk = 64 << 10;
+    bool const automatic = c.prefetch_size == prefetch_automatic;
+    l.chunk_bytes = automatic ? std::max(c.page_size, automatic_chunk) : c.page_size + c.prefetch_size;
+    l.chunk_piece = (l.chunk_bytes + staging_alignment - 1) / staging_alignment * staging_alignment;
+    l.chunk_channels = std::clamp<std::uint64_t>(c.prefetch_memory / l.chunk_piece, 1, most_page_channels);
+  }
+  l.channels = l.control_channels + l.page_channels + l.chunk_channels;
   l.ring_slots = std::bit_ceil(l.channels);
-  l.staging_bytes = l.control_channels * control_piece + l.page_channels * l.page_piece;
+  l.staging_bytes = l.control_channels * control_piece + l.page_channels * l.page_piece + l.chunk_channels * l.chunk_piece;
   return l;
 }
 

@@ -13,9 +13,14 @@ inline constexpr std::uint64_t control_piece = 4096;
 struct layout {
   std::uint64_t frames;
   std::uint64_t buckets;
+  std::uint64_t segment_frames;  ///< frames per segment of the least-recently-allocated queues
+  std::uint64_t segments;
   std::uint64_t control_channels;
   std::uint64_t page_channels;
   std::uint64_t page_piece;     ///< bytes of staging per page channel
+  std::uint64_t chunk_bytes;    ///< longest prefetch request; 0 = prefetching is off
+  std::uint64_t chunk_piece;    ///< bytes of staging per chunk channel
+  std::uint64_t chunk_channels;
   std::uint64_t channels;       ///< all kinds
   std::uint64_t ring_slots;     ///< a power of two >= channels
   std::uint64_t staging_bytes;  ///< all pieces

@@ -12,22 +12,30 @@
 #define GPUFS_UNROLL
 #endif
 
+// The stages of a call are kept out of line, so that their registers are not the calling kernel's. They take the handle from GPU memory
+// (fs_ref::self), so that the kernel's parameter need not be copied to the stack.
+#if defined(__CUDACC__)
+#define GPUFS_STAGE __device__ __noinline__
+#else
+#define GPUFS_STAGE __attribute__((noinline))
+#endif
+
 namespace gpufs {
 
 inline constexpr unsigned warp_size = 32;
 inline constexpr unsigned all_lanes = 0xffffffffu;
 
 /// Lane `from`'s value in every lane.
-__device__ inline std::uint32_t warp_broadcast(std::uint32_t value, int from = 0) { return __shfl_sync(all_lanes, value, from); }
-__device__ inline std::int32_t warp_broadcast(std::int32_t value, int from = 0) { return __shfl_sync(all_lanes, value, from); }
-__device__ inline std::uint64_t warp_broadcast(std::uint64_t value, int from = 0) {
+__device__ __forceinline__ std::uint32_t warp_broadcast(std::uint32_t value, int from = 0) { return __shfl_sync(all_lanes, value, from); }
+__device__ __forceinline__ std::int32_t warp_broadcast(std::int32_t value, int from = 0) { return __shfl_sync(all_lanes, value, from); }
+__device__ __forceinline__ std::uint64_t warp_broadcast(std::uint64_t value, int from = 0) {
   auto const low = __shfl_sync(all_lanes, static_cast<std::uint32_t>(value), from);
   auto const high = __shfl_sync(all_lanes, static_cast<std::uint32_t>(value >> 32), from);
   return std::uint64_t(high) << 32 | low;
 }
 
 /// A number that differs between the warps of a launch as far as possible: where a warp starts to look for a free channel.
-__device__ inline std::uint32_t warp_number() {
+__device__ __forceinline__ std::uint32_t warp_number() {
   std::uint32_t const block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
   std::uint32_t const thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
   std::uint32_t const per_block = (blockDim.x * blockDim.y * blockDim.z + warp_size - 1) / warp_size;

@@ -58,9 +58,9 @@ class content_versions {
   struct version {
     std::uint64_t uid = 0;
     file_stamp stamp;
-    bool settled = false;      // no: the stamp was young when it was taken, so the next open cannot trust it
-    std::uint64_t order = 0;   // of the newest validation
-    std::uint64_t users = 0;   // open() less close()
+    bool settled = false;            // no: the stamp was young when it was taken, so the next open cannot trust it
+    std::uint64_t order = 0;         // of the newest validation
+    std::uint64_t users = 0;         // open() less close()
     std::list<key>::iterator place;  // in open_ or closed_
   };
 

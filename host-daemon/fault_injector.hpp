@@ -35,8 +35,8 @@ struct fault_action {
   enum class kind { pass, fail, shorten, hold };
 
   kind what = kind::pass;
-  int error = 0;                      ///< fail: a positive errno
-  std::uint64_t bytes = 0;            ///< shorten: the read system call asks for at most this many bytes (at least 1)
+  int error = 0;                          ///< fail: a positive errno
+  std::uint64_t bytes = 0;                ///< shorten: the read system call asks for at most this many bytes (at least 1)
   std::shared_ptr<gate> until = nullptr;  ///< hold: parked until this gate opens, then goes on as `pass`
 
   static fault_action pass() { return {}; }

@@ -72,8 +72,7 @@ rpc::shared_region const& checked(rpc::shared_region const& region) {
   if (region.open_files == nullptr || region.control == nullptr)
     throw std::invalid_argument{"file_registry: the region has no open-file records or no control block"};
   if (region.max_open_files < 1 || region.max_open_files > 65536)
-    throw std::invalid_argument{
-        fmt::format("file_registry: max_open_files={}: must be from 1 to 65536", region.max_open_files)};
+    throw std::invalid_argument{fmt::format("file_registry: max_open_files={}: must be from 1 to 65536", region.max_open_files)};
   return region;
 }
 
@@ -107,16 +106,16 @@ void file_registry::raise_file_limit() {
   auto const before = limit.rlim_cur;
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   if (limit.rlim_cur > before && ::setrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    notes_.push_back(
-        fmt::format("raised the process's limit of open files from {} to {} for max_open_files={}", before, limit.rlim_cur,
-                    region_.max_open_files));
+    notes_.push_back(fmt::format("raised the process's limit of open files from {} to {} for max_open_files={}", before,
+                                 limit.rlim_cur, region_.max_open_files));
   } else {
     limit.rlim_cur = before;
   }
   if (limit.rlim_cur < wanted)
-    notes_.push_back(fmt::format("fewer than max_open_files={} files can be open: the process's limit is {}; raise the hard limit "
-                                 "(ulimit -Hn) or lower max_open_files",
-                                 region_.max_open_files, limit.rlim_cur));
+    notes_.push_back(
+        fmt::format("fewer than max_open_files={} files can be open: the process's limit is {}; raise the hard limit "
+                    "(ulimit -Hn) or lower max_open_files",
+                    region_.max_open_files, limit.rlim_cur));
 }
 
 std::int32_t file_registry::open(std::string_view path, int flags, unsigned mode) noexcept {

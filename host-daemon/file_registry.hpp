@@ -35,7 +35,7 @@ class host_file {
 };
 
 struct registry_settings {
-  std::size_t remembered_files = 65536;              ///< closed files whose version is remembered, so that their pages stay warm
+  std::size_t remembered_files = 65536;               ///< closed files whose version is remembered, so that their pages stay warm
   std::function<int(int fd, struct ::stat&)> stat{};  ///< how to stat an open file; empty = fstat(2). 0, or -1 with errno
   std::function<std::int64_t()> now_ns{};             ///< wall clock, nanoseconds since the epoch; empty = CLOCK_REALTIME
 };
@@ -114,8 +114,8 @@ class file_registry {
   };
 
   std::int32_t open_checked(std::string const& path, int flags, unsigned mode);
-  std::int32_t share_or_insert(std::shared_ptr<host_file const> host, struct ::stat const& status, int access, std::int64_t now_ns,
-                               std::uint64_t order);
+  std::int32_t share_or_insert(std::shared_ptr<host_file const> host, struct ::stat const& status, int access,
+                               std::int64_t now_ns, std::uint64_t order);
   entry* find(std::int32_t descriptor) noexcept;
   entry const* find(std::int32_t descriptor) const noexcept;
   void raise_file_limit();
@@ -133,8 +133,9 @@ class file_registry {
   content_versions versions_;
 
   std::atomic<std::uint64_t> validations_{0};  // numbers opens before they look at the file
-  std::vector<std::atomic<std::uint32_t>> live_;  // per index: generation of the open descriptor, 0 = none. Written under the mutex
-  std::atomic<std::uint64_t> closes_{0};          // written under the mutex
+  std::vector<std::atomic<std::uint32_t>>
+      live_;                              // per index: generation of the open descriptor, 0 = none. Written under the mutex
+  std::atomic<std::uint64_t> closes_{0};  // written under the mutex
   std::array<std::atomic<std::int32_t>, log_length> close_log_{};
 };
 

@@ -17,18 +17,18 @@ namespace gpufs::daemon {
 struct local_file {
   std::shared_ptr<host_file const> host;
   std::int32_t descriptor = -1;
-  std::uint32_t in_use = 0;   ///< requests of this thread that have not been answered
-  bool current = true;        ///< false once the descriptor is closed: to be given up when in_use falls to 0
-  std::uint32_t reads = 0;    ///< reads issued, saturating: engines register a file only when it is read often
-  int registration = -1;      ///< the engine's place for it, -1 = none
+  std::uint32_t in_use = 0;  ///< requests of this thread that have not been answered
+  bool current = true;       ///< false once the descriptor is closed: to be given up when in_use falls to 0
+  std::uint32_t reads = 0;   ///< reads issued, saturating: engines register a file only when it is read often
+  int registration = -1;     ///< the engine's place for it, -1 = none
 };
 
 struct read_operation {
   local_file* file = nullptr;
-  std::uint64_t offset = 0;    ///< in the file, at most 2^63 - 1 - length
-  std::uint32_t length = 0;    ///< bytes, 1..2^30
-  std::byte* to = nullptr;     ///< within staging
-  std::uint64_t cookie = 0;    ///< comes back with the result
+  std::uint64_t offset = 0;  ///< in the file, at most 2^63 - 1 - length
+  std::uint32_t length = 0;  ///< bytes, 1..2^30
+  std::byte* to = nullptr;   ///< within staging
+  std::uint64_t cookie = 0;  ///< comes back with the result
 };
 
 struct read_result {

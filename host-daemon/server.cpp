@@ -27,7 +27,8 @@ constexpr unsigned deepest_queue = 4096;
 
 rpc::shared_region const& checked(rpc::shared_region const& r) {
   auto const refuse = [](std::string const& why) { throw std::invalid_argument{"daemon: " + why}; };
-  if (r.ring == nullptr || r.completions == nullptr || r.staging == nullptr) refuse("the region has no ring, channels or staging");
+  if (r.ring == nullptr || r.completions == nullptr || r.staging == nullptr)
+    refuse("the region has no ring, channels or staging");
   if (r.slots == 0 || (r.slots & (r.slots - 1)) != 0) refuse(fmt::format("ring of {} slots: must be a power of two", r.slots));
   if (r.channels == 0 || r.channels > r.slots)
     refuse(fmt::format("{} channels: must be from 1 to the ring's {} slots", r.channels, r.slots));
@@ -105,15 +106,14 @@ void server::make_workers() {
     }
   }
   for (auto const& [note, threads] : refused)
-    engine_notes_.push_back(threads == settings_.threads ? note
-                                                         : fmt::format("{} [{} of {} threads]", note, threads, settings_.threads));
+    engine_notes_.push_back(
+        threads == settings_.threads ? note : fmt::format("{} [{} of {} threads]", note, threads, settings_.threads));
   if (engines.empty()) {
     backend_ = io_backend::pread;
     for (unsigned i = 0; i < settings_.threads; ++i) engines.push_back(std::make_unique<pread_engine>());
   }
   std::vector<std::unique_ptr<worker>> workers;
-  for (auto& engine : engines)
-    workers.push_back(std::make_unique<worker>(region_, queue_, files_, faults_, std::move(engine)));
+  for (auto& engine : engines) workers.push_back(std::make_unique<worker>(region_, queue_, files_, faults_, std::move(engine)));
   std::lock_guard const lock{counting_};
   workers_ = std::move(workers);
 }

@@ -16,10 +16,6 @@ namespace gpufs::daemon {
 
 namespace {
 
-// Reads of cached data are done while they are being started, and all that start together finish together: beyond this many bytes
-// the first caller would wait longer for the others' bytes than a system call costs.
-constexpr std::uint64_t bytes_to_start_with = 256 << 10;
-
 unsigned limit_of_open_files() {
   ::rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
@@ -75,8 +71,8 @@ void uring_engine::register_staging(io_hooks const& hooks) {
         "locked-memory limit (ulimit -l) or lower staging_size",
         (staging_.size() + (1u << 20) - 1) >> 20, std::strerror(-result)));
   } else if (result < 0) {
-    notes_.push_back(fmt::format("io_uring reads into unregistered buffers: registering staging was refused ({})",
-                                 std::strerror(-result)));
+    notes_.push_back(
+        fmt::format("io_uring reads into unregistered buffers: registering staging was refused ({})", std::strerror(-result)));
   }
 }
 
@@ -85,8 +81,8 @@ void uring_engine::register_files(io_hooks const& hooks) {
   int const result =
       hooks.register_files ? hooks.register_files(&ring_, places) : ::io_uring_register_files_sparse(&ring_, places);
   if (result < 0) {
-    notes_.push_back(fmt::format("io_uring reads unregistered files: a table of {} was refused ({})", places,
-                                 std::strerror(-result)));
+    notes_.push_back(
+        fmt::format("io_uring reads unregistered files: a table of {} was refused ({})", places, std::strerror(-result)));
     return;
   }
   free_places_.reserve(places);
@@ -137,8 +133,6 @@ std::optional<std::int64_t> uring_engine::submit(read_operation const& read) {
   sqe->user_data = read.cookie;
   ++in_flight_;
   ++waiting_;
-  waiting_bytes_ += read.length;
-  if (waiting_bytes_ >= bytes_to_start_with) start();
   return std::nullopt;
 }
 
@@ -147,7 +141,6 @@ void uring_engine::start() {
   int const started = ::io_uring_submit(&ring_);
   if (started <= 0) return;  // out of memory, or results must be fetched first: they stay queued, the next poll tries again
   waiting_ -= std::min(waiting_, unsigned(started));
-  if (waiting_ == 0) waiting_bytes_ = 0;
 }
 
 std::size_t uring_engine::poll(std::span<read_result> out) {

@@ -50,9 +50,8 @@ class uring_engine final : public io_engine {
   std::span<std::byte> staging_;
   bool buffers_registered_ = false;
   std::vector<int> free_places_;
-  std::size_t in_flight_ = 0;       // submitted and not polled
-  std::uint64_t waiting_bytes_ = 0;  // of reads that were submitted and not started
-  unsigned waiting_ = 0;
+  std::size_t in_flight_ = 0;  // submitted and not polled
+  unsigned waiting_ = 0;       // of these, not started
   std::vector<std::string> notes_;
 };
 

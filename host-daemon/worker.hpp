@@ -49,13 +49,13 @@ class worker {
  private:
   // A request under way that was not answered at once.
   struct job {
-    std::size_t index = 0;              // in jobs_
+    std::size_t index = 0;  // in jobs_
     rpc::request request;
-    local_file* file = nullptr;         // of a read
-    std::uint64_t done = 0;             // bytes read so far
-    unsigned fruitless = 0;             // attempts in a row that were interrupted or told to try again
-    std::shared_ptr<gate> held_at;      // not null: waits for this gate
-    bool vetted = false;                // the injector has been asked about the next step already
+    local_file* file = nullptr;     // of a read
+    std::uint64_t done = 0;         // bytes read so far
+    unsigned fruitless = 0;         // attempts in a row that were interrupted or told to try again
+    std::shared_ptr<gate> held_at;  // not null: waits for this gate
+    bool vetted = false;            // the injector has been asked about the next step already
   };
 
   void serve(unsigned number, std::latch& ready) noexcept;
@@ -92,7 +92,8 @@ class worker {
   std::deque<job> jobs_;         // grows only; jobs do not move
   std::vector<job*> free_jobs_;  // this and held_ have room for all jobs, so that using them cannot fail
   std::vector<job*> held_;
-  std::size_t reading_ = 0;      // jobs whose read is with the engine
+  std::size_t reading_ = 0;            // jobs whose read is with the engine
+  std::uint64_t unstarted_bytes_ = 0;  // of reads given to the engine since it was last polled, and so told to start them
   bool busy_ = false;
   idle_policy::clock::time_point busy_since_{};
   int start_error_ = 0;

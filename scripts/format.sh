@@ -5,5 +5,5 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh format
 mode=(-i)
 if [ "${1:-}" = --check ]; then mode=(--dry-run --Werror); fi
-find . -path ./build -prune -o -regex '.*\.\(hpp\|cpp\|cu\|cuh\)' -print0 |
+find . \( -path ./build -o -path './.?*' \) -prune -o -regex '.*\.\(hpp\|cpp\|cu\|cuh\)' -print0 |
   xargs -0 --no-run-if-empty clang-format-14 "${mode[@]}"

@@ -27,7 +27,7 @@ build() {
 
 build emulated && run emulated "the emulated device"
 if [ -z "${NVCC:-}" ]; then
-  lines+=("GPU: not tested, nvcc is not on PATH")
+  lines+=("GPU: not tested, no working nvcc on PATH")
 elif build cuda; then
   if scripts/gpu_visible.sh; then
     run cuda "the GPU"

@@ -112,7 +112,9 @@ TEST_CASE("environment: a bad value names the variable, the value, and what is a
   CHECK(error("GPUFS_PAGE_SIZE", "8M") == "GPUFS_PAGE_SIZE=8M: must be a power of two from 512 to 4194304");
   CHECK(error("GPUFS_PAGE_SIZE", "") == "GPUFS_PAGE_SIZE=: must be a power of two from 512 to 4194304");
   CHECK(error("GPUFS_CACHE_SIZE", "1.5K") == "GPUFS_CACHE_SIZE=1.5K: must be a size from 4K to 16T");
-  CHECK(error("GPUFS_PREFETCH_SIZE", "1G") == "GPUFS_PREFETCH_SIZE=1G: must be 0 or a size up to 512M");
+  CHECK(error("GPUFS_PREFETCH_SIZE", "1G") == "GPUFS_PREFETCH_SIZE=1G: must be auto, 0 or a size up to 512M");
+  CHECK(error("GPUFS_PREFETCH_DEPTH", "17") == "GPUFS_PREFETCH_DEPTH=17: must be a number from 0 to 16");
+  CHECK(error("GPUFS_PREFETCH_MEMORY", "4K") == "GPUFS_PREFETCH_MEMORY=4K: must be a multiple of 4096 from 64K to 1T");
   CHECK(error("GPUFS_HOST_THREADS", "257") ==
         "GPUFS_HOST_THREADS=257: must be a number from 1 to 256, or 0 for one per core less two");
   CHECK(error("GPUFS_IO_BACKEND", "aio") == "GPUFS_IO_BACKEND=aio: must be one of auto uring pread");
@@ -245,23 +247,38 @@ TEST_CASE("validate: settings that do not fit together name the remedy") {
   CHECK(error_of([&] { gpufs::validate(c); }) == "cache_size=448K: must be at least 8 pages, 512K with page_size=64K");
   c.cache_size = 8 * c.page_size;
   CHECK(error_of([&] { gpufs::validate(c); }).empty());
+  c.staging_size = 8 * c.page_size;
+  CHECK(error_of([&] { gpufs::validate(c); }).empty());
+  c.staging_size -= 4096;
+  CHECK(error_of([&] { gpufs::validate(c); }) == "staging_size=508K: must be at least 512K, 8 times page_size=64K");
+}
+
+TEST_CASE("validate: a fixed prefetch_size is whole pages, and prefetch_memory has room for several") {
+  config c;
   c.prefetch_size = 65536 + 4096;
   CHECK(error_of([&] { gpufs::validate(c); }) == "prefetch_size=68K: must be a multiple of page_size=64K");
   c.prefetch_size = 65536;
-  c.staging_size = 1 << 20;
+  c.prefetch_memory = 1 << 20;
   CHECK(error_of([&] { gpufs::validate(c); }).empty());
-  c.staging_size -= 4096;
+  c.prefetch_memory -= 4096;
   CHECK(error_of([&] { gpufs::validate(c); }) ==
-        "staging_size=1020K: must be at least 1M: 8 times page_size=64K plus prefetch_size=64K");
+        "prefetch_memory=1020K: must be at least 1M: 8 times page_size=64K plus prefetch_size=64K");
+  c.prefetch_size = gpufs::prefetch_automatic;
+  CHECK(error_of([&] { gpufs::validate(c); }).empty());
 }
 
-TEST_CASE("validate: ways and policies that are not built yet are refused") {
+TEST_CASE("prefetch_size: auto is a value of its own, printed as it is read") {
+  toml_file const file("prefetch_size = \"auto\"\n");
+  config c;
+  c.prefetch_size = 0;
+  CHECK(gpufs::load_config(c).prefetch_size == gpufs::prefetch_automatic);
+  CHECK(from_command_line({"--prefetch=0"}).prefetch_size == 0);
+}
+
+TEST_CASE("validate: ways that are not built yet are refused") {
   config c;
   c.path = gpufs::io_path::dma;
   CHECK(error_of([&] { gpufs::validate(c); }) == "io_path=dma: must be auto or pull");
-  c = {};
-  c.policy = gpufs::replacement::lra;
-  CHECK(error_of([&] { gpufs::validate(c); }) == "replacement=lra: must be fifo");
 }
 
 }  // namespace

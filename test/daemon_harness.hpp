@@ -87,7 +87,7 @@ class ticket_source {
       std::atomic_ref<std::uint64_t>{slot.word[i]}.store(rpc::pack_word(request, i), std::memory_order_relaxed);
     // Pairs with the acquire in request_queue::take().
     std::atomic_ref<std::uint64_t>{slot.word[rpc::payload_words]}.store(rpc::lap_of(ticket, region_.slots),
-                                                                       std::memory_order_release);
+                                                                        std::memory_order_release);
   }
 
  private:

@@ -1,8 +1,8 @@
 // Reads through the daemon, with each I/O engine: alignment, end of file, great offsets, faults, closing.
 #include <doctest/doctest.h>
 
-#include <host-daemon/server.hpp>
 #include <functional>
+#include <host-daemon/server.hpp>
 #include <mutex>
 #include <random>
 #include <test/daemon_harness.hpp>
@@ -228,7 +228,9 @@ TEST_CASE("daemon: a held read blocks neither its thread nor other requests, and
   with_each_engine([&](io_backend backend) {
     scripted_faults faults;
     auto const gate_ = std::make_shared<gate>();
-    faults.read = [&](rpc::request const& r, auto, auto) { return r.offset < 15 ? fault_action::hold(gate_) : fault_action::pass(); };
+    faults.read = [&](rpc::request const& r, auto, auto) {
+      return r.offset < 15 ? fault_action::hold(gate_) : fault_action::pass();
+    };
     setup s{backend, &faults, 1};
     auto const fd = s.callers[0].open(folder / "a");
     for (std::uint64_t i = 0; i < 15; ++i) s.callers[i].post_read(fd, i, 100);
@@ -254,7 +256,9 @@ TEST_CASE("daemon: a descriptor closed while a read of it is held: the read stil
   with_each_engine([&](io_backend backend) {
     scripted_faults faults;
     auto const gate_ = std::make_shared<gate>();
-    faults.read = [&](rpc::request const& r, auto, auto) { return r.offset == 7 ? fault_action::hold(gate_) : fault_action::pass(); };
+    faults.read = [&](rpc::request const& r, auto, auto) {
+      return r.offset == 7 ? fault_action::hold(gate_) : fault_action::pass();
+    };
     setup s{backend, &faults, 1};
     auto const fd = s.callers[0].open(folder / "a");
     s.callers[1].post_read(fd, 7, 1000);

@@ -14,11 +14,11 @@ inline constexpr unsigned copy_unroll = 8;
 
 namespace detail {
 
-__device__ inline std::uint64_t address(void const* p) { return reinterpret_cast<std::uintptr_t>(p); }
+__device__ __forceinline__ std::uint64_t address(void const* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
 /// Units of type Unit, both sides aligned to it. All lanes of a warp call; lane l moves units l, l + 32, ...
 template <class Unit>
-__device__ inline void copy_units(std::byte* dst, std::byte const* src, std::uint64_t units) {
+__device__ __forceinline__ void copy_units(std::byte* dst, std::byte const* src, std::uint64_t units) {
   auto* const to = reinterpret_cast<Unit*>(dst);
   auto const* const from = reinterpret_cast<Unit const*>(src);
   std::uint64_t i = lane_id();
@@ -32,12 +32,12 @@ __device__ inline void copy_units(std::byte* dst, std::byte const* src, std::uin
   for (; i < units; i += warp_size) to[i] = from[i];
 }
 
-__device__ inline void copy_bytes(std::byte* dst, std::byte const* src, std::uint64_t n) {
+__device__ __forceinline__ void copy_bytes(std::byte* dst, std::byte const* src, std::uint64_t n) {
   for (std::uint64_t i = lane_id(); i < n; i += warp_size) dst[i] = src[i];
 }
 
 template <class Unit>
-__device__ inline void copy_aligned(std::byte* dst, std::byte const* src, std::uint64_t n) {
+__device__ __forceinline__ void copy_aligned(std::byte* dst, std::byte const* src, std::uint64_t n) {
   std::uint64_t head = (sizeof(Unit) - address(dst) % sizeof(Unit)) % sizeof(Unit);
   if (head > n) head = n;
   copy_bytes(dst, src, head);
@@ -48,7 +48,7 @@ __device__ inline void copy_aligned(std::byte* dst, std::byte const* src, std::u
 }
 
 /// Source and destination differ modulo 4: aligned 4-byte stores of words shifted together from two aligned loads.
-__device__ inline void copy_shifted(std::byte* dst, std::byte const* src, std::uint64_t n) {
+__device__ __forceinline__ void copy_shifted(std::byte* dst, std::byte const* src, std::uint64_t n) {
   std::uint64_t head = (4 - address(dst) % 4) % 4;
   if (head > n) head = n;
   copy_bytes(dst, src, head);
@@ -66,7 +66,7 @@ __device__ inline void copy_shifted(std::byte* dst, std::byte const* src, std::u
 
 /// Copies n bytes between addresses of any alignment in device memory, with the widest accesses both sides allow. All lanes call.
 /// A source that is not 4-byte aligned with the destination must be readable from the 4-byte word its first byte lies in.
-__device__ inline void warp_copy(std::byte* dst, std::byte const* src, std::uint64_t n) {
+__device__ __forceinline__ void warp_copy(std::byte* dst, std::byte const* src, std::uint64_t n) {
   std::uint64_t const differ = detail::address(dst) ^ detail::address(src);
   if (differ % 16 == 0) {
     detail::copy_aligned<uint4>(dst, src, n);
@@ -88,7 +88,7 @@ struct page_target {
 
 /// Pulls bytes [begin, end) of a page out of pinned staging into its frame and on to the target, reading staging once. The page has
 /// `got` bytes; the rest of the frame is zeroed. begin and end are multiples of 16. All lanes call.
-__device__ inline void warp_pull(std::byte* frame, std::byte const* staging, std::uint64_t begin, std::uint64_t end, std::uint64_t got,
+__device__ __forceinline__ void warp_pull(std::byte* frame, std::byte const* staging, std::uint64_t begin, std::uint64_t end, std::uint64_t got,
                                  page_target const& target) {
   std::uint64_t const whole = got / 16 * 16 < end ? got / 16 * 16 : end;  // units below it are file bytes throughout
   bool const straight = detail::address(target.base) % 16 == 0;

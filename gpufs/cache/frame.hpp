@@ -37,19 +37,19 @@ struct alignas(32) frame_header {
   std::uint32_t state;
   std::int32_t error;   ///< -errno of the fetch that failed; meaningful in phase failed
   std::uint32_t valid;  ///< bytes of the page that the file has; meaningful in phase ready
-  std::uint32_t owner;  ///< replacement queue the frame belongs to
+  std::uint32_t referenced;  ///< hit since the hand last passed; used by replacement::clock only
   std::uint64_t uid;    ///< file version
   std::uint64_t page;   ///< page number in the file
 };
 static_assert(sizeof(frame_header) == frame_header_bytes);
 
-__device__ inline atomic_ref<std::uint32_t, scope::device> frame_state(frame_header& h) {
+__device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> frame_state(frame_header& h) {
   return atomic_ref<std::uint32_t, scope::device>(h.state);
 }
 
 /// Takes the frame for oneself if nobody has it pinned. Returns the phase it was in (empty, ready or failed) or `evicting` for no.
 /// Acquire pairs with the release of the last unpin(): the reader's loads are over before the new owner writes.
-__device__ inline phase claim(frame_header& h) {
+__device__ __forceinline__ phase claim(frame_header& h) {
   std::uint32_t state = frame_state(h).load(memory_order_relaxed);
   phase const was = phase_of(state);
   if (pins_of(state) != 0 || was == phase::filling || was == phase::evicting) return phase::evicting;
@@ -57,37 +57,49 @@ __device__ inline phase claim(frame_header& h) {
   return frame_state(h).compare_exchange_strong(state, mine, memory_order_acquire, memory_order_relaxed) ? was : phase::evicting;
 }
 
-/// The owner of an evicting frame names the page it will hold and keeps it pinned. Release pairs with the acquire of pin(): who sees
-/// `filling` sees the name.
-__device__ inline void begin_fill(frame_header& h, std::uint64_t uid, std::uint64_t page) {
+/// The owner of an evicting frame names the page it will hold and keeps it pinned. Not a release: a look-up that pins the frame now may
+/// still read the old name, so that whoever waits for a filling page asks for its name again when it is ready.
+__device__ __forceinline__ void begin_fill(frame_header& h, std::uint64_t uid, std::uint64_t page) {
   atomic_ref<std::uint64_t, scope::device>(h.uid).store(uid, memory_order_relaxed);
   atomic_ref<std::uint64_t, scope::device>(h.page).store(page, memory_order_relaxed);
-  frame_state(h).fetch_add(phase_delta(phase::evicting, phase::filling) + 1, memory_order_release);
+  frame_state(h).fetch_add(phase_delta(phase::evicting, phase::filling) + 1, memory_order_relaxed);
 }
 
-/// filling -> ready; the filler's pin stays. Release pairs with the acquire of pin() and of those who wait for the phase: they see
+/// filling -> ready, and the filler's pin goes. Release pairs with the acquire of pin() and of those who wait for the phase: they see
 /// the bytes. The caller orders the bytes of other threads before it by a barrier.
-__device__ inline void publish(frame_header& h, std::uint32_t valid) {
+__device__ __forceinline__ void publish(frame_header& h, std::uint32_t valid) {
   atomic_ref<std::uint32_t, scope::device>(h.valid).store(valid, memory_order_relaxed);
-  frame_state(h).fetch_add(phase_delta(phase::filling, phase::ready), memory_order_release);
+  frame_state(h).fetch_add(phase_delta(phase::filling, phase::ready) - 1, memory_order_release);
 }
 
-/// filling -> failed; the filler's pin stays. The page must be out of the page table already.
-__device__ inline void fail(frame_header& h, std::int32_t error) {
+/// filling -> failed, and the filler's pin goes. The page must be out of the page table already.
+__device__ __forceinline__ void fail(frame_header& h, std::int32_t error) {
   atomic_ref<std::int32_t, scope::device>(h.error).store(error, memory_order_relaxed);
-  frame_state(h).fetch_add(phase_delta(phase::filling, phase::failed), memory_order_release);
+  frame_state(h).fetch_add(phase_delta(phase::filling, phase::failed) - 1, memory_order_release);
 }
 
 /// The owner of an evicting frame, or the filler of one that never entered the page table (with its pin), lets it go.
-__device__ inline void release_evicting(frame_header& h) {
+__device__ __forceinline__ void release_evicting(frame_header& h) {
   frame_state(h).fetch_add(phase_delta(phase::evicting, phase::empty), memory_order_release);
 }
-__device__ inline void release_filling(frame_header& h) {
+__device__ __forceinline__ void release_filling(frame_header& h) {
   frame_state(h).fetch_add(phase_delta(phase::filling, phase::empty) - 1, memory_order_release);
 }
 
 /// Pins and returns the state before. Whatever the phase was, the caller must unpin() again.
-__device__ inline std::uint32_t pin(frame_header& h) { return frame_state(h).fetch_add(1, memory_order_acquire); }
-__device__ inline void unpin(frame_header& h) { frame_state(h).fetch_sub(1, memory_order_release); }
+__device__ __forceinline__ std::uint32_t pin(frame_header& h) { return frame_state(h).fetch_add(1, memory_order_acquire); }
+__device__ __forceinline__ void unpin(frame_header& h) { frame_state(h).fetch_sub(1, memory_order_release); }
+
+/// Unpins a frame that was only read. What must not happen is that the next owner's stores reach the reader's loads. The loads have
+/// returned: the stores that pass their values on are issued before this add in program order, by this thread or, for other lanes,
+/// before the __syncwarp that precedes it. So on the GPU no fence is needed, which would wait for everything its multiprocessor has on
+/// the way; elsewhere it is an ordinary release.
+__device__ __forceinline__ void unpin_read(frame_header& h) {
+#if defined(__CUDACC__)
+  frame_state(h).fetch_sub(1, memory_order_relaxed);
+#else
+  frame_state(h).fetch_sub(1, memory_order_release);
+#endif
+}
 
 }  // namespace gpufs

@@ -20,43 +20,45 @@ struct page_location {
   std::uint32_t tag;
 };
 
-__device__ inline std::uint64_t mix64(std::uint64_t z) {
+__device__ __forceinline__ std::uint64_t mix64(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return z ^ (z >> 31);
 }
 
-__device__ inline page_location locate(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
+__device__ __forceinline__ page_location locate(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
   std::uint64_t const h = mix64(page + mix64(uid + 0x9e3779b97f4a7c15ull));
   return {(h >> 32) * c.bucket_count >> 32, static_cast<std::uint32_t>(h)};  // bucket_count < 2^32
 }
 
-__device__ inline atomic_ref<std::uint64_t, scope::device> bucket_entry(page_cache_ref const& c, std::uint64_t bucket, unsigned way) {
+__device__ __forceinline__ atomic_ref<std::uint64_t, scope::device> bucket_entry(page_cache_ref const& c, std::uint64_t bucket, unsigned way) {
   return atomic_ref<std::uint64_t, scope::device>(c.buckets[bucket * bucket_ways + way]);
 }
 
-__device__ inline bool names(frame_header& h, std::uint64_t uid, std::uint64_t page) {
-  return atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed) == uid &&
-         atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed) == page;
+__device__ __forceinline__ bool names(frame_header& h, std::uint64_t uid, std::uint64_t page) {
+  std::uint64_t const u = atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed);
+  std::uint64_t const p = atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed);
+  return ((u ^ uid) | (p ^ page)) == 0;  // both loads are under way before either is needed
 }
 
-__device__ inline std::byte* frame_bytes(page_cache_ref const& c, std::uint32_t frame) {
+__device__ __forceinline__ std::byte* frame_bytes(page_cache_ref const& c, std::uint32_t frame) {
   return c.frames + (std::uint64_t(frame) << c.page_shift);
 }
 
 enum class lookup_result : std::uint32_t {
   absent,   ///< not in the table
   hit,      ///< ready and pinned
-  filling,  ///< pinned; somebody else is bringing it in
+  filling,  ///< pinned; somebody else is bringing it in (or, rarely, another page: ask again when it is ready)
 };
 
 struct lookup {
   lookup_result result;
   std::uint32_t frame;
+  std::uint32_t valid;  ///< hit: bytes that the page has
 };
 
 /// Finds and pins a page. All lanes of a warp call, all get the answer. Never waits for longer than an eviction takes.
-__device__ inline lookup find_and_pin(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
+__device__ __forceinline__ lookup find_and_pin(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
   page_location const at = locate(c, uid, page);
   unsigned const lane = lane_id();
   for (unsigned pause = 0;;) {
@@ -68,22 +70,35 @@ __device__ inline lookup find_and_pin(page_cache_ref const& c, std::uint64_t uid
       candidates &= candidates - 1;
       std::uint32_t const frame = warp_broadcast(static_cast<std::uint32_t>(entry), from) - 1;
       std::uint32_t answer = 0;  // 0: another page or gone; 1: hit; 2: filling; 3: being thrown out
+      std::uint32_t valid = 0;
       if (lane == 0) {
         frame_header& h = c.headers[frame];
         phase const p = phase_of(pin(h));
+        // Loaded together with the name, in one trip; it means something only if the page is ready.
+        valid = atomic_ref<std::uint32_t, scope::device>(h.valid).load(memory_order_relaxed);
+        bool const ours = names(h, uid, page);
         if (p == phase::evicting) {
           answer = 3;
-        } else if ((p == phase::ready || p == phase::filling) && names(h, uid, page)) {
+        } else if ((p == phase::ready || p == phase::filling) && ours) {
           answer = p == phase::ready ? 1 : 2;
+          // A filling frame may name our page without being in the table, if its filler lost the race to enter it, and what led us here
+          // is an entry of the frame's past: the filler takes the name back without a word. Once entered it ends in ready or failed.
+          // The pin's acquire of begin_fill() makes sure that we do not see that old entry again.
+          if (p == phase::filling && bucket_entry(c, at.bucket, static_cast<unsigned>(from)).load(memory_order_relaxed) !=
+                                         (std::uint64_t(at.tag) << 32 | (frame + 1))) {
+            answer = 0;
+          }
+          if (c.policy == replacement::clock) atomic_ref<std::uint32_t, scope::device>(h.referenced).store(1, memory_order_relaxed);
         }
-        if (answer == 0 || answer == 3) unpin(h);
+        if (answer == 0 || answer == 3) unpin_read(h);
       }
       answer = warp_broadcast(answer);
-      if (answer == 1) return {lookup_result::hit, frame};
-      if (answer == 2) return {lookup_result::filling, frame};
+      __syncwarp();  // all lanes come after lane 0's acquire
+      if (answer == 1) return {lookup_result::hit, frame, warp_broadcast(valid)};
+      if (answer == 2) return {lookup_result::filling, frame, 0};
       passing |= answer == 3;
     }
-    if (!passing) return {lookup_result::absent, 0};
+    if (!passing) return {lookup_result::absent, 0, 0};
     // An owner is about to take the entry out (it never waits while it evicts): look again. `evicting` cannot last.
     backoff(pause);
   }
@@ -93,7 +108,7 @@ enum class insert_result : std::uint32_t { inserted, duplicate, full };
 
 /// Enters `frame`, which the caller is filling under that name, unless the page is there already. All lanes call.
 /// The bucket's lock keeps two callers that miss one page from both entering it; look-ups and removals need no lock.
-__device__ inline insert_result insert(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page, std::uint32_t frame) {
+__device__ __forceinline__ insert_result insert(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page, std::uint32_t frame) {
   page_location const at = locate(c, uid, page);
   unsigned const lane = lane_id();
   if (lane == 0) {
@@ -117,7 +132,7 @@ __device__ inline insert_result insert(page_cache_ref const& c, std::uint64_t ui
 }
 
 /// Takes the entry of `frame` out. Only its owner (evicting or filling it) calls, with all lanes; nobody else changes that entry.
-__device__ inline void remove(page_cache_ref const& c, std::uint32_t frame) {
+__device__ __forceinline__ void remove(page_cache_ref const& c, std::uint32_t frame) {
   frame_header& h = c.headers[frame];
   page_location const at = locate(c, atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed),
                                   atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed));
@@ -128,7 +143,7 @@ __device__ inline void remove(page_cache_ref const& c, std::uint32_t frame) {
 
 /// Makes room in the bucket where a page belongs by throwing out one of its ready, unpinned pages. All lanes call; returns whether
 /// one went. The rule for the rare bucket that is full.
-__device__ inline bool evict_from_bucket(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
+__device__ __forceinline__ bool evict_from_bucket(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
   page_location const at = locate(c, uid, page);
   for (unsigned way = 0; way < bucket_ways; ++way) {
     std::uint32_t gone = 0;

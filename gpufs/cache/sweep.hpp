@@ -1,4 +1,5 @@
-// Replacement by a global sweep over all frames in the order of their numbers: the FIFO of the original GPUfs.
+// Replacement by a global sweep over all frames in the order of their numbers: the FIFO of the original GPUfs, and CLOCK (paper 003),
+// which passes over a frame that was hit since the hand's last visit.
 #pragma once
 
 #include <gpufs/cache/page_table.hpp>
@@ -14,12 +15,16 @@ struct taken_frame {
 
 /// Takes the next frame that nobody has pinned. All lanes call. Looks at no more than 64 frames and never waits: a caller that gets
 /// none finishes the pages it holds, if any, before it asks again.
-__device__ inline taken_frame sweep(page_cache_ref const& c) {
+__device__ __forceinline__ taken_frame sweep(page_cache_ref const& c) {
   std::uint32_t frame = 0;
   phase was = phase::evicting;
   if (lane_id() == 0) {
     for (unsigned i = 0; i < 64 && was == phase::evicting; ++i) {
       frame = atomic_ref<std::uint64_t, scope::device>(*c.sweep_hand).fetch_add(1, memory_order_relaxed) % c.frame_count;
+      if (c.policy == replacement::clock &&
+          atomic_ref<std::uint32_t, scope::device>(c.headers[frame].referenced).exchange(0, memory_order_relaxed) != 0) {
+        continue;
+      }
       was = claim(c.headers[frame]);
     }
   }

@@ -30,7 +30,7 @@ static_assert(static_cast<unsigned>(counter::count) <= counters_per_stripe);
 
 #if defined(__CUDACC__) || defined(GPUFS_EMULATED)
 /// Adds to a counter. Call from one thread of a warp.
-__device__ inline void count(fs_ref const& fs, counter which, std::uint64_t n = 1) {
+__device__ __forceinline__ void count(fs_ref const& fs, counter which, std::uint64_t n = 1) {
   if (n == 0) return;
   unsigned const stripe = (blockIdx.x * 7 + threadIdx.x / 32) % counter_stripes;
   atomic_ref<std::uint64_t, scope::device>(fs.counters[stripe * counters_per_stripe + static_cast<unsigned>(which)])

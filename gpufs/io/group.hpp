@@ -17,7 +17,7 @@ struct team_entry {
   std::uint32_t channel_sequence;
   std::uint64_t got;
   std::int32_t error;
-  std::uint32_t reserved;
+  std::uint32_t chunk_offset;
 };
 
 /// Shared memory of a block for its collective calls, about 1.3 KB. Calls of one block follow each other, with barriers between uses, so
@@ -26,9 +26,10 @@ struct block_scratch {
   team_entry entry[warp_size];
   std::uint64_t value[4];
   std::uint64_t stop;
+  std::uint32_t absent;  ///< bits gathered; 0 between calls
 };
 
-__device__ inline block_scratch& scratch() {
+__device__ __forceinline__ block_scratch& scratch() {
   __shared__ block_scratch s;
   return s;
 }
@@ -45,6 +46,9 @@ struct group_ops {
   __device__ static void sync(Group const& g) { g.sync(); }
   __device__ static bool any(Group const& g, bool mine) { return g.any(mine); }
   __device__ static std::uint64_t broadcast(Group const&, std::uint64_t value) { return warp_broadcast(value); }
+  /// The bits that the group's warps have set, in every thread. If there are any, a sync() and then gathered() must follow.
+  __device__ static std::uint32_t gather(Group const&, std::uint32_t bits) { return bits; }
+  __device__ static void gathered(Group const&) {}
   /// The smallest value of the group's leaders of warps, in every thread.
   __device__ static std::uint64_t smallest(Group const&, std::uint64_t value) { return value; }
 };
@@ -62,6 +66,17 @@ struct group_ops<cooperative_groups::thread_block> {
     if (g.thread_rank() == 0) scratch().value[0] = value;
     __syncthreads();
     return scratch().value[0];
+  }
+  __device__ static std::uint32_t gather(group const& g, std::uint32_t bits) {
+    if (bits != 0 && lane_id() == 0 && warp(g) < warps(g)) {
+      atomic_ref<std::uint32_t, scope::block>(scratch().absent).fetch_or(bits, memory_order_relaxed);
+    }
+    __syncthreads();
+    return scratch().absent;
+  }
+  /// Everybody has read the bits; they are set again only behind the barrier that ends the batch.
+  __device__ static void gathered(group const& g) {
+    if (g.thread_rank() == 0) scratch().absent = 0;
   }
   __device__ static std::uint64_t smallest(group const& g, std::uint64_t value) {
     __syncthreads();

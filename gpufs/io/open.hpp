@@ -12,7 +12,7 @@ namespace gpufs {
 namespace detail {
 
 /// Bytes of a string up to `limit`. All lanes of a warp call.
-__device__ inline std::uint32_t warp_strlen(char const* text, std::uint32_t limit) {
+__device__ __forceinline__ std::uint32_t warp_strlen(char const* text, std::uint32_t limit) {
   for (std::uint32_t at = 0; at < limit;) {
     // Byte by byte behind each other: no lane may look beyond the terminator.
     std::uint32_t step = 0;
@@ -29,15 +29,11 @@ __device__ inline std::uint32_t warp_strlen(char const* text, std::uint32_t limi
 /// Sends one request over a control channel and waits for the answer; `before` fills staging, `after` reads it. All lanes of one warp
 /// call; all get the result.
 template <class Before, class After>
-__device__ std::int32_t control_call(fs_ref const& fs, rpc::request r, Before&& before, After&& after) {
+__device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::request r, Before&& before, After&& after) {
   unsigned const lane = lane_id();
   channel c;
-  std::int32_t result = 0;
-  if (lane == 0) result = acquire_channel(fs, fs.control_channels, c);
-  result = warp_broadcast(result);
+  std::int32_t result = acquire_channel(fs, fs.control_channels, c);
   if (result != 0) return result;
-  c.number = warp_broadcast(c.number);
-  c.sequence = warp_broadcast(c.sequence);
   r.channel = c.number;
   r.sequence = c.sequence;
   r.staging = staging_offset(fs.control_channels, c);
@@ -52,6 +48,7 @@ __device__ std::int32_t control_call(fs_ref const& fs, rpc::request r, Before&& 
     if (!answered && result == -ETIMEDOUT) count(fs, counter::timeouts);
   }
   result = warp_broadcast(result);
+  __syncwarp();  // all lanes come after lane 0's acquire
   if (result >= 0) after(staging);
   __syncwarp();
   if (lane == 0) {
@@ -66,7 +63,7 @@ __device__ std::int32_t control_call(fs_ref const& fs, rpc::request r, Before&& 
 
 /// Runs `call` in the group's first warp and gives its result to every thread. Groups of less than a warp get -EINVAL.
 template <class Group, class Call>
-__device__ std::int32_t in_first_warp(Group const& g, Call&& call) {
+__device__ __forceinline__ std::int32_t in_first_warp(Group const& g, Call&& call) {
   using ops = group_ops<Group>;
   if (ops::warps(g) == 0) return -EINVAL;
   std::int32_t result = 0;
@@ -75,7 +72,7 @@ __device__ std::int32_t in_first_warp(Group const& g, Call&& call) {
 }
 
 /// Reads a descriptor's record out of pinned memory. All lanes of one warp call. Returns 0 or -EBADF.
-__device__ inline std::int32_t load_record(fs_ref const& fs, std::int32_t fd, used_file& out) {
+__device__ __forceinline__ std::int32_t load_record(fs_ref const& fs, std::int32_t fd, used_file& out) {
   std::uint32_t const index = rpc::descriptor_index(fd);
   std::uint32_t const generation = rpc::descriptor_generation(fd);
   if (fd < 0 || generation == 0 || index >= fs.shared.max_open_files) return -EBADF;
@@ -93,7 +90,7 @@ __device__ inline std::int32_t load_record(fs_ref const& fs, std::int32_t fd, us
 
 /// Makes `fd` the context's current file. All threads of the group call. Returns 0 or -EBADF.
 template <class Group>
-__device__ std::int32_t use_file(io_context<Group>& io, std::int32_t fd) {
+__device__ __forceinline__ std::int32_t use_file(io_context<Group>& io, std::int32_t fd) {
   used_file& file = io.file();
   if (file.fd == fd && fd >= 0) return 0;
   used_file fresh;
@@ -113,6 +110,7 @@ __device__ std::int32_t use_file(io_context<Group>& io, std::int32_t fd) {
 
 template <class Group>
 __device__ int gopen(io_context<Group>& io, char const* path, int flags) {
+  io.file().fd = -1;  // what this context knows of a descriptor may be of before this open
   return detail::in_first_warp(io.group(), [&]() -> std::int32_t {
     std::uint32_t const length = detail::warp_strlen(path, PATH_MAX);
     if (length >= PATH_MAX) return -ENAMETOOLONG;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpufs/io/open.hpp>
+#include <gpufs/io/read_ahead.hpp>
 #include <gpufs/io/read_span.hpp>
 #include <gpufs/io/read_team.hpp>
 #include <gpufs/io/read_warp.hpp>
@@ -15,7 +16,7 @@
 namespace gpufs {
 
 template <class Group>
-__device__ ssize_t gread(io_context<Group>& io, int fd, void* buf, std::size_t count, std::int64_t offset) {
+__device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* buf, std::size_t count, std::int64_t offset) {
   using ops = typename io_context<Group>::ops;
   Group const& group = io.group();
   unsigned const warps = ops::warps(group);
@@ -31,28 +32,51 @@ __device__ ssize_t gread(io_context<Group>& io, int fd, void* buf, std::size_t c
   ops::sync(group);  // the group is done with what the buffer held
   unsigned const warp = ops::warp(group);
   read_stop stop;
+  bool stopped = false;
   for (std::uint64_t page = span.first_page(), last = span.last_page(); page <= last;) {
     std::uint64_t const left = last - page + 1;
     unsigned const team = detail::team_size(span, left, warps);
     unsigned const most = team > 1 ? warps / team : detail::warp_batch;
     unsigned const batch = left < most ? static_cast<unsigned>(left) : most;
+    std::uint32_t mine = warp < warps && team == 1 ? detail::own_pages(batch, warp, warps) : 0;
+    page_work found;
+    std::uint32_t absent = 0;
     if (team > 1) {
-      if constexpr (is_block<Group>) detail::read_by_teams(io, span, page, batch, team, stop);
-    } else if (warp < warps) {
-      detail::read_by_warp(io.fs(), span, page, batch, warp, warps, stop);
+      if (io.prefetching()) absent = detail::probe_by_teams(io, span, page, batch, team, found);
+    } else if (mine != 0) {
+      detail::hits_read const hits = detail::read_hits(io.fs().self, span, page, mine);
+      mine = hits.left;
+      absent = hits.absent;
+      stop.note(hits.stop);
+    }
+    if (io.prefetching()) detail::read_ahead(io, span, page, batch, absent);
+    if (team > 1) {
+      if constexpr (is_block<Group>) {
+        stop.note(detail::read_by_teams(io.fs().self, io.slot(), io.chunks(), span, page, batch, team, warp, found));
+      }
+    } else if (ops::any(group, mine != 0)) {
+      stop.note(detail::read_misses(io.fs().self, group, io.slot(), io.chunks(), span, page, mine));
     }
     page += batch;
-    if (ops::any(group, !stop.none())) break;  // the barrier also ends the batch: all its bytes are in place
+    stopped = ops::any(group, !stop.none());  // the barrier also ends the batch: all its bytes are in place
+    if (stopped) break;
   }
 
   std::uint64_t bytes = end - begin;
   std::int32_t error = 0;
-  if (ops::any(group, !stop.none())) {
+  if (stopped) {
     std::uint64_t const key = ops::smallest(group, stop.key());
     bytes = read_stop::bytes(key);
     error = read_stop::error(key);
   }
-  if (group.thread_rank() == 0) gpufs::count(io.fs(), counter::bytes_delivered, bytes);
+  if (group.thread_rank() == 0) {
+    gpufs::count(io.fs(), counter::bytes_delivered, bytes);
+    if (io.prefetching()) {
+      prefetch::stream& reads = io.fs().prefetch.states[io.slot()].reads;
+      reads.uid = span.uid;
+      reads.next = begin + bytes;
+    }
+  }
   return bytes != 0 ? static_cast<ssize_t>(bytes) : error;
 }
 

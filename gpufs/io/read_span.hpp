@@ -49,6 +49,9 @@ class read_stop {
     std::uint64_t const key = at << 12 | static_cast<std::uint32_t>(-error);
     if (key < key_) key_ = key;
   }
+  __device__ void note(read_stop const& other) {
+    if (other.key_ < key_) key_ = other.key_;
+  }
   /// Notes what a page with `got` bytes and this error leaves of the span.
   __device__ void note_page(read_span const& span, std::uint64_t page, arrival const& a) {
     std::uint64_t const start = page << span.page_shift;

@@ -13,7 +13,7 @@ namespace gpufs::detail {
 inline constexpr std::uint64_t smallest_slice = 4096;
 
 /// How many warps share a page when `pages` are wanted: 1 means that each warp takes pages of its own.
-__device__ inline unsigned team_size(read_span const& span, std::uint64_t pages, unsigned warps) {
+__device__ __forceinline__ unsigned team_size(read_span const& span, std::uint64_t pages, unsigned warps) {
   std::uint64_t const useful = span.page_bytes() / smallest_slice;
   std::uint64_t const available = pages < warps ? warps / pages : 1;
   std::uint64_t const size = useful < available ? useful : available;
@@ -26,7 +26,7 @@ struct slice {
 };
 
 /// Member `m` of `n`'s share of [begin, end), cut at multiples of 16.
-__device__ inline slice slice_of(std::uint64_t begin, std::uint64_t end, unsigned m, unsigned n) {
+__device__ __forceinline__ slice slice_of(std::uint64_t begin, std::uint64_t end, unsigned m, unsigned n) {
   std::uint64_t const from = begin / 16 * 16;
   std::uint64_t const step = ((end - from + n - 1) / n + 15) / 16 * 16;
   std::uint64_t const lo = from + m * step;
@@ -34,93 +34,122 @@ __device__ inline slice slice_of(std::uint64_t begin, std::uint64_t end, unsigne
   return {lo < begin ? begin : lo > end ? end : lo, hi > end ? end : hi};
 }
 
-__device__ inline void copy_slice(fs_ref const& fs, read_span const& span, std::uint64_t page, std::uint32_t frame, std::uint64_t got,
+__device__ __forceinline__ void copy_slice(fs_ref const& fs, read_span const& span, std::uint64_t page, std::uint32_t frame, std::uint64_t got,
                                   unsigned member, unsigned team) {
   page_target const t = span.target(page, got);
   slice const s = slice_of(t.begin, t.end, member, team);
   if (s.begin < s.end) warp_copy(t.base + s.begin, frame_bytes(fs.cache, frame) + s.begin, s.end - s.begin);
 }
 
+/// What a team's leader got: the page's state, and if it fetched the page, what arrived.
+struct led_page {
+  page_work work;
+  arrival got;
+  bool answered;
+};
+
+/// Finds or requests a page and waits for it if this warp is the one that brings it in. All lanes of the leader call.
+GPUFS_STAGE inline led_page lead_page(fs_ref const* handle, std::int32_t slot, prefetch::readahead_state* chunk_state, page_name const name) {
+  fs_ref const& fs = *handle;
+  led_page p{enter_page(fs, slot, name), {0, 0}, false};
+  if (p.work.status == page_status::fetching) request_or_find(fs, prefetch::readahead(fs, chunk_state), name, p.work);
+  if (p.work.status == page_status::fetching) p.got = await_page(fs, name, p.work, p.answered);
+  if (p.work.status == page_status::failed) p.got.error = p.work.error;
+  return p;
+}
+
+/// end_fetch() and await_other(), out of line.
+GPUFS_STAGE inline void end_led_page(fs_ref const* handle, page_work const work, arrival const a, bool answered) {
+  end_fetch(*handle, work, a, answered);
+}
+GPUFS_STAGE inline awaited await_led_page(fs_ref const* handle, page_name const name, std::uint32_t frame) {
+  return await_other(*handle, name, frame);
+}
+
 /// Reads pages first .. first + batch - 1, page i by warps [i * team, (i + 1) * team), batch * team <= warps of the block. All threads of
 /// the block call. Each round: the leaders find or request their pages and wait for their own; all pull or copy slices; the
-/// leaders publish; then, owing nobody a page, the teams whose page somebody else brings in wait for it. Leaders that found no frame
-/// have another round: alone, and the block then holds none.
-template <class Group>
-__device__ void read_by_teams(io_context<Group>& io, read_span const& span, std::uint64_t first, unsigned batch, unsigned team,
-                              read_stop& stop) {
-  using ops = typename io_context<Group>::ops;
-  fs_ref const& fs = io.fs();
-  unsigned const warp = ops::warp(io.group());
+/// leaders publish; then, owing nobody a page, the teams whose page somebody else brings in wait for it. Pages for which there was
+/// no frame have another round: the block then holds none. `found`: the leader's page, if it is known to be there and pinned.
+GPUFS_STAGE inline read_stop read_by_teams(fs_ref const* handle, std::int32_t slot, prefetch::readahead_state* chunk_state, read_span const span,
+                                           std::uint64_t first, unsigned batch, unsigned team, unsigned warp, page_work const found) {
+  fs_ref const& fs = *handle;
+  read_stop stop;
   unsigned const mine = warp / team;
   unsigned const member = warp % team;
   std::uint64_t const page = first + mine;
   bool const leader = member == 0 && mine < batch;
   bool todo = mine < batch;
-  for (unsigned round = 0;; ++round) {
-    // In the first round everybody tries; in later ones the page whose number is one less than the round's, waiting if need be.
-    bool const active = todo && (round == 0 || mine == round - 1);
+  std::uint64_t starving_since = 0;
+  unsigned pause = 0;
+  for (bool again = false;; again = true) {
     page_work work;
     arrival a{0, 0};
     bool answered = false;
-    if (active && leader) {
-      page_name const name = span.name(page);
-      work = enter_page(fs, name, round != 0 || batch == 1);
-      if (work.status == page_status::fetching) request_page(fs, name, work);
-      if (work.status == page_status::fetching) a = await_page(fs, name, work, answered);
-      if (work.status == page_status::failed) a.error = work.error;
+    if (todo && leader) {
+      if (!again && found.status == page_status::hit) {
+        work = found;
+      } else {
+        led_page const led = lead_page(handle, slot, chunk_state, span.name(page));
+        work = led.work;
+        a = led.got;
+        answered = led.answered;
+      }
+      if (work.status == page_status::no_frame) {
+        a.error = starved(fs, starving_since);
+        if (a.error != 0) work.status = page_status::failed;
+        backoff(pause, device_pause_ns);
+      }
+      if (work.status == page_status::hit) a.got = work.valid;
       if (lane_id() == 0) {
-        if (work.status == page_status::hit) {
-          a.got = fs.cache.headers[work.frame].valid;
-          count(fs, counter::hits);
-        }
-        scratch().entry[mine] = {static_cast<std::uint32_t>(work.status), work.frame, work.via.number, work.via.sequence, a.got, a.error, 0};
+        if (work.status == page_status::hit) count(fs, counter::hits);
+        scratch().entry[mine] = {static_cast<std::uint32_t>(work.status), work.frame, work.via.number, work.via.sequence, a.got, a.error,
+                                 work.chunk_offset};
       }
     }
     __syncthreads();
     team_entry seen{};
-    if (active) {
+    if (todo) {
       seen = scratch().entry[mine];
-      work = {static_cast<page_status>(seen.status), seen.frame, {seen.channel_number, seen.channel_sequence}, seen.error};
+      work = {static_cast<page_status>(seen.status), seen.frame, {seen.channel_number, seen.channel_sequence}, seen.error, seen.chunk_offset};
       if (work.status == page_status::hit) copy_slice(fs, span, page, work.frame, seen.got, member, team);
       if (work.status == page_status::fetching && seen.got != 0) {
         slice const s = slice_of(0, span.page_bytes(), member, team);
         if (s.begin < s.end) {
-          warp_pull(frame_bytes(fs.cache, work.frame), staging_bytes(fs, fs.page_channels, work.via), s.begin, s.end, seen.got,
-                    span.target(page, seen.got));
+          warp_pull(frame_bytes(fs.cache, work.frame), source_of(fs, work), s.begin, s.end, seen.got, span.target(page, seen.got));
         }
       }
     }
-    bool const waits = __syncthreads_or(active && work.status == page_status::waiting) != 0;
-    if (active && leader) {
-      if (work.status == page_status::hit && lane_id() == 0) unpin(fs.cache.headers[work.frame]);
-      if (work.status == page_status::fetching) {
-        a = {warp_broadcast(a.got), warp_broadcast(a.error)};
-        end_fetch(fs, work, a, answered);
-      }
+    bool const waiting = todo && work.status == page_status::waiting;
+    // In the common case nobody waits for others and nobody is left over: then the caller's barrier is the next one.
+    bool const special = __syncthreads_or(waiting || (todo && work.status == page_status::no_frame)) != 0;
+    if (todo && leader) {
+      if (work.status == page_status::hit && lane_id() == 0) unpin_read(fs.cache.headers[work.frame]);
+      if (work.status == page_status::fetching) end_led_page(handle, work, {seen.got, seen.error}, answered);
     }
-    if (waits) {
-      bool const waiting = active && work.status == page_status::waiting;
+    if (special) {
       if (waiting && leader) {
-        a = await_other(fs, work.frame);
+        awaited const w = await_led_page(handle, span.name(page), work.frame);
         if (lane_id() == 0) {
-          scratch().entry[mine].got = a.got;
-          scratch().entry[mine].error = a.error;
+          scratch().entry[mine].got = w.what == awaited::ready ? w.got : 0;
+          scratch().entry[mine].error = w.what == awaited::failed ? w.error : 0;
+          // Another page after all: have a further round.
+          if (w.what == awaited::another) scratch().entry[mine].status = static_cast<std::uint32_t>(page_status::no_frame);
         }
       }
       __syncthreads();
       if (waiting) {
         seen = scratch().entry[mine];
+        work.status = static_cast<page_status>(seen.status);
         if (seen.error == 0) copy_slice(fs, span, page, work.frame, seen.got, member, team);
       }
       __syncthreads();
-      if (waiting && leader && lane_id() == 0) unpin(fs.cache.headers[work.frame]);
+      if (waiting && leader && lane_id() == 0) unpin_read(fs.cache.headers[work.frame]);
     }
-    if (active && work.status != page_status::no_frame) {
+    if (todo && work.status != page_status::no_frame) {
       todo = false;
       if (leader) stop.note_page(span, page, {seen.got, seen.error});
     }
-    if (__syncthreads_or(todo) == 0) return;  // also: everybody has read the entries before they are written again
-    if (round >= batch) return;
+    if (!special || __syncthreads_or(todo) == 0) return stop;
   }
 }
 

@@ -24,70 +24,82 @@ struct channel {
   std::uint32_t sequence = 0;
 };
 
-__device__ inline std::uint64_t staging_offset(channel_pool_ref const& pool, channel const& c) {
+__device__ __forceinline__ std::uint64_t staging_offset(channel_pool_ref const& pool, channel const& c) {
   return pool.staging + std::uint64_t(c.number - pool.first) * pool.bytes;
 }
-__device__ inline std::byte* staging_bytes(fs_ref const& fs, channel_pool_ref const& pool, channel const& c) {
+__device__ __forceinline__ std::byte* staging_bytes(fs_ref const& fs, channel_pool_ref const& pool, channel const& c) {
   return fs.shared.staging + staging_offset(pool, c);
 }
 
-__device__ inline std::uint64_t load_completion(fs_ref const& fs, std::uint32_t number) {
-  // Pairs with the daemon's release store in server: who sees the sequence sees the bytes in staging.
-  return atomic_ref<std::uint64_t, scope::system>(fs.shared.completions[number].word).load(memory_order_acquire);
+__device__ __forceinline__ std::uint64_t load_completion(fs_ref const& fs, std::uint32_t number, memory_order order) {
+  return atomic_ref<std::uint64_t, scope::system>(fs.shared.completions[number].word).load(order);
 }
 
-/// Tries for channel `index` of the pool. One thread calls.
-__device__ inline bool try_channel(fs_ref const& fs, channel_pool_ref const& pool, std::uint32_t index) {
+/// Tries for one of the 32 channels from number `from` of the pool on (modulo its size): the first that is free, or quarantined and
+/// answered by now. All lanes of a warp call.
+__device__ __forceinline__ bool try_channels(fs_ref const& fs, channel_pool_ref const& pool, std::uint32_t from, channel& out) {
+  unsigned const lane = lane_id();
+  std::uint32_t const index = (from + lane) % pool.count;
   channel_state& s = pool.states[index];
   atomic_ref<std::uint32_t, scope::device> state(s.phase);
-  std::uint32_t seen = state.load(memory_order_relaxed);
-  if (seen == static_cast<std::uint32_t>(channel_phase::busy)) return false;
-  if (seen == static_cast<std::uint32_t>(channel_phase::quarantined)) {
-    std::uint32_t const sequence = atomic_ref<std::uint32_t, scope::device>(s.sequence).load(memory_order_relaxed);
-    if (rpc::completion_sequence(load_completion(fs, pool.first + index)) != sequence) return false;
+  atomic_ref<std::uint32_t, scope::device> last(s.sequence);
+  std::uint32_t seen = static_cast<std::uint32_t>(channel_phase::busy);
+  if (lane < pool.count) seen = state.load(memory_order_relaxed);
+  // Pairs with the daemon's release store of the answer: its writes to staging are over.
+  if (seen == static_cast<std::uint32_t>(channel_phase::quarantined) &&
+      rpc::completion_sequence(load_completion(fs, pool.first + index, memory_order_acquire)) != last.load(memory_order_relaxed)) {
+    seen = static_cast<std::uint32_t>(channel_phase::busy);
   }
-  // Acquire pairs with release_channel() and abandon_channel(): the last holder is done with staging and sequence.
-  return state.compare_exchange_strong(seen, static_cast<std::uint32_t>(channel_phase::busy), memory_order_acquire, memory_order_relaxed);
+  unsigned candidates = __ballot_sync(all_lanes, seen != static_cast<std::uint32_t>(channel_phase::busy));
+  for (; candidates != 0; candidates &= candidates - 1) {
+    int const chosen = __ffs(static_cast<int>(candidates)) - 1;
+    std::uint32_t sequence = 0;
+    // Acquire pairs with release_channel() and abandon_channel(): the last holder is done with staging and sequence.
+    if (lane == static_cast<unsigned>(chosen) && state.compare_exchange_strong(seen, static_cast<std::uint32_t>(channel_phase::busy),
+                                                                               memory_order_acquire, memory_order_relaxed)) {
+      sequence = last.load(memory_order_relaxed) + 1;
+      if (sequence == 0) sequence = 1;  // 0 is what fresh completion words hold
+      last.store(sequence, memory_order_relaxed);
+    }
+    sequence = warp_broadcast(sequence, chosen);
+    if (sequence != 0) {
+      out = {pool.first + warp_broadcast(index, chosen), sequence};
+      return true;
+    }
+  }
+  return false;
 }
 
-/// Takes a free channel, waiting for one if need be (holders wait only for the daemon). One thread calls. Returns 0, -EIO, -ETIMEDOUT.
-__device__ inline int acquire_channel(fs_ref const& fs, channel_pool_ref const& pool, channel& out) {
-  std::uint32_t index = warp_number() % pool.count;
-  int const error = spin_until(fs, [&] {
-    for (unsigned i = 0; i < 32; ++i) {
-      if (try_channel(fs, pool, index)) return true;
-      index = index + 1 == pool.count ? 0 : index + 1;
-    }
+/// Takes a free channel, waiting for one if need be (holders wait only for the daemon). All lanes of a warp call. Returns 0, -EIO,
+/// -ETIMEDOUT.
+__device__ __forceinline__ int acquire_channel(fs_ref const& fs, channel_pool_ref const& pool, channel& out) {
+  std::uint32_t from = warp_number() % pool.count;
+  return warp_spin_until(fs, [&] {
+    if (try_channels(fs, pool, from, out)) return true;
+    from = (from + warp_size) % pool.count;
     return false;
   });
-  if (error != 0) return error;
-  atomic_ref<std::uint32_t, scope::device> last(pool.states[index].sequence);
-  std::uint32_t sequence = last.load(memory_order_relaxed) + 1;
-  if (sequence == 0) sequence = 1;  // 0 is what fresh completion words hold
-  last.store(sequence, memory_order_relaxed);
-  out = {pool.first + index, sequence};
-  return 0;
 }
 
 /// Draws the sequence of one more request on a channel that is held and whose last request is answered. One thread calls.
-__device__ inline void next_request(channel_pool_ref const& pool, channel& c) {
+__device__ __forceinline__ void next_request(channel_pool_ref const& pool, channel& c) {
   c.sequence = c.sequence + 1 == 0 ? 1 : c.sequence + 1;
   atomic_ref<std::uint32_t, scope::device>(pool.states[c.number - pool.first].sequence).store(c.sequence, memory_order_relaxed);
 }
 
-__device__ inline void set_channel(channel_pool_ref const& pool, channel const& c, channel_phase p) {
+__device__ __forceinline__ void set_channel(channel_pool_ref const& pool, channel const& c, channel_phase p) {
   atomic_ref<std::uint32_t, scope::device>(pool.states[c.number - pool.first].phase)
       .store(static_cast<std::uint32_t>(p), memory_order_release);
 }
 /// Gives a channel back whose request is answered. One thread calls, after a barrier with those that read its staging.
-__device__ inline void release_channel(channel_pool_ref const& pool, channel const& c) { set_channel(pool, c, channel_phase::free); }
+__device__ __forceinline__ void release_channel(channel_pool_ref const& pool, channel const& c) { set_channel(pool, c, channel_phase::free); }
 /// Leaves a channel to the daemon whose request is not answered.
-__device__ inline void abandon_channel(channel_pool_ref const& pool, channel const& c) {
+__device__ __forceinline__ void abandon_channel(channel_pool_ref const& pool, channel const& c) {
   set_channel(pool, c, channel_phase::quarantined);
 }
 
 /// Puts a request, the same in all lanes, into the ring. All lanes of a warp call; the caller holds r.channel. Never waits.
-__device__ inline void submit(fs_ref const& fs, rpc::request const& r) {
+__device__ __forceinline__ void submit(fs_ref const& fs, rpc::request const& r) {
   unsigned const lane = lane_id();
   std::uint64_t ticket = 0;
   // Acquire-release: orders this ticket after the answers of the tickets before it, see above.
@@ -108,10 +120,11 @@ __device__ inline void submit(fs_ref const& fs, rpc::request const& r) {
 
 /// Waits for the answer. One thread calls. Returns the daemon's result (>= 0 or -errno), or -EIO / -ETIMEDOUT with `answered` false:
 /// then the channel must be abandoned, not released.
-__device__ inline std::int32_t await(fs_ref const& fs, channel const& c, bool& answered) {
+__device__ __forceinline__ std::int32_t await(fs_ref const& fs, channel const& c, bool& answered) {
   std::uint64_t word = 0;
-  int const error = spin_until(fs, [&] {
-    word = load_completion(fs, c.number);
+  int const error = spin_until(fs, host_pause_ns, [&] {
+    // Pairs with the daemon's release store: who sees the sequence sees the bytes in staging.
+    word = load_completion(fs, c.number, memory_order_acquire);
     return rpc::completion_sequence(word) == c.sequence;
   });
   answered = error == 0;

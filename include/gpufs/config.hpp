@@ -15,26 +15,34 @@ namespace gpufs {
 /// Which host I/O engine serves requests. `automatic` takes io_uring where the kernel allows it, else pread threads.
 enum class io_backend { automatic, uring, pread };
 
-/// How the bytes of a miss reach GPU memory. Only `pull` and `automatic` are available until the other ways are built.
+/// How the bytes of a miss reach GPU memory. validate() admits only `pull` and `automatic` until the other ways are built.
 enum class io_path { automatic, pull, dma, direct, mapped };
 
 /// Page replacement policy.
 enum class replacement { lra, fifo, clock };
 
+/// config::prefetch_size: no fixed size, but a window that grows while a caller reads sequentially and collapses when it does not.
+inline constexpr std::uint64_t prefetch_automatic = ~0ull;
+
 /// Every setting with its default. Fill it in code, then layer a file, the environment and the command line over it
 /// (later ones win): code < gpufs.toml < GPUFS_* < command line. `validate()` is called by the filesystem's constructor.
+/// As text, in files and so on, settings are called what their members are, but io_backend, io_path, replacement and rpc_timeout
+/// (milliseconds, or with suffix ms or s); sizes take suffixes as parse_size() does; `auto` is io_backend::automatic.
 struct config {
   std::uint64_t page_size = 64 << 10;          ///< bytes, a power of two from 512 to 4194304
   std::uint64_t cache_size = 1ull << 30;       ///< bytes of page frames in GPU memory; at least 8 pages
-  std::uint64_t prefetch_size = 0;             ///< bytes read ahead per miss, a multiple of page_size; 0 = off
+  std::uint64_t prefetch_size = prefetch_automatic;  ///< bytes read ahead per miss, a multiple of page_size; 0 = off; or automatic
+  std::uint32_t prefetch_depth = 1;            ///< with a fixed prefetch_size: requests on their way beyond the one being consumed, 0..16
+  std::uint64_t prefetch_memory = 256ull << 20;  ///< bytes of pinned host memory for prefetch buffers; a multiple of 4096, at least
+                                                 ///< 8 x (page_size + prefetch_size)
   std::uint32_t host_threads = 0;              ///< daemon threads, 1..256; 0 = one per core less two, at least 1, at most 14
   io_backend backend = io_backend::automatic;  ///< auto | uring | pread
   io_path path = io_path::automatic;           ///< auto | pull | dma | direct | mapped
-  replacement policy = replacement::fifo;      ///< lra | fifo | clock
+  replacement policy = replacement::lra;       ///< lra | fifo | clock
   std::uint32_t rpc_timeout_ms = 10000;        ///< longest wait of a device caller for the host, 1..3600000
-  std::uint64_t staging_size = 256ull << 20;   ///< bytes of pinned host memory that misses land in
+  std::uint64_t staging_size = 256ull << 20;   ///< bytes of pinned host memory that misses land in; a multiple of 4096, at least 8 pages
   std::uint32_t max_open_files = 8192;         ///< descriptors open at once, 1..65536
-  std::uint32_t context_slots = 1024;          ///< threadblocks that can own a prefetch buffer and a replacement queue at once
+  std::uint32_t context_slots = 1024;          ///< threadblocks that can own a prefetch buffer and a replacement queue at once, 1..65536
 };
 
 /// Thrown for a setting that is wrong. what() names the setting as it was given (`GPUFS_PAGE_SIZE`, `--page-size`,
@@ -64,10 +72,12 @@ struct setting {
 /// Prints a size so that parse_size reads it back exactly: 65536 -> "64K", 3000 -> "3000".
 [[nodiscard]] std::string format_size(std::uint64_t bytes);
 
-/// Overrides `c` by the keys of a TOML file. Unknown keys, wrong types and bad values throw config_error with file, line and key.
+/// Overrides `c` by the keys of a TOML file, integers or strings. Syntax errors, unknown keys, wrong types and bad values throw
+/// config_error with file, line and key.
 void load_file(config& c, std::filesystem::path const& file);
 
-/// Overrides `c` by GPUFS_<KEY> environment variables. Throws config_error naming the variable.
+/// Overrides `c` by GPUFS_<KEY> environment variables; others that begin with GPUFS_ are left to those who know them. Throws
+/// config_error naming the variable.
 void load_environment(config& c);
 
 /// The usual start: defaults, then `gpufs.toml` in the working directory if there is one (or the file that GPUFS_CONFIG names,

@@ -35,12 +35,12 @@ struct device_error : std::runtime_error {
 
 /// What current_device() reports.
 struct device_info {
-  std::string name;                   ///< the GPU's name, or "emulated device"
-  std::string kind;                   ///< "cuda" or "emulated"
-  unsigned multiprocessors = 0;       ///< emulated: blocks that one kernel can have resident
-  unsigned compute_capability = 0;    ///< 90 for 9.0; emulated: 0
-  std::uint64_t memory_bytes = 0;     ///< emulated: the host's memory
-  std::uint64_t l2_bytes = 0;         ///< emulated: the host's level 2 cache, 0 if it is not told
+  std::string name;                          ///< the GPU's name, or "emulated device"
+  std::string kind;                          ///< "cuda" or "emulated"
+  unsigned multiprocessors = 0;              ///< emulated: blocks that one kernel can have resident
+  unsigned compute_capability = 0;           ///< 90 for 9.0; emulated: 0
+  std::uint64_t memory_bytes = 0;            ///< emulated: the host's memory
+  std::uint64_t l2_bytes = 0;                ///< emulated: the host's level 2 cache, 0 if it is not told
   std::uint64_t shared_bytes_per_block = 0;  ///< most shared memory a block may have, static and dynamic together
 };
 
@@ -187,7 +187,8 @@ class pinned_buffer {
     data_ = static_cast<T*>(detail::allocate_pinned(detail::array_bytes(count, sizeof(T), "gpufs::pinned_buffer")));
   }
   ~pinned_buffer() { detail::free_pinned(data_, bytes()); }
-  pinned_buffer(pinned_buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  pinned_buffer(pinned_buffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   pinned_buffer& operator=(pinned_buffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
@@ -212,10 +213,15 @@ class pinned_buffer {
 /// Where and how large to launch. launch() is there wherever kernels can be named: emulated, and in .cu files.
 struct launch_options {
   dim3 grid = 1;
-  dim3 block = 1;                        ///< at most 1024 threads in all
-  std::uint64_t dynamic_shared_bytes = 0;  ///< what dynamic_shared<T>() points to; raised above 48 KiB on request of the launch itself
-  stream* on = nullptr;                  ///< null: this_thread_stream()
+  dim3 block = 1;                          ///< at most 1024 threads in all
+  std::uint64_t dynamic_shared_bytes = 0;  ///< what dynamic_shared<T>() points to; above 48 KiB without further ado
+  stream* on = nullptr;                    ///< null: this_thread_stream()
 };
+
+namespace detail {
+/// Throws device_error naming the option that no device takes, or this one does not, and what it takes.
+void check_launch(launch_options const& options, std::uint64_t most_dynamic_shared_bytes);
+}  // namespace detail
 
 }  // namespace gpufs
 

@@ -1,7 +1,11 @@
 // The handle of a filesystem that kernels take by value: pointers and sizes, nothing owned.
 #pragma once
 
+#include <gpufs/cache/lra_queue.hpp>
+#include <gpufs/config.hpp>
 #include <gpufs/rpc/wire_format.hpp>
+
+#include <prefetcher/readahead_state.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +25,8 @@ struct page_cache_ref {
   std::uint64_t bucket_count = 0;
   std::uint32_t frame_count = 0;
   std::uint32_t page_shift = 0;
+  replacement policy = replacement::fifo;
+  lra_ref lra;
 };
 
 /// Channels: a completion word and a piece of staging each, owned by one device caller at a time. See gpufs/rpc/client.hpp.
@@ -32,14 +38,26 @@ struct channel_pool_ref {
   std::uint64_t bytes = 0;                 ///< size of each piece
 };
 
+/// The prefetch buffers. See prefetcher/readahead.hpp.
+struct prefetch_ref {
+  prefetch::readahead_state* states = nullptr;  ///< one per context slot; null = no prefetching
+  channel_pool_ref channels;                    ///< one chunk each
+  std::uint64_t chunk_bytes = 0;                ///< longest request: PAGE_SIZE + PREFETCH_SIZE, or the automatic window's unit
+  std::uint32_t depth = 0;
+  bool automatic = false;
+};
+
 /// What a kernel needs of a filesystem. Trivially copyable; valid while the gpufs::filesystem lives.
 struct fs_ref {
+  fs_ref const* self = nullptr;            ///< this handle in GPU memory
   rpc::shared_region shared;               ///< pinned host memory, one address on both sides
   std::uint64_t* tail = nullptr;           ///< next ticket of the ring, in GPU memory
   page_cache_ref cache;
   channel_pool_ref control_channels;       ///< 4 KiB pieces for paths and answers
   channel_pool_ref page_channels;          ///< one page each
+  prefetch_ref prefetch;
   std::uint32_t* slots = nullptr;          ///< context slots: 0 = free, 1 = claimed
+  std::uint32_t* claimed_slots = nullptr;  ///< how many are claimed
   std::uint32_t slot_count = 0;
   std::uint64_t* counters = nullptr;       ///< statistics, counter_stripes x counters_per_stripe
   std::uint64_t timeout_ns = 0;

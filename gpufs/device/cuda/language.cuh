@@ -30,10 +30,13 @@ template <class T>
 }
 
 /// To be called between two looks at a condition that another thread, block or the host will make true. `state` starts at 0 for each
-/// wait and counts the calls. Sleeps for 64 ns at first, up to 4 us.
-__device__ __forceinline__ void backoff(unsigned& state) {
-  __nanosleep(64u << (state < 6 ? state : 6));
-  ++state;
+/// wait. Sleeps for 64 ns at first, then a quarter longer each time, up to `most_ns`: the wait is overshot by a quarter, and the number of
+/// looks grows with its logarithm.
+__device__ __forceinline__ void backoff(unsigned& state, unsigned most_ns = 4096) {
+  unsigned const time = state < 64 ? 64 : state;
+  __nanosleep(time);
+  unsigned const longer = time + time / 4;
+  state = longer < most_ns ? longer : most_ns;
 }
 
 }  // namespace gpufs

@@ -8,7 +8,7 @@
 namespace gpufs {
 
 namespace cuda_device {
-// Untyped halves of launch() and load_kernel(), in launch.cpp. `arguments` point to the values of the kernel's parameters.
+// Untyped halves of launch() and load_kernel(), in streams.cpp. `arguments` point to the values of the kernel's parameters.
 void launch_kernel(launch_options const& options, void const* kernel, void** arguments);
 void load_kernel(void const* kernel);
 }  // namespace cuda_device

@@ -31,8 +31,15 @@ void load_kernel(void const* kernel) {
 
 void launch_kernel(launch_options const& options, void const* kernel, void** arguments) {
   constexpr std::uint64_t allowed_unasked = 48 << 10;
-  if (options.dynamic_shared_bytes > 0x7fffffff)
-    throw device_error("launch: " + std::to_string(options.dynamic_shared_bytes) + " bytes of dynamic shared memory: too many");
+  std::uint64_t most_shared = allowed_unasked;
+  if (options.dynamic_shared_bytes > allowed_unasked) {
+    int device = 0;
+    int opt_in = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetAttribute(&opt_in, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "cudaDeviceGetAttribute");
+    most_shared = std::uint64_t(opt_in);
+  }
+  detail::check_launch(options, most_shared);
   if (options.dynamic_shared_bytes > allowed_unasked)
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(options.dynamic_shared_bytes)),
           "cudaFuncSetAttribute(MaxDynamicSharedMemorySize)");
@@ -78,6 +85,7 @@ struct event::implementation {
   implementation() { check(cudaEventCreate(&handle), "cudaEventCreate"); }
   ~implementation() { cudaEventDestroy(handle); }
   cudaEvent_t handle = nullptr;
+  bool recorded = false;
 };
 
 event::event() : implementation_(std::make_shared<implementation>()) {}
@@ -85,10 +93,15 @@ event::~event() = default;
 event::event(event&&) noexcept = default;
 event& event::operator=(event&&) noexcept = default;
 
-void event::record(stream& on) { check(cudaEventRecord(implementation_->handle, on.native()), "cudaEventRecord"); }
+void event::record(stream& on) {
+  check(cudaEventRecord(implementation_->handle, on.native()), "cudaEventRecord");
+  implementation_->recorded = true;
+}
 void event::synchronize() const { check(cudaEventSynchronize(implementation_->handle), "cudaEventSynchronize"); }
 
 double event::seconds_between(event const& from, event const& to) {
+  if (!from.implementation_->recorded || !to.implementation_->recorded)
+    throw device_error("event::seconds_between: an event was never recorded");
   float milliseconds = 0;
   check(cudaEventElapsedTime(&milliseconds, from.implementation_->handle, to.implementation_->handle), "cudaEventElapsedTime");
   return double(milliseconds) / 1000;

@@ -36,7 +36,9 @@ GPUFS_NO_TSAN int block_scheduler::barrier(reduction what, bool predicate, place
   order_before(&barrier_tag_[turn]);
   if (barrier_arrived_ == thread_count_) {
     int const count = int(barrier_true_);
-    barrier_result_[turn] = what == reduction::count ? count : what == reduction::any ? count != 0 : barrier_true_ == thread_count_;
+    barrier_result_[turn] = what == reduction::count ? count
+                            : what == reduction::any ? count != 0
+                                                     : barrier_true_ == thread_count_;
     barrier_arrived_ = 0;
     ++barrier_generation_;
     for (unsigned rank = 0; rank < thread_count_; ++rank) make_able(thread_array_[rank]);

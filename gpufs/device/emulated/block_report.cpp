@@ -36,8 +36,7 @@ std::string block_scheduler::describe(thread const& t) const {
       return "at " + std::string(name_of(t.operation)) + " of lanes " + hex + " at " + to_text(t.where);
     }
     case state::in_converged: return "at converged() at " + to_text(t.where);
-    case state::returned:
-      return t.has_place ? "returned from the kernel, after " + to_text(t.where) : "returned from the kernel";
+    case state::returned: return t.has_place ? "returned from the kernel, after " + to_text(t.where) : "returned from the kernel";
   }
   return "";
 }
@@ -77,7 +76,8 @@ std::string block_scheduler::report() const {
       return in_block + "its threads stand at different places:\n  thread " + to_text(verdict_.other->identity.index) + " " +
              describe(*verdict_.other) + "\n  thread " + to_text(verdict_.one->identity.index) + " " + describe(*verdict_.one);
     case verdict::kind::refused:
-      return in_block + verdict_.why + ", thread " + to_text(verdict_.one->identity.index) + " at " + to_text(verdict_.one->where);
+      return in_block + verdict_.why + ", thread " + to_text(verdict_.one->identity.index) + " at " +
+             to_text(verdict_.one->where);
   }
   return "";
 }

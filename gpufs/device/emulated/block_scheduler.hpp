@@ -2,7 +2,6 @@
 // no thread can go on. One per OS thread; nothing in it is shared between OS threads but the launch it works for.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,10 +20,10 @@ struct block_task {
   dim3 block_size{};
   dim3 grid_size{};
   std::uint64_t dynamic_shared_bytes = 0;
-  std::uint64_t seed = 0;                        ///< of this block's order of threads
-  unsigned preempt = 0;                          ///< as in settings
-  std::size_t stack_bytes = 0;                   ///< as in settings
-  std::atomic<bool> const* abandoned = nullptr;  ///< set once another block of the launch has failed: waits need not go on
+  std::uint64_t seed = 0;           ///< of this block's order of threads
+  unsigned preempt = 0;             ///< as in settings
+  std::size_t stack_bytes = 0;      ///< as in settings
+  bool const* abandoned = nullptr;  ///< set, atomically, once another block of the launch has failed: waits need not go on
 };
 
 class block_scheduler {
@@ -35,8 +34,8 @@ class block_scheduler {
   /// Throws device_error if there is no memory for its threads' stacks.
   [[nodiscard]] std::string run(block_task const& task);
 
-  /// Gives back what the sanitizers keep for the fibers. To be called when a kernel ends.
-  void release_sanitizer_state();
+  /// Gives back what the sanitizers keep for fibers, but for the first few. To be called when a kernel ends.
+  void trim_sanitizer_state();
 
   // The operations of device code (threads.hpp), called on the running fiber.
   int barrier(reduction what, bool predicate, place const& where);

@@ -1,7 +1,10 @@
 // Dispatches the blocks of launches to OS threads.
 #include <gpufs/device/emulated/executor.hpp>
 
+#include <sys/prctl.h>
+
 #include <algorithm>
+#include <exception>
 
 #include <gpufs/device/emulated/block_scheduler.hpp>
 
@@ -18,9 +21,9 @@ std::uint64_t mixed(std::uint64_t x) {
 }
 
 void run_blocks(block_scheduler& scheduler, kernel_launch& launch) {
-  // Relaxed: the number alone is taken; what the launch holds was published by the workers' mutex.
+  // Relaxed: the number alone is taken; what the launch holds was published by the workers' mutex. So too with `failed`.
   for (std::uint64_t i; (i = launch.next_block.fetch_add(1, std::memory_order_relaxed)) < launch.block_count();) {
-    if (launch.failed.load(std::memory_order_relaxed)) break;
+    if (__atomic_load_n(&launch.failed, __ATOMIC_RELAXED)) break;
     block_task const task{
         .thread_body = &launch.thread_body,
         .index = {unsigned(i % launch.grid.x), unsigned(i / launch.grid.x % launch.grid.y),
@@ -42,10 +45,10 @@ void run_blocks(block_scheduler& scheduler, kernel_launch& launch) {
     if (!failure.empty()) {
       std::lock_guard const lock(launch.mutex);
       if (launch.failure.empty()) launch.failure = std::move(failure);
-      launch.failed.store(true, std::memory_order_relaxed);
+      __atomic_store_n(&launch.failed, true, __ATOMIC_RELAXED);
     }
   }
-  scheduler.release_sanitizer_state();
+  scheduler.trim_sanitizer_state();
 }
 
 }  // namespace
@@ -78,6 +81,8 @@ void block_workers::run(kernel_launch& launch) {
 }
 
 void block_workers::work() {
+  // A wait's naps start at a microsecond; by default the kernel may add fifty to each.
+  prctl(PR_SET_TIMERSLACK, 1);
   block_scheduler scheduler;
   std::unique_lock lock(mutex_);
   for (;;) {

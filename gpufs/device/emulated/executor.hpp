@@ -29,7 +29,7 @@ struct kernel_launch {
   [[nodiscard]] std::uint64_t block_count() const { return std::uint64_t(grid.x) * grid.y * grid.z; }
 
   std::atomic<std::uint64_t> next_block{0};
-  std::atomic<bool> failed{false};
+  bool failed = false;  ///< accessed atomically
   std::mutex mutex;
   std::condition_variable all_left;
   unsigned workers_left = 0;  // guarded by mutex, as is failure

@@ -10,9 +10,6 @@
 #include <gpufs/device.hpp>
 #include <string>
 
-#if defined(GPUFS_UNDER_TSAN)
-#include <sanitizer/tsan_interface.h>
-#endif
 #if defined(GPUFS_UNDER_ASAN)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
@@ -103,18 +100,6 @@ GPUFS_NO_TSAN void fiber::switch_over(fiber& from, fiber& to, [[maybe_unused]] b
 #endif
   context::transfer_t const back = context::jump_fcontext(to.machine_, link);
   from.arrived_from(**static_cast<fiber**>(back.data), back.fctx);
-}
-
-GPUFS_NO_TSAN void order_before([[maybe_unused]] void* tag) {
-#if defined(GPUFS_UNDER_TSAN)
-  __tsan_release(tag);
-#endif
-}
-
-GPUFS_NO_TSAN void order_after([[maybe_unused]] void* tag) {
-#if defined(GPUFS_UNDER_TSAN)
-  __tsan_acquire(tag);
-#endif
 }
 
 }  // namespace gpufs::emulated

@@ -20,10 +20,14 @@
 #endif
 #endif
 
+#if defined(GPUFS_UNDER_TSAN)
+#include <sanitizer/tsan_interface.h>
+#endif
+
 namespace gpufs::emulated {
 
 /// A place from which an OS thread's execution can be taken up: a fiber, or the OS thread's own stack. Stays on the OS thread it was
-/// made on. Switching orders no memory as far as ThreadSanitizer knows: whoever switches says with order_after/order_before what is ordered.
+/// made on. Switching orders no memory as far as ThreadSanitizer knows: whoever switches says with order_before and order_after what is ordered.
 class fiber {
  public:
   using body = void (*)(void* argument);
@@ -67,9 +71,18 @@ class fiber {
 };
 
 /// Tells ThreadSanitizer that what the caller did so far comes before what anyone does after order_after(tag).
-void order_before(void* tag);
+GPUFS_NO_TSAN inline void order_before([[maybe_unused]] void* tag) {
+#if defined(GPUFS_UNDER_TSAN)
+  __tsan_release(tag);
+#endif
+}
+
 /// Tells ThreadSanitizer that the caller comes after everything that order_before(tag) was said of.
-void order_after(void* tag);
+GPUFS_NO_TSAN inline void order_after([[maybe_unused]] void* tag) {
+#if defined(GPUFS_UNDER_TSAN)
+  __tsan_acquire(tag);
+#endif
+}
 
 /// Stack that a device thread needs unless configured otherwise: sanitizers make frames larger.
 #if defined(GPUFS_UNDER_TSAN) || defined(GPUFS_UNDER_ASAN)

@@ -28,33 +28,55 @@ inline unsigned __brev(unsigned x) {
 namespace gpufs::emulated {
 // The types that CUDA has cache-hinted loads and stores for: scalars of up to 8 bytes and vectors of up to 16.
 template <class T>
-concept cache_hinted = std::is_trivially_copyable_v<T> && (sizeof(T) <= 8 || sizeof(T) == 16);
+concept cache_hinted = std::is_trivially_copyable_v<T> &&(sizeof(T) <= 8 || sizeof(T) == 16);
 }  // namespace gpufs::emulated
 
 // Plain accesses: what a cache hint hints at does not exist here.
 template <gpufs::emulated::cache_hinted T>
-T __ldcv(T const* p) { return *p; }
+T __ldcv(T const* p) {
+  return *p;
+}
 template <gpufs::emulated::cache_hinted T>
-T __ldcg(T const* p) { return *p; }
+T __ldcg(T const* p) {
+  return *p;
+}
 template <gpufs::emulated::cache_hinted T>
-T __ldca(T const* p) { return *p; }
+T __ldca(T const* p) {
+  return *p;
+}
 template <gpufs::emulated::cache_hinted T>
-T __ldcs(T const* p) { return *p; }
+T __ldcs(T const* p) {
+  return *p;
+}
 template <gpufs::emulated::cache_hinted T>
-T __ldg(T const* p) { return *p; }
+T __ldg(T const* p) {
+  return *p;
+}
 template <gpufs::emulated::cache_hinted T>
-void __stcg(T* p, std::type_identity_t<T> value) { *p = value; }
+void __stcg(T* p, std::type_identity_t<T> value) {
+  *p = value;
+}
 template <gpufs::emulated::cache_hinted T>
-void __stcs(T* p, std::type_identity_t<T> value) { *p = value; }
+void __stcs(T* p, std::type_identity_t<T> value) {
+  *p = value;
+}
 template <gpufs::emulated::cache_hinted T>
-void __stwb(T* p, std::type_identity_t<T> value) { *p = value; }
+void __stwb(T* p, std::type_identity_t<T> value) {
+  *p = value;
+}
 template <gpufs::emulated::cache_hinted T>
-void __stwt(T* p, std::type_identity_t<T> value) { *p = value; }
+void __stwt(T* p, std::type_identity_t<T> value) {
+  *p = value;
+}
 
 // The overloads that CUDA has, and no more: what is ambiguous there is ambiguous here.
-#define GPUFS_MIN_MAX(RESULT, A, B)                                                  \
-  constexpr RESULT min(A a, B b) { return static_cast<RESULT>(a) < static_cast<RESULT>(b) ? static_cast<RESULT>(a) : static_cast<RESULT>(b); } \
-  constexpr RESULT max(A a, B b) { return static_cast<RESULT>(a) < static_cast<RESULT>(b) ? static_cast<RESULT>(b) : static_cast<RESULT>(a); }
+#define GPUFS_MIN_MAX(RESULT, A, B)                                                                           \
+  constexpr RESULT min(A a, B b) {                                                                            \
+    return static_cast<RESULT>(a) < static_cast<RESULT>(b) ? static_cast<RESULT>(a) : static_cast<RESULT>(b); \
+  }                                                                                                           \
+  constexpr RESULT max(A a, B b) {                                                                            \
+    return static_cast<RESULT>(a) < static_cast<RESULT>(b) ? static_cast<RESULT>(b) : static_cast<RESULT>(a); \
+  }
 GPUFS_MIN_MAX(int, int, int)
 GPUFS_MIN_MAX(unsigned, unsigned, unsigned)
 GPUFS_MIN_MAX(unsigned, int, unsigned)

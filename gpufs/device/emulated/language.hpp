@@ -48,7 +48,10 @@ template <class T>
 
 /// To be called between two looks at a condition that another thread, block or the host will make true. `state` starts at 0 for each
 /// wait and counts the calls. Lets the block's other threads run; when they all wait, gives the core to other OS threads.
-inline void backoff(unsigned& state) { emulated::yield_waiting(state++ == 0); }
+inline void backoff(unsigned& state, unsigned = 4096) {
+  emulated::yield_waiting(state == 0);
+  state = 1;
+}
 
 }  // namespace gpufs
 

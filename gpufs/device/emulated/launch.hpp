@@ -20,11 +20,11 @@ void enqueue_launch(launch_options const& options, std::function<void()> thread_
 template <class... Parameters, class... Arguments>
 void launch(launch_options const& options, void (*kernel)(Parameters...), Arguments&&... arguments) {
   static_assert(sizeof...(Parameters) == sizeof...(Arguments), "launch: as many arguments as the kernel has parameters");
-  emulated::enqueue_launch(
-      options, [kernel, stored = std::tuple<std::decay_t<Parameters>...>(std::forward<Arguments>(arguments)...)] {
-        // Each thread has parameters of its own, as on the GPU.
-        std::apply([kernel](auto const&... each) { kernel(std::decay_t<decltype(each)>(each)...); }, stored);
-      });
+  emulated::enqueue_launch(options,
+                           [kernel, stored = std::tuple<std::decay_t<Parameters>...>(std::forward<Arguments>(arguments)...)] {
+                             // Each thread has parameters of its own, as on the GPU.
+                             std::apply([kernel](auto const&... each) { kernel(std::decay_t<decltype(each)>(each)...); }, stored);
+                           });
 }
 
 /// The same on this_thread_stream().

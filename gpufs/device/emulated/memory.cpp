@@ -22,7 +22,7 @@ device_info current_device() {
           .compute_capability = 0,
           .memory_bytes = std::uint64_t(host.totalram) * host.mem_unit,
           .l2_bytes = l2 > 0 ? std::uint64_t(l2) : 0,
-          .shared_bytes_per_block = 227 << 10};
+          .shared_bytes_per_block = emulated::shared_bytes_per_block};
 }
 
 namespace detail {

@@ -25,8 +25,8 @@ constexpr bounds preempt_bounds{"GPUFS_EMULATED_PREEMPT", 0, 1'000'000'000};
 constexpr bounds stack_bounds{"GPUFS_EMULATED_STACK", 16 << 10, 16 << 20};
 
 [[noreturn]] void refuse(bounds const& allowed, std::string const& value) {
-  throw device_error(std::string(allowed.variable) + "=" + value + ": must be a whole number from " + std::to_string(allowed.least) +
-                     " to " + std::to_string(allowed.most));
+  throw device_error(std::string(allowed.variable) + "=" + value + ": must be a whole number from " +
+                     std::to_string(allowed.least) + " to " + std::to_string(allowed.most));
 }
 
 std::uint64_t require(bounds const& allowed, std::uint64_t value) {

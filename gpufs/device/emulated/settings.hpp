@@ -10,11 +10,14 @@ namespace gpufs::emulated {
 
 /// Each is read from the environment variable named beside it when the device is first used, and can be replaced with configure().
 struct settings {
-  unsigned blocks = 8;                       ///< GPUFS_EMULATED_BLOCKS: resident blocks of one kernel, 1..256, one OS thread each
-  std::uint64_t seed = 1;                    ///< GPUFS_EMULATED_SEED: picks the order of threads, preemptions, splits
-  unsigned preempt = 16;                     ///< GPUFS_EMULATED_PREEMPT: one in so many atomics is preempted on average; 0 = none
+  unsigned blocks = 8;     ///< GPUFS_EMULATED_BLOCKS: resident blocks of one kernel, 1..256, one OS thread each
+  std::uint64_t seed = 1;  ///< GPUFS_EMULATED_SEED: picks the order of threads, preemptions, splits
+  unsigned preempt = 16;   ///< GPUFS_EMULATED_PREEMPT: one in so many atomics is preempted on average; 0 = none
   std::size_t stack_bytes = default_stack_bytes;  ///< GPUFS_EMULATED_STACK: bytes of stack of a device thread, 16384..16777216
 };
+
+/// Most shared memory of a block: as on an H200.
+inline constexpr std::uint64_t shared_bytes_per_block = 227 << 10;
 
 /// The settings in force. Throws device_error naming an environment variable that is wrong, its value, and what is allowed.
 [[nodiscard]] settings current_settings();

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <deque>
 #include <functional>
-#include <optional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -186,17 +186,7 @@ double event::seconds_between(event const& from, event const& to) {
 namespace emulated {
 
 void enqueue_launch(launch_options const& options, std::function<void()> thread_body) {
-  constexpr std::uint64_t most_shared = 227 << 10;
-  auto const shape = [](dim3 const& d) { return std::to_string(d.x) + "x" + std::to_string(d.y) + "x" + std::to_string(d.z); };
-  std::uint64_t const threads = std::uint64_t(options.block.x) * options.block.y * options.block.z;
-  std::uint64_t const yz = std::uint64_t(options.grid.y) * options.grid.z;
-  if (options.grid.x == 0 || yz == 0 || options.grid.x > 0x7fffffff || options.grid.y > 0xffff || options.grid.z > 0xffff)
-    throw device_error("launch: grid " + shape(options.grid) + ": must be from 1x1x1 to 2147483647x65535x65535");
-  if (options.block.x > max_block_threads || options.block.y > max_block_threads || threads == 0 || threads > max_block_threads)
-    throw device_error("launch: block " + shape(options.block) + ": must have from 1 to 1024 threads");
-  if (options.dynamic_shared_bytes > most_shared)
-    throw device_error("launch: " + std::to_string(options.dynamic_shared_bytes) + " bytes of dynamic shared memory: at most " +
-                       std::to_string(most_shared));
+  detail::check_launch(options, shared_bytes_per_block);
   auto const call = std::make_shared<kernel_launch>();
   call->thread_body = std::move(thread_body);
   call->grid = options.grid;

@@ -58,13 +58,14 @@ inline int __all_sync(unsigned mask, int predicate, std::source_location const& 
 template <class T>
 unsigned __match_any_sync(unsigned mask, T value, std::source_location const& where = std::source_location::current()) {
   static_assert(gpufs::emulated::shuffles<T>, "__match_any_sync compares values of 4 or 8 bytes");
-  return unsigned(
-      gpufs::emulated::warp_rendezvous(gpufs::emulated::warp_operation::match_any, mask, gpufs::emulated::to_bits(value), 0, where));
+  return unsigned(gpufs::emulated::warp_rendezvous(gpufs::emulated::warp_operation::match_any, mask,
+                                                   gpufs::emulated::to_bits(value), 0, where));
 }
 
 // Where a shuffle would leave its segment of `width` lanes, the caller gets its own value.
 template <class T>
-T __shfl_sync(unsigned mask, T value, int source, int width = 32, std::source_location const& where = std::source_location::current()) {
+T __shfl_sync(unsigned mask, T value, int source, int width = 32,
+              std::source_location const& where = std::source_location::current()) {
   unsigned const w = unsigned(width);
   unsigned const lane = gpufs::emulated::this_thread().lane;
   return gpufs::emulated::shuffle(mask, value, (lane & ~(w - 1)) | (unsigned(source) & (w - 1)), where);

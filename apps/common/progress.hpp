@@ -1,0 +1,41 @@
+// A progress bar on stderr, where that is a terminal.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+namespace gpufs::apps {
+
+/// Shows how far a long piece of work has come; erases itself at the end. Nothing at all unless stderr is a terminal.
+class progress {
+ public:
+  /// `total` counts whatever advance() is given.
+  progress(std::string what, std::uint64_t total);
+  ~progress();
+  progress(progress const&) = delete;
+  progress& operator=(progress const&) = delete;
+
+  /// `amount` more is done. Thread-safe; draws at most ten times a second.
+  void advance(std::uint64_t amount);
+  /// `amount` is done in all.
+  void set(std::uint64_t amount);
+  /// Changes what is said to be going on.
+  void say(std::string what);
+  /// Whether anybody sees it.
+  [[nodiscard]] bool visible() const { return visible_; }
+
+ private:
+  void draw(bool now);
+
+  bool const visible_;
+  std::uint64_t const total_;
+  std::atomic<std::uint64_t> done_{0};
+  std::mutex mutex_;  // guards the two below and the terminal
+  std::string what_;
+  std::chrono::steady_clock::time_point next_{};
+};
+
+}  // namespace gpufs::apps

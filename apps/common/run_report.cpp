@@ -1,0 +1,59 @@
+#include <apps/common/run_report.hpp>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <cctype>
+#include <ctime>
+
+namespace gpufs::apps {
+
+namespace {
+
+/// The number that a setting's text stands for, as JSON; sizes such as 64K too.
+bool is_number(std::string const& text) { return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) != 0; }
+
+}  // namespace
+
+device_info device_to_run_on() {
+  try {
+    return current_device();
+  } catch (device_error const& e) {
+    throw device_error(fmt::format("no device to run on ({}); the emulated variant of gpufs needs none", e.what()));
+  }
+}
+
+void add_heading(json_line& to, std::string_view name) {
+  device_info const device = current_device();
+  to.text("name", name).text("device", device.name).text("kind", device.kind);
+  to.text("date", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))));
+}
+
+void add_throughput(json_line& to, std::uint64_t bytes, double seconds, statistics const& counters) {
+  to.integer("bytes", bytes).number("seconds", seconds).number("GBps", gigabytes_per_second(bytes, seconds));
+  to.members(to_json_fields(counters));
+}
+
+void add_settings(json_line& to, config const& c) {
+  json_line all;
+  for (auto const& s : settings()) {
+    std::string const text = s.print(c);
+    if (is_number(text)) {
+      all.integer(s.key, parse_size(text, s.key));
+    } else {
+      all.text(s.key, text);
+    }
+  }
+  to.object("settings", all);
+}
+
+std::string changed_settings(config const& c) {
+  std::string out;
+  config const defaults;
+  for (auto const& s : settings()) {
+    if (s.print(c) != s.print(defaults)) out += fmt::format("{}{}={}", out.empty() ? "" : " ", s.key, s.print(c));
+  }
+  return out.empty() ? "defaults" : out;
+}
+
+}  // namespace gpufs::apps

@@ -1,0 +1,33 @@
+// What every program says about a run: device, settings, counters.
+#pragma once
+
+#include <gpufs/config.hpp>
+#include <gpufs/device.hpp>
+#include <gpufs/statistics.hpp>
+
+#include <apps/common/json_line.hpp>
+
+#include <string>
+
+namespace gpufs::apps {
+
+/// The device that kernels will run on. Throws device_error if there is none, saying what to do.
+[[nodiscard]] device_info device_to_run_on();
+
+/// Adds name, device, kind ("cuda" or "emulated") and date (UTC).
+void add_heading(json_line& to, std::string_view name);
+
+/// Adds bytes, seconds, GBps and the counters.
+void add_throughput(json_line& to, std::uint64_t bytes, double seconds, statistics const& counters);
+
+/// Adds the member "settings", an object with every setting; sizes in bytes.
+void add_settings(json_line& to, config const& c);
+
+/// The settings that are not what they are by default, "page_size=4K cache_size=2G"; "defaults" if there are none.
+[[nodiscard]] std::string changed_settings(config const& c);
+
+[[nodiscard]] constexpr double gigabytes_per_second(std::uint64_t bytes, double seconds) {
+  return seconds > 0 ? static_cast<double>(bytes) / seconds / 1e9 : 0;
+}
+
+}  // namespace gpufs::apps

@@ -1,0 +1,32 @@
+// What the storage under a file can do, past the OS page cache.
+#pragma once
+
+#include <apps/common/host_file.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace gpufs::apps {
+
+struct storage_limits {
+  std::optional<double> sequential_GBps;  ///< io_uring with O_DIRECT: 2 rings, 128 reads of 256 KiB in flight on each
+  std::optional<double> random_iops;      ///< the same with random reads of 4 KiB
+  std::string why_not;                    ///< why they are missing, if they are
+};
+
+/// Reads at most `most_bytes` of the file sequentially, then random pieces of it for at most as long again. Never throws for what the
+/// system refuses (io_uring, O_DIRECT): `why_not` tells.
+[[nodiscard]] storage_limits measure_storage_limits(host_file const& file, std::uint64_t most_bytes, std::uint64_t seed);
+
+/// Why io_uring, or registering buffers of `bytes` bytes with it, is refused; empty where it works.
+struct uring_facts {
+  std::string refused;
+  std::string buffers_refused;
+};
+[[nodiscard]] uring_facts look_at_uring(std::uint64_t bytes);
+
+/// Reads the file's first bytes past the OS page cache. Returns why that is refused, empty if it works.
+[[nodiscard]] std::string try_direct_read(host_file const& file);
+
+}  // namespace gpufs::apps

@@ -1,0 +1,90 @@
+#include <apps/common/temp_file.hpp>
+
+#include <gpufs/config.hpp>
+
+#include <apps/common/generator.hpp>
+#include <apps/common/program.hpp>
+#include <apps/common/progress.hpp>
+#include <apps/common/worker_threads.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace gpufs::apps {
+
+namespace {
+
+[[noreturn]] void refuse(int error, std::string const& folder, std::uint64_t bytes) {
+  throw std::system_error(error, std::generic_category(),
+                          fmt::format("a temporary file of {} in {} (see --size and --dir)", format_size(bytes), folder));
+}
+
+int make_nameless_file(std::string const& folder) {
+  int const fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return fd;
+  // The file system of this folder cannot make it without a name.
+  std::string name = folder + "/gpufs-XXXXXX";
+  int const named = ::mkostemp(name.data(), O_CLOEXEC);
+  if (named >= 0) ::unlink(name.c_str());
+  return named;
+}
+
+/// Writes all of it. Returns 0 or errno.
+int write_at(int fd, std::byte const* bytes, std::size_t count, std::uint64_t offset) {
+  for (std::size_t done = 0; done < count;) {
+    ssize_t const put = ::pwrite(fd, bytes + done, count - done, static_cast<off_t>(offset + done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return errno;
+    done += static_cast<std::size_t>(put);
+  }
+  return 0;
+}
+
+}  // namespace
+
+temp_file::temp_file(std::string const& folder, std::uint64_t bytes, std::uint64_t seed) : fd_(make_nameless_file(folder)) {
+  if (fd_ < 0) throw usage_error(fmt::format("--dir={}: {}", folder, error_text(errno)));
+  constexpr std::uint64_t piece = 1 << 20;
+  progress shown("writing a file", bytes);
+  std::atomic<std::uint64_t> next{0};
+  std::atomic<int> failure{0};
+  run_on_threads(io_threads(), [&](unsigned) {
+    std::vector<std::uint64_t> words(piece / sizeof(std::uint64_t));
+    // Both are relaxed: pieces are independent of each other, and the failure is read after the threads have ended.
+    for (std::uint64_t at; failure.load(std::memory_order_relaxed) == 0;) {
+      if ((at = next.fetch_add(piece, std::memory_order_relaxed)) >= bytes) return;
+      for (std::uint64_t k = 0; k < words.size(); ++k) words[k] = generate(seed, at / sizeof(std::uint64_t) + k);
+      std::uint64_t const count = std::min(piece, bytes - at);
+      if (int const error = write_at(fd_, reinterpret_cast<std::byte const*>(words.data()), count, at); error != 0) {
+        failure.store(error, std::memory_order_relaxed);
+        return;
+      }
+      shown.advance(count);
+    }
+  });
+  if (failure != 0) {
+    ::close(fd_);
+    refuse(failure, folder, bytes);
+  }
+}
+
+temp_file::~temp_file() { ::close(fd_); }
+
+std::string temp_file::path() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), fd_); }
+
+std::string temp_folder() {
+  char const* const named = std::getenv("TMPDIR");
+  return named != nullptr && *named != 0 ? named : "/tmp";
+}
+
+}  // namespace gpufs::apps

@@ -1,0 +1,66 @@
+#include <apps/gpufs-grep/file_list.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+namespace gpufs::apps {
+
+namespace {
+
+void add_regular(std::string path, struct stat const& status, file_list& to) {
+  to.files.push_back({std::move(path), static_cast<std::uint64_t>(status.st_size)});
+}
+
+/// Adds what lies below `folder`. Each file's status is asked for: its size decides how it is cut into pieces.
+void walk(std::string const& folder, file_list& to) {
+  std::unique_ptr<DIR, int (*)(DIR*)> const open(::opendir(folder.c_str()), ::closedir);
+  if (!open) {
+    to.errors.emplace_back(folder, errno);
+    return;
+  }
+  std::string const prefix = folder.ends_with('/') ? folder : folder + '/';
+  for (;;) {
+    errno = 0;
+    dirent const* const entry = ::readdir(open.get());
+    if (entry == nullptr) {
+      if (errno != 0) to.errors.emplace_back(folder, errno);
+      return;
+    }
+    if (std::strcmp(entry->d_name, ".") == 0 || std::strcmp(entry->d_name, "..") == 0) continue;
+    std::string path = prefix + entry->d_name;
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) != 0) {
+      to.errors.emplace_back(std::move(path), errno);
+    } else if (S_ISDIR(status.st_mode)) {
+      walk(path, to);
+    } else if (S_ISREG(status.st_mode)) {
+      add_regular(std::move(path), status, to);
+    }
+  }
+}
+
+}  // namespace
+
+file_list list_files(std::vector<std::string> const& operands) {
+  file_list all;
+  for (auto const& operand : operands) {
+    auto const first = static_cast<std::ptrdiff_t>(all.files.size());
+    struct stat status {};
+    if (::stat(operand.c_str(), &status) != 0) {
+      all.errors.emplace_back(operand, errno);
+    } else if (S_ISDIR(status.st_mode)) {
+      walk(operand, all);
+    } else {
+      add_regular(operand, status, all);  // whether it can be read is for gopen to say
+    }
+    std::sort(all.files.begin() + first, all.files.end(), [](auto const& a, auto const& b) { return a.path < b.path; });
+  }
+  return all;
+}
+
+}  // namespace gpufs::apps

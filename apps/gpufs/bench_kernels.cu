@@ -1,0 +1,160 @@
+// The kernels of `gpufs bench`.
+#include <gpufs/gpufs.hpp>
+
+#include <apps/common/block_checksum.hpp>
+#include <apps/gpufs/bench_kernels.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace gpufs::apps {
+
+namespace {
+
+/// In device memory. `taken` elects the one that is reported.
+struct failure_record {
+  std::uint32_t taken;
+  std::int64_t result;
+  std::uint64_t offset;
+  std::uint64_t bytes;
+};
+
+__device__ void record_failure(failure_record* f, access const& a, ssize_t result) {
+  // Relaxed: elects one writer; the host reads after the kernel.
+  if (threadIdx.x != 0 || atomic_ref<std::uint32_t, scope::device>(f->taken).exchange(1, memory_order_relaxed) != 0) return;
+  f->result = result;
+  f->offset = a.offset;
+  f->bytes = a.bytes;
+}
+
+__global__ void read_file(fs_ref fs, int fd, access_plan plan, std::uint64_t repeat, std::byte* buffers,
+                          std::uint64_t buffer_bytes, failure_record* failure) {
+  auto const block = cooperative_groups::this_thread_block();
+  io_context io(fs, block);
+  std::byte* const mine = buffers + blockIdx.x * buffer_bytes;
+  std::uint64_t const requests = plan.requests_of(blockIdx.x);
+  for (std::uint64_t pass = 0; pass < repeat; ++pass) {
+    for (std::uint64_t i = 0; i < requests; ++i) {
+      access const a = plan.at(blockIdx.x, i);
+      ssize_t const got = gread(io, fd, mine, a.bytes, static_cast<std::int64_t>(a.offset));
+      if (got != static_cast<ssize_t>(a.bytes)) return record_failure(failure, a, got);
+    }
+  }
+}
+
+__global__ void read_and_check(fs_ref fs, int fd, access_plan plan, std::byte* buffers, std::uint64_t buffer_bytes,
+                               std::uint64_t* checksums, failure_record* failure) {
+  auto const block = cooperative_groups::this_thread_block();
+  io_context io(fs, block);
+  std::byte* const mine = buffers + blockIdx.x * buffer_bytes;
+  std::uint64_t const requests = plan.requests_of(blockIdx.x);
+  for (std::uint64_t i = 0; i < requests; ++i) {
+    access const a = plan.at(blockIdx.x, i);
+    ssize_t const got = gread(io, fd, mine, a.bytes, static_cast<std::int64_t>(a.offset));
+    if (got != static_cast<ssize_t>(a.bytes)) return record_failure(failure, a, got);
+    std::uint64_t const sum = block_checksum(mine, a.bytes);
+    if (threadIdx.x == 0) checksums[a.number] = sum;
+  }
+}
+
+__global__ void round_trips(fs_ref fs, std::uint64_t samples, std::uint64_t rounds, std::uint64_t* nanoseconds,
+                            std::int32_t* error) {
+  auto const block = cooperative_groups::this_thread_block();
+  io_context io(fs, block);
+  for (std::uint64_t s = 0; s < samples; ++s) {
+    std::uint64_t const start = device_clock_ns();
+    for (std::uint64_t i = 0; i < rounds; ++i) {
+      int const result = rpc_nop(io);
+      if (result == 0) continue;
+      // Relaxed: any of the errors will do; the host reads after the kernel.
+      if (threadIdx.x == 0) atomic_ref<std::int32_t, scope::device>(*error).store(result, memory_order_relaxed);
+      return;
+    }
+    if (threadIdx.x == 0) nanoseconds[blockIdx.x * samples + s] = device_clock_ns() - start;
+  }
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Each block's buffer begins at a multiple of this, as an allocation of its own would.
+constexpr std::uint64_t alignment = 256;
+
+buffer<std::byte> make_buffers(std::uint64_t blocks, std::uint64_t bytes) {
+  try {
+    return buffer<std::byte>(blocks * bytes);
+  } catch (device_error const& e) {
+    throw device_error(std::string(e.what()) + " (one buffer of --req bytes for each of --blocks blocks: lower one of them)");
+  }
+}
+
+}  // namespace
+
+struct file_reader::state {
+  access_plan plan;
+  bench_shape shape;
+  std::uint64_t buffer_bytes;
+  buffer<std::byte> buffers;
+  buffer<failure_record> failure;
+};
+
+file_reader::file_reader(access_plan const& plan, bench_shape shape) {
+  std::uint64_t const bytes = (plan.request + alignment - 1) / alignment * alignment;
+  state_.reset(new state{plan, shape, bytes, make_buffers(shape.blocks, bytes), buffer<failure_record>(1)});
+  state_->failure.fill_zero();
+  load_kernel(read_file);
+  load_kernel(read_and_check);
+}
+
+file_reader::~file_reader() = default;
+
+double file_reader::run(fs_ref const& fs, int fd, std::uint64_t repeat) {
+  state& s = *state_;
+  auto const start = std::chrono::steady_clock::now();
+  launch(read_file, s.shape.blocks, s.shape.threads, fs, fd, s.plan, repeat, s.buffers.data(), s.buffer_bytes, s.failure.data());
+  this_thread_stream().synchronize();
+  return seconds_since(start);
+}
+
+std::vector<std::uint64_t> file_reader::checksums(fs_ref const& fs, int fd) {
+  state& s = *state_;
+  buffer<std::uint64_t> sums(s.plan.numbers());
+  sums.fill_zero();
+  launch(read_and_check, s.shape.blocks, s.shape.threads, fs, fd, s.plan, s.buffers.data(), s.buffer_bytes, sums.data(),
+         s.failure.data());
+  this_thread_stream().synchronize();
+  std::vector<std::uint64_t> result(sums.size());
+  sums.copy_to_host(result.data(), result.size());
+  return result;
+}
+
+bench_failure file_reader::take_failure() {
+  failure_record f;
+  state_->failure.copy_to_host(&f, 1);
+  state_->failure.fill_zero();
+  return {f.taken != 0, f.result, f.offset, f.bytes};
+}
+
+rpc_times run_rpc(fs_ref const& fs, bench_shape shape, std::uint64_t samples, std::uint64_t rounds) {
+  buffer<std::uint64_t> nanoseconds(shape.blocks * samples);
+  buffer<std::int32_t> error(1);
+  nanoseconds.fill_zero();
+  error.fill_zero();
+  load_kernel(round_trips);
+
+  rpc_times t;
+  auto const start = std::chrono::steady_clock::now();
+  launch(round_trips, shape.blocks, shape.threads, fs, samples, rounds, nanoseconds.data(), error.data());
+  this_thread_stream().synchronize();
+  t.seconds = seconds_since(start);
+  error.copy_to_host(&t.error, 1);
+  std::vector<std::uint64_t> taken(nanoseconds.size());
+  nanoseconds.copy_to_host(taken.data(), taken.size());
+  for (std::uint64_t const n : taken) t.seconds_per_round.push_back(static_cast<double>(n) * 1e-9 / static_cast<double>(rounds));
+  return t;
+}
+
+}  // namespace gpufs::apps

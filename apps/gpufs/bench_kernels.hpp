@@ -1,0 +1,60 @@
+// The kernels of `gpufs bench`, as host code starts them.
+#pragma once
+
+#include <gpufs/fs_ref.hpp>
+
+#include <apps/gpufs/access_plan.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace gpufs::apps {
+
+/// How the blocks of a benchmark read.
+struct bench_shape {
+  unsigned blocks = 1;
+  unsigned threads = 32;
+};
+
+/// A gread that did not give what was asked for; result 0 or more: so many bytes instead.
+struct bench_failure {
+  bool failed = false;
+  std::int64_t result = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Kernels that read a file by a plan, each block into a buffer of its own. Made before the clock starts: it allocates.
+class file_reader {
+ public:
+  /// Throws device_error naming --req and --blocks if the device has no room for the buffers.
+  file_reader(access_plan const& plan, bench_shape shape);
+  ~file_reader();
+  file_reader(file_reader const&) = delete;
+  file_reader& operator=(file_reader const&) = delete;
+
+  /// Runs the plan `repeat` times over in one kernel and waits for it. Returns the seconds it took, by the host's clock.
+  double run(fs_ref const& fs, int fd, std::uint64_t repeat);
+
+  /// Runs the plan once; the checksum of what each request delivered is in result[access::number]. Not for timing.
+  [[nodiscard]] std::vector<std::uint64_t> checksums(fs_ref const& fs, int fd);
+
+  /// The first request that failed since the last call.
+  [[nodiscard]] bench_failure take_failure();
+
+ private:
+  struct state;
+  std::unique_ptr<state> state_;
+};
+
+struct rpc_times {
+  std::vector<double> seconds_per_round;  ///< of each sample of each block
+  double seconds = 0;                     ///< of the whole kernel
+  std::int32_t error = 0;                 ///< of a round trip that failed
+};
+
+/// Each block makes `samples` times `rounds` empty round trips to the daemon.
+[[nodiscard]] rpc_times run_rpc(fs_ref const& fs, bench_shape shape, std::uint64_t samples, std::uint64_t rounds);
+
+}  // namespace gpufs::apps

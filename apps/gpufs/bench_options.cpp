@@ -1,0 +1,113 @@
+#include <apps/gpufs/bench_options.hpp>
+
+#include <apps/common/program.hpp>
+#include <apps/common/run_report.hpp>
+#include <apps/common/temp_file.hpp>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <limits>
+
+namespace gpufs::apps {
+
+namespace {
+
+constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t largest_file = 1ull << 48;
+
+}  // namespace
+
+void add_options(CLI::App& command, bench_options& o) {
+  o.folder = temp_folder();
+  command
+      .add_option("pattern", o.pattern,
+                  "seq: each block its own part; strided: pieces in turn; rand: random pieces; hit: all in the GPU "
+                  "cache already; rpc: empty round trips")
+      ->required()
+      ->check(CLI::IsMember({"seq", "strided", "rand", "hit", "rpc"}));
+  command.add_option("--file", o.file, "file to read; default: a temporary one");
+  command.add_option("--dir", o.folder, "where the temporary file lies")->capture_default_str();
+  command.add_option("--size", o.size, "its size; default 1G, emulated 64M");
+  command.add_option("--bytes", o.bytes,
+                     "bytes of the file to read, from its start; rand: bytes to read in all; default: all (hit: "
+                     "at most half the cache)");
+  command.add_option("--blocks", o.blocks, "threadblocks; default 120, emulated 8");
+  command.add_option("--threads", o.threads, "threads of each; default 512, emulated 64, for rpc 32");
+  command.add_option("--req", o.request, "bytes per gread")->capture_default_str();
+  command.add_option("--stride", o.stride, "seq: bytes of each block's part; strided: distance of pieces, default --req");
+  command.add_option("--seed", o.seed, "of random offsets and of the temporary file")->capture_default_str();
+  command.add_option("--runs", o.runs, "runs; the median counts")->capture_default_str();
+  command.add_option("--repeat", o.repeat,
+                     "hit: passes in one kernel, rpc: round trips; default: so many that it takes 80 ms, 20000");
+  command.add_flag("--cold", o.cold, "drop the file from the OS page cache before each run");
+  command.add_flag("--json", o.json, "print one JSON object");
+  command.add_flag("--no-limits", o.no_limits, "do not measure limits and baselines");
+  command.add_flag("--thorough", o.thorough, "try 8 and 16 threads and chunks of 1 to 16 MiB for the pipelined baseline");
+  command.add_flag("--no-verify", o.no_verify, "do not check the bytes against pread");
+}
+
+void complete(bench_options& o) {
+  bool const emulated = device_to_run_on().kind == "emulated";
+  auto const fill = [](std::int64_t& value, std::int64_t otherwise) {
+    if (value == bench_options::not_given) value = otherwise;
+  };
+  fill(o.blocks, emulated ? 8 : 120);
+  fill(o.threads, o.is("rpc") ? 32 : emulated ? 64 : 512);
+  if (o.size == "0") o.size = emulated ? "64M" : "1G";
+  check_option("--blocks", o.blocks, 1, 1 << 20);
+  check_threads(o.threads);
+  check_option("--runs", o.runs, 1, 1000);
+  if (o.repeat != bench_options::not_given) check_option("--repeat", o.repeat, 1, 1'000'000'000);
+  (void)size_option("--req", o.request, 1, 1 << 30);
+  (void)size_option("--size", o.size, 1, largest_file);
+  if (o.cold && (o.is("hit") || o.is("rpc"))) throw usage_error(fmt::format("--cold: means nothing for bench {}", o.pattern));
+  if (o.is("rand") || o.is("hit") || o.is("rpc")) {
+    if (o.stride != "0") throw usage_error(fmt::format("--stride={}: means nothing for bench {}", o.stride, o.pattern));
+  }
+}
+
+access_plan make_plan(bench_options const& o, std::uint64_t file_bytes, config const& settings) {
+  access_plan p;
+  p.blocks = static_cast<std::uint64_t>(o.blocks);
+  p.request = size_option("--req", o.request, 1, 1 << 30);
+  p.seed = o.seed;
+  std::uint64_t const bytes = size_option("--bytes", o.bytes, 0, o.is("rand") ? no_limit : file_bytes);
+  p.bytes = bytes == 0 ? file_bytes : bytes;
+  std::uint64_t const stride = size_option("--stride", o.stride, 0, largest_file);
+
+  if (o.is("rand")) {
+    p.pattern = access_pattern::random;
+    p.bytes = file_bytes;
+    if (p.request > file_bytes) {
+      throw usage_error(fmt::format("--req={}: must be at most the file's {} bytes", o.request, file_bytes));
+    }
+    p.draws = std::max<std::uint64_t>((bytes == 0 ? file_bytes : bytes) / p.request, 1);
+    return p;
+  }
+  if (o.is("strided")) {
+    p.pattern = access_pattern::strided;
+    p.stride = stride == 0 ? p.request : stride;
+    if (p.stride < p.request) throw usage_error(fmt::format("--stride={}: must be at least --req={}", o.stride, o.request));
+    return p;
+  }
+  if (o.is("hit")) {
+    std::uint64_t const most = settings.cache_size / settings.page_size * settings.page_size;
+    if (bytes > most) {
+      throw usage_error(fmt::format("--bytes={}: must be at most --cache-size={} for bench hit", o.bytes, format_size(most)));
+    }
+    if (bytes == 0) p.bytes = std::min(file_bytes, most / 2);
+  }
+  p.stride = stride == 0 ? access_plan::pieces(access_plan::pieces(p.bytes, p.request), p.blocks) * p.request : stride;
+  if (stride != 0) {
+    if (p.blocks > 1 && p.stride > (p.bytes - 1) / (p.blocks - 1)) {
+      throw usage_error(fmt::format("--stride={}: {} blocks need {} or less, so that each begins within {} bytes", o.stride,
+                                    p.blocks, (p.bytes - 1) / (p.blocks - 1), p.bytes));
+    }
+    if (p.stride <= p.bytes / p.blocks) p.bytes = p.stride * p.blocks;
+  }
+  return p;
+}
+
+}  // namespace gpufs::apps

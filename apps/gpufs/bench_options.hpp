@@ -1,0 +1,52 @@
+// The command line of `gpufs bench`, and the plan that follows from it.
+#pragma once
+
+#include <gpufs/config.hpp>
+
+#include <apps/gpufs/access_plan.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace gpufs::apps {
+
+/// As given; complete() fills in what depends on the device.
+struct bench_options {
+  std::string pattern;  ///< seq, strided, rand, hit or rpc
+  std::string file;     ///< empty: a temporary one of `size` bytes in `folder`
+  std::string folder;
+  std::string size = "0";
+  std::string bytes = "0";
+  std::string request = "64K";
+  std::string stride = "0";
+  std::int64_t blocks = not_given;
+  std::int64_t threads = not_given;
+  std::uint64_t seed = 1;
+  std::int64_t runs = 5;
+  std::int64_t repeat = not_given;  ///< hit: passes in one kernel; rpc: round trips
+  bool cold = false;
+  bool json = false;
+  bool no_limits = false;
+  bool thorough = false;
+  bool no_verify = false;
+
+  static constexpr std::int64_t not_given = INT64_MIN;
+
+  [[nodiscard]] bool is(char const* name) const { return pattern == name; }
+};
+
+/// Adds the options to the subcommand.
+void add_options(CLI::App& command, bench_options& o);
+
+/// Fills in blocks, threads and size where they were not given, for the device that is there, and checks what can be checked without
+/// the file. Throws usage_error, device_error if there is no device.
+void complete(bench_options& o);
+
+/// The plan for a file of `file_bytes` bytes. Throws usage_error naming the option that does not fit it.
+[[nodiscard]] access_plan make_plan(bench_options const& o, std::uint64_t file_bytes, config const& settings);
+
+}  // namespace gpufs::apps

@@ -1,0 +1,78 @@
+#include <apps/gpufs/machine.hpp>
+
+#include <gpufs/device.hpp>
+
+#include <apps/common/host_file.hpp>
+#include <apps/common/storage_limits.hpp>
+#include <apps/common/temp_file.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+namespace gpufs::apps {
+
+host_facts look_at_host() {
+  host_facts h;
+  h.cores = std::thread::hardware_concurrency();
+  h.memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  utsname name{};
+  if (::uname(&name) == 0) h.kernel = fmt::format("{} {}", name.sysname, name.release);
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
+    h.locked_memory = limit.rlim_cur == RLIM_INFINITY ? "unlimited" : format_size(limit.rlim_cur);
+  }
+  return h;
+}
+
+std::vector<ability> look_at_io(config const& settings, std::string const& folder) {
+  std::vector<ability> all;
+  uring_facts const u = look_at_uring(std::min<std::uint64_t>(settings.staging_size, 1 << 30));
+  all.push_back({"io_uring", u.refused.empty(), u.refused});
+  all.push_back({"io_uring, registered buffers", u.refused.empty() && u.buffers_refused.empty(),
+                 u.refused.empty() ? u.buffers_refused : "needs io_uring"});
+  all.push_back({"pread threads", true, ""});
+  try {
+    temp_file const file(folder, 1 << 20, 1);
+    host_file const plain(file.path());
+    plain.drop_from_page_cache();
+    std::string const refused = try_direct_read(plain);
+    all.push_back({fmt::format("O_DIRECT in {}", folder), refused.empty(), refused});
+    all.push_back({"cachestat", plain.cached_part().has_value(),
+                   plain.cached_part() ? "" : "refused, or older than Linux 6.5: nobody says what the OS page cache holds"});
+  } catch (std::exception const& e) {
+    all.push_back({fmt::format("O_DIRECT in {}", folder), false, e.what()});
+  }
+  return all;
+}
+
+std::vector<ability> look_at_paths(config const& settings) {
+  std::vector<ability> all;
+  std::string no_memory;
+  try {
+    pinned_buffer<char> const pinned(1 << 20);
+  } catch (device_error const& e) {
+    no_memory = e.what();
+  }
+  for (auto const& [name, path] : {std::pair{"pull", io_path::pull}, std::pair{"dma", io_path::dma},
+                                   std::pair{"direct", io_path::direct}, std::pair{"mapped", io_path::mapped}}) {
+    config c = settings;
+    c.path = path;
+    std::string why = no_memory;
+    try {
+      validate(c);
+    } catch (config_error const& e) {
+      why = fmt::format("not in this version ({})", e.what());
+    }
+    all.push_back({name, why.empty(), why});
+  }
+  return all;
+}
+
+}  // namespace gpufs::apps

@@ -1,0 +1,34 @@
+// Looks at the machine: what is there, and for what does not work the reason.
+#pragma once
+
+#include <gpufs/config.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gpufs::apps {
+
+/// Something that works here, or does not.
+struct ability {
+  std::string name;
+  bool works = false;
+  std::string remark;  ///< why it does not, or with which limitation it does
+};
+
+struct host_facts {
+  unsigned cores = 0;
+  std::uint64_t memory_bytes = 0;
+  std::string kernel;         ///< "Linux 6.1.0"
+  std::string locked_memory;  ///< "unlimited" or a size: what RLIMIT_MEMLOCK allows
+};
+
+[[nodiscard]] host_facts look_at_host();
+
+/// io_uring, its registered buffers, pread threads, O_DIRECT in `folder`, cachestat.
+[[nodiscard]] std::vector<ability> look_at_io(config const& settings, std::string const& folder);
+
+/// The values of io_path, by what the validator says to each, and whether pinned memory is to be had.
+[[nodiscard]] std::vector<ability> look_at_paths(config const& settings);
+
+}  // namespace gpufs::apps

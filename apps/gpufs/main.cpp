@@ -1,0 +1,64 @@
+// gpufs: looks at the machine (info) and measures what gpufs does on it (bench).
+#include <gpufs/cli.hpp>
+#include <gpufs/config.hpp>
+
+#include <apps/common/program.hpp>
+#include <apps/gpufs/bench.hpp>
+#include <apps/gpufs/bench_options.hpp>
+#include <apps/gpufs/info.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <cstdlib>
+#include <string>
+
+namespace {
+
+using namespace gpufs;
+using namespace gpufs::apps;
+
+/// Where the value of a setting comes from.
+std::string origin(CLI::App const& command, config const& c, setting const& s) {
+  if (command.get_option(s.flag())->count() != 0) return s.flag();
+  if (std::getenv(s.environment_name().c_str()) != nullptr) return s.environment_name();
+  return s.print(c) == s.print(config{}) ? "default" : "file";
+}
+
+int bench(bench_options& o, config const& settings) {
+  validate(settings);
+  complete(o);
+  if (o.is("rpc")) {
+    print(o, settings, run_rpc_bench(o, settings));
+    return 0;
+  }
+  bench_result const r = run_bench(o, settings);
+  print(o, settings, r);
+  return r.verified || o.no_verify ? 0 : status_failed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Files for GPU kernels: what this machine offers, and how fast it is", "gpufs");
+  app.require_subcommand(1);
+
+  CLI::App& info_command =
+      *app.add_subcommand("info", "device, host, which ways to read files work here and why others do not, settings");
+  cli_settings const info_settings(info_command);
+  bool info_json = false;
+  info_command.add_flag("--json", info_json, "print one JSON object");
+
+  CLI::App& bench_command =
+      *app.add_subcommand("bench", "measures reads of a file from a kernel, verified and held against the hardware");
+  cli_settings const bench_settings(bench_command);
+  bench_options options;
+  add_options(bench_command, options);
+
+  return run_program(app, argc, argv, [&] {
+    if (bench_command.parsed()) return bench(options, bench_settings.load());
+    config const settings = info_settings.load();
+    print_info(
+        settings, [&](setting const& s) { return origin(info_command, settings, s); }, info_json);
+    return 0;
+  });
+}

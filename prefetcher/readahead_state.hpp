@@ -1,0 +1,35 @@
+// What one context slot's prefetcher keeps in GPU memory.
+#pragma once
+
+#include <prefetcher/window_policy.hpp>
+
+#include <cstdint>
+
+namespace gpufs::prefetch {
+
+/// A request for consecutive pages that is on its way or has landed; its bytes are in the staging piece of its channel. length == 0:
+/// none.
+struct alignas(32) chunk {
+  std::uint64_t uid;
+  std::uint64_t begin;     ///< byte offset in the file, a multiple of the page size
+  std::uint32_t length;    ///< bytes asked for
+  std::uint32_t number;    ///< channel
+  std::uint32_t sequence;  ///< of the request
+  std::uint32_t serial;    ///< order of issue within the slot
+};
+static_assert(sizeof(chunk) == 32);
+
+/// Chunks one context can hold: one per lane.
+inline constexpr unsigned chunks_per_context = 32;
+
+/// Chunks that contexts together have ahead under the automatic window: enough for every host thread to be busy.
+inline constexpr std::uint32_t chunks_ahead_together = 64;
+
+/// One per context slot. Touched by the slot's owner only; ownership passes on with acquire and release of the slot.
+struct readahead_state {
+  chunk entry[chunks_per_context];
+  stream reads;
+  std::uint32_t serial;
+};
+
+}  // namespace gpufs::prefetch

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# bench_gpu.sh OUT_DIR [BIN_DIR]: on a machine with a GPU, runs all suites, compute-sanitizer on a small run, and the benchmarks of
+# docs/benchmarks.md. BIN_DIR (default: the folder of this script, or build/cuda/bin) holds the programs and may have been copied here.
+# Writes one JSON object per benchmark to OUT_DIR/bench.jsonl and every step's output beside it, prints a table. Under six minutes;
+# exits non-zero if a step failed. GPUFS_BENCH_DIR: where the test file lies (default /tmp). GPUFS_BENCH_SIZE: its size (default 2G).
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+[ $# -ge 1 ] && [ $# -le 2 ] || { echo "usage: $0 OUT_DIR [BIN_DIR]" >&2; exit 2; }
+out=$1
+bin=${2:-$here}
+[ -x "$bin/gpufs" ] || bin=$here/../build/cuda/bin
+[ -x "$bin/gpufs" ] || { echo "$0: no program gpufs in ${2:-$here} or $bin: name its folder as BIN_DIR" >&2; exit 2; }
+dir=${GPUFS_BENCH_DIR:-/tmp}
+size=${GPUFS_BENCH_SIZE:-2G}
+mkdir -p "$out"
+jsonl=$out/bench.jsonl
+: >"$jsonl"
+passed=0
+failed=0
+
+# step NAME SECONDS COMMAND...: output to OUT_DIR/NAME.log; its last lines are shown if it fails.
+step() {
+  local name=$1 limit=$2 log=$out/$1.log start=$SECONDS
+  shift 2
+  if timeout --kill-after=10 "$limit" "$@" >"$log" 2>&1; then
+    passed=$((passed + 1))
+    echo "ok      $name ($((SECONDS - start)) s)"
+  else
+    local status=$?
+    failed=$((failed + 1))
+    echo "FAILED  $name (exit status $status, $((SECONDS - start)) s); end of $log:"
+    tail -5 "$log" | sed 's/^/        /'
+    return $status
+  fi
+}
+
+# bench LABEL ARGUMENT...: one benchmark; its JSON object gets the label.
+bench() {
+  local label=$1
+  shift
+  step "bench-$label" 60 "$bin/gpufs" bench "$@" --json || return
+  sed -n "s/^{\"name\"/{\"label\": \"$label\", \"name\"/p" "$out/bench-$label.log" >>"$jsonl"
+}
+
+step info 30 "$bin/gpufs" info && sed -n 1,2p "$out/info.log"
+if [ -x "$bin/run-gpu-suites" ]; then
+  step suites 150 "$bin/run-gpu-suites"
+  tail -1 "$out/suites.log"
+fi
+
+# A small run under the sanitizer: misses, evictions and hits, with and without a team of warps for each page.
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
+if [ -n "$sanitizer" ]; then
+  for tool in memcheck racecheck; do
+    for page in 4K 64K; do
+      step "$tool-$page" 90 "$sanitizer" --tool $tool --error-exitcode 9 "$bin/gpufs" bench seq --dir "$dir" --size 4M --blocks 8 \
+        --threads 128 --page-size $page --cache 1M --staging 8M --prefetch-memory 16M --runs 1 --no-limits --rpc-timeout 60s
+    done
+  done
+else
+  echo "no compute-sanitizer here: memcheck and racecheck not run"
+fi
+
+# One file for all: written once, warm in the OS page cache.
+file=$(mktemp "$dir/gpufs-bench-XXXXXX")
+trap 'rm -f "$file"' EXIT
+trap 'exit 1' INT TERM HUP
+step write-file 60 dd if=/dev/urandom of="$file" bs=16M iflag=fullblock count="$(($(numfmt --from=iec "$size") / 16777216))" conv=fsync status=none
+common=(--file "$file" --blocks 120 --threads 512)
+bench seq-4K seq "${common[@]}" --page-size 4K --cache 1G
+bench seq-64K seq "${common[@]}" --page-size 64K --cache 1G
+bench hit-4K hit "${common[@]}" --page-size 4K --cache 3G --req 64K
+bench hit-64K hit "${common[@]}" --page-size 64K --cache 3G --req 64K
+bench rand-4K rand "${common[@]}" --page-size 4K --req 4K --prefetch 0 --cache 1G --bytes 1G --no-limits
+bench rpc rpc --blocks 120
+bench seq-64K-cold seq "${common[@]}" --page-size 64K --cache 1G --cold --runs 3
+
+echo
+awk '
+function get(key,  m) { return match($0, "\"" key "\": [^,}]*") ? substr($0, RSTART + length(key) + 4, RLENGTH - length(key) - 4) : "-" }
+BEGIN { printf "%-14s %10s %9s %10s %9s %9s %10s %9s %8s\n", "benchmark", "GB/s", "of pull", "pull GB/s", "DMA GB/s", "by hand", "pipelined", "copy GB/s", "verified" }
+{
+  split($0, part, "\""); label = part[4]
+  if (label == "rpc") { rpc = get("round_trip_us"); rate = get("round_trips_per_second_all_blocks"); next }
+  printf "%-14s %10s %9s %10s %9s %9s %10s %9s %8s\n", label, get("GBps"), get("of_pull_limit"), get("pull_limit_GBps"), get("dma_limit_GBps"), get("cpuio_GBps"), get("pipelined_GBps"), get("copy_kernel_GBps"), get("verified")
+}
+END { if (rpc != "") printf "rpc            one block: %s us a round trip; 120 blocks: %s round trips per second\n", rpc, rate }' "$jsonl"
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -1,0 +1,216 @@
+// Races on the page table, the frames' state words and the two ways to take a frame, without files or daemon.
+#include <doctest/doctest.h>
+
+#include <gpufs/gpufs.hpp>
+#include <test/support/cache_state.hpp>
+#include <test/support/seed.hpp>
+#include <test/support/settings.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+using namespace gpufs;
+using namespace gpufs::test;
+
+namespace {
+
+constexpr unsigned most_pages = 4096;
+
+struct churn {
+  page_cache_ref cache;
+  std::uint64_t seed;
+  std::uint32_t files;
+  std::uint32_t pages;   // per file
+  std::uint32_t rounds;  // per warp
+  std::uint32_t fail_one_in;
+  std::uint32_t slots;   // 0: frames from the sweep; else from this many replacement queues
+};
+
+struct tally {
+  std::uint64_t hits, waits, fills, failures, duplicates, full, without_frame;
+  std::uint64_t wrong_bytes;      // a pinned ready frame that did not hold its page
+  std::uint64_t double_fills;     // a page being filled in two frames at once
+  std::uint64_t wrong_errors;     // a failed fill whose waiter did not see the error
+  std::uint64_t forsaken;         // a waiter whose page was neither filled nor failed
+};
+
+__device__ void add(std::uint64_t& to, std::uint64_t n = 1) {
+  atomic_ref<std::uint64_t, scope::device>(to).fetch_add(n, memory_order_relaxed);
+}
+
+__device__ std::uint64_t content(std::uint64_t uid, std::uint64_t page, unsigned lane) { return mix64(uid * 1'000'003 + page * 64 + lane); }
+
+__device__ std::uint64_t* words(page_cache_ref const& c, std::uint32_t frame) {
+  return reinterpret_cast<std::uint64_t*>(frame_bytes(c, frame));
+}
+
+// The frame is pinned and ready: its bytes are read with plain loads, as gread does.
+__device__ void check(churn const& job, tally& t, std::uint32_t frame, std::uint64_t uid, std::uint64_t page) {
+  if (words(job.cache, frame)[lane_id()] != content(uid, page, lane_id())) add(t.wrong_bytes);
+  if (lane_id() == 0 && job.cache.headers[frame].valid != page + 1) add(t.wrong_bytes);
+  __syncwarp();
+}
+
+__device__ void await_filled(churn const& job, tally& t, std::uint32_t frame, std::uint64_t uid, std::uint64_t page) {
+  std::uint32_t failed = 0;
+  if (lane_id() == 0) {
+    frame_header& h = job.cache.headers[frame];
+    phase now = phase::filling;
+    for (unsigned pause = 0; (now = phase_of(frame_state(h).load(memory_order_acquire))) == phase::filling;) backoff(pause);
+    failed = now == phase::failed ? 1 : 0;
+    if (failed != 0 && h.error != -1000 - static_cast<std::int32_t>(page)) add(t.wrong_errors);
+    if (now != phase::ready && now != phase::failed) {
+      add(t.forsaken);
+      failed = 1;  // there are no bytes to look at
+    }
+    add(t.waits);
+  }
+  failed = warp_broadcast(failed);
+  __syncwarp();  // all lanes come after lane 0's acquire
+  if (failed == 0) check(job, t, frame, uid, page);
+}
+
+__device__ void fill(churn const& job, tally& t, std::uint32_t frame, std::uint64_t uid, std::uint64_t page, bool failing,
+                     std::uint32_t* in_progress) {
+  atomic_ref<std::uint32_t, scope::device> mine(in_progress[(uid - 1) * job.pages + page]);
+  if (lane_id() == 0 && mine.fetch_add(1, memory_order_relaxed) != 0) add(t.double_fills);
+  words(job.cache, frame)[lane_id()] = failing ? 0 : content(uid, page, lane_id());
+  __syncwarp();
+  if (lane_id() == 0) mine.fetch_sub(1, memory_order_relaxed);
+  __syncwarp();  // before any lane takes the entry out
+  if (failing) {
+    remove(job.cache, frame);
+    if (lane_id() == 0) fail(job.cache.headers[frame], -1000 - static_cast<std::int32_t>(page));
+  } else if (lane_id() == 0) {
+    publish(job.cache.headers[frame], static_cast<std::uint32_t>(page + 1));
+  }
+  if (lane_id() == 0) add(failing ? t.failures : t.fills);
+}
+
+__global__ void churn_pages(churn job, tally* t, std::uint32_t* in_progress) {
+  std::uint32_t const warp = warp_number();
+  for (std::uint32_t i = 0; i < job.rounds; ++i) {
+    std::uint64_t const random = mix64(job.seed + (std::uint64_t(warp) << 32 | i));
+    std::uint64_t const uid = random % job.files + 1;
+    std::uint64_t const page = (random >> 8) % job.pages;
+    lookup const found = find_and_pin(job.cache, uid, page);
+    if (found.result == lookup_result::hit) {
+      check(job, *t, found.frame, uid, page);
+      if (lane_id() == 0) {
+        unpin(job.cache.headers[found.frame]);
+        add(t->hits);
+      }
+      continue;
+    }
+    if (found.result == lookup_result::filling) {
+      await_filled(job, *t, found.frame, uid, page);
+      __syncwarp();
+      if (lane_id() == 0) unpin(job.cache.headers[found.frame]);
+      continue;
+    }
+    taken_frame const taken = job.slots != 0 ? take_lra(job.cache, static_cast<std::int32_t>(warp % job.slots)) : sweep(job.cache);
+    if (taken.frame < 0) {
+      if (lane_id() == 0) add(t->without_frame);
+      continue;
+    }
+    auto const frame = static_cast<std::uint32_t>(taken.frame);
+    if (lane_id() == 0) begin_fill(job.cache.headers[frame], uid, page);
+    __syncwarp();
+    insert_result const entered = insert(job.cache, uid, page, frame);
+    if (entered == insert_result::inserted) {
+      fill(job, *t, frame, uid, page, job.fail_one_in != 0 && (random >> 40) % job.fail_one_in == 0, in_progress);
+      __syncwarp();
+      if (lane_id() == 0) unpin(job.cache.headers[frame]);
+      continue;
+    }
+    if (lane_id() == 0) {
+      release_filling(job.cache.headers[frame]);
+      add(entered == insert_result::full ? t->full : t->duplicates);
+    }
+    __syncwarp();
+    if (entered == insert_result::full) evict_from_bucket(job.cache, uid, page);
+  }
+}
+
+tally run(filesystem& fs, churn job, unsigned blocks, unsigned threads) {
+  REQUIRE(job.files * job.pages <= most_pages);
+  buffer<tally> result(1);
+  buffer<std::uint32_t> in_progress(most_pages);
+  result.fill_zero();
+  in_progress.fill_zero();
+  launch(churn_pages, blocks, threads, job, result.data(), in_progress.data());
+  this_thread_stream().synchronize();
+  tally t;
+  result.copy_to_host(&t, 1);
+  CHECK(t.wrong_bytes == 0);
+  CHECK(t.double_fills == 0);
+  CHECK(t.wrong_errors == 0);
+  CHECK(t.forsaken == 0);
+  auto ref = fs.ref();
+  ref.cache.bucket_count = job.cache.bucket_count;
+  CHECK(inspect(ref).problems == "");
+  return t;
+}
+
+churn job_for(filesystem const& fs, std::uint32_t files, std::uint32_t pages, std::uint32_t rounds) {
+  return {fs.ref().cache, seed(), files, pages, rounds, 0, 0};
+}
+
+}  // namespace
+
+TEST_CASE("page table: under churn a pinned ready frame holds its page, and a page is filled in one frame at a time") {
+  CAPTURE(seed());
+  for (auto const policy : {replacement::fifo, replacement::clock}) {
+    auto c = small_config(512, 24);
+    c.policy = policy;
+    filesystem fs(c);
+    auto const t = run(fs, job_for(fs, 2, 30, scaled(2000, 400)), 8, 64);
+    CHECK(t.hits > 0);
+    CHECK(t.fills > 24);
+  }
+}
+
+TEST_CASE("page table: with fewer frames than warps callers go without, and none gets another's frame") {
+  CAPTURE(seed());
+  filesystem fs(small_config(512, 8));
+  auto const t = run(fs, job_for(fs, 1, 12, scaled(2000, 400)), 8, 128 / scaled(1, 2));
+  CHECK(t.fills > 8);
+}
+
+TEST_CASE("page table: a fill that fails leaves no entry, and whoever waits for it sees the error") {
+  CAPTURE(seed());
+  filesystem fs(small_config(512, 16));
+  auto job = job_for(fs, 1, 10, scaled(2000, 400));
+  job.fail_one_in = 2;
+  auto const t = run(fs, job, 8, 64);
+  CHECK(t.failures > 0);
+  CHECK(t.fills > 0);
+}
+
+TEST_CASE("page table: a single bucket for all pages overflows and recovers") {
+  CAPTURE(seed());
+  auto c = small_config(512, 64);
+  c.policy = replacement::fifo;
+  filesystem fs(c);
+  auto job = job_for(fs, 2, 40, scaled(1000, 300));
+  job.cache.bucket_count = 1;
+  auto const t = run(fs, job, 8, 64);
+  CHECK(t.full > 0);
+  CHECK(t.fills > 32);
+}
+
+TEST_CASE("lra: queues that many warps share, and take from each other, never hand out a frame twice") {
+  CAPTURE(seed());
+  for (std::uint32_t const slots : {1u, 3u, 16u}) {
+    auto c = small_config(512, 24);
+    c.policy = replacement::lra;
+    c.context_slots = 16;
+    filesystem fs(c);
+    auto job = job_for(fs, 2, 30, scaled(2000, 400));
+    job.slots = slots;
+    auto const t = run(fs, job, 8, 64);
+    CHECK(t.hits > 0);
+    CHECK(t.fills > 24);
+  }
+}

@@ -1,0 +1,88 @@
+// Copies the state out with a kernel, since the test owns none of that memory, and checks it on the host.
+#include <gpufs/gpufs.hpp>
+#include <test/support/cache_state.hpp>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gpufs::test {
+
+namespace {
+
+__global__ void copy_words(std::uint32_t const* from, std::uint32_t* to, std::uint64_t words) {
+  for (std::uint64_t i = threadIdx.x; i < words; i += blockDim.x) to[i] = from[i];
+}
+
+template <class T>
+std::vector<T> fetch(T const* from, std::uint64_t count) {
+  std::vector<T> host(count);
+  if (count == 0) return host;
+  buffer<T> copy(count);
+  launch(copy_words, 1, 64, reinterpret_cast<std::uint32_t const*>(from), reinterpret_cast<std::uint32_t*>(copy.data()),
+         std::uint64_t(count * sizeof(T) / 4));
+  this_thread_stream().synchronize();
+  copy.copy_to_host(host.data(), count);
+  return host;
+}
+
+std::string of_frame(std::size_t i) { return " of frame " + std::to_string(i); }
+
+std::string table_problem(std::vector<frame_header> const& headers, std::vector<std::uint64_t> const& entries) {
+  std::vector<unsigned> seen(headers.size());
+  for (auto const entry : entries) {
+    if (entry == 0) continue;
+    auto const frame = static_cast<std::uint32_t>(entry) - 1;
+    if (frame >= headers.size()) return "a table entry names frame " + std::to_string(frame) + ", which does not exist";
+    ++seen[frame];
+  }
+  std::set<std::pair<std::uint64_t, std::uint64_t>> names;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    auto const& h = headers[i];
+    bool const ready = h.state >> phase_shift == static_cast<std::uint32_t>(phase::ready);
+    if (seen[i] != (ready ? 1u : 0u)) return std::to_string(seen[i]) + " table entries" + of_frame(i) + (ready ? ", ready" : ", not ready");
+    if (ready && !names.emplace(h.uid, h.page).second) return "page " + std::to_string(h.page) + " is in two frames";
+  }
+  return {};
+}
+
+std::string frame_problem(std::vector<frame_header> const& headers, std::uint64_t pinned) {
+  std::uint64_t pins = 0;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    auto const p = static_cast<phase>(headers[i].state >> phase_shift);
+    auto const mine = headers[i].state & pin_mask;
+    if (p != phase::empty && p != phase::ready && p != phase::failed) {
+      return "phase " + std::to_string(static_cast<unsigned>(p)) + of_frame(i);
+    }
+    if (mine > 1 || (mine == 1 && pinned == 0)) return std::to_string(mine) + " pins" + of_frame(i);
+    pins += mine;
+  }
+  return pins == pinned ? std::string{} : std::to_string(pins) + " frames are pinned, not " + std::to_string(pinned);
+}
+
+}  // namespace
+
+cache_state inspect(fs_ref const& fs, std::uint64_t pinned) {
+  cache_state result;
+  auto const headers = fetch(fs.cache.headers, fs.cache.frame_count);
+  auto const entries = fetch(fs.cache.buckets, fs.cache.bucket_count * bucket_ways);
+  auto const locks = fetch(fs.cache.bucket_locks, fs.cache.bucket_count);
+  auto const slots = fetch(fs.slots, fs.slot_count);
+  for (auto const& h : headers) result.ready += h.state >> phase_shift == static_cast<std::uint32_t>(phase::ready) ? 1 : 0;
+
+  result.problems = frame_problem(headers, pinned);
+  if (result.problems.empty()) result.problems = table_problem(headers, entries);
+  if (std::ranges::count(locks, 0u) != std::ptrdiff_t(locks.size())) result.problems = "a bucket is locked";
+  if (std::ranges::count(slots, 0u) != std::ptrdiff_t(slots.size())) result.problems = "a context slot is claimed";
+  for (auto const& pool : {fs.control_channels, fs.page_channels, fs.prefetch.channels}) {
+    for (auto const& c : fetch(pool.states, pool.count)) {
+      if (c.phase == static_cast<std::uint32_t>(channel_phase::busy)) result.problems = "a channel is busy";
+      if (c.phase == static_cast<std::uint32_t>(channel_phase::quarantined)) ++result.quarantined;
+    }
+  }
+  return result;
+}
+
+}  // namespace gpufs::test

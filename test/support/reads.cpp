@@ -1,0 +1,91 @@
+#include <test/support/files.hpp>
+#include <test/support/reads.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+namespace gpufs::test {
+
+namespace {
+
+constexpr std::uint64_t guard = 64;         // bytes before and behind each buffer that nobody may touch
+constexpr std::uint64_t most_spare = 4096;  // room that is kept for a gread that writes more than there is
+constexpr std::uint64_t most_failing = 1 << 20;
+
+std::uint64_t round_up(std::uint64_t n) { return (n + guard - 1) / guard * guard; }
+
+}  // namespace
+
+void read_batch::add(int fd, std::string const& file, std::int64_t offset, std::uint64_t count, unsigned misalign) {
+  expectation e{0, pread_bytes(file, std::uint64_t(offset), count), 0};
+  e.result = std::int64_t(e.bytes.size());
+  e.room = std::min(count, e.bytes.size() + most_spare);
+  std::uint64_t const place = round_up(output_bytes_) + guard + misalign;
+  ops_.push_back({fd, 0, offset, count, place, 0});
+  output_bytes_ = place + e.room + guard;
+  expected_.push_back(std::move(e));
+}
+
+void read_batch::add_failing(int fd, std::int64_t offset, std::uint64_t count, std::int64_t result) {
+  std::uint64_t const place = round_up(output_bytes_) + guard;
+  if (result < 0 && count > most_failing) throw std::invalid_argument{"read_batch: a failing gread may ask for 1 MiB at most"};
+  std::uint64_t const room = std::min(count, result < 0 ? most_failing : most_spare);
+  ops_.push_back({fd, 0, offset, count, place, 0});
+  output_bytes_ = place + room + guard;
+  expected_.push_back({result, {}, room});
+}
+
+void read_batch::finish(stream* on) {
+  (on != nullptr ? *on : this_thread_stream()).synchronize();
+  done_.resize(ops_.size());
+  device_ops_.copy_to_host(done_.data(), done_.size());
+  got_.resize(output_bytes_);
+  output_.copy_to_host(got_.data(), got_.size());
+}
+
+std::string read_batch::problem(std::size_t i) const {
+  auto const& op = done_[i];
+  auto const& e = expected_[i];
+  auto const where = fmt::format("op {}: gread(fd {}, count {}, offset {}) into address {} modulo 64", i, op.fd, op.count, op.offset,
+                                 op.place % 64);
+  if (op.result != e.result) return fmt::format("{} returned {}, not {}", where, op.result, e.result);
+  auto const* const bytes = got_.data() + op.place;
+  for (std::size_t b = 0; b < e.bytes.size(); ++b)
+    if (bytes[b] != e.bytes[b]) return fmt::format("{}: byte {} is {:#x}, not {:#x}", where, b, int(bytes[b]), int(e.bytes[b]));
+  auto const free = std::int64_t(e.result < 0 ? e.room : e.bytes.size());  // bytes of the buffer that may hold anything by now
+  for (auto b = -std::int64_t(guard); b < std::int64_t(e.room + guard); ++b)
+    if ((b < 0 || b >= free) && bytes[b] != std::byte{0})
+      return fmt::format("{}: wrote {:#x} at byte {} of its buffer, of which {} are its own", where, int(bytes[b]), b, free);
+  return {};
+}
+
+std::string read_batch::problems() const {
+  std::string first;
+  std::size_t more = 0;
+  for (std::size_t i = 0; i < done_.size(); ++i) {
+    auto text = problem(i);
+    if (text.empty()) continue;
+    if (first.empty())
+      first = std::move(text);
+    else
+      ++more;
+  }
+  if (done_.size() != ops_.size()) return "not run";
+  return more == 0 ? first : fmt::format("{}; and {} more of {}", first, more, ops_.size());
+}
+
+std::vector<std::int64_t> read_batch::results() const {
+  std::vector<std::int64_t> all;
+  for (auto const& op : done_) all.push_back(op.result);
+  return all;
+}
+
+std::uint64_t read_batch::bytes_expected() const {
+  std::uint64_t sum = 0;
+  for (auto const& e : expected_) sum += e.bytes.size();
+  return sum;
+}
+
+}  // namespace gpufs::test
