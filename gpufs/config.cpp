@@ -135,7 +135,8 @@ std::vector<setting> make_settings() {
            {.low = 512, .high = 4 * mebi, .power_of_two = true}, "a power of two from 512 to 4194304"),
       size("cache_size", "bytes of GPU memory for pages, at least 8 pages", &config::cache_size, {.low = 4096, .high = 16 * tebi},
            "a size from 4K to 16T"),
-      number("prefetch_size", "bytes read ahead after each missing page, a multiple of page_size; 0 = off; auto = as the reads show",
+      number("prefetch_size",
+             "bytes read ahead after each missing page, a multiple of page_size; 0 = off; auto = as the reads show",
              &config::prefetch_size, read_prefetch, print_prefetch, {.low = 0, .high = 512 * mebi, .also = prefetch_automatic},
              "auto, 0 or a size up to 512M"),
       count("prefetch_depth", "with a fixed prefetch_size: requests on their way beyond the one being consumed, 0 to 16",
@@ -159,6 +160,8 @@ std::vector<setting> make_settings() {
              "a time from 1 to 3600000 milliseconds, such as 500, 500ms or 10s"),
       size("staging_size", "bytes of pinned host memory that data passes through, a multiple of 4096", &config::staging_size,
            {.low = 64 * kibi, .high = tebi, .multiple_of = 4096}, "a multiple of 4096 from 64K to 1T"),
+      count("pulls_in_flight", "warps that pull from host memory at once, up to 4K each, 1 to 65536", &config::pulls_in_flight,
+            {.low = 1, .high = 65536}, "a number from 1 to 65536"),
       count("max_open_files", "files open at once, 1 to 65536", &config::max_open_files, {.low = 1, .high = 65536},
             "a number from 1 to 65536"),
       count("context_slots", "threadblocks that own a prefetch buffer and a replacement queue at once, 1 to 65536",
@@ -264,10 +267,11 @@ void validate(config const& c) {
     reject("staging_size", format_size(c.staging_size),
            fmt::format("at least {}, 8 times page_size={}", format_size(8 * c.page_size), format_size(c.page_size)));
   }
-  if (std::uint64_t const request = c.page_size + c.prefetch_size; fixed && c.prefetch_size != 0 && request > c.prefetch_memory / 8) {
+  if (std::uint64_t const request = c.page_size + c.prefetch_size;
+      fixed && c.prefetch_size != 0 && request > c.prefetch_memory / 8) {
     reject("prefetch_memory", format_size(c.prefetch_memory),
-           fmt::format("at least {}: 8 times page_size={} plus prefetch_size={}", format_size(8 * request), format_size(c.page_size),
-                       format_size(c.prefetch_size)));
+           fmt::format("at least {}: 8 times page_size={} plus prefetch_size={}", format_size(8 * request),
+                       format_size(c.page_size), format_size(c.prefetch_size)));
   }
   // The other ways are named already, not built yet.
   if (c.path != io_path::automatic && c.path != io_path::pull) reject("io_path", find("io_path")->print(c), "auto or pull");

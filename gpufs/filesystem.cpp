@@ -61,7 +61,7 @@ struct filesystem::state {
   pinned_buffer<rpc::control_block> control;
 
   // GPU memory.
-  buffer<std::uint64_t> tail;
+  buffer<std::uint64_t> tails;
   buffer<std::uint64_t> sweep_hand;
   buffer<std::uint64_t> buckets;
   buffer<std::uint32_t> bucket_locks;
@@ -75,6 +75,7 @@ struct filesystem::state {
   buffer<lra_totals> queue_totals;
   buffer<std::uint32_t> queue_links;
   buffer<std::uint64_t> counters;
+  buffer<std::uint32_t> pulls_under_way;
   buffer<std::byte> handle;
   fs_ref ref;
 
@@ -82,14 +83,14 @@ struct filesystem::state {
 
   state(config const& c, std::shared_ptr<daemon::fault_injector> f)
       : settings(checked(c)),
-        sizes(layout::of(settings)),
+        sizes(layout::of(settings, settings.host_threads != 0 ? settings.host_threads : daemon::default_threads())),
         faults(std::move(f)),
-        ring(pinned<rpc::slot>(sizes.ring_slots, "the request ring", lower_staging)),
+        ring(pinned<rpc::slot>(sizes.rings * sizes.ring_slots, "the request ring", lower_staging)),
         completions(pinned<rpc::completion>(sizes.channels, "completion words", lower_staging)),
         staging(pinned<std::byte>(sizes.staging_bytes, "staging", lower_staging)),
         open_files(pinned<rpc::open_file_record>(settings.max_open_files, "open-file records", "lower max_open_files")),
         control(pinned<rpc::control_block>(1, "the control block", lower_staging)),
-        tail(on_device<std::uint64_t>(1, "the ring's tail", lower_cache)),
+        tails(on_device<std::uint64_t>(sizes.rings * tail_stride, "the rings' tails", lower_cache)),
         sweep_hand(on_device<std::uint64_t>(1, "the sweep's hand", lower_cache)),
         buckets(on_device<std::uint64_t>(sizes.buckets * bucket_ways, "the page table", lower_cache)),
         bucket_locks(on_device<std::uint32_t>(sizes.buckets, "the page table's locks", lower_cache)),
@@ -104,6 +105,7 @@ struct filesystem::state {
         queue_totals(on_device<lra_totals>(1, "replacement queues", lower_cache)),
         queue_links(on_device<std::uint32_t>(sizes.segments, "replacement queues", lower_cache)),
         counters(on_device<std::uint64_t>(counter_stripes * counters_per_stripe, "counters", lower_cache)),
+        pulls_under_way(on_device<std::uint32_t>(32, "the pull gate", lower_cache)),
         handle(on_device<std::byte>(sizeof(fs_ref), "the handle", lower_cache)),
         ref(make_ref()) {
     handle.copy_from_host(reinterpret_cast<std::byte const*>(&ref), sizeof ref);
@@ -114,6 +116,7 @@ struct filesystem::state {
   [[nodiscard]] rpc::shared_region shared() const {
     rpc::shared_region r;
     r.ring = ring.data();
+    r.rings = sizes.rings;
     r.slots = sizes.ring_slots;
     r.completions = completions.data();
     r.channels = sizes.channels;
@@ -139,7 +142,7 @@ fs_ref filesystem::state::make_ref() const {
   fs_ref r;
   r.self = reinterpret_cast<fs_ref const*>(s.handle.data());
   r.shared = s.shared();
-  r.tail = s.tail.data();
+  r.tails = s.tails.data();
   r.cache.buckets = s.buckets.data();
   r.cache.bucket_locks = s.bucket_locks.data();
   r.cache.headers = reinterpret_cast<frame_header*>(s.headers.data());
@@ -170,6 +173,8 @@ fs_ref filesystem::state::make_ref() const {
   r.claimed_slots = s.claimed_slots.data();
   r.slot_count = s.settings.context_slots;
   r.counters = s.counters.data();
+  r.pulls_under_way = s.pulls_under_way.data();
+  r.most_pulls = s.settings.pulls_in_flight;
   r.timeout_ns = std::uint64_t(s.settings.rpc_timeout_ms) * 1'000'000;
   return r;
 }
@@ -220,7 +225,7 @@ std::uint64_t filesystem::metadata_bytes() const {
   state const& s = *state_;
   return s.buckets.bytes() + s.bucket_locks.bytes() + s.headers.bytes() + s.channel_states.bytes() + s.slots.bytes() +
          s.claimed_slots.bytes() + s.readahead.bytes() +
-         s.queues.bytes() + s.queue_totals.bytes() + s.queue_links.bytes() + s.counters.bytes() + s.tail.bytes() + s.sweep_hand.bytes();
+         s.queues.bytes() + s.queue_totals.bytes() + s.queue_links.bytes() + s.counters.bytes() + s.tails.bytes() + s.sweep_hand.bytes();
 }
 
 std::uint64_t filesystem::pinned_bytes() const {

@@ -7,7 +7,7 @@
 
 namespace gpufs {
 
-layout layout::of(config const& c) {
+layout layout::of(config const& c, unsigned daemon_threads) {
   // More page channels than warps can be resident on any GPU (a request belongs to one warp) would never be used.
   constexpr std::uint64_t most_page_channels = 16384;
   constexpr std::uint64_t staging_alignment = 4096;  // of each piece, so that every page can be read with O_DIRECT
@@ -28,7 +28,8 @@ layout layout::of(config const& c) {
     l.chunk_channels = std::clamp<std::uint64_t>(c.prefetch_memory / l.chunk_piece, 1, most_page_channels);
   }
   l.channels = l.control_channels + l.page_channels + l.chunk_channels;
-  l.ring_slots = std::bit_ceil(l.channels);
+  l.rings = daemon_threads;
+  l.ring_slots = std::bit_ceil((l.channels + l.rings - 1) / l.rings);
   l.staging_bytes = l.control_channels * control_piece + l.page_channels * l.page_piece + l.chunk_channels * l.chunk_piece;
   return l;
 }

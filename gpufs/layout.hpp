@@ -22,11 +22,12 @@ struct layout {
   std::uint64_t chunk_piece;    ///< bytes of staging per chunk channel
   std::uint64_t chunk_channels;
   std::uint64_t channels;       ///< all kinds
-  std::uint64_t ring_slots;     ///< a power of two >= channels
+  std::uint64_t rings;          ///< one per daemon thread
+  std::uint64_t ring_slots;     ///< of each ring: a power of two >= its channels
   std::uint64_t staging_bytes;  ///< all pieces
 
   /// For settings that validate() accepts.
-  [[nodiscard]] static layout of(config const& c);
+  [[nodiscard]] static layout of(config const& c, unsigned daemon_threads);
 };
 
 }  // namespace gpufs

@@ -14,7 +14,7 @@ class idle_policy {
  public:
   using clock = std::chrono::steady_clock;
 
-  static constexpr std::chrono::microseconds spin_time{20};
+  static constexpr std::chrono::microseconds spin_time{5000};  // waking from a rest can take a virtual machine a millisecond
   static constexpr std::chrono::microseconds longest_rest{100};
   static constexpr unsigned few_cores = 4;  // up to here the callers need the core that a spinning thread would hold
   static constexpr unsigned yields = 16;    // turns given to others before resting, where cores are few

@@ -27,21 +27,14 @@ class request_queue {
   std::size_t take(std::span<rpc::request> out) noexcept {
     std::uint64_t at = head_.load(std::memory_order_acquire);
     while (!out.empty()) {
-      auto const seen = commit(at).load(std::memory_order_acquire);
-      if (seen != rpc::lap_of(at, slots_)) {
-        // Either nothing has been committed here yet, or others took this ticket and `at` is stale.
-        auto const now = head_.load(std::memory_order_acquire);
-        if (now == at) return 0;
-        at = now;
-        continue;
-      }
       auto const count = copy_ready(at, out.first(std::min(out.size(), share(at))));
       // Test before test-and-set: the line stays shared among those who have already lost.
       auto const now = head_.load(std::memory_order_acquire);
       if (now != at) {
-        at = now;
+        at = now;  // others took this ticket; what was copied may be anything
         continue;
       }
+      if (count == 0) return 0;
       // Why a successful exchange makes the copy valid. Slot s of ticket t is written again by ticket t + slots only. When that was
       // taken, slots + 1 tickets from t on existed but at most `channels` <= slots callers, so one of t .. t+slots-1, say u, had been
       // answered before. u was taken by an exchange at or after the one that took t, and this one is `release` after our loads while
@@ -55,8 +48,8 @@ class request_queue {
 
   /// True if a request waits. It may be gone by the time one tries to take it.
   [[nodiscard]] bool ready() const noexcept {
-    auto const at = head_.load(std::memory_order_acquire);
-    return commit(at).load(std::memory_order_acquire) >= rpc::lap_of(at, slots_);
+    rpc::request ignored;
+    return copy_slot(head_.load(std::memory_order_acquire), ignored);
   }
 
   /// Requests taken since construction.
@@ -65,32 +58,38 @@ class request_queue {
  private:
   using word = std::atomic_ref<std::uint64_t>;
 
-  [[nodiscard]] word commit(std::uint64_t ticket) const noexcept {
-    return word{ring_[ticket & (slots_ - 1)].word[rpc::payload_words]};
+  // A guess at whether a request is there: its last word.
+  [[nodiscard]] bool seems_ready(std::uint64_t ticket) const noexcept {
+    auto const seen = word{ring_[ticket & (slots_ - 1)].word[rpc::words_per_slot - 1]}.load(std::memory_order_relaxed);
+    return rpc::tag_of(seen) == rpc::lap_tag(ticket, slots_);
   }
 
-  [[nodiscard]] bool committed(std::uint64_t ticket) const noexcept {
-    return commit(ticket).load(std::memory_order_relaxed) == rpc::lap_of(ticket, slots_);
+  // Copies the request of a ticket, if all its words have arrived.
+  // Acquire pairs with the producer's release stores of the words: who sees the tags sees the data it put into staging before.
+  bool copy_slot(std::uint64_t ticket, rpc::request& out) const noexcept {
+    auto& from = ring_[ticket & (slots_ - 1)];
+    auto const tag = rpc::lap_tag(ticket, slots_);
+    std::uint64_t words[rpc::words_per_slot];
+    for (unsigned i = 0; i < rpc::words_per_slot; ++i) {
+      words[i] = word{from.word[i]}.load(std::memory_order_acquire);
+      if (rpc::tag_of(words[i]) != tag) return false;
+    }
+    out = rpc::unpack(words);
+    return true;
   }
 
-  // A thread may claim n requests when n - 1 more wait for every other thread. Tickets are committed nearly in order, so one look at
+  // A thread may claim n requests when n - 1 more wait for every other thread. Tickets arrive nearly in order, so one look at
   // the last of them is a good guess; copy_ready() looks at each one that is taken.
   [[nodiscard]] std::size_t share(std::uint64_t at) const noexcept {
     std::size_t n = 1;
-    while (n < most_at_once && n * 2 * consumers_ <= slots_ && committed(at + n * 2 * consumers_ - 1)) n *= 2;
+    while (n < most_at_once && n * 2 * consumers_ <= slots_ && seems_ready(at + n * 2 * consumers_ - 1)) n *= 2;
     return n;
   }
 
-  // Copies requests from ticket `at` on (which is known to be committed) until one is missing.
+  // Copies requests from ticket `at` on until one is missing.
   std::size_t copy_ready(std::uint64_t at, std::span<rpc::request> out) const noexcept {
     std::size_t count = 0;
-    do {
-      auto& from = ring_[(at + count) & (slots_ - 1)];
-      std::uint64_t words[rpc::payload_words];
-      for (unsigned i = 0; i < rpc::payload_words; ++i) words[i] = word{from.word[i]}.load(std::memory_order_relaxed);
-      out[count++] = rpc::unpack(words);
-      // Pairs with the producer's release store of the commit word, as does the first load in take().
-    } while (count < out.size() && commit(at + count).load(std::memory_order_acquire) == rpc::lap_of(at + count, slots_));
+    while (count < out.size() && copy_slot(at + count, out[count])) ++count;
     return count;
   }
 

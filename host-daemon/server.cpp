@@ -30,8 +30,10 @@ rpc::shared_region const& checked(rpc::shared_region const& r) {
   if (r.ring == nullptr || r.completions == nullptr || r.staging == nullptr)
     refuse("the region has no ring, channels or staging");
   if (r.slots == 0 || (r.slots & (r.slots - 1)) != 0) refuse(fmt::format("ring of {} slots: must be a power of two", r.slots));
-  if (r.channels == 0 || r.channels > r.slots)
-    refuse(fmt::format("{} channels: must be from 1 to the ring's {} slots", r.channels, r.slots));
+  if (r.rings == 0) refuse("no rings: must be at least 1");
+  if (r.channels == 0 || (r.channels + r.rings - 1) / r.rings > r.slots)
+    refuse(fmt::format("{} channels: must be from 1 to {}, the slots of {} rings of {}", r.channels, r.rings * r.slots, r.rings,
+                       r.slots));
   if (r.staging_bytes == 0) refuse("staging of 0 bytes");
   return r;
 }
@@ -71,11 +73,11 @@ server_settings server_settings::from(config const& c) {
 }
 
 server::server(rpc::shared_region const& region, server_settings settings, fault_injector* faults)
-    : region_{checked(region)},
-      settings_{checked(std::move(settings))},
-      faults_{faults},
-      files_{region_, settings_.files},
-      queue_{region_.ring, region_.slots, settings_.threads} {
+    : region_{checked(region)}, settings_{checked(std::move(settings))}, faults_{faults}, files_{region_, settings_.files} {
+  // A claim leaves requests for the ring's own thread and for one that comes to help.
+  for (std::uint64_t i = 0; i < region_.rings; ++i)
+    queues_.emplace_back(region_.ring + i * region_.slots, region_.slots,
+                         region_.rings == 1 ? settings_.threads : std::min(settings_.threads, 2u));
   make_workers();
 }
 
@@ -100,7 +102,9 @@ void server::make_workers() {
             "io_backend=uring: the kernel refuses io_uring ({}): allow it (sysctl kernel.io_uring_disabled=0, the container's "
             "seccomp profile, ulimit -l), or set io_backend to auto or pread",
             e.what())};
-      engine_notes_.push_back(fmt::format("reading with pread threads: the kernel refuses io_uring ({})", e.what()));
+      engine_notes_.push_back(fmt::format(
+          "reading with pread threads: the kernel refuses io_uring ({}){}", e.what(),
+          e.code().value() == ENOMEM ? "; raise the locked-memory limit (ulimit -l), against which rings count" : ""));
       engines.clear();
       refused.clear();
     }
@@ -113,7 +117,7 @@ void server::make_workers() {
     for (unsigned i = 0; i < settings_.threads; ++i) engines.push_back(std::make_unique<pread_engine>());
   }
   std::vector<std::unique_ptr<worker>> workers;
-  for (auto& engine : engines) workers.push_back(std::make_unique<worker>(region_, queue_, files_, faults_, std::move(engine)));
+  for (auto& engine : engines) workers.push_back(std::make_unique<worker>(region_, queues_, files_, faults_, std::move(engine)));
   std::lock_guard const lock{counting_};
   workers_ = std::move(workers);
 }

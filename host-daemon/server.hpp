@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -94,9 +95,9 @@ class server {
   bool running_ = false;
   std::vector<std::string> engine_notes_;
   file_registry files_;
-  request_queue queue_;
-  mutable std::mutex counting_;  // guards the two below against statistics(); start() and stop() alone change them
-  server_statistics retired_;    // of workers that an earlier stop() ended
+  std::deque<request_queue> queues_;  // one per ring
+  mutable std::mutex counting_;       // guards the two below against statistics(); start() and stop() alone change them
+  server_statistics retired_;         // of workers that an earlier stop() ended
   std::vector<std::unique_ptr<worker>> workers_;
 };
 

@@ -40,10 +40,10 @@ void set_up_thread(unsigned number) {
 
 }  // namespace
 
-worker::worker(rpc::shared_region const& region, request_queue& queue, file_registry& files, fault_injector* faults,
+worker::worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, fault_injector* faults,
                std::unique_ptr<io_engine> engine)
     : region_{region},
-      queue_{queue},
+      queues_{queues},
       registry_{files},
       faults_{faults},
       engine_{std::move(engine)},
@@ -61,6 +61,8 @@ void worker::join() {
 
 void worker::serve(unsigned number, std::latch& ready) noexcept {
   set_up_thread(number);
+  home_ = number % queues_.size();
+  visit_ = home_;
   start_error_ = engine_->attach();
   auto const failed = start_error_ != 0;
   ready.count_down();
@@ -110,7 +112,13 @@ void worker::drain() noexcept {
 
 bool worker::take_requests() noexcept {
   std::array<rpc::request, request_queue::most_at_once> taken;
-  auto const count = queue_.take(std::span{taken}.first(std::min(taken.size(), engine_->room())));
+  auto const room = std::span{taken}.first(std::min(taken.size(), engine_->room()));
+  auto count = queues_[home_].take(room);
+  // Nothing at home: one other ring per turn, so that no request waits while a thread is idle.
+  if (count == 0 && queues_.size() > 1) {
+    visit_ = visit_ + 1 == queues_.size() ? 0 : visit_ + 1;
+    if (visit_ != home_) count = queues_[visit_].take(room);
+  }
   for (std::size_t i = 0; i < count; ++i) {
     dispatch(taken[i]);
     if (unstarted_bytes_ >= bytes_to_start_with) reap();

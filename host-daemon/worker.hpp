@@ -30,7 +30,7 @@ struct alignas(64) worker_counters {
 /// Made and joined by the server. Serves once: a stopped worker is not started again.
 class worker {
  public:
-  worker(rpc::shared_region const& region, request_queue& queue, file_registry& files, fault_injector* faults,
+  worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, fault_injector* faults,
          std::unique_ptr<io_engine> engine);
   ~worker();
 
@@ -83,7 +83,9 @@ class worker {
   static void count(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) noexcept;
 
   rpc::shared_region region_;
-  request_queue& queue_;
+  std::deque<request_queue>& queues_;
+  std::size_t home_ = 0;   // the ring this thread looks at first
+  std::size_t visit_ = 0;  // the ring it looks at next when there is nothing at home
   file_registry& registry_;
   fault_injector* faults_;
   std::unique_ptr<io_engine> engine_;

@@ -16,6 +16,9 @@ tests=$(count tests) failed=$(count failures) skipped=$(count skipped)
 failed=${failed:-0}
 if [ $status -ne 0 ] && [ "$failed" -eq 0 ]; then failed=1; fi
 passed=$((${tests:-0} - failed - ${skipped:-0}))
+# Passing tests are not shown, but that the kernel refused io_uring is worth knowing.
+without=$(grep -ho 'not tested with io_uring: .*' "build/$preset/Testing/Temporary/LastTest.log" 2>/dev/null | sort | uniq -c)
+if [ -n "$without" ]; then echo "test cases that fell back to pread alone:"$'\n'"$without"; fi
 if [ "${skipped:-0}" -gt 0 ]; then echo "$skipped skipped: no device for them"; fi
 echo "$((passed > 0 ? passed : 0)) passed, $failed failed"
 [ "$failed" -eq 0 ]

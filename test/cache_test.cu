@@ -8,6 +8,7 @@
 #include <test/support/reads.hpp>
 #include <test/support/settings.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -24,7 +25,8 @@ namespace {
 constexpr std::uint64_t mebi = 1 << 20;
 
 // Each block says that it has begun, then reads `pages` pages, its own first one first.
-__global__ void read_the_same_pages(fs_ref fs, int fd, std::uint32_t pages, std::uint32_t* begun, std::byte* out, std::int64_t* results) {
+__global__ void read_the_same_pages(fs_ref fs, int fd, std::uint32_t pages, std::uint32_t* begun, std::byte* out,
+                                    std::int64_t* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   std::uint64_t const page = 1ull << fs.cache.page_shift;

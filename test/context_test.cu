@@ -55,7 +55,8 @@ __global__ void read_by_block_and_tiles(fs_ref fs, int fd, std::byte* out, std::
   std::int64_t n = gread(whole, fd, mine, piece, at);
   if (threadIdx.x == 0) got[0] = n;
   unsigned const t = threadIdx.x / 32 + 1;
-  for (unsigned again = 0; again < (t == tiles ? 2u : 1u); ++again) n = gread(part, fd, mine + t * piece, piece, at + t * std::int64_t(piece));
+  for (unsigned again = 0; again < (t == tiles ? 2u : 1u); ++again)
+    n = gread(part, fd, mine + t * piece, piece, at + t * std::int64_t(piece));
   if (tile.thread_rank() == 0) got[t] = n;
   __syncthreads();
   n = gread(whole, fd, mine + (tiles + 1) * piece, piece, at + (tiles + 1) * std::int64_t(piece));
@@ -71,7 +72,8 @@ __global__ void make_contexts(fs_ref fs, int fd, unsigned rounds, std::byte* out
     if (threadIdx.x == 0) {
       if (io.slot() >= 0) {
         atomic_ref<std::uint32_t> holder(holders[io.slot()]);
-        if (holder.fetch_add(1, memory_order_relaxed) != 0) atomic_ref<std::uint64_t>(counts[2]).fetch_add(1, memory_order_relaxed);
+        if (holder.fetch_add(1, memory_order_relaxed) != 0)
+          atomic_ref<std::uint64_t>(counts[2]).fetch_add(1, memory_order_relaxed);
         holder.fetch_sub(1, memory_order_relaxed);
       }
       atomic_ref<std::uint64_t>(counts[io.slot() >= 0 ? 0 : 1]).fetch_add(1, memory_order_relaxed);
@@ -97,7 +99,8 @@ __global__ void read_beside(fs_ref fs, int fd, std::uint32_t pieces, std::uint32
 }
 
 bool equal_at(std::vector<std::byte> const& out, std::uint64_t place, std::vector<std::byte> const& file, std::uint64_t offset) {
-  return std::equal(out.begin() + std::ptrdiff_t(place), out.begin() + std::ptrdiff_t(place + piece), file.begin() + std::ptrdiff_t(offset));
+  return std::equal(out.begin() + std::ptrdiff_t(place), out.begin() + std::ptrdiff_t(place + piece),
+                    file.begin() + std::ptrdiff_t(offset));
 }
 
 }  // namespace
@@ -177,8 +180,8 @@ TEST_CASE("contexts: a block may have two of one filesystem, and one each of two
       constexpr unsigned blocks = 8;
       buffer<std::byte> out(blocks * 4 * piece);
       auto const results = zeroed<std::int64_t>(blocks * 4);
-      launch(read_through_two_contexts, blocks, 64, a.ref(), a.open(path_a, O_RDONLY), second.ref(), second.open(path_b, O_RDONLY),
-             out.data(), results.data());
+      launch(read_through_two_contexts, blocks, 64, a.ref(), a.open(path_a, O_RDONLY), second.ref(),
+             second.open(path_b, O_RDONLY), out.data(), results.data());
       this_thread_stream().synchronize();
       CHECK(contents(results) == std::vector<std::int64_t>(blocks * 4, piece));
       auto const bytes = contents(out);
@@ -228,10 +231,10 @@ TEST_CASE("contexts: two kernels in two streams read through one filesystem at o
     auto const short_reads = zeroed<std::uint64_t>(1);
     buffer<std::byte> out_a(file.size()), out_b(file.size());
     stream a, b;
-    launch(launch_options{.grid = blocks, .block = 64, .on = &a}, read_beside, fs.ref(), fd, pieces, begun.data(), begun.data() + 1,
-           out_a.data(), short_reads.data());
-    launch(launch_options{.grid = blocks, .block = 64, .on = &b}, read_beside, fs.ref(), fd, pieces, begun.data() + 1, begun.data(),
-           out_b.data(), short_reads.data());
+    launch(launch_options{.grid = blocks, .block = 64, .on = &a}, read_beside, fs.ref(), fd, pieces, begun.data(),
+           begun.data() + 1, out_a.data(), short_reads.data());
+    launch(launch_options{.grid = blocks, .block = 64, .on = &b}, read_beside, fs.ref(), fd, pieces, begun.data() + 1,
+           begun.data(), out_b.data(), short_reads.data());
     a.synchronize();
     b.synchronize();
     CHECK(contents(short_reads)[0] == 0);

@@ -83,11 +83,10 @@ class ticket_source {
 
   void write(std::uint64_t ticket, rpc::request const& request) {
     auto& slot = region_.ring[ticket % region_.slots];
-    for (unsigned i = 0; i < rpc::payload_words; ++i)
-      std::atomic_ref<std::uint64_t>{slot.word[i]}.store(rpc::pack_word(request, i), std::memory_order_relaxed);
-    // Pairs with the acquire in request_queue::take().
-    std::atomic_ref<std::uint64_t>{slot.word[rpc::payload_words]}.store(rpc::lap_of(ticket, region_.slots),
-                                                                        std::memory_order_release);
+    for (unsigned i = 0; i < rpc::words_per_slot; ++i)
+      // Pairs with the acquire in request_queue::take().
+      std::atomic_ref<std::uint64_t>{slot.word[i]}.store(rpc::pack_word(request, i, rpc::lap_tag(ticket, region_.slots)),
+                                                         std::memory_order_release);
   }
 
  private:

@@ -53,24 +53,19 @@ struct setup {
   server daemon;
 };
 
-bool uring_works() {
-  static bool const works = [] {
-    region_memory memory;
-    return server{memory.region, setup::settings(io_backend::automatic, 1)}.backend() == io_backend::uring;
-  }();
-  return works;
-}
-
-// Runs `body` with each engine that works here.
+// Runs `body` with each engine. Where the kernel refuses io_uring, and be it only now, because rings that are gone still count
+// against the locked-memory limit for a while, the daemon must say so clearly; then there is nothing more to test.
 template <class Body>
 void with_each_engine(Body const& body) {
   for (auto const backend : {io_backend::pread, io_backend::uring}) {
-    if (backend == io_backend::uring && !uring_works()) {
-      MESSAGE("the kernel refuses io_uring: not tested here");
-      continue;
-    }
     CAPTURE(backend);
-    body(backend);
+    try {
+      body(backend);
+    } catch (std::runtime_error const& e) {
+      std::string_view const why = e.what();
+      if (backend != io_backend::uring || !why.starts_with("io_backend=uring: the kernel refuses io_uring")) throw;
+      MESSAGE("not tested with io_uring: " << why);
+    }
   }
 }
 

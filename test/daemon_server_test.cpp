@@ -67,9 +67,7 @@ TEST_CASE("daemon: requests that make no sense get an error each and harm nothin
   CHECK(read(fd, 0, 1, huge) == -EINVAL);
   CHECK(read(fd, 0, huge, 1) == -EINVAL);
   CHECK(read(fd, 0, (1ull << 30) + 1, 0) == -EINVAL);
-  CHECK(read(fd, huge, 1, 0) == -EINVAL);
-  CHECK(read(fd, 1ull << 63, 1, 0) == -EINVAL);
-  CHECK(read(fd, (1ull << 63) - 1, 1, 0) == -EINVAL);
+  CHECK(read(fd, rpc::payload_mask, 1, 0) == 0);
   CHECK(read(fd, 0, 0, end) == 0);
   CHECK(read(fd, 99, 1, end - 1) == 1);
   for (std::int32_t const bad : {-1, 0, fd + 1, fd + (1 << 16), 5 << 16 | 9, 0x7fffffff}) {
@@ -177,6 +175,7 @@ TEST_CASE("daemon: where io_uring is refused it reads with pread and says so, un
     CHECK(daemon.backend() == io_backend::pread);
     CHECK(mentions(daemon.notes(), "pread threads: the kernel refuses io_uring"));
     CHECK(mentions(daemon.notes(), std::strerror(error)));
+    CHECK(mentions(daemon.notes(), "ulimit -l") == (error == ENOMEM));
     ticket_source tickets{memory.region};
     daemon.start();
     caller c{memory.region, tickets, 0};

@@ -1,4 +1,4 @@
-// Bounded waits and failures: I/O errors, short reads, answers that come late or never, a daemon that stops, no frame to be had.
+// Bounded waits: answers that come late or never, a daemon that stops, no frame to be had, a device that is busy elsewhere.
 #include <doctest/doctest.h>
 
 #include <gpufs/gpufs.hpp>
@@ -6,6 +6,7 @@
 #include <test/support/device_buffers.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
+#include <test/support/opens.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
@@ -15,7 +16,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,7 +35,8 @@ constexpr std::uint64_t page = 512;
 constexpr std::uint32_t short_timeout_ms = 300;
 
 __global__ void pin_frames(fs_ref fs, std::uint32_t count, bool undo) {
-  for (std::uint32_t i = threadIdx.x; i < count; i += blockDim.x) undo ? unpin(fs.cache.headers[i]) : (void)pin(fs.cache.headers[i]);
+  for (std::uint32_t i = threadIdx.x; i < count; i += blockDim.x)
+    undo ? unpin(fs.cache.headers[i]) : (void)pin(fs.cache.headers[i]);
 }
 
 void pin_all_but(filesystem& fs, std::uint32_t spared, bool undo = false) {
@@ -46,8 +47,8 @@ void pin_all_but(filesystem& fs, std::uint32_t spared, bool undo = false) {
 
 // Reads random pages, each as often as it takes to get an answer in time, until `enough` is set and at least `rounds` were read. Page
 // p of the file consists of bytes p.
-__global__ void read_until_told(fs_ref fs, int fd, std::uint32_t pages, std::uint32_t rounds, std::uint64_t seed, std::uint32_t* begun,
-                                std::uint32_t* enough, std::byte* out, std::uint64_t* wrong) {
+__global__ void read_until_told(fs_ref fs, int fd, std::uint32_t pages, std::uint32_t rounds, std::uint64_t seed,
+                                std::uint32_t* begun, std::uint32_t* enough, std::byte* out, std::uint64_t* wrong) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   std::byte* const mine = out + blockIdx.x * 3 * page;
@@ -69,13 +70,6 @@ __global__ void read_until_told(fs_ref fs, int fd, std::uint32_t pages, std::uin
   atomic_ref<std::uint64_t>(*wrong).fetch_add(bad, memory_order_relaxed);
 }
 
-__global__ void open_path(fs_ref fs, char const* path, int* fd) {
-  auto const block = cg::this_thread_block();
-  io_context io(fs, block);
-  int const got = gopen(io, path, O_RDONLY);
-  if (threadIdx.x == 0) *fd = got;
-}
-
 __global__ void close_and_stat(fs_ref fs, int fd, int* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
@@ -86,15 +80,6 @@ __global__ void close_and_stat(fs_ref fs, int fd, int* results) {
     results[0] = stated;
     results[1] = closed;
   }
-}
-
-int open_in_kernel(filesystem& fs, std::string const& path) {
-  buffer<char> text(path.size() + 1);
-  text.copy_from_host(path.c_str(), path.size() + 1);
-  buffer<int> fd(1);
-  launch(open_path, 1, 64, fs.ref(), text.data(), fd.data());
-  this_thread_stream().synchronize();
-  return contents(fd)[0];
 }
 
 /// A file whose page p consists of bytes p.
@@ -115,7 +100,8 @@ class reading_kernel {
   reading_kernel(filesystem& fs, int fd, std::uint32_t pages, unsigned blocks, std::uint32_t rounds)
       : flags_(blocks + 1), out_(blocks * 3 * page), wrong_(zeroed<std::uint64_t>(1)), blocks_(blocks) {
     flags_.fill_zero();
-    launch(read_until_told, blocks, 64, fs.ref(), fd, pages, rounds, seed(), flags_.data(), &flags_[blocks], out_.data(), wrong_.data());
+    launch(read_until_told, blocks, 64, fs.ref(), fd, pages, rounds, seed(), flags_.data(), &flags_[blocks], out_.data(),
+           wrong_.data());
   }
   void wait_until_begun() {
     wait_until(
@@ -148,7 +134,9 @@ struct page_hold {
   std::shared_ptr<daemon::gate> gate = std::make_shared<daemon::gate>();
   std::atomic<std::uint64_t> pages{0};
 
-  fault_action operator()(std::uint64_t offset) const { return offset / page < pages ? fault_action::hold(gate) : fault_action::pass(); }
+  fault_action operator()(std::uint64_t offset) const {
+    return offset / page < pages ? fault_action::hold(gate) : fault_action::pass();
+  }
 };
 
 std::shared_ptr<scripted_faults> faults_of(std::shared_ptr<page_hold> const& hold) {
@@ -163,145 +151,6 @@ config impatient(std::uint64_t frames) {
 }
 
 }  // namespace
-
-TEST_CASE("errors: a page that cannot be read gives -EIO to all who want it, the others are not concerned, and it heals") {
-  scratch_folder folder;
-  auto const path = make_file(folder, "file", 20 * page);
-  std::atomic<bool> broken{true};
-  filesystem fs(small_config(page, 32), read_faults([&broken](std::uint64_t offset, std::uint64_t length) {
-                  return broken && offset <= 7 * page && offset + length > 7 * page ? fault_action::fail(EIO) : fault_action::pass();
-                }));
-  int const fd = fs.open(path, O_RDONLY);
-  read_batch batch;
-  for (unsigned i = 0; i < 16; ++i) batch.add_failing(fd, 7 * page + i, 40, -EIO);
-  for (unsigned p = 0; p < 20; ++p) {
-    if (p != 7) batch.add(fd, path, p * page, page, p);
-  }
-  for (auto const who : {caller_kind::block, caller_kind::tile}) {
-    batch.run(fs.ref(), 8, 64, who);
-    CHECK(batch.problems() == "");
-    CHECK(inspect(fs.ref()).problems == "");
-  }
-  CHECK(fs.stats().errors > 0);
-  broken = false;
-  read_batch healed;
-  healed.add(fd, path, 0, 20 * page);
-  healed.run(fs.ref(), 1, 64);
-  CHECK(healed.problems() == "");
-}
-
-TEST_CASE("errors: every errno of the host arrives as it is") {
-  scratch_folder folder;
-  auto const path = make_file(folder, "file", 20 * page);
-  for (int const error : {EIO, ENXIO, ESTALE, EDQUOT}) {
-    filesystem fs(small_config(page, 8), read_faults([error](std::uint64_t, std::uint64_t) { return fault_action::fail(error); }));
-    int const fd = fs.open(path, O_RDONLY);
-    read_batch batch;
-    batch.add_failing(fd, 0, 100, -error);
-    batch.add_failing(fd, 1, 20 * page, -error);
-    batch.run(fs.ref(), 1, 64);
-    CHECK(batch.problems() == "");
-  }
-}
-
-TEST_CASE("errors: who waits for another's fetch gets its error, too") {
-  scratch_folder folder;
-  auto const path = make_file(folder, "file", 65536);
-  for (std::uint64_t const size : {std::uint64_t{512}, std::uint64_t{65536}}) {
-    std::atomic<bool> go_on{false};
-    std::atomic<unsigned> asked{0};
-    constexpr unsigned blocks = 8;
-    filesystem fs(small_config(size, 8), read_faults([&](std::uint64_t, std::uint64_t) {
-                    asked.fetch_add(1);
-                    go_on.wait(false);
-                    return fault_action::fail(EIO);
-                  }));
-    int const fd = fs.open(path, O_RDONLY);
-    read_batch batch;
-    for (unsigned i = 0; i < blocks; ++i) batch.add_failing(fd, i, 100, -EIO);
-    batch.start(fs.ref(), blocks, 64);
-    wait_until([&] { return asked.load() > 0; }, "a read of the file");
-    go_on = true;
-    go_on.notify_all();
-    batch.finish();
-    CHECK(batch.problems() == "");
-    CHECK(inspect(fs.ref()).problems == "");
-    CHECK(inspect(fs.ref()).ready == 0);
-  }
-}
-
-TEST_CASE("errors: a read that fails half-way returns the bytes before the failure, the next call the error") {
-  scratch_folder folder;
-  for (std::uint64_t const size : {std::uint64_t{512}, std::uint64_t{4096}, std::uint64_t{65536}}) {
-    auto const path = make_file(folder, std::to_string(size), 8 * size, size);
-    for (std::uint64_t const bad : {3 * size, 3 * size + 1, 3 * size + 100, 4 * size - 1}) {  // this byte cannot be read
-      filesystem fs(small_config(size, 16), read_faults([bad](std::uint64_t offset, std::uint64_t length) {
-                      if (offset == bad) return fault_action::fail(EIO);
-                      return offset < bad && offset + length > bad ? fault_action::shorten(bad - offset) : fault_action::pass();
-                    }));
-      int const fd = fs.open(path, O_RDONLY);
-      read_batch batch;
-      batch.add(fd, path, 0, bad);
-      batch.add_failing(fd, std::int64_t(bad), 10, -EIO);
-      batch.add(fd, path, std::int64_t(3 * size), bad - 3 * size, 3);
-      batch.add_failing(fd, std::int64_t(bad), 3 * size, -EIO);
-      batch.add(fd, path, std::int64_t(4 * size), 4 * size, 5);
-      batch.run(fs.ref(), 1, 64);
-      CHECK(batch.problems() == "");
-      // The same with requests that go on beyond the bad byte.
-      read_batch beyond;
-      std::vector<std::uint64_t> const from{0, 17, 2 * size + 5, 3 * size, bad};
-      for (auto const f : from) {
-        if (f <= bad) beyond.add(fd, path, std::int64_t(f), 8 * size);
-      }
-      for (unsigned const threads : {32u, 128u}) {
-        beyond.run(fs.ref(), 1, threads);
-        auto const got = beyond.results();
-        for (std::size_t i = 0; i < got.size(); ++i) {
-          CAPTURE(size);
-          CAPTURE(bad);
-          CAPTURE(from[i]);
-          CHECK(got[i] == (from[i] == bad ? -EIO : std::int64_t(bad - from[i])));
-        }
-      }
-      CHECK(inspect(fs.ref()).problems == "");
-    }
-  }
-}
-
-TEST_CASE("short reads of the host are continued, whatever comes at a time") {
-  CAPTURE(seed());
-  scratch_folder folder;
-  for (std::uint64_t const size : {std::uint64_t{512}, std::uint64_t{65536}}) {
-    auto const path = make_file(folder, std::to_string(size), 10 * size + 99, size);
-    std::atomic<std::uint64_t> calls{seed()};
-    filesystem fs(small_config(size, 8), read_faults([&calls, size](std::uint64_t, std::uint64_t) {
-                    std::mt19937_64 random(calls.fetch_add(1));
-                    return fault_action::shorten(random() % (random() % 2 == 0 ? size : 60) + 1);
-                  }));
-    int const fd = fs.open(path, O_RDONLY);
-    read_batch batch;
-    for (unsigned i = 0; i < 16; ++i) batch.add(fd, path, std::int64_t(i * size / 2 + i), 2 * size, i);
-    batch.run(fs.ref(), 4, 64);
-    CHECK(batch.problems() == "");
-    CHECK(fs.stats().errors == 0);
-  }
-}
-
-TEST_CASE("a file that became shorter since it was opened ends where it ends now") {
-  scratch_folder folder;
-  auto const path = make_file(folder, "file", 10 * page);
-  filesystem fs(small_config(page, 16));
-  int const fd = fs.open(path, O_RDONLY);
-  set_size(path, 5 * page + 100);
-  read_batch batch;
-  batch.add(fd, path, 0, 10 * page);
-  batch.add(fd, path, 5 * page + 50, 10 * page, 1);
-  batch.add(fd, path, 7 * page, 10);
-  batch.run(fs.ref(), 1, 64);
-  CHECK(batch.problems() == "");
-  CHECK(inspect(fs.ref()).problems == "");
-}
 
 TEST_CASE("late answers: no answer gives -ETIMEDOUT, and an answer that comes in the next kernel harms nobody") {
   CAPTURE(seed());

@@ -24,22 +24,23 @@ struct churn {
   std::uint32_t pages;   // per file
   std::uint32_t rounds;  // per warp
   std::uint32_t fail_one_in;
-  std::uint32_t slots;   // 0: frames from the sweep; else from this many replacement queues
+  std::uint32_t slots;  // 0: frames from the sweep; else from this many replacement queues
 };
 
 struct tally {
-  std::uint64_t hits, waits, fills, failures, duplicates, full, without_frame;
-  std::uint64_t wrong_bytes;      // a pinned ready frame that did not hold its page
-  std::uint64_t double_fills;     // a page being filled in two frames at once
-  std::uint64_t wrong_errors;     // a failed fill whose waiter did not see the error
-  std::uint64_t forsaken;         // a waiter whose page was neither filled nor failed
+  std::uint64_t hits, waits, vain_waits, fills, failures, duplicates, full, without_frame;
+  std::uint64_t wrong_bytes;   // a pinned ready frame that did not hold its page
+  std::uint64_t double_fills;  // a page being filled in two frames at once
+  std::uint64_t wrong_errors;  // a failed fill whose waiter did not see the error
 };
 
 __device__ void add(std::uint64_t& to, std::uint64_t n = 1) {
   atomic_ref<std::uint64_t, scope::device>(to).fetch_add(n, memory_order_relaxed);
 }
 
-__device__ std::uint64_t content(std::uint64_t uid, std::uint64_t page, unsigned lane) { return mix64(uid * 1'000'003 + page * 64 + lane); }
+__device__ std::uint64_t content(std::uint64_t uid, std::uint64_t page, unsigned lane) {
+  return mix64(uid * 1'000'003 + page * 64 + lane);
+}
 
 __device__ std::uint64_t* words(page_cache_ref const& c, std::uint32_t frame) {
   return reinterpret_cast<std::uint64_t*>(frame_bytes(c, frame));
@@ -53,22 +54,19 @@ __device__ void check(churn const& job, tally& t, std::uint32_t frame, std::uint
 }
 
 __device__ void await_filled(churn const& job, tally& t, std::uint32_t frame, std::uint64_t uid, std::uint64_t page) {
-  std::uint32_t failed = 0;
+  std::uint32_t arrived = 0;
   if (lane_id() == 0) {
     frame_header& h = job.cache.headers[frame];
     phase now = phase::filling;
     for (unsigned pause = 0; (now = phase_of(frame_state(h).load(memory_order_acquire))) == phase::filling;) backoff(pause);
-    failed = now == phase::failed ? 1 : 0;
-    if (failed != 0 && h.error != -1000 - static_cast<std::int32_t>(page)) add(t.wrong_errors);
-    if (now != phase::ready && now != phase::failed) {
-      add(t.forsaken);
-      failed = 1;  // there are no bytes to look at
-    }
-    add(t.waits);
+    bool const ours = names(h, uid, page);
+    arrived = ours && now == phase::ready ? 1 : 0;
+    if (ours && now == phase::failed && h.error != -1000 - static_cast<std::int32_t>(page)) add(t.wrong_errors);
+    add(ours && now != phase::empty ? t.waits : t.vain_waits);
   }
-  failed = warp_broadcast(failed);
+  arrived = warp_broadcast(arrived);
   __syncwarp();  // all lanes come after lane 0's acquire
-  if (failed == 0) check(job, t, frame, uid, page);
+  if (arrived != 0) check(job, t, frame, uid, page);
 }
 
 __device__ void fill(churn const& job, tally& t, std::uint32_t frame, std::uint64_t uid, std::uint64_t page, bool failing,
@@ -98,7 +96,7 @@ __global__ void churn_pages(churn job, tally* t, std::uint32_t* in_progress) {
     if (found.result == lookup_result::hit) {
       check(job, *t, found.frame, uid, page);
       if (lane_id() == 0) {
-        unpin(job.cache.headers[found.frame]);
+        unpin_read(job.cache.headers[found.frame]);
         add(t->hits);
       }
       continue;
@@ -106,10 +104,11 @@ __global__ void churn_pages(churn job, tally* t, std::uint32_t* in_progress) {
     if (found.result == lookup_result::filling) {
       await_filled(job, *t, found.frame, uid, page);
       __syncwarp();
-      if (lane_id() == 0) unpin(job.cache.headers[found.frame]);
+      if (lane_id() == 0) unpin_read(job.cache.headers[found.frame]);
       continue;
     }
-    taken_frame const taken = job.slots != 0 ? take_lra(job.cache, static_cast<std::int32_t>(warp % job.slots)) : sweep(job.cache);
+    taken_frame const taken =
+        job.slots != 0 ? take_lra(job.cache, static_cast<std::int32_t>(warp % job.slots)) : sweep(job.cache);
     if (taken.frame < 0) {
       if (lane_id() == 0) add(t->without_frame);
       continue;
@@ -120,8 +119,6 @@ __global__ void churn_pages(churn job, tally* t, std::uint32_t* in_progress) {
     insert_result const entered = insert(job.cache, uid, page, frame);
     if (entered == insert_result::inserted) {
       fill(job, *t, frame, uid, page, job.fail_one_in != 0 && (random >> 40) % job.fail_one_in == 0, in_progress);
-      __syncwarp();
-      if (lane_id() == 0) unpin(job.cache.headers[frame]);
       continue;
     }
     if (lane_id() == 0) {
@@ -146,7 +143,6 @@ tally run(filesystem& fs, churn job, unsigned blocks, unsigned threads) {
   CHECK(t.wrong_bytes == 0);
   CHECK(t.double_fills == 0);
   CHECK(t.wrong_errors == 0);
-  CHECK(t.forsaken == 0);
   auto ref = fs.ref();
   ref.cache.bucket_count = job.cache.bucket_count;
   CHECK(inspect(ref).problems == "");

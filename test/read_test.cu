@@ -24,7 +24,8 @@ namespace {
 constexpr std::uint64_t mebi = 1 << 20;
 
 // Every thread writes down what gread returned to it.
-__global__ void read_into_every_thread(fs_ref fs, int fd, std::uint64_t count, std::int64_t offset, std::byte* out, std::int64_t* results) {
+__global__ void read_into_every_thread(fs_ref fs, int fd, std::uint64_t count, std::int64_t offset, std::byte* out,
+                                       std::int64_t* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   results[blockIdx.x * blockDim.x + threadIdx.x] = gread(io, fd, out, count, offset);

@@ -81,13 +81,6 @@ __device__ __forceinline__ lookup find_and_pin(page_cache_ref const& c, std::uin
           answer = 3;
         } else if ((p == phase::ready || p == phase::filling) && ours) {
           answer = p == phase::ready ? 1 : 2;
-          // A filling frame may name our page without being in the table, if its filler lost the race to enter it, and what led us here
-          // is an entry of the frame's past: the filler takes the name back without a word. Once entered it ends in ready or failed.
-          // The pin's acquire of begin_fill() makes sure that we do not see that old entry again.
-          if (p == phase::filling && bucket_entry(c, at.bucket, static_cast<unsigned>(from)).load(memory_order_relaxed) !=
-                                         (std::uint64_t(at.tag) << 32 | (frame + 1))) {
-            answer = 0;
-          }
           if (c.policy == replacement::clock) atomic_ref<std::uint32_t, scope::device>(h.referenced).store(1, memory_order_relaxed);
         }
         if (answer == 0 || answer == 3) unpin_read(h);

@@ -40,7 +40,7 @@ __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::requ
   std::byte* const staging = staging_bytes(fs, fs.control_channels, c);
   before(staging);
   __syncwarp();
-  submit(fs, r);
+  submit<carries::staged_data>(fs, r);
   bool answered = false;
   if (lane == 0) {
     result = await(fs, c, answered);

@@ -1,6 +1,7 @@
 // A warp's share of a batch of pages, each page by one warp alone.
 #pragma once
 
+#include <gpufs/cache/pull_gate.hpp>
 #include <gpufs/io/fetch.hpp>
 #include <gpufs/io/group.hpp>
 #include <gpufs/io/read_span.hpp>
@@ -73,6 +74,7 @@ __device__ __forceinline__ void pull_fetched(fs_ref const& fs, read_span const& 
     bool answered = false;
     arrival const a = await_page(fs, span.name(page), work, answered);
     if (a.got != 0) {
+      pull_gate const gate(fs);
       warp_pull(frame_bytes(fs.cache, work.frame), source_of(fs, work), 0, span.page_bytes(), a.got, span.target(page, a.got));
     }
     stop.note_page(span, page, a);

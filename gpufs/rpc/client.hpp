@@ -12,11 +12,11 @@
 
 namespace gpufs {
 
-// Since a request holds its channel from before its ticket until it is answered, and the ring has at least as many slots as there are
-// channels, a ticket's slot has always been consumed a lap ago: no credit is needed, and no ticket is left uncommitted. In detail: of
-// the N >= channels tickets before t, at least one, j, shares its channel with a later ticket <= t; j was answered, so consumed; tickets
-// are consumed in order, so t - N <= j was consumed; and the answer of j happened before its channel was reused, which happened before
-// ticket t was drawn (acquire-release on the tail), so the consumer's loads are over before our stores.
+// Since a request holds its channel from before its ticket until it is answered, and a ring has at least as many slots as channels that
+// go through it, a ticket's slot has always been consumed a lap ago: no credit is needed, and no ticket is left uncommitted. In detail:
+// of the N >= channels tickets before t, at least one, j, shares its channel with a later ticket <= t; j was answered, so consumed;
+// tickets are consumed in order, so t - N <= j was consumed; and the answer of j came before its channel was reused, so before ticket t
+// was drawn.
 
 /// A channel that is held: its number (in completions[]), the sequence of its request, its piece of staging.
 struct channel {
@@ -57,12 +57,20 @@ __device__ __forceinline__ bool try_channels(fs_ref const& fs, channel_pool_ref 
     // Acquire pairs with release_channel() and abandon_channel(): the last holder is done with staging and sequence.
     if (lane == static_cast<unsigned>(chosen) && state.compare_exchange_strong(seen, static_cast<std::uint32_t>(channel_phase::busy),
                                                                                memory_order_acquire, memory_order_relaxed)) {
-      sequence = last.load(memory_order_relaxed) + 1;
-      if (sequence == 0) sequence = 1;  // 0 is what fresh completion words hold
-      last.store(sequence, memory_order_relaxed);
+      sequence = last.load(memory_order_relaxed);
+      if (seen == static_cast<std::uint32_t>(channel_phase::quarantined) &&
+          rpc::completion_sequence(load_completion(fs, pool.first + index, memory_order_acquire)) != sequence) {
+        // Since we looked, somebody has used it and given up, too.
+        state.store(static_cast<std::uint32_t>(channel_phase::quarantined), memory_order_release);
+        sequence = 0;
+      } else {
+        sequence = sequence + 1 == 0 ? 1 : sequence + 1;  // 0 is what fresh completion words hold
+        last.store(sequence, memory_order_relaxed);
+      }
     }
     sequence = warp_broadcast(sequence, chosen);
     if (sequence != 0) {
+      __syncwarp();  // all lanes come after the chosen one's acquire: any of them may write to staging
       out = {pool.first + warp_broadcast(index, chosen), sequence};
       return true;
     }
@@ -98,22 +106,36 @@ __device__ __forceinline__ void abandon_channel(channel_pool_ref const& pool, ch
   set_channel(pool, c, channel_phase::quarantined);
 }
 
-/// Puts a request, the same in all lanes, into the ring. All lanes of a warp call; the caller holds r.channel. Never waits.
+/// What the daemon must see of a request's channel besides the request itself.
+enum class carries { nothing, staged_data };
+
+// A request that carries nothing needs no ordering with what its caller did before. The daemon will overwrite staging that a former
+// holder of the channel has pulled from, and the slot that a former ticket was read from; but those loads have returned: the holder
+// passed on what it loaded before it gave the channel up, the daemon took the former ticket before it answered it, and neither happens
+// again because of stores issued now. So on the GPU there is no fence here; elsewhere the formal order costs nothing.
+#if defined(__CUDACC__)
+inline constexpr memory_order ticket_order = memory_order_relaxed;
+inline constexpr memory_order bare_request_order = memory_order_relaxed;
+#else
+inline constexpr memory_order ticket_order = memory_order_acq_rel;
+inline constexpr memory_order bare_request_order = memory_order_release;
+#endif
+
+/// Puts a request, the same in all lanes, into its ring. All lanes of a warp call; the caller holds r.channel. Never waits.
+template <carries Carries = carries::nothing>
 __device__ __forceinline__ void submit(fs_ref const& fs, rpc::request const& r) {
   unsigned const lane = lane_id();
+  std::uint32_t const ring = rpc::ring_of(r.channel, static_cast<std::uint32_t>(fs.shared.rings));
   std::uint64_t ticket = 0;
-  // Acquire-release: orders this ticket after the answers of the tickets before it, see above.
-  if (lane == 0) ticket = atomic_ref<std::uint64_t, scope::device>(*fs.tail).fetch_add(1, memory_order_acq_rel);
+  if (lane == 0) ticket = atomic_ref<std::uint64_t, scope::device>(fs.tails[ring * tail_stride]).fetch_add(1, ticket_order);
   ticket = warp_broadcast(ticket);
-  rpc::slot& slot = fs.shared.ring[ticket & (fs.shared.slots - 1)];
-  if (lane < rpc::payload_words) {  // one coalesced store crosses the bus as one packet
-    atomic_ref<std::uint64_t, scope::system>(slot.word[lane]).store(rpc::pack_word(r, lane), memory_order_relaxed);
-  }
   __syncwarp();
-  if (lane == 0) {
-    // Pairs with the acquire in daemon::request_queue: who sees this lap's number sees the payload.
-    atomic_ref<std::uint64_t, scope::system>(slot.word[rpc::payload_words])
-        .store(rpc::lap_of(ticket, fs.shared.slots), memory_order_release);
+  rpc::slot& slot = fs.shared.ring[ring * fs.shared.slots + (ticket & (fs.shared.slots - 1))];
+  if (lane < rpc::words_per_slot) {  // one coalesced store crosses the bus as one packet
+    // Pairs with the acquire in daemon::request_queue: who sees the tags sees the data in staging, if there is any.
+    atomic_ref<std::uint64_t, scope::system>(slot.word[lane])
+        .store(rpc::pack_word(r, lane, rpc::lap_tag(ticket, fs.shared.slots)),
+               Carries == carries::staged_data ? memory_order_release : bare_request_order);
   }
   __syncwarp();
 }

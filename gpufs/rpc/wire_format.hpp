@@ -8,7 +8,7 @@
 namespace gpufs::rpc {
 
 /// Operations a device caller can ask for. Results are >= 0 or -errno, delivered in the completion word.
-enum class operation : std::uint16_t {
+enum class operation : std::uint8_t {
   nop,    ///< result 0; measures the round trip
   read,   ///< `length` bytes at `offset` of `file` into staging; result = bytes read, short only at end of file
   open,   ///< path in staging (`length` bytes, no terminator), flags in argument[0], mode in argument[1]; result = descriptor
@@ -16,10 +16,11 @@ enum class operation : std::uint16_t {
   stat,   ///< `file` = descriptor; a file_status is written to staging; result 0
 };
 
-/// A request as code sees it. On the wire it is the eight 64-bit words of a ring slot (pack/unpack below).
+/// A request as code sees it. On the wire it is the eight 64-bit words of a ring slot (pack_word, unpack). Numbers that travel in 48
+/// bits: offset, length, staging, argument.
 struct request {
   operation op = operation::nop;
-  std::uint16_t flags = 0;
+  std::uint8_t flags = 0;
   std::uint32_t channel = 0;      ///< completion word to answer in
   std::uint32_t sequence = 0;     ///< echoed in the completion word; never 0
   std::int32_t file = -1;         ///< descriptor
@@ -30,11 +31,17 @@ struct request {
 };
 
 inline constexpr unsigned words_per_slot = 8;
-inline constexpr unsigned payload_words = 7;  // the eighth is the commit word
+inline constexpr unsigned payload_bits = 48;
+inline constexpr std::uint64_t payload_mask = (1ull << payload_bits) - 1;
 
-/// Ring slot: seven payload words, then the commit word. The producer of ticket t writes the payload with relaxed stores, then
-/// release-stores commit = lap_of(t). A consumer that acquire-loads that value sees the payload. Slots are never cleared: the
-/// lap number tells a fresh request from the one a lap before.
+//  63      48 47                    0
+//  lap tag   | payload                     in each of the eight words
+//
+/// Ring slot. The producer of ticket t stores eight words, each of them tagged with the lap of t, in any order; a consumer has the request
+/// when all eight carry that tag. No word waits for another: a commit word stored behind the payload would need a fence, and on a GPU
+/// that fence waits for whatever else its multiprocessor has on the bus, while every later ticket waits for this one. Slots are never
+/// cleared: the tag tells a fresh request from the one a lap before. (A slot is rewritten every lap, so that a tag's recurrence after
+/// 65535 laps cannot be mistaken.)
 struct alignas(64) slot {
   std::uint64_t word[words_per_slot];
 };
@@ -46,33 +53,46 @@ static_assert(sizeof(slot) == 64 && alignof(slot) == 64);
 #define GPUFS_WIRE_FN inline
 #endif
 
-/// The commit value of ticket `ticket` in a ring of `slots` slots (a power of two): never 0, so that zeroed memory is an empty ring.
-GPUFS_WIRE_FN std::uint64_t lap_of(std::uint64_t ticket, std::uint64_t slots) { return ticket / slots + 1; }
-
-GPUFS_WIRE_FN std::uint64_t pack_word(request const& r, unsigned i) {
-  switch (i) {
-    case 0: return std::uint64_t(std::uint16_t(r.op)) | std::uint64_t(r.flags) << 16 | std::uint64_t(r.channel) << 32;
-    case 1: return std::uint64_t(r.sequence) | std::uint64_t(std::uint32_t(r.file)) << 32;
-    case 2: return r.offset;
-    case 3: return r.length;
-    case 4: return r.staging;
-    case 5: return r.argument[0];
-    default: return r.argument[1];
-  }
+/// Which of `rings` rings the requests of a channel go through. Consecutive channels take turns, and so do channels at a distance of
+/// `rings`: any pattern of neighbouring callers spreads. Each ring serves at most ceil(channels / rings) channels.
+GPUFS_WIRE_FN std::uint32_t ring_of(std::uint32_t channel, std::uint32_t rings) {
+  std::uint32_t const turn = channel / rings;
+  return (channel + turn + turn / rings) % rings;
 }
 
-GPUFS_WIRE_FN request unpack(std::uint64_t const (&w)[payload_words]) {
+/// The tag of ticket `ticket` in a ring of `slots` slots: 1..65535, so that zeroed memory is an empty ring.
+GPUFS_WIRE_FN std::uint64_t lap_tag(std::uint64_t ticket, std::uint64_t slots) { return ticket / slots % 65535 + 1; }
+
+GPUFS_WIRE_FN std::uint64_t tag_of(std::uint64_t word) { return word >> payload_bits; }
+
+/// Word `i` of a request's slot.
+GPUFS_WIRE_FN std::uint64_t pack_word(request const& r, unsigned i, std::uint64_t tag) {
+  std::uint64_t payload = 0;
+  switch (i) {
+    case 0: payload = std::uint64_t(std::uint8_t(r.op)) | std::uint64_t(r.flags) << 8 | std::uint64_t(r.channel) << 16; break;
+    case 1: payload = r.sequence; break;
+    case 2: payload = std::uint32_t(r.file); break;
+    case 3: payload = r.offset; break;
+    case 4: payload = r.length; break;
+    case 5: payload = r.staging; break;
+    case 6: payload = r.argument[0]; break;
+    default: payload = r.argument[1]; break;
+  }
+  return tag << payload_bits | (payload & payload_mask);
+}
+
+GPUFS_WIRE_FN request unpack(std::uint64_t const (&w)[words_per_slot]) {
   request r;
-  r.op = operation(std::uint16_t(w[0]));
-  r.flags = std::uint16_t(w[0] >> 16);
-  r.channel = std::uint32_t(w[0] >> 32);
+  r.op = operation(std::uint8_t(w[0]));
+  r.flags = std::uint8_t(w[0] >> 8);
+  r.channel = std::uint32_t(w[0] >> 16);
   r.sequence = std::uint32_t(w[1]);
-  r.file = std::int32_t(std::uint32_t(w[1] >> 32));
-  r.offset = w[2];
-  r.length = w[3];
-  r.staging = w[4];
-  r.argument[0] = w[5];
-  r.argument[1] = w[6];
+  r.file = std::int32_t(std::uint32_t(w[2]));
+  r.offset = w[3] & payload_mask;
+  r.length = w[4] & payload_mask;
+  r.staging = w[5] & payload_mask;
+  r.argument[0] = w[6] & payload_mask;
+  r.argument[1] = w[7] & payload_mask;
   return r;
 }
 
@@ -131,8 +151,10 @@ struct alignas(64) control_block {
 
 /// Everything both sides share. All pointers are valid on both sides (pinned memory has one address).
 struct shared_region {
-  slot* ring = nullptr;                  ///< `slots` entries
-  std::uint64_t slots = 0;               ///< a power of two, >= channels, so that a caller that holds a channel finds its slot free
+  slot* ring = nullptr;                  ///< `rings` rings of `slots` entries each, one behind the other
+  std::uint64_t rings = 1;               ///< from 1 on; about one per daemon thread, so that threads rarely look at the same one
+  std::uint64_t slots = 0;               ///< per ring: a power of two, >= the channels it serves, so that a caller that holds a
+                                         ///< channel finds its slot free
   completion* completions = nullptr;     ///< `channels` entries
   std::uint64_t channels = 0;
   std::byte* staging = nullptr;          ///< `staging_bytes`, 4096-aligned

@@ -47,11 +47,14 @@ struct prefetch_ref {
   bool automatic = false;
 };
 
+/// Words from one ring's tail to the next: a cache line.
+inline constexpr std::uint64_t tail_stride = 16;
+
 /// What a kernel needs of a filesystem. Trivially copyable; valid while the gpufs::filesystem lives.
 struct fs_ref {
   fs_ref const* self = nullptr;            ///< this handle in GPU memory
   rpc::shared_region shared;               ///< pinned host memory, one address on both sides
-  std::uint64_t* tail = nullptr;           ///< next ticket of the ring, in GPU memory
+  std::uint64_t* tails = nullptr;          ///< next ticket of each ring, tail_stride apart, in GPU memory
   page_cache_ref cache;
   channel_pool_ref control_channels;       ///< 4 KiB pieces for paths and answers
   channel_pool_ref page_channels;          ///< one page each
@@ -61,6 +64,8 @@ struct fs_ref {
   std::uint32_t slot_count = 0;
   std::uint64_t* counters = nullptr;       ///< statistics, counter_stripes x counters_per_stripe
   std::uint64_t timeout_ns = 0;
+  std::uint32_t* pulls_under_way = nullptr;  ///< warps that are pulling from staging
+  std::uint32_t most_pulls = 0;
 };
 static_assert(std::is_trivially_copyable_v<fs_ref>);
 

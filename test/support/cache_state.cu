@@ -42,7 +42,8 @@ std::string table_problem(std::vector<frame_header> const& headers, std::vector<
   for (std::size_t i = 0; i < headers.size(); ++i) {
     auto const& h = headers[i];
     bool const ready = h.state >> phase_shift == static_cast<std::uint32_t>(phase::ready);
-    if (seen[i] != (ready ? 1u : 0u)) return std::to_string(seen[i]) + " table entries" + of_frame(i) + (ready ? ", ready" : ", not ready");
+    if (seen[i] != (ready ? 1u : 0u))
+      return std::to_string(seen[i]) + " table entries" + of_frame(i) + (ready ? ", ready" : ", not ready");
     if (ready && !names.emplace(h.uid, h.page).second) return "page " + std::to_string(h.page) + " is in two frames";
   }
   return {};

@@ -11,8 +11,8 @@ namespace gpufs::test {
 struct cache_state {
   std::uint64_t ready = 0;        ///< frames that hold a page
   std::uint64_t quarantined = 0;  ///< channels whose late answer nobody has picked up yet
-  std::string problems;           ///< empty, or the first invariant that does not hold: pins, locks, claims or channels left behind, a
-                                  ///< page in two frames, a table entry without its page or the other way round
+  std::string problems;  ///< empty, or the first invariant that does not hold: pins, locks, claims or channels left behind, a
+                         ///< page in two frames, a table entry without its page or the other way round
 };
 
 /// Looks at the state while no kernel that uses `fs` runs. `pinned` = frames that the test itself has pinned once.

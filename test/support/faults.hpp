@@ -20,7 +20,9 @@ struct scripted_faults final : daemon::fault_injector {
   daemon::fault_action before_read(rpc::request const&, std::uint64_t offset, std::uint64_t length) override {
     return on_read ? on_read(offset, length) : daemon::fault_action::pass();
   }
-  daemon::fault_action before_open(std::string_view path) override { return on_open ? on_open(path) : daemon::fault_action::pass(); }
+  daemon::fault_action before_open(std::string_view path) override {
+    return on_open ? on_open(path) : daemon::fault_action::pass();
+  }
 };
 
 /// Faults on reads alone.

@@ -48,8 +48,8 @@ void read_batch::finish(stream* on) {
 std::string read_batch::problem(std::size_t i) const {
   auto const& op = done_[i];
   auto const& e = expected_[i];
-  auto const where = fmt::format("op {}: gread(fd {}, count {}, offset {}) into address {} modulo 64", i, op.fd, op.count, op.offset,
-                                 op.place % 64);
+  auto const where = fmt::format("op {}: gread(fd {}, count {}, offset {}) into address {} modulo 64", i, op.fd, op.count,
+                                 op.offset, op.place % 64);
   if (op.result != e.result) return fmt::format("{} returned {}, not {}", where, op.result, e.result);
   auto const* const bytes = got_.data() + op.place;
   for (std::size_t b = 0; b < e.bytes.size(); ++b)

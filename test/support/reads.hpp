@@ -20,8 +20,8 @@ struct read_op {
   std::uint32_t reserved;
   std::int64_t offset;
   std::uint64_t count;
-  std::uint64_t place;   ///< where its buffer starts in the output
-  std::int64_t result;   ///< what gread returned
+  std::uint64_t place;  ///< where its buffer starts in the output
+  std::int64_t result;  ///< what gread returned
 };
 
 /// Collects greads, runs them, and says what was wrong with the results.
