@@ -153,18 +153,24 @@ fs_ref filesystem::state::make_ref() const {
   r.cache.page_shift = static_cast<std::uint32_t>(std::countr_zero(s.settings.page_size));
   r.cache.policy = s.settings.policy;
   if (s.settings.policy == replacement::lra) {
-    r.cache.lra = {s.queues.data(), s.queue_totals.data(), s.queue_links.data(), s.settings.context_slots,
-                   static_cast<std::uint32_t>(s.sizes.segments), static_cast<std::uint32_t>(s.sizes.segment_frames)};
+    r.cache.lra = {s.queues.data(),
+                   s.queue_totals.data(),
+                   s.queue_links.data(),
+                   s.settings.context_slots,
+                   static_cast<std::uint32_t>(s.sizes.segments),
+                   static_cast<std::uint32_t>(s.sizes.segment_frames)};
   }
   r.control_channels = {s.channel_states.data(), 0, static_cast<std::uint32_t>(s.sizes.control_channels), 0, control_piece};
   r.page_channels = {s.channel_states.data() + s.sizes.control_channels, static_cast<std::uint32_t>(s.sizes.control_channels),
-                     static_cast<std::uint32_t>(s.sizes.page_channels), s.sizes.control_channels * control_piece, s.sizes.page_piece};
+                     static_cast<std::uint32_t>(s.sizes.page_channels), s.sizes.control_channels * control_piece,
+                     s.sizes.page_piece};
+  r.page_channels.spacing = 32;  // as many as a warp can hold
   if (s.sizes.chunk_channels != 0) {
     auto const first = s.sizes.control_channels + s.sizes.page_channels;
     r.prefetch.states = s.readahead.data();
-    r.prefetch.channels = {s.channel_states.data() + first, static_cast<std::uint32_t>(first),
-                           static_cast<std::uint32_t>(s.sizes.chunk_channels),
-                           s.sizes.control_channels * control_piece + s.sizes.page_channels * s.sizes.page_piece, s.sizes.chunk_piece};
+    r.prefetch.channels = {
+        s.channel_states.data() + first, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(s.sizes.chunk_channels),
+        s.sizes.control_channels * control_piece + s.sizes.page_channels * s.sizes.page_piece, s.sizes.chunk_piece};
     r.prefetch.chunk_bytes = s.sizes.chunk_bytes;
     r.prefetch.depth = s.settings.prefetch_depth;
     r.prefetch.automatic = s.settings.prefetch_size == prefetch_automatic;
@@ -224,8 +230,8 @@ std::string filesystem::backend_name() const { return state_->server->backend() 
 std::uint64_t filesystem::metadata_bytes() const {
   state const& s = *state_;
   return s.buckets.bytes() + s.bucket_locks.bytes() + s.headers.bytes() + s.channel_states.bytes() + s.slots.bytes() +
-         s.claimed_slots.bytes() + s.readahead.bytes() +
-         s.queues.bytes() + s.queue_totals.bytes() + s.queue_links.bytes() + s.counters.bytes() + s.tails.bytes() + s.sweep_hand.bytes();
+         s.claimed_slots.bytes() + s.readahead.bytes() + s.queues.bytes() + s.queue_totals.bytes() + s.queue_links.bytes() +
+         s.counters.bytes() + s.tails.bytes() + s.sweep_hand.bytes();
 }
 
 std::uint64_t filesystem::pinned_bytes() const {

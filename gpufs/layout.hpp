@@ -17,9 +17,9 @@ struct layout {
   std::uint64_t segments;
   std::uint64_t control_channels;
   std::uint64_t page_channels;
-  std::uint64_t page_piece;     ///< bytes of staging per page channel
-  std::uint64_t chunk_bytes;    ///< longest prefetch request; 0 = prefetching is off
-  std::uint64_t chunk_piece;    ///< bytes of staging per chunk channel
+  std::uint64_t page_piece;   ///< bytes of staging per page channel
+  std::uint64_t chunk_bytes;  ///< longest prefetch request; 0 = prefetching is off
+  std::uint64_t chunk_piece;  ///< bytes of staging per chunk channel
   std::uint64_t chunk_channels;
   std::uint64_t channels;       ///< all kinds
   std::uint64_t rings;          ///< one per daemon thread

@@ -11,7 +11,7 @@ namespace {
 
 struct field {
   char const* name;
-  std::uint64_t statistics::* value;
+  std::uint64_t statistics::*value;
 };
 
 constexpr std::array fields{

@@ -26,8 +26,12 @@ inline constexpr unsigned warp_size = 32;
 inline constexpr unsigned all_lanes = 0xffffffffu;
 
 /// Lane `from`'s value in every lane.
-__device__ __forceinline__ std::uint32_t warp_broadcast(std::uint32_t value, int from = 0) { return __shfl_sync(all_lanes, value, from); }
-__device__ __forceinline__ std::int32_t warp_broadcast(std::int32_t value, int from = 0) { return __shfl_sync(all_lanes, value, from); }
+__device__ __forceinline__ std::uint32_t warp_broadcast(std::uint32_t value, int from = 0) {
+  return __shfl_sync(all_lanes, value, from);
+}
+__device__ __forceinline__ std::int32_t warp_broadcast(std::int32_t value, int from = 0) {
+  return __shfl_sync(all_lanes, value, from);
+}
 __device__ __forceinline__ std::uint64_t warp_broadcast(std::uint64_t value, int from = 0) {
   auto const low = __shfl_sync(all_lanes, static_cast<std::uint32_t>(value), from);
   auto const high = __shfl_sync(all_lanes, static_cast<std::uint32_t>(value >> 32), from);

@@ -14,10 +14,10 @@ namespace gpufs::prefetch {
 struct wanted {
   std::int32_t fd;
   std::uint64_t uid;
-  std::uint64_t size;         ///< of the file
-  std::uint64_t begin;        ///< first byte of the batch's first page
-  std::uint64_t end;          ///< one past its last page's last byte, at most size
-  std::uint32_t absent;       ///< bit i: the batch's page i is not in the cache
+  std::uint64_t size;    ///< of the file
+  std::uint64_t begin;   ///< first byte of the batch's first page
+  std::uint64_t end;     ///< one past its last page's last byte, at most size
+  std::uint32_t absent;  ///< bit i: the batch's page i is not in the cache
   std::uint32_t page_shift;
   bool sequential;
 };
@@ -129,7 +129,8 @@ class readahead {
     // Each slot looks at channels of its own first, the same ones again and again: what stays in the host's caches is pulled faster.
     std::uint32_t const home = static_cast<std::uint32_t>(state_ - fs_.prefetch.states) * chunks_per_context;
     channel via;
-    if (!try_channels(fs_, fs_.prefetch.channels, home, via) && !try_channels(fs_, fs_.prefetch.channels, home + warp_size, via)) {
+    if (!try_channels(fs_, fs_.prefetch.channels, home, via) &&
+        !try_channels(fs_, fs_.prefetch.channels, home + warp_size, via)) {
       return false;
     }
     if (lane_id() == static_cast<unsigned>(lane)) {

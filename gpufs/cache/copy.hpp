@@ -88,8 +88,8 @@ struct page_target {
 
 /// Pulls bytes [begin, end) of a page out of pinned staging into its frame and on to the target, reading staging once. The page has
 /// `got` bytes; the rest of the frame is zeroed. begin and end are multiples of 16. All lanes call.
-__device__ __forceinline__ void warp_pull(std::byte* frame, std::byte const* staging, std::uint64_t begin, std::uint64_t end, std::uint64_t got,
-                                 page_target const& target) {
+__device__ __forceinline__ void warp_pull(std::byte* frame, std::byte const* staging, std::uint64_t begin, std::uint64_t end,
+                                          std::uint64_t got, page_target const& target) {
   std::uint64_t const whole = got / 16 * 16 < end ? got / 16 * 16 : end;  // units below it are file bytes throughout
   bool const straight = detail::address(target.base) % 16 == 0;
   auto* const to = reinterpret_cast<uint4*>(frame);

@@ -35,11 +35,11 @@ __device__ constexpr std::uint32_t phase_delta(phase from, phase to) {
 /// owner of a filling one.
 struct alignas(32) frame_header {
   std::uint32_t state;
-  std::int32_t error;   ///< -errno of the fetch that failed; meaningful in phase failed
-  std::uint32_t valid;  ///< bytes of the page that the file has; meaningful in phase ready
+  std::int32_t error;        ///< -errno of the fetch that failed; meaningful in phase failed
+  std::uint32_t valid;       ///< bytes of the page that the file has; meaningful in phase ready
   std::uint32_t referenced;  ///< hit since the hand last passed; used by replacement::clock only
-  std::uint64_t uid;    ///< file version
-  std::uint64_t page;   ///< page number in the file
+  std::uint64_t uid;         ///< file version
+  std::uint64_t page;        ///< page number in the file
 };
 static_assert(sizeof(frame_header) == frame_header_bytes);
 
@@ -67,9 +67,9 @@ __device__ __forceinline__ void begin_fill(frame_header& h, std::uint64_t uid, s
 
 /// filling -> ready, and the filler's pin goes. Release pairs with the acquire of pin() and of those who wait for the phase: they see
 /// the bytes. The caller orders the bytes of other threads before it by a barrier.
-__device__ __forceinline__ void publish(frame_header& h, std::uint32_t valid) {
+__device__ __forceinline__ void publish(frame_header& h, std::uint32_t valid, memory_order order = memory_order_release) {
   atomic_ref<std::uint32_t, scope::device>(h.valid).store(valid, memory_order_relaxed);
-  frame_state(h).fetch_add(phase_delta(phase::filling, phase::ready) - 1, memory_order_release);
+  frame_state(h).fetch_add(phase_delta(phase::filling, phase::ready) - 1, order);
 }
 
 /// filling -> failed, and the filler's pin goes. The page must be out of the page table already.
@@ -77,6 +77,18 @@ __device__ __forceinline__ void fail(frame_header& h, std::int32_t error) {
   atomic_ref<std::int32_t, scope::device>(h.error).store(error, memory_order_relaxed);
   frame_state(h).fetch_add(phase_delta(phase::filling, phase::failed) - 1, memory_order_release);
 }
+
+// One release for several frames: release_all() by the warp whose lanes then publish, in after_release. On the GPU that is one fence
+// instead of one per frame; elsewhere each publication is a release of its own, which ThreadSanitizer understands.
+#if defined(__CUDACC__)
+inline constexpr memory_order after_release = memory_order_relaxed;
+__device__ __forceinline__ void release_all() {
+  cuda::atomic_thread_fence(cuda::memory_order_release, cuda::thread_scope_device);
+}
+#else
+inline constexpr memory_order after_release = memory_order_release;
+inline void release_all() {}
+#endif
 
 /// The owner of an evicting frame, or the filler of one that never entered the page table (with its pin), lets it go.
 __device__ __forceinline__ void release_evicting(frame_header& h) {

@@ -20,7 +20,9 @@ namespace gpufs {
 
 namespace detail {
 
-__device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> word(std::uint32_t& w) { return atomic_ref<std::uint32_t, scope::device>(w); }
+__device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> word(std::uint32_t& w) {
+  return atomic_ref<std::uint32_t, scope::device>(w);
+}
 
 __device__ __forceinline__ bool try_lock(lra_queue& q) { return word(q.lock).exchange(1, memory_order_acquire) == 0; }
 __device__ __forceinline__ void lock(lra_queue& q) {

@@ -30,12 +30,12 @@ struct alignas(64) lra_totals {
 };
 
 struct lra_ref {
-  lra_queue* queues = nullptr;            ///< queue_count, one per context slot; null under other policies
+  lra_queue* queues = nullptr;  ///< queue_count, one per context slot; null under other policies
   lra_totals* totals = nullptr;
   std::uint32_t* next_segment = nullptr;  ///< the lists' links, one per segment
   std::uint32_t queue_count = 0;
   std::uint32_t segment_count = 0;
-  std::uint32_t segment_frames = 0;       ///< frames per segment; the last one may have fewer
+  std::uint32_t segment_frames = 0;  ///< frames per segment; the last one may have fewer
 
   GPUFS_HOST_DEVICE static std::uint64_t start_of(std::uint32_t segment) { return (std::uint64_t(segment) + 1) << 32; }
   GPUFS_HOST_DEVICE std::uint32_t frame_at(std::uint64_t cursor) const {

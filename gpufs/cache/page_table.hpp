@@ -31,7 +31,8 @@ __device__ __forceinline__ page_location locate(page_cache_ref const& c, std::ui
   return {(h >> 32) * c.bucket_count >> 32, static_cast<std::uint32_t>(h)};  // bucket_count < 2^32
 }
 
-__device__ __forceinline__ atomic_ref<std::uint64_t, scope::device> bucket_entry(page_cache_ref const& c, std::uint64_t bucket, unsigned way) {
+__device__ __forceinline__ atomic_ref<std::uint64_t, scope::device> bucket_entry(page_cache_ref const& c, std::uint64_t bucket,
+                                                                                 unsigned way) {
   return atomic_ref<std::uint64_t, scope::device>(c.buckets[bucket * bucket_ways + way]);
 }
 
@@ -81,7 +82,8 @@ __device__ __forceinline__ lookup find_and_pin(page_cache_ref const& c, std::uin
           answer = 3;
         } else if ((p == phase::ready || p == phase::filling) && ours) {
           answer = p == phase::ready ? 1 : 2;
-          if (c.policy == replacement::clock) atomic_ref<std::uint32_t, scope::device>(h.referenced).store(1, memory_order_relaxed);
+          if (c.policy == replacement::clock)
+            atomic_ref<std::uint32_t, scope::device>(h.referenced).store(1, memory_order_relaxed);
         }
         if (answer == 0 || answer == 3) unpin_read(h);
       }
@@ -101,7 +103,8 @@ enum class insert_result : std::uint32_t { inserted, duplicate, full };
 
 /// Enters `frame`, which the caller is filling under that name, unless the page is there already. All lanes call.
 /// The bucket's lock keeps two callers that miss one page from both entering it; look-ups and removals need no lock.
-__device__ __forceinline__ insert_result insert(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page, std::uint32_t frame) {
+__device__ __forceinline__ insert_result insert(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page,
+                                                std::uint32_t frame) {
   page_location const at = locate(c, uid, page);
   unsigned const lane = lane_id();
   if (lane == 0) {

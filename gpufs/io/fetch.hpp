@@ -147,7 +147,8 @@ __device__ __forceinline__ void request_page(fs_ref const& fs, page_name const& 
 }
 
 /// Sees that the bytes of a page this warp entered are on their way: in a chunk, or by a request of its own.
-__device__ __forceinline__ void request_or_find(fs_ref const& fs, prefetch::readahead const& chunks, page_name const& name, page_work& work) {
+__device__ __forceinline__ void request_or_find(fs_ref const& fs, prefetch::readahead const& chunks, page_name const& name,
+                                                page_work& work) {
   std::uint64_t const begin = name.page << fs.cache.page_shift;
   prefetch::place const at = chunks.find(name.uid, begin, begin + name.expected);
   if (at.found) {
@@ -164,22 +165,32 @@ __device__ __forceinline__ std::byte* source_of(fs_ref const& fs, page_work cons
   return staging_bytes(fs, fs.prefetch.channels, work.via) + work.chunk_offset;
 }
 
-/// Waits for the bytes of a page this warp requested, or whose chunk is on its way. `answered` tells what end_fetch() must do with the
-/// page's own channel.
-__device__ __forceinline__ arrival await_page(fs_ref const& fs, page_name const& name, page_work& work, bool& answered) {
-  arrival a{0, 0};
+/// The daemon's answer to one request: its result, or -EIO / -ETIMEDOUT if it was given up.
+struct answer {
+  std::int32_t result;
+  bool answered;
+};
+
+/// Waits for the answer to `via`. All lanes call.
+__device__ __forceinline__ answer await_answer(fs_ref const& fs, channel const& via) {
+  std::int32_t result = 0;
+  bool ok = false;
+  if (lane_id() == 0) {
+    result = await(fs, via, ok);
+    if (!ok && result == -ETIMEDOUT) count(fs, counter::timeouts);
+  }
+  result = warp_broadcast(result);
+  bool const answered = warp_broadcast(static_cast<std::uint32_t>(ok)) != 0;
+  __syncwarp();  // all lanes come after lane 0's acquire
+  return {result, answered};
+}
+
+/// What the answer means for a page this warp requested, or whose chunk it is; asks for what is missing. `got.answered` tells what
+/// end_fetch() must do with the page's own channel.
+__device__ __forceinline__ arrival settle(fs_ref const& fs, page_name const& name, page_work& work, answer& got) {
   if (work.chunk_offset != own_channel) {
-    std::int32_t result = 0;
-    bool ok = false;
-    if (lane_id() == 0) {
-      result = await(fs, work.via, ok);
-      if (!ok && result == -ETIMEDOUT) count(fs, counter::timeouts);
-    }
-    result = warp_broadcast(result);
-    __syncwarp();  // all lanes come after lane 0's acquire
-    answered = warp_broadcast(static_cast<std::uint32_t>(ok)) != 0;
-    if (!answered) return {0, result};
-    if (result >= 0 && static_cast<std::uint32_t>(result) >= work.chunk_offset + name.expected) {
+    if (!got.answered) return {0, got.result};
+    if (got.result >= 0 && static_cast<std::uint32_t>(got.result) >= work.chunk_offset + name.expected) {
       if (lane_id() == 0) count(fs, counter::prefetch_hits);
       return {name.expected, 0};
     }
@@ -187,27 +198,21 @@ __device__ __forceinline__ arrival await_page(fs_ref const& fs, page_name const&
     work.chunk_offset = own_channel;
     request_page(fs, name, work);
     if (work.status == page_status::failed) return {0, work.error};
+    got = await_answer(fs, work.via);
   }
+  arrival a{0, 0};
   for (;;) {
-    std::int32_t result = 0;
-    bool ok = false;
-    if (lane_id() == 0) {
-      result = await(fs, work.via, ok);
-      if (!ok && result == -ETIMEDOUT) count(fs, counter::timeouts);
-    }
-    result = warp_broadcast(result);
-    __syncwarp();  // all lanes come after lane 0's acquire
-    answered = warp_broadcast(static_cast<std::uint32_t>(ok)) != 0;
-    if (result < 0) {
-      a.error = result;
+    if (got.result < 0) {
+      a.error = got.result;
       return a;
     }
-    a.got += static_cast<std::uint32_t>(result);
-    if (a.got >= name.expected || result == 0) return a;  // complete, or the file has become shorter
+    a.got += static_cast<std::uint32_t>(got.result);
+    if (a.got >= name.expected || got.result == 0) return a;  // complete, or the file has become shorter
     // Short: the end of the file, or an error behind the bytes. Asking for the rest tells which.
     if (lane_id() == 0) next_request(fs.page_channels, work.via);
     work.via.sequence = warp_broadcast(work.via.sequence);
     detail::submit_read(fs, name, work.via, a.got);
+    got = await_answer(fs, work.via);
   }
 }
 
@@ -247,12 +252,14 @@ __device__ __forceinline__ awaited await_other(fs_ref const& fs, page_name const
   if (lane_id() == 0) {
     frame_header& h = fs.cache.headers[frame];
     // The filler waits for the daemon only, within its own timeout; ours may run out a little earlier.
-    error = spin_until(fs, device_pause_ns, [&] { return phase_of(frame_state(h).load(memory_order_relaxed)) != phase::filling; });
+    error =
+        spin_until(fs, device_pause_ns, [&] { return phase_of(frame_state(h).load(memory_order_relaxed)) != phase::filling; });
     if (error == 0) {
       phase const now = phase_of(frame_state(h).load(memory_order_acquire));  // pairs with publish() and fail()
       ours = names(h, name.uid, name.page);
       if (now == phase::failed) error = atomic_ref<std::int32_t, scope::device>(h.error).load(memory_order_relaxed);
-      if (now != phase::failed && now != phase::ready) ours = 0;  // its filler found the page entered by somebody else, and let go
+      if (now != phase::failed && now != phase::ready)
+        ours = 0;  // its filler found the page entered by somebody else, and let go
       valid = atomic_ref<std::uint32_t, scope::device>(h.valid).load(memory_order_relaxed);
     }
     count(fs, counter::waits);

@@ -18,16 +18,21 @@ struct team_entry {
   std::uint64_t got;
   std::int32_t error;
   std::uint32_t chunk_offset;
+  std::int32_t answer;     ///< the daemon's result
+  std::uint32_t answered;  ///< 1: the daemon has answered; 0: given up
 };
 
-/// Shared memory of a block for its collective calls, about 1.3 KB. Calls of one block follow each other, with barriers between uses, so
+/// Shared memory of a block for its collective calls, about 1.5 KB. Calls of one block follow each other, with barriers between uses, so
 /// that all its contexts share it.
 struct block_scratch {
   team_entry entry[warp_size];
   std::uint64_t value[4];
   std::uint64_t stop;
-  std::uint32_t absent;  ///< bits gathered; 0 between calls
+  std::uint32_t bits[2];  ///< gathered, see gathering; 0 between calls
 };
+
+/// What bits are gathered for. Each has a word of its own, so that one can be cleared while the next is gathered.
+enum class gathering : unsigned { absent, fetching };
 
 __device__ __forceinline__ block_scratch& scratch() {
   __shared__ block_scratch s;
@@ -46,9 +51,10 @@ struct group_ops {
   __device__ static void sync(Group const& g) { g.sync(); }
   __device__ static bool any(Group const& g, bool mine) { return g.any(mine); }
   __device__ static std::uint64_t broadcast(Group const&, std::uint64_t value) { return warp_broadcast(value); }
-  /// The bits that the group's warps have set, in every thread. If there are any, a sync() and then gathered() must follow.
-  __device__ static std::uint32_t gather(Group const&, std::uint32_t bits) { return bits; }
-  __device__ static void gathered(Group const&) {}
+  /// The bits that the group's warps have set, in every thread. If there are any, a sync() and then gathered() must follow, and another
+  /// barrier before the next gathering of the same kind.
+  __device__ static std::uint32_t gather(Group const&, gathering, std::uint32_t bits) { return bits; }
+  __device__ static void gathered(Group const&, gathering) {}
   /// The smallest value of the group's leaders of warps, in every thread.
   __device__ static std::uint64_t smallest(Group const&, std::uint64_t value) { return value; }
 };
@@ -67,16 +73,16 @@ struct group_ops<cooperative_groups::thread_block> {
     __syncthreads();
     return scratch().value[0];
   }
-  __device__ static std::uint32_t gather(group const& g, std::uint32_t bits) {
+  __device__ static std::uint32_t gather(group const& g, gathering what, std::uint32_t bits) {
+    std::uint32_t& all = scratch().bits[static_cast<unsigned>(what)];
     if (bits != 0 && lane_id() == 0 && warp(g) < warps(g)) {
-      atomic_ref<std::uint32_t, scope::block>(scratch().absent).fetch_or(bits, memory_order_relaxed);
+      atomic_ref<std::uint32_t, scope::block>(all).fetch_or(bits, memory_order_relaxed);
     }
     __syncthreads();
-    return scratch().absent;
+    return all;
   }
-  /// Everybody has read the bits; they are set again only behind the barrier that ends the batch.
-  __device__ static void gathered(group const& g) {
-    if (g.thread_rank() == 0) scratch().absent = 0;
+  __device__ static void gathered(group const& g, gathering what) {
+    if (g.thread_rank() == 0) scratch().bits[static_cast<unsigned>(what)] = 0;
   }
   __device__ static std::uint64_t smallest(group const& g, std::uint64_t value) {
     __syncthreads();

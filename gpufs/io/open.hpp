@@ -134,7 +134,8 @@ __device__ int gclose(io_context<Group>& io, int fd) {
     rpc::request r;
     r.op = rpc::operation::close;
     r.file = fd;
-    return detail::control_call(io.fs(), r, [](std::byte*) {}, [](std::byte const*) {});
+    return detail::control_call(
+        io.fs(), r, [](std::byte*) {}, [](std::byte const*) {});
   });
 }
 
@@ -145,11 +146,12 @@ __device__ int gfstat(io_context<Group>& io, int fd, file_status* status) {
     rpc::request r;
     r.op = rpc::operation::stat;
     r.file = fd;
-    return detail::control_call(io.fs(), r, [](std::byte*) {},
-                                [&](std::byte const* staging) {
-                                  auto const* from = reinterpret_cast<unsigned long long const*>(staging);
-                                  for (unsigned i = 0; i < sizeof(file_status) / 8; ++i) word[i] = __ldcv(from + i);
-                                });
+    return detail::control_call(
+        io.fs(), r, [](std::byte*) {},
+        [&](std::byte const* staging) {
+          auto const* from = reinterpret_cast<unsigned long long const*>(staging);
+          for (unsigned i = 0; i < sizeof(file_status) / 8; ++i) word[i] = __ldcv(from + i);
+        });
   });
   if (result != 0) return result;
   for (auto& w : word) w = io_context<Group>::ops::broadcast(io.group(), w);
@@ -168,7 +170,8 @@ __device__ int gfstat(io_context<Group>& io, int fd, file_status* status) {
 template <class Group>
 [[nodiscard]] __device__ int rpc_nop(io_context<Group>& io) {
   return detail::in_first_warp(io.group(), [&] {
-    return detail::control_call(io.fs(), rpc::request{}, [](std::byte*) {}, [](std::byte const*) {});
+    return detail::control_call(
+        io.fs(), rpc::request{}, [](std::byte*) {}, [](std::byte const*) {});
   });
 }
 

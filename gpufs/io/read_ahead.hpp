@@ -12,8 +12,8 @@ namespace gpufs::detail {
 /// Bits of the batch's pages that are absent, each found by the leader of the team that will read it. Warps that lead no team have none.
 /// A page that is there stays pinned, in `found`.
 template <class Group>
-__device__ __forceinline__ std::uint32_t probe_by_teams(io_context<Group>& io, read_span const& span, std::uint64_t first, unsigned batch, unsigned team,
-                                        page_work& found) {
+__device__ __forceinline__ std::uint32_t probe_by_teams(io_context<Group>& io, read_span const& span, std::uint64_t first,
+                                                        unsigned batch, unsigned team, page_work& found) {
   unsigned const warp = io_context<Group>::ops::warp(io.group());
   unsigned const mine = warp / team;
   if (warp % team != 0 || mine >= batch) return 0;
@@ -29,21 +29,23 @@ __device__ __forceinline__ std::uint32_t probe_by_teams(io_context<Group>& io, r
 }
 
 /// Has chunks for the absent pages of a batch, and for what follows, requested. All lanes of the group's first warp call.
-GPUFS_STAGE inline void plan_chunks(fs_ref const* handle, prefetch::readahead_state* state, read_span const span, std::uint64_t first, unsigned batch,
-                                   std::uint32_t absent) {
+GPUFS_STAGE inline void plan_chunks(fs_ref const* handle, prefetch::readahead_state* state, read_span const span,
+                                    std::uint64_t first, unsigned batch, std::uint32_t absent) {
   fs_ref const& fs = *handle;
   prefetch::readahead chunks(fs, state);
   std::uint64_t const begin = first << span.page_shift;
   std::uint64_t const end = (first + batch) << span.page_shift;
   std::uint64_t const from = span.begin > begin ? span.begin : begin;
-  bool const sequential = first != span.first_page() || prefetch::is_sequential(chunks.reads(), span.uid, from, span.page_bytes());
+  bool const sequential =
+      first != span.first_page() || prefetch::is_sequential(chunks.reads(), span.uid, from, span.page_bytes());
   std::uint32_t callers = 0;
   if (lane_id() == 0) callers = atomic_ref<std::uint32_t, scope::device>(*fs.claimed_slots).load(memory_order_relaxed);
   callers = warp_broadcast(callers);
   prefetch::window_rule const rule{
       fs.prefetch.automatic, fs.prefetch.depth,
       prefetch::window_limit(callers, prefetch::chunks_ahead_together, prefetch::chunks_per_context - 2)};
-  chunks.plan({span.fd, span.uid, span.size, begin, end < span.size ? end : span.size, absent, span.page_shift, sequential}, rule);
+  chunks.plan({span.fd, span.uid, span.size, begin, end < span.size ? end : span.size, absent, span.page_shift, sequential},
+              rule);
 }
 
 /// Gathers the absent pages of a batch and sees to the chunks for them. All threads of the group call; after it every warp may look for
@@ -52,11 +54,11 @@ template <class Group>
 __device__ __forceinline__ void read_ahead(io_context<Group>& io, read_span const& span, std::uint64_t first, unsigned batch,
                                            std::uint32_t absent) {
   using ops = typename io_context<Group>::ops;
-  absent = ops::gather(io.group(), absent);
+  absent = ops::gather(io.group(), gathering::absent, absent);
   if (absent == 0) return;
   if (ops::warp(io.group()) == 0) plan_chunks(io.fs().self, io.chunks(), span, first, batch, absent);
   ops::sync(io.group());
-  ops::gathered(io.group());
+  ops::gathered(io.group(), gathering::absent);
 }
 
 }  // namespace gpufs::detail

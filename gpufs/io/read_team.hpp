@@ -34,8 +34,8 @@ __device__ __forceinline__ slice slice_of(std::uint64_t begin, std::uint64_t end
   return {lo < begin ? begin : lo > end ? end : lo, hi > end ? end : hi};
 }
 
-__device__ __forceinline__ void copy_slice(fs_ref const& fs, read_span const& span, std::uint64_t page, std::uint32_t frame, std::uint64_t got,
-                                  unsigned member, unsigned team) {
+__device__ __forceinline__ void copy_slice(fs_ref const& fs, read_span const& span, std::uint64_t page, std::uint32_t frame,
+                                           std::uint64_t got, unsigned member, unsigned team) {
   page_target const t = span.target(page, got);
   slice const s = slice_of(t.begin, t.end, member, team);
   if (s.begin < s.end) warp_copy(t.base + s.begin, frame_bytes(fs.cache, frame) + s.begin, s.end - s.begin);
@@ -49,11 +49,16 @@ struct led_page {
 };
 
 /// Finds or requests a page and waits for it if this warp is the one that brings it in. All lanes of the leader call.
-GPUFS_STAGE inline led_page lead_page(fs_ref const* handle, std::int32_t slot, prefetch::readahead_state* chunk_state, page_name const name) {
+GPUFS_STAGE inline led_page lead_page(fs_ref const* handle, std::int32_t slot, prefetch::readahead_state* chunk_state,
+                                      page_name const name) {
   fs_ref const& fs = *handle;
   led_page p{enter_page(fs, slot, name), {0, 0}, false};
   if (p.work.status == page_status::fetching) request_or_find(fs, prefetch::readahead(fs, chunk_state), name, p.work);
-  if (p.work.status == page_status::fetching) p.got = await_page(fs, name, p.work, p.answered);
+  if (p.work.status == page_status::fetching) {
+    answer got = await_answer(fs, p.work.via);
+    p.got = settle(fs, name, p.work, got);
+    p.answered = got.answered;
+  }
   if (p.work.status == page_status::failed) p.got.error = p.work.error;
   return p;
 }
@@ -70,8 +75,9 @@ GPUFS_STAGE inline awaited await_led_page(fs_ref const* handle, page_name const 
 /// the block call. Each round: the leaders find or request their pages and wait for their own; all pull or copy slices; the
 /// leaders publish; then, owing nobody a page, the teams whose page somebody else brings in wait for it. Pages for which there was
 /// no frame have another round: the block then holds none. `found`: the leader's page, if it is known to be there and pinned.
-GPUFS_STAGE inline read_stop read_by_teams(fs_ref const* handle, std::int32_t slot, prefetch::readahead_state* chunk_state, read_span const span,
-                                           std::uint64_t first, unsigned batch, unsigned team, unsigned warp, page_work const found) {
+GPUFS_STAGE inline read_stop read_by_teams(fs_ref const* handle, std::int32_t slot, prefetch::readahead_state* chunk_state,
+                                           read_span const span, std::uint64_t first, unsigned batch, unsigned team,
+                                           unsigned warp, page_work const found) {
   fs_ref const& fs = *handle;
   read_stop stop;
   unsigned const mine = warp / team;
@@ -102,21 +108,33 @@ GPUFS_STAGE inline read_stop read_by_teams(fs_ref const* handle, std::int32_t sl
       if (work.status == page_status::hit) a.got = work.valid;
       if (lane_id() == 0) {
         if (work.status == page_status::hit) count(fs, counter::hits);
-        scratch().entry[mine] = {static_cast<std::uint32_t>(work.status), work.frame, work.via.number, work.via.sequence, a.got, a.error,
-                                 work.chunk_offset};
+        scratch().entry[mine] = {static_cast<std::uint32_t>(work.status),
+                                 work.frame,
+                                 work.via.number,
+                                 work.via.sequence,
+                                 a.got,
+                                 a.error,
+                                 work.chunk_offset,
+                                 0,
+                                 0};
       }
     }
     __syncthreads();
     team_entry seen{};
     if (todo) {
       seen = scratch().entry[mine];
-      work = {static_cast<page_status>(seen.status), seen.frame, {seen.channel_number, seen.channel_sequence}, seen.error, seen.chunk_offset};
+      work = {static_cast<page_status>(seen.status),
+              seen.frame,
+              {seen.channel_number, seen.channel_sequence},
+              seen.error,
+              seen.chunk_offset};
       if (work.status == page_status::hit) copy_slice(fs, span, page, work.frame, seen.got, member, team);
       if (work.status == page_status::fetching && seen.got != 0) {
         slice const s = slice_of(0, span.page_bytes(), member, team);
         if (s.begin < s.end) {
           pull_gate const gate(fs);
-          warp_pull(frame_bytes(fs.cache, work.frame), source_of(fs, work), s.begin, s.end, seen.got, span.target(page, seen.got));
+          warp_pull(frame_bytes(fs.cache, work.frame), source_of(fs, work), s.begin, s.end, seen.got,
+                    span.target(page, seen.got));
         }
       }
     }

@@ -31,28 +31,21 @@ class open_pages {
   }
   __device__ page_work work(unsigned i) const {
     int const from = static_cast<int>(i);
-    return {status(i), warp_broadcast(work_.frame, from),
-            {warp_broadcast(work_.via.number, from), warp_broadcast(work_.via.sequence, from)}, 0, warp_broadcast(work_.chunk_offset, from)};
+    return {status(i),
+            warp_broadcast(work_.frame, from),
+            {warp_broadcast(work_.via.number, from), warp_broadcast(work_.via.sequence, from)},
+            0,
+            warp_broadcast(work_.chunk_offset, from)};
   }
-  /// Keeps what became of page i until it is published.
-  __device__ void arrived(unsigned i, page_work const& work, arrival const& a, bool answered) {
-    if (lane_id() != i) return;
-    work_ = work;
-    got_ = a;
-    answered_ = answered;
-  }
-  __device__ arrival got(unsigned i) const {
-    int const from = static_cast<int>(i);
-    return {warp_broadcast(got_.got, from), warp_broadcast(got_.error, from)};
-  }
-  __device__ bool answered(unsigned i) const { return warp_broadcast(std::uint32_t(answered_), static_cast<int>(i)) != 0; }
+  /// The page of this lane, if it has one.
+  __device__ bool has_page() const { return lane_id() < size_; }
+  __device__ std::uint64_t own_page() const { return page_; }
+  __device__ page_work& own_work() { return work_; }
 
  private:
   unsigned size_ = 0;
   std::uint64_t page_ = 0;
   page_work work_;
-  arrival got_{0, 0};
-  bool answered_ = false;
 };
 
 /// Copies the wanted part of a ready, pinned page out and unpins it.
@@ -65,28 +58,150 @@ __device__ __forceinline__ void deliver(fs_ref const& fs, read_span const& span,
   stop.note_page(span, page, {got, 0});
 }
 
-/// Waits for the pages this warp fetches and pulls them into place.
-__device__ __forceinline__ void pull_fetched(fs_ref const& fs, read_span const& span, open_pages& open, read_stop& stop) {
-  for (unsigned i = 0; i < open.size(); ++i) {
-    if (open.status(i) != page_status::fetching) continue;
-    page_work work = open.work(i);
-    std::uint64_t const page = open.page(i);
-    bool answered = false;
-    arrival const a = await_page(fs, span.name(page), work, answered);
-    if (a.got != 0) {
-      pull_gate const gate(fs);
-      warp_pull(frame_bytes(fs.cache, work.frame), source_of(fs, work), 0, span.page_bytes(), a.got, span.target(page, a.got));
+/// Pulls what has arrived of a page into its frame and on to the caller's buffer.
+__device__ __forceinline__ void pull_page(fs_ref const& fs, read_span const& span, std::uint64_t page, page_work const& work,
+                                          arrival const& a) {
+  if (a.got == 0) return;
+  pull_gate const gate(fs);
+  warp_pull(frame_bytes(fs.cache, work.frame), source_of(fs, work), 0, span.page_bytes(), a.got, span.target(page, a.got));
+}
+
+/// Waits, lane by lane, for the answers to up to 32 requests at once: `pending` lanes have one. All lanes of a warp call.
+__device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending, channel const& via) {
+  answer got{0, false};
+  std::uint64_t const start = device_clock_ns();
+  unsigned pause = 0;
+  for (unsigned round = 1;; ++round) {
+    if (pending) {
+      // Pairs with the daemon's release store: who sees the sequence sees the bytes in staging.
+      std::uint64_t const word = load_completion(fs, via.number, memory_order_acquire);
+      if (rpc::completion_sequence(word) == via.sequence) {
+        got = {rpc::completion_result(word), true};
+        pending = false;
+      }
     }
-    stop.note_page(span, page, a);
-    open.arrived(i, work, a, answered);
+    if (__ballot_sync(all_lanes, pending) == 0) return got;
+    if (round % 16 == 0) {
+      int error = 0;
+      if (lane_id() == 0) error = daemon_stopped(fs) ? -EIO : device_clock_ns() - start > fs.timeout_ns ? -ETIMEDOUT : 0;
+      error = warp_broadcast(error);
+      if (error != 0) {
+        if (pending) got = {error, false};
+        if (pending && error == -ETIMEDOUT) count(fs, counter::timeouts);
+        __syncwarp();
+        return got;
+      }
+    }
+    backoff(pause, host_pause_ns);
   }
 }
 
-__device__ __forceinline__ void publish_fetched(fs_ref const& fs, open_pages const& open) {
-  for (unsigned i = 0; i < open.size(); ++i) {
-    if (open.status(i) == page_status::fetching) end_fetch(fs, open.work(i), open.got(i), open.answered(i));
+/// The three steps of bringing pages in, for a warp that is alone: a tile.
+template <class Group>
+struct fetch_steps {
+  __device__ static void fetch(fs_ref const& fs, Group const&, read_span const& span, std::uint64_t, open_pages& open, bool,
+                               read_stop& stop) {
+    answer const mine =
+        await_answers(fs, open.has_page() && open.own_work().status == page_status::fetching, open.own_work().via);
+    for (unsigned i = 0; i < open.size(); ++i) {
+      if (open.status(i) != page_status::fetching) continue;
+      page_work work = open.work(i);
+      std::uint64_t const page = open.page(i);
+      answer got{warp_broadcast(mine.result, static_cast<int>(i)),
+                 warp_broadcast(std::uint32_t(mine.answered), static_cast<int>(i)) != 0};
+      arrival const a = settle(fs, span.name(page), work, got);
+      pull_page(fs, span, page, work, a);
+      stop.note_page(span, page, a);
+      if (work.status == page_status::fetching) end_fetch(fs, work, a, got.answered);
+    }
   }
-}
+};
+
+/// The same for the warps of a block, with its barrier between the steps. The first warp waits for everybody's answers, since each look at
+/// one crosses the bus; and it publishes everybody's pages, with one release. Which pages they are, the scratch tells.
+template <>
+struct fetch_steps<cooperative_groups::thread_block> {
+  using group = cooperative_groups::thread_block;
+  using ops = group_ops<group>;
+
+  __device__ static void fetch(fs_ref const& fs, group const& g, read_span const& span, std::uint64_t first, open_pages& open,
+                               bool works, read_stop& stop) {
+    bool const mine = works && open.has_page() && open.own_work().status == page_status::fetching;
+    team_entry* const entry = mine ? &scratch().entry[open.own_page() - first] : nullptr;
+    std::uint32_t bits = 0;
+    if (works) {
+      if (mine) {
+        page_work const& work = open.own_work();
+        *entry = {0, work.frame, work.via.number, work.via.sequence, 0, 0, work.chunk_offset, 0, 0};
+      }
+      for (unsigned i = 0; i < open.size(); ++i) {
+        if (open.status(i) == page_status::fetching) bits |= 1u << (open.page(i) - first);
+      }
+    }
+    std::uint32_t const fetching = ops::gather(g, gathering::fetching, bits);
+    if (fetching == 0) return;
+    bool const chief = ops::warp(g) == 0;
+    bool const served = chief && (fetching >> lane_id() & 1) != 0;  // lane l of the first warp serves the batch's page l
+    if (chief) {
+      team_entry& e = scratch().entry[lane_id()];
+      channel const via = served ? channel{e.channel_number, e.channel_sequence} : channel{};
+      answer const got = await_answers(fs, served, via);
+      if (served) {
+        e.answer = got.result;
+        e.answered = got.answered ? 1 : 0;
+      }
+    }
+    __syncthreads();
+    if (works) {
+      for (unsigned i = 0; i < open.size(); ++i) {
+        if (open.status(i) != page_status::fetching) continue;
+        page_work work = open.work(i);
+        std::uint64_t const page = open.page(i);
+        team_entry& e = scratch().entry[page - first];
+        answer got{e.answer, e.answered != 0};
+        arrival const a = settle(fs, span.name(page), work, got);
+        pull_page(fs, span, page, work, a);
+        stop.note_page(span, page, a);
+        __syncwarp();  // all lanes have read the entry
+        if (lane_id() == 0) {
+          e = {static_cast<std::uint32_t>(work.status),
+               work.frame,
+               work.via.number,
+               work.via.sequence,
+               a.got,
+               a.error,
+               work.chunk_offset,
+               0,
+               got.answered ? 1u : 0u};
+        }
+      }
+    }
+    __syncthreads();
+    ops::gathered(g, gathering::fetching);
+    if (chief) publish_batch(fs, served);
+  }
+
+ private:
+  /// Publishes or fails the pages of the scratch's entries, lane by lane. All lanes of the first warp call.
+  __device__ static void publish_batch(fs_ref const& fs, bool served) {
+    team_entry const e = served ? scratch().entry[lane_id()] : team_entry{};
+    bool const entered = served && static_cast<page_status>(e.status) == page_status::fetching;
+    release_all();
+    if (entered) {
+      if (e.error == 0) publish(fs.cache.headers[e.frame], static_cast<std::uint32_t>(e.got), after_release);
+      count(fs, counter::bytes_pulled, e.got);
+      if (e.chunk_offset == own_channel) {
+        channel const via{e.channel_number, e.channel_sequence};
+        set_channel(fs.page_channels, via, e.answered != 0 ? channel_phase::free : channel_phase::quarantined, after_release);
+      }
+    }
+    for (unsigned failed = __ballot_sync(all_lanes, entered && e.error != 0); failed != 0; failed &= failed - 1) {
+      int const from = __ffs(static_cast<int>(failed)) - 1;
+      fail_page(fs, warp_broadcast(e.frame, from), warp_broadcast(e.error, from));
+    }
+    __syncwarp();
+  }
+};
 
 /// Waits for the pages that others bring in. Only now that this warp owes nobody a page: so waits cannot form a circle. Returns the bits
 /// (relative to `first`) of pages that were about other pages when looked at closely, and have to be looked up again.
@@ -154,13 +269,14 @@ GPUFS_STAGE inline hits_read read_hits(fs_ref const* handle, read_span const spa
 /// Reads the pages of a batch whose bits are set in `mine`. Misses are served from the chunks of `chunk_state` (may be null) where those have
 /// them. All threads of the group call.
 ///
-/// In rounds of three steps with the group's barrier between them: every warp enters and requests its pages; pulls what it fetches;
-/// publishes it. The barriers are there for speed: a release waits for the loads that other warps of the multiprocessor have on the
-/// bus, so that releases among pulls cost a hundred microseconds instead of one. A page that finds every frame pinned waits for the next
+/// In rounds: every warp enters and requests its pages; the answers are waited for; every warp pulls what it fetches; the pages are
+/// published. The group's barriers between these steps are there for speed: a release waits for the loads that other warps of the
+/// multiprocessor have on the bus, so that releases among pulls cost a hundred microseconds instead of one. A page that finds every frame pinned waits for the next
 /// round, when the group holds none: so nobody waits for a frame while holding one.
 template <class Group>
 GPUFS_STAGE read_stop read_misses(fs_ref const* handle, Group const& group, std::int32_t slot,
-                                  prefetch::readahead_state* chunk_state, read_span const span, std::uint64_t first, std::uint32_t mine) {
+                                  prefetch::readahead_state* chunk_state, read_span const span, std::uint64_t first,
+                                  std::uint32_t mine) {
   using ops = group_ops<Group>;
   fs_ref const& fs = *handle;
   bool const works = ops::warp(group) < ops::warps(group);
@@ -188,11 +304,8 @@ GPUFS_STAGE read_stop read_misses(fs_ref const* handle, Group const& group, std:
         open.add(first + i, work);
       }
     }
-    ops::sync(group);
-    if (works) pull_fetched(fs, span, open, stop);
-    ops::sync(group);
+    fetch_steps<Group>::fetch(fs, group, span, first, open, works, stop);
     if (works) {
-      publish_fetched(fs, open);
       mine |= deliver_awaited(fs, span, first, open, stop);
       if (mine != 0 && stop.none() && !got_any) {
         if (std::int32_t const error = starved(fs, starving_since); error != 0) {

@@ -47,7 +47,8 @@ __device__ __forceinline__ bool try_channels(fs_ref const& fs, channel_pool_ref 
   if (lane < pool.count) seen = state.load(memory_order_relaxed);
   // Pairs with the daemon's release store of the answer: its writes to staging are over.
   if (seen == static_cast<std::uint32_t>(channel_phase::quarantined) &&
-      rpc::completion_sequence(load_completion(fs, pool.first + index, memory_order_acquire)) != last.load(memory_order_relaxed)) {
+      rpc::completion_sequence(load_completion(fs, pool.first + index, memory_order_acquire)) !=
+          last.load(memory_order_relaxed)) {
     seen = static_cast<std::uint32_t>(channel_phase::busy);
   }
   unsigned candidates = __ballot_sync(all_lanes, seen != static_cast<std::uint32_t>(channel_phase::busy));
@@ -55,8 +56,9 @@ __device__ __forceinline__ bool try_channels(fs_ref const& fs, channel_pool_ref 
     int const chosen = __ffs(static_cast<int>(candidates)) - 1;
     std::uint32_t sequence = 0;
     // Acquire pairs with release_channel() and abandon_channel(): the last holder is done with staging and sequence.
-    if (lane == static_cast<unsigned>(chosen) && state.compare_exchange_strong(seen, static_cast<std::uint32_t>(channel_phase::busy),
-                                                                               memory_order_acquire, memory_order_relaxed)) {
+    if (lane == static_cast<unsigned>(chosen) &&
+        state.compare_exchange_strong(seen, static_cast<std::uint32_t>(channel_phase::busy), memory_order_acquire,
+                                      memory_order_relaxed)) {
       sequence = last.load(memory_order_relaxed);
       if (seen == static_cast<std::uint32_t>(channel_phase::quarantined) &&
           rpc::completion_sequence(load_completion(fs, pool.first + index, memory_order_acquire)) != sequence) {
@@ -81,7 +83,7 @@ __device__ __forceinline__ bool try_channels(fs_ref const& fs, channel_pool_ref 
 /// Takes a free channel, waiting for one if need be (holders wait only for the daemon). All lanes of a warp call. Returns 0, -EIO,
 /// -ETIMEDOUT.
 __device__ __forceinline__ int acquire_channel(fs_ref const& fs, channel_pool_ref const& pool, channel& out) {
-  std::uint32_t from = warp_number() % pool.count;
+  std::uint32_t from = warp_number() * pool.spacing % pool.count;
   return warp_spin_until(fs, [&] {
     if (try_channels(fs, pool, from, out)) return true;
     from = (from + warp_size) % pool.count;
@@ -95,12 +97,14 @@ __device__ __forceinline__ void next_request(channel_pool_ref const& pool, chann
   atomic_ref<std::uint32_t, scope::device>(pool.states[c.number - pool.first].sequence).store(c.sequence, memory_order_relaxed);
 }
 
-__device__ __forceinline__ void set_channel(channel_pool_ref const& pool, channel const& c, channel_phase p) {
-  atomic_ref<std::uint32_t, scope::device>(pool.states[c.number - pool.first].phase)
-      .store(static_cast<std::uint32_t>(p), memory_order_release);
+__device__ __forceinline__ void set_channel(channel_pool_ref const& pool, channel const& c, channel_phase p,
+                                            memory_order order = memory_order_release) {
+  atomic_ref<std::uint32_t, scope::device>(pool.states[c.number - pool.first].phase).store(static_cast<std::uint32_t>(p), order);
 }
 /// Gives a channel back whose request is answered. One thread calls, after a barrier with those that read its staging.
-__device__ __forceinline__ void release_channel(channel_pool_ref const& pool, channel const& c) { set_channel(pool, c, channel_phase::free); }
+__device__ __forceinline__ void release_channel(channel_pool_ref const& pool, channel const& c) {
+  set_channel(pool, c, channel_phase::free);
+}
 /// Leaves a channel to the daemon whose request is not answered.
 __device__ __forceinline__ void abandon_channel(channel_pool_ref const& pool, channel const& c) {
   set_channel(pool, c, channel_phase::quarantined);

@@ -21,12 +21,12 @@ enum class operation : std::uint8_t {
 struct request {
   operation op = operation::nop;
   std::uint8_t flags = 0;
-  std::uint32_t channel = 0;      ///< completion word to answer in
-  std::uint32_t sequence = 0;     ///< echoed in the completion word; never 0
-  std::int32_t file = -1;         ///< descriptor
-  std::uint64_t offset = 0;       ///< byte offset in the file
-  std::uint64_t length = 0;       ///< bytes
-  std::uint64_t staging = 0;      ///< byte offset in the staging region where data goes (or comes from)
+  std::uint32_t channel = 0;   ///< completion word to answer in
+  std::uint32_t sequence = 0;  ///< echoed in the completion word; never 0
+  std::int32_t file = -1;      ///< descriptor
+  std::uint64_t offset = 0;    ///< byte offset in the file
+  std::uint64_t length = 0;    ///< bytes
+  std::uint64_t staging = 0;   ///< byte offset in the staging region where data goes (or comes from)
   std::uint64_t argument[2] = {0, 0};
 };
 
@@ -112,13 +112,13 @@ GPUFS_WIRE_FN std::int32_t completion_result(std::uint64_t w) { return std::int3
 
 /// Answer to `stat`.
 struct file_status {
-  std::uint64_t size;          ///< bytes
-  std::uint64_t device;        ///< st_dev
-  std::uint64_t inode;         ///< st_ino
-  std::int64_t mtime_ns;       ///< nanoseconds since the epoch
+  std::uint64_t size;     ///< bytes
+  std::uint64_t device;   ///< st_dev
+  std::uint64_t inode;    ///< st_ino
+  std::int64_t mtime_ns;  ///< nanoseconds since the epoch
   std::int64_t ctime_ns;
-  std::uint64_t mode;          ///< st_mode
-  std::uint64_t block_size;    ///< st_blksize
+  std::uint64_t mode;        ///< st_mode
+  std::uint64_t block_size;  ///< st_blksize
   std::uint64_t reserved;
 };
 static_assert(sizeof(file_status) == 64);
@@ -127,10 +127,10 @@ static_assert(sizeof(file_status) == 64);
 /// index), writes the fields, then release-stores `tag`; it stores tag 0 first when it takes the record back. Every field is
 /// accessed with 64-bit atomics on both sides.
 struct alignas(64) open_file_record {
-  std::uint64_t tag;      ///< the descriptor's generation (never 0) while it is open; 0 = closed
-  std::uint64_t uid;      ///< names this version of the file's contents in the page cache; never reused, never 0
-  std::uint64_t size;     ///< bytes, as of the last validation
-  std::uint64_t flags;    ///< the O_* access mode and flags it was opened with
+  std::uint64_t tag;    ///< the descriptor's generation (never 0) while it is open; 0 = closed
+  std::uint64_t uid;    ///< names this version of the file's contents in the page cache; never reused, never 0
+  std::uint64_t size;   ///< bytes, as of the last validation
+  std::uint64_t flags;  ///< the O_* access mode and flags it was opened with
   std::uint64_t reserved[4];
 };
 static_assert(sizeof(open_file_record) == 64);
@@ -145,19 +145,19 @@ GPUFS_WIRE_FN std::int32_t make_descriptor(std::uint32_t index, std::uint32_t ge
 /// Words the host alone writes and the device watches, in pinned memory.
 struct alignas(64) control_block {
   std::uint64_t stopped;  ///< nonzero once the daemon no longer answers: device waits end with -EIO
-  std::uint64_t epoch;    ///< bumped whenever a descriptor is closed or a file revalidated: device copies older than it are re-read
+  std::uint64_t epoch;  ///< bumped whenever a descriptor is closed or a file revalidated: device copies older than it are re-read
   std::uint64_t reserved[6];
 };
 
 /// Everything both sides share. All pointers are valid on both sides (pinned memory has one address).
 struct shared_region {
-  slot* ring = nullptr;                  ///< `rings` rings of `slots` entries each, one behind the other
-  std::uint64_t rings = 1;               ///< from 1 on; about one per daemon thread, so that threads rarely look at the same one
-  std::uint64_t slots = 0;               ///< per ring: a power of two, >= the channels it serves, so that a caller that holds a
-                                         ///< channel finds its slot free
-  completion* completions = nullptr;     ///< `channels` entries
+  slot* ring = nullptr;               ///< `rings` rings of `slots` entries each, one behind the other
+  std::uint64_t rings = 1;            ///< from 1 on; about one per daemon thread, so that threads rarely look at the same one
+  std::uint64_t slots = 0;            ///< per ring: a power of two, >= the channels it serves, so that a caller that holds a
+                                      ///< channel finds its slot free
+  completion* completions = nullptr;  ///< `channels` entries
   std::uint64_t channels = 0;
-  std::byte* staging = nullptr;          ///< `staging_bytes`, 4096-aligned
+  std::byte* staging = nullptr;  ///< `staging_bytes`, 4096-aligned
   std::uint64_t staging_bytes = 0;
   open_file_record* open_files = nullptr;  ///< `max_open_files` entries
   std::uint64_t max_open_files = 0;

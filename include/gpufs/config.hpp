@@ -29,21 +29,24 @@ inline constexpr std::uint64_t prefetch_automatic = ~0ull;
 /// As text, in files and so on, settings are called what their members are, but io_backend, io_path, replacement and rpc_timeout
 /// (milliseconds, or with suffix ms or s); sizes take suffixes as parse_size() does; `auto` is io_backend::automatic.
 struct config {
-  std::uint64_t page_size = 64 << 10;          ///< bytes, a power of two from 512 to 4194304
-  std::uint64_t cache_size = 1ull << 30;       ///< bytes of page frames in GPU memory; at least 8 pages
-  std::uint64_t prefetch_size = prefetch_automatic;  ///< bytes read ahead per miss, a multiple of page_size; 0 = off; or automatic
-  std::uint32_t prefetch_depth = 1;            ///< with a fixed prefetch_size: requests on their way beyond the one being consumed, 0..16
-  std::uint64_t prefetch_memory = 256ull << 20;  ///< bytes of pinned host memory for prefetch buffers; a multiple of 4096, at least
-                                                 ///< 8 x (page_size + prefetch_size)
+  std::uint64_t page_size = 64 << 10;     ///< bytes, a power of two from 512 to 4194304
+  std::uint64_t cache_size = 1ull << 30;  ///< bytes of page frames in GPU memory; at least 8 pages
+  std::uint64_t prefetch_size =
+      prefetch_automatic;            ///< bytes read ahead per miss, a multiple of page_size; 0 = off; or automatic
+  std::uint32_t prefetch_depth = 1;  ///< with a fixed prefetch_size: requests on their way beyond the one being consumed, 0..16
+  std::uint64_t prefetch_memory =
+      256ull << 20;                            ///< bytes of pinned host memory for prefetch buffers; a multiple of 4096, at least
+                                               ///< 8 x (page_size + prefetch_size)
   std::uint32_t host_threads = 0;              ///< daemon threads, 1..256; 0 = one per core less two, at least 1, at most 14
   io_backend backend = io_backend::automatic;  ///< auto | uring | pread
   io_path path = io_path::automatic;           ///< auto | pull | dma | direct | mapped
   replacement policy = replacement::lra;       ///< lra | fifo | clock
   std::uint32_t rpc_timeout_ms = 10000;        ///< longest wait of a device caller for the host, 1..3600000
-  std::uint64_t staging_size = 256ull << 20;   ///< bytes of pinned host memory that misses land in; a multiple of 4096, at least 8 pages
-  std::uint32_t pulls_in_flight = 96;          ///< warps that pull up to 4 KiB each over the bus at once, 1..65536
-  std::uint32_t max_open_files = 8192;         ///< descriptors open at once, 1..65536
-  std::uint32_t context_slots = 1024;          ///< threadblocks that can own a prefetch buffer and a replacement queue at once, 1..65536
+  std::uint64_t staging_size =
+      256ull << 20;                     ///< bytes of pinned host memory that misses land in; a multiple of 4096, at least 8 pages
+  std::uint32_t pulls_in_flight = 96;   ///< warps that pull up to 4 KiB each over the bus at once, 1..65536
+  std::uint32_t max_open_files = 8192;  ///< descriptors open at once, 1..65536
+  std::uint32_t context_slots = 1024;   ///< threadblocks that can own a prefetch buffer and a replacement queue at once, 1..65536
 };
 
 /// Thrown for a setting that is wrong. what() names the setting as it was given (`GPUFS_PAGE_SIZE`, `--page-size`,
@@ -56,7 +59,7 @@ struct config_error : std::invalid_argument {
 /// command-line flag (-- + dashes for underscores) follow.
 struct setting {
   std::string_view key;
-  std::string_view help;     ///< one line with unit and allowed values
+  std::string_view help;  ///< one line with unit and allowed values
   std::function<void(config&, std::string_view value, std::string_view origin)> assign;  ///< throws config_error naming `origin`
   std::function<std::string(config const&)> print;
   [[nodiscard]] std::string environment_name() const;  ///< GPUFS_PAGE_SIZE

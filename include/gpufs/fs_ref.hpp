@@ -34,8 +34,9 @@ struct channel_pool_ref {
   struct channel_state* states = nullptr;  ///< one per channel, in GPU memory
   std::uint32_t first = 0;                 ///< channel number of the first
   std::uint32_t count = 0;
-  std::uint64_t staging = 0;               ///< byte offset of the first channel's piece in the staging region
-  std::uint64_t bytes = 0;                 ///< size of each piece
+  std::uint64_t staging = 0;  ///< byte offset of the first channel's piece in the staging region
+  std::uint64_t bytes = 0;    ///< size of each piece
+  std::uint32_t spacing = 1;  ///< channels from where one warp starts to look to where the next one does
 };
 
 /// The prefetch buffers. See prefetcher/readahead.hpp.
@@ -52,17 +53,17 @@ inline constexpr std::uint64_t tail_stride = 16;
 
 /// What a kernel needs of a filesystem. Trivially copyable; valid while the gpufs::filesystem lives.
 struct fs_ref {
-  fs_ref const* self = nullptr;            ///< this handle in GPU memory
-  rpc::shared_region shared;               ///< pinned host memory, one address on both sides
-  std::uint64_t* tails = nullptr;          ///< next ticket of each ring, tail_stride apart, in GPU memory
+  fs_ref const* self = nullptr;    ///< this handle in GPU memory
+  rpc::shared_region shared;       ///< pinned host memory, one address on both sides
+  std::uint64_t* tails = nullptr;  ///< next ticket of each ring, tail_stride apart, in GPU memory
   page_cache_ref cache;
-  channel_pool_ref control_channels;       ///< 4 KiB pieces for paths and answers
-  channel_pool_ref page_channels;          ///< one page each
+  channel_pool_ref control_channels;  ///< 4 KiB pieces for paths and answers
+  channel_pool_ref page_channels;     ///< one page each
   prefetch_ref prefetch;
   std::uint32_t* slots = nullptr;          ///< context slots: 0 = free, 1 = claimed
   std::uint32_t* claimed_slots = nullptr;  ///< how many are claimed
   std::uint32_t slot_count = 0;
-  std::uint64_t* counters = nullptr;       ///< statistics, counter_stripes x counters_per_stripe
+  std::uint64_t* counters = nullptr;  ///< statistics, counter_stripes x counters_per_stripe
   std::uint64_t timeout_ns = 0;
   std::uint32_t* pulls_under_way = nullptr;  ///< warps that are pulling from staging
   std::uint32_t most_pulls = 0;

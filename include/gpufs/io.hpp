@@ -34,7 +34,8 @@ __device__ int gclose(io_context<Group>& io, int fd);
 /// config::rpc_timeout_ms), -ENOMEM (all frames stayed pinned that long). Starts and ends with a barrier of the group: `buf` may be reused
 /// by the caller's group without further synchronisation. Group size: at least 32 threads, else -EINVAL.
 template <class Group>
-[[nodiscard]] __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* buf, std::size_t count, std::int64_t offset);
+[[nodiscard]] __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* buf, std::size_t count,
+                                                       std::int64_t offset);
 
 /// Size, times and identity of an open file, as the host sees them now, into each thread's own `*status`.
 /// Errors: -EBADF, -ETIMEDOUT, -EIO.
