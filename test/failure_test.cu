@@ -210,6 +210,38 @@ TEST_CASE("late answers: even with every channel waiting for one, calls come bac
   CHECK(inspect(fs.ref()).problems == "");
 }
 
+TEST_CASE("late answers: a page that several warps share is given up and comes back like any other") {
+  constexpr std::uint64_t large = 65536;
+  constexpr unsigned held = 3;
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 8 * large);
+  auto const gate = std::make_shared<daemon::gate>();
+  auto c = small_config(large, 8);
+  c.rpc_timeout_ms = short_timeout_ms;
+  c.staging_size = 8 * large;
+  filesystem fs(c, read_faults([gate](std::uint64_t offset, std::uint64_t) {
+                  return offset < held * large ? fault_action::hold(gate) : fault_action::pass();
+                }));
+  int const fd = fs.open(path, O_RDONLY);
+  read_batch late;
+  for (unsigned p = 0; p < held; ++p) late.add_failing(fd, std::int64_t(p * large), large, -ETIMEDOUT);
+  late.run(fs.ref(), held, 128);
+  CHECK(late.problems() == "");
+  auto const state = inspect(fs.ref());
+  CHECK(state.problems == "");
+  CHECK(state.quarantined == held);
+  gate->release();
+  read_batch after;
+  for (unsigned p = 0; p < 8; ++p) after.add(fd, path, std::int64_t(p * large), large, p);
+  std::string problems = "not run";
+  for (int tries = 0; tries < 20 && problems != ""; ++tries) {  // as above
+    after.run(fs.ref(), 4, 128);
+    problems = after.problems();
+  }
+  CHECK(problems == "");
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
 TEST_CASE("late answers: an open that is answered too late gives -ETIMEDOUT, and the next one the descriptor") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 1000);

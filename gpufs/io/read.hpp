@@ -39,22 +39,31 @@ __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* bu
     unsigned const most = team > 1 ? warps / team : detail::warp_batch;
     unsigned const batch = left < most ? static_cast<unsigned>(left) : most;
     std::uint32_t mine = warp < warps && team == 1 ? detail::own_pages(batch, warp, warps) : 0;
-    page_work found;
+    // First what is there: every warp delivers what it finds, and if nothing is left the one barrier is all that hits cost.
     std::uint32_t absent = 0;
+    bool missed = false;
     if (team > 1) {
-      if (io.prefetching()) absent = detail::probe_by_teams(io, span, page, batch, team, found);
+      detail::slice_read const slice = detail::read_hit_slice(io.fs().self, span, page, batch, team, warp);
+      missed = slice.missed;
+      absent = slice.absent;
+      stop.note(slice.stop);
     } else if (mine != 0) {
       detail::hits_read const hits = detail::read_hits(io.fs().self, span, page, mine);
       mine = hits.left;
+      missed = mine != 0;
       absent = hits.absent;
       stop.note(hits.stop);
+    }
+    if (!ops::any(group, missed || !stop.none())) {
+      page += batch;
+      continue;
     }
     if (io.prefetching()) detail::read_ahead(io, span, page, batch, absent);
     if (team > 1) {
       if constexpr (is_block<Group>) {
-        stop.note(detail::read_by_teams(io.fs().self, io.slot(), io.chunks(), span, page, batch, team, warp, found));
+        stop.note(detail::read_by_teams(io.fs().self, io.slot(), io.chunks(), span, page, batch, team, warp));
       }
-    } else if (ops::any(group, mine != 0)) {
+    } else {
       stop.note(detail::read_misses(io.fs().self, group, io.slot(), io.chunks(), span, page, mine));
     }
     page += batch;

@@ -9,25 +9,6 @@
 
 namespace gpufs::detail {
 
-/// Bits of the batch's pages that are absent, each found by the leader of the team that will read it. Warps that lead no team have none.
-/// A page that is there stays pinned, in `found`.
-template <class Group>
-__device__ __forceinline__ std::uint32_t probe_by_teams(io_context<Group>& io, read_span const& span, std::uint64_t first,
-                                                        unsigned batch, unsigned team, page_work& found) {
-  unsigned const warp = io_context<Group>::ops::warp(io.group());
-  unsigned const mine = warp / team;
-  if (warp % team != 0 || mine >= batch) return 0;
-  lookup const seen = find_and_pin(io.fs().cache, span.uid, first + mine);
-  if (seen.result == lookup_result::absent) return 1u << mine;
-  if (seen.result == lookup_result::hit) {
-    found = hit_page(seen);
-  } else if (lane_id() == 0) {
-    unpin_read(io.fs().cache.headers[seen.frame]);
-  }
-  __syncwarp();
-  return 0;
-}
-
 /// Has chunks for the absent pages of a batch, and for what follows, requested. All lanes of the group's first warp call.
 GPUFS_STAGE inline void plan_chunks(fs_ref const* handle, prefetch::readahead_state* state, read_span const span,
                                     std::uint64_t first, unsigned batch, std::uint32_t absent) {

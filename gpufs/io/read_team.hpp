@@ -41,6 +41,35 @@ __device__ __forceinline__ void copy_slice(fs_ref const& fs, read_span const& sp
   if (s.begin < s.end) warp_copy(t.base + s.begin, frame_bytes(fs.cache, frame) + s.begin, s.end - s.begin);
 }
 
+/// What a warp found when it tried for its slice of a page.
+struct slice_read {
+  bool missed;           ///< the page was not there
+  std::uint32_t absent;  ///< its bit, if nobody is bringing it in; from leaders of teams only
+  read_stop stop;
+};
+
+/// Copies this warp's slice of its team's page if the page is there: each warp finds and pins it by itself, so that hits need no
+/// barrier. All lanes of the warp call.
+GPUFS_STAGE inline slice_read read_hit_slice(fs_ref const* handle, read_span const span, std::uint64_t first, unsigned batch,
+                                             unsigned team, unsigned warp) {
+  fs_ref const& fs = *handle;
+  unsigned const mine = warp / team;
+  unsigned const member = warp % team;
+  if (mine >= batch) return {false, 0, {}};
+  lookup const found = find_and_pin(fs.cache, span.uid, first + mine);
+  if (found.result == lookup_result::absent) return {true, member == 0 ? 1u << mine : 0, {}};
+  bool const hit = found.result == lookup_result::hit;
+  if (hit) copy_slice(fs, span, first + mine, found.frame, found.valid, member, team);
+  __syncwarp();  // all lanes have read before the pin goes
+  if (lane_id() == 0) unpin_read(fs.cache.headers[found.frame]);
+  slice_read r{!hit, 0, {}};
+  if (hit && member == 0) {
+    r.stop.note_page(span, first + mine, {found.valid, 0});
+    if (lane_id() == 0) count(fs, counter::hits);
+  }
+  return r;
+}
+
 /// What a team's leader got: the page's state, and if it fetched the page, what arrived.
 struct led_page {
   page_work work;
@@ -74,10 +103,10 @@ GPUFS_STAGE inline awaited await_led_page(fs_ref const* handle, page_name const 
 /// Reads pages first .. first + batch - 1, page i by warps [i * team, (i + 1) * team), batch * team <= warps of the block. All threads of
 /// the block call. Each round: the leaders find or request their pages and wait for their own; all pull or copy slices; the
 /// leaders publish; then, owing nobody a page, the teams whose page somebody else brings in wait for it. Pages for which there was
-/// no frame have another round: the block then holds none. `found`: the leader's page, if it is known to be there and pinned.
+/// no frame have another round: the block then holds none.
 GPUFS_STAGE inline read_stop read_by_teams(fs_ref const* handle, std::int32_t slot, prefetch::readahead_state* chunk_state,
                                            read_span const span, std::uint64_t first, unsigned batch, unsigned team,
-                                           unsigned warp, page_work const found) {
+                                           unsigned warp) {
   fs_ref const& fs = *handle;
   read_stop stop;
   unsigned const mine = warp / team;
@@ -87,19 +116,15 @@ GPUFS_STAGE inline read_stop read_by_teams(fs_ref const* handle, std::int32_t sl
   bool todo = mine < batch;
   std::uint64_t starving_since = 0;
   unsigned pause = 0;
-  for (bool again = false;; again = true) {
+  for (;;) {
     page_work work;
     arrival a{0, 0};
     bool answered = false;
     if (todo && leader) {
-      if (!again && found.status == page_status::hit) {
-        work = found;
-      } else {
-        led_page const led = lead_page(handle, slot, chunk_state, span.name(page));
-        work = led.work;
-        a = led.got;
-        answered = led.answered;
-      }
+      led_page const led = lead_page(handle, slot, chunk_state, span.name(page));
+      work = led.work;
+      a = led.got;
+      answered = led.answered;
       if (work.status == page_status::no_frame) {
         a.error = starved(fs, starving_since);
         if (a.error != 0) work.status = page_status::failed;
