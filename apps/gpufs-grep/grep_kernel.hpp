@@ -67,7 +67,7 @@ __device__ inline std::int64_t count_in_piece(io_context<cooperative_groups::thr
 }  // namespace detail
 
 /// One launch works a job off, with any number of blocks of a multiple of 32 threads.
-__global__ void grep_kernel(fs_ref fs, grep_job job) {
+__global__ void __launch_bounds__(1024) grep_kernel(fs_ref fs, grep_job job) {
   __shared__ std::uint64_t taken;
   __shared__ std::uint64_t scratch[32];
   auto const block = cooperative_groups::this_thread_block();

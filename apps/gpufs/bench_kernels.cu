@@ -29,7 +29,9 @@ __device__ void record_failure(failure_record* f, access const& a, ssize_t resul
   f->bytes = a.bytes;
 }
 
-__global__ void read_file(fs_ref fs, int fd, access_plan plan, std::uint64_t repeat, std::byte* buffers,
+// The bounds let every shape keep 128 registers a thread (64 beyond 512 threads), and two blocks of 256 share a multiprocessor.
+template <unsigned MostThreads, unsigned BlocksTogether>
+__global__ void __launch_bounds__(MostThreads, BlocksTogether) read_file(fs_ref fs, int fd, access_plan plan, std::uint64_t repeat, std::byte* buffers,
                           std::uint64_t buffer_bytes, failure_record* failure) {
   auto const block = cooperative_groups::this_thread_block();
   io_context io(fs, block);
@@ -44,7 +46,7 @@ __global__ void read_file(fs_ref fs, int fd, access_plan plan, std::uint64_t rep
   }
 }
 
-__global__ void read_and_check(fs_ref fs, int fd, access_plan plan, std::byte* buffers, std::uint64_t buffer_bytes,
+__global__ void __launch_bounds__(1024) read_and_check(fs_ref fs, int fd, access_plan plan, std::byte* buffers, std::uint64_t buffer_bytes,
                                std::uint64_t* checksums, failure_record* failure) {
   auto const block = cooperative_groups::this_thread_block();
   io_context io(fs, block);
@@ -59,7 +61,7 @@ __global__ void read_and_check(fs_ref fs, int fd, access_plan plan, std::byte* b
   }
 }
 
-__global__ void round_trips(fs_ref fs, std::uint64_t samples, std::uint64_t rounds, std::uint64_t* nanoseconds,
+__global__ void __launch_bounds__(1024) round_trips(fs_ref fs, std::uint64_t samples, std::uint64_t rounds, std::uint64_t* nanoseconds,
                             std::int32_t* error) {
   auto const block = cooperative_groups::this_thread_block();
   io_context io(fs, block);
@@ -105,7 +107,9 @@ file_reader::file_reader(access_plan const& plan, bench_shape shape) {
   std::uint64_t const bytes = (plan.request + alignment - 1) / alignment * alignment;
   state_.reset(new state{plan, shape, bytes, make_buffers(shape.blocks, bytes), buffer<failure_record>(1)});
   state_->failure.fill_zero();
-  load_kernel(read_file);
+  load_kernel(read_file<256, 2>);
+  load_kernel(read_file<512, 1>);
+  load_kernel(read_file<1024, 1>);
   load_kernel(read_and_check);
 }
 
@@ -114,7 +118,10 @@ file_reader::~file_reader() = default;
 double file_reader::run(fs_ref const& fs, int fd, std::uint64_t repeat) {
   state& s = *state_;
   auto const start = std::chrono::steady_clock::now();
-  launch(read_file, s.shape.blocks, s.shape.threads, fs, fd, s.plan, repeat, s.buffers.data(), s.buffer_bytes, s.failure.data());
+  auto const kernel = s.shape.threads <= 256   ? read_file<256, 2>
+                      : s.shape.threads <= 512 ? read_file<512, 1>
+                                               : read_file<1024, 1>;
+  launch(kernel, s.shape.blocks, s.shape.threads, fs, fd, s.plan, repeat, s.buffers.data(), s.buffer_bytes, s.failure.data());
   this_thread_stream().synchronize();
   return seconds_since(start);
 }
