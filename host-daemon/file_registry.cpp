@@ -143,6 +143,7 @@ std::int32_t file_registry::open_checked(std::string const& path, int flags, uns
   struct ::stat status {};
   if (settings_.stat(fd, status) != 0) return -errno;
   if (int const error = kind_error(status.st_mode)) return error;
+  if (std::uint64_t(status.st_size) > rpc::payload_mask + 1) return -EFBIG;  // offsets travel in 48 bits
   // With O_NONBLOCK io_uring would answer EAGAIN, where the file system cannot read without waiting, instead of waiting elsewhere.
   if (::fcntl(fd, F_SETFL, flags & ~(O_NONBLOCK | O_CREAT | O_TRUNC)) != 0) return -errno;
   return share_or_insert(std::move(host), status, flags & O_ACCMODE, settings_.now_ns(), order);

@@ -57,7 +57,7 @@ class file_registry {
   /// it has been closed as often as it was opened. If the file has changed since its last open, its record gets a new uid.
   /// `flags`: O_RDONLY, with O_NOFOLLOW, O_CLOEXEC, O_NONBLOCK, O_NOCTTY or O_LARGEFILE if wanted; `mode` is not used yet.
   /// Returns the descriptor (> 0), or -EROFS (access for writing, O_CREAT, O_TRUNC), -EINVAL (other flags; NUL byte in the path),
-  /// -ENAMETOOLONG, -EISDIR, -EOPNOTSUPP (neither file nor directory), -ENFILE (max_open_files are open), -ENOMEM, or what open(2)
+  /// -ENAMETOOLONG, -EISDIR, -EOPNOTSUPP (neither file nor directory), -EFBIG (more than 2^48 bytes), -ENFILE (max_open_files are open), -ENOMEM, or what open(2)
   /// and fstat(2) say (-ENOENT, -EACCES, -EMFILE, -ELOOP, ...).
   [[nodiscard]] std::int32_t open(std::string_view path, int flags, unsigned mode = 0) noexcept;
 

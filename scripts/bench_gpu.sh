@@ -67,10 +67,14 @@ trap 'rm -f "$file"' EXIT
 trap 'exit 1' INT TERM HUP
 step write-file 60 dd if=/dev/urandom of="$file" bs=16M iflag=fullblock count="$(($(numfmt --from=iec "$size") / 16777216))" conv=fsync status=none
 common=(--file "$file" --blocks 120 --threads 512)
-bench seq-4K seq "${common[@]}" --page-size 4K --cache 1G
-bench seq-64K seq "${common[@]}" --page-size 64K --cache 1G
-bench hit-4K hit "${common[@]}" --page-size 4K --cache 3G --req 64K
-bench hit-64K hit "${common[@]}" --page-size 64K --cache 3G --req 64K
+hits=(--file "$file" --blocks 264 --threads 256)
+bench seq-4K seq "${common[@]}" --page-size 4K --prefetch 0 --cache 1G
+bench seq-4K-ahead seq "${common[@]}" --page-size 4K --cache 1G --no-limits
+bench seq-64K seq "${common[@]}" --page-size 64K --prefetch 0 --cache 1G
+bench hit-4K hit "${hits[@]}" --page-size 4K --cache 3G --req 64K
+bench hit-64K hit "${hits[@]}" --page-size 64K --cache 3G --req 64K
+bench hit-4K-120x512 hit "${common[@]}" --page-size 4K --cache 3G --req 64K --no-limits
+bench hit-64K-120x512 hit "${common[@]}" --page-size 64K --cache 3G --req 64K --no-limits
 bench rand-4K rand "${common[@]}" --page-size 4K --req 4K --prefetch 0 --cache 1G --bytes 1G --no-limits
 bench rpc rpc --blocks 120
 bench seq-64K-cold seq "${common[@]}" --page-size 64K --cache 1G --cold --runs 3

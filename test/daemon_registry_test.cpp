@@ -291,6 +291,26 @@ TEST_CASE("registry: what stat says goes to the caller, and nothing stays open")
   CHECK(files.open_count() == 0);
 }
 
+TEST_CASE("registry: a file of up to 2^48 bytes opens, a larger one is refused") {
+  scratch_folder folder;
+  write_range(folder / "a", 0, 1);
+  std::int64_t size = std::int64_t(1) << 48;
+  registry_settings settings;
+  settings.stat = [&](int fd, struct ::stat& status) {
+    int const result = ::fstat(fd, &status);
+    status.st_size = size;
+    return result;
+  };
+  region_memory memory;
+  file_registry files{memory.region, settings};
+  auto const fd = files.open(folder / "a", O_RDONLY);
+  REQUIRE(fd > 0);
+  CHECK(files.close(fd) == 0);
+  ++size;
+  CHECK(files.open(folder / "a", O_RDONLY) == -EFBIG);
+  CHECK(files.open_count() == 0);
+}
+
 TEST_CASE("registry: opens and closes race without losing a count") {
   scratch_folder folder;
   for (auto const* name : {"a", "b", "c", "d"}) write_range(folder / name, 0, 10);

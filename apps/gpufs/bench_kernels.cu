@@ -31,8 +31,9 @@ __device__ void record_failure(failure_record* f, access const& a, ssize_t resul
 
 // The bounds let every shape keep 128 registers a thread (64 beyond 512 threads), and two blocks of 256 share a multiprocessor.
 template <unsigned MostThreads, unsigned BlocksTogether>
-__global__ void __launch_bounds__(MostThreads, BlocksTogether) read_file(fs_ref fs, int fd, access_plan plan, std::uint64_t repeat, std::byte* buffers,
-                          std::uint64_t buffer_bytes, failure_record* failure) {
+__global__ void __launch_bounds__(MostThreads, BlocksTogether)
+    read_file(fs_ref fs, int fd, access_plan plan, std::uint64_t repeat, std::byte* buffers, std::uint64_t buffer_bytes,
+              failure_record* failure) {
   auto const block = cooperative_groups::this_thread_block();
   io_context io(fs, block);
   std::byte* const mine = buffers + blockIdx.x * buffer_bytes;
@@ -46,8 +47,9 @@ __global__ void __launch_bounds__(MostThreads, BlocksTogether) read_file(fs_ref 
   }
 }
 
-__global__ void __launch_bounds__(1024) read_and_check(fs_ref fs, int fd, access_plan plan, std::byte* buffers, std::uint64_t buffer_bytes,
-                               std::uint64_t* checksums, failure_record* failure) {
+__global__ void __launch_bounds__(1024)
+    read_and_check(fs_ref fs, int fd, access_plan plan, std::byte* buffers, std::uint64_t buffer_bytes, std::uint64_t* checksums,
+                   failure_record* failure) {
   auto const block = cooperative_groups::this_thread_block();
   io_context io(fs, block);
   std::byte* const mine = buffers + blockIdx.x * buffer_bytes;
@@ -61,8 +63,8 @@ __global__ void __launch_bounds__(1024) read_and_check(fs_ref fs, int fd, access
   }
 }
 
-__global__ void __launch_bounds__(1024) round_trips(fs_ref fs, std::uint64_t samples, std::uint64_t rounds, std::uint64_t* nanoseconds,
-                            std::int32_t* error) {
+__global__ void __launch_bounds__(1024)
+    round_trips(fs_ref fs, std::uint64_t samples, std::uint64_t rounds, std::uint64_t* nanoseconds, std::int32_t* error) {
   auto const block = cooperative_groups::this_thread_block();
   io_context io(fs, block);
   for (std::uint64_t s = 0; s < samples; ++s) {
