@@ -42,10 +42,12 @@ __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* bu
     // First what is there: every warp delivers what it finds, and if nothing is left the one barrier is all that hits cost.
     std::uint32_t absent = 0;
     bool missed = false;
+    bool leads_hit = false;
     if (team > 1) {
       detail::slice_read const slice = detail::read_hit_slice(io.fs().self, span, page, batch, team, warp);
       missed = slice.missed;
       absent = slice.absent;
+      leads_hit = slice.hit;
       stop.note(slice.stop);
     } else if (mine != 0) {
       detail::hits_read const hits = detail::read_hits(io.fs().self, span, page, mine);
@@ -55,6 +57,8 @@ __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* bu
       stop.note(hits.stop);
     }
     if (!ops::any(group, missed || !stop.none())) {
+      // Otherwise the teams go through the batch again, and count it then.
+      if (leads_hit && lane_id() == 0) gpufs::count(io.fs(), counter::hits);
       page += batch;
       continue;
     }

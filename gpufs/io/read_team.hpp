@@ -45,6 +45,7 @@ __device__ __forceinline__ void copy_slice(fs_ref const& fs, read_span const& sp
 struct slice_read {
   bool missed;           ///< the page was not there
   std::uint32_t absent;  ///< its bit, if nobody is bringing it in; from leaders of teams only
+  bool hit;              ///< it was there; from leaders of teams only
   read_stop stop;
 };
 
@@ -55,18 +56,15 @@ GPUFS_STAGE inline slice_read read_hit_slice(fs_ref const* handle, read_span con
   fs_ref const& fs = *handle;
   unsigned const mine = warp / team;
   unsigned const member = warp % team;
-  if (mine >= batch) return {false, 0, {}};
+  if (mine >= batch) return {false, 0, false, {}};
   lookup const found = find_and_pin(fs.cache, span.uid, first + mine);
-  if (found.result == lookup_result::absent) return {true, member == 0 ? 1u << mine : 0, {}};
+  if (found.result == lookup_result::absent) return {true, member == 0 ? 1u << mine : 0, false, {}};
   bool const hit = found.result == lookup_result::hit;
   if (hit) copy_slice(fs, span, first + mine, found.frame, found.valid, member, team);
   __syncwarp();  // all lanes have read before the pin goes
   if (lane_id() == 0) unpin_read(fs.cache.headers[found.frame]);
-  slice_read r{!hit, 0, {}};
-  if (hit && member == 0) {
-    r.stop.note_page(span, first + mine, {found.valid, 0});
-    if (lane_id() == 0) count(fs, counter::hits);
-  }
+  slice_read r{!hit, 0, hit && member == 0, {}};
+  if (r.hit) r.stop.note_page(span, first + mine, {found.valid, 0});
   return r;
 }
 
