@@ -1,6 +1,7 @@
 // The readahead window's policy, as tables.
 #include <doctest/doctest.h>
 
+#include <initializer_list>
 #include <prefetcher/window_policy.hpp>
 
 using namespace gpufs::prefetch;
