@@ -17,7 +17,7 @@ namespace gpufs {
 enum class page_status : std::uint32_t {
   hit,       ///< ready
   waiting,   ///< another caller is bringing it in
-  fetching,  ///< this warp is bringing it in; it must end in finish_fetch()
+  fetching,  ///< this warp is bringing it in; it must end in end_fetch() or publish_batch()
   no_frame,  ///< all frames it looked at are pinned; nothing is held
   failed,    ///< `error` says why; nothing is held
 };
