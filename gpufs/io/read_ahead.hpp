@@ -3,6 +3,7 @@
 
 #include <gpufs/io/io_context.hpp>
 #include <gpufs/io/read_span.hpp>
+#include <prefetcher/advised.hpp>
 #include <prefetcher/readahead.hpp>
 
 #include <cstdint>
@@ -17,14 +18,17 @@ GPUFS_STAGE inline void plan_chunks(fs_ref const* handle, prefetch::readahead_st
   std::uint64_t const begin = first << span.page_shift;
   std::uint64_t const end = (first + batch) << span.page_shift;
   std::uint64_t const from = span.begin > begin ? span.begin : begin;
-  bool const sequential =
-      first != span.first_page() || prefetch::is_sequential(chunks.reads(), span.uid, from, span.page_bytes());
+  advice const advised = prefetch::current_advice(fs, state, span.fd);
+  // Once its first batch is through, a read goes on where it stopped.
+  prefetch::stream const reads = first == span.first_page() ? chunks.reads() : prefetch::stream{span.uid, from, 0};
+  bool const sequential = prefetch::is_sequential(reads, span.uid, from, span.page_bytes(), advised);
   std::uint32_t callers = 0;
   if (lane_id() == 0) callers = atomic_ref<std::uint32_t, scope::device>(*fs.claimed_slots).load(memory_order_relaxed);
   callers = warp_broadcast(callers);
   prefetch::window_rule const rule{
-      fs.prefetch.automatic, fs.prefetch.depth,
-      prefetch::window_limit(callers, prefetch::chunks_ahead_together, prefetch::chunks_per_context - 2)};
+      fs.prefetch.automatic || advised == advice::random,  // then requests are as long as the read
+      fs.prefetch.depth, prefetch::window_limit(callers, prefetch::chunks_ahead_together, prefetch::chunks_per_context - 2),
+      advised == advice::sequential};
   chunks.plan({span.fd, span.uid, span.size, begin, end < span.size ? end : span.size, absent, span.page_shift, sequential},
               rule);
 }
