@@ -96,7 +96,7 @@ TEST_CASE("prefetch counts: the automatic window makes one request per 64 KiB, a
 
 TEST_CASE("prefetch counts: a file 4 times the cache moves per pass its own size and what each reader has ahead, no more") {
   scratch_folder folder;
-  constexpr std::uint64_t size = 4 * mebi;
+  constexpr std::uint64_t size = scaled(4, 2) * mebi;
   auto const path = make_file(folder, "file", size);
   constexpr unsigned blocks = 4;
   for (std::uint64_t const page : {4 * kibi, 16 * kibi}) {
