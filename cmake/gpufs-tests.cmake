@@ -20,6 +20,9 @@ file(GLOB suites CONFIGURE_DEPENDS test/*_test.cpp test/*_test.cu)
 if(NOT GPUFS_DEVICE STREQUAL "emulated")
   list(FILTER suites EXCLUDE REGEX "/emulated_[^/]*$")
 endif()
+if(NOT TARGET app_gpufs)
+  list(FILTER suites EXCLUDE REGEX "/tune_test[^/]*$")  # runs the program
+endif()
 foreach(suite IN LISTS suites)
   cmake_path(GET suite STEM name)
   set(kind host)
@@ -34,6 +37,10 @@ foreach(suite IN LISTS suites)
   # 77: the suite needs a device and there is none.
   set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS ${kind} SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endforeach()
+
+if(TARGET tune_test)
+  add_dependencies(tune_test app_gpufs)
+endif()
 
 # add_planted_bug(<name> <sanitizer> <report>): test/<name>.{cpp,cu} must pass with the argument `clean`, and without it must
 # make the sanitizer print the report.

@@ -98,7 +98,7 @@ struct filesystem::state {
         frames(sizes.frames * settings.page_size),
         channel_states(on_device<channel_state>(sizes.channels, "channels", lower_staging)),
         slots(on_device<std::uint32_t>(settings.context_slots, "context slots", "lower context_slots")),
-        claimed_slots(on_device<std::uint32_t>(1, "context slots", "lower context_slots")),
+        claimed_slots(on_device<std::uint32_t>(2, "context slots", "lower context_slots")),
         readahead(on_device<prefetch::readahead_state>(sizes.chunk_channels == 0 ? 1 : settings.context_slots, "prefetch buffers",
                                                        "lower context_slots")),
         queues(on_device<lra_queue>(settings.context_slots, "replacement queues", "lower context_slots")),
@@ -177,6 +177,7 @@ fs_ref filesystem::state::make_ref() const {
   }
   r.slots = s.slots.data();
   r.claimed_slots = s.claimed_slots.data();
+  r.advice_changes = s.claimed_slots.data() + 1;
   r.slot_count = s.settings.context_slots;
   r.counters = s.counters.data();
   r.pulls_under_way = s.pulls_under_way.data();
@@ -195,6 +196,9 @@ fs_ref filesystem::ref() const { return state_->ref; }
 int filesystem::open(std::string const& path, int flags) { return state_->server->files().open(path, flags); }
 int filesystem::close(int fd) { return state_->server->files().close(fd); }
 int filesystem::stat(int fd, file_status& status) const { return state_->server->files().stat(fd, status); }
+int filesystem::advise(int fd, std::int64_t offset, std::int64_t length, advice what) {
+  return state_->server->files().advise(fd, offset, length, what);
+}
 
 statistics filesystem::stats() const {
   state const& s = *state_;

@@ -193,6 +193,7 @@ void file_registry::publish(std::uint32_t index, content_versions::validation co
   store(record.uid, version.uid);
   store(record.size, version.size);
   store(record.flags, std::uint64_t(access));
+  store(record.advice, std::uint64_t(advice::normal));
   // Pairs with the device's acquire of the tag: who sees this generation sees the fields above.
   store(record.tag, entries_[index].generation);
   // Pairs with the acquire in is_open().

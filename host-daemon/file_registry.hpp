@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include <gpufs/advice.hpp>
 #include <gpufs/rpc/wire_format.hpp>
 #include <host-daemon/content_versions.hpp>
 
@@ -66,6 +67,11 @@ class file_registry {
 
   /// The file's status now (not as of the last open). Returns 0, or -EBADF, or what fstat(2) says.
   [[nodiscard]] std::int32_t stat(std::int32_t descriptor, rpc::file_status& out) const noexcept;
+
+  /// normal, random, sequential: noted in the descriptor's record until it is closed for good, and passed on to the operating system for the
+  /// whole file. willneed, dontneed: passed on for the range (length 0 = to the end). Returns 0, or -EBADF, -EINVAL (another advice, a
+  /// negative offset or length), or what posix_fadvise(2) says.
+  std::int32_t advise(std::int32_t descriptor, std::int64_t offset, std::int64_t length, advice what) noexcept;
 
   /// Descriptors open now (shared ones count once).
   [[nodiscard]] std::size_t open_count() const noexcept;

@@ -172,6 +172,7 @@ void worker::dispatch(rpc::request const& request) noexcept {
       case rpc::operation::open: return begin_open(request);
       case rpc::operation::close: return answer(request, registry_.close(request.file));
       case rpc::operation::stat: return answer(request, stat(request));
+      case rpc::operation::advise: return answer(request, advise(request));
     }
     answer(request, -EINVAL);
   } catch (std::bad_alloc const&) {
@@ -267,6 +268,12 @@ std::int32_t worker::stat(rpc::request const& request) noexcept {
   auto const result = registry_.stat(request.file, status);
   if (result == 0) std::memcpy(region_.staging + request.staging, &status, sizeof status);
   return result;
+}
+
+std::int32_t worker::advise(rpc::request const& request) noexcept {
+  auto const what = advice(request.argument[0] > INT_MAX ? -1 : int(request.argument[0]));
+  // Other advice is about the operating system's cache, and following it can take long: that is for the host's own threads.
+  return concerns_whole_file(what) ? registry_.advise(request.file, 0, 0, what) : -EINVAL;
 }
 
 bool worker::in_staging(std::uint64_t at, std::uint64_t bytes) const noexcept {

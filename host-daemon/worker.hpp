@@ -74,6 +74,7 @@ class worker {
   bool absorb(job& j, std::int64_t result) noexcept;
   void finish_open(rpc::request const& request) noexcept;
   std::int32_t stat(rpc::request const& request) noexcept;
+  std::int32_t advise(rpc::request const& request) noexcept;
 
   [[nodiscard]] bool in_staging(std::uint64_t at, std::uint64_t bytes) const noexcept;
   job& new_job(rpc::request const& request);

@@ -25,11 +25,24 @@ inline constexpr unsigned chunks_per_context = 32;
 /// Chunks that contexts together have ahead under the automatic window: enough for every host thread to be busy.
 inline constexpr std::uint32_t chunks_ahead_together = 64;
 
+/// Batches of missing pages between two looks at what the host has advised.
+inline constexpr std::uint32_t looks_apart = 64;
+
+/// The advice that a context's prefetcher goes by, and what it was read under.
+struct advice_seen {
+  std::int32_t fd;        ///< 0 = nothing is known
+  std::uint32_t value;    ///< gpufs::advice
+  std::uint32_t changes;  ///< *fs_ref::advice_changes
+  std::uint32_t calls;    ///< since the slot was made
+  std::uint64_t epoch;    ///< control_block::epoch
+};
+
 /// One per context slot. Touched by the slot's owner only; ownership passes on with acquire and release of the slot.
 struct readahead_state {
   chunk entry[chunks_per_context];
   stream reads;
   std::uint32_t serial;
+  advice_seen advised;
 };
 
 }  // namespace gpufs::prefetch

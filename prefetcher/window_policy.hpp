@@ -1,6 +1,8 @@
 // How far to read ahead: the decision alone, without memory or requests, so that a table can test it.
 #pragma once
 
+#include <gpufs/advice.hpp>
+
 #include <cstdint>
 
 #if defined(__CUDACC__)
@@ -19,22 +21,28 @@ struct stream {
 };
 
 /// How the window moves: either it stays at `depth` (static PREFETCH_SIZE), or it doubles with every sequential read up to `limit`.
-/// In both cases a read that is not sequential brings it to 0.
+/// In both cases a read that is not sequential brings it to 0. `at_once`: it does not double but is at its limit from the first on.
 struct window_rule {
   bool automatic = false;
   std::uint32_t depth = 1;
   std::uint32_t limit = 1;
+  bool at_once = false;
 };
 
-/// A read that starts up to `slack` bytes (a page) before or behind the end of the last one of the same file version is sequential.
-GPUFS_HOST_DEVICE inline bool is_sequential(stream const& s, std::uint64_t uid, std::uint64_t begin, std::uint64_t slack) {
-  return s.uid == uid && (begin <= s.next ? s.next - begin <= slack : begin - s.next <= slack);
+/// A read that starts up to `slack` bytes (a page) before or behind the end of the last one of the same file version is sequential. Advice
+/// can rule that out, or speak for a read of which nothing else is known because it is the first one of the file version.
+GPUFS_HOST_DEVICE inline bool is_sequential(stream const& s, std::uint64_t uid, std::uint64_t begin, std::uint64_t slack,
+                                            advice a = advice::normal) {
+  if (a == advice::random) return false;
+  if (s.uid != uid) return a == advice::sequential;
+  return begin <= s.next ? s.next - begin <= slack : begin - s.next <= slack;
 }
 
 /// The window after a sequential or other read.
 GPUFS_HOST_DEVICE inline std::uint32_t next_window(std::uint32_t window, bool sequential, window_rule const& rule) {
   if (!sequential) return 0;
   if (!rule.automatic) return rule.depth;
+  if (rule.at_once) return rule.limit;
   std::uint32_t const doubled = window == 0 ? 1 : window * 2;
   return doubled < rule.limit ? doubled : rule.limit;
 }

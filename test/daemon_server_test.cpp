@@ -76,6 +76,13 @@ TEST_CASE("daemon: requests that make no sense get an error each and harm nothin
     CHECK(c.call({.op = rpc::operation::stat, .file = bad}) == -EBADF);
   }
   CHECK(c.call({.op = rpc::operation::stat, .file = fd, .staging = end - 63}) == -EINVAL);
+  auto const advise = [&](std::int32_t file, std::uint64_t what) {
+    return c.call({.op = rpc::operation::advise, .file = file, .argument = {what, 0}});
+  };
+  for (std::uint64_t const what : {0, 1, 2}) CHECK(advise(fd, what) == 0);
+  for (std::uint64_t const what : {std::uint64_t{3}, std::uint64_t{4}, std::uint64_t{5}, std::uint64_t{1} << 32, huge})
+    CHECK(advise(fd, what) == -EINVAL);
+  CHECK(advise(fd + 1, 1) == -EBADF);
   CHECK(c.call({.op = rpc::operation(77)}) == -EINVAL);
   CHECK(c.call({.op = rpc::operation::nop, .flags = 1}) == -EINVAL);
   auto const open = [&](std::uint64_t length, std::uint64_t staging, std::uint64_t flags) {

@@ -55,3 +55,64 @@ TEST_CASE("window: callers share what keeps the host busy, and each has at least
   CHECK(window_limit(64, 64, 30) == 1);
   CHECK(window_limit(120, 64, 30) == 1);
 }
+
+TEST_CASE("window: advice decides where the reads themselves say nothing or something else") {
+  using gpufs::advice;
+  constexpr std::uint64_t page = 4096;
+  stream const begun{.uid = 7, .next = 100000, .window = 4};
+  struct {
+    stream reads;
+    std::uint64_t begin;
+    bool normal, random, sequential;
+  } const rows[] = {
+      {begun, 100000, true, false, true},    // goes on
+      {begun, 500000, false, false, false},  // a jump is a jump, whatever was said
+      {begun, 0, false, false, false},
+      {stream{}, 0, false, false, true},                            // the first read
+      {stream{}, 500000, false, false, true},                       // of a part in the middle
+      {{.uid = 8, .next = 0, .window = 9}, 0, false, false, true},  // the first one of this version
+  };
+  for (auto const& r : rows) {
+    CAPTURE(r.reads.uid);
+    CAPTURE(r.begin);
+    CHECK(is_sequential(r.reads, 7, r.begin, page) == r.normal);
+    CHECK(is_sequential(r.reads, 7, r.begin, page, advice::normal) == r.normal);
+    CHECK(is_sequential(r.reads, 7, r.begin, page, advice::random) == r.random);
+    CHECK(is_sequential(r.reads, 7, r.begin, page, advice::sequential) == r.sequential);
+  }
+}
+
+TEST_CASE("window: at once means the limit from the first sequential read on, also behind a jump; a fixed size keeps its depth") {
+  window_rule const rule{.automatic = true, .depth = 1, .limit = 12, .at_once = true};
+  CHECK(next_window(0, true, rule) == 12);
+  CHECK(next_window(12, true, rule) == 12);
+  CHECK(next_window(12, false, rule) == 0);
+  CHECK(next_window(0, true, rule) == 12);
+  CHECK(next_window(0, true, {.automatic = false, .depth = 3, .limit = 12, .at_once = true}) == 3);
+}
+
+TEST_CASE("window: a limit that falls takes the window down with it at the next read") {
+  window_rule rule{.automatic = true, .depth = 1, .limit = 30};
+  CHECK(next_window(16, true, rule) == 30);
+  rule.limit = 4;  // more callers have come
+  CHECK(next_window(30, true, rule) == 4);
+  rule.limit = 1;
+  CHECK(next_window(4, true, rule) == 1);
+}
+
+TEST_CASE("window: a fixed depth, a jump or neither, in any order") {
+  struct {
+    std::uint32_t window;
+    bool sequential, automatic;
+    std::uint32_t depth, limit, next;
+  } const rows[] = {
+      {0, false, true, 5, 8, 0}, {0, false, false, 5, 8, 0}, {7, false, true, 5, 8, 0},  {0, true, true, 5, 8, 1},
+      {1, true, true, 5, 8, 2},  {3, true, true, 5, 8, 6},   {5, true, true, 5, 8, 8},   {8, true, true, 5, 8, 8},
+      {0, true, true, 5, 1, 1},  {0, true, false, 5, 8, 5},  {30, true, false, 0, 8, 0}, {0, true, false, 16, 8, 16},
+  };
+  for (auto const& r : rows) {
+    CAPTURE(r.window);
+    CAPTURE(r.sequential);
+    CHECK(next_window(r.window, r.sequential, {r.automatic, r.depth, r.limit}) == r.next);
+  }
+}

@@ -10,8 +10,8 @@
 
 namespace gpufs::apps {
 
-progress::progress(std::string what, std::uint64_t total)
-    : visible_(::isatty(STDERR_FILENO) == 1), total_(total), what_(std::move(what)) {
+progress::progress(std::string what, std::uint64_t total, bool wanted)
+    : visible_(wanted && ::isatty(STDERR_FILENO) == 1), total_(total), what_(std::move(what)) {
   draw(true);
 }
 

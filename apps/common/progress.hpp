@@ -12,8 +12,8 @@ namespace gpufs::apps {
 /// Shows how far a long piece of work has come; erases itself at the end. Nothing at all unless stderr is a terminal.
 class progress {
  public:
-  /// `total` counts whatever advance() is given.
-  progress(std::string what, std::uint64_t total);
+  /// `total` counts whatever advance() is given. Not `wanted`: it stays invisible, since another one shows.
+  progress(std::string what, std::uint64_t total, bool wanted = true);
   ~progress();
   progress(progress const&) = delete;
   progress& operator=(progress const&) = delete;

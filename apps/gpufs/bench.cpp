@@ -115,7 +115,7 @@ bench_result run_bench(bench_options const& o, config const& settings) {
   r.plan = make_plan(o, file.size(), settings);
 
   auto const runs = static_cast<std::uint64_t>(o.runs);
-  progress shown("", runs + 2);
+  progress shown("", runs + 2, !o.quiet);
   std::vector<statistics> counters;
   {
     file_reader reader(r.plan, shape_of(o));

@@ -33,6 +33,7 @@ struct bench_options {
   bool no_limits = false;
   bool thorough = false;
   bool no_verify = false;
+  bool quiet = false;  ///< no progress bar: the caller has one
 
   static constexpr std::int64_t not_given = INT64_MIN;
 

@@ -1,4 +1,4 @@
-// gpufs: looks at the machine (info) and measures what gpufs does on it (bench).
+// gpufs: looks at the machine (info), measures what gpufs does on it (bench), finds the settings for a file (tune).
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
 
@@ -6,6 +6,7 @@
 #include <apps/gpufs/bench.hpp>
 #include <apps/gpufs/bench_options.hpp>
 #include <apps/gpufs/info.hpp>
+#include <apps/gpufs/tune.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -54,7 +55,16 @@ int main(int argc, char** argv) {
   bench_options options;
   add_options(bench_command, options);
 
+  CLI::App& tune_command = *app.add_subcommand("tune", "finds the settings with which a file is read fastest, writes gpufs.toml");
+  cli_settings const tune_settings(tune_command);
+  tune_options tuning;
+  add_options(tune_command, tuning);
+
   return run_program(app, argc, argv, [&] {
+    if (tune_command.parsed()) {
+      return run_tune(tuning, tune_settings.load(),
+                      [&](std::string_view key) { return tune_command.get_option(setting_named(key).flag())->count() != 0; });
+    }
     if (bench_command.parsed()) return bench(options, bench_settings.load());
     config const settings = info_settings.load();
     print_info(

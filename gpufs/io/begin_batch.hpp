@@ -5,6 +5,7 @@
 #include <gpufs/io/fetch.hpp>
 #include <gpufs/io/group.hpp>
 #include <gpufs/io/read_span.hpp>
+#include <prefetcher/advised.hpp>
 #include <prefetcher/readahead.hpp>
 
 #include <cerrno>
@@ -21,30 +22,34 @@ struct batch {
   prefetch::readahead_state* chunks;  ///< the slot's, or null: no prefetching
 };
 
-/// The batch as the prefetcher sees it. `reads`: what the slot's owner has read so far.
-__device__ __forceinline__ prefetch::wanted as_wanted(batch const& b, prefetch::stream const& reads) {
+/// The batch as the prefetcher sees it.
+__device__ __forceinline__ prefetch::wanted as_wanted(batch const& b, bool sequential) {
   std::uint64_t const begin = b.first << b.span.page_shift;
   std::uint64_t const end = (b.first + b.pages) << b.span.page_shift;
-  std::uint64_t const from = b.span.begin > begin ? b.span.begin : begin;
-  bool const sequential = b.first != b.span.first_page() || prefetch::is_sequential(reads, b.span.uid, from, b.span.page_bytes());
   return {b.span.fd, b.span.uid, b.span.size, begin, end < b.span.size ? end : b.span.size, b.span.page_shift, sequential};
 }
 
 /// Has chunks for the absent pages requested.
 __device__ __forceinline__ void cover(fs_ref const& fs, batch const& b, prefetch::readahead& chunks, std::uint32_t absent) {
+  advice const advised = prefetch::current_advice(fs, b.chunks, b.span.fd);
+  std::uint64_t const begin = b.first << b.span.page_shift;
+  std::uint64_t const from = b.span.begin > begin ? b.span.begin : begin;
+  // Once its first batch is through, a read goes on where it stopped.
+  prefetch::stream const reads = b.first == b.span.first_page() ? chunks.reads() : prefetch::stream{b.span.uid, from, 0};
   std::uint32_t callers = 0;
   if (lane_id() == 0) callers = atomic_ref<std::uint32_t, scope::device>(*fs.claimed_slots).load(memory_order_relaxed);
   callers = warp_broadcast(callers);
   prefetch::window_rule const rule{
-      fs.prefetch.automatic, fs.prefetch.depth,
-      prefetch::window_limit(callers, prefetch::chunks_ahead_together, prefetch::chunks_per_context - 2)};
-  chunks.cover(as_wanted(b, chunks.reads()), absent, rule);
+      fs.prefetch.automatic || advised == advice::random,  // then requests are as long as the read
+      fs.prefetch.depth, prefetch::window_limit(callers, prefetch::chunks_ahead_together, prefetch::chunks_per_context - 2),
+      advised == advice::sequential};
+  chunks.cover(as_wanted(b, prefetch::is_sequential(reads, b.span.uid, from, b.span.page_bytes(), advised)), absent, rule);
 }
 
 /// Requests what is missing of the window behind the batch. All lanes of the first warp call, while others move bytes.
 GPUFS_STAGE inline void look_ahead(fs_ref const* handle, batch const b) {
   prefetch::readahead chunks(*handle, b.chunks);
-  chunks.look_ahead(as_wanted(b, chunks.reads()));
+  chunks.look_ahead(as_wanted(b, true));
 }
 
 /// Pages that enter_pages() could enter, and those that turned out to be there already (or met a full bucket): to be looked up.

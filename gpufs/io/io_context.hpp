@@ -25,6 +25,7 @@ namespace detail {
 /// Gives a slot's chunks back. All lanes of one warp of the owner call.
 GPUFS_STAGE inline void drop_chunks(fs_ref const* handle, prefetch::readahead_state* state) {
   prefetch::readahead(*handle, state).drop_all();
+  if (lane_id() == 0) state->advised.fd = 0;  // the next owner looks for itself
 }
 
 }  // namespace detail

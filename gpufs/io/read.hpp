@@ -14,19 +14,21 @@
 
 namespace gpufs {
 
+namespace detail {
+
+/// What came of a read: `bytes` of it from its start, then (if not all) the error that ended it, or 0 at the end of the file.
+struct span_read {
+  std::uint64_t bytes;
+  std::int32_t error;
+};
+
+/// Brings the pages of a span, which is not empty, into the cache and delivers their bytes. All threads of the group, which has full warps,
+/// call; all get the result. Starts with a barrier of the group and ends with one.
 template <class Group>
-__device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* buf, std::size_t count, std::int64_t offset) {
+__device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span const& span) {
   using ops = typename io_context<Group>::ops;
   Group const& group = io.group();
   unsigned const warps = ops::warps(group);
-  if (warps == 0) return -EINVAL;
-  if (std::int32_t const error = detail::use_file(io, fd); error != 0) return error;
-  if (offset < 0) return -EINVAL;
-  used_file const& file = io.file();
-  auto const begin = static_cast<std::uint64_t>(offset);
-  if (count == 0 || begin >= file.size) return 0;
-  std::uint64_t const end = count < file.size - begin ? begin + count : file.size;
-  read_span const span{static_cast<std::byte*>(buf), begin, end, file.uid, file.size, file.fd, io.fs().cache.page_shift};
 
   ops::sync(group);  // the group is done with what the buffer held
   unsigned const warp = ops::warp(group);
@@ -59,22 +61,35 @@ __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* bu
     if (stopped) break;
   }
 
-  std::uint64_t bytes = end - begin;
-  std::int32_t error = 0;
-  if (stopped) {
-    std::uint64_t const key = ops::smallest(group, stop.key());
-    bytes = read_stop::bytes(key);
-    error = read_stop::error(key);
-  }
-  if (group.thread_rank() == 0) {
-    gpufs::count(io.fs(), counter::bytes_delivered, bytes);
+  if (!stopped) return {span.end - span.begin, 0};
+  std::uint64_t const key = ops::smallest(group, stop.key());
+  return {read_stop::bytes(key), read_stop::error(key)};
+}
+
+}  // namespace detail
+
+template <class Group>
+__device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* buf, std::size_t count, std::int64_t offset) {
+  using ops = typename io_context<Group>::ops;
+  if (ops::warps(io.group()) == 0) return -EINVAL;
+  if (std::int32_t const error = detail::use_file(io, fd); error != 0) return error;
+  if (offset < 0) return -EINVAL;
+  used_file const& file = io.file();
+  auto const begin = static_cast<std::uint64_t>(offset);
+  if (count == 0 || begin >= file.size) return 0;
+  if (buf == nullptr) return -EFAULT;
+  std::uint64_t const end = count < file.size - begin ? begin + count : file.size;
+  read_span const span{static_cast<std::byte*>(buf), begin, end, file.uid, file.size, file.fd, io.fs().cache.page_shift};
+  detail::span_read const done = detail::read_pages(io, span);
+  if (io.group().thread_rank() == 0) {
+    gpufs::count(io.fs(), counter::bytes_delivered, done.bytes);
     if (io.prefetching()) {
       prefetch::stream& reads = io.fs().prefetch.states[io.slot()].reads;
       reads.uid = span.uid;
-      reads.next = begin + bytes;
+      reads.next = begin + done.bytes;
     }
   }
-  return bytes != 0 ? static_cast<ssize_t>(bytes) : error;
+  return done.bytes != 0 ? static_cast<ssize_t>(done.bytes) : done.error;
 }
 
 }  // namespace gpufs

@@ -9,7 +9,7 @@
 
 namespace gpufs {
 
-/// Bytes [begin, end) of a file version, within its size, and where they go.
+/// Bytes [begin, end) of a file version, within its size, and where they go: without a buffer into the page cache only.
 struct read_span {
   std::byte* buffer;
   std::uint64_t begin;
@@ -29,6 +29,7 @@ struct read_span {
   }
   /// The part of the page that is wanted, if the page has `got` bytes.
   __device__ page_target target(std::uint64_t page, std::uint64_t got) const {
+    if (buffer == nullptr) return {nullptr, 0, 0};
     std::uint64_t const start = page << page_shift;
     std::uint64_t const from = begin > start ? begin - start : 0;
     std::uint64_t to = end - start < page_bytes() ? end - start : page_bytes();

@@ -9,11 +9,12 @@ namespace gpufs::rpc {
 
 /// Operations a device caller can ask for. Results are >= 0 or -errno, delivered in the completion word.
 enum class operation : std::uint8_t {
-  nop,    ///< result 0; measures the round trip
-  read,   ///< `length` bytes at `offset` of `file` into staging; result = bytes read, short only at end of file
-  open,   ///< path in staging (`length` bytes, no terminator), flags in argument[0], mode in argument[1]; result = descriptor
-  close,  ///< `file` = descriptor; result 0
-  stat,   ///< `file` = descriptor; a file_status is written to staging; result 0
+  nop,     ///< result 0; measures the round trip
+  read,    ///< `length` bytes at `offset` of `file` into staging; result = bytes read, short only at end of file
+  open,    ///< path in staging (`length` bytes, no terminator), flags in argument[0], mode in argument[1]; result = descriptor
+  close,   ///< `file` = descriptor; result 0
+  stat,    ///< `file` = descriptor; a file_status is written to staging; result 0
+  advise,  ///< `file` = descriptor; an advice that concerns_whole_file() in argument[0]; result 0
 };
 
 /// A request as code sees it. On the wire it is the eight 64-bit words of a ring slot (pack_word, unpack). Numbers that travel in 48
@@ -127,11 +128,12 @@ static_assert(sizeof(file_status) == 64);
 /// index), writes the fields, then release-stores `tag`; it stores tag 0 first when it takes the record back. Every field is
 /// accessed with 64-bit atomics on both sides.
 struct alignas(64) open_file_record {
-  std::uint64_t tag;    ///< the descriptor's generation (never 0) while it is open; 0 = closed
-  std::uint64_t uid;    ///< names this version of the file's contents in the page cache; never reused, never 0
-  std::uint64_t size;   ///< bytes, as of the last validation
-  std::uint64_t flags;  ///< the O_* access mode and flags it was opened with
-  std::uint64_t reserved[4];
+  std::uint64_t tag;     ///< the descriptor's generation (never 0) while it is open; 0 = closed
+  std::uint64_t uid;     ///< names this version of the file's contents in the page cache; never reused, never 0
+  std::uint64_t size;    ///< bytes, as of the last validation
+  std::uint64_t flags;   ///< the O_* access mode and flags it was opened with
+  std::uint64_t advice;  ///< the last gpufs::advice about the whole file; normal when it is opened
+  std::uint64_t reserved[3];
 };
 static_assert(sizeof(open_file_record) == 64);
 
@@ -145,7 +147,8 @@ GPUFS_WIRE_FN std::int32_t make_descriptor(std::uint32_t index, std::uint32_t ge
 /// Words the host alone writes and the device watches, in pinned memory.
 struct alignas(64) control_block {
   std::uint64_t stopped;  ///< nonzero once the daemon no longer answers: device waits end with -EIO
-  std::uint64_t epoch;  ///< bumped whenever a descriptor is closed or a file revalidated: device copies older than it are re-read
+  std::uint64_t
+      epoch;  ///< bumped whenever a descriptor is closed, a file revalidated or advised: device copies older than it are re-read
   std::uint64_t reserved[6];
 };
 

@@ -1,6 +1,7 @@
 // The host owner of a GPU file system: memory, daemon and settings behind the fs_ref that kernels take by value.
 #pragma once
 
+#include <gpufs/advice.hpp>
 #include <gpufs/config.hpp>
 #include <gpufs/fs_ref.hpp>
 #include <gpufs/statistics.hpp>
@@ -40,6 +41,13 @@ class filesystem {
 
   /// Size, times and identity of an open file as the host sees them now. Returns 0 or -errno.
   int stat(int fd, file_status& status) const;
+
+  /// Says how the bytes [offset, offset + length) of `fd` will be used; length 0 = up to the end of the file. normal, random and
+  /// sequential are about the whole file, as gfadvise() says; a context that is reading it takes notice after at most 64 batches of pages
+  /// that were not in the cache. willneed and dontneed ask the operating system to have the bytes in its page cache, or to drop them from
+  /// it (posix_fadvise(2)); pages in GPU memory are left alone, since only a kernel can change them. May be called while kernels run; makes
+  /// no device call. Returns 0, or -EBADF, -EINVAL (another advice, negative offset or length).
+  int advise(int fd, std::int64_t offset, std::int64_t length, advice what);
 
   [[nodiscard]] statistics stats() const;
   [[nodiscard]] config const& settings() const;

@@ -62,6 +62,8 @@ struct fs_ref {
   prefetch_ref prefetch;
   std::uint32_t* slots = nullptr;          ///< context slots: 0 = free, 1 = claimed
   std::uint32_t* claimed_slots = nullptr;  ///< how many are claimed
+  std::uint32_t* advice_changes =
+      nullptr;  ///< how often kernels have advised; beside claimed_slots, which is looked at together with it
   std::uint32_t slot_count = 0;
   std::uint64_t* counters = nullptr;  ///< statistics, counter_stripes x counters_per_stripe
   std::uint64_t timeout_ns = 0;

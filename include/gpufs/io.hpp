@@ -2,6 +2,7 @@
 // same arguments and get the same result. >= 0 on success, -errno on failure, as the POSIX calls of the same names would.
 #pragma once
 
+#include <gpufs/advice.hpp>
 #include <gpufs/device.hpp>
 #include <gpufs/fs_ref.hpp>
 
@@ -29,8 +30,8 @@ template <class Group>
 __device__ int gclose(io_context<Group>& io, int fd);
 
 /// Reads up to `count` bytes at byte `offset` of `fd` into `buf` (device or shared memory, any alignment). Returns the bytes read: short
-/// at end of file and before a failure, 0 beyond the end. Errors (only if nothing was read before them): -EBADF, -EINVAL (negative
-/// offset), -EIO (the host's read failed, or the daemon stopped) or the host's own errno, -ETIMEDOUT (no answer within
+/// at end of file and before a failure, 0 beyond the end. Errors (only if nothing was read before them): -EBADF, -EFAULT (`buf` is
+/// null), -EINVAL (negative offset), -EIO (the host's read failed, or the daemon stopped) or the host's own errno, -ETIMEDOUT (no answer within
 /// config::rpc_timeout_ms), -ENOMEM (all frames stayed pinned that long). Starts and ends with a barrier of the group: `buf` may be reused
 /// by the caller's group without further synchronisation. Group size: at least 32 threads, else -EINVAL.
 template <class Group>
@@ -42,8 +43,22 @@ template <class Group>
 template <class Group>
 [[nodiscard]] __device__ int gfstat(io_context<Group>& io, int fd, file_status* status);
 
+/// Says how the bytes [offset, offset + length) of `fd` will be used; length 0 = up to the end of the file. Returns 0, or -EBADF, -EINVAL
+/// (another advice, negative offset or length, a group of less than 32 threads), -ETIMEDOUT, -EIO.
+/// - normal, random, sequential are about the whole descriptor, whatever the range, hence about all who have opened the file; the last one
+///   holds until the descriptor is closed for good. random: requests cover what a gread misses and nothing else, whatever
+///   config::prefetch_size. sequential: a context's first read of the file counts as the continuation of a sequential one, and the
+///   automatic window is at its limit at once. All contexts act on it from their next miss on. The host's own readahead follows, too.
+/// - willneed: the group brings the range's pages into the page cache before it returns; as many of them, from the first on, as the cache has
+///   frames. May also return what gread returns for a page that cannot be had.
+/// - dontneed: pages that lie in the range as a whole leave the page cache, unless somebody has them pinned. The host's page cache is left
+///   alone: for that there is filesystem::advise().
+template <class Group>
+__device__ int gfadvise(io_context<Group>& io, int fd, std::int64_t offset, std::int64_t length, advice what);
+
 }  // namespace gpufs
 
+#include <gpufs/io/advise.hpp>
 #include <gpufs/io/io_context.hpp>
 #include <gpufs/io/open.hpp>
 #include <gpufs/io/read.hpp>

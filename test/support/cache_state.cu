@@ -71,7 +71,11 @@ cache_state inspect(fs_ref const& fs, std::uint64_t pinned) {
   auto const entries = fetch(fs.cache.buckets, fs.cache.bucket_count * bucket_ways);
   auto const locks = fetch(fs.cache.bucket_locks, fs.cache.bucket_count);
   auto const slots = fetch(fs.slots, fs.slot_count);
-  for (auto const& h : headers) result.ready += h.state >> phase_shift == static_cast<std::uint32_t>(phase::ready) ? 1 : 0;
+  for (auto const& h : headers) {
+    if (h.state >> phase_shift != static_cast<std::uint32_t>(phase::ready)) continue;
+    ++result.ready;
+    result.pages.insert(h.page);
+  }
 
   result.problems = frame_problem(headers, pinned);
   if (result.problems.empty()) result.problems = table_problem(headers, entries);

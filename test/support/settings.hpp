@@ -18,6 +18,9 @@ inline constexpr bool thread_sanitizer = true;
 inline constexpr bool thread_sanitizer = false;
 #endif
 
+/// The ways for bytes to arrive that validate() admits, for suites whose claims hold for all of them.
+inline constexpr io_path built_paths[] = {io_path::automatic, io_path::pull};
+
 /// `many`, or `few` under ThreadSanitizer.
 inline constexpr unsigned scaled(unsigned many, unsigned few) { return thread_sanitizer ? few : many; }
 

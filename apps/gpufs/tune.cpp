@@ -1,0 +1,224 @@
+#include <apps/gpufs/tune.hpp>
+
+#include <apps/common/host_file.hpp>
+#include <apps/common/median.hpp>
+#include <apps/common/program.hpp>
+#include <apps/common/progress.hpp>
+#include <apps/common/run_report.hpp>
+#include <apps/gpufs/bench.hpp>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace gpufs::apps {
+
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t mebi = 1 << 20;
+constexpr std::uint64_t most_bytes = 2048 * mebi;  // of a trial: more tells no more
+
+double seconds_since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
+
+/// A time such as 90, 90s or 2m, in seconds.
+double time_option(std::string_view option, std::string_view text) {
+  std::uint64_t number = 0;
+  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string_view const unit(end, std::size_t(text.data() + text.size() - end));
+  bool const known = unit.empty() || unit == "s" || unit == "m";
+  std::uint64_t const seconds = unit == "m" && number < 100'000 ? number * 60 : number;
+  if (error != std::errc{} || !known || seconds < 1 || seconds > 86'400) {
+    throw usage_error(fmt::format("{}={}: must be from 1 second to 24 hours, such as 90, 90s or 2m", option, text));
+  }
+  return double(seconds);
+}
+
+/// Fails before any time is spent if the result could not be written.
+void check_out(tune_options const& o) {
+  std::error_code ignored;
+  if (std::filesystem::equivalent(o.out, o.file, ignored)) {
+    throw usage_error(fmt::format("--out={}: is the file to be read, which is never written to", o.out));
+  }
+  if (!o.force && std::filesystem::exists(o.out, ignored)) {
+    throw usage_error(fmt::format("--out={}: exists already; --force replaces it, --out names another one", o.out));
+  }
+  auto const folder = std::filesystem::path(o.out).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
+    throw usage_error(fmt::format("--out={}: there is no folder {}", o.out, folder.string()));
+  }
+}
+
+/// Its size. It is only opened for reading, here and everywhere else.
+std::uint64_t size_of(std::string const& path) {
+  std::uint64_t size = 0;
+  try {
+    size = host_file(path).size();
+  } catch (std::system_error const& e) {
+    throw usage_error(fmt::format("{}: {}", path, e.code().message()));
+  }
+  if (size == 0) throw usage_error(fmt::format("{}: is empty", path));
+  return size;
+}
+
+std::vector<coordinate> coordinates() {
+  std::vector<coordinate> all;
+  all.push_back({"page_size", [](config const&) { return std::vector<std::string>{"4K", "16K", "64K", "256K", "1M"}; }});
+  all.push_back({"prefetch_size", [](config const& c) {
+                   // Requests of 64K, 256K and 1M in all, as paper 001 counts them.
+                   std::vector<std::string> values{"auto", "0"};
+                   for (std::uint64_t const request : {mebi / 16, mebi / 4, mebi}) {
+                     if (request > c.page_size) values.push_back(format_size(request - c.page_size));
+                   }
+                   return values;
+                 }});
+  all.push_back({"io_path", [](config const&) { return std::vector<std::string>{"pull", "dma", "direct", "mapped"}; }});
+  all.push_back({"host_threads", [](config const&) {
+                   std::vector<std::string> values;
+                   unsigned const cores = std::max(std::thread::hardware_concurrency(), 1u);
+                   for (unsigned n = 1; n < cores; n *= 2) values.push_back(std::to_string(n));
+                   if (cores > 6) values.push_back(std::to_string(cores - 2));
+                   values.push_back(std::to_string(cores));
+                   return values;
+                 }});
+  return all;
+}
+
+/// What all trials have in common.
+bench_options trial_options(tune_options const& o) {
+  bench_options b;
+  b.pattern = o.pattern;
+  b.file = o.file;
+  b.request = o.request;
+  b.blocks = o.blocks;
+  b.threads = o.threads;
+  b.cold = o.cold;
+  b.runs = 1;
+  b.no_limits = true;
+  b.no_verify = true;
+  b.quiet = true;
+  complete(b);
+  return b;
+}
+
+std::vector<double> speeds(bench_result const& r) {
+  std::vector<double> all;
+  for (double const s : r.seconds) all.push_back(gigabytes_per_second(r.bytes(), s));
+  return all;
+}
+
+/// Measures a configuration: once if that shows it to be far behind, else the median of three.
+double measure(bench_options b, config const& c, double best) {
+  b.runs = 1;
+  auto all = speeds(run_bench(b, c));
+  if (all.front() < 0.8 * best) return all.front();
+  b.runs = 2;
+  for (double const s : speeds(run_bench(b, c))) all.push_back(s);
+  return all[median_index(all)];
+}
+
+/// How much to read so that one run takes about `seconds`, going by a short one. In a fiftieth of the time there is: so some thirty trials
+/// of one to three runs fit in.
+std::uint64_t bytes_per_trial(bench_options b, config const& c, std::uint64_t file_bytes, double seconds) {
+  std::uint64_t const least = std::min(file_bytes, std::max(size_option("--req", b.request, 1, 1 << 30), 4 * mebi));
+  b.bytes = std::to_string(least);
+  auto const begun = clock::now();
+  bench_result const r = run_bench(b, c);
+  double const reading = std::max(r.seconds.front(), 1e-6);
+  double const around_it = seconds_since(begun) - reading;  // making a filesystem takes its time, too
+  double const share = std::max(seconds - around_it, seconds / 4) / reading;
+  return std::clamp(static_cast<std::uint64_t>(std::min(share, 1e6) * static_cast<double>(least)), least,
+                    std::max(least, std::min(file_bytes, most_bytes)));
+}
+
+std::string describe(config const& c) {
+  std::string text;
+  for (auto const& along : coordinates()) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", along.key, setting_named(along.key).print(c));
+  }
+  return text;
+}
+
+/// Makes the file, or replaces its contents with --force.
+void write_out(tune_options const& o, std::string const& text) {
+  int const fd = ::open(o.out.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (o.force ? O_TRUNC : O_EXCL), 0666);
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), o.out);
+  ssize_t const written = ::write(fd, text.data(), text.size());
+  int const error = written < 0 ? errno : written != ssize_t(text.size()) ? ENOSPC : 0;
+  ::close(fd);
+  if (error != 0) throw std::system_error(error, std::generic_category(), o.out);
+}
+
+}  // namespace
+
+void add_options(CLI::App& command, tune_options& o) {
+  command.footer(
+      "Coordinate descent: starting from the settings given, page_size, prefetch_size, io_path and host_threads are tried\n"
+      "through one after the other while the rest stay at the best values so far, again and again until nothing gains 2 %\n"
+      "or the time is up. A setting that is given on the command line keeps its value. FILE is only read. The bytes that\n"
+      "the best settings deliver are compared with what pread gives.");
+  command.add_option("file", o.file, "file to read")->required()->type_name("FILE");
+  command.add_option("--time", o.time, "longest time to search, such as 90, 90s or 2m")->capture_default_str();
+  command.add_option("--out", o.out, "where to write the settings")->type_name("FILE")->capture_default_str();
+  command.add_flag("--force", o.force, "replace --out if it exists");
+  command.add_option("--pattern", o.pattern, "how kernels read: seq, strided or rand, as gpufs bench does")
+      ->check(CLI::IsMember({"seq", "strided", "rand"}))
+      ->capture_default_str();
+  command.add_option("--req", o.request, "bytes per gread")->capture_default_str();
+  command.add_option("--blocks", o.blocks, "threadblocks; default 120, emulated 8");
+  command.add_option("--threads", o.threads, "threads of each; default 512, emulated 64");
+  command.add_flag("--cold", o.cold, "drop the file from the OS page cache before each run");
+}
+
+int run_tune(tune_options const& o, config const& start, std::function<bool(std::string_view)> const& fixed) {
+  auto const begun = clock::now();
+  double const limit = time_option("--time", o.time);
+  validate(start);
+  tune_result r;
+  r.file_bytes = size_of(o.file);
+  check_out(o);
+  bench_options b = trial_options(o);
+  auto along = coordinates();
+  std::erase_if(along, [&](coordinate const& c) { return fixed(c.key); });
+
+  {
+    progress shown("", static_cast<std::uint64_t>(limit * 1000));
+    unsigned number = 0;
+    auto const timed = [&](config const& c, double best) {
+      shown.set(static_cast<std::uint64_t>(seconds_since(begun) * 1000));
+      shown.say(fmt::format("{:.2f} GB/s; trial {}: {}", best, ++number, describe(c)));
+      return measure(b, c, best);
+    };
+    shown.say("how fast is it at all?");
+    r.bytes = bytes_per_trial(b, start, r.file_bytes, limit / 50);
+    b.bytes = std::to_string(r.bytes);
+    r.found = descend(start, along, timed, [&] { return seconds_since(begun) < limit; });
+
+    shown.say("checking the bytes against pread");
+    b.runs = 1;
+    b.no_verify = false;
+    bench_result const checked = run_bench(b, r.found.trials[r.found.best].settings);
+    if (!checked.verified) throw std::runtime_error(fmt::format("{}: {}", o.file, checked.mismatch));
+    r.verified_requests = checked.checked;
+  }
+  r.seconds = seconds_since(begun);
+  print(o, r);
+  write_out(o, to_toml(o, r));
+  fmt::print("{} written: gpufs reads it where it is called gpufs.toml in the working directory, or GPUFS_CONFIG names it\n",
+             o.out);
+  return 0;
+}
+
+}  // namespace gpufs::apps

@@ -1,0 +1,90 @@
+// Coordinate descent over settings: one setting at a time is tried through while the others stay at the best values known so far. Knows
+// nothing of files and devices; what a trial measures is the caller's.
+#pragma once
+
+#include <gpufs/config.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpufs::apps {
+
+/// A setting that is varied.
+struct coordinate {
+  std::string_view key;  ///< of gpufs::settings()
+  std::function<std::vector<std::string>(config const&)>
+      values;  ///< to try, given the others; those that validate() refuses are left out
+};
+
+/// What a configuration gave.
+struct trial {
+  config settings;
+  double score = 0;     ///< more is better
+  std::string failure;  ///< if not empty: why it gave nothing
+};
+
+struct search_result {
+  std::vector<trial> trials;  ///< in the order in which they were made, the first with the settings given; none twice
+  std::size_t best = 0;
+  bool complete = false;  ///< false: time ran out before a whole round had brought nothing better
+};
+
+/// The setting of that name. It must exist.
+[[nodiscard]] inline setting const& setting_named(std::string_view key) {
+  for (auto const& s : settings()) {
+    if (s.key == key) return s;
+  }
+  throw config_error(std::string(key) + ": no such setting");
+}
+
+/// Measures `start`, then goes round the coordinates, in their order, until a round brings nothing better or `time_left()` says no.
+/// A value replaces the best one only if it is better by `margin` (0.02 = 2 %), so that noise moves nothing. `measure(settings, best)` is
+/// also told the best score so far; what it throws for `start` is passed on, for others it becomes the trial's failure.
+[[nodiscard]] inline search_result descend(config const& start, std::vector<coordinate> const& coordinates,
+                                           std::function<double(config const&, double best)> const& measure,
+                                           std::function<bool()> const& time_left, double margin = 0.02) {
+  search_result r;
+  std::set<std::string> tried;
+  auto const is_new = [&](config const& c) {
+    std::string name;
+    for (auto const& s : settings()) name += s.print(c) + ' ';
+    return tried.insert(name).second;
+  };
+  is_new(start);
+  r.trials.push_back({start, measure(start, 0), {}});
+  for (bool better = true; better;) {
+    better = false;
+    for (auto const& along : coordinates) {
+      setting const& varied = setting_named(along.key);
+      for (auto const& value : along.values(r.trials[r.best].settings)) {
+        trial t{r.trials[r.best].settings, 0, {}};
+        try {
+          varied.assign(t.settings, value, along.key);
+          validate(t.settings);
+        } catch (config_error const&) {
+          continue;  // does not go with the other settings, or is not built
+        }
+        if (!is_new(t.settings)) continue;
+        if (!time_left()) return r;
+        double const best = r.trials[r.best].score;
+        try {
+          t.score = measure(t.settings, best);
+        } catch (std::exception const& e) {
+          t.failure = e.what();
+        }
+        r.trials.push_back(t);
+        if (!t.failure.empty() || t.score <= best * (1 + margin)) continue;
+        r.best = r.trials.size() - 1;
+        better = true;
+      }
+    }
+  }
+  r.complete = true;
+  return r;
+}
+
+}  // namespace gpufs::apps
