@@ -80,9 +80,9 @@ function(gpufs_set_up_program target)
 endfunction()
 
 # gpufs_add_apps(): every folder of apps/ with a main.cu or main.cpp becomes a program of that name, built from all sources in it
-# and linked with apps/common. The target `programs` builds them all.
+# and linked with apps/common and apps/baseline. The target `programs` builds them all.
 function(gpufs_add_apps)
-  file(GLOB_RECURSE common_sources CONFIGURE_DEPENDS apps/common/*.cpp apps/common/*.cu)
+  file(GLOB_RECURSE common_sources CONFIGURE_DEPENDS apps/common/*.cpp apps/common/*.cu apps/baseline/*.cpp)
   if(common_sources)
     add_library(gpufs_apps_common STATIC)
     gpufs_add_sources(gpufs_apps_common ${common_sources})
