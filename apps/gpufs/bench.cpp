@@ -10,7 +10,7 @@
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
-#include <apps/common/temp_file.hpp>
+#include <apps/gpufs/bench_file.hpp>
 #include <apps/gpufs/bench_kernels.hpp>
 #include <apps/gpufs/bench_pass.hpp>
 
@@ -19,21 +19,12 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
-#include <system_error>
 
 namespace gpufs::apps {
 
 namespace {
 
 constexpr double least_hit_seconds = 0.08;
-
-host_file open_named(std::string const& path) {
-  try {
-    return host_file(path);
-  } catch (std::system_error const& e) {
-    throw usage_error(fmt::format("--file={}: {}", path, e.code().message()));
-  }
-}
 
 bench_shape shape_of(bench_options const& o) { return {static_cast<unsigned>(o.blocks), static_cast<unsigned>(o.threads)}; }
 
@@ -60,20 +51,11 @@ double measure_baseline_GBps(bench_options const& o, config const& settings, hos
 }  // namespace
 
 bench_result run_bench(bench_options const& o, config const& settings) {
-  std::optional<temp_file> made;
+  bench_file const source(o.file, o.folder, o.file.empty() ? size_option("--size", o.size, 1, ~0ull) : 0, o.seed);
+  host_file const& file = *source;
   bench_result r;
-  std::vector<host_file> files;
-  if (o.file.empty()) {
-    made.emplace(o.folder, size_option("--size", o.size, 1, ~0ull), o.seed);
-    files.emplace_back(made->path());
-    r.file = "(temporary)";
-  } else {
-    files.push_back(open_named(o.file));
-    r.file = o.file;
-  }
-  host_file const& file = files.front();
+  r.file = source.name();
   r.file_bytes = file.size();
-  if (file.size() == 0) throw usage_error(fmt::format("--file={}: must not be empty", o.file));
   r.plan = make_plan(o, file.size(), settings);
 
   auto const runs = static_cast<std::uint64_t>(o.runs);
@@ -124,7 +106,7 @@ bench_result run_bench(bench_options const& o, config const& settings) {
     y.thorough = o.thorough;
     if (o.cold) y.prepare = [&] { file.drop_from_page_cache(); };
     y.say = [&](char const* what) { shown.say(what); };
-    r.measured = measure_yardsticks(files, r.plan.bytes, y);
+    r.measured = measure_yardsticks(source.all(), r.plan.bytes, y);
     if (o.is("hit")) r.measured.copy_kernel = measure_copy_kernel_GBps(r.plan.bytes, least_hit_seconds);
   }
   if (!o.baseline.empty()) {

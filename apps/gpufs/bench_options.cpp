@@ -25,7 +25,6 @@ void add_options(CLI::App& command, bench_options& o) {
       .add_option("pattern", o.pattern,
                   "seq: each block its own part; strided: pieces in turn; rand: random pieces; hit: all in the GPU "
                   "cache already; rpc: empty round trips")
-      ->required()
       ->check(CLI::IsMember({"seq", "strided", "rand", "hit", "rpc"}));
   command.add_option("--file", o.file, "file to read; default: a temporary one");
   command.add_option("--dir", o.folder, "where the temporary file lies")->capture_default_str();
@@ -52,6 +51,8 @@ void add_options(CLI::App& command, bench_options& o) {
 }
 
 void complete(bench_options& o) {
+  if (o.pattern.empty())
+    throw usage_error("bench: needs a pattern (seq, strided, rand, hit, rpc) or ratios; see gpufs bench --help");
   bool const emulated = device_to_run_on().kind == "emulated";
   auto const fill = [](std::int64_t& value, std::int64_t otherwise) {
     if (value == bench_options::not_given) value = otherwise;

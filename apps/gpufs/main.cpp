@@ -6,6 +6,7 @@
 #include <apps/gpufs/bench.hpp>
 #include <apps/gpufs/bench_options.hpp>
 #include <apps/gpufs/info.hpp>
+#include <apps/gpufs/ratios.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -36,6 +37,13 @@ int bench(bench_options& o, config const& settings) {
   return r.verified || o.no_verify ? 0 : status_failed;
 }
 
+int compare(ratio_options& o, config const& settings) {
+  validate(settings);
+  complete(o, 5);
+  print(o, settings, measure_ratios(o, settings));
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -53,8 +61,13 @@ int main(int argc, char** argv) {
   cli_settings const bench_settings(bench_command);
   bench_options options;
   add_options(bench_command, options);
+  CLI::App& ratios_command =
+      *bench_command.add_subcommand("ratios", "the same file read in several ways in turns, and how gpufs compares with each");
+  ratio_options ratio;
+  add_options(ratios_command, ratio);
 
   return run_program(app, argc, argv, [&] {
+    if (ratios_command.parsed()) return compare(ratio, bench_settings.load(study_defaults()));
     if (bench_command.parsed()) return bench(options, bench_settings.load());
     config const settings = info_settings.load();
     print_info(
