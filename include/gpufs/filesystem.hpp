@@ -42,6 +42,10 @@ class filesystem {
   int stat(int fd, file_status& status) const;
 
   [[nodiscard]] statistics stats() const;
+
+  /// What each daemon thread did; empty after stop().
+  [[nodiscard]] std::vector<thread_statistics> thread_stats() const;
+
   [[nodiscard]] config const& settings() const;
 
   /// What the filesystem does other than asked for, and why: io_uring refused, memory not registered, ...
