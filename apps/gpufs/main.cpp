@@ -6,6 +6,7 @@
 #include <apps/gpufs/bench.hpp>
 #include <apps/gpufs/bench_options.hpp>
 #include <apps/gpufs/info.hpp>
+#include <apps/gpufs/paper.hpp>
 #include <apps/gpufs/ratios.hpp>
 
 #include <CLI/CLI.hpp>
@@ -44,6 +45,13 @@ int compare(ratio_options& o, config const& settings) {
   return 0;
 }
 
+int draw_figures(paper_options& o, config const& settings) {
+  validate(settings);
+  complete(o);
+  run_paper(o, settings);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -65,9 +73,13 @@ int main(int argc, char** argv) {
       *bench_command.add_subcommand("ratios", "the same file read in several ways in turns, and how gpufs compares with each");
   ratio_options ratio;
   add_options(ratios_command, ratio);
+  CLI::App& paper_command = *bench_command.add_subcommand("paper", "the figures of paper 001, as CSV and PNG");
+  paper_options paper;
+  add_options(paper_command, paper);
 
   return run_program(app, argc, argv, [&] {
     if (ratios_command.parsed()) return compare(ratio, bench_settings.load(study_defaults()));
+    if (paper_command.parsed()) return draw_figures(paper, bench_settings.load(study_defaults()));
     if (bench_command.parsed()) return bench(options, bench_settings.load());
     config const settings = info_settings.load();
     print_info(
