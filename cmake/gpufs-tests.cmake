@@ -42,6 +42,12 @@ foreach(suite IN LISTS suites)
   set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS ${kind} SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endforeach()
 
+# What the studies of `gpufs bench` write.
+if(TARGET app_gpufs)
+  add_test(NAME bench_studies COMMAND ${PROJECT_SOURCE_DIR}/test/bench_studies.sh $<TARGET_FILE:app_gpufs>)
+  set_tests_properties(bench_studies PROPERTIES TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+endif()
+
 # add_planted_bug(<name> <sanitizer> <report>): test/<name>.{cpp,cu} must pass with the argument `clean`, and without it must
 # make the sanitizer print the report.
 function(add_planted_bug name sanitizer report)
