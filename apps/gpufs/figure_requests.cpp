@@ -125,7 +125,7 @@ void measure_idle_polls(figure_table& to, figure_setup const& s) {
   auto const prepare = s.preparation();
   auto const threads = static_cast<std::size_t>(all.options().baseline_threads);
   for (std::uint64_t const size : s.sizes()) {
-    std::vector<std::vector<double>> ours(threads), theirs(threads);
+    std::vector<std::vector<double>> ours(threads), theirs(threads), ours_served(threads), theirs_served(threads);
     for (std::int64_t run = 0; run < s.runs; ++run) {
       s.shown.say(fmt::format("figure {}: idle polls", to.number));
       prepare();
@@ -137,12 +137,18 @@ void measure_idle_polls(figure_table& to, figure_setup const& s) {
       s.shown.advance(1);
       for (std::size_t t = 0; t < threads; ++t) {
         ours[t].push_back(static_cast<double>(mine[t].polls_before_first));
+        ours_served[t].push_back(static_cast<double>(mine[t].requests));
         theirs[t].push_back(static_cast<double>(r.counters.threads[t].polls_before_first));
+        theirs_served[t].push_back(static_cast<double>(r.counters.threads[t].requests));
       }
     }
-    for (std::size_t t = 0; t < threads; ++t) to.add(fmt::format("gpufs, thread {}", t), "bars", size, "polls", ours[t]);
-    for (std::size_t t = 0; t < threads; ++t)
-      to.add(fmt::format("GPUfs as it was, thread {}", t), "bars", size, "polls", theirs[t]);
+    auto const add = [&](char const* who, char const* what, char const* kind, char const* unit, auto const& values) {
+      for (std::size_t t = 0; t < threads; ++t) to.add(fmt::format("{}, thread {}{}", who, t, what), kind, size, unit, values[t]);
+    };
+    add("gpufs", "", "bars", "polls", ours);
+    add("GPUfs as it was", "", "bars", "polls", theirs);
+    add("gpufs", ": requests", "table", "requests", ours_served);
+    add("GPUfs as it was", ": requests", "table", "requests", theirs_served);
   }
 }
 

@@ -13,10 +13,10 @@ namespace gpufs::apps {
 /// One row of the CSV.
 struct figure_row {
   std::string series;
-  std::string kind;  ///< points, line (the same at every x), bars
+  std::string kind;  ///< points, line (the same at every x), bars, table (not drawn)
   std::uint64_t x;   ///< bytes; line: 0
   double y;          ///< median of the runs
-  std::string unit;  ///< GB/s or polls
+  std::string unit;  ///< GB/s, polls or requests
   double low, high;  ///< of the runs
 };
 
