@@ -22,9 +22,12 @@ std::uint64_t value(std::atomic<std::uint64_t> const& counter) { return counter.
 
 }  // namespace
 
-/// A thread's stream of copies; made at the first one.
+/// A thread's stream of copies.
 class mover {
  public:
+  /// Makes the stream, so that the first copy need not. Throws device_error.
+  void prepare() { queue_.emplace(); }
+
   /// Returns when the bytes are on the device. Throws device_error.
   void move(std::byte* device, std::byte const* host, std::uint64_t bytes) {
     if (!queue_) queue_.emplace();
@@ -64,6 +67,11 @@ void host_threads::end() noexcept {
 
 void host_threads::serve(member& m) noexcept {
   mover to_device;
+  try {
+    if (options_.transfers) to_device.prepare();
+  } catch (std::exception const& e) {
+    fail(e.what());  // each request will try again, and fail
+  }
   while (!stop_.load(std::memory_order_relaxed)) {
     // Pairs with the release in start_counting().
     std::uint64_t const since = counting_since_.load(std::memory_order_acquire);
