@@ -147,7 +147,7 @@ std::vector<setting> make_settings() {
             {.low = 0, .high = 256}, "a number from 1 to 256, or 0 for one per core less two"),
       choice<io_backend>("io_backend", "how the host reads files: auto, uring or pread", &config::backend,
                          {{"auto", io_backend::automatic}, {"uring", io_backend::uring}, {"pread", io_backend::pread}}),
-      choice<io_path>("io_path", "how bytes reach GPU memory: auto or pull", &config::path,
+      choice<io_path>("io_path", "how bytes reach GPU memory: auto, pull or direct", &config::path,
                       {{"auto", io_path::automatic},
                        {"pull", io_path::pull},
                        {"dma", io_path::dma},
@@ -274,7 +274,7 @@ void validate(config const& c) {
                        format_size(c.page_size), format_size(c.prefetch_size)));
   }
   // The other ways are named already, not built yet.
-  if (c.path != io_path::automatic && c.path != io_path::pull) reject("io_path", find("io_path")->print(c), "auto or pull");
+  if (c.path == io_path::dma || c.path == io_path::mapped) reject("io_path", find("io_path")->print(c), "auto, pull or direct");
 }
 
 }  // namespace gpufs

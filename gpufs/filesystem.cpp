@@ -217,6 +217,7 @@ statistics filesystem::stats() const {
   daemon::server_statistics const h = s.server->statistics();
   r.host_reads = h.reads_issued;
   r.host_bytes = h.bytes_read;
+  r.host_bytes_direct = h.bytes_direct;
   r.idle_polls = h.idle_polls;
   return r;
 }

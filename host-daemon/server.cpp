@@ -53,6 +53,7 @@ void add(server_statistics& sum, worker_counters const& c) {
   sum.failed += get(c.failed);
   sum.rejected += get(c.rejected);
   sum.bytes_read += get(c.bytes_read);
+  sum.bytes_direct += get(c.bytes_direct);
   sum.reads_issued += get(c.reads_issued);
   sum.idle_polls += get(c.idle_polls);
   sum.busy_ns += get(c.busy_ns);
@@ -69,6 +70,7 @@ server_settings server_settings::from(config const& c) {
   server_settings s;
   s.threads = c.host_threads;
   s.backend = c.backend;
+  s.path = c.path;
   return s;
 }
 
@@ -117,7 +119,9 @@ void server::make_workers() {
     for (unsigned i = 0; i < settings_.threads; ++i) engines.push_back(std::make_unique<pread_engine>());
   }
   std::vector<std::unique_ptr<worker>> workers;
-  for (auto& engine : engines) workers.push_back(std::make_unique<worker>(region_, queues_, files_, faults_, std::move(engine)));
+  for (auto& engine : engines)
+    workers.push_back(std::make_unique<worker>(region_, queues_, files_, faults_, std::move(engine),
+                                               path_choice{settings_.path, settings_.hooks, late_notes_}));
   std::lock_guard const lock{counting_};
   workers_ = std::move(workers);
 }
@@ -172,6 +176,7 @@ server_statistics server::statistics() const {
 std::vector<std::string> server::notes() const {
   auto all = engine_notes_;
   all.insert(all.end(), files_.notes().begin(), files_.notes().end());
+  for (auto const& note : late_notes_.all()) all.push_back(note);
   return all;
 }
 

@@ -14,6 +14,7 @@
 #include <host-daemon/fault_injector.hpp>
 #include <host-daemon/file_registry.hpp>
 #include <host-daemon/io_hooks.hpp>
+#include <host-daemon/note_list.hpp>
 #include <host-daemon/request_queue.hpp>
 
 namespace gpufs::daemon {
@@ -23,7 +24,8 @@ class worker;
 struct server_settings {
   unsigned threads = 0;                        ///< 1..256; 0 = default_threads()
   io_backend backend = io_backend::automatic;  ///< automatic: io_uring if the kernel allows it, else pread
-  unsigned queue_depth = 64;                   ///< reads that one thread keeps in flight with io_uring, 1..4096
+  io_path path = io_path::automatic;  ///< automatic, dma: direct where the OS page cache has nothing; pull: never; direct
+  unsigned queue_depth = 64;          ///< reads that one thread keeps in flight with io_uring, 1..4096
   registry_settings files;
   io_hooks hooks;
 
@@ -40,6 +42,7 @@ struct server_statistics {
   std::uint64_t failed = 0;        ///< of these, answered with -errno
   std::uint64_t rejected = 0;      ///< of these, naming no channel that exists, so that nobody can be answered
   std::uint64_t bytes_read = 0;    ///< delivered to staging
+  std::uint64_t bytes_direct = 0;  ///< of these, read with O_DIRECT
   std::uint64_t reads_issued = 0;  ///< read operations given to the kernel; more than reads requested if some came back short
   std::uint64_t idle_polls = 0;    ///< looks at the ring that found nothing to do
   std::uint64_t busy_ns = 0;       ///< time between finding work and running out of it
@@ -94,6 +97,7 @@ class server {
   io_backend backend_ = io_backend::pread;
   bool running_ = false;
   std::vector<std::string> engine_notes_;
+  note_list late_notes_;  // of what happens while the threads serve
   file_registry files_;
   std::deque<request_queue> queues_;  // one per ring
   mutable std::mutex counting_;       // guards the two below against statistics(); start() and stop() alone change them

@@ -41,13 +41,14 @@ void set_up_thread(unsigned number) {
 }  // namespace
 
 worker::worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, fault_injector* faults,
-               std::unique_ptr<io_engine> engine)
+               std::unique_ptr<io_engine> engine, path_choice paths)
     : region_{region},
       queues_{queues},
       registry_{files},
       faults_{faults},
       engine_{std::move(engine)},
-      files_{files, *engine_, region.max_open_files} {}
+      files_{files, *engine_, region.max_open_files},
+      paths_{std::move(paths)} {}
 
 worker::~worker() { join(); }
 
@@ -193,6 +194,10 @@ void worker::begin_read(rpc::request const& request) {
   }
   if (j.file == nullptr) return finish(j, -EBADF);
   if (request.length == 0) return finish(j, 0);
+  try {
+    j.direct = paths_.direct(*j.file, request.offset, request.length);
+  } catch (std::bad_alloc const&) {  // then through the OS page cache
+  }
   advance(j);
 }
 
@@ -212,13 +217,10 @@ void worker::advance(job& j) noexcept {
           continue;
       }
     }
-    if (j.file->reads != std::numeric_limits<std::uint32_t>::max()) ++j.file->reads;
+    auto const read = plan_read(j, offset, length);
+    if (read.from->reads != std::numeric_limits<std::uint32_t>::max()) ++read.from->reads;
     count(counters_.reads_issued);
-    auto const result = engine_->submit({.file = j.file,
-                                         .offset = offset,
-                                         .length = std::uint32_t(length),
-                                         .to = region_.staging + j.request.staging + j.done,
-                                         .cookie = j.index});
+    auto const result = engine_->submit(read);
     if (!result) {
       ++reading_;
       unstarted_bytes_ += length;
@@ -228,8 +230,42 @@ void worker::advance(job& j) noexcept {
   }
 }
 
+read_operation worker::plan_read(job& j, std::uint64_t offset, std::uint64_t length) noexcept {
+  auto* const to = region_.staging + j.request.staging + j.done;
+  if (j.direct) {
+    auto const unit = rpc::staging_unit;
+    auto const end = std::min((j.request.staging + j.request.length + unit - 1) / unit * unit, region_.staging_bytes);
+    j.is_direct = j.widened.plan(j.file->host->direct().alignment(), offset, length, to, end - j.request.staging - j.done);
+    if (j.is_direct)
+      return {.from = &j.file->direct,
+              .offset = j.widened.offset(),
+              .length = j.widened.length(),
+              .to = j.widened.to(),
+              .cookie = j.index};
+  }
+  return {.from = &j.file->buffered, .offset = offset, .length = std::uint32_t(length), .to = to, .cookie = j.index};
+}
+
+// What a direct read's result means for the bytes that were wanted. False if it means nothing and a buffered read must tell.
+bool worker::absorb_direct(job& j, std::int64_t& result) noexcept {
+  j.is_direct = false;
+  if (result == -EINVAL || result == -EOPNOTSUPP) {
+    paths_.refused(*j.file, int(-result));
+    j.direct = false;
+    return false;
+  }
+  if (result < 0) return true;
+  // Short is the end of the file, or was once; where exactly it lies, and what comes behind it, a buffered read tells, which may begin
+  // anywhere.
+  if (std::uint64_t(result) < j.widened.length()) j.direct = false;
+  result = j.widened.finish(std::uint64_t(result));
+  count(counters_.bytes_direct, std::uint64_t(result));
+  return result > 0;
+}
+
 // Takes in the result of one read operation. True if it answered the request; else there is more to read.
 bool worker::absorb(job& j, std::int64_t result) noexcept {
+  if (j.is_direct && !absorb_direct(j, result)) return false;
   if (result > 0) {
     j.done += std::uint64_t(result);
     j.fruitless = 0;
@@ -286,6 +322,8 @@ worker::job& worker::new_job(rpc::request const& request) {
   j.request = request;
   j.file = nullptr;
   j.done = 0;
+  j.direct = false;
+  j.is_direct = false;
   j.fruitless = 0;
   j.held_at.reset();
   j.vetted = false;

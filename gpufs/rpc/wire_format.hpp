@@ -10,7 +10,8 @@ namespace gpufs::rpc {
 /// Operations a device caller can ask for. Results are >= 0 or -errno, delivered in the completion word.
 enum class operation : std::uint8_t {
   nop,    ///< result 0; measures the round trip
-  read,   ///< `length` bytes at `offset` of `file` into staging; result = bytes read, short only at end of file
+  read,   ///< `length` bytes at `offset` of `file` into staging; result = bytes read, short only at end of file. What lies behind
+          ///< them up to the next multiple of staging_unit may be overwritten.
   open,   ///< path in staging (`length` bytes, no terminator), flags in argument[0], mode in argument[1]; result = descriptor
   close,  ///< `file` = descriptor; result 0
   stat,   ///< `file` = descriptor; a file_status is written to staging; result 0
@@ -29,6 +30,9 @@ struct request {
   std::uint64_t staging = 0;   ///< byte offset in the staging region where data goes (or comes from)
   std::uint64_t argument[2] = {0, 0};
 };
+
+/// Channels' pieces of staging begin and end at multiples of this, so that a read may be widened to what O_DIRECT takes.
+inline constexpr std::uint64_t staging_unit = 4096;
 
 inline constexpr unsigned words_per_slot = 8;
 inline constexpr unsigned payload_bits = 48;

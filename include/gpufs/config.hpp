@@ -15,7 +15,9 @@ namespace gpufs {
 /// Which host I/O engine serves requests. `automatic` takes io_uring where the kernel allows it, else pread threads.
 enum class io_backend { automatic, uring, pread };
 
-/// How the bytes of a miss reach GPU memory. validate() admits only `pull` and `automatic` until the other ways are built.
+/// How the bytes of a miss reach GPU memory: `pull`: read through the OS page cache into pinned memory, which the kernel reads; `direct`: the
+/// same, but past the OS page cache (O_DIRECT) where the file system allows it; `automatic`: direct what the OS page cache does not
+/// have, as samples show. validate() refuses the others until they are built.
 enum class io_path { automatic, pull, dma, direct, mapped };
 
 /// Page replacement policy.
