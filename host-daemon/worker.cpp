@@ -41,14 +41,15 @@ void set_up_thread(unsigned number) {
 }  // namespace
 
 worker::worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, fault_injector* faults,
-               std::unique_ptr<io_engine> engine, path_choice paths)
+               std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers)
     : region_{region},
       queues_{queues},
       registry_{files},
       faults_{faults},
       engine_{std::move(engine)},
       files_{files, *engine_, region.max_open_files},
-      paths_{std::move(paths)} {}
+      paths_{std::move(paths)},
+      transfers_{transfers} {}
 
 worker::~worker() { join(); }
 
@@ -80,6 +81,7 @@ bool worker::step() noexcept {
   bool worked = take_requests();
   worked |= resume_released();
   worked |= reap();
+  worked |= end_transfers(false);
   if (!worked) return false;
   idle_.reset();
   if (!busy_) busy_since_ = idle_policy::clock::now();
@@ -99,9 +101,10 @@ void worker::rest() noexcept {
   reading_ > 0 ? engine_->wait(time) : idle_policy::sleep(time);
 }
 
-// Answers all that was taken. Nobody will open the gates, so what they hold fails.
+// Answers all that was taken. Nobody will open the gates, so what they hold fails; nobody needs the twins.
 void worker::drain() noexcept {
-  while (reading_ > 0 || !held_.empty()) {
+  while (reading_ > 0 || !held_.empty() || !transferring_.empty()) {
+    end_transfers(true);
     while (!held_.empty()) {
       auto& j = *held_.back();
       held_.pop_back();
@@ -157,6 +160,25 @@ bool worker::reap() noexcept {
     if (!absorb(j, results[i].result)) advance(j);
   }
   return count > 0;
+}
+
+bool worker::end_transfers(bool give_up) noexcept {
+  if (transferring_.empty()) return false;
+  auto const now = give_up ? transfer_engine::clock::time_point::max() : transfer_engine::clock::now();
+  std::size_t left = 0;
+  for (auto* const j : transferring_) {
+    auto const outcome = transfers_->settle(j->request.channel, j->handed_over, now);
+    if (outcome == transfer_engine::outcome::pending) {
+      transferring_[left++] = j;
+      continue;
+    }
+    bool const in_twin = outcome == transfer_engine::outcome::copied;
+    if (in_twin) count(counters_.bytes_copied, j->done);
+    finish(*j, rpc::read_result(std::uint32_t(j->done), in_twin));
+  }
+  bool const any = left != transferring_.size();
+  transferring_.resize(left);
+  return any;
 }
 
 void worker::dispatch(rpc::request const& request) noexcept {
@@ -276,7 +298,17 @@ bool worker::absorb(job& j, std::int64_t result) noexcept {
   // Bytes that came before an error count; whoever asks for the rest meets the error.
   bool const failed = result < 0 && j.done == 0;
   count(counters_.bytes_read, j.done);
-  finish(j, failed ? std::int32_t(result) : std::int32_t(j.done));
+  if (begin_transfer(j)) return true;
+  finish(j, failed ? std::int32_t(result) : rpc::read_result(std::uint32_t(j.done), false));
+  return true;
+}
+
+// Has the bytes copied to GPU memory before the answer, if that is how they go. The request is then answered by end_transfers().
+bool worker::begin_transfer(job& j) noexcept {
+  if (transfers_ == nullptr || j.done < transfer_engine::shortest) return false;
+  if (!transfers_->hand_over(j.request.channel, j.request.staging, j.done)) return false;
+  j.handed_over = transfer_engine::clock::now();
+  transferring_.push_back(&j);
   return true;
 }
 
@@ -314,6 +346,7 @@ worker::job& worker::new_job(rpc::request const& request) {
     auto const jobs = jobs_.size() + 1;
     free_jobs_.reserve(jobs);
     held_.reserve(jobs);
+    transferring_.reserve(jobs);
     jobs_.emplace_back().index = jobs - 1;
     free_jobs_.push_back(&jobs_.back());
   }

@@ -150,3 +150,15 @@ TEST_CASE("differential: random reads equal pread past the OS page cache, in pla
     }
   }
 }
+
+TEST_CASE("differential: random reads equal pread by way of the twin, with readahead and without, by blocks and by tiles") {
+  for (std::uint64_t const page : {4 * kibi, 64 * kibi}) {
+    auto c = small_config(page, page == 4 * kibi ? 32 : 8);
+    c.path = io_path::dma;
+    c.prefetch_size = page == 4 * kibi ? 60 * kibi : prefetch_automatic;
+    CAPTURE(page);
+    compare(c, 8, 64, caller_kind::block, scaled(200, 100));
+    c.prefetch_size = 0;
+    compare(c, 4, 64, caller_kind::tile, scaled(200, 100));
+  }
+}

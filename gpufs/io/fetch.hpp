@@ -30,15 +30,16 @@ struct page_name {
   std::uint64_t expected;
 };
 
-/// page_work::chunk_offset of a page that has a channel to itself.
-inline constexpr std::uint32_t own_channel = 0xffffffffu;
+// page_work::chunk_offset, besides the offset: the page has a channel to itself; its bytes are in the twin of staging.
+inline constexpr std::uint32_t own_channel = 1u << 31;
+inline constexpr std::uint32_t in_twin = 1u << 30;
 
 struct page_work {
   page_status status = page_status::failed;
   std::uint32_t frame = 0;
   channel via;
   std::int32_t error = 0;
-  std::uint32_t chunk_offset = own_channel;  ///< where the page starts in the chunk of `via`, or own_channel
+  std::uint32_t chunk_offset = own_channel;  ///< where the page starts in the chunk of `via`, and flags
   std::uint32_t valid = 0;                   ///< hit: bytes that the page has
 };
 
@@ -159,10 +160,16 @@ __device__ __forceinline__ void request_or_find(fs_ref const& fs, prefetch::read
   }
 }
 
-/// Where a page's bytes land.
+/// Where a page's bytes are, once settle() has said that they have arrived.
 __device__ __forceinline__ std::byte* source_of(fs_ref const& fs, page_work const& work) {
-  if (work.chunk_offset == own_channel) return staging_bytes(fs, fs.page_channels, work.via);
-  return staging_bytes(fs, fs.prefetch.channels, work.via) + work.chunk_offset;
+  bool const own = (work.chunk_offset & own_channel) != 0;
+  std::byte* const base = (work.chunk_offset & in_twin) != 0 ? fs.twin : fs.shared.staging;
+  return base + staging_offset(own ? fs.page_channels : fs.prefetch.channels, work.via) + work.chunk_offset % in_twin;
+}
+
+/// What the bytes that arrived by way of `chunk_offset` count as.
+__device__ __forceinline__ counter arrival_counter(std::uint32_t chunk_offset) {
+  return (chunk_offset & in_twin) != 0 ? counter::bytes_dma : counter::bytes_pulled;
 }
 
 /// The daemon's answer to one request: its result, or -EIO / -ETIMEDOUT if it was given up.
@@ -188,9 +195,10 @@ __device__ __forceinline__ answer await_answer(fs_ref const& fs, channel const& 
 /// What the answer means for a page this warp requested, or whose chunk it is; asks for what is missing. `got.answered` tells what
 /// end_fetch() must do with the page's own channel.
 __device__ __forceinline__ arrival settle(fs_ref const& fs, page_name const& name, page_work& work, answer& got) {
-  if (work.chunk_offset != own_channel) {
+  if ((work.chunk_offset & own_channel) == 0) {
     if (!got.answered) return {0, got.result};
-    if (got.result >= 0 && static_cast<std::uint32_t>(got.result) >= work.chunk_offset + name.expected) {
+    if (got.result >= 0 && rpc::bytes_read(got.result) >= work.chunk_offset + name.expected) {
+      if (rpc::is_in_twin(got.result)) work.chunk_offset |= in_twin;
       if (lane_id() == 0) count(fs, counter::prefetch_hits);
       return {name.expected, 0};
     }
@@ -201,13 +209,18 @@ __device__ __forceinline__ arrival settle(fs_ref const& fs, page_name const& nam
     got = await_answer(fs, work.via);
   }
   arrival a{0, 0};
-  for (;;) {
+  for (bool all_in_twin = true;;) {
     if (got.result < 0) {
       a.error = got.result;
       return a;
     }
-    a.got += static_cast<std::uint32_t>(got.result);
-    if (a.got >= name.expected || got.result == 0) return a;  // complete, or the file has become shorter
+    a.got += rpc::bytes_read(got.result);
+    // What is in the twin is in staging, too: unless all of it is in the twin, staging has it together.
+    all_in_twin = all_in_twin && rpc::is_in_twin(got.result);
+    if (a.got >= name.expected || got.result == 0) {  // complete, or the file has become shorter
+      if (all_in_twin) work.chunk_offset |= in_twin;
+      return a;
+    }
     // Short: the end of the file, or an error behind the bytes. Asking for the rest tells which.
     if (lane_id() == 0) next_request(fs.page_channels, work.via);
     work.via.sequence = warp_broadcast(work.via.sequence);
@@ -226,8 +239,8 @@ __device__ __forceinline__ void end_fetch(fs_ref const& fs, page_work const& wor
     publish(fs.cache.headers[work.frame], static_cast<std::uint32_t>(a.got));
   }
   if (lane_id() == 0) {
-    count(fs, counter::bytes_pulled, a.got);
-    if (work.chunk_offset == own_channel) detail::end_channel(fs, work.via, answered);
+    count(fs, arrival_counter(work.chunk_offset), a.got);
+    if ((work.chunk_offset & own_channel) != 0) detail::end_channel(fs, work.via, answered);
   }
   __syncwarp();
 }

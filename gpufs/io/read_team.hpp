@@ -155,7 +155,7 @@ GPUFS_STAGE inline read_stop read_by_teams(fs_ref const* handle, std::int32_t sl
       if (work.status == page_status::fetching && seen.got != 0) {
         slice const s = slice_of(0, span.page_bytes(), member, team);
         if (s.begin < s.end) {
-          pull_gate const gate(fs);
+          pull_gate const gate(fs, (work.chunk_offset & in_twin) == 0);
           warp_pull(frame_bytes(fs.cache, work.frame), source_of(fs, work), s.begin, s.end, seen.got,
                     span.target(page, seen.got));
         }

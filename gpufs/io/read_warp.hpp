@@ -62,7 +62,7 @@ __device__ __forceinline__ void deliver(fs_ref const& fs, read_span const& span,
 __device__ __forceinline__ void pull_page(fs_ref const& fs, read_span const& span, std::uint64_t page, page_work const& work,
                                           arrival const& a) {
   if (a.got == 0) return;
-  pull_gate const gate(fs);
+  pull_gate const gate(fs, (work.chunk_offset & in_twin) == 0);
   warp_pull(frame_bytes(fs.cache, work.frame), source_of(fs, work), 0, span.page_bytes(), a.got, span.target(page, a.got));
 }
 
@@ -189,8 +189,8 @@ struct fetch_steps<cooperative_groups::thread_block> {
     release_all();
     if (entered) {
       if (e.error == 0) publish(fs.cache.headers[e.frame], static_cast<std::uint32_t>(e.got), after_release);
-      count(fs, counter::bytes_pulled, e.got);
-      if (e.chunk_offset == own_channel) {
+      count(fs, arrival_counter(e.chunk_offset), e.got);
+      if ((e.chunk_offset & own_channel) != 0) {
         channel const via{e.channel_number, e.channel_sequence};
         set_channel(fs.page_channels, via, e.answered != 0 ? channel_phase::free : channel_phase::quarantined, after_release);
       }

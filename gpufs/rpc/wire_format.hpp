@@ -114,6 +114,14 @@ GPUFS_WIRE_FN std::uint64_t pack_completion(std::uint32_t sequence, std::int32_t
 GPUFS_WIRE_FN std::uint32_t completion_sequence(std::uint64_t w) { return std::uint32_t(w >> 32); }
 GPUFS_WIRE_FN std::int32_t completion_result(std::uint64_t w) { return std::int32_t(std::uint32_t(w)); }
 
+/// A read's result >= 0 is its bytes, fewer than 2^30, and whether they are in the twin of the staging region in GPU memory, too.
+inline constexpr std::int32_t in_twin_bit = 1 << 30;
+GPUFS_WIRE_FN std::int32_t read_result(std::uint32_t bytes, bool in_twin) {
+  return std::int32_t(bytes) | (in_twin ? in_twin_bit : 0);
+}
+GPUFS_WIRE_FN std::uint32_t bytes_read(std::int32_t result) { return std::uint32_t(result & ~in_twin_bit); }
+GPUFS_WIRE_FN bool is_in_twin(std::int32_t result) { return result >= 0 && (result & in_twin_bit) != 0; }
+
 /// Answer to `stat`.
 struct file_status {
   std::uint64_t size;     ///< bytes
