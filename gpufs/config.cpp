@@ -147,7 +147,7 @@ std::vector<setting> make_settings() {
             {.low = 0, .high = 256}, "a number from 1 to 256, or 0 for one per core less two"),
       choice<io_backend>("io_backend", "how the host reads files: auto, uring or pread", &config::backend,
                          {{"auto", io_backend::automatic}, {"uring", io_backend::uring}, {"pread", io_backend::pread}}),
-      choice<io_path>("io_path", "how bytes reach GPU memory: auto or pull", &config::path,
+      choice<io_path>("io_path", "how bytes reach GPU memory: auto, pull, direct or dma", &config::path,
                       {{"auto", io_path::automatic},
                        {"pull", io_path::pull},
                        {"dma", io_path::dma},
@@ -158,6 +158,9 @@ std::vector<setting> make_settings() {
       number("rpc_timeout", "longest wait of a kernel for the host, 1ms to 1h; in milliseconds, or with suffix ms or s",
              &config::rpc_timeout_ms, read_milliseconds, print_integer, {.low = 1, .high = 3600'000},
              "a time from 1 to 3600000 milliseconds, such as 500, 500ms or 10s"),
+      number("dma_timeout", "io_path=dma: longest time without progress before kernels pull instead, 1ms to 60s",
+             &config::dma_timeout_ms, read_milliseconds, print_integer, {.low = 1, .high = 60'000},
+             "a time from 1 to 60000 milliseconds, such as 3, 3ms or 1s"),
       size("staging_size", "bytes of pinned host memory that data passes through, a multiple of 4096", &config::staging_size,
            {.low = 64 * kibi, .high = tebi, .multiple_of = 4096}, "a multiple of 4096 from 64K to 1T"),
       count("pulls_in_flight", "warps that pull from host memory at once, up to 4K each, 1 to 65536", &config::pulls_in_flight,
@@ -273,8 +276,8 @@ void validate(config const& c) {
            fmt::format("at least {}: 8 times page_size={} plus prefetch_size={}", format_size(8 * request),
                        format_size(c.page_size), format_size(c.prefetch_size)));
   }
-  // The other ways are named already, not built yet.
-  if (c.path != io_path::automatic && c.path != io_path::pull) reject("io_path", find("io_path")->print(c), "auto or pull");
+  // This way is named already, not built yet.
+  if (c.path == io_path::mapped) reject("io_path", find("io_path")->print(c), "auto, pull, direct or dma");
 }
 
 }  // namespace gpufs

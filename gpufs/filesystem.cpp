@@ -5,12 +5,14 @@
 #include <gpufs/io/counters.hpp>
 #include <gpufs/layout.hpp>
 #include <gpufs/rpc/channel_state.hpp>
+#include <gpufs/twin_copier.hpp>
 
 #include <host-daemon/server.hpp>
 
 #include <fmt/format.h>
 
 #include <bit>
+#include <chrono>
 #include <utility>
 
 namespace gpufs {
@@ -76,9 +78,11 @@ struct filesystem::state {
   buffer<std::uint32_t> queue_links;
   buffer<std::uint64_t> counters;
   buffer<std::uint32_t> pulls_under_way;
+  buffer<std::byte> twin;  // of staging
   buffer<std::byte> handle;
   fs_ref ref;
 
+  std::unique_ptr<daemon::transfer_engine> transfers;
   std::unique_ptr<daemon::server> server;
 
   state(config const& c, std::shared_ptr<daemon::fault_injector> f)
@@ -106,10 +110,15 @@ struct filesystem::state {
         queue_links(on_device<std::uint32_t>(sizes.segments, "replacement queues", lower_cache)),
         counters(on_device<std::uint64_t>(counter_stripes * counters_per_stripe, "counters", lower_cache)),
         pulls_under_way(on_device<std::uint32_t>(32, "the pull gate", lower_cache)),
+        twin(on_device<std::byte>(settings.path == io_path::dma ? sizes.staging_bytes : 0, "the twin of staging",
+                                  "lower staging_size and prefetch_memory, or set io_path to auto")),
         handle(on_device<std::byte>(sizeof(fs_ref), "the handle", lower_cache)),
         ref(make_ref()) {
     handle.copy_from_host(reinterpret_cast<std::byte const*>(&ref), sizeof ref);
-    server = std::make_unique<daemon::server>(shared(), daemon::server_settings::from(settings), faults.get());
+    if (settings.path == io_path::dma)
+      transfers = std::make_unique<daemon::transfer_engine>(make_twin_copier(staging.data(), twin.data()), sizes.channels,
+                                                            std::chrono::milliseconds(settings.dma_timeout_ms), faults.get());
+    server = std::make_unique<daemon::server>(shared(), daemon::server_settings::from(settings), faults.get(), transfers.get());
     server->start();
   }
 
@@ -142,6 +151,7 @@ fs_ref filesystem::state::make_ref() const {
   fs_ref r;
   r.self = reinterpret_cast<fs_ref const*>(s.handle.data());
   r.shared = s.shared();
+  r.twin = s.twin.data();
   r.tails = s.tails.data();
   r.cache.buckets = s.buckets.data();
   r.cache.bucket_locks = s.bucket_locks.data();
@@ -221,6 +231,7 @@ statistics filesystem::stats() const {
   daemon::server_statistics const h = s.server->statistics();
   r.host_reads = h.reads_issued;
   r.host_bytes = h.bytes_read;
+  r.host_bytes_direct = h.bytes_direct;
   r.idle_polls = h.idle_polls;
   return r;
 }

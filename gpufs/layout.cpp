@@ -1,6 +1,7 @@
 #include <gpufs/layout.hpp>
 
 #include <gpufs/cache/geometry.hpp>
+#include <gpufs/rpc/wire_format.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +11,7 @@ namespace gpufs {
 layout layout::of(config const& c, unsigned daemon_threads) {
   // More page channels than warps can be resident on any GPU (a request belongs to one warp) would never be used.
   constexpr std::uint64_t most_page_channels = 16384;
-  constexpr std::uint64_t staging_alignment = 4096;  // of each piece, so that every page can be read with O_DIRECT
+  constexpr auto staging_alignment = rpc::staging_unit;
   layout l{};
   l.frames = c.cache_size / c.page_size;
   l.buckets = std::max<std::uint64_t>(1, l.frames / frames_per_bucket);

@@ -56,6 +56,9 @@ struct fault_injector {
     return fault_action::pass();
   }
 
+  /// On the transfer thread, before it tells the device to copy: may wait, as that call may.
+  virtual void before_copy() {}
+
   /// Before an open that came through the ring (`shorten` counts as `pass`). Opens by host code are not asked about.
   virtual fault_action before_open(std::string_view path) {
     static_cast<void>(path);

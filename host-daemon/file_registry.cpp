@@ -80,6 +80,11 @@ rpc::shared_region const& checked(rpc::shared_region const& region) {
 
 host_file::~host_file() { ::close(fd_); }
 
+direct_file const& host_file::direct() const {
+  std::call_once(direct_opened_, [this] { direct_.emplace(fd_); });
+  return *direct_;
+}
+
 file_registry::file_registry(rpc::shared_region const& region, registry_settings settings)
     : region_{checked(region)},
       settings_{std::move(settings)},
@@ -101,7 +106,8 @@ file_registry::~file_registry() {
 void file_registry::raise_file_limit() {
   ::rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  rlim_t const wanted = region_.max_open_files + other_files;
+  rlim_t const needed = region_.max_open_files + other_files;
+  rlim_t const wanted = needed + region_.max_open_files;  // files that are read with O_DIRECT have two descriptors
   if (limit.rlim_cur >= wanted) return;
   auto const before = limit.rlim_cur;
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
@@ -111,7 +117,7 @@ void file_registry::raise_file_limit() {
   } else {
     limit.rlim_cur = before;
   }
-  if (limit.rlim_cur < wanted)
+  if (limit.rlim_cur < needed)
     notes_.push_back(
         fmt::format("fewer than max_open_files={} files can be open: the process's limit is {}; raise the hard limit "
                     "(ulimit -Hn) or lower max_open_files",

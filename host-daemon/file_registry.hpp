@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -16,6 +17,7 @@
 #include <gpufs/advice.hpp>
 #include <gpufs/rpc/wire_format.hpp>
 #include <host-daemon/content_versions.hpp>
+#include <host-daemon/direct_file.hpp>
 
 struct stat;
 
@@ -31,8 +33,13 @@ class host_file {
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
 
+  /// The file for reads with O_DIRECT, opened at the first call. Thread-safe. Throws std::bad_alloc.
+  [[nodiscard]] direct_file const& direct() const;
+
  private:
   int fd_;
+  mutable std::once_flag direct_opened_;
+  mutable std::optional<direct_file> direct_;
 };
 
 struct registry_settings {

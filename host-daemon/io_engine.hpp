@@ -13,21 +13,38 @@
 
 namespace gpufs::daemon {
 
-/// A file as one thread knows it: the borrowed host file, how many of the thread's reads use it, and the engine's registration of it.
+/// A descriptor that one thread reads from.
+struct read_source {
+  int fd = -1;
+  std::uint32_t reads = 0;  ///< reads issued, saturating: engines register a descriptor only when it is read often
+  int registration = -1;    ///< the engine's place for it, -1 = none
+};
+
+/// What a thread has found out about how much of a file is in the OS page cache. See path_choice.
+struct cache_guess {
+  bool cold = false;            ///< what the last sample said
+  bool never_direct = false;    ///< its reads are always buffered
+  bool no_cachestat = false;    ///< cachestat(2) was refused
+  std::uint32_t interval = 0;   ///< requests from one sample to the next
+  std::uint32_t unsampled = 0;  ///< requests to come before the next one is sampled
+};
+
+/// A file as one thread knows it: the borrowed host file, how many of the thread's reads use it, its descriptors.
 struct local_file {
   std::shared_ptr<host_file const> host;
   std::int32_t descriptor = -1;
   std::uint32_t in_use = 0;  ///< requests of this thread that have not been answered
   bool current = true;       ///< false once the descriptor is closed: to be given up when in_use falls to 0
-  std::uint32_t reads = 0;   ///< reads issued, saturating: engines register a file only when it is read often
-  int registration = -1;     ///< the engine's place for it, -1 = none
+  read_source buffered;
+  read_source direct;  ///< with O_DIRECT; no descriptor until it is needed
+  cache_guess guess;
 };
 
 struct read_operation {
-  local_file* file = nullptr;
+  read_source* from = nullptr;
   std::uint64_t offset = 0;  ///< in the file, at most 2^63 - 1 - length
   std::uint32_t length = 0;  ///< bytes, 1..2^30
-  std::byte* to = nullptr;   ///< within staging
+  std::byte* to = nullptr;   ///< best within staging
   std::uint64_t cookie = 0;  ///< comes back with the result
 };
 

@@ -8,7 +8,7 @@
 namespace gpufs::daemon {
 
 std::optional<std::int64_t> pread_engine::submit(read_operation const& read) {
-  auto const bytes = ::pread(read.file->host->fd(), read.to, read.length, off_t(read.offset));
+  auto const bytes = ::pread(read.from->fd, read.to, read.length, off_t(read.offset));
   return bytes >= 0 ? std::int64_t(bytes) : -std::int64_t(errno);
 }
 

@@ -53,6 +53,8 @@ void add(server_statistics& sum, worker_counters const& c) {
   sum.failed += get(c.failed);
   sum.rejected += get(c.rejected);
   sum.bytes_read += get(c.bytes_read);
+  sum.bytes_copied += get(c.bytes_copied);
+  sum.bytes_direct += get(c.bytes_direct);
   sum.reads_issued += get(c.reads_issued);
   sum.idle_polls += get(c.idle_polls);
   sum.busy_ns += get(c.busy_ns);
@@ -69,11 +71,16 @@ server_settings server_settings::from(config const& c) {
   server_settings s;
   s.threads = c.host_threads;
   s.backend = c.backend;
+  s.path = c.path;
   return s;
 }
 
-server::server(rpc::shared_region const& region, server_settings settings, fault_injector* faults)
-    : region_{checked(region)}, settings_{checked(std::move(settings))}, faults_{faults}, files_{region_, settings_.files} {
+server::server(rpc::shared_region const& region, server_settings settings, fault_injector* faults, transfer_engine* transfers)
+    : region_{checked(region)},
+      settings_{checked(std::move(settings))},
+      faults_{faults},
+      transfers_{transfers},
+      files_{region_, settings_.files} {
   // A claim leaves requests for the ring's own thread and for one that comes to help.
   for (std::uint64_t i = 0; i < region_.rings; ++i)
     queues_.emplace_back(region_.ring + i * region_.slots, region_.slots,
@@ -117,7 +124,9 @@ void server::make_workers() {
     for (unsigned i = 0; i < settings_.threads; ++i) engines.push_back(std::make_unique<pread_engine>());
   }
   std::vector<std::unique_ptr<worker>> workers;
-  for (auto& engine : engines) workers.push_back(std::make_unique<worker>(region_, queues_, files_, faults_, std::move(engine)));
+  for (auto& engine : engines)
+    workers.push_back(std::make_unique<worker>(region_, queues_, files_, faults_, std::move(engine),
+                                               path_choice{settings_.path, settings_.hooks, late_notes_}, transfers_));
   std::lock_guard const lock{counting_};
   workers_ = std::move(workers);
 }
@@ -183,6 +192,7 @@ std::vector<thread_statistics> server::per_thread() const {
 std::vector<std::string> server::notes() const {
   auto all = engine_notes_;
   all.insert(all.end(), files_.notes().begin(), files_.notes().end());
+  for (auto const& note : late_notes_.all()) all.push_back(note);
   return all;
 }
 

@@ -15,7 +15,9 @@
 #include <host-daemon/fault_injector.hpp>
 #include <host-daemon/file_registry.hpp>
 #include <host-daemon/io_hooks.hpp>
+#include <host-daemon/note_list.hpp>
 #include <host-daemon/request_queue.hpp>
+#include <host-daemon/transfer_engine.hpp>
 
 namespace gpufs::daemon {
 
@@ -24,7 +26,8 @@ class worker;
 struct server_settings {
   unsigned threads = 0;                        ///< 1..256; 0 = default_threads()
   io_backend backend = io_backend::automatic;  ///< automatic: io_uring if the kernel allows it, else pread
-  unsigned queue_depth = 64;                   ///< reads that one thread keeps in flight with io_uring, 1..4096
+  io_path path = io_path::automatic;  ///< automatic, dma: direct where the OS page cache has nothing; pull: never; direct
+  unsigned queue_depth = 64;          ///< reads that one thread keeps in flight with io_uring, 1..4096
   registry_settings files;
   io_hooks hooks;
 
@@ -41,6 +44,8 @@ struct server_statistics {
   std::uint64_t failed = 0;        ///< of these, answered with -errno
   std::uint64_t rejected = 0;      ///< of these, naming no channel that exists, so that nobody can be answered
   std::uint64_t bytes_read = 0;    ///< delivered to staging
+  std::uint64_t bytes_direct = 0;  ///< of these, read with O_DIRECT
+  std::uint64_t bytes_copied = 0;  ///< of bytes_read: copied to GPU memory by the transfer engine
   std::uint64_t reads_issued = 0;  ///< read operations given to the kernel; more than reads requested if some came back short
   std::uint64_t idle_polls = 0;    ///< looks at the ring that found nothing to do
   std::uint64_t busy_ns = 0;       ///< time between finding work and running out of it
@@ -50,10 +55,12 @@ struct server_statistics {
 /// device calls and never frees the region.
 class server {
  public:
-  /// Sets up the registry and the I/O engines; starts no thread. `faults`, if given, must outlive the server.
+  /// Sets up the registry and the I/O engines; starts no thread. `faults` and `transfers`, if given, must outlive the server; with
+  /// `transfers`, long enough reads are answered when their bytes are in GPU memory, or when it turns out that they had better be pulled.
   /// Throws std::invalid_argument (region or settings are wrong), std::runtime_error (backend uring is forced, but the kernel
   /// refuses io_uring; the message says why and what to do).
-  server(rpc::shared_region const& region, server_settings settings, fault_injector* faults = nullptr);
+  server(rpc::shared_region const& region, server_settings settings, fault_injector* faults = nullptr,
+         transfer_engine* transfers = nullptr);
 
   /// stop(), then closes every file.
   ~server();
@@ -95,9 +102,11 @@ class server {
   rpc::shared_region region_;
   server_settings settings_;
   fault_injector* faults_;
+  transfer_engine* transfers_;
   io_backend backend_ = io_backend::pread;
   bool running_ = false;
   std::vector<std::string> engine_notes_;
+  note_list late_notes_;  // of what happens while the threads serve
   file_registry files_;
   std::deque<request_queue> queues_;  // one per ring
   mutable std::mutex counting_;       // guards the two below against statistics(); start() and stop() alone change them

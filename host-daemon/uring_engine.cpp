@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -97,35 +98,40 @@ int uring_engine::attach() {
   return enabled_ ? 0 : -errno;
 }
 
-// Where the file is registered, -1 if it is not. A registration costs a system call, so a file read a few times only gets none.
-int uring_engine::place_of(local_file& file) {
-  if (file.registration >= 0 || free_places_.empty() || file.reads < reads_before_registration) return file.registration;
-  if (file.reads > reads_before_registration) return -1;  // tried already
+// Where the descriptor is registered, -1 if it is not. A registration costs a system call, so a file read a few times only gets none.
+int uring_engine::place_of(read_source& source) {
+  if (source.registration >= 0 || free_places_.empty() || source.reads < reads_before_registration) return source.registration;
+  if (source.reads > reads_before_registration) return -1;  // tried already
   int const place = free_places_.back();
-  int const fd = file.host->fd();
-  if (::io_uring_register_files_update(&ring_, unsigned(place), &fd, 1) == 1) {
+  if (::io_uring_register_files_update(&ring_, unsigned(place), &source.fd, 1) == 1) {
     free_places_.pop_back();
-    file.registration = place;
+    source.registration = place;
   }
-  return file.registration;
+  return source.registration;
 }
 
 void uring_engine::forget(local_file& file) {
-  if (file.registration < 0) return;
+  forget(file.buffered);
+  forget(file.direct);
+}
+
+void uring_engine::forget(read_source& source) {
+  if (source.registration < 0) return;
   int const none = -1;
   // If this failed the place would still hold the file; it is then not handed out again.
-  if (::io_uring_register_files_update(&ring_, unsigned(file.registration), &none, 1) == 1)
-    free_places_.push_back(file.registration);
-  file.registration = -1;
+  if (::io_uring_register_files_update(&ring_, unsigned(source.registration), &none, 1) == 1)
+    free_places_.push_back(source.registration);
+  source.registration = -1;
 }
 
 std::optional<std::int64_t> uring_engine::submit(read_operation const& read) {
   auto* sqe = ::io_uring_get_sqe(&ring_);  // there is room: the queue has depth_ entries, of which in_flight_ at most are used
-  auto const place = place_of(*read.file);
-  auto const fd = place >= 0 ? place : read.file->host->fd();
-  auto const from = std::size_t(read.to - staging_.data());
-  auto const piece = from / piece_bytes;
-  if (buffers_registered_ && piece == (from + read.length - 1) / piece_bytes)
+  auto const place = place_of(*read.from);
+  auto const fd = place >= 0 ? place : read.from->fd;
+  bool const staged = !std::less{}(read.to, staging_.data()) && std::less{}(read.to, staging_.data() + staging_.size());
+  auto const at = staged ? std::size_t(read.to - staging_.data()) : 0;
+  auto const piece = at / piece_bytes;
+  if (buffers_registered_ && staged && piece == (at + read.length - 1) / piece_bytes)
     ::io_uring_prep_read_fixed(sqe, fd, read.to, read.length, read.offset, int(piece));
   else
     ::io_uring_prep_read(sqe, fd, read.to, read.length, read.offset);

@@ -41,7 +41,8 @@ class uring_engine final : public io_engine {
   void set_up(io_hooks const& hooks);
   void register_staging(io_hooks const& hooks);
   void register_files(io_hooks const& hooks);
-  int place_of(local_file& file);
+  int place_of(read_source& source);
+  void forget(read_source& source);
   void start();
 
   ::io_uring ring_{};

@@ -41,13 +41,15 @@ void set_up_thread(unsigned number) {
 }  // namespace
 
 worker::worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, fault_injector* faults,
-               std::unique_ptr<io_engine> engine)
+               std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers)
     : region_{region},
       queues_{queues},
       registry_{files},
       faults_{faults},
       engine_{std::move(engine)},
-      files_{files, *engine_, region.max_open_files} {}
+      files_{files, *engine_, region.max_open_files},
+      paths_{std::move(paths)},
+      transfers_{transfers} {}
 
 worker::~worker() { join(); }
 
@@ -79,6 +81,7 @@ bool worker::step() noexcept {
   bool worked = take_requests();
   worked |= resume_released();
   worked |= reap();
+  worked |= end_transfers(false);
   if (!worked) return false;
   idle_.reset();
   if (!busy_) busy_since_ = idle_policy::clock::now();
@@ -99,9 +102,10 @@ void worker::rest() noexcept {
   reading_ > 0 ? engine_->wait(time) : idle_policy::sleep(time);
 }
 
-// Answers all that was taken. Nobody will open the gates, so what they hold fails.
+// Answers all that was taken. Nobody will open the gates, so what they hold fails; nobody needs the twins.
 void worker::drain() noexcept {
-  while (reading_ > 0 || !held_.empty()) {
+  while (reading_ > 0 || !held_.empty() || !transferring_.empty()) {
+    end_transfers(true);
     while (!held_.empty()) {
       auto& j = *held_.back();
       held_.pop_back();
@@ -159,6 +163,25 @@ bool worker::reap() noexcept {
   return count > 0;
 }
 
+bool worker::end_transfers(bool give_up) noexcept {
+  if (transferring_.empty()) return false;
+  auto const now = give_up ? transfer_engine::clock::time_point::max() : transfer_engine::clock::now();
+  std::size_t left = 0;
+  for (auto* const j : transferring_) {
+    auto const outcome = transfers_->settle(j->request.channel, j->handed_over, now);
+    if (outcome == transfer_engine::outcome::pending) {
+      transferring_[left++] = j;
+      continue;
+    }
+    bool const in_twin = outcome == transfer_engine::outcome::copied;
+    if (in_twin) count(counters_.bytes_copied, j->done);
+    finish(*j, rpc::read_result(std::uint32_t(j->done), in_twin));
+  }
+  bool const any = left != transferring_.size();
+  transferring_.resize(left);
+  return any;
+}
+
 void worker::dispatch(rpc::request const& request) noexcept {
   count(counters_.requests);
   if (request.channel >= region_.channels) {
@@ -195,6 +218,10 @@ void worker::begin_read(rpc::request const& request) {
   }
   if (j.file == nullptr) return finish(j, -EBADF);
   if (request.length == 0) return finish(j, 0);
+  try {
+    j.direct = paths_.direct(*j.file, request.offset, request.length);
+  } catch (std::bad_alloc const&) {  // then through the OS page cache
+  }
   advance(j);
 }
 
@@ -214,13 +241,10 @@ void worker::advance(job& j) noexcept {
           continue;
       }
     }
-    if (j.file->reads != std::numeric_limits<std::uint32_t>::max()) ++j.file->reads;
+    auto const read = plan_read(j, offset, length);
+    if (read.from->reads != std::numeric_limits<std::uint32_t>::max()) ++read.from->reads;
     count(counters_.reads_issued);
-    auto const result = engine_->submit({.file = j.file,
-                                         .offset = offset,
-                                         .length = std::uint32_t(length),
-                                         .to = region_.staging + j.request.staging + j.done,
-                                         .cookie = j.index});
+    auto const result = engine_->submit(read);
     if (!result) {
       ++reading_;
       unstarted_bytes_ += length;
@@ -230,8 +254,42 @@ void worker::advance(job& j) noexcept {
   }
 }
 
+read_operation worker::plan_read(job& j, std::uint64_t offset, std::uint64_t length) noexcept {
+  auto* const to = region_.staging + j.request.staging + j.done;
+  if (j.direct) {
+    auto const unit = rpc::staging_unit;
+    auto const end = std::min((j.request.staging + j.request.length + unit - 1) / unit * unit, region_.staging_bytes);
+    j.is_direct = j.widened.plan(j.file->host->direct().alignment(), offset, length, to, end - j.request.staging - j.done);
+    if (j.is_direct)
+      return {.from = &j.file->direct,
+              .offset = j.widened.offset(),
+              .length = j.widened.length(),
+              .to = j.widened.to(),
+              .cookie = j.index};
+  }
+  return {.from = &j.file->buffered, .offset = offset, .length = std::uint32_t(length), .to = to, .cookie = j.index};
+}
+
+// What a direct read's result means for the bytes that were wanted. False if it means nothing and a buffered read must tell.
+bool worker::absorb_direct(job& j, std::int64_t& result) noexcept {
+  j.is_direct = false;
+  if (result == -EINVAL || result == -EOPNOTSUPP) {
+    paths_.refused(*j.file, int(-result));
+    j.direct = false;
+    return false;
+  }
+  if (result < 0) return true;
+  // Short is the end of the file, or was once; where exactly it lies, and what comes behind it, a buffered read tells, which may begin
+  // anywhere.
+  if (std::uint64_t(result) < j.widened.length()) j.direct = false;
+  result = j.widened.finish(std::uint64_t(result));
+  count(counters_.bytes_direct, std::uint64_t(result));
+  return result > 0;
+}
+
 // Takes in the result of one read operation. True if it answered the request; else there is more to read.
 bool worker::absorb(job& j, std::int64_t result) noexcept {
+  if (j.is_direct && !absorb_direct(j, result)) return false;
   if (result > 0) {
     j.done += std::uint64_t(result);
     j.fruitless = 0;
@@ -242,7 +300,17 @@ bool worker::absorb(job& j, std::int64_t result) noexcept {
   // Bytes that came before an error count; whoever asks for the rest meets the error.
   bool const failed = result < 0 && j.done == 0;
   count(counters_.bytes_read, j.done);
-  finish(j, failed ? std::int32_t(result) : std::int32_t(j.done));
+  if (begin_transfer(j)) return true;
+  finish(j, failed ? std::int32_t(result) : rpc::read_result(std::uint32_t(j.done), false));
+  return true;
+}
+
+// Has the bytes copied to GPU memory before the answer, if that is how they go. The request is then answered by end_transfers().
+bool worker::begin_transfer(job& j) noexcept {
+  if (transfers_ == nullptr || j.done < transfer_engine::shortest) return false;
+  if (!transfers_->hand_over(j.request.channel, j.request.staging, j.done)) return false;
+  j.handed_over = transfer_engine::clock::now();
+  transferring_.push_back(&j);
   return true;
 }
 
@@ -286,6 +354,7 @@ worker::job& worker::new_job(rpc::request const& request) {
     auto const jobs = jobs_.size() + 1;
     free_jobs_.reserve(jobs);
     held_.reserve(jobs);
+    transferring_.reserve(jobs);
     jobs_.emplace_back().index = jobs - 1;
     free_jobs_.push_back(&jobs_.back());
   }
@@ -294,6 +363,8 @@ worker::job& worker::new_job(rpc::request const& request) {
   j.request = request;
   j.file = nullptr;
   j.done = 0;
+  j.direct = false;
+  j.is_direct = false;
   j.fruitless = 0;
   j.held_at.reset();
   j.vetted = false;

@@ -11,28 +11,31 @@
 #include <vector>
 
 #include <gpufs/rpc/wire_format.hpp>
+#include <host-daemon/direct_read.hpp>
 #include <host-daemon/fault_injector.hpp>
 #include <host-daemon/idle_policy.hpp>
 #include <host-daemon/io_engine.hpp>
 #include <host-daemon/local_files.hpp>
+#include <host-daemon/path_choice.hpp>
 #include <host-daemon/request_queue.hpp>
+#include <host-daemon/transfer_engine.hpp>
 
 namespace gpufs::daemon {
 
-/// Longest read that one request may ask for: its result must fit the completion's 32 bits.
-inline constexpr std::uint64_t longest_read = std::uint64_t(1) << 30;
+/// Longest read that one request may ask for: its result must fit the completion, beside a flag.
+inline constexpr std::uint64_t longest_read = rpc::in_twin_bit - 1;
 
 /// Written by one thread, read by any; on cache lines of its own.
 struct alignas(64) worker_counters {
-  std::atomic<std::uint64_t> requests{0}, failed{0}, rejected{0}, bytes_read{0}, reads_issued{0}, idle_polls{0},
-      polls_before_first{0}, busy_ns{0};
+  std::atomic<std::uint64_t> requests{0}, failed{0}, rejected{0}, bytes_read{0}, bytes_direct{0}, bytes_copied{0}, reads_issued{0},
+      idle_polls{0}, polls_before_first{0}, busy_ns{0};
 };
 
 /// Made and joined by the server. Serves once: a stopped worker is not started again.
 class worker {
  public:
   worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, fault_injector* faults,
-         std::unique_ptr<io_engine> engine);
+         std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers = nullptr);
   ~worker();
 
   /// Starts the thread; `ready` is counted down once it serves or has failed. Throws std::system_error if there is no thread to be had.
@@ -52,11 +55,15 @@ class worker {
   struct job {
     std::size_t index = 0;  // in jobs_
     rpc::request request;
-    local_file* file = nullptr;     // of a read
-    std::uint64_t done = 0;         // bytes read so far
-    unsigned fruitless = 0;         // attempts in a row that were interrupted or told to try again
-    std::shared_ptr<gate> held_at;  // not null: waits for this gate
-    bool vetted = false;            // the injector has been asked about the next step already
+    local_file* file = nullptr;  // of a read
+    std::uint64_t done = 0;      // bytes read so far
+    bool direct = false;         // further reads go past the OS page cache
+    bool is_direct = false;      // the read under way is `widened`
+    direct_read widened;
+    unsigned fruitless = 0;                            // attempts in a row that were interrupted or told to try again
+    std::shared_ptr<gate> held_at;                     // not null: waits for this gate
+    bool vetted = false;                               // the injector has been asked about the next step already
+    transfer_engine::clock::time_point handed_over{};  // to the transfer thread
   };
 
   void serve(unsigned number, std::latch& ready) noexcept;
@@ -67,12 +74,16 @@ class worker {
   bool take_requests() noexcept;
   bool resume_released() noexcept;
   bool reap() noexcept;
+  bool end_transfers(bool give_up) noexcept;
 
   void dispatch(rpc::request const& request) noexcept;
   void begin_read(rpc::request const& request);
   void begin_open(rpc::request const& request);
   void advance(job& j) noexcept;
+  read_operation plan_read(job& j, std::uint64_t offset, std::uint64_t length) noexcept;
   bool absorb(job& j, std::int64_t result) noexcept;
+  bool absorb_direct(job& j, std::int64_t& result) noexcept;
+  bool begin_transfer(job& j) noexcept;
   void finish_open(rpc::request const& request) noexcept;
   std::int32_t stat(rpc::request const& request) noexcept;
   std::int32_t advise(rpc::request const& request) noexcept;
@@ -92,10 +103,13 @@ class worker {
   fault_injector* faults_;
   std::unique_ptr<io_engine> engine_;
   local_files files_;
+  path_choice paths_;
+  transfer_engine* transfers_;
   idle_policy idle_;
   std::deque<job> jobs_;         // grows only; jobs do not move
-  std::vector<job*> free_jobs_;  // this and held_ have room for all jobs, so that using them cannot fail
+  std::vector<job*> free_jobs_;  // this and the next two have room for all jobs, so that using them cannot fail
   std::vector<job*> held_;
+  std::vector<job*> transferring_;
   std::size_t reading_ = 0;            // jobs whose read is with the engine
   std::uint64_t unstarted_bytes_ = 0;  // of reads given to the engine since it was last polled, and so told to start them
   bool busy_ = false;

@@ -277,8 +277,8 @@ TEST_CASE("prefetch_size: auto is a value of its own, printed as it is read") {
 
 TEST_CASE("validate: ways that are not built yet are refused") {
   config c;
-  c.path = gpufs::io_path::dma;
-  CHECK(error_of([&] { gpufs::validate(c); }) == "io_path=dma: must be auto or pull");
+  c.path = gpufs::io_path::mapped;
+  CHECK(error_of([&] { gpufs::validate(c); }) == "io_path=mapped: must be auto, pull, direct or dma");
 }
 
 }  // namespace

@@ -199,4 +199,20 @@ inline std::uint64_t wrong_bytes(std::byte const* data, std::uint64_t offset, st
   return wrong;
 }
 
+// Runs `body` with each engine. Where the kernel refuses io_uring, and be it only now, because rings that are gone still count
+// against the locked-memory limit for a while, the daemon must say so clearly; then there is nothing more to test.
+template <class Body>
+void with_each_engine(Body const& body) {
+  for (auto const backend : {io_backend::pread, io_backend::uring}) {
+    CAPTURE(backend);
+    try {
+      body(backend);
+    } catch (std::runtime_error const& e) {
+      std::string_view const why = e.what();
+      if (backend != io_backend::uring || !why.starts_with("io_backend=uring: the kernel refuses io_uring")) throw;
+      MESSAGE("not tested with io_uring: " << why);
+    }
+  }
+}
+
 }  // namespace gpufs::test

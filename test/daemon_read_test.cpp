@@ -15,6 +15,7 @@ using gpufs::test::region_memory;
 using gpufs::test::scratch_folder;
 using gpufs::test::ticket_source;
 using gpufs::test::wait_until;
+using gpufs::test::with_each_engine;
 using gpufs::test::write_range;
 using gpufs::test::wrong_bytes;
 namespace rpc = gpufs::rpc;
@@ -44,6 +45,7 @@ struct setup {
     s.threads = threads;
     s.backend = backend;
     s.queue_depth = 8;
+    s.path = gpufs::io_path::pull;  // direct reads may touch more than they were asked for: daemon_direct_test
     return s;
   }
 
@@ -52,22 +54,6 @@ struct setup {
   std::vector<caller> callers;
   server daemon;
 };
-
-// Runs `body` with each engine. Where the kernel refuses io_uring, and be it only now, because rings that are gone still count
-// against the locked-memory limit for a while, the daemon must say so clearly; then there is nothing more to test.
-template <class Body>
-void with_each_engine(Body const& body) {
-  for (auto const backend : {io_backend::pread, io_backend::uring}) {
-    CAPTURE(backend);
-    try {
-      body(backend);
-    } catch (std::runtime_error const& e) {
-      std::string_view const why = e.what();
-      if (backend != io_backend::uring || !why.starts_with("io_backend=uring: the kernel refuses io_uring")) throw;
-      MESSAGE("not tested with io_uring: " << why);
-    }
-  }
-}
 
 }  // namespace
 

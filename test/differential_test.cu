@@ -50,7 +50,7 @@ void add_random_reads(read_batch& batch, std::mt19937_64& random, std::vector<op
   }
 }
 
-void compare(config const& c, unsigned blocks, unsigned threads, caller_kind who, unsigned ops) {
+statistics compare(config const& c, unsigned blocks, unsigned threads, caller_kind who, unsigned ops) {
   scratch_folder folder;
   std::mt19937_64 random(seed());
   filesystem fs(c);
@@ -77,6 +77,7 @@ void compare(config const& c, unsigned blocks, unsigned threads, caller_kind who
     CHECK(done.timeouts == 0);
     CHECK(inspect(fs.ref()).problems == "");
   }
+  return fs.stats();
 }
 
 }  // namespace
@@ -133,5 +134,31 @@ TEST_CASE("differential: random reads equal pread with pread threads and with wh
       c.host_threads = threads;
       compare(c, 8, 64, caller_kind::block, scaled(300, 150));
     }
+  }
+}
+
+TEST_CASE("differential: random reads equal pread past the OS page cache, in place and by detour, with readahead and without") {
+  for (std::uint64_t const page : {512, 4096}) {
+    for (std::uint64_t const prefetch : {std::uint64_t{0}, prefetch_automatic}) {
+      auto c = small_config(page, 32);
+      c.path = io_path::direct;
+      c.prefetch_size = prefetch;
+      CAPTURE(page);
+      CAPTURE(prefetch);
+      auto const s = compare(c, 8, 64, caller_kind::block, scaled(200, 100));
+      if (s.host_bytes_direct == 0) MESSAGE("not tested: no O_DIRECT here");
+    }
+  }
+}
+
+TEST_CASE("differential: random reads equal pread by way of the twin, with readahead and without, by blocks and by tiles") {
+  for (std::uint64_t const page : {4 * kibi, 64 * kibi}) {
+    auto c = small_config(page, page == 4 * kibi ? 32 : 8);
+    c.path = io_path::dma;
+    c.prefetch_size = page == 4 * kibi ? 60 * kibi : prefetch_automatic;
+    CAPTURE(page);
+    compare(c, 8, 64, caller_kind::block, scaled(200, 100));
+    c.prefetch_size = 0;
+    compare(c, 4, 64, caller_kind::tile, scaled(200, 100));
   }
 }

@@ -118,11 +118,14 @@ __device__ __forceinline__ std::uint32_t settle_answers(fs_ref const& fs, batch 
   page_name const name = b.span.name(b.first + lane);
   answer const got = await_answers(fs, fetching, mine.via);
   mine.answered = got.answered ? 1 : 0;
-  bool const in_chunk = fetching && mine.chunk_offset != own_channel;
-  bool const own = fetching && mine.chunk_offset == own_channel;
-  bool const whole = in_chunk ? got.result >= 0 && static_cast<std::uint32_t>(got.result) >= mine.chunk_offset + name.expected
-                              : own && got.result >= 0 && static_cast<std::uint32_t>(got.result) == name.expected;
-  if (whole) mine.got = static_cast<std::uint32_t>(name.expected);
+  bool const own = fetching && mine.has_own_channel();
+  bool const in_chunk = fetching && !own;
+  std::uint64_t const there = got.result < 0 ? 0 : rpc::bytes_read(got.result);
+  bool const whole = in_chunk ? there >= mine.chunk_offset + name.expected : own && there == name.expected;
+  if (whole) {
+    mine.got = static_cast<std::uint32_t>(name.expected);
+    if (rpc::is_in_twin(got.result)) mine.chunk_offset |= in_twin;
+  }
   if (fetching && !got.answered) mine.error = got.result;
   unsigned const from_chunks = __ballot_sync(all_lanes, in_chunk && whole);
   if (lane == 0) count(fs, counter::prefetch_hits, static_cast<unsigned>(__popc(from_chunks)));

@@ -28,7 +28,7 @@ GPUFS_STAGE inline read_stop end_batch(fs_ref const* handle, batch const b, page
   bool const fetching = e.status == page_status::fetching;
   if (__ballot_sync(all_lanes, fetching) != 0) release_all();
   if (fetching && e.error == 0) publish(fs.cache.headers[e.frame], e.got, after_release);
-  if (fetching && e.chunk_offset == own_channel) {
+  if (fetching && e.has_own_channel()) {
     set_channel(fs.page_channels, e.via, e.answered != 0 ? channel_phase::free : channel_phase::quarantined, after_release);
   }
   if (e.status == page_status::hit) unpin_read(fs.cache.headers[e.frame]);
@@ -38,10 +38,12 @@ GPUFS_STAGE inline read_stop end_batch(fs_ref const* handle, batch const b, page
     fail_page(fs, warp_broadcast(e.frame, from), warp_broadcast(e.error, from));
   }
   auto const misses = static_cast<unsigned>(__popc(__ballot_sync(all_lanes, fetching)));
-  std::uint64_t const pulled = warp_sum(fetching ? e.got : 0);
+  std::uint64_t const arrived = warp_sum(fetching ? e.got : 0);
+  std::uint64_t const by_dma = warp_sum(fetching && (e.chunk_offset & in_twin) != 0 ? e.got : 0);
   if (lane_id() == 0) {
     count(fs, counter::misses, misses);
-    count(fs, counter::bytes_pulled, pulled);
+    count(fs, counter::bytes_pulled, arrived - by_dma);
+    count(fs, counter::bytes_dma, by_dma);
   }
   read_stop stop;
   if (fetching || e.status == page_status::hit || e.status == page_status::failed) {

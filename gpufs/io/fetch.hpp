@@ -62,10 +62,10 @@ __device__ __forceinline__ rpc::request page_request(fs_ref const& fs, page_name
   return r;
 }
 
-/// Where a page's bytes land.
+/// Where a page's bytes are, once they have arrived.
 __device__ __forceinline__ std::byte* source_of(fs_ref const& fs, page_entry const& e) {
-  if (e.chunk_offset == own_channel) return staging_bytes(fs, fs.page_channels, e.via);
-  return staging_bytes(fs, fs.prefetch.channels, e.via) + e.chunk_offset;
+  std::byte* const base = (e.chunk_offset & in_twin) != 0 ? fs.twin : fs.shared.staging;
+  return base + staging_offset(e.has_own_channel() ? fs.page_channels : fs.prefetch.channels, e.via) + e.chunk_offset % in_twin;
 }
 
 /// Waits, lane by lane, for the answers to up to 32 requests at once: `pending` lanes have one. All lanes of a warp call.
@@ -103,13 +103,18 @@ __device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending, 
 /// `result`. All lanes call.
 GPUFS_STAGE inline page_entry complete_page(fs_ref const* handle, page_name const name, page_entry e, std::int32_t result) {
   fs_ref const& fs = *handle;
-  for (;;) {
+  for (bool all_in_twin = true;;) {
     if (result < 0) {
       e.error = result;
       return e;
     }
-    e.got += static_cast<std::uint32_t>(result);
-    if (e.got >= name.expected || result == 0) return e;  // complete, or the file has become shorter
+    e.got += rpc::bytes_read(result);
+    // What is in the twin is in staging, too: unless all of it is in the twin, staging has it together.
+    all_in_twin = all_in_twin && rpc::is_in_twin(result);
+    if (e.got >= name.expected || result == 0) {  // complete, or the file has become shorter
+      if (all_in_twin) e.chunk_offset |= in_twin;
+      return e;
+    }
     if (lane_id() == 0) next_request(fs.page_channels, e.via);
     e.via.sequence = warp_broadcast(e.via.sequence);
     submit(fs, page_request(fs, name, e.via, e.got));

@@ -19,17 +19,20 @@ enum class page_status : std::uint32_t {
   failed,    ///< `error` says why; nothing is held
 };
 
-/// page_entry::chunk_offset of a page that has a channel to itself.
-inline constexpr std::uint32_t own_channel = 0xffffffffu;
+/// page_entry::chunk_offset, besides the offset: the page has a channel to itself; its bytes are in the twin of staging.
+inline constexpr std::uint32_t own_channel = 1u << 31;
+inline constexpr std::uint32_t in_twin = 1u << 30;
 
 struct page_entry {
   page_status status = page_status::none;
   std::uint32_t frame = 0;
   channel via;                               ///< fetching: whose staging the bytes arrive in
-  std::uint32_t chunk_offset = own_channel;  ///< where the page starts in the chunk of `via`, or own_channel
+  std::uint32_t chunk_offset = own_channel;  ///< where the page starts in the chunk of `via`, and flags
   std::uint32_t got = 0;                     ///< bytes of the page that are there
   std::int32_t error = 0;                    ///< what ended it behind them, or 0
   std::uint32_t answered = 0;                ///< 1: the daemon has answered `via`; 0: given up
+
+  __device__ bool has_own_channel() const { return (chunk_offset & own_channel) != 0; }
 };
 static_assert(sizeof(page_entry) == 32);
 

@@ -10,7 +10,8 @@ namespace gpufs::rpc {
 /// Operations a device caller can ask for. Results are >= 0 or -errno, delivered in the completion word.
 enum class operation : std::uint8_t {
   nop,     ///< result 0; measures the round trip
-  read,    ///< `length` bytes at `offset` of `file` into staging; result = bytes read, short only at end of file
+  read,    ///< `length` bytes at `offset` of `file` into staging; result = bytes read, short only at end of file. What lies behind
+           ///< them up to the next multiple of staging_unit may be overwritten.
   open,    ///< path in staging (`length` bytes, no terminator), flags in argument[0], mode in argument[1]; result = descriptor
   close,   ///< `file` = descriptor; result 0
   stat,    ///< `file` = descriptor; a file_status is written to staging; result 0
@@ -30,6 +31,9 @@ struct request {
   std::uint64_t staging = 0;   ///< byte offset in the staging region where data goes (or comes from)
   std::uint64_t argument[2] = {0, 0};
 };
+
+/// Channels' pieces of staging begin and end at multiples of this, so that a read may be widened to what O_DIRECT takes.
+inline constexpr std::uint64_t staging_unit = 4096;
 
 inline constexpr unsigned words_per_slot = 8;
 inline constexpr unsigned payload_bits = 48;
@@ -110,6 +114,14 @@ GPUFS_WIRE_FN std::uint64_t pack_completion(std::uint32_t sequence, std::int32_t
 }
 GPUFS_WIRE_FN std::uint32_t completion_sequence(std::uint64_t w) { return std::uint32_t(w >> 32); }
 GPUFS_WIRE_FN std::int32_t completion_result(std::uint64_t w) { return std::int32_t(std::uint32_t(w)); }
+
+/// A read's result >= 0 is its bytes, fewer than 2^30, and whether they are in the twin of the staging region in GPU memory, too.
+inline constexpr std::int32_t in_twin_bit = 1 << 30;
+GPUFS_WIRE_FN std::int32_t read_result(std::uint32_t bytes, bool in_twin) {
+  return std::int32_t(bytes) | (in_twin ? in_twin_bit : 0);
+}
+GPUFS_WIRE_FN std::uint32_t bytes_read(std::int32_t result) { return std::uint32_t(result & ~in_twin_bit); }
+GPUFS_WIRE_FN bool is_in_twin(std::int32_t result) { return result >= 0 && (result & in_twin_bit) != 0; }
 
 /// Answer to `stat`.
 struct file_status {

@@ -15,7 +15,10 @@ namespace gpufs {
 /// Which host I/O engine serves requests. `automatic` takes io_uring where the kernel allows it, else pread threads.
 enum class io_backend { automatic, uring, pread };
 
-/// How the bytes of a miss reach GPU memory. validate() admits only `pull` and `automatic` until the other ways are built.
+/// How the bytes of a miss reach GPU memory: `pull`: read through the OS page cache into pinned memory, which the kernel reads; `direct`: the
+/// same, but past the OS page cache (O_DIRECT) where the file system allows it; `automatic`: direct what the OS page cache does not
+/// have, as samples show; `dma`: read as `automatic` reads, then large requests are copied to GPU memory by its copy engine. validate()
+/// refuses `mapped` until it is built.
 enum class io_path { automatic, pull, dma, direct, mapped };
 
 /// Page replacement policy.
@@ -26,7 +29,7 @@ inline constexpr std::uint64_t prefetch_automatic = ~0ull;
 
 /// Every setting with its default. Fill it in code, then layer a file, the environment and the command line over it
 /// (later ones win): code < gpufs.toml < GPUFS_* < command line. `validate()` is called by the filesystem's constructor.
-/// As text, in files and so on, settings are called what their members are, but io_backend, io_path, replacement and rpc_timeout
+/// As text, in files and so on, settings are called what their members are, but io_backend, io_path, replacement, rpc_timeout and dma_timeout
 /// (milliseconds, or with suffix ms or s); sizes take suffixes as parse_size() does; `auto` is io_backend::automatic.
 struct config {
   std::uint64_t page_size = 64 << 10;     ///< bytes, a power of two from 512 to 4194304
@@ -42,6 +45,8 @@ struct config {
   io_path path = io_path::automatic;           ///< auto | pull | dma | direct | mapped
   replacement policy = replacement::lra;       ///< lra | fifo | clock
   std::uint32_t rpc_timeout_ms = 10000;        ///< longest wait of a device caller for the host, 1..3600000
+  std::uint32_t dma_timeout_ms =
+      3;  ///< with io_path dma: how long a copy may make no progress before the kernel pulls instead, 1..60000
   std::uint64_t staging_size =
       256ull << 20;  ///< bytes of pinned host memory that misses land in; a multiple of 4096, at least 8 pages
   std::uint32_t pulls_in_flight = 1024;  ///< warps that pull up to 4 KiB each over the bus at once, 1..65536

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -49,6 +50,10 @@ struct device_info {
 
 /// Describes the device that launches of this thread go to. Throws device_error if there is none.
 [[nodiscard]] device_info current_device();
+
+/// The device that is current in this thread, as a number; another thread makes it current by that. Both throw device_error. Emulated: 0.
+[[nodiscard]] int current_device_number();
+void make_device_current(int number);
 
 /// Waits for everything that was launched on the device. Throws device_error for the first failure that no stream has reported yet.
 void synchronize();
@@ -121,6 +126,16 @@ void copy_to_device(void* device, void const* host, std::uint64_t bytes);
 void copy_to_host(void* host, void const* device, std::uint64_t bytes);
 void zero_device(void* device, std::uint64_t bytes);
 void zero_pinned(void* memory, std::uint64_t bytes) noexcept;
+
+/// A copy from pinned memory to device memory.
+struct piece_copy {
+  void* device;
+  void const* pinned;
+  std::uint64_t bytes;
+};
+
+/// Puts copies behind the work that `on` has so far, all at once; they may run in any order. Throws device_error.
+void copy_to_device(stream& on, std::span<piece_copy const> pieces);
 
 /// Bytes of `count` elements of `size` bytes. Throws std::length_error naming `what` if that does not fit 64 bits.
 [[nodiscard]] std::uint64_t array_bytes(std::uint64_t count, std::uint64_t size, char const* what);

@@ -55,6 +55,7 @@ inline constexpr std::uint64_t tail_stride = 16;
 struct fs_ref {
   fs_ref const* self = nullptr;    ///< this handle in GPU memory
   rpc::shared_region shared;       ///< pinned host memory, one address on both sides
+  std::byte* twin = nullptr;       ///< GPU memory as large as staging, to which the daemon copies; null: it does not
   std::uint64_t* tails = nullptr;  ///< next ticket of each ring, tail_stride apart, in GPU memory
   page_cache_ref cache;
   channel_pool_ref control_channels;  ///< 4 KiB pieces for paths and answers

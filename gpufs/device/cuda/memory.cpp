@@ -2,6 +2,7 @@
 #include <cstring>
 #include <gpufs/device.hpp>
 #include <gpufs/device/cuda/check.hpp>
+#include <vector>
 
 namespace gpufs {
 
@@ -15,8 +16,7 @@ bool device_available() noexcept {
 }
 
 device_info current_device() {
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
+  int const device = current_device_number();
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
   return {.name = properties.name,
@@ -27,6 +27,14 @@ device_info current_device() {
           .l2_bytes = std::uint64_t(properties.l2CacheSize),
           .shared_bytes_per_block = properties.sharedMemPerBlockOptin};
 }
+
+int current_device_number() {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  return device;
+}
+
+void make_device_current(int number) { check(cudaSetDevice(number), "cudaSetDevice"); }
 
 namespace detail {
 
@@ -74,6 +82,30 @@ void copy_to_device(void* device, void const* host, std::uint64_t bytes) {
 
 void copy_to_host(void* host, void const* device, std::uint64_t bytes) {
   copy(host, device, bytes, cudaMemcpyDeviceToHost, "cudaMemcpyAsync to the host");
+}
+
+void copy_to_device(stream& on, std::span<piece_copy const> pieces) {
+#if CUDART_VERSION >= 13000
+  if (pieces.size() > 1) {  // half of what as many calls cost
+    std::vector<void*> to;
+    std::vector<void const*> from;
+    std::vector<std::size_t> bytes;
+    for (auto const& p : pieces) {
+      to.push_back(p.device);
+      from.push_back(p.pinned);
+      bytes.push_back(p.bytes);
+    }
+    cudaMemcpyAttributes attributes{};
+    attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+    attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
+    std::size_t first = 0;
+    check(cudaMemcpyBatchAsync(to.data(), from.data(), bytes.data(), pieces.size(), &attributes, &first, 1, on.native()),
+          "cudaMemcpyBatchAsync to the device");
+    return;
+  }
+#endif
+  for (auto const& p : pieces)
+    check(cudaMemcpyAsync(p.device, p.pinned, p.bytes, cudaMemcpyHostToDevice, on.native()), "cudaMemcpyAsync to the device");
 }
 
 void zero_device(void* device, std::uint64_t bytes) {

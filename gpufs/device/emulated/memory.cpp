@@ -25,6 +25,9 @@ device_info current_device() {
           .shared_bytes_per_block = emulated::shared_bytes_per_block};
 }
 
+int current_device_number() { return 0; }
+void make_device_current(int) {}
+
 namespace detail {
 
 namespace {
