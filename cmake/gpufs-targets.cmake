@@ -74,8 +74,11 @@ function(gpufs_set_up_program target)
   target_link_libraries(${target} PRIVATE gpufs gpufs_warnings gpufs::fmt)
   if(GPUFS_DEVICE STREQUAL "cuda")
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>)
-    # Programs are copied to machines with other system libraries.
-    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
+    # Programs are copied to machines with other system libraries: what they need is in them, and they are as small as may be.
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc $<$<CONFIG:Release>:-s>)
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.4)
+      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>)
+    endif()
   endif()
 endfunction()
 

@@ -67,7 +67,7 @@ class round_of_rates {
          [&] { return all_.original_GBps(all_.original_at(small_page, fits), all_.plan()); });
     take(r, rate::one_block, "one block alone", [&] {
       std::uint64_t const part = std::max<std::uint64_t>(bytes / 4, 1);
-      return all_.gpufs_GBps(all_.settings_at(small_page, ahead, fits), all_.plan(1, part, all_.plan().request));
+      return all_.gpufs_GBps(all_.settings_at(large_page, ahead, fits), all_.plan(1, part, 1 << 20));
     });
     take(r, rate::over, "file of 4 times the cache", [&] {
       config c = all_.settings_at(small_page, ahead, bytes / 4);
@@ -125,7 +125,7 @@ std::vector<ratio_row> const& ratio_rows() {
       {"readahead", "4K pages + readahead / 4K pages without", rate::ahead, rate::pages_4k, 0, 0},
       {"cpuio", "4K pages + readahead / by hand, 1 thread", rate::ahead, rate::cpuio, 8, 12},
       {"pipelined", "4K pages + readahead / by hand, best pipeline", rate::ahead, rate::pipelined, 0.92, 1.0},
-      {"oneblock", "one block alone / what one block can pull", rate::one_block, rate::pull_one, 0.6, 0.9},
+      {"oneblock", "one block alone, 64K pages + readahead / what it can pull", rate::one_block, rate::pull_one, 0.6, 0.9},
       {"fourfold", "file of 4 times the cache, LRA / file that fits", rate::over, rate::ahead, 0.95, 1.0},
       {"cold", "cold file / storage, io_uring with O_DIRECT", rate::cold, rate::storage, 0.90, 0.97},
   };

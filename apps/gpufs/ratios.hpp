@@ -21,7 +21,7 @@ enum class rate {
   original_4k,  ///< GPUfs as it was, 4 KiB pages
   cpuio,        ///< by hand: one thread, one copy
   pipelined,    ///< by hand: the best of several pipelines
-  one_block,    ///< as `ahead`, by one block alone
+  one_block,    ///< 64 KiB pages with readahead, by one block alone, 1 MiB per gread
   over,         ///< as `ahead`, with a cache of a quarter of the file, LRA
   cold,         ///< as `ahead`, the OS page cache empty
   storage,      ///< io_uring with O_DIRECT

@@ -21,7 +21,7 @@ struct study_options {
   std::string file;  ///< empty: a temporary one
   std::string folder;
   std::string size = "0";  ///< 0: as the study says
-  std::string request = "64K";
+  std::string request = "128K";
   std::int64_t blocks = 0;   ///< 0: 120, emulated 8
   std::int64_t threads = 0;  ///< 0: 512, emulated 64
   std::int64_t runs = 0;     ///< 0: as the study says

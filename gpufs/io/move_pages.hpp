@@ -68,7 +68,7 @@ GPUFS_STAGE void move_pages(fs_ref const* handle, Group const& group, read_span 
     } else {
       slice const s = slice_of(0, span.page_bytes(), unit % team, team);
       if (s.begin >= s.end) continue;
-      pull_gate const gate(fs);
+      pull_gate const gate(fs, (e.chunk_offset & in_twin) == 0);
       warp_pull(frame_bytes(fs.cache, e.frame), source_of(fs, e), s.begin, s.end, e.got, span.target(page, e.got));
     }
   }
