@@ -1,8 +1,8 @@
 // Figures 3, 5 and 6: the host's side alone. Requests without transfers, the trace of what the host threads read, how they idle.
 #include <apps/gpufs/figures.hpp>
 
+#include <apps/common/host_reads.hpp>
 #include <apps/common/run_report.hpp>
-#include <apps/gpufs/host_reads.hpp>
 #include <apps/gpufs/original_kernels.hpp>
 #include <apps/gpufs/request_kernels.hpp>
 

@@ -2,8 +2,8 @@
 #include <apps/gpufs/figures.hpp>
 
 #include <apps/common/device_limits.hpp>
+#include <apps/common/host_reads.hpp>
 #include <apps/common/storage_limits.hpp>
-#include <apps/gpufs/host_reads.hpp>
 
 #include <fmt/format.h>
 

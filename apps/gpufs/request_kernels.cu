@@ -24,14 +24,16 @@ __device__ std::int32_t ask(fs_ref const& fs, int fd, std::uint64_t offset, std:
   r.length = bytes;
   r.staging = staging_offset(fs.page_channels, via);
   submit(fs, r);
-  answer const got = await_answer(fs, via);
+  std::int32_t result = 0;
   if (lane_id() == 0) {
     count(fs, counter::requests);
     count(fs, counter::read_requests);
-    detail::end_channel(fs, via, got.answered);
+    bool answered = false;
+    result = await(fs, via, answered);
+    answered ? release_channel(fs.page_channels, via) : abandon_channel(fs.page_channels, via);
   }
   __syncwarp();
-  return got.result;
+  return warp_broadcast(result);
 }
 
 __global__ void __launch_bounds__(1024) request_file(fs_ref fs, int fd, access_plan plan, failure_record* failure) {

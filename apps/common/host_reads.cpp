@@ -1,4 +1,4 @@
-#include <apps/gpufs/host_reads.hpp>
+#include <apps/common/host_reads.hpp>
 
 #include <apps/common/worker_threads.hpp>
 
