@@ -80,9 +80,9 @@ function(gpufs_set_up_program target)
 endfunction()
 
 # gpufs_add_apps(): every folder of apps/ with a main.cu or main.cpp becomes a program of that name, built from all sources in it
-# and linked with apps/common. The target `programs` builds them all.
+# and linked with apps/common and apps/baseline. The target `programs` builds them all.
 function(gpufs_add_apps)
-  file(GLOB_RECURSE common_sources CONFIGURE_DEPENDS apps/common/*.cpp apps/common/*.cu)
+  file(GLOB_RECURSE common_sources CONFIGURE_DEPENDS apps/common/*.cpp apps/common/*.cu apps/baseline/*.cpp)
   if(common_sources)
     add_library(gpufs_apps_common STATIC)
     gpufs_add_sources(gpufs_apps_common ${common_sources})
@@ -92,6 +92,9 @@ function(gpufs_add_apps)
     target_link_libraries(gpufs_apps_common INTERFACE gpufs gpufs_cli gpufs::CLI11)
   endif()
   add_custom_target(programs)
+  # gpufs bench paper looks for it beside the program, which may be copied to another machine.
+  configure_file(scripts/plot_figure.py ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/plot_figure.py COPYONLY)
+  install(PROGRAMS scripts/plot_figure.py DESTINATION ${CMAKE_INSTALL_DATADIR}/gpufs)
   file(GLOB mains CONFIGURE_DEPENDS apps/*/main.cpp apps/*/main.cu)
   foreach(main IN LISTS mains)
     cmake_path(GET main PARENT_PATH folder)

@@ -23,6 +23,10 @@ endif()
 if(NOT TARGET app_gpufs)
   list(FILTER suites EXCLUDE REGEX "/tune_test[^/]*$")  # runs the program
 endif()
+set(suites_of_apps "/baseline_[^/]*$")  # they link what the programs share
+if(NOT TARGET gpufs_apps_common)
+  list(FILTER suites EXCLUDE REGEX "${suites_of_apps}")
+endif()
 foreach(suite IN LISTS suites)
   cmake_path(GET suite STEM name)
   set(kind host)
@@ -33,6 +37,9 @@ foreach(suite IN LISTS suites)
   gpufs_add_sources(${name} ${suite})
   gpufs_set_up_program(${name})
   target_link_libraries(${name} PRIVATE test_main_${kind} test_support gpufs_cli gpufs::CLI11)
+  if(suite MATCHES "${suites_of_apps}")
+    target_link_libraries(${name} PRIVATE gpufs_apps_common)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   # 77: the suite needs a device and there is none.
   set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS ${kind} SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
@@ -40,6 +47,11 @@ endforeach()
 
 if(TARGET tune_test)
   add_dependencies(tune_test app_gpufs)
+endif()
+# What the studies of `gpufs bench` write.
+if(TARGET app_gpufs)
+  add_test(NAME bench_studies COMMAND ${PROJECT_SOURCE_DIR}/test/bench_studies.sh $<TARGET_FILE:app_gpufs>)
+  set_tests_properties(bench_studies PROPERTIES TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()
 
 # add_planted_bug(<name> <sanitizer> <report>): test/<name>.{cpp,cu} must pass with the argument `clean`, and without it must

@@ -225,6 +225,8 @@ statistics filesystem::stats() const {
   return r;
 }
 
+std::vector<thread_statistics> filesystem::thread_stats() const { return state_->server->per_thread(); }
+
 config const& filesystem::settings() const { return state_->settings; }
 
 std::vector<std::string> filesystem::notes() const { return state_->server->notes(); }

@@ -38,6 +38,17 @@ __device__ __forceinline__ std::uint64_t warp_broadcast(std::uint64_t value, int
   return std::uint64_t(high) << 32 | low;
 }
 
+/// How many of the lanes in `lanes` come before the calling one.
+__device__ __forceinline__ unsigned rank_in(unsigned lanes) {
+  return static_cast<unsigned>(__popc(lanes & ((1u << lane_id()) - 1)));
+}
+
+/// The lane that is number `rank` of those in `lanes`, or -1.
+__device__ __forceinline__ int lane_of_rank(unsigned lanes, unsigned rank) {
+  for (; rank != 0 && lanes != 0; --rank) lanes &= lanes - 1;
+  return __ffs(static_cast<int>(lanes)) - 1;
+}
+
 /// A number that differs between the warps of a launch as far as possible: where a warp starts to look for a free channel.
 __device__ __forceinline__ std::uint32_t warp_number() {
   std::uint32_t const block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);

@@ -169,6 +169,17 @@ server_statistics server::statistics() const {
   return sum;
 }
 
+std::vector<thread_statistics> server::per_thread() const {
+  auto const get = [](std::atomic<std::uint64_t> const& counter) { return counter.load(std::memory_order_relaxed); };
+  std::lock_guard const lock{counting_};
+  std::vector<thread_statistics> all;
+  for (auto const& w : workers_) {
+    auto const& c = w->counters();
+    all.push_back({get(c.requests), get(c.idle_polls), get(c.polls_before_first)});
+  }
+  return all;
+}
+
 std::vector<std::string> server::notes() const {
   auto all = engine_notes_;
   all.insert(all.end(), files_.notes().begin(), files_.notes().end());

@@ -11,6 +11,7 @@
 
 #include <gpufs/config.hpp>
 #include <gpufs/rpc/wire_format.hpp>
+#include <gpufs/statistics.hpp>
 #include <host-daemon/fault_injector.hpp>
 #include <host-daemon/file_registry.hpp>
 #include <host-daemon/io_hooks.hpp>
@@ -76,6 +77,9 @@ class server {
 
   /// Thread-safe; exact once the server has stopped.
   [[nodiscard]] server_statistics statistics() const;
+
+  /// What each running thread did. Thread-safe; empty when stopped.
+  [[nodiscard]] std::vector<thread_statistics> per_thread() const;
 
   /// The engine in use: uring or pread.
   [[nodiscard]] io_backend backend() const noexcept { return backend_; }

@@ -93,6 +93,7 @@ void worker::rest() noexcept {
     busy_ = false;
   }
   count(counters_.idle_polls);
+  if (counters_.requests.load(std::memory_order_relaxed) == 0) count(counters_.polls_before_first);
   auto const time = idle_.next();
   if (time.count() == 0) return;
   reading_ > 0 ? engine_->wait(time) : idle_policy::sleep(time);

@@ -24,7 +24,8 @@ inline constexpr std::uint64_t longest_read = std::uint64_t(1) << 30;
 
 /// Written by one thread, read by any; on cache lines of its own.
 struct alignas(64) worker_counters {
-  std::atomic<std::uint64_t> requests{0}, failed{0}, rejected{0}, bytes_read{0}, reads_issued{0}, idle_polls{0}, busy_ns{0};
+  std::atomic<std::uint64_t> requests{0}, failed{0}, rejected{0}, bytes_read{0}, reads_issued{0}, idle_polls{0},
+      polls_before_first{0}, busy_ns{0};
 };
 
 /// Made and joined by the server. Serves once: a stopped worker is not started again.

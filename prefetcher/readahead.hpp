@@ -14,10 +14,9 @@ namespace gpufs::prefetch {
 struct wanted {
   std::int32_t fd;
   std::uint64_t uid;
-  std::uint64_t size;    ///< of the file
-  std::uint64_t begin;   ///< first byte of the batch's first page
-  std::uint64_t end;     ///< one past its last page's last byte, at most size
-  std::uint32_t absent;  ///< bit i: the batch's page i is not in the cache
+  std::uint64_t size;   ///< of the file
+  std::uint64_t begin;  ///< first byte of the batch's first page
+  std::uint64_t end;    ///< one past its last page's last byte, at most size
   std::uint32_t page_shift;
   bool sequential;
 };
@@ -39,18 +38,43 @@ class readahead {
 
   __device__ stream& reads() { return state_->reads; }
 
-  /// Makes sure that absent pages are covered by chunks as far as channels allow, then that the window beyond the batch is on its way.
-  __device__ __forceinline__ void plan(wanted const& w, window_rule const& rule) {
+  /// Drops what the batch makes useless and requests chunks for its absent pages, bit i for page i, as far as channels allow; notes the
+  /// window for look_ahead().
+  __device__ __forceinline__ void cover(wanted const& w, std::uint32_t absent, window_rule const& rule) {
     std::uint32_t const window = next_window(state_->reads.window, w.sequential, rule);
     drop([&](chunk const& c) { return c.uid != w.uid || c.begin + c.length <= w.begin || (!w.sequential && c.begin >= w.end); });
-    for (std::uint32_t left = w.absent; left != 0; left &= left - 1) {
-      std::uint64_t const page = w.begin + (std::uint64_t(__ffs(static_cast<int>(left)) - 1) << w.page_shift);
+    pending list;
+    // Without a fixed prefetch size, a read that is not sequential asks for no more than it wants.
+    std::uint64_t const limit = rule.automatic && !w.sequential ? w.end : w.size;
+    while (absent != 0 && !list.full()) {
+      unsigned const i = static_cast<unsigned>(__ffs(static_cast<int>(absent)) - 1);
+      std::uint64_t const page = w.begin + (std::uint64_t(i) << w.page_shift);
       std::uint64_t const page_end = page + (1ull << w.page_shift) < w.size ? page + (1ull << w.page_shift) : w.size;
-      if (covering(w.uid, page, page_end) >= 0) continue;
-      // Without a fixed prefetch size, a read that is not sequential asks for no more than it wants.
-      std::uint64_t const most = rule.automatic && !w.sequential ? w.end - page : w.size - page;
-      if (!issue(w, page, most < fs_.prefetch.chunk_bytes ? most : fs_.prefetch.chunk_bytes)) break;
+      int const there = covering(w.uid, page, page_end);
+      std::uint64_t end = page_end;
+      if (there >= 0) {
+        end = warp_broadcast(mine_.begin + mine_.length, there);
+      } else {
+        end = limit - page < fs_.prefetch.chunk_bytes ? limit : page + fs_.prefetch.chunk_bytes;
+        list.add(page, end - page);
+      }
+      // The pages before `end` are seen to.
+      std::uint64_t const pages = (end - page) >> w.page_shift;
+      std::uint64_t const next = i + (pages == 0 ? 1 : pages);
+      absent = next >= 32 ? 0 : absent & ~((1u << next) - 1);
     }
+    make_room(w, list.size());
+    issue(w, list);
+    save();
+    if (lane_id() == 0) state_->reads.window = window;
+    __syncwarp();
+  }
+
+  /// Requests the chunks that are missing in the window behind the batch, as far as there are free ones.
+  __device__ __forceinline__ void look_ahead(wanted const& w) {
+    std::uint32_t const window = state_->reads.window;
+    unsigned const free = static_cast<unsigned>(__popc(__ballot_sync(all_lanes, mine_.length == 0)));
+    pending list;
     std::uint64_t ahead = w.end;
     for (std::uint32_t n = 0; n < window && ahead < w.size; ++n) {
       int const there = covering(w.uid, ahead, ahead + 1);
@@ -58,14 +82,15 @@ class readahead {
       std::uint64_t length = left < fs_.prefetch.chunk_bytes ? left : fs_.prefetch.chunk_bytes;
       if (there >= 0) {
         length = warp_broadcast(mine_.begin + mine_.length, there) - ahead;
-      } else if (__ballot_sync(all_lanes, mine_.length == 0) == 0 || !issue(w, ahead, length)) {
-        break;  // what is ahead already is worth more than what comes behind it
+      } else {
+        if (list.size() == free) break;  // what is ahead already is worth more than what comes behind it
+        list.add(ahead, length);
       }
       ahead += length;
     }
-    state_->entry[lane_id()] = mine_;
-    if (lane_id() == 0) state_->reads.window = window;
-    __syncwarp();
+    if (list.size() == 0) return;
+    issue(w, list);
+    save();
   }
 
   /// Where the bytes [begin, end) of a page are or will be.
@@ -80,11 +105,36 @@ class readahead {
   /// Gives all chunks back; those on their way keep their channels until they have landed.
   __device__ void drop_all() {
     drop([](chunk const&) { return true; });
+    save();
+  }
+
+ private:
+  /// Requests to be made, number i in lane i.
+  class pending {
+   public:
+    __device__ unsigned size() const { return size_; }
+    __device__ bool full() const { return size_ == chunks_per_context; }
+    __device__ void add(std::uint64_t begin, std::uint64_t length) {
+      if (lane_id() == size_) {
+        begin_ = begin;
+        length_ = static_cast<std::uint32_t>(length);
+      }
+      ++size_;
+    }
+    __device__ std::uint64_t begin(unsigned i) const { return warp_broadcast(begin_, static_cast<int>(i)); }
+    __device__ std::uint32_t length(unsigned i) const { return warp_broadcast(length_, static_cast<int>(i)); }
+
+   private:
+    unsigned size_ = 0;
+    std::uint64_t begin_ = 0;
+    std::uint32_t length_ = 0;
+  };
+
+  __device__ void save() {
     state_->entry[lane_id()] = mine_;
     __syncwarp();
   }
 
- private:
   /// The lane whose chunk has all of [begin, end), or -1.
   __device__ __forceinline__ int covering(std::uint64_t uid, std::uint64_t begin, std::uint64_t end) const {
     bool const covers = mine_.length != 0 && mine_.uid == uid && mine_.begin <= begin && end <= mine_.begin + mine_.length;
@@ -108,35 +158,38 @@ class readahead {
     mine_.length = 0;
   }
 
-  /// Requests a chunk. False, with nothing changed, if all channels are busy or all chunks are needed for the batch.
-  __device__ __forceinline__ bool issue(wanted const& w, std::uint64_t begin, std::uint64_t length) {
-    int lane = __ffs(static_cast<int>(__ballot_sync(all_lanes, mine_.length == 0))) - 1;
-    if (lane < 0) {
-      // The oldest one that the batch does not need.
-      bool const spare = mine_.begin + mine_.length <= w.begin || mine_.begin >= w.end;
+  /// Gives back the oldest chunks that the batch does not need until `n` are free, or none is left to give.
+  __device__ void make_room(wanted const& w, unsigned n) {
+    while (static_cast<unsigned>(__popc(__ballot_sync(all_lanes, mine_.length == 0))) < n) {
+      bool const spare = mine_.length != 0 && (mine_.begin + mine_.length <= w.begin || mine_.begin >= w.end);
       std::uint32_t const age = spare ? state_->serial - mine_.serial : 0;  // at least 1 for a chunk that was issued
       std::uint32_t oldest = 0;
+      int lane = -1;
       for (int i = 0; i < static_cast<int>(warp_size); ++i) {
         std::uint32_t const other = warp_broadcast(age, i);
         if (other <= oldest) continue;
         oldest = other;
         lane = i;
       }
-      if (lane < 0) return false;
+      if (lane < 0) return;
       if (lane_id() == static_cast<unsigned>(lane)) give_back();
       __syncwarp();
     }
+  }
+
+  /// Sends the requests of the list, as many as there are free chunks and channels.
+  __device__ __forceinline__ void issue(wanted const& w, pending const& list) {
+    unsigned const free = __ballot_sync(all_lanes, mine_.length == 0);
+    unsigned const rank = rank_in(free);
+    bool const takes = mine_.length == 0 && rank < list.size();
+    // Any lane's value; those of lanes that take no request do not matter.
+    std::uint64_t const begin = list.begin(rank % warp_size);
+    std::uint32_t const length = list.length(rank % warp_size);
     // Each slot looks at channels of its own first, the same ones again and again: what stays in the host's caches is pulled faster.
     std::uint32_t const home = static_cast<std::uint32_t>(state_ - fs_.prefetch.states) * chunks_per_context;
     channel via;
-    if (!try_channels(fs_, fs_.prefetch.channels, home, via) &&
-        !try_channels(fs_, fs_.prefetch.channels, home + warp_size, via)) {
-      return false;
-    }
-    if (lane_id() == static_cast<unsigned>(lane)) {
-      mine_ = {w.uid, begin, static_cast<std::uint32_t>(length), via.number, via.sequence, state_->serial};
-    }
-    __syncwarp();
+    bool const sends = try_channels(fs_, fs_.prefetch.channels, home, 2, takes, via);
+    if (sends) mine_ = {w.uid, begin, length, via.number, via.sequence, state_->serial + rank};
     rpc::request r;
     r.op = rpc::operation::read;
     r.channel = via.number;
@@ -144,15 +197,15 @@ class readahead {
     r.file = w.fd;
     r.offset = begin;
     r.length = length;
-    r.staging = staging_offset(fs_.prefetch.channels, via);
-    submit(fs_, r);
+    r.staging = sends ? staging_offset(fs_.prefetch.channels, via) : 0;
+    submit_each(fs_, sends, r);
+    auto const sent = static_cast<std::uint32_t>(__popc(__ballot_sync(all_lanes, sends)));
     if (lane_id() == 0) {
-      ++state_->serial;
-      count(fs_, counter::requests);
-      count(fs_, counter::read_requests);
+      state_->serial += list.size();
+      count(fs_, counter::requests, sent);
+      count(fs_, counter::read_requests, sent);
     }
     __syncwarp();
-    return true;
   }
 
   fs_ref const& fs_;

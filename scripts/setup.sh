@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# setup.sh [format]: makes sure that what the build needs (with `format`: clang-format too) is installed. Where all is there it does
-# nothing; else it installs the missing Debian or Ubuntu packages as root or through sudo, or lists them and fails.
+# setup.sh [format|charts]: makes sure that what the build needs (with `format`: clang-format too; with `charts`: matplotlib, with which
+# `gpufs bench paper` draws) is installed. Where all is there it does nothing; else it installs the missing Debian or Ubuntu packages as root or through sudo, or lists them and fails.
 set -euo pipefail
 
 missing=()
@@ -8,6 +8,7 @@ need_command() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
 need_command cmake cmake
 need_command ninja ninja-build
 if [ "${1:-}" = format ]; then need_command clang-format-14 clang-format-14; fi
+if [ "${1:-}" = charts ]; then /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || missing+=(python3-matplotlib); fi
 
 compiler=${CXX:-c++}
 headers=(liburing.h=liburing-dev boost/lockfree/spsc_queue.hpp=libboost-dev boost/context/fiber.hpp=libboost-context-dev

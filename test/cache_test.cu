@@ -45,12 +45,13 @@ struct shared_read {
   std::string problems;
 };
 
-// `blocks` blocks read the same pages; no read of the file is answered before all of them have begun.
+// `blocks` blocks read the same pages; no read of the file is answered before all of them have begun. The cache has room for a frame for
+// every block's attempt at every page: an attempt that comes second has taken a frame for nothing, and must not evict for it.
 shared_read read_together(replacement policy, std::uint64_t page, std::uint32_t pages, unsigned blocks) {
   scratch_folder folder;
   auto const path = make_file(folder, "file", page * pages);
   auto const gate = std::make_shared<daemon::gate>();
-  auto c = small_config(page, 32);
+  auto c = small_config(page, (blocks + 1) * pages + 32);
   c.policy = policy;
   filesystem fs(c, read_faults([gate](std::uint64_t, std::uint64_t) { return fault_action::hold(gate); }));
   int const fd = fs.open(path, O_RDONLY);

@@ -305,3 +305,34 @@ TEST_CASE("daemon: an idle daemon stops looking hard, and still answers") {
   }
   CHECK(daemon.statistics().requests == 20);
 }
+
+TEST_CASE("daemon: each thread counts what it took, and how often it looked before the first request") {
+  region_memory memory;
+  ticket_source tickets{memory.region};
+  auto settings = with(io_backend::automatic);
+  settings.threads = 3;
+  server daemon{memory.region, settings};
+  daemon.start();
+  REQUIRE(daemon.per_thread().size() == 3);
+  wait_until(
+      [&] {
+        for (auto const& t : daemon.per_thread())
+          if (t.polls_before_first < 10) return false;
+        return true;
+      },
+      "10 idle polls of each thread");
+  caller c{memory.region, tickets, 0};
+  for (int i = 0; i < 50; ++i) CHECK(c.call({.op = rpc::operation::nop}) == 0);
+  std::uint64_t requests = 0;
+  auto const before = daemon.per_thread();
+  for (auto const& t : before) requests += t.requests;
+  CHECK(requests == 50);
+  wait_until([&] { return daemon.statistics().idle_polls > before[0].idle_polls + 1000; }, "more idle polls");
+  auto const after = daemon.per_thread();
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (before[i].requests != 0) CHECK(after[i].polls_before_first == before[i].polls_before_first);
+    if (before[i].requests == 0) CHECK(after[i].polls_before_first + 1 >= before[i].idle_polls);
+  }
+  daemon.stop();
+  CHECK(daemon.per_thread().empty());
+}

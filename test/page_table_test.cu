@@ -107,16 +107,17 @@ __global__ void churn_pages(churn job, tally* t, std::uint32_t* in_progress) {
       if (lane_id() == 0) unpin_read(job.cache.headers[found.frame]);
       continue;
     }
-    taken_frame const taken =
-        job.slots != 0 ? take_lra(job.cache, static_cast<std::int32_t>(warp % job.slots)) : sweep(job.cache);
-    if (taken.frame < 0) {
+    std::int32_t const slot = job.slots != 0 ? static_cast<std::int32_t>(warp % job.slots) : -1;
+    taken_frame const taken = take_each(job.cache, slot, lane_id() == 0);
+    if (__ballot_sync(all_lanes, taken.frame >= 0) == 0) {
       if (lane_id() == 0) add(t->without_frame);
       continue;
     }
-    auto const frame = static_cast<std::uint32_t>(taken.frame);
+    std::uint32_t const frame = warp_broadcast(static_cast<std::uint32_t>(taken.frame));
     if (lane_id() == 0) begin_fill(job.cache.headers[frame], uid, page);
     __syncwarp();
-    insert_result const entered = insert(job.cache, uid, page, frame);
+    auto const entered = static_cast<insert_result>(
+        warp_broadcast(static_cast<std::uint32_t>(insert_each(job.cache, lane_id() == 0, uid, page, frame))));
     if (entered == insert_result::inserted) {
       fill(job, *t, frame, uid, page, job.fail_one_in != 0 && (random >> 40) % job.fail_one_in == 0, in_progress);
       continue;

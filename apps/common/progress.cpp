@@ -29,6 +29,11 @@ void progress::set(std::uint64_t amount) {
   draw(false);
 }
 
+void progress::expect(std::uint64_t total) {
+  total_ = total;
+  draw(true);
+}
+
 void progress::say(std::string what) {
   {
     std::lock_guard const lock(mutex_);

@@ -22,6 +22,8 @@ class progress {
   void advance(std::uint64_t amount);
   /// `amount` is done in all.
   void set(std::uint64_t amount);
+  /// Changes what is all there is to do. Not while others advance it.
+  void expect(std::uint64_t total);
   /// Changes what is said to be going on.
   void say(std::string what);
   /// Whether anybody sees it.
@@ -31,7 +33,7 @@ class progress {
   void draw(bool now);
 
   bool const visible_;
-  std::uint64_t const total_;
+  std::uint64_t total_;
   std::atomic<std::uint64_t> done_{0};
   std::mutex mutex_;  // guards the two below and the terminal
   std::string what_;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 namespace gpufs::apps {
 
@@ -37,7 +38,8 @@ constexpr std::array entries{
     entry{"pull_limit_1block", "of_pull_limit_1block", "the same, one block", &yardsticks::pull_limit_one_block},
     entry{"dma_limit", "of_dma_limit", "one large DMA", &yardsticks::dma_limit},
     entry{"cpuio", "times_cpuio", "by hand, 1 thread then copy", &yardsticks::cpuio},
-    entry{"pipelined", "times_pipelined", "by hand, 8 threads, pipelined", &yardsticks::pipelined},
+    entry{"pipelined", "times_pipelined", "by hand, threads, pipelined", &yardsticks::pipelined},
+    entry{"baseline_gpufs", "times_baseline_gpufs", "GPUfs as it was", &yardsticks::baseline_gpufs},
     entry{"copy_kernel", "of_copy_kernel", "plain copy kernel", &yardsticks::copy_kernel},
     entry{"storage_sequential", "of_storage_sequential", "storage, O_DIRECT", &yardsticks::storage_sequential},
 };
@@ -94,7 +96,11 @@ std::string to_text(yardsticks const& y, double GBps) {
     std::optional<double> const& limit = y.*e.value;
     if (!limit) continue;
     out += fmt::format("  {:<30} {:>10.3f} GB/s", e.text, *limit);
-    out += GBps > 0 ? fmt::format("   {:.2f} of it reached\n", GBps / *limit) : "\n";
+    if (GBps > 0) {
+      bool const times = std::string_view(e.ratio).starts_with("times_");
+      out += fmt::format("   {:>7.3f} {}", GBps / *limit, times ? "times as fast" : "of it reached");
+    }
+    out += "\n";
   }
   if (y.storage_random_iops) out += fmt::format("  {:<30} {:>10.0f} /s\n", "storage, O_DIRECT random 4K", *y.storage_random_iops);
   for (auto const& note : y.notes) out += fmt::format("  note: {}\n", note);

@@ -4,26 +4,21 @@
 #include <gpufs/device.hpp>
 #include <gpufs/filesystem.hpp>
 
-#include <apps/common/checksum.hpp>
 #include <apps/common/device_limits.hpp>
 #include <apps/common/host_file.hpp>
 #include <apps/common/median.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
-#include <apps/common/temp_file.hpp>
-#include <apps/common/worker_threads.hpp>
+#include <apps/common/run_report.hpp>
+#include <apps/gpufs/bench_file.hpp>
 #include <apps/gpufs/bench_kernels.hpp>
+#include <apps/gpufs/bench_pass.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <mutex>
 #include <stdexcept>
-#include <system_error>
-
-#include <fcntl.h>
 
 namespace gpufs::apps {
 
@@ -31,62 +26,7 @@ namespace {
 
 constexpr double least_hit_seconds = 0.08;
 
-/// An open file of a filesystem.
-class opened {
- public:
-  opened(filesystem& fs, std::string const& path) : fs_(fs), fd_(fs.open(path, O_RDONLY)) {
-    if (fd_ < 0) throw std::runtime_error(fmt::format("{}: {}", path, error_text(fd_)));
-  }
-  ~opened() { fs_.close(fd_); }
-  opened(opened const&) = delete;
-  opened& operator=(opened const&) = delete;
-  [[nodiscard]] int fd() const { return fd_; }
-
- private:
-  filesystem& fs_;
-  int fd_;
-};
-
-host_file open_named(std::string const& path) {
-  try {
-    return host_file(path);
-  } catch (std::system_error const& e) {
-    throw usage_error(fmt::format("--file={}: {}", path, e.code().message()));
-  }
-}
-
-void require_success(file_reader& reader) {
-  bench_failure const f = reader.take_failure();
-  if (!f.failed) return;
-  std::string const got = f.result < 0 ? error_text(f.result) : fmt::format("{} bytes", f.result);
-  throw std::runtime_error(fmt::format("gread of {} bytes at {}: {}", f.bytes, f.offset, got));
-}
-
 bench_shape shape_of(bench_options const& o) { return {static_cast<unsigned>(o.blocks), static_cast<unsigned>(o.threads)}; }
-
-/// Compares what the device got with what pread gives.
-void verify(host_file const& file, std::vector<std::uint64_t> const& got, bench_result& r) {
-  access_plan const& plan = r.plan;
-  std::atomic<std::uint64_t> next{0}, checked{0}, bytes{0};  // counters: order nothing
-  std::mutex mutex;
-  run_on_threads(io_threads(), [&](unsigned) {
-    std::vector<std::byte> buffer(plan.request);
-    for (std::uint64_t b; (b = next.fetch_add(1, std::memory_order_relaxed)) < plan.blocks;) {
-      for (std::uint64_t i = 0, n = plan.requests_of(b); i < n; ++i) {
-        access const a = plan.at(b, i);
-        file.read(buffer.data(), a.bytes, a.offset);
-        checked.fetch_add(1, std::memory_order_relaxed);
-        bytes.fetch_add(a.bytes, std::memory_order_relaxed);
-        if (checksum({buffer.data(), a.bytes}) == got[a.number]) continue;
-        std::lock_guard const lock(mutex);
-        if (r.mismatch.empty()) r.mismatch = fmt::format("{} bytes at {} differ from what pread gives", a.bytes, a.offset);
-      }
-    }
-  });
-  r.checked = checked;
-  if (bytes != plan.payload()) r.mismatch = fmt::format("{} bytes were read, not {}", bytes.load(), plan.payload());
-  r.verified = r.mismatch.empty();
-}
 
 /// Passes over the plan that make a kernel of resident pages run long enough to be timed.
 std::uint64_t passes(bench_options const& o, file_reader& reader, fs_ref const& fs, int fd) {
@@ -95,23 +35,27 @@ std::uint64_t passes(bench_options const& o, file_reader& reader, fs_ref const& 
   return static_cast<std::uint64_t>(std::clamp(std::ceil(least_hit_seconds / once), 1.0, 1e6));
 }
 
+/// The baseline on the same file, in as many runs: the median. Its bytes are checked too.
+double measure_baseline_GBps(bench_options const& o, config const& settings, host_file const& file, access_plan const& plan) {
+  original::options b = original_options(settings);
+  b.host_threads = static_cast<unsigned>(o.baseline_threads);
+  std::vector<double> rates;
+  for (std::int64_t run = 0; run < o.runs; ++run) {
+    if (o.cold) file.drop_from_page_cache();
+    bool const check = !o.no_verify && run + 1 == o.runs;
+    rates.push_back(gigabytes_per_second(plan.payload(), read_once_original(file, b, plan, shape_of(o), check).seconds));
+  }
+  return median(rates);
+}
+
 }  // namespace
 
 bench_result run_bench(bench_options const& o, config const& settings) {
-  std::optional<temp_file> made;
+  bench_file const source(o.file, o.folder, o.file.empty() ? size_option("--size", o.size, 1, ~0ull) : 0, o.seed);
+  host_file const& file = *source;
   bench_result r;
-  std::vector<host_file> files;
-  if (o.file.empty()) {
-    made.emplace(o.folder, size_option("--size", o.size, 1, ~0ull), o.seed);
-    files.emplace_back(made->path());
-    r.file = "(temporary)";
-  } else {
-    files.push_back(open_named(o.file));
-    r.file = o.file;
-  }
-  host_file const& file = files.front();
+  r.file = source.name();
   r.file_bytes = file.size();
-  if (file.size() == 0) throw usage_error(fmt::format("--file={}: must not be empty", o.file));
   r.plan = make_plan(o, file.size(), settings);
 
   auto const runs = static_cast<std::uint64_t>(o.runs);
@@ -130,13 +74,13 @@ bench_result run_bench(bench_options const& o, config const& settings) {
       opened const f(fs, file.path());
       if (o.is("hit")) {
         reader.run(fs.ref(), f.fd(), 1);
-        require_success(reader);
+        require_success(reader.take_failure());
         if (run == 0) r.repeat = passes(o, reader, fs.ref(), f.fd());
       }
       statistics const before = fs.stats();
       r.seconds.push_back(reader.run(fs.ref(), f.fd(), r.repeat));
       counters.push_back(fs.stats() - before);
-      require_success(reader);
+      require_success(reader.take_failure());
       shown.advance(1);
       if (run + 1 == runs) {
         r.backend = fs.backend_name();
@@ -144,8 +88,11 @@ bench_result run_bench(bench_options const& o, config const& settings) {
         if (!o.no_verify) {
           shown.say("checking the bytes against pread");
           auto const got = reader.checksums(fs.ref(), f.fd());
-          require_success(reader);
-          verify(file, got, r);
+          require_success(reader.take_failure());
+          comparison const c = compare_with_pread(file, r.plan, got);
+          r.checked = c.checked;
+          r.mismatch = c.mismatch;
+          r.verified = c.mismatch.empty();
         }
       }
     }
@@ -159,8 +106,12 @@ bench_result run_bench(bench_options const& o, config const& settings) {
     y.thorough = o.thorough;
     if (o.cold) y.prepare = [&] { file.drop_from_page_cache(); };
     y.say = [&](char const* what) { shown.say(what); };
-    r.measured = measure_yardsticks(files, r.plan.bytes, y);
+    r.measured = measure_yardsticks(source.all(), r.plan.bytes, y);
     if (o.is("hit")) r.measured.copy_kernel = measure_copy_kernel_GBps(r.plan.bytes, least_hit_seconds);
+  }
+  if (!o.baseline.empty()) {
+    shown.say("measuring GPUfs as it was");
+    r.measured.baseline_gpufs = measure_baseline_GBps(o, settings, file, r.plan);
   }
   return r;
 }

@@ -3,31 +3,15 @@
 
 #include <apps/common/block_checksum.hpp>
 #include <apps/gpufs/bench_kernels.hpp>
+#include <apps/gpufs/plan_buffers.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 namespace gpufs::apps {
 
 namespace {
-
-/// In device memory. `taken` elects the one that is reported.
-struct failure_record {
-  std::uint32_t taken;
-  std::int64_t result;
-  std::uint64_t offset;
-  std::uint64_t bytes;
-};
-
-__device__ void record_failure(failure_record* f, access const& a, ssize_t result) {
-  // Relaxed: elects one writer; the host reads after the kernel.
-  if (threadIdx.x != 0 || atomic_ref<std::uint32_t, scope::device>(f->taken).exchange(1, memory_order_relaxed) != 0) return;
-  f->result = result;
-  f->offset = a.offset;
-  f->bytes = a.bytes;
-}
 
 // The bounds let every shape keep 128 registers a thread (64 beyond 512 threads), and two blocks of 256 share a multiprocessor.
 template <unsigned MostThreads, unsigned BlocksTogether>
@@ -80,35 +64,13 @@ __global__ void __launch_bounds__(1024)
   }
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-/// Each block's buffer begins at a multiple of this, as an allocation of its own would.
-constexpr std::uint64_t alignment = 256;
-
-buffer<std::byte> make_buffers(std::uint64_t blocks, std::uint64_t bytes) {
-  try {
-    return buffer<std::byte>(blocks * bytes);
-  } catch (device_error const& e) {
-    throw device_error(std::string(e.what()) + " (one buffer of --req bytes for each of --blocks blocks: lower one of them)");
-  }
-}
-
 }  // namespace
 
-struct file_reader::state {
-  access_plan plan;
-  bench_shape shape;
-  std::uint64_t buffer_bytes;
-  buffer<std::byte> buffers;
-  buffer<failure_record> failure;
+struct file_reader::state : plan_buffers {
+  using plan_buffers::plan_buffers;
 };
 
-file_reader::file_reader(access_plan const& plan, bench_shape shape) {
-  std::uint64_t const bytes = (plan.request + alignment - 1) / alignment * alignment;
-  state_.reset(new state{plan, shape, bytes, make_buffers(shape.blocks, bytes), buffer<failure_record>(1)});
-  state_->failure.fill_zero();
+file_reader::file_reader(access_plan const& plan, bench_shape shape) : state_(new state(plan, shape)) {
   load_kernel(read_file<256, 2>);
   load_kernel(read_file<512, 1>);
   load_kernel(read_file<1024, 1>);
@@ -123,7 +85,7 @@ double file_reader::run(fs_ref const& fs, int fd, std::uint64_t repeat) {
   auto const kernel = s.shape.threads <= 256   ? read_file<256, 2>
                       : s.shape.threads <= 512 ? read_file<512, 1>
                                                : read_file<1024, 1>;
-  launch(kernel, s.shape.blocks, s.shape.threads, fs, fd, s.plan, repeat, s.buffers.data(), s.buffer_bytes, s.failure.data());
+  launch(kernel, s.shape.blocks, s.shape.threads, fs, fd, s.plan, repeat, s.bytes.data(), s.each, s.failure.data());
   this_thread_stream().synchronize();
   return seconds_since(start);
 }
@@ -132,20 +94,14 @@ std::vector<std::uint64_t> file_reader::checksums(fs_ref const& fs, int fd) {
   state& s = *state_;
   buffer<std::uint64_t> sums(s.plan.numbers());
   sums.fill_zero();
-  launch(read_and_check, s.shape.blocks, s.shape.threads, fs, fd, s.plan, s.buffers.data(), s.buffer_bytes, sums.data(),
-         s.failure.data());
+  launch(read_and_check, s.shape.blocks, s.shape.threads, fs, fd, s.plan, s.bytes.data(), s.each, sums.data(), s.failure.data());
   this_thread_stream().synchronize();
   std::vector<std::uint64_t> result(sums.size());
   sums.copy_to_host(result.data(), result.size());
   return result;
 }
 
-bench_failure file_reader::take_failure() {
-  failure_record f;
-  state_->failure.copy_to_host(&f, 1);
-  state_->failure.fill_zero();
-  return {f.taken != 0, f.result, f.offset, f.bytes};
-}
+bench_failure file_reader::take_failure() { return state_->take_failure(); }
 
 rpc_times run_rpc(fs_ref const& fs, bench_shape shape, std::uint64_t samples, std::uint64_t rounds) {
   buffer<std::uint64_t> nanoseconds(shape.blocks * samples);

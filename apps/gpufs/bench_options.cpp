@@ -25,7 +25,6 @@ void add_options(CLI::App& command, bench_options& o) {
       .add_option("pattern", o.pattern,
                   "seq: each block its own part; strided: pieces in turn; rand: random pieces; hit: all in the GPU "
                   "cache already; rpc: empty round trips")
-      ->required()
       ->check(CLI::IsMember({"seq", "strided", "rand", "hit", "rpc"}));
   command.add_option("--file", o.file, "file to read; default: a temporary one");
   command.add_option("--dir", o.folder, "where the temporary file lies")->capture_default_str();
@@ -45,10 +44,15 @@ void add_options(CLI::App& command, bench_options& o) {
   command.add_flag("--json", o.json, "print one JSON object");
   command.add_flag("--no-limits", o.no_limits, "do not measure limits and baselines");
   command.add_flag("--thorough", o.thorough, "try 8 and 16 threads and chunks of 1 to 16 MiB for the pipelined baseline");
+  command.add_option("--baseline", o.baseline, "gpufs: let GPUfs as it was read the same file in the same run, too")
+      ->check(CLI::IsMember({"gpufs"}));
+  command.add_option("--baseline-threads", o.baseline_threads, "host threads of that")->capture_default_str();
   command.add_flag("--no-verify", o.no_verify, "do not check the bytes against pread");
 }
 
 void complete(bench_options& o) {
+  if (o.pattern.empty())
+    throw usage_error("bench: needs a pattern (seq, strided, rand, hit, rpc) or ratios; see gpufs bench --help");
   bool const emulated = device_to_run_on().kind == "emulated";
   auto const fill = [](std::int64_t& value, std::int64_t otherwise) {
     if (value == bench_options::not_given) value = otherwise;
@@ -63,6 +67,10 @@ void complete(bench_options& o) {
   (void)size_option("--req", o.request, 1, 1 << 30);
   (void)size_option("--size", o.size, 1, largest_file);
   if (o.cold && (o.is("hit") || o.is("rpc"))) throw usage_error(fmt::format("--cold: means nothing for bench {}", o.pattern));
+  check_option("--baseline-threads", o.baseline_threads, 1, 128);
+  if (!o.baseline.empty() && (o.is("hit") || o.is("rpc"))) {
+    throw usage_error(fmt::format("--baseline={}: means nothing for bench {}", o.baseline, o.pattern));
+  }
   if (o.is("rand") || o.is("hit") || o.is("rpc")) {
     if (o.stride != "0") throw usage_error(fmt::format("--stride={}: means nothing for bench {}", o.stride, o.pattern));
   }

@@ -27,7 +27,9 @@ struct bench_options {
   std::int64_t threads = not_given;
   std::uint64_t seed = 1;
   std::int64_t runs = 5;
-  std::int64_t repeat = not_given;  ///< hit: passes in one kernel; rpc: round trips
+  std::int64_t repeat = not_given;    ///< hit: passes in one kernel; rpc: round trips
+  std::string baseline;               ///< empty, or "gpufs": what else reads the file in the same run
+  std::int64_t baseline_threads = 4;  ///< its host threads
   bool cold = false;
   bool json = false;
   bool no_limits = false;

@@ -6,6 +6,8 @@
 #include <apps/gpufs/bench.hpp>
 #include <apps/gpufs/bench_options.hpp>
 #include <apps/gpufs/info.hpp>
+#include <apps/gpufs/paper.hpp>
+#include <apps/gpufs/ratios.hpp>
 #include <apps/gpufs/tune.hpp>
 
 #include <CLI/CLI.hpp>
@@ -37,6 +39,20 @@ int bench(bench_options& o, config const& settings) {
   return r.verified || o.no_verify ? 0 : status_failed;
 }
 
+int compare(ratio_options& o, config const& settings) {
+  validate(settings);
+  complete(o, 5);
+  print(o, settings, measure_ratios(o, settings));
+  return 0;
+}
+
+int draw_figures(paper_options& o, config const& settings) {
+  validate(settings);
+  complete(o);
+  run_paper(o, settings);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -54,6 +70,13 @@ int main(int argc, char** argv) {
   cli_settings const bench_settings(bench_command);
   bench_options options;
   add_options(bench_command, options);
+  CLI::App& ratios_command =
+      *bench_command.add_subcommand("ratios", "the same file read in several ways in turns, and how gpufs compares with each");
+  ratio_options ratio;
+  add_options(ratios_command, ratio);
+  CLI::App& paper_command = *bench_command.add_subcommand("paper", "the figures of paper 001, as CSV and PNG");
+  paper_options paper;
+  add_options(paper_command, paper);
 
   CLI::App& tune_command = *app.add_subcommand("tune", "finds the settings with which a file is read fastest, writes gpufs.toml");
   cli_settings const tune_settings(tune_command);
@@ -65,6 +88,8 @@ int main(int argc, char** argv) {
       return run_tune(tuning, tune_settings.load(),
                       [&](std::string_view key) { return tune_command.get_option(setting_named(key).flag())->count() != 0; });
     }
+    if (ratios_command.parsed()) return compare(ratio, bench_settings.load(study_defaults()));
+    if (paper_command.parsed()) return draw_figures(paper, bench_settings.load(study_defaults()));
     if (bench_command.parsed()) return bench(options, bench_settings.load());
     config const settings = info_settings.load();
     print_info(

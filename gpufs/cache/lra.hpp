@@ -10,7 +10,7 @@
 namespace gpufs {
 
 // The cache is cut into segments of a few consecutive frames, and a queue is a list of segments, oldest first. The last segment is
-// handed out frame by frame with one atomic add; only when it is used up is the queue's lock taken and another segment put at the end:
+// handed out with atomic adds; only when it is used up is the queue's lock taken and another segment put at the end:
 //   1. one that no queue has had yet (free frames first, whatever the quota);
 //   2. one of a queue that nobody owns: slots outlive blocks, and the next owner inherits what is left;
 //   3. for a queue below its quota (segments / owned queues) one of a queue above it;
@@ -120,28 +120,27 @@ __device__ __forceinline__ void own_queue(lra_ref const& l, std::int32_t slot, b
   detail::unlock(q);
 }
 
-/// Takes the least recently allocated frame of the slot's queue that nobody has pinned, or a free one. All lanes call. Looks at no more
-/// than 64 frames and never waits. Without any in the queue, one from the sweep.
-__device__ __forceinline__ taken_frame take_lra(page_cache_ref const& c, std::int32_t slot) {
-  std::int64_t frame = -1;
-  phase was = phase::evicting;
+/// The next `n` frames of the slot's queue; the calling lane gets number `rank` of them, if there are so many before the next segment.
+/// All lanes of one warp of the slot's owner call. False in all lanes if the queue has no frame to give.
+__device__ __forceinline__ bool lra_candidate(page_cache_ref const& c, std::int32_t slot, bool seeks, unsigned n, unsigned rank,
+                                              candidate_frame& mine) {
+  lra_queue& q = c.lra.queues[slot];
+  std::uint64_t at = 0;
+  std::uint32_t more = 1;
   if (lane_id() == 0) {
-    lra_queue& q = c.lra.queues[slot];
-    for (unsigned i = 0; i < 64 && was == phase::evicting; ++i) {
-      std::uint64_t const at = atomic_ref<std::uint64_t, scope::device>(q.cursor).fetch_add(1, memory_order_relaxed);
-      if (c.lra.used_up(at, c.frame_count)) {
-        if (!detail::advance(c.lra, q, c.frame_count)) break;
-        continue;
-      }
-      frame = c.lra.frame_at(at);
-      was = claim(c.headers[frame]);
+    // The owner's first warp alone draws from the cursor. A thief may have taken the segment meanwhile: then claim() decides.
+    atomic_ref<std::uint64_t, scope::device> cursor(q.cursor);
+    at = cursor.fetch_add(n, memory_order_relaxed);
+    if (c.lra.used_up(at, c.frame_count)) {
+      more = detail::advance(c.lra, q, c.frame_count) ? 1 : 0;
+      if (more != 0) at = cursor.fetch_add(n, memory_order_relaxed);
     }
   }
-  was = static_cast<phase>(warp_broadcast(static_cast<std::uint32_t>(was)));
-  if (was == phase::evicting) return sweep(c);
-  auto const taken = warp_broadcast(static_cast<std::uint32_t>(frame));
-  if (was == phase::ready) remove(c, taken);
-  return {taken, was == phase::ready};
+  if (warp_broadcast(more) == 0) return false;
+  std::uint64_t const own = warp_broadcast(at) + rank;
+  bool const valid = seeks && !c.lra.used_up(own, c.frame_count);
+  mine = {valid, valid ? c.lra.frame_at(own) : 0};
+  return true;
 }
 
 }  // namespace gpufs

@@ -101,41 +101,94 @@ __device__ __forceinline__ lookup find_and_pin(page_cache_ref const& c, std::uin
 
 enum class insert_result : std::uint32_t { inserted, duplicate, full };
 
-/// Enters `frame`, which the caller is filling under that name, unless the page is there already. All lanes call.
-/// The bucket's lock keeps two callers that miss one page from both entering it; look-ups and removals need no lock.
-__device__ __forceinline__ insert_result insert(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page,
-                                                std::uint32_t frame) {
-  page_location const at = locate(c, uid, page);
-  unsigned const lane = lane_id();
-  if (lane == 0) {
-    atomic_ref<std::uint32_t, scope::device> lock(c.bucket_locks[at.bucket]);
-    // The holder runs a few instructions and never waits, so this wait is bounded. Pairs with the release below.
-    for (unsigned pause = 0; lock.exchange(1, memory_order_acquire) != 0;) backoff(pause);
+namespace detail {
+
+/// Buckets of several lanes' pages that a warp has on their way at once: a trip to memory costs as much for one as for four.
+inline constexpr unsigned buckets_at_once = 4;
+
+/// Calls visit(lane, entry) for each lane whose bit is set in `lanes`, uniformly, with the entries of that lane's bucket: way w in lane w.
+template <class Visit>
+__device__ __forceinline__ void visit_buckets(page_cache_ref const& c, unsigned lanes, std::uint64_t bucket, Visit&& visit) {
+  while (lanes != 0) {
+    int from[buckets_at_once];
+    std::uint64_t entry[buckets_at_once];
+    GPUFS_UNROLL
+    for (unsigned i = 0; i < buckets_at_once; ++i) {
+      from[i] = __ffs(static_cast<int>(lanes)) - 1;
+      lanes &= lanes - 1;
+      std::uint64_t const theirs = warp_broadcast(bucket, from[i] < 0 ? 0 : from[i]);
+      entry[i] = from[i] < 0 ? 0 : bucket_entry(c, theirs, lane_id()).load(memory_order_relaxed);
+    }
+    GPUFS_UNROLL
+    for (unsigned i = 0; i < buckets_at_once; ++i) {
+      if (from[i] >= 0) visit(from[i], entry[i]);
+    }
   }
-  __syncwarp();
-  std::uint64_t const entry = bucket_entry(c, at.bucket, lane).load(memory_order_relaxed);
-  // An entry whose header names our page is a duplicate, also when it is about to go: the caller looks again.
-  bool const same = entry != 0 && static_cast<std::uint32_t>(entry >> 32) == at.tag &&
-                    names(c.headers[static_cast<std::uint32_t>(entry) - 1], uid, page);
-  unsigned const duplicates = __ballot_sync(all_lanes, same);
-  unsigned const free = __ballot_sync(all_lanes, entry == 0);
-  if (duplicates == 0 && free != 0 && lane == static_cast<unsigned>(__ffs(static_cast<int>(free)) - 1)) {
-    bucket_entry(c, at.bucket, lane).store(std::uint64_t(at.tag) << 32 | (frame + 1), memory_order_relaxed);
-  }
-  __syncwarp();
-  if (lane == 0) atomic_ref<std::uint32_t, scope::device>(c.bucket_locks[at.bucket]).store(0, memory_order_release);
-  return duplicates != 0 ? insert_result::duplicate : free != 0 ? insert_result::inserted : insert_result::full;
 }
 
-/// Takes the entry of `frame` out. Only its owner (evicting or filling it) calls, with all lanes; nobody else changes that entry.
-__device__ __forceinline__ void remove(page_cache_ref const& c, std::uint32_t frame) {
-  frame_header& h = c.headers[frame];
-  page_location const at = locate(c, atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed),
-                                  atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed));
-  auto entry = bucket_entry(c, at.bucket, lane_id());
-  if (entry.load(memory_order_relaxed) == (std::uint64_t(at.tag) << 32 | (frame + 1))) entry.store(0, memory_order_relaxed);
+}  // namespace detail
+
+/// Enters the frames that lanes with `mine` are filling, each under its lane's name, unless a page is there already. All lanes call; each
+/// gets its own result. The bucket's lock keeps two callers that miss one page from both entering it; look-ups and removals need no
+/// lock. A lane whose bucket is locked tries again when the others are done: nobody waits while holding a lock.
+__device__ __forceinline__ insert_result insert_each(page_cache_ref const& c, bool mine, std::uint64_t uid, std::uint64_t page,
+                                                     std::uint32_t frame) {
+  page_location const at = locate(c, uid, page);
+  unsigned const lane = lane_id();
+  insert_result result = insert_result::duplicate;
+  for (unsigned pause = 0;;) {
+    // Acquire pairs with the release below: we see what the last holder entered.
+    bool const locked =
+        mine && atomic_ref<std::uint32_t, scope::device>(c.bucket_locks[at.bucket]).exchange(1, memory_order_acquire) == 0;
+    unsigned const holders = __ballot_sync(all_lanes, locked);
+    __syncwarp();
+    detail::visit_buckets(c, holders, at.bucket, [&](int from, std::uint64_t entry) {
+      std::uint32_t const tag = warp_broadcast(at.tag, from);
+      std::uint64_t const their_uid = warp_broadcast(uid, from);
+      std::uint64_t const their_page = warp_broadcast(page, from);
+      std::uint32_t const their_frame = warp_broadcast(frame, from);
+      // An entry whose header names the page is a duplicate, also when it is about to go: the caller looks again.
+      bool const same = entry != 0 && static_cast<std::uint32_t>(entry >> 32) == tag &&
+                        names(c.headers[static_cast<std::uint32_t>(entry) - 1], their_uid, their_page);
+      unsigned const duplicates = __ballot_sync(all_lanes, same);
+      unsigned const free = __ballot_sync(all_lanes, entry == 0);
+      if (duplicates == 0 && free != 0 && lane == static_cast<unsigned>(__ffs(static_cast<int>(free)) - 1)) {
+        std::uint64_t const bucket = locate(c, their_uid, their_page).bucket;
+        bucket_entry(c, bucket, lane).store(std::uint64_t(tag) << 32 | (their_frame + 1), memory_order_relaxed);
+      }
+      if (lane == static_cast<unsigned>(from)) {
+        result = duplicates != 0 ? insert_result::duplicate : free != 0 ? insert_result::inserted : insert_result::full;
+      }
+    });
+    __syncwarp();
+    if (holders != 0) release_all();
+    if (locked) {
+      atomic_ref<std::uint32_t, scope::device>(c.bucket_locks[at.bucket]).store(0, after_release);
+      mine = false;
+    }
+    if (__ballot_sync(all_lanes, mine) == 0) return result;
+    if (holders == 0) backoff(pause);  // holders run a few instructions and never wait, so this wait is bounded
+  }
+}
+
+/// Takes the entries of the frames out that lanes with `mine` own (evicting or filling); nobody else changes those entries. All lanes call.
+__device__ __forceinline__ void remove_each(page_cache_ref const& c, bool mine, std::uint32_t frame) {
+  page_location at{0, 0};
+  if (mine) {
+    frame_header& h = c.headers[frame];
+    at = locate(c, atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed),
+                atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed));
+  }
+  std::uint64_t const own = std::uint64_t(at.tag) << 32 | (frame + 1);
+  detail::visit_buckets(c, __ballot_sync(all_lanes, mine), at.bucket, [&](int from, std::uint64_t entry) {
+    std::uint64_t const bucket = warp_broadcast(at.bucket, from);
+    if (entry == warp_broadcast(own, from)) bucket_entry(c, bucket, lane_id()).store(0, memory_order_relaxed);
+  });
   __syncwarp();
 }
+
+/// The same for one frame, the same in all lanes.
+__device__ __forceinline__ void remove(page_cache_ref const& c, std::uint32_t frame) { remove_each(c, lane_id() == 0, frame); }
 
 /// Makes room in the bucket where a page belongs by throwing out one of its ready, unpinned pages. All lanes call; returns whether
 /// one went. The rule for the rare bucket that is full.

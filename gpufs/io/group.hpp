@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpufs/device.hpp>
+#include <gpufs/io/page_entry.hpp>
 #include <gpufs/warp.hpp>
 
 #include <cstdint>
@@ -9,30 +10,30 @@
 
 namespace gpufs {
 
-/// A page that a team of warps works on together; lives in the block's scratch.
-struct team_entry {
-  std::uint32_t status;
-  std::uint32_t frame;
-  std::uint32_t channel_number;
-  std::uint32_t channel_sequence;
-  std::uint64_t got;
-  std::int32_t error;
-  std::uint32_t chunk_offset;
-  std::int32_t answer;     ///< the daemon's result
-  std::uint32_t answered;  ///< 1: the daemon has answered; 0: given up
+/// Bits of a batch's pages, bit i for page i: what the hit path leaves over.
+struct missing_pages {
+  std::uint32_t todo = 0;    ///< not delivered
+  std::uint32_t absent = 0;  ///< of these, nobody was bringing them in
 };
 
-/// Shared memory of a block for its collective calls, about 1.5 KB. Calls of one block follow each other, with barriers between uses, so
+/// Bits of a batch's pages after a step of the warp that manages them.
+struct batch_step {
+  std::uint32_t moving = 0;        ///< bytes to be pulled or copied by the group's warps
+  std::uint32_t waiting = 0;       ///< another caller is bringing them in
+  std::uint32_t again = 0;         ///< nothing is held; to be tried again
+  std::uint32_t chunk_failed = 0;  ///< of these, a prefetch chunk failed or came short
+};
+
+/// Shared memory of a block for its collective calls, about 1 KB. Calls of one block follow each other, with barriers between uses, so
 /// that all its contexts share it.
 struct block_scratch {
-  team_entry entry[warp_size];
+  page_entry entry[batch_pages];
   std::uint64_t value[4];
   std::uint64_t stop;
-  std::uint32_t bits[2];  ///< gathered, see gathering; 0 between calls
+  missing_pages missing;  ///< gathered; 0 between batches
+  batch_step step;
+  std::uint32_t next_unit;  ///< of work that warps take in turn
 };
-
-/// What bits are gathered for. Each has a word of its own, so that one can be cleared while the next is gathered.
-enum class gathering : unsigned { absent, fetching };
 
 __device__ __forceinline__ block_scratch& scratch() {
   __shared__ block_scratch s;
@@ -51,10 +52,21 @@ struct group_ops {
   __device__ static void sync(Group const& g) { g.sync(); }
   __device__ static bool any(Group const& g, bool mine) { return g.any(mine); }
   __device__ static std::uint64_t broadcast(Group const&, std::uint64_t value) { return warp_broadcast(value); }
-  /// The bits that the group's warps have set, in every thread. If there are any, a sync() and then gathered() must follow, and another
-  /// barrier before the next gathering of the same kind.
-  __device__ static std::uint32_t gather(Group const&, gathering, std::uint32_t bits) { return bits; }
-  __device__ static void gathered(Group const&, gathering) {}
+  /// any(), and if so the union of the warps' bits is left for the first warp, which takes it with take_missing().
+  __device__ static bool any_missing(Group const& g, bool mine, missing_pages const&) { return g.any(mine); }
+  __device__ static missing_pages take_missing(missing_pages const& own) { return own; }
+  /// Whether page i is among them. Between any_missing() and the next barrier.
+  __device__ static bool is_missing(missing_pages const& own, unsigned i) { return (own.todo >> i & 1) != 0; }
+  /// The first warp's step in every thread, behind a barrier.
+  __device__ static batch_step share(Group const& g, batch_step const& step) {
+    g.sync();
+    return step;
+  }
+  /// Lane i's entry is kept where the result points to; the one of page i, in every lane.
+  __device__ static page_entry* home(page_entry& own) { return &own; }
+  __device__ static page_entry look(page_entry const& own, int i) { return warp_broadcast(own, i); }
+  /// The next unit of work for this warp, the caller's `last` being the one before (-1: none); each goes to one warp.
+  __device__ static unsigned next_unit(unsigned last) { return last + 1; }
   /// The smallest value of the group's leaders of warps, in every thread.
   __device__ static std::uint64_t smallest(Group const&, std::uint64_t value) { return value; }
 };
@@ -73,16 +85,33 @@ struct group_ops<cooperative_groups::thread_block> {
     __syncthreads();
     return scratch().value[0];
   }
-  __device__ static std::uint32_t gather(group const& g, gathering what, std::uint32_t bits) {
-    std::uint32_t& all = scratch().bits[static_cast<unsigned>(what)];
-    if (bits != 0 && lane_id() == 0 && warp(g) < warps(g)) {
-      atomic_ref<std::uint32_t, scope::block>(all).fetch_or(bits, memory_order_relaxed);
+  __device__ static bool any_missing(group const& g, bool mine, missing_pages const& bits) {
+    if (lane_id() == 0 && warp(g) < warps(g)) {
+      // Relaxed: the barrier orders them before the first warp's look.
+      if (bits.todo != 0)
+        atomic_ref<std::uint32_t, scope::block>(scratch().missing.todo).fetch_or(bits.todo, memory_order_relaxed);
+      if (bits.absent != 0)
+        atomic_ref<std::uint32_t, scope::block>(scratch().missing.absent).fetch_or(bits.absent, memory_order_relaxed);
+    }
+    return __syncthreads_or(mine) != 0;
+  }
+  __device__ static bool is_missing(missing_pages const&, unsigned i) { return (scratch().missing.todo >> i & 1) != 0; }
+  __device__ static missing_pages take_missing(missing_pages const&) { return scratch().missing; }
+  __device__ static batch_step share(group const& g, batch_step const& step) {
+    if (g.thread_rank() == 0) {
+      scratch().step = step;
+      scratch().next_unit = 0;
     }
     __syncthreads();
-    return all;
+    if (g.thread_rank() == 0) scratch().missing = {};  // everybody is done with it
+    return scratch().step;
   }
-  __device__ static void gathered(group const& g, gathering what) {
-    if (g.thread_rank() == 0) scratch().bits[static_cast<unsigned>(what)] = 0;
+  __device__ static page_entry* home(page_entry&) { return &scratch().entry[lane_id()]; }
+  __device__ static page_entry look(page_entry const&, int i) { return scratch().entry[i]; }
+  __device__ static unsigned next_unit(unsigned) {
+    std::uint32_t unit = 0;
+    if (lane_id() == 0) unit = atomic_ref<std::uint32_t, scope::block>(scratch().next_unit).fetch_add(1, memory_order_relaxed);
+    return warp_broadcast(unit);
   }
   __device__ static std::uint64_t smallest(group const& g, std::uint64_t value) {
     __syncthreads();

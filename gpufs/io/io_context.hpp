@@ -42,7 +42,7 @@ class io_context {
     std::uint64_t slot = ~0ull;
     if (group_.thread_rank() == 0) {
       slot = claim_slot();
-      if constexpr (is_block<Group>) scratch().bits[0] = scratch().bits[1] = 0;
+      if constexpr (is_block<Group>) scratch().missing = {};
     }
     slot_ = static_cast<std::int32_t>(ops::broadcast(group_, slot));
   }

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <gpufs/io/open.hpp>
-#include <gpufs/io/read_ahead.hpp>
+#include <gpufs/io/read_hits.hpp>
+#include <gpufs/io/read_missing.hpp>
 #include <gpufs/io/read_span.hpp>
-#include <gpufs/io/read_team.hpp>
-#include <gpufs/io/read_warp.hpp>
 
 #include <cerrno>
 #include <cstddef>
@@ -38,40 +37,25 @@ __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span
   for (std::uint64_t page = span.first_page(), last = span.last_page(); page <= last;) {
     std::uint64_t const left = last - page + 1;
     unsigned const team = detail::team_size(span, left, warps);
-    unsigned const most = team > 1 ? warps / team : detail::warp_batch;
+    unsigned const most = team > 1 ? warps / team : batch_pages;
     unsigned const batch = left < most ? static_cast<unsigned>(left) : most;
-    std::uint32_t mine = warp < warps && team == 1 ? detail::own_pages(batch, warp, warps) : 0;
     // First what is there: every warp delivers what it finds, and if nothing is left the one barrier is all that hits cost.
-    std::uint32_t absent = 0;
-    bool missed = false;
-    bool leads_hit = false;
-    if (team > 1) {
-      detail::slice_read const slice = detail::read_hit_slice(io.fs().self, span, page, batch, team, warp);
-      missed = slice.missed;
-      absent = slice.absent;
-      leads_hit = slice.hit;
-      stop.note(slice.stop);
-    } else if (mine != 0) {
-      detail::hits_read const hits = detail::read_hits(io.fs().self, span, page, mine);
-      mine = hits.left;
-      missed = mine != 0;
-      absent = hits.absent;
-      stop.note(hits.stop);
+    detail::hits_read found;
+    if (warp < warps) {
+      found = team > 1 ? detail::read_hit_slice(io.fs().self, span, page, batch, team, warp)
+                       : detail::read_hits(io.fs().self, span, page, batch, warp, warps);
     }
-    if (!ops::any(group, missed || !stop.none())) {
-      // Otherwise the teams go through the batch again, and count it then.
-      if (leads_hit && lane_id() == 0) gpufs::count(io.fs(), counter::hits);
+    stop.note(found.stop);
+    bool const left_over = ops::any_missing(group, found.missing.todo != 0 || !stop.none(), found.missing);
+    // A page that some of its team found, and others did not, is read again and counted then.
+    if (found.leads_hit && lane_id() == 0 && !(left_over && ops::is_missing(found.missing, warp / team))) {
+      gpufs::count(io.fs(), counter::hits);
+    }
+    if (!left_over) {
       page += batch;
       continue;
     }
-    if (io.prefetching()) detail::read_ahead(io, span, page, batch, absent);
-    if (team > 1) {
-      if constexpr (is_block<Group>) {
-        stop.note(detail::read_by_teams(io.fs().self, io.slot(), io.chunks(), span, page, batch, team, warp));
-      }
-    } else {
-      stop.note(detail::read_misses(io.fs().self, group, io.slot(), io.chunks(), span, page, mine));
-    }
+    stop.note(detail::read_missing(io, span, page, batch, found.missing));
     page += batch;
     stopped = ops::any(group, !stop.none());  // the barrier also ends the batch: all its bytes are in place
     if (stopped) break;

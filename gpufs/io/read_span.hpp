@@ -38,11 +38,22 @@ struct read_span {
   }
 };
 
+/// What arrived: `got` bytes of the page, then (if not 0) the error that ended it.
+struct arrival {
+  std::uint64_t got;
+  std::int32_t error;
+};
+
 /// Where the first failure or premature end lies: the smallest key wins. One per warp, combined over the group.
 class read_stop {
  public:
   /// Nothing is known to be missing.
   __device__ read_stop() {}
+  __device__ static read_stop of(std::uint64_t key) {
+    read_stop s;
+    s.key_ = key;
+    return s;
+  }
   __device__ bool none() const { return key_ == ~0ull; }
   __device__ std::uint64_t key() const { return key_; }
   /// Bytes [.., at) counted from the span's begin are good; what follows ended with `error` (0 = end of file).

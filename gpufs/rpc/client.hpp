@@ -35,49 +35,46 @@ __device__ __forceinline__ std::uint64_t load_completion(fs_ref const& fs, std::
   return atomic_ref<std::uint64_t, scope::system>(fs.shared.completions[number].word).load(order);
 }
 
-/// Tries for one of the 32 channels from number `from` of the pool on (modulo its size): the first that is free, or quarantined and
-/// answered by now. All lanes of a warp call.
-__device__ __forceinline__ bool try_channels(fs_ref const& fs, channel_pool_ref const& pool, std::uint32_t from, channel& out) {
-  unsigned const lane = lane_id();
-  std::uint32_t const index = (from + lane) % pool.count;
-  channel_state& s = pool.states[index];
-  atomic_ref<std::uint32_t, scope::device> state(s.phase);
-  atomic_ref<std::uint32_t, scope::device> last(s.sequence);
-  std::uint32_t seen = static_cast<std::uint32_t>(channel_phase::busy);
-  if (lane < pool.count) seen = state.load(memory_order_relaxed);
-  // Pairs with the daemon's release store of the answer: its writes to staging are over.
-  if (seen == static_cast<std::uint32_t>(channel_phase::quarantined) &&
-      rpc::completion_sequence(load_completion(fs, pool.first + index, memory_order_acquire)) !=
-          last.load(memory_order_relaxed)) {
-    seen = static_cast<std::uint32_t>(channel_phase::busy);
+/// Tries for channel `index` of the pool: taken if it is free, or quarantined and answered by now. Any single thread calls.
+__device__ __forceinline__ bool try_channel(fs_ref const& fs, channel_pool_ref const& pool, std::uint32_t index, channel& out) {
+  constexpr auto busy = static_cast<std::uint32_t>(channel_phase::busy);
+  constexpr auto quarantined = static_cast<std::uint32_t>(channel_phase::quarantined);
+  atomic_ref<std::uint32_t, scope::device> state(pool.states[index].phase);
+  atomic_ref<std::uint32_t, scope::device> last(pool.states[index].sequence);
+  std::uint32_t seen = state.load(memory_order_relaxed);
+  bool const was_quarantined = seen == quarantined;
+  // Acquire pairs with release_channel() and abandon_channel(): the last holder is done with staging and sequence.
+  if (seen == busy || !state.compare_exchange_strong(seen, busy, memory_order_acquire, memory_order_relaxed)) return false;
+  std::uint32_t const sequence = last.load(memory_order_relaxed);
+  // Acquire pairs with the daemon's release store of the answer: its writes to staging are over.
+  if (was_quarantined && rpc::completion_sequence(load_completion(fs, pool.first + index, memory_order_acquire)) != sequence) {
+    state.store(quarantined, memory_order_release);
+    return false;
   }
-  unsigned candidates = __ballot_sync(all_lanes, seen != static_cast<std::uint32_t>(channel_phase::busy));
-  for (; candidates != 0; candidates &= candidates - 1) {
-    int const chosen = __ffs(static_cast<int>(candidates)) - 1;
-    std::uint32_t sequence = 0;
-    // Acquire pairs with release_channel() and abandon_channel(): the last holder is done with staging and sequence.
-    if (lane == static_cast<unsigned>(chosen) &&
-        state.compare_exchange_strong(seen, static_cast<std::uint32_t>(channel_phase::busy), memory_order_acquire,
-                                      memory_order_relaxed)) {
-      sequence = last.load(memory_order_relaxed);
-      if (seen == static_cast<std::uint32_t>(channel_phase::quarantined) &&
-          rpc::completion_sequence(load_completion(fs, pool.first + index, memory_order_acquire)) != sequence) {
-        // Since we looked, somebody has used it and given up, too.
-        state.store(static_cast<std::uint32_t>(channel_phase::quarantined), memory_order_release);
-        sequence = 0;
-      } else {
-        sequence = sequence + 1 == 0 ? 1 : sequence + 1;  // 0 is what fresh completion words hold
-        last.store(sequence, memory_order_relaxed);
-      }
-    }
-    sequence = warp_broadcast(sequence, chosen);
-    if (sequence != 0) {
-      __syncwarp();  // all lanes come after the chosen one's acquire: any of them may write to staging
-      out = {pool.first + warp_broadcast(index, chosen), sequence};
-      return true;
-    }
+  out = {pool.first + index, sequence + 1 == 0 ? 1 : sequence + 1};  // 0 is what fresh completion words hold
+  last.store(out.sequence, memory_order_relaxed);
+  return true;
+}
+
+/// Tries for a channel for each lane that wants one, among the 32 * `rounds` channels from number `from` of the pool on (modulo its size).
+/// All lanes of a warp call; true in those that got one. To what one lane got any of them may write.
+__device__ __forceinline__ bool try_channels(fs_ref const& fs, channel_pool_ref const& pool, std::uint32_t from, unsigned rounds,
+                                             bool wants, channel& out) {
+  bool got = false;
+  for (unsigned round = 0; round < rounds; ++round) {
+    unsigned const seekers = __ballot_sync(all_lanes, wants && !got);
+    if (seekers == 0) break;
+    std::uint32_t const first = (from + round * warp_size) % pool.count;
+    std::uint32_t const looked_at = (first + lane_id()) % pool.count;
+    bool const may_be_had = lane_id() < pool.count &&
+                            atomic_ref<std::uint32_t, scope::device>(pool.states[looked_at].phase).load(memory_order_relaxed) !=
+                                static_cast<std::uint32_t>(channel_phase::busy);
+    unsigned const chances = __ballot_sync(all_lanes, may_be_had);
+    int const mine = lane_of_rank(chances, rank_in(seekers));
+    if (wants && !got && mine >= 0) got = try_channel(fs, pool, (first + static_cast<unsigned>(mine)) % pool.count, out);
   }
-  return false;
+  __syncwarp();  // all lanes come after the acquires of those that got one
+  return got;
 }
 
 /// Takes a free channel, waiting for one if need be (holders wait only for the daemon). All lanes of a warp call. Returns 0, -EIO,
@@ -85,9 +82,12 @@ __device__ __forceinline__ bool try_channels(fs_ref const& fs, channel_pool_ref 
 __device__ __forceinline__ int acquire_channel(fs_ref const& fs, channel_pool_ref const& pool, channel& out) {
   std::uint32_t from = warp_number() * pool.spacing % pool.count;
   return warp_spin_until(fs, [&] {
-    if (try_channels(fs, pool, from, out)) return true;
-    from = (from + warp_size) % pool.count;
-    return false;
+    channel mine;
+    bool const got = try_channels(fs, pool, from, 1, lane_id() == 0, mine);
+    from = (from + (pool.count < warp_size ? 1 : warp_size)) % pool.count;
+    if (__ballot_sync(all_lanes, got) == 0) return false;
+    out = {warp_broadcast(mine.number), warp_broadcast(mine.sequence)};
+    return true;
   });
 }
 
@@ -140,6 +140,42 @@ __device__ __forceinline__ void submit(fs_ref const& fs, rpc::request const& r) 
     atomic_ref<std::uint64_t, scope::system>(slot.word[lane])
         .store(rpc::pack_word(r, lane, rpc::lap_tag(ticket, fs.shared.slots)),
                Carries == carries::staged_data ? memory_order_release : bare_request_order);
+  }
+  __syncwarp();
+}
+
+/// Puts a request of each lane that `sends` into its ring. All lanes of a warp call; each holds its r.channel. Never waits.
+__device__ __forceinline__ void submit_each(fs_ref const& fs, bool sends, rpc::request const& r) {
+  unsigned const lane = lane_id();
+  std::uint64_t word[rpc::words_per_slot] = {};
+  std::uint64_t at = 0;  // index of the slot
+  if (sends) {
+    std::uint32_t const ring = rpc::ring_of(r.channel, static_cast<std::uint32_t>(fs.shared.rings));
+    std::uint64_t const ticket =
+        atomic_ref<std::uint64_t, scope::device>(fs.tails[ring * tail_stride]).fetch_add(1, ticket_order);
+    at = ring * fs.shared.slots + (ticket & (fs.shared.slots - 1));
+    GPUFS_UNROLL
+    for (unsigned i = 0; i < rpc::words_per_slot; ++i) word[i] = rpc::pack_word(r, i, rpc::lap_tag(ticket, fs.shared.slots));
+  }
+  __syncwarp();
+  // Four slots at a time, eight lanes each: a slot crosses the bus as one packet.
+  constexpr unsigned together = warp_size / rpc::words_per_slot;
+  for (unsigned left = __ballot_sync(all_lanes, sends); left != 0;) {
+    int const sender = lane_of_rank(left, lane / rpc::words_per_slot);
+    int const from = sender < 0 ? 0 : sender;
+    std::uint64_t mine = 0;
+    GPUFS_UNROLL
+    for (unsigned i = 0; i < rpc::words_per_slot; ++i) {
+      std::uint64_t const theirs = warp_broadcast(word[i], from);
+      if (lane % rpc::words_per_slot == i) mine = theirs;
+    }
+    std::uint64_t const where = warp_broadcast(at, from);
+    if (sender >= 0) {
+      // Pairs with the acquire in daemon::request_queue. For the order, see bare_request_order.
+      atomic_ref<std::uint64_t, scope::system>(fs.shared.ring[where].word[lane % rpc::words_per_slot])
+          .store(mine, bare_request_order);
+    }
+    for (unsigned i = 0; i < together; ++i) left &= left - 1;
   }
   __syncwarp();
 }

@@ -50,6 +50,10 @@ class filesystem {
   int advise(int fd, std::int64_t offset, std::int64_t length, advice what);
 
   [[nodiscard]] statistics stats() const;
+
+  /// What each daemon thread did; empty after stop().
+  [[nodiscard]] std::vector<thread_statistics> thread_stats() const;
+
   [[nodiscard]] config const& settings() const;
 
   /// What the filesystem does other than asked for, and why: io_uring refused, memory not registered, ...

@@ -28,6 +28,13 @@ struct statistics {
   [[nodiscard]] statistics operator-(statistics const& earlier) const;
 };
 
+/// What one daemon thread did since the filesystem was made.
+struct thread_statistics {
+  std::uint64_t requests = 0;            ///< taken
+  std::uint64_t idle_polls = 0;          ///< times it looked for work and found none
+  std::uint64_t polls_before_first = 0;  ///< of these, before its first request
+};
+
 /// One line per counter that is not zero: "  misses           1024".
 [[nodiscard]] std::string to_text(statistics const& s);
 

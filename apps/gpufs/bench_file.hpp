@@ -1,0 +1,30 @@
+// The file that a benchmark reads: the one that was named, or a temporary one.
+#pragma once
+
+#include <apps/common/host_file.hpp>
+#include <apps/common/temp_file.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpufs::apps {
+
+class bench_file {
+ public:
+  /// `path` empty: makes one of `bytes` bytes in `folder`. Throws usage_error naming --file or --dir, std::system_error.
+  bench_file(std::string const& path, std::string const& folder, std::uint64_t bytes, std::uint64_t seed);
+
+  [[nodiscard]] host_file const& operator*() const { return files_.front(); }
+  [[nodiscard]] host_file const* operator->() const { return &files_.front(); }
+  [[nodiscard]] std::vector<host_file> const& all() const { return files_; }  ///< just it
+  [[nodiscard]] std::string const& name() const { return name_; }             ///< for reports
+
+ private:
+  std::optional<temp_file> made_;
+  std::vector<host_file> files_;
+  std::string name_;
+};
+
+}  // namespace gpufs::apps

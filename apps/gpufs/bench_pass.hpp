@@ -1,0 +1,70 @@
+// One pass over a file by a plan, from an empty cache, and the check of what it delivered.
+#pragma once
+
+#include <gpufs/config.hpp>
+#include <gpufs/filesystem.hpp>
+#include <gpufs/statistics.hpp>
+
+#include <apps/baseline/original.hpp>
+#include <apps/common/host_file.hpp>
+#include <apps/gpufs/access_plan.hpp>
+#include <apps/gpufs/bench_kernels.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gpufs::apps {
+
+/// An open file of a filesystem.
+class opened {
+ public:
+  /// Throws std::runtime_error naming the file.
+  opened(filesystem& fs, std::string const& path);
+  ~opened() { fs_.close(fd_); }
+  opened(opened const&) = delete;
+  opened& operator=(opened const&) = delete;
+  [[nodiscard]] int fd() const { return fd_; }
+
+ private:
+  filesystem& fs_;
+  int fd_;
+};
+
+/// Throws std::runtime_error if a gread of the last kernel failed.
+void require_success(bench_failure const& f);
+
+/// What a comparison with pread came to.
+struct comparison {
+  std::uint64_t checked = 0;  ///< requests
+  std::string mismatch;       ///< what differs first; empty if nothing does
+};
+
+/// Compares the checksums of what the plan's requests delivered with what pread gives.
+[[nodiscard]] comparison compare_with_pread(host_file const& file, access_plan const& plan,
+                                            std::vector<std::uint64_t> const& got);
+
+/// One pass, timed.
+struct pass_result {
+  double seconds = 0;
+  statistics counters;
+};
+
+/// With a filesystem of its own. `check`: afterwards reads once more, untimed, and throws std::runtime_error if the bytes are not pread's.
+/// Other errors as run_bench().
+[[nodiscard]] pass_result read_once(host_file const& file, config const& settings, access_plan const& plan, bench_shape shape,
+                                    bool check);
+
+struct original_result {
+  double seconds = 0;
+  original::statistics counters;
+};
+
+/// The same with the baseline; without options::transfers it only sends the requests, and `check` must be false.
+[[nodiscard]] original_result read_once_original(host_file const& file, original::options const& settings,
+                                                 access_plan const& plan, bench_shape shape, bool check);
+
+/// The baseline's options that correspond to gpufs's settings.
+[[nodiscard]] original::options original_options(config const& settings);
+
+}  // namespace gpufs::apps

@@ -1,0 +1,11 @@
+// Draws a chart from a CSV, with scripts/plot_figure.py.
+#pragma once
+
+#include <string>
+
+namespace gpufs::apps {
+
+/// Writes the chart of `csv` to `png`. Returns why it could not, with what to do; empty if it is there.
+[[nodiscard]] std::string draw_chart(std::string const& csv, std::string const& png);
+
+}  // namespace gpufs::apps

@@ -1,0 +1,174 @@
+#include <apps/gpufs/ratios.hpp>
+
+#include <apps/common/device_limits.hpp>
+#include <apps/common/program.hpp>
+#include <apps/common/progress.hpp>
+#include <apps/common/run_report.hpp>
+#include <apps/common/storage_limits.hpp>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+namespace gpufs::apps {
+
+namespace {
+
+constexpr std::uint64_t small_page = 4 << 10, large_page = 64 << 10;
+
+/// One round's rates; what could not be measured is missing.
+using round_rates = std::map<rate, double>;
+
+class round_of_rates {
+ public:
+  round_of_rates(study& all, progress& shown, std::set<rate> const& wanted) : all_(all), shown_(shown), wanted_(wanted) {}
+
+  /// Why storage could not be measured, if so.
+  [[nodiscard]] std::string const& missing() const { return missing_; }
+
+  round_rates measure() {
+    round_rates r;
+    measure_device(r);
+    measure_warm(r);
+    measure_cold(r);
+    return r;
+  }
+
+ private:
+  /// Measures if it is wanted.
+  template <class Work>
+  void take(round_rates& r, rate which, char const* what, Work const& work) {
+    if (!wanted_.contains(which)) return;
+    shown_.say(what);
+    r[which] = work();
+    shown_.advance(1);
+  }
+
+  void measure_device(round_rates& r) {
+    if (!wanted_.contains(rate::pull) && !wanted_.contains(rate::pull_one)) return;
+    std::optional<device_limits> limits;
+    auto const get = [&]() -> device_limits const& { return limits ? *limits : limits.emplace(measure_device_limits()); };
+    take(r, rate::pull, "limits of the device", [&] { return get().pull_GBps; });
+    take(r, rate::pull_one, "limits of the device", [&] { return get().pull_one_block_GBps; });
+  }
+
+  void measure_warm(round_rates& r) {
+    std::uint64_t const fits = all_.fitting_cache(), ahead = all_.settings().prefetch_size, bytes = all_.bytes();
+    all_.prepare_with([] {});
+    all_.file().load_into_page_cache(bytes);
+    take(r, rate::ahead, "4 KiB pages, readahead",
+         [&] { return all_.gpufs_GBps(all_.settings_at(small_page, ahead, fits), all_.plan()); });
+    take(r, rate::pages_64k, "64 KiB pages", [&] { return all_.gpufs_GBps(all_.settings_at(large_page, 0, fits), all_.plan()); });
+    take(r, rate::pages_4k, "4 KiB pages", [&] { return all_.gpufs_GBps(all_.settings_at(small_page, 0, fits), all_.plan()); });
+    take(r, rate::original_4k, "GPUfs as it was, 4 KiB pages",
+         [&] { return all_.original_GBps(all_.original_at(small_page, fits), all_.plan()); });
+    take(r, rate::one_block, "one block alone", [&] {
+      std::uint64_t const part = std::max<std::uint64_t>(bytes / 4, 1);
+      return all_.gpufs_GBps(all_.settings_at(small_page, ahead, fits), all_.plan(1, part, all_.plan().request));
+    });
+    take(r, rate::over, "file of 4 times the cache", [&] {
+      config c = all_.settings_at(small_page, ahead, bytes / 4);
+      c.policy = replacement::lra;
+      return all_.gpufs_GBps(c, all_.plan());
+    });
+    take(r, rate::cpuio, "by hand, 1 thread", [&] { return all_.cpuio_GBps(); });
+    take(r, rate::pipelined, "by hand, pipelines", [&] { return all_.best_pipelined_GBps(); });
+  }
+
+  void measure_cold(round_rates& r) {
+    all_.prepare_with([this] { all_.file().drop_from_page_cache(); });
+    take(r, rate::cold, "cold file", [&] {
+      return all_.gpufs_GBps(all_.settings_at(small_page, all_.settings().prefetch_size, all_.fitting_cache()), all_.plan());
+    });
+    if (!wanted_.contains(rate::storage)) return;
+    shown_.say("storage");
+    all_.file().drop_from_page_cache();
+    storage_limits const s = measure_storage_limits(all_.file(), all_.bytes(), 1);
+    if (s.sequential_GBps) r[rate::storage] = *s.sequential_GBps;
+    missing_ = s.why_not;
+    shown_.advance(1);
+  }
+
+  study& all_;
+  progress& shown_;
+  std::set<rate> const& wanted_;
+  std::string missing_;
+};
+
+std::vector<ratio_row> chosen(std::vector<std::string> const& only) {
+  auto const& all = ratio_rows();
+  if (only.empty()) return all;
+  std::vector<ratio_row> rows;
+  for (auto const& key : only) {
+    auto const at = std::ranges::find_if(all, [&](ratio_row const& row) { return key == row.key; });
+    if (at == all.end()) {
+      std::string names;
+      for (auto const& row : all) names += fmt::format("{}{}", names.empty() ? "" : ", ", row.key);
+      throw usage_error(fmt::format("--only={}: must be among {}", key, names));
+    }
+    rows.push_back(*at);
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<ratio_row> const& ratio_rows() {
+  // Bars and goals for 120 x 512 on an H200; the OS page cache is warm but in the last row.
+  static std::vector<ratio_row> const rows = {
+      {"pull", "4K pages + readahead / pull limit", rate::ahead, rate::pull, 0.95, 0.99},
+      {"pages", "4K pages + readahead / 64K pages without", rate::ahead, rate::pages_64k, 0.97, 1.0},
+      {"original", "4K pages + readahead / GPUfs as it was, 4K pages", rate::ahead, rate::original_4k, 20, 50},
+      {"readahead", "4K pages + readahead / 4K pages without", rate::ahead, rate::pages_4k, 0, 0},
+      {"cpuio", "4K pages + readahead / by hand, 1 thread", rate::ahead, rate::cpuio, 8, 12},
+      {"pipelined", "4K pages + readahead / by hand, best pipeline", rate::ahead, rate::pipelined, 0.92, 1.0},
+      {"oneblock", "one block alone / what one block can pull", rate::one_block, rate::pull_one, 0.6, 0.9},
+      {"fourfold", "file of 4 times the cache, LRA / file that fits", rate::over, rate::ahead, 0.95, 1.0},
+      {"cold", "cold file / storage, io_uring with O_DIRECT", rate::cold, rate::storage, 0.90, 0.97},
+  };
+  return rows;
+}
+
+void add_options(CLI::App& command, ratio_options& o) {
+  add_options(command, static_cast<study_options&>(o));
+  command.add_option("--size", o.size, "bytes to read; default: all of --file, else 2G, emulated 16M");
+  command.add_option("--runs", o.runs, "rounds; the median of each round's ratio counts; default 5");
+  command.add_option("--only", o.only, "rows, by their short names");
+  command.add_flag("--json", o.json, "print one JSON object");
+}
+
+ratios measure_ratios(ratio_options const& o, config const& settings) {
+  auto const rows = chosen(o.only);
+  bool const emulated = device_to_run_on().kind == "emulated";
+  std::uint64_t bytes = size_option("--size", o.size, 0, ~0ull);
+  if (bytes == 0 && o.file.empty()) bytes = emulated ? 16 << 20 : 2ull << 30;
+  bench_file const file(o.file, o.folder, bytes, o.seed);
+  study all(o, settings, *file, bytes == 0 ? file->size() : bytes);
+
+  std::set<rate> wanted;
+  for (auto const& row : rows) wanted.insert({row.over, row.under});
+  ratios r{file.name(), all.bytes(), {}};
+  for (auto const& row : rows) r.rows.push_back({row, {}, {}, {}, {}});
+  progress shown("", static_cast<std::uint64_t>(o.runs) * wanted.size());
+  round_of_rates next(all, shown, wanted);
+  for (std::int64_t round = 0; round < o.runs; ++round) {
+    all.check_bytes(round == 0);
+    round_rates const rates = next.measure();
+    for (auto& row : r.rows) {
+      auto const over = rates.find(row.row.over), under = rates.find(row.row.under);
+      if (over == rates.end() || under == rates.end()) {
+        row.missing = next.missing();
+        continue;
+      }
+      row.over.push_back(over->second);
+      row.under.push_back(under->second);
+      row.ratios.push_back(over->second / under->second);
+    }
+  }
+  return r;
+}
+
+}  // namespace gpufs::apps

@@ -1,0 +1,68 @@
+// `gpufs bench ratios`: how gpufs compares with the hardware's limits and with other ways, all measured in one process in turns.
+#pragma once
+
+#include <gpufs/config.hpp>
+
+#include <apps/gpufs/study.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace gpufs::apps {
+
+/// What is measured, in GB/s.
+enum class rate {
+  pull,         ///< a kernel reads pinned memory
+  pull_one,     ///< the same with one block
+  ahead,        ///< gpufs, 4 KiB pages with readahead
+  pages_4k,     ///< 4 KiB pages, no readahead
+  pages_64k,    ///< 64 KiB pages, no readahead
+  original_4k,  ///< GPUfs as it was, 4 KiB pages
+  cpuio,        ///< by hand: one thread, one copy
+  pipelined,    ///< by hand: the best of several pipelines
+  one_block,    ///< as `ahead`, by one block alone
+  over,         ///< as `ahead`, with a cache of a quarter of the file, LRA
+  cold,         ///< as `ahead`, the OS page cache empty
+  storage,      ///< io_uring with O_DIRECT
+};
+
+struct ratio_row {
+  char const* key;
+  char const* text;
+  rate over;
+  rate under;
+  double bar;   ///< must be reached; 0: for information
+  double goal;  ///< shall be reached
+};
+
+[[nodiscard]] std::vector<ratio_row> const& ratio_rows();
+
+struct ratio_options : study_options {
+  std::vector<std::string> only;  ///< keys; empty: all
+  bool json = false;
+};
+
+/// What was found about a row; each list has one entry per round.
+struct ratio_result {
+  ratio_row row;
+  std::vector<double> over, under;  ///< GB/s
+  std::vector<double> ratios;
+  std::string missing;  ///< why there are none
+};
+
+struct ratios {
+  std::string file;
+  std::uint64_t bytes = 0;
+  std::vector<ratio_result> rows;
+};
+
+void add_options(CLI::App& command, ratio_options& o);
+
+/// Measures. Throws usage_error, config_error, device_error, std::system_error, or std::runtime_error when a read fails or gives
+/// wrong bytes.
+[[nodiscard]] ratios measure_ratios(ratio_options const& o, config const& settings);
+
+void print(ratio_options const& o, config const& settings, ratios const& r);
+
+}  // namespace gpufs::apps

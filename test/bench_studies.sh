@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# bench_studies.sh GPUFS: runs `gpufs bench ratios` and `gpufs bench paper`, small, and checks what they write: every row, series and size
+# is there, and the numbers are sane. Exit status 77: no device.
+set -uo pipefail
+gpufs=$1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failures=0
+complain() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+settings=(--staging 4M --prefetch-memory 8M --context-slots 64 --rpc-timeout 120s)
+shape=(--blocks 4 --threads 32)
+
+"$gpufs" bench seq --size 64K --no-limits --runs 1 "${shape[@]}" "${settings[@]}" >"$folder/first" 2>&1 || {
+  grep -q "no device" "$folder/first" && exit 77
+  complain "bench seq: $(cat "$folder/first")"
+}
+
+# The baseline in the same run.
+line=$("$gpufs" bench seq --baseline gpufs --size 1M --runs 1 --no-limits --json --page-size 4K "${shape[@]}" "${settings[@]}")
+for key in baseline_gpufs_GBps times_baseline_gpufs; do
+  [[ $line =~ \"$key\":\ [0-9] ]] || complain "bench seq --baseline: no $key in $line"
+done
+"$gpufs" bench hit --baseline gpufs >/dev/null 2>&1
+[ $? -eq 2 ] || complain "bench hit --baseline gpufs must be refused"
+
+# The ratios.
+line=$("$gpufs" bench ratios --size 1M --runs 1 --json "${shape[@]}" "${settings[@]}") || complain "bench ratios failed"
+for row in pull pages original readahead cpuio pipelined oneblock fourfold; do
+  [[ $line =~ \"$row\":\ \{\"what\":\ \"[^\"]*\",\ \"ratio\":\ [0-9] ]] || complain "bench ratios: no $row in $line"
+done
+[[ $line =~ \"cold\":\ \{ ]] || complain "bench ratios: no row cold in $line"
+text=$("$gpufs" bench ratios --only pages --size 256K --runs 2 "${shape[@]}" "${settings[@]}")
+[ "$(grep -c ' / ' <<<"$text")" -eq 1 ] || complain "bench ratios --only pages: $text"
+"$gpufs" bench ratios --only sideways >/dev/null 2>"$folder/error"
+[ $? -eq 2 ] && grep -q "must be among pull," "$folder/error" || complain "bench ratios --only sideways: $(cat "$folder/error")"
+
+# The figures. Of 960 KiB four blocks have 240 KiB each: sizes 4 and 64 KiB; of figure 10's 4 MiB just 1 MiB.
+"$gpufs" bench paper --figure all --out "$folder/out" --scale 0.001 --step 16 --runs 1 --no-charts --ram-dir "$folder" "${shape[@]}" \
+  "${settings[@]}" >"$folder/log" 2>&1 || complain "bench paper: $(cat "$folder/log")"
+
+# check FIGURE SERIES KIND: a row at each size (line: one row), low <= y <= high; rates above 0.
+check() {
+  local file=$folder/out/figure_$1.csv sizes='4096 65536' got
+  [ "$1" = 10 ] && sizes='4096 65536 1048576'
+  [ "$3" = line ] && sizes=0
+  [ "$(head -1 "$file" 2>/dev/null)" = figure,series,kind,x,y,unit,low,high ] || complain "$file: wrong first line"
+  got=$(awk -v series="$2" -v kind="$3" -v figure="$1" -F, '{
+    if (!match($0, /"[^"]*"/) || substr($0, RSTART + 1, RLENGTH - 2) != series) next
+    split(substr($0, RSTART + RLENGTH + 1), f, ",")  # kind x y unit low high
+    good = $1 == figure && f[1] == kind && f[5] + 0 <= f[3] + 0 && f[3] + 0 <= f[6] + 0 && (f[4] != "GB/s" || f[3] > 0)
+    printf "%s%s", separator, good ? f[2] : "bad"
+    separator = " "
+  }' "$file")
+  [ "$got" = "$sizes" ] || complain "figure $1, \"$2\": rows at '$got', not at '$sizes': $(cat "$file")"
+}
+for figure in 2 7; do
+  check $figure gpufs points
+  check $figure "GPUfs as it was" points
+  check $figure "CPU I/O, 4 threads, no transfer" points
+done
+for figure in 3 5; do
+  check $figure "GPUfs as it was, requests only" points
+  check $figure "CPU I/O, 4 threads" points
+done
+check 3 "gpufs, requests only" points
+check 5 "gpufs, requests only, as many threads" points
+check 5 "the same reads without a device" points
+check 5 "the same reads without a device (GPUfs as it was)" points
+for thread in 0 1 2 3; do
+  check 6 "gpufs, thread $thread" bars
+  check 6 "GPUfs as it was, thread $thread" bars
+  check 6 "gpufs, thread $thread: requests" table
+  check 6 "GPUfs as it was, thread $thread: requests" table
+done
+check 9 "gpufs, 4K pages, readahead of this size" points
+check 9 "gpufs, pages of this size" points
+check 9 "GPUfs as it was, pages of this size" points
+check 9 "gpufs, 4K pages, automatic readahead" line
+for policy in LRA "global FIFO" CLOCK; do check 10 "gpufs, $policy" points; done
+check 10 "GPUfs as it was, 4K pages" line
+for figure in 2 7 9 10; do
+  for limit in "pull limit" "DMA limit" "by hand: 1 thread, 1 copy" "by hand: 8 threads, pipelined"; do check $figure "$limit" line; done
+done
+# Four blocks: all requests of the original, one for each 4 KiB page of 240, go to the thread of the first slots; ours may take any.
+for who in "GPUfs as it was" gpufs; do
+  sum=$(awk -F, -v who="\"$who" '$2 == who && $5 == 4096 && $7 == "requests" { n += $6 } END { print n + 0 }' "$folder/out/figure_6.csv")
+  [ "$sum" -eq 245 ] || complain "figure 6: $who served $sum requests of 4 KiB, not 245"
+done
+grep -q '6,"GPUfs as it was, thread 0: requests",table,4096,245,' "$folder/out/figure_6.csv" ||
+  complain "figure 6: the first thread did not serve all requests of the original"
+grep -q '"name": "figure 10"' "$folder/out/figure_10.json" || complain "figure_10.json does not say what it is"
+
+# A chart, or the reason why there is none.
+"$gpufs" bench paper --figure 3 --out "$folder/chart" --scale 0.001 --step 64 --runs 1 "${shape[@]}" "${settings[@]}" >"$folder/log" 2>&1
+if grep -q "no chart: charts need Python with matplotlib" "$folder/log"; then
+  echo "no chart drawn: matplotlib is not installed"
+else
+  [ "$(head -c 4 "$folder/chart/figure_3.png" | tail -c 3)" = PNG ] || complain "no chart: $(cat "$folder/log")"
+fi
+echo "$failures failed"
+[ $failures -eq 0 ]
