@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <gpufs/gpufs.hpp>
+#include <test/support/cache_state.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/seed.hpp>
@@ -129,6 +130,28 @@ TEST_CASE("gread: one call may ask for more pages than the cache has frames") {
     CHECK(batch.problems() == "");
     batch.run(fs.ref(), 2, 64, caller_kind::tile);
     CHECK(batch.problems() == "");
+  }
+}
+
+TEST_CASE("gread: callers may together want more pages than there are channels for requests") {
+  scratch_folder folder;
+  for (std::uint64_t const page : {std::uint64_t{4096}, std::uint64_t{65536}}) {
+    auto const path = make_file(folder, std::to_string(page), 120 * page);
+    auto c = small_config(page, 128);
+    c.staging_size = 16 * page;  // 16 channels
+    c.context_slots = 4;
+    for (auto const who : {caller_kind::block, caller_kind::tile}) {
+      CAPTURE(page);
+      CAPTURE(int(who));
+      filesystem fs(c);
+      int const fd = fs.open(path, O_RDONLY);
+      read_batch batch;
+      for (unsigned i = 0; i < 6; ++i) batch.add(fd, path, std::int64_t(i * 18 * page), 21 * page);
+      batch.run(fs.ref(), 3, 64, who);
+      CHECK(batch.problems() == "");
+      CHECK(fs.stats().timeouts == 0);
+      CHECK(inspect(fs.ref()).problems == "");
+    }
   }
 }
 
