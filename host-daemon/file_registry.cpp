@@ -81,7 +81,8 @@ rpc::shared_region const& checked(rpc::shared_region const& region) {
 host_file::~host_file() { ::close(fd_); }
 
 direct_file const& host_file::direct() const {
-  std::call_once(direct_opened_, [this] { direct_.emplace(fd_); });
+  std::lock_guard const lock{opening_};
+  if (!direct_) direct_.emplace(fd_);
   return *direct_;
 }
 

@@ -38,7 +38,7 @@ class host_file {
 
  private:
   int fd_;
-  mutable std::once_flag direct_opened_;
+  mutable std::mutex opening_;  // guards the next
   mutable std::optional<direct_file> direct_;
 };
 

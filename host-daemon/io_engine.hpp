@@ -36,7 +36,8 @@ struct local_file {
   std::uint32_t in_use = 0;  ///< requests of this thread that have not been answered
   bool current = true;       ///< false once the descriptor is closed: to be given up when in_use falls to 0
   read_source buffered;
-  read_source direct;  ///< with O_DIRECT; no descriptor until it is needed
+  read_source direct;                       ///< with O_DIRECT; no descriptor until it is needed
+  direct_file const* past_cache = nullptr;  ///< host->direct() once that was called
   cache_guess guess;
 };
 

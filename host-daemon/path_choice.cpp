@@ -87,18 +87,18 @@ bool path_choice::seems_cold(local_file& file, std::uint64_t offset, std::uint64
 }
 
 bool path_choice::open_direct(local_file& file) {
-  auto const& twin = file.host->direct();
-  if (twin.usable()) {
-    file.direct.fd = twin.fd();
-    return true;
+  if (file.past_cache == nullptr) {
+    file.past_cache = &file.host->direct();
+    file.direct.fd = file.past_cache->fd();
   }
+  if (file.past_cache->usable()) return true;
   file.guess.never_direct = true;
-  if (!twin.why_not().empty()) note_fallback(file, twin.why_not());
+  if (auto const& why = file.past_cache->why_not(); !why.empty()) note_fallback(file, why);
   return false;
 }
 
 void path_choice::refused(local_file& file, int error) noexcept {
-  file.host->direct().give_up();
+  file.past_cache->give_up();
   file.guess.never_direct = true;
   try {
     note_fallback(file, fmt::format("its file system refuses O_DIRECT reads ({})", std::strerror(error)));

@@ -1,0 +1,70 @@
+// How the bytes of a read arrive: through the OS page cache or past it, then to be pulled or by way of the twin.
+#include <host-daemon/worker.hpp>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace gpufs::daemon {
+
+read_operation worker::plan_read(job& j, std::uint64_t offset, std::uint64_t length) noexcept {
+  auto* const to = region_.staging + j.request.staging + j.done;
+  if (j.direct) {
+    auto const unit = rpc::staging_unit;
+    auto const end = std::min((j.request.staging + j.request.length + unit - 1) / unit * unit, region_.staging_bytes);
+    j.is_direct = j.widened.plan(j.file->past_cache->alignment(), offset, length, to, end - j.request.staging - j.done);
+    if (j.is_direct)
+      return {.from = &j.file->direct,
+              .offset = j.widened.offset(),
+              .length = j.widened.length(),
+              .to = j.widened.to(),
+              .cookie = j.index};
+  }
+  return {.from = &j.file->buffered, .offset = offset, .length = std::uint32_t(length), .to = to, .cookie = j.index};
+}
+
+// What a direct read's result means for the bytes that were wanted. False if it means nothing and a buffered read must tell.
+bool worker::absorb_direct(job& j, std::int64_t& result) noexcept {
+  j.is_direct = false;
+  if (result == -EINVAL || result == -EOPNOTSUPP) {
+    paths_.refused(*j.file, int(-result));
+    j.direct = false;
+    return false;
+  }
+  if (result < 0) return true;
+  // Short is the end of the file, or was once; where exactly it lies, and what comes behind it, a buffered read tells, which may begin
+  // anywhere.
+  if (std::uint64_t(result) < j.widened.length()) j.direct = false;
+  result = j.widened.finish(std::uint64_t(result));
+  count(counters_.bytes_direct, std::uint64_t(result));
+  return result > 0;
+}
+
+// Has the bytes copied to GPU memory before the answer, if that is how they go. The request is then answered by end_transfers().
+bool worker::begin_transfer(job& j) noexcept {
+  if (transfers_ == nullptr || j.done < transfer_engine::shortest) return false;
+  if (!transfers_->hand_over(j.request.channel, j.request.staging, j.done)) return false;
+  j.handed_over = transfer_engine::clock::now();
+  transferring_.push_back(&j);
+  return true;
+}
+
+bool worker::end_transfers(bool give_up) noexcept {
+  if (transferring_.empty()) return false;
+  auto const now = give_up ? transfer_engine::clock::time_point::max() : transfer_engine::clock::now();
+  std::size_t left = 0;
+  for (auto* const j : transferring_) {
+    auto const outcome = transfers_->settle(j->request.channel, j->handed_over, now);
+    if (outcome == transfer_engine::outcome::pending) {
+      transferring_[left++] = j;
+      continue;
+    }
+    bool const in_twin = outcome == transfer_engine::outcome::copied;
+    if (in_twin) count(counters_.bytes_copied, j->done);
+    finish(*j, rpc::read_result(std::uint32_t(j->done), in_twin));
+  }
+  bool const any = left != transferring_.size();
+  transferring_.resize(left);
+  return any;
+}
+
+}  // namespace gpufs::daemon
