@@ -15,6 +15,7 @@
 #include <host-daemon/file_registry.hpp>
 #include <host-daemon/io_hooks.hpp>
 #include <host-daemon/request_queue.hpp>
+#include <host-daemon/write_back.hpp>
 
 namespace gpufs::daemon {
 
@@ -41,6 +42,8 @@ struct server_statistics {
   std::uint64_t rejected = 0;      ///< of these, naming no channel that exists, so that nobody can be answered
   std::uint64_t bytes_read = 0;    ///< delivered to staging
   std::uint64_t reads_issued = 0;  ///< read operations given to the kernel; more than reads requested if some came back short
+  std::uint64_t writes_issued = 0;  ///< write operations given to the kernel for dirty pages
+  std::uint64_t bytes_written = 0;  ///< bytes these wrote
   std::uint64_t idle_polls = 0;    ///< looks at the ring that found nothing to do
   std::uint64_t busy_ns = 0;       ///< time between finding work and running out of it
 };
@@ -73,6 +76,8 @@ class server {
 
   /// For host-side open, close and stat; usable whether the server runs or not.
   [[nodiscard]] file_registry& files() noexcept { return files_; }
+  /// For host code that looks at or writes all dirty pages; usable whether the server runs or not.
+  [[nodiscard]] write_back& writes() noexcept { return writes_; }
 
   /// Thread-safe; exact once the server has stopped.
   [[nodiscard]] server_statistics statistics() const;
@@ -94,6 +99,7 @@ class server {
   io_backend backend_ = io_backend::pread;
   bool running_ = false;
   std::vector<std::string> engine_notes_;
+  write_back writes_;
   file_registry files_;
   std::deque<request_queue> queues_;  // one per ring
   mutable std::mutex counting_;       // guards the two below against statistics(); start() and stop() alone change them

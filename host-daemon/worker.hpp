@@ -16,6 +16,7 @@
 #include <host-daemon/io_engine.hpp>
 #include <host-daemon/local_files.hpp>
 #include <host-daemon/request_queue.hpp>
+#include <host-daemon/write_back.hpp>
 
 namespace gpufs::daemon {
 
@@ -30,8 +31,8 @@ struct alignas(64) worker_counters {
 /// Made and joined by the server. Serves once: a stopped worker is not started again.
 class worker {
  public:
-  worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, fault_injector* faults,
-         std::unique_ptr<io_engine> engine);
+  worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, write_back& writes,
+         fault_injector* faults, std::unique_ptr<io_engine> engine);
   ~worker();
 
   /// Starts the thread; `ready` is counted down once it serves or has failed. Throws std::system_error if there is no thread to be had.
@@ -74,6 +75,8 @@ class worker {
   bool absorb(job& j, std::int64_t result) noexcept;
   void finish_open(rpc::request const& request) noexcept;
   std::int32_t stat(rpc::request const& request) noexcept;
+  std::int32_t unlink(rpc::request const& request);
+  void answer_elsewhere(rpc::request const& request, std::int32_t (*what)(file_registry&, rpc::request const&));
 
   [[nodiscard]] bool in_staging(std::uint64_t at, std::uint64_t bytes) const noexcept;
   job& new_job(rpc::request const& request);
@@ -87,6 +90,7 @@ class worker {
   std::size_t home_ = 0;   // the ring this thread looks at first
   std::size_t visit_ = 0;  // the ring it looks at next when there is nothing at home
   file_registry& registry_;
+  write_back& writes_;
   fault_injector* faults_;
   std::unique_ptr<io_engine> engine_;
   local_files files_;

@@ -2,6 +2,7 @@
 // served. Beyond the paper: the window adapts, and the next chunks are on their way while the current one is consumed.
 #pragma once
 
+#include <gpufs/cache/write_counters.hpp>
 #include <gpufs/io/counters.hpp>
 #include <gpufs/rpc/client.hpp>
 #include <prefetcher/readahead_state.hpp>
@@ -68,10 +69,16 @@ class readahead {
     __syncwarp();
   }
 
-  /// Where the bytes [begin, end) of a page are or will be.
+  /// Where the bytes [begin, end) of a page are or will be. The page is not in the cache, or is being filled by the caller: so a copy that was
+  /// requested since it was last written to is good, and an older one is not used.
   __device__ __forceinline__ place find(std::uint64_t uid, std::uint64_t begin, std::uint64_t end) const {
     int const lane = covering(uid, begin, end);
     if (lane < 0) return {false, {}, 0};
+    std::uint32_t overwritten = 0;
+    if (lane_id() == static_cast<unsigned>(lane)) {
+      overwritten = writes_counted(fs_, uid, mine_.begin, mine_.begin + mine_.length) != state_->writes[lane] ? 1 : 0;
+    }
+    if (warp_broadcast(overwritten, lane) != 0) return {false, {}, 0};
     return {true,
             {warp_broadcast(mine_.number, lane), warp_broadcast(mine_.sequence, lane)},
             static_cast<std::uint32_t>(begin - warp_broadcast(mine_.begin, lane))};
@@ -135,6 +142,7 @@ class readahead {
     }
     if (lane_id() == static_cast<unsigned>(lane)) {
       mine_ = {w.uid, begin, static_cast<std::uint32_t>(length), via.number, via.sequence, state_->serial};
+      state_->writes[lane] = writes_counted(fs_, w.uid, begin, begin + length);
     }
     __syncwarp();
     rpc::request r;

@@ -28,6 +28,7 @@ struct page_name {
   std::uint64_t page;
   std::int32_t fd;
   std::uint64_t expected;
+  bool whole;  ///< the file is written: what its host file does not have of the page are zeros
 };
 
 /// page_work::chunk_offset of a page that has a channel to itself.
@@ -82,6 +83,7 @@ __device__ __forceinline__ void fail_page(fs_ref const& fs, std::uint32_t frame,
 __device__ __forceinline__ void submit_read(fs_ref const& fs, page_name const& name, channel const& via, std::uint64_t from) {
   rpc::request r;
   r.op = rpc::operation::read;
+  r.flags = name.whole ? rpc::read_zeros_beyond_end : 0;
   r.channel = via.number;
   r.sequence = via.sequence;
   r.file = name.fd;

@@ -51,6 +51,10 @@ struct group_ops {
   __device__ static void sync(Group const& g) { g.sync(); }
   __device__ static bool any(Group const& g, bool mine) { return g.any(mine); }
   __device__ static std::uint64_t broadcast(Group const&, std::uint64_t value) { return warp_broadcast(value); }
+  /// The first thread's four values, in every thread.
+  __device__ static void broadcast(Group const&, std::uint64_t (&value)[4]) {
+    for (auto& v : value) v = warp_broadcast(v);
+  }
   /// The bits that the group's warps have set, in every thread. If there are any, a sync() and then gathered() must follow, and another
   /// barrier before the next gathering of the same kind.
   __device__ static std::uint32_t gather(Group const&, gathering, std::uint32_t bits) { return bits; }
@@ -72,6 +76,14 @@ struct group_ops<cooperative_groups::thread_block> {
     if (g.thread_rank() == 0) scratch().value[0] = value;
     __syncthreads();
     return scratch().value[0];
+  }
+  __device__ static void broadcast(group const& g, std::uint64_t (&value)[4]) {
+    __syncthreads();  // the last use of value[] is over
+    if (g.thread_rank() == 0) {
+      for (unsigned i = 0; i < 4; ++i) scratch().value[i] = value[i];
+    }
+    __syncthreads();
+    for (unsigned i = 0; i < 4; ++i) value[i] = scratch().value[i];
   }
   __device__ static std::uint32_t gather(group const& g, gathering what, std::uint32_t bits) {
     std::uint32_t& all = scratch().bits[static_cast<unsigned>(what)];

@@ -48,6 +48,15 @@ struct prefetch_ref {
   bool automatic = false;
 };
 
+/// Dirty pages and what device code knows of files that are written. See gpufs/cache/write_buffer.hpp and gpufs/io/shared_file.hpp.
+struct write_ref {
+  struct buffer_state* buffers = nullptr;   ///< one per write buffer; null = files cannot be written
+  std::uint32_t* frame_buffers = nullptr;   ///< per frame: lock << 31 | 1 + write buffer
+  std::uint64_t* hand = nullptr;            ///< where the search for a clean write buffer goes on
+  struct shared_file* files = nullptr;      ///< by place
+  std::uint32_t* write_counters = nullptr;  ///< by hash of file version and region: see write_counter()
+};
+
 /// Words from one ring's tail to the next: a cache line.
 inline constexpr std::uint64_t tail_stride = 16;
 
@@ -67,6 +76,7 @@ struct fs_ref {
   std::uint64_t timeout_ns = 0;
   std::uint32_t* pulls_under_way = nullptr;  ///< warps that are pulling from staging
   std::uint32_t most_pulls = 0;
+  write_ref writes;
 };
 static_assert(std::is_trivially_copyable_v<fs_ref>);
 

@@ -20,9 +20,12 @@ struct statistics {
   std::uint64_t bytes_dma = 0;          ///< bytes that arrived in GPU memory by DMA
   std::uint64_t timeouts = 0;           ///< requests given up after rpc_timeout
   std::uint64_t errors = 0;             ///< page fetches that failed
+  std::uint64_t bytes_written = 0;      ///< bytes that gwrite took from kernels
   std::uint64_t host_reads = 0;         ///< read operations the daemon issued
   std::uint64_t host_bytes = 0;         ///< bytes the daemon read from files
   std::uint64_t host_bytes_direct = 0;  ///< those that bypassed the OS page cache (O_DIRECT)
+  std::uint64_t host_writes = 0;        ///< write operations the host issued for dirty pages
+  std::uint64_t host_bytes_written = 0; ///< bytes it wrote to files
   std::uint64_t idle_polls = 0;         ///< times a daemon thread looked for work and found none
 
   [[nodiscard]] statistics operator-(statistics const& earlier) const;
