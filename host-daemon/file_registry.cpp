@@ -33,6 +33,8 @@ constexpr int allowed_flags = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND 
 constexpr int kinds[] = {O_RDONLY, O_WRONLY, O_RDWR, O_WRONLY | O_APPEND, O_RDWR | O_APPEND};
 int kind_of(int flags) { return flags & (O_ACCMODE | O_APPEND | write_once); }
 bool for_writing(int kind) { return (kind & O_ACCMODE) != O_RDONLY; }
+// Writers that readers here do not share pages with are to them what another process is: opens validate, and find what those wrote.
+bool shares_pages(int kind) { return for_writing(kind) && (kind & write_once) == 0; }
 
 std::int64_t nanoseconds(::timespec const& t) { return std::int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec; }
 
@@ -56,6 +58,7 @@ int kind_error(mode_t mode) { return S_ISREG(mode) ? 0 : S_ISDIR(mode) ? -EISDIR
 int check_flags(int flags, bool writable) {
   if ((flags & ~allowed_flags) != 0 || (flags & O_ACCMODE) == O_ACCMODE) return -EINVAL;
   if ((for_writing(flags) || (flags & (O_CREAT | O_TRUNC)) != 0) && !writable) return -EROFS;
+  if ((flags & write_once) != 0 && (flags & O_APPEND) != 0) return -EINVAL;
   return !for_writing(flags) && (flags & (O_TRUNC | O_APPEND)) != 0 ? -EINVAL : 0;
 }
 
@@ -194,7 +197,7 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<host_file const> hos
   release_kept(k);
   auto const shared = open_.find(k);
   if (shared == open_.end() && first_free_ == none) return -ENFILE;
-  auto const version = versions_.open(stamp_of(status), now_ns, order, writes);
+  auto const version = versions_.open(stamp_of(status), now_ns, order, shares_pages(access));
   if (shared != open_.end()) {
     auto const index = shared->second;
     auto& e = entries_[index];
@@ -205,18 +208,18 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<host_file const> hos
   bool const once = (access & write_once) != 0;
   auto const once_place = once ? versions_.take_place() : 0;
   std::shared_ptr<written_file> file;
-  if ((version.place == 0 && writes) || (once && once_place == 0)) {
-    versions_.close(k.device, k.inode, writes);
+  if ((once ? once_place : version.place) == 0 && writes) {
+    versions_.close(k.device, k.inode, shares_pages(access));
     return -ENFILE;  // files with dirty pages that cannot be written hold the places
   }
   auto const index = first_free_;
   try {
-    if (writes) file = start_writing(k, host, path, version);
+    if (writes) file = start_writing(k, host, path, version, once_place);
     open_.emplace(k, index);
   } catch (...) {
-    if (file) end_writing(k, file, true);
+    if (file) end_writing(k, file, true, shares_pages(access));
     versions_.give_place_back(once_place);
-    versions_.close(k.device, k.inode, writes);
+    versions_.close(k.device, k.inode, shares_pages(access));
     throw;
   }
   auto& e = entries_[index];
@@ -236,34 +239,34 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<host_file const> hos
 }
 
 std::shared_ptr<written_file> file_registry::start_writing(key const& k, std::shared_ptr<host_file const> const& host,
-                                                           std::string const& path, content_versions::validation const& version) {
+                                                           std::string const& path, content_versions::validation const& version,
+                                                           std::uint32_t once_place) {
   auto& w = writing_[{k.device, k.inode}];
   if (!w.file) {
     w.file = std::make_shared<written_file>();
     w.file->host = host;
     w.file->path = path;
   }
-  w.file->place = version.place;
-  writes_->attach(version.uid, w.file);
+  (once_place != 0 ? w.file->once_place : w.file->place) = once_place != 0 ? once_place : version.place;
+  if (once_place == 0) writes_->attach(version.uid, w.file);
   ++w.descriptors;
   return w.file;
 }
 
 // A descriptor for writing is gone. Pages that stayed dirty keep the file, and its version.
-void file_registry::end_writing(key const& k, std::shared_ptr<written_file> const& file, bool clean) noexcept {
+void file_registry::end_writing(key const& k, std::shared_ptr<written_file> const& file, bool clean, bool shares) noexcept {
   auto const found = writing_.find({k.device, k.inode});
   if (found == writing_.end()) return;
-  if (!clean) {
-    ++found->second.kept;
-  }
-  if (--found->second.descriptors > 0 || found->second.kept > 0) return;
+  if (!clean && shares) ++found->second.kept;
+  if (--found->second.descriptors > 0 || found->second.kept > 0 || !clean) return;
   writes_->forget(*file);
   writing_.erase(found);
 }
 
 void file_registry::release_kept(key const& k) noexcept {
   auto const found = writing_.find({k.device, k.inode});
-  if (found == writing_.end() || found->second.kept == 0 || writes_->dirty(*found->second.file)) return;
+  if (found == writing_.end() || (found->second.kept == 0 && found->second.descriptors > 0)) return;
+  if (writes_->dirty(*found->second.file)) return;
   for (; found->second.kept > 0; --found->second.kept) versions_.close(k.device, k.inode, true);
   if (found->second.descriptors > 0) return;
   writes_->forget(*found->second.file);
@@ -318,7 +321,7 @@ std::int32_t file_registry::begin_close(std::int32_t descriptor) noexcept {
   auto* const e = find(descriptor);
   if (e == nullptr) return -EBADF;
   if (e->users == 1 && e->writes) return 1;
-  versions_.close(e->file.device, e->file.inode, e->writes != nullptr);
+  versions_.close(e->file.device, e->file.inode, shares_pages(e->file.access));
   if (--e->users > 0) return 0;
   last = std::move(e->host);
   remove(rpc::descriptor_index(descriptor), descriptor);
@@ -338,22 +341,25 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor) noexcept {
   auto* const e = find(descriptor);
   if (e == nullptr) return -EBADF;
   bool const clean = !writes_->dirty(*file);
-  if (stated) versions_.written(stamp_of(status), settings_.now_ns());
-  if ((k.access & write_once) != 0) {
+  bool const shares = shares_pages(k.access);
+  if (stated && shares) versions_.written(stamp_of(status), settings_.now_ns());
+  if (stated && !shares) {
     // What this descriptor wrote is in the file, not in the pages of others.
     auto const version = versions_.renew(k.device, k.inode, std::uint64_t(status.st_size));
     if (version.uid != 0) update_records(k, version);
   }
   if (--e->users > 0) {  // opened again meanwhile
-    versions_.close(k.device, k.inode, true);
+    versions_.close(k.device, k.inode, shares);
     return error;
   }
   last = std::move(e->host);
   versions_.give_place_back(e->once_place);
+  if (!shares) file->once_place = 0;
   e->once_place = 0;
   e->writes.reset();
-  if (clean) versions_.close(k.device, k.inode, true);
-  end_writing(k, file, clean);
+  // Pages that stayed dirty keep the version, so that they are found again by whoever opens the file. (Those of O_GWRONCE nobody finds.)
+  if (clean || !shares) versions_.close(k.device, k.inode, shares);
+  end_writing(k, file, clean, shares);
   remove(rpc::descriptor_index(descriptor), descriptor);
   return error;
 }

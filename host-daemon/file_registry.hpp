@@ -156,8 +156,8 @@ class file_registry {
   std::int32_t share_or_insert(std::shared_ptr<host_file const> host, std::string const& path, struct ::stat const& status,
                                int access, std::int64_t now_ns, std::uint64_t order);
   std::shared_ptr<written_file> start_writing(key const& k, std::shared_ptr<host_file const> const& host, std::string const& path,
-                                              content_versions::validation const& version);
-  void end_writing(key const& k, std::shared_ptr<written_file> const& file, bool clean) noexcept;
+                                              content_versions::validation const& version, std::uint32_t once_place);
+  void end_writing(key const& k, std::shared_ptr<written_file> const& file, bool clean, bool shares) noexcept;
   void release_kept(key const& k) noexcept;
   void update_records(key const& k, content_versions::validation const& version) noexcept;
   void renew(key const& k, int fd) noexcept;

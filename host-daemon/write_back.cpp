@@ -213,17 +213,18 @@ bool write_back::wanted_now(std::uint32_t i, bool pressed) {
 // Writes one batch of what should not stay dirty longer. False if there is nothing.
 bool write_back::write_background(unsigned number, unsigned threads) {
   auto const count = std::uint32_t(region_.count);
+  auto const begin = std::uint32_t(std::uint64_t(count) * number / threads);
+  auto const end = std::uint32_t(std::uint64_t(count) * (number + 1) / threads);
   bool pressed = hurried_.load(std::memory_order_relaxed) != 0;
-  if (!pressed) {
+  if (!pressed) {  // this thread's part of the buffers stands for all
     std::uint64_t dirty = 0;
-    for (std::uint32_t i = 0; i < count; ++i) dirty += is_dirty(i) ? 1 : 0;
-    if (dirty == 0) return false;
-    pressed = dirty * 2 > count;
+    for (auto i = begin; i < end; ++i) dirty += is_dirty(i) ? 1 : 0;
+    pressed = dirty * 2 > end - begin;
   }
   std::vector<held_buffer> held;
   auto const most = std::clamp<std::size_t>(batch_bytes >> region_.page_shift, 1, batch_buffers);
-  auto const begin = std::uint32_t(std::uint64_t(count) * number / threads);
   for (std::uint32_t n = 0; n < count && held.size() < most; ++n) {
+    if (n == end - begin && !held.empty()) break;  // what lies beyond is the others' work unless there is none here
     auto const i = begin + n < count ? begin + n : begin + n - count;
     held_buffer buffer;
     if (wanted_now(i, pressed) && hold_buffer(i, insist::no, buffer)) held.push_back(std::move(buffer));
@@ -295,9 +296,15 @@ int write_back::sync(written_file& file) {
 
 int write_back::take_error(written_file& file) {
   int const error = file.error.exchange(0, std::memory_order_acq_rel);
-  if (error != 0 && file.place != 0)
-    std::atomic_ref<std::uint64_t>{region_.errors[file.place - 1]}.store(0, std::memory_order_release);
+  if (error != 0) show_error(file, 0);
   return error;
+}
+
+// Lets gwrite see it.
+void write_back::show_error(written_file const& file, int error) {
+  for (auto const* const place : {&file.place, &file.once_place})
+    if (auto const p = place->load(std::memory_order_relaxed); p != 0)
+      std::atomic_ref<std::uint64_t>{region_.errors[p - 1]}.store(std::uint64_t(error), std::memory_order_release);
 }
 
 void write_back::discard(written_file const& file, std::uint64_t from) {

@@ -25,7 +25,8 @@ class host_file;
 struct written_file {
   std::shared_ptr<host_file const> host;
   std::string path;         ///< as it was opened, for messages
-  std::uint32_t place = 0;  ///< as in open_file_record
+  std::atomic<std::uint32_t> place{0};       ///< as in open_file_record, of its descriptors,
+  std::atomic<std::uint32_t> once_place{0};  ///< and of the one with O_GWRONCE; 0: none
   std::atomic<int> error{0};  ///< first -errno that nobody has been told yet
 };
 
@@ -111,6 +112,7 @@ class write_back {
   void write_run(piece const* first, piece const* last);
   std::int64_t write_some(piece const* first, piece const* last, std::uint64_t skip);
   void fail(held_buffer& held, int error);
+  void show_error(written_file const& file, int error);
   int flush(written_file const* file, insist how);
   void serve(unsigned number, unsigned threads);
   bool write_background(unsigned number, unsigned threads);

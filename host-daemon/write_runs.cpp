@@ -110,8 +110,7 @@ void write_back::fail(held_buffer& held, int error) {
   w.failed.store(held.sequence, std::memory_order_relaxed);
   if (held.file != nullptr) {
     int none = 0;
-    if (held.file->error.compare_exchange_strong(none, -error, std::memory_order_acq_rel) && held.file->place != 0)
-      std::atomic_ref<std::uint64_t>{region_.errors[held.file->place - 1]}.store(std::uint64_t(error), std::memory_order_release);
+    if (held.file->error.compare_exchange_strong(none, -error, std::memory_order_acq_rel)) show_error(*held.file, error);
   }
   // Last: a flush that sees it reports the error above.
   w.failed_at.store(failures_.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_release);

@@ -198,6 +198,7 @@ GPUFS_STAGE inline void copy_batch(fs_ref const* handle, write_span const span, 
 /// barrier behind copy_batch().
 GPUFS_STAGE inline void post_batch(fs_ref const* handle, write_span const span, std::uint64_t first, write_page const mine) {
   fs_ref const& fs = *handle;
+  __syncwarp();  // behind the copies of a tile, whose vote is no barrier
   bool const held = mine.status == write_status::ready || mine.status == write_status::filling;
   rpc::byte_range const r = held ? span.range(first + lane_id()) : rpc::byte_range{0, 0};
   if (held) {

@@ -15,6 +15,10 @@ namespace gpufs {
 
 using rpc::file_status;
 
+/// Flag of gopen and filesystem::open: the file is written and never read back through this descriptor, so that nothing is fetched before
+/// a write. Implies O_WRONLY. What others read of the file meanwhile is unspecified; after gfsync or gclose, gopen sees what was written.
+inline constexpr int O_GWRONCE = static_cast<int>(rpc::open_write_once);
+
 /// Pages a frame can be found by, the frames, and the state of their replacement. See gpufs/cache/.
 struct page_cache_ref {
   std::uint64_t* buckets = nullptr;        ///< bucket_count x 32 entries

@@ -16,10 +16,6 @@ namespace gpufs {
 template <class Group>
 class io_context;
 
-/// Flag of gopen and filesystem::open: the file is written and never read back through this descriptor, so that nothing is fetched before
-/// a write. Implies O_WRONLY. What others read of the file meanwhile is unspecified; after gfsync or gclose, gopen sees what was written.
-inline constexpr int O_GWRONCE = static_cast<int>(rpc::open_write_once);
-
 /// Opens the regular file at `path` (a NUL-terminated string that every thread of the group can read). `flags`: O_RDONLY, O_WRONLY or
 /// O_RDWR, with O_CREAT (`mode` as for open(2)), O_EXCL, O_TRUNC, O_APPEND, O_GWRONCE where wanted. O_TRUNC and O_EXCL act only while
 /// no descriptor of the file is open in this filesystem: of blocks that all open with them only the first truncates or creates. (If all of them close

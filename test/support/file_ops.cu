@@ -105,7 +105,9 @@ std::vector<std::byte> some_bytes(std::uint64_t seed, std::uint64_t offset, std:
   std::vector<std::byte> bytes(count);
   for (std::uint64_t i = 0; i < count; ++i) {
     std::uint64_t const at = offset + i;
-    bytes[i] = static_cast<std::byte>(mix64(seed * 0x9e3779b97f4a7c15ull + at / 8) >> at % 8 * 8);
+    std::uint64_t word = (seed * 0x9e3779b97f4a7c15ull + at / 8 + 1) * 0xbf58476d1ce4e5b9ull;
+    word = (word ^ (word >> 27)) * 0x94d049bb133111ebull;
+    bytes[i] = static_cast<std::byte>((word ^ word >> 31) >> at % 8 * 8);
   }
   return bytes;
 }
