@@ -12,7 +12,10 @@
 
 #include <bit>
 #include <cerrno>
+#include <cstdio>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 namespace gpufs {
 
@@ -42,6 +45,36 @@ buffer<T> on_device(std::uint64_t count, char const* what, char const* remedy) {
 template <class T>
 pinned_buffer<T> pinned(std::uint64_t count, char const* what, char const* remedy) {
   return allocate<pinned_buffer<T>>(count, what, remedy);
+}
+
+/// Filesystems that live. When the program exits without destroying them, their dirty pages are written all the same.
+class live_filesystems {
+ public:
+  ~live_filesystems() {
+    std::lock_guard const lock(mutex_);
+    for (auto* const writes : all_) {
+      static_cast<void>(writes->flush(nullptr));
+      for (auto const& line : writes->unwritten()) fmt::print(stderr, "gpufs: lost, could not be written: {}\n", line);
+    }
+  }
+  void add(daemon::write_back& writes) {
+    std::lock_guard const lock(mutex_);
+    all_.push_back(&writes);
+  }
+  void remove(daemon::write_back& writes) {
+    std::lock_guard const lock(mutex_);
+    std::erase(all_, &writes);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<daemon::write_back*> all_;
+};
+
+/// Made by the first filesystem that is complete: then the device's own end of the program, which was registered before, comes after ours.
+live_filesystems& live() {
+  static live_filesystems all;
+  return all;
 }
 
 constexpr char lower_cache[] = "lower cache_size";
@@ -131,6 +164,11 @@ struct filesystem::state {
     handle.copy_from_host(reinterpret_cast<std::byte const*>(&ref), sizeof ref);
     server = std::make_unique<daemon::server>(shared(), daemon::server_settings::from(settings), faults.get());
     server->start();
+    live().add(server->writes());
+  }
+
+  ~state() {
+    if (server) live().remove(server->writes());
   }
 
   [[nodiscard]] rpc::shared_region shared() const {
