@@ -6,14 +6,13 @@
 #include <gpufs/layout.hpp>
 #include <gpufs/rpc/channel_state.hpp>
 
+#include <host-daemon/drain_at_exit.hpp>
 #include <host-daemon/server.hpp>
 
 #include <fmt/format.h>
 
 #include <bit>
 #include <cerrno>
-#include <cstdio>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -45,36 +44,6 @@ buffer<T> on_device(std::uint64_t count, char const* what, char const* remedy) {
 template <class T>
 pinned_buffer<T> pinned(std::uint64_t count, char const* what, char const* remedy) {
   return allocate<pinned_buffer<T>>(count, what, remedy);
-}
-
-/// Filesystems that live. When the program exits without destroying them, their dirty pages are written all the same.
-class live_filesystems {
- public:
-  ~live_filesystems() {
-    std::lock_guard const lock(mutex_);
-    for (auto* const writes : all_) {
-      static_cast<void>(writes->flush(nullptr));
-      for (auto const& line : writes->unwritten()) fmt::print(stderr, "gpufs: lost, could not be written: {}\n", line);
-    }
-  }
-  void add(daemon::write_back& writes) {
-    std::lock_guard const lock(mutex_);
-    all_.push_back(&writes);
-  }
-  void remove(daemon::write_back& writes) {
-    std::lock_guard const lock(mutex_);
-    std::erase(all_, &writes);
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<daemon::write_back*> all_;
-};
-
-/// Made by the first filesystem that is complete: then the device's own end of the program, which was registered before, comes after ours.
-live_filesystems& live() {
-  static live_filesystems all;
-  return all;
 }
 
 constexpr char lower_cache[] = "lower cache_size";
@@ -158,17 +127,18 @@ struct filesystem::state {
         write_hand(on_device<std::uint64_t>(1, "write buffers", lower_writes)),
         shared_files(on_device<std::byte>(sizes.write_buffers == 0 ? 0 : settings.max_open_files * shared_file_bytes,
                                           "files that are written", "lower max_open_files")),
-        write_counters(on_device<std::uint32_t>(sizes.write_buffers == 0 ? 0 : write_counter_count, "write counters", lower_cache)),
+        write_counters(
+            on_device<std::uint32_t>(sizes.write_buffers == 0 ? 0 : write_counter_count, "write counters", lower_cache)),
         handle(on_device<std::byte>(sizeof(fs_ref), "the handle", lower_cache)),
         ref(make_ref()) {
     handle.copy_from_host(reinterpret_cast<std::byte const*>(&ref), sizeof ref);
     server = std::make_unique<daemon::server>(shared(), daemon::server_settings::from(settings), faults.get());
     server->start();
-    live().add(server->writes());
+    daemon::drain_at_exit(server->writes(), true);
   }
 
   ~state() {
-    if (server) live().remove(server->writes());
+    if (server) daemon::drain_at_exit(server->writes(), false);
   }
 
   [[nodiscard]] rpc::shared_region shared() const {

@@ -31,10 +31,10 @@ class content_versions {
   explicit content_versions(std::size_t capacity, std::uint32_t places = 0);
 
   struct validation {
-    std::uint64_t uid;   ///< never 0, never reused
-    std::uint64_t size;  ///< bytes, as of the newest validation
-    bool changed;        ///< the uid is new
-    std::uint32_t place; ///< 1 + a number below `places` that no other open file has, if this one is or was written; else 0
+    std::uint64_t uid;    ///< never 0, never reused
+    std::uint64_t size;   ///< bytes, as of the newest validation
+    bool changed;         ///< the uid is new
+    std::uint32_t place;  ///< 1 + a number below `places` that no other open file has, if this one is or was written; else 0
   };
 
   /// An open of the file that `stamp` describes: the uid stays if nothing can have changed since the last validation, else it is new.
@@ -77,19 +77,19 @@ class content_versions {
   struct version {
     std::uint64_t uid = 0;
     file_stamp stamp;
-    bool settled = false;            // no: the stamp was young when it was taken, so the next open cannot trust it
-    std::uint64_t order = 0;         // of the newest validation
-    std::uint64_t users = 0;         // open() less close()
-    std::uint64_t writers = 0;       // of these, for writing
-    bool was_written = false;        // since it got this uid, or open for writing: its pages are cached in full
-    std::uint32_t place = 0;         // while it is open
+    bool settled = false;                    // no: the stamp was young when it was taken, so the next open cannot trust it
+    std::uint64_t order = 0;                 // of the newest validation
+    std::uint64_t users = 0;                 // open() less close()
+    std::uint64_t writers = 0;               // of these, for writing
+    bool was_written = false;                // since it got this uid, or open for writing: its pages are cached in full
+    std::uint32_t place = 0;                 // while it is open
     std::list<key>::iterator place_in_list;  // open_ or closed_
   };
 
   std::size_t capacity_;
   std::uint64_t last_uid_ = 0;
   std::unordered_map<key, version, key_hash> versions_;
-  std::list<key> open_;    // each version has a place in one of the two, so that moving it allocates nothing
+  std::list<key> open_;  // each version has a place in one of the two, so that moving it allocates nothing
   std::vector<std::uint32_t> free_places_;
   std::list<key> closed_;  // least recently closed first
 };

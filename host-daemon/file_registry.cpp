@@ -10,11 +10,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <host-daemon/write_back.hpp>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include <host-daemon/open_kind.hpp>
+#include <host-daemon/write_back.hpp>
 
 namespace gpufs::daemon {
 
@@ -25,31 +26,13 @@ constexpr std::uint32_t last_generation = 32767;
 // Descriptors of the process beyond those of the registry: rings, the device driver, the program's own.
 constexpr rlim_t other_files = 256;
 
-constexpr int write_once = int(rpc::open_write_once);
-constexpr int allowed_flags = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND | write_once | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK |
-                              O_NOCTTY | O_LARGEFILE;
-
-// What opens must have in common to share a descriptor.
-constexpr int kinds[] = {O_RDONLY, O_WRONLY, O_RDWR, O_WRONLY | O_APPEND, O_RDWR | O_APPEND};
-int kind_of(int flags) { return flags & (O_ACCMODE | O_APPEND | write_once); }
-bool for_writing(int kind) { return (kind & O_ACCMODE) != O_RDONLY; }
-// Writers that readers here do not share pages with are to them what another process is: opens validate, and find what those wrote.
-bool shares_pages(int kind) { return for_writing(kind) && (kind & write_once) == 0; }
-
-std::int64_t nanoseconds(::timespec const& t) { return std::int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec; }
+constexpr int allowed_flags =
+    O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND | write_once | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_LARGEFILE;
 
 std::int64_t wall_clock() {
   ::timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   return nanoseconds(now);
-}
-
-file_stamp stamp_of(struct ::stat const& s) {
-  return {.device = s.st_dev,
-          .inode = s.st_ino,
-          .size = std::uint64_t(s.st_size),
-          .mtime_ns = nanoseconds(s.st_mtim),
-          .ctime_ns = nanoseconds(s.st_ctim)};
 }
 
 // 0 for what can be read as a file, else why not.
@@ -86,10 +69,6 @@ int open_as_needed(std::string const& path, int flags, unsigned mode) {
   return open_host_file(path, flags, mode);
 }
 
-void store(std::uint64_t& word, std::uint64_t value) {
-  std::atomic_ref<std::uint64_t>{word}.store(value, std::memory_order_release);
-}
-
 rpc::shared_region const& checked(rpc::shared_region const& region) {
   if (region.open_files == nullptr || region.control == nullptr)
     throw std::invalid_argument{"file_registry: the region has no open-file records or no control block"};
@@ -118,7 +97,7 @@ file_registry::file_registry(rpc::shared_region const& region, registry_settings
 
 file_registry::~file_registry() {
   for (std::size_t i = 0; i < entries_.size(); ++i)
-    if (entries_[i].users > 0) store(region_.open_files[i].tag, 0);
+    if (entries_[i].users > 0) store_word(region_.open_files[i].tag, 0);
 }
 
 void file_registry::raise_file_limit() {
@@ -238,69 +217,14 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<host_file const> hos
   return rpc::make_descriptor(index, e.generation);
 }
 
-std::shared_ptr<written_file> file_registry::start_writing(key const& k, std::shared_ptr<host_file const> const& host,
-                                                           std::string const& path, content_versions::validation const& version,
-                                                           std::uint32_t once_place) {
-  auto& w = writing_[{k.device, k.inode}];
-  if (!w.file) {
-    w.file = std::make_shared<written_file>();
-    w.file->host = host;
-    w.file->path = path;
-  }
-  (once_place != 0 ? w.file->once_place : w.file->place) = once_place != 0 ? once_place : version.place;
-  if (once_place == 0) writes_->attach(version.uid, w.file);
-  ++w.descriptors;
-  return w.file;
-}
-
-// A descriptor for writing is gone. Pages that stayed dirty keep the file, and its version.
-void file_registry::end_writing(key const& k, std::shared_ptr<written_file> const& file, bool clean, bool shares) noexcept {
-  auto const found = writing_.find({k.device, k.inode});
-  if (found == writing_.end()) return;
-  if (!clean && shares) ++found->second.kept;
-  if (--found->second.descriptors > 0 || found->second.kept > 0 || !clean) return;
-  writes_->forget(*file);
-  writing_.erase(found);
-}
-
-void file_registry::release_kept(key const& k) noexcept {
-  auto const found = writing_.find({k.device, k.inode});
-  if (found == writing_.end() || (found->second.kept == 0 && found->second.descriptors > 0)) return;
-  if (writes_->dirty(*found->second.file)) return;
-  for (; found->second.kept > 0; --found->second.kept) versions_.close(k.device, k.inode, true);
-  if (found->second.descriptors > 0) return;
-  writes_->forget(*found->second.file);
-  writing_.erase(found);
-}
-
-void file_registry::update_records(key const& k, content_versions::validation const& version) noexcept {
-  if (auto const w = writing_.find({k.device, k.inode}); w != writing_.end()) {
-    try {
-      writes_->attach(version.uid, w->second.file);
-    } catch (std::bad_alloc const&) {
-      return;  // the old uid stays in use: the pages it names are as old as its last open
-    }
-  }
-  for (int const kind : kinds) {
-    auto const found = open_.find({k.device, k.inode, kind});
-    if (found == open_.end()) continue;
-    auto& record = region_.open_files[found->second];
-    // The uid last: a device thread that acquires it sees a size at least as new. Then the epoch, so that copies are read again.
-    store(record.size, version.size);
-    store(record.place, version.place);
-    store(record.uid, version.uid);
-  }
-  bump_epoch();
-}
-
 void file_registry::publish(std::uint32_t index, content_versions::validation const& version, int access) noexcept {
   auto& record = region_.open_files[index];
-  store(record.uid, version.uid);
-  store(record.size, version.size);
-  store(record.flags, std::uint64_t(access));
-  store(record.place, version.place);
+  store_word(record.uid, version.uid);
+  store_word(record.size, version.size);
+  store_word(record.flags, std::uint64_t(access));
+  store_word(record.place, version.place);
   // Pairs with the device's acquire of the tag: who sees this generation sees the fields above.
-  store(record.tag, entries_[index].generation);
+  store_word(record.tag, entries_[index].generation);
   // Pairs with the acquire in is_open().
   live_[index].store(entries_[index].generation, std::memory_order_release);
 }
@@ -328,46 +252,10 @@ std::int32_t file_registry::begin_close(std::int32_t descriptor) noexcept {
   return 0;
 }
 
-std::int32_t file_registry::finish_close(std::int32_t descriptor) noexcept {
-  key k{};
-  auto const file = written(descriptor, &k, true);
-  if (!file) return -EBADF;
-  writes_->flush(file.get());
-  int const error = writes_->take_error(*file);
-  struct ::stat status {};
-  bool const stated = settings_.stat(file->host->fd(), status) == 0;
-  std::shared_ptr<host_file const> last;
-  std::lock_guard const lock{mutex_};
-  auto* const e = find(descriptor);
-  if (e == nullptr) return -EBADF;
-  bool const clean = !writes_->dirty(*file);
-  bool const shares = shares_pages(k.access);
-  if (stated && shares) versions_.written(stamp_of(status), settings_.now_ns());
-  if (stated && !shares) {
-    // What this descriptor wrote is in the file, not in the pages of others.
-    auto const version = versions_.renew(k.device, k.inode, std::uint64_t(status.st_size));
-    if (version.uid != 0) update_records(k, version);
-  }
-  if (--e->users > 0) {  // opened again meanwhile
-    versions_.close(k.device, k.inode, shares);
-    return error;
-  }
-  last = std::move(e->host);
-  versions_.give_place_back(e->once_place);
-  if (!shares) file->once_place = 0;
-  e->once_place = 0;
-  e->writes.reset();
-  // Pages that stayed dirty keep the version, so that they are found again by whoever opens the file. (Those of O_GWRONCE nobody finds.)
-  if (clean || !shares) versions_.close(k.device, k.inode, shares);
-  end_writing(k, file, clean, shares);
-  remove(rpc::descriptor_index(descriptor), descriptor);
-  return error;
-}
-
 // Takes a descriptor back that nobody uses any more.
 void file_registry::remove(std::uint32_t index, std::int32_t descriptor) noexcept {
   auto& e = entries_[index];
-  store(region_.open_files[index].tag, 0);
+  store_word(region_.open_files[index].tag, 0);
   live_[index].store(0, std::memory_order_release);
   bump_epoch();
   open_.erase(e.file);

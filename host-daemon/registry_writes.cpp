@@ -1,13 +1,14 @@
-// Open files: what the host does to their contents on behalf of kernels and programs.
+// Open files that are written: when they begin and end to be, and what the host does to their contents.
 #include <host-daemon/file_registry.hpp>
 
 #include <algorithm>
 #include <cerrno>
 #include <new>
 
-#include <host-daemon/write_back.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <host-daemon/open_kind.hpp>
+#include <host-daemon/write_back.hpp>
 
 namespace gpufs::daemon {
 
@@ -15,7 +16,101 @@ namespace {
 
 constexpr std::uint64_t longest_write = std::uint64_t(1) << 30;
 
+// All kinds whose descriptors share a file's uid.
+constexpr int kinds[] = {O_RDONLY, O_WRONLY, O_RDWR, O_WRONLY | O_APPEND, O_RDWR | O_APPEND};
+
 }  // namespace
+
+std::shared_ptr<written_file> file_registry::start_writing(key const& k, std::shared_ptr<host_file const> const& host,
+                                                           std::string const& path, content_versions::validation const& version,
+                                                           std::uint32_t once_place) {
+  auto& w = writing_[{k.device, k.inode}];
+  if (!w.file) {
+    w.file = std::make_shared<written_file>();
+    w.file->host = host;
+    w.file->path = path;
+  }
+  (once_place != 0 ? w.file->once_place : w.file->place) = once_place != 0 ? once_place : version.place;
+  if (once_place == 0) writes_->attach(version.uid, w.file);
+  ++w.descriptors;
+  return w.file;
+}
+
+// A descriptor for writing is gone. Pages that stayed dirty keep the file, and its version.
+void file_registry::end_writing(key const& k, std::shared_ptr<written_file> const& file, bool clean, bool shares) noexcept {
+  auto const found = writing_.find({k.device, k.inode});
+  if (found == writing_.end()) return;
+  if (!clean && shares) ++found->second.kept;
+  if (--found->second.descriptors > 0 || found->second.kept > 0 || !clean) return;
+  writes_->forget(*file);
+  writing_.erase(found);
+}
+
+void file_registry::release_kept(key const& k) noexcept {
+  auto const found = writing_.find({k.device, k.inode});
+  if (found == writing_.end() || (found->second.kept == 0 && found->second.descriptors > 0)) return;
+  if (writes_->dirty(*found->second.file)) return;
+  for (; found->second.kept > 0; --found->second.kept) versions_.close(k.device, k.inode, true);
+  if (found->second.descriptors > 0) return;
+  writes_->forget(*found->second.file);
+  writing_.erase(found);
+}
+
+void file_registry::update_records(key const& k, content_versions::validation const& version) noexcept {
+  if (auto const w = writing_.find({k.device, k.inode}); w != writing_.end()) {
+    try {
+      writes_->attach(version.uid, w->second.file);
+    } catch (std::bad_alloc const&) {
+      return;  // the old uid stays in use: the pages it names are as old as its last open
+    }
+  }
+  for (int const kind : kinds) {
+    auto const found = open_.find({k.device, k.inode, kind});
+    if (found == open_.end()) continue;
+    auto& record = region_.open_files[found->second];
+    // The uid last: a device thread that acquires it sees a size at least as new. Then the epoch, so that copies are read again.
+    store_word(record.size, version.size);
+    store_word(record.place, version.place);
+    store_word(record.uid, version.uid);
+  }
+  bump_epoch();
+}
+
+std::int32_t file_registry::finish_close(std::int32_t descriptor) noexcept {
+  key k{};
+  auto const file = written(descriptor, &k, true);
+  if (!file) return -EBADF;
+  writes_->flush(file.get());
+  int const error = writes_->take_error(*file);
+  struct ::stat status {};
+  bool const stated = settings_.stat(file->host->fd(), status) == 0;
+  std::shared_ptr<host_file const> last;
+  std::lock_guard const lock{mutex_};
+  auto* const e = find(descriptor);
+  if (e == nullptr) return -EBADF;
+  bool const clean = !writes_->dirty(*file);
+  bool const shares = shares_pages(k.access);
+  if (stated && shares) versions_.written(stamp_of(status), settings_.now_ns());
+  if (stated && !shares) {
+    // What this descriptor wrote is in the file, not in the pages of others.
+    auto const version = versions_.renew(k.device, k.inode, std::uint64_t(status.st_size));
+    if (version.uid != 0) update_records(k, version);
+  }
+  if (--e->users > 0) {  // opened again meanwhile
+    versions_.close(k.device, k.inode, shares);
+    return error;
+  }
+  last = std::move(e->host);
+  versions_.give_place_back(e->once_place);
+  if (!shares) file->once_place = 0;
+  e->once_place = 0;
+  e->writes.reset();
+  // Pages that stayed dirty keep the version, so that they are found again by whoever opens the file. (Those of O_GWRONCE nobody finds.)
+  if (clean || !shares) versions_.close(k.device, k.inode, shares);
+  end_writing(k, file, clean, shares);
+  remove(rpc::descriptor_index(descriptor), descriptor);
+  return error;
+}
 
 // What is written of the descriptor's file, if it is: by this descriptor, or (not for_writing) by any.
 std::shared_ptr<written_file> file_registry::written(std::int32_t descriptor, key* which, bool for_writing) const noexcept {
@@ -52,8 +147,8 @@ void file_registry::renew(key const& k, int fd) noexcept {
       continue;
     }
     auto& record = region_.open_files[std::size_t(&e - entries_.data())];
-    std::atomic_ref<std::uint64_t>{record.size}.store(std::uint64_t(status.st_size), std::memory_order_release);
-    std::atomic_ref<std::uint64_t>{record.uid}.store(e.once_uid, std::memory_order_release);
+    store_word(record.size, std::uint64_t(status.st_size));
+    store_word(record.uid, e.once_uid);
   }
 }
 
@@ -68,7 +163,8 @@ std::int32_t file_registry::truncate(std::int32_t descriptor, std::uint64_t size
   return 0;
 }
 
-std::int64_t file_registry::write(std::int32_t descriptor, void const* bytes, std::uint64_t count, std::uint64_t offset) noexcept {
+std::int64_t file_registry::write(std::int32_t descriptor, void const* bytes, std::uint64_t count,
+                                  std::uint64_t offset) noexcept {
   key k{};
   auto const file = written(descriptor, &k, true);
   if (!file) return -EBADF;

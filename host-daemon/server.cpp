@@ -74,7 +74,10 @@ server_settings server_settings::from(config const& c) {
 }
 
 server::server(rpc::shared_region const& region, server_settings settings, fault_injector* faults)
-    : region_{checked(region)}, settings_{checked(std::move(settings))}, faults_{faults}, writes_{region_.writes, faults},
+    : region_{checked(region)},
+      settings_{checked(std::move(settings))},
+      faults_{faults},
+      writes_{region_.writes, faults},
       files_{region_, settings_.files, &writes_} {
   // A claim leaves requests for the ring's own thread and for one that comes to help.
   for (std::uint64_t i = 0; i < region_.rings; ++i)
@@ -119,7 +122,8 @@ void server::make_workers() {
     for (unsigned i = 0; i < settings_.threads; ++i) engines.push_back(std::make_unique<pread_engine>());
   }
   std::vector<std::unique_ptr<worker>> workers;
-  for (auto& engine : engines) workers.push_back(std::make_unique<worker>(region_, queues_, files_, writes_, faults_, std::move(engine)));
+  for (auto& engine : engines)
+    workers.push_back(std::make_unique<worker>(region_, queues_, files_, writes_, faults_, std::move(engine)));
   std::lock_guard const lock{counting_};
   workers_ = std::move(workers);
 }

@@ -37,15 +37,15 @@ struct server_settings {
 
 /// Sums over all threads since construction.
 struct server_statistics {
-  std::uint64_t requests = 0;      ///< taken from the ring
-  std::uint64_t failed = 0;        ///< of these, answered with -errno
-  std::uint64_t rejected = 0;      ///< of these, naming no channel that exists, so that nobody can be answered
-  std::uint64_t bytes_read = 0;    ///< delivered to staging
-  std::uint64_t reads_issued = 0;  ///< read operations given to the kernel; more than reads requested if some came back short
+  std::uint64_t requests = 0;       ///< taken from the ring
+  std::uint64_t failed = 0;         ///< of these, answered with -errno
+  std::uint64_t rejected = 0;       ///< of these, naming no channel that exists, so that nobody can be answered
+  std::uint64_t bytes_read = 0;     ///< delivered to staging
+  std::uint64_t reads_issued = 0;   ///< read operations given to the kernel; more than reads requested if some came back short
   std::uint64_t writes_issued = 0;  ///< write operations given to the kernel for dirty pages
   std::uint64_t bytes_written = 0;  ///< bytes these wrote
-  std::uint64_t idle_polls = 0;    ///< looks at the ring that found nothing to do
-  std::uint64_t busy_ns = 0;       ///< time between finding work and running out of it
+  std::uint64_t idle_polls = 0;     ///< looks at the ring that found nothing to do
+  std::uint64_t busy_ns = 0;        ///< time between finding work and running out of it
 };
 
 /// The region must be filled in as rpc::shared_region says, zeroed before first use, and outlive the server. The server makes no

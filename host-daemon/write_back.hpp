@@ -24,10 +24,10 @@ class host_file;
 /// A file that is written, however many descriptors and versions it has. Alive while one of them is open for writing or a page is dirty.
 struct written_file {
   std::shared_ptr<host_file const> host;
-  std::string path;         ///< as it was opened, for messages
+  std::string path;                          ///< as it was opened, for messages
   std::atomic<std::uint32_t> place{0};       ///< as in open_file_record, of its descriptors,
   std::atomic<std::uint32_t> once_place{0};  ///< and of the one with O_GWRONCE; 0: none
-  std::atomic<int> error{0};  ///< first -errno that nobody has been told yet
+  std::atomic<int> error{0};                 ///< first -errno that nobody has been told yet
 };
 
 /// All public functions are thread-safe. Those that write block the caller until it is done; no buffer is touched by two threads at once.
@@ -91,12 +91,12 @@ class write_back {
     std::byte* bytes;
     std::uint64_t length;
   };
-  struct buffer_watch {  // what the background knows of a buffer
-    std::atomic<bool> claimed{false};  // a thread looks at it; guards the changes of its `written` word
-    std::atomic<std::uint64_t> seen{0};         // sequence at the last look,
-    std::atomic<std::int64_t> seen_at{0};       // when it was new, steady clock, ns
-    std::atomic<std::uint64_t> failed{~0ull};   // sequence that could not be written
-    std::atomic<std::uint64_t> failed_at{0};    // number of that failure
+  struct buffer_watch {                        // what the background knows of a buffer
+    std::atomic<bool> claimed{false};          // a thread looks at it; guards the changes of its `written` word
+    std::atomic<std::uint64_t> seen{0};        // sequence at the last look,
+    std::atomic<std::int64_t> seen_at{0};      // when it was new, steady clock, ns
+    std::atomic<std::uint64_t> failed{~0ull};  // sequence that could not be written
+    std::atomic<std::uint64_t> failed_at{0};   // number of that failure
   };
 
   enum class insist { no, yes };  // yes: hold it even if the device says it is busy

@@ -7,8 +7,8 @@
 #include <thread>
 #include <tuple>
 
-#include <host-daemon/file_registry.hpp>
 #include <sys/uio.h>
+#include <host-daemon/file_registry.hpp>
 
 namespace gpufs::daemon {
 

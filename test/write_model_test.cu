@@ -45,7 +45,12 @@ struct expected_call {
 class random_session {
  public:
   random_session(config const& c, unsigned blocks, unsigned threads, caller_kind who)
-      : config_(c), fs_(c), random_(seed()), blocks_(blocks), threads_(threads), who_(who),
+      : config_(c),
+        fs_(c),
+        random_(seed()),
+        blocks_(blocks),
+        threads_(threads),
+        who_(who),
         callers_(who == caller_kind::block ? blocks : blocks * threads / 32) {
     for (unsigned i = 0; i < 3; ++i) files_.push_back({folder_ / std::to_string(i), {}, false, -1});
     largest_ = c.cache_size * 3;
@@ -113,12 +118,14 @@ class random_session {
             bool const grows = last && n == 2 && f.contents.size() < largest_;
             std::uint64_t const from = grows ? f.contents.size() + (random_() % 3 == 0 ? below(2 * config_.page_size) : 0) : at;
             auto const what = some_bytes(random_(), from, grows ? below(most + 1) : std::min(below(most + 1), end - at));
-            expected.push_back({batch.write(caller, f.fd, std::int64_t(from), what, unsigned(below(64))), std::int64_t(what.size()), {}});
+            expected.push_back(
+                {batch.write(caller, f.fd, std::int64_t(from), what, unsigned(below(64))), std::int64_t(what.size()), {}});
             put(f, from, what);
           } else {
             std::uint64_t const count = std::min(below(most + 1), end > at ? end - at : 0);
             bytes const now(f.contents.begin() + std::ptrdiff_t(at), f.contents.begin() + std::ptrdiff_t(at + count));
-            expected.push_back({batch.read(caller, f.fd, std::int64_t(at), count, unsigned(below(64))), std::int64_t(count), now});
+            expected.push_back(
+                {batch.read(caller, f.fd, std::int64_t(at), count, unsigned(below(64))), std::int64_t(count), now});
           }
         }
         if (random_() % 16 == 0) expected.push_back({batch.sync(caller, f.fd), 0, {}});

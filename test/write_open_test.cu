@@ -25,7 +25,8 @@ namespace {
 std::vector<std::byte> whole(std::string const& path) { return pread_bytes(path, 0, ~0ull); }
 
 /// Every block opens the file, writes a piece of its own, closes it.
-__global__ void open_write_close(fs_ref fs, char const* path, int flags, std::byte const* piece, std::uint64_t bytes, std::int64_t* results) {
+__global__ void open_write_close(fs_ref fs, char const* path, int flags, std::byte const* piece, std::uint64_t bytes,
+                                 std::int64_t* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   std::int64_t result = gopen(io, path, flags);
@@ -61,14 +62,15 @@ TEST_CASE("O_TRUNC: with the host holding the file open, waves of blocks write o
   int const held = fs.open(path, O_WRONLY | O_CREAT | O_TRUNC);
   CHECK(std::filesystem::file_size(path) == 0);
   auto const results = zeroed<std::int64_t>(blocks);
-  launch(open_write_close, blocks, 64, fs.ref(), name.text(), O_WRONLY | O_CREAT | O_TRUNC, on_device.data(), std::uint64_t(piece.size()),
-         results.data());
+  launch(open_write_close, blocks, 64, fs.ref(), name.text(), O_WRONLY | O_CREAT | O_TRUNC, on_device.data(),
+         std::uint64_t(piece.size()), results.data());
   this_thread_stream().synchronize();
   CHECK(contents(results) == std::vector<std::int64_t>(blocks, std::int64_t(piece.size())));
   CHECK(fs.close(held) == 0);
   auto const got = whole(path);
   REQUIRE(got.size() == blocks * piece.size());
-  for (unsigned b = 0; b < blocks; ++b) CHECK(std::equal(piece.begin(), piece.end(), got.begin() + std::ptrdiff_t(b * piece.size())));
+  for (unsigned b = 0; b < blocks; ++b)
+    CHECK(std::equal(piece.begin(), piece.end(), got.begin() + std::ptrdiff_t(b * piece.size())));
   // Nobody has it open any more: the next one truncates.
   int const again = fs.open(path, O_RDWR | O_TRUNC);
   CHECK(std::filesystem::file_size(path) == 0);

@@ -49,8 +49,8 @@ __global__ void write_interleaved(fs_ref fs, int fd, std::uint32_t stride, std::
 }
 
 /// Writes, says so, waits to be told to go on, writes again.
-__global__ void write_twice(fs_ref fs, int fd, std::byte const* bytes, std::uint64_t count, std::uint32_t* written, std::uint32_t* go_on,
-                            std::int64_t* results) {
+__global__ void write_twice(fs_ref fs, int fd, std::byte const* bytes, std::uint64_t count, std::uint32_t* written,
+                            std::uint32_t* go_on, std::int64_t* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   ssize_t const first = gwrite(io, fd, bytes, count, 0);

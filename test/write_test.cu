@@ -60,8 +60,12 @@ TEST_CASE("gwrite: parts of pages change those bytes only") {
     int const fd = fs.open(path, O_RDWR);
     op_batch batch;
     std::vector<std::size_t> writes;
-    for (auto const& [offset, count] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
-             {1, 1}, {page - 1, 2}, {3 * page + 5, page / 2}, {5 * page, page}, {6 * page - 3, 2 * page + 7}, {10 * page + 10, 1}}) {
+    for (auto const& [offset, count] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{{1, 1},
+                                                                                            {page - 1, 2},
+                                                                                            {3 * page + 5, page / 2},
+                                                                                            {5 * page, page},
+                                                                                            {6 * page - 3, 2 * page + 7},
+                                                                                            {10 * page + 10, 1}}) {
       auto const bytes = some_bytes(7, offset, count);
       writes.push_back(batch.write(0, fd, std::int64_t(offset), bytes, unsigned(offset % 16)));
       std::copy(bytes.begin(), bytes.end(), expected.begin() + std::ptrdiff_t(offset));

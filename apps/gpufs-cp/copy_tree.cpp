@@ -23,7 +23,9 @@ int make_empty(std::string const& path, mode_t mode) {
 }
 
 void add(stdfs::path const& from, stdfs::path const& to, copy_plan& plan) {
-  auto const complain = [&](stdfs::path const& path, std::error_code const& e) { plan.errors.emplace_back(path.string(), e.message()); };
+  auto const complain = [&](stdfs::path const& path, std::error_code const& e) {
+    plan.errors.emplace_back(path.string(), e.message());
+  };
   struct stat status {};
   if (::lstat(from.c_str(), &status) != 0) return complain(from, {errno, std::generic_category()});
   std::error_code error;
@@ -44,7 +46,8 @@ void add(stdfs::path const& from, stdfs::path const& to, copy_plan& plan) {
     struct stat there {};
     if (::stat(to.c_str(), &there) == 0 && there.st_dev == status.st_dev && there.st_ino == status.st_ino)
       return plan.errors.emplace_back(from.string(), "is the same file as its target"), void();
-    if (int const e = make_empty(to.string(), status.st_mode | S_IWUSR); e != 0) return complain(to, {e, std::generic_category()});
+    if (int const e = make_empty(to.string(), status.st_mode | S_IWUSR); e != 0)
+      return complain(to, {e, std::generic_category()});
     plan.files.push_back({from.string(), to.string(), static_cast<std::uint64_t>(status.st_size)});
   } else {
     plan.errors.emplace_back(from.string(), "is neither file, folder nor symbolic link");

@@ -64,10 +64,12 @@ void complete(bench_options& o) {
   if (o.repeat != bench_options::not_given) check_option("--repeat", o.repeat, 1, 1'000'000'000);
   (void)size_option("--req", o.request, 1, 1 << 30);
   (void)size_option("--size", o.size, 1, largest_file);
-  if (o.is("write") && !o.file.empty()) throw usage_error(fmt::format("--file={}: bench write makes a file of its own in --dir", o.file));
+  if (o.is("write") && !o.file.empty())
+    throw usage_error(fmt::format("--file={}: bench write makes a file of its own in --dir", o.file));
   if (o.is("write") && o.threads > 512) throw usage_error(fmt::format("--threads={}: at most 512 for bench write", o.threads));
   if ((o.random_order || o.once) && !o.is("write")) throw usage_error("--random-order, --once: for bench write only");
-  if (o.cold && (o.is("hit") || o.is("write") || o.is("rpc"))) throw usage_error(fmt::format("--cold: means nothing for bench {}", o.pattern));
+  if (o.cold && (o.is("hit") || o.is("write") || o.is("rpc")))
+    throw usage_error(fmt::format("--cold: means nothing for bench {}", o.pattern));
   if (o.is("rand") || o.is("hit") || o.is("rpc")) {
     if (o.stride != "0") throw usage_error(fmt::format("--stride={}: means nothing for bench {}", o.stride, o.pattern));
   }

@@ -28,8 +28,8 @@ struct bench_options {
   std::uint64_t seed = 1;
   std::int64_t runs = 5;
   std::int64_t repeat = not_given;  ///< hit: passes in one kernel; rpc: round trips
-  bool random_order = false;  ///< write: pieces in random order
-  bool once = false;          ///< write: O_GWRONCE
+  bool random_order = false;        ///< write: pieces in random order
+  bool once = false;                ///< write: O_GWRONCE
   bool cold = false;
   bool json = false;
   bool no_limits = false;

@@ -111,7 +111,8 @@ void verify(std::string const& path, write_plan const& plan, write_result& r) {
   });
   off_t const size = ::lseek(fd, 0, SEEK_END);
   ::close(fd);
-  if (wrong != ~0ull) r.mismatch = fmt::format("{} bytes at {} are not what was written", plan.piece_bytes, wrong * plan.piece_bytes);
+  if (wrong != ~0ull)
+    r.mismatch = fmt::format("{} bytes at {} are not what was written", plan.piece_bytes, wrong * plan.piece_bytes);
   if (size != static_cast<off_t>(plan.bytes())) r.mismatch = fmt::format("the file has {} bytes, not {}", size, plan.bytes());
 }
 
@@ -158,7 +159,8 @@ write_result run_write_bench(bench_options const& o, config const& settings) {
       verify(name.path(), r.plan, r);
       int const reader = fs.open(name.path(), O_RDONLY);
       std::uint64_t const wrong = reader < 0 ? r.plan.pieces : writer.read_back(fs.ref(), reader);
-      if (wrong != 0 && r.mismatch.empty()) r.mismatch = fmt::format("{} of {} pieces were read back wrong", wrong, r.plan.pieces);
+      if (wrong != 0 && r.mismatch.empty())
+        r.mismatch = fmt::format("{} of {} pieces were read back wrong", wrong, r.plan.pieces);
       r.verified = r.mismatch.empty();
       if (reader >= 0) fs.close(reader);
     }
@@ -181,11 +183,16 @@ void print(bench_options const& o, config const& settings, write_result const& r
   if (o.json) {
     json_line line;
     line.text("bench", "write").text("order", order).boolean("once", o.once).integer("bytes", r.plan.bytes());
-    line.integer("request", r.plan.piece_bytes).integer("page_size", settings.page_size).integer("cache_size", settings.cache_size);
+    line.integer("request", r.plan.piece_bytes)
+        .integer("page_size", settings.page_size)
+        .integer("cache_size", settings.cache_size);
     line.integer("blocks", static_cast<std::uint64_t>(o.blocks)).integer("threads", static_cast<std::uint64_t>(o.threads));
     line.numbers("seconds", r.seconds).number("GBps", rate).number("host_GBps", host).integer("host_request", r.host_request);
     line.number("of_host", host ? std::optional(rate / *host) : std::nullopt);
-    line.boolean("verified", r.verified).text("mismatch", r.mismatch).text("backend", r.backend).members(to_json_fields(r.counters));
+    line.boolean("verified", r.verified)
+        .text("mismatch", r.mismatch)
+        .text("backend", r.backend)
+        .members(to_json_fields(r.counters));
     fmt::print("{}\n", line.str());
     return;
   }

@@ -34,7 +34,8 @@ __global__ void __launch_bounds__(MostThreads, BlocksTogether)
   }
 }
 
-__global__ void __launch_bounds__(512) compare_pieces(fs_ref fs, int fd, write_plan plan, std::byte* buffers, std::uint64_t* wrong) {
+__global__ void __launch_bounds__(512)
+    compare_pieces(fs_ref fs, int fd, write_plan plan, std::byte* buffers, std::uint64_t* wrong) {
   auto const block = cooperative_groups::this_thread_block();
   io_context io(fs, block);
   auto* const words = reinterpret_cast<std::uint64_t*>(buffers + blockIdx.x * plan.piece_bytes);

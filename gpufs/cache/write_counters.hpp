@@ -14,8 +14,7 @@ inline constexpr unsigned write_region_shift = 20;
 
 __device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> write_counter(fs_ref const& fs, std::uint64_t uid,
                                                                                   std::uint64_t region) {
-  return atomic_ref<std::uint32_t, scope::device>(
-      fs.writes.write_counters[mix64(region + mix64(uid)) % write_counter_count]);
+  return atomic_ref<std::uint32_t, scope::device>(fs.writes.write_counters[mix64(region + mix64(uid)) % write_counter_count]);
 }
 
 /// A page becomes dirty, or is clean again. Before it may be replaced: whoever finds the page absent afterwards sees the new count.
@@ -25,7 +24,8 @@ __device__ __forceinline__ void count_write(fs_ref const& fs, std::uint64_t uid,
 
 /// Sum over the regions of [begin, end). If it is what it was when a copy of these bytes was requested, the copy holds all that was written
 /// to pages which are not in the cache now. One thread calls.
-__device__ __forceinline__ std::uint32_t writes_counted(fs_ref const& fs, std::uint64_t uid, std::uint64_t begin, std::uint64_t end) {
+__device__ __forceinline__ std::uint32_t writes_counted(fs_ref const& fs, std::uint64_t uid, std::uint64_t begin,
+                                                        std::uint64_t end) {
   if (fs.writes.write_counters == nullptr) return 0;
   std::uint32_t sum = 0;
   for (std::uint64_t r = begin >> write_region_shift; r <= (end - 1) >> write_region_shift; ++r) {

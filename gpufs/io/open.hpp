@@ -165,7 +165,8 @@ __device__ int gfstat(io_context<Group>& io, int fd, file_status* status) {
   if (result != 0) return result;
   for (auto& w : word) w = io_context<Group>::ops::broadcast(io.group(), w);
   // What gwrite has added and the host's file does not have yet belongs to it.
-  if (detail::use_file(io, fd) == 0 && io.file().place != 0 && (io.file().flags & rpc::open_write_once) == 0) word[0] = io.file().size;
+  if (detail::use_file(io, fd) == 0 && io.file().place != 0 && (io.file().flags & rpc::open_write_once) == 0)
+    word[0] = io.file().size;
   status->size = word[0];
   status->device = word[1];
   status->inode = word[2];

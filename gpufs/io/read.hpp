@@ -28,8 +28,8 @@ __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* bu
   auto const begin = static_cast<std::uint64_t>(offset);
   if (count == 0 || begin >= file.size) return 0;
   std::uint64_t const end = count < file.size - begin ? begin + count : file.size;
-  read_span const span{static_cast<std::byte*>(buf), begin, end, file.uid, file.size, file.fd, io.fs().cache.page_shift,
-                       file.place != 0};
+  read_span const span{static_cast<std::byte*>(buf), begin,          end, file.uid, file.size, file.fd,
+                       io.fs().cache.page_shift,     file.place != 0};
 
   ops::sync(group);  // the group is done with what the buffer held
   unsigned const warp = ops::warp(group);

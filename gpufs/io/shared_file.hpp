@@ -100,7 +100,8 @@ __device__ __forceinline__ void leave_writers(fs_ref const& fs, used_file const&
 __device__ __forceinline__ std::int32_t begin_truncation(fs_ref const& fs, used_file const& file) {
   shared_file& shared = fs.writes.files[file.place - 1];
   atomic_ref<std::uint32_t, scope::device> truncating(shared.truncating);
-  if (int const error = spin_until(fs, device_pause_ns, [&] { return truncating.exchange(1, memory_order_seq_cst) == 0; })) return error;
+  if (int const error = spin_until(fs, device_pause_ns, [&] { return truncating.exchange(1, memory_order_seq_cst) == 0; }))
+    return error;
   int const error = spin_until(fs, device_pause_ns, [&] {
     return atomic_ref<std::uint32_t, scope::device>(shared.writers).load(memory_order_seq_cst) == 0;
   });

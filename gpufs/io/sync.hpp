@@ -12,7 +12,8 @@ namespace gpufs {
 namespace detail {
 
 /// A request about an open file that carries nothing and brings nothing back. All lanes of one warp call.
-__device__ __forceinline__ std::int32_t plain_call(fs_ref const& fs, rpc::operation op, std::int32_t fd, std::uint64_t argument = 0) {
+__device__ __forceinline__ std::int32_t plain_call(fs_ref const& fs, rpc::operation op, std::int32_t fd,
+                                                   std::uint64_t argument = 0) {
   rpc::request r;
   r.op = op;
   r.file = fd;
@@ -45,7 +46,8 @@ __device__ int gftruncate(io_context<Group>& io, int fd, std::int64_t size) {
     if (lane_id() == 0) {
       // The record has a new uid now: whoever comes next takes it over, and those that hold the old one notice.
       used_file fresh;
-      if (detail::load_record(io.fs(), fd, fresh) == 0 && fresh.place != 0) static_cast<void>(detail::load_shared(io.fs(), fresh));
+      if (detail::load_record(io.fs(), fd, fresh) == 0 && fresh.place != 0)
+        static_cast<void>(detail::load_shared(io.fs(), fresh));
       detail::end_truncation(io.fs(), file);
     }
     __syncwarp();

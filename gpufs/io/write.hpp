@@ -51,7 +51,8 @@ struct batch_notes<cooperative_groups::thread_block> {
 /// In rounds: every warp makes pages of its own ready; all copy; the first warp posts them. What could not be got ready waits for the next
 /// round, when the group holds nothing: so no two groups wait for each other's pages, frames or buffers.
 template <class Group>
-__device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_span const& span, std::uint64_t first, unsigned batch) {
+__device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_span const& span, std::uint64_t first,
+                                                 unsigned batch) {
   using ops = typename io_context<Group>::ops;
   Group const& group = io.group();
   unsigned const warps = ops::warps(group);
@@ -108,7 +109,8 @@ __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_sp
 
 /// Finds out where to write, joins the file's writers. All threads of the group call. Returns 0 and the offset, or an error.
 template <class Group>
-__device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::int32_t fd, std::uint64_t count, std::uint64_t& offset) {
+__device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::int32_t fd, std::uint64_t count,
+                                                    std::uint64_t& offset) {
   fs_ref const& fs = io.fs();
   bool patient = true;
   for (;;) {
@@ -128,10 +130,11 @@ __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::
         // A truncation ends within the timeout of whoever truncates.
         std::uint32_t& truncating = fs.writes.files[file.place - 1].truncating;
         seen[2] = spin_until(fs, device_pause_ns, [&] {
-          return atomic_ref<std::uint32_t, scope::device>(truncating).load(memory_order_relaxed) == 0;
-        }) != 0;
+                    return atomic_ref<std::uint32_t, scope::device>(truncating).load(memory_order_relaxed) == 0;
+                  }) != 0;
       } else if ((file.flags & O_APPEND) != 0) {
-        seen[1] = atomic_ref<std::uint64_t, scope::device>(fs.writes.files[file.place - 1].size).fetch_add(count, memory_order_relaxed);
+        seen[1] =
+            atomic_ref<std::uint64_t, scope::device>(fs.writes.files[file.place - 1].size).fetch_add(count, memory_order_relaxed);
       }
     }
     io_context<Group>::ops::broadcast(io.group(), seen);
@@ -157,8 +160,9 @@ __device__ ssize_t gwrite(io_context<Group>& io, int fd, void const* buf, std::s
   if (begin >= most || count > most - begin) return -EFBIG;
   if (std::int32_t const error = detail::begin_write(io, fd, count, begin); error != 0) return error;
   used_file const& file = io.file();
-  detail::write_span const span{static_cast<std::byte const*>(buf),         begin,      begin + count, file.uid, file.fd, file.place,
-                                io.fs().cache.page_shift, (file.flags & rpc::open_write_once) != 0};
+  detail::write_span const span{
+      static_cast<std::byte const*>(buf),      begin, begin + count, file.uid, file.fd, file.place, io.fs().cache.page_shift,
+      (file.flags & rpc::open_write_once) != 0};
   read_stop stop;
   bool stopped = false;
   if (count != 0) {

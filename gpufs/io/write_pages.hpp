@@ -67,7 +67,8 @@ __device__ __forceinline__ std::int32_t fetch_for_write(fs_ref const& fs, page_n
   arrival const a = settle(fs, name, work, got);
   if (a.error == 0) {
     pull_gate const gate(fs);
-    warp_pull(frame_bytes(fs.cache, work.frame), staging_bytes(fs, fs.page_channels, work.via), 0, name.expected, a.got, {nullptr, 0, 0});
+    warp_pull(frame_bytes(fs.cache, work.frame), staging_bytes(fs, fs.page_channels, work.via), 0, name.expected, a.got,
+              {nullptr, 0, 0});
   }
   __syncwarp();  // the pull is over before the channel goes
   if (lane_id() == 0) {
@@ -79,7 +80,8 @@ __device__ __forceinline__ std::int32_t fetch_for_write(fs_ref const& fs, page_n
 }
 
 /// Makes a page ready that is in the cache: `frame` is pinned. Keeps the pin if the page gets ready.
-__device__ __forceinline__ write_page ready_cached(fs_ref const& fs, write_span const& span, std::uint64_t page, std::uint32_t frame) {
+__device__ __forceinline__ write_page ready_cached(fs_ref const& fs, write_span const& span, std::uint64_t page,
+                                                   std::uint32_t frame) {
   std::uint32_t has = 0;
   std::uint32_t ok = 0;
   if (lane_id() == 0) {
@@ -109,7 +111,8 @@ __device__ __forceinline__ write_page ready_cached(fs_ref const& fs, write_span 
 }
 
 /// Makes a page ready that is not in the cache. Its old bytes are fetched only if some of them stay.
-__device__ __forceinline__ write_page ready_absent(fs_ref const& fs, write_span const& span, std::int32_t slot, std::uint64_t page) {
+__device__ __forceinline__ write_page ready_absent(fs_ref const& fs, write_span const& span, std::int32_t slot,
+                                                   std::uint64_t page) {
   std::int64_t const taken = take_buffer(fs);  // first, so that nothing else is held if there is none
   if (taken < 0) return {write_status::later, 0, 0, 0};
   auto const buffer = static_cast<std::uint32_t>(taken);
@@ -119,7 +122,8 @@ __device__ __forceinline__ write_page ready_absent(fs_ref const& fs, write_span 
   if (work.status == page_status::fetching) {
     // Whoever made the file longer by bytes of this page did so before the page could leave the cache: the size says whether there are any.
     std::uint64_t size = 0;
-    if (lane_id() == 0) size = atomic_ref<std::uint64_t, scope::device>(fs.writes.files[span.place - 1].size).load(memory_order_relaxed);
+    if (lane_id() == 0)
+      size = atomic_ref<std::uint64_t, scope::device>(fs.writes.files[span.place - 1].size).load(memory_order_relaxed);
     size = warp_broadcast(size);
     std::uint64_t const start = page << span.page_shift;
     std::uint64_t const old = size <= start ? 0 : size - start < span.page_bytes() ? size - start : span.page_bytes();

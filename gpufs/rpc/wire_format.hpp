@@ -16,7 +16,7 @@ enum class operation : std::uint8_t {
   open,   ///< path in staging (`length` bytes, no terminator), flags in argument[0], mode in argument[1]; result = descriptor
   close,  ///< `file` = descriptor; result 0, or what stood in the way of its dirty pages if it was the file's last for writing
   stat,   ///< `file` = descriptor; a file_status is written to staging; result 0
-  sync,      ///< `file` = descriptor: dirty pages are written, then the file is made durable; result 0 or its first unreported error
+  sync,   ///< `file` = descriptor: dirty pages are written, then the file is made durable; result 0 or its first unreported error
   truncate,  ///< `file` = descriptor, argument[0] = size in bytes: after writing dirty pages; the file gets a new uid; result 0
   unlink,    ///< path as for open; result 0
 };
@@ -142,7 +142,8 @@ struct alignas(64) open_file_record {
   std::uint64_t uid;    ///< names this version of the file's contents in the page cache; never reused, never 0
   std::uint64_t size;   ///< bytes, as of the last validation
   std::uint64_t flags;  ///< the O_* access mode and flags it was opened with
-  std::uint64_t place;  ///< 1 + where the device keeps the size of a file that is or was written; 0 = `size` is all there is to know
+  std::uint64_t
+      place;  ///< 1 + where the device keeps the size of a file that is or was written; 0 = `size` is all there is to know
   std::uint64_t reserved[3];
 };
 static_assert(sizeof(open_file_record) == 64);

@@ -49,7 +49,8 @@ struct write_region {
   std::uint64_t* posted = nullptr;   ///< `count` entries; the device writes
   std::uint64_t* written = nullptr;  ///< `count` entries; the host writes
   std::byte* bytes = nullptr;        ///< `count` << page_shift
-  std::uint64_t* errors = nullptr;   ///< by place of a file (open_file_record::place - 1): the errno that gfsync has not reported yet, or 0; the host writes
+  std::uint64_t* errors =
+      nullptr;  ///< by place of a file (open_file_record::place - 1): the errno that gfsync has not reported yet, or 0; the host writes
   std::uint64_t count = 0;
   std::uint32_t page_shift = 0;
 };

@@ -50,7 +50,8 @@ std::string table_problem(std::vector<frame_header> const& headers, std::vector<
 }
 
 // A frame with a write buffer is pinned once for it.
-std::string frame_problem(std::vector<frame_header> const& headers, std::vector<std::uint32_t> const& buffers, std::uint64_t pinned) {
+std::string frame_problem(std::vector<frame_header> const& headers, std::vector<std::uint32_t> const& buffers,
+                          std::uint64_t pinned) {
   std::uint64_t pins = 0;
   for (std::size_t i = 0; i < headers.size(); ++i) {
     auto const p = static_cast<phase>(headers[i].state >> phase_shift);

@@ -57,7 +57,8 @@ std::uint64_t op_batch::room(std::uint64_t count, unsigned misalign) {
   return at;
 }
 
-std::size_t op_batch::write(unsigned caller, int fd, std::int64_t offset, std::vector<std::byte> const& bytes, unsigned misalign) {
+std::size_t op_batch::write(unsigned caller, int fd, std::int64_t offset, std::vector<std::byte> const& bytes,
+                            unsigned misalign) {
   auto const at = room(bytes.size(), misalign);
   if (!bytes.empty()) std::memcpy(memory_.data() + at, bytes.data(), bytes.size());
   return add({call::write, fd, offset, bytes.size(), at, 0, caller, 0});
