@@ -53,6 +53,11 @@ if(TARGET app_gpufs)
   add_test(NAME bench_studies COMMAND ${PROJECT_SOURCE_DIR}/test/bench_studies.sh $<TARGET_FILE:app_gpufs>)
   set_tests_properties(bench_studies PROPERTIES TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()
+# gpufs-cp copies a tree, and diff finds nothing.
+if(TARGET app_gpufs-cp AND GPUFS_DEVICE STREQUAL "emulated")
+  add_test(NAME cp_tree COMMAND ${PROJECT_SOURCE_DIR}/scripts/test_cp.sh $<TARGET_FILE:app_gpufs-cp> ${PROJECT_SOURCE_DIR}/test)
+  set_tests_properties(cp_tree PROPERTIES TIMEOUT 600 LABELS device ENVIRONMENT "${test_environment}")
+endif()
 
 # add_planted_bug(<name> <sanitizer> <report>): test/<name>.{cpp,cu} must pass with the argument `clean`, and without it must
 # make the sanitizer print the report.

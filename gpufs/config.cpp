@@ -163,6 +163,8 @@ std::vector<setting> make_settings() {
              "a time from 1 to 60000 milliseconds, such as 3, 3ms or 1s"),
       size("staging_size", "bytes of pinned host memory that data passes through, a multiple of 4096", &config::staging_size,
            {.low = 64 * kibi, .high = tebi, .multiple_of = 4096}, "a multiple of 4096 from 64K to 1T"),
+      size("write_memory", "bytes of pinned host memory for dirty pages, a multiple of 4096; 0 = files cannot be written",
+           &config::write_memory, {.low = 0, .high = tebi, .multiple_of = 4096}, "a multiple of 4096 up to 1T"),
       count("pulls_in_flight", "warps that pull from host memory at once, up to 4K each, 1 to 65536", &config::pulls_in_flight,
             {.low = 1, .high = 65536}, "a number from 1 to 65536"),
       count("max_open_files", "files open at once, 1 to 65536", &config::max_open_files, {.low = 1, .high = 65536},

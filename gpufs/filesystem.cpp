@@ -7,13 +7,16 @@
 #include <gpufs/rpc/channel_state.hpp>
 #include <gpufs/twin_copier.hpp>
 
+#include <host-daemon/drain_at_exit.hpp>
 #include <host-daemon/server.hpp>
 
 #include <fmt/format.h>
 
 #include <bit>
+#include <cerrno>
 #include <chrono>
 #include <utility>
+#include <vector>
 
 namespace gpufs {
 
@@ -47,6 +50,7 @@ pinned_buffer<T> pinned(std::uint64_t count, char const* what, char const* remed
 
 constexpr char lower_cache[] = "lower cache_size";
 constexpr char lower_staging[] = "lower staging_size";
+constexpr char lower_writes[] = "lower write_memory";
 
 }  // namespace
 
@@ -61,6 +65,9 @@ struct filesystem::state {
   pinned_buffer<std::byte> staging;
   pinned_buffer<rpc::open_file_record> open_files;
   pinned_buffer<rpc::control_block> control;
+  pinned_buffer<rpc::buffer_header> write_headers;
+  pinned_buffer<std::uint64_t> write_words;  ///< posted, written, and the files' errors
+  pinned_buffer<std::byte> write_bytes;
 
   // GPU memory.
   buffer<std::uint64_t> tails;
@@ -79,6 +86,11 @@ struct filesystem::state {
   buffer<std::uint64_t> counters;
   buffer<std::uint32_t> pulls_under_way;
   buffer<std::byte> twin;  // of staging
+  buffer<std::byte> write_states;
+  buffer<std::uint32_t> frame_buffers;
+  buffer<std::uint64_t> write_hand;
+  buffer<std::byte> shared_files;
+  buffer<std::uint32_t> write_counters;
   buffer<std::byte> handle;
   fs_ref ref;
 
@@ -94,6 +106,10 @@ struct filesystem::state {
         staging(pinned<std::byte>(sizes.staging_bytes, "staging", lower_staging)),
         open_files(pinned<rpc::open_file_record>(settings.max_open_files, "open-file records", "lower max_open_files")),
         control(pinned<rpc::control_block>(1, "the control block", lower_staging)),
+        write_headers(pinned<rpc::buffer_header>(sizes.write_buffers, "write buffers", lower_writes)),
+        write_words(pinned<std::uint64_t>(sizes.write_buffers == 0 ? 0 : 2 * sizes.write_buffers + settings.max_open_files,
+                                          "write buffers", lower_writes)),
+        write_bytes(pinned<std::byte>(sizes.write_buffers * settings.page_size, "write buffers", lower_writes)),
         tails(on_device<std::uint64_t>(sizes.rings * tail_stride, "the rings' tails", lower_cache)),
         sweep_hand(on_device<std::uint64_t>(1, "the sweep's hand", lower_cache)),
         buckets(on_device<std::uint64_t>(sizes.buckets * bucket_ways, "the page table", lower_cache)),
@@ -112,6 +128,13 @@ struct filesystem::state {
         pulls_under_way(on_device<std::uint32_t>(32, "the pull gate", lower_cache)),
         twin(on_device<std::byte>(settings.path == io_path::dma ? sizes.staging_bytes : 0, "the twin of staging",
                                   "lower staging_size and prefetch_memory, or set io_path to auto")),
+        write_states(on_device<std::byte>(sizes.write_buffers * write_state_bytes, "write buffers", lower_writes)),
+        frame_buffers(on_device<std::uint32_t>(sizes.write_buffers == 0 ? 0 : sizes.frames, "write buffers", lower_writes)),
+        write_hand(on_device<std::uint64_t>(1, "write buffers", lower_writes)),
+        shared_files(on_device<std::byte>(sizes.write_buffers == 0 ? 0 : settings.max_open_files * shared_file_bytes,
+                                          "files that are written", "lower max_open_files")),
+        write_counters(
+            on_device<std::uint32_t>(sizes.write_buffers == 0 ? 0 : write_counter_count, "write counters", lower_cache)),
         handle(on_device<std::byte>(sizeof(fs_ref), "the handle", lower_cache)),
         ref(make_ref()) {
     handle.copy_from_host(reinterpret_cast<std::byte const*>(&ref), sizeof ref);
@@ -120,6 +143,11 @@ struct filesystem::state {
                                                             std::chrono::milliseconds(settings.dma_timeout_ms), faults.get());
     server = std::make_unique<daemon::server>(shared(), daemon::server_settings::from(settings), faults.get(), transfers.get());
     server->start();
+    daemon::drain_at_exit(server->writes(), true);
+  }
+
+  ~state() {
+    if (server) daemon::drain_at_exit(server->writes(), false);
   }
 
   [[nodiscard]] rpc::shared_region shared() const {
@@ -134,6 +162,15 @@ struct filesystem::state {
     r.open_files = open_files.data();
     r.max_open_files = settings.max_open_files;
     r.control = control.data();
+    if (sizes.write_buffers != 0) {
+      r.writes.headers = write_headers.data();
+      r.writes.posted = write_words.data();
+      r.writes.written = write_words.data() + sizes.write_buffers;
+      r.writes.errors = write_words.data() + 2 * sizes.write_buffers;
+      r.writes.bytes = write_bytes.data();
+      r.writes.count = sizes.write_buffers;
+      r.writes.page_shift = static_cast<std::uint32_t>(std::countr_zero(settings.page_size));
+    }
     return r;
   }
 
@@ -185,6 +222,10 @@ fs_ref filesystem::state::make_ref() const {
     r.prefetch.depth = s.settings.prefetch_depth;
     r.prefetch.automatic = s.settings.prefetch_size == prefetch_automatic;
   }
+  if (s.sizes.write_buffers != 0) {
+    r.writes = {reinterpret_cast<buffer_state*>(s.write_states.data()), s.frame_buffers.data(), s.write_hand.data(),
+                reinterpret_cast<shared_file*>(s.shared_files.data()), s.write_counters.data()};
+  }
   r.slots = s.slots.data();
   r.claimed_slots = s.claimed_slots.data();
   r.advice_changes = s.claimed_slots.data() + 1;
@@ -203,12 +244,22 @@ filesystem::~filesystem() = default;
 
 fs_ref filesystem::ref() const { return state_->ref; }
 
-int filesystem::open(std::string const& path, int flags) { return state_->server->files().open(path, flags); }
+int filesystem::open(std::string const& path, int flags, unsigned mode) {
+  return state_->server->files().open(path, flags, mode);
+}
 int filesystem::close(int fd) { return state_->server->files().close(fd); }
 int filesystem::stat(int fd, file_status& status) const { return state_->server->files().stat(fd, status); }
 int filesystem::advise(int fd, std::int64_t offset, std::int64_t length, advice what) {
   return state_->server->files().advise(fd, offset, length, what);
 }
+
+std::int64_t filesystem::write(int fd, void const* bytes, std::uint64_t count, std::int64_t offset) {
+  return offset < 0 ? -EINVAL : state_->server->files().write(fd, bytes, count, std::uint64_t(offset));
+}
+int filesystem::sync(int fd) { return state_->server->files().sync(fd); }
+int filesystem::sync() { return state_->server->writes().flush(nullptr); }
+int filesystem::discard(int fd) { return state_->server->files().discard(fd); }
+std::vector<std::string> filesystem::unwritten() const { return state_->server->writes().unwritten(); }
 
 statistics filesystem::stats() const {
   state const& s = *state_;
@@ -228,10 +279,13 @@ statistics filesystem::stats() const {
   r.bytes_dma = sum(counter::bytes_dma);
   r.timeouts = sum(counter::timeouts);
   r.errors = sum(counter::errors);
+  r.bytes_written = sum(counter::bytes_written);
   daemon::server_statistics const h = s.server->statistics();
   r.host_reads = h.reads_issued;
   r.host_bytes = h.bytes_read;
   r.host_bytes_direct = h.bytes_direct;
+  r.host_writes = h.writes_issued;
+  r.host_bytes_written = h.bytes_written;
   r.idle_polls = h.idle_polls;
   return r;
 }
@@ -253,7 +307,8 @@ std::uint64_t filesystem::metadata_bytes() const {
 
 std::uint64_t filesystem::pinned_bytes() const {
   state const& s = *state_;
-  return s.ring.bytes() + s.completions.bytes() + s.staging.bytes() + s.open_files.bytes() + s.control.bytes();
+  return s.ring.bytes() + s.completions.bytes() + s.staging.bytes() + s.open_files.bytes() + s.control.bytes() +
+         s.write_headers.bytes() + s.write_words.bytes() + s.write_bytes.bytes();
 }
 
 void filesystem::stop() { state_->server->stop(); }

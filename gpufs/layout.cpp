@@ -32,6 +32,8 @@ layout layout::of(config const& c, unsigned daemon_threads) {
   l.rings = daemon_threads;
   l.ring_slots = std::bit_ceil((l.channels + l.rings - 1) / l.rings);
   l.staging_bytes = l.control_channels * control_piece + l.page_channels * l.page_piece + l.chunk_channels * l.chunk_piece;
+  // A dirty page keeps its frame pinned: with at most half of them, reads and replacement always find others.
+  if (c.write_memory != 0) l.write_buffers = std::clamp<std::uint64_t>(c.write_memory / c.page_size, 1, l.frames / 2);
   return l;
 }
 

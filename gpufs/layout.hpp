@@ -25,6 +25,7 @@ struct layout {
   std::uint64_t rings;          ///< one per daemon thread
   std::uint64_t ring_slots;     ///< of each ring: a power of two >= its channels
   std::uint64_t staging_bytes;  ///< all pieces
+  std::uint64_t write_buffers;  ///< pages that can be dirty at once
 
   /// For settings that validate() accepts.
   [[nodiscard]] static layout of(config const& c, unsigned daemon_threads);

@@ -27,9 +27,12 @@ constexpr std::array fields{
     field{"bytes_dma", &statistics::bytes_dma},
     field{"timeouts", &statistics::timeouts},
     field{"errors", &statistics::errors},
+    field{"bytes_written", &statistics::bytes_written},
     field{"host_reads", &statistics::host_reads},
     field{"host_bytes", &statistics::host_bytes},
     field{"host_bytes_direct", &statistics::host_bytes_direct},
+    field{"host_writes", &statistics::host_writes},
+    field{"host_bytes_written", &statistics::host_bytes_written},
     field{"idle_polls", &statistics::idle_polls},
 };
 static_assert(sizeof(statistics) == fields.size() * sizeof(std::uint64_t), "every counter is listed");

@@ -13,7 +13,24 @@ bool is_young(file_stamp const& stamp, std::int64_t now_ns) noexcept {
   return now_ns - stamp.ctime_ns < grain || (mtime_age < grain && mtime_age > -grain);
 }
 
-content_versions::validation content_versions::open(file_stamp const& stamp, std::int64_t now_ns, std::uint64_t order) {
+content_versions::content_versions(std::size_t capacity, std::uint32_t places) : capacity_{capacity} {
+  free_places_.reserve(places);
+  for (auto place = places; place > 0; --place) free_places_.push_back(place);
+}
+
+std::uint32_t content_versions::take_place() noexcept {
+  if (free_places_.empty()) return 0;
+  auto const place = free_places_.back();
+  free_places_.pop_back();
+  return place;
+}
+
+void content_versions::give_place_back(std::uint32_t place) noexcept {
+  if (place != 0) free_places_.push_back(place);
+}
+
+content_versions::validation content_versions::open(file_stamp const& stamp, std::int64_t now_ns, std::uint64_t order,
+                                                    bool for_writing) {
   key const k{stamp.device, stamp.inode};
   auto found = versions_.find(k);
   bool changed = false;
@@ -25,36 +42,76 @@ content_versions::validation content_versions::open(file_stamp const& stamp, std
       open_.pop_back();
       throw;
     }
-    found->second.place = std::prev(open_.end());
+    found->second.place_in_list = std::prev(open_.end());
     changed = true;
   } else if (found->second.users == 0) {
-    open_.splice(open_.end(), closed_, found->second.place);
+    open_.splice(open_.end(), closed_, found->second.place_in_list);
   }
   auto& v = found->second;
+  bool const known = !changed;
   ++v.users;
-  if (changed || order > v.order) {
+  if (v.writers == 0 && (changed || order > v.order)) {
     changed = changed || !v.settled || v.stamp != stamp;
-    if (changed) v.uid = ++last_uid_;
+    if (changed) {
+      v.uid = ++last_uid_;
+      v.was_written = false;
+    }
     v.stamp = stamp;
     v.settled = !is_young(stamp, now_ns);
     v.order = order;
   }
-  return {v.uid, v.stamp.size, changed};
+  if (for_writing) {
+    ++v.writers;
+    if (!v.was_written && known && !changed) {
+      v.uid = ++last_uid_;
+      changed = true;
+    }
+    v.was_written = true;
+  }
+  if (v.was_written && v.place == 0) v.place = take_place();
+  return {v.uid, v.stamp.size, changed, v.place};
 }
 
-void content_versions::close(std::uint64_t device, std::uint64_t inode) noexcept {
+void content_versions::close(std::uint64_t device, std::uint64_t inode, bool for_writing) noexcept {
   auto const found = versions_.find({device, inode});
-  if (found == versions_.end() || found->second.users == 0 || --found->second.users > 0) return;
-  if (!found->second.settled) {  // the next open would not trust it
-    open_.erase(found->second.place);
+  if (found == versions_.end() || found->second.users == 0) return;
+  auto& v = found->second;
+  if (for_writing && v.writers > 0) --v.writers;
+  if (--v.users > 0) return;
+  give_place_back(v.place);
+  v.place = 0;
+  if (!v.settled) {  // the next open would not trust it
+    open_.erase(v.place_in_list);
     versions_.erase(found);
     return;
   }
-  closed_.splice(closed_.end(), open_, found->second.place);
+  closed_.splice(closed_.end(), open_, v.place_in_list);
   if (closed_.size() > capacity_) {
     versions_.erase(closed_.front());
     closed_.pop_front();
   }
+}
+
+void content_versions::written(file_stamp const& stamp, std::int64_t now_ns) noexcept {
+  auto const found = versions_.find({stamp.device, stamp.inode});
+  if (found == versions_.end()) return;
+  found->second.stamp = stamp;
+  found->second.settled = !is_young(stamp, now_ns);
+}
+
+content_versions::validation content_versions::renew(std::uint64_t device, std::uint64_t inode, std::uint64_t size) noexcept {
+  auto const found = versions_.find({device, inode});
+  if (found == versions_.end() || found->second.users == 0) return {0, 0, false, 0};
+  auto& v = found->second;
+  v.uid = ++last_uid_;
+  v.stamp.size = size;
+  v.settled = false;
+  return {v.uid, size, true, v.place};
+}
+
+bool content_versions::is_open(std::uint64_t device, std::uint64_t inode) const noexcept {
+  auto const found = versions_.find({device, inode});
+  return found != versions_.end() && found->second.users != 0;
 }
 
 }  // namespace gpufs::daemon

@@ -58,6 +58,18 @@ struct fault_injector {
 
   /// On the transfer thread, before it tells the device to copy: may wait, as that call may.
   virtual void before_copy() {}
+  /// Before each write system call for dirty pages of `file` (a descriptor of the host). A call that fails is not repeated for the bytes
+  /// that follow in the same run of pages.
+  virtual fault_action before_write(int file, std::uint64_t offset, std::uint64_t length) {
+    static_cast<void>(file), static_cast<void>(offset), static_cast<void>(length);
+    return fault_action::pass();
+  }
+
+  /// Before each fdatasync of `file` (`shorten` counts as `pass`).
+  virtual fault_action before_sync(int file) {
+    static_cast<void>(file);
+    return fault_action::pass();
+  }
 
   /// Before an open that came through the ring (`shorten` counts as `pass`). Opens by host code are not asked about.
   virtual fault_action before_open(std::string_view path) {

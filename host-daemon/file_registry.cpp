@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include <host-daemon/open_kind.hpp>
+#include <host-daemon/write_back.hpp>
 
 namespace gpufs::daemon {
 
@@ -24,9 +26,8 @@ constexpr std::uint32_t last_generation = 32767;
 // Descriptors of the process beyond those of the registry: rings, the device driver, the program's own.
 constexpr rlim_t other_files = 256;
 
-constexpr int allowed_flags = O_ACCMODE | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_LARGEFILE;
-
-std::int64_t nanoseconds(::timespec const& t) { return std::int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec; }
+constexpr int allowed_flags =
+    O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND | write_once | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_LARGEFILE;
 
 std::int64_t wall_clock() {
   ::timespec now{};
@@ -34,20 +35,14 @@ std::int64_t wall_clock() {
   return nanoseconds(now);
 }
 
-file_stamp stamp_of(struct ::stat const& s) {
-  return {.device = s.st_dev,
-          .inode = s.st_ino,
-          .size = std::uint64_t(s.st_size),
-          .mtime_ns = nanoseconds(s.st_mtim),
-          .ctime_ns = nanoseconds(s.st_ctim)};
-}
-
 // 0 for what can be read as a file, else why not.
 int kind_error(mode_t mode) { return S_ISREG(mode) ? 0 : S_ISDIR(mode) ? -EISDIR : -EOPNOTSUPP; }
 
-int check_flags(int flags) {
-  if ((flags & O_ACCMODE) != O_RDONLY || (flags & (O_CREAT | O_TRUNC)) != 0) return -EROFS;
-  return (flags & ~allowed_flags) != 0 ? -EINVAL : 0;
+int check_flags(int flags, bool writable) {
+  if ((flags & ~allowed_flags) != 0 || (flags & O_ACCMODE) == O_ACCMODE) return -EINVAL;
+  if ((for_writing(flags) || (flags & (O_CREAT | O_TRUNC)) != 0) && !writable) return -EROFS;
+  if ((flags & write_once) != 0 && (flags & O_APPEND) != 0) return -EINVAL;
+  return !for_writing(flags) && (flags & (O_TRUNC | O_APPEND)) != 0 ? -EINVAL : 0;
 }
 
 // Opens `path` without ever waiting for a peer of a FIFO or a device. Returns the descriptor or -errno.
@@ -64,8 +59,14 @@ int open_host_file(std::string const& path, int flags, unsigned mode) {
   return fd >= 0 ? fd : -errno;
 }
 
-void store(std::uint64_t& word, std::uint64_t value) {
-  std::atomic_ref<std::uint64_t>{word}.store(value, std::memory_order_release);
+// Pages that are written in part are read first, so a file is opened for both if that is allowed. Offsets are ours to choose: no O_APPEND.
+int open_as_needed(std::string const& path, int flags, unsigned mode) {
+  flags &= ~(O_TRUNC | O_APPEND | write_once);
+  if ((flags & O_ACCMODE) == O_WRONLY) {
+    int const fd = open_host_file(path, (flags & ~O_ACCMODE) | O_RDWR, mode);
+    if (fd != -EACCES) return fd;
+  }
+  return open_host_file(path, flags, mode);
 }
 
 rpc::shared_region const& checked(rpc::shared_region const& region) {
@@ -86,11 +87,12 @@ direct_file const& host_file::direct() const {
   return *direct_;
 }
 
-file_registry::file_registry(rpc::shared_region const& region, registry_settings settings)
+file_registry::file_registry(rpc::shared_region const& region, registry_settings settings, write_back* writes)
     : region_{checked(region)},
       settings_{std::move(settings)},
+      writes_{region.writes.count != 0 ? writes : nullptr},
       entries_(region.max_open_files),
-      versions_{settings_.remembered_files},
+      versions_{settings_.remembered_files, std::uint32_t(region.max_open_files)},
       live_(region.max_open_files) {
   if (!settings_.stat) settings_.stat = [](int fd, struct ::stat& out) { return ::fstat(fd, &out); };
   if (!settings_.now_ns) settings_.now_ns = wall_clock;
@@ -101,7 +103,7 @@ file_registry::file_registry(rpc::shared_region const& region, registry_settings
 
 file_registry::~file_registry() {
   for (std::size_t i = 0; i < entries_.size(); ++i)
-    if (entries_[i].users > 0) store(region_.open_files[i].tag, 0);
+    if (entries_[i].users > 0) store_word(region_.open_files[i].tag, 0);
 }
 
 void file_registry::raise_file_limit() {
@@ -128,17 +130,31 @@ void file_registry::raise_file_limit() {
 std::int32_t file_registry::open(std::string_view path, int flags, unsigned mode) noexcept {
   if (path.size() > PATH_MAX - 1) return -ENAMETOOLONG;
   if (path.find('\0') != std::string_view::npos) return -EINVAL;
-  if (int const error = check_flags(flags)) return error;
+  if ((flags & write_once) != 0) flags = (flags & ~O_ACCMODE) | O_WRONLY;
+  if (int const error = check_flags(flags, writes_ != nullptr)) return error;
   try {
-    return open_checked(std::string{path}, flags, mode);
+    return (flags & (O_TRUNC | O_EXCL)) != 0 ? open_truncating(std::string{path}, flags, mode)
+                                             : open_checked(std::string{path}, flags, mode);
   } catch (std::bad_alloc const&) {
     return -ENOMEM;
   }
 }
 
+// O_TRUNC and O_EXCL do nothing to a file that is open here.
+std::int32_t file_registry::open_truncating(std::string const& path, int flags, unsigned mode) {
+  std::lock_guard const one_at_a_time{truncating_};
+  struct ::stat status {};
+  if (::stat(path.c_str(), &status) == 0) {
+    std::lock_guard const lock{mutex_};
+    release_kept({status.st_dev, status.st_ino, 0});
+    if (versions_.is_open(status.st_dev, status.st_ino)) flags &= ~(O_TRUNC | O_EXCL);
+  }
+  return open_checked(path, flags, mode);
+}
+
 std::int32_t file_registry::open_checked(std::string const& path, int flags, unsigned mode) {
   auto const order = validations_.fetch_add(1, std::memory_order_relaxed) + 1;
-  int const fd = open_host_file(path, flags, mode);
+  int const fd = open_as_needed(path, flags, mode);
   if (fd < 0) return fd;
   std::shared_ptr<host_file const> host;
   try {
@@ -150,38 +166,46 @@ std::int32_t file_registry::open_checked(std::string const& path, int flags, uns
   struct ::stat status {};
   if (settings_.stat(fd, status) != 0) return -errno;
   if (int const error = kind_error(status.st_mode)) return error;
+  if ((flags & O_TRUNC) != 0 && status.st_size != 0) {
+    if (::ftruncate(fd, 0) != 0 || settings_.stat(fd, status) != 0) return -errno;
+  }
   if (std::uint64_t(status.st_size) > rpc::payload_mask + 1) return -EFBIG;  // offsets travel in 48 bits
   // With O_NONBLOCK io_uring would answer EAGAIN, where the file system cannot read without waiting, instead of waiting elsewhere.
-  if (::fcntl(fd, F_SETFL, flags & ~(O_NONBLOCK | O_CREAT | O_TRUNC)) != 0) return -errno;
-  return share_or_insert(std::move(host), status, flags & O_ACCMODE, settings_.now_ns(), order);
+  if (::fcntl(fd, F_SETFL, 0) != 0) return -errno;
+  return share_or_insert(std::move(host), path, status, kind_of(flags), settings_.now_ns(), order);
 }
 
-std::int32_t file_registry::share_or_insert(std::shared_ptr<host_file const> host, struct ::stat const& status, int access,
-                                            std::int64_t now_ns, std::uint64_t order) {
+std::int32_t file_registry::share_or_insert(std::shared_ptr<host_file const> host, std::string const& path,
+                                            struct ::stat const& status, int access, std::int64_t now_ns, std::uint64_t order) {
   key const k{status.st_dev, status.st_ino, access};
+  bool const writes = for_writing(access);
   std::lock_guard const lock{mutex_};
-  auto const version = versions_.open(stamp_of(status), now_ns, order);
-  if (auto const shared = open_.find(k); shared != open_.end()) {
+  release_kept(k);
+  auto const shared = open_.find(k);
+  if (shared == open_.end() && first_free_ == none) return -ENFILE;
+  auto const version = versions_.open(stamp_of(status), now_ns, order, shares_pages(access));
+  if (shared != open_.end()) {
     auto const index = shared->second;
     auto& e = entries_[index];
     ++e.users;
-    if (version.changed) {
-      // The uid last: a device thread that acquires it sees a size at least as new. Then the epoch, so that copies are read again.
-      store(region_.open_files[index].size, version.size);
-      store(region_.open_files[index].uid, version.uid);
-      bump_epoch();
-    }
+    if (version.changed) update_records(k, version);
     return rpc::make_descriptor(index, e.generation);
   }
-  auto const index = first_free_;
-  if (index == none) {
-    versions_.close(k.device, k.inode);
-    return -ENFILE;
+  bool const once = (access & write_once) != 0;
+  auto const once_place = once ? versions_.take_place() : 0;
+  std::shared_ptr<written_file> file;
+  if ((once ? once_place : version.place) == 0 && writes) {
+    versions_.close(k.device, k.inode, shares_pages(access));
+    return -ENFILE;  // files with dirty pages that cannot be written hold the places
   }
+  auto const index = first_free_;
   try {
+    if (writes) file = start_writing(k, host, path, version, once_place);
     open_.emplace(k, index);
   } catch (...) {
-    versions_.close(k.device, k.inode);
+    if (file) end_writing(k, file, true, shares_pages(access));
+    versions_.give_place_back(once_place);
+    versions_.close(k.device, k.inode, shares_pages(access));
     throw;
   }
   auto& e = entries_[index];
@@ -191,18 +215,24 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<host_file const> hos
   e.users = 1;
   e.file = k;
   e.host = std::move(host);
-  publish(index, version, access);
+  e.writes = std::move(file);
+  e.once_place = once_place;
+  e.once_uid = once ? versions_.fresh_uid() : 0;
+  if (once) writes_->attach(e.once_uid, e.writes);
+  publish(index, once ? content_versions::validation{e.once_uid, version.size, true, once_place} : version, access);
+  if (version.changed) update_records(k, version);  // the file's other descriptors
   return rpc::make_descriptor(index, e.generation);
 }
 
 void file_registry::publish(std::uint32_t index, content_versions::validation const& version, int access) noexcept {
   auto& record = region_.open_files[index];
-  store(record.uid, version.uid);
-  store(record.size, version.size);
-  store(record.flags, std::uint64_t(access));
-  store(record.advice, std::uint64_t(advice::normal));
+  store_word(record.uid, version.uid);
+  store_word(record.size, version.size);
+  store_word(record.flags, std::uint64_t(access));
+  store_word(record.advice, std::uint64_t(advice::normal));
+  store_word(record.place, version.place);
   // Pairs with the device's acquire of the tag: who sees this generation sees the fields above.
-  store(record.tag, entries_[index].generation);
+  store_word(record.tag, entries_[index].generation);
   // Pairs with the acquire in is_open().
   live_[index].store(entries_[index].generation, std::memory_order_release);
 }
@@ -213,26 +243,37 @@ void file_registry::bump_epoch() noexcept {
 }
 
 std::int32_t file_registry::close(std::int32_t descriptor) noexcept {
+  auto const result = begin_close(descriptor);
+  return result == 1 ? finish_close(descriptor) : result;
+}
+
+std::int32_t file_registry::begin_close(std::int32_t descriptor) noexcept {
   std::shared_ptr<host_file const> last;  // destroyed after the lock is given back
   std::lock_guard const lock{mutex_};
   auto* const e = find(descriptor);
   if (e == nullptr) return -EBADF;
-  versions_.close(e->file.device, e->file.inode);
+  if (e->users == 1 && e->writes) return 1;
+  versions_.close(e->file.device, e->file.inode, shares_pages(e->file.access));
   if (--e->users > 0) return 0;
-  auto const index = rpc::descriptor_index(descriptor);
-  store(region_.open_files[index].tag, 0);
+  last = std::move(e->host);
+  remove(rpc::descriptor_index(descriptor), descriptor);
+  return 0;
+}
+
+// Takes a descriptor back that nobody uses any more.
+void file_registry::remove(std::uint32_t index, std::int32_t descriptor) noexcept {
+  auto& e = entries_[index];
+  store_word(region_.open_files[index].tag, 0);
   live_[index].store(0, std::memory_order_release);
   bump_epoch();
-  open_.erase(e->file);
-  last = std::move(e->host);
-  e->next_free = none;
+  open_.erase(e.file);
+  e.next_free = none;
   (last_free_ == none ? first_free_ : entries_[last_free_].next_free) = index;
   last_free_ = index;
   auto const n = closes_.load(std::memory_order_relaxed);
   close_log_[n % log_length].store(descriptor, std::memory_order_release);
   // Pairs with the acquire in closes().
   closes_.store(n + 1, std::memory_order_release);
-  return 0;
 }
 
 std::int32_t file_registry::stat(std::int32_t descriptor, rpc::file_status& out) const noexcept {
@@ -240,7 +281,9 @@ std::int32_t file_registry::stat(std::int32_t descriptor, rpc::file_status& out)
   if (!host) return -EBADF;
   struct ::stat s {};
   if (settings_.stat(host->fd(), s) != 0) return -errno;
-  auto const stamp = stamp_of(s);
+  auto stamp = stamp_of(s);
+  // What gwrite has added and the file does not have yet belongs to it.
+  if (auto const file = written(descriptor, nullptr, false)) stamp.size = std::max(stamp.size, writes_->dirty_end(*file));
   out = {.size = stamp.size,
          .device = stamp.device,
          .inode = stamp.inode,

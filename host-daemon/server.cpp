@@ -24,6 +24,7 @@ namespace {
 
 constexpr unsigned most_threads = 256;
 constexpr unsigned deepest_queue = 4096;
+constexpr unsigned most_writers = 8;  // that write dirty pages: more threads do not make file systems faster
 
 rpc::shared_region const& checked(rpc::shared_region const& r) {
   auto const refuse = [](std::string const& why) { throw std::invalid_argument{"daemon: " + why}; };
@@ -80,7 +81,8 @@ server::server(rpc::shared_region const& region, server_settings settings, fault
       settings_{checked(std::move(settings))},
       faults_{faults},
       transfers_{transfers},
-      files_{region_, settings_.files} {
+      writes_{region_.writes, faults},
+      files_{region_, settings_.files, &writes_} {
   // A claim leaves requests for the ring's own thread and for one that comes to help.
   for (std::uint64_t i = 0; i < region_.rings; ++i)
     queues_.emplace_back(region_.ring + i * region_.slots, region_.slots,
@@ -125,7 +127,7 @@ void server::make_workers() {
   }
   std::vector<std::unique_ptr<worker>> workers;
   for (auto& engine : engines)
-    workers.push_back(std::make_unique<worker>(region_, queues_, files_, faults_, std::move(engine),
+    workers.push_back(std::make_unique<worker>(region_, queues_, files_, writes_, faults_, std::move(engine),
                                                path_choice{settings_.path, settings_.hooks, late_notes_}, transfers_));
   std::lock_guard const lock{counting_};
   workers_ = std::move(workers);
@@ -137,6 +139,7 @@ void server::start() {
   // Pairs with the acquire of device waits: callers may hope for answers again.
   std::atomic_ref<std::uint64_t>{region_.control->stopped}.store(0, std::memory_order_release);
   running_ = true;
+  writes_.start(std::min(settings_.threads, most_writers));
   std::latch ready{std::ptrdiff_t(workers_.size())};
   std::size_t started = 0;
   try {
@@ -165,6 +168,7 @@ void server::stop() {
   std::atomic_ref<std::uint64_t>{region_.control->stopped}.store(1, std::memory_order_release);
   for (auto& w : workers_) w->request_stop();
   for (auto& w : workers_) w->join();
+  writes_.stop();
   std::lock_guard const lock{counting_};
   for (auto& w : workers_) add(retired_, w->counters());
   workers_.clear();
@@ -175,6 +179,8 @@ server_statistics server::statistics() const {
   std::lock_guard const lock{counting_};
   auto sum = retired_;
   for (auto const& w : workers_) add(sum, w->counters());
+  sum.writes_issued = writes_.writes();
+  sum.bytes_written = writes_.bytes_written();
   return sum;
 }
 

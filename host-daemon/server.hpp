@@ -18,6 +18,7 @@
 #include <host-daemon/note_list.hpp>
 #include <host-daemon/request_queue.hpp>
 #include <host-daemon/transfer_engine.hpp>
+#include <host-daemon/write_back.hpp>
 
 namespace gpufs::daemon {
 
@@ -40,15 +41,17 @@ struct server_settings {
 
 /// Sums over all threads since construction.
 struct server_statistics {
-  std::uint64_t requests = 0;      ///< taken from the ring
-  std::uint64_t failed = 0;        ///< of these, answered with -errno
-  std::uint64_t rejected = 0;      ///< of these, naming no channel that exists, so that nobody can be answered
-  std::uint64_t bytes_read = 0;    ///< delivered to staging
-  std::uint64_t bytes_direct = 0;  ///< of these, read with O_DIRECT
-  std::uint64_t bytes_copied = 0;  ///< of bytes_read: copied to GPU memory by the transfer engine
-  std::uint64_t reads_issued = 0;  ///< read operations given to the kernel; more than reads requested if some came back short
-  std::uint64_t idle_polls = 0;    ///< looks at the ring that found nothing to do
-  std::uint64_t busy_ns = 0;       ///< time between finding work and running out of it
+  std::uint64_t requests = 0;       ///< taken from the ring
+  std::uint64_t failed = 0;         ///< of these, answered with -errno
+  std::uint64_t rejected = 0;       ///< of these, naming no channel that exists, so that nobody can be answered
+  std::uint64_t bytes_read = 0;     ///< delivered to staging
+  std::uint64_t bytes_direct = 0;   ///< of these, read with O_DIRECT
+  std::uint64_t bytes_copied = 0;   ///< of bytes_read: copied to GPU memory by the transfer engine
+  std::uint64_t reads_issued = 0;   ///< read operations given to the kernel; more than reads requested if some came back short
+  std::uint64_t writes_issued = 0;  ///< write operations given to the kernel for dirty pages
+  std::uint64_t bytes_written = 0;  ///< bytes these wrote
+  std::uint64_t idle_polls = 0;     ///< looks at the ring that found nothing to do
+  std::uint64_t busy_ns = 0;        ///< time between finding work and running out of it
 };
 
 /// The region must be filled in as rpc::shared_region says, zeroed before first use, and outlive the server. The server makes no
@@ -81,6 +84,8 @@ class server {
 
   /// For host-side open, close and stat; usable whether the server runs or not.
   [[nodiscard]] file_registry& files() noexcept { return files_; }
+  /// For host code that looks at or writes all dirty pages; usable whether the server runs or not.
+  [[nodiscard]] write_back& writes() noexcept { return writes_; }
 
   /// Thread-safe; exact once the server has stopped.
   [[nodiscard]] server_statistics statistics() const;
@@ -107,6 +112,7 @@ class server {
   bool running_ = false;
   std::vector<std::string> engine_notes_;
   note_list late_notes_;  // of what happens while the threads serve
+  write_back writes_;
   file_registry files_;
   std::deque<request_queue> queues_;  // one per ring
   mutable std::mutex counting_;       // guards the two below against statistics(); start() and stop() alone change them

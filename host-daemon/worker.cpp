@@ -40,11 +40,12 @@ void set_up_thread(unsigned number) {
 
 }  // namespace
 
-worker::worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, fault_injector* faults,
-               std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers)
+worker::worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, write_back& writes,
+               fault_injector* faults, std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers)
     : region_{region},
       queues_{queues},
       registry_{files},
+      writes_{writes},
       faults_{faults},
       engine_{std::move(engine)},
       files_{files, *engine_, region.max_open_files},
@@ -170,14 +171,25 @@ void worker::dispatch(rpc::request const& request) noexcept {
     return;
   }
   try {
-    if (request.flags != 0) return answer(request, -EINVAL);  // none are defined
+    auto const known_flags = request.op == rpc::operation::read ? rpc::read_zeros_beyond_end : 0;
+    if ((request.flags & ~known_flags) != 0) return answer(request, -EINVAL);
     switch (request.op) {
       case rpc::operation::nop: return answer(request, 0);
       case rpc::operation::read: return begin_read(request);
       case rpc::operation::open: return begin_open(request);
-      case rpc::operation::close: return answer(request, registry_.close(request.file));
+      case rpc::operation::close: {
+        auto const result = registry_.begin_close(request.file);
+        if (result != 1) return answer(request, result);
+        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) { return files.finish_close(r.file); });
+      }
       case rpc::operation::stat: return answer(request, stat(request));
       case rpc::operation::advise: return answer(request, advise(request));
+      case rpc::operation::sync:
+        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) { return files.sync(r.file); });
+      case rpc::operation::truncate:
+        return answer_elsewhere(
+            request, [](file_registry& files, rpc::request const& r) { return files.truncate(r.file, r.argument[0]); });
+      case rpc::operation::unlink: return answer(request, unlink(request));
     }
     answer(request, -EINVAL);
   } catch (std::bad_alloc const&) {
@@ -242,6 +254,9 @@ bool worker::absorb(job& j, std::int64_t result) noexcept {
     j.done += std::uint64_t(result);
     j.fruitless = 0;
     if (j.done < j.request.length) return false;
+  } else if (result == 0 && (j.request.flags & rpc::read_zeros_beyond_end) != 0) {
+    std::memset(region_.staging + j.request.staging + j.done, 0, j.request.length - j.done);
+    j.done = j.request.length;
   } else if ((result == -EINTR || result == -EAGAIN) && ++j.fruitless < most_fruitless) {
     return false;
   }
@@ -282,6 +297,22 @@ std::int32_t worker::advise(rpc::request const& request) noexcept {
   auto const what = advice(request.argument[0] > INT_MAX ? -1 : int(request.argument[0]));
   // Other advice is about the operating system's cache, and following it can take long: that is for the host's own threads.
   return concerns_whole_file(what) ? registry_.advise(request.file, 0, 0, what) : -EINVAL;
+}
+
+std::int32_t worker::unlink(rpc::request const& request) {
+  if (!in_staging(request.staging, request.length) || request.length >= PATH_MAX) return -EINVAL;
+  std::string const path{reinterpret_cast<char const*>(region_.staging + request.staging), request.length};
+  if (path.find('\0') != std::string::npos) return -EINVAL;
+  return ::unlink(path.c_str()) == 0 ? 0 : -errno;
+}
+
+// What may take long is done by a thread that reads do not wait for.
+void worker::answer_elsewhere(rpc::request const& request, std::int32_t (*what)(file_registry&, rpc::request const&)) {
+  writes_.post([&files = registry_, &word = region_.completions[request.channel].word, request, what] {
+    auto const result = what(files, request);
+    // Pairs with the acquire of the caller that waits on this channel.
+    std::atomic_ref<std::uint64_t>{word}.store(rpc::pack_completion(request.sequence, result), std::memory_order_release);
+  });
 }
 
 bool worker::in_staging(std::uint64_t at, std::uint64_t bytes) const noexcept {

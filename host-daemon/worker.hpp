@@ -19,6 +19,7 @@
 #include <host-daemon/path_choice.hpp>
 #include <host-daemon/request_queue.hpp>
 #include <host-daemon/transfer_engine.hpp>
+#include <host-daemon/write_back.hpp>
 
 namespace gpufs::daemon {
 
@@ -27,15 +28,15 @@ inline constexpr std::uint64_t longest_read = rpc::in_twin_bit - 1;
 
 /// Written by one thread, read by any; on cache lines of its own.
 struct alignas(64) worker_counters {
-  std::atomic<std::uint64_t> requests{0}, failed{0}, rejected{0}, bytes_read{0}, bytes_direct{0}, bytes_copied{0}, reads_issued{0},
-      idle_polls{0}, polls_before_first{0}, busy_ns{0};
+  std::atomic<std::uint64_t> requests{0}, failed{0}, rejected{0}, bytes_read{0}, bytes_direct{0}, bytes_copied{0},
+      reads_issued{0}, idle_polls{0}, polls_before_first{0}, busy_ns{0};
 };
 
 /// Made and joined by the server. Serves once: a stopped worker is not started again.
 class worker {
  public:
-  worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, fault_injector* faults,
-         std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers = nullptr);
+  worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, write_back& writes,
+         fault_injector* faults, std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers = nullptr);
   ~worker();
 
   /// Starts the thread; `ready` is counted down once it serves or has failed. Throws std::system_error if there is no thread to be had.
@@ -87,6 +88,8 @@ class worker {
   void finish_open(rpc::request const& request) noexcept;
   std::int32_t stat(rpc::request const& request) noexcept;
   std::int32_t advise(rpc::request const& request) noexcept;
+  std::int32_t unlink(rpc::request const& request);
+  void answer_elsewhere(rpc::request const& request, std::int32_t (*what)(file_registry&, rpc::request const&));
 
   [[nodiscard]] bool in_staging(std::uint64_t at, std::uint64_t bytes) const noexcept;
   job& new_job(rpc::request const& request);
@@ -100,6 +103,7 @@ class worker {
   std::size_t home_ = 0;   // the ring this thread looks at first
   std::size_t visit_ = 0;  // the ring it looks at next when there is nothing at home
   file_registry& registry_;
+  write_back& writes_;
   fault_injector* faults_;
   std::unique_ptr<io_engine> engine_;
   local_files files_;

@@ -2,6 +2,7 @@
 // served. Beyond the paper: the window adapts, and the next chunks are on their way while the current one is consumed.
 #pragma once
 
+#include <gpufs/cache/write_counters.hpp>
 #include <gpufs/io/counters.hpp>
 #include <gpufs/rpc/client.hpp>
 #include <prefetcher/readahead_state.hpp>
@@ -93,13 +94,29 @@ class readahead {
     save();
   }
 
-  /// Where the bytes [begin, end) of a page are or will be.
+  /// Where the bytes [begin, end) of a page are or will be. The page is not in the cache, or is being filled by the caller: so a copy that was
+  /// requested since it was last written to is good, and an older one is not used.
   __device__ __forceinline__ place find(std::uint64_t uid, std::uint64_t begin, std::uint64_t end) const {
     int const lane = covering(uid, begin, end);
     if (lane < 0) return {false, {}, 0};
+    std::uint32_t overwritten = 0;
+    if (lane_id() == static_cast<unsigned>(lane)) {
+      overwritten = writes_counted(fs_, uid, mine_.begin, mine_.begin + mine_.length) != state_->writes[lane] ? 1 : 0;
+    }
+    if (warp_broadcast(overwritten, lane) != 0) return {false, {}, 0};
     return {true,
             {warp_broadcast(mine_.number, lane), warp_broadcast(mine_.sequence, lane)},
             static_cast<std::uint32_t>(begin - warp_broadcast(mine_.begin, lane))};
+  }
+
+  /// Whether bytes of the chunk that arrives by `via` may have been written to since it was requested. Any single thread calls.
+  __device__ bool overwritten(channel const& via) const {
+    for (unsigned i = 0; i < chunks_per_context; ++i) {
+      chunk const& c = state_->entry[i];
+      if (c.length == 0 || c.number != via.number || c.sequence != via.sequence) continue;
+      return writes_counted(fs_, c.uid, c.begin, c.begin + c.length) != state_->writes[i];
+    }
+    return true;
   }
 
   /// Gives all chunks back; those on their way keep their channels until they have landed.
@@ -189,7 +206,10 @@ class readahead {
     std::uint32_t const home = static_cast<std::uint32_t>(state_ - fs_.prefetch.states) * chunks_per_context;
     channel via;
     bool const sends = try_channels(fs_, fs_.prefetch.channels, home, 2, takes, via);
-    if (sends) mine_ = {w.uid, begin, length, via.number, via.sequence, state_->serial + rank};
+    if (sends) {
+      mine_ = {w.uid, begin, length, via.number, via.sequence, state_->serial + rank};
+      state_->writes[lane_id()] = writes_counted(fs_, w.uid, begin, begin + length);
+    }
     rpc::request r;
     r.op = rpc::operation::read;
     r.channel = via.number;

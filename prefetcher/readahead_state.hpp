@@ -40,6 +40,7 @@ struct advice_seen {
 /// One per context slot. Touched by the slot's owner only; ownership passes on with acquire and release of the slot.
 struct readahead_state {
   chunk entry[chunks_per_context];
+  std::uint32_t writes[chunks_per_context];  ///< writes_counted() in the chunk's bytes when it was requested
   stream reads;
   std::uint32_t serial;
   advice_seen advised;

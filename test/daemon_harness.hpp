@@ -43,6 +43,7 @@ class region_memory {
   explicit region_memory(std::uint64_t slots = 64, std::uint64_t channels = 64, std::uint64_t staging = 4 << 20,
                          std::uint64_t max_open_files = 64)
       : region{.ring = allocate<rpc::slot>(slots),
+               .rings = 1,
                .slots = slots,
                .completions = allocate<rpc::completion>(channels),
                .channels = channels,
@@ -50,7 +51,8 @@ class region_memory {
                .staging_bytes = staging,
                .open_files = allocate<rpc::open_file_record>(max_open_files),
                .max_open_files = max_open_files,
-               .control = allocate<rpc::control_block>(1)} {}
+               .control = allocate<rpc::control_block>(1),
+               .writes = {}} {}
 
   rpc::shared_region const region;
 

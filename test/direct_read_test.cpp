@@ -49,6 +49,7 @@ struct lone_worker {
       : engine{new obstinate}, thread{memory.region,
                                       queues,
                                       registry,
+                                      writes,
                                       nullptr,
                                       std::unique_ptr<io_engine>{engine},
                                       path_choice{io_path::direct, {}, notes}} {
@@ -68,6 +69,7 @@ struct lone_worker {
   region_memory memory{16, 4, 4 << 20, 8};
   ticket_source tickets{memory.region};
   std::deque<request_queue> queues;
+  write_back writes{memory.region.writes, nullptr};
   file_registry registry{memory.region};
   note_list notes;
   obstinate* engine;  // the worker's; to be looked at before it starts and when it has stopped

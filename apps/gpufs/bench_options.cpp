@@ -24,8 +24,8 @@ void add_options(CLI::App& command, bench_options& o) {
   command
       .add_option("pattern", o.pattern,
                   "seq: each block its own part; strided: pieces in turn; rand: random pieces; hit: all in the GPU "
-                  "cache already; rpc: empty round trips")
-      ->check(CLI::IsMember({"seq", "strided", "rand", "hit", "rpc"}));
+                  "cache already; write: a new file, synced; rpc: empty round trips")
+      ->check(CLI::IsMember({"seq", "strided", "rand", "hit", "write", "rpc"}));
   command.add_option("--file", o.file, "file to read; default: a temporary one");
   command.add_option("--dir", o.folder, "where the temporary file lies")->capture_default_str();
   command.add_option("--size", o.size, "its size; default 1G, emulated 64M");
@@ -40,6 +40,8 @@ void add_options(CLI::App& command, bench_options& o) {
   command.add_option("--runs", o.runs, "runs; the median counts")->capture_default_str();
   command.add_option("--repeat", o.repeat,
                      "hit: passes in one kernel, rpc: round trips; default: so many that it takes 80 ms, 20000");
+  command.add_flag("--random-order", o.random_order, "write: the pieces in random order");
+  command.add_flag("--once", o.once, "write: with O_GWRONCE");
   command.add_flag("--cold", o.cold, "drop the file from the OS page cache before each run");
   command.add_flag("--json", o.json, "print one JSON object");
   command.add_flag("--no-limits", o.no_limits, "do not measure limits and baselines");
@@ -66,9 +68,14 @@ void complete(bench_options& o) {
   if (o.repeat != bench_options::not_given) check_option("--repeat", o.repeat, 1, 1'000'000'000);
   (void)size_option("--req", o.request, 1, 1 << 30);
   (void)size_option("--size", o.size, 1, largest_file);
-  if (o.cold && (o.is("hit") || o.is("rpc"))) throw usage_error(fmt::format("--cold: means nothing for bench {}", o.pattern));
+  if (o.is("write") && !o.file.empty())
+    throw usage_error(fmt::format("--file={}: bench write makes a file of its own in --dir", o.file));
+  if (o.is("write") && o.threads > 512) throw usage_error(fmt::format("--threads={}: at most 512 for bench write", o.threads));
+  if ((o.random_order || o.once) && !o.is("write")) throw usage_error("--random-order, --once: for bench write only");
+  bool const reads_once = !(o.is("hit") || o.is("write") || o.is("rpc"));
+  if (o.cold && !reads_once) throw usage_error(fmt::format("--cold: means nothing for bench {}", o.pattern));
   check_option("--baseline-threads", o.baseline_threads, 1, 128);
-  if (!o.baseline.empty() && (o.is("hit") || o.is("rpc"))) {
+  if (!o.baseline.empty() && !reads_once) {
     throw usage_error(fmt::format("--baseline={}: means nothing for bench {}", o.baseline, o.pattern));
   }
   if (o.is("rand") || o.is("hit") || o.is("rpc")) {

@@ -16,7 +16,7 @@ namespace gpufs::apps {
 
 /// As given; complete() fills in what depends on the device.
 struct bench_options {
-  std::string pattern;  ///< seq, strided, rand, hit or rpc
+  std::string pattern;  ///< seq, strided, rand, hit, write or rpc
   std::string file;     ///< empty: a temporary one of `size` bytes in `folder`
   std::string folder;
   std::string size = "0";
@@ -28,6 +28,8 @@ struct bench_options {
   std::uint64_t seed = 1;
   std::int64_t runs = 5;
   std::int64_t repeat = not_given;    ///< hit: passes in one kernel; rpc: round trips
+  bool random_order = false;          ///< write: pieces in random order
+  bool once = false;                  ///< write: O_GWRONCE
   std::string baseline;               ///< empty, or "gpufs": what else reads the file in the same run
   std::int64_t baseline_threads = 4;  ///< its host threads
   bool cold = false;

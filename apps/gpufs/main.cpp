@@ -5,6 +5,7 @@
 #include <apps/common/program.hpp>
 #include <apps/gpufs/bench.hpp>
 #include <apps/gpufs/bench_options.hpp>
+#include <apps/gpufs/bench_write.hpp>
 #include <apps/gpufs/info.hpp>
 #include <apps/gpufs/paper.hpp>
 #include <apps/gpufs/ratios.hpp>
@@ -33,6 +34,11 @@ int bench(bench_options& o, config const& settings) {
   if (o.is("rpc")) {
     print(o, settings, run_rpc_bench(o, settings));
     return 0;
+  }
+  if (o.is("write")) {
+    write_result const r = run_write_bench(o, settings);
+    print(o, settings, r);
+    return r.verified || o.no_verify ? 0 : status_failed;
   }
   bench_result const r = run_bench(o, settings);
   print(o, settings, r);

@@ -121,14 +121,14 @@ __device__ __forceinline__ void own_queue(lra_ref const& l, std::int32_t slot, b
 }
 
 /// The next `n` frames of the slot's queue; the calling lane gets number `rank` of them, if there are so many before the next segment.
-/// All lanes of one warp of the slot's owner call. False in all lanes if the queue has no frame to give.
+/// All lanes of a warp of the slot's owner call. False in all lanes if the queue has no frame to give.
 __device__ __forceinline__ bool lra_candidate(page_cache_ref const& c, std::int32_t slot, bool seeks, unsigned n, unsigned rank,
                                               candidate_frame& mine) {
   lra_queue& q = c.lra.queues[slot];
   std::uint64_t at = 0;
   std::uint32_t more = 1;
   if (lane_id() == 0) {
-    // The owner's first warp alone draws from the cursor. A thief may have taken the segment meanwhile: then claim() decides.
+    // Others may draw from the cursor, too, or take the segment away meanwhile: then claim() decides.
     atomic_ref<std::uint64_t, scope::device> cursor(q.cursor);
     at = cursor.fetch_add(n, memory_order_relaxed);
     if (c.lra.used_up(at, c.frame_count)) {

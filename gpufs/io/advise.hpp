@@ -101,7 +101,7 @@ __device__ int gfadvise(io_context<Group>& io, int fd, std::int64_t offset, std:
     std::uint64_t const most = std::uint64_t(io.fs().cache.frame_count) << shift;
     std::uint64_t const from = begin >> shift << shift;
     std::uint64_t const to = end - from < most ? end : from + most;
-    return detail::read_pages(io, read_span{nullptr, from, to, file.uid, file.size, file.fd, shift}).error;
+    return detail::read_pages(io, read_span{nullptr, from, to, file.uid, file.size, file.fd, shift, file.place != 0}).error;
   }
   // Whole pages only: what else lies in a page that is cut has not been spoken of. The file's last page is whole at its end.
   detail::page_range const range{file.uid, (begin + page_bytes - 1) >> shift,

@@ -112,7 +112,8 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
 
 /// Waits for the answers to all pages that this warp fetches and settles what they mean. Returns the pages whose chunk failed or came
 /// short: they are out of the table again, to be asked for by requests of their own.
-__device__ __forceinline__ std::uint32_t settle_answers(fs_ref const& fs, batch const& b, page_entry& mine) {
+__device__ __forceinline__ std::uint32_t settle_answers(fs_ref const& fs, batch const& b, prefetch::readahead const& chunks,
+                                                        page_entry& mine) {
   unsigned const lane = lane_id();
   bool const fetching = mine.status == page_status::fetching;
   page_name const name = b.span.name(b.first + lane);
@@ -121,7 +122,9 @@ __device__ __forceinline__ std::uint32_t settle_answers(fs_ref const& fs, batch 
   bool const own = fetching && mine.has_own_channel();
   bool const in_chunk = fetching && !own;
   std::uint64_t const there = got.result < 0 ? 0 : rpc::bytes_read(got.result);
-  bool const whole = in_chunk ? there >= mine.chunk_offset + name.expected : own && there == name.expected;
+  // Asked again now that the page is entered: while it was not, somebody may have written to it and let it go.
+  bool const stale = in_chunk && b.span.whole && chunks.overwritten(mine.via);
+  bool const whole = in_chunk ? !stale && there >= mine.chunk_offset + name.expected : own && there == name.expected;
   if (whole) {
     mine.got = static_cast<std::uint32_t>(name.expected);
     if (rpc::is_in_twin(got.result)) mine.chunk_offset |= in_twin;
@@ -204,7 +207,7 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, s
     }
     backoff(pause, device_pause_ns);
   }
-  std::uint32_t const chunk_failed = settle_answers(fs, b, mine);
+  std::uint32_t const chunk_failed = settle_answers(fs, b, chunks, mine);
   *entry = mine;
   bool const moves = (mine.status == page_status::fetching || mine.status == page_status::hit) && mine.got != 0;
   unsigned const hits = __ballot_sync(all_lanes, mine.status == page_status::hit);

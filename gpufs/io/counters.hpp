@@ -21,6 +21,7 @@ enum class counter : unsigned {
   bytes_dma,
   timeouts,
   errors,
+  bytes_written,
   count
 };
 

@@ -18,6 +18,7 @@ struct page_name {
   std::uint64_t page;
   std::int32_t fd;
   std::uint64_t expected;
+  bool whole;  ///< the file is written: what its host file does not have of the page are zeros
 };
 
 /// The daemon's answer to one request: its result, or -EIO / -ETIMEDOUT if it was given up.
@@ -53,6 +54,7 @@ __device__ __forceinline__ rpc::request page_request(fs_ref const& fs, page_name
                                                      std::uint64_t from) {
   rpc::request r;
   r.op = rpc::operation::read;
+  r.flags = name.whole ? rpc::read_zeros_beyond_end : 0;
   r.channel = via.number;
   r.sequence = via.sequence;
   r.file = name.fd;

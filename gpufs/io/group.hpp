@@ -52,6 +52,10 @@ struct group_ops {
   __device__ static void sync(Group const& g) { g.sync(); }
   __device__ static bool any(Group const& g, bool mine) { return g.any(mine); }
   __device__ static std::uint64_t broadcast(Group const&, std::uint64_t value) { return warp_broadcast(value); }
+  /// The first thread's four values, in every thread.
+  __device__ static void broadcast(Group const&, std::uint64_t (&value)[4]) {
+    for (auto& v : value) v = warp_broadcast(v);
+  }
   /// any(), and if so the union of the warps' bits is left for the first warp, which takes it with take_missing().
   __device__ static bool any_missing(Group const& g, bool mine, missing_pages const&) { return g.any(mine); }
   __device__ static missing_pages take_missing(missing_pages const& own) { return own; }
@@ -84,6 +88,14 @@ struct group_ops<cooperative_groups::thread_block> {
     if (g.thread_rank() == 0) scratch().value[0] = value;
     __syncthreads();
     return scratch().value[0];
+  }
+  __device__ static void broadcast(group const& g, std::uint64_t (&value)[4]) {
+    __syncthreads();  // the last use of value[] is over
+    if (g.thread_rank() == 0) {
+      for (unsigned i = 0; i < 4; ++i) scratch().value[i] = value[i];
+    }
+    __syncthreads();
+    for (unsigned i = 0; i < 4; ++i) value[i] = scratch().value[i];
   }
   __device__ static bool any_missing(group const& g, bool mine, missing_pages const& bits) {
     if (lane_id() == 0 && warp(g) < warps(g)) {

@@ -5,6 +5,7 @@
 #include <gpufs/fs_ref.hpp>
 #include <gpufs/io/counters.hpp>
 #include <gpufs/io/group.hpp>
+#include <gpufs/io/shared_file.hpp>
 #include <gpufs/rpc/client.hpp>
 #include <prefetcher/readahead.hpp>
 
@@ -12,13 +13,6 @@
 #include <cstdint>
 
 namespace gpufs {
-
-/// What a group knows of the descriptor it used last. Descriptors never change what they refer to while they are open.
-struct used_file {
-  std::int32_t fd = -1;
-  std::uint64_t uid = 0;
-  std::uint64_t size = 0;
-};
 
 namespace detail {
 

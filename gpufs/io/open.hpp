@@ -61,6 +61,24 @@ __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::requ
   return result;
 }
 
+/// Sends a request that carries a path. All lanes of one warp call.
+__device__ __forceinline__ std::int32_t path_call(fs_ref const& fs, rpc::operation op, char const* path, std::uint64_t first,
+                                                  std::uint64_t second) {
+  std::uint32_t const length = warp_strlen(path, PATH_MAX);
+  if (length >= PATH_MAX) return -ENAMETOOLONG;
+  rpc::request r;
+  r.op = op;
+  r.length = length;
+  r.argument[0] = first;
+  r.argument[1] = second;
+  return control_call(
+      fs, r,
+      [&](std::byte* staging) {
+        for (std::uint32_t i = lane_id(); i < length; i += warp_size) staging[i] = static_cast<std::byte>(path[i]);
+      },
+      [](std::byte const*) {});
+}
+
 /// Runs `call` in the group's first warp and gives its result to every thread. Groups of less than a warp get -EINVAL.
 template <class Group, class Call>
 __device__ __forceinline__ std::int32_t in_first_warp(Group const& g, Call&& call) {
@@ -71,64 +89,55 @@ __device__ __forceinline__ std::int32_t in_first_warp(Group const& g, Call&& cal
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(ops::broadcast(g, static_cast<std::uint32_t>(result))));
 }
 
-/// Reads a descriptor's record out of pinned memory. All lanes of one warp call. Returns 0 or -EBADF.
-__device__ __forceinline__ std::int32_t load_record(fs_ref const& fs, std::int32_t fd, used_file& out) {
-  std::uint32_t const index = rpc::descriptor_index(fd);
-  std::uint32_t const generation = rpc::descriptor_generation(fd);
-  if (fd < 0 || generation == 0 || index >= fs.shared.max_open_files) return -EBADF;
-  rpc::open_file_record& record = fs.shared.open_files[index];
-  // The registry stores tag = 0, fields, tag = generation, each a release of the one before: if the tag is right before and after, the
-  // fields between belong to it (generations recur only after 32767 reuses of the slot).
-  auto tag = [&] { return atomic_ref<std::uint64_t, scope::system>(record.tag).load(memory_order_acquire); };
-  if (tag() != generation) return -EBADF;
-  std::uint64_t const uid = atomic_ref<std::uint64_t, scope::system>(record.uid).load(memory_order_acquire);
-  std::uint64_t const size = atomic_ref<std::uint64_t, scope::system>(record.size).load(memory_order_acquire);
-  if (tag() != generation) return -EBADF;
-  out = {fd, uid, size};
-  return 0;
+/// A descriptor's file as it is now: from its record, unless `known` is of it, and for files that are written from what callers share.
+struct found_file {
+  used_file file;
+  std::int32_t error;
+};
+GPUFS_STAGE inline found_file find_file(fs_ref const* handle, std::int32_t fd, used_file known) {
+  std::int32_t error = known.fd == fd ? 0 : load_record(*handle, fd, known);
+  if (error == 0 && known.place != 0) error = load_shared(*handle, known);
+  return {known, error};
+}
+
+/// use_file() of a descriptor that is not the current one, or of a file that is written: then uid and size may have changed.
+template <class Group>
+__device__ __forceinline__ std::int32_t look_at_file(io_context<Group>& io, std::int32_t fd) {
+  std::uint64_t seen[4] = {};
+  if (io.group().thread_rank() == 0) {
+    found_file const found = fd < 0 ? found_file{{}, -EBADF} : find_file(io.fs().self, fd, io.file());
+    seen[0] = static_cast<std::uint32_t>(found.error) | std::uint64_t(found.file.place) << 32;
+    seen[1] = found.file.uid;
+    seen[2] = found.file.size;
+    seen[3] = found.file.flags;
+  }
+  io_context<Group>::ops::broadcast(io.group(), seen);
+  auto const error = static_cast<std::int32_t>(static_cast<std::uint32_t>(seen[0]));
+  io.file() = {error == 0 ? fd : -1, static_cast<std::uint32_t>(seen[0] >> 32), seen[1], seen[2], seen[3]};
+  return error;
 }
 
 /// Makes `fd` the context's current file. All threads of the group call. Returns 0 or -EBADF.
 template <class Group>
 __device__ __forceinline__ std::int32_t use_file(io_context<Group>& io, std::int32_t fd) {
-  used_file& file = io.file();
-  if (file.fd == fd && fd >= 0) return 0;
-  used_file fresh;
-  std::int32_t const error = in_first_warp(io.group(), [&] {
-    std::int32_t e = 0;
-    if (lane_id() == 0) e = load_record(io.fs(), fd, fresh);
-    return warp_broadcast(e);
-  });
-  if (error != 0) return error;
-  file.uid = io_context<Group>::ops::broadcast(io.group(), fresh.uid);
-  file.size = io_context<Group>::ops::broadcast(io.group(), fresh.size);
-  file.fd = fd;
-  return 0;
+  used_file const& file = io.file();
+  if (file.fd == fd && fd >= 0 && file.place == 0) return 0;
+  return look_at_file(io, fd);
 }
 
 }  // namespace detail
 
 template <class Group>
-__device__ int gopen(io_context<Group>& io, char const* path, int flags) {
+__device__ int gopen(io_context<Group>& io, char const* path, int flags, unsigned mode) {
   io.file().fd = -1;  // what this context knows of a descriptor may be of before this open
-  return detail::in_first_warp(io.group(), [&]() -> std::int32_t {
-    std::uint32_t const length = detail::warp_strlen(path, PATH_MAX);
-    if (length >= PATH_MAX) return -ENAMETOOLONG;
-    rpc::request r;
-    r.op = rpc::operation::open;
-    r.length = length;
-    r.argument[0] = static_cast<std::uint64_t>(static_cast<std::uint32_t>(flags));
-    return detail::control_call(
-        io.fs(), r,
-        [&](std::byte* staging) {
-          for (std::uint32_t i = lane_id(); i < length; i += warp_size) staging[i] = static_cast<std::byte>(path[i]);
-        },
-        [](std::byte const*) {});
+  return detail::in_first_warp(io.group(), [&] {
+    return detail::path_call(io.fs(), rpc::operation::open, path, static_cast<std::uint32_t>(flags), mode);
   });
 }
 
 template <class Group>
 __device__ int gclose(io_context<Group>& io, int fd) {
+  io_context<Group>::ops::sync(io.group());
   if (io.file().fd == fd) io.file().fd = -1;
   return detail::in_first_warp(io.group(), [&] {
     rpc::request r;
@@ -155,6 +164,9 @@ __device__ int gfstat(io_context<Group>& io, int fd, file_status* status) {
   });
   if (result != 0) return result;
   for (auto& w : word) w = io_context<Group>::ops::broadcast(io.group(), w);
+  // What gwrite has added and the host's file does not have yet belongs to it.
+  if (detail::use_file(io, fd) == 0 && io.file().place != 0 && (io.file().flags & rpc::open_write_once) == 0)
+    word[0] = io.file().size;
   status->size = word[0];
   status->device = word[1];
   status->inode = word[2];

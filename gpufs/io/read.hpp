@@ -75,11 +75,13 @@ __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* bu
   if (std::int32_t const error = detail::use_file(io, fd); error != 0) return error;
   if (offset < 0) return -EINVAL;
   used_file const& file = io.file();
+  if ((file.flags & O_ACCMODE) == O_WRONLY) return -EBADF;
   auto const begin = static_cast<std::uint64_t>(offset);
   if (count == 0 || begin >= file.size) return 0;
   if (buf == nullptr) return -EFAULT;
   std::uint64_t const end = count < file.size - begin ? begin + count : file.size;
-  read_span const span{static_cast<std::byte*>(buf), begin, end, file.uid, file.size, file.fd, io.fs().cache.page_shift};
+  read_span const span{static_cast<std::byte*>(buf), begin,          end, file.uid, file.size, file.fd,
+                       io.fs().cache.page_shift,     file.place != 0};
   detail::span_read const done = detail::read_pages(io, span);
   if (io.group().thread_rank() == 0) {
     gpufs::count(io.fs(), counter::bytes_delivered, done.bytes);

@@ -18,6 +18,7 @@ struct read_span {
   std::uint64_t size;
   std::int32_t fd;
   std::uint32_t page_shift;
+  bool whole;  ///< the file is written: its pages are cached in full, and only `size` says where it ends
 
   __device__ std::uint64_t page_bytes() const { return std::uint64_t(1) << page_shift; }
   __device__ std::uint64_t first_page() const { return begin >> page_shift; }
@@ -25,7 +26,7 @@ struct read_span {
 
   __device__ page_name name(std::uint64_t page) const {
     std::uint64_t const left = size - (page << page_shift);
-    return {uid, page, fd, left < page_bytes() ? left : page_bytes()};
+    return {uid, page, fd, left < page_bytes() && !whole ? left : page_bytes(), whole};
   }
   /// The part of the page that is wanted, if the page has `got` bytes.
   __device__ page_target target(std::uint64_t page, std::uint64_t got) const {

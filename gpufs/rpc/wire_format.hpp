@@ -2,6 +2,8 @@
 // Both sides include this header and nothing else of each other.
 #pragma once
 
+#include <gpufs/rpc/write_format.hpp>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -9,14 +11,23 @@ namespace gpufs::rpc {
 
 /// Operations a device caller can ask for. Results are >= 0 or -errno, delivered in the completion word.
 enum class operation : std::uint8_t {
-  nop,     ///< result 0; measures the round trip
-  read,    ///< `length` bytes at `offset` of `file` into staging; result = bytes read, short only at end of file. What lies behind
-           ///< them up to the next multiple of staging_unit may be overwritten.
-  open,    ///< path in staging (`length` bytes, no terminator), flags in argument[0], mode in argument[1]; result = descriptor
-  close,   ///< `file` = descriptor; result 0
-  stat,    ///< `file` = descriptor; a file_status is written to staging; result 0
+  nop,    ///< result 0; measures the round trip
+  read,   ///< `length` bytes at `offset` of `file` into staging; result = bytes read, short only at end of file. What lies behind
+          ///< them up to the next multiple of staging_unit may be overwritten.
+  open,   ///< path in staging (`length` bytes, no terminator), flags in argument[0], mode in argument[1]; result = descriptor
+  close,  ///< `file` = descriptor; result 0, or what stood in the way of its dirty pages if it was the file's last for writing
+  stat,   ///< `file` = descriptor; a file_status is written to staging; result 0
   advise,  ///< `file` = descriptor; an advice that concerns_whole_file() in argument[0]; result 0
+  sync,  ///< `file` = descriptor: dirty pages are written, then the file is made durable; result 0 or its first unreported error
+  truncate,  ///< `file` = descriptor, argument[0] = size in bytes: after writing dirty pages; the file gets a new uid; result 0
+  unlink,    ///< path as for open; result 0
 };
+
+/// request::flags of a read: bytes beyond the end of the file are zeros, not missing. For files whose size the device knows better.
+inline constexpr std::uint8_t read_zeros_beyond_end = 1;
+
+/// Flags of an open besides those of open(2): the file is written and never read through this descriptor.
+inline constexpr std::uint32_t open_write_once = 1u << 30;
 
 /// A request as code sees it. On the wire it is the eight 64-bit words of a ring slot (pack_word, unpack). Numbers that travel in 48
 /// bits: offset, length, staging, argument.
@@ -145,7 +156,9 @@ struct alignas(64) open_file_record {
   std::uint64_t size;    ///< bytes, as of the last validation
   std::uint64_t flags;   ///< the O_* access mode and flags it was opened with
   std::uint64_t advice;  ///< the last gpufs::advice about the whole file; normal when it is opened
-  std::uint64_t reserved[3];
+  std::uint64_t
+      place;  ///< 1 + where the device keeps the size of a file that is or was written; 0 = `size` is all there is to know
+  std::uint64_t reserved[2];
 };
 static_assert(sizeof(open_file_record) == 64);
 
@@ -177,6 +190,7 @@ struct shared_region {
   open_file_record* open_files = nullptr;  ///< `max_open_files` entries
   std::uint64_t max_open_files = 0;
   control_block* control = nullptr;
+  write_region writes;
 };
 
 }  // namespace gpufs::rpc

@@ -25,7 +25,7 @@ class filesystem {
   /// the setting to change, when memory or threads cannot be had. `faults`, for tests, is consulted before each host read.
   explicit filesystem(config const& settings = load_config(), std::shared_ptr<daemon::fault_injector> faults = nullptr);
 
-  /// Stops the daemon and frees everything. No kernel that uses this filesystem may be running.
+  /// Writes all dirty pages to their files, stops the daemon and frees everything; what cannot be written is listed on stderr. No kernel that uses this filesystem may be running.
   ~filesystem();
   filesystem(filesystem const&) = delete;
   filesystem& operator=(filesystem const&) = delete;
@@ -33,11 +33,29 @@ class filesystem {
   /// The handle kernels take by value. Valid as long as this object lives.
   [[nodiscard]] fs_ref ref() const;
 
-  /// Opens a regular file for kernels; returns a descriptor to pass to them, or -errno as gopen does.
-  [[nodiscard]] int open(std::string const& path, int flags);
+  /// Opens a regular file for kernels; returns a descriptor to pass to them, or -errno as gopen does. `flags` and `mode` as there.
+  [[nodiscard]] int open(std::string const& path, int flags, unsigned mode = 0644);
 
-  /// Gives one open() back. Returns 0 or -EBADF.
+  /// Gives one open() back; the last one of a file that is written writes its dirty pages first. Returns 0, -EBADF, or as gclose.
   int close(int fd);
+
+  /// Writes to a file from host memory, as pwrite(2), after the dirty pages of kernels. Kernels see the bytes from their next gopen of the file or
+  /// io_context on, and after that at once in all. Returns `count`, fewer, or -errno: -EBADF (not open for writing), -EINVAL, -EFBIG, ...
+  std::int64_t write(int fd, void const* bytes, std::uint64_t count, std::int64_t offset);
+
+  /// What gfsync does: all that gwrite has returned for is in the file and durable. Works while kernels run, without their help. Returns 0, -EBADF, or
+  /// the file's first error since the last sync, once.
+  int sync(int fd);
+
+  /// Writes the dirty pages of all files to them, durable they are not. Returns 0, or -EIO if some stay dirty: unwritten() and sync(fd) tell.
+  int sync();
+
+  /// Drops the dirty pages of a file that cannot be written, and its error. Kernels see the host's file from their next gopen on. No gwrite to
+  /// it may be under way. Returns 0, -EBADF, -EINVAL (not open for writing).
+  int discard(int fd);
+
+  /// Which bytes of which files are dirty now, one line per page.
+  [[nodiscard]] std::vector<std::string> unwritten() const;
 
   /// Size, times and identity of an open file as the host sees them now. Returns 0 or -errno.
   int stat(int fd, file_status& status) const;

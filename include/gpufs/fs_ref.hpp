@@ -15,6 +15,10 @@ namespace gpufs {
 
 using rpc::file_status;
 
+/// Flag of gopen and filesystem::open: the file is written and never read back through this descriptor, so that nothing is fetched before
+/// a write. Implies O_WRONLY. What others read of the file meanwhile is unspecified; after gfsync or gclose, gopen sees what was written.
+inline constexpr int O_GWRONCE = static_cast<int>(rpc::open_write_once);
+
 /// Pages a frame can be found by, the frames, and the state of their replacement. See gpufs/cache/.
 struct page_cache_ref {
   std::uint64_t* buckets = nullptr;        ///< bucket_count x 32 entries
@@ -48,6 +52,15 @@ struct prefetch_ref {
   bool automatic = false;
 };
 
+/// Dirty pages and what device code knows of files that are written. See gpufs/cache/write_buffer.hpp and gpufs/io/shared_file.hpp.
+struct write_ref {
+  struct buffer_state* buffers = nullptr;   ///< one per write buffer; null = files cannot be written
+  std::uint32_t* frame_buffers = nullptr;   ///< per frame: lock << 31 | 1 + write buffer
+  std::uint64_t* hand = nullptr;            ///< where the search for a clean write buffer goes on
+  struct shared_file* files = nullptr;      ///< by place
+  std::uint32_t* write_counters = nullptr;  ///< by hash of file version and region: see write_counter()
+};
+
 /// Words from one ring's tail to the next: a cache line.
 inline constexpr std::uint64_t tail_stride = 16;
 
@@ -70,6 +83,7 @@ struct fs_ref {
   std::uint64_t timeout_ns = 0;
   std::uint32_t* pulls_under_way = nullptr;  ///< warps that are pulling from staging
   std::uint32_t most_pulls = 0;
+  write_ref writes;
 };
 static_assert(std::is_trivially_copyable_v<fs_ref>);
 

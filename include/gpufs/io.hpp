@@ -17,15 +17,20 @@ namespace gpufs {
 template <class Group>
 class io_context;
 
-/// Opens the regular file at `path` (a NUL-terminated string that every thread of the group can read). `flags`: O_RDONLY.
+/// Opens the regular file at `path` (a NUL-terminated string that every thread of the group can read). `flags`: O_RDONLY, O_WRONLY or
+/// O_RDWR, with O_CREAT (`mode` as for open(2)), O_EXCL, O_TRUNC, O_APPEND, O_GWRONCE where wanted. O_TRUNC and O_EXCL act only while
+/// no descriptor of the file is open in this filesystem: of blocks that all open with them only the first truncates or creates. (If all of them close
+/// before a late block opens, that one is the first again; let the host hold the file open over the kernel.)
 /// Returns a descriptor that every block, later kernels and the host may use until it has been closed as often as it was opened;
-/// opening one file again gives the same descriptor. Errors: -ENOENT, -EACCES, -EISDIR (a directory), -EOPNOTSUPP (not a regular
-/// file), -ENAMETOOLONG, -ENFILE (config::max_open_files are open), -EMFILE (the process has no descriptor left), -EINVAL,
-/// -EROFS (flags other than O_RDONLY), -ETIMEDOUT, -EIO (daemon stopped), or what else open(2) says.
+/// opening one file again in the same way gives the same descriptor. Errors: -ENOENT, -EEXIST, -EACCES, -EISDIR (a directory), -EOPNOTSUPP (not a
+/// regular file), -ENAMETOOLONG, -ENFILE (config::max_open_files are open), -EMFILE (the process has no descriptor left), -EINVAL (other
+/// flags; O_TRUNC without write access), -EROFS (write access with config::write_memory == 0), -ETIMEDOUT, -EIO (daemon stopped), or what else open(2) says.
 template <class Group>
-[[nodiscard]] __device__ int gopen(io_context<Group>& io, char const* path, int flags);
+[[nodiscard]] __device__ int gopen(io_context<Group>& io, char const* path, int flags, unsigned mode = 0644);
 
-/// Gives one gopen back. The pages stay cached for whoever opens the unchanged file next. Errors: -EBADF, -ETIMEDOUT, -EIO.
+/// Gives one gopen back. The pages stay cached for whoever opens the unchanged file next. The last gclose of a file that is written
+/// writes its dirty pages to the host's file first, for whoever opens it next (durable they are not: gfsync). Errors: -EBADF,
+/// -ETIMEDOUT, -EIO (daemon stopped), or what kept dirty pages from being written: the descriptor is closed all the same, and a gfsync after another gopen tries again.
 template <class Group>
 __device__ int gclose(io_context<Group>& io, int fd);
 
@@ -38,7 +43,32 @@ template <class Group>
 [[nodiscard]] __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* buf, std::size_t count,
                                                        std::int64_t offset);
 
-/// Size, times and identity of an open file, as the host sees them now, into each thread's own `*status`.
+/// Writes `count` bytes from `buf` (device or shared memory, any alignment) to byte `offset` of `fd`, or to its end if it was opened with
+/// O_APPEND. Every block sees them at once; the host's file has them after gfsync, the last gclose, or when their pages make room.
+/// Writes beyond the end leave a hole that reads as zeros. Writes of different bytes at the same time, here, by the host or by other processes,
+/// all survive. Returns `count`, or fewer if a page could not be had, or if not one byte was written: -EBADF (not open
+/// for writing), -EINVAL, -EFBIG (beyond 2^48), -ENOMEM (no frame or write buffer for config::rpc_timeout_ms: all hold pages that the host
+/// cannot write), -ETIMEDOUT, -EIO, an error of the fetch of a page that is written in part, or the error of an earlier write that gfsync has not reported yet.
+/// Starts and ends with a barrier of the group. Group size: at least 32 threads, else -EINVAL.
+template <class Group>
+[[nodiscard]] __device__ ssize_t gwrite(io_context<Group>& io, int fd, void const* buf, std::size_t count, std::int64_t offset);
+
+/// Writes the file's dirty pages to the host's file and makes it durable, as fsync(2) does. All that any gwrite has returned for before the
+/// call is included. Returns 0, or the first error since the last gfsync of the file, once; what could not be written stays dirty, and the next gfsync tries again.
+/// Errors: -EBADF, -ETIMEDOUT (not done within config::rpc_timeout_ms; it goes on), -ENOSPC, -EDQUOT, -EFBIG, -EIO, ...
+template <class Group>
+[[nodiscard]] __device__ int gfsync(io_context<Group>& io, int fd);
+
+/// Sets the size of a file open for writing: bytes beyond it are gone, bytes it gains are zeros. What gwrite wrote before is in the host's file
+/// afterwards; gwrites at the same time come before or after it. Errors: -EBADF, -EINVAL (not open for writing, negative), -EFBIG, -ETIMEDOUT, -EIO, or what ftruncate(2) says.
+template <class Group>
+[[nodiscard]] __device__ int gftruncate(io_context<Group>& io, int fd, std::int64_t size);
+
+/// Removes a name, as unlink(2) does: descriptors that are open keep the file. Errors: what unlink(2) says, -ENAMETOOLONG, -ETIMEDOUT, -EIO.
+template <class Group>
+[[nodiscard]] __device__ int gunlink(io_context<Group>& io, char const* path);
+
+/// Size, times and identity of an open file, as the host sees them now, into each thread's own `*status`. The size includes what gwrite added.
 /// Errors: -EBADF, -ETIMEDOUT, -EIO.
 template <class Group>
 [[nodiscard]] __device__ int gfstat(io_context<Group>& io, int fd, file_status* status);
@@ -62,3 +92,5 @@ __device__ int gfadvise(io_context<Group>& io, int fd, std::int64_t offset, std:
 #include <gpufs/io/io_context.hpp>
 #include <gpufs/io/open.hpp>
 #include <gpufs/io/read.hpp>
+#include <gpufs/io/sync.hpp>
+#include <gpufs/io/write.hpp>

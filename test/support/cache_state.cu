@@ -49,11 +49,17 @@ std::string table_problem(std::vector<frame_header> const& headers, std::vector<
   return {};
 }
 
-std::string frame_problem(std::vector<frame_header> const& headers, std::uint64_t pinned) {
+// A frame with a write buffer is pinned once for it.
+std::string frame_problem(std::vector<frame_header> const& headers, std::vector<std::uint32_t> const& buffers,
+                          std::uint64_t pinned) {
   std::uint64_t pins = 0;
   for (std::size_t i = 0; i < headers.size(); ++i) {
     auto const p = static_cast<phase>(headers[i].state >> phase_shift);
-    auto const mine = headers[i].state & pin_mask;
+    auto const has_buffer = !buffers.empty() && buffers[i] != 0 ? 1u : 0u;
+    if (!buffers.empty() && (buffers[i] & frame_locked) != 0) return "a lock" + of_frame(i);
+    auto const pins_now = headers[i].state & pin_mask;
+    if (pins_now < has_buffer) return "no pin for the write buffer" + of_frame(i);
+    auto const mine = pins_now - has_buffer;
     if (p != phase::empty && p != phase::ready && p != phase::failed) {
       return "phase " + std::to_string(static_cast<unsigned>(p)) + of_frame(i);
     }
@@ -77,7 +83,14 @@ cache_state inspect(fs_ref const& fs, std::uint64_t pinned) {
     result.pages.insert(h.page);
   }
 
-  result.problems = frame_problem(headers, pinned);
+  auto const frame_buffers = fetch(fs.writes.frame_buffers, fs.writes.frame_buffers == nullptr ? 0 : fs.cache.frame_count);
+  auto const buffers = fetch(fs.writes.buffers, fs.shared.writes.count);
+  result.problems = frame_problem(headers, frame_buffers, pinned);
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    auto const owner = buffers[i].owner;
+    if (owner == buffer_taken || (owner != buffer_free && frame_buffers[owner - 1] != i + 1))
+      result.problems = "write buffer " + std::to_string(i) + " is neither free nor its frame's";
+  }
   if (result.problems.empty()) result.problems = table_problem(headers, entries);
   if (std::ranges::count(locks, 0u) != std::ptrdiff_t(locks.size())) result.problems = "a bucket is locked";
   if (std::ranges::count(slots, 0u) != std::ptrdiff_t(slots.size())) result.problems = "a context slot is claimed";

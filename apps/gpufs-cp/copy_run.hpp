@@ -1,0 +1,22 @@
+// The device's part of a copy: blocks take pieces of files in turn.
+#pragma once
+
+#include <gpufs/filesystem.hpp>
+
+#include <apps/gpufs-cp/copy_tree.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace gpufs::apps {
+
+struct copy_shape {
+  unsigned blocks = 1;
+  unsigned threads = 64;
+  std::uint64_t chunk_bytes = 64 << 10;  ///< of one gread and gwrite
+};
+
+/// Copies the bytes of all files. Returns per file 0 or the -errno of the first call that failed. Throws device_error.
+[[nodiscard]] std::vector<std::int32_t> run_copy(filesystem& fs, std::vector<copied_file> const& files, copy_shape const& shape);
+
+}  // namespace gpufs::apps

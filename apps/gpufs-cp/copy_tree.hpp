@@ -1,0 +1,26 @@
+// The host's part of a copy: folders, links, empty target files, and the list of files that the kernel fills.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gpufs::apps {
+
+struct copied_file {
+  std::string from;
+  std::string to;
+  std::uint64_t bytes = 0;
+};
+
+struct copy_plan {
+  std::vector<copied_file> files;
+  std::vector<std::pair<std::string, std::string>> errors;  ///< path, what is wrong with it
+};
+
+/// Makes everything of `source` at `target` but the files' bytes: folders, symbolic links, empty files with the same permissions. As with
+/// `cp -r`, an existing folder `target` gets `source` below it. Devices, FIFOs and sockets are errors.
+[[nodiscard]] copy_plan prepare_copy(std::string const& source, std::string const& target);
+
+}  // namespace gpufs::apps

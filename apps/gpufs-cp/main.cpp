@@ -1,0 +1,90 @@
+// gpufs-cp SRC DST: copies a file or a tree, as `cp -r` does, with a kernel that reads and writes the files.
+#include <gpufs/cli.hpp>
+#include <gpufs/config.hpp>
+#include <gpufs/device.hpp>
+#include <gpufs/filesystem.hpp>
+
+#include <apps/common/drain_on_signal.hpp>
+#include <apps/common/program.hpp>
+#include <apps/common/run_report.hpp>
+#include <apps/gpufs-cp/copy_run.hpp>
+#include <apps/gpufs-cp/copy_tree.hpp>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+namespace {
+
+using namespace gpufs;
+using namespace gpufs::apps;
+
+constexpr std::int64_t not_given = INT64_MIN;
+
+struct options {
+  std::string source, target;
+  std::int64_t blocks = not_given;
+  std::int64_t threads = not_given;
+  std::string request = "64K";
+  bool verbose = false;
+};
+
+copy_shape checked_shape(options const& o) {
+  device_info const device = device_to_run_on();
+  bool const emulated = device.kind == "emulated";
+  std::int64_t const blocks = o.blocks != not_given ? o.blocks : emulated ? 8 : device.multiprocessors;
+  std::int64_t const threads = o.threads != not_given ? o.threads : emulated ? 64 : 512;
+  check_option("--blocks", blocks, 1, 1 << 20);
+  check_threads(threads);
+  if (threads > 512) throw usage_error(fmt::format("--threads={}: must be at most 512", threads));
+  return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads), size_option("--req", o.request, 1, 1 << 30)};
+}
+
+int copy(options const& o, config const& settings, drain_on_signal& signals) {
+  validate(settings);
+  copy_shape const shape = checked_shape(o);
+  auto const start = std::chrono::steady_clock::now();
+  copy_plan const plan = prepare_copy(o.source, o.target);
+  bool failed = !plan.errors.empty();
+  for (auto const& [path, what] : plan.errors) fmt::print(stderr, "gpufs-cp: {}: {}\n", path, what);
+  std::uint64_t bytes = 0;
+  {
+    filesystem fs(settings);
+    signals.set([&fs] { static_cast<void>(fs.sync()); });
+    struct unset {
+      drain_on_signal& signals;
+      ~unset() { signals.set({}); }
+    } const at_end{signals};
+    auto const results = run_copy(fs, plan.files, shape);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      bytes += plan.files[i].bytes;
+      if (results[i] == 0) continue;
+      failed = true;
+      fmt::print(stderr, "gpufs-cp: {} to {}: {}\n", plan.files[i].from, plan.files[i].to, error_text(results[i]));
+    }
+  }
+  if (o.verbose) {
+    double const seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    fmt::print("{} files, {} bytes, {:.3f} s, {:.3f} GB/s\n", plan.files.size(), bytes, seconds, double(bytes) / seconds / 1e9);
+  }
+  return failed ? status_failed : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  drain_on_signal signals;
+  CLI::App app("Copies a file or a tree with a GPU kernel", "gpufs-cp");
+  options o;
+  app.add_option("source", o.source, "file or folder to copy")->required();
+  app.add_option("target", o.target, "where to; an existing folder gets the copy below it")->required();
+  app.add_option("--blocks", o.blocks, "threadblocks; default one per multiprocessor, emulated 8");
+  app.add_option("--threads", o.threads, "threads of each, at most 512; default 512, emulated 64");
+  app.add_option("--req", o.request, "bytes per gread and gwrite")->capture_default_str();
+  app.add_flag("--verbose,-v", o.verbose, "say how much was copied, and how fast");
+  cli_settings const settings(app);
+  return run_program(app, argc, argv, [&] { return copy(o, settings.load(), signals); });
+}

@@ -1,0 +1,189 @@
+// gwrite: pages made ready by a warp each, copied by all warps, posted by the first.
+#pragma once
+
+#include <gpufs/io/open.hpp>
+#include <gpufs/io/read_span.hpp>
+#include <gpufs/io/write_pages.hpp>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+#include <sys/types.h>
+
+namespace gpufs {
+
+namespace detail {
+
+/// Where the pages of a batch are noted for all warps of a group: in the block's scratch, or, for a tile, in the lanes of its one warp.
+template <class Group>
+struct batch_notes {
+  write_page mine;
+  __device__ void note(unsigned i, write_page const& page) {
+    if (lane_id() == i) mine = page;
+  }
+  __device__ void clear(Group const&) { mine = {}; }
+  __device__ write_page load() const { return mine; }
+};
+
+template <>
+struct batch_notes<cooperative_groups::thread_block> {
+  __device__ void note(unsigned i, write_page const& page) {
+    if (lane_id() == 0) {
+      page_entry& e = scratch().entry[i];
+      e.status = static_cast<page_status>(page.status);
+      e.frame = page.frame;
+      e.via.number = page.buffer;
+      e.error = page.error;
+    }
+  }
+  __device__ void clear(cooperative_groups::thread_block const& g) {
+    if (g.thread_rank() < warp_size) scratch().entry[g.thread_rank()].status = static_cast<page_status>(write_status::none);
+  }
+  __device__ write_page load() const {
+    page_entry const& e = scratch().entry[lane_id()];
+    return {static_cast<write_status>(e.status), e.frame, e.via.number, e.error};
+  }
+};
+
+/// Writes pages first .. first + batch - 1 of the span, batch <= 32. All threads of the group call; returns the same stop in all lanes of a warp.
+///
+/// In rounds: every warp makes pages of its own ready; all copy; the first warp posts them. What could not be got ready waits for the next
+/// round, when the group holds nothing: so no two groups wait for each other's pages, frames or buffers.
+template <class Group>
+__device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_span const& span, std::uint64_t first,
+                                                 unsigned batch) {
+  using ops = typename io_context<Group>::ops;
+  Group const& group = io.group();
+  unsigned const warps = ops::warps(group);
+  unsigned const warp = ops::warp(group);
+  bool const works = warp < warps;
+  std::uint32_t todo = batch == warp_size ? all_lanes : (1u << batch) - 1;
+  std::uint64_t const start = device_clock_ns();
+  read_stop stop;
+  batch_notes<Group> notes;
+  unsigned pause = 0;
+  bool more = true;
+  while (more) {
+    notes.clear(group);
+    ops::sync(group);  // also: the buffer holds what the group's threads put there
+    // Bounded: after the timeout what is not ready has failed.
+    bool const late = device_clock_ns() - start > io.fs().timeout_ns;
+    if (works) {
+      for (unsigned i = warp; i < batch; i += warps) {
+        if ((todo >> i & 1) == 0) continue;
+        write_page page = ready_page(io.fs().self, span, io.slot(), first + i);
+        if (page.status == write_status::later) {
+          std::int32_t error = late ? -ENOMEM : 0;
+          if (lane_id() == 0 && daemon_stopped(io.fs())) error = -EIO;
+          error = warp_broadcast(error);
+          if (error != 0) page = {write_status::failed, 0, 0, error};
+        }
+        notes.note(i, page);
+      }
+    }
+    ops::sync(group);
+    write_page mine;
+    std::uint32_t ready = 0;
+    if (works) {
+      mine = notes.load();
+      ready = __ballot_sync(all_lanes, mine.status == write_status::ready || mine.status == write_status::filling);
+      std::uint32_t const failed = __ballot_sync(all_lanes, mine.status == write_status::failed);
+      todo &= ~(ready | failed);
+      if (failed != 0) {
+        int const at = __ffs(static_cast<int>(failed)) - 1;
+        std::uint64_t const page_begin = (first + static_cast<unsigned>(at)) << span.page_shift;
+        stop.note(page_begin > span.begin ? page_begin - span.begin : 0, warp_broadcast(mine.error, at));
+      }
+      if (ready != 0) {
+        copy_batch(io.fs().self, span, first, ready, mine, warp, warps);
+      } else {
+        backoff(pause, device_pause_ns);
+      }
+    }
+    more = ops::any(group, works && todo != 0 && stop.none());
+    if (works && warp == 0) post_batch(io.fs().self, span, first, mine);
+  }
+  return stop;
+}
+
+/// Finds out where to write, joins the file's writers. All threads of the group call. Returns 0 and the offset, or an error.
+template <class Group>
+__device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::int32_t fd, std::uint64_t count,
+                                                    std::uint64_t& offset) {
+  fs_ref const& fs = io.fs();
+  bool patient = true;
+  for (;;) {
+    if (std::int32_t const error = use_file(io, fd); error != 0) return error;
+    used_file const& file = io.file();
+    if ((file.flags & O_ACCMODE) == O_RDONLY || file.place == 0) return -EBADF;
+    std::uint64_t seen[4] = {0, offset, 0, 0};  // 0: joined; else 1: look again, or an error
+    if (io.group().thread_rank() == 0) {
+      std::uint64_t const failed =
+          atomic_ref<std::uint64_t, scope::system>(fs.shared.writes.errors[file.place - 1]).load(memory_order_relaxed);
+      if (failed != 0) {
+        seen[0] = static_cast<std::uint32_t>(-static_cast<std::int32_t>(failed));
+      } else if (!patient) {
+        seen[0] = static_cast<std::uint32_t>(-ETIMEDOUT);
+      } else if (!join_writers(fs, file)) {
+        seen[0] = 1;
+        // A truncation ends within the timeout of whoever truncates.
+        std::uint32_t& truncating = fs.writes.files[file.place - 1].truncating;
+        seen[2] = spin_until(fs, device_pause_ns, [&] {
+                    return atomic_ref<std::uint32_t, scope::device>(truncating).load(memory_order_relaxed) == 0;
+                  }) != 0;
+      } else if ((file.flags & O_APPEND) != 0) {
+        seen[1] =
+            atomic_ref<std::uint64_t, scope::device>(fs.writes.files[file.place - 1].size).fetch_add(count, memory_order_relaxed);
+      }
+    }
+    io_context<Group>::ops::broadcast(io.group(), seen);
+    if (seen[0] == 0) {
+      offset = seen[1];
+      return 0;
+    }
+    if (seen[0] != 1) return static_cast<std::int32_t>(static_cast<std::uint32_t>(seen[0]));
+    patient = seen[2] == 0;
+  }
+}
+
+}  // namespace detail
+
+template <class Group>
+__device__ ssize_t gwrite(io_context<Group>& io, int fd, void const* buf, std::size_t count, std::int64_t offset) {
+  using ops = typename io_context<Group>::ops;
+  Group const& group = io.group();
+  if (ops::warps(group) == 0) return -EINVAL;
+  constexpr std::uint64_t most = rpc::payload_mask + 1;
+  auto begin = static_cast<std::uint64_t>(offset);
+  if (offset < 0) return -EINVAL;
+  if (begin >= most || count > most - begin) return -EFBIG;
+  if (std::int32_t const error = detail::begin_write(io, fd, count, begin); error != 0) return error;
+  used_file const& file = io.file();
+  detail::write_span const span{
+      static_cast<std::byte const*>(buf),      begin, begin + count, file.uid, file.fd, file.place, io.fs().cache.page_shift,
+      (file.flags & rpc::open_write_once) != 0};
+  read_stop stop;
+  bool stopped = false;
+  if (count != 0) {
+    for (std::uint64_t page = begin >> span.page_shift, last = (span.end - 1) >> span.page_shift; page <= last && !stopped;) {
+      std::uint64_t const left = last - page + 1;
+      unsigned const batch = left < warp_size ? static_cast<unsigned>(left) : warp_size;
+      stop.note(detail::write_batch(io, span, page, batch));
+      page += batch;
+      stopped = ops::any(group, !stop.none());
+    }
+  }
+  std::uint64_t bytes = count;
+  std::int32_t error = 0;
+  if (stopped) {
+    std::uint64_t const key = ops::smallest(group, stop.key());
+    bytes = read_stop::bytes(key);
+    error = read_stop::error(key);
+  }
+  ops::sync(group);  // everything is posted
+  if (group.thread_rank() == 0) detail::leave_writers(io.fs(), file);
+  return bytes != 0 || error == 0 ? static_cast<ssize_t>(bytes) : error;
+}
+
+}  // namespace gpufs

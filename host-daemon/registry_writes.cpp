@@ -1,0 +1,197 @@
+// Open files that are written: when they begin and end to be, and what the host does to their contents.
+#include <host-daemon/file_registry.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include <sys/stat.h>
+#include <unistd.h>
+#include <host-daemon/open_kind.hpp>
+#include <host-daemon/write_back.hpp>
+
+namespace gpufs::daemon {
+
+namespace {
+
+constexpr std::uint64_t longest_write = std::uint64_t(1) << 30;
+
+// All kinds whose descriptors share a file's uid.
+constexpr int kinds[] = {O_RDONLY, O_WRONLY, O_RDWR, O_WRONLY | O_APPEND, O_RDWR | O_APPEND};
+
+}  // namespace
+
+std::shared_ptr<written_file> file_registry::start_writing(key const& k, std::shared_ptr<host_file const> const& host,
+                                                           std::string const& path, content_versions::validation const& version,
+                                                           std::uint32_t once_place) {
+  auto& w = writing_[{k.device, k.inode}];
+  if (!w.file) {
+    w.file = std::make_shared<written_file>();
+    w.file->host = host;
+    w.file->path = path;
+  }
+  (once_place != 0 ? w.file->once_place : w.file->place) = once_place != 0 ? once_place : version.place;
+  if (once_place == 0) writes_->attach(version.uid, w.file);
+  ++w.descriptors;
+  return w.file;
+}
+
+// A descriptor for writing is gone. Pages that stayed dirty keep the file, and its version.
+void file_registry::end_writing(key const& k, std::shared_ptr<written_file> const& file, bool clean, bool shares) noexcept {
+  auto const found = writing_.find({k.device, k.inode});
+  if (found == writing_.end()) return;
+  if (!clean && shares) ++found->second.kept;
+  if (--found->second.descriptors > 0 || found->second.kept > 0 || !clean) return;
+  writes_->forget(*file);
+  writing_.erase(found);
+}
+
+void file_registry::release_kept(key const& k) noexcept {
+  auto const found = writing_.find({k.device, k.inode});
+  if (found == writing_.end() || (found->second.kept == 0 && found->second.descriptors > 0)) return;
+  if (writes_->dirty(*found->second.file)) return;
+  for (; found->second.kept > 0; --found->second.kept) versions_.close(k.device, k.inode, true);
+  if (found->second.descriptors > 0) return;
+  writes_->forget(*found->second.file);
+  writing_.erase(found);
+}
+
+void file_registry::update_records(key const& k, content_versions::validation const& version) noexcept {
+  if (auto const w = writing_.find({k.device, k.inode}); w != writing_.end()) {
+    try {
+      writes_->attach(version.uid, w->second.file);
+    } catch (std::bad_alloc const&) {
+      return;  // the old uid stays in use: the pages it names are as old as its last open
+    }
+  }
+  for (int const kind : kinds) {
+    auto const found = open_.find({k.device, k.inode, kind});
+    if (found == open_.end()) continue;
+    auto& record = region_.open_files[found->second];
+    // The uid last: a device thread that acquires it sees a size at least as new. Then the epoch, so that copies are read again.
+    store_word(record.size, version.size);
+    store_word(record.place, version.place);
+    store_word(record.uid, version.uid);
+  }
+  bump_epoch();
+}
+
+std::int32_t file_registry::finish_close(std::int32_t descriptor) noexcept {
+  key k{};
+  auto const file = written(descriptor, &k, true);
+  if (!file) return -EBADF;
+  writes_->flush(file.get());
+  int const error = writes_->take_error(*file);
+  struct ::stat status {};
+  bool const stated = settings_.stat(file->host->fd(), status) == 0;
+  std::shared_ptr<host_file const> last;
+  std::lock_guard const lock{mutex_};
+  auto* const e = find(descriptor);
+  if (e == nullptr) return -EBADF;
+  bool const clean = !writes_->dirty(*file);
+  bool const shares = shares_pages(k.access);
+  if (stated && shares) versions_.written(stamp_of(status), settings_.now_ns());
+  if (stated && !shares) {
+    // What this descriptor wrote is in the file, not in the pages of others.
+    auto const version = versions_.renew(k.device, k.inode, std::uint64_t(status.st_size));
+    if (version.uid != 0) update_records(k, version);
+  }
+  if (--e->users > 0) {  // opened again meanwhile
+    versions_.close(k.device, k.inode, shares);
+    return error;
+  }
+  last = std::move(e->host);
+  versions_.give_place_back(e->once_place);
+  if (!shares) file->once_place = 0;
+  e->once_place = 0;
+  e->writes.reset();
+  // Pages that stayed dirty keep the version, so that they are found again by whoever opens the file. (Those of O_GWRONCE nobody finds.)
+  if (clean || !shares) versions_.close(k.device, k.inode, shares);
+  end_writing(k, file, clean, shares);
+  remove(rpc::descriptor_index(descriptor), descriptor);
+  return error;
+}
+
+// What is written of the descriptor's file, if it is: by this descriptor, or (not for_writing) by any.
+std::shared_ptr<written_file> file_registry::written(std::int32_t descriptor, key* which, bool for_writing) const noexcept {
+  std::lock_guard const lock{mutex_};
+  auto const* const e = find(descriptor);
+  if (e == nullptr) return nullptr;
+  if (which != nullptr) *which = e->file;
+  if (e->writes || for_writing) return e->writes;
+  auto const found = writing_.find({e->file.device, e->file.inode});
+  return found == writing_.end() ? nullptr : found->second.file;
+}
+
+std::int32_t file_registry::sync(std::int32_t descriptor) noexcept {
+  if (auto const file = written(descriptor, nullptr, false)) return writes_->sync(*file);
+  auto const host = borrow(descriptor);
+  if (!host) return -EBADF;
+  return ::fdatasync(host->fd()) == 0 || errno == EINVAL || errno == EROFS ? 0 : -errno;
+}
+
+// The file is not what its pages say: they are left behind under their uid.
+void file_registry::renew(key const& k, int fd) noexcept {
+  struct ::stat status {};
+  bool const stated = settings_.stat(fd, status) == 0;
+  std::lock_guard const lock{mutex_};
+  if (!stated) return;
+  auto const version = versions_.renew(k.device, k.inode, std::uint64_t(status.st_size));
+  if (version.uid != 0) update_records(k, version);
+  for (auto& e : entries_) {  // those with a uid of their own
+    if (e.users == 0 || e.once_uid == 0 || e.file.device != k.device || e.file.inode != k.inode) continue;
+    e.once_uid = versions_.fresh_uid();
+    try {
+      writes_->attach(e.once_uid, e.writes);
+    } catch (std::bad_alloc const&) {
+      continue;
+    }
+    auto& record = region_.open_files[std::size_t(&e - entries_.data())];
+    store_word(record.size, std::uint64_t(status.st_size));
+    store_word(record.uid, e.once_uid);
+  }
+}
+
+std::int32_t file_registry::truncate(std::int32_t descriptor, std::uint64_t size) noexcept {
+  key k{};
+  auto const file = written(descriptor, &k, true);
+  if (!file) return borrow(descriptor) ? -EINVAL : -EBADF;
+  writes_->discard(*file, size);  // whole pages beyond the new end need not be written
+  writes_->flush(file.get());     // an error stays with the file
+  if (::ftruncate(file->host->fd(), off_t(size)) != 0) return -errno;
+  renew(k, file->host->fd());
+  return 0;
+}
+
+std::int64_t file_registry::write(std::int32_t descriptor, void const* bytes, std::uint64_t count,
+                                  std::uint64_t offset) noexcept {
+  key k{};
+  auto const file = written(descriptor, &k, true);
+  if (!file) return -EBADF;
+  constexpr std::uint64_t most = rpc::payload_mask + 1;
+  if (offset >= most || count > most - offset) return -EFBIG;
+  writes_->flush(file.get());
+  std::uint64_t done = 0;
+  int error = 0;
+  while (done < count && error == 0) {
+    auto const n = ::pwrite(file->host->fd(), static_cast<std::byte const*>(bytes) + done, std::min(count - done, longest_write),
+                            off_t(offset + done));
+    if (n > 0) done += std::uint64_t(n);
+    if (n == 0) error = EIO;
+    if (n < 0 && errno != EINTR) error = errno;
+  }
+  if (done != 0) renew(k, file->host->fd());
+  return done != 0 || error == 0 ? std::int64_t(done) : -error;
+}
+
+std::int32_t file_registry::discard(std::int32_t descriptor) noexcept {
+  key k{};
+  auto const file = written(descriptor, &k, true);
+  if (!file) return borrow(descriptor) ? -EINVAL : -EBADF;
+  writes_->discard(*file);
+  writes_->take_error(*file);
+  renew(k, file->host->fd());
+  return 0;
+}
+
+}  // namespace gpufs::daemon
