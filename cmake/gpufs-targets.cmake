@@ -98,6 +98,7 @@ function(gpufs_add_apps)
   # gpufs bench paper looks for it beside the program, which may be copied to another machine.
   configure_file(scripts/plot_figure.py ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/plot_figure.py COPYONLY)
   install(PROGRAMS scripts/plot_figure.py DESTINATION ${CMAKE_INSTALL_DATADIR}/gpufs)
+  gpufs_add_ports()
   file(GLOB mains CONFIGURE_DEPENDS apps/*/main.cpp apps/*/main.cu)
   foreach(main IN LISTS mains)
     cmake_path(GET main PARENT_PATH folder)

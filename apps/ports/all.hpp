@@ -1,0 +1,16 @@
+// The fourteen applications of paper 001, Table 1. Each is described in the .cu file of its folder.
+#pragma once
+
+#include <apps/harness/port.hpp>
+
+#include <vector>
+
+namespace gpufs::apps {
+
+extern port_description const port_2dconv;
+extern port_description const port_bfs;
+
+/// All of them, by name.
+[[nodiscard]] std::vector<port_description const*> all_ports();
+
+}  // namespace gpufs::apps
