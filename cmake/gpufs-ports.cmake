@@ -1,9 +1,10 @@
 # gpufs_add_ports(): the file-input applications. Each folder of apps/ports becomes a program of that name; the library gpufs_ports has
 # all of them and the harness, for tests and for `gpufs bench apps`.
 function(gpufs_add_ports)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS apps/harness/*.cpp apps/harness/*.cu apps/ports/*/*.cpp apps/ports/*/*.cu)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS apps/harness/*.cpp apps/harness/*.cu apps/ports/*.cpp apps/ports/*/*.cu)
+  list(FILTER sources EXCLUDE REGEX "/port_main\\.cpp$")
   add_library(gpufs_ports STATIC)
-  gpufs_add_sources(gpufs_ports apps/ports/all.cpp ${sources})
+  gpufs_add_sources(gpufs_ports ${sources})
   target_link_libraries(gpufs_ports PUBLIC gpufs_apps_common PRIVATE gpufs_warnings)
   file(GLOB folders CONFIGURE_DEPENDS apps/ports/*/*.cu)
   foreach(source IN LISTS folders)

@@ -8,7 +8,11 @@
 namespace gpufs::apps {
 
 extern port_description const port_2dconv;
+extern port_description const port_atax;
 extern port_description const port_bfs;
+extern port_description const port_bicg;
+extern port_description const port_gesummv;
+extern port_description const port_mvt;
 
 /// All of them, by name.
 [[nodiscard]] std::vector<port_description const*> all_ports();
