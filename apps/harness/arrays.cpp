@@ -26,7 +26,7 @@ std::string first_difference(host_outputs const& got, host_outputs const& wanted
   auto const a = got.as<T>(array);
   auto const b = wanted.as<T>(array);
   output_array const& shape = got.shapes()[array];
-  tolerance const allowed = exact ? tolerance{} : shape.allowed;
+  tolerance const allowed = exact ? tolerance{} : wanted.shapes()[array].allowed;
   std::uint64_t const first = parallel_find(a.size(), [&](std::uint64_t i) { return !close(a[i], b[i], allowed); });
   if (first == a.size()) return {};
   return fmt::format("{}[{}] is {}, not {}", shape.name, first, a[first], b[first]);

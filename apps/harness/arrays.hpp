@@ -59,6 +59,7 @@ class host_outputs {
   explicit host_outputs(std::vector<output_array> shapes);
 
   [[nodiscard]] std::vector<output_array> const& shapes() const { return shapes_; }
+  void allow(std::size_t i, tolerance t) { shapes_.at(i).allowed = t; }
   [[nodiscard]] std::vector<std::byte>& bytes(std::size_t i) { return bytes_.at(i); }
   [[nodiscard]] std::vector<std::byte> const& bytes(std::size_t i) const { return bytes_.at(i); }
 
@@ -76,8 +77,8 @@ class host_outputs {
   std::vector<std::vector<std::byte>> bytes_;
 };
 
-/// Says where two sets of outputs of the same shapes first differ; empty if they do not. `exact`: bytes must be equal; otherwise each
-/// array's own tolerance holds.
+/// Says where two sets of outputs of the same shapes first differ; empty if they do not. `exact`: bytes must be equal; otherwise the
+/// tolerance of each wanted array holds.
 [[nodiscard]] std::string difference(host_outputs const& got, host_outputs const& wanted, bool exact);
 
 }  // namespace gpufs::apps

@@ -4,7 +4,8 @@ namespace gpufs::apps {
 
 std::vector<port_description const*> all_ports() {
   return {
-      &port_2dconv, &port_atax, &port_bfs, &port_bicg, &port_gesummv, &port_mvt,
+      &port_2dconv,  &port_3dconv,  &port_atax, &port_bfs,        &port_bicg,
+      &port_gesummv, &port_hotspot, &port_mvt,  &port_pathfinder, &port_stencil,
   };
 }
 

@@ -5,14 +5,10 @@
 #include <gpufs/gpufs.hpp>
 
 #include <apps/harness/chunk_io.hpp>
-#include <apps/harness/input_file.hpp>
-#include <apps/harness/parallel.hpp>
-#include <apps/harness/problem.hpp>
 #include <apps/harness/strips.hpp>
+#include <apps/ports/matrix_host.hpp>
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 namespace gpufs::apps {
 
@@ -152,28 +148,5 @@ struct file_products {
   file_products() = default;
   file_products(unsigned blocks, std::uint64_t columns) : windows(blocks * columns), partials(blocks * columns) {}
 };
-
-/// The option that chooses the computation.
-[[nodiscard]] inline extra_option compute_option() {
-  return {"compute", "strips",
-          "strips: a warp per row, strips of columns; orig: a thread per row or column, as PolyBench has it"};
-}
-[[nodiscard]] bool one_thread_each(problem const& p);
-
-/// `count` square matrices one after the other: uniform in [0, 1), or the suite's i * j / n.
-[[nodiscard]] input_file matrix_file(problem const& p, unsigned count, std::uint64_t n);
-
-/// On the host, in double: result[i] = sum of a[i][j] * x[j].
-[[nodiscard]] std::vector<double> host_rows(float const* a, std::uint64_t n, std::vector<double> const& x);
-/// result[j] = sum of a[i][j] * w[i].
-[[nodiscard]] std::vector<double> host_columns(float const* a, std::uint64_t n, std::vector<double> const& w);
-
-/// n elements f(0), f(1), ... as the device computes them, in double.
-template <class F>
-std::vector<double> as_doubles(std::uint64_t n, F f) {
-  std::vector<double> all(n);
-  for (std::uint64_t i = 0; i < n; ++i) all[i] = static_cast<double>(f(i));
-  return all;
-}
 
 }  // namespace gpufs::apps

@@ -1,15 +1,10 @@
-#include <apps/harness/port.hpp>
-// After port.hpp, whose types it uses.
-#include <apps/common/program.hpp>
-#include <apps/ports/matrix_vector.hpp>
+#include <apps/harness/extras.hpp>
+#include <apps/harness/parallel.hpp>
+#include <apps/ports/matrix_host.hpp>
 
 namespace gpufs::apps {
 
-bool one_thread_each(problem const& p) {
-  std::string const& chosen = p.extras.at("compute");
-  if (chosen != "strips" && chosen != "orig") throw usage_error("--compute=" + chosen + ": must be strips or orig");
-  return chosen == "orig";
-}
+bool one_thread_each(problem const& p) { return choice_option(p, "compute", {"strips", "orig"}) == 1; }
 
 input_file matrix_file(problem const& p, unsigned count, std::uint64_t n) {
   std::uint64_t const row = n * sizeof(float);
