@@ -75,6 +75,30 @@ TEST_CASE("every application: the bytes that gread brings and the outputs are ri
   });
 }
 
+TEST_CASE("the applications' own options: other wavelets, more steps, the suite's own kernels") {
+  struct {
+    port_description const* what;
+    char const* option;
+    char const* value;
+  } const cases[] = {
+      {&port_dwt2d, "filter", "97"},      {&port_hotspot, "pitch", "chip"},   {&port_hotspot, "iterations", "7"},
+      {&port_stencil, "iterations", "5"}, {&port_stencil, "iterations", "1"}, {&port_mvt, "compute", "orig"},
+      {&port_bicg, "compute", "orig"},    {&port_atax, "compute", "orig"},    {&port_gesummv, "compute", "orig"},
+  };
+  for (auto const& c : cases) {
+    CAPTURE(c.what->name);
+    CAPTURE(c.value);
+    problem p = smoke(*c.what, true);
+    p.extras.at(c.option) = c.value;
+    session s(*c.what, p, "");
+    s.run(*make_gread_loader(small_cache(), shape));
+    CHECK(verify(s).text() == "integrity, cross-mode, reference");
+    if (!c.what->fused) continue;
+    gread_files files(small_cache());
+    CHECK(verify_fused(s, files, shape).text() == "integrity, cross-mode, reference");
+  }
+}
+
 TEST_CASE("every application that reads its file in its own kernel: what it reads and what it computes is right") {
   for_each_port([](port_description const& what) {
     if (!what.fused) return;

@@ -10,11 +10,15 @@ namespace gpufs::apps {
 extern port_description const port_2dconv;
 extern port_description const port_3dconv;
 extern port_description const port_atax;
+extern port_description const port_backprop;
 extern port_description const port_bfs;
 extern port_description const port_bicg;
+extern port_description const port_dwt2d;
 extern port_description const port_gesummv;
 extern port_description const port_hotspot;
+extern port_description const port_lud;
 extern port_description const port_mvt;
+extern port_description const port_nw;
 extern port_description const port_pathfinder;
 extern port_description const port_stencil;
 
