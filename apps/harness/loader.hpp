@@ -33,6 +33,9 @@ class loader {
  public:
   virtual ~loader() = default;
 
+  /// Takes what load() with these items will need. Not timed.
+  virtual void prepare(std::vector<load_item> const& items) { (void)items; }
+
   /// Brings everything over, in order; complete on return. This is what is timed: allocations have been made before. Throws
   /// std::runtime_error naming file and offset if something could not be read.
   virtual void load(std::vector<load_item> const& items) = 0;
@@ -50,5 +53,8 @@ class loader {
 
 /// A kernel in which each block opens the files and greads its strip of each. Owns a filesystem with these settings.
 [[nodiscard]] std::unique_ptr<loader> make_gread_loader(config const& settings, io_shape shape);
+
+/// The same through GPUfs as it was (apps/baseline), with a cache of `cache_bytes` for each file, empty at first.
+[[nodiscard]] std::unique_ptr<loader> make_original_loader(std::uint64_t page_size, std::uint64_t cache_bytes, io_shape shape);
 
 }  // namespace gpufs::apps

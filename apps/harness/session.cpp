@@ -80,6 +80,8 @@ run_times session::run(loader& by) {
   for (unsigned const i : reads_) items.push_back({&data_->files().at(i), &inputs_.at(i)});
   device_arrays const a = arrays(true);
 
+  by.prepare(items);
+
   auto const start = steady::now();
   by.load(items);
   auto const loaded = steady::now();
