@@ -60,6 +60,18 @@ if(TARGET app_gpufs)
   set_tests_properties(bench_studies PROPERTIES TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()
 
+# The applications' programs in every mode, the study of them, real input files where they have been fetched, and the program that
+# docs/porting.md shows.
+if(TARGET gpufs_ports)
+  set(bin ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+  add_test(NAME ports_programs COMMAND ${PROJECT_SOURCE_DIR}/test/ports_programs.sh ${bin})
+  add_test(NAME bench_apps COMMAND ${PROJECT_SOURCE_DIR}/test/bench_apps.sh $<TARGET_FILE:app_gpufs>)
+  add_test(NAME real_inputs COMMAND ${PROJECT_SOURCE_DIR}/test/real_inputs.sh ${bin} ${PROJECT_SOURCE_DIR}/build/real-data)
+  set_tests_properties(ports_programs bench_apps real_inputs PROPERTIES TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77
+    ENVIRONMENT "${test_environment}")
+endif()
+include(gpufs-porting)
+
 # add_planted_bug(<name> <sanitizer> <report>): test/<name>.{cpp,cu} must pass with the argument `clean`, and without it must
 # make the sanitizer print the report.
 function(add_planted_bug name sanitizer report)
