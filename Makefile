@@ -4,6 +4,7 @@
 #   make test                 run every suite on the emulated device, and again on the GPU where one is visible
 #   make demo [WORD=.. DIR=..]  count a word over a tree of real files from a kernel, and compare with grep
 #   make install PREFIX=..    install one variant (PRESET=cuda|emulated; default: cuda where nvcc is found)
+#   make fetch-data           real files for the applications (a photograph, WordNet, BLOSUM62) into build/real-data
 #   make format               format all sources
 #   make clean                remove build/
 #
@@ -15,7 +16,7 @@ PRESET ?= $(lastword $(PRESETS))
 PREFIX ?= /usr/local
 export NVCC CONFIGURE_FLAGS WORD DIR
 
-.PHONY: all setup test demo install format clean
+.PHONY: all setup test demo install fetch-data format clean
 .NOTPARALLEL:
 
 all: setup
@@ -34,6 +35,9 @@ demo: setup
 install: setup
 	@scripts/build.sh $(PRESET)
 	cmake --install build/$(PRESET) --prefix "$(PREFIX)"
+
+fetch-data:
+	@scripts/fetch_data.py build/real-data
 
 format:
 	@scripts/format.sh

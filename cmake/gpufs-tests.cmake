@@ -27,6 +27,9 @@ set(suites_of_apps "/(baseline|host_reads)_[^/]*$")  # they link what the progra
 if(NOT TARGET gpufs_apps_common)
   list(FILTER suites EXCLUDE REGEX "${suites_of_apps}")
 endif()
+if(NOT TARGET gpufs_ports)
+  list(FILTER suites EXCLUDE REGEX "/ports_[^/]*$")
+endif()
 foreach(suite IN LISTS suites)
   cmake_path(GET suite STEM name)
   set(kind host)
@@ -39,6 +42,9 @@ foreach(suite IN LISTS suites)
   target_link_libraries(${name} PRIVATE test_main_${kind} test_support gpufs_cli gpufs::CLI11)
   if(suite MATCHES "${suites_of_apps}")
     target_link_libraries(${name} PRIVATE gpufs_apps_common)
+  endif()
+  if(name MATCHES "^ports_")
+    target_link_libraries(${name} PRIVATE gpufs_ports)
   endif()
   add_test(NAME ${name} COMMAND ${name})
   # 77: the suite needs a device and there is none.
@@ -58,6 +64,18 @@ if(TARGET app_gpufs-cp AND GPUFS_DEVICE STREQUAL "emulated")
   add_test(NAME cp_tree COMMAND ${PROJECT_SOURCE_DIR}/scripts/test_cp.sh $<TARGET_FILE:app_gpufs-cp> ${PROJECT_SOURCE_DIR}/test)
   set_tests_properties(cp_tree PROPERTIES TIMEOUT 600 LABELS device ENVIRONMENT "${test_environment}")
 endif()
+
+# The applications' programs in every mode, the study of them, real input files where they have been fetched, and the program that
+# docs/porting.md shows.
+if(TARGET gpufs_ports)
+  set(bin ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+  add_test(NAME ports_programs COMMAND ${PROJECT_SOURCE_DIR}/test/ports_programs.sh ${bin})
+  add_test(NAME bench_apps COMMAND ${PROJECT_SOURCE_DIR}/test/bench_apps.sh $<TARGET_FILE:app_gpufs>)
+  add_test(NAME real_inputs COMMAND ${PROJECT_SOURCE_DIR}/test/real_inputs.sh ${bin} ${PROJECT_SOURCE_DIR}/build/real-data)
+  set_tests_properties(ports_programs bench_apps real_inputs PROPERTIES TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77
+    ENVIRONMENT "${test_environment}")
+endif()
+include(gpufs-porting)
 
 # add_planted_bug(<name> <sanitizer> <report>): test/<name>.{cpp,cu} must pass with the argument `clean`, and without it must
 # make the sanitizer print the report.

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <system_error>
 #include <vector>
 
@@ -50,31 +51,48 @@ int write_at(int fd, std::byte const* bytes, std::size_t count, std::uint64_t of
   return 0;
 }
 
+fill_function words_of(std::uint64_t seed) {
+  return [seed](std::uint64_t offset, std::span<std::byte> to) {
+    for (std::size_t at = 0; at < to.size(); at += sizeof(std::uint64_t)) {
+      std::uint64_t const word = generate(seed, (offset + at) / sizeof(std::uint64_t));
+      std::memcpy(to.data() + at, &word, std::min(sizeof(word), to.size() - at));
+    }
+  };
+}
+
 }  // namespace
 
-temp_file::temp_file(std::string const& folder, std::uint64_t bytes, std::uint64_t seed) : fd_(make_nameless_file(folder)) {
-  if (fd_ < 0) throw usage_error(fmt::format("--dir={}: {}", folder, error_text(errno)));
+int fill_file(int fd, std::uint64_t bytes, fill_function const& fill) {
   constexpr std::uint64_t piece = 1 << 20;
   progress shown("writing a file", bytes);
   std::atomic<std::uint64_t> next{0};
   std::atomic<int> failure{0};
   run_on_threads(io_threads(), [&](unsigned) {
-    std::vector<std::uint64_t> words(piece / sizeof(std::uint64_t));
+    std::vector<std::byte> buffer(piece);
     // Both are relaxed: pieces are independent of each other, and the failure is read after the threads have ended.
     for (std::uint64_t at; failure.load(std::memory_order_relaxed) == 0;) {
       if ((at = next.fetch_add(piece, std::memory_order_relaxed)) >= bytes) return;
-      for (std::uint64_t k = 0; k < words.size(); ++k) words[k] = generate(seed, at / sizeof(std::uint64_t) + k);
-      std::uint64_t const count = std::min(piece, bytes - at);
-      if (int const error = write_at(fd_, reinterpret_cast<std::byte const*>(words.data()), count, at); error != 0) {
+      std::span const part(buffer.data(), std::min(piece, bytes - at));
+      fill(at, part);
+      if (int const error = write_at(fd, part.data(), part.size(), at); error != 0) {
         failure.store(error, std::memory_order_relaxed);
         return;
       }
-      shown.advance(count);
+      shown.advance(part.size());
     }
   });
-  if (failure != 0) {
+  return failure;
+}
+
+temp_file::temp_file(std::string const& folder, std::uint64_t bytes, std::uint64_t seed)
+    : temp_file(folder, bytes, words_of(seed)) {}
+
+temp_file::temp_file(std::string const& folder, std::uint64_t bytes, fill_function const& fill)
+    : fd_(make_nameless_file(folder)) {
+  if (fd_ < 0) throw usage_error(fmt::format("--dir={}: {}", folder, error_text(errno)));
+  if (int const error = fill_file(fd_, bytes, fill); error != 0) {
     ::close(fd_);
-    refuse(failure, folder, bytes);
+    refuse(error, folder, bytes);
   }
 }
 

@@ -5,7 +5,8 @@
 
 namespace gpufs::apps {
 
-/// Writes the chart of `csv` to `png`. Returns why it could not, with what to do; empty if it is there.
-[[nodiscard]] std::string draw_chart(std::string const& csv, std::string const& png);
+/// Writes the chart of `csv` to `png`, with `script`, which lies beside the program or where it is installed. Returns why it could not, with what to do; empty if it is there.
+[[nodiscard]] std::string draw_chart(std::string const& csv, std::string const& png,
+                                     std::string const& script = "plot_figure.py");
 
 }  // namespace gpufs::apps

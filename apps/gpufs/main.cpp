@@ -3,6 +3,7 @@
 #include <gpufs/config.hpp>
 
 #include <apps/common/program.hpp>
+#include <apps/gpufs/apps_study.hpp>
 #include <apps/gpufs/bench.hpp>
 #include <apps/gpufs/bench_options.hpp>
 #include <apps/gpufs/bench_write.hpp>
@@ -84,6 +85,11 @@ int main(int argc, char** argv) {
   paper_options paper;
   add_options(paper_command, paper);
 
+  CLI::App& apps_command = *bench_command.add_subcommand(
+      "apps", "the fourteen file-input applications: by hand, with gpufs, and with GPUfs as it was, in turns");
+  apps_options applications;
+  add_options(apps_command, applications);
+
   CLI::App& tune_command = *app.add_subcommand("tune", "finds the settings with which a file is read fastest, writes gpufs.toml");
   cli_settings const tune_settings(tune_command);
   tune_options tuning;
@@ -95,6 +101,7 @@ int main(int argc, char** argv) {
                       [&](std::string_view key) { return tune_command.get_option(setting_named(key).flag())->count() != 0; });
     }
     if (ratios_command.parsed()) return compare(ratio, bench_settings.load(study_defaults()));
+    if (apps_command.parsed()) return study_apps(applications, bench_settings.load(study_defaults()));
     if (paper_command.parsed()) return draw_figures(paper, bench_settings.load(study_defaults()));
     if (bench_command.parsed()) return bench(options, bench_settings.load());
     config const settings = info_settings.load();

@@ -1,0 +1,36 @@
+// `gpufs bench apps`: the file-input applications in the variants of paper 001, Figures 11 to 14, measured in turns.
+#pragma once
+
+#include <gpufs/config.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace gpufs::apps {
+
+struct apps_options {
+  std::string size = "smoke";
+  std::string out;
+  std::string folder;             ///< where the input files lie while they are used; empty: nameless ones
+  std::vector<std::string> only;  ///< empty: all
+  std::int64_t runs = 3;
+  std::int64_t threads = 0;  ///< 0: 512, emulated 64
+  bool full = false;
+  bool again = false;
+  bool no_verify = false;
+  bool no_charts = false;
+};
+
+void add_options(CLI::App& command, apps_options& o);
+
+/// Measures each application that has no --out/NAME-SIZE.csv yet, and writes that; then the summary of all that are there (see
+/// write_summary()). Returns the exit status: status_failed if an application's results were wrong. Throws usage_error, device_error,
+/// std::system_error.
+int study_apps(apps_options const& o, config const& settings);
+
+}  // namespace gpufs::apps

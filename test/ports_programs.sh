@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# ports_programs.sh BIN_DIR [SIZE]: runs every application's program in every mode with --check (SIZE: smoke, medium or paper). Fails if one
+# of them does, or does not say that it is verified. Exit status 77: no device.
+set -uo pipefail
+bin=$1
+size=${2:-smoke}
+small=()
+"$bin/gpufs" info 2>/dev/null | grep -q emulated && small=(--staging 4M --prefetch-memory 8M --cache 16M)
+"$bin/gpufs" bench rpc --runs 1 --repeat 16 --blocks 1 "${small[@]}" 2>&1 | grep -q "no device to run on" && exit 77
+fused=" 2dconv atax bicg gesummv hotspot mvt pathfinder stencil "
+passed=0
+failed=0
+for app in 2dconv 3dconv atax backprop bfs bicg dwt2d gesummv hotspot lud mvt nw pathfinder stencil; do
+  modes="cpuio pipelined gread"
+  [ "$size" = paper ] || modes="cpu $modes" # the host's own computation takes minutes there
+  [[ $fused == *" $app "* ]] && modes+=" fused"
+  for mode in $modes; do
+    if said=$("$bin/$app" --mode "$mode" --size "$size" --check --json "${small[@]}" 2>&1) && [[ $said == *'"verified": true'* ]]; then
+      passed=$((passed + 1))
+    else
+      failed=$((failed + 1))
+      echo "FAILED: $app --mode $mode --size $size: $said"
+    fi
+  done
+done
+# What is wrong on the command line is refused by name.
+"$bin/hotspot" --pitch narrow 2>&1 | grep -q -- "--pitch=narrow: must be chip or fixed" || { failed=$((failed + 1)); echo "FAILED: --pitch=narrow"; }
+"$bin/stencil" --iterations 0 2>&1 | grep -q -- "--iterations=0: must be from 1 to 100" || { failed=$((failed + 1)); echo "FAILED: --iterations=0"; }
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -1,0 +1,214 @@
+// The file-input applications: every one right in every mode, and each level of every checker able to fail.
+#include <gpufs/gpufs.hpp>
+
+#include <apps/common/generator.hpp>
+#include <apps/harness/session.hpp>
+#include <apps/harness/verify.hpp>
+#include <apps/ports/all.hpp>
+
+#include <test/support/files.hpp>
+#include <test/support/seed.hpp>
+#include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+using namespace gpufs;
+using namespace gpufs::apps;
+
+namespace {
+
+problem smoke(port_description const& what, bool random) {
+  problem p;
+  p.random = random;
+  p.seed = test::seed();
+  for (auto const& e : what.extras) p.extras[e.name] = e.value;
+  return p;
+}
+
+/// A cache that the inputs do not fit into, with readahead.
+config small_cache() {
+  config c = test::small_config(4096, 32);
+  c.prefetch_size = 16384;
+  return c;
+}
+
+io_shape const shape{8, 64, 24 << 10};
+
+void flip_byte_on_device(buffer<std::byte>& array, std::uint64_t at) {
+  std::byte value;
+  array.copy_to_host(&value, 1, at);
+  value ^= std::byte{0x10};
+  array.copy_from_host(&value, 1, at);
+}
+
+/// Element i with a high bit of its exponent, or of its value, flipped.
+void flip_high_bit(host_outputs& out, std::size_t array, std::uint64_t i) {
+  std::uint64_t const size = size_of(out.shapes()[array].type);
+  unsigned const bit = out.shapes()[array].type == element::f32 ? 30 : 5;
+  out.bytes(array)[i * size + bit / 8] ^= std::byte(1u << bit % 8);
+}
+
+template <class Body>
+void for_each_port(Body const& body) {
+  for (auto const* what : all_ports()) {
+    CAPTURE(what->name);
+    body(*what);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every application: the bytes that gread brings and the outputs are right, with both generators") {
+  for_each_port([](port_description const& what) {
+    for (bool const random : {false, true}) {
+      CAPTURE(random);
+      session s(what, smoke(what, random), "");
+      s.run(*make_gread_loader(small_cache(), shape));
+      verdict const v = verify(s);
+      CHECK(v.text() == "integrity, cross-mode, reference");
+    }
+  });
+}
+
+TEST_CASE("the applications' own options: other wavelets, more steps, the suite's own kernels") {
+  struct {
+    port_description const* what;
+    char const* option;
+    char const* value;
+  } const cases[] = {
+      {&port_dwt2d, "filter", "97"},      {&port_hotspot, "pitch", "chip"},   {&port_hotspot, "iterations", "7"},
+      {&port_stencil, "iterations", "5"}, {&port_stencil, "iterations", "1"}, {&port_mvt, "compute", "orig"},
+      {&port_bicg, "compute", "orig"},    {&port_atax, "compute", "orig"},    {&port_gesummv, "compute", "orig"},
+  };
+  for (auto const& c : cases) {
+    CAPTURE(c.what->name);
+    CAPTURE(c.value);
+    problem p = smoke(*c.what, true);
+    p.extras.at(c.option) = c.value;
+    session s(*c.what, p, "");
+    s.run(*make_gread_loader(small_cache(), shape));
+    CHECK(verify(s).text() == "integrity, cross-mode, reference");
+    if (!c.what->fused) continue;
+    gread_files files(small_cache());
+    CHECK(verify_fused(s, files, shape).text() == "integrity, cross-mode, reference");
+  }
+}
+
+TEST_CASE("every application that reads its file in its own kernel: what it reads and what it computes is right") {
+  for_each_port([](port_description const& what) {
+    if (!what.fused) return;
+    for (unsigned const blocks : {1u, 5u, 8u}) {
+      CAPTURE(blocks);
+      session s(what, smoke(what, true), "");
+      gread_files files(small_cache());
+      io_shape const cut{blocks, 64, 24 << 10};
+      CHECK_NOTHROW(s.run_fused(files, cut, false));
+      CHECK(verify_fused(s, files, cut).text() == "integrity, cross-mode, reference");
+    }
+  });
+}
+
+TEST_CASE("by hand, pipelined, and on the host: the same") {
+  for_each_port([](port_description const& what) {
+    session s(what, smoke(what, true), "");
+    s.run(*make_pipelined_loader());
+    CHECK(verify(s).text() == "integrity, cross-mode, reference");
+    s.run(*make_cpuio_loader(s.largest_file(), true));
+    CHECK(verify(s).text() == "integrity, cross-mode, reference");
+    mapped_inputs const maps = s.data().map();
+    CHECK(verify_host(s, s.application().reference(maps.view())).text() == "integrity, reference");
+  });
+}
+
+TEST_CASE("level 1: a flipped byte of an input array is found, wherever it is") {
+  for_each_port([](port_description const& what) {
+    session s(what, smoke(what, true), "");
+    s.run(*make_cpuio_loader(s.largest_file(), false));
+    REQUIRE(s.integrity().empty());
+    for (std::size_t i = 0; i < s.input_arrays().size(); ++i) {
+      std::uint64_t const bytes = s.data().files()[i].file.size();
+      for (std::uint64_t const at : {std::uint64_t{0}, generate_below(test::seed(), i, bytes), bytes - 1}) {
+        CAPTURE(at);
+        flip_byte_on_device(s.input_arrays()[i], at);
+        CHECK(s.integrity().find("not what was generated") != std::string::npos);
+        flip_byte_on_device(s.input_arrays()[i], at);
+      }
+    }
+    CHECK(s.integrity().empty());
+  });
+}
+
+TEST_CASE("level 1: a flipped byte of a kept file is found in every mode, and the file is taken as it is") {
+  test::scratch_folder const folder;
+  for_each_port([&](port_description const& what) {
+    std::string const data = folder / std::string(what.name);
+    problem const p = smoke(what, true);
+    {
+      session first(what, p, data);
+      CHECK(first.data().changed().empty());
+    }
+    std::string path;
+    {
+      session const again(what, p, data);  // finds the files
+      path = again.data().files().back().file.path();
+    }
+    {
+      std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+      char c;
+      file.get(c);
+      file.seekp(0);
+      file.put(static_cast<char>(c ^ 0x20));
+    }
+    session s(what, p, data);
+    CHECK(s.data().changed().find(path) != std::string::npos);
+    // The computation is not run on such a file: its indices may lead anywhere.
+    if (!what.fused) return;
+    gread_files files(small_cache());
+    s.run_fused(files, shape, true);
+    CHECK(s.integrity_of(files).find(path) != std::string::npos);
+  });
+}
+
+TEST_CASE("level 2: a flipped byte of an output is found, wherever it is") {
+  for_each_port([](port_description const& what) {
+    session s(what, smoke(what, true), "");
+    s.run(*make_cpuio_loader(s.largest_file(), false));
+    host_outputs const right = s.outputs();
+    host_outputs wrong = right;
+    for (std::size_t i = 0; i < right.shapes().size(); ++i) {
+      std::uint64_t const bytes = right.bytes(i).size();
+      for (std::uint64_t const at : {std::uint64_t{0}, generate_below(test::seed(), i, bytes), bytes - 1}) {
+        wrong.bytes(i)[at] ^= std::byte{1};
+        CHECK(difference(wrong, right, true).find(right.shapes()[i].name) == 0);
+        wrong.bytes(i)[at] ^= std::byte{1};
+      }
+    }
+    CHECK(difference(wrong, right, true).empty());
+  });
+}
+
+TEST_CASE("level 3: a changed exponent bit of any output is found by the reference") {
+  for_each_port([](port_description const& what) {
+    session s(what, smoke(what, true), "");
+    s.run(*make_cpuio_loader(s.largest_file(), false));
+    mapped_inputs const maps = s.data().map();
+    host_inputs const in = maps.view();
+    host_outputs got = s.outputs();
+    REQUIRE(s.application().check(in, got).empty());
+    for (std::size_t i = 0; i < got.shapes().size(); ++i) {
+      std::uint64_t const count = got.shapes()[i].count;
+      for (std::uint64_t const at : {std::uint64_t{0}, generate_below(test::seed(), 7 + i, count), count - 1}) {
+        CAPTURE(got.shapes()[i].name);
+        CAPTURE(at);
+        flip_high_bit(got, i, at);
+        CHECK_FALSE(s.application().check(in, got).empty());
+        flip_high_bit(got, i, at);
+      }
+    }
+  });
+}
