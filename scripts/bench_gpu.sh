@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # bench_gpu.sh OUT_DIR [BIN_DIR]: on a machine with a GPU, runs all suites, compute-sanitizer on a small run, and the benchmarks of
 # docs/benchmarks.md. BIN_DIR (default: the folder of this script, or build/cuda/bin) holds the programs and may have been copied here.
-# Writes one JSON object per benchmark to OUT_DIR/bench.jsonl and every step's output beside it, prints a table. Under six minutes;
+# Writes one JSON object per benchmark to OUT_DIR/bench.jsonl and every step's output beside it, prints a table. Under ten minutes;
 # exits non-zero if a step failed. GPUFS_BENCH_DIR: where the test file lies (default /tmp). GPUFS_BENCH_SIZE: its size (default 2G).
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -42,9 +42,14 @@ bench() {
   sed -n "s/^{\"name\"/{\"label\": \"$label\", \"name\"/p" "$out/bench-$label.log" >>"$jsonl"
 }
 
+# ratios ARGUMENT...: everything held against limits and other ways, in one process; the table is shown.
+ratios() {
+  step ratios 200 "$bin/gpufs" bench ratios "$@" && sed -n '/^gpufs bench ratios/,$p' "$out/ratios.log"
+}
+
 step info 30 "$bin/gpufs" info && sed -n 1,2p "$out/info.log"
 if [ -x "$bin/run-gpu-suites" ]; then
-  step suites 150 "$bin/run-gpu-suites"
+  step suites 240 "$bin/run-gpu-suites"
   tail -1 "$out/suites.log"
 fi
 
@@ -77,16 +82,23 @@ bench hit-4K-120x512 hit "${common[@]}" --page-size 4K --cache 3G --req 64K --no
 bench hit-64K-120x512 hit "${common[@]}" --page-size 64K --cache 3G --req 64K --no-limits
 bench rand-4K rand "${common[@]}" --page-size 4K --req 4K --prefetch 0 --cache 1G --bytes 1G --no-limits
 bench rpc rpc --blocks 120
-bench seq-64K-cold seq "${common[@]}" --page-size 64K --cache 1G --cold --runs 3
+ratios --file "$file" --blocks 120 --threads 512
+for place in "$dir" /dev/shm; do
+  name=write-${place##*/}
+  bench "$name" write --dir "$place" --size 2G --blocks 120 --threads 512 --page-size 64K --cache 1G --runs 3 --no-limits
+  bench "$name-random" write --dir "$place" --size 2G --blocks 120 --threads 512 --page-size 64K --cache 1G --random-order --runs 3 --no-limits
+  bench "$name-once" write --dir "$place" --size 2G --blocks 120 --threads 512 --page-size 64K --cache 1G --once --runs 3 --no-limits
+done
+bench write-8G write --dir "$dir" --size 8G --blocks 120 --threads 512 --page-size 64K --cache 1G --runs 1 --no-limits
 
 echo
 awk '
 function get(key,  m) { return match($0, "\"" key "\": [^,}]*") ? substr($0, RSTART + length(key) + 4, RLENGTH - length(key) - 4) : "-" }
-BEGIN { printf "%-14s %10s %9s %10s %9s %9s %10s %9s %8s\n", "benchmark", "GB/s", "of pull", "pull GB/s", "DMA GB/s", "by hand", "pipelined", "copy GB/s", "verified" }
+BEGIN { printf "%-18s %10s %9s %10s %9s %9s %10s %9s %9s %8s\n", "benchmark", "GB/s", "of pull", "pull GB/s", "DMA GB/s", "by hand", "pipelined", "copy GB/s", "host GB/s", "verified" }
 {
   split($0, part, "\""); label = part[4]
   if (label == "rpc") { rpc = get("round_trip_us"); rate = get("round_trips_per_second_all_blocks"); next }
-  printf "%-14s %10s %9s %10s %9s %9s %10s %9s %8s\n", label, get("GBps"), get("of_pull_limit"), get("pull_limit_GBps"), get("dma_limit_GBps"), get("cpuio_GBps"), get("pipelined_GBps"), get("copy_kernel_GBps"), get("verified")
+  printf "%-18s %10s %9s %10s %9s %9s %10s %9s %9s %8s\n", label, get("GBps"), get("of_pull_limit"), get("pull_limit_GBps"), get("dma_limit_GBps"), get("cpuio_GBps"), get("pipelined_GBps"), get("copy_kernel_GBps"), get("host_GBps"), get("verified")
 }
 END { if (rpc != "") printf "rpc            one block: %s us a round trip; 120 blocks: %s round trips per second\n", rpc, rate }' "$jsonl"
 echo "$passed passed, $failed failed"

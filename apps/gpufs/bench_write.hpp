@@ -14,7 +14,8 @@
 
 namespace gpufs::apps {
 
-/// Which piece of the file is written when: i * factor modulo `pieces` comes as number i, so that each is written once. Each piece is generate(seed, 0 ...) with its own number in place of the first word.
+/// Which piece of the file is written when: i * factor modulo `pieces` comes as number i, so that each is written once. Each piece is
+/// generate(seed, 0), generate(seed, 1), ... with its own number in place of the first word.
 struct write_plan {
   std::uint64_t pieces = 0;
   std::uint64_t piece_bytes = 0;  ///< a multiple of 8

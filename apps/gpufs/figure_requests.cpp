@@ -37,8 +37,9 @@ original::options requests_only(study const& all, std::uint64_t page) {
 }
 
 /// Requests of `page` bytes from the device, answered by gpufs's daemon. `recorder` may be null.
-double gpufs_requests(study const& all, config const& c, std::uint64_t page, std::shared_ptr<trace_recorder> recorder = nullptr,
+double gpufs_requests(study const& all, config c, std::uint64_t page, std::shared_ptr<trace_recorder> recorder = nullptr,
                       std::vector<thread_statistics>* threads = nullptr) {
+  if (c.path == io_path::dma) c.path = io_path::pull;  // nobody pulls, and nothing shall be copied
   filesystem fs(c, std::move(recorder));
   opened const f(fs, all.file().path());
   auto const before = fs.thread_stats();
