@@ -175,7 +175,11 @@ class lud final : public port {
 
  private:
   [[nodiscard]] std::string at(std::uint64_t e) const {
-    return "[" + std::to_string(e / n_) + "][" + std::to_string(e % n_) + "]";
+    std::string text = "[";
+    text += std::to_string(e / n_);
+    text += "][";
+    text += std::to_string(e % n_);
+    return text += "]";
   }
 
   [[nodiscard]] static bool close_to_closed_form(std::uint64_t i, std::uint64_t j, float got) {
