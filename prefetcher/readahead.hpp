@@ -19,6 +19,7 @@ struct wanted {
   std::uint64_t begin;  ///< first byte of the batch's first page
   std::uint64_t end;    ///< one past its last page's last byte, at most size
   std::uint32_t page_shift;
+  bool written;  ///< the file is or was written to through this filesystem: copies of its bytes can be overtaken
   bool sequential;
 };
 
@@ -96,14 +97,16 @@ class readahead {
 
   /// Where the bytes [begin, end) of a page are or will be. The page is not in the cache, or is being filled by the caller: so a copy that was
   /// requested since it was last written to is good, and an older one is not used.
-  __device__ __forceinline__ place find(std::uint64_t uid, std::uint64_t begin, std::uint64_t end) const {
+  __device__ __forceinline__ place find(std::uint64_t uid, std::uint64_t begin, std::uint64_t end, bool written) const {
     int const lane = covering(uid, begin, end);
     if (lane < 0) return {false, {}, 0};
-    std::uint32_t overwritten = 0;
-    if (lane_id() == static_cast<unsigned>(lane)) {
-      overwritten = writes_counted(fs_, uid, mine_.begin, mine_.begin + mine_.length) != state_->writes[lane] ? 1 : 0;
+    if (written) {
+      std::uint32_t overtaken = 0;
+      if (lane_id() == static_cast<unsigned>(lane)) {
+        overtaken = writes_counted(fs_, uid, mine_.begin, mine_.begin + mine_.length) != state_->writes[lane] ? 1 : 0;
+      }
+      if (warp_broadcast(overtaken, lane) != 0) return {false, {}, 0};
     }
-    if (warp_broadcast(overwritten, lane) != 0) return {false, {}, 0};
     return {true,
             {warp_broadcast(mine_.number, lane), warp_broadcast(mine_.sequence, lane)},
             static_cast<std::uint32_t>(begin - warp_broadcast(mine_.begin, lane))};
@@ -208,7 +211,7 @@ class readahead {
     bool const sends = try_channels(fs_, fs_.prefetch.channels, home, 2, takes, via);
     if (sends) {
       mine_ = {w.uid, begin, length, via.number, via.sequence, state_->serial + rank};
-      state_->writes[lane_id()] = writes_counted(fs_, w.uid, begin, begin + length);
+      state_->writes[lane_id()] = w.written ? writes_counted(fs_, w.uid, begin, begin + length) : 0;
     }
     rpc::request r;
     r.op = rpc::operation::read;

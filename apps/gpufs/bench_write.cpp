@@ -182,7 +182,7 @@ void print(bench_options const& o, config const& settings, write_result const& r
   char const* const order = o.random_order ? "random" : "sequential";
   if (o.json) {
     json_line line;
-    line.text("bench", "write").text("order", order).boolean("once", o.once).integer("bytes", r.plan.bytes());
+    line.text("name", "write").text("order", order).boolean("once", o.once).integer("bytes", r.plan.bytes());
     line.integer("request", r.plan.piece_bytes)
         .integer("page_size", settings.page_size)
         .integer("cache_size", settings.cache_size);

@@ -26,7 +26,8 @@ struct batch {
 __device__ __forceinline__ prefetch::wanted as_wanted(batch const& b, bool sequential) {
   std::uint64_t const begin = b.first << b.span.page_shift;
   std::uint64_t const end = (b.first + b.pages) << b.span.page_shift;
-  return {b.span.fd, b.span.uid, b.span.size, begin, end < b.span.size ? end : b.span.size, b.span.page_shift, sequential};
+  return {b.span.fd,         b.span.uid,   b.span.size, begin, end < b.span.size ? end : b.span.size,
+          b.span.page_shift, b.span.whole, sequential};
 }
 
 /// Has chunks for the absent pages requested.
@@ -71,7 +72,7 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
     for (std::uint32_t left = absent; left != 0; left &= left - 1) {
       unsigned const i = static_cast<unsigned>(__ffs(static_cast<int>(left)) - 1);
       std::uint64_t const begin = (b.first + i) << b.span.page_shift;
-      prefetch::place const p = chunks.find(b.span.uid, begin, begin + b.span.name(b.first + i).expected);
+      prefetch::place const p = chunks.find(b.span.uid, begin, begin + b.span.name(b.first + i).expected, b.span.whole);
       if (lane == i) at = p;
     }
   }
