@@ -15,8 +15,10 @@ layout layout::of(config const& c, unsigned daemon_threads) {
   layout l{};
   l.frames = c.cache_size / c.page_size;
   l.buckets = std::max<std::uint64_t>(1, l.frames / frames_per_bucket);
-  // Segments: few enough frames that a small cache can be shared out fairly, enough that queues are rarely locked.
-  l.segment_frames = std::clamp<std::uint64_t>(l.frames / (4 * std::uint64_t(c.context_slots)), 1, 64);
+  // Segments: few enough frames that a small cache can be shared out fairly among a GPU's blocks, enough that queues are rarely locked.
+  constexpr std::uint64_t most_segments_of_small_caches = 512;
+  auto const shares = std::min(4 * std::uint64_t(c.context_slots), most_segments_of_small_caches);
+  l.segment_frames = std::clamp<std::uint64_t>(l.frames / shares, 1, 64);
   l.segments = (l.frames + l.segment_frames - 1) / l.segment_frames;
   l.control_channels = 256;
   l.page_piece = std::max(c.page_size, staging_alignment);

@@ -32,6 +32,7 @@ done
 grep -q "not measured" "$folder/apps-smoke.md" && complain "a ratio was not measured"
 "$gpufs" "${arguments[@]}" >/dev/null 2>"$folder/errors"
 [ "$(grep -c 'taken from' "$folder/errors")" -eq 2 ] || complain "measured again what was there"
-"$gpufs" bench apps --out "$folder" --only nosuch 2>&1 | grep -q -- "--only=nosuch: must be among" || complain "--only=nosuch was not refused"
+said=$("$gpufs" bench apps --out "$folder" --only nosuch 2>&1)
+[[ $said == *"--only=nosuch: must be among"* ]] || complain "--only=nosuch was not refused"
 echo "$failures failed"
 [ $failures -eq 0 ]

@@ -5,8 +5,8 @@ set -uo pipefail
 bin=$1
 size=${2:-smoke}
 small=()
-"$bin/gpufs" info 2>/dev/null | grep -q emulated && small=(--staging 4M --prefetch-memory 8M --cache 16M)
-"$bin/gpufs" bench rpc --runs 1 --repeat 16 --blocks 1 "${small[@]}" 2>&1 | grep -q "no device to run on" && exit 77
+[[ $("$bin/gpufs" info 2>/dev/null) == *emulated* ]] && small=(--staging 4M --prefetch-memory 8M --cache 16M)
+[[ $("$bin/gpufs" bench rpc --runs 1 --repeat 16 --blocks 1 "${small[@]}" 2>&1) == *"no device to run on"* ]] && exit 77
 fused=" 2dconv atax bicg gesummv hotspot mvt pathfinder stencil "
 passed=0
 failed=0
@@ -23,8 +23,16 @@ for app in 2dconv 3dconv atax backprop bfs bicg dwt2d gesummv hotspot lud mvt nw
     fi
   done
 done
-# What is wrong on the command line is refused by name.
-"$bin/hotspot" --pitch narrow 2>&1 | grep -q -- "--pitch=narrow: must be chip or fixed" || { failed=$((failed + 1)); echo "FAILED: --pitch=narrow"; }
-"$bin/stencil" --iterations 0 2>&1 | grep -q -- "--iterations=0: must be from 1 to 100" || { failed=$((failed + 1)); echo "FAILED: --iterations=0"; }
+# What is wrong on the command line is refused by name. refuses WHAT PROGRAM ARGUMENT...
+refuses() {
+  local wanted=$1 said
+  shift
+  said=$("$@" 2>&1)
+  [[ $said == *"$wanted"* ]] && return
+  failed=$((failed + 1))
+  echo "FAILED: $*: $said"
+}
+refuses "--pitch=narrow: must be chip or fixed" "$bin/hotspot" --pitch narrow
+refuses "--iterations=0: must be from 1 to 100" "$bin/stencil" --iterations 0
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -65,10 +65,8 @@ class round_of_rates {
     take(r, rate::pages_4k, "4 KiB pages", [&] { return all_.gpufs_GBps(all_.settings_at(small_page, 0, fits), all_.plan()); });
     take(r, rate::original_4k, "GPUfs as it was, 4 KiB pages",
          [&] { return all_.original_GBps(all_.original_at(small_page, fits), all_.plan()); });
-    take(r, rate::one_block, "one block alone", [&] {
-      std::uint64_t const part = std::max<std::uint64_t>(bytes / 4, 1);
-      return all_.gpufs_GBps(all_.settings_at(large_page, ahead, fits), all_.plan(1, part, 1 << 20));
-    });
+    take(r, rate::one_block, "one block alone",
+         [&] { return all_.gpufs_GBps(all_.settings_at(large_page, ahead, fits), all_.plan(1, bytes, 1 << 20)); });
     take(r, rate::over, "file of 4 times the cache", [&] {
       config c = all_.settings_at(small_page, ahead, bytes / 4);
       c.policy = replacement::lra;
