@@ -15,7 +15,7 @@ for app in 2dconv 3dconv atax backprop bfs bicg dwt2d gesummv hotspot lud mvt nw
   [ "$size" = paper ] || modes="cpu $modes" # the host's own computation takes minutes there
   [[ $fused == *" $app "* ]] && modes+=" fused"
   for mode in $modes; do
-    if said=$("$bin/$app" --mode "$mode" --size "$size" --check --json "${small[@]}" 2>&1) && [[ $said == *'"verified": true'* ]]; then
+    if said=$(timeout 120 "$bin/$app" --mode "$mode" --size "$size" --check --json "${small[@]}" 2>&1) && [[ $said == *'"verified": true'* ]]; then
       passed=$((passed + 1))
     else
       failed=$((failed + 1))

@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(512) step_file(chunk_io files, float* windows,
     if (!read_chunk(io, files, 0, fd, slot(z), plane_bytes, z * plane_bytes)) break;
     if (z >= mine.begin && z < mine.end) add_to_checksum(files, 0, slot(z), plane_bytes, z * plane_bytes);
     if (z > mine.begin) compute(z - 1);
-    if (z + 1 == v.nz) compute(z);
+    if (z + 1 == v.nz && z < mine.end) compute(z);
   }
   gclose(io, fd);
 }
