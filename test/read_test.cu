@@ -24,12 +24,12 @@ namespace {
 
 constexpr std::uint64_t mebi = 1 << 20;
 
-// Every thread writes down what gread returned to it.
+// Every thread writes down what gread returned to it; every block reads into `count` bytes of its own.
 __global__ void read_into_every_thread(fs_ref fs, int fd, std::uint64_t count, std::int64_t offset, std::byte* out,
                                        std::int64_t* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
-  results[blockIdx.x * blockDim.x + threadIdx.x] = gread(io, fd, out, count, offset);
+  results[blockIdx.x * blockDim.x + threadIdx.x] = gread(io, fd, out + blockIdx.x * count, count, offset);
 }
 
 // Reads the file piece by piece into one shared buffer, which every thread sums up in full after each gread and before the next.
