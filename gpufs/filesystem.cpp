@@ -91,6 +91,7 @@ struct filesystem::state {
   buffer<std::uint64_t> write_hand;
   buffer<std::byte> shared_files;
   buffer<std::uint32_t> write_counters;
+  buffer<std::uint32_t> mappings;
   buffer<std::byte> handle;
   fs_ref ref;
 
@@ -114,7 +115,7 @@ struct filesystem::state {
         sweep_hand(on_device<std::uint64_t>(1, "the sweep's hand", lower_cache)),
         buckets(on_device<std::uint64_t>(sizes.buckets * bucket_ways, "the page table", lower_cache)),
         bucket_locks(on_device<std::uint32_t>(sizes.buckets, "the page table's locks", lower_cache)),
-        headers(on_device<std::byte>(sizes.frames * frame_header_bytes, "frame headers", lower_cache)),
+        headers(on_device<std::byte>(sizes.frames * sizeof(frame_header), "frame headers", lower_cache)),
         frames(sizes.frames * settings.page_size),
         channel_states(on_device<channel_state>(sizes.channels, "channels", lower_staging)),
         slots(on_device<std::uint32_t>(settings.context_slots, "context slots", "lower context_slots")),
@@ -135,6 +136,7 @@ struct filesystem::state {
                                           "files that are written", "lower max_open_files")),
         write_counters(
             on_device<std::uint32_t>(sizes.write_buffers == 0 ? 0 : write_counter_count, "write counters", lower_cache)),
+        mappings(on_device<std::uint32_t>(sizes.frames, "mapped pages", lower_cache)),
         handle(on_device<std::byte>(sizeof(fs_ref), "the handle", lower_cache)),
         ref(make_ref()) {
     handle.copy_from_host(reinterpret_cast<std::byte const*>(&ref), sizeof ref);
@@ -147,6 +149,7 @@ struct filesystem::state {
   }
 
   ~state() {
+    for (auto const& line : mapped()) fmt::print(stderr, "gpufs: never unmapped: {}\n", line);
     if (server) daemon::drain_at_exit(server->writes(), false);
   }
 
@@ -175,6 +178,7 @@ struct filesystem::state {
   }
 
   [[nodiscard]] fs_ref make_ref() const;
+  [[nodiscard]] std::vector<std::string> mapped() const;
 
   [[nodiscard]] std::uint64_t sum(std::uint64_t const* all, counter which) const {
     std::uint64_t n = 0;
@@ -233,8 +237,31 @@ fs_ref filesystem::state::make_ref() const {
   r.counters = s.counters.data();
   r.pulls_under_way = s.pulls_under_way.data();
   r.most_pulls = s.settings.pulls_in_flight;
+  r.mappings = s.mappings.data();
   r.timeout_ns = std::uint64_t(s.settings.rpc_timeout_ms) * 1'000'000;
   return r;
+}
+
+std::vector<std::string> filesystem::state::mapped() const {
+  std::vector<std::string> lines;
+  try {
+    std::vector<std::uint64_t> counts(counters.size());
+    counters.copy_to_host(counts.data(), counts.size());
+    if (sum(counts.data(), counter::maps) == sum(counts.data(), counter::unmaps)) return lines;
+    std::vector<std::uint32_t> times(mappings.size());
+    mappings.copy_to_host(times.data(), times.size());
+    for (std::size_t frame = 0; frame < times.size(); ++frame) {
+      if (times[frame] == 0) continue;
+      frame_header h;
+      headers.copy_to_host(reinterpret_cast<std::byte*>(&h), sizeof h, frame * sizeof h);
+      auto const name = server->files().name_of(h.uid);
+      auto const begin = h.page * settings.page_size;
+      lines.push_back(fmt::format("{}: bytes {}..{}, {} gmmap{}", name.empty() ? "a file that is closed" : name, begin,
+                                  begin + settings.page_size - 1, times[frame], times[frame] == 1 ? "" : "s"));
+    }
+  } catch (std::exception const&) {  // a device that has failed cannot say
+  }
+  return lines;
 }
 
 filesystem::filesystem(config const& settings, std::shared_ptr<daemon::fault_injector> faults)
@@ -259,6 +286,7 @@ std::int64_t filesystem::write(int fd, void const* bytes, std::uint64_t count, s
 int filesystem::sync(int fd) { return state_->server->files().sync(fd); }
 int filesystem::sync() { return state_->server->writes().flush(nullptr); }
 int filesystem::discard(int fd) { return state_->server->files().discard(fd); }
+std::vector<std::string> filesystem::mapped() const { return state_->mapped(); }
 std::vector<std::string> filesystem::unwritten() const { return state_->server->writes().unwritten(); }
 
 statistics filesystem::stats() const {
@@ -280,6 +308,8 @@ statistics filesystem::stats() const {
   r.timeouts = sum(counter::timeouts);
   r.errors = sum(counter::errors);
   r.bytes_written = sum(counter::bytes_written);
+  r.maps = sum(counter::maps);
+  r.unmaps = sum(counter::unmaps);
   daemon::server_statistics const h = s.server->statistics();
   r.host_reads = h.reads_issued;
   r.host_bytes = h.bytes_read;
@@ -302,7 +332,7 @@ std::uint64_t filesystem::metadata_bytes() const {
   state const& s = *state_;
   return s.buckets.bytes() + s.bucket_locks.bytes() + s.headers.bytes() + s.channel_states.bytes() + s.slots.bytes() +
          s.claimed_slots.bytes() + s.readahead.bytes() + s.queues.bytes() + s.queue_totals.bytes() + s.queue_links.bytes() +
-         s.counters.bytes() + s.tails.bytes() + s.sweep_hand.bytes();
+         s.counters.bytes() + s.tails.bytes() + s.sweep_hand.bytes() + s.mappings.bytes();
 }
 
 std::uint64_t filesystem::pinned_bytes() const {

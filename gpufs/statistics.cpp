@@ -28,6 +28,8 @@ constexpr std::array fields{
     field{"timeouts", &statistics::timeouts},
     field{"errors", &statistics::errors},
     field{"bytes_written", &statistics::bytes_written},
+    field{"maps", &statistics::maps},
+    field{"unmaps", &statistics::unmaps},
     field{"host_reads", &statistics::host_reads},
     field{"host_bytes", &statistics::host_bytes},
     field{"host_bytes_direct", &statistics::host_bytes_direct},

@@ -38,9 +38,9 @@ __device__ __forceinline__ std::uint64_t warp_broadcast(std::uint64_t value, int
   return std::uint64_t(high) << 32 | low;
 }
 
-/// How many of the lanes in `lanes` come before the calling one.
-__device__ __forceinline__ unsigned rank_in(unsigned lanes) {
-  return static_cast<unsigned>(__popc(lanes & ((1u << lane_id()) - 1)));
+/// How many of the lanes in `lanes` come before `lane`, the calling one.
+__device__ __forceinline__ unsigned rank_in(unsigned lanes, unsigned lane = lane_id()) {
+  return static_cast<unsigned>(__popc(lanes & ((1u << lane) - 1)));
 }
 
 /// The lane that is number `rank` of those in `lanes`, or -1.
@@ -48,6 +48,29 @@ __device__ __forceinline__ int lane_of_rank(unsigned lanes, unsigned rank) {
   for (; rank != 0 && lanes != 0; --rank) lanes &= lanes - 1;
   return __ffs(static_cast<int>(lanes)) - 1;
 }
+
+// Who carries out a step of the page cache together: a whole warp, or one lane by itself, next to lanes that do the same or something else.
+// What they have in common is written once, for either.
+
+struct whole_warp {
+  __device__ static unsigned lane() { return lane_id(); }
+  __device__ static unsigned ballot(bool predicate) { return __ballot_sync(all_lanes, predicate); }
+  template <class T>
+  __device__ static T broadcast(T value) {
+    return warp_broadcast(value);
+  }
+  __device__ static void sync() { __syncwarp(); }
+};
+
+struct one_lane {
+  __device__ static unsigned lane() { return 0; }
+  __device__ static unsigned ballot(bool predicate) { return predicate ? 1 : 0; }
+  template <class T>
+  __device__ static T broadcast(T value) {
+    return value;
+  }
+  __device__ static void sync() {}
+};
 
 /// A number that differs between the warps of a launch as far as possible: where a warp starts to look for a free channel.
 __device__ __forceinline__ std::uint32_t warp_number() {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <filesystem>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -298,6 +299,19 @@ std::int32_t file_registry::stat(std::int32_t descriptor, rpc::file_status& out)
 std::size_t file_registry::open_count() const noexcept {
   std::lock_guard const lock{mutex_};
   return open_.size();
+}
+
+std::string file_registry::name_of(std::uint64_t uid) const noexcept {
+  try {
+    std::lock_guard const lock{mutex_};
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      auto const& e = entries_[i];
+      if (e.users == 0 || std::atomic_ref<std::uint64_t>{region_.open_files[i].uid}.load(std::memory_order_relaxed) != uid) continue;
+      return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(e.host->fd())).string();
+    }
+  } catch (std::exception const&) {  // a message without a name is better than none
+  }
+  return {};
 }
 
 file_registry::entry* file_registry::find(std::int32_t descriptor) noexcept {

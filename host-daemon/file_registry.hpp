@@ -102,6 +102,9 @@ class file_registry {
   /// negative offset or length), or what posix_fadvise(2) says.
   std::int32_t advise(std::int32_t descriptor, std::int64_t offset, std::int64_t length, advice what) noexcept;
 
+  /// The path of an open file with this uid, as the operating system has it now; empty if none is open. For messages.
+  [[nodiscard]] std::string name_of(std::uint64_t uid) const noexcept;
+
   /// Descriptors open now (shared ones count once).
   [[nodiscard]] std::size_t open_count() const noexcept;
 

@@ -31,18 +31,6 @@ __device__ constexpr std::uint32_t phase_delta(phase from, phase to) {
   return (static_cast<std::uint32_t>(to) - static_cast<std::uint32_t>(from)) << phase_shift;
 }
 
-/// One per frame, in GPU memory. `uid` and `page` are written only by the owner of an evicting frame, `valid` and `error` only by the
-/// owner of a filling one.
-struct alignas(32) frame_header {
-  std::uint32_t state;
-  std::int32_t error;        ///< -errno of the fetch that failed; meaningful in phase failed
-  std::uint32_t valid;       ///< bytes of the page that the file has; meaningful in phase ready
-  std::uint32_t referenced;  ///< hit since the hand last passed; used by replacement::clock only
-  std::uint64_t uid;         ///< file version
-  std::uint64_t page;        ///< page number in the file
-};
-static_assert(sizeof(frame_header) == frame_header_bytes);
-
 __device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> frame_state(frame_header& h) {
   return atomic_ref<std::uint32_t, scope::device>(h.state);
 }

@@ -1,4 +1,4 @@
-// Fixed numbers of the page table that host and device share.
+// What host and device share of the page cache: fixed numbers, the header of a frame.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,17 @@ inline constexpr unsigned bucket_ways = 32;
 /// The table has one bucket per 8 frames: at that load a bucket overflows about once in 10^11, and insert() says so instead of spinning.
 inline constexpr unsigned frames_per_bucket = 8;
 
-/// Bytes of one frame's header.
-inline constexpr unsigned frame_header_bytes = 32;
+/// One per frame, in GPU memory. `uid` and `page` are written only by the owner of an evicting frame, `valid` and `error` only by the
+/// owner of a filling one.
+struct alignas(32) frame_header {
+  std::uint32_t state;
+  std::int32_t error;        ///< -errno of the fetch that failed; meaningful in phase failed
+  std::uint32_t valid;       ///< bytes of the page that the file has; meaningful in phase ready
+  std::uint32_t referenced;  ///< hit since the hand last passed; used by replacement::clock only
+  std::uint64_t uid;         ///< file version
+  std::uint64_t page;        ///< page number in the file
+};
+static_assert(sizeof(frame_header) == 32);
 
 /// Bytes of what device code keeps of one write buffer, and of one file that is written.
 inline constexpr unsigned write_state_bytes = 512;

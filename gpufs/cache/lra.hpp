@@ -121,13 +121,14 @@ __device__ __forceinline__ void own_queue(lra_ref const& l, std::int32_t slot, b
 }
 
 /// The next `n` frames of the slot's queue; the calling lane gets number `rank` of them, if there are so many before the next segment.
-/// All lanes of a warp of the slot's owner call. False in all lanes if the queue has no frame to give.
+/// All lanes of a team of the slot's owner call. False in all lanes if the queue has no frame to give.
+template <class Team>
 __device__ __forceinline__ bool lra_candidate(page_cache_ref const& c, std::int32_t slot, bool seeks, unsigned n, unsigned rank,
                                               candidate_frame& mine) {
   lra_queue& q = c.lra.queues[slot];
   std::uint64_t at = 0;
   std::uint32_t more = 1;
-  if (lane_id() == 0) {
+  if (Team::lane() == 0) {
     // Others may draw from the cursor, too, or take the segment away meanwhile: then claim() decides.
     atomic_ref<std::uint64_t, scope::device> cursor(q.cursor);
     at = cursor.fetch_add(n, memory_order_relaxed);
@@ -136,8 +137,8 @@ __device__ __forceinline__ bool lra_candidate(page_cache_ref const& c, std::int3
       if (more != 0) at = cursor.fetch_add(n, memory_order_relaxed);
     }
   }
-  if (warp_broadcast(more) == 0) return false;
-  std::uint64_t const own = warp_broadcast(at) + rank;
+  if (Team::broadcast(more) == 0) return false;
+  std::uint64_t const own = Team::broadcast(at) + rank;
   bool const valid = seeks && !c.lra.used_up(own, c.frame_count);
   mine = {valid, valid ? c.lra.frame_at(own) : 0};
   return true;

@@ -18,6 +18,9 @@ static_assert(bucket_ways == warp_size);
 struct page_location {
   std::uint64_t bucket;
   std::uint32_t tag;
+
+  /// The way where a lane that looks by itself begins; the entry is in the first way from there on that was free.
+  __device__ unsigned home() const { return tag % bucket_ways; }
 };
 
 __device__ __forceinline__ std::uint64_t mix64(std::uint64_t z) {
@@ -99,6 +102,11 @@ __device__ __forceinline__ lookup find_and_pin(page_cache_ref const& c, std::uin
   }
 }
 
+/// The first way of those in `ways`, not 0, from `home` on.
+__device__ __forceinline__ unsigned first_way(unsigned ways, unsigned home) {
+  return (static_cast<unsigned>(__ffs(static_cast<int>(__funnelshift_r(ways, ways, home)))) - 1 + home) % bucket_ways;
+}
+
 enum class insert_result : std::uint32_t { inserted, duplicate, full };
 
 namespace detail {
@@ -152,9 +160,9 @@ __device__ __forceinline__ insert_result insert_each(page_cache_ref const& c, bo
                         names(c.headers[static_cast<std::uint32_t>(entry) - 1], their_uid, their_page);
       unsigned const duplicates = __ballot_sync(all_lanes, same);
       unsigned const free = __ballot_sync(all_lanes, entry == 0);
-      if (duplicates == 0 && free != 0 && lane == static_cast<unsigned>(__ffs(static_cast<int>(free)) - 1)) {
-        std::uint64_t const bucket = locate(c, their_uid, their_page).bucket;
-        bucket_entry(c, bucket, lane).store(std::uint64_t(tag) << 32 | (their_frame + 1), memory_order_relaxed);
+      page_location const theirs = locate(c, their_uid, their_page);
+      if (duplicates == 0 && free != 0 && lane == first_way(free, theirs.home())) {
+        bucket_entry(c, theirs.bucket, lane).store(std::uint64_t(tag) << 32 | (their_frame + 1), memory_order_relaxed);
       }
       if (lane == static_cast<unsigned>(from)) {
         result = duplicates != 0 ? insert_result::duplicate : free != 0 ? insert_result::inserted : insert_result::full;

@@ -14,11 +14,12 @@ struct candidate_frame {
   std::uint32_t frame;
 };
 
-/// The next `n` frames of the sweep; the calling lane gets number `rank` of them if it is below n. All lanes call.
+/// The next `n` frames of the sweep; the calling lane gets number `rank` of them if it is below n. All lanes of the team call.
+template <class Team>
 __device__ __forceinline__ candidate_frame sweep_candidate(page_cache_ref const& c, bool seeks, unsigned n, unsigned rank) {
   std::uint64_t at = 0;
-  if (lane_id() == 0) at = atomic_ref<std::uint64_t, scope::device>(*c.sweep_hand).fetch_add(n, memory_order_relaxed);
-  candidate_frame mine{seeks, static_cast<std::uint32_t>((warp_broadcast(at) + rank) % c.frame_count)};
+  if (Team::lane() == 0) at = atomic_ref<std::uint64_t, scope::device>(*c.sweep_hand).fetch_add(n, memory_order_relaxed);
+  candidate_frame mine{seeks, static_cast<std::uint32_t>((Team::broadcast(at) + rank) % c.frame_count)};
   if (mine.valid && c.policy == replacement::clock) {
     atomic_ref<std::uint32_t, scope::device> referenced(c.headers[mine.frame].referenced);
     mine.valid = referenced.exchange(0, memory_order_relaxed) == 0;

@@ -2,6 +2,7 @@
 // table, requests, answers. Page first + i of the batch belongs to lane i, and all lanes work at once.
 #pragma once
 
+#include <gpufs/io/enter_page.hpp>
 #include <gpufs/io/fetch.hpp>
 #include <gpufs/io/group.hpp>
 #include <gpufs/io/read_span.hpp>
@@ -82,21 +83,16 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
       (warp_number() * fs.page_channels.spacing + attempt * (rounds * warp_size + 1)) % fs.page_channels.count;
   channel own;
   bool const has_channel = try_channels(fs, fs.page_channels, from, rounds, wants && !at.found, own);
-  taken_frame const taken = take_each(fs.cache, b.slot, wants && (at.found || has_channel));
-  bool const filling = taken.frame >= 0;
-  auto const frame = static_cast<std::uint32_t>(taken.frame);
-  if (filling) begin_fill(fs.cache.headers[frame], name.uid, name.page);
-  __syncwarp();
-  insert_result const result = insert_each(fs.cache, filling, name.uid, name.page, frame);
-  bool const entered = filling && result == insert_result::inserted;
-  if (filling && !entered) release_filling(fs.cache.headers[frame]);
+  entry_attempt const a = enter_each(fs, b.slot, wants && (at.found || has_channel), name.uid, name.page);
+  bool const entered = a.entered;
+  auto const frame = static_cast<std::uint32_t>(a.taken.frame);
   if (has_channel && !entered) release_channel(fs.page_channels, own);  // never used
   bool const sends = entered && !at.found;
   submit_each(fs, sends, sends ? page_request(fs, name, own, 0) : rpc::request{});
   if (entered) mine = {page_status::fetching, frame, at.found ? at.via : own, at.found ? at.offset : own_channel, 0, 0, 0};
 
-  std::uint64_t evictions = static_cast<unsigned>(__popc(__ballot_sync(all_lanes, taken.evicted)));
-  for (unsigned full = __ballot_sync(all_lanes, filling && result == insert_result::full); full != 0; full &= full - 1) {
+  std::uint64_t evictions = static_cast<unsigned>(__popc(__ballot_sync(all_lanes, a.taken.evicted)));
+  for (unsigned full = __ballot_sync(all_lanes, a.taken.frame >= 0 && a.result == insert_result::full); full != 0; full &= full - 1) {
     std::uint64_t const page = b.first + static_cast<unsigned>(__ffs(static_cast<int>(full)) - 1);
     if (evict_from_bucket(fs.cache, b.span.uid, page)) ++evictions;
   }
@@ -107,7 +103,7 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
     count(fs, counter::requests, requests);
     count(fs, counter::read_requests, requests);
   }
-  return {all_entered, __ballot_sync(all_lanes, filling && !entered),
+  return {all_entered, __ballot_sync(all_lanes, a.taken.frame >= 0 && !entered),
           __ballot_sync(all_lanes, wants && !at.found && !has_channel) != 0};
 }
 

@@ -22,6 +22,8 @@ enum class counter : unsigned {
   timeouts,
   errors,
   bytes_written,
+  maps,
+  unmaps,
   count
 };
 

@@ -1,4 +1,4 @@
-// One page entered into the page table by one warp, for whoever works page by page.
+// Pages entered into the page table: frames taken, named and made findable, for a lane each or for one page.
 #pragma once
 
 #include <gpufs/io/fetch.hpp>
@@ -7,9 +7,30 @@
 
 namespace gpufs::detail {
 
+/// What became of a lane's page.
+struct entry_attempt {
+  taken_frame taken;     ///< frame < 0: there was none
+  bool entered;          ///< the frame is `filling`, pinned, and found under the page's name
+  insert_result result;  ///< if there was a frame
+};
+
+/// For each lane that wants it: takes a frame and enters it under its name, filling, with one pin. Otherwise nothing is held. `slot`: the
+/// context's, whose queue the frames come from, or -1. All lanes of a warp call; nobody waits.
+__device__ __forceinline__ entry_attempt enter_each(fs_ref const& fs, std::int32_t slot, bool wants, std::uint64_t uid,
+                                                    std::uint64_t page) {
+  entry_attempt a{take_each(fs.cache, slot, wants), false, insert_result::duplicate};
+  bool const filling = a.taken.frame >= 0;
+  auto const frame = static_cast<std::uint32_t>(a.taken.frame);
+  if (filling) begin_fill(fs.cache.headers[frame], uid, page);
+  __syncwarp();
+  a.result = insert_each(fs.cache, filling, uid, page, frame);
+  a.entered = filling && a.result == insert_result::inserted;
+  if (filling && !a.entered) release_filling(fs.cache.headers[frame]);
+  return a;
+}
+
 /// Finds a page or claims the task of bringing it in: frame taken and entered, filling, pinned. Sends no request. The status is hit, waiting,
-/// fetching, or none: all frames it looked at are pinned, and nothing is held. `slot`: the context's, whose queue the frame comes from, or
-/// -1. All lanes of a warp call, all get the answer.
+/// fetching, or none: all frames it looked at are pinned, and nothing is held. All lanes of a warp call, all get the answer.
 __device__ __forceinline__ page_entry enter_page(fs_ref const& fs, std::int32_t slot, page_name const& name) {
   page_entry e;
   bool const first_lane = lane_id() == 0;
@@ -21,22 +42,17 @@ __device__ __forceinline__ page_entry enter_page(fs_ref const& fs, std::int32_t 
       e.got = found.valid;
       return e;
     }
-    taken_frame const taken = take_each(fs.cache, slot, first_lane);
-    if (first_lane && taken.evicted) count(fs, counter::evictions);
-    if (__ballot_sync(all_lanes, taken.frame >= 0) == 0) return e;
-    e.frame = warp_broadcast(static_cast<std::uint32_t>(taken.frame));
-    if (first_lane) begin_fill(fs.cache.headers[e.frame], name.uid, name.page);
-    __syncwarp();
-    auto const entered = static_cast<insert_result>(
-        warp_broadcast(static_cast<std::uint32_t>(insert_each(fs.cache, first_lane, name.uid, name.page, e.frame))));
-    if (entered == insert_result::inserted) {
+    entry_attempt const a = enter_each(fs, slot, first_lane, name.uid, name.page);
+    if (first_lane && a.taken.evicted) count(fs, counter::evictions);
+    if (__ballot_sync(all_lanes, a.taken.frame >= 0) == 0) return e;
+    if (__ballot_sync(all_lanes, a.entered) != 0) {
       if (first_lane) count(fs, counter::misses);
+      e.frame = warp_broadcast(static_cast<std::uint32_t>(a.taken.frame));
       e.status = page_status::fetching;
       return e;
     }
-    if (first_lane) release_filling(fs.cache.headers[e.frame]);
     __syncwarp();
-    if (entered == insert_result::duplicate) continue;
+    if (__ballot_sync(all_lanes, first_lane && a.result == insert_result::full) == 0) continue;
     if (!evict_from_bucket(fs.cache, name.uid, name.page)) return page_entry{};
     if (first_lane) count(fs, counter::evictions);
   }

@@ -22,6 +22,15 @@ struct span_read {
   std::int32_t error;
 };
 
+/// Remembers where a read ended, so that the prefetcher sees whether the next one goes on there. One thread of the group calls.
+template <class Group>
+__device__ __forceinline__ void note_read(io_context<Group>& io, std::uint64_t uid, std::uint64_t end) {
+  if (!io.prefetching()) return;
+  prefetch::stream& reads = io.fs().prefetch.states[io.slot()].reads;
+  reads.uid = uid;
+  reads.next = end;
+}
+
 /// Brings the pages of a span, which is not empty, into the cache and delivers their bytes. All threads of the group, which has full warps,
 /// call; all get the result. Starts with a barrier of the group and ends with one.
 template <class Group>
@@ -85,11 +94,7 @@ __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* bu
   detail::span_read const done = detail::read_pages(io, span);
   if (io.group().thread_rank() == 0) {
     gpufs::count(io.fs(), counter::bytes_delivered, done.bytes);
-    if (io.prefetching()) {
-      prefetch::stream& reads = io.fs().prefetch.states[io.slot()].reads;
-      reads.uid = span.uid;
-      reads.next = begin + done.bytes;
-    }
+    detail::note_read(io, span.uid, begin + done.bytes);
   }
   return done.bytes != 0 ? static_cast<ssize_t>(done.bytes) : done.error;
 }

@@ -30,8 +30,8 @@ __device__ __forceinline__ read_stop read_missing(io_context<Group>& io, read_sp
   bool const works = ops::warp(group) < ops::warps(group);
   page_entry own;
   page_entry* const entry = ops::home(own);
-  batch b{span, first, pages, io.slot(), io.chunks()};
-  bool const ahead = b.chunks != nullptr;
+  batch const whole{span, first, pages, io.slot(), io.chunks()};
+  batch b = whole;
   missing_pages missing;
   if (chief) missing = ops::take_missing(found);
   read_stop stop;
@@ -40,7 +40,7 @@ __device__ __forceinline__ read_stop read_missing(io_context<Group>& io, read_sp
     if (chief) step = begin_batch(handle, b, missing.todo, missing.absent, entry);
     if (step.chunk_failed != 0) b.chunks = nullptr;  // what is wrong there, requests of the pages' own tell
     step = ops::share(group, step);
-    if (chief && first_round && ahead) look_ahead(handle, batch{span, first, pages, io.slot(), io.chunks()});
+    if (chief && first_round && whole.chunks != nullptr) look_ahead(handle, whole);
     if (works) move_pages(handle, group, span, first, step.moving, own);
     ops::sync(group);
     if (chief) stop.note(end_batch(handle, b, entry));

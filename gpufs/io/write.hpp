@@ -109,7 +109,7 @@ __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_sp
 
 /// Finds out where to write, joins the file's writers. All threads of the group call. Returns 0 and the offset, or an error.
 template <class Group>
-__device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::int32_t fd, std::uint64_t count,
+__device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::int32_t fd, std::uint64_t count, bool may_append,
                                                     std::uint64_t& offset) {
   fs_ref const& fs = io.fs();
   bool patient = true;
@@ -132,7 +132,7 @@ __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::
         seen[2] = spin_until(fs, device_pause_ns, [&] {
                     return atomic_ref<std::uint32_t, scope::device>(truncating).load(memory_order_relaxed) == 0;
                   }) != 0;
-      } else if ((file.flags & O_APPEND) != 0) {
+      } else if (may_append && (file.flags & O_APPEND) != 0) {
         seen[1] =
             atomic_ref<std::uint64_t, scope::device>(fs.writes.files[file.place - 1].size).fetch_add(count, memory_order_relaxed);
       }
@@ -147,10 +147,10 @@ __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::
   }
 }
 
-}  // namespace detail
-
+/// gwrite; `may_append`: to the file's end if it was opened with O_APPEND.
 template <class Group>
-__device__ ssize_t gwrite(io_context<Group>& io, int fd, void const* buf, std::size_t count, std::int64_t offset) {
+__device__ ssize_t write_at(io_context<Group>& io, int fd, void const* buf, std::size_t count, std::int64_t offset,
+                            bool may_append) {
   using ops = typename io_context<Group>::ops;
   Group const& group = io.group();
   if (ops::warps(group) == 0) return -EINVAL;
@@ -158,9 +158,9 @@ __device__ ssize_t gwrite(io_context<Group>& io, int fd, void const* buf, std::s
   auto begin = static_cast<std::uint64_t>(offset);
   if (offset < 0) return -EINVAL;
   if (begin >= most || count > most - begin) return -EFBIG;
-  if (std::int32_t const error = detail::begin_write(io, fd, count, begin); error != 0) return error;
+  if (std::int32_t const error = begin_write(io, fd, count, may_append, begin); error != 0) return error;
   used_file const& file = io.file();
-  detail::write_span const span{
+  write_span const span{
       static_cast<std::byte const*>(buf),      begin, begin + count, file.uid, file.fd, file.place, io.fs().cache.page_shift,
       (file.flags & rpc::open_write_once) != 0};
   read_stop stop;
@@ -169,7 +169,7 @@ __device__ ssize_t gwrite(io_context<Group>& io, int fd, void const* buf, std::s
     for (std::uint64_t page = begin >> span.page_shift, last = (span.end - 1) >> span.page_shift; page <= last && !stopped;) {
       std::uint64_t const left = last - page + 1;
       unsigned const batch = left < warp_size ? static_cast<unsigned>(left) : warp_size;
-      stop.note(detail::write_batch(io, span, page, batch));
+      stop.note(write_batch(io, span, page, batch));
       page += batch;
       stopped = ops::any(group, !stop.none());
     }
@@ -182,8 +182,15 @@ __device__ ssize_t gwrite(io_context<Group>& io, int fd, void const* buf, std::s
     error = read_stop::error(key);
   }
   ops::sync(group);  // everything is posted
-  if (group.thread_rank() == 0) detail::leave_writers(io.fs(), file);
+  if (group.thread_rank() == 0) leave_writers(io.fs(), file);
   return bytes != 0 || error == 0 ? static_cast<ssize_t>(bytes) : error;
+}
+
+}  // namespace detail
+
+template <class Group>
+__device__ ssize_t gwrite(io_context<Group>& io, int fd, void const* buf, std::size_t count, std::int64_t offset) {
+  return detail::write_at(io, fd, buf, count, offset, true);
 }
 
 }  // namespace gpufs

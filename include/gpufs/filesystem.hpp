@@ -25,7 +25,8 @@ class filesystem {
   /// the setting to change, when memory or threads cannot be had. `faults`, for tests, is consulted before each host read.
   explicit filesystem(config const& settings = load_config(), std::shared_ptr<daemon::fault_injector> faults = nullptr);
 
-  /// Writes all dirty pages to their files, stops the daemon and frees everything; what cannot be written is listed on stderr. No kernel that uses this filesystem may be running.
+  /// Writes all dirty pages to their files, stops the daemon and frees everything; what cannot be written, and pages that are still
+  /// mapped, are listed on stderr. No kernel that uses this filesystem may be running.
   ~filesystem();
   filesystem(filesystem const&) = delete;
   filesystem& operator=(filesystem const&) = delete;
@@ -56,6 +57,9 @@ class filesystem {
 
   /// Which bytes of which files are dirty now, one line per page.
   [[nodiscard]] std::vector<std::string> unwritten() const;
+
+  /// Which pages gmmap has mapped and gmunmap not given back, one line per page. No kernel that maps pages may be running.
+  [[nodiscard]] std::vector<std::string> mapped() const;
 
   /// Size, times and identity of an open file as the host sees them now. Returns 0 or -errno.
   int stat(int fd, file_status& status) const;

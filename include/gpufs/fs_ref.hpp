@@ -84,6 +84,7 @@ struct fs_ref {
   std::uint32_t* pulls_under_way = nullptr;  ///< warps that are pulling from staging
   std::uint32_t most_pulls = 0;
   write_ref writes;
+  std::uint32_t* mappings = nullptr;  ///< per frame: how many gmmaps of it have not been undone
 };
 static_assert(std::is_trivially_copyable_v<fs_ref>);
 

@@ -68,6 +68,30 @@ template <class Group>
 template <class Group>
 [[nodiscard]] __device__ int gunlink(io_context<Group>& io, char const* path);
 
+/// Maps bytes of a file: has the page that byte `offset` lies in pinned in the page cache and stores a pointer to that byte in each thread's
+/// own `*address`. Returns how many bytes from there on are mapped: `count`, or fewer, since a mapping ends with its page and with the file;
+/// 0 at the end of the file and beyond. The page stays where it is until gmunmap; the group that maps need not be the one that unmaps, and
+/// any block, and later kernels, may use the pointer. `protection`: PROT_READ, or PROT_READ | PROT_WRITE for a file opened with O_RDWR: then
+/// stores reach every block's gread at once, and the host's file after gmsync of exactly the bytes that were stored. Errors: -EBADF, -EINVAL (another
+/// protection, negative offset, count 0, a group of less than 32 threads), -EFAULT (`address` is null), -EACCES (protection that the
+/// descriptor does not allow), -ENOMEM (all frames stayed pinned for config::rpc_timeout_ms), or what gread returns for a page that cannot be had.
+/// Pages that stay mapped when the filesystem ends are reported: filesystem::mapped().
+template <class Group>
+[[nodiscard]] __device__ ssize_t gmmap(io_context<Group>& io, int fd, std::size_t count, std::int64_t offset, int protection,
+                                       void** address);
+
+/// Undoes one gmmap of the page that `address` lies in. Starts with a barrier of the group: other users of the pointer must be done with it.
+/// Returns 0, or -EINVAL (nothing is mapped there).
+template <class Group>
+__device__ int gmunmap(io_context<Group>& io, void const* address);
+
+/// Hands the `count` bytes at `address`, which lie in one page that gmmap has mapped from `fd`, over to be written to the file, as a
+/// gwrite of them would; with MS_SYNC in place of MS_ASYNC they are durable on return. Starts with a barrier of the group. Bytes beside them are not
+/// written, so that writers of different bytes of a page all survive. Returns 0, or -EBADF, -EINVAL (other flags; not mapped; beyond the page's end),
+/// -EACCES (not O_RDWR), -ESTALE (the file was truncated since it was mapped), or what gwrite and gfsync return.
+template <class Group>
+[[nodiscard]] __device__ int gmsync(io_context<Group>& io, int fd, void const* address, std::size_t count, int flags);
+
 /// Size, times and identity of an open file, as the host sees them now, into each thread's own `*status`. The size includes what gwrite added.
 /// Errors: -EBADF, -ETIMEDOUT, -EIO.
 template <class Group>
@@ -90,6 +114,7 @@ __device__ int gfadvise(io_context<Group>& io, int fd, std::int64_t offset, std:
 
 #include <gpufs/io/advise.hpp>
 #include <gpufs/io/io_context.hpp>
+#include <gpufs/io/map.hpp>
 #include <gpufs/io/open.hpp>
 #include <gpufs/io/read.hpp>
 #include <gpufs/io/sync.hpp>

@@ -21,6 +21,8 @@ struct statistics {
   std::uint64_t timeouts = 0;            ///< requests given up after rpc_timeout
   std::uint64_t errors = 0;              ///< page fetches that failed
   std::uint64_t bytes_written = 0;       ///< bytes that gwrite took from kernels
+  std::uint64_t maps = 0;                ///< pages mapped by gmmap
+  std::uint64_t unmaps = 0;              ///< and given back by gmunmap
   std::uint64_t host_reads = 0;          ///< read operations the daemon issued
   std::uint64_t host_bytes = 0;          ///< bytes the daemon read from files
   std::uint64_t host_bytes_direct = 0;   ///< those that bypassed the OS page cache (O_DIRECT)

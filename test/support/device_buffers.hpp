@@ -15,10 +15,24 @@ buffer<T> zeroed(std::uint64_t count) {
 }
 
 template <class T>
+buffer<T> filled(std::vector<T> const& values) {
+  buffer<T> b(values.size());
+  b.copy_from_host(values.data(), values.size());
+  return b;
+}
+
+template <class T>
 std::vector<T> contents(buffer<T> const& b) {
   std::vector<T> host(b.size());
   b.copy_to_host(host.data(), host.size());
   return host;
+}
+
+/// The contents behind the work that this thread has launched.
+template <class T>
+std::vector<T> result_in(buffer<T> const& b) {
+  this_thread_stream().synchronize();
+  return contents(b);
 }
 
 /// Waits until another thread, block or the host has stored `value` with release.
