@@ -237,6 +237,7 @@ fs_ref filesystem::state::make_ref() const {
   r.counters = s.counters.data();
   r.pulls_under_way = s.pulls_under_way.data();
   r.most_pulls = s.settings.pulls_in_flight;
+  r.async_channels = s.pulls_under_way.data() + 16;  // a line of its own
   r.mappings = s.mappings.data();
   r.timeout_ns = std::uint64_t(s.settings.rpc_timeout_ms) * 1'000'000;
   return r;

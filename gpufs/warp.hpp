@@ -53,20 +53,22 @@ __device__ __forceinline__ int lane_of_rank(unsigned lanes, unsigned rank) {
 // What they have in common is written once, for either.
 
 struct whole_warp {
+  static constexpr unsigned size = warp_size;
   __device__ static unsigned lane() { return lane_id(); }
   __device__ static unsigned ballot(bool predicate) { return __ballot_sync(all_lanes, predicate); }
   template <class T>
-  __device__ static T broadcast(T value) {
-    return warp_broadcast(value);
+  __device__ static T broadcast(T value, int from = 0) {
+    return warp_broadcast(value, from);
   }
   __device__ static void sync() { __syncwarp(); }
 };
 
 struct one_lane {
+  static constexpr unsigned size = 1;
   __device__ static unsigned lane() { return 0; }
   __device__ static unsigned ballot(bool predicate) { return predicate ? 1 : 0; }
   template <class T>
-  __device__ static T broadcast(T value) {
+  __device__ static T broadcast(T value, int = 0) {
     return value;
   }
   __device__ static void sync() {}

@@ -82,16 +82,17 @@ __device__ __forceinline__ bool try_buffer(fs_ref const& fs, std::uint32_t buffe
 
 }  // namespace detail
 
-/// Takes a write buffer for the caller alone, or returns -1: those it looked at are dirty. Never waits. All lanes of a warp call.
+/// Takes a write buffer for the caller alone, or returns -1: those it looked at are dirty. Never waits. All lanes of a team call.
+template <class Team = whole_warp>
 __device__ __forceinline__ std::int64_t take_buffer(fs_ref const& fs) {
   std::uint64_t const count = fs.shared.writes.count;
-  unsigned const lane = lane_id();
-  for (unsigned look = 0; look < 8 && look * warp_size < count; ++look) {
+  unsigned const lane = Team::lane();
+  for (unsigned look = 0; look < 8 && look * Team::size < count; ++look) {
     std::uint64_t from = 0;
-    if (lane == 0) from = atomic_ref<std::uint64_t, scope::device>(*fs.writes.hand).fetch_add(warp_size, memory_order_relaxed);
-    from = warp_broadcast(from);
+    if (lane == 0) from = atomic_ref<std::uint64_t, scope::device>(*fs.writes.hand).fetch_add(Team::size, memory_order_relaxed);
+    from = Team::broadcast(from);
     auto const mine = static_cast<std::uint32_t>((from + lane) % count);
-    // A guess for all 32 with one trip over the bus: try_buffer() looks again.
+    // A guess for all lanes with one trip over the bus: try_buffer() looks again.
     buffer_state& s = fs.writes.buffers[mine];
     bool maybe = lane < count;
     if (maybe) {
@@ -103,12 +104,12 @@ __device__ __forceinline__ std::int64_t take_buffer(fs_ref const& fs) {
                 posted_word(fs, mine).load(memory_order_relaxed) >> rpc::posted_shift;
       }
     }
-    for (unsigned left = __ballot_sync(all_lanes, maybe); left != 0; left &= left - 1) {
+    for (unsigned left = Team::ballot(maybe); left != 0; left &= left - 1) {
       int const chosen = __ffs(static_cast<int>(left)) - 1;
       bool const got = lane == static_cast<unsigned>(chosen) && detail::try_buffer(fs, mine);
-      if (__ballot_sync(all_lanes, got) == 0) continue;
-      __syncwarp();  // all lanes come after the chosen one's acquire
-      return warp_broadcast(mine, chosen);
+      if (Team::ballot(got) == 0) continue;
+      Team::sync();  // all lanes come after the chosen one's acquire
+      return Team::broadcast(mine, chosen);
     }
   }
   return -1;

@@ -87,32 +87,50 @@ __device__ __forceinline__ std::int32_t fetch_for_write(fs_ref const& fs, page_n
   return e.error;
 }
 
-/// Makes a page ready that is in the cache: `frame` is pinned. Keeps the pin if the page gets ready.
-__device__ __forceinline__ write_page ready_cached(fs_ref const& fs, write_span const& span, std::uint64_t page,
-                                                   std::uint32_t frame) {
+/// Locks a frame that the caller has pinned and that holds a page of a written file, and opens a write buffer of it for the bytes `added`.
+/// Returns the buffer, or -1 with nothing locked: somebody else has the frame, or its buffer, or no buffer is to be had now. All lanes of a team call.
+template <class Team = whole_warp>
+__device__ __forceinline__ std::int64_t open_frame(fs_ref const& fs, std::uint32_t frame, std::uint64_t uid, std::uint64_t page,
+                                                   rpc::byte_range added) {
   std::uint32_t has = 0;
   std::uint32_t ok = 0;
-  if (lane_id() == 0) {
+  if (Team::lane() == 0) {
     ok = try_lock_frame(fs, frame, has) ? 1 : 0;
-    if (ok != 0 && has != 0 && !open_buffer(fs, has - 1, span.range(page))) {
+    if (ok != 0 && has != 0 && !open_buffer(fs, has - 1, added)) {
       unlock_frame(fs, frame, has);
       ok = 0;
     }
   }
-  ok = warp_broadcast(ok);
-  has = warp_broadcast(has);
-  std::int64_t buffer = std::int64_t(has) - 1;
-  if (ok != 0 && has == 0) {
-    buffer = take_buffer(fs);
-    if (lane_id() == 0) {
-      if (buffer < 0) {
-        unlock_frame(fs, frame, 0);
-      } else {
-        attach_buffer(fs, static_cast<std::uint32_t>(buffer), frame, span.uid, page);
-      }
+  ok = Team::broadcast(ok);
+  has = Team::broadcast(has);
+  if (ok == 0) return -1;
+  if (has != 0) return std::int64_t(has) - 1;
+  std::int64_t const buffer = take_buffer<Team>(fs);
+  if (Team::lane() == 0) {
+    if (buffer < 0) {
+      unlock_frame(fs, frame, 0);
+    } else {
+      attach_buffer(fs, static_cast<std::uint32_t>(buffer), frame, uid, page);
     }
   }
-  if (ok != 0 && buffer >= 0) return {write_status::ready, frame, static_cast<std::uint32_t>(buffer), 0};
+  return buffer;
+}
+
+/// Adds bytes [range.begin, range.end) of a page, which are in the frame and in the buffer that open_frame() has opened, to those that are to be
+/// written, and raises the file's size to cover them: before the page can leave the cache, see ready_absent(). One thread calls.
+__device__ __forceinline__ void post_range(fs_ref const& fs, std::uint32_t buffer, std::uint32_t place, std::uint64_t page_begin,
+                                           rpc::byte_range range) {
+  add_range(fs, buffer, range);
+  post_buffer(fs, buffer);
+  atomic_ref<std::uint64_t, scope::device>(fs.writes.files[place - 1].size)
+      .fetch_max(page_begin + range.end, memory_order_relaxed);
+}
+
+/// Makes a page ready that is in the cache: `frame` is pinned. Keeps the pin if the page gets ready.
+__device__ __forceinline__ write_page ready_cached(fs_ref const& fs, write_span const& span, std::uint64_t page,
+                                                   std::uint32_t frame) {
+  std::int64_t const buffer = open_frame(fs, frame, span.uid, page, span.range(page));
+  if (buffer >= 0) return {write_status::ready, frame, static_cast<std::uint32_t>(buffer), 0};
   if (lane_id() == 0) unpin_read(fs.cache.headers[frame]);
   __syncwarp();
   return {write_status::later, 0, 0, 0};
@@ -213,13 +231,7 @@ GPUFS_STAGE inline void post_batch(fs_ref const* handle, write_span const span, 
   __syncwarp();  // behind the copies of a tile, whose vote is no barrier
   bool const held = mine.status == write_status::ready || mine.status == write_status::filling;
   rpc::byte_range const r = held ? span.range(first + lane_id()) : rpc::byte_range{0, 0};
-  if (held) {
-    add_range(fs, mine.buffer, r);
-    post_buffer(fs, mine.buffer);
-    // Before the page can leave the cache, see ready_absent().
-    atomic_ref<std::uint64_t, scope::device>(fs.writes.files[span.place - 1].size)
-        .fetch_max(((first + lane_id()) << span.page_shift) + r.end, memory_order_relaxed);
-  }
+  if (held) post_range(fs, mine.buffer, span.place, (first + lane_id()) << span.page_shift, r);
   __syncwarp();
   if (held) {
     unlock_frame(fs, mine.frame, mine.buffer + 1);

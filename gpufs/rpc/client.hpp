@@ -144,6 +144,18 @@ __device__ __forceinline__ void submit(fs_ref const& fs, rpc::request const& r) 
   __syncwarp();
 }
 
+/// Puts a request into its ring that the calling thread makes by itself. Any single thread calls; it holds r.channel. Never waits.
+__device__ __forceinline__ void submit_alone(fs_ref const& fs, rpc::request const& r) {
+  std::uint32_t const ring = rpc::ring_of(r.channel, static_cast<std::uint32_t>(fs.shared.rings));
+  std::uint64_t const ticket = atomic_ref<std::uint64_t, scope::device>(fs.tails[ring * tail_stride]).fetch_add(1, ticket_order);
+  rpc::slot& slot = fs.shared.ring[ring * fs.shared.slots + (ticket & (fs.shared.slots - 1))];
+  for (unsigned i = 0; i < rpc::words_per_slot; ++i) {
+    // Pairs with the acquire in daemon::request_queue. For the order, see bare_request_order.
+    atomic_ref<std::uint64_t, scope::system>(slot.word[i])
+        .store(rpc::pack_word(r, i, rpc::lap_tag(ticket, fs.shared.slots)), bare_request_order);
+  }
+}
+
 /// Puts a request of each lane that `sends` into its ring. All lanes of a warp call; each holds its r.channel. Never waits.
 __device__ __forceinline__ void submit_each(fs_ref const& fs, bool sends, rpc::request const& r) {
   unsigned const lane = lane_id();

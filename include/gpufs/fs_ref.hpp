@@ -83,6 +83,7 @@ struct fs_ref {
   std::uint64_t timeout_ns = 0;
   std::uint32_t* pulls_under_way = nullptr;  ///< warps that are pulling from staging
   std::uint32_t most_pulls = 0;
+  std::uint32_t* async_channels = nullptr;  ///< page channels held by gread_async
   write_ref writes;
   std::uint32_t* mappings = nullptr;  ///< per frame: how many gmmaps of it have not been undone
 };

@@ -7,5 +7,6 @@
 #include <gpufs/statistics.hpp>
 
 #if defined(__CUDACC__) || defined(GPUFS_EMULATED)
+#include <gpufs/array.hpp>
 #include <gpufs/io.hpp>
 #endif

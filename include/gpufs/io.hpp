@@ -5,6 +5,7 @@
 #include <gpufs/advice.hpp>
 #include <gpufs/device.hpp>
 #include <gpufs/fs_ref.hpp>
+#include <gpufs/rpc/client.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +17,14 @@ namespace gpufs {
 
 template <class Group>
 class io_context;
+
+namespace detail {
+/// A page of a read under way: lane i of the group's first warp has page i.
+struct async_page {
+  channel via;
+  std::uint32_t writes = 0;  ///< writes_counted() when it was requested
+};
+}  // namespace detail
 
 /// Opens the regular file at `path` (a NUL-terminated string that every thread of the group can read). `flags`: O_RDONLY, O_WRONLY or
 /// O_RDWR, with O_CREAT (`mode` as for open(2)), O_EXCL, O_TRUNC, O_APPEND, O_GWRONCE where wanted. O_TRUNC and O_EXCL act only while
@@ -42,6 +51,33 @@ __device__ int gclose(io_context<Group>& io, int fd);
 template <class Group>
 [[nodiscard]] __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* buf, std::size_t count,
                                                        std::int64_t offset);
+
+/// A read that gread_async has begun: for gwait and gtest of the same group, with the same context. Every thread keeps its own.
+struct async_read {
+  std::int32_t fd = -1;
+  void* buffer = nullptr;
+  std::size_t count = 0;
+  std::int64_t offset = 0;
+  std::uint64_t uid = 0;
+  std::uint64_t size = 0;
+  std::uint32_t requested = 0;  ///< bits of the pages that were asked for, from the first one on
+  detail::async_page page;
+};
+
+/// Begins a gread: asks for the pages that are not in the cache and returns. Any number of them may be under way for one context; they end in
+/// whatever order they are waited for. At most the first 32 pages are read: a longer `count` is cut, as gwait tells. `buf` must not be used, and
+/// the descriptor not be closed, until gwait. Never waits: what cannot be asked for now, gwait reads. Errors are gwait's.
+template <class Group>
+[[nodiscard]] __device__ async_read gread_async(io_context<Group>& io, int fd, void* buf, std::size_t count, std::int64_t offset);
+
+/// Whether gwait of `r` would find all its requests answered: 1, or 0.
+template <class Group>
+[[nodiscard]] __device__ int gtest(io_context<Group>& io, async_read const& r);
+
+/// Ends a read that gread_async has begun: waits for its bytes and delivers them. Returns what gread would. Each read must be waited for once, before its
+/// context ends: until then it holds a piece of staging per page.
+template <class Group>
+[[nodiscard]] __device__ ssize_t gwait(io_context<Group>& io, async_read& r);
 
 /// Writes `count` bytes from `buf` (device or shared memory, any alignment) to byte `offset` of `fd`, or to its end if it was opened with
 /// O_APPEND. Every block sees them at once; the host's file has them after gfsync, the last gclose, or when their pages make room.
@@ -113,6 +149,7 @@ __device__ int gfadvise(io_context<Group>& io, int fd, std::int64_t offset, std:
 }  // namespace gpufs
 
 #include <gpufs/io/advise.hpp>
+#include <gpufs/io/async.hpp>
 #include <gpufs/io/io_context.hpp>
 #include <gpufs/io/map.hpp>
 #include <gpufs/io/open.hpp>

@@ -8,10 +8,11 @@ namespace {
 // What a shuffle gives that reads a lane which takes no part: undefined on the GPU, conspicuous here.
 constexpr std::uint64_t undefined_value = 0xbadc0ffee0ddf00d;
 
-// A call in a header has a copy of its place in every translation unit.
+// A call in a header has a copy of its place in every translation unit. Instances of one template are different code, and places.
 GPUFS_NO_TSAN bool same_place(place const& a, place const& b) {
   if (__builtin_memcmp(&a, &b, sizeof(place)) == 0) return true;
-  return a.line() == b.line() && a.column() == b.column() && __builtin_strcmp(a.file_name(), b.file_name()) == 0;
+  return a.line() == b.line() && a.column() == b.column() && __builtin_strcmp(a.file_name(), b.file_name()) == 0 &&
+         __builtin_strcmp(a.function_name(), b.function_name()) == 0;
 }
 
 }  // namespace
