@@ -23,7 +23,7 @@ endif()
 if(NOT TARGET app_gpufs)
   list(FILTER suites EXCLUDE REGEX "/tune_test[^/]*$")  # runs the program
 endif()
-set(suites_of_apps "/(baseline|host_reads)_[^/]*$")  # they link what the programs share
+set(suites_of_apps "/(baseline|drain_on_signal|host_reads)_[^/]*$")  # they link what the programs share
 if(NOT TARGET gpufs_apps_common)
   list(FILTER suites EXCLUDE REGEX "${suites_of_apps}")
 endif()

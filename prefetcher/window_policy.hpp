@@ -2,14 +2,9 @@
 #pragma once
 
 #include <gpufs/advice.hpp>
+#include <gpufs/host_device.hpp>
 
 #include <cstdint>
-
-#if defined(__CUDACC__)
-#define GPUFS_HOST_DEVICE __host__ __device__
-#else
-#define GPUFS_HOST_DEVICE
-#endif
 
 namespace gpufs::prefetch {
 

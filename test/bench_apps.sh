@@ -1,15 +1,8 @@
 #!/usr/bin/env bash
 # bench_apps.sh GPUFS: runs `gpufs bench apps` on two small applications and checks what it writes, and that it does not measure twice.
 # Exit status 77: no device.
-set -uo pipefail
+. "$(dirname "$0")/support/complain.sh"
 gpufs=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-failures=0
-complain() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
 arguments=(bench apps --size smoke --out "$folder" --only 2dconv bfs --runs 2 --full --staging 4M --prefetch-memory 8M)
 "$gpufs" "${arguments[@]}" >"$folder/said" 2>"$folder/errors" || {
   grep -q "no device" "$folder/errors" && exit 77
@@ -34,5 +27,4 @@ grep -q "not measured" "$folder/apps-smoke.md" && complain "a ratio was not meas
 [ "$(grep -c 'taken from' "$folder/errors")" -eq 2 ] || complain "measured again what was there"
 said=$("$gpufs" bench apps --out "$folder" --only nosuch 2>&1)
 [[ $said == *"--only=nosuch: must be among"* ]] || complain "--only=nosuch was not refused"
-echo "$failures failed"
-[ $failures -eq 0 ]
+conclude

@@ -1,15 +1,8 @@
 #!/usr/bin/env bash
 # bench_studies.sh GPUFS: runs `gpufs bench ratios` and `gpufs bench paper`, small, and checks what they write: every row, series and size
 # is there, and the numbers are sane. Exit status 77: no device.
-set -uo pipefail
+. "$(dirname "$0")/support/complain.sh"
 gpufs=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-failures=0
-complain() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
 settings=(--staging 4M --prefetch-memory 8M --context-slots 64 --rpc-timeout 120s)
 shape=(--blocks 4 --threads 32)
 
@@ -100,5 +93,4 @@ if grep -q "no chart: charts need Python with matplotlib" "$folder/log"; then
 else
   [ "$(head -c 4 "$folder/chart/figure_3.png" | tail -c 3)" = PNG ] || complain "no chart: $(cat "$folder/log")"
 fi
-echo "$failures failed"
-[ $failures -eq 0 ]
+conclude

@@ -4,12 +4,10 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <gpufs/rpc/wire_format.hpp>
 #include <host-daemon/server.hpp>
 #include <memory>
@@ -17,23 +15,14 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <thread>
+#include <test/support/files.hpp>
+#include <test/support/settings.hpp>
 #include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 namespace gpufs::test {
-
-/// Waits until `condition` holds. Throws if it does not within a minute: a bound for broken code, not a measure of speed.
-template <class Condition>
-void wait_until(Condition const& condition, char const* what) {
-  auto const end = std::chrono::steady_clock::now() + std::chrono::minutes{1};
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) throw std::runtime_error{std::string{"never happened: "} + what};
-    std::this_thread::yield();
-  }
-}
 
 /// A shared region in zeroed host memory.
 class region_memory {
@@ -158,27 +147,6 @@ class caller {
   std::uint32_t sequence_ = 0;
   std::uint64_t staging_bytes_;
   std::uint64_t staging_;
-};
-
-/// A folder that goes away with the test.
-class scratch_folder {
- public:
-  scratch_folder() {
-    auto name = (std::filesystem::temp_directory_path() / "gpufs-test-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::system_error{errno, std::generic_category(), name};
-    path_ = name;
-  }
-  ~scratch_folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  scratch_folder(scratch_folder const&) = delete;
-  scratch_folder& operator=(scratch_folder const&) = delete;
-
-  [[nodiscard]] std::string operator/(std::string const& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
 };
 
 /// The byte that test files hold at `offset`.

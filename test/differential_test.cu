@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <gpufs/gpufs.hpp>
-#include <test/support/cache_state.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/seed.hpp>
@@ -67,16 +66,7 @@ statistics compare(config const& c, unsigned blocks, unsigned threads, caller_ki
   CAPTURE(seed());
   CAPTURE(c.page_size);
   CAPTURE(threads);
-  for (int again = 0; again < 2; ++again) {  // the second kernel finds the cache in the state in which the first left it
-    auto const before = fs.stats();
-    batch.run(fs.ref(), blocks, threads, who);
-    CHECK(batch.problems() == "");
-    auto const done = fs.stats() - before;
-    CHECK(done.bytes_delivered == batch.bytes_expected());
-    CHECK(done.errors == 0);
-    CHECK(done.timeouts == 0);
-    CHECK(inspect(fs.ref()).problems == "");
-  }
+  check_twice(fs, batch, blocks, threads, who);
   return fs.stats();
 }
 

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <gpufs/gpufs.hpp>
-#include <test/support/cache_state.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/seed.hpp>
@@ -86,16 +85,7 @@ void compare(config const& c, unsigned blocks, caller_kind who, unsigned ops) {
   std::vector<reader> readers(callers);
   read_batch batch;
   for (unsigned i = 0; i < ops; ++i) readers[i % callers].add_read(batch, random, files, c.page_size, readers[(i + 1) % callers]);
-  for (int again = 0; again < 2; ++again) {
-    auto const before = fs.stats();
-    batch.run(fs.ref(), blocks, 64, who);
-    CHECK(batch.problems() == "");
-    auto const done = fs.stats() - before;
-    CHECK(done.bytes_delivered == batch.bytes_expected());
-    CHECK(done.errors == 0);
-    CHECK(done.timeouts == 0);
-    CHECK(inspect(fs.ref()).problems == "");
-  }
+  check_twice(fs, batch, blocks, 64, who);
 }
 
 }  // namespace

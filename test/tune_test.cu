@@ -44,11 +44,6 @@ outcome gpufs_tune(std::string const& arguments) {
 
 bool contains(std::string const& text, std::string const& what) { return text.find(what) != std::string::npos; }
 
-std::string text_of(std::string const& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 }  // namespace
 
 TEST_CASE("gpufs tune: what it writes loads, and the file it read is as it was") {

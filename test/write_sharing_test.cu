@@ -8,12 +8,11 @@
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
 #include <test/support/opens.hpp>
-#include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
 
 #include <cerrno>
 #include <cstdint>
-#include <random>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -86,6 +85,25 @@ TEST_CASE("blocks that write different bytes of one page at the same time all su
     CHECK(whole(path) == expected);
     CHECK(inspect(fs.ref()).problems == "");
   }
+}
+
+TEST_CASE("blocks and the host that write different bytes of one page at the same time all succeed") {
+  constexpr unsigned blocks = 2;
+  constexpr std::uint32_t bytes = scaled(800, 200);
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 2000);
+  auto expected = whole(path);
+  for (std::uint32_t at = 0; at < bytes; ++at) expected[at] = std::byte(at * 7 + 1);
+  filesystem fs(small_config(512, 8));
+  int const fd = fs.open(path, O_RDWR);
+  auto const wrong = zeroed<std::uint64_t>(1);
+  launch(write_interleaved, blocks, 32, fs.ref(), fd, std::uint32_t(2 * blocks), bytes, wrong.data());
+  for (std::uint32_t at = 0; at < bytes; ++at)
+    if (at % (2 * blocks) >= blocks) host_write(path, at, {expected[at]});
+  this_thread_stream().synchronize();
+  CHECK(contents(wrong)[0] == 0);
+  CHECK(fs.close(fd) == 0);
+  CHECK(whole(path) == expected);
 }
 
 TEST_CASE("bytes that the host writes into a page between two gwrites to it survive, dirty or written back") {
@@ -167,6 +185,40 @@ TEST_CASE("fs.sync writes what a running kernel has written, without its help; g
   CHECK(whole(path) == twice);
 }
 
+TEST_CASE("while the host writes a page gwrite leaves it alone, and gives up in bounded time; reads go on") {
+  constexpr std::uint64_t page = 4096;
+  scratch_folder folder;
+  auto const path = folder / "file";
+  auto const gate = std::make_shared<daemon::gate>();
+  auto faults = std::make_shared<scripted_faults>();
+  faults->on_write = [gate](std::uint64_t, std::uint64_t) { return daemon::fault_action::hold(gate); };
+  auto c = small_config(page, 8);
+  c.rpc_timeout_ms = 300;
+  filesystem fs(c, faults);
+  int const fd = fs.open(path, O_RDWR | O_CREAT);
+  auto const first = some_bytes(1, 0, page), second = some_bytes(2, 0, page);
+  op_batch batch;
+  batch.write(0, fd, 0, first);
+  batch.run(fs.ref(), 1, 64);
+  wait_until([&] { return gate->arrivals() > 0; }, "the host holds the page");
+  op_batch meanwhile;
+  auto const refused = meanwhile.write(0, fd, 0, second);
+  auto const read = meanwhile.read(0, fd, 0, page);
+  meanwhile.run(fs.ref(), 1, 64);
+  CHECK(meanwhile.result(refused) == -ENOMEM);
+  CHECK(meanwhile.bytes(read) == first);
+  gate->release();
+  CHECK(fs.sync(fd) == 0);
+  CHECK(whole(path) == first);
+  op_batch after;
+  auto const taken = after.write(0, fd, 0, second);
+  after.run(fs.ref(), 1, 64);
+  CHECK(after.result(taken) == std::int64_t(page));
+  CHECK(fs.close(fd) == 0);
+  CHECK(whole(path) == second);
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
 TEST_CASE("what is written through one descriptor is read through the others, and fs.write by the next context") {
   constexpr std::uint64_t page = 4096;
   scratch_folder folder;
@@ -200,44 +252,4 @@ TEST_CASE("what is written through one descriptor is read through the others, an
   CHECK(fs.close(both) == 0);
   CHECK(fs.close(writer) == 0);
   CHECK(whole(path) == expected);
-}
-
-TEST_CASE("readahead of a file that is written never serves what has been overwritten") {
-  constexpr std::uint64_t page = 4096, pages = 64;
-  scratch_folder folder;
-  std::mt19937_64 random(seed());
-  CAPTURE(seed());
-  for (std::uint64_t const prefetch : {std::uint64_t{7} * page, prefetch_automatic}) {
-    auto const path = make_file(folder, "file", pages * page);
-    auto expected = whole(path);
-    auto c = small_config(page, 8);
-    c.prefetch_size = prefetch;
-    c.prefetch_depth = 2;
-    filesystem fs(c);
-    int const fd = fs.open(path, O_RDWR);
-    for (unsigned round = 0; round < scaled(12, 4); ++round) {
-      // One caller reads on, so that chunks lie ahead of it; behind each read it overwrites what they hold, and pushes it out of the cache.
-      op_batch batch;
-      std::vector<std::pair<std::size_t, std::vector<std::byte>>> reads;
-      for (unsigned i = 0; i + 1 < pages; ++i) {
-        std::uint64_t const at = i * page;
-        reads.emplace_back(batch.read(0, fd, std::int64_t(at), page),
-                           std::vector(expected.begin() + std::ptrdiff_t(at), expected.begin() + std::ptrdiff_t(at + page)));
-        if (random() % 2 != 0) continue;
-        std::uint64_t const target = (i + 1 + random() % 4) * page + random() % 100;
-        if (target + 50 > pages * page) continue;
-        auto const bytes = some_bytes(random(), 0, 50);
-        batch.write(0, fd, std::int64_t(target), bytes);
-        std::copy(bytes.begin(), bytes.end(), expected.begin() + std::ptrdiff_t(target));
-        if (random() % 2 != 0) batch.sync(0, fd);
-      }
-      batch.run(fs.ref(), 1, 64);
-      std::size_t wrong = 0;
-      for (auto const& [op, bytes] : reads) wrong += batch.bytes(op) != bytes ? 1 : 0;
-      CHECK(wrong == 0);
-    }
-    CHECK(fs.stats().prefetch_hits > 0);
-    CHECK(fs.close(fd) == 0);
-    CHECK(whole(path) == expected);
-  }
 }

@@ -105,6 +105,31 @@ TEST_CASE("gwrite: beyond the end it leaves a hole of zeros, before and after wr
   CHECK(whole(path) == expected);
 }
 
+TEST_CASE("gwrite: sparse files of terabytes, with page numbers beyond 32 bits") {
+  constexpr std::uint64_t page = 512;
+  constexpr std::uint64_t places[] = {0, (std::uint64_t(5) << 30) + 3, (std::uint64_t(4) << 40) + 77};
+  scratch_folder folder;
+  auto const path = folder / "sparse";
+  filesystem fs(small_config(page, 8));
+  int const fd = fs.open(path, O_RDWR | O_CREAT);
+  op_batch batch;
+  std::vector<std::size_t> reads;
+  for (auto const at : places) batch.write(0, fd, std::int64_t(at), some_bytes(1, at, 3 * page));
+  auto const gap = batch.read(0, fd, std::int64_t(places[1] + 3 * page), 2 * page);
+  for (auto const at : places) reads.push_back(batch.read(0, fd, std::int64_t(at), 3 * page));
+  auto const size = batch.size_of(0, fd);
+  auto const closed = batch.close(0, fd);
+  batch.run(fs.ref(), 1, 64);
+  CHECK(batch.bytes(gap) == std::vector<std::byte>(2 * page));
+  CHECK(batch.result(size) == std::int64_t(places[2] + 3 * page));
+  CHECK(batch.result(closed) == 0);
+  CHECK(std::filesystem::file_size(path) == places[2] + 3 * page);
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    CHECK(batch.bytes(reads[i]) == some_bytes(1, places[i], 3 * page));
+    CHECK(pread_bytes(path, places[i], 3 * page) == some_bytes(1, places[i], 3 * page));
+  }
+}
+
 TEST_CASE("gwrite: more than the cache holds, by many blocks and tiles, is all in the file after the last close") {
   for (auto const who : {caller_kind::block, caller_kind::tile}) {
     for (std::uint64_t const page : {512u, 4096u, 65536u}) {

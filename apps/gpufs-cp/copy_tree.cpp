@@ -2,7 +2,9 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <map>
 #include <system_error>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -22,7 +24,10 @@ int make_empty(std::string const& path, mode_t mode) {
   return 0;
 }
 
-void add(stdfs::path const& from, stdfs::path const& to, copy_plan& plan) {
+/// The copies of files that have several names, by device and inode.
+using first_names = std::map<std::pair<dev_t, ino_t>, stdfs::path>;
+
+void add(stdfs::path const& from, stdfs::path const& to, first_names& names, copy_plan& plan) {
   auto const complain = [&](stdfs::path const& path, std::error_code const& e) {
     plan.errors.emplace_back(path.string(), e.message());
   };
@@ -39,13 +44,22 @@ void add(stdfs::path const& from, stdfs::path const& to, copy_plan& plan) {
     stdfs::directory_iterator entries(from, error);
     if (error) return complain(from, error);
     for (; entries != stdfs::directory_iterator{}; entries.increment(error)) {
-      add(entries->path(), to / entries->path().filename(), plan);
+      add(entries->path(), to / entries->path().filename(), names, plan);
       if (error) return complain(from, error);
     }
   } else if (S_ISREG(status.st_mode)) {
     struct stat there {};
     if (::stat(to.c_str(), &there) == 0 && there.st_dev == status.st_dev && there.st_ino == status.st_ino)
       return plan.errors.emplace_back(from.string(), "is the same file as its target"), void();
+    if (status.st_nlink > 1) {
+      auto const [first, is_first] = names.try_emplace({status.st_dev, status.st_ino}, to);
+      if (!is_first) {
+        stdfs::remove(to, error);
+        stdfs::create_hard_link(first->second, to, error);
+        if (error) complain(to, error);
+        return;
+      }
+    }
     if (int const e = make_empty(to.string(), status.st_mode | S_IWUSR); e != 0)
       return complain(to, {e, std::generic_category()});
     plan.files.push_back({from.string(), to.string(), static_cast<std::uint64_t>(status.st_size)});
@@ -71,7 +85,8 @@ copy_plan prepare_copy(std::string const& source, std::string const& target) {
     plan.errors.emplace_back(source, "cannot be copied into itself");
     return plan;
   }
-  add(from, to, plan);
+  first_names names;
+  add(from, to, names, plan);
   return plan;
 }
 

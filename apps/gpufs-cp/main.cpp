@@ -1,4 +1,4 @@
-// gpufs-cp SRC DST: copies a file or a tree, as `cp -r` does, with a kernel that reads and writes the files.
+// gpufs-cp SRC DST: copies a file or a tree, links as `cp -a` does, with a kernel that reads and writes the files.
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
 #include <gpufs/device.hpp>
@@ -77,7 +77,7 @@ int copy(options const& o, config const& settings, drain_on_signal& signals) {
 
 int main(int argc, char** argv) {
   drain_on_signal signals;
-  CLI::App app("Copies a file or a tree with a GPU kernel", "gpufs-cp");
+  CLI::App app("Copies a file or a tree with a GPU kernel; links stay links, as with cp -a", "gpufs-cp");
   options o;
   app.add_option("source", o.source, "file or folder to copy")->required();
   app.add_option("target", o.target, "where to; an existing folder gets the copy below it")->required();

@@ -73,6 +73,11 @@ struct access_plan {
     return last / stride * request + (bytes - last < request ? bytes - last : request);
   }
 
+  /// The stride with which `blocks` blocks share `bytes` bytes out in parts of whole requests, as even as they go.
+  static constexpr std::uint64_t even_stride(std::uint64_t bytes, std::uint64_t request, std::uint64_t blocks) {
+    return pieces(pieces(bytes, request), blocks) * request;
+  }
+
   static constexpr std::uint64_t pieces(std::uint64_t n, std::uint64_t unit) { return n / unit + (n % unit != 0); }
 };
 

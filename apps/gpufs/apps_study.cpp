@@ -158,7 +158,7 @@ void write_summary(apps_options const& o) {
   for (int const figure : {11, 12, 13, 14}) {
     std::string const name = fmt::format("{}/figure_{}-{}", o.out, figure, o.size);
     write_text(name + ".csv", figure_csv(runs, figure));
-    if (!o.no_charts && no_chart.empty()) no_chart = draw_chart(name + ".csv", name + ".png", "plot_apps.py");
+    if (!o.no_charts && no_chart.empty()) no_chart = draw_chart(name + ".csv", name + ".png");
   }
   if (!no_chart.empty()) fmt::print(stderr, "gpufs: no charts: {}\n", no_chart);
 }

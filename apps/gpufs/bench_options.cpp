@@ -114,7 +114,7 @@ access_plan make_plan(bench_options const& o, std::uint64_t file_bytes, config c
     }
     if (bytes == 0) p.bytes = std::min(file_bytes, most / 2);
   }
-  p.stride = stride == 0 ? access_plan::pieces(access_plan::pieces(p.bytes, p.request), p.blocks) * p.request : stride;
+  p.stride = stride == 0 ? access_plan::even_stride(p.bytes, p.request, p.blocks) : stride;
   if (stride != 0) {
     if (p.blocks > 1 && p.stride > (p.bytes - 1) / (p.blocks - 1)) {
       throw usage_error(fmt::format("--stride={}: {} blocks need {} or less, so that each begins within {} bytes", o.stride,

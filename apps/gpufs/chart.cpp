@@ -20,8 +20,10 @@ namespace {
 
 constexpr int no_matplotlib = 3;  // the script's exit status
 
-/// A script beside this program, or where it is installed; empty if it is in neither place.
-std::string find_script(std::string const& script_name) {
+constexpr char script_name[] = "plot.py";
+
+/// The script beside this program, or where it is installed; empty if it is in neither place.
+std::string find_script() {
   std::error_code error;
   auto const program = std::filesystem::read_symlink("/proc/self/exe", error);
   for (auto const& place :
@@ -48,8 +50,8 @@ int run(std::initializer_list<std::string> words) {
 
 }  // namespace
 
-std::string draw_chart(std::string const& csv, std::string const& png, std::string const& script_name) {
-  std::string const script = find_script(script_name);
+std::string draw_chart(std::string const& csv, std::string const& png) {
+  std::string const script = find_script();
   if (script.empty()) return fmt::format("{} is not beside this program: run it on {}", script_name, csv);
   // The distribution's package belongs to its own Python, which need not be the first on the PATH.
   for (char const* python : {"/usr/bin/python3", "python3"}) {

@@ -73,7 +73,7 @@ access_plan study::plan(std::uint64_t blocks, std::uint64_t bytes, std::uint64_t
   p.blocks = blocks;
   p.bytes = bytes;
   p.request = request;
-  p.stride = access_plan::pieces(access_plan::pieces(bytes, request), blocks) * request;
+  p.stride = access_plan::even_stride(bytes, request, blocks);
   return p;
 }
 

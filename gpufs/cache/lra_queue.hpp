@@ -1,13 +1,9 @@
 // What the least-recently-allocated queues consist of, for host and device.
 #pragma once
 
-#include <cstdint>
+#include <gpufs/host_device.hpp>
 
-#if defined(__CUDACC__)
-#define GPUFS_HOST_DEVICE __host__ __device__
-#else
-#define GPUFS_HOST_DEVICE
-#endif
+#include <cstdint>
 
 namespace gpufs {
 

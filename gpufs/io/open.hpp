@@ -26,13 +26,50 @@ __device__ __forceinline__ std::uint32_t warp_strlen(char const* text, std::uint
   return limit;
 }
 
+/// Closes the descriptor of an open that was answered after its caller had given up, over the channel of that open, which the caller holds. All
+/// lanes of one warp call. The channel may take the next request, as `sequence`; or `error` is -EIO or -ETIMEDOUT, and it is abandoned.
+struct late_close {
+  std::int32_t error;
+  std::uint32_t sequence;
+};
+GPUFS_STAGE inline late_close close_late_open(fs_ref const* handle, channel c, std::int32_t descriptor) {
+  fs_ref const& fs = *handle;
+  rpc::request r;
+  r.op = rpc::operation::close;
+  r.file = descriptor;
+  r.channel = c.number;
+  r.sequence = c.sequence;
+  submit(fs, r);
+  std::int32_t error = 0;
+  if (lane_id() == 0) {
+    bool answered = false;
+    std::int32_t const result = await(fs, c, answered);
+    count(fs, counter::requests);
+    if (answered) {
+      next_request(fs.control_channels, c);
+    } else {
+      error = result;
+      abandon_channel(fs.control_channels, c);
+    }
+  }
+  return {warp_broadcast(error), warp_broadcast(c.sequence)};
+}
+
 /// Sends one request over a control channel and waits for the answer; `before` fills staging, `after` reads it. All lanes of one warp
 /// call; all get the result.
 template <class Before, class After>
 __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::request r, Before&& before, After&& after) {
   unsigned const lane = lane_id();
   channel c;
-  std::int32_t result = acquire_channel(fs, fs.control_channels, c);
+  std::int32_t late = 0;
+  std::int32_t result = acquire_channel(fs, fs.control_channels, c, &late);
+  late = warp_broadcast(late);
+  // Of all that these channels are for only an open has a result above 0.
+  if (result == 0 && late > 0) {
+    late_close const closed = close_late_open(fs.self, c, late);
+    result = closed.error;
+    c.sequence = closed.sequence;
+  }
   if (result != 0) return result;
   r.channel = c.number;
   r.sequence = c.sequence;

@@ -35,8 +35,10 @@ __device__ __forceinline__ std::uint64_t load_completion(fs_ref const& fs, std::
   return atomic_ref<std::uint64_t, scope::system>(fs.shared.completions[number].word).load(order);
 }
 
-/// Tries for channel `index` of the pool: taken if it is free, or quarantined and answered by now. Any single thread calls.
-__device__ __forceinline__ bool try_channel(fs_ref const& fs, channel_pool_ref const& pool, std::uint32_t index, channel& out) {
+/// Tries for channel `index` of the pool: taken if it is free, or quarantined and answered by now. Any single thread calls. `late`, if given, gets
+/// the result of an answer that nobody has taken, else stays.
+__device__ __forceinline__ bool try_channel(fs_ref const& fs, channel_pool_ref const& pool, std::uint32_t index, channel& out,
+                                            std::int32_t* late = nullptr) {
   constexpr auto busy = static_cast<std::uint32_t>(channel_phase::busy);
   constexpr auto quarantined = static_cast<std::uint32_t>(channel_phase::quarantined);
   atomic_ref<std::uint32_t, scope::device> state(pool.states[index].phase);
@@ -46,10 +48,14 @@ __device__ __forceinline__ bool try_channel(fs_ref const& fs, channel_pool_ref c
   // Acquire pairs with release_channel() and abandon_channel(): the last holder is done with staging and sequence.
   if (seen == busy || !state.compare_exchange_strong(seen, busy, memory_order_acquire, memory_order_relaxed)) return false;
   std::uint32_t const sequence = last.load(memory_order_relaxed);
-  // Acquire pairs with the daemon's release store of the answer: its writes to staging are over.
-  if (was_quarantined && rpc::completion_sequence(load_completion(fs, pool.first + index, memory_order_acquire)) != sequence) {
-    state.store(quarantined, memory_order_release);
-    return false;
+  if (was_quarantined) {
+    // Acquire pairs with the daemon's release store of the answer: its writes to staging are over.
+    std::uint64_t const answer = load_completion(fs, pool.first + index, memory_order_acquire);
+    if (rpc::completion_sequence(answer) != sequence) {
+      state.store(quarantined, memory_order_release);
+      return false;
+    }
+    if (late != nullptr) *late = rpc::completion_result(answer);
   }
   out = {pool.first + index, sequence + 1 == 0 ? 1 : sequence + 1};  // 0 is what fresh completion words hold
   last.store(out.sequence, memory_order_relaxed);
@@ -57,9 +63,9 @@ __device__ __forceinline__ bool try_channel(fs_ref const& fs, channel_pool_ref c
 }
 
 /// Tries for a channel for each lane that wants one, among the 32 * `rounds` channels from number `from` of the pool on (modulo its size).
-/// All lanes of a warp call; true in those that got one. To what one lane got any of them may write.
+/// All lanes of a warp call; true in those that got one. To what one lane got any of them may write. `late` as above.
 __device__ __forceinline__ bool try_channels(fs_ref const& fs, channel_pool_ref const& pool, std::uint32_t from, unsigned rounds,
-                                             bool wants, channel& out) {
+                                             bool wants, channel& out, std::int32_t* late = nullptr) {
   bool got = false;
   for (unsigned round = 0; round < rounds; ++round) {
     unsigned const seekers = __ballot_sync(all_lanes, wants && !got);
@@ -71,19 +77,20 @@ __device__ __forceinline__ bool try_channels(fs_ref const& fs, channel_pool_ref 
                                 static_cast<std::uint32_t>(channel_phase::busy);
     unsigned const chances = __ballot_sync(all_lanes, may_be_had);
     int const mine = lane_of_rank(chances, rank_in(seekers));
-    if (wants && !got && mine >= 0) got = try_channel(fs, pool, (first + static_cast<unsigned>(mine)) % pool.count, out);
+    if (wants && !got && mine >= 0) got = try_channel(fs, pool, (first + static_cast<unsigned>(mine)) % pool.count, out, late);
   }
   __syncwarp();  // all lanes come after the acquires of those that got one
   return got;
 }
 
 /// Takes a free channel, waiting for one if need be (holders wait only for the daemon). All lanes of a warp call. Returns 0, -EIO,
-/// -ETIMEDOUT.
-__device__ __forceinline__ int acquire_channel(fs_ref const& fs, channel_pool_ref const& pool, channel& out) {
+/// -ETIMEDOUT. `late` as above, in lane 0.
+__device__ __forceinline__ int acquire_channel(fs_ref const& fs, channel_pool_ref const& pool, channel& out,
+                                               std::int32_t* late = nullptr) {
   std::uint32_t from = warp_number() * pool.spacing % pool.count;
   return warp_spin_until(fs, [&] {
     channel mine;
-    bool const got = try_channels(fs, pool, from, 1, lane_id() == 0, mine);
+    bool const got = try_channels(fs, pool, from, 1, lane_id() == 0, mine, late);
     from = (from + (pool.count < warp_size ? 1 : warp_size)) % pool.count;
     if (__ballot_sync(all_lanes, got) == 0) return false;
     out = {warp_broadcast(mine.number), warp_broadcast(mine.sequence)};

@@ -2,6 +2,7 @@
 // Both sides include this header and nothing else of each other.
 #pragma once
 
+#include <gpufs/host_device.hpp>
 #include <gpufs/rpc/write_format.hpp>
 
 #include <cstddef>
@@ -63,26 +64,20 @@ struct alignas(64) slot {
 };
 static_assert(sizeof(slot) == 64 && alignof(slot) == 64);
 
-#if defined(__CUDACC__)
-#define GPUFS_WIRE_FN __host__ __device__ inline
-#else
-#define GPUFS_WIRE_FN inline
-#endif
-
 /// Which of `rings` rings the requests of a channel go through. Consecutive channels take turns, and so do channels at a distance of
 /// `rings`: any pattern of neighbouring callers spreads. Each ring serves at most ceil(channels / rings) channels.
-GPUFS_WIRE_FN std::uint32_t ring_of(std::uint32_t channel, std::uint32_t rings) {
+GPUFS_HOST_DEVICE inline std::uint32_t ring_of(std::uint32_t channel, std::uint32_t rings) {
   std::uint32_t const turn = channel / rings;
   return (channel + turn + turn / rings) % rings;
 }
 
 /// The tag of ticket `ticket` in a ring of `slots` slots: 1..65535, so that zeroed memory is an empty ring.
-GPUFS_WIRE_FN std::uint64_t lap_tag(std::uint64_t ticket, std::uint64_t slots) { return ticket / slots % 65535 + 1; }
+GPUFS_HOST_DEVICE inline std::uint64_t lap_tag(std::uint64_t ticket, std::uint64_t slots) { return ticket / slots % 65535 + 1; }
 
-GPUFS_WIRE_FN std::uint64_t tag_of(std::uint64_t word) { return word >> payload_bits; }
+GPUFS_HOST_DEVICE inline std::uint64_t tag_of(std::uint64_t word) { return word >> payload_bits; }
 
 /// Word `i` of a request's slot.
-GPUFS_WIRE_FN std::uint64_t pack_word(request const& r, unsigned i, std::uint64_t tag) {
+GPUFS_HOST_DEVICE inline std::uint64_t pack_word(request const& r, unsigned i, std::uint64_t tag) {
   std::uint64_t payload = 0;
   switch (i) {
     case 0: payload = std::uint64_t(std::uint8_t(r.op)) | std::uint64_t(r.flags) << 8 | std::uint64_t(r.channel) << 16; break;
@@ -97,7 +92,7 @@ GPUFS_WIRE_FN std::uint64_t pack_word(request const& r, unsigned i, std::uint64_
   return tag << payload_bits | (payload & payload_mask);
 }
 
-GPUFS_WIRE_FN request unpack(std::uint64_t const (&w)[words_per_slot]) {
+GPUFS_HOST_DEVICE inline request unpack(std::uint64_t const (&w)[words_per_slot]) {
   request r;
   r.op = operation(std::uint8_t(w[0]));
   r.flags = std::uint8_t(w[0] >> 8);
@@ -120,19 +115,19 @@ struct alignas(64) completion {
 };
 static_assert(sizeof(completion) == 64);
 
-GPUFS_WIRE_FN std::uint64_t pack_completion(std::uint32_t sequence, std::int32_t result) {
+GPUFS_HOST_DEVICE inline std::uint64_t pack_completion(std::uint32_t sequence, std::int32_t result) {
   return std::uint64_t(sequence) << 32 | std::uint32_t(result);
 }
-GPUFS_WIRE_FN std::uint32_t completion_sequence(std::uint64_t w) { return std::uint32_t(w >> 32); }
-GPUFS_WIRE_FN std::int32_t completion_result(std::uint64_t w) { return std::int32_t(std::uint32_t(w)); }
+GPUFS_HOST_DEVICE inline std::uint32_t completion_sequence(std::uint64_t w) { return std::uint32_t(w >> 32); }
+GPUFS_HOST_DEVICE inline std::int32_t completion_result(std::uint64_t w) { return std::int32_t(std::uint32_t(w)); }
 
 /// A read's result >= 0 is its bytes, fewer than 2^30, and whether they are in the twin of the staging region in GPU memory, too.
 inline constexpr std::int32_t in_twin_bit = 1 << 30;
-GPUFS_WIRE_FN std::int32_t read_result(std::uint32_t bytes, bool in_twin) {
+GPUFS_HOST_DEVICE inline std::int32_t read_result(std::uint32_t bytes, bool in_twin) {
   return std::int32_t(bytes) | (in_twin ? in_twin_bit : 0);
 }
-GPUFS_WIRE_FN std::uint32_t bytes_read(std::int32_t result) { return std::uint32_t(result & ~in_twin_bit); }
-GPUFS_WIRE_FN bool is_in_twin(std::int32_t result) { return result >= 0 && (result & in_twin_bit) != 0; }
+GPUFS_HOST_DEVICE inline std::uint32_t bytes_read(std::int32_t result) { return std::uint32_t(result & ~in_twin_bit); }
+GPUFS_HOST_DEVICE inline bool is_in_twin(std::int32_t result) { return result >= 0 && (result & in_twin_bit) != 0; }
 
 /// Answer to `stat`.
 struct file_status {
@@ -163,9 +158,9 @@ struct alignas(64) open_file_record {
 static_assert(sizeof(open_file_record) == 64);
 
 /// Descriptors: generation (1..32767) << 16 | index (0..65535); always positive, and stale ones are recognised.
-GPUFS_WIRE_FN std::uint32_t descriptor_index(std::int32_t fd) { return std::uint32_t(fd) & 0xffff; }
-GPUFS_WIRE_FN std::uint32_t descriptor_generation(std::int32_t fd) { return std::uint32_t(fd) >> 16; }
-GPUFS_WIRE_FN std::int32_t make_descriptor(std::uint32_t index, std::uint32_t generation) {
+GPUFS_HOST_DEVICE inline std::uint32_t descriptor_index(std::int32_t fd) { return std::uint32_t(fd) & 0xffff; }
+GPUFS_HOST_DEVICE inline std::uint32_t descriptor_generation(std::int32_t fd) { return std::uint32_t(fd) >> 16; }
+GPUFS_HOST_DEVICE inline std::int32_t make_descriptor(std::uint32_t index, std::uint32_t generation) {
   return std::int32_t(generation << 16 | index);
 }
 

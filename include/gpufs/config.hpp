@@ -50,8 +50,8 @@ struct config {
   std::uint64_t staging_size =
       256ull << 20;  ///< bytes of pinned host memory that misses land in; a multiple of 4096, at least 8 pages
   std::uint64_t write_memory =
-      128ull << 20;                      ///< bytes of pinned host memory for dirty pages, a multiple of 4096; at most half as
-                                         ///< many pages as the cache has are dirty at once; 0 = files cannot be written
+      128ull << 20;  ///< bytes of pinned host memory for dirty pages, taken whether or not any file is written; a multiple of
+                     ///< 4096; at most half as many pages as the cache has are dirty at once; 0 = none: files cannot be written
   std::uint32_t pulls_in_flight = 1024;  ///< warps that pull up to 4 KiB each over the bus at once, 1..65536
   std::uint32_t max_open_files = 8192;   ///< descriptors open at once, 1..65536
   std::uint32_t context_slots = 1024;  ///< threadblocks that can own a prefetch buffer and a replacement queue at once, 1..65536

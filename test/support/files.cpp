@@ -106,4 +106,14 @@ std::vector<std::byte> pread_bytes(std::string const& file, std::uint64_t offset
   return bytes;
 }
 
+std::string text_of(std::string const& file) {
+  auto const bytes = pread_bytes(file, 0, ~0ull);
+  return {reinterpret_cast<char const*>(bytes.data()), bytes.size()};
+}
+
+void write_bytes(std::string const& file, std::vector<std::byte> const& bytes) {
+  host_descriptor const fd{file, O_WRONLY | O_CREAT};
+  if (::pwrite(fd, bytes.data(), bytes.size(), 0) != ssize_t(bytes.size())) fail(file);
+}
+
 }  // namespace gpufs::test

@@ -39,5 +39,10 @@ void let_stamps_age(std::string const& file);
 
 /// The bytes that pread(2) gives, as many as there are up to `count`.
 std::vector<std::byte> pread_bytes(std::string const& file, std::uint64_t offset, std::uint64_t count);
+/// All that is in a file.
+std::string text_of(std::string const& file);
+
+/// Writes bytes to the file's beginning, making it if need be. Throws std::system_error.
+void write_bytes(std::string const& file, std::vector<std::byte> const& bytes);
 
 }  // namespace gpufs::test

@@ -1,6 +1,8 @@
+#include <doctest/doctest.h>
+
+#include <test/support/cache_state.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
-
 #include <algorithm>
 #include <stdexcept>
 
@@ -86,6 +88,19 @@ std::uint64_t read_batch::bytes_expected() const {
   std::uint64_t sum = 0;
   for (auto const& e : expected_) sum += e.bytes.size();
   return sum;
+}
+
+void check_twice(filesystem& fs, read_batch& batch, unsigned blocks, unsigned threads, caller_kind who) {
+  for (int again = 0; again < 2; ++again) {
+    auto const before = fs.stats();
+    batch.run(fs.ref(), blocks, threads, who);
+    CHECK(batch.problems() == "");
+    auto const done = fs.stats() - before;
+    CHECK(done.bytes_delivered == batch.bytes_expected());
+    CHECK(done.errors == 0);
+    CHECK(done.timeouts == 0);
+    CHECK(inspect(fs.ref()).problems == "");
+  }
 }
 
 }  // namespace gpufs::test

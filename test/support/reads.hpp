@@ -66,4 +66,8 @@ class read_batch {
   std::vector<std::byte> got_;
 };
 
+/// Runs the batch twice, the second time with the cache as the first has left it. Checks what the greads gave, that no call failed or timed out,
+/// and the state that each run leaves behind.
+void check_twice(filesystem& fs, read_batch& batch, unsigned blocks, unsigned threads, caller_kind who);
+
 }  // namespace gpufs::test

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""plot_figure.py CSV [PNG]: draws what `gpufs bench paper` wrote as figure_N.csv; PNG is by default the same name with .png.
+"""plot.py CSV [PNG]: draws a figure that `gpufs bench paper` or `gpufs bench apps` wrote as CSV; PNG is by default the same name with .png.
 
 Needs matplotlib (Debian: python3-matplotlib). Exit status 3: it is not installed for this Python; 2: the CSV is not one of these."""
 import csv
 import os
 import sys
 
-TITLES = {
+# By number of the paper's figure: title, and what lies along the horizontal axis, or None for one group of bars for each application.
+FIGURES = {
     "2": ("Page size", "Page size (bytes)"),
     "3": ("Requests without transfers", "Request size (bytes)"),
     "5": ("The same reads with and without the device", "Request size (bytes)"),
@@ -14,8 +15,25 @@ TITLES = {
     "7": ("Page size, file on tmpfs", "Page size (bytes)"),
     "9": ("Readahead with 4 KiB pages", "Readahead, or page size (bytes)"),
     "10": ("File of twice the cache", "Readahead (bytes)"),
+    "11": ("end to end, cache fits", None),
+    "12": ("I/O bandwidth, cache fits", None),
+    "13": ("end to end, cache smaller than the input", None),
+    "14": ("I/O bandwidth, cache smaller than the input", None),
 }
-COLUMNS = ["figure", "series", "kind", "x", "y", "unit", "low", "high"]
+SWEEP = {"figure": str, "series": str, "kind": str, "x": int, "y": float, "unit": str, "low": float, "high": float}
+APPS = {"figure": str, "app": str, "series": str, "value": float, "unit": str}
+
+
+def load(path):
+    with open(path, newline="") as file:
+        reader = csv.DictReader(file)
+        columns = next((c for c in (SWEEP, APPS) if reader.fieldnames == list(c)), None)
+        if columns is None:
+            raise ValueError(f"{path}: columns must be {','.join(SWEEP)} or {','.join(APPS)}")
+        rows = [{name: convert(r[name]) for name, convert in columns.items()} for r in reader]
+    if not rows:
+        raise ValueError(f"{path}: holds no rows")
+    return rows
 
 
 def size_text(size):
@@ -23,17 +41,6 @@ def size_text(size):
         if size >= unit and size % unit == 0:
             return f"{size // unit}{name}"
     return str(size)
-
-
-def load(path):
-    with open(path, newline="") as file:
-        reader = csv.DictReader(file)
-        if reader.fieldnames != COLUMNS:
-            raise ValueError(f"{path}: columns must be {','.join(COLUMNS)}")
-        rows = [{**r, "x": int(r["x"]), "y": float(r["y"]), "low": float(r["low"]), "high": float(r["high"])} for r in reader]
-    if not rows:
-        raise ValueError(f"{path}: holds no rows")
-    return rows
 
 
 def series_of(rows, kind):
@@ -44,7 +51,7 @@ def series_of(rows, kind):
     return found
 
 
-def draw(axes, rows):
+def draw_sweep(axes, rows):
     places = sorted({r["x"] for r in rows if r["kind"] != "line"})
     index = {x: i for i, x in enumerate(places)}
     for name, points in series_of(rows, "points").items():
@@ -63,9 +70,23 @@ def draw(axes, rows):
         axes.axhline(points[0]["y"], linestyle=style, linewidth=1.2, color=f"C{(number + 4) % 10}", label=name)
     axes.set_xticks(range(len(places)))
     axes.set_xticklabels([size_text(x) for x in places])
-    axes.set_ylabel(rows[0]["unit"])
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def draw_apps(axes, rows):
+    apps = [a for a in dict.fromkeys(r["app"] for r in rows) if a != "mean"] + ["mean"]
+    series = list(dict.fromkeys(r["series"] for r in rows))
+    width = 0.8 / len(series)
+    for number, name in enumerate(series):
+        points = [r for r in rows if r["series"] == name]
+        at = [apps.index(r["app"]) - 0.4 + (number + 0.5) * width for r in points]
+        axes.bar(at, [r["value"] for r in points], width, label=name)
+    axes.set_xticks(range(len(apps)))
+    axes.set_xticklabels(["geometric mean" if a == "mean" else a for a in apps], rotation=30, ha="right")
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(fontsize="small")
 
 
 def main(arguments):
@@ -84,14 +105,16 @@ def main(arguments):
     try:
         rows = load(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        print(f"plot_figure.py: {error}", file=sys.stderr)
+        print(f"plot.py: {error}", file=sys.stderr)
         return 2
-    title, x_label = TITLES.get(rows[0]["figure"], ("", "bytes"))
-    figure, axes = pyplot.subplots(figsize=(9, 5.5), constrained_layout=True)
-    draw(axes, rows)
+    of_apps = "app" in rows[0]
+    figure, axes = pyplot.subplots(figsize=(12, 5) if of_apps else (9, 5.5), constrained_layout=True)
+    (draw_apps if of_apps else draw_sweep)(axes, rows)
+    title, x_label = FIGURES.get(rows[0]["figure"], ("", None if of_apps else "bytes"))
     axes.set_title(f"Paper 001, figure {rows[0]['figure']}: {title}")
-    axes.set_xlabel(x_label)
-    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.set_ylabel(rows[0]["unit"])
+    if x_label:
+        axes.set_xlabel(x_label)
     figure.savefig(target, dpi=120)
     return 0
 
