@@ -22,6 +22,7 @@ enum class counter : unsigned {
   timeouts,
   errors,
   bytes_written,
+  bytes_mapped,
   count
 };
 

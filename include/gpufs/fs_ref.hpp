@@ -3,6 +3,7 @@
 
 #include <gpufs/cache/lra_queue.hpp>
 #include <gpufs/config.hpp>
+#include <gpufs/rpc/window_format.hpp>
 #include <gpufs/rpc/wire_format.hpp>
 
 #include <prefetcher/readahead_state.hpp>
@@ -61,6 +62,13 @@ struct write_ref {
   std::uint32_t* write_counters = nullptr;  ///< by hash of file version and region: see write_counter()
 };
 
+/// Windows of files that kernels read by themselves. See gpufs/io/windows.hpp.
+struct window_table_ref {
+  rpc::window_entry* entries = nullptr;  ///< in GPU memory, written by the host; null = files are not mapped
+  std::uint32_t mask = 0;                ///< how many there are, less one: a power of two
+  std::uint32_t shift = 0;               ///< log2 of a window's bytes
+};
+
 /// Words from one ring's tail to the next: a cache line.
 inline constexpr std::uint64_t tail_stride = 16;
 
@@ -84,6 +92,7 @@ struct fs_ref {
   std::uint32_t* pulls_under_way = nullptr;  ///< warps that are pulling from staging
   std::uint32_t most_pulls = 0;
   write_ref writes;
+  window_table_ref windows;
 };
 static_assert(std::is_trivially_copyable_v<fs_ref>);
 
