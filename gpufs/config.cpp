@@ -147,7 +147,7 @@ std::vector<setting> make_settings() {
             {.low = 0, .high = 256}, "a number from 1 to 256, or 0 for one per core less two"),
       choice<io_backend>("io_backend", "how the host reads files: auto, uring or pread", &config::backend,
                          {{"auto", io_backend::automatic}, {"uring", io_backend::uring}, {"pread", io_backend::pread}}),
-      choice<io_path>("io_path", "how bytes reach GPU memory: auto, pull, direct or dma", &config::path,
+      choice<io_path>("io_path", "how bytes reach GPU memory: auto, pull, direct, dma or mapped", &config::path,
                       {{"auto", io_path::automatic},
                        {"pull", io_path::pull},
                        {"dma", io_path::dma},
@@ -165,6 +165,10 @@ std::vector<setting> make_settings() {
            {.low = 64 * kibi, .high = tebi, .multiple_of = 4096}, "a multiple of 4096 from 64K to 1T"),
       size("write_memory", "bytes of pinned host memory for dirty pages, a multiple of 4096; 0 = files cannot be written",
            &config::write_memory, {.low = 0, .high = tebi, .multiple_of = 4096}, "a multiple of 4096 up to 1T"),
+      size("window_size", "io_path=mapped: bytes of a file mapped together, a power of two from 64K to 1G, at least page_size",
+           &config::window_size, {.low = 64 * kibi, .high = gibi, .power_of_two = true}, "a power of two from 64K to 1G"),
+      size("mapped_memory", "io_path=mapped: most bytes of files mapped at once, at least window_size; 0 = none",
+           &config::mapped_memory, {.low = 0, .high = tebi}, "a size up to 1T"),
       count("pulls_in_flight", "warps that pull from host memory at once, up to 4K each, 1 to 65536", &config::pulls_in_flight,
             {.low = 1, .high = 65536}, "a number from 1 to 65536"),
       count("max_open_files", "files open at once, 1 to 65536", &config::max_open_files, {.low = 1, .high = 65536},
@@ -278,8 +282,13 @@ void validate(config const& c) {
            fmt::format("at least {}: 8 times page_size={} plus prefetch_size={}", format_size(8 * request),
                        format_size(c.page_size), format_size(c.prefetch_size)));
   }
-  // This way is named already, not built yet.
-  if (c.path == io_path::mapped) reject("io_path", find("io_path")->print(c), "auto, pull, direct or dma");
+  if (uses_windows(c) && c.window_size < c.page_size) {
+    reject("window_size", format_size(c.window_size), fmt::format("at least page_size={}", format_size(c.page_size)));
+  }
+  if (uses_windows(c) && c.mapped_memory < c.window_size) {
+    reject("mapped_memory", format_size(c.mapped_memory),
+           fmt::format("0, or at least window_size={}", format_size(c.window_size)));
+  }
 }
 
 }  // namespace gpufs

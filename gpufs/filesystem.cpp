@@ -6,6 +6,7 @@
 #include <gpufs/layout.hpp>
 #include <gpufs/rpc/channel_state.hpp>
 #include <gpufs/twin_copier.hpp>
+#include <gpufs/window_mapper.hpp>
 
 #include <host-daemon/drain_at_exit.hpp>
 #include <host-daemon/server.hpp>
@@ -92,10 +93,12 @@ struct filesystem::state {
   buffer<std::byte> shared_files;
   buffer<std::uint32_t> write_counters;
   buffer<std::uint32_t> mappings;
+  buffer<rpc::window_entry> window_table;
   buffer<std::byte> handle;
   fs_ref ref;
 
   std::unique_ptr<daemon::transfer_engine> transfers;
+  std::unique_ptr<daemon::window_registrar> windows;
   std::unique_ptr<daemon::server> server;
 
   state(config const& c, std::shared_ptr<daemon::fault_injector> f)
@@ -137,13 +140,20 @@ struct filesystem::state {
         write_counters(
             on_device<std::uint32_t>(sizes.write_buffers == 0 ? 0 : write_counter_count, "write counters", lower_cache)),
         mappings(on_device<std::uint32_t>(sizes.frames, "mapped pages", lower_cache)),
+        window_table(on_device<rpc::window_entry>(sizes.window_slots, "the table of windows", "lower mapped_memory")),
         handle(on_device<std::byte>(sizeof(fs_ref), "the handle", lower_cache)),
         ref(make_ref()) {
     handle.copy_from_host(reinterpret_cast<std::byte const*>(&ref), sizeof ref);
     if (settings.path == io_path::dma)
       transfers = std::make_unique<daemon::transfer_engine>(make_twin_copier(staging.data(), twin.data()), sizes.channels,
                                                             std::chrono::milliseconds(settings.dma_timeout_ms), faults.get());
-    server = std::make_unique<daemon::server>(shared(), daemon::server_settings::from(settings), faults.get(), transfers.get());
+    if (sizes.window_slots != 0)
+      windows = std::make_unique<daemon::window_registrar>(
+          make_window_mapper(window_table.data(), sizes.window_slots, claimed_slots.data()),
+          daemon::window_settings{.window_bytes = settings.window_size, .budget = settings.mapped_memory, .cachestat = {}},
+          faults.get());
+    server = std::make_unique<daemon::server>(shared(), daemon::server_settings::from(settings), faults.get(), transfers.get(),
+                                              windows.get());
     server->start();
     daemon::drain_at_exit(server->writes(), true);
   }
@@ -230,6 +240,10 @@ fs_ref filesystem::state::make_ref() const {
     r.writes = {reinterpret_cast<buffer_state*>(s.write_states.data()), s.frame_buffers.data(), s.write_hand.data(),
                 reinterpret_cast<shared_file*>(s.shared_files.data()), s.write_counters.data()};
   }
+  if (s.sizes.window_slots != 0) {
+    r.windows = {s.window_table.data(), static_cast<std::uint32_t>(s.sizes.window_slots - 1),
+                 static_cast<std::uint32_t>(std::countr_zero(s.settings.window_size))};
+  }
   r.slots = s.slots.data();
   r.claimed_slots = s.claimed_slots.data();
   r.advice_changes = s.claimed_slots.data() + 1;
@@ -306,6 +320,7 @@ statistics filesystem::stats() const {
   r.bytes_delivered = sum(counter::bytes_delivered);
   r.bytes_pulled = sum(counter::bytes_pulled);
   r.bytes_dma = sum(counter::bytes_dma);
+  r.bytes_mapped = sum(counter::bytes_mapped);
   r.timeouts = sum(counter::timeouts);
   r.errors = sum(counter::errors);
   r.bytes_written = sum(counter::bytes_written);
@@ -317,6 +332,8 @@ statistics filesystem::stats() const {
   r.host_bytes_direct = h.bytes_direct;
   r.host_writes = h.writes_issued;
   r.host_bytes_written = h.bytes_written;
+  r.windows_mapped = s.windows ? s.windows->mapped() : 0;
+  r.windows_retired = s.windows ? s.windows->retired() : 0;
   r.idle_polls = h.idle_polls;
   return r;
 }
@@ -325,7 +342,13 @@ std::vector<thread_statistics> filesystem::thread_stats() const { return state_-
 
 config const& filesystem::settings() const { return state_->settings; }
 
-std::vector<std::string> filesystem::notes() const { return state_->server->notes(); }
+std::vector<std::string> filesystem::notes() const {
+  auto all = state_->server->notes();
+  if (state_->windows) {
+    for (auto& note : state_->windows->notes()) all.push_back(std::move(note));
+  }
+  return all;
+}
 
 std::string filesystem::backend_name() const { return state_->server->backend() == io_backend::uring ? "io_uring" : "pread"; }
 
@@ -333,13 +356,13 @@ std::uint64_t filesystem::metadata_bytes() const {
   state const& s = *state_;
   return s.buckets.bytes() + s.bucket_locks.bytes() + s.headers.bytes() + s.channel_states.bytes() + s.slots.bytes() +
          s.claimed_slots.bytes() + s.readahead.bytes() + s.queues.bytes() + s.queue_totals.bytes() + s.queue_links.bytes() +
-         s.counters.bytes() + s.tails.bytes() + s.sweep_hand.bytes() + s.mappings.bytes();
+         s.counters.bytes() + s.tails.bytes() + s.sweep_hand.bytes() + s.mappings.bytes() + s.window_table.bytes();
 }
 
 std::uint64_t filesystem::pinned_bytes() const {
   state const& s = *state_;
   return s.ring.bytes() + s.completions.bytes() + s.staging.bytes() + s.open_files.bytes() + s.control.bytes() +
-         s.write_headers.bytes() + s.write_words.bytes() + s.write_bytes.bytes();
+         s.write_headers.bytes() + s.write_words.bytes() + s.write_bytes.bytes() + (s.windows ? s.windows->bytes() : 0);
 }
 
 void filesystem::stop() { state_->server->stop(); }

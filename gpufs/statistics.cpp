@@ -25,6 +25,7 @@ constexpr std::array fields{
     field{"bytes_delivered", &statistics::bytes_delivered},
     field{"bytes_pulled", &statistics::bytes_pulled},
     field{"bytes_dma", &statistics::bytes_dma},
+    field{"bytes_mapped", &statistics::bytes_mapped},
     field{"timeouts", &statistics::timeouts},
     field{"errors", &statistics::errors},
     field{"bytes_written", &statistics::bytes_written},
@@ -35,6 +36,8 @@ constexpr std::array fields{
     field{"host_bytes_direct", &statistics::host_bytes_direct},
     field{"host_writes", &statistics::host_writes},
     field{"host_bytes_written", &statistics::host_bytes_written},
+    field{"windows_mapped", &statistics::windows_mapped},
+    field{"windows_retired", &statistics::windows_retired},
     field{"idle_polls", &statistics::idle_polls},
 };
 static_assert(sizeof(statistics) == fields.size() * sizeof(std::uint64_t), "every counter is listed");

@@ -58,6 +58,14 @@ struct fault_injector {
 
   /// On the transfer thread, before it tells the device to copy: may wait, as that call may.
   virtual void before_copy() {}
+
+  /// On the window thread, before it has bytes [offset, offset + length) of a file mapped for the device: may wait, as that call may.
+  /// `fail`: the device refuses (anything else counts as `pass`).
+  virtual fault_action before_map(std::uint64_t offset, std::uint64_t length) {
+    static_cast<void>(offset), static_cast<void>(length);
+    return fault_action::pass();
+  }
+
   /// Before each write system call for dirty pages of `file` (a descriptor of the host). A call that fails is not repeated for the bytes
   /// that follow in the same run of pages.
   virtual fault_action before_write(int file, std::uint64_t offset, std::uint64_t length) {

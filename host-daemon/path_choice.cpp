@@ -10,44 +10,25 @@
 #include <system_error>
 
 #include <fmt/format.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
+#include <host-daemon/os_page_cache.hpp>
 
 namespace gpufs::daemon {
 
 namespace {
 
-int call_cachestat(int fd, std::uint64_t offset, std::uint64_t length, std::uint64_t& cached_pages) {
-  constexpr long number = 451;  // on every architecture; glibc has no name for it yet
-  struct {
-    std::uint64_t offset, length;
-  } range{offset, length};
-  struct {
-    std::uint64_t cached, dirty, writeback, evicted, recently_evicted;
-  } pages{};
-  if (::syscall(number, fd, &range, &pages, 0) != 0) return -errno;
-  cached_pages = pages.cached;
-  return 0;
-}
-
 // Whether at least half of a range is not cached; nothing if the kernel does not tell.
-std::optional<bool> ask_cachestat(cachestat_function const& hook, int fd, std::uint64_t offset, std::uint64_t length) {
-  static auto const page = std::uint64_t(::sysconf(_SC_PAGESIZE));
-  std::uint64_t cached = 0;
-  if ((hook ? hook(fd, offset, length, cached) : call_cachestat(fd, offset, length, cached)) != 0) return std::nullopt;
-  auto const pages = (offset + length - 1) / page - offset / page + 1;
-  return 2 * cached <= pages;
+std::optional<bool> is_half_missing(cachestat_function const& hook, int fd, std::uint64_t offset, std::uint64_t length) {
+  auto const part = ask_cachestat(hook, fd, offset, length);
+  if (!part) return std::nullopt;
+  return 2 * part->cached <= part->pages;
 }
 
 // Whether the first or the last byte of a range is not cached; nothing if the file system does not tell.
-std::optional<bool> ask_preadv2(int fd, std::uint64_t offset, std::uint64_t length) {
+std::optional<bool> is_end_missing(int fd, std::uint64_t offset, std::uint64_t length) {
   for (auto const at : {offset, offset + length - 1}) {
-    char byte = 0;
-    ::iovec const to{&byte, 1};
-    if (::preadv2(fd, &to, 1, off_t(at), RWF_NOWAIT) >= 0) continue;
-    if (errno == EAGAIN) return true;
-    return std::nullopt;
+    auto const cached = is_byte_cached(fd, at);
+    if (!cached) return std::nullopt;
+    if (!*cached) return true;
   }
   return false;
 }
@@ -74,11 +55,11 @@ bool path_choice::seems_cold(local_file& file, std::uint64_t offset, std::uint64
   }
   std::optional<bool> cold;
   if (!g.no_cachestat) {
-    cold = ask_cachestat(cachestat_, file.buffered.fd, offset, length);
+    cold = is_half_missing(cachestat_, file.buffered.fd, offset, length);
     g.no_cachestat = !cold;
   }
   bool const exact = cold.has_value();
-  if (!exact) cold = ask_preadv2(file.buffered.fd, offset, length);
+  if (!exact) cold = is_end_missing(file.buffered.fd, offset, length);
   g.cold = cold.value_or(false);
   g.never_direct = !cold;  // a file system that does not tell keeps its files in memory, or is better left alone
   g.interval = !g.cold ? std::clamp(2 * g.interval, 1u, rarest) : exact ? 1 : rarest;

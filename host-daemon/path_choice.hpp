@@ -13,7 +13,7 @@ namespace gpufs::daemon {
 
 /// Belongs to one thread; what it has learnt about a file is in the thread's local_file.
 ///
-/// io_path direct: every read goes direct where the file allows it. pull: none. auto and dma: those whose range is not in the OS page
+/// io_path direct: every read goes direct where the file allows it. pull: none. auto, dma and mapped: those whose range is not in the OS page
 /// cache, by samples. cachestat(2) tells exactly and costs about a microsecond; where it is refused (before Linux 6.5, or files of others),
 /// preadv2(RWF_NOWAIT) of the range's first and last byte tells, too, but where it finds nothing it has the kernel fetch the sampled pages:
 /// two more reads of the disk, and the next sample of the same range would find them. So:

@@ -76,11 +76,13 @@ server_settings server_settings::from(config const& c) {
   return s;
 }
 
-server::server(rpc::shared_region const& region, server_settings settings, fault_injector* faults, transfer_engine* transfers)
+server::server(rpc::shared_region const& region, server_settings settings, fault_injector* faults, transfer_engine* transfers,
+               window_registrar* windows)
     : region_{checked(region)},
       settings_{checked(std::move(settings))},
       faults_{faults},
       transfers_{transfers},
+      windows_{windows},
       writes_{region_.writes, faults},
       files_{region_, settings_.files, &writes_} {
   // A claim leaves requests for the ring's own thread and for one that comes to help.
@@ -128,7 +130,7 @@ void server::make_workers() {
   std::vector<std::unique_ptr<worker>> workers;
   for (auto& engine : engines)
     workers.push_back(std::make_unique<worker>(region_, queues_, files_, writes_, faults_, std::move(engine),
-                                               path_choice{settings_.path, settings_.hooks, late_notes_}, transfers_));
+                                               path_choice{settings_.path, settings_.hooks, late_notes_}, transfers_, windows_));
   std::lock_guard const lock{counting_};
   workers_ = std::move(workers);
 }

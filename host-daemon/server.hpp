@@ -18,6 +18,7 @@
 #include <host-daemon/note_list.hpp>
 #include <host-daemon/request_queue.hpp>
 #include <host-daemon/transfer_engine.hpp>
+#include <host-daemon/window_registrar.hpp>
 #include <host-daemon/write_back.hpp>
 
 namespace gpufs::daemon {
@@ -27,7 +28,7 @@ class worker;
 struct server_settings {
   unsigned threads = 0;                        ///< 1..256; 0 = default_threads()
   io_backend backend = io_backend::automatic;  ///< automatic: io_uring if the kernel allows it, else pread
-  io_path path = io_path::automatic;  ///< automatic, dma: direct where the OS page cache has nothing; pull: never; direct
+  io_path path = io_path::automatic;  ///< automatic, dma, mapped: direct where the OS page cache has nothing; pull: never; direct
   unsigned queue_depth = 64;          ///< reads that one thread keeps in flight with io_uring, 1..4096
   registry_settings files;
   io_hooks hooks;
@@ -60,10 +61,11 @@ class server {
  public:
   /// Sets up the registry and the I/O engines; starts no thread. `faults` and `transfers`, if given, must outlive the server; with
   /// `transfers`, long enough reads are answered when their bytes are in GPU memory, or when it turns out that they had better be pulled.
+  /// `windows`, which must outlive it, too, is told what is read of files that are not written.
   /// Throws std::invalid_argument (region or settings are wrong), std::runtime_error (backend uring is forced, but the kernel
   /// refuses io_uring; the message says why and what to do).
   server(rpc::shared_region const& region, server_settings settings, fault_injector* faults = nullptr,
-         transfer_engine* transfers = nullptr);
+         transfer_engine* transfers = nullptr, window_registrar* windows = nullptr);
 
   /// stop(), then closes every file.
   ~server();
@@ -108,6 +110,7 @@ class server {
   server_settings settings_;
   fault_injector* faults_;
   transfer_engine* transfers_;
+  window_registrar* windows_;
   io_backend backend_ = io_backend::pread;
   bool running_ = false;
   std::vector<std::string> engine_notes_;

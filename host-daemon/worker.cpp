@@ -39,7 +39,8 @@ void set_up_thread(unsigned number) {
 }  // namespace
 
 worker::worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, write_back& writes,
-               fault_injector* faults, std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers)
+               fault_injector* faults, std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers,
+               window_registrar* windows)
     : region_{region},
       queues_{queues},
       registry_{files},
@@ -48,7 +49,8 @@ worker::worker(rpc::shared_region const& region, std::deque<request_queue>& queu
       engine_{std::move(engine)},
       files_{files, *engine_, region.max_open_files},
       paths_{std::move(paths)},
-      transfers_{transfers} {}
+      transfers_{transfers},
+      windows_{windows} {}
 
 worker::~worker() { join(); }
 
@@ -180,6 +182,7 @@ void worker::begin_read(rpc::request const& request) {
     j.direct = paths_.direct(*j.file, request.offset, request.length);
   } catch (std::bad_alloc const&) {  // then through the OS page cache
   }
+  if (windows_ != nullptr && !j.direct) offer_windows(j);
   advance(j);
 }
 

@@ -19,6 +19,7 @@
 #include <host-daemon/path_choice.hpp>
 #include <host-daemon/request_queue.hpp>
 #include <host-daemon/transfer_engine.hpp>
+#include <host-daemon/window_registrar.hpp>
 #include <host-daemon/write_back.hpp>
 
 namespace gpufs::daemon {
@@ -36,7 +37,8 @@ struct alignas(64) worker_counters {
 class worker {
  public:
   worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, write_back& writes,
-         fault_injector* faults, std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers = nullptr);
+         fault_injector* faults, std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers = nullptr,
+         window_registrar* windows = nullptr);
   ~worker();
 
   /// Starts the thread; `ready` is counted down once it serves or has failed. Throws std::system_error if there is no thread to be had.
@@ -85,6 +87,7 @@ class worker {
   bool absorb(job& j, std::int64_t result) noexcept;
   bool absorb_direct(job& j, std::int64_t& result) noexcept;
   bool begin_transfer(job& j) noexcept;
+  void offer_windows(job const& j) noexcept;
   void finish_open(rpc::request const& request) noexcept;
   std::int32_t stat(rpc::request const& request) noexcept;
   std::int32_t advise(rpc::request const& request) noexcept;
@@ -109,6 +112,7 @@ class worker {
   local_files files_;
   path_choice paths_;
   transfer_engine* transfers_;
+  window_registrar* windows_;
   idle_policy idle_;
   std::deque<job> jobs_;         // grows only; jobs do not move
   std::vector<job*> free_jobs_;  // this and the next two have room for all jobs, so that using them cannot fail

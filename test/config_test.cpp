@@ -275,10 +275,27 @@ TEST_CASE("prefetch_size: auto is a value of its own, printed as it is read") {
   CHECK(from_command_line({"--prefetch=0"}).prefetch_size == 0);
 }
 
-TEST_CASE("validate: ways that are not built yet are refused") {
+TEST_CASE("validate: windows hold at least a page, and the memory for them at least a window; 0 is none") {
   config c;
   c.path = gpufs::io_path::mapped;
-  CHECK(error_of([&] { gpufs::validate(c); }) == "io_path=mapped: must be auto, pull, direct or dma");
+  c.page_size = 1 << 20;
+  c.window_size = 64 << 10;
+  CHECK(error_of([&] { gpufs::validate(c); }) == "window_size=64K: must be at least page_size=1M");
+  c.window_size = 32 << 20;
+  c.mapped_memory = 16 << 20;
+  CHECK(error_of([&] { gpufs::validate(c); }) == "mapped_memory=16M: must be 0, or at least window_size=32M");
+  c.mapped_memory = 0;
+  CHECK(error_of([&] { gpufs::validate(c); }).empty());
+  CHECK(!gpufs::uses_windows(c));
+  c.mapped_memory = 32 << 20;
+  CHECK(error_of([&] { gpufs::validate(c); }).empty());
+  CHECK(gpufs::uses_windows(c));
+  c.window_size = 48 << 20;
+  CHECK(error_of([&] { gpufs::validate(c); }) == "window_size=48M: must be a power of two from 64K to 1G");
+  c.path = gpufs::io_path::automatic;
+  c.window_size = 64 << 10;
+  CHECK(error_of([&] { gpufs::validate(c); }).empty());
+  CHECK(!gpufs::uses_windows(c));
 }
 
 }  // namespace

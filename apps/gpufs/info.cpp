@@ -39,7 +39,7 @@ facts look(config const& settings) {
   f.host = look_at_host();
   f.io = look_at_io(settings, temp_folder());
   if (!f.device) return f;
-  f.paths = look_at_paths(settings);
+  f.paths = look_at_paths(settings, temp_folder());
   try {
     config small = settings;
     small.cache_size = std::min<std::uint64_t>(settings.cache_size, 8 * settings.page_size);

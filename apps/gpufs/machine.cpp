@@ -1,6 +1,7 @@
 #include <apps/gpufs/machine.hpp>
 
 #include <gpufs/device.hpp>
+#include <gpufs/device/file_window.hpp>
 
 #include <apps/common/host_file.hpp>
 #include <apps/common/storage_limits.hpp>
@@ -17,6 +18,25 @@
 #include <unistd.h>
 
 namespace gpufs::apps {
+
+namespace {
+
+/// Why no window of a file can be mapped for the device, or nothing.
+std::string try_mapping(std::string const& folder) {
+  try {
+    temp_file const file(folder, 1 << 20, 1);
+    host_file const plain(file.path());
+    detail::file_window window;
+    auto const result = detail::map_file_window(plain.descriptor(), 0, 1 << 20, window);
+    if (result.refused != detail::mapping_refusal::none) return fmt::format("{}: {}", result.call, result.why);
+    detail::unmap_file_window(window);
+    return "";
+  } catch (std::exception const& e) {
+    return e.what();
+  }
+}
+
+}  // namespace
 
 host_facts look_at_host() {
   host_facts h;
@@ -52,7 +72,7 @@ std::vector<ability> look_at_io(config const& settings, std::string const& folde
   return all;
 }
 
-std::vector<ability> look_at_paths(config const& settings) {
+std::vector<ability> look_at_paths(config const& settings, std::string const& folder) {
   std::vector<ability> all;
   std::string no_memory;
   try {
@@ -67,8 +87,9 @@ std::vector<ability> look_at_paths(config const& settings) {
     std::string why = no_memory;
     try {
       validate(c);
+      if (path == io_path::mapped && why.empty()) why = try_mapping(folder);
     } catch (config_error const& e) {
-      why = fmt::format("not in this version ({})", e.what());
+      why = e.what();
     }
     all.push_back({name, why.empty(), why});
   }

@@ -6,6 +6,7 @@
 #include <gpufs/io/fetch.hpp>
 #include <gpufs/io/group.hpp>
 #include <gpufs/io/read_span.hpp>
+#include <gpufs/io/windows.hpp>
 #include <prefetcher/advised.hpp>
 #include <prefetcher/readahead.hpp>
 
@@ -54,6 +55,13 @@ GPUFS_STAGE inline void look_ahead(fs_ref const* handle, batch const b) {
   chunks.look_ahead(as_wanted(b, true));
 }
 
+/// Where the lane's page, if its bit is set in `absent`, lies in a window; else 0.
+__device__ __forceinline__ std::uint64_t find_windows(fs_ref const& fs, batch const& b, std::uint32_t absent) {
+  if (fs.windows.entries == nullptr || b.span.whole || (absent >> lane_id() & 1) == 0) return 0;
+  std::uint64_t const page = b.first + lane_id();
+  return window_address(fs.self, b.span.uid, page << b.span.page_shift, b.span.name(page).expected);
+}
+
 /// Pages that enter_pages() could enter, and those that turned out to be there already (or met a full bucket): to be looked up.
 struct entered_pages {
   std::uint32_t entered;
@@ -61,16 +69,20 @@ struct entered_pages {
   bool short_of_channels;
 };
 
-/// Enters pages, whose bits are set in `absent`, into the page table and requests what no chunk brings. A page is entered only when its
-/// bytes have a way to arrive: so nobody waits for a channel or a frame while others wait for his page.
+/// Enters pages, whose bits are set in `absent`, into the page table and requests what neither a window nor a chunk has. `window`:
+/// the address of the lane's page in a window, or 0. A page is entered only when its bytes have a way to arrive: so nobody waits for a
+/// channel or a frame while others wait for his page.
 __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch const& b, prefetch::readahead const& chunks,
-                                                     std::uint32_t absent, unsigned attempt, page_entry& mine) {
+                                                     std::uint32_t absent, std::uint64_t window, unsigned attempt,
+                                                     page_entry& mine) {
   unsigned const lane = lane_id();
+  bool const mapped = window != 0;
+  std::uint32_t const unmapped = absent & ~__ballot_sync(all_lanes, mapped);
   bool const wants = (absent >> lane & 1) != 0;
   page_name const name = b.span.name(b.first + lane);
   prefetch::place at{false, {}, 0};
   if (b.chunks != nullptr) {
-    for (std::uint32_t left = absent; left != 0; left &= left - 1) {
+    for (std::uint32_t left = unmapped; left != 0; left &= left - 1) {
       unsigned const i = static_cast<unsigned>(__ffs(static_cast<int>(left)) - 1);
       std::uint64_t const begin = (b.first + i) << b.span.page_shift;
       prefetch::place const p = chunks.find(b.span.uid, begin, begin + b.span.name(b.first + i).expected, b.span.whole);
@@ -82,17 +94,20 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
   std::uint32_t const from =
       (warp_number() * fs.page_channels.spacing + attempt * (rounds * warp_size + 1)) % fs.page_channels.count;
   channel own;
-  bool const has_channel = try_channels(fs, fs.page_channels, from, rounds, wants && !at.found, own);
-  entry_attempt const a = enter_each(fs, b.slot, wants && (at.found || has_channel), name.uid, name.page);
+  bool const has_source = mapped || at.found;
+  bool const has_channel = try_channels(fs, fs.page_channels, from, rounds, wants && !has_source, own);
+  entry_attempt const a = enter_each(fs, b.slot, wants && (has_source || has_channel), name.uid, name.page);
   bool const entered = a.entered;
   auto const frame = static_cast<std::uint32_t>(a.taken.frame);
   if (has_channel && !entered) release_channel(fs.page_channels, own);  // never used
-  bool const sends = entered && !at.found;
+  bool const sends = entered && !has_source;
   submit_each(fs, sends, sends ? page_request(fs, name, own, 0) : rpc::request{});
   if (entered) mine = {page_status::fetching, frame, at.found ? at.via : own, at.found ? at.offset : own_channel, 0, 0, 0};
+  if (entered && mapped) mine = page_entry::of_window(frame, window, name.expected);
 
   std::uint64_t evictions = static_cast<unsigned>(__popc(__ballot_sync(all_lanes, a.taken.evicted)));
-  for (unsigned full = __ballot_sync(all_lanes, a.taken.frame >= 0 && a.result == insert_result::full); full != 0; full &= full - 1) {
+  for (unsigned full = __ballot_sync(all_lanes, a.taken.frame >= 0 && a.result == insert_result::full); full != 0;
+       full &= full - 1) {
     std::uint64_t const page = b.first + static_cast<unsigned>(__ffs(static_cast<int>(full)) - 1);
     if (evict_from_bucket(fs.cache, b.span.uid, page)) ++evictions;
   }
@@ -104,7 +119,7 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
     count(fs, counter::read_requests, requests);
   }
   return {all_entered, __ballot_sync(all_lanes, a.taken.frame >= 0 && !entered),
-          __ballot_sync(all_lanes, wants && !at.found && !has_channel) != 0};
+          __ballot_sync(all_lanes, wants && !has_source && !has_channel) != 0};
 }
 
 /// Waits for the answers to all pages that this warp fetches and settles what they mean. Returns the pages whose chunk failed or came
@@ -112,10 +127,10 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
 __device__ __forceinline__ std::uint32_t settle_answers(fs_ref const& fs, batch const& b, prefetch::readahead const& chunks,
                                                         page_entry& mine) {
   unsigned const lane = lane_id();
-  bool const fetching = mine.status == page_status::fetching;
+  bool const fetching = mine.status == page_status::fetching && !mine.in_window();
   page_name const name = b.span.name(b.first + lane);
   answer const got = await_answers(fs, fetching, mine.via);
-  mine.answered = got.answered ? 1 : 0;
+  if (fetching) mine.answered = got.answered ? 1 : 0;
   bool const own = fetching && mine.has_own_channel();
   bool const in_chunk = fetching && !own;
   std::uint64_t const there = got.result < 0 ? 0 : rpc::bytes_read(got.result);
@@ -184,8 +199,10 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, s
     todo &= absent;
     std::uint32_t contested = 0;
     if (absent != 0) {
-      if (attempt == 0 && b.chunks != nullptr) cover(fs, b, chunks, absent);
-      entered_pages const e = enter_pages(fs, b, chunks, absent, attempt, mine);
+      std::uint64_t const window = find_windows(fs, b, absent);
+      std::uint32_t const unmapped = absent & ~__ballot_sync(all_lanes, window != 0);
+      if (attempt == 0 && b.chunks != nullptr && unmapped != 0) cover(fs, b, chunks, unmapped);
+      entered_pages const e = enter_pages(fs, b, chunks, absent, window, attempt, mine);
       todo &= ~e.entered;
       contested = e.contested;
       short_of_channels = e.short_of_channels;
@@ -214,6 +231,7 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, s
   step.waiting = __ballot_sync(all_lanes, mine.status == page_status::waiting);
   step.again = todo | chunk_failed;
   step.chunk_failed = chunk_failed;
+  step.mapped = __ballot_sync(all_lanes, moves && mine.in_window());
   return step;
 }
 

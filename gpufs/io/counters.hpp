@@ -24,6 +24,7 @@ enum class counter : unsigned {
   bytes_written,
   maps,
   unmaps,
+  bytes_mapped,
   count
 };
 

@@ -40,9 +40,12 @@ GPUFS_STAGE inline read_stop end_batch(fs_ref const* handle, batch const b, page
   auto const misses = static_cast<unsigned>(__popc(__ballot_sync(all_lanes, fetching)));
   std::uint64_t const arrived = warp_sum(fetching ? e.got : 0);
   std::uint64_t const by_dma = warp_sum(fetching && (e.chunk_offset & in_twin) != 0 ? e.got : 0);
+  std::uint64_t mapped = 0;
+  if (__ballot_sync(all_lanes, fetching && e.in_window()) != 0) mapped = warp_sum(fetching && e.in_window() ? e.got : 0);
   if (lane_id() == 0) {
     count(fs, counter::misses, misses);
-    count(fs, counter::bytes_pulled, arrived - by_dma);
+    count(fs, counter::bytes_mapped, mapped);
+    count(fs, counter::bytes_pulled, arrived - by_dma - mapped);
     count(fs, counter::bytes_dma, by_dma);
   }
   read_stop stop;

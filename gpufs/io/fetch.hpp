@@ -66,6 +66,7 @@ __device__ __forceinline__ rpc::request page_request(fs_ref const& fs, page_name
 
 /// Where a page's bytes are, once they have arrived.
 __device__ __forceinline__ std::byte* source_of(fs_ref const& fs, page_entry const& e) {
+  if (e.in_window()) return reinterpret_cast<std::byte*>(e.window_address());
   std::byte* const base = (e.chunk_offset & in_twin) != 0 ? fs.twin : fs.shared.staging;
   return base + staging_offset(e.has_own_channel() ? fs.page_channels : fs.prefetch.channels, e.via) + e.chunk_offset % in_twin;
 }

@@ -22,6 +22,7 @@ struct batch_step {
   std::uint32_t waiting = 0;       ///< another caller is bringing them in
   std::uint32_t again = 0;         ///< nothing is held; to be tried again
   std::uint32_t chunk_failed = 0;  ///< of these, a prefetch chunk failed or came short
+  std::uint32_t mapped = 0;        ///< of those moving, pulled out of windows
 };
 
 /// Shared memory of a block for its collective calls, about 1 KB. Calls of one block follow each other, with barriers between uses, so

@@ -40,7 +40,8 @@ __device__ __forceinline__ read_stop read_missing(io_context<Group>& io, read_sp
     if (chief) step = begin_batch(handle, b, missing.todo, missing.absent, entry);
     if (step.chunk_failed != 0) b.chunks = nullptr;  // what is wrong there, requests of the pages' own tell
     step = ops::share(group, step);
-    if (chief && first_round && whole.chunks != nullptr) look_ahead(handle, whole);
+    // Where windows are, there is nothing to be had ahead of time.
+    if (chief && first_round && whole.chunks != nullptr && step.mapped == 0) look_ahead(handle, whole);
     if (works) move_pages(handle, group, span, first, step.moving, own);
     ops::sync(group);
     if (chief) stop.note(end_batch(handle, b, entry));

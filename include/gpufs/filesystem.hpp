@@ -88,7 +88,8 @@ class filesystem {
   [[nodiscard]] std::uint64_t metadata_bytes() const;
   [[nodiscard]] std::uint64_t pinned_bytes() const;
 
-  /// Stops the daemon now, even under running kernels: their waiting calls, and all later misses, return -EIO.
+  /// Stops the daemon now, even under running kernels: their waiting calls, and all later misses but of pages in mapped files,
+  /// return -EIO.
   void stop();
 
  private:

@@ -3,6 +3,7 @@
 
 #include <gpufs/cache/lra_queue.hpp>
 #include <gpufs/config.hpp>
+#include <gpufs/rpc/window_format.hpp>
 #include <gpufs/rpc/wire_format.hpp>
 
 #include <prefetcher/readahead_state.hpp>
@@ -61,6 +62,13 @@ struct write_ref {
   std::uint32_t* write_counters = nullptr;  ///< by hash of file version and region: see write_counter()
 };
 
+/// Windows of files that kernels read by themselves. See gpufs/io/windows.hpp.
+struct window_table_ref {
+  rpc::window_entry* entries = nullptr;  ///< in GPU memory, written by the host; null = files are not mapped
+  std::uint32_t mask = 0;                ///< how many there are, less one: a power of two
+  std::uint32_t shift = 0;               ///< log2 of a window's bytes
+};
+
 /// Words from one ring's tail to the next: a cache line.
 inline constexpr std::uint64_t tail_stride = 16;
 
@@ -86,6 +94,7 @@ struct fs_ref {
   std::uint32_t* async_channels = nullptr;  ///< page channels held by gread_async
   write_ref writes;
   std::uint32_t* mappings = nullptr;  ///< per frame: how many gmmaps of it have not been undone
+  window_table_ref windows;
 };
 static_assert(std::is_trivially_copyable_v<fs_ref>);
 

@@ -18,6 +18,7 @@ struct statistics {
   std::uint64_t bytes_delivered = 0;     ///< bytes that gread handed to kernels
   std::uint64_t bytes_pulled = 0;        ///< bytes that kernels pulled from pinned staging over the bus
   std::uint64_t bytes_dma = 0;           ///< bytes that arrived in GPU memory by DMA
+  std::uint64_t bytes_mapped = 0;        ///< bytes that kernels pulled out of mapped files, with no request
   std::uint64_t timeouts = 0;            ///< requests given up after rpc_timeout
   std::uint64_t errors = 0;              ///< page fetches that failed
   std::uint64_t bytes_written = 0;       ///< bytes that gwrite took from kernels
@@ -28,6 +29,8 @@ struct statistics {
   std::uint64_t host_bytes_direct = 0;   ///< those that bypassed the OS page cache (O_DIRECT)
   std::uint64_t host_writes = 0;         ///< write operations the host issued for dirty pages
   std::uint64_t host_bytes_written = 0;  ///< bytes it wrote to files
+  std::uint64_t windows_mapped = 0;      ///< windows of files that were mapped for the GPU
+  std::uint64_t windows_retired = 0;     ///< of these, taken away from kernels again: the file has changed, or room was needed
   std::uint64_t idle_polls = 0;          ///< times a daemon thread looked for work and found none
 
   [[nodiscard]] statistics operator-(statistics const& earlier) const;

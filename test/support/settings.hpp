@@ -19,7 +19,7 @@ inline constexpr bool thread_sanitizer = false;
 #endif
 
 /// The ways for bytes to arrive that validate() admits, for suites whose claims hold for all of them.
-inline constexpr io_path built_paths[] = {io_path::automatic, io_path::pull, io_path::direct, io_path::dma};
+inline constexpr io_path built_paths[] = {io_path::automatic, io_path::pull, io_path::direct, io_path::dma, io_path::mapped};
 
 /// `many`, or `few` under ThreadSanitizer.
 inline constexpr unsigned scaled(unsigned many, unsigned few) { return thread_sanitizer ? few : many; }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <latch>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include <gpufs/device.hpp>
 #include <gpufs/device/emulated/executor.hpp>
+#include <gpufs/device/emulated/launches.hpp>
 
 #if defined(__SANITIZE_THREAD__)
 extern "C" void AnnotateIgnoreReadsBegin(char const* file, int line);
@@ -117,6 +119,16 @@ stream_list& streams() {
   return list;
 }
 
+std::vector<std::shared_ptr<stream::implementation>> live_streams() {
+  stream_list& list = streams();
+  std::lock_guard const lock(list.mutex);
+  std::vector<std::shared_ptr<stream::implementation>> live;
+  for (auto const& s : list.all) {
+    if (auto strong = s.lock()) live.push_back(std::move(strong));
+  }
+  return live;
+}
+
 }  // namespace
 
 stream::stream() : implementation_(std::make_shared<implementation>()) {
@@ -145,16 +157,8 @@ stream& this_thread_stream() {
 }
 
 void synchronize() {
-  std::vector<std::shared_ptr<stream::implementation>> live;
-  {
-    stream_list& list = streams();
-    std::lock_guard const lock(list.mutex);
-    for (auto const& s : list.all) {
-      if (auto strong = s.lock()) live.push_back(std::move(strong));
-    }
-  }
   std::string first;
-  for (auto const& s : live) {
+  for (auto const& s : live_streams()) {
     std::string failure = s->drain();
     if (first.empty()) first = std::move(failure);
   }
@@ -170,6 +174,19 @@ struct event::implementation {
   };
   std::shared_ptr<point> last;
 };
+
+void emulated::wait_for_launches() {
+  auto const live = live_streams();
+  auto const reached = std::make_shared<std::latch>(std::ptrdiff_t(live.size()));
+  for (auto const& s : live) {
+    s->enqueue({[reached] {
+                  reached->count_down();
+                  return std::string();
+                },
+                false});
+  }
+  reached->wait();
+}
 
 event::event() : implementation_(std::make_shared<implementation>()) {}
 event::~event() = default;

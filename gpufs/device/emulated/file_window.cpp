@@ -1,0 +1,54 @@
+// File windows of the emulated device: copies, which is what pinned pages look like to who does not watch the file.
+#include <gpufs/device/file_window.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include <unistd.h>
+
+#include <gpufs/device/emulated/launches.hpp>
+
+namespace gpufs::detail {
+
+namespace {
+
+constexpr std::align_val_t host_page{4096};
+
+}  // namespace
+
+mapping_result map_file_window(int fd, std::uint64_t offset, std::uint64_t bytes, file_window& out) noexcept {
+  // Exactly as large as asked for: AddressSanitizer sees what runs over it.
+  void* const memory = ::operator new(bytes, host_page, std::nothrow);
+  if (memory == nullptr) return {mapping_refusal::device, "operator new", "no memory"};
+  std::uint64_t done = 0;
+  while (done < bytes) {
+    auto const n = ::pread(fd, static_cast<char*>(memory) + done, bytes - done, off_t(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      ::operator delete(memory, host_page);
+      return {mapping_refusal::file, "pread", std::strerror(errno)};
+    }
+    if (n == 0) break;
+    done += std::uint64_t(n);
+  }
+  out = {static_cast<std::byte*>(memory), done, memory};
+  return {};
+}
+
+void unmap_file_window(file_window const& window) noexcept {
+  emulated::wait_for_launches();
+  ::operator delete(window.host, host_page);
+}
+
+void store_device_words(std::uint64_t* device, std::span<std::uint64_t const> words) {
+  // Pairs with the acquire of kernels.
+  for (auto const w : words) std::atomic_ref<std::uint64_t>{*device++}.store(w, std::memory_order_release);
+}
+
+std::uint32_t load_device_word(std::uint32_t const* device) {
+  return std::atomic_ref<std::uint32_t>{*const_cast<std::uint32_t*>(device)}.load(std::memory_order_acquire);
+}
+
+}  // namespace gpufs::detail

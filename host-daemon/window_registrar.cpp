@@ -1,0 +1,249 @@
+// Mapping windows that are read, and making room for them.
+#include <host-daemon/window_registrar.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <gpufs/rpc/window_format.hpp>
+#include <host-daemon/os_page_cache.hpp>
+
+namespace gpufs::daemon {
+
+namespace {
+
+constexpr std::size_t most_offers = 64;  // while the thread is busy, further windows wait until they are read again
+constexpr unsigned turns_until_asked_again = 10;
+constexpr std::uint64_t no_entry = ~0ull;
+constexpr std::uint64_t host_page = 4096;  // for the sums
+
+}  // namespace
+
+window_registrar::window_registrar(std::unique_ptr<window_mapper> mapper, window_settings settings, fault_injector* faults)
+    : mapper_{std::move(mapper)}, settings_{std::move(settings)}, faults_{faults}, taken_(mapper_->entries()) {
+  thread_ = std::thread{[this] { serve(); }};
+}
+
+window_registrar::~window_registrar() {
+  {
+    std::lock_guard const lock{mutex_};
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+std::uint64_t window_registrar::key_of(std::uint64_t uid, std::uint64_t window) noexcept {
+  auto x = uid * 0x9e3779b97f4a7c15ull ^ window;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+  return (x ^ x >> 31) | 1ull << 63;  // never 0, which stands for nothing
+}
+
+void window_registrar::touched(std::uint64_t uid, std::shared_ptr<host_file const> const& file, std::uint64_t offset,
+                               std::uint64_t length) noexcept {
+  if (off_.load(std::memory_order_relaxed) || full_.load(std::memory_order_relaxed)) return;
+  auto const last = (offset + length - 1) / settings_.window_bytes;
+  for (auto window = offset / settings_.window_bytes; window <= last; ++window) {
+    auto const key = key_of(uid, window);
+    auto& slot = asked(key);
+    if (slot.load(std::memory_order_relaxed) == key) continue;
+    std::unique_lock lock{mutex_, std::try_to_lock};
+    if (!lock || offers_.size() == most_offers) return;  // the next read of the window asks
+    try {
+      offers_.push_back({uid, window, file});
+    } catch (std::bad_alloc const&) {
+      return;
+    }
+    full_.store(offers_.size() == most_offers, std::memory_order_relaxed);
+    slot.store(key, std::memory_order_relaxed);
+    lock.unlock();
+    changed_.notify_one();
+  }
+}
+
+void window_registrar::serve() noexcept {
+  ::pthread_setname_np(::pthread_self(), "gpufs-map");
+  ::sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  using clock = std::chrono::steady_clock;
+  auto next_turn = clock::now() + settings_.turn;
+  std::unique_lock lock{mutex_};
+  for (;;) {
+    auto const called = [this] { return stop_ || !offers_.empty(); };
+    if (has_work_left()) {
+      changed_.wait_until(lock, next_turn, called);
+    } else {
+      changed_.wait(lock, called);
+    }
+    if (stop_) break;
+    std::optional<offer> next;
+    if (!offers_.empty()) {
+      next = std::move(offers_.front());
+      offers_.pop_front();
+      full_.store(false, std::memory_order_relaxed);
+    }
+    lock.unlock();
+    try {
+      if (next) consider(*next);
+    } catch (std::bad_alloc const&) {  // not this time
+      put_off();
+    }
+    next.reset();
+    if (has_work_left() && clock::now() >= next_turn) {
+      make_room();
+      next_turn = clock::now() + settings_.turn;
+    }
+    lock.lock();
+  }
+  lock.unlock();
+  for (auto const* const windows : {&live_, &retired_, &kept_})
+    for (auto const& w : *windows) mapper_->unmap(w.mapped);
+}
+
+void window_registrar::consider(offer const& o) {
+  struct ::stat status {};
+  if (off_.load(std::memory_order_relaxed) || ::fstat(o.file->fd(), &status) != 0) return;
+  if (refused_.contains(status.st_dev) || is_superseded(status, o)) return;
+  auto const size = std::uint64_t(status.st_size);
+  auto const begin = o.window * settings_.window_bytes;
+  if (begin >= size || size < settings_.window_bytes / smallest_part) return;
+  auto const bytes = std::min(settings_.window_bytes, size - begin);
+  auto const charge = (bytes + host_page - 1) / host_page * host_page;
+  if (!is_warm(o.file->fd(), begin, bytes)) return put_off();
+  if (in_use_.load(std::memory_order_relaxed) + charge > settings_.budget || live_.size() >= taken_.size() / 2) {
+    // Room for a part of what is wanted, so that what is left gives some windows the time to be worth their mapping.
+    wanted_ = std::min(wanted_ + charge, std::max(settings_.budget / 4, charge));
+    return put_off();
+  }
+  auto const entry = free_entry(o.uid, o.window);
+  if (entry != no_entry) map(o, status, bytes, charge, entry);
+}
+
+// Whether windows of a newer version of the file are there, or this very one. Those of older versions retire.
+bool window_registrar::is_superseded(struct ::stat const& status, offer const& o) {
+  for (auto w = live_.begin(); w != live_.end();) {
+    auto const next = std::next(w);
+    if (w->device == status.st_dev && w->inode == status.st_ino) {
+      if (w->uid > o.uid || (w->uid == o.uid && w->window == o.window)) return true;
+      if (w->uid < o.uid) retire(w);
+    }
+    w = next;
+  }
+  return false;
+}
+
+// What the page cache does not have would be read from the disk to be mapped: few pages may be missing.
+bool window_registrar::is_warm(int fd, std::uint64_t begin, std::uint64_t bytes) const {
+  if (auto const part = ask_cachestat(settings_.cachestat, fd, begin, bytes)) return 16 * part->cached >= 15 * part->pages;
+  constexpr std::uint64_t samples = 16;
+  for (std::uint64_t i = 0; i < samples; ++i)
+    // A file system that does not tell keeps its files in memory, or had to read the bytes to get here.
+    if (!is_byte_cached(fd, begin + (bytes - 1) * i / (samples - 1)).value_or(true)) return false;
+  return true;
+}
+
+std::uint64_t window_registrar::free_entry(std::uint64_t uid, std::uint64_t window) const noexcept {
+  auto const home = rpc::window_home(uid, window);
+  for (unsigned i = 0; i < rpc::window_probes; ++i)
+    if (auto const entry = (home + i) & (taken_.size() - 1); !taken_[entry]) return entry;
+  return no_entry;
+}
+
+void window_registrar::map(offer const& o, struct ::stat const& status, std::uint64_t bytes, std::uint64_t charge,
+                           std::uint64_t entry) {
+  auto const begin = o.window * settings_.window_bytes;
+  std::list<live_window> made;  // first, as it may find no memory
+  made.push_back({o.uid, o.window, status.st_dev, status.st_ino, entry, charge, {}});
+  auto& w = made.front();
+  std::string why;
+  auto outcome = window_mapper::outcome::mapped;
+  auto const fault = faults_ != nullptr ? faults_->before_map(begin, bytes) : fault_action::pass();
+  if (fault.what == fault_action::kind::fail) {
+    outcome = window_mapper::outcome::no_device;
+    why = std::strerror(fault.error);
+  } else {
+    outcome = mapper_->map(o.file->fd(), begin, bytes, w.mapped, why);
+  }
+  struct ::stat now {};
+  auto const size = ::fstat(o.file->fd(), &now) == 0 ? std::uint64_t(now.st_size) : 0;
+  if (outcome != window_mapper::outcome::mapped) {
+    if (size < begin + bytes) return put_off();  // it has become shorter: that was why
+    if (outcome == window_mapper::outcome::no_device) return turn_off(why);
+    refused_.insert(status.st_dev);
+    notes_.add(
+        why, fmt::format("io_path=mapped: a file system does not let its files be mapped ({}); they are read as with auto", why));
+    return;
+  }
+  in_use_.fetch_add(charge, std::memory_order_relaxed);
+  // Pages behind the end of a file that was cut off just now mean nothing.
+  auto const usable = size <= begin ? 0 : std::min(w.mapped.bytes, size - begin);
+  if (usable == 0) {
+    retired_.splice(retired_.end(), made);
+    return;
+  }
+  if (!mapper_->publish(entry, {o.uid, o.window, w.mapped.address, usable})) {
+    retired_.splice(retired_.end(), made);
+    return turn_off("the device refuses a copy");
+  }
+  taken_[entry] = true;
+  live_.splice(live_.end(), made);
+  mapped_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void window_registrar::turn_off(std::string const& why) noexcept {
+  off_.store(true, std::memory_order_relaxed);
+  try {
+    notes_.add("off",
+               fmt::format("io_path=mapped: files are not mapped for the device any more ({}); they are read as with auto", why));
+  } catch (std::bad_alloc const&) {  // then it goes unsaid
+  }
+}
+
+// Unmaps what is retired, and retires what is in the way of windows that were wanted: when no kernel seems to run.
+void window_registrar::make_room() noexcept {
+  if ((!retired_.empty() || wanted_ != 0) && mapper_->idle()) {
+    auto left = in_use_.load(std::memory_order_relaxed);
+    for (auto const& w : retired_) left -= w.charge;
+    while (!live_.empty() && (left + wanted_ > settings_.budget || live_.size() >= taken_.size() / 2)) {
+      left -= live_.front().charge;
+      retire(live_.begin());
+    }
+    wanted_ = 0;
+    for (auto const& w : retired_) {
+      mapper_->unmap(w.mapped);
+      in_use_.fetch_sub(w.charge, std::memory_order_relaxed);
+    }
+    retired_.clear();
+    turns_ = turns_until_asked_again;
+  }
+  if (++turns_ >= turns_until_asked_again) {
+    turns_ = 0;
+    if (std::exchange(put_off_, false))
+      for (auto& slot : asked_) slot.store(0, std::memory_order_relaxed);
+  }
+}
+
+// Takes a window away from kernels. Those that have found it may still be pulling from it.
+void window_registrar::retire(std::list<live_window>::iterator w) noexcept {
+  auto const key = key_of(w->uid, w->window);
+  if (asked(key).load(std::memory_order_relaxed) == key) asked(key).store(0, std::memory_order_relaxed);
+  retired_count_.fetch_add(1, std::memory_order_relaxed);
+  if (mapper_->withdraw(w->entry)) {
+    taken_[w->entry] = false;
+    retired_.splice(retired_.end(), live_, w);
+  } else {
+    kept_.splice(kept_.end(), live_, w);  // kernels may find it for ever
+    turn_off("the device refuses a copy");
+  }
+}
+
+}  // namespace gpufs::daemon

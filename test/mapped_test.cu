@@ -1,0 +1,414 @@
+// io_path=mapped from kernel to file: bytes that kernels read in mapped windows, with no request, and what becomes of windows and files.
+#include <doctest/doctest.h>
+
+#include <gpufs/gpufs.hpp>
+#include <host-daemon/fault_injector.hpp>
+#include <test/support/cache_state.hpp>
+#include <test/support/file_ops.hpp>
+#include <test/support/files.hpp>
+#include <test/support/reads.hpp>
+#include <test/support/seed.hpp>
+#include <test/support/settings.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+
+using namespace gpufs;
+using namespace gpufs::test;
+using daemon::fault_action;
+
+namespace {
+
+constexpr std::uint64_t kibi = 1 << 10;
+constexpr std::uint64_t window = 64 * kibi;
+
+config mapped_config(std::uint64_t page, std::uint64_t frames) {
+  auto c = small_config(page, frames);
+  c.path = io_path::mapped;
+  c.window_size = std::max(page, window);
+  c.mapped_memory = 1ull << 30;
+  return c;
+}
+
+std::uint64_t windows_of(std::uint64_t size, config const& c) { return (size + c.window_size - 1) / c.window_size; }
+
+struct scripted_device final : daemon::fault_injector {
+  std::function<fault_action(std::uint64_t offset)> on_map;
+  fault_action before_map(std::uint64_t offset, std::uint64_t) override { return on_map(offset); }
+};
+
+std::shared_ptr<scripted_device> device_that(std::function<fault_action(std::uint64_t)> on_map) {
+  auto faults = std::make_shared<scripted_device>();
+  faults->on_map = std::move(on_map);
+  return faults;
+}
+
+/// Each page of the file by one of 4 blocks, all bytes as pread has them.
+void read_all(filesystem& fs, int fd, std::string const& path, std::uint64_t size) {
+  auto const page = fs.settings().page_size;
+  read_batch batch;
+  for (std::uint64_t at = 0; at < size; at += page) batch.add(fd, path, std::int64_t(at), page, 0);
+  batch.run(fs.ref(), 4, 64, caller_kind::block);
+  CHECK(batch.problems() == "");
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
+/// Reads the file, which the cache cannot hold, until `windows` more of it are mapped.
+void read_until_mapped(filesystem& fs, int fd, std::string const& path, std::uint64_t size, std::uint64_t windows) {
+  auto const before = fs.stats().windows_mapped;
+  wait_until(
+      [&] {
+        read_all(fs, fd, path, size);
+        return fs.stats().windows_mapped - before >= windows;
+      },
+      "windows that are mapped");
+}
+
+void add_random_reads(read_batch& batch, std::mt19937_64& random, int fd, std::string const& path, std::uint64_t size,
+                      std::uint64_t page, unsigned reads) {
+  for (unsigned i = 0; i < reads; ++i)
+    batch.add(fd, path, std::int64_t(random() % (size + page)), random() % 2 == 0 ? random() % 300 : random() % (3 * page),
+              unsigned(random() % 64));
+}
+
+}  // namespace
+
+TEST_CASE("mapped: after the first touch no request is made, for every page size, and the bytes are the file's") {
+  CAPTURE(seed());
+  std::mt19937_64 random(seed());
+  constexpr std::uint64_t mebi = 1 << 20;
+  for (std::uint64_t const page : {std::uint64_t(512), 4 * kibi, 64 * kibi, 4 * mebi}) {
+    CAPTURE(page);
+    scratch_folder folder;
+    auto const c = mapped_config(page, 8);
+    auto const size = std::max(9 * page, 4 * window) + page / 2 + 77;
+    auto const path = make_file(folder, "a", size, page);
+    filesystem fs(c);
+    int const fd = fs.open(path, O_RDONLY);
+    read_until_mapped(fs, fd, path, size, windows_of(size, c));
+    for (auto const who : {caller_kind::block, caller_kind::tile}) {
+      auto const before = fs.stats();
+      read_batch batch;
+      for (std::uint64_t at = 0; at < size; at += page) batch.add(fd, path, std::int64_t(at), page, 0);
+      add_random_reads(batch, random, fd, path, size, page, page > mebi ? 8 : scaled(200, 60));
+      batch.run(fs.ref(), who == caller_kind::block ? 4 : 2, 64, who);
+      CHECK(batch.problems() == "");
+      auto const done = fs.stats() - before;
+      CHECK(done.bytes_delivered == batch.bytes_expected());
+      CHECK(done.requests == 0);
+      CHECK(done.host_reads == 0);
+      CHECK(done.bytes_pulled == 0);
+      CHECK(done.bytes_mapped > 0);
+      CHECK(inspect(fs.ref()).problems == "");
+    }
+  }
+}
+
+TEST_CASE("mapped: a stream with readahead asks for nothing either once its windows are there") {
+  scratch_folder folder;
+  for (std::uint64_t const prefetch : {60 * kibi, prefetch_automatic}) {
+    auto c = mapped_config(4 * kibi, 16);
+    c.prefetch_size = prefetch;
+    c.prefetch_depth = 2;
+    constexpr std::uint64_t size = 8 * window + 5000;
+    auto const path = make_file(folder, "a", size, 1);
+    filesystem fs(c);
+    int const fd = fs.open(path, O_RDONLY);
+    read_until_mapped(fs, fd, path, size, windows_of(size, c));
+    auto const before = fs.stats();
+    read_batch batch;
+    for (std::uint64_t at = 0; at < size; at += 10'000) batch.add(fd, path, std::int64_t(at), 10'000, 0);
+    batch.run(fs.ref(), 1, 64, caller_kind::block);
+    CHECK(batch.problems() == "");
+    CHECK((fs.stats() - before).requests == 0);
+  }
+}
+
+TEST_CASE("mapped: while windows come, pages arrive in windows, chunks and by themselves, and all are right") {
+  CAPTURE(seed());
+  std::mt19937_64 random(seed());
+  for (std::uint64_t const prefetch : {std::uint64_t(0), 28 * kibi, prefetch_automatic}) {
+    for (auto const policy : {replacement::lra, replacement::clock}) {
+      CAPTURE(prefetch);
+      scratch_folder folder;
+      auto c = mapped_config(4 * kibi, 16);
+      c.prefetch_size = prefetch;
+      c.policy = policy;
+      constexpr std::uint64_t size = 24 * window + 1234;
+      auto const path = make_file(folder, "a", size, 3);
+      filesystem fs(c);
+      int const fd = fs.open(path, O_RDONLY);
+      for (auto const who : {caller_kind::block, caller_kind::tile}) {
+        read_batch batch;
+        add_random_reads(batch, random, fd, path, size, c.page_size, scaled(300, 100));
+        for (std::uint64_t at = 0; at < size; at += 40'000) batch.add(fd, path, std::int64_t(at), 40'000, 0);
+        batch.run(fs.ref(), who == caller_kind::block ? 6 : 3, 64, who);
+        CHECK(batch.problems() == "");
+        CHECK(inspect(fs.ref()).problems == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("mapped: files that share the table, and others too short to be worth it") {
+  scratch_folder folder;
+  auto const c = mapped_config(4 * kibi, 8);
+  filesystem fs(c);
+  constexpr std::uint64_t size = 2 * window - 100;
+  std::vector<std::pair<std::string, int>> files;
+  for (int i = 0; i < 12; ++i) {
+    auto const path = make_file(folder, std::to_string(i), size, std::uint64_t(i));
+    files.emplace_back(path, fs.open(path, O_RDONLY));
+  }
+  auto const small = make_file(folder, "small", window / 16 - 1, 99);
+  int const fd = fs.open(small, O_RDONLY);
+  read_all(fs, fd, small, window / 16 - 1);
+  for (auto const& [path, file] : files) read_until_mapped(fs, file, path, size, 2);
+  auto const before = fs.stats();
+  CHECK(before.windows_mapped == 24);
+  for (auto const& [path, file] : files) read_all(fs, file, path, size);
+  CHECK((fs.stats() - before).requests == 0);
+}
+
+TEST_CASE("mapped: a file that is truncated, overwritten or replaced gives old bytes or fewer; the next open sees it as it is") {
+  scratch_folder folder;
+  auto const c = mapped_config(4 * kibi, 8);
+  constexpr std::uint64_t size = 4 * window + 999;
+  auto const path = make_file(folder, "a", size, 1);
+  auto const old = pread_bytes(path, 0, size);
+  filesystem fs(c);
+  int fd = fs.open(path, O_RDONLY);
+  read_until_mapped(fs, fd, path, size, windows_of(size, c));
+
+  set_size(path, window + 100);
+  {
+    op_batch ops;
+    std::vector<std::size_t> reads;
+    for (std::uint64_t at = 0; at < size; at += 10'000) reads.push_back(ops.read(0, fd, std::int64_t(at), 10'000));
+    ops.run(fs.ref(), 1, 64);
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      auto const n = ops.result(reads[i]);
+      REQUIRE(n >= 0);
+      auto const bytes = ops.bytes(reads[i]);
+      std::uint64_t strange = 0;
+      for (std::int64_t b = 0; b < n; ++b)
+        strange += bytes[std::size_t(b)] != old[i * 10'000 + std::size_t(b)] && bytes[std::size_t(b)] != std::byte{0} ? 1 : 0;
+      CHECK(strange == 0);
+    }
+  }
+  CHECK(fs.open(path, O_RDONLY) == fd);
+  read_until_mapped(fs, fd, path, window + 100, 2);
+  CHECK(fs.stats().windows_retired == windows_of(size, c));
+
+  let_stamps_age(path);
+  write_range(path, 2, 0, size);
+  CHECK(fs.open(path, O_RDONLY) == fd);
+  read_until_mapped(fs, fd, path, size, windows_of(size, c));
+
+  auto const other = make_file(folder, "b", size, 3);
+  auto const before = pread_bytes(path, 0, size);
+  std::filesystem::rename(other, path);
+  op_batch ops;
+  auto const read = ops.read(0, fd, 0, size);  // the descriptor is of the file that has no name now
+  ops.run(fs.ref(), 1, 64);
+  CHECK(ops.result(read) == std::int64_t(size));
+  CHECK(ops.bytes(read) == before);
+  fd = fs.open(path, O_RDONLY);
+  read_until_mapped(fs, fd, path, size, windows_of(size, c));
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE("mapped: a file that shrinks just before it is mapped does no harm") {
+  scratch_folder folder;
+  auto const c = mapped_config(4 * kibi, 8);
+  constexpr std::uint64_t size = 3 * window;
+  for (std::uint64_t const left : {window + 4000, std::uint64_t(0)}) {
+    auto const path = make_file(folder, "a", size, 1);
+    std::atomic<bool> done{false};
+    auto const faults = device_that([&](std::uint64_t) {
+      if (!done.exchange(true)) set_size(path, left);
+      return fault_action::pass();
+    });
+    filesystem fs(c, faults);
+    int const fd = fs.open(path, O_RDONLY);
+    auto const old = pread_bytes(path, 0, size);
+    wait_until(
+        [&] {
+          op_batch ops;
+          auto const read = ops.read(0, fd, 0, size);
+          ops.run(fs.ref(), 1, 64);
+          auto const n = ops.result(read);
+          CHECK(n >= 0);
+          auto const bytes = ops.bytes(read);
+          std::uint64_t strange = 0;
+          for (std::int64_t b = 0; b < n; ++b)
+            strange += bytes[std::size_t(b)] != old[std::size_t(b)] && bytes[std::size_t(b)] != std::byte{0} ? 1 : 0;
+          CHECK(strange == 0);
+          return done.load();
+        },
+        "the file cut off");
+    CHECK(fs.open(path, O_RDONLY) == fd);
+    read_all(fs, fd, path, left);
+    CHECK(fs.notes().size() == filesystem(c).notes().size());
+  }
+}
+
+TEST_CASE("mapped: no more than the budget is mapped; the rest is staged; between kernels the oldest windows make room") {
+  scratch_folder folder;
+  auto c = mapped_config(4 * kibi, 8);
+  c.mapped_memory = 3 * window;
+  constexpr std::uint64_t size = 6 * window;
+  auto const path = make_file(folder, "a", size, 1);
+  filesystem fs(c);
+  auto const pinned = fs.pinned_bytes();
+  int const fd = fs.open(path, O_RDONLY);
+  wait_until(
+      [&] {
+        read_all(fs, fd, path, size);
+        CHECK(fs.pinned_bytes() - pinned <= c.mapped_memory);
+        return fs.stats().windows_retired > 2 && fs.stats().windows_mapped > 5;
+      },
+      "windows that make room for others");
+  auto const s = fs.stats();
+  CHECK(s.bytes_mapped > 0);
+  CHECK(s.bytes_pulled > 0);
+  CHECK(s.errors == 0);
+}
+
+TEST_CASE("mapped: windows retire while kernels pull, and what they pull is right") {
+  CAPTURE(seed());
+  scratch_folder folder;
+  auto c = mapped_config(4 * kibi, 16);
+  c.mapped_memory = 5 * window;
+  c.context_slots = 2;  // most contexts have none, so that the table's users are not all seen
+  constexpr std::uint64_t size = 4 * window + 50;
+  std::vector<std::string> const paths{make_file(folder, "a", size, 1), make_file(folder, "b", size, 2)};
+  filesystem fs(c);
+  std::vector<int> fds;
+  for (auto const& path : paths) fds.push_back(fs.open(path, O_RDONLY));
+  auto const enough = [&] { return fs.stats().windows_retired >= 12; };
+  std::vector<std::string> problems(2);
+  std::vector<std::thread> callers;
+  for (unsigned t = 0; t < 2; ++t) {
+    callers.emplace_back([&, t] {
+      std::mt19937_64 random(seed() + t);
+      wait_until(
+          [&] {
+            auto const f = random() % 2;
+            read_batch batch;
+            add_random_reads(batch, random, fds[f], paths[f], size, c.page_size, 40);
+            batch.run(fs.ref(), 3, 64, caller_kind::block);
+            if (problems[t].empty()) problems[t] = batch.problems();
+            return enough();
+          },
+          "windows that retire");
+    });
+  }
+  for (auto& t : callers) t.join();
+  for (auto const& p : problems) CHECK(p == "");
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE("mapped: where the device refuses, everything is staged, and one note says so") {
+  scratch_folder folder;
+  auto const c = mapped_config(4 * kibi, 8);
+  constexpr std::uint64_t size = 3 * window + 1;
+  auto const path = make_file(folder, "a", size, 1);
+  auto const faults = device_that([](std::uint64_t) { return fault_action::fail(EPERM); });
+  filesystem fs(c, faults);
+  int const fd = fs.open(path, O_RDONLY);
+  auto const notes = [&] {
+    std::uint64_t n = 0;
+    for (auto const& note : fs.notes()) n += note.find("io_path=mapped") != std::string::npos ? 1 : 0;
+    return n;
+  };
+  wait_until(
+      [&] {
+        read_all(fs, fd, path, size);
+        return notes() != 0;
+      },
+      "a note");
+  read_all(fs, fd, path, size);
+  CHECK(notes() == 1);
+  CHECK(fs.stats().windows_mapped == 0);
+  CHECK(fs.stats().bytes_mapped == 0);
+}
+
+TEST_CASE("mapped: while mapping is stuck nothing waits for it") {
+  scratch_folder folder;
+  auto const c = mapped_config(4 * kibi, 8);
+  constexpr std::uint64_t size = 80 * window;
+  auto const path = make_file(folder, "a", size, 1);
+  daemon::gate shut;
+  auto const faults = device_that([&](std::uint64_t) {
+    shut.arrive();
+    while (!shut.is_open()) std::this_thread::yield();
+    return fault_action::pass();
+  });
+  filesystem fs(c, faults);
+  int const fd = fs.open(path, O_RDONLY);
+  wait_until(
+      [&] {
+        read_all(fs, fd, path, 4 * window);
+        return shut.arrivals() == 1;
+      },
+      "a window that is stuck");
+  read_all(fs, fd, path, size);  // more windows than wait for their turn
+  CHECK(shut.arrivals() == 1);
+  CHECK(fs.stats().windows_mapped == 0);
+  CHECK(fs.stats().timeouts == 0);
+  shut.release();
+  read_until_mapped(fs, fd, path, size, windows_of(size, c));
+}
+
+TEST_CASE("mapped: files that are written are never mapped, and what is written to one that was is seen") {
+  scratch_folder folder;
+  auto c = mapped_config(4 * kibi, 16);
+  constexpr std::uint64_t size = 3 * window;
+  auto const written = make_file(folder, "w", size, 1);
+  auto const read_only = make_file(folder, "r", size, 2);
+  filesystem fs(c);
+  int const fd_w = fs.open(written, O_RDWR);
+  int const fd_also = fs.open(written, O_RDONLY);
+  for (int pass = 0; pass < 3; ++pass) {
+    read_all(fs, fd_w, written, size);
+    read_all(fs, fd_also, written, size);
+  }
+  int const fd_r = fs.open(read_only, O_RDONLY);
+  read_until_mapped(fs, fd_r, read_only, size, 3);
+  CHECK(fs.stats().windows_mapped == 3);  // whatever had been asked for before would have been mapped before
+
+  int const fd_now = fs.open(read_only, O_RDWR);
+  auto const bytes = some_bytes(seed(), 0, 5000);
+  op_batch ops;
+  CHECK(ops.write(0, fd_now, 3000, bytes) == 0);
+  auto const read = ops.read(0, fd_r, 3000, 5000);
+  ops.run(fs.ref(), 1, 64);
+  CHECK(ops.result(read) == 5000);
+  CHECK(ops.bytes(read) == bytes);
+  CHECK(fs.close(fd_now) == 0);
+  read_all(fs, fd_r, read_only, size);
+}
+
+TEST_CASE("mapped: with mapped_memory 0 the way is auto's") {
+  scratch_folder folder;
+  auto c = mapped_config(4 * kibi, 8);
+  c.mapped_memory = 0;
+  auto const path = make_file(folder, "a", 2 * window, 1);
+  filesystem fs(c);
+  CHECK(fs.ref().windows.entries == nullptr);
+  int const fd = fs.open(path, O_RDONLY);
+  for (int pass = 0; pass < 2; ++pass) read_all(fs, fd, path, 2 * window);
+  CHECK(fs.stats().windows_mapped == 0);
+}
