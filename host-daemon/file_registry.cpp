@@ -306,7 +306,8 @@ std::string file_registry::name_of(std::uint64_t uid) const noexcept {
     std::lock_guard const lock{mutex_};
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       auto const& e = entries_[i];
-      if (e.users == 0 || std::atomic_ref<std::uint64_t>{region_.open_files[i].uid}.load(std::memory_order_relaxed) != uid) continue;
+      if (e.users == 0 || std::atomic_ref<std::uint64_t>{region_.open_files[i].uid}.load(std::memory_order_relaxed) != uid)
+        continue;
       return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(e.host->fd())).string();
     }
   } catch (std::exception const&) {  // a message without a name is better than none

@@ -51,12 +51,15 @@ GPUFS_STAGE inline std::uint32_t request_pages(fs_ref const* handle, read_span c
     }
   }
   __syncwarp();
+  page_name const name = span.name(first + lane);
+  // What a window has needs no request: gwait pulls it.
+  if (wants && fs.windows.entries != nullptr && !span.whole)
+    wants = window_address(handle, span.uid, name.page << span.page_shift, name.expected) == 0;
   bool const admitted = async_admitted(fs, wants);
   async_page mine;
   constexpr unsigned rounds = 4;
   std::uint32_t const from = warp_number() * fs.page_channels.spacing % fs.page_channels.count;
   bool const sends = try_channels(fs, fs.page_channels, from, rounds, admitted, mine.via);
-  page_name const name = span.name(first + lane);
   if (sends && span.whole) {
     std::uint64_t const begin = name.page << span.page_shift;
     mine.writes = writes_counted(fs, span.uid, begin, begin + span.page_bytes());

@@ -3,6 +3,7 @@
 
 #include <gpufs/cache/pull_gate.hpp>
 #include <gpufs/io/fetch.hpp>
+#include <gpufs/io/windows.hpp>
 
 #include <cstdint>
 
@@ -20,7 +21,7 @@ __device__ __forceinline__ bool lane_channel(fs_ref const& fs, unsigned attempt,
   return false;
 }
 
-/// Finds a page, or enters it and requests its bytes. The status is hit, waiting, fetching (all pinned), or none: then nothing is held. Any single
+/// Finds a page, or enters it and requests its bytes, unless a window has them. The status is hit, waiting, fetching (all pinned), or none: then nothing is held. Any single
 /// thread calls; nobody waits.
 __device__ __forceinline__ page_entry lane_enter(fs_ref const& fs, page_name const& name, std::int32_t slot, unsigned attempt) {
   page_entry e;
@@ -31,7 +32,10 @@ __device__ __forceinline__ page_entry lane_enter(fs_ref const& fs, page_name con
     e.got = found.valid;
     return e;
   }
-  if (!lane_channel(fs, attempt, e.via)) return e;
+  std::uint64_t window = 0;
+  if (fs.windows.entries != nullptr && !name.whole)
+    window = window_address(fs.self, name.uid, name.page << fs.cache.page_shift, name.expected);
+  if (window == 0 && !lane_channel(fs, attempt, e.via)) return e;
   taken_frame const taken = take_each<one_lane>(fs.cache, slot, true);
   if (taken.evicted) count(fs, counter::evictions);
   bool entered = false;
@@ -44,9 +48,10 @@ __device__ __forceinline__ page_entry lane_enter(fs_ref const& fs, page_name con
     if (result == insert_result::full && lane_evict_from_bucket(fs.cache, name.uid, name.page)) count(fs, counter::evictions);
   }
   if (!entered) {
-    release_channel(fs.page_channels, e.via);  // never used
+    if (window == 0) release_channel(fs.page_channels, e.via);  // never used
     return e;
   }
+  if (window != 0) return page_entry::of_window(e.frame, window, name.expected);
   e.status = page_status::fetching;
   submit_alone(fs, page_request(fs, name, e.via, 0));
   return e;
@@ -135,20 +140,23 @@ GPUFS_STAGE inline page_entry fetch_for_lanes(fs_ref const* handle, unsigned lan
   page_entry e;
   if (wants) e = lane_enter(fs, name, slot, attempt);
   bool const fetching = e.status == page_status::fetching;
-  if (fetching) lane_await(fs, name, e);
+  bool const requested = fetching && !e.in_window();
+  if (requested) lane_await(fs, name, e);
   g.sync();
   std::uint64_t const page_bytes = std::uint64_t(1) << fs.cache.page_shift;
   std::uint64_t over_bus = 0;
   std::uint64_t by_dma = 0;
+  std::uint64_t mapped = 0;
   for (unsigned left = g.ballot(fetching && e.error == 0); left != 0; left &= left - 1) {
     auto const from = static_cast<unsigned>(__ffs(static_cast<int>(left)) - 1);
     page_entry page;
     page.frame = g.shfl(e.frame, from);
-    page.via = {g.shfl(e.via.number, from), 0};
+    page.via = {g.shfl(e.via.number, from), g.shfl(e.via.sequence, from)};
     page.chunk_offset = g.shfl(e.chunk_offset, from);
     page.got = g.shfl(e.got, from);
+    page.answered = g.shfl(e.answered, from);
     bool const twin = (page.chunk_offset & in_twin) != 0;
-    (twin ? by_dma : over_bus) += page.got;
+    (page.in_window() ? mapped : twin ? by_dma : over_bus) += page.got;
     pull_gate const gate(fs, !twin, lanes);
     converged_pull(g, frame_bytes(fs.cache, page.frame), source_of(fs, page), page_bytes, page.got);
   }
@@ -164,17 +172,19 @@ GPUFS_STAGE inline page_entry fetch_for_lanes(fs_ref const* handle, unsigned lan
       fail(h, e.error);
       e.status = page_status::failed;
     }
-    set_channel(fs.page_channels, e.via, e.answered != 0 ? channel_phase::free : channel_phase::quarantined);
+    if (requested) set_channel(fs.page_channels, e.via, e.answered != 0 ? channel_phase::free : channel_phase::quarantined);
   }
   bool const waits = e.status == page_status::waiting;
   auto const misses = static_cast<unsigned>(__popc(g.ballot(fetching)));
+  auto const requests = static_cast<unsigned>(__popc(g.ballot(requested)));
   auto const failures = static_cast<unsigned>(__popc(g.ballot(fetching && e.error != 0)));
   auto const waited = static_cast<unsigned>(__popc(g.ballot(waits)));
   if (g.thread_rank() == 0) {
     count(fs, counter::misses, misses);
-    count(fs, counter::requests, misses);
-    count(fs, counter::read_requests, misses);
+    count(fs, counter::requests, requests);
+    count(fs, counter::read_requests, requests);
     count(fs, counter::bytes_pulled, over_bus);
+    count(fs, counter::bytes_mapped, mapped);
     count(fs, counter::bytes_dma, by_dma);
     count(fs, counter::errors, failures);
     count(fs, counter::waits, waited);

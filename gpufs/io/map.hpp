@@ -93,7 +93,8 @@ __device__ ssize_t gmmap(io_context<Group>& io, int fd, std::size_t count, std::
   detail::pinned_page const page = detail::pin_page(io, span);
   if (page.error != 0) return page.error;
   std::uint64_t const in_page = begin - page_begin;
-  std::uint64_t const has = page.valid > in_page ? page.valid - in_page : 0;  // less than asked for if the file has become shorter
+  std::uint64_t const has =
+      page.valid > in_page ? page.valid - in_page : 0;  // less than asked for if the file has become shorter
   std::uint64_t const mapped = has < end - begin ? has : end - begin;
   if (io.group().thread_rank() == 0) {
     if (mapped == 0) {

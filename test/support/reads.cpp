@@ -1,10 +1,10 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <stdexcept>
 #include <test/support/cache_state.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
-#include <algorithm>
-#include <stdexcept>
 
 #include <fmt/format.h>
 
