@@ -95,8 +95,8 @@ function(gpufs_add_apps)
     target_link_libraries(gpufs_apps_common INTERFACE gpufs gpufs_cli gpufs::CLI11)
   endif()
   add_custom_target(programs)
-  # gpufs bench looks for them beside the program, which may be copied to another machine.
-  foreach(script IN ITEMS plot_figure.py plot_apps.py)
+  # gpufs bench and mosaic look for them beside the program, which may be copied to another machine.
+  foreach(script IN ITEMS plot_figure.py plot_apps.py pictures.py)
     configure_file(scripts/${script} ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${script} COPYONLY)
     install(PROGRAMS scripts/${script} DESTINATION ${CMAKE_INSTALL_DATADIR}/gpufs)
   endforeach()
@@ -110,7 +110,7 @@ function(gpufs_add_apps)
     gpufs_add_sources(app_${name} ${sources})
     gpufs_set_up_program(app_${name})
     target_link_libraries(app_${name} PRIVATE gpufs_apps_common)
-    if(name STREQUAL "gpufs")  # bench apps
+    if(name MATCHES "^(gpufs|mosaic)$")  # bench apps; the harness
       target_link_libraries(app_${name} PRIVATE gpufs_ports)
     endif()
     set_target_properties(app_${name} PROPERTIES OUTPUT_NAME ${name})
