@@ -53,7 +53,7 @@ ratios() {
 mosaic() {
   step mosaic-generate 60 "$bin/mosaic" generate --data "$1" --size medium --histograms-only
   step mosaic-index 60 "$bin/mosaic" index --data "$1" && cat "$out/mosaic-index.log"
-  step mosaic 120 "$bin/mosaic" make --data "$1" --size medium --cache 256M --prefetch 0 --mode gread,cpu,cpuio --hist-page-size 4K,64K --runs 5 --check
+  step mosaic 120 "$bin/mosaic" make --data "$1" --size medium --cache 256M --prefetch 0 --mode gread,cpu,cpuio --host-reads mmap --hist-page-size 4K,64K --runs 5 --check
   grep -E '^[a-z]' "$out/mosaic.log"
 }
 

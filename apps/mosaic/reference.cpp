@@ -3,6 +3,7 @@
 #include <apps/harness/parallel.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 
 namespace gpufs::apps {
@@ -25,11 +26,17 @@ std::vector<std::uint32_t> candidates_of(lsh_view const& index, std::span<std::u
 }
 
 std::uint32_t distance(histogram const& h, float const* record) {
-  float sum = 0;
-  for (unsigned b = 0; b < histogram_bins; ++b) {
-    float const difference = static_cast<float>(h[b]) - record[b];
-    sum += difference * difference;
+  constexpr unsigned lanes = 16;  // sums side by side, which the compiler puts into vector registers
+  static_assert(histogram_bins % lanes == 0);
+  std::array<float, lanes> part{};
+  for (unsigned b = 0; b < histogram_bins; b += lanes) {
+    for (unsigned k = 0; k < lanes; ++k) {
+      float const difference = static_cast<float>(static_cast<std::int32_t>(h[b + k])) - record[b + k];
+      part[k] += difference * difference;
+    }
   }
+  float sum = 0;
+  for (float const p : part) sum += p;
   return sum < static_cast<float>(no_distance) ? static_cast<std::uint32_t>(sum) : no_distance;
 }
 
