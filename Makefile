@@ -4,7 +4,7 @@
 #   make test                 run every suite on the emulated device, and again on the GPU where one is visible
 #   make demo [WORD=.. DIR=..]  count a word over a tree of real files from a kernel, and compare with grep
 #   make install PREFIX=..    install one variant (PRESET=cuda|emulated; default: cuda where nvcc is found)
-#   make fetch-data           real files for the applications (a photograph, WordNet, BLOSUM62) into build/real-data
+#   make fetch-data           real files for the applications (photographs, icons, WordNet, BLOSUM62) into build/real-data
 #   make format               format all sources
 #   make clean                remove build/
 #

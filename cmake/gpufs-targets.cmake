@@ -95,9 +95,11 @@ function(gpufs_add_apps)
     target_link_libraries(gpufs_apps_common INTERFACE gpufs gpufs_cli gpufs::CLI11)
   endif()
   add_custom_target(programs)
-  # gpufs bench looks for it beside the program, which may be copied to another machine.
-  configure_file(scripts/plot.py ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/plot.py COPYONLY)
-  install(PROGRAMS scripts/plot.py DESTINATION ${CMAKE_INSTALL_DATADIR}/gpufs)
+  # gpufs bench and mosaic look for them beside the program, which may be copied to another machine.
+  foreach(script IN ITEMS plot.py pictures.py)
+    configure_file(scripts/${script} ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${script} COPYONLY)
+    install(PROGRAMS scripts/${script} DESTINATION ${CMAKE_INSTALL_DATADIR}/gpufs)
+  endforeach()
   gpufs_add_ports()
   file(GLOB mains CONFIGURE_DEPENDS apps/*/main.cpp apps/*/main.cu)
   foreach(main IN LISTS mains)
@@ -108,7 +110,7 @@ function(gpufs_add_apps)
     gpufs_add_sources(app_${name} ${sources})
     gpufs_set_up_program(app_${name})
     target_link_libraries(app_${name} PRIVATE gpufs_apps_common)
-    if(name STREQUAL "gpufs")  # bench apps
+    if(name MATCHES "^(gpufs|mosaic)$")  # bench apps; the harness
       target_link_libraries(app_${name} PRIVATE gpufs_ports)
     endif()
     set_target_properties(app_${name} PROPERTIES OUTPUT_NAME ${name})

@@ -42,9 +42,19 @@ bench() {
   sed -n "s/^{\"name\"/{\"label\": \"$label\", \"name\"/p" "$out/bench-$label.log" >>"$jsonl"
 }
 
-# ratios ARGUMENT...: everything held against limits and other ways, in one process; the table is shown.
+# ratios SET ARGUMENT...: everything held against limits and other ways, in one process; the table is shown.
 ratios() {
-  step ratios 200 "$bin/gpufs" bench ratios "$@" && sed -n '/^gpufs bench ratios/,$p' "$out/ratios.log"
+  local set=$1
+  shift
+  step "ratios-$set" 200 "$bin/gpufs" bench ratios --set "$set" "$@" && sed -n '/^gpufs bench ratios/,$p' "$out/ratios-$set.log"
+}
+
+# mosaic FOLDER: of medium size, a gibibyte of histograms through a cache of a quarter of it; the comparison is shown.
+mosaic() {
+  step mosaic-generate 60 "$bin/mosaic" generate --data "$1" --size medium --histograms-only
+  step mosaic-index 60 "$bin/mosaic" index --data "$1" && cat "$out/mosaic-index.log"
+  step mosaic 120 "$bin/mosaic" make --data "$1" --size medium --cache 256M --prefetch 0 --mode gread,cpu,cpuio --host-reads mmap --hist-page-size 4K,64K --runs 5 --check
+  grep -E '^[a-z]' "$out/mosaic.log"
 }
 
 step info 30 "$bin/gpufs" info && sed -n 1,2p "$out/info.log"
@@ -68,7 +78,7 @@ fi
 
 # One file for all: written once, warm in the OS page cache.
 file=$(mktemp "$dir/gpufs-bench-XXXXXX")
-trap 'rm -f "$file"' EXIT
+trap 'rm -rf "$file" "${folder:-}"' EXIT
 trap 'exit 1' INT TERM HUP
 step write-file 60 dd if=/dev/urandom of="$file" bs=16M iflag=fullblock count="$(($(numfmt --from=iec "$size") / 16777216))" conv=fsync status=none
 common=(--file "$file" --blocks 120 --threads 512)
@@ -81,8 +91,18 @@ bench hit-64K hit "${hits[@]}" --page-size 64K --cache 3G --req 64K
 bench hit-4K-120x512 hit "${common[@]}" --page-size 4K --cache 3G --req 64K --no-limits
 bench hit-64K-120x512 hit "${common[@]}" --page-size 64K --cache 3G --req 64K --no-limits
 bench rand-4K rand "${common[@]}" --page-size 4K --req 4K --prefetch 0 --cache 1G --bytes 1G --no-limits
+for way in warp zipf; do
+  option=(--level warp)
+  [ $way = zipf ] && option=(--distribution zipf)
+  bench "rand-4K-$way" rand "${common[@]}" --page-size 4K --req 4K --prefetch 0 --cache 1G --bytes 1G --no-limits "${option[@]}"
+done
+bench rand-4K-hot rand "${common[@]}" --page-size 4K --req 4K --prefetch 0 --cache 3G --hot --no-limits
 bench rpc rpc --blocks 120
-ratios --file "$file" --blocks 120 --threads 512
+ratios sequential --file "$file" --blocks 120 --threads 512
+ratios random --file "$file" --blocks 120 --threads 512
+folder=$(mktemp -d "$dir/gpufs-mosaic-XXXXXX")
+mosaic "$folder"
+rm -rf "$folder"
 for place in "$dir" /dev/shm; do
   name=write-${place##*/}
   bench "$name" write --dir "$place" --size 2G --blocks 120 --threads 512 --page-size 64K --cache 1G --runs 3 --no-limits

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""fetch_data.py FOLDER: real input files for the applications, from Debian or Ubuntu packages: a photograph (2DCONV, DWT2D), the graph of
-WordNet (BFS), the scores of two texts by BLOSUM62 (NW). Packages are downloaded and unpacked, not installed; needs no root."""
+"""fetch_data.py FOLDER: real input files for the applications, from Debian or Ubuntu packages: photographs (2DCONV, DWT2D, the mosaic), the
+graph of WordNet (BFS), the scores of two texts by BLOSUM62 (NW), icons and pictures of clothes (the mosaic's tiles). Packages are
+downloaded and unpacked, not installed; needs no root."""
 import array
 import glob
 import os
@@ -8,7 +9,8 @@ import struct
 import subprocess
 import sys
 import tempfile
-import zlib
+
+import pictures
 
 
 def unpack(package, folder):
@@ -26,41 +28,6 @@ def find(folder, name):
     raise FileNotFoundError(f"{name} is not in {os.path.basename(folder)}")
 
 
-def read_png(path):
-    """Columns, rows, channels and samples of a picture of 8 bits a channel that is not interlaced."""
-    with open(path, "rb") as file:
-        data = file.read()
-    at, packed = 8, b""
-    while at < len(data):
-        length, kind = struct.unpack(">I4s", data[at : at + 8])
-        body = data[at + 8 : at + 8 + length]
-        if kind == b"IHDR":
-            columns, rows, depth, color, _, _, interlaced = struct.unpack(">IIBBBBB", body)
-        elif kind == b"IDAT":
-            packed += body
-        at += length + 12
-    if depth != 8 or interlaced or color not in (0, 2, 6):
-        raise ValueError(f"{path}: only grey and colour pictures of 8 bits are read")
-    channels = {0: 1, 2: 3, 6: 4}[color]
-    raw, width = zlib.decompress(packed), columns * channels
-    samples, before = bytearray(), bytearray(width)
-    for y in range(rows):
-        kind, row = raw[y * (width + 1)], bytearray(raw[y * (width + 1) + 1 : (y + 1) * (width + 1)])
-        for i in range(width):
-            left = row[i - channels] if i >= channels else 0
-            up, corner = before[i], before[i - channels] if i >= channels else 0
-            if kind == 4:
-                guess = left + up - corner
-                distances = (abs(guess - left), abs(guess - up), abs(guess - corner))
-                add = (left, up, corner)[distances.index(min(distances))]
-            else:
-                add = (0, left, up, (left + up) // 2)[kind]
-            row[i] = (row[i] + add) & 255
-        samples += row
-        before = row
-    return columns, rows, channels, samples
-
-
 def write(path, payload, **meta):
     with open(path, "wb") as file:
         file.write(payload)
@@ -71,11 +38,24 @@ def write(path, payload, **meta):
 
 
 def photograph(unpacked, out):
-    columns, rows, channels, samples = read_png(find(unpacked, "astronaut.png"))
+    columns, rows, channels, samples = pictures.read_png(find(unpacked, "astronaut.png"))
     rgb = bytes(s for i, s in enumerate(samples) if i % channels < 3)
     write(f"{out}/photo.rgb8", rgb, rows=rows, columns=columns)
     grey = array.array("f", ((rgb[i] + rgb[i + 1] + rgb[i + 2]) / 765 for i in range(0, len(rgb), 3)))
     write(f"{out}/photo.f32", grey.tobytes(), rows=rows, columns=columns)
+
+
+def targets(unpacked, out):
+    """More photographs, for the mosaic."""
+    for name in ("coffee", "chelsea"):
+        pictures.write_picture(find(unpacked, f"{name}.png"), f"{out}/{name}.rgb8")
+        print(f"{out}/{name}.rgb8: {os.path.getsize(f'{out}/{name}.rgb8')} bytes")
+
+
+def tiles(icons, clothes, out):
+    for name, source in (("icons", icons), ("clothes", find(clothes, "train-images-idx3-ubyte.gz"))):
+        count = pictures.write_tiles(source, f"{out}/{name}.rgba")
+        print(f"{out}/{name}.rgba: {count} tiles")
 
 
 def graph(unpacked, out):
@@ -129,7 +109,10 @@ def main(arguments):
     out = arguments[0]
     os.makedirs(out, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        photograph(unpack("python3-skimage", folder), out)
+        skimage = unpack("python3-skimage", folder)
+        photograph(skimage, out)
+        targets(skimage, out)
+        tiles(unpack("oxygen-icon-theme", folder), unpack("dataset-fashion-mnist", folder), out)
         text = graph(unpack("wordnet-base", folder), out)
         scores(unpack("ncbi-data", folder), text, out)
     return 0

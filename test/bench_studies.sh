@@ -19,12 +19,36 @@ done
 "$gpufs" bench hit --baseline gpufs >/dev/null 2>&1
 [ $? -eq 2 ] || complain "bench hit --baseline gpufs must be refused"
 
+# Random pieces, in every way.
+for way in "--req 4K" "--req 1000 --level warp" "--req 4K --distribution zipf --theta 1" "--req 512 --level warp --hot --repeat 2" "--req 4K --cold"; do
+  # shellcheck disable=SC2086 # words
+  line=$("$gpufs" bench rand --size 256K --page-size 4K --prefetch 0 --runs 1 --json "${shape[@]}" "${settings[@]}" $way) || complain "bench rand $way failed"
+  [[ $line =~ \"verified\":\ true ]] || complain "bench rand $way: $line"
+  [[ $way == *hot* || $line =~ \"of_random_pull\":\ [0-9] ]] || complain "bench rand $way: no of_random_pull in $line"
+  [[ $way != *hot* || $line =~ \"misses\":\ 0, ]] || complain "bench rand $way: misses in $line"
+done
+refuses() {
+  local wanted=$1 said
+  shift
+  said=$("$gpufs" bench "$@" 2>&1)
+  [[ $said == *"$wanted"* ]] || complain "bench $*: $said"
+}
+refuses "mean nothing for bench seq" seq --level warp
+refuses "--theta=0: must be above 0" rand --distribution zipf --theta 0
+refuses "--hot: needs a --cache-size that holds" rand --hot --size 2M --cache 1M "${settings[@]}"
+refuses "not with --level=warp" rand --level warp --baseline gpufs
+
 # The ratios.
 line=$("$gpufs" bench ratios --size 1M --runs 1 --json "${shape[@]}" "${settings[@]}") || complain "bench ratios failed"
 for row in pull pages original readahead cpuio pipelined oneblock fourfold; do
   [[ $line =~ \"$row\":\ \{\"what\":\ \"[^\"]*\",\ \"ratio\":\ [0-9] ]] || complain "bench ratios: no $row in $line"
 done
 [[ $line =~ \"cold\":\ \{ ]] || complain "bench ratios: no row cold in $line"
+line=$("$gpufs" bench ratios --set random --size 256K --runs 1 --json "${shape[@]}" "${settings[@]}") || complain "bench ratios --set random failed"
+for row in rand randwarp zipf rand512; do
+  [[ $line =~ \"$row\":\ \{\"what\":\ \"[^\"]*\",\ \"ratio\":\ [0-9] ]] || complain "bench ratios --set random: no $row in $line"
+done
+[[ $line =~ \"randcold\":\ \{ && ! $line =~ \"pull\":\ \{ ]] || complain "bench ratios --set random: $line"
 text=$("$gpufs" bench ratios --only pages --size 256K --runs 2 "${shape[@]}" "${settings[@]}")
 [ "$(grep -c ' / ' <<<"$text")" -eq 1 ] || complain "bench ratios --only pages: $text"
 "$gpufs" bench ratios --only sideways >/dev/null 2>"$folder/error"

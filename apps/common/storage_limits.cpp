@@ -20,7 +20,7 @@ namespace gpufs::apps {
 
 namespace {
 
-constexpr unsigned rings = 2;
+constexpr unsigned sequential_rings = 2, random_rings = 4;
 constexpr unsigned depth = 128;
 
 [[noreturn]] void refuse(int error, char const* what) { throw std::system_error(error, std::generic_category(), what); }
@@ -71,8 +71,8 @@ class reader {
   io_uring ring_{};
 };
 
-/// Reads per second when `count` reads are done; `offset_of` numbers them.
-double reads_per_second(int fd, std::uint64_t read_bytes, std::uint64_t count,
+/// Reads per second when `count` reads are done with `rings` rings; `offset_of` numbers them.
+double reads_per_second(unsigned rings, int fd, std::uint64_t read_bytes, std::uint64_t count,
                         std::function<std::uint64_t(std::uint64_t)> const& offset_of) {
   std::atomic<std::uint64_t> next{0};
   auto const start = std::chrono::steady_clock::now();
@@ -97,10 +97,11 @@ storage_limits measure_storage_limits(host_file const& file, std::uint64_t most_
   try {
     host_file const direct(file.path(), O_DIRECT);
     std::uint64_t const count = std::min(most_bytes, file.size()) / large;
-    l.sequential_GBps = reads_per_second(direct.descriptor(), large, count, [](std::uint64_t i) { return i * large; }) *
-                        static_cast<double>(large) / 1e9;
+    l.sequential_GBps =
+        reads_per_second(sequential_rings, direct.descriptor(), large, count, [](std::uint64_t i) { return i * large; }) *
+        static_cast<double>(large) / 1e9;
     std::uint64_t const pieces = file.size() / small;
-    l.random_iops = reads_per_second(direct.descriptor(), small, std::min(pieces, random_reads),
+    l.random_iops = reads_per_second(random_rings, direct.descriptor(), small, std::min(pieces, random_reads),
                                      [&](std::uint64_t i) { return generate_below(seed, i, pieces) * small; });
   } catch (std::system_error const& e) {
     l.why_not = e.what();

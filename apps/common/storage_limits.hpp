@@ -11,7 +11,7 @@ namespace gpufs::apps {
 
 struct storage_limits {
   std::optional<double> sequential_GBps;  ///< io_uring with O_DIRECT: 2 rings, 128 reads of 256 KiB in flight on each
-  std::optional<double> random_iops;      ///< the same with random reads of 4 KiB
+  std::optional<double> random_iops;      ///< the same with random reads of 4 KiB and 4 rings
   std::string why_not;                    ///< why they are missing, if they are
 };
 

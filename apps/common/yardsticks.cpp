@@ -40,6 +40,7 @@ constexpr std::array entries{
     entry{"cpuio", "times_cpuio", "by hand, 1 thread then copy", &yardsticks::cpuio},
     entry{"pipelined", "times_pipelined", "by hand, threads, pipelined", &yardsticks::pipelined},
     entry{"baseline_gpufs", "times_baseline_gpufs", "GPUfs as it was", &yardsticks::baseline_gpufs},
+    entry{"random_pull", "of_random_pull", "GPU pulls the same pieces", &yardsticks::random_pull},
     entry{"copy_kernel", "of_copy_kernel", "plain copy kernel", &yardsticks::copy_kernel},
     entry{"storage_sequential", "of_storage_sequential", "storage, O_DIRECT", &yardsticks::storage_sequential},
 };

@@ -21,6 +21,7 @@ struct yardsticks {
   std::optional<double> cpuio;                 ///< by hand: one thread reads everything, then one copy
   std::optional<double> pipelined;             ///< by hand: threads with double-buffered chunks
   std::optional<double> baseline_gpufs;        ///< GPUfs as it was (apps/baseline); measured by the caller
+  std::optional<double> random_pull;           ///< a kernel reads random pieces of pinned memory; measured by the caller
   std::optional<double> copy_kernel;           ///< a plain copy kernel in device memory
   std::optional<double> storage_sequential;    ///< io_uring with O_DIRECT
   std::optional<double> storage_random_iops;   ///< the same, random 4 KiB reads per second
@@ -34,7 +35,7 @@ struct yardstick_options {
   std::function<void(char const*)> say = [](char const*) {};  ///< told what comes next
 };
 
-/// Measures all but copy_kernel and baseline_gpufs. `files` are read up to 4 GiB in all. Throws device_error or std::system_error as the parts do.
+/// Measures all but copy_kernel, random_pull and baseline_gpufs. `files` are read up to 4 GiB in all. Throws device_error or std::system_error as the parts do.
 [[nodiscard]] yardsticks measure_yardsticks(std::vector<host_file> const& files, std::uint64_t bytes,
                                             yardstick_options const& options);
 

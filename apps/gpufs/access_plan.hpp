@@ -19,7 +19,8 @@ struct access {
 /// Trivially copyable; its functions are callable on device and host.
 ///   sequential  block b reads [b * stride, min(bytes, (b + 1) * stride)) in pieces of `request`
 ///   strided     piece k lies at k * stride, k * stride < bytes; block b reads pieces b, b + blocks, ...
-///   random      request i is a random piece of the `bytes / request` whole ones; block b does i = b, b + blocks, ...
+///   random      request i is a random piece of the `bytes / request` whole ones, or piece drawn[i]; block b does i = b, b + blocks, ...
+/// Where warps read, each for itself, they are its blocks.
 struct access_plan {
   access_pattern pattern = access_pattern::sequential;
   std::uint64_t blocks = 1;
@@ -28,6 +29,7 @@ struct access_plan {
   std::uint64_t stride = 1;
   std::uint64_t draws = 0;  ///< random: how many requests in all
   std::uint64_t seed = 0;
+  std::uint32_t const* drawn = nullptr;  ///< random: null, or `draws` pieces, in the memory of whoever asks
 
   /// Where the part of block `b` ends; sequential only.
   [[nodiscard]] constexpr std::uint64_t part_end(std::uint64_t b) const {
@@ -55,7 +57,7 @@ struct access_plan {
       std::uint64_t const left = bytes - number * stride;
       return {number * stride, left < request ? left : request, number};
     }
-    return {generate_below(seed, number, bytes / request) * request, request, number};
+    return {(drawn != nullptr ? drawn[number] : generate_below(seed, number, bytes / request)) * request, request, number};
   }
 
   /// Upper bound of access::number.

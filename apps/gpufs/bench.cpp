@@ -13,6 +13,8 @@
 #include <apps/gpufs/bench_file.hpp>
 #include <apps/gpufs/bench_kernels.hpp>
 #include <apps/gpufs/bench_pass.hpp>
+#include <apps/gpufs/random_pull.hpp>
+#include <apps/gpufs/zipf.hpp>
 
 #include <fmt/format.h>
 
@@ -25,8 +27,6 @@ namespace gpufs::apps {
 namespace {
 
 constexpr double least_hit_seconds = 0.08;
-
-bench_shape shape_of(bench_options const& o) { return {static_cast<unsigned>(o.blocks), static_cast<unsigned>(o.threads)}; }
 
 /// Passes over the plan that make a kernel of resident pages run long enough to be timed.
 std::uint64_t passes(bench_options const& o, file_reader& reader, fs_ref const& fs, int fd) {
@@ -57,6 +57,10 @@ bench_result run_bench(bench_options const& o, config const& settings) {
   r.file = source.name();
   r.file_bytes = file.size();
   r.plan = make_plan(o, file.size(), settings);
+  if (o.zipf()) {
+    r.drawn = zipf_draws(file.size() / r.plan.request, o.theta, r.plan.draws, o.seed);
+    r.plan.drawn = r.drawn.data();
+  }
 
   auto const runs = static_cast<std::uint64_t>(o.runs);
   progress shown("", runs + 2, !o.quiet);
@@ -72,7 +76,7 @@ bench_result run_bench(bench_options const& o, config const& settings) {
       }
       filesystem fs(settings);  // a fresh one: its cache holds nothing
       opened const f(fs, file.path());
-      if (o.is("hit")) {
+      if (o.begins_hot()) {
         reader.run(fs.ref(), f.fd(), 1);
         require_success(reader.take_failure());
         if (run == 0) r.repeat = passes(o, reader, fs.ref(), f.fd());
@@ -107,7 +111,11 @@ bench_result run_bench(bench_options const& o, config const& settings) {
     if (o.cold) y.prepare = [&] { file.drop_from_page_cache(); };
     y.say = [&](char const* what) { shown.say(what); };
     r.measured = measure_yardsticks(source.all(), r.plan.bytes, y);
-    if (o.is("hit")) r.measured.copy_kernel = measure_copy_kernel_GBps(r.plan.bytes, least_hit_seconds);
+    if (o.is("rand") && !o.hot) {
+      shown.say("pulling the same pieces out of pinned memory");
+      r.measured.random_pull = measure_random_pull(file.size(), r.plan);
+    }
+    if (o.begins_hot()) r.measured.copy_kernel = measure_copy_kernel_GBps(r.plan.bytes, least_hit_seconds);
   }
   if (!o.baseline.empty()) {
     shown.say("measuring GPUfs as it was");

@@ -19,6 +19,7 @@ struct bench_result {
   std::string file;
   std::uint64_t file_bytes = 0;
   access_plan plan;
+  std::vector<std::uint32_t> drawn;     ///< what plan.drawn points to
   std::uint64_t repeat = 1;             ///< times the plan was run in one kernel
   std::vector<double> seconds;          ///< of each run
   std::size_t median = 0;               ///< which of them counts

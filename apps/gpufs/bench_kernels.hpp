@@ -15,6 +15,10 @@ namespace gpufs::apps {
 struct bench_shape {
   unsigned blocks = 1;
   unsigned threads = 32;
+  bool by_warp = false;  ///< each warp for itself
+
+  /// Those who each have their part of a plan.
+  [[nodiscard]] constexpr std::uint64_t readers() const { return by_warp ? std::uint64_t{blocks} * (threads / 32) : blocks; }
 };
 
 /// A gread that did not give what was asked for; result 0 or more: so many bytes instead.
@@ -25,10 +29,10 @@ struct bench_failure {
   std::uint64_t bytes = 0;
 };
 
-/// Kernels that read a file by a plan, each block into a buffer of its own. Made before the clock starts: it allocates.
+/// Kernels that read a file by a plan, each reader into a buffer of its own. Made before the clock starts: it allocates.
 class file_reader {
  public:
-  /// Throws device_error naming --req and --blocks if the device has no room for the buffers.
+  /// `plan` is for as many blocks as the shape has readers. Throws device_error naming --req and --blocks if the device has no room for the buffers.
   file_reader(access_plan const& plan, bench_shape shape);
   ~file_reader();
   file_reader(file_reader const&) = delete;

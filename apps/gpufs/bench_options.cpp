@@ -39,7 +39,20 @@ void add_options(CLI::App& command, bench_options& o) {
   command.add_option("--seed", o.seed, "of random offsets and of the temporary file")->capture_default_str();
   command.add_option("--runs", o.runs, "runs; the median counts")->capture_default_str();
   command.add_option("--repeat", o.repeat,
-                     "hit: passes in one kernel, rpc: round trips; default: so many that it takes 80 ms, 20000");
+                     "hit, rand --hot: passes in one kernel, rpc: round trips; default: so many that it takes 80 ms, 20000");
+  command.add_option("--access", o.access, "rand: how the kernel reads: gread")
+      ->check(CLI::IsMember({"gread"}))
+      ->capture_default_str();
+  command
+      .add_option("--distribution", o.distribution,
+                  "rand: uniform, or zipf: the k-th most wanted piece k^-theta as often as the first")
+      ->check(CLI::IsMember({"uniform", "zipf"}))
+      ->capture_default_str();
+  command.add_option("--theta", o.theta, "rand: exponent of zipf, above 0, at most 8")->capture_default_str();
+  command.add_option("--level", o.level, "rand: who makes requests of its own: block or warp")
+      ->check(CLI::IsMember({"block", "warp"}))
+      ->capture_default_str();
+  command.add_flag("--hot", o.hot, "rand: the same pieces were read once before, so that all are in the GPU cache");
   command.add_flag("--random-order", o.random_order, "write: the pieces in random order");
   command.add_flag("--once", o.once, "write: with O_GWRONCE");
   command.add_flag("--cold", o.cold, "drop the file from the OS page cache before each run");
@@ -50,6 +63,17 @@ void add_options(CLI::App& command, bench_options& o) {
       ->check(CLI::IsMember({"gpufs"}));
   command.add_option("--baseline-threads", o.baseline_threads, "host threads of that")->capture_default_str();
   command.add_flag("--no-verify", o.no_verify, "do not check the bytes against pread");
+}
+
+bench_shape shape_of(bench_options const& o) {
+  return {static_cast<unsigned>(o.blocks), static_cast<unsigned>(o.threads), o.by_warp()};
+}
+
+config with_slots(bench_options const& o, config settings) {
+  constexpr std::uint64_t most_slots = 65536;
+  std::uint64_t const wanted = o.by_warp() ? std::min(shape_of(o).readers(), most_slots) : 0;
+  settings.context_slots = static_cast<std::uint32_t>(std::max<std::uint64_t>(settings.context_slots, wanted));
+  return settings;
 }
 
 void complete(bench_options& o) {
@@ -72,7 +96,14 @@ void complete(bench_options& o) {
     throw usage_error(fmt::format("--file={}: bench write makes a file of its own in --dir", o.file));
   if (o.is("write") && o.threads > 512) throw usage_error(fmt::format("--threads={}: at most 512 for bench write", o.threads));
   if ((o.random_order || o.once) && !o.is("write")) throw usage_error("--random-order, --once: for bench write only");
-  bool const reads_once = !(o.is("hit") || o.is("write") || o.is("rpc"));
+  if (!o.is("rand") && (o.zipf() || o.by_warp() || o.hot)) {
+    throw usage_error(fmt::format("--distribution, --level, --hot: mean nothing for bench {}", o.pattern));
+  }
+  if (!(o.theta > 0 && o.theta <= 8)) throw usage_error(fmt::format("--theta={}: must be above 0, at most 8", o.theta));
+  if (o.by_warp() && !o.baseline.empty()) {
+    throw usage_error(fmt::format("--baseline={}: whole blocks read there: not with --level=warp", o.baseline));
+  }
+  bool const reads_once = !(o.begins_hot() || o.is("write") || o.is("rpc"));
   if (o.cold && !reads_once) throw usage_error(fmt::format("--cold: means nothing for bench {}", o.pattern));
   check_option("--baseline-threads", o.baseline_threads, 1, 128);
   if (!o.baseline.empty() && !reads_once) {
@@ -85,7 +116,7 @@ void complete(bench_options& o) {
 
 access_plan make_plan(bench_options const& o, std::uint64_t file_bytes, config const& settings) {
   access_plan p;
-  p.blocks = static_cast<std::uint64_t>(o.blocks);
+  p.blocks = shape_of(o).readers();
   p.request = size_option("--req", o.request, 1, 1 << 30);
   p.seed = o.seed;
   std::uint64_t const bytes = size_option("--bytes", o.bytes, 0, o.is("rand") ? no_limit : file_bytes);
@@ -99,6 +130,12 @@ access_plan make_plan(bench_options const& o, std::uint64_t file_bytes, config c
       throw usage_error(fmt::format("--req={}: must be at most the file's {} bytes", o.request, file_bytes));
     }
     p.draws = std::max<std::uint64_t>((bytes == 0 ? file_bytes : bytes) / p.request, 1);
+    if (o.zipf() && file_bytes / p.request >> 32 != 0) {
+      throw usage_error(fmt::format("--req={}: --distribution=zipf takes at most 2^32 pieces, the file has more", o.request));
+    }
+    if (o.hot && file_bytes > settings.cache_size) {
+      throw usage_error(fmt::format("--hot: needs a --cache-size that holds the file's {} bytes", file_bytes));
+    }
     return p;
   }
   if (o.is("strided")) {

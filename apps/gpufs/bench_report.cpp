@@ -37,7 +37,14 @@ void print_json(bench_options const& o, config const& settings, bench_result con
   if (o.cold) j.number("cached_before", r.cached_before);
   add_shape(j, o);
   j.integer("req", r.plan.request).integer("stride", r.plan.stride).integer("seed", r.plan.seed).integer("repeat", r.repeat);
-  if (o.is("rand")) j.number("requests_per_second", static_cast<double>(r.plan.draws) / seconds);
+  if (o.is("rand")) {
+    double const rate = static_cast<double>(r.plan.draws * r.repeat) / seconds;
+    j.number("requests_per_second", rate).text("access", o.access).text("level", o.level).text("distribution", o.distribution);
+    if (o.zipf()) j.number("theta", o.theta);
+    j.boolean("hot", o.hot);
+    if (r.measured.storage_random_iops && r.plan.request == 4096)
+      j.number("of_storage_random", rate / *r.measured.storage_random_iops);
+  }
   j.numbers("run_seconds", r.seconds);
   j.text("backend", r.backend);
   add_settings(j, settings);
@@ -69,14 +76,17 @@ void print(bench_options const& o, config const& settings, bench_result const& r
   print_heading(o, settings, r.backend, r.notes);
   fmt::print("file: {}, {} bytes{}; requests of {}", r.file, r.file_bytes, o.cold ? ", not in the OS page cache" : "",
              format_size(r.plan.request));
-  if (o.is("rand")) fmt::print(", seed {}", r.plan.seed);
+  if (o.is("rand")) {
+    fmt::print(", by {}, a {} each, {}, seed {}", o.access, o.level,
+               o.zipf() ? fmt::format("zipf {}", o.theta) : std::string("uniform"), r.plan.seed);
+  }
   if (r.repeat != 1) fmt::print(", {} passes", r.repeat);
   if (o.cold && r.cached_before) fmt::print("; still cached before a run: {:.1f} %", *r.cached_before * 100);
   fmt::print("\n\n  {:<30} {:>10.3f} GB/s   {} bytes in {:.6f} s, median of {}: {:.3f} to {:.3f} GB/s\n", "throughput", GBps,
              r.bytes(), r.seconds[r.median], r.seconds.size(), gigabytes_per_second(r.bytes(), slowest),
              gigabytes_per_second(r.bytes(), fastest));
   if (o.is("rand")) {
-    fmt::print("  {:<30} {:>10.0f} /s\n", "requests", static_cast<double>(r.plan.draws) / r.seconds[r.median]);
+    fmt::print("  {:<30} {:>10.0f} /s\n", "requests", static_cast<double>(r.plan.draws * r.repeat) / r.seconds[r.median]);
   }
   fmt::print("{}", to_text(r.measured, GBps));
   fmt::print("  {:<30} {}\n\ncounters of that run:\n{}", "bytes verified", verdict(o, r), to_text(r.counters));

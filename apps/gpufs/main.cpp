@@ -29,9 +29,10 @@ std::string origin(CLI::App const& command, config const& c, setting const& s) {
   return s.print(c) == s.print(config{}) ? "default" : "file";
 }
 
-int bench(bench_options& o, config const& settings) {
+int bench(bench_options& o, config settings) {
   validate(settings);
   complete(o);
+  settings = with_slots(o, settings);
   if (o.is("rpc")) {
     print(o, settings, run_rpc_bench(o, settings));
     return 0;

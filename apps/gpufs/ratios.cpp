@@ -5,11 +5,13 @@
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
 #include <apps/common/storage_limits.hpp>
+#include <apps/gpufs/random_rates.hpp>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 
@@ -33,6 +35,7 @@ class round_of_rates {
     round_rates r;
     measure_device(r);
     measure_warm(r);
+    measure_random(r);
     measure_cold(r);
     return r;
   }
@@ -76,18 +79,36 @@ class round_of_rates {
     take(r, rate::pipelined, "by hand, pipelines", [&] { return all_.best_pipelined_GBps(); });
   }
 
+  void measure_random(round_rates& r) {
+    random_rates const random(all_);
+    bool const check = all_.checking();
+    random_rates::reading const page{.check = check}, warp{.by_warp = true, .check = check}, zipf{.theta = 0.99, .check = check},
+        small{.piece = 512, .by_warp = true, .check = check};
+    take(r, rate::random_4k, "random 4 KiB", [&] { return random.gread_GBps(page); });
+    take(r, rate::random_4k_warp, "random 4 KiB, by warps", [&] { return random.gread_GBps(warp); });
+    take(r, rate::pull_4k, "random 4 KiB of pinned memory", [&] { return random.pull_GBps(page); });
+    take(r, rate::random_zipf, "random 4 KiB, Zipf", [&] { return random.gread_GBps(zipf); });
+    take(r, rate::pull_zipf, "random 4 KiB of pinned memory, Zipf", [&] { return random.pull_GBps(zipf); });
+    take(r, rate::random_512, "random 512 bytes", [&] { return random.gread_GBps(small); });
+    take(r, rate::pull_512, "random 512 bytes of pinned memory", [&] { return random.pull_GBps(small); });
+    take(r, rate::random_cold, "random 4 KiB, cold file", [&] { return random.gread_GBps({.cold = true, .check = check}); });
+  }
+
   void measure_cold(round_rates& r) {
     all_.prepare_with([this] { all_.file().drop_from_page_cache(); });
     take(r, rate::cold, "cold file", [&] {
       return all_.gpufs_GBps(all_.settings_at(small_page, all_.settings().prefetch_size, all_.fitting_cache()), all_.plan());
     });
-    if (!wanted_.contains(rate::storage)) return;
+    auto const limits = {rate::storage, rate::storage_random};
+    auto const wanted = std::ranges::count_if(limits, [&](rate x) { return wanted_.contains(x); });
+    if (wanted == 0) return;
     shown_.say("storage");
     all_.file().drop_from_page_cache();
     storage_limits const s = measure_storage_limits(all_.file(), all_.bytes(), 1);
     if (s.sequential_GBps) r[rate::storage] = *s.sequential_GBps;
+    if (s.random_iops) r[rate::storage_random] = *s.random_iops * small_page / 1e9;
     missing_ = s.why_not;
-    shown_.advance(1);
+    shown_.advance(static_cast<std::uint64_t>(wanted));
   }
 
   study& all_;
@@ -96,10 +117,10 @@ class round_of_rates {
   std::string missing_;
 };
 
-std::vector<ratio_row> chosen(std::vector<std::string> const& only) {
+std::vector<ratio_row> chosen(std::string const& set, std::vector<std::string> const& only) {
   auto const& all = ratio_rows();
-  if (only.empty()) return all;
   std::vector<ratio_row> rows;
+  if (only.empty()) std::ranges::copy_if(all, std::back_inserter(rows), [&](ratio_row const& row) { return set == row.set; });
   for (auto const& key : only) {
     auto const at = std::ranges::find_if(all, [&](ratio_row const& row) { return key == row.key; });
     if (at == all.end()) {
@@ -115,17 +136,24 @@ std::vector<ratio_row> chosen(std::vector<std::string> const& only) {
 }  // namespace
 
 std::vector<ratio_row> const& ratio_rows() {
-  // Bars and goals for 120 x 512 on an H200; the OS page cache is warm but in the last row.
+  // Bars and goals for 120 x 512 on an H200; the OS page cache is warm but for the cold rows.
   static std::vector<ratio_row> const rows = {
-      {"pull", "4K pages + readahead / pull limit", rate::ahead, rate::pull, 0.95, 0.99},
-      {"pages", "4K pages + readahead / 64K pages without", rate::ahead, rate::pages_64k, 0.97, 1.0},
-      {"original", "4K pages + readahead / GPUfs as it was, 4K pages", rate::ahead, rate::original_4k, 20, 50},
-      {"readahead", "4K pages + readahead / 4K pages without", rate::ahead, rate::pages_4k, 0, 0},
-      {"cpuio", "4K pages + readahead / by hand, 1 thread", rate::ahead, rate::cpuio, 8, 12},
-      {"pipelined", "4K pages + readahead / by hand, best pipeline", rate::ahead, rate::pipelined, 0.92, 1.0},
-      {"oneblock", "one block alone, 64K pages + readahead / what it can pull", rate::one_block, rate::pull_one, 0.6, 0.9},
-      {"fourfold", "file of 4 times the cache, LRA / file that fits", rate::over, rate::ahead, 0.95, 1.0},
-      {"cold", "cold file / storage, io_uring with O_DIRECT", rate::cold, rate::storage, 0.90, 0.97},
+      {"sequential", "pull", "4K pages + readahead / pull limit", rate::ahead, rate::pull, 0.95, 0.99},
+      {"sequential", "pages", "4K pages + readahead / 64K pages without", rate::ahead, rate::pages_64k, 0.97, 1.0},
+      {"sequential", "original", "4K pages + readahead / GPUfs as it was, 4K pages", rate::ahead, rate::original_4k, 20, 50},
+      {"sequential", "readahead", "4K pages + readahead / 4K pages without", rate::ahead, rate::pages_4k, 0, 0},
+      {"sequential", "cpuio", "4K pages + readahead / by hand, 1 thread", rate::ahead, rate::cpuio, 8, 12},
+      {"sequential", "pipelined", "4K pages + readahead / by hand, best pipeline", rate::ahead, rate::pipelined, 0.92, 1.0},
+      {"sequential", "oneblock", "one block alone, 64K pages + readahead / what it can pull", rate::one_block, rate::pull_one,
+       0.6, 0.9},
+      {"sequential", "fourfold", "file of 4 times the cache, LRA / file that fits", rate::over, rate::ahead, 0.95, 1.0},
+      {"sequential", "cold", "cold file / storage, io_uring with O_DIRECT", rate::cold, rate::storage, 0.90, 0.97},
+      {"random", "rand", "random 4K gread / raw pull of the same pages", rate::random_4k, rate::pull_4k, 0.90, 0.98},
+      {"random", "randwarp", "the same, each warp its own / raw pull", rate::random_4k_warp, rate::pull_4k, 0, 0},
+      {"random", "zipf", "random 4K gread, Zipf 0.99 / raw pull", rate::random_zipf, rate::pull_zipf, 0, 0},
+      {"random", "rand512", "random 512 B gread / raw pull", rate::random_512, rate::pull_512, 0, 0},
+      {"random", "randcold", "random 4K, cold / storage, O_DIRECT random 4K", rate::random_cold, rate::storage_random, 0.90,
+       0.97},
   };
   return rows;
 }
@@ -134,12 +162,15 @@ void add_options(CLI::App& command, ratio_options& o) {
   add_options(command, static_cast<study_options&>(o));
   command.add_option("--size", o.size, "bytes to read; default: all of --file, else 2G, emulated 16M");
   command.add_option("--runs", o.runs, "rounds; the median of each round's ratio counts; default 5");
-  command.add_option("--only", o.only, "rows, by their short names");
+  command.add_option("--set", o.set, "sequential: streams of whole blocks; random: pieces of 4 KiB and of 512 bytes")
+      ->check(CLI::IsMember({"sequential", "random"}))
+      ->capture_default_str();
+  command.add_option("--only", o.only, "rows, by their short names, of either set");
   command.add_flag("--json", o.json, "print one JSON object");
 }
 
 ratios measure_ratios(ratio_options const& o, config const& settings) {
-  auto const rows = chosen(o.only);
+  auto const rows = chosen(o.set, o.only);
   bool const emulated = device_to_run_on().kind == "emulated";
   std::uint64_t bytes = size_option("--size", o.size, 0, ~0ull);
   if (bytes == 0 && o.file.empty()) bytes = emulated ? 16 << 20 : 2ull << 30;

@@ -25,9 +25,20 @@ enum class rate {
   over,         ///< as `ahead`, with a cache of a quarter of the file, LRA
   cold,         ///< as `ahead`, the OS page cache empty
   storage,      ///< io_uring with O_DIRECT
+  // Random pieces, as many for each; the OS page cache is warm but for `random_cold`.
+  random_4k,       ///< gread, 4 KiB pages, whole blocks
+  random_4k_warp,  ///< the same, each warp its own
+  random_zipf,     ///< as random_4k, by Zipf's law with 0.99
+  random_512,      ///< gread, 512-byte pages and pieces, each warp its own
+  random_cold,     ///< as random_4k, the OS page cache empty
+  pull_4k,         ///< a kernel reads the same pieces out of pinned memory
+  pull_zipf,
+  pull_512,
+  storage_random,  ///< io_uring with O_DIRECT, 4 KiB
 };
 
 struct ratio_row {
+  char const* set;  ///< sequential or random
   char const* key;
   char const* text;
   rate over;
@@ -39,7 +50,8 @@ struct ratio_row {
 [[nodiscard]] std::vector<ratio_row> const& ratio_rows();
 
 struct ratio_options : study_options {
-  std::vector<std::string> only;  ///< keys; empty: all
+  std::string set = "sequential";
+  std::vector<std::string> only;  ///< keys, of any set; empty: all of `set`
   bool json = false;
 };
 

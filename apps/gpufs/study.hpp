@@ -57,6 +57,7 @@ class study {
 
   /// Whether the passes check their bytes (untimed), which costs as long again.
   void check_bytes(bool on) { check_ = on && !options_.no_verify; }
+  [[nodiscard]] bool checking() const { return check_; }
 
   /// What is done before each pass: by default nothing.
   void prepare_with(std::function<void()> prepare) { prepare_ = std::move(prepare); }

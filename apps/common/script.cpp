@@ -1,0 +1,52 @@
+#include <apps/common/script.hpp>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include <spawn.h>
+#include <sys/wait.h>
+
+extern char** environ;
+
+namespace gpufs::apps {
+
+namespace {
+
+int run(std::vector<std::string> const& words) {
+  std::vector<char*> arguments;
+  for (auto const& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  if (::posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ) != 0) return -1;
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return -1;
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace
+
+std::string find_script(std::string const& name) {
+  std::error_code error;
+  auto const program = std::filesystem::read_symlink("/proc/self/exe", error);
+  for (auto const& place : {program.parent_path() / name, program.parent_path().parent_path() / "share/gpufs" / name}) {
+    if (std::filesystem::exists(place, error)) return place.string();
+  }
+  return {};
+}
+
+int run_script(std::string const& script, std::vector<std::string> const& arguments, int try_next) {
+  int status = -1;
+  // The distribution's packages belong to its own Python, which need not be the first on the PATH.
+  for (char const* python : {"/usr/bin/python3", "python3"}) {
+    std::vector<std::string> words{python, script};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    status = run(words);
+    if (status != try_next && status != -1 && status != 127) return status;
+  }
+  return status;
+}
+
+}  // namespace gpufs::apps

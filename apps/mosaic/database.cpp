@@ -1,0 +1,138 @@
+#include <apps/mosaic/database.hpp>
+
+#include <apps/common/host_file.hpp>
+#include <apps/common/program.hpp>
+#include <apps/common/script.hpp>
+#include <apps/common/temp_file.hpp>
+#include <apps/mosaic/synthetic.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+#include <system_error>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace gpufs::apps {
+
+namespace {
+
+void make_folder(std::string const& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw usage_error(fmt::format("--data={}: {}", folder, error.message()));
+}
+
+/// Writes `tiles` records, each by put(number, record).
+template <class Put>
+void write_records(std::string const& path, std::uint64_t tiles, Put const& put) {
+  int const fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), path);
+  int const error = fill_file(fd, tiles * record_bytes, [&](std::uint64_t offset, std::span<std::byte> to) {
+    for (std::uint64_t at = 0; at < to.size(); at += record_bytes) {
+      put((offset + at) / record_bytes, std::span<std::byte, record_bytes>(to.data() + at, record_bytes));
+    }
+  });
+  ::close(fd);
+  if (error != 0) throw std::system_error(error, std::generic_category(), fmt::format("{} of {} tiles", path, tiles));
+}
+
+void write_histograms(database const& d, std::uint64_t tiles) {
+  host_file const pictures(d.rgba());
+  write_records(d.hist(), tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
+    rgba_tile tile;
+    pictures.read(tile.data(), record_bytes, m * record_bytes);
+    put_record(histogram_of(tile), to);
+  });
+}
+
+/// A histogram out of a record, or false.
+bool take_record(std::byte const* record, histogram& h) {
+  std::uint64_t sum = 0;
+  for (unsigned b = 0; b < histogram_bins; ++b) {
+    float value = 0;
+    std::memcpy(&value, record + b * sizeof(float), sizeof(float));
+    if (!(value >= 0 && value <= tile_pixels) || std::floor(value) != value) return false;
+    h[b] = static_cast<std::uint32_t>(value);
+    sum += h[b];
+  }
+  return sum == 3 * tile_pixels;
+}
+
+}  // namespace
+
+std::uint64_t records_in(std::string const& path) {
+  host_file const file(path);
+  if (file.size() == 0 || file.size() % record_bytes != 0) {
+    throw std::runtime_error(
+        fmt::format("{} has {} bytes: must be a multiple of {}, a record for each tile", path, file.size(), record_bytes));
+  }
+  return file.size() / record_bytes;
+}
+
+void put_record(histogram const& h, std::span<std::byte, record_bytes> to) {
+  std::ranges::fill(to, std::byte{0});
+  for (unsigned b = 0; b < histogram_bins; ++b) {
+    auto const value = static_cast<float>(h[b]);
+    std::memcpy(to.data() + b * sizeof(float), &value, sizeof(float));
+  }
+}
+
+void generate_database(database const& d, std::uint64_t tiles, std::uint64_t seed, bool pictures) {
+  make_folder(d.folder);
+  for (auto const& old : {d.rgba(), d.lsh()}) std::filesystem::remove(old);
+  write_records(d.hist(), tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
+    put_record(histogram_of(synthetic_tile(seed, m)), to);
+  });
+  if (!pictures) return;
+  write_records(d.rgba(), tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
+    rgba_tile const tile = synthetic_tile(seed, m);
+    std::memcpy(to.data(), tile.data(), record_bytes);
+  });
+}
+
+std::uint64_t import_database(database const& d, std::string const& source) {
+  if (!std::filesystem::exists(source)) throw usage_error(fmt::format("{}: there is no such file or folder", source));
+  make_folder(d.folder);
+  for (auto const& old : {d.hist(), d.lsh()}) std::filesystem::remove(old);
+  if (source.ends_with(".rgba")) {
+    std::filesystem::copy_file(source, d.rgba(), std::filesystem::copy_options::overwrite_existing);
+  } else {
+    std::string const script = find_script("pictures.py");
+    if (script.empty()) throw std::runtime_error("pictures.py is not beside this program, which reads pictures by it");
+    if (run_script(script, {"tiles", source, d.rgba()}, -1) != 0) {
+      throw std::runtime_error(fmt::format("{}: no tiles could be taken from it (see above; needs python3)", source));
+    }
+  }
+  std::uint64_t const tiles = records_in(d.rgba());
+  write_histograms(d, tiles);
+  return tiles;
+}
+
+lsh_index index_database(database const& d, lsh_options const& o, bucket_occupancy& occupancy) {
+  std::uint64_t const tiles = records_in(d.hist());
+  host_file const file(d.hist());
+  auto const read = [&](std::uint64_t first, std::span<histogram> to) {
+    std::vector<std::byte> records(to.size() * record_bytes);
+    file.read(records.data(), records.size(), first * record_bytes);
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      if (!take_record(records.data() + i * record_bytes, to[i])) {
+        throw std::runtime_error(fmt::format("{}: record {} holds no histogram of {} pixels", d.hist(), first + i, tile_pixels));
+      }
+    }
+  };
+  return build_index(o, tiles, read, occupancy);
+}
+
+std::uint32_t suitable_bits(std::uint64_t tiles) {
+  return static_cast<std::uint32_t>(std::clamp(static_cast<int>(std::bit_width(tiles)) - 3, 2, static_cast<int>(most_key_bits)));
+}
+
+}  // namespace gpufs::apps
