@@ -5,6 +5,7 @@
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
 #include <test/support/faults.hpp>
+#include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
 #include <test/support/numbered_reads.hpp>
 #include <test/support/opens.hpp>
@@ -37,6 +38,13 @@ void pin_all_but(filesystem& fs, std::uint32_t spared, bool undo = false) {
   auto const ref = fs.ref();
   launch(pin_frames, 1, 32, ref, ref.cache.frame_count - spared, undo);
   this_thread_stream().synchronize();
+}
+
+/// As if a gwrite to the file were under way, or no longer.
+__global__ void stay_in_gwrite(fs_ref fs, std::uint64_t place, bool undo) {
+  if (threadIdx.x != 0) return;
+  atomic_ref<std::uint32_t, scope::device> writers(fs.writes.files[place - 1].writers);
+  undo ? writers.fetch_sub(1, memory_order_relaxed) : writers.fetch_add(1, memory_order_relaxed);
 }
 
 __global__ void close_and_stat(fs_ref fs, int fd, int* results) {
@@ -87,6 +95,34 @@ TEST_CASE("a daemon that stops under a running kernel ends its waits with -EIO, 
     CHECK(contents(results) == std::vector{-EIO, -EIO});
     CHECK(inspect(fs.ref()).problems == "");
   }
+}
+
+TEST_CASE(
+    "gftruncate waits for gwrites that are under way: with one that never ends it gives -ETIMEDOUT, and keeps nobody away") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 3 * page);
+  filesystem fs(impatient(8));
+  int const fd = fs.open(path, O_RDWR);
+  auto const run_one = [&](auto const& add) {
+    op_batch batch;
+    auto const op = add(batch);
+    batch.run(fs.ref(), 1, 64);
+    return batch.result(op);
+  };
+  auto const write = [&](op_batch& batch) { return batch.write(0, fd, 0, some_bytes(1, 0, 2 * page)); };
+  auto const truncate = [&](op_batch& batch) { return batch.truncate(0, fd, 5); };
+  CHECK(run_one(write) == std::int64_t(2 * page));
+  auto const place = fs.ref().shared.open_files[rpc::descriptor_index(fd)].place;
+  REQUIRE(place != 0);
+  launch(stay_in_gwrite, 1, 32, fs.ref(), place, false);
+  CHECK(run_one(truncate) == -ETIMEDOUT);
+  CHECK(run_one(write) == std::int64_t(2 * page));
+  launch(stay_in_gwrite, 1, 32, fs.ref(), place, true);
+  std::int64_t result = -ETIMEDOUT;
+  for (int tries = 0; tries < 20 && result == -ETIMEDOUT; ++tries) result = run_one(truncate);  // the host may be slow
+  CHECK(result == 0);
+  CHECK(fs.close(fd) == 0);
+  CHECK(pread_bytes(path, 0, ~0ull) == some_bytes(1, 0, 5));
 }
 
 TEST_CASE("frames: with all of them pinned gread gives -ENOMEM in bounded time, and works again when they are not") {

@@ -116,6 +116,29 @@ TEST_CASE("an error that gfsync has not reported fails the next gwrite, and host
   CHECK(fs.close(again) == 0);
 }
 
+TEST_CASE("of several errors the first is the one that is reported; the size counts bytes that could not be written") {
+  scratch_folder folder;
+  auto const path = folder / "file";
+  auto const range = std::make_shared<failing_range>();
+  filesystem fs(small_config(page, 8), faults_of(range));
+  int const fd = fs.open(path, O_RDWR | O_CREAT);
+  range->error = EIO;
+  auto const bytes = some_bytes(1, 0, 100);
+  CHECK(write_in_kernel(fs, fd, 3 * page, bytes) == 100);
+  CHECK(fs.sync() == -EIO);  // of all files
+  range->error = ENOSPC;
+  CHECK(fs.sync() == -EIO);
+  CHECK(fs.sync(fd) == -EIO);
+  CHECK(fs.sync(fd) == -ENOSPC);
+  file_status status{};
+  CHECK(fs.stat(fd, status) == 0);
+  CHECK(status.size == 3 * page + 100);
+  CHECK(pread_bytes(path, 0, ~0ull).empty());
+  range->error = 0;
+  CHECK(fs.close(fd) == 0);
+  CHECK(pread_bytes(path, 3 * page, ~0ull) == bytes);
+}
+
 TEST_CASE("short writes are continued") {
   scratch_folder folder;
   auto const path = folder / "file";
