@@ -10,10 +10,12 @@
 #include <test/support/opens.hpp>
 #include <test/support/settings.hpp>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
@@ -217,6 +219,46 @@ TEST_CASE("while the host writes a page gwrite leaves it alone, and gives up in 
   CHECK(fs.close(fd) == 0);
   CHECK(whole(path) == second);
   CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE("the host does not touch a write buffer that the device says it is adding bytes to") {
+  constexpr std::uint64_t page = 4096;
+  scratch_folder folder;
+  auto const path = folder / "file";
+  std::atomic<bool> refuse{true}, busy{false}, early{false};
+  auto faults = std::make_shared<scripted_faults>();
+  faults->on_write = [&](std::uint64_t, std::uint64_t) {
+    if (busy) early = true;
+    return refuse ? daemon::fault_action::fail(EIO) : daemon::fault_action::pass();
+  };
+  filesystem fs(small_config(page, 8), faults);
+  int const fd = fs.open(path, O_RDWR | O_CREAT);
+  auto const bytes = some_bytes(1, 0, page);
+  op_batch batch;
+  batch.write(0, fd, 0, bytes);
+  batch.run(fs.ref(), 1, 64);
+  CHECK(fs.sync() == -EIO);
+  REQUIRE(fs.unwritten().size() == 1);
+  // No kernel runs: this test is the device, and has gwrite under way in the dirty buffer.
+  auto const writes = fs.ref().shared.writes;
+  std::uint64_t dirty = 0;
+  while (writes.posted[dirty] >> rpc::posted_shift == 0) ++dirty;
+  std::atomic_ref<std::uint64_t> const posted(writes.posted[dirty]);
+  posted.fetch_or(rpc::posted_busy, std::memory_order_seq_cst);
+  busy = true;
+  refuse = false;
+  int result = 0;
+  std::thread syncs([&] { result = fs.sync(fd); });
+  bool listed = false;
+  for (unsigned look = 0; look < 2000; ++look) listed |= !fs.unwritten().empty();
+  CHECK(!listed);
+  busy = false;
+  posted.fetch_and(~rpc::posted_busy, std::memory_order_seq_cst);
+  syncs.join();
+  CHECK(!early);
+  CHECK(result == -EIO);  // of before
+  CHECK(whole(path) == bytes);
+  CHECK(fs.close(fd) == 0);
 }
 
 TEST_CASE("what is written through one descriptor is read through the others, and fs.write by the next context") {
