@@ -190,6 +190,16 @@ struct filesystem::state {
   [[nodiscard]] fs_ref make_ref() const;
   [[nodiscard]] std::vector<std::string> mapped() const;
 
+  /// Has windows mapped that will be read, as far as the OS page cache has them by then; length 0 = to the end of the file.
+  void want_windows(int fd, std::uint64_t offset, std::uint64_t length) const {
+    file_status status{};
+    auto const uid = daemon::unwritten_uid(shared(), fd);
+    auto const file = server->files().borrow(fd);
+    if (uid == 0 || !file || server->files().stat(fd, status) != 0 || offset >= status.size) return;
+    auto const left = status.size - offset;
+    windows->touched(uid, file, offset, length == 0 || length > left ? left : length, daemon::window_registrar::patience::some);
+  }
+
   [[nodiscard]] std::uint64_t sum(std::uint64_t const* all, counter which) const {
     std::uint64_t n = 0;
     for (unsigned s = 0; s < counter_stripes; ++s) n += all[s * counters_per_stripe + static_cast<unsigned>(which)];
@@ -292,7 +302,10 @@ int filesystem::open(std::string const& path, int flags, unsigned mode) {
 int filesystem::close(int fd) { return state_->server->files().close(fd); }
 int filesystem::stat(int fd, file_status& status) const { return state_->server->files().stat(fd, status); }
 int filesystem::advise(int fd, std::int64_t offset, std::int64_t length, advice what) {
-  return state_->server->files().advise(fd, offset, length, what);
+  int const result = state_->server->files().advise(fd, offset, length, what);
+  if (result == 0 && what == advice::willneed && state_->windows)
+    state_->want_windows(fd, std::uint64_t(offset), std::uint64_t(length));
+  return result;
 }
 
 std::int64_t filesystem::write(int fd, void const* bytes, std::uint64_t count, std::int64_t offset) {

@@ -13,13 +13,14 @@
 #include <sys/stat.h>
 
 #include <gpufs/rpc/window_format.hpp>
+#include <host-daemon/open_kind.hpp>
 #include <host-daemon/os_page_cache.hpp>
 
 namespace gpufs::daemon {
 
 namespace {
 
-constexpr std::size_t most_offers = 64;  // while the thread is busy, further windows wait until they are read again
+constexpr std::size_t most_offers = 4096;  // while the thread is busy, further windows wait until they are read again
 constexpr unsigned turns_until_asked_again = 10;
 constexpr std::uint64_t no_entry = ~0ull;
 constexpr std::uint64_t host_page = 4096;  // for the sums
@@ -47,16 +48,32 @@ std::uint64_t window_registrar::key_of(std::uint64_t uid, std::uint64_t window) 
   return (x ^ x >> 31) | 1ull << 63;  // never 0, which stands for nothing
 }
 
+std::uint64_t unwritten_uid(rpc::shared_region const& region, std::int32_t descriptor) noexcept {
+  auto& record = region.open_files[rpc::descriptor_index(descriptor)];
+  // Pair with the registry's releases, as on the device: place and flags are at least as new as the uid.
+  auto const load = [](std::uint64_t& word) { return std::atomic_ref<std::uint64_t>{word}.load(std::memory_order_acquire); };
+  auto const generation = rpc::descriptor_generation(descriptor);
+  if (load(record.tag) != generation) return 0;
+  auto const uid = load(record.uid);
+  bool const is_written = load(record.place) != 0 || for_writing(int(load(record.flags)));
+  return load(record.tag) != generation || is_written ? 0 : uid;
+}
+
 void window_registrar::touched(std::uint64_t uid, std::shared_ptr<host_file const> const& file, std::uint64_t offset,
-                               std::uint64_t length) noexcept {
+                               std::uint64_t length, patience wait) noexcept {
   if (off_.load(std::memory_order_relaxed) || full_.load(std::memory_order_relaxed)) return;
   auto const last = (offset + length - 1) / settings_.window_bytes;
   for (auto window = offset / settings_.window_bytes; window <= last; ++window) {
     auto const key = key_of(uid, window);
     auto& slot = asked(key);
     if (slot.load(std::memory_order_relaxed) == key) continue;
-    std::unique_lock lock{mutex_, std::try_to_lock};
-    if (!lock || offers_.size() == most_offers) return;  // the next read of the window asks
+    std::unique_lock lock{mutex_, std::defer_lock};
+    if (wait == patience::some) {
+      lock.lock();
+    } else if (!lock.try_lock()) {
+      return;
+    }
+    if (offers_.size() == most_offers) return;  // the next read of the window asks
     try {
       offers_.push_back({uid, window, file});
     } catch (std::bad_alloc const&) {

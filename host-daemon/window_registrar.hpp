@@ -24,6 +24,9 @@
 
 namespace gpufs::daemon {
 
+/// The version of a file that may be mapped: 0 if `descriptor` is not open, or the file is or was written here.
+[[nodiscard]] std::uint64_t unwritten_uid(rpc::shared_region const& region, std::int32_t descriptor) noexcept;
+
 struct window_settings {
   std::uint64_t window_bytes = 16 << 20;  ///< a power of two, a multiple of the host's page size
   std::uint64_t budget = 8ull << 30;      ///< most bytes mapped at once
@@ -49,8 +52,10 @@ class window_registrar {
 
   /// Bytes [offset, offset + length) (at least 1) of version `uid` of a file are being read through the OS page cache. By any thread;
   /// costs a load once the window is known, and never waits. `uid` was valid before: what is mapped is the file as it is now, or later.
-  void touched(std::uint64_t uid, std::shared_ptr<host_file const> const& file, std::uint64_t offset,
-               std::uint64_t length) noexcept;
+  /// patience::some: waits for other threads that say so at the same time, lest the word be lost.
+  enum class patience { none, some };
+  void touched(std::uint64_t uid, std::shared_ptr<host_file const> const& file, std::uint64_t offset, std::uint64_t length,
+               patience wait = patience::none) noexcept;
 
   // Thread-safe.
   [[nodiscard]] std::uint64_t mapped() const noexcept { return mapped_.load(std::memory_order_relaxed); }

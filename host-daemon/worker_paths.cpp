@@ -2,11 +2,7 @@
 #include <host-daemon/worker.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-
-#include <fcntl.h>
-#include <host-daemon/open_kind.hpp>
 
 namespace gpufs::daemon {
 
@@ -54,15 +50,8 @@ bool worker::begin_transfer(job& j) noexcept {
 
 // Lets the window thread know what of a file is read that nobody writes.
 void worker::offer_windows(job const& j) noexcept {
-  auto& record = region_.open_files[rpc::descriptor_index(j.request.file)];
-  // Pair with the registry's releases, as on the device: place and flags are at least as new as the uid.
-  auto const load = [](std::uint64_t& word) { return std::atomic_ref<std::uint64_t>{word}.load(std::memory_order_acquire); };
-  auto const generation = rpc::descriptor_generation(j.request.file);
-  if (load(record.tag) != generation) return;
-  auto const uid = load(record.uid);
-  bool const is_written = load(record.place) != 0 || for_writing(int(load(record.flags)));
-  if (load(record.tag) != generation || is_written) return;
-  windows_->touched(uid, j.file->host, j.request.offset, j.request.length);
+  if (auto const uid = unwritten_uid(region_, j.request.file); uid != 0)
+    windows_->touched(uid, j.file->host, j.request.offset, j.request.length);
 }
 
 bool worker::end_transfers(bool give_up) noexcept {

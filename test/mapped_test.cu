@@ -181,6 +181,25 @@ TEST_CASE("mapped: while windows come, pages arrive in windows, chunks and by th
   }
 }
 
+TEST_CASE("mapped: willneed has a file mapped before the first read") {
+  if (!device_maps()) return;
+  scratch_folder folder;
+  auto const c = mapped_config(4 * kibi, 8);
+  constexpr std::uint64_t size = 100 * window + 10;
+  auto const path = make_file(folder, "a", size, 1);
+  filesystem fs(c);
+  int const fd = fs.open(path, O_RDONLY);
+  CHECK(fs.advise(fd, 2 * window, window + 1, advice::willneed) == 0);
+  wait_until([&] { return fs.stats().windows_mapped == 2; }, "windows that are mapped");
+  CHECK(fs.advise(fd, 0, 0, advice::willneed) == 0);
+  wait_until([&] { return fs.stats().windows_mapped == windows_of(size, c); }, "windows that are mapped");
+  read_batch batch;
+  for (std::uint64_t at = 0; at < size; at += window) batch.add(fd, path, std::int64_t(at), 100, 0);
+  batch.run(fs.ref(), 4, 64, caller_kind::block);
+  CHECK(batch.problems() == "");
+  CHECK(fs.stats().requests == 0);
+}
+
 TEST_CASE("mapped: files that share the table, and others too short to be worth it") {
   if (!device_maps()) return;
   scratch_folder folder;
@@ -397,7 +416,7 @@ TEST_CASE("mapped: while mapping is stuck nothing waits for it") {
     batch.run(fs.ref(), 4, 64, caller_kind::block);
     CHECK(batch.problems() == "");
   };
-  touch_all();  // more windows than wait for their turn
+  touch_all();
   CHECK(shut.arrivals() == 1);
   CHECK(fs.stats().windows_mapped == 0);
   CHECK(fs.stats().timeouts == 0);

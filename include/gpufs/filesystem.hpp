@@ -67,8 +67,8 @@ class filesystem {
   /// Says how the bytes [offset, offset + length) of `fd` will be used; length 0 = up to the end of the file. normal, random and
   /// sequential are about the whole file, as gfadvise() says; a context that is reading it takes notice after at most 64 batches of pages
   /// that were not in the cache. willneed and dontneed ask the operating system to have the bytes in its page cache, or to drop them from
-  /// it (posix_fadvise(2)); pages in GPU memory are left alone, since only a kernel can change them. May be called while kernels run; makes
-  /// no device call. Returns 0, or -EBADF, -EINVAL (another advice, negative offset or length).
+  /// it (posix_fadvise(2)); with io_path mapped, willneed has windows of them mapped. Pages in GPU memory are left alone. May be called
+  /// while kernels run; makes no device call. Returns 0, or -EBADF, -EINVAL (another advice, negative offset or length).
   int advise(int fd, std::int64_t offset, std::int64_t length, advice what);
 
   [[nodiscard]] statistics stats() const;
