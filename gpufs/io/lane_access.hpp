@@ -108,6 +108,7 @@ struct page_writer {
     if (v.leads) buffer = open_frame<one_lane>(fs, v.frame, f.file.uid, page, range);
     auto const theirs = static_cast<std::int64_t>(g.shfl(static_cast<std::uint64_t>(buffer), first));
     bool const stored = member && theirs >= 0;
+    g.sync();  // all lanes come after the acquires of the one that opened the frame
     if (stored) {
       fill(frame_bytes(fs.cache, v.frame) + begin);
       fill(buffer_bytes(fs, static_cast<std::uint32_t>(theirs)) + begin);

@@ -103,6 +103,7 @@ __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t 
       f.last_page = page;
       f.last_frame = visit.frame;
     }
+    g.sync();  // all lanes come after the acquire of the one that pinned their page
     bool const done = visitor(g, visit);
     g.sync();  // all lanes are through with the page before its pin goes
     if (visit.leads && !Visitor::keeps_pins) {
