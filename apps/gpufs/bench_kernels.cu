@@ -76,12 +76,16 @@ __global__ void __launch_bounds__(1024)
   }
 }
 
-/// The kernel of a shape.
+/// The kernel of a shape; those whose warps read have up to 512 threads.
 template <class Way, bool ByWarp>
 auto reading_kernel(unsigned threads) {
-  return threads <= 256   ? read_file<Way, ByWarp, 256, 2>
-         : threads <= 512 ? read_file<Way, ByWarp, 512, 1>
-                          : read_file<Way, ByWarp, 1024, 1>;
+  if constexpr (ByWarp) {
+    return read_file<Way, true, most_threads_by_warp, 1>;
+  } else {
+    return threads <= 256   ? read_file<Way, false, 256, 2>
+           : threads <= 512 ? read_file<Way, false, 512, 1>
+                            : read_file<Way, false, 1024, 1>;
+  }
 }
 
 __global__ void __launch_bounds__(1024)
@@ -108,10 +112,8 @@ struct file_reader::state : plan_buffers {
 };
 
 file_reader::file_reader(access_plan const& plan, bench_shape shape) : state_(new state(plan, shape)) {
-  for (unsigned const threads : {256u, 512u, 1024u}) {
-    load_kernel(reading_kernel<by_gread, false>(threads));
-    load_kernel(reading_kernel<by_gread, true>(threads));
-  }
+  for (unsigned const threads : {256u, 512u, 1024u}) load_kernel(reading_kernel<by_gread, false>(threads));
+  load_kernel(reading_kernel<by_gread, true>(most_threads_by_warp));
   load_kernel(read_and_check<by_gread, false>);
   load_kernel(read_and_check<by_gread, true>);
 }

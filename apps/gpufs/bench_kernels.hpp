@@ -11,6 +11,9 @@
 
 namespace gpufs::apps {
 
+/// Threads of a block whose warps read each for itself.
+inline constexpr unsigned most_threads_by_warp = 512;
+
 /// How the blocks of a benchmark read.
 struct bench_shape {
   unsigned blocks = 1;

@@ -100,6 +100,9 @@ void complete(bench_options& o) {
     throw usage_error(fmt::format("--distribution, --level, --hot: mean nothing for bench {}", o.pattern));
   }
   if (!(o.theta > 0 && o.theta <= 8)) throw usage_error(fmt::format("--theta={}: must be above 0, at most 8", o.theta));
+  if (o.by_warp() && o.threads > most_threads_by_warp) {
+    throw usage_error(fmt::format("--threads={}: at most {} with --level=warp", o.threads, most_threads_by_warp));
+  }
   if (o.by_warp() && !o.baseline.empty()) {
     throw usage_error(fmt::format("--baseline={}: whole blocks read there: not with --level=warp", o.baseline));
   }

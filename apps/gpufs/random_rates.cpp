@@ -13,6 +13,7 @@ namespace {
 bench_shape shape_for(study const& all, bool by_warp) {
   bench_shape s = all.shape();
   s.by_warp = by_warp;
+  if (by_warp) s.threads = std::min(s.threads, most_threads_by_warp);
   return s;
 }
 
