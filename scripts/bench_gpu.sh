@@ -96,6 +96,9 @@ for way in warp zipf; do
   [ $way = zipf ] && option=(--distribution zipf)
   bench "rand-4K-$way" rand "${common[@]}" --page-size 4K --req 4K --prefetch 0 --cache 1G --bytes 1G --no-limits "${option[@]}"
 done
+for way in gmmap array async; do
+  bench "rand-4K-$way" rand "${common[@]}" --page-size 4K --req 4K --prefetch 0 --cache 1G --bytes 1G --no-limits --access "$way" --level warp
+done
 bench rand-4K-hot rand "${common[@]}" --page-size 4K --req 4K --prefetch 0 --cache 3G --hot --no-limits
 bench rpc rpc --blocks 120
 ratios sequential --file "$file" --blocks 120 --threads 512

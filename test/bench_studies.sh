@@ -20,7 +20,8 @@ done
 [ $? -eq 2 ] || complain "bench hit --baseline gpufs must be refused"
 
 # Random pieces, in every way.
-for way in "--req 4K" "--req 1000 --level warp" "--req 4K --distribution zipf --theta 1" "--req 512 --level warp --hot --repeat 2" "--req 4K --cold"; do
+for way in "--req 4K" "--req 1000 --level warp" "--req 4K --distribution zipf --theta 1" "--req 512 --level warp --hot --repeat 2" "--req 4K --cold" \
+  "--req 3000 --access gmmap" "--req 3000 --level warp --access array" "--req 3000 --access async"; do
   # shellcheck disable=SC2086 # words
   line=$("$gpufs" bench rand --size 256K --page-size 4K --prefetch 0 --runs 1 --json "${shape[@]}" "${settings[@]}" $way) || complain "bench rand $way failed"
   [[ $line =~ \"verified\":\ true ]] || complain "bench rand $way: $line"
@@ -34,6 +35,8 @@ refuses() {
   [[ $said == *"$wanted"* ]] || complain "bench $*: $said"
 }
 refuses "mean nothing for bench seq" seq --level warp
+refuses "mean nothing for bench seq" seq --access array
+refuses "--access=async needs 124K or less" rand --access async --req 128K --page-size 4K --size 1M "${settings[@]}"
 refuses "--theta=0: must be above 0" rand --distribution zipf --theta 0
 refuses "--hot: needs a --cache-size that holds" rand --hot --size 2M --cache 1M "${settings[@]}"
 refuses "not with --level=warp" rand --level warp --baseline gpufs

@@ -39,7 +39,7 @@ head -c 18432 /dev/urandom >"$folder/noise.rgb8"
 printf 'rows=64\ncolumns=96\n' >"$folder/noise.rgb8.meta"
 head -c 18432 "$folder/noise.rgb8" >"$folder/small.rgb8"
 printf 'rows=6\ncolumns=1024\n' >"$folder/small.rgb8.meta"
-verified 4 --data "$folder/db" --input "$folder/noise.rgb8" --mode cpu,cpuio,gread --hist-page-size 4K,64K --output "$folder/out"
+verified 8 --data "$folder/db" --input "$folder/noise.rgb8" --mode cpu,cpuio,gread,gmmap,array --hist-page-size 4K,64K --output "$folder/out"
 [ "$(head -c 4 "$folder/out/mosaic.png" | tail -c 3)" = PNG ] || complain "no mosaic.png"
 verified 1 --data "$folder/db" --input "$folder/noise.rgb8" --level block --advice normal --cold
 verified 1 --data "$folder/db" --target self --mode cpu --host-reads mmap

@@ -31,14 +31,14 @@ namespace {
 
 constexpr unsigned test_rows = 2;  // of 32 threads
 
-/// Matches by gread, from a cache of `frames` pages.
-match_result by_gread(lsh_index const& index, std::vector<rgba_tile> const& places, std::string const& hist, bool by_warp = true,
-                      std::uint64_t page_size = 4096, std::uint64_t frames = 16) {
+/// Matches from the file, through a cache of `frames` pages.
+match_result from_file(lsh_index const& index, std::vector<rgba_tile> const& places, std::string const& hist, bool by_warp = true,
+                       std::uint64_t page_size = 4096, match_access how = match_access::gread, std::uint64_t frames = 16) {
   filesystem fs(test::small_config(page_size, frames));
   int const fd = fs.open(hist, O_RDONLY);
   REQUIRE(fd >= 0);
   match_run run(index, {2, test_rows, by_warp});
-  return run.by_gread(places, fs.ref(), fd);
+  return run.from_file(places, how, fs.ref(), fd);
 }
 
 match_result on_host(lsh_index const& index, std::vector<rgba_tile> const& places, std::string const& hist) {
@@ -125,9 +125,12 @@ TEST_CASE("mosaic: the kernel finds the host's tiles and distances, whoever read
       CAPTURE(by_warp);
       for (std::uint64_t const page_size : {std::uint64_t{4096}, std::uint64_t{65536}}) {
         CAPTURE(page_size);
-        match_result const got = by_gread(index, places, d.hist(), by_warp, page_size);
-        CHECK(got.best == right.best);
-        CHECK(got.compared == right.compared);
+        for (auto const how : {match_access::gread, match_access::gmmap, match_access::array}) {
+          CAPTURE(int(how));
+          match_result const got = from_file(index, places, d.hist(), by_warp, page_size, how);
+          CHECK(got.best == right.best);
+          CHECK(got.compared == right.compared);
+        }
       }
       host_file const file(d.hist());
       std::vector<std::byte> bytes(file.size());
@@ -145,7 +148,7 @@ TEST_CASE("mosaic: of a picture made of the database's tiles each is found at di
   generate_database(d, 100, test::seed(), true);
   lsh_index const index = index_of(d, 6);
   auto const places = picture_of_tiles(d, 4, 2, 3).places;
-  auto const found = by_gread(index, places, d.hist()).best;
+  auto const found = from_file(index, places, d.hist()).best;
   for (auto const& match : found) CHECK(match.distance == 0);
   for (std::size_t i = 0; i < places.size(); ++i) {
     rgba_tile stored;
@@ -158,7 +161,7 @@ TEST_CASE("mosaic: of a picture made of the database's tiles each is found at di
     hist.seekp(static_cast<std::streamoff>(found[0].id * record_bytes + 3));
     hist.put(0x41);
   }
-  auto const again = by_gread(index, places, d.hist()).best;
+  auto const again = from_file(index, places, d.hist()).best;
   CHECK(again[0].distance != 0);
   CHECK(again == on_host(index, places, d.hist()).best);
   CHECK(contains(complaint([&] { index_of(d, 6); }), "record " + std::to_string(found[0].id) + " holds no histogram"));
@@ -182,7 +185,7 @@ TEST_CASE("mosaic: a bucket keeps the 32 smallest ids") {
   CHECK(o.of_size[0] == 10);
   CHECK(o.of_size[6] == 1);
   for (bool const by_warp : {true, false}) {
-    match_result const r = by_gread(index, {flat(100), flat(200)}, d.hist(), by_warp);
+    match_result const r = from_file(index, {flat(100), flat(200)}, d.hist(), by_warp);
     CHECK(r.compared == 64);
     CHECK(r.best[0] == tile_match{31, 0});
     CHECK(r.best[1] == tile_match{0, 3 * 2 * 1024 * 1024});  // all are as far: the first one
@@ -218,7 +221,7 @@ TEST_CASE("mosaic: lists are taken in the order of their tables, each id once, 2
   CHECK(candidates[80] == 0);
   CHECK(candidates.back() == 255);
   for (bool const by_warp : {true, false}) {
-    match_result const r = by_gread(index, {flat(100), flat(200), flat(50)}, d.hist(), by_warp);
+    match_result const r = from_file(index, {flat(100), flat(200), flat(50)}, d.hist(), by_warp);
     CHECK(r.compared == 3 * 256);
     CHECK(r.best[0] == tile_match{255, 0});
     CHECK(r.best[1].distance != 0);
@@ -233,7 +236,7 @@ TEST_CASE("mosaic: without candidates there is no tile, and its place in the pic
   bucket_occupancy o;
   lsh_index const index = index_by_hand(2, {{}, {}}, o);
   picture p{1, 1, {flat(77)}};
-  match_result const r = by_gread(index, p.places, d.hist());
+  match_result const r = from_file(index, p.places, d.hist());
   CHECK(r.compared == 0);
   CHECK(r.best[0] == tile_match{});
   CHECK(on_host(index, p.places, d.hist()).best == r.best);
@@ -248,7 +251,7 @@ TEST_CASE("mosaic: a record that cannot be read is named") {
   lsh_index const index = index_by_hand(20, {{17}}, o);
   std::filesystem::resize_file(d.hist(), 17 * record_bytes + 1000);
   for (bool const by_warp : {true, false}) {
-    CHECK(complaint([&] { (void)by_gread(index, {flat(1)}, d.hist(), by_warp); }) ==
+    CHECK(complaint([&] { (void)from_file(index, {flat(1)}, d.hist(), by_warp); }) ==
           "the histogram of tile 17: the file ends after 1000 bytes of it");
   }
 }
@@ -335,5 +338,5 @@ TEST_CASE("mosaic: tiles that are imported as raw records are the ones that are 
   generate_database(from, 30, 9, true);
   CHECK(import_database(to, from.rgba()) == 30);
   std::vector<rgba_tile> const places = picture_of_tiles(from, 3, 1, 1).places;
-  for (auto const& match : by_gread(index_of(to, 4), places, to.hist()).best) CHECK(match.distance == 0);
+  for (auto const& match : from_file(index_of(to, 4), places, to.hist()).best) CHECK(match.distance == 0);
 }

@@ -14,11 +14,15 @@ namespace gpufs::apps {
 /// Threads of a block whose warps read each for itself.
 inline constexpr unsigned most_threads_by_warp = 512;
 
+/// How a request's bytes are had.
+enum class bench_way { gread, gmmap, array, async };
+
 /// How the blocks of a benchmark read.
 struct bench_shape {
   unsigned blocks = 1;
   unsigned threads = 32;
   bool by_warp = false;  ///< each warp for itself
+  bench_way way = bench_way::gread;
 
   /// Those who each have their part of a plan.
   [[nodiscard]] constexpr std::uint64_t readers() const { return by_warp ? std::uint64_t{blocks} * (threads / 32) : blocks; }

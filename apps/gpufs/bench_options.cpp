@@ -40,8 +40,10 @@ void add_options(CLI::App& command, bench_options& o) {
   command.add_option("--runs", o.runs, "runs; the median counts")->capture_default_str();
   command.add_option("--repeat", o.repeat,
                      "hit, rand --hot: passes in one kernel, rpc: round trips; default: so many that it takes 80 ms, 20000");
-  command.add_option("--access", o.access, "rand: how the kernel reads: gread")
-      ->check(CLI::IsMember({"gread"}))
+  command
+      .add_option("--access", o.access,
+                  "rand: how the kernel reads: gread, gmmap, array, or async: 8 requests under way per reader")
+      ->check(CLI::IsMember({"gread", "gmmap", "array", "async"}))
       ->capture_default_str();
   command
       .add_option("--distribution", o.distribution,
@@ -66,7 +68,11 @@ void add_options(CLI::App& command, bench_options& o) {
 }
 
 bench_shape shape_of(bench_options const& o) {
-  return {static_cast<unsigned>(o.blocks), static_cast<unsigned>(o.threads), o.by_warp()};
+  auto const way = o.access == "gmmap"   ? bench_way::gmmap
+                   : o.access == "array" ? bench_way::array
+                   : o.access == "async" ? bench_way::async
+                                         : bench_way::gread;
+  return {static_cast<unsigned>(o.blocks), static_cast<unsigned>(o.threads), o.by_warp(), way};
 }
 
 config with_slots(bench_options const& o, config settings) {
@@ -96,9 +102,12 @@ void complete(bench_options& o) {
     throw usage_error(fmt::format("--file={}: bench write makes a file of its own in --dir", o.file));
   if (o.is("write") && o.threads > 512) throw usage_error(fmt::format("--threads={}: at most 512 for bench write", o.threads));
   if ((o.random_order || o.once) && !o.is("write")) throw usage_error("--random-order, --once: for bench write only");
-  if (!o.is("rand") && (o.zipf() || o.by_warp() || o.hot)) {
-    throw usage_error(fmt::format("--distribution, --level, --hot: mean nothing for bench {}", o.pattern));
+  bool const by_gread = o.access == "gread";
+  if (!o.is("rand") && (o.zipf() || o.by_warp() || o.hot || !by_gread)) {
+    throw usage_error(fmt::format("--distribution, --level, --hot, --access: mean nothing for bench {}", o.pattern));
   }
+  if (!by_gread && o.threads > most_threads_by_warp)
+    throw usage_error(fmt::format("--threads={}: at most {} with --access={}", o.threads, most_threads_by_warp, o.access));
   if (!(o.theta > 0 && o.theta <= 8)) throw usage_error(fmt::format("--theta={}: must be above 0, at most 8", o.theta));
   if (o.by_warp() && o.threads > most_threads_by_warp) {
     throw usage_error(fmt::format("--threads={}: at most {} with --level=warp", o.threads, most_threads_by_warp));
@@ -135,6 +144,11 @@ access_plan make_plan(bench_options const& o, std::uint64_t file_bytes, config c
     p.draws = std::max<std::uint64_t>((bytes == 0 ? file_bytes : bytes) / p.request, 1);
     if (o.zipf() && file_bytes / p.request >> 32 != 0) {
       throw usage_error(fmt::format("--req={}: --distribution=zipf takes at most 2^32 pieces, the file has more", o.request));
+    }
+    if (o.access == "async" && p.request > 31 * settings.page_size) {
+      throw usage_error(
+          fmt::format("--req={}: gread_async reads at most 32 pages: --access=async needs {} or less, or larger pages", o.request,
+                      format_size(31 * settings.page_size)));
     }
     if (o.hot && file_bytes > settings.cache_size) {
       throw usage_error(fmt::format("--hot: needs a --cache-size that holds the file's {} bytes", file_bytes));

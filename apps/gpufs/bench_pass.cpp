@@ -23,7 +23,7 @@ opened::opened(filesystem& fs, std::string const& path) : fs_(fs), fd_(fs.open(p
 void require_success(bench_failure const& f) {
   if (!f.failed) return;
   std::string const got = f.result < 0 ? error_text(f.result) : fmt::format("{} bytes", f.result);
-  throw std::runtime_error(fmt::format("gread of {} bytes at {}: {}", f.bytes, f.offset, got));
+  throw std::runtime_error(fmt::format("read of {} bytes at {}: {}", f.bytes, f.offset, got));
 }
 
 comparison compare_with_pread(host_file const& file, access_plan const& plan, std::vector<std::uint64_t> const& got) {

@@ -42,9 +42,9 @@ struct plan_buffers {
   buffer<failure_record> failure;
   buffer<std::uint32_t> drawn;  ///< plan.drawn
 
-  /// Throws device_error naming --req and --blocks if the device has no room.
-  plan_buffers(access_plan const& p, bench_shape s)
-      : plan(p), shape(s), each((p.request + 255) / 256 * 256), bytes(make(s.readers() * each)), failure(1) {
+  /// With `depth` buffers for each reader. Throws device_error naming --req and --blocks if the device has no room.
+  plan_buffers(access_plan const& p, bench_shape s, unsigned depth = 1)
+      : plan(p), shape(s), each((p.request + 255) / 256 * 256), bytes(make(s.readers() * depth * each)), failure(1) {
     failure.fill_zero();
     if (p.drawn == nullptr) return;
     drawn = buffer<std::uint32_t>(p.draws);

@@ -72,8 +72,16 @@ std::vector<measured> variants_of(make_options const& o, config const& settings,
       std::vector<std::uint64_t> sizes;
       for (auto const& text : o.page_sizes) sizes.push_back(parse_size(text, "--hist-page-size"));
       if (sizes.empty()) sizes.push_back(0);
+      match_access const how = mode == "gmmap"   ? match_access::gmmap
+                               : mode == "array" ? match_access::array
+                                                 : match_access::gread;
       for (auto const size : sizes) {
-        all.push_back({make_gread_variant(p, shape, settings_of(settings, shape, size), o.advice == "random"), {}, {}});
+        config const c = settings_of(settings, shape, size);
+        if (how == match_access::gmmap && c.page_size < record_bytes) {
+          throw usage_error(fmt::format("--mode=gmmap: a mapping ends with its page: needs pages of {} or more, not {}",
+                                        format_size(record_bytes), format_size(c.page_size)));
+        }
+        all.push_back({make_file_variant(p, how, shape, c, o.advice == "random"), {}, {}});
       }
     }
   }
@@ -164,9 +172,9 @@ void add_options(CLI::App& command, make_options& o) {
   command.add_option("--output", o.output, "folder for mosaic.png");
   command
       .add_option("--mode", o.modes,
-                  "one or several, compared in turns: gread: the kernel reads histograms by gread; cpuio: all of "
+                  "one or several, compared in turns: gread, gmmap, array: how the kernel gets at histograms; cpuio: all of "
                   "tiles.hist is brought to the device by hand; cpu: the host alone, all cores")
-      ->check(CLI::IsMember({"gread", "cpuio", "cpu"}))
+      ->check(CLI::IsMember({"gread", "gmmap", "array", "cpuio", "cpu"}))
       ->delimiter(',')
       ->capture_default_str();
   command

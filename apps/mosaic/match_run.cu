@@ -20,6 +20,12 @@ buffer<T> to_device(std::vector<T> const& values) {
   return b;
 }
 
+template <class Source>
+void load_kernels() {
+  load_kernel(match_tiles<Source, true>);
+  load_kernel(match_tiles<Source, false>);
+}
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -93,13 +99,16 @@ struct match_run::state {
 };
 
 match_run::match_run(lsh_index const& index, match_shape shape) : state_(std::make_unique<state>(index, shape)) {
-  load_kernel(match_tiles<gread_source, true>);
-  load_kernel(match_tiles<gread_source, false>);
+  load_kernels<gread_source>();
+  load_kernels<gmmap_source>();
+  load_kernels<array_source>();
 }
 
 match_run::~match_run() = default;
 
-match_result match_run::by_gread(std::span<rgba_tile const> places, fs_ref const& fs, int fd) {
+match_result match_run::from_file(std::span<rgba_tile const> places, match_access how, fs_ref const& fs, int fd) {
+  if (how == match_access::gmmap) return state_->run(places, gmmap_source{fs, fd});
+  if (how == match_access::array) return state_->run(places, array_source{fs, fd});
   return state_->run(places, gread_source{fs, fd});
 }
 

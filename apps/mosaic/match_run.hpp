@@ -15,6 +15,9 @@
 
 namespace gpufs::apps {
 
+/// How the kernel gets at a histogram in tiles.hist.
+enum class match_access { gread, gmmap, array };
+
 struct match_shape {
   unsigned blocks = 1;
   unsigned rows = 8;    ///< of 32 threads, in a block: 1 to most_match_rows
@@ -36,8 +39,8 @@ class match_run {
   match_run(match_run const&) = delete;
   match_run& operator=(match_run const&) = delete;
 
-  /// Histograms by gread from tiles.hist, open as `fd`. Throws device_error, or std::runtime_error naming the tile that could not be read.
-  [[nodiscard]] match_result by_gread(std::span<rgba_tile const> places, fs_ref const& fs, int fd);
+  /// Histograms from tiles.hist, open as `fd`. gmmap needs pages of 4 KiB or more. Throws device_error, or std::runtime_error naming the tile that could not be read.
+  [[nodiscard]] match_result from_file(std::span<rgba_tile const> places, match_access how, fs_ref const& fs, int fd);
 
   /// All of tiles.hist lies at `records`, in device memory. Throws device_error.
   [[nodiscard]] match_result resident(std::span<rgba_tile const> places, std::byte const* records);

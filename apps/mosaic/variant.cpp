@@ -24,6 +24,10 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+char const* name_of(match_access how) {
+  return how == match_access::gread ? "gread" : how == match_access::gmmap ? "gmmap" : "array";
+}
+
 class cpu_variant final : public variant {
  public:
   cpu_variant(mosaic_problem const& p, bool mapped) : variant("cpu"), problem_(p), file_(p.files.hist()) {
@@ -81,11 +85,12 @@ class cpuio_variant final : public variant {
   match_run kernel_;
 };
 
-class gread_variant final : public variant {
+class file_variant final : public variant {
  public:
-  gread_variant(mosaic_problem const& p, match_shape shape, config const& settings, bool random)
-      : variant(fmt::format("gread {}", format_size(settings.page_size)), settings),
+  file_variant(mosaic_problem const& p, match_access how, match_shape shape, config const& settings, bool random)
+      : variant(fmt::format("{} {}", name_of(how), format_size(settings.page_size)), settings),
         problem_(p),
+        how_(how),
         kernel_(p.index, shape),
         random_(random) {}
 
@@ -98,7 +103,7 @@ class gread_variant final : public variant {
       throw std::runtime_error(fmt::format("advice for {}: {}", problem_.files.hist(), error_text(error)));
     }
     statistics const before = fs.stats();
-    r.matched = kernel_.by_gread(problem_.wanted.places, fs.ref(), fd);
+    r.matched = kernel_.from_file(problem_.wanted.places, how_, fs.ref(), fd);
     r.seconds = r.matched.seconds;
     r.counters = fs.stats() - before;
     r.notes = fs.notes();
@@ -108,6 +113,7 @@ class gread_variant final : public variant {
 
  private:
   mosaic_problem const& problem_;
+  match_access const how_;
   match_run kernel_;
   bool const random_;
 };
@@ -122,8 +128,9 @@ std::unique_ptr<variant> make_cpuio_variant(mosaic_problem const& p, match_shape
   return std::make_unique<cpuio_variant>(p, shape);
 }
 
-std::unique_ptr<variant> make_gread_variant(mosaic_problem const& p, match_shape shape, config const& settings, bool random) {
-  return std::make_unique<gread_variant>(p, shape, settings, random);
+std::unique_ptr<variant> make_file_variant(mosaic_problem const& p, match_access how, match_shape shape, config const& settings,
+                                           bool random) {
+  return std::make_unique<file_variant>(p, how, shape, settings, random);
 }
 
 }  // namespace gpufs::apps

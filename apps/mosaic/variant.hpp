@@ -58,8 +58,8 @@ class variant {
 /// memory, which is not timed.
 [[nodiscard]] std::unique_ptr<variant> make_cpuio_variant(mosaic_problem const& p, match_shape shape);
 
-/// A kernel that reads histograms by gread; a filesystem with these settings for each run. `random`: advised so, and nothing is read ahead.
-[[nodiscard]] std::unique_ptr<variant> make_gread_variant(mosaic_problem const& p, match_shape shape, config const& settings,
-                                                          bool random);
+/// A kernel that reads histograms from the file; a filesystem with these settings for each run. `random`: advised so, and nothing is read ahead.
+[[nodiscard]] std::unique_ptr<variant> make_file_variant(mosaic_problem const& p, match_access how, match_shape shape,
+                                                         config const& settings, bool random);
 
 }  // namespace gpufs::apps
