@@ -204,6 +204,53 @@ __global__ void hold_everything(fs_ref fs, int fd, std::uint64_t step, std::int3
   errors[1 + threadIdx.x] = b[9 * step] == nth(9 * step) && p.error() == 0 ? b.error() : 1;
 }
 
+/// Lanes of one warp come to one access with arrays of different files, and hold pages of both.
+__global__ void mix_files(fs_ref fs, int one, int other, std::uint64_t* wrong) {
+  auto const block = cg::this_thread_block();
+  io_context io(fs, block);
+  array<std::uint64_t const> const a(io, one);
+  array<std::uint64_t const> const b(io, other);
+  auto const& mine = lane_id() % 2 == 0 ? a : b;
+  std::uint64_t const shift = lane_id() % 2 == 0 ? 0 : 1000000;
+  auto p = mine.pointer(threadIdx.x);
+  for (std::uint64_t i = threadIdx.x; i < mine.size(); i += blockDim.x, p += blockDim.x) {
+    count_if(mine[i] != nth(i + shift), wrong);
+    count_if(*p != nth(i + shift), wrong);
+    p.release();
+  }
+  count_if(a.error() != 0 || b.error() != 0 || p.error() != 0, wrong);
+}
+
+/// Loads element i before and after the file is cut.
+__global__ void load_across_truncation(fs_ref fs, int reads, int writes, std::int64_t size, std::uint64_t i,
+                                       std::int32_t* errors) {
+  auto const block = cg::this_thread_block();
+  io_context io(fs, block);
+  array<std::uint64_t const> const a(io, reads);
+  bool const before = a[i] == nth(i) && a.error() == 0;
+  int const cut = gftruncate(io, writes, size);
+  bool const gone = a[i] == 0;
+  auto const p = a.pointer(i);
+  bool const gone_there = *p == 0;
+  if (threadIdx.x == 0) {
+    errors[0] = before ? 0 : 1;
+    errors[1] = cut;
+    errors[2] = gone ? a.error() : 1;
+    errors[3] = gone_there ? p.error() : 1;
+  }
+}
+
+__global__ void read_triple(fs_ref fs, int fd, std::uint64_t i, triple* value, std::int32_t* error) {
+  auto const block = cg::this_thread_block();
+  io_context io(fs, block);
+  array<triple const> const a(io, fd);
+  triple const got = a[i];
+  if (threadIdx.x == 0) {
+    *value = got;
+    *error = a.error();
+  }
+}
+
 __global__ void read_one(fs_ref fs, int fd, std::uint64_t i, std::int32_t* error, std::uint64_t* value) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
@@ -383,4 +430,37 @@ TEST_CASE("array: elements that a file has lost since it was opened are an error
   launch(read_one, 1, 64, fs.ref(), fd, std::uint64_t{499}, error.data(), value.data());
   CHECK(result_in(error)[0] == 0);
   CHECK(result_in(value)[0] == nth(499));
+}
+
+TEST_CASE("array: lanes that come together with different files, also one that is written, each get their own") {
+  scratch_folder folder;
+  auto const one = words(folder, 500);
+  auto const other = file_of<std::uint64_t>(folder, "other", 0, 500, [](std::uint64_t i) { return nth(i + 1000000); });
+  for (int const access : {O_RDONLY, O_RDWR}) {
+    filesystem fs(small_config(512, 64));
+    auto wrong = zeroed<std::uint64_t>(1);
+    launch(mix_files, 2, 64, fs.ref(), fs.open(one, O_RDONLY), fs.open(other, access), wrong.data());
+    CHECK(result_in(wrong)[0] == 0);
+    CHECK(inspect(fs.ref()).problems == "");
+  }
+}
+
+TEST_CASE("array: what gftruncate has cut off is an error for views that only read, and a torn element is none at all") {
+  scratch_folder folder;
+  auto const path = words(folder, 1000);
+  filesystem fs(small_config(512, 16));
+  auto errors = zeroed<std::int32_t>(4);
+  launch(load_across_truncation, 1, 32, fs.ref(), fs.open(path, O_RDONLY), fs.open(path, O_RDWR), std::int64_t{4000},
+         std::uint64_t{501}, errors.data());
+  CHECK(result_in(errors) == std::vector<std::int32_t>{0, 0, -EIO, -EIO});
+
+  auto const triples = file_of<triple>(folder, "triples", 0, 100, nth_triple);
+  int const fd = fs.open(triples, O_RDONLY);
+  CHECK(::truncate(triples.c_str(), 512) == 0);
+  auto value = filled(std::vector{triple{1, 2, 3}});
+  auto error = zeroed<std::int32_t>(1);
+  launch(read_triple, 1, 32, fs.ref(), fd, std::uint64_t{42}, value.data(), error.data());
+  CHECK(result_in(error)[0] == -EIO);
+  triple const got = contents(value)[0];
+  CHECK((got.a | got.b | got.c) == 0);
 }

@@ -54,7 +54,7 @@ struct page_keeper {
 /// Gives back one pin per lane that comes here. The lanes have only read the page.
 __device__ __forceinline__ void release_pin(page_cache_ref const& cache, std::uint32_t frame) {
   converged_group const g = converged();
-  unsigned const peers = g.match_any(frame);
+  unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(frame_bytes(cache, frame)));  // of this filesystem
   g.sync();  // their loads are over: see unpin_read()
   if (g.thread_rank() != static_cast<unsigned>(__ffs(static_cast<int>(peers)) - 1)) return;
   auto const pins = static_cast<std::uint32_t>(__popc(peers));

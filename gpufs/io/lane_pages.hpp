@@ -38,6 +38,12 @@ struct page_visit {
   std::uint64_t valid;  ///< bytes of the page that the file has
 };
 
+/// Those of the lanes that access the same descriptor of the same filesystem as the calling one.
+__device__ __forceinline__ converged_group lanes_of_file(converged_group const& together, lane_file const& f) {
+  unsigned const same_fd = __match_any_sync(together.mask(), f.file.fd);
+  return converged_group(__match_any_sync(same_fd, reinterpret_cast<std::uintptr_t>(f.handle)));
+}
+
 /// Brings uid and size of a file that is written up to date, if it has changed. The lanes of the group call. Returns 0 or -EBADF.
 __device__ __forceinline__ std::int32_t refresh(converged_group const& g, lane_file& f) {
   if (f.file.place == 0) return 0;
@@ -52,6 +58,14 @@ __device__ __forceinline__ std::int32_t refresh(converged_group const& g, lane_f
   return g.shfl(now.error, 0);
 }
 
+/// Whether a file that is written ends before byte `end`, by what gwrite and gftruncate have made of it: its pages do not tell. Others' pages do.
+__device__ __forceinline__ bool ends_before(lane_file& f, std::uint64_t end) {
+  if (f.file.place == 0 || end <= f.file.size) return false;
+  f.file.size =
+      atomic_ref<std::uint64_t, scope::device>(f.handle->writes.files[f.file.place - 1].size).load(memory_order_relaxed);
+  return end > f.file.size;
+}
+
 /// Has visitor(group, page_visit) called by all lanes that come here together, with the page of each pinned if it is there, until it has said true
 /// in each of them: the lane is done. `page`: the one that the calling lane needs. What the visitor returns in a lane whose page is not there
 /// is not looked at. Returns 0, or why the lane's page could not be had: -ENOMEM, -EIO, -ETIMEDOUT, -EBADF, or the error of its fetch.
@@ -60,7 +74,8 @@ __device__ __forceinline__ std::int32_t refresh(converged_group const& g, lane_f
 /// separately, since their warp has diverged, are groups of their own and need nothing of each other.
 template <class Visitor>
 __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t page, Visitor const& visitor) {
-  converged_group const g = converged();
+  // Lanes that come to this instance of the template: what they do to their pages is the same.
+  converged_group const g = lanes_of_file(converged(), f);
   bool pending = true;
   std::int32_t error = 0;
   std::uint64_t since = 0;
@@ -109,6 +124,7 @@ __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t 
     if (visit.leads && !Visitor::keeps_pins) {
       Visitor::stores ? unpin(f.cache.headers[e.frame]) : unpin_read(f.cache.headers[e.frame]);
     }
+    if (g.any(visit.here && done)) since = 0;  // somebody gets on
     if (visit.here && done) pending = false;
     if (pending && status == page_status::failed) {
       error = failed;

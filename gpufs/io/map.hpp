@@ -159,10 +159,9 @@ __device__ int gmsync(io_context<Group>& io, int fd, void const* address, std::s
   std::uint64_t const in_page =
       static_cast<std::uint64_t>(static_cast<std::byte const*>(address) - frame_bytes(cache, static_cast<std::uint32_t>(frame)));
   if (seen[0] == 0 || count > page_bytes - in_page) return -EINVAL;
-  if (seen[1] != io.file().uid) return -ESTALE;
   // The page writes its bytes to itself, and by that to its write buffer, as gwrite would.
-  ssize_t const written =
-      detail::write_at(io, fd, address, count, static_cast<std::int64_t>((seen[2] << cache.page_shift) + in_page), false);
+  ssize_t const written = detail::write_at(io, fd, address, count,
+                                           static_cast<std::int64_t>((seen[2] << cache.page_shift) + in_page), false, seen[1]);
   if (written < 0) return static_cast<int>(written);
   return flags == MS_SYNC ? gfsync(io, fd) : 0;
 }

@@ -147,10 +147,10 @@ __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::
   }
 }
 
-/// gwrite; `may_append`: to the file's end if it was opened with O_APPEND.
+/// gwrite; `may_append`: to the file's end if it was opened with O_APPEND. `only`: if not 0, -ESTALE unless the file is still this version.
 template <class Group>
 __device__ ssize_t write_at(io_context<Group>& io, int fd, void const* buf, std::size_t count, std::int64_t offset,
-                            bool may_append) {
+                            bool may_append, std::uint64_t only = 0) {
   using ops = typename io_context<Group>::ops;
   Group const& group = io.group();
   if (ops::warps(group) == 0) return -EINVAL;
@@ -160,6 +160,10 @@ __device__ ssize_t write_at(io_context<Group>& io, int fd, void const* buf, std:
   if (begin >= most || count > most - begin) return -EFBIG;
   if (std::int32_t const error = begin_write(io, fd, count, may_append, begin); error != 0) return error;
   used_file const& file = io.file();
+  if (only != 0 && file.uid != only) {
+    if (group.thread_rank() == 0) leave_writers(io.fs(), file);
+    return -ESTALE;
+  }
   write_span const span{
       static_cast<std::byte const*>(buf),      begin, begin + count, file.uid, file.fd, file.place, io.fs().cache.page_shift,
       (file.flags & rpc::open_write_once) != 0};

@@ -214,7 +214,8 @@ GPUFS_STAGE inline void copy_batch(fs_ref const* handle, write_span const span, 
         if (span.once) {
           warp_copy(buffer + at, from + at, to - at);
         } else {
-          warp_copy(frame + at, from + at, to - at);
+          // gmsync names bytes that are in the frame already: storing them again could undo what others store there meanwhile.
+          if (from != frame) warp_copy(frame + at, from + at, to - at);
           __syncwarp();  // what follows reads back what other lanes stored
           warp_copy(buffer + at, frame + at, to - at);
         }

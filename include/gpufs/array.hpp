@@ -46,10 +46,10 @@ class array_element {
 /// each part is then accessed by itself. Stores are gwrites of the element's bytes: seen by every block at once, in the host's file after gfsync or the
 /// last gclose. Use it while its io_context lives; each thread has its own copy.
 ///
-/// Errors do not stop the kernel: an access that fails gives T{} or stores nothing, and the thread keeps the first error. Errors of the constructor:
+/// Errors do not stop the kernel: a load that fails gives T{}, a store that fails stores nothing (of an element that straddles pages perhaps a part), and the thread keeps the first error. Errors of the constructor:
 /// -EBADF, -EACCES (array<T> of a descriptor that is not O_RDWR, or one that is O_WRONLY), -EINVAL (a negative offset, one that is not a multiple of
 /// alignof(T), elements beyond the end of a file that cannot be written, a group of less than 32 threads). Of an access: -ERANGE (no such element),
-/// -EIO (the file has become shorter), -ENOMEM (all frames, or write buffers, stayed in use for config::rpc_timeout_ms), or what gread and gwrite return.
+/// -EIO (the file has become shorter), -ENOMEM (all frames, channels or write buffers stayed in use for config::rpc_timeout_ms), or what gread and gwrite return.
 template <class T>
 class array {
  public:
@@ -104,7 +104,7 @@ class array {
 
   [[nodiscard]] __device__ __forceinline__ value_type load(std::uint64_t i) const {
     value_type value{};
-    access(i, [&](std::uint64_t page, std::uint32_t begin, std::uint32_t done, std::uint32_t count) {
+    std::int32_t const failed = access(i, [&](std::uint64_t page, std::uint32_t begin, std::uint32_t done, std::uint32_t count) {
       std::int32_t error = 0;
       auto const use = [&](std::byte const* from) {
         if (count == sizeof(T)) {
@@ -117,13 +117,13 @@ class array {
           detail::visit_pages(file_, page, detail::page_reader<decltype(use)>{file_.cache, begin, count, use, error});
       return failed != 0 ? failed : error;
     });
-    return value;
+    return failed == 0 ? value : value_type{};
   }
 
   /// Stores element i. Any thread calls; the stores of lanes that come together and whose elements lie one behind the other are one write.
   __device__ __forceinline__ void store(std::uint64_t i, value_type const& value) const {
     static_assert(writable, "array<T const> cannot be stored to");
-    access(i, [&](std::uint64_t page, std::uint32_t begin, std::uint32_t done, std::uint32_t count) {
+    static_cast<void>(access(i, [&](std::uint64_t page, std::uint32_t begin, std::uint32_t done, std::uint32_t count) {
       std::int32_t error = 0;
       auto const fill = [&](std::byte* to) {
         if (count == sizeof(T)) {
@@ -135,12 +135,12 @@ class array {
       std::int32_t const failed =
           detail::visit_pages(file_, page, detail::page_writer<decltype(fill)>{file_, page, begin, count, fill, error});
       return failed != 0 ? failed : error;
-    });
+    }));
   }
 
   /// A pointer to element i that keeps its page pinned while it moves within it.
   [[nodiscard]] __device__ mapped_ptr<value_type const> pointer(std::uint64_t i) const {
-    return mapped_ptr<value_type const>(file_, begin_, size_, i, error_);
+    return mapped_ptr<value_type const>(file_, begin_, size_, i, writable, error_);
   }
 
   /// The first error of this thread's accesses, or of the constructor; 0: none.
@@ -155,13 +155,10 @@ class array {
   }
 
  private:
-  /// part(page, byte in it, bytes of the element before it, bytes) for each page that element i lies in; stops at the first error.
+  /// part(page, byte in it, bytes of the element before it, bytes) for each page that element i lies in; stops at the first error and returns it.
   template <class Part>
-  __device__ __forceinline__ void access(std::uint64_t i, Part&& part) const {
-    if (i >= size_) {
-      note(-ERANGE);
-      return;
-    }
+  __device__ __forceinline__ std::int32_t access(std::uint64_t i, Part&& part) const {
+    if (i >= size_) return note(-ERANGE);
     std::uint64_t const at = begin_ + i * sizeof(T);
     std::uint32_t done = 0;
     std::int32_t error = 0;
@@ -174,11 +171,15 @@ class array {
       error = part(page, begin, done, count);
       done += count;
     }
-    note(error);
+    if constexpr (!writable) {
+      if (error == 0 && detail::ends_before(file_, at + sizeof(T))) error = -EIO;
+    }
+    return note(error);
   }
 
-  __device__ void note(std::int32_t error) const {
+  __device__ std::int32_t note(std::int32_t error) const {
     if (error_ == 0) error_ = error;
+    return error;
   }
 
   mutable detail::lane_file file_;  // remembers where the last page was found

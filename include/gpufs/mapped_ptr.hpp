@@ -13,7 +13,8 @@ namespace gpufs {
 
 /// A thread's pointer to elements of a file, made by array::pointer(). The page that it was last read through stays pinned until it is
 /// read through on another page, or ends: elements of one page cost one look-up, whatever their number (the held references of
-/// paper 003, section 4.2). Each lane holds one page at most, and holds none while it waits for one; a kernel whose pointers hold all frames
+/// paper 003, section 4.2). Each lane holds one page at most, and lets go of it before it looks for another; lanes that come together for pages of their own
+/// keep those that are there while the others wait. A kernel whose pointers hold all frames
 /// gets -ENOMEM, and so may one whose threads access an array, or call the file API, while they hold the last frames: release() first. A copy points to the same element and holds nothing. Errors as for array: T{} is read, and error() gives the first. A held page of
 /// a file that others gftruncate stays what it was.
 template <class T>
@@ -22,11 +23,12 @@ class mapped_ptr {
   using value_type = std::remove_const_t<T>;
   static_assert(std::is_const_v<T>, "store through array<T>");
 
+  /// `beyond_end`: what the file does not have are zeros.
   __device__ mapped_ptr(detail::lane_file const& file, std::uint64_t begin, std::uint64_t size, std::uint64_t index,
-                        std::int32_t error)
-      : file_(file), begin_(begin), size_(size), index_(index), error_(error) {}
+                        bool beyond_end, std::int32_t error)
+      : file_(file), begin_(begin), size_(size), index_(index), beyond_end_(beyond_end), error_(error) {}
   __device__ mapped_ptr(mapped_ptr const& other)
-      : file_(other.file_), begin_(other.begin_), size_(other.size_), index_(other.index_), error_(other.error_) {}
+      : mapped_ptr(other.file_, other.begin_, other.size_, other.index_, other.beyond_end_, other.error_) {}
   mapped_ptr& operator=(mapped_ptr const&) = delete;
   __device__ ~mapped_ptr() { release(); }
 
@@ -86,7 +88,8 @@ class mapped_ptr {
     }
     // The page's elements: from the first one that begins in it to the last one that ends in its bytes.
     std::uint64_t const before = page_begin > begin_ ? (page_begin - begin_ + sizeof(T) - 1) / sizeof(T) : 0;
-    std::uint64_t const end_byte = page_begin + valid;
+    bool const cut = !beyond_end_ && detail::ends_before(file_, page_begin + valid);
+    std::uint64_t const end_byte = cut ? file_.file.size : page_begin + valid;
     std::uint64_t const behind = end_byte > begin_ ? (end_byte - begin_) / sizeof(T) : 0;
     std::uint64_t const last = behind < size_ ? behind : size_;
     std::byte const* const first = frame_bytes(file_.cache, frame) + (begin_ + before * sizeof(T) - page_begin);
@@ -112,6 +115,10 @@ class mapped_ptr {
       }
       done += count;
     }
+    if (!beyond_end_ && detail::ends_before(file_, at + sizeof(T))) {
+      note(-EIO);
+      return {};
+    }
     return value;
   }
 
@@ -123,6 +130,7 @@ class mapped_ptr {
   std::uint64_t begin_;
   std::uint64_t size_;
   std::uint64_t index_;
+  bool beyond_end_;
   mutable held_page held_;
   mutable std::int32_t error_;
 };
