@@ -60,10 +60,14 @@ __global__ void __launch_bounds__(MostThreads, BlocksTogether)
       for (unsigned k = 0; k < Way::depth && i + k < requests; ++k) {
         under_way[k].begin(io, fd, mine + k * buffer_bytes, plan.at(reader, i + k));
       }
+      bool failed = false;
       for (unsigned k = 0; k < Way::depth && i + k < requests; ++k) {
         ssize_t const got = under_way[k].end(io, fd);
-        if (got != static_cast<ssize_t>(under_way[k].a.bytes)) record_failure(failure, under_way[k].a, got);
+        if (got == static_cast<ssize_t>(under_way[k].a.bytes)) continue;
+        record_failure(failure, under_way[k].a, got);
+        failed = true;
       }
+      if (failed) return;
     }
   }
 }
