@@ -169,13 +169,7 @@ class readahead {
 
   /// One lane gives its chunk back.
   __device__ void give_back() {
-    channel const via{mine_.number, mine_.sequence};
-    // Acquire pairs with the daemon's release of the answer, which nobody may have looked at: whoever has the channel next writes behind it.
-    if (rpc::completion_sequence(load_completion(fs_, via.number, memory_order_acquire)) == via.sequence) {
-      release_channel(fs_.prefetch.channels, via);
-    } else {
-      abandon_channel(fs_.prefetch.channels, via);
-    }
+    give_up_channel(fs_, fs_.prefetch.channels, {mine_.number, mine_.sequence});
     mine_.length = 0;
   }
 

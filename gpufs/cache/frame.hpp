@@ -90,17 +90,17 @@ __device__ __forceinline__ void release_filling(frame_header& h) {
 __device__ __forceinline__ std::uint32_t pin(frame_header& h) { return frame_state(h).fetch_add(1, memory_order_acquire); }
 __device__ __forceinline__ void unpin(frame_header& h) { frame_state(h).fetch_sub(1, memory_order_release); }
 
-/// Unpins a frame that was only read. What must not happen is that the next owner's stores reach the reader's loads. The loads have
+/// Gives back pins of a frame that was only read. What must not happen is that the next owner's stores reach the reader's loads. The loads have
 /// returned: the stores that pass their values on are issued before this add in program order, by this thread or, for other lanes,
 /// before the __syncwarp that precedes it. (A value that a lane has loaded into a register, as array does, may still be on its way when the add is
 /// issued. The next owner's first store comes several trips to memory after he has seen the add: he claims the frame, takes the old page out,
 /// enters the new one and gets its bytes across the bus.) So on the GPU no fence is needed, which would wait for everything its multiprocessor has on
 /// the way; elsewhere it is an ordinary release.
-__device__ __forceinline__ void unpin_read(frame_header& h) {
+__device__ __forceinline__ void unpin_read(frame_header& h, std::uint32_t pins = 1) {
 #if defined(__CUDACC__)
-  frame_state(h).fetch_sub(1, memory_order_relaxed);
+  frame_state(h).fetch_sub(pins, memory_order_relaxed);
 #else
-  frame_state(h).fetch_sub(1, memory_order_release);
+  frame_state(h).fetch_sub(pins, memory_order_release);
 #endif
 }
 

@@ -90,12 +90,7 @@ GPUFS_STAGE inline bool all_answered(fs_ref const* handle, std::uint32_t request
 /// Gives up the requests of a read whose file is closed or is another version now. All lanes of the first warp call.
 GPUFS_STAGE inline void drop_pages(fs_ref const* handle, std::uint32_t requested, async_page const mine) {
   fs_ref const& fs = *handle;
-  if ((requested >> lane_id() & 1) != 0) {
-    // Acquire pairs with the daemon's release of the answer: whoever has the channel next writes behind it.
-    bool const answered =
-        rpc::completion_sequence(load_completion(fs, mine.via.number, memory_order_acquire)) == mine.via.sequence;
-    set_channel(fs.page_channels, mine.via, answered ? channel_phase::free : channel_phase::quarantined);
-  }
+  if ((requested >> lane_id() & 1) != 0) give_up_channel(fs, fs.page_channels, mine.via);
   if (lane_id() == 0) async_done(fs, static_cast<std::uint32_t>(__popc(requested)));
   __syncwarp();
 }
@@ -138,7 +133,7 @@ GPUFS_STAGE inline std::uint32_t adopt_pages(fs_ref const* handle, batch const b
   bool const keeps = a.entered && !stale;
   if (mine && !keeps) set_channel(fs.page_channels, e.via, e.answered != 0 ? channel_phase::free : channel_phase::quarantined);
   e.frame = frame;
-  e.status = keeps ? page_status::fetching : page_status::none;
+  e.status = page_status::fetching;
   *entry = keeps ? e : page_entry{};
   auto const evicted = static_cast<unsigned>(__popc(__ballot_sync(all_lanes, a.taken.evicted)));
   if (lane == 0) {

@@ -101,35 +101,37 @@ __device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending, 
   }
 }
 
-/// Goes on with a page whose own request came short or failed, until it is complete, at the file's end, or in error: short means
-/// either, and asking for the rest tells which. `e` is the page's entry, the same in all lanes, with the answer to its first request in
-/// `result`. All lanes call.
-GPUFS_STAGE inline page_entry complete_page(fs_ref const* handle, page_name const name, page_entry e, std::int32_t result) {
-  fs_ref const& fs = *handle;
+/// Takes the answer `result` to a page's own request, and asks for the rest until the page is complete, at the file's end, or in error: short
+/// means any of these, and the next answer tells which. Any single thread calls.
+__device__ __forceinline__ void finish_page(fs_ref const& fs, page_name const& name, page_entry& e, std::int32_t result) {
   for (bool all_in_twin = true;;) {
     if (result < 0) {
       e.error = result;
-      return e;
+      return;
     }
     e.got += rpc::bytes_read(result);
     // What is in the twin is in staging, too: unless all of it is in the twin, staging has it together.
     all_in_twin = all_in_twin && rpc::is_in_twin(result);
     if (e.got >= name.expected || result == 0) {  // complete, or the file has become shorter
       if (all_in_twin) e.chunk_offset |= in_twin;
-      return e;
+      return;
     }
-    if (lane_id() == 0) next_request(fs.page_channels, e.via);
-    e.via.sequence = warp_broadcast(e.via.sequence);
-    submit(fs, page_request(fs, name, e.via, e.got));
-    if (lane_id() == 0) {
-      count(fs, counter::requests);
-      count(fs, counter::read_requests);
-    }
-    answer const more = await_answers(fs, lane_id() == 0, e.via);
-    e.answered = warp_broadcast(static_cast<std::uint32_t>(more.answered));
-    result = warp_broadcast(more.result);
-    __syncwarp();  // all lanes come after lane 0's acquire
+    next_request(fs.page_channels, e.via);
+    submit_alone(fs, page_request(fs, name, e.via, e.got));
+    count(fs, counter::requests);
+    count(fs, counter::read_requests);
+    bool answered = false;
+    result = await(fs, e.via, answered);
+    e.answered = answered ? 1 : 0;
+    if (!answered && result == -ETIMEDOUT) count(fs, counter::timeouts);
   }
+}
+
+/// The same for a warp: `e` is the page's entry, the same in all lanes, and so is what it becomes. All lanes call.
+GPUFS_STAGE inline page_entry complete_page(fs_ref const* handle, page_name const name, page_entry e, std::int32_t result) {
+  if (lane_id() == 0) finish_page(*handle, name, e, result);
+  __syncwarp();  // all lanes come after lane 0's acquires
+  return warp_broadcast(e, 0);
 }
 
 }  // namespace detail

@@ -57,20 +57,7 @@ __device__ __forceinline__ void release_pin(page_cache_ref const& cache, std::ui
   unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(frame_bytes(cache, frame)));  // of this filesystem
   g.sync();  // their loads are over: see unpin_read()
   if (g.thread_rank() != static_cast<unsigned>(__ffs(static_cast<int>(peers)) - 1)) return;
-  auto const pins = static_cast<std::uint32_t>(__popc(peers));
-#if defined(__CUDACC__)
-  frame_state(cache.headers[frame]).fetch_sub(pins, memory_order_relaxed);
-#else
-  frame_state(cache.headers[frame]).fetch_sub(pins, memory_order_release);
-#endif
-}
-
-/// Joins the file's writers for a group of lanes. One thread calls. Returns 0; 1: not now, look at the file again; or an earlier write's error.
-__device__ __forceinline__ std::int32_t join_for_lanes(fs_ref const& fs, used_file const& file) {
-  std::uint64_t const failed =
-      atomic_ref<std::uint64_t, scope::system>(fs.shared.writes.errors[file.place - 1]).load(memory_order_relaxed);
-  if (failed != 0) return -static_cast<std::int32_t>(failed);
-  return join_writers(fs, file) ? 0 : 1;
+  unpin_read(cache.headers[frame], static_cast<std::uint32_t>(__popc(peers)));
 }
 
 /// Stores `count` bytes at byte `begin` of each lane's page: into the frame, where all see them at once, and into its write buffer. Lanes whose
@@ -88,8 +75,11 @@ struct page_writer {
 
   __device__ __forceinline__ bool operator()(converged_group const& g, page_visit const& v) const {
     fs_ref const& fs = *f.handle;
-    std::int32_t joined = 0;
-    if (g.thread_rank() == 0) joined = join_for_lanes(fs, f.file);
+    std::int32_t joined = 0;  // or 1: not now, look at the file again; or an earlier write's error
+    if (g.thread_rank() == 0) {
+      joined = earlier_write_error(fs, f.file);
+      if (joined == 0 && !join_writers(fs, f.file)) joined = 1;
+    }
     joined = g.shfl(joined, 0);
     if (joined != 0) {
       if (joined < 0 && v.here) error = joined;

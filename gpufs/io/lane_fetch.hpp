@@ -59,26 +59,11 @@ __device__ __forceinline__ page_entry lane_enter(fs_ref const& fs, page_name con
 
 /// Waits for the answers until the page is complete, at the file's end, or in error. Any single thread calls.
 __device__ __forceinline__ void lane_await(fs_ref const& fs, page_name const& name, page_entry& e) {
-  for (bool all_in_twin = true;;) {
-    bool answered = false;
-    std::int32_t const result = await(fs, e.via, answered);
-    e.answered = answered ? 1 : 0;
-    if (!answered && result == -ETIMEDOUT) count(fs, counter::timeouts);
-    if (result < 0) {
-      e.error = result;
-      return;
-    }
-    e.got += rpc::bytes_read(result);
-    all_in_twin = all_in_twin && rpc::is_in_twin(result);
-    if (e.got >= name.expected || result == 0) {
-      if (all_in_twin) e.chunk_offset |= in_twin;
-      return;
-    }
-    next_request(fs.page_channels, e.via);
-    submit_alone(fs, page_request(fs, name, e.via, e.got));
-    count(fs, counter::requests);
-    count(fs, counter::read_requests);
-  }
+  bool answered = false;
+  std::int32_t const result = await(fs, e.via, answered);
+  e.answered = answered ? 1 : 0;
+  if (!answered && result == -ETIMEDOUT) count(fs, counter::timeouts);
+  finish_page(fs, name, e, result);
 }
 
 /// Pulls a page of `got` bytes out of pinned staging into its frame; the rest of the frame becomes zeros. All lanes of the group call.

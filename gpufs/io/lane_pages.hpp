@@ -124,15 +124,15 @@ __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t 
     if (visit.leads && !Visitor::keeps_pins) {
       Visitor::stores ? unpin(f.cache.headers[e.frame]) : unpin_read(f.cache.headers[e.frame]);
     }
-    if (g.any(visit.here && done)) since = 0;  // somebody gets on
-    if (visit.here && done) pending = false;
+    bool const gets_on = visit.here && done;
+    if (gets_on) pending = false;
     if (pending && status == page_status::failed) {
       error = failed;
       pending = false;
     }
     if (!g.any(pending)) return error;
     std::uint64_t const now = device_clock_ns();
-    if (since == 0) since = now;
+    if (since == 0 || g.any(gets_on)) since = now;
     if (attempt % 16 == 15) {
       std::int32_t late = 0;
       if (g.thread_rank() == 0) late = daemon_stopped(*f.handle) ? -EIO : now - since > f.handle->timeout_ns ? -ENOMEM : 0;

@@ -77,6 +77,12 @@ __device__ __forceinline__ std::int32_t load_shared(fs_ref const& fs, used_file&
   }
 }
 
+/// The error of a write-back of the file that nobody has been told of by a gfsync or gclose: -errno, or 0. One thread calls.
+__device__ __forceinline__ std::int32_t earlier_write_error(fs_ref const& fs, used_file const& file) {
+  atomic_ref<std::uint64_t, scope::system> const failed(fs.shared.writes.errors[file.place - 1]);
+  return -static_cast<std::int32_t>(failed.load(memory_order_relaxed));
+}
+
 /// Joins the writers of the file. One thread calls. False: it is being truncated, or is another version now.
 __device__ __forceinline__ bool join_writers(fs_ref const& fs, used_file const& file) {
   shared_file& shared = fs.writes.files[file.place - 1];

@@ -119,10 +119,9 @@ __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::
     if ((file.flags & O_ACCMODE) == O_RDONLY || file.place == 0) return -EBADF;
     std::uint64_t seen[4] = {0, offset, 0, 0};  // 0: joined; else 1: look again, or an error
     if (io.group().thread_rank() == 0) {
-      std::uint64_t const failed =
-          atomic_ref<std::uint64_t, scope::system>(fs.shared.writes.errors[file.place - 1]).load(memory_order_relaxed);
+      std::int32_t const failed = earlier_write_error(fs, file);
       if (failed != 0) {
-        seen[0] = static_cast<std::uint32_t>(-static_cast<std::int32_t>(failed));
+        seen[0] = static_cast<std::uint32_t>(failed);
       } else if (!patient) {
         seen[0] = static_cast<std::uint32_t>(-ETIMEDOUT);
       } else if (!join_writers(fs, file)) {

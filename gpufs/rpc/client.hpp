@@ -117,6 +117,16 @@ __device__ __forceinline__ void abandon_channel(channel_pool_ref const& pool, ch
   set_channel(pool, c, channel_phase::quarantined);
 }
 
+/// Gives back a channel whose answer nobody wants: it is free once that is there. One thread calls.
+__device__ __forceinline__ void give_up_channel(fs_ref const& fs, channel_pool_ref const& pool, channel const& c) {
+  // Acquire pairs with the daemon's release of the answer, which nobody may have looked at: whoever has the channel next writes behind it.
+  if (rpc::completion_sequence(load_completion(fs, c.number, memory_order_acquire)) == c.sequence) {
+    release_channel(pool, c);
+  } else {
+    abandon_channel(pool, c);
+  }
+}
+
 /// What the daemon must see of a request's channel besides the request itself.
 enum class carries { nothing, staged_data };
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <gpufs/io.hpp>
-#include <gpufs/io/lane_access.hpp>
+#include <gpufs/io/element.hpp>
 
 #include <cerrno>
 #include <cstddef>
@@ -104,26 +104,18 @@ class array {
 
   [[nodiscard]] __device__ __forceinline__ value_type load(std::uint64_t i) const {
     value_type value{};
-    std::int32_t const failed = access(i, [&](std::uint64_t page, std::uint32_t begin, std::uint32_t done, std::uint32_t count) {
-      std::int32_t error = 0;
-      auto const use = [&](std::byte const* from) {
-        if (count == sizeof(T)) {
-          std::memcpy(&value, __builtin_assume_aligned(from, alignof(T)), sizeof(T));
-        } else {
-          std::memcpy(reinterpret_cast<std::byte*>(&value) + done, from, count);
-        }
-      };
-      std::int32_t const failed =
-          detail::visit_pages(file_, page, detail::page_reader<decltype(use)>{file_.cache, begin, count, use, error});
-      return failed != 0 ? failed : error;
-    });
-    return failed == 0 ? value : value_type{};
+    bool const loaded = note(i < size_ ? detail::load_element(file_, begin_ + i * sizeof(T), writable, value) : -ERANGE);
+    return loaded ? value : value_type{};
   }
 
   /// Stores element i. Any thread calls; the stores of lanes that come together and whose elements lie one behind the other are one write.
   __device__ __forceinline__ void store(std::uint64_t i, value_type const& value) const {
     static_assert(writable, "array<T const> cannot be stored to");
-    static_cast<void>(access(i, [&](std::uint64_t page, std::uint32_t begin, std::uint32_t done, std::uint32_t count) {
+    if (i >= size_) {
+      note(-ERANGE);
+      return;
+    }
+    auto const store_part = [&](std::uint64_t page, std::uint32_t begin, std::uint32_t done, std::uint32_t count) {
       std::int32_t error = 0;
       auto const fill = [&](std::byte* to) {
         if (count == sizeof(T)) {
@@ -135,7 +127,8 @@ class array {
       std::int32_t const failed =
           detail::visit_pages(file_, page, detail::page_writer<decltype(fill)>{file_, page, begin, count, fill, error});
       return failed != 0 ? failed : error;
-    }));
+    };
+    note(detail::for_each_part(file_, begin_ + i * sizeof(T), sizeof(T), store_part));
   }
 
   /// A pointer to element i that keeps its page pinned while it moves within it.
@@ -155,31 +148,10 @@ class array {
   }
 
  private:
-  /// part(page, byte in it, bytes of the element before it, bytes) for each page that element i lies in; stops at the first error and returns it.
-  template <class Part>
-  __device__ __forceinline__ std::int32_t access(std::uint64_t i, Part&& part) const {
-    if (i >= size_) return note(-ERANGE);
-    std::uint64_t const at = begin_ + i * sizeof(T);
-    std::uint32_t done = 0;
-    std::int32_t error = 0;
-    while (done < sizeof(T) && error == 0) {
-      std::uint64_t const page = (at + done) >> file_.cache.page_shift;
-      auto const begin = static_cast<std::uint32_t>((at + done) & (file_.page_bytes() - 1));
-      std::uint64_t const room = file_.page_bytes() - begin;
-      std::uint32_t const left = static_cast<std::uint32_t>(sizeof(T)) - done;
-      auto const count = room < left ? static_cast<std::uint32_t>(room) : left;
-      error = part(page, begin, done, count);
-      done += count;
-    }
-    if constexpr (!writable) {
-      if (error == 0 && detail::ends_before(file_, at + sizeof(T))) error = -EIO;
-    }
-    return note(error);
-  }
-
-  __device__ std::int32_t note(std::int32_t error) const {
+  /// Keeps the first error. Returns whether this is none.
+  __device__ bool note(std::int32_t error) const {
     if (error_ == 0) error_ = error;
-    return error;
+    return error == 0;
   }
 
   mutable detail::lane_file file_;  // remembers where the last page was found

@@ -1,12 +1,11 @@
 // gpufs::mapped_ptr<T const>: a pointer into a gpufs::array that holds its page.
 #pragma once
 
-#include <gpufs/io/lane_access.hpp>
+#include <gpufs/io/element.hpp>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 namespace gpufs {
@@ -101,25 +100,10 @@ class mapped_ptr {
 
   __device__ value_type read_straddling(std::uint64_t at) const {
     value_type value{};
-    for (std::uint32_t done = 0; done < sizeof(T);) {
-      std::uint64_t const begin = (at + done) & (file_.page_bytes() - 1);
-      std::uint64_t const room = file_.page_bytes() - begin;
-      std::uint32_t const count = room < sizeof(T) - done ? static_cast<std::uint32_t>(room) : std::uint32_t(sizeof(T)) - done;
-      std::int32_t error = 0;
-      auto const use = [&](std::byte const* from) { std::memcpy(reinterpret_cast<std::byte*>(&value) + done, from, count); };
-      std::int32_t const failed = detail::visit_pages(file_, (at + done) >> file_.cache.page_shift,
-                                                      detail::page_reader<decltype(use)>{file_.cache, begin, count, use, error});
-      if (failed != 0 || error != 0) {
-        note(failed != 0 ? failed : error);
-        return {};
-      }
-      done += count;
-    }
-    if (!beyond_end_ && detail::ends_before(file_, at + sizeof(T))) {
-      note(-EIO);
-      return {};
-    }
-    return value;
+    std::int32_t const error = detail::load_element(file_, at, beyond_end_, value);
+    if (error == 0) return value;
+    note(error);
+    return {};
   }
 
   __device__ void note(std::int32_t error) const {
