@@ -91,6 +91,7 @@ struct filesystem::state {
   buffer<std::uint32_t> frame_buffers;
   buffer<std::uint64_t> write_hand;
   buffer<std::byte> shared_files;
+  buffer<std::byte> records;
   buffer<std::uint32_t> write_counters;
   buffer<std::uint32_t> mappings;
   buffer<rpc::window_entry> window_table;
@@ -137,6 +138,7 @@ struct filesystem::state {
         write_hand(on_device<std::uint64_t>(1, "write buffers", lower_writes)),
         shared_files(on_device<std::byte>(sizes.write_buffers == 0 ? 0 : settings.max_open_files * shared_file_bytes,
                                           "files that are written", "lower max_open_files")),
+        records(on_device<std::byte>(record_shares * record_share_bytes, "descriptors in use", lower_cache)),
         write_counters(
             on_device<std::uint32_t>(sizes.write_buffers == 0 ? 0 : write_counter_count, "write counters", lower_cache)),
         mappings(on_device<std::uint32_t>(sizes.frames, "mapped pages", lower_cache)),
@@ -255,6 +257,7 @@ fs_ref filesystem::state::make_ref() const {
                  static_cast<std::uint32_t>(std::countr_zero(s.settings.window_size))};
   }
   r.slots = s.slots.data();
+  r.records = reinterpret_cast<record_share*>(s.records.data());
   r.claimed_slots = s.claimed_slots.data();
   r.advice_changes = s.claimed_slots.data() + 1;
   r.slot_count = s.settings.context_slots;
@@ -368,8 +371,9 @@ std::string filesystem::backend_name() const { return state_->server->backend() 
 std::uint64_t filesystem::metadata_bytes() const {
   state const& s = *state_;
   return s.buckets.bytes() + s.bucket_locks.bytes() + s.headers.bytes() + s.channel_states.bytes() + s.slots.bytes() +
-         s.claimed_slots.bytes() + s.readahead.bytes() + s.queues.bytes() + s.queue_totals.bytes() + s.queue_links.bytes() +
-         s.counters.bytes() + s.tails.bytes() + s.sweep_hand.bytes() + s.mappings.bytes() + s.window_table.bytes();
+         s.records.bytes() + s.claimed_slots.bytes() + s.readahead.bytes() + s.queues.bytes() + s.queue_totals.bytes() +
+         s.queue_links.bytes() + s.counters.bytes() + s.tails.bytes() + s.sweep_hand.bytes() + s.mappings.bytes() +
+         s.window_table.bytes();
 }
 
 std::uint64_t filesystem::pinned_bytes() const {

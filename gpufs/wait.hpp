@@ -13,7 +13,8 @@ namespace gpufs {
 /// True once the daemon has announced that it answers no more.
 __device__ __forceinline__ bool daemon_stopped(fs_ref const& fs) {
   // Pairs with the release in daemon::server::stop(). Nothing is read because of it, so relaxed suffices.
-  return atomic_ref<std::uint64_t, scope::system>(fs.shared.control->stopped).load(memory_order_relaxed) != 0;
+  rpc::stop_flag& flag = fs.shared.control->stop[warp_number() % rpc::stop_flags];
+  return atomic_ref<std::uint64_t, scope::system>(flag.stopped).load(memory_order_relaxed) != 0;
 }
 
 /// Longest pauses between two looks at what device code or the daemon changes. A look at host memory crosses the bus, where it competes

@@ -22,6 +22,17 @@
 
 namespace gpufs {
 
+/// Calls `f` in a way that the compiler does not see through, so that it follows the calling convention: the callee keeps the registers that it
+/// needs and the caller uses. Of a direct call the compiler knows better; it gives a long callee most registers, and has the loop
+/// around a call that hardly ever happens spill its own in each turn.
+template <class Result, class... Argument>
+__device__ __forceinline__ Result far_call(Result (*f)(Argument...), Argument... argument) {
+#if defined(__CUDACC__)
+  asm volatile("" : "+l"(f));
+#endif
+  return f(argument...);
+}
+
 inline constexpr unsigned warp_size = 32;
 inline constexpr unsigned all_lanes = 0xffffffffu;
 

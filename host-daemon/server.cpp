@@ -135,11 +135,15 @@ void server::make_workers() {
   workers_ = std::move(workers);
 }
 
+void server::raise_stop_flags(std::uint64_t value) noexcept {
+  for (auto& flag : region_.control->stop) std::atomic_ref<std::uint64_t>{flag.stopped}.store(value, std::memory_order_release);
+}
+
 void server::start() {
   if (running_) return;
   if (workers_.empty()) make_workers();
   // Pairs with the acquire of device waits: callers may hope for answers again.
-  std::atomic_ref<std::uint64_t>{region_.control->stopped}.store(0, std::memory_order_release);
+  raise_stop_flags(0);
   running_ = true;
   writes_.start(std::min(settings_.threads, most_writers));
   std::latch ready{std::ptrdiff_t(workers_.size())};
@@ -167,7 +171,7 @@ void server::start() {
 void server::stop() {
   if (!running_) return;
   // Pairs with the acquire of device waits: whoever sees it need not wait for an answer.
-  std::atomic_ref<std::uint64_t>{region_.control->stopped}.store(1, std::memory_order_release);
+  raise_stop_flags(1);
   for (auto& w : workers_) w->request_stop();
   for (auto& w : workers_) w->join();
   writes_.stop();

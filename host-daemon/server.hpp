@@ -72,12 +72,12 @@ class server {
   server(server const&) = delete;
   server& operator=(server const&) = delete;
 
-  /// Clears control->stopped and starts the threads; returns when all are serving. After stop() it may be called again: requests that
+  /// Clears the stop flags and starts the threads; returns when all are serving. After stop() it may be called again: requests that
   /// stayed in the ring are then answered. Throws std::system_error if a thread or a ring cannot be made; nothing runs then.
   /// No effect if running. start() and stop() are called by one thread at a time.
   void start();
 
-  /// Sets control->stopped, answers every request already taken (those held by an injected fault with -EIO), joins the threads.
+  /// Sets the stop flags, answers every request already taken (those held by an injected fault with -EIO), joins the threads.
   /// Requests still in the ring stay there unanswered; device waits end with -EIO. No data or answer is written after it returns.
   /// No effect if not running.
   void stop();
@@ -104,6 +104,7 @@ class server {
   [[nodiscard]] std::vector<std::string> notes() const;
 
  private:
+  void raise_stop_flags(std::uint64_t value) noexcept;
   void make_workers();
 
   rpc::shared_region region_;

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <gpufs/mix64.hpp>
 #include <gpufs/rpc/window_format.hpp>
 #include <host-daemon/open_kind.hpp>
 #include <host-daemon/os_page_cache.hpp>
@@ -42,10 +43,7 @@ window_registrar::~window_registrar() {
 }
 
 std::uint64_t window_registrar::key_of(std::uint64_t uid, std::uint64_t window) noexcept {
-  auto x = uid * 0x9e3779b97f4a7c15ull ^ window;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-  return (x ^ x >> 31) | 1ull << 63;  // never 0, which stands for nothing
+  return mix64(uid * 0x9e3779b97f4a7c15ull ^ window) | 1ull << 63;  // never 0, which stands for nothing
 }
 
 std::uint64_t unwritten_uid(rpc::shared_region const& region, std::int32_t descriptor) noexcept {

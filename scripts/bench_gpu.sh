@@ -103,6 +103,7 @@ bench rand-4K-hot rand "${common[@]}" --page-size 4K --req 4K --prefetch 0 --cac
 bench rpc rpc --blocks 120
 ratios sequential --file "$file" --blocks 120 --threads 512
 ratios random --file "$file" --blocks 120 --threads 512
+ratios array --dir "$dir" --size 4G --blocks 120 --threads 512
 folder=$(mktemp -d "$dir/gpufs-mosaic-XXXXXX")
 mosaic "$folder"
 rm -rf "$folder"

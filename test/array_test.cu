@@ -185,6 +185,24 @@ __global__ void sum_through_pointer(fs_ref fs, int fd, std::uint64_t per_warp, s
   atomic_ref<std::uint64_t>(*sums).fetch_add(sum, memory_order_relaxed);
 }
 
+/// Each warp jumps from page to page at random, and holds at most two while its lanes part.
+__global__ void jump(fs_ref fs, int fd, std::uint64_t per_page, std::uint32_t rounds, std::uint64_t seed, std::uint64_t* wrong) {
+  auto const block = cg::this_thread_block();
+  io_context io(fs, block);
+  array<std::uint64_t const> const a(io, fd);
+  std::uint64_t random = seed + (blockIdx.x * blockDim.x + threadIdx.x) / 32 * 977;
+  auto p = a.pointer(0);
+  for (std::uint32_t round = 0; round < rounds; ++round) {
+    random = random * 6364136223846793005ull + 1442695040888963407ull;
+    std::uint64_t const i = (random >> 33) % (a.size() / per_page) * per_page + lane_id();
+    p += static_cast<std::int64_t>(i - p.index());
+    unsigned pause = 0;
+    for (unsigned look = 0; look < 4; ++look, backoff(pause)) count_if(*p != nth(i), wrong);  // it must stay what it is
+    __syncwarp();
+  }
+  count_if(p.error() != 0, wrong);
+}
+
 /// Each lane holds a page of its own, then all look for one more.
 __global__ void hold_everything(fs_ref fs, int fd, std::uint64_t step, std::int32_t* errors) {
   auto const block = cg::this_thread_block();
@@ -376,6 +394,18 @@ TEST_CASE("mapped_ptr: a page costs one look-up, whatever the number of its elem
   // The lanes of a warp may come to a page one by one: never more than once each.
   CHECK(s.misses >= 32);
   CHECK(s.hits + s.misses + s.waits <= 32 * 32);
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE("mapped_ptr: pages that go and come while pointers look for them are never taken for others") {
+  scratch_folder folder;
+  constexpr std::uint64_t per_page = 64;
+  auto const path = words(folder, 40 * per_page);
+  auto settings = small_config(512, 24);
+  filesystem fs(settings);
+  auto wrong = zeroed<std::uint64_t>(1);
+  launch(jump, 4, 64, fs.ref(), fs.open(path, O_RDONLY), per_page, scaled(2500, 100), seed(), wrong.data());
+  CHECK(result_in(wrong)[0] == 0);
   CHECK(inspect(fs.ref()).problems == "");
 }
 

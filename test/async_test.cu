@@ -9,6 +9,7 @@
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -129,6 +130,16 @@ __global__ void wait_for_errors(fs_ref fs, int fd, int closed, std::byte* out, s
   }
 }
 
+/// Each read gave what pread gives, up to `most` bytes of it.
+void require_reads(std::string const& path, std::vector<read_op> const& done, std::vector<std::byte> const& bytes,
+                   std::uint64_t most = ~0ull) {
+  for (auto const& op : done) {
+    auto const expected = pread_bytes(path, std::uint64_t(op.offset), std::min(op.count, most));
+    REQUIRE(op.result == std::int64_t(expected.size()));
+    CHECK(std::equal(expected.begin(), expected.end(), bytes.begin() + op.place));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("gread_async: reads under way at once, waited for backwards, with a gread between, give what pread gives") {
@@ -152,12 +163,7 @@ TEST_CASE("gread_async: reads under way at once, waited for backwards, with a gr
         auto out = zeroed<std::byte>(place);
         launch(kernel, 3, 64, fs.ref(), device.data(), std::uint32_t(ops.size()), out.data(), beside);
         auto const done = result_in(device);
-        auto const bytes = contents(out);
-        for (auto const& op : done) {
-          auto const expected = pread_bytes(path, std::uint64_t(op.offset), op.count);
-          REQUIRE(op.result == std::int64_t(expected.size()));
-          CHECK(std::equal(expected.begin(), expected.end(), bytes.begin() + op.place));
-        }
+        require_reads(path, done, contents(out));
         CHECK(inspect(fs.ref()).problems == "");
       }
     }
@@ -179,12 +185,7 @@ TEST_CASE("gread_async: more reads under way than there are channels, and longer
   auto out = zeroed<std::byte>(12 * 40 * page);
   launch(by_block, 2, 64, fs.ref(), device.data(), std::uint32_t(ops.size()), out.data(), true);
   auto const done = result_in(device);
-  auto const bytes = contents(out);
-  for (auto const& op : done) {
-    auto const expected = pread_bytes(path, std::uint64_t(op.offset), std::min<std::uint64_t>(op.count, 32 * page - 100));
-    CHECK(op.result == std::int64_t(expected.size()));
-    CHECK(std::equal(expected.begin(), expected.end(), bytes.begin() + op.place));
-  }
+  require_reads(path, done, contents(out), 32 * page - 100);
   CHECK(inspect(fs.ref()).problems == "");
 }
 

@@ -48,10 +48,19 @@ for row in pull pages original readahead cpuio pipelined oneblock fourfold; do
 done
 [[ $line =~ \"cold\":\ \{ ]] || complain "bench ratios: no row cold in $line"
 line=$("$gpufs" bench ratios --set random --size 256K --runs 1 --json "${shape[@]}" "${settings[@]}") || complain "bench ratios --set random failed"
-for row in rand randwarp zipf rand512; do
+for row in rand randblock zipf rand512; do
   [[ $line =~ \"$row\":\ \{\"what\":\ \"[^\"]*\",\ \"ratio\":\ [0-9] ]] || complain "bench ratios --set random: no $row in $line"
 done
 [[ $line =~ \"randcold\":\ \{ && ! $line =~ \"pull\":\ \{ ]] || complain "bench ratios --set random: $line"
+line=$("$gpufs" bench ratios --set array --size 256K --runs 1 --json "${shape[@]}" "${settings[@]}") || complain "bench ratios --set array failed"
+for row in arraystream ptrstream arraylookup array512 array512_4k; do
+  [[ $line =~ \"$row\":\ \{\"what\":\ \"[^\"]*\",\ \"ratio\":\ [0-9] ]] || complain "bench ratios --set array: no $row in $line"
+done
+[[ $line =~ \"verified\":\ true && ! $line =~ \"pull\":\ \{ ]] || complain "bench ratios --set array: $line"
+# The last page, and the last turn of all warps, in part.
+"$gpufs" bench ratios --set array --size 100008 --page-size 512 --runs 1 "${shape[@]}" "${settings[@]}" >"$folder/log" 2>&1 ||
+  complain "bench ratios --set array, 100008 bytes: $(cat "$folder/log")"
+refuses "needs a file and a --size of 512 bytes or more" ratios --set array --size 500 "${shape[@]}" "${settings[@]}"
 text=$("$gpufs" bench ratios --only pages --size 256K --runs 2 "${shape[@]}" "${settings[@]}")
 [ "$(grep -c ' / ' <<<"$text")" -eq 1 ] || complain "bench ratios --only pages: $text"
 "$gpufs" bench ratios --only sideways >/dev/null 2>"$folder/error"

@@ -46,7 +46,7 @@ class region_memory {
   rpc::shared_region const region;
 
   [[nodiscard]] std::uint64_t epoch() const { return load(region.control->epoch); }
-  [[nodiscard]] std::uint64_t stopped() const { return load(region.control->stopped); }
+  [[nodiscard]] std::uint64_t stopped() const { return load(region.control->stop[0].stopped); }
   [[nodiscard]] std::uint64_t uid(std::int32_t fd) const { return load(region.open_files[rpc::descriptor_index(fd)].uid); }
   [[nodiscard]] std::uint64_t size(std::int32_t fd) const { return load(region.open_files[rpc::descriptor_index(fd)].size); }
   [[nodiscard]] std::uint64_t tag(std::int32_t fd) const { return load(region.open_files[rpc::descriptor_index(fd)].tag); }

@@ -42,6 +42,20 @@ std::shared_ptr<scripted_faults> faults_of(std::shared_ptr<page_hold> const& hol
   return read_faults([hold](std::uint64_t offset, std::uint64_t) { return (*hold)(offset); });
 }
 
+/// Holds opens of `path` by kernels, and lets others pass.
+std::shared_ptr<scripted_faults> held_opens(std::string const& path, std::shared_ptr<daemon::gate> const& gate) {
+  auto faults = std::make_shared<scripted_faults>();
+  faults->on_open = [path, gate](std::string_view p) { return p == path ? fault_action::hold(gate) : fault_action::pass(); };
+  return faults;
+}
+
+/// Opens in a kernel, again if that takes too long on a slow machine.
+int open_patiently(filesystem& fs, std::string const& path) {
+  int fd = -ETIMEDOUT;
+  for (int tries = 0; tries < 20 && fd == -ETIMEDOUT; ++tries) fd = open_in_kernel(fs, path);
+  return fd;
+}
+
 /// How many descriptors of this process are of the file.
 unsigned descriptors_of(std::string const& path) {
   auto const target = std::filesystem::canonical(path);
@@ -149,19 +163,12 @@ TEST_CASE("late answers: an open that is answered too late gives -ETIMEDOUT, and
   auto const path = make_file(folder, "file", 1000);
   auto const other = make_file(folder, "other", 1000, 2);
   auto const gate = std::make_shared<daemon::gate>();
-  auto const faults = std::make_shared<scripted_faults>();
-  faults->on_open = [&](std::string_view p) { return p == path ? fault_action::hold(gate) : fault_action::pass(); };
-  filesystem fs(impatient(8), faults);
+  filesystem fs(impatient(8), held_opens(path, gate));
   CHECK(open_in_kernel(fs, path) == -ETIMEDOUT);
-  auto const patiently = [&](std::string const& p) {
-    int fd = -ETIMEDOUT;
-    for (int tries = 0; tries < 20 && fd == -ETIMEDOUT; ++tries) fd = open_in_kernel(fs, p);
-    return fd;
-  };
-  int const unconcerned = patiently(other);
+  int const unconcerned = open_patiently(fs, other);
   CHECK(unconcerned > 0);
   gate->release();
-  int const fd = patiently(path);
+  int const fd = open_patiently(fs, path);
   REQUIRE(fd > 0);
   CHECK(fd != unconcerned);
   file_status status{};
@@ -175,15 +182,12 @@ TEST_CASE("late answers: the descriptor of an open that nobody waited for is clo
   auto const path = make_file(folder, "file", 1000);
   auto const other = make_file(folder, "other", 1000, 2);
   auto const gate = std::make_shared<daemon::gate>();
-  auto const faults = std::make_shared<scripted_faults>();
-  faults->on_open = [&](std::string_view p) { return p == path ? fault_action::hold(gate) : fault_action::pass(); };
-  filesystem fs(impatient(8), faults);
+  filesystem fs(impatient(8), held_opens(path, gate));
   CHECK(open_in_kernel(fs, path) == -ETIMEDOUT);
   CHECK(descriptors_of(path) == 0);
   gate->release();
   wait_until([&] { return descriptors_of(path) == 1; }, "the late answer");
-  int fd = -ETIMEDOUT;
-  for (int tries = 0; tries < 20 && fd == -ETIMEDOUT; ++tries) fd = open_in_kernel(fs, other);
+  int const fd = open_patiently(fs, other);
   CHECK(fd > 0);
   CHECK(descriptors_of(path) == 0);
   file_status status{};

@@ -49,7 +49,7 @@ __device__ std::uint64_t* words(page_cache_ref const& c, std::uint32_t frame) {
 // The frame is pinned and ready: its bytes are read with plain loads, as gread does.
 __device__ void check(churn const& job, tally& t, std::uint32_t frame, std::uint64_t uid, std::uint64_t page) {
   if (words(job.cache, frame)[lane_id()] != content(uid, page, lane_id())) add(t.wrong_bytes);
-  if (lane_id() == 0 && job.cache.headers[frame].valid != page + 1) add(t.wrong_bytes);
+  if (lane_id() == 0 && valid_bytes(job.cache.headers[frame]) != page + 1) add(t.wrong_bytes);
   __syncwarp();
 }
 
@@ -61,7 +61,7 @@ __device__ void await_filled(churn const& job, tally& t, std::uint32_t frame, st
     for (unsigned pause = 0; (now = phase_of(frame_state(h).load(memory_order_acquire))) == phase::filling;) backoff(pause);
     bool const ours = names(h, uid, page);
     arrived = ours && now == phase::ready ? 1 : 0;
-    if (ours && now == phase::failed && h.error != -1000 - static_cast<std::int32_t>(page)) add(t.wrong_errors);
+    if (ours && now == phase::failed && fetch_error(h) != -1000 - static_cast<std::int32_t>(page)) add(t.wrong_errors);
     add(ours && now != phase::empty ? t.waits : t.vain_waits);
   }
   arrived = warp_broadcast(arrived);

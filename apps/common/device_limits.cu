@@ -3,6 +3,7 @@
 
 #include <apps/common/device_limits.hpp>
 #include <apps/common/median.hpp>
+#include <apps/common/seconds_since.hpp>
 #include <apps/common/transfer.hpp>
 
 #include <algorithm>
@@ -25,10 +26,6 @@ __global__ void move_bytes(uint4 const* from, uint4* to, std::uint64_t count) {
     to[at + 3 * step] = d;
   }
   for (; at < count; at += step) to[at] = from[at];
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 /// Rate of `work`, which moves `bytes` bytes, in GB/s: the median of three after one that does not count.

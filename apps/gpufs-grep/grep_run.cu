@@ -1,6 +1,7 @@
 // Host side of the grep kernel: packs the job, launches, puts pieces together.
 #include <gpufs/gpufs.hpp>
 
+#include <apps/common/to_device.hpp>
 #include <apps/gpufs-grep/grep_kernel.hpp>
 #include <apps/gpufs-grep/grep_run.hpp>
 
@@ -11,17 +12,6 @@
 #include <thread>
 
 namespace gpufs::apps {
-
-namespace {
-
-template <class T>
-buffer<T> to_device(std::vector<T> const& values) {
-  buffer<T> b(std::max<std::size_t>(values.size(), 1));
-  b.copy_from_host(values.data(), values.size());
-  return b;
-}
-
-}  // namespace
 
 struct grep_run::state {
   grep_shape shape;

@@ -1,4 +1,5 @@
 // Runs a benchmark: the file, the timed runs, the check against pread, the limits.
+#include <apps/common/map_windows.hpp>
 #include <apps/gpufs/bench.hpp>
 
 #include <gpufs/device.hpp>
@@ -76,6 +77,7 @@ bench_result run_bench(bench_options const& o, config const& settings) {
       }
       filesystem fs(settings);  // a fresh one: its cache holds nothing
       opened const f(fs, file.path());
+      if (!o.cold) map_windows(fs, f.fd(), file.size());
       if (o.begins_hot()) {
         reader.run(fs.ref(), f.fd(), 1);
         require_success(reader.take_failure());

@@ -1,6 +1,7 @@
 #include <apps/gpufs/bench_pass.hpp>
 
 #include <apps/common/checksum.hpp>
+#include <apps/common/map_windows.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/worker_threads.hpp>
 #include <apps/gpufs/original_kernels.hpp>
@@ -58,10 +59,12 @@ void require_equal(host_file const& file, access_plan const& plan, std::vector<s
 
 }  // namespace
 
-pass_result read_once(host_file const& file, config const& settings, access_plan const& plan, bench_shape shape, bool check) {
+pass_result read_once(host_file const& file, config const& settings, access_plan const& plan, bench_shape shape, bool check,
+                      bool windows_first) {
   file_reader reader(plan, shape);
   filesystem fs(settings);
   opened const f(fs, file.path());
+  if (windows_first) map_windows(fs, f.fd(), file.size());
   statistics const before = fs.stats();
   pass_result r;
   r.seconds = reader.run(fs.ref(), f.fd(), 1);

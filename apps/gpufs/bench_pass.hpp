@@ -51,9 +51,9 @@ struct pass_result {
 };
 
 /// With a filesystem of its own. `check`: afterwards reads once more, untimed, and throws std::runtime_error if the bytes are not pread's.
-/// Other errors as run_bench().
+/// `windows_first`: after map_windows() of apps/common. Other errors as run_bench().
 [[nodiscard]] pass_result read_once(host_file const& file, config const& settings, access_plan const& plan, bench_shape shape,
-                                    bool check);
+                                    bool check, bool windows_first = false);
 
 struct original_result {
   double seconds = 0;

@@ -60,13 +60,26 @@ write_plan plan_of(bench_options const& o) {
   return p;
 }
 
-/// Host threads write a new file in pieces of `request` from pinned memory of their own, then fdatasync.
-double write_by_host(std::string const& path, write_plan const& plan, std::uint64_t request, bool random_order) {
+/// What host threads write: all of the file if it is not larger than `most`, as a program has it that wrote results to be stored. (Threads that write
+/// the same piece over and over copy it out of their caches.)
+pinned_buffer<std::byte> host_data(write_plan const& plan) {
+  constexpr std::uint64_t most = 2ull << 30;
+  pinned_buffer<std::byte> memory(std::min(plan.bytes(), most));
+  std::uint64_t const share = (memory.size() + host_writers - 1) / host_writers;
+  run_on_threads(host_writers, [&](unsigned thread) {
+    auto const begin = std::min(thread * share, memory.size());
+    std::fill(memory.begin() + begin, memory.begin() + std::min(begin + share, memory.size()), std::byte{0x5a});
+  });
+  return memory;
+}
+
+/// Host threads write a new file in pieces of `request` from pinned memory, then fdatasync.
+double write_by_host(std::string const& path, write_plan const& plan, pinned_buffer<std::byte> const& memory,
+                     std::uint64_t request, bool random_order) {
   ::unlink(path.c_str());
   int const fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) throw std::system_error(errno, std::generic_category(), path);
-  pinned_buffer<std::byte> memory(host_writers * request);
-  std::fill(memory.begin(), memory.end(), std::byte{0x5a});
+  std::uint64_t const in_memory = memory.size() / request;  // pieces
   write_plan order = plan;
   order.piece_bytes = request;
   order.pieces = plan.bytes() / request;
@@ -76,11 +89,12 @@ double write_by_host(std::string const& path, write_plan const& plan, std::uint6
   std::atomic<std::uint64_t> next{0};
   std::atomic<int> failure{0};
   auto const start = steady::now();
-  run_on_threads(host_writers, [&](unsigned thread) {
+  run_on_threads(host_writers, [&](unsigned) {
     for (std::uint64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < order.pieces;) {  // a counter: orders nothing
       auto const at = order.piece(i) * request;
+      std::byte const* const from = memory.data() + order.piece(i) % in_memory * request;
       for (std::uint64_t done = 0; done < request;) {
-        auto const n = ::pwrite(fd, memory.data() + thread * request + done, request - done, static_cast<off_t>(at + done));
+        auto const n = ::pwrite(fd, from + done, request - done, static_cast<off_t>(at + done));
         if (n <= 0) {
           failure = n == 0 ? EIO : errno;
           return;
@@ -125,6 +139,7 @@ write_result run_write_bench(bench_options const& o, config const& settings) {
   auto const runs = static_cast<std::uint64_t>(o.runs);
   progress shown("", 2 * runs + 1);
   std::vector<statistics> counters;
+  pinned_buffer<std::byte> const data = o.no_limits ? pinned_buffer<std::byte>() : host_data(r.plan);
   file_writer writer(r.plan, {static_cast<unsigned>(o.blocks), static_cast<unsigned>(o.threads)});
   for (std::uint64_t run = 0; run < runs; ++run) {
     if (!o.no_limits) {
@@ -132,7 +147,7 @@ write_result run_write_bench(bench_options const& o, config const& settings) {
       double best = 1e300;
       for (std::uint64_t const request : {r.plan.piece_bytes, large_request}) {
         if (request > r.plan.bytes()) continue;
-        double const seconds = write_by_host(name.path(), r.plan, request, o.random_order && request == r.plan.piece_bytes);
+        double const seconds = write_by_host(name.path(), r.plan, data, request, o.random_order && request == r.plan.piece_bytes);
         if (seconds < best) {
           best = seconds;
           r.host_request = request;

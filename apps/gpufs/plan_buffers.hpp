@@ -3,10 +3,10 @@
 
 #include <gpufs/device.hpp>
 
+#include <apps/common/seconds_since.hpp>
 #include <apps/gpufs/access_plan.hpp>
 #include <apps/gpufs/bench_kernels.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -69,9 +69,5 @@ struct plan_buffers {
     }
   }
 };
-
-[[nodiscard]] inline double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 }  // namespace gpufs::apps

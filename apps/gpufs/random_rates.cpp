@@ -8,22 +8,18 @@
 
 namespace gpufs::apps {
 
-namespace {
-
-bench_shape shape_for(study const& all, bool by_warp) {
-  bench_shape s = all.shape();
-  s.by_warp = by_warp;
-  if (by_warp) s.threads = std::min(s.threads, most_threads_by_warp);
+bench_shape random_rates::shape_of(reading const& r) const {
+  bench_shape s = all_.shape();
+  s.by_warp = r.by_warp;
+  if (r.by_warp) s.threads = std::min(s.threads, most_threads_by_warp);
   return s;
 }
-
-}  // namespace
 
 access_plan random_rates::plan_of(reading const& r, std::vector<std::uint32_t>& drawn) const {
   constexpr std::uint64_t unit = 4096, most_cold = 1 << 18;  // requests; storage does some 100,000 a second
   access_plan p;
   p.pattern = access_pattern::random;
-  p.blocks = shape_for(all_, r.by_warp).readers();
+  p.blocks = shape_of(r).readers();
   p.request = std::min(r.piece, all_.bytes());
   p.bytes = all_.bytes();
   p.seed = all_.options().seed;
@@ -36,19 +32,25 @@ access_plan random_rates::plan_of(reading const& r, std::vector<std::uint32_t>& 
   return p;
 }
 
-double random_rates::gread_GBps(reading const& r) const {
+config random_rates::settings_of(reading const& r) const {
   constexpr std::uint64_t fewest_frames = 256, most_slots = 65536;
+  std::uint64_t const page = r.page != 0 ? r.page : r.piece;
+  std::uint64_t const cache = std::max(std::min(all_.settings().cache_size, all_.bytes() / 8), fewest_frames * page);
+  config c = all_.settings_at(page, 0, cache);
+  c.context_slots =
+      static_cast<std::uint32_t>(std::max<std::uint64_t>(c.context_slots, std::min(shape_of(r).readers(), most_slots)));
+  return c;
+}
+
+double random_rates::gread_GBps(reading const& r) const {
   std::vector<std::uint32_t> drawn;
   access_plan const p = plan_of(r, drawn);
-  std::uint64_t const cache = std::max(std::min(all_.settings().cache_size, all_.bytes() / 8), fewest_frames * r.piece);
-  config c = all_.settings_at(r.piece, 0, cache);
-  c.context_slots = static_cast<std::uint32_t>(std::max<std::uint64_t>(c.context_slots, std::min(p.blocks, most_slots)));
   if (r.cold) {
     all_.file().drop_from_page_cache();
   } else {
     all_.file().load_into_page_cache(all_.bytes());
   }
-  pass_result const done = read_once(all_.file(), c, p, shape_for(all_, r.by_warp), r.check);
+  pass_result const done = read_once(all_.file(), settings_of(r), p, shape_of(r), r.check, !r.cold);
   return gigabytes_per_second(p.payload(), done.seconds);
 }
 

@@ -1,4 +1,4 @@
-// Rates of random reads, for `gpufs bench ratios --set random`.
+// Rates of random reads, for `gpufs bench ratios --set random`; and the requests that other ways to read random pieces share with them.
 #pragma once
 
 #include <apps/gpufs/access_plan.hpp>
@@ -16,7 +16,8 @@ class random_rates {
   explicit random_rates(study const& all) : all_(all) {}
 
   struct reading {
-    std::uint64_t piece = 4096;  ///< bytes of a request, and of a page
+    std::uint64_t piece = 4096;  ///< bytes of a request
+    std::uint64_t page = 0;      ///< bytes of a page; 0: those of a piece
     bool by_warp = false;
     std::optional<double> theta{};  ///< Zipf's; else uniform
     bool cold = false;              ///< the OS page cache is emptied before
@@ -29,9 +30,14 @@ class random_rates {
   /// The same pieces out of pinned memory.
   [[nodiscard]] double pull_GBps(reading const& r) const;
 
- private:
+  /// What is read; `drawn` keeps what the plan points to.
   [[nodiscard]] access_plan plan_of(reading const& r, std::vector<std::uint32_t>& drawn) const;
+  [[nodiscard]] bench_shape shape_of(reading const& r) const;
 
+  /// The cache of gread_GBps(), and a context slot for each reader.
+  [[nodiscard]] config settings_of(reading const& r) const;
+
+ private:
   study const& all_;
 };
 

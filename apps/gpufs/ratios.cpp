@@ -5,6 +5,7 @@
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
 #include <apps/common/storage_limits.hpp>
+#include <apps/gpufs/array_rates.hpp>
 #include <apps/gpufs/random_rates.hpp>
 
 #include <fmt/format.h>
@@ -19,7 +20,7 @@ namespace gpufs::apps {
 
 namespace {
 
-constexpr std::uint64_t small_page = 4 << 10, large_page = 64 << 10;
+constexpr std::uint64_t piece = 512, small_page = 4 << 10, large_page = 64 << 10;
 
 /// One round's rates; what could not be measured is missing.
 using round_rates = std::map<rate, double>;
@@ -36,6 +37,7 @@ class round_of_rates {
     measure_device(r);
     measure_warm(r);
     measure_random(r);
+    measure_array(r);
     measure_cold(r);
     return r;
   }
@@ -83,7 +85,7 @@ class round_of_rates {
     random_rates const random(all_);
     bool const check = all_.checking();
     random_rates::reading const page{.check = check}, warp{.by_warp = true, .check = check}, zipf{.theta = 0.99, .check = check},
-        small{.piece = 512, .by_warp = true, .check = check};
+        small{.piece = piece, .by_warp = true, .check = check};
     take(r, rate::random_4k, "random 4 KiB", [&] { return random.gread_GBps(page); });
     take(r, rate::random_4k_warp, "random 4 KiB, by warps", [&] { return random.gread_GBps(warp); });
     take(r, rate::pull_4k, "random 4 KiB of pinned memory", [&] { return random.pull_GBps(page); });
@@ -92,6 +94,18 @@ class round_of_rates {
     take(r, rate::random_512, "random 512 bytes", [&] { return random.gread_GBps(small); });
     take(r, rate::pull_512, "random 512 bytes of pinned memory", [&] { return random.pull_GBps(small); });
     take(r, rate::random_cold, "random 4 KiB, cold file", [&] { return random.gread_GBps({.cold = true, .check = check}); });
+  }
+
+  void measure_array(round_rates& r) {
+    array_rates arrays(all_);
+    take(r, rate::array_512, "random 512 bytes by array", [&] { return arrays.pieces_GBps("array512", piece); });
+    take(r, rate::array_512_4k, "random 512 bytes by array, 4 KiB pages",
+         [&] { return arrays.pieces_GBps("array512_4k", small_page); });
+    take(r, rate::plain_stream, "plain stream", [&] { return arrays.hot_GBps(hot_way::plain_stream); });
+    take(r, rate::array_stream, "stream by array", [&] { return arrays.hot_GBps(hot_way::array_stream); });
+    take(r, rate::ptr_stream, "stream by mapped_ptr", [&] { return arrays.hot_GBps(hot_way::ptr_stream); });
+    take(r, rate::plain_lookups, "plain look-ups", [&] { return arrays.hot_GBps(hot_way::plain_lookups); });
+    take(r, rate::array_lookups, "look-ups by array", [&] { return arrays.hot_GBps(hot_way::array_lookups); });
   }
 
   void measure_cold(round_rates& r) {
@@ -133,6 +147,11 @@ std::vector<ratio_row> chosen(std::string const& set, std::vector<std::string> c
   return rows;
 }
 
+std::uint64_t default_bytes(std::string const& set, bool emulated) {
+  if (set == "array") return emulated ? 4 << 20 : 4ull << 30;
+  return emulated ? 16 << 20 : 2ull << 30;
+}
+
 }  // namespace
 
 std::vector<ratio_row> const& ratio_rows() {
@@ -148,24 +167,37 @@ std::vector<ratio_row> const& ratio_rows() {
        0.6, 0.9},
       {"sequential", "fourfold", "file of 4 times the cache, LRA / file that fits", rate::over, rate::ahead, 0.95, 1.0},
       {"sequential", "cold", "cold file / storage, io_uring with O_DIRECT", rate::cold, rate::storage, 0.90, 0.97},
-      {"random", "rand", "random 4K gread / raw pull of the same pages", rate::random_4k, rate::pull_4k, 0.90, 0.98},
-      {"random", "randwarp", "the same, each warp its own / raw pull", rate::random_4k_warp, rate::pull_4k, 0, 0},
+      {"random", "rand", "random 4K gread, each warp its own / raw pull of the same pages", rate::random_4k_warp, rate::pull_4k,
+       0.90, 0.98},
+      {"random", "randblock", "the same, whole blocks / raw pull", rate::random_4k, rate::pull_4k, 0, 0},
       {"random", "zipf", "random 4K gread, Zipf 0.99 / raw pull", rate::random_zipf, rate::pull_zipf, 0, 0},
       {"random", "rand512", "random 512 B gread / raw pull", rate::random_512, rate::pull_512, 0, 0},
       {"random", "randcold", "random 4K, cold / storage, O_DIRECT random 4K", rate::random_cold, rate::storage_random, 0.90,
        0.97},
+      {"array", "arraystream", "array a[i], u64 stream by pages, all in the cache / plain kernel over the same bytes",
+       rate::array_stream, rate::plain_stream, 0.40, 0.60},
+      {"array", "ptrstream", "mapped_ptr, u64 stream by pages, all in the cache / plain kernel", rate::ptr_stream,
+       rate::plain_stream, 0.70, 0.95},
+      {"array", "arraylookup", "array, random u64 lookups, all in the cache / plain pointer lookups", rate::array_lookups,
+       rate::plain_lookups, 0.20, 0.50},
+      {"array", "array512", "random 512 B by array / raw pull (15 M/s are 7.7 GB/s)", rate::array_512, rate::pull_512, 0, 0},
+      {"array", "array512_4k", "the same, 4K pages / raw pull", rate::array_512_4k, rate::pull_512, 0, 0},
   };
   return rows;
 }
 
 void add_options(CLI::App& command, ratio_options& o) {
   add_options(command, static_cast<study_options&>(o));
-  command.add_option("--size", o.size, "bytes to read; default: all of --file, else 2G, emulated 16M");
+  command.add_option("--size", o.size,
+                     "bytes to read; default: all of --file, else 2G, emulated 16M; --set array: 4G, emulated 4M");
   command.add_option("--runs", o.runs, "rounds; the median of each round's ratio counts; default 5");
-  command.add_option("--set", o.set, "sequential: streams of whole blocks; random: pieces of 4 KiB and of 512 bytes")
-      ->check(CLI::IsMember({"sequential", "random"}))
+  command
+      .add_option("--set", o.set,
+                  "sequential: streams of whole blocks; random: pieces of 4 KiB and of 512 bytes; array: elements by array and "
+                  "mapped_ptr")
+      ->check(CLI::IsMember({"sequential", "random", "array"}))
       ->capture_default_str();
-  command.add_option("--only", o.only, "rows, by their short names, of either set");
+  command.add_option("--only", o.only, "rows, by their short names, of any set");
   command.add_flag("--json", o.json, "print one JSON object");
 }
 
@@ -173,7 +205,7 @@ ratios measure_ratios(ratio_options const& o, config const& settings) {
   auto const rows = chosen(o.set, o.only);
   bool const emulated = device_to_run_on().kind == "emulated";
   std::uint64_t bytes = size_option("--size", o.size, 0, ~0ull);
-  if (bytes == 0 && o.file.empty()) bytes = emulated ? 16 << 20 : 2ull << 30;
+  if (bytes == 0 && o.file.empty()) bytes = default_bytes(o.set, emulated);
   bench_file const file(o.file, o.folder, bytes, o.seed);
   study all(o, settings, *file, bytes == 0 ? file->size() : bytes);
 

@@ -35,10 +35,19 @@ enum class rate {
   pull_zipf,
   pull_512,
   storage_random,  ///< io_uring with O_DIRECT, 4 KiB
+  // u64 elements, added up, while all of them are in the cache; the page size is that of the settings.
+  plain_stream,   ///< a plain kernel, the same bytes in a plain buffer
+  array_stream,   ///< array, a[i]
+  ptr_stream,     ///< mapped_ptr, a page per warp
+  plain_lookups,  ///< random elements, the plain buffer
+  array_lookups,  ///< random elements, a[i]
+  // Random pieces as for random_512, a warp each by array, 16 bytes per lane.
+  array_512,     ///< 512-byte pages
+  array_512_4k,  ///< 4 KiB pages
 };
 
 struct ratio_row {
-  char const* set;  ///< sequential or random
+  char const* set;  ///< sequential, random or array
   char const* key;
   char const* text;
   rate over;

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <string_view>
 
 namespace gpufs::apps {
 
@@ -56,10 +58,12 @@ void print(ratio_options const& o, config const& settings, ratios const& r) {
   if (o.json) return print_json(o, settings, r);
   fmt::print("gpufs bench ratios on {}: {} blocks x {} threads, {} bytes of {}, median of {} rounds{}\n", current_device().name,
              o.blocks, o.threads, r.bytes, r.file, o.runs, o.no_verify ? "" : ", bytes equal pread's");
-  fmt::print("settings: {}\n\n  {:<50} {:>8} {:>8} {:>6} {:>6}  {:<13} {}\n", changed_settings(settings), "", "measured", "from",
-             "bar", "goal", "", "GB/s");
+  std::size_t width = 50;
+  for (auto const& row : r.rows) width = std::max(width, std::string_view(row.row.text).size());
+  fmt::print("settings: {}\n\n  {:<{}} {:>8} {:>8} {:>6} {:>6}  {:<13} {}\n", changed_settings(settings), "", width, "measured",
+             "from", "bar", "goal", "", "GB/s");
   for (auto const& row : r.rows) {
-    fmt::print("  {:<50} ", fmt::format("{}", row.row.text));
+    fmt::print("  {:<{}} ", row.row.text, width);
     if (row.ratios.empty()) {
       fmt::print("not measured: {}\n", row.missing);
       continue;

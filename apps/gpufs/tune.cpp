@@ -5,6 +5,7 @@
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
+#include <apps/common/seconds_since.hpp>
 #include <apps/gpufs/bench.hpp>
 
 #include <fmt/format.h>
@@ -30,8 +31,6 @@ using clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t mebi = 1 << 20;
 constexpr std::uint64_t most_bytes = 2048 * mebi;  // of a trial: more tells no more
-
-double seconds_since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
 
 /// A time such as 90, 90s or 2m, in seconds.
 double time_option(std::string_view option, std::string_view text) {

@@ -1,5 +1,7 @@
 #include <gpufs/gpufs.hpp>
 
+#include <apps/common/seconds_since.hpp>
+#include <apps/common/to_device.hpp>
 #include <apps/mosaic/match_kernel.hpp>
 #include <apps/mosaic/match_run.hpp>
 
@@ -13,21 +15,10 @@ namespace gpufs::apps {
 
 namespace {
 
-template <class T>
-buffer<T> to_device(std::vector<T> const& values) {
-  buffer<T> b(std::max<std::size_t>(values.size(), 1));
-  b.copy_from_host(values.data(), values.size());
-  return b;
-}
-
 template <class Source>
 void load_kernels() {
   load_kernel(match_tiles<Source, true>);
   load_kernel(match_tiles<Source, false>);
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <gpufs/filesystem.hpp>
 
 #include <apps/common/host_file.hpp>
+#include <apps/common/map_windows.hpp>
 #include <apps/common/program.hpp>
+#include <apps/common/seconds_since.hpp>
 #include <apps/harness/data_set.hpp>
 #include <apps/mosaic/reference.hpp>
 
@@ -12,6 +14,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
 
 #include <fcntl.h>
@@ -19,10 +22,6 @@
 namespace gpufs::apps {
 
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 char const* name_of(match_access how) {
   return how == match_access::gread ? "gread" : how == match_access::gmmap ? "gmmap" : "array";
@@ -87,12 +86,13 @@ class cpuio_variant final : public variant {
 
 class file_variant final : public variant {
  public:
-  file_variant(mosaic_problem const& p, match_access how, match_shape shape, config const& settings, bool random)
+  file_variant(mosaic_problem const& p, match_access how, match_shape shape, config const& settings, bool random, bool warm)
       : variant(fmt::format("{} {}", name_of(how), format_size(settings.page_size)), settings),
         problem_(p),
         how_(how),
         kernel_(p.index, shape),
-        random_(random) {}
+        random_(random),
+        warm_(warm) {}
 
   variant_outcome run() override {
     variant_outcome r;
@@ -102,6 +102,7 @@ class file_variant final : public variant {
     if (int const error = fs.advise(fd, 0, 0, random_ ? advice::random : advice::normal); error != 0) {
       throw std::runtime_error(fmt::format("advice for {}: {}", problem_.files.hist(), error_text(error)));
     }
+    if (warm_) r.mapping_seconds = map_windows(fs, fd, std::filesystem::file_size(problem_.files.hist()));
     statistics const before = fs.stats();
     r.matched = kernel_.from_file(problem_.wanted.places, how_, fs.ref(), fd);
     r.seconds = r.matched.seconds;
@@ -116,6 +117,7 @@ class file_variant final : public variant {
   match_access const how_;
   match_run kernel_;
   bool const random_;
+  bool const warm_;
 };
 
 }  // namespace
@@ -129,8 +131,8 @@ std::unique_ptr<variant> make_cpuio_variant(mosaic_problem const& p, match_shape
 }
 
 std::unique_ptr<variant> make_file_variant(mosaic_problem const& p, match_access how, match_shape shape, config const& settings,
-                                           bool random) {
-  return std::make_unique<file_variant>(p, how, shape, settings, random);
+                                           bool random, bool warm) {
+  return std::make_unique<file_variant>(p, how, shape, settings, random, warm);
 }
 
 }  // namespace gpufs::apps

@@ -28,6 +28,7 @@ struct variant_outcome {
   match_result matched;
   double seconds = 0;  ///< end to end: from picture and index in host and device memory to the matches in host memory
   std::optional<statistics> counters;
+  double mapping_seconds = 0;  ///< io_path mapped: what mapping the windows took before that
   std::vector<std::string> notes;
 };
 
@@ -58,8 +59,9 @@ class variant {
 /// memory, which is not timed.
 [[nodiscard]] std::unique_ptr<variant> make_cpuio_variant(mosaic_problem const& p, match_shape shape);
 
-/// A kernel that reads histograms from the file; a filesystem with these settings for each run. `random`: advised so, and nothing is read ahead.
+/// A kernel that reads histograms from the file; a filesystem with these settings for each run. `random`: advised so, and nothing is read ahead. `warm`: the
+/// OS page cache has the file, and with io_path mapped all its windows are mapped before the time begins.
 [[nodiscard]] std::unique_ptr<variant> make_file_variant(mosaic_problem const& p, match_access how, match_shape shape,
-                                                         config const& settings, bool random);
+                                                         config const& settings, bool random, bool warm);
 
 }  // namespace gpufs::apps

@@ -15,7 +15,7 @@ __device__ __forceinline__ lookup lane_pin(page_cache_ref const& c, std::uint32_
                                            bool& passing) {
   frame_header& h = c.headers[frame];
   phase const p = phase_of(pin(h));
-  std::uint32_t const valid = atomic_ref<std::uint32_t, scope::device>(h.valid).load(memory_order_relaxed);
+  std::uint32_t const valid = valid_bytes(h);
   bool const ours = names(h, uid, page);
   if (ours && (p == phase::ready || p == phase::filling)) {
     if (c.policy == replacement::clock) atomic_ref<std::uint32_t, scope::device>(h.referenced).store(1, memory_order_relaxed);
@@ -70,6 +70,7 @@ __device__ __forceinline__ insert_result lane_insert(page_cache_ref const& c, st
                                                      std::uint32_t frame) {
   page_location const at = locate(c, uid, page);
   atomic_ref<std::uint32_t, scope::device> lock(c.bucket_locks[at.bucket]);
+  settle_name(c.headers[frame]);
   // The lock is held within one turn of the loop, so that lanes of one warp that want the same one pass, also where they run in step.
   for (unsigned pause = 0;; backoff(pause)) {
     // Acquire pairs with the release below and in insert_each(): we see what the last holder entered.
@@ -80,9 +81,11 @@ __device__ __forceinline__ insert_result lane_insert(page_cache_ref const& c, st
       return entry != 0 && static_cast<std::uint32_t>(entry >> 32) == at.tag &&
              names(c.headers[static_cast<std::uint32_t>(entry) - 1], uid, page);
     });
-    if (!duplicate && free != bucket_ways)
+    if (!duplicate && free != bucket_ways) {
       bucket_entry(c, at.bucket, free).store(std::uint64_t(at.tag) << 32 | (frame + 1), memory_order_relaxed);
-    lock.store(0, memory_order_release);
+      settle(c.buckets[at.bucket * bucket_ways + free]);
+    }
+    lock.store(0, after_settling);
     return duplicate ? insert_result::duplicate : free != bucket_ways ? insert_result::inserted : insert_result::full;
   }
 }

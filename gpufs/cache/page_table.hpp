@@ -3,7 +3,9 @@
 
 #include <gpufs/cache/frame.hpp>
 #include <gpufs/cache/geometry.hpp>
+#include <gpufs/cache/settled.hpp>
 #include <gpufs/fs_ref.hpp>
+#include <gpufs/mix64.hpp>
 #include <gpufs/wait.hpp>
 #include <gpufs/warp.hpp>
 
@@ -23,12 +25,6 @@ struct page_location {
   __device__ unsigned home() const { return tag % bucket_ways; }
 };
 
-__device__ __forceinline__ std::uint64_t mix64(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
-
 __device__ __forceinline__ page_location locate(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
   std::uint64_t const h = mix64(page + mix64(uid + 0x9e3779b97f4a7c15ull));
   return {(h >> 32) * c.bucket_count >> 32, static_cast<std::uint32_t>(h)};  // bucket_count < 2^32
@@ -43,6 +39,12 @@ __device__ __forceinline__ bool names(frame_header& h, std::uint64_t uid, std::u
   std::uint64_t const u = atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed);
   std::uint64_t const p = atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed);
   return ((u ^ uid) | (p ^ page)) == 0;  // both loads are under way before either is needed
+}
+
+/// Before a frame is entered: whoever finds the entry under the bucket's lock reads the name that begin_fill() has given it.
+__device__ __forceinline__ void settle_name(frame_header const& h) {
+  settle(h.uid);
+  settle(h.page);
 }
 
 __device__ __forceinline__ std::byte* frame_bytes(page_cache_ref const& c, std::uint32_t frame) {
@@ -79,7 +81,7 @@ __device__ __forceinline__ lookup find_and_pin(page_cache_ref const& c, std::uin
         frame_header& h = c.headers[frame];
         phase const p = phase_of(pin(h));
         // Loaded together with the name, in one trip; it means something only if the page is ready.
-        valid = atomic_ref<std::uint32_t, scope::device>(h.valid).load(memory_order_relaxed);
+        valid = valid_bytes(h);
         bool const ours = names(h, uid, page);
         if (p == phase::evicting) {
           answer = 3;
@@ -144,8 +146,10 @@ __device__ __forceinline__ insert_result insert_each(page_cache_ref const& c, bo
   page_location const at = locate(c, uid, page);
   unsigned const lane = lane_id();
   insert_result result = insert_result::duplicate;
+  unsigned way = 0;  // where the lane's page was entered
+  if (mine) settle_name(c.headers[frame]);
   for (unsigned pause = 0;;) {
-    // Acquire pairs with the release below: we see what the last holder entered.
+    // Acquire pairs with the unlocking below: we see what the last holder entered, and the names of those frames.
     bool const locked =
         mine && atomic_ref<std::uint32_t, scope::device>(c.bucket_locks[at.bucket]).exchange(1, memory_order_acquire) == 0;
     unsigned const holders = __ballot_sync(all_lanes, locked);
@@ -161,17 +165,20 @@ __device__ __forceinline__ insert_result insert_each(page_cache_ref const& c, bo
       unsigned const duplicates = __ballot_sync(all_lanes, same);
       unsigned const free = __ballot_sync(all_lanes, entry == 0);
       page_location const theirs = locate(c, their_uid, their_page);
-      if (duplicates == 0 && free != 0 && lane == first_way(free, theirs.home())) {
+      unsigned const chosen = free != 0 ? first_way(free, theirs.home()) : 0;
+      if (duplicates == 0 && free != 0 && lane == chosen) {
         bucket_entry(c, theirs.bucket, lane).store(std::uint64_t(tag) << 32 | (their_frame + 1), memory_order_relaxed);
       }
       if (lane == static_cast<unsigned>(from)) {
+        way = chosen;
         result = duplicates != 0 ? insert_result::duplicate : free != 0 ? insert_result::inserted : insert_result::full;
       }
     });
     __syncwarp();
-    if (holders != 0) release_all();
     if (locked) {
-      atomic_ref<std::uint32_t, scope::device>(c.bucket_locks[at.bucket]).store(0, after_release);
+      // All at once, each lane what another one has stored for it.
+      if (result == insert_result::inserted) settle(c.buckets[at.bucket * bucket_ways + way]);
+      atomic_ref<std::uint32_t, scope::device>(c.bucket_locks[at.bucket]).store(0, after_settling);
       mine = false;
     }
     if (__ballot_sync(all_lanes, mine) == 0) return result;

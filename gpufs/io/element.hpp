@@ -25,10 +25,23 @@ __device__ __forceinline__ std::int32_t for_each_part(lane_file const& f, std::u
   return error;
 }
 
-/// Loads the element at byte `at`. `beyond_end`: what the file does not have are zeros; else that is -EIO. Returns 0, or an error: then `value`
-/// may have parts of it.
+/// What became of an element's access, and what is known of the file now.
+struct element_access {
+  std::int32_t error;
+  used_file file;
+};
 template <class T>
-__device__ __forceinline__ std::int32_t load_element(lane_file& f, std::uint64_t at, bool beyond_end, T& value) {
+struct loaded_element : element_access {
+  T value;  ///< T{} if there is an error
+};
+
+/// Loads the element at byte `at`, from pages that the lanes that come here together pin together, having brought in those that are not
+/// there. `beyond_end`: what the file does not have are zeros; else that is -EIO.
+template <class T>
+GPUFS_STAGE loaded_element<T> load_element(fs_ref const* handle, used_file const file, std::int32_t slot, std::uint64_t at,
+                                           bool beyond_end) {
+  lane_file f(handle, file, slot);
+  T value{};
   std::int32_t const failed =
       for_each_part(f, at, sizeof(T), [&](std::uint64_t page, std::uint32_t begin, std::uint32_t done, std::uint32_t count) {
         std::int32_t error = 0;
@@ -42,7 +55,65 @@ __device__ __forceinline__ std::int32_t load_element(lane_file& f, std::uint64_t
         std::int32_t const missed = visit_pages(f, page, page_reader<decltype(use)>{f.cache, begin, count, use, error});
         return missed != 0 ? missed : error;
       });
-  return failed == 0 && !beyond_end && ends_before(f, at + sizeof(T)) ? -EIO : failed;
+  std::int32_t const error = failed == 0 && !beyond_end && ends_before(f, at + sizeof(T)) ? -EIO : failed;
+  return {{error, f.file}, error == 0 ? value : T{}};
+}
+
+/// Stores the element at byte `at`, as load_element() loads. The stores of lanes that come here together and whose elements lie one behind the
+/// other are one write.
+template <class T>
+GPUFS_STAGE element_access store_element(fs_ref const* handle, used_file const file, std::int32_t slot, std::uint64_t at,
+                                         T const value) {
+  lane_file f(handle, file, slot);
+  std::int32_t const failed =
+      for_each_part(f, at, sizeof(T), [&](std::uint64_t page, std::uint32_t begin, std::uint32_t done, std::uint32_t count) {
+        std::int32_t error = 0;
+        auto const fill = [&](std::byte* to) {
+          if (count == sizeof(T)) {
+            std::memcpy(__builtin_assume_aligned(to, alignof(T)), &value, sizeof(T));
+          } else {
+            std::memcpy(to, reinterpret_cast<std::byte const*>(&value) + done, count);
+          }
+        };
+        std::int32_t const missed = visit_pages(f, page, page_writer<decltype(fill)>{f, page, begin, count, fill, error});
+        return missed != 0 ? missed : error;
+      });
+  return {failed, f.file};
+}
+
+/// A page that the calling lane has pinned, unless there was an error.
+struct kept_page : element_access {
+  std::uint32_t frame;
+  std::uint64_t valid;
+};
+
+/// Pins the page for each lane, for release_pin() to give back. Its first `valid` bytes may be loaded. `beyond_end` as for load_element().
+GPUFS_STAGE inline kept_page keep_page(fs_ref const* handle, used_file const file, std::int32_t slot, std::uint64_t page,
+                                       bool beyond_end) {
+  lane_file f(handle, file, slot);
+  kept_page kept{};
+  kept.error = visit_pages(f, page, page_keeper{f.cache, kept.frame, kept.valid});
+  std::uint64_t const page_begin = page << f.cache.page_shift;
+  if (kept.error == 0 && !beyond_end && ends_before(f, page_begin + kept.valid))
+    kept.valid = f.file.size > page_begin ? f.file.size - page_begin : 0;
+  kept.file = f.file;
+  return kept;
+}
+
+/// Elements of a page: `count` of them from number `first` on, of a view of a file that begins at byte `begin`. The page has `valid` bytes.
+struct page_elements {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+  std::int64_t offset = 0;  ///< of element `first` in the page
+};
+template <class T>
+__device__ __forceinline__ page_elements elements_of(std::uint64_t begin, std::uint64_t size, std::uint64_t page_begin,
+                                                     std::uint64_t valid) {
+  std::uint64_t const first = page_begin > begin ? (page_begin - begin + sizeof(T) - 1) / sizeof(T) : 0;
+  std::uint64_t const end = page_begin + valid;
+  std::uint64_t const behind = end > begin ? (end - begin) / sizeof(T) : 0;
+  std::uint64_t const last = behind < size ? behind : size;
+  return {first, last > first ? last - first : 0, static_cast<std::int64_t>(begin + first * sizeof(T) - page_begin)};
 }
 
 }  // namespace gpufs::detail

@@ -21,15 +21,14 @@ __device__ __forceinline__ std::uint64_t warp_min(std::uint64_t value) {
 }
 
 /// Publishes or fails the pages this group fetched and unpins those it found, after a barrier with all who moved bytes; returns where the
-/// read must stop because of them. One release serves all. All lanes of the first warp call. Entries become none, but for waiting ones.
+/// read must stop because of them. The pages' bytes are settled (see settled.hpp). All lanes of the first warp call. Entries become none, but for waiting ones.
 GPUFS_STAGE inline read_stop end_batch(fs_ref const* handle, batch const b, page_entry* entry) {
   fs_ref const& fs = *handle;
   page_entry const e = *entry;
   bool const fetching = e.status == page_status::fetching;
-  if (__ballot_sync(all_lanes, fetching) != 0) release_all();
-  if (fetching && e.error == 0) publish(fs.cache.headers[e.frame], e.got, after_release);
+  if (fetching && e.error == 0) publish(fs.cache.headers[e.frame], e.got, after_settling);
   if (fetching && e.has_own_channel()) {
-    set_channel(fs.page_channels, e.via, e.answered != 0 ? channel_phase::free : channel_phase::quarantined, after_release);
+    set_channel(fs.page_channels, e.via, e.answered != 0 ? channel_phase::free : channel_phase::quarantined, after_settling);
   }
   if (e.status == page_status::hit) unpin_read(fs.cache.headers[e.frame]);
   __syncwarp();
@@ -81,10 +80,10 @@ GPUFS_STAGE inline batch_step await_others(fs_ref const* handle, batch const b, 
       bool const ours = names(*h, b.span.uid, b.first + lane_id());
       if (ours && now == phase::ready) {
         e.status = page_status::hit;
-        e.got = atomic_ref<std::uint32_t, scope::device>(h->valid).load(memory_order_relaxed);
+        e.got = valid_bytes(*h);
         e.error = 0;
       } else if (ours && now == phase::failed) {
-        e.error = atomic_ref<std::int32_t, scope::device>(h->error).load(memory_order_relaxed);
+        e.error = fetch_error(*h);
       } else {
         again = true;  // its filler let go, and the frame may hold another page
         e = {};

@@ -1,6 +1,7 @@
 // What lanes do to bytes of pages that they visit: load them, store them, or keep the page.
 #pragma once
 
+#include <gpufs/cache/peek.hpp>
 #include <gpufs/io/lane_pages.hpp>
 #include <gpufs/io/write_pages.hpp>
 
@@ -50,6 +51,24 @@ struct page_keeper {
     return true;
   }
 };
+
+/// Pins the frame that the calling lane has seen (gpufs/cache/peek.hpp), if it holds the same page still: one pin per lane that comes here, and one
+/// atomic change for all that have seen the same frame. Returns whether it does; if not, nothing is pinned.
+__device__ __forceinline__ bool pin_seen(fs_ref const& fs, seen_frame const& seen) {
+  converged_group const g = converged();
+  unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(seen.header));
+  auto const first = static_cast<unsigned>(__ffs(static_cast<int>(peers)) - 1);
+  std::uint64_t state = 0;
+  // Acquire, as in pin().
+  if (g.thread_rank() == first)
+    state = frame_state(*seen.header).fetch_add(static_cast<unsigned>(__popc(peers)), memory_order_acquire);
+  state = g.shfl(state, first);
+  g.sync();  // all lanes come after the acquire of the first one
+  bool const same = (state ^ seen.state) >> phase_shift == 0;
+  if (!same) unpin_read(*seen.header);  // of each lane by itself: they may have seen it in different generations
+  if (same && g.thread_rank() == first) count(fs, counter::hits);
+  return same;
+}
 
 /// Gives back one pin per lane that comes here. The lanes have only read the page.
 __device__ __forceinline__ void release_pin(page_cache_ref const& cache, std::uint32_t frame) {

@@ -104,11 +104,11 @@ __device__ __forceinline__ void lane_await_other(fs_ref const& fs, page_name con
     e.error = error;
   } else if (ours && now == phase::ready) {
     e.status = page_status::hit;
-    e.got = atomic_ref<std::uint32_t, scope::device>(h.valid).load(memory_order_relaxed);
+    e.got = valid_bytes(h);
     return;
   } else if (ours && now == phase::failed) {
     e.status = page_status::failed;
-    e.error = atomic_ref<std::int32_t, scope::device>(h.error).load(memory_order_relaxed);
+    e.error = fetch_error(h);
   }
   unpin_read(h);
 }
@@ -142,22 +142,27 @@ GPUFS_STAGE inline page_entry fetch_for_lanes(fs_ref const* handle, unsigned lan
     page.answered = g.shfl(e.answered, from);
     bool const twin = (page.chunk_offset & in_twin) != 0;
     (page.in_window() ? mapped : twin ? by_dma : over_bus) += page.got;
-    pull_gate const gate(fs, !twin, lanes);
-    converged_pull(g, frame_bytes(fs.cache, page.frame), source_of(fs, page), page_bytes, page.got);
+    std::byte* const frame = frame_bytes(fs.cache, page.frame);
+    {
+      pull_gate const gate(fs, !twin, lanes);
+      converged_pull(g, frame, source_of(fs, page), page_bytes, page.got);
+    }
+    settle_frame(frame, 0, page_bytes, lanes, g.thread_rank(), g.size());
   }
   g.sync();  // the pulls are over before pages are published and channels go
   if (fetching) {
     frame_header& h = fs.cache.headers[e.frame];
     if (e.error == 0) {
       static_cast<void>(pin(h));
-      publish(h, e.got);
+      publish(h, e.got, after_settling);
       e.status = page_status::hit;
     } else {
       lane_remove(fs.cache, e.frame);
       fail(h, e.error);
       e.status = page_status::failed;
     }
-    if (requested) set_channel(fs.page_channels, e.via, e.answered != 0 ? channel_phase::free : channel_phase::quarantined);
+    if (requested)
+      set_channel(fs.page_channels, e.via, e.answered != 0 ? channel_phase::free : channel_phase::quarantined, after_settling);
   }
   bool const waits = e.status == page_status::waiting;
   auto const misses = static_cast<unsigned>(__popc(g.ballot(fetching)));

@@ -10,14 +10,15 @@
 
 namespace gpufs::detail {
 
-/// What a thread keeps to access a file by itself: copies, so that the hit path reads nothing but the cache.
+/// What a thread needs to access a file by itself.
 struct lane_file {
   fs_ref const* handle = nullptr;
   page_cache_ref cache;
   used_file file;
-  std::int32_t slot = -1;           ///< the context's, or -1
-  std::uint64_t last_page = ~0ull;  ///< where this lane found its page last; only a guess
-  std::uint32_t last_frame = 0;
+  std::int32_t slot = -1;  ///< the context's, or -1
+
+  __device__ lane_file(fs_ref const* fs, used_file const& used, std::int32_t context_slot)
+      : handle(fs), cache(fs->cache), file(used), slot(context_slot) {}
 
   __device__ std::uint64_t page_bytes() const { return std::uint64_t(1) << cache.page_shift; }
   /// The page's name for a fetch. Pages of files that are written are cached in full.
@@ -90,10 +91,7 @@ __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t 
     bool const leads = pending && g.thread_rank() == first;
     page_entry e;
     if (leads) {
-      bool passing = false;
-      lookup found{lookup_result::absent, 0, 0};
-      if (f.last_page == page) found = lane_pin(f.cache, f.last_frame, f.file.uid, page, passing);
-      if (found.result == lookup_result::absent) found = lane_find_and_pin(f.cache, f.file.uid, page);
+      lookup const found = lane_find_and_pin(f.cache, f.file.uid, page);
       if (found.result == lookup_result::filling) unpin_read(f.cache.headers[found.frame]);
       if (found.result == lookup_result::hit) {
         e.status = page_status::hit;
@@ -114,10 +112,6 @@ __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t 
     page_visit visit{pending && status == page_status::hit, leads && e.status == page_status::hit, peers, g.shfl(e.frame, first),
                      g.shfl(e.got, first)};
     std::int32_t const failed = g.shfl(e.error, first);
-    if (visit.here) {
-      f.last_page = page;
-      f.last_frame = visit.frame;
-    }
     g.sync();  // all lanes come after the acquire of the one that pinned their page
     bool const done = visitor(g, visit);
     g.sync();  // all lanes are through with the page before its pin goes

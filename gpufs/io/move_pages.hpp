@@ -46,7 +46,7 @@ __device__ __forceinline__ void copy_slice(fs_ref const& fs, read_span const& sp
   if (s.begin < s.end) warp_copy(t.base + s.begin, frame_bytes(fs.cache, frame) + s.begin, s.end - s.begin);
 }
 
-/// Moves the bytes of the pages whose bits are set in `moving`; the group's warps take slices in turn. All full warps of the group call;
+/// Moves the bytes of the pages whose bits are set in `moving`, and settles what comes into frames; the group's warps take slices in turn. All full warps of the group call;
 /// `own`: the tile's entries, one per lane.
 template <class Group>
 GPUFS_STAGE void move_pages(fs_ref const* handle, Group const& group, read_span const span, std::uint64_t first,
@@ -68,8 +68,12 @@ GPUFS_STAGE void move_pages(fs_ref const* handle, Group const& group, read_span 
     } else {
       slice const s = slice_of(0, span.page_bytes(), unit % team, team);
       if (s.begin >= s.end) continue;
-      pull_gate const gate(fs, (e.chunk_offset & in_twin) == 0);
-      warp_pull(frame_bytes(fs.cache, e.frame), source_of(fs, e), s.begin, s.end, e.got, span.target(page, e.got));
+      std::byte* const frame = frame_bytes(fs.cache, e.frame);
+      {
+        pull_gate const gate(fs, (e.chunk_offset & in_twin) == 0);
+        warp_pull(frame, source_of(fs, e), s.begin, s.end, e.got, span.target(page, e.got));
+      }
+      settle_frame(frame, s.begin, s.end, all_lanes, lane_id(), warp_size);
     }
   }
 }

@@ -132,7 +132,7 @@ struct found_file {
   std::int32_t error;
 };
 GPUFS_STAGE inline found_file find_file(fs_ref const* handle, std::int32_t fd, used_file known) {
-  std::int32_t error = known.fd == fd ? 0 : load_record(*handle, fd, known);
+  std::int32_t error = known.fd == fd ? 0 : load_record_together(*handle, fd, known);
   if (error == 0 && known.place != 0) error = load_shared(*handle, known);
   return {known, error};
 }

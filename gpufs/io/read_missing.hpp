@@ -15,9 +15,7 @@ namespace gpufs::detail {
 ///
 /// The first warp manages: it gets frames, enters the pages, requests them and waits for the answers, for all pages at once, a lane each;
 /// one warp so that the host's memory is polled once per group, and frames and locks are not fought over by warps of one block.
-/// Then all warps pull, while the first one has the next chunks requested. Then the first warp publishes. The barriers between these
-/// steps are there for speed, too: a release waits for the loads that other warps of the multiprocessor have on the bus, so that
-/// releases among pulls would cost a hundred microseconds instead of one. Only then, when the group owes nobody a page, it waits for
+/// Then all warps pull, while the first one has the next chunks requested. Then the first warp publishes. Only then, when the group owes nobody a page, it waits for
 /// pages that others are bringing in: so waits cannot form a circle. Pages that found no frame or channel have another round: the
 /// group then holds none, so nobody waits for a frame while holding one.
 template <class Group>

@@ -4,21 +4,13 @@
 #include <gpufs/cache/geometry.hpp>
 #include <gpufs/device.hpp>
 #include <gpufs/fs_ref.hpp>
+#include <gpufs/io/file_record.hpp>
 #include <gpufs/wait.hpp>
 
 #include <cerrno>
 #include <cstdint>
 
 namespace gpufs {
-
-/// What a group knows of the descriptor it used last. Descriptors never change what they refer to while they are open.
-struct used_file {
-  std::int32_t fd = -1;
-  std::uint32_t place = 0;  ///< 1 + index of the file's shared_file; 0: the file is not written, and uid and size stay
-  std::uint64_t uid = 0;
-  std::uint64_t size = 0;
-  std::uint64_t flags = 0;  ///< of its open
-};
 
 /// One per place, in GPU memory. It speaks of file version `uid`; who finds another one than its own asks the descriptor's record again.
 struct shared_file {
@@ -32,25 +24,6 @@ struct shared_file {
 static_assert(sizeof(shared_file) == shared_file_bytes);
 
 namespace detail {
-
-/// Reads a descriptor's record out of pinned memory. One thread calls. Returns 0 or -EBADF.
-__device__ __forceinline__ std::int32_t load_record(fs_ref const& fs, std::int32_t fd, used_file& out) {
-  std::uint32_t const index = rpc::descriptor_index(fd);
-  std::uint32_t const generation = rpc::descriptor_generation(fd);
-  if (fd < 0 || generation == 0 || index >= fs.shared.max_open_files) return -EBADF;
-  rpc::open_file_record& record = fs.shared.open_files[index];
-  // The registry stores tag = 0, fields, tag = generation, each a release of the one before: if the tag is right before and after, the
-  // fields between belong to it (generations recur only after 32767 reuses of the slot).
-  auto const load = [](std::uint64_t& word) { return atomic_ref<std::uint64_t, scope::system>(word).load(memory_order_acquire); };
-  if (load(record.tag) != generation) return -EBADF;
-  std::uint64_t const uid = load(record.uid);
-  std::uint64_t const size = load(record.size);
-  std::uint64_t const flags = load(record.flags);
-  std::uint64_t const place = load(record.place);
-  if (load(record.tag) != generation) return -EBADF;
-  out = {fd, static_cast<std::uint32_t>(place), uid, size, flags};
-  return 0;
-}
 
 /// Brings uid and size of a file that is written up to date. One thread calls. Returns 0 or -EBADF.
 __device__ __forceinline__ std::int32_t load_shared(fs_ref const& fs, used_file& file) {

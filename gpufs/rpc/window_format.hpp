@@ -1,6 +1,8 @@
 // The table of file windows: written by the host, looked at by device code, which then needs no request for the bytes.
 #pragma once
 
+#include <gpufs/host_device.hpp>
+
 #include <cstdint>
 
 namespace gpufs::rpc {
@@ -22,14 +24,8 @@ static_assert(sizeof(window_entry) == 64);
 /// A window is in one of this many entries, from its home on.
 inline constexpr unsigned window_probes = 4;
 
-#if defined(__CUDACC__)
-#define GPUFS_WINDOW_FN __host__ __device__ inline
-#else
-#define GPUFS_WINDOW_FN inline
-#endif
-
 /// Where a window's entries begin (modulo the table's size). Those of one file lie side by side, so that they do not compete.
-GPUFS_WINDOW_FN std::uint64_t window_home(std::uint64_t uid, std::uint64_t window) {
+GPUFS_HOST_DEVICE inline std::uint64_t window_home(std::uint64_t uid, std::uint64_t window) {
   return (uid * 0x9e3779b97f4a7c15ull >> 24) + window;
 }
 

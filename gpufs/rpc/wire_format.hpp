@@ -164,12 +164,20 @@ GPUFS_HOST_DEVICE inline std::int32_t make_descriptor(std::uint32_t index, std::
   return std::int32_t(generation << 16 | index);
 }
 
-/// Words the host alone writes and the device watches, in pinned memory.
-struct alignas(64) control_block {
+/// Says the same in many places: the GPU's loads of one line of host memory are answered one after the other, a microsecond each, however many
+/// warps make them.
+struct alignas(128) stop_flag {
   std::uint64_t stopped;  ///< nonzero once the daemon no longer answers: device waits end with -EIO
+  std::uint64_t reserved[15];
+};
+inline constexpr unsigned stop_flags = 128;
+
+/// Words the host alone writes and the device watches, in pinned memory.
+struct alignas(128) control_block {
+  stop_flag stop[stop_flags];
   std::uint64_t
       epoch;  ///< bumped whenever a descriptor is closed, a file revalidated or advised: device copies older than it are re-read
-  std::uint64_t reserved[6];
+  std::uint64_t reserved[15];
 };
 
 /// Everything both sides share. All pointers are valid on both sides (pinned memory has one address).

@@ -1,13 +1,13 @@
 // gpufs::array<T>: a file, or part of one, as an array in device code.
 #pragma once
 
+#include <gpufs/cache/peek.hpp>
 #include <gpufs/io.hpp>
 #include <gpufs/io/element.hpp>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include <fcntl.h>
@@ -41,9 +41,9 @@ class array_element {
 
 /// A view of `size()` elements of an open file from a byte offset on: array<T const> to read, array<T> to read and store. Made by all threads
 /// of a group together; from then on each thread accesses elements by itself, wherever its warp has diverged to: lanes that come to an access
-/// together look up each distinct page once (paper 003, section 4.1), others go separately. Every access finds, pins and unpins its pages, so that
-/// nothing stays pinned between two accesses; for runs of elements mapped_ptr is cheaper. Elements must be trivially copyable and may straddle pages;
-/// each part is then accessed by itself. Stores are gwrites of the element's bytes: seen by every block at once, in the host's file after gfsync or the
+/// together look up, and bring in, each distinct page once (paper 003, section 4.1), others go separately. Nothing stays pinned between two accesses. Elements
+/// of pages that are in the cache are loaded without pinning them at all (gpufs/cache/peek.hpp), unless the file is written; such loads are not counted as hits. For runs of elements mapped_ptr
+/// is cheaper. Elements must be trivially copyable and may straddle pages; each part is then accessed by itself. Stores are gwrites of the element's bytes: seen by every block at once, in the host's file after gfsync or the
 /// last gclose. Use it while its io_context lives; each thread has its own copy.
 ///
 /// Errors do not stop the kernel: a load that fails gives T{}, a store that fails stores nothing (of an element that straddles pages perhaps a part), and the thread keeps the first error. Errors of the constructor:
@@ -64,23 +64,22 @@ class array {
   /// stores make the file longer.
   template <class Group>
   __device__ array(io_context<Group>& io, int fd, std::int64_t offset = 0, std::uint64_t count = to_the_end) {
-    file_.handle = io.fs().self;
-    file_.cache = io.fs().cache;
-    file_.slot = io.slot();
+    handle_ = io.fs().self;
+    slot_ = io.slot();
     if (io_context<Group>::ops::warps(io.group()) == 0) {
       error_ = -EINVAL;
       return;
     }
     error_ = detail::use_file(io, fd);
     if (error_ != 0) return;
-    file_.file = io.file();
-    std::uint64_t const access = file_.file.flags & O_ACCMODE;
-    if (access == O_WRONLY || (writable && (access != O_RDWR || file_.file.place == 0))) {
+    file_ = io.file();
+    std::uint64_t const access = file_.flags & O_ACCMODE;
+    if (access == O_WRONLY || (writable && (access != O_RDWR || file_.place == 0))) {
       error_ = -EACCES;
       return;
     }
     auto const begin = static_cast<std::uint64_t>(offset);
-    std::uint64_t const there = begin < file_.file.size ? (file_.file.size - begin) / sizeof(T) : 0;
+    std::uint64_t const there = begin < file_.size ? (file_.size - begin) / sizeof(T) : 0;
     std::uint64_t const most = writable ? (begin <= rpc::payload_mask ? (rpc::payload_mask - begin) / sizeof(T) : 0) : there;
     if (count == to_the_end) count = there;
     if (offset < 0 || begin % alignof(T) != 0 || count > most) {
@@ -103,9 +102,10 @@ class array {
   }
 
   [[nodiscard]] __device__ __forceinline__ value_type load(std::uint64_t i) const {
-    value_type value{};
-    bool const loaded = note(i < size_ ? detail::load_element(file_, begin_ + i * sizeof(T), writable, value) : -ERANGE);
-    return loaded ? value : value_type{};
+    value_type value;
+    if (load_seen(seen_, i, value)) return value;
+    if (see(i) && load_seen(seen_, i, value)) return value;
+    return load_from_file(i);
   }
 
   /// Stores element i. Any thread calls; the stores of lanes that come together and whose elements lie one behind the other are one write.
@@ -115,25 +115,14 @@ class array {
       note(-ERANGE);
       return;
     }
-    auto const store_part = [&](std::uint64_t page, std::uint32_t begin, std::uint32_t done, std::uint32_t count) {
-      std::int32_t error = 0;
-      auto const fill = [&](std::byte* to) {
-        if (count == sizeof(T)) {
-          std::memcpy(__builtin_assume_aligned(to, alignof(T)), &value, sizeof(T));
-        } else {
-          std::memcpy(to, reinterpret_cast<std::byte const*>(&value) + done, count);
-        }
-      };
-      std::int32_t const failed =
-          detail::visit_pages(file_, page, detail::page_writer<decltype(fill)>{file_, page, begin, count, fill, error});
-      return failed != 0 ? failed : error;
-    };
-    note(detail::for_each_part(file_, begin_ + i * sizeof(T), sizeof(T), store_part));
+    detail::element_access const done = detail::store_element<T>(handle_, file_, slot_, begin_ + i * sizeof(T), value);
+    file_ = done.file;
+    note(done.error);
   }
 
   /// A pointer to element i that keeps its page pinned while it moves within it.
   [[nodiscard]] __device__ mapped_ptr<value_type const> pointer(std::uint64_t i) const {
-    return mapped_ptr<value_type const>(file_, begin_, size_, i, writable, error_);
+    return mapped_ptr<value_type const>(handle_, file_, slot_, {begin_, size_, writable}, i, error_);
   }
 
   /// The first error of this thread's accesses, or of the constructor; 0: none.
@@ -154,9 +143,69 @@ class array {
     return error == 0;
   }
 
-  mutable detail::lane_file file_;  // remembers where the last page was found
+  /// Elements [first, first + count) were in a frame, from `base` on, in the generation of `state`.
+  struct seen_elements {
+    std::uint64_t first = 0;
+    std::uint64_t count = 0;
+    std::byte const* base = nullptr;
+    frame_header* header = nullptr;
+    std::uint64_t state = 0;
+  };
+
+  /// Loads element i from where elements were seen, if it is one of them and they are still there.
+  __device__ __forceinline__ static bool load_seen(seen_elements const& seen, std::uint64_t i, value_type& value) {
+    std::uint64_t const number = i - seen.first;
+    if (number >= seen.count) return false;
+    std::uint32_t mark = 0;
+    value = detail::load_now<value_type>(seen.base + number * sizeof(T), mark);
+    return still_there(seen.header, seen.state, mark);
+  }
+
+  /// Looks where element i's page is in the cache. A file that is written may have another version with each access: it is asked for its pages.
+  __device__ __forceinline__ bool see(std::uint64_t i) const {
+    if (i >= size_ || file_.place != 0) return false;
+    page_cache_ref const& cache = handle_->cache;
+    std::uint64_t const page = (begin_ + i * sizeof(T)) >> cache.page_shift;
+    seen_frame found;
+    if (!see_page(cache, file_.uid, page, found)) return false;
+    auto const here = detail::elements_of<T>(begin_, size_, page << cache.page_shift, found.valid);
+    seen_ = {here.first, here.count, found.bytes + here.offset, found.header, found.state};
+    return true;
+  }
+
+  /// What loading an element that is not in the cache needs and changes, so that the rest can stay in registers.
+  struct miss {
+    fs_ref const* handle;
+    used_file file;
+    std::int32_t slot;
+    std::int32_t error;
+  };
+
+  __device__ __forceinline__ value_type load_from_file(std::uint64_t i) const {
+    if (i >= size_) {
+      note(-ERANGE);
+      return {};
+    }
+    miss m{handle_, file_, slot_, 0};
+    value_type const value = far_call<value_type, miss*, std::uint64_t>(load_missed, &m, begin_ + i * sizeof(T));
+    file_ = m.file;
+    note(m.error);
+    return value;
+  }
+
+  GPUFS_STAGE static value_type load_missed(miss* m, std::uint64_t at) {
+    auto const loaded = detail::load_element<value_type>(m->handle, m->file, m->slot, at, writable);
+    m->file = loaded.file;
+    m->error = loaded.error;
+    return loaded.value;
+  }
+
+  fs_ref const* handle_ = nullptr;
+  mutable used_file file_;
+  std::int32_t slot_ = -1;  // the context's, or -1
   std::uint64_t begin_ = 0;
   std::uint64_t size_ = 0;
+  mutable seen_elements seen_;
   mutable std::int32_t error_ = 0;
 };
 

@@ -82,6 +82,7 @@ struct fs_ref {
   channel_pool_ref control_channels;  ///< 4 KiB pieces for paths and answers
   channel_pool_ref page_channels;     ///< one page each
   prefetch_ref prefetch;
+  struct record_share* records = nullptr;  ///< record_shares, in GPU memory: see gpufs/io/file_record.hpp
   std::uint32_t* slots = nullptr;          ///< context slots: 0 = free, 1 = claimed
   std::uint32_t* claimed_slots = nullptr;  ///< how many are claimed
   std::uint32_t* advice_changes =

@@ -22,12 +22,18 @@ class mapped_ptr {
   using value_type = std::remove_const_t<T>;
   static_assert(std::is_const_v<T>, "store through array<T>");
 
-  /// `beyond_end`: what the file does not have are zeros.
-  __device__ mapped_ptr(detail::lane_file const& file, std::uint64_t begin, std::uint64_t size, std::uint64_t index,
-                        bool beyond_end, std::int32_t error)
-      : file_(file), begin_(begin), size_(size), index_(index), beyond_end_(beyond_end), error_(error) {}
+  /// Which part of a file an array views: `size` elements from byte `begin` on. `beyond_end`: what the file does not have are zeros.
+  struct view {
+    std::uint64_t begin;
+    std::uint64_t size;
+    bool beyond_end;
+  };
+
+  __device__ mapped_ptr(fs_ref const* handle, used_file const& file, std::int32_t slot, view const& of, std::uint64_t index,
+                        std::int32_t error)
+      : handle_(handle), file_(file), slot_(slot), view_(of), index_(index), error_(error) {}
   __device__ mapped_ptr(mapped_ptr const& other)
-      : mapped_ptr(other.file_, other.begin_, other.size_, other.index_, other.beyond_end_, other.error_) {}
+      : mapped_ptr(other.handle_, other.file_, other.slot_, other.view_, other.index_, other.error_) {}
   mapped_ptr& operator=(mapped_ptr const&) = delete;
   __device__ ~mapped_ptr() { release(); }
 
@@ -54,7 +60,7 @@ class mapped_ptr {
   /// Lets go of the page.
   __device__ void release() const {
     if (held_.frame == no_frame) return;
-    detail::release_pin(file_.cache, held_.frame);
+    detail::release_pin(handle_->cache, held_.frame);
     held_ = {};
   }
 
@@ -69,52 +75,77 @@ class mapped_ptr {
     std::uint32_t frame = no_frame;
   };
 
-  __device__ value_type read_elsewhere(std::uint64_t i) const {
+  /// All that a pointer has, so that the hot path can keep its own in registers: reads element i of it.
+  struct move {
+    fs_ref const* handle;
+    used_file file;
+    std::int32_t slot;
+    view of;
+    std::uint64_t i;
+    held_page held;
+    std::int32_t error;
+  };
+
+  /// Exchanges the held page for element i's, if that is in the cache and the file is not written. Returns whether the element can be read now.
+  __device__ __forceinline__ bool hold_cached(std::uint64_t i) const {
     release();
-    if (i >= size_) {
-      note(-ERANGE);
-      return {};
-    }
-    std::uint64_t const at = begin_ + i * sizeof(T);
-    std::uint64_t const page = at >> file_.cache.page_shift;
-    std::uint64_t const page_begin = page << file_.cache.page_shift;
-    if (at - page_begin + sizeof(T) > file_.page_bytes()) return read_straddling(at);
-    std::uint32_t frame = no_frame;
-    std::uint64_t valid = 0;
-    if (std::int32_t const error = detail::visit_pages(file_, page, detail::page_keeper{file_.cache, frame, valid}); error != 0) {
-      note(error);
-      return {};
-    }
-    // The page's elements: from the first one that begins in it to the last one that ends in its bytes.
-    std::uint64_t const before = page_begin > begin_ ? (page_begin - begin_ + sizeof(T) - 1) / sizeof(T) : 0;
-    bool const cut = !beyond_end_ && detail::ends_before(file_, page_begin + valid);
-    std::uint64_t const end_byte = cut ? file_.file.size : page_begin + valid;
-    std::uint64_t const behind = end_byte > begin_ ? (end_byte - begin_) / sizeof(T) : 0;
-    std::uint64_t const last = behind < size_ ? behind : size_;
-    std::byte const* const first = frame_bytes(file_.cache, frame) + (begin_ + before * sizeof(T) - page_begin);
-    held_ = {reinterpret_cast<value_type const*>(first), before, last > before ? last - before : 0, frame};
-    if (i - before < held_.count) return held_.base[i - before];
-    note(-EIO);  // the file has become shorter
-    return {};
+    if (i >= view_.size || file_.place != 0) return false;
+    page_cache_ref const& cache = handle_->cache;
+    std::uint64_t const page = (view_.begin + i * sizeof(T)) >> cache.page_shift;
+    seen_frame seen;
+    if (!see_page(cache, file_.uid, page, seen) || !detail::pin_seen(*handle_, seen)) return false;
+    auto const here = detail::elements_of<T>(view_.begin, view_.size, page << cache.page_shift, seen.valid);
+    held_ = {reinterpret_cast<value_type const*>(seen.bytes + here.offset), here.first, here.count,
+             static_cast<std::uint32_t>(seen.header - cache.headers)};
+    return i - held_.first < held_.count;
   }
 
-  __device__ value_type read_straddling(std::uint64_t at) const {
+  __device__ __forceinline__ value_type read_elsewhere(std::uint64_t i) const {
+    if (hold_cached(i)) return held_.base[i - held_.first];
+    move m{handle_, file_, slot_, view_, i, held_, error_};
+    value_type const value = far_call<value_type, move*>(read_by_move, &m);
+    file_ = m.file;
+    held_ = m.held;
+    error_ = m.error;
+    return value;
+  }
+
+  GPUFS_STAGE static value_type read_by_move(move* m) {
+    if (m->held.frame != no_frame) detail::release_pin(m->handle->cache, m->held.frame);
+    m->held = {};
     value_type value{};
-    std::int32_t const error = detail::load_element(file_, at, beyond_end_, value);
-    if (error == 0) return value;
-    note(error);
-    return {};
+    std::int32_t const error = m->i < m->of.size ? find(*m, value) : -ERANGE;
+    if (m->error == 0) m->error = error;
+    return value;
   }
 
-  __device__ void note(std::int32_t error) const {
-    if (error_ == 0) error_ = error;
+  /// Reads the element through its page, which stays held, or without if it straddles two. Returns 0 or an error.
+  __device__ static std::int32_t find(move& m, value_type& value) {
+    page_cache_ref const& cache = m.handle->cache;
+    std::uint64_t const at = m.of.begin + m.i * sizeof(T);
+    std::uint64_t const page_begin = at >> cache.page_shift << cache.page_shift;
+    if (at - page_begin + sizeof(T) > std::uint64_t{1} << cache.page_shift) {
+      auto const loaded = detail::load_element<value_type>(m.handle, m.file, m.slot, at, m.of.beyond_end);
+      m.file = loaded.file;
+      value = loaded.value;
+      return loaded.error;
+    }
+    auto const kept = detail::keep_page(m.handle, m.file, m.slot, at >> cache.page_shift, m.of.beyond_end);
+    m.file = kept.file;
+    if (kept.error != 0) return kept.error;
+    auto const here = detail::elements_of<T>(m.of.begin, m.of.size, page_begin, kept.valid);
+    auto const* const base = reinterpret_cast<value_type const*>(frame_bytes(cache, kept.frame) + here.offset);
+    m.held = {base, here.first, here.count, kept.frame};
+    if (m.i - here.first >= here.count) return -EIO;  // the file has become shorter
+    value = base[m.i - here.first];
+    return 0;
   }
 
-  mutable detail::lane_file file_;
-  std::uint64_t begin_;
-  std::uint64_t size_;
+  fs_ref const* handle_;
+  mutable used_file file_;
+  std::int32_t slot_;
+  view view_;
   std::uint64_t index_;
-  bool beyond_end_;
   mutable held_page held_;
   mutable std::int32_t error_;
 };

@@ -41,7 +41,7 @@ std::string table_problem(std::vector<frame_header> const& headers, std::vector<
   std::set<std::pair<std::uint64_t, std::uint64_t>> names;
   for (std::size_t i = 0; i < headers.size(); ++i) {
     auto const& h = headers[i];
-    bool const ready = h.state >> phase_shift == static_cast<std::uint32_t>(phase::ready);
+    bool const ready = phase_of(h.state) == phase::ready;
     if (seen[i] != (ready ? 1u : 0u))
       return std::to_string(seen[i]) + " table entries" + of_frame(i) + (ready ? ", ready" : ", not ready");
     if (ready && !names.emplace(h.uid, h.page).second) return "page " + std::to_string(h.page) + " is in two frames";
@@ -54,10 +54,10 @@ std::string frame_problem(std::vector<frame_header> const& headers, std::vector<
                           std::uint64_t pinned) {
   std::uint64_t pins = 0;
   for (std::size_t i = 0; i < headers.size(); ++i) {
-    auto const p = static_cast<phase>(headers[i].state >> phase_shift);
+    auto const p = phase_of(headers[i].state);
     auto const has_buffer = !buffers.empty() && buffers[i] != 0 ? 1u : 0u;
     if (!buffers.empty() && (buffers[i] & frame_locked) != 0) return "a lock" + of_frame(i);
-    auto const pins_now = headers[i].state & pin_mask;
+    auto const pins_now = pins_of(headers[i].state);
     if (pins_now < has_buffer) return "no pin for the write buffer" + of_frame(i);
     auto const mine = pins_now - has_buffer;
     if (p != phase::empty && p != phase::ready && p != phase::failed) {
@@ -78,7 +78,7 @@ cache_state inspect(fs_ref const& fs, std::uint64_t pinned) {
   auto const locks = fetch(fs.cache.bucket_locks, fs.cache.bucket_count);
   auto const slots = fetch(fs.slots, fs.slot_count);
   for (auto const& h : headers) {
-    if (h.state >> phase_shift != static_cast<std::uint32_t>(phase::ready)) continue;
+    if (phase_of(h.state) != phase::ready) continue;
     ++result.ready;
     result.pages.insert(h.page);
   }

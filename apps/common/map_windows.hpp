@@ -1,0 +1,15 @@
+// Windows of a file mapped before something is measured.
+#pragma once
+
+#include <gpufs/filesystem.hpp>
+
+#include <cstdint>
+
+namespace gpufs::apps {
+
+/// With io_path mapped: has the windows of an open file mapped, as far as the budget goes, and waits until they are; without it does nothing. A kernel
+/// after that finds them; one before it, or that begins at once, has most of what it touches first staged. Returns the seconds it took. Throws
+/// std::runtime_error if none gets mapped for ten seconds.
+double map_windows(filesystem& fs, int fd, std::uint64_t file_bytes);
+
+}  // namespace gpufs::apps

@@ -1,0 +1,349 @@
+#include <gpufs/gpufs.hpp>
+#include <gpufs/mix64.hpp>
+
+#include <apps/common/checksum.hpp>
+#include <apps/common/map_windows.hpp>
+#include <apps/common/median.hpp>
+#include <apps/common/program.hpp>
+#include <apps/common/run_report.hpp>
+#include <apps/common/seconds_since.hpp>
+#include <apps/gpufs/array_rates.hpp>
+#include <apps/gpufs/bench_read.hpp>
+#include <apps/gpufs/random_rates.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace gpufs::apps {
+
+namespace {
+
+constexpr unsigned hot_threads = 256;
+// Blocks that a multiprocessor runs at once: all that fit, and for array's kernels as many as leave each thread 64 registers.
+constexpr unsigned plain_blocks = 8, array_blocks = 4;
+constexpr unsigned stream_together = 8, lookups_together = 8;
+
+using word = std::uint64_t;
+
+/// What one lane reads of a piece.
+struct alignas(16) piece_part {
+  word low, high;
+};
+constexpr std::uint64_t piece_bytes = warp_size * sizeof(piece_part);
+
+/// What the kernels of hot reads add up. In device memory: each thread's sum, and the first error.
+struct summing {
+  std::uint64_t elements;
+  std::uint64_t elements_per_page;
+  std::uint64_t lookups;  ///< a multiple of lookups_together
+  word* sums;
+  std::int32_t* error;
+};
+
+__device__ std::uint64_t thread_number() { return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ std::uint64_t thread_count() { return std::uint64_t{gridDim.x} * blockDim.x; }
+
+/// Of 0 to `limit` - 1, as a number of 64 bits says.
+__device__ std::uint64_t scaled(std::uint64_t number, std::uint64_t limit) {
+#if defined(__CUDACC__)
+  return __umul64hi(number, limit);
+#else
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(number) * limit >> 64);
+#endif
+}
+
+__device__ void note_error(std::int32_t* to, int error) {
+  // Relaxed: any of the errors will do; the host reads after the kernel.
+  if (error != 0) atomic_ref<std::int32_t, scope::device>(*to).store(error, memory_order_relaxed);
+}
+
+/// Each element once, neighbours by neighbouring threads.
+struct as_stream {
+  template <class Words>
+  __device__ static word sum(Words const& words, summing const& s) {
+    word sum = 0;
+#pragma unroll 4
+    for (std::uint64_t i = thread_number(); i < s.elements; i += thread_count()) sum += words[i];
+    return sum;
+  }
+};
+
+/// The same with a page for each warp at a time. Calls part(first, count): elements first, + warp_size, ... below first + count are the thread's.
+template <class Part>
+__device__ void visit_by_page(summing const& s, Part&& part) {
+  std::uint64_t const step = thread_count() / warp_size * s.elements_per_page;
+  for (std::uint64_t first = thread_number() / warp_size * s.elements_per_page + lane_id(); first < s.elements; first += step) {
+    std::uint64_t const to_page_end = s.elements_per_page - lane_id(), to_end = s.elements - first;
+    part(first, static_cast<std::int64_t>(to_page_end < to_end ? to_page_end : to_end));
+  }
+}
+
+/// Adds up the thread's elements of a part, as at(n) gives them, several of which it asks for before it needs the first.
+template <class At>
+__device__ word sum_of_part(std::int64_t count, At&& at) {
+  constexpr std::int64_t turn = std::int64_t{stream_together} * warp_size;
+  word sum = 0;
+  std::int64_t n = 0;
+  for (; n + turn - std::int64_t{warp_size} < count; n += turn) {
+    word found[stream_together];
+    GPUFS_UNROLL
+    for (unsigned k = 0; k < stream_together; ++k) found[k] = at(n + std::int64_t{k} * warp_size);
+    GPUFS_UNROLL
+    for (unsigned k = 0; k < stream_together; ++k) sum += found[k];
+  }
+  for (; n < count; n += warp_size) sum += at(n);
+  return sum;
+}
+
+struct by_page {
+  __device__ static word sum(array<word const> const& words, summing const& s) {
+    word sum = 0;
+    visit_by_page(s, [&](std::uint64_t first, std::int64_t count) {
+      sum += sum_of_part(count, [&](std::int64_t n) { return words[first + static_cast<std::uint64_t>(n)]; });
+    });
+    return sum;
+  }
+};
+
+struct by_pointer {
+  __device__ static word sum(array<word const> const& words, summing const& s) {
+    word sum = 0;
+    auto p = words.pointer(0);
+    visit_by_page(s, [&](std::uint64_t first, std::int64_t count) {
+      p += static_cast<std::int64_t>(first - p.index());
+      sum += sum_of_part(count, [&](std::int64_t n) { return p[n]; });
+    });
+    note_error(s.error, p.error());
+    return sum;
+  }
+};
+
+/// Random ones, several independent ones at a time.
+struct as_lookups {
+  template <class Words>
+  __device__ static word sum(Words const& words, summing const& s) {
+    word sum = 0;
+    for (std::uint64_t i = thread_number() * lookups_together; i < s.lookups; i += thread_count() * lookups_together) {
+      word found[lookups_together];
+      GPUFS_UNROLL
+      for (unsigned k = 0; k < lookups_together; ++k) found[k] = words[scaled(mix64(i + k), s.elements)];
+      GPUFS_UNROLL
+      for (unsigned k = 0; k < lookups_together; ++k) sum += found[k];
+    }
+    return sum;
+  }
+};
+
+template <class How>
+__global__ void __launch_bounds__(hot_threads, plain_blocks) sum_plain(word const* words, summing s) {
+  s.sums[thread_number()] = How::sum(words, s);
+}
+
+template <class How, unsigned MinBlocks = array_blocks>
+__global__ void __launch_bounds__(hot_threads, MinBlocks) sum_array(fs_ref fs, int fd, summing s) {
+  io_context io(fs, cooperative_groups::this_thread_block());
+  array<word const> const words(io, fd, 0, s.elements);
+  s.sums[thread_number()] = How::sum(words, s);
+  note_error(s.error, words.error());
+}
+
+/// Each warp its requests of the plan, with 128 registers a thread as read_file; the checksum of what each delivered is in checksums[access::number].
+__global__ void __launch_bounds__(most_threads_by_warp, 1)
+    read_pieces(fs_ref fs, int fd, access_plan plan, word* checksums, std::int32_t* error) {
+  io_context io(fs, reading_group<true>());
+  array<piece_part const> const parts(io, fd);
+  std::uint64_t const reader = reader_number<true>(), requests = plan.requests_of(reader);
+  std::uint64_t const lane = lane_id();
+  for (std::uint64_t i = 0; i < requests; ++i) {
+    access const a = plan.at(reader, i);
+    piece_part const part = parts[a.offset / sizeof(piece_part) + lane];
+    word sum = checksum_term(part.low, 2 * lane) + checksum_term(part.high, 2 * lane + 1);
+    for (int step = 1; step < static_cast<int>(warp_size); step *= 2) {
+      sum += __shfl_xor_sync(all_lanes, static_cast<unsigned long long>(sum), step);
+    }
+    if (lane == 0) checksums[a.number] = sum;
+  }
+  note_error(error, parts.error());
+}
+
+char const* name_of(hot_way way) {
+  switch (way) {
+    case hot_way::array_stream: return "arraystream";
+    case hot_way::ptr_stream: return "ptrstream";
+    case hot_way::array_lookups: return "arraylookup";
+    default: return "plain";
+  }
+}
+
+bool is_plain(hot_way way) { return way == hot_way::plain_stream || way == hot_way::plain_lookups; }
+
+bool makes_lookups(hot_way way) { return way == hot_way::plain_lookups || way == hot_way::array_lookups; }
+
+void require_none(char const* row, buffer<std::int32_t> const& error) {
+  std::int32_t found = 0;
+  error.copy_to_host(&found, 1);
+  if (found != 0) throw std::runtime_error(std::string(row) + ": " + error_text(found));
+}
+
+void require_a_piece(study const& all) {
+  if (all.bytes() < piece_bytes) throw usage_error("--set=array: needs a file and a --size of 512 bytes or more");
+}
+
+}  // namespace
+
+struct array_rates::hot_file {
+  study const& all;
+  unsigned const multiprocessors = current_device().multiprocessors;
+  filesystem fs;
+  opened const file;
+  buffer<word> plain;
+  buffer<word> sums;
+  buffer<std::int32_t> error;
+  summing what;
+  std::optional<word> stream_sum, lookup_sum;  ///< of the plain buffer
+
+  explicit hot_file(study const& a)
+      : all(a),
+        fs(settings()),
+        file(fs, all.file().path()),
+        plain(all.bytes() / sizeof(word)),
+        sums(threads(hot_way::plain_stream)),
+        error(1),
+        what{plain.size(), fs.settings().page_size / sizeof(word), lookups(), sums.data(), error.data()} {
+    error.fill_zero();
+    load_kernel(sum_plain<as_stream>);
+    load_kernel(sum_plain<as_lookups>);
+    load_kernel(sum_array<by_page>);
+    load_kernel(sum_array<by_pointer>);
+    load_kernel(sum_array<as_lookups>);
+    all.file().load_into_page_cache(all.bytes());
+    fill_plain();
+    file_reader reader(all.plan(), all.shape());
+    reader.run(fs.ref(), file.fd(), 1);
+    require_success(reader.take_failure());
+  }
+
+  [[nodiscard]] config settings() const {
+    config c = all.settings_at(all.settings().page_size, 0, all.fitting_cache());
+    c.context_slots = std::max(c.context_slots, blocks(hot_way::array_stream));
+    return c;
+  }
+
+  [[nodiscard]] unsigned blocks(hot_way way) const { return (is_plain(way) ? plain_blocks : array_blocks) * multiprocessors; }
+  [[nodiscard]] std::uint64_t threads(hot_way way) const { return std::uint64_t{blocks(way)} * hot_threads; }
+
+  /// All threads together look up a quarter of the elements.
+  [[nodiscard]] std::uint64_t lookups() const {
+    return std::max<std::uint64_t>(plain.size() / 4 / lookups_together, 1) * lookups_together;
+  }
+
+  void fill_plain() {
+    constexpr std::uint64_t most = 2 << 20;
+    pinned_buffer<word> piece(std::min(plain.size(), most));
+    for (std::uint64_t at = 0; at < plain.size(); at += piece.size()) {
+      std::uint64_t const count = std::min(piece.size(), plain.size() - at);
+      all.file().read(piece.data(), count * sizeof(word), at * sizeof(word));
+      plain.copy_from_host(piece.data(), count, at);
+    }
+  }
+
+  /// Returns the seconds it took.
+  double run(hot_way way) {
+    unsigned const n = blocks(way);
+    auto const start = std::chrono::steady_clock::now();
+    switch (way) {
+      case hot_way::plain_stream: launch(sum_plain<as_stream>, n, hot_threads, plain.data(), what); break;
+      case hot_way::array_stream: launch(sum_array<by_page>, n, hot_threads, fs.ref(), file.fd(), what); break;
+      case hot_way::ptr_stream: launch(sum_array<by_pointer>, n, hot_threads, fs.ref(), file.fd(), what); break;
+      case hot_way::plain_lookups: launch(sum_plain<as_lookups>, n, hot_threads, plain.data(), what); break;
+      case hot_way::array_lookups: launch(sum_array<as_lookups>, n, hot_threads, fs.ref(), file.fd(), what); break;
+    }
+    this_thread_stream().synchronize();
+    return seconds_since(start);
+  }
+
+  /// What the last run, which was that way, added up.
+  [[nodiscard]] word total(hot_way way) const {
+    std::vector<word> each(threads(way));
+    sums.copy_to_host(each.data(), each.size());
+    return std::accumulate(each.begin(), each.end(), word{0});
+  }
+
+  /// What a run must add up.
+  word plain_total(hot_way way) {
+    std::optional<word>& known = makes_lookups(way) ? lookup_sum : stream_sum;
+    if (!known) {
+      hot_way const plainly = makes_lookups(way) ? hot_way::plain_lookups : hot_way::plain_stream;
+      run(plainly);
+      known = total(plainly);
+    }
+    return *known;
+  }
+
+  [[nodiscard]] std::uint64_t bytes_of(hot_way way) const {
+    return (makes_lookups(way) ? what.lookups : what.elements) * sizeof(word);
+  }
+};
+
+array_rates::array_rates(study const& all) : all_(all) {}
+
+array_rates::~array_rates() = default;
+
+double array_rates::hot_GBps(hot_way way) {
+  require_a_piece(all_);
+  if (!hot_) hot_ = std::make_unique<hot_file>(all_);
+  std::string const row = name_of(way);
+  statistics const before = hot_->fs.stats();
+  std::vector<double> seconds;
+  for (int run = 0; run < 4; ++run) {
+    double const took = hot_->run(way);
+    if (run != 0) seconds.push_back(took);  // the first does not count
+  }
+  require_none(row.c_str(), hot_->error);
+  std::uint64_t const misses = (hot_->fs.stats() - before).misses;
+  if (misses != 0) throw std::runtime_error(row + ": " + std::to_string(misses) + " pages were not in the cache");
+  if (all_.checking() && hot_->total(way) != hot_->plain_total(way)) {
+    throw std::runtime_error(row + ": the sum is not the plain kernel's");
+  }
+  return gigabytes_per_second(hot_->bytes_of(way), median(seconds));
+}
+
+double array_rates::pieces_GBps(char const* row, std::uint64_t page_size) const {
+  require_a_piece(all_);
+  random_rates const random(all_);
+  random_rates::reading const r{.piece = piece_bytes, .page = page_size, .by_warp = true};
+  std::vector<std::uint32_t> drawn;
+  access_plan const plan = random.plan_of(r, drawn);
+  bench_shape const shape = random.shape_of(r);
+  buffer<word> checksums(plan.numbers());
+  buffer<std::int32_t> error(1);
+  error.fill_zero();
+  load_kernel(read_pieces);
+  all_.file().load_into_page_cache(all_.bytes());
+  double seconds = 0;
+  {
+    filesystem fs(random.settings_of(r));
+    opened const file(fs, all_.file().path());
+    map_windows(fs, file.fd(), all_.file().size());
+    auto const start = std::chrono::steady_clock::now();
+    launch(read_pieces, shape.blocks, shape.threads, fs.ref(), file.fd(), plan, checksums.data(), error.data());
+    this_thread_stream().synchronize();
+    seconds = seconds_since(start);
+  }
+  require_none(row, error);
+  if (all_.checking()) {
+    std::vector<std::uint64_t> got(checksums.size());
+    checksums.copy_to_host(got.data(), got.size());
+    comparison const c = compare_with_pread(all_.file(), plan, got);
+    if (!c.mismatch.empty()) throw std::runtime_error(std::string(row) + ": " + c.mismatch);
+  }
+  return gigabytes_per_second(plan.payload(), seconds);
+}
+
+}  // namespace gpufs::apps

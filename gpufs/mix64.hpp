@@ -1,0 +1,16 @@
+// A hash of 64 bits, the same for host and device.
+#pragma once
+
+#include <gpufs/host_device.hpp>
+
+#include <cstdint>
+
+namespace gpufs {
+
+GPUFS_HOST_DEVICE inline std::uint64_t mix64(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+}  // namespace gpufs
