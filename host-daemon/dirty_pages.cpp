@@ -13,25 +13,31 @@ namespace gpufs::daemon {
 
 namespace {
 
-using clock = std::chrono::steady_clock;
-
 // How long to try for a buffer that others hold: they write it, or the device adds bytes.
 constexpr std::chrono::seconds patience{10};
 
 }  // namespace
 
+// True: `held` is buffer i, dirty and as `wanted` asks. False: it is clean or not wanted now, or others have held it all the time until `end`.
+template <class Wanted>
+bool write_back::wait_for_buffer(std::uint32_t i, time_point end, held_buffer& held, Wanted wanted) {
+  while (is_dirty(i) && wanted(i)) {
+    if (hold_buffer(i, insist::no, held)) return true;
+    if (clock::now() >= end) break;
+    std::this_thread::sleep_for(std::chrono::microseconds{20});
+  }
+  return false;
+}
+
+std::uint64_t write_back::page_of(std::uint32_t i) const {
+  return std::atomic_ref<std::uint64_t>{region_.headers[i].page}.load(std::memory_order_relaxed);
+}
+
 void write_back::discard(written_file const& file, std::uint64_t from) {
   for (std::uint32_t i = 0; i < region_.count; ++i) {
-    for (auto const end = clock::now() + patience; is_dirty(i) && file_of(i).get() == &file && clock::now() < end;) {
-      auto const page = std::atomic_ref<std::uint64_t>{region_.headers[i].page}.load(std::memory_order_relaxed);
-      if (page << region_.page_shift < from) break;
-      held_buffer held;
-      if (hold_buffer(i, insist::no, held)) {
-        release_buffer(held, true);
-        break;
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds{20});
-    }
+    held_buffer held;
+    auto const wanted = [&](std::uint32_t b) { return file_of(b).get() == &file && page_of(b) << region_.page_shift >= from; };
+    if (wait_for_buffer(i, clock::now() + patience, held, wanted)) release_buffer(held, true);
   }
 }
 
@@ -44,28 +50,32 @@ bool write_back::dirty(written_file const& file) const {
 std::uint64_t write_back::dirty_end(written_file const& file) {
   std::uint64_t end = 0;
   for (std::uint32_t i = 0; i < region_.count; ++i) {
-    for (auto const give_up = clock::now() + patience; is_dirty(i) && file_of(i).get() == &file && clock::now() < give_up;) {
-      held_buffer held;
-      if (hold_buffer(i, insist::no, held)) {
-        for (auto const& p : pieces_of(held)) end = std::max(end, p.offset + p.length);
-        release_buffer(held, false);
-        break;
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds{20});
-    }
+    held_buffer held;
+    if (!wait_for_buffer(i, clock::now() + patience, held, [&](std::uint32_t b) { return file_of(b).get() == &file; })) continue;
+    for (auto const& p : pieces_of(held)) end = std::max(end, p.offset + p.length);
+    release_buffer(held, false);
   }
   return end;
 }
 
+// A page that is being written now stays in the list until the file has it: it may yet fail.
 std::vector<std::string> write_back::unwritten() {
   std::vector<std::string> lines;
+  auto const end = clock::now() + patience;
   for (std::uint32_t i = 0; i < region_.count; ++i) {
     held_buffer held;
-    if (!is_dirty(i) || !hold_buffer(i, insist::no, held)) continue;
-    auto line = fmt::format("{}: bytes", held.file ? held.file->path : "a file that is closed");
-    for (auto const& p : pieces_of(held)) line += fmt::format(" {}..{}", p.offset, p.offset + p.length - 1);
+    bool const is_held = wait_for_buffer(i, end, held, [](std::uint32_t) { return true; });
+    if (!is_held && !is_dirty(i)) continue;
+    auto const file = is_held ? held.file : file_of(i);
+    auto line = fmt::format("{}: bytes", file ? file->path : "a file that is closed");
+    if (is_held) {
+      for (auto const& p : pieces_of(held)) line += fmt::format(" {}..{}", p.offset, p.offset + p.length - 1);
+      release_buffer(held, false);
+    } else {  // a kernel died while it added bytes, or the write takes as long as that: which of the page's bytes, nobody can say now
+      auto const first = page_of(i) << region_.page_shift;
+      line += fmt::format(" in {}..{}", first, first + (std::uint64_t{1} << region_.page_shift) - 1);
+    }
     lines.push_back(std::move(line));
-    release_buffer(held, false);
   }
   return lines;
 }

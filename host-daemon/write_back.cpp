@@ -17,8 +17,6 @@ namespace gpufs::daemon {
 
 namespace {
 
-using clock = std::chrono::steady_clock;
-
 // A page that has not been written to for this long is written back without being asked: whoever fills it has gone on to the next.
 constexpr std::chrono::nanoseconds settled{1'000'000};
 constexpr std::chrono::microseconds look_again{1000};
@@ -28,7 +26,9 @@ constexpr std::size_t batch_buffers = 256;
 // How long a flush waits for a device thread that is adding bytes: as long as a copy may take on a device that others use, too.
 constexpr std::chrono::seconds patience{10};
 
-std::int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now().time_since_epoch()).count(); }
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 void set_up_thread(unsigned number) {
   ::pthread_setname_np(::pthread_self(), ("gpufs-wb-" + std::to_string(number)).c_str());
@@ -182,8 +182,7 @@ bool write_back::hold_buffer(std::uint32_t i, insist how, held_buffer& out) {
     claimed.store(false, std::memory_order_release);
     return false;
   }
-  out = {i, word >> rpc::posted_shift, std::atomic_ref<std::uint64_t>{region_.headers[i].page}.load(std::memory_order_relaxed),
-         file_of(i), false};
+  out = {i, word >> rpc::posted_shift, page_of(i), file_of(i), false};
   return true;
 }
 

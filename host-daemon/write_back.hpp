@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -70,13 +71,16 @@ class write_back {
   /// One past the last dirty byte of the file; 0 if none is.
   [[nodiscard]] std::uint64_t dirty_end(written_file const& file);
 
-  /// What is dirty, one line per page: "PATH: bytes 4096..8191, 9000..9001".
+  /// What is dirty, also while it is being written, one line per page: "PATH: bytes 4096..8191 9000..9001"; "PATH: bytes in 4096..8191" of a page
+  /// that a kernel or a write has held for ten seconds.
   [[nodiscard]] std::vector<std::string> unwritten();
 
   [[nodiscard]] std::uint64_t writes() const noexcept { return writes_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t bytes_written() const noexcept { return bytes_written_.load(std::memory_order_relaxed); }
 
  private:
+  using clock = std::chrono::steady_clock;
+  using time_point = clock::time_point;
   using file_pointer = std::shared_ptr<written_file>;
   struct held_buffer {
     std::uint32_t number;
@@ -105,7 +109,10 @@ class write_back {
   [[nodiscard]] std::uint64_t written(std::uint32_t i) const;
   [[nodiscard]] bool is_dirty(std::uint32_t i) const;
   [[nodiscard]] file_pointer file_of(std::uint32_t i) const;
+  [[nodiscard]] std::uint64_t page_of(std::uint32_t i) const;
   bool hold_buffer(std::uint32_t i, insist how, held_buffer& out);
+  template <class Wanted>
+  bool wait_for_buffer(std::uint32_t i, time_point end, held_buffer& held, Wanted wanted);
   void release_buffer(held_buffer const& held, bool clean);
   std::vector<piece> pieces_of(held_buffer& held) const;
   void write(std::vector<held_buffer>& held);

@@ -173,9 +173,11 @@ TEST_CASE("after a kernel that fails what gwrite returned for is written, and wh
   scratch_folder folder;
   auto const path = folder / "file";
   child other("kernel fails", path, {.output_to = folder / "output"});
-  CHECK(other.succeeds());
-  CHECK(pread_bytes(path, 0, ~0ull) == some_bytes(3, 0, kept_bytes));
+  bool const succeeded = other.succeeds();
   auto const output = text_of(folder / "output");
+  INFO(output);
+  CHECK(succeeded);
+  CHECK(pread_bytes(path, 0, ~0ull) == some_bytes(3, 0, kept_bytes));
   for (auto const& line : lost_pages(path)) CHECK(output.find(lost_prefix + line + '\n') != std::string::npos);
 }
 

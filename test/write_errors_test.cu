@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <sys/resource.h>
@@ -114,6 +115,38 @@ TEST_CASE("an error that gfsync has not reported fails the next gwrite, and host
   CHECK(pread_bytes(path, 0, 100) == bytes);
   CHECK(pread_bytes(path, page, 100) == bytes);
   CHECK(fs.close(again) == 0);
+}
+
+TEST_CASE("what is being written is listed as unwritten, since it may yet fail") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", page);
+  std::atomic<int> under_way{0};
+  std::atomic<bool> go_on{false};
+  auto const faults = std::make_shared<scripted_faults>();
+  faults->on_write = [&](std::uint64_t, std::uint64_t) {
+    ++under_way;
+    go_on.wait(false);
+    return fault_action::fail(EIO);
+  };
+  filesystem fs(small_config(page, 8), faults);
+  int const fd = fs.open(path, O_RDWR);
+  CHECK(write_in_kernel(fs, fd, 0, some_bytes(1, 0, 100)) == 100);
+  wait_until([&] { return under_way != 0; }, "a write in the background");
+  std::atomic<bool> asking{false};
+  std::vector<std::string> lines;
+  std::thread asks([&] {
+    asking = true;
+    asking.notify_one();
+    lines = fs.unwritten();
+  });
+  asking.wait(false);
+  go_on = true;
+  go_on.notify_all();
+  asks.join();
+  CHECK(lines == std::vector{path + ": bytes 0..99"});
+  CHECK(fs.discard(fd) == 0);
+  CHECK(fs.unwritten().empty());
+  CHECK(fs.close(fd) == 0);
 }
 
 TEST_CASE("of several errors the first is the one that is reported; the size counts bytes that could not be written") {

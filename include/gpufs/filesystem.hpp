@@ -55,7 +55,8 @@ class filesystem {
   /// it may be under way. Returns 0, -EBADF, -EINVAL (not open for writing).
   int discard(int fd);
 
-  /// Which bytes of which files are dirty now, one line per page.
+  /// Which bytes of which files are dirty now, those that are being written among them, one line per page: "PATH: bytes 4096..8191 9000..9001", or
+  /// "PATH: bytes in 4096..8191" if a kernel that died held the page. Waits for kernels and writes that have hold of a page, ten seconds in all.
   [[nodiscard]] std::vector<std::string> unwritten() const;
 
   /// Which pages gmmap has mapped and gmunmap not given back, one line per page. No kernel that maps pages may be running.
