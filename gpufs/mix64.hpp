@@ -1,4 +1,4 @@
-// A hash of 64 bits, the same for host and device.
+// A hash of 64 bits, the same for host and device: the finaliser of splitmix64, with which every bit of the result depends on every one of `z`.
 #pragma once
 
 #include <gpufs/host_device.hpp>
@@ -7,7 +7,7 @@
 
 namespace gpufs {
 
-GPUFS_HOST_DEVICE inline std::uint64_t mix64(std::uint64_t z) {
+GPUFS_HOST_DEVICE constexpr std::uint64_t mix64(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return z ^ (z >> 31);

@@ -28,6 +28,11 @@ for way in "--req 4K" "--req 1000 --level warp" "--req 4K --distribution zipf --
   [[ $way == *hot* || $line =~ \"of_random_pull\":\ [0-9] ]] || complain "bench rand $way: no of_random_pull in $line"
   [[ $way != *hot* || $line =~ \"misses\":\ 0, ]] || complain "bench rand $way: misses in $line"
 done
+# Files of which no window is mapped are read all the same.
+for kind in seq rand; do
+  line=$("$gpufs" bench $kind --size 64K --io-path mapped --runs 1 --no-limits --json "${shape[@]}" "${settings[@]}") || complain "bench $kind of a small file failed"
+  [[ $line =~ \"verified\":\ true ]] || complain "bench $kind of a small file: $line"
+done
 refuses() {
   local wanted=$1 said
   shift

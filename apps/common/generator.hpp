@@ -1,23 +1,16 @@
 // The counter-based generator of test data: element i depends on (seed, i) alone, so that any byte can be checked without the file.
 #pragma once
 
+#include <gpufs/mix64.hpp>
+
 #include <cstdint>
 
 namespace gpufs::apps {
 
 inline constexpr std::uint64_t golden_gamma = 0x9E3779B97F4A7C15;
 
-/// The finaliser of splitmix64: every bit of the result depends on every bit of `z`. Callable on device and host.
-constexpr std::uint64_t mix(std::uint64_t z) {
-  z ^= z >> 30;
-  z *= 0xBF58476D1CE4E5B9;
-  z ^= z >> 27;
-  z *= 0x94D049BB133111EB;
-  return z ^ z >> 31;
-}
-
 /// Element `i` of the sequence that belongs to `seed`.
-constexpr std::uint64_t generate(std::uint64_t seed, std::uint64_t i) { return mix(seed + (i + 1) * golden_gamma); }
+constexpr std::uint64_t generate(std::uint64_t seed, std::uint64_t i) { return mix64(seed + (i + 1) * golden_gamma); }
 
 /// The same as a number in [0, limit).
 constexpr std::uint64_t generate_below(std::uint64_t seed, std::uint64_t i, std::uint64_t limit) {

@@ -1,5 +1,4 @@
 // Runs a benchmark: the file, the timed runs, the check against pread, the limits.
-#include <apps/common/map_windows.hpp>
 #include <apps/gpufs/bench.hpp>
 
 #include <gpufs/device.hpp>
@@ -7,6 +6,7 @@
 
 #include <apps/common/device_limits.hpp>
 #include <apps/common/host_file.hpp>
+#include <apps/common/map_windows.hpp>
 #include <apps/common/median.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>

@@ -73,7 +73,7 @@ __device__ __forceinline__ insert_result lane_insert(page_cache_ref const& c, st
   settle_name(c.headers[frame]);
   // The lock is held within one turn of the loop, so that lanes of one warp that want the same one pass, also where they run in step.
   for (unsigned pause = 0;; backoff(pause)) {
-    // Acquire pairs with the release below and in insert_each(): we see what the last holder entered.
+    // Acquire pairs with the unlocking below and in insert_each(): we see what the last holder entered.
     if (lock.exchange(1, memory_order_acquire) != 0) continue;
     unsigned free = bucket_ways;
     bool const duplicate = detail::lane_visit(c, at.bucket, at.home(), [&](unsigned way, std::uint64_t entry) {

@@ -21,21 +21,15 @@ struct seen_frame {
 
 namespace detail {
 
-/// Loads that may meet stores of a frame's next owner: what they give is used only after still_there().
-#if defined(__CUDACC__)
-#define GPUFS_MAY_RACE
-#else
-#define GPUFS_MAY_RACE __attribute__((no_sanitize("thread")))
-#endif
-
 template <std::size_t Alignment>
 using unit_of = std::conditional_t<
     Alignment % 8 == 0, std::uint64_t,
     std::conditional_t<Alignment % 4 == 0, std::uint32_t, std::conditional_t<Alignment % 2 == 0, std::uint16_t, std::uint8_t>>>;
 
-/// An object as it lies in memory now: not what this multiprocessor's cache has of it. `mark` gets a bit pattern that depends on every load.
+/// An object as it lies in memory now: not what this multiprocessor's cache has of it. `mark` gets a bit pattern that depends on every load. The loads
+/// may meet stores of a frame's next owner: what they give is used only after still_there().
 template <class T>
-GPUFS_MAY_RACE __device__ inline T load_now(std::byte const* from, std::uint32_t& mark) {
+GPUFS_NO_TSAN __device__ inline T load_now(std::byte const* from, std::uint32_t& mark) {
   using unit = unit_of<alignof(T)>;
   constexpr unsigned units = sizeof(T) / sizeof(unit);
   unit word[units];
@@ -49,10 +43,6 @@ GPUFS_MAY_RACE __device__ inline T load_now(std::byte const* from, std::uint32_t
   std::memcpy(&value, word, sizeof(T));
   return value;
 }
-
-}  // namespace detail
-
-namespace detail {
 
 /// Whether the frame has the page ready, and then all that see_page() says.
 __device__ __forceinline__ bool see_frame(page_cache_ref const& c, std::uint32_t frame, std::uint64_t uid, std::uint64_t page,

@@ -1,6 +1,7 @@
 // Elements of a typed view of a file: the parts of one that lie in different pages, and how a thread loads one.
 #pragma once
 
+#include <gpufs/cache/peek.hpp>
 #include <gpufs/io/lane_access.hpp>
 
 #include <cerrno>
@@ -114,6 +115,18 @@ __device__ __forceinline__ page_elements elements_of(std::uint64_t begin, std::u
   std::uint64_t const behind = end > begin ? (end - begin) / sizeof(T) : 0;
   std::uint64_t const last = behind < size ? behind : size;
   return {first, last > first ? last - first : 0, static_cast<std::int64_t>(begin + first * sizeof(T) - page_begin)};
+}
+
+/// Looks where element i's page is in the cache, as see_page(), and which elements of the view lie there. False, too, if there is no such element, or
+/// if the file is written: it may have another version with each access, and is asked for its pages.
+template <class T>
+__device__ __forceinline__ bool see_elements(fs_ref const& fs, used_file const& file, std::uint64_t begin, std::uint64_t size,
+                                             std::uint64_t i, seen_frame& seen, page_elements& here) {
+  if (i >= size || file.place != 0) return false;
+  std::uint64_t const page = (begin + i * sizeof(T)) >> fs.cache.page_shift;
+  if (!see_page(fs.cache, file.uid, page, seen)) return false;
+  here = elements_of<T>(begin, size, page << fs.cache.page_shift, seen.valid);
+  return true;
 }
 
 }  // namespace gpufs::detail

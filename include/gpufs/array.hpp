@@ -161,14 +161,11 @@ class array {
     return still_there(seen.header, seen.state, mark);
   }
 
-  /// Looks where element i's page is in the cache. A file that is written may have another version with each access: it is asked for its pages.
+  /// Looks where element i's page is in the cache, for load_seen().
   __device__ __forceinline__ bool see(std::uint64_t i) const {
-    if (i >= size_ || file_.place != 0) return false;
-    page_cache_ref const& cache = handle_->cache;
-    std::uint64_t const page = (begin_ + i * sizeof(T)) >> cache.page_shift;
     seen_frame found;
-    if (!see_page(cache, file_.uid, page, found)) return false;
-    auto const here = detail::elements_of<T>(begin_, size_, page << cache.page_shift, found.valid);
+    detail::page_elements here;
+    if (!detail::see_elements<T>(*handle_, file_, begin_, size_, i, found, here)) return false;
     seen_ = {here.first, here.count, found.bytes + here.offset, found.header, found.state};
     return true;
   }

@@ -89,14 +89,12 @@ class mapped_ptr {
   /// Exchanges the held page for element i's, if that is in the cache and the file is not written. Returns whether the element can be read now.
   __device__ __forceinline__ bool hold_cached(std::uint64_t i) const {
     release();
-    if (i >= view_.size || file_.place != 0) return false;
-    page_cache_ref const& cache = handle_->cache;
-    std::uint64_t const page = (view_.begin + i * sizeof(T)) >> cache.page_shift;
     seen_frame seen;
-    if (!see_page(cache, file_.uid, page, seen) || !detail::pin_seen(*handle_, seen)) return false;
-    auto const here = detail::elements_of<T>(view_.begin, view_.size, page << cache.page_shift, seen.valid);
+    detail::page_elements here;
+    if (!detail::see_elements<T>(*handle_, file_, view_.begin, view_.size, i, seen, here)) return false;
+    if (!detail::pin_seen(*handle_, seen)) return false;
     held_ = {reinterpret_cast<value_type const*>(seen.bytes + here.offset), here.first, here.count,
-             static_cast<std::uint32_t>(seen.header - cache.headers)};
+             static_cast<std::uint32_t>(seen.header - handle_->cache.headers)};
     return i - held_.first < held_.count;
   }
 

@@ -6,6 +6,9 @@
 
 #include <cstdint>
 
+/// For the emulated device alone: see its threads.hpp.
+#define GPUFS_NO_TSAN
+
 namespace gpufs {
 
 /// The block's dynamic shared memory (launch_options::dynamic_shared_bytes), aligned to 128 bytes. Contents are unspecified.
