@@ -143,6 +143,35 @@ TEST_CASE("baseline: one sequential pass makes one request and one copy per page
   CHECK(second.hits == pages);
 }
 
+TEST_CASE(
+    "baseline: with readahead a block's stream makes one request for a page and what is ahead of it, and reads are right in any "
+    "order") {
+  scratch_folder folder;
+  constexpr std::uint64_t page = 512, ahead = 7 * page, pages = 100;
+  auto const path = make_file(folder, "file", pages * page + 99);
+  for (std::uint64_t const frames : {128, 9}) {
+    CAPTURE(frames);
+    auto o = small_options(page, frames);
+    o.readahead = ahead;
+    original::file_system fs(path, o);
+    reads stream;
+    for (std::uint64_t i = 0; i <= pages; ++i) stream.add(static_cast<std::int64_t>(i * page), page);
+    stream.run(fs, 1, 64);
+    CHECK(stream.problem(path) == "");
+    auto const s = fs.stats();
+    CHECK(s.misses == pages + 1);
+    CHECK(s.requests == (pages + 1 + 7) / 8);
+    CHECK(s.bytes_dma == pages * page + 99);
+    std::mt19937_64 random(seed());
+    reads any;
+    for (unsigned i = 0; i < scaled(300, 60); ++i)
+      any.add(static_cast<std::int64_t>(random() % (pages * page + 1000)), random() % (3 * page));
+    any.run(fs, 8, 64);
+    CHECK(any.problem(path) == "");
+    CHECK(fs.failure() == "");
+  }
+}
+
 TEST_CASE("baseline: requests go through the slot of their block's id, each host thread serves its own share of the slots") {
   scratch_folder folder;
   constexpr std::uint64_t page = 512;
@@ -234,6 +263,9 @@ TEST_CASE("baseline: wrong options are refused by name") {
   CHECK(refused(small_options(3000, 4)).find("pages of 3000") != std::string::npos);
   CHECK(refused(small_options(512, 0)).find("a cache of 0") != std::string::npos);
   auto o = small_options(512, 4);
+  o.readahead = 700;
+  CHECK(refused(o).find("readahead of 700: must be a multiple of the page size, 512") != std::string::npos);
+  o.readahead = 0;
   o.host_threads = 129;
   CHECK(refused(o).find("129 host threads") != std::string::npos);
   o.slots = 0;

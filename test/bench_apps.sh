@@ -9,7 +9,7 @@ arguments=(bench apps --size smoke --out "$folder" --only 2dconv bfs --runs 2 --
   complain "exit status: $(tail -1 "$folder/errors")"
 }
 for app in 2dconv bfs; do
-  for variant in cpuio pipelined 64K 4K+64K original-4K small-lra small-fifo small-original-4K cpuio-cold 64K-cold 4K+64K-cold 4K 4K+auto small-clock; do
+  for variant in cpuio pipelined 64K 4K+64K original-4K small-lra small-fifo small-original-4K small-original-4K+64K cpuio-cold 64K-cold 4K+64K-cold 4K+auto-cold 4K 4K+auto small-clock; do
     runs=$(grep -c -F "$app,$variant," "$folder/$app-smoke.csv")
     [ "$runs" -eq 2 ] || complain "$app $variant: $runs runs, not 2"
   done

@@ -26,6 +26,10 @@ options checked(options const& o) {
     refuse(fmt::format("a cache of {}: must hold from 1 to {} pages of {}", format_size(o.cache_size), no_frame - 1,
                        format_size(o.page_size)));
   }
+  if (o.readahead > 64 << 20 || o.readahead % o.page_size != 0) {
+    refuse(fmt::format("readahead of {}: must be a multiple of the page size, {}, up to 64M", format_size(o.readahead),
+                       format_size(o.page_size)));
+  }
   if (o.slots < 1 || o.slots > 4096) refuse(fmt::format("{} slots: must be from 1 to 4096", o.slots));
   if (o.host_threads < 1 || o.host_threads > o.slots || o.host_threads > 256) {
     refuse(fmt::format("{} host threads: must be from 1 to 256, and at most the {} slots", o.host_threads, o.slots));
@@ -49,9 +53,10 @@ struct file_system::state {
   std::uint32_t frame_count;
   pinned_buffer<request_slot> requests;
   pinned_buffer<answer_slot> answers;
-  pinned_buffer<std::byte> thread_pages;
+  pinned_buffer<std::byte> thread_buffers;
   buffer<std::uint32_t> slot_locks;
   buffer<std::uint32_t> slot_numbers;
+  buffer<staged_range> staged;
   buffer<std::byte> staging;
   buffer<std::uint64_t> pages;
   buffer<std::byte> frames;
@@ -71,10 +76,11 @@ struct file_system::state {
         frame_count(static_cast<std::uint32_t>(o.cache_size / o.page_size)),
         requests(zeroed<pinned_buffer<request_slot>>(o.slots)),
         answers(zeroed<pinned_buffer<answer_slot>>(o.slots)),
-        thread_pages(zeroed<pinned_buffer<std::byte>>(o.host_threads * o.page_size)),
+        thread_buffers(zeroed<pinned_buffer<std::byte>>(o.host_threads * (o.page_size + o.readahead))),
         slot_locks(zeroed<buffer<std::uint32_t>>(o.slots)),
         slot_numbers(zeroed<buffer<std::uint32_t>>(o.slots)),
-        staging(zeroed<buffer<std::byte>>(o.slots * o.page_size)),
+        staged(zeroed<buffer<staged_range>>(o.slots)),
+        staging(zeroed<buffer<std::byte>>(o.slots * (o.page_size + o.readahead))),
         pages(zeroed<buffer<std::uint64_t>>(page_count)),
         frames(std::uint64_t(frame_count) * o.page_size),
         frame_page(zeroed<buffer<std::uint64_t>>(frame_count)),
@@ -94,6 +100,7 @@ struct file_system::state {
     ref.slots = o.slots;
     ref.slot_locks = slot_locks.data();
     ref.slot_numbers = slot_numbers.data();
+    ref.staged = staged.data();
     ref.staging = staging.data();
     ref.pages = pages.data();
     ref.frames = frames.data();
@@ -105,9 +112,10 @@ struct file_system::state {
     ref.counts = counts.data();
     ref.frame_count = frame_count;
     ref.page_bytes = o.page_size;
+    ref.readahead_bytes = o.readahead;
     ref.file_bytes = file.size();
     ref.timeout_ns = std::uint64_t(o.timeout_ms) * 1'000'000;
-    threads = std::make_unique<host_threads>(file, ref, thread_pages.data(), settings);
+    threads = std::make_unique<host_threads>(file, ref, thread_buffers.data(), settings);
   }
 };
 

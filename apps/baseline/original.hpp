@@ -16,6 +16,8 @@ namespace gpufs::apps::original {
 struct options {
   std::uint64_t page_size = 4096;         ///< bytes, a power of two from 512 to 4 MiB
   std::uint64_t cache_size = 1ull << 30;  ///< bytes; at least one page
+  std::uint64_t readahead = 0;            ///< bytes that a request asks for beyond its page, for the block's next misses (paper
+                                          ///< 001, section 4.1); a multiple of page_size up to 64 MiB; 0: none, as it was
   unsigned host_threads = 4;              ///< 1..256, at most `slots`
   unsigned slots = 128;   ///< of the shared queue, 1..4096; thread t polls [t * slots / threads, (t + 1) * slots / threads)
   bool transfers = true;  ///< false: the host reads and answers, but brings nothing over (paper 001, Fig. 3)

@@ -39,14 +39,14 @@ class mover {
   std::optional<transfer_queue> queue_;
 };
 
-host_threads::host_threads(host_file const& file, original::ref const& queue, std::byte* pages, options const& o)
+host_threads::host_threads(host_file const& file, original::ref const& queue, std::byte* buffers, options const& o)
     : file_(file), queue_(queue), options_(o), members_(o.host_threads) {
   try {
     for (unsigned t = 0; t < o.host_threads; ++t) {
       member& m = members_[t];
       m.first_slot = static_cast<std::uint32_t>(std::uint64_t(t) * o.slots / o.host_threads);
       m.end_slot = static_cast<std::uint32_t>(std::uint64_t(t + 1) * o.slots / o.host_threads);
-      m.page = pages + t * o.page_size;
+      m.bytes_read = buffers + t * (o.page_size + o.readahead);
       m.answered.assign(m.end_slot - m.first_slot, 0);
       m.thread = std::thread([this, &m] { serve(m); });
     }
@@ -107,16 +107,16 @@ std::int32_t host_threads::carry_out(member& m, mover& to_device, std::uint32_t 
   // Ordered by the acquire of the number.
   std::uint64_t const offset = atomic_ref<std::uint64_t, scope::system>(r.offset).load(memory_order_relaxed);
   std::uint64_t const bytes = atomic_ref<std::uint64_t, scope::system>(r.bytes).load(memory_order_relaxed);
-  if (bytes > options_.page_size) return -EINVAL;
+  if (bytes > options_.page_size + options_.readahead) return -EINVAL;
   try {
     if (options_.record) m.trace.push_back({offset, bytes});
     ssize_t got;
     do {
-      got = ::pread(file_.descriptor(), m.page, bytes, static_cast<off_t>(offset));
+      got = ::pread(file_.descriptor(), m.bytes_read, bytes, static_cast<off_t>(offset));
     } while (got < 0 && errno == EINTR);
     if (got < 0) return -errno;
     if (options_.transfers && got > 0) {
-      to_device.move(queue_.staging + slot * options_.page_size, m.page, static_cast<std::uint64_t>(got));
+      to_device.move(queue_.staging_of(slot), m.bytes_read, static_cast<std::uint64_t>(got));
       add(m.bytes, static_cast<std::uint64_t>(got));
     }
     return static_cast<std::int32_t>(got);

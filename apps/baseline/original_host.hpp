@@ -17,8 +17,8 @@ namespace gpufs::apps::original {
 class host_threads {
  public:
   /// `queue`: the slots, answers and staging of it are used. `file`, which the threads read, and the memory behind `queue` must outlive
-  /// them; `pages` is pinned memory, a page for each thread.
-  host_threads(host_file const& file, original::ref const& queue, std::byte* pages, options const& o);
+  /// them; `buffers` is pinned memory, options::page_size + options::readahead for each thread.
+  host_threads(host_file const& file, original::ref const& queue, std::byte* buffers, options const& o);
   ~host_threads();
   host_threads(host_threads const&) = delete;
   host_threads& operator=(host_threads const&) = delete;
@@ -33,7 +33,7 @@ class host_threads {
   struct alignas(64) member {
     std::uint32_t first_slot = 0;
     std::uint32_t end_slot = 0;
-    std::byte* page = nullptr;
+    std::byte* bytes_read = nullptr;
     std::vector<std::uint32_t> answered;  // number of each slot's last request
     std::atomic<std::uint64_t> requests{0}, idle_polls{0}, polls_before_first{0}, bytes{0};
     std::atomic<std::uint64_t> counting_since{0};  // the start_counting() that it has heard of

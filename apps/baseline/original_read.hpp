@@ -1,4 +1,5 @@
-// The baseline's gread: a whole threadblock brings in and copies one page after the other, one request for each page that is missing.
+// The baseline's gread: a whole threadblock brings in and copies one page after the other, one request for each page that is missing and that was
+// not read ahead.
 #pragma once
 
 #include <apps/baseline/original_cache.hpp>
@@ -35,18 +36,12 @@ __device__ inline bool answered(ref const& fs, std::uint32_t slot, std::uint32_t
   return static_cast<std::uint32_t>(word >> 32) == number;
 }
 
-}  // namespace detail
-
-/// Asks the host for `bytes` bytes at `offset`, through the slot of this block, and waits. One thread calls. Returns the bytes read, which
-/// then lie in the slot's staging page, or -errno; -ETIMEDOUT if there was no answer. Unless it is -EBUSY (the slot was not to be had),
-/// end_request() must follow.
-__device__ inline std::int32_t request_bytes(ref const& fs, std::uint64_t offset, std::uint64_t bytes) {
-  std::uint32_t const slot = detail::slot_of_block(fs);
-  if (!take_lock(fs, fs.slot_locks[slot])) return -EBUSY;
+/// Sends a request through a slot whose lock the caller has, and waits. Returns the answer, or -ETIMEDOUT.
+__device__ inline std::int32_t exchange(ref const& fs, std::uint32_t slot, std::uint64_t offset, std::uint64_t bytes) {
   std::int32_t result = 0;
   std::uint32_t& number = fs.slot_numbers[slot];
   // A request that somebody gave up may still be under way: its answer must have come before staging is used again.
-  if (!wait_until(fs, [&] { return detail::answered(fs, slot, number, result); })) return -ETIMEDOUT;
+  if (!wait_until(fs, [&] { return answered(fs, slot, number, result); })) return -ETIMEDOUT;
   ++number;
   request_slot& r = fs.requests[slot];
   atomic_ref<std::uint64_t, scope::system>(r.offset).store(offset, memory_order_relaxed);
@@ -54,8 +49,39 @@ __device__ inline std::int32_t request_bytes(ref const& fs, std::uint64_t offset
   // Pairs with the host thread's acquire: who sees the number sees the request.
   atomic_ref<std::uint32_t, scope::system>(r.number).store(number, memory_order_release);
   count(fs, counter::requests);
-  if (!wait_until(fs, [&] { return detail::answered(fs, slot, number, result); })) return -ETIMEDOUT;
+  if (!wait_until(fs, [&] { return answered(fs, slot, number, result); })) return -ETIMEDOUT;
   return result;
+}
+
+}  // namespace detail
+
+/// Asks the host for `bytes` bytes at `offset`, through the slot of this block, and waits. One thread calls. Returns the bytes read, which
+/// then lie at the start of the slot's staging memory, or -errno; -ETIMEDOUT if there was no answer. Unless it is -EBUSY (the slot was not to
+/// be had), end_request() must follow.
+__device__ inline std::int32_t request_bytes(ref const& fs, std::uint64_t offset, std::uint64_t bytes) {
+  std::uint32_t const slot = detail::slot_of_block(fs);
+  if (!take_lock(fs, fs.slot_locks[slot])) return -EBUSY;
+  fs.staged[slot] = {};
+  return detail::exchange(fs, slot, offset, bytes);
+}
+
+/// The same, but with options::readahead: bytes that an earlier request of the slot read ahead are not asked for again, and a request asks for more than
+/// `bytes`. `at`: where in the slot's staging memory they lie.
+__device__ inline std::int32_t request_ahead(ref const& fs, std::uint64_t offset, std::uint64_t bytes, std::uint64_t& at) {
+  std::uint32_t const slot = detail::slot_of_block(fs);
+  if (!take_lock(fs, fs.slot_locks[slot])) return -EBUSY;
+  staged_range& staged = fs.staged[slot];
+  if (offset >= staged.begin && offset + bytes <= staged.end) {
+    at = offset - staged.begin;
+    return static_cast<std::int32_t>(bytes);
+  }
+  staged = {};  // of a request that somebody gives up nothing is known
+  at = 0;
+  std::uint64_t const left = fs.file_bytes - offset;
+  std::uint64_t const wanted = bytes + fs.readahead_bytes;
+  std::int32_t const result = detail::exchange(fs, slot, offset, wanted < left ? wanted : left);
+  if (result > 0 && fs.readahead_bytes != 0) staged = {offset, offset + static_cast<std::uint64_t>(result)};
+  return result < static_cast<std::int64_t>(bytes) ? result : static_cast<std::int32_t>(bytes);
 }
 
 /// Gives the slot to the next block that uses it. One thread calls, after a barrier with those that read its staging page.
@@ -68,11 +94,12 @@ struct page_news {
   std::int32_t error;
   std::uint32_t frame;
   std::uint32_t fetched;  ///< 1: the page lies in staging, and has yet to be put in its frame
+  std::uint64_t at;       ///< where in the slot's staging memory
 };
 
 /// Finds the page, or has it brought to staging. One thread calls.
 __device__ inline page_news find_page(ref const& fs, std::uint64_t page) {
-  page_news news{0, no_frame, 0};
+  page_news news{0, no_frame, 0, 0};
   pin_result got = pin_result::filling;
   bool waited = false;
   if (!wait_until(fs, [&] {
@@ -80,7 +107,7 @@ __device__ inline page_news find_page(ref const& fs, std::uint64_t page) {
         waited |= got == pin_result::filling;
         return got != pin_result::filling;
       })) {
-    return {-ETIMEDOUT, no_frame, 0};
+    return {-ETIMEDOUT, no_frame, 0, 0};
   }
   if (waited) count(fs, counter::waits);
   if (got == pin_result::pinned) {
@@ -93,10 +120,10 @@ __device__ inline page_news find_page(ref const& fs, std::uint64_t page) {
   std::uint64_t const expected = left < fs.page_bytes ? left : fs.page_bytes;
   news.error = allocate_frame(fs, page, news.frame);
   if (news.error == 0) {
-    std::int32_t const result = request_bytes(fs, offset, expected);
+    std::int32_t const result = request_ahead(fs, offset, expected, news.at);
     news.fetched = 1;
     if (static_cast<std::int64_t>(result) != static_cast<std::int64_t>(expected)) {
-      news = {result < 0 ? result : -EIO, no_frame, 0};
+      news = {result < 0 ? result : -EIO, no_frame, 0, 0};
       if (result != -EBUSY) end_request(fs);
     }
   }
@@ -127,7 +154,7 @@ __device__ inline ssize_t gread(ref const& fs, void* to, std::size_t bytes, std:
     if (news.error != 0) return done != 0 ? static_cast<ssize_t>(done) : news.error;
     std::byte* const frame = fs.frames + news.frame * fs.page_bytes;
     if (news.fetched != 0) {
-      detail::block_copy(frame, fs.staging + detail::slot_of_block(fs) * fs.page_bytes, fs.page_bytes);
+      detail::block_copy(frame, fs.staging_of(detail::slot_of_block(fs)) + news.at, fs.page_bytes);
       __syncthreads();
       if (threadIdx.x == 0) {
         end_request(fs);

@@ -1,6 +1,8 @@
 // The baseline's state, as its kernels and its host threads see it.
 #pragma once
 
+#include <gpufs/host_device.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -17,6 +19,11 @@ struct alignas(64) request_slot {
 /// Its answer. A host thread alone writes it, with one release store: number << 32 | uint32(bytes read or -errno).
 struct alignas(64) answer_slot {
   std::uint64_t word;
+};
+
+/// The bytes [begin, end) of the file that lie in a slot's staging memory, from its start on. Guarded by the slot's lock.
+struct staged_range {
+  std::uint64_t begin, end;
 };
 
 /// What the global lock guards, in device memory. Every frame is in the free list, in the FIFO, or in the hands of the lock's holder.
@@ -56,7 +63,8 @@ struct ref {
   // Device memory: one of each for every slot.
   std::uint32_t* slot_locks = nullptr;
   std::uint32_t* slot_numbers = nullptr;  ///< of the slot's last request
-  std::byte* staging = nullptr;           ///< a page for each slot: where the host's copies land
+  staged_range* staged = nullptr;
+  std::byte* staging = nullptr;  ///< for each slot a page and what is read ahead: where the host's copies land
   // The page cache.
   std::uint64_t* pages = nullptr;
   std::byte* frames = nullptr;
@@ -68,8 +76,13 @@ struct ref {
   std::uint64_t* counts = nullptr;
   std::uint32_t frame_count = 0;
   std::uint64_t page_bytes = 0;
+  std::uint64_t readahead_bytes = 0;
   std::uint64_t file_bytes = 0;
   std::uint64_t timeout_ns = 0;
+
+  [[nodiscard]] GPUFS_HOST_DEVICE std::byte* staging_of(std::uint32_t slot) const {
+    return staging + slot * (page_bytes + readahead_bytes);
+  }
 };
 static_assert(std::is_trivially_copyable_v<ref>);
 

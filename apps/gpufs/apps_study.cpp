@@ -54,8 +54,13 @@ std::function<run_times(session&)> with_gpufs(config c, io_shape shape, std::uin
   return [c, shape](session& s) { return s.run(*make_gread_loader(c, shape)); };
 }
 
-std::function<run_times(session&)> with_original(io_shape shape, std::uint64_t cache) {
-  return [shape, cache](session& s) { return s.run(*make_original_loader(4096, cache, shape)); };
+/// Reads with GPUfs as it was, pages of 4 KiB.
+std::function<run_times(session&)> with_original(io_shape shape, std::uint64_t prefetch, std::uint64_t cache) {
+  original::options o;
+  o.page_size = 4096;
+  o.readahead = prefetch;
+  o.cache_size = cache;
+  return [shape, o](session& s) { return s.run(*make_original_loader(o, shape)); };
 }
 
 std::vector<variant> variants_of(apps_options const& o, config const& c, io_shape shape, session const& s,
@@ -72,18 +77,20 @@ std::vector<variant> variants_of(apps_options const& o, config const& c, io_shap
       {"pipelined", false, [](session& of) { return of.run(*make_pipelined_loader()); }},
       {"64K", false, with_gpufs(c, shape, 64 << 10, 0, cache.large, lra)},
       {"4K+64K", false, best},
-      {"original-4K", false, with_original(shape, cache.large)},
+      {"original-4K", false, with_original(shape, 0, cache.large)},
       {"small-lra", false, with_gpufs(c, shape, page, ahead, cache.small, lra)},
       {"small-fifo", false, with_gpufs(c, shape, page, ahead, cache.small, replacement::fifo)},
-      {"small-original-4K", false, with_original(shape, cache.small)},
+      {"small-original-4K", false, with_original(shape, 0, cache.small)},
+      {"small-original-4K+64K", false, with_original(shape, ahead, cache.small)},
       {"cpuio-cold", true, by_hand(false)},
       {"64K-cold", true, with_gpufs(c, shape, 64 << 10, 0, cache.large, lra)},
       {"4K+64K-cold", true, best},
+      {"4K+auto-cold", true, with_gpufs(c, shape, page, prefetch_automatic, cache.large, lra)},
   };
   if (!o.full) return all;
   all.push_back({"cpuio-pinned", false, by_hand(true)});
   all.push_back({"pipelined-cold", true, [](session& of) { return of.run(*make_pipelined_loader()); }});
-  all.push_back({"original-4K-cold", true, with_original(shape, cache.large)});
+  all.push_back({"original-4K-cold", true, with_original(shape, 0, cache.large)});
   all.push_back({"4K", false, with_gpufs(c, shape, page, 0, cache.large, lra)});
   all.push_back({"4K+auto", false, with_gpufs(c, shape, page, prefetch_automatic, cache.large, lra)});
   all.push_back({"small-clock", false, with_gpufs(c, shape, page, ahead, cache.small, replacement::clock)});

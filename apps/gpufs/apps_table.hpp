@@ -36,7 +36,7 @@ struct app_ratio {
   char const* of;
   char const* by;
   bool end_to_end;
-  double bar;
+  std::optional<double> bar;
   std::optional<double> goal;
 };
 [[nodiscard]] std::vector<app_ratio> const& app_ratios();

@@ -5,6 +5,7 @@
 #include <gpufs/device.hpp>
 #include <gpufs/statistics.hpp>
 
+#include <apps/baseline/original.hpp>
 #include <apps/harness/data_set.hpp>
 
 #include <cstddef>
@@ -55,6 +56,6 @@ class loader {
 [[nodiscard]] std::unique_ptr<loader> make_gread_loader(config const& settings, io_shape shape);
 
 /// The same through GPUfs as it was (apps/baseline), with a cache of `cache_bytes` for each file, empty at first.
-[[nodiscard]] std::unique_ptr<loader> make_original_loader(std::uint64_t page_size, std::uint64_t cache_bytes, io_shape shape);
+[[nodiscard]] std::unique_ptr<loader> make_original_loader(original::options const& settings, io_shape shape);
 
 }  // namespace gpufs::apps

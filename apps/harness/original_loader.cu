@@ -31,9 +31,7 @@ __global__ void __launch_bounds__(512)
 
 class original_loader final : public loader {
  public:
-  original_loader(std::uint64_t page_size, std::uint64_t cache_bytes, io_shape shape) : shape_(shape), failure_(1) {
-    options_.page_size = page_size;
-    options_.cache_size = cache_bytes;
+  original_loader(original::options const& settings, io_shape shape) : options_(settings), shape_(shape), failure_(1) {
     load_kernel(load_file);
   }
 
@@ -65,8 +63,8 @@ class original_loader final : public loader {
 
 }  // namespace
 
-std::unique_ptr<loader> make_original_loader(std::uint64_t page_size, std::uint64_t cache_bytes, io_shape shape) {
-  return std::make_unique<original_loader>(page_size, cache_bytes, shape);
+std::unique_ptr<loader> make_original_loader(original::options const& settings, io_shape shape) {
+  return std::make_unique<original_loader>(settings, shape);
 }
 
 }  // namespace gpufs::apps
