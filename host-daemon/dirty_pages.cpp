@@ -15,6 +15,8 @@ namespace {
 
 // How long to try for a buffer that others hold: they write it, or the device adds bytes.
 constexpr std::chrono::seconds patience{10};
+// How long to try to list for one that the device adds bytes to, which may be a kernel that has died.
+constexpr std::chrono::milliseconds listing_patience{1};
 
 }  // namespace
 
@@ -64,14 +66,16 @@ std::vector<std::string> write_back::unwritten() {
   auto const end = clock::now() + patience;
   for (std::uint32_t i = 0; i < region_.count; ++i) {
     held_buffer held;
-    bool const is_held = wait_for_buffer(i, end, held, [](std::uint32_t) { return true; });
+    auto const busy_end = clock::now() + listing_patience;
+    auto const wanted = [&](std::uint32_t b) { return (posted(b) & rpc::posted_busy) == 0 || clock::now() < busy_end; };
+    bool const is_held = wait_for_buffer(i, end, held, wanted);
     if (!is_held && !is_dirty(i)) continue;
     auto const file = is_held ? held.file : file_of(i);
     auto line = fmt::format("{}: bytes", file ? file->path : "a file that is closed");
     if (is_held) {
       for (auto const& p : pieces_of(held)) line += fmt::format(" {}..{}", p.offset, p.offset + p.length - 1);
       release_buffer(held, false);
-    } else {  // a kernel died while it added bytes, or the write takes as long as that: which of the page's bytes, nobody can say now
+    } else {  // a kernel adds bytes or died doing so, or a write takes as long as that: which of the page's bytes, nobody can say now
       auto const first = page_of(i) << region_.page_shift;
       line += fmt::format(" in {}..{}", first, first + (std::uint64_t{1} << region_.page_shift) - 1);
     }

@@ -249,9 +249,8 @@ TEST_CASE("the host does not touch a write buffer that the device says it is add
   refuse = false;
   int result = 0;
   std::thread syncs([&] { result = fs.sync(fd); });
-  bool listed = false;
-  for (unsigned look = 0; look < 2000; ++look) listed |= !fs.unwritten().empty();
-  CHECK(!listed);
+  // Which bytes of the page are dirty cannot be known now, but that some are.
+  for (unsigned look = 0; look < 20; ++look) CHECK(fs.unwritten() == std::vector{path + ": bytes in 0..4095"});
   busy = false;
   posted.fetch_and(~rpc::posted_busy, std::memory_order_seq_cst);
   syncs.join();
