@@ -165,9 +165,11 @@ std::vector<setting> make_settings() {
            {.low = 64 * kibi, .high = tebi, .multiple_of = 4096}, "a multiple of 4096 from 64K to 1T"),
       size("write_memory", "bytes of pinned host memory for dirty pages, a multiple of 4096; 0 = files cannot be written",
            &config::write_memory, {.low = 0, .high = tebi, .multiple_of = 4096}, "a multiple of 4096 up to 1T"),
-      size("window_size", "io_path=mapped: bytes of a file mapped together, a power of two from 64K to 1G, at least page_size",
+      size("window_size", "bytes of a file mapped for the GPU together, a power of two from 64K to 1G, at least page_size",
            &config::window_size, {.low = 64 * kibi, .high = gibi, .power_of_two = true}, "a power of two from 64K to 1G"),
-      size("mapped_memory", "io_path=mapped: most bytes of files mapped at once, at least window_size; 0 = none",
+      size("mapped_memory",
+           "io_path=mapped, auto: most bytes of files mapped at once, at least window_size; 0 = none; auto: and a quarter of the "
+           "host's memory",
            &config::mapped_memory, {.low = 0, .high = tebi}, "a size up to 1T"),
       count("pulls_in_flight", "warps that pull from host memory at once, up to 4K each, 1 to 65536", &config::pulls_in_flight,
             {.low = 1, .high = 65536}, "a number from 1 to 65536"),
@@ -282,10 +284,11 @@ void validate(config const& c) {
            fmt::format("at least {}: 8 times page_size={} plus prefetch_size={}", format_size(8 * request),
                        format_size(c.page_size), format_size(c.prefetch_size)));
   }
-  if (uses_windows(c) && c.window_size < c.page_size) {
+  bool const maps = files_to_map(c) != mapped_files::none;
+  if (maps && c.window_size < c.page_size) {
     reject("window_size", format_size(c.window_size), fmt::format("at least page_size={}", format_size(c.page_size)));
   }
-  if (uses_windows(c) && c.mapped_memory < c.window_size) {
+  if (maps && c.mapped_memory < c.window_size) {
     reject("mapped_memory", format_size(c.mapped_memory),
            fmt::format("0, or at least window_size={}", format_size(c.window_size)));
   }

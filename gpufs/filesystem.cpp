@@ -13,11 +13,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <chrono>
 #include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 namespace gpufs {
 
@@ -47,6 +50,13 @@ buffer<T> on_device(std::uint64_t count, char const* what, char const* remedy) {
 template <class T>
 pinned_buffer<T> pinned(std::uint64_t count, char const* what, char const* remedy) {
   return allocate<pinned_buffer<T>>(count, what, remedy);
+}
+
+// What is mapped is memory that the operating system cannot use for anything else: who has not asked for that gives a quarter of it at most.
+std::uint64_t budget_of_windows(config const& c) {
+  if (files_to_map(c) == mapped_files::all) return c.mapped_memory;
+  auto const pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
+  return pages <= 0 || page <= 0 ? 0 : std::min(c.mapped_memory, std::uint64_t(pages) * std::uint64_t(page) / 4);
 }
 
 constexpr char lower_cache[] = "lower cache_size";
@@ -152,7 +162,10 @@ struct filesystem::state {
     if (sizes.window_slots != 0)
       windows = std::make_unique<daemon::window_registrar>(
           make_window_mapper(window_table.data(), sizes.window_slots, claimed_slots.data()),
-          daemon::window_settings{.window_bytes = settings.window_size, .budget = settings.mapped_memory, .cachestat = {}},
+          daemon::window_settings{.window_bytes = settings.window_size,
+                                  .budget = budget_of_windows(settings),
+                                  .which = files_to_map(settings),
+                                  .cachestat = {}},
           faults.get());
     server = std::make_unique<daemon::server>(shared(), daemon::server_settings::from(settings), faults.get(), transfers.get(),
                                               windows.get());
@@ -195,7 +208,7 @@ struct filesystem::state {
   /// Has windows mapped that will be read, as far as the OS page cache has them by then; length 0 = to the end of the file.
   void want_windows(int fd, std::uint64_t offset, std::uint64_t length) const {
     file_status status{};
-    auto const uid = daemon::unwritten_uid(shared(), fd);
+    auto const uid = daemon::uid_to_map(shared(), fd, windows->which());
     auto const file = server->files().borrow(fd);
     if (uid == 0 || !file || server->files().stat(fd, status) != 0 || offset >= status.size) return;
     auto const left = status.size - offset;

@@ -37,7 +37,7 @@ layout layout::of(config const& c, unsigned daemon_threads) {
   // A dirty page keeps its frame pinned: with at most half of them, reads and replacement always find others.
   if (c.write_memory != 0) l.write_buffers = std::clamp<std::uint64_t>(c.write_memory / c.page_size, 1, l.frames / 2);
   // Sparse, so that a window finds one of the few entries it may be in free; and with room for files shorter than a window.
-  if (uses_windows(c))
+  if (files_to_map(c) != mapped_files::none)
     l.window_slots = std::bit_ceil(std::clamp<std::uint64_t>(8 * c.mapped_memory / c.window_size, 4096, 1 << 18));
   return l;
 }

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <gpufs/advice.hpp>
 #include <gpufs/mix64.hpp>
 #include <gpufs/rpc/window_format.hpp>
 #include <host-daemon/open_kind.hpp>
@@ -46,7 +47,7 @@ std::uint64_t window_registrar::key_of(std::uint64_t uid, std::uint64_t window) 
   return mix64(uid * 0x9e3779b97f4a7c15ull ^ window) | 1ull << 63;  // never 0, which stands for nothing
 }
 
-std::uint64_t unwritten_uid(rpc::shared_region const& region, std::int32_t descriptor) noexcept {
+std::uint64_t uid_to_map(rpc::shared_region const& region, std::int32_t descriptor, mapped_files which) noexcept {
   auto& record = region.open_files[rpc::descriptor_index(descriptor)];
   // Pair with the registry's releases, as on the device: place and flags are at least as new as the uid.
   auto const load = [](std::uint64_t& word) { return std::atomic_ref<std::uint64_t>{word}.load(std::memory_order_acquire); };
@@ -54,7 +55,9 @@ std::uint64_t unwritten_uid(rpc::shared_region const& region, std::int32_t descr
   if (load(record.tag) != generation) return 0;
   auto const uid = load(record.uid);
   bool const is_written = load(record.place) != 0 || for_writing(int(load(record.flags)));
-  return load(record.tag) != generation || is_written ? 0 : uid;
+  bool const is_meant =
+      which == mapped_files::all || (which == mapped_files::advised_random && advice(load(record.advice)) == advice::random);
+  return load(record.tag) != generation || is_written || !is_meant ? 0 : uid;
 }
 
 void window_registrar::touched(std::uint64_t uid, std::shared_ptr<host_file const> const& file, std::uint64_t offset,
@@ -194,9 +197,7 @@ void window_registrar::map(offer const& o, struct ::stat const& status, std::uin
     if (size < begin + bytes) return put_off();  // it has become shorter: that was why
     if (outcome == window_mapper::outcome::no_device) return turn_off(why);
     refused_.insert(status.st_dev);
-    notes_.add(
-        why, fmt::format("io_path=mapped: a file system does not let its files be mapped ({}); they are read as with auto", why));
-    return;
+    return note(why, "a file system does not let its files be mapped", why);
   }
   in_use_.fetch_add(charge, std::memory_order_relaxed);
   // Pages behind the end of a file that was cut off just now mean nothing.
@@ -216,9 +217,14 @@ void window_registrar::map(offer const& o, struct ::stat const& status, std::uin
 
 void window_registrar::turn_off(std::string const& why) noexcept {
   off_.store(true, std::memory_order_relaxed);
+  note("off", "files are not mapped for the device any more", why);
+}
+
+// Only who asked for mapped files wants to know that there are none.
+void window_registrar::note(std::string const& key, char const* what, std::string const& why) noexcept {
+  if (settings_.which != mapped_files::all) return;
   try {
-    notes_.add("off",
-               fmt::format("io_path=mapped: files are not mapped for the device any more ({}); they are read as with auto", why));
+    notes_.add(key, fmt::format("io_path=mapped: {} ({}); they are read as with auto", what, why));
   } catch (std::bad_alloc const&) {  // then it goes unsaid
   }
 }

@@ -16,6 +16,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include <gpufs/config.hpp>
 #include <host-daemon/fault_injector.hpp>
 #include <host-daemon/file_registry.hpp>
 #include <host-daemon/io_hooks.hpp>
@@ -24,14 +25,15 @@
 
 namespace gpufs::daemon {
 
-/// The version of a file that may be mapped: 0 if `descriptor` is not open, or the file is or was written here.
-[[nodiscard]] std::uint64_t unwritten_uid(rpc::shared_region const& region, std::int32_t descriptor) noexcept;
+/// The version of a file that may be mapped: 0 if `descriptor` is not open, the file is or was written here, or is none of `which`.
+[[nodiscard]] std::uint64_t uid_to_map(rpc::shared_region const& region, std::int32_t descriptor, mapped_files which) noexcept;
 
 struct window_settings {
-  std::uint64_t window_bytes = 16 << 20;  ///< a power of two, a multiple of the host's page size
-  std::uint64_t budget = 8ull << 30;      ///< most bytes mapped at once
-  std::chrono::milliseconds turn{20};     ///< how often to look whether room can be made
-  cachestat_function cachestat;           ///< in place of cachestat(2)
+  std::uint64_t window_bytes = 16 << 20;   ///< a power of two, a multiple of the host's page size
+  std::uint64_t budget = 8ull << 30;       ///< most bytes mapped at once
+  std::chrono::milliseconds turn{20};      ///< how often to look whether room can be made
+  mapped_files which = mapped_files::all;  ///< whose callers touched() expects; unless all, nobody is told what cannot be mapped
+  cachestat_function cachestat;            ///< in place of cachestat(2)
 };
 
 /// Nobody waits for this thread: daemon threads leave a word about what they read, and answer by staging as ever. So it may stay in a
@@ -58,6 +60,7 @@ class window_registrar {
                patience wait = patience::none) noexcept;
 
   // Thread-safe.
+  [[nodiscard]] mapped_files which() const noexcept { return settings_.which; }
   [[nodiscard]] std::uint64_t mapped() const noexcept { return mapped_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t retired() const noexcept { return retired_count_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return in_use_.load(std::memory_order_relaxed); }
@@ -86,6 +89,7 @@ class window_registrar {
   [[nodiscard]] std::uint64_t free_entry(std::uint64_t uid, std::uint64_t window) const noexcept;
   void map(offer const& o, struct ::stat const& status, std::uint64_t bytes, std::uint64_t charge, std::uint64_t entry);
   void turn_off(std::string const& why) noexcept;
+  void note(std::string const& key, char const* what, std::string const& why) noexcept;
   [[nodiscard]] bool has_work_left() const noexcept { return !retired_.empty() || wanted_ != 0 || put_off_; }
   void make_room() noexcept;
   void retire(std::list<live_window>::iterator w) noexcept;

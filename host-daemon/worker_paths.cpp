@@ -50,7 +50,7 @@ bool worker::begin_transfer(job& j) noexcept {
 
 // Lets the window thread know what of a file is read that nobody writes.
 void worker::offer_windows(job const& j) noexcept {
-  if (auto const uid = unwritten_uid(region_, j.request.file); uid != 0)
+  if (auto const uid = uid_to_map(region_, j.request.file, windows_->which()); uid != 0)
     windows_->touched(uid, j.file->host, j.request.offset, j.request.length);
 }
 

@@ -107,6 +107,7 @@ std::uint64_t noted(filesystem const& fs, int fd) {
 config with_prefetch(std::uint64_t prefetch) {
   auto c = small_config(4 * kibi, 1024);
   c.prefetch_size = prefetch;
+  c.mapped_memory = 0;  // else what is read at random is asked for only until it is mapped
   return c;
 }
 

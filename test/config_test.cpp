@@ -286,16 +286,19 @@ TEST_CASE("validate: windows hold at least a page, and the memory for them at le
   CHECK(error_of([&] { gpufs::validate(c); }) == "mapped_memory=16M: must be 0, or at least window_size=32M");
   c.mapped_memory = 0;
   CHECK(error_of([&] { gpufs::validate(c); }).empty());
-  CHECK(!gpufs::uses_windows(c));
+  CHECK(gpufs::files_to_map(c) == gpufs::mapped_files::none);
   c.mapped_memory = 32 << 20;
   CHECK(error_of([&] { gpufs::validate(c); }).empty());
-  CHECK(gpufs::uses_windows(c));
+  CHECK(gpufs::files_to_map(c) == gpufs::mapped_files::all);
   c.window_size = 48 << 20;
   CHECK(error_of([&] { gpufs::validate(c); }) == "window_size=48M: must be a power of two from 64K to 1G");
-  c.path = gpufs::io_path::automatic;
   c.window_size = 64 << 10;
+  c.path = gpufs::io_path::automatic;
+  CHECK(error_of([&] { gpufs::validate(c); }) == "window_size=64K: must be at least page_size=1M");
+  CHECK(gpufs::files_to_map(c) == gpufs::mapped_files::advised_random);
+  c.path = gpufs::io_path::pull;
   CHECK(error_of([&] { gpufs::validate(c); }).empty());
-  CHECK(!gpufs::uses_windows(c));
+  CHECK(gpufs::files_to_map(c) == gpufs::mapped_files::none);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gpufs/device/file_window.hpp>
 #include <gpufs/gpufs.hpp>
 #include <host-daemon/fault_injector.hpp>
+#include <test/support/advice.hpp>
 #include <test/support/cache_state.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
@@ -130,6 +131,45 @@ TEST_CASE("mapped: after the first touch no request is made, for every page size
       CHECK(done.bytes_mapped > 0);
       CHECK(inspect(fs.ref()).problems == "");
     }
+  }
+}
+
+TEST_CASE("auto: files are mapped once they are advised to be read at random, by the host or by a kernel, and no others") {
+  if (!device_maps()) return;
+  scratch_folder folder;
+  auto c = mapped_config(4 * kibi, 8);
+  c.path = io_path::automatic;
+  auto const size = 4 * window;
+  for (bool const by_kernel : {false, true}) {
+    CAPTURE(by_kernel);
+    auto const path = make_file(folder, by_kernel ? "a" : "b", size, 1);
+    auto const other = make_file(folder, by_kernel ? "c" : "d", size, 2);
+    filesystem fs(c);
+    int const fd = fs.open(path, O_RDONLY), other_fd = fs.open(other, O_RDONLY);
+    read_all(fs, fd, path, size);
+    CHECK(fs.advise(fd, 0, 0, advice::willneed) == 0);  // alone it is not about windows
+    if (by_kernel) {
+      CHECK(advise_in_kernel(fs.ref(), fd, 0, 0, advice::random) == 0);
+    } else {
+      CHECK(fs.advise(fd, 0, 0, advice::random) == 0);
+    }
+    CHECK(fs.stats().windows_mapped == 0);
+    read_until_mapped(fs, fd, path, size, 4);
+    for (int i = 0; i < 3; ++i) read_all(fs, other_fd, other, size);
+    auto const before = fs.stats();
+    read_all(fs, fd, path, size);
+    read_all(fs, other_fd, other, size);
+    auto const done = fs.stats() - before;
+    CHECK(done.bytes_mapped == size);
+    CHECK(done.bytes_pulled == size);  // the other's
+    CHECK(fs.stats().windows_mapped == 4);
+    CHECK(fs.notes().empty());
+    // What comes behind willneed need not wait until it is read.
+    CHECK(fs.advise(other_fd, 0, 0, advice::random) == 0);
+    CHECK(fs.advise(other_fd, 0, 0, advice::willneed) == 0);
+    wait_until([&] { return fs.stats().windows_mapped == 8; }, "the other file's windows");
+    CHECK(fs.close(fd) == 0);
+    CHECK(fs.close(other_fd) == 0);
   }
 }
 

@@ -14,7 +14,7 @@ namespace gpufs::apps {
 
 double map_windows(filesystem& fs, int fd, std::uint64_t file_bytes) {
   config const& c = fs.settings();
-  if (!uses_windows(c)) return 0;
+  if (files_to_map(c) != mapped_files::all) return 0;
   auto const start = std::chrono::steady_clock::now();
   if (int const error = fs.advise(fd, 0, 0, advice::willneed); error < 0)
     throw std::runtime_error(fmt::format("advise: {}", error_text(error)));

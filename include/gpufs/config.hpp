@@ -17,8 +17,9 @@ enum class io_backend { automatic, uring, pread };
 
 /// How the bytes of a miss reach GPU memory: `pull`: read through the OS page cache into pinned memory, which the kernel reads; `direct`: the
 /// same, but past the OS page cache (O_DIRECT) where the file system allows it; `automatic`: direct what the OS page cache does not
-/// have, as samples show; `dma`: read as `automatic` reads, then large requests are copied to GPU memory by its copy engine; `mapped`: as
-/// `automatic`, but windows of files that the OS page cache has are mapped for the GPU, which from then on reads them there by itself.
+/// have, as samples show, and of files that are advised to be read at random (gfadvise, filesystem::advise) windows that it has are mapped for
+/// the GPU, which from then on reads them there by itself; `dma`: direct or not as `automatic`, then large requests are copied to GPU memory by
+/// its copy engine; `mapped`: as `automatic`, with windows of all files.
 enum class io_path { automatic, pull, dma, direct, mapped };
 
 /// Page replacement policy.
@@ -52,17 +53,24 @@ struct config {
   std::uint64_t write_memory =
       128ull << 20;  ///< bytes of pinned host memory for dirty pages, taken whether or not any file is written; a multiple of
                      ///< 4096; at most half as many pages as the cache has are dirty at once; 0 = none: files cannot be written
-  std::uint64_t window_size = 16ull << 20;  ///< io_path mapped: bytes of a file mapped together, a power of two, 64K to 1G, at
-                                            ///< least page_size
+  std::uint64_t window_size =
+      16ull << 20;  ///< io_path mapped and auto: bytes of a file mapped together, a power of two, 64K to 1G, at
+                    ///< least page_size
   std::uint64_t mapped_memory =
-      8ull << 30;                        ///< io_path mapped: most bytes of files mapped at once, at least window_size; 0 = none
+      8ull << 30;  ///< io_path mapped and auto: most bytes of files mapped at once, at least window_size; 0 = none
   std::uint32_t pulls_in_flight = 1024;  ///< warps that pull up to 4 KiB each over the bus at once, 1..65536
   std::uint32_t max_open_files = 8192;   ///< descriptors open at once, 1..65536
   std::uint32_t context_slots = 1024;  ///< threadblocks that can own a prefetch buffer and a replacement queue at once, 1..65536
 };
 
-/// Whether files may be mapped for the GPU. The one place that says so: `automatic` joins once it is measured that it should.
-[[nodiscard]] constexpr bool uses_windows(config const& c) { return c.path == io_path::mapped && c.mapped_memory != 0; }
+/// Which files may be mapped for the GPU. The one place that says so; docs/design.md, "Mapped files", has the measurements behind it.
+enum class mapped_files { none, advised_random, all };
+[[nodiscard]] constexpr mapped_files files_to_map(config const& c) {
+  if (c.mapped_memory == 0) return mapped_files::none;
+  return c.path == io_path::mapped      ? mapped_files::all
+         : c.path == io_path::automatic ? mapped_files::advised_random
+                                        : mapped_files::none;
+}
 
 /// Thrown for a setting that is wrong. what() names the setting as it was given (`GPUFS_PAGE_SIZE`, `--page-size`,
 /// `page_size` in FILE), the value, and what is allowed.

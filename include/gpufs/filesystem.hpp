@@ -56,7 +56,7 @@ class filesystem {
   int discard(int fd);
 
   /// Which bytes of which files are dirty now, those that are being written among them, one line per page: "PATH: bytes 4096..8191 9000..9001", or
-  /// "PATH: bytes in 4096..8191" if a kernel that died held the page. Waits for kernels and writes that have hold of a page, ten seconds in all.
+  /// "PATH: bytes in 4096..8191" if a kernel is adding bytes to the page, or died doing so. Waits for pages that are being written, ten seconds at most.
   [[nodiscard]] std::vector<std::string> unwritten() const;
 
   /// Which pages gmmap has mapped and gmunmap not given back, one line per page. No kernel that maps pages may be running.
@@ -68,7 +68,7 @@ class filesystem {
   /// Says how the bytes [offset, offset + length) of `fd` will be used; length 0 = up to the end of the file. normal, random and
   /// sequential are about the whole file, as gfadvise() says; a context that is reading it takes notice after at most 64 batches of pages
   /// that were not in the cache. willneed and dontneed ask the operating system to have the bytes in its page cache, or to drop them from
-  /// it (posix_fadvise(2)); with io_path mapped, willneed has windows of them mapped. Pages in GPU memory are left alone. May be called
+  /// it (posix_fadvise(2)); where the file may be mapped (io_path), willneed has windows of them mapped. Pages in GPU memory are left alone. May be called
   /// while kernels run; makes no device call. Returns 0, or -EBADF, -EINVAL (another advice, negative offset or length).
   int advise(int fd, std::int64_t offset, std::int64_t length, advice what);
 
