@@ -153,3 +153,28 @@ TEST_CASE("close-to-open: what others do to a file between our close and open is
   std::filesystem::rename(make_file(folder, "other", 2 * size, 9), path);
   CHECK(read_through_gpu() == whole(path));
 }
+
+TEST_CASE("what we wrote ourselves is no change: who opens the file again finds its pages in the cache") {
+  constexpr std::uint64_t size = 3 * 4096 + 10;
+  scratch_folder folder;
+  filesystem fs(small_config(4096, 32));
+  auto const path = folder / "file";
+  for (std::uint64_t const with : {1, 2}) {  // the second finds a file that it wrote before
+    CAPTURE(with);
+    int const fd = fs.open(path, O_RDWR | O_CREAT);
+    op_batch batch;
+    batch.write(0, fd, 0, some_bytes(with, 0, size));
+    batch.run(fs.ref(), 1, 64);
+    CHECK(fs.sync(fd) == 0);
+    let_stamps_age(path);  // when they are young at our close, the next open takes them for changed
+    CHECK(fs.close(fd) == 0);
+    int const again = fs.open(path, O_RDONLY);
+    auto const before = fs.stats();
+    op_batch reads;
+    auto const read = reads.read(0, again, 0, size);
+    reads.run(fs.ref(), 1, 64);
+    CHECK(reads.bytes(read) == some_bytes(with, 0, size));
+    CHECK((fs.stats() - before).misses == 0);
+    CHECK(fs.close(again) == 0);
+  }
+}
