@@ -116,6 +116,68 @@ __global__ void compare_large(fs_ref fs, int fd, std::uint64_t* wrong) {
   count_if(a.error() != 0, wrong);
 }
 
+/// Two warps: the first comes back to page 0, then waits until the second has read all others; then it reads page 0 once more. Its lanes are left
+/// to part as they like, so it comes back often.
+__global__ void come_back(fs_ref fs, int fd, std::uint64_t per_page, std::uint32_t* step, std::uint64_t* wrong) {
+  auto const block = cg::this_thread_block();
+  io_context io(fs, block);
+  array<std::uint64_t const> const a(io, fd);
+  atomic_ref<std::uint32_t> const at(*step);
+  auto const look = [&](std::uint64_t i) { count_if(a[i] != nth(i), wrong); };
+  auto const wait_for = [&](std::uint32_t wanted) {
+    if (threadIdx.x == 0) {
+      for (unsigned pause = 0; at.load(memory_order_acquire) != wanted;) backoff(pause);
+    }
+    block.sync();
+  };
+  auto const go_on = [&](std::uint32_t now) {
+    block.sync();
+    if (threadIdx.x == 0) at.store(now, memory_order_release);
+  };
+  if (blockIdx.x == 0) {
+    for (unsigned round = 0; round < 100; ++round) {
+      block.sync();
+      look((threadIdx.x + round) % per_page);
+    }
+    go_on(1);
+    wait_for(2);
+    look(threadIdx.x);
+  } else {
+    wait_for(1);
+    for (std::uint64_t i = per_page + threadIdx.x; i < a.size(); i += 32) look(i);
+    go_on(2);
+  }
+  count_if(a.error() != 0, wrong);
+}
+
+/// Warps stay on a page for a while; their lanes look elsewhere at times, alone, and some stop early, with a page that they have come back to.
+__global__ void stay_and_stray(fs_ref fs, int fd, std::uint64_t per_page, std::uint32_t rounds, std::uint64_t seed,
+                               std::uint64_t* wrong) {
+  auto const block = cg::this_thread_block();
+  io_context io(fs, block);
+  array<std::uint64_t const> a(io, fd);
+  auto const draw = [](std::uint64_t& random) {
+    random = random * 6364136223846793005ull + 1442695040888963407ull;
+    return random >> 33;
+  };
+  std::uint64_t together = seed + blockIdx.x * 977 + threadIdx.x / 32, alone = together * 31 + threadIdx.x;
+  std::uint64_t const pages = a.size() / per_page;
+  std::uint64_t page = draw(together) % pages;
+  std::uint32_t const mine = lane_id() % 8 == 0 ? rounds / 2 : rounds;
+  for (std::uint32_t round = 0; round < mine; ++round) {
+    if (draw(together) % 8 == 0) page = draw(together) % pages;
+    bool const strays = draw(alone) % 16 == 0;
+    std::uint64_t const i = strays ? draw(alone) % a.size() : page * per_page + draw(alone) % per_page;
+    count_if(a[i] != nth(i), wrong);
+    if (draw(alone) % 64 == 0) {
+      auto const copy = a;  // has nothing pinned
+      count_if(copy[i] != nth(i) || copy[i] != nth(i), wrong);
+      if (draw(alone) % 2 == 0) a = copy;
+    }
+  }
+  count_if(a.error() != 0, wrong);
+}
+
 /// What constructors and accesses say of themselves; one warp.
 __global__ void collect_errors(fs_ref fs, int reads, int writes, int both, std::int32_t* errors) {
   auto const block = cg::this_thread_block();
@@ -374,6 +436,38 @@ TEST_CASE("array: stores touch the element's bytes only, also where elements str
   }
   CHECK(fs.close(fd) == 0);
   CHECK(pread_bytes(path, 0, 5000) == expected);
+}
+
+TEST_CASE("array: a page that a whole warp comes back to stays while others need frames, if there are eight for each warp") {
+  scratch_folder folder;
+  constexpr std::uint64_t per_page = 64, pages = 70;
+  auto const path = words(folder, pages * per_page);
+  for (std::uint64_t const frames : {16, 15}) {
+    CAPTURE(frames);
+    auto settings = small_config(512, frames);
+    settings.policy = replacement::fifo;  // with which nobody's pages are spared
+    filesystem fs(settings);
+    auto step = zeroed<std::uint32_t>(1);
+    auto wrong = zeroed<std::uint64_t>(1);
+    launch(come_back, 2, 32, fs.ref(), fs.open(path, O_RDONLY), per_page, step.data(), wrong.data());
+    CHECK(result_in(wrong)[0] == 0);
+    CHECK(fs.stats().misses == pages + (frames == 16 ? 0 : 1));
+    CHECK(inspect(fs.ref()).problems == "");
+  }
+}
+
+TEST_CASE("array: warps that stay on pages, with lanes that stray, stop early and copy the array, leave nothing pinned") {
+  scratch_folder folder;
+  constexpr std::uint64_t per_page = 64;
+  auto const path = words(folder, 160 * per_page);
+  for (std::uint64_t const frames : {64, 24}) {
+    CAPTURE(frames);
+    filesystem fs(small_config(512, frames));
+    auto wrong = zeroed<std::uint64_t>(1);
+    launch(stay_and_stray, 4, 64, fs.ref(), fs.open(path, O_RDONLY), per_page, scaled(4000, 150), seed(), wrong.data());
+    CHECK(result_in(wrong)[0] == 0);
+    CHECK(inspect(fs.ref()).problems == "");
+  }
 }
 
 TEST_CASE("mapped_ptr: a page costs one look-up, whatever the number of its elements, and is let go") {

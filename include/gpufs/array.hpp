@@ -41,10 +41,12 @@ class array_element {
 
 /// A view of `size()` elements of an open file from a byte offset on: array<T const> to read, array<T> to read and store. Made by all threads
 /// of a group together; from then on each thread accesses elements by itself, wherever its warp has diverged to: lanes that come to an access
-/// together look up, and bring in, each distinct page once (paper 003, section 4.1), others go separately. Nothing stays pinned between two accesses. Elements
-/// of pages that are in the cache are loaded without pinning them at all (gpufs/cache/peek.hpp), unless the file is written; such loads are not counted as hits. For runs of elements mapped_ptr
+/// together look up, and bring in, each distinct page once (paper 003, section 4.1), others go separately. Elements
+/// of pages that are in the cache are loaded without pinning them (gpufs/cache/peek.hpp), unless the file is written; such loads are not counted as hits. A page that a whole warp
+/// comes back to stays pinned for it, in a cache of at least `frames_per_keeper` frames for each warp of the grid, until its lanes access another page, or their arrays end: one page for each
+/// array of a warp at most, so seven eighths of the frames are always to be had by others. release() gives it back earlier. For runs of elements mapped_ptr
 /// is cheaper. Elements must be trivially copyable and may straddle pages; each part is then accessed by itself. Stores are gwrites of the element's bytes: seen by every block at once, in the host's file after gfsync or the
-/// last gclose. Use it while its io_context lives; each thread has its own copy.
+/// last gclose. Use it while its io_context lives; each thread has its own, and a copy keeps no page.
 ///
 /// Errors do not stop the kernel: a load that fails gives T{}, a store that fails stores nothing (of an element that straddles pages perhaps a part), and the thread keeps the first error. Errors of the constructor:
 /// -EBADF, -EACCES (array<T> of a descriptor that is not O_RDWR, or one that is O_WRONLY), -EINVAL (a negative offset, one that is not a multiple of
@@ -56,6 +58,9 @@ class array {
   using value_type = std::remove_const_t<T>;
   static constexpr bool writable = !std::is_const_v<T>;
   static_assert(std::is_trivially_copyable_v<value_type> && std::is_default_constructible_v<value_type>);
+
+  /// A cache with fewer frames than this for each warp of the grid has none to spare for pages that warps come back to.
+  static constexpr std::uint32_t frames_per_keeper = 8;
 
   /// All whole elements that the file has behind the offset.
   static constexpr std::uint64_t to_the_end = ~0ull;
@@ -88,7 +93,17 @@ class array {
     }
     begin_ = begin;
     size_ = count;
+    std::uint64_t const threads = std::uint64_t{gridDim.x} * gridDim.y * gridDim.z * blockDim.x * blockDim.y * blockDim.z;
+    keeps_ = handle_->cache.frame_count / frames_per_keeper >= threads / warp_size;
   }
+  __device__ array(array const& other) { take_over(other); }
+  __device__ array& operator=(array const& other) {
+    if (this == &other) return *this;
+    release();
+    take_over(other);
+    return *this;
+  }
+  __device__ ~array() { release(); }
 
   [[nodiscard]] __device__ std::uint64_t size() const { return size_; }
 
@@ -102,10 +117,9 @@ class array {
   }
 
   [[nodiscard]] __device__ __forceinline__ value_type load(std::uint64_t i) const {
-    value_type value;
-    if (load_seen(seen_, i, value)) return value;
-    if (see(i) && load_seen(seen_, i, value)) return value;
-    return load_from_file(i);
+    std::uint64_t const number = i - seen_.first;
+    if (kept_ && number < seen_.count) return now(number);
+    return load_elsewhere(i);
   }
 
   /// Stores element i. Any thread calls; the stores of lanes that come together and whose elements lie one behind the other are one write.
@@ -118,6 +132,11 @@ class array {
     detail::element_access const done = detail::store_element<T>(handle_, file_, slot_, begin_ + i * sizeof(T), value);
     file_ = done.file;
     note(done.error);
+  }
+
+  /// Lets go of the page that is kept for this thread, if one is.
+  __device__ __forceinline__ void release() const {
+    if (kept_) kept_ = far_call<bool, fs_ref const*, frame_header*>(unpin, handle_, seen_.header);
   }
 
   /// A pointer to element i that keeps its page pinned while it moves within it.
@@ -152,13 +171,55 @@ class array {
     std::uint64_t state = 0;
   };
 
-  /// Loads element i from where elements were seen, if it is one of them and they are still there.
-  __device__ __forceinline__ static bool load_seen(seen_elements const& seen, std::uint64_t i, value_type& value) {
-    std::uint64_t const number = i - seen.first;
-    if (number >= seen.count) return false;
+  __device__ __forceinline__ value_type now(std::uint64_t number) const {
     std::uint32_t mark = 0;
-    value = detail::load_now<value_type>(seen.base + number * sizeof(T), mark);
-    return still_there(seen.header, seen.state, mark);
+    return detail::load_now<value_type>(seen_.base + number * sizeof(T), mark);
+  }
+
+  __device__ __forceinline__ value_type load_elsewhere(std::uint64_t i) const {
+    value_type value;
+    if (load_seen(i, value)) {
+      keep();
+      return value;
+    }
+    release();
+    if (see(i) && load_seen(i, value)) return value;
+    return load_from_file(i);
+  }
+
+  /// Loads element i from where elements were seen, if it is one of them and they are still there.
+  __device__ __forceinline__ bool load_seen(std::uint64_t i, value_type& value) const {
+    std::uint64_t const number = i - seen_.first;
+    if (number >= seen_.count) return false;
+    std::uint32_t mark = 0;
+    value = detail::load_now<value_type>(seen_.base + number * sizeof(T), mark);
+    return still_there(seen_.header, seen_.state, mark);
+  }
+
+  /// Pins the page that was seen if all lanes of the warp have come back to it. So a warp never has two pages pinned for one array: none of its lanes
+  /// has one when all come here.
+  __device__ __forceinline__ void keep() const {
+    if (!keeps_) return;
+    converged_group const g = converged();
+    if (g.mask() != all_lanes || __match_any_sync(all_lanes, reinterpret_cast<std::uintptr_t>(seen_.header)) != all_lanes) return;
+    kept_ = far_call<bool, fs_ref const*, seen_frame>(pin, handle_, {seen_.header, seen_.state, seen_.base, 0});
+  }
+  GPUFS_STAGE static bool pin(fs_ref const* handle, seen_frame seen) { return detail::pin_seen(*handle, seen); }
+  GPUFS_STAGE static bool unpin(fs_ref const* handle, frame_header* header) {
+    detail::release_pin(handle->cache, static_cast<std::uint32_t>(header - handle->cache.headers));
+    return false;
+  }
+
+  __device__ void take_over(array const& other) {
+    handle_ = other.handle_;
+    file_ = other.file_;
+    slot_ = other.slot_;
+    begin_ = other.begin_;
+    size_ = other.size_;
+    error_ = other.error_;
+    keeps_ = other.keeps_;
+    kept_ = false;
+    seen_ = {};
   }
 
   /// Looks where element i's page is in the cache, for load_seen().
@@ -204,6 +265,8 @@ class array {
   std::uint64_t size_ = 0;
   mutable seen_elements seen_;
   mutable std::int32_t error_ = 0;
+  bool keeps_ = false;
+  mutable bool kept_ = false;  ///< the page of seen_ is pinned for this thread
 };
 
 }  // namespace gpufs
