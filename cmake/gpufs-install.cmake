@@ -3,7 +3,8 @@ include(CMakePackageConfigHelpers)
 
 install(DIRECTORY include/gpufs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs FILES_MATCHING PATTERN *.hpp PATTERN *.cuh)
 install(DIRECTORY gpufs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs FILES_MATCHING PATTERN *.hpp PATTERN *.cuh
-  PATTERN ${other_device} EXCLUDE)
+  PATTERN ${other_device} EXCLUDE
+  REGEX "/(filesystem_state|layout|twin_copier|window_mapper)\\.hpp$" EXCLUDE)  # the library's own
 if(EXISTS ${PROJECT_SOURCE_DIR}/prefetcher)
   install(DIRECTORY prefetcher DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs FILES_MATCHING PATTERN *.hpp PATTERN *.cuh)
 endif()
