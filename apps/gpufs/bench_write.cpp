@@ -64,7 +64,14 @@ write_plan plan_of(bench_options const& o) {
 /// the same piece over and over copy it out of their caches.)
 pinned_buffer<std::byte> host_data(write_plan const& plan) {
   constexpr std::uint64_t most = 2ull << 30;
-  pinned_buffer<std::byte> memory(std::min(plan.bytes(), most));
+  pinned_buffer<std::byte> memory = [&] {
+    try {
+      return pinned_buffer<std::byte>(std::min(plan.bytes(), most));
+    } catch (device_error const& e) {
+      throw device_error(fmt::format("no pinned memory for what host threads write ({}): {}; lower --size",
+                                     format_size(std::min(plan.bytes(), most)), e.what()));
+    }
+  }();
   std::uint64_t const share = (memory.size() + host_writers - 1) / host_writers;
   run_on_threads(host_writers, [&](unsigned thread) {
     auto const begin = std::min(thread * share, memory.size());
