@@ -88,7 +88,7 @@ std::uint64_t filesystem::metadata_bytes() const {
   return s.buckets.bytes() + s.bucket_locks.bytes() + s.headers.bytes() + s.channel_states.bytes() + s.slots.bytes() +
          s.records.bytes() + s.claimed_slots.bytes() + s.readahead.bytes() + s.queues.bytes() + s.queue_totals.bytes() +
          s.queue_links.bytes() + s.counters.bytes() + s.tails.bytes() + s.sweep_hand.bytes() + s.mappings.bytes() +
-         s.window_table.bytes();
+         s.keepers.bytes() + s.window_table.bytes();
 }
 
 std::uint64_t filesystem::pinned_bytes() const {

@@ -52,6 +52,8 @@ std::uint64_t budget_of_windows(config const& c) {
   return pages <= 0 || page <= 0 ? 0 : std::min(c.mapped_memory, std::uint64_t(pages) * std::uint64_t(page) / 4);
 }
 
+constexpr std::uint64_t keepers_begin = 32;
+
 constexpr char lower_cache[] = "lower cache_size";
 constexpr char lower_staging[] = "lower staging_size";
 constexpr char lower_writes[] = "lower write_memory";
@@ -97,6 +99,7 @@ filesystem::state::state(config const& c, std::shared_ptr<daemon::fault_injector
       records(on_device<std::byte>(record_shares * record_share_bytes, "descriptors in use", lower_cache)),
       write_counters(on_device<std::uint32_t>(sizes.write_buffers == 0 ? 0 : write_counter_count, "write counters", lower_cache)),
       mappings(on_device<std::uint32_t>(sizes.frames, "mapped pages", lower_cache)),
+      keepers(on_device<std::uint32_t>(keepers_begin + sizes.frames, "kept pages", lower_cache)),
       window_table(on_device<rpc::window_entry>(sizes.window_slots, "the table of windows", "lower mapped_memory")),
       handle(on_device<std::byte>(sizeof(fs_ref), "the handle", lower_cache)),
       ref(make_ref()) {
@@ -104,7 +107,7 @@ filesystem::state::state(config const& c, std::shared_ptr<daemon::fault_injector
   if (settings.path == io_path::dma)
     transfers = std::make_unique<daemon::transfer_engine>(make_twin_copier(staging.data(), twin.data()), sizes.channels,
                                                           std::chrono::milliseconds(settings.dma_timeout_ms), faults.get());
-  if (sizes.window_slots != 0)
+  if (sizes.window_slots != 0 && budget_of_windows(settings) >= settings.window_size)
     windows = std::make_unique<daemon::window_registrar>(
         make_window_mapper(window_table.data(), sizes.window_slots, claimed_slots.data()),
         daemon::window_settings{.window_bytes = settings.window_size,
@@ -204,6 +207,8 @@ fs_ref filesystem::state::make_ref() const {
   r.most_pulls = s.settings.pulls_in_flight;
   r.async_channels = s.pulls_under_way.data() + 16;  // a line of its own
   r.mappings = s.mappings.data();
+  r.kept_frames = s.keepers.data();
+  r.keepers = s.keepers.data() + keepers_begin;
   r.timeout_ns = std::uint64_t(s.settings.rpc_timeout_ms) * 1'000'000;
   return r;
 }

@@ -57,6 +57,7 @@ struct filesystem::state {
   buffer<std::byte> records;
   buffer<std::uint32_t> write_counters;
   buffer<std::uint32_t> mappings;
+  buffer<std::uint32_t> keepers;  ///< a line for how many frames are kept, then one word for each frame
   buffer<rpc::window_entry> window_table;
   buffer<std::byte> handle;
   fs_ref ref;

@@ -72,7 +72,7 @@ class write_back {
   [[nodiscard]] std::uint64_t dirty_end(written_file const& file);
 
   /// What is dirty, also while it is being written, one line per page: "PATH: bytes 4096..8191 9000..9001"; "PATH: bytes in 4096..8191" of a page
-  /// that a kernel is adding bytes to, or has died in.
+  /// that a kernel is adding bytes to, or has died in, or whose write takes more than ten seconds.
   [[nodiscard]] std::vector<std::string> unwritten();
 
   [[nodiscard]] std::uint64_t writes() const noexcept { return writes_.load(std::memory_order_relaxed); }

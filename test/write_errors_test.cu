@@ -129,6 +129,13 @@ TEST_CASE("what is being written is listed as unwritten, since it may yet fail")
     return fault_action::fail(EIO);
   };
   filesystem fs(small_config(page, 8), faults);
+  struct release_at_end {
+    std::atomic<bool>& flag;
+    ~release_at_end() {
+      flag = true;
+      flag.notify_all();
+    }
+  } const released{go_on};  // before fs ends, whose threads may wait for it
   int const fd = fs.open(path, O_RDWR);
   CHECK(write_in_kernel(fs, fd, 0, some_bytes(1, 0, 100)) == 100);
   wait_until([&] { return under_way != 0; }, "a write in the background");

@@ -22,14 +22,15 @@ double map_windows(filesystem& fs, int fd, std::uint64_t file_bytes) {
   // What will not be mapped, nobody says: a file that is too small or not in the OS page cache, a file system where registering is refused.
   constexpr std::chrono::milliseconds patience{500};
   auto mapped = fs.stats().windows_mapped;
-  auto last_progress = std::chrono::steady_clock::now();
+  auto last_progress = start;
   while (mapped < wanted && std::chrono::steady_clock::now() - last_progress < patience) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     auto const now = fs.stats().windows_mapped;
     if (now != mapped) last_progress = std::chrono::steady_clock::now();
     mapped = now;
   }
-  return seconds_since(start);
+  if (mapped < wanted) fmt::print(stderr, "io_path=mapped: {} of {} windows of the file are mapped\n", mapped, wanted);
+  return std::chrono::duration<double>(last_progress - start).count();
 }
 
 }  // namespace gpufs::apps

@@ -148,14 +148,18 @@ std::optional<double> geometric_mean(std::vector<app_run> const& runs, app_ratio
 
 std::string to_markdown(std::vector<app_run> const& runs) {
   std::string out =
-      "## Ratios: geometric means over the applications\n\n| | bar | goal | measured | reached |\n|---|---|---|---|---|\n";
+      "## Ratios: geometric means over the applications\n\n| | bar | goal | measured | reached | applications "
+      "|\n|---|---|---|---|---|---|\n";
   for (auto const& r : app_ratios()) {
     auto const measured = geometric_mean(runs, r);
-    out += fmt::format("| {} | {} | {} | {} | {} |\n", r.text, cell(r.bar), cell(r.goal), cell(measured),
+    auto const apps = names(runs, &app_run::app);
+    auto const with_both = std::ranges::count_if(apps, [&](auto const& app) { return ratio_of(runs, app, r).has_value(); });
+    out += fmt::format("| {} | {} | {} | {} | {} | {} of {} |\n", r.text, cell(r.bar), cell(r.goal), cell(measured),
                        !measured             ? "not measured"
                        : !r.bar              ? "-"
                        : *measured >= *r.bar ? "yes"
-                                             : "no");
+                                             : "no",
+                       with_both, apps.size());
   }
   out += "\n## I/O bandwidth, GB/s (file bytes / I/O time; medians)\n\n" + table(runs, median_io_GBps);
   out += "\n## End to end, seconds (medians)\n\n" + table(runs, median_seconds);

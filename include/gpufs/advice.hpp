@@ -8,8 +8,9 @@ namespace gpufs {
 /// Named and numbered as the POSIX_FADV_* of posix_fadvise(2). What each does on the device and on the host stands at gfadvise() and at
 /// filesystem::advise().
 enum class advice : int {
-  normal = 0,      ///< read ahead as config::prefetch_size says
-  random = 1,      ///< read nothing ahead
+  normal = 0,  ///< read ahead as config::prefetch_size says
+  random =
+      1,  ///< read nothing ahead; with io_path auto, map for the GPU what the OS page cache has of the file (config::mapped_memory)
   sequential = 2,  ///< read ahead from the first read on, as far as the window may go
   willneed = 3,    ///< have these bytes near
   dontneed = 4,    ///< they need not stay near

@@ -4,6 +4,7 @@
 #include <gpufs/cache/peek.hpp>
 #include <gpufs/io.hpp>
 #include <gpufs/io/element.hpp>
+#include <gpufs/io/keep.hpp>
 
 #include <cerrno>
 #include <cstddef>
@@ -43,8 +44,8 @@ class array_element {
 /// of a group together; from then on each thread accesses elements by itself, wherever its warp has diverged to: lanes that come to an access
 /// together look up, and bring in, each distinct page once (paper 003, section 4.1), others go separately. Elements
 /// of pages that are in the cache are loaded without pinning them (gpufs/cache/peek.hpp), unless the file is written; such loads are not counted as hits. A page that a whole warp
-/// comes back to stays pinned for it, in a cache of at least `frames_per_keeper` frames for each warp of the grid, until its lanes access another page, or their arrays end: one page for each
-/// array of a warp at most, so seven eighths of the frames are always to be had by others. release() gives it back earlier. For runs of elements mapped_ptr
+/// comes back to stays pinned for its lanes until they access another, or their arrays end, while no more than an eighth of all frames is kept so by anybody; release() gives it back
+/// earlier. For runs of elements mapped_ptr
 /// is cheaper. Elements must be trivially copyable and may straddle pages; each part is then accessed by itself. Stores are gwrites of the element's bytes: seen by every block at once, in the host's file after gfsync or the
 /// last gclose. Use it while its io_context lives; each thread has its own, and a copy keeps no page.
 ///
@@ -58,9 +59,6 @@ class array {
   using value_type = std::remove_const_t<T>;
   static constexpr bool writable = !std::is_const_v<T>;
   static_assert(std::is_trivially_copyable_v<value_type> && std::is_default_constructible_v<value_type>);
-
-  /// A cache with fewer frames than this for each warp of the grid has none to spare for pages that warps come back to.
-  static constexpr std::uint32_t frames_per_keeper = 8;
 
   /// All whole elements that the file has behind the offset.
   static constexpr std::uint64_t to_the_end = ~0ull;
@@ -93,8 +91,6 @@ class array {
     }
     begin_ = begin;
     size_ = count;
-    std::uint64_t const threads = std::uint64_t{gridDim.x} * gridDim.y * gridDim.z * blockDim.x * blockDim.y * blockDim.z;
-    keeps_ = handle_->cache.frame_count / frames_per_keeper >= threads / warp_size;
   }
   __device__ array(array const& other) { take_over(other); }
   __device__ array& operator=(array const& other) {
@@ -136,7 +132,9 @@ class array {
 
   /// Lets go of the page that is kept for this thread, if one is.
   __device__ __forceinline__ void release() const {
-    if (kept_) kept_ = far_call<bool, fs_ref const*, frame_header*>(unpin, handle_, seen_.header);
+    if (!kept_) return;
+    far_call<void, fs_ref const*, frame_header*>(detail::unkeep, handle_, seen_.header);
+    kept_ = false;
   }
 
   /// A pointer to element i that keeps its page pinned while it moves within it.
@@ -196,18 +194,12 @@ class array {
     return still_there(seen_.header, seen_.state, mark);
   }
 
-  /// Pins the page that was seen if all lanes of the warp have come back to it. So a warp never has two pages pinned for one array: none of its lanes
-  /// has one when all come here.
+  /// Pins the page that was seen if all lanes of the warp have come back to it.
   __device__ __forceinline__ void keep() const {
-    if (!keeps_) return;
-    converged_group const g = converged();
-    if (g.mask() != all_lanes || __match_any_sync(all_lanes, reinterpret_cast<std::uintptr_t>(seen_.header)) != all_lanes) return;
-    kept_ = far_call<bool, fs_ref const*, seen_frame>(pin, handle_, {seen_.header, seen_.state, seen_.base, 0});
-  }
-  GPUFS_STAGE static bool pin(fs_ref const* handle, seen_frame seen) { return detail::pin_seen(*handle, seen); }
-  GPUFS_STAGE static bool unpin(fs_ref const* handle, frame_header* header) {
-    detail::release_pin(handle->cache, static_cast<std::uint32_t>(header - handle->cache.headers));
-    return false;
+    if (converged().mask() != all_lanes) return;
+    auto const header = reinterpret_cast<std::uintptr_t>(seen_.header);
+    if (__all_sync(all_lanes, header == __shfl_sync(all_lanes, static_cast<unsigned long long>(header), 0)) == 0) return;
+    kept_ = far_call<bool, fs_ref const*, seen_frame>(detail::keep_seen, handle_, {seen_.header, seen_.state, seen_.base, 0});
   }
 
   __device__ void take_over(array const& other) {
@@ -217,7 +209,6 @@ class array {
     begin_ = other.begin_;
     size_ = other.size_;
     error_ = other.error_;
-    keeps_ = other.keeps_;
     kept_ = false;
     seen_ = {};
   }
@@ -246,6 +237,7 @@ class array {
     }
     miss m{handle_, file_, slot_, 0};
     value_type const value = far_call<value_type, miss*, std::uint64_t>(load_missed, &m, begin_ + i * sizeof(T));
+    if (m.file.uid != file_.uid) seen_ = {};  // a newer version is read from now on
     file_ = m.file;
     note(m.error);
     return value;
@@ -265,7 +257,6 @@ class array {
   std::uint64_t size_ = 0;
   mutable seen_elements seen_;
   mutable std::int32_t error_ = 0;
-  bool keeps_ = false;
   mutable bool kept_ = false;  ///< the page of seen_ is pinned for this thread
 };
 

@@ -66,7 +66,7 @@ class filesystem {
   int stat(int fd, file_status& status) const;
 
   /// Says how the bytes [offset, offset + length) of `fd` will be used; length 0 = up to the end of the file. normal, random and
-  /// sequential are about the whole file, as gfadvise() says; a context that is reading it takes notice after at most 64 batches of pages
+  /// sequential are about the whole file, as gfadvise() says (random: it may be mapped, and memory pinned for that until this object ends); a context that is reading it takes notice after at most 64 batches of pages
   /// that were not in the cache. willneed and dontneed ask the operating system to have the bytes in its page cache, or to drop them from
   /// it (posix_fadvise(2)); where the file may be mapped (io_path), willneed has windows of them mapped. Pages in GPU memory are left alone. May be called
   /// while kernels run; makes no device call. Returns 0, or -EBADF, -EINVAL (another advice, negative offset or length).

@@ -94,7 +94,9 @@ struct fs_ref {
   std::uint32_t most_pulls = 0;
   std::uint32_t* async_channels = nullptr;  ///< page channels held by gread_async
   write_ref writes;
-  std::uint32_t* mappings = nullptr;  ///< per frame: how many gmmaps of it have not been undone
+  std::uint32_t* mappings = nullptr;     ///< per frame: how many gmmaps of it have not been undone
+  std::uint32_t* keepers = nullptr;      ///< per frame: for how many threads arrays keep it
+  std::uint32_t* kept_frames = nullptr;  ///< of these, how many are not 0
   window_table_ref windows;
 };
 static_assert(std::is_trivially_copyable_v<fs_ref>);

@@ -137,7 +137,8 @@ template <class Group>
 /// (another advice, negative offset or length, a group of less than 32 threads), -ETIMEDOUT, -EIO.
 /// - normal, random, sequential are about the whole descriptor, whatever the range, hence about all who have opened the file; the last one
 ///   holds until the descriptor is closed for good. random: requests cover what a gread misses and nothing else, whatever
-///   config::prefetch_size. sequential: a context's first read of the file counts as the continuation of a sequential one, and the
+///   config::prefetch_size; with io_path auto parts of a file that nobody writes are mapped as they are read (io_path), and stay so whatever is
+///   said later. sequential: a context's first read of the file counts as the continuation of a sequential one, and the
 ///   automatic window is at its limit at once. All contexts act on it from their next miss on. The host's own readahead follows, too.
 /// - willneed: the group brings the range's pages into the page cache before it returns; as many of them, from the first on, as the cache has
 ///   frames. May also return what gread returns for a page that cannot be had.

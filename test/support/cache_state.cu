@@ -94,6 +94,9 @@ cache_state inspect(fs_ref const& fs, std::uint64_t pinned) {
   if (result.problems.empty()) result.problems = table_problem(headers, entries);
   if (std::ranges::count(locks, 0u) != std::ptrdiff_t(locks.size())) result.problems = "a bucket is locked";
   if (std::ranges::count(slots, 0u) != std::ptrdiff_t(slots.size())) result.problems = "a context slot is claimed";
+  auto const keepers = fetch(fs.keepers, fs.cache.frame_count);
+  if (std::ranges::count(keepers, 0u) != std::ptrdiff_t(keepers.size()) || fetch(fs.kept_frames, 1)[0] != 0)
+    result.problems = "a frame is kept";
   for (auto const& pool : {fs.control_channels, fs.page_channels, fs.prefetch.channels}) {
     for (auto const& c : fetch(pool.states, pool.count)) {
       if (c.phase == static_cast<std::uint32_t>(channel_phase::busy)) result.problems = "a channel is busy";
