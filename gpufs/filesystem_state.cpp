@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <exception>
@@ -45,11 +44,10 @@ pinned_buffer<T> pinned(std::uint64_t count, char const* what, char const* remed
   return allocate<pinned_buffer<T>>(count, what, remedy);
 }
 
-// What is mapped is memory that the operating system cannot use for anything else: who has not asked for that gives a quarter of it at most.
-std::uint64_t budget_of_windows(config const& c) {
-  if (files_to_map(c) == mapped_files::all) return c.mapped_memory;
+/// Bytes of memory that the host has; 0: unknown.
+std::uint64_t host_memory() {
   auto const pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
-  return pages <= 0 || page <= 0 ? 0 : std::min(c.mapped_memory, std::uint64_t(pages) * std::uint64_t(page) / 4);
+  return pages <= 0 || page <= 0 ? 0 : std::uint64_t(pages) * std::uint64_t(page);
 }
 
 constexpr std::uint64_t keepers_begin = 32;
@@ -62,7 +60,7 @@ constexpr char lower_writes[] = "lower write_memory";
 
 filesystem::state::state(config const& c, std::shared_ptr<daemon::fault_injector> f)
     : settings(checked(c)),
-      sizes(layout::of(settings, settings.host_threads != 0 ? settings.host_threads : daemon::default_threads())),
+      sizes(layout::of(settings, settings.host_threads != 0 ? settings.host_threads : daemon::default_threads(), host_memory())),
       faults(std::move(f)),
       ring(pinned<rpc::slot>(sizes.rings * sizes.ring_slots, "the request ring", lower_staging)),
       completions(pinned<rpc::completion>(sizes.channels, "completion words", lower_staging)),
@@ -107,11 +105,11 @@ filesystem::state::state(config const& c, std::shared_ptr<daemon::fault_injector
   if (settings.path == io_path::dma)
     transfers = std::make_unique<daemon::transfer_engine>(make_twin_copier(staging.data(), twin.data()), sizes.channels,
                                                           std::chrono::milliseconds(settings.dma_timeout_ms), faults.get());
-  if (sizes.window_slots != 0 && budget_of_windows(settings) >= settings.window_size)
+  if (sizes.window_budget != 0)
     windows = std::make_unique<daemon::window_registrar>(
         make_window_mapper(window_table.data(), sizes.window_slots, claimed_slots.data()),
         daemon::window_settings{.window_bytes = settings.window_size,
-                                .budget = budget_of_windows(settings),
+                                .budget = sizes.window_budget,
                                 .which = files_to_map(settings),
                                 .cachestat = {}},
         faults.get());

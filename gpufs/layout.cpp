@@ -8,7 +8,19 @@
 
 namespace gpufs {
 
-layout layout::of(config const& c, unsigned daemon_threads) {
+namespace {
+
+// What is mapped is memory that the operating system cannot use for anything else: who has not asked for that gives a quarter of it at most.
+std::uint64_t budget_of_windows(config const& c, std::uint64_t host_memory) {
+  mapped_files const which = files_to_map(c);
+  if (which == mapped_files::none) return 0;
+  std::uint64_t const most = which == mapped_files::all ? c.mapped_memory : std::min(c.mapped_memory, host_memory / 4);
+  return most < c.window_size ? 0 : most;
+}
+
+}  // namespace
+
+layout layout::of(config const& c, unsigned daemon_threads, std::uint64_t host_memory) {
   // More page channels than warps can be resident on any GPU (a request belongs to one warp) would never be used.
   constexpr std::uint64_t most_page_channels = 16384;
   constexpr auto staging_alignment = rpc::staging_unit;
@@ -37,8 +49,9 @@ layout layout::of(config const& c, unsigned daemon_threads) {
   // A dirty page keeps its frame pinned: with at most half of them, reads and replacement always find others.
   if (c.write_memory != 0) l.write_buffers = std::clamp<std::uint64_t>(c.write_memory / c.page_size, 1, l.frames / 2);
   // Sparse, so that a window finds one of the few entries it may be in free; and with room for files shorter than a window.
-  if (files_to_map(c) != mapped_files::none)
-    l.window_slots = std::bit_ceil(std::clamp<std::uint64_t>(8 * c.mapped_memory / c.window_size, 4096, 1 << 18));
+  l.window_budget = budget_of_windows(c, host_memory);
+  if (l.window_budget != 0)
+    l.window_slots = std::bit_ceil(std::clamp<std::uint64_t>(8 * l.window_budget / c.window_size, 4096, 1 << 18));
   return l;
 }
 

@@ -107,7 +107,7 @@ TEST_CASE("prefetch counts: a file 4 times the cache moves per pass its own size
         c.prefetch_depth = depth;
         filesystem fs(c);
         int const fd = fs.open(path, O_RDONLY);
-        std::uint64_t const chunk = prefetch == 0 ? page : layout::of(c, 2).chunk_bytes;
+        std::uint64_t const chunk = prefetch == 0 ? page : layout::of(c, 2, 1ull << 30).chunk_bytes;
         std::uint64_t const window = prefetch == prefetch_automatic ? 30 * chunk : prefetch == 0 ? 0 : depth * chunk;
         std::uint64_t const most = size + blocks * (chunk + window);
         read_batch batch;

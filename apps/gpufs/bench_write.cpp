@@ -173,8 +173,8 @@ write_result run_write_bench(bench_options const& o, config const& settings) {
     std::int64_t const failure = writer.write(fs.ref(), fd);
     int const synced = failure == 0 ? fs.sync(fd) : 0;
     r.seconds.push_back(since(start));
-    if (failure != 0) throw std::runtime_error(fmt::format("gwrite: {}", error_text(failure)));
-    if (synced != 0) throw std::runtime_error(fmt::format("fs.sync: {}", error_text(synced)));
+    if (failure != 0) throw std::runtime_error(fmt::format("{}: gwrite: {}", name.path(), error_text(failure)));
+    if (synced != 0) throw std::runtime_error(fmt::format("{}: fs.sync: {}", name.path(), error_text(synced)));
     counters.push_back(fs.stats() - before);
     if (run + 1 == runs && !o.no_verify) {
       shown.say("checking what was written");
@@ -188,7 +188,7 @@ write_result run_write_bench(bench_options const& o, config const& settings) {
     }
     r.backend = fs.backend_name();
     r.notes = fs.notes();
-    if (int const closed = fs.close(fd); closed != 0) throw std::runtime_error(fmt::format("close: {}", error_text(closed)));
+    if (int const closed = fs.close(fd); closed != 0) throw std::runtime_error(fmt::format("{}: close: {}", name.path(), error_text(closed)));
     shown.advance(1);
   }
   r.median = median_index(r.seconds);

@@ -88,7 +88,7 @@ struct kept_page : element_access {
   std::uint64_t valid;
 };
 
-/// Pins the page for each lane, for release_pin() to give back. Its first `valid` bytes may be loaded. `beyond_end` as for load_element().
+/// Pins the page for each lane, for release_pins() to give back. Its first `valid` bytes may be loaded. `beyond_end` as for load_element().
 GPUFS_STAGE inline kept_page keep_page(fs_ref const* handle, used_file const file, std::int32_t slot, std::uint64_t page,
                                        bool beyond_end) {
   lane_file f(handle, file, slot);

@@ -3,6 +3,7 @@
 
 #include <gpufs/cache/peek.hpp>
 #include <gpufs/fs_ref.hpp>
+#include <gpufs/io/lane_access.hpp>
 #include <gpufs/warp.hpp>
 
 #include <cstdint>
@@ -50,13 +51,8 @@ GPUFS_STAGE inline bool keep_seen(fs_ref const* handle, seen_frame const seen) {
 
 /// Gives back the pin of each lane that comes here. They have only read the page.
 GPUFS_STAGE inline void unkeep(fs_ref const* handle, frame_header* kept) {
-  converged_group const g = converged();
-  unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(kept));
-  g.sync();  // their loads are over: see unpin_read()
-  if (g.thread_rank() != static_cast<unsigned>(__ffs(static_cast<int>(peers)) - 1)) return;
-  auto const lanes = static_cast<std::uint32_t>(__popc(peers));
-  unpin_read(*kept, lanes);
-  if (keepers(*handle, kept).fetch_sub(lanes, memory_order_relaxed) == lanes)
+  std::uint32_t const lanes = release_pins(*kept);
+  if (lanes != 0 && keepers(*handle, kept).fetch_sub(lanes, memory_order_relaxed) == lanes)
     atomic_ref<std::uint32_t, scope::device>(*handle->kept_frames).fetch_sub(1, memory_order_relaxed);
 }
 

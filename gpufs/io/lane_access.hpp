@@ -32,7 +32,7 @@ struct page_reader {
   }
 };
 
-/// Keeps each lane's page pinned for it: one pin per lane, given back by release_pin().
+/// Keeps each lane's page pinned for it: one pin per lane, given back by release_pins().
 struct page_keeper {
   static constexpr bool keeps_pins = true;
   static constexpr bool stores = false;
@@ -70,13 +70,16 @@ __device__ __forceinline__ bool pin_seen(fs_ref const& fs, seen_frame const& see
   return same;
 }
 
-/// Gives back one pin per lane that comes here. The lanes have only read the page.
-__device__ __forceinline__ void release_pin(page_cache_ref const& cache, std::uint32_t frame) {
+/// Gives back one pin per lane that comes here; the lanes have only read the page. One lane of those with the same frame does it for all of them:
+/// returns for how many the calling one did, 0 in the others.
+__device__ __forceinline__ std::uint32_t release_pins(frame_header& h) {
   converged_group const g = converged();
-  unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(frame_bytes(cache, frame)));  // of this filesystem
+  unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(&h));
   g.sync();  // their loads are over: see unpin_read()
-  if (g.thread_rank() != static_cast<unsigned>(__ffs(static_cast<int>(peers)) - 1)) return;
-  unpin_read(cache.headers[frame], static_cast<std::uint32_t>(__popc(peers)));
+  if (g.thread_rank() != static_cast<unsigned>(__ffs(static_cast<int>(peers)) - 1)) return 0;
+  auto const lanes = static_cast<std::uint32_t>(__popc(peers));
+  unpin_read(h, lanes);
+  return lanes;
 }
 
 /// Stores `count` bytes at byte `begin` of each lane's page: into the frame, where all see them at once, and into its write buffer. Lanes whose

@@ -114,7 +114,8 @@ class array {
 
   [[nodiscard]] __device__ __forceinline__ value_type load(std::uint64_t i) const {
     std::uint64_t const number = i - seen_.first;
-    if (kept_ && number < seen_.count) return now(number);
+    std::uint32_t mark = 0;  // of no use: what is kept stays
+    if (kept_ && number < seen_.count) return load_number(number, mark);
     return load_elsewhere(i);
   }
 
@@ -169,8 +170,8 @@ class array {
     std::uint64_t state = 0;
   };
 
-  __device__ __forceinline__ value_type now(std::uint64_t number) const {
-    std::uint32_t mark = 0;
+  /// Loads the element with this number of those that were seen. `mark`: see load_now().
+  __device__ __forceinline__ value_type load_number(std::uint64_t number, std::uint32_t& mark) const {
     return detail::load_now<value_type>(seen_.base + number * sizeof(T), mark);
   }
 
@@ -190,7 +191,7 @@ class array {
     std::uint64_t const number = i - seen_.first;
     if (number >= seen_.count) return false;
     std::uint32_t mark = 0;
-    value = detail::load_now<value_type>(seen_.base + number * sizeof(T), mark);
+    value = load_number(number, mark);
     return still_there(seen_.header, seen_.state, mark);
   }
 

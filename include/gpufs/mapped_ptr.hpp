@@ -60,7 +60,7 @@ class mapped_ptr {
   /// Lets go of the page.
   __device__ void release() const {
     if (held_.frame == no_frame) return;
-    detail::release_pin(handle_->cache, held_.frame);
+    detail::release_pins(handle_->cache.headers[held_.frame]);
     held_ = {};
   }
 
@@ -109,7 +109,7 @@ class mapped_ptr {
   }
 
   GPUFS_STAGE static value_type read_by_move(move* m) {
-    if (m->held.frame != no_frame) detail::release_pin(m->handle->cache, m->held.frame);
+    if (m->held.frame != no_frame) detail::release_pins(m->handle->cache.headers[m->held.frame]);
     m->held = {};
     value_type value{};
     std::int32_t const error = m->i < m->of.size ? find(*m, value) : -ERANGE;
