@@ -91,6 +91,31 @@ __global__ void look_up(fs_ref fs, int fd, divergence how, std::uint32_t rounds,
   count_if(a.error() != 0, wrong);
 }
 
+__global__ void read_all(fs_ref fs, int fd, std::uint64_t* wrong) {
+  auto const block = cg::this_thread_block();
+  io_context io(fs, block);
+  array<std::uint64_t const> const a(io, fd);
+  std::uint64_t const threads = std::uint64_t{gridDim.x} * blockDim.x;
+  for (std::uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < a.size(); i += threads) count_if(a[i] != nth(i), wrong);
+  count_if(a.error() != 0, wrong);
+}
+
+/// A thread for each page: how many pages are seen in the first ways of their buckets, and how many further on.
+__global__ void count_seen(fs_ref fs, int fd, std::uint64_t pages, std::uint64_t* near, std::uint64_t* further) {
+  auto const block = cg::this_thread_block();
+  io_context io(fs, block);
+  array<std::uint64_t const> const a(io, fd);  // has the context look the file up
+  std::uint64_t const page = blockIdx.x * blockDim.x + threadIdx.x;
+  if (page >= pages) return;
+  seen_frame seen;
+  std::uint64_t const uid = io.file().uid;
+  if (see_page(fs.cache, uid, page, seen)) {
+    count_if(true, near);
+  } else {
+    count_if(see_page_further(&fs.self->cache, uid, page).header != nullptr, further);
+  }
+}
+
 __global__ void compare_triples(fs_ref fs, int fd, std::int64_t offset, std::uint64_t* wrong) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
@@ -468,6 +493,28 @@ TEST_CASE("array: stores touch the element's bytes only, also where elements str
   }
   CHECK(fs.close(fd) == 0);
   CHECK(pread_bytes(path, 0, 5000) == expected);
+}
+
+TEST_CASE("array: an element that is in the cache is loaded there, in whichever way of its bucket the page is entered") {
+  scratch_folder folder;
+  constexpr std::uint64_t pages = 3072;
+  auto const path = words(folder, pages * 64);
+  filesystem fs(small_config(512, pages + pages / 3));
+  int const fd = fs.open(path, O_RDONLY);
+  auto wrong = zeroed<std::uint64_t>(1), near = zeroed<std::uint64_t>(1), further = zeroed<std::uint64_t>(1);
+  launch(read_all, 4, 64, fs.ref(), fd, wrong.data());
+  launch(count_seen, pages / 64, 64, fs.ref(), fd, pages, near.data(), further.data());
+  CHECK(result_in(near)[0] + result_in(further)[0] == pages);
+  CHECK(result_in(further)[0] > 0);  // so the next kernel meets such pages
+  auto const before = fs.stats();
+  launch(read_all, 4, 64, fs.ref(), fd, wrong.data());
+  CHECK(result_in(wrong)[0] == 0);
+  auto const after = fs.stats();
+  // What is pinned to be read, or asked for, is counted.
+  CHECK(after.hits == before.hits);
+  CHECK(after.misses == before.misses);
+  CHECK(after.waits == before.waits);
+  CHECK(inspect(fs.ref()).problems == "");
 }
 
 TEST_CASE("array: a page that a whole warp comes back to stays while others need frames") {

@@ -10,7 +10,9 @@ namespace {
 
 constexpr std::uint64_t large_host = 64ull << 30, small_host = 2ull << 30;
 
-gpufs::layout layout_of(gpufs::config const& c, std::uint64_t host_memory = large_host) { return gpufs::layout::of(c, 2, host_memory); }
+gpufs::layout layout_of(gpufs::config const& c, std::uint64_t host_memory = large_host) {
+  return gpufs::layout::of(c, 2, host_memory);
+}
 
 gpufs::config with(gpufs::io_path path, std::uint64_t mapped_memory, std::uint64_t window_size = 64 << 20) {
   gpufs::config c;

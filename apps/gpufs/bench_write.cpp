@@ -188,7 +188,8 @@ write_result run_write_bench(bench_options const& o, config const& settings) {
     }
     r.backend = fs.backend_name();
     r.notes = fs.notes();
-    if (int const closed = fs.close(fd); closed != 0) throw std::runtime_error(fmt::format("{}: close: {}", name.path(), error_text(closed)));
+    if (int const closed = fs.close(fd); closed != 0)
+      throw std::runtime_error(fmt::format("{}: close: {}", name.path(), error_text(closed)));
     shown.advance(1);
   }
   r.median = median_index(r.seconds);

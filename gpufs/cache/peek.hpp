@@ -66,28 +66,42 @@ __device__ __forceinline__ bool see_frame(page_cache_ref const& c, std::uint32_t
 
 }  // namespace detail
 
+namespace detail {
+
+/// Looks for a ready page in ways [First, First + Count) of its bucket from its home on, together.
+template <unsigned First, unsigned Count>
+__device__ __forceinline__ bool see_ways(page_cache_ref const& c, page_location const& at, std::uint64_t uid, std::uint64_t page,
+                                         seen_frame& seen) {
+  std::uint64_t entry[Count];
+  GPUFS_UNROLL
+  for (unsigned i = 0; i < Count; ++i)
+    entry[i] = bucket_entry(c, at.bucket, (at.home() + First + i) % bucket_ways).load(memory_order_relaxed);
+  bool found = false;
+  GPUFS_UNROLL
+  for (unsigned i = 0; i < Count; ++i) {
+    if (found || entry[i] == 0 || static_cast<std::uint32_t>(entry[i] >> 32) != at.tag) continue;
+    found = see_frame(c, static_cast<std::uint32_t>(entry[i]) - 1, uid, page, seen);
+  }
+  return found;
+}
+
+}  // namespace detail
+
 /// Looks for a ready page in the first ways of its bucket from its home on, where nearly all pages are. Any single thread calls; nothing is
 /// pinned, nobody waits. Returns whether it was seen there: what is then loaded from it is used only if it is still_there() after that.
 __device__ __forceinline__ bool see_page(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page, seen_frame& seen) {
-  constexpr unsigned others = 3;  // looked at together, if the page is not at home
   page_location const at = locate(c, uid, page);
-  auto const entry_at = [&](unsigned way) {
-    return bucket_entry(c, at.bucket, (at.home() + way) % bucket_ways).load(memory_order_relaxed);
-  };
-  auto const see = [&](std::uint64_t entry) {
-    return entry != 0 && static_cast<std::uint32_t>(entry >> 32) == at.tag &&
-           detail::see_frame(c, static_cast<std::uint32_t>(entry) - 1, uid, page, seen);
-  };
-  if (see(entry_at(0))) return true;
-  std::uint64_t entry[others];
-  GPUFS_UNROLL
-  for (unsigned i = 0; i < others; ++i) entry[i] = entry_at(i + 1);
-  bool found = false;
-  GPUFS_UNROLL
-  for (unsigned i = 0; i < others; ++i) {
-    if (!found) found = see(entry[i]);
-  }
-  return found;
+  return detail::see_ways<0, 1>(c, at, uid, page, seen) || detail::see_ways<1, 3>(c, at, uid, page, seen);
+}
+
+/// The same in all other ways, where one page in a hundred is. header is nullptr if it was not seen there either.
+GPUFS_STAGE inline seen_frame see_page_further(page_cache_ref const* c, std::uint64_t uid, std::uint64_t page) {
+  constexpr unsigned first = 4, half = (bucket_ways - first) / 2;
+  page_location const at = locate(*c, uid, page);
+  seen_frame seen;
+  if (!detail::see_ways<first, half>(*c, at, uid, page, seen) && !detail::see_ways<first + half, half>(*c, at, uid, page, seen))
+    return {};
+  return seen;
 }
 
 /// Whether the frame has held the same page since it was seen in `state`, so that what has been loaded from it since is the page's. `mark`: of the

@@ -124,7 +124,10 @@ __device__ __forceinline__ bool see_elements(fs_ref const& fs, used_file const& 
                                              std::uint64_t i, seen_frame& seen, page_elements& here) {
   if (i >= size || file.place != 0) return false;
   std::uint64_t const page = (begin + i * sizeof(T)) >> fs.cache.page_shift;
-  if (!see_page(fs.cache, file.uid, page, seen)) return false;
+  if (!see_page(fs.cache, file.uid, page, seen)) {
+    seen = far_call<seen_frame, page_cache_ref const*, std::uint64_t, std::uint64_t>(see_page_further, &fs.cache, file.uid, page);
+    if (seen.header == nullptr) return false;
+  }
   here = elements_of<T>(begin, size, page << fs.cache.page_shift, seen.valid);
   return true;
 }

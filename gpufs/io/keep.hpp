@@ -18,14 +18,14 @@ __device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> keepers(fs_r
   return atomic_ref<std::uint32_t, scope::device>(fs.keepers[h - fs.cache.headers]);
 }
 
-/// Pins the frame that all 32 lanes have seen, once for each of them, if it holds the same page still and no eighth of the frames is kept yet. Returns
-/// whether it is kept now; if not, nothing is pinned. All lanes of a warp call together. Each gives its pin back by unkeep().
+/// Pins the frame that all 32 lanes have seen, each in state `seen`, once for each of them, if it holds the same page still and no eighth of the frames is
+/// kept yet. Returns whether it is kept now; if not, nothing is pinned. All lanes of a warp call together. Each gives its pin back by unkeep().
 ///
 /// A frame counts from before its first keeper counts until after its last one does not, so never more are kept than are counted: who finds the
 /// frame counted gives his own count back, and of those who leave it the one who takes its keepers to 0 gives back the frame's.
-GPUFS_STAGE inline bool keep_seen(fs_ref const* handle, seen_frame const seen) {
+GPUFS_STAGE inline bool keep_seen(fs_ref const* handle, frame_header* header, std::uint64_t seen) {
   fs_ref const& fs = *handle;
-  std::uint64_t const generation = seen.state >> phase_shift;
+  std::uint64_t const generation = seen >> phase_shift;
   bool const together =
       __all_sync(all_lanes, generation == __shfl_sync(all_lanes, static_cast<unsigned long long>(generation), 0)) != 0;
   std::uint32_t kept = 0;
@@ -34,12 +34,12 @@ GPUFS_STAGE inline bool keep_seen(fs_ref const* handle, seen_frame const seen) {
     bool counts = false;
     if (frames.fetch_add(1, memory_order_relaxed) < fs.cache.frame_count / frames_per_kept) {
       // Acquire, as in pin().
-      std::uint64_t const state = frame_state(*seen.header).fetch_add(warp_size, memory_order_acquire);
-      if (((state ^ seen.state) >> phase_shift) == 0) {
+      std::uint64_t const state = frame_state(*header).fetch_add(warp_size, memory_order_acquire);
+      if (((state ^ seen) >> phase_shift) == 0) {
         kept = 1;
-        counts = keepers(fs, seen.header).fetch_add(warp_size, memory_order_relaxed) == 0;
+        counts = keepers(fs, header).fetch_add(warp_size, memory_order_relaxed) == 0;
       } else {
-        unpin_read(*seen.header, warp_size);
+        unpin_read(*header, warp_size);
       }
     }
     if (!counts) frames.fetch_sub(1, memory_order_relaxed);

@@ -1,9 +1,9 @@
 // gpufs::array<T>: a file, or part of one, as an array in device code.
 #pragma once
 
-#include <gpufs/cache/peek.hpp>
 #include <gpufs/io.hpp>
 #include <gpufs/io/element.hpp>
+#include <gpufs/io/file_view.hpp>
 #include <gpufs/io/keep.hpp>
 
 #include <cerrno>
@@ -67,30 +67,31 @@ class array {
   /// stores make the file longer.
   template <class Group>
   __device__ array(io_context<Group>& io, int fd, std::int64_t offset = 0, std::uint64_t count = to_the_end) {
-    handle_ = io.fs().self;
-    slot_ = io.slot();
+    view_.handle = io.fs().self;
+    view_.slot = io.slot();
+    view_.writable = writable;
     if (io_context<Group>::ops::warps(io.group()) == 0) {
-      error_ = -EINVAL;
+      view_.error = -EINVAL;
       return;
     }
-    error_ = detail::use_file(io, fd);
-    if (error_ != 0) return;
-    file_ = io.file();
-    std::uint64_t const access = file_.flags & O_ACCMODE;
-    if (access == O_WRONLY || (writable && (access != O_RDWR || file_.place == 0))) {
-      error_ = -EACCES;
+    view_.error = detail::use_file(io, fd);
+    if (view_.error != 0) return;
+    view_.file = io.file();
+    std::uint64_t const access = view_.file.flags & O_ACCMODE;
+    if (access == O_WRONLY || (writable && (access != O_RDWR || view_.file.place == 0))) {
+      view_.error = -EACCES;
       return;
     }
     auto const begin = static_cast<std::uint64_t>(offset);
-    std::uint64_t const there = begin < file_.size ? (file_.size - begin) / sizeof(T) : 0;
+    std::uint64_t const there = begin < view_.file.size ? (view_.file.size - begin) / sizeof(T) : 0;
     std::uint64_t const most = writable ? (begin <= rpc::payload_mask ? (rpc::payload_mask - begin) / sizeof(T) : 0) : there;
     if (count == to_the_end) count = there;
     if (offset < 0 || begin % alignof(T) != 0 || count > most) {
-      error_ = -EINVAL;
+      view_.error = -EINVAL;
       return;
     }
-    begin_ = begin;
-    size_ = count;
+    view_.begin = begin;
+    view_.size = count;
   }
   __device__ array(array const& other) { take_over(other); }
   __device__ array& operator=(array const& other) {
@@ -101,7 +102,7 @@ class array {
   }
   __device__ ~array() { release(); }
 
-  [[nodiscard]] __device__ std::uint64_t size() const { return size_; }
+  [[nodiscard]] __device__ std::uint64_t size() const { return view_.size; }
 
   /// Element i. Any thread calls.
   [[nodiscard]] __device__ auto operator[](std::uint64_t i) const {
@@ -113,72 +114,59 @@ class array {
   }
 
   [[nodiscard]] __device__ __forceinline__ value_type load(std::uint64_t i) const {
-    std::uint64_t const number = i - seen_.first;
-    std::uint32_t mark = 0;  // of no use: what is kept stays
-    if (kept_ && number < seen_.count) return load_number(number, mark);
+    std::uint64_t const number = i - elements_.first;
+    if (number < elements_.count) return elements_.at(number);
     return load_elsewhere(i);
   }
 
   /// Stores element i. Any thread calls; the stores of lanes that come together and whose elements lie one behind the other are one write.
   __device__ __forceinline__ void store(std::uint64_t i, value_type const& value) const {
     static_assert(writable, "array<T const> cannot be stored to");
-    if (i >= size_) {
-      note(-ERANGE);
+    if (i >= view_.size) {
+      view_.note(-ERANGE);
       return;
     }
-    detail::element_access const done = detail::store_element<T>(handle_, file_, slot_, begin_ + i * sizeof(T), value);
-    file_ = done.file;
-    note(done.error);
+    detail::element_access const done =
+        detail::store_element<T>(view_.handle, view_.file, view_.slot, view_.begin + i * sizeof(T), value);
+    view_.file = done.file;
+    view_.note(done.error);
   }
 
   /// Lets go of the page that is kept for this thread, if one is.
   __device__ __forceinline__ void release() const {
-    if (!kept_) return;
-    far_call<void, fs_ref const*, frame_header*>(detail::unkeep, handle_, seen_.header);
-    kept_ = false;
+    if (elements_.count == 0) return;
+    far_call<void, fs_ref const*, frame_header*>(detail::unkeep, view_.handle, seen_.header);
+    elements_.count = 0;
   }
 
   /// A pointer to element i that keeps its page pinned while it moves within it.
   [[nodiscard]] __device__ mapped_ptr<value_type const> pointer(std::uint64_t i) const {
-    return mapped_ptr<value_type const>(handle_, file_, slot_, {begin_, size_, writable}, i, error_);
+    return mapped_ptr<value_type const>(view_, i);
   }
 
   /// The first error of this thread's accesses, or of the constructor; 0: none.
-  [[nodiscard]] __device__ int error() const { return error_; }
+  [[nodiscard]] __device__ int error() const { return view_.error; }
 
   /// An error of the lanes that come here together, the same in all of them; 0: none has one.
   [[nodiscard]] __device__ int warp_error() const {
     converged_group const g = converged();
-    unsigned const failed = g.ballot(error_ != 0);
-    std::int32_t const first = g.shfl(error_, failed == 0 ? 0 : static_cast<unsigned>(__ffs(static_cast<int>(failed)) - 1));
+    unsigned const failed = g.ballot(view_.error != 0);
+    std::int32_t const first = g.shfl(view_.error, failed == 0 ? 0 : static_cast<unsigned>(__ffs(static_cast<int>(failed)) - 1));
     return failed == 0 ? 0 : first;
   }
 
  private:
-  /// Keeps the first error. Returns whether this is none.
-  __device__ bool note(std::int32_t error) const {
-    if (error_ == 0) error_ = error;
-    return error == 0;
-  }
-
-  /// Elements [first, first + count) were in a frame, from `base` on, in the generation of `state`.
-  struct seen_elements {
-    std::uint64_t first = 0;
-    std::uint64_t count = 0;
-    std::byte const* base = nullptr;
+  /// The frame that `count` elements from elements_.first on were seen in, in the generation of `state`.
+  struct seen_page {
     frame_header* header = nullptr;
     std::uint64_t state = 0;
+    std::uint32_t count = 0;
   };
-
-  /// Loads the element with this number of those that were seen. `mark`: see load_now().
-  __device__ __forceinline__ value_type load_number(std::uint64_t number, std::uint32_t& mark) const {
-    return detail::load_now<value_type>(seen_.base + number * sizeof(T), mark);
-  }
 
   __device__ __forceinline__ value_type load_elsewhere(std::uint64_t i) const {
     value_type value;
     if (load_seen(i, value)) {
-      keep();
+      if (keep()) elements_.count = seen_.count;
       return value;
     }
     release();
@@ -188,77 +176,62 @@ class array {
 
   /// Loads element i from where elements were seen, if it is one of them and they are still there.
   __device__ __forceinline__ bool load_seen(std::uint64_t i, value_type& value) const {
-    std::uint64_t const number = i - seen_.first;
+    std::uint64_t const number = i - elements_.first;
     if (number >= seen_.count) return false;
     std::uint32_t mark = 0;
-    value = load_number(number, mark);
+    value = detail::load_now<value_type>(elements_.base + number * sizeof(T), mark);
     return still_there(seen_.header, seen_.state, mark);
-  }
-
-  /// Pins the page that was seen if all lanes of the warp have come back to it.
-  __device__ __forceinline__ void keep() const {
-    if (converged().mask() != all_lanes) return;
-    auto const header = reinterpret_cast<std::uintptr_t>(seen_.header);
-    if (__all_sync(all_lanes, header == __shfl_sync(all_lanes, static_cast<unsigned long long>(header), 0)) == 0) return;
-    kept_ = far_call<bool, fs_ref const*, seen_frame>(detail::keep_seen, handle_, {seen_.header, seen_.state, seen_.base, 0});
-  }
-
-  __device__ void take_over(array const& other) {
-    handle_ = other.handle_;
-    file_ = other.file_;
-    slot_ = other.slot_;
-    begin_ = other.begin_;
-    size_ = other.size_;
-    error_ = other.error_;
-    kept_ = false;
-    seen_ = {};
   }
 
   /// Looks where element i's page is in the cache, for load_seen().
   __device__ __forceinline__ bool see(std::uint64_t i) const {
     seen_frame found;
     detail::page_elements here;
-    if (!detail::see_elements<T>(*handle_, file_, begin_, size_, i, found, here)) return false;
-    seen_ = {here.first, here.count, found.bytes + here.offset, found.header, found.state};
+    if (!detail::see_elements<T>(*view_.handle, view_.file, view_.begin, view_.size, i, found, here)) return false;
+    elements_ = {found.bytes + here.offset, here.first, 0};
+    seen_ = {found.header, found.state, static_cast<std::uint32_t>(here.count)};
     return true;
   }
 
-  /// What loading an element that is not in the cache needs and changes, so that the rest can stay in registers.
-  struct miss {
-    fs_ref const* handle;
-    used_file file;
-    std::int32_t slot;
-    std::int32_t error;
-  };
+  /// Pins the page that was seen if all lanes of the warp have come back to it.
+  __device__ __forceinline__ bool keep() const {
+    if (converged().mask() != all_lanes) return false;
+    auto const header = reinterpret_cast<std::uintptr_t>(seen_.header);
+    if (__all_sync(all_lanes, header == __shfl_sync(all_lanes, static_cast<unsigned long long>(header), 0)) == 0) return false;
+    return far_call<bool, fs_ref const*, frame_header*, std::uint64_t>(detail::keep_seen, view_.handle, seen_.header,
+                                                                       seen_.state);
+  }
 
   __device__ __forceinline__ value_type load_from_file(std::uint64_t i) const {
-    if (i >= size_) {
-      note(-ERANGE);
+    if (i >= view_.size) {
+      view_.note(-ERANGE);
       return {};
     }
-    miss m{handle_, file_, slot_, 0};
-    value_type const value = far_call<value_type, miss*, std::uint64_t>(load_missed, &m, begin_ + i * sizeof(T));
-    if (m.file.uid != file_.uid) seen_ = {};  // a newer version is read from now on
-    file_ = m.file;
-    note(m.error);
+    detail::file_view view = view_;  // a copy, so that the rest can stay in registers
+    value_type const value = far_call<value_type, detail::file_view*, std::uint64_t>(load_missed, &view, i);
+    if (view.file.uid != view_.file.uid) seen_.count = 0;  // a newer version is read from now on
+    view_ = view;
     return value;
   }
 
-  GPUFS_STAGE static value_type load_missed(miss* m, std::uint64_t at) {
-    auto const loaded = detail::load_element<value_type>(m->handle, m->file, m->slot, at, writable);
-    m->file = loaded.file;
-    m->error = loaded.error;
+  GPUFS_STAGE static value_type load_missed(detail::file_view* view, std::uint64_t i) {
+    auto const loaded =
+        detail::load_element<value_type>(view->handle, view->file, view->slot, view->begin + i * sizeof(T), view->writable);
+    view->file = loaded.file;
+    view->note(loaded.error);
     return loaded.value;
   }
 
-  fs_ref const* handle_ = nullptr;
-  mutable used_file file_;
-  std::int32_t slot_ = -1;  // the context's, or -1
-  std::uint64_t begin_ = 0;
-  std::uint64_t size_ = 0;
-  mutable seen_elements seen_;
-  mutable std::int32_t error_ = 0;
-  mutable bool kept_ = false;  ///< the page of seen_ is pinned for this thread
+  __device__ void take_over(array const& other) {
+    view_ = other.view_;
+    elements_ = {};
+    seen_ = {};
+  }
+
+  mutable detail::file_view view_;
+  mutable detail::held_elements<T>
+      elements_;  ///< of the page that was seen last; count is 0 unless it is kept, pinned for this thread
+  mutable seen_page seen_;
 };
 
 }  // namespace gpufs
