@@ -22,6 +22,7 @@ namespace {
 
 constexpr unsigned sequential_rings = 2, random_rings = 4;
 constexpr unsigned depth = 128;
+constexpr std::uint64_t large_read = 256 << 10, small_read = 4 << 10;
 
 [[noreturn]] void refuse(int error, char const* what) { throw std::system_error(error, std::generic_category(), what); }
 
@@ -85,28 +86,41 @@ double reads_per_second(unsigned rings, int fd, std::uint64_t read_bytes, std::u
   return static_cast<double>(count) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// Bytes per second of `count` reads one behind the other.
+double sequential_rate(int fd, std::uint64_t read_bytes, std::uint64_t count) {
+  return reads_per_second(sequential_rings, fd, read_bytes, count, [=](std::uint64_t i) { return i * read_bytes; }) *
+         static_cast<double>(read_bytes);
+}
+
 }  // namespace
 
 storage_limits measure_storage_limits(host_file const& file, std::uint64_t most_bytes, std::uint64_t seed) {
   storage_limits l;
-  constexpr std::uint64_t large = 256 << 10, small = 4 << 10, random_reads = 1 << 16;
-  if (file.size() < large) {
+  constexpr std::uint64_t random_reads = 1 << 16;
+  if (file.size() < large_read) {
     l.why_not = "the file is too small";
     return l;
   }
   try {
     host_file const direct(file.path(), O_DIRECT);
-    std::uint64_t const count = std::min(most_bytes, file.size()) / large;
-    l.sequential_GBps =
-        reads_per_second(sequential_rings, direct.descriptor(), large, count, [](std::uint64_t i) { return i * large; }) *
-        static_cast<double>(large) / 1e9;
-    std::uint64_t const pieces = file.size() / small;
-    l.random_iops = reads_per_second(random_rings, direct.descriptor(), small, std::min(pieces, random_reads),
-                                     [&](std::uint64_t i) { return generate_below(seed, i, pieces) * small; });
+    l.sequential_GBps = sequential_rate(direct.descriptor(), large_read, std::min(most_bytes, file.size()) / large_read) / 1e9;
+    std::uint64_t const pieces = file.size() / small_read;
+    l.random_iops = reads_per_second(random_rings, direct.descriptor(), small_read, std::min(pieces, random_reads),
+                                     [&](std::uint64_t i) { return generate_below(seed, i, pieces) * small_read; });
   } catch (std::system_error const& e) {
     l.why_not = e.what();
   }
   return l;
+}
+
+std::optional<double> read_past_page_cache(host_file const& file) {
+  std::uint64_t const piece = file.size() < large_read ? small_read : large_read;
+  if (file.size() < piece) return std::nullopt;
+  try {
+    return sequential_rate(host_file(file.path(), O_DIRECT).descriptor(), piece, file.size() / piece);
+  } catch (std::system_error const&) {
+    return std::nullopt;
+  }
 }
 
 uring_facts look_at_uring(std::uint64_t bytes) {

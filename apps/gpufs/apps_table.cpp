@@ -133,6 +133,13 @@ std::vector<app_ratio> const& app_ratios() {
       {"I/O, LRA + prefetch: cache smaller than the input / cache that fits", "small-lra", "4K+64K", false, 0.95, 1.0},
       {"I/O: 4 KiB + automatic prefetch / CPU I/O, cold", "4K+auto-cold", "cpuio-cold", false, 1.82, 2.2},
       {"I/O: 4 KiB + 64 KiB prefetch / CPU I/O, cold", "4K+64K-cold", "cpuio-cold", false, {}, {}},
+      {"I/O: 4 KiB + automatic prefetch / what the storage can do (io_uring, O_DIRECT), cold",
+       "4K+auto-cold",
+       "storage-cold",
+       false,
+       {},
+       {}},
+      {"I/O: what the storage can do / CPU I/O, cold", "storage-cold", "cpuio-cold", false, {}, {}},
       {"end to end: staged gread / CPU I/O, warm", "4K+64K", "cpuio", true, 1.5, {}},
   };
   return all;
@@ -155,8 +162,8 @@ std::string to_markdown(std::vector<app_run> const& runs) {
     auto const apps = names(runs, &app_run::app);
     auto const with_both = std::ranges::count_if(apps, [&](auto const& app) { return ratio_of(runs, app, r).has_value(); });
     out += fmt::format("| {} | {} | {} | {} | {} | {} of {} |\n", r.text, cell(r.bar), cell(r.goal), cell(measured),
-                       !measured             ? "not measured"
-                       : !r.bar              ? "-"
+                       !r.bar                ? "-"
+                       : !measured           ? "not measured"
                        : *measured >= *r.bar ? "yes"
                                              : "no",
                        with_both, apps.size());
