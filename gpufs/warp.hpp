@@ -25,6 +25,9 @@ namespace gpufs {
 /// Calls `f` in a way that the compiler does not see through, so that it follows the calling convention: the callee keeps the registers that it
 /// needs and the caller uses. Of a direct call the compiler knows better; it gives a long callee most registers, and has the loop
 /// around a call that hardly ever happens spill its own in each turn.
+///
+/// What is called so must not far_call() itself: it could then, for all that ptxas knows, call itself, so that the stack that the kernel needs is not
+/// known, and the driver gives it 1 KiB, whatever it needs.
 template <class Result, class... Argument>
 __device__ __forceinline__ Result far_call(Result (*f)(Argument...), Argument... argument) {
 #if defined(__CUDACC__)

@@ -100,20 +100,26 @@ __global__ void read_all(fs_ref fs, int fd, std::uint64_t* wrong) {
   count_if(a.error() != 0, wrong);
 }
 
-/// A thread for each page: how many pages are seen in the first ways of their buckets, and how many further on.
-__global__ void count_seen(fs_ref fs, int fd, std::uint64_t pages, std::uint64_t* near, std::uint64_t* further) {
+/// A warp for each page that is in the cache reads all of it by elements. Also counts the pages that are seen in the first ways of their buckets, and
+/// further on.
+__global__ void read_seen(fs_ref fs, int fd, std::uint64_t per_page, std::uint64_t* near, std::uint64_t* further,
+                          std::uint64_t* wrong) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
-  array<std::uint64_t const> const a(io, fd);  // has the context look the file up
-  std::uint64_t const page = blockIdx.x * blockDim.x + threadIdx.x;
-  if (page >= pages) return;
-  seen_frame seen;
-  std::uint64_t const uid = io.file().uid;
-  if (see_page(fs.cache, uid, page, seen)) {
-    count_if(true, near);
-  } else {
-    count_if(see_page_further(&fs.self->cache, uid, page).header != nullptr, further);
+  array<std::uint64_t const> const a(io, fd);
+  std::uint64_t const uid = io.file().uid, warps = std::uint64_t{gridDim.x} * blockDim.x / 32;
+  for (std::uint64_t page = (blockIdx.x * blockDim.x + threadIdx.x) / 32; page < a.size() / per_page; page += warps) {
+    seen_frame seen;
+    bool const at_once = see_page(fs.cache, uid, page, seen);
+    bool const later = !at_once && see_page_further(&fs.self->cache, uid, page).header != nullptr;
+    if (lane_id() == 0) {
+      count_if(at_once, near);
+      count_if(later, further);
+    }
+    if (!at_once && !later) continue;
+    for (std::uint64_t i = page * per_page + lane_id(); i < (page + 1) * per_page; i += 32) count_if(a[i] != nth(i), wrong);
   }
+  count_if(a.error() != 0, wrong);
 }
 
 __global__ void compare_triples(fs_ref fs, int fd, std::int64_t offset, std::uint64_t* wrong) {
@@ -497,18 +503,18 @@ TEST_CASE("array: stores touch the element's bytes only, also where elements str
 
 TEST_CASE("array: an element that is in the cache is loaded there, in whichever way of its bucket the page is entered") {
   scratch_folder folder;
-  constexpr std::uint64_t pages = 3072;
-  auto const path = words(folder, pages * 64);
-  filesystem fs(small_config(512, pages + pages / 3));
-  int const fd = fs.open(path, O_RDONLY);
+  constexpr std::uint64_t per_page = 64, frames = 4096;
+  filesystem fs(small_config(512, frames));
+  int const fd = fs.open(words(folder, 3 * frames * per_page), O_RDONLY);
   auto wrong = zeroed<std::uint64_t>(1), near = zeroed<std::uint64_t>(1), further = zeroed<std::uint64_t>(1);
-  launch(read_all, 4, 64, fs.ref(), fd, wrong.data());
-  launch(count_seen, pages / 64, 64, fs.ref(), fd, pages, near.data(), further.data());
-  CHECK(result_in(near)[0] + result_in(further)[0] == pages);
-  CHECK(result_in(further)[0] > 0);  // so the next kernel meets such pages
-  auto const before = fs.stats();
-  launch(read_all, 4, 64, fs.ref(), fd, wrong.data());
+  launch(read_all, 16, 64, fs.ref(), fd, wrong.data());
   CHECK(result_in(wrong)[0] == 0);
+  auto const before = fs.stats();
+  auto const held = inspect(fs.ref());
+  launch(read_seen, 16, 64, fs.ref(), fd, per_page, near.data(), further.data(), wrong.data());
+  CHECK(result_in(wrong)[0] == 0);
+  CHECK(result_in(near)[0] + result_in(further)[0] == held.ready);
+  CHECK(result_in(further)[0] > 0);  // so such pages were read
   auto const after = fs.stats();
   // What is pinned to be read, or asked for, is counted.
   CHECK(after.hits == before.hits);

@@ -109,12 +109,13 @@ std::vector<variant> variants_of(apps_options const& o, config const& c, io_shap
   return all;
 }
 
-/// What the storage can do with the application's files, each read once past the OS page cache; nothing where that is refused.
+/// What the storage can do with the application's files, each read once past the OS page cache; nothing where that is refused or they are too
+/// short.
 std::optional<app_run> read_past_page_cache(session const& s, std::string_view app) {
   app_run all{std::string(app), "storage-cold"};
   for (auto const& f : s.data().files()) {
     auto const rate = apps::read_past_page_cache(f.file);
-    if (!rate) continue;  // too short to tell
+    if (!rate) return std::nullopt;
     all.bytes += f.file.size();
     all.seconds += static_cast<double>(f.file.size()) / *rate;
   }

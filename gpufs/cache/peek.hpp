@@ -64,10 +64,6 @@ __device__ __forceinline__ bool see_frame(page_cache_ref const& c, std::uint32_t
   return true;
 }
 
-}  // namespace detail
-
-namespace detail {
-
 /// Looks for a ready page in ways [First, First + Count) of its bucket from its home on, together.
 template <unsigned First, unsigned Count>
 __device__ __forceinline__ bool see_ways(page_cache_ref const& c, page_location const& at, std::uint64_t uid, std::uint64_t page,

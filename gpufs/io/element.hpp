@@ -118,14 +118,15 @@ __device__ __forceinline__ page_elements elements_of(std::uint64_t begin, std::u
 }
 
 /// Looks where element i's page is in the cache, as see_page(), and which elements of the view lie there. False, too, if there is no such element, or
-/// if the file is written: it may have another version with each access, and is asked for its pages.
-template <class T>
+/// if the file is written: it may have another version with each access, and is asked for its pages. `further(cache, uid, page)` calls
+/// see_page_further(): by far_call() from a kernel, directly in what a kernel far_call()s.
+template <class T, class Further>
 __device__ __forceinline__ bool see_elements(fs_ref const& fs, used_file const& file, std::uint64_t begin, std::uint64_t size,
-                                             std::uint64_t i, seen_frame& seen, page_elements& here) {
+                                             std::uint64_t i, seen_frame& seen, page_elements& here, Further&& further) {
   if (i >= size || file.place != 0) return false;
   std::uint64_t const page = (begin + i * sizeof(T)) >> fs.cache.page_shift;
   if (!see_page(fs.cache, file.uid, page, seen)) {
-    seen = far_call<seen_frame, page_cache_ref const*, std::uint64_t, std::uint64_t>(see_page_further, &fs.cache, file.uid, page);
+    seen = further(&fs.cache, file.uid, page);
     if (seen.header == nullptr) return false;
   }
   here = elements_of<T>(begin, size, page << fs.cache.page_shift, seen.valid);

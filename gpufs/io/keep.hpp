@@ -51,7 +51,7 @@ GPUFS_STAGE inline bool keep_seen(fs_ref const* handle, frame_header* header, st
 
 /// Gives back the pin of each lane that comes here. They have only read the page.
 GPUFS_STAGE inline void unkeep(fs_ref const* handle, frame_header* kept) {
-  std::uint32_t const lanes = release_pins(*kept);
+  std::uint32_t const lanes = release_pins(converged(), *kept);
   if (lanes != 0 && keepers(*handle, kept).fetch_sub(lanes, memory_order_relaxed) == lanes)
     atomic_ref<std::uint32_t, scope::device>(*handle->kept_frames).fetch_sub(1, memory_order_relaxed);
 }

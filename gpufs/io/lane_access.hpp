@@ -70,10 +70,9 @@ __device__ __forceinline__ bool pin_seen(fs_ref const& fs, seen_frame const& see
   return same;
 }
 
-/// Gives back one pin per lane that comes here; the lanes have only read the page. One lane of those with the same frame does it for all of them:
-/// returns for how many the calling one did, 0 in the others.
-__device__ __forceinline__ std::uint32_t release_pins(frame_header& h) {
-  converged_group const g = converged();
+/// Gives back one pin of each lane in `g`, which is converged() where release_pins() is called: the lanes have only read the page. One lane of those with
+/// the same frame does it for all of them: returns for how many the calling one did, 0 in the others.
+__device__ __forceinline__ std::uint32_t release_pins(converged_group const& g, frame_header& h) {
   unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(&h));
   g.sync();  // their loads are over: see unpin_read()
   if (g.thread_rank() != static_cast<unsigned>(__ffs(static_cast<int>(peers)) - 1)) return 0;

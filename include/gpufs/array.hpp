@@ -1,13 +1,14 @@
 // gpufs::array<T>: a file, or part of one, as an array in device code.
 #pragma once
 
+#include <gpufs/cache/peek.hpp>
 #include <gpufs/io.hpp>
 #include <gpufs/io/element.hpp>
 #include <gpufs/io/file_view.hpp>
 #include <gpufs/io/keep.hpp>
+#include <gpufs/warp.hpp>
 
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -187,7 +188,10 @@ class array {
   __device__ __forceinline__ bool see(std::uint64_t i) const {
     seen_frame found;
     detail::page_elements here;
-    if (!detail::see_elements<T>(*view_.handle, view_.file, view_.begin, view_.size, i, found, here)) return false;
+    auto const further = [](page_cache_ref const* cache, std::uint64_t uid, std::uint64_t page) {
+      return far_call<seen_frame, page_cache_ref const*, std::uint64_t, std::uint64_t>(see_page_further, cache, uid, page);
+    };
+    if (!detail::see_elements<T>(*view_.handle, view_.file, view_.begin, view_.size, i, found, here, further)) return false;
     elements_ = {found.bytes + here.offset, here.first, 0};
     seen_ = {found.header, found.state, static_cast<std::uint32_t>(here.count)};
     return true;

@@ -1,11 +1,13 @@
 // gpufs::mapped_ptr<T const>: a pointer into a gpufs::array that holds its page.
 #pragma once
 
+#include <gpufs/cache/peek.hpp>
 #include <gpufs/io/element.hpp>
 #include <gpufs/io/file_view.hpp>
+#include <gpufs/io/lane_access.hpp>
+#include <gpufs/warp.hpp>
 
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -74,7 +76,7 @@ class mapped_ptr {
     return f.value;
   }
 
-  GPUFS_STAGE static void let_go(frame_header* header) { detail::release_pins(*header); }
+  GPUFS_STAGE static void let_go(frame_header* header) { detail::release_pins(converged(), *header); }
 
   /// Exchanges the held page for element i's, and reads it.
   GPUFS_STAGE static found find(detail::file_view* view, frame_header** header, std::uint64_t i) {
@@ -82,7 +84,7 @@ class mapped_ptr {
     *header = nullptr;
     seen_frame seen;
     detail::page_elements here;
-    if (detail::see_elements<T>(*view->handle, view->file, view->begin, view->size, i, seen, here) &&
+    if (detail::see_elements<T>(*view->handle, view->file, view->begin, view->size, i, seen, here, see_page_further) &&
         detail::pin_seen(*view->handle, seen)) {
       *header = seen.header;
       elements const held{seen.bytes + here.offset, here.first, static_cast<std::uint32_t>(here.count)};

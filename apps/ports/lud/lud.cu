@@ -167,7 +167,8 @@ class lud final : public port {
         magnitude += std::abs(term);
       }
       auto const roundings = static_cast<double>(std::min(i, j) / tile + tile);
-      return !(std::abs(sum - static_cast<double>(a[i * n_ + j])) <= absolute + roundings * 0x1p-24 * magnitude);
+      return !std::isfinite(magnitude) ||
+             !(std::abs(sum - static_cast<double>(a[i * n_ + j])) <= absolute + roundings * 0x1p-24 * magnitude);
     };
     std::uint64_t wrong = parallel_find(places, product_is_wrong);
     if (wrong != places) return "(L U)" + at(place(wrong)) + " is not what the file has there";
