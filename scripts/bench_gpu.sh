@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # bench_gpu.sh OUT_DIR [BIN_DIR]: on a machine with a GPU, runs all suites, compute-sanitizer on a small run, and the benchmarks of
 # docs/benchmarks.md. BIN_DIR (default: the folder of this script, or build/cuda/bin) holds the programs and may have been copied here.
-# Writes one JSON object per benchmark to OUT_DIR/bench.jsonl and every step's output beside it, prints a table. Under ten minutes;
+# Writes one JSON object per benchmark to OUT_DIR/bench.jsonl and every step's output beside it, prints a table. Some ten minutes;
 # exits non-zero if a step failed. GPUFS_BENCH_DIR: where the test file lies (default /tmp). GPUFS_BENCH_SIZE: its size (default 2G).
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -109,9 +109,9 @@ mosaic "$folder"
 rm -rf "$folder"
 for place in "$dir" /dev/shm; do
   name=write-${place##*/}
-  bench "$name" write --dir "$place" --size 2G --blocks 120 --threads 512 --page-size 64K --cache 1G --runs 3 --no-limits
-  bench "$name-random" write --dir "$place" --size 2G --blocks 120 --threads 512 --page-size 64K --cache 1G --random-order --runs 3 --no-limits
-  bench "$name-once" write --dir "$place" --size 2G --blocks 120 --threads 512 --page-size 64K --cache 1G --once --runs 3 --no-limits
+  bench "$name" write --dir "$place" --size 2G --blocks 120 --threads 512 --page-size 64K --cache 1G --runs 3
+  bench "$name-random" write --dir "$place" --size 2G --blocks 120 --threads 512 --page-size 64K --cache 1G --random-order --runs 3
+  bench "$name-once" write --dir "$place" --size 2G --blocks 120 --threads 512 --page-size 64K --cache 1G --once --runs 3
 done
 bench write-8G write --dir "$dir" --size 8G --blocks 120 --threads 512 --page-size 64K --cache 1G --runs 1 --no-limits
 
