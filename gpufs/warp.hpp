@@ -27,11 +27,13 @@ namespace gpufs {
 /// around a call that hardly ever happens spill its own in each turn.
 ///
 /// What is called so must not far_call() itself: it could then, for all that ptxas knows, call itself, so that the stack that the kernel needs is not
-/// known, and the driver gives it 1 KiB, whatever it needs.
+/// known, and the driver gives it 1 KiB, whatever it needs. The emulated device refuses it.
 template <class Result, class... Argument>
 __device__ __forceinline__ Result far_call(Result (*f)(Argument...), Argument... argument) {
 #if defined(__CUDACC__)
   asm volatile("" : "+l"(f));
+#else
+  emulated::far_call_scope const far;
 #endif
   return f(argument...);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <gpufs/device.hpp>
 #include <gpufs/device/emulated/settings.hpp>
+#include <gpufs/warp.hpp>
 #include <string>
 #include <test/support/seed.hpp>
 #include <vector>
@@ -106,6 +107,16 @@ __global__ void trap_in_block(unsigned block) {
   if (blockIdx.x == block && threadIdx.x == 7) __trap();
   __syncthreads();
 }
+
+__device__ unsigned once(unsigned n) { return n + 1; }
+__device__ unsigned twice(unsigned n) { return gpufs::far_call<unsigned, unsigned>(once, once(n)); }
+
+__global__ void call_far(unsigned* result) {
+  unsigned const first = gpufs::far_call<unsigned, unsigned>(once, 0);
+  result[threadIdx.x] = gpufs::far_call<unsigned, unsigned>(once, first);
+}
+
+__global__ void call_far_within_far(unsigned* result) { result[threadIdx.x] = gpufs::far_call<unsigned, unsigned>(twice, 0); }
 
 __global__ void wait_for_ever(std::uint32_t* word) {
   if (blockIdx.x == 0) __trap();
@@ -246,6 +257,13 @@ TEST_CASE("emulated: __trap fails the launch with its place") {
   INFO(report);
   CHECK(contains(report, "block (11,0,0)"));
   CHECK(contains(report, "thread (7,0,0) at "));
+}
+
+TEST_CASE("emulated: a call through a pointer within another, which would leave a GPU's kernel without stack, fails the launch") {
+  buffer<unsigned> result(64);
+  CHECK(failure_of(call_far, 1, 64, result.data()) == "");
+  CHECK(result.data()[63] == 2);
+  CHECK(contains(failure_of(call_far_within_far, 1, 64, result.data()), "a far_call() within another"));
 }
 
 TEST_CASE("emulated: when one block fails, blocks of the launch that wait do not go on for ever") {

@@ -21,9 +21,10 @@ inline constexpr unsigned max_block_warps = max_block_threads / warp_size;
 
 /// A thread of the block, as its own code sees it.
 struct thread_identity {
-  uint3 index{};      ///< threadIdx
-  unsigned rank = 0;  ///< linear index in the block
-  unsigned lane = 0;  ///< rank % 32
+  uint3 index{};             ///< threadIdx
+  unsigned rank = 0;         ///< linear index in the block
+  unsigned lane = 0;         ///< rank % 32
+  mutable bool far = false;  ///< in a call that far_call() makes
 };
 
 /// The block that an OS thread runs.
@@ -63,6 +64,19 @@ void yield_waiting(bool first);
 
 /// Ends the launch as failed, with `why` and `where` as its report. Does not return.
 [[noreturn]] void fail_launch(char const* why, place const& where);
+
+/// While one lives the calling thread is in a far_call() (gpufs/warp.hpp). A second one within it fails the launch: on a GPU the kernel would run with too
+/// small a stack.
+class far_call_scope {
+ public:
+  GPUFS_NO_TSAN explicit far_call_scope(place const& where = place::current()) {
+    if (this_thread().far) fail_launch("a far_call() within another", where);
+    this_thread().far = true;
+  }
+  GPUFS_NO_TSAN ~far_call_scope() { this_thread().far = false; }
+  far_call_scope(far_call_scope const&) = delete;
+  far_call_scope& operator=(far_call_scope const&) = delete;
+};
 
 void preempt();
 
