@@ -111,10 +111,10 @@ std::vector<variant> variants_of(apps_options const& o, config const& c, io_shap
 
 /// What the storage can do with the application's files, each read once past the OS page cache; nothing where that is refused or they are too
 /// short.
-std::optional<app_run> read_past_page_cache(session const& s, std::string_view app) {
+std::optional<app_run> storage_run(session const& s, std::string_view app) {
   app_run all{std::string(app), "storage-cold"};
   for (auto const& f : s.data().files()) {
-    auto const rate = apps::read_past_page_cache(f.file);
+    auto const rate = read_past_page_cache(f.file);
     if (!rate) return std::nullopt;
     all.bytes += f.file.size();
     all.seconds += static_cast<double>(f.file.size()) / *rate;
@@ -148,7 +148,7 @@ std::vector<app_run> measure(apps_options const& o, config const& c, port_descri
       shown.advance(1);
     }
     s.drop_from_page_cache();
-    if (auto const storage = read_past_page_cache(s, what.name)) runs.push_back(*storage);
+    if (auto const storage = storage_run(s, what.name)) runs.push_back(*storage);
   }
   if (!o.no_verify) {
     shown.say(fmt::format("{}: checking", what.name));

@@ -81,18 +81,22 @@ __device__ __forceinline__ bool see_ways(page_cache_ref const& c, page_location 
   return found;
 }
 
+/// Ways of a bucket, from a page's home on, that see_page() looks in: nearly all pages are there. see_page_further() has the rest.
+inline constexpr unsigned near_ways = 4;
+
 }  // namespace detail
 
 /// Looks for a ready page in the first ways of its bucket from its home on, where nearly all pages are. Any single thread calls; nothing is
 /// pinned, nobody waits. Returns whether it was seen there: what is then loaded from it is used only if it is still_there() after that.
 __device__ __forceinline__ bool see_page(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page, seen_frame& seen) {
   page_location const at = locate(c, uid, page);
-  return detail::see_ways<0, 1>(c, at, uid, page, seen) || detail::see_ways<1, 3>(c, at, uid, page, seen);
+  return detail::see_ways<0, 1>(c, at, uid, page, seen) || detail::see_ways<1, detail::near_ways - 1>(c, at, uid, page, seen);
 }
 
 /// The same in all other ways, where one page in a hundred is. header is nullptr if it was not seen there either.
 GPUFS_STAGE inline seen_frame see_page_further(page_cache_ref const* c, std::uint64_t uid, std::uint64_t page) {
-  constexpr unsigned first = 4, half = (bucket_ways - first) / 2;
+  constexpr unsigned first = detail::near_ways, half = (bucket_ways - first) / 2;
+  static_assert(first + 2 * half == bucket_ways);
   page_location const at = locate(*c, uid, page);
   seen_frame seen;
   if (!detail::see_ways<first, half>(*c, at, uid, page, seen) && !detail::see_ways<first + half, half>(*c, at, uid, page, seen))

@@ -63,43 +63,40 @@ class mapped_ptr {
   using elements = detail::held_elements<T>;
   struct found {
     value_type value;
-    elements held;
+    elements held;                   ///< of the page that is pinned now
+    frame_header* header = nullptr;  ///< of its frame; null: none is
   };
 
   __device__ __forceinline__ value_type read_elsewhere(std::uint64_t i) const {
-    detail::file_view view = view_;  // copies, so that the rest can stay in registers
-    frame_header* header = header_;
-    found const f = far_call<found, detail::file_view*, frame_header**, std::uint64_t>(find, &view, &header, i);
+    detail::file_view view = view_;  // a copy, so that the rest can stay in registers
+    found const f = far_call<found, detail::file_view*, frame_header*, std::uint64_t>(find, &view, header_, i);
     view_ = view;
-    header_ = header;
+    header_ = f.header;
     elements_ = f.held;
     return f.value;
   }
 
   GPUFS_STAGE static void let_go(frame_header* header) { detail::release_pins(converged(), *header); }
 
-  /// Exchanges the held page for element i's, and reads it.
-  GPUFS_STAGE static found find(detail::file_view* view, frame_header** header, std::uint64_t i) {
-    if (*header != nullptr) let_go(*header);
-    *header = nullptr;
+  /// Exchanges the page `held` by the caller, if any, for element i's, and reads it.
+  GPUFS_STAGE static found find(detail::file_view* view, frame_header* held, std::uint64_t i) {
+    if (held != nullptr) let_go(held);
     seen_frame seen;
     detail::page_elements here;
     if (detail::see_elements<T>(*view->handle, view->file, view->begin, view->size, i, seen, here, see_page_further) &&
         detail::pin_seen(*view->handle, seen)) {
-      *header = seen.header;
-      elements const held{seen.bytes + here.offset, here.first, static_cast<std::uint32_t>(here.count)};
-      if (i - held.first < held.count) return {held.at(i - held.first), held};
-      let_go(*header);
-      *header = nullptr;
+      elements const there{seen.bytes + here.offset, here.first, static_cast<std::uint32_t>(here.count)};
+      if (i - there.first < there.count) return {there.at(i - there.first), there, seen.header};
+      let_go(seen.header);
     }
-    if (i < view->size) return find_in_file(view, header, i);
+    if (i < view->size) return find_in_file(view, i);
     view->note(-ERANGE);
     return {};
   }
 
   /// The same for an element whose page is not in the cache, or is one of a file that is written. An element that straddles two pages is read
   /// without holding either.
-  GPUFS_STAGE static found find_in_file(detail::file_view* view, frame_header** header, std::uint64_t i) {
+  GPUFS_STAGE static found find_in_file(detail::file_view* view, std::uint64_t i) {
     page_cache_ref const& cache = view->handle->cache;
     std::uint64_t const at = view->begin + i * sizeof(T);
     std::uint64_t const page_begin = at >> cache.page_shift << cache.page_shift;
@@ -107,18 +104,18 @@ class mapped_ptr {
       auto const loaded = detail::load_element<value_type>(view->handle, view->file, view->slot, at, view->writable);
       view->file = loaded.file;
       view->note(loaded.error);
-      return {loaded.value, {}};
+      return {loaded.value, {}, nullptr};
     }
     auto const kept = detail::keep_page(view->handle, view->file, view->slot, at >> cache.page_shift, view->writable);
     view->file = kept.file;
     view->note(kept.error);
     if (kept.error != 0) return {};
-    *header = &cache.headers[kept.frame];
+    frame_header* const header = &cache.headers[kept.frame];
     auto const here = detail::elements_of<T>(view->begin, view->size, page_begin, kept.valid);
     elements const held{frame_bytes(cache, kept.frame) + here.offset, here.first, static_cast<std::uint32_t>(here.count)};
-    if (i - held.first < held.count) return {held.at(i - held.first), held};
+    if (i - held.first < held.count) return {held.at(i - held.first), held, header};
     view->note(-EIO);  // the file has become shorter
-    return {{}, held};
+    return {{}, held, header};
   }
 
   mutable detail::file_view view_;
