@@ -5,11 +5,14 @@
 
 #include <cstdint>
 
-// Unrolls the loop that follows, so that its array stays in registers. g++ knows no such pragma and needs none.
+// Unrolls the loop that follows, so that its array stays in registers, or does not, so that code stays short: what a call runs through once has to be
+// fetched, and a multiprocessor keeps some 100 KB of it. g++ knows no such pragma and needs none.
 #if defined(__CUDACC__)
 #define GPUFS_UNROLL _Pragma("unroll")
+#define GPUFS_ROLLED _Pragma("unroll 1")
 #else
 #define GPUFS_UNROLL
+#define GPUFS_ROLLED
 #endif
 
 // The stages of a call are kept out of line, so that their registers are not the calling kernel's. They take the handle from GPU memory
@@ -54,6 +57,13 @@ __device__ __forceinline__ std::uint64_t warp_broadcast(std::uint64_t value, int
   return std::uint64_t(high) << 32 | low;
 }
 
+/// The bits that any lane has set, in every lane.
+__device__ __forceinline__ std::uint32_t warp_union(std::uint32_t bits) {
+  GPUFS_UNROLL
+  for (int step = static_cast<int>(warp_size) / 2; step > 0; step /= 2) bits |= __shfl_xor_sync(all_lanes, bits, step);
+  return bits;
+}
+
 /// How many of the lanes in `lanes` come before `lane`, the calling one.
 __device__ __forceinline__ unsigned rank_in(unsigned lanes, unsigned lane = lane_id()) {
   return static_cast<unsigned>(__popc(lanes & ((1u << lane) - 1)));
@@ -61,8 +71,16 @@ __device__ __forceinline__ unsigned rank_in(unsigned lanes, unsigned lane = lane
 
 /// The lane that is number `rank` of those in `lanes`, or -1.
 __device__ __forceinline__ int lane_of_rank(unsigned lanes, unsigned rank) {
-  for (; rank != 0 && lanes != 0; --rank) lanes &= lanes - 1;
-  return __ffs(static_cast<int>(lanes)) - 1;
+  if (rank >= static_cast<unsigned>(__popc(lanes))) return -1;
+  unsigned at = 0;
+  GPUFS_UNROLL
+  for (unsigned width = warp_size / 2; width != 0; width /= 2) {
+    auto const below = static_cast<unsigned>(__popc(lanes >> at & ((1u << width) - 1)));
+    if (rank < below) continue;
+    rank -= below;
+    at += width;
+  }
+  return static_cast<int>(at);
 }
 
 // Who carries out a step of the page cache together: a whole warp, or one lane by itself, next to lanes that do the same or something else.

@@ -40,80 +40,87 @@ class readahead {
 
   __device__ stream& reads() { return state_->reads; }
 
-  /// Drops what the batch makes useless and requests chunks for its absent pages, bit i for page i, as far as channels allow; notes the
-  /// window for look_ahead().
+  /// Requests chunks for those of the batch's absent pages, bit i for page i, that no chunk has, as far as channels allow, in place of chunks that the
+  /// batch makes useless; notes the window for look_ahead().
   __device__ __forceinline__ void cover(wanted const& w, std::uint32_t absent, window_rule const& rule) {
     std::uint32_t const window = next_window(state_->reads.window, w.sequential, rule);
-    drop([&](chunk const& c) { return c.uid != w.uid || c.begin + c.length <= w.begin || (!w.sequential && c.begin >= w.end); });
     pending list;
     // Without a fixed prefetch size, a read that is not sequential asks for no more than it wants.
     std::uint64_t const limit = rule.automatic && !w.sequential ? w.end : w.size;
+    absent &= ~warp_union(pages_of(w));
+    GPUFS_ROLLED
     while (absent != 0 && !list.full()) {
       unsigned const i = static_cast<unsigned>(__ffs(static_cast<int>(absent)) - 1);
       std::uint64_t const page = w.begin + (std::uint64_t(i) << w.page_shift);
-      std::uint64_t const page_end = page + (1ull << w.page_shift) < w.size ? page + (1ull << w.page_shift) : w.size;
-      int const there = covering(w.uid, page, page_end);
-      std::uint64_t end = page_end;
-      if (there >= 0) {
-        end = warp_broadcast(mine_.begin + mine_.length, there);
-      } else {
-        end = limit - page < fs_.prefetch.chunk_bytes ? limit : page + fs_.prefetch.chunk_bytes;
-        list.add(page, end - page);
-      }
-      // The pages before `end` are seen to.
-      std::uint64_t const pages = (end - page) >> w.page_shift;
-      std::uint64_t const next = i + (pages == 0 ? 1 : pages);
+      std::uint64_t const length = limit - page < fs_.prefetch.chunk_bytes ? limit - page : fs_.prefetch.chunk_bytes;
+      list.add(page, length);
+      // The pages before its end are seen to, the last one of the file, too, which may be short.
+      std::uint64_t const next = i + ((length + (1ull << w.page_shift) - 1) >> w.page_shift);
       absent = next >= 32 ? 0 : absent & ~((1u << next) - 1);
     }
-    make_room(w, list.size());
-    issue(w, list);
-    save();
+    if (list.size() != 0 || !w.sequential) {
+      drop([&](chunk const& c) { return useless(c, w) || (!w.sequential && c.begin >= w.end); });
+      make_room(w, list.size());
+      issue(w, list);
+      save();
+    }
+    __syncwarp();  // all lanes have read the window that was
     if (lane_id() == 0) state_->reads.window = window;
     __syncwarp();
   }
 
-  /// Requests the chunks that are missing in the window behind the batch, as far as there are free ones.
-  __device__ __forceinline__ void look_ahead(wanted const& w) {
-    std::uint32_t const window = state_->reads.window;
+  /// Drops what the batch makes useless, and, if it `requests`, has the chunks requested that are missing in the window behind it, as far as there are
+  /// free ones.
+  __device__ __forceinline__ void look_ahead(wanted const& w, bool requests) {
+    drop([&](chunk const& c) { return useless(c, w); });
+    std::uint32_t const window = requests ? state_->reads.window : 0;
     unsigned const free = static_cast<unsigned>(__popc(__ballot_sync(all_lanes, mine_.length == 0)));
     pending list;
     std::uint64_t ahead = w.end;
+    GPUFS_ROLLED
     for (std::uint32_t n = 0; n < window && ahead < w.size; ++n) {
-      int const there = covering(w.uid, ahead, ahead + 1);
+      std::uint64_t const page = 1ull << w.page_shift;
       std::uint64_t const left = w.size - ahead;
-      std::uint64_t length = left < fs_.prefetch.chunk_bytes ? left : fs_.prefetch.chunk_bytes;
+      int const there = covering(w.uid, ahead, left < page ? w.size : ahead + page);
       if (there >= 0) {
-        length = warp_broadcast(mine_.begin + mine_.length, there) - ahead;
-      } else {
-        if (list.size() == free) break;  // what is ahead already is worth more than what comes behind it
-        list.add(ahead, length);
+        // A chunk may end within a page: there the file ended when it was requested, and has grown since. It does not have that page.
+        std::uint64_t const end = warp_broadcast(mine_.begin + mine_.length, there);
+        ahead = end >= w.size ? w.size : end / page * page;
+        continue;
       }
+      if (list.size() == free) break;  // what is ahead already is worth more than what comes behind it
+      std::uint64_t const length = left < fs_.prefetch.chunk_bytes ? left : fs_.prefetch.chunk_bytes;
+      list.add(ahead, length);
       ahead += length;
     }
-    if (list.size() == 0) return;
-    issue(w, list);
+    if (list.size() != 0) issue(w, list);
     save();
   }
 
-  /// Where the bytes [begin, end) of a page are or will be. The page is not in the cache, or is being filled by the caller: so a copy that was
-  /// requested since it was last written to is good, and an older one is not used.
-  __device__ __forceinline__ place find(std::uint64_t uid, std::uint64_t begin, std::uint64_t end, bool written) const {
-    int const lane = covering(uid, begin, end);
-    if (lane < 0) return {false, {}, 0};
-    if (written) {
-      std::uint32_t overtaken = 0;
-      if (lane_id() == static_cast<unsigned>(lane)) {
-        overtaken = writes_counted(fs_, uid, mine_.begin, mine_.begin + mine_.length) != state_->writes[lane] ? 1 : 0;
+  /// Where the bytes [begin, end) of the calling lane's page of the batch, if it wants one, are or will be. The page is not in the cache, or is being
+  /// filled by the caller: so a copy that was requested since it was last written to is good, and an older one is not used.
+  __device__ __forceinline__ place find(wanted const& w, bool wants, std::uint64_t begin, std::uint64_t end) const {
+    place at{false, {}, 0};
+    std::uint32_t const pages = __ballot_sync(all_lanes, wants);
+    GPUFS_ROLLED
+    for (unsigned left = __ballot_sync(all_lanes, (pages_of(w) & pages) != 0); left != 0; left &= left - 1) {
+      int const lane = __ffs(static_cast<int>(left)) - 1;
+      if (w.written) {
+        bool const overtaken = lane_id() == static_cast<unsigned>(lane) &&
+                               writes_counted(fs_, mine_.uid, mine_.begin, mine_.begin + mine_.length) != state_->writes[lane];
+        if (__ballot_sync(all_lanes, overtaken) != 0) continue;
       }
-      if (warp_broadcast(overtaken, lane) != 0) return {false, {}, 0};
+      std::uint64_t const first = warp_broadcast(mine_.begin, lane);
+      std::uint32_t const length = warp_broadcast(mine_.length, lane);
+      channel const via{warp_broadcast(mine_.number, lane), warp_broadcast(mine_.sequence, lane)};
+      if (wants && first <= begin && end <= first + length) at = {true, via, static_cast<std::uint32_t>(begin - first)};
     }
-    return {true,
-            {warp_broadcast(mine_.number, lane), warp_broadcast(mine_.sequence, lane)},
-            static_cast<std::uint32_t>(begin - warp_broadcast(mine_.begin, lane))};
+    return at;
   }
 
   /// Whether bytes of the chunk that arrives by `via` may have been written to since it was requested. Any single thread calls.
   __device__ bool overwritten(channel const& via) const {
+    GPUFS_ROLLED
     for (unsigned i = 0; i < chunks_per_context; ++i) {
       chunk const& c = state_->entry[i];
       if (c.length == 0 || c.number != via.number || c.sequence != via.sequence) continue;
@@ -155,6 +162,20 @@ class readahead {
     __syncwarp();
   }
 
+  /// Behind the batch, or of another file.
+  __device__ static bool useless(chunk const& c, wanted const& w) { return c.uid != w.uid || c.begin + c.length <= w.begin; }
+
+  /// Bits of the batch's pages of which the calling lane's chunk has all the bytes that the file has.
+  __device__ __forceinline__ std::uint32_t pages_of(wanted const& w) const {
+    std::uint64_t const end = mine_.begin + mine_.length;
+    if (mine_.length == 0 || mine_.uid != w.uid || end <= w.begin || mine_.begin >= w.end) return 0;
+    std::uint64_t const round_up = (1ull << w.page_shift) - 1;
+    std::uint64_t const from = mine_.begin <= w.begin ? 0 : (mine_.begin - w.begin + round_up) >> w.page_shift;
+    std::uint64_t const to = end >= w.end ? warp_size : (end - w.begin) >> w.page_shift;
+    if (from >= to) return 0;
+    return (to == warp_size ? all_lanes : (1u << to) - 1) & ~((1u << from) - 1);
+  }
+
   /// The lane whose chunk has all of [begin, end), or -1.
   __device__ __forceinline__ int covering(std::uint64_t uid, std::uint64_t begin, std::uint64_t end) const {
     bool const covers = mine_.length != 0 && mine_.uid == uid && mine_.begin <= begin && end <= mine_.begin + mine_.length;
@@ -175,11 +196,13 @@ class readahead {
 
   /// Gives back the oldest chunks that the batch does not need until `n` are free, or none is left to give.
   __device__ void make_room(wanted const& w, unsigned n) {
+    GPUFS_ROLLED
     while (static_cast<unsigned>(__popc(__ballot_sync(all_lanes, mine_.length == 0))) < n) {
       bool const spare = mine_.length != 0 && (mine_.begin + mine_.length <= w.begin || mine_.begin >= w.end);
       std::uint32_t const age = spare ? state_->serial - mine_.serial : 0;  // at least 1 for a chunk that was issued
       std::uint32_t oldest = 0;
       int lane = -1;
+      GPUFS_ROLLED
       for (int i = 0; i < static_cast<int>(warp_size); ++i) {
         std::uint32_t const other = warp_broadcast(age, i);
         if (other <= oldest) continue;

@@ -131,6 +131,32 @@ __global__ void churn_pages(churn job, tally* t, std::uint32_t* in_progress) {
   }
 }
 
+// One warp: all of its lanes enter pages of their own at once, then the same pages again, then take half of them out.
+__global__ void enter_together(page_cache_ref cache, std::uint32_t* inserted, std::uint32_t* duplicates, std::uint32_t* found) {
+  unsigned const lane = lane_id();
+  std::uint32_t frames[2];
+  for (unsigned round = 0; round < 2; ++round) {
+    taken_frame const taken = take_each(cache, -1, true);
+    frames[round] = static_cast<std::uint32_t>(taken.frame);
+    begin_fill(cache.headers[frames[round]], 1, lane);
+    __syncwarp();
+    insert_result const result = insert_each(cache, true, 1, lane, frames[round]);
+    (round == 0 ? inserted : duplicates)[lane] =
+        result == (round == 0 ? insert_result::inserted : insert_result::duplicate) ? 1 : 0;
+  }
+  release_filling(cache.headers[frames[1]]);
+  publish(cache.headers[frames[0]], 1);
+  __syncwarp();
+  remove_each(cache, lane % 2 == 0 && claim(cache.headers[frames[0]]) == phase::ready, frames[0]);
+  for (unsigned page = 0; page < warp_size; ++page) {
+    lookup const there = find_and_pin(cache, 1, page);
+    if (there.result == lookup_result::hit && lane == 0) unpin_read(cache.headers[there.frame]);
+    if (lane == page) found[page] = there.result == lookup_result::hit ? 1 : 0;
+    __syncwarp();
+  }
+  if (lane % 2 == 0) release_evicting(cache.headers[frames[0]]);
+}
+
 tally run(filesystem& fs, churn job, unsigned blocks, unsigned threads) {
   REQUIRE(job.files * job.pages <= most_pages);
   buffer<tally> result(1);
@@ -195,6 +221,28 @@ TEST_CASE("page table: a single bucket for all pages overflows and recovers") {
   auto const t = run(fs, job, 8, 64);
   CHECK(t.full > 0);
   CHECK(t.fills > 32);
+}
+
+TEST_CASE("page table: lanes of one warp enter and take out pages of one bucket, all at once") {
+  for (bool const one_bucket : {true, false}) {
+    CAPTURE(one_bucket);
+    auto c = small_config(512, 128);
+    c.policy = replacement::fifo;
+    filesystem fs(c);
+    auto cache = fs.ref().cache;
+    if (one_bucket) cache.bucket_count = 1;
+    buffer<std::uint32_t> results(3 * warp_size);
+    launch(enter_together, 1, warp_size, cache, results.data(), results.data() + warp_size, results.data() + 2 * warp_size);
+    this_thread_stream().synchronize();
+    std::uint32_t r[3 * warp_size];
+    results.copy_to_host(r, 3 * warp_size);
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
+      CAPTURE(lane);
+      CHECK(r[lane] == 1);
+      CHECK(r[warp_size + lane] == 1);
+      CHECK(r[2 * warp_size + lane] == lane % 2);
+    }
+  }
 }
 
 TEST_CASE("lra: queues that many warps share, and take from each other, never hand out a frame twice") {

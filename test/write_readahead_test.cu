@@ -8,6 +8,8 @@
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -23,7 +25,55 @@ namespace {
 
 std::vector<std::byte> whole(std::string const& path) { return pread_bytes(path, 0, ~0ull); }
 
+/// Notes requests for more than a page that do not begin at one.
+struct page_starts final : daemon::fault_injector {
+  std::atomic<unsigned> elsewhere{0};
+  std::atomic<unsigned> chunks{0};
+  daemon::fault_action before_read(rpc::request const& r, std::uint64_t, std::uint64_t) override {
+    if (r.length <= 4096) return daemon::fault_action::pass();
+    ++chunks;
+    if (r.offset % 4096 != 0) ++elsewhere;
+    return daemon::fault_action::pass();
+  }
+};
+
 }  // namespace
+
+TEST_CASE("readahead goes on in whole pages behind a chunk that ended where the file did before it grew") {
+  constexpr std::uint64_t page = 4096, length = 60001, grown = 300'000;
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", length);
+  auto expected = whole(path);
+  expected.resize(grown);
+  auto const bytes = some_bytes(3, 0, 100);
+  std::copy(bytes.begin(), bytes.end(), expected.end() - 100);
+  auto const requests = std::make_shared<page_starts>();
+  auto c = small_config(page, 128);
+  c.prefetch_size = prefetch_automatic;
+  filesystem fs(c, requests);
+  int const fd = fs.open(path, O_RDWR);
+  op_batch batch;
+  std::vector<std::size_t> reads;
+  for (std::uint64_t at = 0; at < grown; at += page) {
+    // The second read has asked for all that the file has, up to its end within a page.
+    if (at == 2 * page) {
+      batch.write(0, fd, grown - 100, bytes);
+      batch.sync(0, fd);
+    }
+    reads.push_back(batch.read(0, fd, std::int64_t(at), std::min(page, grown - at)));
+  }
+  batch.run(fs.ref(), 1, 64);
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    auto const from = expected.begin() + std::ptrdiff_t(i * page);
+    auto const to = expected.begin() + std::ptrdiff_t(std::min((i + 1) * page, grown));
+    wrong += batch.bytes(reads[i]) != std::vector(from, to) ? 1 : 0;
+  }
+  CHECK(wrong == 0);
+  CHECK(requests->chunks.load() > 2);
+  CHECK(requests->elsewhere.load() == 0);
+  CHECK(fs.close(fd) == 0);
+}
 
 TEST_CASE("readahead of a file that is written never serves what has been overwritten") {
   constexpr std::uint64_t page = 4096, pages = 64;

@@ -32,7 +32,9 @@ __device__ __forceinline__ void copy_units(std::byte* dst, std::byte const* src,
   for (; i < units; i += warp_size) to[i] = from[i];
 }
 
+/// For a few bytes.
 __device__ __forceinline__ void copy_bytes(std::byte* dst, std::byte const* src, std::uint64_t n) {
+  GPUFS_ROLLED
   for (std::uint64_t i = lane_id(); i < n; i += warp_size) dst[i] = src[i];
 }
 

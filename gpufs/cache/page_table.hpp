@@ -42,10 +42,7 @@ __device__ __forceinline__ bool names(frame_header& h, std::uint64_t uid, std::u
 }
 
 /// Before a frame is entered: whoever finds the entry under the bucket's lock reads the name that begin_fill() has given it.
-__device__ __forceinline__ void settle_name(frame_header const& h) {
-  settle(h.uid);
-  settle(h.page);
-}
+__device__ __forceinline__ void settle_name(frame_header const& h) { settle(h.uid, h.page); }
 
 __device__ __forceinline__ std::byte* frame_bytes(page_cache_ref const& c, std::uint32_t frame) {
   return c.frames + (std::uint64_t(frame) << c.page_shift);
@@ -111,94 +108,110 @@ __device__ __forceinline__ unsigned first_way(unsigned ways, unsigned home) {
 
 enum class insert_result : std::uint32_t { inserted, duplicate, full };
 
+// What changes the table is done by each lane for its own page, side by side with the others of its warp: a batch of pages costs
+// little more than one, where a warp that took them in turn would pay for each.
+
 namespace detail {
 
-/// Buckets of several lanes' pages that a warp has on their way at once: a trip to memory costs as much for one as for four.
-inline constexpr unsigned buckets_at_once = 4;
-
-/// Calls visit(lane, entry) for each lane whose bit is set in `lanes`, uniformly, with the entries of that lane's bucket: way w in lane w.
+/// Calls visit(way, entry) for the ways of a bucket from `home` on until it says true; returns whether it did. Four loads are under way at a time.
+/// Any single thread calls.
 template <class Visit>
-__device__ __forceinline__ void visit_buckets(page_cache_ref const& c, unsigned lanes, std::uint64_t bucket, Visit&& visit) {
-  while (lanes != 0) {
-    int from[buckets_at_once];
-    std::uint64_t entry[buckets_at_once];
+__device__ __forceinline__ bool lane_visit(page_cache_ref const& c, std::uint64_t bucket, unsigned home, Visit&& visit) {
+  GPUFS_ROLLED
+  for (unsigned step = 0; step < bucket_ways; step += 4) {
+    std::uint64_t entry[4];
     GPUFS_UNROLL
-    for (unsigned i = 0; i < buckets_at_once; ++i) {
-      from[i] = __ffs(static_cast<int>(lanes)) - 1;
-      lanes &= lanes - 1;
-      std::uint64_t const theirs = warp_broadcast(bucket, from[i] < 0 ? 0 : from[i]);
-      entry[i] = from[i] < 0 ? 0 : bucket_entry(c, theirs, lane_id()).load(memory_order_relaxed);
-    }
+    for (unsigned i = 0; i < 4; ++i)
+      entry[i] = bucket_entry(c, bucket, (home + step + i) % bucket_ways).load(memory_order_relaxed);
     GPUFS_UNROLL
-    for (unsigned i = 0; i < buckets_at_once; ++i) {
-      if (from[i] >= 0) visit(from[i], entry[i]);
+    for (unsigned i = 0; i < 4; ++i) {
+      if (visit((home + step + i) % bucket_ways, entry[i])) return true;
     }
   }
+  return false;
+}
+
+/// Enters a frame that the calling thread is filling, whose name is settled, under that name. The thread holds the bucket's lock.
+__device__ __forceinline__ insert_result enter_locked(page_cache_ref const& c, page_location const& at, std::uint64_t uid,
+                                                      std::uint64_t page, std::uint32_t frame) {
+  constexpr unsigned at_once = 16;  // loads under way: the whole bucket in two trips to memory
+  unsigned free = 0;
+  unsigned alike = 0;
+  GPUFS_ROLLED
+  for (unsigned first = 0; first < bucket_ways; first += at_once) {
+    std::uint64_t entry[at_once];
+    GPUFS_UNROLL
+    for (unsigned i = 0; i < at_once; ++i) entry[i] = bucket_entry(c, at.bucket, first + i).load(memory_order_relaxed);
+    GPUFS_UNROLL
+    for (unsigned i = 0; i < at_once; ++i) {
+      if (entry[i] == 0) free |= 1u << (first + i);
+      if (entry[i] != 0 && static_cast<std::uint32_t>(entry[i] >> 32) == at.tag) alike |= 1u << (first + i);
+    }
+  }
+  GPUFS_ROLLED
+  for (; alike != 0; alike &= alike - 1) {
+    // Looked at again: it may have been taken out since, but nobody enters another under our lock.
+    auto const way = static_cast<unsigned>(__ffs(static_cast<int>(alike)) - 1);
+    std::uint64_t const entry = bucket_entry(c, at.bucket, way).load(memory_order_relaxed);
+    // An entry whose header names the page is a duplicate, also when it is about to go: the caller looks again.
+    if (entry != 0 && names(c.headers[static_cast<std::uint32_t>(entry) - 1], uid, page)) return insert_result::duplicate;
+  }
+  if (free == 0) return insert_result::full;
+  unsigned const way = first_way(free, at.home());
+  bucket_entry(c, at.bucket, way).store(std::uint64_t(at.tag) << 32 | (frame + 1), memory_order_relaxed);
+  settle(c.buckets[at.bucket * bucket_ways + way]);
+  return insert_result::inserted;
 }
 
 }  // namespace detail
 
-/// Enters the frames that lanes with `mine` are filling, each under its lane's name, unless a page is there already. All lanes call; each
-/// gets its own result. The bucket's lock keeps two callers that miss one page from both entering it; look-ups and removals need no
-/// lock. A lane whose bucket is locked tries again when the others are done: nobody waits while holding a lock.
-__device__ __forceinline__ insert_result insert_each(page_cache_ref const& c, bool mine, std::uint64_t uid, std::uint64_t page,
+/// Enters the frame that the calling thread is filling under its name, unless the page is there already. Any single thread calls. The
+/// bucket's lock keeps two callers that miss one page from both entering it; look-ups and removals need no lock. Nobody waits while holding a lock.
+__device__ __forceinline__ insert_result lane_insert(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page,
                                                      std::uint32_t frame) {
   page_location const at = locate(c, uid, page);
-  unsigned const lane = lane_id();
+  atomic_ref<std::uint32_t, scope::device> lock(c.bucket_locks[at.bucket]);
+  settle_name(c.headers[frame]);
   insert_result result = insert_result::duplicate;
-  unsigned way = 0;  // where the lane's page was entered
-  if (mine) settle_name(c.headers[frame]);
-  for (unsigned pause = 0;;) {
+  // The lock is held within one turn of the loop, so that lanes of one warp that want the same one pass, also where they run in step.
+  unsigned pause = 0;
+  for (bool done = false; !done;) {
     // Acquire pairs with the unlocking below: we see what the last holder entered, and the names of those frames.
-    bool const locked =
-        mine && atomic_ref<std::uint32_t, scope::device>(c.bucket_locks[at.bucket]).exchange(1, memory_order_acquire) == 0;
-    unsigned const holders = __ballot_sync(all_lanes, locked);
-    __syncwarp();
-    detail::visit_buckets(c, holders, at.bucket, [&](int from, std::uint64_t entry) {
-      std::uint32_t const tag = warp_broadcast(at.tag, from);
-      std::uint64_t const their_uid = warp_broadcast(uid, from);
-      std::uint64_t const their_page = warp_broadcast(page, from);
-      std::uint32_t const their_frame = warp_broadcast(frame, from);
-      // An entry whose header names the page is a duplicate, also when it is about to go: the caller looks again.
-      bool const same = entry != 0 && static_cast<std::uint32_t>(entry >> 32) == tag &&
-                        names(c.headers[static_cast<std::uint32_t>(entry) - 1], their_uid, their_page);
-      unsigned const duplicates = __ballot_sync(all_lanes, same);
-      unsigned const free = __ballot_sync(all_lanes, entry == 0);
-      page_location const theirs = locate(c, their_uid, their_page);
-      unsigned const chosen = free != 0 ? first_way(free, theirs.home()) : 0;
-      if (duplicates == 0 && free != 0 && lane == chosen) {
-        bucket_entry(c, theirs.bucket, lane).store(std::uint64_t(tag) << 32 | (their_frame + 1), memory_order_relaxed);
-      }
-      if (lane == static_cast<unsigned>(from)) {
-        way = chosen;
-        result = duplicates != 0 ? insert_result::duplicate : free != 0 ? insert_result::inserted : insert_result::full;
-      }
-    });
-    __syncwarp();
-    if (locked) {
-      // All at once, each lane what another one has stored for it.
-      if (result == insert_result::inserted) settle(c.buckets[at.bucket * bucket_ways + way]);
-      atomic_ref<std::uint32_t, scope::device>(c.bucket_locks[at.bucket]).store(0, after_settling);
-      mine = false;
+    if (lock.exchange(1, memory_order_acquire) == 0) {
+      result = detail::enter_locked(c, at, uid, page, frame);
+      lock.store(0, after_settling);
+      done = true;
+    } else {
+      backoff(pause);  // holders run a few instructions, so this wait is bounded
     }
-    if (__ballot_sync(all_lanes, mine) == 0) return result;
-    if (holders == 0) backoff(pause);  // holders run a few instructions and never wait, so this wait is bounded
   }
+  return result;
 }
 
-/// Takes the entries of the frames out that lanes with `mine` own (evicting or filling); nobody else changes those entries. All lanes call.
-__device__ __forceinline__ void remove_each(page_cache_ref const& c, bool mine, std::uint32_t frame) {
-  page_location at{0, 0};
-  if (mine) {
-    frame_header& h = c.headers[frame];
-    at = locate(c, atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed),
-                atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed));
-  }
+/// The same for each lane with `mine`. All lanes of a warp call; each gets its own result.
+__device__ __forceinline__ insert_result insert_each(page_cache_ref const& c, bool mine, std::uint64_t uid, std::uint64_t page,
+                                                     std::uint32_t frame) {
+  insert_result const result = mine ? lane_insert(c, uid, page, frame) : insert_result::duplicate;
+  __syncwarp();
+  return result;
+}
+
+/// Takes the entry of a frame out that the calling thread owns (evicting or filling); nobody else changes that entry. Any single thread calls.
+__device__ __forceinline__ void lane_remove(page_cache_ref const& c, std::uint32_t frame) {
+  frame_header& h = c.headers[frame];
+  page_location const at = locate(c, atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed),
+                                  atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed));
   std::uint64_t const own = std::uint64_t(at.tag) << 32 | (frame + 1);
-  detail::visit_buckets(c, __ballot_sync(all_lanes, mine), at.bucket, [&](int from, std::uint64_t entry) {
-    std::uint64_t const bucket = warp_broadcast(at.bucket, from);
-    if (entry == warp_broadcast(own, from)) bucket_entry(c, bucket, lane_id()).store(0, memory_order_relaxed);
+  detail::lane_visit(c, at.bucket, at.home(), [&](unsigned way, std::uint64_t entry) {
+    if (entry != own) return false;
+    bucket_entry(c, at.bucket, way).store(0, memory_order_relaxed);
+    return true;
   });
+}
+
+/// The same for each lane with `mine`. All lanes of a warp call.
+__device__ __forceinline__ void remove_each(page_cache_ref const& c, bool mine, std::uint32_t frame) {
+  if (mine) lane_remove(c, frame);
   __syncwarp();
 }
 
@@ -209,6 +222,7 @@ __device__ __forceinline__ void remove(page_cache_ref const& c, std::uint32_t fr
 /// one went. The rule for the rare bucket that is full.
 __device__ __forceinline__ bool evict_from_bucket(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
   page_location const at = locate(c, uid, page);
+  GPUFS_ROLLED
   for (unsigned way = 0; way < bucket_ways; ++way) {
     std::uint32_t gone = 0;
     std::uint32_t frame = 0;

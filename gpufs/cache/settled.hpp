@@ -30,6 +30,13 @@ template <class T>
 __device__ __forceinline__ void settle(T const& object) {
   await_loads(static_cast<std::uint32_t>(*static_cast<T const volatile*>(&object)));
 }
+/// The same for two objects, in one trip.
+template <class T, class U>
+__device__ __forceinline__ void settle(T const& one, U const& other) {
+  auto const a = static_cast<std::uint32_t>(*static_cast<T const volatile*>(&one));
+  auto const b = static_cast<std::uint32_t>(*static_cast<U const volatile*>(&other));
+  await_loads(a | b);
+}
 
 /// Returns when the stores of the `lanes` of a warp to bytes [begin, end) of a frame have been performed. All of
 /// them call, the calling one being number `rank` of `n`. What one has stored another loads back: they meet first, and have one way to memory.
@@ -64,8 +71,8 @@ inline void await_loads(std::uint32_t) {}
 inline std::uint64_t load_behind(std::uint64_t& word, std::uint32_t) {
   return atomic_ref<std::uint64_t, scope::device>(word).fetch_add(0, memory_order_acq_rel);
 }
-template <class T>
-void settle(T const&) {}
+template <class... T>
+void settle(T const&...) {}
 inline void settle_frame(std::byte const*, std::uint64_t, std::uint64_t, unsigned, unsigned, unsigned) {}
 #endif
 

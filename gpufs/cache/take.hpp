@@ -23,6 +23,7 @@ __device__ __forceinline__ taken_frame take_each(page_cache_ref const& c, std::i
   constexpr unsigned most_rounds = 64;  // of each kind
   taken_frame mine{-1, false};
   bool own = c.policy == replacement::lra && slot >= 0;
+  GPUFS_ROLLED
   for (unsigned round = 0; round < most_rounds; ++round) {
     bool const seeks = wants && mine.frame < 0;
     unsigned const seekers = Team::ballot(seeks);

@@ -16,9 +16,7 @@ namespace detail {
 /// that was chosen by its name may hold another page by the time it is claimed; then that one goes.
 __device__ __forceinline__ void discard_frames(page_cache_ref const& c, bool chosen, std::uint32_t frame) {
   phase const was = chosen ? claim(c.headers[frame]) : phase::evicting;
-  for (unsigned ready = __ballot_sync(all_lanes, was == phase::ready); ready != 0; ready &= ready - 1) {
-    remove(c, warp_broadcast(frame, __ffs(static_cast<int>(ready)) - 1));
-  }
+  remove_each(c, was == phase::ready, frame);
   if (was != phase::evicting) release_evicting(c.headers[frame]);
   __syncwarp();
 }

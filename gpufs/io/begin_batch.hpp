@@ -49,10 +49,11 @@ __device__ __forceinline__ void cover(fs_ref const& fs, batch const& b, prefetch
   chunks.cover(as_wanted(b, prefetch::is_sequential(reads, b.span.uid, from, b.span.page_bytes(), advised)), absent, rule);
 }
 
-/// Requests what is missing of the window behind the batch. All lanes of the first warp call, while others move bytes.
-GPUFS_STAGE inline void look_ahead(fs_ref const* handle, batch const b) {
+/// Gives back the chunks that are used up, and, if it `requests`, has requested what is missing of the window behind the batch. All lanes of the first
+/// warp call, while others move bytes.
+GPUFS_STAGE inline void look_ahead(fs_ref const* handle, batch const b, bool requests) {
   prefetch::readahead chunks(*handle, b.chunks);
-  chunks.look_ahead(as_wanted(b, true));
+  chunks.look_ahead(as_wanted(b, true), requests);
 }
 
 /// Where the lane's page, if its bit is set in `absent`, lies in a window; else 0.
@@ -81,13 +82,9 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
   bool const wants = (absent >> lane & 1) != 0;
   page_name const name = b.span.name(b.first + lane);
   prefetch::place at{false, {}, 0};
-  if (b.chunks != nullptr) {
-    for (std::uint32_t left = unmapped; left != 0; left &= left - 1) {
-      unsigned const i = static_cast<unsigned>(__ffs(static_cast<int>(left)) - 1);
-      std::uint64_t const begin = (b.first + i) << b.span.page_shift;
-      prefetch::place const p = chunks.find(b.span.uid, begin, begin + b.span.name(b.first + i).expected, b.span.whole);
-      if (lane == i) at = p;
-    }
+  if (b.chunks != nullptr && unmapped != 0) {
+    std::uint64_t const begin = name.page << b.span.page_shift;
+    at = chunks.find(as_wanted(b, true), (unmapped >> lane & 1) != 0, begin, begin + name.expected);
   }
   // Each warp begins where no other does, and elsewhere with each attempt.
   constexpr unsigned rounds = 4;

@@ -8,7 +8,7 @@
 namespace gpufs::detail {
 
 /// The sum and the minimum over the lanes of a warp, in every lane.
-__device__ __forceinline__ std::uint64_t warp_sum(std::uint64_t value) {
+__device__ __forceinline__ std::uint32_t warp_sum(std::uint32_t value) {
   for (int step = warp_size / 2; step > 0; step /= 2) value += __shfl_xor_sync(all_lanes, value, step);
   return value;
 }
@@ -37,10 +37,12 @@ GPUFS_STAGE inline read_stop end_batch(fs_ref const* handle, batch const b, page
     fail_page(fs, warp_broadcast(e.frame, from), warp_broadcast(e.error, from));
   }
   auto const misses = static_cast<unsigned>(__popc(__ballot_sync(all_lanes, fetching)));
-  std::uint64_t const arrived = warp_sum(fetching ? e.got : 0);
-  std::uint64_t const by_dma = warp_sum(fetching && (e.chunk_offset & in_twin) != 0 ? e.got : 0);
-  std::uint64_t mapped = 0;
-  if (__ballot_sync(all_lanes, fetching && e.in_window()) != 0) mapped = warp_sum(fetching && e.in_window() ? e.got : 0);
+  // 32 pages of 4 MiB at most: they fit 32 bits.
+  std::uint32_t const arrived = warp_sum(fetching ? e.got : 0);
+  bool const twin = fetching && (e.chunk_offset & in_twin) != 0;
+  bool const window = fetching && e.in_window();
+  std::uint32_t const by_dma = __ballot_sync(all_lanes, twin) == 0 ? 0 : warp_sum(twin ? e.got : 0);
+  std::uint32_t const mapped = __ballot_sync(all_lanes, window) == 0 ? 0 : warp_sum(window ? e.got : 0);
   if (lane_id() == 0) {
     count(fs, counter::misses, misses);
     count(fs, counter::bytes_mapped, mapped);
@@ -53,6 +55,7 @@ GPUFS_STAGE inline read_stop end_batch(fs_ref const* handle, batch const b, page
   }
   if (e.status != page_status::waiting) *entry = {};
   __syncwarp();
+  if (__ballot_sync(all_lanes, !stop.none()) == 0) return stop;
   return read_stop::of(warp_min(stop.key()));
 }
 

@@ -144,7 +144,8 @@ GPUFS_STAGE inline page_entry fetch_for_lanes(fs_ref const* handle, unsigned lan
     (page.in_window() ? mapped : twin ? by_dma : over_bus) += page.got;
     std::byte* const frame = frame_bytes(fs.cache, page.frame);
     {
-      pull_gate const gate(fs, !twin, lanes);
+      pull_gate gate(fs, lanes);
+      if (!twin) gate.pass();
       converged_pull(g, frame, source_of(fs, page), page_bytes, page.got);
     }
     settle_frame(frame, 0, page_bytes, lanes, g.thread_rank(), g.size());

@@ -58,6 +58,7 @@ GPUFS_STAGE void move_pages(fs_ref const* handle, Group const& group, read_span 
   auto const slices = static_cast<unsigned>((span.page_bytes() + longest_slice - 1) / longest_slice);
   unsigned const shared = team_size(span, pages, ops::warps(group));
   unsigned const team = shared > slices ? shared : slices;  // the slices that a page is moved in
+  pull_gate gate(fs);
   unsigned unit = ~0u;
   while ((unit = ops::next_unit(unit)) < pages * team) {
     int const i = lane_of_rank(moving, unit / team);
@@ -69,10 +70,8 @@ GPUFS_STAGE void move_pages(fs_ref const* handle, Group const& group, read_span 
       slice const s = slice_of(0, span.page_bytes(), unit % team, team);
       if (s.begin >= s.end) continue;
       std::byte* const frame = frame_bytes(fs.cache, e.frame);
-      {
-        pull_gate const gate(fs, (e.chunk_offset & in_twin) == 0);
-        warp_pull(frame, source_of(fs, e), s.begin, s.end, e.got, span.target(page, e.got));
-      }
+      if ((e.chunk_offset & in_twin) == 0) gate.pass();
+      warp_pull(frame, source_of(fs, e), s.begin, s.end, e.got, span.target(page, e.got));
       settle_frame(frame, s.begin, s.end, all_lanes, lane_id(), warp_size);
     }
   }

@@ -15,7 +15,7 @@ namespace gpufs::detail {
 ///
 /// The first warp manages: it gets frames, enters the pages, requests them and waits for the answers, for all pages at once, a lane each;
 /// one warp so that the host's memory is polled once per group, and frames and locks are not fought over by warps of one block.
-/// Then all warps pull, while the first one has the next chunks requested. Then the first warp publishes. Only then, when the group owes nobody a page, it waits for
+/// Then all warps pull, while the first one gives used chunks back and has the next ones requested. Then the first warp publishes. Only then, when the group owes nobody a page, it waits for
 /// pages that others are bringing in: so waits cannot form a circle. Pages that found no frame or channel have another round: the
 /// group then holds none, so nobody waits for a frame while holding one.
 template <class Group>
@@ -39,7 +39,7 @@ __device__ __forceinline__ read_stop read_missing(io_context<Group>& io, read_sp
     if (step.chunk_failed != 0) b.chunks = nullptr;  // what is wrong there, requests of the pages' own tell
     step = ops::share(group, step);
     // Where windows are, there is nothing to be had ahead of time.
-    if (chief && first_round && whole.chunks != nullptr && step.mapped == 0) look_ahead(handle, whole);
+    if (chief && first_round && whole.chunks != nullptr) look_ahead(handle, whole, step.mapped == 0);
     if (works) move_pages(handle, group, span, first, step.moving, own);
     ops::sync(group);
     if (chief) stop.note(end_batch(handle, b, entry));

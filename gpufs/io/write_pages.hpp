@@ -73,8 +73,8 @@ __device__ __forceinline__ std::int32_t fetch_for_write(fs_ref const& fs, page_n
     __syncwarp();  // all lanes come after lane 0's acquire
     e = complete_page(fs.self, name, e, warp_broadcast(got.result));
     if (e.error == 0) {
-      bool const over_bus = (e.chunk_offset & in_twin) == 0;
-      pull_gate const gate(fs, over_bus);
+      pull_gate gate(fs);
+      if ((e.chunk_offset & in_twin) == 0) gate.pass();
       warp_pull(frame_bytes(fs.cache, e.frame), source_of(fs, e), 0, name.expected, e.got, {nullptr, 0, 0});
     }
     __syncwarp();  // the pull is over before the channel goes

@@ -1,6 +1,7 @@
 // The device's side of the ring: channels, submitting a request, waiting for its completion.
 #pragma once
 
+#include <gpufs/cache/settled.hpp>
 #include <gpufs/device.hpp>
 #include <gpufs/fs_ref.hpp>
 #include <gpufs/rpc/channel_state.hpp>
@@ -67,6 +68,7 @@ __device__ __forceinline__ bool try_channel(fs_ref const& fs, channel_pool_ref c
 __device__ __forceinline__ bool try_channels(fs_ref const& fs, channel_pool_ref const& pool, std::uint32_t from, unsigned rounds,
                                              bool wants, channel& out, std::int32_t* late = nullptr) {
   bool got = false;
+  GPUFS_ROLLED
   for (unsigned round = 0; round < rounds; ++round) {
     unsigned const seekers = __ballot_sync(all_lanes, wants && !got);
     if (seekers == 0) break;
@@ -109,21 +111,25 @@ __device__ __forceinline__ void set_channel(channel_pool_ref const& pool, channe
   atomic_ref<std::uint32_t, scope::device>(pool.states[c.number - pool.first].phase).store(static_cast<std::uint32_t>(p), order);
 }
 /// Gives a channel back whose request is answered. One thread calls, after a barrier with those that read its staging.
-__device__ __forceinline__ void release_channel(channel_pool_ref const& pool, channel const& c) {
-  set_channel(pool, c, channel_phase::free);
+__device__ __forceinline__ void release_channel(channel_pool_ref const& pool, channel const& c,
+                                                memory_order order = memory_order_release) {
+  set_channel(pool, c, channel_phase::free, order);
 }
 /// Leaves a channel to the daemon whose request is not answered.
-__device__ __forceinline__ void abandon_channel(channel_pool_ref const& pool, channel const& c) {
-  set_channel(pool, c, channel_phase::quarantined);
+__device__ __forceinline__ void abandon_channel(channel_pool_ref const& pool, channel const& c,
+                                                memory_order order = memory_order_release) {
+  set_channel(pool, c, channel_phase::quarantined, order);
 }
 
-/// Gives back a channel whose answer nobody wants: it is free once that is there. One thread calls.
+/// Gives back a channel whose answer nobody wants, or wants any more: it is free once that is there. One thread calls. What was pulled by it has
+/// been settled since (settled.hpp), and the sequence lies in the same 32 bytes as the phase: so a release, which would wait for all that the multiprocessor
+/// is pulling, is not needed.
 __device__ __forceinline__ void give_up_channel(fs_ref const& fs, channel_pool_ref const& pool, channel const& c) {
   // Acquire pairs with the daemon's release of the answer, which nobody may have looked at: whoever has the channel next writes behind it.
   if (rpc::completion_sequence(load_completion(fs, c.number, memory_order_acquire)) == c.sequence) {
-    release_channel(pool, c);
+    release_channel(pool, c, after_settling);
   } else {
-    abandon_channel(pool, c);
+    abandon_channel(pool, c, after_settling);
   }
 }
 
@@ -189,6 +195,7 @@ __device__ __forceinline__ void submit_each(fs_ref const& fs, bool sends, rpc::r
   __syncwarp();
   // Four slots at a time, eight lanes each: a slot crosses the bus as one packet.
   constexpr unsigned together = warp_size / rpc::words_per_slot;
+  GPUFS_ROLLED
   for (unsigned left = __ballot_sync(all_lanes, sends); left != 0;) {
     int const sender = lane_of_rank(left, lane / rpc::words_per_slot);
     int const from = sender < 0 ? 0 : sender;
