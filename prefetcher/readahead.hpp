@@ -40,8 +40,8 @@ class readahead {
 
   __device__ stream& reads() { return state_->reads; }
 
-  /// Requests chunks for those of the batch's absent pages, bit i for page i, that no chunk has, as far as channels allow, in place of chunks that the
-  /// batch makes useless; notes the window for look_ahead().
+  /// Requests chunks for those of the batch's absent pages, bit i for page i, that no chunk has, as far as channels allow; notes the window for
+  /// look_ahead(). Chunks that the batch makes useless go before that; if there is nothing to request, look_ahead() sees to them.
   __device__ __forceinline__ void cover(wanted const& w, std::uint32_t absent, window_rule const& rule) {
     std::uint32_t const window = next_window(state_->reads.window, w.sequential, rule);
     pending list;

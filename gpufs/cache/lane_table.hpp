@@ -1,5 +1,5 @@
 // Look-ups, and room made, for lanes that each work by themselves, whatever the others of their warp do: what array elements need under divergence. The entries,
-// locks and rules are those of page_table.hpp; a lane reads a bucket way by way, from the page's home on.
+// locks and rules are those of page_table.hpp; a lane reads a bucket from the page's home on, one way first, then four at a time.
 #pragma once
 
 #include <gpufs/cache/page_table.hpp>

@@ -1,4 +1,5 @@
-// The page table: from (file version, page number) to a frame. Buckets of 32 entries, probed by a warp with one coalesced load.
+// The page table: from (file version, page number) to a frame. Buckets of 32 entries, looked up by a warp with one
+// coalesced load, changed by a lane for each page.
 #pragma once
 
 #include <gpufs/cache/frame.hpp>

@@ -49,8 +49,8 @@ __device__ __forceinline__ void cover(fs_ref const& fs, batch const& b, prefetch
   chunks.cover(as_wanted(b, prefetch::is_sequential(reads, b.span.uid, from, b.span.page_bytes(), advised)), absent, rule);
 }
 
-/// Gives back the chunks that are used up, and, if it `requests`, has requested what is missing of the window behind the batch. All lanes of the first
-/// warp call, while others move bytes.
+/// Gives back the chunks that lie behind the batch or are of another file, and, if it `requests`, asks for what is missing of the window. All lanes of
+/// the first warp call, while others move bytes.
 GPUFS_STAGE inline void look_ahead(fs_ref const* handle, batch const b, bool requests) {
   prefetch::readahead chunks(*handle, b.chunks);
   chunks.look_ahead(as_wanted(b, true), requests);

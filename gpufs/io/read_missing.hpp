@@ -15,7 +15,7 @@ namespace gpufs::detail {
 ///
 /// The first warp manages: it gets frames, enters the pages, requests them and waits for the answers, for all pages at once, a lane each;
 /// one warp so that the host's memory is polled once per group, and frames and locks are not fought over by warps of one block.
-/// Then all warps pull, while the first one gives used chunks back and has the next ones requested. Then the first warp publishes. Only then, when the group owes nobody a page, it waits for
+/// Then all warps pull, while the first one gives back the chunks that lie behind and has the next ones requested. Then the first warp publishes. Only then, when the group owes nobody a page, it waits for
 /// pages that others are bringing in: so waits cannot form a circle. Pages that found no frame or channel have another round: the
 /// group then holds none, so nobody waits for a frame while holding one.
 template <class Group>

@@ -110,7 +110,8 @@ __device__ __forceinline__ void set_channel(channel_pool_ref const& pool, channe
                                             memory_order order = memory_order_release) {
   atomic_ref<std::uint32_t, scope::device>(pool.states[c.number - pool.first].phase).store(static_cast<std::uint32_t>(p), order);
 }
-/// Gives a channel back whose request is answered. One thread calls, after a barrier with those that read its staging.
+/// Gives a channel back whose request is answered. One thread calls, after a barrier with those that read its staging. `order`: after_settling will
+/// do where what was read has been settled.
 __device__ __forceinline__ void release_channel(channel_pool_ref const& pool, channel const& c,
                                                 memory_order order = memory_order_release) {
   set_channel(pool, c, channel_phase::free, order);
