@@ -22,7 +22,7 @@ namespace {
 
 constexpr unsigned sequential_rings = 2, random_rings = 4;
 constexpr unsigned depth = 128;
-constexpr std::uint64_t large_read = 256 << 10, small_read = 4 << 10;
+constexpr std::uint64_t large_read = 256 << 10;
 
 [[noreturn]] void refuse(int error, char const* what) { throw std::system_error(error, std::generic_category(), what); }
 
@@ -104,9 +104,9 @@ storage_limits measure_storage_limits(host_file const& file, std::uint64_t most_
   try {
     host_file const direct(file.path(), O_DIRECT);
     l.sequential_GBps = sequential_rate(direct.descriptor(), large_read, std::min(most_bytes, file.size()) / large_read) / 1e9;
-    std::uint64_t const pieces = file.size() / small_read;
-    l.random_iops = reads_per_second(random_rings, direct.descriptor(), small_read, std::min(pieces, random_reads),
-                                     [&](std::uint64_t i) { return generate_below(seed, i, pieces) * small_read; });
+    std::uint64_t const pieces = file.size() / smallest_read;
+    l.random_iops = reads_per_second(random_rings, direct.descriptor(), smallest_read, std::min(pieces, random_reads),
+                                     [&](std::uint64_t i) { return generate_below(seed, i, pieces) * smallest_read; });
   } catch (std::system_error const& e) {
     l.why_not = e.what();
   }
@@ -114,7 +114,7 @@ storage_limits measure_storage_limits(host_file const& file, std::uint64_t most_
 }
 
 std::optional<double> read_past_page_cache(host_file const& file) {
-  std::uint64_t const piece = file.size() < large_read ? small_read : large_read;
+  std::uint64_t const piece = file.size() < large_read ? smallest_read : large_read;
   if (file.size() < piece) return std::nullopt;
   try {
     return sequential_rate(host_file(file.path(), O_DIRECT).descriptor(), piece, file.size() / piece);

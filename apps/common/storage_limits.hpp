@@ -19,8 +19,11 @@ struct storage_limits {
 /// system refuses (io_uring, O_DIRECT): `why_not` tells.
 [[nodiscard]] storage_limits measure_storage_limits(host_file const& file, std::uint64_t most_bytes, std::uint64_t seed);
 
-/// Reads all of the file sequentially as for sequential_GBps, in pieces of 4 KiB if it is shorter than one of 256; not what is left of the last piece.
-/// Returns the bytes per second; nothing where the system refuses that, or there is no whole piece.
+/// Bytes of the smallest reads that are measured.
+inline constexpr std::uint64_t smallest_read = 4 << 10;
+
+/// Reads all of the file sequentially as for sequential_GBps, in pieces of smallest_read if it is shorter than one of 256 KiB; not what is left of the
+/// last piece. Returns the bytes per second; nothing where the system refuses that, or there is no whole piece.
 [[nodiscard]] std::optional<double> read_past_page_cache(host_file const& file);
 
 /// Why io_uring, or registering buffers of `bytes` bytes with it, is refused; empty where it works.

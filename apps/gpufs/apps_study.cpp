@@ -109,13 +109,12 @@ std::vector<variant> variants_of(apps_options const& o, config const& c, io_shap
   return all;
 }
 
-/// What the storage can do with the application's files, each read once past the OS page cache, but for those of a few bytes; nothing where that is
-/// refused.
+/// What the storage can do with the application's files, each read once past the OS page cache, but for those too short for one read; nothing where
+/// that is refused.
 std::optional<app_run> storage_run(session const& s, std::string_view app) {
   app_run all{std::string(app), "storage-cold"};
-  constexpr std::uint64_t shortest = 64 << 10;
   for (auto const& f : s.data().files()) {
-    if (f.file.size() < shortest) continue;
+    if (f.file.size() < smallest_read) continue;
     auto const rate = read_past_page_cache(f.file);
     if (!rate) return std::nullopt;
     all.bytes += f.file.size();

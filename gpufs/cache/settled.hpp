@@ -25,17 +25,10 @@ __device__ __forceinline__ void await_loads(std::uint32_t mark) {
   if (mark == 0x9e3779b9u) __nanosleep(1);  // any value would do
 }
 
-/// Returns when the calling thread's last store to the object has been performed.
-template <class T>
-__device__ __forceinline__ void settle(T const& object) {
-  await_loads(static_cast<std::uint32_t>(*static_cast<T const volatile*>(&object)));
-}
-/// The same for two objects, in one trip.
-template <class T, class U>
-__device__ __forceinline__ void settle(T const& one, U const& other) {
-  auto const a = static_cast<std::uint32_t>(*static_cast<T const volatile*>(&one));
-  auto const b = static_cast<std::uint32_t>(*static_cast<U const volatile*>(&other));
-  await_loads(a | b);
+/// Returns when the calling thread's last stores to the objects have been performed: one trip for all of them.
+template <class... T>
+__device__ __forceinline__ void settle(T const&... object) {
+  await_loads((static_cast<std::uint32_t>(*static_cast<T const volatile*>(&object)) | ...));
 }
 
 /// Returns when the stores of the `lanes` of a warp to bytes [begin, end) of a frame have been performed. All of
