@@ -194,11 +194,11 @@ class readahead {
     mine_.length = 0;
   }
 
-  /// Gives back the oldest chunks that the batch does not need until `n` are free, or none is left to give.
+  /// Gives back the oldest chunks ahead of the batch until `n` are free, or none is left to give. Those behind it are gone.
   __device__ void make_room(wanted const& w, unsigned n) {
     GPUFS_ROLLED
     while (static_cast<unsigned>(__popc(__ballot_sync(all_lanes, mine_.length == 0))) < n) {
-      bool const spare = mine_.length != 0 && (mine_.begin + mine_.length <= w.begin || mine_.begin >= w.end);
+      bool const spare = mine_.length != 0 && mine_.begin >= w.end;
       std::uint32_t const age = spare ? state_->serial - mine_.serial : 0;  // at least 1 for a chunk that was issued
       std::uint32_t oldest = 0;
       int lane = -1;

@@ -127,7 +127,8 @@ __global__ void churn_pages(churn job, tally* t, std::uint32_t* in_progress) {
       add(entered == insert_result::full ? t->full : t->duplicates);
     }
     __syncwarp();
-    if (entered == insert_result::full) evict_from_bucket(job.cache, uid, page);
+    if (entered == insert_result::full && lane_id() == 0) evict_from_bucket(job.cache, uid, page);
+    __syncwarp();
   }
 }
 

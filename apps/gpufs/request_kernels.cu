@@ -30,7 +30,7 @@ __device__ std::int32_t ask(fs_ref const& fs, int fd, std::uint64_t offset, std:
     count(fs, counter::read_requests);
     bool answered = false;
     result = await(fs, via, answered);
-    answered ? release_channel(fs.page_channels, via) : abandon_channel(fs.page_channels, via);
+    return_channel(fs.page_channels, via, answered);
   }
   __syncwarp();
   return warp_broadcast(result);

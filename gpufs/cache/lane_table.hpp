@@ -1,4 +1,4 @@
-// Look-ups, and room made, for lanes that each work by themselves, whatever the others of their warp do: what array elements need under divergence. The entries,
+// Look-ups for lanes that each work by themselves, whatever the others of their warp do: what array elements need under divergence. The entries,
 // locks and rules are those of page_table.hpp; a lane reads a bucket from the page's home on, one way first, then four at a time.
 #pragma once
 
@@ -31,15 +31,14 @@ __device__ __forceinline__ lookup lane_pin(page_cache_ref const& c, std::uint32_
 /// Finds and pins a page, as find_and_pin() does. Any single thread calls. At a table's usual load the first look at its home finds it.
 __device__ __forceinline__ lookup lane_find_and_pin(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
   page_location const at = locate(c, uid, page);
-  auto const maybe = [&](std::uint64_t entry) { return entry != 0 && static_cast<std::uint32_t>(entry >> 32) == at.tag; };
   for (unsigned pause = 0;;) {
     bool passing = false;
     lookup found{lookup_result::absent, 0, 0};
     std::uint64_t const first = bucket_entry(c, at.bucket, at.home()).load(memory_order_relaxed);
-    if (maybe(first)) found = detail::lane_pin(c, static_cast<std::uint32_t>(first) - 1, uid, page, passing);
+    if (at.may_be(first)) found = detail::lane_pin(c, static_cast<std::uint32_t>(first) - 1, uid, page, passing);
     if (found.result == lookup_result::absent) {
       detail::lane_visit(c, at.bucket, at.home() + 1, [&](unsigned, std::uint64_t entry) {
-        if (!maybe(entry)) return false;
+        if (!at.may_be(entry)) return false;
         found = detail::lane_pin(c, static_cast<std::uint32_t>(entry) - 1, uid, page, passing);
         return found.result != lookup_result::absent;
       });
@@ -47,20 +46,6 @@ __device__ __forceinline__ lookup lane_find_and_pin(page_cache_ref const& c, std
     if (found.result != lookup_result::absent || !passing) return found;
     backoff(pause);  // the owner is about to take the entry out, and never waits while it evicts
   }
-}
-
-/// Throws out a ready, unpinned page of the bucket where a page belongs, as evict_from_bucket() does. Returns whether one went.
-__device__ __forceinline__ bool lane_evict_from_bucket(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
-  page_location const at = locate(c, uid, page);
-  return detail::lane_visit(c, at.bucket, at.home(), [&](unsigned, std::uint64_t entry) {
-    if (entry == 0) return false;
-    auto const frame = static_cast<std::uint32_t>(entry) - 1;
-    phase const was = claim(c.headers[frame]);
-    if (was == phase::evicting) return false;
-    if (was == phase::ready) lane_remove(c, frame);
-    release_evicting(c.headers[frame]);
-    return was == phase::ready;
-  });
 }
 
 }  // namespace gpufs

@@ -24,6 +24,9 @@ struct page_location {
 
   /// The way where a lane that looks by itself begins; the entry is in the first way from there on that was free.
   __device__ unsigned home() const { return tag % bucket_ways; }
+
+  /// Whether an entry of the bucket may be the page's.
+  __device__ bool may_be(std::uint64_t entry) const { return entry != 0 && static_cast<std::uint32_t>(entry >> 32) == tag; }
 };
 
 __device__ __forceinline__ page_location locate(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
@@ -67,7 +70,7 @@ __device__ __forceinline__ lookup find_and_pin(page_cache_ref const& c, std::uin
   unsigned const lane = lane_id();
   for (unsigned pause = 0;;) {
     std::uint64_t const entry = bucket_entry(c, at.bucket, lane).load(memory_order_relaxed);
-    unsigned candidates = __ballot_sync(all_lanes, entry != 0 && static_cast<std::uint32_t>(entry >> 32) == at.tag);
+    unsigned candidates = __ballot_sync(all_lanes, at.may_be(entry));
     bool passing = false;
     while (candidates != 0) {
       int const from = __ffs(static_cast<int>(candidates)) - 1;
@@ -146,7 +149,7 @@ __device__ __forceinline__ insert_result enter_locked(page_cache_ref const& c, p
     GPUFS_UNROLL
     for (unsigned i = 0; i < at_once; ++i) {
       if (entry[i] == 0) free |= 1u << (first + i);
-      if (entry[i] != 0 && static_cast<std::uint32_t>(entry[i] >> 32) == at.tag) alike |= 1u << (first + i);
+      if (at.may_be(entry[i])) alike |= 1u << (first + i);
     }
   }
   GPUFS_ROLLED
@@ -219,35 +222,19 @@ __device__ __forceinline__ void remove_each(page_cache_ref const& c, bool mine, 
 /// The same for one frame, the same in all lanes.
 __device__ __forceinline__ void remove(page_cache_ref const& c, std::uint32_t frame) { remove_each(c, lane_id() == 0, frame); }
 
-/// Makes room in the bucket where a page belongs by throwing out one of its ready, unpinned pages. All lanes call; returns whether
-/// one went. The rule for the rare bucket that is full.
+/// Makes room in the bucket where a page belongs by throwing out one of its ready, unpinned pages: the rule for the rare bucket that is full. Any
+/// single thread calls. Returns whether one went.
 __device__ __forceinline__ bool evict_from_bucket(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
   page_location const at = locate(c, uid, page);
-  GPUFS_ROLLED
-  for (unsigned way = 0; way < bucket_ways; ++way) {
-    std::uint32_t gone = 0;
-    std::uint32_t frame = 0;
-    if (lane_id() == 0) {
-      std::uint64_t const entry = bucket_entry(c, at.bucket, way).load(memory_order_relaxed);
-      frame = static_cast<std::uint32_t>(entry) - 1;
-      if (entry != 0) {
-        phase const was = claim(c.headers[frame]);
-        if (was == phase::ready) {
-          gone = 1;
-        } else if (was != phase::evicting) {
-          release_evicting(c.headers[frame]);  // not in the table any more
-        }
-      }
-    }
-    gone = warp_broadcast(gone);
-    if (gone == 0) continue;
-    frame = warp_broadcast(frame);
-    remove(c, frame);
-    if (lane_id() == 0) release_evicting(c.headers[frame]);
-    __syncwarp();
-    return true;
-  }
-  return false;
+  return detail::lane_visit(c, at.bucket, at.home(), [&](unsigned, std::uint64_t entry) {
+    if (entry == 0) return false;
+    auto const frame = static_cast<std::uint32_t>(entry) - 1;
+    phase const was = claim(c.headers[frame]);
+    if (was == phase::evicting) return false;
+    if (was == phase::ready) lane_remove(c, frame);
+    release_evicting(c.headers[frame]);
+    return was == phase::ready;
+  });
 }
 
 }  // namespace gpufs

@@ -75,7 +75,7 @@ __device__ __forceinline__ bool see_ways(page_cache_ref const& c, page_location 
   bool found = false;
   GPUFS_UNROLL
   for (unsigned i = 0; i < Count; ++i) {
-    if (found || entry[i] == 0 || static_cast<std::uint32_t>(entry[i] >> 32) != at.tag) continue;
+    if (found || !at.may_be(entry[i])) continue;
     found = see_frame(c, static_cast<std::uint32_t>(entry[i]) - 1, uid, page, seen);
   }
   return found;

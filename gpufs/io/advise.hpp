@@ -38,8 +38,7 @@ GPUFS_STAGE inline void discard_pages(fs_ref const* handle, page_range const ran
       page_location const at = locate(c, range.uid, page);
       std::uint64_t const entry = bucket_entry(c, at.bucket, lane).load(memory_order_relaxed);
       std::uint32_t const frame = static_cast<std::uint32_t>(entry) - 1;
-      bool const chosen =
-          entry != 0 && static_cast<std::uint32_t>(entry >> 32) == at.tag && names(c.headers[frame], range.uid, page);
+      bool const chosen = at.may_be(entry) && names(c.headers[frame], range.uid, page);
       discard_frames(c, chosen, frame);
     }
     return;

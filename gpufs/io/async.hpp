@@ -131,7 +131,7 @@ GPUFS_STAGE inline std::uint32_t adopt_pages(fs_ref const* handle, batch const b
     __syncwarp();
   }
   bool const keeps = a.entered && !stale;
-  if (mine && !keeps) set_channel(fs.page_channels, e.via, e.answered != 0 ? channel_phase::free : channel_phase::quarantined);
+  if (mine && !keeps) return_channel(fs.page_channels, e.via, e.answered != 0);
   e.frame = frame;
   e.status = page_status::fetching;
   *entry = keeps ? e : page_entry{};

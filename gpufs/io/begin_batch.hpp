@@ -96,18 +96,16 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
   entry_attempt const a = enter_each(fs, b.slot, wants && (has_source || has_channel), name.uid, name.page);
   bool const entered = a.entered;
   auto const frame = static_cast<std::uint32_t>(a.taken.frame);
-  if (has_channel && !entered) release_channel(fs.page_channels, own);  // never used
+  if (has_channel && !entered) return_channel(fs.page_channels, own, true);  // never used
   bool const sends = entered && !has_source;
   submit_each(fs, sends, sends ? page_request(fs, name, own, 0) : rpc::request{});
   if (entered) mine = {page_status::fetching, frame, at.found ? at.via : own, at.found ? at.offset : own_channel, 0, 0, 0};
   if (entered && mapped) mine = page_entry::of_window(frame, window, name.expected);
 
-  std::uint64_t evictions = static_cast<unsigned>(__popc(__ballot_sync(all_lanes, a.taken.evicted)));
-  for (unsigned full = __ballot_sync(all_lanes, a.taken.frame >= 0 && a.result == insert_result::full); full != 0;
-       full &= full - 1) {
-    std::uint64_t const page = b.first + static_cast<unsigned>(__ffs(static_cast<int>(full)) - 1);
-    if (evict_from_bucket(fs.cache, b.span.uid, page)) ++evictions;
-  }
+  bool const found_full = a.taken.frame >= 0 && a.result == insert_result::full;
+  bool const made_room = found_full && evict_from_bucket(fs.cache, name.uid, name.page);
+  auto const evictions =
+      static_cast<unsigned>(__popc(__ballot_sync(all_lanes, a.taken.evicted)) + __popc(__ballot_sync(all_lanes, made_room)));
   std::uint32_t const all_entered = __ballot_sync(all_lanes, entered);
   auto const requests = static_cast<unsigned>(__popc(__ballot_sync(all_lanes, sends)));
   if (lane == 0) {

@@ -28,7 +28,7 @@ GPUFS_STAGE inline read_stop end_batch(fs_ref const* handle, batch const b, page
   bool const fetching = e.status == page_status::fetching;
   if (fetching && e.error == 0) publish(fs.cache.headers[e.frame], e.got, after_settling);
   if (fetching && e.has_own_channel()) {
-    set_channel(fs.page_channels, e.via, e.answered != 0 ? channel_phase::free : channel_phase::quarantined, after_settling);
+    return_channel(fs.page_channels, e.via, e.answered != 0, after_settling);
   }
   if (e.status == page_status::hit) unpin_read(fs.cache.headers[e.frame]);
   __syncwarp();

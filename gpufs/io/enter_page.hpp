@@ -52,8 +52,10 @@ __device__ __forceinline__ page_entry enter_page(fs_ref const& fs, std::int32_t 
       return e;
     }
     __syncwarp();
-    if (__ballot_sync(all_lanes, first_lane && a.result == insert_result::full) == 0) continue;
-    if (!evict_from_bucket(fs.cache, name.uid, name.page)) return page_entry{};
+    bool const found_full = first_lane && a.result == insert_result::full;
+    if (__ballot_sync(all_lanes, found_full) == 0) continue;
+    bool const made_room = found_full && evict_from_bucket(fs.cache, name.uid, name.page);
+    if (__ballot_sync(all_lanes, made_room) == 0) return page_entry{};
     if (first_lane) count(fs, counter::evictions);
   }
 }

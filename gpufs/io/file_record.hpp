@@ -79,10 +79,7 @@ __device__ __forceinline__ void share_record(record_share& share, std::uint64_t 
   word(share.uid).store(file.uid, memory_order_relaxed);
   word(share.size).store(file.size, memory_order_relaxed);
   word(share.flags).store(file.flags, memory_order_relaxed);
-  settle(share.fd_and_place);
-  settle(share.uid);
-  settle(share.size);
-  settle(share.flags);
+  settle(share.fd_and_place, share.uid, share.size, share.flags);
   word(share.version).store(2 * number, after_settling);
 }
 

@@ -45,10 +45,10 @@ __device__ __forceinline__ page_entry lane_enter(fs_ref const& fs, page_name con
     insert_result const result = lane_insert(fs.cache, name.uid, name.page, e.frame);
     entered = result == insert_result::inserted;
     if (!entered) release_filling(fs.cache.headers[e.frame]);
-    if (result == insert_result::full && lane_evict_from_bucket(fs.cache, name.uid, name.page)) count(fs, counter::evictions);
+    if (result == insert_result::full && evict_from_bucket(fs.cache, name.uid, name.page)) count(fs, counter::evictions);
   }
   if (!entered) {
-    if (window == 0) release_channel(fs.page_channels, e.via);  // never used
+    if (window == 0) return_channel(fs.page_channels, e.via, true);  // never used
     return e;
   }
   if (window != 0) return page_entry::of_window(e.frame, window, name.expected);
@@ -162,8 +162,7 @@ GPUFS_STAGE inline page_entry fetch_for_lanes(fs_ref const* handle, unsigned lan
       fail(h, e.error);
       e.status = page_status::failed;
     }
-    if (requested)
-      set_channel(fs.page_channels, e.via, e.answered != 0 ? channel_phase::free : channel_phase::quarantined, after_settling);
+    if (requested) return_channel(fs.page_channels, e.via, e.answered != 0, after_settling);
   }
   bool const waits = e.status == page_status::waiting;
   auto const misses = static_cast<unsigned>(__popc(g.ballot(fetching)));

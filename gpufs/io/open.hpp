@@ -27,7 +27,7 @@ __device__ __forceinline__ std::uint32_t warp_strlen(char const* text, std::uint
 }
 
 /// Closes the descriptor of an open that was answered after its caller had given up, over the channel of that open, which the caller holds. All
-/// lanes of one warp call. The channel may take the next request, as `sequence`; or `error` is -EIO or -ETIMEDOUT, and it is abandoned.
+/// lanes of one warp call. The channel may take the next request, as `sequence`; or `error` is -EIO or -ETIMEDOUT, and it is returned.
 struct late_close {
   std::int32_t error;
   std::uint32_t sequence;
@@ -49,7 +49,7 @@ GPUFS_STAGE inline late_close close_late_open(fs_ref const* handle, channel c, s
       next_request(fs.control_channels, c);
     } else {
       error = result;
-      abandon_channel(fs.control_channels, c);
+      return_channel(fs.control_channels, c, false);
     }
   }
   return {warp_broadcast(error), warp_broadcast(c.sequence)};
@@ -88,13 +88,7 @@ __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::requ
   __syncwarp();  // all lanes come after lane 0's acquire
   if (result >= 0) after(staging);
   __syncwarp();
-  if (lane == 0) {
-    if (answered) {
-      release_channel(fs.control_channels, c);
-    } else {
-      abandon_channel(fs.control_channels, c);
-    }
-  }
+  if (lane == 0) return_channel(fs.control_channels, c, answered);
   return result;
 }
 

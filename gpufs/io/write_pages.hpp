@@ -80,7 +80,7 @@ __device__ __forceinline__ std::int32_t fetch_for_write(fs_ref const& fs, page_n
     __syncwarp();  // the pull is over before the channel goes
     if (lane_id() == 0) {
       count(fs, (e.chunk_offset & in_twin) != 0 ? counter::bytes_dma : counter::bytes_pulled, e.got);
-      set_channel(fs.page_channels, e.via, e.answered != 0 ? channel_phase::free : channel_phase::quarantined);
+      return_channel(fs.page_channels, e.via, e.answered != 0);
     }
   }
   if (e.error != 0) fail_page(fs, e.frame, e.error);

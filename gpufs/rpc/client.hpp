@@ -46,7 +46,7 @@ __device__ __forceinline__ bool try_channel(fs_ref const& fs, channel_pool_ref c
   atomic_ref<std::uint32_t, scope::device> last(pool.states[index].sequence);
   std::uint32_t seen = state.load(memory_order_relaxed);
   bool const was_quarantined = seen == quarantined;
-  // Acquire pairs with release_channel() and abandon_channel(): the last holder is done with staging and sequence.
+  // Acquire pairs with return_channel(): the last holder is done with staging and sequence.
   if (seen == busy || !state.compare_exchange_strong(seen, busy, memory_order_acquire, memory_order_relaxed)) return false;
   std::uint32_t const sequence = last.load(memory_order_relaxed);
   if (was_quarantined) {
@@ -106,20 +106,13 @@ __device__ __forceinline__ void next_request(channel_pool_ref const& pool, chann
   atomic_ref<std::uint32_t, scope::device>(pool.states[c.number - pool.first].sequence).store(c.sequence, memory_order_relaxed);
 }
 
-__device__ __forceinline__ void set_channel(channel_pool_ref const& pool, channel const& c, channel_phase p,
-                                            memory_order order = memory_order_release) {
-  atomic_ref<std::uint32_t, scope::device>(pool.states[c.number - pool.first].phase).store(static_cast<std::uint32_t>(p), order);
-}
-/// Gives a channel back whose request is answered. One thread calls, after a barrier with those that read its staging. `order`: after_settling will
-/// do where what was read has been settled.
-__device__ __forceinline__ void release_channel(channel_pool_ref const& pool, channel const& c,
-                                                memory_order order = memory_order_release) {
-  set_channel(pool, c, channel_phase::free, order);
-}
-/// Leaves a channel to the daemon whose request is not answered.
-__device__ __forceinline__ void abandon_channel(channel_pool_ref const& pool, channel const& c,
-                                                memory_order order = memory_order_release) {
-  set_channel(pool, c, channel_phase::quarantined, order);
+/// Gives a channel back: free if its request is `answered`, else left to the daemon until it is. One thread calls, after a barrier with those that read
+/// its staging. `order`: after_settling will do where what was read has been settled.
+__device__ __forceinline__ void return_channel(channel_pool_ref const& pool, channel const& c, bool answered,
+                                               memory_order order = memory_order_release) {
+  channel_phase const next = answered ? channel_phase::free : channel_phase::quarantined;
+  atomic_ref<std::uint32_t, scope::device>(pool.states[c.number - pool.first].phase)
+      .store(static_cast<std::uint32_t>(next), order);
 }
 
 /// Gives back a channel whose answer nobody wants, or wants any more: it is free once that is there. One thread calls. What was pulled by it has
@@ -127,11 +120,8 @@ __device__ __forceinline__ void abandon_channel(channel_pool_ref const& pool, ch
 /// is pulling, is not needed.
 __device__ __forceinline__ void give_up_channel(fs_ref const& fs, channel_pool_ref const& pool, channel const& c) {
   // Acquire pairs with the daemon's release of the answer, which nobody may have looked at: whoever has the channel next writes behind it.
-  if (rpc::completion_sequence(load_completion(fs, c.number, memory_order_acquire)) == c.sequence) {
-    release_channel(pool, c, after_settling);
-  } else {
-    abandon_channel(pool, c, after_settling);
-  }
+  bool const answered = rpc::completion_sequence(load_completion(fs, c.number, memory_order_acquire)) == c.sequence;
+  return_channel(pool, c, answered, after_settling);
 }
 
 /// What the daemon must see of a request's channel besides the request itself.
@@ -218,7 +208,7 @@ __device__ __forceinline__ void submit_each(fs_ref const& fs, bool sends, rpc::r
 }
 
 /// Waits for the answer. One thread calls. Returns the daemon's result (>= 0 or -errno), or -EIO / -ETIMEDOUT with `answered` false:
-/// then the channel must be abandoned, not released.
+/// then the channel is returned as not answered.
 __device__ __forceinline__ std::int32_t await(fs_ref const& fs, channel const& c, bool& answered) {
   std::uint64_t word = 0;
   int const error = spin_until(fs, host_pause_ns, [&] {
