@@ -27,4 +27,10 @@ grep -q "not measured" "$folder/apps-smoke.md" && complain "a ratio was not meas
 [ "$(grep -c 'taken from' "$folder/errors")" -eq 2 ] || complain "measured again what was there"
 said=$("$gpufs" bench apps --out "$folder" --only nosuch 2>&1)
 [[ $said == *"--only=nosuch: must be among"* ]] || complain "--only=nosuch was not refused"
+some=(bench apps --size smoke --out "$folder/some" --only nw --runs 2 --no-charts --staging 4M --prefetch-memory 8M)
+said=$("$gpufs" "${some[@]}" --variants nosuch 2>&1)
+[[ $said == *"--variants=nosuch: must be among"* ]] || complain "--variants=nosuch was not refused"
+"$gpufs" "${some[@]}" --variants storage-cold fused 4K >/dev/null 2>&1
+found=$(tail -n +2 "$folder/some/nw-smoke.csv" | cut -d, -f1,2 | sort | uniq -c | tr -s ' ')
+[ "$found" = $' 2 nw,4K\n 2 nw,storage-cold' ] || [ "$found" = ' 2 nw,4K' ] || complain "--variants: $found"  # no O_DIRECT: no storage
 conclude

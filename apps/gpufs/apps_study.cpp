@@ -20,19 +20,30 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <numeric>
 #include <optional>
+#include <random>
 #include <system_error>
 
 namespace gpufs::apps {
 
 namespace {
 
-/// One way to run an application.
+/// One thing to measure of an application.
 struct variant {
   std::string name;
   bool cold = false;
-  std::function<run_times(session&)> run;
+  std::function<std::optional<app_run>(session&)> measure;  ///< bytes and times; nothing where they cannot be had
 };
+
+using way_to_run = std::function<run_times(session&)>;
+
+app_run run_of(session const& s, run_times const& t) { return {{}, {}, s.bytes_read(), t.io_seconds, t.seconds}; }
+
+/// A variant that runs the application.
+variant runs(std::string name, bool cold, way_to_run way) {
+  return {std::move(name), cold, [way = std::move(way)](session& s) { return run_of(s, way(s)); }};
+}
 
 std::uint64_t whole_mebibytes(std::uint64_t bytes) { return std::max<std::uint64_t>((bytes + (1 << 20) - 1) >> 20, 4) << 20; }
 
@@ -47,8 +58,8 @@ struct cache_sizes {
 };
 
 /// Reads with gpufs, from an empty cache.
-std::function<run_times(session&)> with_gpufs(config c, io_shape shape, std::uint64_t page, std::uint64_t prefetch,
-                                              std::uint64_t cache, replacement policy) {
+way_to_run with_gpufs(config c, io_shape shape, std::uint64_t page, std::uint64_t prefetch, std::uint64_t cache,
+                      replacement policy) {
   c.page_size = page;
   c.prefetch_size = prefetch;
   c.cache_size = cache;
@@ -57,7 +68,7 @@ std::function<run_times(session&)> with_gpufs(config c, io_shape shape, std::uin
 }
 
 /// Reads with GPUfs as it was, pages of 4 KiB.
-std::function<run_times(session&)> with_original(io_shape shape, std::uint64_t prefetch, std::uint64_t cache) {
+way_to_run with_original(io_shape shape, std::uint64_t prefetch, std::uint64_t cache) {
   original::options o;
   o.page_size = 4096;
   o.readahead = prefetch;
@@ -65,54 +76,10 @@ std::function<run_times(session&)> with_original(io_shape shape, std::uint64_t p
   return [shape, o](session& s) { return s.run(*make_original_loader(o, shape)); };
 }
 
-std::vector<variant> variants_of(apps_options const& o, config const& c, io_shape shape, session const& s,
-                                 port_description const& what) {
-  constexpr std::uint64_t page = 4096, ahead = 64 << 10;
-  cache_sizes const cache(o, s, what.name);
-  auto const by_hand = [](bool pinned) {
-    return [pinned](session& of) { return of.run(*make_cpuio_loader(of.largest_file(), pinned)); };
-  };
-  auto const lra = replacement::lra;
-  auto const best = with_gpufs(c, shape, page, ahead, cache.large, lra);
-  std::vector<variant> all{
-      {"cpuio", false, by_hand(false)},
-      {"pipelined", false, [](session& of) { return of.run(*make_pipelined_loader()); }},
-      {"64K", false, with_gpufs(c, shape, 64 << 10, 0, cache.large, lra)},
-      {"4K+64K", false, best},
-      {"original-4K", false, with_original(shape, 0, cache.large)},
-      {"small-lra", false, with_gpufs(c, shape, page, ahead, cache.small, lra)},
-      {"small-fifo", false, with_gpufs(c, shape, page, ahead, cache.small, replacement::fifo)},
-      {"small-original-4K", false, with_original(shape, 0, cache.small)},
-      {"small-original-4K+64K", false, with_original(shape, ahead, cache.small)},
-      {"cpuio-cold", true, by_hand(false)},
-      {"64K-cold", true, with_gpufs(c, shape, 64 << 10, 0, cache.large, lra)},
-      {"4K+64K-cold", true, best},
-      {"4K+auto-cold", true, with_gpufs(c, shape, page, prefetch_automatic, cache.large, lra)},
-  };
-  if (!o.full) return all;
-  all.push_back({"cpuio-pinned", false, by_hand(true)});
-  all.push_back({"pipelined-cold", true, [](session& of) { return of.run(*make_pipelined_loader()); }});
-  all.push_back({"original-4K-cold", true, with_original(shape, 0, cache.large)});
-  all.push_back({"4K", false, with_gpufs(c, shape, page, 0, cache.large, lra)});
-  all.push_back({"4K+auto", false, with_gpufs(c, shape, page, prefetch_automatic, cache.large, lra)});
-  all.push_back({"small-clock", false, with_gpufs(c, shape, page, ahead, cache.small, replacement::clock)});
-  if (what.fused) {
-    config fused = c;
-    fused.page_size = page;
-    fused.prefetch_size = ahead;
-    fused.cache_size = cache.large;
-    all.push_back({"fused", false, [fused, shape](session& of) {
-                     gread_files files(fused);
-                     return of.run_fused(files, shape, false);
-                   }});
-  }
-  return all;
-}
-
 /// What the storage can do with the application's files, each read once past the OS page cache, but for those too short for one read; nothing where
 /// that is refused.
-std::optional<app_run> storage_run(session const& s, std::string_view app) {
-  app_run all{std::string(app), "storage-cold"};
+std::optional<app_run> storage_run(session const& s) {
+  app_run all;
   for (auto const& f : s.data().files()) {
     if (f.file.size() < smallest_read) continue;
     auto const rate = read_past_page_cache(f.file);
@@ -125,6 +92,81 @@ std::optional<app_run> storage_run(session const& s, std::string_view app) {
   return all;
 }
 
+std::vector<variant> variants_of(apps_options const& o, config const& c, io_shape shape, session const& s,
+                                 port_description const& what) {
+  constexpr std::uint64_t page = 4096, ahead = 64 << 10;
+  cache_sizes const cache(o, s, what.name);
+  auto const by_hand = [](bool pinned) {
+    return [pinned](session& of) { return of.run(*make_cpuio_loader(of.largest_file(), pinned)); };
+  };
+  auto const pipelined = [](session& of) { return of.run(*make_pipelined_loader()); };
+  auto const lra = replacement::lra;
+  auto const large_pages = with_gpufs(c, shape, 64 << 10, 0, cache.large, lra);
+  auto const fixed = with_gpufs(c, shape, page, ahead, cache.large, lra);
+  auto const automatic = with_gpufs(c, shape, page, prefetch_automatic, cache.large, lra);
+  std::vector<variant> all{
+      runs("cpuio", false, by_hand(false)),
+      runs("pipelined", false, pipelined),
+      runs("64K", false, large_pages),
+      runs("4K+64K", false, fixed),
+      runs("original-4K", false, with_original(shape, 0, cache.large)),
+      runs("small-lra", false, with_gpufs(c, shape, page, ahead, cache.small, lra)),
+      runs("small-fifo", false, with_gpufs(c, shape, page, ahead, cache.small, replacement::fifo)),
+      runs("small-original-4K", false, with_original(shape, 0, cache.small)),
+      runs("small-original-4K+64K", false, with_original(shape, ahead, cache.small)),
+      runs("cpuio-cold", true, by_hand(false)),
+      runs("64K-cold", true, large_pages),
+      runs("4K+64K-cold", true, fixed),
+      runs("4K+auto-cold", true, automatic),
+      {"storage-cold", true, [](session& of) { return storage_run(of); }},
+  };
+  if (!o.full && o.variants.empty()) return all;
+  all.push_back(runs("cpuio-pinned", false, by_hand(true)));
+  all.push_back(runs("pipelined-cold", true, pipelined));
+  all.push_back(runs("original-4K-cold", true, with_original(shape, 0, cache.large)));
+  all.push_back(runs("4K", false, with_gpufs(c, shape, page, 0, cache.large, lra)));
+  all.push_back(runs("4K+auto", false, automatic));
+  all.push_back(runs("small-clock", false, with_gpufs(c, shape, page, ahead, cache.small, replacement::clock)));
+  config fused = c;
+  fused.page_size = page;
+  fused.prefetch_size = ahead;
+  fused.cache_size = cache.large;
+  all.push_back({"fused", false, [fused, shape, can = what.fused](session& of) -> std::optional<app_run> {
+                   if (!can) return std::nullopt;
+                   gread_files files(fused);
+                   return run_of(of, of.run_fused(files, shape, false));
+                 }});
+  return all;
+}
+
+/// The places in `all` of those that --variants names; without it of all. Throws usage_error.
+std::vector<std::size_t> chosen_variants(apps_options const& o, std::vector<variant> const& all) {
+  std::vector<std::size_t> places;
+  if (o.variants.empty()) {
+    places.resize(all.size());
+    std::iota(places.begin(), places.end(), 0);
+  }
+  for (auto const& name : o.variants) {
+    auto const found = std::ranges::find(all, name, &variant::name);
+    if (found == all.end()) {
+      std::string known;
+      for (auto const& v : all) known += " " + v.name;
+      throw usage_error(fmt::format("--variants={}: must be among{}", name, known));
+    }
+    places.push_back(static_cast<std::size_t>(found - all.begin()));
+  }
+  return places;
+}
+
+/// In which order a run measures: the warm variants, then the cold ones, each in another order every time. What one leaves behind, be it in the disk, shall
+/// not always meet the same next one.
+void shuffle(std::vector<std::size_t>& places, std::vector<variant> const& all, std::int64_t run) {
+  std::mt19937_64 random(static_cast<std::uint64_t>(run));
+  std::ranges::sort(places);
+  std::ranges::shuffle(places, random);
+  std::ranges::stable_partition(places, [&](std::size_t i) { return !all[i].cold; });
+}
+
 /// All runs of one application, in turns. Its files are gone when it returns.
 std::vector<app_run> measure(apps_options const& o, config const& c, port_description const& what, std::string& wrong) {
   problem p;
@@ -134,30 +176,36 @@ std::vector<app_run> measure(apps_options const& o, config const& c, port_descri
   bool const emulated = device_to_run_on().kind == "emulated";
   io_shape const shape{what.blocks, o.threads != 0 ? static_cast<unsigned>(o.threads) : emulated ? 64 : 512, 64 << 10};
   auto const all = variants_of(o, c, shape, s, what);
-  progress shown(std::string(what.name), all.size() * static_cast<std::uint64_t>(o.runs) + 1);
-  std::vector<app_run> runs;
+  auto places = chosen_variants(o, all);
+  progress shown(std::string(what.name), places.size() * static_cast<std::uint64_t>(o.runs) + 1);
+  std::vector<std::vector<app_run>> measured(all.size());
   for (std::int64_t r = 0; r < o.runs; ++r) {
-    for (auto const& v : all) {
+    shuffle(places, all, r);
+    for (std::size_t const i : places) {
+      variant const& v = all[i];
       shown.say(fmt::format("{}: {}, run {} of {}", what.name, v.name, r + 1, o.runs));
       if (v.cold) {
         s.drop_from_page_cache();
       } else {
         s.load_into_page_cache();
       }
-      run_times const t = v.run(s);
-      runs.push_back({std::string(what.name), v.name, s.bytes_read(), t.io_seconds, t.seconds});
+      if (auto run = v.measure(s)) {
+        run->app = what.name;
+        run->variant = v.name;
+        measured[i].push_back(*run);
+      }
       shown.advance(1);
     }
-    s.drop_from_page_cache();
-    if (auto const storage = storage_run(s, what.name)) runs.push_back(*storage);
   }
   if (!o.no_verify) {
     shown.say(fmt::format("{}: checking", what.name));
-    std::ranges::find(all, "4K+64K", &variant::name)->run(s);
+    std::ranges::find(all, "4K+64K", &variant::name)->measure(s);
     verdict const v = verify(s);
     if (!v.good()) wrong = v.text();
   }
-  return runs;
+  std::vector<app_run> all_runs;
+  for (auto const& of_variant : measured) all_runs.insert(all_runs.end(), of_variant.begin(), of_variant.end());
+  return all_runs;
 }
 
 std::string results_of(apps_options const& o, port_description const& what) {
@@ -215,6 +263,7 @@ void add_options(CLI::App& command, apps_options& o) {
       ->capture_default_str();
   command.add_option("--out", o.out, "folder for results; what is there is not measured again")->required();
   command.add_option("--only", o.only, "these applications alone");
+  command.add_option("--variants", o.variants, "these variants alone (docs/applications.md names them)");
   command.add_option("--dir", o.folder, "keep the input files in this folder; default: nameless ones, gone after use");
   command.add_option("--runs", o.runs, "runs of each variant, in turns; the medians count")->capture_default_str();
   command.add_option("--threads", o.threads, "threads of each block of the I/O kernel; default 512, emulated 64");

@@ -16,8 +16,9 @@ namespace gpufs::apps {
 struct apps_options {
   std::string size = "smoke";
   std::string out;
-  std::string folder;             ///< where the input files lie while they are used; empty: nameless ones
-  std::vector<std::string> only;  ///< empty: all
+  std::string folder;                 ///< where the input files lie while they are used; empty: nameless ones
+  std::vector<std::string> only;      ///< empty: all
+  std::vector<std::string> variants;  ///< empty: all of `full`
   std::int64_t runs = 3;
   std::int64_t threads = 0;  ///< 0: 512, emulated 64
   bool full = false;
