@@ -36,38 +36,11 @@ std::int64_t wall_clock() {
   return nanoseconds(now);
 }
 
-// 0 for what can be read as a file, else why not.
-int kind_error(mode_t mode) { return S_ISREG(mode) ? 0 : S_ISDIR(mode) ? -EISDIR : -EOPNOTSUPP; }
-
 int check_flags(int flags, bool writable) {
   if ((flags & ~allowed_flags) != 0 || (flags & O_ACCMODE) == O_ACCMODE) return -EINVAL;
   if ((for_writing(flags) || (flags & (O_CREAT | O_TRUNC)) != 0) && !writable) return -EROFS;
   if ((flags & write_once) != 0 && (flags & O_APPEND) != 0) return -EINVAL;
   return !for_writing(flags) && (flags & (O_TRUNC | O_APPEND)) != 0 ? -EINVAL : 0;
-}
-
-// Opens `path` without ever waiting for a peer of a FIFO or a device. Returns the descriptor or -errno.
-int open_host_file(std::string const& path, int flags, unsigned mode) {
-  // Even opening something that is not a file can have effects (wake the writer of a FIFO, rewind a tape), so look first.
-  // A symbolic link that is not to be followed, and whatever stat refuses, is for open() to judge.
-  struct ::stat status {};
-  auto const stated = (flags & O_NOFOLLOW) != 0 ? ::lstat(path.c_str(), &status) : ::stat(path.c_str(), &status);
-  if (stated == 0 && !S_ISLNK(status.st_mode))
-    if (int const error = kind_error(status.st_mode)) return error;
-  int fd;
-  do fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
-  while (fd < 0 && errno == EINTR);
-  return fd >= 0 ? fd : -errno;
-}
-
-// Pages that are written in part are read first, so a file is opened for both if that is allowed. Offsets are ours to choose: no O_APPEND.
-int open_as_needed(std::string const& path, int flags, unsigned mode) {
-  flags &= ~(O_TRUNC | O_APPEND | write_once);
-  if ((flags & O_ACCMODE) == O_WRONLY) {
-    int const fd = open_host_file(path, (flags & ~O_ACCMODE) | O_RDWR, mode);
-    if (fd != -EACCES) return fd;
-  }
-  return open_host_file(path, flags, mode);
 }
 
 rpc::shared_region const& checked(rpc::shared_region const& region) {
@@ -79,14 +52,6 @@ rpc::shared_region const& checked(rpc::shared_region const& region) {
 }
 
 }  // namespace
-
-host_file::~host_file() { ::close(fd_); }
-
-direct_file const& host_file::direct() const {
-  std::lock_guard const lock{opening_};
-  if (!direct_) direct_.emplace(fd_);
-  return *direct_;
-}
 
 file_registry::file_registry(rpc::shared_region const& region, registry_settings settings, write_back* writes)
     : region_{checked(region)},
@@ -155,7 +120,7 @@ std::int32_t file_registry::open_truncating(std::string const& path, int flags, 
 
 std::int32_t file_registry::open_checked(std::string const& path, int flags, unsigned mode) {
   auto const order = validations_.fetch_add(1, std::memory_order_relaxed) + 1;
-  int const fd = open_as_needed(path, flags, mode);
+  int const fd = open_host_file(path, flags, mode);
   if (fd < 0) return fd;
   std::shared_ptr<host_file const> host;
   try {

@@ -17,30 +17,11 @@
 #include <gpufs/advice.hpp>
 #include <gpufs/rpc/wire_format.hpp>
 #include <host-daemon/content_versions.hpp>
-#include <host-daemon/direct_file.hpp>
+#include <host-daemon/host_file.hpp>
 
 struct stat;
 
 namespace gpufs::daemon {
-
-/// An open file of the host; the last owner closes it.
-class host_file {
- public:
-  explicit host_file(int fd) noexcept : fd_{fd} {}
-  host_file(host_file const&) = delete;
-  host_file& operator=(host_file const&) = delete;
-  ~host_file();
-
-  [[nodiscard]] int fd() const noexcept { return fd_; }
-
-  /// The file for reads with O_DIRECT, opened at the first call. Thread-safe. Throws std::bad_alloc.
-  [[nodiscard]] direct_file const& direct() const;
-
- private:
-  int fd_;
-  mutable std::mutex opening_;  // guards the next
-  mutable std::optional<direct_file> direct_;
-};
 
 class write_back;
 struct written_file;

@@ -1,4 +1,4 @@
-// What the registry's two source files share about how files are opened.
+// What the source files of the registry share about how files are opened.
 #pragma once
 
 #include <atomic>
