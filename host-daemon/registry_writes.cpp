@@ -170,7 +170,11 @@ std::int64_t file_registry::write(std::int32_t descriptor, void const* bytes, st
   if (!file) return -EBADF;
   constexpr std::uint64_t most = rpc::payload_mask + 1;
   if (offset >= most || count > most - offset) return -EFBIG;
-  writes_->flush(file.get());
+  // Pages that stay dirty would be left behind under the old uid, unseen until all writers have closed.
+  if (int const failed = writes_->flush(file.get())) {
+    int const first = file->error.load(std::memory_order_acquire);  // stays with the file: gfsync reports it
+    return first != 0 ? first : failed;
+  }
   std::uint64_t done = 0;
   int error = 0;
   while (done < count && error == 0) {

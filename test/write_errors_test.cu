@@ -117,6 +117,29 @@ TEST_CASE("an error that gfsync has not reported fails the next gwrite, and host
   CHECK(fs.close(again) == 0);
 }
 
+TEST_CASE("the host does not write to a file whose dirty pages cannot be written, and they stay readable") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 4 * page);
+  auto const range = std::make_shared<failing_range>();
+  filesystem fs(small_config(page, 8), faults_of(range));
+  int const fd = fs.open(path, O_RDWR);
+  range->error = ENOSPC;
+  auto const bytes = some_bytes(1, 0, 100);
+  CHECK(write_in_kernel(fs, fd, 4 * page, bytes) == 100);
+  auto const others = some_bytes(2, 0, 10);
+  CHECK(fs.write(fd, others.data(), others.size(), 0) == -ENOSPC);
+  CHECK(pread_bytes(path, 0, 10) != others);
+  op_batch batch;
+  auto const read = batch.read(0, fd, 4 * page, 100);
+  batch.run(fs.ref(), 1, 64);
+  CHECK(batch.bytes(read) == bytes);
+  range->error = 0;
+  CHECK(fs.write(fd, others.data(), others.size(), 0) == 10);
+  CHECK(pread_bytes(path, 0, 10) == others);
+  CHECK(pread_bytes(path, 4 * page, 100) == bytes);
+  CHECK(fs.close(fd) == -ENOSPC);  // nobody has been told
+}
+
 TEST_CASE("what is being written is listed as unwritten, since it may yet fail") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", page);

@@ -41,7 +41,9 @@ class filesystem {
   int close(int fd);
 
   /// Writes to a file from host memory, as pwrite(2), after the dirty pages of kernels. Kernels see the bytes from their next gopen of the file or
-  /// io_context on, and after that at once in all. Returns `count`, fewer, or -errno: -EBADF (not open for writing), -EINVAL, -EFBIG, ...
+  /// io_context on, and after that at once in all. Returns `count`, fewer, or -errno: -EBADF (not open for writing), -EINVAL, -EFBIG, ..., or what keeps the
+  /// dirty pages from being written: then these bytes are not written either. What kernels gwrite to the file meanwhile may be missed by those that open it
+  /// later, until all writers have closed it.
   std::int64_t write(int fd, void const* bytes, std::uint64_t count, std::int64_t offset);
 
   /// What gfsync does: all that gwrite has returned for is in the file and durable. Works while kernels run, without their help. Returns 0, -EBADF, or
