@@ -99,6 +99,7 @@ __device__ __forceinline__ std::int32_t load_record_together(fs_ref const& fs, s
     // Acquire pairs with the release below: versions grow.
     if (lock.exchange(1, memory_order_acquire) != 0) continue;
     std::uint64_t const number = loads.fetch_add(1, memory_order_relaxed) + 1;
+    await_loads(static_cast<std::uint32_t>(number));  // a load counts as begun before it begins
     std::int32_t const error = load_record(fs, fd, out);
     if (error == 0) share_record(share, number, out);
     lock.store(0, after_settling);
