@@ -1,36 +1,81 @@
 #!/usr/bin/env bash
-# bench_apps.sh GPUFS: runs `gpufs bench apps` on two small applications and checks what it writes, and that it does not measure twice.
+# bench_apps.sh GPUFS: runs `gpufs bench apps` on small applications and checks what it writes, that it measures what is missing and nothing twice, and
+# what it says of results and folders that cannot be used.
 # Exit status 77: no device.
 . "$(dirname "$0")/support/complain.sh"
 gpufs=$1
-arguments=(bench apps --size smoke --out "$folder" --only 2dconv bfs --runs 2 --full --staging 4M --prefetch-memory 8M)
-"$gpufs" "${arguments[@]}" >"$folder/said" 2>"$folder/errors" || {
+study() { "$gpufs" bench apps --out "$folder/$1" --staging 4M --prefetch-memory 8M "${@:2}"; }
+
+# rows DIR APP SIZE: the variants of which there are results, with how many.
+rows() { tail -n +2 "$folder/$1/$2-$3.csv" | cut -d, -f2 | sort | uniq -c | awk '{ printf "%s%s:%s", NR == 1 ? "" : " ", $2, $1 }'; }
+has_rows() { [ "$(rows "$1" "$2" "$3")" = "$4" ] || complain "$1 $2: has $(rows "$1" "$2" "$3"), not $4"; }
+
+# refuses TEXT ARGUMENT...: ends with a status other than 0 and that text.
+refuses() {
+  local text=$1 said
+  shift
+  said=$(study "$@" 2>&1) && complain "$*: was accepted"
+  [[ $said == *"$text"* ]] || complain "$*: said ${said:0:300}, not $text"
+}
+
+most=(--only 2dconv bfs --runs 2 --full)
+study most "${most[@]}" >"$folder/said" 2>"$folder/errors" || {
   grep -q "no device" "$folder/errors" && exit 77
   complain "exit status: $(tail -1 "$folder/errors")"
 }
 for app in 2dconv bfs; do
-  for variant in cpuio pipelined 64K 4K+64K original-4K small-lra small-fifo small-original-4K small-original-4K+64K cpuio-cold 64K-cold 4K+64K-cold 4K+auto-cold 4K 4K+auto small-clock; do
-    runs=$(grep -c -F "$app,$variant," "$folder/$app-smoke.csv")
+  for variant in cpuio pipelined 64K 4K+64K original-4K cpuio-cold 64K-cold 4K+64K-cold 4K+auto-cold 4K 4K+auto; do
+    runs=$(grep -c -F "$app,$variant," "$folder/most/$app-smoke.csv")
     [ "$runs" -eq 2 ] || complain "$app $variant: $runs runs, not 2"
   done
 done
-grep -q "^2dconv,fused," "$folder/2dconv-smoke.csv" || complain "2dconv was not run fused"
-for figure in 11 12 13 14; do
-  for row in 2dconv bfs mean; do
-    count=$(grep -c "^$figure,$row," "$folder/figure_$figure-smoke.csv")
-    [ "$count" -eq 4 ] || complain "figure $figure: $count series for $row, not 4"
-  done
+grep -q "^2dconv,fused," "$folder/most/2dconv-smoke.csv" || complain "2dconv was not run fused"
+grep -q "small-" "$folder/most/2dconv-smoke.csv" && complain "a cache that the input fits into was called small"
+for row in 2dconv bfs mean; do
+  count=$(grep -c "^11,$row," "$folder/most/figure_11-smoke.csv")
+  [ "$count" -eq 4 ] || complain "figure 11: $count series for $row, not 4"
 done
-[ "$(grep -c '| yes |\|| no |' "$folder/apps-smoke.md")" -eq 7 ] || complain "not all seven ratios are there"
-grep -q "not measured" "$folder/apps-smoke.md" && complain "a ratio was not measured"
-"$gpufs" "${arguments[@]}" >/dev/null 2>"$folder/errors"
+[ "$(grep -c '| yes |\|| no |' "$folder/most/apps-smoke.md")" -eq 5 ] || complain "not all five ratios are there"
+study most "${most[@]}" >/dev/null 2>"$folder/errors"
 [ "$(grep -c 'taken from' "$folder/errors")" -eq 2 ] || complain "measured again what was there"
-said=$("$gpufs" bench apps --out "$folder" --only nosuch 2>&1)
-[[ $said == *"--only=nosuch: must be among"* ]] || complain "--only=nosuch was not refused"
-some=(bench apps --size smoke --out "$folder/some" --only nw --runs 2 --no-charts --staging 4M --prefetch-memory 8M)
-said=$("$gpufs" "${some[@]}" --variants nosuch 2>&1)
-[[ $said == *"--variants=nosuch: must be among"* ]] || complain "--variants=nosuch was not refused"
-"$gpufs" "${some[@]}" --variants storage-cold fused 4K >/dev/null 2>&1
-found=$(tail -n +2 "$folder/some/nw-smoke.csv" | cut -d, -f1,2 | sort | uniq -c | tr -s ' ')
-[ "$found" = $' 2 nw,4K\n 2 nw,storage-cold' ] || [ "$found" = ' 2 nw,4K' ] || complain "--variants: $found"  # no O_DIRECT: no storage
+
+# Caches smaller than the input.
+small="small-fifo small-lra small-original-4K small-original-4K+64K"
+study small --size medium --only 2dconv --runs 1 --variants cpuio $small >/dev/null 2>"$folder/errors" || complain "$(cat "$folder/errors")"
+has_rows small 2dconv medium "cpuio:1 small-fifo:1 small-lra:1 small-original-4K:1 small-original-4K+64K:1"
+for figure in 13 14; do
+  [ "$(grep -c "^$figure,mean," "$folder/small/figure_$figure-medium.csv")" -eq 4 ] || complain "figure $figure has not four series"
+done
+
+# What is missing is added to what is there; --again replaces what it names.
+study some --only nw --runs 1 --variants cpuio fused >/dev/null 2>"$folder/errors"
+grep -q "nw: has no variant fused" "$folder/errors" || complain "nobody said that nw has no fused kernel"
+has_rows some nw smoke "cpuio:1"
+study some --only nw --runs 2 --variants 4K cpuio 4K >/dev/null 2>&1
+has_rows some nw smoke "4K:2 cpuio:2"
+study some --only nw --runs 1 --variants 4K --again >/dev/null 2>&1
+has_rows some nw smoke "4K:1 cpuio:2"
+
+refuses "--only=nosuch: must be among" none --only nosuch
+refuses "--variants=nosuch: must be among" some --only nw --variants nosuch
+: >"$folder/a_file"
+refuses "--out=$folder/a_file" a_file --only nw
+for line in nw,4K,80000,nan,0.1 nw,4K,0,0.1,0.1 nw,4K,-80000,0.1,0.1 nw,4K,80000,0.1,0.1,0.1 mvt,4K,80000,0.1,0.1; do
+  printf 'app,variant,bytes,io_seconds,seconds\n%s\n' "$line" >"$folder/some/nw-smoke.csv"
+  refuses "nw-smoke.csv:2: must be" some --only mvt --variants cpuio
+done
+printf 'app,variant,bytes,io_seconds,seconds\nnw,4K,80000,0.1,0.1' >"$folder/some/nw-smoke.csv"
+refuses "nw-smoke.csv:2: ends within a line" some --only mvt --variants cpuio
+[ -e "$folder/some/mvt-smoke.csv" ] && complain "measured before it looked at the results that are there"
+
+# Each application has its files in a folder of its own; a file that is somebody else's stops that application alone.
+mkdir -p "$folder/data/nw"
+study kept --only nw mvt --dir "$folder/data" --runs 1 --variants cpuio >/dev/null 2>&1 || complain "--dir"
+[ -n "$(ls "$folder/data/nw")" ] || complain "nw's files were not kept"
+rm -rf "$folder/kept" "$folder/data/mvt"
+mkdir -p "$folder/data/mvt"
+echo precious >"$folder/data/mvt/a.f32"
+refuses "mvt: $folder/data/mvt/a.f32: is there, and was not generated here" kept --only mvt nw --dir "$folder/data" --runs 1 --variants cpuio
+[ "$(cat "$folder/data/mvt/a.f32")" = precious ] || complain "a file that is not ours was overwritten"
+has_rows kept nw smoke "cpuio:1"
 conclude

@@ -16,6 +16,11 @@ namespace gpufs::apps {
   return *middle;
 }
 
-[[nodiscard]] inline double median(std::vector<double> const& values) { return values[median_index(values)]; }
+/// The median; of an even number of values the mean of the two in the middle. `values` must not be empty.
+[[nodiscard]] inline double median(std::vector<double> values) {
+  auto const middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return values.size() % 2 != 0 ? *middle : (*std::max_element(values.begin(), middle) + *middle) / 2;
+}
 
 }  // namespace gpufs::apps

@@ -113,14 +113,10 @@ storage_limits measure_storage_limits(host_file const& file, std::uint64_t most_
   return l;
 }
 
-std::optional<double> read_past_page_cache(host_file const& file) {
+double read_past_page_cache(host_file const& file) {
   std::uint64_t const piece = file.size() < large_read ? smallest_read : large_read;
-  if (file.size() < piece) return std::nullopt;
-  try {
-    return sequential_rate(host_file(file.path(), O_DIRECT).descriptor(), piece, file.size() / piece);
-  } catch (std::system_error const&) {
-    return std::nullopt;
-  }
+  if (file.size() < piece) refuse(EINVAL, file.path().c_str());
+  return sequential_rate(host_file(file.path(), O_DIRECT).descriptor(), piece, file.size() / piece);
 }
 
 uring_facts look_at_uring(std::uint64_t bytes) {

@@ -23,8 +23,8 @@ struct storage_limits {
 inline constexpr std::uint64_t smallest_read = 4 << 10;
 
 /// Reads all of the file sequentially as for sequential_GBps, in pieces of smallest_read if it is shorter than one of 256 KiB; not what is left of the
-/// last piece. Returns the bytes per second; nothing where the system refuses that, or there is no whole piece.
-[[nodiscard]] std::optional<double> read_past_page_cache(host_file const& file);
+/// last piece. Returns the bytes per second. Throws std::system_error where the system refuses that (io_uring, O_DIRECT), or there is no whole piece (EINVAL).
+[[nodiscard]] double read_past_page_cache(host_file const& file);
 
 /// Why io_uring, or registering buffers of `bytes` bytes with it, is refused; empty where it works.
 struct uring_facts {

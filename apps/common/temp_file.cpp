@@ -27,7 +27,8 @@ namespace {
 
 [[noreturn]] void refuse(int error, std::string const& folder, std::uint64_t bytes) {
   throw std::system_error(error, std::generic_category(),
-                          fmt::format("a temporary file of {} in {} (see --size and --dir)", format_size(bytes), folder));
+                          fmt::format("a temporary file of {} in {} (--size says how large it is, --dir or TMPDIR where)",
+                                      format_size(bytes), folder));
 }
 
 int make_nameless_file(std::string const& folder) {
@@ -89,7 +90,7 @@ temp_file::temp_file(std::string const& folder, std::uint64_t bytes, std::uint64
 
 temp_file::temp_file(std::string const& folder, std::uint64_t bytes, fill_function const& fill)
     : fd_(make_nameless_file(folder)) {
-  if (fd_ < 0) throw usage_error(fmt::format("--dir={}: {}", folder, error_text(errno)));
+  if (fd_ < 0) throw usage_error(fmt::format("{}, the folder of temporary files (--dir, TMPDIR): {}", folder, error_text(errno)));
   if (int const error = fill_file(fd_, bytes, fill); error != 0) {
     ::close(fd_);
     refuse(error, folder, bytes);

@@ -16,7 +16,7 @@ namespace gpufs::apps {
 struct apps_options {
   std::string size = "smoke";
   std::string out;
-  std::string folder;                 ///< where the input files lie while they are used; empty: nameless ones
+  std::string folder;                 ///< where the input files are kept; empty: nameless ones
   std::vector<std::string> only;      ///< empty: all
   std::vector<std::string> variants;  ///< empty: all of `full`
   std::int64_t runs = 3;
@@ -29,9 +29,9 @@ struct apps_options {
 
 void add_options(CLI::App& command, apps_options& o);
 
-/// Measures each application that has no --out/NAME-SIZE.csv yet, and writes that; then the summary of all that are there (see
-/// write_summary()). Returns the exit status: status_failed if an application's results were wrong. Throws usage_error, device_error,
-/// std::system_error.
+/// Measures those variants that --out/NAME-SIZE.csv has fewer than --runs runs of, application by application, and writes that; then the summary of all that
+/// is there. Returns the exit status: status_failed if an application could not be measured or its results were wrong (the others are). Throws usage_error,
+/// also of results that are damaged, before anything is measured; device_error, std::system_error.
 int study_apps(apps_options const& o, config const& settings);
 
 }  // namespace gpufs::apps

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <ranges>
 #include <system_error>
 
 namespace gpufs::apps {
@@ -50,6 +52,13 @@ std::optional<double> ratio_of(std::vector<app_run> const& runs, std::string con
   return of && by ? std::optional(*of / *by) : std::nullopt;
 }
 
+/// Whether all of `text` is a number, which is then in `out`.
+template <class Number>
+bool whole_number(std::string_view text, Number& out) {
+  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
 std::string cell(std::optional<double> value) { return value ? fmt::format("{:.4g}", *value) : "-"; }
 
 template <class Median>
@@ -79,28 +88,37 @@ void write_runs(std::vector<app_run> const& runs, std::string const& path) {
     for (auto const& r : runs) {
       out << fmt::format("{},{},{},{:.9g},{:.9g}\n", r.app, r.variant, r.bytes, r.io_seconds, r.seconds);
     }
-    if (!out.flush()) throw std::system_error(errno, std::generic_category(), part);
+    if (!out.flush()) {
+      int const error = errno;
+      std::remove(part.c_str());
+      throw std::system_error(error, std::generic_category(), part);
+    }
   }
   if (std::rename(part.c_str(), path.c_str()) != 0) throw std::system_error(errno, std::generic_category(), path);
 }
 
-std::vector<app_run> read_runs(std::string const& path) {
+std::vector<app_run> read_runs(std::string const& path, std::string_view app) {
   std::ifstream in(path);
   std::vector<app_run> runs;
   std::string line;
-  if (!std::getline(in, line) || line != heading) throw usage_error(fmt::format("{}: must begin with {}", path, heading));
+  auto const reject = [&path](int number, std::string const& what) {
+    throw usage_error(fmt::format("{}:{}: {}: remove it, and it is measured again", path, number, what));
+  };
+  if (!std::getline(in, line) || line != heading) reject(1, fmt::format("must begin with {}", heading));
   for (int number = 2; std::getline(in, line); ++number) {
-    char app[32], variant[64];
+    if (in.eof()) reject(number, "ends within a line");
+    std::vector<std::string_view> fields;
+    for (auto const part : std::views::split(line, ',')) fields.emplace_back(part.begin(), part.end());
     app_run r;
-    unsigned long long bytes = 0;
-    if (std::sscanf(line.c_str(), "%31[^,],%63[^,],%llu,%lf,%lf", app, variant, &bytes, &r.io_seconds, &r.seconds) != 5 ||
-        r.io_seconds <= 0 || r.seconds <= 0) {
-      throw usage_error(fmt::format("{}:{}: must be like {}", path, number, heading));
+    if (fields.size() != 5 || !whole_number(fields[2], r.bytes) || !whole_number(fields[3], r.io_seconds) ||
+        !whole_number(fields[4], r.seconds) || r.bytes == 0 || !(r.io_seconds > 0 && r.seconds > 0) ||
+        !std::isfinite(r.io_seconds + r.seconds)) {
+      reject(number, fmt::format("must be like {}", heading));
     }
-    r.app = app;
-    r.variant = variant;
-    r.bytes = bytes;
-    runs.push_back(r);
+    if (fields[0] != app) reject(number, fmt::format("must be of {}, is of {}", app, fields[0]));
+    r.app = fields[0];
+    r.variant = fields[1];
+    runs.push_back(std::move(r));
   }
   return runs;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpufs::apps {
@@ -20,8 +21,8 @@ struct app_run {
 /// "app,variant,bytes,io_seconds,seconds" and a line for each run; appears whole or not at all. Throws std::system_error naming the path.
 void write_runs(std::vector<app_run> const& runs, std::string const& path);
 
-/// Reads it back. Throws usage_error naming the path and line if it is none.
-[[nodiscard]] std::vector<app_run> read_runs(std::string const& path);
+/// Reads back the runs of application `app`. Throws usage_error naming the path and line if it is not whole, or not of that application.
+[[nodiscard]] std::vector<app_run> read_runs(std::string const& path, std::string_view app);
 
 /// The median over the runs of an application's variant: bytes / I/O time in GB/s, or the whole time in seconds.
 [[nodiscard]] std::optional<double> median_io_GBps(std::vector<app_run> const& runs, std::string const& app,

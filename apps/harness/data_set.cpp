@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -67,18 +68,31 @@ std::optional<std::uint64_t> kept_checksum(std::string const& path, input_file c
   return fits ? std::optional(checksum) : std::nullopt;
 }
 
-/// Makes the named file. Its sidecar comes last: without it a file counts for nothing.
+/// Makes the named file, under another name until it is whole. A file without a sidecar is not ours, and stays as it is.
 std::uint64_t make_named(std::string const& path, input_file const& wanted, std::string const& origin) {
-  std::filesystem::remove(path + ".meta");
-  int const fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) throw usage_error(fmt::format("--data: {}: {}", path, error_text(errno)));
+  std::string const sidecar = path + ".meta", part = path + ".part";
+  if (std::filesystem::exists(path) && !read_meta(sidecar).contains("origin")) {
+    throw usage_error(fmt::format(
+        "{}: is there, and was not generated here ({} would say so): move it away, or name another folder", path, sidecar));
+  }
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+  int const fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) throw usage_error(fmt::format("{}: {}", part, error_text(errno)));
   std::atomic<std::uint64_t> sum{0};
-  int const error = fill_file(fd, wanted.bytes, summing(wanted.fill, sum));
+  int error = fill_file(fd, wanted.bytes, summing(wanted.fill, sum));
   ::close(fd);
-  if (error != 0) throw std::system_error(error, std::generic_category(), fmt::format("{} of {} bytes", path, wanted.bytes));
-  std::ofstream meta(path + ".meta");
-  meta << fmt::format("version={}\norigin={}\nbytes={}\nchecksum={:016x}\n", version, origin, wanted.bytes, sum.load());
-  if (!meta.flush()) throw std::system_error(errno, std::generic_category(), path + ".meta");
+  if (error == 0) {
+    // Before the file has its name: a sidecar alone does no harm.
+    std::ofstream meta(sidecar);
+    meta << fmt::format("version={}\norigin={}\nbytes={}\nchecksum={:016x}\n", version, origin, wanted.bytes, sum.load());
+    if (!meta.flush()) error = errno;
+  }
+  if (error == 0 && std::rename(part.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    for (auto const& left : {part, sidecar}) std::filesystem::remove(left, ignored);
+    throw std::system_error(error, std::generic_category(), fmt::format("{} of {} bytes", path, wanted.bytes));
+  }
   return sum;
 }
 
@@ -101,7 +115,7 @@ data_set::data_set(std::vector<input_file> const& files, std::string const& orig
   if (!folder.empty()) {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
-    if (error) throw usage_error(fmt::format("--data={}: {}", folder, error.message()));
+    if (error) throw usage_error(fmt::format("{}, the folder of input files: {}", folder, error.message()));
   }
   for (auto const& f : files) {
     if (!f.path.empty()) {

@@ -55,7 +55,8 @@ class data_set {
  public:
   /// Makes the files, or finds them: in `folder` a file NAME has a sidecar NAME.meta (text, key=value) that says what it was generated
   /// from; where `origin` (whatever decides the contents), size and version agree it is taken as it is. Without a folder the files have
-  /// no names and go with this object. Throws usage_error naming --data or --input, std::system_error if a file cannot be made.
+  /// no names and go with this object. Throws usage_error naming the folder, the file that is in the way (one without a sidecar is not overwritten) or
+  /// --input, std::system_error if a file cannot be made: then nothing is left of it.
   data_set(std::vector<input_file> const& files, std::string const& origin, std::string const& folder);
 
   [[nodiscard]] std::vector<data_file> const& files() const { return files_; }

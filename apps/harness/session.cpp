@@ -34,11 +34,7 @@ session::session(port_description const& what, problem const& which, std::string
   port_->prepare();
 }
 
-std::uint64_t session::bytes_read() const {
-  std::uint64_t bytes = 0;
-  for (auto const* f : files_in_order()) bytes += f->file.size();
-  return bytes;
-}
+std::uint64_t session::bytes_read() const { return bytes_read_by(*port_); }
 
 std::uint64_t session::largest_file() const {
   std::uint64_t bytes = 0;
@@ -47,7 +43,17 @@ std::uint64_t session::largest_file() const {
 }
 
 void session::drop_from_page_cache() const {
-  for (auto const& f : data_->files()) f.file.drop_from_page_cache();
+  constexpr double most = 0.05;  // what other readers may have brought back
+  for (auto const& f : data_->files()) {
+    f.file.drop_from_page_cache();
+    double const stays = f.file.cached_part().value_or(0);
+    if (stays > most) {
+      throw not_cold(
+          fmt::format("{} cannot be made cold: {:.0f} % of it stay in memory; files on a disk can (TMPDIR or "
+                      "the folder of the input files say where they are)",
+                      f.file.path(), 100 * stays));
+    }
+  }
 }
 
 void session::load_into_page_cache() const {
@@ -126,10 +132,23 @@ std::string session::integrity_of(gread_files const& files) const {
   return {};
 }
 
+std::vector<std::uint64_t> session::output_checksums() const {
+  std::vector<std::uint64_t> sums;
+  for (std::size_t i = 0; i < outputs_.size(); ++i) sums.push_back(device_checksum(outputs_[i], shapes_[i].bytes()));
+  return sums;
+}
+
 host_outputs session::outputs() const {
   host_outputs out(shapes_);
   for (std::size_t i = 0; i < outputs_.size(); ++i) outputs_[i].copy_to_host(out.bytes(i).data(), outputs_[i].size());
   return out;
+}
+
+std::uint64_t bytes_read_by(port const& application) {
+  auto const files = application.files();
+  std::uint64_t bytes = 0;
+  for (unsigned const i : application.reads()) bytes += files.at(i).bytes;
+  return bytes;
 }
 
 std::string_view name_of(size_class size) {

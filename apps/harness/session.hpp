@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,11 @@ struct run_times {
   double io_seconds = 0;       ///< fused: everything
   double compute_seconds = 0;  ///< fused: 0
   std::optional<statistics> counters;
+};
+
+/// A file that stays in memory, so that nothing can be measured cold.
+struct not_cold : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 class session {
@@ -39,7 +45,7 @@ class session {
   [[nodiscard]] std::uint64_t bytes_read() const;
   [[nodiscard]] std::uint64_t largest_file() const;
 
-  /// Makes all files cold, or warm, in the OS page cache.
+  /// Makes all files cold, or warm, in the OS page cache. Where a file cannot be made cold (on tmpfs, say), the first throws not_cold naming it.
   void drop_from_page_cache() const;
   void load_into_page_cache() const;
 
@@ -53,6 +59,9 @@ class session {
   [[nodiscard]] std::string integrity() const;
   /// The same after run_fused() with sums.
   [[nodiscard]] std::string integrity_of(gread_files const& files) const;
+
+  /// A checksum of each output of the last run.
+  [[nodiscard]] std::vector<std::uint64_t> output_checksums() const;
 
   /// Outputs of the last run. Levels 2 and 3 are difference() and port::check().
   [[nodiscard]] host_outputs outputs() const;
@@ -72,6 +81,9 @@ class session {
   std::vector<buffer<std::byte>> inputs_;
   std::vector<buffer<std::byte>> outputs_;
 };
+
+/// Bytes that one run of the application reads.
+[[nodiscard]] std::uint64_t bytes_read_by(port const& application);
 
 /// What decides the contents of an application's files, as text: "2dconv smoke rand 42".
 [[nodiscard]] std::string origin_of(port_description const& what, problem const& which);
