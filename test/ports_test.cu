@@ -14,6 +14,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,22 @@ void flip_high_bit(host_outputs& out, std::size_t array, std::uint64_t i) {
   std::uint64_t const size = size_of(out.shapes()[array].type);
   unsigned const bit = out.shapes()[array].type == element::f32 ? 30 : 5;
   out.bytes(array)[i * size + bit / 8] ^= std::byte(1u << bit % 8);
+}
+
+/// A matrix of random floats with its sidecar, as --input takes it.
+std::string real_matrix(test::scratch_folder const& folder, std::string const& name, std::uint64_t rows, std::uint64_t columns) {
+  std::vector<float> values(rows * columns);
+  for (std::uint64_t i = 0; i < values.size(); ++i) values[i] = uniform(test::seed(), i);
+  auto const bytes = std::as_bytes(std::span(values));
+  test::write_bytes(folder / name, {bytes.begin(), bytes.end()});
+  std::ofstream(folder / (name + ".meta")) << "rows=" << rows << "\ncolumns=" << columns << '\n';
+  return folder / name;
+}
+
+problem with_input(port_description const& what, std::string const& path) {
+  problem p = smoke(what, true);
+  p.input = path;
+  return p;
 }
 
 template <class Body>
@@ -212,4 +229,41 @@ TEST_CASE("level 3: a changed exponent bit of any output is found by the referen
       }
     }
   });
+}
+
+TEST_CASE("a real matrix whose rows are no whole words: the kernel that reads it is right, and a change of any float is found") {
+  struct {
+    std::uint64_t rows, columns;
+  } const shapes[] = {{37, 41}, {41, 1}, {1, 9}, {40, 3}, {12, 8}};
+  for (auto const& [rows, columns] : shapes) {
+    for (unsigned const blocks : {1u, 5u, 64u}) {
+      CAPTURE(rows);
+      CAPTURE(columns);
+      CAPTURE(blocks);
+      test::scratch_folder const folder;
+      std::string const path = real_matrix(folder, "a.f32", rows, columns);
+      io_shape const cut{blocks, 64, 24 << 10};
+      session s(port_2dconv, with_input(port_2dconv, path), "");
+      {
+        gread_files files(small_cache());
+        CHECK(verify_fused(s, files, cut).text() == "integrity, cross-mode, reference");
+      }
+      // The floats at both ends of rows: of words that two rows, or two blocks, share.
+      for (std::uint64_t const at : {columns - 1, columns % (rows * columns), rows * columns - 1}) {
+        CAPTURE(at);
+        std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+        auto const flip = [&] {
+          file.seekg(static_cast<std::streamoff>(4 * at + 1));
+          auto const c = static_cast<char>(file.get() ^ 0x20);
+          file.seekp(static_cast<std::streamoff>(4 * at + 1));
+          file.put(c).flush();
+        };
+        flip();
+        gread_files files(small_cache());
+        s.run_fused(files, cut, true);
+        CHECK(s.integrity_of(files).find(path) != std::string::npos);
+        flip();
+      }
+    }
+  }
 }

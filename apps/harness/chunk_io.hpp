@@ -63,16 +63,21 @@ __device__ int open_file(io_context<Group>& io, chunk_io const& files, std::uint
   return fd < 0 ? -1 : fd;
 }
 
-/// Adds bytes [offset, offset + count) of a file, which lie at `bytes`, to the file's checksum, if one is taken. Offset and count are
-/// multiples of 8 (the file's last piece may end anywhere). Every byte of the file must come to it once. All threads of the block call.
+/// Adds the words of a file that begin in [offset, offset + count), whose bytes lie at `bytes`, to the file's checksum, if one is taken.
+/// Where offset + count is no multiple of 8, what the last word has beyond it lies at `next`; null: the file ends there. Every byte of the
+/// file must come to it once. All threads of the block call.
 __device__ inline void add_to_checksum(chunk_io const& files, std::uint32_t file, void const* bytes, std::uint64_t count,
-                                       std::uint64_t offset) {
+                                       std::uint64_t offset, void const* next = nullptr) {
   if (files.checksums == nullptr) return;
   auto const* const from = static_cast<unsigned char const*>(bytes);
+  auto const* const beyond = static_cast<unsigned char const*>(next);
   unsigned long long sum = 0;
-  for (std::uint64_t at = 8 * threadIdx.x; at < count; at += 8 * blockDim.x) {
+  for (std::uint64_t at = (8 - offset % 8) % 8 + 8 * threadIdx.x; at < count; at += 8 * blockDim.x) {
     std::uint64_t word = 0;
-    for (std::uint64_t i = 0; i < 8 && at + i < count; ++i) word |= std::uint64_t{from[at + i]} << (8 * i);
+    for (std::uint64_t i = 0; i < 8; ++i) {
+      if (at + i >= count && beyond == nullptr) break;
+      word |= std::uint64_t{at + i < count ? from[at + i] : beyond[at + i - count]} << (8 * i);
+    }
     sum += checksum_term(word, (offset + at) / 8);
   }
   if (sum != 0) atomicAdd(&files.checksums[file], sum);

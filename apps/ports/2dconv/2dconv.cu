@@ -39,7 +39,9 @@ __global__ void __launch_bounds__(512)
   std::uint64_t const row_bytes = columns * sizeof(float);
   for (std::uint64_t r = first; mine.begin < mine.end && r <= last; ++r) {
     if (!read_chunk(io, files, 0, fd, slot(r), row_bytes, r * row_bytes)) break;
-    if (r >= mine.begin && r < mine.end) add_to_checksum(files, 0, slot(r), row_bytes, r * row_bytes);
+    // A row of an odd number of floats shares a word with the next one.
+    if (r > mine.begin) add_to_checksum(files, 0, slot(r - 1), row_bytes, (r - 1) * row_bytes, slot(r));
+    if (r + 1 == mine.end && mine.end == rows) add_to_checksum(files, 0, slot(r), row_bytes, r * row_bytes);
     if (r < first + 2) continue;
     // gread begins with a barrier: nobody overwrites a row that others still use.
     for (std::uint64_t j = 1 + threadIdx.x; j + 1 < columns; j += blockDim.x) {
