@@ -2,9 +2,11 @@
 #include <gpufs/gpufs.hpp>
 
 #include <apps/common/generator.hpp>
+#include <apps/common/program.hpp>
 #include <apps/harness/session.hpp>
 #include <apps/harness/verify.hpp>
 #include <apps/ports/all.hpp>
+#include <apps/ports/bfs/graph.hpp>
 
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
@@ -12,8 +14,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,6 +72,16 @@ problem with_input(port_description const& what, std::string const& path) {
   problem p = smoke(what, true);
   p.input = path;
   return p;
+}
+
+/// How `path` is refused; empty if it is not.
+std::string refusal(port_description const& what, std::string const& path) {
+  try {
+    (void)what.make(with_input(what, path));
+    return {};
+  } catch (usage_error const& e) {
+    return e.what();
+  }
 }
 
 template <class Body>
@@ -266,4 +280,39 @@ TEST_CASE("a real matrix whose rows are no whole words: the kernel that reads it
       }
     }
   }
+}
+
+TEST_CASE("a graph whose indices lead out of it is refused, with the node or the edge that does") {
+  test::scratch_folder const folder;
+  std::string const path = folder / "graph.bfs";
+  random_graph const graph(100, test::seed());
+  graph_header const h = graph.header();
+  std::vector<std::byte> right(file_bytes(h));
+  graph.fill(0, right);
+  auto const refused_with = [&](std::uint64_t offset, auto value) {
+    auto changed = right;
+    std::memcpy(changed.data() + offset, &value, sizeof(value));
+    test::write_bytes(path, changed);
+    return refusal(port_bfs, path);
+  };
+  auto const edges = static_cast<std::int32_t>(h.edges);
+  auto const node = [&](std::uint64_t u) { return h.node_offset + u * sizeof(graph_node); };
+
+  CHECK(refused_with(0, graph_magic).empty());
+  std::string const file = "--input=" + path + ": ";
+  for (std::int32_t const to : {1000000000, 100, -5}) {
+    CHECK(refused_with(h.edge_offset + 4 * 17, to) ==
+          file + "edge 17 leads to node " + std::to_string(to) + ": must be from 0 to 99");
+  }
+  for (graph_node const n : {graph_node{0, 2000000000}, graph_node{-1, 1}, graph_node{1, -1}, graph_node{edges, 1},
+                             graph_node{std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::max()}}) {
+    CHECK(refused_with(node(99), n) == file + "node 99 has start " + std::to_string(n.start) + " and degree " +
+                                           std::to_string(n.degree) + ": both must be from 0, and their sum at most " +
+                                           std::to_string(edges) + ", the number of edges");
+  }
+  CHECK(refused_with(node(99), graph_node{edges, 0}).empty());
+  std::string const no_graph = file + "must be a graph file as scripts/fetch_data.py makes them";
+  CHECK(refused_with(offsetof(graph_header, node_offset), std::uint64_t{1} << 40) == no_graph);
+  CHECK(refused_with(offsetof(graph_header, source), h.nodes) == no_graph);
+  CHECK(refused_with(offsetof(graph_header, nodes), (std::uint64_t{1} << 61) + h.nodes) == no_graph);
 }

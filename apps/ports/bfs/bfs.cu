@@ -62,7 +62,7 @@ class bfs final : public port {
       random_.emplace(p.pick(std::uint64_t{1} << 12, std::uint64_t{1} << 21, std::uint64_t{1} << 25), p.seed);
       header_ = random_->header();
     } else {
-      header_ = read_header(p.input);
+      header_ = check_graph(p.input);
     }
   }
 

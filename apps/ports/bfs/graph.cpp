@@ -3,6 +3,7 @@
 #include <apps/common/generator.hpp>
 #include <apps/common/host_file.hpp>
 #include <apps/common/program.hpp>
+#include <apps/harness/data_set.hpp>
 #include <apps/harness/parallel.hpp>
 
 #include <fmt/format.h>
@@ -66,14 +67,32 @@ void random_graph::fill(std::uint64_t offset, std::span<std::byte> to) const {
   std::copy_n(contents_->bytes.begin() + static_cast<std::ptrdiff_t>(offset), to.size(), to.begin());
 }
 
-graph_header read_header(std::string const& path) {
+graph_header check_graph(std::string const& path) {
   host_file const file(path);
   graph_header h{};
   if (file.size() >= sizeof(h)) file.read(&h, sizeof(h), 0);
   graph_header const right = make_header(h.nodes, h.edges);
-  if (h.magic != graph_magic || h.edge_offset != right.edge_offset || file.size() != file_bytes(right) || h.nodes == 0 ||
-      h.source >= h.nodes || h.edges > INT32_MAX) {
+  if (h.magic != graph_magic || h.nodes == 0 || h.nodes > INT32_MAX || h.edges > INT32_MAX || h.source >= h.nodes ||
+      h.node_offset != right.node_offset || h.edge_offset != right.edge_offset || file.size() != file_bytes(right)) {
     throw usage_error(fmt::format("--input={}: must be a graph file as scripts/fetch_data.py makes them", path));
+  }
+  mapped_file const map(file);
+  graph_view const graph = view_graph(h, map.bytes().data());
+  std::uint64_t const u = parallel_find(h.nodes, [&](std::uint64_t i) {
+    graph_node const n = graph.nodes[i];
+    return n.start < 0 || n.degree < 0 || std::int64_t{n.start} + n.degree > static_cast<std::int64_t>(h.edges);
+  });
+  if (u != h.nodes) {
+    throw usage_error(
+        fmt::format("--input={}: node {} has start {} and degree {}: both must be from 0, and their sum at most {}, the "
+                    "number of edges",
+                    path, u, graph.nodes[u].start, graph.nodes[u].degree, h.edges));
+  }
+  std::uint64_t const e = parallel_find(
+      h.edges, [&](std::uint64_t i) { return graph.edges[i] < 0 || static_cast<std::uint64_t>(graph.edges[i]) >= h.nodes; });
+  if (e != h.edges) {
+    throw usage_error(
+        fmt::format("--input={}: edge {} leads to node {}: must be from 0 to {}", path, e, graph.edges[e], h.nodes - 1));
   }
   return h;
 }

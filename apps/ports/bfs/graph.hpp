@@ -62,8 +62,9 @@ class random_graph {
   std::shared_ptr<contents> contents_;
 };
 
-/// The header of a graph file that lies at `path`. Throws usage_error naming --input if it is none.
-[[nodiscard]] graph_header read_header(std::string const& path);
+/// The header of a graph file that lies at `path`, all of which is looked at: indices out of range would lead anywhere. Throws usage_error
+/// naming --input, and the first node or edge that is wrong. That every edge is there in both directions is not looked at.
+[[nodiscard]] graph_header check_graph(std::string const& path);
 
 /// The level of each node by a breadth-first search with a queue; -1 if it cannot be reached.
 [[nodiscard]] std::vector<std::int32_t> levels_of(graph_view const& graph);
