@@ -68,6 +68,14 @@ std::string real_matrix(test::scratch_folder const& folder, std::string const& n
   return folder / name;
 }
 
+/// An empty file, or a hole, with a sidecar that tells its shape.
+std::string real_hole(test::scratch_folder const& folder, std::string const& name, std::uint64_t rows, std::uint64_t columns,
+                      std::uint64_t bytes) {
+  test::set_size(folder / name, bytes);
+  std::ofstream(folder / (name + ".meta")) << "rows=" << rows << "\ncolumns=" << columns << '\n';
+  return folder / name;
+}
+
 problem with_input(port_description const& what, std::string const& path) {
   problem p = smoke(what, true);
   p.input = path;
@@ -315,4 +323,25 @@ TEST_CASE("a graph whose indices lead out of it is refused, with the node or the
   CHECK(refused_with(offsetof(graph_header, node_offset), std::uint64_t{1} << 40) == no_graph);
   CHECK(refused_with(offsetof(graph_header, source), h.nodes) == no_graph);
   CHECK(refused_with(offsetof(graph_header, nodes), (std::uint64_t{1} << 61) + h.nodes) == no_graph);
+}
+
+TEST_CASE("a picture with more rows than a grid has is refused, with the most that it may have") {
+  test::scratch_folder const folder;
+  std::string const tall = real_hole(folder, "tall.f32", 524281, 3, 524281 * 3 * 4);
+  CHECK(refusal(port_2dconv, tall) == "--input=" + tall + ": has 524281 rows: must have at most 524280");
+  std::string const rgb = real_hole(folder, "tall.rgb8", 524281, 16, 524281 * 16 * 3);
+  CHECK(refusal(port_dwt2d, rgb) == "--input=" + rgb + ": has 524281 rows: must have at most 524280");
+  CHECK(refusal(port_2dconv, real_hole(folder, "fits.f32", 524280, 3, 524280 * 3 * 4)).empty());
+}
+
+TEST_CASE("a real file that is not there, or not of the size that its sidecar tells, is refused as that") {
+  test::scratch_folder const folder;
+  CHECK(refusal(port_nw, folder / "none.i32") == "--input=" + (folder / "none.i32") + ": No such file or directory");
+  std::uint64_t const side = std::uint64_t{1} << 31;  // 4 bytes of each: 2^64
+  std::string const huge = real_hole(folder, "huge", side, side, 0);
+  for (auto const* what : {&port_nw, &port_2dconv}) {
+    CHECK(refusal(*what, huge) == "--input=" + huge + ": has 0 bytes: by its .meta must have more than a file can have");
+  }
+  std::string const shorter = real_hole(folder, "short", 16, 16, 1000);
+  CHECK(refusal(port_nw, shorter) == "--input=" + shorter + ": has 1000 bytes: by its .meta must have 1024");
 }

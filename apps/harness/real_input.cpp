@@ -66,6 +66,9 @@ std::string stored(std::string_view bytes) {
 
 std::map<std::string, std::uint64_t> read_real_input(std::string const& path, std::vector<std::string> const& keys,
                                                      std::uint64_t element_bytes) {
+  std::error_code error;
+  auto const size = std::filesystem::file_size(path, error);
+  if (error) throw usage_error(fmt::format("--input={}: {}", path, error.message()));
   std::map<std::string, std::uint64_t> found;
   std::ifstream in(path + ".meta");
   for (std::string line; std::getline(in, line);) {
@@ -81,13 +84,17 @@ std::map<std::string, std::uint64_t> read_real_input(std::string const& path, st
     if (found[key] < 1 || found[key] > 1ull << 31) {
       throw usage_error(fmt::format("--input={}: {}.meta must have a line {}=NUMBER, from 1 to 2147483648", path, path, key));
     }
-    bytes *= found[key];
+    if (__builtin_mul_overflow(bytes, found[key], &bytes)) {
+      throw usage_error(fmt::format("--input={}: has {} bytes: by its .meta must have more than a file can have", path, size));
+    }
   }
-  std::error_code error;
-  auto const size = std::filesystem::file_size(path, error);
-  if (error) throw usage_error(fmt::format("--input={}: {}", path, error.message()));
   if (size != bytes) throw usage_error(fmt::format("--input={}: has {} bytes: by its .meta must have {}", path, size, bytes));
   return found;
+}
+
+void check_rows(std::string const& path, std::uint64_t rows, unsigned per_block) {
+  std::uint64_t const most = std::uint64_t{65535} * per_block;  // a grid's blocks in y
+  if (rows > most) throw usage_error(fmt::format("--input={}: has {} rows: must have at most {}", path, rows, most));
 }
 
 std::string write_picture(std::string const& folder, std::string const& name, std::span<std::uint8_t const> samples,

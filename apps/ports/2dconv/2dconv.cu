@@ -58,6 +58,7 @@ class conv2d final : public port {
     auto const shape = read_real_input(p.input, {"rows", "columns"}, sizeof(float));
     rows_ = shape.at("rows");
     columns_ = shape.at("columns");
+    check_rows(p.input, rows_, block.y);
   }
 
   std::vector<input_file> files() const override {
@@ -76,7 +77,6 @@ class conv2d final : public port {
   }
 
   void compute(device_arrays const& a) override {
-    dim3 const block(32, 8);
     dim3 const grid(static_cast<unsigned>((columns_ + 31) / 32), static_cast<unsigned>((rows_ + 7) / 8));
     launch(convolve_matrix, grid, block, a.input<float>(0), a.output<float>(0), rows_, columns_);
   }
@@ -104,6 +104,8 @@ class conv2d final : public port {
   }
 
  private:
+  static constexpr dim3 block{32, 8};
+
   problem problem_;
   std::uint64_t rows_;
   std::uint64_t columns_;

@@ -65,6 +65,7 @@ class dwt2d final : public port {
     shape_ = {size.at("columns"), size.at("rows")};
     if (shape_.columns < 16 || shape_.rows < 16)
       throw usage_error("--input=" + p.input + ": must have 16 rows and columns at least");
+    check_rows(p.input, shape_.rows, block.y);
   }
 
   std::vector<input_file> files() const override {
