@@ -345,3 +345,13 @@ TEST_CASE("a real file that is not there, or not of the size that its sidecar te
   std::string const shorter = real_hole(folder, "short", 16, 16, 1000);
   CHECK(refusal(port_nw, shorter) == "--input=" + shorter + ": has 1000 bytes: by its .meta must have 1024");
 }
+
+TEST_CASE("level 3: an output that should be NaN or infinite is said not to be checkable") {
+  host_outputs wanted({{"b", element::f32, 3, {1e-6, 1e-6}}});
+  for (float const value : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    wanted.as<float>(0)[1] = value;
+    host_outputs const got = wanted;
+    CHECK(difference(got, wanted, true).empty());
+    CHECK(difference(got, wanted, false).find("which cannot be checked") != std::string::npos);
+  }
+}

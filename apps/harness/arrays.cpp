@@ -29,6 +29,11 @@ std::string first_difference(host_outputs const& got, host_outputs const& wanted
   tolerance const allowed = exact ? tolerance{} : wanted.shapes()[array].allowed;
   std::uint64_t const first = parallel_find(a.size(), [&](std::uint64_t i) { return !close(a[i], b[i], allowed); });
   if (first == a.size()) return {};
+  if (allowed.absolute + allowed.relative > 0 && !std::isfinite(static_cast<double>(b[first]))) {
+    return fmt::format(
+        "{}[{}] is {} and should be {}, which cannot be checked: the input has a NaN, an infinity or a number too large",
+        shape.name, first, a[first], b[first]);
+  }
   return fmt::format("{}[{}] is {}, not {}", shape.name, first, a[first], b[first]);
 }
 
