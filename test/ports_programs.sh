@@ -34,5 +34,13 @@ refuses() {
 }
 refuses "--pitch=narrow: must be chip or fixed" "$bin/hotspot" --pitch narrow
 refuses "--iterations=0: must be from 1 to 100" "$bin/stencil" --iterations 0
+refuses "--input=/none: No such file" "$bin/2dconv" --input /none
+# Only what there is to see is offered, and told of the files that the application takes.
+for app in nw bfs mvt; do refuses "not expected: --output" "$bin/$app" --output=/none; done
+refuses "every edge in both directions" "$bin/bfs" --help
+[[ $("$bin/bfs" --help) != *NAME.meta* ]] || {
+  failed=$((failed + 1))
+  echo "FAILED: bfs --help tells of a sidecar"
+}
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -10,6 +10,8 @@ void port::compute_fused(chunk_io const&, unsigned, unsigned, device_arrays cons
   throw std::logic_error("this application has no fused computation");
 }
 
-std::vector<std::string> port::write_pictures(host_outputs const&, std::string const&) const { return {}; }
+std::vector<std::string> port::write_pictures(host_outputs const&, std::string const&) const {
+  throw std::logic_error("this application writes no pictures");
+}
 
 }  // namespace gpufs::apps

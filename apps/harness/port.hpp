@@ -52,7 +52,7 @@ class port {
     return difference(got, reference(in), false);
   }
 
-  /// Writes what can be looked at into `folder` (--output), and returns the paths.
+  /// Writes what can be looked at into `folder` (--output), and returns the paths. Only where the description says that there is something.
   virtual std::vector<std::string> write_pictures(host_outputs const& got, std::string const& folder) const;
 };
 
@@ -64,11 +64,12 @@ struct extra_option {
 };
 
 struct port_description {
-  std::string_view name;     ///< of the program
-  std::string_view summary;  ///< one line for --help
-  unsigned blocks;           ///< of the paper's I/O kernel
-  bool fused;                ///< has compute_fused()
-  bool real_input;           ///< takes --input
+  std::string_view name;        ///< of the program
+  std::string_view summary;     ///< one line for --help
+  unsigned blocks;              ///< of the paper's I/O kernel
+  bool fused;                   ///< has compute_fused()
+  std::string_view real_input;  ///< what --input takes, for --help; empty: there is no --input
+  bool pictures;                ///< has write_pictures(), for --output
   std::vector<extra_option> extras;
   std::unique_ptr<port> (*make)(problem const&);
 };

@@ -58,11 +58,10 @@ void add_options(CLI::App& app, options& o, port_description const& what) {
   app.add_option("--seed", o.seed, "of the random input")->capture_default_str();
   app.add_option("--data", o.data,
                  "keep the input files in this folder, or take them from there; default: nameless temporary files");
-  if (what.real_input) {
-    app.add_option("--input", o.input,
-                   "a real file, with NAME.meta beside it (docs/applications.md), in place of a generated one");
-    app.add_option("--output", o.output, "write the result as PNG into this folder");
+  if (!what.real_input.empty()) {
+    app.add_option("--input", o.input, fmt::format("a real file in place of a generated one: {}", what.real_input));
   }
+  if (what.pictures) app.add_option("--output", o.output, "write the result as PNG into this folder");
   app.add_option("--blocks", o.blocks, "threadblocks of the I/O kernel")->capture_default_str();
   app.add_option("--threads", o.threads, "threads of each, at most 512; default 512, emulated 64");
   app.add_option("--req", o.request, "bytes per gread of the I/O kernel")->capture_default_str();

@@ -119,7 +119,8 @@ port_description const port_2dconv{
     .summary = "PolyBench 2DCONV: a 3 x 3 convolution of a matrix that is read from a file",
     .blocks = 128,
     .fused = true,
-    .real_input = true,
+    .real_input = "floats; NAME.meta beside it has lines rows=NUMBER and columns=NUMBER",
+    .pictures = true,
     .extras = {},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<conv2d>(p); },
 };

@@ -81,7 +81,8 @@ port_description const port_3dconv{
     .summary = "PolyBench 3DCONV: a convolution of a volume that is read from a file",
     .blocks = 128,
     .fused = false,
-    .real_input = false,
+    .real_input = {},
+    .pictures = false,
     .extras = {},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<conv3d>(p); },
 };

@@ -81,7 +81,8 @@ port_description const port_atax{
     .summary = "PolyBench ATAX: A^T (A x), with a matrix that is read from a file",
     .blocks = 128,
     .fused = true,
-    .real_input = false,
+    .real_input = {},
+    .pictures = false,
     .extras = {compute_option()},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<atax>(p); },
 };

@@ -214,7 +214,8 @@ port_description const port_backprop{
     .summary = "Rodinia BACKPROP: a training step of a network whose inputs and weights are read from files",
     .blocks = 128,
     .fused = false,
-    .real_input = false,
+    .real_input = {},
+    .pictures = false,
     .extras = {},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<backprop>(p); },
 };

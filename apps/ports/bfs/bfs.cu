@@ -128,7 +128,8 @@ port_description const port_bfs{
     .summary = "Rodinia BFS: breadth-first search of a graph that is read from a file",
     .blocks = 128,
     .fused = false,
-    .real_input = true,
+    .real_input = "a graph file as scripts/fetch_data.py makes them, with every edge in both directions (--check relies on it)",
+    .pictures = false,
     .extras = {},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<bfs>(p); },
 };

@@ -72,7 +72,8 @@ port_description const port_bicg{
     .summary = "PolyBench BICG: the two matrix-vector products of the BiCG solver, with a matrix that is read from a file",
     .blocks = 128,
     .fused = true,
-    .real_input = false,
+    .real_input = {},
+    .pictures = false,
     .extras = {compute_option()},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<bicg>(p); },
 };

@@ -188,7 +188,8 @@ port_description const port_dwt2d{
     .summary = "Rodinia DWT2D: the wavelet transform of a picture that is read from a file",
     .blocks = 128,
     .fused = false,
-    .real_input = true,
+    .real_input = "red, green and blue bytes; NAME.meta beside it has lines rows=NUMBER and columns=NUMBER",
+    .pictures = true,
     .extras = {{"filter", "53", "53: integers, exact; 97: floats"}},
     .make = [](problem const& p) -> std::unique_ptr<port> {
       if (choice_option(p, "filter", {"53", "97"}) == 0) return std::make_unique<dwt2d<std::int32_t>>(p);

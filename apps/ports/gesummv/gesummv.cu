@@ -75,7 +75,8 @@ port_description const port_gesummv{
     .summary = "PolyBench GESUMMV: alpha A x + beta B x, with two matrices that are read from a file",
     .blocks = 128,
     .fused = true,
-    .real_input = false,
+    .real_input = {},
+    .pictures = false,
     .extras = {compute_option()},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<gesummv>(p); },
 };

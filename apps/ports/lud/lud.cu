@@ -203,7 +203,8 @@ port_description const port_lud{
     .summary = "Rodinia LUD: the LU decomposition of a matrix that is read from a file",
     .blocks = 128,
     .fused = false,
-    .real_input = false,
+    .real_input = {},
+    .pictures = false,
     .extras = {},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<lud>(p); },
 };

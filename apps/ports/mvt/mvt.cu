@@ -84,7 +84,8 @@ port_description const port_mvt{
     .summary = "PolyBench MVT: products of a matrix that is read from a file, and of its transpose, with two vectors",
     .blocks = 128,
     .fused = true,
-    .real_input = false,
+    .real_input = {},
+    .pictures = false,
     .extras = {compute_option()},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<mvt>(p); },
 };

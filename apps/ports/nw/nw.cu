@@ -164,7 +164,8 @@ port_description const port_nw{
     .summary = "Rodinia NW: alignment scores of two sequences, from files with the symbols' scores and the border",
     .blocks = 100,
     .fused = false,
-    .real_input = true,
+    .real_input = "scores as 32-bit integers; NAME.meta beside it has lines rows=NUMBER and columns=NUMBER, equal ones",
+    .pictures = false,
     .extras = {},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<nw>(p); },
 };

@@ -179,7 +179,8 @@ port_description const port_pathfinder{
     .summary = "Rodinia PATHFINDER: cheapest ways through a grid of costs that is read from two files",
     .blocks = 100,
     .fused = true,
-    .real_input = false,
+    .real_input = {},
+    .pictures = false,
     .extras = {},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<pathfinder>(p); },
 };

@@ -145,7 +145,8 @@ port_description const port_stencil{
     .summary = "Parboil STENCIL: steps of a 7-point stencil in a volume that is read from a file",
     .blocks = 128,
     .fused = true,
-    .real_input = false,
+    .real_input = {},
+    .pictures = false,
     .extras = {{"iterations", "2", "steps; values shrink threefold in each"}},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<stencil>(p); },
 };
