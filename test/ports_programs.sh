@@ -34,6 +34,7 @@ refuses() {
 }
 refuses "--pitch=narrow: must be chip or fixed" "$bin/hotspot" --pitch narrow
 refuses "--iterations=0: must be from 1 to 100" "$bin/stencil" --iterations 0
+refuses "--threads=33: must be a multiple of 32 from 32 to 512" "$bin/mvt" --threads 33
 refuses "--input=/none: No such file" "$bin/2dconv" --input /none
 # Only what there is to see is offered, and told of the files that the application takes.
 for app in nw bfs mvt; do refuses "not expected: --output" "$bin/$app" --output=/none; done

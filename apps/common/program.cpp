@@ -47,9 +47,9 @@ void check_option(std::string_view option, std::int64_t value, std::int64_t low,
   if (value < low || value > high) throw usage_error(fmt::format("{}={}: must be from {} to {}", option, value, low, high));
 }
 
-void check_threads(std::int64_t threads) {
-  if (threads < 32 || threads > 1024 || threads % 32 != 0) {
-    throw usage_error(fmt::format("--threads={}: must be a multiple of 32 from 32 to 1024", threads));
+void check_threads(std::int64_t threads, std::int64_t most) {
+  if (threads < 32 || threads > most || threads % 32 != 0) {
+    throw usage_error(fmt::format("--threads={}: must be a multiple of 32 from 32 to {}", threads, most));
   }
 }
 

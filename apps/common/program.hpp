@@ -31,8 +31,8 @@ int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const
 /// Throws usage_error unless `value`, given as `option`, is from `low` to `high`.
 void check_option(std::string_view option, std::int64_t value, std::int64_t low, std::int64_t high);
 
-/// Throws usage_error unless a block can have so many threads, given as --threads: a multiple of 32 from 32 to 1024.
-void check_threads(std::int64_t threads);
+/// Throws usage_error unless a block can have so many threads, given as --threads: a multiple of 32 from 32 to `most`.
+void check_threads(std::int64_t threads, std::int64_t most = 1024);
 
 /// "no such file or directory", for -errno or errno.
 [[nodiscard]] std::string error_text(std::int64_t error);

@@ -63,7 +63,7 @@ void add_options(CLI::App& app, options& o, port_description const& what) {
   }
   if (what.pictures) app.add_option("--output", o.output, "write the result as PNG into this folder");
   app.add_option("--blocks", o.blocks, "threadblocks of the I/O kernel")->capture_default_str();
-  app.add_option("--threads", o.threads, "threads of each, at most 512; default 512, emulated 64");
+  app.add_option("--threads", o.threads, "threads of each, a multiple of 32, at most 512; default 512, emulated 64");
   app.add_option("--req", o.request, "bytes per gread of the I/O kernel")->capture_default_str();
   app.add_option("--runs", o.runs, "runs, each with an empty GPU cache; the median counts")->capture_default_str();
   app.add_flag("--cold", o.cold, "drop the input from the OS page cache before each run");
@@ -88,8 +88,7 @@ problem problem_of(options const& o) {
 io_shape shape_of(options const& o) {
   check_option("--blocks", o.blocks, 1, 65535);
   std::int64_t const threads = o.threads != 0 ? o.threads : device_to_run_on().kind == "emulated" ? 64 : 512;
-  check_option("--threads", threads, 32, 512);
-  check_threads(threads);
+  check_threads(threads, 512);
   return {static_cast<unsigned>(o.blocks), static_cast<unsigned>(threads), size_option("--req", o.request, 512, 1ull << 30)};
 }
 
