@@ -43,5 +43,13 @@ refuses "every edge in both directions" "$bin/bfs" --help
   failed=$((failed + 1))
   echo "FAILED: bfs --help tells of a sidecar"
 }
+# Output that is lost is a failure.
+for what in --json --help; do
+  said=$("$bin/mvt" "${small[@]}" $what 2>&1 >/dev/full)
+  status=$?
+  [[ $status == 1 && $said == *"mvt: standard output: "* ]] && continue
+  failed=$((failed + 1))
+  echo "FAILED: mvt $what >/dev/full: status $status: $said"
+done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -14,12 +15,19 @@
 namespace gpufs::apps {
 
 int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const& body, int failed) {
-  auto const report = [&](char const* what) { fmt::print(stderr, "{}: {}\n", app.get_name(), what); };
+  auto const report = [&](std::string_view what) { fmt::print(stderr, "{}: {}\n", app.get_name(), what); };
+  // What stdio still holds at exit would be lost without a word.
+  auto const with_output_written = [&](int status) {
+    errno = 0;
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    report(errno == 0 ? "standard output: could not be written" : fmt::format("standard output: {}", error_text(errno)));
+    return status == 0 ? failed : status;
+  };
   try {
     app.parse(argc, argv);
-    return body();
+    return with_output_written(body());
   } catch (CLI::ParseError const& e) {
-    return app.exit(e) == 0 ? 0 : status_usage;
+    return with_output_written(app.exit(e) == 0 ? 0 : status_usage);
   } catch (usage_error const& e) {
     report(e.what());
     return status_usage;

@@ -22,7 +22,8 @@ inline constexpr int status_failed = 1;  ///< something did not work
 inline constexpr int status_usage = 2;   ///< the command line or a setting is wrong
 
 /// Parses the command line and runs `body`, whose result is the exit status. An error ends in one line on stderr that begins with
-/// the program's name: status_usage for usage_error, config_error and what CLI11 refuses, else `failed`.
+/// the program's name: status_usage for usage_error, config_error and what CLI11 refuses, else `failed`; so does output that cannot be
+/// written to stdout.
 int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const& body, int failed = status_failed);
 
 /// A number of bytes such as 64K, given as `option`. Throws usage_error unless it is from `low` to `high`.
