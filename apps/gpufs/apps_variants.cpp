@@ -137,7 +137,7 @@ std::vector<variant> variants_of(apps_options const& o, config const& settings, 
 
 void require_variant(std::string_view name) {
   port_description const any{
-      .name = "", .summary = "", .blocks = 1, .fused = true, .real_input = false, .extras = {}, .make = nullptr};
+      .name = "", .summary = "", .blocks = 1, .fused = true, .real_input = "", .pictures = false, .extras = {}, .make = nullptr};
   std::string known;
   for (auto const& v : variants_of({}, {}, {}, any, std::numeric_limits<std::uint64_t>::max() / 2)) {
     if (v.name == name) return;
