@@ -259,8 +259,7 @@ void add_options(CLI::App& command, apps_options& o) {
 int study_apps(apps_options const& o, config const& settings) {
   validate(settings);
   check_option("--runs", o.runs, 1, 1000);
-  if (o.threads != 0) check_threads(o.threads);
-  if (o.threads > 512) throw usage_error(fmt::format("--threads={}: must be at most 512", o.threads));
+  if (o.threads != 0) check_threads(o.threads, 512);
   for (auto const& name : o.variants) require_variant(name);
   auto const apps = chosen(o);
   static_cast<void>(device_to_run_on());
