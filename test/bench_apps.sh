@@ -57,6 +57,8 @@ study some --only nw --runs 1 --variants 4K --again >/dev/null 2>&1
 has_rows some nw smoke "4K:1 cpuio:2"
 
 refuses "--only=nosuch: must be among" none --only nosuch
+refuses "--cold: is of bench's patterns, not of bench apps" none --only nw --cold
+"$gpufs" bench --runs 1 apps --out "$folder/none" --only nw >/dev/null 2>&1 && complain "options of bench's patterns were ignored"
 refuses "--variants=nosuch: must be among" some --only nw --variants nosuch
 : >"$folder/a_file"
 refuses "--out=$folder/a_file" a_file --only nw

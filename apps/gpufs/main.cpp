@@ -12,10 +12,13 @@
 #include <apps/gpufs/ratios.hpp>
 #include <apps/gpufs/tune.hpp>
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <cstddef>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -54,6 +57,15 @@ int compare(ratio_options& o, config const& settings) {
   return 0;
 }
 
+/// Settings are for all of `bench`, but these options for its patterns alone. Throws usage_error naming one that was given.
+void require_not_given(std::vector<CLI::Option*> const& options, std::string const& study) {
+  for (auto const* option : options) {
+    if (option->count() == 0) continue;
+    throw usage_error(fmt::format("{}: is of bench's patterns, not of bench {}, whose options come behind that word",
+                                  option->get_name(), study));
+  }
+}
+
 int draw_figures(paper_options& o, config const& settings) {
   validate(settings);
   complete(o);
@@ -77,7 +89,10 @@ int main(int argc, char** argv) {
       *app.add_subcommand("bench", "measures reads of a file from a kernel, verified and held against the hardware");
   cli_settings const bench_settings(bench_command);
   bench_options options;
+  std::size_t const shared = bench_command.get_options().size();
   add_options(bench_command, options);
+  auto const bench_all = bench_command.get_options();
+  std::vector<CLI::Option*> const bench_own(bench_all.begin() + static_cast<std::ptrdiff_t>(shared), bench_all.end());
   CLI::App& ratios_command =
       *bench_command.add_subcommand("ratios", "the same file read in several ways in turns, and how gpufs compares with each");
   ratio_options ratio;
@@ -100,6 +115,9 @@ int main(int argc, char** argv) {
     if (tune_command.parsed()) {
       return run_tune(tuning, tune_settings.load(),
                       [&](std::string_view key) { return tune_command.get_option(setting_named(key).flag())->count() != 0; });
+    }
+    for (auto const* sub : {&ratios_command, &apps_command, &paper_command}) {
+      if (sub->parsed()) require_not_given(bench_own, sub->get_name());
     }
     if (ratios_command.parsed()) return compare(ratio, bench_settings.load(study_defaults()));
     if (apps_command.parsed()) return study_apps(applications, bench_settings.load(study_defaults()));
