@@ -255,6 +255,7 @@ config load_config(config defaults) {
     if (!std::filesystem::is_regular_file(named)) reject("GPUFS_CONFIG", named, "the path of a TOML file");
     load_file(defaults, named);
   } else if (std::filesystem::exists("gpufs.toml")) {
+    if (!std::filesystem::is_regular_file("gpufs.toml")) throw config_error("gpufs.toml: must be a file, or not there");
     load_file(defaults, "gpufs.toml");
   }
   load_environment(defaults);

@@ -19,5 +19,65 @@ diff -r --no-dereference "$to/tree" "$to/copy"
 [ "$(readlink "$to/copy/link")" = empty ]
 [ "$to/copy/empty" -ef "$to/copy/below/second-name" ]
 [ ! "$to/copy/empty" -ef "$to/tree/empty" ]
-! "$1" "$to/missing" "$to/nowhere" 2> "$to/message"
-grep -q 'missing: No such file or directory' "$to/message"
+
+export GPUFS_CACHE_SIZE=4M GPUFS_STAGING_SIZE=1M GPUFS_PREFETCH_MEMORY=1M
+cp=$1
+cd "$to"
+# refuses TEXT ARGUMENT...: fails, saying that.
+refuses() {
+  text=$1
+  shift
+  if "$cp" "$@" 2> message; then echo "gpufs-cp $*: was accepted" >&2; exit 1; fi
+  grep -q -- "$text" message || { echo "gpufs-cp $*: said $(cat message), not $text" >&2; exit 1; }
+}
+# is FILE TEXT
+is() { [ "$(cat "$1")" = "$2" ] || { echo "$1: is $(cat "$1"), not $2" >&2; exit 1; }; }
+
+refuses 'missing: No such file or directory' missing nowhere
+
+# Other names of what is replaced keep their bytes: those of a snapshot, or of the source itself.
+mkdir old new links own
+echo old > old/f; echo newer > new/f; ln old/f links/f
+"$cp" new/. links
+is old/f old; is links/f newer
+echo A > own/a; echo B > own/b; ln own/b links/a
+"$cp" own/. links
+is own/b B; is links/a A; is links/b B
+
+# What fails leaves what was there.
+echo precious > there
+refuses 'must be more' old/f there --write-memory 0
+refuses 'need 16' old/f there --blocks 8 --max-open-files 15
+refuses 'must be' old/f there --req 0
+is there precious
+mkdir -p clash/f
+refuses 'is no folder, its target is one' old/f clash
+ln -s there alias
+refuses 'is the same file as its target' alias alias
+refuses 'is the same file as its target' alias .
+[ "$(readlink alias)" = there ]
+refuses 'cannot be copied into itself' tree tree/below
+"$cp" alias newalias
+[ "$(readlink newalias)" = there ]
+
+# Nothing is written through links of the target, nor into what is no file.
+mkdir outside-of-it through source source/sub
+echo f > source/sub/f; ln -s ../outside-of-it through/sub
+refuses 'is a folder, its target is none' source/. through
+[ -z "$(ls outside-of-it)" ]
+ln -s outside-of-it/none dangling
+"$cp" source/sub/f dangling
+is dangling f; [ ! -L dangling ]
+mkfifo pipe
+refuses 'its target is neither' source/sub/f pipe
+[ -p pipe ]
+
+# Contents of a folder named by its end, and permissions.
+mkdir -p x/a y/b; echo xf > x/f; echo yf > y/f
+"$cp" x/a/.. y/b
+is y/f yf; is y/b/f xf
+mkdir -m 700 private; echo f > private/f; chmod 444 private/f; mkdir -m 500 private/closed; cp /bin/true private/program; chmod 4755 private/program
+"$cp" private seen
+[ "$(cd seen && stat -c %a . f closed program | tr '\n' ' ')" = '700 444 500 755 ' ]
+if [ -s /proc/self/status ] || head -c 1 /proc/self/status > head 2> message; then refuses 'has bytes but no size' /proc/self/status status; fi
+[ -z "$(find . -name '.gpufs-cp-*')" ]

@@ -1,5 +1,6 @@
 // Claims about settings: sizes, layers, and what an error says.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -161,6 +162,20 @@ TEST_CASE("file: errors name file, line and key") {
       error("\n\npage_sise = 4096\n").starts_with("gpufs.toml:3: page_sise: no such setting; there are page_size, cache_size,"));
   CHECK(error("[cache]\nsize = 1\n").starts_with("gpufs.toml:1: cache: no such setting"));
   CHECK(error("page_size = 4096\npage_size = \n").starts_with("gpufs.toml:2: "));
+}
+
+TEST_CASE("gpufs.toml: what is there under that name must be a file") {
+  toml_file const folder("");
+  std::filesystem::remove("gpufs.toml");
+  for (bool const pipe : {false, true}) {
+    if (pipe) {
+      std::filesystem::remove("gpufs.toml");
+      REQUIRE(mkfifo("gpufs.toml", 0600) == 0);  // would be waited for
+    } else {
+      std::filesystem::create_directory("gpufs.toml");
+    }
+    CHECK(error_of([] { (void)gpufs::load_config(); }) == "gpufs.toml: must be a file, or not there");
+  }
 }
 
 TEST_CASE("GPUFS_CONFIG: names a file that must exist, and takes the place of gpufs.toml") {

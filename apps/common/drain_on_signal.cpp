@@ -9,18 +9,20 @@ namespace gpufs::apps {
 
 namespace {
 
-sigset_t both() {
+sigset_t awaited() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
+  // In the background of a script SIGINT is ignored, and stays so.
+  struct sigaction now {};
+  if (sigaction(SIGINT, nullptr, &now) != 0 || now.sa_handler != SIG_IGN) sigaddset(&set, SIGINT);
   return set;
 }
 
 }  // namespace
 
 drain_on_signal::drain_on_signal() {
-  sigset_t const set = both();
+  sigset_t const set = awaited();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   thread_ = std::thread([this] { watch(); });
 }
@@ -37,7 +39,7 @@ void drain_on_signal::set(std::function<void()> drain) {
 }
 
 void drain_on_signal::watch() {
-  sigset_t const set = both();
+  sigset_t const set = awaited();
   int which = 0;
   while (sigwait(&set, &which) != 0) {
   }

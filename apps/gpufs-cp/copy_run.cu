@@ -78,7 +78,7 @@ std::vector<std::int32_t> run_copy(filesystem& fs, std::vector<copied_file> cons
     std::uint64_t const from = text.size();
     text.append(files[i].from).push_back('\0');
     std::uint64_t const to = text.size();
-    text.append(files[i].to).push_back('\0');
+    text.append(files[i].part).push_back('\0');
     std::uint64_t const count = std::max<std::uint64_t>((files[i].bytes + piece_bytes - 1) / piece_bytes, 1);
     for (std::uint64_t p = 0; p < count; ++p) {
       pieces.push_back(

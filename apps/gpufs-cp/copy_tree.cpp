@@ -1,6 +1,8 @@
 #include <apps/gpufs-cp/copy_tree.hpp>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <system_error>
@@ -16,55 +18,97 @@ namespace {
 
 namespace stdfs = std::filesystem;
 
-/// Empties or makes the target. Returns 0 or errno.
-int make_empty(std::string const& path, mode_t mode) {
-  int const fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode & 07777);
-  if (fd < 0) return errno;
+constexpr mode_t permissions = 0777;
+
+std::error_code last_error() { return {errno, std::generic_category()}; }
+
+/// A name beside `to` that nobody has.
+std::string name_beside(stdfs::path const& to) { return (to.parent_path() / ".gpufs-cp-XXXXXX").string(); }
+
+/// Makes an empty file beside the target. Its name is in `path` then.
+std::error_code make_part(stdfs::path const& to, std::string& path) {
+  path = name_beside(to);
+  int const fd = ::mkostemp(path.data(), O_CLOEXEC);
+  if (fd < 0) return last_error();
   ::close(fd);
-  return 0;
+  return {};
+}
+
+/// Calls make(name) for a name that is free, and puts what it made in the place of `to`.
+template <class Make>
+std::error_code put_in_place(stdfs::path const& to, Make const& make) {
+  std::string name;
+  if (auto const error = make_part(to, name)) return error;
+  std::error_code error;
+  if (::unlink(name.c_str()) != 0 || !make(name) || ::rename(name.c_str(), to.c_str()) != 0) error = last_error();
+  // Renaming does nothing where both are names of one file already.
+  ::unlink(name.c_str());
+  return error;
+}
+
+/// Whether a file of size 0 has bytes all the same.
+bool has_bytes(stdfs::path const& path) {
+  int const fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return false;
+  char byte = 0;
+  bool const some = ::read(fd, &byte, 1) > 0;
+  ::close(fd);
+  return some;
+}
+
+bool same_file(struct stat const& a, struct stat const& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+
+/// What may not be where a copy goes; empty if there is nothing wrong.
+std::string in_the_way(struct stat const& from, stdfs::path const& to) {
+  struct stat there {};
+  if (::lstat(to.c_str(), &there) != 0) return {};
+  if (same_file(from, there)) return "is the same file as its target";
+  if (S_ISDIR(from.st_mode)) return S_ISDIR(there.st_mode) ? "" : "is a folder, its target is none";
+  if (S_ISREG(from.st_mode) && S_ISLNK(there.st_mode)) {
+    struct stat behind {};
+    if (::stat(to.c_str(), &behind) == 0) there = behind;
+    if (same_file(from, there)) return "is the same file as its target";
+  }
+  if (S_ISDIR(there.st_mode)) return "is no folder, its target is one";
+  return S_ISREG(there.st_mode) || S_ISLNK(there.st_mode) ? "" : "is a file or a link, its target is neither";
 }
 
 /// The copies of files that have several names, by device and inode.
 using first_names = std::map<std::pair<dev_t, ino_t>, stdfs::path>;
 
 void add(stdfs::path const& from, stdfs::path const& to, first_names& names, copy_plan& plan) {
-  auto const complain = [&](stdfs::path const& path, std::error_code const& e) {
-    plan.errors.emplace_back(path.string(), e.message());
-  };
+  auto const complain = [&](stdfs::path const& path, std::string const& what) { plan.errors.emplace_back(path.string(), what); };
   struct stat status {};
-  if (::lstat(from.c_str(), &status) != 0) return complain(from, {errno, std::generic_category()});
+  if (::lstat(from.c_str(), &status) != 0) return complain(from, last_error().message());
+  if (auto const what = in_the_way(status, to); !what.empty()) return complain(from, what);
   std::error_code error;
   if (S_ISLNK(status.st_mode)) {
-    stdfs::remove(to, error);
-    stdfs::copy_symlink(from, to, error);
-    if (error) complain(to, error);
+    auto const leads_to = stdfs::read_symlink(from, error);
+    if (error) return complain(from, error.message());
+    error = put_in_place(to, [&](std::string const& name) { return ::symlink(leads_to.c_str(), name.c_str()) == 0; });
+    if (error) complain(to, error.message());
   } else if (S_ISDIR(status.st_mode)) {
-    stdfs::create_directory(to, error);
-    if (error) return complain(to, error);
+    if (::mkdir(to.c_str(), (status.st_mode & permissions) | S_IRWXU) != 0 && errno != EEXIST)
+      return complain(to, last_error().message());
+    plan.folders.push_back({to.string(), status.st_mode & permissions});
     stdfs::directory_iterator entries(from, error);
-    if (error) return complain(from, error);
-    for (; entries != stdfs::directory_iterator{}; entries.increment(error)) {
+    while (!error && entries != stdfs::directory_iterator{}) {
       add(entries->path(), to / entries->path().filename(), names, plan);
-      if (error) return complain(from, error);
+      entries.increment(error);  // at an error it is at the end, too
     }
+    if (error) complain(from, error.message());
   } else if (S_ISREG(status.st_mode)) {
-    struct stat there {};
-    if (::stat(to.c_str(), &there) == 0 && there.st_dev == status.st_dev && there.st_ino == status.st_ino)
-      return plan.errors.emplace_back(from.string(), "is the same file as its target"), void();
+    if (status.st_size == 0 && has_bytes(from)) return complain(from, "has bytes but no size, as files of /proc: not copied");
     if (status.st_nlink > 1) {
       auto const [first, is_first] = names.try_emplace({status.st_dev, status.st_ino}, to);
-      if (!is_first) {
-        stdfs::remove(to, error);
-        stdfs::create_hard_link(first->second, to, error);
-        if (error) complain(to, error);
-        return;
-      }
+      if (!is_first) return plan.names.push_back({first->second.string(), to.string()});
     }
-    if (int const e = make_empty(to.string(), status.st_mode | S_IWUSR); e != 0)
-      return complain(to, {e, std::generic_category()});
-    plan.files.push_back({from.string(), to.string(), static_cast<std::uint64_t>(status.st_size)});
+    std::string part;
+    if (auto const e = make_part(to, part)) return complain(to, e.message());
+    plan.files.push_back(
+        {from.string(), std::move(part), to.string(), static_cast<std::uint64_t>(status.st_size), status.st_mode & permissions});
   } else {
-    plan.errors.emplace_back(from.string(), "is neither file, folder nor symbolic link");
+    complain(from, "is neither file, folder nor symbolic link");
   }
 }
 
@@ -77,17 +121,43 @@ copy_plan prepare_copy(std::string const& source, std::string const& target) {
   std::error_code ignored;
   if (stdfs::is_directory(to, ignored)) {
     auto const name = from.filename().empty() ? from.parent_path().filename() : from.filename();
-    to /= name;
+    if (name != "." && name != "..") to /= name;
   }
   auto const inside = stdfs::weakly_canonical(to, ignored).string();
   auto const outside = stdfs::weakly_canonical(from, ignored).string();
-  if (stdfs::is_directory(from, ignored) && (inside + "/").starts_with(outside + "/")) {
+  if (stdfs::is_directory(stdfs::symlink_status(from, ignored)) && (inside + "/").starts_with(outside + "/")) {
     plan.errors.emplace_back(source, "cannot be copied into itself");
     return plan;
   }
   first_names names;
   add(from, to, names, plan);
   return plan;
+}
+
+copy_errors finish_copy(copy_plan const& plan, std::vector<std::int32_t> const& results) {
+  copy_errors errors;
+  for (std::size_t i = 0; i < plan.files.size(); ++i) {
+    copied_file const& f = plan.files[i];
+    if (results[i] != 0) {
+      ::unlink(f.part.c_str());
+    } else if (::chmod(f.part.c_str(), f.mode) != 0 || ::rename(f.part.c_str(), f.to.c_str()) != 0) {
+      errors.emplace_back(f.to, last_error().message());
+      ::unlink(f.part.c_str());
+    }
+  }
+  for (auto const& n : plan.names) {
+    auto const error = put_in_place(n.to, [&](std::string const& name) { return ::link(n.first.c_str(), name.c_str()) == 0; });
+    if (error) errors.emplace_back(n.to, error.message());
+  }
+  // Those within a folder before it: it may forbid to look into it.
+  for (auto f = plan.folders.rbegin(); f != plan.folders.rend(); ++f) {
+    if (::chmod(f->path.c_str(), f->mode) != 0) errors.emplace_back(f->path, last_error().message());
+  }
+  return errors;
+}
+
+void abandon_copy(copy_plan const& plan) noexcept {
+  for (auto const& f : plan.files) ::unlink(f.part.c_str());
 }
 
 }  // namespace gpufs::apps

@@ -1,4 +1,4 @@
-// The host's part of a copy: folders, links, empty target files, and the list of files that the kernel fills.
+// The host's part of a copy: folders, links, permissions, and the list of files whose bytes the kernel copies.
 #pragma once
 
 #include <cstdint>
@@ -6,22 +6,48 @@
 #include <utility>
 #include <vector>
 
+#include <sys/types.h>
+
 namespace gpufs::apps {
 
 struct copied_file {
   std::string from;
+  std::string part;  ///< where its bytes go first: an empty file beside the target
   std::string to;
   std::uint64_t bytes = 0;
+  mode_t mode = 0;
 };
+
+/// A second name of a copied file.
+struct copied_name {
+  std::string first, to;
+};
+
+struct copied_folder {
+  std::string path;
+  mode_t mode = 0;
+};
+
+using copy_errors = std::vector<std::pair<std::string, std::string>>;  ///< path, what is wrong with it
 
 struct copy_plan {
   std::vector<copied_file> files;
-  std::vector<std::pair<std::string, std::string>> errors;  ///< path, what is wrong with it
+  std::vector<copied_name> names;
+  std::vector<copied_folder> folders;
+  copy_errors errors;
 };
 
-/// Makes everything of `source` at `target` but the files' bytes: folders, links, empty files with the same permissions. As with `cp -a`, an
-/// existing folder `target` gets `source` below it; symbolic links are copied as they are, wherever they lead from their new place, and a
-/// file with several names in the tree has them in the copy. Devices, FIFOs and sockets are errors.
+/// Makes the folders and symbolic links of `source` at `target`, and an empty file beside each target file; what is there stays as it is until
+/// finish_copy(). As with `cp -a`, an existing folder `target` gets `source` below it; symbolic links are copied as they are, wherever they lead from
+/// their new place, and a file with several names in the tree has them in the copy. Errors are: devices, FIFOs and sockets; targets that are something
+/// else than their source (symbolic links to folders are not followed); files that have bytes, but no size, as those of /proc.
 [[nodiscard]] copy_plan prepare_copy(std::string const& source, std::string const& target);
+
+/// Puts each file with result 0 in its target's place, which other names of what was there do not notice, and drops the others' bytes; then makes the
+/// second names and sets permissions: those of the source, without set-user-id, set-group-id and sticky bits. Returns what failed.
+[[nodiscard]] copy_errors finish_copy(copy_plan const& plan, std::vector<std::int32_t> const& results);
+
+/// Drops the bytes of all files that are not in their places. Async-signal-safe it is not; any thread may call.
+void abandon_copy(copy_plan const& plan) noexcept;
 
 }  // namespace gpufs::apps

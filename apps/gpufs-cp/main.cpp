@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 
@@ -38,26 +39,40 @@ copy_shape checked_shape(options const& o) {
   std::int64_t const blocks = o.blocks != not_given ? o.blocks : emulated ? 8 : device.multiprocessors;
   std::int64_t const threads = o.threads != not_given ? o.threads : emulated ? 64 : 512;
   check_option("--blocks", blocks, 1, 1 << 20);
-  check_threads(threads);
-  if (threads > 512) throw usage_error(fmt::format("--threads={}: must be at most 512", threads));
+  check_threads(threads, 512);
   return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads), size_option("--req", o.request, 1, 1 << 30)};
+}
+
+/// Prints the errors; returns whether there are any.
+bool complain(copy_errors const& errors) {
+  for (auto const& [path, what] : errors) fmt::print(stderr, "gpufs-cp: {}: {}\n", path, what);
+  return !errors.empty();
 }
 
 int copy(options const& o, config const& settings, drain_on_signal& signals) {
   validate(settings);
   copy_shape const shape = checked_shape(o);
+  if (settings.write_memory == 0) throw usage_error("--write-memory=0: a copy is written, so it must be more");
+  if (settings.max_open_files < 2 * std::uint64_t(shape.blocks)) {
+    throw usage_error(fmt::format("--max-open-files={}: {} blocks need {}, a source and a target each", settings.max_open_files,
+                                  shape.blocks, 2 * std::uint64_t(shape.blocks)));
+  }
   auto const start = std::chrono::steady_clock::now();
+  filesystem fs(settings);
   copy_plan const plan = prepare_copy(o.source, o.target);
-  bool failed = !plan.errors.empty();
-  for (auto const& [path, what] : plan.errors) fmt::print(stderr, "gpufs-cp: {}: {}\n", path, what);
+  bool failed = complain(plan.errors);
   std::uint64_t bytes = 0;
   {
-    filesystem fs(settings);
-    signals.set([&fs] { static_cast<void>(fs.sync()); });
-    struct unset {
+    // Whoever is stopped leaves what was there.
+    signals.set([&plan] { abandon_copy(plan); });
+    struct at_end {
       drain_on_signal& signals;
-      ~unset() { signals.set({}); }
-    } const at_end{signals};
+      copy_plan const& plan;
+      ~at_end() {
+        signals.set({});
+        abandon_copy(plan);  // after an exception; else nothing is left to abandon
+      }
+    } const leave{signals, plan};
     auto const results = run_copy(fs, plan.files, shape);
     for (std::size_t i = 0; i < results.size(); ++i) {
       bytes += plan.files[i].bytes;
@@ -65,6 +80,7 @@ int copy(options const& o, config const& settings, drain_on_signal& signals) {
       failed = true;
       fmt::print(stderr, "gpufs-cp: {} to {}: {}\n", plan.files[i].from, plan.files[i].to, error_text(results[i]));
     }
+    failed |= complain(finish_copy(plan, results));
   }
   if (o.verbose) {
     double const seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -80,7 +96,9 @@ int main(int argc, char** argv) {
   CLI::App app("Copies a file or a tree with a GPU kernel; links stay links, as with cp -a", "gpufs-cp");
   options o;
   app.add_option("source", o.source, "file or folder to copy")->required();
-  app.add_option("target", o.target, "where to; an existing folder gets the copy below it")->required();
+  app.add_option("target", o.target,
+                 "where to; an existing folder gets the copy below it, an existing file is replaced when its copy is whole")
+      ->required();
   app.add_option("--blocks", o.blocks, "threadblocks; default one per multiprocessor, emulated 8");
   app.add_option("--threads", o.threads, "threads of each, at most 512; default 512, emulated 64");
   app.add_option("--req", o.request, "bytes per gread and gwrite")->capture_default_str();
