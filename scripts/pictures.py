@@ -96,6 +96,10 @@ def read_rgb(path, fit=None):
     return *rgba.size, on_white(4, rgba.tobytes())
 
 
+# What the readers of files meet in those that end too early, or hold what cannot be.
+DAMAGED = (KeyError, IndexError, ValueError, EOFError, UnboundLocalError, struct.error, zlib.error)
+
+
 def record(rgb):
     return b"".join(bytes(rgb[i : i + 3]) + b"\xff" for i in range(0, len(rgb), 3))
 
@@ -106,11 +110,11 @@ def tiles_of_folder(folder):
     for path, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
-            if os.path.islink(os.path.join(path, name)):
+            if os.path.islink(os.path.join(path, name)) or not os.path.isfile(os.path.join(path, name)):
                 continue
             try:
                 tile = record(read_rgb(os.path.join(path, name), SIDE)[2])
-            except (Unreadable, KeyError, IndexError, struct.error, zlib.error):
+            except (Unreadable, *DAMAGED):
                 continue
             if tile not in seen:
                 seen.add(tile)
@@ -159,8 +163,11 @@ def main(arguments):
         return 2
     try:
         (write_tiles if arguments[0] == "tiles" else write_picture)(*arguments[1:])
-    except (Unreadable, OSError, zlib.error) as error:
+    except (Unreadable, OSError) as error:
         print(f"pictures.py: {error}", file=sys.stderr)
+        return 1
+    except DAMAGED as error:
+        print(f"pictures.py: {arguments[1]}: is damaged ({type(error).__name__}: {error})", file=sys.stderr)
         return 1
     return 0
 

@@ -31,6 +31,18 @@ refuses() {
 refuses "No such file" make --data "$folder/none"
 "$bin/mosaic" generate --data "$folder/db" --tiles 100 >/dev/null || complain "generate"
 refuses "No such file" make --data "$folder/db"
+# A source that gives no tiles leaves the database; its own pictures can be the source.
+before=$(cat "$folder/db/tiles.hist" "$folder/db/tiles.rgba" | sha256sum)
+head -c 5000 /dev/urandom >"$folder/junk.rgba"
+mkdir "$folder/empty"
+mkfifo "$folder/empty/pipe"  # would be waited for
+: >"$folder/none.rgba"
+for source in junk.rgba none.rgba empty; do
+  "$bin/mosaic" import "$folder/$source" --data "$folder/db" >/dev/null 2>&1 && complain "import of $source was accepted"
+done
+"$bin/mosaic" import "$folder/db/tiles.rgba" --data "$folder/db" >/dev/null || complain "import of the database's own pictures"
+[ "$before" = "$(cat "$folder/db/tiles.hist" "$folder/db/tiles.rgba" | sha256sum)" ] || complain "the database is not what it was"
+[ -z "$(ls "$folder/db" | grep part)" ] || complain "left behind: $(ls "$folder/db")"
 "$bin/mosaic" index --data "$folder/db" --json | grep -q '"lost": 0' || complain "index"
 [ "$(stat -c %s "$folder/db/tiles.hist" "$folder/db/tiles.rgba" | sort -u)" = 409600 ] || complain "tiles.hist, tiles.rgba"
 

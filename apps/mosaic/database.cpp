@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -29,6 +30,22 @@ void make_folder(std::string const& folder) {
   std::filesystem::create_directories(folder, error);
   if (error) throw usage_error(fmt::format("--data={}: {}", folder, error.message()));
 }
+
+/// A file under another name until it is whole; if that does not come about, nothing is left of it.
+class unfinished {
+ public:
+  explicit unfinished(std::string path) : path_(std::move(path)) {}
+  ~unfinished() {
+    std::error_code ignored;
+    std::filesystem::remove(part(), ignored);  // not there any more once it has its place
+  }
+  unfinished(unfinished const&) = delete;
+  [[nodiscard]] std::string part() const { return path_ + ".part"; }
+  void put_in_place() const { std::filesystem::rename(part(), path_); }
+
+ private:
+  std::string path_;
+};
 
 /// Writes `tiles` records, each by put(number, record).
 template <class Put>
@@ -44,9 +61,9 @@ void write_records(std::string const& path, std::uint64_t tiles, Put const& put)
   if (error != 0) throw std::system_error(error, std::generic_category(), fmt::format("{} of {} tiles", path, tiles));
 }
 
-void write_histograms(database const& d, std::uint64_t tiles) {
-  host_file const pictures(d.rgba());
-  write_records(d.hist(), tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
+void write_histograms(std::string const& rgba, std::string const& hist, std::uint64_t tiles) {
+  host_file const pictures(rgba);
+  write_records(hist, tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
     rgba_tile tile;
     pictures.read(tile.data(), record_bytes, m * record_bytes);
     put_record(histogram_of(tile), to);
@@ -87,32 +104,46 @@ void put_record(histogram const& h, std::span<std::byte, record_bytes> to) {
 
 void generate_database(database const& d, std::uint64_t tiles, std::uint64_t seed, bool pictures) {
   make_folder(d.folder);
-  for (auto const& old : {d.rgba(), d.lsh()}) std::filesystem::remove(old);
-  write_records(d.hist(), tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
+  for (auto const& old : {d.hist(), d.rgba(), d.lsh()}) std::filesystem::remove(old);
+  if (pictures) {
+    unfinished const rgba(d.rgba());
+    write_records(rgba.part(), tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
+      rgba_tile const tile = synthetic_tile(seed, m);
+      std::memcpy(to.data(), tile.data(), record_bytes);
+    });
+    rgba.put_in_place();
+  }
+  unfinished const hist(d.hist());
+  write_records(hist.part(), tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
     put_record(histogram_of(synthetic_tile(seed, m)), to);
   });
-  if (!pictures) return;
-  write_records(d.rgba(), tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
-    rgba_tile const tile = synthetic_tile(seed, m);
-    std::memcpy(to.data(), tile.data(), record_bytes);
-  });
+  hist.put_in_place();
 }
 
 std::uint64_t import_database(database const& d, std::string const& source) {
   if (!std::filesystem::exists(source)) throw usage_error(fmt::format("{}: there is no such file or folder", source));
   make_folder(d.folder);
-  for (auto const& old : {d.hist(), d.lsh()}) std::filesystem::remove(old);
-  if (source.ends_with(".rgba")) {
-    std::filesystem::copy_file(source, d.rgba(), std::filesystem::copy_options::overwrite_existing);
+  unfinished const rgba(d.rgba()), hist(d.hist());
+  std::error_code none;
+  bool const is_there = std::filesystem::equivalent(source, d.rgba(), none);
+  if (is_there) {
+    // Only the histograms are made again.
+  } else if (source.ends_with(".rgba")) {
+    std::filesystem::copy_file(source, rgba.part(), std::filesystem::copy_options::overwrite_existing);
   } else {
     std::string const script = find_script("pictures.py");
     if (script.empty()) throw std::runtime_error("pictures.py is not beside this program, which reads pictures by it");
-    if (run_script(script, {"tiles", source, d.rgba()}, -1) != 0) {
+    if (run_script(script, {"tiles", source, rgba.part()}, -1) != 0) {
       throw std::runtime_error(fmt::format("{}: no tiles could be taken from it (see above; needs python3)", source));
     }
   }
-  std::uint64_t const tiles = records_in(d.rgba());
-  write_histograms(d, tiles);
+  std::string const tiles_in = is_there ? d.rgba() : rgba.part();
+  std::uint64_t const tiles = records_in(tiles_in);
+  write_histograms(tiles_in, hist.part(), tiles);
+  // What was there goes only now.
+  for (auto const& old : {d.hist(), d.lsh()}) std::filesystem::remove(old);
+  if (!is_there) rgba.put_in_place();
+  hist.put_in_place();
   return tiles;
 }
 
