@@ -2,6 +2,7 @@
 
 #include <apps/common/median.hpp>
 #include <apps/common/program.hpp>
+#include <apps/common/unfinished_file.hpp>
 
 #include <fmt/format.h>
 
@@ -9,7 +10,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
 #include <ranges>
 #include <system_error>
@@ -81,20 +81,16 @@ std::string table(std::vector<app_run> const& runs, Median const& value) {
 }  // namespace
 
 void write_runs(std::vector<app_run> const& runs, std::string const& path) {
-  std::string const part = path + ".part";
+  unfinished_file const file(path);
   {
-    std::ofstream out(part);
+    std::ofstream out(file.part());
     out << heading << '\n';
     for (auto const& r : runs) {
       out << fmt::format("{},{},{},{:.9g},{:.9g}\n", r.app, r.variant, r.bytes, r.io_seconds, r.seconds);
     }
-    if (!out.flush()) {
-      int const error = errno;
-      std::remove(part.c_str());
-      throw std::system_error(error, std::generic_category(), part);
-    }
+    if (!out.flush()) throw std::system_error(errno, std::generic_category(), file.part());
   }
-  if (std::rename(part.c_str(), path.c_str()) != 0) throw std::system_error(errno, std::generic_category(), path);
+  file.put_in_place();
 }
 
 std::vector<app_run> read_runs(std::string const& path, std::string_view app) {

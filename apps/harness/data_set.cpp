@@ -2,6 +2,7 @@
 
 #include <apps/common/checksum.hpp>
 #include <apps/common/program.hpp>
+#include <apps/common/unfinished_file.hpp>
 #include <apps/harness/parallel.hpp>
 
 #include <fmt/format.h>
@@ -9,7 +10,6 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -70,15 +70,16 @@ std::optional<std::uint64_t> kept_checksum(std::string const& path, input_file c
 
 /// Makes the named file, under another name until it is whole. A file without a sidecar is not ours, and stays as it is.
 std::uint64_t make_named(std::string const& path, input_file const& wanted, std::string const& origin) {
-  std::string const sidecar = path + ".meta", part = path + ".part";
+  std::string const sidecar = path + ".meta";
   if (std::filesystem::exists(path) && !read_meta(sidecar).contains("origin")) {
     throw usage_error(fmt::format(
         "{}: is there, and was not generated here ({} would say so): move it away, or name another folder", path, sidecar));
   }
   std::error_code ignored;
   std::filesystem::remove(path, ignored);
-  int const fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) throw usage_error(fmt::format("{}: {}", part, error_text(errno)));
+  unfinished_file const file(path);
+  int const fd = ::open(file.part().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) throw usage_error(fmt::format("{}: {}", file.part(), error_text(errno)));
   std::atomic<std::uint64_t> sum{0};
   int error = fill_file(fd, wanted.bytes, summing(wanted.fill, sum));
   ::close(fd);
@@ -88,11 +89,11 @@ std::uint64_t make_named(std::string const& path, input_file const& wanted, std:
     meta << fmt::format("version={}\norigin={}\nbytes={}\nchecksum={:016x}\n", version, origin, wanted.bytes, sum.load());
     if (!meta.flush()) error = errno;
   }
-  if (error == 0 && std::rename(part.c_str(), path.c_str()) != 0) error = errno;
   if (error != 0) {
-    for (auto const& left : {part, sidecar}) std::filesystem::remove(left, ignored);
+    std::filesystem::remove(sidecar, ignored);
     throw std::system_error(error, std::generic_category(), fmt::format("{} of {} bytes", path, wanted.bytes));
   }
+  file.put_in_place();
   return sum;
 }
 

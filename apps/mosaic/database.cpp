@@ -4,6 +4,7 @@
 #include <apps/common/program.hpp>
 #include <apps/common/script.hpp>
 #include <apps/common/temp_file.hpp>
+#include <apps/common/unfinished_file.hpp>
 #include <apps/mosaic/synthetic.hpp>
 
 #include <fmt/format.h>
@@ -16,7 +17,6 @@
 #include <filesystem>
 #include <stdexcept>
 #include <system_error>
-#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -30,22 +30,6 @@ void make_folder(std::string const& folder) {
   std::filesystem::create_directories(folder, error);
   if (error) throw usage_error(fmt::format("--data={}: {}", folder, error.message()));
 }
-
-/// A file under another name until it is whole; if that does not come about, nothing is left of it.
-class unfinished {
- public:
-  explicit unfinished(std::string path) : path_(std::move(path)) {}
-  ~unfinished() {
-    std::error_code ignored;
-    std::filesystem::remove(part(), ignored);  // not there any more once it has its place
-  }
-  unfinished(unfinished const&) = delete;
-  [[nodiscard]] std::string part() const { return path_ + ".part"; }
-  void put_in_place() const { std::filesystem::rename(part(), path_); }
-
- private:
-  std::string path_;
-};
 
 /// Writes `tiles` records, each by put(number, record).
 template <class Put>
@@ -106,14 +90,14 @@ void generate_database(database const& d, std::uint64_t tiles, std::uint64_t see
   make_folder(d.folder);
   for (auto const& old : {d.hist(), d.rgba(), d.lsh()}) std::filesystem::remove(old);
   if (pictures) {
-    unfinished const rgba(d.rgba());
+    unfinished_file const rgba(d.rgba());
     write_records(rgba.part(), tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
       rgba_tile const tile = synthetic_tile(seed, m);
       std::memcpy(to.data(), tile.data(), record_bytes);
     });
     rgba.put_in_place();
   }
-  unfinished const hist(d.hist());
+  unfinished_file const hist(d.hist());
   write_records(hist.part(), tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
     put_record(histogram_of(synthetic_tile(seed, m)), to);
   });
@@ -123,7 +107,7 @@ void generate_database(database const& d, std::uint64_t tiles, std::uint64_t see
 std::uint64_t import_database(database const& d, std::string const& source) {
   if (!std::filesystem::exists(source)) throw usage_error(fmt::format("{}: there is no such file or folder", source));
   make_folder(d.folder);
-  unfinished const rgba(d.rgba()), hist(d.hist());
+  unfinished_file const rgba(d.rgba()), hist(d.hist());
   std::error_code none;
   bool const is_there = std::filesystem::equivalent(source, d.rgba(), none);
   if (is_there) {
