@@ -43,6 +43,15 @@ std::shared_ptr<scripted_faults> faults_of(std::shared_ptr<failing_range> const&
   return faults;
 }
 
+/// A file of four pages, open, whose write-back fails as `range` says.
+struct failing_file {
+  scratch_folder folder;
+  std::string path = make_file(folder, "file", 4 * page);
+  std::shared_ptr<failing_range> range = std::make_shared<failing_range>();
+  filesystem fs{small_config(page, 8), faults_of(range)};
+  int fd = fs.open(path, O_RDWR);
+};
+
 std::int64_t write_in_kernel(filesystem& fs, int fd, std::uint64_t offset, std::vector<std::byte> const& bytes) {
   op_batch batch;
   batch.write(0, fd, std::int64_t(offset), bytes);
@@ -88,11 +97,8 @@ TEST_CASE("a failed write-back is reported by gfsync once, keeps the page, and t
 }
 
 TEST_CASE("an error that gfsync has not reported fails the next gwrite, and host calls report it as well") {
-  scratch_folder folder;
-  auto const path = make_file(folder, "file", 4 * page);
-  auto const range = std::make_shared<failing_range>();
-  filesystem fs(small_config(page, 8), faults_of(range));
-  int const fd = fs.open(path, O_RDWR);
+  failing_file file;
+  auto& [folder, path, range, fs, fd] = file;
   range->error = ENOSPC;
   auto const bytes = some_bytes(1, 0, 100);
   CHECK(write_in_kernel(fs, fd, 0, bytes) == 100);
@@ -118,11 +124,8 @@ TEST_CASE("an error that gfsync has not reported fails the next gwrite, and host
 }
 
 TEST_CASE("the host does not write to a file whose dirty pages cannot be written, and they stay readable") {
-  scratch_folder folder;
-  auto const path = make_file(folder, "file", 4 * page);
-  auto const range = std::make_shared<failing_range>();
-  filesystem fs(small_config(page, 8), faults_of(range));
-  int const fd = fs.open(path, O_RDWR);
+  failing_file file;
+  auto& [folder, path, range, fs, fd] = file;
   range->error = ENOSPC;
   auto const bytes = some_bytes(1, 0, 100);
   CHECK(write_in_kernel(fs, fd, 4 * page, bytes) == 100);
