@@ -1,7 +1,10 @@
-// Settings as CLI11 options: kept as text while the command line is parsed, assigned over file and environment afterwards.
-#include <CLI/CLI.hpp>
-#include <filesystem>
+// Settings as CLI11 options: kept as text while the command line is parsed, assigned over file and
+// environment afterwards.
 #include <gpufs/cli.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
 #include <map>
 #include <string>
 
@@ -15,14 +18,17 @@ struct cli_settings::given {
 cli_settings::cli_settings(CLI::App& app) : given_(std::make_unique<given>()) {
   constexpr char const* group = "Settings";
   auto* const state = given_.get();
-  app.add_option("--config", state->file, "TOML file with settings, in place of gpufs.toml")->type_name("FILE")->group(group);
+  app.add_option("--config", state->file, "TOML file with settings, in place of gpufs.toml")
+      ->type_name("FILE")
+      ->group(group);
   for (auto const& s : settings()) {
     std::string const flag = s.flag();
     std::string names = flag;
     constexpr std::string_view suffix = "-size";
     if (flag.ends_with(suffix)) names += "," + flag.substr(0, flag.size() - suffix.size());
     app.add_option_function<std::string>(
-           names, [state, &s](std::string const& value) { state->values[&s] = value; }, std::string(s.help))
+           names, [state, &s](std::string const& value) { state->values[&s] = value; },
+           std::string(s.help))
         ->type_name(" ")
         ->default_str(s.print(config{}))
         ->group(group);

@@ -1,5 +1,4 @@
 #include <gpufs/filesystem.hpp>
-
 #include <gpufs/filesystem_state.hpp>
 
 #include <cerrno>
@@ -18,7 +17,9 @@ int filesystem::open(std::string const& path, int flags, unsigned mode) {
   return state_->server->files().open(path, flags, mode);
 }
 int filesystem::close(int fd) { return state_->server->files().close(fd); }
-int filesystem::stat(int fd, file_status& status) const { return state_->server->files().stat(fd, status); }
+int filesystem::stat(int fd, file_status& status) const {
+  return state_->server->files().stat(fd, status);
+}
 int filesystem::advise(int fd, std::int64_t offset, std::int64_t length, advice what) {
   int const result = state_->server->files().advise(fd, offset, length, what);
   if (result == 0 && what == advice::willneed && state_->windows)
@@ -26,14 +27,18 @@ int filesystem::advise(int fd, std::int64_t offset, std::int64_t length, advice 
   return result;
 }
 
-std::int64_t filesystem::write(int fd, void const* bytes, std::uint64_t count, std::int64_t offset) {
-  return offset < 0 ? -EINVAL : state_->server->files().write(fd, bytes, count, std::uint64_t(offset));
+std::int64_t filesystem::write(int fd, void const* bytes, std::uint64_t count,
+                               std::int64_t offset) {
+  return offset < 0 ? -EINVAL
+                    : state_->server->files().write(fd, bytes, count, std::uint64_t(offset));
 }
 int filesystem::sync(int fd) { return state_->server->files().sync(fd); }
 int filesystem::sync() { return state_->server->writes().flush(nullptr); }
 int filesystem::discard(int fd) { return state_->server->files().discard(fd); }
 std::vector<std::string> filesystem::mapped() const { return state_->mapped(); }
-std::vector<std::string> filesystem::unwritten() const { return state_->server->writes().unwritten(); }
+std::vector<std::string> filesystem::unwritten() const {
+  return state_->server->writes().unwritten();
+}
 
 statistics filesystem::stats() const {
   state const& s = *state_;
@@ -69,7 +74,9 @@ statistics filesystem::stats() const {
   return r;
 }
 
-std::vector<thread_statistics> filesystem::thread_stats() const { return state_->server->per_thread(); }
+std::vector<thread_statistics> filesystem::thread_stats() const {
+  return state_->server->per_thread();
+}
 
 config const& filesystem::settings() const { return state_->settings; }
 
@@ -81,20 +88,24 @@ std::vector<std::string> filesystem::notes() const {
   return all;
 }
 
-std::string filesystem::backend_name() const { return state_->server->backend() == io_backend::uring ? "io_uring" : "pread"; }
+std::string filesystem::backend_name() const {
+  return state_->server->backend() == io_backend::uring ? "io_uring" : "pread";
+}
 
 std::uint64_t filesystem::metadata_bytes() const {
   state const& s = *state_;
-  return s.buckets.bytes() + s.bucket_locks.bytes() + s.headers.bytes() + s.channel_states.bytes() + s.slots.bytes() +
-         s.records.bytes() + s.claimed_slots.bytes() + s.readahead.bytes() + s.queues.bytes() + s.queue_totals.bytes() +
-         s.queue_links.bytes() + s.counters.bytes() + s.tails.bytes() + s.sweep_hand.bytes() + s.mappings.bytes() +
-         s.keepers.bytes() + s.window_table.bytes();
+  return s.buckets.bytes() + s.bucket_locks.bytes() + s.headers.bytes() + s.channel_states.bytes() +
+         s.slots.bytes() + s.records.bytes() + s.claimed_slots.bytes() + s.readahead.bytes() +
+         s.queues.bytes() + s.queue_totals.bytes() + s.queue_links.bytes() + s.counters.bytes() +
+         s.tails.bytes() + s.sweep_hand.bytes() + s.mappings.bytes() + s.keepers.bytes() +
+         s.window_table.bytes();
 }
 
 std::uint64_t filesystem::pinned_bytes() const {
   state const& s = *state_;
-  return s.ring.bytes() + s.completions.bytes() + s.staging.bytes() + s.open_files.bytes() + s.control.bytes() +
-         s.write_headers.bytes() + s.write_words.bytes() + s.write_bytes.bytes() + (s.windows ? s.windows->bytes() : 0);
+  return s.ring.bytes() + s.completions.bytes() + s.staging.bytes() + s.open_files.bytes() +
+         s.control.bytes() + s.write_headers.bytes() + s.write_words.bytes() +
+         s.write_bytes.bytes() + (s.windows ? s.windows->bytes() : 0);
 }
 
 void filesystem::stop() { state_->server->stop(); }

@@ -1,4 +1,5 @@
-// What a filesystem consists of: the memory that it shares with kernels and with the daemon, and the daemon.
+// What a filesystem consists of: the memory that it shares with kernels and with the daemon, and
+// the daemon.
 #pragma once
 
 #include <gpufs/cache/frame.hpp>
@@ -8,6 +9,7 @@
 #include <gpufs/io/counters.hpp>
 #include <gpufs/layout.hpp>
 #include <gpufs/rpc/channel_state.hpp>
+
 #include <host-daemon/server.hpp>
 
 #include <cstddef>
@@ -57,7 +59,8 @@ struct filesystem::state {
   buffer<std::byte> records;
   buffer<std::uint32_t> write_counters;
   buffer<std::uint32_t> mappings;
-  buffer<std::uint32_t> keepers;  ///< a line for how many frames are kept, then one word for each frame
+  buffer<std::uint32_t>
+      keepers;  ///< a line for how many frames are kept, then one word for each frame
   buffer<rpc::window_entry> window_table;
   buffer<std::byte> handle;
   fs_ref ref;
@@ -76,7 +79,8 @@ struct filesystem::state {
   [[nodiscard]] fs_ref make_ref() const;
   [[nodiscard]] std::vector<std::string> mapped() const;
 
-  /// Has windows mapped that will be read, as far as the OS page cache has them by then; length 0 = to the end of the file.
+  /// Has windows mapped that will be read, as far as the OS page cache has them by then; length 0 =
+  /// to the end of the file.
   void want_windows(int fd, std::uint64_t offset, std::uint64_t length) const;
 
   /// A counter of all stripes, of which `all` is a copy.

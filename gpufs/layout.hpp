@@ -27,10 +27,12 @@ struct layout {
   std::uint64_t staging_bytes;  ///< all pieces
   std::uint64_t write_buffers;  ///< pages that can be dirty at once
   std::uint64_t window_budget;  ///< most bytes of files mapped at once; 0 = files are not mapped
-  std::uint64_t window_slots;   ///< of the table of mapped windows, a power of two; 0 = files are not mapped
+  std::uint64_t
+      window_slots;  ///< of the table of mapped windows, a power of two; 0 = files are not mapped
 
   /// For settings that validate() accepts, on a host with `host_memory` bytes.
-  [[nodiscard]] static layout of(config const& c, unsigned daemon_threads, std::uint64_t host_memory);
+  [[nodiscard]] static layout of(config const& c, unsigned daemon_threads,
+                                 std::uint64_t host_memory);
 };
 
 }  // namespace gpufs

@@ -1,4 +1,5 @@
-// A hash of 64 bits, the same for host and device: the finaliser of splitmix64, with which every bit of the result depends on every one of `z`.
+// A hash of 64 bits, the same for host and device: the finaliser of splitmix64, with which every
+// bit of the result depends on every one of `z`.
 #pragma once
 
 #include <gpufs/host_device.hpp>

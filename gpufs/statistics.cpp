@@ -40,7 +40,8 @@ constexpr std::array fields{
     field{"windows_retired", &statistics::windows_retired},
     field{"idle_polls", &statistics::idle_polls},
 };
-static_assert(sizeof(statistics) == fields.size() * sizeof(std::uint64_t), "every counter is listed");
+static_assert(sizeof(statistics) == fields.size() * sizeof(std::uint64_t),
+              "every counter is listed");
 
 }  // namespace
 
@@ -60,7 +61,8 @@ std::string to_text(statistics const& s) {
 
 std::string to_json_fields(statistics const& s) {
   std::string out;
-  for (auto const& f : fields) out += fmt::format("{}\"{}\": {}", out.empty() ? "" : ", ", f.name, s.*f.value);
+  for (auto const& f : fields)
+    out += fmt::format("{}\"{}\": {}", out.empty() ? "" : ", ", f.name, s.*f.value);
   return out;
 }
 

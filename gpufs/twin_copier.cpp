@@ -1,7 +1,6 @@
 // Batches of copies on streams that take turns.
-#include <gpufs/twin_copier.hpp>
-
 #include <gpufs/device.hpp>
+#include <gpufs/twin_copier.hpp>
 
 #include <array>
 #include <cstdint>
@@ -22,7 +21,8 @@ class stream_copier final : public daemon::twin_copier {
     try {
       if (started_ == 0) make_device_current(device_);  // in the thread that copies
       pieces_.clear();
-      for (auto const& r : ranges) pieces_.push_back({twin_ + r.offset, staging_ + r.offset, r.bytes});
+      for (auto const& r : ranges)
+        pieces_.push_back({twin_ + r.offset, staging_ + r.offset, r.bytes});
       detail::copy_to_device(all_[started_ % streams], pieces_);
       ++started_;
       return true;

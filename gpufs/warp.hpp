@@ -5,8 +5,9 @@
 
 #include <cstdint>
 
-// Unrolls the loop that follows, so that its array stays in registers, or does not, so that code stays short: what a call runs through once has to be
-// fetched, and a multiprocessor keeps some 100 KB of it. g++ knows no such pragma and needs none.
+// Unrolls the loop that follows, so that its array stays in registers, or does not, so that code
+// stays short: what a call runs through once has to be fetched, and a multiprocessor keeps some 100
+// KB of it. g++ knows no such pragma and needs none.
 #if defined(__CUDACC__)
 #define GPUFS_UNROLL _Pragma("unroll")
 #define GPUFS_ROLLED _Pragma("unroll 1")
@@ -15,8 +16,9 @@
 #define GPUFS_ROLLED
 #endif
 
-// The stages of a call are kept out of line, so that their registers are not the calling kernel's. They take the handle from GPU memory
-// (fs_ref::self), so that the kernel's parameter need not be copied to the stack.
+// The stages of a call are kept out of line, so that their registers are not the calling kernel's.
+// They take the handle from GPU memory (fs_ref::self), so that the kernel's parameter need not be
+// copied to the stack.
 #if defined(__CUDACC__)
 #define GPUFS_STAGE __device__ __noinline__
 #else
@@ -25,12 +27,14 @@
 
 namespace gpufs {
 
-/// Calls `f` in a way that the compiler does not see through, so that it follows the calling convention: the callee keeps the registers that it
-/// needs and the caller uses. Of a direct call the compiler knows better; it gives a long callee most registers, and has the loop
-/// around a call that hardly ever happens spill its own in each turn.
+/// Calls `f` in a way that the compiler does not see through, so that it follows the calling
+/// convention: the callee keeps the registers that it needs and the caller uses. Of a direct call
+/// the compiler knows better; it gives a long callee most registers, and has the loop around a call
+/// that hardly ever happens spill its own in each turn.
 ///
-/// What is called so must not far_call() itself: it could then, for all that ptxas knows, call itself, so that the stack that the kernel needs is not
-/// known, and the driver gives it 1 KiB, whatever it needs. The emulated device refuses it.
+/// What is called so must not far_call() itself: it could then, for all that ptxas knows, call
+/// itself, so that the stack that the kernel needs is not known, and the driver gives it 1 KiB,
+/// whatever it needs. The emulated device refuses it.
 template <class Result, class... Argument>
 __device__ __forceinline__ Result far_call(Result (*f)(Argument...), Argument... argument) {
 #if defined(__CUDACC__)
@@ -60,7 +64,8 @@ __device__ __forceinline__ std::uint64_t warp_broadcast(std::uint64_t value, int
 /// The bits that any lane has set, in every lane.
 __device__ __forceinline__ std::uint32_t warp_union(std::uint32_t bits) {
   GPUFS_UNROLL
-  for (int step = static_cast<int>(warp_size) / 2; step > 0; step /= 2) bits |= __shfl_xor_sync(all_lanes, bits, step);
+  for (int step = static_cast<int>(warp_size) / 2; step > 0; step /= 2)
+    bits |= __shfl_xor_sync(all_lanes, bits, step);
   return bits;
 }
 
@@ -83,8 +88,8 @@ __device__ __forceinline__ int lane_of_rank(unsigned lanes, unsigned rank) {
   return static_cast<int>(at);
 }
 
-// Who carries out a step of the page cache together: a whole warp, or one lane by itself, next to lanes that do the same or something else.
-// What they have in common is written once, for either.
+// Who carries out a step of the page cache together: a whole warp, or one lane by itself, next to
+// lanes that do the same or something else. What they have in common is written once, for either.
 
 struct whole_warp {
   static constexpr unsigned size = warp_size;
@@ -108,11 +113,13 @@ struct one_lane {
   __device__ static void sync() {}
 };
 
-/// A number that differs between the warps of a launch as far as possible: where a warp starts to look for a free channel.
+/// A number that differs between the warps of a launch as far as possible: where a warp starts to
+/// look for a free channel.
 __device__ __forceinline__ std::uint32_t warp_number() {
   std::uint32_t const block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
   std::uint32_t const thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-  std::uint32_t const per_block = (blockDim.x * blockDim.y * blockDim.z + warp_size - 1) / warp_size;
+  std::uint32_t const per_block =
+      (blockDim.x * blockDim.y * blockDim.z + warp_size - 1) / warp_size;
   return block * per_block + thread / warp_size;
 }
 

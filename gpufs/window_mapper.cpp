@@ -1,8 +1,7 @@
 // Windows of files, and the table in device memory that kernels find them in.
-#include <gpufs/window_mapper.hpp>
-
 #include <gpufs/device.hpp>
 #include <gpufs/device/file_window.hpp>
+#include <gpufs/window_mapper.hpp>
 
 #include <array>
 #include <cstddef>
@@ -17,7 +16,8 @@ class table_mapper final : public daemon::window_mapper {
   table_mapper(rpc::window_entry* table, std::uint64_t entries, std::uint32_t const* users)
       : table_(table), entries_(entries), users_(users) {}
 
-  outcome map(int fd, std::uint64_t offset, std::uint64_t bytes, daemon::mapped_window& out, std::string& why) override {
+  outcome map(int fd, std::uint64_t offset, std::uint64_t bytes, daemon::mapped_window& out,
+              std::string& why) override {
     try {
       be_current();
     } catch (std::exception const& e) {
@@ -28,7 +28,8 @@ class table_mapper final : public daemon::window_mapper {
     auto const result = detail::map_file_window(fd, offset, bytes, window);
     if (result.refused != detail::mapping_refusal::none) {
       why = std::string(result.call) + ": " + result.why;
-      return result.refused == detail::mapping_refusal::file ? outcome::no_file : outcome::no_device;
+      return result.refused == detail::mapping_refusal::file ? outcome::no_file
+                                                             : outcome::no_device;
     }
     out = {reinterpret_cast<std::uintptr_t>(window.address), window.bytes, window.host};
     return outcome::mapped;
@@ -39,7 +40,8 @@ class table_mapper final : public daemon::window_mapper {
       be_current();
     } catch (std::exception const&) {  // the device has failed, and nothing runs there
     }
-    detail::unmap_file_window({reinterpret_cast<std::byte*>(window.address), window.bytes, window.host});
+    detail::unmap_file_window(
+        {reinterpret_cast<std::byte*>(window.address), window.bytes, window.host});
   }
 
   [[nodiscard]] std::uint64_t entries() const noexcept override { return entries_; }
@@ -52,7 +54,9 @@ class table_mapper final : public daemon::window_mapper {
     return store(entry, 1, fields) && store(entry, 0, tag);
   }
 
-  bool withdraw(std::uint64_t entry) noexcept override { return store(entry, 0, std::array{std::uint64_t(0)}); }
+  bool withdraw(std::uint64_t entry) noexcept override {
+    return store(entry, 0, std::array{std::uint64_t(0)});
+  }
 
   [[nodiscard]] bool idle() noexcept override {
     try {
@@ -85,7 +89,8 @@ class table_mapper final : public daemon::window_mapper {
 
 }  // namespace
 
-std::unique_ptr<daemon::window_mapper> make_window_mapper(rpc::window_entry* table, std::uint64_t entries,
+std::unique_ptr<daemon::window_mapper> make_window_mapper(rpc::window_entry* table,
+                                                          std::uint64_t entries,
                                                           std::uint32_t const* users) {
   return std::make_unique<table_mapper>(table, entries, users);
 }

@@ -7,13 +7,15 @@ bool is_young(file_stamp const& stamp, std::int64_t now_ns) noexcept {
   constexpr std::int64_t second = 1'000'000'000;
   bool const whole_seconds = stamp.mtime_ns % second == 0 && stamp.ctime_ns % second == 0;
   std::int64_t const grain = whole_seconds ? 2 * second : second / 100;
-  // Every change sets ctime, and nobody can set it to something else: a ctime in the future (a server whose clock is ahead) could be
-  // repeated too. mtime counts for file systems without a true ctime; users can set it to any time, so a far future one proves nothing.
+  // Every change sets ctime, and nobody can set it to something else: a ctime in the future (a
+  // server whose clock is ahead) could be repeated too. mtime counts for file systems without a
+  // true ctime; users can set it to any time, so a far future one proves nothing.
   auto const mtime_age = now_ns - stamp.mtime_ns;
   return now_ns - stamp.ctime_ns < grain || (mtime_age < grain && mtime_age > -grain);
 }
 
-content_versions::content_versions(std::size_t capacity, std::uint32_t places) : capacity_{capacity} {
+content_versions::content_versions(std::size_t capacity, std::uint32_t places)
+    : capacity_{capacity} {
   free_places_.reserve(places);
   for (auto place = places; place > 0; --place) free_places_.push_back(place);
 }
@@ -29,8 +31,8 @@ void content_versions::give_place_back(std::uint32_t place) noexcept {
   if (place != 0) free_places_.push_back(place);
 }
 
-content_versions::validation content_versions::open(file_stamp const& stamp, std::int64_t now_ns, std::uint64_t order,
-                                                    bool for_writing) {
+content_versions::validation content_versions::open(file_stamp const& stamp, std::int64_t now_ns,
+                                                    std::uint64_t order, bool for_writing) {
   key const k{stamp.device, stamp.inode};
   auto found = versions_.find(k);
   bool changed = false;
@@ -99,7 +101,8 @@ void content_versions::written(file_stamp const& stamp, std::int64_t now_ns) noe
   found->second.settled = !is_young(stamp, now_ns);
 }
 
-content_versions::validation content_versions::renew(std::uint64_t device, std::uint64_t inode, std::uint64_t size) noexcept {
+content_versions::validation content_versions::renew(std::uint64_t device, std::uint64_t inode,
+                                                     std::uint64_t size) noexcept {
   auto const found = versions_.find({device, inode});
   if (found == versions_.end() || found->second.users == 0) return {0, 0, false, 0};
   auto& v = found->second;

@@ -1,6 +1,8 @@
 // Opening a file again with O_DIRECT.
 #include <host-daemon/direct_file.hpp>
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -12,20 +14,20 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <fmt/format.h>
-
 namespace gpufs::daemon {
 
 namespace {
 
-// True for file systems whose files are nowhere but in the page cache. Since Linux 6.6 they take O_DIRECT and ignore it.
+// True for file systems whose files are nowhere but in the page cache. Since Linux 6.6 they take
+// O_DIRECT and ignore it.
 bool lives_in_memory(int fd) {
   struct ::statfs s {};
   if (::fstatfs(fd, &s) != 0) return false;
   return s.f_type == TMPFS_MAGIC || s.f_type == RAMFS_MAGIC || s.f_type == HUGETLBFS_MAGIC;
 }
 
-// What the file system says (Linux 6.1), if it does: zeros for a file that cannot be read with O_DIRECT.
+// What the file system says (Linux 6.1), if it does: zeros for a file that cannot be read with
+// O_DIRECT.
 std::optional<direct_alignment> told_alignment(int fd) {
 #if defined(STATX_DIOALIGN)
   struct ::statx s {};
@@ -51,8 +53,8 @@ direct_file::direct_file(int fd) {
       return;
     }
   }
-  // By way of /proc, so that it is the same file whatever has happened to its name. (fcntl() would set O_DIRECT for the first
-  // descriptor, too: duplicates share their flags.)
+  // By way of /proc, so that it is the same file whatever has happened to its name. (fcntl() would
+  // set O_DIRECT for the first descriptor, too: duplicates share their flags.)
   do fd_ = ::open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   while (fd_ < 0 && errno == EINTR);
   if (fd_ < 0) {

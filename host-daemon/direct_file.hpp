@@ -7,7 +7,8 @@
 
 namespace gpufs::daemon {
 
-/// What offsets and lengths of reads, and the addresses they go to, must be multiples of: powers of two.
+/// What offsets and lengths of reads, and the addresses they go to, must be multiples of: powers of
+/// two.
 struct direct_alignment {
   std::uint32_t offset, memory;
 };
@@ -15,14 +16,16 @@ struct direct_alignment {
 /// Thread-safe once made. The last owner closes the descriptor.
 class direct_file {
  public:
-  /// Opens the file behind `fd` once more. Where that is refused, or would bypass nothing (files that live in memory), the object is not
-  /// usable() and why_not() says so.
+  /// Opens the file behind `fd` once more. Where that is refused, or would bypass nothing (files
+  /// that live in memory), the object is not usable() and why_not() says so.
   explicit direct_file(int fd);
   ~direct_file();
   direct_file(direct_file const&) = delete;
   direct_file& operator=(direct_file const&) = delete;
 
-  [[nodiscard]] bool usable() const noexcept { return usable_.load(std::memory_order_relaxed); }  // orders nothing
+  [[nodiscard]] bool usable() const noexcept {
+    return usable_.load(std::memory_order_relaxed);
+  }  // orders nothing
 
   /// The file system refused a read that was aligned as it asks for: do not try again.
   void give_up() const noexcept { usable_.store(false, std::memory_order_relaxed); }
@@ -34,7 +37,8 @@ class direct_file {
   /// Why it was not usable from the start; empty if it was.
   [[nodiscard]] std::string const& why_not() const noexcept { return why_not_; }
 
-  static constexpr std::uint32_t usual_alignment = 4096;  ///< of file systems that do not tell theirs
+  static constexpr std::uint32_t usual_alignment =
+      4096;  ///< of file systems that do not tell theirs
 
  private:
   int fd_ = -1;

@@ -10,19 +10,24 @@ namespace gpufs::daemon {
 namespace {
 
 std::uint64_t down(std::uint64_t n, std::uint64_t alignment) { return n & ~(alignment - 1); }
-std::uint64_t up(std::uint64_t n, std::uint64_t alignment) { return down(n + alignment - 1, alignment); }
+std::uint64_t up(std::uint64_t n, std::uint64_t alignment) {
+  return down(n + alignment - 1, alignment);
+}
 
 }  // namespace
 
-bool direct_read::plan(direct_alignment aligned, std::uint64_t offset, std::uint64_t length, std::byte* to, std::uint64_t room) {
+bool direct_read::plan(direct_alignment aligned, std::uint64_t offset, std::uint64_t length,
+                       std::byte* to, std::uint64_t room) {
   std::uint64_t const unit = aligned.offset;
   std::uint64_t const begin = down(offset, unit);
   std::uint64_t end = up(offset + length, unit);
   to_ = to;
   offset_ = begin;
   skip_ = std::uint32_t(offset - begin);
-  if (end - begin > room) end = std::max(down(offset + length, unit), begin);  // the last part by a detour of its own
-  detour_ = skip_ != 0 || end == begin || reinterpret_cast<std::uintptr_t>(to) % aligned.memory != 0;
+  if (end - begin > room)
+    end = std::max(down(offset + length, unit), begin);  // the last part by a detour of its own
+  detour_ =
+      skip_ != 0 || end == begin || reinterpret_cast<std::uintptr_t>(to) % aligned.memory != 0;
   if (detour_) {
     end = std::min(up(offset + length, unit), up(begin + longest_detour, unit));
     if (!provide(end - begin, std::max(aligned.memory, direct_file::usual_alignment))) return false;

@@ -1,25 +1,28 @@
-// One read with O_DIRECT: widened to the file's alignment, in place where that fits, else through memory of its own.
+// One read with O_DIRECT: widened to the file's alignment, in place where that fits, else through
+// memory of its own.
 #pragma once
+
+#include <host-daemon/direct_file.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 
-#include <host-daemon/direct_file.hpp>
-
 namespace gpufs::daemon {
 
 /// Belongs to one request at a time; keeps its memory from one to the next.
 class direct_read {
  public:
-  /// The most that one read brings through memory of its own; what a request wants beyond comes with further reads.
+  /// The most that one read brings through memory of its own; what a request wants beyond comes
+  /// with further reads.
   static constexpr std::uint64_t longest_detour = 256 << 10;
 
-  /// Plans to bring bytes of a file from `offset` on to `to`: `length` of them (at least 1) or fewer. Bytes behind them, up to `room` from
-  /// `to` on (at least `length`), may be overwritten. False if there is no memory for a detour.
-  [[nodiscard]] bool plan(direct_alignment aligned, std::uint64_t offset, std::uint64_t length, std::byte* to,
-                          std::uint64_t room);
+  /// Plans to bring bytes of a file from `offset` on to `to`: `length` of them (at least 1) or
+  /// fewer. Bytes behind them, up to `room` from `to` on (at least `length`), may be overwritten.
+  /// False if there is no memory for a detour.
+  [[nodiscard]] bool plan(direct_alignment aligned, std::uint64_t offset, std::uint64_t length,
+                          std::byte* to, std::uint64_t room);
 
   // What to ask the kernel for.
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
@@ -29,7 +32,8 @@ class direct_read {
   /// Bytes that arrive where they were wanted if the kernel reads all of length().
   [[nodiscard]] std::uint32_t wanted() const noexcept { return wanted_; }
 
-  /// The kernel has read `bytes`. Brings what was wanted of them to its place; returns how many bytes that is, 0..wanted().
+  /// The kernel has read `bytes`. Brings what was wanted of them to its place; returns how many
+  /// bytes that is, 0..wanted().
   std::uint32_t finish(std::uint64_t bytes) noexcept;
 
  private:

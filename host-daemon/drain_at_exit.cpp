@@ -1,13 +1,13 @@
 #include <host-daemon/drain_at_exit.hpp>
+#include <host-daemon/write_back.hpp>
+
+#include <fmt/format.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <vector>
-
-#include <fmt/format.h>
-#include <host-daemon/write_back.hpp>
 
 namespace gpufs::daemon {
 
@@ -42,7 +42,8 @@ class live_filesystems {
   void drain() {
     for (auto* const writes : all_) {
       static_cast<void>(writes->flush(nullptr));
-      for (auto const& line : writes->unwritten()) fmt::print(stderr, "gpufs: lost, could not be written: {}\n", line);
+      for (auto const& line : writes->unwritten())
+        fmt::print(stderr, "gpufs: lost, could not be written: {}\n", line);
     }
   }
 

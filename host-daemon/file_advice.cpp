@@ -1,4 +1,5 @@
-// What programs say about how they will use a file: noted where the device looks, and passed on to the operating system.
+// What programs say about how they will use a file: noted where the device looks, and passed on to
+// the operating system.
 #include <host-daemon/file_registry.hpp>
 
 #include <cerrno>
@@ -7,7 +8,8 @@
 
 namespace gpufs::daemon {
 
-std::int32_t file_registry::advise(std::int32_t descriptor, std::int64_t offset, std::int64_t length, advice what) noexcept {
+std::int32_t file_registry::advise(std::int32_t descriptor, std::int64_t offset,
+                                   std::int64_t length, advice what) noexcept {
   auto const host = borrow(descriptor);
   if (!host) return -EBADF;
   if (offset < 0 || length < 0) return -EINVAL;
@@ -19,11 +21,13 @@ std::int32_t file_registry::advise(std::int32_t descriptor, std::int64_t offset,
     std::lock_guard const lock{mutex_};
     if (find(descriptor) == nullptr) return -EBADF;
     // Pairs with the device's acquire in prefetch::load_advice().
-    std::atomic_ref<std::uint64_t>{region_.open_files[rpc::descriptor_index(descriptor)].advice}.store(std::uint64_t(what),
-                                                                                                       std::memory_order_release);
+    std::atomic_ref<std::uint64_t>{region_.open_files[rpc::descriptor_index(descriptor)].advice}
+        .store(std::uint64_t(what), std::memory_order_release);
     bump_epoch();
   }
-  ::posix_fadvise(host->fd(), 0, 0, static_cast<int>(what));  // a file system that knows no readahead of its own may refuse
+  ::posix_fadvise(
+      host->fd(), 0, 0,
+      static_cast<int>(what));  // a file system that knows no readahead of its own may refuse
   return 0;
 }
 

@@ -1,5 +1,10 @@
 // Open files: opening and validating, sharing descriptors, the records the device reads.
 #include <host-daemon/file_registry.hpp>
+#include <host-daemon/open_kind.hpp>
+#include <host-daemon/write_back.hpp>
+
+#include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,13 +15,9 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-#include <host-daemon/open_kind.hpp>
-#include <host-daemon/write_back.hpp>
 
 namespace gpufs::daemon {
 
@@ -24,11 +25,12 @@ namespace {
 
 constexpr std::uint32_t last_generation = 32767;
 
-// Descriptors of the process beyond those of the registry: rings, the device driver, the program's own.
+// Descriptors of the process beyond those of the registry: rings, the device driver, the program's
+// own.
 constexpr rlim_t other_files = 256;
 
-constexpr int allowed_flags =
-    O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND | write_once | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_LARGEFILE;
+constexpr int allowed_flags = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND | write_once |
+                              O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_LARGEFILE;
 
 std::int64_t wall_clock() {
   ::timespec now{};
@@ -45,22 +47,26 @@ int check_flags(int flags, bool writable) {
 
 rpc::shared_region const& checked(rpc::shared_region const& region) {
   if (region.open_files == nullptr || region.control == nullptr)
-    throw std::invalid_argument{"file_registry: the region has no open-file records or no control block"};
+    throw std::invalid_argument{
+        "file_registry: the region has no open-file records or no control block"};
   if (region.max_open_files < 1 || region.max_open_files > 65536)
-    throw std::invalid_argument{fmt::format("file_registry: max_open_files={}: must be from 1 to 65536", region.max_open_files)};
+    throw std::invalid_argument{fmt::format(
+        "file_registry: max_open_files={}: must be from 1 to 65536", region.max_open_files)};
   return region;
 }
 
 }  // namespace
 
-file_registry::file_registry(rpc::shared_region const& region, registry_settings settings, write_back* writes)
+file_registry::file_registry(rpc::shared_region const& region, registry_settings settings,
+                             write_back* writes)
     : region_{checked(region)},
       settings_{std::move(settings)},
       writes_{region.writes.count != 0 ? writes : nullptr},
       entries_(region.max_open_files),
       versions_{settings_.remembered_files, std::uint32_t(region.max_open_files)},
       live_(region.max_open_files) {
-  if (!settings_.stat) settings_.stat = [](int fd, struct ::stat& out) { return ::fstat(fd, &out); };
+  if (!settings_.stat)
+    settings_.stat = [](int fd, struct ::stat& out) { return ::fstat(fd, &out); };
   if (!settings_.now_ns) settings_.now_ns = wall_clock;
   last_free_ = std::uint32_t(entries_.size() - 1);
   for (std::uint32_t i = 0; i < last_free_; ++i) entries_[i].next_free = i + 1;
@@ -76,19 +82,22 @@ void file_registry::raise_file_limit() {
   ::rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   rlim_t const needed = region_.max_open_files + other_files;
-  rlim_t const wanted = needed + region_.max_open_files;  // files that are read with O_DIRECT have two descriptors
+  rlim_t const wanted =
+      needed + region_.max_open_files;  // files that are read with O_DIRECT have two descriptors
   if (limit.rlim_cur >= wanted) return;
   auto const before = limit.rlim_cur;
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   if (limit.rlim_cur > before && ::setrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    notes_.push_back(fmt::format("raised the process's limit of open files from {} to {} for max_open_files={}", before,
-                                 limit.rlim_cur, region_.max_open_files));
+    notes_.push_back(
+        fmt::format("raised the process's limit of open files from {} to {} for max_open_files={}",
+                    before, limit.rlim_cur, region_.max_open_files));
   } else {
     limit.rlim_cur = before;
   }
   if (limit.rlim_cur < needed)
     notes_.push_back(
-        fmt::format("fewer than max_open_files={} files can be open: the process's limit is {}; raise the hard limit "
+        fmt::format("fewer than max_open_files={} files can be open: the process's limit is {}; "
+                    "raise the hard limit "
                     "(ulimit -Hn) or lower max_open_files",
                     region_.max_open_files, limit.rlim_cur));
 }
@@ -135,14 +144,17 @@ std::int32_t file_registry::open_checked(std::string const& path, int flags, uns
   if ((flags & O_TRUNC) != 0 && status.st_size != 0) {
     if (::ftruncate(fd, 0) != 0 || settings_.stat(fd, status) != 0) return -errno;
   }
-  if (std::uint64_t(status.st_size) > rpc::payload_mask + 1) return -EFBIG;  // offsets travel in 48 bits
-  // With O_NONBLOCK io_uring would answer EAGAIN, where the file system cannot read without waiting, instead of waiting elsewhere.
+  if (std::uint64_t(status.st_size) > rpc::payload_mask + 1)
+    return -EFBIG;  // offsets travel in 48 bits
+  // With O_NONBLOCK io_uring would answer EAGAIN, where the file system cannot read without
+  // waiting, instead of waiting elsewhere.
   if (::fcntl(fd, F_SETFL, 0) != 0) return -errno;
   return share_or_insert(std::move(host), path, status, kind_of(flags), settings_.now_ns(), order);
 }
 
-std::int32_t file_registry::share_or_insert(std::shared_ptr<host_file const> host, std::string const& path,
-                                            struct ::stat const& status, int access, std::int64_t now_ns, std::uint64_t order) {
+std::int32_t file_registry::share_or_insert(std::shared_ptr<host_file const> host,
+                                            std::string const& path, struct ::stat const& status,
+                                            int access, std::int64_t now_ns, std::uint64_t order) {
   key const k{status.st_dev, status.st_ino, access};
   bool const writes = for_writing(access);
   std::lock_guard const lock{mutex_};
@@ -185,12 +197,15 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<host_file const> hos
   e.once_place = once_place;
   e.once_uid = once ? versions_.fresh_uid() : 0;
   if (once) writes_->attach(e.once_uid, e.writes);
-  publish(index, once ? content_versions::validation{e.once_uid, version.size, true, once_place} : version, access);
+  publish(index,
+          once ? content_versions::validation{e.once_uid, version.size, true, once_place} : version,
+          access);
   if (version.changed) update_records(k, version);  // the file's other descriptors
   return rpc::make_descriptor(index, e.generation);
 }
 
-void file_registry::publish(std::uint32_t index, content_versions::validation const& version, int access) noexcept {
+void file_registry::publish(std::uint32_t index, content_versions::validation const& version,
+                            int access) noexcept {
   auto& record = region_.open_files[index];
   store_word(record.uid, version.uid);
   store_word(record.size, version.size);
@@ -204,7 +219,8 @@ void file_registry::publish(std::uint32_t index, content_versions::validation co
 }
 
 void file_registry::bump_epoch() noexcept {
-  // Pairs with the device's acquire of the epoch: who sees the new one sees the records as they are now.
+  // Pairs with the device's acquire of the epoch: who sees the new one sees the records as they are
+  // now.
   std::atomic_ref<std::uint64_t>{region_.control->epoch}.fetch_add(1, std::memory_order_release);
 }
 
@@ -249,7 +265,8 @@ std::int32_t file_registry::stat(std::int32_t descriptor, rpc::file_status& out)
   if (settings_.stat(host->fd(), s) != 0) return -errno;
   auto stamp = stamp_of(s);
   // What gwrite has added and the file does not have yet belongs to it.
-  if (auto const file = written(descriptor, nullptr, false)) stamp.size = std::max(stamp.size, writes_->dirty_end(*file));
+  if (auto const file = written(descriptor, nullptr, false))
+    stamp.size = std::max(stamp.size, writes_->dirty_end(*file));
   out = {.size = stamp.size,
          .device = stamp.device,
          .inode = stamp.inode,
@@ -271,9 +288,11 @@ std::string file_registry::name_of(std::uint64_t uid) const noexcept {
     std::lock_guard const lock{mutex_};
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       auto const& e = entries_[i];
-      if (e.users == 0 || std::atomic_ref<std::uint64_t>{region_.open_files[i].uid}.load(std::memory_order_relaxed) != uid)
+      if (e.users == 0 || std::atomic_ref<std::uint64_t>{region_.open_files[i].uid}.load(
+                              std::memory_order_relaxed) != uid)
         continue;
-      return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(e.host->fd())).string();
+      return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(e.host->fd()))
+          .string();
     }
   } catch (std::exception const&) {  // a message without a name is better than none
   }

@@ -1,11 +1,12 @@
-// What a daemon thread does between two looks at the ring that find nothing: spin, back off, then look at most every 100 us.
+// What a daemon thread does between two looks at the ring that find nothing: spin, back off, then
+// look at most every 100 us.
 #pragma once
+
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
 #include <thread>
-
-#include <time.h>
 
 namespace gpufs::daemon {
 
@@ -14,17 +15,22 @@ class idle_policy {
  public:
   using clock = std::chrono::steady_clock;
 
-  static constexpr std::chrono::microseconds spin_time{5000};  // waking from a rest can take a virtual machine a millisecond
+  static constexpr std::chrono::microseconds spin_time{
+      5000};  // waking from a rest can take a virtual machine a millisecond
   static constexpr std::chrono::microseconds longest_rest{100};
-  static constexpr unsigned few_cores = 4;  // up to here the callers need the core that a spinning thread would hold
-  static constexpr unsigned yields = 16;    // turns given to others before resting, where cores are few
+  static constexpr unsigned few_cores =
+      4;  // up to here the callers need the core that a spinning thread would hold
+  static constexpr unsigned yields =
+      16;  // turns given to others before resting, where cores are few
 
-  explicit idle_policy(unsigned cores = std::thread::hardware_concurrency()) noexcept : spins_{cores > few_cores} {}
+  explicit idle_policy(unsigned cores = std::thread::hardware_concurrency()) noexcept
+      : spins_{cores > few_cores} {}
 
   /// There was work: begin again.
   void reset() noexcept { turns_ = 0, rest_ = std::chrono::microseconds{1}; }
 
-  /// How long to rest now; zero after having spun or yielded, in which case the caller just looks again.
+  /// How long to rest now; zero after having spun or yielded, in which case the caller just looks
+  /// again.
   std::chrono::microseconds next() noexcept {
     if (spins_) {
       auto const now = clock::now();

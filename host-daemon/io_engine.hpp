@@ -1,6 +1,9 @@
-// How one daemon thread reads files: the interface, and the reads it is asked for. Engines do single read operations; what to do about
-// short reads, interruptions and errors is decided in one place, by the worker.
+// How one daemon thread reads files: the interface, and the reads it is asked for. Engines do
+// single read operations; what to do about short reads, interruptions and errors is decided in one
+// place, by the worker.
 #pragma once
+
+#include <host-daemon/file_registry.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -9,15 +12,14 @@
 #include <optional>
 #include <span>
 
-#include <host-daemon/file_registry.hpp>
-
 namespace gpufs::daemon {
 
 /// A descriptor that one thread reads from.
 struct read_source {
   int fd = -1;
-  std::uint32_t reads = 0;  ///< reads issued, saturating: engines register a descriptor only when it is read often
-  int registration = -1;    ///< the engine's place for it, -1 = none
+  std::uint32_t reads =
+      0;  ///< reads issued, saturating: engines register a descriptor only when it is read often
+  int registration = -1;  ///< the engine's place for it, -1 = none
 };
 
 /// What a thread has found out about how much of a file is in the OS page cache. See path_choice.
@@ -29,12 +31,14 @@ struct cache_guess {
   std::uint32_t unsampled = 0;  ///< requests to come before the next one is sampled
 };
 
-/// A file as one thread knows it: the borrowed host file, how many of the thread's reads use it, its descriptors.
+/// A file as one thread knows it: the borrowed host file, how many of the thread's reads use it,
+/// its descriptors.
 struct local_file {
   std::shared_ptr<host_file const> host;
   std::int32_t descriptor = -1;
   std::uint32_t in_use = 0;  ///< requests of this thread that have not been answered
-  bool current = true;       ///< false once the descriptor is closed: to be given up when in_use falls to 0
+  bool current =
+      true;  ///< false once the descriptor is closed: to be given up when in_use falls to 0
   read_source buffered;
   read_source direct;                       ///< with O_DIRECT; no descriptor until it is needed
   direct_file const* past_cache = nullptr;  ///< host->direct() once that was called
@@ -65,11 +69,12 @@ class io_engine {
   /// Number of reads that submit() accepts before further results have been polled.
   [[nodiscard]] virtual std::size_t room() const = 0;
 
-  /// Accepts a read. Returns its result if it is done already; else it has started or starts at the next poll() or wait(), and
-  /// poll() gives its result. Needs room() > 0.
+  /// Accepts a read. Returns its result if it is done already; else it has started or starts at the
+  /// next poll() or wait(), and poll() gives its result. Needs room() > 0.
   virtual std::optional<std::int64_t> submit(read_operation const& read) = 0;
 
-  /// Starts what was submitted, fetches finished reads without waiting for any, in any order. Returns how many.
+  /// Starts what was submitted, fetches finished reads without waiting for any, in any order.
+  /// Returns how many.
   virtual std::size_t poll(std::span<read_result> out) = 0;
 
   /// Waits until a read has finished, `longest` has passed or a signal came.

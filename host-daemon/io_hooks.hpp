@@ -10,7 +10,8 @@ struct iovec;
 namespace gpufs::daemon {
 
 /// How many pages of a range of a file are in the OS page cache. 0 or -errno.
-using cachestat_function = std::function<int(int fd, std::uint64_t offset, std::uint64_t length, std::uint64_t& cached_pages)>;
+using cachestat_function = std::function<int(int fd, std::uint64_t offset, std::uint64_t length,
+                                             std::uint64_t& cached_pages)>;
 
 /// Empty members mean the real call. All return 0 or -errno, as liburing does.
 struct io_hooks {

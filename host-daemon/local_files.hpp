@@ -1,13 +1,14 @@
-// The files that one daemon thread has borrowed from the registry: found without a lock or a shared reference count, and given back
-// when their descriptors are closed, so that closed files are closed indeed.
+// The files that one daemon thread has borrowed from the registry: found without a lock or a shared
+// reference count, and given back when their descriptors are closed, so that closed files are
+// closed indeed.
 #pragma once
+
+#include <host-daemon/file_registry.hpp>
+#include <host-daemon/io_engine.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
-
-#include <host-daemon/file_registry.hpp>
-#include <host-daemon/io_engine.hpp>
 
 namespace gpufs::daemon {
 
@@ -21,13 +22,15 @@ class local_files {
   local_files(local_files const&) = delete;
   local_files& operator=(local_files const&) = delete;
 
-  /// The file of an open descriptor, for one more request; null if the descriptor is not open. Throws std::bad_alloc.
+  /// The file of an open descriptor, for one more request; null if the descriptor is not open.
+  /// Throws std::bad_alloc.
   [[nodiscard]] local_file* use(std::int32_t descriptor);
 
   /// A request that use() counted has ended.
   void done(local_file* file) noexcept;
 
-  /// Gives back what has been closed since the last call, apart from files that requests still use. Cheap if nothing has.
+  /// Gives back what has been closed since the last call, apart from files that requests still use.
+  /// Cheap if nothing has.
   void refresh() noexcept {
     if (registry_.closes() != seen_closes_) give_closed_back();
   }

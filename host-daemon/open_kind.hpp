@@ -1,13 +1,15 @@
 // What the source files of the registry share about how files are opened.
 #pragma once
 
+#include <gpufs/rpc/wire_format.hpp>
+
+#include <host-daemon/content_versions.hpp>
+
 #include <atomic>
 #include <cstdint>
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <gpufs/rpc/wire_format.hpp>
-#include <host-daemon/content_versions.hpp>
 
 namespace gpufs::daemon {
 
@@ -16,10 +18,13 @@ inline constexpr int write_once = int(rpc::open_write_once);
 // What opens must have in common to share a descriptor.
 inline int kind_of(int flags) { return flags & (O_ACCMODE | O_APPEND | write_once); }
 inline bool for_writing(int kind) { return (kind & O_ACCMODE) != O_RDONLY; }
-// Writers that readers here do not share pages with are to them what another process is: opens validate, and find what those wrote.
+// Writers that readers here do not share pages with are to them what another process is: opens
+// validate, and find what those wrote.
 inline bool shares_pages(int kind) { return for_writing(kind) && (kind & write_once) == 0; }
 
-inline std::int64_t nanoseconds(::timespec const& t) { return std::int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec; }
+inline std::int64_t nanoseconds(::timespec const& t) {
+  return std::int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
 
 inline file_stamp stamp_of(struct ::stat const& s) {
   return {.device = s.st_dev,

@@ -11,7 +11,8 @@ namespace gpufs::daemon {
 
 namespace {
 
-int call_cachestat(int fd, std::uint64_t offset, std::uint64_t length, std::uint64_t& cached_pages) {
+int call_cachestat(int fd, std::uint64_t offset, std::uint64_t length,
+                   std::uint64_t& cached_pages) {
   constexpr long number = 451;  // on every architecture; glibc has no name for it yet
   struct {
     std::uint64_t offset, length;
@@ -26,10 +27,12 @@ int call_cachestat(int fd, std::uint64_t offset, std::uint64_t length, std::uint
 
 }  // namespace
 
-std::optional<cached_part> ask_cachestat(cachestat_function const& hook, int fd, std::uint64_t offset, std::uint64_t length) {
+std::optional<cached_part> ask_cachestat(cachestat_function const& hook, int fd,
+                                         std::uint64_t offset, std::uint64_t length) {
   static auto const page = std::uint64_t(::sysconf(_SC_PAGESIZE));
   std::uint64_t cached = 0;
-  if ((hook ? hook(fd, offset, length, cached) : call_cachestat(fd, offset, length, cached)) != 0) return std::nullopt;
+  if ((hook ? hook(fd, offset, length, cached) : call_cachestat(fd, offset, length, cached)) != 0)
+    return std::nullopt;
   return cached_part{cached, (offset + length - 1) / page - offset / page + 1};
 }
 

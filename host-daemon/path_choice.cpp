@@ -1,5 +1,8 @@
 // Sampling the OS page cache.
+#include <host-daemon/os_page_cache.hpp>
 #include <host-daemon/path_choice.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -9,21 +12,20 @@
 #include <optional>
 #include <system_error>
 
-#include <fmt/format.h>
-#include <host-daemon/os_page_cache.hpp>
-
 namespace gpufs::daemon {
 
 namespace {
 
 // Whether at least half of a range is not cached; nothing if the kernel does not tell.
-std::optional<bool> is_half_missing(cachestat_function const& hook, int fd, std::uint64_t offset, std::uint64_t length) {
+std::optional<bool> is_half_missing(cachestat_function const& hook, int fd, std::uint64_t offset,
+                                    std::uint64_t length) {
   auto const part = ask_cachestat(hook, fd, offset, length);
   if (!part) return std::nullopt;
   return 2 * part->cached <= part->pages;
 }
 
-// Whether the first or the last byte of a range is not cached; nothing if the file system does not tell.
+// Whether the first or the last byte of a range is not cached; nothing if the file system does not
+// tell.
 std::optional<bool> is_end_missing(int fd, std::uint64_t offset, std::uint64_t length) {
   for (auto const at : {offset, offset + length - 1}) {
     auto const cached = is_byte_cached(fd, at);
@@ -61,7 +63,8 @@ bool path_choice::seems_cold(local_file& file, std::uint64_t offset, std::uint64
   bool const exact = cold.has_value();
   if (!exact) cold = is_end_missing(file.buffered.fd, offset, length);
   g.cold = cold.value_or(false);
-  g.never_direct = !cold;  // a file system that does not tell keeps its files in memory, or is better left alone
+  g.never_direct =
+      !cold;  // a file system that does not tell keeps its files in memory, or is better left alone
   g.interval = !g.cold ? std::clamp(2 * g.interval, 1u, rarest) : exact ? 1 : rarest;
   g.unsampled = g.interval - 1;
   return g.cold;
@@ -82,7 +85,8 @@ void path_choice::refused(local_file& file, int error) noexcept {
   file.past_cache->give_up();
   file.guess.never_direct = true;
   try {
-    note_fallback(file, fmt::format("its file system refuses O_DIRECT reads ({})", std::strerror(error)));
+    note_fallback(file,
+                  fmt::format("its file system refuses O_DIRECT reads ({})", std::strerror(error)));
   } catch (std::bad_alloc const&) {  // then it goes unsaid
   }
 }
@@ -91,7 +95,8 @@ void path_choice::refused(local_file& file, int error) noexcept {
 void path_choice::note_fallback(local_file const& file, std::string const& why) {
   if (path_ != io_path::direct) return;
   notes_.add(why,
-             fmt::format("reading through the OS page cache in spite of io_path=direct: {}: {}", name_of(file.buffered.fd), why));
+             fmt::format("reading through the OS page cache in spite of io_path=direct: {}: {}",
+                         name_of(file.buffered.fd), why));
 }
 
 }  // namespace gpufs::daemon

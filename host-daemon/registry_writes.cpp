@@ -1,5 +1,8 @@
-// Open files that are written: when they begin and end to be, and what the host does to their contents.
+// Open files that are written: when they begin and end to be, and what the host does to their
+// contents.
 #include <host-daemon/file_registry.hpp>
+#include <host-daemon/open_kind.hpp>
+#include <host-daemon/write_back.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -7,8 +10,6 @@
 
 #include <sys/stat.h>
 #include <unistd.h>
-#include <host-daemon/open_kind.hpp>
-#include <host-daemon/write_back.hpp>
 
 namespace gpufs::daemon {
 
@@ -21,23 +22,25 @@ constexpr int kinds[] = {O_RDONLY, O_WRONLY, O_RDWR, O_WRONLY | O_APPEND, O_RDWR
 
 }  // namespace
 
-std::shared_ptr<written_file> file_registry::start_writing(key const& k, std::shared_ptr<host_file const> const& host,
-                                                           std::string const& path, content_versions::validation const& version,
-                                                           std::uint32_t once_place) {
+std::shared_ptr<written_file> file_registry::start_writing(
+    key const& k, std::shared_ptr<host_file const> const& host, std::string const& path,
+    content_versions::validation const& version, std::uint32_t once_place) {
   auto& w = writing_[{k.device, k.inode}];
   if (!w.file) {
     w.file = std::make_shared<written_file>();
     w.file->host = host;
     w.file->path = path;
   }
-  (once_place != 0 ? w.file->once_place : w.file->place) = once_place != 0 ? once_place : version.place;
+  (once_place != 0 ? w.file->once_place : w.file->place) =
+      once_place != 0 ? once_place : version.place;
   if (once_place == 0) writes_->attach(version.uid, w.file);
   ++w.descriptors;
   return w.file;
 }
 
 // A descriptor for writing is gone. Pages that stayed dirty keep the file, and its version.
-void file_registry::end_writing(key const& k, std::shared_ptr<written_file> const& file, bool clean, bool shares) noexcept {
+void file_registry::end_writing(key const& k, std::shared_ptr<written_file> const& file, bool clean,
+                                bool shares) noexcept {
   auto const found = writing_.find({k.device, k.inode});
   if (found == writing_.end()) return;
   if (!clean && shares) ++found->second.kept;
@@ -56,7 +59,8 @@ void file_registry::release_kept(key const& k) noexcept {
   writing_.erase(found);
 }
 
-void file_registry::update_records(key const& k, content_versions::validation const& version) noexcept {
+void file_registry::update_records(key const& k,
+                                   content_versions::validation const& version) noexcept {
   if (auto const w = writing_.find({k.device, k.inode}); w != writing_.end()) {
     try {
       writes_->attach(version.uid, w->second.file);
@@ -68,7 +72,8 @@ void file_registry::update_records(key const& k, content_versions::validation co
     auto const found = open_.find({k.device, k.inode, kind});
     if (found == open_.end()) continue;
     auto& record = region_.open_files[found->second];
-    // The uid last: a device thread that acquires it sees a size at least as new. Then the epoch, so that copies are read again.
+    // The uid last: a device thread that acquires it sees a size at least as new. Then the epoch,
+    // so that copies are read again.
     store_word(record.size, version.size);
     store_word(record.place, version.place);
     store_word(record.uid, version.uid);
@@ -105,15 +110,18 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor) noexcept {
   if (!shares) file->once_place = 0;
   e->once_place = 0;
   e->writes.reset();
-  // Pages that stayed dirty keep the version, so that they are found again by whoever opens the file. (Those of O_GWRONCE nobody finds.)
+  // Pages that stayed dirty keep the version, so that they are found again by whoever opens the
+  // file. (Those of O_GWRONCE nobody finds.)
   if (clean || !shares) versions_.close(k.device, k.inode, shares);
   end_writing(k, file, clean, shares);
   remove(rpc::descriptor_index(descriptor), descriptor);
   return error;
 }
 
-// What is written of the descriptor's file, if it is: by this descriptor, or (not for_writing) by any.
-std::shared_ptr<written_file> file_registry::written(std::int32_t descriptor, key* which, bool for_writing) const noexcept {
+// What is written of the descriptor's file, if it is: by this descriptor, or (not for_writing) by
+// any.
+std::shared_ptr<written_file> file_registry::written(std::int32_t descriptor, key* which,
+                                                     bool for_writing) const noexcept {
   std::lock_guard const lock{mutex_};
   auto const* const e = find(descriptor);
   if (e == nullptr) return nullptr;
@@ -139,7 +147,8 @@ void file_registry::renew(key const& k, int fd) noexcept {
   auto const version = versions_.renew(k.device, k.inode, std::uint64_t(status.st_size));
   if (version.uid != 0) update_records(k, version);
   for (auto& e : entries_) {  // those with a uid of their own
-    if (e.users == 0 || e.once_uid == 0 || e.file.device != k.device || e.file.inode != k.inode) continue;
+    if (e.users == 0 || e.once_uid == 0 || e.file.device != k.device || e.file.inode != k.inode)
+      continue;
     e.once_uid = versions_.fresh_uid();
     try {
       writes_->attach(e.once_uid, e.writes);
@@ -170,16 +179,18 @@ std::int64_t file_registry::write(std::int32_t descriptor, void const* bytes, st
   if (!file) return -EBADF;
   constexpr std::uint64_t most = rpc::payload_mask + 1;
   if (offset >= most || count > most - offset) return -EFBIG;
-  // Pages that stay dirty would be left behind under the old uid, unseen until all writers have closed.
+  // Pages that stay dirty would be left behind under the old uid, unseen until all writers have
+  // closed.
   if (int const failed = writes_->flush(file.get())) {
-    int const first = file->error.load(std::memory_order_acquire);  // stays with the file: gfsync reports it
+    int const first =
+        file->error.load(std::memory_order_acquire);  // stays with the file: gfsync reports it
     return first != 0 ? first : failed;
   }
   std::uint64_t done = 0;
   int error = 0;
   while (done < count && error == 0) {
-    auto const n = ::pwrite(file->host->fd(), static_cast<std::byte const*>(bytes) + done, std::min(count - done, longest_write),
-                            off_t(offset + done));
+    auto const n = ::pwrite(file->host->fd(), static_cast<std::byte const*>(bytes) + done,
+                            std::min(count - done, longest_write), off_t(offset + done));
     if (n > 0) done += std::uint64_t(n);
     if (n == 0) error = EIO;
     if (n < 0 && errno != EINTR) error = errno;

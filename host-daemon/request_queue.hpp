@@ -1,5 +1,8 @@
-// Consumer side of the request ring: any number of daemon threads take requests, each request goes to exactly one of them.
+// Consumer side of the request ring: any number of daemon threads take requests, each request goes
+// to exactly one of them.
 #pragma once
+
+#include <gpufs/rpc/wire_format.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -7,23 +10,24 @@
 #include <cstdint>
 #include <span>
 
-#include <gpufs/rpc/wire_format.hpp>
-
 namespace gpufs::daemon {
 
-/// The ring's producers (device callers) hold a channel from before they take a ticket until they have seen the answer, and there are
-/// at least as many slots as channels. All functions are thread-safe and never wait.
+/// The ring's producers (device callers) hold a channel from before they take a ticket until they
+/// have seen the answer, and there are at least as many slots as channels. All functions are
+/// thread-safe and never wait.
 class request_queue {
  public:
   /// Most requests that one take() claims.
   static constexpr std::size_t most_at_once = 16;
 
-  /// `slots`: a power of two. `consumers`: threads that take from the queue; a claim leaves enough for the others.
+  /// `slots`: a power of two. `consumers`: threads that take from the queue; a claim leaves enough
+  /// for the others.
   request_queue(rpc::slot* ring, std::uint64_t slots, unsigned consumers) noexcept
       : ring_{ring}, slots_{slots}, consumers_{std::max(1u, consumers)} {}
 
-  /// Takes the oldest requests, in order: as many as are this thread's share of those waiting (at least one if one waits), at most
-  /// out.size(). Returns how many were written to `out`; 0 = the queue is empty.
+  /// Takes the oldest requests, in order: as many as are this thread's share of those waiting (at
+  /// least one if one waits), at most out.size(). Returns how many were written to `out`; 0 = the
+  /// queue is empty.
   std::size_t take(std::span<rpc::request> out) noexcept {
     std::uint64_t at = head_.load(std::memory_order_acquire);
     while (!out.empty()) {
@@ -35,13 +39,18 @@ class request_queue {
         continue;
       }
       if (count == 0) return 0;
-      // Why a successful exchange makes the copy valid. Slot s of ticket t is written again by ticket t + slots only. When that was
-      // taken, slots + 1 tickets from t on existed but at most `channels` <= slots callers, so one of t .. t+slots-1, say u, had been
-      // answered before. u was taken by an exchange at or after the one that took t, and this one is `release` after our loads while
-      // u's is `acquire`; u's answer, its caller's acquire of it and the passing on of its channel order the new payload behind that.
-      // So the loads above precede any overwriting; copies that were overtaken are thrown away because head has moved.
-      // Release also pairs with the acquire loads of head above: a thread that sees the new head orders its claims behind this one.
-      if (head_.compare_exchange_strong(at, at + count, std::memory_order_acq_rel, std::memory_order_acquire)) return count;
+      // Why a successful exchange makes the copy valid. Slot s of ticket t is written again by
+      // ticket t + slots only. When that was taken, slots + 1 tickets from t on existed but at most
+      // `channels` <= slots callers, so one of t .. t+slots-1, say u, had been answered before. u
+      // was taken by an exchange at or after the one that took t, and this one is `release` after
+      // our loads while u's is `acquire`; u's answer, its caller's acquire of it and the passing on
+      // of its channel order the new payload behind that. So the loads above precede any
+      // overwriting; copies that were overtaken are thrown away because head has moved. Release
+      // also pairs with the acquire loads of head above: a thread that sees the new head orders its
+      // claims behind this one.
+      if (head_.compare_exchange_strong(at, at + count, std::memory_order_acq_rel,
+                                        std::memory_order_acquire))
+        return count;
     }
     return 0;
   }
@@ -53,19 +62,23 @@ class request_queue {
   }
 
   /// Requests taken since construction.
-  [[nodiscard]] std::uint64_t taken() const noexcept { return head_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint64_t taken() const noexcept {
+    return head_.load(std::memory_order_acquire);
+  }
 
  private:
   using word = std::atomic_ref<std::uint64_t>;
 
   // A guess at whether a request is there: its last word.
   [[nodiscard]] bool seems_ready(std::uint64_t ticket) const noexcept {
-    auto const seen = word{ring_[ticket & (slots_ - 1)].word[rpc::words_per_slot - 1]}.load(std::memory_order_relaxed);
+    auto const seen = word{ring_[ticket & (slots_ - 1)].word[rpc::words_per_slot - 1]}.load(
+        std::memory_order_relaxed);
     return rpc::tag_of(seen) == rpc::lap_tag(ticket, slots_);
   }
 
   // Copies the request of a ticket, if all its words have arrived.
-  // Acquire pairs with the producer's release stores of the words: who sees the tags sees the data it put into staging before.
+  // Acquire pairs with the producer's release stores of the words: who sees the tags sees the data
+  // it put into staging before.
   bool copy_slot(std::uint64_t ticket, rpc::request& out) const noexcept {
     auto& from = ring_[ticket & (slots_ - 1)];
     auto const tag = rpc::lap_tag(ticket, slots_);
@@ -78,11 +91,14 @@ class request_queue {
     return true;
   }
 
-  // A thread may claim n requests when n - 1 more wait for every other thread. Tickets arrive nearly in order, so one look at
-  // the last of them is a good guess; copy_ready() looks at each one that is taken.
+  // A thread may claim n requests when n - 1 more wait for every other thread. Tickets arrive
+  // nearly in order, so one look at the last of them is a good guess; copy_ready() looks at each
+  // one that is taken.
   [[nodiscard]] std::size_t share(std::uint64_t at) const noexcept {
     std::size_t n = 1;
-    while (n < most_at_once && n * 2 * consumers_ <= slots_ && seems_ready(at + n * 2 * consumers_ - 1)) n *= 2;
+    while (n < most_at_once && n * 2 * consumers_ <= slots_ &&
+           seems_ready(at + n * 2 * consumers_ - 1))
+      n *= 2;
     return n;
   }
 

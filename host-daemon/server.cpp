@@ -1,5 +1,10 @@
 // The daemon's life cycle: engines, threads, notes, sums.
+#include <host-daemon/pread_engine.hpp>
 #include <host-daemon/server.hpp>
+#include <host-daemon/uring_engine.hpp>
+#include <host-daemon/worker.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,28 +18,25 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/format.h>
-#include <host-daemon/pread_engine.hpp>
-#include <host-daemon/uring_engine.hpp>
-#include <host-daemon/worker.hpp>
-
 namespace gpufs::daemon {
 
 namespace {
 
 constexpr unsigned most_threads = 256;
 constexpr unsigned deepest_queue = 4096;
-constexpr unsigned most_writers = 8;  // that write dirty pages: more threads do not make file systems faster
+constexpr unsigned most_writers =
+    8;  // that write dirty pages: more threads do not make file systems faster
 
 rpc::shared_region const& checked(rpc::shared_region const& r) {
   auto const refuse = [](std::string const& why) { throw std::invalid_argument{"daemon: " + why}; };
   if (r.ring == nullptr || r.completions == nullptr || r.staging == nullptr)
     refuse("the region has no ring, channels or staging");
-  if (r.slots == 0 || (r.slots & (r.slots - 1)) != 0) refuse(fmt::format("ring of {} slots: must be a power of two", r.slots));
+  if (r.slots == 0 || (r.slots & (r.slots - 1)) != 0)
+    refuse(fmt::format("ring of {} slots: must be a power of two", r.slots));
   if (r.rings == 0) refuse("no rings: must be at least 1");
   if (r.channels == 0 || (r.channels + r.rings - 1) / r.rings > r.slots)
-    refuse(fmt::format("{} channels: must be from 1 to {}, the slots of {} rings of {}", r.channels, r.rings * r.slots, r.rings,
-                       r.slots));
+    refuse(fmt::format("{} channels: must be from 1 to {}, the slots of {} rings of {}", r.channels,
+                       r.rings * r.slots, r.rings, r.slots));
   if (r.staging_bytes == 0) refuse("staging of 0 bytes");
   return r;
 }
@@ -42,14 +44,18 @@ rpc::shared_region const& checked(rpc::shared_region const& r) {
 server_settings checked(server_settings s) {
   if (s.threads == 0) s.threads = default_threads();
   if (s.threads > most_threads)
-    throw std::invalid_argument{fmt::format("daemon: host_threads={}: must be from 1 to {}", s.threads, most_threads)};
+    throw std::invalid_argument{
+        fmt::format("daemon: host_threads={}: must be from 1 to {}", s.threads, most_threads)};
   if (s.queue_depth < 1 || s.queue_depth > deepest_queue)
-    throw std::invalid_argument{fmt::format("daemon: queue_depth={}: must be from 1 to {}", s.queue_depth, deepest_queue)};
+    throw std::invalid_argument{
+        fmt::format("daemon: queue_depth={}: must be from 1 to {}", s.queue_depth, deepest_queue)};
   return s;
 }
 
 void add(server_statistics& sum, worker_counters const& c) {
-  auto const get = [](std::atomic<std::uint64_t> const& counter) { return counter.load(std::memory_order_relaxed); };
+  auto const get = [](std::atomic<std::uint64_t> const& counter) {
+    return counter.load(std::memory_order_relaxed);
+  };
   sum.requests += get(c.requests);
   sum.failed += get(c.failed);
   sum.rejected += get(c.rejected);
@@ -76,8 +82,8 @@ server_settings server_settings::from(config const& c) {
   return s;
 }
 
-server::server(rpc::shared_region const& region, server_settings settings, fault_injector* faults, transfer_engine* transfers,
-               window_registrar* windows)
+server::server(rpc::shared_region const& region, server_settings settings, fault_injector* faults,
+               transfer_engine* transfers, window_registrar* windows)
     : region_{checked(region)},
       settings_{checked(std::move(settings))},
       faults_{faults},
@@ -101,42 +107,51 @@ void server::make_workers() {
   if (settings_.backend != io_backend::pread) {
     try {
       for (unsigned i = 0; i < settings_.threads; ++i) {
-        auto engine = std::make_unique<uring_engine>(settings_.queue_depth, std::span{region_.staging, region_.staging_bytes},
-                                                     settings_.hooks);
+        auto engine = std::make_unique<uring_engine>(
+            settings_.queue_depth, std::span{region_.staging, region_.staging_bytes},
+            settings_.hooks);
         for (auto const& note : engine->notes()) ++refused[note];
         engines.push_back(std::move(engine));
       }
       backend_ = io_backend::uring;
     } catch (std::system_error const& e) {
       if (settings_.backend == io_backend::uring)
-        throw std::runtime_error{fmt::format(
-            "io_backend=uring: the kernel refuses io_uring ({}): allow it (sysctl kernel.io_uring_disabled=0, the container's "
-            "seccomp profile, ulimit -l), or set io_backend to auto or pread",
-            e.what())};
-      engine_notes_.push_back(fmt::format(
-          "reading with pread threads: the kernel refuses io_uring ({}){}", e.what(),
-          e.code().value() == ENOMEM ? "; raise the locked-memory limit (ulimit -l), against which rings count" : ""));
+        throw std::runtime_error{
+            fmt::format("io_backend=uring: the kernel refuses io_uring ({}): allow it (sysctl "
+                        "kernel.io_uring_disabled=0, the container's "
+                        "seccomp profile, ulimit -l), or set io_backend to auto or pread",
+                        e.what())};
+      engine_notes_.push_back(
+          fmt::format("reading with pread threads: the kernel refuses io_uring ({}){}", e.what(),
+                      e.code().value() == ENOMEM
+                          ? "; raise the locked-memory limit (ulimit -l), against which rings count"
+                          : ""));
       engines.clear();
       refused.clear();
     }
   }
   for (auto const& [note, threads] : refused)
     engine_notes_.push_back(
-        threads == settings_.threads ? note : fmt::format("{} [{} of {} threads]", note, threads, settings_.threads));
+        threads == settings_.threads
+            ? note
+            : fmt::format("{} [{} of {} threads]", note, threads, settings_.threads));
   if (engines.empty()) {
     backend_ = io_backend::pread;
-    for (unsigned i = 0; i < settings_.threads; ++i) engines.push_back(std::make_unique<pread_engine>());
+    for (unsigned i = 0; i < settings_.threads; ++i)
+      engines.push_back(std::make_unique<pread_engine>());
   }
   std::vector<std::unique_ptr<worker>> workers;
   for (auto& engine : engines)
-    workers.push_back(std::make_unique<worker>(region_, queues_, files_, writes_, faults_, std::move(engine),
-                                               path_choice{settings_.path, settings_.hooks, late_notes_}, transfers_, windows_));
+    workers.push_back(std::make_unique<worker>(
+        region_, queues_, files_, writes_, faults_, std::move(engine),
+        path_choice{settings_.path, settings_.hooks, late_notes_}, transfers_, windows_));
   std::lock_guard const lock{counting_};
   workers_ = std::move(workers);
 }
 
 void server::raise_stop_flags(std::uint64_t value) noexcept {
-  for (auto& flag : region_.control->stop) std::atomic_ref<std::uint64_t>{flag.stopped}.store(value, std::memory_order_release);
+  for (auto& flag : region_.control->stop)
+    std::atomic_ref<std::uint64_t>{flag.stopped}.store(value, std::memory_order_release);
 }
 
 void server::start() {
@@ -191,7 +206,9 @@ server_statistics server::statistics() const {
 }
 
 std::vector<thread_statistics> server::per_thread() const {
-  auto const get = [](std::atomic<std::uint64_t> const& counter) { return counter.load(std::memory_order_relaxed); };
+  auto const get = [](std::atomic<std::uint64_t> const& counter) {
+    return counter.load(std::memory_order_relaxed);
+  };
   std::lock_guard const lock{counting_};
   std::vector<thread_statistics> all;
   for (auto const& w : workers_) {

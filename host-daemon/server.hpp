@@ -1,17 +1,11 @@
-// The host daemon: threads that take requests from the shared ring, do them on the host's files and answer.
+// The host daemon: threads that take requests from the shared ring, do them on the host's files and
+// answer.
 #pragma once
-
-#include <atomic>
-#include <cstdint>
-#include <deque>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
 
 #include <gpufs/config.hpp>
 #include <gpufs/rpc/wire_format.hpp>
 #include <gpufs/statistics.hpp>
+
 #include <host-daemon/fault_injector.hpp>
 #include <host-daemon/file_registry.hpp>
 #include <host-daemon/io_hooks.hpp>
@@ -21,15 +15,25 @@
 #include <host-daemon/window_registrar.hpp>
 #include <host-daemon/write_back.hpp>
 
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
 namespace gpufs::daemon {
 
 class worker;
 
 struct server_settings {
-  unsigned threads = 0;                        ///< 1..256; 0 = default_threads()
-  io_backend backend = io_backend::automatic;  ///< automatic: io_uring if the kernel allows it, else pread
-  io_path path = io_path::automatic;  ///< automatic, dma, mapped: direct where the OS page cache has nothing; pull: never; direct
-  unsigned queue_depth = 64;          ///< reads that one thread keeps in flight with io_uring, 1..4096
+  unsigned threads = 0;  ///< 1..256; 0 = default_threads()
+  io_backend backend =
+      io_backend::automatic;          ///< automatic: io_uring if the kernel allows it, else pread
+  io_path path = io_path::automatic;  ///< automatic, dma, mapped: direct where the OS page cache
+                                      ///< has nothing; pull: never; direct
+  unsigned queue_depth = 64;  ///< reads that one thread keeps in flight with io_uring, 1..4096
   registry_settings files;
   io_hooks hooks;
 
@@ -42,44 +46,49 @@ struct server_settings {
 
 /// Sums over all threads since construction.
 struct server_statistics {
-  std::uint64_t requests = 0;       ///< taken from the ring
-  std::uint64_t failed = 0;         ///< of these, answered with -errno
-  std::uint64_t rejected = 0;       ///< of these, naming no channel that exists, so that nobody can be answered
+  std::uint64_t requests = 0;  ///< taken from the ring
+  std::uint64_t failed = 0;    ///< of these, answered with -errno
+  std::uint64_t rejected =
+      0;  ///< of these, naming no channel that exists, so that nobody can be answered
   std::uint64_t bytes_read = 0;     ///< delivered to staging
   std::uint64_t bytes_direct = 0;   ///< of these, read with O_DIRECT
   std::uint64_t bytes_copied = 0;   ///< of bytes_read: copied to GPU memory by the transfer engine
-  std::uint64_t reads_issued = 0;   ///< read operations given to the kernel; more than reads requested if some came back short
+  std::uint64_t reads_issued = 0;   ///< read operations given to the kernel; more than reads
+                                    ///< requested if some came back short
   std::uint64_t writes_issued = 0;  ///< write operations given to the kernel for dirty pages
   std::uint64_t bytes_written = 0;  ///< bytes these wrote
   std::uint64_t idle_polls = 0;     ///< looks at the ring that found nothing to do
   std::uint64_t busy_ns = 0;        ///< time between finding work and running out of it
 };
 
-/// The region must be filled in as rpc::shared_region says, zeroed before first use, and outlive the server. The server makes no
-/// device calls and never frees the region.
+/// The region must be filled in as rpc::shared_region says, zeroed before first use, and outlive
+/// the server. The server makes no device calls and never frees the region.
 class server {
  public:
-  /// Sets up the registry and the I/O engines; starts no thread. `faults` and `transfers`, if given, must outlive the server; with
-  /// `transfers`, long enough reads are answered when their bytes are in GPU memory, or when it turns out that they had better be pulled.
-  /// `windows`, which must outlive it, too, is told what is read of files that are not written.
-  /// Throws std::invalid_argument (region or settings are wrong), std::runtime_error (backend uring is forced, but the kernel
-  /// refuses io_uring; the message says why and what to do).
-  server(rpc::shared_region const& region, server_settings settings, fault_injector* faults = nullptr,
-         transfer_engine* transfers = nullptr, window_registrar* windows = nullptr);
+  /// Sets up the registry and the I/O engines; starts no thread. `faults` and `transfers`, if
+  /// given, must outlive the server; with `transfers`, long enough reads are answered when their
+  /// bytes are in GPU memory, or when it turns out that they had better be pulled. `windows`, which
+  /// must outlive it, too, is told what is read of files that are not written. Throws
+  /// std::invalid_argument (region or settings are wrong), std::runtime_error (backend uring is
+  /// forced, but the kernel refuses io_uring; the message says why and what to do).
+  server(rpc::shared_region const& region, server_settings settings,
+         fault_injector* faults = nullptr, transfer_engine* transfers = nullptr,
+         window_registrar* windows = nullptr);
 
   /// stop(), then closes every file.
   ~server();
   server(server const&) = delete;
   server& operator=(server const&) = delete;
 
-  /// Clears the stop flags and starts the threads; returns when all are serving. After stop() it may be called again: requests that
-  /// stayed in the ring are then answered. Throws std::system_error if a thread or a ring cannot be made; nothing runs then.
-  /// No effect if running. start() and stop() are called by one thread at a time.
+  /// Clears the stop flags and starts the threads; returns when all are serving. After stop() it
+  /// may be called again: requests that stayed in the ring are then answered. Throws
+  /// std::system_error if a thread or a ring cannot be made; nothing runs then. No effect if
+  /// running. start() and stop() are called by one thread at a time.
   void start();
 
-  /// Sets the stop flags, answers every request already taken (those held by an injected fault with -EIO), joins the threads.
-  /// Requests still in the ring stay there unanswered; device waits end with -EIO. No data or answer is written after it returns.
-  /// No effect if not running.
+  /// Sets the stop flags, answers every request already taken (those held by an injected fault with
+  /// -EIO), joins the threads. Requests still in the ring stay there unanswered; device waits end
+  /// with -EIO. No data or answer is written after it returns. No effect if not running.
   void stop();
 
   [[nodiscard]] bool running() const noexcept { return running_; }
@@ -119,8 +128,9 @@ class server {
   write_back writes_;
   file_registry files_;
   std::deque<request_queue> queues_;  // one per ring
-  mutable std::mutex counting_;       // guards the two below against statistics(); start() and stop() alone change them
-  server_statistics retired_;         // of workers that an earlier stop() ended
+  mutable std::mutex
+      counting_;  // guards the two below against statistics(); start() and stop() alone change them
+  server_statistics retired_;  // of workers that an earlier stop() ended
   std::vector<std::unique_ptr<worker>> workers_;
 };
 

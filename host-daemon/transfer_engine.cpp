@@ -1,4 +1,5 @@
 // Hand-off of transfers, and the thread that carries them out.
+#include <host-daemon/idle_policy.hpp>
 #include <host-daemon/transfer_engine.hpp>
 
 #include <algorithm>
@@ -7,19 +8,19 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
-#include <host-daemon/idle_policy.hpp>
-
 namespace gpufs::daemon {
 
 namespace {
 
-// More copies or bytes in a batch gain nothing, but the first of them would wait longer for the last.
+// More copies or bytes in a batch gain nothing, but the first of them would wait longer for the
+// last.
 constexpr std::size_t most_pieces = 128;
 constexpr std::uint64_t most_bytes = 8 << 20;
 
 // What lies side by side is one copy.
 void join_neighbours(std::vector<copy_range>& ranges) {
-  std::sort(ranges.begin(), ranges.end(), [](auto const& a, auto const& b) { return a.offset < b.offset; });
+  std::sort(ranges.begin(), ranges.end(),
+            [](auto const& a, auto const& b) { return a.offset < b.offset; });
   auto last = ranges.begin();
   for (auto r = ranges.begin() + 1; r != ranges.end(); ++r) {
     if (last->offset + last->bytes == r->offset) {
@@ -33,9 +34,13 @@ void join_neighbours(std::vector<copy_range>& ranges) {
 
 }  // namespace
 
-transfer_engine::transfer_engine(std::unique_ptr<twin_copier> copier, std::uint64_t channels, std::chrono::milliseconds limit,
-                                 fault_injector* faults)
-    : copier_{std::move(copier)}, limit_{limit}, faults_{faults}, pieces_(channels), batches_(copier_->depth()) {
+transfer_engine::transfer_engine(std::unique_ptr<twin_copier> copier, std::uint64_t channels,
+                                 std::chrono::milliseconds limit, fault_injector* faults)
+    : copier_{std::move(copier)},
+      limit_{limit},
+      faults_{faults},
+      pieces_(channels),
+      batches_(copier_->depth()) {
   for (auto& b : batches_) b.reserve(most_pieces);
   ranges_.reserve(most_pieces);
   thread_ = std::thread{[this] { serve(); }};
@@ -46,9 +51,11 @@ transfer_engine::~transfer_engine() {
   thread_.join();
 }
 
-bool transfer_engine::hand_over(std::uint32_t channel, std::uint64_t offset, std::uint64_t bytes) noexcept {
+bool transfer_engine::hand_over(std::uint32_t channel, std::uint64_t offset,
+                                std::uint64_t bytes) noexcept {
   auto& p = pieces_[channel];
-  // Pairs with the release of the thread that let go of it: the last copy to this piece of the twin is over.
+  // Pairs with the release of the thread that let go of it: the last copy to this piece of the twin
+  // is over.
   if (p.state.load(std::memory_order_acquire) != phase::idle) return false;
   if (refused_.load(std::memory_order_relaxed)) return false;
   if (stuck_since(clock::time_point::min(), clock::now())) return false;
@@ -56,33 +63,43 @@ bool transfer_engine::hand_over(std::uint32_t channel, std::uint64_t offset, std
   p.bytes = bytes;
   p.state.store(phase::offered, std::memory_order_relaxed);
   p.next = offers_.load(std::memory_order_relaxed);
-  // Release pairs with the acquire in take_offers(): who finds the piece sees what it says and the bytes in staging. Only the thread takes
-  // pieces out, and all at once, so a piece cannot be put back meanwhile.
-  while (!offers_.compare_exchange_weak(p.next, &p, std::memory_order_release, std::memory_order_relaxed)) {
+  // Release pairs with the acquire in take_offers(): who finds the piece sees what it says and the
+  // bytes in staging. Only the thread takes pieces out, and all at once, so a piece cannot be put
+  // back meanwhile.
+  while (!offers_.compare_exchange_weak(p.next, &p, std::memory_order_release,
+                                        std::memory_order_relaxed)) {
   }
   return true;
 }
 
-// Whether for longer than the limit there was neither progress nor anything that began after `since`.
+// Whether for longer than the limit there was neither progress nor anything that began after
+// `since`.
 bool transfer_engine::stuck_since(clock::time_point since, clock::time_point now) const noexcept {
-  clock::time_point const progress{clock::duration{progress_.load(std::memory_order_relaxed)}};  // orders nothing
-  if (progress == clock::time_point{} && since == clock::time_point::min()) return false;        // nothing under way
+  clock::time_point const progress{
+      clock::duration{progress_.load(std::memory_order_relaxed)}};  // orders nothing
+  if (progress == clock::time_point{} && since == clock::time_point::min())
+    return false;  // nothing under way
   return now - std::max(since, progress) > limit_;
 }
 
-transfer_engine::outcome transfer_engine::settle(std::uint32_t channel, clock::time_point since, clock::time_point now) noexcept {
+transfer_engine::outcome transfer_engine::settle(std::uint32_t channel, clock::time_point since,
+                                                 clock::time_point now) noexcept {
   auto& p = pieces_[channel];
   bool const give_up = now == clock::time_point::max();
   auto seen = p.state.load(std::memory_order_acquire);
   if (seen == phase::offered || seen == phase::claimed) {
-    if (!give_up && !refused_.load(std::memory_order_relaxed) && !stuck_since(since, now)) return outcome::pending;
+    if (!give_up && !refused_.load(std::memory_order_relaxed) && !stuck_since(since, now))
+      return outcome::pending;
     // From now on the piece is the thread's. If the exchange fails, the thread went a step further.
     while (seen == phase::offered || seen == phase::claimed) {
       auto const left = seen == phase::offered ? phase::withdrawn : phase::abandoned;
-      if (p.state.compare_exchange_weak(seen, left, std::memory_order_acq_rel, std::memory_order_acquire)) return outcome::none;
+      if (p.state.compare_exchange_weak(seen, left, std::memory_order_acq_rel,
+                                        std::memory_order_acquire))
+        return outcome::none;
     }
   }
-  // Pairs with the release in end_pieces(): the copy is over. Who is told so by the answer's release store sees its bytes.
+  // Pairs with the release in end_pieces(): the copy is over. Who is told so by the answer's
+  // release store sees its bytes.
   p.state.store(phase::idle, std::memory_order_relaxed);
   return seen == phase::copied ? outcome::copied : outcome::none;
 }
@@ -102,8 +119,10 @@ void transfer_engine::serve() noexcept {
       idle.reset();
       continue;
     }
-    // Pairs with the release in the destructor. Those who hand over are gone, so nothing comes after this look.
-    if (started_ == ended_ && first_waiting_ == nullptr && stop_.load(std::memory_order_acquire)) return;
+    // Pairs with the release in the destructor. Those who hand over are gone, so nothing comes
+    // after this look.
+    if (started_ == ended_ && first_waiting_ == nullptr && stop_.load(std::memory_order_acquire))
+      return;
     if (auto const time = idle.next(); time.count() > 0) idle_policy::sleep(time);
   }
 }
@@ -111,7 +130,8 @@ void transfer_engine::serve() noexcept {
 // Puts what was offered behind what waits, oldest first.
 void transfer_engine::take_offers() noexcept {
   if (offers_.load(std::memory_order_relaxed) == nullptr) return;
-  auto* p = offers_.exchange(nullptr, std::memory_order_acquire);  // pairs with the release in hand_over()
+  auto* p = offers_.exchange(nullptr,
+                             std::memory_order_acquire);  // pairs with the release in hand_over()
   auto* const newest = p;
   piece* oldest = nullptr;
   while (p != nullptr) {
@@ -131,7 +151,8 @@ transfer_engine::piece* transfer_engine::next_waiting() noexcept {
     first_waiting_ = p->next;
     auto seen = phase::offered;
     if (p->state.compare_exchange_strong(seen, phase::claimed, std::memory_order_relaxed)) return p;
-    p->state.store(phase::idle, std::memory_order_release);  // pairs with the acquire in hand_over()
+    p->state.store(phase::idle,
+                   std::memory_order_release);  // pairs with the acquire in hand_over()
   }
   return nullptr;
 }
@@ -152,7 +173,8 @@ bool transfer_engine::start_batch() noexcept {
   if (b.empty()) return true;
   join_neighbours(ranges_);
   // Before the device is called: that call may be where the thread stays.
-  if (started_ == ended_) progress_.store(clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+  if (started_ == ended_)
+    progress_.store(clock::now().time_since_epoch().count(), std::memory_order_relaxed);
   if (faults_ != nullptr) faults_->before_copy();
   if (!refused_.load(std::memory_order_relaxed) && copier_->start(ranges_)) {
     ++started_;
@@ -170,7 +192,8 @@ bool transfer_engine::end_batch() noexcept {
   if (now == twin_copier::state::under_way) return false;
   if (now == twin_copier::state::failed) refused_.store(true, std::memory_order_relaxed);
   auto const& b = batches_[ended_++ % batches_.size()];
-  progress_.store(started_ == ended_ ? 0 : clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+  progress_.store(started_ == ended_ ? 0 : clock::now().time_since_epoch().count(),
+                  std::memory_order_relaxed);
   end_pieces(b, now == twin_copier::state::copied);
   return true;
 }
@@ -179,8 +202,8 @@ void transfer_engine::end_pieces(batch const& pieces, bool copied) noexcept {
   for (auto* const p : pieces) {
     auto seen = phase::claimed;
     // Release pairs with the acquires in settle() and hand_over(): the copy is over.
-    if (!p->state.compare_exchange_strong(seen, copied ? phase::copied : phase::failed, std::memory_order_release,
-                                          std::memory_order_relaxed))
+    if (!p->state.compare_exchange_strong(seen, copied ? phase::copied : phase::failed,
+                                          std::memory_order_release, std::memory_order_relaxed))
       p->state.store(phase::idle, std::memory_order_release);  // abandoned
   }
 }

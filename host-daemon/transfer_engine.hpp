@@ -1,5 +1,9 @@
-// The transfer thread: copies pieces of staging to their twins in GPU memory, in batches. The hand-off is such that nobody depends on it.
+// The transfer thread: copies pieces of staging to their twins in GPU memory, in batches. The
+// hand-off is such that nobody depends on it.
 #pragma once
+
+#include <host-daemon/fault_injector.hpp>
+#include <host-daemon/twin_copier.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -9,13 +13,11 @@
 #include <thread>
 #include <vector>
 
-#include <host-daemon/fault_injector.hpp>
-#include <host-daemon/twin_copier.hpp>
-
 namespace gpufs::daemon {
 
-/// A copy that cannot start, or does not end, must not keep a request waiting: a CUDA call may wait for a kernel that waits for that request.
-/// So each piece has a state that both sides change by one atomic operation, and whoever handed it over can take it back at any time:
+/// A copy that cannot start, or does not end, must not keep a request waiting: a CUDA call may wait
+/// for a kernel that waits for that request. So each piece has a state that both sides change by
+/// one atomic operation, and whoever handed it over can take it back at any time:
 ///
 ///            hand_over           start of batch         end of batch
 ///      idle -----------> offered --------------> claimed ------------> copied, failed
@@ -25,36 +27,43 @@ namespace gpufs::daemon {
 ///       |   found by the thread                    | end of batch
 ///       +------------------------------------------+
 ///
-/// A copy writes to the twin only, never to staging: the giver-up answers by what is in staging. A withdrawn or abandoned piece takes no
-/// transfer until the thread has let go of it, so that a late copy lands in memory at which nobody looks.
+/// A copy writes to the twin only, never to staging: the giver-up answers by what is in staging. A
+/// withdrawn or abandoned piece takes no transfer until the thread has let go of it, so that a late
+/// copy lands in memory at which nobody looks.
 class transfer_engine {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// `channels`: pieces are named by their channel, which has one request at a time. `limit`: how long a transfer may make no progress.
-  /// Starts the thread; throws std::system_error if there is none to be had. `faults`, if given, must outlive it.
-  transfer_engine(std::unique_ptr<twin_copier> copier, std::uint64_t channels, std::chrono::milliseconds limit,
-                  fault_injector* faults = nullptr);
+  /// `channels`: pieces are named by their channel, which has one request at a time. `limit`: how
+  /// long a transfer may make no progress. Starts the thread; throws std::system_error if there is
+  /// none to be had. `faults`, if given, must outlive it.
+  transfer_engine(std::unique_ptr<twin_copier> copier, std::uint64_t channels,
+                  std::chrono::milliseconds limit, fault_injector* faults = nullptr);
 
   /// Waits until no copy is under way. Nobody may use the engine any more.
   ~transfer_engine();
   transfer_engine(transfer_engine const&) = delete;
   transfer_engine& operator=(transfer_engine const&) = delete;
 
-  /// Below this, what a copy costs besides its bytes is more than pulling them: a tenth of the bus's speed at 4 KiB, nine tenths at 64.
+  /// Below this, what a copy costs besides its bytes is more than pulling them: a tenth of the
+  /// bus's speed at 4 KiB, nine tenths at 64.
   static constexpr std::uint64_t shortest = 32 << 10;
 
   // The functions below: by the thread that serves the channel's request. They never wait.
 
-  /// Asks for a copy of [offset, offset + bytes) of staging. False, with nothing changed, if it had better be answered without: an earlier
-  /// copy of the channel is not over, or the device is stuck or has refused.
-  [[nodiscard]] bool hand_over(std::uint32_t channel, std::uint64_t offset, std::uint64_t bytes) noexcept;
+  /// Asks for a copy of [offset, offset + bytes) of staging. False, with nothing changed, if it had
+  /// better be answered without: an earlier copy of the channel is not over, or the device is stuck
+  /// or has refused.
+  [[nodiscard]] bool hand_over(std::uint32_t channel, std::uint64_t offset,
+                               std::uint64_t bytes) noexcept;
 
   enum class outcome { pending, copied, none };
 
-  /// What became of a transfer that was handed over at `since`: `copied`: the bytes are in the twin; `none`: they are not, and whatever may
-  /// still be written to the twin is nobody's. Both end it. `now`: clock::time_point::max() to give up what is not copied yet.
-  [[nodiscard]] outcome settle(std::uint32_t channel, clock::time_point since, clock::time_point now) noexcept;
+  /// What became of a transfer that was handed over at `since`: `copied`: the bytes are in the
+  /// twin; `none`: they are not, and whatever may still be written to the twin is nobody's. Both
+  /// end it. `now`: clock::time_point::max() to give up what is not copied yet.
+  [[nodiscard]] outcome settle(std::uint32_t channel, clock::time_point since,
+                               clock::time_point now) noexcept;
 
  private:
   enum class phase : std::uint32_t { idle, offered, claimed, copied, failed, withdrawn, abandoned };
@@ -79,7 +88,8 @@ class transfer_engine {
   std::deque<piece> pieces_;  // by channel
 
   alignas(64) std::atomic<piece*> offers_{nullptr};  // newest first
-  alignas(64) std::atomic<clock::rep> progress_{0};  // when copies under way last made progress; 0 = none is under way
+  alignas(64) std::atomic<clock::rep> progress_{
+      0};  // when copies under way last made progress; 0 = none is under way
   std::atomic<bool> refused_{false};
   std::atomic<bool> stop_{false};
 

@@ -1,4 +1,5 @@
-// How the transfer thread copies staging to GPU memory: the interface, implemented where device calls may be made.
+// How the transfer thread copies staging to GPU memory: the interface, implemented where device
+// calls may be made.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@ struct copy_range {
   std::uint64_t bytes;  ///< at least 1
 };
 
-/// Used by one thread at a time. Any call may take as long as the device pleases: a CUDA call may wait until a kernel ends that waits for us.
+/// Used by one thread at a time. Any call may take as long as the device pleases: a CUDA call may
+/// wait until a kernel ends that waits for us.
 class twin_copier {
  public:
   virtual ~twin_copier() = default;
@@ -20,8 +22,8 @@ class twin_copier {
   /// Batches that can be under way at once.
   [[nodiscard]] virtual unsigned depth() const noexcept = 0;
 
-  /// Starts a batch of copies, ranges apart from each other. Fewer than depth() batches are under way. False: the device refuses, now and
-  /// for good, and nothing was started.
+  /// Starts a batch of copies, ranges apart from each other. Fewer than depth() batches are under
+  /// way. False: the device refuses, now and for good, and nothing was started.
   [[nodiscard]] virtual bool start(std::span<copy_range const> ranges) noexcept = 0;
 
   enum class state { under_way, copied, failed };

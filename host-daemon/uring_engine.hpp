@@ -1,5 +1,11 @@
-// Reads with io_uring: one ring per daemon thread, staging registered as its buffers, often-read files registered too.
+// Reads with io_uring: one ring per daemon thread, staging registered as its buffers, often-read
+// files registered too.
 #pragma once
+
+#include <host-daemon/io_engine.hpp>
+#include <host-daemon/io_hooks.hpp>
+
+#include <liburing.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -7,18 +13,14 @@
 #include <string>
 #include <vector>
 
-#include <liburing.h>
-
-#include <host-daemon/io_engine.hpp>
-#include <host-daemon/io_hooks.hpp>
-
 namespace gpufs::daemon {
 
 class uring_engine final : public io_engine {
  public:
-  /// Makes a ring for `depth` reads in flight into `staging`, on behalf of the thread that will attach(). Throws std::system_error if
-  /// the kernel refuses the ring (EPERM, ENOSYS, ENOMEM, ...). If it only refuses the registrations, the engine goes on without
-  /// them and says so in notes().
+  /// Makes a ring for `depth` reads in flight into `staging`, on behalf of the thread that will
+  /// attach(). Throws std::system_error if the kernel refuses the ring (EPERM, ENOSYS, ENOMEM,
+  /// ...). If it only refuses the registrations, the engine goes on without them and says so in
+  /// notes().
   uring_engine(unsigned depth, std::span<std::byte> staging, io_hooks const& hooks);
   ~uring_engine() override;
   uring_engine(uring_engine const&) = delete;
@@ -33,8 +35,9 @@ class uring_engine final : public io_engine {
 
   [[nodiscard]] std::vector<std::string> const& notes() const noexcept { return notes_; }
 
-  static constexpr std::size_t piece_bytes = std::size_t(1) << 30;  // the kernel's limit for one registered buffer
-  static constexpr unsigned file_places = 1024;                     // files that one thread has registered at once
+  static constexpr std::size_t piece_bytes = std::size_t(1)
+                                             << 30;  // the kernel's limit for one registered buffer
+  static constexpr unsigned file_places = 1024;      // files that one thread has registered at once
   static constexpr std::uint32_t reads_before_registration = 8;
 
  private:

@@ -1,5 +1,13 @@
 // Mapping windows that are read, and making room for them.
+#include <gpufs/advice.hpp>
+#include <gpufs/mix64.hpp>
+#include <gpufs/rpc/window_format.hpp>
+
+#include <host-daemon/open_kind.hpp>
+#include <host-daemon/os_page_cache.hpp>
 #include <host-daemon/window_registrar.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
@@ -7,30 +15,28 @@
 #include <optional>
 #include <utility>
 
-#include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
-
-#include <gpufs/advice.hpp>
-#include <gpufs/mix64.hpp>
-#include <gpufs/rpc/window_format.hpp>
-#include <host-daemon/open_kind.hpp>
-#include <host-daemon/os_page_cache.hpp>
 
 namespace gpufs::daemon {
 
 namespace {
 
-constexpr std::size_t most_offers = 4096;  // while the thread is busy, further windows wait until they are read again
+constexpr std::size_t most_offers =
+    4096;  // while the thread is busy, further windows wait until they are read again
 constexpr unsigned turns_until_asked_again = 10;
 constexpr std::uint64_t no_entry = ~0ull;
 constexpr std::uint64_t host_page = 4096;  // for the sums
 
 }  // namespace
 
-window_registrar::window_registrar(std::unique_ptr<window_mapper> mapper, window_settings settings, fault_injector* faults)
-    : mapper_{std::move(mapper)}, settings_{std::move(settings)}, faults_{faults}, taken_(mapper_->entries()) {
+window_registrar::window_registrar(std::unique_ptr<window_mapper> mapper, window_settings settings,
+                                   fault_injector* faults)
+    : mapper_{std::move(mapper)},
+      settings_{std::move(settings)},
+      faults_{faults},
+      taken_(mapper_->entries()) {
   thread_ = std::thread{[this] { serve(); }};
 }
 
@@ -44,24 +50,30 @@ window_registrar::~window_registrar() {
 }
 
 std::uint64_t window_registrar::key_of(std::uint64_t uid, std::uint64_t window) noexcept {
-  return mix64(uid * 0x9e3779b97f4a7c15ull ^ window) | 1ull << 63;  // never 0, which stands for nothing
+  return mix64(uid * 0x9e3779b97f4a7c15ull ^ window) |
+         1ull << 63;  // never 0, which stands for nothing
 }
 
-std::uint64_t uid_to_map(rpc::shared_region const& region, std::int32_t descriptor, mapped_files which) noexcept {
+std::uint64_t uid_to_map(rpc::shared_region const& region, std::int32_t descriptor,
+                         mapped_files which) noexcept {
   auto& record = region.open_files[rpc::descriptor_index(descriptor)];
-  // Pair with the registry's releases, as on the device: place and flags are at least as new as the uid.
-  auto const load = [](std::uint64_t& word) { return std::atomic_ref<std::uint64_t>{word}.load(std::memory_order_acquire); };
+  // Pair with the registry's releases, as on the device: place and flags are at least as new as the
+  // uid.
+  auto const load = [](std::uint64_t& word) {
+    return std::atomic_ref<std::uint64_t>{word}.load(std::memory_order_acquire);
+  };
   auto const generation = rpc::descriptor_generation(descriptor);
   if (load(record.tag) != generation) return 0;
   auto const uid = load(record.uid);
   bool const is_written = load(record.place) != 0 || for_writing(int(load(record.flags)));
   bool const is_meant =
-      which == mapped_files::all || (which == mapped_files::advised_random && advice(load(record.advice)) == advice::random);
+      which == mapped_files::all ||
+      (which == mapped_files::advised_random && advice(load(record.advice)) == advice::random);
   return load(record.tag) != generation || is_written || !is_meant ? 0 : uid;
 }
 
-void window_registrar::touched(std::uint64_t uid, std::shared_ptr<host_file const> const& file, std::uint64_t offset,
-                               std::uint64_t length, patience wait) noexcept {
+void window_registrar::touched(std::uint64_t uid, std::shared_ptr<host_file const> const& file,
+                               std::uint64_t offset, std::uint64_t length, patience wait) noexcept {
   if (off_.load(std::memory_order_relaxed) || full_.load(std::memory_order_relaxed)) return;
   auto const last = (offset + length - 1) / settings_.window_bytes;
   for (auto window = offset / settings_.window_bytes; window <= last; ++window) {
@@ -137,8 +149,10 @@ void window_registrar::consider(offer const& o) {
   auto const bytes = std::min(settings_.window_bytes, size - begin);
   auto const charge = (bytes + host_page - 1) / host_page * host_page;
   if (!is_warm(o.file->fd(), begin, bytes)) return put_off();
-  if (in_use_.load(std::memory_order_relaxed) + charge > settings_.budget || live_.size() >= taken_.size() / 2) {
-    // Room for a part of what is wanted, so that what is left gives some windows the time to be worth their mapping.
+  if (in_use_.load(std::memory_order_relaxed) + charge > settings_.budget ||
+      live_.size() >= taken_.size() / 2) {
+    // Room for a part of what is wanted, so that what is left gives some windows the time to be
+    // worth their mapping.
     wanted_ = std::min(wanted_ + charge, std::max(settings_.budget / 4, charge));
     return put_off();
   }
@@ -146,7 +160,8 @@ void window_registrar::consider(offer const& o) {
   if (entry != no_entry) map(o, status, bytes, charge, entry);
 }
 
-// Whether windows of a newer version of the file are there, or this very one. Those of older versions retire.
+// Whether windows of a newer version of the file are there, or this very one. Those of older
+// versions retire.
 bool window_registrar::is_superseded(struct ::stat const& status, offer const& o) {
   for (auto w = live_.begin(); w != live_.end();) {
     auto const next = std::next(w);
@@ -159,12 +174,15 @@ bool window_registrar::is_superseded(struct ::stat const& status, offer const& o
   return false;
 }
 
-// What the page cache does not have would be read from the disk to be mapped: few pages may be missing.
+// What the page cache does not have would be read from the disk to be mapped: few pages may be
+// missing.
 bool window_registrar::is_warm(int fd, std::uint64_t begin, std::uint64_t bytes) const {
-  if (auto const part = ask_cachestat(settings_.cachestat, fd, begin, bytes)) return 16 * part->cached >= 15 * part->pages;
+  if (auto const part = ask_cachestat(settings_.cachestat, fd, begin, bytes))
+    return 16 * part->cached >= 15 * part->pages;
   constexpr std::uint64_t samples = 16;
   for (std::uint64_t i = 0; i < samples; ++i)
-    // A file system that does not tell keeps its files in memory, or had to read the bytes to get here.
+    // A file system that does not tell keeps its files in memory, or had to read the bytes to get
+    // here.
     if (!is_byte_cached(fd, begin + (bytes - 1) * i / (samples - 1)).value_or(true)) return false;
   return true;
 }
@@ -176,8 +194,8 @@ std::uint64_t window_registrar::free_entry(std::uint64_t uid, std::uint64_t wind
   return no_entry;
 }
 
-void window_registrar::map(offer const& o, struct ::stat const& status, std::uint64_t bytes, std::uint64_t charge,
-                           std::uint64_t entry) {
+void window_registrar::map(offer const& o, struct ::stat const& status, std::uint64_t bytes,
+                           std::uint64_t charge, std::uint64_t entry) {
   auto const begin = o.window * settings_.window_bytes;
   std::list<live_window> made;  // first, as it may find no memory
   made.push_back({o.uid, o.window, status.st_dev, status.st_ino, entry, charge, {}});
@@ -221,7 +239,8 @@ void window_registrar::turn_off(std::string const& why) noexcept {
 }
 
 // Only who asked for mapped files wants to know that there are none.
-void window_registrar::note(std::string const& key, char const* what, std::string const& why) noexcept {
+void window_registrar::note(std::string const& key, char const* what,
+                            std::string const& why) noexcept {
   if (settings_.which != mapped_files::all) return;
   try {
     notes_.add(key, fmt::format("io_path=mapped: {} ({}); they are read as with auto", what, why));
@@ -229,12 +248,14 @@ void window_registrar::note(std::string const& key, char const* what, std::strin
   }
 }
 
-// Unmaps what is retired, and retires what is in the way of windows that were wanted: when no kernel seems to run.
+// Unmaps what is retired, and retires what is in the way of windows that were wanted: when no
+// kernel seems to run.
 void window_registrar::make_room() noexcept {
   if ((!retired_.empty() || wanted_ != 0) && mapper_->idle()) {
     auto left = in_use_.load(std::memory_order_relaxed);
     for (auto const& w : retired_) left -= w.charge;
-    while (!live_.empty() && (left + wanted_ > settings_.budget || live_.size() >= taken_.size() / 2)) {
+    while (!live_.empty() &&
+           (left + wanted_ > settings_.budget || live_.size() >= taken_.size() / 2)) {
       left -= live_.front().charge;
       retire(live_.begin());
     }
@@ -256,7 +277,8 @@ void window_registrar::make_room() noexcept {
 // Takes a window away from kernels. Those that have found it may still be pulling from it.
 void window_registrar::retire(std::list<live_window>::iterator w) noexcept {
   auto const key = key_of(w->uid, w->window);
-  if (asked(key).load(std::memory_order_relaxed) == key) asked(key).store(0, std::memory_order_relaxed);
+  if (asked(key).load(std::memory_order_relaxed) == key)
+    asked(key).store(0, std::memory_order_relaxed);
   retired_count_.fetch_add(1, std::memory_order_relaxed);
   if (mapper_->withdraw(w->entry)) {
     taken_[w->entry] = false;

@@ -1,4 +1,5 @@
-// One daemon thread: its loop, its jobs, and reads. (The other operations: worker_operations.cpp; the ways bytes take: worker_paths.cpp.)
+// One daemon thread: its loop, its jobs, and reads. (The other operations: worker_operations.cpp;
+// the ways bytes take: worker_paths.cpp.)
 #include <host-daemon/worker.hpp>
 
 #include <algorithm>
@@ -18,11 +19,13 @@ namespace gpufs::daemon {
 
 namespace {
 
-// A read that was interrupted or told to try again this often in a row fails with that error rather than going on for ever.
+// A read that was interrupted or told to try again this often in a row fails with that error rather
+// than going on for ever.
 constexpr unsigned most_fruitless = 1000;
 
-// Reads of cached data are done while they are being started, and all that start together finish together: beyond this many bytes
-// the first caller would wait longer for the others' bytes than a system call of its own costs.
+// Reads of cached data are done while they are being started, and all that start together finish
+// together: beyond this many bytes the first caller would wait longer for the others' bytes than a
+// system call of its own costs.
 constexpr std::uint64_t bytes_to_start_with = 256 << 10;
 
 void set_up_thread(unsigned number) {
@@ -38,8 +41,9 @@ void set_up_thread(unsigned number) {
 
 }  // namespace
 
-worker::worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, write_back& writes,
-               fault_injector* faults, std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers,
+worker::worker(rpc::shared_region const& region, std::deque<request_queue>& queues,
+               file_registry& files, write_back& writes, fault_injector* faults,
+               std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers,
                window_registrar* windows)
     : region_{region},
       queues_{queues},
@@ -93,7 +97,8 @@ bool worker::step() noexcept {
 void worker::rest() noexcept {
   if (busy_) {
     auto const busy = idle_policy::clock::now() - busy_since_;
-    count(counters_.busy_ns, std::uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(busy).count()));
+    count(counters_.busy_ns,
+          std::uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(busy).count()));
     busy_ = false;
   }
   count(counters_.idle_polls);
@@ -103,7 +108,8 @@ void worker::rest() noexcept {
   reading_ > 0 ? engine_->wait(time) : idle_policy::sleep(time);
 }
 
-// Answers all that was taken. Nobody will open the gates, so what they hold fails; nobody needs the twins.
+// Answers all that was taken. Nobody will open the gates, so what they hold fails; nobody needs the
+// twins.
 void worker::drain() noexcept {
   while (reading_ > 0 || !held_.empty() || !transferring_.empty()) {
     end_transfers(true);
@@ -196,7 +202,9 @@ void worker::advance(job& j) noexcept {
       switch (action.what) {
         case fault_action::kind::pass: break;
         case fault_action::kind::hold: return hold(j, std::move(action.until));
-        case fault_action::kind::shorten: length = std::clamp<std::uint64_t>(action.bytes, 1, length); break;
+        case fault_action::kind::shorten:
+          length = std::clamp<std::uint64_t>(action.bytes, 1, length);
+          break;
         case fault_action::kind::fail:
           if (absorb(j, -action.error)) return;
           continue;
@@ -215,7 +223,8 @@ void worker::advance(job& j) noexcept {
   }
 }
 
-// Takes in the result of one read operation. True if it answered the request; else there is more to read.
+// Takes in the result of one read operation. True if it answered the request; else there is more to
+// read.
 bool worker::absorb(job& j, std::int64_t result) noexcept {
   if (j.is_direct && !absorb_direct(j, result)) return false;
   if (result > 0) {
@@ -276,12 +285,14 @@ void worker::finish(job& j, std::int32_t result) noexcept {
 
 void worker::answer(rpc::request const& request, std::int32_t result) noexcept {
   if (result < 0) count(counters_.failed);
-  // Pairs with the acquire of the caller that waits on this channel: who sees its sequence number sees the data in staging.
-  std::atomic_ref<std::uint64_t>{region_.completions[request.channel].word}.store(rpc::pack_completion(request.sequence, result),
-                                                                                  std::memory_order_release);
+  // Pairs with the acquire of the caller that waits on this channel: who sees its sequence number
+  // sees the data in staging.
+  std::atomic_ref<std::uint64_t>{region_.completions[request.channel].word}.store(
+      rpc::pack_completion(request.sequence, result), std::memory_order_release);
 }
 
-// This thread alone writes its counters, so no read-modify-write is needed; nothing is ordered by them.
+// This thread alone writes its counters, so no read-modify-write is needed; nothing is ordered by
+// them.
 void worker::count(std::atomic<std::uint64_t>& counter, std::uint64_t n) noexcept {
   counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }

@@ -1,16 +1,8 @@
 // One daemon thread: takes requests from the ring, carries them out, answers them.
 #pragma once
 
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <latch>
-#include <memory>
-#include <thread>
-#include <vector>
-
 #include <gpufs/rpc/wire_format.hpp>
+
 #include <host-daemon/direct_read.hpp>
 #include <host-daemon/fault_injector.hpp>
 #include <host-daemon/idle_policy.hpp>
@@ -22,6 +14,15 @@
 #include <host-daemon/window_registrar.hpp>
 #include <host-daemon/write_back.hpp>
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <latch>
+#include <memory>
+#include <thread>
+#include <vector>
+
 namespace gpufs::daemon {
 
 /// Longest read that one request may ask for: its result must fit the completion, beside a flag.
@@ -29,22 +30,25 @@ inline constexpr std::uint64_t longest_read = rpc::in_twin_bit - 1;
 
 /// Written by one thread, read by any; on cache lines of its own.
 struct alignas(64) worker_counters {
-  std::atomic<std::uint64_t> requests{0}, failed{0}, rejected{0}, bytes_read{0}, bytes_direct{0}, bytes_copied{0},
-      reads_issued{0}, idle_polls{0}, polls_before_first{0}, busy_ns{0};
+  std::atomic<std::uint64_t> requests{0}, failed{0}, rejected{0}, bytes_read{0}, bytes_direct{0},
+      bytes_copied{0}, reads_issued{0}, idle_polls{0}, polls_before_first{0}, busy_ns{0};
 };
 
 /// Made and joined by the server. Serves once: a stopped worker is not started again.
 class worker {
  public:
-  worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files, write_back& writes,
-         fault_injector* faults, std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers = nullptr,
+  worker(rpc::shared_region const& region, std::deque<request_queue>& queues, file_registry& files,
+         write_back& writes, fault_injector* faults, std::unique_ptr<io_engine> engine,
+         path_choice paths, transfer_engine* transfers = nullptr,
          window_registrar* windows = nullptr);
   ~worker();
 
-  /// Starts the thread; `ready` is counted down once it serves or has failed. Throws std::system_error if there is no thread to be had.
+  /// Starts the thread; `ready` is counted down once it serves or has failed. Throws
+  /// std::system_error if there is no thread to be had.
   void start(unsigned number, std::latch& ready);
 
-  /// 0, or -errno if the thread could not attach its engine. Valid once `ready` has been counted down.
+  /// 0, or -errno if the thread could not attach its engine. Valid once `ready` has been counted
+  /// down.
   [[nodiscard]] int start_error() const noexcept { return start_error_; }
 
   // Pairs with the acquire in serve().
@@ -63,9 +67,9 @@ class worker {
     bool direct = false;         // further reads go past the OS page cache
     bool is_direct = false;      // the read under way is `widened`
     direct_read widened;
-    unsigned fruitless = 0;                            // attempts in a row that were interrupted or told to try again
-    std::shared_ptr<gate> held_at;                     // not null: waits for this gate
-    bool vetted = false;                               // the injector has been asked about the next step already
+    unsigned fruitless = 0;         // attempts in a row that were interrupted or told to try again
+    std::shared_ptr<gate> held_at;  // not null: waits for this gate
+    bool vetted = false;            // the injector has been asked about the next step already
     transfer_engine::clock::time_point handed_over{};  // to the transfer thread
   };
 
@@ -92,7 +96,8 @@ class worker {
   std::int32_t stat(rpc::request const& request) noexcept;
   std::int32_t advise(rpc::request const& request) noexcept;
   std::int32_t unlink(rpc::request const& request);
-  void answer_elsewhere(rpc::request const& request, std::int32_t (*what)(file_registry&, rpc::request const&));
+  void answer_elsewhere(rpc::request const& request,
+                        std::int32_t (*what)(file_registry&, rpc::request const&));
 
   [[nodiscard]] bool in_staging(std::uint64_t at, std::uint64_t bytes) const noexcept;
   job& new_job(rpc::request const& request);
@@ -114,12 +119,14 @@ class worker {
   transfer_engine* transfers_;
   window_registrar* windows_;
   idle_policy idle_;
-  std::deque<job> jobs_;         // grows only; jobs do not move
-  std::vector<job*> free_jobs_;  // this and the next two have room for all jobs, so that using them cannot fail
+  std::deque<job> jobs_;  // grows only; jobs do not move
+  std::vector<job*>
+      free_jobs_;  // this and the next two have room for all jobs, so that using them cannot fail
   std::vector<job*> held_;
   std::vector<job*> transferring_;
-  std::size_t reading_ = 0;            // jobs whose read is with the engine
-  std::uint64_t unstarted_bytes_ = 0;  // of reads given to the engine since it was last polled, and so told to start them
+  std::size_t reading_ = 0;  // jobs whose read is with the engine
+  std::uint64_t unstarted_bytes_ =
+      0;  // of reads given to the engine since it was last polled, and so told to start them
   bool busy_ = false;
   idle_policy::clock::time_point busy_since_{};
   int start_error_ = 0;

@@ -1,4 +1,5 @@
 // The operations that a daemon thread is asked for, but for reads.
+#include <host-daemon/file_registry.hpp>
 #include <host-daemon/worker.hpp>
 
 #include <cerrno>
@@ -10,7 +11,6 @@
 #include <utility>
 
 #include <unistd.h>
-#include <host-daemon/file_registry.hpp>
 
 namespace gpufs::daemon {
 
@@ -30,15 +30,20 @@ void worker::dispatch(rpc::request const& request) noexcept {
       case rpc::operation::close: {
         auto const result = registry_.begin_close(request.file);
         if (result != 1) return answer(request, result);
-        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) { return files.finish_close(r.file); });
+        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) {
+          return files.finish_close(r.file);
+        });
       }
       case rpc::operation::stat: return answer(request, stat(request));
       case rpc::operation::advise: return answer(request, advise(request));
       case rpc::operation::sync:
-        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) { return files.sync(r.file); });
+        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) {
+          return files.sync(r.file);
+        });
       case rpc::operation::truncate:
-        return answer_elsewhere(
-            request, [](file_registry& files, rpc::request const& r) { return files.truncate(r.file, r.argument[0]); });
+        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) {
+          return files.truncate(r.file, r.argument[0]);
+        });
       case rpc::operation::unlink: return answer(request, unlink(request));
     }
     answer(request, -EINVAL);
@@ -50,17 +55,21 @@ void worker::dispatch(rpc::request const& request) noexcept {
 void worker::begin_open(rpc::request const& request) {
   if (!in_staging(request.staging, request.length)) return answer(request, -EINVAL);
   if (faults_ != nullptr && request.length < PATH_MAX) {
-    std::string const path{reinterpret_cast<char const*>(region_.staging + request.staging), request.length};
+    std::string const path{reinterpret_cast<char const*>(region_.staging + request.staging),
+                           request.length};
     auto action = faults_->before_open(path);
     if (action.what == fault_action::kind::fail) return answer(request, -action.error);
-    if (action.what == fault_action::kind::hold) return hold(new_job(request), std::move(action.until));
+    if (action.what == fault_action::kind::hold)
+      return hold(new_job(request), std::move(action.until));
   }
   finish_open(request);
 }
 
 void worker::finish_open(rpc::request const& request) noexcept {
-  if (request.argument[0] > std::uint64_t(INT_MAX) || request.argument[1] > UINT_MAX) return answer(request, -EINVAL);
-  std::string_view const path{reinterpret_cast<char const*>(region_.staging + request.staging), request.length};
+  if (request.argument[0] > std::uint64_t(INT_MAX) || request.argument[1] > UINT_MAX)
+    return answer(request, -EINVAL);
+  std::string_view const path{reinterpret_cast<char const*>(region_.staging + request.staging),
+                              request.length};
   answer(request, registry_.open(path, int(request.argument[0]), unsigned(request.argument[1])));
 }
 
@@ -74,24 +83,29 @@ std::int32_t worker::stat(rpc::request const& request) noexcept {
 
 std::int32_t worker::advise(rpc::request const& request) noexcept {
   auto const what = advice(request.argument[0] > INT_MAX ? -1 : int(request.argument[0]));
-  // Other advice is about the operating system's cache, and following it can take long: that is for the host's own threads.
+  // Other advice is about the operating system's cache, and following it can take long: that is for
+  // the host's own threads.
   return concerns_whole_file(what) ? registry_.advise(request.file, 0, 0, what) : -EINVAL;
 }
 
 std::int32_t worker::unlink(rpc::request const& request) {
   if (!in_staging(request.staging, request.length) || request.length >= PATH_MAX) return -EINVAL;
-  std::string const path{reinterpret_cast<char const*>(region_.staging + request.staging), request.length};
+  std::string const path{reinterpret_cast<char const*>(region_.staging + request.staging),
+                         request.length};
   if (path.find('\0') != std::string::npos) return -EINVAL;
   return ::unlink(path.c_str()) == 0 ? 0 : -errno;
 }
 
 // What may take long is done by a thread that reads do not wait for.
-void worker::answer_elsewhere(rpc::request const& request, std::int32_t (*what)(file_registry&, rpc::request const&)) {
-  writes_.post([&files = registry_, &word = region_.completions[request.channel].word, request, what] {
-    auto const result = what(files, request);
-    // Pairs with the acquire of the caller that waits on this channel.
-    std::atomic_ref<std::uint64_t>{word}.store(rpc::pack_completion(request.sequence, result), std::memory_order_release);
-  });
+void worker::answer_elsewhere(rpc::request const& request,
+                              std::int32_t (*what)(file_registry&, rpc::request const&)) {
+  writes_.post(
+      [&files = registry_, &word = region_.completions[request.channel].word, request, what] {
+        auto const result = what(files, request);
+        // Pairs with the acquire of the caller that waits on this channel.
+        std::atomic_ref<std::uint64_t>{word}.store(rpc::pack_completion(request.sequence, result),
+                                                   std::memory_order_release);
+      });
 }
 
 }  // namespace gpufs::daemon

@@ -1,4 +1,5 @@
-// How the bytes of a read arrive: through the OS page cache or past it, then to be pulled or by way of the twin.
+// How the bytes of a read arrive: through the OS page cache or past it, then to be pulled or by way
+// of the twin.
 #include <host-daemon/worker.hpp>
 
 #include <algorithm>
@@ -10,8 +11,10 @@ read_operation worker::plan_read(job& j, std::uint64_t offset, std::uint64_t len
   auto* const to = region_.staging + j.request.staging + j.done;
   if (j.direct) {
     auto const unit = rpc::staging_unit;
-    auto const end = std::min((j.request.staging + j.request.length + unit - 1) / unit * unit, region_.staging_bytes);
-    j.is_direct = j.widened.plan(j.file->past_cache->alignment(), offset, length, to, end - j.request.staging - j.done);
+    auto const end = std::min((j.request.staging + j.request.length + unit - 1) / unit * unit,
+                              region_.staging_bytes);
+    j.is_direct = j.widened.plan(j.file->past_cache->alignment(), offset, length, to,
+                                 end - j.request.staging - j.done);
     if (j.is_direct)
       return {.from = &j.file->direct,
               .offset = j.widened.offset(),
@@ -19,10 +22,15 @@ read_operation worker::plan_read(job& j, std::uint64_t offset, std::uint64_t len
               .to = j.widened.to(),
               .cookie = j.index};
   }
-  return {.from = &j.file->buffered, .offset = offset, .length = std::uint32_t(length), .to = to, .cookie = j.index};
+  return {.from = &j.file->buffered,
+          .offset = offset,
+          .length = std::uint32_t(length),
+          .to = to,
+          .cookie = j.index};
 }
 
-// What a direct read's result means for the bytes that were wanted. False if it means nothing and a buffered read must tell.
+// What a direct read's result means for the bytes that were wanted. False if it means nothing and a
+// buffered read must tell.
 bool worker::absorb_direct(job& j, std::int64_t& result) noexcept {
   j.is_direct = false;
   if (result == -EINVAL || result == -EOPNOTSUPP) {
@@ -31,15 +39,16 @@ bool worker::absorb_direct(job& j, std::int64_t& result) noexcept {
     return false;
   }
   if (result < 0) return true;
-  // Short is the end of the file, or was once; where exactly it lies, and what comes behind it, a buffered read tells, which may begin
-  // anywhere.
+  // Short is the end of the file, or was once; where exactly it lies, and what comes behind it, a
+  // buffered read tells, which may begin anywhere.
   if (std::uint64_t(result) < j.widened.length()) j.direct = false;
   result = j.widened.finish(std::uint64_t(result));
   count(counters_.bytes_direct, std::uint64_t(result));
   return result > 0;
 }
 
-// Has the bytes copied to GPU memory before the answer, if that is how they go. The request is then answered by end_transfers().
+// Has the bytes copied to GPU memory before the answer, if that is how they go. The request is then
+// answered by end_transfers().
 bool worker::begin_transfer(job& j) noexcept {
   if (transfers_ == nullptr || j.done < transfer_engine::shortest) return false;
   if (!transfers_->hand_over(j.request.channel, j.request.staging, j.done)) return false;
@@ -56,7 +65,8 @@ void worker::offer_windows(job const& j) noexcept {
 
 bool worker::end_transfers(bool give_up) noexcept {
   if (transferring_.empty()) return false;
-  auto const now = give_up ? transfer_engine::clock::time_point::max() : transfer_engine::clock::now();
+  auto const now =
+      give_up ? transfer_engine::clock::time_point::max() : transfer_engine::clock::now();
   std::size_t left = 0;
   for (auto* const j : transferring_) {
     auto const outcome = transfers_->settle(j->request.channel, j->handed_over, now);

@@ -1,5 +1,8 @@
 // Which buffers are written when, and who may touch them.
+#include <host-daemon/file_registry.hpp>
 #include <host-daemon/write_back.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -7,27 +10,30 @@
 #include <cstdio>
 #include <utility>
 
-#include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
-#include <host-daemon/file_registry.hpp>
 
 namespace gpufs::daemon {
 
 namespace {
 
-// A page that has not been written to for this long is written back without being asked: whoever fills it has gone on to the next.
+// A page that has not been written to for this long is written back without being asked: whoever
+// fills it has gone on to the next.
 constexpr std::chrono::nanoseconds settled{1'000'000};
 constexpr std::chrono::microseconds look_again{1000};
-// Written in one go at most: enough for long runs of small pages, short enough that nobody waits long for a page that is being written.
+// Written in one go at most: enough for long runs of small pages, short enough that nobody waits
+// long for a page that is being written.
 constexpr std::uint64_t batch_bytes = 1 << 20;
 constexpr std::size_t batch_buffers = 256;
-// How long a flush waits for a device thread that is adding bytes: as long as a copy may take on a device that others use, too.
+// How long a flush waits for a device thread that is adding bytes: as long as a copy may take on a
+// device that others use, too.
 constexpr std::chrono::seconds patience{10};
 
 std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 void set_up_thread(unsigned number) {
@@ -37,7 +43,8 @@ void set_up_thread(unsigned number) {
   ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
 }
 
-/// While it lives, a write beyond the process's file size limit gives EFBIG to this thread and no signal to the process.
+/// While it lives, a write beyond the process's file size limit gives EFBIG to this thread and no
+/// signal to the process.
 class no_size_signal {
  public:
   no_size_signal() {
@@ -69,14 +76,16 @@ write_back::write_back(rpc::write_region const& region, fault_injector* faults)
 write_back::~write_back() {
   stop();
   static_cast<void>(flush(nullptr, insist::yes));
-  for (auto const& line : unwritten()) std::fprintf(stderr, "gpufs: lost, could not be written: %s\n", line.c_str());
+  for (auto const& line : unwritten())
+    std::fprintf(stderr, "gpufs: lost, could not be written: %s\n", line.c_str());
 }
 
 void write_back::start(unsigned threads) {
   if (region_.count == 0 || !threads_.empty()) return;
   stopping_ = false;
   ending_.store(false, std::memory_order_relaxed);
-  for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this, i, threads] { serve(i, threads); });
+  for (unsigned i = 0; i < threads; ++i)
+    threads_.emplace_back([this, i, threads] { serve(i, threads); });
 }
 
 void write_back::stop() {
@@ -133,7 +142,8 @@ void write_back::serve(unsigned number, unsigned threads) {
 
 void write_back::attach(std::uint64_t uid, file_pointer file) {
   {
-    std::lock_guard const order{jobs_mutex_};  // a thread that is about to sleep has looked at files_ under it
+    std::lock_guard const order{
+        jobs_mutex_};  // a thread that is about to sleep has looked at files_ under it
     std::lock_guard const lock{files_mutex_};
     files_.insert_or_assign(uid, std::move(file));
   }
@@ -152,23 +162,29 @@ std::uint64_t write_back::posted(std::uint32_t i) const {
 std::uint64_t write_back::written(std::uint32_t i) const {
   return std::atomic_ref<std::uint64_t>{region_.written[i]}.load(std::memory_order_acquire);
 }
-bool write_back::is_dirty(std::uint32_t i) const { return posted(i) >> rpc::posted_shift != written(i) >> rpc::written_shift; }
+bool write_back::is_dirty(std::uint32_t i) const {
+  return posted(i) >> rpc::posted_shift != written(i) >> rpc::written_shift;
+}
 
 write_back::file_pointer write_back::file_of(std::uint32_t i) const {
-  auto const uid = std::atomic_ref<std::uint64_t>{region_.headers[i].uid}.load(std::memory_order_relaxed);
+  auto const uid =
+      std::atomic_ref<std::uint64_t>{region_.headers[i].uid}.load(std::memory_order_relaxed);
   std::lock_guard const lock{files_mutex_};
   auto const found = files_.find(uid);
   return found == files_.end() ? nullptr : found->second;
 }
 
-// True: the buffer is dirty, and neither another thread nor the device touches it until release_buffer().
+// True: the buffer is dirty, and neither another thread nor the device touches it until
+// release_buffer().
 bool write_back::hold_buffer(std::uint32_t i, insist how, held_buffer& out) {
   auto& claimed = watch_[i].claimed;
-  if (claimed.load(std::memory_order_relaxed) || claimed.exchange(true, std::memory_order_acquire)) return false;
+  if (claimed.load(std::memory_order_relaxed) || claimed.exchange(true, std::memory_order_acquire))
+    return false;
   auto const before = written(i);
   std::atomic_ref<std::uint64_t> const ours{region_.written[i]};
   auto word = posted(i);
-  bool held = word >> rpc::posted_shift != before >> rpc::written_shift && (how == insist::yes || !(word & rpc::posted_busy));
+  bool held = word >> rpc::posted_shift != before >> rpc::written_shift &&
+              (how == insist::yes || !(word & rpc::posted_busy));
   if (held) {
     // Pairs with open_buffer(): of the device's busy and our held, at least one sees the other.
     ours.store(before | rpc::written_held, std::memory_order_seq_cst);
@@ -189,9 +205,10 @@ bool write_back::hold_buffer(std::uint32_t i, insist how, held_buffer& out) {
 void write_back::release_buffer(held_buffer const& held, bool clean) {
   auto const i = held.number;
   auto const before = written(i) >> rpc::written_shift;
-  // Pairs with the device's acquire in is_clean() and open_buffer(): our reads of the buffer are over, and the file has its bytes.
-  std::atomic_ref<std::uint64_t>{region_.written[i]}.store((clean ? held.sequence : before) << rpc::written_shift,
-                                                           std::memory_order_seq_cst);
+  // Pairs with the device's acquire in is_clean() and open_buffer(): our reads of the buffer are
+  // over, and the file has its bytes.
+  std::atomic_ref<std::uint64_t>{region_.written[i]}.store(
+      (clean ? held.sequence : before) << rpc::written_shift, std::memory_order_seq_cst);
   watch_[i].claimed.store(false, std::memory_order_release);
 }
 
@@ -223,10 +240,12 @@ bool write_back::write_background(unsigned number, unsigned threads) {
   std::vector<held_buffer> held;
   auto const most = std::clamp<std::size_t>(batch_bytes >> region_.page_shift, 1, batch_buffers);
   for (std::uint32_t n = 0; n < count && held.size() < most; ++n) {
-    if (n == end - begin && !held.empty()) break;  // what lies beyond is the others' work unless there is none here
+    if (n == end - begin && !held.empty())
+      break;  // what lies beyond is the others' work unless there is none here
     auto const i = begin + n < count ? begin + n : begin + n - count;
     held_buffer buffer;
-    if (wanted_now(i, pressed) && hold_buffer(i, insist::no, buffer)) held.push_back(std::move(buffer));
+    if (wanted_now(i, pressed) && hold_buffer(i, insist::no, buffer))
+      held.push_back(std::move(buffer));
   }
   write(held);
   return !held.empty();
@@ -243,7 +262,8 @@ int write_back::flush(written_file const* file, insist how) {
   auto const failures = failures_.load(std::memory_order_relaxed);
   for (std::uint32_t i = 0; i < region_.count; ++i) {
     auto const sequence = posted(i) >> rpc::posted_shift;
-    if (sequence != written(i) >> rpc::written_shift && (file == nullptr || file_of(i).get() == file))
+    if (sequence != written(i) >> rpc::written_shift &&
+        (file == nullptr || file_of(i).get() == file))
       targets.push_back({i, sequence});
   }
   if (targets.empty()) return 0;
@@ -257,7 +277,8 @@ int write_back::flush(written_file const* file, insist how) {
     for (auto const& t : targets) {
       if (held.size() == most) break;
       held_buffer buffer;
-      if (watch_[t.number].failed_at.load(std::memory_order_relaxed) <= failures && hold_buffer(t.number, how, buffer))
+      if (watch_[t.number].failed_at.load(std::memory_order_relaxed) <= failures &&
+          hold_buffer(t.number, how, buffer))
         held.push_back(std::move(buffer));
     }
     write(held);
@@ -274,7 +295,8 @@ int write_back::flush(written_file const* file, insist how) {
         result = -ETIMEDOUT;
         break;
       }
-      std::this_thread::sleep_for(std::chrono::microseconds{20});  // another thread writes it, or the device adds to it
+      std::this_thread::sleep_for(
+          std::chrono::microseconds{20});  // another thread writes it, or the device adds to it
     }
   }
   hurried_.fetch_sub(1, std::memory_order_relaxed);
@@ -288,7 +310,8 @@ int write_back::sync(written_file& file) {
     auto const action = faults_->before_sync(file.host->fd());
     if (action.what == fault_action::kind::fail) error = action.error;
   }
-  if (error == 0 && ::fdatasync(file.host->fd()) != 0 && errno != EINVAL && errno != EROFS) error = errno;
+  if (error == 0 && ::fdatasync(file.host->fd()) != 0 && errno != EINVAL && errno != EROFS)
+    error = errno;
   int const first = take_error(file);
   if (first != 0) return first;
   return error != 0 ? -error : flushed == -ETIMEDOUT ? flushed : 0;
@@ -304,7 +327,8 @@ int write_back::take_error(written_file& file) {
 void write_back::show_error(written_file const& file, int error) {
   for (auto const* const place : {&file.place, &file.once_place})
     if (auto const p = place->load(std::memory_order_relaxed); p != 0)
-      std::atomic_ref<std::uint64_t>{region_.errors[p - 1]}.store(std::uint64_t(error), std::memory_order_release);
+      std::atomic_ref<std::uint64_t>{region_.errors[p - 1]}.store(std::uint64_t(error),
+                                                                  std::memory_order_release);
 }
 
 }  // namespace gpufs::daemon

@@ -1,5 +1,10 @@
-// Writes dirty pages from their write buffers to files: in the background, on demand, and to the last one at the end.
+// Writes dirty pages from their write buffers to files: in the background, on demand, and to the
+// last one at the end.
 #pragma once
+
+#include <gpufs/rpc/write_format.hpp>
+
+#include <host-daemon/fault_injector.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -15,14 +20,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include <gpufs/rpc/write_format.hpp>
-#include <host-daemon/fault_injector.hpp>
-
 namespace gpufs::daemon {
 
 class host_file;
 
-/// A file that is written, however many descriptors and versions it has. Alive while one of them is open for writing or a page is dirty.
+/// A file that is written, however many descriptors and versions it has. Alive while one of them is
+/// open for writing or a page is dirty.
 struct written_file {
   std::shared_ptr<host_file const> host;
   std::string path;                          ///< as it was opened, for messages
@@ -31,18 +34,22 @@ struct written_file {
   std::atomic<int> error{0};                 ///< first -errno that nobody has been told yet
 };
 
-/// All public functions are thread-safe. Those that write block the caller until it is done; no buffer is touched by two threads at once.
+/// All public functions are thread-safe. Those that write block the caller until it is done; no
+/// buffer is touched by two threads at once.
 class write_back {
  public:
-  /// Serves region.count write buffers, zeroed, which must outlive it. `faults`, if given, is asked before each call to the system.
+  /// Serves region.count write buffers, zeroed, which must outlive it. `faults`, if given, is asked
+  /// before each call to the system.
   write_back(rpc::write_region const& region, fault_injector* faults);
 
-  /// stop(), then writes what is dirty, whatever device code was doing; what cannot be written is listed on stderr.
+  /// stop(), then writes what is dirty, whatever device code was doing; what cannot be written is
+  /// listed on stderr.
   ~write_back();
   write_back(write_back const&) = delete;
   write_back& operator=(write_back const&) = delete;
 
-  /// Starts or ends the threads that write in the background and run jobs. Jobs that were posted are run before stop() returns.
+  /// Starts or ends the threads that write in the background and run jobs. Jobs that were posted
+  /// are run before stop() returns.
   void start(unsigned threads);
   void stop();
 
@@ -54,8 +61,9 @@ class write_back {
   /// No version is `file` any more.
   void forget(written_file const& file);
 
-  /// Writes everything that had been posted to `file` (null: to any) before the call. What fails stays dirty, and its error with the file.
-  /// Returns 0, or -EIO / -ETIMEDOUT if some of it stays dirty.
+  /// Writes everything that had been posted to `file` (null: to any) before the call. What fails
+  /// stays dirty, and its error with the file. Returns 0, or -EIO / -ETIMEDOUT if some of it stays
+  /// dirty.
   int flush(written_file const* file);
 
   /// flush(), fdatasync, then the file's first unreported error, once.
@@ -71,12 +79,17 @@ class write_back {
   /// One past the last dirty byte of the file; 0 if none is.
   [[nodiscard]] std::uint64_t dirty_end(written_file const& file);
 
-  /// What is dirty, also while it is being written, one line per page: "PATH: bytes 4096..8191 9000..9001"; "PATH: bytes in 4096..8191" of a page
-  /// that a kernel is adding bytes to, or has died in, or whose write takes more than ten seconds.
+  /// What is dirty, also while it is being written, one line per page: "PATH: bytes 4096..8191
+  /// 9000..9001"; "PATH: bytes in 4096..8191" of a page that a kernel is adding bytes to, or has
+  /// died in, or whose write takes more than ten seconds.
   [[nodiscard]] std::vector<std::string> unwritten();
 
-  [[nodiscard]] std::uint64_t writes() const noexcept { return writes_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::uint64_t bytes_written() const noexcept { return bytes_written_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t writes() const noexcept {
+    return writes_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t bytes_written() const noexcept {
+    return bytes_written_.load(std::memory_order_relaxed);
+  }
 
  private:
   using clock = std::chrono::steady_clock;
@@ -95,8 +108,9 @@ class write_back {
     std::byte* bytes;
     std::uint64_t length;
   };
-  struct buffer_watch {                        // what the background knows of a buffer
-    std::atomic<bool> claimed{false};          // a thread looks at it; guards the changes of its `written` word
+  struct buffer_watch {  // what the background knows of a buffer
+    std::atomic<bool> claimed{
+        false};  // a thread looks at it; guards the changes of its `written` word
     std::atomic<std::uint64_t> seen{0};        // sequence at the last look,
     std::atomic<std::int64_t> seen_at{0};      // when it was new, steady clock, ns
     std::atomic<std::uint64_t> failed{~0ull};  // sequence that could not be written

@@ -1,4 +1,6 @@
-// How held write buffers reach their files: sorted, put together to long runs, written, and what failed noted.
+// How held write buffers reach their files: sorted, put together to long runs, written, and what
+// failed noted.
+#include <host-daemon/file_registry.hpp>
 #include <host-daemon/write_back.hpp>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include <tuple>
 
 #include <sys/uio.h>
-#include <host-daemon/file_registry.hpp>
 
 namespace gpufs::daemon {
 
@@ -34,7 +35,9 @@ std::vector<write_back::piece> write_back::pieces_of(held_buffer& held) const {
 
 void write_back::write(std::vector<held_buffer>& held) {
   if (held.empty()) return;
-  std::ranges::sort(held, {}, [](held_buffer const& h) { return std::tuple{h.file.get(), h.page}; });
+  std::ranges::sort(held, {}, [](held_buffer const& h) {
+    return std::tuple{h.file.get(), h.page};
+  });
   std::vector<piece> pieces;
   for (auto& h : held) {
     if (h.file == nullptr) {
@@ -45,7 +48,8 @@ void write_back::write(std::vector<held_buffer>& held) {
   }
   for (std::size_t at = 0; at < pieces.size();) {
     auto end = at + 1;
-    while (end < pieces.size() && end - at < most_pieces && pieces[end].buffer->file == pieces[at].buffer->file &&
+    while (end < pieces.size() && end - at < most_pieces &&
+           pieces[end].buffer->file == pieces[at].buffer->file &&
            pieces[end].offset == pieces[end - 1].offset + pieces[end - 1].length)
       ++end;
     write_run(&pieces[at], &pieces[at] + (end - at));
@@ -65,7 +69,8 @@ void write_back::write_run(piece const* first, piece const* last) {
       while (first != last && skip >= first->length) skip -= first++->length;
       continue;
     }
-    if ((result == 0 || result == -EINTR || result == -EAGAIN) && ++fruitless < most_fruitless) continue;
+    if ((result == 0 || result == -EINTR || result == -EAGAIN) && ++fruitless < most_fruitless)
+      continue;
     for (; first != last; ++first) fail(*first->buffer, result == 0 ? EIO : int(-result));
   }
 }
@@ -110,10 +115,12 @@ void write_back::fail(held_buffer& held, int error) {
   w.failed.store(held.sequence, std::memory_order_relaxed);
   if (held.file != nullptr) {
     int none = 0;
-    if (held.file->error.compare_exchange_strong(none, -error, std::memory_order_acq_rel)) show_error(*held.file, error);
+    if (held.file->error.compare_exchange_strong(none, -error, std::memory_order_acq_rel))
+      show_error(*held.file, error);
   }
   // Last: a flush that sees it reports the error above.
-  w.failed_at.store(failures_.fetch_add(1, std::memory_order_relaxed) + 1, std::memory_order_release);
+  w.failed_at.store(failures_.fetch_add(1, std::memory_order_relaxed) + 1,
+                    std::memory_order_release);
 }
 
 }  // namespace gpufs::daemon

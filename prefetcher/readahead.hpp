@@ -1,10 +1,12 @@
-// The readahead prefetcher (paper 001, section 4): a context's private chunks, filled by one request each, from which its misses are
-// served. Beyond the paper: the window adapts, and the next chunks are on their way while the current one is consumed.
+// The readahead prefetcher (paper 001, section 4): a context's private chunks, filled by one
+// request each, from which its misses are served. Beyond the paper: the window adapts, and the next
+// chunks are on their way while the current one is consumed.
 #pragma once
 
 #include <gpufs/cache/write_counters.hpp>
 #include <gpufs/io/counters.hpp>
 #include <gpufs/rpc/client.hpp>
+
 #include <prefetcher/readahead_state.hpp>
 
 #include <cstdint>
@@ -19,7 +21,8 @@ struct wanted {
   std::uint64_t begin;  ///< first byte of the batch's first page
   std::uint64_t end;    ///< one past its last page's last byte, at most size
   std::uint32_t page_shift;
-  bool written;  ///< the file is or was written to through this filesystem: copies of its bytes can be overtaken
+  bool written;  ///< the file is or was written to through this filesystem: copies of its bytes can
+                 ///< be overtaken
   bool sequential;
 };
 
@@ -33,16 +36,19 @@ struct place {
 /// A warp's view of a slot's chunks: chunk i in lane i. All lanes call everything.
 class readahead {
  public:
-  /// The chunks of the slot `state` belongs to, which the caller's context owns. null: none; then only find() may be called.
+  /// The chunks of the slot `state` belongs to, which the caller's context owns. null: none; then
+  /// only find() may be called.
   __device__ readahead(fs_ref const& fs, readahead_state* state) : fs_(fs), state_(state) {
     if (state != nullptr) mine_ = state->entry[lane_id()];
   }
 
   __device__ stream& reads() { return state_->reads; }
 
-  /// Requests chunks for those of the batch's absent pages, bit i for page i, that no chunk has, as far as channels allow; notes the window for
-  /// look_ahead(). Chunks that the batch makes useless go before that; if there is nothing to request, look_ahead() sees to them.
-  __device__ __forceinline__ void cover(wanted const& w, std::uint32_t absent, window_rule const& rule) {
+  /// Requests chunks for those of the batch's absent pages, bit i for page i, that no chunk has, as
+  /// far as channels allow; notes the window for look_ahead(). Chunks that the batch makes useless
+  /// go before that; if there is nothing to request, look_ahead() sees to them.
+  __device__ __forceinline__ void cover(wanted const& w, std::uint32_t absent,
+                                        window_rule const& rule) {
     std::uint32_t const window = next_window(state_->reads.window, w.sequential, rule);
     pending list;
     // Without a fixed prefetch size, a read that is not sequential asks for no more than it wants.
@@ -52,7 +58,8 @@ class readahead {
     while (absent != 0 && !list.full()) {
       unsigned const i = static_cast<unsigned>(__ffs(static_cast<int>(absent)) - 1);
       std::uint64_t const page = w.begin + (std::uint64_t(i) << w.page_shift);
-      std::uint64_t const length = limit - page < fs_.prefetch.chunk_bytes ? limit - page : fs_.prefetch.chunk_bytes;
+      std::uint64_t const length =
+          limit - page < fs_.prefetch.chunk_bytes ? limit - page : fs_.prefetch.chunk_bytes;
       list.add(page, length);
       // The pages before its end are seen to, the last one of the file, too, which may be short.
       std::uint64_t const next = i + ((length + (1ull << w.page_shift) - 1) >> w.page_shift);
@@ -69,12 +76,13 @@ class readahead {
     __syncwarp();
   }
 
-  /// Drops what the batch makes useless, and, if it `requests`, has the chunks requested that are missing in the window behind it, as far as there are
-  /// free ones.
+  /// Drops what the batch makes useless, and, if it `requests`, has the chunks requested that are
+  /// missing in the window behind it, as far as there are free ones.
   __device__ __forceinline__ void look_ahead(wanted const& w, bool requests) {
     drop([&](chunk const& c) { return useless(c, w); });
     std::uint32_t const window = requests ? state_->reads.window : 0;
-    unsigned const free = static_cast<unsigned>(__popc(__ballot_sync(all_lanes, mine_.length == 0)));
+    unsigned const free =
+        static_cast<unsigned>(__popc(__ballot_sync(all_lanes, mine_.length == 0)));
     pending list;
     std::uint64_t ahead = w.end;
     GPUFS_ROLLED
@@ -83,13 +91,16 @@ class readahead {
       std::uint64_t const left = w.size - ahead;
       int const there = covering(w.uid, ahead, left < page ? w.size : ahead + page);
       if (there >= 0) {
-        // A chunk may end within a page: there the file ended when it was requested, and has grown since. It does not have that page.
+        // A chunk may end within a page: there the file ended when it was requested, and has grown
+        // since. It does not have that page.
         std::uint64_t const end = warp_broadcast(mine_.begin + mine_.length, there);
         ahead = end >= w.size ? w.size : end / page * page;
         continue;
       }
-      if (list.size() == free) break;  // what is ahead already is worth more than what comes behind it
-      std::uint64_t const length = left < fs_.prefetch.chunk_bytes ? left : fs_.prefetch.chunk_bytes;
+      if (list.size() == free)
+        break;  // what is ahead already is worth more than what comes behind it
+      std::uint64_t const length =
+          left < fs_.prefetch.chunk_bytes ? left : fs_.prefetch.chunk_bytes;
       list.add(ahead, length);
       ahead += length;
     }
@@ -97,28 +108,34 @@ class readahead {
     save();
   }
 
-  /// Where the bytes [begin, end) of the calling lane's page of the batch, if it wants one, are or will be. The page is not in the cache, or is being
-  /// filled by the caller: so a copy that was requested since it was last written to is good, and an older one is not used.
-  __device__ __forceinline__ place find(wanted const& w, bool wants, std::uint64_t begin, std::uint64_t end) const {
+  /// Where the bytes [begin, end) of the calling lane's page of the batch, if it wants one, are or
+  /// will be. The page is not in the cache, or is being filled by the caller: so a copy that was
+  /// requested since it was last written to is good, and an older one is not used.
+  __device__ __forceinline__ place find(wanted const& w, bool wants, std::uint64_t begin,
+                                        std::uint64_t end) const {
     place at{false, {}, 0};
     std::uint32_t const pages = __ballot_sync(all_lanes, wants);
     GPUFS_ROLLED
-    for (unsigned left = __ballot_sync(all_lanes, (pages_of(w) & pages) != 0); left != 0; left &= left - 1) {
+    for (unsigned left = __ballot_sync(all_lanes, (pages_of(w) & pages) != 0); left != 0;
+         left &= left - 1) {
       int const lane = __ffs(static_cast<int>(left)) - 1;
       if (w.written) {
         bool const overtaken = lane_id() == static_cast<unsigned>(lane) &&
-                               writes_counted(fs_, mine_.uid, mine_.begin, mine_.begin + mine_.length) != state_->writes[lane];
+                               writes_counted(fs_, mine_.uid, mine_.begin,
+                                              mine_.begin + mine_.length) != state_->writes[lane];
         if (__ballot_sync(all_lanes, overtaken) != 0) continue;
       }
       std::uint64_t const first = warp_broadcast(mine_.begin, lane);
       std::uint32_t const length = warp_broadcast(mine_.length, lane);
       channel const via{warp_broadcast(mine_.number, lane), warp_broadcast(mine_.sequence, lane)};
-      if (wants && first <= begin && end <= first + length) at = {true, via, static_cast<std::uint32_t>(begin - first)};
+      if (wants && first <= begin && end <= first + length)
+        at = {true, via, static_cast<std::uint32_t>(begin - first)};
     }
     return at;
   }
 
-  /// Whether bytes of the chunk that arrives by `via` may have been written to since it was requested. Any single thread calls.
+  /// Whether bytes of the chunk that arrives by `via` may have been written to since it was
+  /// requested. Any single thread calls.
   __device__ bool overwritten(channel const& via) const {
     GPUFS_ROLLED
     for (unsigned i = 0; i < chunks_per_context; ++i) {
@@ -148,8 +165,12 @@ class readahead {
       }
       ++size_;
     }
-    __device__ std::uint64_t begin(unsigned i) const { return warp_broadcast(begin_, static_cast<int>(i)); }
-    __device__ std::uint32_t length(unsigned i) const { return warp_broadcast(length_, static_cast<int>(i)); }
+    __device__ std::uint64_t begin(unsigned i) const {
+      return warp_broadcast(begin_, static_cast<int>(i));
+    }
+    __device__ std::uint32_t length(unsigned i) const {
+      return warp_broadcast(length_, static_cast<int>(i));
+    }
 
    private:
     unsigned size_ = 0;
@@ -163,22 +184,28 @@ class readahead {
   }
 
   /// Behind the batch, or of another file.
-  __device__ static bool useless(chunk const& c, wanted const& w) { return c.uid != w.uid || c.begin + c.length <= w.begin; }
+  __device__ static bool useless(chunk const& c, wanted const& w) {
+    return c.uid != w.uid || c.begin + c.length <= w.begin;
+  }
 
-  /// Bits of the batch's pages of which the calling lane's chunk has all the bytes that the file has.
+  /// Bits of the batch's pages of which the calling lane's chunk has all the bytes that the file
+  /// has.
   __device__ __forceinline__ std::uint32_t pages_of(wanted const& w) const {
     std::uint64_t const end = mine_.begin + mine_.length;
     if (mine_.length == 0 || mine_.uid != w.uid || end <= w.begin || mine_.begin >= w.end) return 0;
     std::uint64_t const round_up = (1ull << w.page_shift) - 1;
-    std::uint64_t const from = mine_.begin <= w.begin ? 0 : (mine_.begin - w.begin + round_up) >> w.page_shift;
+    std::uint64_t const from =
+        mine_.begin <= w.begin ? 0 : (mine_.begin - w.begin + round_up) >> w.page_shift;
     std::uint64_t const to = end >= w.end ? warp_size : (end - w.begin) >> w.page_shift;
     if (from >= to) return 0;
     return (to == warp_size ? all_lanes : (1u << to) - 1) & ~((1u << from) - 1);
   }
 
   /// The lane whose chunk has all of [begin, end), or -1.
-  __device__ __forceinline__ int covering(std::uint64_t uid, std::uint64_t begin, std::uint64_t end) const {
-    bool const covers = mine_.length != 0 && mine_.uid == uid && mine_.begin <= begin && end <= mine_.begin + mine_.length;
+  __device__ __forceinline__ int covering(std::uint64_t uid, std::uint64_t begin,
+                                          std::uint64_t end) const {
+    bool const covers = mine_.length != 0 && mine_.uid == uid && mine_.begin <= begin &&
+                        end <= mine_.begin + mine_.length;
     return __ffs(static_cast<int>(__ballot_sync(all_lanes, covers))) - 1;
   }
 
@@ -194,12 +221,14 @@ class readahead {
     mine_.length = 0;
   }
 
-  /// Gives back the oldest chunks ahead of the batch until `n` are free, or none is left to give. Those behind it are gone.
+  /// Gives back the oldest chunks ahead of the batch until `n` are free, or none is left to give.
+  /// Those behind it are gone.
   __device__ void make_room(wanted const& w, unsigned n) {
     GPUFS_ROLLED
     while (static_cast<unsigned>(__popc(__ballot_sync(all_lanes, mine_.length == 0))) < n) {
       bool const spare = mine_.length != 0 && mine_.begin >= w.end;
-      std::uint32_t const age = spare ? state_->serial - mine_.serial : 0;  // at least 1 for a chunk that was issued
+      std::uint32_t const age =
+          spare ? state_->serial - mine_.serial : 0;  // at least 1 for a chunk that was issued
       std::uint32_t oldest = 0;
       int lane = -1;
       GPUFS_ROLLED
@@ -223,8 +252,10 @@ class readahead {
     // Any lane's value; those of lanes that take no request do not matter.
     std::uint64_t const begin = list.begin(rank % warp_size);
     std::uint32_t const length = list.length(rank % warp_size);
-    // Each slot looks at channels of its own first, the same ones again and again: what stays in the host's caches is pulled faster.
-    std::uint32_t const home = static_cast<std::uint32_t>(state_ - fs_.prefetch.states) * chunks_per_context;
+    // Each slot looks at channels of its own first, the same ones again and again: what stays in
+    // the host's caches is pulled faster.
+    std::uint32_t const home =
+        static_cast<std::uint32_t>(state_ - fs_.prefetch.states) * chunks_per_context;
     channel via;
     bool const sends = try_channels(fs_, fs_.prefetch.channels, home, 2, takes, via);
     if (sends) {

@@ -7,8 +7,8 @@
 
 namespace gpufs::prefetch {
 
-/// A request for consecutive pages that is on its way or has landed; its bytes are in the staging piece of its channel. length == 0:
-/// none.
+/// A request for consecutive pages that is on its way or has landed; its bytes are in the staging
+/// piece of its channel. length == 0: none.
 struct alignas(32) chunk {
   std::uint64_t uid;
   std::uint64_t begin;     ///< byte offset in the file, a multiple of the page size
@@ -22,7 +22,8 @@ static_assert(sizeof(chunk) == 32);
 /// Chunks one context can hold: one per lane.
 inline constexpr unsigned chunks_per_context = 32;
 
-/// Chunks that contexts together have ahead under the automatic window: enough for every host thread to be busy.
+/// Chunks that contexts together have ahead under the automatic window: enough for every host
+/// thread to be busy.
 inline constexpr std::uint32_t chunks_ahead_together = 64;
 
 /// Batches of missing pages between two looks at what the host has advised.
@@ -37,10 +38,12 @@ struct advice_seen {
   std::uint64_t epoch;    ///< control_block::epoch
 };
 
-/// One per context slot. Touched by the slot's owner only; ownership passes on with acquire and release of the slot.
+/// One per context slot. Touched by the slot's owner only; ownership passes on with acquire and
+/// release of the slot.
 struct readahead_state {
   chunk entry[chunks_per_context];
-  std::uint32_t writes[chunks_per_context];  ///< writes_counted() in the chunk's bytes when it was requested
+  std::uint32_t
+      writes[chunks_per_context];  ///< writes_counted() in the chunk's bytes when it was requested
   stream reads;
   std::uint32_t serial;
   advice_seen advised;

@@ -1,4 +1,5 @@
-// How far to read ahead: the decision alone, without memory or requests, so that a table can test it.
+// How far to read ahead: the decision alone, without memory or requests, so that a table can test
+// it.
 #pragma once
 
 #include <gpufs/advice.hpp>
@@ -15,8 +16,9 @@ struct stream {
   std::uint32_t window = 0;  ///< chunks to have on their way beyond the current read
 };
 
-/// How the window moves: either it stays at `depth` (static PREFETCH_SIZE), or it doubles with every sequential read up to `limit`.
-/// In both cases a read that is not sequential brings it to 0. `at_once`: it does not double but is at its limit from the first on.
+/// How the window moves: either it stays at `depth` (static PREFETCH_SIZE), or it doubles with
+/// every sequential read up to `limit`. In both cases a read that is not sequential brings it to 0.
+/// `at_once`: it does not double but is at its limit from the first on.
 struct window_rule {
   bool automatic = false;
   std::uint32_t depth = 1;
@@ -24,17 +26,19 @@ struct window_rule {
   bool at_once = false;
 };
 
-/// A read that starts up to `slack` bytes (a page) before or behind the end of the last one of the same file version is sequential. Advice
-/// can rule that out, or speak for a read of which nothing else is known because it is the first one of the file version.
-GPUFS_HOST_DEVICE inline bool is_sequential(stream const& s, std::uint64_t uid, std::uint64_t begin, std::uint64_t slack,
-                                            advice a = advice::normal) {
+/// A read that starts up to `slack` bytes (a page) before or behind the end of the last one of the
+/// same file version is sequential. Advice can rule that out, or speak for a read of which nothing
+/// else is known because it is the first one of the file version.
+GPUFS_HOST_DEVICE inline bool is_sequential(stream const& s, std::uint64_t uid, std::uint64_t begin,
+                                            std::uint64_t slack, advice a = advice::normal) {
   if (a == advice::random) return false;
   if (s.uid != uid) return a == advice::sequential;
   return begin <= s.next ? s.next - begin <= slack : begin - s.next <= slack;
 }
 
 /// The window after a sequential or other read.
-GPUFS_HOST_DEVICE inline std::uint32_t next_window(std::uint32_t window, bool sequential, window_rule const& rule) {
+GPUFS_HOST_DEVICE inline std::uint32_t next_window(std::uint32_t window, bool sequential,
+                                                   window_rule const& rule) {
   if (!sequential) return 0;
   if (!rule.automatic) return rule.depth;
   if (rule.at_once) return rule.limit;
@@ -42,9 +46,10 @@ GPUFS_HOST_DEVICE inline std::uint32_t next_window(std::uint32_t window, bool se
   return doubled < rule.limit ? doubled : rule.limit;
 }
 
-/// The most chunks one caller may have ahead, when `callers` share what keeps the host and the bus busy: `together` chunks in all, at
-/// least 1 and at most `each`.
-GPUFS_HOST_DEVICE inline std::uint32_t window_limit(std::uint32_t callers, std::uint32_t together, std::uint32_t each) {
+/// The most chunks one caller may have ahead, when `callers` share what keeps the host and the bus
+/// busy: `together` chunks in all, at least 1 and at most `each`.
+GPUFS_HOST_DEVICE inline std::uint32_t window_limit(std::uint32_t callers, std::uint32_t together,
+                                                    std::uint32_t each) {
   std::uint32_t const share = together / (callers == 0 ? 1 : callers);
   return share < 1 ? 1 : share < each ? share : each;
 }

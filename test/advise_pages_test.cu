@@ -1,13 +1,15 @@
-// gfadvise and filesystem::advise with willneed and dontneed: which pages come and go, and which stay.
-#include <doctest/doctest.h>
-
+// gfadvise and filesystem::advise with willneed and dontneed: which pages come and go, and which
+// stay.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/advice.hpp>
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -22,8 +24,10 @@ namespace {
 
 constexpr std::uint64_t kibi = 1 << 10, mebi = 1 << 20;
 
-// Reads a page, keeps the frame pinned while it advises against it, and looks whether it is there still.
-__global__ void advise_against_a_pinned_page(fs_ref fs, int fd, std::uint64_t uid, std::uint64_t page, std::uint32_t* there) {
+// Reads a page, keeps the frame pinned while it advises against it, and looks whether it is there
+// still.
+__global__ void advise_against_a_pinned_page(fs_ref fs, int fd, std::uint64_t uid,
+                                             std::uint64_t page, std::uint32_t* there) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   lookup held{};
@@ -32,8 +36,8 @@ __global__ void advise_against_a_pinned_page(fs_ref fs, int fd, std::uint64_t ui
   if (threadIdx.x < 32) {
     lookup const again = find_and_pin(fs.cache, uid, page);
     if (threadIdx.x == 0) {
-      *there =
-          result == 0 && held.result == lookup_result::hit && again.result == lookup_result::hit && again.frame == held.frame;
+      *there = result == 0 && held.result == lookup_result::hit &&
+               again.result == lookup_result::hit && again.frame == held.frame;
       unpin(fs.cache.headers[held.frame]);
       unpin(fs.cache.headers[again.frame]);
     }
@@ -53,7 +57,8 @@ TEST_CASE("gfadvise willneed: the range's pages are in the cache when it returns
       int const fd = fs.open(path, O_RDONLY);
       CAPTURE(page);
       CAPTURE(int(who));
-      CHECK(advise_in_kernel(fs.ref(), fd, std::int64_t(3 * page + 7), std::int64_t(10 * page), advice::willneed, who) == 0);
+      CHECK(advise_in_kernel(fs.ref(), fd, std::int64_t(3 * page + 7), std::int64_t(10 * page),
+                             advice::willneed, who) == 0);
       CHECK(inspect(fs.ref()).ready == 11);
       CHECK(inspect(fs.ref()).problems == "");
       auto const s = fs.stats();
@@ -69,7 +74,9 @@ TEST_CASE("gfadvise willneed: the range's pages are in the cache when it returns
   }
 }
 
-TEST_CASE("gfadvise willneed: of a range larger than the cache the first pages come, with and without readahead") {
+TEST_CASE(
+    "gfadvise willneed: of a range larger than the cache the first pages come, with and without "
+    "readahead") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 200 * 4 * kibi);
   for (auto const prefetch : {std::uint64_t{0}, 60 * kibi, prefetch_automatic}) {
@@ -97,7 +104,9 @@ TEST_CASE("gfadvise willneed: a page that cannot be read is reported") {
   CHECK(inspect(fs.ref()).problems == "");
 }
 
-TEST_CASE("gfadvise dontneed: whole pages of the range go, those cut by its ends and those of other files stay") {
+TEST_CASE(
+    "gfadvise dontneed: whole pages of the range go, those cut by its ends and those of other "
+    "files stay") {
   scratch_folder folder;
   // With 64 frames most ranges are looked for frame by frame, with 2048 page by page.
   for (std::uint64_t const frames : {64, 2048}) {
@@ -117,7 +126,8 @@ TEST_CASE("gfadvise dontneed: whole pages of the range go, those cut by its ends
       CHECK(missing(fs, fd, path, 0, 4 * 512) == 0);
       CHECK(missing(fs, fd, path, 8 * 512, 13 * 512) == 0);
       CHECK(missing(fs, fd, path, 4 * 512, 4 * 512) == 4);
-      CHECK(advise_in_kernel(fs.ref(), fd, 20 * 512, 5, advice::dontneed, who) == 0);  // all there is of the last page
+      CHECK(advise_in_kernel(fs.ref(), fd, 20 * 512, 5, advice::dontneed, who) ==
+            0);  // all there is of the last page
       CHECK(missing(fs, fd, path, 20 * 512, 5) == 1);
       CHECK(advise_in_kernel(fs.ref(), fd, 20 * 512, 4, advice::dontneed, who) == 0);
       CHECK(missing(fs, fd, path, 20 * 512, 5) == 0);

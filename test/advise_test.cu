@@ -1,7 +1,6 @@
 // gfadvise and filesystem::advise: advice about whole files, who follows it, and what is refused.
-#include <doctest/doctest.h>
-
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/advice.hpp>
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
@@ -9,6 +8,8 @@
 #include <test/support/reads.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -24,17 +25,20 @@ namespace {
 
 constexpr std::uint64_t kibi = 1 << 10, mebi = 1 << 20;
 
-// Two contexts of a block. `reader` reads `reads` pieces, each at `distance` behind the one before; then `speaker` advises; then `reader`
-// goes on for as many. requests[0], [1]: read requests, of all callers, when the first and the second half were done.
-__global__ void advise_beside_a_reader(fs_ref fs, int fd, unsigned reads, std::uint64_t piece, std::uint64_t distance,
-                                       advice what, std::byte* out, std::uint64_t* requests, std::int32_t* errors) {
+// Two contexts of a block. `reader` reads `reads` pieces, each at `distance` behind the one before;
+// then `speaker` advises; then `reader` goes on for as many. requests[0], [1]: read requests, of
+// all callers, when the first and the second half were done.
+__global__ void advise_beside_a_reader(fs_ref fs, int fd, unsigned reads, std::uint64_t piece,
+                                       std::uint64_t distance, advice what, std::byte* out,
+                                       std::uint64_t* requests, std::int32_t* errors) {
   auto const block = cg::this_thread_block();
   io_context reader(fs, block);
   io_context speaker(fs, block);
   auto const read_requests = [&] {
     std::uint64_t n = 0;
     for (unsigned s = 0; s < counter_stripes; ++s) {
-      n += atomic_ref<std::uint64_t, scope::device>(fs.counters[s * counters_per_stripe + unsigned(counter::read_requests)])
+      n += atomic_ref<std::uint64_t, scope::device>(
+               fs.counters[s * counters_per_stripe + unsigned(counter::read_requests)])
                .load(memory_order_relaxed);
     }
     return n;
@@ -58,19 +62,23 @@ struct halves {
   std::int32_t errors;
 };
 
-halves advise_beside(filesystem& fs, int fd, unsigned reads, std::uint64_t piece, std::uint64_t distance, advice what) {
+halves advise_beside(filesystem& fs, int fd, unsigned reads, std::uint64_t piece,
+                     std::uint64_t distance, advice what) {
   buffer<std::byte> out(piece);
   auto requests = zeroed<std::uint64_t>(2);
   auto errors = zeroed<std::int32_t>(1);
-  launch(advise_beside_a_reader, 1, 64, fs.ref(), fd, reads, piece, distance, what, out.data(), requests.data(), errors.data());
+  launch(advise_beside_a_reader, 1, 64, fs.ref(), fd, reads, piece, distance, what, out.data(),
+         requests.data(), errors.data());
   this_thread_stream().synchronize();
   auto const n = contents(requests);
   return {n[0], n[1] - n[0], contents(errors)[0]};
 }
 
-// Reads one piece, says so, waits to be told to go on, and reads `reads` more, each `distance` behind the one before.
-__global__ void read_around_a_pause(fs_ref fs, int fd, unsigned reads, std::uint64_t piece, std::uint64_t distance,
-                                    std::uint32_t* paused, std::uint32_t* go_on, std::byte* out, std::int32_t* errors) {
+// Reads one piece, says so, waits to be told to go on, and reads `reads` more, each `distance`
+// behind the one before.
+__global__ void read_around_a_pause(fs_ref fs, int fd, unsigned reads, std::uint64_t piece,
+                                    std::uint64_t distance, std::uint32_t* paused,
+                                    std::uint32_t* go_on, std::byte* out, std::int32_t* errors) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   for (unsigned i = 0; i <= reads; ++i) {
@@ -90,17 +98,20 @@ struct advice_op {
 };
 
 // Block b gives the advice b, b + blocks, ...
-__global__ void give_advice(fs_ref fs, advice_op const* ops, std::uint32_t count, std::uint32_t* refused) {
+__global__ void give_advice(fs_ref fs, advice_op const* ops, std::uint32_t count,
+                            std::uint32_t* refused) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   for (std::uint32_t i = blockIdx.x; i < count; i += gridDim.x) {
     int const result = gfadvise(io, ops[i].fd, ops[i].offset, ops[i].length, advice(ops[i].what));
-    if (threadIdx.x == 0 && result != 0) atomic_ref<std::uint32_t>(*refused).fetch_add(1, memory_order_relaxed);
+    if (threadIdx.x == 0 && result != 0)
+      atomic_ref<std::uint32_t>(*refused).fetch_add(1, memory_order_relaxed);
   }
 }
 
 std::uint64_t noted(filesystem const& fs, int fd) {
-  return atomic_ref<std::uint64_t, scope::system>(fs.ref().shared.open_files[rpc::descriptor_index(fd)].advice)
+  return atomic_ref<std::uint64_t, scope::system>(
+             fs.ref().shared.open_files[rpc::descriptor_index(fd)].advice)
       .load(memory_order_acquire);
 }
 
@@ -113,7 +124,8 @@ config with_prefetch(std::uint64_t prefetch) {
 
 }  // namespace
 
-TEST_CASE("advice random: requests cover what is read and nothing else, whatever the prefetch size") {
+TEST_CASE(
+    "advice random: requests cover what is read and nothing else, whatever the prefetch size") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 2 * mebi);
   for (auto const prefetch : {60 * kibi, 252 * kibi, prefetch_automatic}) {
@@ -122,7 +134,8 @@ TEST_CASE("advice random: requests cover what is read and nothing else, whatever
       int const fd = fs.open(path, O_RDONLY);
       CHECK(fs.advise(fd, 0, 0, advice::random) == 0);
       read_batch batch;
-      for (std::uint64_t at = 0; at < 2 * mebi; at += piece) batch.add(fd, path, std::int64_t(at), piece);
+      for (std::uint64_t at = 0; at < 2 * mebi; at += piece)
+        batch.add(fd, path, std::int64_t(at), piece);
       batch.run(fs.ref(), 1, 64);
       CAPTURE(prefetch);
       CAPTURE(piece);
@@ -141,12 +154,14 @@ TEST_CASE("advice sequential: the first read of a file already has the whole win
     int const fd = fs.open(path, O_RDONLY);
     CHECK(fs.advise(fd, 0, 0, what) == 0);
     CHECK(missing(fs, fd, path, mebi, 4 * kibi) == 1);
-    // Alone, a context may have 30 chunks ahead, of which the rest of the one it reads from is the first.
+    // Alone, a context may have 30 chunks ahead, of which the rest of the one it reads from is the
+    // first.
     CHECK(fs.stats().read_requests == (what == advice::sequential ? 30 : 1));
   }
 }
 
-TEST_CASE("gfadvise: a context that is reading the file follows another's advice from its next miss on") {
+TEST_CASE(
+    "gfadvise: a context that is reading the file follows another's advice from its next miss on") {
   scratch_folder folder;
   auto const path = folder / "file";
   set_size(path, 64 * mebi);
@@ -169,7 +184,9 @@ TEST_CASE("gfadvise: a context that is reading the file follows another's advice
   }
 }
 
-TEST_CASE("advice of the host: a context that is reading the file follows it after at most 64 batches of misses") {
+TEST_CASE(
+    "advice of the host: a context that is reading the file follows it after at most 64 batches of "
+    "misses") {
   scratch_folder folder;
   auto const path = folder / "file";
   set_size(path, 256 * mebi);
@@ -180,10 +197,14 @@ TEST_CASE("advice of the host: a context that is reading the file follows it aft
   flags.fill_zero();
   auto errors = zeroed<std::int32_t>(1);
   constexpr unsigned reads = 200;
-  launch(read_around_a_pause, 1, 64, fs.ref(), fd, reads, 4 * kibi, mebi, flags.data(), flags.data() + 1, out.data(),
-         errors.data());
+  launch(read_around_a_pause, 1, 64, fs.ref(), fd, reads, 4 * kibi, mebi, flags.data(),
+         flags.data() + 1, out.data(), errors.data());
   // Pairs with the release in the kernel.
-  wait_until([&] { return atomic_ref<std::uint32_t, scope::system>(flags[0]).load(memory_order_acquire) == 1; }, "the pause");
+  wait_until(
+      [&] {
+        return atomic_ref<std::uint32_t, scope::system>(flags[0]).load(memory_order_acquire) == 1;
+      },
+      "the pause");
   CHECK(fs.advise(fd, 0, 0, advice::random) == 0);
   atomic_ref<std::uint32_t, scope::system>(flags[1]).store(1, memory_order_release);
   this_thread_stream().synchronize();
@@ -191,7 +212,9 @@ TEST_CASE("advice of the host: a context that is reading the file follows it aft
   CHECK(fs.stats().host_bytes <= 65 * 64 * kibi + (reads - 64) * 4 * kibi);
 }
 
-TEST_CASE("advice: it holds for all who share the descriptor, the last one counts, and it ends with the last close") {
+TEST_CASE(
+    "advice: it holds for all who share the descriptor, the last one counts, and it ends with the "
+    "last close") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 100);
   filesystem fs(small_config(512, 32));
@@ -213,11 +236,14 @@ TEST_CASE("advice: it holds for all who share the descriptor, the last one count
   CHECK(noted(fs, fd) == std::uint64_t(advice::random));
   CHECK(fs.close(fd) == 0);
   std::vector<int> fds;
-  for (unsigned i = 0; i < 64; ++i) fds.push_back(fs.open(make_file(folder, std::to_string(i), 10), O_RDONLY));
+  for (unsigned i = 0; i < 64; ++i)
+    fds.push_back(fs.open(make_file(folder, std::to_string(i), 10), O_RDONLY));
   for (int const f : fds) CHECK(noted(fs, f) == std::uint64_t(advice::normal));
 }
 
-TEST_CASE("gfadvise: whatever is advised while others read, they read the right bytes and nothing is left behind") {
+TEST_CASE(
+    "gfadvise: whatever is advised while others read, they read the right bytes and nothing is "
+    "left behind") {
   scratch_folder folder;
   std::mt19937_64 random(seed());
   CAPTURE(seed());
@@ -231,12 +257,14 @@ TEST_CASE("gfadvise: whatever is advised while others read, they read the right 
       int const fd = fs.open(path, O_RDONLY);
       read_batch batch;
       for (unsigned i = 0; i < scaled(300, 80); ++i) {
-        std::uint64_t const at = i % 3 == 0 ? random() % 300'000 : std::uint64_t(i) * 1500 % 300'000;
+        std::uint64_t const at =
+            i % 3 == 0 ? random() % 300'000 : std::uint64_t(i) * 1500 % 300'000;
         batch.add(fd, path, std::int64_t(at), random() % 10'000, unsigned(random() % 64));
       }
       std::vector<advice_op> ops(scaled(200, 50));
       for (auto& op : ops) {
-        op = {std::int64_t(random() % 300'000), std::int64_t(random() % 4 == 0 ? 0 : random() % 100'000), fd,
+        op = {std::int64_t(random() % 300'000),
+              std::int64_t(random() % 4 == 0 ? 0 : random() % 100'000), fd,
               std::int32_t(random() % 5)};
       }
       buffer<advice_op> device_ops(ops.size());
@@ -244,9 +272,10 @@ TEST_CASE("gfadvise: whatever is advised while others read, they read the right 
       auto refused = zeroed<std::uint32_t>(1);
       stream other;
       batch.start(fs.ref(), 4, 64);
-      launch(launch_options{.grid = 2, .block = 64, .on = &other}, give_advice, fs.ref(), device_ops.data(),
-             std::uint32_t(ops.size()), refused.data());
-      for (auto const what : {advice::random, advice::willneed, advice::dontneed, advice::sequential, advice::normal})
+      launch(launch_options{.grid = 2, .block = 64, .on = &other}, give_advice, fs.ref(),
+             device_ops.data(), std::uint32_t(ops.size()), refused.data());
+      for (auto const what :
+           {advice::random, advice::willneed, advice::dontneed, advice::sequential, advice::normal})
         CHECK(fs.advise(fd, 1000, 100'000, what) == 0);
       other.synchronize();
       batch.finish();
@@ -270,10 +299,12 @@ TEST_CASE("advice: what makes no sense is refused, on the device as on the host"
     int what;
     int result;
   } const rows[] = {
-      {fd, 0, 0, 5, -EINVAL},           {fd, 0, 0, -1, -EINVAL},   {fd, 0, 0, 1 << 20, -EINVAL}, {fd, -1, 0, 1, -EINVAL},
-      {fd, 0, -1, 2, -EINVAL},          {fd, -1, 0, 3, -EINVAL},   {fd, 0, -5, 4, -EINVAL},      {closed, 0, 0, 0, -EBADF},
-      {closed, 0, 0, 3, -EBADF},        {closed, 0, 0, 4, -EBADF}, {-1, 0, 0, 1, -EBADF},        {0, 0, 0, 2, -EBADF},
-      {fd, 1ll << 62, 1ll << 62, 3, 0}, {fd, 1ll << 62, 0, 4, 0},  {fd, 0, INT64_MAX, 3, 0},     {fd, 50, INT64_MAX, 4, 0},
+      {fd, 0, 0, 5, -EINVAL},           {fd, 0, 0, -1, -EINVAL},   {fd, 0, 0, 1 << 20, -EINVAL},
+      {fd, -1, 0, 1, -EINVAL},          {fd, 0, -1, 2, -EINVAL},   {fd, -1, 0, 3, -EINVAL},
+      {fd, 0, -5, 4, -EINVAL},          {closed, 0, 0, 0, -EBADF}, {closed, 0, 0, 3, -EBADF},
+      {closed, 0, 0, 4, -EBADF},        {-1, 0, 0, 1, -EBADF},     {0, 0, 0, 2, -EBADF},
+      {fd, 1ll << 62, 1ll << 62, 3, 0}, {fd, 1ll << 62, 0, 4, 0},  {fd, 0, INT64_MAX, 3, 0},
+      {fd, 50, INT64_MAX, 4, 0},
   };
   for (auto const& r : rows) {
     CAPTURE(r.fd);

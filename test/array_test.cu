@@ -1,13 +1,15 @@
-// gpufs::array and mapped_ptr: elements by every lane for itself, under divergence, across pages, with few frames; stores, bounds, errors.
-#include <doctest/doctest.h>
-
+// gpufs::array and mapped_ptr: elements by every lane for itself, under divergence, across pages,
+// with few frames; stores, bounds, errors.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <atomic>
 #include <cerrno>
@@ -43,7 +45,8 @@ struct large {
 };
 
 template <class T, class Make>
-std::string file_of(scratch_folder const& folder, std::string const& name, std::uint64_t before, std::uint64_t count, Make make) {
+std::string file_of(scratch_folder const& folder, std::string const& name, std::uint64_t before,
+                    std::uint64_t count, Make make) {
   std::vector<std::byte> bytes(before + count * sizeof(T));
   for (std::uint64_t i = 0; i < count; ++i) {
     T const value = make(i);
@@ -64,19 +67,28 @@ __device__ void count_if(bool bad, std::uint64_t* wrong) {
 }
 
 /// How the lanes of a warp differ in what they do.
-enum class divergence : std::uint32_t { none, a_page_each, half_exits, loops_of_different_length, every_lane_alone };
+enum class divergence : std::uint32_t {
+  none,
+  a_page_each,
+  half_exits,
+  loops_of_different_length,
+  every_lane_alone
+};
 
-__global__ void look_up(fs_ref fs, int fd, divergence how, std::uint32_t rounds, std::uint64_t seed, std::uint64_t* wrong) {
+__global__ void look_up(fs_ref fs, int fd, divergence how, std::uint32_t rounds, std::uint64_t seed,
+                        std::uint64_t* wrong) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   array<std::uint64_t const> const a(io, fd);
-  std::uint64_t random = seed + blockIdx.x * 977 + (how == divergence::none ? threadIdx.x / 32 : threadIdx.x) * 31;
+  std::uint64_t random =
+      seed + blockIdx.x * 977 + (how == divergence::none ? threadIdx.x / 32 : threadIdx.x) * 31;
   std::uint32_t mine = rounds;
   if (how == divergence::half_exits && lane_id() % 2 == 0) mine = rounds / 4;
   if (how == divergence::loops_of_different_length) mine = rounds * (lane_id() % 8) / 8;
   auto const look = [&] {
     random = random * 6364136223846793005ull + 1442695040888963407ull;
-    std::uint64_t const i = how == divergence::none ? ((random >> 33) + lane_id()) % a.size() : (random >> 33) % a.size();
+    std::uint64_t const i = how == divergence::none ? ((random >> 33) + lane_id()) % a.size()
+                                                    : (random >> 33) % a.size();
     count_if(a[i] != nth(i), wrong);
   };
   if (how == divergence::every_lane_alone) {
@@ -97,22 +109,25 @@ __global__ void read_crowded(fs_ref fs, int fd, std::uint64_t per_page, std::uin
   io_context io(fs, block);
   array<std::uint64_t const> const a(io, fd);
   std::uint64_t const uid = io.file().uid, warps = std::uint64_t{gridDim.x} * blockDim.x / 32;
-  for (std::uint64_t page = (blockIdx.x * blockDim.x + threadIdx.x) / 32; page < a.size() / per_page; page += warps) {
+  for (std::uint64_t page = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+       page < a.size() / per_page; page += warps) {
     if (locate(fs.cache, uid, page).bucket >= fs.cache.bucket_count / 2) continue;
-    for (std::uint64_t i = page * per_page + lane_id(); i < (page + 1) * per_page; i += 32) count_if(a[i] != nth(i), wrong);
+    for (std::uint64_t i = page * per_page + lane_id(); i < (page + 1) * per_page; i += 32)
+      count_if(a[i] != nth(i), wrong);
   }
   count_if(a.error() != 0, wrong);
 }
 
-/// A warp for each page that is in the cache reads all of it by elements. Also counts the pages that are seen in the first ways of their buckets, and
-/// further on.
-__global__ void read_seen(fs_ref fs, int fd, std::uint64_t per_page, std::uint64_t* near, std::uint64_t* further,
-                          std::uint64_t* wrong) {
+/// A warp for each page that is in the cache reads all of it by elements. Also counts the pages
+/// that are seen in the first ways of their buckets, and further on.
+__global__ void read_seen(fs_ref fs, int fd, std::uint64_t per_page, std::uint64_t* near,
+                          std::uint64_t* further, std::uint64_t* wrong) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   array<std::uint64_t const> const a(io, fd);
   std::uint64_t const uid = io.file().uid, warps = std::uint64_t{gridDim.x} * blockDim.x / 32;
-  for (std::uint64_t page = (blockIdx.x * blockDim.x + threadIdx.x) / 32; page < a.size() / per_page; page += warps) {
+  for (std::uint64_t page = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+       page < a.size() / per_page; page += warps) {
     seen_frame seen;
     bool const at_once = see_page(fs.cache, uid, page, seen);
     bool const later = !at_once && see_page_further(&fs.self->cache, uid, page).header != nullptr;
@@ -121,7 +136,8 @@ __global__ void read_seen(fs_ref fs, int fd, std::uint64_t per_page, std::uint64
       count_if(later, further);
     }
     if (!at_once && !later) continue;
-    for (std::uint64_t i = page * per_page + lane_id(); i < (page + 1) * per_page; i += 32) count_if(a[i] != nth(i), wrong);
+    for (std::uint64_t i = page * per_page + lane_id(); i < (page + 1) * per_page; i += 32)
+      count_if(a[i] != nth(i), wrong);
   }
   count_if(a.error() != 0, wrong);
 }
@@ -151,9 +167,10 @@ __global__ void compare_large(fs_ref fs, int fd, std::uint64_t* wrong) {
   count_if(a.error() != 0, wrong);
 }
 
-/// Two warps: the first comes back to page 0, then waits until the second has read all others; then it reads page 0 once more. Its lanes are left
-/// to part as they like, so it comes back often.
-__global__ void come_back(fs_ref fs, int fd, std::uint64_t per_page, std::uint32_t* step, std::uint64_t* wrong) {
+/// Two warps: the first comes back to page 0, then waits until the second has read all others; then
+/// it reads page 0 once more. Its lanes are left to part as they like, so it comes back often.
+__global__ void come_back(fs_ref fs, int fd, std::uint64_t per_page, std::uint32_t* step,
+                          std::uint64_t* wrong) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   array<std::uint64_t const> const a(io, fd);
@@ -185,10 +202,11 @@ __global__ void come_back(fs_ref fs, int fd, std::uint64_t per_page, std::uint32
   count_if(a.error() != 0, wrong);
 }
 
-/// Warps come back to a page, so that it is kept; then some of their lanes look elsewhere, copy the array, assign to it; in the end half of them stop, with a
-/// page that is kept. `most_kept`: of frames kept at once, as any of them saw it.
-__global__ void stay_and_stray(fs_ref fs, int fd, std::uint64_t per_page, std::uint32_t rounds, std::uint64_t seed,
-                               std::uint64_t* wrong, std::uint32_t* most_kept) {
+/// Warps come back to a page, so that it is kept; then some of their lanes look elsewhere, copy the
+/// array, assign to it; in the end half of them stop, with a page that is kept. `most_kept`: of
+/// frames kept at once, as any of them saw it.
+__global__ void stay_and_stray(fs_ref fs, int fd, std::uint64_t per_page, std::uint32_t rounds,
+                               std::uint64_t seed, std::uint64_t* wrong, std::uint32_t* most_kept) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   array<std::uint64_t const> a(io, fd);
@@ -196,9 +214,12 @@ __global__ void stay_and_stray(fs_ref fs, int fd, std::uint64_t per_page, std::u
     random = random * 6364136223846793005ull + 1442695040888963407ull;
     return random >> 33;
   };
-  std::uint64_t together = seed + blockIdx.x * 977 + threadIdx.x / 32, alone = together * 31 + threadIdx.x;
+  std::uint64_t together = seed + blockIdx.x * 977 + threadIdx.x / 32,
+                alone = together * 31 + threadIdx.x;
   std::uint64_t const pages = a.size() / per_page;
-  auto const look = [&](array<std::uint64_t const> const& in, std::uint64_t i) { count_if(in[i] != nth(i), wrong); };
+  auto const look = [&](array<std::uint64_t const> const& in, std::uint64_t i) {
+    count_if(in[i] != nth(i), wrong);
+  };
   auto const stay = [&] {
     std::uint64_t const page = draw(together) % pages;
     for (unsigned again = 0; again < 6; ++again) {
@@ -226,12 +247,15 @@ __global__ void stay_and_stray(fs_ref fs, int fd, std::uint64_t per_page, std::u
   count_if(a.error() != 0, wrong);
 }
 
-/// One warp with more arrays than there are frames to keep, each of which it comes back to; then it reads through all of them, and by gread.
-__global__ void many_arrays(fs_ref fs, int fd, std::uint64_t per_page, std::byte* bytes, ssize_t* result, std::uint64_t* wrong) {
+/// One warp with more arrays than there are frames to keep, each of which it comes back to; then it
+/// reads through all of them, and by gread.
+__global__ void many_arrays(fs_ref fs, int fd, std::uint64_t per_page, std::byte* bytes,
+                            ssize_t* result, std::uint64_t* wrong) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   using words_of = array<std::uint64_t const>;
-  words_of const all[9] = {{io, fd}, {io, fd}, {io, fd}, {io, fd}, {io, fd}, {io, fd}, {io, fd}, {io, fd}, {io, fd}};
+  words_of const all[9] = {{io, fd}, {io, fd}, {io, fd}, {io, fd}, {io, fd},
+                           {io, fd}, {io, fd}, {io, fd}, {io, fd}};
   for (unsigned again = 0; again < 40; ++again) {
     for (unsigned k = 0; k < 9; ++k) {
       __syncwarp();
@@ -280,21 +304,25 @@ __global__ void collect_errors(fs_ref fs, int reads, int writes, int both, std::
   say(p[95] == 0 ? p.error() : 1);
 }
 
-/// Block b stores every blocks-th element, in runs that lanes share, or each lane far from the others.
-__global__ void store_elements(fs_ref fs, int fd, std::uint64_t count, bool scattered, std::uint64_t* wrong) {
+/// Block b stores every blocks-th element, in runs that lanes share, or each lane far from the
+/// others.
+__global__ void store_elements(fs_ref fs, int fd, std::uint64_t count, bool scattered,
+                               std::uint64_t* wrong) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   array<std::uint64_t> a(io, fd, 0, count);
   std::uint64_t const per_block = count / gridDim.x;
   for (std::uint64_t k = threadIdx.x; k < per_block; k += blockDim.x) {
-    std::uint64_t const i = scattered ? (k * 37 % per_block) * gridDim.x + blockIdx.x : blockIdx.x * per_block + k;
+    std::uint64_t const i =
+        scattered ? (k * 37 % per_block) * gridDim.x + blockIdx.x : blockIdx.x * per_block + k;
     a[i] = nth(i);
     count_if(a[i] != nth(i), wrong);
   }
   count_if(a.error() != 0, wrong);
 }
 
-__global__ void store_triples(fs_ref fs, int fd, std::int64_t offset, std::uint64_t count, std::uint64_t* wrong) {
+__global__ void store_triples(fs_ref fs, int fd, std::int64_t offset, std::uint64_t count,
+                              std::uint64_t* wrong) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   array<triple> a(io, fd, offset, count);
@@ -302,7 +330,8 @@ __global__ void store_triples(fs_ref fs, int fd, std::int64_t offset, std::uint6
   count_if(a.error() != 0, wrong);
 }
 
-__global__ void sum_through_pointer(fs_ref fs, int fd, std::uint64_t per_warp, std::uint64_t* sums, std::uint64_t* wrong) {
+__global__ void sum_through_pointer(fs_ref fs, int fd, std::uint64_t per_warp, std::uint64_t* sums,
+                                    std::uint64_t* wrong) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   array<std::uint64_t const> const a(io, fd);
@@ -315,7 +344,8 @@ __global__ void sum_through_pointer(fs_ref fs, int fd, std::uint64_t per_warp, s
 }
 
 /// Each warp jumps from page to page at random, and holds at most two while its lanes part.
-__global__ void jump(fs_ref fs, int fd, std::uint64_t per_page, std::uint32_t rounds, std::uint64_t seed, std::uint64_t* wrong) {
+__global__ void jump(fs_ref fs, int fd, std::uint64_t per_page, std::uint32_t rounds,
+                     std::uint64_t seed, std::uint64_t* wrong) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   array<std::uint64_t const> const a(io, fd);
@@ -326,7 +356,8 @@ __global__ void jump(fs_ref fs, int fd, std::uint64_t per_page, std::uint32_t ro
     std::uint64_t const i = (random >> 33) % (a.size() / per_page) * per_page + lane_id();
     p += static_cast<std::int64_t>(i - p.index());
     unsigned pause = 0;
-    for (unsigned look = 0; look < 4; ++look, backoff(pause)) count_if(*p != nth(i), wrong);  // it must stay what it is
+    for (unsigned look = 0; look < 4; ++look, backoff(pause))
+      count_if(*p != nth(i), wrong);  // it must stay what it is
     __syncwarp();
   }
   count_if(p.error() != 0, wrong);
@@ -369,8 +400,8 @@ __global__ void mix_files(fs_ref fs, int one, int other, std::uint64_t* wrong) {
 }
 
 /// Loads element i before and after the file is cut.
-__global__ void load_across_truncation(fs_ref fs, int reads, int writes, std::int64_t size, std::uint64_t i,
-                                       std::int32_t* errors) {
+__global__ void load_across_truncation(fs_ref fs, int reads, int writes, std::int64_t size,
+                                       std::uint64_t i, std::int32_t* errors) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   array<std::uint64_t const> const a(io, reads);
@@ -387,7 +418,8 @@ __global__ void load_across_truncation(fs_ref fs, int reads, int writes, std::in
   }
 }
 
-__global__ void read_triple(fs_ref fs, int fd, std::uint64_t i, triple* value, std::int32_t* error) {
+__global__ void read_triple(fs_ref fs, int fd, std::uint64_t i, triple* value,
+                            std::int32_t* error) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   array<triple const> const a(io, fd);
@@ -398,7 +430,8 @@ __global__ void read_triple(fs_ref fs, int fd, std::uint64_t i, triple* value, s
   }
 }
 
-__global__ void read_one(fs_ref fs, int fd, std::uint64_t i, std::int32_t* error, std::uint64_t* value) {
+__global__ void read_one(fs_ref fs, int fd, std::uint64_t i, std::int32_t* error,
+                         std::uint64_t* value) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   array<std::uint64_t const> const a(io, fd);
@@ -411,7 +444,9 @@ __global__ void read_one(fs_ref fs, int fd, std::uint64_t i, std::int32_t* error
 
 }  // namespace
 
-TEST_CASE("array: lookups of 64 warps through 8 frames give the file's elements, however their lanes diverge") {
+TEST_CASE(
+    "array: lookups of 64 warps through 8 frames give the file's elements, however their lanes "
+    "diverge") {
   scratch_folder folder;
   constexpr std::uint64_t elements = 6000;
   auto const path = words(folder, elements);
@@ -432,7 +467,9 @@ TEST_CASE("array: lookups of 64 warps through 8 frames give the file's elements,
   }
 }
 
-TEST_CASE("array, mapped_ptr: elements that straddle pages, that are larger than pages, that begin anywhere") {
+TEST_CASE(
+    "array, mapped_ptr: elements that straddle pages, that are larger than pages, that begin "
+    "anywhere") {
   scratch_folder folder;
   for (std::uint64_t const page : {512u, 4096u}) {
     for (std::int64_t const offset : {0, 4, 508}) {
@@ -455,14 +492,17 @@ TEST_CASE("array: bounds, access and errors, which stay and do not stop later ac
   auto const path = words(folder, 100);
   filesystem fs(small_config(512, 8));
   auto errors = zeroed<std::int32_t>(15);
-  launch(collect_errors, 1, 32, fs.ref(), fs.open(path, O_RDONLY), fs.open(path, O_WRONLY), fs.open(path, O_RDWR), errors.data());
-  CHECK(result_in(errors) == std::vector<std::int32_t>{-EBADF, -EACCES, -EACCES, -EINVAL, -EINVAL, -EINVAL, -EINVAL, 0, 0,
-                                                       -ERANGE, -ERANGE, 0, -ERANGE, 0, -ERANGE});
+  launch(collect_errors, 1, 32, fs.ref(), fs.open(path, O_RDONLY), fs.open(path, O_WRONLY),
+         fs.open(path, O_RDWR), errors.data());
+  CHECK(result_in(errors) == std::vector<std::int32_t>{-EBADF, -EACCES, -EACCES, -EINVAL, -EINVAL,
+                                                       -EINVAL, -EINVAL, 0, 0, -ERANGE, -ERANGE, 0,
+                                                       -ERANGE, 0, -ERANGE});
   CHECK(inspect(fs.ref()).problems == "");
 }
 
 TEST_CASE(
-    "array: stores of many blocks to one page, in runs and scattered, beyond the end of the file too, reach the file; so do the "
+    "array: stores of many blocks to one page, in runs and scattered, beyond the end of the file "
+    "too, reach the file; so do the "
     "host's") {
   for (bool const scattered : {false, true}) {
     scratch_folder folder;
@@ -505,13 +545,17 @@ TEST_CASE("array: stores touch the element's bytes only, also where elements str
   CHECK(pread_bytes(path, 0, 5000) == expected);
 }
 
-TEST_CASE("array: an element that is in the cache is loaded there, in whichever way of its bucket the page is entered") {
+TEST_CASE(
+    "array: an element that is in the cache is loaded there, in whichever way of its bucket the "
+    "page is entered") {
   scratch_folder folder;
-  // Three quarters of the frames for half of the buckets, and nothing has to go: whatever the order of the reads, many pages find the first ways taken.
+  // Three quarters of the frames for half of the buckets, and nothing has to go: whatever the order
+  // of the reads, many pages find the first ways taken.
   constexpr std::uint64_t per_page = 64, frames = 4096, pages = 2 * frames * 3 / 4;
   filesystem fs(small_config(512, frames));
   int const fd = fs.open(words(folder, pages * per_page), O_RDONLY);
-  auto wrong = zeroed<std::uint64_t>(1), near = zeroed<std::uint64_t>(1), further = zeroed<std::uint64_t>(1);
+  auto wrong = zeroed<std::uint64_t>(1), near = zeroed<std::uint64_t>(1),
+       further = zeroed<std::uint64_t>(1);
   launch(read_crowded, 16, 64, fs.ref(), fd, per_page, wrong.data());
   CHECK(result_in(wrong)[0] == 0);
   auto const before = fs.stats();
@@ -544,7 +588,8 @@ TEST_CASE("array: a page that a whole warp comes back to stays while others need
 }
 
 TEST_CASE(
-    "array: whatever lanes do that stray, stop early and copy the array, no more than an eighth of the frames is kept, and none "
+    "array: whatever lanes do that stray, stop early and copy the array, no more than an eighth of "
+    "the frames is kept, and none "
     "in the end") {
   scratch_folder folder;
   constexpr std::uint64_t per_page = 64;
@@ -554,8 +599,8 @@ TEST_CASE(
     filesystem fs(small_config(512, frames));
     auto wrong = zeroed<std::uint64_t>(1);
     auto most_kept = zeroed<std::uint32_t>(1);
-    launch(stay_and_stray, 4, 64, fs.ref(), fs.open(path, O_RDONLY), per_page, scaled(400, 30), seed(), wrong.data(),
-           most_kept.data());
+    launch(stay_and_stray, 4, 64, fs.ref(), fs.open(path, O_RDONLY), per_page, scaled(400, 30),
+           seed(), wrong.data(), most_kept.data());
     CHECK(result_in(wrong)[0] == 0);
     // Each of the 8 warps counts for a moment before it sees that it must not.
     CHECK(result_in(most_kept)[0] >= 1);
@@ -574,13 +619,15 @@ TEST_CASE("array: a warp with more arrays than frames reads through all of them,
   auto bytes = zeroed<std::byte>(4 * per_page * 8);
   auto result = zeroed<ssize_t>(1);
   auto wrong = zeroed<std::uint64_t>(1);
-  launch(many_arrays, 1, 32, fs.ref(), fs.open(path, O_RDONLY), per_page, bytes.data(), result.data(), wrong.data());
+  launch(many_arrays, 1, 32, fs.ref(), fs.open(path, O_RDONLY), per_page, bytes.data(),
+         result.data(), wrong.data());
   CHECK(result_in(wrong)[0] == 0);
   CHECK(result_in(result)[0] == 4 * per_page * 8);
   CHECK(inspect(fs.ref()).problems == "");
 }
 
-TEST_CASE("mapped_ptr: a page costs one look-up, whatever the number of its elements, and is let go") {
+TEST_CASE(
+    "mapped_ptr: a page costs one look-up, whatever the number of its elements, and is let go") {
   scratch_folder folder;
   constexpr std::uint64_t warps = 4;
   constexpr std::uint64_t per_warp = 4096;  // 8 pages
@@ -601,33 +648,40 @@ TEST_CASE("mapped_ptr: a page costs one look-up, whatever the number of its elem
   CHECK(inspect(fs.ref()).problems == "");
 }
 
-TEST_CASE("mapped_ptr: pages that go and come while pointers look for them are never taken for others") {
+TEST_CASE(
+    "mapped_ptr: pages that go and come while pointers look for them are never taken for others") {
   scratch_folder folder;
   constexpr std::uint64_t per_page = 64;
   auto const path = words(folder, 40 * per_page);
   auto settings = small_config(512, 24);
   filesystem fs(settings);
   auto wrong = zeroed<std::uint64_t>(1);
-  launch(jump, 4, 64, fs.ref(), fs.open(path, O_RDONLY), per_page, scaled(2500, 100), seed(), wrong.data());
+  launch(jump, 4, 64, fs.ref(), fs.open(path, O_RDONLY), per_page, scaled(2500, 100), seed(),
+         wrong.data());
   CHECK(result_in(wrong)[0] == 0);
   CHECK(inspect(fs.ref()).problems == "");
 }
 
-TEST_CASE("mapped_ptr: while every frame is held an access gets -ENOMEM, and goes on when they are let go") {
+TEST_CASE(
+    "mapped_ptr: while every frame is held an access gets -ENOMEM, and goes on when they are let "
+    "go") {
   scratch_folder folder;
   auto const path = words(folder, 64 * 10);
   auto settings = small_config(512, 8);
   settings.rpc_timeout_ms = 300;
   filesystem fs(settings);
   auto errors = zeroed<std::int32_t>(65);
-  launch(hold_everything, 1, 64, fs.ref(), fs.open(path, O_RDONLY), std::uint64_t{64}, errors.data());
+  launch(hold_everything, 1, 64, fs.ref(), fs.open(path, O_RDONLY), std::uint64_t{64},
+         errors.data());
   auto expected = std::vector<std::int32_t>(65, 0);
   expected[0] = -ENOMEM;
   CHECK(result_in(errors) == expected);
   CHECK(inspect(fs.ref()).problems == "");
 }
 
-TEST_CASE("array: the error of a fetch reaches every lane that waits for the page; the next access tries again") {
+TEST_CASE(
+    "array: the error of a fetch reaches every lane that waits for the page; the next access tries "
+    "again") {
   scratch_folder folder;
   auto const path = words(folder, 1000);
   std::atomic<bool> fails{true};
@@ -666,26 +720,32 @@ TEST_CASE("array: elements that a file has lost since it was opened are an error
   CHECK(result_in(value)[0] == nth(499));
 }
 
-TEST_CASE("array: lanes that come together with different files, also one that is written, each get their own") {
+TEST_CASE(
+    "array: lanes that come together with different files, also one that is written, each get "
+    "their own") {
   scratch_folder folder;
   auto const one = words(folder, 500);
-  auto const other = file_of<std::uint64_t>(folder, "other", 0, 500, [](std::uint64_t i) { return nth(i + 1000000); });
+  auto const other = file_of<std::uint64_t>(folder, "other", 0, 500,
+                                            [](std::uint64_t i) { return nth(i + 1000000); });
   for (int const access : {O_RDONLY, O_RDWR}) {
     filesystem fs(small_config(512, 64));
     auto wrong = zeroed<std::uint64_t>(1);
-    launch(mix_files, 2, 64, fs.ref(), fs.open(one, O_RDONLY), fs.open(other, access), wrong.data());
+    launch(mix_files, 2, 64, fs.ref(), fs.open(one, O_RDONLY), fs.open(other, access),
+           wrong.data());
     CHECK(result_in(wrong)[0] == 0);
     CHECK(inspect(fs.ref()).problems == "");
   }
 }
 
-TEST_CASE("array: what gftruncate has cut off is an error for views that only read, and a torn element is none at all") {
+TEST_CASE(
+    "array: what gftruncate has cut off is an error for views that only read, and a torn element "
+    "is none at all") {
   scratch_folder folder;
   auto const path = words(folder, 1000);
   filesystem fs(small_config(512, 16));
   auto errors = zeroed<std::int32_t>(4);
-  launch(load_across_truncation, 1, 32, fs.ref(), fs.open(path, O_RDONLY), fs.open(path, O_RDWR), std::int64_t{4000},
-         std::uint64_t{501}, errors.data());
+  launch(load_across_truncation, 1, 32, fs.ref(), fs.open(path, O_RDONLY), fs.open(path, O_RDWR),
+         std::int64_t{4000}, std::uint64_t{501}, errors.data());
   CHECK(result_in(errors) == std::vector<std::int32_t>{0, 0, -EIO, -EIO});
 
   auto const triples = file_of<triple>(folder, "triples", 0, 100, nth_triple);

@@ -1,13 +1,15 @@
-// gread_async, gtest, gwait: many reads under way, waited for in any order, beside other reads and writes.
-#include <doctest/doctest.h>
-
+// gread_async, gtest, gwait: many reads under way, waited for in any order, beside other reads and
+// writes.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <atomic>
@@ -36,10 +38,12 @@ struct read_op {
   std::int64_t result;
 };
 
-/// Each caller begins its next few reads, reads something else meanwhile, and waits for them backwards.
+/// Each caller begins its next few reads, reads something else meanwhile, and waits for them
+/// backwards.
 template <class Group>
-__device__ void carry_out(fs_ref const& fs, Group const& group, read_op* ops, std::uint32_t count, std::byte* out,
-                          std::uint32_t caller, std::uint32_t callers, bool beside) {
+__device__ void carry_out(fs_ref const& fs, Group const& group, read_op* ops, std::uint32_t count,
+                          std::byte* out, std::uint32_t caller, std::uint32_t callers,
+                          bool beside) {
   io_context<Group> io(fs, group);
   for (std::uint32_t from = caller * under_way; from < count; from += callers * under_way) {
     async_read reads[under_way];
@@ -59,18 +63,20 @@ __device__ void carry_out(fs_ref const& fs, Group const& group, read_op* ops, st
   }
 }
 
-__global__ void by_block(fs_ref fs, read_op* ops, std::uint32_t count, std::byte* out, bool beside) {
+__global__ void by_block(fs_ref fs, read_op* ops, std::uint32_t count, std::byte* out,
+                         bool beside) {
   carry_out(fs, cg::this_thread_block(), ops, count, out, blockIdx.x, gridDim.x, beside);
 }
 __global__ void by_tile(fs_ref fs, read_op* ops, std::uint32_t count, std::byte* out, bool beside) {
   auto const tile = cg::tiled_partition<32>(cg::this_thread_block());
   std::uint32_t const per_block = blockDim.x / 32;
-  carry_out(fs, tile, ops, count, out, blockIdx.x * per_block + threadIdx.x / 32, gridDim.x * per_block, beside);
+  carry_out(fs, tile, ops, count, out, blockIdx.x * per_block + threadIdx.x / 32,
+            gridDim.x * per_block, beside);
 }
 
 /// Begins two reads, says so, and looks: the second is answered while the first is held.
-__global__ void look_without_waiting(fs_ref fs, int fd, std::uint64_t page, std::byte* out, std::uint32_t* begun,
-                                     std::int64_t* told) {
+__global__ void look_without_waiting(fs_ref fs, int fd, std::uint64_t page, std::byte* out,
+                                     std::uint32_t* begun, std::int64_t* told) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   async_read held = gread_async(io, fd, out, page, 0);
@@ -88,9 +94,11 @@ __global__ void look_without_waiting(fs_ref fs, int fd, std::uint64_t page, std:
   if (threadIdx.x == 0) told[2] = first;
 }
 
-/// Begins a read, overwrites what it reads, has it leave the cache, and waits: the new bytes must come.
-__global__ void overtake(fs_ref fs, int fd, std::uint64_t page, std::uint64_t pages, std::byte const* fresh, std::byte* out,
-                         std::byte* other, std::int64_t* results) {
+/// Begins a read, overwrites what it reads, has it leave the cache, and waits: the new bytes must
+/// come.
+__global__ void overtake(fs_ref fs, int fd, std::uint64_t page, std::uint64_t pages,
+                         std::byte const* fresh, std::byte* out, std::byte* other,
+                         std::int64_t* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   async_read r = gread_async(io, fd, out, page, 0);
@@ -110,7 +118,8 @@ __global__ void overtake(fs_ref fs, int fd, std::uint64_t page, std::uint64_t pa
   }
 }
 
-__global__ void wait_for_errors(fs_ref fs, int fd, int closed, std::byte* out, std::int64_t* results) {
+__global__ void wait_for_errors(fs_ref fs, int fd, int closed, std::byte* out,
+                                std::int64_t* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   struct {
@@ -131,8 +140,8 @@ __global__ void wait_for_errors(fs_ref fs, int fd, int closed, std::byte* out, s
 }
 
 /// Each read gave what pread gives, up to `most` bytes of it.
-void require_reads(std::string const& path, std::vector<read_op> const& done, std::vector<std::byte> const& bytes,
-                   std::uint64_t most = ~0ull) {
+void require_reads(std::string const& path, std::vector<read_op> const& done,
+                   std::vector<std::byte> const& bytes, std::uint64_t most = ~0ull) {
   for (auto const& op : done) {
     auto const expected = pread_bytes(path, std::uint64_t(op.offset), std::min(op.count, most));
     REQUIRE(op.result == std::int64_t(expected.size()));
@@ -142,7 +151,9 @@ void require_reads(std::string const& path, std::vector<read_op> const& done, st
 
 }  // namespace
 
-TEST_CASE("gread_async: reads under way at once, waited for backwards, with a gread between, give what pread gives") {
+TEST_CASE(
+    "gread_async: reads under way at once, waited for backwards, with a gread between, give what "
+    "pread gives") {
   scratch_folder folder;
   constexpr std::uint64_t size = 150'000;
   auto const path = make_file(folder, "file", size);
@@ -161,7 +172,8 @@ TEST_CASE("gread_async: reads under way at once, waited for backwards, with a gr
         }
         auto device = filled(ops);
         auto out = zeroed<std::byte>(place);
-        launch(kernel, 3, 64, fs.ref(), device.data(), std::uint32_t(ops.size()), out.data(), beside);
+        launch(kernel, 3, 64, fs.ref(), device.data(), std::uint32_t(ops.size()), out.data(),
+               beside);
         auto const done = result_in(device);
         require_reads(path, done, contents(out));
         CHECK(inspect(fs.ref()).problems == "");
@@ -170,7 +182,9 @@ TEST_CASE("gread_async: reads under way at once, waited for backwards, with a gr
   }
 }
 
-TEST_CASE("gread_async: more reads under way than there are channels, and longer ones than 32 pages, are read all the same") {
+TEST_CASE(
+    "gread_async: more reads under way than there are channels, and longer ones than 32 pages, are "
+    "read all the same") {
   scratch_folder folder;
   constexpr std::uint64_t page = 512;
   auto const path = make_file(folder, "file", 400 * page);
@@ -180,7 +194,8 @@ TEST_CASE("gread_async: more reads under way than there are channels, and longer
   int const fd = fs.open(path, O_RDONLY);
   std::vector<read_op> ops;
   for (std::uint32_t i = 0; i < 12; ++i)
-    ops.push_back({fd, std::uint32_t(i * 40 * page), 40 * page, std::int64_t(i * 33 * page + 100), 0});
+    ops.push_back(
+        {fd, std::uint32_t(i * 40 * page), 40 * page, std::int64_t(i * 33 * page + 100), 0});
   auto device = filled(ops);
   auto out = zeroed<std::byte>(12 * 40 * page);
   launch(by_block, 2, 64, fs.ref(), device.data(), std::uint32_t(ops.size()), out.data(), true);
@@ -195,7 +210,8 @@ TEST_CASE("gread_async: reads complete out of order, and gtest says which have")
   auto const path = make_file(folder, "file", 2 * page);
   auto const gate = std::make_shared<daemon::gate>();
   filesystem fs(small_config(page, 8), read_faults([&](std::uint64_t offset, std::uint64_t) {
-                  return offset == 0 ? daemon::fault_action::hold(gate) : daemon::fault_action::pass();
+                  return offset == 0 ? daemon::fault_action::hold(gate)
+                                     : daemon::fault_action::pass();
                 }));
   int const fd = fs.open(path, O_RDONLY);
   auto out = zeroed<std::byte>(2 * page);
@@ -203,15 +219,18 @@ TEST_CASE("gread_async: reads complete out of order, and gtest says which have")
   pinned_buffer<std::uint32_t> begun(1);
   begun.fill_zero();
   launch(look_without_waiting, 1, 64, fs.ref(), fd, page, out.data(), begun.data(), told.data());
-  wait_until([&] { return std::atomic_ref<std::uint32_t>(begun[0]).load(std::memory_order_acquire) == 1; },
-             "the second read is over");
+  wait_until(
+      [&] { return std::atomic_ref<std::uint32_t>(begun[0]).load(std::memory_order_acquire) == 1; },
+      "the second read is over");
   gate->release();
   CHECK(result_in(told) == std::vector<std::int64_t>{0, page, page});
   CHECK(contents(out) == pread_bytes(path, 0, 2 * page));
   CHECK(inspect(fs.ref()).problems == "");
 }
 
-TEST_CASE("gread_async: bytes that were written after they were asked for come from the write, also when it has left the cache") {
+TEST_CASE(
+    "gread_async: bytes that were written after they were asked for come from the write, also when "
+    "it has left the cache") {
   scratch_folder folder;
   constexpr std::uint64_t page = 512;
   constexpr std::uint64_t pages = 30;
@@ -223,7 +242,8 @@ TEST_CASE("gread_async: bytes that were written after they were asked for come f
   auto out = zeroed<std::byte>(page);
   auto other = zeroed<std::byte>(page);
   auto results = zeroed<std::int64_t>(4);
-  launch(overtake, 1, 64, fs.ref(), fd, page, pages, from.data(), out.data(), other.data(), results.data());
+  launch(overtake, 1, 64, fs.ref(), fd, page, pages, from.data(), out.data(), other.data(),
+         results.data());
   CHECK(result_in(results) == std::vector<std::int64_t>{page, 0, 0, page});
   CHECK(contents(out) == fresh);
   CHECK(inspect(fs.ref()).problems == "");

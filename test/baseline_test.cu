@@ -1,10 +1,9 @@
-// The baseline, a GPUfs as the original was: right bytes, one request and one copy per page, slots bound to block ids, oldest page out
-// first, and no wait without an end.
+// The baseline, a GPUfs as the original was: right bytes, one request and one copy per page, slots
+// bound to block ids, oldest page out first, and no wait without an end.
 #include <gpufs/device.hpp>
 
 #include <apps/baseline/original.hpp>
 #include <apps/baseline/original_read.hpp>
-
 #include <test/support/device_buffers.hpp>
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
@@ -37,13 +36,15 @@ struct wanted {
 // Block b carries out reads b, b + blocks, ...
 __global__ void carry_out(original::ref fs, wanted* reads, std::uint64_t count, std::byte* output) {
   for (std::uint64_t i = blockIdx.x; i < count; i += gridDim.x) {
-    ssize_t const got = original::gread(fs, output + reads[i].place, reads[i].count, reads[i].offset);
+    ssize_t const got =
+        original::gread(fs, output + reads[i].place, reads[i].count, reads[i].offset);
     if (threadIdx.x == 0) reads[i].result = got;
   }
 }
 
 __global__ void keep_slot(original::ref fs, std::int32_t* results) {
-  if (threadIdx.x == 0) results[blockIdx.x] = original::request_bytes(fs, 0, 512);  // and no end_request()
+  if (threadIdx.x == 0)
+    results[blockIdx.x] = original::request_bytes(fs, 0, 512);  // and no end_request()
 }
 
 original::options small_options(std::uint64_t page, std::uint64_t frames) {
@@ -78,10 +79,12 @@ class reads {
     for (auto const& r : list_) {
       auto const expected = pread_bytes(file, static_cast<std::uint64_t>(r.offset), r.count);
       auto const what = "read of " + std::to_string(r.count) + " at " + std::to_string(r.offset);
-      if (r.result != static_cast<std::int64_t>(expected.size())) return what + " gave " + std::to_string(r.result);
+      if (r.result != static_cast<std::int64_t>(expected.size()))
+        return what + " gave " + std::to_string(r.result);
       for (std::uint64_t i = 0; i < r.count + 7; ++i) {
         std::byte const right = i < expected.size() ? expected[i] : std::byte{0};
-        if (output_[r.place + i] != right) return what + " is wrong at its byte " + std::to_string(i);
+        if (output_[r.place + i] != right)
+          return what + " is wrong at its byte " + std::to_string(i);
       }
     }
     return {};
@@ -95,7 +98,9 @@ class reads {
 
 }  // namespace
 
-TEST_CASE("baseline: random reads by many blocks give what pread gives, with caches that hold all, some, or hardly any pages") {
+TEST_CASE(
+    "baseline: random reads by many blocks give what pread gives, with caches that hold all, some, "
+    "or hardly any pages") {
   scratch_folder folder;
   std::uint64_t const size = 100 * 4096 + 777;
   auto const path = make_file(folder, "file", size);
@@ -118,13 +123,16 @@ TEST_CASE("baseline: random reads by many blocks give what pread gives, with cac
   }
 }
 
-TEST_CASE("baseline: one sequential pass makes one request and one copy per page, a second one within the cache none") {
+TEST_CASE(
+    "baseline: one sequential pass makes one request and one copy per page, a second one within "
+    "the cache none") {
   scratch_folder folder;
   constexpr std::uint64_t page = 1024, pages = 96;
   auto const path = make_file(folder, "file", pages * page);
   original::file_system fs(path, small_options(page, pages));
   reads batch;
-  for (std::uint64_t i = 0; i < pages / 4; ++i) batch.add(static_cast<std::int64_t>(i * 4 * page), 4 * page);
+  for (std::uint64_t i = 0; i < pages / 4; ++i)
+    batch.add(static_cast<std::int64_t>(i * 4 * page), 4 * page);
   batch.run(fs, 8, 64);
   CHECK(batch.problem(path) == "");
   auto first = fs.stats();
@@ -144,7 +152,8 @@ TEST_CASE("baseline: one sequential pass makes one request and one copy per page
 }
 
 TEST_CASE(
-    "baseline: with readahead a block's stream makes one request for a page and what is ahead of it, and reads are right in any "
+    "baseline: with readahead a block's stream makes one request for a page and what is ahead of "
+    "it, and reads are right in any "
     "order") {
   scratch_folder folder;
   constexpr std::uint64_t page = 512, ahead = 7 * page, pages = 100;
@@ -155,7 +164,8 @@ TEST_CASE(
     o.readahead = ahead;
     original::file_system fs(path, o);
     reads stream;
-    for (std::uint64_t i = 0; i <= pages; ++i) stream.add(static_cast<std::int64_t>(i * page), page);
+    for (std::uint64_t i = 0; i <= pages; ++i)
+      stream.add(static_cast<std::int64_t>(i * page), page);
     stream.run(fs, 1, 64);
     CHECK(stream.problem(path) == "");
     auto const s = fs.stats();
@@ -172,7 +182,9 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("baseline: requests go through the slot of their block's id, each host thread serves its own share of the slots") {
+TEST_CASE(
+    "baseline: requests go through the slot of their block's id, each host thread serves its own "
+    "share of the slots") {
   scratch_folder folder;
   constexpr std::uint64_t page = 512;
   auto const path = make_file(folder, "file", 32 * page);
@@ -205,8 +217,10 @@ TEST_CASE("baseline: the oldest page goes first, even if it was just read") {
   constexpr std::uint64_t page = 512;
   auto const path = make_file(folder, "file", 8 * page);
   original::file_system fs(path, small_options(page, 4));
-  reads batch;  // one block: pages 0 1 2 3, 0 again (a hit), 4 (throws out 0), 0 (throws out 1), 2 (a hit)
-  for (std::int64_t const p : {0, 1, 2, 3, 0, 4, 0, 2}) batch.add(p * static_cast<std::int64_t>(page), page);
+  reads batch;  // one block: pages 0 1 2 3, 0 again (a hit), 4 (throws out 0), 0 (throws out 1), 2
+                // (a hit)
+  for (std::int64_t const p : {0, 1, 2, 3, 0, 4, 0, 2})
+    batch.add(p * static_cast<std::int64_t>(page), page);
   batch.run(fs, 1, 64);
   CHECK(batch.problem(path) == "");
   auto const s = fs.stats();
@@ -229,7 +243,8 @@ TEST_CASE("baseline: a file that became shorter fails the read, not the next one
   batch.add(-1, 10);
   batch.run(fs, 2, 32);
   auto const& done = batch.done();
-  for (std::size_t i = 0; i < 16; ++i) CHECK(done[i].result == (i % 2 == 0 ? -EIO : static_cast<std::int64_t>(page)));
+  for (std::size_t i = 0; i < 16; ++i)
+    CHECK(done[i].result == (i % 2 == 0 ? -EIO : static_cast<std::int64_t>(page)));
   CHECK(done[16].result == -EINVAL);
 }
 
@@ -264,7 +279,8 @@ TEST_CASE("baseline: wrong options are refused by name") {
   CHECK(refused(small_options(512, 0)).find("a cache of 0") != std::string::npos);
   auto o = small_options(512, 4);
   o.readahead = 700;
-  CHECK(refused(o).find("readahead of 700: must be a multiple of the page size, 512") != std::string::npos);
+  CHECK(refused(o).find("readahead of 700: must be a multiple of the page size, 512") !=
+        std::string::npos);
   o.readahead = 0;
   o.host_threads = 129;
   CHECK(refused(o).find("129 host threads") != std::string::npos);

@@ -1,7 +1,6 @@
 // The access plans of `gpufs bench`: which block reads what.
 #include <apps/gpufs/access_plan.hpp>
 #include <apps/gpufs/zipf.hpp>
-
 #include <test/support/seed.hpp>
 
 #include <doctest/doctest.h>
@@ -72,7 +71,8 @@ TEST_CASE("bench plan: strided pieces lie `stride` apart and are all read") {
   for (std::uint64_t const stride : {16u, 24u, 999u, 5000u}) {
     p.stride = stride;
     auto const times = times_read(p);
-    for (std::uint64_t k = 0; k < times.size(); ++k) CHECK(times[k] == (k % stride < p.request ? 1 : 0));
+    for (std::uint64_t k = 0; k < times.size(); ++k)
+      CHECK(times[k] == (k % stride < p.request ? 1 : 0));
   }
 }
 
@@ -106,7 +106,9 @@ TEST_CASE("bench plan: pieces that were drawn are read in that order, whoever re
   for (std::uint64_t i = 0; i < p.draws; ++i) CHECK(p.at(i % 2, i / 2).offset == 100 * drawn[i]);
 }
 
-TEST_CASE("zipf: rank k comes k^-theta as often as the first one, for exponents below, at, near and above 1") {
+TEST_CASE(
+    "zipf: rank k comes k^-theta as often as the first one, for exponents below, at, near and "
+    "above 1") {
   constexpr std::uint64_t n = 1000, draws = 200'000;
   std::uint64_t const seed = gpufs::test::seed();
   for (double const theta : {0.5, 0.99, 1.0, 1 + 1e-12, 1.5, 4.0}) {
@@ -136,7 +138,8 @@ TEST_CASE("zipf: rank k comes k^-theta as often as the first one, for exponents 
 
 TEST_CASE("zipf: a single piece is always the one; draws depend on seed and number alone") {
   CHECK(zipf_ranks(1, 0.99).rank(5, 7) == 1);
-  auto const some = zipf_draws(50, 0.99, 100, 3), more = zipf_draws(50, 0.99, 100'000, 3), other = zipf_draws(50, 0.99, 100, 4);
+  auto const some = zipf_draws(50, 0.99, 100, 3), more = zipf_draws(50, 0.99, 100'000, 3),
+             other = zipf_draws(50, 0.99, 100, 4);
   CHECK(std::vector(more.begin(), more.begin() + 100) == some);
   CHECK(other != some);
 }

@@ -1,12 +1,13 @@
 // The page cache as kernels see it: one fetch per page, pages that stay, replacement, metadata.
-#include <doctest/doctest.h>
-
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -25,12 +26,13 @@ namespace {
 constexpr std::uint64_t mebi = 1 << 20;
 
 // Each block says that it has begun, then reads `pages` pages, its own first one first.
-__global__ void read_the_same_pages(fs_ref fs, int fd, std::uint32_t pages, std::uint32_t* begun, std::byte* out,
-                                    std::int64_t* results) {
+__global__ void read_the_same_pages(fs_ref fs, int fd, std::uint32_t pages, std::uint32_t* begun,
+                                    std::byte* out, std::int64_t* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   std::uint64_t const page = 1ull << fs.cache.page_shift;
-  if (threadIdx.x == 0) atomic_ref<std::uint32_t, scope::system>(begun[blockIdx.x]).store(1, memory_order_release);
+  if (threadIdx.x == 0)
+    atomic_ref<std::uint32_t, scope::system>(begun[blockIdx.x]).store(1, memory_order_release);
   std::int64_t sum = 0;
   for (std::uint32_t i = 0; i < pages; ++i) {
     std::uint64_t const at = (i + blockIdx.x) % pages * page;
@@ -45,26 +47,31 @@ struct shared_read {
   std::string problems;
 };
 
-// `blocks` blocks read the same pages; no read of the file is answered before all of them have begun. The cache has room for a frame for
-// every block's attempt at every page: an attempt that comes second has taken a frame for nothing, and must not evict for it.
-shared_read read_together(replacement policy, std::uint64_t page, std::uint32_t pages, unsigned blocks) {
+// `blocks` blocks read the same pages; no read of the file is answered before all of them have
+// begun. The cache has room for a frame for every block's attempt at every page: an attempt that
+// comes second has taken a frame for nothing, and must not evict for it.
+shared_read read_together(replacement policy, std::uint64_t page, std::uint32_t pages,
+                          unsigned blocks) {
   scratch_folder folder;
   auto const path = make_file(folder, "file", page * pages);
   auto const gate = std::make_shared<daemon::gate>();
   auto c = small_config(page, (blocks + 1) * pages + 32);
   c.policy = policy;
-  filesystem fs(c, read_faults([gate](std::uint64_t, std::uint64_t) { return fault_action::hold(gate); }));
+  filesystem fs(
+      c, read_faults([gate](std::uint64_t, std::uint64_t) { return fault_action::hold(gate); }));
   int const fd = fs.open(path, O_RDONLY);
   pinned_buffer<std::uint32_t> begun(blocks);
   begun.fill_zero();
   buffer<std::byte> out(blocks * pages * page);
   buffer<std::int64_t> results(blocks);
-  launch(read_the_same_pages, blocks, 64, fs.ref(), fd, pages, begun.data(), out.data(), results.data());
+  launch(read_the_same_pages, blocks, 64, fs.ref(), fd, pages, begun.data(), out.data(),
+         results.data());
   wait_until(
       [&] {
         for (auto& b : begun)
           // Pairs with the release in the kernel.
-          if (atomic_ref<std::uint32_t, scope::system>(b).load(memory_order_acquire) == 0) return false;
+          if (atomic_ref<std::uint32_t, scope::system>(b).load(memory_order_acquire) == 0)
+            return false;
         return gate->arrivals() >= 1;
       },
       "all blocks have begun");
@@ -78,16 +85,20 @@ shared_read read_together(replacement policy, std::uint64_t page, std::uint32_t 
   out.copy_to_host(bytes.data(), bytes.size());
   auto const expected = pread_bytes(path, 0, page * pages);
   for (unsigned b = 0; b < blocks; ++b) {
-    if (got[b] != std::int64_t(page * pages)) r.problems += "; block " + std::to_string(b) + " got " + std::to_string(got[b]);
-    if (!std::equal(expected.begin(), expected.end(), bytes.begin() + std::ptrdiff_t(b * pages * page))) {
+    if (got[b] != std::int64_t(page * pages))
+      r.problems += "; block " + std::to_string(b) + " got " + std::to_string(got[b]);
+    if (!std::equal(expected.begin(), expected.end(),
+                    bytes.begin() + std::ptrdiff_t(b * pages * page))) {
       r.problems += "; wrong bytes in block " + std::to_string(b);
     }
   }
   return r;
 }
 
-// Reads single pages one after the other in one block, and returns how many of them were not in the cache.
-std::uint64_t misses_of(filesystem& fs, int fd, std::string const& path, std::vector<std::uint64_t> const& pages) {
+// Reads single pages one after the other in one block, and returns how many of them were not in the
+// cache.
+std::uint64_t misses_of(filesystem& fs, int fd, std::string const& path,
+                        std::vector<std::uint64_t> const& pages) {
   std::uint64_t const page = fs.settings().page_size;
   read_batch batch;
   for (auto const p : pages) batch.add(fd, path, std::int64_t(p * page), page);
@@ -149,7 +160,8 @@ TEST_CASE("cache: a page stays from kernel to kernel, whoever read it first") {
   CHECK(warm.host_bytes == 0);
 }
 
-TEST_CASE("cache: pages of an unchanged file are still there after it was closed and opened again") {
+TEST_CASE(
+    "cache: pages of an unchanged file are still there after it was closed and opened again") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 20 * 4096);
   let_stamps_age(path);
@@ -163,7 +175,9 @@ TEST_CASE("cache: pages of an unchanged file are still there after it was closed
   CHECK(misses_of(fs, fd, path, range(0, 20)) == 0);
 }
 
-TEST_CASE("cache: pages belong to the file: names of one file share them, equal pages of different files are apart") {
+TEST_CASE(
+    "cache: pages belong to the file: names of one file share them, equal pages of different files "
+    "are apart") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 8 * 512, 1);
   auto const other = make_file(folder, "other", 8 * 512, 2);
@@ -202,7 +216,9 @@ TEST_CASE("cache: as many pages as there are frames stay; one more costs one") {
   }
 }
 
-TEST_CASE("replacement: fifo and lra throw out the oldest page even if it was just read, clock passes over it") {
+TEST_CASE(
+    "replacement: fifo and lra throw out the oldest page even if it was just read, clock passes "
+    "over it") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 100 * 512);
   for (auto const policy : {replacement::lra, replacement::fifo, replacement::clock}) {
@@ -234,7 +250,8 @@ TEST_CASE("cache: a bucket that is full makes room instead of spinning") {
     ref.self = handle.data();
     handle.copy_from_host(&ref, 1);
     read_batch batch;
-    for (unsigned i = 0; i < 100; ++i) batch.add(fd, path, i * 7 % 190 * 512, i % 3 * 1000 + 100, i % 64);
+    for (unsigned i = 0; i < 100; ++i)
+      batch.add(fd, path, i * 7 % 190 * 512, i % 3 * 1000 + 100, i % 64);
     batch.run(ref, 8, 64);
     CHECK(batch.problems() == "");
     auto const state = inspect(ref);

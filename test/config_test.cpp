@@ -1,16 +1,18 @@
 // Claims about settings: sizes, layers, and what an error says.
-#include <doctest/doctest.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <gpufs/cli.hpp>
+#include <gpufs/config.hpp>
 
 #include <CLI/CLI.hpp>
+#include <doctest/doctest.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <gpufs/cli.hpp>
-#include <gpufs/config.hpp>
 #include <string>
+
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace {
 
@@ -28,7 +30,9 @@ std::string error_of(std::function<void()> const& act) {
 
 /// An environment variable for the length of a test.
 struct variable {
-  variable(std::string name, std::string const& value) : name_(std::move(name)) { setenv(name_.c_str(), value.c_str(), 1); }
+  variable(std::string name, std::string const& value) : name_(std::move(name)) {
+    setenv(name_.c_str(), value.c_str(), 1);
+  }
   ~variable() { unsetenv(name_.c_str()); }
   variable(variable const&) = delete;
   std::string name_;
@@ -47,7 +51,8 @@ struct toml_file {
   }
   toml_file(toml_file const&) = delete;
   std::filesystem::path before_ = std::filesystem::current_path();
-  std::filesystem::path folder_ = std::filesystem::temp_directory_path() / ("gpufs_config_test_" + std::to_string(getpid()));
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("gpufs_config_test_" + std::to_string(getpid()));
 };
 
 config from_command_line(std::vector<std::string> const& arguments) {
@@ -72,10 +77,13 @@ TEST_CASE("parse_size: suffixes are powers of 1024, in either case, with B or iB
 }
 
 TEST_CASE("parse_size: anything else is refused, naming origin and text") {
-  for (std::string const bad : {"", "K", "1.5K", "-1", "+1", " 1", "1 K", "1 ", "64KK", "64iB", "64X", "0x10",
-                                "18446744073709551616", "16777216T", "17179869184G"}) {
+  for (std::string const bad :
+       {"", "K", "1.5K", "-1", "+1", " 1", "1 K", "1 ", "64KK", "64iB", "64X", "0x10",
+        "18446744073709551616", "16777216T", "17179869184G"}) {
     CAPTURE(bad);
-    CHECK(error_of([&] { (void)gpufs::parse_size(bad, "--size"); }).starts_with("--size=" + bad + ": must be a size"));
+    CHECK(error_of([&] {
+            (void)gpufs::parse_size(bad, "--size");
+          }).starts_with("--size=" + bad + ": must be a size"));
   }
 }
 
@@ -84,7 +92,8 @@ TEST_CASE("format_size: parse_size reads back what it printed") {
   CHECK(gpufs::format_size(3000) == "3000");
   CHECK(gpufs::format_size(0) == "0");
   CHECK(gpufs::format_size(3 << 20) == "3M");
-  for (std::uint64_t const n : {0ull, 1ull, 1023ull, 1024ull, 1025ull, 1ull << 20, 5ull << 30, 7ull << 40, 1ull << 63, ~0ull}) {
+  for (std::uint64_t const n : {0ull, 1ull, 1023ull, 1024ull, 1025ull, 1ull << 20, 5ull << 30,
+                                7ull << 40, 1ull << 63, ~0ull}) {
     CHECK(gpufs::parse_size(gpufs::format_size(n), "x") == n);
   }
 }
@@ -108,24 +117,39 @@ TEST_CASE("environment: a bad value names the variable, the value, and what is a
     variable const set(name, value);
     return error_of([&] { gpufs::load_environment(c); });
   };
-  CHECK(error("GPUFS_PAGE_SIZE", "3000") == "GPUFS_PAGE_SIZE=3000: must be a power of two from 512 to 4194304");
-  CHECK(error("GPUFS_PAGE_SIZE", "256") == "GPUFS_PAGE_SIZE=256: must be a power of two from 512 to 4194304");
-  CHECK(error("GPUFS_PAGE_SIZE", "8M") == "GPUFS_PAGE_SIZE=8M: must be a power of two from 512 to 4194304");
-  CHECK(error("GPUFS_PAGE_SIZE", "") == "GPUFS_PAGE_SIZE=: must be a power of two from 512 to 4194304");
-  CHECK(error("GPUFS_CACHE_SIZE", "1.5K") == "GPUFS_CACHE_SIZE=1.5K: must be a size from 4K to 16T");
-  CHECK(error("GPUFS_PREFETCH_SIZE", "1G") == "GPUFS_PREFETCH_SIZE=1G: must be auto, 0 or a size up to 512M");
-  CHECK(error("GPUFS_PREFETCH_DEPTH", "17") == "GPUFS_PREFETCH_DEPTH=17: must be a number from 0 to 16");
-  CHECK(error("GPUFS_PREFETCH_MEMORY", "4K") == "GPUFS_PREFETCH_MEMORY=4K: must be a multiple of 4096 from 64K to 1T");
+  CHECK(error("GPUFS_PAGE_SIZE", "3000") ==
+        "GPUFS_PAGE_SIZE=3000: must be a power of two from 512 to 4194304");
+  CHECK(error("GPUFS_PAGE_SIZE", "256") ==
+        "GPUFS_PAGE_SIZE=256: must be a power of two from 512 to 4194304");
+  CHECK(error("GPUFS_PAGE_SIZE", "8M") ==
+        "GPUFS_PAGE_SIZE=8M: must be a power of two from 512 to 4194304");
+  CHECK(error("GPUFS_PAGE_SIZE", "") ==
+        "GPUFS_PAGE_SIZE=: must be a power of two from 512 to 4194304");
+  CHECK(error("GPUFS_CACHE_SIZE", "1.5K") ==
+        "GPUFS_CACHE_SIZE=1.5K: must be a size from 4K to 16T");
+  CHECK(error("GPUFS_PREFETCH_SIZE", "1G") ==
+        "GPUFS_PREFETCH_SIZE=1G: must be auto, 0 or a size up to 512M");
+  CHECK(error("GPUFS_PREFETCH_DEPTH", "17") ==
+        "GPUFS_PREFETCH_DEPTH=17: must be a number from 0 to 16");
+  CHECK(error("GPUFS_PREFETCH_MEMORY", "4K") ==
+        "GPUFS_PREFETCH_MEMORY=4K: must be a multiple of 4096 from 64K to 1T");
   CHECK(error("GPUFS_HOST_THREADS", "257") ==
         "GPUFS_HOST_THREADS=257: must be a number from 1 to 256, or 0 for one per core less two");
-  CHECK(error("GPUFS_IO_BACKEND", "aio") == "GPUFS_IO_BACKEND=aio: must be one of auto uring pread");
-  CHECK(error("GPUFS_IO_PATH", "tape") == "GPUFS_IO_PATH=tape: must be one of auto pull dma direct mapped");
-  CHECK(error("GPUFS_REPLACEMENT", "lru") == "GPUFS_REPLACEMENT=lru: must be one of lra fifo clock");
+  CHECK(error("GPUFS_IO_BACKEND", "aio") ==
+        "GPUFS_IO_BACKEND=aio: must be one of auto uring pread");
+  CHECK(error("GPUFS_IO_PATH", "tape") ==
+        "GPUFS_IO_PATH=tape: must be one of auto pull dma direct mapped");
+  CHECK(error("GPUFS_REPLACEMENT", "lru") ==
+        "GPUFS_REPLACEMENT=lru: must be one of lra fifo clock");
   CHECK(error("GPUFS_RPC_TIMEOUT", "0") ==
-        "GPUFS_RPC_TIMEOUT=0: must be a time from 1 to 3600000 milliseconds, such as 500, 500ms or 10s");
-  CHECK(error("GPUFS_STAGING_SIZE", "65537") == "GPUFS_STAGING_SIZE=65537: must be a multiple of 4096 from 64K to 1T");
-  CHECK(error("GPUFS_MAX_OPEN_FILES", "65537") == "GPUFS_MAX_OPEN_FILES=65537: must be a number from 1 to 65536");
-  CHECK(error("GPUFS_CONTEXT_SLOTS", "-1") == "GPUFS_CONTEXT_SLOTS=-1: must be a number from 1 to 65536");
+        "GPUFS_RPC_TIMEOUT=0: must be a time from 1 to 3600000 milliseconds, such as 500, 500ms or "
+        "10s");
+  CHECK(error("GPUFS_STAGING_SIZE", "65537") ==
+        "GPUFS_STAGING_SIZE=65537: must be a multiple of 4096 from 64K to 1T");
+  CHECK(error("GPUFS_MAX_OPEN_FILES", "65537") ==
+        "GPUFS_MAX_OPEN_FILES=65537: must be a number from 1 to 65536");
+  CHECK(error("GPUFS_CONTEXT_SLOTS", "-1") ==
+        "GPUFS_CONTEXT_SLOTS=-1: must be a number from 1 to 65536");
 }
 
 TEST_CASE("rpc_timeout: milliseconds, or a suffix ms or s") {
@@ -141,7 +165,8 @@ TEST_CASE("rpc_timeout: milliseconds, or a suffix ms or s") {
 }
 
 TEST_CASE("file: integers and strings with suffixes") {
-  toml_file const file("page_size = 4096\ncache_size = \"64M\"\nio_backend = \"pread\"\nrpc_timeout = \"2s\"\n");
+  toml_file const file(
+      "page_size = 4096\ncache_size = \"64M\"\nio_backend = \"pread\"\nrpc_timeout = \"2s\"\n");
   config const c = gpufs::load_config();
   CHECK(c.page_size == 4096);
   CHECK(c.cache_size == 64u << 20);
@@ -154,12 +179,17 @@ TEST_CASE("file: errors name file, line and key") {
     toml_file const file(text);
     return error_of([] { (void)gpufs::load_config(); });
   };
-  CHECK(error("\npage_size = 3000\n") == "gpufs.toml:2: page_size=3000: must be a power of two from 512 to 4194304");
-  CHECK(error("host_threads = -1\n").starts_with("gpufs.toml:1: host_threads=-1: must be a number"));
-  CHECK(error("cache_size = 1.5\n") == "gpufs.toml:1: cache_size: must be an integer or a string such as \"64K\"");
-  CHECK(error("cache_size = true\n") == "gpufs.toml:1: cache_size: must be an integer or a string such as \"64K\"");
+  CHECK(error("\npage_size = 3000\n") ==
+        "gpufs.toml:2: page_size=3000: must be a power of two from 512 to 4194304");
   CHECK(
-      error("\n\npage_sise = 4096\n").starts_with("gpufs.toml:3: page_sise: no such setting; there are page_size, cache_size,"));
+      error("host_threads = -1\n").starts_with("gpufs.toml:1: host_threads=-1: must be a number"));
+  CHECK(error("cache_size = 1.5\n") ==
+        "gpufs.toml:1: cache_size: must be an integer or a string such as \"64K\"");
+  CHECK(error("cache_size = true\n") ==
+        "gpufs.toml:1: cache_size: must be an integer or a string such as \"64K\"");
+  CHECK(error("\n\npage_sise = 4096\n")
+            .starts_with(
+                "gpufs.toml:3: page_sise: no such setting; there are page_size, cache_size,"));
   CHECK(error("[cache]\nsize = 1\n").starts_with("gpufs.toml:1: cache: no such setting"));
   CHECK(error("page_size = 4096\npage_size = \n").starts_with("gpufs.toml:2: "));
 }
@@ -174,7 +204,8 @@ TEST_CASE("gpufs.toml: what is there under that name must be a file") {
     } else {
       std::filesystem::create_directory("gpufs.toml");
     }
-    CHECK(error_of([] { (void)gpufs::load_config(); }) == "gpufs.toml: must be a file, or not there");
+    CHECK(error_of([] { (void)gpufs::load_config(); }) ==
+          "gpufs.toml: must be a file, or not there");
   }
 }
 
@@ -188,7 +219,8 @@ TEST_CASE("GPUFS_CONFIG: names a file that must exist, and takes the place of gp
     CHECK(c.page_size == config{}.page_size);
   }
   variable const set("GPUFS_CONFIG", "absent.toml");
-  CHECK(error_of([] { (void)gpufs::load_config(); }) == "GPUFS_CONFIG=absent.toml: must be the path of a TOML file");
+  CHECK(error_of([] { (void)gpufs::load_config(); }) ==
+        "GPUFS_CONFIG=absent.toml: must be the path of a TOML file");
 }
 
 TEST_CASE("layers: code, then file, then environment, then command line; a later one wins") {
@@ -215,7 +247,8 @@ TEST_CASE("command line: every setting is an option, and those in -size have a s
   gpufs::cli_settings const settings(app);
   for (auto const& s : gpufs::settings()) CHECK(app.get_option_no_throw(s.flag()) != nullptr);
   toml_file const file("");
-  config const c = from_command_line({"--page-size", "4K", "--cache=1M", "--prefetch", "64K", "--io-backend", "uring"});
+  config const c = from_command_line(
+      {"--page-size", "4K", "--cache=1M", "--prefetch", "64K", "--io-backend", "uring"});
   CHECK(c.page_size == 4096);
   CHECK(c.cache_size == 1 << 20);
   CHECK(c.prefetch_size == 65536);
@@ -232,7 +265,9 @@ TEST_CASE("command line: a bad value names the flag") {
         }) == "--config=absent.toml: must be the path of a TOML file");
 }
 
-TEST_CASE("--config: takes the place of gpufs.toml and GPUFS_CONFIG; the environment still wins over it") {
+TEST_CASE(
+    "--config: takes the place of gpufs.toml and GPUFS_CONFIG; the environment still wins over "
+    "it") {
   toml_file const file("page_size = 4096\n");
   std::ofstream("other.toml") << "host_threads = 3\nmax_open_files = 3\n";
   variable const set("GPUFS_CONFIG", "gpufs.toml");
@@ -250,7 +285,8 @@ TEST_CASE("validate: the defaults are right") {
 TEST_CASE("validate: values set in code are checked as given text is") {
   config c;
   c.page_size = 3000;
-  CHECK(error_of([&] { gpufs::validate(c); }) == "page_size=3000: must be a power of two from 512 to 4194304");
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "page_size=3000: must be a power of two from 512 to 4194304");
   c = {};
   c.backend = gpufs::io_backend(7);
   CHECK(error_of([&] { gpufs::validate(c); }) == "io_backend=7: must be one of auto uring pread");
@@ -259,19 +295,23 @@ TEST_CASE("validate: values set in code are checked as given text is") {
 TEST_CASE("validate: settings that do not fit together name the remedy") {
   config c;
   c.cache_size = 7 * c.page_size;
-  CHECK(error_of([&] { gpufs::validate(c); }) == "cache_size=448K: must be at least 8 pages, 512K with page_size=64K");
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "cache_size=448K: must be at least 8 pages, 512K with page_size=64K");
   c.cache_size = 8 * c.page_size;
   CHECK(error_of([&] { gpufs::validate(c); }).empty());
   c.staging_size = 8 * c.page_size;
   CHECK(error_of([&] { gpufs::validate(c); }).empty());
   c.staging_size -= 4096;
-  CHECK(error_of([&] { gpufs::validate(c); }) == "staging_size=508K: must be at least 512K, 8 times page_size=64K");
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "staging_size=508K: must be at least 512K, 8 times page_size=64K");
 }
 
-TEST_CASE("validate: a fixed prefetch_size is whole pages, and prefetch_memory has room for several") {
+TEST_CASE(
+    "validate: a fixed prefetch_size is whole pages, and prefetch_memory has room for several") {
   config c;
   c.prefetch_size = 65536 + 4096;
-  CHECK(error_of([&] { gpufs::validate(c); }) == "prefetch_size=68K: must be a multiple of page_size=64K");
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "prefetch_size=68K: must be a multiple of page_size=64K");
   c.prefetch_size = 65536;
   c.prefetch_memory = 1 << 20;
   CHECK(error_of([&] { gpufs::validate(c); }).empty());
@@ -290,7 +330,9 @@ TEST_CASE("prefetch_size: auto is a value of its own, printed as it is read") {
   CHECK(from_command_line({"--prefetch=0"}).prefetch_size == 0);
 }
 
-TEST_CASE("validate: windows hold at least a page, and the memory for them at least a window; 0 is none") {
+TEST_CASE(
+    "validate: windows hold at least a page, and the memory for them at least a window; 0 is "
+    "none") {
   config c;
   c.path = gpufs::io_path::mapped;
   c.page_size = 1 << 20;
@@ -298,7 +340,8 @@ TEST_CASE("validate: windows hold at least a page, and the memory for them at le
   CHECK(error_of([&] { gpufs::validate(c); }) == "window_size=64K: must be at least page_size=1M");
   c.window_size = 32 << 20;
   c.mapped_memory = 16 << 20;
-  CHECK(error_of([&] { gpufs::validate(c); }) == "mapped_memory=16M: must be 0, or at least window_size=32M");
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "mapped_memory=16M: must be 0, or at least window_size=32M");
   c.mapped_memory = 0;
   CHECK(error_of([&] { gpufs::validate(c); }).empty());
   CHECK(gpufs::files_to_map(c) == gpufs::mapped_files::none);
@@ -306,7 +349,8 @@ TEST_CASE("validate: windows hold at least a page, and the memory for them at le
   CHECK(error_of([&] { gpufs::validate(c); }).empty());
   CHECK(gpufs::files_to_map(c) == gpufs::mapped_files::all);
   c.window_size = 48 << 20;
-  CHECK(error_of([&] { gpufs::validate(c); }) == "window_size=48M: must be a power of two from 64K to 1G");
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "window_size=48M: must be a power of two from 64K to 1G");
   c.window_size = 64 << 10;
   c.path = gpufs::io_path::automatic;
   CHECK(error_of([&] { gpufs::validate(c); }) == "window_size=64K: must be at least page_size=1M");

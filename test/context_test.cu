@@ -1,12 +1,14 @@
-// Who may call: more blocks than are resident, more contexts than slots, several contexts in a block, tiles, streams side by side.
-#include <doctest/doctest.h>
-
+// Who may call: more blocks than are resident, more contexts than slots, several contexts in a
+// block, tiles, streams side by side.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -22,7 +24,8 @@ namespace {
 constexpr std::uint64_t piece = 3000;  // what each caller reads of its own
 
 // Two contexts of one block, of one filesystem or of two, used in turn.
-__global__ void read_through_two_contexts(fs_ref a, int fd_a, fs_ref b, int fd_b, std::byte* out, std::int64_t* results) {
+__global__ void read_through_two_contexts(fs_ref a, int fd_a, fs_ref b, int fd_b, std::byte* out,
+                                          std::int64_t* results) {
   auto const block = cg::this_thread_block();
   io_context first(a, block);
   std::byte* const mine = out + blockIdx.x * 4 * piece;
@@ -41,7 +44,8 @@ __global__ void read_through_two_contexts(fs_ref a, int fd_a, fs_ref b, int fd_b
   }
 }
 
-// The block and each of its tiles have contexts at the same time. Tiles read at their own pace, the last tile twice as often.
+// The block and each of its tiles have contexts at the same time. Tiles read at their own pace, the
+// last tile twice as often.
 __global__ void read_by_block_and_tiles(fs_ref fs, int fd, std::byte* out, std::int64_t* results) {
   auto const block = cg::this_thread_block();
   auto const tile = cg::tiled_partition<32>(block);
@@ -63,8 +67,10 @@ __global__ void read_by_block_and_tiles(fs_ref fs, int fd, std::byte* out, std::
   if (threadIdx.x == 0) got[tiles + 1] = n;
 }
 
-// Claims and gives back a context over and over; counts those that had a slot and those that had none.
-__global__ void make_contexts(fs_ref fs, int fd, unsigned rounds, std::byte* out, std::uint32_t* holders, std::uint64_t* counts) {
+// Claims and gives back a context over and over; counts those that had a slot and those that had
+// none.
+__global__ void make_contexts(fs_ref fs, int fd, unsigned rounds, std::byte* out,
+                              std::uint32_t* holders, std::uint64_t* counts) {
   auto const block = cg::this_thread_block();
   for (unsigned i = 0; i < rounds; ++i) {
     io_context io(fs, block);
@@ -82,9 +88,10 @@ __global__ void make_contexts(fs_ref fs, int fd, unsigned rounds, std::byte* out
   }
 }
 
-// Reads the whole file as pieces, block b those with number b modulo the blocks, once `other` says that it has begun, too.
-__global__ void read_beside(fs_ref fs, int fd, std::uint32_t pieces, std::uint32_t* mine, std::uint32_t* other, std::byte* out,
-                            std::uint64_t* short_reads) {
+// Reads the whole file as pieces, block b those with number b modulo the blocks, once `other` says
+// that it has begun, too.
+__global__ void read_beside(fs_ref fs, int fd, std::uint32_t pieces, std::uint32_t* mine,
+                            std::uint32_t* other, std::byte* out, std::uint64_t* short_reads) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   if (threadIdx.x == 0) {
@@ -94,12 +101,15 @@ __global__ void read_beside(fs_ref fs, int fd, std::uint32_t pieces, std::uint32
   __syncthreads();
   for (std::uint32_t i = blockIdx.x; i < pieces; i += gridDim.x) {
     ssize_t const n = gread(io, fd, out + i * piece, piece, std::int64_t(i) * piece);
-    if (threadIdx.x == 0 && n != ssize_t(piece)) atomic_ref<std::uint64_t>(*short_reads).fetch_add(1, memory_order_relaxed);
+    if (threadIdx.x == 0 && n != ssize_t(piece))
+      atomic_ref<std::uint64_t>(*short_reads).fetch_add(1, memory_order_relaxed);
   }
 }
 
-bool equal_at(std::vector<std::byte> const& out, std::uint64_t place, std::vector<std::byte> const& file, std::uint64_t offset) {
-  return std::equal(out.begin() + std::ptrdiff_t(place), out.begin() + std::ptrdiff_t(place + piece),
+bool equal_at(std::vector<std::byte> const& out, std::uint64_t place,
+              std::vector<std::byte> const& file, std::uint64_t offset) {
+  return std::equal(out.begin() + std::ptrdiff_t(place),
+                    out.begin() + std::ptrdiff_t(place + piece),
                     file.begin() + std::ptrdiff_t(offset));
 }
 
@@ -121,11 +131,14 @@ TEST_CASE("contexts: far more blocks than can be resident all read what they wan
   CHECK(inspect(fs.ref()).problems == "");
 }
 
-TEST_CASE("contexts: those without a slot read as those with one, whatever the policy and with readahead") {
+TEST_CASE(
+    "contexts: those without a slot read as those with one, whatever the policy and with "
+    "readahead") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 200'000);
   for (auto const policy : {replacement::lra, replacement::fifo, replacement::clock}) {
-    for (std::uint64_t const prefetch : {std::uint64_t{0}, std::uint64_t{16384}, prefetch_automatic}) {
+    for (std::uint64_t const prefetch :
+         {std::uint64_t{0}, std::uint64_t{16384}, prefetch_automatic}) {
       auto c = small_config(4096, 16);
       c.policy = policy;
       c.prefetch_size = prefetch;
@@ -156,7 +169,8 @@ TEST_CASE("contexts: no two hold one slot at a time, none waits for one, and all
   buffer<std::byte> out(blocks * 64);
   auto const holders = zeroed<std::uint32_t>(c.context_slots);
   auto const counts = zeroed<std::uint64_t>(4);
-  launch(make_contexts, blocks, 64, fs.ref(), fd, rounds, out.data(), holders.data(), counts.data());
+  launch(make_contexts, blocks, 64, fs.ref(), fd, rounds, out.data(), holders.data(),
+         counts.data());
   this_thread_stream().synchronize();
   auto const n = contents(counts);
   CHECK(n[0] + n[1] == blocks * rounds);
@@ -166,7 +180,8 @@ TEST_CASE("contexts: no two hold one slot at a time, none waits for one, and all
   CHECK(inspect(fs.ref()).problems == "");
 }
 
-TEST_CASE("contexts: a block may have two of one filesystem, and one each of two, and use them in turn") {
+TEST_CASE(
+    "contexts: a block may have two of one filesystem, and one each of two, and use them in turn") {
   scratch_folder folder;
   auto const path_a = make_file(folder, "a", 40'000, 1);
   auto const path_b = make_file(folder, "b", 40'000, 2);
@@ -195,7 +210,9 @@ TEST_CASE("contexts: a block may have two of one filesystem, and one each of two
   }
 }
 
-TEST_CASE("contexts: a block and its tiles can have contexts at the same time, each tile reading at its own pace") {
+TEST_CASE(
+    "contexts: a block and its tiles can have contexts at the same time, each tile reading at its "
+    "own pace") {
   scratch_folder folder;
   constexpr unsigned blocks = 4, threads = 96, pieces = blocks * (threads / 32 + 2);
   auto const path = make_file(folder, "file", pieces * piece);
@@ -207,7 +224,8 @@ TEST_CASE("contexts: a block and its tiles can have contexts at the same time, e
       filesystem fs(c);
       buffer<std::byte> out(pieces * piece);
       auto const results = zeroed<std::int64_t>(pieces);
-      launch(read_by_block_and_tiles, blocks, threads, fs.ref(), fs.open(path, O_RDONLY), out.data(), results.data());
+      launch(read_by_block_and_tiles, blocks, threads, fs.ref(), fs.open(path, O_RDONLY),
+             out.data(), results.data());
       this_thread_stream().synchronize();
       CHECK(contents(results) == std::vector<std::int64_t>(pieces, piece));
       CHECK(contents(out) == file);
@@ -231,10 +249,10 @@ TEST_CASE("contexts: two kernels in two streams read through one filesystem at o
     auto const short_reads = zeroed<std::uint64_t>(1);
     buffer<std::byte> out_a(file.size()), out_b(file.size());
     stream a, b;
-    launch(launch_options{.grid = blocks, .block = 64, .on = &a}, read_beside, fs.ref(), fd, pieces, begun.data(),
-           begun.data() + 1, out_a.data(), short_reads.data());
-    launch(launch_options{.grid = blocks, .block = 64, .on = &b}, read_beside, fs.ref(), fd, pieces, begun.data() + 1,
-           begun.data(), out_b.data(), short_reads.data());
+    launch(launch_options{.grid = blocks, .block = 64, .on = &a}, read_beside, fs.ref(), fd, pieces,
+           begun.data(), begun.data() + 1, out_a.data(), short_reads.data());
+    launch(launch_options{.grid = blocks, .block = 64, .on = &b}, read_beside, fs.ref(), fd, pieces,
+           begun.data() + 1, begun.data(), out_b.data(), short_reads.data());
     a.synchronize();
     b.synchronize();
     CHECK(contents(short_reads)[0] == 0);

@@ -1,4 +1,8 @@
-// Reads past the OS page cache through the daemon: tails, files that change size, what happens where there is no O_DIRECT.
+// Reads past the OS page cache through the daemon: tails, files that change size, what happens
+// where there is no O_DIRECT.
+#include <test/daemon_paths.hpp>
+#include <test/support/seed.hpp>
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -6,8 +10,6 @@
 #include <filesystem>
 #include <functional>
 #include <random>
-#include <test/daemon_paths.hpp>
-#include <test/support/seed.hpp>
 
 using namespace gpufs::daemon;
 using namespace gpufs::test;
@@ -19,7 +21,8 @@ namespace {
 
 struct scripted final : fault_injector {
   std::function<fault_action(std::uint64_t offset, std::uint64_t length)> read;
-  fault_action before_read(rpc::request const&, std::uint64_t offset, std::uint64_t length) override {
+  fault_action before_read(rpc::request const&, std::uint64_t offset,
+                           std::uint64_t length) override {
     return read ? read(offset, length) : fault_action::pass();
   }
 };
@@ -28,7 +31,9 @@ std::uint64_t up(std::uint64_t n, std::uint64_t unit) { return (n + unit - 1) / 
 
 }  // namespace
 
-TEST_CASE("direct: reads at any offset and length give the file's bytes, short at its end, none beyond, and go past the cache") {
+TEST_CASE(
+    "direct: reads at any offset and length give the file's bytes, short at its end, none beyond, "
+    "and go past the cache") {
   scratch_folder folder;
   std::uint64_t const size = 700'003;
   write_range(folder / "a", 0, size);
@@ -42,8 +47,13 @@ TEST_CASE("direct: reads at any offset and length give the file's bytes, short a
     CAPTURE(gpufs::test::seed());
     std::uint64_t within = 0;
     for (int i = 0; i < 300; ++i) {
-      std::uint64_t const offset = i == 0 ? 0 : i == 1 ? size : i == 2 ? size - 1 : random() % (size + 5000);
-      std::uint64_t const length = i % 7 == 0 ? c.capacity() : i % 5 == 0 ? 4096 * (1 + random() % 16) : random() % 20'000;
+      std::uint64_t const offset = i == 0   ? 0
+                                   : i == 1 ? size
+                                   : i == 2 ? size - 1
+                                            : random() % (size + 5000);
+      std::uint64_t const length = i % 7 == 0   ? c.capacity()
+                                   : i % 5 == 0 ? 4096 * (1 + random() % 16)
+                                                : random() % 20'000;
       std::uint64_t const from = i % 3 == 0 ? offset / 4096 * 4096 : offset;
       std::uint64_t const expected = from >= size ? 0 : std::min(length, size - from);
       CAPTURE(from);
@@ -61,7 +71,9 @@ TEST_CASE("direct: reads at any offset and length give the file's bytes, short a
   });
 }
 
-TEST_CASE("direct: what begins and ends at multiples of the alignment, and the file's last piece, take one read each") {
+TEST_CASE(
+    "direct: what begins and ends at multiples of the alignment, and the file's last piece, take "
+    "one read each") {
   scratch_folder folder;
   std::uint64_t const size = 128 * 1024 + 777;
   write_range(folder / "a", 0, size);
@@ -78,7 +90,9 @@ TEST_CASE("direct: what begins and ends at multiples of the alignment, and the f
   });
 }
 
-TEST_CASE("direct: reads that were made short go on where they stopped, however that is aligned; errors are met as ever") {
+TEST_CASE(
+    "direct: reads that were made short go on where they stopped, however that is aligned; errors "
+    "are met as ever") {
   scratch_folder folder;
   write_range(folder / "a", 0, 200'000);
   if (!has_direct(folder / "a")) return;
@@ -87,7 +101,8 @@ TEST_CASE("direct: reads that were made short go on where they stopped, however 
     std::atomic<int> seen{0};
     faults.read = [&](std::uint64_t offset, std::uint64_t) {
       ++seen;
-      return offset >= 150'000 ? fault_action::fail(EIO) : fault_action::shorten(offset % 2 != 0 ? 4096 : 3001);
+      return offset >= 150'000 ? fault_action::fail(EIO)
+                               : fault_action::shorten(offset % 2 != 0 ? 4096 : 3001);
     };
     running_daemon s{with(backend, io_path::direct), &faults};
     auto& c = s.callers[0];
@@ -103,7 +118,9 @@ TEST_CASE("direct: reads that were made short go on where they stopped, however 
   });
 }
 
-TEST_CASE("direct: a file that grows or shrinks while a request of it is held is read as it is when the request goes on") {
+TEST_CASE(
+    "direct: a file that grows or shrinks while a request of it is held is read as it is when the "
+    "request goes on") {
   scratch_folder folder;
   auto const path = folder / "a";
   write_range(path, 0, 20'000);
@@ -183,7 +200,8 @@ TEST_CASE("direct: files in memory are read through the page cache, and the note
   }
   CHECK(s.server.statistics().bytes_direct == 0);
   auto const notes = s.server.notes();
-  CHECK(std::count_if(notes.begin(), notes.end(), [&](auto const& n) { return n.find("io_path=direct") != n.npos; }) == 1);
+  CHECK(std::count_if(notes.begin(), notes.end(),
+                      [&](auto const& n) { return n.find("io_path=direct") != n.npos; }) == 1);
 }
 
 TEST_CASE("direct: the second descriptor is closed with the file") {

@@ -1,5 +1,13 @@
-// What the daemon's tests share: a region in plain memory, host threads that act as device callers, files to read.
+// What the daemon's tests share: a region in plain memory, host threads that act as device callers,
+// files to read.
 #pragma once
+
+#include <gpufs/rpc/wire_format.hpp>
+
+#include <host-daemon/server.hpp>
+
+#include <test/support/files.hpp>
+#include <test/support/settings.hpp>
 
 #include <doctest/doctest.h>
 
@@ -8,15 +16,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <gpufs/rpc/wire_format.hpp>
-#include <host-daemon/server.hpp>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <test/support/files.hpp>
-#include <test/support/settings.hpp>
 #include <vector>
 
 #include <fcntl.h>
@@ -26,11 +30,12 @@ namespace gpufs::test {
 
 /// A shared region in zeroed host memory.
 class region_memory {
-  std::vector<std::unique_ptr<void, void (*)(void*)>> owned_;  // made before `region`, whose parts it owns
+  std::vector<std::unique_ptr<void, void (*)(void*)>>
+      owned_;  // made before `region`, whose parts it owns
 
  public:
-  explicit region_memory(std::uint64_t slots = 64, std::uint64_t channels = 64, std::uint64_t staging = 4 << 20,
-                         std::uint64_t max_open_files = 64)
+  explicit region_memory(std::uint64_t slots = 64, std::uint64_t channels = 64,
+                         std::uint64_t staging = 4 << 20, std::uint64_t max_open_files = 64)
       : region{.ring = allocate<rpc::slot>(slots),
                .rings = 1,
                .slots = slots,
@@ -47,9 +52,15 @@ class region_memory {
 
   [[nodiscard]] std::uint64_t epoch() const { return load(region.control->epoch); }
   [[nodiscard]] std::uint64_t stopped() const { return load(region.control->stop[0].stopped); }
-  [[nodiscard]] std::uint64_t uid(std::int32_t fd) const { return load(region.open_files[rpc::descriptor_index(fd)].uid); }
-  [[nodiscard]] std::uint64_t size(std::int32_t fd) const { return load(region.open_files[rpc::descriptor_index(fd)].size); }
-  [[nodiscard]] std::uint64_t tag(std::int32_t fd) const { return load(region.open_files[rpc::descriptor_index(fd)].tag); }
+  [[nodiscard]] std::uint64_t uid(std::int32_t fd) const {
+    return load(region.open_files[rpc::descriptor_index(fd)].uid);
+  }
+  [[nodiscard]] std::uint64_t size(std::int32_t fd) const {
+    return load(region.open_files[rpc::descriptor_index(fd)].size);
+  }
+  [[nodiscard]] std::uint64_t tag(std::int32_t fd) const {
+    return load(region.open_files[rpc::descriptor_index(fd)].tag);
+  }
 
  private:
   template <class T>
@@ -62,7 +73,9 @@ class region_memory {
     return static_cast<T*>(p);
   }
 
-  static std::uint64_t load(std::uint64_t& word) { return std::atomic_ref<std::uint64_t>{word}.load(std::memory_order_acquire); }
+  static std::uint64_t load(std::uint64_t& word) {
+    return std::atomic_ref<std::uint64_t>{word}.load(std::memory_order_acquire);
+  }
 };
 
 /// The device side of the ring: hands out tickets. Thread-safe.
@@ -76,8 +89,9 @@ class ticket_source {
     auto& slot = region_.ring[ticket % region_.slots];
     for (unsigned i = 0; i < rpc::words_per_slot; ++i)
       // Pairs with the acquire in request_queue::take().
-      std::atomic_ref<std::uint64_t>{slot.word[i]}.store(rpc::pack_word(request, i, rpc::lap_tag(ticket, region_.slots)),
-                                                         std::memory_order_release);
+      std::atomic_ref<std::uint64_t>{slot.word[i]}.store(
+          rpc::pack_word(request, i, rpc::lap_tag(ticket, region_.slots)),
+          std::memory_order_release);
   }
 
  private:
@@ -85,7 +99,8 @@ class ticket_source {
   std::atomic<std::uint64_t> next_{0};
 };
 
-/// One channel and its part of staging. Belongs to one thread at a time; one request under way at a time.
+/// One channel and its part of staging. Belongs to one thread at a time; one request under way at a
+/// time.
 class caller {
  public:
   caller(rpc::shared_region const& region, ticket_source& tickets, std::uint32_t channel)
@@ -118,7 +133,11 @@ class caller {
   }
 
   void post_read(std::int32_t file, std::uint64_t offset, std::uint64_t length) {
-    post({.op = rpc::operation::read, .file = file, .offset = offset, .length = length, .staging = staging_});
+    post({.op = rpc::operation::read,
+          .file = file,
+          .offset = offset,
+          .length = length,
+          .staging = staging_});
   }
   std::int32_t read(std::int32_t file, std::uint64_t offset, std::uint64_t length) {
     post_read(file, offset, length);
@@ -127,18 +146,24 @@ class caller {
 
   void post_open(std::string_view path, int flags = O_RDONLY) {
     std::memcpy(data(), path.data(), path.size());
-    post({.op = rpc::operation::open, .length = path.size(), .staging = staging_, .argument = {std::uint64_t(flags), 0}});
+    post({.op = rpc::operation::open,
+          .length = path.size(),
+          .staging = staging_,
+          .argument = {std::uint64_t(flags), 0}});
   }
   std::int32_t open(std::string_view path, int flags = O_RDONLY) {
     post_open(path, flags);
     return wait();
   }
-  std::int32_t close(std::int32_t file) { return call({.op = rpc::operation::close, .file = file}); }
+  std::int32_t close(std::int32_t file) {
+    return call({.op = rpc::operation::close, .file = file});
+  }
 
  private:
   [[nodiscard]] std::uint64_t word() const {
     // Pairs with the release in worker::answer().
-    return std::atomic_ref<std::uint64_t>{region_.completions[channel_].word}.load(std::memory_order_acquire);
+    return std::atomic_ref<std::uint64_t>{region_.completions[channel_].word}.load(
+        std::memory_order_acquire);
   }
 
   rpc::shared_region region_;
@@ -150,7 +175,9 @@ class caller {
 };
 
 /// The byte that test files hold at `offset`.
-inline std::byte expected_byte(std::uint64_t offset) { return std::byte((offset * 0x9e3779b97f4a7c15ull) >> 56); }
+inline std::byte expected_byte(std::uint64_t offset) {
+  return std::byte((offset * 0x9e3779b97f4a7c15ull) >> 56);
+}
 
 /// Writes expected_byte() at [offset, offset + length), making the file if need be.
 inline void write_range(std::string const& path, std::uint64_t offset, std::uint64_t length) {
@@ -163,14 +190,16 @@ inline void write_range(std::string const& path, std::uint64_t offset, std::uint
 }
 
 /// Number of bytes at `data` that are not what the file holds from `offset` on.
-inline std::uint64_t wrong_bytes(std::byte const* data, std::uint64_t offset, std::uint64_t length) {
+inline std::uint64_t wrong_bytes(std::byte const* data, std::uint64_t offset,
+                                 std::uint64_t length) {
   std::uint64_t wrong = 0;
   for (std::uint64_t i = 0; i < length; ++i) wrong += data[i] != expected_byte(offset + i);
   return wrong;
 }
 
-// Runs `body` with each engine. Where the kernel refuses io_uring, and be it only now, because rings that are gone still count
-// against the locked-memory limit for a while, the daemon must say so clearly; then there is nothing more to test.
+// Runs `body` with each engine. Where the kernel refuses io_uring, and be it only now, because
+// rings that are gone still count against the locked-memory limit for a while, the daemon must say
+// so clearly; then there is nothing more to test.
 template <class Body>
 void with_each_engine(Body const& body) {
   for (auto const backend : {io_backend::pread, io_backend::uring}) {
@@ -179,7 +208,9 @@ void with_each_engine(Body const& body) {
       body(backend);
     } catch (std::runtime_error const& e) {
       std::string_view const why = e.what();
-      if (backend != io_backend::uring || !why.starts_with("io_backend=uring: the kernel refuses io_uring")) throw;
+      if (backend != io_backend::uring ||
+          !why.starts_with("io_backend=uring: the kernel refuses io_uring"))
+        throw;
       MESSAGE("not tested with io_uring: " << why);
     }
   }

@@ -1,9 +1,12 @@
-// One daemon thread's borrowed files: found by descriptor, given back when closed, and not before they are done with.
+// One daemon thread's borrowed files: found by descriptor, given back when closed, and not before
+// they are done with.
+#include <host-daemon/local_files.hpp>
+
+#include <test/daemon_harness.hpp>
+
 #include <doctest/doctest.h>
 
-#include <host-daemon/local_files.hpp>
 #include <set>
-#include <test/daemon_harness.hpp>
 
 #include <sys/stat.h>
 
@@ -82,7 +85,9 @@ TEST_CASE("local files: what a request still uses is given back when that reques
   CHECK(s.engine.forgotten == std::multiset{fd});
 }
 
-TEST_CASE("local files: a place taken by another file is not confused with the old one, seen closed or not") {
+TEST_CASE(
+    "local files: a place taken by another file is not confused with the old one, seen closed or "
+    "not") {
   setup s{1};
   auto const a = s.registry.open(s.folder / "a", O_RDONLY);
   auto* const old = s.files.use(a);
@@ -101,7 +106,8 @@ TEST_CASE("local files: a place taken by another file is not confused with the o
   CHECK(s.engine.forgotten == std::multiset{a});
 }
 
-TEST_CASE("local files: more closes than the log holds: all closed files are given back, no open one") {
+TEST_CASE(
+    "local files: more closes than the log holds: all closed files are given back, no open one") {
   setup s{8};
   auto const kept = s.registry.open(s.folder / "a", O_RDONLY);
   auto* const file = s.files.use(kept);
@@ -109,7 +115,8 @@ TEST_CASE("local files: more closes than the log holds: all closed files are giv
   auto const closed = s.registry.open(s.folder / "b", O_RDONLY);
   s.files.done(s.files.use(closed));
   s.registry.close(closed);
-  for (std::uint64_t i = 0; i < file_registry::log_length; ++i) s.registry.close(s.registry.open(s.folder / "b", O_RDONLY));
+  for (std::uint64_t i = 0; i < file_registry::log_length; ++i)
+    s.registry.close(s.registry.open(s.folder / "b", O_RDONLY));
   s.files.refresh();
   CHECK(s.engine.forgotten == std::multiset{closed});
   CHECK(s.files.use(kept) == file);
@@ -121,7 +128,8 @@ TEST_CASE("local files: exactly as many closes as the log holds are all found in
   auto const closed = s.registry.open(s.folder / "b", O_RDONLY);
   s.files.done(s.files.use(closed));
   s.registry.close(closed);
-  for (std::uint64_t i = 1; i < file_registry::log_length; ++i) s.registry.close(s.registry.open(s.folder / "b", O_RDONLY));
+  for (std::uint64_t i = 1; i < file_registry::log_length; ++i)
+    s.registry.close(s.registry.open(s.folder / "b", O_RDONLY));
   s.files.refresh();
   CHECK(s.engine.forgotten == std::multiset{closed});
 }

@@ -1,10 +1,12 @@
 // Which reads go past the OS page cache, by io_path and by what the cache has.
+#include <host-daemon/path_choice.hpp>
+
+#include <test/daemon_paths.hpp>
+
 #include <doctest/doctest.h>
 
 #include <atomic>
 #include <fstream>
-#include <host-daemon/path_choice.hpp>
-#include <test/daemon_paths.hpp>
 #include <vector>
 
 using namespace gpufs::daemon;
@@ -22,14 +24,17 @@ TEST_CASE("path pull: a cold file is read through the OS page cache") {
   CHECK(s.server.statistics().bytes_direct == 0);
 }
 
-TEST_CASE("path auto: each request goes the way that the samples of its range say, and samples of a warm file become rare") {
+TEST_CASE(
+    "path auto: each request goes the way that the samples of its range say, and samples of a warm "
+    "file become rare") {
   scratch_folder folder;
   write_range(folder / "a", 0, 1 << 20);
   if (!has_direct(folder / "a")) return;
   with_each_engine([&](io_backend backend) {
     std::atomic<std::uint64_t> warm_from{0}, samples{0};
     auto settings = with(backend, io_path::automatic);
-    settings.hooks.cachestat = [&](int, std::uint64_t offset, std::uint64_t length, std::uint64_t& cached) {
+    settings.hooks.cachestat = [&](int, std::uint64_t offset, std::uint64_t length,
+                                   std::uint64_t& cached) {
       ++samples;
       cached = offset >= warm_from ? (length + 4095) / 4096 : 0;
       return 0;
@@ -46,7 +51,8 @@ TEST_CASE("path auto: each request goes the way that the samples of its range sa
     for (int i = 0; i < 1000; ++i) CHECK(direct_bytes(std::uint64_t(i) % 100 * 8192) == 0);
     CHECK(samples >= 1000 / path_choice::rarest);
     CHECK(samples <= 1000 / path_choice::rarest + 5);
-    // The first part turns cold: noticed within `rarest` requests, and from then on every request is sampled.
+    // The first part turns cold: noticed within `rarest` requests, and from then on every request
+    // is sampled.
     warm_from = 65536;
     int noticed = 0;
     while (direct_bytes(8192) == 0) REQUIRE(++noticed <= int(path_choice::rarest));
@@ -58,7 +64,8 @@ TEST_CASE("path auto: each request goes the way that the samples of its range sa
 }
 
 TEST_CASE(
-    "path auto: a file is read directly from the first request on while it is cold, and through the cache once it is warm") {
+    "path auto: a file is read directly from the first request on while it is cold, and through "
+    "the cache once it is warm") {
   scratch_folder folder;
   auto const path = folder / "a";
   for (bool const refuse_cachestat : {false, true}) {
@@ -66,7 +73,10 @@ TEST_CASE(
     write_range(path, 0, 1 << 20);
     if (!has_direct(path) || !make_cold(path)) return;
     auto settings = with(io_backend::automatic, io_path::automatic);
-    if (refuse_cachestat) settings.hooks.cachestat = [](int, std::uint64_t, std::uint64_t, std::uint64_t&) { return -EPERM; };
+    if (refuse_cachestat)
+      settings.hooks.cachestat = [](int, std::uint64_t, std::uint64_t, std::uint64_t&) {
+        return -EPERM;
+      };
     running_daemon s{settings};
     auto& c = s.callers[0];
     auto const fd = c.open(path);

@@ -1,14 +1,16 @@
 // What the tests of reads past the OS page cache share.
 #pragma once
 
+#include <host-daemon/direct_file.hpp>
+#include <host-daemon/server.hpp>
+
+#include <test/daemon_harness.hpp>
+
 #include <doctest/doctest.h>
 
 #include <cerrno>
 #include <cstdint>
-#include <host-daemon/direct_file.hpp>
-#include <host-daemon/server.hpp>
 #include <string>
-#include <test/daemon_harness.hpp>
 #include <utility>
 #include <vector>
 
@@ -28,8 +30,11 @@ inline daemon::server_settings with(io_backend backend, io_path path, unsigned t
 
 // A running daemon and a caller for each of 16 channels.
 struct running_daemon {
-  explicit running_daemon(daemon::server_settings settings, daemon::fault_injector* faults = nullptr)
-      : memory{16, 16, 4 << 20, 64}, tickets{memory.region}, server{memory.region, std::move(settings), faults} {
+  explicit running_daemon(daemon::server_settings settings,
+                          daemon::fault_injector* faults = nullptr)
+      : memory{16, 16, 4 << 20, 64},
+        tickets{memory.region},
+        server{memory.region, std::move(settings), faults} {
     for (std::uint32_t c = 0; c < 16; ++c) callers.emplace_back(memory.region, tickets, c);
     server.start();
   }

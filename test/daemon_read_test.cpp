@@ -1,12 +1,15 @@
-// Reads through the daemon, with each I/O engine: alignment, end of file, great offsets, faults, closing.
+// Reads through the daemon, with each I/O engine: alignment, end of file, great offsets, faults,
+// closing.
+#include <host-daemon/server.hpp>
+
+#include <test/daemon_harness.hpp>
+#include <test/support/seed.hpp>
+
 #include <doctest/doctest.h>
 
 #include <functional>
-#include <host-daemon/server.hpp>
 #include <mutex>
 #include <random>
-#include <test/daemon_harness.hpp>
-#include <test/support/seed.hpp>
 
 using namespace gpufs::daemon;
 using gpufs::io_backend;
@@ -26,16 +29,22 @@ struct scripted_faults final : fault_injector {
   std::function<fault_action(rpc::request const&, std::uint64_t offset, std::uint64_t length)> read;
   std::function<fault_action(std::string_view)> open;
 
-  fault_action before_read(rpc::request const& r, std::uint64_t offset, std::uint64_t length) override {
+  fault_action before_read(rpc::request const& r, std::uint64_t offset,
+                           std::uint64_t length) override {
     return read ? read(r, offset, length) : fault_action::pass();
   }
-  fault_action before_open(std::string_view path) override { return open ? open(path) : fault_action::pass(); }
+  fault_action before_open(std::string_view path) override {
+    return open ? open(path) : fault_action::pass();
+  }
 };
 
 // A running daemon and a caller for each channel.
 struct setup {
-  explicit setup(io_backend backend, fault_injector* faults = nullptr, unsigned threads = 2, std::uint64_t channels = 16)
-      : memory{16, channels, 4 << 20, 64}, tickets{memory.region}, daemon{memory.region, settings(backend, threads), faults} {
+  explicit setup(io_backend backend, fault_injector* faults = nullptr, unsigned threads = 2,
+                 std::uint64_t channels = 16)
+      : memory{16, channels, 4 << 20, 64},
+        tickets{memory.region},
+        daemon{memory.region, settings(backend, threads), faults} {
     for (std::uint32_t c = 0; c < channels; ++c) callers.emplace_back(memory.region, tickets, c);
     daemon.start();
   }
@@ -45,7 +54,8 @@ struct setup {
     s.threads = threads;
     s.backend = backend;
     s.queue_depth = 8;
-    s.path = gpufs::io_path::pull;  // direct reads may touch more than they were asked for: daemon_direct_test
+    s.path = gpufs::io_path::pull;  // direct reads may touch more than they were asked for:
+                                    // daemon_direct_test
     return s;
   }
 
@@ -57,7 +67,9 @@ struct setup {
 
 }  // namespace
 
-TEST_CASE("daemon: a read at any offset and length gives the file's bytes, short at its end, none beyond") {
+TEST_CASE(
+    "daemon: a read at any offset and length gives the file's bytes, short at its end, none "
+    "beyond") {
   scratch_folder folder;
   std::uint64_t const size = 100'003;
   write_range(folder / "a", 0, size);
@@ -68,7 +80,10 @@ TEST_CASE("daemon: a read at any offset and length gives the file's bytes, short
     REQUIRE(fd > 0);
     std::mt19937_64 random{gpufs::test::seed()};
     for (int i = 0; i < 400; ++i) {
-      std::uint64_t const offset = i == 0 ? 0 : i == 1 ? size : i == 2 ? size - 1 : random() % (size + 5000);
+      std::uint64_t const offset = i == 0   ? 0
+                                   : i == 1 ? size
+                                   : i == 2 ? size - 1
+                                            : random() % (size + 5000);
       std::uint64_t const length = i % 7 == 0 ? c.capacity() : random() % 20'000;
       std::uint64_t const expected = offset >= size ? 0 : std::min(length, size - offset);
       CAPTURE(offset);
@@ -132,7 +147,9 @@ TEST_CASE("daemon: many callers, few slots: each gets the bytes it asked for") {
           auto const fd = c.open(folder / (a ? "a" : "b"));
           for (int k = 0; k < 3; ++k) {
             auto const offset = random() % (size / 2 - 70'000), length = 1 + random() % 65'536;
-            if (c.read(fd, offset, length) != std::int32_t(length) || wrong_bytes(c.data(), offset, length) != 0) ++wrong;
+            if (c.read(fd, offset, length) != std::int32_t(length) ||
+                wrong_bytes(c.data(), offset, length) != 0)
+              ++wrong;
           }
           if (c.close(fd) != 0) ++wrong;
         }
@@ -190,7 +207,9 @@ TEST_CASE("daemon: interrupted reads are tried again, but not for ever") {
     scripted_faults faults;
     std::atomic<int> refusals{0};
     std::atomic<int> error{EINTR};
-    faults.read = [&](auto&, auto, auto) { return refusals-- > 0 ? fault_action::fail(error) : fault_action::pass(); };
+    faults.read = [&](auto&, auto, auto) {
+      return refusals-- > 0 ? fault_action::fail(error) : fault_action::pass();
+    };
     setup s{backend, &faults};
     auto& c = s.callers[0];
     auto const fd = c.open(folder / "a");
@@ -203,7 +222,9 @@ TEST_CASE("daemon: interrupted reads are tried again, but not for ever") {
   });
 }
 
-TEST_CASE("daemon: a held read blocks neither its thread nor other requests, and ends when it is let go") {
+TEST_CASE(
+    "daemon: a held read blocks neither its thread nor other requests, and ends when it is let "
+    "go") {
   scratch_folder folder;
   write_range(folder / "a", 0, 10'000);
   with_each_engine([&](io_backend backend) {
@@ -230,7 +251,9 @@ TEST_CASE("daemon: a held read blocks neither its thread nor other requests, and
   });
 }
 
-TEST_CASE("daemon: a descriptor closed while a read of it is held: the read still ends, with the right bytes") {
+TEST_CASE(
+    "daemon: a descriptor closed while a read of it is held: the read still ends, with the right "
+    "bytes") {
   scratch_folder folder;
   write_range(folder / "a", 0, 10'000);
   write_range(folder / "b", 5'000'000, 10'000);
@@ -260,7 +283,9 @@ TEST_CASE("daemon: opens can fail and be held by injection") {
     scripted_faults faults;
     auto const gate_ = std::make_shared<gate>();
     auto const held = folder / "a";
-    faults.open = [&](std::string_view path) { return path == held ? fault_action::hold(gate_) : fault_action::fail(EMFILE); };
+    faults.open = [&](std::string_view path) {
+      return path == held ? fault_action::hold(gate_) : fault_action::fail(EMFILE);
+    };
     setup s{backend, &faults, 1};
     CHECK(s.callers[0].open(folder / "b") == -EMFILE);
     s.callers[1].post_open(held);
@@ -272,7 +297,9 @@ TEST_CASE("daemon: opens can fail and be held by injection") {
   });
 }
 
-TEST_CASE("daemon: a file is closed indeed soon after its last descriptor, however often each thread has read it") {
+TEST_CASE(
+    "daemon: a file is closed indeed soon after its last descriptor, however often each thread has "
+    "read it") {
   scratch_folder folder;
   auto const path = folder / "a";
   write_range(path, 0, 10'000);

@@ -1,9 +1,11 @@
 // The file registry: descriptors, sharing, records, versions, and what is refused.
+#include <host-daemon/file_registry.hpp>
+
+#include <test/daemon_harness.hpp>
+
 #include <doctest/doctest.h>
 
-#include <host-daemon/file_registry.hpp>
 #include <set>
-#include <test/daemon_harness.hpp>
 
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -90,7 +92,8 @@ TEST_CASE("registry: generations wrap from 32767 to 1 and descriptors stay posit
   CHECK(last == 1);
 }
 
-TEST_CASE("registry: an unchanged file keeps its uid from open to open, a changed one gets a new one") {
+TEST_CASE(
+    "registry: an unchanged file keeps its uid from open to open, a changed one gets a new one") {
   scratch_folder folder;
   auto const path = folder / "a";
   write_range(path, 0, 100);
@@ -128,7 +131,9 @@ TEST_CASE("registry: an unchanged file keeps its uid from open to open, a change
   }
 }
 
-TEST_CASE("registry: a file changed within the clock's grain before its open is not trusted at the next open") {
+TEST_CASE(
+    "registry: a file changed within the clock's grain before its open is not trusted at the next "
+    "open") {
   scratch_folder folder;
   auto const path = folder / "a";
   write_range(path, 0, 100);
@@ -202,7 +207,9 @@ TEST_CASE("registry: what cannot be opened says why") {
   }
 }
 
-TEST_CASE("registry: a full table answers ENFILE until something is closed; other opens of open files still work") {
+TEST_CASE(
+    "registry: a full table answers ENFILE until something is closed; other opens of open files "
+    "still work") {
   scratch_folder folder;
   region_memory memory{64, 64, 1 << 20, 2};
   file_registry files{memory.region, settled()};
@@ -272,7 +279,8 @@ TEST_CASE("registry: descriptors that were never given out are bad") {
   region_memory memory{64, 64, 1 << 20, 4};
   file_registry files{memory.region};
   rpc::file_status status{};
-  for (std::int32_t const fd : {-1, 0, 3, 1 << 16, (1 << 16) + 4, 0x7fffffff, std::int32_t(0x80000000)}) {
+  for (std::int32_t const fd :
+       {-1, 0, 3, 1 << 16, (1 << 16) + 4, 0x7fffffff, std::int32_t(0x80000000)}) {
     CHECK(files.close(fd) == -EBADF);
     CHECK(files.stat(fd, status) == -EBADF);
     CHECK_FALSE(files.is_open(fd));
@@ -323,7 +331,8 @@ TEST_CASE("registry: opens and closes race without losing a count") {
       for (int i = 0; i < 300; ++i) {
         auto const fd = files.open(folder / std::string(1, char('a' + (t + i) % 4)), O_RDONLY);
         if (fd == -ENFILE) continue;
-        if (fd <= 0 || !files.is_open(fd) || files.borrow(fd) == nullptr || memory.size(fd) != 10) ++wrong;
+        if (fd <= 0 || !files.is_open(fd) || files.borrow(fd) == nullptr || memory.size(fd) != 10)
+          ++wrong;
         if (files.close(fd) != 0) ++wrong;
       }
     });

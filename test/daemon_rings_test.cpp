@@ -1,10 +1,12 @@
 // Several rings: how channels spread over them, and that whatever lies in any of them is answered.
+#include <host-daemon/server.hpp>
+
+#include <test/daemon_harness.hpp>
+
 #include <doctest/doctest.h>
 
 #include <atomic>
 #include <deque>
-#include <host-daemon/server.hpp>
-#include <test/daemon_harness.hpp>
 #include <thread>
 #include <vector>
 
@@ -54,7 +56,8 @@ TEST_CASE("rings: no ring serves more than its share of the channels, however ma
   }
 }
 
-TEST_CASE("rings: the callers of every ring are answered, with more threads than rings and with fewer") {
+TEST_CASE(
+    "rings: the callers of every ring are answered, with more threads than rings and with fewer") {
   scratch_folder folder;
   write_range(folder / "a", 0, 100'000);
   for (std::uint64_t const rings : {2, 3, 5}) {
@@ -78,7 +81,8 @@ TEST_CASE("rings: the callers of every ring are answered, with more threads than
           auto const fd = c.open(folder / "a");
           for (std::uint64_t i = 0; i < 50; ++i) {
             auto const offset = i * 1000 + channel;
-            if (c.read(fd, offset, 3000) != 3000 || wrong_bytes(c.data(), offset, 3000) != 0) ++wrong;
+            if (c.read(fd, offset, 3000) != 3000 || wrong_bytes(c.data(), offset, 3000) != 0)
+              ++wrong;
           }
           if (c.close(fd) != 0) ++wrong;
         });

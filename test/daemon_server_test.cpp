@@ -1,11 +1,13 @@
 // The daemon as a whole: bad requests, start and stop, what it falls back to, what it counts.
-#include <doctest/doctest.h>
-
 #include <host-daemon/server.hpp>
-#include <limits>
+
 #include <test/daemon_harness.hpp>
 
+#include <doctest/doctest.h>
 #include <liburing.h>
+
+#include <limits>
+
 #include <sys/uio.h>
 
 using namespace gpufs::daemon;
@@ -59,8 +61,13 @@ TEST_CASE("daemon: requests that make no sense get an error each and harm nothin
   REQUIRE(fd > 0);
   auto const huge = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t const end = memory.region.staging_bytes;
-  auto const read = [&](std::int32_t file, std::uint64_t offset, std::uint64_t length, std::uint64_t staging) {
-    return c.call({.op = rpc::operation::read, .file = file, .offset = offset, .length = length, .staging = staging});
+  auto const read = [&](std::int32_t file, std::uint64_t offset, std::uint64_t length,
+                        std::uint64_t staging) {
+    return c.call({.op = rpc::operation::read,
+                   .file = file,
+                   .offset = offset,
+                   .length = length,
+                   .staging = staging});
   };
   CHECK(read(fd, 0, 1, end) == -EINVAL);
   CHECK(read(fd, 0, 2, end - 1) == -EINVAL);
@@ -80,13 +87,15 @@ TEST_CASE("daemon: requests that make no sense get an error each and harm nothin
     return c.call({.op = rpc::operation::advise, .file = file, .argument = {what, 0}});
   };
   for (std::uint64_t const what : {0, 1, 2}) CHECK(advise(fd, what) == 0);
-  for (std::uint64_t const what : {std::uint64_t{3}, std::uint64_t{4}, std::uint64_t{5}, std::uint64_t{1} << 32, huge})
+  for (std::uint64_t const what :
+       {std::uint64_t{3}, std::uint64_t{4}, std::uint64_t{5}, std::uint64_t{1} << 32, huge})
     CHECK(advise(fd, what) == -EINVAL);
   CHECK(advise(fd + 1, 1) == -EBADF);
   CHECK(c.call({.op = rpc::operation(77)}) == -EINVAL);
   CHECK(c.call({.op = rpc::operation::nop, .flags = 1}) == -EINVAL);
   auto const open = [&](std::uint64_t length, std::uint64_t staging, std::uint64_t flags) {
-    return c.call({.op = rpc::operation::open, .length = length, .staging = staging, .argument = {flags, 0}});
+    return c.call(
+        {.op = rpc::operation::open, .length = length, .staging = staging, .argument = {flags, 0}});
   };
   CHECK(open(10, end, 0) == -EINVAL);
   CHECK(open(huge, 0, 0) == -EINVAL);
@@ -117,7 +126,9 @@ TEST_CASE("daemon: stat through the ring fills in staging") {
   CHECK(S_ISREG(status.mode));
 }
 
-TEST_CASE("daemon: stop answers what was taken, held or not, and leaves the rest; a new start answers that too") {
+TEST_CASE(
+    "daemon: stop answers what was taken, held or not, and leaves the rest; a new start answers "
+    "that too") {
   struct holding final : fault_injector {
     std::shared_ptr<gate> shut = std::make_shared<gate>();
     fault_action before_read(rpc::request const& r, std::uint64_t, std::uint64_t) override {
@@ -171,7 +182,9 @@ TEST_CASE("daemon: a server that was never started ends without further ado") {
   CHECK(memory.stopped() == 0);
 }
 
-TEST_CASE("daemon: where io_uring is refused it reads with pread and says so, unless io_uring was demanded") {
+TEST_CASE(
+    "daemon: where io_uring is refused it reads with pread and says so, unless io_uring was "
+    "demanded") {
   scratch_folder folder;
   write_range(folder / "a", 0, 1000);
   for (int const error : {EPERM, ENOSYS, ENOMEM}) {
@@ -225,7 +238,9 @@ TEST_CASE("daemon: kernels that do not know the newer ring flags still get a rin
   CHECK(c.read(fd, 0, 64) == 64);
 }
 
-TEST_CASE("daemon: where registration is refused it goes on unregistered and says so once for all threads") {
+TEST_CASE(
+    "daemon: where registration is refused it goes on unregistered and says so once for all "
+    "threads") {
   scratch_folder folder;
   write_range(folder / "a", 0, 1000);
   region_memory memory;
@@ -254,7 +269,8 @@ TEST_CASE("daemon: where registration is refused it goes on unregistered and say
 TEST_CASE("daemon: staging is registered whole, in pieces of at most 1 GiB") {
   region_memory memory;
   auto region = memory.region;
-  region.staging_bytes = (2ull << 30) + 4096;  // never touched: the registration is refused before anything is read
+  region.staging_bytes =
+      (2ull << 30) + 4096;  // never touched: the registration is refused before anything is read
   auto settings = with(io_backend::automatic, 1);
   std::vector<::iovec> pieces;
   settings.hooks.register_buffers = [&](::io_uring*, ::iovec const* p, unsigned count) {
@@ -306,7 +322,8 @@ TEST_CASE("daemon: an idle daemon stops looking hard, and still answers") {
   CHECK(daemon.statistics().requests == 20);
 }
 
-TEST_CASE("daemon: each thread counts what it took, and how often it looked before the first request") {
+TEST_CASE(
+    "daemon: each thread counts what it took, and how often it looked before the first request") {
   region_memory memory;
   ticket_source tickets{memory.region};
   auto settings = with(io_backend::automatic);
@@ -327,7 +344,8 @@ TEST_CASE("daemon: each thread counts what it took, and how often it looked befo
   auto const before = daemon.per_thread();
   for (auto const& t : before) requests += t.requests;
   CHECK(requests == 50);
-  wait_until([&] { return daemon.statistics().idle_polls > before[0].idle_polls + 1000; }, "more idle polls");
+  wait_until([&] { return daemon.statistics().idle_polls > before[0].idle_polls + 1000; },
+             "more idle polls");
   auto const after = daemon.per_thread();
   for (std::size_t i = 0; i < 3; ++i) {
     if (before[i].requests != 0) CHECK(after[i].polls_before_first == before[i].polls_before_first);

@@ -1,7 +1,7 @@
 // Versions of files' contents: when an open may trust what is cached, and when it may not.
-#include <doctest/doctest.h>
-
 #include <host-daemon/content_versions.hpp>
+
+#include <doctest/doctest.h>
 
 using gpufs::daemon::content_versions;
 using gpufs::daemon::file_stamp;
@@ -12,7 +12,11 @@ namespace {
 constexpr std::int64_t second = 1'000'000'000;
 constexpr std::int64_t millisecond = 1'000'000;
 constexpr std::int64_t now = 1'000'000 * second + 123'456'789;
-constexpr file_stamp old_file{.device = 1, .inode = 2, .size = 100, .mtime_ns = now - 50 * second, .ctime_ns = now - 50 * second};
+constexpr file_stamp old_file{.device = 1,
+                              .inode = 2,
+                              .size = 100,
+                              .mtime_ns = now - 50 * second,
+                              .ctime_ns = now - 50 * second};
 
 file_stamp with_times(std::int64_t mtime, std::int64_t ctime) {
   auto s = old_file;
@@ -32,7 +36,9 @@ TEST_CASE("versions: a stamp is young for 10 ms, or for 2 s if both its times ar
   CHECK_FALSE(is_young(with_times(whole, whole + 1), whole + second));
 }
 
-TEST_CASE("versions: ctime in the future stays young; mtime in the far future, which anybody can set, does not count") {
+TEST_CASE(
+    "versions: ctime in the future stays young; mtime in the far future, which anybody can set, "
+    "does not count") {
   CHECK(is_young(with_times(now - second, now + second), now));
   CHECK_FALSE(is_young(with_times(now + 1000 * second, now - second), now));
   CHECK(is_young(with_times(now + millisecond, now - second), now));
@@ -51,7 +57,8 @@ TEST_CASE("versions: an unchanged file keeps its uid, open or closed") {
   CHECK(v.open(old_file, now + 2 * second, 3).uid == first.uid);
 }
 
-TEST_CASE("versions: another size, mtime, ctime, inode or device means a new uid, never used before") {
+TEST_CASE(
+    "versions: another size, mtime, ctime, inode or device means a new uid, never used before") {
   content_versions v{10};
   auto const first = v.open(old_file, now, 1).uid;
   std::uint64_t order = 2, last = first;
@@ -71,7 +78,9 @@ TEST_CASE("versions: another size, mtime, ctime, inode or device means a new uid
   CHECK(v.open(old_file, now, order++).uid > last);
 }
 
-TEST_CASE("versions: a stamp that was young when it was taken counts as changed at the next open, and only then") {
+TEST_CASE(
+    "versions: a stamp that was young when it was taken counts as changed at the next open, and "
+    "only then") {
   content_versions v{10};
   auto const fresh = with_times(now - millisecond, now - millisecond);
   auto const first = v.open(fresh, now, 1).uid;

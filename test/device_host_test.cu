@@ -1,10 +1,12 @@
 // What the host may rely on: launches, streams, events, buffers. Claimed of both devices.
+#include <gpufs/device.hpp>
+
+#include <test/support/device_buffers.hpp>
+
 #include <doctest/doctest.h>
 
 #include <cstdint>
-#include <gpufs/device.hpp>
 #include <stdexcept>
-#include <test/support/device_buffers.hpp>
 #include <vector>
 
 using gpufs::atomic_ref;
@@ -60,13 +62,16 @@ TEST_CASE("device: a stream runs its kernels in order") {
   auto log = zeroed<int>(100);
   auto length = zeroed<int>(1);
   stream s;
-  for (int i = 0; i < 100; ++i) launch(launch_options{.on = &s}, append, log.data(), length.data(), i);
+  for (int i = 0; i < 100; ++i)
+    launch(launch_options{.on = &s}, append, log.data(), length.data(), i);
   s.synchronize();
   auto const host = contents(log);
   for (int i = 0; i < 100; ++i) REQUIRE(host[i] == i);
 }
 
-TEST_CASE("device: a launch returns at once, and the kernel and the host talk through pinned memory while it runs") {
+TEST_CASE(
+    "device: a launch returns at once, and the kernel and the host talk through pinned memory "
+    "while it runs") {
   pinned_buffer<std::uint32_t> words(2);
   words.fill_zero();
   // Memory and copies are to be had meanwhile: none of them waits for the kernel.
@@ -113,7 +118,8 @@ TEST_CASE("device: copies that leave a buffer are refused and name the range") {
   CHECK_THROWS_AS(b.copy_from_host(host.data(), 11), std::out_of_range);
   CHECK_THROWS_AS(b.copy_to_host(host.data(), 1, 10), std::out_of_range);
   CHECK_THROWS_AS(b.copy_to_host(host.data(), ~0ull, 2), std::out_of_range);
-  CHECK_THROWS_WITH(b.copy_to_host(host.data(), 4, 8), "gpufs::buffer::copy_to_host: elements 8 to 8 + 4 of a buffer of 10");
+  CHECK_THROWS_WITH(b.copy_to_host(host.data(), 4, 8),
+                    "gpufs::buffer::copy_to_host: elements 8 to 8 + 4 of a buffer of 10");
   CHECK_THROWS_AS(buffer<std::uint64_t>(~0ull / 4), std::length_error);
   b.fill_zero();
   b.copy_from_host(host.data(), 2, 8);
@@ -129,7 +135,8 @@ TEST_CASE("device: a launch that the device cannot take is refused, and the next
   auto out = zeroed<int>(2048);
   CHECK_THROWS_AS(launch(modify_argument, 1, 2048, by_value{}, out.data()), gpufs::device_error);
   CHECK_THROWS_AS(launch(modify_argument, 0, 32, by_value{}, out.data()), gpufs::device_error);
-  CHECK_THROWS_AS(launch(launch_options{.block = 32, .dynamic_shared_bytes = 1 << 20}, modify_argument, by_value{}, out.data()),
+  CHECK_THROWS_AS(launch(launch_options{.block = 32, .dynamic_shared_bytes = 1 << 20},
+                         modify_argument, by_value{}, out.data()),
                   gpufs::device_error);
   launch(modify_argument, 1, 32, by_value{}, out.data());
   gpufs::synchronize();

@@ -1,10 +1,13 @@
-// What device code may rely on where it touches memory: atomics, message passing, hinted accesses; and integer intrinsics. Claimed of both devices.
+// What device code may rely on where it touches memory: atomics, message passing, hinted accesses;
+// and integer intrinsics. Claimed of both devices.
+#include <gpufs/device.hpp>
+
+#include <test/support/device_buffers.hpp>
+
 #include <doctest/doctest.h>
 
 #include <cstdint>
 #include <cstring>
-#include <gpufs/device.hpp>
-#include <test/support/device_buffers.hpp>
 #include <vector>
 
 using gpufs::atomic_ref;
@@ -35,7 +38,8 @@ __global__ void count_atomically(tally* t) {
   if (id == 7) atomic_ref<std::uint64_t>(t->swapped).exchange(id, gpufs::memory_order_acq_rel);
   atomic_ref<std::uint64_t> const word(t->by_cas);
   std::uint64_t old = word.load(gpufs::memory_order_relaxed);
-  while (!word.compare_exchange_weak(old, old + 2, gpufs::memory_order_acq_rel, gpufs::memory_order_relaxed)) {
+  while (!word.compare_exchange_weak(old, old + 2, gpufs::memory_order_acq_rel,
+                                     gpufs::memory_order_relaxed)) {
   }
 }
 
@@ -65,13 +69,16 @@ __global__ void pass_message(std::uint32_t* flag, int* payload, int rounds) {
   for (int i = 0; i < rounds; ++i) {
     wait_for(*flag, unsigned(2 * i) + blockIdx.x);
     *payload += 1;
-    atomic_ref<std::uint32_t>(*flag).store(unsigned(2 * i) + blockIdx.x + 1, gpufs::memory_order_release);
+    atomic_ref<std::uint32_t>(*flag).store(unsigned(2 * i) + blockIdx.x + 1,
+                                           gpufs::memory_order_release);
   }
 }
 
 __global__ void take_lock(std::uint32_t* lock, int* guarded) {
   unsigned state = 0;
-  while (atomic_ref<std::uint32_t, scope::block>(*lock).exchange(1, gpufs::memory_order_acquire) != 0) gpufs::backoff(state);
+  while (atomic_ref<std::uint32_t, scope::block>(*lock).exchange(1, gpufs::memory_order_acquire) !=
+         0)
+    gpufs::backoff(state);
   *guarded += 1;
   atomic_ref<std::uint32_t, scope::block>(*lock).store(0, gpufs::memory_order_release);
 }
@@ -94,11 +101,13 @@ __global__ void use_intrinsics(std::uint64_t* out) {
   out[i++] = gpufs::device_clock_ns() != 0;
 }
 
-__global__ void copy_with_hints(uint4 const* from, uint4* to, std::uint64_t const* word, std::uint64_t* word_to) {
+__global__ void copy_with_hints(uint4 const* from, uint4* to, std::uint64_t const* word,
+                                std::uint64_t* word_to) {
   __stcg(to, __ldcv(from));
   __stcs(to + 1, __ldcg(from + 1));
   __stwt(to + 2, __ldcs(from + 2));
-  __stcg(reinterpret_cast<unsigned long long*>(word_to), __ldcv(reinterpret_cast<unsigned long long const*>(word)));
+  __stcg(reinterpret_cast<unsigned long long*>(word_to),
+         __ldcv(reinterpret_cast<unsigned long long const*>(word)));
 }
 
 }  // namespace
@@ -168,12 +177,13 @@ TEST_CASE("device: integer intrinsics give what CUDA documents") {
   auto out = zeroed<std::uint64_t>(13);
   launch(use_intrinsics, 1, 1, out.data());
   gpufs::synchronize();
-  CHECK(contents(out) ==
-        std::vector<std::uint64_t>{7, 8, 5, 41, 0, 8, 63, 0xdd112233u, 0xbbccdd11u, 0xaabbccddu, 0x80050f00u, 7, 1});
+  CHECK(contents(out) == std::vector<std::uint64_t>{7, 8, 5, 41, 0, 8, 63, 0xdd112233u, 0xbbccdd11u,
+                                                    0xaabbccddu, 0x80050f00u, 7, 1});
 }
 
 TEST_CASE("device: loads and stores with cache hints move the bytes") {
-  std::vector<uint4> host{make_uint4(1, 2, 3, 4), make_uint4(5, 6, 7, 8), make_uint4(9, 10, 11, 12)};
+  std::vector<uint4> host{make_uint4(1, 2, 3, 4), make_uint4(5, 6, 7, 8),
+                          make_uint4(9, 10, 11, 12)};
   buffer<uint4> from(3);
   from.copy_from_host(host.data(), 3);
   auto to = zeroed<uint4>(3);

@@ -1,9 +1,12 @@
-// What the threads of a block may rely on: indices, barriers, shared memory, warp operations, tiles. Claimed of both devices.
+// What the threads of a block may rely on: indices, barriers, shared memory, warp operations,
+// tiles. Claimed of both devices.
+#include <gpufs/device.hpp>
+
+#include <test/support/device_buffers.hpp>
+
 #include <doctest/doctest.h>
 
 #include <cstdint>
-#include <gpufs/device.hpp>
-#include <test/support/device_buffers.hpp>
 #include <vector>
 
 namespace cg = cooperative_groups;
@@ -19,11 +22,13 @@ __global__ void write_indices(uint4* out) {
   unsigned const block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
   unsigned const thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
   auto const group = cg::this_thread_block();
-  bool const same = group.thread_rank() == thread && group.size() == blockDim.x * blockDim.y * blockDim.z &&
+  bool const same = group.thread_rank() == thread &&
+                    group.size() == blockDim.x * blockDim.y * blockDim.z &&
                     group.group_index().y == blockIdx.y && group.thread_index().z == threadIdx.z &&
                     gpufs::lane_id() == thread % 32;
   out[block * group.size() + thread] =
-      make_uint4(blockIdx.x + 10 * blockIdx.y, threadIdx.x + 100 * threadIdx.y, threadIdx.z + 1000 * blockIdx.z, same ? 1u : 0u);
+      make_uint4(blockIdx.x + 10 * blockIdx.y, threadIdx.x + 100 * threadIdx.y,
+                 threadIdx.z + 1000 * blockIdx.z, same ? 1u : 0u);
 }
 
 __global__ void reverse(int* data, int rounds) {
@@ -97,12 +102,14 @@ __global__ void tile_operations(unsigned* out) {
   unsigned const down = tile.shfl_down(threadIdx.x, 1u);
   unsigned const first_only = tile.ballot(tile.thread_rank() == 0);
   unsigned const alike = tile.match_any(tile.thread_rank() / 2);
-  bool const right = last == threadIdx.x / Size * Size + Size - 1 &&
-                     up == (tile.thread_rank() == 0 ? threadIdx.x : threadIdx.x - 1) &&
-                     down == (tile.thread_rank() == Size - 1 ? threadIdx.x : threadIdx.x + 1) && first_only == 1 &&
-                     alike == 3u << tile.thread_rank() / 2 * 2 && tile.any(tile.thread_rank() == 1) != 0 &&
-                     tile.all(tile.thread_rank() == 1) == 0 && tile.meta_group_rank() == threadIdx.x / Size &&
-                     tile.meta_group_size() == blockDim.x / Size && tile.size() == Size && tile.num_threads() == Size;
+  bool const right =
+      last == threadIdx.x / Size * Size + Size - 1 &&
+      up == (tile.thread_rank() == 0 ? threadIdx.x : threadIdx.x - 1) &&
+      down == (tile.thread_rank() == Size - 1 ? threadIdx.x : threadIdx.x + 1) && first_only == 1 &&
+      alike == 3u << tile.thread_rank() / 2 * 2 && tile.any(tile.thread_rank() == 1) != 0 &&
+      tile.all(tile.thread_rank() == 1) == 0 && tile.meta_group_rank() == threadIdx.x / Size &&
+      tile.meta_group_size() == blockDim.x / Size && tile.size() == Size &&
+      tile.num_threads() == Size;
   tile.sync();
   out[threadIdx.x] = right ? sum : ~0u;
 }
@@ -121,18 +128,21 @@ __global__ void hand_out_by_tile(int* out) {
   out[threadIdx.x] = sum;
 }
 
-__global__ void meet_converged(std::uint32_t* by_group, std::uint32_t* by_thread, std::uint32_t* wrong) {
+__global__ void meet_converged(std::uint32_t* by_group, std::uint32_t* by_thread,
+                               std::uint32_t* wrong) {
   if (threadIdx.x % 3 == 1) return;
   for (int i = 0; i < 20; ++i) {
     if ((threadIdx.x + unsigned(i)) % 5 == 0) continue;
     auto const group = gpufs::converged();
     unsigned const lane = gpufs::lane_id();
     unsigned const below = group.mask() & ((1u << lane) - 1);
-    bool right = (group.mask() >> lane & 1u) != 0 && group.thread_rank() == unsigned(__popc(below)) &&
+    bool right = (group.mask() >> lane & 1u) != 0 &&
+                 group.thread_rank() == unsigned(__popc(below)) &&
                  group.size() == unsigned(__popc(group.mask()));
     unsigned const everyone = group.size() == 32 ? ~0u : (1u << group.size()) - 1;
     right = right && group.ballot(true) == everyone && group.ballot(group.thread_rank() == 0) == 1u;
-    right = right && group.any(group.thread_rank() == 0) && group.all(true) && group.match_any(7) == everyone;
+    right = right && group.any(group.thread_rank() == 0) && group.all(true) &&
+            group.match_any(7) == everyone;
     right = right && group.shfl(lane, 0) == unsigned(__ffs(int(group.mask()))) - 1;
     right = right && group.shfl(lane, group.thread_rank()) == lane;
     group.sync();
@@ -168,13 +178,15 @@ TEST_CASE("device: indices and dimensions are those of the launch, in three dime
         for (unsigned tz = 0; tz < 3; ++tz)
           for (unsigned ty = 0; ty < 4; ++ty)
             for (unsigned tx = 0; tx < 5; ++tx, ++i) {
-              bool const right =
-                  host[i].x == bx + 10 * by && host[i].y == tx + 100 * ty && host[i].z == tz + 1000 * bz && host[i].w == 1;
+              bool const right = host[i].x == bx + 10 * by && host[i].y == tx + 100 * ty &&
+                                 host[i].z == tz + 1000 * bz && host[i].w == 1;
               REQUIRE(right);
             }
 }
 
-TEST_CASE("device: what a block writes to shared memory before a barrier, all its threads read after it") {
+TEST_CASE(
+    "device: what a block writes to shared memory before a barrier, all its threads read after "
+    "it") {
   for (unsigned threads : {1u, 32u, 33u, 100u, 256u}) {
     std::vector<int> host(threads * 20);
     for (unsigned i = 0; i < host.size(); ++i) host[i] = int(i);
@@ -195,7 +207,8 @@ TEST_CASE("device: barriers that reduce give every thread the result") {
   CHECK(contents(out) == std::vector<int>(100, 50));
 }
 
-TEST_CASE_TEMPLATE("device: shuffles move values of 4 and 8 bytes within segments", T, int, std::uint64_t, float, double) {
+TEST_CASE_TEMPLATE("device: shuffles move values of 4 and 8 bytes within segments", T, int,
+                   std::uint64_t, float, double) {
   auto out = zeroed<T>(7 * 64);
   launch(shuffle<T>, 1, 64, out.data());
   gpufs::synchronize();
@@ -234,7 +247,8 @@ TEST_CASE("device: votes and match_any see exactly the lanes of their mask") {
   }
 }
 
-TEST_CASE("device: warp operations do without lanes that have returned from the kernel, or never were") {
+TEST_CASE(
+    "device: warp operations do without lanes that have returned from the kernel, or never were") {
   auto out = zeroed<unsigned>(3);
   launch(vote_after_exit, 1, 32, out.data());
   gpufs::synchronize();
@@ -267,7 +281,9 @@ TEST_CASE("device: tile.sync() orders shared memory within the tile") {
   CHECK(contents(out) == std::vector<int>(128, 49 * 50 / 2));
 }
 
-TEST_CASE("device: converged() gives disjoint groups that hold their callers, and whose operations agree") {
+TEST_CASE(
+    "device: converged() gives disjoint groups that hold their callers, and whose operations "
+    "agree") {
   auto counts = zeroed<std::uint32_t>(3);
   launch(meet_converged, 4, 96, counts.data(), counts.data() + 1, counts.data() + 2);
   gpufs::synchronize();
@@ -280,9 +296,11 @@ TEST_CASE("device: converged() gives disjoint groups that hold their callers, an
 TEST_CASE("device: dynamic shared memory is as large as asked for, also beyond 48 KiB") {
   auto out = zeroed<std::uint32_t>(10);
   for (unsigned words : {1u, 1000u, 24u << 10}) {
-    launch(launch_options{.grid = 10, .block = 64, .dynamic_shared_bytes = words * 4}, use_dynamic_shared, out.data(), words);
+    launch(launch_options{.grid = 10, .block = 64, .dynamic_shared_bytes = words * 4},
+           use_dynamic_shared, out.data(), words);
     gpufs::synchronize();
     auto const host = contents(out);
-    for (unsigned block = 0; block < 10; ++block) REQUIRE(host[block] == 3 * (words * (words - 1) / 2) + words * block);
+    for (unsigned block = 0; block < 10; ++block)
+      REQUIRE(host[block] == 3 * (words * (words - 1) / 2) + words * block);
   }
 }

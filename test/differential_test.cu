@@ -1,11 +1,13 @@
-// Random reads from many callers against pread, with a cache far smaller than the file, over the ways gread can be set up.
-#include <doctest/doctest.h>
-
+// Random reads from many callers against pread, with a cache far smaller than the file, over the
+// ways gread can be set up.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cstdint>
 #include <random>
@@ -25,10 +27,11 @@ struct open_file {
   int fd;
 };
 
-// Op i belongs to caller i modulo `callers`. Each caller goes on where it stopped, jumps, or reads again what it read, and sometimes
-// changes the file.
-void add_random_reads(read_batch& batch, std::mt19937_64& random, std::vector<open_file> const& files, std::uint64_t page,
-                      unsigned callers, unsigned ops) {
+// Op i belongs to caller i modulo `callers`. Each caller goes on where it stopped, jumps, or reads
+// again what it read, and sometimes changes the file.
+void add_random_reads(read_batch& batch, std::mt19937_64& random,
+                      std::vector<open_file> const& files, std::uint64_t page, unsigned callers,
+                      unsigned ops) {
   struct caller {
     std::size_t file = 0;
     std::uint64_t next = 0;
@@ -43,19 +46,23 @@ void add_random_reads(read_batch& batch, std::mt19937_64& random, std::vector<op
       case 1: c.next = random() % (file.size / page + 1) * page; break;
       default: break;
     }
-    std::uint64_t const count = random() % 3 == 0 ? random() % (3 * page) : random() % 3 == 0 ? page : random() % 200;
+    std::uint64_t const count = random() % 3 == 0   ? random() % (3 * page)
+                                : random() % 3 == 0 ? page
+                                                    : random() % 200;
     batch.add(file.fd, file.path, std::int64_t(c.next), count, unsigned(random() % 64));
     if (random() % 8 != 0) c.next += count;
   }
 }
 
-statistics compare(config const& c, unsigned blocks, unsigned threads, caller_kind who, unsigned ops) {
+statistics compare(config const& c, unsigned blocks, unsigned threads, caller_kind who,
+                   unsigned ops) {
   scratch_folder folder;
   std::mt19937_64 random(seed());
   filesystem fs(c);
   std::vector<open_file> files;
   std::uint64_t const cache = c.cache_size;
-  for (std::uint64_t const size : {4 * cache + 1, 2 * cache + c.page_size / 2, 3 * c.page_size, std::uint64_t{5}}) {
+  for (std::uint64_t const size :
+       {4 * cache + 1, 2 * cache + c.page_size / 2, 3 * c.page_size, std::uint64_t{5}}) {
     auto const path = make_file(folder, std::to_string(files.size()), size, size);
     files.push_back({path, size, fs.open(path, O_RDONLY)});
     REQUIRE(files.back().fd > 0);
@@ -78,7 +85,8 @@ TEST_CASE("differential: random reads equal pread for every page size, by blocks
     std::uint64_t frames;
     unsigned ops;
   };
-  for (auto const& s : {size{512, 16, 600}, size{4 * kibi, 32, 400}, size{64 * kibi, 8, 200}, size{1024 * kibi, 8, 40}}) {
+  for (auto const& s : {size{512, 16, 600}, size{4 * kibi, 32, 400}, size{64 * kibi, 8, 200},
+                        size{1024 * kibi, 8, 40}}) {
     compare(small_config(s.page, s.frames), 8, 64, caller_kind::block, scaled(s.ops, s.ops / 2));
     compare(small_config(s.page, s.frames), 4, 64, caller_kind::tile, scaled(s.ops, s.ops / 2));
   }
@@ -116,7 +124,9 @@ TEST_CASE("differential: random reads equal pread with readahead of every kind")
   }
 }
 
-TEST_CASE("differential: random reads equal pread with pread threads and with whatever io_uring the machine allows") {
+TEST_CASE(
+    "differential: random reads equal pread with pread threads and with whatever io_uring the "
+    "machine allows") {
   for (auto const backend : {io_backend::automatic, io_backend::pread}) {
     for (std::uint32_t const threads : {1u, 3u}) {
       auto c = small_config(4 * kibi, 16);
@@ -127,7 +137,9 @@ TEST_CASE("differential: random reads equal pread with pread threads and with wh
   }
 }
 
-TEST_CASE("differential: random reads equal pread past the OS page cache, in place and by detour, with readahead and without") {
+TEST_CASE(
+    "differential: random reads equal pread past the OS page cache, in place and by detour, with "
+    "readahead and without") {
   for (std::uint64_t const page : {512, 4096}) {
     for (std::uint64_t const prefetch : {std::uint64_t{0}, prefetch_automatic}) {
       auto c = small_config(page, 32);
@@ -141,7 +153,9 @@ TEST_CASE("differential: random reads equal pread past the OS page cache, in pla
   }
 }
 
-TEST_CASE("differential: random reads equal pread by way of the twin, with readahead and without, by blocks and by tiles") {
+TEST_CASE(
+    "differential: random reads equal pread by way of the twin, with readahead and without, by "
+    "blocks and by tiles") {
   for (std::uint64_t const page : {4 * kibi, 64 * kibi}) {
     auto c = small_config(page, page == 4 * kibi ? 32 : 8);
     c.path = io_path::dma;

@@ -1,17 +1,19 @@
 // Widening reads to what O_DIRECT takes, and what a worker makes of the kernel's answers to them.
+#include <host-daemon/direct_read.hpp>
+#include <host-daemon/worker.hpp>
+
+#include <test/daemon_paths.hpp>
+#include <test/support/seed.hpp>
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <host-daemon/direct_read.hpp>
-#include <host-daemon/worker.hpp>
 #include <latch>
 #include <memory>
 #include <random>
-#include <test/daemon_paths.hpp>
-#include <test/support/seed.hpp>
 
 using namespace gpufs::daemon;
 using namespace gpufs::test;
@@ -46,13 +48,14 @@ struct obstinate final : io_engine {
 // One worker with such an engine.
 struct lone_worker {
   lone_worker(std::int64_t error, std::uint32_t most)
-      : engine{new obstinate}, thread{memory.region,
-                                      queues,
-                                      registry,
-                                      writes,
-                                      nullptr,
-                                      std::unique_ptr<io_engine>{engine},
-                                      path_choice{io_path::direct, {}, notes}} {
+      : engine{new obstinate},
+        thread{memory.region,
+               queues,
+               registry,
+               writes,
+               nullptr,
+               std::unique_ptr<io_engine>{engine},
+               path_choice{io_path::direct, {}, notes}} {
     engine->error = error;
     engine->most = most;
     queues.emplace_back(memory.region.ring, memory.region.slots, 1);
@@ -80,12 +83,13 @@ struct lone_worker {
 }  // namespace
 
 TEST_CASE(
-    "direct read: any range, alignment and room: the wanted bytes arrive, nothing before them nor beyond the room changes") {
+    "direct read: any range, alignment and room: the wanted bytes arrive, nothing before them nor "
+    "beyond the room changes") {
   std::mt19937_64 random{gpufs::test::seed()};
   CAPTURE(gpufs::test::seed());
   constexpr std::uint64_t memory_bytes = 2 << 20;
-  std::unique_ptr<std::byte, decltype(&std::free)> const memory{static_cast<std::byte*>(std::aligned_alloc(4096, memory_bytes)),
-                                                                &std::free};
+  std::unique_ptr<std::byte, decltype(&std::free)> const memory{
+      static_cast<std::byte*>(std::aligned_alloc(4096, memory_bytes)), &std::free};
   direct_read r;
   for (int i = 0; i < 600; ++i) {
     direct_alignment const aligned{512u << random() % 4, 4u << random() % 11};
@@ -94,7 +98,8 @@ TEST_CASE(
     auto const length = 1 + (i % 10 == 0 ? random() % 700'000 : random() % 20'000);
     auto const at = 4096 + (units ? random() % 8 * 4096 : random() % 10'000);
     auto const room = random() % 2 != 0 ? length : up(length, 4096);
-    auto const file_size = random() % 4 == 0 ? random() % (offset + length + 1) : offset + length + random() % 10'000;
+    auto const file_size =
+        random() % 4 == 0 ? random() % (offset + length + 1) : offset + length + random() % 10'000;
     std::memset(memory.get(), 0xee, memory_bytes);
     std::uint64_t done = 0;
     for (int steps = 0; done < length; ++steps) {
@@ -107,7 +112,8 @@ TEST_CASE(
       REQUIRE(reinterpret_cast<std::uintptr_t>(r.to()) % aligned.memory == 0);
       // What the kernel does.
       auto const end = std::min(r.offset() + r.length(), std::max(file_size, r.offset()));
-      for (auto b = r.offset(); b < end; ++b) r.to()[b - r.offset()] = gpufs::test::expected_byte(b);
+      for (auto b = r.offset(); b < end; ++b)
+        r.to()[b - r.offset()] = gpufs::test::expected_byte(b);
       auto const got = r.finish(end - r.offset());
       REQUIRE(got <= r.wanted());
       done += got;
@@ -117,11 +123,14 @@ TEST_CASE(
     REQUIRE(wrong_bytes(memory.get() + at, offset, done) == 0);
     auto const untouched = [](std::byte b) { return b == std::byte{0xee}; };
     REQUIRE(std::all_of(memory.get(), memory.get() + at, untouched));
-    REQUIRE(std::all_of(memory.get() + at + std::max(done, room), memory.get() + memory_bytes, untouched));
+    REQUIRE(std::all_of(memory.get() + at + std::max(done, room), memory.get() + memory_bytes,
+                        untouched));
   }
 }
 
-TEST_CASE("direct read: a file whose aligned reads are refused is read through the cache from then on, and a note says so") {
+TEST_CASE(
+    "direct read: a file whose aligned reads are refused is read through the cache from then on, "
+    "and a note says so") {
   scratch_folder folder;
   write_range(folder / "a", 0, 100'000);
   if (!has_direct(folder / "a")) return;
@@ -153,7 +162,8 @@ TEST_CASE("direct read: other errors are the request's answer, and the next requ
 }
 
 TEST_CASE(
-    "direct read: one that comes back short in the middle of the file is carried on by a buffered one, wherever it stopped") {
+    "direct read: one that comes back short in the middle of the file is carried on by a buffered "
+    "one, wherever it stopped") {
   scratch_folder folder;
   write_range(folder / "a", 0, 100'000);
   if (!has_direct(folder / "a")) return;

@@ -1,13 +1,16 @@
-// io_path=dma from kernel to file: bytes that come by way of the twin, and kernels that need not care when copies get stuck.
-#include <doctest/doctest.h>
-
+// io_path=dma from kernel to file: bytes that come by way of the twin, and kernels that need not
+// care when copies get stuck.
 #include <gpufs/gpufs.hpp>
+
 #include <host-daemon/fault_injector.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <array>
 #include <atomic>
@@ -31,7 +34,8 @@ config dma_config(std::uint64_t frames) {
   return c;
 }
 
-// The transfer thread stays in its call to the device as long as the gate is shut, as it would if a user's thread sat in cudaFree.
+// The transfer thread stays in its call to the device as long as the gate is shut, as it would if a
+// user's thread sat in cudaFree.
 struct stuck_device final : daemon::fault_injector {
   std::atomic<bool> sticks{true};
   daemon::gate shut;
@@ -65,7 +69,8 @@ TEST_CASE("dma: pages of 64 KiB arrive by DMA, all of them, and none is pulled")
   CHECK(s.bytes_pulled == 0);
 }
 
-TEST_CASE("dma: chunks of small pages arrive by DMA; what is shorter than a copy is worth is pulled") {
+TEST_CASE(
+    "dma: chunks of small pages arrive by DMA; what is shorter than a copy is worth is pulled") {
   scratch_folder folder;
   auto const path = make_file(folder, "a", 16 * page + 5000, 1);
   auto c = dma_config(64);
@@ -75,7 +80,8 @@ TEST_CASE("dma: chunks of small pages arrive by DMA; what is shorter than a copy
   filesystem fs(c);
   int const fd = fs.open(path, O_RDONLY);
   read_batch batch;
-  for (std::uint64_t at = 0; at < 16 * page + 5000; at += 4096) batch.add(fd, path, std::int64_t(at), 4096, 0);
+  for (std::uint64_t at = 0; at < 16 * page + 5000; at += 4096)
+    batch.add(fd, path, std::int64_t(at), 4096, 0);
   batch.run(fs.ref(), 1, 64, caller_kind::block);
   CHECK(batch.problems() == "");
   auto const s = fs.stats();
@@ -83,15 +89,18 @@ TEST_CASE("dma: chunks of small pages arrive by DMA; what is shorter than a copy
   CHECK(s.bytes_dma + s.bytes_pulled == 16 * page + 5000);
 }
 
-TEST_CASE("dma: a page that comes in two parts, one in the twin and one not, is put together right") {
+TEST_CASE(
+    "dma: a page that comes in two parts, one in the twin and one not, is put together right") {
   scratch_folder folder;
   auto const path = make_file(folder, "a", 8 * page, 1);
   std::array<std::atomic<int>, 8> seconds{};
   auto const faults = read_faults([&](std::uint64_t offset, std::uint64_t) {
     auto const within = offset % page;
     if (within == 0) return fault_action::shorten(40'000);
-    // The first time, the rest fails: the request is answered by what there is, and the device asks for the rest.
-    return within == 40'000 && seconds[offset / page]++ == 0 ? fault_action::fail(EIO) : fault_action::pass();
+    // The first time, the rest fails: the request is answered by what there is, and the device asks
+    // for the rest.
+    return within == 40'000 && seconds[offset / page]++ == 0 ? fault_action::fail(EIO)
+                                                             : fault_action::pass();
   });
   filesystem fs(dma_config(16), faults);
   int const fd = fs.open(path, O_RDONLY);
@@ -100,7 +109,9 @@ TEST_CASE("dma: a page that comes in two parts, one in the twin and one not, is 
   CHECK(fs.stats().bytes_pulled == 8 * page);
 }
 
-TEST_CASE("dma: while copies are stuck kernels pull; late copies harm nobody; afterwards copies are made again") {
+TEST_CASE(
+    "dma: while copies are stuck kernels pull; late copies harm nobody; afterwards copies are made "
+    "again") {
   scratch_folder folder;
   constexpr std::uint64_t pages = 32;
   auto const path = make_file(folder, "a", pages * page, 1);
@@ -125,7 +136,9 @@ TEST_CASE("dma: while copies are stuck kernels pull; late copies harm nobody; af
       "bytes by DMA");
 }
 
-TEST_CASE("dma: stop() and destruction wait for no kernel's sake; a copy under way ends before its memory goes") {
+TEST_CASE(
+    "dma: stop() and destruction wait for no kernel's sake; a copy under way ends before its "
+    "memory goes") {
   scratch_folder folder;
   auto const path = make_file(folder, "a", 4 * page, 1);
   auto const faults = std::make_shared<stuck_device>();

@@ -1,12 +1,14 @@
-// What our programs do about SIGTERM and SIGINT: dirty pages are written, then the signal ends them.
-#include <doctest/doctest.h>
+// What our programs do about SIGTERM and SIGINT: dirty pages are written, then the signal ends
+// them.
+#include <gpufs/gpufs.hpp>
 
 #include <apps/common/drain_on_signal.hpp>
-#include <gpufs/gpufs.hpp>
 #include <test/support/child.hpp>
 #include <test/support/files.hpp>
 #include <test/support/records.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <csignal>
 #include <string>
@@ -25,7 +27,9 @@ TEST_CASE("child: program") {
   this_thread_stream().synchronize();  // never returns
 }
 
-TEST_CASE("SIGTERM and SIGINT end a program after every byte that gwrite returned for has got into its file") {
+TEST_CASE(
+    "SIGTERM and SIGINT end a program after every byte that gwrite returned for has got into its "
+    "file") {
   for (int const signal : {SIGTERM, SIGINT}) {
     scratch_folder folder;
     auto const path = folder / "file";

@@ -1,14 +1,17 @@
-// What only the emulated device promises: reports instead of hangs, replay by seed, preemption, settings.
+// What only the emulated device promises: reports instead of hangs, replay by seed, preemption,
+// settings.
+#include <gpufs/device.hpp>
+#include <gpufs/device/emulated/settings.hpp>
+#include <gpufs/warp.hpp>
+
+#include <test/support/seed.hpp>
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <gpufs/device.hpp>
-#include <gpufs/device/emulated/settings.hpp>
-#include <gpufs/warp.hpp>
 #include <string>
-#include <test/support/seed.hpp>
 #include <vector>
 
 namespace emulated = gpufs::emulated;
@@ -49,7 +52,8 @@ std::string failure_of(stream& s) {
 }
 
 template <class... Parameters, class... Arguments>
-std::string failure_of(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
+std::string failure_of(void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                       Arguments... arguments) {
   stream s;
   launch(launch_options{.grid = grid, .block = block, .on = &s}, kernel, arguments...);
   return failure_of(s);
@@ -57,7 +61,9 @@ std::string failure_of(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arg
 
 std::string at_line(unsigned line) { return "emulated_device_test.cpp:" + std::to_string(line); }
 
-bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+bool contains(std::string const& text, std::string const& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // Where the kernels below go wrong, as they note it themselves.
 std::atomic<unsigned> one_line{0};
@@ -97,7 +103,8 @@ __global__ void stand_at_different_shuffles() {
 __global__ void name_others_only() { __syncwarp(threadIdx.x == 0 ? 2u : 0xfffffffeu); }
 
 __global__ void overlap_masks(int* out) {
-  // Lane 2 is at the second operation before it can take place, while its mask shares its lowest lane with the first.
+  // Lane 2 is at the second operation before it can take place, while its mask shares its lowest
+  // lane with the first.
   if (threadIdx.x < 2) __syncwarp(3u);
   if (threadIdx.x == 0 || threadIdx.x == 2) __syncwarp(5u);
   out[threadIdx.x] = 1;
@@ -116,12 +123,15 @@ __global__ void call_far(unsigned* result) {
   result[threadIdx.x] = gpufs::far_call<unsigned, unsigned>(once, first);
 }
 
-__global__ void call_far_within_far(unsigned* result) { result[threadIdx.x] = gpufs::far_call<unsigned, unsigned>(twice, 0); }
+__global__ void call_far_within_far(unsigned* result) {
+  result[threadIdx.x] = gpufs::far_call<unsigned, unsigned>(twice, 0);
+}
 
 __global__ void wait_for_ever(std::uint32_t* word) {
   if (blockIdx.x == 0) __trap();
   unsigned state = 0;
-  while (atomic_ref<std::uint32_t>(*word).load(gpufs::memory_order_relaxed) == 0) gpufs::backoff(state);
+  while (atomic_ref<std::uint32_t>(*word).load(gpufs::memory_order_relaxed) == 0)
+    gpufs::backoff(state);
 }
 
 __global__ void count_threads(std::uint32_t* count) {
@@ -131,12 +141,14 @@ __global__ void count_threads(std::uint32_t* count) {
 // Each thread appends its number three times, with a chance to be preempted before.
 __global__ void log_order(std::uint32_t* log, std::uint32_t* length) {
   for (int i = 0; i < 3; ++i) {
-    std::uint32_t const at = atomic_ref<std::uint32_t>(length[blockIdx.x]).fetch_add(1, gpufs::memory_order_relaxed);
+    std::uint32_t const at =
+        atomic_ref<std::uint32_t>(length[blockIdx.x]).fetch_add(1, gpufs::memory_order_relaxed);
     log[blockIdx.x * 3 * blockDim.x + at] = threadIdx.x;
     if (threadIdx.x % 2 == 0) __syncwarp(0x55555555u);
     auto const group = gpufs::converged();
     if (group.thread_rank() == 0)
-      atomic_ref<std::uint32_t>(length[gridDim.x]).fetch_add(group.size() * group.size(), gpufs::memory_order_relaxed);
+      atomic_ref<std::uint32_t>(length[gridDim.x])
+          .fetch_add(group.size() * group.size(), gpufs::memory_order_relaxed);
   }
 }
 
@@ -174,7 +186,8 @@ std::uint32_t increments_kept(unsigned preempt, std::uint64_t seed) {
 
 __global__ void note_resident_peak(std::uint32_t* now, std::uint32_t* peak) {
   if (threadIdx.x == 0) {
-    std::uint32_t const with_us = atomic_ref<std::uint32_t>(*now).fetch_add(1, gpufs::memory_order_acq_rel) + 1;
+    std::uint32_t const with_us =
+        atomic_ref<std::uint32_t>(*now).fetch_add(1, gpufs::memory_order_acq_rel) + 1;
     atomic_ref<std::uint32_t>(*peak).fetch_max(with_us, gpufs::memory_order_relaxed);
   }
   __syncthreads();
@@ -184,7 +197,8 @@ __global__ void note_resident_peak(std::uint32_t* now, std::uint32_t* peak) {
 __global__ void note_group_sizes(std::uint32_t* sizes) {
   for (int i = 0; i < 100; ++i) {
     auto const group = gpufs::converged();
-    if (group.thread_rank() == 0) atomic_ref<std::uint32_t>(sizes[group.size()]).fetch_add(1, gpufs::memory_order_relaxed);
+    if (group.thread_rank() == 0)
+      atomic_ref<std::uint32_t>(sizes[group.size()]).fetch_add(1, gpufs::memory_order_relaxed);
   }
 }
 
@@ -202,7 +216,9 @@ __global__ void recurse_deep(int* out) {
 
 }  // namespace
 
-TEST_CASE("emulated: threads left behind at a barrier are reported with the place, and where the others went") {
+TEST_CASE(
+    "emulated: threads left behind at a barrier are reported with the place, and where the others "
+    "went") {
   std::string const report = failure_of(leave_some_at_barrier, 1, 64);
   INFO(report);
   CHECK(contains(report, "block (0,0,0)"));
@@ -219,12 +235,15 @@ TEST_CASE("emulated: threads at different barriers are reported with both places
   CHECK(contains(report, at_line(other_line)));
 }
 
-TEST_CASE("emulated: threads of which some are at a barrier and some at a warp operation are reported with both places") {
+TEST_CASE(
+    "emulated: threads of which some are at a barrier and some at a warp operation are reported "
+    "with both places") {
   std::string const report = failure_of(mix_barrier_and_warp, 1, 64);
   INFO(report);
   CHECK(contains(report, "at the block barrier at "));
   CHECK(contains(report, at_line(one_line)));
-  CHECK(contains(report, "31 of 64 threads, the first (1,0,0): at __syncwarp of lanes 0xffffffff at "));
+  CHECK(contains(report,
+                 "31 of 64 threads, the first (1,0,0): at __syncwarp of lanes 0xffffffff at "));
   CHECK(contains(report, at_line(other_line)));
   CHECK(contains(report, "32 of 64 threads, the first (32,0,0): returned from the kernel, after "));
 }
@@ -259,11 +278,14 @@ TEST_CASE("emulated: __trap fails the launch with its place") {
   CHECK(contains(report, "thread (7,0,0) at "));
 }
 
-TEST_CASE("emulated: a call through a pointer within another, which would leave a GPU's kernel without stack, fails the launch") {
+TEST_CASE(
+    "emulated: a call through a pointer within another, which would leave a GPU's kernel without "
+    "stack, fails the launch") {
   buffer<unsigned> result(64);
   CHECK(failure_of(call_far, 1, 64, result.data()) == "");
   CHECK(result.data()[63] == 2);
-  CHECK(contains(failure_of(call_far_within_far, 1, 64, result.data()), "a far_call() within another"));
+  CHECK(contains(failure_of(call_far_within_far, 1, 64, result.data()),
+                 "a far_call() within another"));
 }
 
 TEST_CASE("emulated: when one block fails, blocks of the launch that wait do not go on for ever") {
@@ -272,7 +294,9 @@ TEST_CASE("emulated: when one block fails, blocks of the launch that wait do not
   CHECK(contains(failure_of(wait_for_ever, 4, 64, word.data()), "__trap() was called"));
 }
 
-TEST_CASE("emulated: after a failure the stream skips its launches until it has been reported, then works again") {
+TEST_CASE(
+    "emulated: after a failure the stream skips its launches until it has been reported, then "
+    "works again") {
   buffer<std::uint32_t> count(1);
   count.fill_zero();
   for (int repeat = 0; repeat < 5; ++repeat) {
@@ -294,7 +318,9 @@ TEST_CASE("emulated: synchronize() reports the failure of any stream") {
   CHECK_NOTHROW(gpufs::synchronize());
 }
 
-TEST_CASE("emulated: the same seed replays the order of threads, preemptions and splits; another seed gives another") {
+TEST_CASE(
+    "emulated: the same seed replays the order of threads, preemptions and splits; another seed "
+    "gives another") {
   std::uint64_t const seed = gpufs::test::seed();
   auto const first = order_with(with(8, seed, 4));
   CHECK(first == order_with(with(8, seed, 4)));
@@ -350,10 +376,12 @@ TEST_CASE("emulated: a larger stack can be had for deeper device code") {
 TEST_CASE("emulated: settings out of bounds are refused by name") {
   emulated::settings s = emulated::current_settings();
   s.blocks = 0;
-  CHECK_THROWS_WITH_AS(emulated::configure(s), "GPUFS_EMULATED_BLOCKS=0: must be a whole number from 1 to 256",
+  CHECK_THROWS_WITH_AS(emulated::configure(s),
+                       "GPUFS_EMULATED_BLOCKS=0: must be a whole number from 1 to 256",
                        gpufs::device_error);
   s = emulated::current_settings();
   s.stack_bytes = 100;
-  CHECK_THROWS_WITH_AS(emulated::configure(s), "GPUFS_EMULATED_STACK=100: must be a whole number from 16384 to 16777216",
+  CHECK_THROWS_WITH_AS(emulated::configure(s),
+                       "GPUFS_EMULATED_STACK=100: must be a whole number from 16384 to 16777216",
                        gpufs::device_error);
 }

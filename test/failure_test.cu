@@ -1,7 +1,7 @@
-// Bounded waits: a daemon that stops, no frame to be had, a device that is busy elsewhere. (Answers that come late: late_answer_test.)
-#include <doctest/doctest.h>
-
+// Bounded waits: a daemon that stops, no frame to be had, a device that is busy elsewhere. (Answers
+// that come late: late_answer_test.)
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
 #include <test/support/faults.hpp>
@@ -11,6 +11,8 @@
 #include <test/support/opens.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <atomic>
 #include <cerrno>
@@ -61,12 +63,15 @@ __global__ void close_and_stat(fs_ref fs, int fd, int* results) {
 
 }  // namespace
 
-TEST_CASE("a daemon that stops under a running kernel ends its waits with -EIO, and those of the next kernel") {
+TEST_CASE(
+    "a daemon that stops under a running kernel ends its waits with -EIO, and those of the next "
+    "kernel") {
   scratch_folder folder;
   for (std::uint64_t const size : {std::uint64_t{512}, std::uint64_t{65536}}) {
     auto const path = make_file(folder, std::to_string(size), 40 * size, size);
     auto const gate = std::make_shared<daemon::gate>();
-    filesystem fs(small_config(size, 128), read_faults([gate, size](std::uint64_t offset, std::uint64_t) {
+    filesystem fs(small_config(size, 128),
+                  read_faults([gate, size](std::uint64_t offset, std::uint64_t) {
                     return offset < 4 * size ? fault_action::pass() : fault_action::hold(gate);
                   }));
     int const fd = fs.open(path, O_RDONLY);
@@ -76,7 +81,8 @@ TEST_CASE("a daemon that stops under a running kernel ends its waits with -EIO, 
     CHECK(warm.problems() == "");
 
     read_batch cold;
-    for (unsigned p = 4; p < 40; ++p) cold.add_failing(fd, std::int64_t(p / 2 * 2 * size), size, -EIO);
+    for (unsigned p = 4; p < 40; ++p)
+      cold.add_failing(fd, std::int64_t(p / 2 * 2 * size), size, -EIO);
     cold.start(fs.ref(), 8, 64);
     wait_until([&] { return gate->arrivals() > 0; }, "a read of the file");
     fs.stop();
@@ -98,7 +104,8 @@ TEST_CASE("a daemon that stops under a running kernel ends its waits with -EIO, 
 }
 
 TEST_CASE(
-    "gftruncate waits for gwrites that are under way: with one that never ends it gives -ETIMEDOUT, and keeps nobody away") {
+    "gftruncate waits for gwrites that are under way: with one that never ends it gives "
+    "-ETIMEDOUT, and keeps nobody away") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 3 * page);
   filesystem fs(impatient(8));
@@ -109,7 +116,9 @@ TEST_CASE(
     batch.run(fs.ref(), 1, 64);
     return batch.result(op);
   };
-  auto const write = [&](op_batch& batch) { return batch.write(0, fd, 0, some_bytes(1, 0, 2 * page)); };
+  auto const write = [&](op_batch& batch) {
+    return batch.write(0, fd, 0, some_bytes(1, 0, 2 * page));
+  };
   auto const truncate = [&](op_batch& batch) { return batch.truncate(0, fd, 5); };
   CHECK(run_one(write) == std::int64_t(2 * page));
   auto const place = fs.ref().shared.open_files[rpc::descriptor_index(fd)].place;
@@ -119,13 +128,16 @@ TEST_CASE(
   CHECK(run_one(write) == std::int64_t(2 * page));
   launch(stay_in_gwrite, 1, 32, fs.ref(), place, true);
   std::int64_t result = -ETIMEDOUT;
-  for (int tries = 0; tries < 20 && result == -ETIMEDOUT; ++tries) result = run_one(truncate);  // the host may be slow
+  for (int tries = 0; tries < 20 && result == -ETIMEDOUT; ++tries)
+    result = run_one(truncate);  // the host may be slow
   CHECK(result == 0);
   CHECK(fs.close(fd) == 0);
   CHECK(pread_bytes(path, 0, ~0ull) == some_bytes(1, 0, 5));
 }
 
-TEST_CASE("frames: with all of them pinned gread gives -ENOMEM in bounded time, and works again when they are not") {
+TEST_CASE(
+    "frames: with all of them pinned gread gives -ENOMEM in bounded time, and works again when "
+    "they are not") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 40 * page);
   for (auto const policy : {replacement::lra, replacement::fifo, replacement::clock}) {
@@ -153,7 +165,9 @@ TEST_CASE("frames: with all of them pinned gread gives -ENOMEM in bounded time, 
   }
 }
 
-TEST_CASE("frames: one that is not pinned suffices for any number of callers, however many pages each wants") {
+TEST_CASE(
+    "frames: one that is not pinned suffices for any number of callers, however many pages each "
+    "wants") {
   scratch_folder folder;
   for (std::uint64_t const size : {std::uint64_t{512}, std::uint64_t{65536}}) {
     auto const path = make_file(folder, std::to_string(size), 40 * size, size);
@@ -164,7 +178,8 @@ TEST_CASE("frames: one that is not pinned suffices for any number of callers, ho
       int const fd = fs.open(path, O_RDONLY);
       pin_all_but(fs, 1);
       read_batch batch;
-      for (unsigned i = 0; i < 8; ++i) batch.add(fd, path, std::int64_t(i * 3 * size + i), 6 * size, i);
+      for (unsigned i = 0; i < 8; ++i)
+        batch.add(fd, path, std::int64_t(i * 3 * size + i), 6 * size, i);
       batch.run(fs.ref(), 8, 64);
       CHECK(batch.problems() == "");
       batch.run(fs.ref(), 4, 64, caller_kind::tile);
@@ -176,7 +191,9 @@ TEST_CASE("frames: one that is not pinned suffices for any number of callers, ho
   }
 }
 
-TEST_CASE("a host thread that allocates and frees device memory all the time does not stop a kernel that reads") {
+TEST_CASE(
+    "a host thread that allocates and frees device memory all the time does not stop a kernel that "
+    "reads") {
   scratch_folder folder;
   constexpr unsigned pages = 250;
   auto const path = make_numbered(folder, pages);
@@ -186,7 +203,8 @@ TEST_CASE("a host thread that allocates and frees device memory all the time doe
   std::atomic<unsigned> allocations{0};
   reading_kernel kernel(fs, fd, pages, 8, scaled(200, 50));
   kernel.wait_until_begun();
-  // On a GPU the free waits for the kernel, and calls of other threads may queue behind it: the kernel must get its pages all the same.
+  // On a GPU the free waits for the kernel, and calls of other threads may queue behind it: the
+  // kernel must get its pages all the same.
   std::thread other([&] {
     while (!stop.load()) {
       buffer<std::byte> const memory(1 << 20);

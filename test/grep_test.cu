@@ -4,7 +4,6 @@
 #include <apps/common/generator.hpp>
 #include <apps/gpufs-grep/grep_kernel.hpp>
 #include <apps/gpufs-grep/reference.hpp>
-
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
@@ -32,8 +31,9 @@ search_word word_of(std::string const& text) {
 config small_config() { return test::small_config(4096, 64); }
 
 /// Matching lines of a file, counted by the kernel in pieces of `piece_bytes`; or -errno.
-std::int64_t count_on_device(filesystem& fs, std::string const& path, std::uint64_t size, std::string const& word,
-                             std::uint64_t piece_bytes, std::uint64_t chunk_bytes, unsigned threads) {
+std::int64_t count_on_device(filesystem& fs, std::string const& path, std::uint64_t size,
+                             std::string const& word, std::uint64_t piece_bytes,
+                             std::uint64_t chunk_bytes, unsigned threads) {
   constexpr unsigned blocks = 3;
   std::vector<grep_piece> pieces;
   for (std::uint64_t at = 0; at < size || at == 0; at += piece_bytes) {
@@ -76,8 +76,8 @@ std::int64_t count_on_device(filesystem& fs, std::string const& path, std::uint6
   return static_cast<std::int64_t>(all.lines());
 }
 
-void check_equal(std::string const& text, std::string const& word, std::uint64_t piece_bytes = ~0ull >> 1,
-                 unsigned threads = 64) {
+void check_equal(std::string const& text, std::string const& word,
+                 std::uint64_t piece_bytes = ~0ull >> 1, unsigned threads = 64) {
   test::scratch_folder const folder;
   std::string const path = folder / "text";
   std::ofstream(path, std::ios::binary) << text;
@@ -113,7 +113,8 @@ TEST_CASE("line_state: stretches put together in any grouping count the same lin
   std::string const text = "x\n\nxx\na\nx a x\n\nax";
   for (std::size_t i = 0; i <= text.size(); ++i) {
     for (std::size_t j = i; j <= text.size(); ++j) {
-      line_state const a = state_of(text.substr(0, i)), b = state_of(text.substr(i, j - i)), c = state_of(text.substr(j));
+      line_state const a = state_of(text.substr(0, i)), b = state_of(text.substr(i, j - i)),
+                       c = state_of(text.substr(j));
       CHECK(a.then(b).then(c).lines() == 4);
       CHECK(a.then(b.then(c)).packed() == a.then(b).then(c).packed());
       CHECK(line_state::unpacked(b.packed()).packed() == b.packed());
@@ -146,7 +147,8 @@ TEST_CASE("grep kernel: a line counts once, a word only between bytes that belon
                                  "ab\xe4\n"}) {
     check_equal(text, "ab");
   }
-  std::string const nul = std::string("ab\0x\n", 5) + std::string("\0ab\0\n", 5) + std::string("a\0b\n", 4);
+  std::string const nul =
+      std::string("ab\0x\n", 5) + std::string("\0ab\0\n", 5) + std::string("a\0b\n", 4);
   check_equal(nul, "ab");
 }
 
@@ -162,7 +164,8 @@ TEST_CASE("grep kernel: words on borders of chunks and pieces are found, and onc
   // Chunks have 512 bytes here; the word slides over the first border and the second one.
   for (std::string const& word : {std::string("w"), std::string("word"), std::string(255, 'w')}) {
     for (std::size_t const border : {512u, 1024u}) {
-      for (std::size_t before = 0; before <= word.size() + 1; before += word.size() > 100 ? 15 : 1) {
+      for (std::size_t before = 0; before <= word.size() + 1;
+           before += word.size() > 100 ? 15 : 1) {
         std::string text(border - before, '.');
         text += word + " " + word + "\n." + word;
         check_equal(text, word);
@@ -172,7 +175,9 @@ TEST_CASE("grep kernel: words on borders of chunks and pieces are found, and onc
   }
 }
 
-TEST_CASE("grep kernel: random text of few letters gives the host's count, whatever the pieces and threads") {
+TEST_CASE(
+    "grep kernel: random text of few letters gives the host's count, whatever the pieces and "
+    "threads") {
   std::uint64_t const seed = test::seed();
   std::uint64_t draw = 0;
   auto const below = [&](std::uint64_t n) { return generate_below(seed, draw++, n); };

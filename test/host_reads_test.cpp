@@ -1,6 +1,5 @@
 // What the figures' host threads read: sequential parts, and the trace of a daemon's reads.
 #include <apps/common/host_reads.hpp>
-
 #include <test/daemon_harness.hpp>
 
 #include <doctest/doctest.h>
@@ -14,7 +13,9 @@ using namespace gpufs;
 using namespace gpufs::apps;
 using namespace gpufs::test;
 
-TEST_CASE("sequential_trace: each thread reads its own part in order, and all of them together every byte once") {
+TEST_CASE(
+    "sequential_trace: each thread reads its own part in order, and all of them together every "
+    "byte once") {
   for (unsigned const threads : {1u, 4u, 7u}) {
     for (std::uint64_t const bytes : {1, 4095, 4096, 100'000, 1 << 20}) {
       for (std::uint64_t const request : {512, 4096, 1 << 20}) {
@@ -38,7 +39,9 @@ TEST_CASE("sequential_trace: each thread reads its own part in order, and all of
   }
 }
 
-TEST_CASE("trace_recorder: notes every read of the daemon once, lets them all pass, and starts anew after take()") {
+TEST_CASE(
+    "trace_recorder: notes every read of the daemon once, lets them all pass, and starts anew "
+    "after take()") {
   scratch_folder folder;
   auto const path = folder / "file";
   write_range(path, 0, 100'000);
@@ -67,7 +70,9 @@ TEST_CASE("trace_recorder: notes every read of the daemon once, lets them all pa
   }
 }
 
-TEST_CASE("replay_GBps: an empty trace takes no time and gives no rate; one beyond the end of the file is refused") {
+TEST_CASE(
+    "replay_GBps: an empty trace takes no time and gives no rate; one beyond the end of the file "
+    "is refused") {
   scratch_folder folder;
   auto const path = folder / "file";
   write_range(path, 0, 10'000);

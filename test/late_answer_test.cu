@@ -1,7 +1,7 @@
-// Answers that come after their caller has given up: they harm nobody, and what they took comes back.
-#include <doctest/doctest.h>
-
+// Answers that come after their caller has given up: they harm nobody, and what they took comes
+// back.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
@@ -10,6 +10,8 @@
 #include <test/support/reads.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <atomic>
 #include <cerrno>
@@ -43,9 +45,12 @@ std::shared_ptr<scripted_faults> faults_of(std::shared_ptr<page_hold> const& hol
 }
 
 /// Holds opens of `path` by kernels, and lets others pass.
-std::shared_ptr<scripted_faults> held_opens(std::string const& path, std::shared_ptr<daemon::gate> const& gate) {
+std::shared_ptr<scripted_faults> held_opens(std::string const& path,
+                                            std::shared_ptr<daemon::gate> const& gate) {
   auto faults = std::make_shared<scripted_faults>();
-  faults->on_open = [path, gate](std::string_view p) { return p == path ? fault_action::hold(gate) : fault_action::pass(); };
+  faults->on_open = [path, gate](std::string_view p) {
+    return p == path ? fault_action::hold(gate) : fault_action::pass();
+  };
   return faults;
 }
 
@@ -68,7 +73,9 @@ unsigned descriptors_of(std::string const& path) {
 
 }  // namespace
 
-TEST_CASE("late answers: no answer gives -ETIMEDOUT, and an answer that comes in the next kernel harms nobody") {
+TEST_CASE(
+    "late answers: no answer gives -ETIMEDOUT, and an answer that comes in the next kernel harms "
+    "nobody") {
   CAPTURE(seed());
   constexpr unsigned pages = 200, held = 10;
   scratch_folder folder;
@@ -94,18 +101,22 @@ TEST_CASE("late answers: no answer gives -ETIMEDOUT, and an answer that comes in
   CHECK(next.finish() == 0);
   CHECK(inspect(fs.ref()).problems == "");
 
-  // All channels have come back into use: as many reads as there are channels, at once, find one each.
+  // All channels have come back into use: as many reads as there are channels, at once, find one
+  // each.
   read_batch after;
   for (unsigned p = 0; p < pages; ++p) after.add(fd, path, p * page, page);
   std::string problems = "not run";
-  for (int tries = 0; tries < 20 && problems != ""; ++tries) {  // a wait that was too short for a slow machine is no error here
+  for (int tries = 0; tries < 20 && problems != "";
+       ++tries) {  // a wait that was too short for a slow machine is no error here
     after.run(fs.ref(), 8, 64);
     problems = after.problems();
   }
   CHECK(problems == "");
 }
 
-TEST_CASE("late answers: even with every channel waiting for one, calls come back, and the channels do too") {
+TEST_CASE(
+    "late answers: even with every channel waiting for one, calls come back, and the channels do "
+    "too") {
   constexpr unsigned pages = 64, channels = 16;
   scratch_folder folder;
   auto const path = make_numbered(folder, pages);
@@ -126,7 +137,8 @@ TEST_CASE("late answers: even with every channel waiting for one, calls come bac
   CHECK(inspect(fs.ref()).problems == "");
 }
 
-TEST_CASE("late answers: a page that several warps share is given up and comes back like any other") {
+TEST_CASE(
+    "late answers: a page that several warps share is given up and comes back like any other") {
   constexpr std::uint64_t large = 65536;
   constexpr unsigned held = 3;
   scratch_folder folder;
@@ -140,7 +152,8 @@ TEST_CASE("late answers: a page that several warps share is given up and comes b
                 }));
   int const fd = fs.open(path, O_RDONLY);
   read_batch late;
-  for (unsigned p = 0; p < held; ++p) late.add_failing(fd, std::int64_t(p * large), large, -ETIMEDOUT);
+  for (unsigned p = 0; p < held; ++p)
+    late.add_failing(fd, std::int64_t(p * large), large, -ETIMEDOUT);
   late.run(fs.ref(), held, 128);
   CHECK(late.problems() == "");
   auto const state = inspect(fs.ref());
@@ -158,7 +171,9 @@ TEST_CASE("late answers: a page that several warps share is given up and comes b
   CHECK(inspect(fs.ref()).problems == "");
 }
 
-TEST_CASE("late answers: an open that is answered too late gives -ETIMEDOUT, and the next one the descriptor") {
+TEST_CASE(
+    "late answers: an open that is answered too late gives -ETIMEDOUT, and the next one the "
+    "descriptor") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 1000);
   auto const other = make_file(folder, "other", 1000, 2);
@@ -177,7 +192,8 @@ TEST_CASE("late answers: an open that is answered too late gives -ETIMEDOUT, and
   CHECK(inspect(fs.ref()).problems == "");
 }
 
-TEST_CASE("late answers: the descriptor of an open that nobody waited for is closed by the next call") {
+TEST_CASE(
+    "late answers: the descriptor of an open that nobody waited for is closed by the next call") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 1000);
   auto const other = make_file(folder, "other", 1000, 2);

@@ -1,4 +1,5 @@
-// Claims about how much of everything a filesystem has: what may be mapped at once, and the table that it is found in.
+// Claims about how much of everything a filesystem has: what may be mapped at once, and the table
+// that it is found in.
 #include <gpufs/layout.hpp>
 
 #include <doctest/doctest.h>
@@ -14,7 +15,8 @@ gpufs::layout layout_of(gpufs::config const& c, std::uint64_t host_memory = larg
   return gpufs::layout::of(c, 2, host_memory);
 }
 
-gpufs::config with(gpufs::io_path path, std::uint64_t mapped_memory, std::uint64_t window_size = 64 << 20) {
+gpufs::config with(gpufs::io_path path, std::uint64_t mapped_memory,
+                   std::uint64_t window_size = 64 << 20) {
   gpufs::config c;
   c.path = path;
   c.mapped_memory = mapped_memory;
@@ -26,13 +28,17 @@ gpufs::config with(gpufs::io_path path, std::uint64_t mapped_memory, std::uint64
 
 using gpufs::io_path;
 
-TEST_CASE("windows: who asks for mapped files gets all of mapped_memory, auto a quarter of the host's memory at most") {
+TEST_CASE(
+    "windows: who asks for mapped files gets all of mapped_memory, auto a quarter of the host's "
+    "memory at most") {
   CHECK(layout_of(with(io_path::mapped, 40ull << 30)).window_budget == 40ull << 30);
   CHECK(layout_of(with(io_path::automatic, 40ull << 30)).window_budget == large_host / 4);
   CHECK(layout_of(with(io_path::automatic, 8ull << 30)).window_budget == 8ull << 30);
 }
 
-TEST_CASE("windows: none are mapped, and there is no table to look into, where none may be or the budget is below a window") {
+TEST_CASE(
+    "windows: none are mapped, and there is no table to look into, where none may be or the budget "
+    "is below a window") {
   auto const none = [](gpufs::config const& c, std::uint64_t host_memory) {
     auto const l = layout_of(c, host_memory);
     return l.window_budget == 0 && l.window_slots == 0;
@@ -46,7 +52,9 @@ TEST_CASE("windows: none are mapped, and there is no table to look into, where n
   CHECK_FALSE(none(with(io_path::automatic, 8ull << 30, 512ull << 20), small_host));
 }
 
-TEST_CASE("windows: the table has several entries for each window of the budget, and their number is a power of two") {
+TEST_CASE(
+    "windows: the table has several entries for each window of the budget, and their number is a "
+    "power of two") {
   for (std::uint64_t const budget : {64ull << 20, 8ull << 30, 64ull << 30}) {
     CAPTURE(budget);
     auto const l = layout_of(with(io_path::mapped, budget));

@@ -1,13 +1,15 @@
-// The order in which least-recently-allocated replacement (paper 001, section 5.1) takes its victims, as claims. Segments have one frame
-// here unless a test says otherwise, so that the order is exact.
-#include <doctest/doctest.h>
-
+// The order in which least-recently-allocated replacement (paper 001, section 5.1) takes its
+// victims, as claims. Segments have one frame here unless a test says otherwise, so that the order
+// is exact.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cstdint>
 #include <set>
@@ -28,23 +30,25 @@ struct turn {
   std::uint32_t number;
 };
 
-// A block with two contexts, whether they read anything or not, which take turns as `turns` says. In a fresh filesystem, and whenever no
-// other kernel runs, context i has slot i.
-__global__ void read_in_turns(fs_ref fs, int fd, turn const* turns, std::uint32_t count, std::uint32_t* wrong) {
+// A block with two contexts, whether they read anything or not, which take turns as `turns` says.
+// In a fresh filesystem, and whenever no other kernel runs, context i has slot i.
+__global__ void read_in_turns(fs_ref fs, int fd, turn const* turns, std::uint32_t count,
+                              std::uint32_t* wrong) {
   __shared__ std::byte out[page];
   auto const block = cg::this_thread_block();
   io_context first(fs, block);
   io_context second(fs, block);
   if (threadIdx.x == 0 && (first.slot() != 0 || second.slot() != 1)) ++*wrong;
   for (std::uint32_t i = 0; i < count; ++i) {
-    ssize_t const n =
-        gread(turns[i].who == 0 ? first : second, fd, out, page, std::int64_t(turns[i].number) * std::int64_t(page));
+    ssize_t const n = gread(turns[i].who == 0 ? first : second, fd, out, page,
+                            std::int64_t(turns[i].number) * std::int64_t(page));
     if (threadIdx.x == 0 && n != ssize_t(page)) ++*wrong;
   }
 }
 
 // The same with a single context, in slot 0.
-__global__ void read_alone(fs_ref fs, int fd, turn const* turns, std::uint32_t count, std::uint32_t* wrong) {
+__global__ void read_alone(fs_ref fs, int fd, turn const* turns, std::uint32_t count,
+                           std::uint32_t* wrong) {
   __shared__ std::byte out[page];
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
@@ -70,7 +74,8 @@ pages operator+(pages a, pages const& b) {
 
 /// A filesystem of `frames` frames with one open file of 200 pages.
 struct scene {
-  explicit scene(std::uint64_t frames, std::uint32_t slots = 64) : fs(settings(frames, slots)), fd(fs.open(path, O_RDONLY)) {}
+  explicit scene(std::uint64_t frames, std::uint32_t slots = 64)
+      : fs(settings(frames, slots)), fd(fs.open(path, O_RDONLY)) {}
 
   static config settings(std::uint64_t frames, std::uint32_t slots) {
     auto c = small_config(page, frames);
@@ -84,8 +89,8 @@ struct scene {
     buffer<turn> device_turns(turns.empty() ? 1 : turns.size());
     device_turns.copy_from_host(turns.data(), turns.size());
     auto wrong = zeroed<std::uint32_t>(1);
-    launch(contexts == 2 ? read_in_turns : read_alone, 1, 32, fs.ref(), fd, device_turns.data(), std::uint32_t(turns.size()),
-           wrong.data());
+    launch(contexts == 2 ? read_in_turns : read_alone, 1, 32, fs.ref(), fd, device_turns.data(),
+           std::uint32_t(turns.size()), wrong.data());
     this_thread_stream().synchronize();
     CHECK(contents(wrong)[0] == 0);
     CHECK(inspect(fs.ref()).problems == "");
@@ -111,7 +116,9 @@ std::vector<turn> operator+(std::vector<turn> a, std::vector<turn> const& b) {
 
 }  // namespace
 
-TEST_CASE("lra: the oldest own frame goes first, even if it was just read, one after the other in the order of allocation") {
+TEST_CASE(
+    "lra: the oldest own frame goes first, even if it was just read, one after the other in the "
+    "order of allocation") {
   scene s(8);
   auto turns = reads(0, 10, 18);
   CHECK(s.after(turns, 1) == span(10, 18));
@@ -125,7 +132,8 @@ TEST_CASE("lra: the oldest own frame goes first, even if it was just read, one a
   }
 }
 
-TEST_CASE("lra: segments of several frames are handed out in the order in which their queue got them") {
+TEST_CASE(
+    "lra: segments of several frames are handed out in the order in which their queue got them") {
   scene s(64, 1);  // 16 frames each
   REQUIRE(s.fs.ref().cache.lra.segment_frames == 16);
   CHECK(s.after(reads(0, 0, 64), 1) == span(0, 64));
@@ -165,7 +173,9 @@ TEST_CASE("lra: whoever claims a slot next inherits its queue, in order") {
   CHECK(s.after(reads(1, 21, 24)) == span(2, 4) + span(20, 24) + span(30, 32));
 }
 
-TEST_CASE("lra: below its quota an owner takes the oldest frame of one that is above, until they are even") {
+TEST_CASE(
+    "lra: below its quota an owner takes the oldest frame of one that is above, until they are "
+    "even") {
   scene s(8);
   CHECK(s.after(reads(0, 0, 8) + reads(1, 20, 21)) == span(1, 8) + span(20, 21));
   CHECK(s.after(reads(1, 21, 24)) == span(4, 8) + span(20, 24));
@@ -176,12 +186,14 @@ TEST_CASE("lra: below its quota an owner takes the oldest frame of one that is a
 TEST_CASE("lra: two owners that go through the file side by side keep half the cache each") {
   scene s(16);
   std::vector<turn> turns;
-  for (std::uint32_t i = 0; i < 60; ++i) turns = turns + reads(0, i, i + 1) + reads(1, 100 + i, 101 + i);
+  for (std::uint32_t i = 0; i < 60; ++i)
+    turns = turns + reads(0, i, i + 1) + reads(1, 100 + i, 101 + i);
   CHECK(s.after(turns) == span(52, 60) + span(152, 160));
   CHECK(s.fs.stats().misses == 120);
 }
 
-TEST_CASE("lra: more blocks than slots, more slots than frames: no frame is lost, none is used twice") {
+TEST_CASE(
+    "lra: more blocks than slots, more slots than frames: no frame is lost, none is used twice") {
   struct {
     std::uint64_t frames;
     std::uint32_t slots;
@@ -192,7 +204,8 @@ TEST_CASE("lra: more blocks than slots, more slots than frames: no frame is lost
     CAPTURE(r.slots);
     scene s(r.frames, r.slots);
     read_batch batch;
-    for (unsigned i = 0; i < scaled(400, 150); ++i) batch.add(s.fd, s.path, std::int64_t(i * 37 % 200 * page), page, i % 64);
+    for (unsigned i = 0; i < scaled(400, 150); ++i)
+      batch.add(s.fd, s.path, std::int64_t(i * 37 % 200 * page), page, i % 64);
     for (auto const who : {caller_kind::block, caller_kind::tile}) {
       batch.run(s.fs.ref(), r.blocks, 64, who);
       CHECK(batch.problems() == "");

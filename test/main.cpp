@@ -1,11 +1,14 @@
-// main() of every suite: prints device and seed, then runs doctest. Compiled with GPUFS_TEST_NEEDS_DEVICE for suites with kernels:
-// where no device is visible these exit with 77, which CTest and run-gpu-suites report as skipped.
+// main() of every suite: prints device and seed, then runs doctest. Compiled with
+// GPUFS_TEST_NEEDS_DEVICE for suites with kernels: where no device is visible these exit with 77,
+// which CTest and run-gpu-suites report as skipped.
 #define DOCTEST_CONFIG_IMPLEMENT
+#include <gpufs/device.hpp>
+
+#include <test/support/seed.hpp>
+
 #include <doctest/doctest.h>
 
 #include <cstdio>
-#include <gpufs/device.hpp>
-#include <test/support/seed.hpp>
 #ifdef GPUFS_EMULATED
 #include <gpufs/device/emulated/settings.hpp>
 #endif
@@ -18,7 +21,8 @@ int main(int argc, char** argv) {
     return 77;
   }
 #endif
-  std::printf("device: %s\nseed: GPUFS_TEST_SEED=%llu\n", available ? gpufs::current_device().name.c_str() : "none",
+  std::printf("device: %s\nseed: GPUFS_TEST_SEED=%llu\n",
+              available ? gpufs::current_device().name.c_str() : "none",
               static_cast<unsigned long long>(gpufs::test::seed()));
 #ifdef GPUFS_EMULATED
   std::printf("order of threads: GPUFS_EMULATED_SEED=%llu\n",

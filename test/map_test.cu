@@ -1,11 +1,13 @@
-// gmmap, gmunmap, gmsync: what is mapped, for how long it stays, what becomes of stores, and what is refused.
-#include <doctest/doctest.h>
-
+// gmmap, gmunmap, gmsync: what is mapped, for how long it stays, what becomes of stores, and what
+// is refused.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
 #include <test/support/files.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -40,7 +42,8 @@ __global__ void map_each(fs_ref fs, map_op* ops, std::uint32_t count) {
   io_context io(fs, block);
   for (std::uint32_t i = 0; i < count; ++i) {
     void* address = nullptr;
-    ssize_t const n = gmmap(io, ops[i].fd, ops[i].count, ops[i].offset, ops[i].protection, &address);
+    ssize_t const n =
+        gmmap(io, ops[i].fd, ops[i].count, ops[i].offset, ops[i].protection, &address);
     if (threadIdx.x == 0) {
       ops[i].result = n;
       ops[i].address = static_cast<std::byte*>(address);
@@ -49,7 +52,8 @@ __global__ void map_each(fs_ref fs, map_op* ops, std::uint32_t count) {
 }
 
 /// One block unmaps the pages at these addresses.
-__global__ void unmap_each(fs_ref fs, map_op const* ops, std::uint32_t count, std::int32_t* results) {
+__global__ void unmap_each(fs_ref fs, map_op const* ops, std::uint32_t count,
+                           std::int32_t* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -80,7 +84,8 @@ std::vector<std::byte> bytes_at(buffer<map_op> const& op) {
 }
 
 /// Reads the whole file through the cache.
-__global__ void read_through(fs_ref fs, int fd, std::uint64_t bytes, std::byte* out, std::uint64_t* failed) {
+__global__ void read_through(fs_ref fs, int fd, std::uint64_t bytes, std::byte* out,
+                             std::uint64_t* failed) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   for (std::uint64_t at = 0; at < bytes; at += page) {
@@ -88,8 +93,10 @@ __global__ void read_through(fs_ref fs, int fd, std::uint64_t bytes, std::byte* 
   }
 }
 
-/// Each tile maps pages at random, looks at every byte, and unmaps them. The file has byte (page number) * 5 + (place / 512) everywhere.
-__global__ void look_through_maps(fs_ref fs, int fd, std::uint32_t pages, std::uint32_t rounds, std::uint64_t* wrong) {
+/// Each tile maps pages at random, looks at every byte, and unmaps them. The file has byte (page
+/// number) * 5 + (place / 512) everywhere.
+__global__ void look_through_maps(fs_ref fs, int fd, std::uint32_t pages, std::uint32_t rounds,
+                                  std::uint64_t* wrong) {
   auto const tile = cg::tiled_partition<32>(cg::this_thread_block());
   io_context io(fs, tile);
   std::uint64_t random = blockIdx.x * 977 + threadIdx.x / 32 + 1;
@@ -100,13 +107,15 @@ __global__ void look_through_maps(fs_ref fs, int fd, std::uint32_t pages, std::u
     ssize_t const n = gmmap(io, fd, page, std::int64_t(which * page), PROT_READ, &address);
     bool bad = n != ssize_t(page);
     auto const* const at = static_cast<std::byte const*>(address);
-    for (ssize_t i = tile.thread_rank(); i < n; i += 32) bad |= at[i] != std::byte(which * 5 + std::uint64_t(i) / 512);
+    for (ssize_t i = tile.thread_rank(); i < n; i += 32)
+      bad |= at[i] != std::byte(which * 5 + std::uint64_t(i) / 512);
     if (gmunmap(io, address) != 0) bad = true;
     if (bad) atomic_ref<std::uint64_t>(*wrong).fetch_add(1, memory_order_relaxed);
   }
 }
 
-/// Two blocks map one page for writing; each stores every other byte of a stretch and syncs its own bytes only.
+/// Two blocks map one page for writing; each stores every other byte of a stretch and syncs its own
+/// bytes only.
 __global__ void store_through_map(fs_ref fs, int fd, int flags, std::int32_t* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
@@ -126,7 +135,9 @@ __global__ void store_through_map(fs_ref fs, int fd, int flags, std::int32_t* re
 
 }  // namespace
 
-TEST_CASE("gmmap: a mapping ends with its page, with the file and with what was asked for; the bytes are the file's") {
+TEST_CASE(
+    "gmmap: a mapping ends with its page, with the file and with what was asked for; the bytes are "
+    "the file's") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 2 * page + 100);
   filesystem fs(small_config(page, 8));
@@ -172,22 +183,25 @@ TEST_CASE("gmmap: what cannot be mapped is refused") {
                                         {-1, PROT_READ, 1, 0, 0, nullptr}});
   std::vector<std::int64_t> results;
   for (auto const& op : map(fs, ops)) results.push_back(op.result);
-  CHECK(results == std::vector<std::int64_t>{-EACCES, -EACCES, -EACCES, -EINVAL, -EINVAL, -EINVAL, -EINVAL, -EBADF});
+  CHECK(results == std::vector<std::int64_t>{-EACCES, -EACCES, -EACCES, -EINVAL, -EINVAL, -EINVAL,
+                                             -EINVAL, -EBADF});
   // Nothing is mapped, so nothing can be unmapped: neither null nor an address within the frames.
-  auto nothing = filled(std::vector<map_op>{{0, 0, 0, 0, 0, nullptr}, {0, 0, 0, 0, 0, fs.ref().cache.frames + 100}});
+  auto nothing = filled(
+      std::vector<map_op>{{0, 0, 0, 0, 0, nullptr}, {0, 0, 0, 0, 0, fs.ref().cache.frames + 100}});
   CHECK(unmap(fs, nothing) == std::vector<std::int32_t>{-EINVAL, -EINVAL});
   CHECK(inspect(fs.ref()).problems == "");
 }
 
 TEST_CASE(
-    "gmmap: a mapped page stays while everything else is replaced, and goes when it is unmapped as often as it was mapped") {
+    "gmmap: a mapped page stays while everything else is replaced, and goes when it is unmapped as "
+    "often as it was mapped") {
   scratch_folder folder;
   constexpr std::uint64_t pages = 40;
   auto const path = make_file(folder, "file", pages * page);
   filesystem fs(small_config(page, 8));
   int const fd = fs.open(path, O_RDONLY);
-  auto ops =
-      filled(std::vector<map_op>{{fd, PROT_READ, page, 3 * page, 0, nullptr}, {fd, PROT_READ, page, 3 * page, 0, nullptr}});
+  auto ops = filled(std::vector<map_op>{{fd, PROT_READ, page, 3 * page, 0, nullptr},
+                                        {fd, PROT_READ, page, 3 * page, 0, nullptr}});
   auto const mapped = map(fs, ops);
   CHECK(mapped[0].address == mapped[1].address);
   CHECK(fs.mapped() == std::vector<std::string>{path + ": bytes 12288..16383, 2 gmmaps"});
@@ -212,7 +226,9 @@ TEST_CASE(
   CHECK(fs.stats().unmaps == 2);
 }
 
-TEST_CASE("gmmap: with every frame mapped the next one gets -ENOMEM, as does gread; after an unmap both go on") {
+TEST_CASE(
+    "gmmap: with every frame mapped the next one gets -ENOMEM, as does gread; after an unmap both "
+    "go on") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 10 * page);
   auto settings = small_config(page, 8);
@@ -220,7 +236,8 @@ TEST_CASE("gmmap: with every frame mapped the next one gets -ENOMEM, as does gre
   filesystem fs(settings);
   int const fd = fs.open(path, O_RDONLY);
   std::vector<map_op> list;
-  for (std::int64_t i = 0; i < 9; ++i) list.push_back({fd, PROT_READ, page, i * std::int64_t(page), 0, nullptr});
+  for (std::int64_t i = 0; i < 9; ++i)
+    list.push_back({fd, PROT_READ, page, i * std::int64_t(page), 0, nullptr});
   auto ops = filled(list);
   auto const mapped = map(fs, ops);
   for (std::size_t i = 0; i < 8; ++i) CHECK(mapped[i].result == std::int64_t(page));
@@ -230,19 +247,22 @@ TEST_CASE("gmmap: with every frame mapped the next one gets -ENOMEM, as does gre
   CHECK(unmap(fs, first)[0] == 0);
   auto again = filled(std::vector{list[8]});
   CHECK(map(fs, again)[0].result == std::int64_t(page));
-  auto rest = filled(
-      std::vector<map_op>{mapped[1], mapped[2], mapped[3], mapped[4], mapped[5], mapped[6], mapped[7], contents(again)[0]});
+  auto rest = filled(std::vector<map_op>{mapped[1], mapped[2], mapped[3], mapped[4], mapped[5],
+                                         mapped[6], mapped[7], contents(again)[0]});
   CHECK(unmap(fs, rest) == std::vector<std::int32_t>(8, 0));
   CHECK(inspect(fs.ref()).problems == "");
 }
 
-TEST_CASE("gmmap: 64 warps that map pages at random through 8 frames see the right bytes and all get on") {
+TEST_CASE(
+    "gmmap: 64 warps that map pages at random through 8 frames see the right bytes and all get "
+    "on") {
   scratch_folder folder;
   constexpr std::uint32_t pages = 50;
   auto const path = folder / "file";
   {
     std::vector<std::byte> bytes(pages * page);
-    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(i / page * 5 + i % page / 512);
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = std::byte(i / page * 5 + i % page / 512);
     int const fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     REQUIRE(::write(fd, bytes.data(), bytes.size()) == ssize_t(bytes.size()));
     ::close(fd);
@@ -256,7 +276,9 @@ TEST_CASE("gmmap: 64 warps that map pages at random through 8 frames see the rig
   CHECK(inspect(fs.ref()).problems == "");
 }
 
-TEST_CASE("gmsync: exactly the bytes that were named reach the file, beside those that others write to the page") {
+TEST_CASE(
+    "gmsync: exactly the bytes that were named reach the file, beside those that others write to "
+    "the page") {
   for (int const flags : {MS_ASYNC, MS_SYNC}) {
     scratch_folder folder;
     auto const path = make_file(folder, "file", page);

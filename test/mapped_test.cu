@@ -1,9 +1,10 @@
-// io_path=mapped from kernel to file: bytes that kernels read in mapped windows, with no request, and what becomes of windows and files.
-#include <doctest/doctest.h>
-
+// io_path=mapped from kernel to file: bytes that kernels read in mapped windows, with no request,
+// and what becomes of windows and files.
 #include <gpufs/device/file_window.hpp>
 #include <gpufs/gpufs.hpp>
+
 #include <host-daemon/fault_injector.hpp>
+
 #include <test/support/advice.hpp>
 #include <test/support/cache_state.hpp>
 #include <test/support/file_ops.hpp>
@@ -11,6 +12,8 @@
 #include <test/support/reads.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <atomic>
@@ -44,7 +47,9 @@ config mapped_config(std::uint64_t page, std::uint64_t frames) {
   return c;
 }
 
-std::uint64_t windows_of(std::uint64_t size, config const& c) { return (size + c.window_size - 1) / c.window_size; }
+std::uint64_t windows_of(std::uint64_t size, config const& c) {
+  return (size + c.window_size - 1) / c.window_size;
+}
 
 // Whether there is anything to test.
 bool device_maps() {
@@ -83,7 +88,8 @@ void read_all(filesystem& fs, int fd, std::string const& path, std::uint64_t siz
 }
 
 /// Reads the file, which the cache cannot hold, until `windows` more of it are mapped.
-void read_until_mapped(filesystem& fs, int fd, std::string const& path, std::uint64_t size, std::uint64_t windows) {
+void read_until_mapped(filesystem& fs, int fd, std::string const& path, std::uint64_t size,
+                       std::uint64_t windows) {
   auto const before = fs.stats().windows_mapped;
   wait_until(
       [&] {
@@ -93,16 +99,18 @@ void read_until_mapped(filesystem& fs, int fd, std::string const& path, std::uin
       "windows that are mapped");
 }
 
-void add_random_reads(read_batch& batch, std::mt19937_64& random, int fd, std::string const& path, std::uint64_t size,
-                      std::uint64_t page, unsigned reads) {
+void add_random_reads(read_batch& batch, std::mt19937_64& random, int fd, std::string const& path,
+                      std::uint64_t size, std::uint64_t page, unsigned reads) {
   for (unsigned i = 0; i < reads; ++i)
-    batch.add(fd, path, std::int64_t(random() % (size + page)), random() % 2 == 0 ? random() % 300 : random() % (3 * page),
-              unsigned(random() % 64));
+    batch.add(fd, path, std::int64_t(random() % (size + page)),
+              random() % 2 == 0 ? random() % 300 : random() % (3 * page), unsigned(random() % 64));
 }
 
 }  // namespace
 
-TEST_CASE("mapped: after the first touch no request is made, for every page size, and the bytes are the file's") {
+TEST_CASE(
+    "mapped: after the first touch no request is made, for every page size, and the bytes are the "
+    "file's") {
   if (!device_maps()) return;
   CAPTURE(seed());
   std::mt19937_64 random(seed());
@@ -119,7 +127,8 @@ TEST_CASE("mapped: after the first touch no request is made, for every page size
     for (auto const who : {caller_kind::block, caller_kind::tile}) {
       auto const before = fs.stats();
       read_batch batch;
-      for (std::uint64_t at = 0; at < size; at += page) batch.add(fd, path, std::int64_t(at), page, 0);
+      for (std::uint64_t at = 0; at < size; at += page)
+        batch.add(fd, path, std::int64_t(at), page, 0);
       add_random_reads(batch, random, fd, path, size, page, page >= mebi ? 8 : scaled(200, 40));
       batch.run(fs.ref(), who == caller_kind::block ? 4 : 2, 64, who);
       CHECK(batch.problems() == "");
@@ -134,7 +143,9 @@ TEST_CASE("mapped: after the first touch no request is made, for every page size
   }
 }
 
-TEST_CASE("auto: files are mapped once they are advised to be read at random, by the host or by a kernel, and no others") {
+TEST_CASE(
+    "auto: files are mapped once they are advised to be read at random, by the host or by a "
+    "kernel, and no others") {
   if (!device_maps()) return;
   scratch_folder folder;
   auto c = mapped_config(4 * kibi, 8);
@@ -187,14 +198,17 @@ TEST_CASE("mapped: a stream with readahead asks for nothing either once its wind
     read_until_mapped(fs, fd, path, size, windows_of(size, c));
     auto const before = fs.stats();
     read_batch batch;
-    for (std::uint64_t at = 0; at < size; at += 10'000) batch.add(fd, path, std::int64_t(at), 10'000, 0);
+    for (std::uint64_t at = 0; at < size; at += 10'000)
+      batch.add(fd, path, std::int64_t(at), 10'000, 0);
     batch.run(fs.ref(), 1, 64, caller_kind::block);
     CHECK(batch.problems() == "");
     CHECK((fs.stats() - before).requests == 0);
   }
 }
 
-TEST_CASE("mapped: while windows come, pages arrive in windows, chunks and by themselves, and all are right") {
+TEST_CASE(
+    "mapped: while windows come, pages arrive in windows, chunks and by themselves, and all are "
+    "right") {
   if (!device_maps()) return;
   CAPTURE(seed());
   std::mt19937_64 random(seed());
@@ -212,7 +226,8 @@ TEST_CASE("mapped: while windows come, pages arrive in windows, chunks and by th
       for (auto const who : {caller_kind::block, caller_kind::tile}) {
         read_batch batch;
         add_random_reads(batch, random, fd, path, size, c.page_size, scaled(300, 60));
-        for (std::uint64_t at = 0; at < size; at += 40'000) batch.add(fd, path, std::int64_t(at), 40'000, 0);
+        for (std::uint64_t at = 0; at < size; at += 40'000)
+          batch.add(fd, path, std::int64_t(at), 40'000, 0);
         batch.run(fs.ref(), who == caller_kind::block ? 6 : 3, 64, who);
         CHECK(batch.problems() == "");
         CHECK(inspect(fs.ref()).problems == "");
@@ -232,7 +247,8 @@ TEST_CASE("mapped: willneed has a file mapped before the first read") {
   CHECK(fs.advise(fd, 2 * window, window + 1, advice::willneed) == 0);
   wait_until([&] { return fs.stats().windows_mapped == 2; }, "windows that are mapped");
   CHECK(fs.advise(fd, 0, 0, advice::willneed) == 0);
-  wait_until([&] { return fs.stats().windows_mapped == windows_of(size, c); }, "windows that are mapped");
+  wait_until([&] { return fs.stats().windows_mapped == windows_of(size, c); },
+             "windows that are mapped");
   read_batch batch;
   for (std::uint64_t at = 0; at < size; at += window) batch.add(fd, path, std::int64_t(at), 100, 0);
   batch.run(fs.ref(), 4, 64, caller_kind::block);
@@ -261,7 +277,9 @@ TEST_CASE("mapped: files that share the table, and others too short to be worth 
   CHECK((fs.stats() - before).requests == 0);
 }
 
-TEST_CASE("mapped: a file that is truncated, overwritten or replaced gives old bytes or fewer; the next open sees it as it is") {
+TEST_CASE(
+    "mapped: a file that is truncated, overwritten or replaced gives old bytes or fewer; the next "
+    "open sees it as it is") {
   if (!device_maps()) return;
   scratch_folder folder;
   auto const c = mapped_config(4 * kibi, 8);
@@ -276,7 +294,8 @@ TEST_CASE("mapped: a file that is truncated, overwritten or replaced gives old b
   {
     op_batch ops;
     std::vector<std::size_t> reads;
-    for (std::uint64_t at = 0; at < size; at += 10'000) reads.push_back(ops.read(0, fd, std::int64_t(at), 10'000));
+    for (std::uint64_t at = 0; at < size; at += 10'000)
+      reads.push_back(ops.read(0, fd, std::int64_t(at), 10'000));
     ops.run(fs.ref(), 1, 64);
     for (std::size_t i = 0; i < reads.size(); ++i) {
       auto const n = ops.result(reads[i]);
@@ -284,7 +303,10 @@ TEST_CASE("mapped: a file that is truncated, overwritten or replaced gives old b
       auto const bytes = ops.bytes(reads[i]);
       std::uint64_t strange = 0;
       for (std::int64_t b = 0; b < n; ++b)
-        strange += bytes[std::size_t(b)] != old[i * 10'000 + std::size_t(b)] && bytes[std::size_t(b)] != std::byte{0} ? 1 : 0;
+        strange += bytes[std::size_t(b)] != old[i * 10'000 + std::size_t(b)] &&
+                           bytes[std::size_t(b)] != std::byte{0}
+                       ? 1
+                       : 0;
       CHECK(strange == 0);
     }
   }
@@ -335,7 +357,10 @@ TEST_CASE("mapped: a file that shrinks just before it is mapped does no harm") {
           auto const bytes = ops.bytes(read);
           std::uint64_t strange = 0;
           for (std::int64_t b = 0; b < n; ++b)
-            strange += bytes[std::size_t(b)] != old[std::size_t(b)] && bytes[std::size_t(b)] != std::byte{0} ? 1 : 0;
+            strange += bytes[std::size_t(b)] != old[std::size_t(b)] &&
+                               bytes[std::size_t(b)] != std::byte{0}
+                           ? 1
+                           : 0;
           CHECK(strange == 0);
           return done.load();
         },
@@ -346,7 +371,9 @@ TEST_CASE("mapped: a file that shrinks just before it is mapped does no harm") {
   }
 }
 
-TEST_CASE("mapped: no more than the budget is mapped; the rest is staged; between kernels the oldest windows make room") {
+TEST_CASE(
+    "mapped: no more than the budget is mapped; the rest is staged; between kernels the oldest "
+    "windows make room") {
   if (!device_maps()) return;
   scratch_folder folder;
   auto c = mapped_config(4 * kibi, 8);
@@ -377,7 +404,8 @@ TEST_CASE("mapped: windows retire while kernels pull, and what they pull is righ
   c.mapped_memory = 5 * window;
   c.context_slots = 2;  // most contexts have none, so that the table's users are not all seen
   constexpr std::uint64_t size = 4 * window + 50;
-  std::vector<std::string> const paths{make_file(folder, "a", size, 1), make_file(folder, "b", size, 2)};
+  std::vector<std::string> const paths{make_file(folder, "a", size, 1),
+                                       make_file(folder, "b", size, 2)};
   filesystem fs(c);
   std::vector<int> fds;
   for (auto const& path : paths) fds.push_back(fs.open(path, O_RDONLY));
@@ -415,7 +443,8 @@ TEST_CASE("mapped: where the device refuses, everything is staged, and one note 
   int const fd = fs.open(path, O_RDONLY);
   auto const notes = [&] {
     std::uint64_t n = 0;
-    for (auto const& note : fs.notes()) n += note.find("io_path=mapped") != std::string::npos ? 1 : 0;
+    for (auto const& note : fs.notes())
+      n += note.find("io_path=mapped") != std::string::npos ? 1 : 0;
     return n;
   };
   wait_until(
@@ -452,7 +481,8 @@ TEST_CASE("mapped: while mapping is stuck nothing waits for it") {
       "a window that is stuck");
   auto const touch_all = [&] {
     read_batch batch;
-    for (std::uint64_t at = 0; at < size; at += window) batch.add(fd, path, std::int64_t(at), 100, 0);
+    for (std::uint64_t at = 0; at < size; at += window)
+      batch.add(fd, path, std::int64_t(at), 100, 0);
     batch.run(fs.ref(), 4, 64, caller_kind::block);
     CHECK(batch.problems() == "");
   };
@@ -469,7 +499,9 @@ TEST_CASE("mapped: while mapping is stuck nothing waits for it") {
       "windows that are mapped");
 }
 
-TEST_CASE("mapped: files that are written are never mapped, and what is written to one that was is seen") {
+TEST_CASE(
+    "mapped: files that are written are never mapped, and what is written to one that was is "
+    "seen") {
   if (!device_maps()) return;
   scratch_folder folder;
   auto c = mapped_config(4 * kibi, 16);
@@ -485,7 +517,8 @@ TEST_CASE("mapped: files that are written are never mapped, and what is written 
   }
   int const fd_r = fs.open(read_only, O_RDONLY);
   read_until_mapped(fs, fd_r, read_only, size, 3);
-  CHECK(fs.stats().windows_mapped == 3);  // whatever had been asked for before would have been mapped before
+  CHECK(fs.stats().windows_mapped ==
+        3);  // whatever had been asked for before would have been mapped before
 
   int const fd_now = fs.open(read_only, O_RDWR);
   auto const bytes = some_bytes(seed(), 0, 5000);

@@ -1,4 +1,5 @@
-// The mosaic: kernel against host, known answers, the rules by which candidates are cut, files that are not what they should be.
+// The mosaic: kernel against host, known answers, the rules by which candidates are cut, files that
+// are not what they should be.
 #include <gpufs/gpufs.hpp>
 
 #include <apps/common/generator.hpp>
@@ -8,7 +9,6 @@
 #include <apps/mosaic/picture.hpp>
 #include <apps/mosaic/reference.hpp>
 #include <apps/mosaic/synthetic.hpp>
-
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
@@ -32,8 +32,9 @@ namespace {
 constexpr unsigned test_rows = 2;  // of 32 threads
 
 /// Matches from the file, through a cache of `frames` pages.
-match_result from_file(lsh_index const& index, std::vector<rgba_tile> const& places, std::string const& hist, bool by_warp = true,
-                       std::uint64_t page_size = 4096, match_access how = match_access::gread, std::uint64_t frames = 16) {
+match_result from_file(lsh_index const& index, std::vector<rgba_tile> const& places,
+                       std::string const& hist, bool by_warp = true, std::uint64_t page_size = 4096,
+                       match_access how = match_access::gread, std::uint64_t frames = 16) {
   filesystem fs(test::small_config(page_size, frames));
   int const fd = fs.open(hist, O_RDONLY);
   REQUIRE(fd >= 0);
@@ -41,7 +42,8 @@ match_result from_file(lsh_index const& index, std::vector<rgba_tile> const& pla
   return run.from_file(places, how, fs.ref(), fd);
 }
 
-match_result on_host(lsh_index const& index, std::vector<rgba_tile> const& places, std::string const& hist) {
+match_result on_host(lsh_index const& index, std::vector<rgba_tile> const& places,
+                     std::string const& hist) {
   host_file const file(hist);
   match_result r;
   r.best = match_on_host(
@@ -80,8 +82,10 @@ void write_tiles(database const& d, std::vector<rgba_tile> const& tiles) {
   }
 }
 
-/// An index by hand: table t has lists[t] under key 0, which every picture has, since all coefficients are zero.
-lsh_index index_by_hand(std::uint64_t tiles, std::vector<std::vector<std::uint32_t>> const& lists, bucket_occupancy& occupancy) {
+/// An index by hand: table t has lists[t] under key 0, which every picture has, since all
+/// coefficients are zero.
+lsh_index index_by_hand(std::uint64_t tiles, std::vector<std::vector<std::uint32_t>> const& lists,
+                        bucket_occupancy& occupancy) {
   lsh_options o;
   o.tables = static_cast<std::uint32_t>(lists.size());
   o.bits = 20;
@@ -92,7 +96,8 @@ lsh_index index_by_hand(std::uint64_t tiles, std::vector<std::vector<std::uint32
     for (auto const id : list) of_tile[id] = 0;
     keys.push_back(of_tile);
   }
-  return make_index(o, std::vector<std::int32_t>(std::size_t{lsh_dimensions} * o.tables * o.bits), keys, occupancy);
+  return make_index(o, std::vector<std::int32_t>(std::size_t{lsh_dimensions} * o.tables * o.bits),
+                    keys, occupancy);
 }
 
 /// What an exception says, or "nothing".
@@ -106,11 +111,15 @@ std::string complaint(Work const& work) {
   return "nothing";
 }
 
-bool contains(std::string const& text, std::string const& part) { return text.find(part) != text.npos; }
+bool contains(std::string const& text, std::string const& part) {
+  return text.find(part) != text.npos;
+}
 
 }  // namespace
 
-TEST_CASE("mosaic: the kernel finds the host's tiles and distances, whoever reads, whatever the pages and the source") {
+TEST_CASE(
+    "mosaic: the kernel finds the host's tiles and distances, whoever reads, whatever the pages "
+    "and the source") {
   test::scratch_folder const folder;
   database const d{folder.path()};
   std::uint64_t const seed = test::seed();
@@ -137,12 +146,15 @@ TEST_CASE("mosaic: the kernel finds the host's tiles and distances, whoever read
       file.read(bytes.data(), bytes.size(), 0);
       buffer<std::byte> records(bytes.size());
       records.copy_from_host(bytes.data(), bytes.size());
-      CHECK(match_run(index, {3, test_rows, by_warp}).resident(places, records.data()).best == right.best);
+      CHECK(match_run(index, {3, test_rows, by_warp}).resident(places, records.data()).best ==
+            right.best);
     }
   }
 }
 
-TEST_CASE("mosaic: of a picture made of the database's tiles each is found at distance 0; not so one whose record has changed") {
+TEST_CASE(
+    "mosaic: of a picture made of the database's tiles each is found at distance 0; not so one "
+    "whose record has changed") {
   test::scratch_folder const folder;
   database const d{folder.path()};
   generate_database(d, 100, test::seed(), true);
@@ -164,7 +176,8 @@ TEST_CASE("mosaic: of a picture made of the database's tiles each is found at di
   auto const again = from_file(index, places, d.hist()).best;
   CHECK(again[0].distance != 0);
   CHECK(again == on_host(index, places, d.hist()).best);
-  CHECK(contains(complaint([&] { index_of(d, 6); }), "record " + std::to_string(found[0].id) + " holds no histogram"));
+  CHECK(contains(complaint([&] { index_of(d, 6); }),
+                 "record " + std::to_string(found[0].id) + " holds no histogram"));
 }
 
 TEST_CASE("mosaic: a bucket keeps the 32 smallest ids") {
@@ -192,7 +205,9 @@ TEST_CASE("mosaic: a bucket keeps the 32 smallest ids") {
   }
 }
 
-TEST_CASE("mosaic: lists are taken in the order of their tables, each id once, 256 in all; the first of the nearest wins") {
+TEST_CASE(
+    "mosaic: lists are taken in the order of their tables, each id once, 256 in all; the first of "
+    "the nearest wins") {
   test::scratch_folder const folder;
   database const d{folder.path()};
   std::vector<rgba_tile> tiles(400, flat(0));
@@ -229,7 +244,9 @@ TEST_CASE("mosaic: lists are taken in the order of their tables, each id once, 2
   }
 }
 
-TEST_CASE("mosaic: without candidates there is no tile, and its place in the picture gets its average colour") {
+TEST_CASE(
+    "mosaic: without candidates there is no tile, and its place in the picture gets its average "
+    "colour") {
   test::scratch_folder const folder;
   database const d{folder.path()};
   write_tiles(d, {flat(10), flat(20)});
@@ -256,7 +273,9 @@ TEST_CASE("mosaic: a record that cannot be read is named") {
   }
 }
 
-TEST_CASE("mosaic: an index is the same after it was saved and loaded; a file that is none, cut off or changed is refused") {
+TEST_CASE(
+    "mosaic: an index is the same after it was saved and loaded; a file that is none, cut off or "
+    "changed is refused") {
   test::scratch_folder const folder;
   database const d{folder.path()};
   generate_database(d, 60, 5, false);
@@ -327,7 +346,8 @@ TEST_CASE("mosaic: a database is not what has other than whole records") {
   write_tiles(d, {flat(1), flat(2)});
   CHECK(records_in(d.hist()) == 2);
   std::filesystem::resize_file(d.hist(), 5000);
-  CHECK(contains(complaint([&] { (void)records_in(d.hist()); }), "has 5000 bytes: must be a multiple of 4096"));
+  CHECK(contains(complaint([&] { (void)records_in(d.hist()); }),
+                 "has 5000 bytes: must be a multiple of 4096"));
   std::filesystem::resize_file(d.hist(), 0);
   CHECK(contains(complaint([&] { (void)records_in(d.hist()); }), "has 0 bytes"));
 }
@@ -338,5 +358,6 @@ TEST_CASE("mosaic: tiles that are imported as raw records are the ones that are 
   generate_database(from, 30, 9, true);
   CHECK(import_database(to, from.rgba()) == 30);
   std::vector<rgba_tile> const places = picture_of_tiles(from, 3, 1, 1).places;
-  for (auto const& match : from_file(index_of(to, 4), places, to.hist()).best) CHECK(match.distance == 0);
+  for (auto const& match : from_file(index_of(to, 4), places, to.hist()).best)
+    CHECK(match.distance == 0);
 }

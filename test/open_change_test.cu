@@ -1,13 +1,14 @@
 // Files that are opened and closed by many at once, or change between opens; gfstat.
-#include <doctest/doctest.h>
-
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/files.hpp>
 #include <test/support/opens.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -40,15 +41,16 @@ struct race_result {
 };
 
 // Opens, reads and closes files over and over. File f consists of bytes f + 1.
-__global__ void open_read_close(fs_ref fs, char const* text, std::uint64_t const* offsets, std::uint32_t files,
-                                std::uint32_t rounds, std::uint64_t size, std::uint64_t seed, std::byte* out,
-                                race_result* results) {
+__global__ void open_read_close(fs_ref fs, char const* text, std::uint64_t const* offsets,
+                                std::uint32_t files, std::uint32_t rounds, std::uint64_t size,
+                                std::uint64_t seed, std::byte* out, race_result* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   std::byte* const mine = out + blockIdx.x * size;
   race_result r{};
   for (std::uint32_t i = 0; i < rounds; ++i) {
-    std::uint32_t const f = static_cast<std::uint32_t>(mix64(seed + blockIdx.x * rounds + i) % files);
+    std::uint32_t const f =
+        static_cast<std::uint32_t>(mix64(seed + blockIdx.x * rounds + i) % files);
     int const fd = gopen(io, text + offsets[f], O_RDONLY);
     if (fd <= 0) {
       ++r.bad_open;
@@ -67,8 +69,9 @@ __global__ void open_read_close(fs_ref fs, char const* text, std::uint64_t const
 }
 
 // Waits, in its middle, until the host has changed the file and says so.
-__global__ void read_before_and_after(fs_ref fs, char const* path, bool close_between, std::uint32_t* half_way,
-                                      std::uint32_t* go_on, std::byte* out, std::int64_t* results) {
+__global__ void read_before_and_after(fs_ref fs, char const* path, bool close_between,
+                                      std::uint32_t* half_way, std::uint32_t* go_on, std::byte* out,
+                                      std::int64_t* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   int fd = gopen(io, path, O_RDONLY);
@@ -76,7 +79,9 @@ __global__ void read_before_and_after(fs_ref fs, char const* path, bool close_be
   if (close_between) gclose(io, fd);
   if (threadIdx.x == 0) {
     atomic_ref<std::uint32_t, scope::system>(*half_way).store(1, memory_order_release);
-    for (unsigned pause = 0; atomic_ref<std::uint32_t, scope::system>(*go_on).load(memory_order_acquire) == 0;) backoff(pause);
+    for (unsigned pause = 0;
+         atomic_ref<std::uint32_t, scope::system>(*go_on).load(memory_order_acquire) == 0;)
+      backoff(pause);
   }
   __syncthreads();
   fd = gopen(io, path, O_RDONLY);
@@ -89,7 +94,9 @@ __global__ void read_before_and_after(fs_ref fs, char const* path, bool close_be
 
 }  // namespace
 
-TEST_CASE("gopen and gclose: blocks that open, read and close the same files at once read the right bytes") {
+TEST_CASE(
+    "gopen and gclose: blocks that open, read and close the same files at once read the right "
+    "bytes") {
   CAPTURE(seed());
   scratch_folder folder;
   constexpr std::uint32_t files = 5;
@@ -101,7 +108,8 @@ TEST_CASE("gopen and gclose: blocks that open, read and close the same files at 
     int const fd = ::open(paths.back().c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     REQUIRE(::write(fd, bytes.data(), size) == ssize_t(size));
     ::close(fd);
-    if (f % 2 == 0) let_stamps_age(paths.back());  // pages of some survive a last close, those of others do not
+    if (f % 2 == 0)
+      let_stamps_age(paths.back());  // pages of some survive a last close, those of others do not
   }
   auto c = small_config(512, 16);
   c.max_open_files = files;
@@ -111,8 +119,8 @@ TEST_CASE("gopen and gclose: blocks that open, read and close the same files at 
   buffer<std::byte> out(blocks * size + 1);
   buffer<race_result> results(1);
   results.fill_zero();
-  launch(open_read_close, blocks, 64, fs.ref(), on_device.text(), on_device.offsets(), files, scaled(200, 60), size, seed(),
-         out.data(), results.data());
+  launch(open_read_close, blocks, 64, fs.ref(), on_device.text(), on_device.offsets(), files,
+         scaled(200, 60), size, seed(), out.data(), results.data());
   this_thread_stream().synchronize();
   race_result r{};
   results.copy_to_host(&r, 1);
@@ -121,14 +129,17 @@ TEST_CASE("gopen and gclose: blocks that open, read and close the same files at 
   CHECK(r.bad_read == 0);
   CHECK(r.wrong_bytes == 0);
   CHECK(inspect(fs.ref()).problems == "");
-  // Every open was given back: all descriptors are free again, and none of those handed out is valid.
+  // Every open was given back: all descriptors are free again, and none of those handed out is
+  // valid.
   auto const fds = open_in_kernel(fs, paths);
   CHECK(std::ranges::all_of(fds, [](int fd) { return fd > 0; }));
   CHECK(close_in_kernel(fs, fds) == std::vector<int>(files, 0));
   CHECK(close_in_kernel(fs, fds) == std::vector<int>(files, -EBADF));
 }
 
-TEST_CASE("gopen: a file that changed since it was last open is read anew, also by the context that read it before") {
+TEST_CASE(
+    "gopen: a file that changed since it was last open is read anew, also by the context that read "
+    "it before") {
   scratch_folder folder;
   for (bool const grows : {false, true}) {
     for (bool const close_between : {false, true}) {
@@ -141,11 +152,12 @@ TEST_CASE("gopen: a file that changed since it was last open is read anew, also 
       buffer<std::byte> out(8192);
       buffer<std::int64_t> results(2);
       auto const old = pread_bytes(path, 0, 4096);
-      launch(read_before_and_after, 1, 64, fs.ref(), on_device.text(), close_between, &flags[0], &flags[1], out.data(),
-             results.data());
+      launch(read_before_and_after, 1, 64, fs.ref(), on_device.text(), close_between, &flags[0],
+             &flags[1], out.data(), results.data());
       atomic_ref<std::uint32_t, scope::system> const half_way(flags[0]);
       // Pairs with the release in the kernel.
-      wait_until([&] { return half_way.load(memory_order_acquire) != 0; }, "the kernel has read the file once");
+      wait_until([&] { return half_way.load(memory_order_acquire) != 0; },
+                 "the kernel has read the file once");
       write_range(path, 2, 0, grows ? 3500 : 3000);
       atomic_ref<std::uint32_t, scope::system>(flags[1]).store(1, memory_order_release);
       this_thread_stream().synchronize();
@@ -164,7 +176,8 @@ TEST_CASE("gopen: a file that changed since it was last open is read anew, also 
   }
 }
 
-TEST_CASE("gopen: a file that was replaced or removed stays what it was for those who have it open") {
+TEST_CASE(
+    "gopen: a file that was replaced or removed stays what it was for those who have it open") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 3000, 1);
   filesystem fs(small_config(512, 16));

@@ -1,11 +1,12 @@
 // gopen and gclose: sharing, errors, limits.
-#include <doctest/doctest.h>
-
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/files.hpp>
 #include <test/support/opens.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -71,7 +72,8 @@ class limited_files {
 
 }  // namespace
 
-TEST_CASE("gopen: all who open one file share one descriptor, until it was closed as often as opened") {
+TEST_CASE(
+    "gopen: all who open one file share one descriptor, until it was closed as often as opened") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 1000);
   filesystem fs(small_config(512, 8));
@@ -114,10 +116,11 @@ TEST_CASE("gopen: what is wrong with a path or with flags comes back as the errn
   std::filesystem::create_symlink(folder / "nothing", dangling);
   filesystem fs(small_config(512, 8));
   auto const got =
-      open_in_kernel(fs, {folder / "missing", folder.path(), file + "/below", fifo, "/dev/null", loop, dangling, "",
-                          folder / std::string(300, 'a'), "/" + std::string(PATH_MAX, 'b'), std::string(PATH_MAX - 1, '/')});
-  CHECK(got == std::vector{-ENOENT, -EISDIR, -ENOTDIR, -EOPNOTSUPP, -EOPNOTSUPP, -ELOOP, -ENOENT, -ENOENT, -ENAMETOOLONG,
-                           -ENAMETOOLONG, -EISDIR});
+      open_in_kernel(fs, {folder / "missing", folder.path(), file + "/below", fifo, "/dev/null",
+                          loop, dangling, "", folder / std::string(300, 'a'),
+                          "/" + std::string(PATH_MAX, 'b'), std::string(PATH_MAX - 1, '/')});
+  CHECK(got == std::vector{-ENOENT, -EISDIR, -ENOTDIR, -EOPNOTSUPP, -EOPNOTSUPP, -ELOOP, -ENOENT,
+                           -ENOENT, -ENAMETOOLONG, -ENAMETOOLONG, -EISDIR});
   for (int const flags : {O_RDONLY | O_TRUNC, O_RDONLY | O_APPEND}) {
     CHECK(open_in_kernel(fs, file, flags) == -EINVAL);
     CHECK(fs.open(file, flags) == -EINVAL);
@@ -129,7 +132,8 @@ TEST_CASE("gopen: what is wrong with a path or with flags comes back as the errn
 TEST_CASE("gopen: a path may be as long as PATH_MAX allows") {
   scratch_folder folder;
   auto const file = make_file(folder, "file", 10);
-  std::string const path = folder.path() + std::string(PATH_MAX - 1 - folder.path().size() - 4, '/') + "file";
+  std::string const path =
+      folder.path() + std::string(PATH_MAX - 1 - folder.path().size() - 4, '/') + "file";
   REQUIRE(path.size() == PATH_MAX - 1);
   filesystem fs(small_config(512, 8));
   CHECK(open_in_kernel(fs, path) > 0);
@@ -145,7 +149,8 @@ TEST_CASE("gopen: a file that one may not read gives -EACCES") {
   CHECK(open_in_kernel(fs, path) == -EACCES);
 }
 
-TEST_CASE("gopen: too many files give -ENFILE for the filesystem's limit and -EMFILE for the process's") {
+TEST_CASE(
+    "gopen: too many files give -ENFILE for the filesystem's limit and -EMFILE for the process's") {
   scratch_folder folder;
   std::vector<std::string> paths;
   for (int i = 0; i < 6; ++i) paths.push_back(make_file(folder, std::to_string(i), 10));
@@ -173,7 +178,8 @@ TEST_CASE("gopen: 4096 files are open at once, each read through its own descrip
   if (files < most) MESSAGE("only ", files, " files: the hard limit of open files allows no more");
   scratch_folder folder;
   std::vector<std::string> paths;
-  for (std::uint32_t i = 0; i < files; ++i) paths.push_back(make_file(folder, std::to_string(i), 40 + i % 50, i));
+  for (std::uint32_t i = 0; i < files; ++i)
+    paths.push_back(make_file(folder, std::to_string(i), 40 + i % 50, i));
   auto c = small_config(512, 64);
   c.max_open_files = files;
   filesystem fs(c);

@@ -1,10 +1,12 @@
-// Races on the page table, the frames' state words and the two ways to take a frame, without files or daemon.
-#include <doctest/doctest.h>
-
+// Races on the page table, the frames' state words and the two ways to take a frame, without files
+// or daemon.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cstdint>
 #include <string>
@@ -47,21 +49,26 @@ __device__ std::uint64_t* words(page_cache_ref const& c, std::uint32_t frame) {
 }
 
 // The frame is pinned and ready: its bytes are read with plain loads, as gread does.
-__device__ void check(churn const& job, tally& t, std::uint32_t frame, std::uint64_t uid, std::uint64_t page) {
+__device__ void check(churn const& job, tally& t, std::uint32_t frame, std::uint64_t uid,
+                      std::uint64_t page) {
   if (words(job.cache, frame)[lane_id()] != content(uid, page, lane_id())) add(t.wrong_bytes);
   if (lane_id() == 0 && valid_bytes(job.cache.headers[frame]) != page + 1) add(t.wrong_bytes);
   __syncwarp();
 }
 
-__device__ void await_filled(churn const& job, tally& t, std::uint32_t frame, std::uint64_t uid, std::uint64_t page) {
+__device__ void await_filled(churn const& job, tally& t, std::uint32_t frame, std::uint64_t uid,
+                             std::uint64_t page) {
   std::uint32_t arrived = 0;
   if (lane_id() == 0) {
     frame_header& h = job.cache.headers[frame];
     phase now = phase::filling;
-    for (unsigned pause = 0; (now = phase_of(frame_state(h).load(memory_order_acquire))) == phase::filling;) backoff(pause);
+    for (unsigned pause = 0;
+         (now = phase_of(frame_state(h).load(memory_order_acquire))) == phase::filling;)
+      backoff(pause);
     bool const ours = names(h, uid, page);
     arrived = ours && now == phase::ready ? 1 : 0;
-    if (ours && now == phase::failed && fetch_error(h) != -1000 - static_cast<std::int32_t>(page)) add(t.wrong_errors);
+    if (ours && now == phase::failed && fetch_error(h) != -1000 - static_cast<std::int32_t>(page))
+      add(t.wrong_errors);
     add(ours && now != phase::empty ? t.waits : t.vain_waits);
   }
   arrived = warp_broadcast(arrived);
@@ -69,8 +76,8 @@ __device__ void await_filled(churn const& job, tally& t, std::uint32_t frame, st
   if (arrived != 0) check(job, t, frame, uid, page);
 }
 
-__device__ void fill(churn const& job, tally& t, std::uint32_t frame, std::uint64_t uid, std::uint64_t page, bool failing,
-                     std::uint32_t* in_progress) {
+__device__ void fill(churn const& job, tally& t, std::uint32_t frame, std::uint64_t uid,
+                     std::uint64_t page, bool failing, std::uint32_t* in_progress) {
   atomic_ref<std::uint32_t, scope::device> mine(in_progress[(uid - 1) * job.pages + page]);
   if (lane_id() == 0 && mine.fetch_add(1, memory_order_relaxed) != 0) add(t.double_fills);
   words(job.cache, frame)[lane_id()] = failing ? 0 : content(uid, page, lane_id());
@@ -116,10 +123,11 @@ __global__ void churn_pages(churn job, tally* t, std::uint32_t* in_progress) {
     std::uint32_t const frame = warp_broadcast(static_cast<std::uint32_t>(taken.frame));
     if (lane_id() == 0) begin_fill(job.cache.headers[frame], uid, page);
     __syncwarp();
-    auto const entered = static_cast<insert_result>(
-        warp_broadcast(static_cast<std::uint32_t>(insert_each(job.cache, lane_id() == 0, uid, page, frame))));
+    auto const entered = static_cast<insert_result>(warp_broadcast(
+        static_cast<std::uint32_t>(insert_each(job.cache, lane_id() == 0, uid, page, frame))));
     if (entered == insert_result::inserted) {
-      fill(job, *t, frame, uid, page, job.fail_one_in != 0 && (random >> 40) % job.fail_one_in == 0, in_progress);
+      fill(job, *t, frame, uid, page, job.fail_one_in != 0 && (random >> 40) % job.fail_one_in == 0,
+           in_progress);
       continue;
     }
     if (lane_id() == 0) {
@@ -132,8 +140,10 @@ __global__ void churn_pages(churn job, tally* t, std::uint32_t* in_progress) {
   }
 }
 
-// One warp: all of its lanes enter pages of their own at once, then the same pages again, then take half of them out.
-__global__ void enter_together(page_cache_ref cache, std::uint32_t* inserted, std::uint32_t* duplicates, std::uint32_t* found) {
+// One warp: all of its lanes enter pages of their own at once, then the same pages again, then take
+// half of them out.
+__global__ void enter_together(page_cache_ref cache, std::uint32_t* inserted,
+                               std::uint32_t* duplicates, std::uint32_t* found) {
   unsigned const lane = lane_id();
   std::uint32_t frames[2];
   for (unsigned round = 0; round < 2; ++round) {
@@ -177,13 +187,16 @@ tally run(filesystem& fs, churn job, unsigned blocks, unsigned threads) {
   return t;
 }
 
-churn job_for(filesystem const& fs, std::uint32_t files, std::uint32_t pages, std::uint32_t rounds) {
+churn job_for(filesystem const& fs, std::uint32_t files, std::uint32_t pages,
+              std::uint32_t rounds) {
   return {fs.ref().cache, seed(), files, pages, rounds, 0, 0};
 }
 
 }  // namespace
 
-TEST_CASE("page table: under churn a pinned ready frame holds its page, and a page is filled in one frame at a time") {
+TEST_CASE(
+    "page table: under churn a pinned ready frame holds its page, and a page is filled in one "
+    "frame at a time") {
   CAPTURE(seed());
   for (auto const policy : {replacement::fifo, replacement::clock}) {
     auto c = small_config(512, 24);
@@ -195,14 +208,16 @@ TEST_CASE("page table: under churn a pinned ready frame holds its page, and a pa
   }
 }
 
-TEST_CASE("page table: with fewer frames than warps callers go without, and none gets another's frame") {
+TEST_CASE(
+    "page table: with fewer frames than warps callers go without, and none gets another's frame") {
   CAPTURE(seed());
   filesystem fs(small_config(512, 8));
   auto const t = run(fs, job_for(fs, 1, 12, scaled(2000, 400)), 8, 128 / scaled(1, 2));
   CHECK(t.fills > 8);
 }
 
-TEST_CASE("page table: a fill that fails leaves no entry, and whoever waits for it sees the error") {
+TEST_CASE(
+    "page table: a fill that fails leaves no entry, and whoever waits for it sees the error") {
   CAPTURE(seed());
   filesystem fs(small_config(512, 16));
   auto job = job_for(fs, 1, 10, scaled(2000, 400));
@@ -233,7 +248,8 @@ TEST_CASE("page table: lanes of one warp enter and take out pages of one bucket,
     auto cache = fs.ref().cache;
     if (one_bucket) cache.bucket_count = 1;
     buffer<std::uint32_t> results(3 * warp_size);
-    launch(enter_together, 1, warp_size, cache, results.data(), results.data() + warp_size, results.data() + 2 * warp_size);
+    launch(enter_together, 1, warp_size, cache, results.data(), results.data() + warp_size,
+           results.data() + 2 * warp_size);
     this_thread_stream().synchronize();
     std::uint32_t r[3 * warp_size];
     results.copy_to_host(r, 3 * warp_size);
@@ -246,7 +262,8 @@ TEST_CASE("page table: lanes of one warp enter and take out pages of one bucket,
   }
 }
 
-TEST_CASE("lra: queues that many warps share, and take from each other, never hand out a frame twice") {
+TEST_CASE(
+    "lra: queues that many warps share, and take from each other, never hand out a frame twice") {
   CAPTURE(seed());
   for (std::uint32_t const slots : {1u, 3u, 16u}) {
     auto c = small_config(512, 24);

@@ -1,8 +1,10 @@
-// A planted bug: a kernel that lacks a __syncthreads. ThreadSanitizer must report a data race, whatever order the emulated threads
-// happened to run in. With the argument `clean` the barrier is there, and the program must pass.
+// A planted bug: a kernel that lacks a __syncthreads. ThreadSanitizer must report a data race,
+// whatever order the emulated threads happened to run in. With the argument `clean` the barrier is
+// there, and the program must pass.
+#include <gpufs/device.hpp>
+
 #include <cstdio>
 #include <cstring>
-#include <gpufs/device.hpp>
 
 namespace {
 

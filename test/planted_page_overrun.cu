@@ -1,9 +1,11 @@
-// A planted bug: a kernel that fills pages of a cache and writes one word beyond the last one. AddressSanitizer must report a heap
-// buffer overflow. With the argument `clean` the kernel stays within, and the program must pass.
+// A planted bug: a kernel that fills pages of a cache and writes one word beyond the last one.
+// AddressSanitizer must report a heap buffer overflow. With the argument `clean` the kernel stays
+// within, and the program must pass.
+#include <gpufs/device.hpp>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <gpufs/device.hpp>
 
 namespace {
 

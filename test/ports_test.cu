@@ -1,4 +1,5 @@
-// The file-input applications: every one right in every mode, and each level of every checker able to fail.
+// The file-input applications: every one right in every mode, and each level of every checker able
+// to fail.
 #include <gpufs/gpufs.hpp>
 
 #include <apps/common/generator.hpp>
@@ -7,7 +8,6 @@
 #include <apps/harness/verify.hpp>
 #include <apps/ports/all.hpp>
 #include <apps/ports/bfs/graph.hpp>
-
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
@@ -59,7 +59,8 @@ void flip_high_bit(host_outputs& out, std::size_t array, std::uint64_t i) {
 }
 
 /// A matrix of random floats with its sidecar, as --input takes it.
-std::string real_matrix(test::scratch_folder const& folder, std::string const& name, std::uint64_t rows, std::uint64_t columns) {
+std::string real_matrix(test::scratch_folder const& folder, std::string const& name,
+                        std::uint64_t rows, std::uint64_t columns) {
   std::vector<float> values(rows * columns);
   for (std::uint64_t i = 0; i < values.size(); ++i) values[i] = uniform(test::seed(), i);
   auto const bytes = std::as_bytes(std::span(values));
@@ -69,8 +70,8 @@ std::string real_matrix(test::scratch_folder const& folder, std::string const& n
 }
 
 /// An empty file, or a hole, with a sidecar that tells its shape.
-std::string real_hole(test::scratch_folder const& folder, std::string const& name, std::uint64_t rows, std::uint64_t columns,
-                      std::uint64_t bytes) {
+std::string real_hole(test::scratch_folder const& folder, std::string const& name,
+                      std::uint64_t rows, std::uint64_t columns, std::uint64_t bytes) {
   test::set_size(folder / name, bytes);
   std::ofstream(folder / (name + ".meta")) << "rows=" << rows << "\ncolumns=" << columns << '\n';
   return folder / name;
@@ -102,7 +103,9 @@ void for_each_port(Body const& body) {
 
 }  // namespace
 
-TEST_CASE("every application: the bytes that gread brings and the outputs are right, with both generators") {
+TEST_CASE(
+    "every application: the bytes that gread brings and the outputs are right, with both "
+    "generators") {
   for_each_port([](port_description const& what) {
     for (bool const random : {false, true}) {
       CAPTURE(random);
@@ -120,9 +123,11 @@ TEST_CASE("the applications' own options: other wavelets, more steps, the suite'
     char const* option;
     char const* value;
   } const cases[] = {
-      {&port_dwt2d, "filter", "97"},      {&port_hotspot, "pitch", "chip"},   {&port_hotspot, "iterations", "7"},
-      {&port_stencil, "iterations", "5"}, {&port_stencil, "iterations", "1"}, {&port_mvt, "compute", "orig"},
-      {&port_bicg, "compute", "orig"},    {&port_atax, "compute", "orig"},    {&port_gesummv, "compute", "orig"},
+      {&port_dwt2d, "filter", "97"},      {&port_hotspot, "pitch", "chip"},
+      {&port_hotspot, "iterations", "7"}, {&port_stencil, "iterations", "5"},
+      {&port_stencil, "iterations", "1"}, {&port_mvt, "compute", "orig"},
+      {&port_bicg, "compute", "orig"},    {&port_atax, "compute", "orig"},
+      {&port_gesummv, "compute", "orig"},
   };
   for (auto const& c : cases) {
     CAPTURE(c.what->name);
@@ -138,7 +143,9 @@ TEST_CASE("the applications' own options: other wavelets, more steps, the suite'
   }
 }
 
-TEST_CASE("every application that reads its file in its own kernel: what it reads and what it computes is right") {
+TEST_CASE(
+    "every application that reads its file in its own kernel: what it reads and what it computes "
+    "is right") {
   for_each_port([](port_description const& what) {
     if (!what.fused) return;
     // With the paper's number of blocks some strips are one row, some empty.
@@ -172,7 +179,8 @@ TEST_CASE("level 1: a flipped byte of an input array is found, wherever it is") 
     REQUIRE(s.integrity().empty());
     for (std::size_t i = 0; i < s.input_arrays().size(); ++i) {
       std::uint64_t const bytes = s.data().files()[i].file.size();
-      for (std::uint64_t const at : {std::uint64_t{0}, generate_below(test::seed(), i, bytes), bytes - 1}) {
+      for (std::uint64_t const at :
+           {std::uint64_t{0}, generate_below(test::seed(), i, bytes), bytes - 1}) {
         CAPTURE(at);
         flip_byte_on_device(s.input_arrays()[i], at);
         CHECK(s.integrity().find("not what was generated") != std::string::npos);
@@ -183,7 +191,9 @@ TEST_CASE("level 1: a flipped byte of an input array is found, wherever it is") 
   });
 }
 
-TEST_CASE("level 1: a flipped byte of a kept file is found in every mode, and the file is taken as it is") {
+TEST_CASE(
+    "level 1: a flipped byte of a kept file is found in every mode, and the file is taken as it "
+    "is") {
   test::scratch_folder const folder;
   for_each_port([&](port_description const& what) {
     std::string const data = folder / std::string(what.name);
@@ -222,7 +232,8 @@ TEST_CASE("level 2: a flipped byte of an output is found, wherever it is") {
     host_outputs wrong = right;
     for (std::size_t i = 0; i < right.shapes().size(); ++i) {
       std::uint64_t const bytes = right.bytes(i).size();
-      for (std::uint64_t const at : {std::uint64_t{0}, generate_below(test::seed(), i, bytes), bytes - 1}) {
+      for (std::uint64_t const at :
+           {std::uint64_t{0}, generate_below(test::seed(), i, bytes), bytes - 1}) {
         wrong.bytes(i)[at] ^= std::byte{1};
         CHECK(difference(wrong, right, true).find(right.shapes()[i].name) == 0);
         wrong.bytes(i)[at] ^= std::byte{1};
@@ -242,7 +253,8 @@ TEST_CASE("level 3: a changed exponent bit of any output is found by the referen
     REQUIRE(s.application().check(in, got).empty());
     for (std::size_t i = 0; i < got.shapes().size(); ++i) {
       std::uint64_t const count = got.shapes()[i].count;
-      for (std::uint64_t const at : {std::uint64_t{0}, generate_below(test::seed(), 7 + i, count), count - 1}) {
+      for (std::uint64_t const at :
+           {std::uint64_t{0}, generate_below(test::seed(), 7 + i, count), count - 1}) {
         CAPTURE(got.shapes()[i].name);
         CAPTURE(at);
         flip_high_bit(got, i, at);
@@ -253,7 +265,9 @@ TEST_CASE("level 3: a changed exponent bit of any output is found by the referen
   });
 }
 
-TEST_CASE("a real matrix whose rows are no whole words: the kernel that reads it is right, and a change of any float is found") {
+TEST_CASE(
+    "a real matrix whose rows are no whole words: the kernel that reads it is right, and a change "
+    "of any float is found") {
   struct {
     std::uint64_t rows, columns;
   } const shapes[] = {{37, 41}, {41, 1}, {1, 9}, {40, 3}, {12, 8}};
@@ -312,43 +326,55 @@ TEST_CASE("a graph whose indices lead out of it is refused, with the node or the
     CHECK(refused_with(h.edge_offset + 4 * 17, to) ==
           file + "edge 17 leads to node " + std::to_string(to) + ": must be from 0 to 99");
   }
-  for (graph_node const n : {graph_node{0, 2000000000}, graph_node{-1, 1}, graph_node{1, -1}, graph_node{edges, 1},
-                             graph_node{std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::max()}}) {
-    CHECK(refused_with(node(99), n) == file + "node 99 has start " + std::to_string(n.start) + " and degree " +
-                                           std::to_string(n.degree) + ": both must be from 0, and their sum at most " +
+  for (graph_node const n :
+       {graph_node{0, 2000000000}, graph_node{-1, 1}, graph_node{1, -1}, graph_node{edges, 1},
+        graph_node{std::numeric_limits<std::int32_t>::max(),
+                   std::numeric_limits<std::int32_t>::max()}}) {
+    CHECK(refused_with(node(99), n) == file + "node 99 has start " + std::to_string(n.start) +
+                                           " and degree " + std::to_string(n.degree) +
+                                           ": both must be from 0, and their sum at most " +
                                            std::to_string(edges) + ", the number of edges");
   }
   CHECK(refused_with(node(99), graph_node{edges, 0}).empty());
   std::string const no_graph = file + "must be a graph file as scripts/fetch_data.py makes them";
   CHECK(refused_with(offsetof(graph_header, node_offset), std::uint64_t{1} << 40) == no_graph);
   CHECK(refused_with(offsetof(graph_header, source), h.nodes) == no_graph);
-  CHECK(refused_with(offsetof(graph_header, nodes), (std::uint64_t{1} << 61) + h.nodes) == no_graph);
+  CHECK(refused_with(offsetof(graph_header, nodes), (std::uint64_t{1} << 61) + h.nodes) ==
+        no_graph);
 }
 
 TEST_CASE("a picture with more rows than a grid has is refused, with the most that it may have") {
   test::scratch_folder const folder;
   std::string const tall = real_hole(folder, "tall.f32", 524281, 3, 524281 * 3 * 4);
-  CHECK(refusal(port_2dconv, tall) == "--input=" + tall + ": has 524281 rows: must have at most 524280");
+  CHECK(refusal(port_2dconv, tall) ==
+        "--input=" + tall + ": has 524281 rows: must have at most 524280");
   std::string const rgb = real_hole(folder, "tall.rgb8", 524281, 16, 524281 * 16 * 3);
-  CHECK(refusal(port_dwt2d, rgb) == "--input=" + rgb + ": has 524281 rows: must have at most 524280");
+  CHECK(refusal(port_dwt2d, rgb) ==
+        "--input=" + rgb + ": has 524281 rows: must have at most 524280");
   CHECK(refusal(port_2dconv, real_hole(folder, "fits.f32", 524280, 3, 524280 * 3 * 4)).empty());
 }
 
-TEST_CASE("a real file that is not there, or not of the size that its sidecar tells, is refused as that") {
+TEST_CASE(
+    "a real file that is not there, or not of the size that its sidecar tells, is refused as "
+    "that") {
   test::scratch_folder const folder;
-  CHECK(refusal(port_nw, folder / "none.i32") == "--input=" + (folder / "none.i32") + ": No such file or directory");
+  CHECK(refusal(port_nw, folder / "none.i32") ==
+        "--input=" + (folder / "none.i32") + ": No such file or directory");
   std::uint64_t const side = std::uint64_t{1} << 31;  // 4 bytes of each: 2^64
   std::string const huge = real_hole(folder, "huge", side, side, 0);
   for (auto const* what : {&port_nw, &port_2dconv}) {
-    CHECK(refusal(*what, huge) == "--input=" + huge + ": has 0 bytes: by its .meta must have more than a file can have");
+    CHECK(refusal(*what, huge) ==
+          "--input=" + huge + ": has 0 bytes: by its .meta must have more than a file can have");
   }
   std::string const shorter = real_hole(folder, "short", 16, 16, 1000);
-  CHECK(refusal(port_nw, shorter) == "--input=" + shorter + ": has 1000 bytes: by its .meta must have 1024");
+  CHECK(refusal(port_nw, shorter) ==
+        "--input=" + shorter + ": has 1000 bytes: by its .meta must have 1024");
 }
 
 TEST_CASE("level 3: an output that should be NaN or infinite is said not to be checkable") {
   host_outputs wanted({{"b", element::f32, 3, {1e-6, 1e-6}}});
-  for (float const value : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+  for (float const value :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     wanted.as<float>(0)[1] = value;
     host_outputs const got = wanted;
     CHECK(difference(got, wanted, true).empty());

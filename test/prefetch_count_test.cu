@@ -1,12 +1,13 @@
 // What readahead saves and what it costs, in exact counts of requests and bytes.
-#include <doctest/doctest.h>
-
 #include <gpufs/gpufs.hpp>
 #include <gpufs/layout.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cstdint>
 #include <string>
@@ -26,8 +27,10 @@ config pulling(std::uint64_t page, std::uint64_t cache, std::uint64_t prefetch) 
   return c;
 }
 
-/// Has each of `blocks` blocks read its own part of the file's first `bytes` bytes in pieces, in order.
-void add_pass(read_batch& batch, int fd, std::string const& path, std::uint64_t bytes, unsigned blocks, std::uint64_t piece) {
+/// Has each of `blocks` blocks read its own part of the file's first `bytes` bytes in pieces, in
+/// order.
+void add_pass(read_batch& batch, int fd, std::string const& path, std::uint64_t bytes,
+              unsigned blocks, std::uint64_t piece) {
   std::uint64_t const part = bytes / blocks;
   for (std::uint64_t at = 0; at < part; at += piece) {
     for (unsigned b = 0; b < blocks; ++b) batch.add(fd, path, std::int64_t(b * part + at), piece);
@@ -36,7 +39,9 @@ void add_pass(read_batch& batch, int fd, std::string const& path, std::uint64_t 
 
 }  // namespace
 
-TEST_CASE("prefetch counts: 60 KiB ahead of 4 KiB pages make at most 1/15 of the requests, and a second pass makes none") {
+TEST_CASE(
+    "prefetch counts: 60 KiB ahead of 4 KiB pages make at most 1/15 of the requests, and a second "
+    "pass makes none") {
   scratch_folder folder;
   constexpr std::uint64_t size = scaled(8, 4) * mebi;
   auto const path = make_file(folder, "file", size);
@@ -75,7 +80,9 @@ TEST_CASE("prefetch counts: 60 KiB ahead of 4 KiB pages make at most 1/15 of the
   }
 }
 
-TEST_CASE("prefetch counts: the automatic window makes one request per 64 KiB, and few beyond where readers end") {
+TEST_CASE(
+    "prefetch counts: the automatic window makes one request per 64 KiB, and few beyond where "
+    "readers end") {
   scratch_folder folder;
   constexpr std::uint64_t size = scaled(8, 4) * mebi;
   auto const path = make_file(folder, "file", size);
@@ -89,26 +96,33 @@ TEST_CASE("prefetch counts: the automatic window makes one request per 64 KiB, a
     CHECK(batch.problems() == "");
     auto const s = fs.stats();
     CHECK(s.bytes_pulled == size);
-    // Four readers have up to 16 ahead each; the last one's are cut off by the end of the file. Each begins with one piece alone.
+    // Four readers have up to 16 ahead each; the last one's are cut off by the end of the file.
+    // Each begins with one piece alone.
     CHECK(s.read_requests <= size / (64 * kibi) + blocks + (blocks - 1) * 30);
   }
 }
 
-TEST_CASE("prefetch counts: a file 4 times the cache moves per pass its own size and what each reader has ahead, no more") {
+TEST_CASE(
+    "prefetch counts: a file 4 times the cache moves per pass its own size and what each reader "
+    "has ahead, no more") {
   scratch_folder folder;
   constexpr std::uint64_t size = scaled(4, 2) * mebi;
   auto const path = make_file(folder, "file", size);
   constexpr unsigned blocks = 4;
   for (std::uint64_t const page : {4 * kibi, 16 * kibi}) {
-    for (std::uint64_t const prefetch : {std::uint64_t{0}, 48 * kibi, 240 * kibi, prefetch_automatic}) {
+    for (std::uint64_t const prefetch :
+         {std::uint64_t{0}, 48 * kibi, 240 * kibi, prefetch_automatic}) {
       for (std::uint32_t const depth : {0u, 1u, 3u}) {
-        if (depth != 0 && (prefetch == 0 || prefetch == prefetch_automatic)) continue;  // means nothing there
+        if (depth != 0 && (prefetch == 0 || prefetch == prefetch_automatic))
+          continue;  // means nothing there
         auto c = pulling(page, size / 4, prefetch);
         c.prefetch_depth = depth;
         filesystem fs(c);
         int const fd = fs.open(path, O_RDONLY);
         std::uint64_t const chunk = prefetch == 0 ? page : layout::of(c, 2, 1ull << 30).chunk_bytes;
-        std::uint64_t const window = prefetch == prefetch_automatic ? 30 * chunk : prefetch == 0 ? 0 : depth * chunk;
+        std::uint64_t const window = prefetch == prefetch_automatic ? 30 * chunk
+                                     : prefetch == 0                ? 0
+                                                                    : depth * chunk;
         std::uint64_t const most = size + blocks * (chunk + window);
         read_batch batch;
         add_pass(batch, fd, path, size, blocks, page);
@@ -132,7 +146,9 @@ TEST_CASE("prefetch counts: a file 4 times the cache moves per pass its own size
   }
 }
 
-TEST_CASE("prefetch counts: reads that jump fetch what they ask for with an automatic window, a request each with a fixed one") {
+TEST_CASE(
+    "prefetch counts: reads that jump fetch what they ask for with an automatic window, a request "
+    "each with a fixed one") {
   scratch_folder folder;
   constexpr std::uint64_t size = scaled(8, 4) * mebi;
   auto const path = make_file(folder, "file", size);
@@ -141,7 +157,8 @@ TEST_CASE("prefetch counts: reads that jump fetch what they ask for with an auto
     int const fd = fs.open(path, O_RDONLY);
     read_batch batch;
     constexpr unsigned reads = 60;
-    for (unsigned i = 0; i < reads; ++i) batch.add(fd, path, std::int64_t((i * 23 + 5) % 61 * (size / 64)), 8 * kibi);
+    for (unsigned i = 0; i < reads; ++i)
+      batch.add(fd, path, std::int64_t((i * 23 + 5) % 61 * (size / 64)), 8 * kibi);
     batch.run(fs.ref(), 1, 64);
     CAPTURE(prefetch);
     CHECK(batch.problems() == "");

@@ -1,11 +1,13 @@
-// Reads of every kind, mixed and from many blocks, against pread: for every prefetch size, page size and way that bytes arrive.
-#include <doctest/doctest.h>
-
+// Reads of every kind, mixed and from many blocks, against pread: for every prefetch size, page
+// size and way that bytes arrive.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cstdint>
 #include <random>
@@ -31,8 +33,8 @@ constexpr unsigned habits = 5;
 /// A reader that follows a habit for a while, then takes up another one, sometimes in another file.
 class reader {
  public:
-  void add_read(read_batch& batch, std::mt19937_64& random, std::vector<open_file> const& files, std::uint64_t page,
-                reader const& neighbour) {
+  void add_read(read_batch& batch, std::mt19937_64& random, std::vector<open_file> const& files,
+                std::uint64_t page, reader const& neighbour) {
     if (left_ == 0) {
       left_ = 1 + random() % 12;
       habit_ = habit(random() % habits);
@@ -84,20 +86,24 @@ void compare(config const& c, unsigned blocks, caller_kind who, unsigned ops) {
   unsigned const callers = who == caller_kind::block ? blocks : 2 * blocks;
   std::vector<reader> readers(callers);
   read_batch batch;
-  for (unsigned i = 0; i < ops; ++i) readers[i % callers].add_read(batch, random, files, c.page_size, readers[(i + 1) % callers]);
+  for (unsigned i = 0; i < ops; ++i)
+    readers[i % callers].add_read(batch, random, files, c.page_size, readers[(i + 1) % callers]);
   check_twice(fs, batch, blocks, 64, who);
 }
 
 }  // namespace
 
-TEST_CASE("prefetch differential: mixed reads of many blocks equal pread for every prefetch size, page size and path") {
+TEST_CASE(
+    "prefetch differential: mixed reads of many blocks equal pread for every prefetch size, page "
+    "size and path") {
   struct {
     std::uint64_t page, frames;
     unsigned ops;
   } const sizes[] = {{512, 64, 400}, {4 * kibi, 32, 300}, {64 * kibi, 24, 100}};
   for (auto const path : built_paths) {
     for (auto const& s : sizes) {
-      for (std::uint64_t const prefetch : {std::uint64_t{0}, s.page, 60 * kibi, mebi, prefetch_automatic}) {
+      for (std::uint64_t const prefetch :
+           {std::uint64_t{0}, s.page, 60 * kibi, mebi, prefetch_automatic}) {
         if (prefetch != prefetch_automatic && prefetch % s.page != 0) continue;
         auto c = small_config(s.page, s.frames);
         c.path = path;
@@ -112,7 +118,9 @@ TEST_CASE("prefetch differential: mixed reads of many blocks equal pread for eve
   }
 }
 
-TEST_CASE("prefetch differential: too few buffers, too few slots and other policies change nothing about the bytes") {
+TEST_CASE(
+    "prefetch differential: too few buffers, too few slots and other policies change nothing about "
+    "the bytes") {
   for (auto const path : built_paths) {
     for (auto const policy : {replacement::lra, replacement::fifo, replacement::clock}) {
       for (std::uint64_t const prefetch : {28 * kibi, prefetch_automatic}) {

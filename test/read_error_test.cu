@@ -1,13 +1,14 @@
 // Reads that fail, come short, or meet a file that has become shorter.
-#include <doctest/doctest.h>
-
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <atomic>
 #include <cerrno>
@@ -26,14 +27,17 @@ constexpr std::uint64_t page = 512;
 
 }  // namespace
 
-TEST_CASE("errors: a page that cannot be read gives -EIO to all who want it, the others are not concerned, and it heals") {
+TEST_CASE(
+    "errors: a page that cannot be read gives -EIO to all who want it, the others are not "
+    "concerned, and it heals") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 20 * page);
   std::atomic<bool> broken{true};
-  filesystem fs(small_config(page, 32), read_faults([&broken](std::uint64_t offset, std::uint64_t length) {
-                  return broken && offset <= 7 * page && offset + length > 7 * page ? fault_action::fail(EIO)
-                                                                                    : fault_action::pass();
-                }));
+  filesystem fs(
+      small_config(page, 32), read_faults([&broken](std::uint64_t offset, std::uint64_t length) {
+        return broken && offset <= 7 * page && offset + length > 7 * page ? fault_action::fail(EIO)
+                                                                          : fault_action::pass();
+      }));
   int const fd = fs.open(path, O_RDONLY);
   read_batch batch;
   for (unsigned i = 0; i < 16; ++i) batch.add_failing(fd, 7 * page + i, 40, -EIO);
@@ -57,8 +61,9 @@ TEST_CASE("errors: every errno of the host arrives as it is") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 20 * page);
   for (int const error : {EIO, ENXIO, ESTALE, EDQUOT}) {
-    filesystem fs(small_config(page, 8),
-                  read_faults([error](std::uint64_t, std::uint64_t) { return fault_action::fail(error); }));
+    filesystem fs(small_config(page, 8), read_faults([error](std::uint64_t, std::uint64_t) {
+                    return fault_action::fail(error);
+                  }));
     int const fd = fs.open(path, O_RDONLY);
     read_batch batch;
     batch.add_failing(fd, 0, 100, -error);
@@ -94,15 +99,20 @@ TEST_CASE("errors: who waits for another's fetch gets its error, too") {
   }
 }
 
-TEST_CASE("errors: a read that fails half-way returns the bytes before the failure, the next call the error") {
+TEST_CASE(
+    "errors: a read that fails half-way returns the bytes before the failure, the next call the "
+    "error") {
   scratch_folder folder;
   for (std::uint64_t const size : {std::uint64_t{512}, std::uint64_t{4096}, std::uint64_t{65536}}) {
     auto const path = make_file(folder, std::to_string(size), 8 * size, size);
-    for (std::uint64_t const bad : {3 * size, 3 * size + 1, 3 * size + 100, 4 * size - 1}) {  // this byte cannot be read
-      filesystem fs(small_config(size, 16), read_faults([bad](std::uint64_t offset, std::uint64_t length) {
-                      if (offset == bad) return fault_action::fail(EIO);
-                      return offset < bad && offset + length > bad ? fault_action::shorten(bad - offset) : fault_action::pass();
-                    }));
+    for (std::uint64_t const bad :
+         {3 * size, 3 * size + 1, 3 * size + 100, 4 * size - 1}) {  // this byte cannot be read
+      filesystem fs(
+          small_config(size, 16), read_faults([bad](std::uint64_t offset, std::uint64_t length) {
+            if (offset == bad) return fault_action::fail(EIO);
+            return offset < bad && offset + length > bad ? fault_action::shorten(bad - offset)
+                                                         : fault_action::pass();
+          }));
       int const fd = fs.open(path, O_RDONLY);
       read_batch batch;
       batch.add(fd, path, 0, bad);
@@ -145,7 +155,8 @@ TEST_CASE("short reads of the host are continued, whatever comes at a time") {
                   }));
     int const fd = fs.open(path, O_RDONLY);
     read_batch batch;
-    for (unsigned i = 0; i < 16; ++i) batch.add(fd, path, std::int64_t(i * size / 2 + i), 2 * size, i);
+    for (unsigned i = 0; i < 16; ++i)
+      batch.add(fd, path, std::int64_t(i * size / 2 + i), 2 * size, i);
     batch.run(fs.ref(), 4, 64);
     CHECK(batch.problems() == "");
     CHECK(fs.stats().errors == 0);

@@ -1,12 +1,13 @@
 // gread: which bytes it gives, at every alignment, across pages, at the end of files and far out.
-#include <doctest/doctest.h>
-
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -24,16 +25,20 @@ namespace {
 
 constexpr std::uint64_t mebi = 1 << 20;
 
-// Every thread writes down what gread returned to it; every block reads into `count` bytes of its own.
-__global__ void read_into_every_thread(fs_ref fs, int fd, std::uint64_t count, std::int64_t offset, std::byte* out,
-                                       std::int64_t* results) {
+// Every thread writes down what gread returned to it; every block reads into `count` bytes of its
+// own.
+__global__ void read_into_every_thread(fs_ref fs, int fd, std::uint64_t count, std::int64_t offset,
+                                       std::byte* out, std::int64_t* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
-  results[blockIdx.x * blockDim.x + threadIdx.x] = gread(io, fd, out + blockIdx.x * count, count, offset);
+  results[blockIdx.x * blockDim.x + threadIdx.x] =
+      gread(io, fd, out + blockIdx.x * count, count, offset);
 }
 
-// Reads the file piece by piece into one shared buffer, which every thread sums up in full after each gread and before the next.
-__global__ void sum_through_shared_memory(fs_ref fs, int fd, std::uint32_t pieces, std::uint64_t* sums) {
+// Reads the file piece by piece into one shared buffer, which every thread sums up in full after
+// each gread and before the next.
+__global__ void sum_through_shared_memory(fs_ref fs, int fd, std::uint32_t pieces,
+                                          std::uint64_t* sums) {
   constexpr unsigned piece = 1000;
   __shared__ unsigned char bytes[piece];
   auto const block = cg::this_thread_block();
@@ -48,10 +53,13 @@ __global__ void sum_through_shared_memory(fs_ref fs, int fd, std::uint32_t piece
 
 }  // namespace
 
-TEST_CASE("gread: every alignment of offset, length and buffer gives the file's bytes and touches no others") {
+TEST_CASE(
+    "gread: every alignment of offset, length and buffer gives the file's bytes and touches no "
+    "others") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 64 << 10);
-  // Far fewer frames than pages: bytes come from pulls. As many frames as pages: the second time, from frames.
+  // Far fewer frames than pages: bytes come from pulls. As many frames as pages: the second time,
+  // from frames.
   for (std::uint64_t const frames : {8, 128}) {
     filesystem fs(small_config(512, frames));
     int const fd = fs.open(path, O_RDONLY);
@@ -77,16 +85,21 @@ TEST_CASE("gread: every alignment of offset, length and buffer gives the file's 
   }
 }
 
-TEST_CASE("gread: reads that start, end and cross at page boundaries are right for every page size and block size") {
+TEST_CASE(
+    "gread: reads that start, end and cross at page boundaries are right for every page size and "
+    "block size") {
   scratch_folder folder;
-  for (std::uint64_t const page : {std::uint64_t{512}, std::uint64_t{4096}, std::uint64_t{65536}, mebi}) {
+  for (std::uint64_t const page :
+       {std::uint64_t{512}, std::uint64_t{4096}, std::uint64_t{65536}, mebi}) {
     auto const path = make_file(folder, "file" + std::to_string(page), 5 * page + 77, page);
     filesystem fs(small_config(page, 8));
     int const fd = fs.open(path, O_RDONLY);
     REQUIRE(fd > 0);
     read_batch batch;
-    for (std::uint64_t const begin : {std::uint64_t{0}, page - 1, page, page + 1, 2 * page - 16, 3 * page + page / 2 + 3}) {
-      for (std::uint64_t const count : {std::uint64_t{1}, std::uint64_t{33}, page - 1, page, page + 1, 3 * page + 5}) {
+    for (std::uint64_t const begin :
+         {std::uint64_t{0}, page - 1, page, page + 1, 2 * page - 16, 3 * page + page / 2 + 3}) {
+      for (std::uint64_t const count :
+           {std::uint64_t{1}, std::uint64_t{33}, page - 1, page, page + 1, 3 * page + 5}) {
         batch.add(fd, path, std::int64_t(begin), count, unsigned((begin + count) % 64));
       }
     }
@@ -166,13 +179,15 @@ TEST_CASE("gread: short at the end of the file, 0 at and beyond it, whatever the
     for (std::int64_t const back : {600, 16, 1, 0, -1, -511, -512, -513, -100000}) {
       auto const offset = std::int64_t(size) - back;
       if (offset < 0) continue;
-      for (std::uint64_t const count : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{17}, std::uint64_t{5000}}) {
+      for (std::uint64_t const count :
+           {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{17}, std::uint64_t{5000}}) {
         batch.add(fd, path, offset, count, unsigned(size + count) % 64);
       }
     }
     batch.add(fd, path, 0, std::numeric_limits<std::size_t>::max());
     batch.add(fd, path, 0, std::size_t{1} << 63, 1);
-    batch.add_failing(fd, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::size_t>::max(), 0);
+    batch.add_failing(fd, std::numeric_limits<std::int64_t>::max(),
+                      std::numeric_limits<std::size_t>::max(), 0);
   }
   batch.run(fs.ref(), 4, 64);
   CHECK(batch.problems() == "");
@@ -231,7 +246,8 @@ TEST_CASE("gread: page numbers that agree in their low 32 bits are different pag
   CHECK(batch.problems() == "");
 }
 
-TEST_CASE("gread: bad descriptors and negative offsets are refused, and every thread gets the result") {
+TEST_CASE(
+    "gread: bad descriptors and negative offsets are refused, and every thread gets the result") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 3000);
   filesystem fs(small_config(512, 8));
@@ -248,20 +264,22 @@ TEST_CASE("gread: bad descriptors and negative offsets are refused, and every th
     std::int64_t result;
   };
   int const other_generation = fd + (1 << 16);
-  for (auto const& e : std::vector<expectation>{{fd, 1000, 2500, 500},
-                                                {fd, 1000, 3000, 0},
-                                                {fd, 0, 0, 0},
-                                                {fd, 100, -1, -EINVAL},
-                                                {fd, 0, std::numeric_limits<std::int64_t>::min(), -EINVAL},
-                                                {-1, 100, 0, -EBADF},
-                                                {0, 100, 0, -EBADF},
-                                                {1, 100, 0, -EBADF},
-                                                {std::numeric_limits<int>::max(), 100, 0, -EBADF},
-                                                {std::numeric_limits<int>::min(), 100, 0, -EBADF},
-                                                {other_generation, 100, 0, -EBADF},
-                                                {closed, 100, 0, -EBADF}}) {
+  for (auto const& e :
+       std::vector<expectation>{{fd, 1000, 2500, 500},
+                                {fd, 1000, 3000, 0},
+                                {fd, 0, 0, 0},
+                                {fd, 100, -1, -EINVAL},
+                                {fd, 0, std::numeric_limits<std::int64_t>::min(), -EINVAL},
+                                {-1, 100, 0, -EBADF},
+                                {0, 100, 0, -EBADF},
+                                {1, 100, 0, -EBADF},
+                                {std::numeric_limits<int>::max(), 100, 0, -EBADF},
+                                {std::numeric_limits<int>::min(), 100, 0, -EBADF},
+                                {other_generation, 100, 0, -EBADF},
+                                {closed, 100, 0, -EBADF}}) {
     for (unsigned const threads : {32u, 100u, 256u}) {
-      launch(read_into_every_thread, 2, threads, fs.ref(), e.fd, e.count, e.offset, out.data(), results.data());
+      launch(read_into_every_thread, 2, threads, fs.ref(), e.fd, e.count, e.offset, out.data(),
+             results.data());
       this_thread_stream().synchronize();
       std::vector<std::int64_t> got(2 * threads);
       results.copy_to_host(got.data(), got.size());
@@ -279,14 +297,17 @@ TEST_CASE("gread: a group of fewer than 32 threads gets -EINVAL") {
   REQUIRE(fd > 0);
   buffer<std::byte> out(4096);
   buffer<std::int64_t> results(16);
-  launch(read_into_every_thread, 1, 16, fs.ref(), fd, std::uint64_t{100}, std::int64_t{0}, out.data(), results.data());
+  launch(read_into_every_thread, 1, 16, fs.ref(), fd, std::uint64_t{100}, std::int64_t{0},
+         out.data(), results.data());
   this_thread_stream().synchronize();
   std::vector<std::int64_t> got(16);
   results.copy_to_host(got.data(), got.size());
   CHECK(got == std::vector<std::int64_t>(16, -EINVAL));
 }
 
-TEST_CASE("gread: its barriers let a group reuse one buffer without any of its own, in shared memory too") {
+TEST_CASE(
+    "gread: its barriers let a group reuse one buffer without any of its own, in shared memory "
+    "too") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 20'500);
   constexpr unsigned threads = 64;
@@ -301,7 +322,8 @@ TEST_CASE("gread: its barriers let a group reuse one buffer without any of its o
     sums.copy_to_host(got.data(), got.size());
     auto const bytes = pread_bytes(path, 0, 20'500);
     std::uint64_t expected = 0;
-    for (std::size_t i = 0; i < bytes.size(); ++i) expected += std::uint64_t(bytes[i]) * (i / 1000 + 1);
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      expected += std::uint64_t(bytes[i]) * (i / 1000 + 1);
     CHECK(got == std::vector<std::uint64_t>(threads, expected));
   }
 }

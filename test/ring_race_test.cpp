@@ -1,13 +1,15 @@
 // The ring's consumer side: who gets which request, and races between many producers and consumers.
+#include <host-daemon/request_queue.hpp>
+
+#include <test/daemon_harness.hpp>
+#include <test/support/seed.hpp>
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>
-#include <host-daemon/request_queue.hpp>
 #include <numeric>
 #include <random>
-#include <test/daemon_harness.hpp>
-#include <test/support/seed.hpp>
 
 using gpufs::daemon::request_queue;
 using gpufs::test::region_memory;
@@ -30,8 +32,9 @@ rpc::request numbered(std::uint64_t n) {
 // All seven words come from one request.
 bool is_whole(rpc::request const& r) {
   auto const n = r.offset;
-  return r.op == rpc::operation::read && r.sequence == std::uint32_t(n * 3 + 1) && r.file == std::int32_t(n % 1000) &&
-         r.length == n * 5 && r.staging == n * 7 && r.argument[0] == n * 11 && r.argument[1] == n * 13;
+  return r.op == rpc::operation::read && r.sequence == std::uint32_t(n * 3 + 1) &&
+         r.file == std::int32_t(n % 1000) && r.length == n * 5 && r.staging == n * 7 &&
+         r.argument[0] == n * 11 && r.argument[1] == n * 13;
 }
 
 }  // namespace
@@ -84,7 +87,9 @@ TEST_CASE("ring: a ticket that is not committed yet holds back those behind it, 
   CHECK(expected == 8);
 }
 
-TEST_CASE("ring: a request is there once all its words are, in whatever order they arrive, and not before") {
+TEST_CASE(
+    "ring: a request is there once all its words are, in whatever order they arrive, and not "
+    "before") {
   region_memory memory{2, 2};
   ticket_source tickets{memory.region};
   request_queue queue{memory.region.ring, 2, 1};
@@ -156,7 +161,9 @@ TEST_CASE("ring: a consumer takes its share of what waits and leaves the rest to
   }
 }
 
-TEST_CASE("ring race: every request goes whole to exactly one consumer, oldest first, however often the ring laps") {
+TEST_CASE(
+    "ring race: every request goes whole to exactly one consumer, oldest first, however often the "
+    "ring laps") {
   struct shape {
     unsigned producers, consumers;
     std::uint64_t slots;
@@ -171,7 +178,8 @@ TEST_CASE("ring race: every request goes whole to exactly one consumer, oldest f
     ticket_source tickets{region};
     request_queue queue{region.ring, s.slots, s.consumers};
     std::vector<std::atomic<int>> taken(total);
-    std::vector<std::uint64_t> plain(s.producers);  // ordinary memory that each request hands over and gets back
+    std::vector<std::uint64_t> plain(
+        s.producers);  // ordinary memory that each request hands over and gets back
     std::atomic<std::uint64_t> torn{0}, out_of_order{0}, wrong_plain{0}, answered{0};
 
     std::vector<std::thread> threads;
@@ -211,7 +219,8 @@ TEST_CASE("ring race: every request goes whole to exactly one consumer, oldest f
             auto& handed = plain[out[i].channel];
             if (handed != t) wrong_plain.fetch_add(1, std::memory_order_relaxed);
             handed = ~t;
-            std::atomic_ref<std::uint64_t>{region.completions[out[i].channel].word}.store(t + 1, std::memory_order_release);
+            std::atomic_ref<std::uint64_t>{region.completions[out[i].channel].word}.store(
+                t + 1, std::memory_order_release);
             answered.fetch_add(1, std::memory_order_relaxed);
           }
           if (count == 0) std::this_thread::yield();

@@ -1,16 +1,19 @@
-// The transfer thread's hand-off: what is copied, what is taken back, copies that get stuck, devices that refuse.
+// The transfer thread's hand-off: what is copied, what is taken back, copies that get stuck,
+// devices that refuse.
+#include <host-daemon/fault_injector.hpp>
+#include <host-daemon/transfer_engine.hpp>
+
+#include <test/daemon_harness.hpp>
+#include <test/support/seed.hpp>
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <host-daemon/fault_injector.hpp>
-#include <host-daemon/transfer_engine.hpp>
 #include <memory>
 #include <mutex>
 #include <random>
-#include <test/daemon_harness.hpp>
-#include <test/support/seed.hpp>
 #include <thread>
 #include <vector>
 
@@ -26,17 +29,20 @@ constexpr std::uint64_t piece = 64 << 10;
 
 // Staging and its twin as words, so that copies that nobody wants may read what is being written.
 struct device_memory {
-  explicit device_memory(std::uint64_t pieces) : staging(pieces * piece / 8), twin(pieces * piece / 8) {}
+  explicit device_memory(std::uint64_t pieces)
+      : staging(pieces * piece / 8), twin(pieces * piece / 8) {}
   std::vector<std::atomic<std::uint64_t>> staging, twin;
   std::mutex mutex;  // guards the next
   std::vector<std::vector<copy_range>> batches;
 
   void fill(std::uint64_t n, std::uint64_t value) {
-    for (std::uint64_t i = 0; i < piece / 8; ++i) staging[n * piece / 8 + i].store(value + i, std::memory_order_relaxed);
+    for (std::uint64_t i = 0; i < piece / 8; ++i)
+      staging[n * piece / 8 + i].store(value + i, std::memory_order_relaxed);
   }
   std::uint64_t wrong(std::uint64_t n, std::uint64_t value) const {
     std::uint64_t bad = 0;
-    for (std::uint64_t i = 0; i < piece / 8; ++i) bad += twin[n * piece / 8 + i].load(std::memory_order_relaxed) != value + i;
+    for (std::uint64_t i = 0; i < piece / 8; ++i)
+      bad += twin[n * piece / 8 + i].load(std::memory_order_relaxed) != value + i;
     return bad;
   }
 };
@@ -63,7 +69,8 @@ struct fake_copier final : twin_copier {
     if (fails) return state::failed;
     for (auto const& r : batch)
       for (auto i = r.offset / 8; i < (r.offset + r.bytes) / 8; ++i)
-        memory.twin[i].store(memory.staging[i].load(std::memory_order_relaxed), std::memory_order_relaxed);
+        memory.twin[i].store(memory.staging[i].load(std::memory_order_relaxed),
+                             std::memory_order_relaxed);
     std::lock_guard const lock{memory.mutex};
     memory.batches.push_back(batch);
     return state::copied;
@@ -73,7 +80,8 @@ struct fake_copier final : twin_copier {
 outcome wait_for(transfer_engine& engine, std::uint32_t channel) {
   auto const since = clock_type::now();
   auto last = outcome::pending;
-  wait_until([&] { return (last = engine.settle(channel, since, since)) != outcome::pending; }, "the end of a transfer");
+  wait_until([&] { return (last = engine.settle(channel, since, since)) != outcome::pending; },
+             "the end of a transfer");
   return last;
 }
 
@@ -83,7 +91,9 @@ outcome give_up(transfer_engine& engine, std::uint32_t channel) {
 
 }  // namespace
 
-TEST_CASE("transfers: what was handed over is in the twin once that is said, again and again, and nothing else is") {
+TEST_CASE(
+    "transfers: what was handed over is in the twin once that is said, again and again, and "
+    "nothing else is") {
   device_memory memory{4};
   transfer_engine engine{std::make_unique<fake_copier>(memory), 4, 1min};
   for (std::uint64_t round = 1; round < 50; ++round) {
@@ -96,7 +106,8 @@ TEST_CASE("transfers: what was handed over is in the twin once that is said, aga
       REQUIRE(memory.wrong(n, round << 32 | n << 20) == 0);
     }
   }
-  CHECK(std::all_of(memory.twin.begin() + piece / 8, memory.twin.begin() + 2 * piece / 8, [](auto& w) { return w == 0; }));
+  CHECK(std::all_of(memory.twin.begin() + piece / 8, memory.twin.begin() + 2 * piece / 8,
+                    [](auto& w) { return w == 0; }));
 }
 
 TEST_CASE("transfers: pieces that lie side by side and wait together are one copy") {
@@ -109,18 +120,23 @@ TEST_CASE("transfers: pieces that lie side by side and wait together are one cop
     REQUIRE(engine.hand_over(n, n * piece, piece));
     wait_until([&] { return shut->arrivals() == n + 1; }, "a batch under way");
   }
-  for (std::uint32_t const n : {9u, 5u, 4u, 6u, 10u, 15u}) REQUIRE(engine.hand_over(n, n * piece, piece));
+  for (std::uint32_t const n : {9u, 5u, 4u, 6u, 10u, 15u})
+    REQUIRE(engine.hand_over(n, n * piece, piece));
   shut->release();
-  for (std::uint32_t const n : {0u, 1u, 9u, 5u, 4u, 6u, 10u, 15u}) CHECK(wait_for(engine, n) == outcome::copied);
+  for (std::uint32_t const n : {0u, 1u, 9u, 5u, 4u, 6u, 10u, 15u})
+    CHECK(wait_for(engine, n) == outcome::copied);
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
   for (auto const& b : memory.batches)
     for (auto const& r : b) ranges.emplace_back(r.offset / piece, r.bytes / piece);
-  CHECK(std::count(ranges.begin(), ranges.end(), std::pair<std::uint64_t, std::uint64_t>{4, 3}) == 1);
-  CHECK(std::count(ranges.begin(), ranges.end(), std::pair<std::uint64_t, std::uint64_t>{9, 2}) == 1);
+  CHECK(std::count(ranges.begin(), ranges.end(), std::pair<std::uint64_t, std::uint64_t>{4, 3}) ==
+        1);
+  CHECK(std::count(ranges.begin(), ranges.end(), std::pair<std::uint64_t, std::uint64_t>{9, 2}) ==
+        1);
 }
 
 TEST_CASE(
-    "transfers: a copy that does not end is given up, and its channel takes none until it has ended; so do those behind it") {
+    "transfers: a copy that does not end is given up, and its channel takes none until it has "
+    "ended; so do those behind it") {
   device_memory memory{8};
   auto copier = std::make_unique<fake_copier>(memory);
   auto const shut = copier->shut = std::make_shared<gate>();
@@ -130,7 +146,8 @@ TEST_CASE(
     REQUIRE(engine.hand_over(n, n * piece, piece));
     wait_until([&] { return shut->arrivals() == n + 1; }, "a batch under way");
   }
-  REQUIRE(engine.hand_over(2, 2 * piece, piece));  // waits: both batches of the copier are under way
+  REQUIRE(
+      engine.hand_over(2, 2 * piece, piece));  // waits: both batches of the copier are under way
   auto const now = clock_type::now();
   CHECK(engine.settle(0, now, now) == outcome::pending);
   CHECK(engine.settle(2, now, now) == outcome::pending);
@@ -144,13 +161,16 @@ TEST_CASE(
   CHECK(memory.wrong(1, 1 << 20) == 0);
   for (std::uint32_t const n : {0u, 2u}) {
     memory.fill(n, n + 1000);
-    wait_until([&] { return engine.hand_over(n, n * piece, piece); }, "a channel that takes transfers again");
+    wait_until([&] { return engine.hand_over(n, n * piece, piece); },
+               "a channel that takes transfers again");
     CHECK(wait_for(engine, n) == outcome::copied);
     CHECK(memory.wrong(n, n + 1000) == 0);
   }
 }
 
-TEST_CASE("transfers: a thread that stays in a call to the device is noticed, and nothing more is handed to it meanwhile") {
+TEST_CASE(
+    "transfers: a thread that stays in a call to the device is noticed, and nothing more is handed "
+    "to it meanwhile") {
   struct stuck_call final : fault_injector {
     gate shut;
     void before_copy() override {
@@ -163,12 +183,14 @@ TEST_CASE("transfers: a thread that stays in a call to the device is noticed, an
   auto const since = clock_type::now();
   REQUIRE(engine.hand_over(0, 0, piece));
   wait_until([&] { return faults.shut.arrivals() == 1; }, "a call to the device");
-  wait_until([&] { return engine.settle(0, since, clock_type::now()) == outcome::none; }, "a transfer given up");
+  wait_until([&] { return engine.settle(0, since, clock_type::now()) == outcome::none; },
+             "a transfer given up");
   CHECK_FALSE(engine.hand_over(1, piece, piece));
   faults.shut.release();
   memory.fill(1, 5);
   wait_until([&] { return engine.hand_over(1, piece, piece); }, "transfers again");
-  while (engine.settle(1, clock_type::now(), clock_type::now()) == outcome::pending) std::this_thread::yield();
+  while (engine.settle(1, clock_type::now(), clock_type::now()) == outcome::pending)
+    std::this_thread::yield();
 }
 
 TEST_CASE("transfers: after a refusal or a failed copy there are no more") {
@@ -184,7 +206,9 @@ TEST_CASE("transfers: after a refusal or a failed copy there are no more") {
   }
 }
 
-TEST_CASE("transfers: many threads that hand over and give up at random: what is said to be copied is, and the channel's own") {
+TEST_CASE(
+    "transfers: many threads that hand over and give up at random: what is said to be copied is, "
+    "and the channel's own") {
   constexpr std::uint32_t threads = 4, each = 4;
   device_memory memory{threads * each};
   transfer_engine engine{std::make_unique<fake_copier>(memory), threads * each, 1min};

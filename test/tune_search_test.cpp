@@ -1,7 +1,7 @@
 // The search behind `gpufs tune`, over scores that are known.
-#include <doctest/doctest.h>
-
 #include <apps/gpufs/tune_search.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -29,7 +29,9 @@ auto const for_ever = [] { return true; };
 
 }  // namespace
 
-TEST_CASE("tune search: it finds the best of settings that do not depend on each other, and makes no trial twice") {
+TEST_CASE(
+    "tune search: it finds the best of settings that do not depend on each other, and makes no "
+    "trial twice") {
   config start;
   start.page_size = 4 << 10;
   start.host_threads = 1;
@@ -39,7 +41,8 @@ TEST_CASE("tune search: it finds the best of settings that do not depend on each
       start, pages_and_threads(),
       [&](config const& c, double best) {
         ++calls;
-        CHECK(seen.insert(std::to_string(c.page_size) + "/" + std::to_string(c.host_threads)).second);
+        CHECK(
+            seen.insert(std::to_string(c.page_size) + "/" + std::to_string(c.host_threads)).second);
         CHECK((calls == 1 ? best == 0 : best > 0));
         return (c.page_size == 64 << 10 ? 2.0 : 1.0) * (c.host_threads == 4 ? 3.0 : 1.0);
       },
@@ -49,7 +52,8 @@ TEST_CASE("tune search: it finds the best of settings that do not depend on each
   CHECK(r.trials[r.best].settings.host_threads == 4);
   CHECK(r.trials[r.best].score == 6);
   CHECK(r.trials.front().settings.page_size == start.page_size);
-  // Two pages, three numbers of threads, and in the second round the two pages with the best number of threads.
+  // Two pages, three numbers of threads, and in the second round the two pages with the best number
+  // of threads.
   CHECK(calls == 1 + 2 + 3 + 2);
   CHECK(r.trials.size() == calls);
 }
@@ -72,7 +76,8 @@ TEST_CASE("tune search: what one setting changes for another is found in a furth
 TEST_CASE("tune search: noise below the margin moves nothing") {
   double noise = 1;
   auto const r = descend(
-      config{}, pages_and_threads(), [&](config const&, double) { return noise += 0.001; }, for_ever);
+      config{}, pages_and_threads(), [&](config const&, double) { return noise += 0.001; },
+      for_ever);
   CHECK(r.best == 0);
   CHECK(r.complete);
 }
@@ -82,7 +87,8 @@ TEST_CASE("tune search: it ends when the time is up, with the best so far") {
   config start;
   start.page_size = 4 << 10;
   auto const r = descend(
-      start, pages_and_threads(), [](config const& c, double) { return c.page_size == 64 << 10 ? 2.0 : 1.0; },
+      start, pages_and_threads(),
+      [](config const& c, double) { return c.page_size == 64 << 10 ? 2.0 : 1.0; },
       [&] { return left-- > 0; });
   CHECK_FALSE(r.complete);
   CHECK(r.trials.size() == 4);
@@ -90,18 +96,20 @@ TEST_CASE("tune search: it ends when the time is up, with the best so far") {
 }
 
 TEST_CASE(
-    "tune search: settings that do not fit together are left out, those that fail are named, a start that fails is an error") {
+    "tune search: settings that do not fit together are left out, those that fail are named, a "
+    "start that fails is an error") {
   config start;
   start.page_size = 4 << 10;
   start.prefetch_size = 4 << 10;
   start.staging_size = 1 << 20;
-  std::vector<coordinate> along{{"page_size",
-                                 [](config const&) {
-                                   return std::vector<std::string>{"2K", "64K", "1M", "3000"};
-                                 }},
-                                {"prefetch_size", [](config const& c) {
-                                   return std::vector<std::string>{format_size(c.page_size), format_size(3 * c.page_size)};
-                                 }}};
+  std::vector<coordinate> along{
+      {"page_size",
+       [](config const&) {
+         return std::vector<std::string>{"2K", "64K", "1M", "3000"};
+       }},
+      {"prefetch_size", [](config const& c) {
+         return std::vector<std::string>{format_size(c.page_size), format_size(3 * c.page_size)};
+       }}};
   auto const r = descend(
       start, along,
       [](config const& c, double) {
@@ -115,7 +123,9 @@ TEST_CASE(
   CHECK(r.trials[1].failure == "no room");
   CHECK(r.trials[2].settings.prefetch_size == 12 << 10);
   CHECK(r.best == 0);
-  CHECK_THROWS_WITH((void)descend(
-                        start, along, [](config const&, double) -> double { throw std::runtime_error("no device"); }, for_ever),
-                    "no device");
+  CHECK_THROWS_WITH(
+      (void)descend(
+          start, along,
+          [](config const&, double) -> double { throw std::runtime_error("no device"); }, for_ever),
+      "no device");
 }

@@ -1,8 +1,10 @@
-// `gpufs tune`, the program: what it writes, what it leaves alone, what it refuses. Runs the program that lies beside this suite.
-#include <doctest/doctest.h>
-
+// `gpufs tune`, the program: what it writes, what it leaves alone, what it refuses. Runs the
+// program that lies beside this suite.
 #include <gpufs/config.hpp>
+
 #include <test/support/files.hpp>
+
+#include <doctest/doctest.h>
 
 #include <array>
 #include <cstddef>
@@ -26,7 +28,8 @@ struct outcome {
   std::string text;  // both outputs
 };
 
-std::string const small = " --cache 1M --staging 512K --prefetch-memory 1M --threads 32 --blocks 2 --req 16K ";
+std::string const small =
+    " --cache 1M --staging 512K --prefetch-memory 1M --threads 32 --blocks 2 --req 16K ";
 
 outcome gpufs_tune(std::string const& arguments) {
   auto const program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "gpufs";
@@ -36,13 +39,16 @@ outcome gpufs_tune(std::string const& arguments) {
   REQUIRE(pipe != nullptr);
   outcome o{-1, {}};
   std::array<char, 4096> part;
-  for (std::size_t n; (n = std::fread(part.data(), 1, part.size(), pipe)) > 0;) o.text.append(part.data(), n);
+  for (std::size_t n; (n = std::fread(part.data(), 1, part.size(), pipe)) > 0;)
+    o.text.append(part.data(), n);
   int const status = ::pclose(pipe);
   o.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return o;
 }
 
-bool contains(std::string const& text, std::string const& what) { return text.find(what) != std::string::npos; }
+bool contains(std::string const& text, std::string const& what) {
+  return text.find(what) != std::string::npos;
+}
 
 }  // namespace
 
@@ -64,7 +70,8 @@ TEST_CASE("gpufs tune: what it writes loads, and the file it read is as it was")
   CHECK_NOTHROW(validate(c));
   CHECK(c.cache_size == 1 << 20);
   CHECK(c.max_open_files == 77);
-  for (auto const* key : {"page_size", "prefetch_size", "host_threads", "io_path"}) CHECK(contains(text_of(out), key));
+  for (auto const* key : {"page_size", "prefetch_size", "host_threads", "io_path"})
+    CHECK(contains(text_of(out), key));
   REQUIRE(::stat(path.c_str(), &after) == 0);
   CHECK(after.st_mtim.tv_sec == before.st_mtim.tv_sec);
   CHECK(after.st_mtim.tv_nsec == before.st_mtim.tv_nsec);
@@ -77,8 +84,8 @@ TEST_CASE("gpufs tune: a setting given on the command line keeps its value") {
   scratch_folder folder;
   auto const path = make_file(folder, "data", 100'000);
   auto const out = folder / "tuned.toml";
-  auto const r =
-      gpufs_tune(path + small + "--time 1s --out " + out + " --page-size 2K --prefetch-size 6K --host-threads 1 --io-path pull");
+  auto const r = gpufs_tune(path + small + "--time 1s --out " + out +
+                            " --page-size 2K --prefetch-size 6K --host-threads 1 --io-path pull");
   INFO(r.text);
   CHECK(r.status == 0);
   CHECK(contains(r.text, "trials: 1\n"));
@@ -100,7 +107,9 @@ TEST_CASE("gpufs tune: it replaces no file unless told to, and never the one tha
   CHECK(r.status == 2);
   CHECK(contains(r.text, "--out=" + out + ": exists already"));
   CHECK(text_of(out) == "mine");
-  r = gpufs_tune(path + small + "--time 1s --force --page-size 4K --prefetch-size 0 --host-threads 1 --out " + out);
+  r = gpufs_tune(path + small +
+                 "--time 1s --force --page-size 4K --prefetch-size 0 --host-threads 1 --out " +
+                 out);
   INFO(r.text);
   CHECK(r.status == 0);
   CHECK(contains(text_of(out), "page_size = \"4K\""));
@@ -111,7 +120,8 @@ TEST_CASE("gpufs tune: it replaces no file unless told to, and never the one tha
   CHECK(pread_bytes(path, 0, 200'000) == bytes);
 }
 
-TEST_CASE("gpufs tune: what cannot be is said in one line that names it, before any time is spent") {
+TEST_CASE(
+    "gpufs tune: what cannot be is said in one line that names it, before any time is spent") {
   scratch_folder folder;
   auto const path = make_file(folder, "data", 100'000);
   auto const empty = make_file(folder, "empty", 0);

@@ -1,12 +1,15 @@
 // The readahead window's policy, as tables.
+#include <prefetcher/window_policy.hpp>
+
 #include <doctest/doctest.h>
 
 #include <initializer_list>
-#include <prefetcher/window_policy.hpp>
 
 using namespace gpufs::prefetch;
 
-TEST_CASE("window: a read is sequential if it starts within a page of where the last one of the same version ended") {
+TEST_CASE(
+    "window: a read is sequential if it starts within a page of where the last one of the same "
+    "version ended") {
   stream const s{.uid = 7, .next = 100000, .window = 4};
   constexpr std::uint64_t page = 4096;
   struct {
@@ -27,7 +30,8 @@ TEST_CASE("window: a read is sequential if it starts within a page of where the 
     CAPTURE(r.begin);
     CHECK(is_sequential(s, r.uid, r.begin, page) == r.sequential);
   }
-  CHECK_FALSE(is_sequential(stream{}, 7, 0, page));  // nothing has been read yet, and 0 names no version
+  CHECK_FALSE(
+      is_sequential(stream{}, 7, 0, page));  // nothing has been read yet, and 0 names no version
 }
 
 TEST_CASE("window: the automatic one doubles up to its limit and collapses") {
@@ -82,7 +86,9 @@ TEST_CASE("window: advice decides where the reads themselves say nothing or some
   }
 }
 
-TEST_CASE("window: at once means the limit from the first sequential read on, also behind a jump; a fixed size keeps its depth") {
+TEST_CASE(
+    "window: at once means the limit from the first sequential read on, also behind a jump; a "
+    "fixed size keeps its depth") {
   window_rule const rule{.automatic = true, .depth = 1, .limit = 12, .at_once = true};
   CHECK(next_window(0, true, rule) == 12);
   CHECK(next_window(12, true, rule) == 12);
@@ -106,9 +112,10 @@ TEST_CASE("window: a fixed depth, a jump or neither, in any order") {
     bool sequential, automatic;
     std::uint32_t depth, limit, next;
   } const rows[] = {
-      {0, false, true, 5, 8, 0}, {0, false, false, 5, 8, 0}, {7, false, true, 5, 8, 0},  {0, true, true, 5, 8, 1},
-      {1, true, true, 5, 8, 2},  {3, true, true, 5, 8, 6},   {5, true, true, 5, 8, 8},   {8, true, true, 5, 8, 8},
-      {0, true, true, 5, 1, 1},  {0, true, false, 5, 8, 5},  {30, true, false, 0, 8, 0}, {0, true, false, 16, 8, 16},
+      {0, false, true, 5, 8, 0}, {0, false, false, 5, 8, 0}, {7, false, true, 5, 8, 0},
+      {0, true, true, 5, 8, 1},  {1, true, true, 5, 8, 2},   {3, true, true, 5, 8, 6},
+      {5, true, true, 5, 8, 8},  {8, true, true, 5, 8, 8},   {0, true, true, 5, 1, 1},
+      {0, true, false, 5, 8, 5}, {30, true, false, 0, 8, 0}, {0, true, false, 16, 8, 16},
   };
   for (auto const& r : rows) {
     CAPTURE(r.window);

@@ -1,4 +1,11 @@
-// The window thread by itself: which windows it has mapped and when it gives them up, with a device that notes what it is told.
+// The window thread by itself: which windows it has mapped and when it gives them up, with a device
+// that notes what it is told.
+#include <host-daemon/file_registry.hpp>
+#include <host-daemon/window_registrar.hpp>
+
+#include <test/support/files.hpp>
+#include <test/support/settings.hpp>
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -6,15 +13,11 @@
 #include <bit>
 #include <cerrno>
 #include <cstdint>
-#include <host-daemon/file_registry.hpp>
-#include <host-daemon/window_registrar.hpp>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
-#include <test/support/files.hpp>
-#include <test/support/settings.hpp>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -63,7 +66,8 @@ struct fake_mapper final : window_mapper {
   fake_device& device;
   std::uint64_t size;
 
-  outcome map(int, std::uint64_t, std::uint64_t bytes, mapped_window& out, std::string& why) override {
+  outcome map(int, std::uint64_t, std::uint64_t bytes, mapped_window& out,
+              std::string& why) override {
     ++device.calls;
     std::lock_guard const lock{device.mutex};
     if (device.refuses || device.no_mmap) {
@@ -76,15 +80,18 @@ struct fake_mapper final : window_mapper {
   }
   void unmap(mapped_window const& w) noexcept override {
     std::lock_guard const lock{device.mutex};
-    if (device.mapped.erase(w.address) != 1) device.trouble = "a window unmapped that is not mapped";
+    if (device.mapped.erase(w.address) != 1)
+      device.trouble = "a window unmapped that is not mapped";
     device.unmapped.push_back(w.address);
     for (auto const& [entry, published] : device.table)
-      if (published.address == w.address && !device.over) device.trouble = "a window unmapped that can be found";
+      if (published.address == w.address && !device.over)
+        device.trouble = "a window unmapped that can be found";
   }
   std::uint64_t entries() const noexcept override { return size; }
   bool publish(std::uint64_t entry, published_window const& w) noexcept override {
     std::lock_guard const lock{device.mutex};
-    if (entry >= size || !device.table.emplace(entry, w).second) device.trouble = "an entry that is not there, or not empty";
+    if (entry >= size || !device.table.emplace(entry, w).second)
+      device.trouble = "an entry that is not there, or not empty";
     return true;
   }
   bool withdraw(std::uint64_t entry) noexcept override {
@@ -98,14 +105,15 @@ struct fake_mapper final : window_mapper {
 
 /// A registrar whose windows are gone when it is, without trouble.
 struct fixture {
-  explicit fixture(std::uint64_t budget, std::uint64_t entries = 64, cachestat_function cachestat = {},
-                   fault_injector* faults = nullptr)
-      : registrar{std::make_unique<window_registrar>(std::make_unique<fake_mapper>(device, entries),
-                                                     window_settings{.window_bytes = window,
-                                                                     .budget = budget,
-                                                                     .turn = std::chrono::milliseconds{1},
-                                                                     .cachestat = std::move(cachestat)},
-                                                     faults)} {}
+  explicit fixture(std::uint64_t budget, std::uint64_t entries = 64,
+                   cachestat_function cachestat = {}, fault_injector* faults = nullptr)
+      : registrar{
+            std::make_unique<window_registrar>(std::make_unique<fake_mapper>(device, entries),
+                                               window_settings{.window_bytes = window,
+                                                               .budget = budget,
+                                                               .turn = std::chrono::milliseconds{1},
+                                                               .cachestat = std::move(cachestat)},
+                                               faults)} {}
   ~fixture() {
     end();
     CHECK(device.mapped_now() == 0);
@@ -124,8 +132,8 @@ struct fixture {
   }
   /// Reads windows again and again until `condition` holds.
   template <class Condition>
-  void read_until(std::uint64_t uid, std::shared_ptr<host_file const> const& f, std::uint64_t begin, std::uint64_t bytes,
-                  Condition&& condition) {
+  void read_until(std::uint64_t uid, std::shared_ptr<host_file const> const& f, std::uint64_t begin,
+                  std::uint64_t bytes, Condition&& condition) {
     wait_until(
         [&] {
           registrar->touched(uid, f, begin, bytes);
@@ -143,7 +151,8 @@ using windows = std::vector<std::uint64_t>;
 
 }  // namespace
 
-TEST_CASE("window registrar: what is read is mapped, once, and the last window ends with the file") {
+TEST_CASE(
+    "window registrar: what is read is mapped, once, and the last window ends with the file") {
   fixture f{1 << 30};
   auto const file = f.file("a", 3 * window + 100);
   f.read_until(7, file, window - 1, 2, [&] { return f.device.windows(7) == windows{0, 1}; });
@@ -157,7 +166,9 @@ TEST_CASE("window registrar: what is read is mapped, once, and the last window e
   for (auto const& [entry, w] : f.device.table) CHECK(w.bytes == (w.window == 3 ? 100 : window));
 }
 
-TEST_CASE("window registrar: a newer version of a file takes the place of the older one, which comes back no more") {
+TEST_CASE(
+    "window registrar: a newer version of a file takes the place of the older one, which comes "
+    "back no more") {
   fixture f{1 << 30};
   auto const file = f.file("a", 4 * window);
   auto const other = f.file("b", 4 * window);
@@ -172,10 +183,13 @@ TEST_CASE("window registrar: a newer version of a file takes the place of the ol
   f.read_until(8, other, 0, 1, [&] { return f.device.mapped_now() == 3; });  // unmapped, too
 }
 
-TEST_CASE("window registrar: beyond the budget nothing is mapped while kernels run; then the oldest windows make room") {
+TEST_CASE(
+    "window registrar: beyond the budget nothing is mapped while kernels run; then the oldest "
+    "windows make room") {
   fixture f{4 * window};
   auto const file = f.file("a", 16 * window);
-  for (std::uint64_t w = 0; w < 4; ++w) f.read_until(7, file, w * window, 1, [&] { return f.device.windows(7).size() == w + 1; });
+  for (std::uint64_t w = 0; w < 4; ++w)
+    f.read_until(7, file, w * window, 1, [&] { return f.device.windows(7).size() == w + 1; });
   f.device.idles = false;
   auto const other = f.file("b", 2 * window);
   std::uint64_t asked = 0;
@@ -195,7 +209,8 @@ TEST_CASE("window registrar: what the OS page cache lacks much of is not mapped,
               return 0;
             }};
   auto const file = f.file("a", 4 * window);
-  f.read_until(7, file, 0, window, [&] { return questions > 2; });  // it is asked about again, now and then
+  f.read_until(7, file, 0, window,
+               [&] { return questions > 2; });  // it is asked about again, now and then
   CHECK(f.device.calls == 0);
   missing = 1;
   f.read_until(7, file, 0, window, [&] { return f.device.windows(7) == windows{0}; });
@@ -217,7 +232,8 @@ TEST_CASE("window registrar: a device that refuses is asked once, and a note say
   CHECK(f.device.calls == 1);
   REQUIRE(f.registrar->notes().size() == 1);
   CHECK(f.registrar->notes()[0] ==
-        "io_path=mapped: files are not mapped for the device any more (no such thing); they are read as with auto");
+        "io_path=mapped: files are not mapped for the device any more (no such thing); they are "
+        "read as with auto");
 }
 
 TEST_CASE("window registrar: a file system that refuses is noted once, and left alone") {
@@ -261,7 +277,9 @@ TEST_CASE("window registrar: a table without a free entry leaves windows to requ
   CHECK(f.device.windows(7).size() == 4);
 }
 
-TEST_CASE("window registrar: a window that cannot be taken out of the table stays mapped to the end, and is the last") {
+TEST_CASE(
+    "window registrar: a window that cannot be taken out of the table stays mapped to the end, and "
+    "is the last") {
   fixture f{1 << 30};
   auto const file = f.file("a", 4 * window);
   f.read_until(7, file, 0, 1, [&] { return f.device.windows(7).size() == 1; });
@@ -271,7 +289,9 @@ TEST_CASE("window registrar: a window that cannot be taken out of the table stay
   CHECK(f.device.mapped_now() >= 1);
 }
 
-TEST_CASE("window registrar: many threads ask, for the same windows and others, and each is mapped once") {
+TEST_CASE(
+    "window registrar: many threads ask, for the same windows and others, and each is mapped "
+    "once") {
   fixture f{1 << 30, 1024};
   auto const file = f.file("a", 40 * window);
   std::vector<std::thread> readers;
@@ -279,7 +299,8 @@ TEST_CASE("window registrar: many threads ask, for the same windows and others, 
     readers.emplace_back([&, t] {
       wait_until(
           [&] {
-            for (std::uint64_t w = 0; w < 40; ++w) f.registrar->touched(7, file, (w * (2 * t + 1) % 40) * window, 1);
+            for (std::uint64_t w = 0; w < 40; ++w)
+              f.registrar->touched(7, file, (w * (2 * t + 1) % 40) * window, 1);
             return f.registrar->mapped() == 40;
           },
           "windows that are mapped");

@@ -1,13 +1,15 @@
-// The table of file windows between host and kernels, and windows themselves: found whole or not at all, there while a kernel may pull.
-#include <doctest/doctest.h>
-
+// The table of file windows between host and kernels, and windows themselves: found whole or not at
+// all, there while a kernel may pull.
 #include <gpufs/device/file_window.hpp>
 #include <gpufs/gpufs.hpp>
 #include <gpufs/io/windows.hpp>
 #include <gpufs/window_mapper.hpp>
+
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <atomic>
 #include <cstdint>
@@ -28,7 +30,9 @@ constexpr std::uint64_t window = 64 << 10;
 constexpr std::uint32_t entries = 8;  // few, so that they come to mean other windows all the time
 constexpr std::uint64_t uids = 3, windows = 4;
 
-__host__ __device__ std::uint64_t address_of(std::uint64_t uid, std::uint64_t n) { return uid << 40 | n << 20; }
+__host__ __device__ std::uint64_t address_of(std::uint64_t uid, std::uint64_t n) {
+  return uid << 40 | n << 20;
+}
 
 struct tally {
   std::uint64_t found, wrong;
@@ -52,24 +56,29 @@ __global__ void look_up(fs_ref const* fs, std::uint32_t rounds, std::uint64_t fr
 }
 
 // Says that it runs, waits for the host, then adds up the words of a window.
-__global__ void sum_later(std::uint64_t const* words, std::uint64_t count, std::uint32_t* runs, std::uint32_t* go_on,
-                          std::uint64_t* out) {
+__global__ void sum_later(std::uint64_t const* words, std::uint64_t count, std::uint32_t* runs,
+                          std::uint32_t* go_on, std::uint64_t* out) {
   atomic_ref<std::uint32_t, scope::system>(*runs).store(1, memory_order_release);
-  for (unsigned pause = 0; atomic_ref<std::uint32_t, scope::system>(*go_on).load(memory_order_acquire) == 0;) backoff(pause);
+  for (unsigned pause = 0;
+       atomic_ref<std::uint32_t, scope::system>(*go_on).load(memory_order_acquire) == 0;)
+    backoff(pause);
   std::uint64_t sum = 0;
   for (std::uint64_t i = 0; i < count; ++i) sum += words[i];
   *out = sum;
 }
 
 struct host_descriptor {
-  explicit host_descriptor(std::string const& path) : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  explicit host_descriptor(std::string const& path)
+      : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
   ~host_descriptor() { ::close(fd); }
   int fd;
 };
 
 }  // namespace
 
-TEST_CASE("windows: look-ups find a window as it was published or not at all, while entries are emptied and filled") {
+TEST_CASE(
+    "windows: look-ups find a window as it was published or not at all, while entries are emptied "
+    "and filled") {
   CAPTURE(seed());
   buffer<rpc::window_entry> table(entries);
   table.fill_zero();
@@ -99,8 +108,9 @@ TEST_CASE("windows: look-ups find a window as it was published or not at all, wh
   tally t{};
   for (int pass = 0; pass < 3 || t.found == 0; ++pass) {
     stream on;
-    launch(launch_options{.grid = 4, .block = 64, .on = &on}, look_up, static_cast<fs_ref const*>(handle.data()),
-           std::uint32_t(scaled(2000, 300)), std::uint64_t(pass), counted.data());
+    launch(launch_options{.grid = 4, .block = 64, .on = &on}, look_up,
+           static_cast<fs_ref const*>(handle.data()), std::uint32_t(scaled(2000, 300)),
+           std::uint64_t(pass), counted.data());
     while (!on.done()) change();
     on.synchronize();
     counted.copy_to_host(&t, 1);
@@ -108,14 +118,15 @@ TEST_CASE("windows: look-ups find a window as it was published or not at all, wh
   CHECK(t.wrong == 0);
   for (std::uint64_t e = 0; e < entries; ++e) REQUIRE(mapper->withdraw(e));
   auto const before = t.found;
-  launch(launch_options{.grid = 4, .block = 64}, look_up, static_cast<fs_ref const*>(handle.data()), 100u, std::uint64_t(0),
-         counted.data());
+  launch(launch_options{.grid = 4, .block = 64}, look_up, static_cast<fs_ref const*>(handle.data()),
+         100u, std::uint64_t(0), counted.data());
   this_thread_stream().synchronize();
   counted.copy_to_host(&t, 1);
   CHECK(t.found == before);
 }
 
-TEST_CASE("windows: unmapping waits for the kernel that pulls, though its file is cut off meanwhile") {
+TEST_CASE(
+    "windows: unmapping waits for the kernel that pulls, though its file is cut off meanwhile") {
   scratch_folder folder;
   auto const path = make_file(folder, "a", window, 1);
   auto const bytes = pread_bytes(path, 0, window);
@@ -136,7 +147,8 @@ TEST_CASE("windows: unmapping waits for the kernel that pulls, though its file i
   flags.fill_zero();
   buffer<std::uint64_t> sum(1);
   stream on;
-  launch(launch_options{.on = &on}, sum_later, reinterpret_cast<std::uint64_t const*>(mapped.address), window / 8, flags.data(),
+  launch(launch_options{.on = &on}, sum_later,
+         reinterpret_cast<std::uint64_t const*>(mapped.address), window / 8, flags.data(),
          flags.data() + 1, sum.data());
   auto const flag = [&](unsigned i) { return atomic_ref<std::uint32_t, scope::system>(flags[i]); };
   wait_until([&] { return flag(0).load(memory_order_acquire) == 1; }, "a kernel that runs");
@@ -155,7 +167,8 @@ TEST_CASE("windows: unmapping waits for the kernel that pulls, though its file i
   CHECK(got == expected);
 }
 
-TEST_CASE("windows: a file that ends within a window, or before it, gives what there is or a refusal") {
+TEST_CASE(
+    "windows: a file that ends within a window, or before it, gives what there is or a refusal") {
   scratch_folder folder;
   auto const path = make_file(folder, "a", window + 100, 1);
   host_descriptor const file{path};

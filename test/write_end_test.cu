@@ -1,7 +1,7 @@
-// How programs end while pages are dirty: by exit, by an exception, by a signal, by a kernel that fails. What gwrite returned for gets into the file.
-#include <doctest/doctest.h>
-
+// How programs end while pages are dirty: by exit, by an exception, by a signal, by a kernel that
+// fails. What gwrite returned for gets into the file.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/child.hpp>
 #include <test/support/device_buffers.hpp>
 #include <test/support/faults.hpp>
@@ -9,6 +9,8 @@
 #include <test/support/files.hpp>
 #include <test/support/records.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <atomic>
@@ -44,8 +46,8 @@ std::vector<std::string> lost_pages(std::string const& path) {
   return {path + ": bytes 12288..16383", path + ": bytes 16384..16392"};
 }
 
-/// Until the program ends no page can be written, and failed pages are tried again by nobody but those who end it. Then bytes from `room` on fail
-/// for good.
+/// Until the program ends no page can be written, and failed pages are tried again by nobody but
+/// those who end it. Then bytes from `room` on fail for good.
 struct ending_faults {
   std::atomic<bool> ends{false};
   std::uint64_t room = ~0ull;
@@ -66,10 +68,12 @@ bool write_dirty(filesystem& fs) {
   op_batch batch;
   batch.write(0, fd, 0, some_bytes(3, 0, dirty_bytes));
   batch.run(fs.ref(), 1, 64);
-  return batch.result(0) == std::int64_t(dirty_bytes) && pread_bytes(given_path(), 0, ~0ull).empty();
+  return batch.result(0) == std::int64_t(dirty_bytes) &&
+         pread_bytes(given_path(), 0, ~0ull).empty();
 }
 
-__global__ void write_and_trap(fs_ref fs, int fd, std::byte const* bytes, std::uint64_t length, std::int64_t* result) {
+__global__ void write_and_trap(fs_ref fs, int fd, std::byte const* bytes, std::uint64_t length,
+                               std::int64_t* result) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   ssize_t const n = gwrite(io, fd, bytes, length, 0);
@@ -131,7 +135,9 @@ TEST_CASE("child: uncaught") {
   std::thread([] { throw std::runtime_error("an error that nobody catches"); }).join();
 }
 
-TEST_CASE("an exception that nobody catches ends the program after its dirty pages are written, or listed") {
+TEST_CASE(
+    "an exception that nobody catches ends the program after its dirty pages are written, or "
+    "listed") {
   scratch_folder folder;
   auto const path = folder / "file";
   child other("uncaught", path, {.output_to = folder / "output"});
@@ -140,8 +146,10 @@ TEST_CASE("an exception that nobody catches ends the program after its dirty pag
   CHECK(WTERMSIG(status) == SIGABRT);
   CHECK(pread_bytes(path, 0, ~0ull) == some_bytes(3, 0, kept_bytes));
   auto const output = text_of(folder / "output");
-  for (auto const& line : lost_pages(path)) CHECK(output.find(lost_prefix + line + '\n') != std::string::npos);
-  CHECK(output.find("an error that nobody catches") != std::string::npos);  // the handler before ours has run, too
+  for (auto const& line : lost_pages(path))
+    CHECK(output.find(lost_prefix + line + '\n') != std::string::npos);
+  CHECK(output.find("an error that nobody catches") !=
+        std::string::npos);  // the handler before ours has run, too
 }
 
 TEST_CASE("child: kernel fails") {
@@ -169,7 +177,9 @@ TEST_CASE("child: kernel fails") {
   }
 }
 
-TEST_CASE("after a kernel that fails what gwrite returned for is written, and what cannot be is listed by file and range") {
+TEST_CASE(
+    "after a kernel that fails what gwrite returned for is written, and what cannot be is listed "
+    "by file and range") {
   scratch_folder folder;
   auto const path = folder / "file";
   child other("kernel fails", path, {.output_to = folder / "output"});
@@ -178,7 +188,8 @@ TEST_CASE("after a kernel that fails what gwrite returned for is written, and wh
   INFO(output);
   CHECK(succeeded);
   CHECK(pread_bytes(path, 0, ~0ull) == some_bytes(3, 0, kept_bytes));
-  for (auto const& line : lost_pages(path)) CHECK(output.find(lost_prefix + line + '\n') != std::string::npos);
+  for (auto const& line : lost_pages(path))
+    CHECK(output.find(lost_prefix + line + '\n') != std::string::npos);
 }
 
 TEST_CASE("child: signal") {
@@ -194,7 +205,9 @@ TEST_CASE("child: signal") {
   std::_Exit(0);  // nothing else writes anything
 }
 
-TEST_CASE("a program that calls fs.sync when SIGTERM comes, while its kernel goes on, loses nothing that gwrite returned for") {
+TEST_CASE(
+    "a program that calls fs.sync when SIGTERM comes, while its kernel goes on, loses nothing that "
+    "gwrite returned for") {
   scratch_folder folder;
   auto const path = folder / "file";
   child other("signal", path, {.signals_wait = true});

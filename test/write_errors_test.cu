@@ -1,12 +1,14 @@
-// Dirty pages that the host cannot write: who is told, once; what stays dirty; what is given up, and when.
-#include <doctest/doctest.h>
-
+// Dirty pages that the host cannot write: who is told, once; what stays dirty; what is given up,
+// and when.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <atomic>
 #include <cerrno>
@@ -52,7 +54,8 @@ struct failing_file {
   int fd = fs.open(path, O_RDWR);
 };
 
-std::int64_t write_in_kernel(filesystem& fs, int fd, std::uint64_t offset, std::vector<std::byte> const& bytes) {
+std::int64_t write_in_kernel(filesystem& fs, int fd, std::uint64_t offset,
+                             std::vector<std::byte> const& bytes) {
   op_batch batch;
   batch.write(0, fd, std::int64_t(offset), bytes);
   batch.run(fs.ref(), 1, 64);
@@ -68,7 +71,9 @@ std::int64_t sync_in_kernel(filesystem& fs, int fd) {
 
 }  // namespace
 
-TEST_CASE("a failed write-back is reported by gfsync once, keeps the page, and the next gfsync writes it") {
+TEST_CASE(
+    "a failed write-back is reported by gfsync once, keeps the page, and the next gfsync writes "
+    "it") {
   for (int const error : {EIO, ENOSPC, EDQUOT, EFBIG, EROFS}) {
     scratch_folder folder;
     auto const path = make_file(folder, "file", 4 * page);
@@ -96,7 +101,9 @@ TEST_CASE("a failed write-back is reported by gfsync once, keeps the page, and t
   }
 }
 
-TEST_CASE("an error that gfsync has not reported fails the next gwrite, and host calls report it as well") {
+TEST_CASE(
+    "an error that gfsync has not reported fails the next gwrite, and host calls report it as "
+    "well") {
   failing_file file;
   auto& [folder, path, range, fs, fd] = file;
   range->error = ENOSPC;
@@ -123,7 +130,9 @@ TEST_CASE("an error that gfsync has not reported fails the next gwrite, and host
   CHECK(fs.close(again) == 0);
 }
 
-TEST_CASE("the host does not write to a file whose dirty pages cannot be written, and they stay readable") {
+TEST_CASE(
+    "the host does not write to a file whose dirty pages cannot be written, and they stay "
+    "readable") {
   failing_file file;
   auto& [folder, path, range, fs, fd] = file;
   range->error = ENOSPC;
@@ -182,7 +191,9 @@ TEST_CASE("what is being written is listed as unwritten, since it may yet fail")
   CHECK(fs.close(fd) == 0);
 }
 
-TEST_CASE("of several errors the first is the one that is reported; the size counts bytes that could not be written") {
+TEST_CASE(
+    "of several errors the first is the one that is reported; the size counts bytes that could not "
+    "be written") {
   scratch_folder folder;
   auto const path = folder / "file";
   auto const range = std::make_shared<failing_range>();
@@ -210,7 +221,9 @@ TEST_CASE("short writes are continued") {
   auto const path = folder / "file";
   auto faults = std::make_shared<scripted_faults>();
   std::atomic<unsigned> calls{0};
-  faults->on_write = [&calls](std::uint64_t, std::uint64_t) { return ++calls, fault_action::shorten(100); };
+  faults->on_write = [&calls](std::uint64_t, std::uint64_t) {
+    return ++calls, fault_action::shorten(100);
+  };
   filesystem fs(small_config(page, 8), faults);
   int const fd = fs.open(path, O_RDWR | O_CREAT);
   auto const bytes = some_bytes(1, 0, 2 * page + 50);
@@ -220,7 +233,9 @@ TEST_CASE("short writes are continued") {
   CHECK(pread_bytes(path, 3, ~0ull) == bytes);
 }
 
-TEST_CASE("pages that cannot be written use up the write buffers: then -ENOMEM in bounded time, until they are discarded") {
+TEST_CASE(
+    "pages that cannot be written use up the write buffers: then -ENOMEM in bounded time, until "
+    "they are discarded") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 64 * page);
   auto const other_path = make_file(folder, "other", 64 * page, 2);
@@ -291,7 +306,9 @@ TEST_CASE("a file size limit of the process gives -EFBIG, and no signal") {
   CHECK(fs.close(fd) == 0);
 }
 
-TEST_CASE("gfsync: every byte is written before the file is made durable, and a failure of that is reported once") {
+TEST_CASE(
+    "gfsync: every byte is written before the file is made durable, and a failure of that is "
+    "reported once") {
   scratch_folder folder;
   auto const path = folder / "file";
   std::mutex mutex;
@@ -312,7 +329,8 @@ TEST_CASE("gfsync: every byte is written before the file is made durable, and a 
   filesystem fs(small_config(page, 32), faults);
   int const fd = fs.open(path, O_RDWR | O_CREAT);
   for (unsigned round = 1; round <= 5; ++round) {
-    CHECK(write_in_kernel(fs, fd, round * 10 * page, some_bytes(round, 0, 5 * page + round)) == std::int64_t(5 * page + round));
+    CHECK(write_in_kernel(fs, fd, round * 10 * page, some_bytes(round, 0, 5 * page + round)) ==
+          std::int64_t(5 * page + round));
     CHECK(sync_in_kernel(fs, fd) == 0);
     CHECK(written_at_sync.size() == round);
     CHECK(written_at_sync.back() == round * 5 * page + round * (round + 1) / 2);

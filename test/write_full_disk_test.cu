@@ -1,12 +1,14 @@
-// A file system that is really full, a small tmpfs: who is told, once; what stays dirty; that it is written when there is room.
-#include <doctest/doctest.h>
-
+// A file system that is really full, a small tmpfs: who is told, once; what stays dirty; that it is
+// written when there is room.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/child.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -21,7 +23,8 @@ namespace {
 
 constexpr std::uint64_t page = 4096;
 constexpr std::uint64_t disk_bytes = 1 << 20;
-constexpr std::uint64_t room = 16 * page;     // that the filler leaves, less what the file system takes for itself
+constexpr std::uint64_t room =
+    16 * page;  // that the filler leaves, less what the file system takes for itself
 constexpr std::uint64_t written = 40 * page;  // by one gwrite
 
 struct full_disk {
@@ -79,7 +82,8 @@ TEST_CASE("child: full, then room") {
   CHECK(lost < written / page);  // some of it fitted
   CHECK(disk.read() == expected);
 
-  // It has been reported: the next gwrite, to a page that has a buffer, is taken; it fails in its turn, which the one after is told.
+  // It has been reported: the next gwrite, to a page that has a buffer, is taken; it fails in its
+  // turn, which the one after is told.
   auto const more = some_bytes(2, 0, 100);
   CHECK(disk.write(written - page + 7, more) == 100);
   std::copy(more.begin(), more.end(), expected.end() - std::ptrdiff_t(page - 7));
@@ -120,9 +124,12 @@ TEST_CASE("child: full, then discarded") {
 }
 
 TEST_CASE(
-    "a full file system: gfsync, the next gwrite and the host are told; what did not fit stays and is written when there is "
+    "a full file system: gfsync, the next gwrite and the host are told; what did not fit stays and "
+    "is written when there is "
     "room") {
   run_part("full, then room");
 }
 
-TEST_CASE("a full file system: fs.discard drops what did not fit, and nothing else") { run_part("full, then discarded"); }
+TEST_CASE("a full file system: fs.discard drops what did not fit, and nothing else") {
+  run_part("full, then discarded");
+}

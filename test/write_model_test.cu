@@ -1,13 +1,15 @@
-// Random sequences of file calls from many blocks and the host against a model in memory, with caches far smaller than the data.
-#include <doctest/doctest.h>
-
+// Random sequences of file calls from many blocks and the host against a model in memory, with
+// caches far smaller than the data.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
 #include <test/support/opens.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -40,8 +42,9 @@ struct expected_call {
   std::optional<bytes> delivered;
 };
 
-/// Rounds of random calls. In a round every block works in regions of the files that are its own, so that the outcome is certain, and the
-/// regions are bytes apart, not pages; the round's last calls, by one block or the host, are about whole files.
+/// Rounds of random calls. In a round every block works in regions of the files that are its own,
+/// so that the outcome is certain, and the regions are bytes apart, not pages; the round's last
+/// calls, by one block or the host, are about whole files.
 class random_session {
  public:
   random_session(config const& c, unsigned blocks, unsigned threads, caller_kind who)
@@ -104,7 +107,8 @@ class random_session {
   void calls_of_blocks() {
     op_batch batch;
     std::vector<expected_call> expected;
-    // Growth changes what others read near the end, so it comes from one caller, in its own region behind everything else.
+    // Growth changes what others read near the end, so it comes from one caller, in its own region
+    // behind everything else.
     for (auto& f : files_) {
       std::uint64_t const share = f.contents.size() / callers_;
       for (unsigned caller = 0; caller < callers_; ++caller) {
@@ -113,19 +117,28 @@ class random_session {
         std::uint64_t const end = last ? f.contents.size() : begin + share;
         for (unsigned n = 0; n < 3; ++n) {
           std::uint64_t const at = begin + below(end - begin + 1);
-          std::uint64_t const most = random_() % 4 == 0 ? 3 * config_.page_size : random_() % 2 == 0 ? config_.page_size : 60;
+          std::uint64_t const most = random_() % 4 == 0   ? 3 * config_.page_size
+                                     : random_() % 2 == 0 ? config_.page_size
+                                                          : 60;
           if (random_() % 5 < 3) {
             bool const grows = last && n == 2 && f.contents.size() < largest_;
-            std::uint64_t const from = grows ? f.contents.size() + (random_() % 3 == 0 ? below(2 * config_.page_size) : 0) : at;
-            auto const what = some_bytes(random_(), from, grows ? below(most + 1) : std::min(below(most + 1), end - at));
+            std::uint64_t const from =
+                grows ? f.contents.size() + (random_() % 3 == 0 ? below(2 * config_.page_size) : 0)
+                      : at;
+            auto const what = some_bytes(
+                random_(), from, grows ? below(most + 1) : std::min(below(most + 1), end - at));
             expected.push_back(
-                {batch.write(caller, f.fd, std::int64_t(from), what, unsigned(below(64))), std::int64_t(what.size()), {}});
+                {batch.write(caller, f.fd, std::int64_t(from), what, unsigned(below(64))),
+                 std::int64_t(what.size()),
+                 {}});
             put(f, from, what);
           } else {
             std::uint64_t const count = std::min(below(most + 1), end > at ? end - at : 0);
-            bytes const now(f.contents.begin() + std::ptrdiff_t(at), f.contents.begin() + std::ptrdiff_t(at + count));
+            bytes const now(f.contents.begin() + std::ptrdiff_t(at),
+                            f.contents.begin() + std::ptrdiff_t(at + count));
             expected.push_back(
-                {batch.read(caller, f.fd, std::int64_t(at), count, unsigned(below(64))), std::int64_t(count), now});
+                {batch.read(caller, f.fd, std::int64_t(at), count, unsigned(below(64))),
+                 std::int64_t(count), now});
           }
         }
         if (random_() % 16 == 0) expected.push_back({batch.sync(caller, f.fd), 0, {}});
@@ -148,7 +161,8 @@ class random_session {
       case 1: {
         auto const what = some_bytes(random_(), 0, below(2 * config_.page_size));
         std::uint64_t const at = below(f.contents.size() + 100);
-        CHECK(fs_.write(f.fd, what.data(), what.size(), std::int64_t(at)) == std::int64_t(what.size()));
+        CHECK(fs_.write(f.fd, what.data(), what.size(), std::int64_t(at)) ==
+              std::int64_t(what.size()));
         put(f, at, what);
         break;
       }
@@ -161,7 +175,8 @@ class random_session {
       default: break;
     }
     expected.push_back({batch.size_of(0, f.fd), std::int64_t(f.contents.size()), {}});
-    expected.push_back({batch.read(0, f.fd, 0, f.contents.size() + 100), std::int64_t(f.contents.size()), f.contents});
+    expected.push_back({batch.read(0, f.fd, 0, f.contents.size() + 100),
+                        std::int64_t(f.contents.size()), f.contents});
     batch.run(fs_.ref(), 1, threads_);
     check(batch, expected);
     if (!f.exists) close(f);
@@ -170,7 +185,8 @@ class random_session {
   void check(op_batch const& batch, std::vector<expected_call> const& expected) {
     std::size_t wrong = 0;
     for (auto const& e : expected) {
-      bool const right = batch.result(e.op) == e.result && (!e.delivered || batch.bytes(e.op) == *e.delivered);
+      bool const right =
+          batch.result(e.op) == e.result && (!e.delivered || batch.bytes(e.op) == *e.delivered);
       if (!right && wrong++ == 0) {
         CHECK(batch.result(e.op) == e.result);
         if (e.delivered) CHECK(batch.bytes(e.op) == *e.delivered);
@@ -194,13 +210,16 @@ class random_session {
 
 }  // namespace
 
-TEST_CASE("model: random calls on files by blocks, tiles and the host do what a file in memory would, for every page size") {
+TEST_CASE(
+    "model: random calls on files by blocks, tiles and the host do what a file in memory would, "
+    "for every page size") {
   CAPTURE(seed());
   struct set_up {
     std::uint64_t page, frames;
     unsigned rounds;
   };
-  for (auto const& s : {set_up{512, 16, 30}, set_up{4096, 8, 30}, set_up{65536, 8, 10}, set_up{1u << 20, 8, 3}}) {
+  for (auto const& s :
+       {set_up{512, 16, 30}, set_up{4096, 8, 30}, set_up{65536, 8, 10}, set_up{1u << 20, 8, 3}}) {
     CAPTURE(s.page);
     random_session blocks(small_config(s.page, s.frames), 6, 64, caller_kind::block);
     blocks.run(scaled(s.rounds, s.rounds / 3 + 1));

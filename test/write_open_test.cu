@@ -1,12 +1,14 @@
-// Opening for writing: which flags do what, and what O_TRUNC and O_EXCL do while a file is open; gunlink.
-#include <doctest/doctest.h>
-
+// Opening for writing: which flags do what, and what O_TRUNC and O_EXCL do while a file is open;
+// gunlink.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/device_buffers.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
 #include <test/support/opens.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -25,8 +27,8 @@ namespace {
 std::vector<std::byte> whole(std::string const& path) { return pread_bytes(path, 0, ~0ull); }
 
 /// Every block opens the file, writes a piece of its own, closes it.
-__global__ void open_write_close(fs_ref fs, char const* path, int flags, std::byte const* piece, std::uint64_t bytes,
-                                 std::int64_t* results) {
+__global__ void open_write_close(fs_ref fs, char const* path, int flags, std::byte const* piece,
+                                 std::uint64_t bytes, std::int64_t* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   std::int64_t result = gopen(io, path, flags);
@@ -39,7 +41,8 @@ __global__ void open_write_close(fs_ref fs, char const* path, int flags, std::by
   if (threadIdx.x == 0) results[blockIdx.x] = result;
 }
 
-__global__ void unlink_all(fs_ref fs, char const* text, std::uint64_t const* offsets, std::uint32_t count, int* results) {
+__global__ void unlink_all(fs_ref fs, char const* text, std::uint64_t const* offsets,
+                           std::uint32_t count, int* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -62,8 +65,8 @@ TEST_CASE("O_TRUNC: with the host holding the file open, waves of blocks write o
   int const held = fs.open(path, O_WRONLY | O_CREAT | O_TRUNC);
   CHECK(std::filesystem::file_size(path) == 0);
   auto const results = zeroed<std::int64_t>(blocks);
-  launch(open_write_close, blocks, 64, fs.ref(), name.text(), O_WRONLY | O_CREAT | O_TRUNC, on_device.data(),
-         std::uint64_t(piece.size()), results.data());
+  launch(open_write_close, blocks, 64, fs.ref(), name.text(), O_WRONLY | O_CREAT | O_TRUNC,
+         on_device.data(), std::uint64_t(piece.size()), results.data());
   this_thread_stream().synchronize();
   CHECK(contents(results) == std::vector<std::int64_t>(blocks, std::int64_t(piece.size())));
   CHECK(fs.close(held) == 0);
@@ -77,7 +80,8 @@ TEST_CASE("O_TRUNC: with the host holding the file open, waves of blocks write o
   CHECK(fs.close(again) == 0);
 }
 
-TEST_CASE("O_CREAT, O_EXCL and mode do what open(2) says; O_EXCL passes while the file is open here") {
+TEST_CASE(
+    "O_CREAT, O_EXCL and mode do what open(2) says; O_EXCL passes while the file is open here") {
   scratch_folder folder;
   auto const path = folder / "new";
   filesystem fs(small_config(512, 8));
@@ -119,7 +123,9 @@ TEST_CASE("gunlink removes names; a file that is open lives on") {
   CHECK(fs.close(fd) == 0);
 }
 
-TEST_CASE("close-to-open: what others do to a file between our close and open is noticed after we have written it, too") {
+TEST_CASE(
+    "close-to-open: what others do to a file between our close and open is noticed after we have "
+    "written it, too") {
   constexpr std::uint64_t size = 3 * 4096 + 10;
   scratch_folder folder;
   filesystem fs(small_config(4096, 32));
@@ -154,7 +160,8 @@ TEST_CASE("close-to-open: what others do to a file between our close and open is
   CHECK(read_through_gpu() == whole(path));
 }
 
-TEST_CASE("what we wrote ourselves is no change: who opens the file again finds its pages in the cache") {
+TEST_CASE(
+    "what we wrote ourselves is no change: who opens the file again finds its pages in the cache") {
   constexpr std::uint64_t size = 3 * 4096 + 10;
   scratch_folder folder;
   filesystem fs(small_config(4096, 32));

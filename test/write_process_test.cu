@@ -1,11 +1,13 @@
-// Writing among processes: a writer that is killed in the middle, and one that opens after us and before us.
-#include <doctest/doctest.h>
-
+// Writing among processes: a writer that is killed in the middle, and one that opens after us and
+// before us.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/child.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <csignal>
 #include <cstdint>
@@ -26,17 +28,22 @@ constexpr std::uint64_t pages = 24;
 constexpr unsigned storm_blocks = 4;
 
 /// In round r every byte of the file becomes r + 1, in pieces that are no pages. Goes on for ever.
-__global__ void storm(fs_ref fs, int fd, std::byte* pieces, std::uint64_t piece, std::uint64_t bytes, std::uint32_t* rounds) {
+__global__ void storm(fs_ref fs, int fd, std::byte* pieces, std::uint64_t piece,
+                      std::uint64_t bytes, std::uint32_t* rounds) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   std::byte* const mine = pieces + blockIdx.x * piece;
   for (std::uint32_t round = 0;; ++round) {
-    for (std::uint64_t i = threadIdx.x; i < piece; i += blockDim.x) mine[i] = static_cast<std::byte>(round % 200 + 1);
+    for (std::uint64_t i = threadIdx.x; i < piece; i += blockDim.x)
+      mine[i] = static_cast<std::byte>(round % 200 + 1);
     for (std::uint64_t at = blockIdx.x * piece; at < bytes; at += gridDim.x * piece) {
-      ssize_t const n = gwrite(io, fd, mine, bytes - at < piece ? bytes - at : piece, std::int64_t(at));
+      ssize_t const n =
+          gwrite(io, fd, mine, bytes - at < piece ? bytes - at : piece, std::int64_t(at));
       if (n < 0) return;
     }
-    if (threadIdx.x == 0) atomic_ref<std::uint32_t, scope::system>(rounds[blockIdx.x]).store(round + 1, memory_order_release);
+    if (threadIdx.x == 0)
+      atomic_ref<std::uint32_t, scope::system>(rounds[blockIdx.x])
+          .store(round + 1, memory_order_release);
   }
 }
 
@@ -51,12 +58,14 @@ TEST_CASE("child: storm") {
   buffer<std::byte> pieces(storm_blocks * piece);
   pinned_buffer<std::uint32_t> rounds(storm_blocks);
   rounds.fill_zero();
-  launch(storm, storm_blocks, 64, fs.ref(), fd, pieces.data(), piece, std::uint64_t(pages * page), rounds.data());
+  launch(storm, storm_blocks, 64, fs.ref(), fd, pieces.data(), piece, std::uint64_t(pages * page),
+         rounds.data());
   // Tells the parent with an empty file that everything has been written at least twice.
   wait_until(
       [&] {
         for (auto& r : rounds)
-          if (atomic_ref<std::uint32_t, scope::system>(r).load(memory_order_acquire) < 2) return false;
+          if (atomic_ref<std::uint32_t, scope::system>(r).load(memory_order_acquire) < 2)
+            return false;
         return true;
       },
       "two rounds of writing");
@@ -79,7 +88,9 @@ TEST_CASE("child: append") {
   CHECK(fs.close(fd) == 0);
 }
 
-TEST_CASE("a process that is killed while it writes leaves in every byte the old value or one that was written") {
+TEST_CASE(
+    "a process that is killed while it writes leaves in every byte the old value or one that was "
+    "written") {
   for (unsigned again = 0; again < scaled(4, 1); ++again) {
     scratch_folder folder;
     auto const path = folder / "file";
@@ -92,7 +103,8 @@ TEST_CASE("a process that is killed while it writes leaves in every byte the old
       CHECK(fs.close(fd) == 0);
     }
     child writer("storm", path);
-    wait_until([&] { return std::filesystem::exists(path + ".going") || !writer.running(); }, "the child has written");
+    wait_until([&] { return std::filesystem::exists(path + ".going") || !writer.running(); },
+               "the child has written");
     REQUIRE(std::filesystem::exists(path + ".going"));
     writer.kill(SIGKILL);
     CHECK(WIFSIGNALED(writer.wait()));

@@ -1,12 +1,13 @@
 // Readahead of files that are written: copies of what is overwritten meanwhile are never served.
-#include <doctest/doctest.h>
-
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/faults.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <atomic>
@@ -39,7 +40,9 @@ struct page_starts final : daemon::fault_injector {
 
 }  // namespace
 
-TEST_CASE("readahead goes on in whole pages behind a chunk that ended where the file did before it grew") {
+TEST_CASE(
+    "readahead goes on in whole pages behind a chunk that ended where the file did before it "
+    "grew") {
   constexpr std::uint64_t page = 4096, length = 60001, grown = 300'000;
   scratch_folder folder;
   auto const path = make_file(folder, "file", length);
@@ -89,15 +92,18 @@ TEST_CASE("readahead of a file that is written never serves what has been overwr
     filesystem fs(c);
     int const fd = fs.open(path, O_RDWR);
     for (unsigned round = 0; round < scaled(12, 4); ++round) {
-      // One caller reads on, so that chunks lie ahead of it; behind each read it overwrites what they hold, and pushes it out of the cache.
+      // One caller reads on, so that chunks lie ahead of it; behind each read it overwrites what
+      // they hold, and pushes it out of the cache.
       op_batch batch;
       std::vector<std::pair<std::size_t, std::vector<std::byte>>> reads;
       for (unsigned i = 0; i + 1 < pages; ++i) {
         std::uint64_t const at = i * page;
         reads.emplace_back(batch.read(0, fd, std::int64_t(at), page),
-                           std::vector(expected.begin() + std::ptrdiff_t(at), expected.begin() + std::ptrdiff_t(at + page)));
+                           std::vector(expected.begin() + std::ptrdiff_t(at),
+                                       expected.begin() + std::ptrdiff_t(at + page)));
         if (random() % 2 != 0) continue;
-        // Near: in chunks that are there. Far: in chunks that are asked for while the page is dirty, and used when it has left the cache.
+        // Near: in chunks that are there. Far: in chunks that are asked for while the page is
+        // dirty, and used when it has left the cache.
         std::uint64_t const distance = random() % 2 == 0 ? 1 + random() % 4 : 8 + random() % 24;
         std::uint64_t const target = (i + distance) * page + random() % 100;
         if (target + 50 > pages * page) continue;
@@ -117,7 +123,9 @@ TEST_CASE("readahead of a file that is written never serves what has been overwr
   }
 }
 
-TEST_CASE("a chunk that was fetched while one of its pages was dirty is not used once that page has left the cache") {
+TEST_CASE(
+    "a chunk that was fetched while one of its pages was dirty is not used once that page has left "
+    "the cache") {
   constexpr std::uint64_t page = 4096, target = 10, far = 1 << 30;
   scratch_folder folder;
   auto const path = make_file(folder, "file", 64 * page);
@@ -138,15 +146,17 @@ TEST_CASE("a chunk that was fetched while one of its pages was dirty is not used
   auto const bytes = some_bytes(5, 0, 50);
   std::copy(bytes.begin(), bytes.end(), expected.begin() + target * page);
   batch.write(0, fd, target * page, bytes);
-  for (std::uint64_t p = 0; p < target; ++p) batch.read(0, fd, std::int64_t(p * page), page);  // pages 8 to 15 are one chunk
-  for (unsigned i = 0; i < 20; ++i) {  // needs all frames, and not the prefetcher
+  for (std::uint64_t p = 0; p < target; ++p)
+    batch.read(0, fd, std::int64_t(p * page), page);  // pages 8 to 15 are one chunk
+  for (unsigned i = 0; i < 20; ++i) {                 // needs all frames, and not the prefetcher
     batch.write(0, other, std::int64_t(far + i * page), some_bytes(i, 0, page));
     batch.sync(0, other);
     if (i == 0) batch.sync(0, fd);
   }
   auto const read = batch.read(0, fd, target * page, page);
   batch.run(fs.ref(), 1, 64);
-  CHECK(batch.bytes(read) == std::vector(expected.begin() + target * page, expected.begin() + (target + 1) * page));
+  CHECK(batch.bytes(read) ==
+        std::vector(expected.begin() + target * page, expected.begin() + (target + 1) * page));
   CHECK(fs.stats().prefetch_hits >= target - 2);
   CHECK(fs.close(fd) == 0);
   CHECK(fs.close(other) == 0);

@@ -1,7 +1,7 @@
-// Several writers of one file, or of one page: blocks, the host, two filesystems, other descriptors; what each of them sees.
-#include <doctest/doctest.h>
-
+// Several writers of one file, or of one page: blocks, the host, two filesystems, other
+// descriptors; what each of them sees.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
 #include <test/support/faults.hpp>
@@ -9,6 +9,8 @@
 #include <test/support/files.hpp>
 #include <test/support/opens.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <atomic>
 #include <cerrno>
@@ -29,7 +31,8 @@ namespace {
 
 std::vector<std::byte> whole(std::string const& path) { return pread_bytes(path, 0, ~0ull); }
 
-void host_write(std::string const& path, std::uint64_t offset, std::vector<std::byte> const& bytes) {
+void host_write(std::string const& path, std::uint64_t offset,
+                std::vector<std::byte> const& bytes) {
   int const fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   REQUIRE(fd >= 0);
   CHECK(::pwrite(fd, bytes.data(), bytes.size(), off_t(offset)) == ssize_t(bytes.size()));
@@ -37,7 +40,8 @@ void host_write(std::string const& path, std::uint64_t offset, std::vector<std::
 }
 
 /// Block b writes bytes b, b + stride, ... of the pages, one by one.
-__global__ void write_interleaved(fs_ref fs, int fd, std::uint32_t stride, std::uint32_t bytes, std::uint64_t* wrong) {
+__global__ void write_interleaved(fs_ref fs, int fd, std::uint32_t stride, std::uint32_t bytes,
+                                  std::uint64_t* wrong) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   __shared__ std::byte one[1];
@@ -45,13 +49,14 @@ __global__ void write_interleaved(fs_ref fs, int fd, std::uint32_t stride, std::
     if (threadIdx.x == 0) one[0] = static_cast<std::byte>(at * 7 + 1);
     __syncthreads();
     ssize_t const n = gwrite(io, fd, one, 1, at);
-    if (threadIdx.x == 0 && n != 1) atomic_ref<std::uint64_t>(*wrong).fetch_add(1, memory_order_relaxed);
+    if (threadIdx.x == 0 && n != 1)
+      atomic_ref<std::uint64_t>(*wrong).fetch_add(1, memory_order_relaxed);
   }
 }
 
 /// Writes, says so, waits to be told to go on, writes again.
-__global__ void write_twice(fs_ref fs, int fd, std::byte const* bytes, std::uint64_t count, std::uint32_t* written,
-                            std::uint32_t* go_on, std::int64_t* results) {
+__global__ void write_twice(fs_ref fs, int fd, std::byte const* bytes, std::uint64_t count,
+                            std::uint32_t* written, std::uint32_t* go_on, std::int64_t* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   ssize_t const first = gwrite(io, fd, bytes, count, 0);
@@ -78,7 +83,8 @@ TEST_CASE("blocks that write different bytes of one page at the same time all su
     int const fd = fs.open(path, O_RDWR);
     auto const wrong = zeroed<std::uint64_t>(1);
     // Every other byte is nobody's: it stays as it was.
-    launch(write_interleaved, blocks, 32, fs.ref(), fd, std::uint32_t(2 * blocks), bytes, wrong.data());
+    launch(write_interleaved, blocks, 32, fs.ref(), fd, std::uint32_t(2 * blocks), bytes,
+           wrong.data());
     this_thread_stream().synchronize();
     for (std::uint32_t at = 0; at < bytes; ++at)
       if (at % (2 * blocks) < blocks) expected[at] = std::byte(at * 7 + 1);
@@ -89,7 +95,8 @@ TEST_CASE("blocks that write different bytes of one page at the same time all su
   }
 }
 
-TEST_CASE("blocks and the host that write different bytes of one page at the same time all succeed") {
+TEST_CASE(
+    "blocks and the host that write different bytes of one page at the same time all succeed") {
   constexpr unsigned blocks = 2;
   constexpr std::uint32_t bytes = scaled(800, 200);
   scratch_folder folder;
@@ -99,7 +106,8 @@ TEST_CASE("blocks and the host that write different bytes of one page at the sam
   filesystem fs(small_config(512, 8));
   int const fd = fs.open(path, O_RDWR);
   auto const wrong = zeroed<std::uint64_t>(1);
-  launch(write_interleaved, blocks, 32, fs.ref(), fd, std::uint32_t(2 * blocks), bytes, wrong.data());
+  launch(write_interleaved, blocks, 32, fs.ref(), fd, std::uint32_t(2 * blocks), bytes,
+         wrong.data());
   for (std::uint32_t at = 0; at < bytes; ++at)
     if (at % (2 * blocks) >= blocks) host_write(path, at, {expected[at]});
   this_thread_stream().synchronize();
@@ -108,7 +116,9 @@ TEST_CASE("blocks and the host that write different bytes of one page at the sam
   CHECK(whole(path) == expected);
 }
 
-TEST_CASE("bytes that the host writes into a page between two gwrites to it survive, dirty or written back") {
+TEST_CASE(
+    "bytes that the host writes into a page between two gwrites to it survive, dirty or written "
+    "back") {
   constexpr std::uint64_t page = 4096;
   for (bool const synced : {false, true}) {
     scratch_folder folder;
@@ -158,7 +168,9 @@ TEST_CASE("two filesystems that write different bytes of the same pages both suc
   CHECK(whole(path) == expected);
 }
 
-TEST_CASE("fs.sync writes what a running kernel has written, without its help; gwrite goes on afterwards") {
+TEST_CASE(
+    "fs.sync writes what a running kernel has written, without its help; gwrite goes on "
+    "afterwards") {
   constexpr std::uint64_t page = 512, count = 5 * page + 9;
   scratch_folder folder;
   auto const path = folder / "file";
@@ -170,7 +182,8 @@ TEST_CASE("fs.sync writes what a running kernel has written, without its help; g
   pinned_buffer<std::uint32_t> flags(2);
   flags.fill_zero();
   auto const results = zeroed<std::int64_t>(2);
-  launch(write_twice, 1, 64, fs.ref(), fd, on_device.data(), count, &flags[0], &flags[1], results.data());
+  launch(write_twice, 1, 64, fs.ref(), fd, on_device.data(), count, &flags[0], &flags[1],
+         results.data());
   atomic_ref<std::uint32_t, scope::system> const written(flags[0]);
   wait_until([&] { return written.load(memory_order_acquire) != 0; }, "the kernel has written");
   CHECK(fs.sync(fd) == 0);
@@ -187,13 +200,17 @@ TEST_CASE("fs.sync writes what a running kernel has written, without its help; g
   CHECK(whole(path) == twice);
 }
 
-TEST_CASE("while the host writes a page gwrite leaves it alone, and gives up in bounded time; reads go on") {
+TEST_CASE(
+    "while the host writes a page gwrite leaves it alone, and gives up in bounded time; reads go "
+    "on") {
   constexpr std::uint64_t page = 4096;
   scratch_folder folder;
   auto const path = folder / "file";
   auto const gate = std::make_shared<daemon::gate>();
   auto faults = std::make_shared<scripted_faults>();
-  faults->on_write = [gate](std::uint64_t, std::uint64_t) { return daemon::fault_action::hold(gate); };
+  faults->on_write = [gate](std::uint64_t, std::uint64_t) {
+    return daemon::fault_action::hold(gate);
+  };
   auto c = small_config(page, 8);
   c.rpc_timeout_ms = 300;
   filesystem fs(c, faults);
@@ -250,7 +267,8 @@ TEST_CASE("the host does not touch a write buffer that the device says it is add
   int result = 0;
   std::thread syncs([&] { result = fs.sync(fd); });
   // Which bytes of the page are dirty cannot be known now, but that some are.
-  for (unsigned look = 0; look < 20; ++look) CHECK(fs.unwritten() == std::vector{path + ": bytes in 0..4095"});
+  for (unsigned look = 0; look < 20; ++look)
+    CHECK(fs.unwritten() == std::vector{path + ": bytes in 0..4095"});
   busy = false;
   posted.fetch_and(~rpc::posted_busy, std::memory_order_seq_cst);
   syncs.join();
@@ -260,7 +278,9 @@ TEST_CASE("the host does not touch a write buffer that the device says it is add
   CHECK(fs.close(fd) == 0);
 }
 
-TEST_CASE("what is written through one descriptor is read through the others, and fs.write by the next context") {
+TEST_CASE(
+    "what is written through one descriptor is read through the others, and fs.write by the next "
+    "context") {
   constexpr std::uint64_t page = 4096;
   scratch_folder folder;
   auto const path = make_file(folder, "file", 3 * page + 5);
@@ -277,7 +297,8 @@ TEST_CASE("what is written through one descriptor is read through the others, an
     std::uint64_t const at = round * page + 9;
     op_batch batch;
     if (round % 3 == 2) {
-      CHECK(fs.write(both, bytes.data(), bytes.size(), std::int64_t(at)) == std::int64_t(bytes.size()));
+      CHECK(fs.write(both, bytes.data(), bytes.size(), std::int64_t(at)) ==
+            std::int64_t(bytes.size()));
     } else {
       batch.write(0, round % 3 == 0 ? both : writer, std::int64_t(at), bytes);
     }

@@ -1,12 +1,14 @@
-// gwrite, gfsync, gclose, gftruncate: what lands in the file, what is seen before, sizes, holes, appends, refusals.
-#include <doctest/doctest.h>
-
+// gwrite, gfsync, gclose, gftruncate: what lands in the file, what is seen before, sizes, holes,
+// appends, refusals.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
 #include <test/support/opens.hpp>
 #include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -23,7 +25,9 @@ std::vector<std::byte> whole(std::string const& path) { return pread_bytes(path,
 
 }  // namespace
 
-TEST_CASE("gwrite: what was written is read at once, and is in the file after gfsync, for all page sizes") {
+TEST_CASE(
+    "gwrite: what was written is read at once, and is in the file after gfsync, for all page "
+    "sizes") {
   for (std::uint64_t const page : {512u, 4096u, 65536u, 1u << 20}) {
     scratch_folder folder;
     auto const path = folder / "new";
@@ -60,12 +64,13 @@ TEST_CASE("gwrite: parts of pages change those bytes only") {
     int const fd = fs.open(path, O_RDWR);
     op_batch batch;
     std::vector<std::size_t> writes;
-    for (auto const& [offset, count] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{{1, 1},
-                                                                                            {page - 1, 2},
-                                                                                            {3 * page + 5, page / 2},
-                                                                                            {5 * page, page},
-                                                                                            {6 * page - 3, 2 * page + 7},
-                                                                                            {10 * page + 10, 1}}) {
+    for (auto const& [offset, count] :
+         std::vector<std::pair<std::uint64_t, std::uint64_t>>{{1, 1},
+                                                              {page - 1, 2},
+                                                              {3 * page + 5, page / 2},
+                                                              {5 * page, page},
+                                                              {6 * page - 3, 2 * page + 7},
+                                                              {10 * page + 10, 1}}) {
       auto const bytes = some_bytes(7, offset, count);
       writes.push_back(batch.write(0, fd, std::int64_t(offset), bytes, unsigned(offset % 16)));
       std::copy(bytes.begin(), bytes.end(), expected.begin() + std::ptrdiff_t(offset));
@@ -107,7 +112,8 @@ TEST_CASE("gwrite: beyond the end it leaves a hole of zeros, before and after wr
 
 TEST_CASE("gwrite: sparse files of terabytes, with page numbers beyond 32 bits") {
   constexpr std::uint64_t page = 512;
-  constexpr std::uint64_t places[] = {0, (std::uint64_t(5) << 30) + 3, (std::uint64_t(4) << 40) + 77};
+  constexpr std::uint64_t places[] = {0, (std::uint64_t(5) << 30) + 3,
+                                      (std::uint64_t(4) << 40) + 77};
   scratch_folder folder;
   auto const path = folder / "sparse";
   filesystem fs(small_config(page, 8));
@@ -130,7 +136,9 @@ TEST_CASE("gwrite: sparse files of terabytes, with page numbers beyond 32 bits")
   }
 }
 
-TEST_CASE("gwrite: more than the cache holds, by many blocks and tiles, is all in the file after the last close") {
+TEST_CASE(
+    "gwrite: more than the cache holds, by many blocks and tiles, is all in the file after the "
+    "last close") {
   for (auto const who : {caller_kind::block, caller_kind::tile}) {
     for (std::uint64_t const page : {512u, 4096u, 65536u}) {
       scratch_folder folder;
@@ -164,7 +172,8 @@ TEST_CASE("O_APPEND: every block's records are whole, each once") {
   filesystem fs(small_config(512, 16));
   int const fd = fs.open(path, O_WRONLY | O_APPEND);
   op_batch batch;
-  for (unsigned i = 0; i < blocks * records; ++i) batch.write(i % blocks, fd, 0, std::vector(length, std::byte(1 + i)));
+  for (unsigned i = 0; i < blocks * records; ++i)
+    batch.write(i % blocks, fd, 0, std::vector(length, std::byte(1 + i)));
   batch.run(fs.ref(), blocks, 64);
   CHECK(fs.close(fd) == 0);
   auto const got = whole(path);
@@ -178,7 +187,8 @@ TEST_CASE("O_APPEND: every block's records are whole, each once") {
   for (unsigned i = 0; i < blocks * records; ++i) CHECK(seen[1 + i] == 1);
 }
 
-TEST_CASE("O_GWRONCE: nothing is fetched, only the written bytes change, and the next open sees them") {
+TEST_CASE(
+    "O_GWRONCE: nothing is fetched, only the written bytes change, and the next open sees them") {
   constexpr std::uint64_t page = 4096;
   scratch_folder folder;
   auto const path = make_file(folder, "file", 10 * page);

@@ -1,9 +1,8 @@
 // The baseline's memory and life cycle.
-#include <apps/baseline/original.hpp>
-
 #include <gpufs/config.hpp>
 #include <gpufs/device.hpp>
 
+#include <apps/baseline/original.hpp>
 #include <apps/baseline/original_host.hpp>
 #include <apps/common/host_file.hpp>
 
@@ -18,21 +17,26 @@ namespace gpufs::apps::original {
 namespace {
 
 options checked(options const& o) {
-  auto const refuse = [](std::string const& why) { throw std::invalid_argument("baseline gpufs: " + why); };
+  auto const refuse = [](std::string const& why) {
+    throw std::invalid_argument("baseline gpufs: " + why);
+  };
   if (o.page_size < 512 || o.page_size > 4 << 20 || (o.page_size & (o.page_size - 1)) != 0) {
-    refuse(fmt::format("pages of {}: must be a power of two from 512 to 4M", format_size(o.page_size)));
+    refuse(fmt::format("pages of {}: must be a power of two from 512 to 4M",
+                       format_size(o.page_size)));
   }
   if (o.cache_size < o.page_size || o.cache_size / o.page_size >= no_frame) {
-    refuse(fmt::format("a cache of {}: must hold from 1 to {} pages of {}", format_size(o.cache_size), no_frame - 1,
-                       format_size(o.page_size)));
+    refuse(fmt::format("a cache of {}: must hold from 1 to {} pages of {}",
+                       format_size(o.cache_size), no_frame - 1, format_size(o.page_size)));
   }
   if (o.readahead > 64 << 20 || o.readahead % o.page_size != 0) {
-    refuse(fmt::format("readahead of {}: must be a multiple of the page size, {}, up to 64M", format_size(o.readahead),
-                       format_size(o.page_size)));
+    refuse(fmt::format("readahead of {}: must be a multiple of the page size, {}, up to 64M",
+                       format_size(o.readahead), format_size(o.page_size)));
   }
-  if (o.slots < 1 || o.slots > 4096) refuse(fmt::format("{} slots: must be from 1 to 4096", o.slots));
+  if (o.slots < 1 || o.slots > 4096)
+    refuse(fmt::format("{} slots: must be from 1 to 4096", o.slots));
   if (o.host_threads < 1 || o.host_threads > o.slots || o.host_threads > 256) {
-    refuse(fmt::format("{} host threads: must be from 1 to 256, and at most the {} slots", o.host_threads, o.slots));
+    refuse(fmt::format("{} host threads: must be from 1 to 256, and at most the {} slots",
+                       o.host_threads, o.slots));
   }
   return o;
 }
@@ -76,7 +80,8 @@ struct file_system::state {
         frame_count(static_cast<std::uint32_t>(o.cache_size / o.page_size)),
         requests(zeroed<pinned_buffer<request_slot>>(o.slots)),
         answers(zeroed<pinned_buffer<answer_slot>>(o.slots)),
-        thread_buffers(zeroed<pinned_buffer<std::byte>>(o.host_threads * (o.page_size + o.readahead))),
+        thread_buffers(
+            zeroed<pinned_buffer<std::byte>>(o.host_threads * (o.page_size + o.readahead))),
         slot_locks(zeroed<buffer<std::uint32_t>>(o.slots)),
         slot_numbers(zeroed<buffer<std::uint32_t>>(o.slots)),
         staged(zeroed<buffer<staged_range>>(o.slots)),
@@ -119,7 +124,8 @@ struct file_system::state {
   }
 };
 
-file_system::file_system(std::string const& path, options const& o) : state_(std::make_unique<state>(path, o)) {}
+file_system::file_system(std::string const& path, options const& o)
+    : state_(std::make_unique<state>(path, o)) {}
 
 file_system::~file_system() = default;
 

@@ -1,7 +1,8 @@
-// A second GPUfs, as the original was (Silberstein et al., ASPLOS 2013, as paper 001 section 2.2 and 3 describes it), to compare gpufs
-// with: one request per page; request slots bound to block ids; host threads that each poll their fixed share of the slots, read one page
-// and bring it over with a copy of its own; one global lock over frames that are freed and allocated anew, the oldest first.
-// For comparison only: one read-only file, whole blocks.
+// A second GPUfs, as the original was (Silberstein et al., ASPLOS 2013, as paper 001 section 2.2
+// and 3 describes it), to compare gpufs with: one request per page; request slots bound to block
+// ids; host threads that each poll their fixed share of the slots, read one page and bring it over
+// with a copy of its own; one global lock over frames that are freed and allocated anew, the oldest
+// first. For comparison only: one read-only file, whole blocks.
 #pragma once
 
 #include <apps/baseline/original_state.hpp>
@@ -16,12 +17,15 @@ namespace gpufs::apps::original {
 struct options {
   std::uint64_t page_size = 4096;         ///< bytes, a power of two from 512 to 4 MiB
   std::uint64_t cache_size = 1ull << 30;  ///< bytes; at least one page
-  std::uint64_t readahead = 0;            ///< bytes that a request asks for beyond its page, for the block's next misses (paper
-                                          ///< 001, section 4.1); a multiple of page_size up to 64 MiB; 0: none, as it was
-  unsigned host_threads = 4;              ///< 1..256, at most `slots`
-  unsigned slots = 128;   ///< of the shared queue, 1..4096; thread t polls [t * slots / threads, (t + 1) * slots / threads)
-  bool transfers = true;  ///< false: the host reads and answers, but brings nothing over (paper 001, Fig. 3)
-  bool record = false;    ///< keep a trace of what each host thread reads (paper 001, Fig. 5)
+  std::uint64_t readahead =
+      0;  ///< bytes that a request asks for beyond its page, for the block's next misses (paper
+          ///< 001, section 4.1); a multiple of page_size up to 64 MiB; 0: none, as it was
+  unsigned host_threads = 4;  ///< 1..256, at most `slots`
+  unsigned slots = 128;  ///< of the shared queue, 1..4096; thread t polls [t * slots / threads, (t
+                         ///< + 1) * slots / threads)
+  bool transfers =
+      true;  ///< false: the host reads and answers, but brings nothing over (paper 001, Fig. 3)
+  bool record = false;  ///< keep a trace of what each host thread reads (paper 001, Fig. 5)
   std::uint32_t timeout_ms = 10000;  ///< longest wait of a kernel
 };
 
@@ -49,12 +53,12 @@ struct statistics {
   std::vector<thread_statistics> threads;
 };
 
-/// One file, its cache in device memory, and the host threads that serve it. The threads make CUDA calls while kernels run: the
-/// program must not free device or pinned memory meanwhile.
+/// One file, its cache in device memory, and the host threads that serve it. The threads make CUDA
+/// calls while kernels run: the program must not free device or pinned memory meanwhile.
 class file_system {
  public:
-  /// Throws std::invalid_argument naming the option that is wrong, std::system_error naming the file if it cannot be opened, device_error if
-  /// there is no memory.
+  /// Throws std::invalid_argument naming the option that is wrong, std::system_error naming the
+  /// file if it cannot be opened, device_error if there is no memory.
   file_system(std::string const& path, options const& o);
 
   /// Ends the threads and frees everything. No kernel that uses it may be running.
@@ -70,7 +74,8 @@ class file_system {
   /// Exact when no kernel is running, but for idle_polls.
   [[nodiscard]] statistics stats() const;
 
-  /// What went wrong on a host thread first, other than reads; empty if nothing did. Not while a kernel runs.
+  /// What went wrong on a host thread first, other than reads; empty if nothing did. Not while a
+  /// kernel runs.
   [[nodiscard]] std::string failure() const;
 
  private:

@@ -1,7 +1,6 @@
-#include <apps/baseline/original_host.hpp>
-
 #include <gpufs/device.hpp>
 
+#include <apps/baseline/original_host.hpp>
 #include <apps/common/transfer.hpp>
 
 #include <cerrno>
@@ -18,7 +17,9 @@ namespace {
 void add(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) {
   counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
-std::uint64_t value(std::atomic<std::uint64_t> const& counter) { return counter.load(std::memory_order_relaxed); }
+std::uint64_t value(std::atomic<std::uint64_t> const& counter) {
+  return counter.load(std::memory_order_relaxed);
+}
 
 }  // namespace
 
@@ -39,7 +40,8 @@ class mover {
   std::optional<transfer_queue> queue_;
 };
 
-host_threads::host_threads(host_file const& file, original::ref const& queue, std::byte* buffers, options const& o)
+host_threads::host_threads(host_file const& file, original::ref const& queue, std::byte* buffers,
+                           options const& o)
     : file_(file), queue_(queue), options_(o), members_(o.host_threads) {
   try {
     for (unsigned t = 0; t < o.host_threads; ++t) {
@@ -89,7 +91,8 @@ bool host_threads::poll(member& m, mover& to_device) noexcept {
     std::uint32_t& answered = m.answered[slot - m.first_slot];
     // Pairs with the device's release in request_bytes().
     std::uint32_t const number =
-        atomic_ref<std::uint32_t, scope::system>(queue_.requests[slot].number).load(memory_order_acquire);
+        atomic_ref<std::uint32_t, scope::system>(queue_.requests[slot].number)
+            .load(memory_order_acquire);
     if (number == answered) continue;
     std::int32_t const result = carry_out(m, to_device, slot);
     add(m.requests);
@@ -97,7 +100,8 @@ bool host_threads::poll(member& m, mover& to_device) noexcept {
     answered = number;
     // Pairs with the acquire of the block that waits: who sees the number sees the page in staging.
     atomic_ref<std::uint64_t, scope::system>(queue_.answers[slot].word)
-        .store(std::uint64_t(number) << 32 | static_cast<std::uint32_t>(result), memory_order_release);
+        .store(std::uint64_t(number) << 32 | static_cast<std::uint32_t>(result),
+               memory_order_release);
   }
   return any;
 }
@@ -105,8 +109,10 @@ bool host_threads::poll(member& m, mover& to_device) noexcept {
 std::int32_t host_threads::carry_out(member& m, mover& to_device, std::uint32_t slot) noexcept {
   request_slot& r = queue_.requests[slot];
   // Ordered by the acquire of the number.
-  std::uint64_t const offset = atomic_ref<std::uint64_t, scope::system>(r.offset).load(memory_order_relaxed);
-  std::uint64_t const bytes = atomic_ref<std::uint64_t, scope::system>(r.bytes).load(memory_order_relaxed);
+  std::uint64_t const offset =
+      atomic_ref<std::uint64_t, scope::system>(r.offset).load(memory_order_relaxed);
+  std::uint64_t const bytes =
+      atomic_ref<std::uint64_t, scope::system>(r.bytes).load(memory_order_relaxed);
   if (bytes > options_.page_size + options_.readahead) return -EINVAL;
   try {
     if (options_.record) m.trace.push_back({offset, bytes});
@@ -132,7 +138,8 @@ void host_threads::start_over(member& m, std::uint64_t since) noexcept {
   for (auto* counter : {&m.requests, &m.idle_polls, &m.polls_before_first, &m.bytes})
     counter->store(0, std::memory_order_relaxed);
   m.trace.clear();
-  m.counting_since.store(since, std::memory_order_release);  // pairs with the acquire in start_counting()
+  m.counting_since.store(since,
+                         std::memory_order_release);  // pairs with the acquire in start_counting()
 }
 
 void host_threads::start_counting() {

@@ -1,4 +1,5 @@
-// The baseline's host threads: each polls its own slots, reads one page for each request and brings it over with a copy of its own.
+// The baseline's host threads: each polls its own slots, reads one page for each request and brings
+// it over with a copy of its own.
 #pragma once
 
 #include <apps/baseline/original.hpp>
@@ -16,9 +17,11 @@ namespace gpufs::apps::original {
 
 class host_threads {
  public:
-  /// `queue`: the slots, answers and staging of it are used. `file`, which the threads read, and the memory behind `queue` must outlive
-  /// them; `buffers` is pinned memory, options::page_size + options::readahead for each thread.
-  host_threads(host_file const& file, original::ref const& queue, std::byte* buffers, options const& o);
+  /// `queue`: the slots, answers and staging of it are used. `file`, which the threads read, and
+  /// the memory behind `queue` must outlive them; `buffers` is pinned memory, options::page_size +
+  /// options::readahead for each thread.
+  host_threads(host_file const& file, original::ref const& queue, std::byte* buffers,
+               options const& o);
   ~host_threads();
   host_threads(host_threads const&) = delete;
   host_threads& operator=(host_threads const&) = delete;

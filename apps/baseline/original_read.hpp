@@ -1,5 +1,5 @@
-// The baseline's gread: a whole threadblock brings in and copies one page after the other, one request for each page that is missing and that was
-// not read ahead.
+// The baseline's gread: a whole threadblock brings in and copies one page after the other, one
+// request for each page that is missing and that was not read ahead.
 #pragma once
 
 #include <apps/baseline/original_cache.hpp>
@@ -29,18 +29,23 @@ __device__ inline void block_copy(std::byte* to, std::byte const* from, std::uin
 /// The slot that this block's requests go through.
 __device__ inline std::uint32_t slot_of_block(ref const& fs) { return blockIdx.x % fs.slots; }
 
-__device__ inline bool answered(ref const& fs, std::uint32_t slot, std::uint32_t number, std::int32_t& result) {
+__device__ inline bool answered(ref const& fs, std::uint32_t slot, std::uint32_t number,
+                                std::int32_t& result) {
   // Pairs with the host thread's release: who sees the number sees the page in staging.
-  std::uint64_t const word = atomic_ref<std::uint64_t, scope::system>(fs.answers[slot].word).load(memory_order_acquire);
+  std::uint64_t const word =
+      atomic_ref<std::uint64_t, scope::system>(fs.answers[slot].word).load(memory_order_acquire);
   result = static_cast<std::int32_t>(static_cast<std::uint32_t>(word));
   return static_cast<std::uint32_t>(word >> 32) == number;
 }
 
-/// Sends a request through a slot whose lock the caller has, and waits. Returns the answer, or -ETIMEDOUT.
-__device__ inline std::int32_t exchange(ref const& fs, std::uint32_t slot, std::uint64_t offset, std::uint64_t bytes) {
+/// Sends a request through a slot whose lock the caller has, and waits. Returns the answer, or
+/// -ETIMEDOUT.
+__device__ inline std::int32_t exchange(ref const& fs, std::uint32_t slot, std::uint64_t offset,
+                                        std::uint64_t bytes) {
   std::int32_t result = 0;
   std::uint32_t& number = fs.slot_numbers[slot];
-  // A request that somebody gave up may still be under way: its answer must have come before staging is used again.
+  // A request that somebody gave up may still be under way: its answer must have come before
+  // staging is used again.
   if (!wait_until(fs, [&] { return answered(fs, slot, number, result); })) return -ETIMEDOUT;
   ++number;
   request_slot& r = fs.requests[slot];
@@ -55,19 +60,23 @@ __device__ inline std::int32_t exchange(ref const& fs, std::uint32_t slot, std::
 
 }  // namespace detail
 
-/// Asks the host for `bytes` bytes at `offset`, through the slot of this block, and waits. One thread calls. Returns the bytes read, which
-/// then lie at the start of the slot's staging memory, or -errno; -ETIMEDOUT if there was no answer. Unless it is -EBUSY (the slot was not to
-/// be had), end_request() must follow.
-__device__ inline std::int32_t request_bytes(ref const& fs, std::uint64_t offset, std::uint64_t bytes) {
+/// Asks the host for `bytes` bytes at `offset`, through the slot of this block, and waits. One
+/// thread calls. Returns the bytes read, which then lie at the start of the slot's staging memory,
+/// or -errno; -ETIMEDOUT if there was no answer. Unless it is -EBUSY (the slot was not to be had),
+/// end_request() must follow.
+__device__ inline std::int32_t request_bytes(ref const& fs, std::uint64_t offset,
+                                             std::uint64_t bytes) {
   std::uint32_t const slot = detail::slot_of_block(fs);
   if (!take_lock(fs, fs.slot_locks[slot])) return -EBUSY;
   fs.staged[slot] = {};
   return detail::exchange(fs, slot, offset, bytes);
 }
 
-/// The same, but with options::readahead: bytes that an earlier request of the slot read ahead are not asked for again, and a request asks for more than
-/// `bytes`. `at`: where in the slot's staging memory they lie.
-__device__ inline std::int32_t request_ahead(ref const& fs, std::uint64_t offset, std::uint64_t bytes, std::uint64_t& at) {
+/// The same, but with options::readahead: bytes that an earlier request of the slot read ahead are
+/// not asked for again, and a request asks for more than `bytes`. `at`: where in the slot's staging
+/// memory they lie.
+__device__ inline std::int32_t request_ahead(ref const& fs, std::uint64_t offset,
+                                             std::uint64_t bytes, std::uint64_t& at) {
   std::uint32_t const slot = detail::slot_of_block(fs);
   if (!take_lock(fs, fs.slot_locks[slot])) return -EBUSY;
   staged_range& staged = fs.staged[slot];
@@ -80,12 +89,16 @@ __device__ inline std::int32_t request_ahead(ref const& fs, std::uint64_t offset
   std::uint64_t const left = fs.file_bytes - offset;
   std::uint64_t const wanted = bytes + fs.readahead_bytes;
   std::int32_t const result = detail::exchange(fs, slot, offset, wanted < left ? wanted : left);
-  if (result > 0 && fs.readahead_bytes != 0) staged = {offset, offset + static_cast<std::uint64_t>(result)};
+  if (result > 0 && fs.readahead_bytes != 0)
+    staged = {offset, offset + static_cast<std::uint64_t>(result)};
   return result < static_cast<std::int64_t>(bytes) ? result : static_cast<std::int32_t>(bytes);
 }
 
-/// Gives the slot to the next block that uses it. One thread calls, after a barrier with those that read its staging page.
-__device__ inline void end_request(ref const& fs) { give_lock(fs.slot_locks[detail::slot_of_block(fs)]); }
+/// Gives the slot to the next block that uses it. One thread calls, after a barrier with those that
+/// read its staging page.
+__device__ inline void end_request(ref const& fs) {
+  give_lock(fs.slot_locks[detail::slot_of_block(fs)]);
+}
 
 namespace detail {
 
@@ -133,10 +146,11 @@ __device__ inline page_news find_page(ref const& fs, std::uint64_t page) {
 
 }  // namespace detail
 
-/// Reads up to `bytes` bytes at `offset` into `to` (device memory). All threads of a one-dimensional block call with the same arguments and
-/// get the same result: bytes read (short at end of file and before a failure), or -EINVAL (offset < 0), -EIO (the host's read failed) or
-/// the host's own errno, -ENOMEM (all frames stayed in use), -EBUSY (other blocks kept the slot), -ETIMEDOUT (no answer). Waits end after
-/// options::timeout_ms.
+/// Reads up to `bytes` bytes at `offset` into `to` (device memory). All threads of a
+/// one-dimensional block call with the same arguments and get the same result: bytes read (short at
+/// end of file and before a failure), or -EINVAL (offset < 0), -EIO (the host's read failed) or the
+/// host's own errno, -ENOMEM (all frames stayed in use), -EBUSY (other blocks kept the slot),
+/// -ETIMEDOUT (no answer). Waits end after options::timeout_ms.
 __device__ inline ssize_t gread(ref const& fs, void* to, std::size_t bytes, std::int64_t offset) {
   __shared__ detail::page_news shared_news;
   if (offset < 0) return -EINVAL;
@@ -146,7 +160,8 @@ __device__ inline ssize_t gread(ref const& fs, void* to, std::size_t bytes, std:
   for (std::uint64_t done = 0; done < count;) {
     std::uint64_t const page = (begin + done) / fs.page_bytes;
     std::uint64_t const within = (begin + done) % fs.page_bytes;
-    std::uint64_t const piece = fs.page_bytes - within < count - done ? fs.page_bytes - within : count - done;
+    std::uint64_t const piece =
+        fs.page_bytes - within < count - done ? fs.page_bytes - within : count - done;
     __syncthreads();  // the last use of shared_news is over
     if (threadIdx.x == 0) shared_news = detail::find_page(fs, page);
     __syncthreads();

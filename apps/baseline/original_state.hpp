@@ -9,24 +9,28 @@
 
 namespace gpufs::apps::original {
 
-/// A place of the shared queue, in pinned host memory. The device alone writes it: the request, then (release) its number.
+/// A place of the shared queue, in pinned host memory. The device alone writes it: the request,
+/// then (release) its number.
 struct alignas(64) request_slot {
   std::uint64_t offset;  ///< bytes
   std::uint64_t bytes;
   std::uint32_t number;  ///< of the last request; 0: none yet
 };
 
-/// Its answer. A host thread alone writes it, with one release store: number << 32 | uint32(bytes read or -errno).
+/// Its answer. A host thread alone writes it, with one release store: number << 32 | uint32(bytes
+/// read or -errno).
 struct alignas(64) answer_slot {
   std::uint64_t word;
 };
 
-/// The bytes [begin, end) of the file that lie in a slot's staging memory, from its start on. Guarded by the slot's lock.
+/// The bytes [begin, end) of the file that lie in a slot's staging memory, from its start on.
+/// Guarded by the slot's lock.
 struct staged_range {
   std::uint64_t begin, end;
 };
 
-/// What the global lock guards, in device memory. Every frame is in the free list, in the FIFO, or in the hands of the lock's holder.
+/// What the global lock guards, in device memory. Every frame is in the free list, in the FIFO, or
+/// in the hands of the lock's holder.
 struct frame_lists {
   std::uint32_t free_count;
   std::uint32_t fifo_first;  ///< index of the oldest in fifo[]
@@ -36,7 +40,8 @@ struct frame_lists {
 //  63        32 31 30 29        0
 //  frame       | phase | pins      phase: empty -> filling -> ready -> empty
 //
-/// A page's word in the page table: one word for each page of the file, a radix tree of a single level.
+/// A page's word in the page table: one word for each page of the file, a radix tree of a single
+/// level.
 enum class page_phase : std::uint64_t { empty, filling, ready };
 inline constexpr unsigned pin_bits = 30;
 inline constexpr unsigned phase_bits = 2;
@@ -46,9 +51,15 @@ inline constexpr std::uint32_t no_frame = 0xffffffffu;
 constexpr std::uint64_t page_word(page_phase phase, std::uint32_t frame, std::uint64_t pins) {
   return std::uint64_t(frame) << 32 | static_cast<std::uint64_t>(phase) << pin_bits | pins;
 }
-constexpr std::uint32_t frame_of(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
-constexpr page_phase phase_of(std::uint64_t word) { return page_phase(word >> pin_bits & ((1u << phase_bits) - 1)); }
-constexpr std::uint64_t pins_of(std::uint64_t word) { return word & ((std::uint64_t(1) << pin_bits) - 1); }
+constexpr std::uint32_t frame_of(std::uint64_t word) {
+  return static_cast<std::uint32_t>(word >> 32);
+}
+constexpr page_phase phase_of(std::uint64_t word) {
+  return page_phase(word >> pin_bits & ((1u << phase_bits) - 1));
+}
+constexpr std::uint64_t pins_of(std::uint64_t word) {
+  return word & ((std::uint64_t(1) << pin_bits) - 1);
+}
 
 /// Counters of the device.
 enum class counter : unsigned { hits, misses, waits, evictions, requests };
@@ -64,7 +75,8 @@ struct ref {
   std::uint32_t* slot_locks = nullptr;
   std::uint32_t* slot_numbers = nullptr;  ///< of the slot's last request
   staged_range* staged = nullptr;
-  std::byte* staging = nullptr;  ///< for each slot a page and what is read ahead: where the host's copies land
+  std::byte* staging =
+      nullptr;  ///< for each slot a page and what is read ahead: where the host's copies land
   // The page cache.
   std::uint64_t* pages = nullptr;
   std::byte* frames = nullptr;

@@ -1,7 +1,6 @@
-#include <apps/common/baselines.hpp>
-
 #include <gpufs/device.hpp>
 
+#include <apps/common/baselines.hpp>
 #include <apps/common/transfer.hpp>
 #include <apps/common/worker_threads.hpp>
 
@@ -21,7 +20,8 @@ namespace {
 using steady = std::chrono::steady_clock;
 
 double rate(std::uint64_t bytes, steady::time_point start) {
-  return static_cast<double>(bytes) / std::chrono::duration<double>(steady::now() - start).count() / 1e9;
+  return static_cast<double>(bytes) / std::chrono::duration<double>(steady::now() - start).count() /
+         1e9;
 }
 
 std::uint64_t total(std::vector<file_part> const& parts) {
@@ -67,7 +67,8 @@ double measure_cpuio_GBps(std::vector<file_part> const& parts) {
   return rate(bytes, start);
 }
 
-double measure_pipelined_GBps(std::vector<file_part> const& parts, unsigned threads, std::uint64_t chunk_bytes) {
+double measure_pipelined_GBps(std::vector<file_part> const& parts, unsigned threads,
+                              std::uint64_t chunk_bytes) {
   std::uint64_t const bytes = total(parts);
   auto const pieces = cut(parts, chunk_bytes);
   buffer<std::byte> memory(bytes);
@@ -76,7 +77,8 @@ double measure_pipelined_GBps(std::vector<file_part> const& parts, unsigned thre
   std::atomic<std::size_t> next{0};
   steady::time_point start;
   auto const start_clock = [&start]() noexcept { start = steady::now(); };
-  std::barrier all_ready(static_cast<std::ptrdiff_t>(threads), start_clock);  // streams are made before the clock starts
+  std::barrier all_ready(static_cast<std::ptrdiff_t>(threads),
+                         start_clock);  // streams are made before the clock starts
   auto const work = [&](unsigned thread) {
     std::optional<transfer_queue> made;
     std::array<event, 2> copied;
@@ -89,7 +91,8 @@ double measure_pipelined_GBps(std::vector<file_part> const& parts, unsigned thre
     transfer_queue& queue = *made;
     all_ready.arrive_and_wait();
     for (unsigned side = 0;; side ^= 1) {
-      std::size_t const i = next.fetch_add(1, std::memory_order_relaxed);  // a counter: orders nothing
+      std::size_t const i =
+          next.fetch_add(1, std::memory_order_relaxed);  // a counter: orders nothing
       if (i >= pieces.size()) break;
       piece const& p = pieces[i];
       std::byte* const chunk = chunks.data() + (2 * thread + side) * chunk_bytes;
@@ -104,7 +107,8 @@ double measure_pipelined_GBps(std::vector<file_part> const& parts, unsigned thre
   return rate(bytes, start);
 }
 
-double measure_best_pipelined_GBps(std::vector<file_part> const& parts, std::function<void()> const& prepare) {
+double measure_best_pipelined_GBps(std::vector<file_part> const& parts,
+                                   std::function<void()> const& prepare) {
   double best = 0;
   for (unsigned const threads : {8u, 16u}) {
     for (std::uint64_t chunk = 1 << 20; chunk <= 16 << 20; chunk *= 2) {

@@ -1,4 +1,5 @@
-// The checksum of checksum.hpp, computed by the threads of a block or of a warp together. For device code.
+// The checksum of checksum.hpp, computed by the threads of a block or of a warp together. For
+// device code.
 #pragma once
 
 #include <gpufs/device.hpp>
@@ -14,7 +15,8 @@ namespace gpufs::apps {
 namespace detail {
 
 /// What every `step`-th word from number `first` on adds to the checksum.
-__device__ inline std::uint64_t part_of_checksum(std::byte const* bytes, std::uint64_t count, unsigned first, unsigned step) {
+__device__ inline std::uint64_t part_of_checksum(std::byte const* bytes, std::uint64_t count,
+                                                 unsigned first, unsigned step) {
   auto const* words = reinterpret_cast<std::uint64_t const*>(bytes);
   std::uint64_t sum = 0;
   for (std::uint64_t k = first; 8 * k < count; k += step) {
@@ -27,8 +29,8 @@ __device__ inline std::uint64_t part_of_checksum(std::byte const* bytes, std::ui
 
 }  // namespace detail
 
-/// The checksum of `count` bytes at `bytes` (8-byte aligned, readable up to the next multiple of 8). All threads of the block call;
-/// all get it. Starts and ends with a barrier.
+/// The checksum of `count` bytes at `bytes` (8-byte aligned, readable up to the next multiple of
+/// 8). All threads of the block call; all get it. Starts and ends with a barrier.
 __device__ inline std::uint64_t block_checksum(std::byte const* bytes, std::uint64_t count) {
   __shared__ std::uint64_t total;
   __syncthreads();

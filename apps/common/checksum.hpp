@@ -1,5 +1,5 @@
-// An order-independent checksum of bytes: a sum over 8-byte words, each mixed with its place, so that devices can add it up in any order.
-// It tells swapped, stale, duplicated and torn pages.
+// An order-independent checksum of bytes: a sum over 8-byte words, each mixed with its place, so
+// that devices can add it up in any order. It tells swapped, stale, duplicated and torn pages.
 #pragma once
 
 #include <apps/common/generator.hpp>
@@ -11,8 +11,11 @@
 
 namespace gpufs::apps {
 
-/// What word `k`, the little-endian bytes [8k, 8k + 8), adds to the checksum. Callable on device and host.
-constexpr std::uint64_t checksum_term(std::uint64_t word, std::uint64_t k) { return mix64(word ^ (k + 1) * golden_gamma); }
+/// What word `k`, the little-endian bytes [8k, 8k + 8), adds to the checksum. Callable on device
+/// and host.
+constexpr std::uint64_t checksum_term(std::uint64_t word, std::uint64_t k) {
+  return mix64(word ^ (k + 1) * golden_gamma);
+}
 
 /// The checksum of `bytes`; a tail of less than 8 bytes counts as if zeros followed it.
 [[nodiscard]] inline std::uint64_t checksum(std::span<std::byte const> bytes) {

@@ -28,7 +28,8 @@ __global__ void move_bytes(uint4 const* from, uint4* to, std::uint64_t count) {
   for (; at < count; at += step) to[at] = from[at];
 }
 
-/// Rate of `work`, which moves `bytes` bytes, in GB/s: the median of three after one that does not count.
+/// Rate of `work`, which moves `bytes` bytes, in GB/s: the median of three after one that does not
+/// count.
 template <class Work>
 double rate(std::uint64_t bytes, Work const& work) {
   work();
@@ -47,7 +48,8 @@ struct shape {
 };
 
 void move_and_wait(void const* from, void* to, std::uint64_t bytes, shape const& s) {
-  launch(move_bytes, s.blocks, s.threads, static_cast<uint4 const*>(from), static_cast<uint4*>(to), bytes / sizeof(uint4));
+  launch(move_bytes, s.blocks, s.threads, static_cast<uint4 const*>(from), static_cast<uint4*>(to),
+         bytes / sizeof(uint4));
   this_thread_stream().synchronize();
 }
 
@@ -57,7 +59,8 @@ device_limits measure_device_limits() {
   device_info const device = current_device();
   bool const emulated = device.kind == "emulated";
   std::uint64_t const bytes = emulated ? 16 << 20 : 256 << 20;
-  shape const many = emulated ? shape{device.multiprocessors, 64} : shape{2 * device.multiprocessors, 512};
+  shape const many =
+      emulated ? shape{device.multiprocessors, 64} : shape{2 * device.multiprocessors, 512};
   shape const one = {1, many.threads};
   pinned_buffer<std::byte> host(bytes);
   host.fill_zero();
@@ -66,7 +69,8 @@ device_limits measure_device_limits() {
 
   device_limits l;
   l.pull_GBps = rate(bytes, [&] { move_and_wait(host.data(), memory.data(), bytes, many); });
-  l.pull_one_block_GBps = rate(bytes / 4, [&] { move_and_wait(host.data(), memory.data(), bytes / 4, one); });
+  l.pull_one_block_GBps =
+      rate(bytes / 4, [&] { move_and_wait(host.data(), memory.data(), bytes / 4, one); });
   transfer_queue queue;
   l.dma_GBps = rate(bytes, [&] {
     queue.copy_to_device(memory.data(), host.data(), bytes);
@@ -78,7 +82,8 @@ device_limits measure_device_limits() {
 double measure_copy_kernel_GBps(std::uint64_t bytes, double seconds) {
   device_info const device = current_device();
   bool const emulated = device.kind == "emulated";
-  shape const s = emulated ? shape{device.multiprocessors, 64} : shape{8 * device.multiprocessors, 512};
+  shape const s =
+      emulated ? shape{device.multiprocessors, 64} : shape{8 * device.multiprocessors, 512};
   std::uint64_t const rounded = std::max<std::uint64_t>(bytes / 16 * 16, 16);
   buffer<std::byte> from(rounded);
   buffer<std::byte> to(rounded);
@@ -90,8 +95,8 @@ double measure_copy_kernel_GBps(std::uint64_t bytes, double seconds) {
   auto const repeat = static_cast<std::uint64_t>(std::clamp(seconds / once, 1.0, 1e5));
   return rate(rounded * repeat, [&] {
     for (std::uint64_t i = 0; i < repeat; ++i) {
-      launch(move_bytes, s.blocks, s.threads, reinterpret_cast<uint4 const*>(from.data()), reinterpret_cast<uint4*>(to.data()),
-             rounded / sizeof(uint4));
+      launch(move_bytes, s.blocks, s.threads, reinterpret_cast<uint4 const*>(from.data()),
+             reinterpret_cast<uint4*>(to.data()), rounded / sizeof(uint4));
     }
     this_thread_stream().synchronize();
   });

@@ -1,5 +1,4 @@
 #include <apps/common/host_file.hpp>
-
 #include <apps/common/program.hpp>
 #include <apps/common/worker_threads.hpp>
 
@@ -21,7 +20,9 @@ namespace gpufs::apps {
 
 namespace {
 
-[[noreturn]] void refuse(int error, std::string const& what) { throw std::system_error(error, std::generic_category(), what); }
+[[noreturn]] void refuse(int error, std::string const& what) {
+  throw std::system_error(error, std::generic_category(), what);
+}
 
 }  // namespace
 
@@ -47,10 +48,13 @@ host_file::host_file(host_file&& other) noexcept
 
 void host_file::read(void* buffer, std::size_t count, std::uint64_t offset) const {
   for (std::size_t done = 0; done < count;) {
-    ssize_t const got = ::pread(fd_, static_cast<char*>(buffer) + done, count - done, static_cast<off_t>(offset + done));
+    ssize_t const got = ::pread(fd_, static_cast<char*>(buffer) + done, count - done,
+                                static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) refuse(errno, path_);
-    if (got == 0) refuse(EIO, fmt::format("{}: ended at byte {}, before byte {}", path_, offset + done, offset + count));
+    if (got == 0)
+      refuse(EIO, fmt::format("{}: ended at byte {}, before byte {}", path_, offset + done,
+                              offset + count));
     done += static_cast<std::size_t>(got);
   }
 }
@@ -81,14 +85,15 @@ void host_file::drop_from_page_cache() const {
 void host_file::load_into_page_cache(std::uint64_t count) const {
   constexpr std::uint64_t piece = 4 << 20;
   std::uint64_t const end = std::min(count, size_);
-  // Twice: at its second use the kernel moves a page from its list of new pages to that of pages in use, which halves the speed of whatever
-  // reads it then. A warm file is behind that.
+  // Twice: at its second use the kernel moves a page from its list of new pages to that of pages in
+  // use, which halves the speed of whatever reads it then. A warm file is behind that.
   for (int pass = 0; pass < 2; ++pass) {
     std::atomic<std::uint64_t> next{0};
     run_on_threads(io_threads(), [&](unsigned) {
       std::vector<std::byte> buffer(piece);
       for (;;) {
-        std::uint64_t const at = next.fetch_add(piece, std::memory_order_relaxed);  // a counter: orders nothing
+        std::uint64_t const at =
+            next.fetch_add(piece, std::memory_order_relaxed);  // a counter: orders nothing
         if (at >= end) return;
         read(buffer.data(), std::min(piece, end - at), at);
       }

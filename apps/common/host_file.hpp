@@ -21,17 +21,19 @@ class host_file {
   [[nodiscard]] std::string const& path() const { return path_; }
   [[nodiscard]] std::uint64_t size() const { return size_; }
 
-  /// Reads exactly `count` bytes at `offset`. Throws std::system_error naming the path; also if the file ends before.
+  /// Reads exactly `count` bytes at `offset`. Throws std::system_error naming the path; also if the
+  /// file ends before.
   void read(void* buffer, std::size_t count, std::uint64_t offset) const;
 
-  /// Writes the file's dirty pages back and drops it from the OS page cache; if it stays there, and the system's caches may be
-  /// dropped (/proc/sys/vm/drop_caches), drops these.
+  /// Writes the file's dirty pages back and drops it from the OS page cache; if it stays there, and
+  /// the system's caches may be dropped (/proc/sys/vm/drop_caches), drops these.
   void drop_from_page_cache() const;
 
   /// Brings bytes [0, count) into the OS page cache, with several threads.
   void load_into_page_cache(std::uint64_t count) const;
 
-  /// Which part of the file the OS page cache holds, 0..1; nothing where the system does not tell (Linux before 6.5, no rights).
+  /// Which part of the file the OS page cache holds, 0..1; nothing where the system does not tell
+  /// (Linux before 6.5, no rights).
   [[nodiscard]] std::optional<double> cached_part() const;
 
  private:

@@ -1,5 +1,4 @@
 #include <apps/common/host_reads.hpp>
-
 #include <apps/common/worker_threads.hpp>
 
 #include <algorithm>
@@ -14,7 +13,8 @@ read_trace sequential_trace(unsigned threads, std::uint64_t bytes, std::uint64_t
   std::uint64_t const part = (bytes / request / threads + 1) * request;
   for (unsigned t = 0; t < threads; ++t) {
     std::uint64_t const end = std::min(bytes, (t + 1) * part);
-    for (std::uint64_t at = t * part; at < end; at += request) trace[t].push_back({at, std::min(request, end - at)});
+    for (std::uint64_t at = t * part; at < end; at += request)
+      trace[t].push_back({at, std::min(request, end - at)});
   }
   return trace;
 }
@@ -35,7 +35,8 @@ double replay_GBps(host_file const& file, read_trace const& trace) {
   run_on_threads(threads, [&](unsigned t) {
     for (auto const& r : trace[t]) file.read(buffers[t].data(), r.bytes, r.offset);
   });
-  return static_cast<double>(total) / std::chrono::duration<double>(steady::now() - start).count() / 1e9;
+  return static_cast<double>(total) / std::chrono::duration<double>(steady::now() - start).count() /
+         1e9;
 }
 
 namespace {
@@ -61,7 +62,8 @@ std::vector<traced_read>& trace_recorder::mine() {
   return *list;
 }
 
-daemon::fault_action trace_recorder::before_read(rpc::request const&, std::uint64_t offset, std::uint64_t length) {
+daemon::fault_action trace_recorder::before_read(rpc::request const&, std::uint64_t offset,
+                                                 std::uint64_t length) {
   mine().push_back({offset, length});
   return daemon::fault_action::pass();
 }

@@ -1,9 +1,10 @@
-// Reads of the host alone, without a device: the "CPU I/O" of paper 001, and what its host threads did, done again.
+// Reads of the host alone, without a device: the "CPU I/O" of paper 001, and what its host threads
+// did, done again.
 #pragma once
 
-#include <apps/common/host_file.hpp>
-
 #include <host-daemon/fault_injector.hpp>
+
+#include <apps/common/host_file.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -20,17 +21,22 @@ struct traced_read {
 /// What each of several threads reads, in order.
 using read_trace = std::vector<std::vector<traced_read>>;
 
-/// `threads` threads that each read their own consecutive part of [0, bytes), `request` bytes at a time.
-[[nodiscard]] read_trace sequential_trace(unsigned threads, std::uint64_t bytes, std::uint64_t request);
+/// `threads` threads that each read their own consecutive part of [0, bytes), `request` bytes at a
+/// time.
+[[nodiscard]] read_trace sequential_trace(unsigned threads, std::uint64_t bytes,
+                                          std::uint64_t request);
 
-/// Carries a trace out, each list by a thread of its own into memory that was touched before: GB/s. Throws std::system_error.
+/// Carries a trace out, each list by a thread of its own into memory that was touched before: GB/s.
+/// Throws std::system_error.
 [[nodiscard]] double replay_GBps(host_file const& file, read_trace const& trace);
 
-/// Notes what a filesystem's daemon threads read; it is given to the filesystem in place of a fault injector and injects none.
+/// Notes what a filesystem's daemon threads read; it is given to the filesystem in place of a fault
+/// injector and injects none.
 class trace_recorder : public daemon::fault_injector {
  public:
   trace_recorder();
-  daemon::fault_action before_read(rpc::request const& request, std::uint64_t offset, std::uint64_t length) override;
+  daemon::fault_action before_read(rpc::request const& request, std::uint64_t offset,
+                                   std::uint64_t length) override;
 
   /// What was read so far, each daemon thread's reads in a list. Not while a kernel runs.
   [[nodiscard]] read_trace take();

@@ -1,5 +1,4 @@
 #include <apps/common/map_windows.hpp>
-
 #include <apps/common/program.hpp>
 #include <apps/common/seconds_since.hpp>
 
@@ -18,8 +17,10 @@ double map_windows(filesystem& fs, int fd, std::uint64_t file_bytes) {
   auto const start = std::chrono::steady_clock::now();
   if (int const error = fs.advise(fd, 0, 0, advice::willneed); error < 0)
     throw std::runtime_error(fmt::format("advise: {}", error_text(error)));
-  std::uint64_t const wanted = std::min((file_bytes + c.window_size - 1) / c.window_size, c.mapped_memory / c.window_size);
-  // What will not be mapped, nobody says: a file that is too small or not in the OS page cache, a file system where registering is refused.
+  std::uint64_t const wanted =
+      std::min((file_bytes + c.window_size - 1) / c.window_size, c.mapped_memory / c.window_size);
+  // What will not be mapped, nobody says: a file that is too small or not in the OS page cache, a
+  // file system where registering is refused.
   constexpr std::chrono::milliseconds patience{500};
   auto mapped = fs.stats().windows_mapped;
   auto last_progress = start;
@@ -29,7 +30,8 @@ double map_windows(filesystem& fs, int fd, std::uint64_t file_bytes) {
     if (now != mapped) last_progress = std::chrono::steady_clock::now();
     mapped = now;
   }
-  if (mapped < wanted) fmt::print(stderr, "io_path=mapped: {} of {} windows of the file are mapped\n", mapped, wanted);
+  if (mapped < wanted)
+    fmt::print(stderr, "io_path=mapped: {} of {} windows of the file are mapped\n", mapped, wanted);
   return std::chrono::duration<double>(last_progress - start).count();
 }
 

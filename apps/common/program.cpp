@@ -1,9 +1,9 @@
-#include <apps/common/program.hpp>
-
 #include <gpufs/config.hpp>
 
-#include <fmt/format.h>
+#include <apps/common/program.hpp>
+
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -14,13 +14,17 @@
 
 namespace gpufs::apps {
 
-int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const& body, int failed) {
-  auto const report = [&](std::string_view what) { fmt::print(stderr, "{}: {}\n", app.get_name(), what); };
+int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const& body,
+                int failed) {
+  auto const report = [&](std::string_view what) {
+    fmt::print(stderr, "{}: {}\n", app.get_name(), what);
+  };
   // What stdio still holds at exit would be lost without a word.
   auto const with_output_written = [&](int status) {
     errno = 0;
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-    report(errno == 0 ? "standard output: could not be written" : fmt::format("standard output: {}", error_text(errno)));
+    report(errno == 0 ? "standard output: could not be written"
+                      : fmt::format("standard output: {}", error_text(errno)));
     return status == 0 ? failed : status;
   };
   try {
@@ -43,21 +47,26 @@ int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const
   }
 }
 
-std::uint64_t size_option(std::string_view option, std::string_view text, std::uint64_t low, std::uint64_t high) {
+std::uint64_t size_option(std::string_view option, std::string_view text, std::uint64_t low,
+                          std::uint64_t high) {
   std::uint64_t const bytes = parse_size(text, option);
   if (bytes < low || bytes > high) {
-    throw usage_error(fmt::format("{}={}: must be from {} to {} bytes", option, text, format_size(low), format_size(high)));
+    throw usage_error(fmt::format("{}={}: must be from {} to {} bytes", option, text,
+                                  format_size(low), format_size(high)));
   }
   return bytes;
 }
 
-void check_option(std::string_view option, std::int64_t value, std::int64_t low, std::int64_t high) {
-  if (value < low || value > high) throw usage_error(fmt::format("{}={}: must be from {} to {}", option, value, low, high));
+void check_option(std::string_view option, std::int64_t value, std::int64_t low,
+                  std::int64_t high) {
+  if (value < low || value > high)
+    throw usage_error(fmt::format("{}={}: must be from {} to {}", option, value, low, high));
 }
 
 void check_threads(std::int64_t threads, std::int64_t most) {
   if (threads < 32 || threads > most || threads % 32 != 0) {
-    throw usage_error(fmt::format("--threads={}: must be a multiple of 32 from 32 to {}", threads, most));
+    throw usage_error(
+        fmt::format("--threads={}: must be a multiple of 32 from 32 to {}", threads, most));
   }
 }
 

@@ -13,7 +13,8 @@ class App;
 
 namespace gpufs::apps {
 
-/// The command line asks for something that cannot be. what() names the option, its value and what is allowed.
+/// The command line asks for something that cannot be. what() names the option, its value and what
+/// is allowed.
 struct usage_error : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
@@ -21,18 +22,22 @@ struct usage_error : std::invalid_argument {
 inline constexpr int status_failed = 1;  ///< something did not work
 inline constexpr int status_usage = 2;   ///< the command line or a setting is wrong
 
-/// Parses the command line and runs `body`, whose result is the exit status. An error ends in one line on stderr that begins with
-/// the program's name: status_usage for usage_error, config_error and what CLI11 refuses, else `failed`; so does output that cannot be
-/// written to stdout.
-int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const& body, int failed = status_failed);
+/// Parses the command line and runs `body`, whose result is the exit status. An error ends in one
+/// line on stderr that begins with the program's name: status_usage for usage_error, config_error
+/// and what CLI11 refuses, else `failed`; so does output that cannot be written to stdout.
+int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const& body,
+                int failed = status_failed);
 
-/// A number of bytes such as 64K, given as `option`. Throws usage_error unless it is from `low` to `high`.
-[[nodiscard]] std::uint64_t size_option(std::string_view option, std::string_view text, std::uint64_t low, std::uint64_t high);
+/// A number of bytes such as 64K, given as `option`. Throws usage_error unless it is from `low` to
+/// `high`.
+[[nodiscard]] std::uint64_t size_option(std::string_view option, std::string_view text,
+                                        std::uint64_t low, std::uint64_t high);
 
 /// Throws usage_error unless `value`, given as `option`, is from `low` to `high`.
 void check_option(std::string_view option, std::int64_t value, std::int64_t low, std::int64_t high);
 
-/// Throws usage_error unless a block can have so many threads, given as --threads: a multiple of 32 from 32 to `most`.
+/// Throws usage_error unless a block can have so many threads, given as --threads: a multiple of 32
+/// from 32 to `most`.
 void check_threads(std::int64_t threads, std::int64_t most = 1024);
 
 /// "no such file or directory", for -errno or errno.

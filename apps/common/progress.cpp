@@ -52,7 +52,8 @@ void progress::draw(bool now) {
   std::uint64_t const done = std::min(done_.load(std::memory_order_relaxed), total_);
   double const part = total_ == 0 ? 1 : static_cast<double>(done) / static_cast<double>(total_);
   auto const filled = static_cast<std::size_t>(part * width);
-  fmt::print(stderr, "\r\033[K[{:=<{}}{: <{}}] {:3.0f} %  {}", "", filled, "", width - filled, part * 100, what_);
+  fmt::print(stderr, "\r\033[K[{:=<{}}{: <{}}] {:3.0f} %  {}", "", filled, "", width - filled,
+             part * 100, what_);
 }
 
 }  // namespace gpufs::apps

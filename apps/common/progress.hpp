@@ -9,10 +9,12 @@
 
 namespace gpufs::apps {
 
-/// Shows how far a long piece of work has come; erases itself at the end. Nothing at all unless stderr is a terminal.
+/// Shows how far a long piece of work has come; erases itself at the end. Nothing at all unless
+/// stderr is a terminal.
 class progress {
  public:
-  /// `total` counts whatever advance() is given. Not `wanted`: it stays invisible, since another one shows.
+  /// `total` counts whatever advance() is given. Not `wanted`: it stays invisible, since another
+  /// one shows.
   progress(std::string what, std::uint64_t total, bool wanted = true);
   ~progress();
   progress(progress const&) = delete;

@@ -11,7 +11,9 @@ namespace gpufs::apps {
 namespace {
 
 /// The number that a setting's text stands for, as JSON; sizes such as 64K too.
-bool is_number(std::string const& text) { return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) != 0; }
+bool is_number(std::string const& text) {
+  return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) != 0;
+}
 
 }  // namespace
 
@@ -19,7 +21,8 @@ device_info device_to_run_on() {
   try {
     return current_device();
   } catch (device_error const& e) {
-    throw device_error(fmt::format("no device to run on ({}); the emulated variant of gpufs needs none", e.what()));
+    throw device_error(fmt::format(
+        "no device to run on ({}); the emulated variant of gpufs needs none", e.what()));
   }
 }
 
@@ -29,8 +32,11 @@ void add_heading(json_line& to, std::string_view name) {
   to.text("date", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))));
 }
 
-void add_throughput(json_line& to, std::uint64_t bytes, double seconds, statistics const& counters) {
-  to.integer("bytes", bytes).number("seconds", seconds).number("GBps", gigabytes_per_second(bytes, seconds));
+void add_throughput(json_line& to, std::uint64_t bytes, double seconds,
+                    statistics const& counters) {
+  to.integer("bytes", bytes)
+      .number("seconds", seconds)
+      .number("GBps", gigabytes_per_second(bytes, seconds));
   to.members(to_json_fields(counters));
 }
 
@@ -51,7 +57,8 @@ std::string changed_settings(config const& c) {
   std::string out;
   config const defaults;
   for (auto const& s : settings()) {
-    if (s.print(c) != s.print(defaults)) out += fmt::format("{}{}={}", out.empty() ? "" : " ", s.key, s.print(c));
+    if (s.print(c) != s.print(defaults))
+      out += fmt::format("{}{}={}", out.empty() ? "" : " ", s.key, s.print(c));
   }
   return out.empty() ? "defaults" : out;
 }

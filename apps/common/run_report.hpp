@@ -23,7 +23,8 @@ void add_throughput(json_line& to, std::uint64_t bytes, double seconds, statisti
 /// Adds the member "settings", an object with every setting; sizes in bytes.
 void add_settings(json_line& to, config const& c);
 
-/// The settings that are not what they are by default, "page_size=4K cache_size=2G"; "defaults" if there are none.
+/// The settings that are not what they are by default, "page_size=4K cache_size=2G"; "defaults" if
+/// there are none.
 [[nodiscard]] std::string changed_settings(config const& c);
 
 [[nodiscard]] constexpr double gigabytes_per_second(std::uint64_t bytes, double seconds) {

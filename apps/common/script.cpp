@@ -18,7 +18,8 @@ int run(std::vector<std::string> const& words) {
   for (auto const& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   pid_t child = 0;
-  if (::posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ) != 0) return -1;
+  if (::posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ) != 0)
+    return -1;
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) return -1;
@@ -31,7 +32,8 @@ int run(std::vector<std::string> const& words) {
 std::string find_script(std::string const& name) {
   std::error_code error;
   auto const program = std::filesystem::read_symlink("/proc/self/exe", error);
-  for (auto const& place : {program.parent_path() / name, program.parent_path().parent_path() / "share/gpufs" / name}) {
+  for (auto const& place :
+       {program.parent_path() / name, program.parent_path().parent_path() / "share/gpufs" / name}) {
     if (std::filesystem::exists(place, error)) return place.string();
   }
   return {};

@@ -1,10 +1,9 @@
-#include <apps/common/temp_file.hpp>
-
 #include <gpufs/config.hpp>
 
 #include <apps/common/generator.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
+#include <apps/common/temp_file.hpp>
 #include <apps/common/worker_threads.hpp>
 
 #include <fmt/format.h>
@@ -26,9 +25,11 @@ namespace gpufs::apps {
 namespace {
 
 [[noreturn]] void refuse(int error, std::string const& folder, std::uint64_t bytes) {
-  throw std::system_error(error, std::generic_category(),
-                          fmt::format("a temporary file of {} in {} (--size says how large it is, --dir or TMPDIR where)",
-                                      format_size(bytes), folder));
+  throw std::system_error(
+      error, std::generic_category(),
+      fmt::format(
+          "a temporary file of {} in {} (--size says how large it is, --dir or TMPDIR where)",
+          format_size(bytes), folder));
 }
 
 int make_nameless_file(std::string const& folder) {
@@ -70,7 +71,8 @@ int fill_file(int fd, std::uint64_t bytes, fill_function const& fill) {
   std::atomic<int> failure{0};
   run_on_threads(io_threads(), [&](unsigned) {
     std::vector<std::byte> buffer(piece);
-    // Both are relaxed: pieces are independent of each other, and the failure is read after the threads have ended.
+    // Both are relaxed: pieces are independent of each other, and the failure is read after the
+    // threads have ended.
     for (std::uint64_t at; failure.load(std::memory_order_relaxed) == 0;) {
       if ((at = next.fetch_add(piece, std::memory_order_relaxed)) >= bytes) return;
       std::span const part(buffer.data(), std::min(piece, bytes - at));
@@ -90,7 +92,9 @@ temp_file::temp_file(std::string const& folder, std::uint64_t bytes, std::uint64
 
 temp_file::temp_file(std::string const& folder, std::uint64_t bytes, fill_function const& fill)
     : fd_(make_nameless_file(folder)) {
-  if (fd_ < 0) throw usage_error(fmt::format("{}, the folder of temporary files (--dir, TMPDIR): {}", folder, error_text(errno)));
+  if (fd_ < 0)
+    throw usage_error(fmt::format("{}, the folder of temporary files (--dir, TMPDIR): {}", folder,
+                                  error_text(errno)));
   if (int const error = fill_file(fd_, bytes, fill); error != 0) {
     ::close(fd_);
     refuse(error, folder, bytes);

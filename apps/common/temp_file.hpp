@@ -9,18 +9,20 @@
 
 namespace gpufs::apps {
 
-/// Writes bytes [offset, offset + to.size()) of a file to `to`; `offset` is a multiple of 1 MiB. Called by several threads at once.
+/// Writes bytes [offset, offset + to.size()) of a file to `to`; `offset` is a multiple of 1 MiB.
+/// Called by several threads at once.
 using fill_function = std::function<void(std::uint64_t offset, std::span<std::byte> to)>;
 
-/// Writes `bytes` bytes to an empty file that is open for writing, with progress on a terminal. Returns 0 or errno.
+/// Writes `bytes` bytes to an empty file that is open for writing, with progress on a terminal.
+/// Returns 0 or errno.
 [[nodiscard]] int fill_file(int fd, std::uint64_t bytes, fill_function const& fill);
 
-/// A file without a name, filled with generate(seed, 0), generate(seed, 1), ... as little-endian 8-byte words. Having no name it is gone
-/// however the program ends. Others open it by path().
+/// A file without a name, filled with generate(seed, 0), generate(seed, 1), ... as little-endian
+/// 8-byte words. Having no name it is gone however the program ends. Others open it by path().
 class temp_file {
  public:
-  /// Writes `bytes` bytes, with progress on a terminal. Throws usage_error naming --dir if no file can be made there,
-  /// std::system_error naming folder and size if it cannot be filled.
+  /// Writes `bytes` bytes, with progress on a terminal. Throws usage_error naming --dir if no file
+  /// can be made there, std::system_error naming folder and size if it cannot be filled.
   temp_file(std::string const& folder, std::uint64_t bytes, std::uint64_t seed);
   /// The same with contents of the caller's.
   temp_file(std::string const& folder, std::uint64_t bytes, fill_function const& fill);

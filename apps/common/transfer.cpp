@@ -9,8 +9,10 @@ void transfer_queue::copy_to_device(void* device, void const* host, std::uint64_
 #if defined(GPUFS_EMULATED)
   std::memcpy(device, host, bytes);
 #else
-  cudaError_t const result = cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_.native());
-  if (result != cudaSuccess) throw device_error(std::string("cudaMemcpyAsync failed: ") + cudaGetErrorString(result));
+  cudaError_t const result =
+      cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_.native());
+  if (result != cudaSuccess)
+    throw device_error(std::string("cudaMemcpyAsync failed: ") + cudaGetErrorString(result));
 #endif
 }
 

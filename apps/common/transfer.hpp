@@ -1,4 +1,5 @@
-// Copies to the device that the host does not wait for, as programs without gpufs make them: what the baselines are built from.
+// Copies to the device that the host does not wait for, as programs without gpufs make them: what
+// the baselines are built from.
 #pragma once
 
 #include <gpufs/device.hpp>
@@ -10,8 +11,8 @@ namespace gpufs::apps {
 /// A stream of copies. Emulated: each is over when it returns.
 class transfer_queue {
  public:
-  /// Queues a copy of `bytes` bytes from pinned host memory, which must stay as it is until the copy is over.
-  /// Throws device_error if the device refuses.
+  /// Queues a copy of `bytes` bytes from pinned host memory, which must stay as it is until the
+  /// copy is over. Throws device_error if the device refuses.
   void copy_to_device(void* device, void const* host, std::uint64_t bytes);
 
   /// Puts `point` behind the copies so far.

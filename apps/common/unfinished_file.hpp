@@ -22,7 +22,8 @@ class unfinished_file {
   /// The name under which it is to be written.
   [[nodiscard]] std::string part() const { return path_ + ".part"; }
 
-  /// Gives it its own name. Throws std::filesystem::filesystem_error, a std::system_error, naming both.
+  /// Gives it its own name. Throws std::filesystem::filesystem_error, a std::system_error, naming
+  /// both.
   void put_in_place() const { std::filesystem::rename(part(), path_); }
 
  private:

@@ -14,7 +14,8 @@ namespace gpufs::apps {
   return cores == 0 ? 1 : cores < 16 ? cores : 16;
 }
 
-/// Calls `work(i)` for each i below `count`, each on its own thread; returns when all have ended. Throws the first exception of one.
+/// Calls `work(i)` for each i below `count`, each on its own thread; returns when all have ended.
+/// Throws the first exception of one.
 template <class Work>
 void run_on_threads(unsigned count, Work const& work) {
   std::mutex mutex;

@@ -1,8 +1,7 @@
-#include <apps/common/yardsticks.hpp>
-
 #include <apps/common/baselines.hpp>
 #include <apps/common/device_limits.hpp>
 #include <apps/common/storage_limits.hpp>
+#include <apps/common/yardsticks.hpp>
 
 #include <fmt/format.h>
 
@@ -35,19 +34,22 @@ struct entry {
 
 constexpr std::array entries{
     entry{"pull_limit", "of_pull_limit", "GPU pulls pinned memory", &yardsticks::pull_limit},
-    entry{"pull_limit_1block", "of_pull_limit_1block", "the same, one block", &yardsticks::pull_limit_one_block},
+    entry{"pull_limit_1block", "of_pull_limit_1block", "the same, one block",
+          &yardsticks::pull_limit_one_block},
     entry{"dma_limit", "of_dma_limit", "one large DMA", &yardsticks::dma_limit},
     entry{"cpuio", "times_cpuio", "by hand, 1 thread then copy", &yardsticks::cpuio},
     entry{"pipelined", "times_pipelined", "by hand, threads, pipelined", &yardsticks::pipelined},
     entry{"baseline_gpufs", "times_baseline_gpufs", "GPUfs as it was", &yardsticks::baseline_gpufs},
     entry{"random_pull", "of_random_pull", "GPU pulls the same pieces", &yardsticks::random_pull},
     entry{"copy_kernel", "of_copy_kernel", "plain copy kernel", &yardsticks::copy_kernel},
-    entry{"storage_sequential", "of_storage_sequential", "storage, O_DIRECT", &yardsticks::storage_sequential},
+    entry{"storage_sequential", "of_storage_sequential", "storage, O_DIRECT",
+          &yardsticks::storage_sequential},
 };
 
 }  // namespace
 
-yardsticks measure_yardsticks(std::vector<host_file> const& files, std::uint64_t bytes, yardstick_options const& options) {
+yardsticks measure_yardsticks(std::vector<host_file> const& files, std::uint64_t bytes,
+                              yardstick_options const& options) {
   yardsticks y;
   options.say("measuring the limits of the device");
   device_limits const d = measure_device_limits();
@@ -99,11 +101,14 @@ std::string to_text(yardsticks const& y, double GBps) {
     out += fmt::format("  {:<30} {:>10.3f} GB/s", e.text, *limit);
     if (GBps > 0) {
       bool const times = std::string_view(e.ratio).starts_with("times_");
-      out += fmt::format("   {:>7.3f} {}", GBps / *limit, times ? "times as fast" : "of it reached");
+      out +=
+          fmt::format("   {:>7.3f} {}", GBps / *limit, times ? "times as fast" : "of it reached");
     }
     out += "\n";
   }
-  if (y.storage_random_iops) out += fmt::format("  {:<30} {:>10.0f} /s\n", "storage, O_DIRECT random 4K", *y.storage_random_iops);
+  if (y.storage_random_iops)
+    out += fmt::format("  {:<30} {:>10.0f} /s\n", "storage, O_DIRECT random 4K",
+                       *y.storage_random_iops);
   for (auto const& note : y.notes) out += fmt::format("  note: {}\n", note);
   return out;
 }

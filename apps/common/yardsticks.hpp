@@ -1,5 +1,5 @@
-// What a program's throughput is held against, all measured in the same run: the device's limits, the storage's, and the same bytes
-// brought over by hand.
+// What a program's throughput is held against, all measured in the same run: the device's limits,
+// the storage's, and the same bytes brought over by hand.
 #pragma once
 
 #include <apps/common/host_file.hpp>
@@ -13,33 +13,39 @@
 
 namespace gpufs::apps {
 
-/// In GB/s (1e9 bytes per second) but where the name says otherwise; nothing where it was not measured.
+/// In GB/s (1e9 bytes per second) but where the name says otherwise; nothing where it was not
+/// measured.
 struct yardsticks {
   std::optional<double> pull_limit;            ///< a kernel reads pinned memory
   std::optional<double> pull_limit_one_block;  ///< the same with one block
   std::optional<double> dma_limit;             ///< one large copy from pinned memory
-  std::optional<double> cpuio;                 ///< by hand: one thread reads everything, then one copy
-  std::optional<double> pipelined;             ///< by hand: threads with double-buffered chunks
-  std::optional<double> baseline_gpufs;        ///< GPUfs as it was (apps/baseline); measured by the caller
-  std::optional<double> random_pull;           ///< a kernel reads random pieces of pinned memory; measured by the caller
-  std::optional<double> copy_kernel;           ///< a plain copy kernel in device memory
-  std::optional<double> storage_sequential;    ///< io_uring with O_DIRECT
-  std::optional<double> storage_random_iops;   ///< the same, random 4 KiB reads per second
-  std::vector<std::string> notes;              ///< what was not measured, or differently, and why
+  std::optional<double> cpuio;      ///< by hand: one thread reads everything, then one copy
+  std::optional<double> pipelined;  ///< by hand: threads with double-buffered chunks
+  std::optional<double>
+      baseline_gpufs;  ///< GPUfs as it was (apps/baseline); measured by the caller
+  std::optional<double>
+      random_pull;  ///< a kernel reads random pieces of pinned memory; measured by the caller
+  std::optional<double> copy_kernel;          ///< a plain copy kernel in device memory
+  std::optional<double> storage_sequential;   ///< io_uring with O_DIRECT
+  std::optional<double> storage_random_iops;  ///< the same, random 4 KiB reads per second
+  std::vector<std::string> notes;             ///< what was not measured, or differently, and why
 };
 
 struct yardstick_options {
-  bool cold = false;  ///< the files are not in the OS page cache: `prepare` is called before each reading; measures the storage
+  bool cold = false;  ///< the files are not in the OS page cache: `prepare` is called before each
+                      ///< reading; measures the storage
   bool thorough = false;  ///< `pipelined` is the best of several, not just 8 threads with 4 MiB
   std::function<void()> prepare = [] {};
   std::function<void(char const*)> say = [](char const*) {};  ///< told what comes next
 };
 
-/// Measures all but copy_kernel, random_pull and baseline_gpufs. `files` are read up to 4 GiB in all. Throws device_error or std::system_error as the parts do.
-[[nodiscard]] yardsticks measure_yardsticks(std::vector<host_file> const& files, std::uint64_t bytes,
-                                            yardstick_options const& options);
+/// Measures all but copy_kernel, random_pull and baseline_gpufs. `files` are read up to 4 GiB in
+/// all. Throws device_error or std::system_error as the parts do.
+[[nodiscard]] yardsticks measure_yardsticks(std::vector<host_file> const& files,
+                                            std::uint64_t bytes, yardstick_options const& options);
 
-/// Adds the members pull_limit_GBps, dma_limit_GBps, ...: and how `GBps` compares with each (of_pull_limit, ...).
+/// Adds the members pull_limit_GBps, dma_limit_GBps, ...: and how `GBps` compares with each
+/// (of_pull_limit, ...).
 void add_members(json_line& to, yardsticks const& y, double GBps);
 
 /// The same for people: one line for each.

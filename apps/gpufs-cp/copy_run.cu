@@ -15,15 +15,16 @@ constexpr std::uint64_t piece_bytes = 16 << 20;
 
 struct copy_piece {
   std::uint64_t from_path, to_path;  ///< where the names start
-  std::uint64_t begin, end;          ///< bytes of the file; the last piece goes on to wherever the file ends
+  std::uint64_t begin,
+      end;  ///< bytes of the file; the last piece goes on to wherever the file ends
   std::uint32_t file;
   std::uint32_t last;
 };
 
 /// Copies one piece. All threads of the block call; returns 0 or -errno.
 template <class Context>
-__device__ std::int32_t copy_one(Context& io, char const* text, copy_piece const& p, std::byte* chunk,
-                                 std::uint64_t chunk_bytes) {
+__device__ std::int32_t copy_one(Context& io, char const* text, copy_piece const& p,
+                                 std::byte* chunk, std::uint64_t chunk_bytes) {
   int const from = gopen(io, text + p.from_path, O_RDONLY);
   if (from < 0) return from;
   // The host has made the file, empty.
@@ -36,7 +37,8 @@ __device__ std::int32_t copy_one(Context& io, char const* text, copy_piece const
       error = static_cast<std::int32_t>(got);
       break;
     }
-    ssize_t const put = gwrite(io, to, chunk, static_cast<std::size_t>(got), static_cast<std::int64_t>(at));
+    ssize_t const put =
+        gwrite(io, to, chunk, static_cast<std::size_t>(got), static_cast<std::int64_t>(at));
     if (put != got) error = put < 0 ? static_cast<std::int32_t>(put) : -EIO;
     at += static_cast<std::uint64_t>(got);
   }
@@ -49,18 +51,21 @@ __device__ std::int32_t copy_one(Context& io, char const* text, copy_piece const
 }
 
 __global__ void __launch_bounds__(512)
-    copy_files(fs_ref fs, char const* text, copy_piece const* pieces, std::uint64_t count, std::uint64_t* next,
-               std::int32_t* errors, std::byte* chunks, std::uint64_t chunk_bytes) {
+    copy_files(fs_ref fs, char const* text, copy_piece const* pieces, std::uint64_t count,
+               std::uint64_t* next, std::int32_t* errors, std::byte* chunks,
+               std::uint64_t chunk_bytes) {
   auto const block = cooperative_groups::this_thread_block();
   io_context io(fs, block);
   __shared__ std::uint64_t mine;
   for (;;) {
     block.sync();  // the last use of `mine` is over
-    if (threadIdx.x == 0) mine = atomic_ref<std::uint64_t, scope::device>(*next).fetch_add(1, memory_order_relaxed);
+    if (threadIdx.x == 0)
+      mine = atomic_ref<std::uint64_t, scope::device>(*next).fetch_add(1, memory_order_relaxed);
     block.sync();
     if (mine >= count) return;
     copy_piece const p = pieces[mine];
-    std::int32_t const error = copy_one(io, text, p, chunks + blockIdx.x * chunk_bytes, chunk_bytes);
+    std::int32_t const error =
+        copy_one(io, text, p, chunks + blockIdx.x * chunk_bytes, chunk_bytes);
     if (error != 0 && threadIdx.x == 0) {
       std::int32_t none = 0;  // relaxed: the host reads after the kernel
       atomic_ref<std::int32_t, scope::device>(errors[p.file])
@@ -71,7 +76,8 @@ __global__ void __launch_bounds__(512)
 
 }  // namespace
 
-std::vector<std::int32_t> run_copy(filesystem& fs, std::vector<copied_file> const& files, copy_shape const& shape) {
+std::vector<std::int32_t> run_copy(filesystem& fs, std::vector<copied_file> const& files,
+                                   copy_shape const& shape) {
   std::string text;
   std::vector<copy_piece> pieces;
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -79,10 +85,11 @@ std::vector<std::int32_t> run_copy(filesystem& fs, std::vector<copied_file> cons
     text.append(files[i].from).push_back('\0');
     std::uint64_t const to = text.size();
     text.append(files[i].part).push_back('\0');
-    std::uint64_t const count = std::max<std::uint64_t>((files[i].bytes + piece_bytes - 1) / piece_bytes, 1);
+    std::uint64_t const count =
+        std::max<std::uint64_t>((files[i].bytes + piece_bytes - 1) / piece_bytes, 1);
     for (std::uint64_t p = 0; p < count; ++p) {
-      pieces.push_back(
-          {from, to, p * piece_bytes, (p + 1) * piece_bytes, static_cast<std::uint32_t>(i), p + 1 == count ? 1u : 0u});
+      pieces.push_back({from, to, p * piece_bytes, (p + 1) * piece_bytes,
+                        static_cast<std::uint32_t>(i), p + 1 == count ? 1u : 0u});
     }
   }
   if (pieces.empty()) return {};
@@ -96,8 +103,9 @@ std::vector<std::int32_t> run_copy(filesystem& fs, std::vector<copied_file> cons
   errors.fill_zero();
   buffer<std::byte> chunks(shape.blocks * shape.chunk_bytes);
   load_kernel(copy_files);
-  launch(copy_files, shape.blocks, shape.threads, fs.ref(), names.data(), on_device.data(), std::uint64_t(pieces.size()),
-         next.data(), errors.data(), chunks.data(), shape.chunk_bytes);
+  launch(copy_files, shape.blocks, shape.threads, fs.ref(), names.data(), on_device.data(),
+         std::uint64_t(pieces.size()), next.data(), errors.data(), chunks.data(),
+         shape.chunk_bytes);
   this_thread_stream().synchronize();
   std::vector<std::int32_t> result(files.size());
   errors.copy_to_host(result.data(), result.size());

@@ -16,7 +16,10 @@ struct copy_shape {
   std::uint64_t chunk_bytes = 64 << 10;  ///< of one gread and gwrite
 };
 
-/// Copies the bytes of all files into their parts. Returns per file 0 or the -errno of the first call that failed. Throws device_error.
-[[nodiscard]] std::vector<std::int32_t> run_copy(filesystem& fs, std::vector<copied_file> const& files, copy_shape const& shape);
+/// Copies the bytes of all files into their parts. Returns per file 0 or the -errno of the first
+/// call that failed. Throws device_error.
+[[nodiscard]] std::vector<std::int32_t> run_copy(filesystem& fs,
+                                                 std::vector<copied_file> const& files,
+                                                 copy_shape const& shape);
 
 }  // namespace gpufs::apps

@@ -23,7 +23,9 @@ constexpr mode_t permissions = 0777;
 std::error_code last_error() { return {errno, std::generic_category()}; }
 
 /// A name beside `to` that nobody has.
-std::string name_beside(stdfs::path const& to) { return (to.parent_path() / ".gpufs-cp-XXXXXX").string(); }
+std::string name_beside(stdfs::path const& to) {
+  return (to.parent_path() / ".gpufs-cp-XXXXXX").string();
+}
 
 /// Makes an empty file beside the target. Its name is in `path` then.
 std::error_code make_part(stdfs::path const& to, std::string& path) {
@@ -40,7 +42,8 @@ std::error_code put_in_place(stdfs::path const& to, Make const& make) {
   std::string name;
   if (auto const error = make_part(to, name)) return error;
   std::error_code error;
-  if (::unlink(name.c_str()) != 0 || !make(name) || ::rename(name.c_str(), to.c_str()) != 0) error = last_error();
+  if (::unlink(name.c_str()) != 0 || !make(name) || ::rename(name.c_str(), to.c_str()) != 0)
+    error = last_error();
   // Renaming does nothing where both are names of one file already.
   ::unlink(name.c_str());
   return error;
@@ -56,7 +59,9 @@ bool has_bytes(stdfs::path const& path) {
   return some;
 }
 
-bool same_file(struct stat const& a, struct stat const& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+bool same_file(struct stat const& a, struct stat const& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
 
 /// What may not be where a copy goes; empty if there is nothing wrong.
 std::string in_the_way(struct stat const& from, stdfs::path const& to) {
@@ -70,14 +75,18 @@ std::string in_the_way(struct stat const& from, stdfs::path const& to) {
     if (same_file(from, there)) return "is the same file as its target";
   }
   if (S_ISDIR(there.st_mode)) return "is no folder, its target is one";
-  return S_ISREG(there.st_mode) || S_ISLNK(there.st_mode) ? "" : "is a file or a link, its target is neither";
+  return S_ISREG(there.st_mode) || S_ISLNK(there.st_mode)
+             ? ""
+             : "is a file or a link, its target is neither";
 }
 
 /// The copies of files that have several names, by device and inode.
 using first_names = std::map<std::pair<dev_t, ino_t>, stdfs::path>;
 
 void add(stdfs::path const& from, stdfs::path const& to, first_names& names, copy_plan& plan) {
-  auto const complain = [&](stdfs::path const& path, std::string const& what) { plan.errors.emplace_back(path.string(), what); };
+  auto const complain = [&](stdfs::path const& path, std::string const& what) {
+    plan.errors.emplace_back(path.string(), what);
+  };
   struct stat status {};
   if (::lstat(from.c_str(), &status) != 0) return complain(from, last_error().message());
   if (auto const what = in_the_way(status, to); !what.empty()) return complain(from, what);
@@ -85,7 +94,9 @@ void add(stdfs::path const& from, stdfs::path const& to, first_names& names, cop
   if (S_ISLNK(status.st_mode)) {
     auto const leads_to = stdfs::read_symlink(from, error);
     if (error) return complain(from, error.message());
-    error = put_in_place(to, [&](std::string const& name) { return ::symlink(leads_to.c_str(), name.c_str()) == 0; });
+    error = put_in_place(to, [&](std::string const& name) {
+      return ::symlink(leads_to.c_str(), name.c_str()) == 0;
+    });
     if (error) complain(to, error.message());
   } else if (S_ISDIR(status.st_mode)) {
     if (::mkdir(to.c_str(), (status.st_mode & permissions) | S_IRWXU) != 0 && errno != EEXIST)
@@ -98,15 +109,17 @@ void add(stdfs::path const& from, stdfs::path const& to, first_names& names, cop
     }
     if (error) complain(from, error.message());
   } else if (S_ISREG(status.st_mode)) {
-    if (status.st_size == 0 && has_bytes(from)) return complain(from, "has bytes but no size, as files of /proc: not copied");
+    if (status.st_size == 0 && has_bytes(from))
+      return complain(from, "has bytes but no size, as files of /proc: not copied");
     if (status.st_nlink > 1) {
       auto const [first, is_first] = names.try_emplace({status.st_dev, status.st_ino}, to);
       if (!is_first) return plan.names.push_back({first->second.string(), to.string()});
     }
     std::string part;
     if (auto const e = make_part(to, part)) return complain(to, e.message());
-    plan.files.push_back(
-        {from.string(), std::move(part), to.string(), static_cast<std::uint64_t>(status.st_size), status.st_mode & permissions});
+    plan.files.push_back({from.string(), std::move(part), to.string(),
+                          static_cast<std::uint64_t>(status.st_size),
+                          status.st_mode & permissions});
   } else {
     complain(from, "is neither file, folder nor symbolic link");
   }
@@ -125,7 +138,8 @@ copy_plan prepare_copy(std::string const& source, std::string const& target) {
   }
   auto const inside = stdfs::weakly_canonical(to, ignored).string();
   auto const outside = stdfs::weakly_canonical(from, ignored).string();
-  if (stdfs::is_directory(stdfs::symlink_status(from, ignored)) && (inside + "/").starts_with(outside + "/")) {
+  if (stdfs::is_directory(stdfs::symlink_status(from, ignored)) &&
+      (inside + "/").starts_with(outside + "/")) {
     plan.errors.emplace_back(source, "cannot be copied into itself");
     return plan;
   }
@@ -140,18 +154,21 @@ copy_errors finish_copy(copy_plan const& plan, std::vector<std::int32_t> const& 
     copied_file const& f = plan.files[i];
     if (results[i] != 0) {
       ::unlink(f.part.c_str());
-    } else if (::chmod(f.part.c_str(), f.mode) != 0 || ::rename(f.part.c_str(), f.to.c_str()) != 0) {
+    } else if (::chmod(f.part.c_str(), f.mode) != 0 ||
+               ::rename(f.part.c_str(), f.to.c_str()) != 0) {
       errors.emplace_back(f.to, last_error().message());
       ::unlink(f.part.c_str());
     }
   }
   for (auto const& n : plan.names) {
-    auto const error = put_in_place(n.to, [&](std::string const& name) { return ::link(n.first.c_str(), name.c_str()) == 0; });
+    auto const error = put_in_place(
+        n.to, [&](std::string const& name) { return ::link(n.first.c_str(), name.c_str()) == 0; });
     if (error) errors.emplace_back(n.to, error.message());
   }
   // Those within a folder before it: it may forbid to look into it.
   for (auto f = plan.folders.rbegin(); f != plan.folders.rend(); ++f) {
-    if (::chmod(f->path.c_str(), f->mode) != 0) errors.emplace_back(f->path, last_error().message());
+    if (::chmod(f->path.c_str(), f->mode) != 0)
+      errors.emplace_back(f->path, last_error().message());
   }
   return errors;
 }

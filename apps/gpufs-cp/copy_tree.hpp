@@ -1,4 +1,5 @@
-// The host's part of a copy: folders, links, permissions, and the list of files whose bytes the kernel copies.
+// The host's part of a copy: folders, links, permissions, and the list of files whose bytes the
+// kernel copies.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ struct copied_folder {
   mode_t mode = 0;
 };
 
-using copy_errors = std::vector<std::pair<std::string, std::string>>;  ///< path, what is wrong with it
+using copy_errors =
+    std::vector<std::pair<std::string, std::string>>;  ///< path, what is wrong with it
 
 struct copy_plan {
   std::vector<copied_file> files;
@@ -37,17 +39,23 @@ struct copy_plan {
   copy_errors errors;
 };
 
-/// Makes the folders and symbolic links of `source` at `target`, and an empty file beside each target file; what is there stays as it is until
-/// finish_copy(). As with `cp -a`, an existing folder `target` gets `source` below it; symbolic links are copied as they are, wherever they lead from
-/// their new place, and a file with several names in the tree has them in the copy. Errors are: devices, FIFOs and sockets; targets that are something
-/// else than their source (symbolic links to folders are not followed); files that have bytes, but no size, as those of /proc.
+/// Makes the folders and symbolic links of `source` at `target`, and an empty file beside each
+/// target file; what is there stays as it is until finish_copy(). As with `cp -a`, an existing
+/// folder `target` gets `source` below it; symbolic links are copied as they are, wherever they
+/// lead from their new place, and a file with several names in the tree has them in the copy.
+/// Errors are: devices, FIFOs and sockets; targets that are something else than their source
+/// (symbolic links to folders are not followed); files that have bytes, but no size, as those of
+/// /proc.
 [[nodiscard]] copy_plan prepare_copy(std::string const& source, std::string const& target);
 
-/// Puts each file with result 0 in its target's place, which other names of what was there do not notice, and drops the others' bytes; then makes the
-/// second names and sets permissions: those of the source, without set-user-id, set-group-id and sticky bits. Returns what failed.
-[[nodiscard]] copy_errors finish_copy(copy_plan const& plan, std::vector<std::int32_t> const& results);
+/// Puts each file with result 0 in its target's place, which other names of what was there do not
+/// notice, and drops the others' bytes; then makes the second names and sets permissions: those of
+/// the source, without set-user-id, set-group-id and sticky bits. Returns what failed.
+[[nodiscard]] copy_errors finish_copy(copy_plan const& plan,
+                                      std::vector<std::int32_t> const& results);
 
-/// Drops the bytes of all files that are not in their places. Async-signal-safe it is not; any thread may call.
+/// Drops the bytes of all files that are not in their places. Async-signal-safe it is not; any
+/// thread may call.
 void abandon_copy(copy_plan const& plan) noexcept;
 
 }  // namespace gpufs::apps

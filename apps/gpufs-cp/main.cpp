@@ -1,4 +1,5 @@
-// gpufs-cp SRC DST: copies a file or a tree, links as `cp -a` does, with a kernel that reads and writes the files.
+// gpufs-cp SRC DST: copies a file or a tree, links as `cp -a` does, with a kernel that reads and
+// writes the files.
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
 #include <gpufs/device.hpp>
@@ -10,8 +11,8 @@
 #include <apps/gpufs-cp/copy_run.hpp>
 #include <apps/gpufs-cp/copy_tree.hpp>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <chrono>
 #include <cstdint>
@@ -36,11 +37,14 @@ struct options {
 copy_shape checked_shape(options const& o) {
   device_info const device = device_to_run_on();
   bool const emulated = device.kind == "emulated";
-  std::int64_t const blocks = o.blocks != not_given ? o.blocks : emulated ? 8 : device.multiprocessors;
+  std::int64_t const blocks = o.blocks != not_given ? o.blocks
+                              : emulated            ? 8
+                                                    : device.multiprocessors;
   std::int64_t const threads = o.threads != not_given ? o.threads : emulated ? 64 : 512;
   check_option("--blocks", blocks, 1, 1 << 20);
   check_threads(threads, 512);
-  return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads), size_option("--req", o.request, 1, 1 << 30)};
+  return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
+          size_option("--req", o.request, 1, 1 << 30)};
 }
 
 /// Prints the errors; returns whether there are any.
@@ -52,10 +56,12 @@ bool complain(copy_errors const& errors) {
 int copy(options const& o, config const& settings, drain_on_signal& signals) {
   validate(settings);
   copy_shape const shape = checked_shape(o);
-  if (settings.write_memory == 0) throw usage_error("--write-memory=0: a copy is written, so it must be more");
+  if (settings.write_memory == 0)
+    throw usage_error("--write-memory=0: a copy is written, so it must be more");
   if (settings.max_open_files < 2 * std::uint64_t(shape.blocks)) {
-    throw usage_error(fmt::format("--max-open-files={}: {} blocks need {}, a source and a target each", settings.max_open_files,
-                                  shape.blocks, 2 * std::uint64_t(shape.blocks)));
+    throw usage_error(
+        fmt::format("--max-open-files={}: {} blocks need {}, a source and a target each",
+                    settings.max_open_files, shape.blocks, 2 * std::uint64_t(shape.blocks)));
   }
   auto const start = std::chrono::steady_clock::now();
   filesystem fs(settings);
@@ -78,13 +84,16 @@ int copy(options const& o, config const& settings, drain_on_signal& signals) {
       bytes += plan.files[i].bytes;
       if (results[i] == 0) continue;
       failed = true;
-      fmt::print(stderr, "gpufs-cp: {} to {}: {}\n", plan.files[i].from, plan.files[i].to, error_text(results[i]));
+      fmt::print(stderr, "gpufs-cp: {} to {}: {}\n", plan.files[i].from, plan.files[i].to,
+                 error_text(results[i]));
     }
     failed |= complain(finish_copy(plan, results));
   }
   if (o.verbose) {
-    double const seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    fmt::print("{} files, {} bytes, {:.3f} s, {:.3f} GB/s\n", plan.files.size(), bytes, seconds, double(bytes) / seconds / 1e9);
+    double const seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    fmt::print("{} files, {} bytes, {:.3f} s, {:.3f} GB/s\n", plan.files.size(), bytes, seconds,
+               double(bytes) / seconds / 1e9);
   }
   return failed ? status_failed : 0;
 }
@@ -93,11 +102,13 @@ int copy(options const& o, config const& settings, drain_on_signal& signals) {
 
 int main(int argc, char** argv) {
   drain_on_signal signals;
-  CLI::App app("Copies a file or a tree with a GPU kernel; links stay links, as with cp -a", "gpufs-cp");
+  CLI::App app("Copies a file or a tree with a GPU kernel; links stay links, as with cp -a",
+               "gpufs-cp");
   options o;
   app.add_option("source", o.source, "file or folder to copy")->required();
   app.add_option("target", o.target,
-                 "where to; an existing folder gets the copy below it, an existing file is replaced when its copy is whole")
+                 "where to; an existing folder gets the copy below it, an existing file is "
+                 "replaced when its copy is whole")
       ->required();
   app.add_option("--blocks", o.blocks, "threadblocks; default one per multiprocessor, emulated 8");
   app.add_option("--threads", o.threads, "threads of each, at most 512; default 512, emulated 64");

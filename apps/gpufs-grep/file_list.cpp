@@ -16,7 +16,8 @@ void add_regular(std::string path, struct stat const& status, file_list& to) {
   to.files.push_back({std::move(path), static_cast<std::uint64_t>(status.st_size)});
 }
 
-/// Adds what lies below `folder`. Each file's status is asked for: its size decides how it is cut into pieces.
+/// Adds what lies below `folder`. Each file's status is asked for: its size decides how it is cut
+/// into pieces.
 void walk(std::string const& folder, file_list& to) {
   std::unique_ptr<DIR, int (*)(DIR*)> const open(::opendir(folder.c_str()), ::closedir);
   if (!open) {
@@ -58,7 +59,8 @@ file_list list_files(std::vector<std::string> const& operands) {
     } else {
       add_regular(operand, status, all);  // whether it can be read is for gopen to say
     }
-    std::sort(all.files.begin() + first, all.files.end(), [](auto const& a, auto const& b) { return a.path < b.path; });
+    std::sort(all.files.begin() + first, all.files.end(),
+              [](auto const& a, auto const& b) { return a.path < b.path; });
   }
   return all;
 }

@@ -18,8 +18,9 @@ struct file_list {
   std::vector<std::pair<std::string, int>> errors;  ///< what could not be looked at, with errno
 };
 
-/// All regular files below `operands`, each operand's sorted by path. As with `grep -r`: symbolic links are followed where they are
-/// operands, and skipped below them; so are devices, FIFOs and sockets.
+/// All regular files below `operands`, each operand's sorted by path. As with `grep -r`: symbolic
+/// links are followed where they are operands, and skipped below them; so are devices, FIFOs and
+/// sockets.
 [[nodiscard]] file_list list_files(std::vector<std::string> const& operands);
 
 }  // namespace gpufs::apps

@@ -20,14 +20,16 @@ constexpr bool is_word_byte(char c) {
   return (lower >= 'a' && lower <= 'z') || (u >= '0' && u <= '9') || u == '_';
 }
 
-/// A file, or bytes [begin, end) of one. `end` of a file's last piece is ~0: it goes on to wherever the file ends.
+/// A file, or bytes [begin, end) of one. `end` of a file's last piece is ~0: it goes on to wherever
+/// the file ends.
 struct grep_piece {
   std::uint64_t path;  ///< place of the path in grep_job::paths
   std::uint64_t begin;
   std::uint64_t end;
 };
 
-/// Bytes in front of each block's chunk: the end of the chunk before it, as far as a word on the border needs it.
+/// Bytes in front of each block's chunk: the end of the chunk before it, as far as a word on the
+/// border needs it.
 inline constexpr std::uint64_t front_bytes = longest_word + 1;
 static_assert(front_bytes % 8 == 0);
 

@@ -1,4 +1,5 @@
-// The kernel of gpufs-grep: blocks take files, or pieces of large ones, from a common counter and count lines. For device code.
+// The kernel of gpufs-grep: blocks take files, or pieces of large ones, from a common counter and
+// count lines. For device code.
 #pragma once
 
 #include <gpufs/gpufs.hpp>
@@ -13,12 +14,14 @@ namespace gpufs::apps {
 
 namespace detail {
 
-/// Fills `chunk` from `offset` on, up to `count` bytes: less only if the file ends. Returns the bytes, or -errno.
-__device__ inline std::int64_t fill(io_context<cooperative_groups::thread_block>& io, int fd, char* chunk, std::uint64_t count,
-                                    std::uint64_t offset) {
+/// Fills `chunk` from `offset` on, up to `count` bytes: less only if the file ends. Returns the
+/// bytes, or -errno.
+__device__ inline std::int64_t fill(io_context<cooperative_groups::thread_block>& io, int fd,
+                                    char* chunk, std::uint64_t count, std::uint64_t offset) {
   std::uint64_t have = 0;
   while (have < count) {
-    ssize_t const got = gread(io, fd, chunk + have, count - have, static_cast<std::int64_t>(offset + have));
+    ssize_t const got =
+        gread(io, fd, chunk + have, count - have, static_cast<std::int64_t>(offset + have));
     if (got < 0) return got;
     if (got == 0) break;
     have += static_cast<std::uint64_t>(got);
@@ -26,10 +29,11 @@ __device__ inline std::int64_t fill(io_context<cooperative_groups::thread_block>
   return static_cast<std::int64_t>(have);
 }
 
-/// The lines of bytes [piece.begin, piece.end) of an open file: a packed line_state, or -errno; the first thread's alone.
-/// `window`: front_bytes and a chunk, 8-byte aligned.
-__device__ inline std::int64_t count_in_piece(io_context<cooperative_groups::thread_block>& io, int fd, grep_piece const& piece,
-                                              grep_job const& job, char* window, std::uint64_t* scratch) {
+/// The lines of bytes [piece.begin, piece.end) of an open file: a packed line_state, or -errno; the
+/// first thread's alone. `window`: front_bytes and a chunk, 8-byte aligned.
+__device__ inline std::int64_t count_in_piece(io_context<cooperative_groups::thread_block>& io,
+                                              int fd, grep_piece const& piece, grep_job const& job,
+                                              char* window, std::uint64_t* scratch) {
   char* const chunk = window + front_bytes;
   std::uint64_t const length = job.word.length;
   line_state total;
@@ -76,7 +80,9 @@ __global__ void __launch_bounds__(1024) grep_kernel(fs_ref fs, grep_job job) {
   for (std::uint64_t finished = 1;; ++finished) {
     __syncthreads();  // all have read what was taken last
     // Relaxed: the pieces lie there since before the launch.
-    if (threadIdx.x == 0) taken = atomic_ref<std::uint64_t, scope::device>(*job.next).fetch_add(1, memory_order_relaxed);
+    if (threadIdx.x == 0)
+      taken =
+          atomic_ref<std::uint64_t, scope::device>(*job.next).fetch_add(1, memory_order_relaxed);
     __syncthreads();
     std::uint64_t const mine = taken;
     if (mine >= job.pieces) return;
@@ -91,7 +97,8 @@ __global__ void __launch_bounds__(1024) grep_kernel(fs_ref fs, grep_job job) {
     if (threadIdx.x == 0) {
       job.results[mine] = result;
       // Relaxed: a number to show.
-      atomic_ref<std::uint64_t, scope::system>(job.finished[blockIdx.x]).store(finished, memory_order_relaxed);
+      atomic_ref<std::uint64_t, scope::system>(job.finished[blockIdx.x])
+          .store(finished, memory_order_relaxed);
     }
   }
 }

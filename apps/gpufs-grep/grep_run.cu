@@ -27,7 +27,8 @@ struct grep_run::state {
   pinned_buffer<std::uint64_t> finished;
 };
 
-grep_run::grep_run(std::vector<listed_file> const& files, search_word const& word, grep_shape const& shape)
+grep_run::grep_run(std::vector<listed_file> const& files, search_word const& word,
+                   grep_shape const& shape)
     : state_(std::make_unique<state>()) {
   state& s = *state_;
   s.shape = shape;
@@ -82,7 +83,8 @@ double grep_run::run(fs_ref const& fs, std::function<void(std::uint64_t)> const&
     while (!on.done()) {
       std::uint64_t sum = 0;
       // Relaxed: a number to show.
-      for (auto& f : s.finished) sum += atomic_ref<std::uint64_t, scope::system>(f).load(memory_order_relaxed);
+      for (auto& f : s.finished)
+        sum += atomic_ref<std::uint64_t, scope::system>(f).load(memory_order_relaxed);
       show(sum);
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }

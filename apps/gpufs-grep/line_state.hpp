@@ -1,11 +1,13 @@
-// What is known of a stretch of text about the lines in it that match: stretches can be put together in any grouping.
+// What is known of a stretch of text about the lines in it that match: stretches can be put
+// together in any grouping.
 #pragma once
 
 #include <cstdint>
 
 namespace gpufs::apps {
 
-/// Of a stretch of bytes. Its first line may have begun before it, its last one may go on behind it.
+/// Of a stretch of bytes. Its first line may have begun before it, its last one may go on behind
+/// it.
 ///
 ///     ...first line \n whole \n lines \n last line...
 ///      ^ head          ^ count           ^ tail             without \n: head alone
@@ -24,7 +26,9 @@ struct line_state {
   }
 
   /// Matching lines if the stretch is a whole file. A last line without a newline counts.
-  [[nodiscard]] constexpr std::uint64_t lines() const { return count + (head ? 1 : 0) + (tail ? 1 : 0); }
+  [[nodiscard]] constexpr std::uint64_t lines() const {
+    return count + (head ? 1 : 0) + (tail ? 1 : 0);
+  }
 
   /// As one word, never negative.
   [[nodiscard]] constexpr std::uint64_t packed() const {

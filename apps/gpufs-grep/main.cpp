@@ -1,5 +1,5 @@
-// gpufs-grep WORD PATH...: counts the lines that contain a word, in every file of a tree, from a kernel: what
-// `LC_ALL=C grep -r -a -c -w -F WORD PATH...` counts.
+// gpufs-grep WORD PATH...: counts the lines that contain a word, in every file of a tree, from a
+// kernel: what `LC_ALL=C grep -r -a -c -w -F WORD PATH...` counts.
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
 #include <gpufs/device.hpp>
@@ -16,8 +16,8 @@
 #include <apps/gpufs-grep/grep_run.hpp>
 #include <apps/gpufs-grep/reference.hpp>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
@@ -47,7 +47,8 @@ struct options {
 };
 
 void add_options(CLI::App& app, options& o) {
-  app.add_option("word", o.word, "the word: any bytes but newlines, at most 255; taken literally")->required();
+  app.add_option("word", o.word, "the word: any bytes but newlines, at most 255; taken literally")
+      ->required();
   app.add_option("paths", o.paths, "files, and folders whose files are searched")->required();
   app.add_option("--blocks", o.blocks, "threadblocks; default 4 per multiprocessor, emulated 8");
   app.add_option("--threads", o.threads, "threads of each; default 128, emulated 64");
@@ -60,7 +61,8 @@ void add_options(CLI::App& app, options& o) {
 
 search_word checked_word(std::string const& text) {
   if (text.empty() || text.size() > longest_word || text.find('\n') != text.npos) {
-    throw usage_error(fmt::format("WORD of {} bytes: must be 1 to {} bytes without a newline", text.size(), longest_word));
+    throw usage_error(fmt::format("WORD of {} bytes: must be 1 to {} bytes without a newline",
+                                  text.size(), longest_word));
   }
   search_word w;
   w.length = static_cast<unsigned>(text.size());
@@ -72,14 +74,17 @@ grep_shape checked_shape(options const& o) {
   device_info const device = device_to_run_on();
   bool const emulated = device.kind == "emulated";
   grep_shape s;
-  std::int64_t const blocks = o.blocks != not_given ? o.blocks : emulated ? 8 : 4 * device.multiprocessors;
+  std::int64_t const blocks = o.blocks != not_given ? o.blocks
+                              : emulated            ? 8
+                                                    : 4 * device.multiprocessors;
   std::int64_t const threads = o.threads != not_given ? o.threads : emulated ? 64 : 128;
   check_option("--blocks", blocks, 1, 1 << 20);
   check_threads(threads);
   s.blocks = static_cast<unsigned>(blocks);
   s.threads = static_cast<unsigned>(threads);
   s.chunk_bytes = size_option("--req", o.request, 2 * front_bytes, 1 << 30);
-  if (s.chunk_bytes % 8 != 0) throw usage_error(fmt::format("--req={}: must be a multiple of 8", o.request));
+  if (s.chunk_bytes % 8 != 0)
+    throw usage_error(fmt::format("--req={}: must be a multiple of 8", o.request));
   s.piece_bytes = std::max(s.piece_bytes, s.chunk_bytes);
   return s;
 }
@@ -89,13 +94,15 @@ void complain(std::string const& path, std::int64_t error) {
 }
 
 /// Files whose count on the host is another one. Files that could not be read are left out.
-std::vector<std::size_t> wrong_counts(std::vector<listed_file> const& files, std::vector<std::int64_t> const& counts,
+std::vector<std::size_t> wrong_counts(std::vector<listed_file> const& files,
+                                      std::vector<std::int64_t> const& counts,
                                       std::string const& word) {
   std::vector<char> wrong(files.size(), 0);
   std::atomic<std::size_t> next{0};
   run_on_threads(io_threads(), [&](unsigned) {
     std::string text;
-    for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < files.size();) {  // a counter: orders nothing
+    for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) <
+                        files.size();) {  // a counter: orders nothing
       if (counts[i] < 0) continue;
       try {
         host_file const file(files[i].path);
@@ -152,7 +159,8 @@ outcome search(options const& o, config const& settings) {
     filesystem fs(settings);
     progress shown(fmt::format("searching {} files", files.size()), run.pieces());
     auto const show = [&](std::uint64_t done) { shown.set(done); };
-    r.seconds = run.run(fs.ref(), shown.visible() ? std::function<void(std::uint64_t)>(show) : nullptr);
+    r.seconds =
+        run.run(fs.ref(), shown.visible() ? std::function<void(std::uint64_t)>(show) : nullptr);
     r.counts = run.counts();
     r.counters = fs.stats();
     r.notes = fs.notes();
@@ -170,7 +178,8 @@ outcome search(options const& o, config const& settings) {
   }
   if (o.verify) r.wrong = wrong_counts(files, r.counts, o.word);
   for (std::size_t const i : r.wrong)
-    fmt::print(stderr, "gpufs-grep: {}: {} lines on the device, not on the host\n", files[i].path, r.counts[i]);
+    fmt::print(stderr, "gpufs-grep: {}: {} lines on the device, not on the host\n", files[i].path,
+               r.counts[i]);
   return r;
 }
 
@@ -187,7 +196,10 @@ void print_json(options const& o, config const& settings, outcome const& r) {
     add_members(j, y, gigabytes_per_second(r.counters.bytes_delivered, r.seconds));
     j.integer("baseline_files", open.size());
   }
-  j.text("word", o.word).integer("files", r.list.files.size()).integer("matching_files", r.matching).integer("lines", r.lines);
+  j.text("word", o.word)
+      .integer("files", r.list.files.size())
+      .integer("matching_files", r.matching)
+      .integer("lines", r.lines);
   j.integer("errors", r.unreadable).integer("wrong", r.wrong.size());
   add_settings(j, settings);
   fmt::print("{}\n", j.str());
@@ -203,8 +215,9 @@ int grep(options const& o, config const& settings) {
       auto const count = static_cast<std::uint64_t>(r.counts[i]);
       auto const& path = r.list.files[i].path;
       if (o.json) {
-        fmt::format_to(std::back_inserter(out), "{}\n",
-                       json_line().text("name", "grep-file").text("path", path).integer("count", count).str());
+        fmt::format_to(
+            std::back_inserter(out), "{}\n",
+            json_line().text("name", "grep-file").text("path", path).integer("count", count).str());
       } else {
         fmt::format_to(std::back_inserter(out), "{}:{}\n", path, count);
       }
@@ -214,12 +227,14 @@ int grep(options const& o, config const& settings) {
   if (o.json) {
     print_json(o, settings, r);
   } else {
-    fmt::print(o.quiet ? stdout : stderr, "gpufs-grep: {} lines in {} of {} files; {} bytes in {:.3f} s ({:.3f} GB/s) on {}{}\n",
-               r.lines, r.matching, r.list.files.size(), r.counters.bytes_delivered, r.seconds,
-               gigabytes_per_second(r.counters.bytes_delivered, r.seconds), current_device().name,
-               !o.verify         ? ""
-               : r.wrong.empty() ? "; counts equal the host's"
-                                 : "; COUNTS DIFFER from the host's");
+    fmt::print(
+        o.quiet ? stdout : stderr,
+        "gpufs-grep: {} lines in {} of {} files; {} bytes in {:.3f} s ({:.3f} GB/s) on {}{}\n",
+        r.lines, r.matching, r.list.files.size(), r.counters.bytes_delivered, r.seconds,
+        gigabytes_per_second(r.counters.bytes_delivered, r.seconds), current_device().name,
+        !o.verify         ? ""
+        : r.wrong.empty() ? "; counts equal the host's"
+                          : "; COUNTS DIFFER from the host's");
     for (auto const& note : r.notes) fmt::print(stderr, "gpufs-grep: note: {}\n", note);
   }
   if (r.unreadable != 0 || !r.wrong.empty()) return status_error;

@@ -1,4 +1,5 @@
-// Counts lines as gpufs-grep does, on the host and in the plainest way: what the kernel is compared with.
+// Counts lines as gpufs-grep does, on the host and in the plainest way: what the kernel is compared
+// with.
 #pragma once
 
 #include <apps/gpufs-grep/grep_job.hpp>

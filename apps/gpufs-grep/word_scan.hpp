@@ -1,4 +1,5 @@
-// Finds a word in a window of a file as `grep -w -F` does, with all threads of a block. For device code.
+// Finds a word in a window of a file as `grep -w -F` does, with all threads of a block. For device
+// code.
 #pragma once
 
 #include <gpufs/device.hpp>
@@ -13,10 +14,12 @@ namespace gpufs::apps {
 
 /// Bytes of a file in device memory. Places are offsets from `bytes`.
 struct text_window {
-  char const* bytes;         ///< 8-byte aligned; readable up to the multiple of 8 behind `end`
-  std::uint64_t scan;        ///< where to begin to look; the byte before it is there unless the file begins here
-  std::uint64_t stop;        ///< where to end
-  std::uint64_t end;         ///< end of the bytes that are there; stop + length of the word or more unless the file ends here
+  char const* bytes;  ///< 8-byte aligned; readable up to the multiple of 8 behind `end`
+  std::uint64_t
+      scan;  ///< where to begin to look; the byte before it is there unless the file begins here
+  std::uint64_t stop;  ///< where to end
+  std::uint64_t end;  ///< end of the bytes that are there; stop + length of the word or more unless
+                      ///< the file ends here
   bool file_begins = false;  ///< `scan` is the file's first byte
 };
 
@@ -40,7 +43,8 @@ __device__ inline bool word_at(text_window const& t, search_word const& word, st
 }
 
 /// The state of the part of the window that lies in 8-byte words [first, last).
-__device__ inline line_state scan_words(text_window const& t, search_word const& word, std::uint64_t first, std::uint64_t last) {
+__device__ inline line_state scan_words(text_window const& t, search_word const& word,
+                                        std::uint64_t first, std::uint64_t last) {
   line_state s;
   bool matched = false;  // in the line so far
   auto const* words = reinterpret_cast<std::uint64_t const*>(t.bytes);
@@ -71,27 +75,31 @@ __device__ inline line_state scan_words(text_window const& t, search_word const&
 
 }  // namespace detail
 
-/// The state of window [scan, stop). All threads of a block call; its size is a multiple of 32. The result is the first thread's alone.
-/// `scratch` is shared memory of 32 words. Ends with a barrier.
-__device__ inline line_state scan_window(text_window const& t, search_word const& word, std::uint64_t* scratch) {
+/// The state of window [scan, stop). All threads of a block call; its size is a multiple of 32. The
+/// result is the first thread's alone. `scratch` is shared memory of 32 words. Ends with a barrier.
+__device__ inline line_state scan_window(text_window const& t, search_word const& word,
+                                         std::uint64_t* scratch) {
   std::uint64_t const first = t.scan / 8;
   std::uint64_t const words = t.scan < t.stop ? (t.stop + 7) / 8 - first : 0;
   std::uint64_t const each = (words + blockDim.x - 1) / blockDim.x;
   auto const clipped = [&](std::uint64_t w) { return first + (w < words ? w : words); };
-  line_state mine = detail::scan_words(t, word, clipped(threadIdx.x * each), clipped((threadIdx.x + 1) * each));
+  line_state mine =
+      detail::scan_words(t, word, clipped(threadIdx.x * each), clipped((threadIdx.x + 1) * each));
 
   unsigned const lane = lane_id();
   unsigned const warp = threadIdx.x / warp_size;
   for (unsigned step = 1; step < warp_size; step *= 2) {
     // What lanes that are no multiple of 2 * step get is not used.
-    auto const next = __shfl_down_sync(all_lanes, static_cast<unsigned long long>(mine.packed()), step);
+    auto const next =
+        __shfl_down_sync(all_lanes, static_cast<unsigned long long>(mine.packed()), step);
     mine = mine.then(line_state::unpacked(next));
   }
   if (lane == 0) scratch[warp] = mine.packed();
   __syncthreads();
   line_state all;
   if (threadIdx.x == 0) {
-    for (unsigned w = 0; w < blockDim.x / warp_size; ++w) all = all.then(line_state::unpacked(scratch[w]));
+    for (unsigned w = 0; w < blockDim.x / warp_size; ++w)
+      all = all.then(line_state::unpacked(scratch[w]));
   }
   __syncthreads();
   return all;

@@ -1,4 +1,5 @@
-// Which bytes of the file each block of a benchmark reads, in which order. One description for kernels, host checks and tests.
+// Which bytes of the file each block of a benchmark reads, in which order. One description for
+// kernels, host checks and tests.
 #pragma once
 
 #include <apps/common/generator.hpp>
@@ -18,8 +19,9 @@ struct access {
 
 /// Trivially copyable; its functions are callable on device and host.
 ///   sequential  block b reads [b * stride, min(bytes, (b + 1) * stride)) in pieces of `request`
-///   strided     piece k lies at k * stride, k * stride < bytes; block b reads pieces b, b + blocks, ...
-///   random      request i is a random piece of the `bytes / request` whole ones, or piece drawn[i]; block b does i = b, b + blocks, ...
+///   strided     piece k lies at k * stride, k * stride < bytes; block b reads pieces b, b +
+///   blocks, ... random      request i is a random piece of the `bytes / request` whole ones, or
+///   piece drawn[i]; block b does i = b, b + blocks, ...
 /// Where warps read, each for itself, they are its blocks.
 struct access_plan {
   access_pattern pattern = access_pattern::sequential;
@@ -29,7 +31,8 @@ struct access_plan {
   std::uint64_t stride = 1;
   std::uint64_t draws = 0;  ///< random: how many requests in all
   std::uint64_t seed = 0;
-  std::uint32_t const* drawn = nullptr;  ///< random: null, or `draws` pieces, in the memory of whoever asks
+  std::uint32_t const* drawn =
+      nullptr;  ///< random: null, or `draws` pieces, in the memory of whoever asks
 
   /// Where the part of block `b` ends; sequential only.
   [[nodiscard]] constexpr std::uint64_t part_end(std::uint64_t b) const {
@@ -57,7 +60,9 @@ struct access_plan {
       std::uint64_t const left = bytes - number * stride;
       return {number * stride, left < request ? left : request, number};
     }
-    return {(drawn != nullptr ? drawn[number] : generate_below(seed, number, bytes / request)) * request, request, number};
+    return {(drawn != nullptr ? drawn[number] : generate_below(seed, number, bytes / request)) *
+                request,
+            request, number};
   }
 
   /// Upper bound of access::number.
@@ -75,12 +80,16 @@ struct access_plan {
     return last / stride * request + (bytes - last < request ? bytes - last : request);
   }
 
-  /// The stride with which `blocks` blocks share `bytes` bytes out in parts of whole requests, as even as they go.
-  static constexpr std::uint64_t even_stride(std::uint64_t bytes, std::uint64_t request, std::uint64_t blocks) {
+  /// The stride with which `blocks` blocks share `bytes` bytes out in parts of whole requests, as
+  /// even as they go.
+  static constexpr std::uint64_t even_stride(std::uint64_t bytes, std::uint64_t request,
+                                             std::uint64_t blocks) {
     return pieces(pieces(bytes, request), blocks) * request;
   }
 
-  static constexpr std::uint64_t pieces(std::uint64_t n, std::uint64_t unit) { return n / unit + (n % unit != 0); }
+  static constexpr std::uint64_t pieces(std::uint64_t n, std::uint64_t unit) {
+    return n / unit + (n % unit != 0);
+  }
 };
 
 }  // namespace gpufs::apps

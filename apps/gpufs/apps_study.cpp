@@ -1,10 +1,9 @@
-#include <apps/gpufs/apps_study.hpp>
-
 #include <gpufs/device.hpp>
 
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
+#include <apps/gpufs/apps_study.hpp>
 #include <apps/gpufs/apps_table.hpp>
 #include <apps/gpufs/apps_variants.hpp>
 #include <apps/gpufs/chart.hpp>
@@ -12,8 +11,8 @@
 #include <apps/harness/verify.hpp>
 #include <apps/ports/all.hpp>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -43,15 +42,19 @@ struct subject {
 
   subject(apps_options const& o, config const& c, port_description const& w)
       : what(w), settings(c), shape{w.blocks, 0, 64 << 10} {
-    which.size = o.size == "smoke" ? size_class::smoke : o.size == "medium" ? size_class::medium : size_class::paper;
+    which.size = o.size == "smoke"    ? size_class::smoke
+                 : o.size == "medium" ? size_class::medium
+                                      : size_class::paper;
     for (auto const& e : what.extras) which.extras[e.name] = e.value;
-    shape.threads = o.threads != 0 ? static_cast<unsigned>(o.threads) : device_to_run_on().kind == "emulated" ? 64 : 512;
+    shape.threads = o.threads != 0                          ? static_cast<unsigned>(o.threads)
+                    : device_to_run_on().kind == "emulated" ? 64
+                                                            : 512;
     variants = variants_of(o, settings, shape, what, bytes_read_by(*what.make(which)));
   }
 };
 
-/// In which order a run measures: the warm variants, then the cold ones, each in another order every time. What one leaves behind, be it in the disk, shall
-/// not always meet the same next one.
+/// In which order a run measures: the warm variants, then the cold ones, each in another order
+/// every time. What one leaves behind, be it in the disk, shall not always meet the same next one.
 void shuffle(std::vector<variant const*>& wanted, std::int64_t run) {
   std::mt19937_64 random(static_cast<std::uint64_t>(run));
   std::ranges::sort(wanted);  // by their places in the application's list
@@ -65,10 +68,12 @@ struct left_behind {
   std::vector<std::uint64_t> outputs;
 };
 
-/// Checks a run of the application at all levels, then that the other runs left the same; and a fused one if there was any. Throws std::runtime_error
-/// that says what is wrong.
+/// Checks a run of the application at all levels, then that the other runs left the same; and a
+/// fused one if there was any. Throws std::runtime_error that says what is wrong.
 void check(session& s, subject const& app, std::vector<left_behind> const& left, bool fused) {
-  auto const reject = [](std::string const& what) { throw std::runtime_error("WRONG, results not kept: " + what); };
+  auto const reject = [](std::string const& what) {
+    throw std::runtime_error("WRONG, results not kept: " + what);
+  };
   if (!left.empty()) {
     std::ranges::find(app.variants, "4K+64K", &variant::name)->measure(s);
     verdict const v = verify(s);
@@ -85,8 +90,10 @@ void check(session& s, subject const& app, std::vector<left_behind> const& left,
   }
 }
 
-/// The runs of the `wanted` variants, in turns. The files are gone when it returns, but those in --dir. Throws what opening, reading and checking throw.
-std::vector<app_run> measure(apps_options const& o, subject const& app, std::vector<variant const*> wanted) {
+/// The runs of the `wanted` variants, in turns. The files are gone when it returns, but those in
+/// --dir. Throws what opening, reading and checking throw.
+std::vector<app_run> measure(apps_options const& o, subject const& app,
+                             std::vector<variant const*> wanted) {
   std::string const name(app.what.name);
   session s(app.what, app.which, o.folder.empty() ? o.folder : o.folder + "/" + name);
   progress shown(name, wanted.size() * static_cast<std::uint64_t>(o.runs) + 1);
@@ -122,26 +129,32 @@ std::vector<app_run> measure(apps_options const& o, subject const& app, std::vec
       }
       left.push_back({label, s.output_checksums()});
     }
-    std::erase_if(wanted, [&](variant const* v) { return std::ranges::find(cannot, v) != cannot.end(); });
+    std::erase_if(wanted,
+                  [&](variant const* v) { return std::ranges::find(cannot, v) != cannot.end(); });
   }
   if (!o.no_verify) {
     shown.say(name + ": checking");
     check(s, app, left, fused);
   }
   std::vector<app_run> all;
-  for (auto const& v : app.variants) all.insert(all.end(), measured[&v].begin(), measured[&v].end());
+  for (auto const& v : app.variants)
+    all.insert(all.end(), measured[&v].begin(), measured[&v].end());
   return all;
 }
 
-std::string results_of(apps_options const& o, std::string_view app) { return fmt::format("{}/{}-{}.csv", o.out, app, o.size); }
+std::string results_of(apps_options const& o, std::string_view app) {
+  return fmt::format("{}/{}-{}.csv", o.out, app, o.size);
+}
 
 /// Those asked for that have fewer than --runs runs among `there` (with --again: all of them).
-std::vector<variant const*> missing(apps_options const& o, subject const& app, std::vector<app_run> const& there) {
+std::vector<variant const*> missing(apps_options const& o, subject const& app,
+                                    std::vector<app_run> const& there) {
   std::vector<variant const*> wanted;
   for (auto const& v : app.variants) {
     bool const named = std::ranges::find(o.variants, v.name) != o.variants.end();
     if (!named && (!o.variants.empty() || (v.extra && !o.full))) continue;
-    if (o.again || std::ranges::count(there, v.name, &app_run::variant) < o.runs) wanted.push_back(&v);
+    if (o.again || std::ranges::count(there, v.name, &app_run::variant) < o.runs)
+      wanted.push_back(&v);
   }
   for (auto const& name : o.variants) {
     if (std::ranges::find(app.variants, name, &variant::name) == app.variants.end())
@@ -151,7 +164,8 @@ std::vector<variant const*> missing(apps_options const& o, subject const& app, s
 }
 
 /// Measures what is missing of an application and adds it to the runs that are there.
-void complete(apps_options const& o, config const& settings, port_description const& what, std::vector<app_run>& there) {
+void complete(apps_options const& o, config const& settings, port_description const& what,
+              std::vector<app_run>& there) {
   subject const app(o, settings, what);
   std::string const path = results_of(o, what.name);
   auto const wanted = missing(o, app, there);
@@ -164,7 +178,8 @@ void complete(apps_options const& o, config const& settings, port_description co
   std::vector<app_run> all;
   for (auto const& v : app.variants) {
     bool const is_new = std::ranges::find(fresh, v.name, &app_run::variant) != fresh.end();
-    std::ranges::copy_if(is_new ? fresh : there, std::back_inserter(all), [&](app_run const& r) { return r.variant == v.name; });
+    std::ranges::copy_if(is_new ? fresh : there, std::back_inserter(all),
+                         [&](app_run const& r) { return r.variant == v.name; });
   }
   write_runs(all, path);
   there = std::move(all);
@@ -177,7 +192,8 @@ void write_text(std::string const& path, std::string const& text) {
   if (!out.flush()) throw std::system_error(errno, std::generic_category(), path);
 }
 
-/// --out/apps-SIZE.md, and those of the figures of which something was measured, as figure_N-SIZE.csv and .png.
+/// --out/apps-SIZE.md, and those of the figures of which something was measured, as
+/// figure_N-SIZE.csv and .png.
 void write_summary(apps_options const& o, runs_by_app const& measured) {
   std::vector<app_run> runs;
   for (auto const* what : all_ports()) {
@@ -221,7 +237,8 @@ std::vector<port_description const*> chosen(apps_options const& o) {
 void require_folder(std::string const& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
+  if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0)
+    error = {errno, std::generic_category()};
   if (error) throw usage_error(fmt::format("--out={}: {}", folder, error.message()));
 }
 
@@ -242,15 +259,22 @@ void add_options(CLI::App& command, apps_options& o) {
   command.add_option("--size", o.size, "size of the inputs: paper is that of paper 001, Table 1")
       ->check(CLI::IsMember({"smoke", "medium", "paper"}))
       ->capture_default_str();
-  command.add_option("--out", o.out, "folder for results; what is there is not measured again")->required();
+  command.add_option("--out", o.out, "folder for results; what is there is not measured again")
+      ->required();
   command.add_option("--only", o.only, "these applications alone");
-  command.add_option("--variants", o.variants, "these variants alone (docs/applications.md names them)");
+  command.add_option("--variants", o.variants,
+                     "these variants alone (docs/applications.md names them)");
   command.add_option("--dir", o.folder,
-                     "keep the input files, of each application in a folder of its own in this one; default: nameless ones, "
+                     "keep the input files, of each application in a folder of its own in this "
+                     "one; default: nameless ones, "
                      "gone after use");
-  command.add_option("--runs", o.runs, "runs of each variant, in turns; the medians count")->capture_default_str();
-  command.add_option("--threads", o.threads, "threads of each block of the I/O kernel; default 512, emulated 64");
-  command.add_flag("--full", o.full, "also pinned memory, no and automatic readahead, clock, fused, more of them cold");
+  command.add_option("--runs", o.runs, "runs of each variant, in turns; the medians count")
+      ->capture_default_str();
+  command.add_option("--threads", o.threads,
+                     "threads of each block of the I/O kernel; default 512, emulated 64");
+  command.add_flag(
+      "--full", o.full,
+      "also pinned memory, no and automatic readahead, clock, fused, more of them cold");
   command.add_flag("--again", o.again, "measure again what has been measured");
   command.add_flag("--no-verify", o.no_verify, "do not check bytes and outputs");
   command.add_flag("--no-charts", o.no_charts, "write no PNG");

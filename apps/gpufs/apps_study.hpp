@@ -1,4 +1,5 @@
-// `gpufs bench apps`: the file-input applications in the variants of paper 001, Figures 11 to 14, measured in turns.
+// `gpufs bench apps`: the file-input applications in the variants of paper 001, Figures 11 to 14,
+// measured in turns.
 #pragma once
 
 #include <gpufs/config.hpp>
@@ -29,9 +30,11 @@ struct apps_options {
 
 void add_options(CLI::App& command, apps_options& o);
 
-/// Measures those variants that --out/NAME-SIZE.csv has fewer than --runs runs of, application by application, and writes that; then the summary of all that
-/// is there. Returns the exit status: status_failed if an application could not be measured or its results were wrong (the others are). Throws usage_error,
-/// also of results that are damaged, before anything is measured; device_error, std::system_error.
+/// Measures those variants that --out/NAME-SIZE.csv has fewer than --runs runs of, application by
+/// application, and writes that; then the summary of all that is there. Returns the exit status:
+/// status_failed if an application could not be measured or its results were wrong (the others
+/// are). Throws usage_error, also of results that are damaged, before anything is measured;
+/// device_error, std::system_error.
 int study_apps(apps_options const& o, config const& settings);
 
 }  // namespace gpufs::apps

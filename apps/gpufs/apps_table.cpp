@@ -1,8 +1,7 @@
-#include <apps/gpufs/apps_table.hpp>
-
 #include <apps/common/median.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/unfinished_file.hpp>
+#include <apps/gpufs/apps_table.hpp>
 
 #include <fmt/format.h>
 
@@ -21,8 +20,8 @@ namespace {
 constexpr char heading[] = "app,variant,bytes,io_seconds,seconds";
 
 template <class Value>
-std::optional<double> median_of(std::vector<app_run> const& runs, std::string const& app, std::string const& variant,
-                                Value value) {
+std::optional<double> median_of(std::vector<app_run> const& runs, std::string const& app,
+                                std::string const& variant, Value value) {
   std::vector<double> all;
   for (auto const& r : runs) {
     if (r.app == app && r.variant == variant) all.push_back(value(r));
@@ -46,7 +45,8 @@ std::optional<double> geometric_mean_of(std::vector<double> const& values) {
   return std::exp(sum / static_cast<double>(values.size()));
 }
 
-std::optional<double> ratio_of(std::vector<app_run> const& runs, std::string const& app, app_ratio const& r) {
+std::optional<double> ratio_of(std::vector<app_run> const& runs, std::string const& app,
+                               app_ratio const& r) {
   auto const of = r.end_to_end ? median_seconds(runs, app, r.by) : median_io_GBps(runs, app, r.of);
   auto const by = r.end_to_end ? median_seconds(runs, app, r.of) : median_io_GBps(runs, app, r.by);
   return of && by ? std::optional(*of / *by) : std::nullopt;
@@ -59,7 +59,9 @@ bool whole_number(std::string_view text, Number& out) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-std::string cell(std::optional<double> value) { return value ? fmt::format("{:.4g}", *value) : "-"; }
+std::string cell(std::optional<double> value) {
+  return value ? fmt::format("{:.4g}", *value) : "-";
+}
 
 template <class Median>
 std::string table(std::vector<app_run> const& runs, Median const& value) {
@@ -86,7 +88,8 @@ void write_runs(std::vector<app_run> const& runs, std::string const& path) {
     std::ofstream out(file.part());
     out << heading << '\n';
     for (auto const& r : runs) {
-      out << fmt::format("{},{},{},{:.9g},{:.9g}\n", r.app, r.variant, r.bytes, r.io_seconds, r.seconds);
+      out << fmt::format("{},{},{},{:.9g},{:.9g}\n", r.app, r.variant, r.bytes, r.io_seconds,
+                         r.seconds);
     }
     if (!out.flush()) throw std::system_error(errno, std::generic_category(), file.part());
   }
@@ -98,16 +101,20 @@ std::vector<app_run> read_runs(std::string const& path, std::string_view app) {
   std::vector<app_run> runs;
   std::string line;
   auto const reject = [&path](int number, std::string const& what) {
-    throw usage_error(fmt::format("{}:{}: {}: remove it, and it is measured again", path, number, what));
+    throw usage_error(
+        fmt::format("{}:{}: {}: remove it, and it is measured again", path, number, what));
   };
-  if (!std::getline(in, line) || line != heading) reject(1, fmt::format("must begin with {}", heading));
+  if (!std::getline(in, line) || line != heading)
+    reject(1, fmt::format("must begin with {}", heading));
   for (int number = 2; std::getline(in, line); ++number) {
     if (in.eof()) reject(number, "ends within a line");
     std::vector<std::string_view> fields;
-    for (auto const part : std::views::split(line, ',')) fields.emplace_back(part.begin(), part.end());
+    for (auto const part : std::views::split(line, ','))
+      fields.emplace_back(part.begin(), part.end());
     app_run r;
-    if (fields.size() != 5 || !whole_number(fields[2], r.bytes) || !whole_number(fields[3], r.io_seconds) ||
-        !whole_number(fields[4], r.seconds) || r.bytes == 0 || !(r.io_seconds > 0 && r.seconds > 0) ||
+    if (fields.size() != 5 || !whole_number(fields[2], r.bytes) ||
+        !whole_number(fields[3], r.io_seconds) || !whole_number(fields[4], r.seconds) ||
+        r.bytes == 0 || !(r.io_seconds > 0 && r.seconds > 0) ||
         !std::isfinite(r.io_seconds + r.seconds)) {
       reject(number, fmt::format("must be like {}", heading));
     }
@@ -119,11 +126,15 @@ std::vector<app_run> read_runs(std::string const& path, std::string_view app) {
   return runs;
 }
 
-std::optional<double> median_io_GBps(std::vector<app_run> const& runs, std::string const& app, std::string const& variant) {
-  return median_of(runs, app, variant, [](app_run const& r) { return static_cast<double>(r.bytes) / r.io_seconds / 1e9; });
+std::optional<double> median_io_GBps(std::vector<app_run> const& runs, std::string const& app,
+                                     std::string const& variant) {
+  return median_of(runs, app, variant, [](app_run const& r) {
+    return static_cast<double>(r.bytes) / r.io_seconds / 1e9;
+  });
 }
 
-std::optional<double> median_seconds(std::vector<app_run> const& runs, std::string const& app, std::string const& variant) {
+std::optional<double> median_seconds(std::vector<app_run> const& runs, std::string const& app,
+                                     std::string const& variant) {
   return median_of(runs, app, variant, [](app_run const& r) { return r.seconds; });
 }
 
@@ -131,8 +142,10 @@ std::vector<app_ratio> const& app_ratios() {
   static std::vector<app_ratio> const all{
       {"I/O: 4 KiB + prefetch / CPU I/O, warm (paper: 1.82)", "4K+64K", "cpuio", false, 6, 12},
       {"I/O: 4 KiB + prefetch / pipelined by hand, warm", "4K+64K", "pipelined", false, 0.9, 1.0},
-      {"I/O: 4 KiB + prefetch / GPUfs as it was, 4 KiB (paper: > 2)", "4K+64K", "original-4K", false, 20, 50},
-      {"I/O, cache smaller than the input: LRA / GPUfs as it was (FIFO under a global lock), both with 64 KiB of prefetch",
+      {"I/O: 4 KiB + prefetch / GPUfs as it was, 4 KiB (paper: > 2)", "4K+64K", "original-4K",
+       false, 20, 50},
+      {"I/O, cache smaller than the input: LRA / GPUfs as it was (FIFO under a global lock), both "
+       "with 64 KiB of prefetch",
        "small-lra",
        "small-original-4K+64K",
        false,
@@ -144,8 +157,10 @@ std::vector<app_ratio> const& app_ratios() {
        false,
        {},
        {}},
-      {"I/O, LRA + prefetch: cache smaller than the input / cache that fits", "small-lra", "4K+64K", false, 0.95, 1.0},
-      {"I/O: 4 KiB + automatic prefetch / CPU I/O, cold", "4K+auto-cold", "cpuio-cold", false, 1.82, 2.2},
+      {"I/O, LRA + prefetch: cache smaller than the input / cache that fits", "small-lra", "4K+64K",
+       false, 0.95, 1.0},
+      {"I/O: 4 KiB + automatic prefetch / CPU I/O, cold", "4K+auto-cold", "cpuio-cold", false, 1.82,
+       2.2},
       {"I/O: 4 KiB + 64 KiB prefetch / CPU I/O, cold", "4K+64K-cold", "cpuio-cold", false, {}, {}},
       {"I/O: 4 KiB + automatic prefetch / what the storage can do (io_uring, O_DIRECT), cold",
        "4K+auto-cold",
@@ -169,20 +184,24 @@ std::optional<double> geometric_mean(std::vector<app_run> const& runs, app_ratio
 
 std::string to_markdown(std::vector<app_run> const& runs) {
   std::string out =
-      "## Ratios: geometric means over the applications\n\n| | bar | goal | measured | reached | applications "
+      "## Ratios: geometric means over the applications\n\n| | bar | goal | measured | reached | "
+      "applications "
       "|\n|---|---|---|---|---|---|\n";
   for (auto const& r : app_ratios()) {
     auto const measured = geometric_mean(runs, r);
     auto const apps = names(runs, &app_run::app);
-    auto const with_both = std::ranges::count_if(apps, [&](auto const& app) { return ratio_of(runs, app, r).has_value(); });
-    out += fmt::format("| {} | {} | {} | {} | {} | {} of {} |\n", r.text, cell(r.bar), cell(r.goal), cell(measured),
+    auto const with_both = std::ranges::count_if(
+        apps, [&](auto const& app) { return ratio_of(runs, app, r).has_value(); });
+    out += fmt::format("| {} | {} | {} | {} | {} | {} of {} |\n", r.text, cell(r.bar), cell(r.goal),
+                       cell(measured),
                        !r.bar                ? "-"
                        : !measured           ? "not measured"
                        : *measured >= *r.bar ? "yes"
                                              : "no",
                        with_both, apps.size());
   }
-  out += "\n## I/O bandwidth, GB/s (file bytes / I/O time; medians)\n\n" + table(runs, median_io_GBps);
+  out +=
+      "\n## I/O bandwidth, GB/s (file bytes / I/O time; medians)\n\n" + table(runs, median_io_GBps);
   out += "\n## End to end, seconds (medians)\n\n" + table(runs, median_seconds);
   return out;
 }
@@ -193,14 +212,15 @@ std::string figure_csv(std::vector<app_run> const& runs, int figure) {
     char const* name;
     char const* variant;
   };
-  std::vector<series> const all = fits ? std::vector<series>{{"CPU I/O", "cpuio"},
-                                                             {"64 KiB pages", "64K"},
-                                                             {"4 KiB + 64 KiB prefetch", "4K+64K"},
-                                                             {"GPUfs as it was, 4 KiB", "original-4K"}}
-                                       : std::vector<series>{{"CPU I/O", "cpuio"},
-                                                             {"4 KiB + prefetch, LRA", "small-lra"},
-                                                             {"GPUfs as it was, 4 KiB + prefetch", "small-original-4K+64K"},
-                                                             {"GPUfs as it was, 4 KiB", "small-original-4K"}};
+  std::vector<series> const all =
+      fits ? std::vector<series>{{"CPU I/O", "cpuio"},
+                                 {"64 KiB pages", "64K"},
+                                 {"4 KiB + 64 KiB prefetch", "4K+64K"},
+                                 {"GPUfs as it was, 4 KiB", "original-4K"}}
+           : std::vector<series>{{"CPU I/O", "cpuio"},
+                                 {"4 KiB + prefetch, LRA", "small-lra"},
+                                 {"GPUfs as it was, 4 KiB + prefetch", "small-original-4K+64K"},
+                                 {"GPUfs as it was, 4 KiB", "small-original-4K"}};
   char const* const base = all.back().variant;
   char const* const unit = speedup ? "times GPUfs as it was" : "GB/s";
   std::string out;

@@ -1,4 +1,5 @@
-// The measurements of `gpufs bench apps`, as CSV, and what is made of them: geometric means, a table, the paper's four figures.
+// The measurements of `gpufs bench apps`, as CSV, and what is made of them: geometric means, a
+// table, the paper's four figures.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +19,25 @@ struct app_run {
   double seconds = 0;
 };
 
-/// "app,variant,bytes,io_seconds,seconds" and a line for each run; appears whole or not at all. Throws std::system_error naming the path.
+/// "app,variant,bytes,io_seconds,seconds" and a line for each run; appears whole or not at all.
+/// Throws std::system_error naming the path.
 void write_runs(std::vector<app_run> const& runs, std::string const& path);
 
-/// Reads back the runs of application `app`. Throws usage_error naming the path and line if it is not whole, or not of that application.
+/// Reads back the runs of application `app`. Throws usage_error naming the path and line if it is
+/// not whole, or not of that application.
 [[nodiscard]] std::vector<app_run> read_runs(std::string const& path, std::string_view app);
 
-/// The median over the runs of an application's variant: bytes / I/O time in GB/s, or the whole time in seconds.
-[[nodiscard]] std::optional<double> median_io_GBps(std::vector<app_run> const& runs, std::string const& app,
+/// The median over the runs of an application's variant: bytes / I/O time in GB/s, or the whole
+/// time in seconds.
+[[nodiscard]] std::optional<double> median_io_GBps(std::vector<app_run> const& runs,
+                                                   std::string const& app,
                                                    std::string const& variant);
-[[nodiscard]] std::optional<double> median_seconds(std::vector<app_run> const& runs, std::string const& app,
+[[nodiscard]] std::optional<double> median_seconds(std::vector<app_run> const& runs,
+                                                   std::string const& app,
                                                    std::string const& variant);
 
-/// What must be shown: the geometric mean, over the applications that have both, of one variant's I/O bandwidth by another's (or of the
-/// other's whole time by the one's).
+/// What must be shown: the geometric mean, over the applications that have both, of one variant's
+/// I/O bandwidth by another's (or of the other's whole time by the one's).
 struct app_ratio {
   char const* text;
   char const* of;
@@ -41,13 +47,15 @@ struct app_ratio {
   std::optional<double> goal;
 };
 [[nodiscard]] std::vector<app_ratio> const& app_ratios();
-[[nodiscard]] std::optional<double> geometric_mean(std::vector<app_run> const& runs, app_ratio const& ratio);
+[[nodiscard]] std::optional<double> geometric_mean(std::vector<app_run> const& runs,
+                                                   app_ratio const& ratio);
 
-/// Markdown: the ratios with bar and goal, then every application's I/O bandwidth and time in every variant.
+/// Markdown: the ratios with bar and goal, then every application's I/O bandwidth and time in every
+/// variant.
 [[nodiscard]] std::string to_markdown(std::vector<app_run> const& runs);
 
-/// The rows "figure,app,series,value,unit" of a figure (11 to 14), with the geometric mean as the last application; empty if nothing of
-/// it was measured.
+/// The rows "figure,app,series,value,unit" of a figure (11 to 14), with the geometric mean as the
+/// last application; empty if nothing of it was measured.
 [[nodiscard]] std::string figure_csv(std::vector<app_run> const& runs, int figure);
 
 }  // namespace gpufs::apps

@@ -1,7 +1,6 @@
-#include <apps/gpufs/apps_variants.hpp>
-
 #include <apps/common/program.hpp>
 #include <apps/common/storage_limits.hpp>
+#include <apps/gpufs/apps_variants.hpp>
 
 #include <fmt/format.h>
 
@@ -14,7 +13,9 @@ namespace gpufs::apps {
 
 namespace {
 
-std::uint64_t whole_mebibytes(std::uint64_t bytes) { return std::max<std::uint64_t>((bytes + (1 << 20) - 1) >> 20, 4) << 20; }
+std::uint64_t whole_mebibytes(std::uint64_t bytes) {
+  return std::max<std::uint64_t>((bytes + (1 << 20) - 1) >> 20, 4) << 20;
+}
 
 /// The caches of the paper: 2 GB, and 500 MB (256 MB for 3DCONV); in proportion for smaller inputs.
 struct cache_sizes {
@@ -53,8 +54,8 @@ way_to_run by_hand(bool pinned) {
 }
 
 /// Reads with gpufs, from an empty cache.
-way_to_run with_gpufs(config c, io_shape shape, std::uint64_t page, std::uint64_t prefetch, std::uint64_t cache,
-                      replacement policy) {
+way_to_run with_gpufs(config c, io_shape shape, std::uint64_t page, std::uint64_t prefetch,
+                      std::uint64_t cache, replacement policy) {
   c.page_size = page;
   c.prefetch_size = prefetch;
   c.cache_size = cache;
@@ -71,7 +72,8 @@ way_to_run with_original(io_shape shape, std::uint64_t prefetch, std::uint64_t c
   return [shape, o](session& s) { return s.run(*make_original_loader(o, shape)); };
 }
 
-/// What the storage can do with the application's files, each read once past the OS page cache, but for those too short for one read.
+/// What the storage can do with the application's files, each read once past the OS page cache, but
+/// for those too short for one read.
 variant_run storage_run(session const& s) {
   app_run all;
   try {
@@ -90,12 +92,13 @@ variant_run storage_run(session const& s) {
 
 }  // namespace
 
-std::vector<variant> variants_of(apps_options const& o, config const& settings, io_shape shape, port_description const& what,
-                                 std::uint64_t bytes) {
+std::vector<variant> variants_of(apps_options const& o, config const& settings, io_shape shape,
+                                 port_description const& what, std::uint64_t bytes) {
   constexpr std::uint64_t page = 4096, ahead = 64 << 10;
   cache_sizes const cache(o, bytes, what.name);
   auto const lra = replacement::lra;
-  auto const gpufs = [&](std::uint64_t page_size, std::uint64_t prefetch, std::uint64_t cache_size, replacement policy) {
+  auto const gpufs = [&](std::uint64_t page_size, std::uint64_t prefetch, std::uint64_t cache_size,
+                         replacement policy) {
     return with_gpufs(settings, shape, page_size, prefetch, cache_size, policy);
   };
   way_to_run const pipelined = [](session& s) { return s.run(*make_pipelined_loader()); };
@@ -131,15 +134,23 @@ std::vector<variant> variants_of(apps_options const& o, config const& settings, 
                      return run_of(s, s.run_fused(files, shape, false));
                    }});
   }
-  if (bytes <= cache.small) std::erase_if(all, [](variant const& v) { return v.name.starts_with("small-"); });
+  if (bytes <= cache.small)
+    std::erase_if(all, [](variant const& v) { return v.name.starts_with("small-"); });
   return all;
 }
 
 void require_variant(std::string_view name) {
-  port_description const any{
-      .name = "", .summary = "", .blocks = 1, .fused = true, .real_input = "", .pictures = false, .extras = {}, .make = nullptr};
+  port_description const any{.name = "",
+                             .summary = "",
+                             .blocks = 1,
+                             .fused = true,
+                             .real_input = "",
+                             .pictures = false,
+                             .extras = {},
+                             .make = nullptr};
   std::string known;
-  for (auto const& v : variants_of({}, {}, {}, any, std::numeric_limits<std::uint64_t>::max() / 2)) {
+  for (auto const& v :
+       variants_of({}, {}, {}, any, std::numeric_limits<std::uint64_t>::max() / 2)) {
     if (v.name == name) return;
     known += " " + v.name;
   }

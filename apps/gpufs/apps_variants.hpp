@@ -33,9 +33,11 @@ struct variant {
   std::function<variant_run(session&)> measure;
 };
 
-/// Those of an application that reads `bytes` bytes: the small caches where they are smaller than that, `fused` if it has such a kernel.
-[[nodiscard]] std::vector<variant> variants_of(apps_options const& o, config const& settings, io_shape shape,
-                                               port_description const& what, std::uint64_t bytes);
+/// Those of an application that reads `bytes` bytes: the small caches where they are smaller than
+/// that, `fused` if it has such a kernel.
+[[nodiscard]] std::vector<variant> variants_of(apps_options const& o, config const& settings,
+                                               io_shape shape, port_description const& what,
+                                               std::uint64_t bytes);
 
 /// Throws usage_error if `name` is a variant of no application.
 void require_variant(std::string_view name);

@@ -1,4 +1,5 @@
-// The kernels of hot reads of array_rates.hpp: they add up elements of a plain buffer, of an array, or through a pointer.
+// The kernels of hot reads of array_rates.hpp: they add up elements of a plain buffer, of an array,
+// or through a pointer.
 #pragma once
 
 #include <gpufs/gpufs.hpp>
@@ -11,7 +12,8 @@
 namespace gpufs::apps {
 
 inline constexpr unsigned hot_threads = 256;
-// Blocks that a multiprocessor runs at once: all that fit, and for array's kernels as many as leave each thread 64 registers.
+// Blocks that a multiprocessor runs at once: all that fit, and for array's kernels as many as leave
+// each thread 64 registers.
 inline constexpr unsigned plain_blocks = 8, array_blocks = 4;
 inline constexpr unsigned stream_together = 8, lookups_together = 8;
 
@@ -28,7 +30,9 @@ struct summing {
   std::int32_t* error;
 };
 
-__device__ inline std::uint64_t thread_number() { return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ inline std::uint64_t thread_number() {
+  return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+}
 __device__ inline std::uint64_t thread_count() { return std::uint64_t{gridDim.x} * blockDim.x; }
 
 __device__ inline void note_error(std::int32_t* to, int error) {
@@ -46,17 +50,20 @@ struct as_stream {
   }
 };
 
-/// The same with a page for each warp at a time. Calls part(first, count): elements first, + warp_size, ... below first + count are the thread's.
+/// The same with a page for each warp at a time. Calls part(first, count): elements first, +
+/// warp_size, ... below first + count are the thread's.
 template <class Part>
 __device__ void visit_by_page(summing const& s, Part&& part) {
   std::uint64_t const step = thread_count() / warp_size * s.elements_per_page;
-  for (std::uint64_t first = thread_number() / warp_size * s.elements_per_page + lane_id(); first < s.elements; first += step) {
+  for (std::uint64_t first = thread_number() / warp_size * s.elements_per_page + lane_id();
+       first < s.elements; first += step) {
     std::uint64_t const to_page_end = s.elements_per_page - lane_id(), to_end = s.elements - first;
     part(first, static_cast<std::int64_t>(to_page_end < to_end ? to_page_end : to_end));
   }
 }
 
-/// Adds up the thread's elements of a part, as at(n) gives them, several of which it asks for before it needs the first.
+/// Adds up the thread's elements of a part, as at(n) gives them, several of which it asks for
+/// before it needs the first.
 template <class At>
 __device__ word sum_of_part(std::int64_t count, At&& at) {
   constexpr std::int64_t turn = std::int64_t{stream_together} * warp_size;
@@ -77,7 +84,8 @@ struct by_page {
   __device__ static word sum(array<word const> const& words, summing const& s) {
     word sum = 0;
     visit_by_page(s, [&](std::uint64_t first, std::int64_t count) {
-      sum += sum_of_part(count, [&](std::int64_t n) { return words[first + static_cast<std::uint64_t>(n)]; });
+      sum += sum_of_part(
+          count, [&](std::int64_t n) { return words[first + static_cast<std::uint64_t>(n)]; });
     });
     return sum;
   }
@@ -101,10 +109,12 @@ struct as_lookups {
   template <class Words>
   __device__ static word sum(Words const& words, summing const& s) {
     word sum = 0;
-    for (std::uint64_t i = thread_number() * lookups_together; i < s.lookups; i += thread_count() * lookups_together) {
+    for (std::uint64_t i = thread_number() * lookups_together; i < s.lookups;
+         i += thread_count() * lookups_together) {
       word found[lookups_together];
       GPUFS_UNROLL
-      for (unsigned k = 0; k < lookups_together; ++k) found[k] = words[generate_below(lookup_seed, i + k, s.elements)];
+      for (unsigned k = 0; k < lookups_together; ++k)
+        found[k] = words[generate_below(lookup_seed, i + k, s.elements)];
       GPUFS_UNROLL
       for (unsigned k = 0; k < lookups_together; ++k) sum += found[k];
     }
@@ -113,12 +123,14 @@ struct as_lookups {
 };
 
 template <class How>
-__global__ void __launch_bounds__(hot_threads, plain_blocks) sum_plain(word const* words, summing s) {
+__global__ void __launch_bounds__(hot_threads, plain_blocks)
+    sum_plain(word const* words, summing s) {
   s.sums[thread_number()] = How::sum(words, s);
 }
 
 template <class How>
-__global__ void __launch_bounds__(hot_threads, array_blocks) sum_array(fs_ref fs, int fd, summing s) {
+__global__ void __launch_bounds__(hot_threads, array_blocks)
+    sum_array(fs_ref fs, int fd, summing s) {
   io_context io(fs, cooperative_groups::this_thread_block());
   array<word const> const words(io, fd, 0, s.elements);
   s.sums[thread_number()] = How::sum(words, s);

@@ -30,7 +30,8 @@ struct alignas(16) piece_part {
 };
 constexpr std::uint64_t piece_bytes = warp_size * sizeof(piece_part);
 
-/// Each warp its requests of the plan, with 128 registers a thread as read_file; the checksum of what each delivered is in checksums[access::number].
+/// Each warp its requests of the plan, with 128 registers a thread as read_file; the checksum of
+/// what each delivered is in checksums[access::number].
 __global__ void __launch_bounds__(most_threads_by_warp, 1)
     read_pieces(fs_ref fs, int fd, access_plan plan, word* checksums, std::int32_t* error) {
   io_context io(fs, reading_group<true>());
@@ -60,7 +61,9 @@ char const* name_of(hot_way way) {
 
 bool is_plain(hot_way way) { return way == hot_way::plain_stream || way == hot_way::plain_lookups; }
 
-bool makes_lookups(hot_way way) { return way == hot_way::plain_lookups || way == hot_way::array_lookups; }
+bool makes_lookups(hot_way way) {
+  return way == hot_way::plain_lookups || way == hot_way::array_lookups;
+}
 
 void require_none(char const* row, buffer<std::int32_t> const& error) {
   std::int32_t found = 0;
@@ -69,7 +72,8 @@ void require_none(char const* row, buffer<std::int32_t> const& error) {
 }
 
 void require_a_piece(study const& all) {
-  if (all.bytes() < piece_bytes) throw usage_error("--set=array: needs a file and a --size of 512 bytes or more");
+  if (all.bytes() < piece_bytes)
+    throw usage_error("--set=array: needs a file and a --size of 512 bytes or more");
 }
 
 }  // namespace
@@ -92,7 +96,8 @@ struct array_rates::hot_file {
         plain(all.bytes() / sizeof(word)),
         sums(threads(hot_way::plain_stream)),
         error(1),
-        what{plain.size(), fs.settings().page_size / sizeof(word), lookups(), sums.data(), error.data()} {
+        what{plain.size(), fs.settings().page_size / sizeof(word), lookups(), sums.data(),
+             error.data()} {
     error.fill_zero();
     load_kernel(sum_plain<as_stream>);
     load_kernel(sum_plain<as_lookups>);
@@ -112,8 +117,12 @@ struct array_rates::hot_file {
     return c;
   }
 
-  [[nodiscard]] unsigned blocks(hot_way way) const { return (is_plain(way) ? plain_blocks : array_blocks) * multiprocessors; }
-  [[nodiscard]] std::uint64_t threads(hot_way way) const { return std::uint64_t{blocks(way)} * hot_threads; }
+  [[nodiscard]] unsigned blocks(hot_way way) const {
+    return (is_plain(way) ? plain_blocks : array_blocks) * multiprocessors;
+  }
+  [[nodiscard]] std::uint64_t threads(hot_way way) const {
+    return std::uint64_t{blocks(way)} * hot_threads;
+  }
 
   /// All threads together look up a quarter of the elements.
   [[nodiscard]] std::uint64_t lookups() const {
@@ -135,11 +144,21 @@ struct array_rates::hot_file {
     unsigned const n = blocks(way);
     auto const start = std::chrono::steady_clock::now();
     switch (way) {
-      case hot_way::plain_stream: launch(sum_plain<as_stream>, n, hot_threads, plain.data(), what); break;
-      case hot_way::array_stream: launch(sum_array<by_page>, n, hot_threads, fs.ref(), file.fd(), what); break;
-      case hot_way::ptr_stream: launch(sum_array<by_pointer>, n, hot_threads, fs.ref(), file.fd(), what); break;
-      case hot_way::plain_lookups: launch(sum_plain<as_lookups>, n, hot_threads, plain.data(), what); break;
-      case hot_way::array_lookups: launch(sum_array<as_lookups>, n, hot_threads, fs.ref(), file.fd(), what); break;
+      case hot_way::plain_stream:
+        launch(sum_plain<as_stream>, n, hot_threads, plain.data(), what);
+        break;
+      case hot_way::array_stream:
+        launch(sum_array<by_page>, n, hot_threads, fs.ref(), file.fd(), what);
+        break;
+      case hot_way::ptr_stream:
+        launch(sum_array<by_pointer>, n, hot_threads, fs.ref(), file.fd(), what);
+        break;
+      case hot_way::plain_lookups:
+        launch(sum_plain<as_lookups>, n, hot_threads, plain.data(), what);
+        break;
+      case hot_way::array_lookups:
+        launch(sum_array<as_lookups>, n, hot_threads, fs.ref(), file.fd(), what);
+        break;
     }
     this_thread_stream().synchronize();
     return seconds_since(start);
@@ -184,7 +203,8 @@ double array_rates::hot_GBps(hot_way way) {
   }
   require_none(row.c_str(), hot_->error);
   std::uint64_t const misses = (hot_->fs.stats() - before).misses;
-  if (misses != 0) throw std::runtime_error(row + ": " + std::to_string(misses) + " pages were not in the cache");
+  if (misses != 0)
+    throw std::runtime_error(row + ": " + std::to_string(misses) + " pages were not in the cache");
   if (all_.checking() && hot_->total(way) != hot_->plain_total(way)) {
     throw std::runtime_error(row + ": the sum is not the plain kernel's");
   }
@@ -209,7 +229,8 @@ double array_rates::pieces_GBps(char const* row, std::uint64_t page_size) const 
     opened const file(fs, all_.file().path());
     map_windows(fs, file.fd(), all_.file().size());
     auto const start = std::chrono::steady_clock::now();
-    launch(read_pieces, shape.blocks, shape.threads, fs.ref(), file.fd(), plan, checksums.data(), error.data());
+    launch(read_pieces, shape.blocks, shape.threads, fs.ref(), file.fd(), plan, checksums.data(),
+           error.data());
     this_thread_stream().synchronize();
     seconds = seconds_since(start);
   }

@@ -17,9 +17,11 @@ enum class hot_way {
   array_lookups,  ///< the same by a[i]
 };
 
-/// A study's file in a cache that it fits, beside the same bytes in a plain buffer; and random pieces of it that are not in the cache. All rates
-/// are in GB/s. Functions throw usage_error if less than a piece is to be read, errors as read_once(), and std::runtime_error naming the row if
-/// an array has an error, if a page was not in the cache that should have been, or if bytes are wrong (while the study checks).
+/// A study's file in a cache that it fits, beside the same bytes in a plain buffer; and random
+/// pieces of it that are not in the cache. All rates are in GB/s. Functions throw usage_error if
+/// less than a piece is to be read, errors as read_once(), and std::runtime_error naming the row if
+/// an array has an error, if a page was not in the cache that should have been, or if bytes are
+/// wrong (while the study checks).
 class array_rates {
  public:
   explicit array_rates(study const& all);
@@ -27,10 +29,12 @@ class array_rates {
   array_rates(array_rates const&) = delete;
   array_rates& operator=(array_rates const&) = delete;
 
-  /// Eight bytes for each element. The first call fills the cache and the plain buffer, which stay until this object ends. Page size: the study's.
+  /// Eight bytes for each element. The first call fills the cache and the plain buffer, which stay
+  /// until this object ends. Page size: the study's.
   [[nodiscard]] double hot_GBps(hot_way way);
 
-  /// Random pieces of 512 bytes, a warp each with 16 bytes for each lane; OS page cache warm, cache and requests as random_rates has them.
+  /// Random pieces of 512 bytes, a warp each with 16 bytes for each lane; OS page cache warm, cache
+  /// and requests as random_rates has them.
   [[nodiscard]] double pieces_GBps(char const* row, std::uint64_t page_size) const;
 
  private:

@@ -1,6 +1,4 @@
 // Runs a benchmark: the file, the timed runs, the check against pread, the limits.
-#include <apps/gpufs/bench.hpp>
-
 #include <gpufs/device.hpp>
 #include <gpufs/filesystem.hpp>
 
@@ -11,6 +9,7 @@
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
+#include <apps/gpufs/bench.hpp>
 #include <apps/gpufs/bench_file.hpp>
 #include <apps/gpufs/bench_kernels.hpp>
 #include <apps/gpufs/bench_pass.hpp>
@@ -37,14 +36,16 @@ std::uint64_t passes(bench_options const& o, file_reader& reader, fs_ref const& 
 }
 
 /// The baseline on the same file, in as many runs: the median. Its bytes are checked too.
-double measure_baseline_GBps(bench_options const& o, config const& settings, host_file const& file, access_plan const& plan) {
+double measure_baseline_GBps(bench_options const& o, config const& settings, host_file const& file,
+                             access_plan const& plan) {
   original::options b = original_options(settings);
   b.host_threads = static_cast<unsigned>(o.baseline_threads);
   std::vector<double> rates;
   for (std::int64_t run = 0; run < o.runs; ++run) {
     if (o.cold) file.drop_from_page_cache();
     bool const check = !o.no_verify && run + 1 == o.runs;
-    rates.push_back(gigabytes_per_second(plan.payload(), read_once_original(file, b, plan, shape_of(o), check).seconds));
+    rates.push_back(gigabytes_per_second(
+        plan.payload(), read_once_original(file, b, plan, shape_of(o), check).seconds));
   }
   return median(rates);
 }
@@ -52,7 +53,8 @@ double measure_baseline_GBps(bench_options const& o, config const& settings, hos
 }  // namespace
 
 bench_result run_bench(bench_options const& o, config const& settings) {
-  bench_file const source(o.file, o.folder, o.file.empty() ? size_option("--size", o.size, 1, ~0ull) : 0, o.seed);
+  bench_file const source(o.file, o.folder,
+                          o.file.empty() ? size_option("--size", o.size, 1, ~0ull) : 0, o.seed);
   host_file const& file = *source;
   bench_result r;
   r.file = source.name();
@@ -73,7 +75,8 @@ bench_result run_bench(bench_options const& o, config const& settings) {
       shown.say(fmt::format("run {} of {}", run + 1, runs));
       if (o.cold) {
         file.drop_from_page_cache();
-        if (auto const part = file.cached_part()) r.cached_before = std::max(r.cached_before.value_or(0), *part);
+        if (auto const part = file.cached_part())
+          r.cached_before = std::max(r.cached_before.value_or(0), *part);
       }
       filesystem fs(settings);  // a fresh one: its cache holds nothing
       opened const f(fs, file.path());
@@ -117,7 +120,8 @@ bench_result run_bench(bench_options const& o, config const& settings) {
       shown.say("pulling the same pieces out of pinned memory");
       r.measured.random_pull = measure_random_pull(file.size(), r.plan);
     }
-    if (o.begins_hot()) r.measured.copy_kernel = measure_copy_kernel_GBps(r.plan.bytes, least_hit_seconds);
+    if (o.begins_hot())
+      r.measured.copy_kernel = measure_copy_kernel_GBps(r.plan.bytes, least_hit_seconds);
   }
   if (!o.baseline.empty()) {
     shown.say("measuring GPUfs as it was");
@@ -128,12 +132,15 @@ bench_result run_bench(bench_options const& o, config const& settings) {
 
 rpc_result run_rpc_bench(bench_options const& o, config const& settings) {
   constexpr std::uint64_t rounds = 16;  // in one sample: the device's clock may be coarse
-  std::uint64_t const samples =
-      std::max<std::uint64_t>((o.repeat == bench_options::not_given ? 20000 : static_cast<std::uint64_t>(o.repeat)) / rounds, 1);
+  std::uint64_t const samples = std::max<std::uint64_t>(
+      (o.repeat == bench_options::not_given ? 20000 : static_cast<std::uint64_t>(o.repeat)) /
+          rounds,
+      1);
   filesystem fs(settings);
   auto const run = [&](unsigned blocks, std::uint64_t count) {
     rpc_times t = run_rpc(fs.ref(), {blocks, static_cast<unsigned>(o.threads)}, count, rounds);
-    if (t.error != 0) throw std::runtime_error(fmt::format("a round trip to the daemon: {}", error_text(t.error)));
+    if (t.error != 0)
+      throw std::runtime_error(fmt::format("a round trip to the daemon: {}", error_text(t.error)));
     return t;
   };
   rpc_result r;

@@ -24,7 +24,8 @@ struct bench_result {
   std::vector<double> seconds;          ///< of each run
   std::size_t median = 0;               ///< which of them counts
   statistics counters;                  ///< of that run
-  std::optional<double> cached_before;  ///< cold: the largest part of the file that the OS page cache still held before a run
+  std::optional<double> cached_before;  ///< cold: the largest part of the file that the OS page
+                                        ///< cache still held before a run
   bool verified = false;
   std::uint64_t checked = 0;  ///< requests compared with pread
   std::string mismatch;       ///< if they were found to differ: where
@@ -46,7 +47,8 @@ struct rpc_result {
   std::vector<std::string> notes;
 };
 
-/// Runs seq, strided, rand or hit. Throws usage_error, device_error, std::system_error, or std::runtime_error when a gread fails.
+/// Runs seq, strided, rand or hit. Throws usage_error, device_error, std::system_error, or
+/// std::runtime_error when a gread fails.
 [[nodiscard]] bench_result run_bench(bench_options const& o, config const& settings);
 
 /// Runs rpc. Throws device_error, or std::runtime_error when a round trip fails.

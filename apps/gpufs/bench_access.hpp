@@ -1,5 +1,6 @@
-// Ways in which the kernels of `gpufs bench` have a request's bytes delivered to their buffer. Collective over the context's group: begin() starts
-// a request, end() returns the bytes delivered, or -errno. A reader has Way::depth of them under way.
+// Ways in which the kernels of `gpufs bench` have a request's bytes delivered to their buffer.
+// Collective over the context's group: begin() starts a request, end() returns the bytes delivered,
+// or -errno. A reader has Way::depth of them under way.
 #pragma once
 
 #include <gpufs/gpufs.hpp>
@@ -22,7 +23,8 @@ struct by_gread {
   std::byte* to;
 
   template <class Group>
-  __device__ __forceinline__ void begin(io_context<Group>&, int, std::byte* buffer, access const& wanted) {
+  __device__ __forceinline__ void begin(io_context<Group>&, int, std::byte* buffer,
+                                        access const& wanted) {
     a = wanted;
     to = buffer;
   }
@@ -39,15 +41,19 @@ struct by_gmmap : by_gread {
     std::uint64_t done = 0;
     while (done < a.bytes) {
       void* address = nullptr;
-      ssize_t const n = gmmap(io, fd, a.bytes - done, static_cast<std::int64_t>(a.offset + done), PROT_READ, &address);
+      ssize_t const n = gmmap(io, fd, a.bytes - done, static_cast<std::int64_t>(a.offset + done),
+                              PROT_READ, &address);
       if (n <= 0) return done != 0 ? static_cast<ssize_t>(done) : n;
       auto const* const from = static_cast<std::byte const*>(address);
       auto const size = static_cast<std::uint64_t>(io.group().size());
-      std::uint64_t const words = (a.offset + done) % 8 == 0 && done % 8 == 0 ? static_cast<std::uint64_t>(n) / 8 : 0;
+      std::uint64_t const words =
+          (a.offset + done) % 8 == 0 && done % 8 == 0 ? static_cast<std::uint64_t>(n) / 8 : 0;
       for (std::uint64_t i = io.group().thread_rank(); i < words; i += size) {
-        reinterpret_cast<std::uint64_t*>(to + done)[i] = reinterpret_cast<std::uint64_t const*>(from)[i];
+        reinterpret_cast<std::uint64_t*>(to + done)[i] =
+            reinterpret_cast<std::uint64_t const*>(from)[i];
       }
-      for (std::uint64_t i = words * 8 + io.group().thread_rank(); i < static_cast<std::uint64_t>(n); i += size)
+      for (std::uint64_t i = words * 8 + io.group().thread_rank();
+           i < static_cast<std::uint64_t>(n); i += size)
         to[done + i] = from[i];
       gmunmap(io, address);
       done += static_cast<std::uint64_t>(n);
@@ -69,7 +75,8 @@ struct by_array : by_gread {
     for (std::uint64_t i = io.group().thread_rank(); i < whole; i += size) {
       reinterpret_cast<std::uint64_t*>(to)[i] = words[a.offset / 8 + i];
     }
-    for (std::uint64_t i = whole * 8 + io.group().thread_rank(); i < a.bytes; i += size) to[i] = bytes[a.offset + i];
+    for (std::uint64_t i = whole * 8 + io.group().thread_rank(); i < a.bytes; i += size)
+      to[i] = bytes[a.offset + i];
     bool const failed = ops::any(io.group(), words.error() != 0 || bytes.error() != 0);
     ops::sync(io.group());  // all of it is there
     return failed ? (words.error() != 0   ? words.error()

@@ -1,6 +1,5 @@
-#include <apps/gpufs/bench_file.hpp>
-
 #include <apps/common/program.hpp>
+#include <apps/gpufs/bench_file.hpp>
 
 #include <fmt/format.h>
 
@@ -8,7 +7,8 @@
 
 namespace gpufs::apps {
 
-bench_file::bench_file(std::string const& path, std::string const& folder, std::uint64_t bytes, std::uint64_t seed) {
+bench_file::bench_file(std::string const& path, std::string const& folder, std::uint64_t bytes,
+                       std::uint64_t seed) {
   if (path.empty()) {
     made_.emplace(folder, bytes, seed);
     files_.emplace_back(made_->path());
@@ -20,7 +20,8 @@ bench_file::bench_file(std::string const& path, std::string const& folder, std::
   } catch (std::system_error const& e) {
     throw usage_error(fmt::format("--file={}: {}", path, e.code().message()));
   }
-  if (files_.front().size() == 0) throw usage_error(fmt::format("--file={}: must not be empty", path));
+  if (files_.front().size() == 0)
+    throw usage_error(fmt::format("--file={}: must not be empty", path));
   name_ = path;
 }
 

@@ -13,8 +13,10 @@ namespace gpufs::apps {
 
 class bench_file {
  public:
-  /// `path` empty: makes one of `bytes` bytes in `folder`. Throws usage_error naming --file or --dir, std::system_error.
-  bench_file(std::string const& path, std::string const& folder, std::uint64_t bytes, std::uint64_t seed);
+  /// `path` empty: makes one of `bytes` bytes in `folder`. Throws usage_error naming --file or
+  /// --dir, std::system_error.
+  bench_file(std::string const& path, std::string const& folder, std::uint64_t bytes,
+             std::uint64_t seed);
 
   [[nodiscard]] host_file const& operator*() const { return files_.front(); }
   [[nodiscard]] host_file const* operator->() const { return &files_.front(); }

@@ -25,7 +25,9 @@ struct bench_shape {
   bench_way way = bench_way::gread;
 
   /// Those who each have their part of a plan.
-  [[nodiscard]] constexpr std::uint64_t readers() const { return by_warp ? std::uint64_t{blocks} * (threads / 32) : blocks; }
+  [[nodiscard]] constexpr std::uint64_t readers() const {
+    return by_warp ? std::uint64_t{blocks} * (threads / 32) : blocks;
+  }
 };
 
 /// A gread that did not give what was asked for; result 0 or more: so many bytes instead.
@@ -36,19 +38,23 @@ struct bench_failure {
   std::uint64_t bytes = 0;
 };
 
-/// Kernels that read a file by a plan, each reader into a buffer of its own. Made before the clock starts: it allocates.
+/// Kernels that read a file by a plan, each reader into a buffer of its own. Made before the clock
+/// starts: it allocates.
 class file_reader {
  public:
-  /// `plan` is for as many blocks as the shape has readers. Throws device_error naming --req and --blocks if the device has no room for the buffers.
+  /// `plan` is for as many blocks as the shape has readers. Throws device_error naming --req and
+  /// --blocks if the device has no room for the buffers.
   file_reader(access_plan const& plan, bench_shape shape);
   ~file_reader();
   file_reader(file_reader const&) = delete;
   file_reader& operator=(file_reader const&) = delete;
 
-  /// Runs the plan `repeat` times over in one kernel and waits for it. Returns the seconds it took, by the host's clock.
+  /// Runs the plan `repeat` times over in one kernel and waits for it. Returns the seconds it took,
+  /// by the host's clock.
   double run(fs_ref const& fs, int fd, std::uint64_t repeat);
 
-  /// Runs the plan once; the checksum of what each request delivered is in result[access::number]. Not for timing.
+  /// Runs the plan once; the checksum of what each request delivered is in result[access::number].
+  /// Not for timing.
   [[nodiscard]] std::vector<std::uint64_t> checksums(fs_ref const& fs, int fd);
 
   /// The first request that failed since the last call.
@@ -66,6 +72,7 @@ struct rpc_times {
 };
 
 /// Each block makes `samples` times `rounds` empty round trips to the daemon.
-[[nodiscard]] rpc_times run_rpc(fs_ref const& fs, bench_shape shape, std::uint64_t samples, std::uint64_t rounds);
+[[nodiscard]] rpc_times run_rpc(fs_ref const& fs, bench_shape shape, std::uint64_t samples,
+                                std::uint64_t rounds);
 
 }  // namespace gpufs::apps

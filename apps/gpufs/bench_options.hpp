@@ -28,10 +28,10 @@ struct bench_options {
   std::int64_t threads = not_given;
   std::uint64_t seed = 1;
   std::int64_t runs = 5;
-  std::int64_t repeat = not_given;       ///< hit: passes in one kernel; rpc: round trips
-  bool random_order = false;             ///< write: pieces in random order
-  bool once = false;                     ///< write: O_GWRONCE
-  std::string baseline;                  ///< empty, or "gpufs": what else reads the file in the same run
+  std::int64_t repeat = not_given;  ///< hit: passes in one kernel; rpc: round trips
+  bool random_order = false;        ///< write: pieces in random order
+  bool once = false;                ///< write: O_GWRONCE
+  std::string baseline;             ///< empty, or "gpufs": what else reads the file in the same run
   std::int64_t baseline_threads = 4;     ///< its host threads
   std::string access = "gread";          ///< rand: how the kernel has the bytes delivered
   std::string distribution = "uniform";  ///< rand: or zipf
@@ -48,7 +48,9 @@ struct bench_options {
   static constexpr std::int64_t not_given = INT64_MIN;
 
   [[nodiscard]] bool is(char const* name) const { return pattern == name; }
-  [[nodiscard]] bool begins_hot() const { return is("hit") || hot; }  ///< everything is read once before the clock starts
+  [[nodiscard]] bool begins_hot() const {
+    return is("hit") || hot;
+  }  ///< everything is read once before the clock starts
   [[nodiscard]] bool zipf() const { return distribution == "zipf"; }
   [[nodiscard]] bool by_warp() const { return level == "warp"; }
 };
@@ -56,8 +58,9 @@ struct bench_options {
 /// Adds the options to the subcommand.
 void add_options(CLI::App& command, bench_options& o);
 
-/// Fills in blocks, threads and size where they were not given, for the device that is there, and checks what can be checked without
-/// the file. Throws usage_error, device_error if there is no device.
+/// Fills in blocks, threads and size where they were not given, for the device that is there, and
+/// checks what can be checked without the file. Throws usage_error, device_error if there is no
+/// device.
 void complete(bench_options& o);
 
 /// After complete().
@@ -66,7 +69,9 @@ void complete(bench_options& o);
 /// `settings` with a context slot for every reader. After complete().
 [[nodiscard]] config with_slots(bench_options const& o, config settings);
 
-/// The plan for a file of `file_bytes` bytes. Throws usage_error naming the option that does not fit it.
-[[nodiscard]] access_plan make_plan(bench_options const& o, std::uint64_t file_bytes, config const& settings);
+/// The plan for a file of `file_bytes` bytes. Throws usage_error naming the option that does not
+/// fit it.
+[[nodiscard]] access_plan make_plan(bench_options const& o, std::uint64_t file_bytes,
+                                    config const& settings);
 
 }  // namespace gpufs::apps

@@ -1,9 +1,8 @@
-#include <apps/gpufs/bench_pass.hpp>
-
 #include <apps/common/checksum.hpp>
 #include <apps/common/map_windows.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/worker_threads.hpp>
+#include <apps/gpufs/bench_pass.hpp>
 #include <apps/gpufs/original_kernels.hpp>
 
 #include <fmt/format.h>
@@ -27,7 +26,8 @@ void require_success(bench_failure const& f) {
   throw std::runtime_error(fmt::format("read of {} bytes at {}: {}", f.bytes, f.offset, got));
 }
 
-comparison compare_with_pread(host_file const& file, access_plan const& plan, std::vector<std::uint64_t> const& got) {
+comparison compare_with_pread(host_file const& file, access_plan const& plan,
+                              std::vector<std::uint64_t> const& got) {
   comparison c;
   std::atomic<std::uint64_t> next{0}, checked{0}, bytes{0};  // counters: order nothing
   std::mutex mutex;
@@ -41,26 +41,30 @@ comparison compare_with_pread(host_file const& file, access_plan const& plan, st
         bytes.fetch_add(a.bytes, std::memory_order_relaxed);
         if (checksum({buffer.data(), a.bytes}) == got[a.number]) continue;
         std::lock_guard const lock(mutex);
-        if (c.mismatch.empty()) c.mismatch = fmt::format("{} bytes at {} differ from what pread gives", a.bytes, a.offset);
+        if (c.mismatch.empty())
+          c.mismatch =
+              fmt::format("{} bytes at {} differ from what pread gives", a.bytes, a.offset);
       }
     }
   });
   c.checked = checked;
-  if (bytes != plan.payload()) c.mismatch = fmt::format("{} bytes were read, not {}", bytes.load(), plan.payload());
+  if (bytes != plan.payload())
+    c.mismatch = fmt::format("{} bytes were read, not {}", bytes.load(), plan.payload());
   return c;
 }
 
 namespace {
 
-void require_equal(host_file const& file, access_plan const& plan, std::vector<std::uint64_t> const& got, char const* who) {
+void require_equal(host_file const& file, access_plan const& plan,
+                   std::vector<std::uint64_t> const& got, char const* who) {
   comparison const c = compare_with_pread(file, plan, got);
   if (!c.mismatch.empty()) throw std::runtime_error(fmt::format("{}: {}", who, c.mismatch));
 }
 
 }  // namespace
 
-pass_result read_once(host_file const& file, config const& settings, access_plan const& plan, bench_shape shape, bool check,
-                      bool windows_first) {
+pass_result read_once(host_file const& file, config const& settings, access_plan const& plan,
+                      bench_shape shape, bool check, bool windows_first) {
   file_reader reader(plan, shape);
   filesystem fs(settings);
   opened const f(fs, file.path());
@@ -86,15 +90,16 @@ original::options original_options(config const& settings) {
   return o;
 }
 
-original_result read_once_original(host_file const& file, original::options const& settings, access_plan const& plan,
-                                   bench_shape shape, bool check) {
+original_result read_once_original(host_file const& file, original::options const& settings,
+                                   access_plan const& plan, bench_shape shape, bool check) {
   original_reader reader(plan, shape);
   original::file_system fs(file.path(), settings);
   original_result r;
   fs.start_counting();
   r.seconds = settings.transfers ? reader.run(fs.ref()) : reader.run_requests(fs.ref());
   r.counters = fs.stats();
-  if (std::string const why = fs.failure(); !why.empty()) throw std::runtime_error("baseline gpufs: " + why);
+  if (std::string const why = fs.failure(); !why.empty())
+    throw std::runtime_error("baseline gpufs: " + why);
   require_success(reader.take_failure());
   if (check) {
     auto const sums = reader.checksums(fs.ref());

@@ -50,19 +50,24 @@ struct pass_result {
   statistics counters;
 };
 
-/// With a filesystem of its own. `check`: afterwards reads once more, untimed, and throws std::runtime_error if the bytes are not pread's.
-/// `windows_first`: after map_windows() of apps/common. Other errors as run_bench().
-[[nodiscard]] pass_result read_once(host_file const& file, config const& settings, access_plan const& plan, bench_shape shape,
-                                    bool check, bool windows_first = false);
+/// With a filesystem of its own. `check`: afterwards reads once more, untimed, and throws
+/// std::runtime_error if the bytes are not pread's. `windows_first`: after map_windows() of
+/// apps/common. Other errors as run_bench().
+[[nodiscard]] pass_result read_once(host_file const& file, config const& settings,
+                                    access_plan const& plan, bench_shape shape, bool check,
+                                    bool windows_first = false);
 
 struct original_result {
   double seconds = 0;
   original::statistics counters;
 };
 
-/// The same with the baseline; without options::transfers it only sends the requests, and `check` must be false.
-[[nodiscard]] original_result read_once_original(host_file const& file, original::options const& settings,
-                                                 access_plan const& plan, bench_shape shape, bool check);
+/// The same with the baseline; without options::transfers it only sends the requests, and `check`
+/// must be false.
+[[nodiscard]] original_result read_once_original(host_file const& file,
+                                                 original::options const& settings,
+                                                 access_plan const& plan, bench_shape shape,
+                                                 bool check);
 
 /// The baseline's options that correspond to gpufs's settings.
 [[nodiscard]] original::options original_options(config const& settings);

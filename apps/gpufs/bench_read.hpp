@@ -14,8 +14,10 @@ namespace gpufs::apps {
 
 /// What a shape's requests are read by: run() and checksums() of file_reader.
 struct reading_kernels {
-  void (*read)(fs_ref, int, access_plan, std::uint64_t, std::byte*, std::uint64_t, failure_record*) = nullptr;
-  void (*check)(fs_ref, int, access_plan, std::byte*, std::uint64_t, std::uint64_t*, failure_record*) = nullptr;
+  void (*read)(fs_ref, int, access_plan, std::uint64_t, std::byte*, std::uint64_t,
+               failure_record*) = nullptr;
+  void (*check)(fs_ref, int, access_plan, std::byte*, std::uint64_t, std::uint64_t*,
+                failure_record*) = nullptr;
   unsigned depth = 1;  ///< requests that a reader has under way, each with a buffer
 };
 
@@ -44,11 +46,12 @@ __device__ __forceinline__ std::uint64_t reader_number() {
   }
 }
 
-// The bounds let every shape keep 128 registers a thread (64 beyond 512 threads), and two blocks of 256 share a multiprocessor.
+// The bounds let every shape keep 128 registers a thread (64 beyond 512 threads), and two blocks of
+// 256 share a multiprocessor.
 template <class Way, bool ByWarp, unsigned MostThreads, unsigned BlocksTogether>
 __global__ void __launch_bounds__(MostThreads, BlocksTogether)
-    read_file(fs_ref fs, int fd, access_plan plan, std::uint64_t repeat, std::byte* buffers, std::uint64_t buffer_bytes,
-              failure_record* failure) {
+    read_file(fs_ref fs, int fd, access_plan plan, std::uint64_t repeat, std::byte* buffers,
+              std::uint64_t buffer_bytes, failure_record* failure) {
   auto const group = reading_group<ByWarp>();
   io_context io(fs, group);
   std::uint64_t const reader = reader_number<ByWarp>();
@@ -74,8 +77,8 @@ __global__ void __launch_bounds__(MostThreads, BlocksTogether)
 
 template <class Way, bool ByWarp>
 __global__ void __launch_bounds__(1024)
-    read_and_check(fs_ref fs, int fd, access_plan plan, std::byte* buffers, std::uint64_t buffer_bytes, std::uint64_t* checksums,
-                   failure_record* failure) {
+    read_and_check(fs_ref fs, int fd, access_plan plan, std::byte* buffers,
+                   std::uint64_t buffer_bytes, std::uint64_t* checksums, failure_record* failure) {
   auto const group = reading_group<ByWarp>();
   io_context io(fs, group);
   std::uint64_t const reader = reader_number<ByWarp>();

@@ -1,10 +1,9 @@
 // Prints what a benchmark measured: as one JSON object, or for people.
-#include <apps/gpufs/bench.hpp>
-
 #include <gpufs/device.hpp>
 
 #include <apps/common/json_line.hpp>
 #include <apps/common/run_report.hpp>
+#include <apps/gpufs/bench.hpp>
 
 #include <fmt/format.h>
 
@@ -15,7 +14,8 @@ namespace gpufs::apps {
 namespace {
 
 void add_shape(json_line& to, bench_options const& o) {
-  to.integer("blocks", static_cast<std::uint64_t>(o.blocks)).integer("threads", static_cast<std::uint64_t>(o.threads));
+  to.integer("blocks", static_cast<std::uint64_t>(o.blocks))
+      .integer("threads", static_cast<std::uint64_t>(o.threads));
 }
 
 void add_notes(json_line& to, std::vector<std::string> const& notes) {
@@ -36,10 +36,16 @@ void print_json(bench_options const& o, config const& settings, bench_result con
   j.text("file", r.file).integer("file_bytes", r.file_bytes).boolean("cold", o.cold);
   if (o.cold) j.number("cached_before", r.cached_before);
   add_shape(j, o);
-  j.integer("req", r.plan.request).integer("stride", r.plan.stride).integer("seed", r.plan.seed).integer("repeat", r.repeat);
+  j.integer("req", r.plan.request)
+      .integer("stride", r.plan.stride)
+      .integer("seed", r.plan.seed)
+      .integer("repeat", r.repeat);
   if (o.is("rand")) {
     double const rate = static_cast<double>(r.plan.draws * r.repeat) / seconds;
-    j.number("requests_per_second", rate).text("access", o.access).text("level", o.level).text("distribution", o.distribution);
+    j.number("requests_per_second", rate)
+        .text("access", o.access)
+        .text("level", o.level)
+        .text("distribution", o.distribution);
     if (o.zipf()) j.number("theta", o.theta);
     j.boolean("hot", o.hot);
     if (r.measured.storage_random_iops && r.plan.request == 4096)
@@ -56,15 +62,16 @@ void print_json(bench_options const& o, config const& settings, bench_result con
 
 void print_heading(bench_options const& o, config const& settings, std::string const& backend,
                    std::vector<std::string> const& notes) {
-  fmt::print("gpufs bench {} on {}: {} blocks x {} threads, daemon reads with {}\n", o.pattern, current_device().name, o.blocks,
-             o.threads, backend);
+  fmt::print("gpufs bench {} on {}: {} blocks x {} threads, daemon reads with {}\n", o.pattern,
+             current_device().name, o.blocks, o.threads, backend);
   fmt::print("settings: {}\n", changed_settings(settings));
   for (auto const& note : notes) fmt::print("note: {}\n", note);
 }
 
 std::string verdict(bench_options const& o, bench_result const& r) {
   if (o.no_verify) return "no: not asked for";
-  return r.verified ? fmt::format("yes: {} requests equal what pread gives", r.checked) : "NO: " + r.mismatch;
+  return r.verified ? fmt::format("yes: {} requests equal what pread gives", r.checked)
+                    : "NO: " + r.mismatch;
 }
 
 }  // namespace
@@ -74,38 +81,45 @@ void print(bench_options const& o, config const& settings, bench_result const& r
   double const GBps = gigabytes_per_second(r.bytes(), r.seconds[r.median]);
   auto const [fastest, slowest] = std::ranges::minmax(r.seconds);
   print_heading(o, settings, r.backend, r.notes);
-  fmt::print("file: {}, {} bytes{}; requests of {}", r.file, r.file_bytes, o.cold ? ", not in the OS page cache" : "",
-             format_size(r.plan.request));
+  fmt::print("file: {}, {} bytes{}; requests of {}", r.file, r.file_bytes,
+             o.cold ? ", not in the OS page cache" : "", format_size(r.plan.request));
   if (o.is("rand")) {
     fmt::print(", by {}, a {} each, {}, seed {}", o.access, o.level,
                o.zipf() ? fmt::format("zipf {}", o.theta) : std::string("uniform"), r.plan.seed);
   }
   if (r.repeat != 1) fmt::print(", {} passes", r.repeat);
-  if (o.cold && r.cached_before) fmt::print("; still cached before a run: {:.1f} %", *r.cached_before * 100);
-  fmt::print("\n\n  {:<30} {:>10.3f} GB/s   {} bytes in {:.6f} s, median of {}: {:.3f} to {:.3f} GB/s\n", "throughput", GBps,
-             r.bytes(), r.seconds[r.median], r.seconds.size(), gigabytes_per_second(r.bytes(), slowest),
-             gigabytes_per_second(r.bytes(), fastest));
+  if (o.cold && r.cached_before)
+    fmt::print("; still cached before a run: {:.1f} %", *r.cached_before * 100);
+  fmt::print(
+      "\n\n  {:<30} {:>10.3f} GB/s   {} bytes in {:.6f} s, median of {}: {:.3f} to {:.3f} GB/s\n",
+      "throughput", GBps, r.bytes(), r.seconds[r.median], r.seconds.size(),
+      gigabytes_per_second(r.bytes(), slowest), gigabytes_per_second(r.bytes(), fastest));
   if (o.is("rand")) {
-    fmt::print("  {:<30} {:>10.0f} /s\n", "requests", static_cast<double>(r.plan.draws * r.repeat) / r.seconds[r.median]);
+    fmt::print("  {:<30} {:>10.0f} /s\n", "requests",
+               static_cast<double>(r.plan.draws * r.repeat) / r.seconds[r.median]);
   }
   fmt::print("{}", to_text(r.measured, GBps));
-  fmt::print("  {:<30} {}\n\ncounters of that run:\n{}", "bytes verified", verdict(o, r), to_text(r.counters));
+  fmt::print("  {:<30} {}\n\ncounters of that run:\n{}", "bytes verified", verdict(o, r),
+             to_text(r.counters));
 }
 
 void print(bench_options const& o, config const& settings, rpc_result const& r) {
   if (!o.json) {
     print_heading(o, settings, r.backend, r.notes);
-    fmt::print("\n  {:<36} {:>10.2f} us   median, {} round trips, {} runs\n", "round trip, one block", r.round_trip_us, r.rounds,
-               o.runs);
-    fmt::print("  {:<36} {:>10.2f} us   median\n", fmt::format("round trip, {} blocks at once", o.blocks), r.round_trip_all_us);
-    fmt::print("  {:<36} {:>10.0f} /s\n\ncounters of one block's runs:\n{}", "all of them together", r.rate, to_text(r.counters));
+    fmt::print("\n  {:<36} {:>10.2f} us   median, {} round trips, {} runs\n",
+               "round trip, one block", r.round_trip_us, r.rounds, o.runs);
+    fmt::print("  {:<36} {:>10.2f} us   median\n",
+               fmt::format("round trip, {} blocks at once", o.blocks), r.round_trip_all_us);
+    fmt::print("  {:<36} {:>10.0f} /s\n\ncounters of one block's runs:\n{}", "all of them together",
+               r.rate, to_text(r.counters));
     return;
   }
   json_line j;
   add_heading(j, o.pattern);
   add_throughput(j, 0, r.seconds, r.counters);
   j.boolean("verified", false);  // no file bytes are read that could be
-  j.number("round_trip_us", r.round_trip_us).number("round_trip_all_blocks_us", r.round_trip_all_us);
+  j.number("round_trip_us", r.round_trip_us)
+      .number("round_trip_all_blocks_us", r.round_trip_all_us);
   j.number("round_trips_per_second_all_blocks", r.rate);
   add_shape(j, o);
   j.integer("rounds", r.rounds).text("backend", r.backend);

@@ -7,7 +7,8 @@ namespace {
 
 template <class Way>
 reading_kernels of(bench_shape const& shape) {
-  if (shape.by_warp) return {read_file<Way, true, most_threads_by_warp, 1>, read_and_check<Way, true>, Way::depth};
+  if (shape.by_warp)
+    return {read_file<Way, true, most_threads_by_warp, 1>, read_and_check<Way, true>, Way::depth};
   return {read_file<Way, false, most_threads_by_warp, 1>, read_and_check<Way, false>, Way::depth};
 }
 

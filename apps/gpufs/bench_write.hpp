@@ -1,4 +1,5 @@
-// `gpufs bench write`: a kernel writes a new file, held in the same run against host threads that write one from pinned memory.
+// `gpufs bench write`: a kernel writes a new file, held in the same run against host threads that
+// write one from pinned memory.
 #pragma once
 
 #include <gpufs/config.hpp>
@@ -14,8 +15,9 @@
 
 namespace gpufs::apps {
 
-/// Which piece of the file is written when: i * factor modulo `pieces` comes as number i, so that each is written once. Each piece is
-/// generate(seed, 0), generate(seed, 1), ... with its own number in place of the first word.
+/// Which piece of the file is written when: i * factor modulo `pieces` comes as number i, so that
+/// each is written once. Each piece is generate(seed, 0), generate(seed, 1), ... with its own
+/// number in place of the first word.
 struct write_plan {
   std::uint64_t pieces = 0;
   std::uint64_t piece_bytes = 0;  ///< a multiple of 8
@@ -53,7 +55,8 @@ class file_writer {
   file_writer(file_writer const&) = delete;
   file_writer& operator=(file_writer const&) = delete;
 
-  /// Writes all pieces and waits for the kernel. Returns 0 or what a gwrite returned that did not write all of its piece.
+  /// Writes all pieces and waits for the kernel. Returns 0 or what a gwrite returned that did not
+  /// write all of its piece.
   std::int64_t write(fs_ref const& fs, int fd);
   /// Reads all pieces and compares. Returns how many differ or could not be read.
   std::uint64_t read_back(fs_ref const& fs, int fd);

@@ -12,7 +12,8 @@ namespace {
 
 /// Fills a block's buffer with what all pieces have in common.
 __device__ void fill(std::uint64_t* words, write_plan const& plan) {
-  for (std::uint64_t k = threadIdx.x; k < plan.piece_bytes / 8; k += blockDim.x) words[k] = generate(plan.seed, k);
+  for (std::uint64_t k = threadIdx.x; k < plan.piece_bytes / 8; k += blockDim.x)
+    words[k] = generate(plan.seed, k);
   __syncthreads();
 }
 
@@ -26,10 +27,14 @@ __global__ void __launch_bounds__(MostThreads, BlocksTogether)
   for (std::uint64_t i = blockIdx.x; i < plan.pieces; i += gridDim.x) {
     std::uint64_t const piece = plan.piece(i);
     if (threadIdx.x == 0) words[0] = piece;
-    ssize_t const put = gwrite(io, fd, words, plan.piece_bytes, static_cast<std::int64_t>(piece * plan.piece_bytes));
+    ssize_t const put = gwrite(io, fd, words, plan.piece_bytes,
+                               static_cast<std::int64_t>(piece * plan.piece_bytes));
     if (put == static_cast<ssize_t>(plan.piece_bytes)) continue;
-    // Relaxed: any failure will do; the host reads after the kernel. A short write is reported as such.
-    if (threadIdx.x == 0) atomic_ref<std::int64_t, scope::device>(*failure).store(put < 0 ? put : -EIO, memory_order_relaxed);
+    // Relaxed: any failure will do; the host reads after the kernel. A short write is reported as
+    // such.
+    if (threadIdx.x == 0)
+      atomic_ref<std::int64_t, scope::device>(*failure).store(put < 0 ? put : -EIO,
+                                                              memory_order_relaxed);
     return;
   }
 }
@@ -40,7 +45,8 @@ __global__ void __launch_bounds__(512)
   io_context io(fs, block);
   auto* const words = reinterpret_cast<std::uint64_t*>(buffers + blockIdx.x * plan.piece_bytes);
   for (std::uint64_t piece = blockIdx.x; piece < plan.pieces; piece += gridDim.x) {
-    ssize_t const got = gread(io, fd, words, plan.piece_bytes, static_cast<std::int64_t>(piece * plan.piece_bytes));
+    ssize_t const got =
+        gread(io, fd, words, plan.piece_bytes, static_cast<std::int64_t>(piece * plan.piece_bytes));
     bool differs = got != static_cast<ssize_t>(plan.piece_bytes);
     for (std::uint64_t k = threadIdx.x; k < plan.piece_bytes / 8 && !differs; k += blockDim.x) {
       differs = words[k] != (k == 0 ? piece : generate(plan.seed, k));
@@ -62,8 +68,8 @@ struct file_writer::state {
 };
 
 file_writer::file_writer(write_plan const& plan, bench_shape shape)
-    : state_(new state{plan, shape, buffer<std::byte>(shape.blocks * plan.piece_bytes), buffer<std::int64_t>(1),
-                       buffer<std::uint64_t>(1)}) {
+    : state_(new state{plan, shape, buffer<std::byte>(shape.blocks * plan.piece_bytes),
+                       buffer<std::int64_t>(1), buffer<std::uint64_t>(1)}) {
   load_kernel(write_pieces<256, 2>);
   load_kernel(write_pieces<512, 1>);
   load_kernel(compare_pieces);
@@ -75,7 +81,8 @@ std::int64_t file_writer::write(fs_ref const& fs, int fd) {
   state& s = *state_;
   s.failure.fill_zero();
   auto const kernel = s.shape.threads <= 256 ? write_pieces<256, 2> : write_pieces<512, 1>;
-  launch(kernel, s.shape.blocks, s.shape.threads, fs, fd, s.plan, s.buffers.data(), s.failure.data());
+  launch(kernel, s.shape.blocks, s.shape.threads, fs, fd, s.plan, s.buffers.data(),
+         s.failure.data());
   this_thread_stream().synchronize();
   std::int64_t failure = 0;
   s.failure.copy_to_host(&failure, 1);
@@ -85,7 +92,8 @@ std::int64_t file_writer::write(fs_ref const& fs, int fd) {
 std::uint64_t file_writer::read_back(fs_ref const& fs, int fd) {
   state& s = *state_;
   s.wrong.fill_zero();
-  launch(compare_pieces, s.shape.blocks, s.shape.threads, fs, fd, s.plan, s.buffers.data(), s.wrong.data());
+  launch(compare_pieces, s.shape.blocks, s.shape.threads, fs, fd, s.plan, s.buffers.data(),
+         s.wrong.data());
   this_thread_stream().synchronize();
   std::uint64_t wrong = 0;
   s.wrong.copy_to_host(&wrong, 1);

@@ -1,8 +1,8 @@
-// Figures 3, 5 and 6: the host's side alone. Requests without transfers, the trace of what the host threads read, how they idle.
-#include <apps/gpufs/figures.hpp>
-
+// Figures 3, 5 and 6: the host's side alone. Requests without transfers, the trace of what the host
+// threads read, how they idle.
 #include <apps/common/host_reads.hpp>
 #include <apps/common/run_report.hpp>
+#include <apps/gpufs/figures.hpp>
 #include <apps/gpufs/original_kernels.hpp>
 #include <apps/gpufs/request_kernels.hpp>
 
@@ -37,7 +37,8 @@ original::options requests_only(study const& all, std::uint64_t page) {
 }
 
 /// Requests of `page` bytes from the device, answered by gpufs's daemon. `recorder` may be null.
-double gpufs_requests(study const& all, config c, std::uint64_t page, std::shared_ptr<trace_recorder> recorder = nullptr,
+double gpufs_requests(study const& all, config c, std::uint64_t page,
+                      std::shared_ptr<trace_recorder> recorder = nullptr,
                       std::vector<thread_statistics>* threads = nullptr) {
   if (c.path == io_path::dma) c.path = io_path::pull;  // nobody pulls, and nothing shall be copied
   filesystem fs(c, std::move(recorder));
@@ -47,7 +48,8 @@ double gpufs_requests(study const& all, config c, std::uint64_t page, std::share
   double const seconds = run_requests(fs.ref(), f.fd(), p, all.shape());
   if (threads != nullptr) {
     *threads = fs.thread_stats();
-    for (std::size_t i = 0; i < threads->size(); ++i) (*threads)[i].polls_before_first -= before[i].polls_before_first;
+    for (std::size_t i = 0; i < threads->size(); ++i)
+      (*threads)[i].polls_before_first -= before[i].polls_before_first;
   }
   return gigabytes_per_second(p.payload(), seconds);
 }
@@ -76,7 +78,8 @@ read_trace trace_of_original(study const& all, std::uint64_t page) {
 
 figure_series cpu_io(study const& all, std::function<void()> prepare) {
   auto const threads = static_cast<unsigned>(all.options().baseline_threads);
-  return {fmt::format("CPU I/O, {} threads", threads), [&all, threads, prepare = std::move(prepare)](std::uint64_t x) {
+  return {fmt::format("CPU I/O, {} threads", threads),
+          [&all, threads, prepare = std::move(prepare)](std::uint64_t x) {
             prepare();
             return replay_GBps(all.file(), sequential_trace(threads, all.bytes(), x));
           }};
@@ -93,7 +96,8 @@ void measure_requests(figure_table& to, figure_setup const& s) {
             prepare();
             return gpufs_requests(all, all.settings_at(x, 0, small_cache), x);
           }},
-         {"GPUfs as it was, requests only", [&](std::uint64_t x) { return original_requests(all, x); }},
+         {"GPUfs as it was, requests only",
+          [&](std::uint64_t x) { return original_requests(all, x); }},
          cpu_io(all, prepare)},
         s.control());
 }
@@ -115,7 +119,8 @@ void measure_replay(figure_table& to, figure_setup const& s) {
             return gpufs_requests(all, few_threads(all, x), x);
           }},
          {"the same reads without a device", replayed(trace_of_gpufs)},
-         {"GPUfs as it was, requests only", [&](std::uint64_t x) { return original_requests(all, x); }},
+         {"GPUfs as it was, requests only",
+          [&](std::uint64_t x) { return original_requests(all, x); }},
          {"the same reads without a device (GPUfs as it was)", replayed(trace_of_original)},
          cpu_io(all, prepare)},
         s.control());
@@ -126,7 +131,8 @@ void measure_idle_polls(figure_table& to, figure_setup const& s) {
   auto const prepare = s.preparation();
   auto const threads = static_cast<std::size_t>(all.options().baseline_threads);
   for (std::uint64_t const size : s.sizes()) {
-    std::vector<std::vector<double>> ours(threads), theirs(threads), ours_served(threads), theirs_served(threads);
+    std::vector<std::vector<double>> ours(threads), theirs(threads), ours_served(threads),
+        theirs_served(threads);
     for (std::int64_t run = 0; run < s.runs; ++run) {
       s.shown.say(fmt::format("figure {}: idle polls", to.number));
       prepare();
@@ -134,7 +140,8 @@ void measure_idle_polls(figure_table& to, figure_setup const& s) {
       (void)gpufs_requests(all, few_threads(all, size), size, nullptr, &mine);
       s.shown.advance(1);
       prepare();
-      auto const r = read_once_original(all.file(), requests_only(all, size), plan_for(all, size), all.shape(), false);
+      auto const r = read_once_original(all.file(), requests_only(all, size), plan_for(all, size),
+                                        all.shape(), false);
       s.shown.advance(1);
       for (std::size_t t = 0; t < threads; ++t) {
         ours[t].push_back(static_cast<double>(mine[t].polls_before_first));
@@ -143,8 +150,10 @@ void measure_idle_polls(figure_table& to, figure_setup const& s) {
         theirs_served[t].push_back(static_cast<double>(r.counters.threads[t].requests));
       }
     }
-    auto const add = [&](char const* who, char const* what, char const* kind, char const* unit, auto const& values) {
-      for (std::size_t t = 0; t < threads; ++t) to.add(fmt::format("{}, thread {}{}", who, t, what), kind, size, unit, values[t]);
+    auto const add = [&](char const* who, char const* what, char const* kind, char const* unit,
+                         auto const& values) {
+      for (std::size_t t = 0; t < threads; ++t)
+        to.add(fmt::format("{}, thread {}{}", who, t, what), kind, size, unit, values[t]);
     };
     add("gpufs", "", "bars", "polls", ours);
     add("GPUfs as it was", "", "bars", "polls", theirs);

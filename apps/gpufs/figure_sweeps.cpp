@@ -1,9 +1,8 @@
 // Figures 2, 7, 9 and 10: throughput along sizes of pages and of readahead.
-#include <apps/gpufs/figures.hpp>
-
 #include <apps/common/device_limits.hpp>
 #include <apps/common/host_reads.hpp>
 #include <apps/common/storage_limits.hpp>
+#include <apps/gpufs/figures.hpp>
 
 #include <fmt/format.h>
 
@@ -65,7 +64,8 @@ void measure_limit_lines(figure_table& to, figure_setup const& s) {
   if (!s.cold) return;
   prepare();
   storage_limits const storage = measure_storage_limits(all.file(), all.bytes(), 1);
-  if (storage.sequential_GBps) to.add("storage, O_DIRECT", "line", 0, "GB/s", {*storage.sequential_GBps});
+  if (storage.sequential_GBps)
+    to.add("storage, O_DIRECT", "line", 0, "GB/s", {*storage.sequential_GBps});
   if (!storage.why_not.empty()) to.notes.push_back("storage not measured: " + storage.why_not);
 }
 
@@ -88,16 +88,20 @@ void measure_page_sizes(figure_table& to, figure_setup const& s) {
 void measure_readahead(figure_table& to, figure_setup const& s) {
   study const& all = s.all;
   sweep(to, s.sizes(),
-        {{"gpufs, 4K pages, readahead of this size", [&](std::uint64_t x) { return gpufs_pages(all, small_page, x); }},
+        {{"gpufs, 4K pages, readahead of this size",
+          [&](std::uint64_t x) { return gpufs_pages(all, small_page, x); }},
          {"gpufs, pages of this size", [&](std::uint64_t x) { return gpufs_pages(all, x, 0); }},
-         {"GPUfs as it was, pages of this size", [&](std::uint64_t x) { return original_pages(all, x); }}},
+         {"GPUfs as it was, pages of this size",
+          [&](std::uint64_t x) { return original_pages(all, x); }}},
         s.control());
-  measure_lines(
-      to,
-      {{"gpufs, 4K pages, automatic readahead", [&](std::uint64_t) { return gpufs_pages(all, small_page, prefetch_automatic); }},
-       {"gpufs, 4K pages, no readahead", [&](std::uint64_t) { return gpufs_pages(all, small_page, 0); }},
-       {"GPUfs as it was, 4K pages", [&](std::uint64_t) { return original_pages(all, small_page); }}},
-      s.control());
+  measure_lines(to,
+                {{"gpufs, 4K pages, automatic readahead",
+                  [&](std::uint64_t) { return gpufs_pages(all, small_page, prefetch_automatic); }},
+                 {"gpufs, 4K pages, no readahead",
+                  [&](std::uint64_t) { return gpufs_pages(all, small_page, 0); }},
+                 {"GPUfs as it was, 4K pages",
+                  [&](std::uint64_t) { return original_pages(all, small_page); }}},
+                s.control());
   measure_limit_lines(to, s);
 }
 
@@ -112,20 +116,23 @@ void measure_replacement(figure_table& to, figure_setup const& s) {
     };
   };
   auto const original_with = [&](std::uint64_t page, std::uint64_t cache) {
-    return [&all, page, cache](std::uint64_t) { return all.original_GBps(all.original_at(page, cache), plan_for(all, page)); };
+    return [&all, page, cache](std::uint64_t) {
+      return all.original_GBps(all.original_at(page, cache), plan_for(all, page));
+    };
   };
   sweep(to, s.sizes(),
         {{"gpufs, LRA", under(replacement::lra)},
          {"gpufs, global FIFO", under(replacement::fifo)},
          {"gpufs, CLOCK", under(replacement::clock)}},
         s.control());
-  measure_lines(
-      to,
-      {{"gpufs, file fits, automatic readahead", [&](std::uint64_t) { return gpufs_pages(all, small_page, prefetch_automatic); }},
-       {"gpufs, LRA, automatic readahead", [&](std::uint64_t) { return under(replacement::lra)(prefetch_automatic); }},
-       {"GPUfs as it was, 4K pages", original_with(small_page, half)},
-       {"GPUfs as it was, 64K pages", original_with(large_page, half)}},
-      s.control());
+  measure_lines(to,
+                {{"gpufs, file fits, automatic readahead",
+                  [&](std::uint64_t) { return gpufs_pages(all, small_page, prefetch_automatic); }},
+                 {"gpufs, LRA, automatic readahead",
+                  [&](std::uint64_t) { return under(replacement::lra)(prefetch_automatic); }},
+                 {"GPUfs as it was, 4K pages", original_with(small_page, half)},
+                 {"GPUfs as it was, 64K pages", original_with(large_page, half)}},
+                s.control());
   measure_limit_lines(to, s);
 }
 

@@ -1,4 +1,5 @@
-// The numbers of a chart, and how they are measured: at each place along the axis all series in turns, several times.
+// The numbers of a chart, and how they are measured: at each place along the axis all series in
+// turns, several times.
 #pragma once
 
 #include <apps/common/progress.hpp>
@@ -26,7 +27,8 @@ struct figure_table {
   std::vector<std::string> notes;  ///< what was measured otherwise than asked for, and why
 
   /// Adds the median of `values`, which must not be empty.
-  void add(std::string series, std::string kind, std::uint64_t x, std::string unit, std::vector<double> const& values);
+  void add(std::string series, std::string kind, std::uint64_t x, std::string unit,
+           std::vector<double> const& values);
 };
 
 /// A line of a chart: what it is called, and one measurement of it.
@@ -43,13 +45,15 @@ struct sweep_control {
 };
 
 /// Measures every series at every x; a run of one series is followed by one of the next.
-void sweep(figure_table& to, std::vector<std::uint64_t> const& places, std::vector<figure_series> const& all,
-           sweep_control const& how);
+void sweep(figure_table& to, std::vector<std::uint64_t> const& places,
+           std::vector<figure_series> const& all, sweep_control const& how);
 
 /// Measures what is the same along the whole axis.
-void measure_lines(figure_table& to, std::vector<figure_series> const& all, sweep_control const& how);
+void measure_lines(figure_table& to, std::vector<figure_series> const& all,
+                   sweep_control const& how);
 
-/// "figure,series,kind,x,y,unit,low,high" and a line for each row; text in quotation marks. Throws std::system_error naming the path.
+/// "figure,series,kind,x,y,unit,low,high" and a line for each row; text in quotation marks. Throws
+/// std::system_error naming the path.
 void write_csv(figure_table const& table, std::string const& path);
 
 }  // namespace gpufs::apps

@@ -1,4 +1,5 @@
-// The figures of paper 001, measured with gpufs, with the baseline (GPUfs as it was), and with the limits of the same run.
+// The figures of paper 001, measured with gpufs, with the baseline (GPUfs as it was), and with the
+// limits of the same run.
 #pragma once
 
 #include <apps/gpufs/figure_table.hpp>
@@ -13,7 +14,8 @@ namespace gpufs::apps {
 /// What a figure is made with.
 struct figure_setup {
   study& all;
-  bool cold = false;       ///< as in the paper: the file is dropped from the OS page cache before each measurement
+  bool cold = false;  ///< as in the paper: the file is dropped from the OS page cache before each
+                      ///< measurement
   std::uint64_t step = 2;  ///< factor from one size along the axis to the next
   std::int64_t runs = 3;
   progress& shown;
@@ -43,7 +45,8 @@ void measure_readahead(figure_table& to, figure_setup const& s);
 /// Figure 10: a file of twice the cache, under each replacement.
 void measure_replacement(figure_table& to, figure_setup const& s);
 
-/// Adds the limits of the device and what the same bytes take by hand, as lines. `storage`: and what the storage can do, if cold.
+/// Adds the limits of the device and what the same bytes take by hand, as lines. `storage`: and
+/// what the storage can do, if cold.
 void measure_limit_lines(figure_table& to, figure_setup const& s);
 
 }  // namespace gpufs::apps

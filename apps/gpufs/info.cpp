@@ -1,10 +1,9 @@
-#include <apps/gpufs/info.hpp>
-
 #include <gpufs/device.hpp>
 #include <gpufs/filesystem.hpp>
 
 #include <apps/common/json_line.hpp>
 #include <apps/common/temp_file.hpp>
+#include <apps/gpufs/info.hpp>
 #include <apps/gpufs/machine.hpp>
 
 #include <fmt/format.h>
@@ -63,17 +62,24 @@ json_line to_json(std::vector<ability> const& all) {
   return j;
 }
 
-void print_json(facts const& f, config const& settings, std::function<std::string(setting const&)> const& origin) {
+void print_json(facts const& f, config const& settings,
+                std::function<std::string(setting const&)> const& origin) {
   json_line j;
   j.text("name", "info");
   if (f.device) {
-    j.text("device", f.device->name).text("kind", f.device->kind).integer("multiprocessors", f.device->multiprocessors);
-    j.integer("compute_capability", f.device->compute_capability).integer("device_memory_bytes", f.device->memory_bytes);
-    j.integer("l2_bytes", f.device->l2_bytes).integer("shared_bytes_per_block", f.device->shared_bytes_per_block);
+    j.text("device", f.device->name)
+        .text("kind", f.device->kind)
+        .integer("multiprocessors", f.device->multiprocessors);
+    j.integer("compute_capability", f.device->compute_capability)
+        .integer("device_memory_bytes", f.device->memory_bytes);
+    j.integer("l2_bytes", f.device->l2_bytes)
+        .integer("shared_bytes_per_block", f.device->shared_bytes_per_block);
   } else {
     j.text("no_device", f.no_device);
   }
-  j.integer("host_cores", f.host.cores).integer("host_memory_bytes", f.host.memory_bytes).text("kernel", f.host.kernel);
+  j.integer("host_cores", f.host.cores)
+      .integer("host_memory_bytes", f.host.memory_bytes)
+      .text("kernel", f.host.kernel);
   j.text("locked_memory", f.host.locked_memory);
   j.object("io", to_json(f.io)).object("paths", to_json(f.paths));
   if (!f.backend.empty()) j.text("backend", f.backend);
@@ -91,36 +97,44 @@ void print_json(facts const& f, config const& settings, std::function<std::strin
 void print_all(char const* heading, std::vector<ability> const& all) {
   fmt::print("{}\n", heading);
   for (auto const& a : all) {
-    fmt::print("  {:<30} {}{}{}\n", a.name, a.works ? "works" : "does not work", a.remark.empty() ? "" : ": ", a.remark);
+    fmt::print("  {:<30} {}{}{}\n", a.name, a.works ? "works" : "does not work",
+               a.remark.empty() ? "" : ": ", a.remark);
   }
 }
 
-void print_text(facts const& f, config const& settings, std::function<std::string(setting const&)> const& origin) {
+void print_text(facts const& f, config const& settings,
+                std::function<std::string(setting const&)> const& origin) {
   if (f.device) {
     auto const& d = *f.device;
-    fmt::print("device: {} ({}), {} multiprocessors{}, {:.1f} GiB of memory, {:.1f} MiB of L2\n", d.name, d.kind,
-               d.multiprocessors,
+    fmt::print("device: {} ({}), {} multiprocessors{}, {:.1f} GiB of memory, {:.1f} MiB of L2\n",
+               d.name, d.kind, d.multiprocessors,
                d.compute_capability == 0
                    ? ""
-                   : fmt::format(", compute capability {}.{}", d.compute_capability / 10, d.compute_capability % 10),
-               static_cast<double>(d.memory_bytes) / (1 << 30), static_cast<double>(d.l2_bytes) / (1 << 20));
+                   : fmt::format(", compute capability {}.{}", d.compute_capability / 10,
+                                 d.compute_capability % 10),
+               static_cast<double>(d.memory_bytes) / (1 << 30),
+               static_cast<double>(d.l2_bytes) / (1 << 20));
   } else {
     fmt::print("device: none ({})\n", f.no_device);
   }
   fmt::print("host: {} cores, {:.1f} GiB of memory, {}, locked memory {}\n", f.host.cores,
-             static_cast<double>(f.host.memory_bytes) / (1 << 30), f.host.kernel, f.host.locked_memory);
+             static_cast<double>(f.host.memory_bytes) / (1 << 30), f.host.kernel,
+             f.host.locked_memory);
   print_all("reading files on the host:", f.io);
   if (!f.paths.empty()) print_all("ways for bytes to reach the device (io_path):", f.paths);
   if (!f.backend.empty()) fmt::print("with these settings the daemon reads with {}\n", f.backend);
   for (auto const& note : f.notes) fmt::print("note: {}\n", note);
-  if (!f.no_filesystem.empty()) fmt::print("with these settings there is no filesystem: {}\n", f.no_filesystem);
+  if (!f.no_filesystem.empty())
+    fmt::print("with these settings there is no filesystem: {}\n", f.no_filesystem);
   fmt::print("settings:\n");
-  for (auto const& s : gpufs::settings()) fmt::print("  {:<16} {:<10} {:<14} {}\n", s.key, s.print(settings), origin(s), s.help);
+  for (auto const& s : gpufs::settings())
+    fmt::print("  {:<16} {:<10} {:<14} {}\n", s.key, s.print(settings), origin(s), s.help);
 }
 
 }  // namespace
 
-void print_info(config const& settings, std::function<std::string(setting const&)> const& origin, bool json) {
+void print_info(config const& settings, std::function<std::string(setting const&)> const& origin,
+                bool json) {
   facts const f = look(settings);
   json ? print_json(f, settings, origin) : print_text(f, settings, origin);
 }

@@ -8,8 +8,9 @@
 
 namespace gpufs::apps {
 
-/// Prints device, host, I/O backends, ways for bytes, limits and settings; what does not work says why. `origin` tells where a
-/// setting's value comes from. Never throws for what the machine lacks.
-void print_info(config const& settings, std::function<std::string(setting const&)> const& origin, bool json);
+/// Prints device, host, I/O backends, ways for bytes, limits and settings; what does not work says
+/// why. `origin` tells where a setting's value comes from. Never throws for what the machine lacks.
+void print_info(config const& settings, std::function<std::string(setting const&)> const& origin,
+                bool json);
 
 }  // namespace gpufs::apps

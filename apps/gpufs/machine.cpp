@@ -1,11 +1,10 @@
-#include <apps/gpufs/machine.hpp>
-
 #include <gpufs/device.hpp>
 #include <gpufs/device/file_window.hpp>
 
 #include <apps/common/host_file.hpp>
 #include <apps/common/storage_limits.hpp>
 #include <apps/common/temp_file.hpp>
+#include <apps/gpufs/machine.hpp>
 
 #include <fmt/format.h>
 
@@ -28,7 +27,8 @@ std::string try_mapping(std::string const& folder) {
     host_file const plain(file.path());
     detail::file_window window;
     auto const result = detail::map_file_window(plain.descriptor(), 0, 1 << 20, window);
-    if (result.refused != detail::mapping_refusal::none) return fmt::format("{}: {}", result.call, result.why);
+    if (result.refused != detail::mapping_refusal::none)
+      return fmt::format("{}: {}", result.call, result.why);
     detail::unmap_file_window(window);
     return "";
   } catch (std::exception const& e) {
@@ -41,7 +41,8 @@ std::string try_mapping(std::string const& folder) {
 host_facts look_at_host() {
   host_facts h;
   h.cores = std::thread::hardware_concurrency();
-  h.memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  h.memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                   static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   utsname name{};
   if (::uname(&name) == 0) h.kernel = fmt::format("{} {}", name.sysname, name.release);
   rlimit limit{};
@@ -64,8 +65,11 @@ std::vector<ability> look_at_io(config const& settings, std::string const& folde
     plain.drop_from_page_cache();
     std::string const refused = try_direct_read(plain);
     all.push_back({fmt::format("O_DIRECT in {}", folder), refused.empty(), refused});
-    all.push_back({"cachestat", plain.cached_part().has_value(),
-                   plain.cached_part() ? "" : "refused, or older than Linux 6.5: nobody says what the OS page cache holds"});
+    all.push_back(
+        {"cachestat", plain.cached_part().has_value(),
+         plain.cached_part()
+             ? ""
+             : "refused, or older than Linux 6.5: nobody says what the OS page cache holds"});
   } catch (std::exception const& e) {
     all.push_back({fmt::format("O_DIRECT in {}", folder), false, e.what()});
   }
@@ -80,8 +84,9 @@ std::vector<ability> look_at_paths(config const& settings, std::string const& fo
   } catch (device_error const& e) {
     no_memory = e.what();
   }
-  for (auto const& [name, path] : {std::pair{"pull", io_path::pull}, std::pair{"dma", io_path::dma},
-                                   std::pair{"direct", io_path::direct}, std::pair{"mapped", io_path::mapped}}) {
+  for (auto const& [name, path] :
+       {std::pair{"pull", io_path::pull}, std::pair{"dma", io_path::dma},
+        std::pair{"direct", io_path::direct}, std::pair{"mapped", io_path::mapped}}) {
     config c = settings;
     c.path = path;
     std::string why = no_memory;

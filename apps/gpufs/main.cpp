@@ -1,4 +1,5 @@
-// gpufs: looks at the machine (info), measures what gpufs does on it (bench), finds the settings for a file (tune).
+// gpufs: looks at the machine (info), measures what gpufs does on it (bench), finds the settings
+// for a file (tune).
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
 
@@ -12,8 +13,8 @@
 #include <apps/gpufs/ratios.hpp>
 #include <apps/gpufs/tune.hpp>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <cstddef>
 #include <cstdlib>
@@ -57,12 +58,14 @@ int compare(ratio_options& o, config const& settings) {
   return 0;
 }
 
-/// Settings are for all of `bench`, but these options for its patterns alone. Throws usage_error naming one that was given.
+/// Settings are for all of `bench`, but these options for its patterns alone. Throws usage_error
+/// naming one that was given.
 void require_not_given(std::vector<CLI::Option*> const& options, std::string const& study) {
   for (auto const* option : options) {
     if (option->count() == 0) continue;
-    throw usage_error(fmt::format("{}: is of bench's patterns, not of bench {}, whose options come behind that word",
-                                  option->get_name(), study));
+    throw usage_error(fmt::format(
+        "{}: is of bench's patterns, not of bench {}, whose options come behind that word",
+        option->get_name(), study));
   }
 }
 
@@ -79,48 +82,55 @@ int main(int argc, char** argv) {
   CLI::App app("Files for GPU kernels: what this machine offers, and how fast it is", "gpufs");
   app.require_subcommand(1);
 
-  CLI::App& info_command =
-      *app.add_subcommand("info", "device, host, which ways to read files work here and why others do not, settings");
+  CLI::App& info_command = *app.add_subcommand(
+      "info", "device, host, which ways to read files work here and why others do not, settings");
   cli_settings const info_settings(info_command);
   bool info_json = false;
   info_command.add_flag("--json", info_json, "print one JSON object");
 
-  CLI::App& bench_command =
-      *app.add_subcommand("bench", "measures reads of a file from a kernel, verified and held against the hardware");
+  CLI::App& bench_command = *app.add_subcommand(
+      "bench", "measures reads of a file from a kernel, verified and held against the hardware");
   cli_settings const bench_settings(bench_command);
   bench_options options;
   std::size_t const shared = bench_command.get_options().size();
   add_options(bench_command, options);
   auto const bench_all = bench_command.get_options();
-  std::vector<CLI::Option*> const bench_own(bench_all.begin() + static_cast<std::ptrdiff_t>(shared), bench_all.end());
-  CLI::App& ratios_command =
-      *bench_command.add_subcommand("ratios", "the same file read in several ways in turns, and how gpufs compares with each");
+  std::vector<CLI::Option*> const bench_own(bench_all.begin() + static_cast<std::ptrdiff_t>(shared),
+                                            bench_all.end());
+  CLI::App& ratios_command = *bench_command.add_subcommand(
+      "ratios", "the same file read in several ways in turns, and how gpufs compares with each");
   ratio_options ratio;
   add_options(ratios_command, ratio);
-  CLI::App& paper_command = *bench_command.add_subcommand("paper", "the figures of paper 001, as CSV and PNG");
+  CLI::App& paper_command =
+      *bench_command.add_subcommand("paper", "the figures of paper 001, as CSV and PNG");
   paper_options paper;
   add_options(paper_command, paper);
 
-  CLI::App& apps_command = *bench_command.add_subcommand(
-      "apps", "the fourteen file-input applications: by hand, with gpufs, and with GPUfs as it was, in turns");
+  CLI::App& apps_command =
+      *bench_command.add_subcommand("apps",
+                                    "the fourteen file-input applications: by hand, with gpufs, "
+                                    "and with GPUfs as it was, in turns");
   apps_options applications;
   add_options(apps_command, applications);
 
-  CLI::App& tune_command = *app.add_subcommand("tune", "finds the settings with which a file is read fastest, writes gpufs.toml");
+  CLI::App& tune_command = *app.add_subcommand(
+      "tune", "finds the settings with which a file is read fastest, writes gpufs.toml");
   cli_settings const tune_settings(tune_command);
   tune_options tuning;
   add_options(tune_command, tuning);
 
   return run_program(app, argc, argv, [&] {
     if (tune_command.parsed()) {
-      return run_tune(tuning, tune_settings.load(),
-                      [&](std::string_view key) { return tune_command.get_option(setting_named(key).flag())->count() != 0; });
+      return run_tune(tuning, tune_settings.load(), [&](std::string_view key) {
+        return tune_command.get_option(setting_named(key).flag())->count() != 0;
+      });
     }
     for (auto const* sub : {&ratios_command, &apps_command, &paper_command}) {
       if (sub->parsed()) require_not_given(bench_own, sub->get_name());
     }
     if (ratios_command.parsed()) return compare(ratio, bench_settings.load(study_defaults()));
-    if (apps_command.parsed()) return study_apps(applications, bench_settings.load(study_defaults()));
+    if (apps_command.parsed())
+      return study_apps(applications, bench_settings.load(study_defaults()));
     if (paper_command.parsed()) return draw_figures(paper, bench_settings.load(study_defaults()));
     if (bench_command.parsed()) return bench(options, bench_settings.load());
     config const settings = info_settings.load();

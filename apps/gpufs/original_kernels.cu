@@ -14,8 +14,9 @@ namespace gpufs::apps {
 namespace {
 
 /// `checksums`: null, or where each request's goes.
-__global__ void __launch_bounds__(1024) read_original(original::ref fs, access_plan plan, std::byte* buffers, std::uint64_t each,
-                                                      std::uint64_t* checksums, failure_record* failure) {
+__global__ void __launch_bounds__(1024)
+    read_original(original::ref fs, access_plan plan, std::byte* buffers, std::uint64_t each,
+                  std::uint64_t* checksums, failure_record* failure) {
   std::byte* const mine = buffers + blockIdx.x * each;
   std::uint64_t const requests = plan.requests_of(blockIdx.x);
   for (std::uint64_t i = 0; i < requests; ++i) {
@@ -29,7 +30,8 @@ __global__ void __launch_bounds__(1024) read_original(original::ref fs, access_p
   }
 }
 
-__global__ void __launch_bounds__(1024) request_original(original::ref fs, access_plan plan, failure_record* failure) {
+__global__ void __launch_bounds__(1024)
+    request_original(original::ref fs, access_plan plan, failure_record* failure) {
   if (threadIdx.x != 0) return;
   std::uint64_t const requests = plan.requests_of(blockIdx.x);
   for (std::uint64_t i = 0; i < requests; ++i) {
@@ -38,7 +40,8 @@ __global__ void __launch_bounds__(1024) request_original(original::ref fs, acces
       std::uint64_t const piece = a.bytes - done < fs.page_bytes ? a.bytes - done : fs.page_bytes;
       std::int32_t const got = original::request_bytes(fs, a.offset + done, piece);
       if (got != -EBUSY) original::end_request(fs);
-      if (got != static_cast<std::int32_t>(piece)) return record_failure(failure, {a.offset + done, piece, a.number}, got);
+      if (got != static_cast<std::int32_t>(piece))
+        return record_failure(failure, {a.offset + done, piece, a.number}, got);
       done += piece;
     }
   }
@@ -50,7 +53,8 @@ struct original_reader::state : plan_buffers {
   using plan_buffers::plan_buffers;
 };
 
-original_reader::original_reader(access_plan const& plan, bench_shape shape) : state_(new state(plan, shape)) {
+original_reader::original_reader(access_plan const& plan, bench_shape shape)
+    : state_(new state(plan, shape)) {
   load_kernel(read_original);
   load_kernel(request_original);
 }
@@ -60,8 +64,8 @@ original_reader::~original_reader() = default;
 double original_reader::run(original::ref const& fs) {
   state& s = *state_;
   auto const start = std::chrono::steady_clock::now();
-  launch(read_original, s.shape.blocks, s.shape.threads, fs, s.plan, s.bytes.data(), s.each, static_cast<std::uint64_t*>(nullptr),
-         s.failure.data());
+  launch(read_original, s.shape.blocks, s.shape.threads, fs, s.plan, s.bytes.data(), s.each,
+         static_cast<std::uint64_t*>(nullptr), s.failure.data());
   this_thread_stream().synchronize();
   return seconds_since(start);
 }
@@ -78,7 +82,8 @@ std::vector<std::uint64_t> original_reader::checksums(original::ref const& fs) {
   state& s = *state_;
   buffer<std::uint64_t> sums(s.plan.numbers());
   sums.fill_zero();
-  launch(read_original, s.shape.blocks, s.shape.threads, fs, s.plan, s.bytes.data(), s.each, sums.data(), s.failure.data());
+  launch(read_original, s.shape.blocks, s.shape.threads, fs, s.plan, s.bytes.data(), s.each,
+         sums.data(), s.failure.data());
   this_thread_stream().synchronize();
   std::vector<std::uint64_t> result(sums.size());
   sums.copy_to_host(result.data(), result.size());

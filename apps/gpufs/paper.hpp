@@ -1,4 +1,5 @@
-// `gpufs bench paper`: measures the figures of paper 001 and writes each as CSV and, where python3-matplotlib is installed, as PNG.
+// `gpufs bench paper`: measures the figures of paper 001 and writes each as CSV and, where
+// python3-matplotlib is installed, as PNG.
 #pragma once
 
 #include <gpufs/config.hpp>
@@ -26,8 +27,9 @@ void add_options(CLI::App& command, paper_options& o);
 /// Fills in what was not given. Throws usage_error, device_error.
 void complete(paper_options& o);
 
-/// Measures the figures one after the other and writes --out/figure_N.csv, figure_N.png and figure_N.json (with what it was measured). Errors
-/// as measure_ratios(), and std::system_error when a file cannot be written.
+/// Measures the figures one after the other and writes --out/figure_N.csv, figure_N.png and
+/// figure_N.json (with what it was measured). Errors as measure_ratios(), and std::system_error
+/// when a file cannot be written.
 void run_paper(paper_options const& o, config const& settings);
 
 }  // namespace gpufs::apps

@@ -1,4 +1,5 @@
-// What the kernels of `gpufs bench` share: a buffer for each block, and a note of the first read that failed.
+// What the kernels of `gpufs bench` share: a buffer for each block, and a note of the first read
+// that failed.
 #pragma once
 
 #include <gpufs/device.hpp>
@@ -26,7 +27,9 @@ struct failure_record {
 #if defined(__CUDACC__) || defined(GPUFS_EMULATED)
 __device__ inline void record_failure(failure_record* f, access const& a, ssize_t result) {
   // Relaxed: elects one writer; the host reads after the kernel.
-  if (threadIdx.x % 32 != 0 || atomic_ref<std::uint32_t, scope::device>(f->taken).exchange(1, memory_order_relaxed) != 0) return;
+  if (threadIdx.x % 32 != 0 ||
+      atomic_ref<std::uint32_t, scope::device>(f->taken).exchange(1, memory_order_relaxed) != 0)
+    return;
   f->result = result;
   f->offset = a.offset;
   f->bytes = a.bytes;
@@ -37,14 +40,20 @@ __device__ inline void record_failure(failure_record* f, access const& a, ssize_
 struct plan_buffers {
   access_plan plan;  ///< as kernels take it
   bench_shape shape;
-  std::uint64_t each;  ///< bytes from one reader's buffer to the next: a request, aligned as an allocation of its own would be
+  std::uint64_t each;  ///< bytes from one reader's buffer to the next: a request, aligned as an
+                       ///< allocation of its own would be
   buffer<std::byte> bytes;
   buffer<failure_record> failure;
   buffer<std::uint32_t> drawn;  ///< plan.drawn
 
-  /// With `depth` buffers for each reader. Throws device_error naming --req and --blocks if the device has no room.
+  /// With `depth` buffers for each reader. Throws device_error naming --req and --blocks if the
+  /// device has no room.
   plan_buffers(access_plan const& p, bench_shape s, unsigned depth = 1)
-      : plan(p), shape(s), each((p.request + 255) / 256 * 256), bytes(make(s.readers() * depth * each)), failure(1) {
+      : plan(p),
+        shape(s),
+        each((p.request + 255) / 256 * 256),
+        bytes(make(s.readers() * depth * each)),
+        failure(1) {
     failure.fill_zero();
     if (p.drawn == nullptr) return;
     drawn = buffer<std::uint32_t>(p.draws);
@@ -65,7 +74,8 @@ struct plan_buffers {
       return buffer<std::byte>(bytes);
     } catch (device_error const& e) {
       throw device_error(std::string(e.what()) +
-                         " (one buffer of --req bytes for each of --blocks blocks, or of their warps: lower one of them)");
+                         " (one buffer of --req bytes for each of --blocks blocks, or of their "
+                         "warps: lower one of them)");
     }
   }
 };

@@ -1,7 +1,6 @@
-#include <apps/gpufs/random_rates.hpp>
-
 #include <apps/common/run_report.hpp>
 #include <apps/gpufs/random_pull.hpp>
+#include <apps/gpufs/random_rates.hpp>
 #include <apps/gpufs/zipf.hpp>
 
 #include <algorithm>
@@ -16,7 +15,8 @@ bench_shape random_rates::shape_of(reading const& r) const {
 }
 
 access_plan random_rates::plan_of(reading const& r, std::vector<std::uint32_t>& drawn) const {
-  constexpr std::uint64_t unit = 4096, most_cold = 1 << 18;  // requests; storage does some 100,000 a second
+  constexpr std::uint64_t unit = 4096,
+                          most_cold = 1 << 18;  // requests; storage does some 100,000 a second
   access_plan p;
   p.pattern = access_pattern::random;
   p.blocks = shape_of(r).readers();
@@ -35,10 +35,11 @@ access_plan random_rates::plan_of(reading const& r, std::vector<std::uint32_t>& 
 config random_rates::settings_of(reading const& r) const {
   constexpr std::uint64_t fewest_frames = 256, most_slots = 65536;
   std::uint64_t const page = r.page != 0 ? r.page : r.piece;
-  std::uint64_t const cache = std::max(std::min(all_.settings().cache_size, all_.bytes() / 8), fewest_frames * page);
+  std::uint64_t const cache =
+      std::max(std::min(all_.settings().cache_size, all_.bytes() / 8), fewest_frames * page);
   config c = all_.settings_at(page, 0, cache);
-  c.context_slots =
-      static_cast<std::uint32_t>(std::max<std::uint64_t>(c.context_slots, std::min(shape_of(r).readers(), most_slots)));
+  c.context_slots = static_cast<std::uint32_t>(
+      std::max<std::uint64_t>(c.context_slots, std::min(shape_of(r).readers(), most_slots)));
   return c;
 }
 

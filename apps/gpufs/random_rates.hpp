@@ -1,4 +1,5 @@
-// Rates of random reads, for `gpufs bench ratios --set random`; and the requests that other ways to read random pieces share with them.
+// Rates of random reads, for `gpufs bench ratios --set random`; and the requests that other ways to
+// read random pieces share with them.
 #pragma once
 
 #include <apps/gpufs/access_plan.hpp>
@@ -24,7 +25,8 @@ class random_rates {
     bool check = false;             ///< bytes are compared with pread's, untimed
   };
 
-  /// One pass by gread from an empty cache of at most an eighth of the file, without readahead. Throws as read_once().
+  /// One pass by gread from an empty cache of at most an eighth of the file, without readahead.
+  /// Throws as read_once().
   [[nodiscard]] double gread_GBps(reading const& r) const;
 
   /// The same pieces out of pinned memory.

@@ -1,4 +1,5 @@
-// `gpufs bench ratios`: how gpufs compares with the hardware's limits and with other ways, all measured in one process in turns.
+// `gpufs bench ratios`: how gpufs compares with the hardware's limits and with other ways, all
+// measured in one process in turns.
 #pragma once
 
 #include <gpufs/config.hpp>
@@ -35,7 +36,8 @@ enum class rate {
   pull_zipf,
   pull_512,
   storage_random,  ///< io_uring with O_DIRECT, 4 KiB
-  // u64 elements, added up, while all of them are in the cache; the page size is that of the settings.
+  // u64 elements, added up, while all of them are in the cache; the page size is that of the
+  // settings.
   plain_stream,   ///< a plain kernel, the same bytes in a plain buffer
   array_stream,   ///< array, a[i]
   ptr_stream,     ///< mapped_ptr, a page per warp
@@ -80,8 +82,8 @@ struct ratios {
 
 void add_options(CLI::App& command, ratio_options& o);
 
-/// Measures. Throws usage_error, config_error, device_error, std::system_error, or std::runtime_error when a read fails or gives
-/// wrong bytes.
+/// Measures. Throws usage_error, config_error, device_error, std::system_error, or
+/// std::runtime_error when a read fails or gives wrong bytes.
 [[nodiscard]] ratios measure_ratios(ratio_options const& o, config const& settings);
 
 void print(ratio_options const& o, config const& settings, ratios const& r);

@@ -14,7 +14,8 @@ namespace {
 /// One request of a warp: to the daemon and back. Returns bytes read or -errno.
 __device__ std::int32_t ask(fs_ref const& fs, int fd, std::uint64_t offset, std::uint64_t bytes) {
   channel via;
-  if (std::int32_t const error = acquire_channel(fs, fs.page_channels, via); error != 0) return error;
+  if (std::int32_t const error = acquire_channel(fs, fs.page_channels, via); error != 0)
+    return error;
   rpc::request r;
   r.op = rpc::operation::read;
   r.channel = via.number;
@@ -36,7 +37,8 @@ __device__ std::int32_t ask(fs_ref const& fs, int fd, std::uint64_t offset, std:
   return warp_broadcast(result);
 }
 
-__global__ void __launch_bounds__(1024) request_file(fs_ref fs, int fd, access_plan plan, failure_record* failure) {
+__global__ void __launch_bounds__(1024)
+    request_file(fs_ref fs, int fd, access_plan plan, failure_record* failure) {
   std::uint64_t const page = std::uint64_t(1) << fs.cache.page_shift;
   unsigned const warp = threadIdx.x / warp_size, warps = blockDim.x / warp_size;
   std::uint64_t const requests = plan.requests_of(blockIdx.x);
@@ -49,7 +51,8 @@ __global__ void __launch_bounds__(1024) request_file(fs_ref fs, int fd, access_p
       failed = got != static_cast<std::int32_t>(piece);
       // Relaxed: elects one writer; the host reads after the kernel.
       if (failed && lane_id() == 0 &&
-          atomic_ref<std::uint32_t, scope::device>(failure->taken).exchange(1, memory_order_relaxed) == 0) {
+          atomic_ref<std::uint32_t, scope::device>(failure->taken)
+                  .exchange(1, memory_order_relaxed) == 0) {
         failure->result = got;
         failure->offset = a.offset + at;
         failure->bytes = piece;

@@ -1,10 +1,9 @@
-#include <apps/gpufs/study.hpp>
-
 #include <gpufs/device.hpp>
 
 #include <apps/common/program.hpp>
 #include <apps/common/run_report.hpp>
 #include <apps/common/temp_file.hpp>
+#include <apps/gpufs/study.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -16,7 +15,8 @@ namespace {
 
 constexpr std::uint64_t largest_file = 1ull << 48;
 
-/// Pinned memory for two pieces of `each` bytes per block, but at least `least` (or 8 pieces), at most 1 GiB.
+/// Pinned memory for two pieces of `each` bytes per block, but at least `least` (or 8 pieces), at
+/// most 1 GiB.
 std::uint64_t pinned_for(std::uint64_t blocks, std::uint64_t each, std::uint64_t least) {
   std::uint64_t const low = std::max(least, 8 * each);
   return std::clamp(2 * blocks * each, low, std::max<std::uint64_t>(low, 1 << 30)) / 4096 * 4096;
@@ -32,7 +32,8 @@ void add_options(CLI::App& command, study_options& o) {
   command.add_option("--req", o.request, "bytes per gread; at least a page")->capture_default_str();
   command.add_option("--blocks", o.blocks, "threadblocks; default 120, emulated 8");
   command.add_option("--threads", o.threads, "threads of each; default 512, emulated 64");
-  command.add_option("--baseline-threads", o.baseline_threads, "host threads of GPUfs as it was")->capture_default_str();
+  command.add_option("--baseline-threads", o.baseline_threads, "host threads of GPUfs as it was")
+      ->capture_default_str();
   command.add_option("--seed", o.seed, "of the temporary file")->capture_default_str();
   command.add_flag("--no-verify", o.no_verify, "do not check the bytes against pread");
 }
@@ -60,7 +61,8 @@ config study_defaults() {
   return c;
 }
 
-study::study(study_options const& o, config const& settings, host_file const& file, std::uint64_t bytes)
+study::study(study_options const& o, config const& settings, host_file const& file,
+             std::uint64_t bytes)
     : options_(o),
       settings_(settings),
       file_(file),
@@ -86,7 +88,8 @@ double study::gpufs_GBps(config const& c, access_plan const& p) const {
 double study::original_GBps(original::options const& o, access_plan const& p) const {
   prepare_();
   bench_shape const s{static_cast<unsigned>(p.blocks), shape_.threads};
-  return gigabytes_per_second(p.payload(), read_once_original(file_, o, p, s, check_ && o.transfers).seconds);
+  return gigabytes_per_second(p.payload(),
+                              read_once_original(file_, o, p, s, check_ && o.transfers).seconds);
 }
 
 double study::cpuio_GBps() const {
@@ -94,7 +97,9 @@ double study::cpuio_GBps() const {
   return measure_cpuio_GBps({{&file_, bytes_}});
 }
 
-double study::best_pipelined_GBps() const { return measure_best_pipelined_GBps({{&file_, bytes_}}, prepare_); }
+double study::best_pipelined_GBps() const {
+  return measure_best_pipelined_GBps({{&file_, bytes_}}, prepare_);
+}
 
 original::options study::original_at(std::uint64_t page_size, std::uint64_t cache_bytes) const {
   original::options o = original_options(settings_);
@@ -104,7 +109,8 @@ original::options study::original_at(std::uint64_t page_size, std::uint64_t cach
   return o;
 }
 
-config study::settings_at(std::uint64_t page_size, std::uint64_t prefetch_size, std::uint64_t cache_bytes) const {
+config study::settings_at(std::uint64_t page_size, std::uint64_t prefetch_size,
+                          std::uint64_t cache_bytes) const {
   config c = settings_;
   c.page_size = page_size;
   c.prefetch_size = prefetch_size;

@@ -1,4 +1,5 @@
-// What `bench ratios` and `bench paper` have in common: file, shape and settings, and single measurements in GB/s with them.
+// What `bench ratios` and `bench paper` have in common: file, shape and settings, and single
+// measurements in GB/s with them.
 #pragma once
 
 #include <gpufs/config.hpp>
@@ -33,10 +34,12 @@ struct study_options {
 /// Adds them to the subcommand, which falls through to its parent for the settings.
 void add_options(CLI::App& command, study_options& o);
 
-/// Fills in what was not given, for the device that is there, and checks. Throws usage_error, device_error if there is no device.
+/// Fills in what was not given, for the device that is there, and checks. Throws usage_error,
+/// device_error if there is no device.
 void complete(study_options& o, std::int64_t runs);
 
-/// Settings with which a filesystem is quickly made: less pinned memory on the emulated device than by default.
+/// Settings with which a filesystem is quickly made: less pinned memory on the emulated device than
+/// by default.
 [[nodiscard]] config study_defaults();
 
 /// One file and how it is read. All rates are of one pass from an empty cache, in GB/s.
@@ -52,7 +55,8 @@ class study {
   [[nodiscard]] study_options const& options() const { return options_; }
 
   /// Sequential: each block its own part, in pieces of `request` bytes.
-  [[nodiscard]] access_plan plan(std::uint64_t blocks, std::uint64_t bytes, std::uint64_t request) const;
+  [[nodiscard]] access_plan plan(std::uint64_t blocks, std::uint64_t bytes,
+                                 std::uint64_t request) const;
   [[nodiscard]] access_plan plan() const { return plan(shape_.blocks, bytes_, request_); }
 
   /// Whether the passes check their bytes (untimed), which costs as long again.
@@ -68,13 +72,17 @@ class study {
   double best_pipelined_GBps() const;
 
   /// The baseline's options at a page size, with a cache of `cache_bytes`.
-  [[nodiscard]] original::options original_at(std::uint64_t page_size, std::uint64_t cache_bytes) const;
+  [[nodiscard]] original::options original_at(std::uint64_t page_size,
+                                              std::uint64_t cache_bytes) const;
 
   /// The settings at a page size, readahead and cache size; with enough pinned memory for them.
-  [[nodiscard]] config settings_at(std::uint64_t page_size, std::uint64_t prefetch_size, std::uint64_t cache_bytes) const;
+  [[nodiscard]] config settings_at(std::uint64_t page_size, std::uint64_t prefetch_size,
+                                   std::uint64_t cache_bytes) const;
 
   /// A cache size that holds all that is read.
-  [[nodiscard]] std::uint64_t fitting_cache() const { return bytes_ + bytes_ / 8 + (std::uint64_t(shape_.blocks) << 20); }
+  [[nodiscard]] std::uint64_t fitting_cache() const {
+    return bytes_ + bytes_ / 8 + (std::uint64_t(shape_.blocks) << 20);
+  }
 
  private:
   study_options options_;

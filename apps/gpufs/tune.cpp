@@ -1,5 +1,3 @@
-#include <apps/gpufs/tune.hpp>
-
 #include <apps/common/host_file.hpp>
 #include <apps/common/median.hpp>
 #include <apps/common/program.hpp>
@@ -7,9 +5,10 @@
 #include <apps/common/run_report.hpp>
 #include <apps/common/seconds_since.hpp>
 #include <apps/gpufs/bench.hpp>
+#include <apps/gpufs/tune.hpp>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -40,7 +39,8 @@ double time_option(std::string_view option, std::string_view text) {
   bool const known = unit.empty() || unit == "s" || unit == "m";
   std::uint64_t const seconds = unit == "m" && number < 100'000 ? number * 60 : number;
   if (error != std::errc{} || !known || seconds < 1 || seconds > 86'400) {
-    throw usage_error(fmt::format("{}={}: must be from 1 second to 24 hours, such as 90, 90s or 2m", option, text));
+    throw usage_error(fmt::format("{}={}: must be from 1 second to 24 hours, such as 90, 90s or 2m",
+                                  option, text));
   }
   return double(seconds);
 }
@@ -49,10 +49,12 @@ double time_option(std::string_view option, std::string_view text) {
 void check_out(tune_options const& o) {
   std::error_code ignored;
   if (std::filesystem::equivalent(o.out, o.file, ignored)) {
-    throw usage_error(fmt::format("--out={}: is the file to be read, which is never written to", o.out));
+    throw usage_error(
+        fmt::format("--out={}: is the file to be read, which is never written to", o.out));
   }
   if (!o.force && std::filesystem::exists(o.out, ignored)) {
-    throw usage_error(fmt::format("--out={}: exists already; --force replaces it, --out names another one", o.out));
+    throw usage_error(fmt::format(
+        "--out={}: exists already; --force replaces it, --out names another one", o.out));
   }
   auto const folder = std::filesystem::path(o.out).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
@@ -74,16 +76,21 @@ std::uint64_t size_of(std::string const& path) {
 
 std::vector<coordinate> coordinates() {
   std::vector<coordinate> all;
-  all.push_back({"page_size", [](config const&) { return std::vector<std::string>{"4K", "16K", "64K", "256K", "1M"}; }});
+  all.push_back({"page_size", [](config const&) {
+                   return std::vector<std::string>{"4K", "16K", "64K", "256K", "1M"};
+                 }});
   all.push_back({"prefetch_size", [](config const& c) {
                    // Requests of 64K, 256K and 1M in all, as paper 001 counts them.
                    std::vector<std::string> values{"auto", "0"};
                    for (std::uint64_t const request : {mebi / 16, mebi / 4, mebi}) {
-                     if (request > c.page_size) values.push_back(format_size(request - c.page_size));
+                     if (request > c.page_size)
+                       values.push_back(format_size(request - c.page_size));
                    }
                    return values;
                  }});
-  all.push_back({"io_path", [](config const&) { return std::vector<std::string>{"pull", "dma", "direct", "mapped"}; }});
+  all.push_back({"io_path", [](config const&) {
+                   return std::vector<std::string>{"pull", "dma", "direct", "mapped"};
+                 }});
   all.push_back({"host_threads", [](config const&) {
                    std::vector<std::string> values;
                    unsigned const cores = std::max(std::thread::hardware_concurrency(), 1u);
@@ -128,31 +135,36 @@ double measure(bench_options b, config const& c, double best) {
   return all[median_index(all)];
 }
 
-/// How much to read so that one run takes about `seconds`, going by a short one. In a fiftieth of the time there is: so some thirty trials
-/// of one to three runs fit in.
-std::uint64_t bytes_per_trial(bench_options b, config const& c, std::uint64_t file_bytes, double seconds) {
-  std::uint64_t const least = std::min(file_bytes, std::max(size_option("--req", b.request, 1, 1 << 30), 4 * mebi));
+/// How much to read so that one run takes about `seconds`, going by a short one. In a fiftieth of
+/// the time there is: so some thirty trials of one to three runs fit in.
+std::uint64_t bytes_per_trial(bench_options b, config const& c, std::uint64_t file_bytes,
+                              double seconds) {
+  std::uint64_t const least =
+      std::min(file_bytes, std::max(size_option("--req", b.request, 1, 1 << 30), 4 * mebi));
   b.bytes = std::to_string(least);
   auto const begun = clock::now();
   bench_result const r = run_bench(b, c);
   double const reading = std::max(r.seconds.front(), 1e-6);
-  double const around_it = seconds_since(begun) - reading;  // making a filesystem takes its time, too
+  double const around_it =
+      seconds_since(begun) - reading;  // making a filesystem takes its time, too
   double const share = std::max(seconds - around_it, seconds / 4) / reading;
-  return std::clamp(static_cast<std::uint64_t>(std::min(share, 1e6) * static_cast<double>(least)), least,
-                    std::max(least, std::min(file_bytes, most_bytes)));
+  return std::clamp(static_cast<std::uint64_t>(std::min(share, 1e6) * static_cast<double>(least)),
+                    least, std::max(least, std::min(file_bytes, most_bytes)));
 }
 
 std::string describe(config const& c) {
   std::string text;
   for (auto const& along : coordinates()) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", along.key, setting_named(along.key).print(c));
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", along.key,
+                        setting_named(along.key).print(c));
   }
   return text;
 }
 
 /// Makes the file, or replaces its contents with --force.
 void write_out(tune_options const& o, std::string const& text) {
-  int const fd = ::open(o.out.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (o.force ? O_TRUNC : O_EXCL), 0666);
+  int const fd =
+      ::open(o.out.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (o.force ? O_TRUNC : O_EXCL), 0666);
   if (fd < 0) throw std::system_error(errno, std::generic_category(), o.out);
   ssize_t const written = ::write(fd, text.data(), text.size());
   int const error = written < 0 ? errno : written != ssize_t(text.size()) ? ENOSPC : 0;
@@ -164,15 +176,23 @@ void write_out(tune_options const& o, std::string const& text) {
 
 void add_options(CLI::App& command, tune_options& o) {
   command.footer(
-      "Coordinate descent: starting from the settings given, page_size, prefetch_size, io_path and host_threads are tried\n"
-      "through one after the other while the rest stay at the best values so far, again and again until nothing gains 2 %\n"
-      "or the time is up. A setting that is given on the command line keeps its value. FILE is only read. The bytes that\n"
+      "Coordinate descent: starting from the settings given, page_size, prefetch_size, io_path and "
+      "host_threads are tried\n"
+      "through one after the other while the rest stay at the best values so far, again and again "
+      "until nothing gains 2 %\n"
+      "or the time is up. A setting that is given on the command line keeps its value. FILE is "
+      "only read. The bytes that\n"
       "the best settings deliver are compared with what pread gives.");
   command.add_option("file", o.file, "file to read")->required()->type_name("FILE");
-  command.add_option("--time", o.time, "longest time to search, such as 90, 90s or 2m")->capture_default_str();
-  command.add_option("--out", o.out, "where to write the settings")->type_name("FILE")->capture_default_str();
+  command.add_option("--time", o.time, "longest time to search, such as 90, 90s or 2m")
+      ->capture_default_str();
+  command.add_option("--out", o.out, "where to write the settings")
+      ->type_name("FILE")
+      ->capture_default_str();
   command.add_flag("--force", o.force, "replace --out if it exists");
-  command.add_option("--pattern", o.pattern, "how kernels read: seq, strided or rand, as gpufs bench does")
+  command
+      .add_option("--pattern", o.pattern,
+                  "how kernels read: seq, strided or rand, as gpufs bench does")
       ->check(CLI::IsMember({"seq", "strided", "rand"}))
       ->capture_default_str();
   command.add_option("--req", o.request, "bytes per gread")->capture_default_str();
@@ -181,7 +201,8 @@ void add_options(CLI::App& command, tune_options& o) {
   command.add_flag("--cold", o.cold, "drop the file from the OS page cache before each run");
 }
 
-int run_tune(tune_options const& o, config const& start, std::function<bool(std::string_view)> const& fixed) {
+int run_tune(tune_options const& o, config const& start,
+             std::function<bool(std::string_view)> const& fixed) {
   auto const begun = clock::now();
   double const limit = time_option("--time", o.time);
   validate(start);
@@ -209,14 +230,17 @@ int run_tune(tune_options const& o, config const& start, std::function<bool(std:
     b.runs = 1;
     b.no_verify = false;
     bench_result const checked = run_bench(b, r.found.trials[r.found.best].settings);
-    if (!checked.verified) throw std::runtime_error(fmt::format("{}: {}", o.file, checked.mismatch));
+    if (!checked.verified)
+      throw std::runtime_error(fmt::format("{}: {}", o.file, checked.mismatch));
     r.verified_requests = checked.checked;
   }
   r.seconds = seconds_since(begun);
   print(o, r);
   write_out(o, to_toml(o, r));
-  fmt::print("{} written: gpufs reads it where it is called gpufs.toml in the working directory, or GPUFS_CONFIG names it\n",
-             o.out);
+  fmt::print(
+      "{} written: gpufs reads it where it is called gpufs.toml in the working directory, or "
+      "GPUFS_CONFIG names it\n",
+      o.out);
   return 0;
 }
 

@@ -1,9 +1,8 @@
 // What `gpufs tune` says: the table of trials, and the settings as TOML.
-#include <apps/gpufs/tune.hpp>
-
 #include <gpufs/device.hpp>
 
 #include <apps/common/run_report.hpp>
+#include <apps/gpufs/tune.hpp>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -19,8 +18,8 @@ namespace {
 constexpr std::string_view tuned[] = {"page_size", "prefetch_size", "io_path", "host_threads"};
 
 std::string how_read(tune_options const& o, tune_result const& r) {
-  return fmt::format("{}, requests of {}, {} of {} bytes, {}", o.pattern, o.request, r.bytes, r.file_bytes,
-                     o.cold ? "not in the OS page cache" : "in the OS page cache");
+  return fmt::format("{}, requests of {}, {} of {} bytes, {}", o.pattern, o.request, r.bytes,
+                     r.file_bytes, o.cold ? "not in the OS page cache" : "in the OS page cache");
 }
 
 }  // namespace
@@ -29,7 +28,8 @@ void print(tune_options const& o, tune_result const& r) {
   auto const& trials = r.found.trials;
   std::vector<std::size_t> order(trials.size());
   std::iota(order.begin(), order.end(), std::size_t(0));
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return trials[a].score > trials[b].score; });
+  std::ranges::stable_sort(
+      order, [&](std::size_t a, std::size_t b) { return trials[a].score > trials[b].score; });
   fmt::print("gpufs tune {} on {}: {}\n\n ", o.file, current_device().name, how_read(o, r));
   for (auto const key : tuned) fmt::print(" {:>13}", key);
   fmt::print(" {:>9}\n", "GB/s");
@@ -42,18 +42,22 @@ void print(tune_options const& o, tune_result const& r) {
   trial const& best = trials[r.found.best];
   double const start = trials.front().score;
   fmt::print("\n* the best{}; bytes verified: {} requests equal what pread gives\n",
-             r.found.best == 0 ? ", with which the search began"
-                               : fmt::format(", {:.2f} times what > gives, with which the search began", best.score / start),
+             r.found.best == 0
+                 ? ", with which the search began"
+                 : fmt::format(", {:.2f} times what > gives, with which the search began",
+                               best.score / start),
              r.verified_requests);
   fmt::print("{}: {:.0f} s, trials: {}\n",
-             r.found.complete ? "no setting gains 2 % or more by itself" : "the time was up before all was tried", r.seconds,
-             trials.size());
+             r.found.complete ? "no setting gains 2 % or more by itself"
+                              : "the time was up before all was tried",
+             r.seconds, trials.size());
 }
 
 std::string to_toml(tune_options const& o, tune_result const& r) {
   trial const& best = r.found.trials[r.found.best];
-  std::string text = fmt::format("# gpufs tune, {:%Y-%m-%d}, {}\n# {}\n# {:.3f} GB/s\n", fmt::gmtime(std::time(nullptr)),
-                                 current_device().name, how_read(o, r), best.score);
+  std::string text = fmt::format("# gpufs tune, {:%Y-%m-%d}, {}\n# {}\n# {:.3f} GB/s\n",
+                                 fmt::gmtime(std::time(nullptr)), current_device().name,
+                                 how_read(o, r), best.score);
   config const defaults;
   for (auto const& s : settings()) {
     bool const was_tuned = std::ranges::find(tuned, s.key) != std::end(tuned);

@@ -1,5 +1,6 @@
-// Coordinate descent over settings: one setting at a time is tried through while the others stay at the best values known so far. Knows
-// nothing of files and devices; what a trial measures is the caller's.
+// Coordinate descent over settings: one setting at a time is tried through while the others stay at
+// the best values known so far. Knows nothing of files and devices; what a trial measures is the
+// caller's.
 #pragma once
 
 #include <gpufs/config.hpp>
@@ -28,7 +29,8 @@ struct trial {
 };
 
 struct search_result {
-  std::vector<trial> trials;  ///< in the order in which they were made, the first with the settings given; none twice
+  std::vector<trial> trials;  ///< in the order in which they were made, the first with the settings
+                              ///< given; none twice
   std::size_t best = 0;
   bool complete = false;  ///< false: time ran out before a whole round had brought nothing better
 };
@@ -41,12 +43,14 @@ struct search_result {
   throw config_error(std::string(key) + ": no such setting");
 }
 
-/// Measures `start`, then goes round the coordinates, in their order, until a round brings nothing better or `time_left()` says no.
-/// A value replaces the best one only if it is better by `margin` (0.02 = 2 %), so that noise moves nothing. `measure(settings, best)` is
-/// also told the best score so far; what it throws for `start` is passed on, for others it becomes the trial's failure.
-[[nodiscard]] inline search_result descend(config const& start, std::vector<coordinate> const& coordinates,
-                                           std::function<double(config const&, double best)> const& measure,
-                                           std::function<bool()> const& time_left, double margin = 0.02) {
+/// Measures `start`, then goes round the coordinates, in their order, until a round brings nothing
+/// better or `time_left()` says no. A value replaces the best one only if it is better by `margin`
+/// (0.02 = 2 %), so that noise moves nothing. `measure(settings, best)` is also told the best score
+/// so far; what it throws for `start` is passed on, for others it becomes the trial's failure.
+[[nodiscard]] inline search_result descend(
+    config const& start, std::vector<coordinate> const& coordinates,
+    std::function<double(config const&, double best)> const& measure,
+    std::function<bool()> const& time_left, double margin = 0.02) {
   search_result r;
   std::set<std::string> tried;
   auto const is_new = [&](config const& c) {

@@ -11,8 +11,8 @@
 
 namespace gpufs::apps {
 
-/// Ranks 1 to n, rank k with a probability proportional to k^-theta: exact for any n and theta > 0, by rejection-inversion (Hoermann and
-/// Derflinger 1996), without tables.
+/// Ranks 1 to n, rank k with a probability proportional to k^-theta: exact for any n and theta > 0,
+/// by rejection-inversion (Hoermann and Derflinger 1996), without tables.
 class zipf_ranks {
  public:
   zipf_ranks(std::uint64_t n, double theta)
@@ -25,11 +25,13 @@ class zipf_ranks {
   /// Draw number `i` of the sequence that belongs to `seed`; it depends on nothing else.
   [[nodiscard]] std::uint64_t rank(std::uint64_t seed, std::uint64_t i) const {
     for (std::uint64_t attempt = 0;; ++attempt) {
-      double const unit = (static_cast<double>(generate(generate(seed, i), attempt) >> 11) + 0.5) * 0x1p-53;
+      double const unit =
+          (static_cast<double>(generate(generate(seed, i), attempt) >> 11) + 0.5) * 0x1p-53;
       double const u = high_ + unit * (low_ - high_);
       double const x = place(u);
       double const k = std::fmin(std::fmax(std::round(x), 1), n_);
-      if (k - x <= sure_ || u >= area(k + 0.5) - std::pow(k, -theta_)) return static_cast<std::uint64_t>(k);
+      if (k - x <= sure_ || u >= area(k + 0.5) - std::pow(k, -theta_))
+        return static_cast<std::uint64_t>(k);
     }
   }
 
@@ -49,7 +51,8 @@ class zipf_ranks {
   double sure_;        // a point that far below its rank needs no second look
 };
 
-/// The piece that has a rank: the pieces in another order, so that neighbours in rank are none in the file.
+/// The piece that has a rank: the pieces in another order, so that neighbours in rank are none in
+/// the file.
 [[nodiscard]] constexpr std::uint64_t piece_of_rank(std::uint64_t rank, std::uint64_t pieces) {
   std::uint64_t factor = (pieces / 2 + pieces / 8) | 1;
   while (std::gcd(factor, pieces) != 1) factor += 2;
@@ -57,12 +60,14 @@ class zipf_ranks {
 }
 
 /// The pieces, below `pieces` <= 2^32, that `draws` requests ask for.
-[[nodiscard]] inline std::vector<std::uint32_t> zipf_draws(std::uint64_t pieces, double theta, std::uint64_t draws,
+[[nodiscard]] inline std::vector<std::uint32_t> zipf_draws(std::uint64_t pieces, double theta,
+                                                           std::uint64_t draws,
                                                            std::uint64_t seed) {
   zipf_ranks const ranks(pieces, theta);
   std::vector<std::uint32_t> all(draws);
-  parallel_for(draws, 1 << 14,
-               [&](std::uint64_t i) { all[i] = static_cast<std::uint32_t>(piece_of_rank(ranks.rank(seed, i), pieces)); });
+  parallel_for(draws, 1 << 14, [&](std::uint64_t i) {
+    all[i] = static_cast<std::uint32_t>(piece_of_rank(ranks.rank(seed, i), pieces));
+  });
   return all;
 }
 

@@ -9,10 +9,12 @@ namespace gpufs::apps {
 
 namespace {
 
-__global__ void sum_words(std::uint64_t const* words, std::uint64_t count, unsigned long long* total) {
+__global__ void sum_words(std::uint64_t const* words, std::uint64_t count,
+                          unsigned long long* total) {
   std::uint64_t sum = 0;
   std::uint64_t const step = std::uint64_t{gridDim.x} * blockDim.x;
-  for (std::uint64_t k = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; k < count; k += step) {
+  for (std::uint64_t k = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; k < count;
+       k += step) {
     sum += checksum_term(words[k], k);
   }
   atomicAdd(total, sum);
@@ -25,8 +27,10 @@ std::uint64_t device_checksum(buffer<std::byte> const& array, std::uint64_t byte
   buffer<unsigned long long> total(1);
   total.fill_zero();
   unsigned const threads = 256;
-  auto const blocks = static_cast<unsigned>(std::clamp<std::uint64_t>(words / (threads * 16), 1, 1024));
-  launch(sum_words, blocks, threads, reinterpret_cast<std::uint64_t const*>(array.data()), words, total.data());
+  auto const blocks =
+      static_cast<unsigned>(std::clamp<std::uint64_t>(words / (threads * 16), 1, 1024));
+  launch(sum_words, blocks, threads, reinterpret_cast<std::uint64_t const*>(array.data()), words,
+         total.data());
   this_thread_stream().synchronize();
   unsigned long long sum = 0;
   total.copy_to_host(&sum, 1);

@@ -1,5 +1,4 @@
 #include <apps/harness/arrays.hpp>
-
 #include <apps/harness/parallel.hpp>
 
 #include <fmt/format.h>
@@ -18,20 +17,24 @@ template <class T>
 bool close(T got, T wanted, tolerance t) {
   if (t.absolute == 0 && t.relative == 0) return std::memcmp(&got, &wanted, sizeof(T)) == 0;
   auto const r = static_cast<double>(wanted);
-  return std::abs(static_cast<double>(got) - r) <= t.absolute + t.relative * std::abs(r);  // false for NaN
+  return std::abs(static_cast<double>(got) - r) <=
+         t.absolute + t.relative * std::abs(r);  // false for NaN
 }
 
 template <class T>
-std::string first_difference(host_outputs const& got, host_outputs const& wanted, std::size_t array, bool exact) {
+std::string first_difference(host_outputs const& got, host_outputs const& wanted, std::size_t array,
+                             bool exact) {
   auto const a = got.as<T>(array);
   auto const b = wanted.as<T>(array);
   output_array const& shape = got.shapes()[array];
   tolerance const allowed = exact ? tolerance{} : wanted.shapes()[array].allowed;
-  std::uint64_t const first = parallel_find(a.size(), [&](std::uint64_t i) { return !close(a[i], b[i], allowed); });
+  std::uint64_t const first =
+      parallel_find(a.size(), [&](std::uint64_t i) { return !close(a[i], b[i], allowed); });
   if (first == a.size()) return {};
   if (allowed.absolute + allowed.relative > 0 && !std::isfinite(static_cast<double>(b[first]))) {
     return fmt::format(
-        "{}[{}] is {} and should be {}, which cannot be checked: the input has a NaN, an infinity or a number too large",
+        "{}[{}] is {} and should be {}, which cannot be checked: the input has a NaN, an infinity "
+        "or a number too large",
         shape.name, first, a[first], b[first]);
   }
   return fmt::format("{}[{}] is {}, not {}", shape.name, first, a[first], b[first]);

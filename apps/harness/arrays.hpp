@@ -1,4 +1,5 @@
-// The arrays of an application: inputs as its files have them, outputs as it declares them; on the device and on the host.
+// The arrays of an application: inputs as its files have them, outputs as it declares them; on the
+// device and on the host.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,9 @@ namespace gpufs::apps {
 
 enum class element { f32, i32, u8, i16 };
 
-[[nodiscard]] constexpr std::uint64_t size_of(element e) { return e == element::u8 ? 1 : e == element::i16 ? 2 : 4; }
+[[nodiscard]] constexpr std::uint64_t size_of(element e) {
+  return e == element::u8 ? 1 : e == element::i16 ? 2 : 4;
+}
 
 /// |a - r| <= absolute + relative * |r|. Both zero: equal bytes.
 struct tolerance {
@@ -28,7 +31,8 @@ struct output_array {
   [[nodiscard]] std::uint64_t bytes() const { return count * size_of(type); }
 };
 
-/// Where the arrays lie in device memory. Inputs are for reading only: their checksum is taken after the computation.
+/// Where the arrays lie in device memory. Inputs are for reading only: their checksum is taken
+/// after the computation.
 struct device_arrays {
   std::vector<std::byte*> inputs;
   std::vector<std::byte*> outputs;
@@ -77,8 +81,9 @@ class host_outputs {
   std::vector<std::vector<std::byte>> bytes_;
 };
 
-/// Says where two sets of outputs of the same shapes first differ; empty if they do not. `exact`: bytes must be equal; otherwise the
-/// tolerance of each wanted array holds.
-[[nodiscard]] std::string difference(host_outputs const& got, host_outputs const& wanted, bool exact);
+/// Says where two sets of outputs of the same shapes first differ; empty if they do not. `exact`:
+/// bytes must be equal; otherwise the tolerance of each wanted array holds.
+[[nodiscard]] std::string difference(host_outputs const& got, host_outputs const& wanted,
+                                     bool exact);
 
 }  // namespace gpufs::apps

@@ -28,34 +28,38 @@ struct chunk_io {
   char const* paths[most_files];  ///< in device memory
   std::uint64_t request;          ///< bytes per gread that the command line asks for
   io_failure* failure;
-  unsigned long long* checksums;  ///< null, or one for each file, to be added to with add_to_checksum()
+  unsigned long long*
+      checksums;  ///< null, or one for each file, to be added to with add_to_checksum()
 };
 
 #if defined(__CUDACC__) || defined(GPUFS_EMULATED)
 
 /// Any thread may call.
-__device__ inline void report_failure(io_failure* f, std::uint32_t file, std::int64_t result, std::uint64_t offset,
-                                      std::uint64_t bytes) {
+__device__ inline void report_failure(io_failure* f, std::uint32_t file, std::int64_t result,
+                                      std::uint64_t offset, std::uint64_t bytes) {
   // Relaxed: elects one writer; the host reads after the kernel.
-  if (threadIdx.x != 0 || atomic_ref<std::uint32_t, scope::device>(f->taken).exchange(1, memory_order_relaxed) != 0) return;
+  if (threadIdx.x != 0 ||
+      atomic_ref<std::uint32_t, scope::device>(f->taken).exchange(1, memory_order_relaxed) != 0)
+    return;
   f->file = file;
   f->result = result;
   f->offset = offset;
   f->bytes = bytes;
 }
 
-/// Reads all of [offset, offset + count) of file number `file`, which is open as `fd`. Collective over the block. False, and reported, if
-/// that did not work.
+/// Reads all of [offset, offset + count) of file number `file`, which is open as `fd`. Collective
+/// over the block. False, and reported, if that did not work.
 template <class Group>
-__device__ bool read_chunk(io_context<Group>& io, chunk_io const& files, std::uint32_t file, int fd, void* to,
-                           std::uint64_t count, std::uint64_t offset) {
+__device__ bool read_chunk(io_context<Group>& io, chunk_io const& files, std::uint32_t file, int fd,
+                           void* to, std::uint64_t count, std::uint64_t offset) {
   ssize_t const got = gread(io, fd, to, count, static_cast<std::int64_t>(offset));
   if (got == static_cast<ssize_t>(count)) return true;
   report_failure(files.failure, file, got, offset, count);
   return false;
 }
 
-/// Opens file number `file`. Collective over the block. Returns -1, and reports, if that did not work.
+/// Opens file number `file`. Collective over the block. Returns -1, and reports, if that did not
+/// work.
 template <class Group>
 __device__ int open_file(io_context<Group>& io, chunk_io const& files, std::uint32_t file) {
   int const fd = gopen(io, files.paths[file], O_RDONLY);
@@ -63,16 +67,19 @@ __device__ int open_file(io_context<Group>& io, chunk_io const& files, std::uint
   return fd < 0 ? -1 : fd;
 }
 
-/// Adds the words of a file that begin in [offset, offset + count), whose bytes lie at `bytes`, to the file's checksum, if one is taken.
-/// Where offset + count is no multiple of 8, what the last word has beyond it lies at `next`; null: the file ends there. Every byte of the
-/// file must come to it once. All threads of the block call.
-__device__ inline void add_to_checksum(chunk_io const& files, std::uint32_t file, void const* bytes, std::uint64_t count,
-                                       std::uint64_t offset, void const* next = nullptr) {
+/// Adds the words of a file that begin in [offset, offset + count), whose bytes lie at `bytes`, to
+/// the file's checksum, if one is taken. Where offset + count is no multiple of 8, what the last
+/// word has beyond it lies at `next`; null: the file ends there. Every byte of the file must come
+/// to it once. All threads of the block call.
+__device__ inline void add_to_checksum(chunk_io const& files, std::uint32_t file, void const* bytes,
+                                       std::uint64_t count, std::uint64_t offset,
+                                       void const* next = nullptr) {
   if (files.checksums == nullptr) return;
   auto const* const from = static_cast<unsigned char const*>(bytes);
   auto const* const beyond = static_cast<unsigned char const*>(next);
   unsigned long long sum = 0;
-  for (std::uint64_t at = (8 - offset % 8) % 8 + 8 * threadIdx.x; at < count; at += 8 * blockDim.x) {
+  for (std::uint64_t at = (8 - offset % 8) % 8 + 8 * threadIdx.x; at < count;
+       at += 8 * blockDim.x) {
     std::uint64_t word = 0;
     for (std::uint64_t i = 0; i < 8; ++i) {
       if (at + i >= count && beyond == nullptr) break;

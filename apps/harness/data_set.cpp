@@ -1,8 +1,7 @@
-#include <apps/harness/data_set.hpp>
-
 #include <apps/common/checksum.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/unfinished_file.hpp>
+#include <apps/harness/data_set.hpp>
 #include <apps/harness/parallel.hpp>
 
 #include <fmt/format.h>
@@ -43,7 +42,8 @@ std::uint64_t part_of_checksum(std::span<std::byte const> bytes, std::uint64_t o
 fill_function summing(fill_function const& fill, std::atomic<std::uint64_t>& sum) {
   return [&fill, &sum](std::uint64_t offset, std::span<std::byte> to) {
     fill(offset, to);
-    sum.fetch_add(part_of_checksum(to, offset), std::memory_order_relaxed);  // read after the threads have ended
+    sum.fetch_add(part_of_checksum(to, offset),
+                  std::memory_order_relaxed);  // read after the threads have ended
   };
 }
 
@@ -51,29 +51,37 @@ std::map<std::string, std::string> read_meta(std::string const& path) {
   std::map<std::string, std::string> all;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
-    if (auto const equals = line.find('='); equals != line.npos) all[line.substr(0, equals)] = line.substr(equals + 1);
+    if (auto const equals = line.find('='); equals != line.npos)
+      all[line.substr(0, equals)] = line.substr(equals + 1);
   }
   return all;
 }
 
 /// The checksum of a file of an earlier run, if its sidecar says that it is the one wanted.
-std::optional<std::uint64_t> kept_checksum(std::string const& path, input_file const& wanted, std::string const& origin) {
+std::optional<std::uint64_t> kept_checksum(std::string const& path, input_file const& wanted,
+                                           std::string const& origin) {
   auto meta = read_meta(path + ".meta");
   std::error_code ignored;
   std::uint64_t checksum = 0;
   std::string const& text = meta["checksum"];
-  bool const fits = meta["version"] == version && meta["origin"] == origin && meta["bytes"] == std::to_string(wanted.bytes) &&
-                    std::filesystem::file_size(path, ignored) == wanted.bytes &&
-                    std::from_chars(text.data(), text.data() + text.size(), checksum, 16).ec == std::errc();
+  bool const fits =
+      meta["version"] == version && meta["origin"] == origin &&
+      meta["bytes"] == std::to_string(wanted.bytes) &&
+      std::filesystem::file_size(path, ignored) == wanted.bytes &&
+      std::from_chars(text.data(), text.data() + text.size(), checksum, 16).ec == std::errc();
   return fits ? std::optional(checksum) : std::nullopt;
 }
 
-/// Makes the named file, under another name until it is whole. A file without a sidecar is not ours, and stays as it is.
-std::uint64_t make_named(std::string const& path, input_file const& wanted, std::string const& origin) {
+/// Makes the named file, under another name until it is whole. A file without a sidecar is not
+/// ours, and stays as it is.
+std::uint64_t make_named(std::string const& path, input_file const& wanted,
+                         std::string const& origin) {
   std::string const sidecar = path + ".meta";
   if (std::filesystem::exists(path) && !read_meta(sidecar).contains("origin")) {
-    throw usage_error(fmt::format(
-        "{}: is there, and was not generated here ({} would say so): move it away, or name another folder", path, sidecar));
+    throw usage_error(
+        fmt::format("{}: is there, and was not generated here ({} would say so): move it away, or "
+                    "name another folder",
+                    path, sidecar));
   }
   std::error_code ignored;
   std::filesystem::remove(path, ignored);
@@ -86,12 +94,14 @@ std::uint64_t make_named(std::string const& path, input_file const& wanted, std:
   if (error == 0) {
     // Before the file has its name: a sidecar alone does no harm.
     std::ofstream meta(sidecar);
-    meta << fmt::format("version={}\norigin={}\nbytes={}\nchecksum={:016x}\n", version, origin, wanted.bytes, sum.load());
+    meta << fmt::format("version={}\norigin={}\nbytes={}\nchecksum={:016x}\n", version, origin,
+                        wanted.bytes, sum.load());
     if (!meta.flush()) error = errno;
   }
   if (error != 0) {
     std::filesystem::remove(sidecar, ignored);
-    throw std::system_error(error, std::generic_category(), fmt::format("{} of {} bytes", path, wanted.bytes));
+    throw std::system_error(error, std::generic_category(),
+                            fmt::format("{} of {} bytes", path, wanted.bytes));
   }
   file.put_in_place();
   return sum;
@@ -112,24 +122,28 @@ mapped_file::~mapped_file() {
 
 mapped_file::mapped_file(mapped_file&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
 
-data_set::data_set(std::vector<input_file> const& files, std::string const& origin, std::string const& folder) {
+data_set::data_set(std::vector<input_file> const& files, std::string const& origin,
+                   std::string const& folder) {
   if (!folder.empty()) {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
-    if (error) throw usage_error(fmt::format("{}, the folder of input files: {}", folder, error.message()));
+    if (error)
+      throw usage_error(fmt::format("{}, the folder of input files: {}", folder, error.message()));
   }
   for (auto const& f : files) {
     if (!f.path.empty()) {
       host_file real(f.path);
       if (real.size() != f.bytes) {
-        throw usage_error(fmt::format("--input: {} has {} bytes: must have {}", f.path, real.size(), f.bytes));
+        throw usage_error(
+            fmt::format("--input: {} has {} bytes: must have {}", f.path, real.size(), f.bytes));
       }
       mapped_file const map(real);
       std::uint64_t const sum = parallel_checksum(map.bytes());
       files_.push_back({std::move(real), f.sections, sum});
     } else if (folder.empty()) {
       std::atomic<std::uint64_t> sum{0};
-      nameless_.push_back(std::make_unique<temp_file>(temp_folder(), f.bytes, summing(f.fill, sum)));
+      nameless_.push_back(
+          std::make_unique<temp_file>(temp_folder(), f.bytes, summing(f.fill, sum)));
       files_.push_back({host_file(nameless_.back()->path()), f.sections, sum});
     } else {
       std::string const path = folder + "/" + f.name;
@@ -152,8 +166,8 @@ std::string data_set::changed() const {
   for (std::size_t i = 0; i < files_.size(); ++i) {
     std::uint64_t const now = parallel_checksum(in.files[i]);
     if (now != files_[i].checksum) {
-      return fmt::format("{} is not as it was generated: its checksum is {:016x}, not {:016x}", files_[i].file.path(), now,
-                         files_[i].checksum);
+      return fmt::format("{} is not as it was generated: its checksum is {:016x}, not {:016x}",
+                         files_[i].file.path(), now, files_[i].checksum);
     }
   }
   return {};

@@ -1,4 +1,5 @@
-// The files of an application on disk: generated into nameless temporary files, or kept in a folder for the next run.
+// The files of an application on disk: generated into nameless temporary files, or kept in a folder
+// for the next run.
 #pragma once
 
 #include <apps/common/host_file.hpp>
@@ -53,11 +54,14 @@ struct data_file {
 
 class data_set {
  public:
-  /// Makes the files, or finds them: in `folder` a file NAME has a sidecar NAME.meta (text, key=value) that says what it was generated
-  /// from; where `origin` (whatever decides the contents), size and version agree it is taken as it is. Without a folder the files have
-  /// no names and go with this object. Throws usage_error naming the folder, the file that is in the way (one without a sidecar is not overwritten) or
+  /// Makes the files, or finds them: in `folder` a file NAME has a sidecar NAME.meta (text,
+  /// key=value) that says what it was generated from; where `origin` (whatever decides the
+  /// contents), size and version agree it is taken as it is. Without a folder the files have no
+  /// names and go with this object. Throws usage_error naming the folder, the file that is in the
+  /// way (one without a sidecar is not overwritten) or
   /// --input, std::system_error if a file cannot be made: then nothing is left of it.
-  data_set(std::vector<input_file> const& files, std::string const& origin, std::string const& folder);
+  data_set(std::vector<input_file> const& files, std::string const& origin,
+           std::string const& folder);
 
   [[nodiscard]] std::vector<data_file> const& files() const { return files_; }
 

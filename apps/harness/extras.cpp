@@ -1,6 +1,5 @@
-#include <apps/harness/extras.hpp>
-
 #include <apps/common/program.hpp>
+#include <apps/harness/extras.hpp>
 
 #include <fmt/format.h>
 
@@ -8,7 +7,8 @@
 
 namespace gpufs::apps {
 
-std::uint64_t number_option(problem const& p, std::string const& name, std::uint64_t low, std::uint64_t high) {
+std::uint64_t number_option(problem const& p, std::string const& name, std::uint64_t low,
+                            std::uint64_t high) {
   std::string const& text = p.extras.at(name);
   std::uint64_t value = 0;
   auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -18,7 +18,8 @@ std::uint64_t number_option(problem const& p, std::string const& name, std::uint
   return value;
 }
 
-unsigned choice_option(problem const& p, std::string const& name, std::initializer_list<char const*> choices) {
+unsigned choice_option(problem const& p, std::string const& name,
+                       std::initializer_list<char const*> choices) {
   std::string const& text = p.extras.at(name);
   std::string all;
   unsigned i = 0;

@@ -1,6 +1,5 @@
-#include <apps/harness/gread_files.hpp>
-
 #include <apps/common/program.hpp>
+#include <apps/harness/gread_files.hpp>
 
 #include <fmt/format.h>
 
@@ -8,11 +7,16 @@
 
 namespace gpufs::apps {
 
-gread_files::gread_files(config const& settings) : fs_(settings), failure_(1), checksums_(most_files) { failure_.fill_zero(); }
+gread_files::gread_files(config const& settings)
+    : fs_(settings), failure_(1), checksums_(most_files) {
+  failure_.fill_zero();
+}
 
-chunk_io gread_files::access(std::vector<data_file const*> const& files, std::uint64_t request, bool sums) {
+chunk_io gread_files::access(std::vector<data_file const*> const& files, std::uint64_t request,
+                             bool sums) {
   if (files.size() > most_files)
-    throw std::length_error(fmt::format("{} files: a kernel reads {} at most", files.size(), most_files));
+    throw std::length_error(
+        fmt::format("{} files: a kernel reads {} at most", files.size(), most_files));
   names_.clear();
   std::vector<char> text;
   std::vector<std::size_t> at;
@@ -39,7 +43,8 @@ void gread_files::require_success() const {
   std::string const got = f.result < 0 ? error_text(f.result) : fmt::format("{} bytes", f.result);
   std::string const& path = names_.at(f.file);
   throw std::runtime_error(f.bytes == 0 ? fmt::format("gopen of {}: {}", path, got)
-                                        : fmt::format("gread of {} bytes at {} of {}: {}", f.bytes, f.offset, path, got));
+                                        : fmt::format("gread of {} bytes at {} of {}: {}", f.bytes,
+                                                      f.offset, path, got));
 }
 
 std::vector<std::uint64_t> gread_files::checksums() const {

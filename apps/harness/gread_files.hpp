@@ -17,8 +17,10 @@ class gread_files {
   /// Throws as gpufs::filesystem does.
   explicit gread_files(config const& settings);
 
-  /// What a kernel needs to read `files`, most_files at most. Valid until the next call. `sums`: its checksums start at zero.
-  [[nodiscard]] chunk_io access(std::vector<data_file const*> const& files, std::uint64_t request, bool sums);
+  /// What a kernel needs to read `files`, most_files at most. Valid until the next call. `sums`:
+  /// its checksums start at zero.
+  [[nodiscard]] chunk_io access(std::vector<data_file const*> const& files, std::uint64_t request,
+                                bool sums);
 
   /// After the kernel: throws std::runtime_error naming file, offset and error if a read failed.
   void require_success() const;

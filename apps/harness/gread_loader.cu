@@ -43,7 +43,9 @@ __global__ void __launch_bounds__(512) load_files(chunk_io files, arrays_to_fill
 
 class gread_loader final : public loader {
  public:
-  gread_loader(config const& settings, io_shape shape) : files_(settings), shape_(shape) { load_kernel(load_files); }
+  gread_loader(config const& settings, io_shape shape) : files_(settings), shape_(shape) {
+    load_kernel(load_files);
+  }
 
   void load(std::vector<load_item> const& items) override {
     statistics const before = files_.fs().stats();
@@ -51,8 +53,10 @@ class gread_loader final : public loader {
     arrays_to_fill arrays{};
     for (auto const& item : items) {
       for (auto const& section : item.from->sections) {
-        if (arrays.count == most_sections) throw std::length_error("more sections than the I/O kernel reads");
-        arrays.each[arrays.count++] = {static_cast<unsigned>(from.size()), item.to->data(), section};
+        if (arrays.count == most_sections)
+          throw std::length_error("more sections than the I/O kernel reads");
+        arrays.each[arrays.count++] = {static_cast<unsigned>(from.size()), item.to->data(),
+                                       section};
       }
       from.push_back(item.from);
     }

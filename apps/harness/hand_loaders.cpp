@@ -54,13 +54,15 @@ class pipelined_loader final : public loader {
     std::vector<piece> pieces;
     for (auto const& item : items) {
       std::uint64_t const size = item.from->file.size();
-      for (std::uint64_t at = 0; at < size; at += chunk) pieces.push_back({&item, at, std::min(chunk, size - at)});
+      for (std::uint64_t at = 0; at < size; at += chunk)
+        pieces.push_back({&item, at, std::min(chunk, size - at)});
     }
     std::atomic<std::size_t> next{0};
     run_on_threads(threads, [&](unsigned thread) {
       worker& mine = workers_[thread];
       for (unsigned side = 0;; side ^= 1) {
-        std::size_t const i = next.fetch_add(1, std::memory_order_relaxed);  // a counter: orders nothing
+        std::size_t const i =
+            next.fetch_add(1, std::memory_order_relaxed);  // a counter: orders nothing
         if (i >= pieces.size()) break;
         piece const& p = pieces[i];
         std::byte* const from = chunks_.data() + (2 * thread + side) * chunk;

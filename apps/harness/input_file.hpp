@@ -1,4 +1,5 @@
-// An input file of an application: its size, how it is cut, and what is in it. Raw little-endian payload without a header.
+// An input file of an application: its size, how it is cut, and what is in it. Raw little-endian
+// payload without a header.
 #pragma once
 
 #include <apps/common/generator.hpp>
@@ -28,15 +29,17 @@ struct input_file {
   std::uint64_t bytes = 0;
   std::vector<file_section> sections;  ///< they cover it, in order
 
-  /// Writes bytes [offset, offset + to.size()) of the file; `offset` is a multiple of 1 MiB. Called by several threads at once.
+  /// Writes bytes [offset, offset + to.size()) of the file; `offset` is a multiple of 1 MiB. Called
+  /// by several threads at once.
   std::function<void(std::uint64_t offset, std::span<std::byte> to)> fill;
 
   std::string path;  ///< of a real file to be read as it is; `fill` is not used then
 };
 
 /// A file that is one section.
-[[nodiscard]] inline input_file whole_file(std::string name, std::uint64_t bytes, std::uint64_t unit,
-                                           std::function<void(std::uint64_t, std::span<std::byte>)> fill) {
+[[nodiscard]] inline input_file whole_file(
+    std::string name, std::uint64_t bytes, std::uint64_t unit,
+    std::function<void(std::uint64_t, std::span<std::byte>)> fill) {
   return {std::move(name), bytes, {{0, bytes, unit}}, std::move(fill), {}};
 }
 
@@ -62,6 +65,7 @@ auto fill_elements(Element element) {
   return seed ^ (array * 0xD1B54A32D192ED03);
 }
 
-static_assert(uniform(42, 0) == 0.74156487f && uniform(42, 1) == 0.159910381f && uniform(42, 2) == 0.27860111f);
+static_assert(uniform(42, 0) == 0.74156487f && uniform(42, 1) == 0.159910381f &&
+              uniform(42, 2) == 0.27860111f);
 
 }  // namespace gpufs::apps

@@ -9,7 +9,8 @@
 
 namespace gpufs::apps {
 
-/// Calls work(begin, end) for pieces of [0, count) of at most `piece`, on io_threads() threads. Throws what `work` throws.
+/// Calls work(begin, end) for pieces of [0, count) of at most `piece`, on io_threads() threads.
+/// Throws what `work` throws.
 template <class Work>
 void parallel_pieces(std::uint64_t count, std::uint64_t piece, Work const& work) {
   std::uint64_t const pieces = (count + piece - 1) / piece;

@@ -1,4 +1,5 @@
-// What an application gives to the harness: its files, its kernels, its reference. One instance is one problem.
+// What an application gives to the harness: its files, its kernels, its reference. One instance is
+// one problem.
 #pragma once
 
 #include <apps/harness/arrays.hpp>
@@ -40,20 +41,24 @@ class port {
   /// Allocates what compute_fused() with so many blocks needs besides. Not timed.
   virtual void prepare_fused(unsigned blocks);
 
-  /// Queues a computation that reads its files itself; `arrays` has no inputs. Only where the description says that there is one.
-  virtual void compute_fused(chunk_io const& files, unsigned blocks, unsigned threads, device_arrays const& arrays);
+  /// Queues a computation that reads its files itself; `arrays` has no inputs. Only where the
+  /// description says that there is one.
+  virtual void compute_fused(chunk_io const& files, unsigned blocks, unsigned threads,
+                             device_arrays const& arrays);
 
   /// The outputs as the host computes them, with all its threads.
   [[nodiscard]] virtual host_outputs reference(host_inputs const& in) const = 0;
 
-  /// Says what is wrong with outputs of the device; empty if nothing is. Looks at every element: compares with reference(), unless the
-  /// application has a cheaper proof.
+  /// Says what is wrong with outputs of the device; empty if nothing is. Looks at every element:
+  /// compares with reference(), unless the application has a cheaper proof.
   [[nodiscard]] virtual std::string check(host_inputs const& in, host_outputs const& got) const {
     return difference(got, reference(in), false);
   }
 
-  /// Writes what can be looked at into `folder` (--output), and returns the paths. Only where the description says that there is something.
-  virtual std::vector<std::string> write_pictures(host_outputs const& got, std::string const& folder) const;
+  /// Writes what can be looked at into `folder` (--output), and returns the paths. Only where the
+  /// description says that there is something.
+  virtual std::vector<std::string> write_pictures(host_outputs const& got,
+                                                  std::string const& folder) const;
 };
 
 /// An option of one application: "--NAME VALUE".

@@ -1,5 +1,3 @@
-#include <apps/harness/program.hpp>
-
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
 #include <gpufs/device.hpp>
@@ -9,11 +7,12 @@
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
+#include <apps/harness/program.hpp>
 #include <apps/harness/session.hpp>
 #include <apps/harness/verify.hpp>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <chrono>
 #include <map>
@@ -57,17 +56,23 @@ void add_options(CLI::App& app, options& o, port_description const& what) {
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of the random input")->capture_default_str();
   app.add_option("--data", o.data,
-                 "keep the input files in this folder, or take them from there; default: nameless temporary files");
+                 "keep the input files in this folder, or take them from there; default: nameless "
+                 "temporary files");
   if (!what.real_input.empty()) {
-    app.add_option("--input", o.input, fmt::format("a real file in place of a generated one: {}", what.real_input));
+    app.add_option("--input", o.input,
+                   fmt::format("a real file in place of a generated one: {}", what.real_input));
   }
-  if (what.pictures) app.add_option("--output", o.output, "write the result as PNG into this folder");
+  if (what.pictures)
+    app.add_option("--output", o.output, "write the result as PNG into this folder");
   app.add_option("--blocks", o.blocks, "threadblocks of the I/O kernel")->capture_default_str();
-  app.add_option("--threads", o.threads, "threads of each, a multiple of 32, at most 512; default 512, emulated 64");
+  app.add_option("--threads", o.threads,
+                 "threads of each, a multiple of 32, at most 512; default 512, emulated 64");
   app.add_option("--req", o.request, "bytes per gread of the I/O kernel")->capture_default_str();
-  app.add_option("--runs", o.runs, "runs, each with an empty GPU cache; the median counts")->capture_default_str();
+  app.add_option("--runs", o.runs, "runs, each with an empty GPU cache; the median counts")
+      ->capture_default_str();
   app.add_flag("--cold", o.cold, "drop the input from the OS page cache before each run");
-  app.add_flag("--check", o.check, "check the bytes, then the outputs against --mode cpuio and against the host's");
+  app.add_flag("--check", o.check,
+               "check the bytes, then the outputs against --mode cpuio and against the host's");
   app.add_flag("--json", o.json, "print one JSON object");
   for (auto const& e : what.extras) {
     o.extras[e.name] = e.value;
@@ -77,7 +82,9 @@ void add_options(CLI::App& app, options& o, port_description const& what) {
 
 problem problem_of(options const& o) {
   problem p;
-  p.size = o.size == "smoke" ? size_class::smoke : o.size == "medium" ? size_class::medium : size_class::paper;
+  p.size = o.size == "smoke"    ? size_class::smoke
+           : o.size == "medium" ? size_class::medium
+                                : size_class::paper;
   p.random = o.generator == "rand";
   p.seed = o.seed;
   p.extras = o.extras;
@@ -87,9 +94,12 @@ problem problem_of(options const& o) {
 
 io_shape shape_of(options const& o) {
   check_option("--blocks", o.blocks, 1, 65535);
-  std::int64_t const threads = o.threads != 0 ? o.threads : device_to_run_on().kind == "emulated" ? 64 : 512;
+  std::int64_t const threads = o.threads != 0                          ? o.threads
+                               : device_to_run_on().kind == "emulated" ? 64
+                                                                       : 512;
   check_threads(threads, 512);
-  return {static_cast<unsigned>(o.blocks), static_cast<unsigned>(threads), size_option("--req", o.request, 512, 1ull << 30)};
+  return {static_cast<unsigned>(o.blocks), static_cast<unsigned>(threads),
+          size_option("--req", o.request, 512, 1ull << 30)};
 }
 
 struct outcome {
@@ -112,7 +122,9 @@ run_times run_on_host(session& s, host_outputs& out) {
   auto const loaded = std::chrono::steady_clock::now();
   out = s.application().reference(in);
   auto const done = std::chrono::steady_clock::now();
-  auto const seconds = [](auto from, auto to) { return std::chrono::duration<double>(to - from).count(); };
+  auto const seconds = [](auto from, auto to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
   return {seconds(start, done), seconds(start, loaded), seconds(loaded, done), std::nullopt};
 }
 
@@ -155,13 +167,16 @@ outcome run_mode(options const& o, config const& settings, io_shape shape, sessi
   r.times = median_run(runs);
   if (!pinned.empty()) r.pinned = median_run(pinned).io_seconds;
   if (!o.output.empty()) {
-    for (auto const& path : s.application().write_pictures(o.mode == "cpu" ? on_host : s.outputs(), o.output)) {
+    for (auto const& path :
+         s.application().write_pictures(o.mode == "cpu" ? on_host : s.outputs(), o.output)) {
       fmt::print(stderr, "wrote {}\n", path);
     }
   }
   if (o.check) {
     shown.say("checking");
-    r.checked = o.mode == "cpu" ? verify_host(s, on_host) : o.mode == "fused" ? verify_fused(s, *last_files, shape) : verify(s);
+    r.checked = o.mode == "cpu"     ? verify_host(s, on_host)
+                : o.mode == "fused" ? verify_fused(s, *last_files, shape)
+                                    : verify(s);
   }
   return r;
 }
@@ -170,17 +185,24 @@ void add_level(json_line& to, char const* name, verdict::level const& l) {
   if (l.done) to.boolean(name, l.wrong.empty());
 }
 
-void print_json(options const& o, config const& settings, port_description const& what, outcome const& r) {
+void print_json(options const& o, config const& settings, port_description const& what,
+                outcome const& r) {
   json_line j;
   add_heading(j, what.name);
-  j.text("mode", o.mode).text("size", o.size).text("gen", o.generator).integer("seed", o.seed).boolean("cold", o.cold);
+  j.text("mode", o.mode)
+      .text("size", o.size)
+      .text("gen", o.generator)
+      .integer("seed", o.seed)
+      .boolean("cold", o.cold);
   j.integer("runs", static_cast<std::uint64_t>(o.runs)).integer("bytes", r.bytes);
   j.number("seconds", r.times.seconds)
       .number("io_seconds", r.times.io_seconds)
       .number("compute_seconds", r.times.compute_seconds);
   j.number("GBps", gigabytes_per_second(r.bytes, r.times.seconds));
   j.number("io_GBps", gigabytes_per_second(r.bytes, r.times.io_seconds));
-  if (r.pinned) j.number("pinned_io_seconds", r.pinned).number("pinned_io_GBps", gigabytes_per_second(r.bytes, *r.pinned));
+  if (r.pinned)
+    j.number("pinned_io_seconds", r.pinned)
+        .number("pinned_io_GBps", gigabytes_per_second(r.bytes, *r.pinned));
   if (r.times.counters) j.members(to_json_fields(*r.times.counters));
   if (o.check) {
     j.boolean("verified", r.checked.good());
@@ -193,12 +215,16 @@ void print_json(options const& o, config const& settings, port_description const
 }
 
 void print_text(options const& o, port_description const& what, outcome const& r) {
-  fmt::print("{} {} {}: {} bytes in {:.4f} s ({:.3f} GB/s): I/O {:.4f} s ({:.3f} GB/s), compute {:.4f} s, on {}\n", what.name,
-             o.mode, o.size, r.bytes, r.times.seconds, gigabytes_per_second(r.bytes, r.times.seconds), r.times.io_seconds,
-             gigabytes_per_second(r.bytes, r.times.io_seconds), r.times.compute_seconds,
-             o.mode == "cpu" ? "the host" : current_device().name);
+  fmt::print(
+      "{} {} {}: {} bytes in {:.4f} s ({:.3f} GB/s): I/O {:.4f} s ({:.3f} GB/s), compute {:.4f} s, "
+      "on {}\n",
+      what.name, o.mode, o.size, r.bytes, r.times.seconds,
+      gigabytes_per_second(r.bytes, r.times.seconds), r.times.io_seconds,
+      gigabytes_per_second(r.bytes, r.times.io_seconds), r.times.compute_seconds,
+      o.mode == "cpu" ? "the host" : current_device().name);
   if (r.pinned)
-    fmt::print("  through pinned memory: I/O {:.4f} s ({:.3f} GB/s)\n", *r.pinned, gigabytes_per_second(r.bytes, *r.pinned));
+    fmt::print("  through pinned memory: I/O {:.4f} s ({:.3f} GB/s)\n", *r.pinned,
+               gigabytes_per_second(r.bytes, *r.pinned));
   if (r.times.counters) fmt::print("{}", to_text(*r.times.counters));
   if (o.check && r.checked.good()) fmt::print("  checked: {}\n", r.checked.text());
 }

@@ -1,6 +1,5 @@
-#include <apps/harness/real_input.hpp>
-
 #include <apps/common/program.hpp>
+#include <apps/harness/real_input.hpp>
 
 #include <fmt/format.h>
 
@@ -64,7 +63,8 @@ std::string stored(std::string_view bytes) {
 
 }  // namespace
 
-std::map<std::string, std::uint64_t> read_real_input(std::string const& path, std::vector<std::string> const& keys,
+std::map<std::string, std::uint64_t> read_real_input(std::string const& path,
+                                                     std::vector<std::string> const& keys,
                                                      std::uint64_t element_bytes) {
   std::error_code error;
   auto const size = std::filesystem::file_size(path, error);
@@ -75,30 +75,39 @@ std::map<std::string, std::uint64_t> read_real_input(std::string const& path, st
     auto const equals = line.find('=');
     if (equals == line.npos) continue;
     std::uint64_t value = 0;
-    if (std::from_chars(line.data() + equals + 1, line.data() + line.size(), value).ec == std::errc()) {
+    if (std::from_chars(line.data() + equals + 1, line.data() + line.size(), value).ec ==
+        std::errc()) {
       found[line.substr(0, equals)] = value;
     }
   }
   std::uint64_t bytes = element_bytes;
   for (auto const& key : keys) {
     if (found[key] < 1 || found[key] > 1ull << 31) {
-      throw usage_error(fmt::format("--input={}: {}.meta must have a line {}=NUMBER, from 1 to 2147483648", path, path, key));
+      throw usage_error(fmt::format(
+          "--input={}: {}.meta must have a line {}=NUMBER, from 1 to 2147483648", path, path, key));
     }
     if (__builtin_mul_overflow(bytes, found[key], &bytes)) {
-      throw usage_error(fmt::format("--input={}: has {} bytes: by its .meta must have more than a file can have", path, size));
+      throw usage_error(
+          fmt::format("--input={}: has {} bytes: by its .meta must have more than a file can have",
+                      path, size));
     }
   }
-  if (size != bytes) throw usage_error(fmt::format("--input={}: has {} bytes: by its .meta must have {}", path, size, bytes));
+  if (size != bytes)
+    throw usage_error(
+        fmt::format("--input={}: has {} bytes: by its .meta must have {}", path, size, bytes));
   return found;
 }
 
 void check_rows(std::string const& path, std::uint64_t rows, unsigned per_block) {
   std::uint64_t const most = std::uint64_t{65535} * per_block;  // a grid's blocks in y
-  if (rows > most) throw usage_error(fmt::format("--input={}: has {} rows: must have at most {}", path, rows, most));
+  if (rows > most)
+    throw usage_error(
+        fmt::format("--input={}: has {} rows: must have at most {}", path, rows, most));
 }
 
-std::string write_picture(std::string const& folder, std::string const& name, std::span<std::uint8_t const> samples,
-                          std::uint64_t width, std::uint64_t height, unsigned channels) {
+std::string write_picture(std::string const& folder, std::string const& name,
+                          std::span<std::uint8_t const> samples, std::uint64_t width,
+                          std::uint64_t height, unsigned channels) {
   std::string header;
   put_big_endian(header, static_cast<std::uint32_t>(width));
   put_big_endian(header, static_cast<std::uint32_t>(height));
@@ -123,13 +132,15 @@ std::string write_picture(std::string const& folder, std::string const& name, st
   return path;
 }
 
-std::string write_picture(std::string const& folder, std::string const& name, std::span<float const> values, std::uint64_t width,
+std::string write_picture(std::string const& folder, std::string const& name,
+                          std::span<float const> values, std::uint64_t width,
                           std::uint64_t height) {
   auto const [low, high] = std::ranges::minmax(values);
   float const scale = high > low ? 255 / (high - low) : 0;
   std::vector<std::uint8_t> samples(values.size());
-  std::ranges::transform(values, samples.begin(),
-                         [&](float v) { return static_cast<std::uint8_t>(std::lround((v - low) * scale)); });
+  std::ranges::transform(values, samples.begin(), [&](float v) {
+    return static_cast<std::uint8_t>(std::lround((v - low) * scale));
+  });
   return write_picture(folder, name, samples, width, height, 1);
 }
 

@@ -9,21 +9,25 @@
 
 namespace gpufs::apps {
 
-/// The numbers `keys` from the sidecar PATH.meta (lines key=value). Throws usage_error naming --input if there is no such file, if a number
-/// is missing or not from 1 to 2^31, or if the file has another size than their product times `element_bytes`.
-[[nodiscard]] std::map<std::string, std::uint64_t> read_real_input(std::string const& path, std::vector<std::string> const& keys,
-                                                                   std::uint64_t element_bytes);
+/// The numbers `keys` from the sidecar PATH.meta (lines key=value). Throws usage_error naming
+/// --input if there is no such file, if a number is missing or not from 1 to 2^31, or if the file
+/// has another size than their product times `element_bytes`.
+[[nodiscard]] std::map<std::string, std::uint64_t> read_real_input(
+    std::string const& path, std::vector<std::string> const& keys, std::uint64_t element_bytes);
 
-/// Throws usage_error naming --input unless a kernel whose blocks lie over a picture, each `per_block` rows high, can have `rows` of them.
+/// Throws usage_error naming --input unless a kernel whose blocks lie over a picture, each
+/// `per_block` rows high, can have `rows` of them.
 void check_rows(std::string const& path, std::uint64_t rows, unsigned per_block);
 
-/// Writes `values` as a grey picture of 8 bits, its darkest and lightest value black and white, to `folder`/`name`; makes the folder.
-/// Returns the path. Throws std::system_error naming it.
-std::string write_picture(std::string const& folder, std::string const& name, std::span<float const> values, std::uint64_t width,
-                          std::uint64_t height);
+/// Writes `values` as a grey picture of 8 bits, its darkest and lightest value black and white, to
+/// `folder`/`name`; makes the folder. Returns the path. Throws std::system_error naming it.
+std::string write_picture(std::string const& folder, std::string const& name,
+                          std::span<float const> values, std::uint64_t width, std::uint64_t height);
 
-/// The same from 8-bit samples, `channels` (1: grey, 3: red, green, blue) for each pixel, as they are.
-std::string write_picture(std::string const& folder, std::string const& name, std::span<std::uint8_t const> samples,
-                          std::uint64_t width, std::uint64_t height, unsigned channels);
+/// The same from 8-bit samples, `channels` (1: grey, 3: red, green, blue) for each pixel, as they
+/// are.
+std::string write_picture(std::string const& folder, std::string const& name,
+                          std::span<std::uint8_t const> samples, std::uint64_t width,
+                          std::uint64_t height, unsigned channels);
 
 }  // namespace gpufs::apps

@@ -1,6 +1,5 @@
-#include <apps/harness/session.hpp>
-
 #include <apps/harness/array_checksum.hpp>
+#include <apps/harness/session.hpp>
 
 #include <fmt/format.h>
 
@@ -19,8 +18,9 @@ double seconds_between(steady::time_point from, steady::time_point to) {
 
 std::string compare_sums(data_file const& file, std::uint64_t got) {
   if (got == file.checksum) return {};
-  return fmt::format("what the device got of {} is not what was generated: checksum {:016x}, not {:016x}", file.file.path(), got,
-                     file.checksum);
+  return fmt::format(
+      "what the device got of {} is not what was generated: checksum {:016x}, not {:016x}",
+      file.file.path(), got, file.checksum);
 }
 
 }  // namespace
@@ -48,10 +48,10 @@ void session::drop_from_page_cache() const {
     f.file.drop_from_page_cache();
     double const stays = f.file.cached_part().value_or(0);
     if (stays > most) {
-      throw not_cold(
-          fmt::format("{} cannot be made cold: {:.0f} % of it stay in memory; files on a disk can (TMPDIR or "
-                      "the folder of the input files say where they are)",
-                      f.file.path(), 100 * stays));
+      throw not_cold(fmt::format(
+          "{} cannot be made cold: {:.0f} % of it stay in memory; files on a disk can (TMPDIR or "
+          "the folder of the input files say where they are)",
+          f.file.path(), 100 * stays));
     }
   }
 }
@@ -94,7 +94,8 @@ run_times session::run(loader& by) {
   port_->compute(a);
   this_thread_stream().synchronize();
   auto const done = steady::now();
-  return {seconds_between(start, done), seconds_between(start, loaded), seconds_between(loaded, done), by.counters()};
+  return {seconds_between(start, done), seconds_between(start, loaded),
+          seconds_between(loaded, done), by.counters()};
 }
 
 run_times session::run_fused(gread_files& files, io_shape shape, bool sums) {
@@ -134,13 +135,15 @@ std::string session::integrity_of(gread_files const& files) const {
 
 std::vector<std::uint64_t> session::output_checksums() const {
   std::vector<std::uint64_t> sums;
-  for (std::size_t i = 0; i < outputs_.size(); ++i) sums.push_back(device_checksum(outputs_[i], shapes_[i].bytes()));
+  for (std::size_t i = 0; i < outputs_.size(); ++i)
+    sums.push_back(device_checksum(outputs_[i], shapes_[i].bytes()));
   return sums;
 }
 
 host_outputs session::outputs() const {
   host_outputs out(shapes_);
-  for (std::size_t i = 0; i < outputs_.size(); ++i) outputs_[i].copy_to_host(out.bytes(i).data(), outputs_[i].size());
+  for (std::size_t i = 0; i < outputs_.size(); ++i)
+    outputs_[i].copy_to_host(out.bytes(i).data(), outputs_[i].size());
   return out;
 }
 
@@ -156,7 +159,8 @@ std::string_view name_of(size_class size) {
 }
 
 std::string origin_of(port_description const& what, problem const& which) {
-  std::string text = fmt::format("{} {} {} {}", what.name, name_of(which.size), which.random ? "rand" : "paper", which.seed);
+  std::string text = fmt::format("{} {} {} {}", what.name, name_of(which.size),
+                                 which.random ? "rand" : "paper", which.seed);
   for (auto const& [name, value] : which.extras) text += fmt::format(" {}={}", name, value);
   return text;
 }

@@ -1,4 +1,5 @@
-// One application at one size, with its files on disk and its arrays on the device: runs it in every way, and checks what came out.
+// One application at one size, with its files on disk and its arrays on the device: runs it in
+// every way, and checks what came out.
 #pragma once
 
 #include <gpufs/device.hpp>
@@ -33,8 +34,8 @@ struct not_cold : std::runtime_error {
 
 class session {
  public:
-  /// Makes or finds the files (`folder` empty: nameless ones) and allocates the arrays. Throws usage_error, device_error or
-  /// std::system_error.
+  /// Makes or finds the files (`folder` empty: nameless ones) and allocates the arrays. Throws
+  /// usage_error, device_error or std::system_error.
   session(port_description const& what, problem const& which, std::string const& folder);
   session(session const&) = delete;
   session& operator=(session const&) = delete;
@@ -45,17 +46,20 @@ class session {
   [[nodiscard]] std::uint64_t bytes_read() const;
   [[nodiscard]] std::uint64_t largest_file() const;
 
-  /// Makes all files cold, or warm, in the OS page cache. Where a file cannot be made cold (on tmpfs, say), the first throws not_cold naming it.
+  /// Makes all files cold, or warm, in the OS page cache. Where a file cannot be made cold (on
+  /// tmpfs, say), the first throws not_cold naming it.
   void drop_from_page_cache() const;
   void load_into_page_cache() const;
 
   /// Zeroes all arrays, then loads and computes. Throws what the loader throws.
   run_times run(loader& by);
 
-  /// Zeroes the outputs, then runs the fused computation. `sums`: takes checksums of what was read, for integrity_of().
+  /// Zeroes the outputs, then runs the fused computation. `sums`: takes checksums of what was read,
+  /// for integrity_of().
   run_times run_fused(gread_files& files, io_shape shape, bool sums);
 
-  /// Level 1, after run(): what lies in the input arrays is what was generated. Empty, or what is wrong.
+  /// Level 1, after run(): what lies in the input arrays is what was generated. Empty, or what is
+  /// wrong.
   [[nodiscard]] std::string integrity() const;
   /// The same after run_fused() with sums.
   [[nodiscard]] std::string integrity_of(gread_files const& files) const;

@@ -20,7 +20,9 @@ void add_outputs(verdict& v, session& s, host_outputs const& got, bool exact) {
 
 std::string verdict::text() const {
   std::string all;
-  for (auto const& [name, l] : {std::pair{"integrity", &integrity}, {"cross-mode", &cross_mode}, {"reference", &reference}}) {
+  for (auto const& [name, l] : {std::pair{"integrity", &integrity},
+                                {"cross-mode", &cross_mode},
+                                {"reference", &reference}}) {
     if (!l->wrong.empty()) return std::string(name) + ": " + l->wrong;
     if (l->done) all += (all.empty() ? "" : ", ") + std::string(name);
   }

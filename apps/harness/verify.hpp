@@ -17,7 +17,9 @@ struct verdict {
   level cross_mode;  ///< the outputs are those of cpuio
   level reference;   ///< the outputs are those of the host
 
-  [[nodiscard]] bool good() const { return integrity.wrong.empty() && cross_mode.wrong.empty() && reference.wrong.empty(); }
+  [[nodiscard]] bool good() const {
+    return integrity.wrong.empty() && cross_mode.wrong.empty() && reference.wrong.empty();
+  }
   /// "integrity, cross-mode, reference", or the first thing that is wrong.
   [[nodiscard]] std::string text() const;
 };

@@ -1,10 +1,9 @@
-#include <apps/mosaic/database.hpp>
-
 #include <apps/common/host_file.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/script.hpp>
 #include <apps/common/temp_file.hpp>
 #include <apps/common/unfinished_file.hpp>
+#include <apps/mosaic/database.hpp>
 #include <apps/mosaic/synthetic.hpp>
 
 #include <fmt/format.h>
@@ -36,13 +35,17 @@ template <class Put>
 void write_records(std::string const& path, std::uint64_t tiles, Put const& put) {
   int const fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) throw std::system_error(errno, std::generic_category(), path);
-  int const error = fill_file(fd, tiles * record_bytes, [&](std::uint64_t offset, std::span<std::byte> to) {
-    for (std::uint64_t at = 0; at < to.size(); at += record_bytes) {
-      put((offset + at) / record_bytes, std::span<std::byte, record_bytes>(to.data() + at, record_bytes));
-    }
-  });
+  int const error =
+      fill_file(fd, tiles * record_bytes, [&](std::uint64_t offset, std::span<std::byte> to) {
+        for (std::uint64_t at = 0; at < to.size(); at += record_bytes) {
+          put((offset + at) / record_bytes,
+              std::span<std::byte, record_bytes>(to.data() + at, record_bytes));
+        }
+      });
   ::close(fd);
-  if (error != 0) throw std::system_error(error, std::generic_category(), fmt::format("{} of {} tiles", path, tiles));
+  if (error != 0)
+    throw std::system_error(error, std::generic_category(),
+                            fmt::format("{} of {} tiles", path, tiles));
 }
 
 void write_histograms(std::string const& rgba, std::string const& hist, std::uint64_t tiles) {
@@ -73,7 +76,8 @@ std::uint64_t records_in(std::string const& path) {
   host_file const file(path);
   if (file.size() == 0 || file.size() % record_bytes != 0) {
     throw std::runtime_error(
-        fmt::format("{} has {} bytes: must be a multiple of {}, a record for each tile", path, file.size(), record_bytes));
+        fmt::format("{} has {} bytes: must be a multiple of {}, a record for each tile", path,
+                    file.size(), record_bytes));
   }
   return file.size() / record_bytes;
 }
@@ -105,7 +109,8 @@ void generate_database(database const& d, std::uint64_t tiles, std::uint64_t see
 }
 
 std::uint64_t import_database(database const& d, std::string const& source) {
-  if (!std::filesystem::exists(source)) throw usage_error(fmt::format("{}: there is no such file or folder", source));
+  if (!std::filesystem::exists(source))
+    throw usage_error(fmt::format("{}: there is no such file or folder", source));
   make_folder(d.folder);
   unfinished_file const rgba(d.rgba()), hist(d.hist());
   std::error_code none;
@@ -113,12 +118,16 @@ std::uint64_t import_database(database const& d, std::string const& source) {
   if (is_there) {
     // Only the histograms are made again.
   } else if (source.ends_with(".rgba")) {
-    std::filesystem::copy_file(source, rgba.part(), std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy_file(source, rgba.part(),
+                               std::filesystem::copy_options::overwrite_existing);
   } else {
     std::string const script = find_script("pictures.py");
-    if (script.empty()) throw std::runtime_error("pictures.py is not beside this program, which reads pictures by it");
+    if (script.empty())
+      throw std::runtime_error(
+          "pictures.py is not beside this program, which reads pictures by it");
     if (run_script(script, {"tiles", source, rgba.part()}, -1) != 0) {
-      throw std::runtime_error(fmt::format("{}: no tiles could be taken from it (see above; needs python3)", source));
+      throw std::runtime_error(
+          fmt::format("{}: no tiles could be taken from it (see above; needs python3)", source));
     }
   }
   std::string const tiles_in = is_there ? d.rgba() : rgba.part();
@@ -139,7 +148,8 @@ lsh_index index_database(database const& d, lsh_options const& o, bucket_occupan
     file.read(records.data(), records.size(), first * record_bytes);
     for (std::size_t i = 0; i < to.size(); ++i) {
       if (!take_record(records.data() + i * record_bytes, to[i])) {
-        throw std::runtime_error(fmt::format("{}: record {} holds no histogram of {} pixels", d.hist(), first + i, tile_pixels));
+        throw std::runtime_error(fmt::format("{}: record {} holds no histogram of {} pixels",
+                                             d.hist(), first + i, tile_pixels));
       }
     }
   };
@@ -147,7 +157,8 @@ lsh_index index_database(database const& d, lsh_options const& o, bucket_occupan
 }
 
 std::uint32_t suitable_bits(std::uint64_t tiles) {
-  return static_cast<std::uint32_t>(std::clamp(static_cast<int>(std::bit_width(tiles)) - 3, 2, static_cast<int>(most_key_bits)));
+  return static_cast<std::uint32_t>(
+      std::clamp(static_cast<int>(std::bit_width(tiles)) - 3, 2, static_cast<int>(most_key_bits)));
 }
 
 }  // namespace gpufs::apps

@@ -1,7 +1,6 @@
-#include <apps/mosaic/lsh_index.hpp>
-
 #include <apps/common/generator.hpp>
 #include <apps/harness/parallel.hpp>
+#include <apps/mosaic/lsh_index.hpp>
 
 #include <fmt/format.h>
 
@@ -16,7 +15,9 @@ namespace gpufs::apps {
 
 namespace {
 
-double uniform(std::uint64_t seed, std::uint64_t i) { return (static_cast<double>(generate(seed, i) >> 11) + 0.5) * 0x1p-53; }
+double uniform(std::uint64_t seed, std::uint64_t i) {
+  return (static_cast<double>(generate(seed, i) >> 11) + 0.5) * 0x1p-53;
+}
 
 /// A table while it is being made.
 struct one_table {
@@ -48,7 +49,8 @@ class occupancy_count {
   std::vector<std::uint64_t> found_;  // a bit for each tile
 };
 
-one_table sort_into_buckets(std::vector<std::uint32_t> const& key_of, std::vector<std::uint32_t>& sizes) {
+one_table sort_into_buckets(std::vector<std::uint32_t> const& key_of,
+                            std::vector<std::uint32_t>& sizes) {
   std::vector<std::uint64_t> order(key_of.size());  // key, then id
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = std::uint64_t{key_of[i]} << 32 | i;
   std::ranges::sort(order);
@@ -61,7 +63,8 @@ one_table sort_into_buckets(std::vector<std::uint32_t> const& key_of, std::vecto
     t.keys.push_back(key);
     t.lengths.push_back(static_cast<std::uint32_t>(kept));
     sizes.push_back(static_cast<std::uint32_t>(end - i));
-    for (std::size_t k = 0; k < kept; ++k) t.ids.push_back(static_cast<std::uint32_t>(order[i + k]));
+    for (std::size_t k = 0; k < kept; ++k)
+      t.ids.push_back(static_cast<std::uint32_t>(order[i + k]));
     i = end;
   }
   return t;
@@ -72,7 +75,8 @@ one_table sort_into_buckets(std::vector<std::uint32_t> const& key_of, std::vecto
 compacted compact(histogram const& h, std::int32_t subtract) {
   compacted x;
   for (unsigned d = 0; d < lsh_dimensions; ++d) {
-    x[d] = static_cast<std::int32_t>(h[4 * d] + h[4 * d + 1] + h[4 * d + 2] + h[4 * d + 3]) - subtract;
+    x[d] =
+        static_cast<std::int32_t>(h[4 * d] + h[4 * d + 1] + h[4 * d + 2] + h[4 * d + 3]) - subtract;
   }
   return x;
 }
@@ -89,7 +93,8 @@ void keys_of(lsh_view const& index, compacted const& x, std::span<std::uint32_t>
   }
   for (unsigned t = 0; t < index.tables; ++t) {
     std::uint32_t key = 0;
-    for (unsigned b = 0; b < index.bits; ++b) key = key << 1 | (dot[t * index.bits + b] > 0 ? 1 : 0);
+    for (unsigned b = 0; b < index.bits; ++b)
+      key = key << 1 | (dot[t * index.bits + b] > 0 ? 1 : 0);
     keys[t] = key;
   }
 }
@@ -98,13 +103,15 @@ std::vector<std::int32_t> draw_coefficients(lsh_options const& o) {
   std::vector<std::int32_t> all(std::size_t{lsh_dimensions} * o.tables * o.bits);
   for (std::size_t i = 0; i < all.size(); ++i) {  // Box and Muller's method
     double const radius = std::sqrt(-2 * std::log(uniform(o.seed, 2 * i)));
-    all[i] = static_cast<std::int32_t>(std::lround(1024 * radius * std::cos(2 * std::numbers::pi * uniform(o.seed, 2 * i + 1))));
+    all[i] = static_cast<std::int32_t>(
+        std::lround(1024 * radius * std::cos(2 * std::numbers::pi * uniform(o.seed, 2 * i + 1))));
   }
   return all;
 }
 
 lsh_index make_index(lsh_options const& o, std::vector<std::int32_t> coefficients,
-                     std::vector<std::vector<std::uint32_t>> const& keys, bucket_occupancy& occupancy) {
+                     std::vector<std::vector<std::uint32_t>> const& keys,
+                     bucket_occupancy& occupancy) {
   lsh_index all;
   all.tiles = keys.empty() ? 0 : keys.front().size();
   all.tables = o.tables;
@@ -112,7 +119,8 @@ lsh_index make_index(lsh_options const& o, std::vector<std::int32_t> coefficient
   all.centred = o.centred;
   all.coefficients = std::move(coefficients);
   if (all.tiles * o.tables >= std::uint64_t{1} << 32) {
-    throw std::length_error(fmt::format("{} tiles in {} tables: at most 2^32 entries fit an index", all.tiles, o.tables));
+    throw std::length_error(fmt::format("{} tiles in {} tables: at most 2^32 entries fit an index",
+                                        all.tiles, o.tables));
   }
   occupancy_count count(all.tiles);
   all.table_begin.push_back(0);
@@ -123,7 +131,8 @@ lsh_index make_index(lsh_options const& o, std::vector<std::int32_t> coefficient
     unsigned const now = std::min(together, o.tables - first);
     std::vector<one_table> made(now);
     std::vector<std::vector<std::uint32_t>> sizes(now);
-    parallel_for(now, 1, [&](std::uint64_t i) { made[i] = sort_into_buckets(keys[first + i], sizes[i]); });
+    parallel_for(now, 1,
+                 [&](std::uint64_t i) { made[i] = sort_into_buckets(keys[first + i], sizes[i]); });
     for (unsigned i = 0; i < now; ++i) {
       one_table const& t = made[i];
       for (auto const size : sizes[i]) count.bucket(size);
@@ -138,7 +147,8 @@ lsh_index make_index(lsh_options const& o, std::vector<std::int32_t> coefficient
   return all;
 }
 
-lsh_index build_index(lsh_options const& o, std::uint64_t tiles, read_histograms const& read, bucket_occupancy& occupancy) {
+lsh_index build_index(lsh_options const& o, std::uint64_t tiles, read_histograms const& read,
+                      bucket_occupancy& occupancy) {
   constexpr std::uint64_t piece = 256;
   std::vector<std::int32_t> coefficients = draw_coefficients(o);
   lsh_view hash{};

@@ -1,4 +1,5 @@
-// Locality-sensitive hashing of histograms: which tiles may be near a given one. The index file, how it is built and looked up.
+// Locality-sensitive hashing of histograms: which tiles may be near a given one. The index file,
+// how it is built and looked up.
 #pragma once
 
 #include <apps/mosaic/tile.hpp>
@@ -15,14 +16,17 @@ namespace gpufs::apps {
 inline constexpr unsigned most_tables = 32;      ///< hash functions, each with a table of its own
 inline constexpr unsigned most_key_bits = 31;    ///< of a hash function
 inline constexpr unsigned lsh_dimensions = 192;  ///< 3 x 64: four neighbouring bins are one
-inline constexpr unsigned list_limit = 32;       ///< ids that a bucket keeps: those of the smallest numbers
+inline constexpr unsigned list_limit =
+    32;  ///< ids that a bucket keeps: those of the smallest numbers
 inline constexpr unsigned candidate_limit = 256;
 
 /// What is subtracted from each of the 192 sums if the index is centred: their mean, 1024 / 64.
 inline constexpr std::int32_t compacted_mean = 16;
 
-/// The arrays of an index, in host or device memory. Trivially copyable. Hash function t is the signs of bits_ dot products, the first
-/// one the most significant bit. Table t has keys [table_begin[t], table_begin[t + 1]), sorted; key k the ids [list_begin[k], list_begin[k + 1]), sorted.
+/// The arrays of an index, in host or device memory. Trivially copyable. Hash function t is the
+/// signs of bits_ dot products, the first one the most significant bit. Table t has keys
+/// [table_begin[t], table_begin[t + 1]), sorted; key k the ids [list_begin[k], list_begin[k + 1]),
+/// sorted.
 struct lsh_view {
   std::int32_t const* coefficients;  ///< [lsh_dimensions][tables * bits]
   std::uint32_t const* table_begin;
@@ -46,11 +50,18 @@ struct lsh_index {
   std::vector<std::uint32_t> ids;
 
   [[nodiscard]] lsh_view view() const {
-    return {coefficients.data(),         table_begin.data(), keys.data(), list_begin.data(), ids.data(), tables, bits,
+    return {coefficients.data(),
+            table_begin.data(),
+            keys.data(),
+            list_begin.data(),
+            ids.data(),
+            tables,
+            bits,
             centred ? compacted_mean : 0};
   }
   [[nodiscard]] std::uint64_t bytes() const {
-    return 4 * (coefficients.size() + table_begin.size() + keys.size() + list_begin.size() + ids.size());
+    return 4 * (coefficients.size() + table_begin.size() + keys.size() + list_begin.size() +
+                ids.size());
   }
 };
 
@@ -80,20 +91,24 @@ void keys_of(lsh_view const& index, compacted const& x, std::span<std::uint32_t>
 /// Coefficients: normal deviates times 1024, rounded.
 [[nodiscard]] std::vector<std::int32_t> draw_coefficients(lsh_options const& o);
 
-/// Puts tiles into tables by their keys, `keys[t][i]` being tile i's in table t. Throws std::length_error if there are more than 2^32 entries.
+/// Puts tiles into tables by their keys, `keys[t][i]` being tile i's in table t. Throws
+/// std::length_error if there are more than 2^32 entries.
 [[nodiscard]] lsh_index make_index(lsh_options const& o, std::vector<std::int32_t> coefficients,
-                                   std::vector<std::vector<std::uint32_t>> const& keys, bucket_occupancy& occupancy);
+                                   std::vector<std::vector<std::uint32_t>> const& keys,
+                                   bucket_occupancy& occupancy);
 
-/// The index of `tiles` histograms; `read(first, to)` delivers those from number `first` on, called by several threads at once.
+/// The index of `tiles` histograms; `read(first, to)` delivers those from number `first` on, called
+/// by several threads at once.
 using read_histograms = std::function<void(std::uint64_t first, std::span<histogram> to)>;
-[[nodiscard]] lsh_index build_index(lsh_options const& o, std::uint64_t tiles, read_histograms const& read,
-                                    bucket_occupancy& occupancy);
+[[nodiscard]] lsh_index build_index(lsh_options const& o, std::uint64_t tiles,
+                                    read_histograms const& read, bucket_occupancy& occupancy);
 
 /// Throws std::system_error naming the path.
 void save_index(lsh_index const& index, std::string const& path);
 
-/// Throws std::runtime_error naming the path and what is wrong: not an index, of another version, cut off, damaged. What it returns can be
-/// looked up without further checks. Throws std::system_error if the file cannot be read.
+/// Throws std::runtime_error naming the path and what is wrong: not an index, of another version,
+/// cut off, damaged. What it returns can be looked up without further checks. Throws
+/// std::system_error if the file cannot be read.
 [[nodiscard]] lsh_index load_index(std::string const& path);
 
 /// What is wrong with an index; empty if nothing is.

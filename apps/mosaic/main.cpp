@@ -1,4 +1,5 @@
-// mosaic: a picture made of the most similar of many small ones, whose histograms a kernel looks up in a file: random reads of 4 KiB.
+// mosaic: a picture made of the most similar of many small ones, whose histograms a kernel looks up
+// in a file: random reads of 4 KiB.
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
 
@@ -8,8 +9,8 @@
 #include <apps/mosaic/make_command.hpp>
 #include <apps/mosaic/sizes.hpp>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <cstdint>
 #include <string>
@@ -34,9 +35,11 @@ struct options {
 
 int generate(options const& o) {
   check_option("--tiles", o.tiles, 0, std::int64_t{1} << 31);
-  std::uint64_t const tiles = o.tiles != 0 ? static_cast<std::uint64_t>(o.tiles) : size_named(o.size).tiles;
+  std::uint64_t const tiles =
+      o.tiles != 0 ? static_cast<std::uint64_t>(o.tiles) : size_named(o.size).tiles;
   generate_database({o.data}, tiles, o.seed, !o.histograms_only);
-  fmt::print("{} tiles, {} bytes of histograms; now: mosaic index --data {}\n", tiles, tiles * record_bytes, o.data);
+  fmt::print("{} tiles, {} bytes of histograms; now: mosaic index --data {}\n", tiles,
+             tiles * record_bytes, o.data);
   return 0;
 }
 
@@ -51,19 +54,28 @@ void print_occupancy(options const& o, lsh_index const& x, bucket_occupancy cons
   if (o.json) {
     json_line j, sizes;
     for (std::size_t i = 0; i < b.of_size.size(); ++i) sizes.integer(names[i], b.of_size[i]);
-    j.text("name", "mosaic-index").integer("tiles", x.tiles).integer("tables", x.tables).integer("bits", x.bits);
-    j.boolean("centred", x.centred).integer("bytes", x.bytes()).integer("buckets", b.buckets).integer("largest", b.largest);
+    j.text("name", "mosaic-index")
+        .integer("tiles", x.tiles)
+        .integer("tables", x.tables)
+        .integer("bits", x.bits);
+    j.boolean("centred", x.centred)
+        .integer("bytes", x.bytes())
+        .integer("buckets", b.buckets)
+        .integer("largest", b.largest);
     j.integer("cut", b.cut).integer("lost", b.lost).object("buckets_of_size", sizes);
     fmt::print("{}\n", j.str());
     return;
   }
-  fmt::print("{} tiles in {} tables of {} bits{}: {} bytes, {} buckets, {:.2f} ids each, the largest of {}\n", x.tiles, x.tables,
-             x.bits, x.centred ? ", centred" : "", x.bytes(), b.buckets,
-             static_cast<double>(x.ids.size() + b.cut) / static_cast<double>(b.buckets), b.largest);
+  fmt::print(
+      "{} tiles in {} tables of {} bits{}: {} bytes, {} buckets, {:.2f} ids each, the largest of "
+      "{}\n",
+      x.tiles, x.tables, x.bits, x.centred ? ", centred" : "", x.bytes(), b.buckets,
+      static_cast<double>(x.ids.size() + b.cut) / static_cast<double>(b.buckets), b.largest);
   fmt::print("  ids    buckets\n");
-  for (std::size_t i = 0; i < b.of_size.size(); ++i) fmt::print("  {:<6} {}\n", names[i], b.of_size[i]);
-  fmt::print("{} ids did not fit their bucket of {}; {} tiles are in no table at all{}\n", b.cut, list_limit, b.lost,
-             b.lost != 0 ? ": try --centre, or more --bits" : "");
+  for (std::size_t i = 0; i < b.of_size.size(); ++i)
+    fmt::print("  {:<6} {}\n", names[i], b.of_size[i]);
+  fmt::print("{} ids did not fit their bucket of {}; {} tiles are in no table at all{}\n", b.cut,
+             list_limit, b.lost, b.lost != 0 ? ": try --centre, or more --bits" : "");
 }
 
 int index(options const& o) {
@@ -86,16 +98,21 @@ int index(options const& o) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Mosaics: each part of a picture is replaced by the most similar of many small pictures, found by locality-sensitive\n"
-      "hashing; a kernel reads the candidates' histograms from a file. First `generate` or `import`, then `index`, then `make`.",
+      "Mosaics: each part of a picture is replaced by the most similar of many small pictures, "
+      "found by locality-sensitive\n"
+      "hashing; a kernel reads the candidates' histograms from a file. First `generate` or "
+      "`import`, then `index`, then `make`.",
       "mosaic");
   app.require_subcommand(1);
   options o;
 
-  CLI::App& generate_command = *app.add_subcommand("generate", "makes a database of synthetic tiles: tiles.hist and tiles.rgba");
+  CLI::App& generate_command = *app.add_subcommand(
+      "generate", "makes a database of synthetic tiles: tiles.hist and tiles.rgba");
   generate_command.add_option("--data", o.data, "folder of the database")->required();
   generate_command
-      .add_option("--size", o.size, "smoke (4096 tiles), medium (262144, 1 GiB in each file), paper (5 million, 20.5 GB)")
+      .add_option(
+          "--size", o.size,
+          "smoke (4096 tiles), medium (262144, 1 GiB in each file), paper (5 million, 20.5 GB)")
       ->check(CLI::IsMember({"smoke", "medium", "paper"}))
       ->capture_default_str();
   generate_command.add_option("--tiles", o.tiles, "another number of tiles");
@@ -105,17 +122,21 @@ int main(int argc, char** argv) {
 
   CLI::App& import_command = *app.add_subcommand("import", "makes a database of real tiles");
   import_command
-      .add_option("source", o.source, "NAME.rgba: raw records; a folder of icons, or an IDX file (fashion-MNIST): by Python")
+      .add_option(
+          "source", o.source,
+          "NAME.rgba: raw records; a folder of icons, or an IDX file (fashion-MNIST): by Python")
       ->required();
   import_command.add_option("--data", o.data, "folder of the database")->required();
 
-  CLI::App& index_command =
-      *app.add_subcommand("index", "hashes the histograms of a database: tiles.lsh; says how full the buckets are");
+  CLI::App& index_command = *app.add_subcommand(
+      "index", "hashes the histograms of a database: tiles.lsh; says how full the buckets are");
   index_command.add_option("--data", o.data, "folder of the database")->required();
   index_command.add_option("--tables", o.tables, "hash functions, 1 to 32")->capture_default_str();
   index_command.add_option("--bits", o.bits,
-                           "of each key, 1 to 31; default: so many that a bucket has about four ids (2 million tiles: 18)");
-  index_command.add_flag("--centre", o.centre, "subtract the mean from histograms before hashing: for keys that cluster");
+                           "of each key, 1 to 31; default: so many that a bucket has about four "
+                           "ids (2 million tiles: 18)");
+  index_command.add_flag("--centre", o.centre,
+                         "subtract the mean from histograms before hashing: for keys that cluster");
   index_command.add_option("--seed", o.seed, "of the hash functions")->capture_default_str();
   index_command.add_flag("--json", o.json, "print one JSON object");
 

@@ -35,7 +35,8 @@ struct make_options {
 
 void add_options(CLI::App& command, make_options& o);
 
-/// Returns the exit status. Throws usage_error, config_error, device_error, std::system_error, std::runtime_error.
+/// Returns the exit status. Throws usage_error, config_error, device_error, std::system_error,
+/// std::runtime_error.
 [[nodiscard]] int make_mosaic(make_options const& o, config const& settings);
 
 }  // namespace gpufs::apps

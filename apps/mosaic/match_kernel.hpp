@@ -1,4 +1,5 @@
-// The kernel of the mosaic. A threadblock takes one place of the picture after the other: histogram, keys, candidates, the nearest of them.
+// The kernel of the mosaic. A threadblock takes one place of the picture after the other:
+// histogram, keys, candidates, the nearest of them.
 #pragma once
 
 #include <gpufs/gpufs.hpp>
@@ -31,33 +32,39 @@ struct match_scratch {
   std::uint64_t place;
 };
 
-/// Nothing found, and: a histogram could not be read. Both above any distance with a candidate's number.
+/// Nothing found, and: a histogram could not be read. Both above any distance with a candidate's
+/// number.
 inline constexpr std::uint64_t nothing = ~0ull;
 inline constexpr std::uint64_t unreadable = ~0ull - 1;
 
 /// The histogram of a place, then its 192 sums. Ends with a barrier.
-__device__ inline void take_histogram(match_scratch& s, std::uint32_t const* pixels, std::int32_t subtract, unsigned rank,
-                                      unsigned threads) {
+__device__ inline void take_histogram(match_scratch& s, std::uint32_t const* pixels,
+                                      std::int32_t subtract, unsigned rank, unsigned threads) {
   for (unsigned b = rank; b < histogram_bins; b += threads) s.bins[b] = 0;
   __syncthreads();
   for (unsigned p = rank; p < tile_pixels; p += threads) {
     std::uint32_t const pixel = pixels[p];
-    for (unsigned c = 0; c < 3; ++c) atomicAdd(&s.bins[c * channel_bins + (pixel >> (8 * c) & 255)], 1u);
+    for (unsigned c = 0; c < 3; ++c)
+      atomicAdd(&s.bins[c * channel_bins + (pixel >> (8 * c) & 255)], 1u);
   }
   __syncthreads();
   for (unsigned d = rank; d < lsh_dimensions; d += threads) {
-    s.sums[d] = static_cast<std::int32_t>(s.bins[4 * d] + s.bins[4 * d + 1] + s.bins[4 * d + 2] + s.bins[4 * d + 3]) - subtract;
+    s.sums[d] = static_cast<std::int32_t>(s.bins[4 * d] + s.bins[4 * d + 1] + s.bins[4 * d + 2] +
+                                          s.bins[4 * d + 3]) -
+                subtract;
   }
   __syncthreads();
 }
 
 /// The sign of each of the index's dot products, a thread for each. Ends with a barrier.
-__device__ inline void take_signs(match_scratch& s, lsh_view const& index, unsigned rank, unsigned threads) {
+__device__ inline void take_signs(match_scratch& s, lsh_view const& index, unsigned rank,
+                                  unsigned threads) {
   unsigned const vectors = index.tables * index.bits;
   for (unsigned v = rank; v < vectors; v += threads) {
     std::int32_t dot = 0;
     GPUFS_UNROLL
-    for (unsigned d = 0; d < lsh_dimensions; ++d) dot += s.sums[d] * index.coefficients[d * vectors + v];
+    for (unsigned d = 0; d < lsh_dimensions; ++d)
+      dot += s.sums[d] * index.coefficients[d * vectors + v];
     s.signs[v] = dot > 0 ? 1 : 0;
   }
   __syncthreads();
@@ -105,8 +112,10 @@ __device__ inline void merge_lists(match_scratch& s, unsigned tables) {
 }
 
 /// The candidates of the place. Ends with a barrier.
-__device__ inline void take_candidates(match_scratch& s, lsh_view const& index, unsigned rank, unsigned threads) {
-  static_assert(most_tables <= warp_size && list_limit <= warp_size && seen_slots == 1 << (32 - 22));
+__device__ inline void take_candidates(match_scratch& s, lsh_view const& index, unsigned rank,
+                                       unsigned threads) {
+  static_assert(most_tables <= warp_size && list_limit <= warp_size &&
+                seen_slots == 1 << (32 - 22));
   for (unsigned i = rank; i < seen_slots; i += threads) s.seen[i] = no_tile;
   if (rank < index.tables) find_list(s, index, rank);
   __syncthreads();
@@ -118,10 +127,12 @@ __device__ inline void take_candidates(match_scratch& s, lsh_view const& index, 
   __syncthreads();
 }
 
-/// Squared distance between the place and a record: whole numbers, so that the order of the sum does not matter. Collective; the result is
-/// every thread's of a tile, and the first thread's of a block.
+/// Squared distance between the place and a record: whole numbers, so that the order of the sum
+/// does not matter. Collective; the result is every thread's of a tile, and the first thread's of a
+/// block.
 template <class Group>
-__device__ std::uint32_t record_distance(match_scratch& s, Group const& group, float const* record) {
+__device__ std::uint32_t record_distance(match_scratch& s, Group const& group,
+                                         float const* record) {
   auto const size = static_cast<unsigned>(group.size());
   auto const rank = static_cast<unsigned>(group.thread_rank());
   float sum = 0;
@@ -129,7 +140,8 @@ __device__ std::uint32_t record_distance(match_scratch& s, Group const& group, f
     float const difference = static_cast<float>(s.bins[b]) - record[b];
     sum += difference * difference;
   }
-  for (unsigned step = 1; step < warp_size; step *= 2) sum += __shfl_xor_sync(all_lanes, sum, static_cast<int>(step));
+  for (unsigned step = 1; step < warp_size; step *= 2)
+    sum += __shfl_xor_sync(all_lanes, sum, static_cast<int>(step));
   if constexpr (is_block<Group>) {
     __shared__ float part[most_match_rows];
     __syncthreads();  // the last record's are used up
@@ -141,10 +153,11 @@ __device__ std::uint32_t record_distance(match_scratch& s, Group const& group, f
   return sum < static_cast<float>(no_distance) ? static_cast<std::uint32_t>(sum) : no_distance;
 }
 
-/// The nearest of the group's share of the candidates: distance << 32 | number, or `nothing`, or `unreadable`. Collective over the group.
+/// The nearest of the group's share of the candidates: distance << 32 | number, or `nothing`, or
+/// `unreadable`. Collective over the group.
 template <class Group, class Reader>
-__device__ std::uint64_t nearest(match_scratch& s, Group const& group, Reader& reader, unsigned first, unsigned step,
-                                 match_failure* failure) {
+__device__ std::uint64_t nearest(match_scratch& s, Group const& group, Reader& reader,
+                                 unsigned first, unsigned step, match_failure* failure) {
   std::uint64_t best = nothing;
   for (unsigned i = first; i < s.candidates; i += step) {
     std::uint32_t const id = s.candidate[i];
@@ -152,8 +165,8 @@ __device__ std::uint64_t nearest(match_scratch& s, Group const& group, Reader& r
     float const* const record = reader.read(id, s.record[first], result);
     if (record == nullptr) {
       // Relaxed: elects one writer; the host reads after the kernel.
-      if (group.thread_rank() == 0 &&
-          atomic_ref<std::uint32_t, scope::device>(failure->taken).exchange(1, memory_order_relaxed) == 0) {
+      if (group.thread_rank() == 0 && atomic_ref<std::uint32_t, scope::device>(failure->taken)
+                                              .exchange(1, memory_order_relaxed) == 0) {
         failure->id = id;
         failure->result = result;
       }
@@ -179,10 +192,12 @@ __device__ auto match_group() {
 
 }  // namespace detail
 
-/// Finds the best tile for every place. Blocks of 32 x 1 to 32 x most_match_rows threads, any number of them. ByWarp: each warp reads and
-/// compares candidates of its own, as many records at a time as there are warps; else the whole block one after the other. What it finds is the same.
+/// Finds the best tile for every place. Blocks of 32 x 1 to 32 x most_match_rows threads, any
+/// number of them. ByWarp: each warp reads and compares candidates of its own, as many records at a
+/// time as there are warps; else the whole block one after the other. What it finds is the same.
 template <class Source, bool ByWarp>
-__global__ void __launch_bounds__(32 * most_match_rows, 2) match_tiles(Source source, match_job job) {
+__global__ void __launch_bounds__(32 * most_match_rows, 2)
+    match_tiles(Source source, match_job job) {
   __shared__ detail::match_scratch s;
   auto const group = detail::match_group<ByWarp>();
   typename Source::template reader<std::remove_const_t<decltype(group)>> reader(source, group);
@@ -211,7 +226,8 @@ __global__ void __launch_bounds__(32 * most_match_rows, 2) match_tiles(Source so
     if (rank == 0) {
       job.best[place] = best == detail::nothing
                             ? tile_match{}
-                            : tile_match{s.candidate[static_cast<std::uint32_t>(best)], static_cast<std::uint32_t>(best >> 32)};
+                            : tile_match{s.candidate[static_cast<std::uint32_t>(best)],
+                                         static_cast<std::uint32_t>(best >> 32)};
       atomicAdd(job.compared, s.candidates);
     }
     __syncthreads();  // the scratch is free again

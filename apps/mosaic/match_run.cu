@@ -74,9 +74,10 @@ struct match_run::state {
     match_failure f;
     failure.copy_to_host(&f, 1);
     if (f.taken != 0) {
-      throw std::runtime_error("the histogram of tile " + std::to_string(f.id) + ": " +
-                               (f.result < 0 ? std::generic_category().message(static_cast<int>(-f.result))
-                                             : "the file ends after " + std::to_string(f.result) + " bytes of it"));
+      throw std::runtime_error(
+          "the histogram of tile " + std::to_string(f.id) + ": " +
+          (f.result < 0 ? std::generic_category().message(static_cast<int>(-f.result))
+                        : "the file ends after " + std::to_string(f.result) + " bytes of it"));
     }
     return r;
   }
@@ -89,7 +90,8 @@ struct match_run::state {
   lsh_view view;
 };
 
-match_run::match_run(lsh_index const& index, match_shape shape) : state_(std::make_unique<state>(index, shape)) {
+match_run::match_run(lsh_index const& index, match_shape shape)
+    : state_(std::make_unique<state>(index, shape)) {
   load_kernels<gread_source>();
   load_kernels<gmmap_source>();
   load_kernels<array_source>();
@@ -97,7 +99,8 @@ match_run::match_run(lsh_index const& index, match_shape shape) : state_(std::ma
 
 match_run::~match_run() = default;
 
-match_result match_run::from_file(std::span<rgba_tile const> places, match_access how, fs_ref const& fs, int fd) {
+match_result match_run::from_file(std::span<rgba_tile const> places, match_access how,
+                                  fs_ref const& fs, int fd) {
   if (how == match_access::gmmap) return state_->run(places, gmmap_source{fs, fd});
   if (how == match_access::array) return state_->run(places, array_source{fs, fd});
   return state_->run(places, gread_source{fs, fd});

@@ -39,8 +39,10 @@ class match_run {
   match_run(match_run const&) = delete;
   match_run& operator=(match_run const&) = delete;
 
-  /// Histograms from tiles.hist, open as `fd`. gmmap needs pages of 4 KiB or more. Throws device_error, or std::runtime_error naming the tile that could not be read.
-  [[nodiscard]] match_result from_file(std::span<rgba_tile const> places, match_access how, fs_ref const& fs, int fd);
+  /// Histograms from tiles.hist, open as `fd`. gmmap needs pages of 4 KiB or more. Throws
+  /// device_error, or std::runtime_error naming the tile that could not be read.
+  [[nodiscard]] match_result from_file(std::span<rgba_tile const> places, match_access how,
+                                       fs_ref const& fs, int fd);
 
   /// All of tiles.hist lies at `records`, in device memory. Throws device_error.
   [[nodiscard]] match_result resident(std::span<rgba_tile const> places, std::byte const* records);

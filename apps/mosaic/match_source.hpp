@@ -1,8 +1,12 @@
-// Where the kernel finds the histograms of the database: one small type for each way, all with the same shape.
+// Where the kernel finds the histograms of the database: one small type for each way, all with the
+// same shape.
 //
-// A source is passed to the kernel by value. source::reader<Group> is made by all threads of a group together, which may then, together, call
-//   read(id, buffer, result)  the histogram of tile `id`: in `buffer` (shared memory, the group's own, histogram_bytes) or elsewhere;
-//                             null if it cannot be had, and then `result` is -errno or the bytes that were there
+// A source is passed to the kernel by value. source::reader<Group> is made by all threads of a
+// group together, which may then, together, call
+//   read(id, buffer, result)  the histogram of tile `id`: in `buffer` (shared memory, the group's
+//   own, histogram_bytes) or elsewhere;
+//                             null if it cannot be had, and then `result` is -errno or the bytes
+//                             that were there
 //   done()                    what the last read() returned is not looked at any more
 #pragma once
 
@@ -48,9 +52,11 @@ struct gread_source {
   template <class Group>
   class reader {
    public:
-    __device__ reader(gread_source const& source, Group const& group) : io_(source.fs, group), fd_(source.fd) {}
+    __device__ reader(gread_source const& source, Group const& group)
+        : io_(source.fs, group), fd_(source.fd) {}
     __device__ float const* read(std::uint32_t id, float* buffer, ssize_t& result) {
-      result = gread(io_, fd_, buffer, histogram_bytes, static_cast<std::int64_t>(id * record_bytes));
+      result =
+          gread(io_, fd_, buffer, histogram_bytes, static_cast<std::int64_t>(id * record_bytes));
       return result == static_cast<ssize_t>(histogram_bytes) ? buffer : nullptr;
     }
     __device__ void done() {}
@@ -71,10 +77,13 @@ struct gmmap_source {
   template <class Group>
   class reader {
    public:
-    __device__ reader(gmmap_source const& source, Group const& group) : io_(source.fs, group), fd_(source.fd) {}
+    __device__ reader(gmmap_source const& source, Group const& group)
+        : io_(source.fs, group), fd_(source.fd) {}
     __device__ float const* read(std::uint32_t id, float*, ssize_t& result) {
-      result = gmmap(io_, fd_, histogram_bytes, static_cast<std::int64_t>(id * record_bytes), PROT_READ, &address_);
-      if (result == static_cast<ssize_t>(histogram_bytes)) return static_cast<float const*>(address_);
+      result = gmmap(io_, fd_, histogram_bytes, static_cast<std::int64_t>(id * record_bytes),
+                     PROT_READ, &address_);
+      if (result == static_cast<ssize_t>(histogram_bytes))
+        return static_cast<float const*>(address_);
       if (result > 0) gmunmap(io_, address_);
       return nullptr;
     }
@@ -102,7 +111,8 @@ struct array_source {
     __device__ float const* read(std::uint32_t id, float* buffer, ssize_t& result) {
       group_.sync();  // the record before is not looked at any more
       constexpr std::uint64_t step = record_bytes / sizeof(float);
-      for (auto b = static_cast<unsigned>(group_.thread_rank()); b < histogram_bins; b += static_cast<unsigned>(group_.size())) {
+      for (auto b = static_cast<unsigned>(group_.thread_rank()); b < histogram_bins;
+           b += static_cast<unsigned>(group_.size())) {
         buffer[b] = bins_[id * step + b];
       }
       result = bins_.error() != 0 ? bins_.error() : -EIO;

@@ -1,5 +1,3 @@
-#include <apps/mosaic/picture.hpp>
-
 #include <apps/common/generator.hpp>
 #include <apps/common/host_file.hpp>
 #include <apps/common/program.hpp>
@@ -7,6 +5,7 @@
 #include <apps/common/temp_file.hpp>
 #include <apps/harness/parallel.hpp>
 #include <apps/harness/real_input.hpp>
+#include <apps/mosaic/picture.hpp>
 #include <apps/mosaic/synthetic.hpp>
 
 #include <fmt/format.h>
@@ -21,11 +20,13 @@ namespace {
 
 /// Calls each(place, pixel of the place, pixel of the picture).
 template <class Each>
-void for_each_pixel(std::uint64_t columns, std::uint64_t rows, std::uint64_t picture_width, Each const& each) {
+void for_each_pixel(std::uint64_t columns, std::uint64_t rows, std::uint64_t picture_width,
+                    Each const& each) {
   parallel_for(rows, 1, [&](std::uint64_t row) {
     for (std::uint64_t column = 0; column < columns; ++column) {
       for (unsigned p = 0; p < tile_pixels; ++p) {
-        std::uint64_t const y = row * tile_side + p / tile_side, x = column * tile_side + p % tile_side;
+        std::uint64_t const y = row * tile_side + p / tile_side,
+                            x = column * tile_side + p % tile_side;
         each(row * columns + column, p, y * picture_width + x);
       }
     }
@@ -37,17 +38,19 @@ picture read_raw(std::string const& path) {
   std::uint64_t const width = size.at("columns");
   picture p{width / tile_side, size.at("rows") / tile_side, {}};
   if (p.columns == 0 || p.rows == 0) {
-    throw usage_error(fmt::format("--input={}: has {} x {} pixels: must have at least {} x {}", path, width, size.at("rows"),
-                                  tile_side, tile_side));
+    throw usage_error(fmt::format("--input={}: has {} x {} pixels: must have at least {} x {}",
+                                  path, width, size.at("rows"), tile_side, tile_side));
   }
   host_file const file(path);
   std::vector<std::uint8_t> samples(file.size());
   file.read(samples.data(), samples.size(), 0);
   p.places.resize(p.columns * p.rows);
-  for_each_pixel(p.columns, p.rows, width, [&](std::uint64_t place, unsigned pixel, std::uint64_t at) {
-    for (unsigned c = 0; c < 3; ++c) p.places[place][4 * pixel + c] = samples[3 * at + c];
-    p.places[place][4 * pixel + 3] = 255;
-  });
+  for_each_pixel(p.columns, p.rows, width,
+                 [&](std::uint64_t place, unsigned pixel, std::uint64_t at) {
+                   for (unsigned c = 0; c < 3; ++c)
+                     p.places[place][4 * pixel + c] = samples[3 * at + c];
+                   p.places[place][4 * pixel + 3] = 255;
+                 });
   return p;
 }
 
@@ -56,7 +59,8 @@ rgba_tile average_of(rgba_tile const& tile) {
   for (unsigned c = 0; c < 4; ++c) {
     unsigned sum = 0;
     for (unsigned p = 0; p < tile_pixels; ++p) sum += tile[4 * p + c];
-    for (unsigned p = 0; p < tile_pixels; ++p) flat[4 * p + c] = static_cast<std::uint8_t>(sum / tile_pixels);
+    for (unsigned p = 0; p < tile_pixels; ++p)
+      flat[4 * p + c] = static_cast<std::uint8_t>(sum / tile_pixels);
   }
   return flat;
 }
@@ -64,7 +68,8 @@ rgba_tile average_of(rgba_tile const& tile) {
 /// A folder that goes away with what is in it.
 struct passing_folder {
   passing_folder() {
-    if (::mkdtemp(path.data()) == nullptr) throw std::system_error(errno, std::generic_category(), path);
+    if (::mkdtemp(path.data()) == nullptr)
+      throw std::system_error(errno, std::generic_category(), path);
   }
   ~passing_folder() {
     std::error_code ignored;
@@ -77,7 +82,8 @@ struct passing_folder {
 
 }  // namespace
 
-picture picture_of_tiles(database const& d, std::uint64_t columns, std::uint64_t rows, std::uint64_t seed) {
+picture picture_of_tiles(database const& d, std::uint64_t columns, std::uint64_t rows,
+                         std::uint64_t seed) {
   std::uint64_t const tiles = records_in(d.rgba());
   host_file const file(d.rgba());
   picture p{columns, rows, std::vector<rgba_tile>(columns * rows)};
@@ -89,24 +95,29 @@ picture picture_of_tiles(database const& d, std::uint64_t columns, std::uint64_t
 
 picture picture_of_strangers(std::uint64_t columns, std::uint64_t rows, std::uint64_t seed) {
   picture p{columns, rows, std::vector<rgba_tile>(columns * rows)};
-  parallel_for(p.places.size(), 16, [&](std::uint64_t i) { p.places[i] = synthetic_tile(~seed, i); });
+  parallel_for(p.places.size(), 16,
+               [&](std::uint64_t i) { p.places[i] = synthetic_tile(~seed, i); });
   return p;
 }
 
 picture read_picture(std::string const& path) {
   if (path.ends_with(".rgb8")) return read_raw(path);
-  if (!std::filesystem::exists(path)) throw usage_error(fmt::format("--input={}: there is no such file", path));
+  if (!std::filesystem::exists(path))
+    throw usage_error(fmt::format("--input={}: there is no such file", path));
   std::string const script = find_script("pictures.py");
-  if (script.empty()) throw std::runtime_error("pictures.py is not beside this program, which reads pictures by it");
+  if (script.empty())
+    throw std::runtime_error("pictures.py is not beside this program, which reads pictures by it");
   passing_folder const folder;
   std::string const raw = folder.path + "/picture.rgb8";
   if (run_script(script, {"picture", path, raw}, -1) != 0) {
-    throw std::runtime_error(fmt::format("--input={}: could not be read (see above; needs python3)", path));
+    throw std::runtime_error(
+        fmt::format("--input={}: could not be read (see above; needs python3)", path));
   }
   return read_raw(raw);
 }
 
-std::string write_mosaic(picture const& p, std::span<tile_match const> best, database const& d, std::string const& folder) {
+std::string write_mosaic(picture const& p, std::span<tile_match const> best, database const& d,
+                         std::string const& folder) {
   host_file const file(d.rgba());
   std::vector<rgba_tile> tiles(p.places.size());
   parallel_for(tiles.size(), 16, [&](std::uint64_t i) {
@@ -118,9 +129,11 @@ std::string write_mosaic(picture const& p, std::span<tile_match const> best, dat
   });
   std::uint64_t const width = p.columns * tile_side, height = p.rows * tile_side;
   std::vector<std::uint8_t> samples(3 * width * height);
-  for_each_pixel(p.columns, p.rows, width, [&](std::uint64_t place, unsigned pixel, std::uint64_t at) {
-    for (unsigned c = 0; c < 3; ++c) samples[3 * at + c] = tiles[place][4 * pixel + c];
-  });
+  for_each_pixel(p.columns, p.rows, width,
+                 [&](std::uint64_t place, unsigned pixel, std::uint64_t at) {
+                   for (unsigned c = 0; c < 3; ++c)
+                     samples[3 * at + c] = tiles[place][4 * pixel + c];
+                 });
   return write_picture(folder, "mosaic.png", samples, width, height, 3);
 }
 

@@ -17,19 +17,23 @@ struct picture {
   std::vector<rgba_tile> places;  ///< row by row
 };
 
-/// A picture made of tiles of the database, drawn at random: for each place there is a tile at distance 0. Throws as host_file does, if
-/// tiles.rgba is not there.
-[[nodiscard]] picture picture_of_tiles(database const& d, std::uint64_t columns, std::uint64_t rows, std::uint64_t seed);
+/// A picture made of tiles of the database, drawn at random: for each place there is a tile at
+/// distance 0. Throws as host_file does, if tiles.rgba is not there.
+[[nodiscard]] picture picture_of_tiles(database const& d, std::uint64_t columns, std::uint64_t rows,
+                                       std::uint64_t seed);
 
 /// A picture of tiles like those of a synthetic database, but others.
-[[nodiscard]] picture picture_of_strangers(std::uint64_t columns, std::uint64_t rows, std::uint64_t seed);
+[[nodiscard]] picture picture_of_strangers(std::uint64_t columns, std::uint64_t rows,
+                                           std::uint64_t seed);
 
-/// A picture from a file: raw samples (NAME.rgb8 with its sidecar NAME.rgb8.meta), or whatever scripts/pictures.py reads. What does not fill
-/// a tile at the right and at the bottom is left out. Throws usage_error naming --input, std::runtime_error.
+/// A picture from a file: raw samples (NAME.rgb8 with its sidecar NAME.rgb8.meta), or whatever
+/// scripts/pictures.py reads. What does not fill a tile at the right and at the bottom is left out.
+/// Throws usage_error naming --input, std::runtime_error.
 [[nodiscard]] picture read_picture(std::string const& path);
 
-/// Writes the mosaic to `folder`/mosaic.png and returns that path. A place without a tile gets its own average colour.
-/// Throws std::system_error.
-std::string write_mosaic(picture const& p, std::span<tile_match const> best, database const& d, std::string const& folder);
+/// Writes the mosaic to `folder`/mosaic.png and returns that path. A place without a tile gets its
+/// own average colour. Throws std::system_error.
+std::string write_mosaic(picture const& p, std::span<tile_match const> best, database const& d,
+                         std::string const& folder);
 
 }  // namespace gpufs::apps

@@ -1,6 +1,5 @@
-#include <apps/mosaic/reference.hpp>
-
 #include <apps/harness/parallel.hpp>
+#include <apps/mosaic/reference.hpp>
 
 #include <algorithm>
 #include <array>
@@ -8,7 +7,8 @@
 
 namespace gpufs::apps {
 
-std::vector<std::uint32_t> candidates_of(lsh_view const& index, std::span<std::uint32_t const> keys) {
+std::vector<std::uint32_t> candidates_of(lsh_view const& index,
+                                         std::span<std::uint32_t const> keys) {
   std::vector<std::uint32_t> all;
   for (unsigned t = 0; t < index.tables; ++t) {
     std::uint32_t const* const begin = index.keys + index.table_begin[t];
@@ -26,12 +26,14 @@ std::vector<std::uint32_t> candidates_of(lsh_view const& index, std::span<std::u
 }
 
 std::uint32_t distance(histogram const& h, float const* record) {
-  constexpr unsigned lanes = 16;  // sums side by side, which the compiler puts into vector registers
+  constexpr unsigned lanes =
+      16;  // sums side by side, which the compiler puts into vector registers
   static_assert(histogram_bins % lanes == 0);
   std::array<float, lanes> part{};
   for (unsigned b = 0; b < histogram_bins; b += lanes) {
     for (unsigned k = 0; k < lanes; ++k) {
-      float const difference = static_cast<float>(static_cast<std::int32_t>(h[b + k])) - record[b + k];
+      float const difference =
+          static_cast<float>(static_cast<std::int32_t>(h[b + k])) - record[b + k];
       part[k] += difference * difference;
     }
   }
@@ -40,8 +42,8 @@ std::uint32_t distance(histogram const& h, float const* record) {
   return sum < static_cast<float>(no_distance) ? static_cast<std::uint32_t>(sum) : no_distance;
 }
 
-std::vector<tile_match> match_on_host(lsh_view const& index, std::span<rgba_tile const> places, histogram_source const& source,
-                                      std::uint64_t& compared) {
+std::vector<tile_match> match_on_host(lsh_view const& index, std::span<rgba_tile const> places,
+                                      histogram_source const& source, std::uint64_t& compared) {
   std::vector<tile_match> best(places.size());
   std::atomic<std::uint64_t> all{0};
   parallel_pieces(places.size(), 8, [&](std::uint64_t begin, std::uint64_t end) {

@@ -1,6 +1,5 @@
-#include <apps/mosaic/synthetic.hpp>
-
 #include <apps/common/generator.hpp>
+#include <apps/mosaic/synthetic.hpp>
 
 #include <algorithm>
 
@@ -8,7 +7,8 @@ namespace gpufs::apps {
 
 rgba_tile synthetic_tile(std::uint64_t seed, std::uint64_t m) {
   constexpr int noise = 8, steepest = 64, side = tile_side;
-  std::uint64_t const first = m * record_bytes;  // numbers of this tile's draws: pixels, then the rest
+  std::uint64_t const first =
+      m * record_bytes;  // numbers of this tile's draws: pixels, then the rest
   auto const draw = [&](unsigned i, std::uint64_t limit) {
     return static_cast<int>(generate_below(seed, first + tile_pixels + i, limit));
   };
@@ -24,8 +24,10 @@ rgba_tile synthetic_tile(std::uint64_t seed, std::uint64_t m) {
       auto const p = static_cast<unsigned>(y * side + x);
       std::uint64_t const word = generate(seed, first + p);
       for (unsigned c = 0; c < 3; ++c) {
-        int const slope = (along_x[c] * (2 * x - side + 1) + along_y[c] * (2 * y - side + 1)) / (2 * (side - 1));
-        int const grain = static_cast<int>((word >> (16 * c) & 0xffff) * (2 * noise + 1) >> 16) - noise;
+        int const slope =
+            (along_x[c] * (2 * x - side + 1) + along_y[c] * (2 * y - side + 1)) / (2 * (side - 1));
+        int const grain =
+            static_cast<int>((word >> (16 * c) & 0xffff) * (2 * noise + 1) >> 16) - noise;
         tile[4 * p + c] = static_cast<std::uint8_t>(std::clamp(base[c] + slope + grain, 0, 255));
       }
       tile[4 * p + 3] = 255;

@@ -1,4 +1,5 @@
-// The unit that everything here is made of: a picture of 32 x 32 pixels, and its record in each of the database's two files.
+// The unit that everything here is made of: a picture of 32 x 32 pixels, and its record in each of
+// the database's two files.
 #pragma once
 
 #include <array>
@@ -12,7 +13,8 @@ inline constexpr unsigned tile_pixels = tile_side * tile_side;
 inline constexpr unsigned channel_bins = 256;
 inline constexpr unsigned histogram_bins = 3 * channel_bins;  ///< red, green, blue
 
-/// Of tiles.rgba: the pixels row by row, red, green, blue, alpha. Of tiles.hist: 768 floats, each a count, and zeros up to the page's end.
+/// Of tiles.rgba: the pixels row by row, red, green, blue, alpha. Of tiles.hist: 768 floats, each a
+/// count, and zeros up to the page's end.
 inline constexpr std::uint64_t record_bytes = 4096;
 inline constexpr std::uint64_t histogram_bytes = histogram_bins * sizeof(float);
 static_assert(tile_pixels * 4 == record_bytes && histogram_bytes <= record_bytes);
@@ -29,8 +31,8 @@ using histogram = std::array<std::uint32_t, histogram_bins>;
   return h;
 }
 
-/// What stands for "no tile", and a distance that no two histograms have: theirs are whole numbers of at most 3 * 2 * 1024^2 < 2^23, so
-/// that floats hold them, and every partial sum, exactly.
+/// What stands for "no tile", and a distance that no two histograms have: theirs are whole numbers
+/// of at most 3 * 2 * 1024^2 < 2^23, so that floats hold them, and every partial sum, exactly.
 inline constexpr std::uint32_t no_tile = ~0u;
 inline constexpr std::uint32_t no_distance = 1u << 24;
 

@@ -1,5 +1,3 @@
-#include <apps/mosaic/variant.hpp>
-
 #include <gpufs/filesystem.hpp>
 
 #include <apps/common/host_file.hpp>
@@ -8,6 +6,7 @@
 #include <apps/common/seconds_since.hpp>
 #include <apps/harness/data_set.hpp>
 #include <apps/mosaic/reference.hpp>
+#include <apps/mosaic/variant.hpp>
 
 #include <fmt/format.h>
 
@@ -29,7 +28,8 @@ char const* name_of(match_access how) {
 
 class cpu_variant final : public variant {
  public:
-  cpu_variant(mosaic_problem const& p, bool mapped) : variant("cpu"), problem_(p), file_(p.files.hist()) {
+  cpu_variant(mosaic_problem const& p, bool mapped)
+      : variant("cpu"), problem_(p), file_(p.files.hist()) {
     if (mapped) map_.emplace(file_);
   }
 
@@ -44,7 +44,8 @@ class cpu_variant final : public variant {
     variant_outcome r;
     auto const start = std::chrono::steady_clock::now();
     histogram_source const source = map_ ? histogram_source(by_map) : histogram_source(by_pread);
-    r.matched.best = match_on_host(problem_.index.view(), problem_.wanted.places, source, r.matched.compared);
+    r.matched.best =
+        match_on_host(problem_.index.view(), problem_.wanted.places, source, r.matched.compared);
     r.seconds = seconds_since(start);
     return r;
   }
@@ -86,7 +87,8 @@ class cpuio_variant final : public variant {
 
 class file_variant final : public variant {
  public:
-  file_variant(mosaic_problem const& p, match_access how, match_shape shape, config const& settings, bool random, bool warm)
+  file_variant(mosaic_problem const& p, match_access how, match_shape shape, config const& settings,
+               bool random, bool warm)
       : variant(fmt::format("{} {}", name_of(how), format_size(settings.page_size)), settings),
         problem_(p),
         how_(how),
@@ -98,11 +100,15 @@ class file_variant final : public variant {
     variant_outcome r;
     filesystem fs(*settings());
     int const fd = fs.open(problem_.files.hist(), O_RDONLY);
-    if (fd < 0) throw std::runtime_error(fmt::format("{}: {}", problem_.files.hist(), error_text(fd)));
-    if (int const error = fs.advise(fd, 0, 0, random_ ? advice::random : advice::normal); error != 0) {
-      throw std::runtime_error(fmt::format("advice for {}: {}", problem_.files.hist(), error_text(error)));
+    if (fd < 0)
+      throw std::runtime_error(fmt::format("{}: {}", problem_.files.hist(), error_text(fd)));
+    if (int const error = fs.advise(fd, 0, 0, random_ ? advice::random : advice::normal);
+        error != 0) {
+      throw std::runtime_error(
+          fmt::format("advice for {}: {}", problem_.files.hist(), error_text(error)));
     }
-    if (warm_) r.mapping_seconds = map_windows(fs, fd, std::filesystem::file_size(problem_.files.hist()));
+    if (warm_)
+      r.mapping_seconds = map_windows(fs, fd, std::filesystem::file_size(problem_.files.hist()));
     statistics const before = fs.stats();
     r.matched = kernel_.from_file(problem_.wanted.places, how_, fs.ref(), fd);
     r.seconds = r.matched.seconds;
@@ -130,8 +136,9 @@ std::unique_ptr<variant> make_cpuio_variant(mosaic_problem const& p, match_shape
   return std::make_unique<cpuio_variant>(p, shape);
 }
 
-std::unique_ptr<variant> make_file_variant(mosaic_problem const& p, match_access how, match_shape shape, config const& settings,
-                                           bool random, bool warm) {
+std::unique_ptr<variant> make_file_variant(mosaic_problem const& p, match_access how,
+                                           match_shape shape, config const& settings, bool random,
+                                           bool warm) {
   return std::make_unique<file_variant>(p, how, shape, settings, random, warm);
 }
 

@@ -26,7 +26,8 @@ struct mosaic_problem {
 
 struct variant_outcome {
   match_result matched;
-  double seconds = 0;  ///< end to end: from picture and index in host and device memory to the matches in host memory
+  double seconds = 0;  ///< end to end: from picture and index in host and device memory to the
+                       ///< matches in host memory
   std::optional<statistics> counters;
   double mapping_seconds = 0;  ///< io_path mapped: what mapping the windows took before that
   std::vector<std::string> notes;
@@ -55,13 +56,16 @@ class variant {
 /// The host alone, with all cores; `mapped`: reads tiles.hist by mmap in place of pread.
 [[nodiscard]] std::unique_ptr<variant> make_cpu_variant(mosaic_problem const& p, bool mapped);
 
-/// One thread reads all of tiles.hist into touched memory, one copy brings it to the device, a kernel does the rest. The first run takes the
-/// memory, which is not timed.
-[[nodiscard]] std::unique_ptr<variant> make_cpuio_variant(mosaic_problem const& p, match_shape shape);
+/// One thread reads all of tiles.hist into touched memory, one copy brings it to the device, a
+/// kernel does the rest. The first run takes the memory, which is not timed.
+[[nodiscard]] std::unique_ptr<variant> make_cpuio_variant(mosaic_problem const& p,
+                                                          match_shape shape);
 
-/// A kernel that reads histograms from the file; a filesystem with these settings for each run. `random`: advised so, and nothing is read ahead. `warm`: the
-/// OS page cache has the file, and with io_path mapped all its windows are mapped before the time begins.
-[[nodiscard]] std::unique_ptr<variant> make_file_variant(mosaic_problem const& p, match_access how, match_shape shape,
-                                                         config const& settings, bool random, bool warm);
+/// A kernel that reads histograms from the file; a filesystem with these settings for each run.
+/// `random`: advised so, and nothing is read ahead. `warm`: the OS page cache has the file, and
+/// with io_path mapped all its windows are mapped before the time begins.
+[[nodiscard]] std::unique_ptr<variant> make_file_variant(mosaic_problem const& p, match_access how,
+                                                         match_shape shape, config const& settings,
+                                                         bool random, bool warm);
 
 }  // namespace gpufs::apps

@@ -4,7 +4,9 @@
 
 namespace gpufs::apps {
 
-bool one_thread_each(problem const& p) { return choice_option(p, "compute", {"strips", "orig"}) == 1; }
+bool one_thread_each(problem const& p) {
+  return choice_option(p, "compute", {"strips", "orig"}) == 1;
+}
 
 input_file matrix_file(problem const& p, unsigned count, std::uint64_t n) {
   std::uint64_t const row = n * sizeof(float);
@@ -37,7 +39,8 @@ std::vector<double> host_columns(float const* a, std::uint64_t n, std::vector<do
   std::vector<double> result(n);
   parallel_pieces(n, 256, [&](std::uint64_t begin, std::uint64_t end) {
     for (std::uint64_t i = 0; i < n; ++i) {
-      for (std::uint64_t j = begin; j < end; ++j) result[j] += static_cast<double>(a[i * n + j]) * w[i];
+      for (std::uint64_t j = begin; j < end; ++j)
+        result[j] += static_cast<double>(a[i * n + j]) * w[i];
     }
   });
   return result;

@@ -11,7 +11,8 @@ namespace gpufs::apps {
 /// The option that chooses the computation.
 [[nodiscard]] inline extra_option compute_option() {
   return {"compute", "strips",
-          "strips: a warp per row, strips of columns; orig: a thread per row or column, as PolyBench has it"};
+          "strips: a warp per row, strips of columns; orig: a thread per row or column, as "
+          "PolyBench has it"};
 }
 [[nodiscard]] bool one_thread_each(problem const& p);
 
@@ -19,9 +20,11 @@ namespace gpufs::apps {
 [[nodiscard]] input_file matrix_file(problem const& p, unsigned count, std::uint64_t n);
 
 /// On the host, in double: result[i] = sum of a[i][j] * x[j].
-[[nodiscard]] std::vector<double> host_rows(float const* a, std::uint64_t n, std::vector<double> const& x);
+[[nodiscard]] std::vector<double> host_rows(float const* a, std::uint64_t n,
+                                            std::vector<double> const& x);
 /// result[j] = sum of a[i][j] * w[i].
-[[nodiscard]] std::vector<double> host_columns(float const* a, std::uint64_t n, std::vector<double> const& w);
+[[nodiscard]] std::vector<double> host_columns(float const* a, std::uint64_t n,
+                                               std::vector<double> const& w);
 
 /// n elements f(0), f(1), ... as the device computes them, in double.
 template <class F>

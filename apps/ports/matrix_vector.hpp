@@ -1,5 +1,6 @@
-// Products of a row-major matrix and of its transpose with vectors, from memory and from a file: what GESUMMV, MVT, BICG and ATAX share.
-// Vectors that are formulas, and what becomes of a sum, are function objects.
+// Products of a row-major matrix and of its transpose with vectors, from memory and from a file:
+// what GESUMMV, MVT, BICG and ATAX share. Vectors that are formulas, and what becomes of a sum, are
+// function objects.
 #pragma once
 
 #include <gpufs/gpufs.hpp>
@@ -40,7 +41,8 @@ __global__ void sum_rows(float const* a, matrix_shape shape, X x, Finish finish)
   std::uint64_t const i = (blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x) / 32;
   if (i >= shape.rows) return;
   float sum = 0;
-  for (std::uint64_t j = lane_id(); j < shape.columns; j += 32) sum += a[i * shape.columns + j] * x(j);
+  for (std::uint64_t j = lane_id(); j < shape.columns; j += 32)
+    sum += a[i * shape.columns + j] * x(j);
   sum = warp_sum(sum);
   if (lane_id() == 0) finish(i, sum);
 }
@@ -55,7 +57,8 @@ __global__ void sum_rows_by_thread(float const* a, matrix_shape shape, X x, Fini
   finish(i, sum);
 }
 
-/// partials[strip][j] = sum of a[i][j] * weight(i) over the rows i of a strip. A grid of columns x strips.
+/// partials[strip][j] = sum of a[i][j] * weight(i) over the rows i of a strip. A grid of columns x
+/// strips.
 template <class Weight>
 __global__ void sum_columns(float const* a, matrix_shape shape, Weight weight, float* partials) {
   std::uint64_t const j = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x;
@@ -66,9 +69,11 @@ __global__ void sum_columns(float const* a, matrix_shape shape, Weight weight, f
   partials[blockIdx.y * shape.columns + j] = sum;
 }
 
-/// finish(j, sum of partials[s][j] over the strips s, in order): no atomics, so the result is the same every time.
+/// finish(j, sum of partials[s][j] over the strips s, in order): no atomics, so the result is the
+/// same every time.
 template <class Finish>
-__global__ void add_partials(float const* partials, std::uint64_t columns, unsigned strips, Finish finish) {
+__global__ void add_partials(float const* partials, std::uint64_t columns, unsigned strips,
+                             Finish finish) {
   std::uint64_t const j = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x;
   if (j >= columns) return;
   float sum = 0;
@@ -80,12 +85,13 @@ struct no_weight {
   __device__ float operator()(std::uint64_t, float) const { return 0; }
 };
 
-/// Reads a matrix that begins at `offset` of file 0, row by row, each block its strip of rows. For each row finish(i, sum of
-/// a[i][j] * x(j)); and, unless `partials` is null, partials[block][j] += a[i][j] * weight(i, that sum).
-/// `windows` has room for one row for each block.
+/// Reads a matrix that begins at `offset` of file 0, row by row, each block its strip of rows. For
+/// each row finish(i, sum of a[i][j] * x(j)); and, unless `partials` is null, partials[block][j] +=
+/// a[i][j] * weight(i, that sum). `windows` has room for one row for each block.
 template <class X, class Finish, class Weight>
-__global__ void __launch_bounds__(512) sum_file(chunk_io files, std::uint64_t offset, matrix_shape shape, float* windows,
-                                                float* partials, X x, Finish finish, Weight weight) {
+__global__ void __launch_bounds__(512)
+    sum_file(chunk_io files, std::uint64_t offset, matrix_shape shape, float* windows,
+             float* partials, X x, Finish finish, Weight weight) {
   io_context io(files.fs, cooperative_groups::this_thread_block());
   int const fd = open_file(io, files, 0);
   if (fd < 0) return;
@@ -106,7 +112,8 @@ __global__ void __launch_bounds__(512) sum_file(chunk_io files, std::uint64_t of
     if (threadIdx.x == 0) finish(i, sum);
     if (partial == nullptr) continue;
     float const w = weight(i, sum);
-    for (std::uint64_t j = threadIdx.x; j < shape.columns; j += blockDim.x) partial[j] += row[j] * w;
+    for (std::uint64_t j = threadIdx.x; j < shape.columns; j += blockDim.x)
+      partial[j] += row[j] * w;
   }
   gclose(io, fd);
 }
@@ -119,7 +126,8 @@ struct matrix_products {
 
   static constexpr unsigned strips = 128;
 
-  explicit matrix_products(matrix_shape s, bool one_thread_each) : shape(s), by_thread(one_thread_each) {}
+  explicit matrix_products(matrix_shape s, bool one_thread_each)
+      : shape(s), by_thread(one_thread_each) {}
   void allocate() { partials = buffer<float>(strips * shape.columns); }
 
   template <class X, class Finish>
@@ -133,12 +141,16 @@ struct matrix_products {
   template <class Weight, class Finish>
   void columns(float const* a, Weight weight, Finish finish) const {
     unsigned const used = by_thread ? 1 : strips;
-    launch(sum_columns<Weight>, dim3(blocks_of(shape.columns), used), 256, a, shape, weight, partials.data());
-    launch(add_partials<Finish>, blocks_of(shape.columns), 256, partials.data(), shape.columns, used, finish);
+    launch(sum_columns<Weight>, dim3(blocks_of(shape.columns), used), 256, a, shape, weight,
+           partials.data());
+    launch(add_partials<Finish>, blocks_of(shape.columns), 256, partials.data(), shape.columns,
+           used, finish);
   }
 
  private:
-  static unsigned blocks_of(std::uint64_t threads) { return static_cast<unsigned>((threads + 255) / 256); }
+  static unsigned blocks_of(std::uint64_t threads) {
+    return static_cast<unsigned>((threads + 255) / 256);
+  }
 };
 
 /// Room for sum_file().
@@ -146,7 +158,8 @@ struct file_products {
   buffer<float> windows;
   buffer<float> partials;
   file_products() = default;
-  file_products(unsigned blocks, std::uint64_t columns) : windows(blocks * columns), partials(blocks * columns) {}
+  file_products(unsigned blocks, std::uint64_t columns)
+      : windows(blocks * columns), partials(blocks * columns) {}
 };
 
 }  // namespace gpufs::apps

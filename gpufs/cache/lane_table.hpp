@@ -1,5 +1,6 @@
-// Look-ups for lanes that each work by themselves, whatever the others of their warp do: what array elements need under divergence. The entries,
-// locks and rules are those of page_table.hpp; a lane reads a bucket from the page's home on, one way first, then four at a time.
+// Look-ups for lanes that each work by themselves, whatever the others of their warp do: what array
+// elements need under divergence. The entries, locks and rules are those of page_table.hpp; a lane
+// reads a bucket from the page's home on, one way first, then four at a time.
 #pragma once
 
 #include <gpufs/cache/page_table.hpp>
@@ -10,15 +11,17 @@ namespace gpufs {
 
 namespace detail {
 
-/// Pins the frame and says whether it has the page: the lookup, or `absent` with nothing pinned. `passing`: set if it is being thrown out.
-__device__ __forceinline__ lookup lane_pin(page_cache_ref const& c, std::uint32_t frame, std::uint64_t uid, std::uint64_t page,
-                                           bool& passing) {
+/// Pins the frame and says whether it has the page: the lookup, or `absent` with nothing pinned.
+/// `passing`: set if it is being thrown out.
+__device__ __forceinline__ lookup lane_pin(page_cache_ref const& c, std::uint32_t frame,
+                                           std::uint64_t uid, std::uint64_t page, bool& passing) {
   frame_header& h = c.headers[frame];
   phase const p = phase_of(pin(h));
   std::uint32_t const valid = valid_bytes(h);
   bool const ours = names(h, uid, page);
   if (ours && (p == phase::ready || p == phase::filling)) {
-    if (c.policy == replacement::clock) atomic_ref<std::uint32_t, scope::device>(h.referenced).store(1, memory_order_relaxed);
+    if (c.policy == replacement::clock)
+      atomic_ref<std::uint32_t, scope::device>(h.referenced).store(1, memory_order_relaxed);
     return {p == phase::ready ? lookup_result::hit : lookup_result::filling, frame, valid};
   }
   passing |= p == phase::evicting;
@@ -28,14 +31,17 @@ __device__ __forceinline__ lookup lane_pin(page_cache_ref const& c, std::uint32_
 
 }  // namespace detail
 
-/// Finds and pins a page, as find_and_pin() does. Any single thread calls. At a table's usual load the first look at its home finds it.
-__device__ __forceinline__ lookup lane_find_and_pin(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
+/// Finds and pins a page, as find_and_pin() does. Any single thread calls. At a table's usual load
+/// the first look at its home finds it.
+__device__ __forceinline__ lookup lane_find_and_pin(page_cache_ref const& c, std::uint64_t uid,
+                                                    std::uint64_t page) {
   page_location const at = locate(c, uid, page);
   for (unsigned pause = 0;;) {
     bool passing = false;
     lookup found{lookup_result::absent, 0, 0};
     std::uint64_t const first = bucket_entry(c, at.bucket, at.home()).load(memory_order_relaxed);
-    if (at.may_be(first)) found = detail::lane_pin(c, static_cast<std::uint32_t>(first) - 1, uid, page, passing);
+    if (at.may_be(first))
+      found = detail::lane_pin(c, static_cast<std::uint32_t>(first) - 1, uid, page, passing);
     if (found.result == lookup_result::absent) {
       detail::lane_visit(c, at.bucket, at.home() + 1, [&](unsigned, std::uint64_t entry) {
         if (!at.may_be(entry)) return false;

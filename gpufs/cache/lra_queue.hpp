@@ -7,7 +7,8 @@
 
 namespace gpufs {
 
-/// The frames one context slot allocated: a list of segments, oldest first. All but `cursor` is read and written under the lock
+/// The frames one context slot allocated: a list of segments, oldest first. All but `cursor` is
+/// read and written under the lock
 /// (`count` and `owned` are also looked at without it, as hints).
 struct alignas(64) lra_queue {
   std::uint32_t lock;
@@ -33,12 +34,16 @@ struct lra_ref {
   std::uint32_t segment_count = 0;
   std::uint32_t segment_frames = 0;  ///< frames per segment; the last one may have fewer
 
-  GPUFS_HOST_DEVICE static std::uint64_t start_of(std::uint32_t segment) { return (std::uint64_t(segment) + 1) << 32; }
+  GPUFS_HOST_DEVICE static std::uint64_t start_of(std::uint32_t segment) {
+    return (std::uint64_t(segment) + 1) << 32;
+  }
   GPUFS_HOST_DEVICE std::uint32_t frame_at(std::uint64_t cursor) const {
-    return (static_cast<std::uint32_t>(cursor >> 32) - 1) * segment_frames + static_cast<std::uint32_t>(cursor);
+    return (static_cast<std::uint32_t>(cursor >> 32) - 1) * segment_frames +
+           static_cast<std::uint32_t>(cursor);
   }
   GPUFS_HOST_DEVICE bool used_up(std::uint64_t cursor, std::uint32_t frame_count) const {
-    return cursor >> 32 == 0 || static_cast<std::uint32_t>(cursor) >= segment_frames || frame_at(cursor) >= frame_count;
+    return cursor >> 32 == 0 || static_cast<std::uint32_t>(cursor) >= segment_frames ||
+           frame_at(cursor) >= frame_count;
   }
 };
 

@@ -1,5 +1,5 @@
-// The page table: from (file version, page number) to a frame. Buckets of 32 entries, looked up by a warp with one
-// coalesced load, changed by a lane for each page.
+// The page table: from (file version, page number) to a frame. Buckets of 32 entries, looked up by
+// a warp with one coalesced load, changed by a lane for each page.
 #pragma once
 
 #include <gpufs/cache/frame.hpp>
@@ -16,36 +16,43 @@ namespace gpufs {
 
 static_assert(bucket_ways == warp_size);
 
-/// Where a page's entry can be. An entry is tag << 32 | (frame + 1), or 0. The tag only narrows the search: the frame's header names
-/// the page in full, so that equal tags never mix up pages.
+/// Where a page's entry can be. An entry is tag << 32 | (frame + 1), or 0. The tag only narrows the
+/// search: the frame's header names the page in full, so that equal tags never mix up pages.
 struct page_location {
   std::uint64_t bucket;
   std::uint32_t tag;
 
-  /// The way where a lane that looks by itself begins; the entry is in the first way from there on that was free.
+  /// The way where a lane that looks by itself begins; the entry is in the first way from there on
+  /// that was free.
   __device__ unsigned home() const { return tag % bucket_ways; }
 
   /// Whether an entry of the bucket may be the page's.
-  __device__ bool may_be(std::uint64_t entry) const { return entry != 0 && static_cast<std::uint32_t>(entry >> 32) == tag; }
+  __device__ bool may_be(std::uint64_t entry) const {
+    return entry != 0 && static_cast<std::uint32_t>(entry >> 32) == tag;
+  }
 };
 
-__device__ __forceinline__ page_location locate(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
+__device__ __forceinline__ page_location locate(page_cache_ref const& c, std::uint64_t uid,
+                                                std::uint64_t page) {
   std::uint64_t const h = mix64(page + mix64(uid + 0x9e3779b97f4a7c15ull));
   return {(h >> 32) * c.bucket_count >> 32, static_cast<std::uint32_t>(h)};  // bucket_count < 2^32
 }
 
-__device__ __forceinline__ atomic_ref<std::uint64_t, scope::device> bucket_entry(page_cache_ref const& c, std::uint64_t bucket,
-                                                                                 unsigned way) {
+__device__ __forceinline__ atomic_ref<std::uint64_t, scope::device> bucket_entry(
+    page_cache_ref const& c, std::uint64_t bucket, unsigned way) {
   return atomic_ref<std::uint64_t, scope::device>(c.buckets[bucket * bucket_ways + way]);
 }
 
 __device__ __forceinline__ bool names(frame_header& h, std::uint64_t uid, std::uint64_t page) {
-  std::uint64_t const u = atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed);
-  std::uint64_t const p = atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed);
+  std::uint64_t const u =
+      atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed);
+  std::uint64_t const p =
+      atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed);
   return ((u ^ uid) | (p ^ page)) == 0;  // both loads are under way before either is needed
 }
 
-/// Before a frame is entered: whoever finds the entry under the bucket's lock reads the name that begin_fill() has given it.
+/// Before a frame is entered: whoever finds the entry under the bucket's lock reads the name that
+/// begin_fill() has given it.
 __device__ __forceinline__ void settle_name(frame_header const& h) { settle(h.uid, h.page); }
 
 __device__ __forceinline__ std::byte* frame_bytes(page_cache_ref const& c, std::uint32_t frame) {
@@ -55,7 +62,8 @@ __device__ __forceinline__ std::byte* frame_bytes(page_cache_ref const& c, std::
 enum class lookup_result : std::uint32_t {
   absent,   ///< not in the table
   hit,      ///< ready and pinned
-  filling,  ///< pinned; somebody else is bringing it in (or, rarely, another page: ask again when it is ready)
+  filling,  ///< pinned; somebody else is bringing it in (or, rarely, another page: ask again when
+            ///< it is ready)
 };
 
 struct lookup {
@@ -64,8 +72,10 @@ struct lookup {
   std::uint32_t valid;  ///< hit: bytes that the page has
 };
 
-/// Finds and pins a page. All lanes of a warp call, all get the answer. Never waits for longer than an eviction takes.
-__device__ __forceinline__ lookup find_and_pin(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
+/// Finds and pins a page. All lanes of a warp call, all get the answer. Never waits for longer than
+/// an eviction takes.
+__device__ __forceinline__ lookup find_and_pin(page_cache_ref const& c, std::uint64_t uid,
+                                               std::uint64_t page) {
   page_location const at = locate(c, uid, page);
   unsigned const lane = lane_id();
   for (unsigned pause = 0;;) {
@@ -100,33 +110,39 @@ __device__ __forceinline__ lookup find_and_pin(page_cache_ref const& c, std::uin
       passing |= answer == 3;
     }
     if (!passing) return {lookup_result::absent, 0, 0};
-    // An owner is about to take the entry out (it never waits while it evicts): look again. `evicting` cannot last.
+    // An owner is about to take the entry out (it never waits while it evicts): look again.
+    // `evicting` cannot last.
     backoff(pause);
   }
 }
 
 /// The first way of those in `ways`, not 0, from `home` on.
 __device__ __forceinline__ unsigned first_way(unsigned ways, unsigned home) {
-  return (static_cast<unsigned>(__ffs(static_cast<int>(__funnelshift_r(ways, ways, home)))) - 1 + home) % bucket_ways;
+  return (static_cast<unsigned>(__ffs(static_cast<int>(__funnelshift_r(ways, ways, home)))) - 1 +
+          home) %
+         bucket_ways;
 }
 
 enum class insert_result : std::uint32_t { inserted, duplicate, full };
 
-// What changes the table is done by each lane for its own page, side by side with the others of its warp: a batch of pages costs
-// little more than one, where a warp that took them in turn would pay for each.
+// What changes the table is done by each lane for its own page, side by side with the others of its
+// warp: a batch of pages costs little more than one, where a warp that took them in turn would pay
+// for each.
 
 namespace detail {
 
-/// Calls visit(way, entry) for the ways of a bucket from `home` on until it says true; returns whether it did. Four loads are under way at a time.
-/// Any single thread calls.
+/// Calls visit(way, entry) for the ways of a bucket from `home` on until it says true; returns
+/// whether it did. Four loads are under way at a time. Any single thread calls.
 template <class Visit>
-__device__ __forceinline__ bool lane_visit(page_cache_ref const& c, std::uint64_t bucket, unsigned home, Visit&& visit) {
+__device__ __forceinline__ bool lane_visit(page_cache_ref const& c, std::uint64_t bucket,
+                                           unsigned home, Visit&& visit) {
   GPUFS_ROLLED
   for (unsigned step = 0; step < bucket_ways; step += 4) {
     std::uint64_t entry[4];
     GPUFS_UNROLL
     for (unsigned i = 0; i < 4; ++i)
-      entry[i] = bucket_entry(c, bucket, (home + step + i) % bucket_ways).load(memory_order_relaxed);
+      entry[i] =
+          bucket_entry(c, bucket, (home + step + i) % bucket_ways).load(memory_order_relaxed);
     GPUFS_UNROLL
     for (unsigned i = 0; i < 4; ++i) {
       if (visit((home + step + i) % bucket_ways, entry[i])) return true;
@@ -135,8 +151,10 @@ __device__ __forceinline__ bool lane_visit(page_cache_ref const& c, std::uint64_
   return false;
 }
 
-/// Enters a frame that the calling thread is filling, whose name is settled, under that name. The thread holds the bucket's lock.
-__device__ __forceinline__ insert_result enter_locked(page_cache_ref const& c, page_location const& at, std::uint64_t uid,
+/// Enters a frame that the calling thread is filling, whose name is settled, under that name. The
+/// thread holds the bucket's lock.
+__device__ __forceinline__ insert_result enter_locked(page_cache_ref const& c,
+                                                      page_location const& at, std::uint64_t uid,
                                                       std::uint64_t page, std::uint32_t frame) {
   constexpr unsigned at_once = 16;  // loads under way: the whole bucket in two trips to memory
   unsigned free = 0;
@@ -145,7 +163,8 @@ __device__ __forceinline__ insert_result enter_locked(page_cache_ref const& c, p
   for (unsigned first = 0; first < bucket_ways; first += at_once) {
     std::uint64_t entry[at_once];
     GPUFS_UNROLL
-    for (unsigned i = 0; i < at_once; ++i) entry[i] = bucket_entry(c, at.bucket, first + i).load(memory_order_relaxed);
+    for (unsigned i = 0; i < at_once; ++i)
+      entry[i] = bucket_entry(c, at.bucket, first + i).load(memory_order_relaxed);
     GPUFS_UNROLL
     for (unsigned i = 0; i < at_once; ++i) {
       if (entry[i] == 0) free |= 1u << (first + i);
@@ -157,30 +176,36 @@ __device__ __forceinline__ insert_result enter_locked(page_cache_ref const& c, p
     // Looked at again: it may have been taken out since, but nobody enters another under our lock.
     auto const way = static_cast<unsigned>(__ffs(static_cast<int>(alike)) - 1);
     std::uint64_t const entry = bucket_entry(c, at.bucket, way).load(memory_order_relaxed);
-    // An entry whose header names the page is a duplicate, also when it is about to go: the caller looks again.
-    if (entry != 0 && names(c.headers[static_cast<std::uint32_t>(entry) - 1], uid, page)) return insert_result::duplicate;
+    // An entry whose header names the page is a duplicate, also when it is about to go: the caller
+    // looks again.
+    if (entry != 0 && names(c.headers[static_cast<std::uint32_t>(entry) - 1], uid, page))
+      return insert_result::duplicate;
   }
   if (free == 0) return insert_result::full;
   unsigned const way = first_way(free, at.home());
-  bucket_entry(c, at.bucket, way).store(std::uint64_t(at.tag) << 32 | (frame + 1), memory_order_relaxed);
+  bucket_entry(c, at.bucket, way)
+      .store(std::uint64_t(at.tag) << 32 | (frame + 1), memory_order_relaxed);
   settle(c.buckets[at.bucket * bucket_ways + way]);
   return insert_result::inserted;
 }
 
 }  // namespace detail
 
-/// Enters the frame that the calling thread is filling under its name, unless the page is there already. Any single thread calls. The
-/// bucket's lock keeps two callers that miss one page from both entering it; look-ups and removals need no lock. Nobody waits while holding a lock.
-__device__ __forceinline__ insert_result lane_insert(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page,
-                                                     std::uint32_t frame) {
+/// Enters the frame that the calling thread is filling under its name, unless the page is there
+/// already. Any single thread calls. The bucket's lock keeps two callers that miss one page from
+/// both entering it; look-ups and removals need no lock. Nobody waits while holding a lock.
+__device__ __forceinline__ insert_result lane_insert(page_cache_ref const& c, std::uint64_t uid,
+                                                     std::uint64_t page, std::uint32_t frame) {
   page_location const at = locate(c, uid, page);
   atomic_ref<std::uint32_t, scope::device> lock(c.bucket_locks[at.bucket]);
   settle_name(c.headers[frame]);
   insert_result result = insert_result::duplicate;
-  // The lock is held within one turn of the loop, so that lanes of one warp that want the same one pass, also where they run in step.
+  // The lock is held within one turn of the loop, so that lanes of one warp that want the same one
+  // pass, also where they run in step.
   unsigned pause = 0;
   for (bool done = false; !done;) {
-    // Acquire pairs with the unlocking below: we see what the last holder entered, and the names of those frames.
+    // Acquire pairs with the unlocking below: we see what the last holder entered, and the names of
+    // those frames.
     if (lock.exchange(1, memory_order_acquire) == 0) {
       result = detail::enter_locked(c, at, uid, page, frame);
       lock.store(0, after_settling);
@@ -193,18 +218,21 @@ __device__ __forceinline__ insert_result lane_insert(page_cache_ref const& c, st
 }
 
 /// The same for each lane with `mine`. All lanes of a warp call; each gets its own result.
-__device__ __forceinline__ insert_result insert_each(page_cache_ref const& c, bool mine, std::uint64_t uid, std::uint64_t page,
+__device__ __forceinline__ insert_result insert_each(page_cache_ref const& c, bool mine,
+                                                     std::uint64_t uid, std::uint64_t page,
                                                      std::uint32_t frame) {
   insert_result const result = mine ? lane_insert(c, uid, page, frame) : insert_result::duplicate;
   __syncwarp();
   return result;
 }
 
-/// Takes the entry of a frame out that the calling thread owns (evicting or filling); nobody else changes that entry. Any single thread calls.
+/// Takes the entry of a frame out that the calling thread owns (evicting or filling); nobody else
+/// changes that entry. Any single thread calls.
 __device__ __forceinline__ void lane_remove(page_cache_ref const& c, std::uint32_t frame) {
   frame_header& h = c.headers[frame];
-  page_location const at = locate(c, atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed),
-                                  atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed));
+  page_location const at =
+      locate(c, atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed),
+             atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed));
   std::uint64_t const own = std::uint64_t(at.tag) << 32 | (frame + 1);
   detail::lane_visit(c, at.bucket, at.home(), [&](unsigned way, std::uint64_t entry) {
     if (entry != own) return false;
@@ -214,17 +242,21 @@ __device__ __forceinline__ void lane_remove(page_cache_ref const& c, std::uint32
 }
 
 /// The same for each lane with `mine`. All lanes of a warp call.
-__device__ __forceinline__ void remove_each(page_cache_ref const& c, bool mine, std::uint32_t frame) {
+__device__ __forceinline__ void remove_each(page_cache_ref const& c, bool mine,
+                                            std::uint32_t frame) {
   if (mine) lane_remove(c, frame);
   __syncwarp();
 }
 
 /// The same for one frame, the same in all lanes.
-__device__ __forceinline__ void remove(page_cache_ref const& c, std::uint32_t frame) { remove_each(c, lane_id() == 0, frame); }
+__device__ __forceinline__ void remove(page_cache_ref const& c, std::uint32_t frame) {
+  remove_each(c, lane_id() == 0, frame);
+}
 
-/// Makes room in the bucket where a page belongs by throwing out one of its ready, unpinned pages: the rule for the rare bucket that is full. Any
-/// single thread calls. Returns whether one went.
-__device__ __forceinline__ bool evict_from_bucket(page_cache_ref const& c, std::uint64_t uid, std::uint64_t page) {
+/// Makes room in the bucket where a page belongs by throwing out one of its ready, unpinned pages:
+/// the rule for the rare bucket that is full. Any single thread calls. Returns whether one went.
+__device__ __forceinline__ bool evict_from_bucket(page_cache_ref const& c, std::uint64_t uid,
+                                                  std::uint64_t page) {
   page_location const at = locate(c, uid, page);
   return detail::lane_visit(c, at.bucket, at.home(), [&](unsigned, std::uint64_t entry) {
     if (entry == 0) return false;

@@ -15,11 +15,14 @@ struct taken_frame {
   bool evicted;        ///< it held a page
 };
 
-/// Takes a frame for each lane that wants one: of the slot's queue (least recently allocated first) under replacement::lra, else, or if
-/// the queue has none to give, by the sweep. Pinned frames are passed over. All lanes of the team call. Looks at a bounded number of frames
-/// and never waits: a caller that gets none finishes the pages it holds, if any, before it asks again. `slot`: owned by the caller, or -1.
+/// Takes a frame for each lane that wants one: of the slot's queue (least recently allocated first)
+/// under replacement::lra, else, or if the queue has none to give, by the sweep. Pinned frames are
+/// passed over. All lanes of the team call. Looks at a bounded number of frames and never waits: a
+/// caller that gets none finishes the pages it holds, if any, before it asks again. `slot`: owned
+/// by the caller, or -1.
 template <class Team = whole_warp>
-__device__ __forceinline__ taken_frame take_each(page_cache_ref const& c, std::int32_t slot, bool wants) {
+__device__ __forceinline__ taken_frame take_each(page_cache_ref const& c, std::int32_t slot,
+                                                 bool wants) {
   constexpr unsigned most_rounds = 64;  // of each kind
   taken_frame mine{-1, false};
   bool own = c.policy == replacement::lra && slot >= 0;
@@ -31,7 +34,8 @@ __device__ __forceinline__ taken_frame take_each(page_cache_ref const& c, std::i
     unsigned const n = static_cast<unsigned>(__popc(seekers));
     unsigned const rank = rank_in(seekers, Team::lane());
     candidate_frame candidate{false, 0};
-    if (own && (!lra_candidate<Team>(c, slot, seeks, n, rank, candidate) || round + 1 == most_rounds)) {
+    if (own &&
+        (!lra_candidate<Team>(c, slot, seeks, n, rank, candidate) || round + 1 == most_rounds)) {
       own = false;
       round = 0;
       continue;

@@ -1,4 +1,5 @@
-// Dirty pages, device side: which frame has which write buffer, which of its bytes were written, and how a buffer changes hands.
+// Dirty pages, device side: which frame has which write buffer, which of its bytes were written,
+// and how a buffer changes hands.
 #pragma once
 
 #include <gpufs/cache/page_table.hpp>
@@ -10,63 +11,78 @@
 
 namespace gpufs {
 
-//   free ---take---> taken ---attach---> attached to a frame ---take, once the file has its bytes---> taken (by another)
+//   free ---take---> taken ---attach---> attached to a frame ---take, once the file has its
+//   bytes---> taken (by another)
 //     ^----give_back---/
 //
-// A frame with a buffer has one more pin: so it is not replaced while the buffer may hold bytes that the file does not have, and replacement
-// need not know about dirty pages. The lock in the frame's word is held by whoever changes its buffer; holders wait for nobody but the daemon.
+// A frame with a buffer has one more pin: so it is not replaced while the buffer may hold bytes
+// that the file does not have, and replacement need not know about dirty pages. The lock in the
+// frame's word is held by whoever changes its buffer; holders wait for nobody but the daemon.
 
 inline constexpr std::uint32_t buffer_free = 0;  ///< buffer_state::owner, else 1 + frame
 inline constexpr std::uint32_t buffer_taken = 0xffffffffu;
 inline constexpr std::uint32_t frame_locked = 1u << 31;
 
-/// One per write buffer, in GPU memory. All but `owner` belongs to the holder of the lock of the frame it is attached to.
+/// One per write buffer, in GPU memory. All but `owner` belongs to the holder of the lock of the
+/// frame it is attached to.
 struct buffer_state {
   std::uint32_t owner;
   std::uint32_t ranges;
   std::uint64_t sequence;  ///< as last posted
   std::uint64_t uid;       ///< of the page in it
   std::uint64_t page;
-  rpc::byte_range range[rpc::most_ranges];  ///< what the pinned header lists, where it can be read quickly
+  rpc::byte_range
+      range[rpc::most_ranges];  ///< what the pinned header lists, where it can be read quickly
 };
 static_assert(sizeof(buffer_state) == write_state_bytes);
 
-__device__ __forceinline__ atomic_ref<std::uint64_t, scope::system> posted_word(fs_ref const& fs, std::uint32_t buffer) {
+__device__ __forceinline__ atomic_ref<std::uint64_t, scope::system> posted_word(
+    fs_ref const& fs, std::uint32_t buffer) {
   return atomic_ref<std::uint64_t, scope::system>(fs.shared.writes.posted[buffer]);
 }
-__device__ __forceinline__ atomic_ref<std::uint64_t, scope::system> written_word(fs_ref const& fs, std::uint32_t buffer) {
+__device__ __forceinline__ atomic_ref<std::uint64_t, scope::system> written_word(
+    fs_ref const& fs, std::uint32_t buffer) {
   return atomic_ref<std::uint64_t, scope::system>(fs.shared.writes.written[buffer]);
 }
 __device__ __forceinline__ std::byte* buffer_bytes(fs_ref const& fs, std::uint32_t buffer) {
   return fs.shared.writes.bytes + (std::uint64_t(buffer) << fs.cache.page_shift);
 }
-__device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> frame_buffer(fs_ref const& fs, std::uint32_t frame) {
+__device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> frame_buffer(
+    fs_ref const& fs, std::uint32_t frame) {
   return atomic_ref<std::uint32_t, scope::device>(fs.writes.frame_buffers[frame]);
 }
 
-/// Tries for the frame's lock. `buffer`: 1 + its buffer, or 0. Pairs with unlock_frame(). One thread calls.
-__device__ __forceinline__ bool try_lock_frame(fs_ref const& fs, std::uint32_t frame, std::uint32_t& buffer) {
+/// Tries for the frame's lock. `buffer`: 1 + its buffer, or 0. Pairs with unlock_frame(). One
+/// thread calls.
+__device__ __forceinline__ bool try_lock_frame(fs_ref const& fs, std::uint32_t frame,
+                                               std::uint32_t& buffer) {
   buffer = frame_buffer(fs, frame).fetch_or(frame_locked, memory_order_acquire);
   return (buffer & frame_locked) == 0;
 }
-__device__ __forceinline__ void unlock_frame(fs_ref const& fs, std::uint32_t frame, std::uint32_t buffer) {
+__device__ __forceinline__ void unlock_frame(fs_ref const& fs, std::uint32_t frame,
+                                             std::uint32_t buffer) {
   frame_buffer(fs, frame).store(buffer, memory_order_release);
 }
 
-/// Whether the file has everything that was posted. Pairs with the host's release: its reads of the buffer are over.
-__device__ __forceinline__ bool is_clean(fs_ref const& fs, std::uint32_t buffer, std::uint64_t sequence) {
+/// Whether the file has everything that was posted. Pairs with the host's release: its reads of the
+/// buffer are over.
+__device__ __forceinline__ bool is_clean(fs_ref const& fs, std::uint32_t buffer,
+                                         std::uint64_t sequence) {
   return written_word(fs, buffer).load(memory_order_acquire) == sequence << rpc::written_shift;
 }
 
 namespace detail {
 
-/// Takes a buffer that is free, or whose page is clean: that page's frame loses it and the pin that came with it. One thread calls.
+/// Takes a buffer that is free, or whose page is clean: that page's frame loses it and the pin that
+/// came with it. One thread calls.
 __device__ __forceinline__ bool try_buffer(fs_ref const& fs, std::uint32_t buffer) {
   buffer_state& s = fs.writes.buffers[buffer];
   atomic_ref<std::uint32_t, scope::device> owner(s.owner);
   std::uint32_t seen = owner.load(memory_order_relaxed);
   if (seen == buffer_taken) return false;
-  if (seen == buffer_free) return owner.compare_exchange_strong(seen, buffer_taken, memory_order_acquire, memory_order_relaxed);
+  if (seen == buffer_free)
+    return owner.compare_exchange_strong(seen, buffer_taken, memory_order_acquire,
+                                         memory_order_relaxed);
   std::uint32_t const frame = seen - 1;
   std::uint32_t had = 0;
   if (!try_lock_frame(fs, frame, had)) return false;
@@ -82,24 +98,29 @@ __device__ __forceinline__ bool try_buffer(fs_ref const& fs, std::uint32_t buffe
 
 }  // namespace detail
 
-/// Takes a write buffer for the caller alone, or returns -1: those it looked at are dirty. Never waits. All lanes of a team call.
+/// Takes a write buffer for the caller alone, or returns -1: those it looked at are dirty. Never
+/// waits. All lanes of a team call.
 template <class Team = whole_warp>
 __device__ __forceinline__ std::int64_t take_buffer(fs_ref const& fs) {
   std::uint64_t const count = fs.shared.writes.count;
   unsigned const lane = Team::lane();
   for (unsigned look = 0; look < 8 && look * Team::size < count; ++look) {
     std::uint64_t from = 0;
-    if (lane == 0) from = atomic_ref<std::uint64_t, scope::device>(*fs.writes.hand).fetch_add(Team::size, memory_order_relaxed);
+    if (lane == 0)
+      from = atomic_ref<std::uint64_t, scope::device>(*fs.writes.hand)
+                 .fetch_add(Team::size, memory_order_relaxed);
     from = Team::broadcast(from);
     auto const mine = static_cast<std::uint32_t>((from + lane) % count);
     // A guess for all lanes with one trip over the bus: try_buffer() looks again.
     buffer_state& s = fs.writes.buffers[mine];
     bool maybe = lane < count;
     if (maybe) {
-      std::uint32_t const owner = atomic_ref<std::uint32_t, scope::device>(s.owner).load(memory_order_relaxed);
+      std::uint32_t const owner =
+          atomic_ref<std::uint32_t, scope::device>(s.owner).load(memory_order_relaxed);
       maybe = owner == buffer_free;
       if (!maybe && owner != buffer_taken) {
-        // Clean, or taken by somebody meanwhile: `posted` is in the same memory as `written`, so that no lock is needed for the guess.
+        // Clean, or taken by somebody meanwhile: `posted` is in the same memory as `written`, so
+        // that no lock is needed for the guess.
         maybe = written_word(fs, mine).load(memory_order_relaxed) >> rpc::written_shift ==
                 posted_word(fs, mine).load(memory_order_relaxed) >> rpc::posted_shift;
       }
@@ -117,11 +138,14 @@ __device__ __forceinline__ std::int64_t take_buffer(fs_ref const& fs) {
 
 /// Gives back a buffer that was taken and not attached. One thread calls.
 __device__ __forceinline__ void give_back_buffer(fs_ref const& fs, std::uint32_t buffer) {
-  atomic_ref<std::uint32_t, scope::device>(fs.writes.buffers[buffer].owner).store(buffer_free, memory_order_release);
+  atomic_ref<std::uint32_t, scope::device>(fs.writes.buffers[buffer].owner)
+      .store(buffer_free, memory_order_release);
 }
 
-/// Makes a taken buffer that of a page whose frame the caller has pinned and locked. One thread calls.
-__device__ __forceinline__ void attach_buffer(fs_ref const& fs, std::uint32_t buffer, std::uint32_t frame, std::uint64_t uid,
+/// Makes a taken buffer that of a page whose frame the caller has pinned and locked. One thread
+/// calls.
+__device__ __forceinline__ void attach_buffer(fs_ref const& fs, std::uint32_t buffer,
+                                              std::uint32_t frame, std::uint64_t uid,
                                               std::uint64_t page) {
   buffer_state& s = fs.writes.buffers[buffer];
   s.ranges = 0;
@@ -135,14 +159,17 @@ __device__ __forceinline__ void attach_buffer(fs_ref const& fs, std::uint32_t bu
   count_write(fs, uid, page << fs.cache.page_shift);
 }
 
-/// Opens an attached buffer for more bytes of its page. One thread calls, with the frame's lock. False: the host is reading it, or it has no
-/// room for another range and must be written back first; the caller lets go of the frame and comes back later.
-__device__ __forceinline__ bool open_buffer(fs_ref const& fs, std::uint32_t buffer, rpc::byte_range added) {
+/// Opens an attached buffer for more bytes of its page. One thread calls, with the frame's lock.
+/// False: the host is reading it, or it has no room for another range and must be written back
+/// first; the caller lets go of the frame and comes back later.
+__device__ __forceinline__ bool open_buffer(fs_ref const& fs, std::uint32_t buffer,
+                                            rpc::byte_range added) {
   buffer_state& s = fs.writes.buffers[buffer];
   auto const posted = posted_word(fs, buffer);
   auto const written = written_word(fs, buffer);
   if (!is_clean(fs, buffer, s.sequence)) {
-    // Pairs with hold_buffer() in host-daemon/write_back.cpp: of the two at least one sees the other.
+    // Pairs with hold_buffer() in host-daemon/write_back.cpp: of the two at least one sees the
+    // other.
     posted.store(s.sequence << rpc::posted_shift | rpc::posted_busy, memory_order_seq_cst);
     std::uint64_t const seen = written.load(memory_order_seq_cst);
     if ((seen & rpc::written_held) != 0) {
@@ -151,7 +178,8 @@ __device__ __forceinline__ bool open_buffer(fs_ref const& fs, std::uint32_t buff
     }
     if (seen != s.sequence << rpc::written_shift) {
       std::uint32_t apart = 0;
-      for (std::uint32_t i = 0; i < s.ranges; ++i) apart += s.range[i].begin > added.end || s.range[i].end < added.begin ? 1 : 0;
+      for (std::uint32_t i = 0; i < s.ranges; ++i)
+        apart += s.range[i].begin > added.end || s.range[i].end < added.begin ? 1 : 0;
       if (apart < rpc::most_ranges) return true;
       posted.store(s.sequence << rpc::posted_shift | rpc::posted_urgent, memory_order_release);
       return false;
@@ -162,8 +190,10 @@ __device__ __forceinline__ bool open_buffer(fs_ref const& fs, std::uint32_t buff
   return true;
 }
 
-/// Adds a range to those of an open buffer, here and in the pinned header. One thread calls, with the frame's lock.
-__device__ __forceinline__ void add_range(fs_ref const& fs, std::uint32_t buffer, rpc::byte_range added) {
+/// Adds a range to those of an open buffer, here and in the pinned header. One thread calls, with
+/// the frame's lock.
+__device__ __forceinline__ void add_range(fs_ref const& fs, std::uint32_t buffer,
+                                          rpc::byte_range added) {
   buffer_state& s = fs.writes.buffers[buffer];
   rpc::buffer_header& h = fs.shared.writes.headers[buffer];
   std::uint32_t n = s.ranges;
@@ -173,7 +203,8 @@ __device__ __forceinline__ void add_range(fs_ref const& fs, std::uint32_t buffer
       ++i;
       continue;
     }
-    // Ranges do not touch each other, so that what the union gains by this one brings it no nearer to those before it.
+    // Ranges do not touch each other, so that what the union gains by this one brings it no nearer
+    // to those before it.
     added.begin = r.begin < added.begin ? r.begin : added.begin;
     added.end = r.end > added.end ? r.end : added.end;
     if (i != --n) h.range[i] = s.range[i] = s.range[n];
@@ -182,8 +213,9 @@ __device__ __forceinline__ void add_range(fs_ref const& fs, std::uint32_t buffer
   h.ranges = s.ranges = n + 1;
 }
 
-/// Lets the host have what was added. Release pairs with the host's acquire of the word; the caller orders the bytes of other threads
-/// before it by a barrier. One thread calls, with the frame's lock.
+/// Lets the host have what was added. Release pairs with the host's acquire of the word; the caller
+/// orders the bytes of other threads before it by a barrier. One thread calls, with the frame's
+/// lock.
 __device__ __forceinline__ void post_buffer(fs_ref const& fs, std::uint32_t buffer) {
   buffer_state& s = fs.writes.buffers[buffer];
   ++s.sequence;

@@ -1,4 +1,5 @@
-// gpufs::atomic_ref: the one way to atomics, on the GPU, on the emulated device and in host code that shares memory with either.
+// gpufs::atomic_ref: the one way to atomics, on the GPU, on the emulated device and in host code
+// that shares memory with either.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -27,13 +28,15 @@ using cuda::std::memory_order_seq_cst;
 
 namespace detail {
 template <scope Scope>
-inline constexpr cuda::thread_scope native_scope = Scope == scope::block    ? cuda::thread_scope_block
-                                                   : Scope == scope::device ? cuda::thread_scope_device
-                                                                            : cuda::thread_scope_system;
+inline constexpr cuda::thread_scope native_scope =
+    Scope == scope::block    ? cuda::thread_scope_block
+    : Scope == scope::device ? cuda::thread_scope_device
+                             : cuda::thread_scope_system;
 }  // namespace detail
 
-/// An atomic view of a plain, naturally aligned object of 4 or 8 bytes, with the members of std::atomic_ref and fetch_min, fetch_max.
-/// Memory orders are always written out. Callable on device and host.
+/// An atomic view of a plain, naturally aligned object of 4 or 8 bytes, with the members of
+/// std::atomic_ref and fetch_min, fetch_max. Memory orders are always written out. Callable on
+/// device and host.
 template <class T, scope Scope = scope::device>
 class atomic_ref : public cuda::atomic_ref<T, detail::native_scope<Scope>> {
  public:
@@ -49,9 +52,10 @@ using std::memory_order_relaxed;
 using std::memory_order_release;
 using std::memory_order_seq_cst;
 
-/// An atomic view of a plain, naturally aligned object of 4 or 8 bytes, with the members of std::atomic_ref and fetch_min, fetch_max.
-/// Memory orders are always written out. On the emulated device every operation is a point at which another thread of the block may
-/// be run first (see emulated::settings::preempt); scopes make no difference there.
+/// An atomic view of a plain, naturally aligned object of 4 or 8 bytes, with the members of
+/// std::atomic_ref and fetch_min, fetch_max. Memory orders are always written out. On the emulated
+/// device every operation is a point at which another thread of the block may be run first (see
+/// emulated::settings::preempt); scopes make no difference there.
 template <class T, scope Scope = scope::device>
 class atomic_ref {
  public:
@@ -69,7 +73,8 @@ class atomic_ref {
     preemption_point();
     return atomic_.exchange(value, order);
   }
-  bool compare_exchange_strong(T& expected, T desired, memory_order success, memory_order failure) const {
+  bool compare_exchange_strong(T& expected, T desired, memory_order success,
+                               memory_order failure) const {
     preemption_point();
     return atomic_.compare_exchange_strong(expected, desired, success, failure);
   }
@@ -77,7 +82,8 @@ class atomic_ref {
     preemption_point();
     return atomic_.compare_exchange_strong(expected, desired, order);
   }
-  bool compare_exchange_weak(T& expected, T desired, memory_order success, memory_order failure) const {
+  bool compare_exchange_weak(T& expected, T desired, memory_order success,
+                             memory_order failure) const {
     preemption_point();
     return atomic_.compare_exchange_weak(expected, desired, success, failure);
   }
@@ -119,7 +125,8 @@ class atomic_ref {
 #endif
   }
 
-  // Exchanges the value for what `next` makes of it, also when that is the same: the memory order holds in either case.
+  // Exchanges the value for what `next` makes of it, also when that is the same: the memory order
+  // holds in either case.
   template <class Next>
   T replace(memory_order order, Next next) const {
     preemption_point();

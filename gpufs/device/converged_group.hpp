@@ -1,10 +1,12 @@
-// The lanes of a warp that came to a call together (gpufs::converged()), as a group. Same code on both devices.
+// The lanes of a warp that came to a call together (gpufs::converged()), as a group. Same code on
+// both devices.
 #pragma once
 
 namespace gpufs {
 
-/// A set of lanes of one warp, numbered 0..size()-1 in the order of their lanes. All lanes of the set must make the same calls. ballot
-/// and match_any number the lanes within the set, as CUDA's coalesced_group does. Only sync() orders memory.
+/// A set of lanes of one warp, numbered 0..size()-1 in the order of their lanes. All lanes of the
+/// set must make the same calls. ballot and match_any number the lanes within the set, as CUDA's
+/// coalesced_group does. Only sync() orders memory.
 class converged_group {
  public:
   /// `mask`: the lanes in it, the caller's among them.
@@ -14,12 +16,20 @@ class converged_group {
   [[nodiscard]] __device__ unsigned mask() const { return mask_; }
   [[nodiscard]] __device__ unsigned size() const { return unsigned(__popc(mask_)); }
   [[nodiscard]] __device__ unsigned num_threads() const { return size(); }
-  [[nodiscard]] __device__ unsigned thread_rank() const { return unsigned(__popc(mask_ & ((1u << lane_id()) - 1))); }
+  [[nodiscard]] __device__ unsigned thread_rank() const {
+    return unsigned(__popc(mask_ & ((1u << lane_id()) - 1)));
+  }
 
   __device__ void sync() const { __syncwarp(mask_); }
-  [[nodiscard]] __device__ unsigned ballot(bool predicate) const { return packed(__ballot_sync(mask_, predicate)); }
-  [[nodiscard]] __device__ bool any(bool predicate) const { return __any_sync(mask_, predicate) != 0; }
-  [[nodiscard]] __device__ bool all(bool predicate) const { return __all_sync(mask_, predicate) != 0; }
+  [[nodiscard]] __device__ unsigned ballot(bool predicate) const {
+    return packed(__ballot_sync(mask_, predicate));
+  }
+  [[nodiscard]] __device__ bool any(bool predicate) const {
+    return __any_sync(mask_, predicate) != 0;
+  }
+  [[nodiscard]] __device__ bool all(bool predicate) const {
+    return __all_sync(mask_, predicate) != 0;
+  }
   template <class T>
   [[nodiscard]] __device__ unsigned match_any(T value) const {
     return packed(__match_any_sync(mask_, value));

@@ -1,7 +1,7 @@
 // Checks of what the host asks of either device, and what else of its API is the same for both.
-#include <cstring>
-
 #include <gpufs/device.hpp>
+
+#include <cstring>
 
 namespace gpufs::detail {
 
@@ -11,30 +11,36 @@ void zero_pinned(void* memory, std::uint64_t bytes) noexcept {
 
 std::uint64_t array_bytes(std::uint64_t count, std::uint64_t size, char const* what) {
   if (count > UINT64_MAX / size)
-    throw std::length_error(std::string(what) + ": " + std::to_string(count) + " elements of " + std::to_string(size) +
-                            " bytes do not fit 64 bits");
+    throw std::length_error(std::string(what) + ": " + std::to_string(count) + " elements of " +
+                            std::to_string(size) + " bytes do not fit 64 bits");
   return count * size;
 }
 
 void check_range(std::uint64_t offset, std::uint64_t count, std::uint64_t size, char const* what) {
   if (offset > size || count > size - offset)
-    throw std::out_of_range(std::string(what) + ": elements " + std::to_string(offset) + " to " + std::to_string(offset) + " + " +
-                            std::to_string(count) + " of a buffer of " + std::to_string(size));
+    throw std::out_of_range(std::string(what) + ": elements " + std::to_string(offset) + " to " +
+                            std::to_string(offset) + " + " + std::to_string(count) +
+                            " of a buffer of " + std::to_string(size));
 }
 
 void check_launch(launch_options const& options, std::uint64_t most_dynamic_shared_bytes) {
-  auto const shape = [](dim3 const& d) { return std::to_string(d.x) + "x" + std::to_string(d.y) + "x" + std::to_string(d.z); };
+  auto const shape = [](dim3 const& d) {
+    return std::to_string(d.x) + "x" + std::to_string(d.y) + "x" + std::to_string(d.z);
+  };
   auto const within = [](dim3 const& d, unsigned x, unsigned y, unsigned z) {
     return d.x >= 1 && d.x <= x && d.y >= 1 && d.y <= y && d.z >= 1 && d.z <= z;
   };
   constexpr unsigned most_threads = 1024;
   if (!within(options.grid, 0x7fffffff, 0xffff, 0xffff))
-    throw device_error("launch: grid " + shape(options.grid) + ": must be from 1x1x1 to 2147483647x65535x65535");
+    throw device_error("launch: grid " + shape(options.grid) +
+                       ": must be from 1x1x1 to 2147483647x65535x65535");
   if (!within(options.block, most_threads, most_threads, 64) ||
       options.block.x * options.block.y * options.block.z > most_threads)
-    throw device_error("launch: block " + shape(options.block) + ": must be from 1x1x1 to 1024x1024x64, of at most 1024 threads");
+    throw device_error("launch: block " + shape(options.block) +
+                       ": must be from 1x1x1 to 1024x1024x64, of at most 1024 threads");
   if (options.dynamic_shared_bytes > most_dynamic_shared_bytes)
-    throw device_error("launch: dynamic_shared_bytes " + std::to_string(options.dynamic_shared_bytes) + ": at most " +
+    throw device_error("launch: dynamic_shared_bytes " +
+                       std::to_string(options.dynamic_shared_bytes) + ": at most " +
                        std::to_string(most_dynamic_shared_bytes) + " here");
 }
 

@@ -1,4 +1,5 @@
-// gread_async, gtest, gwait: requests sent now, pages entered and bytes delivered when they are waited for.
+// gread_async, gtest, gwait: requests sent now, pages entered and bytes delivered when they are
+// waited for.
 #pragma once
 
 #include <gpufs/io/read.hpp>
@@ -11,13 +12,16 @@
 
 namespace gpufs {
 
-// Between the call and the wait the caller may do anything, also wait for pages and frames. So a read under way owes nobody anything: it holds
-// channels and nothing else, and its pages are not in the page table, where others would wait for them. At most half of the channels are
-// held like that, so that reads that wait for one always have the other half. Whatever was not requested, gwait reads as gread does.
+// Between the call and the wait the caller may do anything, also wait for pages and frames. So a
+// read under way owes nobody anything: it holds channels and nothing else, and its pages are not in
+// the page table, where others would wait for them. At most half of the channels are held like
+// that, so that reads that wait for one always have the other half. Whatever was not requested,
+// gwait reads as gread does.
 
 namespace detail {
 
-/// Of `wants` lanes, as many as the bound leaves room for; counted until async_done(). All lanes of a warp call.
+/// Of `wants` lanes, as many as the bound leaves room for; counted until async_done(). All lanes of
+/// a warp call.
 __device__ __forceinline__ bool async_admitted(fs_ref const& fs, bool wants) {
   unsigned const all = __ballot_sync(all_lanes, wants);
   auto const n = static_cast<std::uint32_t>(__popc(all));
@@ -33,11 +37,14 @@ __device__ __forceinline__ bool async_admitted(fs_ref const& fs, bool wants) {
   return wants && rank_in(all) < room;
 }
 __device__ __forceinline__ void async_done(fs_ref const& fs, std::uint32_t n) {
-  if (n != 0) atomic_ref<std::uint32_t, scope::device>(*fs.async_channels).fetch_sub(n, memory_order_relaxed);
+  if (n != 0)
+    atomic_ref<std::uint32_t, scope::device>(*fs.async_channels).fetch_sub(n, memory_order_relaxed);
 }
 
-/// Requests those of the pages first .. first + pages - 1 that are not in the cache. Returns their bits. All lanes of a group's first warp call.
-GPUFS_STAGE inline std::uint32_t request_pages(fs_ref const* handle, read_span const span, std::uint64_t first, unsigned pages,
+/// Requests those of the pages first .. first + pages - 1 that are not in the cache. Returns their
+/// bits. All lanes of a group's first warp call.
+GPUFS_STAGE inline std::uint32_t request_pages(fs_ref const* handle, read_span const span,
+                                               std::uint64_t first, unsigned pages,
                                                async_page* out) {
   fs_ref const& fs = *handle;
   unsigned const lane = lane_id();
@@ -78,27 +85,33 @@ GPUFS_STAGE inline std::uint32_t request_pages(fs_ref const* handle, read_span c
 }
 
 /// Whether all requests of a read are answered, or never will be. All lanes of the first warp call.
-GPUFS_STAGE inline bool all_answered(fs_ref const* handle, std::uint32_t requested, async_page const mine) {
+GPUFS_STAGE inline bool all_answered(fs_ref const* handle, std::uint32_t requested,
+                                     async_page const mine) {
   fs_ref const& fs = *handle;
   bool const open = (requested >> lane_id() & 1) != 0 &&
-                    rpc::completion_sequence(load_completion(fs, mine.via.number, memory_order_relaxed)) != mine.via.sequence;
+                    rpc::completion_sequence(load_completion(
+                        fs, mine.via.number, memory_order_relaxed)) != mine.via.sequence;
   std::uint32_t stopped = 0;
   if (lane_id() == 0) stopped = daemon_stopped(fs) ? 1 : 0;
   return __ballot_sync(all_lanes, open) == 0 || warp_broadcast(stopped) != 0;
 }
 
-/// Gives up the requests of a read whose file is closed or is another version now. All lanes of the first warp call.
-GPUFS_STAGE inline void drop_pages(fs_ref const* handle, std::uint32_t requested, async_page const mine) {
+/// Gives up the requests of a read whose file is closed or is another version now. All lanes of the
+/// first warp call.
+GPUFS_STAGE inline void drop_pages(fs_ref const* handle, std::uint32_t requested,
+                                   async_page const mine) {
   fs_ref const& fs = *handle;
   if ((requested >> lane_id() & 1) != 0) give_up_channel(fs, fs.page_channels, mine.via);
   if (lane_id() == 0) async_done(fs, static_cast<std::uint32_t>(__popc(requested)));
   __syncwarp();
 }
 
-/// Waits for the answers to a read's requests and enters its pages: those that nobody has brought in meanwhile, or written to, and for which there
-/// is a frame, become `*entry`, to be moved and published by the group; the channels of the others are given up. Returns the bits of the pages to
-/// be moved. All lanes of the first warp call; the group holds no page.
-GPUFS_STAGE inline std::uint32_t adopt_pages(fs_ref const* handle, batch const b, std::uint32_t requested, async_page const page,
+/// Waits for the answers to a read's requests and enters its pages: those that nobody has brought
+/// in meanwhile, or written to, and for which there is a frame, become `*entry`, to be moved and
+/// published by the group; the channels of the others are given up. Returns the bits of the pages
+/// to be moved. All lanes of the first warp call; the group holds no page.
+GPUFS_STAGE inline std::uint32_t adopt_pages(fs_ref const* handle, batch const b,
+                                             std::uint32_t requested, async_page const page,
                                              page_entry* entry) {
   fs_ref const& fs = *handle;
   unsigned const lane = lane_id();
@@ -114,17 +127,21 @@ GPUFS_STAGE inline std::uint32_t adopt_pages(fs_ref const* handle, batch const b
     e.got = static_cast<std::uint32_t>(name.expected);
     if (rpc::is_in_twin(got.result)) e.chunk_offset |= in_twin;
   }
-  for (unsigned left = __ballot_sync(all_lanes, mine && got.result >= 0 && !complete); left != 0; left &= left - 1) {
+  for (unsigned left = __ballot_sync(all_lanes, mine && got.result >= 0 && !complete); left != 0;
+       left &= left - 1) {
     int const i = __ffs(static_cast<int>(left)) - 1;
-    page_entry const whole = complete_page(handle, b.span.name(b.first + static_cast<unsigned>(i)), warp_broadcast(e, i),
-                                           warp_broadcast(got.result, i));
+    page_entry const whole = complete_page(handle, b.span.name(b.first + static_cast<unsigned>(i)),
+                                           warp_broadcast(e, i), warp_broadcast(got.result, i));
     if (lane == static_cast<unsigned>(i)) e = whole;
   }
   entry_attempt const a = enter_each(fs, b.slot, mine && e.error == 0, name.uid, name.page);
   auto const frame = static_cast<std::uint32_t>(a.taken.frame);
-  // Asked again now that the page is entered: while it was not, somebody may have written to it and let it go.
+  // Asked again now that the page is entered: while it was not, somebody may have written to it and
+  // let it go.
   std::uint64_t const begin = name.page << b.span.page_shift;
-  bool const stale = a.entered && b.span.whole && writes_counted(fs, name.uid, begin, begin + b.span.page_bytes()) != page.writes;
+  bool const stale =
+      a.entered && b.span.whole &&
+      writes_counted(fs, name.uid, begin, begin + b.span.page_bytes()) != page.writes;
   if (__ballot_sync(all_lanes, stale) != 0) {
     remove_each(fs.cache, stale, frame);
     if (stale) release_filling(fs.cache.headers[frame]);
@@ -146,14 +163,16 @@ GPUFS_STAGE inline std::uint32_t adopt_pages(fs_ref const* handle, batch const b
 }  // namespace detail
 
 template <class Group>
-__device__ async_read gread_async(io_context<Group>& io, int fd, void* buf, std::size_t count, std::int64_t offset) {
+__device__ async_read gread_async(io_context<Group>& io, int fd, void* buf, std::size_t count,
+                                  std::int64_t offset) {
   using ops = typename io_context<Group>::ops;
   async_read r;
   r.fd = fd;
   r.buffer = buf;
   r.count = count;
   r.offset = offset;
-  if (ops::warps(io.group()) == 0 || offset < 0 || detail::use_file(io, fd) != 0) return r;  // gwait says what is wrong
+  if (ops::warps(io.group()) == 0 || offset < 0 || detail::use_file(io, fd) != 0)
+    return r;  // gwait says what is wrong
   used_file const& file = io.file();
   auto const begin = static_cast<std::uint64_t>(offset);
   if ((file.flags & O_ACCMODE) == O_WRONLY || begin >= file.size) return r;
@@ -166,7 +185,8 @@ __device__ async_read gread_async(io_context<Group>& io, int fd, void* buf, std:
   read_span const span{nullptr, begin, end, file.uid, file.size, file.fd, shift, file.place != 0};
   auto const pages = static_cast<unsigned>(span.last_page() - first + 1);
   std::uint64_t requested = 0;
-  if (ops::warp(io.group()) == 0) requested = detail::request_pages(io.fs().self, span, first, pages, &r.page);
+  if (ops::warp(io.group()) == 0)
+    requested = detail::request_pages(io.fs().self, span, first, pages, &r.page);
   r.requested = static_cast<std::uint32_t>(ops::broadcast(io.group(), requested));
   r.uid = file.uid;
   r.size = file.size;
@@ -178,7 +198,8 @@ __device__ int gtest(io_context<Group>& io, async_read const& r) {
   using ops = typename io_context<Group>::ops;
   if (ops::warps(io.group()) == 0 || r.requested == 0) return 1;
   std::uint64_t answered = 0;
-  if (ops::warp(io.group()) == 0) answered = detail::all_answered(io.fs().self, r.requested, r.page) ? 1 : 0;
+  if (ops::warp(io.group()) == 0)
+    answered = detail::all_answered(io.fs().self, r.requested, r.page) ? 1 : 0;
   return static_cast<int>(ops::broadcast(io.group(), answered));
 }
 
@@ -213,7 +234,8 @@ __device__ ssize_t gwait(io_context<Group>& io, async_read& r) {
     }
     if (same) {
       step = ops::share(group, step);
-      if (ops::warp(group) < ops::warps(group)) detail::move_pages(io.fs().self, group, span, first, step.moving, own);
+      if (ops::warp(group) < ops::warps(group))
+        detail::move_pages(io.fs().self, group, span, first, step.moving, own);
       ops::sync(group);
       if (ops::warp(group) == 0) static_cast<void>(detail::end_batch(io.fs().self, b, entry));
     }

@@ -1,4 +1,5 @@
-// What a group's first warp does when a batch's bytes are in place: publish, unpin, give channels back; then wait for others' pages.
+// What a group's first warp does when a batch's bytes are in place: publish, unpin, give channels
+// back; then wait for others' pages.
 #pragma once
 
 #include <gpufs/io/begin_batch.hpp>
@@ -9,7 +10,8 @@ namespace gpufs::detail {
 
 /// The sum and the minimum over the lanes of a warp, in every lane.
 __device__ __forceinline__ std::uint32_t warp_sum(std::uint32_t value) {
-  for (int step = warp_size / 2; step > 0; step /= 2) value += __shfl_xor_sync(all_lanes, value, step);
+  for (int step = warp_size / 2; step > 0; step /= 2)
+    value += __shfl_xor_sync(all_lanes, value, step);
   return value;
 }
 __device__ __forceinline__ std::uint64_t warp_min(std::uint64_t value) {
@@ -20,8 +22,10 @@ __device__ __forceinline__ std::uint64_t warp_min(std::uint64_t value) {
   return value;
 }
 
-/// Publishes or fails the pages this group fetched and unpins those it found, after a barrier with all who moved bytes; returns where the
-/// read must stop because of them. The pages' bytes are settled (see settled.hpp). All lanes of the first warp call. Entries become none, but for waiting ones.
+/// Publishes or fails the pages this group fetched and unpins those it found, after a barrier with
+/// all who moved bytes; returns where the read must stop because of them. The pages' bytes are
+/// settled (see settled.hpp). All lanes of the first warp call. Entries become none, but for
+/// waiting ones.
 GPUFS_STAGE inline read_stop end_batch(fs_ref const* handle, batch const b, page_entry* entry) {
   fs_ref const& fs = *handle;
   page_entry const e = *entry;
@@ -32,7 +36,8 @@ GPUFS_STAGE inline read_stop end_batch(fs_ref const* handle, batch const b, page
   }
   if (e.status == page_status::hit) unpin_read(fs.cache.headers[e.frame]);
   __syncwarp();
-  for (unsigned failed = __ballot_sync(all_lanes, fetching && e.error != 0); failed != 0; failed &= failed - 1) {
+  for (unsigned failed = __ballot_sync(all_lanes, fetching && e.error != 0); failed != 0;
+       failed &= failed - 1) {
     int const from = __ffs(static_cast<int>(failed)) - 1;
     fail_page(fs, warp_broadcast(e.frame, from), warp_broadcast(e.error, from));
   }
@@ -42,7 +47,8 @@ GPUFS_STAGE inline read_stop end_batch(fs_ref const* handle, batch const b, page
   bool const twin = fetching && (e.chunk_offset & in_twin) != 0;
   bool const window = fetching && e.in_window();
   std::uint32_t const by_dma = __ballot_sync(all_lanes, twin) == 0 ? 0 : warp_sum(twin ? e.got : 0);
-  std::uint32_t const mapped = __ballot_sync(all_lanes, window) == 0 ? 0 : warp_sum(window ? e.got : 0);
+  std::uint32_t const mapped =
+      __ballot_sync(all_lanes, window) == 0 ? 0 : warp_sum(window ? e.got : 0);
   if (lane_id() == 0) {
     count(fs, counter::misses, misses);
     count(fs, counter::bytes_mapped, mapped);
@@ -59,15 +65,17 @@ GPUFS_STAGE inline read_stop end_batch(fs_ref const* handle, batch const b, page
   return read_stop::of(warp_min(stop.key()));
 }
 
-/// Waits until the pages that others bring in are there: these become hits, or failed. Only for a group that owes nobody a page, so that
-/// waits cannot form a circle. `again` in the result: pages whose frame came to hold another page. All lanes of the first warp call.
+/// Waits until the pages that others bring in are there: these become hits, or failed. Only for a
+/// group that owes nobody a page, so that waits cannot form a circle. `again` in the result: pages
+/// whose frame came to hold another page. All lanes of the first warp call.
 GPUFS_STAGE inline batch_step await_others(fs_ref const* handle, batch const b, page_entry* entry) {
   fs_ref const& fs = *handle;
   page_entry e = *entry;
   bool const waits = e.status == page_status::waiting;
   bool pending = waits;
   frame_header* const h = waits ? fs.cache.headers + e.frame : nullptr;
-  // The filler waits for the daemon only, within its own timeout; ours may run out a little earlier.
+  // The filler waits for the daemon only, within its own timeout; ours may run out a little
+  // earlier.
   std::int32_t const error = warp_spin_until(fs, [&] {
     // Acquire pairs with publish() and fail().
     if (pending) pending = phase_of(frame_state(*h).load(memory_order_acquire)) == phase::filling;

@@ -1,4 +1,5 @@
-// Pages entered into the page table: frames taken, named and made findable, for a lane each or for one page.
+// Pages entered into the page table: frames taken, named and made findable, for a lane each or for
+// one page.
 #pragma once
 
 #include <gpufs/io/fetch.hpp>
@@ -14,10 +15,11 @@ struct entry_attempt {
   insert_result result;  ///< if there was a frame
 };
 
-/// For each lane that wants it: takes a frame and enters it under its name, filling, with one pin. Otherwise nothing is held. `slot`: the
-/// context's, whose queue the frames come from, or -1. All lanes of a warp call; nobody waits.
-__device__ __forceinline__ entry_attempt enter_each(fs_ref const& fs, std::int32_t slot, bool wants, std::uint64_t uid,
-                                                    std::uint64_t page) {
+/// For each lane that wants it: takes a frame and enters it under its name, filling, with one pin.
+/// Otherwise nothing is held. `slot`: the context's, whose queue the frames come from, or -1. All
+/// lanes of a warp call; nobody waits.
+__device__ __forceinline__ entry_attempt enter_each(fs_ref const& fs, std::int32_t slot, bool wants,
+                                                    std::uint64_t uid, std::uint64_t page) {
   entry_attempt a{take_each(fs.cache, slot, wants), false, insert_result::duplicate};
   bool const filling = a.taken.frame >= 0;
   auto const frame = static_cast<std::uint32_t>(a.taken.frame);
@@ -29,9 +31,11 @@ __device__ __forceinline__ entry_attempt enter_each(fs_ref const& fs, std::int32
   return a;
 }
 
-/// Finds a page or claims the task of bringing it in: frame taken and entered, filling, pinned. Sends no request. The status is hit, waiting,
-/// fetching, or none: all frames it looked at are pinned, and nothing is held. All lanes of a warp call, all get the answer.
-__device__ __forceinline__ page_entry enter_page(fs_ref const& fs, std::int32_t slot, page_name const& name) {
+/// Finds a page or claims the task of bringing it in: frame taken and entered, filling, pinned.
+/// Sends no request. The status is hit, waiting, fetching, or none: all frames it looked at are
+/// pinned, and nothing is held. All lanes of a warp call, all get the answer.
+__device__ __forceinline__ page_entry enter_page(fs_ref const& fs, std::int32_t slot,
+                                                 page_name const& name) {
   page_entry e;
   bool const first_lane = lane_id() == 0;
   for (;;) {

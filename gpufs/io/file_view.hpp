@@ -1,4 +1,5 @@
-// What array and mapped_ptr have of a file: which part of it, and the elements of the page that a thread has pinned.
+// What array and mapped_ptr have of a file: which part of it, and the elements of the page that a
+// thread has pinned.
 #pragma once
 
 #include <gpufs/fs_ref.hpp>
@@ -25,9 +26,11 @@ struct file_view {
   }
 };
 
-/// Elements [first, first + count) of a view, on a page that is pinned for the thread, from `base` on. A loop within the page has these three in registers.
-/// Calls that change them return them by value, which is in registers, too: what such a call left in memory would be loaded behind it, and before it looks
-/// whether it is there the loop would wait for the loads of its elements as well, so that none of them overlap.
+/// Elements [first, first + count) of a view, on a page that is pinned for the thread, from `base`
+/// on. A loop within the page has these three in registers. Calls that change them return them by
+/// value, which is in registers, too: what such a call left in memory would be loaded behind it,
+/// and before it looks whether it is there the loop would wait for the loads of its elements as
+/// well, so that none of them overlap.
 template <class T>
 struct held_elements {
   std::byte const* base = nullptr;

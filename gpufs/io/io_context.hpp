@@ -1,4 +1,5 @@
-// A group's access to a filesystem: the handle, the group, a claimed context slot, the file it read last.
+// A group's access to a filesystem: the handle, the group, a claimed context slot, the file it read
+// last.
 #pragma once
 
 #include <gpufs/cache/lra.hpp>
@@ -7,6 +8,7 @@
 #include <gpufs/io/group.hpp>
 #include <gpufs/io/shared_file.hpp>
 #include <gpufs/rpc/client.hpp>
+
 #include <prefetcher/readahead.hpp>
 
 #include <cerrno>
@@ -24,9 +26,11 @@ GPUFS_STAGE inline void drop_chunks(fs_ref const* handle, prefetch::readahead_st
 
 }  // namespace detail
 
-/// Made by all threads of a group together (a threadblock, or cooperative_groups::tiled_partition<32> of one), before its first file
-/// call; passed to every call; destroyed by all of them together. Claims a context slot for as long as it lives; without a free slot
-/// everything works, but reads are not prefetched and frames come from the shared pool. A group can have several.
+/// Made by all threads of a group together (a threadblock, or
+/// cooperative_groups::tiled_partition<32> of one), before its first file call; passed to every
+/// call; destroyed by all of them together. Claims a context slot for as long as it lives; without
+/// a free slot everything works, but reads are not prefetched and frames come from the shared pool.
+/// A group can have several.
 template <class Group>
 class io_context {
  public:
@@ -47,7 +51,8 @@ class io_context {
     // Pairs with the acquire in claim_slot(): the next owner sees what we left in the slot.
     if (slot_ >= 0 && group_.thread_rank() == 0) {
       own_queue(fs_.cache.lra, slot_, false);
-      atomic_ref<std::uint32_t, scope::device>(*fs_.claimed_slots).fetch_sub(1, memory_order_relaxed);
+      atomic_ref<std::uint32_t, scope::device>(*fs_.claimed_slots)
+          .fetch_sub(1, memory_order_relaxed);
       atomic_ref<std::uint32_t, scope::device>(fs_.slots[slot_]).store(0, memory_order_release);
     }
   }
@@ -59,9 +64,13 @@ class io_context {
   /// Number of the claimed slot, or -1.
   __device__ std::int32_t slot() const { return slot_; }
   /// Whether this context's misses go through a prefetch buffer.
-  __device__ bool prefetching() const { return slot_ >= 0 && fs_.prefetch.states != nullptr && ops::warps(group_) != 0; }
+  __device__ bool prefetching() const {
+    return slot_ >= 0 && fs_.prefetch.states != nullptr && ops::warps(group_) != 0;
+  }
   /// The slot's prefetch buffer, or null.
-  __device__ prefetch::readahead_state* chunks() const { return prefetching() ? fs_.prefetch.states + slot_ : nullptr; }
+  __device__ prefetch::readahead_state* chunks() const {
+    return prefetching() ? fs_.prefetch.states + slot_ : nullptr;
+  }
   __device__ used_file& file() { return file_; }
 
  private:
@@ -74,7 +83,8 @@ class io_context {
       if (slot.load(memory_order_relaxed) == 0 &&
           slot.compare_exchange_strong(expected, 1, memory_order_acquire, memory_order_relaxed)) {
         own_queue(fs_.cache.lra, static_cast<std::int32_t>(at), true);
-        atomic_ref<std::uint32_t, scope::device>(*fs_.claimed_slots).fetch_add(1, memory_order_relaxed);
+        atomic_ref<std::uint32_t, scope::device>(*fs_.claimed_slots)
+            .fetch_add(1, memory_order_relaxed);
         return at;
       }
     }

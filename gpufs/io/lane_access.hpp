@@ -10,7 +10,8 @@
 
 namespace gpufs::detail {
 
-/// Loads through `use(pointer to byte `begin` of the page)`, or sets `error` if the page has fewer than `count` bytes from there on.
+/// Loads through `use(pointer to byte `begin` of the page)`, or sets `error` if the page has fewer
+/// than `count` bytes from there on.
 template <class Use>
 struct page_reader {
   static constexpr bool keeps_pins = false;
@@ -52,8 +53,9 @@ struct page_keeper {
   }
 };
 
-/// Pins the frame that the calling lane has seen (gpufs/cache/peek.hpp), if it holds the same page still: one pin per lane that comes here, and one
-/// atomic change for all that have seen the same frame. Returns whether it does; if not, nothing is pinned.
+/// Pins the frame that the calling lane has seen (gpufs/cache/peek.hpp), if it holds the same page
+/// still: one pin per lane that comes here, and one atomic change for all that have seen the same
+/// frame. Returns whether it does; if not, nothing is pinned.
 __device__ __forceinline__ bool pin_seen(fs_ref const& fs, seen_frame const& seen) {
   converged_group const g = converged();
   unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(seen.header));
@@ -61,17 +63,21 @@ __device__ __forceinline__ bool pin_seen(fs_ref const& fs, seen_frame const& see
   std::uint64_t state = 0;
   // Acquire, as in pin().
   if (g.thread_rank() == first)
-    state = frame_state(*seen.header).fetch_add(static_cast<unsigned>(__popc(peers)), memory_order_acquire);
+    state = frame_state(*seen.header)
+                .fetch_add(static_cast<unsigned>(__popc(peers)), memory_order_acquire);
   state = g.shfl(state, first);
   g.sync();  // all lanes come after the acquire of the first one
   bool const same = (state ^ seen.state) >> phase_shift == 0;
-  if (!same) unpin_read(*seen.header);  // of each lane by itself: they may have seen it in different generations
+  if (!same)
+    unpin_read(
+        *seen.header);  // of each lane by itself: they may have seen it in different generations
   if (same && g.thread_rank() == first) count(fs, counter::hits);
   return same;
 }
 
-/// Gives back one pin of each lane in `g`, which is converged() where release_pins() is called: the lanes have only read the page. One lane of those with
-/// the same frame does it for all of them: returns for how many the calling one did, 0 in the others.
+/// Gives back one pin of each lane in `g`, which is converged() where release_pins() is called: the
+/// lanes have only read the page. One lane of those with the same frame does it for all of them:
+/// returns for how many the calling one did, 0 in the others.
 __device__ __forceinline__ std::uint32_t release_pins(converged_group const& g, frame_header& h) {
   unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(&h));
   g.sync();  // their loads are over: see unpin_read()
@@ -81,8 +87,9 @@ __device__ __forceinline__ std::uint32_t release_pins(converged_group const& g, 
   return lanes;
 }
 
-/// Stores `count` bytes at byte `begin` of each lane's page: into the frame, where all see them at once, and into its write buffer. Lanes whose
-/// bytes lie one behind the other are posted together; others wait for the next round.
+/// Stores `count` bytes at byte `begin` of each lane's page: into the frame, where all see them at
+/// once, and into its write buffer. Lanes whose bytes lie one behind the other are posted together;
+/// others wait for the next round.
 template <class Fill>
 struct page_writer {
   static constexpr bool keeps_pins = false;
@@ -112,12 +119,15 @@ struct page_writer {
     std::uint32_t const leaders_begin = g.shfl(begin, first);
     bool const follows = v.here && count == leaders_count && begin == leaders_begin + place * count;
     unsigned const others = v.peers & ~g.ballot(follows);
-    bool const member = follows && (others == 0 || g.thread_rank() < static_cast<unsigned>(__ffs(static_cast<int>(others)) - 1));
+    bool const member =
+        follows && (others == 0 ||
+                    g.thread_rank() < static_cast<unsigned>(__ffs(static_cast<int>(others)) - 1));
     auto const members = static_cast<std::uint32_t>(__popc(v.peers & g.ballot(member)));
     rpc::byte_range const range{begin, begin + members * count};
     std::int64_t buffer = -1;
     if (v.leads) buffer = open_frame<one_lane>(fs, v.frame, f.file.uid, page, range);
-    auto const theirs = static_cast<std::int64_t>(g.shfl(static_cast<std::uint64_t>(buffer), first));
+    auto const theirs =
+        static_cast<std::int64_t>(g.shfl(static_cast<std::uint64_t>(buffer), first));
     bool const stored = member && theirs >= 0;
     g.sync();  // all lanes come after the acquires of the one that opened the frame
     if (stored) {
@@ -126,7 +136,8 @@ struct page_writer {
     }
     g.sync();  // all bytes are in place
     if (v.leads && buffer >= 0) {
-      post_range(fs, static_cast<std::uint32_t>(buffer), f.file.place, page << fs.cache.page_shift, range);
+      post_range(fs, static_cast<std::uint32_t>(buffer), f.file.place, page << fs.cache.page_shift,
+                 range);
       unlock_frame(fs, v.frame, static_cast<std::uint32_t>(buffer) + 1);
       gpufs::count(fs, counter::bytes_written, range.end - range.begin);
     }

@@ -1,4 +1,5 @@
-// What some lanes of a warp, which came to a call together, do about pages that are not in the cache, a page each.
+// What some lanes of a warp, which came to a call together, do about pages that are not in the
+// cache, a page each.
 #pragma once
 
 #include <gpufs/cache/pull_gate.hpp>
@@ -12,18 +13,22 @@ namespace gpufs::detail {
 /// Channels that a lane looks at before it gives up for now.
 inline constexpr unsigned channels_tried = 16;
 
-/// Takes a channel, if one of those that this lane looks at is to be had. Any single thread calls; nobody waits.
+/// Takes a channel, if one of those that this lane looks at is to be had. Any single thread calls;
+/// nobody waits.
 __device__ __forceinline__ bool lane_channel(fs_ref const& fs, unsigned attempt, channel& out) {
-  std::uint32_t const first = warp_number() * fs.page_channels.spacing + lane_id() + attempt * channels_tried;
+  std::uint32_t const first =
+      warp_number() * fs.page_channels.spacing + lane_id() + attempt * channels_tried;
   for (unsigned i = 0; i < channels_tried; ++i) {
     if (try_channel(fs, fs.page_channels, (first + i) % fs.page_channels.count, out)) return true;
   }
   return false;
 }
 
-/// Finds a page, or enters it and requests its bytes, unless a window has them. The status is hit, waiting, fetching (all pinned), or none: then nothing is held. Any single
-/// thread calls; nobody waits.
-__device__ __forceinline__ page_entry lane_enter(fs_ref const& fs, page_name const& name, std::int32_t slot, unsigned attempt) {
+/// Finds a page, or enters it and requests its bytes, unless a window has them. The status is hit,
+/// waiting, fetching (all pinned), or none: then nothing is held. Any single thread calls; nobody
+/// waits.
+__device__ __forceinline__ page_entry lane_enter(fs_ref const& fs, page_name const& name,
+                                                 std::int32_t slot, unsigned attempt) {
   page_entry e;
   lookup const found = lane_find_and_pin(fs.cache, name.uid, name.page);
   if (found.result != lookup_result::absent) {
@@ -45,7 +50,8 @@ __device__ __forceinline__ page_entry lane_enter(fs_ref const& fs, page_name con
     insert_result const result = lane_insert(fs.cache, name.uid, name.page, e.frame);
     entered = result == insert_result::inserted;
     if (!entered) release_filling(fs.cache.headers[e.frame]);
-    if (result == insert_result::full && evict_from_bucket(fs.cache, name.uid, name.page)) count(fs, counter::evictions);
+    if (result == insert_result::full && evict_from_bucket(fs.cache, name.uid, name.page))
+      count(fs, counter::evictions);
   }
   if (!entered) {
     if (window == 0) return_channel(fs.page_channels, e.via, true);  // never used
@@ -57,7 +63,8 @@ __device__ __forceinline__ page_entry lane_enter(fs_ref const& fs, page_name con
   return e;
 }
 
-/// Waits for the answers until the page is complete, at the file's end, or in error. Any single thread calls.
+/// Waits for the answers until the page is complete, at the file's end, or in error. Any single
+/// thread calls.
 __device__ __forceinline__ void lane_await(fs_ref const& fs, page_name const& name, page_entry& e) {
   bool answered = false;
   std::int32_t const result = await(fs, e.via, answered);
@@ -66,9 +73,11 @@ __device__ __forceinline__ void lane_await(fs_ref const& fs, page_name const& na
   finish_page(fs, name, e, result);
 }
 
-/// Pulls a page of `got` bytes out of pinned staging into its frame; the rest of the frame becomes zeros. All lanes of the group call.
-__device__ __forceinline__ void converged_pull(converged_group const& g, std::byte* frame, std::byte const* staging,
-                                               std::uint64_t page_bytes, std::uint64_t got) {
+/// Pulls a page of `got` bytes out of pinned staging into its frame; the rest of the frame becomes
+/// zeros. All lanes of the group call.
+__device__ __forceinline__ void converged_pull(converged_group const& g, std::byte* frame,
+                                               std::byte const* staging, std::uint64_t page_bytes,
+                                               std::uint64_t got) {
   auto* const to = reinterpret_cast<uint4*>(frame);
   auto const* const from = reinterpret_cast<uint4 const*>(staging);
   std::uint64_t const units = got / 16;
@@ -84,15 +93,21 @@ __device__ __forceinline__ void converged_pull(converged_group const& g, std::by
   }
   for (; i < units; i += n) to[i] = __ldcv(from + i);
   for (std::uint64_t b = units * 16 + g.thread_rank(); b < page_bytes; b += n)
-    frame[b] = b < got ? static_cast<std::byte>(__ldcv(reinterpret_cast<unsigned char const*>(staging) + b)) : std::byte{0};
+    frame[b] =
+        b < got
+            ? static_cast<std::byte>(__ldcv(reinterpret_cast<unsigned char const*>(staging) + b))
+            : std::byte{0};
 }
 
-/// Waits for a page that somebody else brings in: it becomes hit (still pinned), failed, or none (its frame came to hold another). Only for
-/// lanes whose group owes nobody a page. Any single thread calls.
-__device__ __forceinline__ void lane_await_other(fs_ref const& fs, page_name const& name, page_entry& e) {
+/// Waits for a page that somebody else brings in: it becomes hit (still pinned), failed, or none
+/// (its frame came to hold another). Only for lanes whose group owes nobody a page. Any single
+/// thread calls.
+__device__ __forceinline__ void lane_await_other(fs_ref const& fs, page_name const& name,
+                                                 page_entry& e) {
   frame_header& h = fs.cache.headers[e.frame];
   phase now = phase::filling;
-  // Acquire pairs with publish() and fail(). The filler waits for the daemon only, within its own timeout.
+  // Acquire pairs with publish() and fail(). The filler waits for the daemon only, within its own
+  // timeout.
   int const error = spin_until(fs, device_pause_ns, [&] {
     now = phase_of(frame_state(h).load(memory_order_acquire));
     return now != phase::filling;
@@ -113,13 +128,16 @@ __device__ __forceinline__ void lane_await_other(fs_ref const& fs, page_name con
   unpin_read(h);
 }
 
-/// Brings a page in for each lane that `wants` one, no two the same. All of `lanes` call together, which need not be a whole warp. The status
-/// is hit (pinned for the lane), failed, or none: no frame or channel was to be had, nothing is held, to be tried again.
+/// Brings a page in for each lane that `wants` one, no two the same. All of `lanes` call together,
+/// which need not be a whole warp. The status is hit (pinned for the lane), failed, or none: no
+/// frame or channel was to be had, nothing is held, to be tried again.
 ///
-/// Lanes wait for the daemon while they owe pages, and for pages that others owe only after that: so waits cannot form a circle, however a
-/// warp's lanes, or warps, want each other's pages. The bytes of each page are moved by all lanes together.
-GPUFS_STAGE inline page_entry fetch_for_lanes(fs_ref const* handle, unsigned lanes, bool wants, page_name const name,
-                                              std::int32_t slot, unsigned attempt) {
+/// Lanes wait for the daemon while they owe pages, and for pages that others owe only after that:
+/// so waits cannot form a circle, however a warp's lanes, or warps, want each other's pages. The
+/// bytes of each page are moved by all lanes together.
+GPUFS_STAGE inline page_entry fetch_for_lanes(fs_ref const* handle, unsigned lanes, bool wants,
+                                              page_name const name, std::int32_t slot,
+                                              unsigned attempt) {
   fs_ref const& fs = *handle;
   converged_group const g(lanes);
   page_entry e;

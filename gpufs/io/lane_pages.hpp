@@ -1,5 +1,6 @@
-// Pages for lanes: each lane of those that come to an access together names the page it needs; one lane per distinct page looks it up, pins it
-// and, if need be, brings it in. How ActivePointers and paper 003 (section 4.1, warp coalescing) do it.
+// Pages for lanes: each lane of those that come to an access together names the page it needs; one
+// lane per distinct page looks it up, pins it and, if need be, brings it in. How ActivePointers and
+// paper 003 (section 4.1, warp coalescing) do it.
 #pragma once
 
 #include <gpufs/io/lane_fetch.hpp>
@@ -40,16 +41,19 @@ struct page_visit {
 };
 
 /// Those of the lanes that access the same descriptor of the same filesystem as the calling one.
-__device__ __forceinline__ converged_group lanes_of_file(converged_group const& together, lane_file const& f) {
+__device__ __forceinline__ converged_group lanes_of_file(converged_group const& together,
+                                                         lane_file const& f) {
   unsigned const same_fd = __match_any_sync(together.mask(), f.file.fd);
   return converged_group(__match_any_sync(same_fd, reinterpret_cast<std::uintptr_t>(f.handle)));
 }
 
-/// Brings uid and size of a file that is written up to date, if it has changed. The lanes of the group call. Returns 0 or -EBADF.
+/// Brings uid and size of a file that is written up to date, if it has changed. The lanes of the
+/// group call. Returns 0 or -EBADF.
 __device__ __forceinline__ std::int32_t refresh(converged_group const& g, lane_file& f) {
   if (f.file.place == 0) return 0;
   shared_file& shared = f.handle->writes.files[f.file.place - 1];
-  bool const changed = atomic_ref<std::uint64_t, scope::device>(shared.uid).load(memory_order_relaxed) != f.file.uid;
+  bool const changed =
+      atomic_ref<std::uint64_t, scope::device>(shared.uid).load(memory_order_relaxed) != f.file.uid;
   if (!g.any(changed)) return 0;
   found_file now{f.file, 0};
   if (g.thread_rank() == 0) now = find_file(f.handle, f.file.fd, f.file);
@@ -59,22 +63,28 @@ __device__ __forceinline__ std::int32_t refresh(converged_group const& g, lane_f
   return g.shfl(now.error, 0);
 }
 
-/// Whether a file that is written ends before byte `end`, by what gwrite and gftruncate have made of it: its pages do not tell. Others' pages do.
+/// Whether a file that is written ends before byte `end`, by what gwrite and gftruncate have made
+/// of it: its pages do not tell. Others' pages do.
 __device__ __forceinline__ bool ends_before(lane_file& f, std::uint64_t end) {
   if (f.file.place == 0 || end <= f.file.size) return false;
   f.file.size =
-      atomic_ref<std::uint64_t, scope::device>(f.handle->writes.files[f.file.place - 1].size).load(memory_order_relaxed);
+      atomic_ref<std::uint64_t, scope::device>(f.handle->writes.files[f.file.place - 1].size)
+          .load(memory_order_relaxed);
   return end > f.file.size;
 }
 
-/// Has visitor(group, page_visit) called by all lanes that come here together, with the page of each pinned if it is there, until it has said true
-/// in each of them: the lane is done. `page`: the one that the calling lane needs. What the visitor returns in a lane whose page is not there
-/// is not looked at. Returns 0, or why the lane's page could not be had: -ENOMEM, -EIO, -ETIMEDOUT, -EBADF, or the error of its fetch.
+/// Has visitor(group, page_visit) called by all lanes that come here together, with the page of
+/// each pinned if it is there, until it has said true in each of them: the lane is done. `page`:
+/// the one that the calling lane needs. What the visitor returns in a lane whose page is not there
+/// is not looked at. Returns 0, or why the lane's page could not be had: -ENOMEM, -EIO, -ETIMEDOUT,
+/// -EBADF, or the error of its fetch.
 ///
-/// Each round lets go of its pins before the next one waits for frames, so that no lane keeps another from getting one. Lanes that come
-/// separately, since their warp has diverged, are groups of their own and need nothing of each other.
+/// Each round lets go of its pins before the next one waits for frames, so that no lane keeps
+/// another from getting one. Lanes that come separately, since their warp has diverged, are groups
+/// of their own and need nothing of each other.
 template <class Visitor>
-__device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t page, Visitor const& visitor) {
+__device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t page,
+                                                    Visitor const& visitor) {
   // Lanes that come to this instance of the template: what they do to their pages is the same.
   converged_group const g = lanes_of_file(converged(), f);
   bool pending = true;
@@ -105,12 +115,14 @@ __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t 
       if (g.thread_rank() == 0) count(*f.handle, counter::hits, hits);
     }
     if (g.any(missing)) {
-      page_entry const fetched = fetch_for_lanes(f.handle, g.mask(), missing, f.name(page), f.slot, attempt);
+      page_entry const fetched =
+          fetch_for_lanes(f.handle, g.mask(), missing, f.name(page), f.slot, attempt);
       if (missing) e = fetched;
     }
-    auto const status = static_cast<page_status>(g.shfl(static_cast<std::uint32_t>(e.status), first));
-    page_visit visit{pending && status == page_status::hit, leads && e.status == page_status::hit, peers, g.shfl(e.frame, first),
-                     g.shfl(e.got, first)};
+    auto const status =
+        static_cast<page_status>(g.shfl(static_cast<std::uint32_t>(e.status), first));
+    page_visit visit{pending && status == page_status::hit, leads && e.status == page_status::hit,
+                     peers, g.shfl(e.frame, first), g.shfl(e.got, first)};
     std::int32_t const failed = g.shfl(e.error, first);
     g.sync();  // all lanes come after the acquire of the one that pinned their page
     bool const done = visitor(g, visit);
@@ -129,7 +141,8 @@ __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t 
     if (since == 0 || g.any(gets_on)) since = now;
     if (attempt % 16 == 15) {
       std::int32_t late = 0;
-      if (g.thread_rank() == 0) late = daemon_stopped(*f.handle) ? -EIO : now - since > f.handle->timeout_ns ? -ENOMEM : 0;
+      if (g.thread_rank() == 0)
+        late = daemon_stopped(*f.handle) ? -EIO : now - since > f.handle->timeout_ns ? -ENOMEM : 0;
       late = g.shfl(late, 0);
       if (late != 0) {
         if (pending) error = late;

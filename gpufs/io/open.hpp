@@ -1,4 +1,5 @@
-// gopen, gclose, gfstat and the nop that measures the ring: one request each, made by the group's first warp.
+// gopen, gclose, gfstat and the nop that measures the ring: one request each, made by the group's
+// first warp.
 #pragma once
 
 #include <gpufs/io/io_context.hpp>
@@ -26,13 +27,15 @@ __device__ __forceinline__ std::uint32_t warp_strlen(char const* text, std::uint
   return limit;
 }
 
-/// Closes the descriptor of an open that was answered after its caller had given up, over the channel of that open, which the caller holds. All
-/// lanes of one warp call. The channel may take the next request, as `sequence`; or `error` is -EIO or -ETIMEDOUT, and it is returned.
+/// Closes the descriptor of an open that was answered after its caller had given up, over the
+/// channel of that open, which the caller holds. All lanes of one warp call. The channel may take
+/// the next request, as `sequence`; or `error` is -EIO or -ETIMEDOUT, and it is returned.
 struct late_close {
   std::int32_t error;
   std::uint32_t sequence;
 };
-GPUFS_STAGE inline late_close close_late_open(fs_ref const* handle, channel c, std::int32_t descriptor) {
+GPUFS_STAGE inline late_close close_late_open(fs_ref const* handle, channel c,
+                                              std::int32_t descriptor) {
   fs_ref const& fs = *handle;
   rpc::request r;
   r.op = rpc::operation::close;
@@ -55,10 +58,11 @@ GPUFS_STAGE inline late_close close_late_open(fs_ref const* handle, channel c, s
   return {warp_broadcast(error), warp_broadcast(c.sequence)};
 }
 
-/// Sends one request over a control channel and waits for the answer; `before` fills staging, `after` reads it. All lanes of one warp
-/// call; all get the result.
+/// Sends one request over a control channel and waits for the answer; `before` fills staging,
+/// `after` reads it. All lanes of one warp call; all get the result.
 template <class Before, class After>
-__device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::request r, Before&& before, After&& after) {
+__device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::request r,
+                                                     Before&& before, After&& after) {
   unsigned const lane = lane_id();
   channel c;
   std::int32_t late = 0;
@@ -93,7 +97,8 @@ __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::requ
 }
 
 /// Sends a request that carries a path. All lanes of one warp call.
-__device__ __forceinline__ std::int32_t path_call(fs_ref const& fs, rpc::operation op, char const* path, std::uint64_t first,
+__device__ __forceinline__ std::int32_t path_call(fs_ref const& fs, rpc::operation op,
+                                                  char const* path, std::uint64_t first,
                                                   std::uint64_t second) {
   std::uint32_t const length = warp_strlen(path, PATH_MAX);
   if (length >= PATH_MAX) return -ENAMETOOLONG;
@@ -105,22 +110,26 @@ __device__ __forceinline__ std::int32_t path_call(fs_ref const& fs, rpc::operati
   return control_call(
       fs, r,
       [&](std::byte* staging) {
-        for (std::uint32_t i = lane_id(); i < length; i += warp_size) staging[i] = static_cast<std::byte>(path[i]);
+        for (std::uint32_t i = lane_id(); i < length; i += warp_size)
+          staging[i] = static_cast<std::byte>(path[i]);
       },
       [](std::byte const*) {});
 }
 
-/// Runs `call` in the group's first warp and gives its result to every thread. Groups of less than a warp get -EINVAL.
+/// Runs `call` in the group's first warp and gives its result to every thread. Groups of less than
+/// a warp get -EINVAL.
 template <class Group, class Call>
 __device__ __forceinline__ std::int32_t in_first_warp(Group const& g, Call&& call) {
   using ops = group_ops<Group>;
   if (ops::warps(g) == 0) return -EINVAL;
   std::int32_t result = 0;
   if (ops::warp(g) == 0) result = call();
-  return static_cast<std::int32_t>(static_cast<std::uint32_t>(ops::broadcast(g, static_cast<std::uint32_t>(result))));
+  return static_cast<std::int32_t>(
+      static_cast<std::uint32_t>(ops::broadcast(g, static_cast<std::uint32_t>(result))));
 }
 
-/// A descriptor's file as it is now: from its record, unless `known` is of it, and for files that are written from what callers share.
+/// A descriptor's file as it is now: from its record, unless `known` is of it, and for files that
+/// are written from what callers share.
 struct found_file {
   used_file file;
   std::int32_t error;
@@ -131,12 +140,14 @@ GPUFS_STAGE inline found_file find_file(fs_ref const* handle, std::int32_t fd, u
   return {known, error};
 }
 
-/// use_file() of a descriptor that is not the current one, or of a file that is written: then uid and size may have changed.
+/// use_file() of a descriptor that is not the current one, or of a file that is written: then uid
+/// and size may have changed.
 template <class Group>
 __device__ __forceinline__ std::int32_t look_at_file(io_context<Group>& io, std::int32_t fd) {
   std::uint64_t seen[4] = {};
   if (io.group().thread_rank() == 0) {
-    found_file const found = fd < 0 ? found_file{{}, -EBADF} : find_file(io.fs().self, fd, io.file());
+    found_file const found =
+        fd < 0 ? found_file{{}, -EBADF} : find_file(io.fs().self, fd, io.file());
     seen[0] = static_cast<std::uint32_t>(found.error) | std::uint64_t(found.file.place) << 32;
     seen[1] = found.file.uid;
     seen[2] = found.file.size;
@@ -144,7 +155,8 @@ __device__ __forceinline__ std::int32_t look_at_file(io_context<Group>& io, std:
   }
   io_context<Group>::ops::broadcast(io.group(), seen);
   auto const error = static_cast<std::int32_t>(static_cast<std::uint32_t>(seen[0]));
-  io.file() = {error == 0 ? fd : -1, static_cast<std::uint32_t>(seen[0] >> 32), seen[1], seen[2], seen[3]};
+  io.file() = {error == 0 ? fd : -1, static_cast<std::uint32_t>(seen[0] >> 32), seen[1], seen[2],
+               seen[3]};
   return error;
 }
 
@@ -162,7 +174,8 @@ template <class Group>
 __device__ int gopen(io_context<Group>& io, char const* path, int flags, unsigned mode) {
   io.file().fd = -1;  // what this context knows of a descriptor may be of before this open
   return detail::in_first_warp(io.group(), [&] {
-    return detail::path_call(io.fs(), rpc::operation::open, path, static_cast<std::uint32_t>(flags), mode);
+    return detail::path_call(io.fs(), rpc::operation::open, path, static_cast<std::uint32_t>(flags),
+                             mode);
   });
 }
 
@@ -196,7 +209,8 @@ __device__ int gfstat(io_context<Group>& io, int fd, file_status* status) {
   if (result != 0) return result;
   for (auto& w : word) w = io_context<Group>::ops::broadcast(io.group(), w);
   // What gwrite has added and the host's file does not have yet belongs to it.
-  if (detail::use_file(io, fd) == 0 && io.file().place != 0 && (io.file().flags & rpc::open_write_once) == 0)
+  if (detail::use_file(io, fd) == 0 && io.file().place != 0 &&
+      (io.file().flags & rpc::open_write_once) == 0)
     word[0] = io.file().size;
   status->size = word[0];
   status->device = word[1];

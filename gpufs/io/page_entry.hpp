@@ -10,7 +10,8 @@ namespace gpufs {
 /// Pages a group works on between two of its barriers: one per lane of the warp that manages them.
 inline constexpr unsigned batch_pages = warp_size;
 
-/// What became of a page that a group set out to get. The frame is pinned in hit, waiting and fetching.
+/// What became of a page that a group set out to get. The frame is pinned in hit, waiting and
+/// fetching.
 enum class page_status : std::uint32_t {
   none,      ///< not wanted, or dealt with
   hit,       ///< ready
@@ -19,29 +20,37 @@ enum class page_status : std::uint32_t {
   failed,    ///< `error` says why; nothing is held
 };
 
-/// page_entry::chunk_offset, besides the offset: the page has a channel to itself; its bytes are in the twin of staging.
+/// page_entry::chunk_offset, besides the offset: the page has a channel to itself; its bytes are in
+/// the twin of staging.
 inline constexpr std::uint32_t own_channel = 1u << 31;
 inline constexpr std::uint32_t in_twin = 1u << 30;
 
-/// page_entry::answered of a page that lies in a window: no request is made for it, and `via` holds the address of its bytes.
+/// page_entry::answered of a page that lies in a window: no request is made for it, and `via` holds
+/// the address of its bytes.
 inline constexpr std::uint32_t from_window = 2;
 
 struct page_entry {
   page_status status = page_status::none;
   std::uint32_t frame = 0;
-  channel via;                               ///< fetching: whose staging the bytes arrive in
-  std::uint32_t chunk_offset = own_channel;  ///< where the page starts in the chunk of `via`, and flags
-  std::uint32_t got = 0;                     ///< bytes of the page that are there
-  std::int32_t error = 0;                    ///< what ended it behind them, or 0
-  std::uint32_t answered = 0;                ///< 1: the daemon has answered `via`; 0: given up; from_window: needs no answer
+  channel via;  ///< fetching: whose staging the bytes arrive in
+  std::uint32_t chunk_offset =
+      own_channel;         ///< where the page starts in the chunk of `via`, and flags
+  std::uint32_t got = 0;   ///< bytes of the page that are there
+  std::int32_t error = 0;  ///< what ended it behind them, or 0
+  std::uint32_t answered =
+      0;  ///< 1: the daemon has answered `via`; 0: given up; from_window: needs no answer
 
   __device__ bool has_own_channel() const { return (chunk_offset & own_channel) != 0; }
   __device__ bool in_window() const { return answered == from_window; }
-  __device__ std::uint64_t window_address() const { return std::uint64_t(via.sequence) << 32 | via.number; }
+  __device__ std::uint64_t window_address() const {
+    return std::uint64_t(via.sequence) << 32 | via.number;
+  }
 
   /// A page of `bytes` bytes that this group is bringing in from a window.
-  __device__ static page_entry of_window(std::uint32_t frame, std::uint64_t address, std::uint64_t bytes) {
-    channel const at{static_cast<std::uint32_t>(address), static_cast<std::uint32_t>(address >> 32)};
+  __device__ static page_entry of_window(std::uint32_t frame, std::uint64_t address,
+                                         std::uint64_t bytes) {
+    channel const at{static_cast<std::uint32_t>(address),
+                     static_cast<std::uint32_t>(address >> 32)};
     return {page_status::fetching, frame, at, 0, static_cast<std::uint32_t>(bytes), 0, from_window};
   }
 };

@@ -1,4 +1,5 @@
-// The fast half of gread: pages that are in the cache. Every warp finds, pins and copies by itself; nothing is shared.
+// The fast half of gread: pages that are in the cache. Every warp finds, pins and copies by itself;
+// nothing is shared.
 #pragma once
 
 #include <gpufs/io/group.hpp>
@@ -11,13 +12,16 @@ namespace gpufs::detail {
 /// What a warp's share of a batch came to.
 struct hits_read {
   missing_pages missing;
-  bool leads_hit = false;  ///< teams: this warp leads the team of a page that was there; counted by the caller
+  bool leads_hit =
+      false;  ///< teams: this warp leads the team of a page that was there; counted by the caller
   read_stop stop;
 };
 
-/// Delivers those pages of a batch that are in the cache and fall to warp `warp` of `warps`, each page whole. All lanes of the warp call.
-GPUFS_STAGE inline hits_read read_hits(fs_ref const* handle, read_span const span, std::uint64_t first, unsigned batch,
-                                       unsigned warp, unsigned warps) {
+/// Delivers those pages of a batch that are in the cache and fall to warp `warp` of `warps`, each
+/// page whole. All lanes of the warp call.
+GPUFS_STAGE inline hits_read read_hits(fs_ref const* handle, read_span const span,
+                                       std::uint64_t first, unsigned batch, unsigned warp,
+                                       unsigned warps) {
   fs_ref const& fs = *handle;
   hits_read r;
   std::uint64_t hits = 0;
@@ -44,10 +48,12 @@ GPUFS_STAGE inline hits_read read_hits(fs_ref const* handle, read_span const spa
   return r;
 }
 
-/// The same for pages so large that a team of warps copies each: page i falls to warps [i * team, (i + 1) * team), of which each finds and
-/// pins it by itself, so that hits need no barrier. batch * team <= warps of the block.
-GPUFS_STAGE inline hits_read read_hit_slice(fs_ref const* handle, read_span const span, std::uint64_t first, unsigned batch,
-                                            unsigned team, unsigned warp) {
+/// The same for pages so large that a team of warps copies each: page i falls to warps [i * team,
+/// (i + 1) * team), of which each finds and pins it by itself, so that hits need no barrier. batch
+/// * team <= warps of the block.
+GPUFS_STAGE inline hits_read read_hit_slice(fs_ref const* handle, read_span const span,
+                                            std::uint64_t first, unsigned batch, unsigned team,
+                                            unsigned warp) {
   fs_ref const& fs = *handle;
   unsigned const mine = warp / team;
   unsigned const member = warp % team;
@@ -60,7 +66,8 @@ GPUFS_STAGE inline hits_read read_hit_slice(fs_ref const* handle, read_span cons
     return r;
   }
   r.leads_hit = found.result == lookup_result::hit && member == 0;
-  if (found.result == lookup_result::hit) copy_slice(fs, span, first + mine, found.frame, found.valid, member, team);
+  if (found.result == lookup_result::hit)
+    copy_slice(fs, span, first + mine, found.frame, found.valid, member, team);
   __syncwarp();  // all lanes have read before the pin goes
   if (lane_id() == 0) unpin_read(fs.cache.headers[found.frame]);
   if (r.leads_hit) r.stop.note_page(span, first + mine, {found.valid, 0});

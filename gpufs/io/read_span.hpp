@@ -9,7 +9,8 @@
 
 namespace gpufs {
 
-/// Bytes [begin, end) of a file version, within its size, and where they go: without a buffer into the page cache only.
+/// Bytes [begin, end) of a file version, within its size, and where they go: without a buffer into
+/// the page cache only.
 struct read_span {
   std::byte* buffer;
   std::uint64_t begin;
@@ -18,7 +19,8 @@ struct read_span {
   std::uint64_t size;
   std::int32_t fd;
   std::uint32_t page_shift;
-  bool whole;  ///< the file is written: its pages are cached in full, and only `size` says where it ends
+  bool whole;  ///< the file is written: its pages are cached in full, and only `size` says where it
+               ///< ends
 
   __device__ std::uint64_t page_bytes() const { return std::uint64_t(1) << page_shift; }
   __device__ std::uint64_t first_page() const { return begin >> page_shift; }
@@ -45,7 +47,8 @@ struct arrival {
   std::int32_t error;
 };
 
-/// Where the first failure or premature end lies: the smallest key wins. One per warp, combined over the group.
+/// Where the first failure or premature end lies: the smallest key wins. One per warp, combined
+/// over the group.
 class read_stop {
  public:
   /// Nothing is known to be missing.
@@ -57,7 +60,8 @@ class read_stop {
   }
   __device__ bool none() const { return key_ == ~0ull; }
   __device__ std::uint64_t key() const { return key_; }
-  /// Bytes [.., at) counted from the span's begin are good; what follows ended with `error` (0 = end of file).
+  /// Bytes [.., at) counted from the span's begin are good; what follows ended with `error` (0 =
+  /// end of file).
   __device__ void note(std::uint64_t at, std::int32_t error) {
     std::uint64_t const key = at << 12 | static_cast<std::uint32_t>(-error);
     if (key < key_) key_ = key;
@@ -68,13 +72,16 @@ class read_stop {
   /// Notes what a page with `got` bytes and this error leaves of the span.
   __device__ void note_page(read_span const& span, std::uint64_t page, arrival const& a) {
     std::uint64_t const start = page << span.page_shift;
-    std::uint64_t const want = span.end < start + span.page_bytes() ? span.end : start + span.page_bytes();
+    std::uint64_t const want =
+        span.end < start + span.page_bytes() ? span.end : start + span.page_bytes();
     std::uint64_t const have = start + a.got;
     if (have >= want) return;
     note(have > span.begin ? have - span.begin : 0, a.error);
   }
   __device__ static std::uint64_t bytes(std::uint64_t key) { return key >> 12; }
-  __device__ static std::int32_t error(std::uint64_t key) { return -static_cast<std::int32_t>(key & 0xfff); }
+  __device__ static std::int32_t error(std::uint64_t key) {
+    return -static_cast<std::int32_t>(key & 0xfff);
+  }
 
  private:
   std::uint64_t key_ = ~0ull;

@@ -11,9 +11,10 @@ namespace gpufs {
 
 namespace detail {
 
-/// A request about an open file that carries nothing and brings nothing back. All lanes of one warp call.
-__device__ __forceinline__ std::int32_t plain_call(fs_ref const& fs, rpc::operation op, std::int32_t fd,
-                                                   std::uint64_t argument = 0) {
+/// A request about an open file that carries nothing and brings nothing back. All lanes of one warp
+/// call.
+__device__ __forceinline__ std::int32_t plain_call(fs_ref const& fs, rpc::operation op,
+                                                   std::int32_t fd, std::uint64_t argument = 0) {
   rpc::request r;
   r.op = op;
   r.file = fd;
@@ -27,7 +28,8 @@ __device__ __forceinline__ std::int32_t plain_call(fs_ref const& fs, rpc::operat
 template <class Group>
 __device__ int gfsync(io_context<Group>& io, int fd) {
   io_context<Group>::ops::sync(io.group());
-  return detail::in_first_warp(io.group(), [&] { return detail::plain_call(io.fs(), rpc::operation::sync, fd); });
+  return detail::in_first_warp(
+      io.group(), [&] { return detail::plain_call(io.fs(), rpc::operation::sync, fd); });
 }
 
 template <class Group>
@@ -44,7 +46,8 @@ __device__ int gftruncate(io_context<Group>& io, int fd, std::int64_t size) {
     if (error != 0) return error;
     error = detail::plain_call(io.fs(), rpc::operation::truncate, fd, std::uint64_t(size));
     if (lane_id() == 0) {
-      // The record has a new uid now: whoever comes next takes it over, and those that hold the old one notice.
+      // The record has a new uid now: whoever comes next takes it over, and those that hold the old
+      // one notice.
       used_file fresh;
       if (detail::load_record(io.fs(), fd, fresh) == 0 && fresh.place != 0)
         static_cast<void>(detail::load_shared(io.fs(), fresh));
@@ -57,7 +60,8 @@ __device__ int gftruncate(io_context<Group>& io, int fd, std::int64_t size) {
 
 template <class Group>
 __device__ int gunlink(io_context<Group>& io, char const* path) {
-  return detail::in_first_warp(io.group(), [&] { return detail::path_call(io.fs(), rpc::operation::unlink, path, 0, 0); });
+  return detail::in_first_warp(
+      io.group(), [&] { return detail::path_call(io.fs(), rpc::operation::unlink, path, 0, 0); });
 }
 
 }  // namespace gpufs

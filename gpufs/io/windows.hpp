@@ -1,4 +1,5 @@
-// Pages whose bytes kernels can read in the OS page cache by themselves: where a window of the file is mapped for the device.
+// Pages whose bytes kernels can read in the OS page cache by themselves: where a window of the file
+// is mapped for the device.
 #pragma once
 
 #include <gpufs/device.hpp>
@@ -10,11 +11,12 @@
 
 namespace gpufs::detail {
 
-/// The address of bytes [begin, begin + length) of file version `uid`, which lie within one window, or 0: no window has them. Any thread
-/// calls. Nothing needs to be held: the host takes a window out of the table first, and what is mapped goes when no kernel runs that may
-/// have found it there.
-GPUFS_STAGE inline std::uint64_t window_address(fs_ref const* handle, std::uint64_t uid, std::uint64_t begin,
-                                                std::uint64_t length) {
+/// The address of bytes [begin, begin + length) of file version `uid`, which lie within one window,
+/// or 0: no window has them. Any thread calls. Nothing needs to be held: the host takes a window
+/// out of the table first, and what is mapped goes when no kernel runs that may have found it
+/// there.
+GPUFS_STAGE inline std::uint64_t window_address(fs_ref const* handle, std::uint64_t uid,
+                                                std::uint64_t begin, std::uint64_t length) {
   window_table_ref const& table = handle->windows;
   std::uint64_t const window = begin >> table.shift;
   std::uint64_t const from = begin & ((std::uint64_t(1) << table.shift) - 1);
@@ -34,8 +36,9 @@ GPUFS_STAGE inline std::uint64_t window_address(fs_ref const* handle, std::uint6
   for (unsigned i = 0; i < rpc::window_probes; ++i) {
     if (uids[i] != uid || windows[i] != window) continue;
     rpc::window_entry& e = table.entries[(home + i) & table.mask];
-    // Pair with the host's stores in window_mapper::publish(), each of which is seen after the one before: with the same tag before
-    // and after, the fields between belong to it, and the window's bytes are there.
+    // Pair with the host's stores in window_mapper::publish(), each of which is seen after the one
+    // before: with the same tag before and after, the fields between belong to it, and the window's
+    // bytes are there.
     std::uint64_t const tag = load(e.tag, memory_order_acquire);
     std::uint64_t const seen_uid = load(e.uid, memory_order_acquire);
     std::uint64_t const seen_window = load(e.window, memory_order_acquire);

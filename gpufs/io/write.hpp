@@ -15,7 +15,8 @@ namespace gpufs {
 
 namespace detail {
 
-/// Where the pages of a batch are noted for all warps of a group: in the block's scratch, or, for a tile, in the lanes of its one warp.
+/// Where the pages of a batch are noted for all warps of a group: in the block's scratch, or, for a
+/// tile, in the lanes of its one warp.
 template <class Group>
 struct batch_notes {
   write_page mine;
@@ -38,7 +39,8 @@ struct batch_notes<cooperative_groups::thread_block> {
     }
   }
   __device__ void clear(cooperative_groups::thread_block const& g) {
-    if (g.thread_rank() < warp_size) scratch().entry[g.thread_rank()].status = static_cast<page_status>(write_status::none);
+    if (g.thread_rank() < warp_size)
+      scratch().entry[g.thread_rank()].status = static_cast<page_status>(write_status::none);
   }
   __device__ write_page load() const {
     page_entry const& e = scratch().entry[lane_id()];
@@ -46,13 +48,15 @@ struct batch_notes<cooperative_groups::thread_block> {
   }
 };
 
-/// Writes pages first .. first + batch - 1 of the span, batch <= 32. All threads of the group call; returns the same stop in all lanes of a warp.
+/// Writes pages first .. first + batch - 1 of the span, batch <= 32. All threads of the group call;
+/// returns the same stop in all lanes of a warp.
 ///
-/// In rounds: every warp makes pages of its own ready; all copy; the first warp posts them. What could not be got ready waits for the next
-/// round, when the group holds nothing: so no two groups wait for each other's pages, frames or buffers.
+/// In rounds: every warp makes pages of its own ready; all copy; the first warp posts them. What
+/// could not be got ready waits for the next round, when the group holds nothing: so no two groups
+/// wait for each other's pages, frames or buffers.
 template <class Group>
-__device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_span const& span, std::uint64_t first,
-                                                 unsigned batch) {
+__device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_span const& span,
+                                                 std::uint64_t first, unsigned batch) {
   using ops = typename io_context<Group>::ops;
   Group const& group = io.group();
   unsigned const warps = ops::warps(group);
@@ -87,13 +91,15 @@ __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_sp
     std::uint32_t ready = 0;
     if (works) {
       mine = notes.load();
-      ready = __ballot_sync(all_lanes, mine.status == write_status::ready || mine.status == write_status::filling);
+      ready = __ballot_sync(
+          all_lanes, mine.status == write_status::ready || mine.status == write_status::filling);
       std::uint32_t const failed = __ballot_sync(all_lanes, mine.status == write_status::failed);
       todo &= ~(ready | failed);
       if (failed != 0) {
         int const at = __ffs(static_cast<int>(failed)) - 1;
         std::uint64_t const page_begin = (first + static_cast<unsigned>(at)) << span.page_shift;
-        stop.note(page_begin > span.begin ? page_begin - span.begin : 0, warp_broadcast(mine.error, at));
+        stop.note(page_begin > span.begin ? page_begin - span.begin : 0,
+                  warp_broadcast(mine.error, at));
       }
       if (ready != 0) {
         copy_batch(io.fs().self, span, first, ready, mine, warp, warps);
@@ -107,9 +113,11 @@ __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_sp
   return stop;
 }
 
-/// Finds out where to write, joins the file's writers. All threads of the group call. Returns 0 and the offset, or an error.
+/// Finds out where to write, joins the file's writers. All threads of the group call. Returns 0 and
+/// the offset, or an error.
 template <class Group>
-__device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::int32_t fd, std::uint64_t count, bool may_append,
+__device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::int32_t fd,
+                                                    std::uint64_t count, bool may_append,
                                                     std::uint64_t& offset) {
   fs_ref const& fs = io.fs();
   bool patient = true;
@@ -129,11 +137,12 @@ __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::
         // A truncation ends within the timeout of whoever truncates.
         std::uint32_t& truncating = fs.writes.files[file.place - 1].truncating;
         seen[2] = spin_until(fs, device_pause_ns, [&] {
-                    return atomic_ref<std::uint32_t, scope::device>(truncating).load(memory_order_relaxed) == 0;
+                    return atomic_ref<std::uint32_t, scope::device>(truncating)
+                               .load(memory_order_relaxed) == 0;
                   }) != 0;
       } else if (may_append && (file.flags & O_APPEND) != 0) {
-        seen[1] =
-            atomic_ref<std::uint64_t, scope::device>(fs.writes.files[file.place - 1].size).fetch_add(count, memory_order_relaxed);
+        seen[1] = atomic_ref<std::uint64_t, scope::device>(fs.writes.files[file.place - 1].size)
+                      .fetch_add(count, memory_order_relaxed);
       }
     }
     io_context<Group>::ops::broadcast(io.group(), seen);
@@ -146,10 +155,11 @@ __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::
   }
 }
 
-/// gwrite; `may_append`: to the file's end if it was opened with O_APPEND. `only`: if not 0, -ESTALE unless the file is still this version.
+/// gwrite; `may_append`: to the file's end if it was opened with O_APPEND. `only`: if not 0,
+/// -ESTALE unless the file is still this version.
 template <class Group>
-__device__ ssize_t write_at(io_context<Group>& io, int fd, void const* buf, std::size_t count, std::int64_t offset,
-                            bool may_append, std::uint64_t only = 0) {
+__device__ ssize_t write_at(io_context<Group>& io, int fd, void const* buf, std::size_t count,
+                            std::int64_t offset, bool may_append, std::uint64_t only = 0) {
   using ops = typename io_context<Group>::ops;
   Group const& group = io.group();
   if (ops::warps(group) == 0) return -EINVAL;
@@ -157,19 +167,26 @@ __device__ ssize_t write_at(io_context<Group>& io, int fd, void const* buf, std:
   auto begin = static_cast<std::uint64_t>(offset);
   if (offset < 0) return -EINVAL;
   if (begin >= most || count > most - begin) return -EFBIG;
-  if (std::int32_t const error = begin_write(io, fd, count, may_append, begin); error != 0) return error;
+  if (std::int32_t const error = begin_write(io, fd, count, may_append, begin); error != 0)
+    return error;
   used_file const& file = io.file();
   if (only != 0 && file.uid != only) {
     if (group.thread_rank() == 0) leave_writers(io.fs(), file);
     return -ESTALE;
   }
-  write_span const span{
-      static_cast<std::byte const*>(buf),      begin, begin + count, file.uid, file.fd, file.place, io.fs().cache.page_shift,
-      (file.flags & rpc::open_write_once) != 0};
+  write_span const span{static_cast<std::byte const*>(buf),
+                        begin,
+                        begin + count,
+                        file.uid,
+                        file.fd,
+                        file.place,
+                        io.fs().cache.page_shift,
+                        (file.flags & rpc::open_write_once) != 0};
   read_stop stop;
   bool stopped = false;
   if (count != 0) {
-    for (std::uint64_t page = begin >> span.page_shift, last = (span.end - 1) >> span.page_shift; page <= last && !stopped;) {
+    for (std::uint64_t page = begin >> span.page_shift, last = (span.end - 1) >> span.page_shift;
+         page <= last && !stopped;) {
       std::uint64_t const left = last - page + 1;
       unsigned const batch = left < warp_size ? static_cast<unsigned>(left) : warp_size;
       stop.note(write_batch(io, span, page, batch));
@@ -192,7 +209,8 @@ __device__ ssize_t write_at(io_context<Group>& io, int fd, void const* buf, std:
 }  // namespace detail
 
 template <class Group>
-__device__ ssize_t gwrite(io_context<Group>& io, int fd, void const* buf, std::size_t count, std::int64_t offset) {
+__device__ ssize_t gwrite(io_context<Group>& io, int fd, void const* buf, std::size_t count,
+                          std::int64_t offset) {
   return detail::write_at(io, fd, buf, count, offset, true);
 }
 

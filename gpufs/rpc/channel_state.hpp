@@ -11,8 +11,9 @@ namespace gpufs {
 //                            v
 //                       quarantined --- acquire, once the late answer is there ---> busy
 //
-/// A quarantined channel's completion word and staging belong to the daemon until it has answered: a late answer lands where nobody
-/// looks before the next holder, who closes the descriptor if it is one (close_late_open).
+/// A quarantined channel's completion word and staging belong to the daemon until it has answered:
+/// a late answer lands where nobody looks before the next holder, who closes the descriptor if it
+/// is one (close_late_open).
 enum class channel_phase : std::uint32_t { free, busy, quarantined };
 
 struct channel_state {

@@ -13,11 +13,14 @@
 
 namespace gpufs {
 
-/// A thread's pointer to elements of a file, made by array::pointer(). The page that it was last read through stays pinned until it is
-/// read through on another page, or ends: elements of one page cost one look-up, whatever their number (the held references of
-/// paper 003, section 4.2). Each lane holds one page at most, and lets go of it before it looks for another; lanes that come together for pages of their own
-/// keep those that are there while the others wait. A kernel whose pointers hold all frames
-/// gets -ENOMEM, and so may one whose threads access an array, or call the file API, while they hold the last frames: release() first. A copy points to the same element and holds nothing. Errors as for array: T{} is read, and error() gives the first. A held page of
+/// A thread's pointer to elements of a file, made by array::pointer(). The page that it was last
+/// read through stays pinned until it is read through on another page, or ends: elements of one
+/// page cost one look-up, whatever their number (the held references of paper 003, section 4.2).
+/// Each lane holds one page at most, and lets go of it before it looks for another; lanes that come
+/// together for pages of their own keep those that are there while the others wait. A kernel whose
+/// pointers hold all frames gets -ENOMEM, and so may one whose threads access an array, or call the
+/// file API, while they hold the last frames: release() first. A copy points to the same element
+/// and holds nothing. Errors as for array: T{} is read, and error() gives the first. A held page of
 /// a file that others gftruncate stays what it was.
 template <class T>
 class mapped_ptr {
@@ -25,7 +28,8 @@ class mapped_ptr {
   using value_type = std::remove_const_t<T>;
   static_assert(std::is_const_v<T>, "store through array<T>");
 
-  __device__ mapped_ptr(detail::file_view const& view, std::uint64_t index) : view_(view), index_(index) {}
+  __device__ mapped_ptr(detail::file_view const& view, std::uint64_t index)
+      : view_(view), index_(index) {}
   __device__ mapped_ptr(mapped_ptr const& other) : mapped_ptr(other.view_, other.index_) {}
   mapped_ptr& operator=(mapped_ptr const&) = delete;
   __device__ ~mapped_ptr() { release(); }
@@ -69,23 +73,28 @@ class mapped_ptr {
 
   __device__ __forceinline__ value_type read_elsewhere(std::uint64_t i) const {
     detail::file_view view = view_;  // a copy, so that the rest can stay in registers
-    found const f = far_call<found, detail::file_view*, frame_header*, std::uint64_t>(find, &view, header_, i);
+    found const f =
+        far_call<found, detail::file_view*, frame_header*, std::uint64_t>(find, &view, header_, i);
     view_ = view;
     header_ = f.header;
     elements_ = f.held;
     return f.value;
   }
 
-  GPUFS_STAGE static void let_go(frame_header* header) { detail::release_pins(converged(), *header); }
+  GPUFS_STAGE static void let_go(frame_header* header) {
+    detail::release_pins(converged(), *header);
+  }
 
   /// Exchanges the page `held` by the caller, if any, for element i's, and reads it.
   GPUFS_STAGE static found find(detail::file_view* view, frame_header* held, std::uint64_t i) {
     if (held != nullptr) let_go(held);
     seen_frame seen;
     detail::page_elements here;
-    if (detail::see_elements<T>(*view->handle, view->file, view->begin, view->size, i, seen, here, see_page_further) &&
+    if (detail::see_elements<T>(*view->handle, view->file, view->begin, view->size, i, seen, here,
+                                see_page_further) &&
         detail::pin_seen(*view->handle, seen)) {
-      elements const there{seen.bytes + here.offset, here.first, static_cast<std::uint32_t>(here.count)};
+      elements const there{seen.bytes + here.offset, here.first,
+                           static_cast<std::uint32_t>(here.count)};
       if (i - there.first < there.count) return {there.at(i - there.first), there, seen.header};
       let_go(seen.header);
     }
@@ -94,25 +103,28 @@ class mapped_ptr {
     return {};
   }
 
-  /// The same for an element whose page is not in the cache, or is one of a file that is written. An element that straddles two pages is read
-  /// without holding either.
+  /// The same for an element whose page is not in the cache, or is one of a file that is written.
+  /// An element that straddles two pages is read without holding either.
   GPUFS_STAGE static found find_in_file(detail::file_view* view, std::uint64_t i) {
     page_cache_ref const& cache = view->handle->cache;
     std::uint64_t const at = view->begin + i * sizeof(T);
     std::uint64_t const page_begin = at >> cache.page_shift << cache.page_shift;
     if (at - page_begin + sizeof(T) > std::uint64_t{1} << cache.page_shift) {
-      auto const loaded = detail::load_element<value_type>(view->handle, view->file, view->slot, at, view->writable);
+      auto const loaded = detail::load_element<value_type>(view->handle, view->file, view->slot, at,
+                                                           view->writable);
       view->file = loaded.file;
       view->note(loaded.error);
       return {loaded.value, {}, nullptr};
     }
-    auto const kept = detail::keep_page(view->handle, view->file, view->slot, at >> cache.page_shift, view->writable);
+    auto const kept = detail::keep_page(view->handle, view->file, view->slot,
+                                        at >> cache.page_shift, view->writable);
     view->file = kept.file;
     view->note(kept.error);
     if (kept.error != 0) return {};
     frame_header* const header = &cache.headers[kept.frame];
     auto const here = detail::elements_of<T>(view->begin, view->size, page_begin, kept.valid);
-    elements const held{frame_bytes(cache, kept.frame) + here.offset, here.first, static_cast<std::uint32_t>(here.count)};
+    elements const held{frame_bytes(cache, kept.frame) + here.offset, here.first,
+                        static_cast<std::uint32_t>(here.count)};
     if (i - held.first < held.count) return {held.at(i - held.first), held, header};
     view->note(-EIO);  // the file has become shorter
     return {{}, held, header};

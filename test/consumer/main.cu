@@ -1,9 +1,11 @@
-// A user of the installed package: one kernel that reads a file, block by block, and adds up its bytes.
+// A user of the installed package: one kernel that reads a file, block by block, and adds up its
+// bytes.
+#include <gpufs/gpufs.hpp>
+
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <fstream>
-#include <gpufs/gpufs.hpp>
 #include <iterator>
 #include <string>
 
@@ -18,7 +20,8 @@ __global__ void add_up(gpufs::fs_ref fs, int fd, answer* result) {
   __shared__ unsigned char chunk[4096];
   auto block = cooperative_groups::this_thread_block();
   gpufs::io_context io(fs, block);
-  for (std::int64_t offset = std::int64_t(blockIdx.x) * sizeof(chunk);; offset += std::int64_t(gridDim.x) * sizeof(chunk)) {
+  for (std::int64_t offset = std::int64_t(blockIdx.x) * sizeof(chunk);;
+       offset += std::int64_t(gridDim.x) * sizeof(chunk)) {
     auto const got = gpufs::gread(io, fd, chunk, sizeof(chunk), offset);
     if (got < 0) result->error = int(got);
     if (got <= 0) return;
@@ -49,7 +52,8 @@ int main(int argc, char** argv) try {
   for (auto i = std::istreambuf_iterator<char>(file); i != std::istreambuf_iterator<char>(); ++i) {
     expected += static_cast<unsigned char>(*i);
   }
-  std::printf("%s: sum of bytes %llu on the device, %llu on the host, error %d\n", argv[1], got.sum, expected, got.error);
+  std::printf("%s: sum of bytes %llu on the device, %llu on the host, error %d\n", argv[1], got.sum,
+              expected, got.error);
   return got.error == 0 && got.sum == expected ? 0 : 1;
 } catch (std::exception const& error) {
   std::fprintf(stderr, "consumer: %s\n", error.what());

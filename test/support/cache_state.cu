@@ -1,5 +1,7 @@
-// Copies the state out with a kernel, since the test owns none of that memory, and checks it on the host.
+// Copies the state out with a kernel, since the test owns none of that memory, and checks it on the
+// host.
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/cache_state.hpp>
 
 #include <algorithm>
@@ -21,8 +23,8 @@ std::vector<T> fetch(T const* from, std::uint64_t count) {
   std::vector<T> host(count);
   if (count == 0) return host;
   buffer<T> copy(count);
-  launch(copy_words, 1, 64, reinterpret_cast<std::uint32_t const*>(from), reinterpret_cast<std::uint32_t*>(copy.data()),
-         std::uint64_t(count * sizeof(T) / 4));
+  launch(copy_words, 1, 64, reinterpret_cast<std::uint32_t const*>(from),
+         reinterpret_cast<std::uint32_t*>(copy.data()), std::uint64_t(count * sizeof(T) / 4));
   this_thread_stream().synchronize();
   copy.copy_to_host(host.data(), count);
   return host;
@@ -30,12 +32,14 @@ std::vector<T> fetch(T const* from, std::uint64_t count) {
 
 std::string of_frame(std::size_t i) { return " of frame " + std::to_string(i); }
 
-std::string table_problem(std::vector<frame_header> const& headers, std::vector<std::uint64_t> const& entries) {
+std::string table_problem(std::vector<frame_header> const& headers,
+                          std::vector<std::uint64_t> const& entries) {
   std::vector<unsigned> seen(headers.size());
   for (auto const entry : entries) {
     if (entry == 0) continue;
     auto const frame = static_cast<std::uint32_t>(entry) - 1;
-    if (frame >= headers.size()) return "a table entry names frame " + std::to_string(frame) + ", which does not exist";
+    if (frame >= headers.size())
+      return "a table entry names frame " + std::to_string(frame) + ", which does not exist";
     ++seen[frame];
   }
   std::set<std::pair<std::uint64_t, std::uint64_t>> names;
@@ -43,15 +47,17 @@ std::string table_problem(std::vector<frame_header> const& headers, std::vector<
     auto const& h = headers[i];
     bool const ready = phase_of(h.state) == phase::ready;
     if (seen[i] != (ready ? 1u : 0u))
-      return std::to_string(seen[i]) + " table entries" + of_frame(i) + (ready ? ", ready" : ", not ready");
-    if (ready && !names.emplace(h.uid, h.page).second) return "page " + std::to_string(h.page) + " is in two frames";
+      return std::to_string(seen[i]) + " table entries" + of_frame(i) +
+             (ready ? ", ready" : ", not ready");
+    if (ready && !names.emplace(h.uid, h.page).second)
+      return "page " + std::to_string(h.page) + " is in two frames";
   }
   return {};
 }
 
 // A frame with a write buffer is pinned once for it.
-std::string frame_problem(std::vector<frame_header> const& headers, std::vector<std::uint32_t> const& buffers,
-                          std::uint64_t pinned) {
+std::string frame_problem(std::vector<frame_header> const& headers,
+                          std::vector<std::uint32_t> const& buffers, std::uint64_t pinned) {
   std::uint64_t pins = 0;
   for (std::size_t i = 0; i < headers.size(); ++i) {
     auto const p = phase_of(headers[i].state);
@@ -66,7 +72,9 @@ std::string frame_problem(std::vector<frame_header> const& headers, std::vector<
     if (mine > 1 || (mine == 1 && pinned == 0)) return std::to_string(mine) + " pins" + of_frame(i);
     pins += mine;
   }
-  return pins == pinned ? std::string{} : std::to_string(pins) + " frames are pinned, not " + std::to_string(pinned);
+  return pins == pinned
+             ? std::string{}
+             : std::to_string(pins) + " frames are pinned, not " + std::to_string(pinned);
 }
 
 }  // namespace
@@ -83,7 +91,8 @@ cache_state inspect(fs_ref const& fs, std::uint64_t pinned) {
     result.pages.insert(h.page);
   }
 
-  auto const frame_buffers = fetch(fs.writes.frame_buffers, fs.writes.frame_buffers == nullptr ? 0 : fs.cache.frame_count);
+  auto const frame_buffers =
+      fetch(fs.writes.frame_buffers, fs.writes.frame_buffers == nullptr ? 0 : fs.cache.frame_count);
   auto const buffers = fetch(fs.writes.buffers, fs.shared.writes.count);
   result.problems = frame_problem(headers, frame_buffers, pinned);
   for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -92,14 +101,18 @@ cache_state inspect(fs_ref const& fs, std::uint64_t pinned) {
       result.problems = "write buffer " + std::to_string(i) + " is neither free nor its frame's";
   }
   if (result.problems.empty()) result.problems = table_problem(headers, entries);
-  if (std::ranges::count(locks, 0u) != std::ptrdiff_t(locks.size())) result.problems = "a bucket is locked";
-  if (std::ranges::count(slots, 0u) != std::ptrdiff_t(slots.size())) result.problems = "a context slot is claimed";
+  if (std::ranges::count(locks, 0u) != std::ptrdiff_t(locks.size()))
+    result.problems = "a bucket is locked";
+  if (std::ranges::count(slots, 0u) != std::ptrdiff_t(slots.size()))
+    result.problems = "a context slot is claimed";
   auto const keepers = fetch(fs.keepers, fs.cache.frame_count);
-  if (std::ranges::count(keepers, 0u) != std::ptrdiff_t(keepers.size()) || fetch(fs.kept_frames, 1)[0] != 0)
+  if (std::ranges::count(keepers, 0u) != std::ptrdiff_t(keepers.size()) ||
+      fetch(fs.kept_frames, 1)[0] != 0)
     result.problems = "a frame is kept";
   for (auto const& pool : {fs.control_channels, fs.page_channels, fs.prefetch.channels}) {
     for (auto const& c : fetch(pool.states, pool.count)) {
-      if (c.phase == static_cast<std::uint32_t>(channel_phase::busy)) result.problems = "a channel is busy";
+      if (c.phase == static_cast<std::uint32_t>(channel_phase::busy))
+        result.problems = "a channel is busy";
       if (c.phase == static_cast<std::uint32_t>(channel_phase::quarantined)) ++result.quarantined;
     }
   }

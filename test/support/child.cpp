@@ -23,7 +23,8 @@ namespace {
 constexpr char part_variable[] = "GPUFS_TEST_PART";
 constexpr char path_variable[] = "GPUFS_TEST_PATH";
 
-/// What failed in the child before it became the program: sent through a pipe that a successful exec closes.
+/// What failed in the child before it became the program: sent through a pipe that a successful
+/// exec closes.
 struct failure {
   char const* step;
   int error;
@@ -43,11 +44,15 @@ bool put(char const* file, std::string_view text) {
 /// Mount points of its own: as root, or as one who is root in a user namespace.
 char const* leave_mounts(std::string const& user_map, std::string const& group_map) {
   if (::unshare(CLONE_NEWNS) != 0) {
-    if (errno != EPERM || ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return "have mount points of one's own";
-    if (!put("/proc/self/setgroups", "deny") || !put("/proc/self/uid_map", user_map) || !put("/proc/self/gid_map", group_map))
+    if (errno != EPERM || ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+      return "have mount points of one's own";
+    if (!put("/proc/self/setgroups", "deny") || !put("/proc/self/uid_map", user_map) ||
+        !put("/proc/self/gid_map", group_map))
       return "be root in a user namespace";
   }
-  return ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 ? nullptr : "make mount points private";
+  return ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0
+             ? nullptr
+             : "make mount points private";
 }
 
 }  // namespace
@@ -56,24 +61,30 @@ child::child(char const* part, std::string const& path, child_options const& opt
   std::string argument = std::string("--test-case=child: ") + part;
   char program[] = "/proc/self/exe", quiet[] = "--minimal";
   char* const arguments[] = {program, argument.data(), quiet, nullptr};
-  std::string given_part = std::string(part_variable) + '=' + part, path_given = std::string(path_variable) + '=' + path;
+  std::string given_part = std::string(part_variable) + '=' + part,
+              path_given = std::string(path_variable) + '=' + path;
   std::vector<char*> environment;
   for (char** e = environ; *e != nullptr; ++e) environment.push_back(*e);
   environment.insert(environment.end(), {given_part.data(), path_given.data(), nullptr});
   std::string const size = "size=" + std::to_string(options.tmpfs_bytes);
-  std::string const user_map = "0 " + std::to_string(::getuid()) + " 1", group_map = "0 " + std::to_string(::getgid()) + " 1";
+  std::string const user_map = "0 " + std::to_string(::getuid()) + " 1",
+                    group_map = "0 " + std::to_string(::getgid()) + " 1";
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    throw std::system_error(errno, std::generic_category(), "pipe");
   pid_ = ::fork();
   if (pid_ == 0) {
     char const* failed = nullptr;
     if (options.tmpfs_bytes != 0) {
       failed = leave_mounts(user_map, group_map);
-      if (failed == nullptr && ::mount("tmpfs", path.c_str(), "tmpfs", 0, size.c_str()) != 0) failed = "mount a tmpfs";
+      if (failed == nullptr && ::mount("tmpfs", path.c_str(), "tmpfs", 0, size.c_str()) != 0)
+        failed = "mount a tmpfs";
     }
     if (failed == nullptr && !options.output_to.empty()) {
-      int const fd = ::open(options.output_to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-      if (fd < 0 || ::dup2(fd, STDOUT_FILENO) < 0 || ::dup2(fd, STDERR_FILENO) < 0) failed = "redirect its output";
+      int const fd =
+          ::open(options.output_to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+      if (fd < 0 || ::dup2(fd, STDOUT_FILENO) < 0 || ::dup2(fd, STDERR_FILENO) < 0)
+        failed = "redirect its output";
     }
     if (options.signals_wait) {
       ::sigset_t set;

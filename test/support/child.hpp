@@ -9,13 +9,17 @@
 namespace gpufs::test {
 
 struct child_options {
-  std::string output_to{};        ///< where its stdout and stderr go; empty: to ours
-  bool signals_wait = false;      ///< SIGTERM and SIGINT are blocked in all its threads, for it to take up with sigwait(3)
-  std::uint64_t tmpfs_bytes = 0;  ///< not 0: on `path` it sees a new tmpfs of that size, which nobody else sees
+  std::string output_to{};    ///< where its stdout and stderr go; empty: to ours
+  bool signals_wait = false;  ///< SIGTERM and SIGINT are blocked in all its threads, for it to take
+                              ///< up with sigwait(3)
+  std::uint64_t tmpfs_bytes =
+      0;  ///< not 0: on `path` it sees a new tmpfs of that size, which nobody else sees
 };
 
-/// A process that runs the test case "child: PART" of this program, and is killed at the end of the scope if it has not ended by then. With
-/// `--test-case` given to it, it runs nothing else; that test case begins with `if (!is_part(PART)) return;`, so that it does nothing here.
+/// A process that runs the test case "child: PART" of this program, and is killed at the end of the
+/// scope if it has not ended by then. With
+/// `--test-case` given to it, it runs nothing else; that test case begins with `if (!is_part(PART))
+/// return;`, so that it does nothing here.
 class child {
  public:
   /// Throws std::system_error if there is no process to be had.
@@ -24,7 +28,8 @@ class child {
   child(child const&) = delete;
   child& operator=(child const&) = delete;
 
-  /// Why it could not be given what the options ask for, e.g. "mount a tmpfs: Operation not permitted"; then it has not run.
+  /// Why it could not be given what the options ask for, e.g. "mount a tmpfs: Operation not
+  /// permitted"; then it has not run.
   [[nodiscard]] std::string const& refused() const { return refused_; }
 
   void kill(int signal) const;

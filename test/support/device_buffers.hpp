@@ -1,8 +1,9 @@
 // What suites of the device layer share: buffers made from and turned into host values, a wait.
 #pragma once
 
-#include <cstdint>
 #include <gpufs/device.hpp>
+
+#include <cstdint>
 #include <vector>
 
 namespace gpufs::test {
@@ -38,7 +39,8 @@ std::vector<T> result_in(buffer<T> const& b) {
 /// Waits until another thread, block or the host has stored `value` with release.
 __device__ inline void wait_for(std::uint32_t& word, std::uint32_t value) {
   unsigned state = 0;
-  while (atomic_ref<std::uint32_t, scope::system>(word).load(memory_order_acquire) != value) backoff(state);
+  while (atomic_ref<std::uint32_t, scope::system>(word).load(memory_order_acquire) != value)
+    backoff(state);
 }
 
 }  // namespace gpufs::test

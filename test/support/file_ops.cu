@@ -1,4 +1,5 @@
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/file_ops.hpp>
 
 #include <cstring>
@@ -10,8 +11,8 @@ namespace {
 namespace cg = cooperative_groups;
 
 template <class Group>
-__device__ void carry_out(fs_ref const& fs, Group const& group, file_op* ops, std::uint32_t count, std::uint32_t caller,
-                          std::byte* memory) {
+__device__ void carry_out(fs_ref const& fs, Group const& group, file_op* ops, std::uint32_t count,
+                          std::uint32_t caller, std::byte* memory) {
   io_context io(fs, group);
   for (std::uint32_t i = 0; i < count; ++i) {
     file_op& op = ops[i];
@@ -34,11 +35,13 @@ __device__ void carry_out(fs_ref const& fs, Group const& group, file_op* ops, st
   }
 }
 
-__global__ __launch_bounds__(256) void by_blocks(fs_ref fs, file_op* ops, std::uint32_t count, std::byte* memory) {
+__global__ __launch_bounds__(256) void by_blocks(fs_ref fs, file_op* ops, std::uint32_t count,
+                                                 std::byte* memory) {
   carry_out(fs, cg::this_thread_block(), ops, count, blockIdx.x, memory);
 }
 
-__global__ __launch_bounds__(256) void by_tiles(fs_ref fs, file_op* ops, std::uint32_t count, std::byte* memory) {
+__global__ __launch_bounds__(256) void by_tiles(fs_ref fs, file_op* ops, std::uint32_t count,
+                                                std::byte* memory) {
   auto const block = cg::this_thread_block();
   auto const tile = cg::tiled_partition<32>(block);
   carry_out(fs, tile, ops, count, blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, memory);
@@ -57,14 +60,15 @@ std::uint64_t op_batch::room(std::uint64_t count, unsigned misalign) {
   return at;
 }
 
-std::size_t op_batch::write(unsigned caller, int fd, std::int64_t offset, std::vector<std::byte> const& bytes,
-                            unsigned misalign) {
+std::size_t op_batch::write(unsigned caller, int fd, std::int64_t offset,
+                            std::vector<std::byte> const& bytes, unsigned misalign) {
   auto const at = room(bytes.size(), misalign);
   if (!bytes.empty()) std::memcpy(memory_.data() + at, bytes.data(), bytes.size());
   return add({call::write, fd, offset, bytes.size(), at, 0, caller, 0});
 }
 
-std::size_t op_batch::read(unsigned caller, int fd, std::int64_t offset, std::uint64_t count, unsigned misalign) {
+std::size_t op_batch::read(unsigned caller, int fd, std::int64_t offset, std::uint64_t count,
+                           unsigned misalign) {
   return add({call::read, fd, offset, count, room(count, misalign), 0, caller, 0});
 }
 
@@ -74,7 +78,8 @@ void op_batch::start(fs_ref const& fs, unsigned blocks, unsigned threads, caller
   device_memory_ = buffer<std::byte>(memory_.size() + 1);
   device_memory_.copy_from_host(memory_.data(), memory_.size());
   auto const count = static_cast<std::uint32_t>(ops_.size());
-  launch(who == caller_kind::block ? by_blocks : by_tiles, blocks, threads, fs, device_ops_.data(), count, device_memory_.data());
+  launch(who == caller_kind::block ? by_blocks : by_tiles, blocks, threads, fs, device_ops_.data(),
+         count, device_memory_.data());
 }
 
 void op_batch::finish() {
@@ -93,7 +98,8 @@ void op_batch::run(fs_ref const& fs, unsigned blocks, unsigned threads, caller_k
 std::vector<std::byte> op_batch::bytes(std::size_t op) const {
   auto const& o = done_[op];
   if (o.result <= 0) return {};
-  return {after_.begin() + std::ptrdiff_t(o.place), after_.begin() + std::ptrdiff_t(o.place) + o.result};
+  return {after_.begin() + std::ptrdiff_t(o.place),
+          after_.begin() + std::ptrdiff_t(o.place) + o.result};
 }
 
 void op_batch::clear() {

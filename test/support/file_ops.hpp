@@ -3,6 +3,7 @@
 
 #include <gpufs/device.hpp>
 #include <gpufs/fs_ref.hpp>
+
 #include <test/support/reads.hpp>
 
 #include <cstddef>
@@ -25,19 +26,30 @@ struct file_op {
   std::uint32_t reserved;
 };
 
-/// Collects calls, runs them, keeps their results. Each caller carries out its own in order; callers run side by side.
+/// Collects calls, runs them, keeps their results. Each caller carries out its own in order;
+/// callers run side by side.
 class op_batch {
  public:
   /// All return the number of the call. write: `bytes` may lie misaligned.
-  std::size_t write(unsigned caller, int fd, std::int64_t offset, std::vector<std::byte> const& bytes, unsigned misalign = 0);
-  std::size_t read(unsigned caller, int fd, std::int64_t offset, std::uint64_t count, unsigned misalign = 0);
+  std::size_t write(unsigned caller, int fd, std::int64_t offset,
+                    std::vector<std::byte> const& bytes, unsigned misalign = 0);
+  std::size_t read(unsigned caller, int fd, std::int64_t offset, std::uint64_t count,
+                   unsigned misalign = 0);
   std::size_t sync(unsigned caller, int fd) { return add({call::sync, fd, 0, 0, 0, 0, caller, 0}); }
-  std::size_t truncate(unsigned caller, int fd, std::int64_t size) { return add({call::truncate, fd, size, 0, 0, 0, caller, 0}); }
-  std::size_t close(unsigned caller, int fd) { return add({call::close, fd, 0, 0, 0, 0, caller, 0}); }
-  std::size_t size_of(unsigned caller, int fd) { return add({call::size, fd, 0, 0, 0, 0, caller, 0}); }
+  std::size_t truncate(unsigned caller, int fd, std::int64_t size) {
+    return add({call::truncate, fd, size, 0, 0, 0, caller, 0});
+  }
+  std::size_t close(unsigned caller, int fd) {
+    return add({call::close, fd, 0, 0, 0, 0, caller, 0});
+  }
+  std::size_t size_of(unsigned caller, int fd) {
+    return add({call::size, fd, 0, 0, 0, 0, caller, 0});
+  }
 
-  void run(fs_ref const& fs, unsigned blocks, unsigned threads, caller_kind who = caller_kind::block);
-  void start(fs_ref const& fs, unsigned blocks, unsigned threads, caller_kind who = caller_kind::block);
+  void run(fs_ref const& fs, unsigned blocks, unsigned threads,
+           caller_kind who = caller_kind::block);
+  void start(fs_ref const& fs, unsigned blocks, unsigned threads,
+             caller_kind who = caller_kind::block);
   void finish();
 
   [[nodiscard]] std::int64_t result(std::size_t op) const { return done_[op].result; }
@@ -57,6 +69,7 @@ class op_batch {
 };
 
 /// Bytes that depend on `seed` and their place in the file only.
-[[nodiscard]] std::vector<std::byte> some_bytes(std::uint64_t seed, std::uint64_t offset, std::uint64_t count);
+[[nodiscard]] std::vector<std::byte> some_bytes(std::uint64_t seed, std::uint64_t offset,
+                                                std::uint64_t count);
 
 }  // namespace gpufs::test

@@ -1,5 +1,7 @@
 #include <test/support/files.hpp>
 
+#include <time.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -8,18 +10,20 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 namespace gpufs::test {
 
 namespace {
 
-[[noreturn]] void fail(std::string const& what) { throw std::system_error{errno, std::generic_category(), what}; }
+[[noreturn]] void fail(std::string const& what) {
+  throw std::system_error{errno, std::generic_category(), what};
+}
 
 class host_descriptor {
  public:
-  host_descriptor(std::string const& path, int flags) : fd_{::open(path.c_str(), flags | O_CLOEXEC, 0644)} {
+  host_descriptor(std::string const& path, int flags)
+      : fd_{::open(path.c_str(), flags | O_CLOEXEC, 0644)} {
     if (fd_ < 0) fail(path);
   }
   ~host_descriptor() { ::close(fd_); }
@@ -53,7 +57,8 @@ scratch_folder::~scratch_folder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-void write_range(std::string const& file, std::uint64_t contents, std::uint64_t offset, std::uint64_t length) {
+void write_range(std::string const& file, std::uint64_t contents, std::uint64_t offset,
+                 std::uint64_t length) {
   constexpr std::uint64_t piece = 1 << 20;
   host_descriptor const fd{file, O_WRONLY | O_CREAT};
   std::vector<std::byte> bytes(std::min(length, piece));
@@ -68,7 +73,8 @@ void write_range(std::string const& file, std::uint64_t contents, std::uint64_t 
   }
 }
 
-std::string make_file(scratch_folder const& folder, std::string const& name, std::uint64_t size, std::uint64_t contents) {
+std::string make_file(scratch_folder const& folder, std::string const& name, std::uint64_t size,
+                      std::uint64_t contents) {
   auto path = folder / name;
   write_range(path, contents, 0, size);
   return path;
@@ -81,7 +87,9 @@ void set_size(std::string const& file, std::uint64_t size) {
 
 void let_stamps_age(std::string const& file) {
   constexpr std::int64_t second = 1'000'000'000;
-  auto const nanoseconds = [](::timespec const& t) { return std::int64_t(t.tv_sec) * second + t.tv_nsec; };
+  auto const nanoseconds = [](::timespec const& t) {
+    return std::int64_t(t.tv_sec) * second + t.tv_nsec;
+  };
   host_descriptor const fd{file, O_RDONLY};
   struct ::stat status {};
   if (::fstat(fd, &status) != 0) fail(file);
@@ -92,7 +100,8 @@ void let_stamps_age(std::string const& file) {
   while (nanoseconds(now) < changed + grain);
 }
 
-std::vector<std::byte> pread_bytes(std::string const& file, std::uint64_t offset, std::uint64_t count) {
+std::vector<std::byte> pread_bytes(std::string const& file, std::uint64_t offset,
+                                   std::uint64_t count) {
   host_descriptor const fd{file, O_RDONLY};
   struct ::stat status {};
   if (::fstat(fd, &status) != 0) fail(file);

@@ -15,7 +15,8 @@ namespace gpufs::test {
 /// Paths in GPU memory, one behind the other.
 class device_paths {
  public:
-  explicit device_paths(std::vector<std::string> const& paths) : offsets_(paths.size()), text_(length_of(paths)) {
+  explicit device_paths(std::vector<std::string> const& paths)
+      : offsets_(paths.size()), text_(length_of(paths)) {
     std::vector<std::uint64_t> offsets;
     std::string all;
     for (auto const& p : paths) {
@@ -41,7 +42,8 @@ class device_paths {
 };
 
 /// What gopen returns for each path, opened by `blocks` blocks in turn.
-std::vector<int> open_in_kernel(filesystem& fs, std::vector<std::string> const& paths, int flags = O_RDONLY, unsigned blocks = 4);
+std::vector<int> open_in_kernel(filesystem& fs, std::vector<std::string> const& paths,
+                                int flags = O_RDONLY, unsigned blocks = 4);
 int open_in_kernel(filesystem& fs, std::string const& path, int flags = O_RDONLY);
 
 /// What gclose returns for each descriptor.

@@ -1,26 +1,28 @@
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <stdexcept>
 #include <test/support/cache_state.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
 
+#include <doctest/doctest.h>
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
 
 namespace gpufs::test {
 
 namespace {
 
-constexpr std::uint64_t guard = 64;         // bytes before and behind each buffer that nobody may touch
-constexpr std::uint64_t most_spare = 4096;  // room that is kept for a gread that writes more than there is
+constexpr std::uint64_t guard = 64;  // bytes before and behind each buffer that nobody may touch
+constexpr std::uint64_t most_spare =
+    4096;  // room that is kept for a gread that writes more than there is
 constexpr std::uint64_t most_failing = 1 << 20;
 
 std::uint64_t round_up(std::uint64_t n) { return (n + guard - 1) / guard * guard; }
 
 }  // namespace
 
-void read_batch::add(int fd, std::string const& file, std::int64_t offset, std::uint64_t count, unsigned misalign) {
+void read_batch::add(int fd, std::string const& file, std::int64_t offset, std::uint64_t count,
+                     unsigned misalign) {
   expectation e{0, pread_bytes(file, std::uint64_t(offset), count), 0};
   e.result = std::int64_t(e.bytes.size());
   e.room = std::min(count, e.bytes.size() + most_spare);
@@ -30,9 +32,11 @@ void read_batch::add(int fd, std::string const& file, std::int64_t offset, std::
   expected_.push_back(std::move(e));
 }
 
-void read_batch::add_failing(int fd, std::int64_t offset, std::uint64_t count, std::int64_t result) {
+void read_batch::add_failing(int fd, std::int64_t offset, std::uint64_t count,
+                             std::int64_t result) {
   std::uint64_t const place = round_up(output_bytes_) + guard;
-  if (result < 0 && count > most_failing) throw std::invalid_argument{"read_batch: a failing gread may ask for 1 MiB at most"};
+  if (result < 0 && count > most_failing)
+    throw std::invalid_argument{"read_batch: a failing gread may ask for 1 MiB at most"};
   std::uint64_t const room = std::min(count, result < 0 ? most_failing : most_spare);
   ops_.push_back({fd, 0, offset, count, place, 0});
   output_bytes_ = place + room + guard;
@@ -50,16 +54,22 @@ void read_batch::finish(stream* on) {
 std::string read_batch::problem(std::size_t i) const {
   auto const& op = done_[i];
   auto const& e = expected_[i];
-  auto const where = fmt::format("op {}: gread(fd {}, count {}, offset {}) into address {} modulo 64", i, op.fd, op.count,
-                                 op.offset, op.place % 64);
-  if (op.result != e.result) return fmt::format("{} returned {}, not {}", where, op.result, e.result);
+  auto const where =
+      fmt::format("op {}: gread(fd {}, count {}, offset {}) into address {} modulo 64", i, op.fd,
+                  op.count, op.offset, op.place % 64);
+  if (op.result != e.result)
+    return fmt::format("{} returned {}, not {}", where, op.result, e.result);
   auto const* const bytes = got_.data() + op.place;
   for (std::size_t b = 0; b < e.bytes.size(); ++b)
-    if (bytes[b] != e.bytes[b]) return fmt::format("{}: byte {} is {:#x}, not {:#x}", where, b, int(bytes[b]), int(e.bytes[b]));
-  auto const free = std::int64_t(e.result < 0 ? e.room : e.bytes.size());  // bytes of the buffer that may hold anything by now
+    if (bytes[b] != e.bytes[b])
+      return fmt::format("{}: byte {} is {:#x}, not {:#x}", where, b, int(bytes[b]),
+                         int(e.bytes[b]));
+  auto const free = std::int64_t(
+      e.result < 0 ? e.room : e.bytes.size());  // bytes of the buffer that may hold anything by now
   for (auto b = -std::int64_t(guard); b < std::int64_t(e.room + guard); ++b)
     if ((b < 0 || b >= free) && bytes[b] != std::byte{0})
-      return fmt::format("{}: wrote {:#x} at byte {} of its buffer, of which {} are its own", where, int(bytes[b]), b, free);
+      return fmt::format("{}: wrote {:#x} at byte {} of its buffer, of which {} are its own", where,
+                         int(bytes[b]), b, free);
   return {};
 }
 
@@ -90,7 +100,8 @@ std::uint64_t read_batch::bytes_expected() const {
   return sum;
 }
 
-void check_twice(filesystem& fs, read_batch& batch, unsigned blocks, unsigned threads, caller_kind who) {
+void check_twice(filesystem& fs, read_batch& batch, unsigned blocks, unsigned threads,
+                 caller_kind who) {
   for (int again = 0; again < 2; ++again) {
     auto const before = fs.stats();
     batch.run(fs.ref(), blocks, threads, who);

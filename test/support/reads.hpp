@@ -1,4 +1,5 @@
-// A list of greads that a kernel carries out, and the comparison of what they gave with what pread gives.
+// A list of greads that a kernel carries out, and the comparison of what they gave with what pread
+// gives.
 #pragma once
 
 #include <gpufs/device.hpp>
@@ -27,22 +28,27 @@ struct read_op {
 /// Collects greads, runs them, and says what was wrong with the results.
 class read_batch {
  public:
-  /// Adds a gread whose buffer lies `misalign` bytes (0..63) beyond a multiple of 64. pread of `file`, now, says what is expected.
-  void add(int fd, std::string const& file, std::int64_t offset, std::uint64_t count, unsigned misalign = 0);
+  /// Adds a gread whose buffer lies `misalign` bytes (0..63) beyond a multiple of 64. pread of
+  /// `file`, now, says what is expected.
+  void add(int fd, std::string const& file, std::int64_t offset, std::uint64_t count,
+           unsigned misalign = 0);
 
-  /// Adds a gread that shall return `result`: 0, and leave its buffer as it was, or an error (then `count` is 1 MiB at most, and what
-  /// the buffer holds afterwards is not looked at).
+  /// Adds a gread that shall return `result`: 0, and leave its buffer as it was, or an error (then
+  /// `count` is 1 MiB at most, and what the buffer holds afterwards is not looked at).
   void add_failing(int fd, std::int64_t offset, std::uint64_t count, std::int64_t result);
 
-  /// Carries all of them out, op i by caller i modulo the number of callers, and waits for the kernel.
-  void run(fs_ref const& fs, unsigned blocks, unsigned threads, caller_kind who = caller_kind::block, stream* on = nullptr);
+  /// Carries all of them out, op i by caller i modulo the number of callers, and waits for the
+  /// kernel.
+  void run(fs_ref const& fs, unsigned blocks, unsigned threads,
+           caller_kind who = caller_kind::block, stream* on = nullptr);
 
   /// The two halves of run().
-  void start(fs_ref const& fs, unsigned blocks, unsigned threads, caller_kind who = caller_kind::block, stream* on = nullptr);
+  void start(fs_ref const& fs, unsigned blocks, unsigned threads,
+             caller_kind who = caller_kind::block, stream* on = nullptr);
   void finish(stream* on = nullptr);
 
-  /// Empty if, in the last run, every gread returned what it should, wrote exactly those bytes, and none outside its buffer.
-  /// Otherwise what was wrong first, and how many more greads were.
+  /// Empty if, in the last run, every gread returned what it should, wrote exactly those bytes, and
+  /// none outside its buffer. Otherwise what was wrong first, and how many more greads were.
   [[nodiscard]] std::string problems() const;
 
   [[nodiscard]] std::vector<std::int64_t> results() const;
@@ -53,7 +59,8 @@ class read_batch {
   struct expectation {
     std::int64_t result;
     std::vector<std::byte> bytes;
-    std::uint64_t room;  // bytes between the guards: what a gread that ignores the end of the file would write, within reason
+    std::uint64_t room;  // bytes between the guards: what a gread that ignores the end of the file
+                         // would write, within reason
   };
   [[nodiscard]] std::string problem(std::size_t i) const;
 
@@ -66,8 +73,9 @@ class read_batch {
   std::vector<std::byte> got_;
 };
 
-/// Runs the batch twice, the second time with the cache as the first has left it. Checks what the greads gave, that no call failed or timed out,
-/// and the state that each run leaves behind.
-void check_twice(filesystem& fs, read_batch& batch, unsigned blocks, unsigned threads, caller_kind who);
+/// Runs the batch twice, the second time with the cache as the first has left it. Checks what the
+/// greads gave, that no call failed or timed out, and the state that each run leaves behind.
+void check_twice(filesystem& fs, read_batch& batch, unsigned blocks, unsigned threads,
+                 caller_kind who);
 
 }  // namespace gpufs::test

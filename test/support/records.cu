@@ -1,8 +1,8 @@
-#include <test/support/records.hpp>
-
 #include <gpufs/gpufs.hpp>
+
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
+#include <test/support/records.hpp>
 #include <test/support/settings.hpp>
 
 #include <cstring>
@@ -21,7 +21,8 @@ constexpr unsigned blocks = 4;
 constexpr std::uint64_t record = 5000;
 constexpr std::uint64_t records = 25;  // of each block: they fit into the write buffers
 
-// No two records share a page: one that the host holds stays held until drain(), and whoever writes to it waits so long.
+// No two records share a page: one that the host holds stays held until drain(), and whoever writes
+// to it waits so long.
 __host__ __device__ constexpr std::uint64_t place_of(std::uint64_t block, std::uint64_t i) {
   return (i * blocks + block) * 2 * page + 17;
 }
@@ -35,20 +36,26 @@ __global__ void write_records(fs_ref fs, int fd, std::byte* scratch, std::uint64
   io_context io(fs, block);
   std::byte* const mine = scratch + blockIdx.x * record;
   for (std::uint64_t i = 0; i < records; ++i) {
-    for (std::uint64_t at = threadIdx.x; at < record; at += blockDim.x) mine[at] = byte_of(blockIdx.x, i);
-    ssize_t const n = gwrite(io, fd, mine, record, static_cast<std::int64_t>(place_of(blockIdx.x, i)));
+    for (std::uint64_t at = threadIdx.x; at < record; at += blockDim.x)
+      mine[at] = byte_of(blockIdx.x, i);
+    ssize_t const n =
+        gwrite(io, fd, mine, record, static_cast<std::int64_t>(place_of(blockIdx.x, i)));
     if (n != static_cast<ssize_t>(record)) break;
     // Pairs with the host's acquire.
-    if (threadIdx.x == 0) atomic_ref<std::uint64_t, scope::system>(done[blockIdx.x]).store(i + 1, memory_order_release);
+    if (threadIdx.x == 0)
+      atomic_ref<std::uint64_t, scope::system>(done[blockIdx.x]).store(i + 1, memory_order_release);
   }
   // A kernel that never ends: this word stays 0.
   unsigned pause = 0;
-  while (atomic_ref<std::uint64_t, scope::system>(done[blocks]).load(memory_order_relaxed) == 0) backoff(pause);
+  while (atomic_ref<std::uint64_t, scope::system>(done[blocks]).load(memory_order_relaxed) == 0)
+    backoff(pause);
 }
 
 std::shared_ptr<scripted_faults> holding(std::shared_ptr<daemon::gate> const& gate) {
   auto faults = std::make_shared<scripted_faults>();
-  faults->on_write = [gate](std::uint64_t, std::uint64_t) { return daemon::fault_action::hold(gate); };
+  faults->on_write = [gate](std::uint64_t, std::uint64_t) {
+    return daemon::fault_action::hold(gate);
+  };
   return faults;
 }
 
@@ -70,19 +77,23 @@ void held_records::wait_until_dirty() {
   wait_until(
       [&] {
         for (unsigned b = 0; b < blocks; ++b)
-          if (atomic_ref<std::uint64_t, scope::system>(done_[b]).load(memory_order_acquire) < 2) return false;
+          if (atomic_ref<std::uint64_t, scope::system>(done_[b]).load(memory_order_acquire) < 2)
+            return false;
         return true;
       },
       "two records of each block");
   set_size(path_ + ".dirty", 0);
 }
 
-bool held_records::dirty(std::string const& path) { return std::filesystem::exists(path + ".dirty"); }
+bool held_records::dirty(std::string const& path) {
+  return std::filesystem::exists(path + ".dirty");
+}
 
 void held_records::drain() {
   std::vector<std::byte> noted(blocks);
   for (unsigned b = 0; b < blocks; ++b)
-    noted[b] = std::byte(atomic_ref<std::uint64_t, scope::system>(done_[b]).load(memory_order_acquire));
+    noted[b] =
+        std::byte(atomic_ref<std::uint64_t, scope::system>(done_[b]).load(memory_order_acquire));
   gate_->release();
   static_cast<void>(fs_.sync());
   write_bytes(path_ + ".noted", noted);  // last
@@ -98,8 +109,8 @@ std::string held_records::problems(std::string const& path) {
       std::uint64_t const from = place_of(b, i);
       for (std::uint64_t at = from; at < from + record; ++at)
         if (at >= file.size() || file[at] != byte_of(b, i))
-          return "record " + std::to_string(i) + " of block " + std::to_string(b) + ": byte " + std::to_string(at) +
-                 " is not in the file";
+          return "record " + std::to_string(i) + " of block " + std::to_string(b) + ": byte " +
+                 std::to_string(at) + " is not in the file";
     }
   }
   return "";

@@ -11,21 +11,26 @@
 
 namespace gpufs::test {
 
-/// ThreadSanitizer's fibers are few and heavy: kernels stay at about 8 resident blocks of 64 threads.
+/// ThreadSanitizer's fibers are few and heavy: kernels stay at about 8 resident blocks of 64
+/// threads.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool thread_sanitizer = true;
 #else
 inline constexpr bool thread_sanitizer = false;
 #endif
 
-/// The ways for bytes to arrive that validate() admits, for suites whose claims hold for all of them.
-inline constexpr io_path built_paths[] = {io_path::automatic, io_path::pull, io_path::direct, io_path::dma, io_path::mapped};
+/// The ways for bytes to arrive that validate() admits, for suites whose claims hold for all of
+/// them.
+inline constexpr io_path built_paths[] = {io_path::automatic, io_path::pull, io_path::direct,
+                                          io_path::dma, io_path::mapped};
 
 /// `many`, or `few` under ThreadSanitizer.
-inline constexpr unsigned scaled(unsigned many, unsigned few) { return thread_sanitizer ? few : many; }
+inline constexpr unsigned scaled(unsigned many, unsigned few) {
+  return thread_sanitizer ? few : many;
+}
 
-/// A filesystem of `frames` pages without readahead, whose waits are long enough never to end on a slow machine. The environment is
-/// not consulted.
+/// A filesystem of `frames` pages without readahead, whose waits are long enough never to end on a
+/// slow machine. The environment is not consulted.
 inline config small_config(std::uint64_t page_size, std::uint64_t frames) {
   config c;
   c.page_size = page_size;
@@ -40,12 +45,14 @@ inline config small_config(std::uint64_t page_size, std::uint64_t frames) {
   return c;
 }
 
-/// Waits until `condition` holds. Throws if it does not within two minutes: a bound for broken code, not a measure of speed.
+/// Waits until `condition` holds. Throws if it does not within two minutes: a bound for broken
+/// code, not a measure of speed.
 template <class Condition>
 void wait_until(Condition const& condition, char const* what) {
   auto const end = std::chrono::steady_clock::now() + std::chrono::minutes{2};
   while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) throw std::runtime_error{std::string{"never happened: "} + what};
+    if (std::chrono::steady_clock::now() > end)
+      throw std::runtime_error{std::string{"never happened: "} + what};
     std::this_thread::yield();
   }
 }

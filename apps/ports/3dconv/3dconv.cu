@@ -8,10 +8,13 @@ namespace gpufs::apps {
 
 namespace {
 
-/// The convolution at one place of a volume of n x n x n. The suite uses its nine coefficients over an incomplete neighbourhood, some of
-/// them at one and the same place; these are the taps that come out of it.
+/// The convolution at one place of a volume of n x n x n. The suite uses its nine coefficients over
+/// an incomplete neighbourhood, some of them at one and the same place; these are the taps that
+/// come out of it.
 __host__ __device__ inline float convolve(float const* at, std::int64_t n) {
-  auto const tap = [&](std::int64_t i, std::int64_t j, std::int64_t k) { return at[(i * n + j) * n + k]; };
+  auto const tap = [&](std::int64_t i, std::int64_t j, std::int64_t k) {
+    return at[(i * n + j) * n + k];
+  };
   return -1 * tap(-1, -1, -1) + 21 * tap(+1, -1, -1)                 //
          - 3 * tap(0, -1, 0) + 6 * tap(0, 0, 0) - 9 * tap(0, +1, 0)  //
          + 2 * tap(-1, -1, +1) + 4 * tap(+1, -1, +1)                 //
@@ -37,7 +40,9 @@ class conv3d final : public port {
     std::uint64_t const plane = n_ * n_ * sizeof(float);
     // Small integers either way, so that every sum is exact.
     if (problem_.random) {
-      auto const value = [seed = problem_.seed](std::uint64_t e) { return static_cast<float>(generate_below(seed, e, 64)); };
+      auto const value = [seed = problem_.seed](std::uint64_t e) {
+        return static_cast<float>(generate_below(seed, e, 64));
+      };
       return {whole_file("a.f32", n_ * plane, plane, fill_elements<float>(value))};
     }
     auto const value = [n = n_](std::uint64_t e) {
@@ -46,13 +51,16 @@ class conv3d final : public port {
     return {whole_file("a.f32", n_ * plane, plane, fill_elements<float>(value))};
   }
 
-  std::vector<output_array> outputs() const override { return {{"b", element::f32, n_ * n_ * n_, {}}}; }
+  std::vector<output_array> outputs() const override {
+    return {{"b", element::f32, n_ * n_ * n_, {}}};
+  }
 
   void prepare() override { load_kernel(convolve_volume); }
 
   void compute(device_arrays const& a) override {
     auto const n = static_cast<unsigned>(n_);
-    launch(convolve_volume, dim3((n + 31) / 32, (n + 7) / 8, n), dim3(32, 8), a.input<float>(0), a.output<float>(0), n_);
+    launch(convolve_volume, dim3((n + 31) / 32, (n + 7) / 8, n), dim3(32, 8), a.input<float>(0),
+           a.output<float>(0), n_);
   }
 
   host_outputs reference(host_inputs const& in) const override {
@@ -63,7 +71,8 @@ class conv3d final : public port {
       if (i == 0 || i + 1 >= n_) return;
       for (std::uint64_t j = 1; j + 1 < n_; ++j) {
         std::uint64_t const row = (i * n_ + j) * n_;
-        for (std::uint64_t k = 1; k + 1 < n_; ++k) b[row + k] = convolve(a + row + k, static_cast<std::int64_t>(n_));
+        for (std::uint64_t k = 1; k + 1 < n_; ++k)
+          b[row + k] = convolve(a + row + k, static_cast<std::int64_t>(n_));
       }
     });
     return out;

@@ -1,4 +1,5 @@
-// ATAX (PolyBench): y = A^T (A x). The fused form needs one pass: a row's product is known once the row is there, and weighs it.
+// ATAX (PolyBench): y = A^T (A x). The fused form needs one pass: a row's product is known once the
+// row is there, and weighs it.
 #include <apps/harness/port.hpp>
 #include <apps/ports/all.hpp>
 #include <apps/ports/matrix_vector.hpp>
@@ -33,11 +34,14 @@ struct own_product {
 
 class atax final : public port {
  public:
-  explicit atax(problem const& p) : problem_(p), n_(p.pick(250, 4096, 16000)), products_({n_, n_}, one_thread_each(p)) {}
+  explicit atax(problem const& p)
+      : problem_(p), n_(p.pick(250, 4096, 16000)), products_({n_, n_}, one_thread_each(p)) {}
 
   std::vector<input_file> files() const override { return {matrix_file(problem_, 1, n_)}; }
 
-  std::vector<output_array> outputs() const override { return {{"y", element::f32, n_, {0, problem_.pick(2e-5, 2e-4, 2e-4)}}}; }
+  std::vector<output_array> outputs() const override {
+    return {{"y", element::f32, n_, {0, problem_.pick(2e-5, 2e-4, 2e-4)}}};
+  }
 
   void prepare() override {
     products_.allocate();
@@ -51,11 +55,13 @@ class atax final : public port {
 
   void prepare_fused(unsigned blocks) override { from_file_ = file_products(blocks, n_); }
 
-  void compute_fused(chunk_io const& files, unsigned blocks, unsigned threads, device_arrays const& a) override {
-    launch(sum_file<multiples_of_pi, store_to, own_product>, blocks, threads, files, 0, products_.shape,
-           from_file_.windows.data(), from_file_.partials.data(), multiples_of_pi(), store_to{product_.data()}, own_product());
-    launch(add_partials<store_to>, static_cast<unsigned>((n_ + 255) / 256), 256, from_file_.partials.data(), n_, blocks,
-           store_to{a.output<float>(0)});
+  void compute_fused(chunk_io const& files, unsigned blocks, unsigned threads,
+                     device_arrays const& a) override {
+    launch(sum_file<multiples_of_pi, store_to, own_product>, blocks, threads, files, 0,
+           products_.shape, from_file_.windows.data(), from_file_.partials.data(),
+           multiples_of_pi(), store_to{product_.data()}, own_product());
+    launch(add_partials<store_to>, static_cast<unsigned>((n_ + 255) / 256), 256,
+           from_file_.partials.data(), n_, blocks, store_to{a.output<float>(0)});
   }
 
   host_outputs reference(host_inputs const& in) const override {

@@ -1,4 +1,5 @@
-// BFS (Rodinia): the level of every node of a graph, seen from one of them. Two kernels per level, as in the suite.
+// BFS (Rodinia): the level of every node of a graph, seen from one of them. Two kernels per level,
+// as in the suite.
 #include <gpufs/gpufs.hpp>
 
 #include <apps/ports/all.hpp>
@@ -18,13 +19,15 @@ struct node_flags {
   std::uint8_t* visited;
 };
 
-/// Several nodes may reach the same one at once, all with the same value. Relaxed: the next kernel reads it.
+/// Several nodes may reach the same one at once, all with the same value. Relaxed: the next kernel
+/// reads it.
 template <class T>
 __device__ void set(T& word, T value) {
   atomic_ref<T, scope::device>(word).store(value, memory_order_relaxed);
 }
 
-__global__ void __launch_bounds__(512) start_search(graph_view graph, node_flags flags, std::int32_t* levels) {
+__global__ void __launch_bounds__(512)
+    start_search(graph_view graph, node_flags flags, std::int32_t* levels) {
   std::uint64_t const u = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x;
   if (u >= graph.header.nodes) return;
   bool const source = u == graph.header.source;
@@ -33,7 +36,8 @@ __global__ void __launch_bounds__(512) start_search(graph_view graph, node_flags
   flags.updating[u] = 0;
 }
 
-__global__ void __launch_bounds__(512) expand_frontier(graph_view graph, node_flags flags, std::int32_t* levels) {
+__global__ void __launch_bounds__(512)
+    expand_frontier(graph_view graph, node_flags flags, std::int32_t* levels) {
   std::uint64_t const u = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x;
   if (u >= graph.header.nodes || !flags.frontier[u]) return;
   flags.frontier[u] = 0;
@@ -47,7 +51,8 @@ __global__ void __launch_bounds__(512) expand_frontier(graph_view graph, node_fl
   }
 }
 
-__global__ void __launch_bounds__(512) advance_frontier(graph_view graph, node_flags flags, std::int32_t* again) {
+__global__ void __launch_bounds__(512)
+    advance_frontier(graph_view graph, node_flags flags, std::int32_t* again) {
   std::uint64_t const u = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x;
   if (u >= graph.header.nodes || !flags.updating[u]) return;
   flags.updating[u] = 0;
@@ -59,7 +64,8 @@ class bfs final : public port {
  public:
   explicit bfs(problem const& p) : problem_(p) {
     if (p.input.empty()) {
-      random_.emplace(p.pick(std::uint64_t{1} << 12, std::uint64_t{1} << 21, std::uint64_t{1} << 25), p.seed);
+      random_.emplace(
+          p.pick(std::uint64_t{1} << 12, std::uint64_t{1} << 21, std::uint64_t{1} << 25), p.seed);
       header_ = random_->header();
     } else {
       header_ = check_graph(p.input);
@@ -73,11 +79,16 @@ class bfs final : public port {
     f.sections = {{0, header_.edge_offset, sizeof(graph_node)},
                   {header_.edge_offset, f.bytes - header_.edge_offset, sizeof(std::int32_t)}};
     f.path = problem_.input;
-    if (random_) f.fill = [graph = *random_](std::uint64_t offset, std::span<std::byte> to) { graph.fill(offset, to); };
+    if (random_)
+      f.fill = [graph = *random_](std::uint64_t offset, std::span<std::byte> to) {
+        graph.fill(offset, to);
+      };
     return {f};
   }
 
-  std::vector<output_array> outputs() const override { return {{"level", element::i32, header_.nodes, {}}}; }
+  std::vector<output_array> outputs() const override {
+    return {{"level", element::i32, header_.nodes, {}}};
+  }
 
   void prepare() override {
     frontier_ = buffer<std::uint8_t>(header_.nodes);
@@ -105,7 +116,8 @@ class bfs final : public port {
 
   host_outputs reference(host_inputs const& in) const override {
     host_outputs out(outputs());
-    std::ranges::copy(levels_of(view_graph(header_, in.files[0].data())), out.as<std::int32_t>(0).begin());
+    std::ranges::copy(levels_of(view_graph(header_, in.files[0].data())),
+                      out.as<std::int32_t>(0).begin());
     return out;
   }
 
@@ -128,7 +140,9 @@ port_description const port_bfs{
     .summary = "Rodinia BFS: breadth-first search of a graph that is read from a file",
     .blocks = 128,
     .fused = false,
-    .real_input = "a graph file as scripts/fetch_data.py makes them, with every edge in both directions (--check relies on it)",
+    .real_input =
+        "a graph file as scripts/fetch_data.py makes them, with every edge in both directions "
+        "(--check relies on it)",
     .pictures = false,
     .extras = {},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<bfs>(p); },

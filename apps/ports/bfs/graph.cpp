@@ -1,10 +1,9 @@
-#include <apps/ports/bfs/graph.hpp>
-
 #include <apps/common/generator.hpp>
 #include <apps/common/host_file.hpp>
 #include <apps/common/program.hpp>
 #include <apps/harness/data_set.hpp>
 #include <apps/harness/parallel.hpp>
+#include <apps/ports/bfs/graph.hpp>
 
 #include <fmt/format.h>
 
@@ -20,8 +19,12 @@ namespace {
 struct draws {
   std::uint64_t seed;
   std::uint64_t nodes;
-  [[nodiscard]] unsigned count(std::uint64_t u) const { return 2 + static_cast<unsigned>(generate_below(seed, u * 8, 3)); }
-  [[nodiscard]] std::uint64_t neighbour(std::uint64_t u, unsigned k) const { return generate_below(seed, u * 8 + 1 + k, nodes); }
+  [[nodiscard]] unsigned count(std::uint64_t u) const {
+    return 2 + static_cast<unsigned>(generate_below(seed, u * 8, 3));
+  }
+  [[nodiscard]] std::uint64_t neighbour(std::uint64_t u, unsigned k) const {
+    return generate_below(seed, u * 8 + 1 + k, nodes);
+  }
 };
 
 }  // namespace
@@ -55,7 +58,8 @@ struct random_graph::contents {
   }
 };
 
-random_graph::random_graph(std::uint64_t nodes, std::uint64_t seed) : contents_(std::make_shared<contents>()) {
+random_graph::random_graph(std::uint64_t nodes, std::uint64_t seed)
+    : contents_(std::make_shared<contents>()) {
   contents_->drawn = {seed, nodes};
   std::uint64_t drawn = 0;
   for (std::uint64_t u = 0; u < nodes; ++u) drawn += contents_->drawn.count(u);
@@ -64,7 +68,8 @@ random_graph::random_graph(std::uint64_t nodes, std::uint64_t seed) : contents_(
 
 void random_graph::fill(std::uint64_t offset, std::span<std::byte> to) const {
   std::call_once(contents_->built, [&] { contents_->build(header_); });
-  std::copy_n(contents_->bytes.begin() + static_cast<std::ptrdiff_t>(offset), to.size(), to.begin());
+  std::copy_n(contents_->bytes.begin() + static_cast<std::ptrdiff_t>(offset), to.size(),
+              to.begin());
 }
 
 graph_header check_graph(std::string const& path) {
@@ -72,27 +77,32 @@ graph_header check_graph(std::string const& path) {
   graph_header h{};
   if (file.size() >= sizeof(h)) file.read(&h, sizeof(h), 0);
   graph_header const right = make_header(h.nodes, h.edges);
-  if (h.magic != graph_magic || h.nodes == 0 || h.nodes > INT32_MAX || h.edges > INT32_MAX || h.source >= h.nodes ||
-      h.node_offset != right.node_offset || h.edge_offset != right.edge_offset || file.size() != file_bytes(right)) {
-    throw usage_error(fmt::format("--input={}: must be a graph file as scripts/fetch_data.py makes them", path));
+  if (h.magic != graph_magic || h.nodes == 0 || h.nodes > INT32_MAX || h.edges > INT32_MAX ||
+      h.source >= h.nodes || h.node_offset != right.node_offset ||
+      h.edge_offset != right.edge_offset || file.size() != file_bytes(right)) {
+    throw usage_error(
+        fmt::format("--input={}: must be a graph file as scripts/fetch_data.py makes them", path));
   }
   mapped_file const map(file);
   graph_view const graph = view_graph(h, map.bytes().data());
   std::uint64_t const u = parallel_find(h.nodes, [&](std::uint64_t i) {
     graph_node const n = graph.nodes[i];
-    return n.start < 0 || n.degree < 0 || std::int64_t{n.start} + n.degree > static_cast<std::int64_t>(h.edges);
+    return n.start < 0 || n.degree < 0 ||
+           std::int64_t{n.start} + n.degree > static_cast<std::int64_t>(h.edges);
   });
   if (u != h.nodes) {
     throw usage_error(
-        fmt::format("--input={}: node {} has start {} and degree {}: both must be from 0, and their sum at most {}, the "
+        fmt::format("--input={}: node {} has start {} and degree {}: both must be from 0, and "
+                    "their sum at most {}, the "
                     "number of edges",
                     path, u, graph.nodes[u].start, graph.nodes[u].degree, h.edges));
   }
-  std::uint64_t const e = parallel_find(
-      h.edges, [&](std::uint64_t i) { return graph.edges[i] < 0 || static_cast<std::uint64_t>(graph.edges[i]) >= h.nodes; });
+  std::uint64_t const e = parallel_find(h.edges, [&](std::uint64_t i) {
+    return graph.edges[i] < 0 || static_cast<std::uint64_t>(graph.edges[i]) >= h.nodes;
+  });
   if (e != h.edges) {
-    throw usage_error(
-        fmt::format("--input={}: edge {} leads to node {}: must be from 0 to {}", path, e, graph.edges[e], h.nodes - 1));
+    throw usage_error(fmt::format("--input={}: edge {} leads to node {}: must be from 0 to {}",
+                                  path, e, graph.edges[e], h.nodes - 1));
   }
   return h;
 }
@@ -130,7 +140,8 @@ std::string check_levels(graph_view const& graph, std::span<std::int32_t const> 
     return !has_parent;
   });
   if (wrong == nodes) return {};
-  return fmt::format("level[{}] is {}, which does not go with its neighbours", wrong, levels[wrong]);
+  return fmt::format("level[{}] is {}, which does not go with its neighbours", wrong,
+                     levels[wrong]);
 }
 
 }  // namespace gpufs::apps

@@ -24,7 +24,8 @@ struct store_to {
 
 class bicg final : public port {
  public:
-  explicit bicg(problem const& p) : problem_(p), n_(p.pick(250, 4096, 16000)), products_({n_, n_}, one_thread_each(p)) {}
+  explicit bicg(problem const& p)
+      : problem_(p), n_(p.pick(250, 4096, 16000)), products_({n_, n_}, one_thread_each(p)) {}
 
   std::vector<input_file> files() const override { return {matrix_file(problem_, 1, n_)}; }
 
@@ -42,12 +43,13 @@ class bicg final : public port {
 
   void prepare_fused(unsigned blocks) override { from_file_ = file_products(blocks, n_); }
 
-  void compute_fused(chunk_io const& files, unsigned blocks, unsigned threads, device_arrays const& a) override {
-    launch(sum_file<multiples_of_pi, store_to, multiples_of_pi>, blocks, threads, files, 0, products_.shape,
-           from_file_.windows.data(), from_file_.partials.data(), multiples_of_pi(), store_to{a.output<float>(0)},
-           multiples_of_pi());
-    launch(add_partials<store_to>, static_cast<unsigned>((n_ + 255) / 256), 256, from_file_.partials.data(), n_, blocks,
-           store_to{a.output<float>(1)});
+  void compute_fused(chunk_io const& files, unsigned blocks, unsigned threads,
+                     device_arrays const& a) override {
+    launch(sum_file<multiples_of_pi, store_to, multiples_of_pi>, blocks, threads, files, 0,
+           products_.shape, from_file_.windows.data(), from_file_.partials.data(),
+           multiples_of_pi(), store_to{a.output<float>(0)}, multiples_of_pi());
+    launch(add_partials<store_to>, static_cast<unsigned>((n_ + 255) / 256), 256,
+           from_file_.partials.data(), n_, blocks, store_to{a.output<float>(1)});
   }
 
   host_outputs reference(host_inputs const& in) const override {
@@ -69,7 +71,9 @@ class bicg final : public port {
 
 port_description const port_bicg{
     .name = "bicg",
-    .summary = "PolyBench BICG: the two matrix-vector products of the BiCG solver, with a matrix that is read from a file",
+    .summary =
+        "PolyBench BICG: the two matrix-vector products of the BiCG solver, with a matrix that is "
+        "read from a file",
     .blocks = 128,
     .fused = true,
     .real_input = {},

@@ -1,4 +1,5 @@
-// DWT2D (Rodinia): the discrete wavelet transform of a picture of red, green and blue bytes, in three levels, by the wavelet 5/3 or 9/7.
+// DWT2D (Rodinia): the discrete wavelet transform of a picture of red, green and blue bytes, in
+// three levels, by the wavelet 5/3 or 9/7.
 #include <gpufs/gpufs.hpp>
 
 #include <apps/common/program.hpp>
@@ -21,13 +22,15 @@ constexpr unsigned components = 3;
 
 /// Takes one component out of the interleaved samples.
 template <class T>
-__global__ void split_component(std::uint8_t const* samples, unsigned component, std::uint64_t count, T* plane) {
+__global__ void split_component(std::uint8_t const* samples, unsigned component,
+                                std::uint64_t count, T* plane) {
   std::uint64_t const i = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x;
   if (i < count) prepare_sample(samples[components * i + component], plane[i]);
 }
 
-/// One lifting step along the rows (or the columns) of a plane: a thread for each sample that changes. Samples of the other parity do not
-/// change in this step, so the plane can be changed in place.
+/// One lifting step along the rows (or the columns) of a plane: a thread for each sample that
+/// changes. Samples of the other parity do not change in this step, so the plane can be changed in
+/// place.
 template <class T>
 __global__ void lift(T* plane, level_shape s, bool along_rows, lifting_step step) {
   std::uint64_t const i = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x;
@@ -38,10 +41,12 @@ __global__ void lift(T* plane, level_shape s, bool along_rows, lifting_step step
   T const* const from = along_rows ? plane + y * s.columns : plane + x;
   std::uint64_t const distance = along_rows ? 1 : s.columns;
   std::uint64_t const p = along_rows ? x : y, n = along_rows ? s.columns : s.rows;
-  plane[y * s.columns + x] = lifted(from[p * distance], from[before(p) * distance], from[after(p, n) * distance], step);
+  plane[y * s.columns + x] =
+      lifted(from[p * distance], from[before(p) * distance], from[after(p, n) * distance], step);
 }
 
-/// Sorts the coefficients into bands: the lowest one to `low`, for the next level, the others to their places in `out`.
+/// Sorts the coefficients into bands: the lowest one to `low`, for the next level, the others to
+/// their places in `out`.
 template <class T>
 __global__ void sort_bands(T const* plane, level_shape s, T* low, T* out) {
   std::uint64_t const x = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x;
@@ -59,7 +64,8 @@ __global__ void sort_bands(T const* plane, level_shape s, T* low, T* out) {
 template <class T>
 class dwt2d final : public port {
  public:
-  explicit dwt2d(problem const& p) : problem_(p), shape_{p.pick(192u, 4096u, 16384u), p.pick(192u, 4096u, 16384u)} {
+  explicit dwt2d(problem const& p)
+      : problem_(p), shape_{p.pick(192u, 4096u, 16384u), p.pick(192u, 4096u, 16384u)} {
     if (p.input.empty()) return;
     auto const size = read_real_input(p.input, {"rows", "columns"}, components);
     shape_ = {size.at("columns"), size.at("rows")};
@@ -70,8 +76,11 @@ class dwt2d final : public port {
 
   std::vector<input_file> files() const override {
     auto const sample = [s = shape_, seed = problem_.seed](std::uint64_t i) {
-      std::uint64_t const c = i % components, x = i / components % s.columns, y = i / components / s.columns;
-      std::uint64_t const slope = c == 0 ? 223 * x / s.columns : c == 1 ? 223 * y / s.rows : 223 * (x + y) / (s.columns + s.rows);
+      std::uint64_t const c = i % components, x = i / components % s.columns,
+                          y = i / components / s.columns;
+      std::uint64_t const slope = c == 0   ? 223 * x / s.columns
+                                  : c == 1 ? 223 * y / s.rows
+                                           : 223 * (x + y) / (s.columns + s.rows);
       return static_cast<std::uint8_t>(slope + generate_below(seed, i, 32));
     };
     std::uint64_t const row = shape_.columns * components;
@@ -100,8 +109,8 @@ class dwt2d final : public port {
       T* plane = plane_[0].data();
       T* low = plane_[1].data();
       T* const out = a.output<T>(0) + c * pixels();
-      launch(split_component<T>, static_cast<unsigned>((pixels() + 255) / 256), 256, a.input<std::uint8_t>(0), c, pixels(),
-             plane);
+      launch(split_component<T>, static_cast<unsigned>((pixels() + 255) / 256), 256,
+             a.input<std::uint8_t>(0), c, pixels(), plane);
       level_shape s = shape_;
       for (unsigned level = 0; level < wavelet_levels; ++level, s = s.next()) {
         if constexpr (std::is_same_v<T, float>) {
@@ -111,7 +120,8 @@ class dwt2d final : public port {
           for (auto const& step : steps_53) launch(lift<T>, grid(s), block, plane, s, false, step);
           for (auto const& step : steps_53) launch(lift<T>, grid(s), block, plane, s, true, step);
         }
-        launch(sort_bands<T>, grid(s), block, plane, s, level + 1 == wavelet_levels ? out : low, out);
+        launch(sort_bands<T>, grid(s), block, plane, s, level + 1 == wavelet_levels ? out : low,
+               out);
         std::swap(plane, low);
       }
     }
@@ -121,8 +131,9 @@ class dwt2d final : public port {
     host_outputs out(outputs());
     for (unsigned c = 0; c < components; ++c) {
       auto const component = out.as<T>(0).subspan(c * pixels(), pixels());
-      parallel_for(pixels(), 1 << 16,
-                   [&](std::uint64_t i) { prepare_sample(in.as<std::uint8_t>(0)[components * i + c], component[i]); });
+      parallel_for(pixels(), 1 << 16, [&](std::uint64_t i) {
+        prepare_sample(in.as<std::uint8_t>(0)[components * i + c], component[i]);
+      });
       transform<T>(component, shape_);
     }
     return out;
@@ -141,19 +152,23 @@ class dwt2d final : public port {
         return !(std::abs(static_cast<double>(restored[i]) - static_cast<double>(wanted)) <=
                  (std::is_same_v<T, float> ? 1e-4 : 0));
       });
-      if (wrong != pixels()) return "sample " + std::to_string(wrong) + " of component " + std::to_string(c) + " is not restored";
+      if (wrong != pixels())
+        return "sample " + std::to_string(wrong) + " of component " + std::to_string(c) +
+               " is not restored";
     }
     return {};
   }
 
-  /// The green component's coefficients in the usual order: the lowest band at the top left, the others around it.
-  std::vector<std::string> write_pictures(host_outputs const& got, std::string const& folder) const override {
+  /// The green component's coefficients in the usual order: the lowest band at the top left, the
+  /// others around it.
+  std::vector<std::string> write_pictures(host_outputs const& got,
+                                          std::string const& folder) const override {
     auto const from = got.as<T>(0).subspan(pixels(), pixels());
     double const unit = std::is_same_v<T, float> ? 255 : 1;
     std::vector<std::uint8_t> samples(pixels());
     auto const show = [&](std::uint64_t x, std::uint64_t y, std::uint64_t place, double gain) {
-      samples[y * shape_.columns + x] =
-          static_cast<std::uint8_t>(std::clamp(128 + gain * unit * static_cast<double>(from[place]), 0., 255.));
+      samples[y * shape_.columns + x] = static_cast<std::uint8_t>(
+          std::clamp(128 + gain * unit * static_cast<double>(from[place]), 0., 255.));
     };
     level_shape s = shape_;
     for (unsigned level = 0; level < wavelet_levels; ++level, s = s.next()) {
@@ -161,11 +176,13 @@ class dwt2d final : public port {
         for (std::uint64_t x = 0; x < s.columns; ++x) {
           bool const low = x % 2 == 0 && y % 2 == 0;
           if (low && level + 1 != wavelet_levels) continue;
-          show(x / 2 + (x % 2 == 0 ? 0 : s.low_columns()), y / 2 + (y % 2 == 0 ? 0 : s.low_rows()), s.place(x, y), low ? 1 : 4);
+          show(x / 2 + (x % 2 == 0 ? 0 : s.low_columns()), y / 2 + (y % 2 == 0 ? 0 : s.low_rows()),
+               s.place(x, y), low ? 1 : 4);
         }
       }
     }
-    return {write_picture(folder, "dwt2d.png", std::span<std::uint8_t const>(samples), shape_.columns, shape_.rows, 1)};
+    return {write_picture(folder, "dwt2d.png", std::span<std::uint8_t const>(samples),
+                          shape_.columns, shape_.rows, 1)};
   }
 
  private:
@@ -188,11 +205,13 @@ port_description const port_dwt2d{
     .summary = "Rodinia DWT2D: the wavelet transform of a picture that is read from a file",
     .blocks = 128,
     .fused = false,
-    .real_input = "red, green and blue bytes; NAME.meta beside it has lines rows=NUMBER and columns=NUMBER",
+    .real_input =
+        "red, green and blue bytes; NAME.meta beside it has lines rows=NUMBER and columns=NUMBER",
     .pictures = true,
     .extras = {{"filter", "53", "53: integers, exact; 97: floats"}},
     .make = [](problem const& p) -> std::unique_ptr<port> {
-      if (choice_option(p, "filter", {"53", "97"}) == 0) return std::make_unique<dwt2d<std::int32_t>>(p);
+      if (choice_option(p, "filter", {"53", "97"}) == 0)
+        return std::make_unique<dwt2d<std::int32_t>>(p);
       return std::make_unique<dwt2d<float>>(p);
     },
 };

@@ -1,6 +1,5 @@
-#include <apps/ports/dwt2d/wavelet.hpp>
-
 #include <apps/harness/parallel.hpp>
+#include <apps/ports/dwt2d/wavelet.hpp>
 
 #include <algorithm>
 #include <type_traits>
@@ -17,7 +16,8 @@ template <class T>
 void transform_line(std::vector<T>& x) {
   std::uint64_t const n = x.size();
   auto const step = [&](lifting_step s) {
-    for (std::uint64_t p = s.parity; p < n; p += 2) x[p] = lifted(x[p], x[before(p)], x[after(p, n)], s);
+    for (std::uint64_t p = s.parity; p < n; p += 2)
+      x[p] = lifted(x[p], x[before(p)], x[after(p, n)], s);
   };
   if constexpr (is_97<T>) {
     for (auto const& s : steps_97) step(s);
@@ -31,7 +31,8 @@ template <class T>
 void restore_line(std::vector<T>& x) {
   std::uint64_t const n = x.size();
   auto const step = [&](lifting_step s) {
-    for (std::uint64_t p = s.parity; p < n; p += 2) x[p] = unlifted(x[p], x[before(p)], x[after(p, n)], s);
+    for (std::uint64_t p = s.parity; p < n; p += 2)
+      x[p] = unlifted(x[p], x[before(p)], x[after(p, n)], s);
   };
   if constexpr (is_97<T>) {
     for (std::uint64_t p = 0; p < n; ++p) x[p] *= p % 2 == 0 ? scale_97 : 1 / scale_97;
@@ -74,7 +75,8 @@ void each_column(std::vector<T>& m, level_shape s, Line const& line) {
 template <class T>
 void transform(std::span<T> component, level_shape shape) {
   for (unsigned level = 0; level < wavelet_levels; ++level, shape = shape.next()) {
-    std::vector<T> m(component.begin(), component.begin() + static_cast<std::ptrdiff_t>(shape.columns * shape.rows));
+    std::vector<T> m(component.begin(),
+                     component.begin() + static_cast<std::ptrdiff_t>(shape.columns * shape.rows));
     if constexpr (is_97<T>) {
       each_row(m, shape, transform_line<T>);
       each_column(m, shape, transform_line<T>);
@@ -83,7 +85,8 @@ void transform(std::span<T> component, level_shape shape) {
       each_row(m, shape, transform_line<T>);
     }
     parallel_for(shape.rows, 16, [&](std::uint64_t y) {
-      for (std::uint64_t x = 0; x < shape.columns; ++x) component[shape.place(x, y)] = m[y * shape.columns + x];
+      for (std::uint64_t x = 0; x < shape.columns; ++x)
+        component[shape.place(x, y)] = m[y * shape.columns + x];
     });
   }
 }

@@ -27,11 +27,14 @@ struct add_scaled {
 
 class gesummv final : public port {
  public:
-  explicit gesummv(problem const& p) : problem_(p), n_(p.pick(178, 2816, 11264)), products_({n_, n_}, one_thread_each(p)) {}
+  explicit gesummv(problem const& p)
+      : problem_(p), n_(p.pick(178, 2816, 11264)), products_({n_, n_}, one_thread_each(p)) {}
 
   std::vector<input_file> files() const override { return {matrix_file(problem_, 2, n_)}; }
 
-  std::vector<output_array> outputs() const override { return {{"y", element::f32, n_, {0, problem_.pick(2e-5, 2e-4, 2e-4)}}}; }
+  std::vector<output_array> outputs() const override {
+    return {{"y", element::f32, n_, {0, problem_.pick(2e-5, 2e-4, 2e-4)}}};
+  }
 
   void prepare() override { products_.allocate(); }
 
@@ -42,12 +45,15 @@ class gesummv final : public port {
 
   void prepare_fused(unsigned blocks) override { from_file_ = file_products(blocks, n_); }
 
-  void compute_fused(chunk_io const& files, unsigned blocks, unsigned threads, device_arrays const& a) override {
+  void compute_fused(chunk_io const& files, unsigned blocks, unsigned threads,
+                     device_arrays const& a) override {
     float* const no_columns = nullptr;
-    launch(sum_file<ramp, store_scaled, no_weight>, blocks, threads, files, 0, products_.shape, from_file_.windows.data(),
-           no_columns, x(), store_scaled{a.output<float>(0)}, no_weight());
-    launch(sum_file<ramp, add_scaled, no_weight>, blocks, threads, files, n_ * n_ * sizeof(float), products_.shape,
-           from_file_.windows.data(), no_columns, x(), add_scaled{a.output<float>(0)}, no_weight());
+    launch(sum_file<ramp, store_scaled, no_weight>, blocks, threads, files, 0, products_.shape,
+           from_file_.windows.data(), no_columns, x(), store_scaled{a.output<float>(0)},
+           no_weight());
+    launch(sum_file<ramp, add_scaled, no_weight>, blocks, threads, files, n_ * n_ * sizeof(float),
+           products_.shape, from_file_.windows.data(), no_columns, x(),
+           add_scaled{a.output<float>(0)}, no_weight());
   }
 
   host_outputs reference(host_inputs const& in) const override {
@@ -55,7 +61,8 @@ class gesummv final : public port {
     auto const vector = as_doubles(n_, x());
     auto const ax = host_rows(in.as<float>(0).data(), n_, vector);
     auto const bx = host_rows(in.as<float>(0).data() + n_ * n_, n_, vector);
-    for (std::uint64_t i = 0; i < n_; ++i) out.as<float>(0)[i] = static_cast<float>(double{alpha} * ax[i] + double{beta} * bx[i]);
+    for (std::uint64_t i = 0; i < n_; ++i)
+      out.as<float>(0)[i] = static_cast<float>(double{alpha} * ax[i] + double{beta} * bx[i]);
     return out;
   }
 
@@ -72,7 +79,8 @@ class gesummv final : public port {
 
 port_description const port_gesummv{
     .name = "gesummv",
-    .summary = "PolyBench GESUMMV: alpha A x + beta B x, with two matrices that are read from a file",
+    .summary =
+        "PolyBench GESUMMV: alpha A x + beta B x, with two matrices that are read from a file",
     .blocks = 128,
     .fused = true,
     .real_input = {},

@@ -1,4 +1,5 @@
-// LUD (Rodinia): the LU decomposition of a matrix without pivoting, in tiles of 16 x 16. L has ones on its diagonal, which are not stored.
+// LUD (Rodinia): the LU decomposition of a matrix without pivoting, in tiles of 16 x 16. L has ones
+// on its diagonal, which are not stored.
 #include <gpufs/gpufs.hpp>
 
 #include <apps/harness/parallel.hpp>
@@ -16,7 +17,8 @@ constexpr unsigned tile = 16;
 
 __global__ void copy_matrix(float const* from, float* to, std::uint64_t count) {
   std::uint64_t const step = std::uint64_t{gridDim.x} * blockDim.x;
-  for (std::uint64_t i = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x; i < count; i += step) to[i] = from[i];
+  for (std::uint64_t i = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x; i < count; i += step)
+    to[i] = from[i];
 }
 
 /// Decomposes the diagonal tile that begins at row and column `at`. One block of `tile` threads.
@@ -40,7 +42,8 @@ __global__ void factor_diagonal(float* a, std::uint64_t n, std::uint64_t at) {
   for (unsigned i = 0; i < tile; ++i) corner[i * n + t] = m[i][t];
 }
 
-/// The tiles right of the diagonal one (threads below 16) and below it (the others): block b does the b-th of each.
+/// The tiles right of the diagonal one (threads below 16) and below it (the others): block b does
+/// the b-th of each.
 __global__ void factor_perimeter(float* a, std::uint64_t n, std::uint64_t at) {
   __shared__ float diagonal[tile][tile], row[tile][tile], column[tile][tile];
   unsigned const t = threadIdx.x % tile;
@@ -81,7 +84,8 @@ __global__ void factor_perimeter(float* a, std::uint64_t n, std::uint64_t at) {
 __global__ void update_rest(float* a, std::uint64_t n, std::uint64_t at) {
   __shared__ float l[tile][tile], u[tile][tile];
   unsigned const x = threadIdx.x, y = threadIdx.y;
-  std::uint64_t const row = at + (blockIdx.y + 1) * tile + y, column = at + (blockIdx.x + 1) * tile + x;
+  std::uint64_t const row = at + (blockIdx.y + 1) * tile + y,
+                      column = at + (blockIdx.x + 1) * tile + x;
   l[y][x] = a[row * n + at + x];
   u[y][x] = a[(at + y) * n + column];
   __syncthreads();
@@ -112,7 +116,9 @@ class lud final : public port {
     return {whole_file("a.f32", n_ * row, row, fill_elements<float>(dominant))};
   }
 
-  std::vector<output_array> outputs() const override { return {{"lu", element::f32, n_ * n_, {1e-3, 1e-3}}}; }
+  std::vector<output_array> outputs() const override {
+    return {{"lu", element::f32, n_ * n_, {1e-3, 1e-3}}};
+  }
 
   void prepare() override {
     load_kernel(copy_matrix);
@@ -148,9 +154,11 @@ class lud final : public port {
     return out;
   }
 
-  /// Multiplies L and U again, at every place or (beyond 512) at 16384 of them: far less work than a decomposition. What may be missing of the
-  /// file's number is what rounding can take: half a unit in the last place of the terms' magnitudes for each sum that they went through, of which there is
-  /// one in each step before the element's own, and one for each of the tile's own terms. The suite's matrix has L and U in closed form besides.
+  /// Multiplies L and U again, at every place or (beyond 512) at 16384 of them: far less work than
+  /// a decomposition. What may be missing of the file's number is what rounding can take: half a
+  /// unit in the last place of the terms' magnitudes for each sum that they went through, of which
+  /// there is one in each step before the element's own, and one for each of the tile's own terms.
+  /// The suite's matrix has L and U in closed form besides.
   std::string check(host_inputs const& in, host_outputs const& got) const override {
     auto const a = in.as<float>(0);
     auto const lu = got.as<float>(0);
@@ -162,18 +170,20 @@ class lud final : public port {
       std::uint64_t const i = place(s) / n_, j = place(s) % n_;
       double sum = 0, magnitude = 0;
       for (std::uint64_t k = 0; k <= std::min(i, j); ++k) {
-        double const term = (k == i ? 1 : static_cast<double>(lu[i * n_ + k])) * static_cast<double>(lu[k * n_ + j]);
+        double const term = (k == i ? 1 : static_cast<double>(lu[i * n_ + k])) *
+                            static_cast<double>(lu[k * n_ + j]);
         sum += term;
         magnitude += std::abs(term);
       }
       auto const roundings = static_cast<double>(std::min(i, j) / tile + tile);
-      return !std::isfinite(magnitude) ||
-             !(std::abs(sum - static_cast<double>(a[i * n_ + j])) <= absolute + roundings * 0x1p-24 * magnitude);
+      return !std::isfinite(magnitude) || !(std::abs(sum - static_cast<double>(a[i * n_ + j])) <=
+                                            absolute + roundings * 0x1p-24 * magnitude);
     };
     std::uint64_t wrong = parallel_find(places, product_is_wrong);
     if (wrong != places) return "(L U)" + at(place(wrong)) + " is not what the file has there";
     if (problem_.random) return {};
-    wrong = parallel_find(n_ * n_, [&](std::uint64_t e) { return !close_to_closed_form(e / n_, e % n_, lu[e]); });
+    wrong = parallel_find(
+        n_ * n_, [&](std::uint64_t e) { return !close_to_closed_form(e / n_, e % n_, lu[e]); });
     return wrong == n_ * n_ ? "" : "lu" + at(wrong) + " is not what the closed form says";
   }
 

@@ -11,7 +11,9 @@ namespace {
 struct ramp {
   float shift;
   float n;
-  __host__ __device__ float operator()(std::uint64_t i) const { return (static_cast<float>(i) + shift) / n; }
+  __host__ __device__ float operator()(std::uint64_t i) const {
+    return (static_cast<float>(i) + shift) / n;
+  }
 };
 
 struct weight_of_row {
@@ -28,7 +30,8 @@ struct add_to {
 
 class mvt final : public port {
  public:
-  explicit mvt(problem const& p) : problem_(p), n_(p.pick(250, 4096, 16000)), products_({n_, n_}, one_thread_each(p)) {}
+  explicit mvt(problem const& p)
+      : problem_(p), n_(p.pick(250, 4096, 16000)), products_({n_, n_}, one_thread_each(p)) {}
 
   std::vector<input_file> files() const override { return {matrix_file(problem_, 1, n_)}; }
 
@@ -46,11 +49,13 @@ class mvt final : public port {
 
   void prepare_fused(unsigned blocks) override { from_file_ = file_products(blocks, n_); }
 
-  void compute_fused(chunk_io const& files, unsigned blocks, unsigned threads, device_arrays const& a) override {
-    launch(sum_file<ramp, add_to, weight_of_row>, blocks, threads, files, 0, products_.shape, from_file_.windows.data(),
-           from_file_.partials.data(), y1(), add_to{x1(), a.output<float>(0)}, weight_of_row{y2()});
-    launch(add_partials<add_to>, static_cast<unsigned>((n_ + 255) / 256), 256, from_file_.partials.data(), n_, blocks,
-           add_to{x2(), a.output<float>(1)});
+  void compute_fused(chunk_io const& files, unsigned blocks, unsigned threads,
+                     device_arrays const& a) override {
+    launch(sum_file<ramp, add_to, weight_of_row>, blocks, threads, files, 0, products_.shape,
+           from_file_.windows.data(), from_file_.partials.data(), y1(),
+           add_to{x1(), a.output<float>(0)}, weight_of_row{y2()});
+    launch(add_partials<add_to>, static_cast<unsigned>((n_ + 255) / 256), 256,
+           from_file_.partials.data(), n_, blocks, add_to{x2(), a.output<float>(1)});
   }
 
   host_outputs reference(host_inputs const& in) const override {
@@ -81,7 +86,9 @@ class mvt final : public port {
 
 port_description const port_mvt{
     .name = "mvt",
-    .summary = "PolyBench MVT: products of a matrix that is read from a file, and of its transpose, with two vectors",
+    .summary =
+        "PolyBench MVT: products of a matrix that is read from a file, and of its transpose, with "
+        "two vectors",
     .blocks = 128,
     .fused = true,
     .real_input = {},

@@ -1,4 +1,5 @@
-// NW (Rodinia): the scores of the global alignment of two sequences (Needleman and Wunsch), in tiles along anti-diagonals.
+// NW (Rodinia): the scores of the global alignment of two sequences (Needleman and Wunsch), in
+// tiles along anti-diagonals.
 #include <gpufs/gpufs.hpp>
 
 #include <apps/common/program.hpp>
@@ -41,8 +42,10 @@ constexpr bool is_symmetric() {
 }
 static_assert(is_symmetric());
 
-/// The new score: along the diagonal with the two symbols' reference, or with a gap in either sequence.
-__host__ __device__ inline std::int32_t best(std::int32_t diagonal, std::int32_t reference, std::int32_t left, std::int32_t up) {
+/// The new score: along the diagonal with the two symbols' reference, or with a gap in either
+/// sequence.
+__host__ __device__ inline std::int32_t best(std::int32_t diagonal, std::int32_t reference,
+                                             std::int32_t left, std::int32_t up) {
   std::int32_t const match = diagonal + reference;
   std::int32_t const gap = (left > up ? left : up) - penalty;
   return match > gap ? match : gap;
@@ -50,17 +53,19 @@ __host__ __device__ inline std::int32_t best(std::int32_t diagonal, std::int32_t
 
 __global__ void copy_matrix(std::int32_t const* from, std::int32_t* to, std::uint64_t count) {
   std::uint64_t const step = std::uint64_t{gridDim.x} * blockDim.x;
-  for (std::uint64_t i = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x; i < count; i += step) to[i] = from[i];
+  for (std::uint64_t i = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x; i < count; i += step)
+    to[i] = from[i];
 }
 
-/// The tiles of one anti-diagonal, a block of `tile` threads for each: block b has tile column first + b. Thread t does row t of its tile
-/// (row and column 0 of the matrix are given).
-__global__ void score_tiles(std::int32_t const* reference, std::int32_t* scores, std::uint64_t d, std::uint64_t diagonal,
-                            std::uint64_t first) {
+/// The tiles of one anti-diagonal, a block of `tile` threads for each: block b has tile column
+/// first + b. Thread t does row t of its tile (row and column 0 of the matrix are given).
+__global__ void score_tiles(std::int32_t const* reference, std::int32_t* scores, std::uint64_t d,
+                            std::uint64_t diagonal, std::uint64_t first) {
   __shared__ std::int32_t f[tile + 1][tile + 1];
   __shared__ std::int32_t r[tile][tile];
   std::uint64_t const tile_column = first + blockIdx.x, tile_row = diagonal - tile_column;
-  std::uint64_t const i0 = tile_row * tile, j0 = tile_column * tile;  // the row above and the column left of the tile
+  std::uint64_t const i0 = tile_row * tile,
+                      j0 = tile_column * tile;  // the row above and the column left of the tile
   unsigned const t = threadIdx.x;
   for (unsigned i = 0; i < tile; ++i) {
     bool const inside = i0 + i + 1 < d && j0 + t + 1 < d;
@@ -72,7 +77,8 @@ __global__ void score_tiles(std::int32_t const* reference, std::int32_t* scores,
   __syncthreads();
   for (unsigned step = 0; step < 2 * tile - 1; ++step) {
     unsigned const j = step - t;  // wraps where this row's turn has not come
-    if (j < tile && i0 + t + 1 < d && j0 + j + 1 < d) f[t + 1][j + 1] = best(f[t][j], r[t][j], f[t + 1][j], f[t][j + 1]);
+    if (j < tile && i0 + t + 1 < d && j0 + j + 1 < d)
+      f[t + 1][j + 1] = best(f[t][j], r[t][j], f[t + 1][j], f[t][j + 1]);
     __syncthreads();
   }
   for (unsigned i = 0; i < tile; ++i) {
@@ -95,7 +101,8 @@ class nw final : public port {
     auto const reference = [d = d_, seed = problem_.seed](std::uint64_t e) {
       std::uint64_t const i = e / d, j = e % d;
       if (i == 0 || j == 0) return 0;
-      return int{blosum62[generate_below(array_seed(seed, 1), i, 10)][generate_below(array_seed(seed, 2), j, 10)]};
+      return int{blosum62[generate_below(array_seed(seed, 1), i, 10)]
+                         [generate_below(array_seed(seed, 2), j, 10)]};
     };
     auto const start = [d = d_](std::uint64_t e) { return start_of(e / d, e % d); };
     auto ref = whole_file("ref.i32", d_ * row, row, fill_elements<std::int32_t>(reference));
@@ -103,7 +110,9 @@ class nw final : public port {
     return {ref, whole_file("init.i32", d_ * row, row, fill_elements<std::int32_t>(start))};
   }
 
-  std::vector<output_array> outputs() const override { return {{"score", element::i32, d_ * d_, {}}}; }
+  std::vector<output_array> outputs() const override {
+    return {{"score", element::i32, d_ * d_, {}}};
+  }
 
   void prepare() override {
     load_kernel(copy_matrix);
@@ -117,7 +126,8 @@ class nw final : public port {
     for (std::uint64_t diagonal = 0; diagonal < 2 * tiles - 1; ++diagonal) {
       std::uint64_t const first = diagonal < tiles ? 0 : diagonal - tiles + 1;
       std::uint64_t const last = std::min(diagonal, tiles - 1);
-      launch(score_tiles, static_cast<unsigned>(last - first + 1), tile, a.input<std::int32_t>(0), scores, d_, diagonal, first);
+      launch(score_tiles, static_cast<unsigned>(last - first + 1), tile, a.input<std::int32_t>(0),
+             scores, d_, diagonal, first);
     }
   }
 
@@ -144,7 +154,8 @@ class nw final : public port {
       return f[e] != best(f[e - d_ - 1], ref[e], f[e - 1], f[e - d_]);
     });
     if (wrong == d_ * d_) return {};
-    return "score[" + std::to_string(wrong / d_) + "][" + std::to_string(wrong % d_) + "] does not follow from its neighbours";
+    return "score[" + std::to_string(wrong / d_) + "][" + std::to_string(wrong % d_) +
+           "] does not follow from its neighbours";
   }
 
  private:
@@ -161,10 +172,14 @@ class nw final : public port {
 
 port_description const port_nw{
     .name = "nw",
-    .summary = "Rodinia NW: alignment scores of two sequences, from files with the symbols' scores and the border",
+    .summary =
+        "Rodinia NW: alignment scores of two sequences, from files with the symbols' scores and "
+        "the border",
     .blocks = 100,
     .fused = false,
-    .real_input = "scores as 32-bit integers; NAME.meta beside it has lines rows=NUMBER and columns=NUMBER, equal ones",
+    .real_input =
+        "scores as 32-bit integers; NAME.meta beside it has lines rows=NUMBER and columns=NUMBER, "
+        "equal ones",
     .pictures = false,
     .extras = {},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<nw>(p); },

@@ -1,4 +1,5 @@
-// STENCIL (Parboil): a few Jacobi steps of a 7-point stencil in a volume. The border keeps its values.
+// STENCIL (Parboil): a few Jacobi steps of a 7-point stencil in a volume. The border keeps its
+// values.
 #include <gpufs/gpufs.hpp>
 
 #include <apps/harness/extras.hpp>
@@ -16,13 +17,15 @@ namespace {
 struct volume {
   std::uint64_t nx, ny, nz;
   [[nodiscard]] __host__ __device__ std::uint64_t plane() const { return nx * ny; }
-  [[nodiscard]] __host__ __device__ bool inside(std::uint64_t x, std::uint64_t y, std::uint64_t z) const {
+  [[nodiscard]] __host__ __device__ bool inside(std::uint64_t x, std::uint64_t y,
+                                                std::uint64_t z) const {
     return x > 0 && y > 0 && z > 0 && x + 1 < nx && y + 1 < ny && z + 1 < nz;
   }
 };
 
 /// The new value of an inner place: its plane, and the same place in the planes before and after.
-__host__ __device__ inline float step(float const* here, float before, float after, std::uint64_t nx) {
+__host__ __device__ inline float step(float const* here, float before, float after,
+                                      std::uint64_t nx) {
   float const c0 = 1.0f / 6, c1 = 1.0f / 36;
   auto const n = static_cast<std::int64_t>(nx);
   return c1 * (after + before + here[n] + here[-n] + here[1] + here[-1]) - c0 * here[0];
@@ -35,11 +38,14 @@ __global__ void step_volume(float const* in, float* out, volume v) {
   std::uint64_t const z = blockIdx.z;
   if (x >= v.nx || y >= v.ny) return;
   std::uint64_t const at = z * v.plane() + y * v.nx + x;
-  out[at] = v.inside(x, y, z) ? step(in + at, in[at - v.plane()], in[at + v.plane()], v.nx) : in[at];
+  out[at] =
+      v.inside(x, y, z) ? step(in + at, in[at - v.plane()], in[at + v.plane()], v.nx) : in[at];
 }
 
-/// The first step, from the file: each block reads its strip of planes and one more on either side, of which it holds three at a time.
-__global__ void __launch_bounds__(512) step_file(chunk_io files, float* windows, float* out, volume v) {
+/// The first step, from the file: each block reads its strip of planes and one more on either side,
+/// of which it holds three at a time.
+__global__ void __launch_bounds__(512)
+    step_file(chunk_io files, float* windows, float* out, volume v) {
   io_context io(files.fs, cooperative_groups::this_thread_block());
   int const fd = open_file(io, files, 0);
   if (fd < 0) return;
@@ -62,7 +68,8 @@ __global__ void __launch_bounds__(512) step_file(chunk_io files, float* windows,
   for (std::uint64_t z = first; mine.begin < mine.end && z <= last; ++z) {
     // gread begins with a barrier: nobody overwrites a plane that others still use.
     if (!read_chunk(io, files, 0, fd, slot(z), plane_bytes, z * plane_bytes)) break;
-    if (z >= mine.begin && z < mine.end) add_to_checksum(files, 0, slot(z), plane_bytes, z * plane_bytes);
+    if (z >= mine.begin && z < mine.end)
+      add_to_checksum(files, 0, slot(z), plane_bytes, z * plane_bytes);
     if (z > mine.begin) compute(z - 1);
     if (z + 1 == v.nz && z < mine.end) compute(z);
   }
@@ -79,10 +86,13 @@ class stencil final : public port {
   std::vector<input_file> files() const override {
     std::uint64_t const plane = v_.plane() * sizeof(float);
     return {whole_file("volume.f32", v_.nz * plane, plane,
-                       fill_elements<float>([seed = problem_.seed](std::uint64_t i) { return uniform(seed, i); }))};
+                       fill_elements<float>(
+                           [seed = problem_.seed](std::uint64_t i) { return uniform(seed, i); }))};
   }
 
-  std::vector<output_array> outputs() const override { return {{"volume", element::f32, v_.nz * v_.plane(), {1e-6, 1e-5}}}; }
+  std::vector<output_array> outputs() const override {
+    return {{"volume", element::f32, v_.nz * v_.plane(), {1e-6, 1e-5}}};
+  }
 
   void prepare() override {
     if (iterations_ > 1) other_ = buffer<float>(v_.nz * v_.plane());
@@ -90,11 +100,16 @@ class stencil final : public port {
     load_kernel(step_file);
   }
 
-  void compute(device_arrays const& a) override { steps(a.input<float>(0), iterations_, a.output<float>(0)); }
+  void compute(device_arrays const& a) override {
+    steps(a.input<float>(0), iterations_, a.output<float>(0));
+  }
 
-  void prepare_fused(unsigned blocks) override { windows_ = buffer<float>(blocks * 3 * v_.plane()); }
+  void prepare_fused(unsigned blocks) override {
+    windows_ = buffer<float>(blocks * 3 * v_.plane());
+  }
 
-  void compute_fused(chunk_io const& files, unsigned blocks, unsigned threads, device_arrays const& a) override {
+  void compute_fused(chunk_io const& files, unsigned blocks, unsigned threads,
+                     device_arrays const& a) override {
     float* const first = iterations_ % 2 == 1 ? a.output<float>(0) : other_.data();
     launch(step_file, blocks, threads, files, windows_.data(), first, v_);
     steps(first, iterations_ - 1, a.output<float>(0));
@@ -123,7 +138,8 @@ class stencil final : public port {
  private:
   /// Queues `count` steps, the last of them into `out`.
   void steps(float const* from, std::uint64_t count, float* out) const {
-    auto const nx = static_cast<unsigned>(v_.nx), ny = static_cast<unsigned>(v_.ny), nz = static_cast<unsigned>(v_.nz);
+    auto const nx = static_cast<unsigned>(v_.nx), ny = static_cast<unsigned>(v_.ny),
+               nz = static_cast<unsigned>(v_.nz);
     for (; count != 0; --count) {
       float* const to = count % 2 == 1 ? out : other_.data();
       launch(step_volume, dim3((nx + 31) / 32, (ny + 7) / 8, nz), dim3(32, 8), from, to, v_);

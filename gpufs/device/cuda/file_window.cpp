@@ -1,4 +1,5 @@
 // File windows on a GPU: the OS page cache's own pages, mapped and registered read-only.
+#include <gpufs/device.hpp>
 #include <gpufs/device/file_window.hpp>
 
 #include <cerrno>
@@ -8,18 +9,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <gpufs/device.hpp>
-
 namespace gpufs::detail {
 
-mapping_result map_file_window(int fd, std::uint64_t offset, std::uint64_t bytes, file_window& out) noexcept {
+mapping_result map_file_window(int fd, std::uint64_t offset, std::uint64_t bytes,
+                               file_window& out) noexcept {
   // The last page is mapped whole: what it has behind the file's end are zeros.
   auto const page = std::uint64_t(::sysconf(_SC_PAGESIZE));
   std::uint64_t const length = (bytes + page - 1) / page * page;
   void* const host = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, fd, off_t(offset));
   if (host == MAP_FAILED) return {mapping_refusal::file, "mmap", std::strerror(errno)};
-  // Pins the pages, reading in those that are missing. We never look at them ourselves: the file may have become shorter.
-  cudaError_t error = cudaHostRegister(host, length, cudaHostRegisterMapped | cudaHostRegisterReadOnly);
+  // Pins the pages, reading in those that are missing. We never look at them ourselves: the file
+  // may have become shorter.
+  cudaError_t error =
+      cudaHostRegister(host, length, cudaHostRegisterMapped | cudaHostRegisterReadOnly);
   char const* call = "cudaHostRegister";
   void* device = nullptr;
   if (error == cudaSuccess) {

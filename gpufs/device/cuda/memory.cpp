@@ -1,7 +1,8 @@
 // Memory and description of a GPU.
-#include <cstring>
 #include <gpufs/device.hpp>
 #include <gpufs/device/cuda/check.hpp>
+
+#include <cstring>
 #include <vector>
 
 namespace gpufs {
@@ -40,13 +41,15 @@ namespace detail {
 
 namespace {
 
-// Copies go through a stream of their own: on the one that kernels are launched on they would wait for kernels, which may wait for us.
+// Copies go through a stream of their own: on the one that kernels are launched on they would wait
+// for kernels, which may wait for us.
 stream& copy_stream() {
   thread_local stream own;
   return own;
 }
 
-void copy(void* to, void const* from, std::uint64_t bytes, cudaMemcpyKind direction, char const* call) {
+void copy(void* to, void const* from, std::uint64_t bytes, cudaMemcpyKind direction,
+          char const* call) {
   if (bytes == 0) return;
   check(cudaMemcpyAsync(to, from, bytes, direction, copy_stream().native()), call);
   copy_stream().synchronize();
@@ -56,7 +59,9 @@ void copy(void* to, void const* from, std::uint64_t bytes, cudaMemcpyKind direct
 
 void* allocate_device(std::uint64_t bytes) {
   void* memory = nullptr;
-  if (bytes != 0) check(cudaMalloc(&memory, bytes), ("cudaMalloc of " + std::to_string(bytes) + " bytes").c_str());
+  if (bytes != 0)
+    check(cudaMalloc(&memory, bytes),
+          ("cudaMalloc of " + std::to_string(bytes) + " bytes").c_str());
   return memory;
 }
 
@@ -99,13 +104,15 @@ void copy_to_device(stream& on, std::span<piece_copy const> pieces) {
     attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
     attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
     std::size_t first = 0;
-    check(cudaMemcpyBatchAsync(to.data(), from.data(), bytes.data(), pieces.size(), &attributes, &first, 1, on.native()),
+    check(cudaMemcpyBatchAsync(to.data(), from.data(), bytes.data(), pieces.size(), &attributes,
+                               &first, 1, on.native()),
           "cudaMemcpyBatchAsync to the device");
     return;
   }
 #endif
   for (auto const& p : pieces)
-    check(cudaMemcpyAsync(p.device, p.pinned, p.bytes, cudaMemcpyHostToDevice, on.native()), "cudaMemcpyAsync to the device");
+    check(cudaMemcpyAsync(p.device, p.pinned, p.bytes, cudaMemcpyHostToDevice, on.native()),
+          "cudaMemcpyAsync to the device");
 }
 
 void zero_device(void* device, std::uint64_t bytes) {

@@ -1,7 +1,8 @@
 // Streams, events and launches on a GPU.
-#include <cstdlib>
 #include <gpufs/device.hpp>
 #include <gpufs/device/cuda/check.hpp>
+
+#include <cstdlib>
 
 namespace gpufs {
 
@@ -9,8 +10,8 @@ namespace cuda_device {
 
 namespace {
 
-// Before main, so before the first CUDA call of anyone: loading a kernel lazily, at its first launch, can wait for one that is running and
-// that in turn waits for us.
+// Before main, so before the first CUDA call of anyone: loading a kernel lazily, at its first
+// launch, can wait for one that is running and that in turn waits for us.
 struct eager_loading {
   eager_loading() { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
 } const set_eager_loading;
@@ -19,9 +20,11 @@ struct eager_loading {
 
 void check(cudaError_t result, char const* call) {
   if (result == cudaSuccess) return;
-  // Takes it from what the next call that looks at it would report, unless the context is lost for good.
+  // Takes it from what the next call that looks at it would report, unless the context is lost for
+  // good.
   cudaGetLastError();
-  throw device_error(std::string(call) + " failed: " + cudaGetErrorName(result) + ": " + cudaGetErrorString(result));
+  throw device_error(std::string(call) + " failed: " + cudaGetErrorName(result) + ": " +
+                     cudaGetErrorString(result));
 }
 
 void load_kernel(void const* kernel) {
@@ -36,15 +39,18 @@ void launch_kernel(launch_options const& options, void const* kernel, void** arg
     int device = 0;
     int opt_in = 0;
     check(cudaGetDevice(&device), "cudaGetDevice");
-    check(cudaDeviceGetAttribute(&opt_in, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "cudaDeviceGetAttribute");
+    check(cudaDeviceGetAttribute(&opt_in, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+          "cudaDeviceGetAttribute");
     most_shared = std::uint64_t(opt_in);
   }
   detail::check_launch(options, most_shared);
   if (options.dynamic_shared_bytes > allowed_unasked)
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(options.dynamic_shared_bytes)),
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               int(options.dynamic_shared_bytes)),
           "cudaFuncSetAttribute(MaxDynamicSharedMemorySize)");
   stream& on = options.on != nullptr ? *options.on : this_thread_stream();
-  check(cudaLaunchKernel(kernel, options.grid, options.block, arguments, options.dynamic_shared_bytes, on.native()),
+  check(cudaLaunchKernel(kernel, options.grid, options.block, arguments,
+                         options.dynamic_shared_bytes, on.native()),
         "cudaLaunchKernel");
 }
 
@@ -53,7 +59,9 @@ void launch_kernel(launch_options const& options, void const* kernel, void** arg
 using cuda_device::check;
 
 struct stream::implementation {
-  implementation() { check(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"); }
+  implementation() {
+    check(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  }
   ~implementation() { cudaStreamDestroy(handle); }
   cudaStream_t handle = nullptr;
 };
@@ -97,13 +105,17 @@ void event::record(stream& on) {
   check(cudaEventRecord(implementation_->handle, on.native()), "cudaEventRecord");
   implementation_->recorded = true;
 }
-void event::synchronize() const { check(cudaEventSynchronize(implementation_->handle), "cudaEventSynchronize"); }
+void event::synchronize() const {
+  check(cudaEventSynchronize(implementation_->handle), "cudaEventSynchronize");
+}
 
 double event::seconds_between(event const& from, event const& to) {
   if (!from.implementation_->recorded || !to.implementation_->recorded)
     throw device_error("event::seconds_between: an event was never recorded");
   float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, from.implementation_->handle, to.implementation_->handle), "cudaEventElapsedTime");
+  check(
+      cudaEventElapsedTime(&milliseconds, from.implementation_->handle, to.implementation_->handle),
+      "cudaEventElapsedTime");
   return double(milliseconds) / 1000;
 }
 

@@ -1,15 +1,17 @@
-// CUDA's atomic functions on the emulated device: relaxed, as there. New code takes gpufs::atomic_ref, which says order and scope.
+// CUDA's atomic functions on the emulated device: relaxed, as there. New code takes
+// gpufs::atomic_ref, which says order and scope.
 #pragma once
+
+#include <gpufs/device/emulated/threads.hpp>
 
 #include <atomic>
 #include <type_traits>
 
-#include <gpufs/device/emulated/threads.hpp>
-
 namespace gpufs::emulated {
 
 template <class T>
-concept atomic_word = std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, unsigned long long>;
+concept atomic_word =
+    std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, unsigned long long>;
 template <class T>
 concept atomic_addend = atomic_word<T> || std::is_same_v<T, float> || std::is_same_v<T, double>;
 
@@ -63,9 +65,11 @@ T atomicCAS(T* address, std::type_identity_t<T> compare, std::type_identity_t<T>
 }
 template <gpufs::emulated::atomic_word T>
 T atomicMin(T* address, std::type_identity_t<T> value) {
-  return gpufs::emulated::atomic_replace(address, [value](T old) { return value < old ? value : old; });
+  return gpufs::emulated::atomic_replace(address,
+                                         [value](T old) { return value < old ? value : old; });
 }
 template <gpufs::emulated::atomic_word T>
 T atomicMax(T* address, std::type_identity_t<T> value) {
-  return gpufs::emulated::atomic_replace(address, [value](T old) { return old < value ? value : old; });
+  return gpufs::emulated::atomic_replace(address,
+                                         [value](T old) { return old < value ? value : old; });
 }

@@ -5,20 +5,24 @@ namespace gpufs::emulated {
 
 namespace {
 
-// What a shuffle gives that reads a lane which takes no part: undefined on the GPU, conspicuous here.
+// What a shuffle gives that reads a lane which takes no part: undefined on the GPU, conspicuous
+// here.
 constexpr std::uint64_t undefined_value = 0xbadc0ffee0ddf00d;
 
-// A call in a header has a copy of its place in every translation unit. Instances of one template are different code, and places.
+// A call in a header has a copy of its place in every translation unit. Instances of one template
+// are different code, and places.
 GPUFS_NO_TSAN bool same_place(place const& a, place const& b) {
   if (__builtin_memcmp(&a, &b, sizeof(place)) == 0) return true;
-  return a.line() == b.line() && a.column() == b.column() && __builtin_strcmp(a.file_name(), b.file_name()) == 0 &&
+  return a.line() == b.line() && a.column() == b.column() &&
+         __builtin_strcmp(a.file_name(), b.file_name()) == 0 &&
          __builtin_strcmp(a.function_name(), b.function_name()) == 0;
 }
 
 }  // namespace
 
 GPUFS_NO_TSAN void block_scheduler::require_same_place(thread const& there, thread const& here) {
-  if (!same_place(there.where, here.where)) give_up({.what = verdict::kind::mismatch, .one = &here, .other = &there});
+  if (!same_place(there.where, here.where))
+    give_up({.what = verdict::kind::mismatch, .one = &here, .other = &there});
 }
 
 GPUFS_NO_TSAN int block_scheduler::barrier(reduction what, bool predicate, place const& where) {
@@ -49,11 +53,13 @@ GPUFS_NO_TSAN int block_scheduler::barrier(reduction what, bool predicate, place
   return barrier_result_[turn];
 }
 
-GPUFS_NO_TSAN std::uint64_t block_scheduler::warp(warp_operation what, unsigned mask, std::uint64_t value, unsigned source,
+GPUFS_NO_TSAN std::uint64_t block_scheduler::warp(warp_operation what, unsigned mask,
+                                                  std::uint64_t value, unsigned source,
                                                   place const& where) {
   thread& t = *running_;
   unsigned const lane_bit = 1u << t.identity.lane;
-  if ((mask & lane_bit) == 0) fail("a warp operation was called by a lane that its mask does not name", where);
+  if ((mask & lane_bit) == 0)
+    fail("a warp operation was called by a lane that its mask does not name", where);
   unsigned const first_rank = t.identity.rank - t.identity.lane;
   thread* const lanes = thread_array_ + first_rank;
   warp_state& w = warps_[first_rank / warp_size];
@@ -64,9 +70,11 @@ GPUFS_NO_TSAN std::uint64_t block_scheduler::warp(warp_operation what, unsigned 
   t.source = source;
   t.where = where;
   t.has_place = true;
-  // Lanes of one operation share a tag; a group that overlaps with it, waiting for a lane that is not there yet, has another.
+  // Lanes of one operation share a tag; a group that overlaps with it, waiting for a lane that is
+  // not there yet, has another.
   unsigned with_same_mask = w.waiting & mask;
-  while (with_same_mask != 0 && lanes[__builtin_ctz(with_same_mask)].mask != mask) with_same_mask &= with_same_mask - 1;
+  while (with_same_mask != 0 && lanes[__builtin_ctz(with_same_mask)].mask != mask)
+    with_same_mask &= with_same_mask - 1;
   if (with_same_mask != 0) {
     thread const& there = lanes[__builtin_ctz(with_same_mask)];
     require_same_place(there, t);
@@ -84,8 +92,10 @@ GPUFS_NO_TSAN std::uint64_t block_scheduler::warp(warp_operation what, unsigned 
   return t.value;
 }
 
-// Lets the lanes in `mask` go if all of them that have not returned from the kernel are there, for this operation.
-GPUFS_NO_TSAN void block_scheduler::try_complete_warp(warp_state& w, unsigned first_rank, unsigned mask) {
+// Lets the lanes in `mask` go if all of them that have not returned from the kernel are there, for
+// this operation.
+GPUFS_NO_TSAN void block_scheduler::try_complete_warp(warp_state& w, unsigned first_rank,
+                                                      unsigned mask) {
   unsigned const participants = mask & ~w.returned;
   if ((w.waiting & participants) != participants || participants == 0) return;
   thread* const lanes = thread_array_ + first_rank;
@@ -94,10 +104,12 @@ GPUFS_NO_TSAN void block_scheduler::try_complete_warp(warp_state& w, unsigned fi
   }
   compute_results(lanes[__builtin_ctz(participants)].operation, lanes, participants);
   w.waiting &= ~participants;
-  for (unsigned left = participants; left != 0; left &= left - 1) make_able(lanes[__builtin_ctz(left)]);
+  for (unsigned left = participants; left != 0; left &= left - 1)
+    make_able(lanes[__builtin_ctz(left)]);
 }
 
-GPUFS_NO_TSAN void block_scheduler::compute_results(warp_operation what, thread* lanes, unsigned participants) {
+GPUFS_NO_TSAN void block_scheduler::compute_results(warp_operation what, thread* lanes,
+                                                    unsigned participants) {
   if (what == warp_operation::sync) return;
   std::uint64_t value[warp_size];
   unsigned ballot = 0;
@@ -112,7 +124,9 @@ GPUFS_NO_TSAN void block_scheduler::compute_results(warp_operation what, thread*
     unsigned const source = lanes[lane].source;
     switch (what) {
       case warp_operation::sync: break;
-      case warp_operation::shuffle: result = (participants >> source & 1u) != 0 ? value[source] : undefined_value; break;
+      case warp_operation::shuffle:
+        result = (participants >> source & 1u) != 0 ? value[source] : undefined_value;
+        break;
       case warp_operation::ballot: result = ballot; break;
       case warp_operation::any: result = ballot != 0; break;
       case warp_operation::all: result = ballot == participants; break;
@@ -137,15 +151,18 @@ GPUFS_NO_TSAN unsigned block_scheduler::converged(place const& where) {
   return unsigned(t.value);
 }
 
-// Nothing else can run: whoever stands in converged() goes on, in groups of a warp's lanes that stand at the same place.
+// Nothing else can run: whoever stands in converged() goes on, in groups of a warp's lanes that
+// stand at the same place.
 GPUFS_NO_TSAN void block_scheduler::resolve_converged() {
   constexpr unsigned one_in = 4;  // groups that are split
   converged_count_ = 0;
   for (unsigned first_rank = 0; first_rank < thread_count_; first_rank += warp_size) {
     thread* const lanes = thread_array_ + first_rank;
-    unsigned const count = thread_count_ - first_rank < warp_size ? thread_count_ - first_rank : warp_size;
+    unsigned const count =
+        thread_count_ - first_rank < warp_size ? thread_count_ - first_rank : warp_size;
     unsigned standing = 0;
-    for (unsigned lane = 0; lane < count; ++lane) standing |= unsigned(lanes[lane].now == state::in_converged) << lane;
+    for (unsigned lane = 0; lane < count; ++lane)
+      standing |= unsigned(lanes[lane].now == state::in_converged) << lane;
     while (standing != 0) {
       thread const& leader = lanes[__builtin_ctz(standing)];
       unsigned group = 0;

@@ -1,4 +1,5 @@
-// The block scheduler's reports: why a block could not go on, with the places where its threads stand.
+// The block scheduler's reports: why a block could not go on, with the places where its threads
+// stand.
 #include <gpufs/device/emulated/block_scheduler.hpp>
 
 namespace gpufs::emulated {
@@ -9,7 +10,9 @@ std::string to_text(uint3 const& v) {
   return "(" + std::to_string(v.x) + "," + std::to_string(v.y) + "," + std::to_string(v.z) + ")";
 }
 
-std::string to_text(place const& where) { return std::string(where.file_name()) + ":" + std::to_string(where.line()); }
+std::string to_text(place const& where) {
+  return std::string(where.file_name()) + ":" + std::to_string(where.line());
+}
 
 char const* name_of(warp_operation what) {
   switch (what) {
@@ -32,11 +35,15 @@ std::string block_scheduler::describe(thread const& t) const {
     case state::in_barrier: return "at the block barrier at " + to_text(t.where);
     case state::in_warp_operation: {
       char hex[2 + 8 + 1] = "0x";
-      for (int digit = 0; digit < 8; ++digit) hex[2 + digit] = "0123456789abcdef"[t.mask >> (28 - 4 * digit) & 15];
-      return "at " + std::string(name_of(t.operation)) + " of lanes " + hex + " at " + to_text(t.where);
+      for (int digit = 0; digit < 8; ++digit)
+        hex[2 + digit] = "0123456789abcdef"[t.mask >> (28 - 4 * digit) & 15];
+      return "at " + std::string(name_of(t.operation)) + " of lanes " + hex + " at " +
+             to_text(t.where);
     }
     case state::in_converged: return "at converged() at " + to_text(t.where);
-    case state::returned: return t.has_place ? "returned from the kernel, after " + to_text(t.where) : "returned from the kernel";
+    case state::returned:
+      return t.has_place ? "returned from the kernel, after " + to_text(t.where)
+                         : "returned from the kernel";
   }
   return "";
 }
@@ -58,9 +65,10 @@ std::string block_scheduler::report_standstill() const {
     }
     seen[groups++] = stand;
     unsigned alike = 0;
-    for (unsigned other = rank; other < thread_count_; ++other) alike += describe(threads_[other]) == stand ? 1 : 0;
-    text += "\n  " + std::to_string(alike) + " of " + std::to_string(thread_count_) + " threads, the first " +
-            to_text(threads_[rank].identity.index) + ": " + stand;
+    for (unsigned other = rank; other < thread_count_; ++other)
+      alike += describe(threads_[other]) == stand ? 1 : 0;
+    text += "\n  " + std::to_string(alike) + " of " + std::to_string(thread_count_) +
+            " threads, the first " + to_text(threads_[rank].identity.index) + ": " + stand;
   }
   if (left_out != 0) text += "\n  " + std::to_string(left_out) + " more threads elsewhere";
   return text;
@@ -73,11 +81,12 @@ std::string block_scheduler::report() const {
     case verdict::kind::abandoned: return "";
     case verdict::kind::standstill: return in_block + report_standstill();
     case verdict::kind::mismatch:
-      return in_block + "its threads stand at different places:\n  thread " + to_text(verdict_.other->identity.index) + " " +
-             describe(*verdict_.other) + "\n  thread " + to_text(verdict_.one->identity.index) + " " + describe(*verdict_.one);
+      return in_block + "its threads stand at different places:\n  thread " +
+             to_text(verdict_.other->identity.index) + " " + describe(*verdict_.other) +
+             "\n  thread " + to_text(verdict_.one->identity.index) + " " + describe(*verdict_.one);
     case verdict::kind::refused:
-      return in_block + verdict_.why + ", thread " + to_text(verdict_.one->identity.index) + " at " +
-             to_text(verdict_.one->where);
+      return in_block + verdict_.why + ", thread " + to_text(verdict_.one->identity.index) +
+             " at " + to_text(verdict_.one->where);
   }
   return "";
 }

@@ -1,11 +1,12 @@
 // The block scheduler's turns: a block's start and end, and which thread runs next.
 #include <gpufs/device/emulated/block_scheduler.hpp>
 
-#include <sched.h>
 #include <time.h>
 
 #include <cstring>
 #include <new>
+
+#include <sched.h>
 
 namespace gpufs::emulated {
 
@@ -19,10 +20,13 @@ constinit thread_local block_scheduler* running_scheduler = nullptr;
 
 constexpr std::align_val_t dynamic_shared_alignment{128};
 
-// Freed with the alignment it was allocated with; exactly as large as asked for, so that AddressSanitizer sees its end.
+// Freed with the alignment it was allocated with; exactly as large as asked for, so that
+// AddressSanitizer sees its end.
 struct dynamic_shared_memory {
   explicit dynamic_shared_memory(std::uint64_t bytes)
-      : data(bytes == 0 ? nullptr : static_cast<std::byte*>(::operator new(bytes, dynamic_shared_alignment))) {
+      : data(bytes == 0
+                 ? nullptr
+                 : static_cast<std::byte*>(::operator new(bytes, dynamic_shared_alignment))) {
     // Whoever relies on it being zero is to find out.
     if (data != nullptr) std::memset(data, 0xcd, bytes);
   }
@@ -44,7 +48,8 @@ std::string block_scheduler::run(block_task const& task) {
   reset(task);
   running_block = {task.index, task.block_size, task.grid_size, dynamic_shared.data};
   running_scheduler = this;
-  // Blocks that follow each other on one OS thread share shared memory, so all of one comes before all of the next.
+  // Blocks that follow each other on one OS thread share shared memory, so all of one comes before
+  // all of the next.
   order_before(&start_tag_);
   thread& first = take_next();
   running_ = &first;
@@ -81,7 +86,8 @@ GPUFS_NO_TSAN void block_scheduler::reset(block_task const& task) {
   able_count_ = yielded_count_ = converged_count_ = returned_count_ = 0;
   for (unsigned rank = 0; rank < thread_count_; ++rank) {
     thread& t = thread_array_[rank];
-    t.identity = {{rank % size.x, rank / size.x % size.y, rank / (size.x * size.y)}, rank, rank % warp_size};
+    t.identity = {
+        {rank % size.x, rank / size.x % size.y, rank / (size.x * size.y)}, rank, rank % warp_size};
     t.has_place = false;
     make_able(t);
   }
@@ -99,13 +105,16 @@ GPUFS_NO_TSAN void block_scheduler::reset(block_task const& task) {
   verdict_ = {};
 }
 
-// ThreadSanitizer takes 0.9 MiB and half a millisecond for each fiber, and stops the program when there are more than 8128.
+// ThreadSanitizer takes 0.9 MiB and half a millisecond for each fiber, and stops the program when
+// there are more than 8128.
 void block_scheduler::trim_sanitizer_state() {
   constexpr unsigned kept = 64;
-  for (unsigned rank = kept; rank < started_; ++rank) threads_[rank].context.release_sanitizer_state();
+  for (unsigned rank = kept; rank < started_; ++rank)
+    threads_[rank].context.release_sanitizer_state();
 }
 
-// Each thread is taken up once more, only to leave its stack for good: the sanitizers then know that it has ended.
+// Each thread is taken up once more, only to leave its stack for good: the sanitizers then know
+// that it has ended.
 void block_scheduler::abandon_threads() {
   abandoning_ = true;
   for (unsigned rank = 0; rank < thread_count_; ++rank) {
@@ -142,7 +151,8 @@ GPUFS_NO_TSAN void block_scheduler::thread_returned() {
   // It may be all that others were waiting for.
   for (unsigned left = w.waiting; left != 0; left &= left - 1) {
     unsigned const lane = unsigned(__builtin_ctz(left));
-    if ((w.waiting >> lane & 1u) != 0) try_complete_warp(w, first_rank, thread_array_[first_rank + lane].mask);
+    if ((w.waiting >> lane & 1u) != 0)
+      try_complete_warp(w, first_rank, thread_array_[first_rank + lane].mask);
   }
   if (returned_count_ == thread_count_) {
     fiber::switch_over(t.context, os_thread_);
@@ -199,11 +209,14 @@ GPUFS_NO_TSAN void block_scheduler::preempt() {
   switch_to_next();
 }
 
-// Every thread that can run waits for something outside of the block: another block, or the host, which may want this core.
+// Every thread that can run waits for something outside of the block: another block, or the host,
+// which may want this core.
 GPUFS_NO_TSAN void block_scheduler::give_core_away() {
-  // Relaxed: nothing else is taken from the block that failed. A builtin, since what runs here may be a thread's last moments, which
-  // ThreadSanitizer takes for unordered before the end of the launch.
-  if (__atomic_load_n(task_->abandoned, __ATOMIC_RELAXED)) give_up({.what = verdict::kind::abandoned, .one = running_});
+  // Relaxed: nothing else is taken from the block that failed. A builtin, since what runs here may
+  // be a thread's last moments, which ThreadSanitizer takes for unordered before the end of the
+  // launch.
+  if (__atomic_load_n(task_->abandoned, __ATOMIC_RELAXED))
+    give_up({.what = verdict::kind::abandoned, .one = running_});
   constexpr unsigned yields = 32;
   constexpr unsigned longest = 100'000;  // nanoseconds
   if (idle_rounds_++ < yields) {
@@ -211,7 +224,8 @@ GPUFS_NO_TSAN void block_scheduler::give_core_away() {
     return;
   }
   unsigned const doublings = idle_rounds_ - yields;
-  timespec const nap{0, doublings >= 17 || (1000u << doublings) > longest ? longest : 1000u << doublings};
+  timespec const nap{
+      0, doublings >= 17 || (1000u << doublings) > longest ? longest : 1000u << doublings};
   nanosleep(&nap, nullptr);
 }
 
@@ -240,12 +254,15 @@ GPUFS_NO_TSAN std::uint32_t block_scheduler::random_below(std::uint32_t bound) {
 int block_barrier(reduction what, bool predicate, place const& where) {
   return block_scheduler::current().barrier(what, predicate, where);
 }
-std::uint64_t warp_rendezvous(warp_operation what, unsigned mask, std::uint64_t value, unsigned source, place const& where) {
+std::uint64_t warp_rendezvous(warp_operation what, unsigned mask, std::uint64_t value,
+                              unsigned source, place const& where) {
   return block_scheduler::current().warp(what, mask, value, source, where);
 }
 unsigned converged_lanes(place const& where) { return block_scheduler::current().converged(where); }
 void yield_waiting(bool first) { block_scheduler::current().yield_waiting(first); }
-void fail_launch(char const* why, place const& where) { block_scheduler::current().fail(why, where); }
+void fail_launch(char const* why, place const& where) {
+  block_scheduler::current().fail(why, where);
+}
 void preempt() { block_scheduler::current().preempt(); }
 
 }  // namespace gpufs::emulated

@@ -1,15 +1,16 @@
-// Runs the threads of one block as fibers of the calling OS thread: whose turn it is, barriers, warp operations, and the report when
-// no thread can go on. One per OS thread; nothing in it is shared between OS threads but the launch it works for.
+// Runs the threads of one block as fibers of the calling OS thread: whose turn it is, barriers,
+// warp operations, and the report when no thread can go on. One per OS thread; nothing in it is
+// shared between OS threads but the launch it works for.
 #pragma once
+
+#include <gpufs/device/emulated/fiber.hpp>
+#include <gpufs/device/emulated/threads.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
-
-#include <gpufs/device/emulated/fiber.hpp>
-#include <gpufs/device/emulated/threads.hpp>
 
 namespace gpufs::emulated {
 
@@ -23,23 +24,27 @@ struct block_task {
   std::uint64_t seed = 0;           ///< of this block's order of threads
   unsigned preempt = 0;             ///< as in settings
   std::size_t stack_bytes = 0;      ///< as in settings
-  bool const* abandoned = nullptr;  ///< set, atomically, once another block of the launch has failed: waits need not go on
+  bool const* abandoned = nullptr;  ///< set, atomically, once another block of the launch has
+                                    ///< failed: waits need not go on
 };
 
 class block_scheduler {
  public:
   block_scheduler() = default;
 
-  /// Runs a block to its end. Returns an empty string, or the report of why it could not end; empty, too, if it was abandoned.
-  /// Throws device_error if there is no memory for its threads' stacks.
+  /// Runs a block to its end. Returns an empty string, or the report of why it could not end;
+  /// empty, too, if it was abandoned. Throws device_error if there is no memory for its threads'
+  /// stacks.
   [[nodiscard]] std::string run(block_task const& task);
 
-  /// Gives back what the sanitizers keep for fibers, but for the first few. To be called when a kernel ends.
+  /// Gives back what the sanitizers keep for fibers, but for the first few. To be called when a
+  /// kernel ends.
   void trim_sanitizer_state();
 
   // The operations of device code (threads.hpp), called on the running fiber.
   int barrier(reduction what, bool predicate, place const& where);
-  std::uint64_t warp(warp_operation what, unsigned mask, std::uint64_t value, unsigned source, place const& where);
+  std::uint64_t warp(warp_operation what, unsigned mask, std::uint64_t value, unsigned source,
+                     place const& where);
   unsigned converged(place const& where);
   void yield_waiting(bool first);
   void preempt();
@@ -64,7 +69,8 @@ class block_scheduler {
     fiber context;
   };
 
-  // More tags than there can be groups of lanes in operations, so that a tag in use is not taken again.
+  // More tags than there can be groups of lanes in operations, so that a tag in use is not taken
+  // again.
   static constexpr unsigned warp_tags = 2 * warp_size;
   struct warp_state {
     unsigned waiting = 0;   // lanes in a warp operation
@@ -75,7 +81,13 @@ class block_scheduler {
 
   // Why the block cannot go on: told by the threads, put into words on the OS thread.
   struct verdict {
-    enum class kind : std::uint8_t { none, standstill, mismatch, refused, abandoned } what = kind::none;
+    enum class kind : std::uint8_t {
+      none,
+      standstill,
+      mismatch,
+      refused,
+      abandoned
+    } what = kind::none;
     thread const* one = nullptr;
     thread const* other = nullptr;
     char const* why = nullptr;
@@ -101,7 +113,8 @@ class block_scheduler {
   [[nodiscard]] std::string report_standstill() const;
   [[nodiscard]] std::string describe(thread const& t) const;
 
-  // threads_ owns; thread_array_ is what code on fibers uses (indexing a unique_ptr is a call that ThreadSanitizer instruments).
+  // threads_ owns; thread_array_ is what code on fibers uses (indexing a unique_ptr is a call that
+  // ThreadSanitizer instruments).
   std::unique_ptr<thread[]> threads_;
   thread* thread_array_ = nullptr;
   std::size_t stack_bytes_ = 0;
@@ -113,7 +126,8 @@ class block_scheduler {
   unsigned converged_count_ = 0;
   unsigned returned_count_ = 0;
   std::uint16_t able_[max_block_threads] = {};
-  std::uint16_t yielded_[max_block_threads] = {};  // in a wait: their turn comes when no other thread can run
+  std::uint16_t yielded_[max_block_threads] =
+      {};  // in a wait: their turn comes when no other thread can run
   warp_state warps_[max_block_warps];
   thread* running_ = nullptr;
   fiber os_thread_;

@@ -1,4 +1,5 @@
-// The part of CUDA's cooperative groups that the project uses, on the emulated device: the thread block and power-of-two tiles of it.
+// The part of CUDA's cooperative groups that the project uses, on the emulated device: the thread
+// block and power-of-two tiles of it.
 #pragma once
 
 #include <gpufs/device/emulated/threads.hpp>
@@ -8,7 +9,9 @@ namespace cooperative_groups {
 
 class thread_block {
  public:
-  void sync(std::source_location const& where = std::source_location::current()) const { __syncthreads(where); }
+  void sync(std::source_location const& where = std::source_location::current()) const {
+    __syncthreads(where);
+  }
   [[nodiscard]] unsigned thread_rank() const { return gpufs::emulated::this_thread().rank; }
   [[nodiscard]] unsigned num_threads() const {
     dim3 const size = dim_threads();
@@ -23,10 +26,12 @@ class thread_block {
 
 [[nodiscard]] inline thread_block this_thread_block() { return {}; }
 
-/// `Size` neighbouring lanes of a warp. Votes and matches number the lanes within the tile. As on the GPU only sync() orders memory.
+/// `Size` neighbouring lanes of a warp. Votes and matches number the lanes within the tile. As on
+/// the GPU only sync() orders memory.
 template <unsigned Size, class Parent = void>
 class thread_block_tile {
-  static_assert(Size >= 1 && Size <= 32 && (Size & (Size - 1)) == 0, "a tile has 1, 2, 4, 8, 16 or 32 threads");
+  static_assert(Size >= 1 && Size <= 32 && (Size & (Size - 1)) == 0,
+                "a tile has 1, 2, 4, 8, 16 or 32 threads");
 
  public:
   thread_block_tile() = delete;
@@ -34,40 +39,54 @@ class thread_block_tile {
   template <class Other>
   thread_block_tile(thread_block_tile<Size, Other> const&) {}
 
-  void sync(std::source_location const& where = std::source_location::current()) const { __syncwarp(mask(), where); }
+  void sync(std::source_location const& where = std::source_location::current()) const {
+    __syncwarp(mask(), where);
+  }
   [[nodiscard]] unsigned thread_rank() const { return gpufs::emulated::this_thread().lane % Size; }
   [[nodiscard]] static constexpr unsigned num_threads() { return Size; }
   [[nodiscard]] static constexpr unsigned size() { return Size; }
-  [[nodiscard]] unsigned meta_group_rank() const { return gpufs::emulated::this_thread().rank / Size; }
-  [[nodiscard]] unsigned meta_group_size() const { return (thread_block().num_threads() + Size - 1) / Size; }
+  [[nodiscard]] unsigned meta_group_rank() const {
+    return gpufs::emulated::this_thread().rank / Size;
+  }
+  [[nodiscard]] unsigned meta_group_size() const {
+    return (thread_block().num_threads() + Size - 1) / Size;
+  }
 
   template <class T>
-  T shfl(T value, int source, std::source_location const& where = std::source_location::current()) const {
+  T shfl(T value, int source,
+         std::source_location const& where = std::source_location::current()) const {
     return __shfl_sync(mask(), value, source, Size, where);
   }
   template <class T>
-  T shfl_up(T value, unsigned delta, std::source_location const& where = std::source_location::current()) const {
+  T shfl_up(T value, unsigned delta,
+            std::source_location const& where = std::source_location::current()) const {
     return __shfl_up_sync(mask(), value, delta, Size, where);
   }
   template <class T>
-  T shfl_down(T value, unsigned delta, std::source_location const& where = std::source_location::current()) const {
+  T shfl_down(T value, unsigned delta,
+              std::source_location const& where = std::source_location::current()) const {
     return __shfl_down_sync(mask(), value, delta, Size, where);
   }
   template <class T>
-  T shfl_xor(T value, unsigned lane_mask, std::source_location const& where = std::source_location::current()) const {
+  T shfl_xor(T value, unsigned lane_mask,
+             std::source_location const& where = std::source_location::current()) const {
     return __shfl_xor_sync(mask(), value, int(lane_mask), Size, where);
   }
-  unsigned ballot(int predicate, std::source_location const& where = std::source_location::current()) const {
+  unsigned ballot(int predicate,
+                  std::source_location const& where = std::source_location::current()) const {
     return __ballot_sync(mask(), predicate, where) >> base();
   }
-  int any(int predicate, std::source_location const& where = std::source_location::current()) const {
+  int any(int predicate,
+          std::source_location const& where = std::source_location::current()) const {
     return __any_sync(mask(), predicate, where);
   }
-  int all(int predicate, std::source_location const& where = std::source_location::current()) const {
+  int all(int predicate,
+          std::source_location const& where = std::source_location::current()) const {
     return __all_sync(mask(), predicate, where);
   }
   template <class T>
-  unsigned match_any(T value, std::source_location const& where = std::source_location::current()) const {
+  unsigned match_any(T value,
+                     std::source_location const& where = std::source_location::current()) const {
     return __match_any_sync(mask(), value, where) >> base();
   }
 

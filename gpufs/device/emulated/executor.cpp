@@ -1,12 +1,11 @@
 // Dispatches the blocks of launches to OS threads.
+#include <gpufs/device/emulated/block_scheduler.hpp>
 #include <gpufs/device/emulated/executor.hpp>
-
-#include <sys/prctl.h>
 
 #include <algorithm>
 #include <exception>
 
-#include <gpufs/device/emulated/block_scheduler.hpp>
+#include <sys/prctl.h>
 
 namespace gpufs::emulated {
 
@@ -21,8 +20,10 @@ std::uint64_t mixed(std::uint64_t x) {
 }
 
 void run_blocks(block_scheduler& scheduler, kernel_launch& launch) {
-  // Relaxed: the number alone is taken; what the launch holds was published by the workers' mutex. So too with `failed`.
-  for (std::uint64_t i; (i = launch.next_block.fetch_add(1, std::memory_order_relaxed)) < launch.block_count();) {
+  // Relaxed: the number alone is taken; what the launch holds was published by the workers' mutex.
+  // So too with `failed`.
+  for (std::uint64_t i;
+       (i = launch.next_block.fetch_add(1, std::memory_order_relaxed)) < launch.block_count();) {
     if (__atomic_load_n(&launch.failed, __ATOMIC_RELAXED)) break;
     block_task const task{
         .thread_body = &launch.thread_body,
@@ -72,7 +73,8 @@ void block_workers::run(kernel_launch& launch) {
   launch.workers_left = residents;
   {
     std::lock_guard const lock(mutex_);
-    while (threads_.size() < busy_ + queue_.size() + residents) threads_.emplace_back([this] { work(); });
+    while (threads_.size() < busy_ + queue_.size() + residents)
+      threads_.emplace_back([this] { work(); });
     queue_.insert(queue_.end(), residents, &launch);
   }
   wake_.notify_all();

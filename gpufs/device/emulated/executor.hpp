@@ -1,5 +1,9 @@
-// The emulated device as a whole: its settings, the OS threads that blocks run on, and the launches that they work off.
+// The emulated device as a whole: its settings, the OS threads that blocks run on, and the launches
+// that they work off.
 #pragma once
+
+#include <gpufs/device.hpp>
+#include <gpufs/device/emulated/settings.hpp>
 
 #include <atomic>
 #include <condition_variable>
@@ -12,9 +16,6 @@
 #include <thread>
 #include <vector>
 
-#include <gpufs/device.hpp>
-#include <gpufs/device/emulated/settings.hpp>
-
 namespace gpufs::emulated {
 
 /// A kernel launch, from launch() to the end of its last block.
@@ -26,7 +27,9 @@ struct kernel_launch {
   std::uint64_t number = 0;  ///< of the launches since configure()
   settings how;
 
-  [[nodiscard]] std::uint64_t block_count() const { return std::uint64_t(grid.x) * grid.y * grid.z; }
+  [[nodiscard]] std::uint64_t block_count() const {
+    return std::uint64_t(grid.x) * grid.y * grid.z;
+  }
 
   std::atomic<std::uint64_t> next_block{0};
   bool failed = false;  ///< accessed atomically
@@ -45,7 +48,8 @@ class block_workers {
   block_workers() = default;
   ~block_workers();
 
-  /// Runs a launch to its end, on as many OS threads at once as it may have resident blocks: they all make progress, whatever else runs.
+  /// Runs a launch to its end, on as many OS threads at once as it may have resident blocks: they
+  /// all make progress, whatever else runs.
   void run(kernel_launch& launch);
 
   /// The workers of this process. Whoever holds them keeps them alive.

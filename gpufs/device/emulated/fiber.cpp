@@ -1,14 +1,16 @@
-// Fiber switches, with the sanitizers told by hand: Boost.Context as distributions build it does not.
+// Fiber switches, with the sanitizers told by hand: Boost.Context as distributions build it does
+// not.
+#include <gpufs/device.hpp>
 #include <gpufs/device/emulated/fiber.hpp>
+
+#include <boost/context/detail/fcontext.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
 
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <boost/context/detail/fcontext.hpp>
-#include <cerrno>
-#include <cstring>
-#include <gpufs/device.hpp>
-#include <string>
 
 #if defined(GPUFS_UNDER_ASAN)
 #include <sanitizer/asan_interface.h>
@@ -44,14 +46,15 @@ void fiber::allocate_stack(std::size_t bytes, unsigned color) {
   // A page more than asked for, so that the color takes nothing away.
   bytes = (bytes + page - 1) / page * page + page;
   memory_bytes_ = bytes + page;
-  void* const memory =
-      mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  void* const memory = mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   // The guard lies below: stacks grow down. Above lies the next mapping's guard, or nothing.
   if (memory == MAP_FAILED || mprotect(memory, page, PROT_NONE) != 0) {
     int const error = errno;
     if (memory != MAP_FAILED) munmap(memory, memory_bytes_);
-    throw device_error("no memory for the stack of an emulated thread (" + std::to_string(memory_bytes_) +
-                       " bytes): " + std::strerror(error) + "; fewer GPUFS_EMULATED_BLOCKS or smaller blocks need fewer");
+    throw device_error("no memory for the stack of an emulated thread (" +
+                       std::to_string(memory_bytes_) + " bytes): " + std::strerror(error) +
+                       "; fewer GPUFS_EMULATED_BLOCKS or smaller blocks need fewer");
   }
   memory_ = static_cast<std::byte*>(memory);
   stack_bottom_ = memory_ + page;
@@ -66,7 +69,8 @@ void fiber::start(body entry, void* argument) {
   __asan_unpoison_memory_region(stack_bottom_, stack_bytes_);
   asan_fake_stack_ = nullptr;
 #endif
-  machine_ = context::make_fcontext(memory_ + memory_bytes_ - color_bytes_, stack_bytes_ - color_bytes_, &fiber_entry::run);
+  machine_ = context::make_fcontext(memory_ + memory_bytes_ - color_bytes_,
+                                    stack_bytes_ - color_bytes_, &fiber_entry::run);
 }
 
 void fiber::release_sanitizer_state() {
@@ -78,22 +82,26 @@ void fiber::release_sanitizer_state() {
 
 void fiber::prepare() {
 #if defined(GPUFS_UNDER_TSAN)
-  if (tsan_state_ == nullptr) tsan_state_ = memory_ == nullptr ? __tsan_get_current_fiber() : __tsan_create_fiber(0);
+  if (tsan_state_ == nullptr)
+    tsan_state_ = memory_ == nullptr ? __tsan_get_current_fiber() : __tsan_create_fiber(0);
 #endif
 }
 
 GPUFS_NO_TSAN void fiber::arrived_from([[maybe_unused]] fiber& previous, void* its_context) {
   previous.machine_ = its_context;
 #if defined(GPUFS_UNDER_ASAN)
-  // Also learns the bounds of the stack that was left, which nobody has told us when it is an OS thread's own.
-  __sanitizer_finish_switch_fiber(asan_fake_stack_, &previous.stack_bottom_, &previous.stack_bytes_);
+  // Also learns the bounds of the stack that was left, which nobody has told us when it is an OS
+  // thread's own.
+  __sanitizer_finish_switch_fiber(asan_fake_stack_, &previous.stack_bottom_,
+                                  &previous.stack_bytes_);
 #endif
 }
 
 GPUFS_NO_TSAN void fiber::switch_over(fiber& from, fiber& to, [[maybe_unused]] bool for_good) {
   fiber* link[2] = {&from, &to};
 #if defined(GPUFS_UNDER_ASAN)
-  __sanitizer_start_switch_fiber(for_good ? nullptr : &from.asan_fake_stack_, to.stack_bottom_, to.stack_bytes_);
+  __sanitizer_start_switch_fiber(for_good ? nullptr : &from.asan_fake_stack_, to.stack_bottom_,
+                                 to.stack_bytes_);
 #endif
 #if defined(GPUFS_UNDER_TSAN)
   __tsan_switch_to_fiber(to.tsan_state_, __tsan_switch_to_fiber_no_sync);

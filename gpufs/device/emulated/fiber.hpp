@@ -1,9 +1,10 @@
-// A fiber: a stack, a machine context (Boost.Context), and what the sanitizers want to know of both.
+// A fiber: a stack, a machine context (Boost.Context), and what the sanitizers want to know of
+// both.
 #pragma once
 
-#include <cstddef>
-
 #include <gpufs/device/emulated/threads.hpp>
+
+#include <cstddef>
 
 #if defined(__SANITIZE_THREAD__)
 #define GPUFS_UNDER_TSAN 1
@@ -26,8 +27,9 @@
 
 namespace gpufs::emulated {
 
-/// A place from which an OS thread's execution can be taken up: a fiber, or the OS thread's own stack. Stays on the OS thread it was
-/// made on. Switching orders no memory as far as ThreadSanitizer knows: whoever switches says with order_before and order_after what is ordered.
+/// A place from which an OS thread's execution can be taken up: a fiber, or the OS thread's own
+/// stack. Stays on the OS thread it was made on. Switching orders no memory as far as
+/// ThreadSanitizer knows: whoever switches says with order_before and order_after what is ordered.
 class fiber {
  public:
   using body = void (*)(void* argument);
@@ -37,21 +39,24 @@ class fiber {
   ~fiber();
   fiber(fiber&&) = delete;
 
-  /// Gives it a stack of `bytes` (rounded up to pages) between guard pages. `color` shifts the top of the stack so that the tops of
-  /// many stacks do not share cache sets. Throws device_error if memory is short.
+  /// Gives it a stack of `bytes` (rounded up to pages) between guard pages. `color` shifts the top
+  /// of the stack so that the tops of many stacks do not share cache sets. Throws device_error if
+  /// memory is short.
   void allocate_stack(std::size_t bytes, unsigned color);
   [[nodiscard]] bool has_stack() const { return memory_ != nullptr; }
 
-  /// Makes the next switch to this fiber call entry(argument), which must never return. What ran on it before is abandoned:
-  /// nothing is unwound.
+  /// Makes the next switch to this fiber call entry(argument), which must never return. What ran on
+  /// it before is abandoned: nothing is unwound.
   void start(body entry, void* argument);
 
   /// Gives back what ThreadSanitizer keeps for the fiber. It may go on being used after prepare().
   void release_sanitizer_state();
-  /// To be called before a fiber is switched to for the first time, or after release_sanitizer_state().
+  /// To be called before a fiber is switched to for the first time, or after
+  /// release_sanitizer_state().
   void prepare();
 
-  /// Leaves `from`, which must be what runs, and goes on where `to` was left. `for_good`: `from` is not going to be taken up again.
+  /// Leaves `from`, which must be what runs, and goes on where `to` was left. `for_good`: `from` is
+  /// not going to be taken up again.
   static void switch_over(fiber& from, fiber& to, bool for_good = false);
 
  private:
@@ -70,7 +75,8 @@ class fiber {
   void* argument_ = nullptr;
 };
 
-/// Tells ThreadSanitizer that what the caller did so far comes before what anyone does after order_after(tag).
+/// Tells ThreadSanitizer that what the caller did so far comes before what anyone does after
+/// order_after(tag).
 GPUFS_NO_TSAN inline void order_before([[maybe_unused]] void* tag) {
 #if defined(GPUFS_UNDER_TSAN)
   __tsan_release(tag);

@@ -1,4 +1,6 @@
-// File windows of the emulated device: copies, which is what pinned pages look like to who does not watch the file.
+// File windows of the emulated device: copies, which is what pinned pages look like to who does not
+// watch the file.
+#include <gpufs/device/emulated/launches.hpp>
 #include <gpufs/device/file_window.hpp>
 
 #include <atomic>
@@ -8,8 +10,6 @@
 
 #include <unistd.h>
 
-#include <gpufs/device/emulated/launches.hpp>
-
 namespace gpufs::detail {
 
 namespace {
@@ -18,13 +18,15 @@ constexpr std::align_val_t host_page{4096};
 
 }  // namespace
 
-mapping_result map_file_window(int fd, std::uint64_t offset, std::uint64_t bytes, file_window& out) noexcept {
+mapping_result map_file_window(int fd, std::uint64_t offset, std::uint64_t bytes,
+                               file_window& out) noexcept {
   // Exactly as large as asked for: AddressSanitizer sees what runs over it.
   void* const memory = ::operator new(bytes, host_page, std::nothrow);
   if (memory == nullptr) return {mapping_refusal::device, "operator new", "no memory"};
   std::uint64_t done = 0;
   while (done < bytes) {
-    auto const n = ::pread(fd, static_cast<char*>(memory) + done, bytes - done, off_t(offset + done));
+    auto const n =
+        ::pread(fd, static_cast<char*>(memory) + done, bytes - done, off_t(offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
       ::operator delete(memory, host_page);
@@ -44,11 +46,13 @@ void unmap_file_window(file_window const& window) noexcept {
 
 void store_device_words(std::uint64_t* device, std::span<std::uint64_t const> words) {
   // Pairs with the acquire of kernels.
-  for (auto const w : words) std::atomic_ref<std::uint64_t>{*device++}.store(w, std::memory_order_release);
+  for (auto const w : words)
+    std::atomic_ref<std::uint64_t>{*device++}.store(w, std::memory_order_release);
 }
 
 std::uint32_t load_device_word(std::uint32_t const* device) {
-  return std::atomic_ref<std::uint32_t>{*const_cast<std::uint32_t*>(device)}.load(std::memory_order_acquire);
+  return std::atomic_ref<std::uint32_t>{*const_cast<std::uint32_t*>(device)}.load(
+      std::memory_order_acquire);
 }
 
 }  // namespace gpufs::detail

@@ -26,7 +26,8 @@ inline unsigned __brev(unsigned x) {
 }
 
 namespace gpufs::emulated {
-// The types that CUDA has cache-hinted loads and stores for: scalars of up to 8 bytes and vectors of up to 16.
+// The types that CUDA has cache-hinted loads and stores for: scalars of up to 8 bytes and vectors
+// of up to 16.
 template <class T>
 concept cache_hinted = std::is_trivially_copyable_v<T> &&(sizeof(T) <= 8 || sizeof(T) == 16);
 }  // namespace gpufs::emulated
@@ -70,12 +71,14 @@ void __stwt(T* p, std::type_identity_t<T> value) {
 }
 
 // The overloads that CUDA has, and no more: what is ambiguous there is ambiguous here.
-#define GPUFS_MIN_MAX(RESULT, A, B)                                                                           \
-  constexpr RESULT min(A a, B b) {                                                                            \
-    return static_cast<RESULT>(a) < static_cast<RESULT>(b) ? static_cast<RESULT>(a) : static_cast<RESULT>(b); \
-  }                                                                                                           \
-  constexpr RESULT max(A a, B b) {                                                                            \
-    return static_cast<RESULT>(a) < static_cast<RESULT>(b) ? static_cast<RESULT>(b) : static_cast<RESULT>(a); \
+#define GPUFS_MIN_MAX(RESULT, A, B)                                                  \
+  constexpr RESULT min(A a, B b) {                                                   \
+    return static_cast<RESULT>(a) < static_cast<RESULT>(b) ? static_cast<RESULT>(a)  \
+                                                           : static_cast<RESULT>(b); \
+  }                                                                                  \
+  constexpr RESULT max(A a, B b) {                                                   \
+    return static_cast<RESULT>(a) < static_cast<RESULT>(b) ? static_cast<RESULT>(b)  \
+                                                           : static_cast<RESULT>(a); \
   }
 GPUFS_MIN_MAX(int, int, int)
 GPUFS_MIN_MAX(unsigned, unsigned, unsigned)

@@ -1,12 +1,12 @@
 // Memory and description of the emulated device: both kinds of memory are the host's own.
-#include <sys/sysinfo.h>
-#include <unistd.h>
+#include <gpufs/device.hpp>
+#include <gpufs/device/emulated/settings.hpp>
 
 #include <cstring>
 #include <new>
 
-#include <gpufs/device.hpp>
-#include <gpufs/device/emulated/settings.hpp>
+#include <sys/sysinfo.h>
+#include <unistd.h>
 
 namespace gpufs {
 
@@ -39,16 +39,25 @@ constexpr std::align_val_t pinned_alignment{4096};
 void* allocate(std::uint64_t bytes, std::align_val_t alignment, char const* what) {
   if (bytes == 0) return nullptr;
   void* const memory = ::operator new(bytes, alignment, std::nothrow);
-  if (memory == nullptr) throw device_error(std::string(what) + ": no memory for " + std::to_string(bytes) + " bytes");
+  if (memory == nullptr)
+    throw device_error(std::string(what) + ": no memory for " + std::to_string(bytes) + " bytes");
   return memory;
 }
 
 }  // namespace
 
-void* allocate_device(std::uint64_t bytes) { return allocate(bytes, device_alignment, "gpufs::buffer"); }
-void free_device(void* memory, std::uint64_t) noexcept { ::operator delete(memory, device_alignment); }
-void* allocate_pinned(std::uint64_t bytes) { return allocate(bytes, pinned_alignment, "gpufs::pinned_buffer"); }
-void free_pinned(void* memory, std::uint64_t) noexcept { ::operator delete(memory, pinned_alignment); }
+void* allocate_device(std::uint64_t bytes) {
+  return allocate(bytes, device_alignment, "gpufs::buffer");
+}
+void free_device(void* memory, std::uint64_t) noexcept {
+  ::operator delete(memory, device_alignment);
+}
+void* allocate_pinned(std::uint64_t bytes) {
+  return allocate(bytes, pinned_alignment, "gpufs::pinned_buffer");
+}
+void free_pinned(void* memory, std::uint64_t) noexcept {
+  ::operator delete(memory, pinned_alignment);
+}
 
 void copy_to_device(void* device, void const* host, std::uint64_t bytes) {
   if (bytes != 0) std::memcpy(device, host, bytes);

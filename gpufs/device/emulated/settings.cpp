@@ -1,4 +1,6 @@
 // Settings of the emulated device: defaults, environment, bounds.
+#include <gpufs/device.hpp>
+#include <gpufs/device/emulated/executor.hpp>
 #include <gpufs/device/emulated/settings.hpp>
 
 #include <charconv>
@@ -6,9 +8,6 @@
 #include <cstring>
 #include <mutex>
 #include <string>
-
-#include <gpufs/device.hpp>
-#include <gpufs/device/emulated/executor.hpp>
 
 namespace gpufs::emulated {
 
@@ -25,8 +24,9 @@ constexpr bounds preempt_bounds{"GPUFS_EMULATED_PREEMPT", 0, 1'000'000'000};
 constexpr bounds stack_bounds{"GPUFS_EMULATED_STACK", 16 << 10, 16 << 20};
 
 [[noreturn]] void refuse(bounds const& allowed, std::string const& value) {
-  throw device_error(std::string(allowed.variable) + "=" + value + ": must be a whole number from " +
-                     std::to_string(allowed.least) + " to " + std::to_string(allowed.most));
+  throw device_error(std::string(allowed.variable) + "=" + value +
+                     ": must be a whole number from " + std::to_string(allowed.least) + " to " +
+                     std::to_string(allowed.most));
 }
 
 std::uint64_t require(bounds const& allowed, std::uint64_t value) {

@@ -1,4 +1,9 @@
-// Streams, events and launches of the emulated device: each stream is an OS thread that works off its tasks in order.
+// Streams, events and launches of the emulated device: each stream is an OS thread that works off
+// its tasks in order.
+#include <gpufs/device.hpp>
+#include <gpufs/device/emulated/executor.hpp>
+#include <gpufs/device/emulated/launches.hpp>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -11,10 +16,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#include <gpufs/device.hpp>
-#include <gpufs/device/emulated/executor.hpp>
-#include <gpufs/device/emulated/launches.hpp>
 
 #if defined(__SANITIZE_THREAD__)
 extern "C" void AnnotateIgnoreReadsBegin(char const* file, int line);
@@ -33,7 +34,9 @@ struct stream::implementation {
     }
     changed.notify_all();
     thread.join();
-    if (!failure.empty()) std::fprintf(stderr, "gpufs: a failure that no synchronize() has reported: %s\n", failure.c_str());
+    if (!failure.empty())
+      std::fprintf(stderr, "gpufs: a failure that no synchronize() has reported: %s\n",
+                   failure.c_str());
   }
 
   // A task returns why it failed, or nothing. `skippable`: not to be run once something failed.
@@ -91,7 +94,8 @@ namespace emulated {
 
 namespace {
 
-// A device's copy engine may read memory that the program writes meanwhile, if nobody looks at what it then copies.
+// A device's copy engine may read memory that the program writes meanwhile, if nobody looks at what
+// it then copies.
 void copy_by_engine(void* to, void const* from, std::uint64_t bytes) {
 #if defined(__SANITIZE_THREAD__)
   AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
@@ -219,7 +223,9 @@ double event::seconds_between(event const& from, event const& to) {
     auto const point = both[i]->implementation_->last;
     if (point == nullptr) throw device_error("event::seconds_between: an event was never recorded");
     std::lock_guard const lock(point->mutex);
-    if (!point->at) throw device_error("event::seconds_between: an event has not been reached; synchronize() with it first");
+    if (!point->at)
+      throw device_error(
+          "event::seconds_between: an event has not been reached; synchronize() with it first");
     at[i] = *point->at;
   }
   return std::chrono::duration<double>(at[1] - at[0]).count();
@@ -227,7 +233,8 @@ double event::seconds_between(event const& from, event const& to) {
 
 void detail::copy_to_device(stream& on, std::span<piece_copy const> pieces) {
   on.access().enqueue({[all = std::vector<piece_copy>(pieces.begin(), pieces.end())] {
-                         for (auto const& p : all) emulated::copy_by_engine(p.device, p.pinned, p.bytes);
+                         for (auto const& p : all)
+                           emulated::copy_by_engine(p.device, p.pinned, p.bytes);
                          return std::string();
                        },
                        true});
@@ -249,7 +256,8 @@ void enqueue_launch(launch_options const& options, std::function<void()> thread_
                          try {
                            workers.run(*call);
                          } catch (std::exception const& error) {
-                           return std::string("launch: no OS threads to run blocks on: ") + error.what();
+                           return std::string("launch: no OS threads to run blocks on: ") +
+                                  error.what();
                          }
                          return call->failure;
                        },

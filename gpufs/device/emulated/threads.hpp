@@ -1,14 +1,16 @@
-// What emulated device code asks of the threads it runs on: who am I, barriers, warp operations, yielding. Implemented by the block
-// scheduler; everything here is for device code, called on a fiber.
+// What emulated device code asks of the threads it runs on: who am I, barriers, warp operations,
+// yielding. Implemented by the block scheduler; everything here is for device code, called on a
+// fiber.
 #pragma once
+
+#include <gpufs/device/emulated/vector_types.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
 
-#include <gpufs/device/emulated/vector_types.hpp>
-
-/// Code that is none of the kernel's own business: ThreadSanitizer must neither report its accesses nor take order from them.
+/// Code that is none of the kernel's own business: ThreadSanitizer must neither report its accesses
+/// nor take order from them.
 #define GPUFS_NO_TSAN __attribute__((no_sanitize("thread")))
 
 namespace gpufs::emulated {
@@ -35,7 +37,8 @@ struct block_identity {
   std::byte* dynamic_shared = nullptr;
 };
 
-// The fiber that this OS thread runs (null: none) and its block. Set by the block scheduler at each switch.
+// The fiber that this OS thread runs (null: none) and its block. Set by the block scheduler at each
+// switch.
 extern constinit thread_local thread_identity const* running_thread;
 extern constinit thread_local block_identity running_block;
 extern constinit thread_local unsigned atomics_until_preemption;
@@ -51,22 +54,26 @@ int block_barrier(reduction what, bool predicate, place const& where);
 
 enum class warp_operation : std::uint8_t { sync, shuffle, ballot, any, all, match_any };
 
-/// Rendezvous of the lanes in `mask` that have not returned from the kernel; the caller must be one of them. `shuffle` gives the
-/// `value` of lane `source`, `match_any` the lanes with the same value, the votes look at value != 0. Only `sync` orders memory.
-std::uint64_t warp_rendezvous(warp_operation what, unsigned mask, std::uint64_t value, unsigned source, place const& where);
+/// Rendezvous of the lanes in `mask` that have not returned from the kernel; the caller must be one
+/// of them. `shuffle` gives the `value` of lane `source`, `match_any` the lanes with the same
+/// value, the votes look at value != 0. Only `sync` orders memory.
+std::uint64_t warp_rendezvous(warp_operation what, unsigned mask, std::uint64_t value,
+                              unsigned source, place const& where);
 
-/// The lanes of the caller's warp that stand at `where` once nothing else in the block can run, split at random now and then.
+/// The lanes of the caller's warp that stand at `where` once nothing else in the block can run,
+/// split at random now and then.
 unsigned converged_lanes(place const& where);
 
-/// Lets the other threads of the block run first, for a wait that has found its condition false. `first`: the wait begins. When
-/// all threads of the block that can run are in such waits, the OS thread gives way to others, for longer and longer (up to 100 us).
+/// Lets the other threads of the block run first, for a wait that has found its condition false.
+/// `first`: the wait begins. When all threads of the block that can run are in such waits, the OS
+/// thread gives way to others, for longer and longer (up to 100 us).
 void yield_waiting(bool first);
 
 /// Ends the launch as failed, with `why` and `where` as its report. Does not return.
 [[noreturn]] void fail_launch(char const* why, place const& where);
 
-/// While one lives the calling thread is in a far_call() (gpufs/warp.hpp). A second one within it fails the launch: on a GPU the kernel would run with too
-/// small a stack.
+/// While one lives the calling thread is in a far_call() (gpufs/warp.hpp). A second one within it
+/// fails the launch: on a GPU the kernel would run with too small a stack.
 class far_call_scope {
  public:
   GPUFS_NO_TSAN explicit far_call_scope(place const& where = place::current()) {
@@ -80,7 +87,8 @@ class far_call_scope {
 
 void preempt();
 
-/// Lets another thread of the block run first at one in settings::preempt of the calls. Nothing on OS threads that run no fiber.
+/// Lets another thread of the block run first at one in settings::preempt of the calls. Nothing on
+/// OS threads that run no fiber.
 GPUFS_NO_TSAN inline void preemption_point() {
   if (running_thread != nullptr && --atomics_until_preemption == 0) preempt();
 }
