@@ -1,10 +1,13 @@
-# The few commands one needs; everything else is in CMakePresets.json. Each target installs what the machine lacks (scripts/setup.sh).
+# The usual commands. Other ways to configure are in CMakePresets.json. Each target installs the
+# packages that the machine lacks (scripts/setup.sh).
 #
-#   make                      build the emulated variant, and the CUDA variant where nvcc is on PATH (or named by CUDACXX)
-#   make test                 run every suite on the emulated device, and again on the GPU where one is visible
-#   make demo [WORD=.. DIR=..]  count a word over a tree of real files from a kernel, and compare with grep
-#   make install PREFIX=..    install one variant (PRESET=cuda|emulated; default: cuda where nvcc is found)
-#   make fetch-data           real files for the applications (photographs, icons, WordNet, BLOSUM62) into build/real-data
+#   make                      build the emulated variant, and the CUDA variant where nvcc is found
+#                             (on PATH, or named by CUDACXX)
+#   make test                 run every suite on the emulated device, and again on a visible GPU
+#   make demo [WORD=.. DIR=..]  count a word in a tree of files from a kernel, compare with grep
+#   make install PREFIX=..    install one variant (PRESET=cuda|emulated; default: cuda with nvcc)
+#   make fetch-data           real files for the applications into build/real-data
+#                             (photographs, icons, WordNet, BLOSUM62)
 #   make format               format all sources
 #   make clean                remove build/
 #

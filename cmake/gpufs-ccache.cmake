@@ -1,4 +1,5 @@
-# Compiles through ccache where there is one that works for this user (its cache directory may not be writable).
+# Compiles through ccache if there is one and it works for this user. Its cache directory may not be
+# writable.
 find_program(GPUFS_CCACHE ccache)
 mark_as_advanced(GPUFS_CCACHE)
 if(GPUFS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

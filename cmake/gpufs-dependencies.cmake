@@ -1,5 +1,7 @@
-# Finds what the static library needs at link time. Shared by the build and by the installed package, so that both link the same way.
-# In: GPUFS_DEVICE. Out: Threads::Threads, gpufs::uring, and Boost::context (emulated) or CUDA::cudart_static (cuda).
+# Finds what the static library needs at link time. The build and the installed package share this
+# file, so both link the same way.
+# In: GPUFS_DEVICE.
+# Out: Threads::Threads, gpufs::uring, and Boost::context (emulated) or CUDA::cudart_static (cuda).
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 
@@ -8,11 +10,13 @@ if(NOT TARGET gpufs::uring)
   find_path(GPUFS_URING_INCLUDE_DIR NAMES liburing.h)
   mark_as_advanced(GPUFS_URING_LIBRARY GPUFS_URING_INCLUDE_DIR)
   if(NOT GPUFS_URING_LIBRARY OR NOT GPUFS_URING_INCLUDE_DIR)
-    message(FATAL_ERROR "liburing.a or liburing.h not found: install liburing-dev, or set GPUFS_URING_LIBRARY and GPUFS_URING_INCLUDE_DIR")
+    message(FATAL_ERROR "liburing.a or liburing.h not found: install liburing-dev, or set "
+      "GPUFS_URING_LIBRARY and GPUFS_URING_INCLUDE_DIR")
   endif()
   add_library(gpufs::uring STATIC IMPORTED)
   set_target_properties(gpufs::uring PROPERTIES
-    IMPORTED_LOCATION ${GPUFS_URING_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${GPUFS_URING_INCLUDE_DIR})
+    IMPORTED_LOCATION ${GPUFS_URING_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${GPUFS_URING_INCLUDE_DIR})
 endif()
 
 if(GPUFS_DEVICE STREQUAL "emulated")

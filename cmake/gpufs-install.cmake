@@ -1,25 +1,35 @@
-# cmake --install: library, headers, and the package that find_package(gpufs) finds. One prefix holds one variant.
+# cmake --install: library, headers, and the package that find_package(gpufs) finds. One prefix
+# holds one variant.
 include(CMakePackageConfigHelpers)
 
-install(DIRECTORY include/gpufs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs FILES_MATCHING PATTERN *.hpp PATTERN *.cuh)
-install(DIRECTORY gpufs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs FILES_MATCHING PATTERN *.hpp PATTERN *.cuh
+install(DIRECTORY include/gpufs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs
+  FILES_MATCHING PATTERN *.hpp PATTERN *.cuh)
+install(DIRECTORY gpufs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs
+  FILES_MATCHING PATTERN *.hpp PATTERN *.cuh
   PATTERN ${other_device} EXCLUDE
-  REGEX "/(filesystem_state|layout|twin_copier|window_mapper)\\.hpp$" EXCLUDE)  # the library's own
+  REGEX "/gpufs/owner(/|$)" EXCLUDE)  # the library's own
 if(EXISTS ${PROJECT_SOURCE_DIR}/prefetcher)
-  install(DIRECTORY prefetcher DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs FILES_MATCHING PATTERN *.hpp PATTERN *.cuh)
+  install(DIRECTORY prefetcher DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs
+    FILES_MATCHING PATTERN *.hpp PATTERN *.cuh)
 endif()
 
 set(installed_targets gpufs)
 if(TARGET gpufs_cli)
   list(APPEND installed_targets gpufs_cli)
 endif()
-install(TARGETS ${installed_targets} EXPORT gpufs-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS ${installed_targets} EXPORT gpufs-targets
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/gpufs)
-install(EXPORT gpufs-targets NAMESPACE gpufs:: DESTINATION ${package_dir} FILE gpufs-exported-targets.cmake)
-configure_package_config_file(cmake/gpufs-config.cmake.in ${PROJECT_BINARY_DIR}/gpufs-config.cmake INSTALL_DESTINATION ${package_dir}
+install(EXPORT gpufs-targets NAMESPACE gpufs:: DESTINATION ${package_dir}
+  FILE gpufs-exported-targets.cmake)
+configure_package_config_file(
+  cmake/gpufs-config.cmake.in ${PROJECT_BINARY_DIR}/gpufs-config.cmake
+  INSTALL_DESTINATION ${package_dir}
   NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/gpufs-config-version.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/gpufs-config.cmake ${PROJECT_BINARY_DIR}/gpufs-config-version.cmake
+write_basic_package_version_file(
+  ${PROJECT_BINARY_DIR}/gpufs-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES
+  ${PROJECT_BINARY_DIR}/gpufs-config.cmake ${PROJECT_BINARY_DIR}/gpufs-config-version.cmake
   cmake/gpufs-dependencies.cmake cmake/gpufs-kernel-sources.cmake DESTINATION ${package_dir})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

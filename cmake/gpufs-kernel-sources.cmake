@@ -1,10 +1,12 @@
-# gpufs_add_kernel_sources(<target> <file.cu>...): adds sources that contain kernels to a target that links gpufs::gpufs.
-# The CUDA variant compiles them with nvcc, the emulated variant as C++. Installed with the package: consumers call it too
-# (with cmake_minimum_required(VERSION 3.20) or later, from the directory that made the target).
+# gpufs_add_kernel_sources(<target> <file.cu>...): adds sources that contain kernels to a target
+# that links gpufs::gpufs. The CUDA variant compiles them with nvcc, the emulated variant as C++.
+# This file is installed with the package: consumers call the function, too. They need
+# cmake_minimum_required(VERSION 3.20) or later, and call it in the directory that made the target.
 function(gpufs_add_kernel_sources target)
   get_target_property(device gpufs::gpufs GPUFS_DEVICE)
   target_sources(${target} PRIVATE ${ARGN})
   if(device STREQUAL "emulated")
-    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS -Wno-unknown-pragmas)
+    set_source_files_properties(${ARGN} PROPERTIES
+      LANGUAGE CXX COMPILE_OPTIONS -Wno-unknown-pragmas)
   endif()
 endfunction()

@@ -1,5 +1,5 @@
-# The programs that docs/porting.md shows, compiled and run as they stand there: block after the line "<!-- porting_NAME.cu -->". The
-# one without gpufs is CUDA alone.
+# Compiles and runs the programs that docs/porting.md shows. A program is the block after the line
+# "<!-- porting_NAME.cu -->". The one without gpufs is plain CUDA.
 set(page ${PROJECT_SOURCE_DIR}/docs/porting.md)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page})
 file(READ ${page} text)
@@ -23,6 +23,8 @@ foreach(name IN LISTS shown)
   add_executable(${name})
   gpufs_add_kernel_sources(${name} ${source})
   gpufs_set_up_program(${name})
-  add_test(NAME ${name} COMMAND ${PROJECT_SOURCE_DIR}/test/porting.sh $<TARGET_FILE:${name}>)
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+  add_test(NAME ${name}
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/porting.sh $<TARGET_FILE:${name}>)
+  set_tests_properties(${name} PROPERTIES
+    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endforeach()

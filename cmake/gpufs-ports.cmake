@@ -1,13 +1,15 @@
-# gpufs_add_ports(): the file-input applications. Each folder of apps/ports becomes a program of that name; the library gpufs_ports has
-# all of them and the harness, for tests and for `gpufs bench apps`.
+# gpufs_add_ports(): the file-input applications. Each apps/ports/NAME.cu becomes the program
+# NAME. The library gpufs_ports holds all of them and the harness. Tests and `gpufs bench apps`
+# link it.
 function(gpufs_add_ports)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS apps/harness/*.cpp apps/harness/*.cu apps/ports/*.cpp apps/ports/*/*.cu)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS
+    apps/harness/*.cpp apps/harness/*.cu apps/ports/*.cpp apps/ports/*.cu)
   list(FILTER sources EXCLUDE REGEX "/port_main\\.cpp$")
   add_library(gpufs_ports STATIC)
   gpufs_add_sources(gpufs_ports ${sources})
   target_link_libraries(gpufs_ports PUBLIC gpufs_apps_common PRIVATE gpufs_warnings)
-  file(GLOB folders CONFIGURE_DEPENDS apps/ports/*/*.cu)
-  foreach(source IN LISTS folders)
+  file(GLOB ports CONFIGURE_DEPENDS apps/ports/*.cu)
+  foreach(source IN LISTS ports)
     cmake_path(GET source STEM name)
     add_executable(port_${name} apps/ports/port_main.cpp)
     target_compile_definitions(port_${name} PRIVATE GPUFS_PORT=port_${name})

@@ -1,6 +1,7 @@
 # Helpers for this build: warnings, header-only libraries, the library's interface, programs.
 
-# gpufs_find_headers(<name> <header> <package>): a header-only library of the system as the target gpufs::<name>.
+# gpufs_find_headers(<name> <header> <package>): makes the target gpufs::<name> of a header-only
+# library of the system.
 function(gpufs_find_headers name header package)
   find_path(GPUFS_${name}_INCLUDE_DIR NAMES ${header})
   mark_as_advanced(GPUFS_${name}_INCLUDE_DIR)
@@ -11,13 +12,14 @@ function(gpufs_find_headers name header package)
   target_include_directories(gpufs::${name} SYSTEM INTERFACE ${GPUFS_${name}_INCLUDE_DIR})
 endfunction()
 
-# Warnings for our own sources, without touching those who link the library.
+# Warnings for our own sources. Targets that link the library do not get them.
 add_library(gpufs_warnings INTERFACE)
 target_compile_options(gpufs_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra>
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas>)
 if(GPUFS_WARNINGS_AS_ERRORS)
-  target_compile_options(gpufs_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror> $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
+  target_compile_options(gpufs_warnings INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Werror> $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
 
 # gpufs_add_sources(<target> <file>...): .cpp files for the host compiler, .cu files for the device.
@@ -48,9 +50,11 @@ function(gpufs_set_up_library target)
   target_link_libraries(${target}
     PUBLIC Threads::Threads
     PRIVATE gpufs::uring $<BUILD_INTERFACE:gpufs_warnings>
-      $<BUILD_INTERFACE:gpufs::fmt> $<BUILD_INTERFACE:gpufs::tomlplusplus> $<BUILD_INTERFACE:gpufs::boost_headers>)
+      $<BUILD_INTERFACE:gpufs::fmt> $<BUILD_INTERFACE:gpufs::tomlplusplus>
+      $<BUILD_INTERFACE:gpufs::boost_headers>)
 
-  set_target_properties(${target} PROPERTIES GPUFS_DEVICE ${GPUFS_DEVICE} EXPORT_PROPERTIES GPUFS_DEVICE)
+  set_target_properties(${target} PROPERTIES
+    GPUFS_DEVICE ${GPUFS_DEVICE} EXPORT_PROPERTIES GPUFS_DEVICE)
   if(GPUFS_DEVICE STREQUAL "emulated")
     target_compile_definitions(${target} PUBLIC GPUFS_EMULATED=1)
     target_link_libraries(${target} PUBLIC Boost::context)
@@ -63,8 +67,9 @@ function(gpufs_set_up_library target)
   if(GPUFS_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${GPUFS_SANITIZE} -fno-sanitize-recover=all)
     target_link_options(${target} PUBLIC -fsanitize=${GPUFS_SANITIZE})
-    # The linker turns the `add` of other models into `lea`, whose flags g++'s checks then miss: addresses of thread-local variables
-    # are reported as null at random. Fit for programs only, not for shared libraries.
+    # With other models the linker turns an `add` into `lea`, which sets no flags for g++'s checks.
+    # These would then report addresses of thread-local variables as null at random.
+    # This model fits programs only, not shared libraries.
     target_compile_options(${target} PUBLIC -ftls-model=local-exec)
   endif()
 endfunction()
@@ -74,7 +79,8 @@ function(gpufs_set_up_program target)
   target_link_libraries(${target} PRIVATE gpufs gpufs_warnings gpufs::fmt)
   if(GPUFS_DEVICE STREQUAL "cuda")
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>)
-    # Programs are copied to machines with other system libraries: what they need is in them, and they are as small as may be.
+    # Programs are copied to machines with other system libraries. They contain the libraries that
+    # they need, and are stripped and compressed.
     target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc $<$<CONFIG:Release>:-s>)
     if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.4)
       target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>)
@@ -82,14 +88,18 @@ function(gpufs_set_up_program target)
   endif()
 endfunction()
 
-# gpufs_add_apps(): every folder of apps/ with a main.cu or main.cpp becomes a program of that name, built from all sources in it
-# and linked with apps/common and apps/baseline. The target `programs` builds them all.
+# gpufs_add_apps(): every folder of apps/ with a main.cu or main.cpp becomes a program of that name.
+# A program is built from all sources of its folder and links apps/common and apps/baseline. gpufs
+# also has the sources of apps/bench.
+# The target `programs` builds them all.
 function(gpufs_add_apps)
-  file(GLOB_RECURSE common_sources CONFIGURE_DEPENDS apps/common/*.cpp apps/common/*.cu apps/baseline/*.cpp)
+  file(GLOB_RECURSE common_sources CONFIGURE_DEPENDS
+    apps/common/*.cpp apps/common/*.cu apps/baseline/*.cpp)
   if(common_sources)
     add_library(gpufs_apps_common STATIC)
     gpufs_add_sources(gpufs_apps_common ${common_sources})
-    target_link_libraries(gpufs_apps_common PUBLIC gpufs gpufs_cli gpufs::CLI11 gpufs::fmt PRIVATE gpufs_warnings gpufs::uring)
+    target_link_libraries(gpufs_apps_common
+      PUBLIC gpufs gpufs_cli gpufs::CLI11 gpufs::fmt PRIVATE gpufs_warnings gpufs::uring)
   else()
     add_library(gpufs_apps_common INTERFACE)
     target_link_libraries(gpufs_apps_common INTERFACE gpufs gpufs_cli gpufs::CLI11)
@@ -106,10 +116,18 @@ function(gpufs_add_apps)
     cmake_path(GET main PARENT_PATH folder)
     cmake_path(GET folder FILENAME name)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp ${folder}/*.cu)
+    if(name STREQUAL "gpufs")  # gpufs bench
+      file(GLOB bench_sources CONFIGURE_DEPENDS apps/bench/*.cpp apps/bench/*.cu)
+      list(APPEND sources ${bench_sources})
+    endif()
     add_executable(app_${name})
     gpufs_add_sources(app_${name} ${sources})
     gpufs_set_up_program(app_${name})
     target_link_libraries(app_${name} PRIVATE gpufs_apps_common)
+    if(name STREQUAL "gpufs")  # for --version
+      set_source_files_properties(${main} PROPERTIES
+        COMPILE_DEFINITIONS "GPUFS_VERSION=\"${gpufs_VERSION}\"")
+    endif()
     if(name MATCHES "^(gpufs|mosaic)$")  # bench apps; the harness
       target_link_libraries(app_${name} PRIVATE gpufs_ports)
     endif()

@@ -1,11 +1,15 @@
-# Test programs: each test/*_test.{cpp,cu} becomes one doctest program and one CTest test named like the file;
-# emulated_*_test only for the emulated device. Programs with a planted bug show that the sanitizers see it.
+# Test programs: each test/*/NAME_test.{cpp,cu} becomes one doctest program and one CTest test
+# NAME_test. emulated_*_test are for the emulated device only. Programs with a planted bug show that
+# the sanitizers see it. The folders of test/ are those of the code under test; test/programs holds
+# tests of whole programs.
 gpufs_find_headers(doctest doctest/doctest.h doctest-dev)
 
-# Linked into every suite: main() (for suites with kernels also a check that there is a device) and test/support.
-file(GLOB_RECURSE support_sources CONFIGURE_DEPENDS test/support/*.cpp test/support/*.cu)
+# Linked into every suite: main() and test/support. For suites with kernels, main() checks that
+# there is a device.
+file(GLOB support_sources CONFIGURE_DEPENDS test/support/*.cpp test/support/*.cu)
+list(FILTER support_sources EXCLUDE REGEX "/main\\.cpp$")
 foreach(kind host device)
-  add_library(test_main_${kind} OBJECT test/main.cpp)
+  add_library(test_main_${kind} OBJECT test/support/main.cpp)
   target_link_libraries(test_main_${kind} PUBLIC gpufs gpufs::doctest PRIVATE gpufs_warnings)
 endforeach()
 target_compile_definitions(test_main_device PRIVATE GPUFS_TEST_NEEDS_DEVICE)
@@ -13,17 +17,19 @@ add_library(test_support STATIC)
 gpufs_add_sources(test_support ${support_sources})
 target_link_libraries(test_support PUBLIC gpufs gpufs::doctest gpufs::fmt PRIVATE gpufs_warnings)
 
-set(test_environment "TSAN_OPTIONS=second_deadlock_stack=1" "ASAN_OPTIONS=detect_stack_use_after_return=0"
+set(test_environment
+  "TSAN_OPTIONS=second_deadlock_stack=1" "ASAN_OPTIONS=detect_stack_use_after_return=0"
   "UBSAN_OPTIONS=print_stacktrace=1")
 
-file(GLOB suites CONFIGURE_DEPENDS test/*_test.cpp test/*_test.cu)
+file(GLOB suites CONFIGURE_DEPENDS test/*/*_test.cpp test/*/*_test.cu)
 if(NOT GPUFS_DEVICE STREQUAL "emulated")
   list(FILTER suites EXCLUDE REGEX "/emulated_[^/]*$")
 endif()
 if(NOT TARGET app_gpufs)
   list(FILTER suites EXCLUDE REGEX "/tune_test[^/]*$")  # runs the program
 endif()
-set(suites_of_apps "/(baseline|drain_on_signal|host_reads)_[^/]*$")  # they link what the programs share
+# They link the code that the programs share.
+set(suites_of_apps "/(baseline|drain_on_signal|host_reads)_[^/]*$")
 if(NOT TARGET gpufs_apps_common)
   list(FILTER suites EXCLUDE REGEX "${suites_of_apps}")
 endif()
@@ -53,7 +59,8 @@ foreach(suite IN LISTS suites)
   endif()
   add_test(NAME ${name} COMMAND ${name})
   # 77: the suite needs a device and there is none.
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS ${kind} SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+  set_tests_properties(${name} PROPERTIES
+    TIMEOUT 600 LABELS ${kind} SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endforeach()
 
 if(TARGET tune_test)
@@ -61,32 +68,50 @@ if(TARGET tune_test)
 endif()
 # What the studies of `gpufs bench` write.
 if(TARGET app_gpufs)
-  add_test(NAME bench_studies COMMAND ${PROJECT_SOURCE_DIR}/test/bench_studies.sh $<TARGET_FILE:app_gpufs>)
-  set_tests_properties(bench_studies PROPERTIES TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+  add_test(NAME bench_studies
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/bench_studies.sh $<TARGET_FILE:app_gpufs>)
+  set_tests_properties(bench_studies PROPERTIES
+    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()
 # gpufs-cp copies a tree, and diff finds nothing.
 if(TARGET app_gpufs-cp AND GPUFS_DEVICE STREQUAL "emulated")
-  add_test(NAME cp_tree COMMAND ${PROJECT_SOURCE_DIR}/scripts/test_cp.sh $<TARGET_FILE:app_gpufs-cp> ${PROJECT_SOURCE_DIR}/test)
-  set_tests_properties(cp_tree PROPERTIES TIMEOUT 600 LABELS device ENVIRONMENT "${test_environment}")
+  add_test(NAME cp_tree
+    COMMAND ${PROJECT_SOURCE_DIR}/scripts/test_cp.sh $<TARGET_FILE:app_gpufs-cp>
+      ${PROJECT_SOURCE_DIR}/test)
+  set_tests_properties(cp_tree PROPERTIES
+    TIMEOUT 600 LABELS device ENVIRONMENT "${test_environment}")
 endif()
 
-# The applications' programs in every mode, the study of them, real input files where they have been fetched, and the program that
-# docs/porting.md shows.
+# The rules of the tree: a planted violation of each is reported.
+find_program(GPUFS_PYTHON3 python3)
+mark_as_advanced(GPUFS_PYTHON3)
+if(GPUFS_PYTHON3)
+  add_test(NAME check_house_test
+    COMMAND ${GPUFS_PYTHON3} ${PROJECT_SOURCE_DIR}/test/check_house/run.py)
+  set_tests_properties(check_house_test PROPERTIES TIMEOUT 600 LABELS host)
+endif()
+
+# The applications' programs in every mode, the study of them, and real input files if they have
+# been fetched. Then the program that docs/porting.md shows.
 if(TARGET gpufs_ports)
   set(bin ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
-  add_test(NAME ports_programs COMMAND ${PROJECT_SOURCE_DIR}/test/ports_programs.sh ${bin})
-  add_test(NAME bench_apps COMMAND ${PROJECT_SOURCE_DIR}/test/bench_apps.sh $<TARGET_FILE:app_gpufs>)
-  add_test(NAME real_inputs COMMAND ${PROJECT_SOURCE_DIR}/test/real_inputs.sh ${bin} ${PROJECT_SOURCE_DIR}/build/real-data)
-  add_test(NAME mosaic_program COMMAND ${PROJECT_SOURCE_DIR}/test/mosaic_program.sh ${bin} ${PROJECT_SOURCE_DIR}/build/real-data)
-  set_tests_properties(ports_programs bench_apps real_inputs mosaic_program PROPERTIES TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77
-    ENVIRONMENT "${test_environment}")
+  add_test(NAME ports_programs COMMAND ${PROJECT_SOURCE_DIR}/test/programs/ports_programs.sh ${bin})
+  set(real_data ${PROJECT_SOURCE_DIR}/build/real-data)
+  add_test(NAME bench_apps
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/bench_apps.sh $<TARGET_FILE:app_gpufs>)
+  add_test(NAME real_inputs
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/real_inputs.sh ${bin} ${real_data})
+  add_test(NAME mosaic_program
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/mosaic_program.sh ${bin} ${real_data})
+  set_tests_properties(ports_programs bench_apps real_inputs mosaic_program PROPERTIES
+    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()
 include(gpufs-porting)
 
-# add_planted_bug(<name> <sanitizer> <report>): test/<name>.{cpp,cu} must pass with the argument `clean`, and without it must
-# make the sanitizer print the report.
+# add_planted_bug(<name> <sanitizer> <report>): test/device/<name>.{cpp,cu} must pass with the
+# argument `clean`. Without the argument it must make the sanitizer print the report.
 function(add_planted_bug name sanitizer report)
-  file(GLOB source CONFIGURE_DEPENDS test/${name}.cpp test/${name}.cu)
+  file(GLOB source CONFIGURE_DEPENDS test/device/${name}.cpp test/device/${name}.cu)
   if(NOT source)
     return()
   endif()
@@ -94,11 +119,14 @@ function(add_planted_bug name sanitizer report)
   gpufs_add_sources(${name} ${source})
   gpufs_set_up_program(${name})
   add_test(NAME ${name}_clean COMMAND ${name} clean)
-  set_tests_properties(${name}_clean PROPERTIES TIMEOUT 600 LABELS planted ENVIRONMENT "${test_environment}")
+  set_tests_properties(${name}_clean PROPERTIES
+    TIMEOUT 600 LABELS planted ENVIRONMENT "${test_environment}")
   if(GPUFS_SANITIZE MATCHES "${sanitizer}")
-    target_compile_options(${name} PRIVATE -fno-sanitize=object-size)  # or it speaks before AddressSanitizer does
+    # Its report would come before the one of AddressSanitizer.
+    target_compile_options(${name} PRIVATE -fno-sanitize=object-size)
     add_test(NAME ${name}_is_reported COMMAND ${name})
-    set_tests_properties(${name}_is_reported PROPERTIES TIMEOUT 600 LABELS planted PASS_REGULAR_EXPRESSION "${report}"
+    set_tests_properties(${name}_is_reported PROPERTIES
+      TIMEOUT 600 LABELS planted PASS_REGULAR_EXPRESSION "${report}"
       ENVIRONMENT "${test_environment}")
   endif()
 endfunction()
@@ -106,6 +134,7 @@ if(GPUFS_DEVICE STREQUAL "emulated")
   add_planted_bug(planted_missing_barrier thread "ThreadSanitizer: data race")
   add_planted_bug(planted_page_overrun address "AddressSanitizer: heap-buffer-overflow")
 else()
-  # Copied with the folder it lies in, it runs all suites there on another machine.
-  configure_file(scripts/run_gpu_suites.sh ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/run-gpu-suites COPYONLY)
+  # Runs all suites of its folder. The folder may have been copied to another machine.
+  configure_file(
+    scripts/run_gpu_suites.sh ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/run-gpu-suites COPYONLY)
 endif()

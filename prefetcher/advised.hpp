@@ -1,9 +1,9 @@
-// What has been said of the file that a context reads, as its prefetcher sees it.
+// The advice for the file that a context reads, as its prefetcher sees it.
 #pragma once
 
 #include <gpufs/advice.hpp>
+#include <gpufs/base/warp.hpp>
 #include <gpufs/fs_ref.hpp>
-#include <gpufs/warp.hpp>
 
 #include <prefetcher/readahead_state.hpp>
 
@@ -13,7 +13,7 @@ namespace gpufs::prefetch {
 
 /// The advice in a descriptor's record; normal if the descriptor has been closed. One thread calls.
 __device__ __forceinline__ std::uint32_t load_advice(fs_ref const& fs, std::int32_t fd) {
-  rpc::open_file_record& record = fs.shared.open_files[rpc::descriptor_index(fd)];
+  rpc::open_file_record& record = fs.link.shared.open_files[rpc::descriptor_index(fd)];
   auto const word = [](std::uint64_t& w) {
     return atomic_ref<std::uint64_t, scope::system>(w).load(memory_order_acquire);
   };
@@ -21,22 +21,24 @@ __device__ __forceinline__ std::uint32_t load_advice(fs_ref const& fs, std::int3
   return word(record.tag) == rpc::descriptor_generation(fd) ? advised : 0;
 }
 
-/// The advice that holds for `fd`, of which the slot of `state` is about to request pages. All
-/// lanes of the owner's first warp call. What kernels say is seen at once. What the host says is
-/// seen when a context begins to use the descriptor, and every `looks_apart` calls: the host's word
-/// lies across the bus.
+/// The advice for `fd`. The seat of `state` is about to request pages of it. All lanes of the
+/// owner's first warp call.
+///
+/// Advice by kernels is seen at once. Advice by the host is seen when a context begins to use the
+/// descriptor, and every `looks_apart` calls. The host's word lies across the bus, so looks are
+/// rare.
 __device__ __forceinline__ advice current_advice(fs_ref const& fs, readahead_state* state,
                                                  std::int32_t fd) {
   std::uint32_t value = 0;
   if (lane_id() == 0) {
     advice_seen& seen = state->advised;
     auto const epoch = [&] {
-      // Pairs with the release in the registry: who sees the new epoch sees the records as they are
-      // now.
-      return atomic_ref<std::uint64_t, scope::system>(fs.shared.control->epoch)
+      // Pairs with the release in file_registry::bump_epoch(). A thread that sees the new epoch
+      // sees the records of that time.
+      return atomic_ref<std::uint64_t, scope::system>(fs.link.shared.control->epoch)
           .load(memory_order_acquire);
     };
-    atomic_ref<std::uint32_t, scope::device> changes(*fs.advice_changes);
+    atomic_ref<std::uint32_t, scope::device> changes(*fs.seats.advice_changes);
     bool look = seen.fd != fd || changes.load(memory_order_relaxed) != seen.changes;
     if (++seen.calls % looks_apart == 0) look |= epoch() != seen.epoch;
     if (look) {
@@ -47,7 +49,7 @@ __device__ __forceinline__ advice current_advice(fs_ref const& fs, readahead_sta
     }
     value = seen.value;
   }
-  return static_cast<advice>(warp_broadcast(value));
+  return static_cast<advice>(base::warp_broadcast(value));
 }
 
 }  // namespace gpufs::prefetch

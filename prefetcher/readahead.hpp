@@ -1,11 +1,11 @@
-// The readahead prefetcher (paper 001, section 4): a context's private chunks, filled by one
-// request each, from which its misses are served. Beyond the paper: the window adapts, and the next
-// chunks are on their way while the current one is consumed.
+// The readahead prefetcher: serves a seat's misses from private chunks, each filled by one request.
+// It follows the GPUfs readahead paper, section 4. Two things differ: the readahead depth adapts,
+// and the next chunks are under way while the kernel uses the current one.
 #pragma once
 
-#include <gpufs/cache/write_counters.hpp>
-#include <gpufs/io/counters.hpp>
-#include <gpufs/rpc/client.hpp>
+#include <gpufs/dirty/write_counters.hpp>
+#include <gpufs/handle/counters.hpp>
+#include <gpufs/ring/channel.hpp>
 
 #include <prefetcher/readahead_state.hpp>
 
@@ -13,55 +13,58 @@
 
 namespace gpufs::prefetch {
 
-/// The file bytes a group is about to read, as far as the prefetcher cares.
+/// The file bytes of a batch that a group is about to read.
 struct wanted {
   std::int32_t fd;
-  std::uint64_t uid;
+  std::uint64_t version;
   std::uint64_t size;   ///< of the file
   std::uint64_t begin;  ///< first byte of the batch's first page
-  std::uint64_t end;    ///< one past its last page's last byte, at most size
+  std::uint64_t end;    ///< end of its last page, at most `size`
   std::uint32_t page_shift;
-  bool written;  ///< the file is or was written to through this filesystem: copies of its bytes can
-                 ///< be overtaken
+  /// the file is or was written through this filesystem, so copies of its bytes can be too old
+  bool written;
   bool sequential;
 };
 
-/// A page's place in a chunk.
-struct place {
+/// Where a page lies in a chunk.
+struct chunk_position {
   bool found;
-  channel via;
+  ring::channel via;
   std::uint32_t offset;  ///< of the page in the chunk's staging piece
 };
 
-/// A warp's view of a slot's chunks: chunk i in lane i. All lanes call everything.
+/// A warp's view of a seat's chunks; chunk i is in lane i. All lanes of the warp call each
+/// function, unless it says otherwise.
 class readahead {
  public:
-  /// The chunks of the slot `state` belongs to, which the caller's context owns. null: none; then
-  /// only find() may be called.
+  /// Loads the chunks of the seat with this `state`. The caller's context owns the seat. If `state`
+  /// is null there are no chunks, and only find() may be called.
   __device__ readahead(fs_ref const& fs, readahead_state* state) : fs_(fs), state_(state) {
     if (state != nullptr) mine_ = state->entry[lane_id()];
   }
 
   __device__ stream& reads() { return state_->reads; }
 
-  /// Requests chunks for those of the batch's absent pages, bit i for page i, that no chunk has, as
-  /// far as channels allow; notes the window for look_ahead(). Chunks that the batch makes useless
-  /// go before that; if there is nothing to request, look_ahead() sees to them.
+  /// Requests chunks for the batch's absent pages that no chunk has, as channels allow. Bit i is
+  /// page i. Notes the readahead depth for look_ahead().
+  ///
+  /// Before it requests, drops chunks that the batch makes useless, and after a jump those ahead.
+  /// If a sequential read requests nothing here, look_ahead() drops the useless ones.
   __device__ __forceinline__ void cover(wanted const& w, std::uint32_t absent,
-                                        window_rule const& rule) {
-    std::uint32_t const window = next_window(state_->reads.window, w.sequential, rule);
+                                        depth_rule const& rule) {
+    std::uint32_t const depth = next_depth(state_->reads.depth, w.sequential, rule);
     pending list;
-    // Without a fixed prefetch size, a read that is not sequential asks for no more than it wants.
+    // With automatic `prefetch_size` or RANDOM advice, a read that is not sequential requests only
+    // the batch.
     std::uint64_t const limit = rule.automatic && !w.sequential ? w.end : w.size;
-    absent &= ~warp_union(pages_of(w));
+    absent &= ~base::warp_union(pages_of(w));
     GPUFS_ROLLED
     while (absent != 0 && !list.full()) {
-      unsigned const i = static_cast<unsigned>(__ffs(static_cast<int>(absent)) - 1);
+      unsigned const i = base::lowest_lane(absent);
       std::uint64_t const page = w.begin + (std::uint64_t(i) << w.page_shift);
-      std::uint64_t const length =
-          limit - page < fs_.prefetch.chunk_bytes ? limit - page : fs_.prefetch.chunk_bytes;
+      std::uint64_t const length = base::least(limit - page, fs_.prefetch.chunk_bytes);
       list.add(page, length);
-      // The pages before its end are seen to, the last one of the file, too, which may be short.
+      // Pages before its end are covered. So is the file's last page, which may be short.
       std::uint64_t const next = i + ((length + (1ull << w.page_shift) - 1) >> w.page_shift);
       absent = next >= 32 ? 0 : absent & ~((1u << next) - 1);
     }
@@ -71,36 +74,34 @@ class readahead {
       issue(w, list);
       save();
     }
-    __syncwarp();  // all lanes have read the window that was
-    if (lane_id() == 0) state_->reads.window = window;
+    __syncwarp();  // all lanes have read the old depth
+    if (lane_id() == 0) state_->reads.depth = depth;
     __syncwarp();
   }
 
-  /// Drops what the batch makes useless, and, if it `requests`, has the chunks requested that are
-  /// missing in the window behind it, as far as there are free ones.
+  /// Drops chunks that the batch makes useless. If it `requests`, also requests the missing chunks
+  /// within the readahead depth, as free chunks allow.
   __device__ __forceinline__ void look_ahead(wanted const& w, bool requests) {
     drop([&](chunk const& c) { return useless(c, w); });
-    std::uint32_t const window = requests ? state_->reads.window : 0;
-    unsigned const free =
-        static_cast<unsigned>(__popc(__ballot_sync(all_lanes, mine_.length == 0)));
+    std::uint32_t const depth = requests ? state_->reads.depth : 0;
+    unsigned const free = base::count_lanes(__ballot_sync(base::all_lanes, mine_.length == 0));
     pending list;
     std::uint64_t ahead = w.end;
     GPUFS_ROLLED
-    for (std::uint32_t n = 0; n < window && ahead < w.size; ++n) {
+    for (std::uint32_t n = 0; n < depth && ahead < w.size; ++n) {
       std::uint64_t const page = 1ull << w.page_shift;
       std::uint64_t const left = w.size - ahead;
-      int const there = covering(w.uid, ahead, left < page ? w.size : ahead + page);
+      int const there = covering(w.version, ahead, left < page ? w.size : ahead + page);
       if (there >= 0) {
-        // A chunk may end within a page: there the file ended when it was requested, and has grown
-        // since. It does not have that page.
-        std::uint64_t const end = warp_broadcast(mine_.begin + mine_.length, there);
+        // A chunk may end within a page: the file ended there at the request and has grown since.
+        // The chunk does not have that page.
+        std::uint64_t const end = base::warp_broadcast(mine_.begin + mine_.length, there);
         ahead = end >= w.size ? w.size : end / page * page;
         continue;
       }
       if (list.size() == free)
-        break;  // what is ahead already is worth more than what comes behind it
-      std::uint64_t const length =
-          left < fs_.prefetch.chunk_bytes ? left : fs_.prefetch.chunk_bytes;
+        break;  // chunks that are ahead already are worth more than later ones
+      std::uint64_t const length = base::least(left, fs_.prefetch.chunk_bytes);
       list.add(ahead, length);
       ahead += length;
     }
@@ -108,52 +109,56 @@ class readahead {
     save();
   }
 
-  /// Where the bytes [begin, end) of the calling lane's page of the batch, if it wants one, are or
-  /// will be. The page is not in the cache, or is being filled by the caller: so a copy that was
-  /// requested since it was last written to is good, and an older one is not used.
-  __device__ __forceinline__ place find(wanted const& w, bool wants, std::uint64_t begin,
-                                        std::uint64_t end) const {
-    place at{false, {}, 0};
-    std::uint32_t const pages = __ballot_sync(all_lanes, wants);
+  /// Where the bytes [begin, end) of the calling lane's page are or will be, if it `wants` one. The
+  /// page is not in the cache, or the caller is filling it. So a chunk is good if it was requested
+  /// after the last write to its bytes. Older chunks are not used.
+  __device__ __forceinline__ chunk_position find(wanted const& w, bool wants, std::uint64_t begin,
+                                                 std::uint64_t end) const {
+    chunk_position at{false, {}, 0};
+    std::uint32_t const pages = __ballot_sync(base::all_lanes, wants);
     GPUFS_ROLLED
-    for (unsigned left = __ballot_sync(all_lanes, (pages_of(w) & pages) != 0); left != 0;
+    for (unsigned left = __ballot_sync(base::all_lanes, (pages_of(w) & pages) != 0); left != 0;
          left &= left - 1) {
-      int const lane = __ffs(static_cast<int>(left)) - 1;
+      unsigned const lane = base::lowest_lane(left);
       if (w.written) {
-        bool const overtaken = lane_id() == static_cast<unsigned>(lane) &&
-                               writes_counted(fs_, mine_.uid, mine_.begin,
-                                              mine_.begin + mine_.length) != state_->writes[lane];
-        if (__ballot_sync(all_lanes, overtaken) != 0) continue;
+        bool const overtaken =
+            lane_id() == lane &&
+            dirty::writes_counted(fs_, mine_.version, mine_.begin, mine_.begin + mine_.length) !=
+                state_->writes[lane];
+        if (__ballot_sync(base::all_lanes, overtaken) != 0) continue;
       }
-      std::uint64_t const first = warp_broadcast(mine_.begin, lane);
-      std::uint32_t const length = warp_broadcast(mine_.length, lane);
-      channel const via{warp_broadcast(mine_.number, lane), warp_broadcast(mine_.sequence, lane)};
+      std::uint64_t const first = base::warp_broadcast(mine_.begin, lane);
+      std::uint32_t const length = base::warp_broadcast(mine_.length, lane);
+      ring::channel const via{base::warp_broadcast(mine_.number, lane),
+                              base::warp_broadcast(mine_.sequence, lane)};
       if (wants && first <= begin && end <= first + length)
         at = {true, via, static_cast<std::uint32_t>(begin - first)};
     }
     return at;
   }
 
-  /// Whether bytes of the chunk that arrives by `via` may have been written to since it was
-  /// requested. Any single thread calls.
-  __device__ bool overwritten(channel const& via) const {
+  /// Whether bytes of the chunk that arrives by `via` may have been written since its request. Also
+  /// true if the seat has no such chunk. Any single thread calls.
+  __device__ bool overwritten(ring::channel const& via) const {
     GPUFS_ROLLED
     for (unsigned i = 0; i < chunks_per_context; ++i) {
       chunk const& c = state_->entry[i];
       if (c.length == 0 || c.number != via.number || c.sequence != via.sequence) continue;
-      return writes_counted(fs_, c.uid, c.begin, c.begin + c.length) != state_->writes[i];
+      return dirty::writes_counted(fs_, c.version, c.begin, c.begin + c.length) !=
+             state_->writes[i];
     }
     return true;
   }
 
-  /// Gives all chunks back; those on their way keep their channels until they have landed.
+  /// Gives all chunks back. Channels of chunks under way are quarantined until the answers are
+  /// there.
   __device__ void drop_all() {
     drop([](chunk const&) { return true; });
     save();
   }
 
  private:
-  /// Requests to be made, number i in lane i.
+  /// Requests to be sent; number i is in lane i.
   class pending {
    public:
     __device__ unsigned size() const { return size_; }
@@ -166,10 +171,10 @@ class readahead {
       ++size_;
     }
     __device__ std::uint64_t begin(unsigned i) const {
-      return warp_broadcast(begin_, static_cast<int>(i));
+      return base::warp_broadcast(begin_, static_cast<int>(i));
     }
     __device__ std::uint32_t length(unsigned i) const {
-      return warp_broadcast(length_, static_cast<int>(i));
+      return base::warp_broadcast(length_, static_cast<int>(i));
     }
 
    private:
@@ -183,30 +188,30 @@ class readahead {
     __syncwarp();
   }
 
-  /// Behind the batch, or of another file.
+  /// The chunk lies behind the batch's start, or has another file version.
   __device__ static bool useless(chunk const& c, wanted const& w) {
-    return c.uid != w.uid || c.begin + c.length <= w.begin;
+    return c.version != w.version || c.begin + c.length <= w.begin;
   }
 
-  /// Bits of the batch's pages of which the calling lane's chunk has all the bytes that the file
-  /// has.
+  /// Bits of the batch's pages that the calling lane's chunk covers, up to the end of the file.
   __device__ __forceinline__ std::uint32_t pages_of(wanted const& w) const {
     std::uint64_t const end = mine_.begin + mine_.length;
-    if (mine_.length == 0 || mine_.uid != w.uid || end <= w.begin || mine_.begin >= w.end) return 0;
+    if (mine_.length == 0 || mine_.version != w.version || end <= w.begin || mine_.begin >= w.end)
+      return 0;
     std::uint64_t const round_up = (1ull << w.page_shift) - 1;
     std::uint64_t const from =
         mine_.begin <= w.begin ? 0 : (mine_.begin - w.begin + round_up) >> w.page_shift;
-    std::uint64_t const to = end >= w.end ? warp_size : (end - w.begin) >> w.page_shift;
+    std::uint64_t const to = end >= w.end ? base::warp_size : (end - w.begin) >> w.page_shift;
     if (from >= to) return 0;
-    return (to == warp_size ? all_lanes : (1u << to) - 1) & ~((1u << from) - 1);
+    return (to == base::warp_size ? base::all_lanes : (1u << to) - 1) & ~((1u << from) - 1);
   }
 
-  /// The lane whose chunk has all of [begin, end), or -1.
-  __device__ __forceinline__ int covering(std::uint64_t uid, std::uint64_t begin,
+  /// The lane whose chunk has all of [begin, end), or -1. All lanes call.
+  __device__ __forceinline__ int covering(std::uint64_t version, std::uint64_t begin,
                                           std::uint64_t end) const {
-    bool const covers = mine_.length != 0 && mine_.uid == uid && mine_.begin <= begin &&
+    bool const covers = mine_.length != 0 && mine_.version == version && mine_.begin <= begin &&
                         end <= mine_.begin + mine_.length;
-    return __ffs(static_cast<int>(__ballot_sync(all_lanes, covers))) - 1;
+    return __ffs(static_cast<int>(__ballot_sync(base::all_lanes, covers))) - 1;
   }
 
   template <class Unwanted>
@@ -215,25 +220,25 @@ class readahead {
     __syncwarp();
   }
 
-  /// One lane gives its chunk back.
+  /// Gives the calling lane's chunk back. One lane calls.
   __device__ void give_back() {
-    give_up_channel(fs_, fs_.prefetch.channels, {mine_.number, mine_.sequence});
+    ring::give_up_channel(fs_, fs_.prefetch.channels, {mine_.number, mine_.sequence});
     mine_.length = 0;
   }
 
-  /// Gives back the oldest chunks ahead of the batch until `n` are free, or none is left to give.
-  /// Those behind it are gone.
+  /// Gives back the oldest chunks ahead of the batch until `n` are free or none is left. Chunks
+  /// behind the batch are gone already.
   __device__ void make_room(wanted const& w, unsigned n) {
     GPUFS_ROLLED
-    while (static_cast<unsigned>(__popc(__ballot_sync(all_lanes, mine_.length == 0))) < n) {
+    while (base::count_lanes(__ballot_sync(base::all_lanes, mine_.length == 0)) < n) {
       bool const spare = mine_.length != 0 && mine_.begin >= w.end;
       std::uint32_t const age =
-          spare ? state_->serial - mine_.serial : 0;  // at least 1 for a chunk that was issued
+          spare ? state_->serial - mine_.serial : 0;  // at least 1 for a requested chunk
       std::uint32_t oldest = 0;
       int lane = -1;
       GPUFS_ROLLED
-      for (int i = 0; i < static_cast<int>(warp_size); ++i) {
-        std::uint32_t const other = warp_broadcast(age, i);
+      for (int i = 0; i < static_cast<int>(base::warp_size); ++i) {
+        std::uint32_t const other = base::warp_broadcast(age, i);
         if (other <= oldest) continue;
         oldest = other;
         lane = i;
@@ -244,23 +249,24 @@ class readahead {
     }
   }
 
-  /// Sends the requests of the list, as many as there are free chunks and channels.
+  /// Sends the requests of the list, as free chunks and channels allow.
   __device__ __forceinline__ void issue(wanted const& w, pending const& list) {
-    unsigned const free = __ballot_sync(all_lanes, mine_.length == 0);
-    unsigned const rank = rank_in(free);
+    unsigned const free = __ballot_sync(base::all_lanes, mine_.length == 0);
+    unsigned const rank = base::rank_in(free);
     bool const takes = mine_.length == 0 && rank < list.size();
-    // Any lane's value; those of lanes that take no request do not matter.
-    std::uint64_t const begin = list.begin(rank % warp_size);
-    std::uint32_t const length = list.length(rank % warp_size);
-    // Each slot looks at channels of its own first, the same ones again and again: what stays in
-    // the host's caches is pulled faster.
+    // Lanes that take no request get some other lane's value and do not use it.
+    std::uint64_t const begin = list.begin(rank % base::warp_size);
+    std::uint32_t const length = list.length(rank % base::warp_size);
+    // Each seat tries channels of its own first, so it uses the same ones again. Assumption: the
+    // GPU pulls faster from staging pieces that stay in the host's CPU caches. No test covers this.
     std::uint32_t const home =
         static_cast<std::uint32_t>(state_ - fs_.prefetch.states) * chunks_per_context;
-    channel via;
-    bool const sends = try_channels(fs_, fs_.prefetch.channels, home, 2, takes, via);
+    ring::channel via;
+    bool const sends = ring::try_channels(fs_, fs_.prefetch.channels, home, 2, takes, via);
     if (sends) {
-      mine_ = {w.uid, begin, length, via.number, via.sequence, state_->serial + rank};
-      state_->writes[lane_id()] = w.written ? writes_counted(fs_, w.uid, begin, begin + length) : 0;
+      mine_ = {w.version, begin, length, via.number, via.sequence, state_->serial + rank};
+      state_->writes[lane_id()] =
+          w.written ? dirty::writes_counted(fs_, w.version, begin, begin + length) : 0;
     }
     rpc::request r;
     r.op = rpc::operation::read;
@@ -269,13 +275,13 @@ class readahead {
     r.file = w.fd;
     r.offset = begin;
     r.length = length;
-    r.staging = sends ? staging_offset(fs_.prefetch.channels, via) : 0;
-    submit_each(fs_, sends, r);
-    auto const sent = static_cast<std::uint32_t>(__popc(__ballot_sync(all_lanes, sends)));
+    r.staging = sends ? ring::staging_offset(fs_.prefetch.channels, via) : 0;
+    ring::submit_each(fs_, sends, r);
+    auto const sent = base::count_lanes(__ballot_sync(base::all_lanes, sends));
     if (lane_id() == 0) {
       state_->serial += list.size();
-      count(fs_, counter::requests, sent);
-      count(fs_, counter::read_requests, sent);
+      handle::add(fs_, handle::counter::requests, sent);
+      handle::add(fs_, handle::counter::read_requests, sent);
     }
     __syncwarp();
   }

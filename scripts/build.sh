@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# build.sh PRESET...: configures and builds presets. CONFIGURE_FLAGS: more arguments for cmake. BUILD_TARGET: what to build; default all.
+# build.sh PRESET...: configures and builds presets.
+# CONFIGURE_FLAGS: more arguments for cmake. BUILD_TARGET: the target to build (default all).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for preset in "$@"; do

@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
-"""fetch_data.py FOLDER: real input files for the applications, from Debian or Ubuntu packages: photographs (2DCONV, DWT2D, the mosaic), the
-graph of WordNet (BFS), the scores of two texts by BLOSUM62 (NW), icons and pictures of clothes (the mosaic's tiles). Packages are
-downloaded and unpacked, not installed; needs no root."""
+"""fetch_data.py FOLDER: real input files for the applications, from packages of Debian or Ubuntu.
+
+  photographs                              2DCONV, DWT2D, the mosaic
+  the graph of WordNet                     BFS
+  the scores of two texts by BLOSUM62      NW
+  icons and pictures of clothes            the mosaic's tiles
+
+Downloads and unpacks packages but does not install them. Needs no root."""
 import array
 import glob
 import os
@@ -15,9 +20,11 @@ import pictures
 
 def unpack(package, folder):
     """The files of a package, unpacked below `folder`."""
-    subprocess.run(["apt-get", "download", "-q", package], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["apt-get", "download", "-q", package], cwd=folder, check=True,
+                   stdout=subprocess.DEVNULL)
     target = os.path.join(folder, package)
-    subprocess.run(["dpkg-deb", "-x", glob.glob(f"{folder}/{package}_*.deb")[0], target], check=True)
+    archive = glob.glob(f"{folder}/{package}_*.deb")[0]
+    subprocess.run(["dpkg-deb", "-x", archive, target], check=True)
     return target
 
 
@@ -41,7 +48,7 @@ def photograph(unpacked, out):
     columns, rows, channels, samples = pictures.read_png(find(unpacked, "astronaut.png"))
     rgb = bytes(s for i, s in enumerate(samples) if i % channels < 3)
     write(f"{out}/photo.rgb8", rgb, rows=rows, columns=columns)
-    grey = array.array("f", ((rgb[i] + rgb[i + 1] + rgb[i + 2]) / 765 for i in range(0, len(rgb), 3)))
+    grey = array.array("f", (sum(rgb[i : i + 3]) / 765 for i in range(0, len(rgb), 3)))
     write(f"{out}/photo.f32", grey.tobytes(), rows=rows, columns=columns)
 
 
@@ -53,13 +60,14 @@ def targets(unpacked, out):
 
 
 def tiles(icons, clothes, out):
-    for name, source in (("icons", icons), ("clothes", find(clothes, "train-images-idx3-ubyte.gz"))):
+    clothes = find(clothes, "train-images-idx3-ubyte.gz")
+    for name, source in (("icons", icons), ("clothes", clothes)):
         count = pictures.write_tiles(source, f"{out}/{name}.rgba")
         print(f"{out}/{name}.rgba: {count} tiles")
 
 
 def graph(unpacked, out):
-    """The synsets of WordNet and what they point to, in both directions. Returns the text of all glosses."""
+    """The synsets of WordNet and their pointers, in both directions. Returns all glosses."""
     parts, text = {}, []
     for part, letter in (("noun", "n"), ("verb", "v"), ("adj", "a"), ("adv", "r")):
         with open(find(unpacked, f"data.{part}"), encoding="latin-1") as file:
@@ -85,7 +93,8 @@ def graph(unpacked, out):
         edges.extend(sorted(to))
     edge_offset = 4096 + (len(nodes) * 4 + 4095) // 4096 * 4096
     header = struct.pack("<6Q", 0x3153464273667067, len(number), len(edges), 0, 4096, edge_offset)
-    write(f"{out}/wordnet.bfs", header.ljust(4096, b"\0") + nodes.tobytes().ljust(edge_offset - 4096, b"\0") + edges.tobytes())
+    header, nodes = header.ljust(4096, b"\0"), nodes.tobytes().ljust(edge_offset - 4096, b"\0")
+    write(f"{out}/wordnet.bfs", header + nodes + edges.tobytes())
     return "".join(text)
 
 

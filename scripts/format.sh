@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# format.sh [--check]: formats all sources with clang-format 14, or with --check names those that are not formatted and fails.
+# format.sh [--check]: formats all sources with clang-format 14. With --check it changes nothing,
+# names the sources that are not formatted, and fails if there are any.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh format

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """pictures.py tiles SOURCE OUT.rgba      tiles of 32 x 32 pixels, as raw RGBA records of 4096 bytes
-   pictures.py picture SOURCE OUT.rgb8   a picture as raw RGB samples, and OUT.rgb8.meta with its rows and columns
+   pictures.py picture SOURCE OUT.rgb8   a picture as raw RGB samples; its rows and columns are
+                                         written to OUT.rgb8.meta
 
-SOURCE of tiles: a folder with PNG files (those of 32 x 32 pixels; with Pillow all pictures, made to fit), or an IDX file of grey pictures of
-at most 32 x 32 pixels, as it is or gzipped (fashion-MNIST). Of a picture: a PNG file; with Pillow (package python3-pil) whatever it
-reads. What is transparent lies on white."""
+SOURCE of tiles is a folder of PNG files or an IDX file. Of a folder the pictures of 32 x 32 pixels
+are taken; with Pillow (package python3-pil) all pictures are, scaled to that size. An IDX file
+holds grey pictures of at most 32 x 32 pixels and may be gzipped (fashion-MNIST).
+SOURCE of a picture is a PNG file, or with Pillow any file that it reads.
+Transparent pixels are shown on white."""
 import gzip
 import os
 import struct
@@ -19,8 +22,10 @@ class Unreadable(Exception):
 
 
 def read_png(path, fit=None):
-    """Columns, rows, channels (1 grey, 2 and alpha, 3 colour, 4 and alpha) and samples of a PNG file of 8 bits a channel that is not interlaced;
-    with `fit` only of one with that many pixels on a side."""
+    """Columns, rows, channels and samples of a PNG file of 8 bits a channel, not interlaced.
+
+    Channels: 1 grey, 2 grey and alpha, 3 colour, 4 colour and alpha. With `fit`, a picture with
+    another number of pixels on a side is refused."""
     with open(path, "rb") as file:
         data = file.read(24)
         if len(data) < 24 or data[:8] != b"\x89PNG\r\n\x1a\n":
@@ -43,12 +48,14 @@ def read_png(path, fit=None):
             packed += body
         at += length + 12
     if depth != 8 or interlaced:
-        raise Unreadable(f"{path}: without Pillow (package python3-pil) only pictures of 8 bits a channel, not interlaced, are read")
+        raise Unreadable(f"{path}: without Pillow (package python3-pil) only pictures of 8 bits a "
+                         "channel, not interlaced, are read")
     channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[color]
     raw, width = zlib.decompress(packed), columns * channels
     samples, before = bytearray(), bytearray(width)
     for y in range(rows):
-        kind, row = raw[y * (width + 1)], bytearray(raw[y * (width + 1) + 1 : (y + 1) * (width + 1)])
+        begin = y * (width + 1)
+        kind, row = raw[begin], bytearray(raw[begin + 1 : begin + 1 + width])
         for i in range(width):
             left = row[i - channels] if i >= channels else 0
             up, corner = before[i], before[i - channels] if i >= channels else 0
@@ -63,7 +70,8 @@ def read_png(path, fit=None):
         before = row
     if color == 3:
         alphas = alphas.ljust(len(palette) // 3, b"\xff")
-        samples = bytearray(b"".join(palette[3 * s : 3 * s + 3] + alphas[s : s + 1] for s in samples))
+        pixels = (palette[3 * s : 3 * s + 3] + alphas[s : s + 1] for s in samples)
+        samples = bytearray(b"".join(pixels))
         channels = 4
     return columns, rows, channels, samples
 
@@ -75,7 +83,9 @@ def on_white(channels, samples):
         pixel = samples[i : i + channels]
         color = pixel[:3] if channels >= 3 else pixel[:1] * 3
         alpha = 255 if channels in (1, 3) else pixel[-1]
-        rgb += color if alpha == 255 else bytes((c * alpha + 255 * (255 - alpha) + 127) // 255 for c in color)
+        if alpha != 255:
+            color = bytes((c * alpha + 255 * (255 - alpha) + 127) // 255 for c in color)
+        rgb += color
     return rgb
 
 
@@ -110,10 +120,11 @@ def tiles_of_folder(folder):
     for path, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
-            if os.path.islink(os.path.join(path, name)) or not os.path.isfile(os.path.join(path, name)):
+            picture = os.path.join(path, name)
+            if os.path.islink(picture) or not os.path.isfile(picture):
                 continue
             try:
-                tile = record(read_rgb(os.path.join(path, name), SIDE)[2])
+                tile = record(read_rgb(picture, SIDE)[2])
             except (Unreadable, *DAMAGED):
                 continue
             if tile not in seen:
@@ -127,12 +138,14 @@ def tiles_of_idx(path):
     if len(data) < 16 or data[:4] != b"\0\0\x08\x03":
         raise Unreadable(f"{path}: no IDX file of pictures of bytes")
     count, rows, columns = struct.unpack(">III", data[4:16])
-    if rows > SIDE or columns > SIDE or rows * columns == 0 or len(data) != 16 + count * rows * columns:
+    size = rows * columns
+    if rows > SIDE or columns > SIDE or size == 0 or len(data) != 16 + count * size:
         raise Unreadable(f"{path}: {count} pictures of {columns} x {rows} in {len(data)} bytes")
     above, left = (SIDE - rows) // 2, (SIDE - columns) // 2
     shades = [bytes((grey, grey, grey, 255)) for grey in range(256)]
-    for at in range(16, len(data), rows * columns):
-        lines = [b"".join(shades[g] for g in data[at + y * columns : at + (y + 1) * columns]) for y in range(rows)]
+    for at in range(16, len(data), size):
+        greys = [data[begin : begin + columns] for begin in range(at, at + size, columns)]
+        lines = [b"".join(shades[grey] for grey in line) for line in greys]
         lines = [shades[0] * left + line + shades[0] * (SIDE - columns - left) for line in lines]
         empty = shades[0] * SIDE
         yield empty * above + b"".join(lines) + empty * (SIDE - rows - above)
@@ -167,7 +180,8 @@ def main(arguments):
         print(f"pictures.py: {error}", file=sys.stderr)
         return 1
     except DAMAGED as error:
-        print(f"pictures.py: {arguments[1]}: is damaged ({type(error).__name__}: {error})", file=sys.stderr)
+        print(f"pictures.py: {arguments[1]}: is damaged ({type(error).__name__}: {error})",
+              file=sys.stderr)
         return 1
     return 0
 

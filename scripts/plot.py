@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""plot.py CSV [PNG]: draws a figure that `gpufs bench paper` or `gpufs bench apps` wrote as CSV; PNG is by default the same name with .png.
+"""plot.py CSV [PNG]: draws a figure that `gpufs bench paper` or `gpufs bench apps` wrote as CSV.
 
-Needs matplotlib (Debian: python3-matplotlib). Exit status 3: it is not installed for this Python; 2: the CSV is not one of these."""
+PNG is by default the same name with .png. Needs matplotlib (Debian: python3-matplotlib).
+Exit status: 2 the CSV is not one of these, 3 matplotlib is not installed for this Python."""
 import csv
 import os
 import sys
 
-# By number of the paper's figure: title, and what lies along the horizontal axis, or None for one group of bars for each application.
+# By number of the paper's figure: its title, and the title of the horizontal axis. None: a group of
+# bars for each application.
 FIGURES = {
     "2": ("Page size", "Page size (bytes)"),
     "3": ("Requests without transfers", "Request size (bytes)"),
@@ -20,7 +22,8 @@ FIGURES = {
     "13": ("end to end, cache smaller than the input", None),
     "14": ("I/O bandwidth, cache smaller than the input", None),
 }
-SWEEP = {"figure": str, "series": str, "kind": str, "x": int, "y": float, "unit": str, "low": float, "high": float}
+SWEEP = {"figure": str, "series": str, "kind": str, "x": int, "y": float, "unit": str,
+         "low": float, "high": float}
 APPS = {"figure": str, "app": str, "series": str, "value": float, "unit": str}
 
 
@@ -67,7 +70,8 @@ def draw_sweep(axes, rows):
         axes.set_yscale("symlog")
     for number, (name, points) in enumerate(series_of(rows, "line").items()):
         style = [":", "--", "-."][number % 3]
-        axes.axhline(points[0]["y"], linestyle=style, linewidth=1.2, color=f"C{(number + 4) % 10}", label=name)
+        axes.axhline(points[0]["y"], linestyle=style, linewidth=1.2,
+                     color=f"C{(number + 4) % 10}", label=name)
     axes.set_xticks(range(len(places)))
     axes.set_xticklabels([size_text(x) for x in places])
     axes.set_ylim(bottom=0)
@@ -84,7 +88,8 @@ def draw_apps(axes, rows):
         at = [apps.index(r["app"]) - 0.4 + (number + 0.5) * width for r in points]
         axes.bar(at, [r["value"] for r in points], width, label=name)
     axes.set_xticks(range(len(apps)))
-    axes.set_xticklabels(["geometric mean" if a == "mean" else a for a in apps], rotation=30, ha="right")
+    labels = ["geometric mean" if a == "mean" else a for a in apps]
+    axes.set_xticklabels(labels, rotation=30, ha="right")
     axes.grid(axis="y", alpha=0.3)
     axes.legend(fontsize="small")
 
@@ -108,10 +113,11 @@ def main(arguments):
         print(f"plot.py: {error}", file=sys.stderr)
         return 2
     of_apps = "app" in rows[0]
-    figure, axes = pyplot.subplots(figsize=(12, 5) if of_apps else (9, 5.5), constrained_layout=True)
+    size = (12, 5) if of_apps else (9, 5.5)
+    figure, axes = pyplot.subplots(figsize=size, constrained_layout=True)
     (draw_apps if of_apps else draw_sweep)(axes, rows)
     title, x_label = FIGURES.get(rows[0]["figure"], ("", None if of_apps else "bytes"))
-    axes.set_title(f"Paper 001, figure {rows[0]['figure']}: {title}")
+    axes.set_title(f"GPUfs readahead paper, figure {rows[0]['figure']}: {title}")
     axes.set_ylabel(rows[0]["unit"])
     if x_label:
         axes.set_xlabel(x_label)

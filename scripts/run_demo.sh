@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# run_demo.sh: builds for the GPU if there is one to run on (and nvcc, named by NVCC), else for the emulated device, and runs the demo.
+# run_demo.sh: builds the programs and runs the demo. Builds for the GPU if one is visible and NVCC
+# names a compiler, else for the emulated device.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=emulated

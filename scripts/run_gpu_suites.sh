@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# run-gpu-suites [doctest argument]...: runs every test program of the folder it lies in, on the GPU of this machine; needs nothing but
-# that folder. Ends in 'N passed, N failed' (suites); exits non-zero if one failed or if no suite with kernels could run.
+# run-gpu-suites [doctest argument]...: runs every test program of its own folder on the GPU of this
+# machine. It needs nothing but that folder. The last line is 'N passed, N failed', of suites.
+# The exit status is not 0 if a suite failed or if no suite with kernels could run.
 set -uo pipefail
 folder=$(cd "$(dirname "$0")" && pwd)
 passed=0

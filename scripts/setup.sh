@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# setup.sh [format|charts]: makes sure that what the build needs (with `format`: clang-format too; with `charts`: matplotlib, with which
-# `gpufs bench paper` draws) is installed. Where all is there it does nothing; else it installs the missing Debian or Ubuntu packages as root or through sudo, or lists them and fails.
+# setup.sh [format|charts]: makes sure that the packages for the build are installed. With `format`
+# clang-format is needed, too. With `charts` it is matplotlib: `gpufs bench paper` draws with it.
+# Installs missing packages of Debian or Ubuntu, as root or through sudo. If it may not, it lists
+# them and fails. If no package is missing, it does nothing.
 set -euo pipefail
 
 missing=()
@@ -8,17 +10,21 @@ need_command() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
 need_command cmake cmake
 need_command ninja ninja-build
 if [ "${1:-}" = format ]; then need_command clang-format-14 clang-format-14; fi
-if [ "${1:-}" = charts ]; then /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || missing+=(python3-matplotlib); fi
+if [ "${1:-}" = charts ]; then
+  /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || missing+=(python3-matplotlib)
+fi
 
 compiler=${CXX:-c++}
-headers=(liburing.h=liburing-dev boost/lockfree/spsc_queue.hpp=libboost-dev boost/context/fiber.hpp=libboost-context-dev
-  fmt/format.h=libfmt-dev doctest/doctest.h=doctest-dev toml++/toml.h=libtomlplusplus-dev CLI/CLI.hpp=libcli11-dev)
+headers=(liburing.h=liburing-dev boost/lockfree/spsc_queue.hpp=libboost-dev
+  boost/context/fiber.hpp=libboost-context-dev fmt/format.h=libfmt-dev
+  doctest/doctest.h=doctest-dev toml++/toml.h=libtomlplusplus-dev CLI/CLI.hpp=libcli11-dev)
 if command -v "$compiler" >/dev/null 2>&1; then
   probe=""
   for entry in "${headers[@]}"; do
     probe+="#if !__has_include(<${entry%%=*}>)"$'\n'"missing: ${entry##*=}"$'\n'"#endif"$'\n'
   done
-  while read -r package; do missing+=("$package"); done < <("$compiler" -std=c++20 -E -x c++ - <<<"$probe" | sed -n 's/^missing: *//p' | tr -d ' ')
+  while read -r package; do missing+=("$package"); done < <(
+    "$compiler" -std=c++20 -E -x c++ - <<<"$probe" | sed -n 's/^missing: *//p' | tr -d ' ')
   for entry in liburing.a=liburing-dev libboost_context.a=libboost-context-dev; do
     [ -e "$("$compiler" -print-file-name="${entry%%=*}")" ] || missing+=("${entry##*=}")
   done
@@ -44,4 +50,5 @@ if ! command -v apt-get >/dev/null 2>&1 || [ "${as_root[*]}" = false ]; then
 fi
 echo "setup: installing ${missing[*]}"
 "${as_root[@]}" apt-get update
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+  apt-get install -y --no-install-recommends "${missing[@]}"

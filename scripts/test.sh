@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test.sh: builds, and runs every suite on the emulated device and again on the GPU where one is visible.
-# NVCC: the CUDA compiler, or empty. Ends in 'N passed, N failed' over all runs.
+# test.sh: builds, and runs every suite on the emulated device. Runs all again on the GPU if one is
+# visible. NVCC: the CUDA compiler, or empty. The last line is 'N passed, N failed' over all runs.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 passed=0

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Copies a tree with gpufs-cp and compares. Usage: test_cp.sh GPUFS_CP TREE
 set -eu
 to=$(mktemp -d)
@@ -8,13 +8,15 @@ cp -r "$2/." "$to/tree"
 : > "$to/tree/empty"
 ln -s empty "$to/tree/link"
 mkdir -p "$to/tree/below/here"
-ln -s ../../../outside "$to/tree/below/here/leads-out"  # of the tree, and from the copy's place nowhere
+# This link leads out of the tree. In the copy it leads nowhere.
+ln -s ../../../outside "$to/tree/below/here/leads-out"
 ln -s nothing "$to/tree/dangles"
 ln -s below "$to/tree/folder"
 ln "$to/tree/empty" "$to/tree/below/second-name"
 : > "$to/outside"
-head -c 20000123 /dev/urandom > "$to/tree/large"  # two pieces, and some bytes
-GPUFS_CACHE_SIZE=4M GPUFS_PAGE_SIZE=16K GPUFS_STAGING_SIZE=1M GPUFS_PREFETCH_MEMORY=1M "$1" "$to/tree" "$to/copy"
+head -c 20000123 /dev/urandom > "$to/tree/large"  # two blocks of work, and some bytes
+GPUFS_CACHE_SIZE=4M GPUFS_PAGE_SIZE=16K GPUFS_STAGING_SIZE=1M GPUFS_PREFETCH_MEMORY=1M \
+  "$1" "$to/tree" "$to/copy"
 diff -r --no-dereference "$to/tree" "$to/copy"
 [ "$(readlink "$to/copy/link")" = empty ]
 [ "$to/copy/empty" -ef "$to/copy/below/second-name" ]
@@ -76,8 +78,11 @@ refuses 'its target is neither' source/sub/f pipe
 mkdir -p x/a y/b; echo xf > x/f; echo yf > y/f
 "$cp" x/a/.. y/b
 is y/f yf; is y/b/f xf
-mkdir -m 700 private; echo f > private/f; chmod 444 private/f; mkdir -m 500 private/closed; cp /bin/true private/program; chmod 4755 private/program
+mkdir -m 700 private; echo f > private/f; chmod 444 private/f; mkdir -m 500 private/closed
+cp /bin/true private/program; chmod 4755 private/program
 "$cp" private seen
 [ "$(cd seen && stat -c %a . f closed program | tr '\n' ' ')" = '700 444 500 755 ' ]
-if [ -s /proc/self/status ] || head -c 1 /proc/self/status > head 2> message; then refuses 'has bytes but no size' /proc/self/status status; fi
+if [ -s /proc/self/status ] || head -c 1 /proc/self/status > ./head 2> message; then
+  refuses 'has bytes but no size' /proc/self/status status
+fi
 [ -z "$(find . -name '.gpufs-cp-*')" ]

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# test_install.sh PRESET: installs a built preset into a scratch folder, builds test/consumer against it, and runs it where it can run.
+# test_install.sh PRESET: installs a built preset into a scratch folder and builds
+# test/programs/consumer against it. Runs the consumer if there is a device for it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1
 folder=build/install-test/$preset
 rm -rf "$folder"
 cmake --install "build/$preset" --prefix "$folder/prefix" >/dev/null
-cmake -S test/consumer -B "$folder/consumer" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$PWD/$folder/prefix" >/dev/null
+cmake -S test/programs/consumer -B "$folder/consumer" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+  -DCMAKE_PREFIX_PATH="$PWD/$folder/prefix" >/dev/null
 cmake --build "$folder/consumer"
 if [ "$preset" = cuda ] && ! scripts/gpu_visible.sh; then
   echo "consumer built; not run, no GPU visible"

@@ -17,14 +17,14 @@ namespace gpufs::apps::original {
 struct options {
   std::uint64_t page_size = 4096;         ///< bytes, a power of two from 512 to 4 MiB
   std::uint64_t cache_size = 1ull << 30;  ///< bytes; at least one page
-  std::uint64_t readahead =
-      0;  ///< bytes that a request asks for beyond its page, for the block's next misses (paper
-          ///< 001, section 4.1); a multiple of page_size up to 64 MiB; 0: none, as it was
+  /// bytes that a request asks for beyond its page, for the block's next misses (paper 001,
+  /// section 4.1); a multiple of page_size up to 64 MiB; 0: none, as it was
+  std::uint64_t readahead = 0;
   unsigned host_threads = 4;  ///< 1..256, at most `slots`
-  unsigned slots = 128;  ///< of the shared queue, 1..4096; thread t polls [t * slots / threads, (t
-                         ///< + 1) * slots / threads)
-  bool transfers =
-      true;  ///< false: the host reads and answers, but brings nothing over (paper 001, Fig. 3)
+  /// of the shared queue, 1..4096; thread t polls [t * slots / threads, (t + 1) * slots / threads)
+  unsigned slots = 128;
+  /// false: the host reads and answers, but brings nothing over (paper 001, Fig. 3)
+  bool transfers = true;
   bool record = false;  ///< keep a trace of what each host thread reads (paper 001, Fig. 5)
   std::uint32_t timeout_ms = 10000;  ///< longest wait of a kernel
 };

@@ -27,7 +27,7 @@ __device__ inline void block_copy(std::byte* to, std::byte const* from, std::uin
 }
 
 /// The slot that this block's requests go through.
-__device__ inline std::uint32_t slot_of_block(ref const& fs) { return blockIdx.x % fs.slots; }
+__device__ inline std::uint32_t seat_of_block(ref const& fs) { return blockIdx.x % fs.slots; }
 
 __device__ inline bool answered(ref const& fs, std::uint32_t slot, std::uint32_t number,
                                 std::int32_t& result) {
@@ -66,7 +66,7 @@ __device__ inline std::int32_t exchange(ref const& fs, std::uint32_t slot, std::
 /// end_request() must follow.
 __device__ inline std::int32_t request_bytes(ref const& fs, std::uint64_t offset,
                                              std::uint64_t bytes) {
-  std::uint32_t const slot = detail::slot_of_block(fs);
+  std::uint32_t const slot = detail::seat_of_block(fs);
   if (!take_lock(fs, fs.slot_locks[slot])) return -EBUSY;
   fs.staged[slot] = {};
   return detail::exchange(fs, slot, offset, bytes);
@@ -77,7 +77,7 @@ __device__ inline std::int32_t request_bytes(ref const& fs, std::uint64_t offset
 /// memory they lie.
 __device__ inline std::int32_t request_ahead(ref const& fs, std::uint64_t offset,
                                              std::uint64_t bytes, std::uint64_t& at) {
-  std::uint32_t const slot = detail::slot_of_block(fs);
+  std::uint32_t const slot = detail::seat_of_block(fs);
   if (!take_lock(fs, fs.slot_locks[slot])) return -EBUSY;
   staged_range& staged = fs.staged[slot];
   if (offset >= staged.begin && offset + bytes <= staged.end) {
@@ -97,7 +97,7 @@ __device__ inline std::int32_t request_ahead(ref const& fs, std::uint64_t offset
 /// Gives the slot to the next block that uses it. One thread calls, after a barrier with those that
 /// read its staging page.
 __device__ inline void end_request(ref const& fs) {
-  give_lock(fs.slot_locks[detail::slot_of_block(fs)]);
+  give_lock(fs.slot_locks[detail::seat_of_block(fs)]);
 }
 
 namespace detail {
@@ -169,7 +169,7 @@ __device__ inline ssize_t gread(ref const& fs, void* to, std::size_t bytes, std:
     if (news.error != 0) return done != 0 ? static_cast<ssize_t>(done) : news.error;
     std::byte* const frame = fs.frames + news.frame * fs.page_bytes;
     if (news.fetched != 0) {
-      detail::block_copy(frame, fs.staging_of(detail::slot_of_block(fs)) + news.at, fs.page_bytes);
+      detail::block_copy(frame, fs.staging_of(detail::seat_of_block(fs)) + news.at, fs.page_bytes);
       __syncthreads();
       if (threadIdx.x == 0) {
         end_request(fs);

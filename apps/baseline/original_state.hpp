@@ -1,7 +1,7 @@
 // The baseline's state, as its kernels and its host threads see it.
 #pragma once
 
-#include <gpufs/host_device.hpp>
+#include <gpufs/base/host_device.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -75,8 +75,8 @@ struct ref {
   std::uint32_t* slot_locks = nullptr;
   std::uint32_t* slot_numbers = nullptr;  ///< of the slot's last request
   staged_range* staged = nullptr;
-  std::byte* staging =
-      nullptr;  ///< for each slot a page and what is read ahead: where the host's copies land
+  /// for each slot a page and what is read ahead: where the host's copies land
+  std::byte* staging = nullptr;
   // The page cache.
   std::uint64_t* pages = nullptr;
   std::byte* frames = nullptr;

@@ -1,4 +1,4 @@
-// The same files brought to the device by hand, without gpufs.
+// Hand-written code that brings the same files to the device, without gpufs.
 #pragma once
 
 #include <apps/common/host_file.hpp>

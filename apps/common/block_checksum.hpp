@@ -2,8 +2,8 @@
 // device code.
 #pragma once
 
+#include <gpufs/base/warp.hpp>
 #include <gpufs/device.hpp>
-#include <gpufs/warp.hpp>
 
 #include <apps/common/checksum.hpp>
 
@@ -44,9 +44,9 @@ __device__ inline std::uint64_t block_checksum(std::byte const* bytes, std::uint
 
 /// The same by the lanes of a warp, all of which call and get it.
 __device__ inline std::uint64_t warp_checksum(std::byte const* bytes, std::uint64_t count) {
-  std::uint64_t sum = detail::part_of_checksum(bytes, count, lane_id(), warp_size);
-  for (int step = 1; step < static_cast<int>(warp_size); step *= 2) {
-    sum += __shfl_xor_sync(all_lanes, static_cast<unsigned long long>(sum), step);
+  std::uint64_t sum = detail::part_of_checksum(bytes, count, lane_id(), base::warp_size);
+  for (int step = 1; step < static_cast<int>(base::warp_size); step *= 2) {
+    sum += __shfl_xor_sync(base::all_lanes, static_cast<unsigned long long>(sum), step);
   }
   return sum;
 }

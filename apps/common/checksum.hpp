@@ -14,7 +14,7 @@ namespace gpufs::apps {
 /// What word `k`, the little-endian bytes [8k, 8k + 8), adds to the checksum. Callable on device
 /// and host.
 constexpr std::uint64_t checksum_term(std::uint64_t word, std::uint64_t k) {
-  return mix64(word ^ (k + 1) * golden_gamma);
+  return base::mix64(word ^ (k + 1) * golden_gamma);
 }
 
 /// The checksum of `bytes`; a tail of less than 8 bytes counts as if zeros followed it.

@@ -1,5 +1,4 @@
-// How fast the device can be fed, and how fast it copies: what throughput is held against.
-// Measured, not looked up.
+// The measured limits of the device: how fast it reads host memory and how fast it copies.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,8 @@
 
 namespace gpufs::apps {
 
-/// Made by main's thread before any other thread exists, so that all of them inherit that the two
-/// signals are blocked; a thread of its own receives them.
+/// Made by the thread of main() before any other thread exists. All threads inherit the blocked
+/// signals, and a thread of its own receives them.
 class drain_on_signal {
  public:
   drain_on_signal();
@@ -17,8 +17,8 @@ class drain_on_signal {
   drain_on_signal(drain_on_signal const&) = delete;
   drain_on_signal& operator=(drain_on_signal const&) = delete;
 
-  /// What to do when a signal comes, e.g. `[&] { fs.sync(); }`; empty: nothing any more. Returns
-  /// once the old one no longer runs.
+  /// Sets what a signal does, e.g. `[&] { fs.sync(); }`; empty: nothing. Returns once the old
+  /// action no longer runs.
   void set(std::function<void()> drain);
 
  private:

@@ -2,7 +2,7 @@
 // can be checked without the file.
 #pragma once
 
-#include <gpufs/mix64.hpp>
+#include <gpufs/base/mix64.hpp>
 
 #include <cstdint>
 
@@ -12,7 +12,7 @@ inline constexpr std::uint64_t golden_gamma = 0x9E3779B97F4A7C15;
 
 /// Element `i` of the sequence that belongs to `seed`.
 constexpr std::uint64_t generate(std::uint64_t seed, std::uint64_t i) {
-  return mix64(seed + (i + 1) * golden_gamma);
+  return base::mix64(seed + (i + 1) * golden_gamma);
 }
 
 /// The same as a number in [0, limit).

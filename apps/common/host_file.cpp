@@ -85,8 +85,8 @@ void host_file::drop_from_page_cache() const {
 void host_file::load_into_page_cache(std::uint64_t count) const {
   constexpr std::uint64_t piece = 4 << 20;
   std::uint64_t const end = std::min(count, size_);
-  // Twice: at its second use the kernel moves a page from its list of new pages to that of pages in
-  // use, which halves the speed of whatever reads it then. A warm file is behind that.
+  // Read twice: at its second use the kernel moves a page from its list of new pages to that of
+  // used pages. That halves the speed of the read that meets it. Warm files have it behind them.
   for (int pass = 0; pass < 2; ++pass) {
     std::atomic<std::uint64_t> next{0};
     run_on_threads(io_threads(), [&](unsigned) {

@@ -1,4 +1,4 @@
-// A file as the host reads it: whole reads, and control over what the OS page cache holds of it.
+// A file as the host reads it: whole reads, and control of its pages in the OS page cache.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ class host_file {
   /// file ends before.
   void read(void* buffer, std::size_t count, std::uint64_t offset) const;
 
-  /// Writes the file's dirty pages back and drops it from the OS page cache; if it stays there, and
-  /// the system's caches may be dropped (/proc/sys/vm/drop_caches), drops these.
+  /// Writes the dirty pages of the file back and drops the file from the OS page cache. If pages
+  /// remain, it drops the caches of the system, where that is allowed (/proc/sys/vm/drop_caches).
   void drop_from_page_cache() const;
 
   /// Brings bytes [0, count) into the OS page cache, with several threads.

@@ -62,10 +62,10 @@ std::vector<traced_read>& trace_recorder::mine() {
   return *list;
 }
 
-daemon::fault_action trace_recorder::before_read(rpc::request const&, std::uint64_t offset,
-                                                 std::uint64_t length) {
+testing::fault_action trace_recorder::before_read(rpc::request const&, std::uint64_t offset,
+                                                  std::uint64_t length) {
   mine().push_back({offset, length});
-  return daemon::fault_action::pass();
+  return testing::fault_action::pass();
 }
 
 read_trace trace_recorder::take() {

@@ -1,8 +1,8 @@
-// Reads of the host alone, without a device: the "CPU I/O" of paper 001, and what its host threads
-// did, done again.
+// Reads of the host alone, without a device: the "CPU I/O" of the GPUfs readahead paper, and the
+// reads of its host threads, done again.
 #pragma once
 
-#include <host-daemon/fault_injector.hpp>
+#include <gpufs/testing/faults.hpp>
 
 #include <apps/common/host_file.hpp>
 
@@ -30,15 +30,15 @@ using read_trace = std::vector<std::vector<traced_read>>;
 /// Throws std::system_error.
 [[nodiscard]] double replay_GBps(host_file const& file, read_trace const& trace);
 
-/// Notes what a filesystem's daemon threads read; it is given to the filesystem in place of a fault
-/// injector and injects none.
-class trace_recorder : public daemon::fault_injector {
+/// Records the reads of the daemon threads of a filesystem. It takes the place of a fault injector
+/// and injects no faults.
+class trace_recorder : public testing::fault_injector {
  public:
   trace_recorder();
-  daemon::fault_action before_read(rpc::request const& request, std::uint64_t offset,
-                                   std::uint64_t length) override;
+  testing::fault_action before_read(rpc::request const& request, std::uint64_t offset,
+                                    std::uint64_t length) override;
 
-  /// What was read so far, each daemon thread's reads in a list. Not while a kernel runs.
+  /// The reads so far, a list per daemon thread. Not while a kernel runs.
   [[nodiscard]] read_trace take();
 
  private:

@@ -1,4 +1,4 @@
-// What the programs have in common: exit statuses and how errors end them.
+// Common to the programs: exit statuses, and how errors end them.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,10 @@ struct usage_error : std::invalid_argument {
 inline constexpr int status_failed = 1;  ///< something did not work
 inline constexpr int status_usage = 2;   ///< the command line or a setting is wrong
 
-/// Parses the command line and runs `body`, whose result is the exit status. An error ends in one
-/// line on stderr that begins with the program's name: status_usage for usage_error, config_error
-/// and what CLI11 refuses, else `failed`; so does output that cannot be written to stdout.
+/// Parses the command line and runs `body`, whose result is the exit status.
+/// An error prints one line on stderr that begins with the name of the program. The status is
+/// status_usage for usage_error, config_error and the errors of CLI11, else `failed`. The same
+/// holds if stdout cannot be written.
 int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const& body,
                 int failed = status_failed);
 

@@ -9,22 +9,22 @@
 
 namespace gpufs::apps {
 
-/// Shows how far a long piece of work has come; erases itself at the end. Nothing at all unless
-/// stderr is a terminal.
+/// Shows the progress of long work and erases itself at the end. Shows nothing unless stderr is a
+/// terminal.
 class progress {
  public:
-  /// `total` counts whatever advance() is given. Not `wanted`: it stays invisible, since another
+  /// `total`: the sum of all advance() calls. Without `wanted` it stays invisible, because another
   /// one shows.
   progress(std::string what, std::uint64_t total, bool wanted = true);
   ~progress();
   progress(progress const&) = delete;
   progress& operator=(progress const&) = delete;
 
-  /// `amount` more is done. Thread-safe; draws at most ten times a second.
+  /// Adds `amount` to the progress. Thread-safe; draws at most ten times a second.
   void advance(std::uint64_t amount);
   /// `amount` is done in all.
   void set(std::uint64_t amount);
-  /// Changes what is all there is to do. Not while others advance it.
+  /// Changes the total. Not while other threads advance it.
   void expect(std::uint64_t total);
   /// Changes what is said to be going on.
   void say(std::string what);

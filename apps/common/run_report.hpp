@@ -1,4 +1,4 @@
-// What every program says about a run: device, settings, counters.
+// Parts of the report of a run: device, settings, counters.
 #pragma once
 
 #include <gpufs/config.hpp>

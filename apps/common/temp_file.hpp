@@ -18,7 +18,7 @@ using fill_function = std::function<void(std::uint64_t offset, std::span<std::by
 [[nodiscard]] int fill_file(int fd, std::uint64_t bytes, fill_function const& fill);
 
 /// A file without a name, filled with generate(seed, 0), generate(seed, 1), ... as little-endian
-/// 8-byte words. Having no name it is gone however the program ends. Others open it by path().
+/// 8-byte words. It is gone however the program ends. Others open it by path().
 class temp_file {
  public:
   /// Writes `bytes` bytes, with progress on a terminal. Throws usage_error naming --dir if no file

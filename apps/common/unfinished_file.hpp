@@ -8,7 +8,7 @@
 
 namespace gpufs::apps {
 
-/// A file under another name until it is whole; if that does not come about, nothing is left of it.
+/// A file under another name until it is complete. If it is not completed, nothing is left of it.
 class unfinished_file {
  public:
   explicit unfinished_file(std::string path) : path_(std::move(path)) {}

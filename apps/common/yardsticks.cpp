@@ -37,9 +37,10 @@ constexpr std::array entries{
     entry{"pull_limit_1block", "of_pull_limit_1block", "the same, one block",
           &yardsticks::pull_limit_one_block},
     entry{"dma_limit", "of_dma_limit", "one large DMA", &yardsticks::dma_limit},
-    entry{"cpuio", "times_cpuio", "by hand, 1 thread then copy", &yardsticks::cpuio},
-    entry{"pipelined", "times_pipelined", "by hand, threads, pipelined", &yardsticks::pipelined},
-    entry{"baseline_gpufs", "times_baseline_gpufs", "GPUfs as it was", &yardsticks::baseline_gpufs},
+    entry{"cpuio", "times_cpuio", "hand-written, 1 thread, copy", &yardsticks::cpuio},
+    entry{"pipelined", "times_pipelined", "hand-written, pipelined", &yardsticks::pipelined},
+    entry{"baseline_gpufs", "times_baseline_gpufs", "our model of GPUfs",
+          &yardsticks::baseline_gpufs},
     entry{"random_pull", "of_random_pull", "GPU pulls the same pieces", &yardsticks::random_pull},
     entry{"copy_kernel", "of_copy_kernel", "plain copy kernel", &yardsticks::copy_kernel},
     entry{"storage_sequential", "of_storage_sequential", "storage, O_DIRECT",
@@ -59,11 +60,12 @@ yardsticks measure_yardsticks(std::vector<host_file> const& files, std::uint64_t
 
   auto const parts = first_bytes(files, std::min(bytes, most_bytes));
   if (parts.empty()) {
-    y.notes.emplace_back("no baselines by hand: there are no bytes to read");
+    y.notes.emplace_back("no hand-written baselines: there are no bytes to read");
     return y;
   }
-  if (bytes > most_bytes) y.notes.emplace_back("baselines by hand: measured on the first 4 GiB");
-  options.say("measuring how fast it goes by hand");
+  if (bytes > most_bytes)
+    y.notes.emplace_back("hand-written baselines: measured on the first 4 GiB");
+  options.say("measuring hand-written reads");
   options.prepare();
   y.cpuio = measure_cpuio_GBps(parts);
   if (options.thorough) {

@@ -1,5 +1,5 @@
-// What a program's throughput is held against, all measured in the same run: the device's limits,
-// the storage's, and the same bytes brought over by hand.
+// What the throughput of a program is compared with, measured in the same run: the limits of the
+// device, those of the storage, and hand-written code for the same bytes.
 #pragma once
 
 #include <apps/common/host_file.hpp>
@@ -19,12 +19,12 @@ struct yardsticks {
   std::optional<double> pull_limit;            ///< a kernel reads pinned memory
   std::optional<double> pull_limit_one_block;  ///< the same with one block
   std::optional<double> dma_limit;             ///< one large copy from pinned memory
-  std::optional<double> cpuio;      ///< by hand: one thread reads everything, then one copy
-  std::optional<double> pipelined;  ///< by hand: threads with double-buffered chunks
+  std::optional<double> cpuio;      ///< hand-written: one thread reads everything, then one copy
+  std::optional<double> pipelined;  ///< hand-written: threads with double-buffered chunks
   std::optional<double>
-      baseline_gpufs;  ///< GPUfs as it was (apps/baseline); measured by the caller
-  std::optional<double>
-      random_pull;  ///< a kernel reads random pieces of pinned memory; measured by the caller
+      baseline_gpufs;  ///< our model of GPUfs (apps/baseline); measured by the caller
+  /// a kernel reads random pieces of pinned memory; measured by the caller
+  std::optional<double> random_pull;
   std::optional<double> copy_kernel;          ///< a plain copy kernel in device memory
   std::optional<double> storage_sequential;   ///< io_uring with O_DIRECT
   std::optional<double> storage_random_iops;  ///< the same, random 4 KiB reads per second
@@ -32,8 +32,9 @@ struct yardsticks {
 };
 
 struct yardstick_options {
-  bool cold = false;  ///< the files are not in the OS page cache: `prepare` is called before each
-                      ///< reading; measures the storage
+  /// the files are not in the OS page cache: `prepare` is called before each reading; measures the
+  /// storage
+  bool cold = false;
   bool thorough = false;  ///< `pipelined` is the best of several, not just 8 threads with 4 MiB
   std::function<void()> prepare = [] {};
   std::function<void(char const*)> say = [](char const*) {};  ///< told what comes next

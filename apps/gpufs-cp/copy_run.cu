@@ -10,7 +10,7 @@ namespace gpufs::apps {
 
 namespace {
 
-/// Files are cut into pieces, so that several blocks copy a large one.
+/// Files are cut into parts, so that several blocks copy a large one.
 constexpr std::uint64_t piece_bytes = 16 << 20;
 
 struct copy_piece {
@@ -21,7 +21,7 @@ struct copy_piece {
   std::uint32_t last;
 };
 
-/// Copies one piece. All threads of the block call; returns 0 or -errno.
+/// Copies one part. All threads of the block call; returns 0 or -errno.
 template <class Context>
 __device__ std::int32_t copy_one(Context& io, char const* text, copy_piece const& p,
                                  std::byte* chunk, std::uint64_t chunk_bytes) {

@@ -1,4 +1,4 @@
-// The device's part of a copy: blocks take pieces of files in turn.
+// The device's part of a copy. Blocks take parts of files from a common counter.
 #pragma once
 
 #include <gpufs/filesystem.hpp>

@@ -22,12 +22,12 @@ constexpr mode_t permissions = 0777;
 
 std::error_code last_error() { return {errno, std::generic_category()}; }
 
-/// A name beside `to` that nobody has.
+/// A name beside `to` that is free.
 std::string name_beside(stdfs::path const& to) {
   return (to.parent_path() / ".gpufs-cp-XXXXXX").string();
 }
 
-/// Makes an empty file beside the target. Its name is in `path` then.
+/// Makes an empty file beside the target and stores its name in `path`.
 std::error_code make_part(stdfs::path const& to, std::string& path) {
   path = name_beside(to);
   int const fd = ::mkostemp(path.data(), O_CLOEXEC);
@@ -36,7 +36,7 @@ std::error_code make_part(stdfs::path const& to, std::string& path) {
   return {};
 }
 
-/// Calls make(name) for a name that is free, and puts what it made in the place of `to`.
+/// Calls make(name) for a free name, then renames the new file to `to`.
 template <class Make>
 std::error_code put_in_place(stdfs::path const& to, Make const& make) {
   std::string name;
@@ -63,7 +63,7 @@ bool same_file(struct stat const& a, struct stat const& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/// What may not be where a copy goes; empty if there is nothing wrong.
+/// Why a copy may not go there; empty if it may.
 std::string in_the_way(struct stat const& from, stdfs::path const& to) {
   struct stat there {};
   if (::lstat(to.c_str(), &there) != 0) return {};

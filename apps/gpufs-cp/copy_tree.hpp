@@ -29,8 +29,8 @@ struct copied_folder {
   mode_t mode = 0;
 };
 
-using copy_errors =
-    std::vector<std::pair<std::string, std::string>>;  ///< path, what is wrong with it
+/// path, what is wrong with it
+using copy_errors = std::vector<std::pair<std::string, std::string>>;
 
 struct copy_plan {
   std::vector<copied_file> files;
@@ -48,14 +48,14 @@ struct copy_plan {
 /// /proc.
 [[nodiscard]] copy_plan prepare_copy(std::string const& source, std::string const& target);
 
-/// Puts each file with result 0 in its target's place, which other names of what was there do not
-/// notice, and drops the others' bytes; then makes the second names and sets permissions: those of
-/// the source, without set-user-id, set-group-id and sticky bits. Returns what failed.
+/// Renames each file with result 0 to its target; other names of the old target keep the old file.
+/// Drops the bytes of the other files. Then makes the second names and sets the permissions of the
+/// source, without set-user-id, set-group-id and sticky bits. Returns the failures.
 [[nodiscard]] copy_errors finish_copy(copy_plan const& plan,
                                       std::vector<std::int32_t> const& results);
 
-/// Drops the bytes of all files that are not in their places. Async-signal-safe it is not; any
-/// thread may call.
+/// Drops the bytes of all files that are not renamed to their targets. Any thread may call; it is
+/// not async-signal-safe.
 void abandon_copy(copy_plan const& plan) noexcept;
 
 }  // namespace gpufs::apps

@@ -69,7 +69,7 @@ int copy(options const& o, config const& settings, drain_on_signal& signals) {
   bool failed = complain(plan.errors);
   std::uint64_t bytes = 0;
   {
-    // Whoever is stopped leaves what was there.
+    // A stopped program leaves the old files as they were.
     signals.set([&plan] { abandon_copy(plan); });
     struct at_end {
       drain_on_signal& signals;

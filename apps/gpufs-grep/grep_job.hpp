@@ -28,8 +28,8 @@ struct grep_piece {
   std::uint64_t end;
 };
 
-/// Bytes in front of each block's chunk: the end of the chunk before it, as far as a word on the
-/// border needs it.
+/// Bytes in front of the chunk of each block: the end of the chunk before it, long enough for a
+/// word on the border.
 inline constexpr std::uint64_t front_bytes = longest_word + 1;
 static_assert(front_bytes % 8 == 0);
 

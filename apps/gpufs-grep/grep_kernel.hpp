@@ -1,5 +1,5 @@
-// The kernel of gpufs-grep: blocks take files, or pieces of large ones, from a common counter and
-// count lines. For device code.
+// The kernel of gpufs-grep. Blocks take files, or parts of large ones, from a common counter and
+// count lines.
 #pragma once
 
 #include <gpufs/gpufs.hpp>

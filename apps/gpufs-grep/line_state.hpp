@@ -1,5 +1,5 @@
-// What is known of a stretch of text about the lines in it that match: stretches can be put
-// together in any grouping.
+// The matching lines of a stretch of text. States of adjacent stretches can be joined in any
+// grouping.
 #pragma once
 
 #include <cstdint>

@@ -93,7 +93,7 @@ void complain(std::string const& path, std::int64_t error) {
   fmt::print(stderr, "gpufs-grep: {}: {}\n", path, error_text(error));
 }
 
-/// Files whose count on the host is another one. Files that could not be read are left out.
+/// Files with another count on the host. Unreadable files are left out.
 std::vector<std::size_t> wrong_counts(std::vector<listed_file> const& files,
                                       std::vector<std::int64_t> const& counts,
                                       std::string const& word) {

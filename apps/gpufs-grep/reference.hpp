@@ -1,5 +1,5 @@
-// Counts lines as gpufs-grep does, on the host and in the plainest way: what the kernel is compared
-// with.
+// Counts lines as gpufs-grep does, on the host and in the plainest way. The kernel is compared with
+// it.
 #pragma once
 
 #include <apps/gpufs-grep/grep_job.hpp>

@@ -2,8 +2,8 @@
 // code.
 #pragma once
 
+#include <gpufs/base/warp.hpp>
 #include <gpufs/device.hpp>
-#include <gpufs/warp.hpp>
 
 #include <apps/gpufs-grep/grep_job.hpp>
 #include <apps/gpufs-grep/line_state.hpp>
@@ -15,11 +15,11 @@ namespace gpufs::apps {
 /// Bytes of a file in device memory. Places are offsets from `bytes`.
 struct text_window {
   char const* bytes;  ///< 8-byte aligned; readable up to the multiple of 8 behind `end`
-  std::uint64_t
-      scan;  ///< where to begin to look; the byte before it is there unless the file begins here
+  /// where to begin to look; the byte before it is there unless the file begins here
+  std::uint64_t scan;
   std::uint64_t stop;  ///< where to end
-  std::uint64_t end;  ///< end of the bytes that are there; stop + length of the word or more unless
-                      ///< the file ends here
+  /// end of the bytes that are there; stop + length of the word or more unless the file ends here
+  std::uint64_t end;
   bool file_begins = false;  ///< `scan` is the file's first byte
 };
 
@@ -87,18 +87,18 @@ __device__ inline line_state scan_window(text_window const& t, search_word const
       detail::scan_words(t, word, clipped(threadIdx.x * each), clipped((threadIdx.x + 1) * each));
 
   unsigned const lane = lane_id();
-  unsigned const warp = threadIdx.x / warp_size;
-  for (unsigned step = 1; step < warp_size; step *= 2) {
+  unsigned const warp = threadIdx.x / base::warp_size;
+  for (unsigned step = 1; step < base::warp_size; step *= 2) {
     // What lanes that are no multiple of 2 * step get is not used.
     auto const next =
-        __shfl_down_sync(all_lanes, static_cast<unsigned long long>(mine.packed()), step);
+        __shfl_down_sync(base::all_lanes, static_cast<unsigned long long>(mine.packed()), step);
     mine = mine.then(line_state::unpacked(next));
   }
   if (lane == 0) scratch[warp] = mine.packed();
   __syncthreads();
   line_state all;
   if (threadIdx.x == 0) {
-    for (unsigned w = 0; w < blockDim.x / warp_size; ++w)
+    for (unsigned w = 0; w < blockDim.x / base::warp_size; ++w)
       all = all.then(line_state::unpacked(scratch[w]));
   }
   __syncthreads();

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <optional>
 #include <vector>
@@ -102,8 +103,24 @@ void print_all(char const* heading, std::vector<ability> const& all) {
   }
 }
 
+/// The settings, one line each. Unless `expert`: the last line says how many were left out.
+void print_settings(config const& settings,
+                    std::function<std::string(setting const&)> const& origin, bool expert) {
+  std::size_t left_out = 0;
+  fmt::print("settings:\n");
+  for (auto const& s : gpufs::settings()) {
+    if (s.is_expert && !expert)
+      ++left_out;
+    else
+      fmt::print("  {:<16} {:<10} {:<14} {}\n", s.key, s.print(settings), origin(s), s.help);
+  }
+  if (left_out != 0)
+    fmt::print("gpufs info --expert lists {} more settings, for tests and measurements\n",
+               left_out);
+}
+
 void print_text(facts const& f, config const& settings,
-                std::function<std::string(setting const&)> const& origin) {
+                std::function<std::string(setting const&)> const& origin, bool expert) {
   if (f.device) {
     auto const& d = *f.device;
     fmt::print("device: {} ({}), {} multiprocessors{}, {:.1f} GiB of memory, {:.1f} MiB of L2\n",
@@ -126,17 +143,15 @@ void print_text(facts const& f, config const& settings,
   for (auto const& note : f.notes) fmt::print("note: {}\n", note);
   if (!f.no_filesystem.empty())
     fmt::print("with these settings there is no filesystem: {}\n", f.no_filesystem);
-  fmt::print("settings:\n");
-  for (auto const& s : gpufs::settings())
-    fmt::print("  {:<16} {:<10} {:<14} {}\n", s.key, s.print(settings), origin(s), s.help);
+  print_settings(settings, origin, expert);
 }
 
 }  // namespace
 
 void print_info(config const& settings, std::function<std::string(setting const&)> const& origin,
-                bool json) {
+                info_options const& o) {
   facts const f = look(settings);
-  json ? print_json(f, settings, origin) : print_text(f, settings, origin);
+  o.json ? print_json(f, settings, origin) : print_text(f, settings, origin, o.expert);
 }
 
 }  // namespace gpufs::apps

@@ -8,9 +8,15 @@
 
 namespace gpufs::apps {
 
-/// Prints device, host, I/O backends, ways for bytes, limits and settings; what does not work says
-/// why. `origin` tells where a setting's value comes from. Never throws for what the machine lacks.
+struct info_options {
+  bool json = false;    ///< one JSON object, with all settings
+  bool expert = false;  ///< with the settings whose `is_expert` is true
+};
+
+/// Prints device, host, I/O backends, I/O paths, limits and settings, and why something does not
+/// work. `origin` returns where a setting comes from. Does not throw if the machine lacks
+/// something.
 void print_info(config const& settings, std::function<std::string(setting const&)> const& origin,
-                bool json);
+                info_options const& o);
 
 }  // namespace gpufs::apps

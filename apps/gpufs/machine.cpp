@@ -20,7 +20,7 @@ namespace gpufs::apps {
 
 namespace {
 
-/// Why no window of a file can be mapped for the device, or nothing.
+/// Why no window of a file can be registered for the device, or nothing.
 std::string try_mapping(std::string const& folder) {
   try {
     temp_file const file(folder, 1 << 20, 1);
@@ -86,13 +86,13 @@ std::vector<ability> look_at_paths(config const& settings, std::string const& fo
   }
   for (auto const& [name, path] :
        {std::pair{"pull", io_path::pull}, std::pair{"dma", io_path::dma},
-        std::pair{"direct", io_path::direct}, std::pair{"mapped", io_path::mapped}}) {
+        std::pair{"direct", io_path::direct}, std::pair{"registered", io_path::registered}}) {
     config c = settings;
     c.path = path;
     std::string why = no_memory;
     try {
       validate(c);
-      if (path == io_path::mapped && why.empty()) why = try_mapping(folder);
+      if (path == io_path::registered && why.empty()) why = try_mapping(folder);
     } catch (config_error const& e) {
       why = e.what();
     }

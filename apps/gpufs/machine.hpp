@@ -1,4 +1,4 @@
-// Looks at the machine: what is there, and for what does not work the reason.
+// Looks at the machine: what is there, and the reason if something does not work.
 #pragma once
 
 #include <gpufs/config.hpp>
@@ -28,8 +28,8 @@ struct host_facts {
 /// io_uring, its registered buffers, pread threads, O_DIRECT in `folder`, cachestat.
 [[nodiscard]] std::vector<ability> look_at_io(config const& settings, std::string const& folder);
 
-/// The values of io_path, by what the validator says to each, whether pinned memory is to be had,
-/// and whether the device maps a file in `folder`.
+/// The values of io_path. For each: what the validator says, whether pinned memory is available,
+/// and whether a file in `folder` can be registered for the device.
 [[nodiscard]] std::vector<ability> look_at_paths(config const& settings, std::string const& folder);
 
 }  // namespace gpufs::apps

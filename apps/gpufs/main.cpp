@@ -3,14 +3,14 @@
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
 
+#include <apps/bench/apps_study.hpp>
+#include <apps/bench/bench.hpp>
+#include <apps/bench/options.hpp>
+#include <apps/bench/paper.hpp>
+#include <apps/bench/ratios.hpp>
+#include <apps/bench/write.hpp>
 #include <apps/common/program.hpp>
-#include <apps/gpufs/apps_study.hpp>
-#include <apps/gpufs/bench.hpp>
-#include <apps/gpufs/bench_options.hpp>
-#include <apps/gpufs/bench_write.hpp>
 #include <apps/gpufs/info.hpp>
-#include <apps/gpufs/paper.hpp>
-#include <apps/gpufs/ratios.hpp>
 #include <apps/gpufs/tune.hpp>
 
 #include <CLI/CLI.hpp>
@@ -36,7 +36,7 @@ std::string origin(CLI::App const& command, config const& c, setting const& s) {
 int bench(bench_options& o, config settings) {
   validate(settings);
   complete(o);
-  settings = with_slots(o, settings);
+  settings = with_seats(o, settings);
   if (o.is("rpc")) {
     print(o, settings, run_rpc_bench(o, settings));
     return 0;
@@ -80,13 +80,16 @@ int draw_figures(paper_options& o, config const& settings) {
 
 int main(int argc, char** argv) {
   CLI::App app("Files for GPU kernels: what this machine offers, and how fast it is", "gpufs");
+  app.set_version_flag("--version", "gpufs " GPUFS_VERSION);
   app.require_subcommand(1);
 
   CLI::App& info_command = *app.add_subcommand(
       "info", "device, host, which ways to read files work here and why others do not, settings");
   cli_settings const info_settings(info_command);
-  bool info_json = false;
-  info_command.add_flag("--json", info_json, "print one JSON object");
+  info_options what;
+  info_command.add_flag("--json", what.json, "print one JSON object, with all settings");
+  info_command.add_flag("--expert", what.expert,
+                        "list the settings for tests and measurements, too");
 
   CLI::App& bench_command = *app.add_subcommand(
       "bench", "measures reads of a file from a kernel, verified and held against the hardware");
@@ -98,18 +101,18 @@ int main(int argc, char** argv) {
   std::vector<CLI::Option*> const bench_own(bench_all.begin() + static_cast<std::ptrdiff_t>(shared),
                                             bench_all.end());
   CLI::App& ratios_command = *bench_command.add_subcommand(
-      "ratios", "the same file read in several ways in turns, and how gpufs compares with each");
+      "ratios", "the same file read in several ways, and how gpufs compares with each");
   ratio_options ratio;
   add_options(ratios_command, ratio);
-  CLI::App& paper_command =
-      *bench_command.add_subcommand("paper", "the figures of paper 001, as CSV and PNG");
+  CLI::App& paper_command = *bench_command.add_subcommand(
+      "paper", "the figures of the GPUfs readahead paper, as CSV and PNG");
   paper_options paper;
   add_options(paper_command, paper);
 
-  CLI::App& apps_command =
-      *bench_command.add_subcommand("apps",
-                                    "the fourteen file-input applications: by hand, with gpufs, "
-                                    "and with GPUfs as it was, in turns");
+  CLI::App& apps_command = *bench_command.add_subcommand(
+      "apps",
+      "the fourteen file-input applications: hand-written, with gpufs, "
+      "and with our model of GPUfs");
   apps_options applications;
   add_options(apps_command, applications);
 
@@ -135,7 +138,7 @@ int main(int argc, char** argv) {
     if (bench_command.parsed()) return bench(options, bench_settings.load());
     config const settings = info_settings.load();
     print_info(
-        settings, [&](setting const& s) { return origin(info_command, settings, s); }, info_json);
+        settings, [&](setting const& s) { return origin(info_command, settings, s); }, what);
     return 0;
   });
 }

@@ -1,10 +1,10 @@
+#include <apps/bench/bench.hpp>
 #include <apps/common/host_file.hpp>
 #include <apps/common/median.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
 #include <apps/common/seconds_since.hpp>
-#include <apps/gpufs/bench.hpp>
 #include <apps/gpufs/tune.hpp>
 
 #include <CLI/CLI.hpp>
@@ -62,7 +62,7 @@ void check_out(tune_options const& o) {
   }
 }
 
-/// Its size. It is only opened for reading, here and everywhere else.
+/// The size of the file. The program opens the file for reading only.
 std::uint64_t size_of(std::string const& path) {
   std::uint64_t size = 0;
   try {
@@ -80,7 +80,7 @@ std::vector<coordinate> coordinates() {
                    return std::vector<std::string>{"4K", "16K", "64K", "256K", "1M"};
                  }});
   all.push_back({"prefetch_size", [](config const& c) {
-                   // Requests of 64K, 256K and 1M in all, as paper 001 counts them.
+                   // Requests of 64K, 256K and 1M in all, as the GPUfs readahead paper counts them.
                    std::vector<std::string> values{"auto", "0"};
                    for (std::uint64_t const request : {mebi / 16, mebi / 4, mebi}) {
                      if (request > c.page_size)
@@ -89,7 +89,7 @@ std::vector<coordinate> coordinates() {
                    return values;
                  }});
   all.push_back({"io_path", [](config const&) {
-                   return std::vector<std::string>{"pull", "dma", "direct", "mapped"};
+                   return std::vector<std::string>{"pull", "dma", "direct", "registered"};
                  }});
   all.push_back({"host_threads", [](config const&) {
                    std::vector<std::string> values;
@@ -135,8 +135,8 @@ double measure(bench_options b, config const& c, double best) {
   return all[median_index(all)];
 }
 
-/// How much to read so that one run takes about `seconds`, going by a short one. In a fiftieth of
-/// the time there is: so some thirty trials of one to three runs fit in.
+/// The bytes for one run of about `seconds`, by the rate of a short one. A run takes a fiftieth of
+/// the time limit. So about thirty trials of one to three runs fit in.
 std::uint64_t bytes_per_trial(bench_options b, config const& c, std::uint64_t file_bytes,
                               double seconds) {
   std::uint64_t const least =

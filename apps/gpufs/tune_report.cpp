@@ -1,4 +1,4 @@
-// What `gpufs tune` says: the table of trials, and the settings as TOML.
+// The output of `gpufs tune`: the table of trials, and the settings as TOML.
 #include <gpufs/device.hpp>
 
 #include <apps/common/run_report.hpp>

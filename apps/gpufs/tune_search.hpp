@@ -1,6 +1,5 @@
-// Coordinate descent over settings: one setting at a time is tried through while the others stay at
-// the best values known so far. Knows nothing of files and devices; what a trial measures is the
-// caller's.
+// Coordinate descent over settings. It tries the values of one setting while the others stay at the
+// best values so far. It does not know files and devices; the caller measures.
 #pragma once
 
 #include <gpufs/config.hpp>
@@ -17,8 +16,8 @@ namespace gpufs::apps {
 /// A setting that is varied.
 struct coordinate {
   std::string_view key;  ///< of gpufs::settings()
-  std::function<std::vector<std::string>(config const&)>
-      values;  ///< to try, given the others; those that validate() refuses are left out
+  /// to try, given the others; those that validate() refuses are left out
+  std::function<std::vector<std::string>(config const&)> values;
 };
 
 /// What a configuration gave.
@@ -29,8 +28,8 @@ struct trial {
 };
 
 struct search_result {
-  std::vector<trial> trials;  ///< in the order in which they were made, the first with the settings
-                              ///< given; none twice
+  /// in the order in which they were made, the first with the settings given; none twice
+  std::vector<trial> trials;
   std::size_t best = 0;
   bool complete = false;  ///< false: time ran out before a whole round had brought nothing better
 };

@@ -1,4 +1,4 @@
-// What a kernel that reads an application's files gets, and how it says that a read failed.
+// Arguments of a kernel that reads the files of an application, and the record of a failed read.
 #pragma once
 
 #include <gpufs/gpufs.hpp>
@@ -28,8 +28,8 @@ struct chunk_io {
   char const* paths[most_files];  ///< in device memory
   std::uint64_t request;          ///< bytes per gread that the command line asks for
   io_failure* failure;
-  unsigned long long*
-      checksums;  ///< null, or one for each file, to be added to with add_to_checksum()
+  /// null, or one for each file, to be added to with add_to_checksum()
+  unsigned long long* checksums;
 };
 
 #if defined(__CUDACC__) || defined(GPUFS_EMULATED)
@@ -67,10 +67,11 @@ __device__ int open_file(io_context<Group>& io, chunk_io const& files, std::uint
   return fd < 0 ? -1 : fd;
 }
 
-/// Adds the words of a file that begin in [offset, offset + count), whose bytes lie at `bytes`, to
-/// the file's checksum, if one is taken. Where offset + count is no multiple of 8, what the last
-/// word has beyond it lies at `next`; null: the file ends there. Every byte of the file must come
-/// to it once. All threads of the block call.
+/// Adds the words of a file that begin in [offset, offset + count) to the checksum of the file, if
+/// one is taken. Their bytes lie at `bytes`. All threads of the block call, once for every byte of
+/// the file.
+/// If offset + count is no multiple of 8, the rest of the last word lies at `next`; null: the file
+/// ends there.
 __device__ inline void add_to_checksum(chunk_io const& files, std::uint32_t file, void const* bytes,
                                        std::uint64_t count, std::uint64_t offset,
                                        void const* next = nullptr) {

@@ -54,12 +54,13 @@ struct data_file {
 
 class data_set {
  public:
-  /// Makes the files, or finds them: in `folder` a file NAME has a sidecar NAME.meta (text,
-  /// key=value) that says what it was generated from; where `origin` (whatever decides the
-  /// contents), size and version agree it is taken as it is. Without a folder the files have no
-  /// names and go with this object. Throws usage_error naming the folder, the file that is in the
-  /// way (one without a sidecar is not overwritten) or
-  /// --input, std::system_error if a file cannot be made: then nothing is left of it.
+  /// Makes the files, or finds them. In `folder` a file NAME has a sidecar NAME.meta (text,
+  /// key=value) that says how it was generated. A file is used again if `origin` (all that decides
+  /// the contents), size and version agree. Without a folder the files have no names and go with
+  /// this object.
+  /// Throws usage_error naming the folder, --input or a file in the way; a file without a sidecar
+  /// is not overwritten. Throws std::system_error if a file cannot be made; nothing is left of it
+  /// then.
   data_set(std::vector<input_file> const& files, std::string const& origin,
            std::string const& folder);
 
@@ -68,7 +69,7 @@ class data_set {
   /// The files' bytes.
   [[nodiscard]] mapped_inputs map() const;
 
-  /// What the files hold now is what was generated: says which one is not; empty if all are right.
+  /// Compares the files with what was generated. Returns the file that differs, or an empty text.
   [[nodiscard]] std::string changed() const;
 
  private:

@@ -1,4 +1,4 @@
-// Ways to bring files into arrays on the device, all behind one interface: what is measured differs
+// Ways to bring files into arrays on the device, behind one interface. Measurements of them differ
 // in nothing else.
 #pragma once
 
@@ -38,29 +38,29 @@ class loader {
   /// Takes what load() with these items will need. Not timed.
   virtual void prepare(std::vector<load_item> const& items) { (void)items; }
 
-  /// Brings everything over, in order; complete on return. This is what is timed: allocations have
-  /// been made before. Throws std::runtime_error naming file and offset if something could not be
-  /// read.
+  /// Brings all files over, in order, and waits for the end. Only this is timed: allocations come
+  /// before. Throws std::runtime_error naming file and offset if a read failed.
   virtual void load(std::vector<load_item> const& items) = 0;
 
   /// What the last load() did, where there is a filesystem that counts.
   [[nodiscard]] virtual std::optional<statistics> counters() const { return std::nullopt; }
 };
 
-/// By hand: one thread reads a whole file into touched host memory, then one copy brings it over;
-/// file by file. `pinned`: that memory is pinned. `most_bytes`: of the largest file.
+/// Hand-written: one thread reads a whole file into touched host memory, then one copy brings it
+/// over. One file after the other. `pinned`: that memory is pinned. `most_bytes`: size of the
+/// largest file.
 [[nodiscard]] std::unique_ptr<loader> make_cpuio_loader(std::uint64_t most_bytes, bool pinned);
 
-/// By hand: 8 threads, each with two pinned chunks of 4 MiB: one is read into while the other is
-/// copied.
+/// Hand-written: 8 threads, each with two pinned chunks of 4 MiB. A thread reads into one chunk
+/// while the other is copied.
 [[nodiscard]] std::unique_ptr<loader> make_pipelined_loader();
 
 /// A kernel in which each block opens the files and greads its strip of each. Owns a filesystem
 /// with these settings.
 [[nodiscard]] std::unique_ptr<loader> make_gread_loader(config const& settings, io_shape shape);
 
-/// The same through GPUfs as it was (apps/baseline), with a cache of `cache_bytes` for each file,
-/// empty at first.
+/// The same through our model of GPUfs (apps/baseline), with a cache of `cache_bytes` for each
+/// file, empty at first.
 [[nodiscard]] std::unique_ptr<loader> make_original_loader(original::options const& settings,
                                                            io_shape shape);
 

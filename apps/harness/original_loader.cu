@@ -1,4 +1,4 @@
-// The I/O kernel once more, through GPUfs as it was (apps/baseline): what gpufs is compared with.
+// The I/O kernel through our model of GPUfs (apps/baseline), for comparison.
 #include <gpufs/device.hpp>
 
 #include <apps/baseline/original.hpp>

@@ -48,7 +48,8 @@ void add_options(CLI::App& app, options& o, port_description const& what) {
   app.add_option("--mode", o.mode, "how the input is read and where the work is done")
       ->check(CLI::IsMember(modes))
       ->capture_default_str();
-  app.add_option("--size", o.size, "size of the input: paper is that of paper 001, Table 1")
+  app.add_option("--size", o.size,
+                 "size of the input: paper is that of the GPUfs readahead paper, Table 1")
       ->check(CLI::IsMember({"smoke", "medium", "paper"}))
       ->capture_default_str();
   app.add_option("--gen", o.generator, "input by the suite's own formula, or random")

@@ -1,5 +1,5 @@
-// One application at one size, with its files on disk and its arrays on the device: runs it in
-// every way, and checks what came out.
+// One application at one size, with its files on disk and its arrays on the device. Runs it in
+// every way, and checks the results.
 #pragma once
 
 #include <gpufs/device.hpp>

@@ -16,8 +16,8 @@ namespace gpufs::apps {
 inline constexpr unsigned most_tables = 32;      ///< hash functions, each with a table of its own
 inline constexpr unsigned most_key_bits = 31;    ///< of a hash function
 inline constexpr unsigned lsh_dimensions = 192;  ///< 3 x 64: four neighbouring bins are one
-inline constexpr unsigned list_limit =
-    32;  ///< ids that a bucket keeps: those of the smallest numbers
+/// ids that a bucket keeps: those of the smallest numbers
+inline constexpr unsigned list_limit = 32;
 inline constexpr unsigned candidate_limit = 256;
 
 /// What is subtracted from each of the 192 sums if the index is centred: their mean, 1024 / 64.

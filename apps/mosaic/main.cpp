@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
   index_command.add_option("--data", o.data, "folder of the database")->required();
   index_command.add_option("--tables", o.tables, "hash functions, 1 to 32")->capture_default_str();
   index_command.add_option("--bits", o.bits,
-                           "of each key, 1 to 31; default: so many that a bucket has about four "
+                           "of each key, 1 to 31; default: 0, so many that a bucket has about four "
                            "ids (2 million tiles: 18)");
   index_command.add_flag("--centre", o.centre,
                          "subtract the mean from histograms before hashing: for keys that cluster");

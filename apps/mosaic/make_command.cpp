@@ -54,13 +54,13 @@ match_shape shape_of(make_options const& o) {
   return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads / 32), o.level == "warp"};
 }
 
-/// The settings of a run: every group that reads has a slot of its own.
+/// The settings of a run: every group that reads has a seat of its own.
 config settings_of(config c, match_shape const& shape, std::uint64_t page_size) {
-  constexpr std::uint64_t most_slots = 65536;
+  constexpr std::uint64_t most_seats = 65536;
   if (page_size != 0) c.page_size = page_size;
   std::uint64_t const groups = std::uint64_t{shape.blocks} * (shape.by_warp ? shape.rows : 1);
-  c.context_slots = static_cast<std::uint32_t>(
-      std::max<std::uint64_t>(c.context_slots, std::min(groups, most_slots)));
+  c.seats =
+      static_cast<std::uint32_t>(std::max<std::uint64_t>(c.seats, std::min(groups, most_seats)));
   validate(c);
   return c;
 }
@@ -102,8 +102,8 @@ picture picture_of(make_options const& o, database const& d) {
   return picture_of_strangers(size.columns, size.rows, o.seed);
 }
 
-/// What is wrong with matches; empty if nothing is. `right`: the host's; `self`: each place is a
-/// tile of the database.
+/// Returns what is wrong with matches, or an empty text. `right`: the matches of the host. `self`:
+/// each tile of the picture is one of the database.
 std::string check(std::vector<tile_match> const& got, std::vector<tile_match> const& right,
                   bool self) {
   auto const text = [](tile_match const& m) {
@@ -131,7 +131,7 @@ void print_json(make_options const& o, mosaic_problem const& p, measured const& 
       .integer("tiles", p.index.tiles)
       .integer("compared", r.matched.compared);
   j.number("seconds", r.seconds)
-      .number("mapping_seconds", r.mapping_seconds)
+      .number("mapping_seconds", r.registering_seconds)
       .number("places_per_second", static_cast<double>(p.wanted.places.size()) / r.seconds);
   if (m.way->name() != "cpu") j.number("kernel_seconds", r.matched.kernel_seconds);
   std::vector<double> all;
@@ -153,8 +153,8 @@ void print_text(mosaic_problem const& p, measured const& m) {
       m.way->name(), r.seconds, places / r.seconds,
       static_cast<double>(r.matched.compared) / places, without, r.matched.kernel_seconds);
   if (r.counters) fmt::print("{}", to_text(*r.counters));
-  if (r.mapping_seconds > 0)
-    fmt::print("  windows mapped before, in {:.3f} s\n", r.mapping_seconds);
+  if (r.registering_seconds > 0)
+    fmt::print("  windows registered before, in {:.3f} s\n", r.registering_seconds);
   for (auto const& note : r.notes) fmt::print("  note: {}\n", note);
 }
 
@@ -207,7 +207,8 @@ void add_options(CLI::App& command, make_options& o) {
       .add_option("--mode", o.modes,
                   "one or several, compared in turns: gread, gmmap, array: how the kernel gets at "
                   "histograms; cpuio: all of "
-                  "tiles.hist is brought to the device by hand; cpu: the host alone, all cores")
+                  "tiles.hist is brought to the device by hand-written code; cpu: the host alone, "
+                  "all cores")
       ->check(CLI::IsMember({"gread", "gmmap", "array", "cpuio", "cpu"}))
       ->delimiter(',')
       ->capture_default_str();

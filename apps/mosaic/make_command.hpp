@@ -1,4 +1,4 @@
-// `mosaic make`: a mosaic of a picture, in one way or in several in turns.
+// `mosaic make`: a mosaic of a picture, in one way, or in several ways that are compared.
 #pragma once
 
 #include <gpufs/config.hpp>

@@ -16,8 +16,8 @@ struct match_failure {
 };
 
 struct match_job {
-  std::uint32_t const* pixels =
-      nullptr;  ///< tile_pixels for each place: red in the lowest byte, then green, blue
+  /// tile_pixels for each place: red in the lowest byte, then green, blue
+  std::uint32_t const* pixels = nullptr;
   std::uint64_t places = 0;
   lsh_view index{};                        ///< its arrays lie in device memory
   tile_match* best = nullptr;              ///< one for each place

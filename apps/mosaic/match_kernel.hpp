@@ -2,8 +2,8 @@
 // histogram, keys, candidates, the nearest of them.
 #pragma once
 
+#include <gpufs/base/warp.hpp>
 #include <gpufs/gpufs.hpp>
-#include <gpufs/warp.hpp>
 
 #include <apps/mosaic/match_job.hpp>
 #include <apps/mosaic/match_source.hpp>
@@ -103,8 +103,8 @@ __device__ inline void merge_lists(match_scratch& s, unsigned tables) {
   std::uint32_t count = 0;
   for (unsigned t = 0; t < tables && count < candidate_limit; ++t) {
     bool const fresh = lane_id() < s.length[t] && is_new(s, s.list[t][lane_id()]);
-    unsigned const all = __ballot_sync(all_lanes, fresh);
-    std::uint32_t const at = count + rank_in(all);
+    unsigned const all = __ballot_sync(base::all_lanes, fresh);
+    std::uint32_t const at = count + base::rank_in(all);
     if (fresh && at < candidate_limit) s.candidate[at] = s.list[t][lane_id()];
     count += static_cast<unsigned>(__popc(all));
   }
@@ -114,16 +114,16 @@ __device__ inline void merge_lists(match_scratch& s, unsigned tables) {
 /// The candidates of the place. Ends with a barrier.
 __device__ inline void take_candidates(match_scratch& s, lsh_view const& index, unsigned rank,
                                        unsigned threads) {
-  static_assert(most_tables <= warp_size && list_limit <= warp_size &&
+  static_assert(most_tables <= base::warp_size && list_limit <= base::warp_size &&
                 seen_slots == 1 << (32 - 22));
   for (unsigned i = rank; i < seen_slots; i += threads) s.seen[i] = no_tile;
   if (rank < index.tables) find_list(s, index, rank);
   __syncthreads();
-  for (unsigned t = rank / warp_size; t < index.tables; t += threads / warp_size) {
+  for (unsigned t = rank / base::warp_size; t < index.tables; t += threads / base::warp_size) {
     if (lane_id() < s.length[t]) s.list[t][lane_id()] = index.ids[s.begin[t] + lane_id()];
   }
   __syncthreads();
-  if (rank < warp_size) merge_lists(s, index.tables);
+  if (rank < base::warp_size) merge_lists(s, index.tables);
   __syncthreads();
 }
 
@@ -140,15 +140,15 @@ __device__ std::uint32_t record_distance(match_scratch& s, Group const& group,
     float const difference = static_cast<float>(s.bins[b]) - record[b];
     sum += difference * difference;
   }
-  for (unsigned step = 1; step < warp_size; step *= 2)
-    sum += __shfl_xor_sync(all_lanes, sum, static_cast<int>(step));
-  if constexpr (is_block<Group>) {
+  for (unsigned step = 1; step < base::warp_size; step *= 2)
+    sum += __shfl_xor_sync(base::all_lanes, sum, static_cast<int>(step));
+  if constexpr (io::is_block<Group>) {
     __shared__ float part[most_match_rows];
     __syncthreads();  // the last record's are used up
-    if (lane_id() == 0) part[rank / warp_size] = sum;
+    if (lane_id() == 0) part[rank / base::warp_size] = sum;
     __syncthreads();
     sum = 0;
-    for (unsigned w = 0; w < size / warp_size; ++w) sum += part[w];
+    for (unsigned w = 0; w < size / base::warp_size; ++w) sum += part[w];
   }
   return sum < static_cast<float>(no_distance) ? static_cast<std::uint32_t>(sum) : no_distance;
 }
@@ -203,8 +203,8 @@ __global__ void __launch_bounds__(32 * most_match_rows, 2)
   typename Source::template reader<std::remove_const_t<decltype(group)>> reader(source, group);
   unsigned const threads = blockDim.x * blockDim.y;
   unsigned const rank = threadIdx.x + blockDim.x * threadIdx.y;
-  unsigned const groups = ByWarp ? threads / warp_size : 1;
-  unsigned const mine = ByWarp ? rank / warp_size : 0;
+  unsigned const groups = ByWarp ? threads / base::warp_size : 1;
+  unsigned const mine = ByWarp ? rank / base::warp_size : 0;
   for (;;) {
     if (rank == 0) s.place = atomicAdd(job.next, 1ull);
     __syncthreads();

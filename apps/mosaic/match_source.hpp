@@ -116,7 +116,7 @@ struct array_source {
         buffer[b] = bins_[id * step + b];
       }
       result = bins_.error() != 0 ? bins_.error() : -EIO;
-      bool const failed = group_ops<Group>::any(group_, bins_.error() != 0);
+      bool const failed = io::group_ops<Group>::any(group_, bins_.error() != 0);
       group_.sync();  // the record is there
       return failed ? nullptr : buffer;
     }

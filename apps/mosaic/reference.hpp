@@ -1,5 +1,5 @@
-// The mosaic by the host alone, in the plainest way: what the kernel is compared with, and the
-// program that it is held against.
+// The mosaic by the host alone, in the plainest way. The kernel and the program are compared with
+// it.
 #pragma once
 
 #include <apps/mosaic/lsh_index.hpp>

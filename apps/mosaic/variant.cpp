@@ -1,8 +1,8 @@
 #include <gpufs/filesystem.hpp>
 
 #include <apps/common/host_file.hpp>
-#include <apps/common/map_windows.hpp>
 #include <apps/common/program.hpp>
+#include <apps/common/register_windows.hpp>
 #include <apps/common/seconds_since.hpp>
 #include <apps/harness/data_set.hpp>
 #include <apps/mosaic/reference.hpp>
@@ -108,7 +108,8 @@ class file_variant final : public variant {
           fmt::format("advice for {}: {}", problem_.files.hist(), error_text(error)));
     }
     if (warm_)
-      r.mapping_seconds = map_windows(fs, fd, std::filesystem::file_size(problem_.files.hist()));
+      r.registering_seconds =
+          register_windows(fs, fd, std::filesystem::file_size(problem_.files.hist()));
     statistics const before = fs.stats();
     r.matched = kernel_.from_file(problem_.wanted.places, how_, fs.ref(), fd);
     r.seconds = r.matched.seconds;

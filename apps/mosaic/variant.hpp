@@ -26,10 +26,10 @@ struct mosaic_problem {
 
 struct variant_outcome {
   match_result matched;
-  double seconds = 0;  ///< end to end: from picture and index in host and device memory to the
-                       ///< matches in host memory
+  /// end to end: from picture and index in host and device memory to the matches in host memory
+  double seconds = 0;
   std::optional<statistics> counters;
-  double mapping_seconds = 0;  ///< io_path mapped: what mapping the windows took before that
+  double registering_seconds = 0;  ///< io_path registered: registering the windows before that
   std::vector<std::string> notes;
 };
 
@@ -61,9 +61,9 @@ class variant {
 [[nodiscard]] std::unique_ptr<variant> make_cpuio_variant(mosaic_problem const& p,
                                                           match_shape shape);
 
-/// A kernel that reads histograms from the file; a filesystem with these settings for each run.
-/// `random`: advised so, and nothing is read ahead. `warm`: the OS page cache has the file, and
-/// with io_path mapped all its windows are mapped before the time begins.
+/// A kernel that reads histograms from the file. Each run has a filesystem with these settings.
+/// `random`: advises so, and nothing is read ahead. `warm`: the OS page cache has the file, and
+/// with io_path registered all its windows are registered before the clock starts.
 [[nodiscard]] std::unique_ptr<variant> make_file_variant(mosaic_problem const& p, match_access how,
                                                          match_shape shape, config const& settings,
                                                          bool random, bool warm);

@@ -1,4 +1,5 @@
-// The fourteen applications of paper 001, Table 1. Each is described in the .cu file of its folder.
+// The fourteen applications of the GPUfs readahead paper, Table 1. Each is described in its .cu
+// file.
 #pragma once
 
 #include <apps/harness/port.hpp>

@@ -1,29 +1,31 @@
-// The page table: from (file version, page number) to a frame. Buckets of 32 entries, looked up by
-// a warp with one coalesced load, changed by a lane for each page.
+// The page table: from (file version, page number) to a frame. A bucket has 32 entries. A warp
+// looks a bucket up with one coalesced load; single lanes change it.
 #pragma once
 
+#include <gpufs/base/mix64.hpp>
+#include <gpufs/base/settled.hpp>
+#include <gpufs/base/warp.hpp>
 #include <gpufs/cache/frame.hpp>
 #include <gpufs/cache/geometry.hpp>
-#include <gpufs/cache/settled.hpp>
+#include <gpufs/cache/replacement/policies.hpp>
 #include <gpufs/fs_ref.hpp>
-#include <gpufs/mix64.hpp>
-#include <gpufs/wait.hpp>
-#include <gpufs/warp.hpp>
+#include <gpufs/handle/deadline.hpp>
 
 #include <cstdint>
 
-namespace gpufs {
+namespace gpufs::cache {
+
+using namespace base;
 
 static_assert(bucket_ways == warp_size);
 
 /// Where a page's entry can be. An entry is tag << 32 | (frame + 1), or 0. The tag only narrows the
-/// search: the frame's header names the page in full, so that equal tags never mix up pages.
+/// search. The frame's header names the page in full, so equal tags never mix up pages.
 struct page_location {
   std::uint64_t bucket;
   std::uint32_t tag;
 
-  /// The way where a lane that looks by itself begins; the entry is in the first way from there on
-  /// that was free.
+  /// The first way that a single lane looks at. A new entry takes the first free way from there on.
   __device__ unsigned home() const { return tag % bucket_ways; }
 
   /// Whether an entry of the bucket may be the page's.
@@ -32,109 +34,112 @@ struct page_location {
   }
 };
 
-__device__ __forceinline__ page_location locate(page_cache_ref const& c, std::uint64_t uid,
-                                                std::uint64_t page) {
-  std::uint64_t const h = mix64(page + mix64(uid + 0x9e3779b97f4a7c15ull));
-  return {(h >> 32) * c.bucket_count >> 32, static_cast<std::uint32_t>(h)};  // bucket_count < 2^32
+__device__ __forceinline__ page_location locate(handle::page_cache_ref const& c,
+                                                std::uint64_t version, std::uint64_t page) {
+  std::uint64_t const h = mix64(page + mix64(version + 0x9e3779b97f4a7c15ull));
+  return {(h >> 32) * c.bucket_count >> 32, static_cast<std::uint32_t>(h)};
 }
 
 __device__ __forceinline__ atomic_ref<std::uint64_t, scope::device> bucket_entry(
-    page_cache_ref const& c, std::uint64_t bucket, unsigned way) {
+    handle::page_cache_ref const& c, std::uint64_t bucket, unsigned way) {
   return atomic_ref<std::uint64_t, scope::device>(c.buckets[bucket * bucket_ways + way]);
 }
 
-__device__ __forceinline__ bool names(frame_header& h, std::uint64_t uid, std::uint64_t page) {
+__device__ __forceinline__ bool names(frame_header& h, std::uint64_t version, std::uint64_t page) {
   std::uint64_t const u =
-      atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed);
+      atomic_ref<std::uint64_t, scope::device>(h.version).load(memory_order_relaxed);
   std::uint64_t const p =
       atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed);
-  return ((u ^ uid) | (p ^ page)) == 0;  // both loads are under way before either is needed
+  return ((u ^ version) | (p ^ page)) == 0;  // both loads are under way before either is needed
 }
 
-/// Before a frame is entered: whoever finds the entry under the bucket's lock reads the name that
-/// begin_fill() has given it.
-__device__ __forceinline__ void settle_name(frame_header const& h) { settle(h.uid, h.page); }
+/// Settles the frame's name. Call it before the frame is entered. A thread that finds the entry
+/// under the bucket's lock then reads the name that begin_fill() stored.
+__device__ __forceinline__ void settle_name(frame_header const& h) { settle(h.version, h.page); }
 
-__device__ __forceinline__ std::byte* frame_bytes(page_cache_ref const& c, std::uint32_t frame) {
+__device__ __forceinline__ std::byte* frame_bytes(handle::page_cache_ref const& c,
+                                                  std::uint32_t frame) {
   return c.frames + (std::uint64_t(frame) << c.page_shift);
 }
 
 enum class lookup_result : std::uint32_t {
-  absent,   ///< not in the table
-  hit,      ///< ready and pinned
-  filling,  ///< pinned; somebody else is bringing it in (or, rarely, another page: ask again when
-            ///< it is ready)
+  absent,  ///< not in the table
+  hit,     ///< ready and pinned
+  /// pinned; another caller fills it. Rarely it is another page: ask again once it is ready.
+  filling,
 };
 
 struct lookup {
   lookup_result result;
   std::uint32_t frame;
-  std::uint32_t valid;  ///< hit: bytes that the page has
+  std::uint32_t valid;  ///< hit: bytes of the page that the file has
 };
 
-/// Finds and pins a page. All lanes of a warp call, all get the answer. Never waits for longer than
-/// an eviction takes.
-__device__ __forceinline__ lookup find_and_pin(page_cache_ref const& c, std::uint64_t uid,
-                                               std::uint64_t page) {
-  page_location const at = locate(c, uid, page);
+/// What a look at the frame of a possible entry has shown. hit and filling: the page is pinned.
+enum class entry_look : std::uint32_t {
+  other,  ///< another page, or gone
+  hit,
+  filling,
+  evicting,
+};
+
+/// Finds and pins a page. All lanes of a warp call and get the answer. Waits at most as long as an
+/// eviction takes.
+__device__ __forceinline__ lookup find_and_pin(handle::page_cache_ref const& c,
+                                               std::uint64_t version, std::uint64_t page) {
+  page_location const at = locate(c, version, page);
   unsigned const lane = lane_id();
   for (unsigned pause = 0;;) {
     std::uint64_t const entry = bucket_entry(c, at.bucket, lane).load(memory_order_relaxed);
     unsigned candidates = __ballot_sync(all_lanes, at.may_be(entry));
     bool passing = false;
     while (candidates != 0) {
-      int const from = __ffs(static_cast<int>(candidates)) - 1;
+      unsigned const from = lowest_lane(candidates);
       candidates &= candidates - 1;
       std::uint32_t const frame = warp_broadcast(static_cast<std::uint32_t>(entry), from) - 1;
-      std::uint32_t answer = 0;  // 0: another page or gone; 1: hit; 2: filling; 3: being thrown out
+      entry_look answer = entry_look::other;
       std::uint32_t valid = 0;
       if (lane == 0) {
         frame_header& h = c.headers[frame];
         phase const p = phase_of(pin(h));
-        // Loaded together with the name, in one trip; it means something only if the page is ready.
+        // Loaded in one trip with the name. Valid only if the page is ready.
         valid = valid_bytes(h);
-        bool const ours = names(h, uid, page);
+        bool const ours = names(h, version, page);
         if (p == phase::evicting) {
-          answer = 3;
+          answer = entry_look::evicting;
         } else if ((p == phase::ready || p == phase::filling) && ours) {
-          answer = p == phase::ready ? 1 : 2;
-          if (c.policy == replacement::clock)
+          answer = p == phase::ready ? entry_look::hit : entry_look::filling;
+          if (marks_hits(c.policy))
             atomic_ref<std::uint32_t, scope::device>(h.referenced).store(1, memory_order_relaxed);
         }
-        if (answer == 0 || answer == 3) unpin_read(h);
+        if (answer == entry_look::other || answer == entry_look::evicting) unpin_read(h);
       }
-      answer = warp_broadcast(answer);
+      answer = static_cast<entry_look>(warp_broadcast(static_cast<std::uint32_t>(answer)));
       __syncwarp();  // all lanes come after lane 0's acquire
-      if (answer == 1) return {lookup_result::hit, frame, warp_broadcast(valid)};
-      if (answer == 2) return {lookup_result::filling, frame, 0};
-      passing |= answer == 3;
+      if (answer == entry_look::hit) return {lookup_result::hit, frame, warp_broadcast(valid)};
+      if (answer == entry_look::filling) return {lookup_result::filling, frame, 0};
+      passing |= answer == entry_look::evicting;
     }
     if (!passing) return {lookup_result::absent, 0, 0};
-    // An owner is about to take the entry out (it never waits while it evicts): look again.
-    // `evicting` cannot last.
+    // An owner is about to remove the entry. It never waits while it evicts, so this loop ends.
     backoff(pause);
   }
 }
 
-/// The first way of those in `ways`, not 0, from `home` on.
+/// Returns the first way in `ways` from `home` on. `ways` is not 0.
 __device__ __forceinline__ unsigned first_way(unsigned ways, unsigned home) {
-  return (static_cast<unsigned>(__ffs(static_cast<int>(__funnelshift_r(ways, ways, home)))) - 1 +
-          home) %
-         bucket_ways;
+  return (lowest_lane(__funnelshift_r(ways, ways, home)) + home) % bucket_ways;
 }
 
 enum class insert_result : std::uint32_t { inserted, duplicate, full };
 
-// What changes the table is done by each lane for its own page, side by side with the others of its
-// warp: a batch of pages costs little more than one, where a warp that took them in turn would pay
-// for each.
+// Each lane changes the table for its own page, and the lanes of a warp work side by side. So a
+// batch of pages costs little more than one page.
 
-namespace detail {
-
-/// Calls visit(way, entry) for the ways of a bucket from `home` on until it says true; returns
-/// whether it did. Four loads are under way at a time. Any single thread calls.
+/// Calls visit(way, entry) for the ways of a bucket, from `home` on, until it returns true. Any
+/// single thread calls. Returns whether it did. Four loads are under way at a time.
 template <class Visit>
-__device__ __forceinline__ bool lane_visit(page_cache_ref const& c, std::uint64_t bucket,
+__device__ __forceinline__ bool lane_visit(handle::page_cache_ref const& c, std::uint64_t bucket,
                                            unsigned home, Visit&& visit) {
   GPUFS_ROLLED
   for (unsigned step = 0; step < bucket_ways; step += 4) {
@@ -151,12 +156,13 @@ __device__ __forceinline__ bool lane_visit(page_cache_ref const& c, std::uint64_
   return false;
 }
 
-/// Enters a frame that the calling thread is filling, whose name is settled, under that name. The
-/// thread holds the bucket's lock.
-__device__ __forceinline__ insert_result enter_locked(page_cache_ref const& c,
-                                                      page_location const& at, std::uint64_t uid,
-                                                      std::uint64_t page, std::uint32_t frame) {
-  constexpr unsigned at_once = 16;  // loads under way: the whole bucket in two trips to memory
+/// Enters a frame under its name, which is settled. The filler calls, and holds the bucket's lock.
+__device__ __forceinline__ insert_result enter_locked(handle::page_cache_ref const& c,
+                                                      page_location const& at,
+                                                      std::uint64_t version, std::uint64_t page,
+                                                      std::uint32_t frame) {
+  // loads under way: two trips to memory for the bucket
+  constexpr unsigned at_once = 16;
   unsigned free = 0;
   unsigned alike = 0;
   GPUFS_ROLLED
@@ -173,12 +179,11 @@ __device__ __forceinline__ insert_result enter_locked(page_cache_ref const& c,
   }
   GPUFS_ROLLED
   for (; alike != 0; alike &= alike - 1) {
-    // Looked at again: it may have been taken out since, but nobody enters another under our lock.
-    auto const way = static_cast<unsigned>(__ffs(static_cast<int>(alike)) - 1);
+    // Look again, since the entry may be gone. The lock keeps other entries out.
+    auto const way = lowest_lane(alike);
     std::uint64_t const entry = bucket_entry(c, at.bucket, way).load(memory_order_relaxed);
-    // An entry whose header names the page is a duplicate, also when it is about to go: the caller
-    // looks again.
-    if (entry != 0 && names(c.headers[static_cast<std::uint32_t>(entry) - 1], uid, page))
+    // The header names the page: a duplicate, even if it is being evicted. The caller looks again.
+    if (entry != 0 && names(c.headers[static_cast<std::uint32_t>(entry) - 1], version, page))
       return insert_result::duplicate;
   }
   if (free == 0) return insert_result::full;
@@ -189,52 +194,51 @@ __device__ __forceinline__ insert_result enter_locked(page_cache_ref const& c,
   return insert_result::inserted;
 }
 
-}  // namespace detail
-
-/// Enters the frame that the calling thread is filling under its name, unless the page is there
-/// already. Any single thread calls. The bucket's lock keeps two callers that miss one page from
-/// both entering it; look-ups and removals need no lock. Nobody waits while holding a lock.
-__device__ __forceinline__ insert_result lane_insert(page_cache_ref const& c, std::uint64_t uid,
-                                                     std::uint64_t page, std::uint32_t frame) {
-  page_location const at = locate(c, uid, page);
+/// Enters a frame under its name, unless the page is in the table. Any single thread calls; it is
+/// the frame's filler. The bucket's lock prevents that two callers that miss one page both enter
+/// it. Look-ups and removals need no lock. A holder of the lock never waits.
+__device__ __forceinline__ insert_result lane_insert(handle::page_cache_ref const& c,
+                                                     std::uint64_t version, std::uint64_t page,
+                                                     std::uint32_t frame) {
+  page_location const at = locate(c, version, page);
   atomic_ref<std::uint32_t, scope::device> lock(c.bucket_locks[at.bucket]);
   settle_name(c.headers[frame]);
   insert_result result = insert_result::duplicate;
-  // The lock is held within one turn of the loop, so that lanes of one warp that want the same one
-  // pass, also where they run in step.
+  // One turn of the loop takes and releases the lock. So lanes of one warp that need the same lock
+  // make progress, even if they run in step.
   unsigned pause = 0;
   for (bool done = false; !done;) {
-    // Acquire pairs with the unlocking below: we see what the last holder entered, and the names of
-    // those frames.
+    // Pairs with the store below: we see the last holder's entries, and the names of those frames.
     if (lock.exchange(1, memory_order_acquire) == 0) {
-      result = detail::enter_locked(c, at, uid, page, frame);
+      result = enter_locked(c, at, version, page, frame);
       lock.store(0, after_settling);
       done = true;
     } else {
-      backoff(pause);  // holders run a few instructions, so this wait is bounded
+      backoff(pause);  // holders run a few instructions: the wait is bounded
     }
   }
   return result;
 }
 
 /// The same for each lane with `mine`. All lanes of a warp call; each gets its own result.
-__device__ __forceinline__ insert_result insert_each(page_cache_ref const& c, bool mine,
-                                                     std::uint64_t uid, std::uint64_t page,
+__device__ __forceinline__ insert_result insert_each(handle::page_cache_ref const& c, bool mine,
+                                                     std::uint64_t version, std::uint64_t page,
                                                      std::uint32_t frame) {
-  insert_result const result = mine ? lane_insert(c, uid, page, frame) : insert_result::duplicate;
+  insert_result const result =
+      mine ? lane_insert(c, version, page, frame) : insert_result::duplicate;
   __syncwarp();
   return result;
 }
 
-/// Takes the entry of a frame out that the calling thread owns (evicting or filling); nobody else
-/// changes that entry. Any single thread calls.
-__device__ __forceinline__ void lane_remove(page_cache_ref const& c, std::uint32_t frame) {
+/// Removes the entry of a frame. Any single thread calls; it owns the frame (evicting or filling).
+/// No other thread changes this entry.
+__device__ __forceinline__ void lane_remove(handle::page_cache_ref const& c, std::uint32_t frame) {
   frame_header& h = c.headers[frame];
   page_location const at =
-      locate(c, atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed),
+      locate(c, atomic_ref<std::uint64_t, scope::device>(h.version).load(memory_order_relaxed),
              atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed));
   std::uint64_t const own = std::uint64_t(at.tag) << 32 | (frame + 1);
-  detail::lane_visit(c, at.bucket, at.home(), [&](unsigned way, std::uint64_t entry) {
+  lane_visit(c, at.bucket, at.home(), [&](unsigned way, std::uint64_t entry) {
     if (entry != own) return false;
     bucket_entry(c, at.bucket, way).store(0, memory_order_relaxed);
     return true;
@@ -242,23 +246,23 @@ __device__ __forceinline__ void lane_remove(page_cache_ref const& c, std::uint32
 }
 
 /// The same for each lane with `mine`. All lanes of a warp call.
-__device__ __forceinline__ void remove_each(page_cache_ref const& c, bool mine,
+__device__ __forceinline__ void remove_each(handle::page_cache_ref const& c, bool mine,
                                             std::uint32_t frame) {
   if (mine) lane_remove(c, frame);
   __syncwarp();
 }
 
-/// The same for one frame, the same in all lanes.
-__device__ __forceinline__ void remove(page_cache_ref const& c, std::uint32_t frame) {
+/// The same for one frame, which is the same in all lanes. All lanes of a warp call.
+__device__ __forceinline__ void remove(handle::page_cache_ref const& c, std::uint32_t frame) {
   remove_each(c, lane_id() == 0, frame);
 }
 
-/// Makes room in the bucket where a page belongs by throwing out one of its ready, unpinned pages:
-/// the rule for the rare bucket that is full. Any single thread calls. Returns whether one went.
-__device__ __forceinline__ bool evict_from_bucket(page_cache_ref const& c, std::uint64_t uid,
-                                                  std::uint64_t page) {
-  page_location const at = locate(c, uid, page);
-  return detail::lane_visit(c, at.bucket, at.home(), [&](unsigned, std::uint64_t entry) {
+/// Makes room in the page's bucket: evicts one of its ready pages without pins. This serves the
+/// rare bucket that is full. Any single thread calls. Returns whether a page was evicted.
+__device__ __forceinline__ bool evict_from_bucket(handle::page_cache_ref const& c,
+                                                  std::uint64_t version, std::uint64_t page) {
+  page_location const at = locate(c, version, page);
+  return lane_visit(c, at.bucket, at.home(), [&](unsigned, std::uint64_t entry) {
     if (entry == 0) return false;
     auto const frame = static_cast<std::uint32_t>(entry) - 1;
     phase const was = claim(c.headers[frame]);
@@ -269,4 +273,4 @@ __device__ __forceinline__ bool evict_from_bucket(page_cache_ref const& c, std::
   });
 }
 
-}  // namespace gpufs
+}  // namespace gpufs::cache

@@ -1,6 +1,6 @@
-// Loading from cached pages without pinning them: look where the page is, load, and look whether it
-// is still there. A hit costs no atomic change, and lanes that load from one page cost one look in
-// all, since their loads of the same words are one.
+// Loads from cached pages without a pin: see the page, load, and check that it is still there. A
+// hit takes no atomic change. Lanes that load from one page make the same loads, which the hardware
+// merges.
 #pragma once
 
 #include <gpufs/cache/page_table.hpp>
@@ -10,7 +10,9 @@
 #include <cstring>
 #include <type_traits>
 
-namespace gpufs {
+namespace gpufs::cache {
+
+using namespace base;
 
 /// A frame that held a ready page, in the generation of `state`.
 struct seen_frame {
@@ -20,17 +22,15 @@ struct seen_frame {
   std::uint32_t valid = 0;  ///< bytes of the page that the file has
 };
 
-namespace detail {
-
 template <std::size_t Alignment>
 using unit_of = std::conditional_t<
     Alignment % 8 == 0, std::uint64_t,
     std::conditional_t<Alignment % 4 == 0, std::uint32_t,
                        std::conditional_t<Alignment % 2 == 0, std::uint16_t, std::uint8_t>>>;
 
-/// An object as it lies in memory now: not what this multiprocessor's cache has of it. `mark` gets
-/// a bit pattern that depends on every load. The loads may meet stores of a frame's next owner:
-/// what they give is used only after still_there().
+/// Loads an object from memory, not from this multiprocessor's cache. Any thread calls. `mark` gets
+/// bits that depend on every load. The loads may meet stores of the frame's next owner. So use the
+/// value only after still_there().
 template <class T>
 GPUFS_NO_TSAN __device__ inline T load_now(std::byte const* from, std::uint32_t& mark) {
   using unit = unit_of<alignof(T)>;
@@ -47,14 +47,15 @@ GPUFS_NO_TSAN __device__ inline T load_now(std::byte const* from, std::uint32_t&
   return value;
 }
 
-/// Whether the frame has the page ready, and then all that see_page() says.
-__device__ __forceinline__ bool see_frame(page_cache_ref const& c, std::uint32_t frame,
-                                          std::uint64_t uid, std::uint64_t page, seen_frame& seen) {
+/// Whether the frame has the page ready; fills in `seen` if so. Any thread calls.
+__device__ __forceinline__ bool see_frame(handle::page_cache_ref const& c, std::uint32_t frame,
+                                          std::uint64_t version, std::uint64_t page,
+                                          seen_frame& seen) {
   frame_header& h = c.headers[frame];
-  // Acquire pairs with publish(): the name, the bytes and their number are those of this
-  // generation, or of a later one, which still_there() finds out. On the GPU all loads behind this
-  // one go to memory, not to a cache that would have to be emptied first, and the branch has them
-  // issued after it.
+  // Acquire pairs with publish(): name, bytes and `valid` are of this generation, or of a later
+  // one, which still_there() detects.
+  // Assumption: relaxed suffices on the GPU. All later loads go to memory, and the branch delays
+  // them until this load has returned. Test: array_test on a GPU.
 #if defined(__CUDACC__)
   std::uint64_t const state = frame_state(h).load(memory_order_relaxed);
 #else
@@ -62,17 +63,18 @@ __device__ __forceinline__ bool see_frame(page_cache_ref const& c, std::uint32_t
 #endif
   if (phase_of(state) != phase::ready) return false;
   std::uint32_t const valid = valid_bytes(h);
-  if (!names(h, uid, page)) return false;
-  if (c.policy == replacement::clock)
+  if (!names(h, version, page)) return false;
+  if (marks_hits(c.policy))
     atomic_ref<std::uint32_t, scope::device>(h.referenced).store(1, memory_order_relaxed);
   seen = {&h, state, frame_bytes(c, frame), valid};
   return true;
 }
 
-/// Looks for a ready page in ways [First, First + Count) of its bucket from its home on, together.
+/// Looks for a ready page in ways [First, First + Count) from its home on, all at once.
 template <unsigned First, unsigned Count>
-__device__ __forceinline__ bool see_ways(page_cache_ref const& c, page_location const& at,
-                                         std::uint64_t uid, std::uint64_t page, seen_frame& seen) {
+__device__ __forceinline__ bool see_ways(handle::page_cache_ref const& c, page_location const& at,
+                                         std::uint64_t version, std::uint64_t page,
+                                         seen_frame& seen) {
   std::uint64_t entry[Count];
   GPUFS_UNROLL
   for (unsigned i = 0; i < Count; ++i)
@@ -82,54 +84,51 @@ __device__ __forceinline__ bool see_ways(page_cache_ref const& c, page_location 
   GPUFS_UNROLL
   for (unsigned i = 0; i < Count; ++i) {
     if (found || !at.may_be(entry[i])) continue;
-    found = see_frame(c, static_cast<std::uint32_t>(entry[i]) - 1, uid, page, seen);
+    found = see_frame(c, static_cast<std::uint32_t>(entry[i]) - 1, version, page, seen);
   }
   return found;
 }
 
-/// Ways of a bucket, from a page's home on, that see_page() looks in: nearly all pages are there.
-/// see_page_further() has the rest.
+/// Ways from a page's home on that see_page() looks at. see_page_further() looks at the rest.
 inline constexpr unsigned near_ways = 4;
 
-}  // namespace detail
-
-/// Looks for a ready page in the first ways of its bucket from its home on, where nearly all pages
-/// are. Any single thread calls; nothing is pinned, nobody waits. Returns whether it was seen
-/// there: what is then loaded from it is used only if it is still_there() after that.
-__device__ __forceinline__ bool see_page(page_cache_ref const& c, std::uint64_t uid,
+/// Looks for a ready page in the first ways from its home, where nearly all pages are. Any single
+/// thread calls. Pins nothing and never waits. Returns whether it was seen. Loads from it count
+/// only if still_there() holds after them.
+__device__ __forceinline__ bool see_page(handle::page_cache_ref const& c, std::uint64_t version,
                                          std::uint64_t page, seen_frame& seen) {
-  page_location const at = locate(c, uid, page);
-  return detail::see_ways<0, 1>(c, at, uid, page, seen) ||
-         detail::see_ways<1, detail::near_ways - 1>(c, at, uid, page, seen);
+  page_location const at = locate(c, version, page);
+  return see_ways<0, 1>(c, at, version, page, seen) ||
+         see_ways<1, near_ways - 1>(c, at, version, page, seen);
 }
 
-/// The same in all other ways, where one page in a hundred is. header is nullptr if it was not seen
-/// there either.
-GPUFS_STAGE inline seen_frame see_page_further(page_cache_ref const* c, std::uint64_t uid,
-                                               std::uint64_t page) {
-  constexpr unsigned first = detail::near_ways, half = (bucket_ways - first) / 2;
+/// The same in all other ways, which hold one page in a hundred. header is nullptr if it was not
+/// seen.
+GPUFS_STAGE inline seen_frame see_page_further(handle::page_cache_ref const* c,
+                                               std::uint64_t version, std::uint64_t page) {
+  constexpr unsigned first = near_ways, half = (bucket_ways - first) / 2;
   static_assert(first + 2 * half == bucket_ways);
-  page_location const at = locate(*c, uid, page);
+  page_location const at = locate(*c, version, page);
   seen_frame seen;
-  if (!detail::see_ways<first, half>(*c, at, uid, page, seen) &&
-      !detail::see_ways<first + half, half>(*c, at, uid, page, seen))
+  if (!see_ways<first, half>(*c, at, version, page, seen) &&
+      !see_ways<first + half, half>(*c, at, version, page, seen))
     return {};
   return seen;
 }
 
-/// Whether the frame has held the same page since it was seen in `state`, so that what has been
-/// loaded from it since is the page's. `mark`: of the last load, all others having been used
-/// before.
+/// Whether the frame has held the same page since it was seen in `state`. Loads since then got
+/// bytes of that page. Any thread calls. `mark` is that of the last load; the values of all others
+/// are in use already.
 ///
-/// Why this is enough: the next owner stores to the frame after his claim() has succeeded, and
-/// begin_fill() makes the generation another one before publish() makes the frame ready again. A
-/// load that met one of his stores comes after that claim; a look at the state that comes after the
-/// load sees the claim, or a later generation. On the GPU the look is issued when the load has
-/// returned. Elsewhere it is a read-modify-write that releases, with which the claim, reading from
-/// it, synchronises: then the owner's stores come after the loads.
+/// Why this is enough. The next owner stores to the frame only after its claim(). Its begin_fill()
+/// changes the generation before publish() makes the frame ready. So a load that met one of its
+/// stores comes after that claim. A later look at the state sees the claim, or a later generation.
+/// On the GPU the look is issued when the load has returned. On other devices it is a
+/// read-modify-write with release. The claim reads from it, so the owner's stores come after the
+/// loads.
 __device__ __forceinline__ bool still_there(frame_header* seen, std::uint64_t state,
                                             std::uint32_t mark) {
   return (load_behind(seen->state, mark) ^ state) >> phase_shift == 0;
 }
 
-}  // namespace gpufs
+}  // namespace gpufs::cache

@@ -1,41 +1,44 @@
-// Frames for new pages: victims in the policy's order, claimed and taken out of the page table.
+// Frames for new pages: takes victims in the policy's order and removes them from the page table.
 #pragma once
 
 #include <gpufs/cache/lane_table.hpp>
-#include <gpufs/cache/lra.hpp>
+#include <gpufs/cache/replacement/seat_queues.hpp>
 
 #include <cstdint>
 #include <type_traits>
 
-namespace gpufs {
+namespace gpufs::cache {
 
-/// What a lane got.
+using namespace base;
+
+/// The frame that a lane got.
 struct taken_frame {
-  std::int64_t frame;  ///< owned by the caller in phase evicting, out of the page table; or -1
+  std::int64_t frame;  ///< owned by the caller, evicting, not in the page table; or -1
   bool evicted;        ///< it held a page
 };
 
-/// Takes a frame for each lane that wants one: of the slot's queue (least recently allocated first)
-/// under replacement::lra, else, or if the queue has none to give, by the sweep. Pinned frames are
-/// passed over. All lanes of the team call. Looks at a bounded number of frames and never waits: a
-/// caller that gets none finishes the pages it holds, if any, before it asks again. `slot`: owned
-/// by the caller, or -1.
+/// Takes a frame for each lane with `wants`. All lanes of the team call. Under replacement::lra the
+/// frame comes from the seat's queue, least recently allocated first. Under other policies, or if
+/// the queue has none, it comes from the sweep. Frames with pins are passed over.
+///
+/// Looks at a bounded number of frames and never waits. A caller that gets none finishes its pages
+/// before it asks again. `seat` belongs to the caller, or is -1.
 template <class Team = whole_warp>
-__device__ __forceinline__ taken_frame take_each(page_cache_ref const& c, std::int32_t slot,
+__device__ __forceinline__ taken_frame take_each(handle::page_cache_ref const& c, std::int32_t seat,
                                                  bool wants) {
-  constexpr unsigned most_rounds = 64;  // of each kind
+  constexpr unsigned most_rounds = 64;  // per source: queue, sweep
   taken_frame mine{-1, false};
-  bool own = c.policy == replacement::lra && slot >= 0;
+  bool own = has_queues(c.policy) && seat >= 0;
   GPUFS_ROLLED
   for (unsigned round = 0; round < most_rounds; ++round) {
     bool const seeks = wants && mine.frame < 0;
     unsigned const seekers = Team::ballot(seeks);
     if (seekers == 0) break;
-    unsigned const n = static_cast<unsigned>(__popc(seekers));
+    unsigned const n = count_lanes(seekers);
     unsigned const rank = rank_in(seekers, Team::lane());
     candidate_frame candidate{false, 0};
     if (own &&
-        (!lra_candidate<Team>(c, slot, seeks, n, rank, candidate) || round + 1 == most_rounds)) {
+        (!lra_candidate<Team>(c, seat, seeks, n, rank, candidate) || round + 1 == most_rounds)) {
       own = false;
       round = 0;
       continue;
@@ -54,4 +57,4 @@ __device__ __forceinline__ taken_frame take_each(page_cache_ref const& c, std::i
   return mine;
 }
 
-}  // namespace gpufs
+}  // namespace gpufs::cache

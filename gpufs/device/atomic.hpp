@@ -1,5 +1,4 @@
-// gpufs::atomic_ref: the one way to atomics, on the GPU, on the emulated device and in host code
-// that shares memory with either.
+// gpufs::atomic_ref: the atomics of device code on both devices. Host code can use it, too.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -14,7 +13,7 @@
 
 namespace gpufs {
 
-/// Who takes part in an atomic: threads of one block, of the device, or of the device and the host.
+/// The threads that take part in an atomic: of a block, of the device, or of device and host.
 enum class scope { block, device, system };
 
 #if defined(__CUDACC__)
@@ -34,8 +33,8 @@ inline constexpr cuda::thread_scope native_scope =
                              : cuda::thread_scope_system;
 }  // namespace detail
 
-/// An atomic view of a plain, naturally aligned object of 4 or 8 bytes, with the members of
-/// std::atomic_ref and fetch_min, fetch_max. Memory orders are always written out. Callable on
+/// An atomic view of a plain, naturally aligned object of 4 or 8 bytes. It has the members of
+/// std::atomic_ref, and fetch_min and fetch_max. Memory orders are always written out. Callable on
 /// device and host.
 template <class T, scope Scope = scope::device>
 class atomic_ref : public cuda::atomic_ref<T, detail::native_scope<Scope>> {
@@ -52,10 +51,10 @@ using std::memory_order_relaxed;
 using std::memory_order_release;
 using std::memory_order_seq_cst;
 
-/// An atomic view of a plain, naturally aligned object of 4 or 8 bytes, with the members of
-/// std::atomic_ref and fetch_min, fetch_max. Memory orders are always written out. On the emulated
-/// device every operation is a point at which another thread of the block may be run first (see
-/// emulated::settings::preempt); scopes make no difference there.
+/// An atomic view of a plain, naturally aligned object of 4 or 8 bytes. It has the members of
+/// std::atomic_ref, and fetch_min and fetch_max. Memory orders are always written out. On the
+/// emulated device another thread of the block may run before any operation
+/// (emulated::settings::preempt). Scopes make no difference there.
 template <class T, scope Scope = scope::device>
 class atomic_ref {
  public:
@@ -125,8 +124,8 @@ class atomic_ref {
 #endif
   }
 
-  // Exchanges the value for what `next` makes of it, also when that is the same: the memory order
-  // holds in either case.
+  // Replaces the value by next(value), even if both are equal. So the memory order holds in either
+  // case.
   template <class Next>
   T replace(memory_order order, Next next) const {
     preemption_point();

@@ -1,5 +1,5 @@
-// The lanes of a warp that came to a call together (gpufs::converged()), as a group. Same code on
-// both devices.
+// The group of lanes that came to a call of gpufs::converged() together. Both devices use this
+// code.
 #pragma once
 
 namespace gpufs {
@@ -9,10 +9,10 @@ namespace gpufs {
 /// coalesced_group does. Only sync() orders memory.
 class converged_group {
  public:
-  /// `mask`: the lanes in it, the caller's among them.
+  /// `mask`: the lanes of the set, with the caller's.
   __device__ explicit converged_group(unsigned mask) : mask_(mask) {}
 
-  /// The lanes in the set: bit i for lane i of the warp.
+  /// The lanes of the set: bit i for lane i of the warp.
   [[nodiscard]] __device__ unsigned mask() const { return mask_; }
   [[nodiscard]] __device__ unsigned size() const { return unsigned(__popc(mask_)); }
   [[nodiscard]] __device__ unsigned num_threads() const { return size(); }
@@ -34,7 +34,7 @@ class converged_group {
   [[nodiscard]] __device__ unsigned match_any(T value) const {
     return packed(__match_any_sync(mask_, value));
   }
-  /// The value of the lane that has rank `source` in the set.
+  /// Returns the value of the lane with rank `source` in the set.
   template <class T>
   [[nodiscard]] __device__ T shfl(T value, unsigned source) const {
     return __shfl_sync(mask_, value, int(lane_of(source)));

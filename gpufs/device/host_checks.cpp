@@ -1,9 +1,10 @@
-// Checks of what the host asks of either device, and what else of its API is the same for both.
-#include <gpufs/device.hpp>
+// Checks of host calls, and other host code that is the same for both devices.
+#include <gpufs/device/launch_check.hpp>
+#include <gpufs/device/memory.hpp>
 
 #include <cstring>
 
-namespace gpufs::detail {
+namespace gpufs::device_memory {
 
 void zero_pinned(void* memory, std::uint64_t bytes) noexcept {
   if (bytes != 0) std::memset(memory, 0, bytes);
@@ -22,6 +23,10 @@ void check_range(std::uint64_t offset, std::uint64_t count, std::uint64_t size, 
                             std::to_string(offset) + " + " + std::to_string(count) +
                             " of a buffer of " + std::to_string(size));
 }
+
+}  // namespace gpufs::device_memory
+
+namespace gpufs::detail {
 
 void check_launch(launch_options const& options, std::uint64_t most_dynamic_shared_bytes) {
   auto const shape = [](dim3 const& d) {

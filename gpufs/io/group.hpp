@@ -1,40 +1,58 @@
-// What the file API needs of the group that calls it: its warps, a barrier, a vote, a broadcast,
-// shared scratch.
+// The file API's view of the calling group: warps, barrier, vote, broadcast, shared scratch.
 #pragma once
 
+#include <gpufs/base/warp.hpp>
 #include <gpufs/device.hpp>
-#include <gpufs/io/page_entry.hpp>
-#include <gpufs/warp.hpp>
+#include <gpufs/source/fill.hpp>
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
-namespace gpufs {
+namespace gpufs::io {
 
-/// Bits of a batch's pages, bit i for page i: what the hit path leaves over.
+using namespace base;
+
+/// Pages that the hit path leaves over. Bit i is page i of the batch.
 struct missing_pages {
   std::uint32_t todo = 0;    ///< not delivered
-  std::uint32_t absent = 0;  ///< of these, nobody was bringing them in
+  std::uint32_t absent = 0;  ///< of these, no group was bringing them in
 };
 
-/// Bits of a batch's pages after a step of the warp that manages them.
+/// The outcome of a step of the first warp. Bit i is page i of the batch.
 struct batch_step {
-  std::uint32_t moving = 0;        ///< bytes to be pulled or copied by the group's warps
-  std::uint32_t waiting = 0;       ///< another caller is bringing them in
-  std::uint32_t again = 0;         ///< nothing is held; to be tried again
-  std::uint32_t chunk_failed = 0;  ///< of these, a prefetch chunk failed or came short
-  std::uint32_t mapped = 0;        ///< of those moving, pulled out of windows
+  std::uint32_t moving = 0;   ///< the group's warps must pull or copy them
+  std::uint32_t waiting = 0;  ///< another caller is bringing them in
+  std::uint32_t again = 0;    ///< no pin, no channel; try again
+  /// of these, the chunk failed, came short or is older than a write
+  std::uint32_t chunk_failed = 0;
+  std::uint32_t registered = 0;  ///< of those moving, pulled from file windows
 };
 
-/// Shared memory of a block for its collective calls, about 1 KB. Calls of one block follow each
-/// other, with barriers between uses, so that all its contexts share it.
+/// A value as 8-byte words, the form in which group_ops::broadcast moves it.
+template <class T>
+struct words_of {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 32);
+  static constexpr unsigned count = (sizeof(T) + 7) / 8;
+  std::uint64_t word[count] = {};
+
+  __device__ explicit words_of(T const& value) { std::memcpy(word, &value, sizeof(T)); }
+  __device__ T value() const {
+    T out;
+    std::memcpy(&out, word, sizeof(T));
+    return out;
+  }
+};
+
+/// Shared memory of a block for its collective calls, about 1 KB. All contexts of the block share
+/// it: calls follow each other, with barriers between uses.
 struct block_scratch {
-  page_entry entry[batch_pages];
-  std::uint64_t value[4];
+  source::page_entry entry[source::batch_pages];
+  std::uint64_t value[4];  ///< what broadcast() moves
   std::uint64_t stop;
-  missing_pages missing;  ///< gathered; 0 between batches
+  missing_pages missing;  ///< union over the warps; 0 between batches
   batch_step step;
-  std::uint32_t next_unit;  ///< of work that warps take in turn
+  std::uint32_t next_unit;  ///< of the work that warps share
 };
 
 __device__ __forceinline__ block_scratch& scratch() {
@@ -45,7 +63,7 @@ __device__ __forceinline__ block_scratch& scratch() {
 template <class Group>
 inline constexpr bool is_block = std::is_same_v<Group, cooperative_groups::thread_block>;
 
-/// A 32-thread tile: one warp, everything through shuffles.
+/// A 32-thread tile. It is one warp, and all exchange is by shuffles.
 template <class Group>
 struct group_ops {
   static_assert(!is_block<Group>);
@@ -53,40 +71,41 @@ struct group_ops {
   __device__ static unsigned warp(Group const&) { return 0; }
   __device__ static void sync(Group const& g) { g.sync(); }
   __device__ static bool any(Group const& g, bool mine) { return g.any(mine); }
-  __device__ static std::uint64_t broadcast(Group const&, std::uint64_t value) {
-    return warp_broadcast(value);
+  /// The first thread's value, in every thread. T is trivially copyable, of at most 32 bytes.
+  template <class T>
+  __device__ static T broadcast(Group const&, T const& value) {
+    words_of<T> words(value);
+    GPUFS_UNROLL
+    for (unsigned i = 0; i < words_of<T>::count; ++i) words.word[i] = warp_broadcast(words.word[i]);
+    return words.value();
   }
-  /// The first thread's four values, in every thread.
-  __device__ static void broadcast(Group const&, std::uint64_t (&value)[4]) {
-    for (auto& v : value) v = warp_broadcast(v);
-  }
-  /// any(), and if so the union of the warps' bits is left for the first warp, which takes it with
-  /// take_missing().
+  /// As any(). If true, leaves the union of the warps' bits for the first warp's take_missing().
   __device__ static bool any_missing(Group const& g, bool mine, missing_pages const&) {
     return g.any(mine);
   }
   __device__ static missing_pages take_missing(missing_pages const& own) { return own; }
-  /// Whether page i is among them. Between any_missing() and the next barrier.
+  /// Whether page i is missing. Call it between any_missing() and the next barrier.
   __device__ static bool is_missing(missing_pages const& own, unsigned i) {
     return (own.todo >> i & 1) != 0;
   }
-  /// The first warp's step in every thread, behind a barrier.
+  /// The first warp's step, in every thread, after a barrier.
   __device__ static batch_step share(Group const& g, batch_step const& step) {
     g.sync();
     return step;
   }
-  /// Lane i's entry is kept where the result points to; the one of page i, in every lane.
-  __device__ static page_entry* home(page_entry& own) { return &own; }
-  __device__ static page_entry look(page_entry const& own, int i) { return warp_broadcast(own, i); }
-  /// The next unit of work for this warp, the caller's `last` being the one before (-1: none); each
-  /// goes to one warp.
+  /// home(): where the calling lane's entry is kept. look(): page i's entry, in every lane.
+  __device__ static source::page_entry* home(source::page_entry& own) { return &own; }
+  __device__ static source::page_entry look(source::page_entry const& own, int i) {
+    return warp_broadcast(own, i);
+  }
+  /// The next unit of work for this warp. Each unit goes to one warp. `last` is the caller's last
+  /// unit, or -1.
   __device__ static unsigned next_unit(unsigned last) { return last + 1; }
-  /// The smallest value of the group's leaders of warps, in every thread.
+  /// The smallest of the values that the first lanes of the warps give, in every thread.
   __device__ static std::uint64_t smallest(Group const&, std::uint64_t value) { return value; }
 };
 
-/// A threadblock. Its full warps do the work; threads of a last partial warp only take part in
-/// barriers.
+/// A threadblock. Its full warps work. Threads of a last, partial warp only take part in barriers.
 template <>
 struct group_ops<cooperative_groups::thread_block> {
   using group = cooperative_groups::thread_block;
@@ -98,23 +117,22 @@ struct group_ops<cooperative_groups::thread_block> {
   }
   __device__ static void sync(group const&) { __syncthreads(); }
   __device__ static bool any(group const&, bool mine) { return __syncthreads_or(mine) != 0; }
-  __device__ static std::uint64_t broadcast(group const& g, std::uint64_t value) {
-    __syncthreads();  // the last use of value[0] is over
-    if (g.thread_rank() == 0) scratch().value[0] = value;
-    __syncthreads();
-    return scratch().value[0];
-  }
-  __device__ static void broadcast(group const& g, std::uint64_t (&value)[4]) {
-    __syncthreads();  // the last use of value[] is over
+  template <class T>
+  __device__ static T broadcast(group const& g, T const& value) {
+    words_of<T> words(value);
+    __syncthreads();  // uses of value[] are over
     if (g.thread_rank() == 0) {
-      for (unsigned i = 0; i < 4; ++i) scratch().value[i] = value[i];
+      GPUFS_UNROLL
+      for (unsigned i = 0; i < words_of<T>::count; ++i) scratch().value[i] = words.word[i];
     }
     __syncthreads();
-    for (unsigned i = 0; i < 4; ++i) value[i] = scratch().value[i];
+    GPUFS_UNROLL
+    for (unsigned i = 0; i < words_of<T>::count; ++i) words.word[i] = scratch().value[i];
+    return words.value();
   }
   __device__ static bool any_missing(group const& g, bool mine, missing_pages const& bits) {
     if (lane_id() == 0 && warp(g) < warps(g)) {
-      // Relaxed: the barrier orders them before the first warp's look.
+      // Relaxed, since the barrier orders them before the first warp's loads.
       if (bits.todo != 0)
         atomic_ref<std::uint32_t, scope::block>(scratch().missing.todo)
             .fetch_or(bits.todo, memory_order_relaxed);
@@ -134,11 +152,15 @@ struct group_ops<cooperative_groups::thread_block> {
       scratch().next_unit = 0;
     }
     __syncthreads();
-    if (g.thread_rank() == 0) scratch().missing = {};  // everybody is done with it
+    if (g.thread_rank() == 0) scratch().missing = {};  // all threads are done with it
     return scratch().step;
   }
-  __device__ static page_entry* home(page_entry&) { return &scratch().entry[lane_id()]; }
-  __device__ static page_entry look(page_entry const&, int i) { return scratch().entry[i]; }
+  __device__ static source::page_entry* home(source::page_entry&) {
+    return &scratch().entry[lane_id()];
+  }
+  __device__ static source::page_entry look(source::page_entry const&, int i) {
+    return scratch().entry[i];
+  }
   __device__ static unsigned next_unit(unsigned) {
     std::uint32_t unit = 0;
     if (lane_id() == 0)
@@ -159,4 +181,4 @@ struct group_ops<cooperative_groups::thread_block> {
   }
 };
 
-}  // namespace gpufs
+}  // namespace gpufs::io

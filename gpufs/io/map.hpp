@@ -1,9 +1,9 @@
 // gmmap, gmunmap, gmsync: raw pointers to pinned pages.
 #pragma once
 
-#include <gpufs/io/read.hpp>
+#include <gpufs/io/read/read.hpp>
 #include <gpufs/io/sync.hpp>
-#include <gpufs/io/write.hpp>
+#include <gpufs/io/write/write.hpp>
 
 #include <cerrno>
 #include <cstddef>
@@ -14,80 +14,99 @@
 
 namespace gpufs {
 
-namespace detail {
+namespace io {
+
+using namespace base;
 
 __device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> frame_mappings(
     fs_ref const& fs, std::uint32_t frame) {
-  return atomic_ref<std::uint32_t, scope::device>(fs.mappings[frame]);
+  return atomic_ref<std::uint32_t, scope::device>(fs.pins.mappings[frame]);
 }
 
-/// Pins the page if it is there. Returns `absent`, with nothing pinned, also for one that somebody
-/// is bringing in. All lanes of a warp call.
-GPUFS_STAGE inline lookup pin_if_ready(fs_ref const* handle, std::uint64_t uid,
-                                       std::uint64_t page) {
+/// Pins the page if it is ready. All lanes of a warp call. Returns `absent`, with nothing pinned,
+/// if it is not in the cache or another group is bringing it in.
+GPUFS_STAGE inline cache::lookup pin_if_ready(fs_ref const* handle, std::uint64_t version,
+                                              std::uint64_t page) {
   fs_ref const& fs = *handle;
-  lookup found = find_and_pin(fs.cache, uid, page);
-  if (found.result == lookup_result::filling) {
-    if (lane_id() == 0) unpin_read(fs.cache.headers[found.frame]);
+  cache::lookup found = cache::find_and_pin(fs.cache, version, page);
+  if (found.result == cache::lookup_result::filling) {
+    if (lane_id() == 0) cache::unpin_read(fs.cache.headers[found.frame]);
     __syncwarp();
-    found.result = lookup_result::absent;
+    found.result = cache::lookup_result::absent;
   }
   return found;
 }
 
-/// A page that is ready and pinned for the group, or why there is none.
+/// A page that is ready and pinned for the group. With an error nothing is pinned.
 struct pinned_page {
   std::int32_t error;
   std::uint32_t frame;
   std::uint64_t valid;  ///< bytes of the page that the file has
 };
 
-/// Has the page that a span lies in pinned once. All threads of the group call, all get the answer.
-/// Ends with a barrier of the group.
+/// One try of the group's first warp to pin a page.
+struct pin_attempt {
+  std::uint64_t valid = 0;  ///< pinned: bytes of the page that the file has
+  std::uint32_t frame = 0;
+  bool pinned = false;
+  bool late = false;  ///< rpc_timeout has passed
+};
+
+/// Pins the page of the span once for the group and brings it in if needed. All threads of the
+/// group call, and all get the result. Ends with a group barrier. Returns -ENOMEM after
+/// rpc_timeout, or the error of the read.
 template <class Group>
 __device__ __forceinline__ pinned_page pin_page(io_context<Group>& io, read_span const& span) {
   using ops = typename io_context<Group>::ops;
   std::uint64_t const start = device_clock_ns();
   for (bool first = true;; first = false) {
-    std::uint64_t seen[4] = {};
+    pin_attempt attempt;
     if (ops::warp(io.group()) == 0) {
-      lookup const found = pin_if_ready(io.fs().self, span.uid, span.first_page());
-      seen[0] = found.result == lookup_result::hit ? 1 : 0;
-      seen[1] = found.frame;
-      seen[2] = found.valid;
-      seen[3] = device_clock_ns() - start > io.fs().timeout_ns ? 1 : 0;
-      if (first && seen[0] != 0 && lane_id() == 0) gpufs::count(io.fs(), counter::hits);
+      cache::lookup const found = pin_if_ready(io.fs().self, span.version, span.first_page());
+      attempt.pinned = found.result == cache::lookup_result::hit;
+      attempt.frame = found.frame;
+      attempt.valid = found.valid;
+      attempt.late = handle::past_deadline(io.fs(), start);
+      if (first && attempt.pinned && lane_id() == 0) handle::add(io.fs(), handle::counter::hits);
     }
-    ops::broadcast(io.group(), seen);
-    if (seen[0] != 0) return {0, static_cast<std::uint32_t>(seen[1]), seen[2]};
-    if (seen[3] != 0) return {-ENOMEM, 0, 0};
-    // Into the cache first; from there to the pin somebody else's page may take its place, and then
-    // it is read again.
+    attempt = ops::broadcast(io.group(), attempt);
+    if (attempt.pinned) return {0, attempt.frame, attempt.valid};
+    if (attempt.late) return {-ENOMEM, 0, 0};
+    // The page comes into the cache first. Another page may take its frame before the pin. Then it
+    // is read again.
     span_read const read = read_pages(io, span);
     if (read.bytes != span.end - span.begin && read.error != 0) return {read.error, 0, 0};
   }
 }
 
+/// A mapped frame: its name, and the number of its mappings.
+struct mapped_frame {
+  std::uint64_t version = 0;
+  std::uint64_t page = 0;
+  std::uint32_t mappings = 0;
+};
+
 /// The frame in which an address lies, or -1.
-__device__ __forceinline__ std::int64_t frame_of(page_cache_ref const& c, void const* address) {
+__device__ __forceinline__ std::int64_t frame_of(handle::page_cache_ref const& c,
+                                                 void const* address) {
   auto const* const at = static_cast<std::byte const*>(address);
   if (at < c.frames || at >= c.frames + (std::uint64_t(c.frame_count) << c.page_shift)) return -1;
   return (at - c.frames) >> c.page_shift;
 }
 
-}  // namespace detail
+}  // namespace io
 
 template <class Group>
 __device__ ssize_t gmmap(io_context<Group>& io, int fd, std::size_t count, std::int64_t offset,
                          int protection, void** address) {
   using ops = typename io_context<Group>::ops;
   if (ops::warps(io.group()) == 0) return -EINVAL;
-  if (std::int32_t const error = detail::use_file(io, fd); error != 0) return error;
+  if (std::int32_t const error = io::use_file(io, fd); error != 0) return error;
   if (offset < 0 || count == 0 ||
       (protection != PROT_READ && protection != (PROT_READ | PROT_WRITE)))
     return -EINVAL;
   if (address == nullptr) return -EFAULT;
-  used_file const& file = io.file();
+  file::used_file const& file = io.file();
   std::uint64_t const access = file.flags & O_ACCMODE;
   if (access == O_WRONLY || ((protection & PROT_WRITE) != 0 && access == O_RDONLY)) return -EACCES;
   auto const begin = static_cast<std::uint64_t>(offset);
@@ -97,52 +116,54 @@ __device__ ssize_t gmmap(io_context<Group>& io, int fd, std::size_t count, std::
   std::uint64_t end = page_begin + (std::uint64_t(1) << shift);
   if (count < end - begin) end = begin + count;
   if (end > file.size) end = file.size;
-  read_span const span{nullptr, begin, end, file.uid, file.size, file.fd, shift, file.place != 0};
-  detail::pinned_page const page = detail::pin_page(io, span);
+  io::read_span const span{nullptr,   begin,   end,   file.version,
+                           file.size, file.fd, shift, file.write_index != 0};
+  io::pinned_page const page = io::pin_page(io, span);
   if (page.error != 0) return page.error;
   std::uint64_t const in_page = begin - page_begin;
   std::uint64_t const has = page.valid > in_page
                                 ? page.valid - in_page
-                                : 0;  // less than asked for if the file has become shorter
-  std::uint64_t const mapped = has < end - begin ? has : end - begin;
+                                : 0;  // fewer bytes than requested if the file has become shorter
+  std::uint64_t const mapped = base::least(has, end - begin);
   if (io.group().thread_rank() == 0) {
     if (mapped == 0) {
-      unpin_read(io.fs().cache.headers[page.frame]);
+      cache::unpin_read(io.fs().cache.headers[page.frame]);
     } else {
-      detail::frame_mappings(io.fs(), page.frame).fetch_add(1, memory_order_relaxed);
-      gpufs::count(io.fs(), counter::maps);
-      detail::note_read(io, span.uid, begin + mapped);
+      io::frame_mappings(io.fs(), page.frame).fetch_add(1, memory_order_relaxed);
+      handle::add(io.fs(), handle::counter::maps);
+      io::note_read(io, span.version, begin + mapped);
     }
   }
   if (mapped == 0) return 0;
-  *address = frame_bytes(io.fs().cache, page.frame) + in_page;
+  *address = cache::frame_bytes(io.fs().cache, page.frame) + in_page;
   return static_cast<ssize_t>(mapped);
 }
 
 template <class Group>
 __device__ int gmunmap(io_context<Group>& io, void const* address) {
-  // Behind the barrier nobody of the group reads the page any more: see unpin_read().
+  // After the barrier no thread of the group uses the page.
   io_context<Group>::ops::sync(io.group());
-  return detail::in_first_warp(io.group(), [&] {
+  return io::in_first_warp(io.group(), [&] {
     std::int32_t result = 0;
     if (lane_id() == 0) {
       fs_ref const& fs = io.fs();
-      std::int64_t const frame = detail::frame_of(fs.cache, address);
+      std::int64_t const frame = io::frame_of(fs.cache, address);
       result = -EINVAL;
       if (frame >= 0) {
-        auto const mappings = detail::frame_mappings(fs, static_cast<std::uint32_t>(frame));
+        auto const mappings = io::frame_mappings(fs, static_cast<std::uint32_t>(frame));
         std::uint32_t seen = mappings.load(memory_order_relaxed);
         while (seen != 0 &&
                !mappings.compare_exchange_strong(seen, seen - 1, memory_order_relaxed)) {
         }
         if (seen != 0) {
-          unpin(fs.cache.headers[frame]);  // a release: the group may have stored to the page
-          gpufs::count(fs, counter::unmaps);
+          cache::unpin(
+              fs.cache.headers[frame]);  // a release: the group may have stored to the page
+          handle::add(fs, handle::counter::unmaps);
           result = 0;
         }
       }
     }
-    return warp_broadcast(result);
+    return base::warp_broadcast(result);
   });
 }
 
@@ -152,30 +173,31 @@ __device__ int gmsync(io_context<Group>& io, int fd, void const* address, std::s
   using ops = typename io_context<Group>::ops;
   if (ops::warps(io.group()) == 0) return -EINVAL;
   if (flags != MS_ASYNC && flags != MS_SYNC) return -EINVAL;
-  if (std::int32_t const error = detail::use_file(io, fd); error != 0) return error;
-  page_cache_ref const& cache = io.fs().cache;
-  std::int64_t const frame = detail::frame_of(cache, address);
+  if (std::int32_t const error = io::use_file(io, fd); error != 0) return error;
+  handle::page_cache_ref const& cache = io.fs().cache;
+  std::int64_t const frame = io::frame_of(cache, address);
   if (frame < 0) return -EINVAL;
-  if ((io.file().flags & O_ACCMODE) != O_RDWR || io.file().place == 0) return -EACCES;
-  // Pinned by the mapping, if there is one: so its name stays.
-  std::uint64_t seen[4] = {};
+  if ((io.file().flags & O_ACCMODE) != O_RDWR || io.file().write_index == 0) return -EACCES;
+  // A mapping pins the frame, so its name stays. Without a mapping the call fails below.
+  io::mapped_frame mapped;
   if (io.group().thread_rank() == 0) {
-    frame_header& h = cache.headers[frame];
-    seen[0] = detail::frame_mappings(io.fs(), static_cast<std::uint32_t>(frame))
-                  .load(memory_order_relaxed);
-    seen[1] = atomic_ref<std::uint64_t, scope::device>(h.uid).load(memory_order_relaxed);
-    seen[2] = atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed);
+    cache::frame_header& h = cache.headers[frame];
+    mapped.mappings =
+        io::frame_mappings(io.fs(), static_cast<std::uint32_t>(frame)).load(memory_order_relaxed);
+    mapped.version = atomic_ref<std::uint64_t, scope::device>(h.version).load(memory_order_relaxed);
+    mapped.page = atomic_ref<std::uint64_t, scope::device>(h.page).load(memory_order_relaxed);
   }
-  ops::broadcast(io.group(), seen);
+  mapped = ops::broadcast(io.group(), mapped);
   std::uint64_t const page_bytes = std::uint64_t(1) << cache.page_shift;
   std::uint64_t const in_page =
       static_cast<std::uint64_t>(static_cast<std::byte const*>(address) -
-                                 frame_bytes(cache, static_cast<std::uint32_t>(frame)));
-  if (seen[0] == 0 || count > page_bytes - in_page) return -EINVAL;
-  // The page writes its bytes to itself, and by that to its write buffer, as gwrite would.
-  ssize_t const written = detail::write_at(
-      io, fd, address, count, static_cast<std::int64_t>((seen[2] << cache.page_shift) + in_page),
-      false, seen[1]);
+                                 cache::frame_bytes(cache, static_cast<std::uint32_t>(frame)));
+  if (mapped.mappings == 0 || count > page_bytes - in_page) return -EINVAL;
+  // The page writes its bytes to itself, and so to its write buffer, as gwrite does.
+  ssize_t const written =
+      io::write_at(io, fd, address, count,
+                   static_cast<std::int64_t>((mapped.page << cache.page_shift) + in_page), false,
+                   mapped.version);
   if (written < 0) return static_cast<int>(written);
   return flags == MS_SYNC ? gfsync(io, fd) : 0;
 }

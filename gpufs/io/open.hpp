@@ -1,7 +1,7 @@
-// gopen, gclose, gfstat and the nop that measures the ring: one request each, made by the group's
-// first warp.
+// gopen, gclose and gfstat. The group's first warp makes one request for each.
 #pragma once
 
+#include <gpufs/file.hpp>
 #include <gpufs/io/io_context.hpp>
 
 #include <cerrno>
@@ -10,12 +10,14 @@
 
 namespace gpufs {
 
-namespace detail {
+namespace io {
 
-/// Bytes of a string up to `limit`. All lanes of a warp call.
+using namespace base;
+
+/// The length of a string, at most `limit`. All lanes of a warp call.
 __device__ __forceinline__ std::uint32_t warp_strlen(char const* text, std::uint32_t limit) {
   for (std::uint32_t at = 0; at < limit;) {
-    // Byte by byte behind each other: no lane may look beyond the terminator.
+    // One lane reads byte by byte: no lane may read beyond the terminator.
     std::uint32_t step = 0;
     if (lane_id() == 0) {
       while (step < 256 && at + step < limit && text[at + step] != 0) ++step;
@@ -27,14 +29,14 @@ __device__ __forceinline__ std::uint32_t warp_strlen(char const* text, std::uint
   return limit;
 }
 
-/// Closes the descriptor of an open that was answered after its caller had given up, over the
-/// channel of that open, which the caller holds. All lanes of one warp call. The channel may take
-/// the next request, as `sequence`; or `error` is -EIO or -ETIMEDOUT, and it is returned.
+/// Closes the descriptor of an open whose caller gave up before the answer. Uses the channel of
+/// that open, which the caller owns. All lanes of one warp call. Then the channel is ready for the
+/// next request, with `sequence`. With an error, -EIO or -ETIMEDOUT, the channel is returned.
 struct late_close {
   std::int32_t error;
   std::uint32_t sequence;
 };
-GPUFS_STAGE inline late_close close_late_open(fs_ref const* handle, channel c,
+GPUFS_STAGE inline late_close close_late_open(fs_ref const* handle, ring::channel c,
                                               std::int32_t descriptor) {
   fs_ref const& fs = *handle;
   rpc::request r;
@@ -42,33 +44,34 @@ GPUFS_STAGE inline late_close close_late_open(fs_ref const* handle, channel c,
   r.file = descriptor;
   r.channel = c.number;
   r.sequence = c.sequence;
-  submit(fs, r);
+  ring::submit(fs, r);
   std::int32_t error = 0;
   if (lane_id() == 0) {
     bool answered = false;
-    std::int32_t const result = await(fs, c, answered);
-    count(fs, counter::requests);
+    std::int32_t const result = ring::await(fs, c, answered);
+    handle::add(fs, handle::counter::requests);
     if (answered) {
-      next_request(fs.control_channels, c);
+      ring::next_request(fs.channels.control, c);
     } else {
       error = result;
-      return_channel(fs.control_channels, c, false);
+      ring::return_channel(fs.channels.control, c, false);
     }
   }
   return {warp_broadcast(error), warp_broadcast(c.sequence)};
 }
 
-/// Sends one request over a control channel and waits for the answer; `before` fills staging,
-/// `after` reads it. All lanes of one warp call; all get the result.
+/// Sends one request over a control channel and waits for the answer. `before` fills the staging
+/// piece, and `after` reads it. All lanes of one warp call. All get the daemon's result, or -EIO or
+/// -ETIMEDOUT.
 template <class Before, class After>
 __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::request r,
                                                      Before&& before, After&& after) {
   unsigned const lane = lane_id();
-  channel c;
+  ring::channel c;
   std::int32_t late = 0;
-  std::int32_t result = acquire_channel(fs, fs.control_channels, c, &late);
+  std::int32_t result = ring::acquire_channel(fs, fs.channels.control, c, &late);
   late = warp_broadcast(late);
-  // Of all that these channels are for only an open has a result above 0.
+  // Of the requests over control channels only an open has a result above 0.
   if (result == 0 && late > 0) {
     late_close const closed = close_late_open(fs.self, c, late);
     result = closed.error;
@@ -77,22 +80,22 @@ __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::requ
   if (result != 0) return result;
   r.channel = c.number;
   r.sequence = c.sequence;
-  r.staging = staging_offset(fs.control_channels, c);
-  std::byte* const staging = staging_bytes(fs, fs.control_channels, c);
+  r.staging = ring::staging_offset(fs.channels.control, c);
+  std::byte* const staging = ring::staging_bytes(fs, fs.channels.control, c);
   before(staging);
   __syncwarp();
-  submit<carries::staged_data>(fs, r);
+  ring::submit<ring::carries::staged_data>(fs, r);
   bool answered = false;
   if (lane == 0) {
-    result = await(fs, c, answered);
-    count(fs, counter::requests);
-    if (!answered && result == -ETIMEDOUT) count(fs, counter::timeouts);
+    result = ring::await(fs, c, answered);
+    handle::add(fs, handle::counter::requests);
+    if (!answered && result == -ETIMEDOUT) handle::add(fs, handle::counter::timeouts);
   }
   result = warp_broadcast(result);
   __syncwarp();  // all lanes come after lane 0's acquire
   if (result >= 0) after(staging);
   __syncwarp();
-  if (lane == 0) return_channel(fs.control_channels, c, answered);
+  if (lane == 0) ring::return_channel(fs.channels.control, c, answered);
   return result;
 }
 
@@ -116,66 +119,72 @@ __device__ __forceinline__ std::int32_t path_call(fs_ref const& fs, rpc::operati
       [](std::byte const*) {});
 }
 
-/// Runs `call` in the group's first warp and gives its result to every thread. Groups of less than
-/// a warp get -EINVAL.
+/// Runs `call` in the group's first warp and returns its result in every thread. Groups smaller
+/// than a warp get -EINVAL.
 template <class Group, class Call>
 __device__ __forceinline__ std::int32_t in_first_warp(Group const& g, Call&& call) {
   using ops = group_ops<Group>;
   if (ops::warps(g) == 0) return -EINVAL;
   std::int32_t result = 0;
   if (ops::warp(g) == 0) result = call();
-  return static_cast<std::int32_t>(
-      static_cast<std::uint32_t>(ops::broadcast(g, static_cast<std::uint32_t>(result))));
+  return ops::broadcast(g, result);
 }
 
-/// A descriptor's file as it is now: from its record, unless `known` is of it, and for files that
-/// are written from what callers share.
+/// A descriptor's file as it is now. It comes from the descriptor's record, unless `known` is of
+/// that descriptor. For a written file, version and size come from the record that callers share.
+/// Any thread calls.
 struct found_file {
-  used_file file;
+  file::used_file file;
   std::int32_t error;
 };
-GPUFS_STAGE inline found_file find_file(fs_ref const* handle, std::int32_t fd, used_file known) {
-  std::int32_t error = known.fd == fd ? 0 : load_record_together(*handle, fd, known);
-  if (error == 0 && known.place != 0) error = load_shared(*handle, known);
+GPUFS_STAGE inline found_file find_file(fs_ref const* handle, std::int32_t fd,
+                                        file::used_file known) {
+  std::int32_t error = known.fd == fd ? 0 : file::load_record_together(*handle, fd, known);
+  if (error == 0 && known.write_index != 0) error = file::load_shared(*handle, known);
   return {known, error};
 }
 
-/// use_file() of a descriptor that is not the current one, or of a file that is written: then uid
-/// and size may have changed.
+/// A found_file without its descriptor, which all threads know.
+struct file_look {
+  std::int32_t error = 0;
+  std::uint32_t write_index = 0;
+  std::uint64_t version = 0;
+  std::uint64_t size = 0;
+  std::uint64_t flags = 0;
+};
+
+/// The slow half of use_file(): `fd` is not the current file, or its file is written, so version
+/// and size may have changed. All threads of the group call.
 template <class Group>
 __device__ __forceinline__ std::int32_t look_at_file(io_context<Group>& io, std::int32_t fd) {
-  std::uint64_t seen[4] = {};
+  file_look look;
   if (io.group().thread_rank() == 0) {
     found_file const found =
         fd < 0 ? found_file{{}, -EBADF} : find_file(io.fs().self, fd, io.file());
-    seen[0] = static_cast<std::uint32_t>(found.error) | std::uint64_t(found.file.place) << 32;
-    seen[1] = found.file.uid;
-    seen[2] = found.file.size;
-    seen[3] = found.file.flags;
+    look = {found.error, found.file.write_index, found.file.version, found.file.size,
+            found.file.flags};
   }
-  io_context<Group>::ops::broadcast(io.group(), seen);
-  auto const error = static_cast<std::int32_t>(static_cast<std::uint32_t>(seen[0]));
-  io.file() = {error == 0 ? fd : -1, static_cast<std::uint32_t>(seen[0] >> 32), seen[1], seen[2],
-               seen[3]};
-  return error;
+  look = io_context<Group>::ops::broadcast(io.group(), look);
+  io.file() = {look.error == 0 ? fd : -1, look.write_index, look.version, look.size, look.flags};
+  return look.error;
 }
 
 /// Makes `fd` the context's current file. All threads of the group call. Returns 0 or -EBADF.
 template <class Group>
 __device__ __forceinline__ std::int32_t use_file(io_context<Group>& io, std::int32_t fd) {
-  used_file const& file = io.file();
-  if (file.fd == fd && fd >= 0 && file.place == 0) return 0;
+  file::used_file const& file = io.file();
+  if (file.fd == fd && fd >= 0 && file.write_index == 0) return 0;
   return look_at_file(io, fd);
 }
 
-}  // namespace detail
+}  // namespace io
 
 template <class Group>
 __device__ int gopen(io_context<Group>& io, char const* path, int flags, unsigned mode) {
-  io.file().fd = -1;  // what this context knows of a descriptor may be of before this open
-  return detail::in_first_warp(io.group(), [&] {
-    return detail::path_call(io.fs(), rpc::operation::open, path, static_cast<std::uint32_t>(flags),
-                             mode);
+  io.file().fd = -1;  // the context may know this descriptor as it was before this open
+  return io::in_first_warp(io.group(), [&] {
+    return io::path_call(io.fs(), rpc::operation::open, path, static_cast<std::uint32_t>(flags),
+                         mode);
   });
 }
 
@@ -183,11 +192,11 @@ template <class Group>
 __device__ int gclose(io_context<Group>& io, int fd) {
   io_context<Group>::ops::sync(io.group());
   if (io.file().fd == fd) io.file().fd = -1;
-  return detail::in_first_warp(io.group(), [&] {
+  return io::in_first_warp(io.group(), [&] {
     rpc::request r;
     r.op = rpc::operation::close;
     r.file = fd;
-    return detail::control_call(
+    return io::control_call(
         io.fs(), r, [](std::byte*) {}, [](std::byte const*) {});
   });
 }
@@ -195,11 +204,11 @@ __device__ int gclose(io_context<Group>& io, int fd) {
 template <class Group>
 __device__ int gfstat(io_context<Group>& io, int fd, file_status* status) {
   std::uint64_t word[sizeof(file_status) / 8] = {};
-  std::int32_t const result = detail::in_first_warp(io.group(), [&] {
+  std::int32_t const result = io::in_first_warp(io.group(), [&] {
     rpc::request r;
     r.op = rpc::operation::stat;
     r.file = fd;
-    return detail::control_call(
+    return io::control_call(
         io.fs(), r, [](std::byte*) {},
         [&](std::byte const* staging) {
           auto const* from = reinterpret_cast<unsigned long long const*>(staging);
@@ -208,8 +217,8 @@ __device__ int gfstat(io_context<Group>& io, int fd, file_status* status) {
   });
   if (result != 0) return result;
   for (auto& w : word) w = io_context<Group>::ops::broadcast(io.group(), w);
-  // What gwrite has added and the host's file does not have yet belongs to it.
-  if (detail::use_file(io, fd) == 0 && io.file().place != 0 &&
+  // gwrite may have made the file longer than the host file is so far.
+  if (io::use_file(io, fd) == 0 && io.file().write_index != 0 &&
       (io.file().flags & rpc::open_write_once) == 0)
     word[0] = io.file().size;
   status->size = word[0];
@@ -221,15 +230,6 @@ __device__ int gfstat(io_context<Group>& io, int fd, file_status* status) {
   status->block_size = word[6];
   status->reserved = 0;
   return 0;
-}
-
-/// One empty round trip to the daemon, for measuring. Collective. Returns 0, -ETIMEDOUT or -EIO.
-template <class Group>
-[[nodiscard]] __device__ int rpc_nop(io_context<Group>& io) {
-  return detail::in_first_warp(io.group(), [&] {
-    return detail::control_call(
-        io.fs(), rpc::request{}, [](std::byte*) {}, [](std::byte const*) {});
-  });
 }
 
 }  // namespace gpufs

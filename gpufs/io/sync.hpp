@@ -1,4 +1,4 @@
-// gfsync, gftruncate, gunlink: one request each, made by the group's first warp.
+// gfsync, gftruncate, gunlink. Each is one request by the group's first warp.
 #pragma once
 
 #include <gpufs/io/open.hpp>
@@ -9,9 +9,11 @@
 
 namespace gpufs {
 
-namespace detail {
+namespace io {
 
-/// A request about an open file that carries nothing and brings nothing back. All lanes of one warp
+using namespace base;
+
+/// Sends a request about an open file that carries no bytes and returns none. All lanes of one warp
 /// call.
 __device__ __forceinline__ std::int32_t plain_call(fs_ref const& fs, rpc::operation op,
                                                    std::int32_t fd, std::uint64_t argument = 0) {
@@ -23,35 +25,35 @@ __device__ __forceinline__ std::int32_t plain_call(fs_ref const& fs, rpc::operat
       fs, r, [](std::byte*) {}, [](std::byte const*) {});
 }
 
-}  // namespace detail
+}  // namespace io
 
 template <class Group>
 __device__ int gfsync(io_context<Group>& io, int fd) {
   io_context<Group>::ops::sync(io.group());
-  return detail::in_first_warp(
-      io.group(), [&] { return detail::plain_call(io.fs(), rpc::operation::sync, fd); });
+  return io::in_first_warp(io.group(),
+                           [&] { return io::plain_call(io.fs(), rpc::operation::sync, fd); });
 }
 
 template <class Group>
 __device__ int gftruncate(io_context<Group>& io, int fd, std::int64_t size) {
   if (io_context<Group>::ops::warps(io.group()) == 0 || size < 0) return -EINVAL;
   if (std::uint64_t(size) > rpc::payload_mask) return -EFBIG;
-  if (std::int32_t const error = detail::use_file(io, fd); error != 0) return error;
-  used_file const file = io.file();
-  if ((file.flags & O_ACCMODE) == O_RDONLY || file.place == 0) return -EINVAL;
-  return detail::in_first_warp(io.group(), [&]() -> std::int32_t {
+  if (std::int32_t const error = io::use_file(io, fd); error != 0) return error;
+  file::used_file const file = io.file();
+  if ((file.flags & O_ACCMODE) == O_RDONLY || file.write_index == 0) return -EINVAL;
+  return io::in_first_warp(io.group(), [&]() -> std::int32_t {
     std::int32_t error = 0;
-    if (lane_id() == 0) error = detail::begin_truncation(io.fs(), file);
-    error = warp_broadcast(error);
+    if (lane_id() == 0) error = file::begin_truncation(io.fs(), file);
+    error = base::warp_broadcast(error);
     if (error != 0) return error;
-    error = detail::plain_call(io.fs(), rpc::operation::truncate, fd, std::uint64_t(size));
+    error = io::plain_call(io.fs(), rpc::operation::truncate, fd, std::uint64_t(size));
     if (lane_id() == 0) {
-      // The record has a new uid now: whoever comes next takes it over, and those that hold the old
-      // one notice.
-      used_file fresh;
-      if (detail::load_record(io.fs(), fd, fresh) == 0 && fresh.place != 0)
-        static_cast<void>(detail::load_shared(io.fs(), fresh));
-      detail::end_truncation(io.fs(), file);
+      // The descriptor's record has a new version now. load_shared() passes it on to all callers.
+      // Callers with the old version notice the change.
+      file::used_file fresh;
+      if (file::load_record(io.fs(), fd, fresh) == 0 && fresh.write_index != 0)
+        static_cast<void>(file::load_shared(io.fs(), fresh));
+      file::end_truncation(io.fs(), file);
     }
     __syncwarp();
     return error;
@@ -60,8 +62,8 @@ __device__ int gftruncate(io_context<Group>& io, int fd, std::int64_t size) {
 
 template <class Group>
 __device__ int gunlink(io_context<Group>& io, char const* path) {
-  return detail::in_first_warp(
-      io.group(), [&] { return detail::path_call(io.fs(), rpc::operation::unlink, path, 0, 0); });
+  return io::in_first_warp(
+      io.group(), [&] { return io::path_call(io.fs(), rpc::operation::unlink, path, 0, 0); });
 }
 
 }  // namespace gpufs

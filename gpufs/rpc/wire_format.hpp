@@ -1,8 +1,7 @@
-// What device and host daemon say to each other: the request in a ring slot, the completion word,
-// the shared region. Both sides include this header and nothing else of each other.
+// Formats that device and daemon share: requests, completion words, records, the shared region.
 #pragma once
 
-#include <gpufs/host_device.hpp>
+#include <gpufs/base/host_device.hpp>
 #include <gpufs/rpc/write_format.hpp>
 
 #include <cstddef>
@@ -10,50 +9,55 @@
 
 namespace gpufs::rpc {
 
-/// Operations a device caller can ask for. Results are >= 0 or -errno, delivered in the completion
-/// word.
+/// Operations that a device caller can request. The completion word carries the result: >= 0 or
+/// -errno.
 enum class operation : std::uint8_t {
-  nop,   ///< result 0; measures the round trip
-  read,  ///< `length` bytes at `offset` of `file` into staging; result = bytes read, short only at
-         ///< end of file. What lies behind them up to the next multiple of staging_unit may be
-         ///< overwritten.
-  open,    ///< path in staging (`length` bytes, no terminator), flags in argument[0], mode in
-           ///< argument[1]; result = descriptor
-  close,   ///< `file` = descriptor; result 0, or what stood in the way of its dirty pages if it was
-           ///< the file's last for writing
-  stat,    ///< `file` = descriptor; a file_status is written to staging; result 0
-  advise,  ///< `file` = descriptor; an advice that concerns_whole_file() in argument[0]; result 0
-  sync,  ///< `file` = descriptor: dirty pages are written, then the file is made durable; result 0
-         ///< or its first unreported error
-  truncate,  ///< `file` = descriptor, argument[0] = size in bytes: after writing dirty pages; the
-             ///< file gets a new uid; result 0
-  unlink,    ///< path as for open; result 0
+  nop,  ///< result 0; measures the round trip
+  /// Reads `length` bytes at `offset` of `file` into staging. The result is the bytes read, fewer
+  /// only at the end of the file. The daemon may overwrite staging up to the next multiple of
+  /// staging_unit.
+  read,
+  /// The path is in staging (`length` bytes, no terminator), the flags are in argument[0], the mode
+  /// is in argument[1]. The result is the descriptor.
+  open,
+  /// Closes descriptor `file`. The result is 0, or the error of writing its dirty pages if it was
+  /// the file's last descriptor for writing.
+  close,
+  stat,    ///< writes a file_status of descriptor `file` to staging; result 0
+  advise,  ///< argument[0] is an advice for which concerns_whole_file(); result 0
+  /// Writes the dirty pages of `file` and makes the file durable. The result is 0 or the first
+  /// error that was not reported yet.
+  sync,
+  /// Writes the dirty pages of `file` and sets its size to argument[0] bytes. The file gets a new
+  /// version. The result is 0.
+  truncate,
+  unlink,  ///< takes a path as open does; result 0
 };
 
-/// request::flags of a read: bytes beyond the end of the file are zeros, not missing. For files
-/// whose size the device knows better.
+/// request::flags of a read: bytes beyond the end of the file are zeros, not missing. Reads of
+/// written files have it, because the device knows their size better.
 inline constexpr std::uint8_t read_zeros_beyond_end = 1;
 
-/// Flags of an open besides those of open(2): the file is written and never read through this
+/// Flag of an open, besides those of open(2): the file is written and never read through this
 /// descriptor.
 inline constexpr std::uint32_t open_write_once = 1u << 30;
 
-/// A request as code sees it. On the wire it is the eight 64-bit words of a ring slot (pack_word,
-/// unpack). Numbers that travel in 48 bits: offset, length, staging, argument.
+/// A request, unpacked. In a ring slot it is eight 64-bit words (pack_word, unpack). offset,
+/// length, staging and argument travel in 48 bits.
 struct request {
   operation op = operation::nop;
   std::uint8_t flags = 0;
-  std::uint32_t channel = 0;   ///< completion word to answer in
-  std::uint32_t sequence = 0;  ///< echoed in the completion word; never 0
-  std::int32_t file = -1;      ///< descriptor
-  std::uint64_t offset = 0;    ///< byte offset in the file
-  std::uint64_t length = 0;    ///< bytes
-  std::uint64_t staging = 0;  ///< byte offset in the staging region where data goes (or comes from)
+  std::uint32_t channel = 0;   ///< number of the completion word for the answer
+  std::uint32_t sequence = 0;  ///< repeated in the completion word; never 0
+  std::int32_t file = -1;
+  std::uint64_t offset = 0;  ///< byte offset in the file
+  std::uint64_t length = 0;
+  std::uint64_t staging = 0;  ///< byte offset of the data in the staging region
   std::uint64_t argument[2] = {0, 0};
 };
 
-/// Channels' pieces of staging begin and end at multiples of this, so that a read may be widened to
-/// what O_DIRECT takes.
+/// Staging pieces begin and end at multiples of this. So the daemon can widen a read to the
+/// alignment that O_DIRECT needs.
 inline constexpr std::uint64_t staging_unit = 4096;
 
 inline constexpr unsigned words_per_slot = 8;
@@ -63,34 +67,36 @@ inline constexpr std::uint64_t payload_mask = (1ull << payload_bits) - 1;
 //  63      48 47                    0
 //  lap tag   | payload                     in each of the eight words
 //
-/// Ring slot. The producer of ticket t stores eight words, each of them tagged with the lap of t,
-/// in any order; a consumer has the request when all eight carry that tag. No word waits for
-/// another: a commit word stored behind the payload would need a fence, and on a GPU that fence
-/// waits for whatever else its multiprocessor has on the bus, while every later ticket waits for
-/// this one. Slots are never cleared: the tag tells a fresh request from the one a lap before. (A
-/// slot is rewritten every lap, so that a tag's recurrence after 65535 laps cannot be mistaken.)
+/// Ring slot. The producer of ticket t stores eight words in any order, each tagged with the lap of
+/// t. A consumer has the request when all eight words carry that tag. So no word waits for another.
+///
+/// A commit word behind the payload would need a fence. On a GPU that fence waits for all loads of
+/// its multiprocessor, and every later ticket waits for this one.
+///
+/// Slots are never cleared, since the tag tells a new request from that of the lap before. Every
+/// lap rewrites the slot. So a tag that comes back after 65535 laps cannot be mistaken.
 struct alignas(64) slot {
   std::uint64_t word[words_per_slot];
 };
 static_assert(sizeof(slot) == 64 && alignof(slot) == 64);
 
-/// Which of `rings` rings the requests of a channel go through. Consecutive channels take turns,
-/// and so do channels at a distance of `rings`: any pattern of neighbouring callers spreads. Each
-/// ring serves at most ceil(channels / rings) channels.
+/// Returns the ring, of `rings` rings, that takes the channel's requests. Channels at a distance of
+/// 1 or of `rings` use different rings, so any pattern of neighbouring callers spreads. Each ring
+/// serves at most ceil(channels / rings) channels.
 GPUFS_HOST_DEVICE inline std::uint32_t ring_of(std::uint32_t channel, std::uint32_t rings) {
   std::uint32_t const turn = channel / rings;
   return (channel + turn + turn / rings) % rings;
 }
 
-/// The tag of ticket `ticket` in a ring of `slots` slots: 1..65535, so that zeroed memory is an
-/// empty ring.
+/// Returns the tag of a ticket in a ring of `slots` slots: 1..65535. Zeroed memory is an empty
+/// ring.
 GPUFS_HOST_DEVICE inline std::uint64_t lap_tag(std::uint64_t ticket, std::uint64_t slots) {
   return ticket / slots % 65535 + 1;
 }
 
 GPUFS_HOST_DEVICE inline std::uint64_t tag_of(std::uint64_t word) { return word >> payload_bits; }
 
-/// Word `i` of a request's slot.
+/// Returns word `i` of the request's slot.
 GPUFS_HOST_DEVICE inline std::uint64_t pack_word(request const& r, unsigned i, std::uint64_t tag) {
   std::uint64_t payload = 0;
   switch (i) {
@@ -124,9 +130,9 @@ GPUFS_HOST_DEVICE inline request unpack(std::uint64_t const (&w)[words_per_slot]
   return r;
 }
 
-/// Completion word of a channel: sequence << 32 | uint32(result). Written by exactly one daemon
-/// thread, the one that took the request, with one release store; the waiting device thread
-/// acquires it. One per cache line, so that daemon threads do not write to each other's lines.
+/// Completion word of a channel: sequence << 32 | uint32(result). The daemon thread that took the
+/// request writes it with one release store. The waiting device thread acquires it. Each word has a
+/// cache line of its own, so daemon threads do not share lines.
 struct alignas(64) completion {
   std::uint64_t word;
 };
@@ -143,8 +149,8 @@ GPUFS_HOST_DEVICE inline std::int32_t completion_result(std::uint64_t w) {
   return std::int32_t(std::uint32_t(w));
 }
 
-/// A read's result >= 0 is its bytes, fewer than 2^30, and whether they are in the twin of the
-/// staging region in GPU memory, too.
+/// A read's result >= 0 has the bytes read, fewer than 2^30, and a bit. The bit says that the bytes
+/// are also in the twin in GPU memory.
 inline constexpr std::int32_t in_twin_bit = 1 << 30;
 GPUFS_HOST_DEVICE inline std::int32_t read_result(std::uint32_t bytes, bool in_twin) {
   return std::int32_t(bytes) | (in_twin ? in_twin_bit : 0);
@@ -161,7 +167,7 @@ struct file_status {
   std::uint64_t size;     ///< bytes
   std::uint64_t device;   ///< st_dev
   std::uint64_t inode;    ///< st_ino
-  std::int64_t mtime_ns;  ///< nanoseconds since the epoch
+  std::int64_t mtime_ns;  ///< nanoseconds since 1970
   std::int64_t ctime_ns;
   std::uint64_t mode;        ///< st_mode
   std::uint64_t block_size;  ///< st_blksize
@@ -169,25 +175,24 @@ struct file_status {
 };
 static_assert(sizeof(file_status) == 64);
 
-/// What the device must know of an open descriptor. The host registry owns an array of these in
-/// pinned memory (index = descriptor index), writes the fields, then release-stores `tag`; it
-/// stores tag 0 first when it takes the record back. Every field is accessed with 64-bit atomics on
-/// both sides.
+/// The daemon's record of an open descriptor, in pinned memory. Its index is the descriptor's
+/// index. The daemon stores tag 0, then the fields, then the tag, each with a release. Both sides
+/// access every field with 64-bit atomics.
 struct alignas(64) open_file_record {
-  std::uint64_t tag;  ///< the descriptor's generation (never 0) while it is open; 0 = closed
-  std::uint64_t
-      uid;  ///< names this version of the file's contents in the page cache; never reused, never 0
+  std::uint64_t tag;  ///< the descriptor's generation (never 0) while it is open; 0: closed
+  /// the version of the file's contents, the key of its pages; never reused, never 0
+  std::uint64_t version;
   std::uint64_t size;    ///< bytes, as of the last validation
-  std::uint64_t flags;   ///< the O_* access mode and flags it was opened with
-  std::uint64_t advice;  ///< the last gpufs::advice about the whole file; normal when it is opened
-  std::uint64_t place;  ///< 1 + where the device keeps the size of a file that is or was written; 0
-                        ///< = `size` is all there is to know
+  std::uint64_t flags;   ///< access mode and flags of its open
+  std::uint64_t advice;  ///< the last gpufs::advice for the whole file; `normal` after the open
+  /// 1 + number of the device's record of a file that is or was written; 0: `size` is final
+  std::uint64_t write_index;
   std::uint64_t reserved[2];
 };
 static_assert(sizeof(open_file_record) == 64);
 
-/// Descriptors: generation (1..32767) << 16 | index (0..65535); always positive, and stale ones are
-/// recognised.
+/// Descriptors: generation (1..32767) << 16 | index (0..65535). They are always positive, and stale
+/// ones are recognised.
 GPUFS_HOST_DEVICE inline std::uint32_t descriptor_index(std::int32_t fd) {
   return std::uint32_t(fd) & 0xffff;
 }
@@ -199,30 +204,31 @@ GPUFS_HOST_DEVICE inline std::int32_t make_descriptor(std::uint32_t index,
   return std::int32_t(generation << 16 | index);
 }
 
-/// Says the same in many places: the GPU's loads of one line of host memory are answered one after
-/// the other, a microsecond each, however many warps make them.
+/// The stop flag exists many times. The GPU's loads of one line of host memory are answered one
+/// after the other, a microsecond each, whichever warps make them.
 struct alignas(128) stop_flag {
-  std::uint64_t stopped;  ///< nonzero once the daemon no longer answers: device waits end with -EIO
+  std::uint64_t stopped;  ///< nonzero: the daemon answers no more, and device waits end with -EIO
   std::uint64_t reserved[15];
 };
 inline constexpr unsigned stop_flags = 128;
 
-/// Words the host alone writes and the device watches, in pinned memory.
+/// Words in pinned memory that only the host writes.
 struct alignas(128) control_block {
   stop_flag stop[stop_flags];
-  std::uint64_t epoch;  ///< bumped whenever a descriptor is closed, a file revalidated or advised:
-                        ///< device copies older than it are re-read
+  /// grows when a descriptor is closed and when a file is revalidated or advised; no device code
+  /// reads it
+  std::uint64_t epoch;
   std::uint64_t reserved[15];
 };
 
-/// Everything both sides share. All pointers are valid on both sides (pinned memory has one
-/// address).
+/// All memory that both sides share. Pinned memory has one address, so pointers are valid on both.
 struct shared_region {
-  slot* ring = nullptr;  ///< `rings` rings of `slots` entries each, one behind the other
-  std::uint64_t rings =
-      1;  ///< from 1 on; about one per daemon thread, so that threads rarely look at the same one
-  std::uint64_t slots = 0;  ///< per ring: a power of two, >= the channels it serves, so that a
-                            ///< caller that holds a channel finds its slot free
+  slot* ring = nullptr;  ///< `rings` rings of `slots` slots each
+  /// at least 1; about one per daemon thread, so threads rarely look at the same ring
+  std::uint64_t rings = 1;
+  /// slots per ring: a power of two, and at least the channels that the ring serves. A caller with
+  /// a channel therefore finds its slot free.
+  std::uint64_t slots = 0;
   completion* completions = nullptr;  ///< `channels` entries
   std::uint64_t channels = 0;
   std::byte* staging = nullptr;  ///< `staging_bytes`, 4096-aligned

@@ -1,5 +1,4 @@
-// Write buffers: pinned memory through which written bytes travel to the file. What device and host
-// daemon agree on about them.
+// Format of write buffers, which carry written bytes from the device to the file.
 #pragma once
 
 #include <cstddef>
@@ -7,26 +6,28 @@
 
 namespace gpufs::rpc {
 
-// A dirty page has a write buffer: the page's written bytes lie in pinned memory, and a list says
-// which bytes those are. The device fills it, the host writes it to the file; neither needs the
-// other to be awake. So the host can write everything back while a kernel runs, after it has ended,
-// and after a failure that took the GPU's own memory.
+// A dirty page has a write buffer: pinned memory with the page's written bytes, and a list of their
+// ranges. The device fills it; the host writes it to the file. Neither side waits for the other. So
+// the host can write back while a kernel runs, after it has ended, and after a failure that took
+// the GPU's memory.
 //
 // Two words per buffer, each with one writing side:
 //   posted  (device)  sequence << 2 | urgent << 1 | busy
-//   written (host)    sequence << 1 | held
-// The sequence in `posted` grows with every gwrite that was added; `written` says up to which one
-// the file has them. They are equal: the buffer is clean, and the device may use it for another
-// page. While they differ, the device adds bytes only as `busy` and the host reads only as `held`,
-// each after having seen that the other is not: the device stores busy, then loads `written`; the
-// host stores held, then loads `posted`; all four sequentially consistent, so that at least one of
-// them sees the other and draws back.
+//   written (host)    sequence << 1 | locked
+// The device raises the sequence in `posted` with every gwrite that it added. `written` has the
+// sequence that the file has. Equal sequences mean a clean buffer, and the device may use it for
+// another page.
+//
+// While they differ, the device adds bytes only as `busy`, and the host reads only as `locked`. The
+// device stores busy, then loads `written`. The host stores locked, then loads `posted`. All four
+// are sequentially consistent. So at least one side sees the other and draws back. One exception:
+// once no kernel can add bytes, the host may lock a buffer that a failed kernel left busy.
 
 inline constexpr std::uint64_t posted_busy = 1;  ///< the device is adding bytes
-inline constexpr std::uint64_t posted_urgent =
-    2;  ///< somebody waits for this buffer to become clean
+/// a caller waits until this buffer is clean
+inline constexpr std::uint64_t posted_urgent = 2;
 inline constexpr unsigned posted_shift = 2;
-inline constexpr std::uint64_t written_held = 1;  ///< the host is reading
+inline constexpr std::uint64_t written_locked = 1;  ///< the host is reading
 inline constexpr unsigned written_shift = 1;
 
 /// Bytes [begin, end) of a page.
@@ -35,28 +36,29 @@ struct byte_range {
   std::uint32_t end;
 };
 
-/// A page with more separate ranges is written back first.
+/// A page with more separate ranges is written back before it takes another.
 inline constexpr unsigned most_ranges = 60;
 
-/// Names the page and its written bytes. `uid` and `page` are accessed atomically: the host looks
-/// at them before it holds the buffer.
+/// The page of a write buffer and its written ranges. `version` and `page` are accessed atomically:
+/// the host reads them before it locks the buffer.
 struct alignas(64) buffer_header {
-  std::uint64_t uid;
+  std::uint64_t version;
   std::uint64_t page;
-  std::uint32_t ranges;  ///< how many; disjoint, not touching each other, in no order
+  std::uint32_t ranges;  ///< number of ranges; they are disjoint, do not touch, and have no order
   std::uint32_t reserved[3];
   byte_range range[most_ranges];
 };
 static_assert(sizeof(buffer_header) == 512);
 
-/// The write buffers of a filesystem, in pinned memory; count == 0: files cannot be written.
+/// The write buffers of a filesystem, in pinned memory. count == 0: files cannot be written.
 struct write_region {
   buffer_header* headers = nullptr;  ///< `count` entries; the device writes
   std::uint64_t* posted = nullptr;   ///< `count` entries; the device writes
   std::uint64_t* written = nullptr;  ///< `count` entries; the host writes
   std::byte* bytes = nullptr;        ///< `count` << page_shift
-  std::uint64_t* errors = nullptr;  ///< by place of a file (open_file_record::place - 1): the errno
-                                    ///< that gfsync has not reported yet, or 0; the host writes
+  /// indexed by open_file_record::write_index - 1: the errno that gfsync has not reported yet, or
+  /// 0; the host writes
+  std::uint64_t* errors = nullptr;
   std::uint64_t count = 0;
   std::uint32_t page_shift = 0;
 };

@@ -1,20 +1,24 @@
-// What a program may say about how it is going to use a file: the values of gfadvise() and
-// filesystem::advise().
+// Advice about the use of a file: the values for gfadvise() and filesystem::advise().
 #pragma once
 
 #include <fcntl.h>
 
 namespace gpufs {
 
-/// Named and numbered as the POSIX_FADV_* of posix_fadvise(2). What each does on the device and on
-/// the host stands at gfadvise() and at filesystem::advise().
+/// Named and numbered as the POSIX_FADV_* of posix_fadvise(2). gfadvise() and filesystem::advise()
+/// say in full what each value does on the device and on the host.
 enum class advice : int {
-  normal = 0,  ///< read ahead as config::prefetch_size says
-  random = 1,  ///< read nothing ahead; with io_path auto, map for the GPU what the OS page cache
-               ///< has of the file (config::mapped_memory)
-  sequential = 2,  ///< read ahead from the first read on, as far as the window may go
-  willneed = 3,    ///< have these bytes near
-  dontneed = 4,    ///< they need not stay near
+  /// Read ahead as config::prefetch_size says.
+  normal = 0,
+  /// Read nothing ahead. With io_path auto, register the parts of the file that the OS page cache
+  /// has (config::registered_memory).
+  random = 1,
+  /// Read ahead from the first read on, to the limit of the readahead depth.
+  sequential = 2,
+  /// Bring these bytes near.
+  willneed = 3,
+  /// These bytes need not stay near.
+  dontneed = 4,
 };
 static_assert(int(advice::normal) == POSIX_FADV_NORMAL &&
               int(advice::random) == POSIX_FADV_RANDOM &&
@@ -22,7 +26,7 @@ static_assert(int(advice::normal) == POSIX_FADV_NORMAL &&
               int(advice::willneed) == POSIX_FADV_WILLNEED &&
               int(advice::dontneed) == POSIX_FADV_DONTNEED);
 
-/// Whether an advice is about all future reads of the file, whatever range it was given for.
+/// True if the advice concerns all future reads of the file, whatever its range.
 constexpr bool concerns_whole_file(advice a) {
   return a == advice::normal || a == advice::random || a == advice::sequential;
 }

@@ -1,4 +1,4 @@
-// All of gpufs: host owner, settings, statistics, device layer, and (in device code) the file API.
+// All of gpufs: host owner, settings, statistics, device layer. Device code gets the file API, too.
 #pragma once
 
 #include <gpufs/config.hpp>
@@ -8,5 +8,7 @@
 
 #if defined(__CUDACC__) || defined(GPUFS_EMULATED)
 #include <gpufs/array.hpp>
+#include <gpufs/async.hpp>
+#include <gpufs/held_ptr.hpp>
 #include <gpufs/io.hpp>
 #endif

@@ -32,7 +32,7 @@ std::vector<T> fetch(T const* from, std::uint64_t count) {
 
 std::string of_frame(std::size_t i) { return " of frame " + std::to_string(i); }
 
-std::string table_problem(std::vector<frame_header> const& headers,
+std::string table_problem(std::vector<cache::frame_header> const& headers,
                           std::vector<std::uint64_t> const& entries) {
   std::vector<unsigned> seen(headers.size());
   for (auto const entry : entries) {
@@ -45,28 +45,28 @@ std::string table_problem(std::vector<frame_header> const& headers,
   std::set<std::pair<std::uint64_t, std::uint64_t>> names;
   for (std::size_t i = 0; i < headers.size(); ++i) {
     auto const& h = headers[i];
-    bool const ready = phase_of(h.state) == phase::ready;
+    bool const ready = cache::phase_of(h.state) == cache::phase::ready;
     if (seen[i] != (ready ? 1u : 0u))
       return std::to_string(seen[i]) + " table entries" + of_frame(i) +
              (ready ? ", ready" : ", not ready");
-    if (ready && !names.emplace(h.uid, h.page).second)
+    if (ready && !names.emplace(h.version, h.page).second)
       return "page " + std::to_string(h.page) + " is in two frames";
   }
   return {};
 }
 
 // A frame with a write buffer is pinned once for it.
-std::string frame_problem(std::vector<frame_header> const& headers,
+std::string frame_problem(std::vector<cache::frame_header> const& headers,
                           std::vector<std::uint32_t> const& buffers, std::uint64_t pinned) {
   std::uint64_t pins = 0;
   for (std::size_t i = 0; i < headers.size(); ++i) {
-    auto const p = phase_of(headers[i].state);
+    auto const p = cache::phase_of(headers[i].state);
     auto const has_buffer = !buffers.empty() && buffers[i] != 0 ? 1u : 0u;
-    if (!buffers.empty() && (buffers[i] & frame_locked) != 0) return "a lock" + of_frame(i);
-    auto const pins_now = pins_of(headers[i].state);
+    if (!buffers.empty() && (buffers[i] & dirty::frame_locked) != 0) return "a lock" + of_frame(i);
+    auto const pins_now = cache::pins_of(headers[i].state);
     if (pins_now < has_buffer) return "no pin for the write buffer" + of_frame(i);
     auto const mine = pins_now - has_buffer;
-    if (p != phase::empty && p != phase::ready && p != phase::failed) {
+    if (p != cache::phase::empty && p != cache::phase::ready && p != cache::phase::failed) {
       return "phase " + std::to_string(static_cast<unsigned>(p)) + of_frame(i);
     }
     if (mine > 1 || (mine == 1 && pinned == 0)) return std::to_string(mine) + " pins" + of_frame(i);
@@ -82,38 +82,40 @@ std::string frame_problem(std::vector<frame_header> const& headers,
 cache_state inspect(fs_ref const& fs, std::uint64_t pinned) {
   cache_state result;
   auto const headers = fetch(fs.cache.headers, fs.cache.frame_count);
-  auto const entries = fetch(fs.cache.buckets, fs.cache.bucket_count * bucket_ways);
+  auto const entries = fetch(fs.cache.buckets, fs.cache.bucket_count * cache::bucket_ways);
   auto const locks = fetch(fs.cache.bucket_locks, fs.cache.bucket_count);
-  auto const slots = fetch(fs.slots, fs.slot_count);
+  auto const seats = fetch(fs.seats.states, fs.seats.count);
   for (auto const& h : headers) {
-    if (phase_of(h.state) != phase::ready) continue;
+    if (cache::phase_of(h.state) != cache::phase::ready) continue;
     ++result.ready;
     result.pages.insert(h.page);
   }
 
   auto const frame_buffers =
       fetch(fs.writes.frame_buffers, fs.writes.frame_buffers == nullptr ? 0 : fs.cache.frame_count);
-  auto const buffers = fetch(fs.writes.buffers, fs.shared.writes.count);
+  auto const buffers = fetch(fs.writes.buffers, fs.link.shared.writes.count);
   result.problems = frame_problem(headers, frame_buffers, pinned);
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     auto const owner = buffers[i].owner;
-    if (owner == buffer_taken || (owner != buffer_free && frame_buffers[owner - 1] != i + 1))
+    if (owner == dirty::buffer_taken ||
+        (owner != dirty::buffer_free && frame_buffers[owner - 1] != i + 1))
       result.problems = "write buffer " + std::to_string(i) + " is neither free nor its frame's";
   }
   if (result.problems.empty()) result.problems = table_problem(headers, entries);
   if (std::ranges::count(locks, 0u) != std::ptrdiff_t(locks.size()))
     result.problems = "a bucket is locked";
-  if (std::ranges::count(slots, 0u) != std::ptrdiff_t(slots.size()))
-    result.problems = "a context slot is claimed";
-  auto const keepers = fetch(fs.keepers, fs.cache.frame_count);
+  if (std::ranges::count(seats, 0u) != std::ptrdiff_t(seats.size()))
+    result.problems = "a seat is claimed";
+  auto const keepers = fetch(fs.pins.keepers, fs.cache.frame_count);
   if (std::ranges::count(keepers, 0u) != std::ptrdiff_t(keepers.size()) ||
-      fetch(fs.kept_frames, 1)[0] != 0)
+      fetch(fs.pins.kept_frames, 1)[0] != 0)
     result.problems = "a frame is kept";
-  for (auto const& pool : {fs.control_channels, fs.page_channels, fs.prefetch.channels}) {
+  for (auto const& pool : {fs.channels.control, fs.channels.page, fs.prefetch.channels}) {
     for (auto const& c : fetch(pool.states, pool.count)) {
-      if (c.phase == static_cast<std::uint32_t>(channel_phase::busy))
+      if (c.phase == static_cast<std::uint32_t>(ring::channel_phase::busy))
         result.problems = "a channel is busy";
-      if (c.phase == static_cast<std::uint32_t>(channel_phase::quarantined)) ++result.quarantined;
+      if (c.phase == static_cast<std::uint32_t>(ring::channel_phase::quarantined))
+        ++result.quarantined;
     }
   }
   return result;

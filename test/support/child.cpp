@@ -41,7 +41,7 @@ bool put(char const* file, std::string_view text) {
   return written;
 }
 
-/// Mount points of its own: as root, or as one who is root in a user namespace.
+/// Mount points of its own: as root, or as root in a user namespace.
 char const* leave_mounts(std::string const& user_map, std::string const& group_map) {
   if (::unshare(CLONE_NEWNS) != 0) {
     if (errno != EPERM || ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)

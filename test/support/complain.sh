@@ -1,4 +1,5 @@
-# Sourced by test scripts: a folder that goes away, failures that are named and counted, and how the script ends.
+# Sourced by test scripts: a temporary folder, failures that are named and counted, and the end of
+# the script.
 set -uo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

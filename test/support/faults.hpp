@@ -1,7 +1,8 @@
 // A fault injector whose decisions are functions of the test.
 #pragma once
 
-#include <host-daemon/fault_injector.hpp>
+#include <gpufs/testing/faults.hpp>
+#include <gpufs/testing/filesystem.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -11,34 +12,37 @@
 
 namespace gpufs::test {
 
-/// Asks `on_read(offset, length)` before each read of a file, `on_open(path)` before each open by a
-/// kernel, `on_write` and `on_sync` before dirty pages are written and made durable. They are
-/// called by several threads at once and must not be changed while the filesystem lives; empty ones
-/// let everything pass.
-struct scripted_faults final : daemon::fault_injector {
-  std::function<daemon::fault_action(std::uint64_t offset, std::uint64_t length)> on_read;
-  std::function<daemon::fault_action(std::string_view path)> on_open;
-  std::function<daemon::fault_action(std::uint64_t offset, std::uint64_t length)> on_write;
-  std::function<daemon::fault_action()> on_sync;
+/// Asks a function before each operation:
+/// on_read   Before each read of a file.
+/// on_open   Before each open by a kernel.
+/// on_write  Before dirty pages are written.
+/// on_sync   Before dirty pages are made durable.
+/// Several threads call them at once. Do not change them while the filesystem lives. An empty
+/// function lets every operation pass.
+struct scripted_faults final : testing::fault_injector {
+  std::function<testing::fault_action(std::uint64_t offset, std::uint64_t length)> on_read;
+  std::function<testing::fault_action(std::string_view path)> on_open;
+  std::function<testing::fault_action(std::uint64_t offset, std::uint64_t length)> on_write;
+  std::function<testing::fault_action()> on_sync;
 
-  daemon::fault_action before_read(rpc::request const&, std::uint64_t offset,
-                                   std::uint64_t length) override {
-    return on_read ? on_read(offset, length) : daemon::fault_action::pass();
+  testing::fault_action before_read(rpc::request const&, std::uint64_t offset,
+                                    std::uint64_t length) override {
+    return on_read ? on_read(offset, length) : testing::fault_action::pass();
   }
-  daemon::fault_action before_open(std::string_view path) override {
-    return on_open ? on_open(path) : daemon::fault_action::pass();
+  testing::fault_action before_open(std::string_view path) override {
+    return on_open ? on_open(path) : testing::fault_action::pass();
   }
-  daemon::fault_action before_write(int, std::uint64_t offset, std::uint64_t length) override {
-    return on_write ? on_write(offset, length) : daemon::fault_action::pass();
+  testing::fault_action before_write(int, std::uint64_t offset, std::uint64_t length) override {
+    return on_write ? on_write(offset, length) : testing::fault_action::pass();
   }
-  daemon::fault_action before_sync(int) override {
-    return on_sync ? on_sync() : daemon::fault_action::pass();
+  testing::fault_action before_sync(int) override {
+    return on_sync ? on_sync() : testing::fault_action::pass();
   }
 };
 
 /// Faults on reads alone.
 inline std::shared_ptr<scripted_faults> read_faults(
-    std::function<daemon::fault_action(std::uint64_t, std::uint64_t)> on_read) {
+    std::function<testing::fault_action(std::uint64_t, std::uint64_t)> on_read) {
   auto faults = std::make_shared<scripted_faults>();
   faults->on_read = std::move(on_read);
   return faults;

@@ -27,7 +27,7 @@ __global__ void read_until_told(fs_ref fs, int fd, std::uint32_t pages, std::uin
   std::uint64_t bad = 0;
   for (std::uint32_t i = 0;; ++i) {
     std::uint32_t const first = static_cast<std::uint32_t>(
-        mix64(seed + (std::uint64_t(blockIdx.x) << 32 | i)) % (pages - 2));
+        base::mix64(seed + (std::uint64_t(blockIdx.x) << 32 | i)) % (pages - 2));
     ssize_t n = 0;
     do n = gread(io, fd, mine, 3 * page, std::int64_t(first) * page);
     while (n == -ETIMEDOUT);

@@ -12,7 +12,7 @@
 
 namespace gpufs::test {
 
-/// Who calls gread: whole threadblocks, or each 32-thread tile of them.
+/// The callers of gread: whole threadblocks, or each 32-thread tile of them.
 enum class caller_kind { block, tile };
 
 /// One gread, as the kernel sees it.

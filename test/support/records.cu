@@ -51,10 +51,10 @@ __global__ void write_records(fs_ref fs, int fd, std::byte* scratch, std::uint64
     backoff(pause);
 }
 
-std::shared_ptr<scripted_faults> holding(std::shared_ptr<daemon::gate> const& gate) {
+std::shared_ptr<scripted_faults> holding(std::shared_ptr<testing::gate> const& gate) {
   auto faults = std::make_shared<scripted_faults>();
   faults->on_write = [gate](std::uint64_t, std::uint64_t) {
-    return daemon::fault_action::hold(gate);
+    return testing::fault_action::hold(gate);
   };
   return faults;
 }
@@ -62,7 +62,7 @@ std::shared_ptr<scripted_faults> holding(std::shared_ptr<daemon::gate> const& ga
 }  // namespace
 
 held_records::held_records(std::string const& path)
-    : gate_(std::make_shared<daemon::gate>()),
+    : gate_(std::make_shared<testing::gate>()),
       path_(path),
       fs_(small_config(page, 4 * blocks * records), holding(gate_)),
       done_(blocks + 1),

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <gpufs/device.hpp>
-#include <gpufs/filesystem.hpp>
-
-#include <host-daemon/fault_injector.hpp>
+#include <gpufs/testing/faults.hpp>
+#include <gpufs/testing/filesystem.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -32,9 +31,9 @@ class held_records {
   [[nodiscard]] static std::string problems(std::string const& path);
 
  private:
-  std::shared_ptr<daemon::gate> gate_;
+  std::shared_ptr<testing::gate> gate_;
   std::string path_;
-  filesystem fs_;
+  testing::filesystem fs_;
   pinned_buffer<std::uint64_t> done_;
   buffer<std::byte> scratch_;
 };

@@ -22,7 +22,7 @@ inline constexpr bool thread_sanitizer = false;
 /// The ways for bytes to arrive that validate() admits, for suites whose claims hold for all of
 /// them.
 inline constexpr io_path built_paths[] = {io_path::automatic, io_path::pull, io_path::direct,
-                                          io_path::dma, io_path::mapped};
+                                          io_path::dma, io_path::registered};
 
 /// `many`, or `few` under ThreadSanitizer.
 inline constexpr unsigned scaled(unsigned many, unsigned few) {
@@ -41,7 +41,7 @@ inline config small_config(std::uint64_t page_size, std::uint64_t frames) {
   c.rpc_timeout_ms = 120'000;
   c.staging_size = page_size * 16 < (1 << 20) ? 1 << 20 : page_size * 16;
   c.max_open_files = 64;
-  c.context_slots = 64;
+  c.seats = 64;
   return c;
 }
 

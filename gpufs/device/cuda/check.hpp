@@ -5,7 +5,8 @@
 
 namespace gpufs::cuda_device {
 
-/// Throws device_error with `call`, the error's name and its text unless `result` is cudaSuccess.
+/// Throws device_error unless `result` is cudaSuccess. Its message has `call`, the error's name and
+/// text.
 void check(cudaError_t result, char const* call);
 
 }  // namespace gpufs::cuda_device

@@ -1,5 +1,5 @@
-// Device functions that CUDA has under other names, or not at all: the counterpart of the emulated
-// device's language.hpp.
+// Device functions that CUDA lacks or names differently. language.hpp has those of the emulated
+// device.
 #pragma once
 
 #include <cstdint>
@@ -7,37 +7,37 @@
 #include <cooperative_groups.h>
 #include <cuda_runtime_api.h>
 
-/// For the emulated device alone: see its threads.hpp.
+/// Has an effect only on the emulated device; see its threads.hpp.
 #define GPUFS_NO_TSAN
 
 namespace gpufs {
 
-/// The block's dynamic shared memory (launch_options::dynamic_shared_bytes), aligned to 128 bytes.
-/// Contents are unspecified.
+/// Returns the block's dynamic shared memory (launch_options::dynamic_shared_bytes), aligned to 128
+/// bytes. Its contents are unspecified.
 template <class T>
 [[nodiscard]] __device__ __forceinline__ T* dynamic_shared() {
   extern __shared__ __align__(128) unsigned char gpufs_dynamic_shared_bytes[];
   return reinterpret_cast<T*>(gpufs_dynamic_shared_bytes);
 }
 
-/// The calling thread's place in its warp, 0..31.
+/// The calling thread's number in its warp, 0..31.
 [[nodiscard]] __device__ __forceinline__ unsigned lane_id() {
   unsigned lane;
   asm("mov.u32 %0, %%laneid;" : "=r"(lane));
   return lane;
 }
 
-/// Nanoseconds of a clock that all blocks share; its zero is unspecified.
+/// Nanoseconds of a clock that all blocks share. Its zero is unspecified.
 [[nodiscard]] __device__ __forceinline__ std::uint64_t device_clock_ns() {
   std::uint64_t now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
   return now;
 }
 
-/// To be called between two looks at a condition that another thread, block or the host will make
-/// true. `state` starts at 0 for each wait. Sleeps for 64 ns at first, then a quarter longer each
-/// time, up to `most_ns`: the wait is overshot by a quarter, and the number of looks grows with its
-/// logarithm.
+/// Pauses between two looks at a condition that another thread, block or the host will make true.
+/// Any thread calls. `state` starts at 0 for each wait. The pause is 64 ns at first and then grows
+/// by a quarter each time, up to `most_ns`. Until then a wait is overshot by about a quarter, and
+/// the number of looks grows with the logarithm of its length.
 __device__ __forceinline__ void backoff(unsigned& state, unsigned most_ns = 4096) {
   unsigned const time = state < 64 ? 64 : state;
   __nanosleep(time);
@@ -51,8 +51,9 @@ __device__ __forceinline__ void backoff(unsigned& state, unsigned most_ns = 4096
 
 namespace gpufs {
 
-/// The lanes of the caller's warp that are at this call together. Which ones is up to the hardware:
-/// code must be right for any split. Not a barrier: lanes that go another way are not waited for.
+/// Returns the lanes of the caller's warp that are at this call together. The hardware decides
+/// which, so code must be right for any split. This is no barrier: it does not wait for lanes that
+/// go another way.
 [[nodiscard]] __device__ __forceinline__ converged_group converged() {
   return converged_group(__activemask());
 }

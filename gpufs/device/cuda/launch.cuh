@@ -1,4 +1,4 @@
-// Launching kernels on a GPU.
+// Launches kernels on a GPU.
 #pragma once
 
 #include <tuple>
@@ -8,15 +8,15 @@
 namespace gpufs {
 
 namespace cuda_device {
-// Untyped halves of launch() and load_kernel(), in streams.cpp. `arguments` point to the values of
+// Untyped halves of launch() and load_kernel(), in streams.cpp. `arguments` points to pointers to
 // the kernel's parameters.
 void launch_kernel(launch_options const& options, void const* kernel, void** arguments);
 void load_kernel(void const* kernel);
 }  // namespace cuda_device
 
-/// Runs `kernel` with copies of the arguments, asynchronously, on `options.on`. Throws device_error
-/// if CUDA refuses the launch, or an earlier failure surfaces. Failures of the kernel itself are
-/// reported by stream::synchronize().
+/// Runs `kernel` with copies of the arguments on `options.on`, asynchronously. Throws device_error
+/// if CUDA refuses the launch or reports an earlier failure. stream::synchronize() reports failures
+/// of the kernel.
 template <class... Parameters, class... Arguments>
 void launch(launch_options const& options, void (*kernel)(Parameters...),
             Arguments&&... arguments) {
@@ -25,7 +25,7 @@ void launch(launch_options const& options, void (*kernel)(Parameters...),
   std::tuple<std::decay_t<Parameters>...> values(std::forward<Arguments>(arguments)...);
   std::apply(
       [&](auto&... each) {
-        // One more than needed: an array may not be empty.
+        // One more than needed, since an array may not be empty.
         void* pointers[] = {const_cast<void*>(static_cast<void const*>(&each))..., nullptr};
         cuda_device::launch_kernel(options, reinterpret_cast<void const*>(kernel), pointers);
       },
@@ -39,10 +39,10 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments&&...
          std::forward<Arguments>(arguments)...);
 }
 
-/// Loads a kernel's code onto the device, which must have happened before anything waits on a
-/// running kernel: CUDA's lazy loading may itself wait for running kernels. Throws device_error.
-/// Modules are loaded whole at program start unless CUDA_MODULE_LOADING says otherwise: gpufs sets
-/// it to EAGER if the environment does not have it.
+/// Loads a kernel's code onto the device. Call it before any code waits for a running kernel:
+/// CUDA's lazy loading may itself wait for running kernels. Throws device_error. gpufs sets
+/// CUDA_MODULE_LOADING to EAGER if the environment has no value, so modules are loaded at program
+/// start.
 template <class... Parameters>
 void load_kernel(void (*kernel)(Parameters...)) {
   cuda_device::load_kernel(reinterpret_cast<void const*>(kernel));

@@ -1,6 +1,8 @@
 // Memory and description of a GPU.
 #include <gpufs/device.hpp>
 #include <gpufs/device/cuda/check.hpp>
+#include <gpufs/device/cuda/thread_streams.hpp>
+#include <gpufs/device/memory.hpp>
 
 #include <cstring>
 #include <vector>
@@ -37,22 +39,23 @@ int current_device_number() {
 
 void make_device_current(int number) { check(cudaSetDevice(number), "cudaSetDevice"); }
 
-namespace detail {
+namespace device_memory {
 
 namespace {
 
-// Copies go through a stream of their own: on the one that kernels are launched on they would wait
-// for kernels, which may wait for us.
+// Copies have a stream of their own. On the kernels' stream they would wait for kernels, which may
+// wait for the host.
 stream& copy_stream() {
-  thread_local stream own;
-  return own;
+  thread_local cuda_device::thread_streams own;
+  return own.current();
 }
 
 void copy(void* to, void const* from, std::uint64_t bytes, cudaMemcpyKind direction,
           char const* call) {
   if (bytes == 0) return;
-  check(cudaMemcpyAsync(to, from, bytes, direction, copy_stream().native()), call);
-  copy_stream().synchronize();
+  stream& on = copy_stream();
+  check(cudaMemcpyAsync(to, from, bytes, direction, on.native()), call);
+  on.synchronize();
 }
 
 }  // namespace
@@ -89,9 +92,9 @@ void copy_to_host(void* host, void const* device, std::uint64_t bytes) {
   copy(host, device, bytes, cudaMemcpyDeviceToHost, "cudaMemcpyAsync to the host");
 }
 
-void copy_to_device(stream& on, std::span<piece_copy const> pieces) {
+void copy_to_device(stream& on, std::span<pinned_copy const> pieces) {
 #if CUDART_VERSION >= 13000
-  if (pieces.size() > 1) {  // half of what as many calls cost
+  if (pieces.size() > 1) {  // costs half as much as one call each
     std::vector<void*> to;
     std::vector<void const*> from;
     std::vector<std::size_t> bytes;
@@ -117,10 +120,11 @@ void copy_to_device(stream& on, std::span<piece_copy const> pieces) {
 
 void zero_device(void* device, std::uint64_t bytes) {
   if (bytes == 0) return;
-  check(cudaMemsetAsync(device, 0, bytes, copy_stream().native()), "cudaMemsetAsync");
-  copy_stream().synchronize();
+  stream& on = copy_stream();
+  check(cudaMemsetAsync(device, 0, bytes, on.native()), "cudaMemsetAsync");
+  on.synchronize();
 }
 
-}  // namespace detail
+}  // namespace device_memory
 
 }  // namespace gpufs

@@ -1,6 +1,8 @@
 // Streams, events and launches on a GPU.
 #include <gpufs/device.hpp>
 #include <gpufs/device/cuda/check.hpp>
+#include <gpufs/device/cuda/thread_streams.hpp>
+#include <gpufs/device/launch_check.hpp>
 
 #include <cstdlib>
 
@@ -10,8 +12,8 @@ namespace cuda_device {
 
 namespace {
 
-// Before main, so before the first CUDA call of anyone: loading a kernel lazily, at its first
-// launch, can wait for one that is running and that in turn waits for us.
+// Runs before main, so before main's first CUDA call. Lazy loading at a kernel's first launch can
+// wait for a running kernel, which may wait for the host.
 struct eager_loading {
   eager_loading() { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
 } const set_eager_loading;
@@ -20,8 +22,7 @@ struct eager_loading {
 
 void check(cudaError_t result, char const* call) {
   if (result == cudaSuccess) return;
-  // Takes it from what the next call that looks at it would report, unless the context is lost for
-  // good.
+  // Clears the error, so that the next call does not report it. A lost context keeps its error.
   cudaGetLastError();
   throw device_error(std::string(call) + " failed: " + cudaGetErrorName(result) + ": " +
                      cudaGetErrorString(result));
@@ -83,8 +84,8 @@ bool stream::done() const {
 CUstream_st* stream::native() const { return implementation_->handle; }
 
 stream& this_thread_stream() {
-  thread_local stream own;
-  return own;
+  thread_local cuda_device::thread_streams own;
+  return own.current();
 }
 
 void synchronize() { check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }

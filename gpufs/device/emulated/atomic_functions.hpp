@@ -1,5 +1,5 @@
-// CUDA's atomic functions on the emulated device: relaxed, as there. New code takes
-// gpufs::atomic_ref, which says order and scope.
+// CUDA's atomic functions on the emulated device; relaxed, as in CUDA. New code uses
+// gpufs::atomic_ref, which names order and scope.
 #pragma once
 
 #include <gpufs/device/emulated/threads.hpp>

@@ -1,16 +1,16 @@
-// The block scheduler's rendezvous: block barriers, warp operations, converged lanes.
+// Rendezvous of the block scheduler: block barriers, warp operations, converged lanes.
 #include <gpufs/device/emulated/block_scheduler.hpp>
 
 namespace gpufs::emulated {
 
 namespace {
 
-// What a shuffle gives that reads a lane which takes no part: undefined on the GPU, conspicuous
-// here.
+// Result of a shuffle that reads a lane which takes no part. The GPU leaves it undefined; here it
+// is easy to recognise.
 constexpr std::uint64_t undefined_value = 0xbadc0ffee0ddf00d;
 
 // A call in a header has a copy of its place in every translation unit. Instances of one template
-// are different code, and places.
+// are different code, so their places differ.
 GPUFS_NO_TSAN bool same_place(place const& a, place const& b) {
   if (__builtin_memcmp(&a, &b, sizeof(place)) == 0) return true;
   return a.line() == b.line() && a.column() == b.column() &&
@@ -70,8 +70,8 @@ GPUFS_NO_TSAN std::uint64_t block_scheduler::warp(warp_operation what, unsigned 
   t.source = source;
   t.where = where;
   t.has_place = true;
-  // Lanes of one operation share a tag; a group that overlaps with it, waiting for a lane that is
-  // not there yet, has another.
+  // Lanes of one operation share a tag. A group with an overlapping mask, which waits for a lane
+  // that is not there yet, has another.
   unsigned with_same_mask = w.waiting & mask;
   while (with_same_mask != 0 && lanes[__builtin_ctz(with_same_mask)].mask != mask)
     with_same_mask &= with_same_mask - 1;
@@ -92,8 +92,8 @@ GPUFS_NO_TSAN std::uint64_t block_scheduler::warp(warp_operation what, unsigned 
   return t.value;
 }
 
-// Lets the lanes in `mask` go if all of them that have not returned from the kernel are there, for
-// this operation.
+// Lets the lanes in `mask` go once all of them that have not returned from the kernel are at this
+// operation.
 GPUFS_NO_TSAN void block_scheduler::try_complete_warp(warp_state& w, unsigned first_rank,
                                                       unsigned mask) {
   unsigned const participants = mask & ~w.returned;
@@ -151,10 +151,10 @@ GPUFS_NO_TSAN unsigned block_scheduler::converged(place const& where) {
   return unsigned(t.value);
 }
 
-// Nothing else can run: whoever stands in converged() goes on, in groups of a warp's lanes that
-// stand at the same place.
+// No other thread can run, so threads in converged() go on. A group is the lanes of a warp at the
+// same place.
 GPUFS_NO_TSAN void block_scheduler::resolve_converged() {
-  constexpr unsigned one_in = 4;  // groups that are split
+  constexpr unsigned one_in = 4;  // one in so many groups is split
   converged_count_ = 0;
   for (unsigned first_rank = 0; first_rank < thread_count_; first_rank += warp_size) {
     thread* const lanes = thread_array_ + first_rank;

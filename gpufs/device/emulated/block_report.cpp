@@ -1,5 +1,4 @@
-// The block scheduler's reports: why a block could not go on, with the places where its threads
-// stand.
+// Reports of the block scheduler: why a block cannot go on, and where its threads stand.
 #include <gpufs/device/emulated/block_scheduler.hpp>
 
 namespace gpufs::emulated {
@@ -28,7 +27,7 @@ char const* name_of(warp_operation what) {
 
 }  // namespace
 
-// Where a thread stands, worded so that threads that stand alike get equal texts.
+// Describes where a thread stands. Threads that stand alike get equal texts.
 std::string block_scheduler::describe(thread const& t) const {
   switch (t.now) {
     case state::able: return "can run";

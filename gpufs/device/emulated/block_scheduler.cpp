@@ -1,4 +1,4 @@
-// The block scheduler's turns: a block's start and end, and which thread runs next.
+// Turns of the block scheduler: start and end of a block, and the choice of the next thread.
 #include <gpufs/device/emulated/block_scheduler.hpp>
 
 #include <time.h>
@@ -20,14 +20,14 @@ constinit thread_local block_scheduler* running_scheduler = nullptr;
 
 constexpr std::align_val_t dynamic_shared_alignment{128};
 
-// Freed with the alignment it was allocated with; exactly as large as asked for, so that
+// The block's dynamic shared memory, with its alignment. It is exactly as large as requested, so
 // AddressSanitizer sees its end.
 struct dynamic_shared_memory {
   explicit dynamic_shared_memory(std::uint64_t bytes)
       : data(bytes == 0
                  ? nullptr
                  : static_cast<std::byte*>(::operator new(bytes, dynamic_shared_alignment))) {
-    // Whoever relies on it being zero is to find out.
+    // Nonzero, so that code which relies on zeros fails.
     if (data != nullptr) std::memset(data, 0xcd, bytes);
   }
   ~dynamic_shared_memory() {
@@ -48,8 +48,8 @@ std::string block_scheduler::run(block_task const& task) {
   reset(task);
   running_block = {task.index, task.block_size, task.grid_size, dynamic_shared.data};
   running_scheduler = this;
-  // Blocks that follow each other on one OS thread share shared memory, so all of one comes before
-  // all of the next.
+  // Blocks on one OS thread use the same shared memory one after the other. So all accesses of one
+  // come before those of the next.
   order_before(&start_tag_);
   thread& first = take_next();
   running_ = &first;
@@ -105,21 +105,21 @@ GPUFS_NO_TSAN void block_scheduler::reset(block_task const& task) {
   verdict_ = {};
 }
 
-// ThreadSanitizer takes 0.9 MiB and half a millisecond for each fiber, and stops the program when
-// there are more than 8128.
+// ThreadSanitizer takes 0.9 MiB and half a millisecond per fiber, and stops the program beyond 8128
+// fibers.
 void block_scheduler::trim_sanitizer_state() {
   constexpr unsigned kept = 64;
   for (unsigned rank = kept; rank < started_; ++rank)
     threads_[rank].context.release_sanitizer_state();
 }
 
-// Each thread is taken up once more, only to leave its stack for good: the sanitizers then know
+// Switches to each thread once more, only to leave its stack for good. The sanitizers then know
 // that it has ended.
 void block_scheduler::abandon_threads() {
   abandoning_ = true;
   for (unsigned rank = 0; rank < thread_count_; ++rank) {
     thread& t = threads_[rank];
-    // Those that returned from the kernel stand in thread_main, where the next block takes them up.
+    // Threads that returned from the kernel stand in thread_main, where the next block needs them.
     if (t.now == state::returned || &t == verdict_.one) continue;
     running_ = &t;
     fiber::switch_over(os_thread_, t.context);
@@ -148,7 +148,7 @@ GPUFS_NO_TSAN void block_scheduler::thread_returned() {
   unsigned const first_rank = t.identity.rank - t.identity.lane;
   warp_state& w = warps_[first_rank / warp_size];
   w.returned |= 1u << t.identity.lane;
-  // It may be all that others were waiting for.
+  // Other lanes may have waited only for this thread.
   for (unsigned left = w.waiting; left != 0; left &= left - 1) {
     unsigned const lane = unsigned(__builtin_ctz(left));
     if ((w.waiting >> lane & 1u) != 0)
@@ -173,7 +173,7 @@ GPUFS_NO_TSAN block_scheduler::thread& block_scheduler::take_next() {
   return thread_array_[rank];
 }
 
-// Called by a thread that has put down what it waits for.
+// Switches to another thread. The caller has noted why it waits.
 GPUFS_NO_TSAN void block_scheduler::switch_to_next() {
   while (able_count_ == 0) {
     if (converged_count_ != 0) {
@@ -209,12 +209,11 @@ GPUFS_NO_TSAN void block_scheduler::preempt() {
   switch_to_next();
 }
 
-// Every thread that can run waits for something outside of the block: another block, or the host,
-// which may want this core.
+// Every thread that can run waits for another block or the host, which may need this core.
 GPUFS_NO_TSAN void block_scheduler::give_core_away() {
-  // Relaxed: nothing else is taken from the block that failed. A builtin, since what runs here may
-  // be a thread's last moments, which ThreadSanitizer takes for unordered before the end of the
-  // launch.
+  // Relaxed: no data of the failed block is read. ThreadSanitizer may see the last code of a thread
+  // here as unordered with the end of the launch. So this is a builtin, which it does not check
+  // here.
   if (__atomic_load_n(task_->abandoned, __ATOMIC_RELAXED))
     give_up({.what = verdict::kind::abandoned, .one = running_});
   constexpr unsigned yields = 32;

@@ -1,6 +1,6 @@
-// Runs the threads of one block as fibers of the calling OS thread: whose turn it is, barriers,
-// warp operations, and the report when no thread can go on. One per OS thread; nothing in it is
-// shared between OS threads but the launch it works for.
+// Runs the threads of one block as fibers of the calling OS thread. It has their turns, barriers
+// and warp operations, and the report when no thread can go on. Each OS thread has its own. OS
+// threads share only the launch.
 #pragma once
 
 #include <gpufs/device/emulated/fiber.hpp>
@@ -14,34 +14,33 @@
 
 namespace gpufs::emulated {
 
-/// What a block needs to know of its launch.
+/// A block's part of its launch.
 struct block_task {
-  std::function<void()> const* thread_body = nullptr;  ///< what each thread calls
+  std::function<void()> const* thread_body = nullptr;  ///< each thread calls it
   uint3 index{};
   dim3 block_size{};
   dim3 grid_size{};
   std::uint64_t dynamic_shared_bytes = 0;
-  std::uint64_t seed = 0;           ///< of this block's order of threads
-  unsigned preempt = 0;             ///< as in settings
-  std::size_t stack_bytes = 0;      ///< as in settings
-  bool const* abandoned = nullptr;  ///< set, atomically, once another block of the launch has
-                                    ///< failed: waits need not go on
+  std::uint64_t seed = 0;       ///< of the block's order of threads
+  unsigned preempt = 0;         ///< as in settings
+  std::size_t stack_bytes = 0;  ///< as in settings
+  /// set, atomically, once another block of the launch has failed; waits may then end
+  bool const* abandoned = nullptr;
 };
 
 class block_scheduler {
  public:
   block_scheduler() = default;
 
-  /// Runs a block to its end. Returns an empty string, or the report of why it could not end;
-  /// empty, too, if it was abandoned. Throws device_error if there is no memory for its threads'
-  /// stacks.
+  /// Runs a block to its end. Returns an empty string if the block ended or was abandoned, and
+  /// otherwise the report of its failure. Throws device_error if there is no memory for its
+  /// threads' stacks.
   [[nodiscard]] std::string run(block_task const& task);
 
-  /// Gives back what the sanitizers keep for fibers, but for the first few. To be called when a
-  /// kernel ends.
+  /// Releases the sanitizers' state of all fibers but the first few. Called when a kernel ends.
   void trim_sanitizer_state();
 
-  // The operations of device code (threads.hpp), called on the running fiber.
+  // Operations of device code (threads.hpp). The running fiber calls them.
   int barrier(reduction what, bool predicate, place const& where);
   std::uint64_t warp(warp_operation what, unsigned mask, std::uint64_t value, unsigned source,
                      place const& where);
@@ -50,7 +49,7 @@ class block_scheduler {
   void preempt();
   [[noreturn]] void fail(char const* why, place const& where);
 
-  /// The scheduler of the block that this OS thread runs.
+  /// Returns the scheduler of the block that this OS thread runs.
   [[nodiscard]] static block_scheduler& current();
 
  private:
@@ -60,26 +59,25 @@ class block_scheduler {
     thread_identity identity;
     state now = state::returned;
     warp_operation operation = warp_operation::sync;
-    unsigned tag = 0;         // orders the accesses of those in the same __syncwarp
+    unsigned tag = 0;         // orders the accesses of lanes in the same __syncwarp
     unsigned mask = 0;        // of the warp operation
     unsigned source = 0;      // lane that a shuffle reads
-    std::uint64_t value = 0;  // contributed to the operation; afterwards its result
+    std::uint64_t value = 0;  // operand of the operation; afterwards its result
     place where;              // of the last collective operation
     bool has_place = false;
     fiber context;
   };
 
-  // More tags than there can be groups of lanes in operations, so that a tag in use is not taken
-  // again.
+  // More tags than there can be groups of lanes in operations. So no tag in use is taken again.
   static constexpr unsigned warp_tags = 2 * warp_size;
   struct warp_state {
     unsigned waiting = 0;   // lanes in a warp operation
-    unsigned returned = 0;  // lanes that have ended, or never were
+    unsigned returned = 0;  // lanes that have ended, or do not exist
     unsigned next_tag = 0;
     char tag[warp_tags] = {};
   };
 
-  // Why the block cannot go on: told by the threads, put into words on the OS thread.
+  // Why the block cannot go on. Threads set it; the OS thread puts it into words.
   struct verdict {
     enum class kind : std::uint8_t {
       none,
@@ -113,12 +111,12 @@ class block_scheduler {
   [[nodiscard]] std::string report_standstill() const;
   [[nodiscard]] std::string describe(thread const& t) const;
 
-  // threads_ owns; thread_array_ is what code on fibers uses (indexing a unique_ptr is a call that
-  // ThreadSanitizer instruments).
+  // threads_ owns; code on fibers uses thread_array_. Indexing a unique_ptr is a call, which
+  // ThreadSanitizer instruments.
   std::unique_ptr<thread[]> threads_;
   thread* thread_array_ = nullptr;
   std::size_t stack_bytes_ = 0;
-  unsigned started_ = 0;  // threads that have a stack, and thread_main on it
+  unsigned started_ = 0;  // threads with a stack, and thread_main on it
 
   unsigned thread_count_ = 0;
   unsigned able_count_ = 0;
@@ -126,13 +124,14 @@ class block_scheduler {
   unsigned converged_count_ = 0;
   unsigned returned_count_ = 0;
   std::uint16_t able_[max_block_threads] = {};
-  std::uint16_t yielded_[max_block_threads] =
-      {};  // in a wait: their turn comes when no other thread can run
+  // in a wait; they run when no other thread can
+  std::uint16_t yielded_[max_block_threads] = {};
   warp_state warps_[max_block_warps];
   thread* running_ = nullptr;
   fiber os_thread_;
 
-  // Barriers use tag and result in turn: a thread can be one barrier ahead of another, never two.
+  // Barriers alternate between two tags and results. A thread is at most one barrier ahead of
+  // another.
   unsigned barrier_generation_ = 0;
   unsigned barrier_arrived_ = 0;
   unsigned barrier_true_ = 0;

@@ -1,5 +1,5 @@
-// The part of CUDA's cooperative groups that the project uses, on the emulated device: the thread
-// block and power-of-two tiles of it.
+// CUDA's cooperative groups on the emulated device, as the project uses them: thread block and
+// tiles.
 #pragma once
 
 #include <gpufs/device/emulated/threads.hpp>
@@ -26,8 +26,8 @@ class thread_block {
 
 [[nodiscard]] inline thread_block this_thread_block() { return {}; }
 
-/// `Size` neighbouring lanes of a warp. Votes and matches number the lanes within the tile. As on
-/// the GPU only sync() orders memory.
+/// `Size` neighbouring lanes of a warp. Votes and matches number the lanes within the tile. Only
+/// sync() orders memory, as on the GPU.
 template <unsigned Size, class Parent = void>
 class thread_block_tile {
   static_assert(Size >= 1 && Size <= 32 && (Size & (Size - 1)) == 0,
@@ -35,7 +35,7 @@ class thread_block_tile {
 
  public:
   thread_block_tile() = delete;
-  /// Forgets what the tile was cut from.
+  /// Drops the type of the group that the tile was cut from.
   template <class Other>
   thread_block_tile(thread_block_tile<Size, Other> const&) {}
 
@@ -100,7 +100,7 @@ class thread_block_tile {
   [[nodiscard]] static unsigned mask() { return (0xffffffffu >> (32 - Size)) << base(); }
 };
 
-/// Cuts a block, or a larger tile, into tiles of `Size` threads.
+/// Cuts a block or a larger tile into tiles of `Size` threads. Returns the caller's tile.
 template <unsigned Size, class Group>
 [[nodiscard]] thread_block_tile<Size, Group> tiled_partition(Group const&) {
   return thread_block_tile<Size, Group>(typename thread_block_tile<Size, Group>::cut{});

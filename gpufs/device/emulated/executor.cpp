@@ -11,7 +11,7 @@ namespace gpufs::emulated {
 
 namespace {
 
-// splitmix64's mixer: neighbouring inputs give unrelated outputs.
+// The mixer of splitmix64: neighbouring inputs give unrelated outputs.
 std::uint64_t mixed(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -20,8 +20,8 @@ std::uint64_t mixed(std::uint64_t x) {
 }
 
 void run_blocks(block_scheduler& scheduler, kernel_launch& launch) {
-  // Relaxed: the number alone is taken; what the launch holds was published by the workers' mutex.
-  // So too with `failed`.
+  // Relaxed: only the number is read. The workers' mutex has published the launch. The same holds
+  // for `failed`.
   for (std::uint64_t i;
        (i = launch.next_block.fetch_add(1, std::memory_order_relaxed)) < launch.block_count();) {
     if (__atomic_load_n(&launch.failed, __ATOMIC_RELAXED)) break;
@@ -83,7 +83,7 @@ void block_workers::run(kernel_launch& launch) {
 }
 
 void block_workers::work() {
-  // A wait's naps start at a microsecond; by default the kernel may add fifty to each.
+  // A wait's naps start at a microsecond. By default the kernel may add fifty to each.
   prctl(PR_SET_TIMERSLACK, 1);
   block_scheduler scheduler;
   std::unique_lock lock(mutex_);
@@ -97,7 +97,8 @@ void block_workers::work() {
     run_blocks(scheduler, launch);
     lock.lock();
     --busy_;
-    // Under the launch's mutex to the end: once it is free with no worker left, the launch is gone.
+    // Hold the launch's mutex to the end. Once it is free with no worker left, the launch may be
+    // destroyed.
     std::lock_guard const launch_lock(launch.mutex);
     if (--launch.workers_left == 0) launch.all_left.notify_one();
   }

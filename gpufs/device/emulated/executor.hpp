@@ -1,5 +1,4 @@
-// The emulated device as a whole: its settings, the OS threads that blocks run on, and the launches
-// that they work off.
+// The emulated device: settings, OS threads for blocks, and the launches that they run.
 #pragma once
 
 #include <gpufs/device.hpp>
@@ -24,7 +23,7 @@ struct kernel_launch {
   dim3 grid;
   dim3 block;
   std::uint64_t dynamic_shared_bytes = 0;
-  std::uint64_t number = 0;  ///< of the launches since configure()
+  std::uint64_t number = 0;  ///< counts launches since configure()
   settings how;
 
   [[nodiscard]] std::uint64_t block_count() const {
@@ -39,20 +38,20 @@ struct kernel_launch {
   std::string failure;        // of the first block that failed
 };
 
-/// Gives a launch the settings in force and its number.
+/// Gives a launch the current settings and its number.
 void number_launch(kernel_launch& launch);
 
-/// OS threads that run blocks, kept from launch to launch.
+/// OS threads that run blocks. They stay from launch to launch.
 class block_workers {
  public:
   block_workers() = default;
   ~block_workers();
 
-  /// Runs a launch to its end, on as many OS threads at once as it may have resident blocks: they
-  /// all make progress, whatever else runs.
+  /// Runs a launch to its end. It has one OS thread per resident block, so these blocks make
+  /// progress in every case.
   void run(kernel_launch& launch);
 
-  /// The workers of this process. Whoever holds them keeps them alive.
+  /// The workers of this process. A copy of the pointer keeps them alive.
   [[nodiscard]] static std::shared_ptr<block_workers> shared();
 
  private:
@@ -60,7 +59,8 @@ class block_workers {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<kernel_launch*> queue_;  // one entry for each resident block that a launch may have
+  // one entry for each resident block of a launch
+  std::deque<kernel_launch*> queue_;
   std::vector<std::thread> threads_;
   std::size_t busy_ = 0;
   bool stopping_ = false;

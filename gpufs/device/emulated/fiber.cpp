@@ -1,5 +1,4 @@
-// Fiber switches, with the sanitizers told by hand: Boost.Context as distributions build it does
-// not.
+// Switches fibers and tells the sanitizers, which Boost.Context of the distributions does not do.
 #include <gpufs/device.hpp>
 #include <gpufs/device/emulated/fiber.hpp>
 
@@ -23,7 +22,7 @@ namespace context = boost::context::detail;
 
 struct fiber_entry {
   GPUFS_NO_TSAN static void run(context::transfer_t from) {
-    // The previous fiber passed itself and, in it, where it went.
+    // The previous fiber passed itself and the fiber that it switches to.
     auto* const link = static_cast<fiber**>(from.data);
     fiber& self = *link[1];
     self.arrived_from(*link[0], from.fctx);
@@ -43,12 +42,13 @@ fiber::~fiber() {
 
 void fiber::allocate_stack(std::size_t bytes, unsigned color) {
   auto const page = std::size_t(sysconf(_SC_PAGESIZE));
-  // A page more than asked for, so that the color takes nothing away.
+  // One page more than requested, so that the color takes nothing away.
   bytes = (bytes + page - 1) / page * page + page;
   memory_bytes_ = bytes + page;
   void* const memory = mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-  // The guard lies below: stacks grow down. Above lies the next mapping's guard, or nothing.
+  // The guard lies below, since stacks grow down. Above lies the next mapping's guard, or no
+  // mapping.
   if (memory == MAP_FAILED || mprotect(memory, page, PROT_NONE) != 0) {
     int const error = errno;
     if (memory != MAP_FAILED) munmap(memory, memory_bytes_);
@@ -90,8 +90,8 @@ void fiber::prepare() {
 GPUFS_NO_TSAN void fiber::arrived_from([[maybe_unused]] fiber& previous, void* its_context) {
   previous.machine_ = its_context;
 #if defined(GPUFS_UNDER_ASAN)
-  // Also learns the bounds of the stack that was left, which nobody has told us when it is an OS
-  // thread's own.
+  // Also learns the bounds of the stack that was left. For an OS thread's own stack this is the
+  // only way.
   __sanitizer_finish_switch_fiber(asan_fake_stack_, &previous.stack_bottom_,
                                   &previous.stack_bytes_);
 #endif

@@ -1,5 +1,4 @@
-// A fiber: a stack, a machine context (Boost.Context), and what the sanitizers want to know of
-// both.
+// A fiber: a stack, a machine context (Boost.Context), and the sanitizers' state of both.
 #pragma once
 
 #include <gpufs/device/emulated/threads.hpp>
@@ -27,9 +26,9 @@
 
 namespace gpufs::emulated {
 
-/// A place from which an OS thread's execution can be taken up: a fiber, or the OS thread's own
-/// stack. Stays on the OS thread it was made on. Switching orders no memory as far as
-/// ThreadSanitizer knows: whoever switches says with order_before and order_after what is ordered.
+/// A context that an OS thread can switch to: a fiber, or the OS thread's own stack. It stays on
+/// the OS thread that made it. For ThreadSanitizer a switch orders no memory. The caller states the
+/// order with order_before and order_after.
 class fiber {
  public:
   using body = void (*)(void* argument);
@@ -39,31 +38,30 @@ class fiber {
   ~fiber();
   fiber(fiber&&) = delete;
 
-  /// Gives it a stack of `bytes` (rounded up to pages) between guard pages. `color` shifts the top
-  /// of the stack so that the tops of many stacks do not share cache sets. Throws device_error if
-  /// memory is short.
+  /// Gives the fiber a stack of `bytes`, rounded up to pages, above a guard page. `color` shifts
+  /// the top of the stack, so that the tops of many stacks do not share cache sets. Throws
+  /// device_error if memory is short.
   void allocate_stack(std::size_t bytes, unsigned color);
   [[nodiscard]] bool has_stack() const { return memory_ != nullptr; }
 
-  /// Makes the next switch to this fiber call entry(argument), which must never return. What ran on
-  /// it before is abandoned: nothing is unwound.
+  /// Makes the next switch to this fiber call entry(argument), which must never return. The code
+  /// that ran on it before is abandoned without unwinding.
   void start(body entry, void* argument);
 
-  /// Gives back what ThreadSanitizer keeps for the fiber. It may go on being used after prepare().
+  /// Releases ThreadSanitizer's state of the fiber. It can be used again after prepare().
   void release_sanitizer_state();
-  /// To be called before a fiber is switched to for the first time, or after
-  /// release_sanitizer_state().
+  /// Call before the first switch to a fiber, and after release_sanitizer_state().
   void prepare();
 
-  /// Leaves `from`, which must be what runs, and goes on where `to` was left. `for_good`: `from` is
-  /// not going to be taken up again.
+  /// Leaves the running fiber `from` and goes on where `to` was left. `for_good`: no switch goes
+  /// back to `from`.
   static void switch_over(fiber& from, fiber& to, bool for_good = false);
 
  private:
   friend struct fiber_entry;
   void arrived_from(fiber& previous, void* its_context);
 
-  void* machine_ = nullptr;  // valid while it is not running
+  void* machine_ = nullptr;  // valid while the fiber does not run
   void* tsan_state_ = nullptr;
   void* asan_fake_stack_ = nullptr;
   void const* stack_bottom_ = nullptr;
@@ -75,22 +73,21 @@ class fiber {
   void* argument_ = nullptr;
 };
 
-/// Tells ThreadSanitizer that what the caller did so far comes before what anyone does after
-/// order_after(tag).
+/// Tells ThreadSanitizer: the caller's accesses so far come before those after order_after(tag).
 GPUFS_NO_TSAN inline void order_before([[maybe_unused]] void* tag) {
 #if defined(GPUFS_UNDER_TSAN)
   __tsan_release(tag);
 #endif
 }
 
-/// Tells ThreadSanitizer that the caller comes after everything that order_before(tag) was said of.
+/// Tells ThreadSanitizer: the caller comes after every order_before(tag) so far.
 GPUFS_NO_TSAN inline void order_after([[maybe_unused]] void* tag) {
 #if defined(GPUFS_UNDER_TSAN)
   __tsan_acquire(tag);
 #endif
 }
 
-/// Stack that a device thread needs unless configured otherwise: sanitizers make frames larger.
+/// Default stack of a device thread. Sanitizers make stack frames larger.
 #if defined(GPUFS_UNDER_TSAN) || defined(GPUFS_UNDER_ASAN)
 inline constexpr std::size_t default_stack_bytes = 256 << 10;
 #else

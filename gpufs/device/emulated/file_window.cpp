@@ -1,5 +1,5 @@
-// File windows of the emulated device: copies, which is what pinned pages look like to who does not
-// watch the file.
+// File windows of the emulated device: copies. While a file does not change, pinned pages look the
+// same.
 #include <gpufs/device/emulated/launches.hpp>
 #include <gpufs/device/file_window.hpp>
 
@@ -20,7 +20,7 @@ constexpr std::align_val_t host_page{4096};
 
 mapping_result map_file_window(int fd, std::uint64_t offset, std::uint64_t bytes,
                                file_window& out) noexcept {
-  // Exactly as large as asked for: AddressSanitizer sees what runs over it.
+  // Exactly as large as requested, so AddressSanitizer sees accesses beyond it.
   void* const memory = ::operator new(bytes, host_page, std::nothrow);
   if (memory == nullptr) return {mapping_refusal::device, "operator new", "no memory"};
   std::uint64_t done = 0;
@@ -45,7 +45,7 @@ void unmap_file_window(file_window const& window) noexcept {
 }
 
 void store_device_words(std::uint64_t* device, std::span<std::uint64_t const> words) {
-  // Pairs with the acquire of kernels.
+  // Pairs with the acquires in source::window_address().
   for (auto const w : words)
     std::atomic_ref<std::uint64_t>{*device++}.store(w, std::memory_order_release);
 }

@@ -26,13 +26,13 @@ inline unsigned __brev(unsigned x) {
 }
 
 namespace gpufs::emulated {
-// The types that CUDA has cache-hinted loads and stores for: scalars of up to 8 bytes and vectors
-// of up to 16.
+// Types for which CUDA has cache-hinted loads and stores: scalars of up to 8 bytes, vectors of up
+// to 16.
 template <class T>
 concept cache_hinted = std::is_trivially_copyable_v<T> &&(sizeof(T) <= 8 || sizeof(T) == 16);
 }  // namespace gpufs::emulated
 
-// Plain accesses: what a cache hint hints at does not exist here.
+// Plain accesses, since the emulated device has no cache hints.
 template <gpufs::emulated::cache_hinted T>
 T __ldcv(T const* p) {
   return *p;
@@ -70,7 +70,7 @@ void __stwt(T* p, std::type_identity_t<T> value) {
   *p = value;
 }
 
-// The overloads that CUDA has, and no more: what is ambiguous there is ambiguous here.
+// Exactly CUDA's overloads. A call that is ambiguous there is ambiguous here.
 #define GPUFS_MIN_MAX(RESULT, A, B)                                                  \
   constexpr RESULT min(A a, B b) {                                                   \
     return static_cast<RESULT>(a) < static_cast<RESULT>(b) ? static_cast<RESULT>(a)  \

@@ -1,4 +1,4 @@
-// Launching kernels on the emulated device.
+// Launches kernels on the emulated device.
 #pragma once
 
 #include <functional>
@@ -14,11 +14,10 @@ namespace emulated {
 void enqueue_launch(launch_options const& options, std::function<void()> thread_body);
 }  // namespace emulated
 
-/// Runs `kernel` with copies of the arguments, asynchronously, on `options.on`. Throws device_error
-/// if the grid or the block is empty, the block has more than 1024 threads or more shared memory
-/// than the device allows. Failures of the kernel itself are reported by stream::synchronize(). The
-/// grid's blocks are dispatched in order to at most settings::blocks resident ones (each kernel has
-/// so many of its own).
+/// Runs `kernel` with copies of the arguments on `options.on`, asynchronously. Throws device_error
+/// if grid or block is empty or too large, or if it asks for too much shared memory. Failures of
+/// the kernel come from stream::synchronize(). Blocks start in order. At most settings::blocks
+/// blocks of each kernel are resident.
 template <class... Parameters, class... Arguments>
 void launch(launch_options const& options, void (*kernel)(Parameters...),
             Arguments&&... arguments) {
@@ -26,7 +25,7 @@ void launch(launch_options const& options, void (*kernel)(Parameters...),
                 "launch: as many arguments as the kernel has parameters");
   emulated::enqueue_launch(options, [kernel, stored = std::tuple<std::decay_t<Parameters>...>(
                                                  std::forward<Arguments>(arguments)...)] {
-    // Each thread has parameters of its own, as on the GPU.
+    // Each thread has its own parameters, as on the GPU.
     std::apply([kernel](auto const&... each) { kernel(std::decay_t<decltype(each)>(each)...); },
                stored);
   });
@@ -39,8 +38,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments&&...
          std::forward<Arguments>(arguments)...);
 }
 
-/// Loads a kernel's code onto the device, which must have happened before anything waits on a
-/// running kernel. Nothing to do here.
+/// CUDA loads a kernel's code onto the device here. The emulated device has no work to do.
 template <class... Parameters>
 void load_kernel(void (*)(Parameters...)) {}
 

@@ -1,6 +1,7 @@
-// Memory and description of the emulated device: both kinds of memory are the host's own.
+// Memory and description of the emulated device. Both kinds of memory are the host's.
 #include <gpufs/device.hpp>
 #include <gpufs/device/emulated/settings.hpp>
+#include <gpufs/device/memory.hpp>
 
 #include <cstring>
 #include <new>
@@ -28,14 +29,14 @@ device_info current_device() {
 int current_device_number() { return 0; }
 void make_device_current(int) {}
 
-namespace detail {
+namespace device_memory {
 
 namespace {
 
 constexpr std::align_val_t device_alignment{256};
 constexpr std::align_val_t pinned_alignment{4096};
 
-// From the heap and exactly as large as asked for: AddressSanitizer sees what runs over it.
+// From the heap and exactly as large as requested, so AddressSanitizer sees accesses beyond it.
 void* allocate(std::uint64_t bytes, std::align_val_t alignment, char const* what) {
   if (bytes == 0) return nullptr;
   void* const memory = ::operator new(bytes, alignment, std::nothrow);
@@ -69,6 +70,6 @@ void zero_device(void* device, std::uint64_t bytes) {
   if (bytes != 0) std::memset(device, 0, bytes);
 }
 
-}  // namespace detail
+}  // namespace device_memory
 
 }  // namespace gpufs

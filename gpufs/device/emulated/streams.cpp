@@ -1,8 +1,10 @@
-// Streams, events and launches of the emulated device: each stream is an OS thread that works off
-// its tasks in order.
+// Streams, events and launches of the emulated device. Each stream is an OS thread that runs its
+// tasks in order.
 #include <gpufs/device.hpp>
 #include <gpufs/device/emulated/executor.hpp>
 #include <gpufs/device/emulated/launches.hpp>
+#include <gpufs/device/launch_check.hpp>
+#include <gpufs/device/memory.hpp>
 
 #include <chrono>
 #include <condition_variable>
@@ -39,7 +41,8 @@ struct stream::implementation {
                    failure.c_str());
   }
 
-  // A task returns why it failed, or nothing. `skippable`: not to be run once something failed.
+  // A task returns the reason of its failure, or an empty string. `skippable`: do not run it after
+  // a failure.
   struct task {
     std::function<std::string()> run;
     bool skippable;
@@ -53,7 +56,7 @@ struct stream::implementation {
     changed.notify_all();
   }
 
-  // Waits for the work so far and hands over the failure, if any.
+  // Waits for the work so far. Returns the failure, if any, and clears it.
   std::string drain() {
     std::unique_lock lock(mutex);
     changed.wait(lock, [this] { return tasks.empty() && !running; });
@@ -87,15 +90,15 @@ struct stream::implementation {
   std::string failure;
   bool running = false;
   bool stopping = false;
-  std::thread thread;  // last: it uses all of the above
+  std::thread thread;  // last, since it uses all of the above
 };
 
 namespace emulated {
 
 namespace {
 
-// A device's copy engine may read memory that the program writes meanwhile, if nobody looks at what
-// it then copies.
+// A copy engine may read memory that the program writes meanwhile, if the copied bytes are not
+// used.
 void copy_by_engine(void* to, void const* from, std::uint64_t bytes) {
 #if defined(__SANITIZE_THREAD__)
   AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
@@ -112,7 +115,7 @@ void copy_by_engine(void* to, void const* from, std::uint64_t bytes) {
 
 namespace {
 
-// All streams that live, for synchronize().
+// All live streams, for synchronize().
 struct stream_list {
   std::mutex mutex;
   std::vector<std::weak_ptr<stream::implementation>> all;
@@ -169,7 +172,7 @@ void synchronize() {
   if (!first.empty()) throw device_error(first);
 }
 
-// A point of an event's that was recorded once; recording again makes a new one.
+// A recorded point of an event. Recording again makes a new point.
 struct event::implementation {
   struct point {
     std::mutex mutex;
@@ -231,8 +234,8 @@ double event::seconds_between(event const& from, event const& to) {
   return std::chrono::duration<double>(at[1] - at[0]).count();
 }
 
-void detail::copy_to_device(stream& on, std::span<piece_copy const> pieces) {
-  on.access().enqueue({[all = std::vector<piece_copy>(pieces.begin(), pieces.end())] {
+void device_memory::copy_to_device(stream& on, std::span<pinned_copy const> pieces) {
+  on.access().enqueue({[all = std::vector<pinned_copy>(pieces.begin(), pieces.end())] {
                          for (auto const& p : all)
                            emulated::copy_by_engine(p.device, p.pinned, p.bytes);
                          return std::string();

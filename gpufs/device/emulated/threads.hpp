@@ -1,6 +1,5 @@
-// What emulated device code asks of the threads it runs on: who am I, barriers, warp operations,
-// yielding. Implemented by the block scheduler; everything here is for device code, called on a
-// fiber.
+// Operations of emulated device code on its threads: identity, barriers, warp operations, yielding.
+// The block scheduler implements them. Device code calls them, on a fiber.
 #pragma once
 
 #include <gpufs/device/emulated/vector_types.hpp>
@@ -9,8 +8,8 @@
 #include <cstdint>
 #include <source_location>
 
-/// Code that is none of the kernel's own business: ThreadSanitizer must neither report its accesses
-/// nor take order from them.
+/// Marks code that is not part of the kernel. ThreadSanitizer must neither report its accesses nor
+/// take order from them.
 #define GPUFS_NO_TSAN __attribute__((no_sanitize("thread")))
 
 namespace gpufs::emulated {
@@ -26,7 +25,7 @@ struct thread_identity {
   uint3 index{};             ///< threadIdx
   unsigned rank = 0;         ///< linear index in the block
   unsigned lane = 0;         ///< rank % 32
-  mutable bool far = false;  ///< in a call that far_call() makes
+  mutable bool far = false;  ///< in a far_call()
 };
 
 /// The block that an OS thread runs.
@@ -37,8 +36,8 @@ struct block_identity {
   std::byte* dynamic_shared = nullptr;
 };
 
-// The fiber that this OS thread runs (null: none) and its block. Set by the block scheduler at each
-// switch.
+// The fiber that this OS thread runs (null: none), and its block. The block scheduler sets them at
+// each switch.
 extern constinit thread_local thread_identity const* running_thread;
 extern constinit thread_local block_identity running_block;
 extern constinit thread_local unsigned atomics_until_preemption;
@@ -46,34 +45,35 @@ extern constinit thread_local unsigned atomics_until_preemption;
 GPUFS_NO_TSAN inline thread_identity const& this_thread() { return *running_thread; }
 GPUFS_NO_TSAN inline block_identity const& this_block() { return running_block; }
 
-/// What is combined at a block barrier: all arguments or'ed, and'ed, counted.
+/// The result of a block barrier: none, or all arguments or'ed, and'ed or counted.
 enum class reduction { none, any, all, count };
 
-/// Barrier of all threads of the block. Orders all accesses before it before all accesses after it.
+/// Barrier of all threads of the block. All accesses before it come before all accesses after it.
+/// Returns the reduction of the predicates.
 int block_barrier(reduction what, bool predicate, place const& where);
 
 enum class warp_operation : std::uint8_t { sync, shuffle, ballot, any, all, match_any };
 
-/// Rendezvous of the lanes in `mask` that have not returned from the kernel; the caller must be one
-/// of them. `shuffle` gives the `value` of lane `source`, `match_any` the lanes with the same
-/// value, the votes look at value != 0. Only `sync` orders memory.
+/// Rendezvous of the lanes in `mask` that have not returned from the kernel. The caller must be one
+/// of them. `shuffle` returns the `value` of lane `source`, `match_any` the lanes with the same
+/// value. Votes test value != 0. Only `sync` orders memory.
 std::uint64_t warp_rendezvous(warp_operation what, unsigned mask, std::uint64_t value,
                               unsigned source, place const& where);
 
-/// The lanes of the caller's warp that stand at `where` once nothing else in the block can run,
-/// split at random now and then.
+/// Returns the lanes of the caller's warp that stand at `where` when no other thread of the block
+/// can run. Now and then they are split at random.
 unsigned converged_lanes(place const& where);
 
-/// Lets the other threads of the block run first, for a wait that has found its condition false.
-/// `first`: the wait begins. When all threads of the block that can run are in such waits, the OS
-/// thread gives way to others, for longer and longer (up to 100 us).
+/// Lets the block's other threads run first. A wait calls it when its condition is false. `first`:
+/// the wait begins. If all threads that can run are in such waits, the OS thread sleeps for longer
+/// and longer times, up to 100 us.
 void yield_waiting(bool first);
 
-/// Ends the launch as failed, with `why` and `where` as its report. Does not return.
+/// Ends the launch as failed and does not return. The report has `why` and `where`.
 [[noreturn]] void fail_launch(char const* why, place const& where);
 
-/// While one lives the calling thread is in a far_call() (gpufs/warp.hpp). A second one within it
-/// fails the launch: on a GPU the kernel would run with too small a stack.
+/// The calling thread is in a far_call() (gpufs/base/warp.hpp) while this object lives. A second
+/// one within it fails the launch: on a GPU the kernel's stack would be too small.
 class far_call_scope {
  public:
   GPUFS_NO_TSAN explicit far_call_scope(place const& where = place::current()) {
@@ -87,8 +87,8 @@ class far_call_scope {
 
 void preempt();
 
-/// Lets another thread of the block run first at one in settings::preempt of the calls. Nothing on
-/// OS threads that run no fiber.
+/// A point at which another thread of the block may run first: one in settings::preempt calls, on
+/// average. Has no effect on OS threads without a fiber.
 GPUFS_NO_TSAN inline void preemption_point() {
   if (running_thread != nullptr && --atomics_until_preemption == 0) preempt();
 }

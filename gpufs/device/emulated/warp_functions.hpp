@@ -1,5 +1,5 @@
-// CUDA's barriers and warp intrinsics on the emulated device. Shuffles and votes order no memory,
-// as on the GPU: that is __syncwarp's.
+// CUDA's barriers and warp intrinsics on the emulated device. Only __syncwarp and barriers order
+// memory. Shuffles and votes do not, as on the GPU.
 #pragma once
 
 #include <gpufs/device/emulated/threads.hpp>
@@ -76,7 +76,7 @@ unsigned __match_any_sync(unsigned mask, T value,
                                                    gpufs::emulated::to_bits(value), 0, where));
 }
 
-// Where a shuffle would leave its segment of `width` lanes, the caller gets its own value.
+// A lane whose shuffle would leave its segment of `width` lanes gets its own value.
 template <class T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32,
               std::source_location const& where = std::source_location::current()) {

@@ -1,0 +1,61 @@
+// The measurements of `gpufs bench apps` as CSV. Geometric means, a table and the four figures.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpufs::apps {
+
+/// One run.
+struct app_run {
+  std::string app;
+  std::string variant;  ///< see apps_study.cpp
+  std::uint64_t bytes = 0;
+  double io_seconds = 0;
+  double seconds = 0;
+};
+
+/// Writes "app,variant,bytes,io_seconds,seconds" and a line for each run. The file appears complete
+/// or not at all. Throws std::system_error naming the path.
+void write_runs(std::vector<app_run> const& runs, std::string const& path);
+
+/// Reads back the runs of application `app`. Throws usage_error naming path and line if the file is
+/// incomplete or belongs to another application.
+[[nodiscard]] std::vector<app_run> read_runs(std::string const& path, std::string_view app);
+
+/// The median over the runs of an application's variant: bytes / I/O time in GB/s, or the whole
+/// time in seconds.
+[[nodiscard]] std::optional<double> median_io_GBps(std::vector<app_run> const& runs,
+                                                   std::string const& app,
+                                                   std::string const& variant);
+[[nodiscard]] std::optional<double> median_seconds(std::vector<app_run> const& runs,
+                                                   std::string const& app,
+                                                   std::string const& variant);
+
+/// A ratio: the I/O bandwidth of variant `of` by that of `by`. With `end_to_end`: the time of `by`
+/// by that of `of`. The geometric mean over the applications that have both counts.
+struct app_ratio {
+  char const* text;
+  char const* of;
+  char const* by;
+  bool end_to_end;
+  std::optional<double> target;
+  std::optional<double> goal;
+};
+[[nodiscard]] std::vector<app_ratio> const& app_ratios();
+[[nodiscard]] std::optional<double> geometric_mean(std::vector<app_run> const& runs,
+                                                   app_ratio const& ratio);
+
+/// Markdown: the ratios with targets and goals, then every application's I/O bandwidth and time in
+/// every variant. `why_not_compared`: if not empty, stands in place of targets, goals and verdicts.
+[[nodiscard]] std::string to_markdown(std::vector<app_run> const& runs,
+                                      std::string_view why_not_compared);
+
+/// The rows "figure,app,series,value,unit" of a figure (11 to 14), with the geometric mean as the
+/// last application; empty if nothing of it was measured.
+[[nodiscard]] std::string figure_csv(std::vector<app_run> const& runs, int figure);
+
+}  // namespace gpufs::apps

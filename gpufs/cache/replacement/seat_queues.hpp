@@ -1,0 +1,163 @@
+// Least-recently-allocated replacement (GPUfs readahead paper, section 5.1). Each seat owns a queue
+// of the frames that it allocated, and replaces its oldest frames first. There is no global lock.
+#pragma once
+
+#include <gpufs/cache/replacement/lra_queue.hpp>
+#include <gpufs/cache/replacement/sweep.hpp>
+
+#include <cstdint>
+
+namespace gpufs::cache {
+
+// The cache is cut into segments of a few consecutive frames. A queue is a list of segments, oldest
+// first. Its last segment is handed out with atomic adds. When that is used up, the queue's lock is
+// taken and another segment is appended:
+//   1. a segment that no queue has had yet, whatever the quota;
+//   2. a segment of a queue without an owner (seats outlive blocks);
+//   3. below the quota of segments / owned queues, a segment of a queue above it;
+//   4. its own oldest segment.
+//
+// claim() decides which group gets a frame, so the queues decide only the order of victims. A frame
+// taken through a stale cursor is only taken out of order. A holder of a lock never waits: it only
+// tries for a second lock, and looks at each other queue at most twice.
+
+__device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> word(std::uint32_t& w) {
+  return atomic_ref<std::uint32_t, scope::device>(w);
+}
+
+__device__ __forceinline__ bool try_lock(lra_queue& q) {
+  return word(q.lock).exchange(1, memory_order_acquire) == 0;
+}
+__device__ __forceinline__ void lock(lra_queue& q) {
+  for (unsigned pause = 0; !try_lock(q);) backoff(pause);  // the holder never waits
+}
+__device__ __forceinline__ void unlock(lra_queue& q) {
+  word(q.lock).store(0, memory_order_release);
+}
+
+__device__ __forceinline__ void push_segment(handle::lra_ref const& l, lra_queue& q,
+                                             std::uint32_t segment) {
+  if (q.count == 0) {
+    q.head = segment;
+  } else {
+    l.next_segment[q.tail] = segment;
+  }
+  q.tail = segment;
+  word(q.count).store(q.count + 1, memory_order_relaxed);
+}
+
+__device__ __forceinline__ std::uint32_t pop_segment(handle::lra_ref const& l, lra_queue& q) {
+  std::uint32_t const segment = q.head;
+  q.head = l.next_segment[segment];
+  word(q.count).store(q.count - 1, memory_order_relaxed);
+  return segment;
+}
+
+/// Takes the oldest segment of another queue. If `above` is 0, that queue has no owner; otherwise
+/// it has more than `above` segments. One thread calls, with the lock of `own`. Returns the segment
+/// or -1.
+__device__ __forceinline__ std::int64_t steal_segment(handle::lra_ref const& l, lra_queue& own,
+                                                      std::uint32_t above) {
+  std::uint32_t const first = word(l.totals->hint).load(memory_order_relaxed);
+  for (std::uint32_t i = 0; i < l.queue_count; ++i) {
+    std::uint32_t const at = (first + i) % l.queue_count;
+    lra_queue& q = l.queues[at];
+    auto const eligible = [&] {
+      std::uint32_t const count = word(q.count).load(memory_order_relaxed);
+      return above == 0 ? count > 0 && word(q.owned).load(memory_order_relaxed) == 0
+                        : count > above;
+    };
+    if (&q == &own || !eligible() || !try_lock(q)) continue;
+    std::int64_t segment = -1;
+    if (eligible()) {
+      segment = pop_segment(l, q);
+      if (q.count == 0)
+        atomic_ref<std::uint64_t, scope::device>(q.cursor).store(0, memory_order_relaxed);
+      if (q.owned == 0) word(l.totals->unowned_segments).fetch_sub(1, memory_order_relaxed);
+    }
+    unlock(q);
+    if (segment >= 0) {
+      word(l.totals->hint).store(at, memory_order_relaxed);
+      return segment;
+    }
+  }
+  return -1;
+}
+
+/// Appends a segment to the queue if the current one is used up. One thread calls. Returns false if
+/// there is no segment to take.
+__device__ __forceinline__ bool advance(handle::lra_ref const& l, lra_queue& q,
+                                        std::uint32_t frame_count) {
+  lock(q);
+  atomic_ref<std::uint64_t, scope::device> cursor(q.cursor);
+  bool ready = true;
+  if (l.used_up(cursor.load(memory_order_relaxed), frame_count)) {
+    std::int64_t segment = -1;
+    if (word(l.totals->fresh).load(memory_order_relaxed) < l.segment_count) {
+      std::uint32_t const fresh = word(l.totals->fresh).fetch_add(1, memory_order_relaxed);
+      if (fresh < l.segment_count) segment = fresh;
+    }
+    if (segment < 0 && word(l.totals->unowned_segments).load(memory_order_relaxed) != 0)
+      segment = steal_segment(l, q, 0);
+    if (segment < 0) {
+      std::uint32_t const owners = word(l.totals->owners).load(memory_order_relaxed);
+      std::uint32_t const share = l.segment_count / (owners == 0 ? 1 : owners);
+      std::uint32_t const quota = share == 0 ? 1 : share;
+      if (q.count < quota) segment = steal_segment(l, q, quota);
+    }
+    if (segment < 0 && q.count != 0) segment = pop_segment(l, q);
+    ready = segment >= 0;
+    if (ready) {
+      push_segment(l, q, static_cast<std::uint32_t>(segment));
+      cursor.store(handle::lra_ref::start_of(static_cast<std::uint32_t>(segment)),
+                   memory_order_relaxed);
+    }
+  }
+  unlock(q);
+  return ready;
+}
+
+/// Gives the seat's queue an owner, or removes it. One thread calls. Other queues may take the
+/// segments of a queue without an owner.
+__device__ __forceinline__ void own_queue(handle::lra_ref const& l, std::int32_t seat, bool own) {
+  if (l.queues == nullptr) return;
+  lra_queue& q = l.queues[seat];
+  lock(q);
+  word(q.owned).store(own ? 1 : 0, memory_order_relaxed);
+  if (own) {
+    word(l.totals->owners).fetch_add(1, memory_order_relaxed);
+    word(l.totals->unowned_segments).fetch_sub(q.count, memory_order_relaxed);
+  } else {
+    word(l.totals->owners).fetch_sub(1, memory_order_relaxed);
+    word(l.totals->unowned_segments).fetch_add(q.count, memory_order_relaxed);
+  }
+  unlock(q);
+}
+
+/// Draws the next `n` frames of the seat's queue. All lanes of the team call; the team belongs to
+/// the seat's owner. Each seeking lane gets number `rank` of them if the segment has so many.
+/// Returns false in all lanes if the queue has no frame.
+template <class Team>
+__device__ __forceinline__ bool lra_candidate(handle::page_cache_ref const& c, std::int32_t seat,
+                                              bool seeks, unsigned n, unsigned rank,
+                                              candidate_frame& mine) {
+  lra_queue& q = c.lra.queues[seat];
+  std::uint64_t at = 0;
+  std::uint32_t more = 1;
+  if (Team::lane() == 0) {
+    // Other callers may draw from the cursor or take the segment meanwhile. Then claim() decides.
+    atomic_ref<std::uint64_t, scope::device> cursor(q.cursor);
+    at = cursor.fetch_add(n, memory_order_relaxed);
+    if (c.lra.used_up(at, c.frame_count)) {
+      more = advance(c.lra, q, c.frame_count) ? 1 : 0;
+      if (more != 0) at = cursor.fetch_add(n, memory_order_relaxed);
+    }
+  }
+  if (Team::broadcast(more) == 0) return false;
+  std::uint64_t const own = Team::broadcast(at) + rank;
+  bool const valid = seeks && !c.lra.used_up(own, c.frame_count);
+  mine = {valid, valid ? c.lra.frame_at(own) : 0};
+  return true;
+}
+
+}  // namespace gpufs::cache

@@ -1,0 +1,220 @@
+// Write buffers on the device: which frame has which buffer, its written ranges, and its owners.
+#pragma once
+
+#include <gpufs/cache/page_table.hpp>
+#include <gpufs/dirty/write_counters.hpp>
+#include <gpufs/fs_ref.hpp>
+#include <gpufs/rpc/write_format.hpp>
+
+#include <cstdint>
+
+namespace gpufs::dirty {
+
+using namespace base;
+
+//   free ---take---> taken ---attach---> attached to a frame
+//     ^---give_back----/  ^                    |
+//                         +--------take--------+   once the file has its bytes
+//
+// A buffer pins its frame. So the frame is not replaced while the buffer may hold bytes that the
+// file lacks, and replacement need not know about dirty pages. The thread that changes a frame's
+// buffer holds the lock in the frame's word. Holders of locks wait only for the daemon.
+
+/// values of buffer_state::owner; any other is 1 + frame
+inline constexpr std::uint32_t buffer_free = 0;
+inline constexpr std::uint32_t buffer_taken = 0xffffffffu;
+inline constexpr std::uint32_t frame_locked = 1u << 31;
+
+/// State of a write buffer, in GPU memory. The lock of the buffer's frame protects all members but
+/// `owner`.
+struct buffer_state {
+  std::uint32_t owner;
+  std::uint32_t ranges;
+  std::uint64_t sequence;  ///< as last posted
+  std::uint64_t version;   ///< of the page
+  std::uint64_t page;
+  /// copy of the pinned header's list, which is quick to read
+  rpc::byte_range range[rpc::most_ranges];
+};
+static_assert(sizeof(buffer_state) == buffer_state_bytes);
+
+__device__ __forceinline__ atomic_ref<std::uint64_t, scope::system> posted_word(
+    fs_ref const& fs, std::uint32_t buffer) {
+  return atomic_ref<std::uint64_t, scope::system>(fs.link.shared.writes.posted[buffer]);
+}
+__device__ __forceinline__ atomic_ref<std::uint64_t, scope::system> written_word(
+    fs_ref const& fs, std::uint32_t buffer) {
+  return atomic_ref<std::uint64_t, scope::system>(fs.link.shared.writes.written[buffer]);
+}
+__device__ __forceinline__ std::byte* buffer_bytes(fs_ref const& fs, std::uint32_t buffer) {
+  return fs.link.shared.writes.bytes + (std::uint64_t(buffer) << fs.cache.page_shift);
+}
+__device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> frame_buffer(
+    fs_ref const& fs, std::uint32_t frame) {
+  return atomic_ref<std::uint32_t, scope::device>(fs.writes.frame_buffers[frame]);
+}
+
+/// Tries for the frame's lock. One thread calls. `buffer` gets 1 + the frame's buffer, or 0. Pairs
+/// with unlock_frame().
+__device__ __forceinline__ bool try_lock_frame(fs_ref const& fs, std::uint32_t frame,
+                                               std::uint32_t& buffer) {
+  buffer = frame_buffer(fs, frame).fetch_or(frame_locked, memory_order_acquire);
+  return (buffer & frame_locked) == 0;
+}
+__device__ __forceinline__ void unlock_frame(fs_ref const& fs, std::uint32_t frame,
+                                             std::uint32_t buffer) {
+  frame_buffer(fs, frame).store(buffer, memory_order_release);
+}
+
+/// Whether the file has everything that was posted. Any thread calls. Pairs with the host's
+/// release: its reads of the buffer are over.
+__device__ __forceinline__ bool is_clean(fs_ref const& fs, std::uint32_t buffer,
+                                         std::uint64_t sequence) {
+  return written_word(fs, buffer).load(memory_order_acquire) == sequence << rpc::written_shift;
+}
+
+/// Takes a buffer that is free, or whose page is clean. One thread calls. A clean page's frame
+/// loses the buffer and the pin that came with it.
+__device__ __forceinline__ bool try_buffer(fs_ref const& fs, std::uint32_t buffer) {
+  buffer_state& s = fs.writes.buffers[buffer];
+  atomic_ref<std::uint32_t, scope::device> owner(s.owner);
+  std::uint32_t seen = owner.load(memory_order_relaxed);
+  if (seen == buffer_taken) return false;
+  if (seen == buffer_free)
+    return owner.compare_exchange_strong(seen, buffer_taken, memory_order_acquire,
+                                         memory_order_relaxed);
+  std::uint32_t const frame = seen - 1;
+  std::uint32_t had = 0;
+  if (!try_lock_frame(fs, frame, had)) return false;
+  bool const ours = had == buffer + 1 && is_clean(fs, buffer, s.sequence);
+  if (ours) {
+    owner.store(buffer_taken, memory_order_relaxed);
+    count_write(fs, s.version, s.page << fs.cache.page_shift);  // before the frame can be replaced
+  }
+  unlock_frame(fs, frame, ours ? 0 : had);
+  if (ours) cache::unpin(fs.cache.headers[frame]);
+  return ours;
+}
+
+/// Takes a write buffer for the caller alone. All lanes of a team call. Returns the buffer, or -1
+/// if those it looked at are dirty or in use. Never waits.
+template <class Team = whole_warp>
+__device__ __forceinline__ std::int64_t take_buffer(fs_ref const& fs) {
+  std::uint64_t const count = fs.link.shared.writes.count;
+  unsigned const lane = Team::lane();
+  for (unsigned look = 0; look < 8 && look * Team::size < count; ++look) {
+    std::uint64_t from = 0;
+    if (lane == 0)
+      from = atomic_ref<std::uint64_t, scope::device>(*fs.writes.hand)
+                 .fetch_add(Team::size, memory_order_relaxed);
+    from = Team::broadcast(from);
+    auto const mine = static_cast<std::uint32_t>((from + lane) % count);
+    // A guess for all lanes with one trip over the bus. try_buffer() looks again.
+    buffer_state& s = fs.writes.buffers[mine];
+    bool maybe = lane < count;
+    if (maybe) {
+      std::uint32_t const owner =
+          atomic_ref<std::uint32_t, scope::device>(s.owner).load(memory_order_relaxed);
+      maybe = owner == buffer_free;
+      if (!maybe && owner != buffer_taken) {
+        // Clean, or taken by another caller meanwhile. The guess needs no lock.
+        maybe = written_word(fs, mine).load(memory_order_relaxed) >> rpc::written_shift ==
+                posted_word(fs, mine).load(memory_order_relaxed) >> rpc::posted_shift;
+      }
+    }
+    for (unsigned left = Team::ballot(maybe); left != 0; left &= left - 1) {
+      unsigned const chosen = lowest_lane(left);
+      bool const got = lane == chosen && try_buffer(fs, mine);
+      if (Team::ballot(got) == 0) continue;
+      Team::sync();  // all lanes come after the chosen lane's acquire
+      return Team::broadcast(mine, chosen);
+    }
+  }
+  return -1;
+}
+
+/// Gives back a buffer that is taken and not attached. One thread calls.
+__device__ __forceinline__ void give_back_buffer(fs_ref const& fs, std::uint32_t buffer) {
+  atomic_ref<std::uint32_t, scope::device>(fs.writes.buffers[buffer].owner)
+      .store(buffer_free, memory_order_release);
+}
+
+/// Attaches a taken buffer to a page and pins the frame once more. One thread calls; it has the
+/// frame pinned and locked.
+__device__ __forceinline__ void attach_buffer(fs_ref const& fs, std::uint32_t buffer,
+                                              std::uint32_t frame, std::uint64_t version,
+                                              std::uint64_t page) {
+  buffer_state& s = fs.writes.buffers[buffer];
+  s.ranges = 0;
+  s.version = version;
+  s.page = page;
+  rpc::buffer_header& h = fs.link.shared.writes.headers[buffer];
+  atomic_ref<std::uint64_t, scope::system>(h.version).store(version, memory_order_relaxed);
+  atomic_ref<std::uint64_t, scope::system>(h.page).store(page, memory_order_relaxed);
+  atomic_ref<std::uint32_t, scope::device>(s.owner).store(frame + 1, memory_order_relaxed);
+  static_cast<void>(cache::pin(fs.cache.headers[frame]));
+  count_write(fs, version, page << fs.cache.page_shift);
+}
+
+/// Opens an attached buffer for more bytes of its page. One thread calls, with the frame's lock.
+/// Returns false if the host reads the buffer. Returns false, too, if the buffer has no room for
+/// another range and must be written back first. The caller then unlocks the frame and tries again
+/// later.
+__device__ __forceinline__ bool open_buffer(fs_ref const& fs, std::uint32_t buffer,
+                                            rpc::byte_range added) {
+  buffer_state& s = fs.writes.buffers[buffer];
+  auto const posted = posted_word(fs, buffer);
+  auto const written = written_word(fs, buffer);
+  if (!is_clean(fs, buffer, s.sequence)) {
+    // Pairs with daemon::write_back::lock_buffer(): at least one of the two sees the other.
+    posted.store(s.sequence << rpc::posted_shift | rpc::posted_busy, memory_order_seq_cst);
+    std::uint64_t const seen = written.load(memory_order_seq_cst);
+    if ((seen & rpc::written_locked) != 0) {
+      posted.store(s.sequence << rpc::posted_shift, memory_order_release);
+      return false;
+    }
+    if (seen != s.sequence << rpc::written_shift) {
+      std::uint32_t apart = 0;
+      for (std::uint32_t i = 0; i < s.ranges; ++i)
+        apart += s.range[i].begin > added.end || s.range[i].end < added.begin ? 1 : 0;
+      if (apart < rpc::most_ranges) return true;
+      posted.store(s.sequence << rpc::posted_shift | rpc::posted_urgent, memory_order_release);
+      return false;
+    }
+  }
+  s.ranges = 0;
+  count_write(fs, s.version, s.page << fs.cache.page_shift);
+  return true;
+}
+
+/// Adds a range to those of an open buffer, here and in the pinned header. One thread calls, with
+/// the frame's lock.
+__device__ __forceinline__ void add_range(fs_ref const& fs, std::uint32_t buffer,
+                                          rpc::byte_range added) {
+  buffer_state& s = fs.writes.buffers[buffer];
+  rpc::buffer_header& h = fs.link.shared.writes.headers[buffer];
+  std::uint32_t n = s.ranges;
+  for (std::uint32_t i = 0; i < n;) {
+    rpc::byte_range const r = s.range[i];
+    if (r.begin > added.end || r.end < added.begin) {
+      ++i;
+      continue;
+    }
+    // Ranges do not touch each other. So this union comes no nearer to the ranges before it.
+    added.begin = least(r.begin, added.begin);
+    added.end = most(r.end, added.end);
+    if (i != --n) h.range[i] = s.range[i] = s.range[n];
+  }
+  h.range[n] = s.range[n] = added;
+  h.ranges = s.ranges = n + 1;
+}
+
+/// Posts the added bytes to the host. One thread calls, with the frame's lock, after a barrier that
+/// orders other threads' bytes. Release pairs with the host's acquire of the word.
+__device__ __forceinline__ void post_buffer(fs_ref const& fs, std::uint32_t buffer) {
+  buffer_state& s = fs.writes.buffers[buffer];
+  ++s.sequence;
+  posted_word(fs, buffer).store(s.sequence << rpc::posted_shift, memory_order_release);
+}
+
+}  // namespace gpufs::dirty

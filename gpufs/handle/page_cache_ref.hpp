@@ -1,0 +1,30 @@
+// What device code needs of the page cache.
+#pragma once
+
+#include <gpufs/config.hpp>
+#include <gpufs/handle/lra_ref.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpufs::cache {
+struct frame_header;
+}
+
+namespace gpufs::handle {
+
+/// Pages a frame can be found by, the frames, and the state of their replacement. See gpufs/cache/.
+struct page_cache_ref {
+  std::uint64_t* buckets = nullptr;        ///< bucket_count x 32 entries
+  std::uint32_t* bucket_locks = nullptr;   ///< bucket_count
+  cache::frame_header* headers = nullptr;  ///< frame_count
+  std::byte* frames = nullptr;             ///< frame_count << page_shift bytes
+  std::uint64_t* sweep_hand = nullptr;     ///< next candidate of the global sweep
+  std::uint64_t bucket_count = 0;
+  std::uint32_t frame_count = 0;
+  std::uint32_t page_shift = 0;
+  replacement policy = replacement::fifo;
+  lra_ref lra;
+};
+
+}  // namespace gpufs::handle

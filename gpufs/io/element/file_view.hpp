@@ -1,0 +1,49 @@
+// A thread's view of a file, and the elements of the page that it has pinned.
+#pragma once
+
+#include <gpufs/file/file_record.hpp>
+#include <gpufs/fs_ref.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace gpufs::io {
+
+/// A part of a file that a thread accesses by elements.
+struct file_view {
+  fs_ref const* handle = nullptr;
+  file::used_file file;
+  std::int32_t seat = -1;   ///< the context's, or -1
+  std::int32_t error = 0;   ///< the first error
+  std::uint64_t begin = 0;  ///< first byte in the file
+  std::uint64_t size = 0;   ///< in elements
+  bool writable = false;    ///< then bytes that the file lacks are zeros
+
+  __device__ __forceinline__ void note(std::int32_t e) {
+    if (error == 0) error = e;
+  }
+};
+
+/// Elements [first, first + count) of a view. They lie from `base` on, in a page pinned for the
+/// thread. A loop within the page has these three values in registers.
+///
+/// Calls that change them return them by value, which is in registers too. If a call left them in
+/// memory, their loads would come behind the call. The loop would then wait for the loads of
+/// elements as well, and none of these would overlap.
+template <class T>
+struct held_elements {
+  std::byte const* base = nullptr;
+  std::uint64_t first = 0;
+  std::uint32_t count = 0;
+
+  __device__ __forceinline__ std::remove_const_t<T> at(std::uint64_t number) const {
+    auto const* const element = reinterpret_cast<T const*>(base) + number;
+#if defined(__CUDA_ARCH__)
+    __builtin_assume(__isGlobal(element));
+#endif
+    return *element;
+  }
+};
+
+}  // namespace gpufs::io

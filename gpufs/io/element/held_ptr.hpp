@@ -1,0 +1,103 @@
+// The bodies of gpufs::held_ptr: reads within the held page, and the exchange of that page.
+#pragma once
+
+#include <gpufs/base/warp.hpp>
+#include <gpufs/cache/peek.hpp>
+#include <gpufs/held_ptr.hpp>
+#include <gpufs/io/element/element.hpp>
+#include <gpufs/io/element/file_view.hpp>
+#include <gpufs/io/element/lane_access.hpp>
+
+#include <cerrno>
+#include <cstdint>
+
+namespace gpufs {
+
+template <class T>
+__device__ __forceinline__ auto held_ptr<T>::operator[](std::int64_t n) const -> value_type {
+  std::uint64_t const i = index_ + static_cast<std::uint64_t>(n);
+  std::uint64_t const number = i - elements_.first;
+  if (number < elements_.count) return elements_.at(number);
+  return read_elsewhere(i);
+}
+
+template <class T>
+__device__ held_ptr<T>& held_ptr<T>::operator+=(std::int64_t n) {
+  index_ += static_cast<std::uint64_t>(n);
+  return *this;
+}
+
+template <class T>
+__device__ __forceinline__ void held_ptr<T>::release() const {
+  if (header_ == nullptr) return;
+  base::far_call<void, cache::frame_header*>(let_go, header_);
+  header_ = nullptr;
+  elements_ = {};
+}
+
+/// Element i, which is not on the held page. Holds its page from now on.
+template <class T>
+__device__ __forceinline__ auto held_ptr<T>::read_elsewhere(std::uint64_t i) const -> value_type {
+  io::file_view view = view_;  // a copy, so that the rest can stay in registers
+  found const f = base::far_call<found, io::file_view*, cache::frame_header*, std::uint64_t>(
+      find, &view, header_, i);
+  view_ = view;
+  header_ = f.header;
+  elements_ = f.held;
+  return f.value;
+}
+
+template <class T>
+GPUFS_STAGE void held_ptr<T>::let_go(cache::frame_header* header) {
+  io::release_pins(converged(), *header);
+}
+
+/// Gives back the page `held` by the caller, if any, then pins and reads element i's.
+template <class T>
+GPUFS_STAGE auto held_ptr<T>::find(io::file_view* view, cache::frame_header* held, std::uint64_t i)
+    -> found {
+  if (held != nullptr) let_go(held);
+  cache::seen_frame seen;
+  io::page_elements here;
+  if (io::see_elements<T>(*view->handle, view->file, view->begin, view->size, i, seen, here,
+                          cache::see_page_further) &&
+      io::pin_seen(*view->handle, seen)) {
+    elements const there{seen.bytes + here.offset, here.first,
+                         static_cast<std::uint32_t>(here.count)};
+    if (i - there.first < there.count) return {there.at(i - there.first), there, seen.header};
+    let_go(seen.header);
+  }
+  if (i < view->size) return find_in_file(view, i);
+  view->note(-ERANGE);
+  return {};
+}
+
+/// find() for a page that is not in the cache, or a file that is written. An element that straddles
+/// two pages is read without holding either.
+template <class T>
+GPUFS_STAGE auto held_ptr<T>::find_in_file(io::file_view* view, std::uint64_t i) -> found {
+  handle::page_cache_ref const& cache = view->handle->cache;
+  std::uint64_t const at = view->begin + i * sizeof(T);
+  std::uint64_t const page_begin = at >> cache.page_shift << cache.page_shift;
+  if (at - page_begin + sizeof(T) > std::uint64_t{1} << cache.page_shift) {
+    auto const loaded =
+        io::load_element<value_type>(view->handle, view->file, view->seat, at, view->writable);
+    view->file = loaded.file;
+    view->note(loaded.error);
+    return {loaded.value, {}, nullptr};
+  }
+  auto const kept =
+      io::keep_page(view->handle, view->file, view->seat, at >> cache.page_shift, view->writable);
+  view->file = kept.file;
+  view->note(kept.error);
+  if (kept.error != 0) return {};
+  cache::frame_header* const header = &cache.headers[kept.frame];
+  auto const here = io::elements_of<T>(view->begin, view->size, page_begin, kept.valid);
+  elements const held{cache::frame_bytes(cache, kept.frame) + here.offset, here.first,
+                      static_cast<std::uint32_t>(here.count)};
+  if (i - held.first < held.count) return {held.at(i - held.first), held, header};
+  view->note(-EIO);  // the file has become shorter
+  return {{}, held, header};
+}
+
+}  // namespace gpufs

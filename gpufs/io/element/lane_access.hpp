@@ -1,0 +1,149 @@
+// Operations of lanes on pages that they visit: load bytes, store bytes, pin the page.
+#pragma once
+
+#include <gpufs/cache/peek.hpp>
+#include <gpufs/io/element/lane_pages.hpp>
+#include <gpufs/io/write/write_pages.hpp>
+
+#include <cerrno>
+#include <cstdint>
+
+namespace gpufs::io {
+
+using namespace base;
+
+/// Loads by use(pointer), with a pointer to byte `begin` of the page. Sets `error` if the page has
+/// fewer than `count` bytes from there on. visit_pages() calls it.
+template <class Use>
+struct page_reader {
+  static constexpr bool keeps_pins = false;
+  static constexpr bool stores = false;
+  handle::page_cache_ref const& cache;
+  std::uint64_t begin;
+  std::uint64_t count;
+  Use& use;
+  std::int32_t& error;
+
+  __device__ __forceinline__ bool operator()(converged_group const&, page_visit const& v) const {
+    if (!v.here) return false;
+    if (begin + count <= v.valid) {
+      use(cache::frame_bytes(cache, v.frame) + begin);
+    } else {
+      error = -EIO;  // the file has become shorter
+    }
+    return true;
+  }
+};
+
+/// Pins each lane's page, one pin per lane. release_pins() gives the pins back.
+struct page_pinner {
+  static constexpr bool keeps_pins = true;
+  static constexpr bool stores = false;
+  handle::page_cache_ref const& cache;
+  std::uint32_t& frame;
+  std::uint64_t& valid;
+
+  __device__ __forceinline__ bool operator()(converged_group const&, page_visit const& v) const {
+    if (v.leads) {
+      auto const more = count_lanes(v.peers) - 1;
+      if (more != 0)
+        cache::frame_state(cache.headers[v.frame]).fetch_add(more, memory_order_relaxed);
+    }
+    if (!v.here) return false;
+    frame = v.frame;
+    valid = v.valid;
+    return true;
+  }
+};
+
+/// Pins the frame that the calling lane has seen (gpufs/cache/peek.hpp), if it still has the same
+/// page. Any thread calls. Each lane that comes gets a pin; lanes that saw the same frame share one
+/// atomic change. Returns false, with nothing pinned, if the frame has another page.
+__device__ __forceinline__ bool pin_seen(fs_ref const& fs, cache::seen_frame const& seen) {
+  converged_group const g = converged();
+  unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(seen.header));
+  auto const first = lowest_lane(peers);
+  std::uint64_t state = 0;
+  // Acquire pairs with publish(), as in pin().
+  if (g.thread_rank() == first)
+    state = cache::frame_state(*seen.header).fetch_add(count_lanes(peers), memory_order_acquire);
+  state = g.shfl(state, first);
+  g.sync();  // all lanes come after the first lane's acquire
+  bool const same = (state ^ seen.state) >> cache::phase_shift == 0;
+  if (!same)
+    cache::unpin_read(*seen.header);  // each lane alone: lanes may have seen different generations
+  if (same && g.thread_rank() == first) handle::add(fs, handle::counter::hits);
+  return same;
+}
+
+/// Gives back one pin of each lane in `g`. The caller passes converged(), and all lanes of it call.
+/// They have only read the page. One lane does it for all with the same frame and returns their
+/// number; the others return 0.
+__device__ __forceinline__ std::uint32_t release_pins(converged_group const& g,
+                                                      cache::frame_header& h) {
+  unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(&h));
+  g.sync();  // the loads of all lanes are over, as unpin_read() needs
+  if (g.thread_rank() != lowest_lane(peers)) return 0;
+  auto const lanes = count_lanes(peers);
+  cache::unpin_read(h, lanes);
+  return lanes;
+}
+
+/// Stores `count` bytes at byte `begin` of each lane's page, to the frame and to its write buffer.
+/// From the frame every block reads them at once. Lanes whose bytes lie one behind the other share
+/// one post. Other lanes wait for the next round. visit_pages() calls it.
+template <class Fill>
+struct page_writer {
+  static constexpr bool keeps_pins = false;
+  static constexpr bool stores = true;
+  lane_file const& f;
+  std::uint64_t page;
+  std::uint32_t begin;
+  std::uint32_t count;
+  Fill& fill;  ///< fill(pointer): stores the lane's bytes there
+  std::int32_t& error;
+
+  __device__ __forceinline__ bool operator()(converged_group const& g, page_visit const& v) const {
+    fs_ref const& fs = *f.handle;
+    auto joined = file::join_result::joined;
+    if (g.thread_rank() == 0) joined = file::try_join(fs, f.file);
+    joined = static_cast<file::join_result>(g.shfl(static_cast<std::int32_t>(joined), 0));
+    if (joined != file::join_result::joined) {
+      std::int32_t const failed = file::join_error(joined);
+      if (failed != 0 && v.here) error = failed;
+      return failed != 0;  // without an error the lanes look at the file again, later
+    }
+    auto const first = lowest_lane(v.peers);
+    auto const position = count_lanes(v.peers & ((1u << g.thread_rank()) - 1));
+    std::uint32_t const leaders_count = g.shfl(count, first);
+    std::uint32_t const leaders_begin = g.shfl(begin, first);
+    bool const follows =
+        v.here && count == leaders_count && begin == leaders_begin + position * count;
+    unsigned const others = v.peers & ~g.ballot(follows);
+    bool const member = follows && (others == 0 || g.thread_rank() < lowest_lane(others));
+    auto const members = count_lanes(v.peers & g.ballot(member));
+    rpc::byte_range const range{begin, begin + members * count};
+    std::int64_t buffer = -1;
+    if (v.leads) buffer = open_frame<one_lane>(fs, v.frame, f.file.version, page, range);
+    auto const theirs =
+        static_cast<std::int64_t>(g.shfl(static_cast<std::uint64_t>(buffer), first));
+    bool const stored = member && theirs >= 0;
+    g.sync();  // all lanes come after the acquires of the lane that opened the frame
+    if (stored) {
+      fill(cache::frame_bytes(fs.cache, v.frame) + begin);
+      fill(dirty::buffer_bytes(fs, static_cast<std::uint32_t>(theirs)) + begin);
+    }
+    g.sync();  // all bytes are in place
+    if (v.leads && buffer >= 0) {
+      post_range(fs, static_cast<std::uint32_t>(buffer), f.file.write_index,
+                 page << fs.cache.page_shift, range);
+      dirty::unlock_frame(fs, v.frame, static_cast<std::uint32_t>(buffer) + 1);
+      handle::add(fs, handle::counter::bytes_written, range.end - range.begin);
+    }
+    g.sync();  // everything is posted
+    if (g.thread_rank() == 0) file::leave_writers(fs, f.file);
+    return stored;
+  }
+};
+
+}  // namespace gpufs::io

@@ -1,0 +1,280 @@
+// Prepares the missing pages of a batch before bytes move: chunks, channels, frames, entries in the
+// page table, requests, answers. The group's first warp does this. Page first + i belongs to lane
+// i, and all lanes work at once.
+#pragma once
+
+#include <gpufs/io/group.hpp>
+#include <gpufs/io/read/enter_page.hpp>
+#include <gpufs/io/read/read_span.hpp>
+#include <gpufs/source/staged.hpp>
+#include <gpufs/source/window.hpp>
+
+#include <prefetcher/advised.hpp>
+#include <prefetcher/readahead.hpp>
+
+#include <cerrno>
+#include <cstdint>
+
+namespace gpufs::io {
+
+using namespace base;
+
+/// A batch of pages from `first` on, which a group's first warp manages.
+struct batch {
+  read_span span;
+  std::uint64_t first;
+  unsigned pages;
+  std::int32_t seat;                  ///< the context's, or -1
+  prefetch::readahead_state* chunks;  ///< the seat's, or null for no prefetching
+};
+
+/// The batch as the prefetcher sees it.
+__device__ __forceinline__ prefetch::wanted as_wanted(batch const& b, bool sequential) {
+  std::uint64_t const begin = b.first << b.span.page_shift;
+  std::uint64_t const end = (b.first + b.pages) << b.span.page_shift;
+  return {b.span.fd,         b.span.version,     b.span.size, begin, least(end, b.span.size),
+          b.span.page_shift, b.span.zero_filled, sequential};
+}
+
+/// Has the prefetcher request chunks for the absent pages. All lanes of the first warp call.
+__device__ __forceinline__ void cover(fs_ref const& fs, batch const& b, prefetch::readahead& chunks,
+                                      std::uint32_t absent) {
+  advice const advised = prefetch::current_advice(fs, b.chunks, b.span.fd);
+  std::uint64_t const begin = b.first << b.span.page_shift;
+  std::uint64_t const from = most(b.span.begin, begin);
+  // After the first batch of a read, the read goes on where that batch stopped.
+  prefetch::stream const reads =
+      b.first == b.span.first_page() ? chunks.reads() : prefetch::stream{b.span.version, from, 0};
+  std::uint32_t callers = 0;
+  if (lane_id() == 0)
+    callers =
+        atomic_ref<std::uint32_t, scope::device>(*fs.seats.claimed).load(memory_order_relaxed);
+  callers = warp_broadcast(callers);
+  prefetch::depth_rule const rule{
+      // RANDOM: then requests are as long as the read
+      fs.prefetch.automatic || advised == advice::random, fs.prefetch.depth,
+      prefetch::depth_limit(callers, prefetch::chunks_ahead_together,
+                            prefetch::chunks_per_context - 2),
+      advised == advice::sequential};
+  chunks.cover(as_wanted(b, prefetch::is_sequential(reads, b.span.version, from,
+                                                    b.span.page_bytes(), advised)),
+               absent, rule);
+}
+
+/// Gives back chunks behind the batch and of other files. If it `requests`, also requests the
+/// chunks that the readahead depth asks for and that are missing. All lanes of the first warp call,
+/// before they move bytes; other warps move bytes meanwhile.
+GPUFS_STAGE inline void look_ahead(fs_ref const* handle, batch const b, bool requests) {
+  prefetch::readahead chunks(*handle, b.chunks);
+  chunks.look_ahead(as_wanted(b, true), requests);
+}
+
+/// The address of the lane's page in a file window. Returns 0 if the page's bit in `absent` is not
+/// set, if no file window has it, or if the file is written. Any thread calls.
+__device__ __forceinline__ std::uint64_t find_windows(fs_ref const& fs, batch const& b,
+                                                      std::uint32_t absent) {
+  if (fs.windows.entries == nullptr || b.span.zero_filled || (absent >> lane_id() & 1) == 0)
+    return 0;
+  std::uint64_t const page = b.first + lane_id();
+  return source::window_address(fs.self, b.span.version, page << b.span.page_shift,
+                                b.span.name(page).expected);
+}
+
+/// The result of enter_pages(). A page is contested if its lane found a frame but could not enter
+/// it. The page is there already, or its bucket was full. Contested pages must be looked up again.
+struct entered_pages {
+  std::uint32_t entered;
+  std::uint32_t contested;
+  bool short_of_channels;
+};
+
+/// Enters the pages whose bits are set in `absent`, and requests the bytes that no file window or
+/// chunk has. `window` is the address of the lane's page in a file window, or 0. Entered pages get
+/// their entries in `mine`. All lanes of the first warp call.
+///
+/// A page is entered only when its bytes have a way to arrive. So no caller waits for a channel or
+/// a frame while others wait for its page.
+__device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch const& b,
+                                                     prefetch::readahead const& chunks,
+                                                     std::uint32_t absent, std::uint64_t window,
+                                                     unsigned attempt, source::page_entry& mine) {
+  unsigned const lane = lane_id();
+  bool const registered = window != 0;
+  std::uint32_t const unregistered = absent & ~__ballot_sync(all_lanes, registered);
+  bool const wants = (absent >> lane & 1) != 0;
+  source::page_name const name = b.span.name(b.first + lane);
+  prefetch::chunk_position at{false, {}, 0};
+  if (b.chunks != nullptr && unregistered != 0) {
+    std::uint64_t const begin = name.page << b.span.page_shift;
+    at = chunks.find(as_wanted(b, true), (unregistered >> lane & 1) != 0, begin,
+                     begin + name.expected);
+  }
+  // Each warp starts at channels of its own, and at others with each attempt.
+  constexpr unsigned rounds = 4;
+  std::uint32_t const from =
+      (warp_number() * fs.channels.page.spacing + attempt * (rounds * warp_size + 1)) %
+      fs.channels.page.count;
+  ring::channel own;
+  bool const has_source = registered || at.found;
+  bool const has_channel =
+      ring::try_channels(fs, fs.channels.page, from, rounds, wants && !has_source, own);
+  entry_attempt const a =
+      enter_each(fs, b.seat, wants && (has_source || has_channel), name.version, name.page);
+  bool const entered = a.entered;
+  auto const frame = static_cast<std::uint32_t>(a.taken.frame);
+  if (has_channel && !entered) ring::return_channel(fs.channels.page, own, true);  // never used
+  bool const sends = entered && !has_source;
+  ring::submit_each(fs, sends, sends ? source::page_request(fs, name, own, 0) : rpc::request{});
+  if (entered)
+    mine = {source::page_status::fetching,
+            frame,
+            at.found ? at.via : own,
+            at.found ? at.offset : source::own_channel,
+            0,
+            0,
+            0};
+  if (entered && registered) mine = source::page_entry::of_window(frame, window, name.expected);
+
+  bool const found_full = a.taken.frame >= 0 && a.result == cache::insert_result::full;
+  bool const made_room = found_full && cache::evict_from_bucket(fs.cache, name.version, name.page);
+  auto const evictions = count_lanes(__ballot_sync(all_lanes, a.taken.evicted)) +
+                         count_lanes(__ballot_sync(all_lanes, made_room));
+  std::uint32_t const all_entered = __ballot_sync(all_lanes, entered);
+  auto const requests = count_lanes(__ballot_sync(all_lanes, sends));
+  if (lane == 0) {
+    handle::add(fs, handle::counter::evictions, evictions);
+    handle::add(fs, handle::counter::requests, requests);
+    handle::add(fs, handle::counter::read_requests, requests);
+  }
+  return {all_entered, __ballot_sync(all_lanes, a.taken.frame >= 0 && !entered),
+          __ballot_sync(all_lanes, wants && !has_source && !has_channel) != 0};
+}
+
+/// Waits for the answers to all pages that this warp fetches and evaluates them. All lanes of the
+/// first warp call. Returns the pages whose chunk failed, came short, or is older than a write.
+/// These are out of the table again and need requests of their own.
+__device__ __forceinline__ std::uint32_t settle_answers(fs_ref const& fs, batch const& b,
+                                                        prefetch::readahead const& chunks,
+                                                        source::page_entry& mine) {
+  unsigned const lane = lane_id();
+  bool const fetching = mine.status == source::page_status::fetching && !mine.in_window();
+  source::page_name const name = b.span.name(b.first + lane);
+  source::answer const got = source::await_answers(fs, fetching, mine.via);
+  if (fetching) mine.answered = got.answered ? 1 : 0;
+  bool const own = fetching && mine.has_own_channel();
+  bool const in_chunk = fetching && !own;
+  std::uint64_t const there = got.result < 0 ? 0 : rpc::bytes_read(got.result);
+  // Checked now that the page is in the table: until then a writer may have written it and gone.
+  bool const stale = in_chunk && b.span.zero_filled && chunks.overwritten(mine.via);
+  bool const whole = in_chunk ? !stale && there >= mine.chunk_offset + name.expected
+                              : own && there == name.expected;
+  if (whole) {
+    mine.got = static_cast<std::uint32_t>(name.expected);
+    if (rpc::is_in_twin(got.result)) mine.chunk_offset |= source::in_twin;
+  }
+  if (fetching && !got.answered) mine.error = got.result;
+  unsigned const from_chunks = __ballot_sync(all_lanes, in_chunk && whole);
+  if (lane == 0) handle::add(fs, handle::counter::prefetch_hits, count_lanes(from_chunks));
+
+  for_each_lane(__ballot_sync(all_lanes, own && !whole && got.answered), [&](unsigned i) {
+    source::page_entry const e = source::complete_page(
+        fs.self, b.span.name(b.first + i), warp_broadcast(mine, i), warp_broadcast(got.result, i));
+    if (lane == i) mine = e;
+  });
+  bool const chunk_failed = in_chunk && !whole && got.answered;
+  unsigned const failed = __ballot_sync(all_lanes, chunk_failed);
+  if (failed != 0) {
+    cache::remove_each(fs.cache, chunk_failed, mine.frame);
+    if (chunk_failed) {
+      // callers that wait for it look it up again
+      cache::release_filling(fs.cache.headers[mine.frame]);
+      mine = {};
+    }
+    __syncwarp();
+  }
+  return failed;
+}
+
+/// Looks up the pages whose bits are set in `unknown`. Pages that are ready or on their way get a
+/// pin and an entry in `mine`. All lanes of the first warp call. Returns the bits of the absent
+/// pages.
+__device__ __forceinline__ std::uint32_t look_up(fs_ref const& fs, batch const& b,
+                                                 std::uint32_t unknown, source::page_entry& mine) {
+  std::uint32_t absent = 0;
+  for_each_lane(unknown, [&](unsigned i) {
+    cache::lookup const found = cache::find_and_pin(fs.cache, b.span.version, b.first + i);
+    if (found.result == cache::lookup_result::absent) {
+      absent |= 1u << i;
+    } else if (lane_id() == i) {
+      mine = {};
+      mine.status = found.result == cache::lookup_result::hit ? source::page_status::hit
+                                                              : source::page_status::waiting;
+      mine.frame = found.frame;
+      mine.got = found.valid;
+    }
+  });
+  return absent;
+}
+
+/// Prepares the pages `todo`. Pages in `absent` were missing in a look-up just before and are not
+/// looked up again. All lanes of the group's first warp call. The group has no page pinned.
+/// `b.chunks` may be null.
+///
+/// Leaves one entry per lane in `*entry`. Waits until it has at least one page, or an error for
+/// one. Returns the pages to be moved, those that others bring in, and `again`. The last are pages
+/// that found no frame or channel, and pages whose chunk was of no use.
+GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, std::uint32_t todo,
+                                          std::uint32_t absent, source::page_entry* entry) {
+  fs_ref const& fs = *handle;
+  unsigned const lane = lane_id();
+  prefetch::readahead chunks(fs, b.chunks);
+  source::page_entry mine;
+  std::uint64_t starving_since = 0;
+  bool short_of_channels = false;
+  unsigned pause = 0;
+  for (unsigned attempt = 0; todo != 0; ++attempt) {
+    absent = (absent & todo) | look_up(fs, b, todo & ~absent, mine);
+    todo &= absent;
+    std::uint32_t contested = 0;
+    if (absent != 0) {
+      std::uint64_t const window = find_windows(fs, b, absent);
+      std::uint32_t const unregistered = absent & ~__ballot_sync(all_lanes, window != 0);
+      if (attempt == 0 && b.chunks != nullptr && unregistered != 0)
+        cover(fs, b, chunks, unregistered);
+      entered_pages const e = enter_pages(fs, b, chunks, absent, window, attempt, mine);
+      todo &= ~e.entered;
+      contested = e.contested;
+      short_of_channels = e.short_of_channels;
+    }
+    absent = 0;  // from now on the rest may be in the cache
+    if (contested != 0 && attempt < 4) continue;
+    if (__ballot_sync(all_lanes, mine.status != source::page_status::none) != 0) break;
+    std::int32_t const error =
+        source::starved(fs, starving_since, short_of_channels ? -ETIMEDOUT : -ENOMEM);
+    if (error != 0) {
+      // The first of these pages ends the read.
+      if (lane == lowest_lane(todo)) {
+        mine.status = source::page_status::failed;
+        mine.error = error;
+      }
+      todo = 0;
+    }
+    backoff(pause, handle::device_pause_ns);
+  }
+  std::uint32_t const chunk_failed = settle_answers(fs, b, chunks, mine);
+  *entry = mine;
+  bool const moves =
+      (mine.status == source::page_status::fetching || mine.status == source::page_status::hit) &&
+      mine.got != 0;
+  unsigned const hits = __ballot_sync(all_lanes, mine.status == source::page_status::hit);
+  if (lane == 0) handle::add(fs, handle::counter::hits, count_lanes(hits));
+  batch_step step;
+  step.moving = __ballot_sync(all_lanes, moves);
+  step.waiting = __ballot_sync(all_lanes, mine.status == source::page_status::waiting);
+  step.again = todo | chunk_failed;
+  step.chunk_failed = chunk_failed;
+  step.registered = __ballot_sync(all_lanes, moves && mine.in_window());
+  return step;
+}
+
+}  // namespace gpufs::io

@@ -1,0 +1,117 @@
+// gread: shares pages out over the group's warps. A small page takes one warp, a large one a team.
+#pragma once
+
+#include <gpufs/io/open.hpp>
+#include <gpufs/io/read/read_hits.hpp>
+#include <gpufs/io/read/read_missing.hpp>
+#include <gpufs/io/read/read_span.hpp>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+#include <sys/types.h>
+
+namespace gpufs {
+
+namespace io {
+
+/// The result of a read: `bytes` delivered from its start. `error` ended it there, or is 0 if all
+/// bytes were delivered or the file ended.
+struct span_read {
+  std::uint64_t bytes;
+  std::int32_t error;
+};
+
+/// Notes where a read ended, so that the prefetcher sees whether the next one goes on there. One
+/// thread of the group calls.
+template <class Group>
+__device__ __forceinline__ void note_read(io_context<Group>& io, std::uint64_t version,
+                                          std::uint64_t end) {
+  if (!io.prefetching()) return;
+  prefetch::stream& reads = io.fs().prefetch.states[io.seat()].reads;
+  reads.version = version;
+  reads.next = end;
+}
+
+/// Brings the pages of a span into the cache and delivers their bytes. All threads of the group
+/// call, and all get the result. The group has full warps, and the span is not empty. Begins and
+/// ends with a group barrier.
+template <class Group>
+__device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span const& span) {
+  using ops = typename io_context<Group>::ops;
+  Group const& group = io.group();
+  unsigned const warps = ops::warps(group);
+
+  ops::sync(group);  // the group is done with the buffer's former content
+  unsigned const warp = ops::warp(group);
+  read_stop stop;
+  bool stopped = false;
+  for (std::uint64_t page = span.first_page(), last = span.last_page(); page <= last;) {
+    std::uint64_t const left = last - page + 1;
+    unsigned const team = io::team_size(span, left, warps);
+    unsigned const most = team > 1 ? warps / team : source::batch_pages;
+    unsigned const batch = static_cast<unsigned>(base::least<std::uint64_t>(left, most));
+    // Hits first: every warp delivers the pages that it finds. If none is missing, one barrier is
+    // the whole cost.
+    io::hits_read found;
+    if (warp < warps) {
+      found = team > 1 ? io::read_hit_slice(io.fs().self, span, page, batch, team, warp)
+                       : io::read_hits(io.fs().self, span, page, batch, warp, warps);
+    }
+    stop.note(found.stop);
+    bool const left_over =
+        ops::any_missing(group, found.missing.todo != 0 || !stop.none(), found.missing);
+    // Part of a team may find a page that others miss. It is read again and counted then.
+    if (found.leads_hit && lane_id() == 0 &&
+        !(left_over && ops::is_missing(found.missing, warp / team))) {
+      handle::add(io.fs(), handle::counter::hits);
+    }
+    if (!left_over) {
+      page += batch;
+      continue;
+    }
+    stop.note(io::read_missing(io, span, page, batch, found.missing));
+    page += batch;
+    stopped =
+        ops::any(group, !stop.none());  // this barrier also ends the batch: all bytes are in place
+    if (stopped) break;
+  }
+
+  if (!stopped) return {span.end - span.begin, 0};
+  std::uint64_t const key = ops::smallest(group, stop.key());
+  return {read_stop::bytes(key), read_stop::error(key)};
+}
+
+}  // namespace io
+
+template <class Group>
+__device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* buf,
+                                         std::size_t count, std::int64_t offset) {
+  using ops = typename io_context<Group>::ops;
+  if (ops::warps(io.group()) == 0) return -EINVAL;
+  if (std::int32_t const error = io::use_file(io, fd); error != 0) return error;
+  if (offset < 0) return -EINVAL;
+  file::used_file const& file = io.file();
+  if ((file.flags & O_ACCMODE) == O_WRONLY) return -EBADF;
+  auto const begin = static_cast<std::uint64_t>(offset);
+  if (count == 0 || begin >= file.size) return 0;
+  if (buf == nullptr) return -EFAULT;
+  std::uint64_t const end = begin + base::least(count, file.size - begin);
+  io::read_span const span{static_cast<std::byte*>(buf),
+                           begin,
+                           end,
+                           file.version,
+                           file.size,
+                           file.fd,
+                           io.fs().cache.page_shift,
+                           file.write_index != 0};
+  io::span_read const done = io::read_pages(io, span);
+  if (io.group().thread_rank() == 0) {
+    handle::add(io.fs(), handle::counter::bytes_delivered, done.bytes);
+    io::note_read(io, span.version, begin + done.bytes);
+  }
+  return done.bytes != 0 ? static_cast<ssize_t>(done.bytes) : done.error;
+}
+
+}  // namespace gpufs

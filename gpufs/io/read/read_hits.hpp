@@ -1,0 +1,80 @@
+// The fast half of gread: pages in the cache. Every warp finds, pins and copies alone and shares
+// nothing.
+#pragma once
+
+#include <gpufs/io/group.hpp>
+#include <gpufs/io/read/move_pages.hpp>
+
+#include <cstdint>
+
+namespace gpufs::io {
+
+using namespace base;
+
+/// The result of a warp's share of a batch.
+struct hits_read {
+  missing_pages missing;
+  /// this warp leads the team of a page that was there; the caller counts the hit
+  bool leads_hit = false;
+  read_stop stop;
+};
+
+/// Delivers the batch's cached pages that fall to warp `warp` of `warps`. One warp delivers a page.
+/// All lanes of the warp call.
+GPUFS_STAGE inline hits_read read_hits(fs_ref const* handle, read_span const span,
+                                       std::uint64_t first, unsigned batch, unsigned warp,
+                                       unsigned warps) {
+  fs_ref const& fs = *handle;
+  hits_read r;
+  std::uint64_t hits = 0;
+  for (unsigned i = warp; i < batch; i += warps) {
+    cache::lookup const found = cache::find_and_pin(fs.cache, span.version, first + i);
+    if (found.result == cache::lookup_result::absent) {
+      r.missing.todo |= 1u << i;
+      r.missing.absent |= 1u << i;
+      continue;
+    }
+    if (found.result == cache::lookup_result::hit) {
+      page_target const t = span.target(first + i, found.valid);
+      warp_copy(t.base + t.begin, cache::frame_bytes(fs.cache, found.frame) + t.begin,
+                t.end - t.begin);
+      __syncwarp();  // all lanes have read before the pin goes
+      r.stop.note_page(span, first + i, {found.valid, 0});
+      ++hits;
+    } else {
+      r.missing.todo |= 1u << i;  // waited for later, when the group owes no page
+    }
+    if (lane_id() == 0) cache::unpin_read(fs.cache.headers[found.frame]);
+  }
+  __syncwarp();
+  if (lane_id() == 0) handle::add(fs, handle::counter::hits, hits);
+  return r;
+}
+
+/// The same for pages that a team of warps copies: page i belongs to warps [i * team, (i + 1) *
+/// team). Each warp of the team finds and pins it alone, so hits need no barrier. batch * team is
+/// at most the number of the block's warps. All lanes of the warp call.
+GPUFS_STAGE inline hits_read read_hit_slice(fs_ref const* handle, read_span const span,
+                                            std::uint64_t first, unsigned batch, unsigned team,
+                                            unsigned warp) {
+  fs_ref const& fs = *handle;
+  unsigned const mine = warp / team;
+  unsigned const member = warp % team;
+  hits_read r;
+  if (mine >= batch) return r;
+  cache::lookup const found = cache::find_and_pin(fs.cache, span.version, first + mine);
+  if (found.result != cache::lookup_result::hit) r.missing.todo = 1u << mine;
+  if (found.result == cache::lookup_result::absent) {
+    r.missing.absent = 1u << mine;
+    return r;
+  }
+  r.leads_hit = found.result == cache::lookup_result::hit && member == 0;
+  if (found.result == cache::lookup_result::hit)
+    copy_slice(fs, span, first + mine, found.frame, found.valid, member, team);
+  __syncwarp();  // all lanes have read before the pin goes
+  if (lane_id() == 0) cache::unpin_read(fs.cache.headers[found.frame]);
+  if (r.leads_hit) r.stop.note_page(span, first + mine, {found.valid, 0});
+  return r;
+}
+
+}  // namespace gpufs::io

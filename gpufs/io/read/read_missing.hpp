@@ -1,0 +1,65 @@
+// The slow half of gread: pages of a batch that the hit path did not find ready.
+#pragma once
+
+#include <gpufs/io/io_context.hpp>
+#include <gpufs/io/read/begin_batch.hpp>
+#include <gpufs/io/read/end_batch.hpp>
+#include <gpufs/io/read/move_pages.hpp>
+
+#include <cstdint>
+
+namespace gpufs::io {
+
+/// Reads the missing pages of a batch. All threads of the group call, after any_missing(). Returns
+/// where the read must stop, in the first warp only.
+///
+/// The first warp manages all pages, a lane each: frames, page table, requests, answers. With one
+/// such warp the group polls host memory once, and its warps do not compete for frames and locks.
+/// Then all warps pull. Before it pulls, the first warp gives back the chunks behind the batch and
+/// requests the next ones. Then it publishes.
+///
+/// Now the group owes no page. Only now it waits for pages that others bring in, so waits cannot
+/// form a circle. Pages that found no frame or channel get another round. The group then has no
+/// page pinned, so it never waits for a frame while it pins one.
+template <class Group>
+__device__ __forceinline__ read_stop read_missing(io_context<Group>& io, read_span const& span,
+                                                  std::uint64_t first, unsigned pages,
+                                                  missing_pages const& found) {
+  using ops = group_ops<Group>;
+  Group const& group = io.group();
+  fs_ref const* const handle = io.fs().self;
+  bool const chief = ops::warp(group) == 0;
+  bool const works = ops::warp(group) < ops::warps(group);
+  source::page_entry own;
+  source::page_entry* const entry = ops::home(own);
+  batch const whole{span, first, pages, io.seat(), io.chunks()};
+  batch b = whole;
+  missing_pages missing;
+  if (chief) missing = ops::take_missing(found);
+  read_stop stop;
+  for (bool first_round = true;; first_round = false) {
+    batch_step step;
+    if (chief) step = begin_batch(handle, b, missing.todo, missing.absent, entry);
+    if (step.chunk_failed != 0) b.chunks = nullptr;  // requests of their own show the error
+    step = ops::share(group, step);
+    // File windows need no readahead.
+    if (chief && first_round && whole.chunks != nullptr)
+      look_ahead(handle, whole, step.registered == 0);
+    if (works) move_pages(handle, group, span, first, step.moving, own);
+    ops::sync(group);
+    if (chief) stop.note(end_batch(handle, b, entry));
+    if (step.waiting != 0) {
+      batch_step others;
+      if (chief) others = await_others(handle, b, entry);
+      others = ops::share(group, others);
+      if (works) move_pages(handle, group, span, first, others.moving, own);
+      ops::sync(group);
+      if (chief) stop.note(end_batch(handle, b, entry));
+      step.again |= others.again;
+    }
+    if (step.again == 0) return stop;
+    missing = {step.again, 0};
+  }
+}
+
+}  // namespace gpufs::io

@@ -1,0 +1,229 @@
+// gwrite: one warp makes a page ready, all warps copy, the first warp posts.
+#pragma once
+
+#include <gpufs/io/open.hpp>
+#include <gpufs/io/read/read_span.hpp>
+#include <gpufs/io/write/write_pages.hpp>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+#include <sys/types.h>
+
+namespace gpufs {
+
+namespace io {
+
+using namespace base;
+
+/// Notes a batch's pages for all warps of a group. A block keeps them in its scratch, a tile in the
+/// lanes of its one warp.
+template <class Group>
+struct batch_notes {
+  write_page mine;
+  __device__ void note(unsigned i, write_page const& page) {
+    if (lane_id() == i) mine = page;
+  }
+  __device__ void clear(Group const&) { mine = {}; }
+  __device__ write_page load() const { return mine; }
+};
+
+template <>
+struct batch_notes<cooperative_groups::thread_block> {
+  __device__ void note(unsigned i, write_page const& page) {
+    if (lane_id() == 0) {
+      source::page_entry& e = scratch().entry[i];
+      e.status = static_cast<source::page_status>(page.status);
+      e.frame = page.frame;
+      e.via.number = page.buffer;
+      e.error = page.error;
+    }
+  }
+  __device__ void clear(cooperative_groups::thread_block const& g) {
+    if (g.thread_rank() < warp_size)
+      scratch().entry[g.thread_rank()].status =
+          static_cast<source::page_status>(write_status::none);
+  }
+  __device__ write_page load() const {
+    source::page_entry const& e = scratch().entry[lane_id()];
+    return {static_cast<write_status>(e.status), e.frame, e.via.number, e.error};
+  }
+};
+
+/// Writes pages first .. first + batch - 1 of the span; `batch` is at most 32. All threads of the
+/// group call. Returns the same stop in all lanes of a warp.
+///
+/// A round has three steps: every warp makes pages of its own ready, all warps copy, the first warp
+/// posts. Pages that are not ready wait for the next round, when the group has no page and no
+/// buffer. So no two groups wait for each other's pages, frames or buffers.
+template <class Group>
+__device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_span const& span,
+                                                 std::uint64_t first, unsigned batch) {
+  using ops = typename io_context<Group>::ops;
+  Group const& group = io.group();
+  unsigned const warps = ops::warps(group);
+  unsigned const warp = ops::warp(group);
+  bool const works = warp < warps;
+  std::uint32_t todo = batch == warp_size ? all_lanes : (1u << batch) - 1;
+  std::uint64_t const start = device_clock_ns();
+  read_stop stop;
+  batch_notes<Group> notes;
+  unsigned pause = 0;
+  bool more = true;
+  while (more) {
+    notes.clear(group);
+    ops::sync(group);  // also: the group's threads have filled `buf`
+    // Bounded, since pages that are not ready fail after the timeout.
+    bool const late = handle::past_deadline(io.fs(), start);
+    if (works) {
+      for (unsigned i = warp; i < batch; i += warps) {
+        if ((todo >> i & 1) == 0) continue;
+        write_page page = ready_page(io.fs().self, span, io.seat(), first + i);
+        if (page.status == write_status::later) {
+          std::int32_t error = late ? -ENOMEM : 0;
+          if (lane_id() == 0 && handle::daemon_stopped(io.fs())) error = -EIO;
+          error = warp_broadcast(error);
+          if (error != 0) page = {write_status::failed, 0, 0, error};
+        }
+        notes.note(i, page);
+      }
+    }
+    ops::sync(group);
+    write_page mine;
+    std::uint32_t ready = 0;
+    if (works) {
+      mine = notes.load();
+      ready = __ballot_sync(
+          all_lanes, mine.status == write_status::ready || mine.status == write_status::filling);
+      std::uint32_t const failed = __ballot_sync(all_lanes, mine.status == write_status::failed);
+      todo &= ~(ready | failed);
+      if (failed != 0) {
+        unsigned const at = lowest_lane(failed);
+        std::uint64_t const page_begin = (first + at) << span.page_shift;
+        stop.note(page_begin > span.begin ? page_begin - span.begin : 0,
+                  warp_broadcast(mine.error, at));
+      }
+      if (ready != 0) {
+        copy_batch(io.fs().self, span, first, ready, mine, warp, warps);
+      } else {
+        backoff(pause, handle::device_pause_ns);
+      }
+    }
+    more = ops::any(group, works && todo != 0 && stop.none());
+    if (works && warp == 0) post_batch(io.fs().self, span, first, mine);
+  }
+  return stop;
+}
+
+/// One try of the group's first thread to join a file's writers.
+struct join_attempt {
+  std::uint64_t offset = 0;
+  file::join_result result = file::join_result::joined;
+  bool late = false;  ///< look_again: the truncation took longer than rpc_timeout
+};
+
+/// Joins the file's writers and finds the offset. An append reserves its range here. All threads of
+/// the group call. Returns 0 and the offset, or -EBADF, -ETIMEDOUT, or the error of an earlier
+/// write-back.
+template <class Group>
+__device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::int32_t fd,
+                                                    std::uint64_t count, bool may_append,
+                                                    std::uint64_t& offset) {
+  fs_ref const& fs = io.fs();
+  bool patient = true;
+  for (;;) {
+    if (std::int32_t const error = use_file(io, fd); error != 0) return error;
+    file::used_file const& file = io.file();
+    if ((file.flags & O_ACCMODE) == O_RDONLY || file.write_index == 0) return -EBADF;
+    join_attempt attempt;
+    attempt.offset = offset;
+    if (io.group().thread_rank() == 0) {
+      std::int32_t const failed = file::earlier_write_error(fs, file);
+      if (failed != 0 || !patient) {
+        attempt.result = file::failed_join(failed != 0 ? failed : -ETIMEDOUT);
+      } else if (!file::join_writers(fs, file)) {
+        attempt.result = file::join_result::look_again;
+        // The caller that truncates ends within its own timeout.
+        std::uint32_t& truncating = fs.writes.files[file.write_index - 1].truncating;
+        attempt.late = handle::spin_until(fs, handle::device_pause_ns, [&] {
+                         return atomic_ref<std::uint32_t, scope::device>(truncating)
+                                    .load(memory_order_relaxed) == 0;
+                       }) != 0;
+      } else if (may_append && (file.flags & O_APPEND) != 0) {
+        attempt.offset =
+            atomic_ref<std::uint64_t, scope::device>(fs.writes.files[file.write_index - 1].size)
+                .fetch_add(count, memory_order_relaxed);
+      }
+    }
+    attempt = io_context<Group>::ops::broadcast(io.group(), attempt);
+    if (std::int32_t const error = file::join_error(attempt.result); error != 0) return error;
+    if (attempt.result == file::join_result::joined) {
+      offset = attempt.offset;
+      return 0;
+    }
+    patient = !attempt.late;
+  }
+}
+
+/// The body of gwrite and gmsync. With `may_append`, writes to the end of a file that was opened
+/// with O_APPEND. If `only` is not 0, returns -ESTALE unless the file still has this version. All
+/// threads of the group call.
+template <class Group>
+__device__ ssize_t write_at(io_context<Group>& io, int fd, void const* buf, std::size_t count,
+                            std::int64_t offset, bool may_append, std::uint64_t only = 0) {
+  using ops = typename io_context<Group>::ops;
+  Group const& group = io.group();
+  if (ops::warps(group) == 0) return -EINVAL;
+  constexpr std::uint64_t most = rpc::payload_mask + 1;
+  auto begin = static_cast<std::uint64_t>(offset);
+  if (offset < 0) return -EINVAL;
+  if (begin >= most || count > most - begin) return -EFBIG;
+  if (std::int32_t const error = begin_write(io, fd, count, may_append, begin); error != 0)
+    return error;
+  file::used_file const& file = io.file();
+  if (only != 0 && file.version != only) {
+    if (group.thread_rank() == 0) file::leave_writers(io.fs(), file);
+    return -ESTALE;
+  }
+  write_span const span{static_cast<std::byte const*>(buf),
+                        begin,
+                        begin + count,
+                        file.version,
+                        file.fd,
+                        file.write_index,
+                        io.fs().cache.page_shift,
+                        (file.flags & rpc::open_write_once) != 0};
+  read_stop stop;
+  bool stopped = false;
+  if (count != 0) {
+    for (std::uint64_t page = begin >> span.page_shift, last = (span.end - 1) >> span.page_shift;
+         page <= last && !stopped;) {
+      std::uint64_t const left = last - page + 1;
+      unsigned const batch = static_cast<unsigned>(least<std::uint64_t>(left, warp_size));
+      stop.note(write_batch(io, span, page, batch));
+      page += batch;
+      stopped = ops::any(group, !stop.none());
+    }
+  }
+  std::uint64_t bytes = count;
+  std::int32_t error = 0;
+  if (stopped) {
+    std::uint64_t const key = ops::smallest(group, stop.key());
+    bytes = read_stop::bytes(key);
+    error = read_stop::error(key);
+  }
+  ops::sync(group);  // all pages are posted
+  if (group.thread_rank() == 0) file::leave_writers(io.fs(), file);
+  return bytes != 0 || error == 0 ? static_cast<ssize_t>(bytes) : error;
+}
+
+}  // namespace io
+
+template <class Group>
+__device__ ssize_t gwrite(io_context<Group>& io, int fd, void const* buf, std::size_t count,
+                          std::int64_t offset) {
+  return io::write_at(io, fd, buf, count, offset, true);
+}
+
+}  // namespace gpufs

@@ -1,0 +1,286 @@
+// The steps of a gwrite: makes pages ready, copies bytes to frames and write buffers, posts pages.
+#pragma once
+
+#include <gpufs/base/copy.hpp>
+#include <gpufs/dirty/write_buffer.hpp>
+#include <gpufs/file/shared_file.hpp>
+#include <gpufs/io/group.hpp>
+#include <gpufs/io/read/enter_page.hpp>
+#include <gpufs/source/pull_gate.hpp>
+
+#include <cerrno>
+#include <cstdint>
+
+namespace gpufs::io {
+
+using namespace base;
+
+/// Bytes [begin, end) of a file version that a gwrite writes, and their source.
+struct write_span {
+  std::byte const* source;
+  std::uint64_t begin;
+  std::uint64_t end;
+  std::uint64_t version;
+  std::int32_t fd;
+  std::uint32_t write_index;
+  std::uint32_t page_shift;
+  bool once;  ///< O_GWRONCE: no caller reads the pages, so frames need no bytes
+
+  __device__ std::uint64_t page_bytes() const { return std::uint64_t(1) << page_shift; }
+  /// The part of the page that is written.
+  __device__ rpc::byte_range range(std::uint64_t page) const {
+    std::uint64_t const start = page << page_shift;
+    std::uint64_t const to = least(end - start, page_bytes());
+    return {static_cast<std::uint32_t>(begin > start ? begin - start : 0),
+            static_cast<std::uint32_t>(to)};
+  }
+};
+
+enum class write_status : std::uint32_t {
+  none,
+  ready,    ///< the frame is pinned and locked, its buffer open
+  filling,  ///< the same; this gwrite fills the page and must publish it
+  later,    ///< another caller has the frame or buffer that the page needs; no pin, no lock
+  failed,   ///< `error` is the reason; no pin, no lock
+};
+
+struct write_page {
+  write_status status = write_status::none;
+  std::uint32_t frame = 0;
+  std::uint32_t buffer = 0;
+  std::int32_t error = 0;
+};
+
+/// Zeros bytes [begin, end) of a frame. Orders the stores of all lanes before later ones of lane 0.
+/// All lanes of a warp call.
+__device__ __forceinline__ void zero_frame(std::byte* frame, std::uint64_t begin,
+                                           std::uint64_t end) {
+  std::uint64_t const from = begin / 16 + (begin % 16 != 0 ? 1 : 0);
+  std::uint64_t const to = end / 16;
+  for (std::uint64_t b = begin + lane_id(); b < end && b < from * 16; b += warp_size)
+    frame[b] = std::byte{0};
+  for (std::uint64_t i = from + lane_id(); i < to; i += warp_size)
+    reinterpret_cast<uint4*>(frame)[i] = uint4{0, 0, 0, 0};
+  for (std::uint64_t b = most(to, from) * 16 + lane_id(); b < end; b += warp_size)
+    frame[b] = std::byte{0};
+  __syncwarp();
+}
+
+/// Brings in a page that this warp has entered and fills, with the bytes that the host file has.
+/// All lanes of the warp call. Returns 0 or an error. With an error the page has failed for all
+/// callers, and the frame is not pinned any more.
+__device__ __forceinline__ std::int32_t fetch_for_write(fs_ref const& fs,
+                                                        source::page_name const& name,
+                                                        source::page_entry e) {
+  e.error = ring::acquire_channel(fs, fs.channels.page, e.via);
+  if (e.error == 0) {
+    ring::submit(fs, source::page_request(fs, name, e.via, 0));
+    if (lane_id() == 0) {
+      handle::add(fs, handle::counter::requests);
+      handle::add(fs, handle::counter::read_requests);
+    }
+    source::answer const got = source::await_answers(fs, lane_id() == 0, e.via);
+    e.answered = warp_broadcast(static_cast<std::uint32_t>(got.answered));
+    __syncwarp();  // all lanes come after lane 0's acquire
+    e = source::complete_page(fs.self, name, e, warp_broadcast(got.result));
+    if (e.error == 0) {
+      source::pull_gate gate(fs);
+      if ((e.chunk_offset & source::in_twin) == 0) gate.pass();
+      warp_pull(cache::frame_bytes(fs.cache, e.frame), source::source_of(fs, e), 0, name.expected,
+                e.got, {nullptr, 0, 0});
+    }
+    __syncwarp();  // the pull ends before the channel goes back
+    if (lane_id() == 0) {
+      handle::add(fs,
+                  (e.chunk_offset & source::in_twin) != 0 ? handle::counter::bytes_dma
+                                                          : handle::counter::bytes_pulled,
+                  e.got);
+      ring::return_channel(fs.channels.page, e.via, e.answered != 0);
+    }
+  }
+  if (e.error != 0) source::fail_page(fs, e.frame, e.error);
+  return e.error;
+}
+
+/// Locks a frame and opens its write buffer for the bytes `added`. Takes a buffer if the frame has
+/// none. The caller has pinned the frame, and it has a page of a written file. All lanes of a team
+/// call.
+///
+/// Returns the buffer, or -1 with nothing locked. Then another caller has the frame, the host has
+/// locked the buffer, its list of ranges is full, or no buffer is free.
+template <class Team = whole_warp>
+__device__ __forceinline__ std::int64_t open_frame(fs_ref const& fs, std::uint32_t frame,
+                                                   std::uint64_t version, std::uint64_t page,
+                                                   rpc::byte_range added) {
+  std::uint32_t has = 0;
+  std::uint32_t ok = 0;
+  if (Team::lane() == 0) {
+    ok = dirty::try_lock_frame(fs, frame, has) ? 1 : 0;
+    if (ok != 0 && has != 0 && !dirty::open_buffer(fs, has - 1, added)) {
+      dirty::unlock_frame(fs, frame, has);
+      ok = 0;
+    }
+  }
+  ok = Team::broadcast(ok);
+  has = Team::broadcast(has);
+  if (ok == 0) return -1;
+  if (has != 0) return std::int64_t(has) - 1;
+  std::int64_t const buffer = dirty::take_buffer<Team>(fs);
+  if (Team::lane() == 0) {
+    if (buffer < 0) {
+      dirty::unlock_frame(fs, frame, 0);
+    } else {
+      dirty::attach_buffer(fs, static_cast<std::uint32_t>(buffer), frame, version, page);
+    }
+  }
+  return buffer;
+}
+
+/// Adds a range of a page to the bytes to be written and posts its buffer. The bytes are in the
+/// frame and in the buffer that open_frame() opened. Then raises the file's size over the range,
+/// before the page can leave the cache (see ready_absent()). One thread calls.
+__device__ __forceinline__ void post_range(fs_ref const& fs, std::uint32_t buffer,
+                                           std::uint32_t write_index, std::uint64_t page_begin,
+                                           rpc::byte_range range) {
+  dirty::add_range(fs, buffer, range);
+  dirty::post_buffer(fs, buffer);
+  atomic_ref<std::uint64_t, scope::device>(fs.writes.files[write_index - 1].size)
+      .fetch_max(page_begin + range.end, memory_order_relaxed);
+}
+
+/// Makes a cached page ready. `frame` is pinned and stays so if the page becomes ready. All lanes
+/// of a warp call.
+__device__ __forceinline__ write_page ready_cached(fs_ref const& fs, write_span const& span,
+                                                   std::uint64_t page, std::uint32_t frame) {
+  std::int64_t const buffer = open_frame(fs, frame, span.version, page, span.range(page));
+  if (buffer >= 0) return {write_status::ready, frame, static_cast<std::uint32_t>(buffer), 0};
+  if (lane_id() == 0) cache::unpin_read(fs.cache.headers[frame]);
+  __syncwarp();
+  return {write_status::later, 0, 0, 0};
+}
+
+/// Makes a page ready that is not in the cache. Fetches it only if some of its old bytes stay. All
+/// lanes of a warp call.
+__device__ __forceinline__ write_page ready_absent(fs_ref const& fs, write_span const& span,
+                                                   std::int32_t seat, std::uint64_t page) {
+  std::int64_t const taken =
+      dirty::take_buffer(fs);  // first, so that no page is entered if no buffer is free
+  if (taken < 0) return {write_status::later, 0, 0, 0};
+  auto const buffer = static_cast<std::uint32_t>(taken);
+  source::page_name const name{span.version, page, span.fd, span.page_bytes(), true};
+  source::page_entry const work = enter_page(fs, seat, name);
+  std::int32_t error = 0;
+  if (work.status == source::page_status::fetching) {
+    // A caller that made the file longer within this page raised the size before the page could
+    // leave the cache. So the size shows whether the page has bytes.
+    std::uint64_t size = 0;
+    if (lane_id() == 0)
+      size = atomic_ref<std::uint64_t, scope::device>(fs.writes.files[span.write_index - 1].size)
+                 .load(memory_order_relaxed);
+    size = warp_broadcast(size);
+    std::uint64_t const start = page << span.page_shift;
+    std::uint64_t const old = size <= start ? 0 : least(size - start, span.page_bytes());
+    rpc::byte_range const r = span.range(page);
+    bool const covered = r.begin == 0 && r.end >= old;
+    if (!span.once && old != 0 && !covered) {
+      error = fetch_for_write(fs, name, work);
+    } else if (!span.once) {
+      std::byte* const frame = cache::frame_bytes(fs.cache, work.frame);
+      zero_frame(frame, 0, r.begin);
+      zero_frame(frame, r.end, span.page_bytes());
+    }
+    if (error == 0) {
+      if (lane_id() == 0) {
+        std::uint32_t had = 0;
+        // No caller writes to a page that is being filled. But take_buffer() may look at the
+        // frame's last buffer for a moment.
+        for (unsigned pause = 0; !dirty::try_lock_frame(fs, work.frame, had);) backoff(pause);
+        dirty::attach_buffer(fs, buffer, work.frame, span.version, page);
+      }
+      __syncwarp();
+      return {write_status::filling, work.frame, buffer, 0};
+    }
+  }
+  if (lane_id() == 0) {
+    dirty::give_back_buffer(fs, buffer);
+    if (work.status == source::page_status::hit || work.status == source::page_status::waiting)
+      cache::unpin_read(fs.cache.headers[work.frame]);
+  }
+  __syncwarp();
+  return {error != 0 ? write_status::failed : write_status::later, 0, 0, error};
+}
+
+/// Makes a page ready to be written, or returns the reason why not. All lanes of a warp call. Waits
+/// for a channel and for the daemon, and for no page of another group.
+GPUFS_STAGE inline write_page ready_page(fs_ref const* handle, write_span const span,
+                                         std::int32_t seat, std::uint64_t page) {
+  fs_ref const& fs = *handle;
+  cache::lookup const found = cache::find_and_pin(fs.cache, span.version, page);
+  if (found.result == cache::lookup_result::absent) return ready_absent(fs, span, seat, page);
+  if (found.result == cache::lookup_result::hit) return ready_cached(fs, span, page, found.frame);
+  if (lane_id() == 0) cache::unpin_read(fs.cache.headers[found.frame]);
+  __syncwarp();
+  return {write_status::later, 0, 0, 0};
+}
+
+/// Bytes that a warp moves at a time. The warps share a batch in these units.
+inline constexpr std::uint64_t write_piece = 4096;
+
+/// Copies this warp's share of a batch to frames and write buffers. Lane i has page first + i in
+/// `mine`. All lanes of a warp call.
+GPUFS_STAGE inline void copy_batch(fs_ref const* handle, write_span const span, std::uint64_t first,
+                                   std::uint32_t ready, write_page const mine, unsigned warp,
+                                   unsigned warps) {
+  fs_ref const& fs = *handle;
+  std::uint64_t turn = 0;
+  for_each_lane(ready, [&](unsigned i) {
+    std::uint64_t const page = first + i;
+    std::byte* const frame = cache::frame_bytes(fs.cache, warp_broadcast(mine.frame, i));
+    std::byte* const buffer = dirty::buffer_bytes(fs, warp_broadcast(mine.buffer, i));
+    rpc::byte_range const r = span.range(page);
+    std::byte const* const from =
+        span.source + static_cast<std::int64_t>((page << span.page_shift) - span.begin);
+    for (std::uint64_t at = r.begin; at < r.end; ++turn) {
+      std::uint64_t const next = (at / write_piece + 1) * write_piece;
+      std::uint64_t const to = least<std::uint64_t>(next, r.end);
+      if (turn % warps == warp) {
+        if (span.once) {
+          warp_copy(buffer + at, from + at, to - at);
+        } else {
+          // gmsync writes bytes that are in the frame already. A second store of them could undo
+          // stores of other threads.
+          if (from != frame) warp_copy(frame + at, from + at, to - at);
+          __syncwarp();  // the next copy reads bytes that other lanes stored
+          warp_copy(buffer + at, frame + at, to - at);
+        }
+      }
+      at = to;
+    }
+  });
+}
+
+/// Posts the pages of a batch and releases them. Lane i has page first + i in `mine`. All lanes of
+/// the group's first warp call, after a barrier behind copy_batch().
+GPUFS_STAGE inline void post_batch(fs_ref const* handle, write_span const span, std::uint64_t first,
+                                   write_page const mine) {
+  fs_ref const& fs = *handle;
+  __syncwarp();  // orders a tile's copies, since its vote is no barrier
+  bool const held = mine.status == write_status::ready || mine.status == write_status::filling;
+  rpc::byte_range const r = held ? span.range(first + lane_id()) : rpc::byte_range{0, 0};
+  if (held)
+    post_range(fs, mine.buffer, span.write_index, (first + lane_id()) << span.page_shift, r);
+  __syncwarp();
+  if (held) {
+    dirty::unlock_frame(fs, mine.frame, mine.buffer + 1);
+    cache::frame_header& h = fs.cache.headers[mine.frame];
+    if (mine.status == write_status::filling) {
+      cache::publish(h, static_cast<std::uint32_t>(span.page_bytes()));
+    } else {
+      cache::unpin(h);
+    }
+    handle::add(fs, handle::counter::bytes_written, r.end - r.begin);
+  }
+  __syncwarp();
+}
+
+}  // namespace gpufs::io

@@ -1,0 +1,47 @@
+// Memory of the owners: zeroed, and an error that names the setting to lower.
+#pragma once
+
+#include <gpufs/device.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdint>
+
+namespace gpufs::owner {
+
+inline constexpr char lower_cache[] = "lower cache_size";
+inline constexpr char lower_staging[] = "lower staging_size";
+inline constexpr char lower_writes[] = "lower write_memory";
+inline constexpr char lower_seats[] = "lower seats";
+inline constexpr char lower_files[] = "lower max_open_files";
+
+/// `count` elements of zeroed memory. Throws device_error naming `what` and the `remedy`.
+template <class Memory>
+Memory allocate(std::uint64_t count, char const* what, char const* remedy) {
+  try {
+    Memory memory(count);
+    memory.fill_zero();
+    return memory;
+  } catch (device_error const& e) {
+    throw device_error(
+        fmt::format("no memory for {} ({} elements): {}; {}", what, count, e.what(), remedy));
+  }
+}
+
+template <class T>
+buffer<T> on_device(std::uint64_t count, char const* what, char const* remedy) {
+  return allocate<buffer<T>>(count, what, remedy);
+}
+
+template <class T>
+pinned_buffer<T> pinned(std::uint64_t count, char const* what, char const* remedy) {
+  return allocate<pinned_buffer<T>>(count, what, remedy);
+}
+
+/// Bytes of some buffers together.
+template <class... Memory>
+std::uint64_t bytes_of(Memory const&... memory) {
+  return (std::uint64_t{0} + ... + memory.bytes());
+}
+
+}  // namespace gpufs::owner

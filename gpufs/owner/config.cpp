@@ -1,0 +1,135 @@
+// The layers that fill a config: a TOML file, the environment. And its validation.
+#include <gpufs/config.hpp>
+#include <gpufs/owner/setting_kinds.hpp>
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace gpufs {
+
+namespace {
+
+using owner::reject;
+
+setting const* find(std::string_view key) {
+  auto const found = std::ranges::find(settings(), key, &setting::key);
+  return found == settings().end() ? nullptr : &*found;
+}
+
+setting const* find_former(std::string_view key) {
+  auto const found = std::ranges::find(settings(), key, &setting::former_key);
+  return found == settings().end() || key.empty() ? nullptr : &*found;
+}
+
+std::string toml_text(toml::node const& node, std::string const& origin) {
+  if (auto const* integer = node.as_integer()) return std::to_string(integer->get());
+  if (auto const* text = node.as_string()) return text->get();
+  throw config_error(fmt::format("{}: must be an integer or a string such as \"64K\"", origin));
+}
+
+}  // namespace
+
+void load_file(config& c, std::filesystem::path const& file) {
+  toml::table table;
+  try {
+    table = toml::parse_file(file.string());
+  } catch (toml::parse_error const& error) {
+    throw config_error(
+        fmt::format("{}:{}: {}", file.string(), error.source().begin.line, error.description()));
+  }
+  for (auto const& [key, node] : table) {
+    std::string const origin =
+        fmt::format("{}:{}: {}", file.string(), node.source().begin.line, key.str());
+    auto const* found = find(key.str());
+    if (found == nullptr) {
+      found = find_former(key.str());
+      if (found != nullptr) owner::note_former_name(origin, found->key);
+    }
+    if (found == nullptr) {
+      std::string known;
+      for (auto const& s : settings())
+        known += fmt::format("{}{}", known.empty() ? "" : ", ", s.key);
+      throw config_error(fmt::format("{}: no such setting; there are {}", origin, known));
+    }
+    found->assign(c, toml_text(node, origin), origin);
+  }
+}
+
+void load_environment(config& c) {
+  for (auto const& s : settings()) {
+    std::string const name = s.environment_name();
+    char const* const value = std::getenv(name.c_str());
+    if (value != nullptr) s.assign(c, value, name);
+    if (s.former_key.empty()) continue;
+    // Today's name wins where both are set.
+    std::string const former = owner::environment_name(s.former_key);
+    char const* const old_value = std::getenv(former.c_str());
+    if (old_value == nullptr) continue;
+    owner::note_former_name(former, name);
+    if (value == nullptr) s.assign(c, old_value, former);
+  }
+}
+
+config load_config(config defaults) {
+  if (char const* named = std::getenv("GPUFS_CONFIG")) {
+    if (!std::filesystem::is_regular_file(named))
+      reject("GPUFS_CONFIG", named, "the path of a TOML file");
+    load_file(defaults, named);
+  } else if (std::filesystem::exists("gpufs.toml")) {
+    if (!std::filesystem::is_regular_file("gpufs.toml"))
+      throw config_error("gpufs.toml: must be a file, or not there");
+    load_file(defaults, "gpufs.toml");
+  }
+  load_environment(defaults);
+  return defaults;
+}
+
+registered_files files_to_register(config const& c) {
+  if (c.registered_memory == 0) return registered_files::none;
+  return c.path == io_path::registered  ? registered_files::all
+         : c.path == io_path::automatic ? registered_files::advised_random
+                                        : registered_files::none;
+}
+
+void validate(config const& c) {
+  // A value that was set in code passes the same check as its text would.
+  config checked;
+  for (auto const& s : settings()) s.assign(checked, s.print(c), s.key);
+
+  if (c.cache_size / c.page_size < 8) {
+    reject("cache_size", format_size(c.cache_size),
+           fmt::format("at least 8 pages, {} with page_size={}", format_size(8 * c.page_size),
+                       format_size(c.page_size)));
+  }
+  bool const fixed = c.prefetch_size != prefetch_automatic;
+  if (fixed && c.prefetch_size % c.page_size != 0) {
+    reject("prefetch_size", format_size(c.prefetch_size),
+           fmt::format("a multiple of page_size={}", format_size(c.page_size)));
+  }
+  if (c.page_size > c.staging_size / 8) {
+    reject("staging_size", format_size(c.staging_size),
+           fmt::format("at least {}, 8 times page_size={}", format_size(8 * c.page_size),
+                       format_size(c.page_size)));
+  }
+  if (std::uint64_t const request = c.page_size + c.prefetch_size;
+      fixed && c.prefetch_size != 0 && request > c.prefetch_memory / 8) {
+    reject("prefetch_memory", format_size(c.prefetch_memory),
+           fmt::format("at least {}: 8 times page_size={} plus prefetch_size={}",
+                       format_size(8 * request), format_size(c.page_size),
+                       format_size(c.prefetch_size)));
+  }
+  bool const maps = files_to_register(c) != registered_files::none;
+  if (maps && c.file_window_size < c.page_size) {
+    reject("file_window_size", format_size(c.file_window_size),
+           fmt::format("at least page_size={}", format_size(c.page_size)));
+  }
+  if (maps && c.registered_memory < c.file_window_size) {
+    reject("registered_memory", format_size(c.registered_memory),
+           fmt::format("0, or at least file_window_size={}", format_size(c.file_window_size)));
+  }
+}
+
+}  // namespace gpufs

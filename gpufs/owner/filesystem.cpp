@@ -1,0 +1,85 @@
+#include <gpufs/filesystem.hpp>
+#include <gpufs/owner/filesystem_state.hpp>
+
+#include <cerrno>
+#include <utility>
+
+namespace gpufs {
+
+filesystem::filesystem(config const& settings) : state_(std::make_unique<state>(settings)) {}
+
+filesystem::~filesystem() = default;
+
+fs_ref filesystem::ref() const { return state_->ref; }
+
+int filesystem::open(std::string const& path, int flags, unsigned mode) {
+  return state_->server->files().open(path, flags, mode);
+}
+int filesystem::close(int fd) { return state_->server->files().close(fd); }
+int filesystem::stat(int fd, file_status& status) const {
+  return state_->server->files().stat(fd, status);
+}
+int filesystem::advise(int fd, std::int64_t offset, std::int64_t length, advice what) {
+  int const result = state_->server->files().advise(fd, offset, length, what);
+  if (result == 0 && what == advice::willneed && state_->windows)
+    state_->want_windows(fd, std::uint64_t(offset), std::uint64_t(length));
+  return result;
+}
+
+std::int64_t filesystem::write(int fd, void const* bytes, std::uint64_t count,
+                               std::int64_t offset) {
+  return offset < 0 ? -EINVAL
+                    : state_->server->files().write(fd, bytes, count, std::uint64_t(offset));
+}
+int filesystem::sync(int fd) { return state_->server->files().sync(fd); }
+int filesystem::sync() { return state_->server->writes().flush(nullptr); }
+int filesystem::discard(int fd) { return state_->server->files().discard(fd); }
+std::vector<std::string> filesystem::unreleased() const { return state_->unreleased(); }
+std::vector<std::string> filesystem::unwritten() const {
+  return state_->server->writes().unwritten();
+}
+
+statistics filesystem::stats() const {
+  state const& s = *state_;
+  statistics r = s.counted();
+  daemon::server_statistics const h = s.server->statistics();
+  r.host_reads = h.reads_issued;
+  r.host_bytes = h.bytes_read;
+  r.host_bytes_direct = h.bytes_direct;
+  r.host_writes = h.writes_issued;
+  r.host_bytes_written = h.bytes_written;
+  r.windows_registered = s.windows ? s.windows->registered() : 0;
+  r.windows_retired = s.windows ? s.windows->retired() : 0;
+  r.idle_polls = h.idle_polls;
+  return r;
+}
+
+std::vector<thread_statistics> filesystem::thread_stats() const {
+  return state_->server->per_thread();
+}
+
+config const& filesystem::settings() const { return state_->settings; }
+
+std::vector<std::string> filesystem::notes() const {
+  auto all = state_->server->notes();
+  if (state_->windows) {
+    for (auto& note : state_->windows->notes()) all.push_back(std::move(note));
+  }
+  return all;
+}
+
+std::string filesystem::backend_name() const {
+  return state_->server->backend() == io_backend::uring ? "io_uring" : "pread";
+}
+
+std::uint64_t filesystem::metadata_bytes() const {
+  return state_->subsystems.metadata_bytes() + state_->handle.bytes();
+}
+
+std::uint64_t filesystem::pinned_bytes() const {
+  return state_->subsystems.pinned_bytes() + (state_->windows ? state_->windows->bytes() : 0);
+}
+
+void filesystem::stop() { state_->server->stop(); }
+
+}  // namespace gpufs

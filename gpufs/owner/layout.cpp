@@ -1,0 +1,69 @@
+#include <gpufs/cache/geometry.hpp>
+#include <gpufs/owner/layout.hpp>
+#include <gpufs/rpc/wire_format.hpp>
+
+#include <algorithm>
+#include <bit>
+
+namespace gpufs::owner {
+
+namespace {
+
+// What is mapped is memory that the operating system cannot use for anything else: who has not
+// asked for that gives a quarter of it at most.
+std::uint64_t budget_of_windows(config const& c, std::uint64_t host_memory) {
+  registered_files const which = files_to_register(c);
+  if (which == registered_files::none) return 0;
+  std::uint64_t const most = which == registered_files::all
+                                 ? c.registered_memory
+                                 : std::min(c.registered_memory, host_memory / 4);
+  return most < c.file_window_size ? 0 : most;
+}
+
+}  // namespace
+
+layout layout::of(config const& c, unsigned daemon_threads, std::uint64_t host_memory) {
+  // More page channels than warps can be resident on any GPU (a request belongs to one warp) would
+  // never be used.
+  constexpr std::uint64_t most_page_channels = 16384;
+  constexpr auto staging_alignment = rpc::staging_unit;
+  layout l{};
+  l.frames = c.cache_size / c.page_size;
+  l.buckets = std::max<std::uint64_t>(1, l.frames / cache::frames_per_bucket);
+  // Segments: few enough frames that a small cache can be shared out fairly among a GPU's blocks,
+  // enough that queues are rarely locked.
+  constexpr std::uint64_t most_segments_of_small_caches = 512;
+  auto const shares = std::min(4 * std::uint64_t(c.seats), most_segments_of_small_caches);
+  l.segment_frames = std::clamp<std::uint64_t>(l.frames / shares, 1, 64);
+  l.segments = (l.frames + l.segment_frames - 1) / l.segment_frames;
+  l.control_channels = 256;
+  l.page_piece = std::max(c.page_size, staging_alignment);
+  l.page_channels = std::clamp<std::uint64_t>(c.staging_size / l.page_piece, 1, most_page_channels);
+  if (c.prefetch_size != 0) {
+    constexpr std::uint64_t automatic_chunk = 64 << 10;
+    bool const automatic = c.prefetch_size == prefetch_automatic;
+    l.chunk_bytes =
+        automatic ? std::max(c.page_size, automatic_chunk) : c.page_size + c.prefetch_size;
+    l.chunk_piece = (l.chunk_bytes + staging_alignment - 1) / staging_alignment * staging_alignment;
+    l.chunk_channels =
+        std::clamp<std::uint64_t>(c.prefetch_memory / l.chunk_piece, 1, most_page_channels);
+  }
+  l.channels = l.control_channels + l.page_channels + l.chunk_channels;
+  l.rings = daemon_threads;
+  l.ring_slots = std::bit_ceil((l.channels + l.rings - 1) / l.rings);
+  l.staging_bytes = l.control_channels * control_piece + l.page_channels * l.page_piece +
+                    l.chunk_channels * l.chunk_piece;
+  // A dirty page keeps its frame pinned: with at most half of them, reads and replacement always
+  // find others.
+  if (c.write_memory != 0)
+    l.write_buffers = std::clamp<std::uint64_t>(c.write_memory / c.page_size, 1, l.frames / 2);
+  // Sparse, so that a window finds one of the few entries it may be in free; and with room for
+  // files shorter than a window.
+  l.window_budget = budget_of_windows(c, host_memory);
+  if (l.window_budget != 0)
+    l.window_entries = std::bit_ceil(
+        std::clamp<std::uint64_t>(8 * l.window_budget / c.file_window_size, 4096, 1 << 18));
+  return l;
+}
+
+}  // namespace gpufs::owner

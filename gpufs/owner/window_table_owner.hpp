@@ -1,0 +1,35 @@
+// Owns the table of file windows.
+#pragma once
+
+#include <gpufs/fs_ref.hpp>
+#include <gpufs/owner/allocate.hpp>
+#include <gpufs/owner/layout.hpp>
+#include <gpufs/rpc/window_format.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace gpufs::owner {
+
+/// See gpufs/owner/subsystems.hpp.
+class window_table_owner {
+ public:
+  window_table_owner(config const& c, layout const& l)
+      : table_(on_device<rpc::window_entry>(l.window_entries, "the table of file windows",
+                                            "lower registered_memory")),
+        shift_(static_cast<std::uint32_t>(std::countr_zero(c.file_window_size))) {}
+
+  void fill(fs_ref& r) const {
+    if (table_.size() != 0)
+      r.windows = {table_.data(), static_cast<std::uint32_t>(table_.size() - 1), shift_};
+  }
+  [[nodiscard]] std::uint64_t metadata_bytes() const { return bytes_of(table_); }
+  [[nodiscard]] std::uint64_t pinned_bytes() const { return 0; }
+
+ private:
+  buffer<rpc::window_entry> table_;
+  std::uint32_t shift_;
+};
+
+}  // namespace gpufs::owner

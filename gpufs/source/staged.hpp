@@ -1,0 +1,151 @@
+// The staged source: requests for pages, their answers, and errors.
+#pragma once
+
+#include <gpufs/cache/page_table.hpp>
+#include <gpufs/cache/take.hpp>
+#include <gpufs/handle/counters.hpp>
+#include <gpufs/ring/channel.hpp>
+#include <gpufs/source/fill.hpp>
+
+#include <cerrno>
+#include <cstdint>
+
+namespace gpufs::source {
+
+using namespace base;
+
+/// Names the page to fetch. `expected` is its number of bytes in the file, whose end may cut it
+/// short.
+struct page_name {
+  std::uint64_t version;
+  std::uint64_t page;
+  std::int32_t fd;
+  std::uint64_t expected;
+  /// the file is written, and bytes beyond its host file are zeros
+  bool zero_filled;
+};
+
+/// The daemon's answer to a request: its result. If it was given up: -EIO or -ETIMEDOUT.
+struct answer {
+  std::int32_t result;
+  bool answered;
+};
+
+/// Whether a warp that found nothing free since `since` must stop trying. All lanes of a warp call.
+/// `since` is a device_clock_ns(), or 0 for now. Returns 0, -EIO if the daemon has stopped, or
+/// `late`.
+__device__ __forceinline__ std::int32_t starved(fs_ref const& fs, std::uint64_t& since,
+                                                std::int32_t late) {
+  if (since == 0) since = device_clock_ns();
+  std::int32_t error = 0;
+  if (lane_id() == 0) error = handle::wait_error(fs, since, late);
+  return warp_broadcast(error);
+}
+
+/// Removes a filling page from the table and fails it, so that waiting callers see the error. All
+/// lanes of a warp call.
+__device__ __forceinline__ void fail_page(fs_ref const& fs, std::uint32_t frame,
+                                          std::int32_t error) {
+  cache::remove(fs.cache, frame);
+  if (lane_id() == 0) {
+    cache::fail(fs.cache.headers[frame], error);
+    handle::add(fs, handle::counter::errors);
+  }
+  __syncwarp();
+}
+
+/// Returns the request for bytes [from, expected) of a page, through an owned page channel.
+__device__ __forceinline__ rpc::request page_request(fs_ref const& fs, page_name const& name,
+                                                     ring::channel const& via, std::uint64_t from) {
+  rpc::request r;
+  r.op = rpc::operation::read;
+  r.flags = name.zero_filled ? rpc::read_zeros_beyond_end : 0;
+  r.channel = via.number;
+  r.sequence = via.sequence;
+  r.file = name.fd;
+  r.offset = (name.page << fs.cache.page_shift) + from;
+  r.length = name.expected - from;
+  r.staging = ring::staging_offset(fs.channels.page, via) + from;
+  return r;
+}
+
+/// Returns the address of a page's bytes that have arrived.
+__device__ __forceinline__ std::byte* source_of(fs_ref const& fs, page_entry const& e) {
+  if (e.in_window()) return reinterpret_cast<std::byte*>(e.window_address());
+  std::byte* const base = (e.chunk_offset & in_twin) != 0 ? fs.link.twin : fs.link.shared.staging;
+  return base +
+         ring::staging_offset(e.has_own_channel() ? fs.channels.page : fs.prefetch.channels,
+                              e.via) +
+         e.chunk_offset % in_twin;
+}
+
+/// Waits for the answers to up to 32 requests at once. All lanes of a warp call; lanes with
+/// `pending` have a request each.
+__device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending,
+                                                ring::channel const& via) {
+  answer got{0, false};
+  std::uint64_t const start = device_clock_ns();
+  unsigned pause = 0;
+  for (unsigned round = 1;; ++round) {
+    if (pending) {
+      // Pairs with the daemon's release. A thread that sees the sequence also sees the bytes in
+      // staging.
+      std::uint64_t const word = ring::load_completion(fs, via.number, memory_order_acquire);
+      if (rpc::completion_sequence(word) == via.sequence) {
+        got = {rpc::completion_result(word), true};
+        pending = false;
+      }
+    }
+    if (__ballot_sync(all_lanes, pending) == 0) return got;
+    if (round % 16 == 0) {
+      int error = 0;
+      if (lane_id() == 0) error = handle::wait_error(fs, start);
+      error = warp_broadcast(error);
+      if (error != 0) {
+        if (pending) got = {error, false};
+        if (pending && error == -ETIMEDOUT) handle::add(fs, handle::counter::timeouts);
+        __syncwarp();
+        return got;
+      }
+    }
+    backoff(pause, handle::host_pause_ns);
+  }
+}
+
+/// Takes the answer `result` to a page's own request, and requests the rest until the page is
+/// finished: complete, at the file's end, or failed. A short answer can mean each of these; the
+/// next answer decides. Any single thread calls.
+__device__ __forceinline__ void finish_page(fs_ref const& fs, page_name const& name, page_entry& e,
+                                            std::int32_t result) {
+  for (bool all_in_twin = true;;) {
+    if (result < 0) {
+      e.error = result;
+      return;
+    }
+    e.got += rpc::bytes_read(result);
+    // Staging has all bytes in any case. The twin is used only if it has all of them, too.
+    all_in_twin = all_in_twin && rpc::is_in_twin(result);
+    if (e.got >= name.expected || result == 0) {  // complete, or the file has become shorter
+      if (all_in_twin) e.chunk_offset |= in_twin;
+      return;
+    }
+    ring::next_request(fs.channels.page, e.via);
+    ring::submit_alone(fs, page_request(fs, name, e.via, e.got));
+    handle::add(fs, handle::counter::requests);
+    handle::add(fs, handle::counter::read_requests);
+    bool answered = false;
+    result = ring::await(fs, e.via, answered);
+    e.answered = answered ? 1 : 0;
+    if (!answered && result == -ETIMEDOUT) handle::add(fs, handle::counter::timeouts);
+  }
+}
+
+/// The same for a warp. All lanes call with the same entry, and get the same result.
+GPUFS_STAGE inline page_entry complete_page(fs_ref const* handle, page_name const name,
+                                            page_entry e, std::int32_t result) {
+  if (lane_id() == 0) finish_page(*handle, name, e, result);
+  __syncwarp();  // all lanes come after lane 0's acquires
+  return warp_broadcast(e, 0);
+}
+
+}  // namespace gpufs::source

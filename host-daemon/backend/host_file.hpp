@@ -1,0 +1,42 @@
+// An open file of a host's file system.
+#pragma once
+
+#include <host-daemon/backend/stored_file.hpp>
+
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace gpufs::daemon {
+
+/// Owns its descriptor: the last owner of the object closes it.
+class host_file final : public stored_file {
+ public:
+  explicit host_file(int fd) noexcept : fd_{fd} {}
+  host_file(host_file const&) = delete;
+  host_file& operator=(host_file const&) = delete;
+  ~host_file() override;
+
+  [[nodiscard]] int read_descriptor() const noexcept override { return fd_; }
+  [[nodiscard]] direct_file const& direct() const override;
+  [[nodiscard]] int status(struct ::stat& out) const noexcept override;
+  [[nodiscard]] std::int64_t read(std::span<std::byte> to,
+                                  std::uint64_t offset) const noexcept override;
+  [[nodiscard]] std::int64_t write(std::span<::iovec const> parts,
+                                   std::uint64_t offset) const noexcept override;
+  [[nodiscard]] int sync() const noexcept override;
+  [[nodiscard]] int truncate(std::uint64_t size) const noexcept override;
+  int advise(std::int64_t offset, std::int64_t length, int advice) const noexcept override;
+
+  /// As FIEMAP tells. It first has the file system place the file's dirty pages.
+  /// Addresses count from the start of the block device that holds the file system.
+  [[nodiscard]] std::optional<std::vector<file_extent>> extents(
+      std::uint64_t offset, std::uint64_t length) const override;
+
+ private:
+  int fd_;
+  mutable std::mutex opening_;                 // guards direct_
+  mutable std::optional<direct_file> direct_;  // empty until the first direct()
+};
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,74 @@
+// Opening and removing ordinary files.
+#include <host-daemon/backend/host_file.hpp>
+#include <host-daemon/backend/host_storage.hpp>
+#include <host-daemon/base/open_kind.hpp>
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace gpufs::daemon {
+
+namespace {
+
+// Opens `path` and never waits for a peer of a FIFO or a device. Returns the descriptor or -errno.
+int open_without_waiting(std::string const& path, int flags, unsigned mode) {
+  // The mere open of a special file can have effects: it wakes a FIFO's writer or rewinds a tape.
+  // So stat comes first. open() judges what stat refuses and links that must not be followed.
+  struct ::stat status {};
+  auto const stated =
+      (flags & O_NOFOLLOW) != 0 ? ::lstat(path.c_str(), &status) : ::stat(path.c_str(), &status);
+  if (stated == 0 && !S_ISLNK(status.st_mode))
+    if (int const error = kind_error(status.st_mode)) return error;
+  int fd;
+  do fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
+  while (fd < 0 && errno == EINTR);
+  return fd >= 0 ? fd : -errno;
+}
+
+// The daemon reads pages before it writes parts of them. So write-only opens ask for both first.
+int open_for_daemon(std::string const& path, int flags, unsigned mode) {
+  flags &= ~(O_TRUNC | O_APPEND | write_once);
+  if ((flags & O_ACCMODE) == O_WRONLY) {
+    int const fd = open_without_waiting(path, (flags & ~O_ACCMODE) | O_RDWR, mode);
+    if (fd != -EACCES) return fd;
+  }
+  return open_without_waiting(path, flags, mode);
+}
+
+}  // namespace
+
+int kind_error(mode_t mode) noexcept {
+  return S_ISREG(mode) ? 0 : S_ISDIR(mode) ? -EISDIR : -EOPNOTSUPP;
+}
+
+opened_file host_storage::open(std::string const& path, int flags, unsigned mode) {
+  int const fd = open_for_daemon(path, flags, mode);
+  if (fd < 0) return {nullptr, fd};
+  std::shared_ptr<host_file const> file;
+  try {
+    file = std::make_shared<host_file const>(fd);
+  } catch (...) {
+    ::close(fd);
+    throw;
+  }
+  struct ::stat status {};
+  if (int const error = file->status(status)) return {nullptr, error};
+  if (int const error = kind_error(status.st_mode)) return {nullptr, error};
+  // With O_NONBLOCK io_uring answers EAGAIN where the file system cannot read at once. Without it,
+  // io_uring waits on a thread of the kernel.
+  if (::fcntl(fd, F_SETFL, 0) != 0) return {nullptr, -errno};
+  return {std::move(file)};
+}
+
+int host_storage::status(std::string const& path, struct ::stat& out) noexcept {
+  return ::stat(path.c_str(), &out) == 0 ? 0 : -errno;
+}
+
+int host_storage::unlink(std::string const& path) noexcept {
+  return ::unlink(path.c_str()) == 0 ? 0 : -errno;
+}
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,189 @@
+// Reads with io_uring.
+#include <host-daemon/engine/uring_engine.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <system_error>
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace gpufs::daemon {
+
+namespace {
+
+unsigned limit_of_open_files() {
+  ::rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  return unsigned(std::min<rlim_t>(limit.rlim_cur, 1u << 20));
+}
+
+}  // namespace
+
+uring_engine::uring_engine(unsigned depth, std::span<std::byte> staging, io_hooks const& hooks)
+    : depth_{depth}, staging_{staging} {
+  set_up(hooks);
+  try {
+    register_staging(hooks);
+    register_files(hooks);
+  } catch (...) {
+    ::io_uring_queue_exit(&ring_);
+    throw;
+  }
+}
+
+uring_engine::~uring_engine() { ::io_uring_queue_exit(&ring_); }
+
+void uring_engine::set_up(io_hooks const& hooks) {
+  // One thread submits and looks at the ring often, so the kernel need not interrupt it (Linux
+  // 6.0). That thread is another one: so the ring starts disabled and belongs to the thread that
+  // enables it. Older kernels answer EINVAL to flags that they do not know.
+  constexpr unsigned wishes[] = {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_R_DISABLED |
+                                     IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
+                                 0};
+  int result = -EINVAL;
+  for (auto const flags : wishes) {
+    std::memset(&ring_, 0, sizeof ring_);
+    result = hooks.set_up_ring ? hooks.set_up_ring(unsigned(depth_), &ring_, flags)
+                               : ::io_uring_queue_init(unsigned(depth_), &ring_, flags);
+    enabled_ = !(flags & IORING_SETUP_R_DISABLED);
+    if (result != -EINVAL) break;
+  }
+  if (result < 0) throw std::system_error{-result, std::generic_category(), "io_uring_setup"};
+  // Before Linux 5.11, a wait with a timeout would need a submission of its own.
+  if (!(ring_.features & IORING_FEAT_EXT_ARG)) {
+    ::io_uring_queue_exit(&ring_);
+    throw std::system_error{ENOSYS, std::generic_category(), "io_uring_enter with a timeout"};
+  }
+}
+
+void uring_engine::register_staging(io_hooks const& hooks) {
+  std::vector<::iovec> pieces;
+  for (std::size_t at = 0; at < staging_.size(); at += piece_bytes)
+    pieces.push_back({staging_.data() + at, std::min(piece_bytes, staging_.size() - at)});
+  int const result =
+      hooks.register_buffers
+          ? hooks.register_buffers(&ring_, pieces.data(), unsigned(pieces.size()))
+          : ::io_uring_register_buffers(&ring_, pieces.data(), unsigned(pieces.size()));
+  buffers_registered_ = result >= 0;
+  if (result == -ENOMEM || result == -EPERM) {
+    notes_.push_back(
+        fmt::format("io_uring reads into unregistered buffers: the kernel refuses to lock {} MiB "
+                    "of staging per thread ({}); raise the "
+                    "locked-memory limit (ulimit -l) or lower staging_size",
+                    (staging_.size() + (1u << 20) - 1) >> 20, std::strerror(-result)));
+  } else if (result < 0) {
+    notes_.push_back(fmt::format(
+        "io_uring reads into unregistered buffers: registering staging was refused ({})",
+        std::strerror(-result)));
+  }
+}
+
+void uring_engine::register_files(io_hooks const& hooks) {
+  auto const places = std::min(file_places, limit_of_open_files());
+  int const result = hooks.register_files ? hooks.register_files(&ring_, places)
+                                          : ::io_uring_register_files_sparse(&ring_, places);
+  if (result < 0) {
+    notes_.push_back(
+        fmt::format("io_uring reads unregistered files: a table of {} was refused ({})", places,
+                    std::strerror(-result)));
+    return;
+  }
+  free_slots_.reserve(places);
+  for (unsigned i = places; i-- > 0;) free_slots_.push_back(int(i));
+}
+
+int uring_engine::attach() {
+  if (enabled_) return 0;
+  // liburing 2.3 declares io_uring_enable_rings() but its shared library does not export it.
+  auto const result =
+      ::syscall(SYS_io_uring_register, ring_.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0);
+  enabled_ = result >= 0;
+  return enabled_ ? 0 : -errno;
+}
+
+// Where the descriptor is registered, -1 if it is not. A registration costs a system call, so a
+// file read a few times only gets none.
+int uring_engine::slot_of(read_source& source) {
+  if (source.registration >= 0 || free_slots_.empty() || source.reads < reads_before_registration)
+    return source.registration;
+  if (source.reads > reads_before_registration) return -1;  // tried already
+  int const slot = free_slots_.back();
+  if (::io_uring_register_files_update(&ring_, unsigned(slot), &source.fd, 1) == 1) {
+    free_slots_.pop_back();
+    source.registration = slot;
+  }
+  return source.registration;
+}
+
+void uring_engine::forget(local_file& file) {
+  forget(file.buffered);
+  forget(file.direct);
+}
+
+void uring_engine::forget(read_source& source) {
+  if (source.registration < 0) return;
+  int const none = -1;
+  // If this failed the place would still hold the file; it is then not handed out again.
+  if (::io_uring_register_files_update(&ring_, unsigned(source.registration), &none, 1) == 1)
+    free_slots_.push_back(source.registration);
+  source.registration = -1;
+}
+
+std::optional<std::int64_t> uring_engine::submit(read_operation const& read) {
+  auto* sqe = ::io_uring_get_sqe(
+      &ring_);  // there is room: the queue has depth_ entries, of which in_flight_ at most are used
+  auto const slot = slot_of(*read.from);
+  auto const fd = slot >= 0 ? slot : read.from->fd;
+  bool const staged = !std::less{}(read.to, staging_.data()) &&
+                      std::less{}(read.to, staging_.data() + staging_.size());
+  auto const at = staged ? std::size_t(read.to - staging_.data()) : 0;
+  auto const piece = at / piece_bytes;
+  if (buffers_registered_ && staged && piece == (at + read.length - 1) / piece_bytes)
+    ::io_uring_prep_read_fixed(sqe, fd, read.to, read.length, read.offset, int(piece));
+  else
+    ::io_uring_prep_read(sqe, fd, read.to, read.length, read.offset);
+  if (slot >= 0) sqe->flags |= IOSQE_FIXED_FILE;
+  sqe->user_data = read.cookie;
+  ++in_flight_;
+  ++waiting_;
+  return std::nullopt;
+}
+
+void uring_engine::start() {
+  if (waiting_ == 0) return;
+  int const started = ::io_uring_submit(&ring_);
+  // Out of memory, or results must be fetched first. The reads stay queued for the next poll.
+  if (started <= 0) return;
+  waiting_ -= std::min(waiting_, unsigned(started));
+}
+
+std::size_t uring_engine::poll(std::span<read_result> out) {
+  if (in_flight_ == 0) return 0;
+  start();
+  ::io_uring_cqe* done[64];
+  auto const count =
+      ::io_uring_peek_batch_cqe(&ring_, done, unsigned(std::min(out.size(), std::size(done))));
+  for (unsigned i = 0; i < count; ++i) out[i] = {done[i]->user_data, done[i]->res};
+  ::io_uring_cq_advance(&ring_, count);
+  in_flight_ -= count;
+  return count;
+}
+
+void uring_engine::wait(std::chrono::microseconds longest) {
+  if (in_flight_ == 0) return;
+  start();
+  ::__kernel_timespec time{.tv_sec = longest.count() / 1000000,
+                           .tv_nsec = longest.count() % 1000000 * 1000};
+  ::io_uring_cqe* first = nullptr;
+  // The outcome does not matter: the caller polls next, and comes back if it finds no result.
+  static_cast<void>(::io_uring_wait_cqe_timeout(&ring_, &first, &time));
+}
+
+}  // namespace gpufs::daemon

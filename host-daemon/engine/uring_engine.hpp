@@ -1,0 +1,61 @@
+// Reads with io_uring. Each daemon thread has a ring. Staging is registered as its buffers, and so
+// are files that are read often.
+#pragma once
+
+#include <host-daemon/base/io_hooks.hpp>
+#include <host-daemon/engine/io_engine.hpp>
+
+#include <liburing.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gpufs::daemon {
+
+class uring_engine final : public io_engine {
+ public:
+  /// Makes a ring for `depth` reads in flight into `staging`, for the thread that will attach(). If
+  /// the kernel refuses only the registrations, the engine works without them and notes() says so.
+  /// Throws std::system_error if the kernel refuses the ring (EPERM, ENOSYS, ENOMEM, ...).
+  uring_engine(unsigned depth, std::span<std::byte> staging, io_hooks const& hooks);
+  ~uring_engine() override;
+  uring_engine(uring_engine const&) = delete;
+  uring_engine& operator=(uring_engine const&) = delete;
+
+  int attach() override;
+  [[nodiscard]] std::size_t room() const override { return depth_ - in_flight_; }
+  std::optional<std::int64_t> submit(read_operation const& read) override;
+  std::size_t poll(std::span<read_result> out) override;
+  void wait(std::chrono::microseconds longest) override;
+  void forget(local_file& file) override;
+
+  [[nodiscard]] std::vector<std::string> const& notes() const noexcept { return notes_; }
+
+  // The kernel's limit for one registered buffer.
+  static constexpr std::size_t piece_bytes = std::size_t(1) << 30;
+  static constexpr unsigned file_places = 1024;  // files that one thread has registered at once
+  static constexpr std::uint32_t reads_before_registration = 8;
+
+ private:
+  void set_up(io_hooks const& hooks);
+  void register_staging(io_hooks const& hooks);
+  void register_files(io_hooks const& hooks);
+  int slot_of(read_source& source);
+  void forget(read_source& source);
+  void start();
+
+  ::io_uring ring_{};
+  bool enabled_ = true;  // false: its one submitting thread has yet to enable it
+  std::size_t depth_;
+  std::span<std::byte> staging_;
+  bool buffers_registered_ = false;
+  std::vector<int> free_slots_;
+  std::size_t in_flight_ = 0;  // submitted and not polled
+  unsigned waiting_ = 0;       // of these, not started
+  std::vector<std::string> notes_;
+};
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,122 @@
+// Versions of the contents of files.
+#include <host-daemon/files/content_versions.hpp>
+
+namespace gpufs::daemon {
+
+bool is_young(file_stamp const& stamp, std::int64_t now_ns) noexcept {
+  constexpr std::int64_t second = 1'000'000'000;
+  bool const whole_seconds = stamp.mtime_ns % second == 0 && stamp.ctime_ns % second == 0;
+  std::int64_t const grain = whole_seconds ? 2 * second : second / 100;
+  // Every change sets ctime, and no program can set it to another time. A ctime in the future comes
+  // from a server whose clock is ahead; a change could repeat it, too.
+  // mtime counts for file systems without a true ctime. Users can set it to any time, so one far in
+  // the future proves nothing.
+  auto const mtime_age = now_ns - stamp.mtime_ns;
+  return now_ns - stamp.ctime_ns < grain || (mtime_age < grain && mtime_age > -grain);
+}
+
+content_versions::content_versions(std::size_t capacity, std::uint32_t write_indices)
+    : capacity_{capacity} {
+  free_write_indices_.reserve(write_indices);
+  for (auto write_index = write_indices; write_index > 0; --write_index)
+    free_write_indices_.push_back(write_index);
+}
+
+std::uint32_t content_versions::take_write_index() noexcept {
+  if (free_write_indices_.empty()) return 0;
+  auto const write_index = free_write_indices_.back();
+  free_write_indices_.pop_back();
+  return write_index;
+}
+
+void content_versions::return_write_index(std::uint32_t write_index) noexcept {
+  if (write_index != 0) free_write_indices_.push_back(write_index);
+}
+
+content_versions::validation content_versions::open(file_stamp const& stamp, std::int64_t now_ns,
+                                                    std::uint64_t order, bool for_writing) {
+  key const k{stamp.device, stamp.inode};
+  auto found = versions_.find(k);
+  bool changed = false;
+  if (found == versions_.end()) {
+    open_.push_back(k);
+    try {
+      found = versions_.try_emplace(k).first;
+    } catch (...) {
+      open_.pop_back();
+      throw;
+    }
+    found->second.place_in_list = std::prev(open_.end());
+    changed = true;
+  } else if (found->second.users == 0) {
+    open_.splice(open_.end(), closed_, found->second.place_in_list);
+  }
+  auto& v = found->second;
+  bool const known = !changed;
+  ++v.users;
+  if (v.writers == 0 && (changed || order > v.order)) {
+    changed = changed || !v.settled || v.stamp != stamp;
+    if (changed) {
+      v.version = ++last_version_;
+      v.was_written = false;
+    }
+    v.stamp = stamp;
+    v.settled = !is_young(stamp, now_ns);
+    v.order = order;
+  }
+  if (for_writing) {
+    ++v.writers;
+    if (!v.was_written && known && !changed) {
+      v.version = ++last_version_;
+      changed = true;
+    }
+    v.was_written = true;
+  }
+  if (v.was_written && v.write_index == 0) v.write_index = take_write_index();
+  return {v.version, v.stamp.size, changed, v.write_index};
+}
+
+void content_versions::close(std::uint64_t device, std::uint64_t inode, bool for_writing) noexcept {
+  auto const found = versions_.find({device, inode});
+  if (found == versions_.end() || found->second.users == 0) return;
+  auto& v = found->second;
+  if (for_writing && v.writers > 0) --v.writers;
+  if (--v.users > 0) return;
+  return_write_index(v.write_index);
+  v.write_index = 0;
+  if (!v.settled) {  // the next open could not trust it
+    open_.erase(v.place_in_list);
+    versions_.erase(found);
+    return;
+  }
+  closed_.splice(closed_.end(), open_, v.place_in_list);
+  if (closed_.size() > capacity_) {
+    versions_.erase(closed_.front());
+    closed_.pop_front();
+  }
+}
+
+void content_versions::written(file_stamp const& stamp, std::int64_t now_ns) noexcept {
+  auto const found = versions_.find({stamp.device, stamp.inode});
+  if (found == versions_.end()) return;
+  found->second.stamp = stamp;
+  found->second.settled = !is_young(stamp, now_ns);
+}
+
+content_versions::validation content_versions::renew(std::uint64_t device, std::uint64_t inode,
+                                                     std::uint64_t size) noexcept {
+  auto const found = versions_.find({device, inode});
+  if (found == versions_.end() || found->second.users == 0) return {0, 0, false, 0};
+  auto& v = found->second;
+  v.version = ++last_version_;
+  v.stamp.size = size;
+  v.settled = false;
+  return {v.version, size, true, v.write_index};
+}
+
+bool content_versions::is_open(std::uint64_t device, std::uint64_t inode) const noexcept {
+  auto const found = versions_.find({device, inode});
+  return found != versions_.end() && found->second.users != 0;
+}
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,123 @@
+// Versions of the contents of files: each (device, inode) has one, and it changes when the file may
+// have changed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <unordered_map>
+#include <vector>
+
+#include <sys/stat.h>
+
+namespace gpufs::daemon {
+
+/// The status of a file when it was validated.
+struct file_stamp {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::uint64_t size = 0;
+  std::int64_t mtime_ns = 0;  ///< nanoseconds since the epoch
+  std::int64_t ctime_ns = 0;
+
+  friend bool operator==(file_stamp const&, file_stamp const&) = default;
+};
+
+[[nodiscard]] inline std::int64_t nanoseconds(::timespec const& t) noexcept {
+  return std::int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
+
+[[nodiscard]] inline file_stamp stamp_of(struct ::stat const& s) noexcept {
+  return {.device = s.st_dev,
+          .inode = s.st_ino,
+          .size = std::uint64_t(s.st_size),
+          .mtime_ns = nanoseconds(s.st_mtim),
+          .ctime_ns = nanoseconds(s.st_ctim)};
+}
+
+/// Returns true if a change right after `stamp` was taken, at `now_ns`, might leave the stamp the
+/// same. File systems stamp by the clock's tick (at most 10 ms), or by 2 s where stamps are whole
+/// seconds.
+[[nodiscard]] bool is_young(file_stamp const& stamp, std::int64_t now_ns) noexcept;
+
+/// Remembers the versions of open files, and of up to `capacity` files that were closed last. Not
+/// thread-safe.
+class content_versions {
+ public:
+  /// `write_indices`: the number of files that can be open for writing at once. Device code knows a
+  /// written file by its write index.
+  explicit content_versions(std::size_t capacity, std::uint32_t write_indices = 0);
+
+  struct validation {
+    std::uint64_t version;  ///< never 0, never reused
+    std::uint64_t size;     ///< bytes, as of the newest validation
+    bool changed;           ///< the version is new
+    /// 1 + a number below `write_indices` that no other open file has, if this file is or was
+    /// written since it was opened; else 0.
+    std::uint32_t write_index;
+  };
+
+  /// Counts an open of the file that `stamp` describes. The version stays if the file cannot have
+  /// changed since the last validation; else it is new.
+  /// `order` numbers validations by the time before their stamps were taken. A validation that a
+  /// later one has overtaken adopts its result.
+  /// A file that is open for writing is not validated: its changes are our own. Its first open for
+  /// writing gives it a new version, since pages cached before are cached up to the end of the file
+  /// only.
+  /// Throws std::bad_alloc, and has changed nothing then.
+  validation open(file_stamp const& stamp, std::int64_t now_ns, std::uint64_t order,
+                  bool for_writing = false);
+
+  /// Ends one open() of (device, inode).
+  void close(std::uint64_t device, std::uint64_t inode, bool for_writing = false) noexcept;
+
+  /// Notes the file's status after our own writes. The next open compares with it.
+  void written(file_stamp const& stamp, std::int64_t now_ns) noexcept;
+
+  /// Gives an open file a new version and this size. Returns {0, 0, false, 0} if it is not open.
+  validation renew(std::uint64_t device, std::uint64_t inode, std::uint64_t size) noexcept;
+
+  [[nodiscard]] bool is_open(std::uint64_t device, std::uint64_t inode) const noexcept;
+
+  /// Returns a version that no file has.
+  [[nodiscard]] std::uint64_t fresh_version() noexcept { return ++last_version_; }
+  /// Returns a write index that no file has, or 0. return_write_index() gives it back.
+  [[nodiscard]] std::uint32_t take_write_index() noexcept;
+  void return_write_index(std::uint32_t write_index) noexcept;
+
+  /// Returns the number of files that are remembered, open or closed.
+  [[nodiscard]] std::size_t size() const noexcept { return versions_.size(); }
+
+ private:
+  struct key {
+    std::uint64_t device, inode;
+    friend bool operator==(key const&, key const&) = default;
+  };
+  struct key_hash {
+    std::size_t operator()(key const& k) const noexcept {
+      return std::size_t((k.inode ^ k.device << 40 ^ k.device >> 24) * 0x9e3779b97f4a7c15ull);
+    }
+  };
+  struct file_entry {
+    std::uint64_t version = 0;
+    file_stamp stamp;
+    bool settled = false;       // false: the stamp was young, so the next open cannot trust it
+    std::uint64_t order = 0;    // of the newest validation
+    std::uint64_t users = 0;    // open() less close()
+    std::uint64_t writers = 0;  // of these, for writing
+    // It is open for writing, or was since it got this version. Its pages are cached in full.
+    bool was_written = false;
+    std::uint32_t write_index = 0;           // while it is open
+    std::list<key>::iterator place_in_list;  // open_ or closed_
+  };
+
+  std::size_t capacity_;
+  std::uint64_t last_version_ = 0;
+  std::unordered_map<key, file_entry, key_hash> versions_;
+  // Each version is in open_ or in closed_, so moving it from one to the other allocates nothing.
+  std::list<key> open_;
+  std::vector<std::uint32_t> free_write_indices_;
+  std::list<key> closed_;  // least recently closed first
+};
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,141 @@
+// Opening files: flags, validation, sharing of descriptors, the record that the device reads.
+#include <host-daemon/base/open_kind.hpp>
+#include <host-daemon/files/file_registry.hpp>
+#include <host-daemon/files/open_record.hpp>
+#include <host-daemon/write_back/write_back.hpp>
+
+#include <cerrno>
+#include <climits>
+#include <new>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+namespace gpufs::daemon {
+
+namespace {
+
+constexpr std::uint32_t last_generation = 32767;
+
+constexpr int allowed_flags = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND | write_once |
+                              O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_LARGEFILE;
+
+int check_flags(int flags, bool writable) {
+  if ((flags & ~allowed_flags) != 0 || (flags & O_ACCMODE) == O_ACCMODE) return -EINVAL;
+  if ((for_writing(flags) || (flags & (O_CREAT | O_TRUNC)) != 0) && !writable) return -EROFS;
+  if ((flags & write_once) != 0 && (flags & O_APPEND) != 0) return -EINVAL;
+  return !for_writing(flags) && (flags & (O_TRUNC | O_APPEND)) != 0 ? -EINVAL : 0;
+}
+
+}  // namespace
+
+std::int32_t file_registry::open(std::string_view path, int flags, unsigned mode) noexcept {
+  if (path.size() > PATH_MAX - 1) return -ENAMETOOLONG;
+  if (path.find('\0') != std::string_view::npos) return -EINVAL;
+  if ((flags & write_once) != 0) flags = (flags & ~O_ACCMODE) | O_WRONLY;
+  if (int const error = check_flags(flags, writes_ != nullptr)) return error;
+  try {
+    return (flags & (O_TRUNC | O_EXCL)) != 0 ? open_truncating(std::string{path}, flags, mode)
+                                             : open_checked(std::string{path}, flags, mode);
+  } catch (std::bad_alloc const&) {
+    return -ENOMEM;
+  }
+}
+
+// O_TRUNC and O_EXCL have no effect on a file that is open here.
+std::int32_t file_registry::open_truncating(std::string const& path, int flags, unsigned mode) {
+  std::lock_guard const one_at_a_time{truncating_};
+  struct ::stat status {};
+  if (settings_.storage->status(path, status) == 0) {
+    std::lock_guard const lock{mutex_};
+    release_kept({status.st_dev, status.st_ino, 0});
+    if (versions_.is_open(status.st_dev, status.st_ino)) flags &= ~(O_TRUNC | O_EXCL);
+  }
+  return open_checked(path, flags, mode);
+}
+
+std::int32_t file_registry::open_checked(std::string const& path, int flags, unsigned mode) {
+  auto const order = validations_.fetch_add(1, std::memory_order_relaxed) + 1;
+  auto [host, refused] = settings_.storage->open(path, flags, mode);
+  if (refused != 0) return refused;
+  struct ::stat status {};
+  if (int const error = status_of(*host, status)) return error;
+  if ((flags & O_TRUNC) != 0 && status.st_size != 0) {
+    if (int const error = host->truncate(0)) return error;
+    if (int const error = status_of(*host, status)) return error;
+  }
+  if (std::uint64_t(status.st_size) > rpc::payload_mask + 1)
+    return -EFBIG;  // offsets travel in 48 bits
+  return share_or_insert(std::move(host), path, status, kind_of(flags), settings_.now_ns(), order);
+}
+
+std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> host,
+                                            std::string const& path, struct ::stat const& status,
+                                            int access, std::int64_t now_ns, std::uint64_t order) {
+  key const k{status.st_dev, status.st_ino, access};
+  bool const writes = for_writing(access);
+  std::lock_guard const lock{mutex_};
+  release_kept(k);
+  auto const shared = open_.find(k);
+  if (shared == open_.end() && first_free_ == none) return -ENFILE;
+  auto const opened = versions_.open(stamp_of(status), now_ns, order, shares_pages(access));
+  if (shared != open_.end()) {
+    auto const index = shared->second;
+    auto& e = entries_[index];
+    ++e.users;
+    if (opened.changed) update_records(k, opened);
+    return rpc::make_descriptor(index, e.generation);
+  }
+  bool const once = (access & write_once) != 0;
+  auto const once_write_index = once ? versions_.take_write_index() : 0;
+  std::shared_ptr<written_file> file;
+  if ((once ? once_write_index : opened.write_index) == 0 && writes) {
+    versions_.close(k.device, k.inode, shares_pages(access));
+    return -ENFILE;  // files whose dirty pages cannot be written have all write indices
+  }
+  auto const index = first_free_;
+  try {
+    if (writes) file = start_writing(k, host, path, opened, once_write_index);
+    open_.emplace(k, index);
+  } catch (...) {
+    if (file) end_writing(k, file, true, shares_pages(access));
+    versions_.return_write_index(once_write_index);
+    versions_.close(k.device, k.inode, shares_pages(access));
+    throw;
+  }
+  auto& e = entries_[index];
+  first_free_ = e.next_free;
+  if (first_free_ == none) last_free_ = none;
+  e.generation = e.generation % last_generation + 1;
+  e.users = 1;
+  e.file = k;
+  e.host = std::move(host);
+  e.writes = std::move(file);
+  e.once_write_index = once_write_index;
+  e.once_version = once ? versions_.fresh_version() : 0;
+  if (once) writes_->attach(e.once_version, e.writes);
+  publish(index,
+          once ? content_versions::validation{e.once_version, opened.size, true, once_write_index}
+               : opened,
+          access);
+  if (opened.changed) update_records(k, opened);  // the file's other descriptors
+  return rpc::make_descriptor(index, e.generation);
+}
+
+void file_registry::publish(std::uint32_t index, content_versions::validation const& opened,
+                            int access) noexcept {
+  auto& record = region_.open_files[index];
+  store_word(record.version, opened.version);
+  store_word(record.size, opened.size);
+  store_word(record.flags, std::uint64_t(access));
+  store_word(record.advice, std::uint64_t(advice::normal));
+  store_word(record.write_index, opened.write_index);
+  // Pairs with the device's acquire of the tag: a thread that sees this generation sees the fields
+  // above.
+  store_word(record.tag, entries_[index].generation);
+  // Pairs with the acquire in is_open().
+  live_[index].store(entries_[index].generation, std::memory_order_release);
+}
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,228 @@
+// The daemon's life cycle: engines, threads, notes, sums.
+#include <host-daemon/engine/pread_engine.hpp>
+#include <host-daemon/engine/uring_engine.hpp>
+#include <host-daemon/serve/server.hpp>
+#include <host-daemon/serve/worker.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <latch>
+#include <map>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace gpufs::daemon {
+
+namespace {
+
+constexpr unsigned most_threads = 256;
+constexpr unsigned deepest_queue = 4096;
+// Threads that write dirty pages. More do not make file systems faster.
+constexpr unsigned most_writers = 8;
+
+rpc::shared_region const& checked(rpc::shared_region const& r) {
+  auto const refuse = [](std::string const& why) { throw std::invalid_argument{"daemon: " + why}; };
+  if (r.ring == nullptr || r.completions == nullptr || r.staging == nullptr)
+    refuse("the region has no ring, channels or staging");
+  if (r.slots == 0 || (r.slots & (r.slots - 1)) != 0)
+    refuse(fmt::format("ring of {} slots: must be a power of two", r.slots));
+  if (r.rings == 0) refuse("no rings: must be at least 1");
+  if (r.channels == 0 || (r.channels + r.rings - 1) / r.rings > r.slots)
+    refuse(fmt::format("{} channels: must be from 1 to {}, the slots of {} rings of {}", r.channels,
+                       r.rings * r.slots, r.rings, r.slots));
+  if (r.staging_bytes == 0) refuse("staging of 0 bytes");
+  return r;
+}
+
+server_settings checked(server_settings s) {
+  if (s.threads == 0) s.threads = default_threads();
+  if (s.threads > most_threads)
+    throw std::invalid_argument{
+        fmt::format("daemon: host_threads={}: must be from 1 to {}", s.threads, most_threads)};
+  if (s.queue_depth < 1 || s.queue_depth > deepest_queue)
+    throw std::invalid_argument{
+        fmt::format("daemon: queue_depth={}: must be from 1 to {}", s.queue_depth, deepest_queue)};
+  return s;
+}
+
+void add(server_statistics& sum, worker_counters const& c) {
+  auto const get = [](std::atomic<std::uint64_t> const& counter) {
+    return counter.load(std::memory_order_relaxed);
+  };
+  sum.requests += get(c.requests);
+  sum.failed += get(c.failed);
+  sum.rejected += get(c.rejected);
+  sum.bytes_read += get(c.bytes_read);
+  sum.bytes_copied += get(c.bytes_copied);
+  sum.bytes_direct += get(c.bytes_direct);
+  sum.reads_issued += get(c.reads_issued);
+  sum.idle_polls += get(c.idle_polls);
+  sum.busy_ns += get(c.busy_ns);
+}
+
+}  // namespace
+
+unsigned default_threads() noexcept {
+  auto const cores = std::thread::hardware_concurrency();
+  return cores > 3 ? std::min(cores - 2, 14u) : 1;
+}
+
+server_settings server_settings::from(config const& c) {
+  server_settings s;
+  s.threads = c.host_threads;
+  s.backend = c.backend;
+  s.path = c.path;
+  return s;
+}
+
+server::server(rpc::shared_region const& region, server_settings settings, fault_injector* faults,
+               transfer_engine* transfers, window_registrar* windows)
+    : region_{checked(region)},
+      settings_{checked(std::move(settings))},
+      faults_{faults},
+      transfers_{transfers},
+      windows_{windows},
+      writes_{region_.writes, faults},
+      files_{region_, settings_.files, &writes_} {
+  // A claim leaves requests for the ring's own thread and for one that comes to help.
+  for (std::uint64_t i = 0; i < region_.rings; ++i)
+    queues_.emplace_back(region_.ring + i * region_.slots, region_.slots,
+                         region_.rings == 1 ? settings_.threads : std::min(settings_.threads, 2u));
+  make_workers();
+}
+
+server::~server() { stop(); }
+
+void server::make_workers() {
+  std::vector<std::unique_ptr<io_engine>> engines;
+  std::map<std::string, unsigned> refused;
+  engine_notes_.clear();
+  if (settings_.backend != io_backend::pread) {
+    try {
+      for (unsigned i = 0; i < settings_.threads; ++i) {
+        auto engine = std::make_unique<uring_engine>(
+            settings_.queue_depth, std::span{region_.staging, region_.staging_bytes},
+            settings_.hooks);
+        for (auto const& note : engine->notes()) ++refused[note];
+        engines.push_back(std::move(engine));
+      }
+      backend_ = io_backend::uring;
+    } catch (std::system_error const& e) {
+      if (settings_.backend == io_backend::uring)
+        throw std::runtime_error{
+            fmt::format("io_backend=uring: the kernel refuses io_uring ({}): allow it (sysctl "
+                        "kernel.io_uring_disabled=0, the container's "
+                        "seccomp profile, ulimit -l), or set io_backend to auto or pread",
+                        e.what())};
+      engine_notes_.push_back(
+          fmt::format("reading with pread threads: the kernel refuses io_uring ({}){}", e.what(),
+                      e.code().value() == ENOMEM
+                          ? "; raise the locked-memory limit (ulimit -l), against which rings count"
+                          : ""));
+      engines.clear();
+      refused.clear();
+    }
+  }
+  for (auto const& [note, threads] : refused)
+    engine_notes_.push_back(
+        threads == settings_.threads
+            ? note
+            : fmt::format("{} [{} of {} threads]", note, threads, settings_.threads));
+  if (engines.empty()) {
+    backend_ = io_backend::pread;
+    for (unsigned i = 0; i < settings_.threads; ++i)
+      engines.push_back(std::make_unique<pread_engine>());
+  }
+  std::vector<std::unique_ptr<worker>> workers;
+  for (auto& engine : engines)
+    workers.push_back(std::make_unique<worker>(
+        region_, queues_, files_, writes_, faults_, std::move(engine),
+        path_choice{settings_.path, settings_.hooks, late_notes_}, transfers_, windows_));
+  std::lock_guard const lock{counting_};
+  workers_ = std::move(workers);
+}
+
+void server::raise_stop_flags(std::uint64_t value) noexcept {
+  for (auto& flag : region_.control->stop)
+    std::atomic_ref<std::uint64_t>{flag.stopped}.store(value, std::memory_order_release);
+}
+
+void server::start() {
+  if (running_) return;
+  if (workers_.empty()) make_workers();
+  // Pairs with the acquire of device waits: callers may expect answers again.
+  raise_stop_flags(0);
+  running_ = true;
+  writes_.start(std::min(settings_.threads, most_writers));
+  std::latch ready{std::ptrdiff_t(workers_.size())};
+  std::size_t started = 0;
+  try {
+    for (auto& w : workers_) {
+      w->start(unsigned(started), ready);
+      ++started;
+    }
+  } catch (...) {
+    ready.count_down(std::ptrdiff_t(workers_.size() - started));
+    ready.wait();
+    stop();
+    throw;
+  }
+  ready.wait();
+  for (auto& w : workers_) {
+    if (int const error = w->start_error(); error != 0) {
+      stop();
+      throw std::system_error{-error, std::generic_category(), "daemon: io_uring_enable_rings"};
+    }
+  }
+}
+
+void server::stop() {
+  if (!running_) return;
+  // Pairs with the acquire of device waits: a caller that sees it need not wait for an answer.
+  raise_stop_flags(1);
+  for (auto& w : workers_) w->request_stop();
+  for (auto& w : workers_) w->join();
+  writes_.stop();
+  std::lock_guard const lock{counting_};
+  for (auto& w : workers_) add(retired_, w->counters());
+  workers_.clear();
+  running_ = false;
+}
+
+server_statistics server::statistics() const {
+  std::lock_guard const lock{counting_};
+  auto sum = retired_;
+  for (auto const& w : workers_) add(sum, w->counters());
+  sum.writes_issued = writes_.writes();
+  sum.bytes_written = writes_.bytes_written();
+  return sum;
+}
+
+std::vector<thread_statistics> server::per_thread() const {
+  auto const get = [](std::atomic<std::uint64_t> const& counter) {
+    return counter.load(std::memory_order_relaxed);
+  };
+  std::lock_guard const lock{counting_};
+  std::vector<thread_statistics> all;
+  for (auto const& w : workers_) {
+    auto const& c = w->counters();
+    all.push_back({get(c.requests), get(c.idle_polls), get(c.polls_before_first)});
+  }
+  return all;
+}
+
+std::vector<std::string> server::notes() const {
+  auto all = engine_notes_;
+  all.insert(all.end(), files_.notes().begin(), files_.notes().end());
+  for (auto const& note : late_notes_.all()) all.push_back(note);
+  return all;
+}
+
+}  // namespace gpufs::daemon

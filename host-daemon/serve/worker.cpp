@@ -1,0 +1,284 @@
+// One daemon thread: its loop, its jobs, and reads. The other operations are in
+// worker_operations.cpp, the ways of bytes in worker_paths.cpp.
+#include <host-daemon/base/thread.hpp>
+#include <host-daemon/serve/worker.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <string>
+#include <utility>
+
+namespace gpufs::daemon {
+
+namespace {
+
+// A read that is interrupted or told to try again this often in a row fails with that error.
+constexpr unsigned most_fruitless = 1000;
+
+// Reads of cached data are done while they are being started, and reads that start together finish
+// together. Beyond this many bytes, the first caller would wait for the others' bytes longer than a
+// system call of its own takes.
+constexpr std::uint64_t bytes_to_start_with = 256 << 10;
+
+}  // namespace
+
+worker::worker(rpc::shared_region const& region, std::deque<request_queue>& queues,
+               file_registry& files, write_back& writes, fault_injector* faults,
+               std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers,
+               window_registrar* windows)
+    : region_{region},
+      queues_{queues},
+      registry_{files},
+      writes_{writes},
+      faults_{faults},
+      engine_{std::move(engine)},
+      files_{files, *engine_, region.max_open_files},
+      paths_{std::move(paths)},
+      transfers_{transfers},
+      windows_{windows} {}
+
+worker::~worker() { join(); }
+
+void worker::start(unsigned number, std::latch& ready) {
+  thread_ = std::thread{[this, number, &ready] { serve(number, ready); }};
+}
+
+void worker::join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void worker::serve(unsigned number, std::latch& ready) noexcept {
+  set_up_thread("gpufs-io-" + std::to_string(number), rest_precision::fine);
+  home_ = number % queues_.size();
+  visit_ = home_;
+  start_error_ = engine_->attach();
+  auto const failed = start_error_ != 0;
+  ready.count_down();
+  if (failed) return;
+  // Pairs with the release in request_stop().
+  while (!stop_.load(std::memory_order_acquire))
+    if (!step()) rest();
+  drain();
+  files_.give_all_back();
+}
+
+bool worker::step() noexcept {
+  files_.refresh();
+  bool worked = take_requests();
+  worked |= resume_released();
+  worked |= reap();
+  worked |= end_transfers(false);
+  if (!worked) return false;
+  idle_.reset();
+  if (!busy_) busy_since_ = idle_policy::clock::now();
+  busy_ = true;
+  return true;
+}
+
+void worker::rest() noexcept {
+  if (busy_) {
+    auto const busy = idle_policy::clock::now() - busy_since_;
+    count(counters_.busy_ns,
+          std::uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(busy).count()));
+    busy_ = false;
+  }
+  count(counters_.idle_polls);
+  if (counters_.requests.load(std::memory_order_relaxed) == 0) count(counters_.polls_before_first);
+  auto const time = idle_.next();
+  if (time.count() == 0) return;
+  reading_ > 0 ? engine_->wait(time) : idle_policy::sleep(time);
+}
+
+// Answers all requests that were taken. Their gates will stay closed, so requests at a gate fail.
+// The copies to twins have no readers any more.
+void worker::drain() noexcept {
+  while (reading_ > 0 || !held_.empty() || !transferring_.empty()) {
+    end_transfers(true);
+    while (!held_.empty()) {
+      auto& j = *held_.back();
+      held_.pop_back();
+      finish(j, -EIO);
+    }
+    if (reading_ > 0 && !reap()) engine_->wait(idle_policy::longest_rest);
+  }
+}
+
+bool worker::take_requests() noexcept {
+  std::array<rpc::request, request_queue::most_at_once> taken;
+  auto const room = std::span{taken}.first(std::min(taken.size(), engine_->room()));
+  auto count = queues_[home_].take(room);
+  // No request at home: one other ring per turn, so that no request waits while a thread is idle.
+  if (count == 0 && queues_.size() > 1) {
+    visit_ = visit_ + 1 == queues_.size() ? 0 : visit_ + 1;
+    if (visit_ != home_) count = queues_[visit_].take(room);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    dispatch(taken[i]);
+    if (unstarted_bytes_ >= bytes_to_start_with) reap();
+  }
+  return count > 0;
+}
+
+bool worker::resume_released() noexcept {
+  bool any = false;
+  for (std::size_t i = held_.size(); i-- > 0 && engine_->room() > 0;) {
+    auto& j = *held_[i];
+    if (!j.held_at->is_open()) continue;
+    held_.erase(held_.begin() + std::ptrdiff_t(i));
+    j.held_at.reset();
+    j.vetted = true;
+    any = true;
+    if (j.request.op == rpc::operation::open) {
+      auto const request = j.request;
+      finish_open(request);
+      free_jobs_.push_back(&j);
+    } else {
+      advance(j);
+    }
+  }
+  return any;
+}
+
+bool worker::reap() noexcept {
+  unstarted_bytes_ = 0;
+  std::array<read_result, 64> results;
+  auto const count = reading_ > 0 ? engine_->poll(results) : 0;
+  reading_ -= count;
+  for (std::size_t i = 0; i < count; ++i) {
+    auto& j = jobs_[results[i].cookie];
+    if (!absorb(j, results[i].result)) advance(j);
+  }
+  return count > 0;
+}
+
+void worker::begin_read(rpc::request const& request) {
+  constexpr std::uint64_t end_of_offsets = std::numeric_limits<std::int64_t>::max();
+  if (request.length > longest_read || request.offset > end_of_offsets - request.length ||
+      !in_staging(request.staging, request.length))
+    return answer(request, -EINVAL);
+  auto& j = new_job(request);
+  try {
+    j.file = files_.use(request.file);
+  } catch (...) {
+    free_jobs_.push_back(&j);
+    throw;
+  }
+  if (j.file == nullptr) return finish(j, -EBADF);
+  if (request.length == 0) return finish(j, 0);
+  try {
+    j.direct = paths_.direct(*j.file, request.offset, request.length);
+  } catch (std::bad_alloc const&) {  // then through the OS page cache
+  }
+  if (windows_ != nullptr && !j.direct) offer_windows(j);
+  advance(j);
+}
+
+// Goes on with the read until the request is answered, held at a gate, or with the engine.
+void worker::advance(job& j) noexcept {
+  for (;;) {
+    auto length = j.request.length - j.done;
+    auto const offset = j.request.offset + j.done;
+    if (faults_ != nullptr && !std::exchange(j.vetted, false)) {
+      auto action = faults_->before_read(j.request, offset, length);
+      switch (action.what) {
+        case fault_action::kind::pass: break;
+        case fault_action::kind::hold: return hold(j, std::move(action.until));
+        case fault_action::kind::shorten:
+          length = std::clamp<std::uint64_t>(action.bytes, 1, length);
+          break;
+        case fault_action::kind::fail:
+          if (absorb(j, -action.error)) return;
+          continue;
+      }
+    }
+    auto const read = plan_read(j, offset, length);
+    if (read.from->reads != std::numeric_limits<std::uint32_t>::max()) ++read.from->reads;
+    count(counters_.reads_issued);
+    auto const result = engine_->submit(read);
+    if (!result) {
+      ++reading_;
+      unstarted_bytes_ += length;
+      return;
+    }
+    if (absorb(j, *result)) return;
+  }
+}
+
+// Takes in the result of one read operation. Returns true if it answered the request. Else there is
+// more to read.
+bool worker::absorb(job& j, std::int64_t result) noexcept {
+  if (j.is_direct && !absorb_direct(j, result)) return false;
+  if (result > 0) {
+    j.done += std::uint64_t(result);
+    j.fruitless = 0;
+    if (j.done < j.request.length) return false;
+  } else if (result == 0 && (j.request.flags & rpc::read_zeros_beyond_end) != 0) {
+    std::memset(region_.staging + j.request.staging + j.done, 0, j.request.length - j.done);
+    j.done = j.request.length;
+  } else if ((result == -EINTR || result == -EAGAIN) && ++j.fruitless < most_fruitless) {
+    return false;
+  }
+  // Bytes that came before an error count. The request for the rest meets the error.
+  bool const failed = result < 0 && j.done == 0;
+  count(counters_.bytes_read, j.done);
+  if (begin_transfer(j)) return true;
+  finish(j, failed ? std::int32_t(result) : rpc::read_result(std::uint32_t(j.done), false));
+  return true;
+}
+
+bool worker::in_staging(std::uint64_t at, std::uint64_t bytes) const noexcept {
+  return bytes <= region_.staging_bytes && at <= region_.staging_bytes - bytes;
+}
+
+worker::job& worker::new_job(rpc::request const& request) {
+  if (free_jobs_.empty()) {
+    auto const jobs = jobs_.size() + 1;
+    free_jobs_.reserve(jobs);
+    held_.reserve(jobs);
+    transferring_.reserve(jobs);
+    jobs_.emplace_back().index = jobs - 1;
+    free_jobs_.push_back(&jobs_.back());
+  }
+  auto& j = *free_jobs_.back();
+  free_jobs_.pop_back();
+  j.request = request;
+  j.file = nullptr;
+  j.done = 0;
+  j.direct = false;
+  j.is_direct = false;
+  j.fruitless = 0;
+  j.held_at.reset();
+  j.vetted = false;
+  return j;
+}
+
+void worker::hold(job& j, std::shared_ptr<gate> until) noexcept {
+  j.held_at = std::move(until);
+  held_.push_back(&j);
+  j.held_at->arrive();
+}
+
+void worker::finish(job& j, std::int32_t result) noexcept {
+  if (j.file != nullptr) files_.done(j.file);
+  free_jobs_.push_back(&j);
+  answer(j.request, result);
+}
+
+void worker::answer(rpc::request const& request, std::int32_t result) noexcept {
+  if (result < 0) count(counters_.failed);
+  // Pairs with the acquire of the caller that waits on this channel: a caller that sees its
+  // sequence number sees the data in staging.
+  std::atomic_ref<std::uint64_t>{region_.completions[request.channel].word}.store(
+      rpc::pack_completion(request.sequence, result), std::memory_order_release);
+}
+
+// This thread alone writes its counters, so no read-modify-write is needed. They order nothing.
+void worker::count(std::atomic<std::uint64_t>& counter, std::uint64_t n) noexcept {
+  counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
+}  // namespace gpufs::daemon

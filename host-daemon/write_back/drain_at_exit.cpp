@@ -1,0 +1,73 @@
+#include <host-daemon/write_back/drain_at_exit.hpp>
+#include <host-daemon/write_back/write_back.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <vector>
+
+namespace gpufs::daemon {
+
+namespace {
+
+class live_filesystems {
+ public:
+  static live_filesystems& get() {
+    static live_filesystems all;
+    return all;
+  }
+  ~live_filesystems() {
+    std::set_terminate(then_);
+    std::lock_guard const lock{mutex_};
+    drain();
+  }
+  live_filesystems(live_filesystems const&) = delete;
+  live_filesystems& operator=(live_filesystems const&) = delete;
+
+  void add(write_back& writes) {
+    std::lock_guard const lock{mutex_};
+    all_.push_back(&writes);
+  }
+  void remove(write_back& writes) {
+    std::lock_guard const lock{mutex_};
+    std::erase(all_, &writes);
+  }
+
+ private:
+  live_filesystems() : then_{std::set_terminate([] { get().terminate(); })} {}
+
+  void drain() {
+    for (auto* const writes : all_) {
+      static_cast<void>(writes->flush(nullptr));
+      for (auto const& line : writes->unwritten())
+        fmt::print(stderr, "gpufs: lost, could not be written: {}\n", line);
+    }
+  }
+
+  [[noreturn]] void terminate() {
+    {
+      // Without the lock: this thread, or another one that ends the program, is inside one of the
+      // functions above.
+      std::unique_lock const lock{mutex_, std::try_to_lock};
+      if (lock) drain();
+    }
+    if (then_ != nullptr) then_();
+    std::abort();
+  }
+
+  std::mutex mutex_;
+  std::vector<write_back*> all_;
+  std::terminate_handler const then_;
+};
+
+}  // namespace
+
+void drain_at_exit(write_back& writes, bool on) {
+  auto& live = live_filesystems::get();
+  on ? live.add(writes) : live.remove(writes);
+}
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,151 @@
+// The background threads: their jobs, and which buffers they write when.
+#include <host-daemon/backend/stored_file.hpp>
+#include <host-daemon/base/thread.hpp>
+#include <host-daemon/write_back/write_back.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+namespace gpufs::daemon {
+
+namespace {
+
+// A page with no new bytes for this long is written unasked: its writer has gone on.
+constexpr std::chrono::nanoseconds settled{1'000'000};
+constexpr std::chrono::microseconds look_again{1000};
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+write_back::write_back(rpc::write_region const& region, fault_injector* faults)
+    : region_{region}, faults_{faults}, watch_(region.count) {}
+
+write_back::~write_back() {
+  stop();
+  static_cast<void>(flush(nullptr, insist::yes));
+  for (auto const& line : unwritten())
+    std::fprintf(stderr, "gpufs: lost, could not be written: %s\n", line.c_str());
+}
+
+void write_back::start(unsigned threads) {
+  if (region_.count == 0 || !threads_.empty()) return;
+  stopping_ = false;
+  ending_.store(false, std::memory_order_relaxed);
+  for (unsigned i = 0; i < threads; ++i)
+    threads_.emplace_back([this, i, threads] { serve(i, threads); });
+}
+
+void write_back::stop() {
+  {
+    std::lock_guard const lock{jobs_mutex_};
+    stopping_ = true;
+  }
+  ending_.store(true, std::memory_order_relaxed);
+  wake_.notify_all();
+  for (auto& t : threads_) t.join();
+  threads_.clear();
+}
+
+void write_back::post(std::function<void()> job) {
+  {
+    std::lock_guard const lock{jobs_mutex_};
+    jobs_.push_back(std::move(job));
+  }
+  wake_.notify_one();
+}
+
+void write_back::serve(unsigned number, unsigned threads) {
+  set_up_thread("gpufs-wb-" + std::to_string(number));
+  for (;;) {
+    std::function<void()> job;
+    {
+      std::unique_lock lock{jobs_mutex_};
+      if (jobs_.empty() && stopping_) return;
+      if (!jobs_.empty()) {
+        job = std::move(jobs_.front());
+        jobs_.pop_front();
+      }
+    }
+    if (job) {
+      job();
+      continue;
+    }
+    if (write_background(number, threads)) continue;
+    std::unique_lock lock{jobs_mutex_};
+    auto const something = [&] { return stopping_ || !jobs_.empty(); };
+    bool idle = false;
+    {
+      std::lock_guard const files_lock{files_mutex_};
+      idle = files_.empty();
+    }
+    // While no file is open for writing, no page becomes dirty. attach() wakes this thread.
+    if (idle && !something()) {
+      wake_.wait(lock);
+    } else {
+      wake_.wait_for(lock, look_again, something);
+    }
+  }
+}
+
+void write_back::attach(std::uint64_t version, file_pointer file) {
+  {
+    std::lock_guard const order{
+        jobs_mutex_};  // a thread that is about to sleep has looked at files_ under it
+    std::lock_guard const lock{files_mutex_};
+    files_.insert_or_assign(version, std::move(file));
+  }
+  wake_.notify_all();
+}
+
+void write_back::forget(written_file const& file) {
+  std::lock_guard const lock{files_mutex_};
+  std::erase_if(files_, [&](auto const& entry) { return entry.second.get() == &file; });
+}
+
+bool write_back::wanted_now(std::uint32_t i, bool pressed) {
+  auto const word = posted(i);
+  auto const sequence = word >> rpc::posted_shift;
+  if ((word & rpc::posted_busy) != 0 || sequence == written(i) >> rpc::written_shift) return false;
+  auto& w = watch_[i];
+  if (w.failed.load(std::memory_order_relaxed) == sequence) return false;
+  if (pressed || (word & rpc::posted_urgent) != 0) return true;
+  if (w.seen.exchange(sequence, std::memory_order_relaxed) != sequence) {
+    w.seen_at.store(now_ns(), std::memory_order_relaxed);
+    return false;
+  }
+  return now_ns() - w.seen_at.load(std::memory_order_relaxed) >= settled.count();
+}
+
+// Writes one batch of the buffers that should not stay dirty longer. Returns false if there are
+// none.
+bool write_back::write_background(unsigned number, unsigned threads) {
+  auto const count = std::uint32_t(region_.count);
+  auto const begin = std::uint32_t(std::uint64_t(count) * number / threads);
+  auto const end = std::uint32_t(std::uint64_t(count) * (number + 1) / threads);
+  bool pressed = hurried_.load(std::memory_order_relaxed) != 0;
+  if (!pressed) {  // this thread's share of the buffers stands for all of them
+    std::uint64_t dirty = 0;
+    for (auto i = begin; i < end; ++i) dirty += is_dirty(i) ? 1 : 0;
+    pressed = dirty * 2 > end - begin;
+  }
+  std::vector<locked_buffer> locked;
+  auto const most = batch_size();
+  for (std::uint32_t n = 0; n < count && locked.size() < most; ++n) {
+    if (n == end - begin && !locked.empty())
+      break;  // what lies beyond is the others' work unless there is none here
+    auto const i = begin + n < count ? begin + n : begin + n - count;
+    locked_buffer buffer;
+    if (wanted_now(i, pressed) && lock_buffer(i, insist::no, buffer))
+      locked.push_back(std::move(buffer));
+  }
+  write(locked);
+  return !locked.empty();
+}
+
+}  // namespace gpufs::daemon

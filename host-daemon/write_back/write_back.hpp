@@ -1,0 +1,160 @@
+// Write-back: dirty pages go from write buffers to files, in the background, on demand, and at the
+// end.
+#pragma once
+
+#include <gpufs/rpc/write_format.hpp>
+#include <gpufs/testing/faults.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+namespace gpufs::daemon {
+
+class stored_file;
+
+/// A file that is written, with all its descriptors and versions. It lives while one of them is
+/// open for writing or a page is dirty.
+struct written_file {
+  std::shared_ptr<stored_file const> host;
+  std::string path;                                ///< as it was opened, for messages
+  std::atomic<std::uint32_t> write_index{0};       ///< as in open_file_record, of its descriptors,
+  std::atomic<std::uint32_t> once_write_index{0};  ///< and of the one with O_GWRONCE; 0: none
+  std::atomic<int> error{0};                       ///< the first unreported -errno, or 0
+};
+
+/// All public functions are thread-safe. Those that write block their caller until it is done. A
+/// lock keeps each buffer to one thread at a time.
+class write_back {
+ public:
+  /// Serves region.count write buffers, zeroed, which must outlive it. It asks `faults`, if given,
+  /// before each system call.
+  write_back(rpc::write_region const& region, fault_injector* faults);
+
+  /// Calls stop(), then writes all dirty pages, even if device code is adding to them. Lists on
+  /// stderr the bytes that cannot be written.
+  ~write_back();
+  write_back(write_back const&) = delete;
+  write_back& operator=(write_back const&) = delete;
+
+  /// Starts or ends the threads that write in the background and run jobs. stop() returns after all
+  /// posted jobs have run.
+  void start(unsigned threads);
+  void stop();
+
+  /// Runs `job` on one of the threads. A job may block.
+  void post(std::function<void()> job);
+
+  /// Says that version `version` of a file's contents belongs to `file`.
+  void attach(std::uint64_t version, std::shared_ptr<written_file> file);
+  /// Says that no version belongs to `file` any more.
+  void forget(written_file const& file);
+
+  /// Writes all bytes that were posted to `file` before the call (null: to any file). Bytes that
+  /// cannot be written stay dirty, and the file keeps the error.
+  /// Returns 0, or -EIO or -ETIMEDOUT if some bytes stay dirty.
+  int flush(written_file const* file);
+
+  /// Calls flush(), makes the file durable, and returns its first unreported error, once.
+  int sync(written_file& file);
+
+  /// Returns the first unreported error, or 0. It counts as reported then.
+  int take_error(written_file& file);
+
+  /// Drops the dirty pages from byte `from` of the file on. A page is dropped as a whole.
+  void discard(written_file const& file, std::uint64_t from = 0);
+
+  [[nodiscard]] bool dirty(written_file const& file) const;
+  /// Returns one past the last dirty byte of the file, or 0 if no byte is dirty.
+  [[nodiscard]] std::uint64_t dirty_end(written_file const& file);
+
+  /// Lists the dirty bytes, also those that are being written, one line per page: "PATH: bytes
+  /// 4096..8191 9000..9001".
+  /// Some pages give "PATH: bytes in 4096..8191": a kernel is adding bytes, or died while it did,
+  /// or the write takes more than ten seconds.
+  [[nodiscard]] std::vector<std::string> unwritten();
+
+  [[nodiscard]] std::uint64_t writes() const noexcept {
+    return writes_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t bytes_written() const noexcept {
+    return bytes_written_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  using time_point = clock::time_point;
+  using file_pointer = std::shared_ptr<written_file>;
+  struct locked_buffer {
+    std::uint32_t number;
+    std::uint64_t sequence;
+    std::uint64_t page;
+    file_pointer file;
+    bool failed;
+  };
+  struct piece {  // consecutive bytes of one buffer
+    locked_buffer* buffer;
+    std::uint64_t offset;
+    std::byte* bytes;
+    std::uint64_t length;
+  };
+  struct buffer_watch {                        // the background threads' notes on a buffer
+    std::atomic<bool> claimed{false};          // a thread may change its `written` word
+    std::atomic<std::uint64_t> seen{0};        // sequence at the last look,
+    std::atomic<std::int64_t> seen_at{0};      // when it was new, steady clock, ns
+    std::atomic<std::uint64_t> failed{~0ull};  // sequence that could not be written
+    std::atomic<std::uint64_t> failed_at{0};   // number of that failure
+  };
+
+  // yes: lock the buffer even if the device says that it is busy.
+  enum class insist { no, yes };
+
+  [[nodiscard]] std::size_t batch_size() const;
+  [[nodiscard]] std::uint64_t posted(std::uint32_t i) const;
+  [[nodiscard]] std::uint64_t written(std::uint32_t i) const;
+  [[nodiscard]] bool is_dirty(std::uint32_t i) const;
+  [[nodiscard]] file_pointer file_of(std::uint32_t i) const;
+  [[nodiscard]] std::uint64_t page_of(std::uint32_t i) const;
+  bool lock_buffer(std::uint32_t i, insist how, locked_buffer& out);
+  template <class Wanted>
+  bool wait_for_buffer(std::uint32_t i, time_point end, locked_buffer& locked, Wanted wanted);
+  void release_buffer(locked_buffer const& locked, bool clean);
+  std::vector<piece> pieces_of(locked_buffer& locked) const;
+  void write(std::vector<locked_buffer>& locked);
+  void write_run(piece const* first, piece const* last);
+  std::int64_t write_some(piece const* first, piece const* last, std::uint64_t skip);
+  void fail(locked_buffer& locked, int error);
+  void show_error(written_file const& file, int error);
+  int flush(written_file const* file, insist how);
+  void serve(unsigned number, unsigned threads);
+  bool write_background(unsigned number, unsigned threads);
+  bool wanted_now(std::uint32_t i, bool pressed);
+
+  rpc::write_region region_;
+  fault_injector* faults_;
+  std::vector<buffer_watch> watch_;
+  std::atomic<std::uint64_t> failures_{0}, writes_{0}, bytes_written_{0};
+  std::atomic<unsigned> hurried_{0};  // flushes under way: the background helps
+
+  mutable std::mutex files_mutex_;
+  std::unordered_map<std::uint64_t, file_pointer> files_;  // by version
+
+  std::mutex jobs_mutex_;  // guards the three below
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> jobs_;
+  bool stopping_ = false;
+  std::atomic<bool> ending_{false};  // writes at a closed gate give up
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace gpufs::daemon

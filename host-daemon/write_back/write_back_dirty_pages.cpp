@@ -1,0 +1,95 @@
+// Dirty pages: whether there are any, their list, their removal.
+#include <host-daemon/write_back/write_back.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace gpufs::daemon {
+
+namespace {
+
+// The longest wait for a buffer that is locked or to which the device adds bytes.
+constexpr std::chrono::seconds patience{10};
+// The longest wait, for a list, for a buffer to which the device adds bytes. The kernel may have
+// died.
+constexpr std::chrono::milliseconds listing_patience{1};
+
+}  // namespace
+
+// Returns true if `locked` is buffer i, dirty, locked, and as `wanted` asks. Returns false if it is
+// clean, if `wanted` says no, or if others had it until `end`.
+template <class Wanted>
+bool write_back::wait_for_buffer(std::uint32_t i, time_point end, locked_buffer& locked,
+                                 Wanted wanted) {
+  while (is_dirty(i) && wanted(i)) {
+    if (lock_buffer(i, insist::no, locked)) return true;
+    if (clock::now() >= end) break;
+    std::this_thread::sleep_for(std::chrono::microseconds{20});
+  }
+  return false;
+}
+
+void write_back::discard(written_file const& file, std::uint64_t from) {
+  for (std::uint32_t i = 0; i < region_.count; ++i) {
+    locked_buffer locked;
+    auto const wanted = [&](std::uint32_t b) {
+      return file_of(b).get() == &file && page_of(b) << region_.page_shift >= from;
+    };
+    if (wait_for_buffer(i, clock::now() + patience, locked, wanted)) release_buffer(locked, true);
+  }
+}
+
+bool write_back::dirty(written_file const& file) const {
+  for (std::uint32_t i = 0; i < region_.count; ++i)
+    if (is_dirty(i) && file_of(i).get() == &file) return true;
+  return false;
+}
+
+std::uint64_t write_back::dirty_end(written_file const& file) {
+  std::uint64_t end = 0;
+  for (std::uint32_t i = 0; i < region_.count; ++i) {
+    locked_buffer locked;
+    if (!wait_for_buffer(i, clock::now() + patience, locked,
+                         [&](std::uint32_t b) { return file_of(b).get() == &file; }))
+      continue;
+    for (auto const& p : pieces_of(locked)) end = std::max(end, p.offset + p.length);
+    release_buffer(locked, false);
+  }
+  return end;
+}
+
+// A page that is being written stays in the list until the file has it, as the write may fail.
+std::vector<std::string> write_back::unwritten() {
+  std::vector<std::string> lines;
+  auto const end = clock::now() + patience;
+  for (std::uint32_t i = 0; i < region_.count; ++i) {
+    locked_buffer locked;
+    auto const busy_end = clock::now() + listing_patience;
+    auto const wanted = [&](std::uint32_t b) {
+      return (posted(b) & rpc::posted_busy) == 0 || clock::now() < busy_end;
+    };
+    bool const is_locked = wait_for_buffer(i, end, locked, wanted);
+    if (!is_locked && !is_dirty(i)) continue;
+    auto const file = is_locked ? locked.file : file_of(i);
+    auto line = fmt::format("{}: bytes", file ? file->path : "a file that is closed");
+    if (is_locked) {
+      for (auto const& p : pieces_of(locked))
+        line += fmt::format(" {}..{}", p.offset, p.offset + p.length - 1);
+      release_buffer(locked, false);
+    } else {  // a kernel adds bytes, or died while it did, or a write is slow: the ranges are
+              // unknown
+      auto const first = page_of(i) << region_.page_shift;
+      line +=
+          fmt::format(" in {}..{}", first, first + (std::uint64_t{1} << region_.page_shift) - 1);
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace gpufs::daemon

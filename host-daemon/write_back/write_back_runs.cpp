@@ -1,0 +1,126 @@
+// The way of locked write buffers to their files: sort, join to long runs, write, note the
+// failures.
+#include <host-daemon/backend/stored_file.hpp>
+#include <host-daemon/write_back/write_back.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+#include <tuple>
+
+#include <sys/uio.h>
+
+namespace gpufs::daemon {
+
+namespace {
+
+constexpr std::size_t most_pieces = 256;  // of one call; the system allows 1024 (IOV_MAX)
+constexpr unsigned most_fruitless = 100;
+
+}  // namespace
+
+std::vector<write_back::piece> write_back::pieces_of(locked_buffer& locked) const {
+  auto const& header = region_.headers[locked.number];
+  auto const page = locked.page << region_.page_shift;
+  auto* const bytes = region_.bytes + (std::uint64_t(locked.number) << region_.page_shift);
+  std::vector<piece> pieces;
+  for (std::uint32_t r = 0; r < std::min(header.ranges, rpc::most_ranges); ++r) {
+    auto const range = header.range[r];
+    pieces.push_back({&locked, page + range.begin, bytes + range.begin, range.end - range.begin});
+  }
+  std::ranges::sort(pieces, {}, &piece::offset);
+  return pieces;
+}
+
+void write_back::write(std::vector<locked_buffer>& locked) {
+  if (locked.empty()) return;
+  std::ranges::sort(locked, {}, [](locked_buffer const& h) {
+    return std::tuple{h.file.get(), h.page};
+  });
+  std::vector<piece> pieces;
+  for (auto& h : locked) {
+    if (h.file == nullptr) {
+      fail(h, EBADF);  // its file was closed while the device wrote
+      continue;
+    }
+    for (auto const& p : pieces_of(h)) pieces.push_back(p);
+  }
+  for (std::size_t at = 0; at < pieces.size();) {
+    auto end = at + 1;
+    while (end < pieces.size() && end - at < most_pieces &&
+           pieces[end].buffer->file == pieces[at].buffer->file &&
+           pieces[end].offset == pieces[end - 1].offset + pieces[end - 1].length)
+      ++end;
+    write_run(&pieces[at], &pieces[at] + (end - at));
+    at = end;
+  }
+  for (auto const& h : locked) release_buffer(h, !h.failed);
+}
+
+// Writes pieces [first, last), which are consecutive in one file.
+void write_back::write_run(piece const* first, piece const* last) {
+  std::uint64_t skip = 0;  // bytes of the first piece that are written
+  for (unsigned fruitless = 0; first != last;) {
+    auto const result = write_some(first, last, skip);
+    if (result > 0) {
+      fruitless = 0;
+      skip += std::uint64_t(result);
+      while (first != last && skip >= first->length) skip -= first++->length;
+      continue;
+    }
+    if ((result == 0 || result == -EINTR || result == -EAGAIN) && ++fruitless < most_fruitless)
+      continue;
+    for (; first != last; ++first) fail(*first->buffer, result == 0 ? EIO : int(-result));
+  }
+}
+
+// Makes one system call. Returns the bytes written or -errno.
+std::int64_t write_back::write_some(piece const* first, piece const* last, std::uint64_t skip) {
+  ::iovec vectors[most_pieces];
+  std::size_t count = 0;
+  std::uint64_t length = 0;
+  for (auto const* p = first; p != last; ++p) {
+    auto const from = p == first ? skip : 0;
+    vectors[count++] = {p->bytes + from, p->length - from};
+    length += p->length - from;
+  }
+  auto const offset = first->offset + skip;
+  auto const& file = *first->buffer->file->host;
+  if (faults_ != nullptr) {
+    auto const action = faults_->before_write(file.read_descriptor(), offset, length);
+    if (action.what == fault_action::kind::fail) return -action.error;
+    if (action.what == fault_action::kind::hold) {
+      action.until->arrive();
+      while (!action.until->is_open()) {
+        if (ending_.load(std::memory_order_relaxed)) return -EIO;  // the gate stays closed
+        std::this_thread::sleep_for(std::chrono::microseconds{100});
+      }
+    }
+    if (action.what == fault_action::kind::shorten) {
+      vectors[0].iov_len = std::clamp<std::size_t>(action.bytes, 1, vectors[0].iov_len);
+      count = 1;
+    }
+  }
+  auto const written = file.write({vectors, count}, offset);
+  if (written < 0) return written;
+  writes_.fetch_add(1, std::memory_order_relaxed);
+  bytes_written_.fetch_add(std::uint64_t(written), std::memory_order_relaxed);
+  return written;
+}
+
+void write_back::fail(locked_buffer& locked, int error) {
+  locked.failed = true;
+  auto& w = watch_[locked.number];
+  w.failed.store(locked.sequence, std::memory_order_relaxed);
+  if (locked.file != nullptr) {
+    int none = 0;
+    if (locked.file->error.compare_exchange_strong(none, -error, std::memory_order_acq_rel))
+      show_error(*locked.file, error);
+  }
+  // Last: a flush that sees this reports the error above.
+  w.failed_at.store(failures_.fetch_add(1, std::memory_order_relaxed) + 1,
+                    std::memory_order_release);
+}
+
+}  // namespace gpufs::daemon

@@ -1,0 +1,162 @@
+// The access plans of `gpufs bench`: which block reads what.
+#include <apps/bench/access_plan.hpp>
+#include <apps/bench/zipf.hpp>
+#include <test/support/seed.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <set>
+#include <vector>
+
+using namespace gpufs::apps;
+
+namespace {
+
+access_plan sequential(std::uint64_t blocks, std::uint64_t bytes, std::uint64_t request) {
+  access_plan p;
+  p.blocks = blocks;
+  p.bytes = bytes;
+  p.request = request;
+  p.stride = access_plan::pieces(access_plan::pieces(bytes, request), blocks) * request;
+  return p;
+}
+
+/// How often each byte of the file is read; checks what holds for every plan on the way.
+std::vector<int> times_read(access_plan const& p) {
+  std::vector<int> times(p.bytes, 0);
+  std::set<std::uint64_t> numbers;
+  std::uint64_t payload = 0;
+  for (std::uint64_t b = 0; b < p.blocks; ++b) {
+    for (std::uint64_t i = 0; i < p.requests_of(b); ++i) {
+      gpufs::apps::access const a = p.at(b, i);
+      REQUIRE(a.bytes > 0);
+      REQUIRE(a.bytes <= p.request);
+      REQUIRE(a.offset + a.bytes <= p.bytes);
+      REQUIRE(a.number < p.numbers());
+      CHECK(numbers.insert(a.number).second);
+      for (std::uint64_t k = a.offset; k < a.offset + a.bytes; ++k) ++times[k];
+      payload += a.bytes;
+    }
+  }
+  CHECK(payload == p.payload());
+  return times;
+}
+
+}  // namespace
+
+TEST_CASE("bench plan: sequential blocks together read each byte once, whatever divides what") {
+  for (std::uint64_t const blocks : {1u, 3u, 8u}) {
+    for (std::uint64_t const bytes : {1u, 7u, 64u, 65u, 1000u}) {
+      for (std::uint64_t const request : {1u, 8u, 13u, 64u, 2000u}) {
+        for (int const n : times_read(sequential(blocks, bytes, request))) CHECK(n == 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("bench plan: a stride that is no multiple of the request is read to its end") {
+  access_plan p = sequential(4, 400, 30);
+  p.stride = 100;
+  for (int const n : times_read(p)) CHECK(n == 1);
+}
+
+TEST_CASE("bench plan: strided pieces lie `stride` apart and are all read") {
+  access_plan p;
+  p.pattern = access_pattern::strided;
+  p.blocks = 3;
+  p.bytes = 1000;
+  p.request = 16;
+  for (std::uint64_t const stride : {16u, 24u, 999u, 5000u}) {
+    p.stride = stride;
+    auto const times = times_read(p);
+    for (std::uint64_t k = 0; k < times.size(); ++k)
+      CHECK(times[k] == (k % stride < p.request ? 1 : 0));
+  }
+}
+
+TEST_CASE("bench plan: random pieces are aligned, whole, and depend on the seed alone") {
+  access_plan p;
+  p.pattern = access_pattern::random;
+  p.blocks = 3;
+  p.bytes = 1000;
+  p.request = 64;
+  p.draws = 100;
+  p.seed = 7;
+  (void)times_read(p);
+  access_plan other = p;
+  other.blocks = 5;
+  for (std::uint64_t i = 0; i < p.draws; ++i) {
+    CHECK(p.at(i % 3, i / 3).offset % p.request == 0);
+    CHECK(p.at(i % 3, i / 3).offset == other.at(i % 5, i / 5).offset);
+  }
+}
+
+TEST_CASE("bench plan: pieces that were drawn are read in that order, whoever reads them") {
+  std::vector<std::uint32_t> const drawn = {3, 0, 3, 9, 1};
+  access_plan p;
+  p.pattern = access_pattern::random;
+  p.blocks = 2;
+  p.bytes = 1000;
+  p.request = 100;
+  p.draws = drawn.size();
+  p.drawn = drawn.data();
+  for (int const times : times_read(p)) CHECK(times <= 2);
+  for (std::uint64_t i = 0; i < p.draws; ++i) CHECK(p.at(i % 2, i / 2).offset == 100 * drawn[i]);
+}
+
+TEST_CASE(
+    "zipf: rank k comes k^-theta as often as the first one, for exponents below, at, near and "
+    "above 1") {
+  constexpr std::uint64_t n = 1000, draws = 200'000;
+  std::uint64_t const seed = gpufs::test::seed();
+  for (double const theta : {0.5, 0.99, 1.0, 1 + 1e-12, 1.5, 4.0}) {
+    CAPTURE(theta);
+    zipf_ranks const ranks(n, theta);
+    std::vector<std::uint64_t> times(n + 1, 0);
+    for (std::uint64_t i = 0; i < draws; ++i) ++times.at(ranks.rank(seed, i));
+    CHECK(times[0] == 0);
+    double sum = 0;
+    for (std::uint64_t k = 1; k <= n; ++k) sum += std::pow(static_cast<double>(k), -theta);
+    // Ranks [first, last]: six standard deviations of the binomial distribution either way.
+    auto const check = [&](std::uint64_t first, std::uint64_t last) {
+      double share = 0, got = 0;
+      for (std::uint64_t k = first; k <= last; ++k) {
+        share += std::pow(static_cast<double>(k), -theta) / sum;
+        got += static_cast<double>(times[k]);
+      }
+      CAPTURE(first);
+      CHECK(std::fabs(got - share * draws) <= 6 * std::sqrt(draws * share * (1 - share)) + 1);
+    };
+    for (std::uint64_t const k : {1, 2, 3, 10}) check(k, k);
+    check(11, 100);
+    check(101, 999);
+    check(1000, 1000);
+  }
+}
+
+TEST_CASE("zipf: a single piece is always the one; draws depend on seed and number alone") {
+  CHECK(zipf_ranks(1, 0.99).rank(5, 7) == 1);
+  auto const some = zipf_draws(50, 0.99, 100, 3), more = zipf_draws(50, 0.99, 100'000, 3),
+             other = zipf_draws(50, 0.99, 100, 4);
+  CHECK(std::vector(more.begin(), more.begin() + 100) == some);
+  CHECK(other != some);
+}
+
+TEST_CASE("zipf: every piece has one rank, and wanted ones are no neighbours in the file") {
+  for (std::uint64_t const pieces : {1, 2, 3, 7, 64, 1000, 4096}) {
+    std::set<std::uint64_t> seen;
+    for (std::uint64_t rank = 1; rank <= pieces; ++rank) {
+      std::uint64_t const piece = piece_of_rank(rank, pieces);
+      CHECK(piece < pieces);
+      CHECK(seen.insert(piece).second);
+    }
+    if (pieces < 64) continue;
+    for (std::uint64_t rank = 1; rank < 10; ++rank) {
+      auto const a = static_cast<std::int64_t>(piece_of_rank(rank, pieces)),
+                 b = static_cast<std::int64_t>(piece_of_rank(rank + 1, pieces));
+      CHECK(std::abs(a - b) > 8);
+    }
+  }
+}

@@ -1,0 +1,125 @@
+// Several rings: the spread of channels over them, and answers to requests in each of them.
+#include <host-daemon/serve/server.hpp>
+
+#include <test/daemon/harness.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <deque>
+#include <thread>
+#include <vector>
+
+using gpufs::io_backend;
+using gpufs::daemon::server;
+using gpufs::daemon::server_settings;
+using gpufs::test::caller;
+using gpufs::test::region_memory;
+using gpufs::test::scratch_folder;
+using gpufs::test::ticket_source;
+using gpufs::test::write_range;
+using gpufs::test::wrong_bytes;
+namespace rpc = gpufs::rpc;
+
+namespace {
+
+server_settings with_threads(unsigned threads) {
+  server_settings s;
+  s.threads = threads;
+  s.backend = io_backend::pread;
+  return s;
+}
+
+// The rings of a region as regions of one ring each.
+std::deque<ticket_source> tickets_of(rpc::shared_region const& region) {
+  std::deque<ticket_source> sources;
+  for (std::uint64_t i = 0; i < region.rings; ++i) {
+    auto one = region;
+    one.ring += i * region.slots;
+    sources.emplace_back(one);
+  }
+  return sources;
+}
+
+}  // namespace
+
+TEST_CASE("rings: no ring serves more than its share of the channels, however many there are") {
+  for (std::uint32_t rings = 1; rings <= 20; ++rings) {
+    CAPTURE(rings);
+    std::vector<std::uint32_t> served(rings);
+    for (std::uint32_t channel = 0; channel < 3 * rings * rings + 7; ++channel) {
+      CAPTURE(channel);
+      auto const ring = rpc::ring_of(channel, rings);
+      REQUIRE(ring < rings);
+      REQUIRE(++served[ring] <= (channel + rings) / rings);
+    }
+  }
+}
+
+TEST_CASE(
+    "rings: the callers of every ring are answered, with more threads than rings and with fewer") {
+  scratch_folder folder;
+  write_range(folder / "a", 0, 100'000);
+  for (std::uint64_t const rings : {2, 3, 5}) {
+    for (unsigned const threads : {1u, 3u, 7u}) {
+      CAPTURE(rings);
+      CAPTURE(threads);
+      constexpr std::uint64_t slots = 4;
+      std::uint64_t const channels = 3 * rings;
+      region_memory memory{rings * slots, channels, 1 << 20};
+      auto region = memory.region;
+      region.rings = rings;
+      region.slots = slots;
+      auto tickets = tickets_of(region);
+      server daemon{region, with_threads(threads)};
+      daemon.start();
+      std::atomic<int> wrong{0};
+      std::vector<std::thread> callers;
+      for (std::uint32_t channel = 0; channel < channels; ++channel) {
+        callers.emplace_back([&, channel] {
+          caller c{region, tickets[rpc::ring_of(channel, std::uint32_t(rings))], channel};
+          auto const fd = c.open(folder / "a");
+          for (std::uint64_t i = 0; i < 50; ++i) {
+            auto const offset = i * 1000 + channel;
+            if (c.read(fd, offset, 3000) != 3000 || wrong_bytes(c.data(), offset, 3000) != 0)
+              ++wrong;
+          }
+          if (c.close(fd) != 0) ++wrong;
+        });
+      }
+      for (auto& t : callers) t.join();
+      CHECK(wrong == 0);
+      CHECK(daemon.statistics().requests == channels * 52);
+    }
+  }
+}
+
+TEST_CASE("rings: what waits in any ring when the daemon starts is answered") {
+  constexpr std::uint64_t rings = 4;
+  constexpr std::uint64_t slots = 4;
+  region_memory memory{rings * slots, rings * slots, 1 << 20};
+  auto region = memory.region;
+  region.rings = rings;
+  region.slots = slots;
+  auto tickets = tickets_of(region);
+  server daemon{region, with_threads(1)};
+  std::vector<caller> callers;
+  for (std::uint32_t channel = 0; channel < rings * slots; ++channel) {
+    callers.emplace_back(region, tickets[rpc::ring_of(channel, rings)], channel);
+    callers.back().post({.op = rpc::operation::nop});
+  }
+  daemon.start();
+  for (auto& c : callers) CHECK(c.wait() == 0);
+}
+
+TEST_CASE("rings: a region whose rings cannot hold a request of each channel is refused") {
+  region_memory memory{8, 8};
+  auto region = memory.region;
+  region.slots = 2;
+  region.rings = 4;
+  CHECK_NOTHROW(server{region, with_threads(1)});
+  region.rings = 3;
+  CHECK_THROWS_AS((server{region, with_threads(1)}), std::invalid_argument);
+  region.rings = 0;
+  CHECK_THROWS_AS((server{region, with_threads(1)}), std::invalid_argument);
+}

@@ -1,0 +1,114 @@
+// The storage backend: the answers of ordinary files, and a registry with another backend.
+#include <host-daemon/backend/host_storage.hpp>
+#include <host-daemon/files/file_registry.hpp>
+
+#include <test/daemon/harness.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+using namespace gpufs::daemon;
+using gpufs::test::make_file;
+using gpufs::test::region_memory;
+using gpufs::test::scratch_folder;
+using gpufs::test::text_of;
+
+namespace {
+
+// Ordinary files, but it notes the names that are opened and refuses unlink.
+struct noting_storage final : storage_backend {
+  host_storage below;
+  std::vector<std::string> opened;
+
+  opened_file open(std::string const& path, int flags, unsigned mode) override {
+    opened.push_back(path);
+    return below.open(path, flags, mode);
+  }
+  int status(std::string const& path, struct ::stat& out) noexcept override {
+    return below.status(path, out);
+  }
+  int unlink(std::string const&) noexcept override { return -EDQUOT; }
+};
+
+}  // namespace
+
+TEST_CASE("storage: parts are written one behind the other, and read, sized and removed") {
+  scratch_folder folder;
+  host_storage storage;
+  auto const path = folder / "a";
+  auto const [file, error] = storage.open(path, O_RDWR | O_CREAT, 0644);
+  REQUIRE(error == 0);
+  std::string first = "one", second = "two";
+  ::iovec const parts[] = {{first.data(), 3}, {second.data(), 3}};
+  CHECK(file->write(parts, 2) == 6);
+  CHECK(text_of(path) == std::string(2, '\0') + "onetwo");
+  std::vector<std::byte> bytes(10);
+  CHECK(file->read(bytes, 5) == 3);
+  CHECK(bytes[0] == std::byte{'t'});
+  CHECK(file->read(bytes, 8) == 0);
+  CHECK(file->sync() == 0);
+  CHECK(file->truncate(4) == 0);
+  struct ::stat status {};
+  CHECK(file->status(status) == 0);
+  CHECK(status.st_size == 4);
+  CHECK(storage.unlink(path) == 0);
+  CHECK(storage.unlink(path) == -ENOENT);
+  CHECK(storage.status(path, status) == -ENOENT);
+  CHECK(file->status(status) == 0);  // an open file outlives its name
+}
+
+TEST_CASE("storage: errors are those of the system") {
+  scratch_folder folder;
+  host_storage storage;
+  CHECK(storage.open(folder / "none", O_RDONLY, 0).error == -ENOENT);
+  CHECK(storage.open(folder.path(), O_RDONLY, 0).error == -EISDIR);
+  CHECK(storage.open("/dev/null", O_RDONLY, 0).error == -EOPNOTSUPP);
+  auto const file = storage.open(make_file(folder, "a", 10), O_RDONLY, 0).file;
+  REQUIRE(file);
+  char byte = 0;
+  ::iovec const part{&byte, 1};
+  CHECK(file->write({&part, 1}, 0) == -EBADF);
+  CHECK(file->truncate(0) == -EINVAL);
+}
+
+TEST_CASE("storage: extents are known in full, in order and without overlap, or not at all") {
+  scratch_folder folder;
+  host_storage storage;
+  constexpr std::uint64_t size = 300'000;
+  auto const file = storage.open(make_file(folder, "a", size), O_RDONLY, 0).file;
+  REQUIRE(file);
+  auto const extents = file->extents(1000, size - 1000);
+  if (!extents) return;  // a file system that does not tell
+  std::uint64_t at = 1000;
+  for (auto const& e : *extents) {
+    CHECK(e.offset == at);
+    at += e.bytes;
+  }
+  CHECK(at == size);
+}
+
+TEST_CASE("storage: the registry opens and removes files by the storage that it is given") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "a", 100);
+  auto const storage = std::make_shared<noting_storage>();
+  region_memory memory;
+  registry_settings settings;
+  settings.storage = storage;
+  file_registry files{memory.region, std::move(settings)};
+  auto const fd = files.open(path, O_RDONLY);
+  REQUIRE(fd > 0);
+  CHECK(memory.size(fd) == 100);
+  CHECK(storage->opened == std::vector<std::string>{path});
+  CHECK(files.unlink(path) == -EDQUOT);
+  CHECK(files.unlink(std::string("a\0b", 3)) == -EINVAL);
+  CHECK(files.close(fd) == 0);
+}

@@ -1,0 +1,133 @@
+// Versions of the contents of files: when an open may trust cached pages, and when not.
+#include <host-daemon/files/content_versions.hpp>
+
+#include <doctest/doctest.h>
+
+using gpufs::daemon::content_versions;
+using gpufs::daemon::file_stamp;
+using gpufs::daemon::is_young;
+
+namespace {
+
+constexpr std::int64_t second = 1'000'000'000;
+constexpr std::int64_t millisecond = 1'000'000;
+constexpr std::int64_t now = 1'000'000 * second + 123'456'789;
+constexpr file_stamp old_file{.device = 1,
+                              .inode = 2,
+                              .size = 100,
+                              .mtime_ns = now - 50 * second,
+                              .ctime_ns = now - 50 * second};
+
+file_stamp with_times(std::int64_t mtime, std::int64_t ctime) {
+  auto s = old_file;
+  s.mtime_ns = mtime, s.ctime_ns = ctime;
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("versions: a stamp is young for 10 ms, or for 2 s if both its times are whole seconds") {
+  CHECK(is_young(with_times(now, now), now));
+  CHECK(is_young(with_times(now - 9 * millisecond, now - 9 * millisecond), now));
+  CHECK_FALSE(is_young(with_times(now - 10 * millisecond, now - 10 * millisecond), now));
+  auto const whole = 1'000'000 * second;
+  CHECK(is_young(with_times(whole, whole), whole + second));
+  CHECK_FALSE(is_young(with_times(whole, whole), whole + 2 * second));
+  CHECK_FALSE(is_young(with_times(whole, whole + 1), whole + second));
+}
+
+TEST_CASE(
+    "versions: ctime in the future stays young; mtime in the far future, which anybody can set, "
+    "does not count") {
+  CHECK(is_young(with_times(now - second, now + second), now));
+  CHECK_FALSE(is_young(with_times(now + 1000 * second, now - second), now));
+  CHECK(is_young(with_times(now + millisecond, now - second), now));
+}
+
+TEST_CASE("versions: an unchanged file keeps its version, open or closed") {
+  content_versions v{10};
+  auto const first = v.open(old_file, now, 1);
+  CHECK(first.version != 0);
+  CHECK(first.size == 100);
+  auto const again = v.open(old_file, now + second, 2);
+  CHECK(again.version == first.version);
+  CHECK_FALSE(again.changed);
+  v.close(1, 2);
+  v.close(1, 2);
+  CHECK(v.open(old_file, now + 2 * second, 3).version == first.version);
+}
+
+TEST_CASE(
+    "versions: another size, mtime, ctime, inode or device means a new version, never used "
+    "before") {
+  content_versions v{10};
+  auto const first = v.open(old_file, now, 1).version;
+  std::uint64_t order = 2, last = first;
+  auto changed = old_file;
+  auto const expect_new = [&] {
+    auto const next = v.open(changed, now, order++);
+    CHECK(next.changed);
+    CHECK(next.version > last);
+    CHECK(next.size == changed.size);
+    last = next.version;
+  };
+  changed.size = 101, expect_new();
+  changed.mtime_ns += 1, expect_new();
+  changed.ctime_ns += 1, expect_new();
+  changed.inode = 3, expect_new();
+  changed.device = 9, expect_new();
+  CHECK(v.open(old_file, now, order++).version > last);
+}
+
+TEST_CASE(
+    "versions: a stamp that was young when it was taken counts as changed at the next open, and "
+    "only then") {
+  content_versions v{10};
+  auto const fresh = with_times(now - millisecond, now - millisecond);
+  auto const first = v.open(fresh, now, 1).version;
+  SUBCASE("while open") {}
+  SUBCASE("closed in between") { v.close(1, 2); }
+  auto const second_open = v.open(fresh, now + second, 2);
+  CHECK(second_open.changed);
+  CHECK(second_open.version != first);
+  CHECK(v.open(fresh, now + 2 * second, 3).version == second_open.version);
+}
+
+TEST_CASE("versions: a validation that was overtaken adopts the result of the later one") {
+  content_versions v{10};
+  v.open(old_file, now, 1);
+  auto grown = old_file;
+  grown.size = 200, grown.ctime_ns += 1;
+  auto const newer = v.open(grown, now, 3);
+  auto const overtaken = v.open(old_file, now, 2);
+  CHECK(overtaken.version == newer.version);
+  CHECK(overtaken.size == 200);
+  CHECK_FALSE(overtaken.changed);
+}
+
+TEST_CASE("versions: of closed files the most recently closed are remembered, open ones always") {
+  content_versions v{2};
+  std::uint64_t order = 1;
+  auto const file = [](std::uint64_t inode) {
+    auto s = old_file;
+    s.inode = inode;
+    return s;
+  };
+  std::uint64_t version[6];
+  for (std::uint64_t i = 1; i <= 5; ++i) version[i] = v.open(file(i), now, order++).version;
+  for (std::uint64_t i = 1; i <= 4; ++i) v.close(1, i);
+  CHECK(v.size() == 3);
+  CHECK(v.open(file(3), now, order++).version == version[3]);
+  CHECK(v.open(file(4), now, order++).version == version[4]);
+  CHECK(v.open(file(5), now, order++).version == version[5]);
+  CHECK(v.open(file(1), now, order++).version > version[5]);
+}
+
+TEST_CASE("versions: closing what is not open changes nothing") {
+  content_versions v{2};
+  v.close(1, 2);
+  auto const version = v.open(old_file, now, 1).version;
+  v.close(1, 2);
+  v.close(1, 2);
+  CHECK(v.open(old_file, now, 2).version == version);
+}

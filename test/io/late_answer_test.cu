@@ -1,0 +1,214 @@
+// Answers that come after their caller has given up. They harm no other caller, and their channels
+// and frames come back.
+#include <gpufs/gpufs.hpp>
+
+#include <test/support/cache_state.hpp>
+#include <test/support/faults.hpp>
+#include <test/support/files.hpp>
+#include <test/support/numbered_reads.hpp>
+#include <test/support/opens.hpp>
+#include <test/support/reads.hpp>
+#include <test/support/seed.hpp>
+#include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+using namespace gpufs;
+using namespace gpufs::test;
+using testing::fault_action;
+
+namespace {
+
+constexpr std::uint64_t page = numbered_page;
+
+/// Holds the reads of the file's first `pages` pages, as long as it is in force.
+struct page_hold {
+  std::shared_ptr<testing::gate> gate = std::make_shared<testing::gate>();
+  std::atomic<std::uint64_t> pages{0};
+
+  fault_action operator()(std::uint64_t offset) const {
+    return offset / page < pages ? fault_action::hold(gate) : fault_action::pass();
+  }
+};
+
+std::shared_ptr<scripted_faults> faults_of(std::shared_ptr<page_hold> const& hold) {
+  return read_faults([hold](std::uint64_t offset, std::uint64_t) { return (*hold)(offset); });
+}
+
+/// Holds opens of `path` by kernels, and lets others pass.
+std::shared_ptr<scripted_faults> held_opens(std::string const& path,
+                                            std::shared_ptr<testing::gate> const& gate) {
+  auto faults = std::make_shared<scripted_faults>();
+  faults->on_open = [path, gate](std::string_view p) {
+    return p == path ? fault_action::hold(gate) : fault_action::pass();
+  };
+  return faults;
+}
+
+/// Opens in a kernel, again if that takes too long on a slow machine.
+int open_patiently(filesystem& fs, std::string const& path) {
+  int fd = -ETIMEDOUT;
+  for (int tries = 0; tries < 20 && fd == -ETIMEDOUT; ++tries) fd = open_in_kernel(fs, path);
+  return fd;
+}
+
+/// How many descriptors of this process are of the file.
+unsigned descriptors_of(std::string const& path) {
+  auto const target = std::filesystem::canonical(path);
+  unsigned n = 0;
+  std::error_code gone;
+  for (auto const& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    n += std::filesystem::read_symlink(entry.path(), gone) == target ? 1 : 0;
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "late answers: no answer gives -ETIMEDOUT, and an answer that comes in the next kernel harms "
+    "nobody") {
+  CAPTURE(seed());
+  constexpr unsigned pages = 200, held = 10;
+  scratch_folder folder;
+  auto const path = make_numbered(folder, pages);
+  auto const hold = std::make_shared<page_hold>();
+  testing::filesystem fs(impatient(8), faults_of(hold));
+  int const fd = fs.open(path, O_RDONLY);
+  hold->pages = held;
+  read_batch late;
+  for (unsigned p = 0; p < held; ++p) late.add_failing(fd, p * page, page, -ETIMEDOUT);
+  late.run(fs.ref(), 5, 64);
+  CHECK(late.problems() == "");
+  auto const state = inspect(fs.ref());
+  CHECK(state.problems == "");
+  CHECK(state.quarantined == held);
+  CHECK(fs.stats().timeouts == held);
+
+  // The next kernel makes do with the other 6 channels; in its middle the late answers arrive.
+  hold->pages = 0;
+  reading_kernel next(fs, fd, pages, 6, 60);
+  next.wait_until_begun();
+  hold->gate->release();
+  CHECK(next.finish() == 0);
+  CHECK(inspect(fs.ref()).problems == "");
+
+  // All channels have come back into use: as many reads as there are channels, at once, find one
+  // each.
+  read_batch after;
+  for (unsigned p = 0; p < pages; ++p) after.add(fd, path, p * page, page);
+  std::string problems = "not run";
+  for (int tries = 0; tries < 20 && problems != "";
+       ++tries) {  // a wait that was too short for a slow machine is no error here
+    after.run(fs.ref(), 8, 64);
+    problems = after.problems();
+  }
+  CHECK(problems == "");
+}
+
+TEST_CASE(
+    "late answers: even with every channel waiting for one, calls come back, and the channels do "
+    "too") {
+  constexpr unsigned pages = 64, channels = 16;
+  scratch_folder folder;
+  auto const path = make_numbered(folder, pages);
+  auto const hold = std::make_shared<page_hold>();
+  testing::filesystem fs(impatient(64), faults_of(hold));
+  int const fd = fs.open(path, O_RDONLY);
+  hold->pages = pages;
+  read_batch batch;
+  for (unsigned p = 0; p < 20; ++p) batch.add_failing(fd, p * page, page, -ETIMEDOUT);
+  batch.run(fs.ref(), 4, 64);
+  CHECK(batch.problems() == "");
+  CHECK(inspect(fs.ref()).quarantined == channels);
+  CHECK(inspect(fs.ref()).problems == "");
+  CHECK(hold->gate->arrivals() == channels);
+  hold->gate->release();
+  reading_kernel next(fs, fd, pages, 4, 20);
+  CHECK(next.finish() == 0);
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE(
+    "late answers: a page that several warps share is given up and comes back like any other") {
+  constexpr std::uint64_t large = 65536;
+  constexpr unsigned held = 3;
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 8 * large);
+  auto const gate = std::make_shared<testing::gate>();
+  auto c = small_config(large, 8);
+  c.rpc_timeout_ms = impatient_ms;
+  c.staging_size = 8 * large;
+  testing::filesystem fs(c, read_faults([gate](std::uint64_t offset, std::uint64_t) {
+                           return offset < held * large ? fault_action::hold(gate)
+                                                        : fault_action::pass();
+                         }));
+  int const fd = fs.open(path, O_RDONLY);
+  read_batch late;
+  for (unsigned p = 0; p < held; ++p)
+    late.add_failing(fd, std::int64_t(p * large), large, -ETIMEDOUT);
+  late.run(fs.ref(), held, 128);
+  CHECK(late.problems() == "");
+  auto const state = inspect(fs.ref());
+  CHECK(state.problems == "");
+  CHECK(state.quarantined == held);
+  gate->release();
+  read_batch after;
+  for (unsigned p = 0; p < 8; ++p) after.add(fd, path, std::int64_t(p * large), large, p);
+  std::string problems = "not run";
+  for (int tries = 0; tries < 20 && problems != ""; ++tries) {  // as above
+    after.run(fs.ref(), 4, 128);
+    problems = after.problems();
+  }
+  CHECK(problems == "");
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE(
+    "late answers: an open that is answered too late gives -ETIMEDOUT, and the next one the "
+    "descriptor") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 1000);
+  auto const other = make_file(folder, "other", 1000, 2);
+  auto const gate = std::make_shared<testing::gate>();
+  testing::filesystem fs(impatient(8), held_opens(path, gate));
+  CHECK(open_in_kernel(fs, path) == -ETIMEDOUT);
+  int const unconcerned = open_patiently(fs, other);
+  CHECK(unconcerned > 0);
+  gate->release();
+  int const fd = open_patiently(fs, path);
+  REQUIRE(fd > 0);
+  CHECK(fd != unconcerned);
+  file_status status{};
+  CHECK(fs.stat(fd, status) == 0);
+  CHECK(status.size == 1000);
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE(
+    "late answers: the descriptor of an open that nobody waited for is closed by the next call") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 1000);
+  auto const other = make_file(folder, "other", 1000, 2);
+  auto const gate = std::make_shared<testing::gate>();
+  testing::filesystem fs(impatient(8), held_opens(path, gate));
+  CHECK(open_in_kernel(fs, path) == -ETIMEDOUT);
+  CHECK(descriptors_of(path) == 0);
+  gate->release();
+  wait_until([&] { return descriptors_of(path) == 1; }, "the late answer");
+  int const fd = open_patiently(fs, other);
+  CHECK(fd > 0);
+  CHECK(descriptors_of(path) == 0);
+  file_status status{};
+  CHECK(fs.stat(fd, status) == 0);  // its answer is its own
+  CHECK(status.size == 1000);
+  CHECK(inspect(fs.ref()).problems == "");
+}

@@ -1,0 +1,385 @@
+// Claims about settings: sizes, layers, and what an error says.
+#include <gpufs/cli.hpp>
+#include <gpufs/config.hpp>
+
+#include <CLI/CLI.hpp>
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace {
+
+using gpufs::config;
+
+/// What the config_error that `act` throws says; empty if it throws none.
+std::string error_of(std::function<void()> const& act) {
+  try {
+    act();
+  } catch (gpufs::config_error const& error) {
+    return error.what();
+  }
+  return {};
+}
+
+/// An environment variable for the length of a test.
+struct variable {
+  variable(std::string name, std::string const& value) : name_(std::move(name)) {
+    setenv(name_.c_str(), value.c_str(), 1);
+  }
+  ~variable() { unsetenv(name_.c_str()); }
+  variable(variable const&) = delete;
+  std::string name_;
+};
+
+/// A TOML file with the given text, in an empty working directory, for the length of a test.
+struct toml_file {
+  explicit toml_file(std::string const& text) {
+    std::filesystem::create_directory(folder_);
+    std::filesystem::current_path(folder_);
+    std::ofstream("gpufs.toml") << text;
+  }
+  ~toml_file() {
+    std::filesystem::current_path(before_);
+    std::filesystem::remove_all(folder_);
+  }
+  toml_file(toml_file const&) = delete;
+  std::filesystem::path before_ = std::filesystem::current_path();
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("gpufs_config_test_" + std::to_string(getpid()));
+};
+
+config from_command_line(std::vector<std::string> const& arguments) {
+  CLI::App app;
+  gpufs::cli_settings settings(app);
+  std::vector<char const*> argv{"program"};
+  for (auto const& argument : arguments) argv.push_back(argument.c_str());
+  app.parse(int(argv.size()), argv.data());
+  return settings.load();
+}
+
+TEST_CASE("parse_size: suffixes are powers of 1024, in either case, with B or iB or without") {
+  CHECK(gpufs::parse_size("0", "x") == 0);
+  CHECK(gpufs::parse_size("4096", "x") == 4096);
+  CHECK(gpufs::parse_size("512B", "x") == 512);
+  CHECK(gpufs::parse_size("64K", "x") == 65536);
+  CHECK(gpufs::parse_size("64kib", "x") == 65536);
+  CHECK(gpufs::parse_size("2MB", "x") == 2097152);
+  CHECK(gpufs::parse_size("1G", "x") == 1073741824);
+  CHECK(gpufs::parse_size("3T", "x") == 3ull << 40);
+  CHECK(gpufs::parse_size("18446744073709551615", "x") == ~0ull);
+}
+
+TEST_CASE("parse_size: anything else is refused, naming origin and text") {
+  for (std::string const bad :
+       {"", "K", "1.5K", "-1", "+1", " 1", "1 K", "1 ", "64KK", "64iB", "64X", "0x10",
+        "18446744073709551616", "16777216T", "17179869184G"}) {
+    CAPTURE(bad);
+    CHECK(error_of([&] {
+            (void)gpufs::parse_size(bad, "--size");
+          }).starts_with("--size=" + bad + ": must be a size"));
+  }
+}
+
+TEST_CASE("format_size: parse_size reads back what it printed") {
+  CHECK(gpufs::format_size(65536) == "64K");
+  CHECK(gpufs::format_size(3000) == "3000");
+  CHECK(gpufs::format_size(0) == "0");
+  CHECK(gpufs::format_size(3 << 20) == "3M");
+  for (std::uint64_t const n : {0ull, 1ull, 1023ull, 1024ull, 1025ull, 1ull << 20, 5ull << 30,
+                                7ull << 40, 1ull << 63, ~0ull}) {
+    CHECK(gpufs::parse_size(gpufs::format_size(n), "x") == n);
+  }
+}
+
+TEST_CASE("settings: each one prints what it reads, and its names follow from the key") {
+  config defaults;
+  for (auto const& s : gpufs::settings()) {
+    CAPTURE(s.key);
+    config c;
+    s.assign(c, s.print(defaults), s.key);
+    CHECK(s.print(c) == s.print(defaults));
+    CHECK(!s.help.empty());
+  }
+  CHECK(gpufs::settings()[0].environment_name() == "GPUFS_PAGE_SIZE");
+  CHECK(gpufs::settings()[0].flag() == "--page-size");
+}
+
+TEST_CASE("environment: a bad value names the variable, the value, and what is allowed") {
+  config c;
+  auto const error = [&](std::string const& name, std::string const& value) {
+    variable const set(name, value);
+    return error_of([&] { gpufs::load_environment(c); });
+  };
+  CHECK(error("GPUFS_PAGE_SIZE", "3000") ==
+        "GPUFS_PAGE_SIZE=3000: must be a power of two from 512 to 4194304");
+  CHECK(error("GPUFS_PAGE_SIZE", "256") ==
+        "GPUFS_PAGE_SIZE=256: must be a power of two from 512 to 4194304");
+  CHECK(error("GPUFS_PAGE_SIZE", "8M") ==
+        "GPUFS_PAGE_SIZE=8M: must be a power of two from 512 to 4194304");
+  CHECK(error("GPUFS_PAGE_SIZE", "") ==
+        "GPUFS_PAGE_SIZE=: must be a power of two from 512 to 4194304");
+  CHECK(error("GPUFS_CACHE_SIZE", "1.5K") ==
+        "GPUFS_CACHE_SIZE=1.5K: must be a size from 4K to 16T");
+  CHECK(error("GPUFS_PREFETCH_SIZE", "1G") ==
+        "GPUFS_PREFETCH_SIZE=1G: must be auto, 0 or a size up to 512M");
+  CHECK(error("GPUFS_PREFETCH_DEPTH", "17") ==
+        "GPUFS_PREFETCH_DEPTH=17: must be a number from 0 to 16");
+  CHECK(error("GPUFS_PREFETCH_MEMORY", "4K") ==
+        "GPUFS_PREFETCH_MEMORY=4K: must be a multiple of 4096 from 64K to 1T");
+  CHECK(error("GPUFS_HOST_THREADS", "257") ==
+        "GPUFS_HOST_THREADS=257: must be a number from 1 to 256, or 0 for one per core less two");
+  CHECK(error("GPUFS_IO_BACKEND", "aio") ==
+        "GPUFS_IO_BACKEND=aio: must be one of auto uring pread");
+  CHECK(error("GPUFS_IO_PATH", "tape") ==
+        "GPUFS_IO_PATH=tape: must be one of auto pull dma direct registered");
+  CHECK(error("GPUFS_REPLACEMENT", "lru") ==
+        "GPUFS_REPLACEMENT=lru: must be one of lra fifo clock");
+  CHECK(error("GPUFS_RPC_TIMEOUT", "0") ==
+        "GPUFS_RPC_TIMEOUT=0: must be a time from 1 to 3600000 milliseconds, such as 500, 500ms or "
+        "10s");
+  CHECK(error("GPUFS_STAGING_SIZE", "65537") ==
+        "GPUFS_STAGING_SIZE=65537: must be a multiple of 4096 from 64K to 1T");
+  CHECK(error("GPUFS_MAX_OPEN_FILES", "65537") ==
+        "GPUFS_MAX_OPEN_FILES=65537: must be a number from 1 to 65536");
+  CHECK(error("GPUFS_SEATS", "-1") == "GPUFS_SEATS=-1: must be a number from 1 to 65536");
+}
+
+TEST_CASE("former names of settings and values still work; today's name wins") {
+  config c;
+  {
+    variable const then("GPUFS_CONTEXT_SLOTS", "77");
+    gpufs::load_environment(c);
+    CHECK(c.seats == 77);
+    variable const now("GPUFS_SEATS", "78");
+    gpufs::load_environment(c);
+    CHECK(c.seats == 78);
+    variable const bad("GPUFS_MAPPED_MEMORY", "x");
+    CHECK(error_of([&] { gpufs::load_environment(c); }).starts_with("GPUFS_MAPPED_MEMORY=x: "));
+  }
+  toml_file const file("window_size = \"1M\"\nmapped_memory = \"2M\"\nio_path = \"mapped\"\n");
+  c = gpufs::load_config();
+  CHECK(c.file_window_size == 1u << 20);
+  CHECK(c.registered_memory == 2u << 20);
+  CHECK(c.path == gpufs::io_path::registered);
+  CHECK(from_command_line({"--context-slots", "5"}).seats == 5);
+  CHECK(from_command_line({"--io-path", "mapped"}).path == gpufs::io_path::registered);
+}
+
+TEST_CASE("rpc_timeout: milliseconds, or a suffix ms or s") {
+  config c;
+  auto const timeout = [&](std::string const& text) {
+    variable const set("GPUFS_RPC_TIMEOUT", text);
+    gpufs::load_environment(c);
+    return c.rpc_timeout_ms;
+  };
+  CHECK(timeout("250") == 250);
+  CHECK(timeout("500ms") == 500);
+  CHECK(timeout("10s") == 10000);
+}
+
+TEST_CASE("file: integers and strings with suffixes") {
+  toml_file const file(
+      "page_size = 4096\ncache_size = \"64M\"\nio_backend = \"pread\"\nrpc_timeout = \"2s\"\n");
+  config const c = gpufs::load_config();
+  CHECK(c.page_size == 4096);
+  CHECK(c.cache_size == 64u << 20);
+  CHECK(c.backend == gpufs::io_backend::pread);
+  CHECK(c.rpc_timeout_ms == 2000);
+}
+
+TEST_CASE("file: errors name file, line and key") {
+  auto const error = [](std::string const& text) {
+    toml_file const file(text);
+    return error_of([] { (void)gpufs::load_config(); });
+  };
+  CHECK(error("\npage_size = 3000\n") ==
+        "gpufs.toml:2: page_size=3000: must be a power of two from 512 to 4194304");
+  CHECK(
+      error("host_threads = -1\n").starts_with("gpufs.toml:1: host_threads=-1: must be a number"));
+  CHECK(error("cache_size = 1.5\n") ==
+        "gpufs.toml:1: cache_size: must be an integer or a string such as \"64K\"");
+  CHECK(error("cache_size = true\n") ==
+        "gpufs.toml:1: cache_size: must be an integer or a string such as \"64K\"");
+  CHECK(error("\n\npage_sise = 4096\n")
+            .starts_with(
+                "gpufs.toml:3: page_sise: no such setting; there are page_size, cache_size,"));
+  CHECK(error("[cache]\nsize = 1\n").starts_with("gpufs.toml:1: cache: no such setting"));
+  CHECK(error("page_size = 4096\npage_size = \n").starts_with("gpufs.toml:2: "));
+}
+
+TEST_CASE("gpufs.toml: what is there under that name must be a file") {
+  toml_file const folder("");
+  std::filesystem::remove("gpufs.toml");
+  for (bool const pipe : {false, true}) {
+    if (pipe) {
+      std::filesystem::remove("gpufs.toml");
+      REQUIRE(mkfifo("gpufs.toml", 0600) == 0);  // would be waited for
+    } else {
+      std::filesystem::create_directory("gpufs.toml");
+    }
+    CHECK(error_of([] { (void)gpufs::load_config(); }) ==
+          "gpufs.toml: must be a file, or not there");
+  }
+}
+
+TEST_CASE("GPUFS_CONFIG: names a file that must exist, and takes the place of gpufs.toml") {
+  toml_file const file("page_size = 4096\n");
+  {
+    std::ofstream("other.toml") << "host_threads = 3\n";
+    variable const set("GPUFS_CONFIG", "other.toml");
+    config const c = gpufs::load_config();
+    CHECK(c.host_threads == 3);
+    CHECK(c.page_size == config{}.page_size);
+  }
+  variable const set("GPUFS_CONFIG", "absent.toml");
+  CHECK(error_of([] { (void)gpufs::load_config(); }) ==
+        "GPUFS_CONFIG=absent.toml: must be the path of a TOML file");
+}
+
+TEST_CASE("layers: code, then file, then environment, then command line; a later one wins") {
+  toml_file const file("cache_size = \"2G\"\nhost_threads = 2\nmax_open_files = 2\n");
+  variable const threads("GPUFS_HOST_THREADS", "3");
+  variable const files("GPUFS_MAX_OPEN_FILES", "3");
+
+  config code;
+  code.page_size = 1024;
+  code.cache_size = 1 << 20;
+  config const loaded = gpufs::load_config(code);
+  CHECK(loaded.page_size == 1024);
+  CHECK(loaded.cache_size == 2ull << 30);
+  CHECK(loaded.host_threads == 3);
+
+  config const c = from_command_line({"--max-open-files=4"});
+  CHECK(c.cache_size == 2ull << 30);
+  CHECK(c.host_threads == 3);
+  CHECK(c.max_open_files == 4);
+}
+
+TEST_CASE("command line: every setting is an option, and those in -size have a short name") {
+  CLI::App app;
+  gpufs::cli_settings const settings(app);
+  for (auto const& s : gpufs::settings()) CHECK(app.get_option_no_throw(s.flag()) != nullptr);
+  toml_file const file("");
+  config const c = from_command_line(
+      {"--page-size", "4K", "--cache=1M", "--prefetch", "64K", "--io-backend", "uring"});
+  CHECK(c.page_size == 4096);
+  CHECK(c.cache_size == 1 << 20);
+  CHECK(c.prefetch_size == 65536);
+  CHECK(c.backend == gpufs::io_backend::uring);
+}
+
+TEST_CASE("command line: a bad value names the flag") {
+  toml_file const file("");
+  CHECK(error_of([] {
+          (void)from_command_line({"--page-size", "3000"});
+        }) == "--page-size=3000: must be a power of two from 512 to 4194304");
+  CHECK(error_of([] {
+          (void)from_command_line({"--config", "absent.toml"});
+        }) == "--config=absent.toml: must be the path of a TOML file");
+}
+
+TEST_CASE(
+    "--config: takes the place of gpufs.toml and GPUFS_CONFIG; the environment still wins over "
+    "it") {
+  toml_file const file("page_size = 4096\n");
+  std::ofstream("other.toml") << "host_threads = 3\nmax_open_files = 3\n";
+  variable const set("GPUFS_CONFIG", "gpufs.toml");
+  variable const files("GPUFS_MAX_OPEN_FILES", "5");
+  config const c = from_command_line({"--config", "other.toml"});
+  CHECK(c.page_size == config{}.page_size);
+  CHECK(c.host_threads == 3);
+  CHECK(c.max_open_files == 5);
+}
+
+TEST_CASE("validate: the defaults are right") {
+  CHECK(error_of([] { gpufs::validate(config{}); }).empty());
+}
+
+TEST_CASE("validate: values set in code are checked as given text is") {
+  config c;
+  c.page_size = 3000;
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "page_size=3000: must be a power of two from 512 to 4194304");
+  c = {};
+  c.backend = gpufs::io_backend(7);
+  CHECK(error_of([&] { gpufs::validate(c); }) == "io_backend=7: must be one of auto uring pread");
+}
+
+TEST_CASE("validate: settings that do not fit together name the remedy") {
+  config c;
+  c.cache_size = 7 * c.page_size;
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "cache_size=448K: must be at least 8 pages, 512K with page_size=64K");
+  c.cache_size = 8 * c.page_size;
+  CHECK(error_of([&] { gpufs::validate(c); }).empty());
+  c.staging_size = 8 * c.page_size;
+  CHECK(error_of([&] { gpufs::validate(c); }).empty());
+  c.staging_size -= 4096;
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "staging_size=508K: must be at least 512K, 8 times page_size=64K");
+}
+
+TEST_CASE(
+    "validate: a fixed prefetch_size is whole pages, and prefetch_memory has room for several") {
+  config c;
+  c.prefetch_size = 65536 + 4096;
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "prefetch_size=68K: must be a multiple of page_size=64K");
+  c.prefetch_size = 65536;
+  c.prefetch_memory = 1 << 20;
+  CHECK(error_of([&] { gpufs::validate(c); }).empty());
+  c.prefetch_memory -= 4096;
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "prefetch_memory=1020K: must be at least 1M: 8 times page_size=64K plus prefetch_size=64K");
+  c.prefetch_size = gpufs::prefetch_automatic;
+  CHECK(error_of([&] { gpufs::validate(c); }).empty());
+}
+
+TEST_CASE("prefetch_size: auto is a value of its own, printed as it is read") {
+  toml_file const file("prefetch_size = \"auto\"\n");
+  config c;
+  c.prefetch_size = 0;
+  CHECK(gpufs::load_config(c).prefetch_size == gpufs::prefetch_automatic);
+  CHECK(from_command_line({"--prefetch=0"}).prefetch_size == 0);
+}
+
+TEST_CASE(
+    "validate: windows hold at least a page, and the memory for them at least a window; 0 is "
+    "none") {
+  config c;
+  c.path = gpufs::io_path::registered;
+  c.page_size = 1 << 20;
+  c.file_window_size = 64 << 10;
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "file_window_size=64K: must be at least page_size=1M");
+  c.file_window_size = 32 << 20;
+  c.registered_memory = 16 << 20;
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "registered_memory=16M: must be 0, or at least file_window_size=32M");
+  c.registered_memory = 0;
+  CHECK(error_of([&] { gpufs::validate(c); }).empty());
+  CHECK(gpufs::files_to_register(c) == gpufs::registered_files::none);
+  c.registered_memory = 32 << 20;
+  CHECK(error_of([&] { gpufs::validate(c); }).empty());
+  CHECK(gpufs::files_to_register(c) == gpufs::registered_files::all);
+  c.file_window_size = 48 << 20;
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "file_window_size=48M: must be a power of two from 64K to 1G");
+  c.file_window_size = 64 << 10;
+  c.path = gpufs::io_path::automatic;
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "file_window_size=64K: must be at least page_size=1M");
+  CHECK(gpufs::files_to_register(c) == gpufs::registered_files::advised_random);
+  c.path = gpufs::io_path::pull;
+  CHECK(error_of([&] { gpufs::validate(c); }).empty());
+  CHECK(gpufs::files_to_register(c) == gpufs::registered_files::none);
+}
+
+}  // namespace

@@ -1,0 +1,170 @@
+// What readahead saves and what it costs, in exact counts of requests and bytes.
+#include <gpufs/gpufs.hpp>
+#include <gpufs/owner/layout.hpp>
+
+#include <test/support/cache_state.hpp>
+#include <test/support/files.hpp>
+#include <test/support/reads.hpp>
+#include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+
+using namespace gpufs;
+using namespace gpufs::test;
+
+namespace {
+
+constexpr std::uint64_t kibi = 1 << 10, mebi = 1 << 20;
+
+config pulling(std::uint64_t page, std::uint64_t cache, std::uint64_t prefetch) {
+  auto c = small_config(page, cache / page);
+  c.path = io_path::pull;
+  c.prefetch_size = prefetch;
+  c.prefetch_memory = 64 * mebi;
+  return c;
+}
+
+/// Has each of `blocks` blocks read its own part of the file's first `bytes` bytes in pieces, in
+/// order.
+void add_pass(read_batch& batch, int fd, std::string const& path, std::uint64_t bytes,
+              unsigned blocks, std::uint64_t piece) {
+  std::uint64_t const part = bytes / blocks;
+  for (std::uint64_t at = 0; at < part; at += piece) {
+    for (unsigned b = 0; b < blocks; ++b) batch.add(fd, path, std::int64_t(b * part + at), piece);
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "prefetch counts: 60 KiB ahead of 4 KiB pages make at most 1/15 of the requests, and a second "
+    "pass makes none") {
+  scratch_folder folder;
+  constexpr std::uint64_t size = scaled(8, 4) * mebi;
+  auto const path = make_file(folder, "file", size);
+  for (unsigned const blocks : {1u, 4u}) {
+    for (std::uint64_t const piece : {4 * kibi, 16 * kibi, 256 * kibi}) {
+      std::uint64_t without = 0;
+      for (std::uint64_t const prefetch : {std::uint64_t{0}, 60 * kibi}) {
+        filesystem fs(pulling(4 * kibi, 2 * size, prefetch));
+        int const fd = fs.open(path, O_RDONLY);
+        read_batch batch;
+        add_pass(batch, fd, path, size, blocks, piece);
+        batch.run(fs.ref(), blocks, 64);
+        CAPTURE(blocks);
+        CAPTURE(piece);
+        CAPTURE(prefetch);
+        CHECK(batch.problems() == "");
+        auto const first = fs.stats();
+        CHECK(first.misses == size / (4 * kibi));
+        CHECK(first.bytes_pulled == size);
+        if (prefetch == 0) {
+          without = first.read_requests;
+          CHECK(without == size / (4 * kibi));
+          CHECK(first.prefetch_hits == 0);
+        } else {
+          CHECK(first.read_requests <= without / 15);
+          CHECK(first.prefetch_hits == first.misses);
+        }
+        batch.run(fs.ref(), blocks, 64);
+        CHECK(batch.problems() == "");
+        auto const second = fs.stats() - first;
+        CHECK(second.requests == 0);
+        CHECK(second.misses == 0);
+        CHECK(second.bytes_pulled == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "prefetch counts: the automatic depth makes one request per 64 KiB, and few beyond where "
+    "readers end") {
+  scratch_folder folder;
+  constexpr std::uint64_t size = scaled(8, 4) * mebi;
+  auto const path = make_file(folder, "file", size);
+  for (unsigned const blocks : {1u, 4u}) {
+    filesystem fs(pulling(4 * kibi, 2 * size, prefetch_automatic));
+    int const fd = fs.open(path, O_RDONLY);
+    read_batch batch;
+    add_pass(batch, fd, path, size, blocks, 16 * kibi);
+    batch.run(fs.ref(), blocks, 64);
+    CAPTURE(blocks);
+    CHECK(batch.problems() == "");
+    auto const s = fs.stats();
+    CHECK(s.bytes_pulled == size);
+    // Four readers have up to 16 ahead each; the last one's are cut off by the end of the file.
+    // Each begins with one piece alone.
+    CHECK(s.read_requests <= size / (64 * kibi) + blocks + (blocks - 1) * 30);
+  }
+}
+
+TEST_CASE(
+    "prefetch counts: a file 4 times the cache moves per pass its own size and what each reader "
+    "has ahead, no more") {
+  scratch_folder folder;
+  constexpr std::uint64_t size = scaled(4, 2) * mebi;
+  auto const path = make_file(folder, "file", size);
+  constexpr unsigned blocks = 4;
+  for (std::uint64_t const page : {4 * kibi, 16 * kibi}) {
+    for (std::uint64_t const prefetch :
+         {std::uint64_t{0}, 48 * kibi, 240 * kibi, prefetch_automatic}) {
+      for (std::uint32_t const depth : {0u, 1u, 3u}) {
+        if (depth != 0 && (prefetch == 0 || prefetch == prefetch_automatic))
+          continue;  // means nothing there
+        auto c = pulling(page, size / 4, prefetch);
+        c.prefetch_depth = depth;
+        filesystem fs(c);
+        int const fd = fs.open(path, O_RDONLY);
+        std::uint64_t const chunk =
+            prefetch == 0 ? page : owner::layout::of(c, 2, 1ull << 30).chunk_bytes;
+        std::uint64_t const ahead = prefetch == prefetch_automatic ? 30 * chunk
+                                    : prefetch == 0                ? 0
+                                                                   : depth * chunk;
+        std::uint64_t const most = size + blocks * (chunk + ahead);
+        read_batch batch;
+        add_pass(batch, fd, path, size, blocks, page);
+        CAPTURE(page);
+        CAPTURE(prefetch);
+        CAPTURE(depth);
+        constexpr unsigned passes = 2;
+        for (unsigned pass = 0; pass < passes; ++pass) {
+          auto const before = fs.stats();
+          batch.run(fs.ref(), blocks, 64);
+          CHECK(batch.problems() == "");
+          auto const done = fs.stats() - before;
+          CHECK(done.bytes_pulled <= size);
+          CHECK(done.bytes_delivered == size);
+          CHECK(done.read_requests * chunk <= most);
+        }
+        fs.stop();  // answers what was still on its way
+        CHECK(fs.stats().host_bytes <= passes * most);
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "prefetch counts: reads that jump fetch what they ask for with an automatic depth, a request "
+    "each with a fixed one") {
+  scratch_folder folder;
+  constexpr std::uint64_t size = scaled(8, 4) * mebi;
+  auto const path = make_file(folder, "file", size);
+  for (std::uint64_t const prefetch : {60 * kibi, prefetch_automatic}) {
+    filesystem fs(pulling(4 * kibi, 2 * size, prefetch));
+    int const fd = fs.open(path, O_RDONLY);
+    read_batch batch;
+    constexpr unsigned reads = 60;
+    for (unsigned i = 0; i < reads; ++i)
+      batch.add(fd, path, std::int64_t((i * 23 + 5) % 61 * (size / 64)), 8 * kibi);
+    batch.run(fs.ref(), 1, 64);
+    CAPTURE(prefetch);
+    CHECK(batch.problems() == "");
+    auto const s = fs.stats();
+    CHECK(s.read_requests == reads);
+    CHECK(s.host_bytes == reads * (prefetch == prefetch_automatic ? 8 * kibi : 64 * kibi));
+  }
+}

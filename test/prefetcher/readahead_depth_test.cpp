@@ -1,0 +1,134 @@
+// The policy of the readahead depth, as tables.
+#include <prefetcher/readahead_depth.hpp>
+
+#include <doctest/doctest.h>
+
+#include <initializer_list>
+
+using namespace gpufs::prefetch;
+
+TEST_CASE(
+    "readahead depth: a read is sequential if it starts within a page of where the last one of the "
+    "same "
+    "version ended") {
+  stream const s{.version = 7, .next = 100000, .depth = 4};
+  constexpr std::uint64_t page = 4096;
+  struct {
+    std::uint64_t version, begin;
+    bool sequential;
+  } const rows[] = {
+      {7, 100000, true},         // goes on exactly there
+      {7, 100000 - page, true},  // overlaps by a page
+      {7, 100000 - page - 1, false},
+      {7, 100000 + page, true},  // leaves out a page
+      {7, 100000 + page + 1, false},
+      {8, 100000, false},  // the file has changed
+      {7, 0, false},
+      {7, ~0ull, false},
+  };
+  for (auto const& r : rows) {
+    CAPTURE(r.version);
+    CAPTURE(r.begin);
+    CHECK(is_sequential(s, r.version, r.begin, page) == r.sequential);
+  }
+  CHECK_FALSE(
+      is_sequential(stream{}, 7, 0, page));  // nothing has been read yet, and 0 names no version
+}
+
+TEST_CASE("readahead depth: the automatic one doubles up to its limit and collapses") {
+  depth_rule const rule{.automatic = true, .depth = 1, .limit = 12};
+  std::uint32_t const grows[] = {1, 2, 4, 8, 12, 12};
+  std::uint32_t depth = 0;
+  for (auto const expected : grows) CHECK((depth = next_depth(depth, true, rule)) == expected);
+  CHECK((depth = next_depth(depth, false, rule)) == 0);
+  CHECK(next_depth(depth, true, rule) == 1);
+}
+
+TEST_CASE("readahead depth: a fixed prefetch size keeps its depth while reads are sequential") {
+  for (std::uint32_t const depth : {0u, 1u, 5u}) {
+    depth_rule const rule{.automatic = false, .depth = depth, .limit = 3};
+    CHECK(next_depth(0, true, rule) == depth);
+    CHECK(next_depth(depth, true, rule) == depth);
+    CHECK(next_depth(depth, false, rule) == 0);
+  }
+}
+
+TEST_CASE(
+    "readahead depth: callers share what keeps the host busy, and each has at least one chunk "
+    "ahead") {
+  CHECK(depth_limit(0, 64, 30) == 30);
+  CHECK(depth_limit(1, 64, 30) == 30);
+  CHECK(depth_limit(4, 64, 30) == 16);
+  CHECK(depth_limit(64, 64, 30) == 1);
+  CHECK(depth_limit(120, 64, 30) == 1);
+}
+
+TEST_CASE(
+    "readahead depth: advice decides where the reads themselves say nothing or something else") {
+  using gpufs::advice;
+  constexpr std::uint64_t page = 4096;
+  stream const begun{.version = 7, .next = 100000, .depth = 4};
+  struct {
+    stream reads;
+    std::uint64_t begin;
+    bool normal, random, sequential;
+  } const rows[] = {
+      {begun, 100000, true, false, true},    // goes on
+      {begun, 500000, false, false, false},  // a jump is a jump, whatever was said
+      {begun, 0, false, false, false},
+      {stream{}, 0, false, false, true},       // the first read
+      {stream{}, 500000, false, false, true},  // of a part in the middle
+      {{.version = 8, .next = 0, .depth = 9},
+       0,
+       false,
+       false,
+       true},  // the first one of this version
+  };
+  for (auto const& r : rows) {
+    CAPTURE(r.reads.version);
+    CAPTURE(r.begin);
+    CHECK(is_sequential(r.reads, 7, r.begin, page) == r.normal);
+    CHECK(is_sequential(r.reads, 7, r.begin, page, advice::normal) == r.normal);
+    CHECK(is_sequential(r.reads, 7, r.begin, page, advice::random) == r.random);
+    CHECK(is_sequential(r.reads, 7, r.begin, page, advice::sequential) == r.sequential);
+  }
+}
+
+TEST_CASE(
+    "readahead depth: at once means the limit from the first sequential read on, also behind a "
+    "jump; a "
+    "fixed size keeps its depth") {
+  depth_rule const rule{.automatic = true, .depth = 1, .limit = 12, .at_once = true};
+  CHECK(next_depth(0, true, rule) == 12);
+  CHECK(next_depth(12, true, rule) == 12);
+  CHECK(next_depth(12, false, rule) == 0);
+  CHECK(next_depth(0, true, rule) == 12);
+  CHECK(next_depth(0, true, {.automatic = false, .depth = 3, .limit = 12, .at_once = true}) == 3);
+}
+
+TEST_CASE("readahead depth: a limit that falls takes the depth down with it at the next read") {
+  depth_rule rule{.automatic = true, .depth = 1, .limit = 30};
+  CHECK(next_depth(16, true, rule) == 30);
+  rule.limit = 4;  // more callers have come
+  CHECK(next_depth(30, true, rule) == 4);
+  rule.limit = 1;
+  CHECK(next_depth(4, true, rule) == 1);
+}
+
+TEST_CASE("readahead depth: a fixed depth, a jump or neither, in any order") {
+  struct {
+    std::uint32_t before;
+    bool sequential, automatic;
+    std::uint32_t depth, limit, next;
+  } const rows[] = {
+      {0, false, true, 5, 8, 0}, {0, false, false, 5, 8, 0}, {7, false, true, 5, 8, 0},
+      {0, true, true, 5, 8, 1},  {1, true, true, 5, 8, 2},   {3, true, true, 5, 8, 6},
+      {5, true, true, 5, 8, 8},  {8, true, true, 5, 8, 8},   {0, true, true, 5, 1, 1},
+      {0, true, false, 5, 8, 5}, {30, true, false, 0, 8, 0}, {0, true, false, 16, 8, 16},
+  };
+  for (auto const& r : rows) {
+    CAPTURE(r.before);
+    CAPTURE(r.sequential);
+    CHECK(next_depth(r.before, r.sequential, {r.automatic, r.depth, r.limit}) == r.next);
+  }
+}

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# ports_programs.sh BIN_DIR [SIZE]: runs every application's program in every mode with --check.
+# SIZE is smoke, medium or paper. Fails if a program fails or does not say that it is verified.
+# Exit status 77: no device.
+set -uo pipefail
+bin=$1
+size=${2:-smoke}
+small=()
+[[ $("$bin/gpufs" info 2>/dev/null) == *emulated* ]] &&
+  small=(--staging 4M --prefetch-memory 8M --cache 16M)
+said=$("$bin/gpufs" bench rpc --runs 1 --repeat 16 --blocks 1 "${small[@]}" 2>&1)
+[[ $said == *"no device to run on"* ]] && exit 77
+fused=" 2dconv atax bicg gesummv hotspot mvt pathfinder stencil "
+passed=0
+failed=0
+for app in 2dconv 3dconv atax backprop bfs bicg dwt2d gesummv hotspot lud mvt nw pathfinder \
+  stencil; do
+  modes="cpuio pipelined gread"
+  [ "$size" = paper ] || modes="cpu $modes" # the host's own computation takes minutes there
+  [[ $fused == *" $app "* ]] && modes+=" fused"
+  for mode in $modes; do
+    if said=$(timeout 120 "$bin/$app" --mode "$mode" --size "$size" --check --json \
+      "${small[@]}" 2>&1) && [[ $said == *'"verified": true'* ]]; then
+      passed=$((passed + 1))
+    else
+      failed=$((failed + 1))
+      echo "FAILED: $app --mode $mode --size $size: $said"
+    fi
+  done
+done
+# refuses TEXT PROGRAM ARGUMENT...: a wrong option is refused by its name.
+refuses() {
+  local wanted=$1 said
+  shift
+  said=$("$@" 2>&1)
+  [[ $said == *"$wanted"* ]] && return
+  failed=$((failed + 1))
+  echo "FAILED: $*: $said"
+}
+refuses "--pitch=narrow: must be chip or fixed" "$bin/hotspot" --pitch narrow
+refuses "--iterations=0: must be from 1 to 100" "$bin/stencil" --iterations 0
+refuses "--threads=33: must be a multiple of 32 from 32 to 512" "$bin/mvt" --threads 33
+refuses "--input=/none: No such file" "$bin/2dconv" --input /none
+# Only applications with pictures offer --output. --help describes the application's own files.
+for app in nw bfs mvt; do refuses "not expected: --output" "$bin/$app" --output=/none; done
+refuses "every edge in both directions" "$bin/bfs" --help
+[[ $("$bin/bfs" --help) != *NAME.meta* ]] || {
+  failed=$((failed + 1))
+  echo "FAILED: bfs --help tells of a sidecar"
+}
+# A program fails if its output is lost.
+for what in --json --help; do
+  said=$("$bin/mvt" "${small[@]}" $what 2>&1 >/dev/full)
+  status=$?
+  [[ $status == 1 && $said == *"mvt: standard output: "* ]] && continue
+  failed=$((failed + 1))
+  echo "FAILED: mvt $what >/dev/full: status $status: $said"
+done
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

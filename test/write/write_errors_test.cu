@@ -1,0 +1,355 @@
+// Dirty pages that the host cannot write: which call reports the error, once; what stays dirty;
+// what is given up, and when.
+#include <gpufs/gpufs.hpp>
+
+#include <test/support/cache_state.hpp>
+#include <test/support/faults.hpp>
+#include <test/support/file_ops.hpp>
+#include <test/support/files.hpp>
+#include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/resource.h>
+
+using namespace gpufs;
+using namespace gpufs::test;
+using testing::fault_action;
+
+namespace {
+
+constexpr std::uint64_t page = 4096;
+
+/// Fails writes that touch [begin, end) of the file as long as `error` is not 0.
+struct failing_range {
+  std::atomic<int> error{0};
+  std::uint64_t begin = 0, end = ~0ull;
+};
+
+std::shared_ptr<scripted_faults> faults_of(std::shared_ptr<failing_range> const& range) {
+  auto faults = std::make_shared<scripted_faults>();
+  faults->on_write = [range](std::uint64_t offset, std::uint64_t length) {
+    bool const touches = offset < range->end && offset + length > range->begin;
+    return touches && range->error != 0 ? fault_action::fail(range->error) : fault_action::pass();
+  };
+  return faults;
+}
+
+/// A file of four pages, open, whose write-back fails as `range` says.
+struct failing_file {
+  scratch_folder folder;
+  std::string path = make_file(folder, "file", 4 * page);
+  std::shared_ptr<failing_range> range = std::make_shared<failing_range>();
+  testing::filesystem fs{small_config(page, 8), faults_of(range)};
+  int fd = fs.open(path, O_RDWR);
+};
+
+std::int64_t write_in_kernel(filesystem& fs, int fd, std::uint64_t offset,
+                             std::vector<std::byte> const& bytes) {
+  op_batch batch;
+  batch.write(0, fd, std::int64_t(offset), bytes);
+  batch.run(fs.ref(), 1, 64);
+  return batch.result(0);
+}
+
+std::int64_t sync_in_kernel(filesystem& fs, int fd) {
+  op_batch batch;
+  batch.sync(0, fd);
+  batch.run(fs.ref(), 1, 64);
+  return batch.result(0);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a failed write-back is reported by gfsync once, keeps the page, and the next gfsync writes "
+    "it") {
+  for (int const error : {EIO, ENOSPC, EDQUOT, EFBIG, EROFS}) {
+    scratch_folder folder;
+    auto const path = make_file(folder, "file", 4 * page);
+    auto expected = pread_bytes(path, 0, ~0ull);
+    auto const range = std::make_shared<failing_range>();
+    range->begin = page, range->end = 2 * page;
+    testing::filesystem fs(small_config(page, 8), faults_of(range));
+    int const fd = fs.open(path, O_RDWR);
+    range->error = error;
+    auto const bytes = some_bytes(1, 0, 100);
+    std::copy(bytes.begin(), bytes.end(), expected.begin() + page);
+    CAPTURE(error);
+    CHECK(write_in_kernel(fs, fd, page, bytes) == 100);
+    CHECK(sync_in_kernel(fs, fd) == -error);
+    CHECK(fs.unwritten().size() == 1);
+    CHECK(fs.unwritten()[0] == path + ": bytes 4096..4195");
+    range->error = 0;
+    CHECK(write_in_kernel(fs, fd, 3 * page, bytes) == 100);  // the error has been reported
+    std::copy(bytes.begin(), bytes.end(), expected.begin() + 3 * page);
+    CHECK(sync_in_kernel(fs, fd) == 0);
+    CHECK(fs.unwritten().empty());
+    CHECK(pread_bytes(path, 0, ~0ull) == expected);
+    CHECK(inspect(fs.ref()).problems == "");
+    CHECK(fs.close(fd) == 0);
+  }
+}
+
+TEST_CASE(
+    "an error that gfsync has not reported fails the next gwrite, and host calls report it as "
+    "well") {
+  failing_file file;
+  auto& [folder, path, range, fs, fd] = file;
+  range->error = ENOSPC;
+  auto const bytes = some_bytes(1, 0, 100);
+  CHECK(write_in_kernel(fs, fd, 0, bytes) == 100);
+  CHECK(fs.sync() == -EIO);  // of all files: some stay dirty
+  CHECK(write_in_kernel(fs, fd, page, bytes) == -ENOSPC);
+  CHECK(fs.sync(fd) == -ENOSPC);
+  CHECK(write_in_kernel(fs, fd, page, bytes) == 100);
+  CHECK(fs.close(fd) == -ENOSPC);
+  CHECK(fs.unwritten().size() == 2);
+  // The pages live on: the next open of the file reads them and can write them.
+  range->error = 0;
+  int const again = fs.open(path, O_RDWR);
+  op_batch batch;
+  auto const read = batch.read(0, again, 0, 100);
+  auto const synced = batch.sync(0, again);
+  batch.run(fs.ref(), 1, 64);
+  CHECK(batch.bytes(read) == bytes);
+  CHECK(batch.result(synced) == 0);
+  CHECK(fs.unwritten().empty());
+  CHECK(pread_bytes(path, 0, 100) == bytes);
+  CHECK(pread_bytes(path, page, 100) == bytes);
+  CHECK(fs.close(again) == 0);
+}
+
+TEST_CASE(
+    "the host does not write to a file whose dirty pages cannot be written, and they stay "
+    "readable") {
+  failing_file file;
+  auto& [folder, path, range, fs, fd] = file;
+  range->error = ENOSPC;
+  auto const bytes = some_bytes(1, 0, 100);
+  CHECK(write_in_kernel(fs, fd, 4 * page, bytes) == 100);
+  auto const others = some_bytes(2, 0, 10);
+  CHECK(fs.write(fd, others.data(), others.size(), 0) == -ENOSPC);
+  CHECK(pread_bytes(path, 0, 10) != others);
+  op_batch batch;
+  auto const read = batch.read(0, fd, 4 * page, 100);
+  batch.run(fs.ref(), 1, 64);
+  CHECK(batch.bytes(read) == bytes);
+  range->error = 0;
+  CHECK(fs.write(fd, others.data(), others.size(), 0) == 10);
+  CHECK(pread_bytes(path, 0, 10) == others);
+  CHECK(pread_bytes(path, 4 * page, 100) == bytes);
+  CHECK(fs.close(fd) == -ENOSPC);  // nobody has been told
+}
+
+TEST_CASE("what is being written is listed as unwritten, since it may yet fail") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", page);
+  std::atomic<int> under_way{0};
+  std::atomic<bool> go_on{false};
+  auto const faults = std::make_shared<scripted_faults>();
+  faults->on_write = [&](std::uint64_t, std::uint64_t) {
+    ++under_way;
+    go_on.wait(false);
+    return fault_action::fail(EIO);
+  };
+  testing::filesystem fs(small_config(page, 8), faults);
+  struct release_at_end {
+    std::atomic<bool>& flag;
+    ~release_at_end() {
+      flag = true;
+      flag.notify_all();
+    }
+  } const released{go_on};  // before fs ends, whose threads may wait for it
+  int const fd = fs.open(path, O_RDWR);
+  CHECK(write_in_kernel(fs, fd, 0, some_bytes(1, 0, 100)) == 100);
+  wait_until([&] { return under_way != 0; }, "a write in the background");
+  std::atomic<bool> asking{false};
+  std::vector<std::string> lines;
+  std::thread asks([&] {
+    asking = true;
+    asking.notify_one();
+    lines = fs.unwritten();
+  });
+  asking.wait(false);
+  go_on = true;
+  go_on.notify_all();
+  asks.join();
+  CHECK(lines == std::vector{path + ": bytes 0..99"});
+  CHECK(fs.discard(fd) == 0);
+  CHECK(fs.unwritten().empty());
+  CHECK(fs.close(fd) == 0);
+}
+
+TEST_CASE(
+    "of several errors the first is the one that is reported; the size counts bytes that could not "
+    "be written") {
+  scratch_folder folder;
+  auto const path = folder / "file";
+  auto const range = std::make_shared<failing_range>();
+  testing::filesystem fs(small_config(page, 8), faults_of(range));
+  int const fd = fs.open(path, O_RDWR | O_CREAT);
+  range->error = EIO;
+  auto const bytes = some_bytes(1, 0, 100);
+  CHECK(write_in_kernel(fs, fd, 3 * page, bytes) == 100);
+  CHECK(fs.sync() == -EIO);  // of all files
+  range->error = ENOSPC;
+  CHECK(fs.sync() == -EIO);
+  CHECK(fs.sync(fd) == -EIO);
+  CHECK(fs.sync(fd) == -ENOSPC);
+  file_status status{};
+  CHECK(fs.stat(fd, status) == 0);
+  CHECK(status.size == 3 * page + 100);
+  CHECK(pread_bytes(path, 0, ~0ull).empty());
+  range->error = 0;
+  CHECK(fs.close(fd) == 0);
+  CHECK(pread_bytes(path, 3 * page, ~0ull) == bytes);
+}
+
+TEST_CASE("short writes are continued") {
+  scratch_folder folder;
+  auto const path = folder / "file";
+  auto faults = std::make_shared<scripted_faults>();
+  std::atomic<unsigned> calls{0};
+  faults->on_write = [&calls](std::uint64_t, std::uint64_t) {
+    return ++calls, fault_action::shorten(100);
+  };
+  testing::filesystem fs(small_config(page, 8), faults);
+  int const fd = fs.open(path, O_RDWR | O_CREAT);
+  auto const bytes = some_bytes(1, 0, 2 * page + 50);
+  CHECK(write_in_kernel(fs, fd, 3, bytes) == std::int64_t(bytes.size()));
+  CHECK(fs.close(fd) == 0);
+  CHECK(calls > bytes.size() / 100);
+  CHECK(pread_bytes(path, 3, ~0ull) == bytes);
+}
+
+TEST_CASE(
+    "pages that cannot be written use up the write buffers: then -ENOMEM in bounded time, until "
+    "they are discarded") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 64 * page);
+  auto const other_path = make_file(folder, "other", 64 * page, 2);
+  auto const before = pread_bytes(path, 0, ~0ull);
+  auto const range = std::make_shared<failing_range>();
+  auto c = small_config(page, 16);  // 8 write buffers
+  c.rpc_timeout_ms = 500;
+  testing::filesystem fs(c, faults_of(range));
+  int const fd = fs.open(path, O_RDWR);
+  int const other = fs.open(other_path, O_RDWR);
+  range->error = EIO;
+  auto const bytes = some_bytes(1, 0, page);
+  std::int64_t result = 0;
+  unsigned written = 0;
+  for (; written < 64; ++written) {
+    result = write_in_kernel(fs, fd, written * page, bytes);
+    if (result == -EIO) {  // one has failed in the background: report it, go on
+      CHECK(fs.sync(fd) == -EIO);
+      result = write_in_kernel(fs, fd, written * page, bytes);
+    }
+    if (result != std::int64_t(page)) break;
+  }
+  CHECK(written == 8);
+  CHECK((result == -ENOMEM || result == -EIO));
+  CHECK(write_in_kernel(fs, other, 0, bytes) == -ENOMEM);
+  CHECK(fs.unwritten().size() == 8);
+  op_batch reads;  // reads have frames left
+  auto const read = reads.read(0, other, 0, 64 * page);
+  auto const dirty = reads.read(1, fd, 0, 64 * page);
+  reads.run(fs.ref(), 2, 64);
+  CHECK(reads.bytes(read) == pread_bytes(other_path, 0, ~0ull));
+  CHECK(reads.result(dirty) == std::int64_t(64 * page));
+  CHECK(fs.discard(fd) == 0);
+  CHECK(fs.unwritten().empty());
+  range->error = 0;
+  CHECK(write_in_kernel(fs, other, 0, bytes) == std::int64_t(page));
+  op_batch after;
+  auto const reread = after.read(0, fd, 0, 64 * page);
+  after.run(fs.ref(), 1, 64);
+  CHECK(after.bytes(reread) == before);
+  CHECK(fs.close(fd) == 0);
+  CHECK(fs.close(other) == 0);
+  CHECK(pread_bytes(path, 0, ~0ull) == before);
+  CHECK(pread_bytes(other_path, 0, page) == bytes);
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE("a file size limit of the process gives -EFBIG, and no signal") {
+  scratch_folder folder;
+  auto const path = folder / "file";
+  filesystem fs(small_config(page, 8));
+  int const fd = fs.open(path, O_RDWR | O_CREAT);
+  ::rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  auto low = before;
+  low.rlim_cur = 2 * page;
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &low) == 0);
+  auto const bytes = some_bytes(1, 0, 4 * page);
+  auto const written = write_in_kernel(fs, fd, 0, bytes);
+  int const first = fs.sync(fd);
+  int const second = fs.sync(fd);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  CHECK(written == std::int64_t(bytes.size()));
+  CHECK(first == -EFBIG);
+  CHECK(second == -EFBIG);  // tried again, failed again
+  CHECK(fs.sync(fd) == 0);
+  CHECK(pread_bytes(path, 0, ~0ull) == bytes);
+  CHECK(fs.close(fd) == 0);
+}
+
+TEST_CASE(
+    "gfsync: every byte is written before the file is made durable, and a failure of that is "
+    "reported once") {
+  scratch_folder folder;
+  auto const path = folder / "file";
+  std::mutex mutex;
+  std::uint64_t written = 0;
+  std::vector<std::uint64_t> written_at_sync;
+  std::atomic<int> error{0};
+  auto faults = std::make_shared<scripted_faults>();
+  faults->on_write = [&](std::uint64_t, std::uint64_t length) {
+    std::lock_guard const lock(mutex);
+    written += length;
+    return fault_action::pass();
+  };
+  faults->on_sync = [&] {
+    std::lock_guard const lock(mutex);
+    written_at_sync.push_back(written);
+    return error != 0 ? fault_action::fail(error.exchange(0)) : fault_action::pass();
+  };
+  testing::filesystem fs(small_config(page, 32), faults);
+  int const fd = fs.open(path, O_RDWR | O_CREAT);
+  for (unsigned round = 1; round <= 5; ++round) {
+    CHECK(write_in_kernel(fs, fd, round * 10 * page, some_bytes(round, 0, 5 * page + round)) ==
+          std::int64_t(5 * page + round));
+    CHECK(sync_in_kernel(fs, fd) == 0);
+    CHECK(written_at_sync.size() == round);
+    CHECK(written_at_sync.back() == round * 5 * page + round * (round + 1) / 2);
+  }
+  error = EIO;
+  CHECK(sync_in_kernel(fs, fd) == -EIO);
+  CHECK(sync_in_kernel(fs, fd) == 0);
+  CHECK(fs.close(fd) == 0);
+}
+
+TEST_CASE("a filesystem that goes away writes what is dirty") {
+  scratch_folder folder;
+  auto const path = folder / "file";
+  auto const bytes = some_bytes(1, 0, 10 * page + 5);
+  for (bool const stopped : {false, true}) {
+    filesystem fs(small_config(page, 64));
+    int const fd = fs.open(path, O_WRONLY | O_CREAT | O_TRUNC);
+    CHECK(write_in_kernel(fs, fd, 0, bytes) == std::int64_t(bytes.size()));
+    if (stopped) fs.stop();
+  }
+  CHECK(pread_bytes(path, 0, ~0ull) == bytes);
+}
