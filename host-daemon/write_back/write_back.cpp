@@ -34,7 +34,8 @@ write_back::~write_back() {
 }
 
 void write_back::start(unsigned threads) {
-  if (region_.count == 0 || !threads_.empty()) return;
+  if (!threads_.empty()) return;
+  if (region_.count == 0) threads = 1;  // jobs come even if no page can be dirty
   stopping_ = false;
   ending_.store(false, std::memory_order_relaxed);
   for (unsigned i = 0; i < threads; ++i)

@@ -47,8 +47,8 @@ class write_back {
   write_back(write_back const&) = delete;
   write_back& operator=(write_back const&) = delete;
 
-  /// Starts or ends the threads that write in the background and run jobs. stop() returns after all
-  /// posted jobs have run.
+  /// Starts or ends the threads that write in the background and run jobs: `threads` of them, or
+  /// one without write buffers. stop() returns after all posted jobs have run.
   void start(unsigned threads);
   void stop();
 
