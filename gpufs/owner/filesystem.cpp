@@ -4,11 +4,17 @@
 #include <cerrno>
 #include <utility>
 
+#include <unistd.h>
+
 namespace gpufs {
 
 filesystem::filesystem(config const& settings) : state_(std::make_unique<state>(settings)) {}
 
-filesystem::~filesystem() = default;
+// A child of fork() has copies of everything but of the threads. It must not wait for them, nor
+// write pages that the parent writes, nor call the device. So it leaves its copy as it is.
+filesystem::~filesystem() {
+  if (state_->process != ::getpid()) static_cast<void>(state_.release());
+}
 
 fs_ref filesystem::ref() const { return state_->ref; }
 

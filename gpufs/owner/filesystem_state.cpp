@@ -37,7 +37,8 @@ owner::layout layout_for(config const& c) {
 }  // namespace
 
 filesystem::state::state(config const& c)
-    : settings(checked(c)),
+    : process(::getpid()),
+      settings(checked(c)),
       sizes(layout_for(settings)),
       faults(owner::take_injected_faults()),
       subsystems(settings, sizes),

@@ -13,9 +13,12 @@
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
 namespace gpufs {
 
 struct filesystem::state {
+  pid_t process;  ///< that made it, and that has its threads
   config settings;
   owner::layout sizes;
   std::shared_ptr<testing::fault_injector> faults;  ///< null outside tests

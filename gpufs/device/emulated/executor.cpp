@@ -55,7 +55,8 @@ void run_blocks(block_scheduler& scheduler, kernel_launch& launch) {
 }  // namespace
 
 std::shared_ptr<block_workers> block_workers::shared() {
-  static std::shared_ptr<block_workers> const workers = std::make_shared<block_workers>();
+  static std::shared_ptr<block_workers> const workers{new block_workers,
+                                                      delete_at_home<block_workers>{}};
   return workers;
 }
 
