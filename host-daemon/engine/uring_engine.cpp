@@ -24,13 +24,21 @@ unsigned limit_of_open_files() {
   return unsigned(std::min<rlim_t>(limit.rlim_cur, 1u << 20));
 }
 
+// Of Linux 6.12; liburing has it from 2.8 on. All buffers of the ring `source_fd` are cloned.
+constexpr unsigned register_clone_buffers = 30;
+struct clone_argument {
+  std::uint32_t source_fd;
+  std::uint32_t reserved[7];
+};
+
 }  // namespace
 
-uring_engine::uring_engine(unsigned depth, std::span<std::byte> staging, io_hooks const& hooks)
+uring_engine::uring_engine(unsigned depth, std::span<std::byte> staging, io_hooks const& hooks,
+                           uring_engine* first)
     : depth_{depth}, staging_{staging} {
   set_up(hooks);
   try {
-    register_staging(hooks);
+    share_staging(hooks, first);
     register_files(hooks);
   } catch (...) {
     ::io_uring_queue_exit(&ring_);
@@ -61,6 +69,32 @@ void uring_engine::set_up(io_hooks const& hooks) {
     ::io_uring_queue_exit(&ring_);
     throw std::system_error{ENOSYS, std::generic_category(), "io_uring_enter with a timeout"};
   }
+}
+
+// A registration pins all of staging, page by page. So one ring registers, and the others share
+// its registration if the kernel can clone it.
+void uring_engine::share_staging(io_hooks const& hooks, uring_engine* first) {
+  if (first != nullptr && first->buffers_registered_) {
+    buffers_registered_ = clone_staging(hooks, *first) >= 0;
+    if (buffers_registered_) return;
+  }
+  auto& registered = first != nullptr ? first->registered_ : registered_;
+  if (first != nullptr && registered + staging_.size() > most_registered) {
+    notes_.push_back(
+        fmt::format("io_uring reads into unregistered buffers: the kernel cannot share registered "
+                    "buffers (Linux 6.12 can), and {} GiB are the most that gpufs registers; "
+                    "lower host_threads or staging_size",
+                    most_registered >> 30));
+    return;
+  }
+  register_staging(hooks);
+  if (buffers_registered_) registered += staging_.size();
+}
+
+int uring_engine::clone_staging(io_hooks const& hooks, uring_engine& first) {
+  if (hooks.clone_buffers) return hooks.clone_buffers(&ring_, &first.ring_);
+  clone_argument const argument{std::uint32_t(first.ring_.ring_fd), {}};
+  return int(::syscall(SYS_io_uring_register, ring_.ring_fd, register_clone_buffers, &argument, 1));
 }
 
 void uring_engine::register_staging(io_hooks const& hooks) {

@@ -106,10 +106,12 @@ void server::make_workers() {
   engine_notes_.clear();
   if (settings_.backend != io_backend::pread) {
     try {
+      uring_engine* first = nullptr;
       for (unsigned i = 0; i < settings_.threads; ++i) {
         auto engine = std::make_unique<uring_engine>(
             settings_.queue_depth, std::span{region_.staging, region_.staging_bytes},
-            settings_.hooks);
+            settings_.hooks, first);
+        if (first == nullptr) first = engine.get();
         for (auto const& note : engine->notes()) ++refused[note];
         engines.push_back(std::move(engine));
       }
