@@ -55,7 +55,7 @@ int write_back::flush(written_file const* file, insist how) {
   };
   std::vector<target> targets;
   auto const failures = failures_.load(std::memory_order_relaxed);
-  for (std::uint32_t i = 0; i < region_.count; ++i) {
+  for (std::uint32_t i = 0; i < buffers_.count(); ++i) {
     auto const sequence = posted(i) >> rpc::posted_shift;
     if (sequence != written(i) >> rpc::written_shift &&
         (file == nullptr || file_of(i).get() == file))
@@ -121,8 +121,7 @@ int write_back::take_error(written_file& file) {
 void write_back::show_error(written_file const& file, int error) {
   for (auto const* const write_index : {&file.write_index, &file.once_write_index})
     if (auto const p = write_index->load(std::memory_order_relaxed); p != 0)
-      std::atomic_ref<std::uint64_t>{region_.errors[p - 1]}.store(std::uint64_t(error),
-                                                                  std::memory_order_release);
+      buffers_.store_error(p, error);
 }
 
 }  // namespace gpufs::daemon
