@@ -70,6 +70,12 @@ __device__ __forceinline__ phase claim(frame_header& h) {
              : phase::evicting;
 }
 
+/// Whether the frame is ready and has one pin. Any thread calls.
+__device__ __forceinline__ bool is_pinned_once(frame_header& h) {
+  std::uint64_t const state = frame_state(h).load(memory_order_relaxed);
+  return phase_of(state) == phase::ready && pins_of(state) == 1;
+}
+
 /// Names the page that an evicting frame will hold, and pins it. The owner calls. This is no
 /// release: a look-up that pins the frame now may still read the old name. So a caller that waits
 /// for a filling page checks the name again once it is ready.

@@ -34,6 +34,7 @@ void run_blocks(block_scheduler& scheduler, kernel_launch& launch) {
         .dynamic_shared_bytes = launch.dynamic_shared_bytes,
         .seed = mixed(mixed(mixed(launch.how.seed) ^ launch.number) ^ i),
         .preempt = launch.how.preempt,
+        .split = launch.how.split,
         .stack_bytes = launch.how.stack_bytes,
         .abandoned = &launch.failed,
     };
