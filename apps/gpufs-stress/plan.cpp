@@ -1,5 +1,4 @@
-#include <gpufs/base/mix64.hpp>
-
+#include <apps/common/generator.hpp>
 #include <apps/gpufs-stress/plan.hpp>
 
 #include <fmt/format.h>
@@ -13,7 +12,7 @@ namespace {
 
 class dice {
  public:
-  explicit dice(std::uint64_t seed) : state_(seed) {}
+  explicit dice(std::uint64_t seed) : seed_(seed) {}
 
   std::uint64_t below(std::uint64_t limit) { return next() % limit; }
   std::uint64_t from(std::uint64_t low, std::uint64_t high) { return low + below(high - low + 1); }
@@ -24,8 +23,9 @@ class dice {
   }
 
  private:
-  std::uint64_t next() { return base::mix64(state_ += 0x9e3779b97f4a7c15ull); }
-  std::uint64_t state_;
+  std::uint64_t next() { return apps::generate(seed_, count_++); }
+  std::uint64_t seed_;
+  std::uint64_t count_ = 0;
 };
 
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {

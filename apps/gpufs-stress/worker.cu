@@ -29,8 +29,8 @@ class worker {
 
   __device__ void run() {
     for (operation_ = 0; operation_ < job_.operations; ++operation_) {
-      dice_ = base::mix64(job_.seed + (std::uint64_t(job_.launch) << 52) +
-                          (std::uint64_t(owner_) << 32) + operation_);
+      seed_ = apps::generate(job_.seed + job_.launch, std::uint64_t(owner_) << 32 | operation_);
+      draws_ = 0;
       carry_out();
       if (group_.thread_rank() == 0) {
         // Relaxed: a number to watch.
@@ -47,8 +47,7 @@ class worker {
   };
 
   __device__ std::uint64_t draw(std::uint64_t limit) {
-    dice_ = base::mix64(dice_ + 0x9e3779b97f4a7c15ull);
-    return dice_ % limit;
+    return apps::generate(seed_, draws_++) % limit;
   }
   __device__ std::uint64_t cell_of(std::uint32_t owner) {
     std::uint64_t const cells = (job_.cells - owner + job_.owners - 1) / job_.owners;
@@ -195,7 +194,7 @@ class worker {
   __device__ void read_elements() {
     kind_ = operation_kind::element;
     array<std::uint64_t const> words(io_, job_.fd);
-    std::uint64_t const mine = base::mix64(dice_ + group_.thread_rank());
+    std::uint64_t const mine = apps::generate(seed_, 1000 + group_.thread_rank());
     auto const who = static_cast<std::uint32_t>(mine % job_.workers);
     std::uint64_t const cell = job_.filesystem * job_.workers + who;
     std::uint64_t const word = (mine >> 32) % (job_.cell_bytes / 8);
@@ -284,7 +283,8 @@ class worker {
   std::uint32_t const owner_;   ///< of all owners of cells
   std::byte* const memory_;
   std::uint32_t operation_ = 0;
-  std::uint64_t dice_ = 0;
+  std::uint64_t seed_ = 0;  ///< of the operation
+  std::uint64_t draws_ = 0;
   std::uint64_t verified_ = 0;
   operation_kind kind_ = operation_kind::write;
 };
