@@ -55,6 +55,7 @@ GPUFS_STAGE loaded_element<T> load_element(fs_ref const* handle, file::used_file
           } else {
             std::memcpy(reinterpret_cast<std::byte*>(&value) + done, from, count);
           }
+          base::await_loads(cache::mark_of_object(value));  // unpin_read() follows
         };
         std::int32_t const missed =
             visit_pages(f, page, page_reader<decltype(use)>{f.cache, begin, count, use, error});
