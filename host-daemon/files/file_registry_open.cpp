@@ -112,10 +112,9 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> h
   e.host = std::move(host);
   e.writes = std::move(file);
   e.once_write_index = once_write_index;
-  e.once_version = once ? versions_.fresh_version() : 0;
-  if (once) writes_->attach(e.once_version, e.writes);
   publish(index,
-          once ? content_versions::validation{e.once_version, opened.size, true, once_write_index}
+          once ? content_versions::validation{e.writes->once_version, opened.size, true,
+                                              once_write_index, false}
                : opened,
           access);
   if (opened.changed) update_records(k, opened);  // the file's other descriptors
@@ -130,6 +129,7 @@ void file_registry::publish(std::uint32_t index, content_versions::validation co
   records_.store(index, &record::flags, std::uint64_t(access));
   records_.store(index, &record::advice, std::uint64_t(advice::normal));
   records_.store(index, &record::write_index, opened.write_index);
+  records_.store(index, &record::renewed, opened.renewed ? 1 : 0);
   // Pairs with the device's acquire of the tag: a thread that sees this generation sees the fields
   // above.
   records_.store(index, &record::tag, entries_[index].generation);

@@ -33,10 +33,8 @@ bool write_back::is_dirty(std::uint32_t i) const {
 }
 
 write_back::file_pointer write_back::file_of(std::uint32_t i) const {
-  auto const version =
-      write_buffers::word{buffers_.header(i).version}.load(std::memory_order_relaxed);
   std::lock_guard const lock{files_mutex_};
-  auto const found = files_.find(version);
+  auto const found = files_.find(version_of(i));
   return found == files_.end() ? nullptr : found->second;
 }
 
@@ -78,6 +76,10 @@ void write_back::release_buffer(locked_buffer const& locked, bool clean) {
   buffers_.written(i).store((clean ? locked.sequence : before) << rpc::written_shift,
                             std::memory_order_seq_cst);
   watch_[i].claimed.store(false, std::memory_order_release);
+}
+
+std::uint64_t write_back::version_of(std::uint32_t i) const {
+  return write_buffers::word{buffers_.header(i).version}.load(std::memory_order_relaxed);
 }
 
 std::uint64_t write_back::page_of(std::uint32_t i) const {
