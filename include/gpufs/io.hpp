@@ -69,7 +69,7 @@ __device__ int gclose(io_context<Group>& io, int fd);
 /// Returns bytes read: fewer at end of file or before a failure, 0 beyond it. If none was read:
 ///   -EBADF not open for reading | -EFAULT null `buf` | -EINVAL `offset` < 0, small group
 ///   -EIO the host's read failed, daemon stopped | another errno of the host's read
-///   -ETIMEDOUT no answer in time | -ENOMEM no frame in time, since all stayed pinned
+///   -ETIMEDOUT no answer in time | -ENOMEM all frames stayed pinned for config::rpc_timeout_ms
 template <class Group>
 [[nodiscard]] __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* buf,
                                                        std::size_t count, std::int64_t offset);
@@ -86,7 +86,8 @@ template <class Group>
 ///
 /// Returns `count`, or fewer if a page could not be had. If nothing was written:
 ///   -EBADF not open for writing | -EINVAL `offset` < 0, small group | -EFBIG beyond 2^48
-///   -ENOMEM no frame or write buffer in time, since all hold pages that the host cannot write
+///   -ENOMEM for config::rpc_timeout_ms all frames stayed pinned, or all write buffers held pages
+///   that the host cannot write
 ///   -ETIMEDOUT no answer in time | -EIO daemon stopped
 ///   the error of a fetch, for a page written in part
 ///   the error of an earlier write that gfsync or the last gclose has not reported yet
@@ -139,7 +140,7 @@ template <class Group>
 /// end of the file, or
 ///   -EBADF not open | -EFAULT null `address` | -EACCES protection not allowed by `fd`
 ///   -EINVAL another protection, `offset` < 0, `count` == 0, small group
-///   -ENOMEM no frame in time, since all stayed pinned | an error of gread()
+///   -ENOMEM all frames stayed pinned for config::rpc_timeout_ms | an error of gread()
 template <class Group>
 [[nodiscard]] __device__ ssize_t gmmap(io_context<Group>& io, int fd, std::size_t count,
                                        std::int64_t offset, int protection, void** address);
