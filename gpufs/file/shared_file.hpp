@@ -43,6 +43,9 @@ __device__ __forceinline__ std::int32_t load_shared(fs_ref const& fs, used_file&
     bool const place_stayed =
         error == 0 && file.write_index != 0 && &fs.writes.files[file.write_index - 1] == &shared;
     if (place_stayed && version.load(memory_order_relaxed) != file.version) {
+      // Release pairs with the acquire in load_record_together(): a thread that sees the number
+      // finds the record of this version. No caller gets the version before the number grows.
+      file_changes(fs).fetch_add(1, memory_order_release);
       size.store(file.size, memory_order_relaxed);
       version.store(file.version, memory_order_release);
     }
