@@ -49,20 +49,22 @@ __device__ __forceinline__ converged_group lanes_of_file(converged_group const& 
   return converged_group(__match_any_sync(same_fd, reinterpret_cast<std::uintptr_t>(f.handle)));
 }
 
-/// Loads version and size of a written file again if the version has changed. All lanes of the
-/// group call. Returns 0 or -EBADF.
+/// Loads version and size of a file again if they may have changed. All lanes of the group call.
+/// Returns 0 or -EBADF.
 __device__ __forceinline__ std::int32_t refresh(converged_group const& g, lane_file& f) {
-  if (f.file.write_index == 0) return 0;
-  file::shared_file& shared = f.handle->writes.files[f.file.write_index - 1];
-  bool const changed =
-      atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_relaxed) !=
-      f.file.version;
+  bool changed = file::is_outdated(*f.handle, f.file);
+  if (f.file.write_index != 0) {
+    file::shared_file& shared = f.handle->writes.files[f.file.write_index - 1];
+    changed = atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_relaxed) !=
+              f.file.version;
+  }
   if (!g.any(changed)) return 0;
   found_file now{f.file, 0};
   if (g.thread_rank() == 0) now = find_file(f.handle, f.file.fd, f.file);
   f.file.write_index = g.shfl(now.file.write_index, 0);
   f.file.version = g.shfl(now.file.version, 0);
   f.file.size = g.shfl(now.file.size, 0);
+  f.file.changes = g.shfl(now.file.changes, 0);
   return g.shfl(now.error, 0);
 }
 
