@@ -257,6 +257,7 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, s
   std::uint32_t turn = cache::no_turn;
   std::uint64_t since = 0;
   unsigned pause = 0;
+  bool covered = false;
   for (unsigned attempt = 0; todo != 0; ++attempt) {
     absent = (absent & todo) | look_up(fs, b, todo & ~absent, mine);
     todo &= absent;
@@ -265,9 +266,10 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, s
     if (absent != 0) {
       std::uint64_t const window = find_windows(fs, b, absent);
       std::uint32_t const unregistered = absent & ~__ballot_sync(all_lanes, window != 0);
-      if (attempt == 0 && b.chunks != nullptr && unregistered != 0)
-        cover(fs, b, chunks, unregistered);
       if (cache::warp_may_take(line, turn)) {
+        if (!covered && b.chunks != nullptr && unregistered != 0)
+          cover(fs, b, chunks, unregistered);
+        covered = true;
         entered_pages const e = enter_pages(fs, b, chunks, absent, window, attempt, mine);
         todo &= ~e.entered;
         contested = e.contested;
