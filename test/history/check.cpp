@@ -1,7 +1,7 @@
+#include <gpufs/file.hpp>
+
 #include <test/history/check.hpp>
 #include <test/history/effects.hpp>
-
-#include <gpufs/file.hpp>
 
 #include <fmt/format.h>
 
@@ -32,8 +32,7 @@ class checker {
     std::vector<std::size_t> order(p_.calls.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     // A read knows of the reads that ended before it began.
-    std::sort(order.begin(), order.end(),
-              [&](auto a, auto b) { return h_[a].end < h_[b].end; });
+    std::sort(order.begin(), order.end(), [&](auto a, auto b) { return h_[a].end < h_[b].end; });
     for (auto const i : order) check_call(i);
     if (problems_.size() > most_problems) problems_.resize(most_problems);
     return problems_;
@@ -89,8 +88,7 @@ class checker {
   [[nodiscard]] bool may_fail(call const& c, std::int64_t result) const {
     // A handle whose open has failed.
     for (std::size_t k = 0; k < p_.calls.size() && c.handle >= 0 && c.what != call_kind::open; ++k)
-      if (p_.calls[k].what == call_kind::open && p_.calls[k].handle == c.handle &&
-          h_[k].result < 0)
+      if (p_.calls[k].what == call_kind::open && p_.calls[k].handle == c.handle && h_[k].result < 0)
         return true;
     if (!p_.fails()) return false;
     // fs.sync() says only that pages stay dirty.
@@ -105,8 +103,8 @@ class checker {
     for (std::uint64_t k = 0; k < bytes.size(); ++k) {
       auto const at = begin + k;
       auto const tag = bytes[k] == std::byte{0} ? 0 : tag_of(bytes[k], at);
-      auto const s = std::size_t(std::upper_bound(edges_.begin(), edges_.end(), at) -
-                                 edges_.begin());
+      auto const s =
+          std::size_t(std::upper_bound(edges_.begin(), edges_.end(), at) - edges_.begin());
       bool const same = s == segment && tag == value;
       segment = s, value = tag;
       std::string const wrong = same ? std::string() : wrong_value({i, at}, tag);
@@ -150,8 +148,7 @@ class checker {
     auto const& all = effects_.all();
     for (std::size_t e = 0; e < all.size(); ++e) {
       if (all[e].tag != tag || !all[e].covers(l.at)) continue;
-      if (!begun(all[e], l.call))
-        return fmt::format("is of {}, which began later", name(e));
+      if (!begun(all[e], l.call)) return fmt::format("is of {}, which began later", name(e));
       for (std::size_t x = 0; x < all.size(); ++x)
         if ((all[x].covers(l.at) || all[x].cuts(l.at)) && must_[x] && before(e, x))
           return fmt::format("is of {}, but must be of {} or later", name(e), name(x));
@@ -231,8 +228,7 @@ class checker {
       if (tag == initial_tag) continue;
       for (std::size_t e = 0; e < all.size(); ++e) {
         if (all[e].tag != tag || !all[e].covers(at)) continue;
-        bool const at_once = all[e].kind == effect_kind::gwrite ||
-                             all[e].kind == effect_kind::host;
+        bool const at_once = all[e].kind == effect_kind::gwrite || all[e].kind == effect_kind::host;
         if (filesystem != 0 && (all[e].filesystem != filesystem || !at_once)) continue;
         auto& list = seen_[{filesystem, at}];
         if (std::none_of(list.begin(), list.end(), [&](auto const& s) { return s.effect == e; }))

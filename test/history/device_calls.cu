@@ -1,7 +1,7 @@
-#include <test/history/device_calls.hpp>
-
 #include <gpufs/array.hpp>
 #include <gpufs/gpufs.hpp>
+
+#include <test/history/device_calls.hpp>
 
 #include <cstring>
 
@@ -86,8 +86,7 @@ __device__ void end_call(Group const& group, recorder_ref const& to, device_call
     record& r = to.records[c.number];
     r.end = device_stamp(to);
     r.result = result;
-    if (c.what == call_kind::open)
-      to.handles[c.handle] = static_cast<std::int32_t>(result);
+    if (c.what == call_kind::open) to.handles[c.handle] = static_cast<std::int32_t>(result);
     atomic_ref<std::uint32_t, scope::system>(r.finished).store(1, memory_order_release);
   }
   group.sync();
@@ -109,8 +108,8 @@ __device__ void make_calls(kernel_arguments const& a, Group const& group, std::u
       end_call(group, a.to, a.calls[i], 0);
       ++i;
     }
-    for (; i < a.count && (a.calls[i].caller != caller || i == first ||
-                           a.calls[i].what != call_kind::context);
+    for (; i < a.count &&
+           (a.calls[i].caller != caller || i == first || a.calls[i].what != call_kind::context);
          ++i) {
       device_call const& c = a.calls[i];
       if (c.caller != caller) continue;
@@ -151,8 +150,9 @@ device_part::device_part(program const& p, std::vector<std::uint32_t> const& cal
 
 void device_part::add(program const& p, std::size_t number, std::uint32_t caller) {
   auto const& c = p.calls[number];
-  device_call d{c.what, std::uint32_t(number), caller, c.after, c.handle, c.flags,
-                c.offset, c.count, 0, std::uint32_t(calls_.size())};
+  device_call d{
+      c.what, std::uint32_t(number),       caller, c.after, c.handle, c.flags, c.offset, c.count,
+      0,      std::uint32_t(calls_.size())};
   if (c.count != 0) {
     d.place = (memory_.size() + 63) / 64 * 64 + number % 5;  // misaligned now and then
     memory_.resize(d.place + c.count);
@@ -164,8 +164,13 @@ void device_part::add(program const& p, std::size_t number, std::uint32_t caller
 
 void device_part::start(filesystem const& fs, recorder_ref const& to, buffer<char> const& path) {
   if (calls_.empty()) return;
-  kernel_arguments const a{fs.ref(), to, device_calls_.data(), std::uint32_t(calls_.size()),
-                           errors_.data(), device_memory_.data(), path.data()};
+  kernel_arguments const a{fs.ref(),
+                           to,
+                           device_calls_.data(),
+                           std::uint32_t(calls_.size()),
+                           errors_.data(),
+                           device_memory_.data(),
+                           path.data()};
   launch({.grid = blocks_, .block = threads_, .on = &stream_}, tiles_ ? by_tiles : by_blocks, a);
 }
 

@@ -1,11 +1,11 @@
 // Calls of a program that one kernel makes.
 #pragma once
 
-#include <test/history/program.hpp>
-#include <test/history/recorder.hpp>
-
 #include <gpufs/device.hpp>
 #include <gpufs/filesystem.hpp>
+
+#include <test/history/program.hpp>
+#include <test/history/recorder.hpp>
 
 #include <string>
 #include <vector>

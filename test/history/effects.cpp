@@ -1,6 +1,6 @@
-#include <test/history/effects.hpp>
-
 #include <gpufs/file.hpp>
+
+#include <test/history/effects.hpp>
 
 #include <fmt/format.h>
 
@@ -20,8 +20,12 @@ bool publishes(call_kind what) {
 effect_list::effect_list(program const& p, history const& h) : p_(p), h_(h) {
   // First there was no file, then the initial contents. Stamps of calls begin above these.
   effects_.push_back({.cut = 0, .begin = 0, .end = 0, .published = 0});
-  effects_.push_back({.tag = initial_tag, .last = p.initial_size, .extends = p.initial_size,
-                      .begin = 1, .end = 1, .published = 1});
+  effects_.push_back({.tag = initial_tag,
+                      .last = p.initial_size,
+                      .extends = p.initial_size,
+                      .begin = 1,
+                      .end = 1,
+                      .published = 1});
   find_opens();
   for (std::size_t i = 0; i < p.calls.size(); ++i) {
     auto const what = p.calls[i].what;
@@ -54,14 +58,14 @@ void effect_list::find_opens() {
 
 void effect_list::add_write(std::size_t i) {
   auto const& c = p_.calls[i];
-  effect e{.call = i, .filesystem = c.filesystem, .tag = c.tag, .begin = h_[i].begin,
-           .end = h_[i].end};
+  effect e{
+      .call = i, .filesystem = c.filesystem, .tag = c.tag, .begin = h_[i].begin, .end = h_[i].end};
   bool const kernel = p_.actors[c.actor].kind == actor_kind::block;
-  e.kind = c.filesystem == 0                       ? effect_kind::outside
-           : c.what == call_kind::truncate         ? effect_kind::truncate
-           : !kernel                               ? effect_kind::host
-           : (flags_of(c) & O_GWRONCE) != 0        ? effect_kind::once
-                                                   : effect_kind::gwrite;
+  e.kind = c.filesystem == 0                ? effect_kind::outside
+           : c.what == call_kind::truncate  ? effect_kind::truncate
+           : !kernel                        ? effect_kind::host
+           : (flags_of(c) & O_GWRONCE) != 0 ? effect_kind::once
+                                            : effect_kind::gwrite;
   if (c.what == call_kind::truncate) {
     e.certain = h_[i].result == 0;
     e.cut = e.extends = std::uint64_t(c.offset);
@@ -94,8 +98,13 @@ void effect_list::add_open(std::size_t i) {
     if (opened.end < h_[i].begin && !closing) return;  // open all the time
     if (o.begin <= h_[i].end && o.end >= h_[i].begin) certain = false;
   }
-  effects_.push_back({.kind = effect_kind::emptied, .call = i, .filesystem = c.filesystem,
-                      .cut = 0, .begin = h_[i].begin, .end = h_[i].end, .certain = certain});
+  effects_.push_back({.kind = effect_kind::emptied,
+                      .call = i,
+                      .filesystem = c.filesystem,
+                      .cut = 0,
+                      .begin = h_[i].begin,
+                      .end = h_[i].end,
+                      .certain = certain});
 }
 
 // The time at which all descriptors for writing that were open since the effect are closed, all
@@ -228,8 +237,7 @@ bool effect_list::revalidated(effect const& x, std::size_t r) const {
   for (auto const& o : opens_) {
     if (o.filesystem != reader.filesystem || o.begin <= x.published || !quiet(o.call)) continue;
     if (h_[o.call].end >= h_[r].begin) continue;
-    if (p_.calls[o.call].actor == reader.actor ||
-        looks_again(reader.actor, h_[o.call].end, r))
+    if (p_.calls[o.call].actor == reader.actor || looks_again(reader.actor, h_[o.call].end, r))
       return true;
   }
   return false;

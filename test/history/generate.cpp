@@ -1,8 +1,7 @@
 // Random programs.
-#include <test/history/program.hpp>
-
 #include <gpufs/file.hpp>
 
+#include <test/history/program.hpp>
 #include <test/support/settings.hpp>
 
 #include <algorithm>
@@ -20,8 +19,8 @@ struct open_handle {
   bool shared;  ///< of the first phase: all actors of the filesystem use it
 };
 
-/// Adds calls one by one. The order in which they are added is one in which they can run: each waits
-/// for earlier ones alone.
+/// Adds calls one by one. The order in which they are added is one in which they can run: each
+/// waits for earlier ones alone.
 class generator {
  public:
   explicit generator(std::uint64_t seed) : random_(seed) { p_.seed = seed; }
@@ -129,20 +128,26 @@ class generator {
     if (may_wait && n != 0 && below(100) < chained_) {
       // Mostly for the call before, of whatever actor.
       auto const on = one_in(5) ? n - 1 - below(std::min<std::size_t>(n, 4)) : n - 1;
-      if (p_.calls[on].actor != c.actor && p_.actors[c.actor].phase != 0) c.after = std::uint32_t(on + 1);
+      if (p_.calls[on].actor != c.actor && p_.actors[c.actor].phase != 0)
+        c.after = std::uint32_t(on + 1);
     }
     p_.calls.push_back(c);
   }
 
   void open(std::uint32_t actor, std::uint32_t fs, int flags) {
-    push({.what = call_kind::open, .actor = actor, .filesystem = fs, .handle = next_handle_,
+    push({.what = call_kind::open,
+          .actor = actor,
+          .filesystem = fs,
+          .handle = next_handle_,
           .flags = flags});
     handles_.push_back({next_handle_++, fs, actor, flags, actor == 0});
   }
 
   void close(std::size_t i) {
     auto const h = handles_[i];
-    push({.what = call_kind::close, .actor = h.actor, .filesystem = h.filesystem,
+    push({.what = call_kind::close,
+          .actor = h.actor,
+          .filesystem = h.filesystem,
           .handle = h.number});
     handles_.erase(handles_.begin() + std::ptrdiff_t(i));
   }
@@ -215,18 +220,31 @@ class generator {
       if (place >= p_.initial_size) return;
       count = std::min(count, p_.initial_size - place);
     }
-    push({.what = call_kind::write, .actor = actor, .filesystem = fs, .handle = handle,
-          .offset = std::int64_t(place), .count = count, .tag = tag++});
+    push({.what = call_kind::write,
+          .actor = actor,
+          .filesystem = fs,
+          .handle = handle,
+          .offset = std::int64_t(place),
+          .count = count,
+          .tag = tag++});
   }
 
   void read_or_gather(std::uint32_t actor, open_handle const& h, std::uint64_t place) {
     if (gathers_ && one_in(2)) {
       auto const count = std::uint64_t(1) << (2 + below(reads_only_ ? 10 : 8));
-      push({.what = call_kind::gather, .actor = actor, .filesystem = h.filesystem,
-            .handle = h.number, .offset = std::int64_t(place), .count = count});
+      push({.what = call_kind::gather,
+            .actor = actor,
+            .filesystem = h.filesystem,
+            .handle = h.number,
+            .offset = std::int64_t(place),
+            .count = count});
     } else {
-      push({.what = call_kind::read, .actor = actor, .filesystem = h.filesystem,
-            .handle = h.number, .offset = std::int64_t(place), .count = some_count()});
+      push({.what = call_kind::read,
+            .actor = actor,
+            .filesystem = h.filesystem,
+            .handle = h.number,
+            .offset = std::int64_t(place),
+            .count = some_count()});
     }
   }
 
@@ -237,8 +255,7 @@ class generator {
     for (std::size_t i = 0; i < handles_.size(); ++i)
       if (handles_[i].filesystem == fs && (handles_[i].actor == actor || handles_[i].shared))
         mine.push_back(i);
-    if (mine.empty() || (mine.size() < 3 && one_in(6)))
-      return open(actor, fs, random_flags(fs));
+    if (mine.empty() || (mine.size() < 3 && one_in(6))) return open(actor, fs, random_flags(fs));
     auto const i = mine[below(mine.size())];
     auto const h = handles_[i];
     if (one_in(7) && !h.shared) return close(i);
@@ -254,14 +271,15 @@ class generator {
     else if (one_in(5))
       push({.what = call_kind::size, .actor = actor});
     else
-      push({.what = call_kind::read, .actor = actor, .offset = std::int64_t(some_place()),
+      push({.what = call_kind::read,
+            .actor = actor,
+            .offset = std::int64_t(some_place()),
             .count = some_count()});
   }
 
   void add_host(std::uint32_t actor, open_handle const& h) {
     bool const writes = opens_for_writing(h.flags);
-    call c{.what = call_kind::size, .actor = actor, .filesystem = h.filesystem,
-           .handle = h.number};
+    call c{.what = call_kind::size, .actor = actor, .filesystem = h.filesystem, .handle = h.number};
     if (one_in(5)) c.what = call_kind::sync;
     if (one_in(12)) c.what = call_kind::sync_all, c.handle = -1;
     if (writes && one_in(2)) return write(actor, h.filesystem, h.number, h.flags, some_place());
@@ -270,8 +288,8 @@ class generator {
 
   void add_device(std::uint32_t actor, open_handle const& h) {
     bool const writes = opens_for_writing(h.flags);
-    call c{.what = call_kind::context, .actor = actor, .filesystem = h.filesystem,
-           .handle = h.number};
+    call c{
+        .what = call_kind::context, .actor = actor, .filesystem = h.filesystem, .handle = h.number};
     if (one_in(12)) {
       c.handle = -1;
       return push(c);

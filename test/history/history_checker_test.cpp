@@ -1,9 +1,9 @@
-// The checker of histories, on histories that are made up: what docs/consistency.md allows, and what
-// it does not.
+// The checker of histories, on histories that are made up: what docs/consistency.md allows, and
+// what it does not.
+#include <gpufs/file.hpp>
+
 #include <test/history/check.hpp>
 #include <test/history/shrink.hpp>
-
-#include <gpufs/file.hpp>
 
 #include <doctest/doctest.h>
 
@@ -27,8 +27,10 @@ class story {
   explicit story(std::uint64_t size) {
     p.initial_size = size;
     p.filesystems = 2;
-    p.actors = {{actor_kind::block, 1, 0},    {actor_kind::block, 1, 0},
-                {actor_kind::block, 1, 1},    {actor_kind::host, 1, 0},
+    p.actors = {{actor_kind::block, 1, 0},
+                {actor_kind::block, 1, 0},
+                {actor_kind::block, 1, 1},
+                {actor_kind::host, 1, 0},
                 {actor_kind::outsider, 1, 0}};
     for (std::uint32_t const who : {a, b, c}) add({.what = call_kind::context, .actor = who}, 0);
   }
@@ -59,22 +61,25 @@ class story {
   }
   std::size_t write(std::uint32_t who, std::int32_t handle, std::int64_t at, std::uint64_t count,
                     std::uint32_t tag, std::int64_t result = -1000) {
-    return add({.what = call_kind::write, .actor = who, .handle = handle, .offset = at,
-                .count = count, .tag = tag},
+    return add({.what = call_kind::write,
+                .actor = who,
+                .handle = handle,
+                .offset = at,
+                .count = count,
+                .tag = tag},
                result == -1000 ? std::int64_t(count) : result);
   }
-  /// A read of `count` bytes that gives bytes of these tags, one each; fewer than `count` at the end
-  /// of the file. Tag 0: zero.
+  /// A read of `count` bytes that gives bytes of these tags, one each; fewer than `count` at the
+  /// end of the file. Tag 0: zero.
   std::size_t read(std::uint32_t who, std::int32_t handle, std::int64_t at, std::uint64_t count,
                    std::vector<std::uint32_t> const& seen) {
     std::vector<std::byte> bytes;
     for (auto const tag : seen)
-      bytes.push_back(tag == 0 ? std::byte{0}
-                               : value_of(tag, std::uint64_t(at) + bytes.size()));
+      bytes.push_back(tag == 0 ? std::byte{0} : value_of(tag, std::uint64_t(at) + bytes.size()));
     auto const result = std::int64_t(bytes.size());
-    return add({.what = call_kind::read, .actor = who, .handle = handle, .offset = at,
-                .count = count},
-               result, std::move(bytes));
+    return add(
+        {.what = call_kind::read, .actor = who, .handle = handle, .offset = at, .count = count},
+        result, std::move(bytes));
   }
   /// Makes two calls run side by side.
   void overlap(std::size_t x, std::size_t y) { h[x].end = h[y].end + 1, ++clock; }
@@ -311,8 +316,8 @@ TEST_CASE("O_TRUNC acts if the file is open nowhere, and only then") {
       story s(4);
       if (is_open) s.open(b, O_RDONLY);
       auto const h = s.open(a, O_RDWR | O_TRUNC);
-      s.read(a, h, 0, 4, empty ? std::vector<std::uint32_t>{}
-                               : std::vector<std::uint32_t>{old, old, old, old});
+      s.read(a, h, 0, 4,
+             empty ? std::vector<std::uint32_t>{} : std::vector<std::uint32_t>{old, old, old, old});
       CHECK(s.allowed() == (empty != is_open));
     }
   }

@@ -3,7 +3,6 @@
 #include <test/history/check.hpp>
 #include <test/history/run.hpp>
 #include <test/history/shrink.hpp>
-
 #include <test/support/child.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>

@@ -1,5 +1,4 @@
 #include <test/history/outsider.hpp>
-
 #include <test/support/child.hpp>
 
 #include <cerrno>
@@ -87,8 +86,8 @@ outsider_process::~outsider_process() {
   implementation_->process->wait();
 }
 
-std::int64_t outsider_process::call(outside_call what, std::string const& path,
-                                    std::int64_t offset, std::vector<std::byte>& bytes) {
+std::int64_t outsider_process::call(outside_call what, std::string const& path, std::int64_t offset,
+                                    std::vector<std::byte>& bytes) {
   request const r{what, std::uint32_t(path.size()), offset, bytes.size()};
   int const to = implementation_->ours;
   std::int64_t result = 0;
@@ -111,8 +110,7 @@ void outsider_process::serve(int socket) {
     if (r.what == outside_call::write && !receive_all(socket, bytes.data(), bytes.size())) return;
     auto const result = call_outside(r.what, path, r.offset, bytes);
     if (!send_all(socket, &result, sizeof result)) return;
-    if (r.what == outside_call::read && result > 0 &&
-        !send_all(socket, bytes.data(), bytes.size()))
+    if (r.what == outside_call::read && result > 0 && !send_all(socket, bytes.data(), bytes.size()))
       return;
   }
 }

@@ -1,6 +1,6 @@
-#include <test/history/program.hpp>
-
 #include <gpufs/file.hpp>
+
+#include <test/history/program.hpp>
 
 #include <fmt/format.h>
 
@@ -103,20 +103,25 @@ program with_end(program p) {
   }
   auto const add = [&](call const& c) { p.calls.push_back(c); };
   for (auto const& o : left)
-    add({.what = call_kind::close, .actor = closer, .filesystem = o.filesystem, .handle = o.handle});
+    add({.what = call_kind::close,
+         .actor = closer,
+         .filesystem = o.filesystem,
+         .handle = o.handle});
   if (p.fails()) {  // no write fails any more
     int const handle = handles++;
-    add({.what = call_kind::open, .actor = closer, .filesystem = 1, .handle = handle,
+    add({.what = call_kind::open,
+         .actor = closer,
+         .filesystem = 1,
+         .handle = handle,
          .flags = O_RDWR});
     for (int i = 0; i < 2; ++i)  // the first may report what failed before
       add({.what = call_kind::sync, .actor = closer, .filesystem = 1, .handle = handle});
     add({.what = call_kind::close, .actor = closer, .filesystem = 1, .handle = handle});
   }
   std::uint64_t longest = p.initial_size;
-  for (auto const& c : p.calls) longest += c.what == call_kind::write && c.tag < first_placed_tag
-                                               ? c.count : 0;
   for (auto const& c : p.calls)
-    longest = std::max(longest, std::uint64_t(c.offset) + c.count);
+    longest += c.what == call_kind::write && c.tag < first_placed_tag ? c.count : 0;
+  for (auto const& c : p.calls) longest = std::max(longest, std::uint64_t(c.offset) + c.count);
   longest += 16;
   add({.what = call_kind::read, .actor = closer + 1, .count = longest});
   for (unsigned fs = 1; fs <= p.filesystems; ++fs) {
@@ -124,7 +129,10 @@ program with_end(program p) {
     p.actors.push_back({actor_kind::block, last + 3, fs});
     add({.what = call_kind::context, .actor = reader, .filesystem = fs});
     add({.what = call_kind::open, .actor = reader, .filesystem = fs, .handle = handles});
-    add({.what = call_kind::read, .actor = reader, .filesystem = fs, .handle = handles,
+    add({.what = call_kind::read,
+         .actor = reader,
+         .filesystem = fs,
+         .handle = handles,
          .count = longest});
     add({.what = call_kind::close, .actor = reader, .filesystem = fs, .handle = handles++});
   }

@@ -14,17 +14,17 @@
 namespace gpufs::history {
 
 enum class call_kind : std::uint32_t {
-  context,   ///< the actor ends its io_context and makes another
+  context,  ///< the actor ends its io_context and makes another
   open,
   close,
   read,
-  gather,    ///< reads `count` bytes, a power of two, through array<T const>, in scattered order
+  gather,  ///< reads `count` bytes, a power of two, through array<T const>, in scattered order
   write,
   sync,
   sync_all,  ///< fs.sync() of the host
   truncate,
-  size,      ///< gfstat, fs.stat, fstat(2)
-  age,       ///< lets the file's time stamps grow old
+  size,  ///< gfstat, fs.stat, fstat(2)
+  age,   ///< lets the file's time stamps grow old
 };
 
 /// block    a threadblock, or a 32-thread tile, of a kernel
@@ -48,7 +48,7 @@ struct call {
   std::int32_t flags = 0;        ///< of open
   std::int64_t offset = 0;       ///< truncate: the size
   std::uint64_t count = 0;
-  std::uint32_t tag = 0;         ///< write: names it; no other write has it
+  std::uint32_t tag = 0;  ///< write: names it; no other write has it
 };
 
 struct program {
@@ -57,9 +57,9 @@ struct program {
   std::uint64_t initial_size = 0;
   unsigned block_threads = 64;
   unsigned filesystems = 1;
-  bool tiles = false;          ///< blocks are tiles
-  bool process = false;        ///< outsiders' calls are made by another process
-  bool slow = false;           ///< the daemon's system calls take a little longer, at random
+  bool tiles = false;    ///< blocks are tiles
+  bool process = false;  ///< outsiders' calls are made by another process
+  bool slow = false;     ///< the daemon's system calls take a little longer, at random
   std::uint32_t fail_from = 0, fail_until = 0;  ///< writes of write-back that fail with -ENOSPC
   std::vector<actor> actors{};
   std::vector<call> calls{};
@@ -76,9 +76,9 @@ struct outcome {
 using history = std::vector<outcome>;
 
 // Values. Each byte in the file tells which write it is of. Appends have tags below
-// `first_placed_tag`, and all their bytes are the tag: their place is not known before. The bytes of
-// other writes depend on their place, too, so that misplaced bytes are found. 0 is no value of any
-// write.
+// `first_placed_tag`, and all their bytes are the tag: their place is not known before. The bytes
+// of other writes depend on their place, too, so that misplaced bytes are found. 0 is no value of
+// any write.
 inline constexpr std::uint32_t first_placed_tag = 64, tags = 256, initial_tag = first_placed_tag;
 
 [[nodiscard]] std::byte value_of(std::uint32_t tag, std::uint64_t offset);

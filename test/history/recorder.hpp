@@ -1,9 +1,9 @@
 // What the callers of a running program share: one clock, and what each call has come to.
 #pragma once
 
-#include <test/history/program.hpp>
-
 #include <gpufs/device.hpp>
+
+#include <test/history/program.hpp>
 
 #include <cstdint>
 

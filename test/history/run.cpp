@@ -1,6 +1,6 @@
-#include <test/history/run.hpp>
-
 #include <gpufs/testing/filesystem.hpp>
+
+#include <test/history/run.hpp>
 
 #include <algorithm>
 #include <array>

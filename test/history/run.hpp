@@ -1,15 +1,14 @@
 // Runs programs.
 #pragma once
 
+#include <gpufs/device.hpp>
+
 #include <test/history/device_calls.hpp>
 #include <test/history/outsider.hpp>
 #include <test/history/program.hpp>
 #include <test/history/recorder.hpp>
-
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
-
-#include <gpufs/device.hpp>
 
 #include <atomic>
 #include <memory>
