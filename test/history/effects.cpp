@@ -253,6 +253,9 @@ bool effect_list::must_see(effect const& x, std::size_t r) const {
   if (p_.actors[reader.actor].kind != actor_kind::block)  // fs.stat asks the host file
     return (own && x.kind != effect_kind::once ? x.end : x.published) < begin;
   if (!own) return revalidated(x, r);
+  // Kernels go on with their pages while the host cannot write some of them.
+  bool const behind_pages = x.kind == effect_kind::once || x.kind == effect_kind::host;
+  if (behind_pages && p_.fails()) return false;
   switch (x.kind) {
     case effect_kind::gwrite:
     case effect_kind::truncate: return x.end < begin;
