@@ -101,6 +101,22 @@ if(GPUFS_PYTHON3)
   set_tests_properties(check_house_test PROPERTIES TIMEOUT 600 LABELS host)
 endif()
 
+# The order of accesses in machine code, for the architectures that a release has. The machine code
+# is the same in all variants of the build, so the sanitizers' variants skip this.
+if(GPUFS_DEVICE STREQUAL "cuda")
+  set(GPUFS_NVCC ${CMAKE_CUDA_COMPILER})
+else()
+  find_program(GPUFS_NVCC nvcc)
+  mark_as_advanced(GPUFS_NVCC)
+endif()
+if(GPUFS_PYTHON3 AND GPUFS_NVCC AND NOT GPUFS_SANITIZE)
+  string(REGEX MATCHALL "[0-9]+" architectures "${gpufs_cuda_architectures}")
+  add_test(NAME machine_order_test
+    COMMAND ${GPUFS_PYTHON3} ${PROJECT_SOURCE_DIR}/test/device/machine_order.py
+      ${GPUFS_NVCC} ${PROJECT_SOURCE_DIR} ${architectures})
+  set_tests_properties(machine_order_test PROPERTIES TIMEOUT 600 LABELS host)
+endif()
+
 # The applications' programs in every mode, the study of them, and real input files if they have
 # been fetched. Then the program that docs/porting.md shows.
 if(TARGET gpufs_ports)

@@ -11,6 +11,7 @@ struct seats_ref {
   std::uint32_t* claimed = nullptr;  ///< how many are claimed
   /// how often kernels have advised; beside `claimed`, since both are read together
   std::uint32_t* advice_changes = nullptr;
+  std::uint32_t* freed = nullptr;  ///< the seat that was given back last: probably free
   std::uint32_t count = 0;
 };
 

@@ -57,6 +57,8 @@ class io_context {
           .fetch_sub(1, memory_order_relaxed);
       atomic_ref<std::uint32_t, scope::device>(fs_.seats.states[seat_])
           .store(0, memory_order_release);
+      atomic_ref<std::uint32_t, scope::device>(*fs_.seats.freed)
+          .store(static_cast<std::uint32_t>(seat_), memory_order_relaxed);
     }
   }
   io_context(io_context const&) = delete;
@@ -77,21 +79,31 @@ class io_context {
   __device__ file::used_file& file() { return file_; }
 
  private:
+  // A seat is counted after its claim, and the count falls before its release. So a count of all
+  // seats means that none is free, and no seat need be looked at.
   __device__ std::int32_t claim_seat() {
     std::uint32_t const count = fs_.seats.count;
-    std::uint32_t at = base::warp_number() % count;
-    for (std::uint32_t i = 0; i < count; ++i, at = at + 1 == count ? 0 : at + 1) {
-      atomic_ref<std::uint32_t, scope::device> seat(fs_.seats.states[at]);
-      std::uint32_t expected = 0;
-      if (seat.load(memory_order_relaxed) == 0 &&
-          seat.compare_exchange_strong(expected, 1, memory_order_acquire, memory_order_relaxed)) {
-        cache::own_queue(fs_.cache.lra, static_cast<std::int32_t>(at), true);
-        atomic_ref<std::uint32_t, scope::device>(*fs_.seats.claimed)
-            .fetch_add(1, memory_order_relaxed);
-        return static_cast<std::int32_t>(at);
-      }
-    }
+    atomic_ref<std::uint32_t, scope::device> claimed(*fs_.seats.claimed);
+    std::uint32_t const first = base::warp_number() % count;
+    if (claimed.load(memory_order_relaxed) >= count) return -1;
+    if (try_seat(first)) return static_cast<std::int32_t>(first);
+    // With few free seats the one that was freed last is the best guess.
+    std::uint32_t at =
+        atomic_ref<std::uint32_t, scope::device>(*fs_.seats.freed).load(memory_order_relaxed);
+    for (std::uint32_t i = 0; i < count; ++i, at = at + 1 == count ? 0 : at + 1)
+      if (try_seat(at)) return static_cast<std::int32_t>(at);
     return -1;
+  }
+
+  __device__ bool try_seat(std::uint32_t at) {
+    atomic_ref<std::uint32_t, scope::device> seat(fs_.seats.states[at]);
+    std::uint32_t expected = 0;
+    if (seat.load(memory_order_relaxed) != 0 ||
+        !seat.compare_exchange_strong(expected, 1, memory_order_acquire, memory_order_relaxed))
+      return false;
+    cache::own_queue(fs_.cache.lra, static_cast<std::int32_t>(at), true);
+    atomic_ref<std::uint32_t, scope::device>(*fs_.seats.claimed).fetch_add(1, memory_order_relaxed);
+    return true;
   }
 
   fs_ref const fs_;

@@ -32,6 +32,9 @@ enum class operation : std::uint8_t {
   /// version. The result is 0.
   truncate,
   unlink,  ///< takes a path as open does; result 0
+  /// Writes the dirty pages of `file` that have its version or an earlier one, and stores the host
+  /// file's size in its records. The result is 0 or the error of the write-back.
+  flush,
 };
 
 /// request::flags of a read: bytes beyond the end of the file are zeros, not missing. Reads of
@@ -185,9 +188,13 @@ struct alignas(64) open_file_record {
   std::uint64_t size;    ///< bytes, as of the last validation
   std::uint64_t flags;   ///< access mode and flags of its open
   std::uint64_t advice;  ///< the last gpufs::advice for the whole file; `normal` after the open
-  /// 1 + number of the device's record of a file that is or was written; 0: `size` is final
+  /// 1 + number of the device's record of a file that is or was written; 0: `size` stays until
+  /// the file is opened for writing
   std::uint64_t write_index;
-  std::uint64_t reserved[2];
+  /// 1: the file was open for writing when it got this version. Pages of an earlier version may be
+  /// dirty, or become dirty, until device code has taken the version (gpufs/file/shared_file.hpp).
+  std::uint64_t renewed;
+  std::uint64_t reserved;
 };
 static_assert(sizeof(open_file_record) == 64);
 
@@ -215,8 +222,8 @@ inline constexpr unsigned stop_flags = 128;
 /// Words in pinned memory that only the host writes.
 struct alignas(128) control_block {
   stop_flag stop[stop_flags];
-  /// grows when a descriptor is closed and when a file is revalidated or advised; no device code
-  /// reads it
+  /// grows when a descriptor is closed and when a file is revalidated or advised; contexts look at
+  /// it now and then for the host's advice (prefetcher/advised.hpp)
   std::uint64_t epoch;
   std::uint64_t reserved[15];
 };

@@ -17,6 +17,7 @@ using cachestat_function = std::function<int(int fd, std::uint64_t offset, std::
 struct io_hooks {
   std::function<int(unsigned entries, ::io_uring* ring, unsigned flags)> set_up_ring;
   std::function<int(::io_uring* ring, ::iovec const* pieces, unsigned count)> register_buffers;
+  std::function<int(::io_uring* ring, ::io_uring* source)> clone_buffers;
   std::function<int(::io_uring* ring, unsigned count)> register_files;
   cachestat_function cachestat;
 };

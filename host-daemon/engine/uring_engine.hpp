@@ -1,5 +1,5 @@
-// Reads with io_uring. Each daemon thread has a ring. Staging is registered as its buffers, and so
-// are files that are read often.
+// Reads with io_uring. Each daemon thread has a ring. Staging is registered as its buffers, once
+// for all rings where the kernel can. Files that are read often are registered with each ring.
 #pragma once
 
 #include <host-daemon/base/io_hooks.hpp>
@@ -17,10 +17,14 @@ namespace gpufs::daemon {
 
 class uring_engine final : public io_engine {
  public:
-  /// Makes a ring for `depth` reads in flight into `staging`, for the thread that will attach(). If
-  /// the kernel refuses only the registrations, the engine works without them and notes() says so.
+  /// Makes a ring for `depth` reads in flight into ranges of memory (`staging`), for the thread
+  /// that will attach(). If the kernel refuses only the registrations, the engine works without
+  /// them and notes() says so.
+  /// `first`: an engine for the same staging that no thread has attached yet, or null. It shares
+  /// its registration of staging.
   /// Throws std::system_error if the kernel refuses the ring (EPERM, ENOSYS, ENOMEM, ...).
-  uring_engine(unsigned depth, std::span<std::byte> staging, io_hooks const& hooks);
+  uring_engine(unsigned depth, std::vector<std::span<std::byte>> staging, io_hooks const& hooks,
+               uring_engine* first = nullptr);
   ~uring_engine() override;
   uring_engine(uring_engine const&) = delete;
   uring_engine& operator=(uring_engine const&) = delete;
@@ -36,22 +40,30 @@ class uring_engine final : public io_engine {
 
   // The kernel's limit for one registered buffer.
   static constexpr std::size_t piece_bytes = std::size_t(1) << 30;
+  // The most bytes that the rings of a daemon register where each must register all of staging for
+  // itself. The kernel takes about 0.1 s and 8 MiB of its memory for a GiB.
+  static constexpr std::size_t most_registered = std::size_t(8) << 30;
   static constexpr unsigned file_places = 1024;  // files that one thread has registered at once
   static constexpr std::uint32_t reads_before_registration = 8;
 
  private:
   void set_up(io_hooks const& hooks);
+  void share_staging(io_hooks const& hooks, uring_engine* first);
+  int clone_staging(io_hooks const& hooks, uring_engine& first);
   void register_staging(io_hooks const& hooks);
   void register_files(io_hooks const& hooks);
   int slot_of(read_source& source);
+  [[nodiscard]] std::size_t staging_bytes() const noexcept;
+  [[nodiscard]] int buffer_of(std::byte const* to, std::uint32_t length) const noexcept;
   void forget(read_source& source);
   void start();
 
   ::io_uring ring_{};
   bool enabled_ = true;  // false: its one submitting thread has yet to enable it
   std::size_t depth_;
-  std::span<std::byte> staging_;
+  std::vector<std::span<std::byte>> staging_;
   bool buffers_registered_ = false;
+  std::size_t registered_ = 0;  // bytes that this engine and those that name it first registered
   std::vector<int> free_slots_;
   std::size_t in_flight_ = 0;  // submitted and not polled
   unsigned waiting_ = 0;       // of these, not started

@@ -1,5 +1,5 @@
 // Open files of one filesystem: descriptors that all opens of a file share, and the records that
-// the device reads.
+// devices read.
 #pragma once
 
 #include <gpufs/advice.hpp>
@@ -7,6 +7,7 @@
 
 #include <host-daemon/backend/storage_backend.hpp>
 #include <host-daemon/files/content_versions.hpp>
+#include <host-daemon/files/record_tables.hpp>
 
 #include <array>
 #include <atomic>
@@ -26,6 +27,7 @@ struct stat;
 namespace gpufs::daemon {
 
 class write_back;
+struct write_back_part;
 struct written_file;
 
 struct registry_settings {
@@ -43,13 +45,11 @@ struct registry_settings {
 /// the lock.
 class file_registry {
  public:
-  /// Serves region.open_files (region.max_open_files entries, 1..65536, zeroed) and region.control,
-  /// which must outlive it.
-  /// `writes`, which must outlive it, too, writes dirty pages. Null, or a region without write
-  /// buffers: files cannot be opened for writing.
+  /// Stores what device code knows of open files in `records`.
+  /// `writes`, which must outlive it, writes dirty pages. Null, or regions without write buffers:
+  /// files cannot be opened for writing.
   /// Raises the soft limit of open files (RLIMIT_NOFILE) as needed and allowed; notes() says so.
-  /// Throws std::invalid_argument if the region is wrong.
-  explicit file_registry(rpc::shared_region const& region, registry_settings settings = {},
+  explicit file_registry(record_tables records, registry_settings settings = {},
                          write_back* writes = nullptr);
 
   /// Closes all files that are still open.
@@ -83,8 +83,14 @@ class file_registry {
   /// file's first unreported error.
   std::int32_t sync(std::int32_t descriptor) noexcept;
 
+  /// Writes the file's dirty pages, but not those of O_GWRONCE, and stores the host file's size in
+  /// its records. Blocks. Returns 0, -EBADF, or the file's first unreported error, which stays
+  /// unreported.
+  std::int32_t flush(std::int32_t descriptor) noexcept;
+
   /// Writes dirty pages, sets the size, and gives the file a new version. Blocks. Returns 0,
-  /// -EBADF, -EINVAL (not open for writing), or as ftruncate(2).
+  /// -EBADF, -EINVAL (not open for writing), as ftruncate(2), or the error of the write-back. With
+  /// an error nothing is truncated, and dirty pages stay dirty.
   std::int32_t truncate(std::int32_t descriptor, std::uint64_t size) noexcept;
 
   /// Writes dirty pages, then these bytes, and gives the file a new version. Blocks. Returns
@@ -116,6 +122,9 @@ class file_registry {
   /// Returns the path of an open file with this version, for messages. The operating system tells
   /// it as it is now. Empty: no such file is open.
   [[nodiscard]] std::string name_of(std::uint64_t version) const noexcept;
+
+  /// Returns the most descriptors that can be open.
+  [[nodiscard]] std::size_t capacity() const noexcept { return live_.size(); }
 
   /// Returns the number of open descriptors. A shared one counts once.
   [[nodiscard]] std::size_t open_count() const noexcept;
@@ -187,8 +196,7 @@ class file_registry {
     key file{};
     std::shared_ptr<stored_file const> host;
     std::shared_ptr<written_file> writes;  // null: not open for writing
-    std::uint64_t once_version = 0;        // O_GWRONCE: a version of its own,
-    std::uint32_t once_write_index = 0;    // and a write index of its own
+    std::uint32_t once_write_index = 0;    // O_GWRONCE: a write index of its own
     std::uint32_t next_free = none;
   };
 
@@ -206,8 +214,10 @@ class file_registry {
                    bool shares) noexcept;
   void release_kept(key const& k) noexcept;
   void update_records(key const& k, content_versions::validation const& opened) noexcept;
+  [[nodiscard]] int flush_or_error(written_file const& file, write_back_part const& part) noexcept;
   [[nodiscard]] int status_of(stored_file const& file, struct ::stat& out) const noexcept;
-  void renew(key const& k, stored_file const& file) noexcept;
+  enum class look { renews, resizes };
+  void look_at(key const& k, stored_file const& file, look what) noexcept;
   [[nodiscard]] std::shared_ptr<written_file> written(std::int32_t descriptor, key* which,
                                                       bool for_writing) const noexcept;
   void remove(std::uint32_t index, std::int32_t descriptor) noexcept;
@@ -216,9 +226,8 @@ class file_registry {
   void raise_file_limit();
   void publish(std::uint32_t index, content_versions::validation const& opened,
                int access) noexcept;
-  void bump_epoch() noexcept;
 
-  rpc::shared_region region_;
+  record_tables records_;  // written under the mutex
   registry_settings settings_;
   write_back* writes_;
   std::vector<std::string> notes_;

@@ -1,7 +1,6 @@
 // Opening files: flags, validation, sharing of descriptors, the record that the device reads.
 #include <host-daemon/base/open_kind.hpp>
 #include <host-daemon/files/file_registry.hpp>
-#include <host-daemon/files/open_record.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <cerrno>
@@ -113,10 +112,9 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> h
   e.host = std::move(host);
   e.writes = std::move(file);
   e.once_write_index = once_write_index;
-  e.once_version = once ? versions_.fresh_version() : 0;
-  if (once) writes_->attach(e.once_version, e.writes);
   publish(index,
-          once ? content_versions::validation{e.once_version, opened.size, true, once_write_index}
+          once ? content_versions::validation{e.writes->once_version, opened.size, true,
+                                              once_write_index, false}
                : opened,
           access);
   if (opened.changed) update_records(k, opened);  // the file's other descriptors
@@ -125,15 +123,16 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> h
 
 void file_registry::publish(std::uint32_t index, content_versions::validation const& opened,
                             int access) noexcept {
-  auto& record = region_.open_files[index];
-  store_word(record.version, opened.version);
-  store_word(record.size, opened.size);
-  store_word(record.flags, std::uint64_t(access));
-  store_word(record.advice, std::uint64_t(advice::normal));
-  store_word(record.write_index, opened.write_index);
+  using record = rpc::open_file_record;
+  records_.store(index, &record::version, opened.version);
+  records_.store(index, &record::size, opened.size);
+  records_.store(index, &record::flags, std::uint64_t(access));
+  records_.store(index, &record::advice, std::uint64_t(advice::normal));
+  records_.store(index, &record::write_index, opened.write_index);
+  records_.store(index, &record::renewed, opened.renewed ? 1 : 0);
   // Pairs with the device's acquire of the tag: a thread that sees this generation sees the fields
   // above.
-  store_word(record.tag, entries_[index].generation);
+  records_.store(index, &record::tag, entries_[index].generation);
   // Pairs with the acquire in is_open().
   live_[index].store(entries_[index].generation, std::memory_order_release);
 }

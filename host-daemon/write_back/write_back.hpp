@@ -2,8 +2,9 @@
 // end.
 #pragma once
 
-#include <gpufs/rpc/write_format.hpp>
 #include <gpufs/testing/faults.hpp>
+
+#include <host-daemon/write_back/write_buffers.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -30,16 +31,24 @@ struct written_file {
   std::string path;                                ///< as it was opened, for messages
   std::atomic<std::uint32_t> write_index{0};       ///< as in open_file_record, of its descriptors,
   std::atomic<std::uint32_t> once_write_index{0};  ///< and of the one with O_GWRONCE; 0: none
+  std::atomic<std::uint64_t> once_version{0};      ///< of pages written with O_GWRONCE; 0: none
   std::atomic<int> error{0};                       ///< the first unreported -errno, or 0
+  std::atomic<bool> changed{false};                ///< we have written, or tried to
+};
+
+/// Some of a file's dirty pages: those that begin before `end`. Without `once`, not those that were
+/// written with O_GWRONCE.
+struct write_back_part {
+  std::uint64_t end = ~0ull;
+  bool once = true;
 };
 
 /// All public functions are thread-safe. Those that write block their caller until it is done. A
 /// lock keeps each buffer to one thread at a time.
 class write_back {
  public:
-  /// Serves region.count write buffers, zeroed, which must outlive it. It asks `faults`, if given,
-  /// before each system call.
-  write_back(rpc::write_region const& region, fault_injector* faults);
+  /// Writes the pages of `buffers`. It asks `faults`, if given, before each system call.
+  write_back(write_buffers buffers, fault_injector* faults);
 
   /// Calls stop(), then writes all dirty pages, even if device code is adding to them. Lists on
   /// stderr the bytes that cannot be written.
@@ -47,8 +56,8 @@ class write_back {
   write_back(write_back const&) = delete;
   write_back& operator=(write_back const&) = delete;
 
-  /// Starts or ends the threads that write in the background and run jobs. stop() returns after all
-  /// posted jobs have run.
+  /// Starts or ends the threads that write in the background and run jobs: `threads` of them, or
+  /// one without write buffers. stop() returns after all posted jobs have run.
   void start(unsigned threads);
   void stop();
 
@@ -60,10 +69,10 @@ class write_back {
   /// Says that no version belongs to `file` any more.
   void forget(written_file const& file);
 
-  /// Writes all bytes that were posted to `file` before the call (null: to any file). Bytes that
-  /// cannot be written stay dirty, and the file keeps the error.
+  /// Writes all bytes that were posted to `part` of `file` before the call (null: to any file).
+  /// Bytes that cannot be written stay dirty, and the file keeps the error.
   /// Returns 0, or -EIO or -ETIMEDOUT if some bytes stay dirty.
-  int flush(written_file const* file);
+  int flush(written_file const* file, write_back_part const& part = {});
 
   /// Calls flush(), makes the file durable, and returns its first unreported error, once.
   int sync(written_file& file);
@@ -84,11 +93,16 @@ class write_back {
   /// or the write takes more than ten seconds.
   [[nodiscard]] std::vector<std::string> unwritten();
 
-  [[nodiscard]] std::uint64_t writes() const noexcept {
-    return writes_.load(std::memory_order_relaxed);
+  /// Says that no kernel of an endpoint adds bytes any more, as its device failed. Its posted bytes
+  /// are written as ever.
+  void end_endpoint(std::size_t endpoint) noexcept { buffers_.end(endpoint); }
+
+  /// System calls that wrote pages of an endpoint, and their bytes.
+  [[nodiscard]] std::uint64_t writes(std::size_t endpoint) const noexcept {
+    return counts_[endpoint].writes.load(std::memory_order_relaxed);
   }
-  [[nodiscard]] std::uint64_t bytes_written() const noexcept {
-    return bytes_written_.load(std::memory_order_relaxed);
+  [[nodiscard]] std::uint64_t bytes_written(std::size_t endpoint) const noexcept {
+    return counts_[endpoint].bytes.load(std::memory_order_relaxed);
   }
 
  private:
@@ -116,6 +130,10 @@ class write_back {
     std::atomic<std::uint64_t> failed_at{0};   // number of that failure
   };
 
+  struct endpoint_counts {
+    std::atomic<std::uint64_t> writes{0}, bytes{0};
+  };
+
   // yes: lock the buffer even if the device says that it is busy.
   enum class insist { no, yes };
 
@@ -124,6 +142,7 @@ class write_back {
   [[nodiscard]] std::uint64_t written(std::uint32_t i) const;
   [[nodiscard]] bool is_dirty(std::uint32_t i) const;
   [[nodiscard]] file_pointer file_of(std::uint32_t i) const;
+  [[nodiscard]] std::uint64_t version_of(std::uint32_t i) const;
   [[nodiscard]] std::uint64_t page_of(std::uint32_t i) const;
   bool lock_buffer(std::uint32_t i, insist how, locked_buffer& out);
   template <class Wanted>
@@ -135,15 +154,18 @@ class write_back {
   std::int64_t write_some(piece const* first, piece const* last, std::uint64_t skip);
   void fail(locked_buffer& locked, int error);
   void show_error(written_file const& file, int error);
-  int flush(written_file const* file, insist how);
+  int flush(written_file const* file, write_back_part const& part, insist how);
+  [[nodiscard]] bool belongs(std::uint32_t i, written_file const* file,
+                             write_back_part const& part) const;
   void serve(unsigned number, unsigned threads);
   bool write_background(unsigned number, unsigned threads);
   bool wanted_now(std::uint32_t i, bool pressed);
 
-  rpc::write_region region_;
+  write_buffers buffers_;
   fault_injector* faults_;
   std::vector<buffer_watch> watch_;
-  std::atomic<std::uint64_t> failures_{0}, writes_{0}, bytes_written_{0};
+  std::vector<endpoint_counts> counts_;
+  std::atomic<std::uint64_t> failures_{0};
   std::atomic<unsigned> hurried_{0};  // flushes under way: the background helps
 
   mutable std::mutex files_mutex_;

@@ -35,24 +35,24 @@ bool write_back::wait_for_buffer(std::uint32_t i, time_point end, locked_buffer&
 }
 
 void write_back::discard(written_file const& file, std::uint64_t from) {
-  for (std::uint32_t i = 0; i < region_.count; ++i) {
+  for (std::uint32_t i = 0; i < buffers_.count(); ++i) {
     locked_buffer locked;
     auto const wanted = [&](std::uint32_t b) {
-      return file_of(b).get() == &file && page_of(b) << region_.page_shift >= from;
+      return file_of(b).get() == &file && page_of(b) << buffers_.page_shift() >= from;
     };
     if (wait_for_buffer(i, clock::now() + patience, locked, wanted)) release_buffer(locked, true);
   }
 }
 
 bool write_back::dirty(written_file const& file) const {
-  for (std::uint32_t i = 0; i < region_.count; ++i)
+  for (std::uint32_t i = 0; i < buffers_.count(); ++i)
     if (is_dirty(i) && file_of(i).get() == &file) return true;
   return false;
 }
 
 std::uint64_t write_back::dirty_end(written_file const& file) {
   std::uint64_t end = 0;
-  for (std::uint32_t i = 0; i < region_.count; ++i) {
+  for (std::uint32_t i = 0; i < buffers_.count(); ++i) {
     locked_buffer locked;
     if (!wait_for_buffer(i, clock::now() + patience, locked,
                          [&](std::uint32_t b) { return file_of(b).get() == &file; }))
@@ -67,7 +67,7 @@ std::uint64_t write_back::dirty_end(written_file const& file) {
 std::vector<std::string> write_back::unwritten() {
   std::vector<std::string> lines;
   auto const end = clock::now() + patience;
-  for (std::uint32_t i = 0; i < region_.count; ++i) {
+  for (std::uint32_t i = 0; i < buffers_.count(); ++i) {
     locked_buffer locked;
     auto const busy_end = clock::now() + listing_patience;
     auto const wanted = [&](std::uint32_t b) {
@@ -83,9 +83,9 @@ std::vector<std::string> write_back::unwritten() {
       release_buffer(locked, false);
     } else {  // a kernel adds bytes, or died while it did, or a write is slow: the ranges are
               // unknown
-      auto const first = page_of(i) << region_.page_shift;
+      auto const first = page_of(i) << buffers_.page_shift();
       line +=
-          fmt::format(" in {}..{}", first, first + (std::uint64_t{1} << region_.page_shift) - 1);
+          fmt::format(" in {}..{}", first, first + (std::uint64_t{1} << buffers_.page_shift()) - 1);
     }
     lines.push_back(std::move(line));
   }

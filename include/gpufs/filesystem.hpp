@@ -29,6 +29,8 @@ class filesystem {
   /// Writes all dirty pages to their files, stops the daemon and frees all memory.
   /// Lists on stderr what could not be written and which pages are still mapped.
   /// No kernel that uses this filesystem may be running.
+  ///
+  /// In a child of fork() it does nothing: files, threads and device are the parent's.
   ~filesystem();
   filesystem(filesystem const&) = delete;
   filesystem& operator=(filesystem const&) = delete;
@@ -47,8 +49,8 @@ class filesystem {
   /// Writes `count` bytes from host memory to byte `offset`, as pwrite(2), after the kernels' dirty
   /// pages. Kernels see the bytes from their next gopen or io_context on; then all blocks do.
   ///
-  /// A gwrite to the same file that runs meanwhile may be lost or misplaced although it succeeded.
-  /// Readers that open the file later may miss its bytes until all writers have closed the file.
+  /// Kernels may gwrite to the file meanwhile. While dirty pages of it cannot be written, kernels
+  /// may miss these bytes.
   ///
   /// Returns bytes written: `count` or fewer, or
   ///   -EBADF not open for writing | -EINVAL `offset` < 0 | -EFBIG beyond 2^48

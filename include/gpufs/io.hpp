@@ -49,7 +49,9 @@ template <class Group>
 
 /// Closes `fd` once. The last gclose of a written file writes its dirty pages to the host file.
 /// It does not make them durable; gfsync does. All threads of the group call.
-/// Pages stay in the cache for the next gopen of the unchanged file.
+///
+/// Pages stay in the cache for the next gopen of the unchanged file. A file that was written counts
+/// as changed, unless another descriptor of it is open for writing.
 ///
 /// After an error of the write-back the pages stay dirty, and a gfsync after another gopen tries
 /// again.
@@ -67,7 +69,7 @@ __device__ int gclose(io_context<Group>& io, int fd);
 /// Returns bytes read: fewer at end of file or before a failure, 0 beyond it. If none was read:
 ///   -EBADF not open for reading | -EFAULT null `buf` | -EINVAL `offset` < 0, small group
 ///   -EIO the host's read failed, daemon stopped | another errno of the host's read
-///   -ETIMEDOUT no answer in time | -ENOMEM no frame in time, since all stayed pinned
+///   -ETIMEDOUT no answer in time | -ENOMEM all frames stayed pinned for config::rpc_timeout_ms
 template <class Group>
 [[nodiscard]] __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* buf,
                                                        std::size_t count, std::int64_t offset);
@@ -84,7 +86,8 @@ template <class Group>
 ///
 /// Returns `count`, or fewer if a page could not be had. If nothing was written:
 ///   -EBADF not open for writing | -EINVAL `offset` < 0, small group | -EFBIG beyond 2^48
-///   -ENOMEM no frame or write buffer in time, since all hold pages that the host cannot write
+///   -ENOMEM for config::rpc_timeout_ms all frames stayed pinned, or all write buffers held pages
+///   that the host cannot write
 ///   -ETIMEDOUT no answer in time | -EIO daemon stopped
 ///   the error of a fetch, for a page written in part
 ///   the error of an earlier write that gfsync or the last gclose has not reported yet
@@ -111,6 +114,7 @@ template <class Group>
 /// Returns 0, or
 ///   -EBADF not open | -EINVAL not open for writing, `size` < 0 | -EFBIG beyond 2^48 - 1
 ///   -ETIMEDOUT not done in time | -EIO daemon stopped | an error of ftruncate(2)
+///   the error of writing pages before the new end (nothing is truncated then)
 template <class Group>
 [[nodiscard]] __device__ int gftruncate(io_context<Group>& io, int fd, std::int64_t size);
 
@@ -136,7 +140,7 @@ template <class Group>
 /// end of the file, or
 ///   -EBADF not open | -EFAULT null `address` | -EACCES protection not allowed by `fd`
 ///   -EINVAL another protection, `offset` < 0, `count` == 0, small group
-///   -ENOMEM no frame in time, since all stayed pinned | an error of gread()
+///   -ENOMEM all frames stayed pinned for config::rpc_timeout_ms | an error of gread()
 template <class Group>
 [[nodiscard]] __device__ ssize_t gmmap(io_context<Group>& io, int fd, std::size_t count,
                                        std::int64_t offset, int protection, void** address);

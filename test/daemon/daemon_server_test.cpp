@@ -6,9 +6,11 @@
 #include <doctest/doctest.h>
 #include <liburing.h>
 
+#include <cstdio>
 #include <limits>
 
 #include <sys/uio.h>
+#include <sys/utsname.h>
 
 using namespace gpufs::daemon;
 using gpufs::io_backend;
@@ -287,6 +289,94 @@ TEST_CASE("daemon: staging is registered whole, in pieces of at most 1 GiB") {
   CHECK(pieces[0].iov_len == 1ull << 30);
   CHECK(pieces[2].iov_base == region.staging + (2ull << 30));
   CHECK(pieces[2].iov_len == 4096);
+}
+
+// Linux does since 6.12.
+bool kernel_clones_buffers() {
+  ::utsname name{};
+  unsigned major = 0, minor = 0;
+  return ::uname(&name) == 0 && std::sscanf(name.release, "%u.%u", &major, &minor) == 2 &&
+         (major > 6 || (major == 6 && minor >= 12));
+}
+
+// Reads with all threads of the daemon; returns how many bytes were wrong.
+std::uint64_t wrong_of_many_reads(server& daemon, rpc::shared_region const& region,
+                                  std::string const& path) {
+  ticket_source tickets{region};
+  daemon.start();
+  std::uint64_t wrong = 0;
+  caller c{region, tickets, 0};
+  auto const fd = c.open(path);
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    REQUIRE(c.read(fd, i, 500) == 500);
+    wrong += wrong_bytes(c.data(), i, 500);
+  }
+  return wrong;
+}
+
+TEST_CASE("daemon: all threads share one registration of staging, where the kernel clones it") {
+  scratch_folder folder;
+  write_range(folder / "a", 0, 1000);
+  region_memory memory;
+  auto settings = with(io_backend::automatic, 9);
+  unsigned registrations = 0;
+  settings.hooks.register_buffers = [&](::io_uring* ring, ::iovec const* p, unsigned count) {
+    ++registrations;
+    return ::io_uring_register_buffers(ring, p, count);
+  };
+  server daemon{memory.region, settings};
+  if (daemon.backend() != io_backend::uring) {
+    MESSAGE("skipped: the kernel refuses io_uring");
+    return;
+  }
+  CHECK(registrations == (kernel_clones_buffers() ? 1 : 9));
+  CHECK(daemon.notes().size() == daemon.files().notes().size());
+  CHECK(wrong_of_many_reads(daemon, memory.region, folder / "a") == 0);
+}
+
+TEST_CASE("daemon: threads that cannot share a registration register at most 8 GiB, and say so") {
+  region_memory memory;
+  for (std::uint64_t const gib : {1, 3, 16}) {
+    CAPTURE(gib);
+    auto region = memory.region;
+    region.staging_bytes = gib << 30;  // never touched
+    auto settings = with(io_backend::automatic, 20);
+    std::uint64_t registered = 0;
+    settings.hooks.register_buffers = [&](::io_uring*, ::iovec const*, unsigned) {
+      registered += gib << 30;
+      return 0;
+    };
+    settings.hooks.clone_buffers = [&](::io_uring*, ::io_uring*) { return -EINVAL; };
+    server daemon{region, settings};
+    if (daemon.backend() != io_backend::uring) {
+      MESSAGE("skipped: the kernel refuses io_uring");
+      return;
+    }
+    CHECK(registered == (gib == 16 ? 16ull << 30 : 8 / gib * gib << 30));  // one does in any case
+    CHECK(mentions(daemon.notes(), "lower host_threads or staging_size [" +
+                                       std::to_string(20 - registered / (gib << 30)) +
+                                       " of 20 threads]"));
+  }
+}
+
+TEST_CASE("daemon: where buffers cannot be shared, each thread of a small daemon registers them") {
+  scratch_folder folder;
+  write_range(folder / "a", 0, 1000);
+  region_memory memory;
+  auto settings = with(io_backend::automatic, 3);
+  unsigned registrations = 0;
+  settings.hooks.register_buffers = [&](::io_uring* ring, ::iovec const* p, unsigned count) {
+    ++registrations;
+    return ::io_uring_register_buffers(ring, p, count);
+  };
+  settings.hooks.clone_buffers = [](::io_uring*, ::io_uring*) { return -EINVAL; };
+  server daemon{memory.region, settings};
+  if (daemon.backend() != io_backend::uring) {
+    MESSAGE("skipped: the kernel refuses io_uring");
+    return;
+  }
+  CHECK(registrations == 3);
+  CHECK(wrong_of_many_reads(daemon, memory.region, folder / "a") == 0);
 }
 
 TEST_CASE("daemon: a wrong region or setting is named when the daemon is made") {

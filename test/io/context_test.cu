@@ -67,6 +67,21 @@ __global__ void read_by_block_and_tiles(fs_ref fs, int fd, std::byte* out, std::
   if (threadIdx.x == 0) got[tiles + 1] = n;
 }
 
+__global__ void make_context(fs_ref fs, std::int32_t* seat) {
+  io_context const io(fs, cg::this_thread_block());
+  if (threadIdx.x == 0) *seat = io.seat();
+}
+
+__global__ void set_claimed(fs_ref fs, std::uint32_t count) {
+  atomic_ref<std::uint32_t>(*fs.seats.claimed).store(count, memory_order_relaxed);
+}
+
+__global__ void claim_all_but(fs_ref fs, std::uint32_t free) {
+  for (std::uint32_t i = 0; i < fs.seats.count; ++i)
+    atomic_ref<std::uint32_t>(fs.seats.states[i]).store(i == free ? 0 : 1, memory_order_relaxed);
+  atomic_ref<std::uint32_t>(*fs.seats.claimed).store(fs.seats.count - 1, memory_order_relaxed);
+}
+
 // Claims and gives back a context over and over; counts those that had a seat and those that had
 // none.
 __global__ void make_contexts(fs_ref fs, int fd, unsigned rounds, std::byte* out,
@@ -178,6 +193,39 @@ TEST_CASE("contexts: no two hold one seat at a time, none waits for one, and all
   CHECK(n[2] == 0);
   CHECK(n[3] == 0);
   CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE("contexts: one that finds all seats claimed looks at none of them") {
+  auto c = small_config(512, 16);
+  c.seats = 1000;
+  filesystem fs(c);
+  auto const ref = fs.ref();
+  auto const seat_of_next = [&] {
+    auto const seat = zeroed<std::int32_t>(1);
+    launch(make_context, 1, 32, ref, seat.data());
+    this_thread_stream().synchronize();
+    return contents(seat)[0];
+  };
+  // The count says that all are claimed, and the states that all are free.
+  launch(set_claimed, 1, 1, ref, c.seats);
+  CHECK(seat_of_next() == -1);
+  launch(set_claimed, 1, 1, ref, 0u);
+  CHECK(seat_of_next() >= 0);
+}
+
+TEST_CASE("contexts: the last free seat is found, wherever it is") {
+  auto c = small_config(512, 16);
+  c.seats = 100;
+  filesystem fs(c);
+  auto const ref = fs.ref();
+  for (std::uint32_t const free : {0u, 1u, 57u, 99u}) {
+    CAPTURE(free);
+    auto const seat = zeroed<std::int32_t>(1);
+    launch(claim_all_but, 1, 1, ref, free);
+    launch(make_context, 1, 32, ref, seat.data());
+    this_thread_stream().synchronize();
+    CHECK(contents(seat)[0] == std::int32_t(free));
+  }
 }
 
 TEST_CASE(

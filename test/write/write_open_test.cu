@@ -51,7 +51,115 @@ __global__ void unlink_all(fs_ref fs, char const* text, std::uint64_t const* off
   }
 }
 
+/// What a reader sees before and after another block has opened the file and written to it.
+struct seen_by_reader {
+  std::int64_t read_before, read_after, read_behind, size_after;
+  std::byte before[4], after[4], behind[4];
+  std::byte element_before, element_after, other_view, pointer;
+};
+
+/// Reads what writer_opens() writes, in the same kernel, with everything that it had before.
+template <class Group>
+__device__ void reader(io_context<Group>& io, char const* path, std::uint32_t* flags,
+                       seen_by_reader* seen, bool leads) {
+  int const fd = gopen(io, path, O_RDONLY);
+  ssize_t const before = gread(io, fd, seen->before, 4, 0);
+  array<std::byte const> const view(io, fd);
+  array<std::byte const> const other(io, fd);
+  held_ptr<std::byte const> const pointer = other.pointer(1);
+  std::byte const element = view[0];
+  if (leads) {
+    atomic_ref<std::uint32_t>(flags[0]).fetch_add(1, memory_order_release);
+    wait_for(flags[1], 1);
+  }
+  io.group().sync();
+  ssize_t const after = gread(io, fd, seen->after, 4, 0);
+  ssize_t const behind = gread(io, fd, seen->behind, 4, 4096);
+  file_status status{};
+  static_cast<void>(gfstat(io, fd, &status));
+  view.release();
+  std::byte const now = view[0];
+  std::byte const others = other[0];
+  std::byte const pointed = *pointer;
+  if (leads) {
+    seen->read_before = before;
+    seen->read_after = after;
+    seen->read_behind = behind;
+    seen->size_after = static_cast<std::int64_t>(status.size);
+    seen->element_before = element;
+    seen->element_after = now;
+    seen->other_view = others;
+    seen->pointer = pointed;
+  }
+  io.group().sync();
+  gclose(io, fd);
+}
+
+/// Block 0 opens the file for writing and writes, once the readers have read: block 1, and the
+/// tiles of block 2.
+__global__ void writer_opens(fs_ref fs, char const* path, std::byte const* piece,
+                             std::uint32_t* flags, std::int64_t* written, seen_by_reader* seen) {
+  auto const block = cg::this_thread_block();
+  auto const tile = cg::tiled_partition<32>(block);
+  if (blockIdx.x == 1) {
+    io_context io(fs, block);
+    reader(io, path, flags, seen, threadIdx.x == 0);
+  } else if (blockIdx.x == 2) {
+    io_context io(fs, tile);
+    reader(io, path, flags, seen + 1 + tile.meta_group_rank(), tile.thread_rank() == 0);
+  } else {
+    io_context io(fs, block);
+    if (threadIdx.x == 0) wait_for(flags[0], 1 + blockDim.x / 32);
+    block.sync();
+    int const fd = gopen(io, path, O_RDWR);
+    ssize_t const first = gwrite(io, fd, piece, 4, 0);
+    ssize_t const behind = gwrite(io, fd, piece, 4, 4096);
+    if (threadIdx.x == 0) {
+      written[0] = first;
+      written[1] = behind;
+      atomic_ref<std::uint32_t>(flags[1]).store(1, memory_order_release);
+    }
+    gclose(io, fd);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("a file that a block opens for writing: contexts that have read it see the gwrites") {
+  constexpr unsigned threads = 64;
+  constexpr unsigned readers = 1 + threads / 32;
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 104);
+  let_stamps_age(path);
+  auto const old = whole(path);
+  auto const piece = some_bytes(8, 0, 4);
+  REQUIRE(!std::equal(piece.begin(), piece.end(), old.begin()));
+  device_paths const name({path});
+  buffer<std::byte> on_device(piece.size());
+  on_device.copy_from_host(piece.data(), piece.size());
+  filesystem fs(small_config(4096, 16));
+  auto const flags = zeroed<std::uint32_t>(2);
+  auto const written = zeroed<std::int64_t>(2);
+  auto const seen = zeroed<seen_by_reader>(readers);
+  launch(writer_opens, 3, threads, fs.ref(), name.text(),
+         static_cast<std::byte const*>(on_device.data()), flags.data(), written.data(),
+         seen.data());
+  this_thread_stream().synchronize();
+  CHECK(contents(written) == std::vector<std::int64_t>{4, 4});
+  for (seen_by_reader const& s : contents(seen)) {
+    CHECK(s.read_before == 4);
+    CHECK(std::equal(s.before, s.before + 4, old.begin()));
+    CHECK(s.element_before == old[0]);
+    CHECK(s.read_after == 4);
+    CHECK(std::equal(s.after, s.after + 4, piece.begin()));
+    CHECK(s.read_behind == 4);
+    CHECK(std::equal(s.behind, s.behind + 4, piece.begin()));
+    CHECK(s.size_after == 4100);
+    CHECK(s.element_after == piece[0]);
+    CHECK(s.other_view == piece[0]);
+    CHECK(s.pointer == piece[1]);
+  }
+}
 
 TEST_CASE("O_TRUNC: with the host holding the file open, waves of blocks write one file") {
   constexpr unsigned blocks = 40;  // more than are resident at once
@@ -161,27 +269,105 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "what we wrote ourselves is no change: who opens the file again finds its pages in the cache") {
+    "pages stay in the cache for the next open if nobody wrote the file, or while it stays open "
+    "for writing") {
   constexpr std::uint64_t size = 3 * 4096 + 10;
   scratch_folder folder;
   filesystem fs(small_config(4096, 32));
-  auto const path = folder / "file";
-  for (std::uint64_t const with : {1, 2}) {  // the second finds a file that it wrote before
-    CAPTURE(with);
-    int const fd = fs.open(path, O_RDWR | O_CREAT);
+  auto const path = make_file(folder, "file", size);
+  let_stamps_age(path);
+  auto const misses_of_a_read = [&](int flags) {
+    int const fd = fs.open(path, flags);
+    auto const before = fs.stats();
+    op_batch batch;
+    auto const read = batch.read(0, fd, 0, 2 * size);
+    batch.close(0, fd);
+    batch.run(fs.ref(), 1, 64);
+    CHECK(batch.bytes(read) == whole(path));
+    return (fs.stats() - before).misses;
+  };
+  CHECK(misses_of_a_read(O_RDWR) > 0);
+  CHECK(misses_of_a_read(O_RDWR) == 0);  // open for writing, but never written
+  CHECK(misses_of_a_read(O_RDONLY) == 0);
+  int const held = fs.open(path, O_RDWR);
+  for (std::uint64_t const with : {1, 2}) {
+    int const fd = fs.open(path, O_WRONLY);
     op_batch batch;
     batch.write(0, fd, 0, some_bytes(with, 0, size));
+    batch.close(0, fd);
     batch.run(fs.ref(), 1, 64);
-    CHECK(fs.sync(fd) == 0);
-    let_stamps_age(path);  // when they are young at our close, the next open takes them for changed
-    CHECK(fs.close(fd) == 0);
-    int const again = fs.open(path, O_RDONLY);
-    auto const before = fs.stats();
-    op_batch reads;
-    auto const read = reads.read(0, again, 0, size);
-    reads.run(fs.ref(), 1, 64);
-    CHECK(reads.bytes(read) == some_bytes(with, 0, size));
-    CHECK((fs.stats() - before).misses == 0);
-    CHECK(fs.close(again) == 0);
+    CHECK(batch.result(1) == 0);
+    CHECK(misses_of_a_read(O_RDONLY) == 0);
   }
+  CHECK(fs.close(held) == 0);
+}
+
+TEST_CASE(
+    "close-to-open: what others write while we have the file open for writing is read after our "
+    "last close") {
+  constexpr std::uint64_t size = 2 * 4096;
+  for (bool const writes_too : {false, true}) {
+    for (bool const reader_stays : {false, true}) {
+      scratch_folder folder;
+      auto const path = make_file(folder, "file", size);
+      let_stamps_age(path);
+      filesystem fs(small_config(4096, 32));
+      int const reader = reader_stays ? fs.open(path, O_RDONLY) : 0;
+      int const fd = fs.open(path, O_RDWR);
+      op_batch batch;
+      batch.read(0, fd, 0, size);  // the pages are cached
+      if (writes_too) batch.write(0, fd, 0, some_bytes(3, 0, 100));
+      batch.run(fs.ref(), 1, 64);
+      CHECK(fs.sync(fd) == 0);
+      write_range(path, 77, 4096, 50);
+      let_stamps_age(path);
+      CHECK(fs.close(fd) == 0);
+      let_stamps_age(path);
+      for (int const flags : {O_RDONLY, O_RDWR, O_RDONLY}) {
+        int const again = fs.open(path, flags);
+        op_batch reads;
+        auto const read = reads.read(0, again, 0, 2 * size);
+        reads.run(fs.ref(), 1, 64);
+        CAPTURE(writes_too);
+        CAPTURE(reader_stays);
+        CHECK(reads.bytes(read) == whole(path));
+        CHECK(fs.close(again) == 0);
+      }
+      if (reader_stays) CHECK(fs.close(reader) == 0);
+    }
+  }
+}
+
+TEST_CASE("close-to-open: two filesystems that wrote one page both read it whole afterwards") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 4096);
+  filesystem first(small_config(4096, 8)), second(small_config(4096, 8));
+  filesystem* const both[] = {&first, &second};
+  int fds[2];
+  auto const on_each = [&](auto&& what) {
+    for (int i = 0; i < 2; ++i) what(*both[i], i);
+  };
+  on_each([&](filesystem& fs, int i) { fds[i] = fs.open(path, O_RDWR); });
+  on_each([&](filesystem& fs, int i) {
+    op_batch batch;
+    batch.write(0, fds[i], 100 * i, some_bytes(std::uint64_t(5 + i), 0, 100));
+    batch.run(fs.ref(), 1, 64);
+  });
+  on_each([&](filesystem& fs, int i) {
+    CHECK(fs.close(fds[i]) == 0);
+    let_stamps_age(path);
+  });
+  auto expected = some_bytes(5, 0, 100);
+  auto const theirs = some_bytes(6, 0, 100);
+  expected.insert(expected.end(), theirs.begin(), theirs.end());
+  CHECK(pread_bytes(path, 0, 200) == expected);
+  on_each([&](filesystem& fs, int i) {
+    int const fd = fs.open(path, O_RDONLY);
+    op_batch batch;
+    auto const read = batch.read(0, fd, 0, 200);
+    batch.run(fs.ref(), 1, 64);
+    CAPTURE(i);
+    CHECK(batch.bytes(read) == expected);
+    CHECK(fs.close(fd) == 0);
+  });
 }

@@ -3,6 +3,7 @@
 // i, and all lanes work at once.
 #pragma once
 
+#include <gpufs/cache/line.hpp>
 #include <gpufs/io/group.hpp>
 #include <gpufs/io/read/enter_page.hpp>
 #include <gpufs/io/read/read_span.hpp>
@@ -216,41 +217,69 @@ __device__ __forceinline__ std::uint32_t look_up(fs_ref const& fs, batch const& 
   return absent;
 }
 
+/// Counts the hits of a batch and says what is to be done with its pages. All lanes of the first
+/// warp call.
+__device__ __forceinline__ batch_step as_step(fs_ref const& fs, source::page_entry const& mine,
+                                              std::uint32_t again, std::uint32_t chunk_failed) {
+  bool const moves =
+      (mine.status == source::page_status::fetching || mine.status == source::page_status::hit) &&
+      mine.got != 0;
+  unsigned const hits = __ballot_sync(all_lanes, mine.status == source::page_status::hit);
+  if (lane_id() == 0) handle::add(fs, handle::counter::hits, count_lanes(hits));
+  batch_step step;
+  step.moving = __ballot_sync(all_lanes, moves);
+  step.waiting = __ballot_sync(all_lanes, mine.status == source::page_status::waiting);
+  step.again = again;
+  step.chunk_failed = chunk_failed;
+  step.registered = __ballot_sync(all_lanes, moves && mine.in_window());
+  return step;
+}
+
 /// Prepares the pages `todo`. Pages in `absent` were missing in a look-up just before and are not
 /// looked up again. All lanes of the group's first warp call. The group has no page pinned.
 /// `b.chunks` may be null.
 ///
 /// Leaves one entry per lane in `*entry`. Waits until it has at least one page, or an error for
-/// one. Returns the pages to be moved, those that others bring in, and `again`. The last are pages
-/// that found no frame or channel, and pages whose chunk was of no use.
+/// one: it tries once, and then in its turn in the frame line. Returns the pages to be moved, those
+/// that others bring in, and `again`. The last are pages that found no frame or channel, and pages
+/// whose chunk was of no use.
 GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, std::uint32_t todo,
                                           std::uint32_t absent, source::page_entry* entry) {
   fs_ref const& fs = *handle;
   unsigned const lane = lane_id();
   prefetch::readahead chunks(fs, b.chunks);
   source::page_entry mine;
-  std::uint64_t starving_since = 0;
-  bool short_of_channels = false;
+  cache::line& line = *fs.cache.line;
+  std::uint32_t turn = cache::no_turn;
+  std::uint64_t since = 0;
   unsigned pause = 0;
   for (unsigned attempt = 0; todo != 0; ++attempt) {
     absent = (absent & todo) | look_up(fs, b, todo & ~absent, mine);
     todo &= absent;
     std::uint32_t contested = 0;
+    bool short_of_channels = false;
     if (absent != 0) {
       std::uint64_t const window = find_windows(fs, b, absent);
       std::uint32_t const unregistered = absent & ~__ballot_sync(all_lanes, window != 0);
       if (attempt == 0 && b.chunks != nullptr && unregistered != 0)
         cover(fs, b, chunks, unregistered);
-      entered_pages const e = enter_pages(fs, b, chunks, absent, window, attempt, mine);
-      todo &= ~e.entered;
-      contested = e.contested;
-      short_of_channels = e.short_of_channels;
+      if (cache::warp_may_take(line, turn)) {
+        entered_pages const e = enter_pages(fs, b, chunks, absent, window, attempt, mine);
+        todo &= ~e.entered;
+        contested = e.contested;
+        short_of_channels = e.short_of_channels;
+      }
     }
     absent = 0;  // from now on the rest may be in the cache
     if (contested != 0 && attempt < 4) continue;
     if (__ballot_sync(all_lanes, mine.status != source::page_status::none) != 0) break;
+    if (turn == cache::no_turn) {
+      since = device_clock_ns();
+      turn = cache::warp_join_line(line);
+      continue;
+    }
     std::int32_t const error =
-        source::starved(fs, starving_since, short_of_channels ? -ETIMEDOUT : -ENOMEM);
+        cache::warp_line_error(fs, line, since, short_of_channels ? -ETIMEDOUT : -ENOMEM);
     if (error != 0) {
       // The first of these pages ends the read.
       if (lane == lowest_lane(todo)) {
@@ -261,20 +290,11 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, s
     }
     backoff(pause, handle::device_pause_ns);
   }
+  bool const got = mine.status != source::page_status::none && mine.error == 0;
+  cache::warp_leave_line(line, turn, __ballot_sync(all_lanes, got) != 0);
   std::uint32_t const chunk_failed = settle_answers(fs, b, chunks, mine);
   *entry = mine;
-  bool const moves =
-      (mine.status == source::page_status::fetching || mine.status == source::page_status::hit) &&
-      mine.got != 0;
-  unsigned const hits = __ballot_sync(all_lanes, mine.status == source::page_status::hit);
-  if (lane == 0) handle::add(fs, handle::counter::hits, count_lanes(hits));
-  batch_step step;
-  step.moving = __ballot_sync(all_lanes, moves);
-  step.waiting = __ballot_sync(all_lanes, mine.status == source::page_status::waiting);
-  step.again = todo | chunk_failed;
-  step.chunk_failed = chunk_failed;
-  step.registered = __ballot_sync(all_lanes, moves && mine.in_window());
-  return step;
+  return as_step(fs, mine, todo | chunk_failed, chunk_failed);
 }
 
 }  // namespace gpufs::io

@@ -3,7 +3,7 @@
 
 #include <gpufs/io/open.hpp>
 #include <gpufs/io/read/read_span.hpp>
-#include <gpufs/io/write/write_pages.hpp>
+#include <gpufs/io/write/ready_pages.hpp>
 
 #include <cerrno>
 #include <cstddef>
@@ -51,12 +51,33 @@ struct batch_notes<cooperative_groups::thread_block> {
   }
 };
 
+/// Makes pages of a batch ready and notes them. Each warp of the group calls with its own `warp`;
+/// pages are shared out over the warps. With `in_turn`, the first warp waits for the first page
+/// that is left, and the others have nothing to do.
+template <class Group>
+__device__ __forceinline__ void ready_pages(io_context<Group>& io, write_span const& span,
+                                            std::uint64_t first, std::uint32_t todo, bool in_turn,
+                                            batch_notes<Group>& notes) {
+  using ops = typename io_context<Group>::ops;
+  unsigned const warps = ops::warps(io.group());
+  unsigned const warp = ops::warp(io.group());
+  if (in_turn) {
+    unsigned const i = lowest_lane(todo);
+    if (warp == 0) notes.note(i, ready_in_turn(io.fs().self, span, io.seat(), first + i));
+    return;
+  }
+  for (unsigned i = warp; i < source::batch_pages; i += warps) {
+    if ((todo >> i & 1) != 0) notes.note(i, ready_page(io.fs().self, span, io.seat(), first + i));
+  }
+}
+
 /// Writes pages first .. first + batch - 1 of the span; `batch` is at most 32. All threads of the
 /// group call. Returns the same stop in all lanes of a warp.
 ///
 /// A round has three steps: every warp makes pages of its own ready, all warps copy, the first warp
 /// posts. Pages that are not ready wait for the next round, when the group has no page and no
-/// buffer. So no two groups wait for each other's pages, frames or buffers.
+/// buffer. If a round made no page ready, the next one makes one page ready in turn. So groups with
+/// pages wait for no other group's pages, frames or buffers, and every second round gets on.
 template <class Group>
 __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_span const& span,
                                                  std::uint64_t first, unsigned batch) {
@@ -66,35 +87,19 @@ __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_sp
   unsigned const warp = ops::warp(group);
   bool const works = warp < warps;
   std::uint32_t todo = batch == warp_size ? all_lanes : (1u << batch) - 1;
-  std::uint64_t const start = device_clock_ns();
   read_stop stop;
   batch_notes<Group> notes;
-  unsigned pause = 0;
+  bool in_turn = false;
   bool more = true;
   while (more) {
     notes.clear(group);
     ops::sync(group);  // also: the group's threads have filled `buf`
-    // Bounded, since pages that are not ready fail after the timeout.
-    bool const late = handle::past_deadline(io.fs(), start);
-    if (works) {
-      for (unsigned i = warp; i < batch; i += warps) {
-        if ((todo >> i & 1) == 0) continue;
-        write_page page = ready_page(io.fs().self, span, io.seat(), first + i);
-        if (page.status == write_status::later) {
-          std::int32_t error = late ? -ENOMEM : 0;
-          if (lane_id() == 0 && handle::daemon_stopped(io.fs())) error = -EIO;
-          error = warp_broadcast(error);
-          if (error != 0) page = {write_status::failed, 0, 0, error};
-        }
-        notes.note(i, page);
-      }
-    }
+    if (works) ready_pages(io, span, first, todo, in_turn, notes);
     ops::sync(group);
     write_page mine;
-    std::uint32_t ready = 0;
     if (works) {
       mine = notes.load();
-      ready = __ballot_sync(
+      std::uint32_t const ready = __ballot_sync(
           all_lanes, mine.status == write_status::ready || mine.status == write_status::filling);
       std::uint32_t const failed = __ballot_sync(all_lanes, mine.status == write_status::failed);
       todo &= ~(ready | failed);
@@ -104,11 +109,8 @@ __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_sp
         stop.note(page_begin > span.begin ? page_begin - span.begin : 0,
                   warp_broadcast(mine.error, at));
       }
-      if (ready != 0) {
-        copy_batch(io.fs().self, span, first, ready, mine, warp, warps);
-      } else {
-        backoff(pause, handle::device_pause_ns);
-      }
+      if (ready != 0) copy_batch(io.fs().self, span, first, ready, mine, warp, warps);
+      in_turn = ready == 0;
     }
     more = ops::any(group, works && todo != 0 && stop.none());
     if (works && warp == 0) post_batch(io.fs().self, span, first, mine);
@@ -120,7 +122,7 @@ __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_sp
 struct join_attempt {
   std::uint64_t offset = 0;
   file::join_result result = file::join_result::joined;
-  bool late = false;  ///< look_again: the truncation took longer than rpc_timeout
+  bool late = false;  ///< look_again: the gate was closed for longer than rpc_timeout
 };
 
 /// Joins the file's writers and finds the offset. An append reserves its range here. All threads of
@@ -144,12 +146,8 @@ __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::
         attempt.result = file::failed_join(failed != 0 ? failed : -ETIMEDOUT);
       } else if (!file::join_writers(fs, file)) {
         attempt.result = file::join_result::look_again;
-        // The caller that truncates ends within its own timeout.
-        std::uint32_t& truncating = fs.writes.files[file.write_index - 1].truncating;
-        attempt.late = handle::spin_until(fs, handle::device_pause_ns, [&] {
-                         return atomic_ref<std::uint32_t, scope::device>(truncating)
-                                    .load(memory_order_relaxed) == 0;
-                       }) != 0;
+        // The caller that closed the gate opens it within its own timeout.
+        attempt.late = file::await_gate(fs, file::shared_of(fs, file)) != 0;
       } else if (may_append && (file.flags & O_APPEND) != 0) {
         attempt.offset =
             atomic_ref<std::uint64_t, scope::device>(fs.writes.files[file.write_index - 1].size)
