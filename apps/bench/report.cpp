@@ -99,6 +99,8 @@ void print(bench_options const& o, config const& settings, bench_result const& r
                static_cast<double>(r.plan.draws * r.repeat) / r.seconds[r.median]);
   }
   fmt::print("{}", to_text(r.measured, GBps));
+  fmt::print("  {:<30} {:>10.1f} x what was asked for\n", "read from the host",
+             static_cast<double>(r.counters.host_bytes) / static_cast<double>(r.bytes()));
   fmt::print("  {:<30} {}\n\ncounters of that run:\n{}", "bytes verified", verdict(o, r),
              to_text(r.counters));
 }
