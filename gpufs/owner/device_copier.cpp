@@ -1,4 +1,4 @@
-// Copies between pinned pieces and device memory, each piece on a stream of its own.
+// Copies between pinned parts and device memory, each part on a stream of its own.
 #include <gpufs/device.hpp>
 #include <gpufs/device/memory.hpp>
 #include <gpufs/owner/device_copier.hpp>
@@ -13,19 +13,19 @@ namespace {
 
 class stream_device_copier final : public daemon::device_copier {
  public:
-  stream_device_copier(unsigned pieces, std::uint64_t piece_bytes)
-      : bytes_(piece_bytes), memory_(pieces * piece_bytes), streams_(pieces) {}
+  stream_device_copier(unsigned parts, std::uint64_t part_bytes)
+      : bytes_(part_bytes), memory_(parts * part_bytes), streams_(parts) {}
 
-  [[nodiscard]] unsigned pieces() const noexcept override { return unsigned(streams_.size()); }
+  [[nodiscard]] unsigned parts() const noexcept override { return unsigned(streams_.size()); }
 
-  [[nodiscard]] std::span<std::byte> piece(unsigned n) noexcept override {
+  [[nodiscard]] std::span<std::byte> part(unsigned n) noexcept override {
     return {memory_.data() + n * bytes_, bytes_};
   }
 
   bool start(direction which, unsigned n, std::uint64_t address,
              std::uint64_t bytes) noexcept override {
     auto* const device = reinterpret_cast<std::byte*>(address);
-    auto* const pinned = piece(n).data();
+    auto* const pinned = part(n).data();
     try {
       make_device_current(device_);  // in the calling thread
       if (which == direction::to_host) {
@@ -57,9 +57,9 @@ class stream_device_copier final : public daemon::device_copier {
 
 }  // namespace
 
-std::unique_ptr<daemon::device_copier> make_device_copier(unsigned pieces,
-                                                          std::uint64_t piece_bytes) {
-  return std::make_unique<stream_device_copier>(pieces, piece_bytes);
+std::unique_ptr<daemon::device_copier> make_device_copier(unsigned parts,
+                                                          std::uint64_t part_bytes) {
+  return std::make_unique<stream_device_copier>(parts, part_bytes);
 }
 
 }  // namespace gpufs

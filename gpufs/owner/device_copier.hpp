@@ -8,10 +8,10 @@
 
 namespace gpufs {
 
-/// Returns a copier with `pieces` (at least 1) pinned pieces of `piece_bytes` each and a stream for
+/// Returns a copier with `parts` (at least 1) pinned parts of `part_bytes` each and a stream for
 /// each. It copies to and from memory of the device that is current now, in any thread. Throws
 /// device_error if there is no memory or stream.
-[[nodiscard]] std::unique_ptr<daemon::device_copier> make_device_copier(unsigned pieces,
-                                                                        std::uint64_t piece_bytes);
+[[nodiscard]] std::unique_ptr<daemon::device_copier> make_device_copier(unsigned parts,
+                                                                        std::uint64_t part_bytes);
 
 }  // namespace gpufs

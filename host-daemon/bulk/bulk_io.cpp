@@ -38,38 +38,38 @@ int check(std::span<bulk_range const> ranges, std::uint64_t memory, std::uint64_
   return 0;
 }
 
-// Writes one piece and notes its outcome. Returns whether any byte was written.
-bool write_piece(stored_file const& file, bulk_pieces& pieces, bulk_pieces::piece const& p,
-                 std::byte* from) noexcept {
+// Writes one part and notes its outcome. Returns whether any byte was written.
+bool write_part(stored_file const& file, bulk_parts& parts, bulk_parts::part const& p,
+                std::byte* from) noexcept {
   std::uint64_t done = 0;
   std::int32_t error = 0;
   while (done < p.length && error == 0) {
     ::iovec const part{from + done, p.length - done};
-    auto const n = file.write({&part, 1}, pieces.offset_of(p) + done);
+    auto const n = file.write({&part, 1}, parts.offset_of(p) + done);
     if (n > 0) done += std::uint64_t(n);
     if (n == 0) error = -EIO;
     if (n < 0 && n != -EINTR) error = std::int32_t(n);
   }
-  pieces.end(p, done, error);
+  parts.end(p, done, error);
   return done != 0;
 }
 
-// Writes all pieces from device memory. While one is written, the device copies others.
-bool write_from_device(stored_file const& file, bulk_pieces& pieces, bulk_memory const& from,
-                       std::span<bulk_pieces::piece> under_way) noexcept {
+// Writes all parts from device memory. While one is written, the device copies others.
+bool write_from_device(stored_file const& file, bulk_parts& parts, bulk_memory const& from,
+                       std::span<bulk_parts::part> under_way) noexcept {
   auto& copier = *from.copier;
   bool any = false;
   std::uint64_t started = 0, ended = 0;
   idle_policy idle;
-  while (pieces.more() || started != ended) {
-    while (pieces.more() && started - ended < under_way.size()) {
+  while (parts.more() || started != ended) {
+    while (parts.more() && started - ended < under_way.size()) {
       auto const n = unsigned(started % under_way.size());
-      auto& p = under_way[n] = pieces.next();
-      if (copier.start(device_copier::direction::to_host, n, from.device + pieces.position_of(p),
+      auto& p = under_way[n] = parts.next();
+      if (copier.start(device_copier::direction::to_host, n, from.device + parts.position_of(p),
                        p.length))
         ++started;
       else
-        pieces.end(p, 0, -EIO);
+        parts.end(p, 0, -EIO);
     }
     if (started == ended) continue;
     auto const n = unsigned(ended % under_way.size());  // the oldest one
@@ -81,9 +81,9 @@ bool write_from_device(stored_file const& file, bulk_pieces& pieces, bulk_memory
     idle.reset();
     ++ended;
     if (state == device_copier::state::copied)
-      any |= write_piece(file, pieces, under_way[n], copier.piece(n).data());
+      any |= write_part(file, parts, under_way[n], copier.part(n).data());
     else
-      pieces.end(under_way[n], 0, -EIO);
+      parts.end(under_way[n], 0, -EIO);
   }
   return any;
 }
@@ -121,7 +121,7 @@ int bulk_io::read(std::int32_t descriptor, std::span<bulk_range> ranges,
   file.descriptor = descriptor;
   file.begin();
   try {
-    bool const deep = ranges.size() > 1 || (!ranges.empty() && ranges[0].length > piece_bytes);
+    bool const deep = ranges.size() > 1 || (!ranges.empty() && ranges[0].length > part_bytes);
     return lane_lease { *this, deep } -> read(file, ranges, to);
   } catch (std::bad_alloc const&) {
     return fail(ranges, -ENOMEM);
@@ -134,19 +134,19 @@ int bulk_io::write(std::int32_t descriptor, std::span<bulk_range> ranges,
     return fail(ranges, error);
   try {
     auto* const copier = from.copier;
-    bulk_pieces pieces{ranges,
-                       copier != nullptr ? std::uint64_t(copier->piece(0).size()) : longest_write};
-    std::vector<bulk_pieces::piece> under_way(copier != nullptr ? copier->pieces() : 0);
+    bulk_parts parts{ranges,
+                     copier != nullptr ? std::uint64_t(copier->part(0).size()) : longest_write};
+    std::vector<bulk_parts::part> under_way(copier != nullptr ? copier->parts() : 0);
     int const refused = files_.write(descriptor, [&](stored_file const& file) {
-      if (copier != nullptr) return write_from_device(file, pieces, from, under_way);
+      if (copier != nullptr) return write_from_device(file, parts, from, under_way);
       bool any = false;
-      while (pieces.more()) {
-        auto const p = pieces.next();
-        any |= write_piece(file, pieces, p, from.host + pieces.position_of(p));
+      while (parts.more()) {
+        auto const p = parts.next();
+        any |= write_part(file, parts, p, from.host + parts.position_of(p));
       }
       return any;
     });
-    return refused != 0 ? fail(ranges, refused) : pieces.set_results();
+    return refused != 0 ? fail(ranges, refused) : parts.set_results();
   } catch (std::bad_alloc const&) {
     return fail(ranges, -ENOMEM);
   }
@@ -168,7 +168,7 @@ std::unique_ptr<bulk_io::lane> bulk_io::take_lane(bool deep) {
           std::make_unique<uring_engine>(settings_.queue_depth, std::vector<std::span<std::byte>>{},
                                          settings_.hooks, nullptr, ring_users::any),
           path_choice{settings_.path, settings_.hooks, notes_}, true);
-    } catch (std::system_error const&) {  // then one piece after the other
+    } catch (std::system_error const&) {  // then one part after the other
     }
   }
   return std::make_unique<lane>(std::make_unique<pread_engine>(),

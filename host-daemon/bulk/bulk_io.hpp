@@ -50,7 +50,7 @@ struct bulk_settings {
 /// Works in the caller's thread. Any number of threads call at a time; a copier serves one call at
 /// a time. No daemon thread takes part, so it works whether the daemon runs or not.
 ///
-/// Reads go by io_uring if there is more than one piece of work, with many under way at a time, and
+/// Reads go by io_uring if there is more than one part of work, with many under way at a time, and
 /// past the OS page cache where the daemon's reads do. Ranges come in any order; where they overlap
 /// in the memory or in a written file, either may be last.
 class bulk_io {
@@ -78,8 +78,8 @@ class bulk_io {
   /// What was read otherwise than the settings say, and why: one sentence each.
   [[nodiscard]] std::vector<std::string> notes() const { return notes_.all(); }
 
-  /// The longest piece of work. A range is moved in pieces.
-  static constexpr std::uint64_t piece_bytes = 1 << 20;
+  /// The longest part of work. A range is moved in parts.
+  static constexpr std::uint64_t part_bytes = 1 << 20;
 
  private:
   class lane;

@@ -11,35 +11,35 @@ namespace gpufs::daemon {
 
 namespace {
 
-// The most pieces under way. Each may keep memory for a detour of O_DIRECT.
+// The most parts under way. Each may keep memory for a detour of O_DIRECT.
 constexpr std::size_t most_jobs = 32;
 
 }  // namespace
 
-bulk_pieces::bulk_pieces(std::span<bulk_range> ranges, std::uint64_t longest)
+bulk_parts::bulk_parts(std::span<bulk_range> ranges, std::uint64_t longest)
     : ranges_{ranges}, longest_{longest} {
   outcomes_.reserve(ranges.size());
   for (auto const& r : ranges) outcomes_.push_back({r.length});
   skip_empty();
 }
 
-void bulk_pieces::skip_empty() noexcept {
+void bulk_parts::skip_empty() noexcept {
   while (range_ < ranges_.size() && begin_ == ranges_[range_].length) ++range_, begin_ = 0;
 }
 
-bulk_pieces::piece bulk_pieces::next() noexcept {
-  piece const p{range_, begin_, std::min(ranges_[range_].length - begin_, longest_)};
+bulk_parts::part bulk_parts::next() noexcept {
+  part const p{range_, begin_, std::min(ranges_[range_].length - begin_, longest_)};
   begin_ += p.length;
   skip_empty();
   return p;
 }
 
-void bulk_pieces::end(piece const& p, std::uint64_t done, std::int32_t error) noexcept {
+void bulk_parts::end(part const& p, std::uint64_t done, std::int32_t error) noexcept {
   auto& o = outcomes_[p.range];
   if (done != p.length && p.begin + done < o.end) o = {p.begin + done, error};
 }
 
-int bulk_pieces::set_results() noexcept {
+int bulk_parts::set_results() noexcept {
   int first = 0;
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     auto const& o = outcomes_[i];
@@ -51,17 +51,17 @@ int bulk_pieces::set_results() noexcept {
 
 int bulk_io::lane::read(local_file& file, std::span<bulk_range> ranges, bulk_memory const& to) {
   bool const on_device = to.copier != nullptr;
-  bulk_pieces pieces{ranges, on_device
-                                 ? std::min<std::uint64_t>(piece_bytes, to.copier->piece(0).size())
-                                 : piece_bytes};
-  prepare(on_device ? std::min<std::size_t>(most_jobs, to.copier->pieces()) : most_jobs);
+  bulk_parts parts{ranges, on_device
+                               ? std::min<std::uint64_t>(part_bytes, to.copier->part(0).size())
+                               : part_bytes};
+  prepare(on_device ? std::min<std::size_t>(most_jobs, to.copier->parts()) : most_jobs);
   file_ = &file;
   to_ = &to;
-  pieces_ = &pieces;
+  parts_ = &parts;
   idle_policy idle;
-  while (pieces.more() || reading_ > 0 || !copying_.empty()) {
+  while (parts.more() || reading_ > 0 || !copying_.empty()) {
     bool worked = false;
-    while (pieces.more() && !free_.empty() && engine_->room() > 0) {
+    while (parts.more() && !free_.empty() && engine_->room() > 0) {
       auto const number = free_.back();
       free_.pop_back();
       start(number);
@@ -76,7 +76,7 @@ int bulk_io::lane::read(local_file& file, std::span<bulk_range> ranges, bulk_mem
     }
   }
   engine_->forget(file);
-  return pieces.set_results();
+  return parts.set_results();
 }
 
 // Makes room for the jobs of a call, so that nothing allocates once reads are under way.
@@ -89,18 +89,18 @@ void bulk_io::lane::prepare(std::size_t jobs) {
 
 void bulk_io::lane::start(std::size_t number) noexcept {
   auto& j = jobs_[number];
-  j.piece = pieces_->next();
-  auto const offset = pieces_->offset_of(j.piece);
-  auto const length = j.piece.length;
+  j.part = parts_->next();
+  auto const offset = parts_->offset_of(j.part);
+  auto const length = j.part.length;
   bool direct = false;
   try {
     direct = paths_.direct(*file_, offset, length);
   } catch (std::bad_alloc const&) {  // then through the OS page cache
   }
-  // Bytes behind the range belong to others; those of a pinned piece to nobody.
+  // Bytes behind the range belong to others; those of a pinned part to nobody.
   auto const to = to_->copier != nullptr
-                      ? to_->copier->piece(unsigned(number))
-                      : std::span{to_->host + pieces_->position_of(j.piece), length};
+                      ? to_->copier->part(unsigned(number))
+                      : std::span{to_->host + parts_->position_of(j.part), length};
   j.read.begin(*file_, offset, length, to.data(), to.size(), direct,
                file_read::beyond_end::missing);
   advance(number);
@@ -125,13 +125,13 @@ void bulk_io::lane::arrived(std::size_t number) noexcept {
   auto& j = jobs_[number];
   auto const done = j.read.done();
   if (to_->copier == nullptr || done == 0) {
-    pieces_->end(j.piece, done, j.read.error());
+    parts_->end(j.part, done, j.read.error());
   } else if (to_->copier->start(device_copier::direction::to_device, unsigned(number),
-                                to_->device + pieces_->position_of(j.piece), done)) {
+                                to_->device + parts_->position_of(j.part), done)) {
     copying_.push_back(number);
     return;
   } else {
-    pieces_->end(j.piece, 0, -EIO);
+    parts_->end(j.part, 0, -EIO);
   }
   free_.push_back(number);
 }
@@ -154,7 +154,7 @@ bool bulk_io::lane::end_copies() noexcept {
     if (state == device_copier::state::under_way) return false;
     auto const& j = jobs_[number];
     bool const copied = state == device_copier::state::copied;
-    pieces_->end(j.piece, copied ? j.read.done() : 0, copied ? j.read.error() : -EIO);
+    parts_->end(j.part, copied ? j.read.done() : 0, copied ? j.read.error() : -EIO);
     free_.push_back(number);
     return true;
   };

@@ -1,4 +1,4 @@
-// What one bulk call works with: an engine, and the pieces under way.
+// What one bulk call works with: an engine, and the parts under way.
 #pragma once
 
 #include <host-daemon/bulk/bulk_io.hpp>
@@ -15,31 +15,31 @@
 
 namespace gpufs::daemon {
 
-/// Cuts ranges into pieces, and puts the pieces' outcomes together.
-class bulk_pieces {
+/// Cuts ranges into parts, and puts the parts' outcomes together.
+class bulk_parts {
  public:
-  struct piece {
+  struct part {
     std::size_t range = 0;
     std::uint64_t begin = 0;  ///< in the range
     std::uint64_t length = 0;
   };
 
-  /// Pieces of at most `longest` bytes. Throws std::bad_alloc.
-  bulk_pieces(std::span<bulk_range> ranges, std::uint64_t longest);
+  /// Parts of at most `longest` bytes. Throws std::bad_alloc.
+  bulk_parts(std::span<bulk_range> ranges, std::uint64_t longest);
 
   [[nodiscard]] bool more() const noexcept { return range_ < ranges_.size(); }
-  /// Returns the next piece. Needs more().
-  piece next() noexcept;
+  /// Returns the next part. Needs more().
+  part next() noexcept;
 
-  [[nodiscard]] std::uint64_t offset_of(piece const& p) const noexcept {
+  [[nodiscard]] std::uint64_t offset_of(part const& p) const noexcept {
     return ranges_[p.range].offset + p.begin;
   }
-  [[nodiscard]] std::uint64_t position_of(piece const& p) const noexcept {
+  [[nodiscard]] std::uint64_t position_of(part const& p) const noexcept {
     return ranges_[p.range].position + p.begin;
   }
 
-  /// Says that `done` bytes of a piece were moved, and the -errno that ended it, or 0.
-  void end(piece const& p, std::uint64_t done, std::int32_t error) noexcept;
+  /// Says that `done` bytes of a part were moved, and the -errno that ended it, or 0.
+  void end(part const& p, std::uint64_t done, std::int32_t error) noexcept;
 
   /// Sets the results of all ranges. Returns the error of the first one that met one, or 0.
   int set_results() noexcept;
@@ -54,7 +54,7 @@ class bulk_pieces {
   std::span<bulk_range> ranges_;
   std::vector<outcome> outcomes_;  // by range
   std::uint64_t longest_;
-  std::size_t range_ = 0;  // of the next piece
+  std::size_t range_ = 0;  // of the next part
   std::uint64_t begin_ = 0;
 };
 
@@ -72,7 +72,7 @@ class bulk_io::lane {
 
  private:
   struct job {
-    bulk_pieces::piece piece;
+    bulk_parts::part part;
     file_read read;
   };
 
@@ -90,7 +90,7 @@ class bulk_io::lane {
   // Of the call.
   local_file* file_ = nullptr;
   bulk_memory const* to_ = nullptr;
-  bulk_pieces* pieces_ = nullptr;
+  bulk_parts* parts_ = nullptr;
   std::vector<std::size_t> free_;     // jobs
   std::vector<std::size_t> copying_;  // jobs that the device copies
   std::size_t reading_ = 0;           // jobs whose read is with the engine

@@ -49,21 +49,19 @@ struct setup {
 class failing final : public device_copier {
  public:
   explicit failing(bool at_start) : at_start_(at_start) {}
-  [[nodiscard]] unsigned pieces() const noexcept override { return below_->pieces(); }
-  [[nodiscard]] std::span<std::byte> piece(unsigned n) noexcept override {
-    return below_->piece(n);
-  }
+  [[nodiscard]] unsigned parts() const noexcept override { return below_->parts(); }
+  [[nodiscard]] std::span<std::byte> part(unsigned n) noexcept override { return below_->part(n); }
   bool start(direction which, unsigned n, std::uint64_t address,
              std::uint64_t bytes) noexcept override {
     bool const fails = ++started_ == 3;
     if (fails && at_start_) return false;
-    failing_piece_ = fails ? int(n) : failing_piece_;
+    failing_part_ = fails ? int(n) : failing_part_;
     return below_->start(which, n, address, bytes);
   }
   state look(unsigned n) noexcept override {
     auto const now = below_->look(n);
-    if (now != state::copied || failing_piece_ != int(n)) return now;
-    failing_piece_ = -1;
+    if (now != state::copied || failing_part_ != int(n)) return now;
+    failing_part_ = -1;
     return state::failed;
   }
 
@@ -71,12 +69,12 @@ class failing final : public device_copier {
   std::unique_ptr<device_copier> below_ = gpufs::make_device_copier(2, 64 << 10);
   bool at_start_;
   unsigned started_ = 0;
-  int failing_piece_ = -1;
+  int failing_part_ = -1;
 };
 
 }  // namespace
 
-TEST_CASE("bulk device: a file goes to device memory and back, in pieces that copy side by side") {
+TEST_CASE("bulk device: a file goes to device memory and back, in parts that copy side by side") {
   setup s;
   auto const copier = gpufs::make_device_copier(3, 64 << 10);
   bulk_range ranges[] = {{.offset = 5, .length = 500'000, .position = 3},
