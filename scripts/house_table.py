@@ -27,6 +27,7 @@ ROOMS = [
         "include/gpufs/file.hpp", "include/gpufs/testing/*"]),
     # The host's daemon.
     ("serve", "host", 50, ["host-daemon/serve/*"]),
+    ("bulk", "host", 45, ["host-daemon/bulk/*"]),
     ("device_work", "host", 42, ["host-daemon/device_work/*"]),
     ("engine", "host", 40, ["host-daemon/engine/*"]),
     ("files", "host", 30, ["host-daemon/files/*"]),

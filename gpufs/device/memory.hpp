@@ -32,6 +32,10 @@ struct pinned_copy {
 /// device_error.
 void copy_to_device(stream& on, std::span<pinned_copy const> pieces);
 
+/// Puts a copy of device memory to pinned memory behind the work that `on` has so far. Throws
+/// device_error.
+void copy_to_pinned(stream& on, void* pinned, void const* device, std::uint64_t bytes);
+
 /// Bytes of `count` elements of `size` bytes. Throws std::length_error naming `what` if they do not
 /// fit 64 bits.
 [[nodiscard]] std::uint64_t array_bytes(std::uint64_t count, std::uint64_t size, char const* what);

@@ -122,23 +122,23 @@ GPUFS_STAGE inline void drop_pages(fs_ref const* handle, std::uint32_t requested
 /// Returns the bits of the pages to be moved.
 GPUFS_STAGE inline std::uint32_t adopt_pages(fs_ref const* handle, batch const b,
                                              std::uint32_t requested, async_page const page,
-                                             source::page_entry* entry) {
+                                             source::fill* entry) {
   fs_ref const& fs = *handle;
   unsigned const lane = lane_id();
   bool const mine = (requested >> lane & 1) != 0;
   source::page_name const name = b.span.name(b.first + lane);
   source::answer const got = source::await_answers(fs, mine, page.via);
-  source::page_entry e;
+  source::fill e;
   e.via = page.via;
-  e.answered = got.answered ? 1 : 0;
+  e.answered = got.answered;
   e.error = got.result < 0 ? got.result : 0;
   bool const complete = mine && got.result >= 0 && rpc::bytes_read(got.result) == name.expected;
   if (complete) {
     e.got = static_cast<std::uint32_t>(name.expected);
-    if (rpc::is_in_twin(got.result)) e.chunk_offset |= source::in_twin;
+    if (rpc::is_in_twin(got.result)) e.in_twin = 1;
   }
   for_each_lane(__ballot_sync(all_lanes, mine && got.result >= 0 && !complete), [&](unsigned i) {
-    source::page_entry const whole = source::complete_page(
+    source::fill const whole = source::complete_page(
         handle, b.span.name(b.first + i), warp_broadcast(e, i), warp_broadcast(got.result, i));
     if (lane == i) e = whole;
   });
@@ -158,10 +158,10 @@ GPUFS_STAGE inline std::uint32_t adopt_pages(fs_ref const* handle, batch const b
     __syncwarp();
   }
   bool const keeps = a.entered && !stale;
-  if (mine && !keeps) ring::return_channel(fs.channels.page, e.via, e.answered != 0);
+  if (mine && !keeps) ring::return_channel(fs.channels.page, e.via, e.answered);
   e.frame = frame;
   e.status = source::page_status::fetching;
-  *entry = keeps ? e : source::page_entry{};
+  *entry = keeps ? e : source::fill{};
   auto const evicted = count_lanes(__ballot_sync(all_lanes, a.taken.evicted));
   if (lane == 0) {
     async_done(fs, count_lanes(requested));
@@ -232,8 +232,8 @@ __device__ ssize_t gwait(io_context<Group>& io, async_read& r) {
                              shift,
                              io.file().write_index != 0};
     io::batch const b{span, first, source::batch_pages, io.seat(), nullptr};
-    source::page_entry own;
-    source::page_entry* const entry = ops::home(own);
+    source::fill own;
+    source::fill* const entry = ops::home(own);
     ops::sync(group);  // the block's scratch is free
     io::batch_step step;
     if (ops::warp(group) == 0) {

@@ -3,6 +3,7 @@
 
 #include <gpufs/base/warp.hpp>
 #include <gpufs/device.hpp>
+#include <gpufs/io/write/write_page.hpp>
 #include <gpufs/source/fill.hpp>
 
 #include <cstdint>
@@ -44,10 +45,18 @@ struct words_of {
   }
 };
 
+/// The pages of a block's batch under way. A call reads or writes, so both share the memory. It has
+/// no initial value.
+union batch_record {
+  __device__ batch_record() {}
+  source::fill read[source::batch_pages];
+  write_page written[source::batch_pages];
+};
+
 /// Shared memory of a block for its collective calls, about 1 KB. All contexts of the block share
 /// it: calls follow each other, with barriers between uses.
 struct block_scratch {
-  source::page_entry entry[source::batch_pages];
+  batch_record pages;
   std::uint64_t value[4];  ///< what broadcast() moves
   std::uint64_t stop;
   missing_pages missing;  ///< union over the warps; 0 between batches
@@ -94,8 +103,8 @@ struct group_ops {
     return step;
   }
   /// home(): where the calling lane's entry is kept. look(): page i's entry, in every lane.
-  __device__ static source::page_entry* home(source::page_entry& own) { return &own; }
-  __device__ static source::page_entry look(source::page_entry const& own, int i) {
+  __device__ static source::fill* home(source::fill& own) { return &own; }
+  __device__ static source::fill look(source::fill const& own, int i) {
     return warp_broadcast(own, i);
   }
   /// The next unit of work for this warp. Each unit goes to one warp. `last` is the caller's last
@@ -155,11 +164,9 @@ struct group_ops<cooperative_groups::thread_block> {
     if (g.thread_rank() == 0) scratch().missing = {};  // all threads are done with it
     return scratch().step;
   }
-  __device__ static source::page_entry* home(source::page_entry&) {
-    return &scratch().entry[lane_id()];
-  }
-  __device__ static source::page_entry look(source::page_entry const&, int i) {
-    return scratch().entry[i];
+  __device__ static source::fill* home(source::fill&) { return &scratch().pages.read[lane_id()]; }
+  __device__ static source::fill look(source::fill const&, int i) {
+    return scratch().pages.read[i];
   }
   __device__ static unsigned next_unit(unsigned) {
     std::uint32_t unit = 0;

@@ -54,7 +54,7 @@ GPUFS_STAGE inline pinned_page pin_in_turn(fs_ref const* handle, read_span const
                                            std::int32_t seat) {
   fs_ref const& fs = *handle;
   source::page_name const name = span.name(span.first_page());
-  source::page_entry e = enter_in_turn(fs, seat, name);
+  source::fill e = enter_in_turn(fs, seat, name);
   if (e.status == source::page_status::fetching) {
     if (fetch_page(fs, name, e) == 0 && lane_id() == 0) {
       cache::frame_header& h = fs.cache.headers[e.frame];

@@ -2,6 +2,8 @@
 #include <gpufs/owner/filesystem_state.hpp>
 
 #include <cerrno>
+#include <cstddef>
+#include <span>
 #include <utility>
 
 #include <unistd.h>
@@ -34,8 +36,11 @@ int filesystem::advise(int fd, std::int64_t offset, std::int64_t length, advice 
 
 std::int64_t filesystem::write(int fd, void const* bytes, std::uint64_t count,
                                std::int64_t offset) {
-  return offset < 0 ? -EINVAL
-                    : state_->server->files().write(fd, bytes, count, std::uint64_t(offset));
+  if (offset < 0) return -EINVAL;
+  daemon::bulk_range range{.offset = std::uint64_t(offset), .length = count};
+  std::span const from{const_cast<std::byte*>(static_cast<std::byte const*>(bytes)), count};
+  static_cast<void>(state_->server->bulk().write(fd, {&range, 1}, from));
+  return range.result;
 }
 int filesystem::sync(int fd) { return state_->server->files().sync(fd); }
 int filesystem::sync() { return state_->server->writes().flush(nullptr); }

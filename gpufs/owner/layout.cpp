@@ -9,7 +9,7 @@ namespace gpufs::owner {
 
 namespace {
 
-// What is mapped is memory that the operating system cannot use for anything else: who has not
+// What is registered is memory that the operating system cannot use for anything else: who has not
 // asked for that gives a quarter of it at most.
 std::uint64_t budget_of_windows(config const& c, std::uint64_t host_memory) {
   registered_files const which = files_to_register(c);

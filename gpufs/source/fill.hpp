@@ -1,9 +1,10 @@
-// State of one page of a batch while a group brings it in.
+// The record of a page while a group brings it in: how its bytes come, and what has come.
 #pragma once
 
 #include <gpufs/ring/channel.hpp>
 
 #include <cstdint>
+#include <cstring>
 
 namespace gpufs::source {
 
@@ -22,51 +23,78 @@ enum class page_status : std::uint32_t {
   failed,    ///< `error` has the reason; no frame is pinned
 };
 
-/// Flags in page_entry::chunk_offset. own_channel: the page has a channel of its own. in_twin: its
-/// bytes are in the twin of staging.
-inline constexpr std::uint32_t own_channel = 1u << 31;
-inline constexpr std::uint32_t in_twin = 1u << 30;
+/// How the bytes of a page come.
+enum class source_kind : std::uint32_t {
+  channel,  ///< to the staging piece of a page channel that is the page's own
+  chunk,    ///< within a chunk of the prefetcher
+  window,   ///< from a file window, which the GPU reads; no request is made
+};
 
-/// page_entry::answered of a page in a file window. No request is made, and `via` has the address
-/// of its bytes.
-inline constexpr std::uint32_t from_window = 2;
-
-struct page_entry {
+/// A page of a batch on its way into its frame.
+struct fill {
   page_status status = page_status::none;
   std::uint32_t frame = 0;
-  ring::channel via;  ///< fetching: the channel whose staging piece gets the bytes
-  /// chunk position in the chunk of `via`, and flags
-  std::uint32_t chunk_offset = own_channel;
-  std::uint32_t got = 0;   ///< bytes of the page that are there
-  std::int32_t error = 0;  ///< -errno that ended the page behind these bytes, or 0
-  /// 1: the daemon has answered `via`; 0: given up; from_window: no answer needed
-  std::uint32_t answered = 0;
+  union {
+    ring::channel via{};    ///< channel, chunk: whose staging piece gets the bytes
+    std::uint64_t address;  ///< window: of the page's bytes
+  };
+  std::uint32_t position = 0;  ///< chunk: the chunk position; else 0
+  std::uint32_t got = 0;       ///< bytes of the page that are there
+  std::int32_t error = 0;      ///< -errno that ended the page behind these bytes, or 0
+  // One word: these live in registers.
+  source_kind kind : 8 = source_kind::channel;
+  std::uint32_t answered : 1 = 0;  ///< the daemon has answered `via`; 0: not asked, or given up
+  std::uint32_t in_twin : 1 = 0;   ///< channel, chunk: the bytes are in the twin of staging, too
+  std::uint32_t reserved : 22 = 0;
 
-  __device__ bool has_own_channel() const { return (chunk_offset & own_channel) != 0; }
-  __device__ bool in_window() const { return answered == from_window; }
-  __device__ std::uint64_t window_address() const {
-    return std::uint64_t(via.sequence) << 32 | via.number;
+  fill() = default;
+
+  /// A page that this group is bringing in by `channel`.
+  __device__ static fill by_channel(std::uint32_t in_frame, ring::channel const& channel) {
+    fill f;
+    f.status = page_status::fetching;
+    f.frame = in_frame;
+    f.via = channel;
+    return f;
   }
-
-  /// An entry for a page of `bytes` bytes that this group is bringing in from a file window.
-  __device__ static page_entry of_window(std::uint32_t frame, std::uint64_t address,
-                                         std::uint64_t bytes) {
-    ring::channel const at{static_cast<std::uint32_t>(address),
-                           static_cast<std::uint32_t>(address >> 32)};
-    return {page_status::fetching, frame, at, 0, static_cast<std::uint32_t>(bytes), 0, from_window};
+  /// The same from byte `at` of the chunk that `channel` gets.
+  __device__ static fill by_chunk(std::uint32_t in_frame, ring::channel const& channel,
+                                  std::uint32_t at) {
+    fill f = by_channel(in_frame, channel);
+    f.kind = source_kind::chunk;
+    f.position = at;
+    return f;
+  }
+  /// The same from a file window, which has the page's `bytes` bytes at `from`.
+  __device__ static fill by_window(std::uint32_t in_frame, std::uint64_t from,
+                                   std::uint64_t bytes) {
+    fill f;
+    f.status = page_status::fetching;
+    f.frame = in_frame;
+    f.address = from;
+    f.got = static_cast<std::uint32_t>(bytes);
+    f.kind = source_kind::window;
+    return f;
   }
 };
-static_assert(sizeof(page_entry) == 32);
+static_assert(sizeof(fill) == 32);
 
-/// Returns lane `from`'s entry. All lanes of a warp call.
-__device__ __forceinline__ page_entry warp_broadcast(page_entry const& e, int from) {
-  return {static_cast<page_status>(warp_broadcast(static_cast<std::uint32_t>(e.status), from)),
-          warp_broadcast(e.frame, from),
-          {warp_broadcast(e.via.number, from), warp_broadcast(e.via.sequence, from)},
-          warp_broadcast(e.chunk_offset, from),
-          warp_broadcast(e.got, from),
-          warp_broadcast(e.error, from),
-          warp_broadcast(e.answered, from)};
+/// Returns another lane's record: `shuffle` gets each 32-bit word of it from there.
+template <class Shuffle>
+__device__ __forceinline__ fill shuffled(fill const& mine, Shuffle shuffle) {
+  constexpr unsigned words = sizeof(fill) / 4;
+  std::uint32_t word[words];
+  std::memcpy(word, &mine, sizeof mine);
+  GPUFS_UNROLL
+  for (unsigned i = 0; i < words; ++i) word[i] = shuffle(word[i]);
+  fill theirs;
+  std::memcpy(&theirs, word, sizeof theirs);
+  return theirs;
+}
+
+/// Returns lane `from`'s record. All lanes of a warp call.
+__device__ __forceinline__ fill warp_broadcast(fill const& mine, int from) {
+  return shuffled(mine, [from](std::uint32_t word) { return warp_broadcast(word, from); });
 }
 
 }  // namespace gpufs::source

@@ -59,13 +59,13 @@ __device__ __forceinline__ rpc::request page_request(fs_ref const& fs, page_name
 }
 
 /// Returns the address of a page's bytes that have arrived.
-__device__ __forceinline__ std::byte* source_of(fs_ref const& fs, page_entry const& e) {
-  if (e.in_window()) return reinterpret_cast<std::byte*>(e.window_address());
-  std::byte* const base = (e.chunk_offset & in_twin) != 0 ? fs.link.twin : fs.link.shared.staging;
+__device__ __forceinline__ std::byte* source_of(fs_ref const& fs, fill const& e) {
+  if (e.kind == source_kind::window) return reinterpret_cast<std::byte*>(e.address);
+  std::byte* const base = e.in_twin ? fs.link.twin : fs.link.shared.staging;
   return base +
-         ring::staging_offset(e.has_own_channel() ? fs.channels.page : fs.prefetch.channels,
-                              e.via) +
-         e.chunk_offset % in_twin;
+         ring::staging_offset(
+             e.kind == source_kind::chunk ? fs.prefetch.channels : fs.channels.page, e.via) +
+         e.position;
 }
 
 /// Waits for the answers to up to 32 requests at once. All lanes of a warp call; lanes with
@@ -104,7 +104,7 @@ __device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending,
 /// Takes the answer `result` to a page's own request, and requests the rest until the page is
 /// finished: complete, at the file's end, or failed. A short answer can mean each of these; the
 /// next answer decides. Any single thread calls.
-__device__ __forceinline__ void finish_page(fs_ref const& fs, page_name const& name, page_entry& e,
+__device__ __forceinline__ void finish_page(fs_ref const& fs, page_name const& name, fill& e,
                                             std::int32_t result) {
   for (bool all_in_twin = true;;) {
     if (result < 0) {
@@ -115,7 +115,7 @@ __device__ __forceinline__ void finish_page(fs_ref const& fs, page_name const& n
     // Staging has all bytes in any case. The twin is used only if it has all of them, too.
     all_in_twin = all_in_twin && rpc::is_in_twin(result);
     if (e.got >= name.expected || result == 0) {  // complete, or the file has become shorter
-      if (all_in_twin) e.chunk_offset |= in_twin;
+      if (all_in_twin) e.in_twin = 1;
       return;
     }
     ring::next_request(fs.channels.page, e.via);
@@ -124,14 +124,14 @@ __device__ __forceinline__ void finish_page(fs_ref const& fs, page_name const& n
     handle::add(fs, handle::counter::read_requests);
     bool answered = false;
     result = ring::await(fs, e.via, answered);
-    e.answered = answered ? 1 : 0;
+    e.answered = answered;
     if (!answered && result == -ETIMEDOUT) handle::add(fs, handle::counter::timeouts);
   }
 }
 
 /// The same for a warp. All lanes call with the same entry, and get the same result.
-GPUFS_STAGE inline page_entry complete_page(fs_ref const* handle, page_name const name,
-                                            page_entry e, std::int32_t result) {
+GPUFS_STAGE inline fill complete_page(fs_ref const* handle, page_name const name, fill e,
+                                      std::int32_t result) {
   if (lane_id() == 0) finish_page(*handle, name, e, result);
   __syncwarp();  // all lanes come after lane 0's acquires
   return warp_broadcast(e, 0);

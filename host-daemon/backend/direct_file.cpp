@@ -64,6 +64,11 @@ direct_file::direct_file(int fd) {
   usable_.store(true, std::memory_order_relaxed);
 }
 
+std::int64_t direct_file::read(std::span<std::byte> to, std::uint64_t offset) const noexcept {
+  auto const bytes = ::pread(fd_, to.data(), to.size(), off_t(offset));
+  return bytes < 0 ? -std::int64_t(errno) : std::int64_t(bytes);
+}
+
 direct_file::~direct_file() {
   if (fd_ >= 0) ::close(fd_);
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace gpufs::daemon {
@@ -31,6 +33,10 @@ class direct_file {
   void give_up() const noexcept { usable_.store(false, std::memory_order_relaxed); }
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
+
+  /// Reads as pread(2), past the OS page cache. All three arguments must be aligned. Returns the
+  /// bytes read or -errno.
+  [[nodiscard]] std::int64_t read(std::span<std::byte> to, std::uint64_t offset) const noexcept;
 
   [[nodiscard]] direct_alignment alignment() const noexcept { return alignment_; }
 

@@ -16,6 +16,8 @@ namespace gpufs::daemon {
 /// A descriptor that one thread reads from.
 struct read_source {
   int fd = -1;
+  stored_file const* file = nullptr;        ///< whose descriptor it is, unless
+  direct_file const* past_cache = nullptr;  ///< not null: it is this one's
   /// Reads issued, saturating. Engines register a descriptor only if it is read often.
   std::uint32_t reads = 0;
   int registration = -1;  ///< the engine's place for it, -1 = none
@@ -42,6 +44,12 @@ struct local_file {
   read_source direct;                       ///< with O_DIRECT; no descriptor until it is needed
   direct_file const* past_cache = nullptr;  ///< host->direct() once that was called
   cache_guess guess;
+
+  /// Sets up `buffered` for reads of `host`.
+  void begin() noexcept {
+    buffered.fd = host->read_descriptor();
+    buffered.file = host.get();
+  }
 };
 
 struct read_operation {

@@ -13,7 +13,7 @@ local_file* local_files::use(std::int32_t descriptor) {
     auto file = std::make_unique<local_file>();
     file->host = registry_.borrow(descriptor);
     if (!file->host) return nullptr;
-    file->buffered.fd = file->host->read_descriptor();
+    file->begin();
     file->descriptor = descriptor;
     entry = file.release();
   }

@@ -74,6 +74,7 @@ bool path_choice::open_direct(local_file& file) {
   if (file.past_cache == nullptr) {
     file.past_cache = &file.host->direct();
     file.direct.fd = file.past_cache->fd();
+    file.direct.past_cache = file.past_cache;
   }
   if (file.past_cache->usable()) return true;
   file.guess.never_direct = true;

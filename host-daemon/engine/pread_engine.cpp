@@ -1,15 +1,15 @@
 // Reads with pread(2).
 #include <host-daemon/engine/pread_engine.hpp>
 
-#include <cerrno>
-
-#include <unistd.h>
+#include <span>
 
 namespace gpufs::daemon {
 
 std::optional<std::int64_t> pread_engine::submit(read_operation const& read) {
-  auto const bytes = ::pread(read.from->fd, read.to, read.length, off_t(read.offset));
-  return bytes >= 0 ? std::int64_t(bytes) : -std::int64_t(errno);
+  auto const& from = *read.from;
+  std::span const to{read.to, read.length};
+  return from.past_cache != nullptr ? from.past_cache->read(to, read.offset)
+                                    : from.file->read(to, read.offset);
 }
 
 }  // namespace gpufs::daemon

@@ -35,9 +35,9 @@ struct clone_argument {
 }  // namespace
 
 uring_engine::uring_engine(unsigned depth, std::vector<std::span<std::byte>> staging,
-                           io_hooks const& hooks, uring_engine* first)
+                           io_hooks const& hooks, uring_engine* first, ring_users users)
     : depth_{depth}, staging_{std::move(staging)} {
-  set_up(hooks);
+  set_up(hooks, users);
   try {
     share_staging(hooks, first);
     register_files(hooks);
@@ -49,7 +49,7 @@ uring_engine::uring_engine(unsigned depth, std::vector<std::span<std::byte>> sta
 
 uring_engine::~uring_engine() { ::io_uring_queue_exit(&ring_); }
 
-void uring_engine::set_up(io_hooks const& hooks) {
+void uring_engine::set_up(io_hooks const& hooks, ring_users users) {
   // One thread submits and looks at the ring often, so the kernel need not interrupt it (Linux
   // 6.0). That thread is another one: so the ring starts disabled and belongs to the thread that
   // enables it. Older kernels answer EINVAL to flags that they do not know.
@@ -57,7 +57,7 @@ void uring_engine::set_up(io_hooks const& hooks) {
                                      IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
                                  0};
   int result = -EINVAL;
-  for (auto const flags : wishes) {
+  for (auto const flags : std::span{wishes}.subspan(users == ring_users::one ? 0 : 1)) {
     std::memset(&ring_, 0, sizeof ring_);
     result = hooks.set_up_ring ? hooks.set_up_ring(unsigned(depth_), &ring_, flags)
                                : ::io_uring_queue_init(unsigned(depth_), &ring_, flags);
@@ -100,6 +100,7 @@ int uring_engine::clone_staging(io_hooks const& hooks, uring_engine& first) {
 }
 
 void uring_engine::register_staging(io_hooks const& hooks) {
+  if (staging_.empty()) return;
   std::vector<::iovec> pieces;
   for (auto const& range : staging_) {
     for (std::size_t at = 0; at < range.size(); at += piece_bytes)

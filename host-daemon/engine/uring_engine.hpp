@@ -15,16 +15,18 @@
 
 namespace gpufs::daemon {
 
+/// The threads that use a ring. `one`: the thread that attaches it. `any`: one at a time.
+enum class ring_users { one, any };
+
 class uring_engine final : public io_engine {
  public:
-  /// Makes a ring for `depth` reads in flight into ranges of memory (`staging`), for the thread
-  /// that will attach(). If the kernel refuses only the registrations, the engine works without
-  /// them and notes() says so.
+  /// Makes a ring for `depth` reads in flight into ranges of memory (`staging`, perhaps none). If
+  /// the kernel refuses only the registrations, the engine works without them and notes() says so.
   /// `first`: an engine for the same staging that no thread has attached yet, or null. It shares
   /// its registration of staging.
   /// Throws std::system_error if the kernel refuses the ring (EPERM, ENOSYS, ENOMEM, ...).
   uring_engine(unsigned depth, std::vector<std::span<std::byte>> staging, io_hooks const& hooks,
-               uring_engine* first = nullptr);
+               uring_engine* first = nullptr, ring_users users = ring_users::one);
   ~uring_engine() override;
   uring_engine(uring_engine const&) = delete;
   uring_engine& operator=(uring_engine const&) = delete;
@@ -47,7 +49,7 @@ class uring_engine final : public io_engine {
   static constexpr std::uint32_t reads_before_registration = 8;
 
  private:
-  void set_up(io_hooks const& hooks);
+  void set_up(io_hooks const& hooks, ring_users users);
   void share_staging(io_hooks const& hooks, uring_engine* first);
   int clone_staging(io_hooks const& hooks, uring_engine& first);
   void register_staging(io_hooks const& hooks);

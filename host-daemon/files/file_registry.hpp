@@ -93,10 +93,11 @@ class file_registry {
   /// an error nothing is truncated, and dirty pages stay dirty.
   std::int32_t truncate(std::int32_t descriptor, std::uint64_t size) noexcept;
 
-  /// Writes dirty pages, then these bytes, and gives the file a new version. Blocks. Returns
-  /// `count`, or -errno as pwrite(2).
-  std::int64_t write(std::int32_t descriptor, void const* bytes, std::uint64_t count,
-                     std::uint64_t offset) noexcept;
+  /// Writes dirty pages, then has `writer` write to the host file, and gives the file a new version
+  /// if it returns true. Blocks. Returns 0, -EBADF (not open for writing), or the error of the
+  /// dirty pages; then `writer` was not called. `writer` throws nothing.
+  std::int32_t write(std::int32_t descriptor,
+                     std::function<bool(stored_file const&)> const& writer) noexcept;
 
   /// Drops the file's dirty pages and its error, and gives it a new version. Returns 0, -EBADF, or
   /// -EINVAL (not open for writing).

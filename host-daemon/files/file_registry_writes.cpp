@@ -5,19 +5,15 @@
 #include <host-daemon/write_back/no_size_signal.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
-#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <new>
 
 #include <sys/stat.h>
-#include <sys/uio.h>
 
 namespace gpufs::daemon {
 
 namespace {
-
-constexpr std::uint64_t longest_write = std::uint64_t(1) << 30;
 
 // The kinds of opens whose descriptors share the version of a file.
 constexpr int kinds[] = {O_RDONLY, O_WRONLY, O_RDWR, O_WRONLY | O_APPEND, O_RDWR | O_APPEND};
@@ -202,29 +198,17 @@ std::int32_t file_registry::truncate(std::int32_t descriptor, std::uint64_t size
   return 0;
 }
 
-std::int64_t file_registry::write(std::int32_t descriptor, void const* bytes, std::uint64_t count,
-                                  std::uint64_t offset) noexcept {
+std::int32_t file_registry::write(std::int32_t descriptor,
+                                  std::function<bool(stored_file const&)> const& writer) noexcept {
   key k{};
   auto const file = written(descriptor, &k, true);
   if (!file) return -EBADF;
-  constexpr std::uint64_t most = rpc::payload_mask + 1;
-  if (offset >= most || count > most - offset) return -EFBIG;
   // Earlier gwrites come before these bytes.
   if (int const failed = flush_or_error(*file, {})) return failed;
   no_size_signal const guard;
   file->changed = true;
-  std::uint64_t done = 0;
-  int error = 0;
-  while (done < count && error == 0) {
-    ::iovec const part{const_cast<std::byte*>(static_cast<std::byte const*>(bytes)) + done,
-                       std::min(count - done, longest_write)};
-    auto const n = file->host->write({&part, 1}, offset + done);
-    if (n > 0) done += std::uint64_t(n);
-    if (n == 0) error = EIO;
-    if (n < 0 && n != -EINTR) error = int(-n);
-  }
-  if (done != 0) look_at(k, *file->host, look::renews);
-  return done != 0 || error == 0 ? std::int64_t(done) : -error;
+  if (writer(*file->host)) look_at(k, *file->host, look::renews);
+  return 0;
 }
 
 std::int32_t file_registry::discard(std::int32_t descriptor) noexcept {

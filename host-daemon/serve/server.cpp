@@ -99,6 +99,11 @@ server::server(std::vector<endpoint> const& endpoints, server_settings settings,
       faults_{faults},
       writes_{buffers_of(endpoints), faults},
       files_{records_of(endpoints), settings_.files, &writes_},
+      bulk_{files_,
+            {.backend = settings_.backend,
+             .path = settings_.path,
+             .queue_depth = settings_.queue_depth,
+             .hooks = settings_.hooks}},
       retired_(endpoints.size()) {
   make_workers();
 }

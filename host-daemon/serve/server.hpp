@@ -8,6 +8,7 @@
 
 #include <host-daemon/base/io_hooks.hpp>
 #include <host-daemon/base/note_list.hpp>
+#include <host-daemon/bulk/bulk_io.hpp>
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/serve/endpoint.hpp>
 #include <host-daemon/write_back/write_back.hpp>
@@ -107,6 +108,8 @@ class server {
 
   /// For the host's own open, close and stat. Usable whether the server runs or not.
   [[nodiscard]] file_registry& files() noexcept { return files_; }
+  /// For host code that reads and writes ranges of files. Usable whether the server runs or not.
+  [[nodiscard]] bulk_io& bulk() noexcept { return bulk_; }
   /// For host code that looks at dirty pages or writes them. Usable whether the server runs or not.
   [[nodiscard]] write_back& writes() noexcept { return writes_; }
 
@@ -141,6 +144,7 @@ class server {
   note_list late_notes_;  // of the time while the threads serve
   write_back writes_;
   file_registry files_;
+  bulk_io bulk_;
   // Guards the three below against statistics(). Only start() and stop() change them.
   mutable std::mutex counting_;
   server_statistics retired_threads_;       // of workers that an earlier stop() ended,

@@ -14,12 +14,7 @@
 
 namespace gpufs::daemon {
 
-namespace {
-
-// A read that is interrupted or told to try again this often in a row fails with that error.
-constexpr unsigned most_fruitless = 1000;
-
-}  // namespace
+namespace {}  // namespace
 
 worker::worker(std::deque<served_endpoint>& endpoints, file_registry& files, write_back& writes,
                fault_injector* faults, std::unique_ptr<io_engine> engine, path_choice paths)
@@ -143,21 +138,29 @@ void worker::begin_read(taken_request const& request) {
   }
   if (j.file == nullptr) return finish(j, -EBADF);
   if (request.length == 0) return finish(j, 0);
+  bool direct = false;
   try {
-    j.direct = paths_.direct(*j.file, request.offset, request.length);
+    direct = paths_.direct(*j.file, request.offset, request.length);
   } catch (std::bad_alloc const&) {  // then through the OS page cache
   }
-  if (request.from->shared.windows != nullptr && !j.direct) offer_windows(j);
+  if (request.from->shared.windows != nullptr && !direct) offer_windows(j);
+  // The rest of the staging piece may be overwritten.
+  auto const unit = rpc::staging_unit;
+  auto const end = std::min((request.staging + request.length + unit - 1) / unit * unit,
+                            request.region().staging_bytes);
+  j.read.begin(*j.file, request.offset, request.length, request.region().staging + request.staging,
+               end - request.staging, direct,
+               (request.flags & rpc::read_zeros_beyond_end) != 0 ? file_read::beyond_end::zeros
+                                                                 : file_read::beyond_end::missing);
   advance(j);
 }
 
 // Goes on with the read until the request is answered, held at a gate, or with the engine.
 void worker::advance(job& j) noexcept {
   for (;;) {
-    auto length = j.request.length - j.done;
-    auto const offset = j.request.offset + j.done;
+    auto length = j.read.left();
     if (faults_ != nullptr && !std::exchange(j.vetted, false)) {
-      auto action = faults_->before_read(j.request, offset, length);
+      auto action = faults_->before_read(j.request, j.read.offset(), length);
       switch (action.what) {
         case fault_action::kind::pass: break;
         case fault_action::kind::hold: return hold(j, std::move(action.until));
@@ -169,7 +172,7 @@ void worker::advance(job& j) noexcept {
           continue;
       }
     }
-    auto const read = plan_read(j, offset, length);
+    auto const read = j.read.next(length, j.index);
     if (read.from->reads != std::numeric_limits<std::uint32_t>::max()) ++read.from->reads;
     count(j.request.from->counters.reads_issued);
     auto const result = engine_->submit(read);
@@ -185,23 +188,14 @@ void worker::advance(job& j) noexcept {
 // Takes in the result of one read operation. Returns true if it answered the request. Else there is
 // more to read.
 bool worker::absorb(job& j, std::int64_t result) noexcept {
-  if (j.is_direct && !absorb_direct(j, result)) return false;
-  if (result > 0) {
-    j.done += std::uint64_t(result);
-    j.fruitless = 0;
-    if (j.done < j.request.length) return false;
-  } else if (result == 0 && (j.request.flags & rpc::read_zeros_beyond_end) != 0) {
-    std::memset(j.request.region().staging + j.request.staging + j.done, 0,
-                j.request.length - j.done);
-    j.done = j.request.length;
-  } else if ((result == -EINTR || result == -EAGAIN) && ++j.fruitless < most_fruitless) {
-    return false;
-  }
-  // Bytes that came before an error count. The request for the rest meets the error.
-  bool const failed = result < 0 && j.done == 0;
-  count(j.request.from->counters.bytes_read, j.done);
+  if (!j.read.absorb(result, paths_)) return false;
+  auto& counters = j.request.from->counters;
+  count(counters.bytes_direct, j.read.done_directly());
+  count(counters.bytes_read, j.read.done());
   if (begin_transfer(j)) return true;
-  finish(j, failed ? std::int32_t(result) : rpc::read_result(std::uint32_t(j.done), false));
+  // Bytes that came before an error count. The request for the rest meets the error.
+  bool const failed = j.read.error() != 0 && j.read.done() == 0;
+  finish(j, failed ? j.read.error() : rpc::read_result(std::uint32_t(j.read.done()), false));
   return true;
 }
 
@@ -224,10 +218,6 @@ worker::job& worker::new_job(taken_request const& request) {
   free_jobs_.pop_back();
   j.request = request;
   j.file = nullptr;
-  j.done = 0;
-  j.direct = false;
-  j.is_direct = false;
-  j.fruitless = 0;
   j.held_at.reset();
   j.vetted = false;
   return j;

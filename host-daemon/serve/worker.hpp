@@ -4,7 +4,7 @@
 #include <gpufs/testing/faults.hpp>
 
 #include <host-daemon/base/idle_policy.hpp>
-#include <host-daemon/engine/direct_read.hpp>
+#include <host-daemon/engine/file_read.hpp>
 #include <host-daemon/engine/io_engine.hpp>
 #include <host-daemon/engine/local_files.hpp>
 #include <host-daemon/engine/path_choice.hpp>
@@ -61,11 +61,7 @@ class worker {
     std::size_t index = 0;  // in jobs_
     taken_request request;
     local_file* file = nullptr;  // of a read
-    std::uint64_t done = 0;      // bytes read so far
-    bool direct = false;         // further reads go past the OS page cache
-    bool is_direct = false;      // the read under way is `widened`
-    direct_read widened;
-    unsigned fruitless = 0;         // attempts in a row that were interrupted or told to try again
+    file_read read;
     std::shared_ptr<gate> held_at;  // not null: waits for this gate
     bool vetted = false;            // the injector has answered for the next step already
     transfer_engine::clock::time_point handed_over{};  // to the transfer thread
@@ -86,9 +82,7 @@ class worker {
   void begin_read(taken_request const& request);
   void begin_open(taken_request const& request);
   void advance(job& j) noexcept;
-  read_operation plan_read(job& j, std::uint64_t offset, std::uint64_t length) noexcept;
   bool absorb(job& j, std::int64_t result) noexcept;
-  bool absorb_direct(job& j, std::int64_t& result) noexcept;
   bool begin_transfer(job& j) noexcept;
   void offer_windows(job const& j) noexcept;
   void finish_open(taken_request const& request) noexcept;

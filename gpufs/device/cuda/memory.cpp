@@ -118,6 +118,11 @@ void copy_to_device(stream& on, std::span<pinned_copy const> pieces) {
           "cudaMemcpyAsync to the device");
 }
 
+void copy_to_pinned(stream& on, void* pinned, void const* device, std::uint64_t bytes) {
+  check(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, on.native()),
+        "cudaMemcpyAsync to the host");
+}
+
 void zero_device(void* device, std::uint64_t bytes) {
   if (bytes == 0) return;
   stream& on = copy_stream();

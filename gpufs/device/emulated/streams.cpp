@@ -243,6 +243,15 @@ void device_memory::copy_to_device(stream& on, std::span<pinned_copy const> piec
                        true});
 }
 
+void device_memory::copy_to_pinned(stream& on, void* pinned, void const* device,
+                                   std::uint64_t bytes) {
+  on.access().enqueue({[=] {
+                         emulated::copy_by_engine(pinned, device, bytes);
+                         return std::string();
+                       },
+                       true});
+}
+
 namespace emulated {
 
 void enqueue_launch(launch_options const& options, std::function<void()> thread_body) {

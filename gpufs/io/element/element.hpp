@@ -91,23 +91,23 @@ GPUFS_STAGE element_access store_element(fs_ref const* handle, file::used_file c
 }
 
 /// A page that the calling lane has pinned. With an error nothing is pinned.
-struct kept_page : element_access {
+struct held_page : element_access {
   std::uint32_t frame;
   std::uint64_t valid;
 };
 
 /// Pins the page once for each lane that comes; release_pins() gives the pins back. Any thread
 /// calls. Loads may use the first `valid` bytes. `beyond_end` has the meaning of load_element().
-GPUFS_STAGE inline kept_page keep_page(fs_ref const* handle, file::used_file const file,
+GPUFS_STAGE inline held_page hold_page(fs_ref const* handle, file::used_file const file,
                                        std::int32_t seat, std::uint64_t page, bool beyond_end) {
   lane_file f(handle, file, seat);
-  kept_page kept{};
-  kept.error = visit_pages(f, page, page_pinner{f.cache, kept.frame, kept.valid});
+  held_page held{};
+  held.error = visit_pages(f, page, page_pinner{f.cache, held.frame, held.valid});
   std::uint64_t const page_begin = page << f.cache.page_shift;
-  if (kept.error == 0 && !beyond_end && ends_before(f, page_begin + kept.valid))
-    kept.valid = f.file.size > page_begin ? f.file.size - page_begin : 0;
-  kept.file = f.file;
-  return kept;
+  if (held.error == 0 && !beyond_end && ends_before(f, page_begin + held.valid))
+    held.valid = f.file.size > page_begin ? f.file.size - page_begin : 0;
+  held.file = f.file;
+  return held;
 }
 
 /// The elements of a view that lie completely in one page.

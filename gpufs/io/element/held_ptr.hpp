@@ -88,14 +88,14 @@ GPUFS_STAGE auto held_ptr<T>::find_in_file(io::file_view* view, std::uint64_t i)
     view->note(loaded.error);
     return {loaded.value, {}, nullptr};
   }
-  auto const kept =
-      io::keep_page(view->handle, view->file, view->seat, at >> cache.page_shift, view->writable);
-  view->file = kept.file;
-  view->note(kept.error);
-  if (kept.error != 0) return {};
-  cache::frame_header* const header = &cache.headers[kept.frame];
-  auto const here = io::elements_of<T>(view->begin, view->size, page_begin, kept.valid);
-  elements const held{cache::frame_bytes(cache, kept.frame) + here.offset, here.first,
+  auto const page =
+      io::hold_page(view->handle, view->file, view->seat, at >> cache.page_shift, view->writable);
+  view->file = page.file;
+  view->note(page.error);
+  if (page.error != 0) return {};
+  cache::frame_header* const header = &cache.headers[page.frame];
+  auto const here = io::elements_of<T>(view->begin, view->size, page_begin, page.valid);
+  elements const held{cache::frame_bytes(cache, page.frame) + here.offset, here.first,
                       static_cast<std::uint32_t>(here.count)};
   if (i - held.first < held.count) return {held.at(i - held.first), held, header};
   view->note(-EIO);  // the file has become shorter

@@ -32,11 +32,10 @@ __device__ __forceinline__ bool lane_channel(fs_ref const& fs, unsigned attempt,
 /// Any thread calls. Waits for a bucket's lock at most. The status is hit, waiting or fetching,
 /// with a pin, or none, with no pin and no channel. Others may wait in the frame line. Then only a
 /// caller in front (`turn`) enters a page.
-__device__ __forceinline__ source::page_entry lane_enter(fs_ref const& fs,
-                                                         source::page_name const& name,
-                                                         std::int32_t seat, unsigned attempt,
-                                                         std::uint32_t turn) {
-  source::page_entry e;
+__device__ __forceinline__ source::fill lane_enter(fs_ref const& fs, source::page_name const& name,
+                                                   std::int32_t seat, unsigned attempt,
+                                                   std::uint32_t turn) {
+  source::fill e;
   cache::lookup const found = cache::lane_find_and_pin(fs.cache, name.version, name.page);
   if (found.result != cache::lookup_result::absent) {
     e.status = found.result == cache::lookup_result::hit ? source::page_status::hit
@@ -69,7 +68,7 @@ __device__ __forceinline__ source::page_entry lane_enter(fs_ref const& fs,
     if (window == 0) ring::return_channel(fs.channels.page, e.via, true);  // never used
     return e;
   }
-  if (window != 0) return source::page_entry::of_window(e.frame, window, name.expected);
+  if (window != 0) return source::fill::by_window(e.frame, window, name.expected);
   e.status = source::page_status::fetching;
   ring::submit_alone(fs, source::page_request(fs, name, e.via, 0));
   return e;
@@ -78,10 +77,10 @@ __device__ __forceinline__ source::page_entry lane_enter(fs_ref const& fs,
 /// Waits for answers until the page is complete, cut by the end of the file, or failed. Any thread
 /// calls.
 __device__ __forceinline__ void lane_await(fs_ref const& fs, source::page_name const& name,
-                                           source::page_entry& e) {
+                                           source::fill& e) {
   bool answered = false;
   std::int32_t const result = ring::await(fs, e.via, answered);
-  e.answered = answered ? 1 : 0;
+  e.answered = answered;
   if (!answered && result == -ETIMEDOUT) handle::add(fs, handle::counter::timeouts);
   source::finish_page(fs, name, e, result);
 }
@@ -115,7 +114,7 @@ __device__ __forceinline__ void converged_pull(converged_group const& g, std::by
 /// Waits for a page that another group brings in. Any thread calls; its group owes no page. The
 /// status becomes hit, still pinned, or failed, or none if the frame got another page.
 __device__ __forceinline__ void lane_await_other(fs_ref const& fs, source::page_name const& name,
-                                                 source::page_entry& e) {
+                                                 source::fill& e) {
   cache::frame_header& h = fs.cache.headers[e.frame];
   cache::phase now = cache::phase::filling;
   // Acquire pairs with publish() and fail(). The filler waits only for the daemon, with a timeout
@@ -142,8 +141,7 @@ __device__ __forceinline__ void lane_await_other(fs_ref const& fs, source::page_
 
 /// Publishes a page that one lane has fetched, with a pin for that lane, or fails it. Gives its
 /// channel back if it was `requested`. That lane calls, behind the pulls.
-__device__ __forceinline__ void lane_settle(fs_ref const& fs, source::page_entry& e,
-                                            bool requested) {
+__device__ __forceinline__ void lane_settle(fs_ref const& fs, source::fill& e, bool requested) {
   cache::frame_header& h = fs.cache.headers[e.frame];
   if (e.error == 0) {
     static_cast<void>(cache::pin(h));
@@ -154,11 +152,11 @@ __device__ __forceinline__ void lane_settle(fs_ref const& fs, source::page_entry
     cache::fail(h, e.error);
     e.status = source::page_status::failed;
   }
-  if (requested) ring::return_channel(fs.channels.page, e.via, e.answered != 0, after_settling);
+  if (requested) ring::return_channel(fs.channels.page, e.via, e.answered, after_settling);
 }
 
 struct fetched_page {
-  source::page_entry entry;
+  source::fill entry;
   bool left;  ///< the lanes have left the frame line
 };
 
@@ -178,12 +176,12 @@ GPUFS_STAGE inline fetched_page fetch_for_lanes(fs_ref const* handle, unsigned l
                                                 unsigned attempt, std::uint32_t turn, bool stay) {
   fs_ref const& fs = *handle;
   converged_group const g(lanes);
-  source::page_entry e;
+  source::fill e;
   if (wants) e = lane_enter(fs, name, seat, attempt, turn);
   bool const left = turn != cache::no_turn && !stay && g.any(e.status != source::page_status::none);
   if (left && g.thread_rank() == 0) cache::leave_line(*fs.cache.line, turn, true);
   bool const fetching = e.status == source::page_status::fetching;
-  bool const requested = fetching && !e.in_window();
+  bool const requested = fetching && e.kind == source::source_kind::channel;
   if (requested) lane_await(fs, name, e);
   g.sync();
   std::uint64_t const page_bytes = std::uint64_t(1) << fs.cache.page_shift;
@@ -191,14 +189,10 @@ GPUFS_STAGE inline fetched_page fetch_for_lanes(fs_ref const* handle, unsigned l
   std::uint64_t by_dma = 0;
   std::uint64_t registered = 0;
   for_each_lane(g.ballot(fetching && e.error == 0), [&](unsigned from) {
-    source::page_entry page;
-    page.frame = g.shfl(e.frame, from);
-    page.via = {g.shfl(e.via.number, from), g.shfl(e.via.sequence, from)};
-    page.chunk_offset = g.shfl(e.chunk_offset, from);
-    page.got = g.shfl(e.got, from);
-    page.answered = g.shfl(e.answered, from);
-    bool const twin = (page.chunk_offset & source::in_twin) != 0;
-    (page.in_window() ? registered : twin ? by_dma : over_bus) += page.got;
+    source::fill const page =
+        source::shuffled(e, [&](std::uint32_t word) { return g.shfl(word, from); });
+    bool const twin = page.in_twin;
+    (page.kind == source::source_kind::window ? registered : twin ? by_dma : over_bus) += page.got;
     std::byte* const frame = cache::frame_bytes(fs.cache, page.frame);
     {
       source::pull_gate gate(fs, lanes);

@@ -80,8 +80,8 @@ __device__ __forceinline__ bool ends_before(lane_file& f, std::uint64_t end) {
 }
 
 /// Looks a page up. The status is hit, with a pin, or none. Any single thread calls.
-__device__ __forceinline__ source::page_entry lane_look_up(lane_file const& f, std::uint64_t page) {
-  source::page_entry e;
+__device__ __forceinline__ source::fill lane_look_up(lane_file const& f, std::uint64_t page) {
+  source::fill e;
   cache::lookup const found = cache::lane_find_and_pin(f.cache, f.file.version, page);
   if (found.result == cache::lookup_result::filling)
     cache::unpin_read(f.cache.headers[found.frame]);
@@ -185,12 +185,12 @@ __device__ __forceinline__ std::int32_t lanes_await_round(converged_group const&
 
 /// Looks up, or brings in, the page of each lane that `leads`. All lanes of the group call. Returns
 /// the lane's page as fetch_for_lanes() does. With `alone` the lanes stay in the frame line.
-__device__ __forceinline__ source::page_entry lanes_pin(converged_group const& g,
-                                                        lane_file const& f, std::uint64_t page,
-                                                        bool leads, bool alone, unsigned attempt,
-                                                        lanes_wait& wait, lanes_round& round) {
+__device__ __forceinline__ source::fill lanes_pin(converged_group const& g, lane_file const& f,
+                                                  std::uint64_t page, bool leads, bool alone,
+                                                  unsigned attempt, lanes_wait& wait,
+                                                  lanes_round& round) {
   fs_ref const& fs = *f.handle;
-  source::page_entry e;
+  source::fill e;
   if (leads) e = lane_look_up(f, page);
   bool const missing = leads && e.status != source::page_status::hit;
   unsigned const found = g.ballot(leads && !missing);
@@ -237,8 +237,7 @@ __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t 
     auto const first = lowest_lane(peers);
     bool const leads = pending && g.thread_rank() == first;
     lanes_round round{false, false, false};
-    source::page_entry const e =
-        lanes_pin(g, f, page, leads, Visitor::keeps_pins, attempt, wait, round);
+    source::fill const e = lanes_pin(g, f, page, leads, Visitor::keeps_pins, attempt, wait, round);
     auto const status =
         static_cast<source::page_status>(g.shfl(static_cast<std::uint32_t>(e.status), first));
     page_visit visit{pending && status == source::page_status::hit,

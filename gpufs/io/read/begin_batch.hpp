@@ -45,7 +45,7 @@ struct entered_pages {
 __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch const& b,
                                                      prefetch::readahead& chunks,
                                                      std::uint32_t absent, std::uint64_t window,
-                                                     unsigned attempt, source::page_entry& mine) {
+                                                     unsigned attempt, source::fill& mine) {
   unsigned const lane = lane_id();
   bool const registered = window != 0;
   std::uint32_t const unregistered = absent & ~__ballot_sync(all_lanes, registered);
@@ -75,14 +75,9 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
   bool const sends = entered && !has_source;
   ring::submit_each(fs, sends, sends ? source::page_request(fs, name, own, 0) : rpc::request{});
   if (entered)
-    mine = {source::page_status::fetching,
-            frame,
-            at.found ? at.via : own,
-            at.found ? at.offset : source::own_channel,
-            0,
-            0,
-            0};
-  if (entered && registered) mine = source::page_entry::of_window(frame, window, name.expected);
+    mine = registered ? source::fill::by_window(frame, window, name.expected)
+           : at.found ? source::fill::by_chunk(frame, at.via, at.offset)
+                      : source::fill::by_channel(frame, own);
 
   bool const found_full = a.taken.frame >= 0 && a.result == cache::insert_result::full;
   bool const made_room = found_full && cache::evict_from_bucket(fs.cache, name.version, name.page);
@@ -103,29 +98,30 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
 /// These are out of the table again and need requests of their own.
 __device__ __forceinline__ std::uint32_t settle_answers(fs_ref const& fs, batch const& b,
                                                         prefetch::readahead const& chunks,
-                                                        source::page_entry& mine) {
+                                                        source::fill& mine) {
   unsigned const lane = lane_id();
-  bool const fetching = mine.status == source::page_status::fetching && !mine.in_window();
+  bool const fetching =
+      mine.status == source::page_status::fetching && mine.kind != source::source_kind::window;
   source::page_name const name = b.span.name(b.first + lane);
   source::answer const got = source::await_answers(fs, fetching, mine.via);
-  if (fetching) mine.answered = got.answered ? 1 : 0;
-  bool const own = fetching && mine.has_own_channel();
+  if (fetching) mine.answered = got.answered;
+  bool const own = fetching && mine.kind == source::source_kind::channel;
   bool const in_chunk = fetching && !own;
   std::uint64_t const there = got.result < 0 ? 0 : rpc::bytes_read(got.result);
   // Checked now that the page is in the table: until then a writer may have written it and gone.
   bool const stale = in_chunk && b.span.zero_filled && chunks.overwritten(mine.via);
-  bool const whole = in_chunk ? !stale && there >= mine.chunk_offset + name.expected
-                              : own && there == name.expected;
+  bool const whole =
+      in_chunk ? !stale && there >= mine.position + name.expected : own && there == name.expected;
   if (whole) {
     mine.got = static_cast<std::uint32_t>(name.expected);
-    if (rpc::is_in_twin(got.result)) mine.chunk_offset |= source::in_twin;
+    if (rpc::is_in_twin(got.result)) mine.in_twin = 1;
   }
   if (fetching && !got.answered) mine.error = got.result;
   unsigned const from_chunks = __ballot_sync(all_lanes, in_chunk && whole);
   if (lane == 0) handle::add(fs, handle::counter::prefetch_hits, count_lanes(from_chunks));
 
   for_each_lane(__ballot_sync(all_lanes, own && !whole && got.answered), [&](unsigned i) {
-    source::page_entry const e = source::complete_page(
+    source::fill const e = source::complete_page(
         fs.self, b.span.name(b.first + i), warp_broadcast(mine, i), warp_broadcast(got.result, i));
     if (lane == i) mine = e;
   });
@@ -147,7 +143,7 @@ __device__ __forceinline__ std::uint32_t settle_answers(fs_ref const& fs, batch 
 /// pin and an entry in `mine`. All lanes of the first warp call. Returns the bits of the absent
 /// pages.
 __device__ __forceinline__ std::uint32_t look_up(fs_ref const& fs, batch const& b,
-                                                 std::uint32_t unknown, source::page_entry& mine) {
+                                                 std::uint32_t unknown, source::fill& mine) {
   std::uint32_t absent = 0;
   for_each_lane(unknown, [&](unsigned i) {
     cache::lookup const found = cache::find_and_pin(fs.cache, b.span.version, b.first + i);
@@ -166,7 +162,7 @@ __device__ __forceinline__ std::uint32_t look_up(fs_ref const& fs, batch const& 
 
 /// Counts the hits of a batch and says what is to be done with its pages. All lanes of the first
 /// warp call.
-__device__ __forceinline__ batch_step as_step(fs_ref const& fs, source::page_entry const& mine,
+__device__ __forceinline__ batch_step as_step(fs_ref const& fs, source::fill const& mine,
                                               std::uint32_t again, std::uint32_t chunk_failed) {
   bool const moves =
       (mine.status == source::page_status::fetching || mine.status == source::page_status::hit) &&
@@ -178,7 +174,7 @@ __device__ __forceinline__ batch_step as_step(fs_ref const& fs, source::page_ent
   step.waiting = __ballot_sync(all_lanes, mine.status == source::page_status::waiting);
   step.again = again;
   step.chunk_failed = chunk_failed;
-  step.registered = __ballot_sync(all_lanes, moves && mine.in_window());
+  step.registered = __ballot_sync(all_lanes, moves && mine.kind == source::source_kind::window);
   return step;
 }
 
@@ -191,11 +187,11 @@ __device__ __forceinline__ batch_step as_step(fs_ref const& fs, source::page_ent
 /// that others bring in, and `again`. The last are pages that found no frame or channel, and pages
 /// whose chunk was of no use.
 GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, std::uint32_t todo,
-                                          std::uint32_t absent, source::page_entry* entry) {
+                                          std::uint32_t absent, source::fill* entry) {
   fs_ref const& fs = *handle;
   unsigned const lane = lane_id();
   prefetch::readahead chunks(fs, b.chunks);
-  source::page_entry mine;
+  source::fill mine;
   cache::line& line = *fs.cache.line;
   std::uint32_t turn = cache::no_turn;
   std::uint64_t since = 0;

@@ -28,14 +28,13 @@ __device__ __forceinline__ std::uint64_t warp_min(std::uint64_t value) {
 /// of the first warp call, after a barrier with all warps that moved bytes. The bytes are settled
 /// (see settled.hpp). Entries become none, except those of waiting pages. Returns the offset and
 /// error at which these pages stop the read.
-GPUFS_STAGE inline read_stop end_batch(fs_ref const* handle, batch const b,
-                                       source::page_entry* entry) {
+GPUFS_STAGE inline read_stop end_batch(fs_ref const* handle, batch const b, source::fill* entry) {
   fs_ref const& fs = *handle;
-  source::page_entry const e = *entry;
+  source::fill const e = *entry;
   bool const fetching = e.status == source::page_status::fetching;
   if (fetching && e.error == 0) cache::publish(fs.cache.headers[e.frame], e.got, after_settling);
-  if (fetching && e.has_own_channel()) {
-    ring::return_channel(fs.channels.page, e.via, e.answered != 0, after_settling);
+  if (fetching && e.kind == source::source_kind::channel) {
+    ring::return_channel(fs.channels.page, e.via, e.answered, after_settling);
   }
   if (e.status == source::page_status::hit) cache::unpin_read(fs.cache.headers[e.frame]);
   __syncwarp();
@@ -45,8 +44,8 @@ GPUFS_STAGE inline read_stop end_batch(fs_ref const* handle, batch const b,
   auto const misses = count_lanes(__ballot_sync(all_lanes, fetching));
   // At most 32 pages of 4 MiB, so the sum fits 32 bits.
   std::uint32_t const arrived = warp_sum(fetching ? e.got : 0);
-  bool const twin = fetching && (e.chunk_offset & source::in_twin) != 0;
-  bool const window = fetching && e.in_window();
+  bool const twin = fetching && e.in_twin;
+  bool const window = fetching && e.kind == source::source_kind::window;
   std::uint32_t const by_dma = __ballot_sync(all_lanes, twin) == 0 ? 0 : warp_sum(twin ? e.got : 0);
   std::uint32_t const registered =
       __ballot_sync(all_lanes, window) == 0 ? 0 : warp_sum(window ? e.got : 0);
@@ -70,9 +69,9 @@ GPUFS_STAGE inline read_stop end_batch(fs_ref const* handle, batch const b,
 /// warp call. The group owes no page, so waits cannot form a circle. Returns the pages to be moved,
 /// and in `again` those whose frame got another page.
 GPUFS_STAGE inline batch_step await_others(fs_ref const* handle, batch const b,
-                                           source::page_entry* entry) {
+                                           source::fill* entry) {
   fs_ref const& fs = *handle;
-  source::page_entry e = *entry;
+  source::fill e = *entry;
   bool const waits = e.status == source::page_status::waiting;
   bool pending = waits;
   cache::frame_header* const h = waits ? fs.cache.headers + e.frame : nullptr;

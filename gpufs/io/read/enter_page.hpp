@@ -49,10 +49,10 @@ __device__ __forceinline__ entry_attempt enter_each(fs_ref const& fs, std::int32
 /// no request. All lanes of a warp call, and all get the result. The status is hit, waiting or
 /// fetching, with a pin. It is none, with no pin, if all frames tried were pinned, or if callers
 /// wait in the frame line and the caller is not in front (`turn`).
-__device__ __forceinline__ source::page_entry enter_page(fs_ref const& fs, std::int32_t seat,
-                                                         source::page_name const& name,
-                                                         std::uint32_t turn) {
-  source::page_entry e;
+__device__ __forceinline__ source::fill enter_page(fs_ref const& fs, std::int32_t seat,
+                                                   source::page_name const& name,
+                                                   std::uint32_t turn) {
+  source::fill e;
   bool const first_lane = lane_id() == 0;
   for (;;) {
     cache::lookup const found = cache::find_and_pin(fs.cache, name.version, name.page);
@@ -78,7 +78,7 @@ __device__ __forceinline__ source::page_entry enter_page(fs_ref const& fs, std::
     if (__ballot_sync(all_lanes, found_full) == 0) continue;
     bool const made_room =
         found_full && cache::evict_from_bucket(fs.cache, name.version, name.page);
-    if (__ballot_sync(all_lanes, made_room) == 0) return source::page_entry{};
+    if (__ballot_sync(all_lanes, made_room) == 0) return source::fill{};
     if (first_lane) handle::add(fs, handle::counter::evictions);
   }
 }
@@ -86,7 +86,7 @@ __device__ __forceinline__ source::page_entry enter_page(fs_ref const& fs, std::
 /// Waits until a pinned page is filled. All lanes of a warp call; the group owes no page. The
 /// status becomes hit, still pinned, or failed. It becomes none if the frame has another page.
 __device__ __forceinline__ void await_filled(fs_ref const& fs, source::page_name const& name,
-                                             source::page_entry& e) {
+                                             source::fill& e) {
   cache::frame_header& h = fs.cache.headers[e.frame];
   cache::phase now = cache::phase::filling;
   // The filler waits only for the daemon. Acquire pairs with publish() and fail().
@@ -108,14 +108,14 @@ __device__ __forceinline__ void await_filled(fs_ref const& fs, source::page_name
 /// As enter_page(), but waits for others that bring the page in, and for a frame, in the frame
 /// line. All lanes of a warp call. Its group holds no page and no lock; it may hold a write buffer,
 /// since no holder of a frame waits for one. The status is hit or fetching, with a pin, or failed.
-__device__ __forceinline__ source::page_entry enter_in_turn(fs_ref const& fs, std::int32_t seat,
-                                                            source::page_name const& name) {
+__device__ __forceinline__ source::fill enter_in_turn(fs_ref const& fs, std::int32_t seat,
+                                                      source::page_name const& name) {
   cache::line& line = *fs.cache.line;
   std::uint32_t turn = cache::no_turn;
   std::uint64_t since = 0;
   unsigned pause = 0;
   for (;;) {
-    source::page_entry e = enter_page(fs, seat, name, turn);
+    source::fill e = enter_page(fs, seat, name, turn);
     if (e.status != source::page_status::none) {
       cache::warp_leave_line(line, turn, true);
       turn = cache::no_turn;

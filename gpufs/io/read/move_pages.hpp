@@ -61,8 +61,7 @@ __device__ __forceinline__ void copy_slice(fs_ref const& fs, read_span const& sp
 /// tile's entries, one per lane.
 template <class Group>
 GPUFS_STAGE void move_pages(fs_ref const* handle, Group const& group, read_span const span,
-                            std::uint64_t first, std::uint32_t moving,
-                            source::page_entry const own) {
+                            std::uint64_t first, std::uint32_t moving, source::fill const own) {
   using ops = group_ops<Group>;
   fs_ref const& fs = *handle;
   if (moving == 0) return;
@@ -75,7 +74,7 @@ GPUFS_STAGE void move_pages(fs_ref const* handle, Group const& group, read_span 
   unsigned unit = ~0u;
   while ((unit = ops::next_unit(unit)) < pages * team) {
     int const i = lane_of_rank(moving, unit / team);
-    source::page_entry const e = ops::look(own, i);
+    source::fill const e = ops::look(own, i);
     std::uint64_t const page = first + static_cast<unsigned>(i);
     if (e.status == source::page_status::hit) {
       copy_slice(fs, span, page, e.frame, e.got, unit % team, team);
@@ -83,7 +82,7 @@ GPUFS_STAGE void move_pages(fs_ref const* handle, Group const& group, read_span 
       slice const s = slice_of(0, span.page_bytes(), unit % team, team);
       if (s.begin >= s.end) continue;
       std::byte* const frame = cache::frame_bytes(fs.cache, e.frame);
-      if ((e.chunk_offset & source::in_twin) == 0) gate.pass();
+      if (!e.in_twin) gate.pass();
       warp_pull(frame, source::source_of(fs, e), s.begin, s.end, e.got, span.target(page, e.got));
       settle_frame(frame, s.begin, s.end, all_lanes, lane_id(), warp_size);
     }

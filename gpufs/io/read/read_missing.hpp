@@ -30,8 +30,8 @@ __device__ __forceinline__ read_stop read_missing(io_context<Group>& io, read_sp
   fs_ref const* const handle = io.fs().self;
   bool const chief = ops::warp(group) == 0;
   bool const works = ops::warp(group) < ops::warps(group);
-  source::page_entry own;
-  source::page_entry* const entry = ops::home(own);
+  source::fill own;
+  source::fill* const entry = ops::home(own);
   batch const whole{span, first, pages, io.seat(), io.chunks()};
   batch b = whole;
   missing_pages missing;

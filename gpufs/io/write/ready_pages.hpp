@@ -26,7 +26,7 @@ __device__ __forceinline__ write_page ready_cached(fs_ref const& fs, write_span 
 /// is failed, the warp still has the buffer.
 __device__ __forceinline__ write_page fill_for_write(fs_ref const& fs, write_span const& span,
                                                      std::uint64_t page, std::uint32_t buffer,
-                                                     source::page_entry work) {
+                                                     source::fill work) {
   // A caller that made the file longer within this page raised the size before the page could
   // leave the cache. So the size shows whether the page has bytes.
   std::uint64_t size = 0;
@@ -64,7 +64,7 @@ __device__ __forceinline__ write_page ready_absent(fs_ref const& fs, write_span 
       dirty::take_buffer(fs);  // first, so that no page is entered if no buffer is free
   if (taken < 0) return {write_status::later, 0, 0, 0};
   auto const buffer = static_cast<std::uint32_t>(taken);
-  source::page_entry const work = enter_page(fs, seat, span.name(page), cache::no_turn);
+  source::fill const work = enter_page(fs, seat, span.name(page), cache::no_turn);
   write_page done{write_status::later, 0, 0, 0};
   if (work.status == source::page_status::fetching)
     done = fill_for_write(fs, span, page, buffer, work);
@@ -101,7 +101,7 @@ GPUFS_STAGE inline write_page ready_in_turn(fs_ref const* handle, write_span con
   fs_ref const& fs = *handle;
   std::int64_t const spare = dirty::buffer_in_turn(fs);
   if (spare < 0) return {write_status::failed, 0, 0, static_cast<std::int32_t>(spare)};
-  source::page_entry const work = enter_in_turn(fs, seat, span.name(page));
+  source::fill const work = enter_in_turn(fs, seat, span.name(page));
   write_page done{write_status::failed, 0, 0, work.error};
   if (work.status == source::page_status::fetching) {
     done = fill_for_write(fs, span, page, static_cast<std::uint32_t>(spare), work);

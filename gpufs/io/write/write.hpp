@@ -32,23 +32,13 @@ struct batch_notes {
 template <>
 struct batch_notes<cooperative_groups::thread_block> {
   __device__ void note(unsigned i, write_page const& page) {
-    if (lane_id() == 0) {
-      source::page_entry& e = scratch().entry[i];
-      e.status = static_cast<source::page_status>(page.status);
-      e.frame = page.frame;
-      e.via.number = page.buffer;
-      e.error = page.error;
-    }
+    if (lane_id() == 0) scratch().pages.written[i] = page;
   }
   __device__ void clear(cooperative_groups::thread_block const& g) {
     if (g.thread_rank() < warp_size)
-      scratch().entry[g.thread_rank()].status =
-          static_cast<source::page_status>(write_status::none);
+      scratch().pages.written[g.thread_rank()].status = write_status::none;
   }
-  __device__ write_page load() const {
-    source::page_entry const& e = scratch().entry[lane_id()];
-    return {static_cast<write_status>(e.status), e.frame, e.via.number, e.error};
-  }
+  __device__ write_page load() const { return scratch().pages.written[lane_id()]; }
 };
 
 /// Makes pages of a batch ready and notes them. Each warp of the group calls with its own `warp`;

@@ -6,6 +6,7 @@
 #include <gpufs/file/shared_file.hpp>
 #include <gpufs/io/group.hpp>
 #include <gpufs/io/read/enter_page.hpp>
+#include <gpufs/io/write/write_page.hpp>
 #include <gpufs/source/pull_gate.hpp>
 
 #include <cerrno>
@@ -40,21 +41,6 @@ struct write_span {
   }
 };
 
-enum class write_status : std::uint32_t {
-  none,
-  ready,    ///< the frame is pinned and locked, its buffer open
-  filling,  ///< the same; this gwrite fills the page and must publish it
-  later,    ///< another caller has the frame or buffer that the page needs; no pin, no lock
-  failed,   ///< `error` is the reason; no pin, no lock
-};
-
-struct write_page {
-  write_status status = write_status::none;
-  std::uint32_t frame = 0;
-  std::uint32_t buffer = 0;
-  std::int32_t error = 0;
-};
-
 /// Zeros bytes [begin, end) of a frame. Orders the stores of all lanes before later ones of lane 0.
 /// All lanes of a warp call.
 __device__ __forceinline__ void zero_frame(std::byte* frame, std::uint64_t begin,
@@ -74,7 +60,7 @@ __device__ __forceinline__ void zero_frame(std::byte* frame, std::uint64_t begin
 /// All lanes of the warp call. `e` gets the bytes that are there. Returns 0 or an error. With an
 /// error the page has failed for all callers, and the frame is not pinned any more.
 __device__ __forceinline__ std::int32_t fetch_page(fs_ref const& fs, source::page_name const& name,
-                                                   source::page_entry& e) {
+                                                   source::fill& e) {
   e.error = ring::acquire_channel(fs, fs.channels.page, e.via);
   if (e.error == 0) {
     ring::submit(fs, source::page_request(fs, name, e.via, 0));
@@ -83,22 +69,20 @@ __device__ __forceinline__ std::int32_t fetch_page(fs_ref const& fs, source::pag
       handle::add(fs, handle::counter::read_requests);
     }
     source::answer const got = source::await_answers(fs, lane_id() == 0, e.via);
-    e.answered = warp_broadcast(static_cast<std::uint32_t>(got.answered));
+    e.answered = warp_broadcast(static_cast<std::uint32_t>(got.answered)) != 0;
     __syncwarp();  // all lanes come after lane 0's acquire
     e = source::complete_page(fs.self, name, e, warp_broadcast(got.result));
     if (e.error == 0) {
       source::pull_gate gate(fs);
-      if ((e.chunk_offset & source::in_twin) == 0) gate.pass();
+      if (!e.in_twin) gate.pass();
       warp_pull(cache::frame_bytes(fs.cache, e.frame), source::source_of(fs, e), 0, name.expected,
                 e.got, {nullptr, 0, 0});
     }
     __syncwarp();  // the pull ends before the channel goes back
     if (lane_id() == 0) {
-      handle::add(fs,
-                  (e.chunk_offset & source::in_twin) != 0 ? handle::counter::bytes_dma
-                                                          : handle::counter::bytes_pulled,
+      handle::add(fs, e.in_twin ? handle::counter::bytes_dma : handle::counter::bytes_pulled,
                   e.got);
-      ring::return_channel(fs.channels.page, e.via, e.answered != 0);
+      ring::return_channel(fs.channels.page, e.via, e.answered);
     }
   }
   if (e.error != 0) source::fail_page(fs, e.frame, e.error);
