@@ -137,7 +137,7 @@ std::int32_t worker::unlink(taken_request const& request) noexcept {
 // Operations that may take long go to a thread that no read waits for. The server ends those
 // threads before it destroys this object.
 void worker::answer_elsewhere(taken_request const& request) noexcept {
-  auto const run = [](job const& self) noexcept {
+  auto const run = [](slow_work const& self) noexcept {
     static_cast<worker*>(self.on)->answer_slow(
         {self.request, static_cast<thread_endpoint*>(self.about)});
   };

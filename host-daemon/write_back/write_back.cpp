@@ -57,7 +57,7 @@ void write_back::stop() {
   threads_.clear();
 }
 
-bool write_back::post(job const& work) noexcept {
+bool write_back::post(slow_work const& work) noexcept {
   {
     std::lock_guard const lock{jobs_mutex_};
     if (job_count_ == most_jobs) return false;
@@ -70,7 +70,7 @@ bool write_back::post(job const& work) noexcept {
 void write_back::serve(unsigned number, unsigned threads) noexcept {
   set_up_thread("gpufs-wb-" + std::to_string(number));
   for (;;) {
-    job next;
+    slow_work next;
     {
       std::unique_lock lock{jobs_mutex_};
       if (job_count_ == 0 && stopping_) return;

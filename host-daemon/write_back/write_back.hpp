@@ -44,8 +44,8 @@ struct write_back_part {
 };
 
 /// A request that a thread of write_back carries out: it calls `run` with the job.
-struct job {
-  void (*run)(job const& self) noexcept = nullptr;
+struct slow_work {
+  void (*run)(slow_work const& self) noexcept = nullptr;
   void* on = nullptr;     ///< the object that carries it out
   void* about = nullptr;  ///< what it knows of the request besides
   rpc::request request{};
@@ -72,7 +72,7 @@ class write_back {
 
   /// Runs `work` on one of the threads. A job may block. Returns false, and runs nothing, if
   /// most_jobs wait already.
-  bool post(job const& work) noexcept;
+  bool post(slow_work const& work) noexcept;
   static constexpr std::size_t most_jobs = 512;
 
   /// Says that version `version` of a file's contents belongs to `file`. Throws std::bad_alloc if
@@ -204,7 +204,7 @@ class write_back {
 
   std::mutex jobs_mutex_;  // guards the three below
   std::condition_variable wake_;
-  std::vector<job> jobs_;  // most_jobs places, used in turn
+  std::vector<slow_work> jobs_;  // most_jobs places, used in turn
   std::size_t first_job_ = 0, job_count_ = 0;
   bool stopping_ = false;
   std::atomic<bool> ending_{false};  // writes at a closed gate give up
