@@ -10,7 +10,8 @@
 
 namespace gpufs::device_memory {
 
-// No function uses CUDA's legacy default stream. All but the frees and zero_pinned() throw
+// No function uses CUDA's legacy default stream. Copies are also allowed while a thread captures a
+// graph. All but the frees and zero_pinned() throw
 // device_error. Copies are complete on return.
 [[nodiscard]] void* allocate_device(std::uint64_t bytes);
 void free_device(void* memory, std::uint64_t bytes) noexcept;
@@ -20,6 +21,11 @@ void copy_to_device(void* device, void const* host, std::uint64_t bytes);
 void copy_to_host(void* host, void const* device, std::uint64_t bytes);
 void zero_device(void* device, std::uint64_t bytes);
 void zero_pinned(void* memory, std::uint64_t bytes) noexcept;
+
+/// Makes a device current in a thread of the library, by its number. The thread's calls then go
+/// through while a program's thread captures a CUDA graph, and leave the capture valid. Throws
+/// device_error.
+void enter_library_thread(int device);
 
 /// A copy from pinned memory to device memory.
 struct pinned_copy {

@@ -1,4 +1,4 @@
-// Memory of the owners: zeroed, and an error that names the setting to lower.
+// Memory of the owners, and an error that names the setting to lower.
 #pragma once
 
 #include <gpufs/device.hpp>
@@ -15,17 +15,24 @@ inline constexpr char lower_writes[] = "lower write_memory";
 inline constexpr char lower_seats[] = "lower seats";
 inline constexpr char lower_files[] = "lower max_open_files";
 
-/// `count` elements of zeroed memory. Throws device_error naming `what` and the `remedy`.
+/// `count` elements of memory, with any contents. Throws device_error naming `what` and the
+/// `remedy`.
 template <class Memory>
-Memory allocate(std::uint64_t count, char const* what, char const* remedy) {
+Memory allocate_unset(std::uint64_t count, char const* what, char const* remedy) {
   try {
-    Memory memory(count);
-    memory.fill_zero();
-    return memory;
+    return Memory(count);
   } catch (device_error const& e) {
     throw device_error(
         fmt::format("no memory for {} ({} elements): {}; {}", what, count, e.what(), remedy));
   }
+}
+
+/// The same, zeroed.
+template <class Memory>
+Memory allocate(std::uint64_t count, char const* what, char const* remedy) {
+  auto memory = allocate_unset<Memory>(count, what, remedy);
+  memory.fill_zero();
+  return memory;
 }
 
 template <class T>

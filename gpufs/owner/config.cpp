@@ -104,6 +104,12 @@ void validate(config const& c) {
            fmt::format("at least 8 pages, {} with page_size={}", format_size(8 * c.page_size),
                        format_size(c.page_size)));
   }
+  // Frames have numbers of 32 bits on the device.
+  if (constexpr std::uint64_t most_pages = 1ull << 31; c.cache_size / c.page_size > most_pages) {
+    reject("cache_size", format_size(c.cache_size),
+           fmt::format("at most {} pages, {} with page_size={}", most_pages,
+                       format_size(most_pages * c.page_size), format_size(c.page_size)));
+  }
   bool const fixed = c.prefetch_size != prefetch_automatic;
   if (fixed && c.prefetch_size % c.page_size != 0) {
     reject("prefetch_size", format_size(c.prefetch_size),

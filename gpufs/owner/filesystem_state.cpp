@@ -16,6 +16,10 @@ namespace {
 
 config checked(config c) {
   validate(c);
+  if (!device_available())
+    throw device_error(
+        "no device to run on (CUDA finds no GPU or no driver); the emulated variant of gpufs needs "
+        "none");
   return c;
 }
 

@@ -24,7 +24,8 @@ class page_cache_owner {
                                           lower_cache)),
         bucket_locks_(on_device<std::uint32_t>(l.buckets, "the page table's locks", lower_cache)),
         headers_(on_device<cache::frame_header>(l.frames, "frame headers", lower_cache)),
-        frames_(l.frames * c.page_size),
+        frames_(
+            allocate_unset<buffer<std::byte>>(l.frames * c.page_size, "the pages", lower_cache)),
         queues_(on_device<cache::lra_queue>(c.seats, "replacement queues", lower_seats)),
         totals_(on_device<cache::lra_totals>(1, "replacement queues", lower_cache)),
         links_(on_device<std::uint32_t>(l.segments, "replacement queues", lower_cache)),

@@ -20,7 +20,7 @@ class stream_copier final : public daemon::twin_copier {
 
   bool start(std::span<daemon::copy_range const> ranges) noexcept override {
     try {
-      if (started_ == 0) make_device_current(device_);  // in the thread that copies
+      if (started_ == 0) device_memory::enter_library_thread(device_);  // the one that copies
       pieces_.clear();
       for (auto const& r : ranges)
         pieces_.push_back({twin_ + r.offset, staging_ + r.offset, r.bytes});

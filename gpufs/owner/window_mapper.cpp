@@ -1,6 +1,7 @@
 // Maps file windows, and stores their entries in the table in device memory.
 #include <gpufs/device.hpp>
 #include <gpufs/device/file_window.hpp>
+#include <gpufs/device/memory.hpp>
 #include <gpufs/owner/window_mapper.hpp>
 
 #include <array>
@@ -69,7 +70,7 @@ class table_mapper final : public daemon::window_mapper {
   }
 
  private:
-  void be_current() { make_device_current(device_); }  // in the thread that maps
+  void be_current() { device_memory::enter_library_thread(device_); }  // the thread that maps
 
   bool store(std::uint64_t entry, unsigned from, std::span<std::uint64_t const> words) noexcept {
     try {

@@ -23,12 +23,14 @@ constexpr int kinds[] = {O_RDONLY, O_WRONLY, O_RDWR, O_WRONLY | O_APPEND, O_RDWR
 std::shared_ptr<written_file> file_registry::start_writing(
     key const& k, std::shared_ptr<stored_file const> const& host, std::string const& path,
     content_versions::validation const& opened, std::uint32_t once_write_index) {
-  auto& w = writing_[{k.device, k.inode}];
-  if (!w.file) {
-    w.file = std::make_shared<written_file>();
-    w.file->host = host;
-    w.file->path = path;
+  auto found = writing_.find({k.device, k.inode});
+  if (found == writing_.end()) {  // made whole first, as each step may find no memory
+    writing made{std::make_shared<written_file>()};
+    made.file->host = host;
+    made.file->path = path;
+    found = writing_.emplace(inode{k.device, k.inode}, std::move(made)).first;
   }
+  auto& w = found->second;
   (once_write_index != 0 ? w.file->once_write_index : w.file->write_index) =
       once_write_index != 0 ? once_write_index : opened.write_index;
   // Pages of an earlier open with O_GWRONCE may still be dirty. They keep their version, so that no

@@ -182,10 +182,10 @@ void server::start() {
   // Pairs with the acquire of device waits: callers may expect answers again.
   raise_stop_flags(0);
   running_ = true;
-  writes_.start(std::min(settings_.threads, most_writers));
   std::latch ready{std::ptrdiff_t(workers_.size())};
   std::size_t started = 0;
   try {
+    writes_.start(std::min(settings_.threads, most_writers));
     for (auto& w : workers_) {
       w->start(unsigned(started), ready);
       ++started;

@@ -88,9 +88,10 @@ class worker {
   void finish_open(taken_request const& request) noexcept;
   std::int32_t stat(taken_request const& request) noexcept;
   std::int32_t advise(taken_request const& request) noexcept;
-  std::int32_t unlink(taken_request const& request);
-  void answer_elsewhere(taken_request const& request,
-                        std::int32_t (*what)(file_registry&, rpc::request const&));
+  [[nodiscard]] std::int32_t open(taken_request const& request) noexcept;
+  [[nodiscard]] std::int32_t unlink(taken_request const& request) noexcept;
+  void answer_elsewhere(taken_request const& request) noexcept;
+  void answer_slow(taken_request const& request) noexcept;
 
   [[nodiscard]] static bool in_staging(taken_request const& request, std::uint64_t bytes) noexcept;
   job& new_job(taken_request const& request);

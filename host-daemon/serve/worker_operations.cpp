@@ -13,6 +13,8 @@
 #include <string_view>
 #include <utility>
 
+#include <fcntl.h>
+
 namespace gpufs::daemon {
 
 namespace {
@@ -69,26 +71,14 @@ void worker::dispatch(taken_request const& request) noexcept {
       case rpc::operation::open: return begin_open(request);
       case rpc::operation::close: {
         auto const result = registry_.begin_close(request.file);
-        if (result != 1) return answer(request, result);
-        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) {
-          return files.finish_close(r.file);
-        });
+        return result == 1 ? answer_elsewhere(request) : answer(request, result);
       }
       case rpc::operation::stat: return answer(request, stat(request));
       case rpc::operation::advise: return answer(request, advise(request));
       case rpc::operation::sync:
-        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) {
-          return files.sync(r.file);
-        });
       case rpc::operation::truncate:
-        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) {
-          return files.truncate(r.file, r.argument[0]);
-        });
-      case rpc::operation::unlink: return answer(request, unlink(request));
-      case rpc::operation::flush:
-        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) {
-          return files.flush(r.file);
-        });
+      case rpc::operation::unlink:
+      case rpc::operation::flush: return answer_elsewhere(request);
     }
     answer(request, -EINVAL);
   } catch (std::bad_alloc const&) {
@@ -112,9 +102,15 @@ void worker::begin_open(taken_request const& request) {
 void worker::finish_open(taken_request const& request) noexcept {
   if (request.argument[0] > std::uint64_t(INT_MAX) || request.argument[1] > UINT_MAX)
     return answer(request, -EINVAL);
+  // To cut a long file takes a file system as long as to remove it.
+  if ((int(request.argument[0]) & O_TRUNC) != 0) return answer_elsewhere(request);
+  answer(request, open(request));
+}
+
+std::int32_t worker::open(taken_request const& request) noexcept {
   std::string_view const path{
       reinterpret_cast<char const*>(request.region().staging + request.staging), request.length};
-  answer(request, registry_.open(path, int(request.argument[0]), unsigned(request.argument[1])));
+  return registry_.open(path, int(request.argument[0]), unsigned(request.argument[1]));
 }
 
 std::int32_t worker::stat(taken_request const& request) noexcept {
@@ -132,22 +128,32 @@ std::int32_t worker::advise(taken_request const& request) noexcept {
   return concerns_whole_file(what) ? registry_.advise(request.file, 0, 0, what) : -EINVAL;
 }
 
-std::int32_t worker::unlink(taken_request const& request) {
+std::int32_t worker::unlink(taken_request const& request) noexcept {
   if (!in_staging(request, request.length) || request.length >= PATH_MAX) return -EINVAL;
   return registry_.unlink(
       {reinterpret_cast<char const*>(request.region().staging + request.staging), request.length});
 }
 
-// Operations that may take long go to a thread that no read waits for.
-void worker::answer_elsewhere(taken_request const& request,
-                              std::int32_t (*what)(file_registry&, rpc::request const&)) {
-  writes_.post([&files = registry_, &word = request.region().completions[request.channel].word,
-                request, what] {
-    auto const result = what(files, request);
-    // Pairs with the acquire of the caller that waits on this channel.
-    std::atomic_ref<std::uint64_t>{word}.store(rpc::pack_completion(request.sequence, result),
-                                               std::memory_order_release);
-  });
+// Operations that may take long go to a thread that no read waits for. The server ends those
+// threads before it destroys this object.
+void worker::answer_elsewhere(taken_request const& request) noexcept {
+  auto const run = [](slow_work const& self) noexcept {
+    static_cast<worker*>(self.on)->answer_slow(
+        {self.request, static_cast<thread_endpoint*>(self.about)});
+  };
+  if (!writes_.post({run, this, request.from, request})) answer_slow(request);
+}
+
+void worker::answer_slow(taken_request const& request) noexcept {
+  switch (request.op) {
+    case rpc::operation::open: return answer(request, open(request));
+    case rpc::operation::close: return answer(request, registry_.finish_close(request.file));
+    case rpc::operation::sync: return answer(request, registry_.sync(request.file));
+    case rpc::operation::flush: return answer(request, registry_.flush(request.file));
+    case rpc::operation::truncate:
+      return answer(request, registry_.truncate(request.file, request.argument[0]));
+    default: return answer(request, unlink(request));
+  }
 }
 
 }  // namespace gpufs::daemon

@@ -1,9 +1,6 @@
 #include <host-daemon/write_back/drain_at_exit.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
-#include <fmt/format.h>
-
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -51,8 +48,7 @@ class live_filesystems {
   void drain() {
     for (auto* const writes : all_) {
       static_cast<void>(writes->flush(nullptr));
-      for (auto const& line : writes->unwritten())
-        fmt::print(stderr, "gpufs: lost, could not be written: {}\n", line);
+      writes->report_lost();
     }
   }
 

@@ -4,7 +4,7 @@
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <chrono>
-#include <cstdio>
+#include <new>
 #include <utility>
 
 namespace gpufs::daemon {
@@ -27,13 +27,13 @@ write_back::write_back(write_buffers buffers, fault_injector* faults)
     : buffers_{std::move(buffers)},
       faults_{faults},
       watch_(buffers_.count()),
-      counts_(buffers_.endpoints()) {}
+      counts_(buffers_.endpoints()),
+      jobs_(most_jobs) {}
 
 write_back::~write_back() {
   stop();
   static_cast<void>(flush(nullptr, {}, insist::yes));
-  for (auto const& line : unwritten())
-    std::fprintf(stderr, "gpufs: lost, could not be written: %s\n", line.c_str());
+  report_lost();
 }
 
 void write_back::start(unsigned threads) {
@@ -41,6 +41,7 @@ void write_back::start(unsigned threads) {
   if (buffers_.count() == 0) threads = 1;  // jobs come even if no page can be dirty
   stopping_ = false;
   ending_.store(false, std::memory_order_relaxed);
+  threads_.reserve(threads);
   for (unsigned i = 0; i < threads; ++i)
     threads_.emplace_back([this, i, threads] { serve(i, threads); });
 }
@@ -56,37 +57,40 @@ void write_back::stop() {
   threads_.clear();
 }
 
-void write_back::post(std::function<void()> job) {
+bool write_back::post(slow_work const& work) noexcept {
   {
     std::lock_guard const lock{jobs_mutex_};
-    jobs_.push_back(std::move(job));
+    if (job_count_ == most_jobs) return false;
+    jobs_[(first_job_ + job_count_++) % most_jobs] = work;
   }
   wake_.notify_one();
+  return true;
 }
 
-void write_back::serve(unsigned number, unsigned threads) {
+void write_back::serve(unsigned number, unsigned threads) noexcept {
   set_up_thread("gpufs-wb-" + std::to_string(number));
   for (;;) {
-    std::function<void()> job;
+    slow_work next;
     {
       std::unique_lock lock{jobs_mutex_};
-      if (jobs_.empty() && stopping_) return;
-      if (!jobs_.empty()) {
-        job = std::move(jobs_.front());
-        jobs_.pop_front();
+      if (job_count_ == 0 && stopping_) return;
+      if (job_count_ != 0) {
+        next = jobs_[first_job_];
+        first_job_ = (first_job_ + 1) % most_jobs;
+        --job_count_;
       }
     }
-    if (job) {
-      job();
+    if (next.run != nullptr) {
+      next.run(next);
       continue;
     }
     if (write_background(number, threads)) continue;
     std::unique_lock lock{jobs_mutex_};
-    auto const something = [&] { return stopping_ || !jobs_.empty(); };
+    auto const something = [&] { return stopping_ || job_count_ != 0; };
     bool idle = false;
     {
       std::lock_guard const files_lock{files_mutex_};
-      idle = files_.empty();
+      idle = files_.empty() && files_without_memory_.empty();
     }
     // While no file is open for writing, no page becomes dirty. attach() wakes this thread.
     if (idle && !something()) {
@@ -102,7 +106,12 @@ void write_back::attach(std::uint64_t version, file_pointer file) {
     std::lock_guard const order{
         jobs_mutex_};  // a thread that is about to sleep has looked at files_ under it
     std::lock_guard const lock{files_mutex_};
-    files_.insert_or_assign(version, std::move(file));
+    try {
+      files_.insert_or_assign(version, file);
+    } catch (std::bad_alloc const&) {
+      if (files_without_memory_.full()) throw;
+      files_without_memory_.push_back({version, std::move(file)});
+    }
   }
   wake_.notify_all();
 }
@@ -110,6 +119,7 @@ void write_back::attach(std::uint64_t version, file_pointer file) {
 void write_back::forget(written_file const& file) {
   std::lock_guard const lock{files_mutex_};
   std::erase_if(files_, [&](auto const& entry) { return entry.second.get() == &file; });
+  files_without_memory_.erase_if([&](auto const& entry) { return entry.file.get() == &file; });
 }
 
 bool write_back::wanted_now(std::uint32_t i, bool pressed) {
@@ -139,7 +149,7 @@ bool write_back::write_background(unsigned number, unsigned threads) {
     for (auto i = begin; i < end; ++i) dirty += is_dirty(i) ? 1 : 0;
     pressed = dirty * 2 > end - begin;
   }
-  std::vector<locked_buffer> locked;
+  batch locked;
   auto const most = batch_size();
   for (std::uint32_t n = 0; n < count && locked.size() < most; ++n) {
     if (n == end - begin && !locked.empty())

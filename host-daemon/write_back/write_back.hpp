@@ -2,8 +2,10 @@
 // end.
 #pragma once
 
+#include <gpufs/rpc/wire_format.hpp>
 #include <gpufs/testing/faults.hpp>
 
+#include <host-daemon/base/bounded_list.hpp>
 #include <host-daemon/write_back/write_buffers.hpp>
 
 #include <atomic>
@@ -11,8 +13,6 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -43,8 +43,17 @@ struct write_back_part {
   bool once = true;
 };
 
+/// A request that a thread of write_back carries out: it calls `run` with the job.
+struct slow_work {
+  void (*run)(slow_work const& self) noexcept = nullptr;
+  void* on = nullptr;     ///< the object that carries it out
+  void* about = nullptr;  ///< what it knows of the request besides
+  rpc::request request{};
+};
+
 /// All public functions are thread-safe. Those that write block their caller until it is done. A
-/// lock keeps each buffer to one thread at a time.
+/// lock keeps each buffer to one thread at a time. Only the constructor, start(), attach() and
+/// unwritten() need memory.
 class write_back {
  public:
   /// Writes the pages of `buffers`. It asks `faults`, if given, before each system call.
@@ -61,13 +70,19 @@ class write_back {
   void start(unsigned threads);
   void stop();
 
-  /// Runs `job` on one of the threads. A job may block.
-  void post(std::function<void()> job);
+  /// Runs `work` on one of the threads. A job may block. Returns false, and runs nothing, if
+  /// most_jobs wait already.
+  bool post(slow_work const& work) noexcept;
+  static constexpr std::size_t most_jobs = 512;
 
-  /// Says that version `version` of a file's contents belongs to `file`.
+  /// Says that version `version` of a file's contents belongs to `file`. Throws std::bad_alloc if
+  /// there is no memory and the places for such times are used up.
   void attach(std::uint64_t version, std::shared_ptr<written_file> file);
   /// Says that no version belongs to `file` any more.
   void forget(written_file const& file);
+
+  /// Prints the lines of unwritten() on stderr, as lost.
+  void report_lost() noexcept;
 
   /// Writes all bytes that were posted to `part` of `file` before the call (null: to any file).
   /// Bytes that cannot be written stay dirty, and the file keeps the error.
@@ -90,7 +105,7 @@ class write_back {
   /// Lists the dirty bytes, also those that are being written, one line per page: "PATH: bytes
   /// 4096..8191 9000..9001".
   /// Some pages give "PATH: bytes in 4096..8191": a kernel is adding bytes, or died while it did,
-  /// or the write takes more than ten seconds.
+  /// or the write takes more than ten seconds. Throws std::bad_alloc.
   [[nodiscard]] std::vector<std::string> unwritten();
 
   /// Says that no kernel of an endpoint adds bytes any more, as its device failed. Its posted bytes
@@ -110,18 +125,26 @@ class write_back {
   using time_point = clock::time_point;
   using file_pointer = std::shared_ptr<written_file>;
   struct locked_buffer {
-    std::uint32_t number;
-    std::uint64_t sequence;
-    std::uint64_t page;
+    std::uint32_t number = 0;
+    std::uint64_t sequence = 0;
+    std::uint64_t page = 0;
     file_pointer file;
-    bool failed;
+    bool failed = false;
   };
   struct piece {  // consecutive bytes of one buffer
-    locked_buffer* buffer;
-    std::uint64_t offset;
-    std::byte* bytes;
-    std::uint64_t length;
+    locked_buffer* buffer = nullptr;
+    std::uint64_t offset = 0;
+    std::byte* bytes = nullptr;
+    std::uint64_t length = 0;
   };
+  // The most buffers of a batch: enough for long runs of small pages, and few enough that a caller
+  // does not wait long for a page that is being written.
+  static constexpr std::size_t batch_buffers = 256;
+  using batch = bounded_list<locked_buffer, batch_buffers>;
+  using buffer_pieces = bounded_list<piece, rpc::most_ranges>;
+  // The pieces of one call; the system allows 1024 (IOV_MAX).
+  static constexpr std::size_t most_pieces = 256;
+  using run = bounded_list<piece, most_pieces>;
   struct buffer_watch {                        // the background threads' notes on a buffer
     std::atomic<bool> claimed{false};          // a thread may change its `written` word
     std::atomic<std::uint64_t> seen{0};        // sequence at the last look,
@@ -148,8 +171,9 @@ class write_back {
   template <class Wanted>
   bool wait_for_buffer(std::uint32_t i, time_point end, locked_buffer& locked, Wanted wanted);
   void release_buffer(locked_buffer const& locked, bool clean);
-  std::vector<piece> pieces_of(locked_buffer& locked) const;
-  void write(std::vector<locked_buffer>& locked);
+  bool pieces_of(locked_buffer& locked, buffer_pieces& pieces) const;
+  [[nodiscard]] bool continues(piece const& before, piece const& next) const;
+  void write(batch& locked);
   void write_run(piece const* first, piece const* last);
   std::int64_t write_some(piece const* first, piece const* last, std::uint64_t skip);
   void fail(locked_buffer& locked, int error);
@@ -157,7 +181,7 @@ class write_back {
   int flush(written_file const* file, write_back_part const& part, insist how);
   [[nodiscard]] bool belongs(std::uint32_t i, written_file const* file,
                              write_back_part const& part) const;
-  void serve(unsigned number, unsigned threads);
+  void serve(unsigned number, unsigned threads) noexcept;
   bool write_background(unsigned number, unsigned threads);
   bool wanted_now(std::uint32_t i, bool pressed);
 
@@ -170,10 +194,18 @@ class write_back {
 
   mutable std::mutex files_mutex_;
   std::unordered_map<std::uint64_t, file_pointer> files_;  // by version
+  // Versions that came when there was no memory. A new version often comes when the file has been
+  // changed already, and then it must not be lost.
+  struct file_version {
+    std::uint64_t version = 0;
+    file_pointer file;
+  };
+  bounded_list<file_version, 64> files_without_memory_;
 
   std::mutex jobs_mutex_;  // guards the three below
   std::condition_variable wake_;
-  std::deque<std::function<void()>> jobs_;
+  std::vector<slow_work> jobs_;  // most_jobs places, used in turn
+  std::size_t first_job_ = 0, job_count_ = 0;
   bool stopping_ = false;
   std::atomic<bool> ending_{false};  // writes at a closed gate give up
   std::vector<std::thread> threads_;

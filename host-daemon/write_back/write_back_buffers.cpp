@@ -10,10 +10,8 @@ namespace gpufs::daemon {
 
 namespace {
 
-// The most bytes and buffers of one batch: enough for long runs of small pages, and few enough that
-// a caller does not wait long for a page that is being written.
+// The most bytes of one batch, for the same reasons as batch_buffers.
 constexpr std::uint64_t batch_bytes = 1 << 20;
-constexpr std::size_t batch_buffers = 256;
 
 }  // namespace
 
@@ -34,8 +32,12 @@ bool write_back::is_dirty(std::uint32_t i) const {
 
 write_back::file_pointer write_back::file_of(std::uint32_t i) const {
   std::lock_guard const lock{files_mutex_};
-  auto const found = files_.find(version_of(i));
-  return found == files_.end() ? nullptr : found->second;
+  auto const version = version_of(i);
+  auto const found = files_.find(version);
+  if (found != files_.end()) return found->second;
+  for (auto const& entry : files_without_memory_)
+    if (entry.version == version) return entry.file;
+  return nullptr;
 }
 
 // Returns true if the buffer is dirty and locked. Then neither another thread nor the device

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -57,8 +59,10 @@ std::uint64_t write_back::dirty_end(written_file const& file) {
     if (!wait_for_buffer(i, clock::now() + patience, locked,
                          [&](std::uint32_t b) { return file_of(b).get() == &file; }))
       continue;
-    for (auto const& p : pieces_of(locked)) end = std::max(end, p.offset + p.length);
+    buffer_pieces pieces;
+    static_cast<void>(pieces_of(locked, pieces));
     release_buffer(locked, false);
+    for (auto const& p : pieces) end = std::max(end, p.offset + p.length);
   }
   return end;
 }
@@ -75,12 +79,16 @@ std::vector<std::string> write_back::unwritten() {
     };
     bool const is_locked = wait_for_buffer(i, end, locked, wanted);
     if (!is_locked && !is_dirty(i)) continue;
+    buffer_pieces pieces;
+    if (is_locked) {  // given back before anything can throw
+      static_cast<void>(pieces_of(locked, pieces));
+      release_buffer(locked, false);
+    }
     auto const file = is_locked ? locked.file : file_of(i);
     auto line = fmt::format("{}: bytes", file ? file->path : "a file that is closed");
     if (is_locked) {
-      for (auto const& p : pieces_of(locked))
+      for (auto const& p : pieces)
         line += fmt::format(" {}..{}", p.offset, p.offset + p.length - 1);
-      release_buffer(locked, false);
     } else {  // a kernel adds bytes, or died while it did, or a write is slow: the ranges are
               // unknown
       auto const first = page_of(i) << buffers_.page_shift();
@@ -90,6 +98,16 @@ std::vector<std::string> write_back::unwritten() {
     lines.push_back(std::move(line));
   }
   return lines;
+}
+
+void write_back::report_lost() noexcept {
+  try {
+    for (auto const& line : unwritten())
+      std::fprintf(stderr, "gpufs: lost, could not be written: %s\n", line.c_str());
+  } catch (std::bad_alloc const&) {
+    std::fputs("gpufs: lost: there is no memory to list the bytes that could not be written\n",
+               stderr);
+  }
 }
 
 }  // namespace gpufs::daemon

@@ -31,24 +31,30 @@ bool write_back::belongs(std::uint32_t i, written_file const* file,
 
 int write_back::flush(written_file const* file, write_back_part const& part, insist how) {
   struct target {
-    std::uint32_t number;
-    std::uint64_t sequence;
+    std::uint32_t number = 0;
+    std::uint64_t sequence = 0;
   };
-  std::vector<target> targets;
   auto const failures = failures_.load(std::memory_order_relaxed);
-  for (std::uint32_t i = 0; i < buffers_.count(); ++i) {
-    auto const sequence = posted(i) >> rpc::posted_shift;
-    if (sequence != written(i) >> rpc::written_shift && belongs(i, file, part))
-      targets.push_back({i, sequence});
-  }
+  // A part of the buffers at a time. Those that are looked at late may have newer bytes, too.
+  bounded_list<target, batch_buffers> targets;
+  std::uint32_t next = 0;
+  auto const find_more = [&] {
+    for (; next < buffers_.count() && !targets.full(); ++next) {
+      auto const sequence = posted(next) >> rpc::posted_shift;
+      if (sequence != written(next) >> rpc::written_shift && belongs(next, file, part))
+        targets.push_back({next, sequence});
+    }
+  };
+  find_more();
   if (targets.empty()) return 0;
   no_size_signal const guard;
   hurried_.fetch_add(1, std::memory_order_relaxed);
   wake_.notify_all();
   auto const most = batch_size();
   int result = 0;
-  for (auto last_progress = clock::now(); !targets.empty();) {
-    std::vector<locked_buffer> locked;
+  bool timed_out = false;
+  for (auto last_progress = clock::now(); !targets.empty(); find_more()) {
+    batch locked;
     for (auto const& t : targets) {
       if (locked.size() == most) break;
       locked_buffer buffer;
@@ -57,7 +63,7 @@ int write_back::flush(written_file const* file, write_back_part const& part, ins
         locked.push_back(std::move(buffer));
     }
     write(locked);
-    auto const done = std::erase_if(targets, [&](target const& t) {
+    auto const done = targets.erase_if([&](target const& t) {
       if (written(t.number) >> rpc::written_shift >= t.sequence) return true;
       bool const failed = watch_[t.number].failed_at.load(std::memory_order_acquire) > failures;
       if (failed) result = -EIO;
@@ -66,16 +72,17 @@ int write_back::flush(written_file const* file, write_back_part const& part, ins
     if (done != 0) {
       last_progress = clock::now();
     } else if (locked.empty()) {
-      if (clock::now() - last_progress > patience) {
-        result = -ETIMEDOUT;
-        break;
+      if (timed_out || clock::now() - last_progress > patience) {
+        timed_out = true;  // the buffers that were not looked at yet get one try
+        targets.clear();
+        continue;
       }
       std::this_thread::sleep_for(
           std::chrono::microseconds{20});  // another thread writes it, or the device adds to it
     }
   }
   hurried_.fetch_sub(1, std::memory_order_relaxed);
-  return result;
+  return timed_out ? -ETIMEDOUT : result;
 }
 
 int write_back::sync(written_file& file) {

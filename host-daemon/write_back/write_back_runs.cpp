@@ -4,6 +4,7 @@
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <thread>
@@ -15,49 +16,67 @@ namespace gpufs::daemon {
 
 namespace {
 
-constexpr std::size_t most_pieces = 256;  // of one call; the system allows 1024 (IOV_MAX)
 constexpr unsigned most_fruitless = 100;
 
 }  // namespace
 
-std::vector<write_back::piece> write_back::pieces_of(locked_buffer& locked) const {
-  auto const& header = buffers_.header(locked.number);
-  auto const page = locked.page << buffers_.page_shift();
+// Adds the buffer's pieces in the order of the file. Returns false if the header is damaged, by a
+// kernel's wild store: ranges that do not lie in the page are left out then, and all of them if the
+// page is none. A host that believed them would write other memory to the file.
+bool write_back::pieces_of(locked_buffer& locked, buffer_pieces& pieces) const {
+  auto const shift = buffers_.page_shift();
+  if (locked.page > rpc::payload_mask >> shift) return false;
+  auto& header = buffers_.header(locked.number);
+  // One look at each word, as a wild store may change it at any time.
+  auto const load = [](std::uint32_t& word) {
+    return std::atomic_ref<std::uint32_t>{word}.load(std::memory_order_relaxed);
+  };
+  auto const page = locked.page << shift;
   auto* const bytes = buffers_.bytes(locked.number);
-  std::vector<piece> pieces;
-  for (std::uint32_t r = 0; r < std::min(header.ranges, rpc::most_ranges); ++r) {
-    auto const range = header.range[r];
-    pieces.push_back({&locked, page + range.begin, bytes + range.begin, range.end - range.begin});
+  auto const ranges = load(header.ranges);
+  bool sound = ranges <= rpc::most_ranges;
+  for (std::uint32_t r = 0; r < std::min(ranges, rpc::most_ranges); ++r) {
+    auto const begin = load(header.range[r].begin), end = load(header.range[r].end);
+    if (begin < end && end <= std::uint32_t(1) << shift)
+      pieces.push_back({&locked, page + begin, bytes + begin, end - begin});
+    else
+      sound = false;
   }
   std::ranges::sort(pieces, {}, &piece::offset);
-  return pieces;
+  return sound;
 }
 
-void write_back::write(std::vector<locked_buffer>& locked) {
+// Returns whether one call can write both: in one file, one behind the other, of one endpoint.
+bool write_back::continues(piece const& before, piece const& next) const {
+  return before.buffer->file == next.buffer->file && before.offset + before.length == next.offset &&
+         buffers_.endpoint_of(before.buffer->number) == buffers_.endpoint_of(next.buffer->number);
+}
+
+void write_back::write(batch& locked) {
   if (locked.empty()) return;
   std::ranges::sort(locked, {}, [](locked_buffer const& h) {
     return std::tuple{h.file.get(), h.page};
   });
-  std::vector<piece> pieces;
+  run together;
+  auto const write_together = [&] {
+    if (!together.empty()) write_run(together.begin(), together.end());
+    together.clear();
+  };
   for (auto& h : locked) {
     if (h.file == nullptr) {
       fail(h, EBADF);  // its file was closed while the device wrote
       continue;
     }
     h.file->changed = true;
-    for (auto const& p : pieces_of(h)) pieces.push_back(p);
+    buffer_pieces pieces;
+    if (!pieces_of(h, pieces)) fail(h, EIO);
+    for (auto const& p : pieces) {
+      if (together.full() || (!together.empty() && !continues(together.back(), p)))
+        write_together();
+      together.push_back(p);
+    }
   }
-  for (std::size_t at = 0; at < pieces.size();) {
-    auto end = at + 1;
-    auto const endpoint = buffers_.endpoint_of(pieces[at].buffer->number);
-    while (end < pieces.size() && end - at < most_pieces &&
-           pieces[end].buffer->file == pieces[at].buffer->file &&
-           buffers_.endpoint_of(pieces[end].buffer->number) == endpoint &&
-           pieces[end].offset == pieces[end - 1].offset + pieces[end - 1].length)
-      ++end;
-    write_run(&pieces[at], &pieces[at] + (end - at));
-    at = end;
-  }
+  write_together();
   for (auto const& h : locked) release_buffer(h, !h.failed);
 }
 

@@ -43,7 +43,7 @@ struct config {
   /// readahead to come near the rate of the bus.
   std::uint64_t page_size = 64 << 10;
 
-  /// Bytes of page frames in GPU memory, at least 8 pages, at most 16 TiB.
+  /// Bytes of page frames in GPU memory, at least 8 pages, at most 16 TiB and 2^31 pages.
   std::uint64_t cache_size = 1ull << 30;
 
   /// Bytes read ahead for each miss, a multiple of page_size up to 512 MiB; 0 = off. Or

@@ -88,7 +88,8 @@ template <class Group>
 /// A write beyond the end makes the file longer; the gap reads as zeros. Concurrent writes of
 /// different bytes all survive: of this GPU, of the host, of other processes.
 ///
-/// Returns `count`, or fewer if a page could not be had. If nothing was written:
+/// Returns `count`, or fewer if a page could not be had. Bytes behind the returned number may be
+/// written all the same. If the first byte was not written:
 ///   -EBADF not open for writing | -EFAULT null `buf` | -EINVAL `offset` < 0, small group
 ///   -EFBIG beyond 2^48
 ///   -ENOMEM for config::rpc_timeout_ms all frames stayed pinned, or all write buffers held pages

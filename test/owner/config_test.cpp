@@ -319,6 +319,13 @@ TEST_CASE("validate: settings that do not fit together name the remedy") {
         "cache_size=448K: must be at least 8 pages, 512K with page_size=64K");
   c.cache_size = 8 * c.page_size;
   CHECK(error_of([&] { gpufs::validate(c); }).empty());
+  auto many = c;
+  many.page_size = 512;
+  many.cache_size = 1ull << 44;
+  CHECK(error_of([&] { gpufs::validate(many); }) ==
+        "cache_size=16T: must be at most 2147483648 pages, 1T with page_size=512");
+  many.cache_size = 1ull << 40;
+  CHECK(error_of([&] { gpufs::validate(many); }).empty());
   c.staging_size = 8 * c.page_size;
   CHECK(error_of([&] { gpufs::validate(c); }).empty());
   c.staging_size -= 4096;

@@ -415,3 +415,41 @@ TEST_CASE("gftruncate to less than the pages that cannot be written drops them")
   CHECK(fs.close(fd) == 0);
   CHECK(pread_bytes(path, 0, ~0ull).size() == page);
 }
+
+TEST_CASE("ranges that a wild store has damaged are not believed: -EIO, and no foreign memory") {
+  struct damage {
+    std::uint32_t begin, end;
+  };
+  // Beyond the page, back to front, of no bytes.
+  for (auto const wild : {damage{0, 3 * page}, damage{2 * page, 3 * page}, damage{50, 20},
+                          damage{~0u, ~0u}, damage{7, 7}}) {
+    CAPTURE(wild.begin);
+    failing_file file;
+    auto& [folder, path, range, fs, fd] = file;
+    auto expected = pread_bytes(path, 0, ~0ull);
+    range->error = ENOSPC;  // it stays dirty
+    CHECK(write_in_kernel(fs, fd, page, some_bytes(1, 0, 100)) == 100);
+    CHECK(fs.sync(fd) == -ENOSPC);
+    auto const& writes = fs.ref().link.shared.writes;
+    std::uint64_t dirty = 0;
+    while (writes.posted[dirty] == 0) ++dirty;
+    auto& header = writes.headers[dirty];
+    header.range[0] = {wild.begin, wild.end};
+    range->error = 0;
+    CHECK(fs.sync(fd) == -EIO);
+    CHECK(pread_bytes(path, 0, ~0ull) == expected);
+    // A good range of the page is written all the same.
+    header.range[1] = {200, 201};
+    header.ranges = 2;
+    expected[page + 200] = writes.bytes[(dirty << writes.page_shift) + 200];
+    CHECK(fs.sync(fd) == -EIO);
+    CHECK(pread_bytes(path, 0, ~0ull) == expected);
+    header.ranges = ~0u;
+    header.page = ~0ull;
+    CHECK(fs.sync(fd) == -EIO);
+    CHECK(pread_bytes(path, 0, ~0ull) == expected);
+    CHECK(fs.discard(fd) == 0);
+    CHECK(fs.unwritten().empty());
+    CHECK(fs.close(fd) == 0);
+  }
+}

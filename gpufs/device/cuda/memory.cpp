@@ -50,9 +50,25 @@ stream& copy_stream() {
   return own.current();
 }
 
+// Calls of this thread go through, and invalidate no capture, while it lives. The others' captures
+// in global mode would forbid them. No call here is one that a capture should record.
+class beside_captures {
+ public:
+  beside_captures() { exchange(); }
+  ~beside_captures() { exchange(); }
+  beside_captures(beside_captures const&) = delete;
+  beside_captures& operator=(beside_captures const&) = delete;
+
+ private:
+  void exchange() noexcept { cudaThreadExchangeStreamCaptureMode(&mode_); }
+
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then the thread's own
+};
+
 void copy(void* to, void const* from, std::uint64_t bytes, cudaMemcpyKind direction,
           char const* call) {
   if (bytes == 0) return;
+  beside_captures const relaxed;
   stream& on = copy_stream();
   check(cudaMemcpyAsync(to, from, bytes, direction, on.native()), call);
   on.synchronize();
@@ -82,6 +98,12 @@ void* allocate_pinned(std::uint64_t bytes) {
 
 void free_pinned(void* memory, std::uint64_t) noexcept {
   if (memory != nullptr) cudaFreeHost(memory);
+}
+
+void enter_library_thread(int device) {
+  make_device_current(device);
+  auto mode = cudaStreamCaptureModeRelaxed;
+  check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
 }
 
 void copy_to_device(void* device, void const* host, std::uint64_t bytes) {
@@ -125,6 +147,7 @@ void copy_to_pinned(stream& on, void* pinned, void const* device, std::uint64_t 
 
 void zero_device(void* device, std::uint64_t bytes) {
   if (bytes == 0) return;
+  beside_captures const relaxed;
   stream& on = copy_stream();
   check(cudaMemsetAsync(device, 0, bytes, on.native()), "cudaMemsetAsync");
   on.synchronize();

@@ -5,8 +5,10 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <new>
+#include <thread>
 
 #include <unistd.h>
 
@@ -40,7 +42,14 @@ mapping_result map_file_window(int fd, std::uint64_t offset, std::uint64_t bytes
 }
 
 void unmap_file_window(file_window const& window) noexcept {
-  emulated::wait_for_launches();
+  for (bool waited = false; !waited;) {
+    try {
+      emulated::wait_for_launches();
+      waited = true;
+    } catch (std::bad_alloc const&) {  // kernels may use the window until there is memory to ask
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+  }
   ::operator delete(window.host, host_page);
 }
 

@@ -60,6 +60,8 @@ void free_pinned(void* memory, std::uint64_t) noexcept {
   ::operator delete(memory, pinned_alignment);
 }
 
+void enter_library_thread(int) {}
+
 void copy_to_device(void* device, void const* host, std::uint64_t bytes) {
   if (bytes != 0) std::memcpy(device, host, bytes);
 }
