@@ -86,6 +86,12 @@ class site {
   [[nodiscard]] std::string close() {
     finding const& f = finding_[0];
     if (f.found != 0) return describe(f);
+    // A gopen that timed out may have opened the file all the same. It stays open until the late
+    // answer is met, so this close need not be the last.
+    for (int const fd : {fd_, log_fd_}) {
+      int const error = plan_.impatient ? fs_.sync(fd) : 0;
+      if (error != 0) return fmt::format("filesystem {}: sync: {}", number_, error_text(error));
+    }
     for (int const fd : {fd_, log_fd_}) {
       if (int const error = fs_.close(fd); error != 0)
         return fmt::format("filesystem {}: close: {}", number_, error_text(error));

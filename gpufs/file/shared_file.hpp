@@ -146,7 +146,10 @@ __device__ __forceinline__ std::int32_t load_shared(fs_ref const& fs, used_file&
     // Pairs with the release in adopt(): a thread that sees the version sees its size.
     if (atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_acquire) ==
         file.version) {
-      file.size = atomic_ref<std::uint64_t, scope::device>(shared.size).load(memory_order_relaxed);
+      // Appends that failed at the same time may have gone beyond what offsets can say.
+      file.size =
+          least(atomic_ref<std::uint64_t, scope::device>(shared.size).load(memory_order_relaxed),
+                rpc::payload_mask + 1);
       return 0;
     }
     std::int32_t error = load_record(fs, file.fd, file);

@@ -199,7 +199,8 @@ struct alignas(64) open_file_record {
 static_assert(sizeof(open_file_record) == 64);
 
 /// Descriptors: generation (1..32767) << 16 | index (0..65535). They are always positive, and stale
-/// ones are recognised.
+/// ones are recognised. So are those of another filesystem, whose generations begin far away.
+inline constexpr std::uint32_t last_generation = 32767;
 GPUFS_HOST_DEVICE inline std::uint32_t descriptor_index(std::int32_t fd) {
   return std::uint32_t(fd) & 0xffff;
 }

@@ -3,6 +3,7 @@
 #include <gpufs/gpufs.hpp>
 
 #include <test/support/device_buffers.hpp>
+#include <test/support/faults.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
 #include <test/support/opens.hpp>
@@ -13,6 +14,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -123,7 +125,58 @@ __global__ void writer_opens(fs_ref fs, char const* path, std::byte const* piece
   }
 }
 
+__global__ void write_from_nothing(fs_ref fs, int fd, std::int64_t* results) {
+  auto const block = cg::this_thread_block();
+  io_context io(fs, block);
+  ssize_t const some = gwrite(io, fd, nullptr, 10, 0);
+  ssize_t const none = gwrite(io, fd, nullptr, 0, 0);
+  if (threadIdx.x == 0) {
+    results[0] = some;
+    results[1] = none;
+  }
+}
+
 }  // namespace
+
+TEST_CASE("gwrite of a null buffer gives -EFAULT and changes nothing") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 104);
+  auto const before = whole(path);
+  filesystem fs(small_config(4096, 8));
+  int const fd = fs.open(path, O_RDWR);
+  auto const results = zeroed<std::int64_t>(2);
+  launch(write_from_nothing, 1, 64, fs.ref(), fd, results.data());
+  CHECK(result_in(results) == std::vector<std::int64_t>{-EFAULT, 0});
+  CHECK(fs.close(fd) == 0);
+  CHECK(whole(path) == before);
+}
+
+TEST_CASE("O_APPEND: a record that ends beyond 2^48 gives -EFBIG, one that ends there fits") {
+  constexpr std::int64_t most = std::int64_t(1) << 48;
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 10);
+  auto const gate = std::make_shared<testing::gate>();
+  auto const faults = std::make_shared<scripted_faults>();
+  faults->on_write = [gate](auto, auto) { return testing::fault_action::hold(gate); };
+  testing::filesystem fs(small_config(4096, 8), faults);
+  int const writes = fs.open(path, O_RDWR);
+  int const appends = fs.open(path, O_RDWR | O_APPEND);
+  auto const bytes = some_bytes(3, 0, 8);
+  std::vector const half(bytes.begin(), bytes.begin() + 4);
+  op_batch batch;
+  batch.write(0, writes, most - 8, half);
+  batch.write(0, appends, 0, bytes);
+  batch.write(0, appends, 0, half);
+  batch.write(0, appends, 0, half);
+  batch.size_of(0, appends);
+  batch.run(fs.ref(), 1, 64);
+  std::vector<std::int64_t> results;
+  for (std::size_t i = 0; i < batch.size(); ++i) results.push_back(batch.result(i));
+  CHECK(results == std::vector<std::int64_t>{4, -EFBIG, 4, -EFBIG, most});
+  gate->release();
+  static_cast<void>(fs.sync(writes));  // the file system may have a lower limit
+  fs.discard(writes);
+}
 
 TEST_CASE("a file that a block opens for writing: contexts that have read it see the gwrites") {
   constexpr unsigned threads = 64;
