@@ -123,12 +123,14 @@ void file_registry::remove(std::uint32_t index, std::int32_t descriptor) noexcep
 std::int32_t file_registry::stat(std::int32_t descriptor, rpc::file_status& out) const noexcept {
   auto const host = borrow(descriptor);
   if (!host) return -EBADF;
+  // Bytes that gwrite has added belong to the file, even if the host file lacks them. The dirty
+  // pages come first: a page that is written back in between is then in both answers, not in none.
+  auto const file = written(descriptor, nullptr, false);
+  auto const dirty_end = file ? writes_->dirty_end(*file) : 0;
   struct ::stat s {};
   if (int const error = status_of(*host, s)) return error;
   auto stamp = stamp_of(s);
-  // Bytes that gwrite has added belong to the file, even if the host file lacks them.
-  if (auto const file = written(descriptor, nullptr, false))
-    stamp.size = std::max(stamp.size, writes_->dirty_end(*file));
+  stamp.size = std::max(stamp.size, dirty_end);
   out = {.size = stamp.size,
          .device = stamp.device,
          .inode = stamp.inode,

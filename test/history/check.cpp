@@ -74,7 +74,7 @@ class checker {
         must_[x] = effects_.must_see(effects_.all()[x], i);
     }
     if (c.what == call_kind::gather && (result == -EINVAL || result == -EIO))
-      return check_absent(i, std::uint64_t(c.offset) + c.count - 1);
+      return check_absent(i, std::uint64_t(c.offset) + c.count * c.stride - 1);
     if (result < 0) {
       if (!may_fail(c, result)) report(i, fmt::format("failed with {}", result));
       return;
@@ -101,7 +101,7 @@ class checker {
     bool was_wrong = false;
     std::size_t segment = never, value = never;
     for (std::uint64_t k = 0; k < bytes.size(); ++k) {
-      auto const at = begin + k;
+      auto const at = begin + k * p_.calls[i].stride;
       auto const tag = bytes[k] == std::byte{0} ? 0 : tag_of(bytes[k], at);
       auto const s =
           std::size_t(std::upper_bound(edges_.begin(), edges_.end(), at) - edges_.begin());
@@ -222,7 +222,7 @@ class checker {
     auto const& all = effects_.all();
     auto const filesystem = p_.calls[i].filesystem;
     for (std::uint64_t k = 0; k < h_[i].bytes.size(); ++k) {
-      auto const at = std::uint64_t(p_.calls[i].offset) + k;
+      auto const at = std::uint64_t(p_.calls[i].offset) + k * p_.calls[i].stride;
       if (h_[i].bytes[k] == std::byte{0}) continue;
       auto const tag = tag_of(h_[i].bytes[k], at);
       if (tag == initial_tag) continue;

@@ -25,13 +25,13 @@ struct kernel_arguments {
 template <class Group>
 __device__ std::int64_t gather(io_context<Group>& io, int fd, device_call const& c,
                                std::int32_t& first_error, std::byte* to) {
-  array<unsigned char const> const from(io, fd, c.offset, c.count);
+  array<unsigned char const> const from(io, fd, c.offset, c.count * c.stride);
   int error = from.error();
   if (error == 0) {
     auto const threads = static_cast<std::uint64_t>(io.group().num_threads());
     for (std::uint64_t i = io.group().thread_rank(); i < c.count; i += threads) {
       std::uint64_t const at = i * 37 % c.count;
-      to[at] = static_cast<std::byte>(from[at]);
+      to[at] = static_cast<std::byte>(from[at * c.stride]);
     }
     error = from.error();
   }
@@ -151,8 +151,8 @@ device_part::device_part(program const& p, std::vector<std::uint32_t> const& cal
 void device_part::add(program const& p, std::size_t number, std::uint32_t caller) {
   auto const& c = p.calls[number];
   device_call d{
-      c.what, std::uint32_t(number),       caller, c.after, c.handle, c.flags, c.offset, c.count,
-      0,      std::uint32_t(calls_.size())};
+      c.what, std::uint32_t(number),        caller,  c.after, c.handle, c.flags, c.offset, c.count,
+      0,      std::uint32_t(calls_.size()), c.stride};
   if (c.count != 0) {
     d.place = (memory_.size() + 63) / 64 * 64 + number % 5;  // misaligned now and then
     memory_.resize(d.place + c.count);

@@ -24,6 +24,7 @@ struct device_call {
   std::uint64_t count;
   std::uint64_t place;  ///< of its bytes
   std::uint32_t slot;   ///< among the calls of its kernel
+  std::uint32_t stride;
 };
 
 /// One kernel of a program: all blocks of one phase with one kernel number.

@@ -149,7 +149,7 @@ void effect_list::place_appends() {
     for (std::uint64_t k = 0; k < bytes.size(); ++k) {
       auto const tag = std::to_integer<std::uint32_t>(bytes[k]);
       if (tag == 0 || tag >= first_placed_tag) continue;
-      auto const at = std::uint64_t(p_.calls[i].offset) + k;
+      auto const at = std::uint64_t(p_.calls[i].offset) + k * p_.calls[i].stride;
       auto const [found, fresh] = seen.try_emplace(tag, at, at);
       if (fresh) continue;
       found->second.first = std::min(found->second.first, at);

@@ -27,6 +27,7 @@ class generator {
 
   program make() {
     choose_settings();
+    if (one_in(30)) return crowd();
     choose_kind();
     make_actors();
     open_shared();
@@ -66,6 +67,41 @@ class generator {
     p_.tiles = one_in(4);
     if (p_.tiles) p_.block_threads = 64;
     p_.slow = one_in(4);
+  }
+
+  /// Many lanes read elements of more pages than there are frames. None may fail or starve.
+  program crowd() {
+#if defined(GPUFS_EMULATED)
+    constexpr std::uint64_t page = 4096, blocks = 6;
+#else
+    constexpr std::uint64_t page = 65536, blocks = 256;
+#endif
+    auto const frames = one_of<std::uint64_t>({8, 16, 32});
+    p_.settings.page_size = page;
+    p_.settings.cache_size = frames * page;
+    p_.settings.staging_size = 4 << 20;
+    p_.settings.prefetch_memory = 8 << 20;
+    p_.settings.prefetch_size = one_in(2) ? 0 : prefetch_automatic;
+    p_.settings.write_memory = one_in(2) ? 0 : 65536;
+    p_.settings.file_window_size = page;
+    p_.initial_size = 2 * frames * page;
+    if (!p_.tiles) p_.block_threads = 128;
+    p_.actors.push_back({actor_kind::host, 0, 0});
+    actor_filesystem_.push_back(0);
+    open(0, 1, O_RDONLY);
+    for (unsigned b = 0; b < blocks; ++b) {
+      auto const a = add_actor(actor_kind::block, 1, 0);
+      push({.what = call_kind::context, .actor = a, .filesystem = 1}, false);
+      for (unsigned i = 0; i < 2; ++i)
+        push({.what = call_kind::gather,
+              .actor = a,
+              .filesystem = 1,
+              .handle = 0,
+              .offset = std::int64_t(below(100)),
+              .count = 256,
+              .stride = std::uint32_t(p_.initial_size / 256 - 1)});
+    }
+    return std::move(p_);
   }
 
   void choose_kind() {

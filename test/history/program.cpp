@@ -77,6 +77,7 @@ std::string to_text(program const& p, history const* h) {
     if (c.what == call_kind::open) text += " " + flags_text(c.flags);
     if (c.what == call_kind::read || c.what == call_kind::gather || c.what == call_kind::write)
       text += fmt::format(" {}..{}", c.offset, c.offset + std::int64_t(c.count));
+    if (c.stride != 1) text += fmt::format(" stride {}", c.stride);
     if (c.what == call_kind::write) text += fmt::format(" tag {}", c.tag);
     if (c.what == call_kind::truncate) text += fmt::format(" to {}", c.offset);
     if (c.after != 0) text += fmt::format(" after #{}", c.after - 1);
@@ -121,7 +122,8 @@ program with_end(program p) {
   std::uint64_t longest = p.initial_size;
   for (auto const& c : p.calls)
     longest += c.what == call_kind::write && c.tag < first_placed_tag ? c.count : 0;
-  for (auto const& c : p.calls) longest = std::max(longest, std::uint64_t(c.offset) + c.count);
+  for (auto const& c : p.calls)
+    longest = std::max(longest, std::uint64_t(c.offset) + c.count * c.stride);
   longest += 16;
   add({.what = call_kind::read, .actor = closer + 1, .count = longest});
   for (unsigned fs = 1; fs <= p.filesystems; ++fs) {

@@ -48,7 +48,8 @@ struct call {
   std::int32_t flags = 0;        ///< of open
   std::int64_t offset = 0;       ///< truncate: the size
   std::uint64_t count = 0;
-  std::uint32_t tag = 0;  ///< write: names it; no other write has it
+  std::uint32_t tag = 0;     ///< write: names it; no other write has it
+  std::uint32_t stride = 1;  ///< gather: from one byte to the next
 };
 
 struct program {

@@ -315,3 +315,29 @@ TEST_CASE(
   CHECK(fs.close(writer) == 0);
   CHECK(whole(path) == expected);
 }
+
+TEST_CASE("fs.stat counts bytes of gwrite while their page is being written back, and after") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 100);
+  auto const held = std::make_shared<testing::gate>();
+  auto const faults = std::make_shared<scripted_faults>();
+  faults->on_write = [&](std::uint64_t, std::uint64_t) {
+    return testing::fault_action::hold(held);
+  };
+  testing::filesystem fs(small_config(512, 8), faults);
+  int const fd = fs.open(path, O_RDWR);
+  op_batch batch;
+  batch.write(0, fd, 5000, some_bytes(1, 5000, 10));
+  batch.run(fs.ref(), 1, 64);
+  wait_until([&] { return held->arrivals() != 0; }, "write-back of the page");
+  // The page becomes clean while fs.stat waits for it, so that neither order may miss it.
+  std::thread opener([&] {
+    for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+    held->release();
+  });
+  file_status status{};
+  CHECK(fs.stat(fd, status) == 0);
+  opener.join();
+  CHECK(status.size == 5010);
+  CHECK(fs.close(fd) == 0);
+}
