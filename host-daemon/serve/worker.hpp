@@ -96,7 +96,8 @@ class worker {
   std::int32_t advise(taken_request const& request) noexcept;
   std::int32_t unlink(taken_request const& request);
   void answer_elsewhere(taken_request const& request,
-                        std::int32_t (*what)(file_registry&, rpc::request const&));
+                        std::int32_t (*what)(file_registry&, rpc::request const&,
+                                             rpc::completion&));
 
   [[nodiscard]] static bool in_staging(taken_request const& request, std::uint64_t bytes) noexcept;
   job& new_job(taken_request const& request);

@@ -22,6 +22,20 @@ namespace {
 // system call of its own takes.
 constexpr std::uint64_t bytes_to_start_with = 256 << 10;
 
+rpc::completion& completion_of(taken_request const& request) {
+  return request.region().completions[request.channel];
+}
+
+// What a request that destroys bytes asks before it does so: whether its caller still waits.
+may_begin still_awaited(rpc::completion& words, std::uint64_t sequence) {
+  return [&words, sequence] {
+    // Pairs with ring::give_up() (rpc::completion).
+    std::atomic_ref<std::uint64_t>{words.begun}.store(sequence, std::memory_order_seq_cst);
+    return std::atomic_ref<std::uint64_t>{words.given_up}.load(std::memory_order_seq_cst) !=
+           sequence;
+  };
+}
+
 }  // namespace
 
 // Looks at all endpoints, from another one on each time: so none takes all room of the engine.
@@ -70,25 +84,25 @@ void worker::dispatch(taken_request const& request) noexcept {
       case rpc::operation::close: {
         auto const result = registry_.begin_close(request.file);
         if (result != 1) return answer(request, result);
-        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) {
-          return files.finish_close(r.file);
-        });
+        return answer_elsewhere(request,
+                                [](file_registry& files, rpc::request const& r, rpc::completion&) {
+                                  return files.finish_close(r.file);
+                                });
       }
       case rpc::operation::stat: return answer(request, stat(request));
       case rpc::operation::advise: return answer(request, advise(request));
       case rpc::operation::sync:
-        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) {
-          return files.sync(r.file);
-        });
+        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r,
+                                            rpc::completion&) { return files.sync(r.file); });
       case rpc::operation::truncate:
-        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) {
-          return files.truncate(r.file, r.argument[0]);
-        });
+        return answer_elsewhere(
+            request, [](file_registry& files, rpc::request const& r, rpc::completion& words) {
+              return files.truncate(r.file, r.argument[0], still_awaited(words, r.sequence));
+            });
       case rpc::operation::unlink: return answer(request, unlink(request));
       case rpc::operation::flush:
-        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) {
-          return files.flush(r.file);
-        });
+        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r,
+                                            rpc::completion&) { return files.flush(r.file); });
     }
     answer(request, -EINVAL);
   } catch (std::bad_alloc const&) {
@@ -114,7 +128,8 @@ void worker::finish_open(taken_request const& request) noexcept {
     return answer(request, -EINVAL);
   std::string_view const path{
       reinterpret_cast<char const*>(request.region().staging + request.staging), request.length};
-  answer(request, registry_.open(path, int(request.argument[0]), unsigned(request.argument[1])));
+  answer(request, registry_.open(path, int(request.argument[0]), unsigned(request.argument[1]),
+                                 still_awaited(completion_of(request), request.sequence)));
 }
 
 std::int32_t worker::stat(taken_request const& request) noexcept {
@@ -140,13 +155,13 @@ std::int32_t worker::unlink(taken_request const& request) {
 
 // Operations that may take long go to a thread that no read waits for.
 void worker::answer_elsewhere(taken_request const& request,
-                              std::int32_t (*what)(file_registry&, rpc::request const&)) {
-  writes_.post([&files = registry_, &word = request.region().completions[request.channel].word,
-                request, what] {
-    auto const result = what(files, request);
+                              std::int32_t (*what)(file_registry&, rpc::request const&,
+                                                   rpc::completion&)) {
+  writes_.post([&files = registry_, &words = completion_of(request), request, what] {
+    auto const result = what(files, request, words);
     // Pairs with the acquire of the caller that waits on this channel.
-    std::atomic_ref<std::uint64_t>{word}.store(rpc::pack_completion(request.sequence, result),
-                                               std::memory_order_release);
+    std::atomic_ref<std::uint64_t>{words.word}.store(rpc::pack_completion(request.sequence, result),
+                                                     std::memory_order_release);
   });
 }
 

@@ -49,15 +49,18 @@ __device__ __forceinline__ converged_group lanes_of_file(converged_group const& 
   return converged_group(__match_any_sync(same_fd, reinterpret_cast<std::uintptr_t>(f.handle)));
 }
 
-/// Loads version and size of a written file again if the version has changed. All lanes of the
-/// group call. Returns 0 or -EBADF.
-__device__ __forceinline__ std::int32_t refresh(converged_group const& g, lane_file& f) {
-  if (f.file.write_index == 0) return 0;
+/// Whether a written file has another version than the lanes know. All lanes of the group call.
+__device__ __forceinline__ bool has_new_version(converged_group const& g, lane_file const& f) {
+  if (f.file.write_index == 0) return false;
   file::shared_file& shared = f.handle->writes.files[f.file.write_index - 1];
-  bool const changed =
+  return g.any(
       atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_relaxed) !=
-      f.file.version;
-  if (!g.any(changed)) return 0;
+      f.file.version);
+}
+
+/// Loads version and size of a written file again. All lanes of the group call. They hold nothing
+/// that callers in gwrite wait for, as the call may wait for these. Returns 0 or an error.
+__device__ __forceinline__ std::int32_t refresh(converged_group const& g, lane_file& f) {
   found_file now{f.file, 0};
   if (g.thread_rank() == 0) now = find_file(f.handle, f.file.fd, f.file);
   f.file.write_index = g.shfl(now.file.write_index, 0);
@@ -204,6 +207,21 @@ __device__ __forceinline__ source::page_entry lanes_pin(converged_group const& g
   return e;
 }
 
+/// Gives back all that the lanes hold: their place in the frame line, their write buffer, and the
+/// pages that the visitor has kept for lanes that are `done`. All lanes of the group call. Returns
+/// whether the calling lane had such a page, and so needs it again.
+template <class Visitor>
+__device__ __forceinline__ bool lanes_let_go(converged_group const& g, fs_ref const& fs,
+                                             Visitor const& visitor, lanes_wait& w, bool& done) {
+  lanes_leave(g, fs, false, w);
+  lanes_return_buffer(g, fs, w);
+  bool const had = Visitor::keeps_pins && done;
+  if constexpr (Visitor::keeps_pins)
+    if (had) visitor.give_back();
+  done &= !had;
+  return had;
+}
+
 /// Calls visitor(group, page_visit, lanes_wait) in rounds until it has returned true in each lane.
 /// All lanes that come together call it, with the pages that are ready pinned. `page` is the
 /// calling lane's page. The visitor's result does not count in a lane whose page is not ready.
@@ -229,8 +247,11 @@ __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t 
   lanes_wait wait;
   unsigned pause = 0;
   for (unsigned attempt = 0; stop == 0; ++attempt) {
-    stop = refresh(g, f);
-    if (stop != 0) break;
+    if (has_new_version(g, f)) {
+      pending |= lanes_let_go(g, fs, visitor, wait, done);
+      stop = refresh(g, f);
+      if (stop != 0) break;
+    }
     unsigned const peers = g.match_any(pending ? page : ~0ull);
     auto const first = lowest_lane(peers);
     bool const leads = pending && g.thread_rank() == first;
