@@ -33,9 +33,9 @@ inline constexpr unsigned left_shift = 16;
 inline constexpr unsigned joined_shift = left_shift + turn_bits;
 inline constexpr std::uint32_t turn_mask = (1u << turn_bits) - 1;
 
-/// Callers that try at the same time. One alone would leave frames unused while it passes its turn
-/// on.
-inline constexpr std::uint32_t front_turns = 8;
+/// Callers that try at the same time, at most. One alone would leave frames unused while it passes
+/// its turn on.
+inline constexpr std::uint32_t front_turns = 16;
 static_assert(front_turns <= left_shift);
 
 /// The turn of a caller that is in no line.
@@ -81,22 +81,22 @@ __device__ __forceinline__ bool is_first(line& l, std::uint32_t turn) {
   return left_of(line_state(l).load(memory_order_relaxed)) == turn;
 }
 
-/// Joins the line, waits until the caller is in front, and returns its turn. One thread calls, with
-/// no pin, no lock and no frame. It must leave_line() soon: when it has what the line is for, or
-/// when it gives up.
+/// Joins the line, waits until the caller is one of the `front` in front, and returns its turn. One
+/// thread calls, with no pin, no lock and no frame. It must leave_line() soon: when it has what the
+/// line is for, or when it gives up. `front` is at most front_turns.
 ///
 /// The wait ends. Callers in front wait for holders of what the line is for. Either one of these
 /// lets go, or those in front give up (line_error). No caller leaves from further behind, since
 /// those in front of it have waited longer.
-__device__ __forceinline__ std::uint32_t join_line(line& l) {
+__device__ __forceinline__ std::uint32_t join_line(line& l, std::uint32_t front = front_turns) {
   std::uint32_t const turn =
       joined_of(line_state(l).fetch_add(std::uint64_t{1} << joined_shift, memory_order_relaxed));
   unsigned pause = 0;
   for (;;) {
     std::uint32_t const before = turns_before(line_state(l).load(memory_order_relaxed), turn);
-    if (before < front_turns) return turn;
+    if (before < front) return turn;
     constexpr std::uint32_t ns_per_turn = 128;
-    constexpr std::uint32_t longest_ns = 16384;
+    constexpr std::uint32_t longest_ns = 65536;
     backoff(pause, least(before * ns_per_turn, longest_ns));
   }
 }

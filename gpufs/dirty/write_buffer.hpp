@@ -141,6 +141,10 @@ __device__ __forceinline__ std::int64_t take_buffer(fs_ref const& fs,
   return -1;
 }
 
+/// Callers in front of the buffer line. They look at words in host memory, and looks at one line of
+/// it are answered one after the other.
+inline constexpr std::uint32_t buffer_front_turns = 4;
+
 /// Takes a write buffer, and waits for one in the buffer line. All lanes of a team call. The caller
 /// and its group hold no frame, no lock and no buffer. Returns the buffer, -EIO if the daemon has
 /// stopped, or -ENOMEM if no waiting caller has got a buffer for config::rpc_timeout_ms.
@@ -151,7 +155,7 @@ __device__ __forceinline__ std::int64_t buffer_in_turn(fs_ref const& fs) {
   cache::line& line = *fs.writes.line;
   std::uint64_t const since = device_clock_ns();
   std::uint32_t turn = 0;
-  if (Team::lane() == 0) turn = cache::join_line(line);
+  if (Team::lane() == 0) turn = cache::join_line(line, buffer_front_turns);
   turn = Team::broadcast(turn);
   for (unsigned pause = 0;;) {
     buffer = take_buffer<Team>(fs, turn);

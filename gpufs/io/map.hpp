@@ -23,6 +23,10 @@ __device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> frame_mappin
   return atomic_ref<std::uint32_t, scope::device>(fs.pins.mappings[frame]);
 }
 
+/// Mappings that a page can have. A frame's state has room for more pins, so groups that map the
+/// page at the same time may exceed this a little.
+inline constexpr std::uint32_t most_mappings = 1u << 20;
+
 /// Pins the page if it is ready. All lanes of a warp call. Returns `absent`, with nothing pinned,
 /// if it is not in the cache or another group is bringing it in.
 GPUFS_STAGE inline cache::lookup pin_if_ready(fs_ref const* handle, std::uint64_t version,
@@ -63,7 +67,8 @@ GPUFS_STAGE inline pinned_page pin_in_turn(fs_ref const* handle, read_span const
 }
 
 /// Pins the page of the span once for the group and brings it in if needed. All threads of the
-/// group call, and all get the result. Ends with a group barrier. Errors as of pin_in_turn().
+/// group call, and all get the result. Ends with a group barrier. Errors as of pin_in_turn(), and
+/// -ENOMEM if the page has too many mappings.
 template <class Group>
 __device__ __forceinline__ pinned_page pin_page(io_context<Group>& io, read_span const& span) {
   using ops = typename io_context<Group>::ops;
@@ -84,6 +89,13 @@ __device__ __forceinline__ pinned_page pin_page(io_context<Group>& io, read_span
       } else {
         pinned_page const page = pin_in_turn(io.fs().self, span, io.seat());
         now = {page.error, 1, page.frame, page.valid};
+      }
+      if (lane_id() == 0 && now.error == 0 && now.pinned != 0) {
+        auto const frame = static_cast<std::uint32_t>(now.frame);
+        if (frame_mappings(io.fs(), frame).load(memory_order_relaxed) >= most_mappings) {
+          cache::unpin_read(io.fs().cache.headers[frame]);
+          now.error = -ENOMEM;
+        }
       }
     }
     now = ops::broadcast(io.group(), now);

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <new>
@@ -29,6 +30,15 @@ std::int64_t wall_clock() {
   return nanoseconds(now);
 }
 
+// Where the generations of a registry's descriptors begin. Those of a process's registries are far
+// apart. So each registry takes the descriptors of another for stale ones of its own.
+std::uint32_t fresh_generation() {
+  static std::atomic<std::uint32_t> registries{0};
+  constexpr std::uint64_t apart = 20249;  // the golden section of last_generation
+  return std::uint32_t(registries.fetch_add(1, std::memory_order_relaxed) * apart %
+                       rpc::last_generation);
+}
+
 }  // namespace
 
 file_registry::file_registry(record_tables records, registry_settings settings, write_back* writes)
@@ -40,8 +50,10 @@ file_registry::file_registry(record_tables records, registry_settings settings, 
       live_(records_.size()) {
   if (!settings_.storage) settings_.storage = std::make_shared<host_storage>();
   if (!settings_.now_ns) settings_.now_ns = wall_clock;
+  auto const first = fresh_generation();
   last_free_ = std::uint32_t(entries_.size() - 1);
   for (std::uint32_t i = 0; i < last_free_; ++i) entries_[i].next_free = i + 1;
+  for (auto& e : entries_) e.generation = first;
   raise_file_limit();
 }
 

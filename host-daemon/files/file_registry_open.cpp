@@ -15,8 +15,6 @@ namespace gpufs::daemon {
 
 namespace {
 
-constexpr std::uint32_t last_generation = 32767;
-
 constexpr int allowed_flags = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND | write_once |
                               O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_LARGEFILE;
 
@@ -24,7 +22,7 @@ int check_flags(int flags, bool writable) {
   if ((flags & ~allowed_flags) != 0 || (flags & O_ACCMODE) == O_ACCMODE) return -EINVAL;
   if ((for_writing(flags) || (flags & (O_CREAT | O_TRUNC)) != 0) && !writable) return -EROFS;
   if ((flags & write_once) != 0 && (flags & O_APPEND) != 0) return -EINVAL;
-  return !for_writing(flags) && (flags & (O_TRUNC | O_APPEND)) != 0 ? -EINVAL : 0;
+  return !for_writing(flags) && (flags & O_TRUNC) != 0 ? -EINVAL : 0;
 }
 
 }  // namespace
@@ -35,6 +33,7 @@ std::int32_t file_registry::open(std::string_view path, int flags, unsigned mode
   if (path.find('\0') != std::string_view::npos) return -EINVAL;
   if ((flags & write_once) != 0) flags = (flags & ~O_ACCMODE) | O_WRONLY;
   if (int const error = check_flags(flags, writes_ != nullptr)) return error;
+  if (!for_writing(flags)) flags &= ~O_APPEND;  // it says nothing about reads
   try {
     return (flags & (O_TRUNC | O_EXCL)) != 0
                ? open_truncating(std::string{path}, flags, mode, begin)
@@ -130,7 +129,7 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> h
   auto& e = entries_[index];
   first_free_ = e.next_free;
   if (first_free_ == none) last_free_ = none;
-  e.generation = e.generation % last_generation + 1;
+  e.generation = e.generation % rpc::last_generation + 1;
   e.users = 1;
   e.file = k;
   e.host = std::move(host);

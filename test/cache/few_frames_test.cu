@@ -7,6 +7,7 @@
 #endif
 
 #include <test/support/cache_state.hpp>
+#include <test/support/faults.hpp>
 #include <test/support/files.hpp>
 #include <test/support/settings.hpp>
 
@@ -18,7 +19,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
-#include <utility>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
@@ -272,6 +273,38 @@ __global__ void hold_pages(job const j, unsigned lanes) {
   }
 }
 
+// The first block maps all frames but one until each of the others has read an element of a page of
+// its own.
+__global__ void read_through_one_frame(job const j, std::uint32_t* flag) {
+  io_context io(j.fs, cg::this_thread_block());
+  atomic_ref<std::uint32_t> const mapped(flag[0]), done(flag[1]);
+  std::int64_t const page_bytes = 1ll << j.fs.cache.page_shift;
+  auto const wait_for = [&](atomic_ref<std::uint32_t> const& word, std::uint32_t value) {
+    for (unsigned pause = 0; threadIdx.x == 0 && word.load(gpufs::memory_order_acquire) != value;)
+      backoff(pause);
+    __syncthreads();
+  };
+  if (blockIdx.x == 0) {
+    unsigned const pages = j.fs.cache.frame_count - 1;
+    void* address[16] = {};
+    for (unsigned i = 0; i < pages; ++i) {
+      ssize_t const n = gmmap(io, j.fd, 4, (gridDim.x + i) * page_bytes, PROT_READ, &address[i]);
+      if (n <= 0 && threadIdx.x == 0) note_failure(j.seen, n);
+    }
+    if (threadIdx.x == 0) mapped.store(1, gpufs::memory_order_release);
+    wait_for(done, gridDim.x - 1);
+    for (unsigned i = 0; i < pages; ++i) gmunmap(io, address[i]);
+    return;
+  }
+  wait_for(mapped, 1);
+  __shared__ std::uint32_t got;
+  ssize_t const n = gread(io, j.fd, &got, 4, blockIdx.x * page_bytes);
+  if (threadIdx.x != 0) return;
+  if (n != 4) note_failure(j.seen, n);
+  if (n == 4) note_element(j.seen, got, blockIdx.x * std::uint64_t(page_bytes) / 4);
+  done.fetch_add(1, gpufs::memory_order_release);
+}
+
 struct grid {
   unsigned blocks;
   unsigned threads;
@@ -488,6 +521,35 @@ TEST_CASE("few_frames: warps that each hold more than half of the frames") {
 #if defined(GPUFS_EMULATED)
   emulated::configure(before);
 #endif
+  CAPTURE(w.error);
+  CHECK(w.failed_calls == 0);
+  CHECK(w.wrong_elements == 0);
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
+// The deadline counts from the last caller that was served, not from the beginning of the wait.
+TEST_CASE("few_frames: callers wait longer than rpc_timeout as long as others are served") {
+  constexpr unsigned callers = 7;
+  scratch_folder folder;
+  auto c = contended(4096, 8);
+  c.rpc_timeout_ms = 800;
+  c.path = io_path::pull;
+  // A slow disk: all reads through one frame take longer than the timeout, but no single one does.
+  testing::filesystem fs(c, read_faults([](std::uint64_t offset, std::uint64_t) {
+                           if (offset < (callers + 1) * 4096)
+                             std::this_thread::sleep_for(std::chrono::milliseconds{160});
+                           return testing::fault_action::pass();
+                         }));
+  int const fd = fs.open(file_of(folder, "file", 16 * 1024), O_RDONLY);
+  buffer<watch> seen(1);
+  seen.fill_zero();
+  buffer<std::uint32_t> flag(2);
+  flag.fill_zero();
+  job const j{fs.ref(), fd, fd, 16 * 1024, nullptr, seen.data(), callers, 1};
+  launch(read_through_one_frame, callers + 1, 32, j, flag.data());
+  this_thread_stream().synchronize();
+  watch w{};
+  seen.copy_to_host(&w, 1);
   CAPTURE(w.error);
   CHECK(w.failed_calls == 0);
   CHECK(w.wrong_elements == 0);

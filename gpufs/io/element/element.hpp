@@ -136,15 +136,15 @@ __device__ __forceinline__ page_elements elements_of(std::uint64_t begin, std::u
 /// there. Any thread calls. Returns false if the page is not seen or the view has no such element.
 ///
 /// Returns false for a written file too: each access may find another version, so it must look up
-/// the page. `further(cache, version, page)` calls see_page_further(). A kernel calls that by
-/// far_call(). Code that runs in a far_call() calls it directly. `here` lacks an element that
-/// crosses the end of the page.
+/// the page. The same holds for a file that may be written by now. `further(cache, version, page)`
+/// calls see_page_further(). A kernel calls that by far_call(). Code that runs in a far_call()
+/// calls it directly. `here` lacks an element that crosses the end of the page.
 template <class T, class Further>
 __device__ __forceinline__ bool see_elements(fs_ref const& fs, file::used_file const& file,
                                              std::uint64_t begin, std::uint64_t size,
                                              std::uint64_t i, cache::seen_frame& seen,
                                              page_elements& here, Further&& further) {
-  if (i >= size || file.write_index != 0) return false;
+  if (i >= size || file.write_index != 0 || file::is_outdated(fs, file)) return false;
   std::uint64_t const page = (begin + i * sizeof(T)) >> fs.cache.page_shift;
   if (!cache::see_page(fs.cache, file.version, page, seen)) {
     seen = further(&fs.cache, file.version, page);

@@ -49,23 +49,26 @@ __device__ __forceinline__ converged_group lanes_of_file(converged_group const& 
   return converged_group(__match_any_sync(same_fd, reinterpret_cast<std::uintptr_t>(f.handle)));
 }
 
-/// Whether a written file has another version than the lanes know. All lanes of the group call.
+/// Whether version and size of a file may have changed. All lanes of the group call.
 __device__ __forceinline__ bool has_new_version(converged_group const& g, lane_file const& f) {
-  if (f.file.write_index == 0) return false;
-  file::shared_file& shared = f.handle->writes.files[f.file.write_index - 1];
-  return g.any(
-      atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_relaxed) !=
-      f.file.version);
+  bool changed = file::is_outdated(*f.handle, f.file);
+  if (f.file.write_index != 0) {
+    auto& version = file::shared_of(*f.handle, f.file).version;
+    changed = f.file.version !=
+              atomic_ref<std::uint64_t, scope::device>(version).load(memory_order_relaxed);
+  }
+  return g.any(changed);
 }
 
-/// Loads version and size of a written file again. All lanes of the group call. They hold nothing
-/// that callers in gwrite wait for, as the call may wait for these. Returns 0 or an error.
+/// Loads version and size of a file again. All lanes of the group call, and hold nothing that
+/// callers in gwrite wait for: the call may wait for these. Returns 0 or an error.
 __device__ __forceinline__ std::int32_t refresh(converged_group const& g, lane_file& f) {
   found_file now{f.file, 0};
   if (g.thread_rank() == 0) now = find_file(f.handle, f.file.fd, f.file);
   f.file.write_index = g.shfl(now.file.write_index, 0);
   f.file.version = g.shfl(now.file.version, 0);
   f.file.size = g.shfl(now.file.size, 0);
+  f.file.changes = g.shfl(now.file.changes, 0);
   return g.shfl(now.error, 0);
 }
 
@@ -208,8 +211,7 @@ __device__ __forceinline__ source::page_entry lanes_pin(converged_group const& g
 }
 
 /// Gives back all that the lanes hold: their place in the frame line, their write buffer, and the
-/// pages that the visitor has kept for lanes that are `done`. All lanes of the group call. Returns
-/// whether the calling lane had such a page, and so needs it again.
+/// pages kept for lanes that are `done`. All lanes of the group call. True: this lane had a page.
 template <class Visitor>
 __device__ __forceinline__ bool lanes_let_go(converged_group const& g, fs_ref const& fs,
                                              Visitor const& visitor, lanes_wait& w, bool& done) {
@@ -218,7 +220,7 @@ __device__ __forceinline__ bool lanes_let_go(converged_group const& g, fs_ref co
   bool const had = Visitor::keeps_pins && done;
   if constexpr (Visitor::keeps_pins)
     if (had) visitor.give_back();
-  done &= !had;
+  done = false;
   return had;
 }
 
@@ -249,8 +251,7 @@ __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t 
   for (unsigned attempt = 0; stop == 0; ++attempt) {
     if (has_new_version(g, f)) {
       pending |= lanes_let_go(g, fs, visitor, wait, done);
-      stop = refresh(g, f);
-      if (stop != 0) break;
+      if (stop = refresh(g, f); stop != 0) break;
     }
     unsigned const peers = g.match_any(pending ? page : ~0ull);
     auto const first = lowest_lane(peers);

@@ -30,14 +30,14 @@ struct batch {
 };
 
 /// The batch as the prefetcher sees it.
-__device__ __forceinline__ prefetch::wanted as_wanted(batch const& b, bool sequential) {
+__device__ __forceinline__ prefetch::wanted as_wanted(batch const& b) {
   std::uint64_t const begin = b.first << b.span.page_shift;
   std::uint64_t const end = (b.first + b.pages) << b.span.page_shift;
-  return {b.span.fd,         b.span.version,     b.span.size, begin, least(end, b.span.size),
-          b.span.page_shift, b.span.zero_filled, sequential};
+  return {b.span.fd,         b.span.version,    b.span.size, begin, least(end, b.span.size),
+          b.span.page_shift, b.span.zero_filled};
 }
 
-/// Has the prefetcher request chunks for the absent pages. All lanes of the first warp call.
+/// Has the prefetcher prepare chunks for the absent pages. All lanes of the first warp call.
 __device__ __forceinline__ void cover(fs_ref const& fs, batch const& b, prefetch::readahead& chunks,
                                       std::uint32_t absent) {
   advice const advised = prefetch::current_advice(fs, b.chunks, b.span.fd);
@@ -57,17 +57,21 @@ __device__ __forceinline__ void cover(fs_ref const& fs, batch const& b, prefetch
       prefetch::depth_limit(callers, prefetch::chunks_ahead_together,
                             prefetch::chunks_per_context - 2),
       advised == advice::sequential};
-  chunks.cover(as_wanted(b, prefetch::is_sequential(reads, b.span.version, from,
-                                                    b.span.page_bytes(), advised)),
-               absent, rule);
+  chunks.cover(as_wanted(b), absent,
+               prefetch::kind_of(reads, b.span.version, from, b.span.page_bytes(), advised), rule);
 }
 
 /// Gives back chunks behind the batch and of other files. If it `requests`, also requests the
-/// chunks that the readahead depth asks for and that are missing. All lanes of the first warp call,
-/// before they move bytes; other warps move bytes meanwhile.
-GPUFS_STAGE inline void look_ahead(fs_ref const* handle, batch const b, bool requests) {
+/// chunks that the readahead depth asks for and that are missing. A group that brings in no page of
+/// the batch requests none: the group that does reads ahead. All lanes of the first warp call,
+/// before they move bytes; other warps move bytes meanwhile. `entry` has the lane's page.
+GPUFS_STAGE inline void look_ahead(fs_ref const* handle, batch const b,
+                                   source::page_entry const* entry, bool requests) {
   prefetch::readahead chunks(*handle, b.chunks);
-  chunks.look_ahead(as_wanted(b, true), requests);
+  bool const fetches =
+      __ballot_sync(all_lanes, entry->status == source::page_status::fetching) != 0;
+  bool const waits = __ballot_sync(all_lanes, entry->status == source::page_status::waiting) != 0;
+  chunks.look_ahead(as_wanted(b), requests && fetches, waits);
 }
 
 /// The address of the lane's page in a file window. Returns 0 if the page's bit in `absent` is not
@@ -96,7 +100,7 @@ struct entered_pages {
 /// A page is entered only when its bytes have a way to arrive. So no caller waits for a channel or
 /// a frame while others wait for its page.
 __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch const& b,
-                                                     prefetch::readahead const& chunks,
+                                                     prefetch::readahead& chunks,
                                                      std::uint32_t absent, std::uint64_t window,
                                                      unsigned attempt, source::page_entry& mine) {
   unsigned const lane = lane_id();
@@ -107,8 +111,7 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
   prefetch::chunk_position at{false, {}, 0};
   if (b.chunks != nullptr && unregistered != 0) {
     std::uint64_t const begin = name.page << b.span.page_shift;
-    at = chunks.find(as_wanted(b, true), (unregistered >> lane & 1) != 0, begin,
-                     begin + name.expected);
+    at = chunks.find(as_wanted(b), (unregistered >> lane & 1) != 0, begin, begin + name.expected);
   }
   // Each warp starts at channels of its own, and at others with each attempt.
   constexpr unsigned rounds = 4;
@@ -123,6 +126,8 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
       enter_each(fs, b.seat, wants && (has_source || has_channel), name.version, name.page);
   bool const entered = a.entered;
   auto const frame = static_cast<std::uint32_t>(a.taken.frame);
+  std::uint32_t const all_entered = __ballot_sync(all_lanes, entered);
+  if (b.chunks != nullptr) chunks.entered(as_wanted(b), all_entered);
   if (has_channel && !entered) ring::return_channel(fs.channels.page, own, true);  // never used
   bool const sends = entered && !has_source;
   ring::submit_each(fs, sends, sends ? source::page_request(fs, name, own, 0) : rpc::request{});
@@ -140,7 +145,6 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
   bool const made_room = found_full && cache::evict_from_bucket(fs.cache, name.version, name.page);
   auto const evictions = count_lanes(__ballot_sync(all_lanes, a.taken.evicted)) +
                          count_lanes(__ballot_sync(all_lanes, made_room));
-  std::uint32_t const all_entered = __ballot_sync(all_lanes, entered);
   auto const requests = count_lanes(__ballot_sync(all_lanes, sends));
   if (lane == 0) {
     handle::add(fs, handle::counter::evictions, evictions);
@@ -253,6 +257,7 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, s
   std::uint32_t turn = cache::no_turn;
   std::uint64_t since = 0;
   unsigned pause = 0;
+  bool covered = false;
   for (unsigned attempt = 0; todo != 0; ++attempt) {
     absent = (absent & todo) | look_up(fs, b, todo & ~absent, mine);
     todo &= absent;
@@ -261,9 +266,10 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, s
     if (absent != 0) {
       std::uint64_t const window = find_windows(fs, b, absent);
       std::uint32_t const unregistered = absent & ~__ballot_sync(all_lanes, window != 0);
-      if (attempt == 0 && b.chunks != nullptr && unregistered != 0)
-        cover(fs, b, chunks, unregistered);
       if (cache::warp_may_take(line, turn)) {
+        if (!covered && b.chunks != nullptr && unregistered != 0)
+          cover(fs, b, chunks, unregistered);
+        covered = true;
         entered_pages const e = enter_pages(fs, b, chunks, absent, window, attempt, mine);
         todo &= ~e.entered;
         contested = e.contested;

@@ -118,6 +118,23 @@ __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_sp
   return stop;
 }
 
+/// Bytes that a file can have. Offsets travel in 48 bits.
+inline constexpr std::uint64_t longest_file = rpc::payload_mask + 1;
+
+/// Reserves `count` bytes at the file's end. One thread calls. Returns their place, or longest_file
+/// if they do not fit. Then nothing is reserved, unless other appends come at the same time.
+__device__ __forceinline__ std::uint64_t reserve_at_end(fs_ref const& fs,
+                                                        file::used_file const& file,
+                                                        std::uint64_t count) {
+  atomic_ref<std::uint64_t, scope::device> size(fs.writes.files[file.write_index - 1].size);
+  auto const fits = [&](std::uint64_t at) {
+    return at < longest_file && count <= longest_file - at;
+  };
+  if (!fits(size.load(memory_order_relaxed))) return longest_file;
+  std::uint64_t const place = size.fetch_add(count, memory_order_relaxed);
+  return fits(place) ? place : longest_file;
+}
+
 /// One try of the group's first thread to join a file's writers.
 struct join_attempt {
   std::uint64_t offset = 0;
@@ -126,8 +143,8 @@ struct join_attempt {
 };
 
 /// Joins the file's writers and finds the offset. An append reserves its range here. All threads of
-/// the group call. Returns 0 and the offset, or -EBADF, -ETIMEDOUT, or the error of an earlier
-/// write-back.
+/// the group call. Returns 0 and the offset, or -EBADF, -EFBIG, -ETIMEDOUT, or the error of an
+/// earlier write-back.
 template <class Group>
 __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::int32_t fd,
                                                     std::uint64_t count, bool may_append,
@@ -149,9 +166,11 @@ __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::
         // The caller that closed the gate opens it within its own timeout.
         attempt.late = file::await_gate(fs, file::shared_of(fs, file)) != 0;
       } else if (may_append && (file.flags & O_APPEND) != 0) {
-        attempt.offset =
-            atomic_ref<std::uint64_t, scope::device>(fs.writes.files[file.write_index - 1].size)
-                .fetch_add(count, memory_order_relaxed);
+        attempt.offset = reserve_at_end(fs, file, count);
+        if (attempt.offset == longest_file) {
+          file::leave_writers(fs, file);
+          attempt.result = file::failed_join(-EFBIG);
+        }
       }
     }
     attempt = io_context<Group>::ops::broadcast(io.group(), attempt);
@@ -173,10 +192,10 @@ __device__ ssize_t write_at(io_context<Group>& io, int fd, void const* buf, std:
   using ops = typename io_context<Group>::ops;
   Group const& group = io.group();
   if (ops::warps(group) == 0) return -EINVAL;
-  constexpr std::uint64_t most = rpc::payload_mask + 1;
   auto begin = static_cast<std::uint64_t>(offset);
   if (offset < 0) return -EINVAL;
-  if (begin >= most || count > most - begin) return -EFBIG;
+  if (begin >= longest_file || count > longest_file - begin) return -EFBIG;
+  if (buf == nullptr && count != 0) return -EFAULT;
   if (std::int32_t const error = begin_write(io, fd, count, may_append, begin); error != 0)
     return error;
   file::used_file const& file = io.file();
