@@ -8,6 +8,8 @@
 #include <climits>
 #include <cstdint>
 
+#include <fcntl.h>
+
 namespace gpufs {
 
 namespace io {
@@ -60,6 +62,13 @@ GPUFS_STAGE inline late_close close_late_open(fs_ref const* handle, ring::channe
   return {warp_broadcast(error), warp_broadcast(c.sequence)};
 }
 
+/// Whether the request destroys bytes of a file. Then it must not be carried out once the caller
+/// has given up.
+__device__ __forceinline__ bool destroys_bytes(rpc::request const& r) {
+  return r.op == rpc::operation::truncate ||
+         (r.op == rpc::operation::open && (r.argument[0] & O_TRUNC) != 0);
+}
+
 /// Sends one request over a control channel and waits for the answer. `before` fills the staging
 /// piece, and `after` reads it. All lanes of one warp call. All get the daemon's result, or -EIO or
 /// -ETIMEDOUT.
@@ -88,6 +97,8 @@ __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::requ
   bool answered = false;
   if (lane == 0) {
     result = ring::await(fs, c, answered);
+    if (result == -ETIMEDOUT && !answered && destroys_bytes(r))
+      result = ring::give_up(fs, c, answered);
     handle::add(fs, handle::counter::requests);
     if (!answered && result == -ETIMEDOUT) handle::add(fs, handle::counter::timeouts);
   }

@@ -272,4 +272,20 @@ __device__ __forceinline__ std::int32_t await(fs_ref const& fs, channel const& c
   return answered ? rpc::completion_result(word) : error;
 }
 
+/// Gives up a request that destroys bytes, after await() has timed out. One thread calls. Returns
+/// -ETIMEDOUT: the daemon will not carry the request out. If it has begun to, waits for the answer,
+/// however long that takes, and returns as await().
+__device__ __forceinline__ std::int32_t give_up(fs_ref const& fs, channel const& c,
+                                                bool& answered) {
+  rpc::completion& words = fs.link.shared.completions[c.number];
+  atomic_ref<std::uint64_t, scope::system>(words.given_up).store(c.sequence, memory_order_seq_cst);
+  // Pairs with the daemon's look at `given_up` (rpc::completion).
+  if (atomic_ref<std::uint64_t, scope::system>(words.begun).load(memory_order_seq_cst) !=
+      c.sequence)
+    return -ETIMEDOUT;
+  std::int32_t result = -ETIMEDOUT;
+  while (!answered && result == -ETIMEDOUT) result = await(fs, c, answered);
+  return result;
+}
+
 }  // namespace gpufs::ring

@@ -57,6 +57,14 @@ int host_file::sync() const noexcept {
   return ::fdatasync(fd_) == 0 || errno == EINVAL || errno == EROFS ? 0 : -errno;
 }
 
+int host_file::end_writes() const noexcept {
+  // The descriptor itself may be in use by a reader. The close of any descriptor of the open file
+  // has the same effect. An interrupted close has closed it.
+  int const copy = ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return 0;  // no descriptor left: then the last close says nothing, as before
+  return ::close(copy) == 0 || errno == EINTR ? 0 : -errno;
+}
+
 int host_file::truncate(std::uint64_t size) const noexcept {
   return ::ftruncate(fd_, off_t(size)) == 0 ? 0 : -errno;
 }

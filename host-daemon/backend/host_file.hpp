@@ -25,6 +25,7 @@ class host_file final : public stored_file {
   [[nodiscard]] std::int64_t write(std::span<::iovec const> parts,
                                    std::uint64_t offset) const noexcept override;
   [[nodiscard]] int sync() const noexcept override;
+  [[nodiscard]] int end_writes() const noexcept override;
   [[nodiscard]] int truncate(std::uint64_t size) const noexcept override;
   int advise(std::int64_t offset, std::int64_t length, int advice) const noexcept override;
 

@@ -51,6 +51,11 @@ class stored_file {
   /// Returns 0, also for storage that cannot be made durable, or -errno.
   [[nodiscard]] virtual int sync() const noexcept = 0;
 
+  /// Says that a writer is done, as the writer's close(2) does. A network file system sends the
+  /// bytes to its server then, and only then learns that there is no room.
+  /// Returns 0 or -errno.
+  [[nodiscard]] virtual int end_writes() const noexcept { return 0; }
+
   /// Sets the size, as ftruncate(2). Returns 0 or -errno.
   [[nodiscard]] virtual int truncate(std::uint64_t size) const noexcept = 0;
 

@@ -133,9 +133,9 @@ content_versions::validation content_versions::resize(std::uint64_t device, std:
   return {v.version, v.size, false, v.write_index, v.renewed};
 }
 
-bool content_versions::is_open(std::uint64_t device, std::uint64_t inode) const noexcept {
+std::uint64_t content_versions::opens(std::uint64_t device, std::uint64_t inode) const noexcept {
   auto const found = versions_.find({device, inode});
-  return found != versions_.end() && found->second.users != 0;
+  return found != versions_.end() ? found->second.users : 0;
 }
 
 }  // namespace gpufs::daemon

@@ -89,7 +89,8 @@ class content_versions {
   validation resize(std::uint64_t device, std::uint64_t inode, std::uint64_t size,
                     std::uint64_t order) noexcept;
 
-  [[nodiscard]] bool is_open(std::uint64_t device, std::uint64_t inode) const noexcept;
+  /// Returns open() less close() of the file.
+  [[nodiscard]] std::uint64_t opens(std::uint64_t device, std::uint64_t inode) const noexcept;
 
   /// Returns a version that no file has.
   [[nodiscard]] std::uint64_t fresh_version() noexcept { return ++last_version_; }

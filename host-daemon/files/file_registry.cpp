@@ -154,15 +154,20 @@ std::size_t file_registry::open_count() const noexcept {
 }
 
 std::string file_registry::name_of(std::uint64_t version) const noexcept {
-  try {
+  std::shared_ptr<stored_file const> host;  // keeps the descriptor open without the lock
+  {
     std::lock_guard const lock{mutex_};
-    for (std::uint32_t i = 0; i < entries_.size(); ++i) {
+    for (std::uint32_t i = 0; i < entries_.size() && !host; ++i) {
       auto const& e = entries_[i];
-      if (e.users == 0 || records_.load(i, &rpc::open_file_record::version) != version) continue;
-      return std::filesystem::read_symlink("/proc/self/fd/" +
-                                           std::to_string(e.host->read_descriptor()))
-          .string();
+      if (e.users != 0 && records_.load(i, &rpc::open_file_record::version) == version)
+        host = e.host;
     }
+  }
+  try {
+    if (host)
+      return std::filesystem::read_symlink("/proc/self/fd/" +
+                                           std::to_string(host->read_descriptor()))
+          .string();
   } catch (std::exception const&) {  // a message without a name is better than none
   }
   return {};

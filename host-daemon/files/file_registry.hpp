@@ -41,6 +41,10 @@ struct registry_settings {
   std::function<std::int64_t()> now_ns{};
 };
 
+/// Asked once, just before bytes of a file are destroyed. False: they must not be, and the call
+/// returns -ETIMEDOUT. Empty: they may be.
+using may_begin = std::function<bool()>;
+
 /// All public functions are thread-safe. Only the constructor throws. System calls are made outside
 /// the lock.
 class file_registry {
@@ -67,7 +71,9 @@ class file_registry {
   ///   -EINVAL other flags, O_TRUNC without access for writing, a NUL byte in the path
   ///   -EISDIR | -EOPNOTSUPP neither file nor directory | -EFBIG more than 2^48 bytes
   ///   -ENFILE max_open_files are open | -ENOMEM | as open(2), fstat(2), ftruncate(2)
-  [[nodiscard]] std::int32_t open(std::string_view path, int flags, unsigned mode = 0) noexcept;
+  /// O_TRUNC drops the dirty pages of a file that nobody has open, and asks `begin` before.
+  [[nodiscard]] std::int32_t open(std::string_view path, int flags, unsigned mode = 0,
+                                  may_begin const& begin = {}) noexcept;
 
   /// Ends one open. The last close of a descriptor for writing writes the file's dirty pages first,
   /// and blocks meanwhile. Reads under way end as they would have.
@@ -91,7 +97,8 @@ class file_registry {
   /// Writes dirty pages, sets the size, and gives the file a new version. Blocks. Returns 0,
   /// -EBADF, -EINVAL (not open for writing), as ftruncate(2), or the error of the write-back. With
   /// an error nothing is truncated, and dirty pages stay dirty.
-  std::int32_t truncate(std::int32_t descriptor, std::uint64_t size) noexcept;
+  std::int32_t truncate(std::int32_t descriptor, std::uint64_t size,
+                        may_begin const& begin = {}) noexcept;
 
   /// Writes dirty pages, then has `writer` write to the host file, and gives the file a new version
   /// if it returns true. Blocks. Returns 0, -EBADF (not open for writing), or the error of the
@@ -201,8 +208,17 @@ class file_registry {
     std::uint32_t next_free = none;
   };
 
-  std::int32_t open_checked(std::string const& path, int flags, unsigned mode);
-  std::int32_t open_truncating(std::string const& path, int flags, unsigned mode);
+  // A file that nobody has open, but that has dirty pages, to be dropped by O_TRUNC.
+  struct kept_file {
+    key which{};
+    std::shared_ptr<written_file> file;  // null: there is none
+  };
+  std::int32_t open_checked(std::string const& path, int flags, unsigned mode,
+                            may_begin const& begin, kept_file const& kept);
+  std::int32_t open_truncating(std::string const& path, int flags, unsigned mode,
+                               may_begin const& begin);
+  int truncate_opened(stored_file const& host, kept_file const& kept, may_begin const& begin,
+                      struct ::stat& status) noexcept;
   std::int32_t share_or_insert(std::shared_ptr<stored_file const> host, std::string const& path,
                                struct ::stat const& status, int access, std::int64_t now_ns,
                                std::uint64_t order);

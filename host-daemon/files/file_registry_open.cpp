@@ -27,42 +27,66 @@ int check_flags(int flags, bool writable) {
 
 }  // namespace
 
-std::int32_t file_registry::open(std::string_view path, int flags, unsigned mode) noexcept {
+std::int32_t file_registry::open(std::string_view path, int flags, unsigned mode,
+                                 may_begin const& begin) noexcept {
   if (path.size() > PATH_MAX - 1) return -ENAMETOOLONG;
   if (path.find('\0') != std::string_view::npos) return -EINVAL;
   if ((flags & write_once) != 0) flags = (flags & ~O_ACCMODE) | O_WRONLY;
   if (int const error = check_flags(flags, writes_ != nullptr)) return error;
   if (!for_writing(flags)) flags &= ~O_APPEND;  // it says nothing about reads
   try {
-    return (flags & (O_TRUNC | O_EXCL)) != 0 ? open_truncating(std::string{path}, flags, mode)
-                                             : open_checked(std::string{path}, flags, mode);
+    return (flags & (O_TRUNC | O_EXCL)) != 0
+               ? open_truncating(std::string{path}, flags, mode, begin)
+               : open_checked(std::string{path}, flags, mode, begin, {});
   } catch (std::bad_alloc const&) {
     return -ENOMEM;
   }
 }
 
-// O_TRUNC and O_EXCL have no effect on a file that is open here.
-std::int32_t file_registry::open_truncating(std::string const& path, int flags, unsigned mode) {
+// O_TRUNC and O_EXCL have no effect on a file that is open here. Opens that are only kept for dirty
+// pages do not count.
+std::int32_t file_registry::open_truncating(std::string const& path, int flags, unsigned mode,
+                                            may_begin const& begin) {
   std::lock_guard const one_at_a_time{truncating_};
   struct ::stat status {};
+  kept_file kept;
   if (settings_.storage->status(path, status) == 0) {
+    kept.which = {status.st_dev, status.st_ino, 0};
     std::lock_guard const lock{mutex_};
-    release_kept({status.st_dev, status.st_ino, 0});
-    if (versions_.is_open(status.st_dev, status.st_ino)) flags &= ~(O_TRUNC | O_EXCL);
+    release_kept(kept.which);
+    auto const opens = versions_.opens(status.st_dev, status.st_ino);
+    auto const w = writing_.find({status.st_dev, status.st_ino});
+    bool const only_kept =
+        w != writing_.end() && w->second.descriptors == 0 && w->second.kept == opens;
+    if (only_kept) kept.file = w->second.file;
+    if (opens != 0 && !only_kept) flags &= ~(O_TRUNC | O_EXCL);
   }
-  return open_checked(path, flags, mode);
+  return open_checked(path, flags, mode, begin, kept);
 }
 
-std::int32_t file_registry::open_checked(std::string const& path, int flags, unsigned mode) {
+// Truncates a file that is being opened with O_TRUNC, and looks at it again. Returns 0 or -errno.
+int file_registry::truncate_opened(stored_file const& host, kept_file const& kept,
+                                   may_begin const& begin, struct ::stat& status) noexcept {
+  bool const drops =
+      kept.file && kept.which.device == status.st_dev && kept.which.inode == status.st_ino;
+  if (!drops && status.st_size == 0) return 0;
+  if (begin && !begin()) return -ETIMEDOUT;
+  auto const truncate = [&] { return host.truncate(0); };
+  int const error = drops ? writes_->discard(*kept.file, 0, truncate) : truncate();
+  if (error != 0) return error;
+  if (drops) writes_->take_error(*kept.file);
+  return status_of(host, status);
+}
+
+std::int32_t file_registry::open_checked(std::string const& path, int flags, unsigned mode,
+                                         may_begin const& begin, kept_file const& kept) {
   auto const order = validations_.fetch_add(1, std::memory_order_relaxed) + 1;
   auto [host, refused] = settings_.storage->open(path, flags, mode);
   if (refused != 0) return refused;
   struct ::stat status {};
   if (int const error = status_of(*host, status)) return error;
-  if ((flags & O_TRUNC) != 0 && status.st_size != 0) {
-    if (int const error = host->truncate(0)) return error;
-    if (int const error = status_of(*host, status)) return error;
-  }
+  if ((flags & O_TRUNC) != 0)
+    if (int const error = truncate_opened(*host, kept, begin, status)) return error;
   if (std::uint64_t(status.st_size) > rpc::payload_mask + 1)
     return -EFBIG;  // offsets travel in 48 bits
   return share_or_insert(std::move(host), path, status, kind_of(flags), settings_.now_ns(), order);

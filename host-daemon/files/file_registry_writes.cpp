@@ -57,6 +57,8 @@ void file_registry::release_kept(key const& k) noexcept {
   auto const found = writing_.find({k.device, k.inode});
   if (found == writing_.end() || (found->second.kept == 0 && found->second.descriptors > 0)) return;
   if (writes_->dirty(*found->second.file)) return;
+  // All bytes are in the file by now. The file that gets the write index must not see the error.
+  writes_->take_error(*found->second.file);
   for (; found->second.kept > 0; --found->second.kept) versions_.close(k.device, k.inode, true);
   if (found->second.descriptors > 0) return;
   writes_->forget(*found->second.file);
@@ -92,7 +94,8 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor) noexcept {
   if (!file) return -EBADF;
   bool const shares = shares_pages(k.access);
   writes_->flush(file.get());
-  int const error = writes_->take_error(*file);
+  int error = writes_->take_error(*file);
+  if (int const refused = file->host->end_writes(); error == 0) error = refused;
   // The bytes that this descriptor wrote are in the file, not in the pages of others.
   if (!shares) look_at(k, *file->host, look::renews);
   std::shared_ptr<stored_file const> last;
@@ -186,16 +189,18 @@ std::int32_t file_registry::flush(std::int32_t descriptor) noexcept {
 
 // A page that stays dirty would be left behind under the old version, and the next gwrite to it
 // would take a second buffer. So nothing is truncated unless all pages that stay are written.
-std::int32_t file_registry::truncate(std::int32_t descriptor, std::uint64_t size) noexcept {
+std::int32_t file_registry::truncate(std::int32_t descriptor, std::uint64_t size,
+                                     may_begin const& begin) noexcept {
   key k{};
   auto const file = written(descriptor, &k, true);
   if (!file) return borrow(descriptor) ? -EINVAL : -EBADF;
   // Whole pages beyond the new end need not be written.
   if (int const failed = flush_or_error(*file, {.end = size})) return failed;
+  if (begin && !begin()) return -ETIMEDOUT;
   no_size_signal const guard;
   file->changed = true;
-  writes_->discard(*file, size);
-  if (int const error = file->host->truncate(size)) return error;
+  if (int const error = writes_->discard(*file, size, [&] { return file->host->truncate(size); }))
+    return error;
   look_at(k, *file->host, look::renews);
   return 0;
 }

@@ -24,6 +24,20 @@ namespace {
 // system call of its own takes.
 constexpr std::uint64_t bytes_to_start_with = 256 << 10;
 
+rpc::completion& completion_of(taken_request const& request) {
+  return request.region().completions[request.channel];
+}
+
+// What a request that destroys bytes asks before it does so: whether its caller still waits.
+may_begin still_awaited(rpc::completion& words, std::uint64_t sequence) {
+  return [&words, sequence] {
+    // Pairs with ring::give_up() (rpc::completion).
+    std::atomic_ref<std::uint64_t>{words.begun}.store(sequence, std::memory_order_seq_cst);
+    return std::atomic_ref<std::uint64_t>{words.given_up}.load(std::memory_order_seq_cst) !=
+           sequence;
+  };
+}
+
 }  // namespace
 
 // Looks at all endpoints, from another one on each time: so none takes all room of the engine.
@@ -110,7 +124,8 @@ void worker::finish_open(taken_request const& request) noexcept {
 std::int32_t worker::open(taken_request const& request) noexcept {
   std::string_view const path{
       reinterpret_cast<char const*>(request.region().staging + request.staging), request.length};
-  return registry_.open(path, int(request.argument[0]), unsigned(request.argument[1]));
+  return registry_.open(path, int(request.argument[0]), unsigned(request.argument[1]),
+                        still_awaited(completion_of(request), request.sequence));
 }
 
 std::int32_t worker::stat(taken_request const& request) noexcept {
@@ -151,7 +166,9 @@ void worker::answer_slow(taken_request const& request) noexcept {
     case rpc::operation::sync: return answer(request, registry_.sync(request.file));
     case rpc::operation::flush: return answer(request, registry_.flush(request.file));
     case rpc::operation::truncate:
-      return answer(request, registry_.truncate(request.file, request.argument[0]));
+      return answer(request,
+                    registry_.truncate(request.file, request.argument[0],
+                                       still_awaited(completion_of(request), request.sequence)));
     default: return answer(request, unlink(request));
   }
 }

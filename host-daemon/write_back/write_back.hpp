@@ -33,6 +33,7 @@ struct written_file {
   std::atomic<std::uint32_t> once_write_index{0};  ///< and of the one with O_GWRONCE; 0: none
   std::atomic<std::uint64_t> once_version{0};      ///< of pages written with O_GWRONCE; 0: none
   std::atomic<int> error{0};                       ///< the first unreported -errno, or 0
+  std::atomic<int> not_durable{0};                 ///< of the first sync that failed: -errno, or 0
   std::atomic<bool> changed{false};                ///< we have written, or tried to
 };
 
@@ -90,13 +91,18 @@ class write_back {
   int flush(written_file const* file, write_back_part const& part = {});
 
   /// Calls flush(), makes the file durable, and returns its first unreported error, once.
+  /// If the file could not be made durable, every later call returns that error, too. The operating
+  /// system takes its pages for clean then, and another fdatasync would write nothing.
   int sync(written_file& file);
 
   /// Returns the first unreported error, or 0. It counts as reported then.
   int take_error(written_file& file);
 
-  /// Drops the dirty pages from byte `from` of the file on. A page is dropped as a whole.
-  void discard(written_file const& file, std::uint64_t from = 0);
+  /// Drops the dirty pages from byte `from` of the file on. A page is dropped as a whole. `first`,
+  /// if given, is called while nothing can write them. Its result is returned, and unless that is
+  /// 0, the pages stay dirty. -ETIMEDOUT: a page stayed in use, and `first` was not called.
+  int discard(written_file const& file, std::uint64_t from = 0,
+              std::function<int()> const& first = {});
 
   [[nodiscard]] bool dirty(written_file const& file) const;
   /// Returns one past the last dirty byte of the file, or 0 if no byte is dirty.

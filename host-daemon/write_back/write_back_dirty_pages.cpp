@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <new>
@@ -36,14 +37,24 @@ bool write_back::wait_for_buffer(std::uint32_t i, time_point end, locked_buffer&
   return false;
 }
 
-void write_back::discard(written_file const& file, std::uint64_t from) {
-  for (std::uint32_t i = 0; i < buffers_.count(); ++i) {
+int write_back::discard(written_file const& file, std::uint64_t from,
+                        std::function<int()> const& first) {
+  std::vector<locked_buffer> held;
+  int error = 0;
+  for (std::uint32_t i = 0; i < buffers_.count() && error == 0; ++i) {
     locked_buffer locked;
     auto const wanted = [&](std::uint32_t b) {
       return file_of(b).get() == &file && page_of(b) << buffers_.page_shift() >= from;
     };
-    if (wait_for_buffer(i, clock::now() + patience, locked, wanted)) release_buffer(locked, true);
+    if (wait_for_buffer(i, clock::now() + patience, locked, wanted)) {
+      held.push_back(std::move(locked));
+    } else if (first && is_dirty(i) && wanted(i)) {
+      error = -ETIMEDOUT;
+    }
   }
+  if (first && error == 0) error = first();
+  for (auto const& h : held) release_buffer(h, error == 0);
+  return error;
 }
 
 bool write_back::dirty(written_file const& file) const {

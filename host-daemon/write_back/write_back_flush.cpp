@@ -94,6 +94,9 @@ int write_back::sync(written_file& file) {
   }
   if (error == 0) error = file.host->sync();
   int const first = take_error(file);
+  int none = 0;
+  if (error != 0) file.not_durable.compare_exchange_strong(none, error);
+  error = file.not_durable;
   if (first != 0) return first;
   return error != 0 ? error : flushed == -ETIMEDOUT ? flushed : 0;
 }

@@ -61,7 +61,7 @@ class filesystem {
   /// Writes the file's dirty pages to the host file and makes them durable, as gfsync().
   /// Covers every gwrite that returned before the call. Needs no help from running kernels.
   ///
-  /// Returns 0, or the first error since the last sync. An error is reported once.
+  /// Returns 0, or the first error since the last sync, as gfsync().
   ///   -EBADF not open | -ETIMEDOUT no progress for ten seconds | -ENOSPC | -EDQUOT | -EFBIG | -EIO
   int sync(int fd);
 

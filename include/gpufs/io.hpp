@@ -42,6 +42,7 @@ class io_context;
 ///
 /// Returns the descriptor, or
 ///   -ENOENT | -EEXIST | -EACCES | -ENAMETOOLONG | another error of open(2)
+///   -EPERM writing an append-only file (chattr +a): write-back does not append
 ///   -EISDIR a directory | -EOPNOTSUPP not a regular file | -EFBIG a file above 2^48 bytes
 ///   -ENFILE config::max_open_files are open | -EMFILE the process has no descriptor left
 ///   -EINVAL other flags, O_TRUNC without write access, O_GWRONCE with O_APPEND
@@ -105,7 +106,8 @@ template <class Group>
 /// Covers every gwrite that returned before the call. All threads of the group call.
 /// Pages that could not be written stay dirty, and the next gfsync tries again.
 ///
-/// Returns 0, or the first error since the last gfsync of the file. An error is reported once.
+/// Returns 0, or the first error since the last gfsync of the file. An error is reported once, but
+/// an error of fdatasync(2) at each call until the file is closed for writing.
 ///   -EBADF not open | -ETIMEDOUT not done in time (the daemon goes on)
 ///   -ENOSPC | -EDQUOT | -EFBIG | -EIO | another errno of the host's write
 template <class Group>
@@ -119,7 +121,7 @@ template <class Group>
 ///
 /// Returns 0, or
 ///   -EBADF not open | -EINVAL not open for writing, `size` < 0 | -EFBIG beyond 2^48 - 1
-///   -ETIMEDOUT not done in time | -EIO daemon stopped | an error of ftruncate(2)
+///   -ETIMEDOUT not done in time, and not later | -EIO daemon stopped | an error of ftruncate(2)
 ///   the error of writing pages before the new end (nothing is truncated then)
 template <class Group>
 [[nodiscard]] __device__ int gftruncate(io_context<Group>& io, int fd, std::int64_t size);

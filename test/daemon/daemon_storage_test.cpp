@@ -1,6 +1,7 @@
 // The storage backend: the answers of ordinary files, and a registry with another backend.
 #include <host-daemon/backend/host_storage.hpp>
 #include <host-daemon/files/file_registry.hpp>
+#include <host-daemon/write_back/write_back.hpp>
 
 #include <test/daemon/harness.hpp>
 
@@ -9,6 +10,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +41,46 @@ struct noting_storage final : storage_backend {
     return below.status(path, out);
   }
   int unlink(std::string const&) noexcept override { return -EDQUOT; }
+};
+
+// An ordinary file on a server that finds out at the end of writing that it has no room.
+struct full_server_file final : stored_file {
+  explicit full_server_file(std::shared_ptr<stored_file const> file) : below{std::move(file)} {}
+  std::shared_ptr<stored_file const> below;
+
+  int read_descriptor() const noexcept override { return below->read_descriptor(); }
+  direct_file const& direct() const override { return below->direct(); }
+  int status(struct ::stat& out) const noexcept override { return below->status(out); }
+  std::int64_t read(std::span<std::byte> to, std::uint64_t offset) const noexcept override {
+    return below->read(to, offset);
+  }
+  std::int64_t write(std::span<::iovec const> parts, std::uint64_t offset) const noexcept override {
+    return below->write(parts, offset);
+  }
+  int sync() const noexcept override { return below->sync(); }
+  int end_writes() const noexcept override { return -EDQUOT; }
+  int truncate(std::uint64_t size) const noexcept override { return below->truncate(size); }
+  int advise(std::int64_t offset, std::int64_t length, int what) const noexcept override {
+    return below->advise(offset, length, what);
+  }
+  std::optional<std::vector<file_extent>> extents(std::uint64_t offset,
+                                                  std::uint64_t length) const override {
+    return below->extents(offset, length);
+  }
+};
+
+struct full_server final : storage_backend {
+  host_storage below;
+
+  opened_file open(std::string const& path, int flags, unsigned mode) override {
+    auto const opened = below.open(path, flags, mode);
+    if (opened.error != 0) return opened;
+    return {std::make_shared<full_server_file const>(opened.file), 0};
+  }
+  int status(std::string const& path, struct ::stat& out) noexcept override {
+    return below.status(path, out);
+  }
+  int unlink(std::string const& path) noexcept override { return below.unlink(path); }
 };
 
 }  // namespace
@@ -111,4 +155,27 @@ TEST_CASE("storage: the registry opens and removes files by the storage that it 
   CHECK(files.unlink(path) == -EDQUOT);
   CHECK(files.unlink(std::string("a\0b", 3)) == -EINVAL);
   CHECK(files.close(fd) == 0);
+}
+
+TEST_CASE(
+    "storage: the last close of a writer returns what the storage says at the end of writing") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "a", 100);
+  region_memory memory;
+  gpufs::rpc::buffer_header header{};
+  std::uint64_t posted = 0, written = 0, errors[64] = {};
+  std::byte bytes[512] = {};
+  auto region = memory.region;
+  region.writes = {&header, &posted, &written, bytes, errors, 1, 9};
+  write_back writes{region.writes, nullptr};
+  registry_settings settings;
+  settings.storage = std::make_shared<full_server>();
+  file_registry files{region, std::move(settings), &writes};
+  auto const reader = files.open(path, O_RDONLY);
+  auto const fd = files.open(path, O_RDWR);
+  CHECK(files.open(path, O_RDWR) == fd);
+  CHECK(files.close(fd) == 0);
+  CHECK(files.close(fd) == -EDQUOT);
+  CHECK(files.close(fd) == -EBADF);
+  CHECK(files.close(reader) == 0);
 }

@@ -6,6 +6,7 @@
 #include <test/support/faults.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
+#include <test/support/opens.hpp>
 #include <test/support/settings.hpp>
 
 #include <doctest/doctest.h>
@@ -67,6 +68,18 @@ std::int64_t sync_in_kernel(filesystem& fs, int fd) {
   batch.sync(0, fd);
   batch.run(fs.ref(), 1, 64);
   return batch.result(0);
+}
+
+/// Whether the daemon has answered the requests that destroy bytes and that callers gave up.
+bool late_answers_are_there(filesystem const& fs) {
+  auto const shared = fs.ref().link.shared;
+  for (std::uint64_t i = 0; i < shared.channels; ++i) {
+    auto& words = shared.completions[i];
+    auto const given_up = std::atomic_ref<std::uint64_t>{words.given_up}.load();
+    auto const answer = std::atomic_ref<std::uint64_t>{words.word}.load(std::memory_order_acquire);
+    if (given_up != 0 && rpc::completion_sequence(answer) < given_up) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -297,18 +310,24 @@ TEST_CASE("a file size limit of the process gives -EFBIG, and no signal") {
   auto const written = write_in_kernel(fs, fd, 0, bytes);
   int const first = fs.sync(fd);
   int const second = fs.sync(fd);
+  // Host threads' own writes beyond the limit do not end the process either.
+  auto const by_host = fs.discard(fd) == 0 ? fs.write(fd, bytes.data(), 10, 3 * page) : 0;
+  auto const rewritten = write_in_kernel(fs, fd, 0, bytes);
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  CHECK(by_host == -EFBIG);
+  CHECK(rewritten == std::int64_t(bytes.size()));
   CHECK(written == std::int64_t(bytes.size()));
   CHECK(first == -EFBIG);
-  CHECK(second == -EFBIG);  // tried again, failed again
+  CHECK(second == -EFBIG);         // tried again, failed again
+  static_cast<void>(fs.sync(fd));  // perhaps the background's try of the second gwrite
   CHECK(fs.sync(fd) == 0);
   CHECK(pread_bytes(path, 0, ~0ull) == bytes);
   CHECK(fs.close(fd) == 0);
 }
 
 TEST_CASE(
-    "gfsync: every byte is written before the file is made durable, and a failure of that is "
-    "reported once") {
+    "gfsync: every byte is written before the file is made durable; after a failure of that no "
+    "gfsync succeeds until the file was closed") {
   scratch_folder folder;
   auto const path = folder / "file";
   std::mutex mutex;
@@ -336,9 +355,16 @@ TEST_CASE(
     CHECK(written_at_sync.back() == round * 5 * page + round * (round + 1) / 2);
   }
   error = EIO;
+  // The operating system takes the pages for clean now: another fdatasync would write none of them.
   CHECK(sync_in_kernel(fs, fd) == -EIO);
-  CHECK(sync_in_kernel(fs, fd) == 0);
+  CHECK(sync_in_kernel(fs, fd) == -EIO);
+  CHECK(write_in_kernel(fs, fd, 0, some_bytes(1, 0, 10)) == 10);
+  CHECK(fs.sync(fd) == -EIO);
   CHECK(fs.close(fd) == 0);
+  int const again = fs.open(path, O_RDWR);
+  CHECK(write_in_kernel(fs, again, 0, some_bytes(2, 0, 10)) == 10);
+  CHECK(sync_in_kernel(fs, again) == 0);
+  CHECK(fs.close(again) == 0);
 }
 
 TEST_CASE("a filesystem that goes away writes what is dirty") {
@@ -357,7 +383,7 @@ TEST_CASE("a filesystem that goes away writes what is dirty") {
 TEST_CASE(
     "gftruncate of a file that cannot be written gives the error, truncates nothing, loses no "
     "order") {
-  for (unsigned before = 0; before < 4; ++before) {  // other buffers, other orders
+  for (unsigned const others : {0, 3}) {
     for (bool const synced : {false, true}) {
       failing_file file;
       auto& [folder, path, range, fs, fd] = file;
@@ -365,16 +391,16 @@ TEST_CASE(
       range->error = ENOSPC;
       auto const first = some_bytes(1, 0, 8), second = some_bytes(2, 0, 8);
       op_batch batch;
-      for (unsigned i = 0; i < before; ++i)
-        batch.write(0, fd, std::int64_t((1 + i % 3) * page + 8 * i), first);
       batch.write(0, fd, 0, first);
+      for (unsigned i = 0; i < others; ++i)  // they may find the error of the first one
+        batch.write(0, fd, std::int64_t((1 + i % 3) * page + 8 * i), first);
       batch.run(fs.ref(), 1, 64);
       if (synced) CHECK(sync_in_kernel(fs, fd) == -ENOSPC);
       op_batch cut;
       auto const longer = cut.truncate(0, fd, 16 * page), shorter = cut.truncate(0, fd, page);
       auto const size = cut.size_of(0, fd), read = cut.read(0, fd, 0, 8);
       cut.run(fs.ref(), 1, 64);
-      CAPTURE(before);
+      CAPTURE(others);
       CAPTURE(synced);
       CHECK(cut.result(longer) == -ENOSPC);
       CHECK(cut.result(shorter) == -ENOSPC);
@@ -451,5 +477,66 @@ TEST_CASE("ranges that a wild store has damaged are not believed: -EIO, and no f
     CHECK(fs.discard(fd) == 0);
     CHECK(fs.unwritten().empty());
     CHECK(fs.close(fd) == 0);
+  }
+}
+
+TEST_CASE("O_TRUNC of a closed file drops the pages that could not be written; O_EXCL refuses it") {
+  failing_file file;
+  auto& [folder, path, range, fs, fd] = file;
+  range->error = ENOSPC;
+  CHECK(write_in_kernel(fs, fd, 100, some_bytes(1, 0, 8)) == 8);
+  CHECK(fs.close(fd) == -ENOSPC);
+  CHECK(fs.unwritten().size() == 1);
+  CHECK(fs.open(path, O_RDWR | O_CREAT | O_EXCL | O_TRUNC) == -EEXIST);
+  CHECK(fs.unwritten().size() == 1);
+  range->error = 0;
+  int const again = fs.open(path, O_RDWR | O_CREAT | O_TRUNC);
+  CHECK(fs.unwritten().empty());
+  auto const bytes = some_bytes(2, 0, 8);
+  CHECK(write_in_kernel(fs, again, 0, bytes) == 8);
+  CHECK(fs.close(again) == 0);
+  CHECK(pread_bytes(path, 0, ~0ull) == bytes);
+}
+
+TEST_CASE("a truncation whose caller got -ETIMEDOUT does not come later, over newer bytes") {
+  for (bool const by_open : {false, true}) {
+    scratch_folder folder;
+    auto const path = make_file(folder, "file", 4 * page);
+    auto const gate = std::make_shared<testing::gate>();
+    std::atomic<bool> held{false};
+    auto faults = std::make_shared<scripted_faults>();
+    auto const hold_first = [&] {
+      return held.exchange(true) ? fault_action::pass() : fault_action::hold(gate);
+    };
+    if (by_open) {
+      faults->on_open = [&](std::string_view) { return hold_first(); };
+    } else {
+      faults->on_write = [&](std::uint64_t, std::uint64_t) { return hold_first(); };
+    }
+    auto c = small_config(page, 16);
+    c.rpc_timeout_ms = 300;
+    testing::filesystem fs(c, faults);
+    CAPTURE(by_open);
+    auto const bytes = some_bytes(2, 0, 100);
+    if (by_open) {
+      CHECK(open_in_kernel(fs, path, O_RDWR | O_TRUNC) == -ETIMEDOUT);
+      int const fd = fs.open(path, O_RDWR);
+      CHECK(write_in_kernel(fs, fd, 2 * page, bytes) == 100);
+      CHECK(fs.close(fd) == 0);
+    } else {
+      int const fd = fs.open(path, O_RDWR);
+      CHECK(write_in_kernel(fs, fd, 0, bytes) == 100);
+      wait_until([&] { return gate->arrivals() > 0; }, "the page is being written back");
+      op_batch batch;
+      auto const cut = batch.truncate(0, fd, page);
+      batch.run(fs.ref(), 1, 64);
+      CHECK(batch.result(cut) == -ETIMEDOUT);
+      CHECK(write_in_kernel(fs, fd, 2 * page, bytes) == 100);
+    }
+    gate->release();
+    wait_until([&] { return late_answers_are_there(fs); }, "the late answer");
+    CHECK(fs.sync() == 0);
+    CHECK(pread_bytes(path, 0, ~0ull).size() == 4 * page);  // as it was
+    CHECK(pread_bytes(path, 2 * page, 100) == bytes);
   }
 }

@@ -49,16 +49,20 @@ __device__ __forceinline__ converged_group lanes_of_file(converged_group const& 
   return converged_group(__match_any_sync(same_fd, reinterpret_cast<std::uintptr_t>(f.handle)));
 }
 
-/// Loads version and size of a file again if they may have changed. All lanes of the group call.
-/// Returns 0 or -EBADF.
-__device__ __forceinline__ std::int32_t refresh(converged_group const& g, lane_file& f) {
+/// Whether version and size of a file may have changed. All lanes of the group call.
+__device__ __forceinline__ bool has_new_version(converged_group const& g, lane_file const& f) {
   bool changed = file::is_outdated(*f.handle, f.file);
   if (f.file.write_index != 0) {
-    file::shared_file& shared = f.handle->writes.files[f.file.write_index - 1];
-    changed = atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_relaxed) !=
-              f.file.version;
+    auto& version = file::shared_of(*f.handle, f.file).version;
+    changed = f.file.version !=
+              atomic_ref<std::uint64_t, scope::device>(version).load(memory_order_relaxed);
   }
-  if (!g.any(changed)) return 0;
+  return g.any(changed);
+}
+
+/// Loads version and size of a file again. All lanes of the group call, and hold nothing that
+/// callers in gwrite wait for: the call may wait for these. Returns 0 or an error.
+__device__ __forceinline__ std::int32_t refresh(converged_group const& g, lane_file& f) {
   found_file now{f.file, 0};
   if (g.thread_rank() == 0) now = find_file(f.handle, f.file.fd, f.file);
   f.file.write_index = g.shfl(now.file.write_index, 0);
@@ -206,6 +210,20 @@ __device__ __forceinline__ source::fill lanes_pin(converged_group const& g, lane
   return e;
 }
 
+/// Gives back all that the lanes hold: their place in the frame line, their write buffer, and the
+/// pages kept for lanes that are `done`. All lanes of the group call. True: this lane had a page.
+template <class Visitor>
+__device__ __forceinline__ bool lanes_let_go(converged_group const& g, fs_ref const& fs,
+                                             Visitor const& visitor, lanes_wait& w, bool& done) {
+  lanes_leave(g, fs, false, w);
+  lanes_return_buffer(g, fs, w);
+  bool const had = Visitor::keeps_pins && done;
+  if constexpr (Visitor::keeps_pins)
+    if (had) visitor.give_back();
+  done = false;
+  return had;
+}
+
 /// Calls visitor(group, page_visit, lanes_wait) in rounds until it has returned true in each lane.
 /// All lanes that come together call it, with the pages that are ready pinned. `page` is the
 /// calling lane's page. The visitor's result does not count in a lane whose page is not ready.
@@ -231,8 +249,10 @@ __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t 
   lanes_wait wait;
   unsigned pause = 0;
   for (unsigned attempt = 0; stop == 0; ++attempt) {
-    stop = refresh(g, f);
-    if (stop != 0) break;
+    if (has_new_version(g, f)) {
+      pending |= lanes_let_go(g, fs, visitor, wait, done);
+      if (stop = refresh(g, f); stop != 0) break;
+    }
     unsigned const peers = g.match_any(pending ? page : ~0ull);
     auto const first = lowest_lane(peers);
     bool const leads = pending && g.thread_rank() == first;
