@@ -24,7 +24,7 @@ std::int64_t now_ns() {
 }  // namespace
 
 write_back::write_back(rpc::write_region const& region, fault_injector* faults)
-    : region_{region}, faults_{faults}, watch_(region.count) {}
+    : region_{region}, faults_{faults}, marks_{region}, watch_(region.count) {}
 
 write_back::~write_back() {
   stop();
@@ -77,20 +77,30 @@ void write_back::serve(unsigned number, unsigned threads) {
       continue;
     }
     if (write_background(number, threads)) continue;
-    std::unique_lock lock{jobs_mutex_};
-    auto const something = [&] { return stopping_ || !jobs_.empty(); };
-    bool idle = false;
-    {
-      std::lock_guard const files_lock{files_mutex_};
-      idle = files_.empty();
-    }
-    // While no file is open for writing, no page becomes dirty. attach() wakes this thread.
-    if (idle && !something()) {
-      wake_.wait(lock);
-    } else {
-      wake_.wait_for(lock, look_again, something);
-    }
+    rest();
   }
+}
+
+// Waits until there may be something to do. One resting thread looks for dirty pages again soon, so
+// that the others need not.
+void write_back::rest() {
+  std::unique_lock lock{jobs_mutex_};
+  auto const something = [&] { return stopping_ || !jobs_.empty(); };
+  if (something()) return;
+  bool idle = false;
+  {
+    std::lock_guard const files_lock{files_mutex_};
+    idle = files_.empty();
+  }
+  // While no file is open for writing, no page becomes dirty. attach() wakes this thread.
+  if (idle || watched_) {
+    wake_.wait(lock);
+    return;
+  }
+  watched_ = true;
+  wake_.wait_for(lock, look_again, something);
+  watched_ = false;
+  if (something()) wake_.notify_one();  // another thread watches while this one has a job
 }
 
 void write_back::attach(std::uint64_t version, file_pointer file) {
@@ -98,14 +108,18 @@ void write_back::attach(std::uint64_t version, file_pointer file) {
     std::lock_guard const order{
         jobs_mutex_};  // a thread that is about to sleep has looked at files_ under it
     std::lock_guard const lock{files_mutex_};
+    file->versions.push_back(version);
+    file->marks.set(rpc::mark_of(version));
     files_.insert_or_assign(version, std::move(file));
   }
   wake_.notify_all();
 }
 
-void write_back::forget(written_file const& file) {
+void write_back::forget(written_file& file) {
   std::lock_guard const lock{files_mutex_};
-  std::erase_if(files_, [&](auto const& entry) { return entry.second.get() == &file; });
+  for (auto const version : file.versions) files_.erase(version);
+  file.versions.clear();
+  file.marks.reset();
 }
 
 bool write_back::wanted_now(std::uint32_t i, bool pressed) {
@@ -125,27 +139,35 @@ bool write_back::wanted_now(std::uint32_t i, bool pressed) {
 // Writes one batch of the buffers that should not stay dirty longer. Returns false if there are
 // none.
 bool write_back::write_background(unsigned number, unsigned threads) {
+  auto const all = mark_set{}.set();
   auto const count = std::uint32_t(region_.count);
   auto const begin = std::uint32_t(std::uint64_t(count) * number / threads);
   auto const end = std::uint32_t(std::uint64_t(count) * (number + 1) / threads);
   bool pressed = hurried_.load(std::memory_order_relaxed) != 0;
   if (!pressed) {  // this thread's share of the buffers stands for all of them
     std::uint64_t dirty = 0;
-    for (auto i = begin; i < end; ++i) dirty += is_dirty(i) ? 1 : 0;
+    marks_.each(begin, end, all, [&](std::uint32_t i) {
+      dirty += is_dirty(i) ? 1 : 0;
+      return true;
+    });
     pressed = dirty * 2 > end - begin;
   }
   std::vector<locked_buffer> locked;
   auto const most = batch_size();
-  for (std::uint32_t n = 0; n < count && locked.size() < most; ++n) {
-    if (n == end - begin && !locked.empty())
-      break;  // what lies beyond is the others' work unless there is none here
-    auto const i = begin + n < count ? begin + n : begin + n - count;
+  auto const take = [&](std::uint32_t i) {
     locked_buffer buffer;
     if (wanted_now(i, pressed) && lock_buffer(i, insist::no, buffer))
       locked.push_back(std::move(buffer));
-  }
+    return locked.size() < most;
+  };
+  marks_.each(begin, end, all, take);
+  // What lies beyond is the others' work unless there is none here.
+  if (locked.empty()) marks_.each(end, count, all, take);
+  if (locked.empty()) marks_.each(0, begin, all, take);
+  if (locked.empty()) return false;
+  wake_.notify_one();  // another thread looks for more, or watches, during the write
   write(locked);
-  return !locked.empty();
+  return true;
 }
 
 }  // namespace gpufs::daemon

@@ -5,6 +5,8 @@
 #include <gpufs/rpc/write_format.hpp>
 #include <gpufs/testing/faults.hpp>
 
+#include <host-daemon/write_back/dirty_marks.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -31,6 +33,9 @@ struct written_file {
   std::atomic<std::uint32_t> write_index{0};       ///< as in open_file_record, of its descriptors,
   std::atomic<std::uint32_t> once_write_index{0};  ///< and of the one with O_GWRONCE; 0: none
   std::atomic<int> error{0};                       ///< the first unreported -errno, or 0
+  // write_back's:
+  std::vector<std::uint64_t> versions;  // attached to this file
+  mark_set marks;                       // of these versions
 };
 
 /// All public functions are thread-safe. Those that write block their caller until it is done. A
@@ -58,7 +63,7 @@ class write_back {
   /// Says that version `version` of a file's contents belongs to `file`.
   void attach(std::uint64_t version, std::shared_ptr<written_file> file);
   /// Says that no version belongs to `file` any more.
-  void forget(written_file const& file);
+  void forget(written_file& file);
 
   /// Writes all bytes that were posted to `file` before the call (null: to any file). Bytes that
   /// cannot be written stay dirty, and the file keeps the error.
@@ -83,6 +88,10 @@ class write_back {
   /// Some pages give "PATH: bytes in 4096..8191": a kernel is adding bytes, or died while it did,
   /// or the write takes more than ten seconds.
   [[nodiscard]] std::vector<std::string> unwritten();
+
+  /// Returns how many buffers all functions and threads have looked at. A search for dirty pages
+  /// looks only at buffers that are marked as its file's.
+  [[nodiscard]] std::uint64_t looks() const noexcept { return marks_.looks(); }
 
   [[nodiscard]] std::uint64_t writes() const noexcept {
     return writes_.load(std::memory_order_relaxed);
@@ -124,6 +133,9 @@ class write_back {
   [[nodiscard]] std::uint64_t written(std::uint32_t i) const;
   [[nodiscard]] bool is_dirty(std::uint32_t i) const;
   [[nodiscard]] file_pointer file_of(std::uint32_t i) const;
+  [[nodiscard]] mark_set marks_of(written_file const* file) const;
+  template <class Visit>
+  void each_marked(written_file const* file, Visit visit) const;
   [[nodiscard]] std::uint64_t page_of(std::uint32_t i) const;
   bool lock_buffer(std::uint32_t i, insist how, locked_buffer& out);
   template <class Wanted>
@@ -137,11 +149,13 @@ class write_back {
   void show_error(written_file const& file, int error);
   int flush(written_file const* file, insist how);
   void serve(unsigned number, unsigned threads);
+  void rest();
   bool write_background(unsigned number, unsigned threads);
   bool wanted_now(std::uint32_t i, bool pressed);
 
   rpc::write_region region_;
   fault_injector* faults_;
+  dirty_marks marks_;
   std::vector<buffer_watch> watch_;
   std::atomic<std::uint64_t> failures_{0}, writes_{0}, bytes_written_{0};
   std::atomic<unsigned> hurried_{0};  // flushes under way: the background helps
@@ -149,12 +163,22 @@ class write_back {
   mutable std::mutex files_mutex_;
   std::unordered_map<std::uint64_t, file_pointer> files_;  // by version
 
-  std::mutex jobs_mutex_;  // guards the three below
+  std::mutex jobs_mutex_;  // guards the four below
   std::condition_variable wake_;
   std::deque<std::function<void()>> jobs_;
   bool stopping_ = false;
+  bool watched_ = false;             // a resting thread looks for dirty pages again soon
   std::atomic<bool> ending_{false};  // writes at a closed gate give up
   std::vector<std::thread> threads_;
 };
+
+/// Calls visit(number) for the marked buffers of a file (null: of all files).
+template <class Visit>
+void write_back::each_marked(written_file const* file, Visit visit) const {
+  marks_.each(0, region_.count, marks_of(file), [&](std::uint32_t i) {
+    visit(i);
+    return true;
+  });
+}
 
 }  // namespace gpufs::daemon

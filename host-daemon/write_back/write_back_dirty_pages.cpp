@@ -35,31 +35,33 @@ bool write_back::wait_for_buffer(std::uint32_t i, time_point end, locked_buffer&
 }
 
 void write_back::discard(written_file const& file, std::uint64_t from) {
-  for (std::uint32_t i = 0; i < region_.count; ++i) {
+  auto const wanted = [&](std::uint32_t i) {
+    return file_of(i).get() == &file && page_of(i) << region_.page_shift >= from;
+  };
+  each_marked(&file, [&](std::uint32_t i) {
     locked_buffer locked;
-    auto const wanted = [&](std::uint32_t b) {
-      return file_of(b).get() == &file && page_of(b) << region_.page_shift >= from;
-    };
     if (wait_for_buffer(i, clock::now() + patience, locked, wanted)) release_buffer(locked, true);
-  }
+  });
 }
 
 bool write_back::dirty(written_file const& file) const {
-  for (std::uint32_t i = 0; i < region_.count; ++i)
-    if (is_dirty(i) && file_of(i).get() == &file) return true;
-  return false;
+  bool found = false;
+  marks_.each(0, region_.count, marks_of(&file), [&](std::uint32_t i) {
+    found = is_dirty(i) && file_of(i).get() == &file;
+    return !found;
+  });
+  return found;
 }
 
 std::uint64_t write_back::dirty_end(written_file const& file) {
   std::uint64_t end = 0;
-  for (std::uint32_t i = 0; i < region_.count; ++i) {
+  auto const wanted = [&](std::uint32_t i) { return file_of(i).get() == &file; };
+  each_marked(&file, [&](std::uint32_t i) {
     locked_buffer locked;
-    if (!wait_for_buffer(i, clock::now() + patience, locked,
-                         [&](std::uint32_t b) { return file_of(b).get() == &file; }))
-      continue;
+    if (!wait_for_buffer(i, clock::now() + patience, locked, wanted)) return;
     for (auto const& p : pieces_of(locked)) end = std::max(end, p.offset + p.length);
     release_buffer(locked, false);
-  }
+  });
   return end;
 }
 
@@ -67,14 +69,14 @@ std::uint64_t write_back::dirty_end(written_file const& file) {
 std::vector<std::string> write_back::unwritten() {
   std::vector<std::string> lines;
   auto const end = clock::now() + patience;
-  for (std::uint32_t i = 0; i < region_.count; ++i) {
+  each_marked(nullptr, [&](std::uint32_t i) {
     locked_buffer locked;
     auto const busy_end = clock::now() + listing_patience;
     auto const wanted = [&](std::uint32_t b) {
       return (posted(b) & rpc::posted_busy) == 0 || clock::now() < busy_end;
     };
     bool const is_locked = wait_for_buffer(i, end, locked, wanted);
-    if (!is_locked && !is_dirty(i)) continue;
+    if (!is_locked && !is_dirty(i)) return;
     auto const file = is_locked ? locked.file : file_of(i);
     auto line = fmt::format("{}: bytes", file ? file->path : "a file that is closed");
     if (is_locked) {
@@ -88,7 +90,7 @@ std::vector<std::string> write_back::unwritten() {
           fmt::format(" in {}..{}", first, first + (std::uint64_t{1} << region_.page_shift) - 1);
     }
     lines.push_back(std::move(line));
-  }
+  });
   return lines;
 }
 

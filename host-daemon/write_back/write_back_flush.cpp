@@ -55,17 +55,17 @@ int write_back::flush(written_file const* file, insist how) {
   };
   std::vector<target> targets;
   auto const failures = failures_.load(std::memory_order_relaxed);
-  for (std::uint32_t i = 0; i < region_.count; ++i) {
+  each_marked(file, [&](std::uint32_t i) {
     auto const sequence = posted(i) >> rpc::posted_shift;
     if (sequence != written(i) >> rpc::written_shift &&
         (file == nullptr || file_of(i).get() == file))
       targets.push_back({i, sequence});
-  }
+  });
   if (targets.empty()) return 0;
   no_size_signal const guard;
-  hurried_.fetch_add(1, std::memory_order_relaxed);
-  wake_.notify_all();
   auto const most = batch_size();
+  hurried_.fetch_add(1, std::memory_order_relaxed);
+  if (targets.size() > most) wake_.notify_all();  // this thread needs help
   int result = 0;
   for (auto last_progress = clock::now(); !targets.empty();) {
     std::vector<locked_buffer> locked;
