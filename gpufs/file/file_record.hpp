@@ -39,8 +39,10 @@ struct alignas(64) record_share {
 static_assert(sizeof(record_share) == record_share_bytes);
 
 /// Loads a descriptor's record from pinned memory. One thread calls. Returns 0 or -EBADF.
+/// `renewed`, if given, gets the word of that name. It is as new as the version, or newer.
 __device__ __forceinline__ std::int32_t load_record(fs_ref const& fs, std::int32_t fd,
-                                                    used_file& out) {
+                                                    used_file& out,
+                                                    std::uint64_t* renewed = nullptr) {
   std::uint32_t const index = rpc::descriptor_index(fd);
   std::uint32_t const generation = rpc::descriptor_generation(fd);
   if (fd < 0 || generation == 0 || index >= fs.link.shared.max_open_files) return -EBADF;
@@ -56,6 +58,7 @@ __device__ __forceinline__ std::int32_t load_record(fs_ref const& fs, std::int32
   std::uint64_t const size = load(record.size);
   std::uint64_t const flags = load(record.flags);
   std::uint64_t const write_index = load(record.write_index);
+  if (renewed != nullptr) *renewed = load(record.renewed);
   if (load(record.tag) != generation) return -EBADF;
   out = {fd, static_cast<std::uint32_t>(write_index), version, size, flags};
   return 0;

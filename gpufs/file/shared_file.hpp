@@ -1,11 +1,14 @@
-// State of a written file that all callers share: version, size, writers and truncation.
+// State of a written file that all callers share: version, size, writers, and the gate that keeps
+// them out.
 #pragma once
 
 #include <gpufs/device.hpp>
 #include <gpufs/file/file_record.hpp>
 #include <gpufs/file/sizes.hpp>
 #include <gpufs/fs_ref.hpp>
+#include <gpufs/handle/counters.hpp>
 #include <gpufs/handle/deadline.hpp>
+#include <gpufs/ring/channel.hpp>
 
 #include <cerrno>
 #include <cstdint>
@@ -14,39 +17,146 @@ namespace gpufs::file {
 
 /// A written file's record in GPU memory, found by its write index. It is about file version
 /// `version`. A caller with another version reads the descriptor's record again.
+///
+/// All dirty pages of the file have this version, but those of O_GWRONCE. So a page has one write
+/// buffer, and write-back needs no order among versions.
 struct shared_file {
   std::uint64_t version;
   std::uint64_t size;     ///< bytes, with the ranges of all posted gwrites and started appends
-  std::uint32_t lock;     ///< held while version and size are taken from the record
   std::uint32_t writers;  ///< groups in gwrite
-  std::uint32_t truncating;
-  std::uint32_t reserved;
+  /// 1: a caller truncates the file or takes a newer version, and no group may join the writers
+  std::uint32_t gate;
+  std::uint64_t reserved;
 };
 static_assert(sizeof(shared_file) == shared_file_bytes);
 
-/// Updates version and size of a written file. One thread calls. Returns 0 or -EBADF.
-__device__ __forceinline__ std::int32_t load_shared(fs_ref const& fs, used_file& file) {
-  for (;;) {
-    shared_file& shared = fs.writes.files[file.write_index - 1];
-    atomic_ref<std::uint64_t, scope::device> version(shared.version);
-    atomic_ref<std::uint64_t, scope::device> size(shared.size);
-    // Pairs with the release below: a thread that sees the version sees its size.
-    if (version.load(memory_order_acquire) == file.version) {
-      file.size = size.load(memory_order_relaxed);
+__device__ __forceinline__ shared_file& shared_of(fs_ref const& fs, used_file const& file) {
+  return fs.writes.files[file.write_index - 1];
+}
+
+/// Whether the gate was open; it is closed now. One thread calls. Sequentially consistent, as in
+/// join_writers(). If a writer joins while the gate closes, at least one of them sees the other.
+__device__ __forceinline__ bool try_close_gate(shared_file& shared) {
+  return atomic_ref<std::uint32_t, scope::device>(shared.gate).exchange(1, memory_order_seq_cst) ==
+         0;
+}
+/// The one that closed it calls. Pairs with the acquire of the next one that closes it.
+__device__ __forceinline__ void open_gate(shared_file& shared) {
+  atomic_ref<std::uint32_t, scope::device>(shared.gate).store(0, memory_order_release);
+}
+
+/// Waits until the gate is open. One thread calls. Returns 0, -ETIMEDOUT or -EIO.
+__device__ __forceinline__ std::int32_t await_gate(fs_ref const& fs, shared_file& shared) {
+  return handle::spin_until(fs, handle::device_pause_ns, [&] {
+    return atomic_ref<std::uint32_t, scope::device>(shared.gate).load(memory_order_relaxed) == 0;
+  });
+}
+
+/// Waits until no group is in gwrite. One thread calls; it has closed the gate. Returns 0,
+/// -ETIMEDOUT or -EIO. Pairs with leave_writers(): all posts of these groups are there.
+__device__ __forceinline__ std::int32_t await_writers(fs_ref const& fs, shared_file& shared) {
+  return handle::spin_until(fs, handle::device_pause_ns, [&] {
+    return atomic_ref<std::uint32_t, scope::device>(shared.writers).load(memory_order_seq_cst) == 0;
+  });
+}
+
+/// Has the daemon write the file's dirty pages. Any single thread calls. Returns the daemon's
+/// result, or -ETIMEDOUT or -EIO with `answered` false.
+__device__ __forceinline__ std::int32_t flush_alone(fs_ref const& fs, std::int32_t fd,
+                                                    bool& answered) {
+  handle::channel_pool_ref const& pool = fs.channels.page;
+  std::uint32_t index = warp_number() * pool.spacing % pool.count;
+  ring::channel c;
+  answered = false;
+  if (int const error = handle::spin_until(fs, handle::device_pause_ns, [&] {
+        index = index + 1 == pool.count ? 0 : index + 1;
+        return ring::try_channel(fs, pool, index, c);
+      }))
+    return error;
+  rpc::request r;
+  r.op = rpc::operation::flush;
+  r.file = fd;
+  r.channel = c.number;
+  r.sequence = c.sequence;
+  // The daemon that sees the request sees the posts that await_writers() has waited for.
+  ring::submit_alone<ring::carries::staged_data>(fs, r);
+  std::int32_t const result = ring::await(fs, c, answered);
+  handle::add(fs, handle::counter::requests);
+  ring::return_channel(pool, c, answered);
+  return result;
+}
+
+/// Sets version and size of the shared record to those that `file` has of its descriptor's record.
+/// The one that closed the gate calls.
+__device__ __forceinline__ void adopt(shared_file& shared, used_file const& file) {
+  atomic_ref<std::uint64_t, scope::device>(shared.size).store(file.size, memory_order_relaxed);
+  atomic_ref<std::uint64_t, scope::device>(shared.version)
+      .store(file.version, memory_order_release);
+}
+
+/// Takes the version that the descriptor's record names. The one that closed the gate calls, and
+/// opens it afterwards. Returns 0, -EBADF, -ETIMEDOUT or -EIO.
+///
+/// A file that is open for writing can get a new version at any moment: by fs.write, or by the last
+/// gclose of an O_GWRONCE descriptor. What gwrite posts until a caller comes here still has the old
+/// version. Pages of the new version must not be read or written before the host file has those
+/// bytes. Else a reader would cache pages without them, write-back could bring two buffers of a
+/// page in the wrong order, and the host file's size would be too small for the next append. So
+/// this call waits for the groups in gwrite, then has everything written, and only then passes
+/// version and size on. Readers with the old version go on meanwhile. Nobody waits for this call
+/// while joined to the writers, so there is no circle.
+///
+/// If the host cannot write the dirty pages, the old version stays, and so do its pages. The next
+/// caller tries again.
+__device__ __forceinline__ std::int32_t take_version(fs_ref const& fs, shared_file& shared,
+                                                     used_file& file) {
+  std::uint64_t renewed = 0;
+  std::int32_t error = load_record(fs, file.fd, file, &renewed);
+  if (error != 0 || file.write_index == 0 || &shared_of(fs, file) != &shared) return error;
+  std::uint64_t const current =
+      atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_relaxed);
+  if (current == file.version) return 0;  // another caller has taken it
+  if (renewed != 0) {
+    bool answered = false;
+    error = await_writers(fs, shared);
+    if (error == 0) error = flush_alone(fs, file.fd, answered);
+    if (error != 0 && !answered) return error;
+    if (error != 0) {
+      file.version = current;
       return 0;
     }
-    atomic_ref<std::uint32_t, scope::device> lock(shared.lock);
-    // Pairs with the release below. The holder reads one record and never waits, so this wait is
-    // bounded.
-    for (unsigned pause = 0; lock.exchange(1, memory_order_acquire) != 0;) backoff(pause);
-    std::int32_t const error = load_record(fs, file.fd, file);
-    bool const place_stayed =
-        error == 0 && file.write_index != 0 && &fs.writes.files[file.write_index - 1] == &shared;
-    if (place_stayed && version.load(memory_order_relaxed) != file.version) {
-      size.store(file.size, memory_order_relaxed);
-      version.store(file.version, memory_order_release);
+    // The gate is closed and nothing is dirty. So the record's size is right, whichever version it
+    // has by now.
+    error = load_record(fs, file.fd, file);
+    if (error != 0 || file.write_index == 0 || &shared_of(fs, file) != &shared) return error;
+  }
+  adopt(shared, file);
+  return 0;
+}
+
+/// Updates version and size of a written file. One thread calls. Returns 0, -EBADF, or -ETIMEDOUT
+/// or -EIO if a new version could not be taken.
+__device__ __forceinline__ std::int32_t load_shared(fs_ref const& fs, used_file& file) {
+  for (;;) {
+    shared_file& shared = shared_of(fs, file);
+    // Pairs with the release in adopt(): a thread that sees the version sees its size.
+    if (atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_acquire) ==
+        file.version) {
+      file.size = atomic_ref<std::uint64_t, scope::device>(shared.size).load(memory_order_relaxed);
+      return 0;
     }
-    lock.store(0, memory_order_release);
+    std::int32_t error = load_record(fs, file.fd, file);
+    if (error != 0 || file.write_index == 0) return error;
+    if (&shared_of(fs, file) != &shared ||
+        atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_relaxed) ==
+            file.version)
+      continue;
+    if (try_close_gate(shared)) {
+      error = take_version(fs, shared, file);
+      open_gate(shared);
+    } else {
+      error = await_gate(fs, shared);
+    }
     if (error != 0 || file.write_index == 0) return error;
   }
 }
@@ -60,15 +170,14 @@ __device__ __forceinline__ std::int32_t earlier_write_error(fs_ref const& fs,
   return -static_cast<std::int32_t>(failed.load(memory_order_relaxed));
 }
 
-/// Joins the writers of the file. One thread calls. Returns false if the file is being truncated or
+/// Joins the writers of the file. One thread calls. Returns false if the gate is closed or the file
 /// has another version.
 __device__ __forceinline__ bool join_writers(fs_ref const& fs, used_file const& file) {
-  shared_file& shared = fs.writes.files[file.write_index - 1];
+  shared_file& shared = shared_of(fs, file);
   atomic_ref<std::uint32_t, scope::device> writers(shared.writers);
-  // Sequentially consistent, as in begin_truncation(). If a writer joins while a truncation begins,
-  // at least one of them sees the other.
+  // Sequentially consistent, as in try_close_gate() and await_writers().
   writers.fetch_add(1, memory_order_seq_cst);
-  if (atomic_ref<std::uint32_t, scope::device>(shared.truncating).load(memory_order_seq_cst) == 0 &&
+  if (atomic_ref<std::uint32_t, scope::device>(shared.gate).load(memory_order_seq_cst) == 0 &&
       atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_acquire) ==
           file.version) {
     return true;
@@ -80,7 +189,7 @@ __device__ __forceinline__ bool join_writers(fs_ref const& fs, used_file const& 
 /// The outcome of a try to join a file's writers. A negative value is the error that prevents it.
 enum class join_result : std::int32_t {
   joined = 0,
-  look_again = 1,  ///< the file is being truncated or has another version
+  look_again = 1,  ///< the gate is closed or the file has another version
 };
 __device__ __forceinline__ join_result failed_join(std::int32_t error) {
   return static_cast<join_result>(error);
@@ -97,32 +206,34 @@ __device__ __forceinline__ join_result try_join(fs_ref const& fs, used_file cons
   return join_writers(fs, file) ? join_result::joined : join_result::look_again;
 }
 
-/// Leaves the writers of the file. One thread calls. Pairs with the look at `writers` in
-/// begin_truncation(): all posts of this writer are there.
+/// Leaves the writers of the file. One thread calls. Pairs with await_writers(): all posts of this
+/// writer are there.
 __device__ __forceinline__ void leave_writers(fs_ref const& fs, used_file const& file) {
-  atomic_ref<std::uint32_t, scope::device>(fs.writes.files[file.write_index - 1].writers)
+  atomic_ref<std::uint32_t, scope::device>(shared_of(fs, file).writers)
       .fetch_sub(1, memory_order_release);
 }
 
 /// Stops new writers and waits until none is left. One thread calls. Returns 0, -ETIMEDOUT or -EIO.
 /// After an error this call stops no writer.
 __device__ __forceinline__ std::int32_t begin_truncation(fs_ref const& fs, used_file const& file) {
-  shared_file& shared = fs.writes.files[file.write_index - 1];
-  atomic_ref<std::uint32_t, scope::device> truncating(shared.truncating);
-  if (int const error = handle::spin_until(fs, handle::device_pause_ns, [&] {
-        return truncating.exchange(1, memory_order_seq_cst) == 0;
-      }))
+  shared_file& shared = shared_of(fs, file);
+  if (int const error =
+          handle::spin_until(fs, handle::device_pause_ns, [&] { return try_close_gate(shared); }))
     return error;
-  int const error = handle::spin_until(fs, handle::device_pause_ns, [&] {
-    return atomic_ref<std::uint32_t, scope::device>(shared.writers).load(memory_order_seq_cst) == 0;
-  });
-  if (error != 0) truncating.store(0, memory_order_release);
+  int const error = await_writers(fs, shared);
+  if (error != 0) open_gate(shared);
   return error;
 }
 
-__device__ __forceinline__ void end_truncation(fs_ref const& fs, used_file const& file) {
-  atomic_ref<std::uint32_t, scope::device>(fs.writes.files[file.write_index - 1].truncating)
-      .store(0, memory_order_release);
+/// Lets writers in again. `done`: the file was truncated. Then the descriptor's record has a new
+/// version, and nothing is dirty, since the gate was closed. Callers with the old version notice
+/// the change.
+__device__ __forceinline__ void end_truncation(fs_ref const& fs, used_file const& file, bool done) {
+  shared_file& shared = shared_of(fs, file);
+  used_file fresh;
+  if (done && load_record(fs, file.fd, fresh) == 0 && fresh.write_index == file.write_index)
+    adopt(shared, fresh);
+  open_gate(shared);
 }
 
 }  // namespace gpufs::file

@@ -47,14 +47,7 @@ __device__ int gftruncate(io_context<Group>& io, int fd, std::int64_t size) {
     error = base::warp_broadcast(error);
     if (error != 0) return error;
     error = io::plain_call(io.fs(), rpc::operation::truncate, fd, std::uint64_t(size));
-    if (lane_id() == 0) {
-      // The descriptor's record has a new version now. load_shared() passes it on to all callers.
-      // Callers with the old version notice the change.
-      file::used_file fresh;
-      if (file::load_record(io.fs(), fd, fresh) == 0 && fresh.write_index != 0)
-        static_cast<void>(file::load_shared(io.fs(), fresh));
-      file::end_truncation(io.fs(), file);
-    }
+    if (lane_id() == 0) file::end_truncation(io.fs(), file, error == 0);
     __syncwarp();
     return error;
   });

@@ -152,6 +152,7 @@ __device__ __forceinline__ void give_up_channel(fs_ref const& fs,
 }
 
 /// What a request announces to the daemon besides itself.
+/// staged_data  The caller's earlier stores: bytes in staging, or posts of write buffers.
 enum class carries { nothing, staged_data };
 
 // Assumption: a request without staged data needs no order with its caller's earlier accesses on
@@ -196,6 +197,7 @@ __device__ __forceinline__ void submit(fs_ref const& fs, rpc::request const& r) 
 
 /// Puts the calling thread's request into its ring. Any single thread calls; it owns r.channel.
 /// Never waits.
+template <carries Carries = carries::nothing>
 __device__ __forceinline__ void submit_alone(fs_ref const& fs, rpc::request const& r) {
   std::uint32_t const ring =
       rpc::ring_of(r.channel, static_cast<std::uint32_t>(fs.link.shared.rings));
@@ -209,7 +211,7 @@ __device__ __forceinline__ void submit_alone(fs_ref const& fs, rpc::request cons
     // order.
     atomic_ref<std::uint64_t, scope::system>(slot.word[i])
         .store(rpc::pack_word(r, i, rpc::lap_tag(ticket, fs.link.shared.slots)),
-               bare_request_order);
+               Carries == carries::nothing ? bare_request_order : memory_order_release);
   }
 }
 

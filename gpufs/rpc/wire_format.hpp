@@ -32,6 +32,9 @@ enum class operation : std::uint8_t {
   /// version. The result is 0.
   truncate,
   unlink,  ///< takes a path as open does; result 0
+  /// Writes the dirty pages of `file` that have its version or an earlier one, and stores the host
+  /// file's size in its records. The result is 0 or the error of the write-back.
+  flush,
 };
 
 /// request::flags of a read: bytes beyond the end of the file are zeros, not missing. Reads of
@@ -187,7 +190,10 @@ struct alignas(64) open_file_record {
   std::uint64_t advice;  ///< the last gpufs::advice for the whole file; `normal` after the open
   /// 1 + number of the device's record of a file that is or was written; 0: `size` is final
   std::uint64_t write_index;
-  std::uint64_t reserved[2];
+  /// 1: the file was open for writing when it got this version. Pages of an earlier version may be
+  /// dirty, or become dirty, until device code has taken the version (gpufs/file/shared_file.hpp).
+  std::uint64_t renewed;
+  std::uint64_t reserved;
 };
 static_assert(sizeof(open_file_record) == 64);
 

@@ -59,21 +59,27 @@ content_versions::validation content_versions::open(file_stamp const& stamp, std
     if (changed) {
       v.version = ++last_version_;
       v.was_written = false;
+      v.renewed = false;
     }
     v.stamp = stamp;
     v.settled = !is_young(stamp, now_ns);
     v.order = order;
+    if (order > v.size_order) {
+      v.size = stamp.size;
+      v.size_order = order;
+    }
   }
   if (for_writing) {
     ++v.writers;
     if (!v.was_written && known && !changed) {
       v.version = ++last_version_;
+      v.renewed = false;
       changed = true;
     }
     v.was_written = true;
   }
   if (v.was_written && v.write_index == 0) v.write_index = take_write_index();
-  return {v.version, v.stamp.size, changed, v.write_index};
+  return {v.version, v.size, changed, v.write_index, v.renewed};
 }
 
 void content_versions::close(std::uint64_t device, std::uint64_t inode, bool for_writing) noexcept {
@@ -96,22 +102,35 @@ void content_versions::close(std::uint64_t device, std::uint64_t inode, bool for
   }
 }
 
-void content_versions::written(file_stamp const& stamp, std::int64_t now_ns) noexcept {
-  auto const found = versions_.find({stamp.device, stamp.inode});
-  if (found == versions_.end()) return;
-  found->second.stamp = stamp;
-  found->second.settled = !is_young(stamp, now_ns);
+void content_versions::written(std::uint64_t device, std::uint64_t inode) noexcept {
+  auto const found = versions_.find({device, inode});
+  if (found != versions_.end()) found->second.settled = false;
 }
 
 content_versions::validation content_versions::renew(std::uint64_t device, std::uint64_t inode,
-                                                     std::uint64_t size) noexcept {
+                                                     std::uint64_t size,
+                                                     std::uint64_t order) noexcept {
   auto const found = versions_.find({device, inode});
-  if (found == versions_.end() || found->second.users == 0) return {0, 0, false, 0};
+  if (found == versions_.end() || found->second.users == 0) return {};
+  found->second.version = ++last_version_;
+  found->second.settled = false;
+  found->second.renewed = true;
+  auto renewed = resize(device, inode, size, order);
+  renewed.changed = true;
+  return renewed;
+}
+
+content_versions::validation content_versions::resize(std::uint64_t device, std::uint64_t inode,
+                                                      std::uint64_t size,
+                                                      std::uint64_t order) noexcept {
+  auto const found = versions_.find({device, inode});
+  if (found == versions_.end() || found->second.users == 0) return {};
   auto& v = found->second;
-  v.version = ++last_version_;
-  v.stamp.size = size;
-  v.settled = false;
-  return {v.version, size, true, v.write_index};
+  if (order > v.size_order) {
+    v.size = size;
+    v.size_order = order;
+  }
+  return {v.version, v.size, false, v.write_index, v.renewed};
 }
 
 bool content_versions::is_open(std::uint64_t device, std::uint64_t inode) const noexcept {

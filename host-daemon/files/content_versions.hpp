@@ -50,11 +50,13 @@ class content_versions {
 
   struct validation {
     std::uint64_t version;  ///< never 0, never reused
-    std::uint64_t size;     ///< bytes, as of the newest validation
+    std::uint64_t size;     ///< bytes, as of the newest look at the file
     bool changed;           ///< the version is new
     /// 1 + a number below `write_indices` that no other open file has, if this file is or was
     /// written since it was opened; else 0.
     std::uint32_t write_index;
+    /// renew() gave it this version. Gwrites to pages of an earlier one may still come.
+    bool renewed;
   };
 
   /// Counts an open of the file that `stamp` describes. The version stays if the file cannot have
@@ -71,11 +73,21 @@ class content_versions {
   /// Ends one open() of (device, inode).
   void close(std::uint64_t device, std::uint64_t inode, bool for_writing = false) noexcept;
 
-  /// Notes the file's status after our own writes. The next open compares with it.
-  void written(file_stamp const& stamp, std::int64_t now_ns) noexcept;
+  /// Says that we have written the file since its last validation. The next open that validates it
+  /// takes it for changed. Our own writes change the stamp, and others' changes in the same tick of
+  /// the file system's clock, or between two looks of ours, cannot be told from them.
+  void written(std::uint64_t device, std::uint64_t inode) noexcept;
 
-  /// Gives an open file a new version and this size. Returns {0, 0, false, 0} if it is not open.
-  validation renew(std::uint64_t device, std::uint64_t inode, std::uint64_t size) noexcept;
+  /// Gives an open file a new version. Returns version 0 if it is not open.
+  /// `size` and `order` are as in resize().
+  validation renew(std::uint64_t device, std::uint64_t inode, std::uint64_t size,
+                   std::uint64_t order) noexcept;
+
+  /// Notes the size of an open file. Returns as renew(), with the version as it is.
+  /// `order` numbers looks by the time before them, as in open(). A size that a later look has
+  /// overtaken is not used.
+  validation resize(std::uint64_t device, std::uint64_t inode, std::uint64_t size,
+                    std::uint64_t order) noexcept;
 
   [[nodiscard]] bool is_open(std::uint64_t device, std::uint64_t inode) const noexcept;
 
@@ -101,12 +113,15 @@ class content_versions {
   struct file_entry {
     std::uint64_t version = 0;
     file_stamp stamp;
-    bool settled = false;       // false: the stamp was young, so the next open cannot trust it
-    std::uint64_t order = 0;    // of the newest validation
-    std::uint64_t users = 0;    // open() less close()
-    std::uint64_t writers = 0;  // of these, for writing
+    bool settled = false;          // false: the stamp was young, so the next open cannot trust it
+    std::uint64_t order = 0;       // of the newest validation
+    std::uint64_t size = 0;        // as of the newest look,
+    std::uint64_t size_order = 0;  // and the number of that look
+    std::uint64_t users = 0;       // open() less close()
+    std::uint64_t writers = 0;     // of these, for writing
     // It is open for writing, or was since it got this version. Its pages are cached in full.
     bool was_written = false;
+    bool renewed = false;
     std::uint32_t write_index = 0;           // while it is open
     std::list<key>::iterator place_in_list;  // open_ or closed_
   };

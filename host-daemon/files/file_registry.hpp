@@ -26,6 +26,7 @@ struct stat;
 namespace gpufs::daemon {
 
 class write_back;
+struct write_back_part;
 struct written_file;
 
 struct registry_settings {
@@ -83,8 +84,14 @@ class file_registry {
   /// file's first unreported error.
   std::int32_t sync(std::int32_t descriptor) noexcept;
 
+  /// Writes the file's dirty pages, but not those of O_GWRONCE, and stores the host file's size in
+  /// its records. Blocks. Returns 0, -EBADF, or the file's first unreported error, which stays
+  /// unreported.
+  std::int32_t flush(std::int32_t descriptor) noexcept;
+
   /// Writes dirty pages, sets the size, and gives the file a new version. Blocks. Returns 0,
-  /// -EBADF, -EINVAL (not open for writing), or as ftruncate(2).
+  /// -EBADF, -EINVAL (not open for writing), as ftruncate(2), or the error of the write-back. With
+  /// an error nothing is truncated, and dirty pages stay dirty.
   std::int32_t truncate(std::int32_t descriptor, std::uint64_t size) noexcept;
 
   /// Writes dirty pages, then these bytes, and gives the file a new version. Blocks. Returns
@@ -187,8 +194,7 @@ class file_registry {
     key file{};
     std::shared_ptr<stored_file const> host;
     std::shared_ptr<written_file> writes;  // null: not open for writing
-    std::uint64_t once_version = 0;        // O_GWRONCE: a version of its own,
-    std::uint32_t once_write_index = 0;    // and a write index of its own
+    std::uint32_t once_write_index = 0;    // O_GWRONCE: a write index of its own
     std::uint32_t next_free = none;
   };
 
@@ -206,8 +212,10 @@ class file_registry {
                    bool shares) noexcept;
   void release_kept(key const& k) noexcept;
   void update_records(key const& k, content_versions::validation const& opened) noexcept;
+  [[nodiscard]] int flush_or_error(written_file const& file, write_back_part const& part) noexcept;
   [[nodiscard]] int status_of(stored_file const& file, struct ::stat& out) const noexcept;
-  void renew(key const& k, stored_file const& file) noexcept;
+  enum class look { renews, resizes };
+  void look_at(key const& k, stored_file const& file, look what) noexcept;
   [[nodiscard]] std::shared_ptr<written_file> written(std::int32_t descriptor, key* which,
                                                       bool for_writing) const noexcept;
   void remove(std::uint32_t index, std::int32_t descriptor) noexcept;

@@ -113,10 +113,9 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> h
   e.host = std::move(host);
   e.writes = std::move(file);
   e.once_write_index = once_write_index;
-  e.once_version = once ? versions_.fresh_version() : 0;
-  if (once) writes_->attach(e.once_version, e.writes);
   publish(index,
-          once ? content_versions::validation{e.once_version, opened.size, true, once_write_index}
+          once ? content_versions::validation{e.writes->once_version, opened.size, true,
+                                              once_write_index, false}
                : opened,
           access);
   if (opened.changed) update_records(k, opened);  // the file's other descriptors
@@ -131,6 +130,7 @@ void file_registry::publish(std::uint32_t index, content_versions::validation co
   store_word(record.flags, std::uint64_t(access));
   store_word(record.advice, std::uint64_t(advice::normal));
   store_word(record.write_index, opened.write_index);
+  store_word(record.renewed, opened.renewed ? 1 : 0);
   // Pairs with the device's acquire of the tag: a thread that sees this generation sees the fields
   // above.
   store_word(record.tag, entries_[index].generation);

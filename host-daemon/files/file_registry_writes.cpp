@@ -3,6 +3,7 @@
 #include <host-daemon/base/open_kind.hpp>
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/files/open_record.hpp>
+#include <host-daemon/write_back/no_size_signal.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <algorithm>
@@ -35,7 +36,11 @@ std::shared_ptr<written_file> file_registry::start_writing(
   }
   (once_write_index != 0 ? w.file->once_write_index : w.file->write_index) =
       once_write_index != 0 ? once_write_index : opened.write_index;
-  if (once_write_index == 0) writes_->attach(opened.version, w.file);
+  // Pages of an earlier open with O_GWRONCE may still be dirty. They keep their version, so that no
+  // page gets a second write buffer, which could be written before the first.
+  if (once_write_index != 0 && w.file->once_version == 0)
+    w.file->once_version = versions_.fresh_version();
+  writes_->attach(once_write_index != 0 ? w.file->once_version.load() : opened.version, w.file);
   ++w.descriptors;
   return w.file;
 }
@@ -74,10 +79,11 @@ void file_registry::update_records(key const& k,
     auto const found = open_.find({k.device, k.inode, kind});
     if (found == open_.end()) continue;
     auto& record = region_.open_files[found->second];
-    // The version comes last: a device thread that acquires it sees a size at least as new. Then
-    // the epoch, so that the device loads its copies again.
+    // The version comes last: a device thread that acquires it sees the other words at least as
+    // new. Then the epoch, so that the device loads its copies again.
     store_word(record.size, opened.size);
     store_word(record.write_index, opened.write_index);
+    store_word(record.renewed, opened.renewed ? 1 : 0);
     store_word(record.version, opened.version);
   }
   bump_epoch();
@@ -87,22 +93,17 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor) noexcept {
   key k{};
   auto const file = written(descriptor, &k, true);
   if (!file) return -EBADF;
+  bool const shares = shares_pages(k.access);
   writes_->flush(file.get());
   int const error = writes_->take_error(*file);
-  struct ::stat status {};
-  bool const stated = status_of(*file->host, status) == 0;
+  // The bytes that this descriptor wrote are in the file, not in the pages of others.
+  if (!shares) look_at(k, *file->host, look::renews);
   std::shared_ptr<stored_file const> last;
   std::lock_guard const lock{mutex_};
   auto* const e = find(descriptor);
   if (e == nullptr) return -EBADF;
   bool const clean = !writes_->dirty(*file);
-  bool const shares = shares_pages(k.access);
-  if (stated && shares) versions_.written(stamp_of(status), settings_.now_ns());
-  if (stated && !shares) {
-    // The bytes that this descriptor wrote are in the file, not in the pages of others.
-    auto const opened = versions_.renew(k.device, k.inode, std::uint64_t(status.st_size));
-    if (opened.version != 0) update_records(k, opened);
-  }
+  if (file->changed) versions_.written(k.device, k.inode);
   if (--e->users > 0) {  // opened again meanwhile
     versions_.close(k.device, k.inode, shares);
     return error;
@@ -150,38 +151,55 @@ std::int32_t file_registry::unlink(std::string_view path) noexcept {
   }
 }
 
-// Gives the file a new version, as its pages do not say what the file has. They stay behind under
-// the old version.
-void file_registry::renew(key const& k, stored_file const& file) noexcept {
+// Looks at the file's size, and says it to device code. With `renews` the file also gets a new
+// version, as its pages do not say what the file has. They stay behind under the old version.
+//
+// gwrite may be under way, and pages of the old version may be dirty or become so. The device takes
+// the new version when none is left (file::take_version), and asks for the size again. Pages of
+// O_GWRONCE keep their version: nobody reads them.
+void file_registry::look_at(key const& k, stored_file const& file, look what) noexcept {
+  auto const order = validations_.fetch_add(1, std::memory_order_relaxed) + 1;
   struct ::stat status {};
-  bool const stated = status_of(file, status) == 0;
+  if (status_of(file, status) != 0) return;
+  auto const size = std::uint64_t(status.st_size);
   std::lock_guard const lock{mutex_};
-  if (!stated) return;
-  auto const opened = versions_.renew(k.device, k.inode, std::uint64_t(status.st_size));
-  if (opened.version != 0) update_records(k, opened);
-  for (auto& e : entries_) {  // those with a version of their own
-    if (e.users == 0 || e.once_version == 0 || e.file.device != k.device || e.file.inode != k.inode)
-      continue;
-    e.once_version = versions_.fresh_version();
-    try {
-      writes_->attach(e.once_version, e.writes);
-    } catch (std::bad_alloc const&) {
-      continue;
-    }
-    auto& record = region_.open_files[std::size_t(&e - entries_.data())];
-    store_word(record.size, std::uint64_t(status.st_size));
-    store_word(record.version, e.once_version);
-  }
+  auto const now = what == look::renews ? versions_.renew(k.device, k.inode, size, order)
+                                        : versions_.resize(k.device, k.inode, size, order);
+  if (now.version != 0) update_records(k, now);
 }
 
+// Writes dirty pages. Returns 0 or an error that stays with the file: gfsync reports it.
+int file_registry::flush_or_error(written_file const& file, write_back_part const& part) noexcept {
+  int const failed = writes_->flush(&file, part);
+  if (failed == 0) return 0;
+  int const first = file.error.load(std::memory_order_acquire);
+  return first != 0 ? first : failed;
+}
+
+std::int32_t file_registry::flush(std::int32_t descriptor) noexcept {
+  key k{};
+  auto const file = written(descriptor, &k, false);
+  auto const host = borrow(descriptor);
+  if (!host) return -EBADF;
+  if (file)
+    if (int const failed = flush_or_error(*file, {.once = false})) return failed;
+  look_at(k, *host, look::resizes);
+  return 0;
+}
+
+// A page that stays dirty would be left behind under the old version, and the next gwrite to it
+// would take a second buffer. So nothing is truncated unless all pages that stay are written.
 std::int32_t file_registry::truncate(std::int32_t descriptor, std::uint64_t size) noexcept {
   key k{};
   auto const file = written(descriptor, &k, true);
   if (!file) return borrow(descriptor) ? -EINVAL : -EBADF;
-  writes_->discard(*file, size);  // whole pages beyond the new end need not be written
-  writes_->flush(file.get());     // an error stays with the file
+  // Whole pages beyond the new end need not be written.
+  if (int const failed = flush_or_error(*file, {.end = size})) return failed;
+  no_size_signal const guard;
+  file->changed = true;
+  writes_->discard(*file, size);
   if (int const error = file->host->truncate(size)) return error;
-  renew(k, *file->host);
+  look_at(k, *file->host, look::renews);
   return 0;
 }
 
@@ -192,13 +210,10 @@ std::int64_t file_registry::write(std::int32_t descriptor, void const* bytes, st
   if (!file) return -EBADF;
   constexpr std::uint64_t most = rpc::payload_mask + 1;
   if (offset >= most || count > most - offset) return -EFBIG;
-  // Pages that stay dirty would be left behind under the old version. No open would find them
-  // before all writers have closed.
-  if (int const failed = writes_->flush(file.get())) {
-    // The error stays with the file: gfsync reports it.
-    int const first = file->error.load(std::memory_order_acquire);
-    return first != 0 ? first : failed;
-  }
+  // Earlier gwrites come before these bytes.
+  if (int const failed = flush_or_error(*file, {})) return failed;
+  no_size_signal const guard;
+  file->changed = true;
   std::uint64_t done = 0;
   int error = 0;
   while (done < count && error == 0) {
@@ -209,7 +224,7 @@ std::int64_t file_registry::write(std::int32_t descriptor, void const* bytes, st
     if (n == 0) error = EIO;
     if (n < 0 && n != -EINTR) error = int(-n);
   }
-  if (done != 0) renew(k, *file->host);
+  if (done != 0) look_at(k, *file->host, look::renews);
   return done != 0 || error == 0 ? std::int64_t(done) : -error;
 }
 
@@ -219,7 +234,7 @@ std::int32_t file_registry::discard(std::int32_t descriptor) noexcept {
   if (!file) return borrow(descriptor) ? -EINVAL : -EBADF;
   writes_->discard(*file);
   writes_->take_error(*file);
-  renew(k, *file->host);
+  look_at(k, *file->host, look::renews);
   return 0;
 }
 

@@ -43,6 +43,10 @@ void worker::dispatch(rpc::request const& request) noexcept {
           return files.truncate(r.file, r.argument[0]);
         });
       case rpc::operation::unlink: return answer(request, unlink(request));
+      case rpc::operation::flush:
+        return answer_elsewhere(request, [](file_registry& files, rpc::request const& r) {
+          return files.flush(r.file);
+        });
     }
     answer(request, -EINVAL);
   } catch (std::bad_alloc const&) {

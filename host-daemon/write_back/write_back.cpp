@@ -28,7 +28,7 @@ write_back::write_back(rpc::write_region const& region, fault_injector* faults)
 
 write_back::~write_back() {
   stop();
-  static_cast<void>(flush(nullptr, insist::yes));
+  static_cast<void>(flush(nullptr, {}, insist::yes));
   for (auto const& line : unwritten())
     std::fprintf(stderr, "gpufs: lost, could not be written: %s\n", line.c_str());
 }

@@ -32,10 +32,19 @@ struct written_file {
   std::string path;                                ///< as it was opened, for messages
   std::atomic<std::uint32_t> write_index{0};       ///< as in open_file_record, of its descriptors,
   std::atomic<std::uint32_t> once_write_index{0};  ///< and of the one with O_GWRONCE; 0: none
+  std::atomic<std::uint64_t> once_version{0};      ///< of pages written with O_GWRONCE; 0: none
   std::atomic<int> error{0};                       ///< the first unreported -errno, or 0
+  std::atomic<bool> changed{false};                ///< we have written, or tried to
   // write_back's:
   std::vector<std::uint64_t> versions;  // attached to this file
   mark_set marks;                       // of these versions
+};
+
+/// Some of a file's dirty pages: those that begin before `end`. Without `once`, not those that were
+/// written with O_GWRONCE.
+struct write_back_part {
+  std::uint64_t end = ~0ull;
+  bool once = true;
 };
 
 /// All public functions are thread-safe. Those that write block their caller until it is done. A
@@ -65,10 +74,10 @@ class write_back {
   /// Says that no version belongs to `file` any more.
   void forget(written_file& file);
 
-  /// Writes all bytes that were posted to `file` before the call (null: to any file). Bytes that
-  /// cannot be written stay dirty, and the file keeps the error.
+  /// Writes all bytes that were posted to `part` of `file` before the call (null: to any file).
+  /// Bytes that cannot be written stay dirty, and the file keeps the error.
   /// Returns 0, or -EIO or -ETIMEDOUT if some bytes stay dirty.
-  int flush(written_file const* file);
+  int flush(written_file const* file, write_back_part const& part = {});
 
   /// Calls flush(), makes the file durable, and returns its first unreported error, once.
   int sync(written_file& file);
@@ -136,6 +145,7 @@ class write_back {
   [[nodiscard]] mark_set marks_of(written_file const* file) const;
   template <class Visit>
   void each_marked(written_file const* file, Visit visit) const;
+  [[nodiscard]] std::uint64_t version_of(std::uint32_t i) const;
   [[nodiscard]] std::uint64_t page_of(std::uint32_t i) const;
   bool lock_buffer(std::uint32_t i, insist how, locked_buffer& out);
   template <class Wanted>
@@ -147,7 +157,9 @@ class write_back {
   std::int64_t write_some(piece const* first, piece const* last, std::uint64_t skip);
   void fail(locked_buffer& locked, int error);
   void show_error(written_file const& file, int error);
-  int flush(written_file const* file, insist how);
+  int flush(written_file const* file, write_back_part const& part, insist how);
+  [[nodiscard]] bool belongs(std::uint32_t i, written_file const* file,
+                             write_back_part const& part) const;
   void serve(unsigned number, unsigned threads);
   void rest();
   bool write_background(unsigned number, unsigned threads);

@@ -33,10 +33,8 @@ bool write_back::is_dirty(std::uint32_t i) const {
 }
 
 write_back::file_pointer write_back::file_of(std::uint32_t i) const {
-  auto const version =
-      std::atomic_ref<std::uint64_t>{region_.headers[i].version}.load(std::memory_order_relaxed);
   std::lock_guard const lock{files_mutex_};
-  auto const found = files_.find(version);
+  auto const found = files_.find(version_of(i));
   return found == files_.end() ? nullptr : found->second;
 }
 
@@ -85,6 +83,10 @@ void write_back::release_buffer(locked_buffer const& locked, bool clean) {
   std::atomic_ref<std::uint64_t>{region_.written[i]}.store(
       (clean ? locked.sequence : before) << rpc::written_shift, std::memory_order_seq_cst);
   watch_[i].claimed.store(false, std::memory_order_release);
+}
+
+std::uint64_t write_back::version_of(std::uint32_t i) const {
+  return std::atomic_ref<std::uint64_t>{region_.headers[i].version}.load(std::memory_order_relaxed);
 }
 
 std::uint64_t write_back::page_of(std::uint32_t i) const {

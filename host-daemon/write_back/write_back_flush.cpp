@@ -1,15 +1,12 @@
 // Writing on demand: flush, sync, and the error that a file keeps until it is reported.
 #include <host-daemon/backend/stored_file.hpp>
+#include <host-daemon/write_back/no_size_signal.hpp>
 #include <host-daemon/write_back/write_back.hpp>
-
-#include <time.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <utility>
-
-#include <signal.h>
 
 namespace gpufs::daemon {
 
@@ -19,36 +16,20 @@ namespace {
 // copy on a shared device may take as long.
 constexpr std::chrono::seconds patience{10};
 
-/// While it lives, a write beyond the process's file size limit gives EFBIG to this thread. The
-/// process gets no SIGXFSZ.
-class no_size_signal {
- public:
-  no_size_signal() {
-    ::sigemptyset(&signal_);
-    ::sigaddset(&signal_, SIGXFSZ);
-    ::sigset_t pending;
-    ::sigpending(&pending);
-    foreign_ = ::sigismember(&pending, SIGXFSZ) == 1;
-    ::pthread_sigmask(SIG_BLOCK, &signal_, &before_);
-  }
-  ~no_size_signal() {
-    ::timespec const now{};
-    if (!foreign_) ::sigtimedwait(&signal_, nullptr, &now);
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  no_size_signal(no_size_signal const&) = delete;
-  no_size_signal& operator=(no_size_signal const&) = delete;
-
- private:
-  ::sigset_t signal_, before_;
-  bool foreign_;
-};
-
 }  // namespace
 
-int write_back::flush(written_file const* file) { return flush(file, insist::no); }
+int write_back::flush(written_file const* file, write_back_part const& part) {
+  return flush(file, part, insist::no);
+}
 
-int write_back::flush(written_file const* file, insist how) {
+bool write_back::belongs(std::uint32_t i, written_file const* file,
+                         write_back_part const& part) const {
+  if (file == nullptr) return true;
+  if (file_of(i).get() != file || page_of(i) << region_.page_shift >= part.end) return false;
+  return part.once || version_of(i) != file->once_version;
+}
+
+int write_back::flush(written_file const* file, write_back_part const& part, insist how) {
   struct target {
     std::uint32_t number;
     std::uint64_t sequence;
@@ -57,8 +38,7 @@ int write_back::flush(written_file const* file, insist how) {
   auto const failures = failures_.load(std::memory_order_relaxed);
   each_marked(file, [&](std::uint32_t i) {
     auto const sequence = posted(i) >> rpc::posted_shift;
-    if (sequence != written(i) >> rpc::written_shift &&
-        (file == nullptr || file_of(i).get() == file))
+    if (sequence != written(i) >> rpc::written_shift && belongs(i, file, part))
       targets.push_back({i, sequence});
   });
   if (targets.empty()) return 0;

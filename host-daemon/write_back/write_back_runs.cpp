@@ -44,6 +44,7 @@ void write_back::write(std::vector<locked_buffer>& locked) {
       fail(h, EBADF);  // its file was closed while the device wrote
       continue;
     }
+    h.file->changed = true;
     for (auto const& p : pieces_of(h)) pieces.push_back(p);
   }
   for (std::size_t at = 0; at < pieces.size();) {

@@ -47,8 +47,8 @@ class filesystem {
   /// Writes `count` bytes from host memory to byte `offset`, as pwrite(2), after the kernels' dirty
   /// pages. Kernels see the bytes from their next gopen or io_context on; then all blocks do.
   ///
-  /// A gwrite to the same file that runs meanwhile may be lost or misplaced although it succeeded.
-  /// Readers that open the file later may miss its bytes until all writers have closed the file.
+  /// Kernels may gwrite to the file meanwhile. While dirty pages of it cannot be written, kernels
+  /// may miss these bytes.
   ///
   /// Returns bytes written: `count` or fewer, or
   ///   -EBADF not open for writing | -EINVAL `offset` < 0 | -EFBIG beyond 2^48

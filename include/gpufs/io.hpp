@@ -49,7 +49,9 @@ template <class Group>
 
 /// Closes `fd` once. The last gclose of a written file writes its dirty pages to the host file.
 /// It does not make them durable; gfsync does. All threads of the group call.
-/// Pages stay in the cache for the next gopen of the unchanged file.
+///
+/// Pages stay in the cache for the next gopen of the unchanged file. A file that was written counts
+/// as changed, unless another descriptor of it is open for writing.
 ///
 /// After an error of the write-back the pages stay dirty, and a gfsync after another gopen tries
 /// again.
@@ -111,6 +113,7 @@ template <class Group>
 /// Returns 0, or
 ///   -EBADF not open | -EINVAL not open for writing, `size` < 0 | -EFBIG beyond 2^48 - 1
 ///   -ETIMEDOUT not done in time | -EIO daemon stopped | an error of ftruncate(2)
+///   the error of writing pages before the new end (nothing is truncated then)
 template <class Group>
 [[nodiscard]] __device__ int gftruncate(io_context<Group>& io, int fd, std::int64_t size);
 

@@ -353,3 +353,65 @@ TEST_CASE("a filesystem that goes away writes what is dirty") {
   }
   CHECK(pread_bytes(path, 0, ~0ull) == bytes);
 }
+
+TEST_CASE(
+    "gftruncate of a file that cannot be written gives the error, truncates nothing, loses no "
+    "order") {
+  for (unsigned before = 0; before < 4; ++before) {  // other buffers, other orders
+    for (bool const synced : {false, true}) {
+      failing_file file;
+      auto& [folder, path, range, fs, fd] = file;
+      auto const old = pread_bytes(path, 0, ~0ull);
+      range->error = ENOSPC;
+      auto const first = some_bytes(1, 0, 8), second = some_bytes(2, 0, 8);
+      op_batch batch;
+      for (unsigned i = 0; i < before; ++i)
+        batch.write(0, fd, std::int64_t((1 + i % 3) * page + 8 * i), first);
+      batch.write(0, fd, 0, first);
+      batch.run(fs.ref(), 1, 64);
+      if (synced) CHECK(sync_in_kernel(fs, fd) == -ENOSPC);
+      op_batch cut;
+      auto const longer = cut.truncate(0, fd, 16 * page), shorter = cut.truncate(0, fd, page);
+      auto const size = cut.size_of(0, fd), read = cut.read(0, fd, 0, 8);
+      cut.run(fs.ref(), 1, 64);
+      CAPTURE(before);
+      CAPTURE(synced);
+      CHECK(cut.result(longer) == -ENOSPC);
+      CHECK(cut.result(shorter) == -ENOSPC);
+      CHECK(cut.result(size) == 4 * page);
+      CHECK(cut.bytes(read) == first);
+      CHECK(pread_bytes(path, 0, ~0ull) == old);
+      range->error = 0;
+      CHECK(sync_in_kernel(fs, fd) == -ENOSPC);  // of the truncations
+      CHECK(write_in_kernel(fs, fd, 0, second) == 8);
+      CHECK(sync_in_kernel(fs, fd) == 0);
+      CHECK(pread_bytes(path, 0, 8) == second);
+      op_batch after;
+      auto const done = after.truncate(0, fd, page);
+      auto const seen = after.read(0, fd, 0, 2 * page);
+      after.run(fs.ref(), 1, 64);
+      CHECK(after.result(done) == 0);
+      CHECK(after.bytes(seen) == pread_bytes(path, 0, ~0ull));
+      CHECK(after.bytes(seen).size() == page);
+      CHECK(fs.close(fd) == 0);
+    }
+  }
+}
+
+TEST_CASE("gftruncate to less than the pages that cannot be written drops them") {
+  failing_file file;
+  auto& [folder, path, range, fs, fd] = file;
+  range->begin = page;
+  range->error = ENOSPC;
+  CHECK(write_in_kernel(fs, fd, 2 * page, some_bytes(1, 0, 100)) == 100);
+  CHECK(fs.sync(fd) == -ENOSPC);
+  op_batch batch;
+  auto const done = batch.truncate(0, fd, page);
+  auto const size = batch.size_of(0, fd);
+  batch.run(fs.ref(), 1, 64);
+  CHECK(batch.result(done) == 0);
+  CHECK(batch.result(size) == page);
+  CHECK(fs.unwritten().empty());
+  CHECK(fs.close(fd) == 0);
+  CHECK(pread_bytes(path, 0, ~0ull).size() == page);
+}

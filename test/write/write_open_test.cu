@@ -161,27 +161,105 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "what we wrote ourselves is no change: who opens the file again finds its pages in the cache") {
+    "pages stay in the cache for the next open if nobody wrote the file, or while it stays open "
+    "for writing") {
   constexpr std::uint64_t size = 3 * 4096 + 10;
   scratch_folder folder;
   filesystem fs(small_config(4096, 32));
-  auto const path = folder / "file";
-  for (std::uint64_t const with : {1, 2}) {  // the second finds a file that it wrote before
-    CAPTURE(with);
-    int const fd = fs.open(path, O_RDWR | O_CREAT);
+  auto const path = make_file(folder, "file", size);
+  let_stamps_age(path);
+  auto const misses_of_a_read = [&](int flags) {
+    int const fd = fs.open(path, flags);
+    auto const before = fs.stats();
+    op_batch batch;
+    auto const read = batch.read(0, fd, 0, 2 * size);
+    batch.close(0, fd);
+    batch.run(fs.ref(), 1, 64);
+    CHECK(batch.bytes(read) == whole(path));
+    return (fs.stats() - before).misses;
+  };
+  CHECK(misses_of_a_read(O_RDWR) > 0);
+  CHECK(misses_of_a_read(O_RDWR) == 0);  // open for writing, but never written
+  CHECK(misses_of_a_read(O_RDONLY) == 0);
+  int const held = fs.open(path, O_RDWR);
+  for (std::uint64_t const with : {1, 2}) {
+    int const fd = fs.open(path, O_WRONLY);
     op_batch batch;
     batch.write(0, fd, 0, some_bytes(with, 0, size));
+    batch.close(0, fd);
     batch.run(fs.ref(), 1, 64);
-    CHECK(fs.sync(fd) == 0);
-    let_stamps_age(path);  // when they are young at our close, the next open takes them for changed
-    CHECK(fs.close(fd) == 0);
-    int const again = fs.open(path, O_RDONLY);
-    auto const before = fs.stats();
-    op_batch reads;
-    auto const read = reads.read(0, again, 0, size);
-    reads.run(fs.ref(), 1, 64);
-    CHECK(reads.bytes(read) == some_bytes(with, 0, size));
-    CHECK((fs.stats() - before).misses == 0);
-    CHECK(fs.close(again) == 0);
+    CHECK(batch.result(1) == 0);
+    CHECK(misses_of_a_read(O_RDONLY) == 0);
   }
+  CHECK(fs.close(held) == 0);
+}
+
+TEST_CASE(
+    "close-to-open: what others write while we have the file open for writing is read after our "
+    "last close") {
+  constexpr std::uint64_t size = 2 * 4096;
+  for (bool const writes_too : {false, true}) {
+    for (bool const reader_stays : {false, true}) {
+      scratch_folder folder;
+      auto const path = make_file(folder, "file", size);
+      let_stamps_age(path);
+      filesystem fs(small_config(4096, 32));
+      int const reader = reader_stays ? fs.open(path, O_RDONLY) : 0;
+      int const fd = fs.open(path, O_RDWR);
+      op_batch batch;
+      batch.read(0, fd, 0, size);  // the pages are cached
+      if (writes_too) batch.write(0, fd, 0, some_bytes(3, 0, 100));
+      batch.run(fs.ref(), 1, 64);
+      CHECK(fs.sync(fd) == 0);
+      write_range(path, 77, 4096, 50);
+      let_stamps_age(path);
+      CHECK(fs.close(fd) == 0);
+      let_stamps_age(path);
+      for (int const flags : {O_RDONLY, O_RDWR, O_RDONLY}) {
+        int const again = fs.open(path, flags);
+        op_batch reads;
+        auto const read = reads.read(0, again, 0, 2 * size);
+        reads.run(fs.ref(), 1, 64);
+        CAPTURE(writes_too);
+        CAPTURE(reader_stays);
+        CHECK(reads.bytes(read) == whole(path));
+        CHECK(fs.close(again) == 0);
+      }
+      if (reader_stays) CHECK(fs.close(reader) == 0);
+    }
+  }
+}
+
+TEST_CASE("close-to-open: two filesystems that wrote one page both read it whole afterwards") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 4096);
+  filesystem first(small_config(4096, 8)), second(small_config(4096, 8));
+  filesystem* const both[] = {&first, &second};
+  int fds[2];
+  auto const on_each = [&](auto&& what) {
+    for (int i = 0; i < 2; ++i) what(*both[i], i);
+  };
+  on_each([&](filesystem& fs, int i) { fds[i] = fs.open(path, O_RDWR); });
+  on_each([&](filesystem& fs, int i) {
+    op_batch batch;
+    batch.write(0, fds[i], 100 * i, some_bytes(std::uint64_t(5 + i), 0, 100));
+    batch.run(fs.ref(), 1, 64);
+  });
+  on_each([&](filesystem& fs, int i) {
+    CHECK(fs.close(fds[i]) == 0);
+    let_stamps_age(path);
+  });
+  auto expected = some_bytes(5, 0, 100);
+  auto const theirs = some_bytes(6, 0, 100);
+  expected.insert(expected.end(), theirs.begin(), theirs.end());
+  CHECK(pread_bytes(path, 0, 200) == expected);
+  on_each([&](filesystem& fs, int i) {
+    int const fd = fs.open(path, O_RDONLY);
+    op_batch batch;
+    auto const read = batch.read(0, fd, 0, 200);
+    batch.run(fs.ref(), 1, 64);
+    CAPTURE(i);
+    CHECK(batch.bytes(read) == expected);
+    CHECK(fs.close(fd) == 0);
+  });
 }

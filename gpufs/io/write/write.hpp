@@ -120,7 +120,7 @@ __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_sp
 struct join_attempt {
   std::uint64_t offset = 0;
   file::join_result result = file::join_result::joined;
-  bool late = false;  ///< look_again: the truncation took longer than rpc_timeout
+  bool late = false;  ///< look_again: the gate was closed for longer than rpc_timeout
 };
 
 /// Joins the file's writers and finds the offset. An append reserves its range here. All threads of
@@ -144,12 +144,8 @@ __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::
         attempt.result = file::failed_join(failed != 0 ? failed : -ETIMEDOUT);
       } else if (!file::join_writers(fs, file)) {
         attempt.result = file::join_result::look_again;
-        // The caller that truncates ends within its own timeout.
-        std::uint32_t& truncating = fs.writes.files[file.write_index - 1].truncating;
-        attempt.late = handle::spin_until(fs, handle::device_pause_ns, [&] {
-                         return atomic_ref<std::uint32_t, scope::device>(truncating)
-                                    .load(memory_order_relaxed) == 0;
-                       }) != 0;
+        // The caller that closed the gate opens it within its own timeout.
+        attempt.late = file::await_gate(fs, file::shared_of(fs, file)) != 0;
       } else if (may_append && (file.flags & O_APPEND) != 0) {
         attempt.offset =
             atomic_ref<std::uint64_t, scope::device>(fs.writes.files[file.write_index - 1].size)
