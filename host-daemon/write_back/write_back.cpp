@@ -76,14 +76,16 @@ void write_back::serve(unsigned number, unsigned threads) {
       job();
       continue;
     }
+    auto const before = looks();
     if (write_background(number, threads)) continue;
-    rest();
+    // While pages are dirty, others may soon fill the buffers.
+    rest(looks() == before ? look_again : look_again / threads);
   }
 }
 
-// Waits until there may be something to do. One resting thread looks for dirty pages again soon, so
-// that the others need not.
-void write_back::rest() {
+// Waits until there may be something to do. One resting thread looks for dirty pages again after
+// `interval`, so that the others need not.
+void write_back::rest(std::chrono::microseconds interval) {
   std::unique_lock lock{jobs_mutex_};
   auto const something = [&] { return stopping_ || !jobs_.empty(); };
   if (something()) return;
@@ -98,7 +100,7 @@ void write_back::rest() {
     return;
   }
   watched_ = true;
-  wake_.wait_for(lock, look_again, something);
+  wake_.wait_for(lock, interval, something);
   watched_ = false;
   if (something()) wake_.notify_one();  // another thread watches while this one has a job
 }

@@ -161,7 +161,7 @@ class write_back {
   [[nodiscard]] bool belongs(std::uint32_t i, written_file const* file,
                              write_back_part const& part) const;
   void serve(unsigned number, unsigned threads);
-  void rest();
+  void rest(std::chrono::microseconds interval);
   bool write_background(unsigned number, unsigned threads);
   bool wanted_now(std::uint32_t i, bool pressed);
 

@@ -27,7 +27,7 @@ namespace {
 constexpr std::uint64_t page = 512;
 constexpr std::uint32_t pages = 40;
 constexpr std::uint32_t blocks = 6;
-constexpr std::uint32_t rounds = scaled(30, 8);
+constexpr std::uint32_t rounds = scaled(12, 5);
 
 // In each round, block b writes its number of the round to its word in some pages, and then calls
 // gfsync. `done` says up to which round this has succeeded. Pages are shared by all blocks. Which
