@@ -106,15 +106,17 @@ void write_back::rest(std::chrono::microseconds interval) {
 }
 
 void write_back::attach(std::uint64_t version, file_pointer file) {
+  bool first = false;
   {
     std::lock_guard const order{
         jobs_mutex_};  // a thread that is about to sleep has looked at files_ under it
     std::lock_guard const lock{files_mutex_};
+    first = files_.empty();
     file->versions.push_back(version);
     file->marks.set(rpc::mark_of(version));
     files_.insert_or_assign(version, std::move(file));
   }
-  wake_.notify_all();
+  if (first) wake_.notify_one();  // one thread watches from now on
 }
 
 void write_back::forget(written_file& file) {
