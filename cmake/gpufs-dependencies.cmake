@@ -19,12 +19,13 @@ if(NOT TARGET gpufs::uring)
     INTERFACE_INCLUDE_DIRECTORIES ${GPUFS_URING_INCLUDE_DIR})
 endif()
 
+set(gpufs_cuda_architectures "80-real;90")  # sm_80 and sm_90 code, and PTX for later devices
 if(GPUFS_DEVICE STREQUAL "emulated")
   set(Boost_USE_STATIC_LIBS ON)
   find_package(Boost 1.74 REQUIRED CONFIG COMPONENTS context)
 else()
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES "80-real;90")  # sm_80 and sm_90 code, and PTX for later devices
+    set(CMAKE_CUDA_ARCHITECTURES ${gpufs_cuda_architectures})
   endif()
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has C++20

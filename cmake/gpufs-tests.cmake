@@ -17,6 +17,13 @@ add_library(test_support STATIC)
 gpufs_add_sources(test_support ${support_sources})
 target_link_libraries(test_support PUBLIC gpufs gpufs::doctest gpufs::fmt PRIVATE gpufs_warnings)
 
+# What the suites of test/history share.
+file(GLOB history_sources CONFIGURE_DEPENDS test/history/*.cpp test/history/*.cu)
+list(FILTER history_sources EXCLUDE REGEX "_test\\.(cpp|cu)$")
+add_library(test_history STATIC)
+gpufs_add_sources(test_history ${history_sources})
+target_link_libraries(test_history PUBLIC test_support PRIVATE gpufs_warnings)
+
 set(test_environment
   "TSAN_OPTIONS=second_deadlock_stack=1" "ASAN_OPTIONS=detect_stack_use_after_return=0"
   "UBSAN_OPTIONS=print_stacktrace=1")
@@ -46,6 +53,9 @@ foreach(suite IN LISTS suites)
   gpufs_add_sources(${name} ${suite})
   gpufs_set_up_program(${name})
   target_link_libraries(${name} PRIVATE test_main_${kind} test_support gpufs_cli gpufs::CLI11)
+  if(name MATCHES "^history_")
+    target_link_libraries(${name} PRIVATE test_history)
+  endif()
   if(suite MATCHES "${suites_of_apps}")
     target_link_libraries(${name} PRIVATE gpufs_apps_common)
   endif()
@@ -89,6 +99,22 @@ if(GPUFS_PYTHON3)
   add_test(NAME check_house_test
     COMMAND ${GPUFS_PYTHON3} ${PROJECT_SOURCE_DIR}/test/check_house/run.py)
   set_tests_properties(check_house_test PROPERTIES TIMEOUT 600 LABELS host)
+endif()
+
+# The order of accesses in machine code, for the architectures that a release has. The machine code
+# is the same in all variants of the build, so the sanitizers' variants skip this.
+if(GPUFS_DEVICE STREQUAL "cuda")
+  set(GPUFS_NVCC ${CMAKE_CUDA_COMPILER})
+else()
+  find_program(GPUFS_NVCC nvcc)
+  mark_as_advanced(GPUFS_NVCC)
+endif()
+if(GPUFS_PYTHON3 AND GPUFS_NVCC AND NOT GPUFS_SANITIZE)
+  string(REGEX MATCHALL "[0-9]+" architectures "${gpufs_cuda_architectures}")
+  add_test(NAME machine_order_test
+    COMMAND ${GPUFS_PYTHON3} ${PROJECT_SOURCE_DIR}/test/device/machine_order.py
+      ${GPUFS_NVCC} ${PROJECT_SOURCE_DIR} ${architectures})
+  set_tests_properties(machine_order_test PROPERTIES TIMEOUT 600 LABELS host)
 endif()
 
 # The applications' programs in every mode, the study of them, and real input files if they have

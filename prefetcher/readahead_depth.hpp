@@ -13,12 +13,26 @@ struct stream {
   std::uint64_t version = 0;  ///< file version; 0: nothing was read yet
   std::uint64_t next = 0;     ///< byte after the last one read
   std::uint32_t depth = 0;    ///< readahead depth: chunks to have under way beyond the current read
+  /// others have brought in pages that the caller read or had requested, and it has not jumped far
+  std::uint32_t shared = 0;
+  /// the last consecutive pages that the caller has brought in itself, as bytes
+  std::uint64_t own_begin = 0;
+  std::uint64_t own_end = 0;
+
+  /// Whether a page at byte `begin` goes on where the caller's own pages end, or is one of them.
+  [[nodiscard]] GPUFS_HOST_DEVICE bool follows(std::uint64_t begin) const {
+    return own_begin <= begin && begin <= own_end;
+  }
+  /// The caller brings in the bytes [begin, end).
+  GPUFS_HOST_DEVICE void bring_in(std::uint64_t begin, std::uint64_t end) {
+    if (!follows(begin)) own_begin = begin;
+    own_end = end;
+  }
 };
 
 /// How the readahead depth changes. Without `automatic` (a fixed `prefetch_size`) it is `depth`
-/// after a sequential read. With `automatic` it doubles with every sequential read, up to `limit`.
-/// With `at_once` it is `limit` from the first such read. A read that is not sequential sets it to
-/// 0.
+/// after a read that is no jump. With `automatic` it doubles with every such read, up to `limit`.
+/// With `at_once` it is `limit` from the first such read. A jump sets it to 0.
 struct depth_rule {
   bool automatic = false;
   std::uint32_t depth = 1;
@@ -26,21 +40,41 @@ struct depth_rule {
   bool at_once = false;
 };
 
-/// Whether a read is sequential. It is if it begins at most `slack` bytes (a page) before or after
-/// the end of the last read of the same file version. RANDOM advice makes no read sequential.
-/// SEQUENTIAL advice makes the first read of a file version sequential.
-GPUFS_HOST_DEVICE inline bool is_sequential(stream const& s, std::uint64_t version,
-                                            std::uint64_t begin, std::uint64_t slack,
-                                            advice a = advice::normal) {
-  if (a == advice::random) return false;
-  if (s.version != version) return a == advice::sequential;
-  return begin <= s.next ? s.next - begin <= slack : begin - s.next <= slack;
+/// How a read follows the caller's last one.
+enum class read_kind : std::uint32_t {
+  jump,        ///< it begins more than a page away, or the file version is another
+  gap,         ///< it leaves out some bytes, at most a page
+  sequential,  ///< it begins where the last one ended, or up to a page before
+};
+
+/// The kind of a read at byte `begin`; `slack` is a page. With RANDOM advice each read is a jump.
+/// With SEQUENTIAL advice the first read of a file version is sequential.
+GPUFS_HOST_DEVICE inline read_kind kind_of(stream const& s, std::uint64_t version,
+                                           std::uint64_t begin, std::uint64_t slack,
+                                           advice a = advice::normal) {
+  if (a == advice::random) return read_kind::jump;
+  if (s.version != version)
+    return a == advice::sequential ? read_kind::sequential : read_kind::jump;
+  if (begin <= s.next) return s.next - begin <= slack ? read_kind::sequential : read_kind::jump;
+  return begin - s.next <= slack ? read_kind::gap : read_kind::jump;
+}
+
+/// A caller that may share pages with others has a chunk ahead for each `cautious_share` chunks
+/// that it has brought in itself one after the other. If another caller takes over there, what was
+/// read in vain is at most this part.
+inline constexpr std::uint32_t cautious_share = 16;
+
+/// The most chunks ahead of a caller that may share pages.
+GPUFS_HOST_DEVICE inline std::uint32_t cautious_limit(std::uint64_t own_bytes,
+                                                      std::uint64_t chunk_bytes) {
+  std::uint64_t const chunks = own_bytes / (cautious_share * chunk_bytes);
+  return chunks < 0xffffffffu ? static_cast<std::uint32_t>(chunks) : 0xffffffffu;
 }
 
 /// The readahead depth after a read.
-GPUFS_HOST_DEVICE inline std::uint32_t next_depth(std::uint32_t depth, bool sequential,
+GPUFS_HOST_DEVICE inline std::uint32_t next_depth(std::uint32_t depth, bool goes_on,
                                                   depth_rule const& rule) {
-  if (!sequential) return 0;
+  if (!goes_on) return 0;
   if (!rule.automatic) return rule.depth;
   if (rule.at_once) return rule.limit;
   std::uint32_t const doubled = depth == 0 ? 1 : depth * 2;

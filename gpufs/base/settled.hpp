@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <type_traits>
 
 namespace gpufs::base {
 
@@ -16,9 +18,22 @@ namespace gpufs::base {
 // the block that met this one at a barrier.
 //
 // Assumption: a warp's accesses to one address reach the L2 in order. The hardware does so. The PTX
-// memory model does not promise it. Tests: page_table_test and differential_test on a GPU.
+// memory model does not promise it. docs/memory-model.md has the argument and the tests.
 //
 // On other devices a release costs next to nothing, and the code below uses one.
+
+/// What await_loads() compares a mark with. Any constant works.
+inline constexpr std::uint32_t awaited = 0x9e3779b9u;
+
+/// Bits of a loaded value for await_loads(). Marks of several loads are combined by `|`. A value of
+/// 1 or 2 bytes has no high bits, so its mark has those of the constant. Else the compiler would
+/// see that the comparison fails, and would drop the wait.
+template <class T>
+__device__ constexpr std::uint32_t mark_of(T value) {
+  static_assert(std::is_unsigned_v<T>);
+  return static_cast<std::uint32_t>(value) |
+         (awaited & ~static_cast<std::uint32_t>(std::numeric_limits<T>::max()));
+}
 
 #if defined(__CUDACC__)
 /// Memory order of the store or add that announces settled stores.
@@ -27,14 +42,14 @@ inline constexpr memory_order after_settling = memory_order_relaxed;
 /// Returns when the loads that `mark` was made of have returned. Any thread calls. The branch needs
 /// their values.
 __device__ __forceinline__ void await_loads(std::uint32_t mark) {
-  if (mark == 0x9e3779b9u) __nanosleep(1);  // any constant works
+  if (mark == awaited) __nanosleep(1);
 }
 
 /// Returns when the calling thread's last stores to the objects have reached memory. All objects
 /// together cost one trip.
 template <class... T>
 __device__ __forceinline__ void settle(T const&... object) {
-  await_loads((static_cast<std::uint32_t>(*static_cast<T const volatile*>(&object)) | ...));
+  await_loads((mark_of<T>(*static_cast<T const volatile*>(&object)) | ...));
 }
 
 /// Returns when the stores of `lanes` to bytes [begin, end) of a frame have reached memory. All of

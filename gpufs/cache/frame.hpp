@@ -70,6 +70,12 @@ __device__ __forceinline__ phase claim(frame_header& h) {
              : phase::evicting;
 }
 
+/// Whether the frame is ready and has one pin. Any thread calls.
+__device__ __forceinline__ bool is_pinned_once(frame_header& h) {
+  std::uint64_t const state = frame_state(h).load(memory_order_relaxed);
+  return phase_of(state) == phase::ready && pins_of(state) == 1;
+}
+
 /// Names the page that an evicting frame will hold, and pins it. The owner calls. This is no
 /// release: a look-up that pins the frame now may still read the old name. So a caller that waits
 /// for a filling page checks the name again once it is ready.
@@ -122,10 +128,9 @@ __device__ __forceinline__ void unpin(frame_header& h) {
 ///
 /// Assumption: on the GPU these loads have returned before the add, so a relaxed add suffices.
 /// Stores that use the loaded values come before the add in program order. For other lanes they
-/// come before the __syncwarp that precedes it. A value that array loaded into a register may still
-/// be on its way when the add is issued. The next owner's first store comes several trips to memory
-/// later: it claims the frame, removes the old page, enters the new one and gets its bytes across
-/// the bus. Tests: page_table_test (pages under churn) and differential_test on a GPU.
+/// come before the __syncwarp that precedes it. load_element() waits for values that it has in
+/// registers. array and held_ptr give pages back by far_call(), and the machine code waits for all
+/// loads before such a call. docs/memory-model.md has the argument, machine_order.py checks it.
 ///
 /// A fence would wait for all loads of the multiprocessor. On other devices this is a release.
 __device__ __forceinline__ void unpin_read(frame_header& h, std::uint32_t pins = 1) {

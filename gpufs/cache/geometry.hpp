@@ -24,4 +24,10 @@ struct alignas(32) frame_header {
 };
 static_assert(sizeof(frame_header) == 32);
 
+/// Callers that wait for frames or for write buffers, first come, first served. In GPU memory.
+struct alignas(128) line {
+  std::uint64_t state;      ///< see line.hpp
+  std::uint64_t served_at;  ///< device_clock_ns() when a caller last got what it waited for
+};
+
 }  // namespace gpufs::cache

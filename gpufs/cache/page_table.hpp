@@ -126,6 +126,16 @@ __device__ __forceinline__ lookup find_and_pin(handle::page_cache_ref const& c,
   }
 }
 
+/// Whether the table has an entry that may be the page's, in one trip and without a pin. The answer
+/// may be old when it is there. All lanes of a warp call.
+__device__ __forceinline__ bool may_have(handle::page_cache_ref const& c, std::uint64_t version,
+                                         std::uint64_t page) {
+  page_location const at = locate(c, version, page);
+  return __ballot_sync(
+             all_lanes,
+             at.may_be(bucket_entry(c, at.bucket, lane_id()).load(memory_order_relaxed))) != 0;
+}
+
 /// Returns the first way in `ways` from `home` on. `ways` is not 0.
 __device__ __forceinline__ unsigned first_way(unsigned ways, unsigned home) {
   return (lowest_lane(__funnelshift_r(ways, ways, home)) + home) % bucket_ways;

@@ -28,6 +28,18 @@ using unit_of = std::conditional_t<
     std::conditional_t<Alignment % 4 == 0, std::uint32_t,
                        std::conditional_t<Alignment % 2 == 0, std::uint16_t, std::uint8_t>>>;
 
+/// Bits for await_loads() that depend on every byte of a loaded object. Any thread calls.
+template <class T>
+__device__ inline std::uint32_t mark_of_object(T const& value) {
+  using unit = unit_of<alignof(T)>;
+  unit word[sizeof(T) / sizeof(unit)];
+  std::memcpy(word, &value, sizeof(T));
+  std::uint32_t mark = 0;
+  GPUFS_UNROLL
+  for (unit const w : word) mark |= mark_of(w);
+  return mark;
+}
+
 /// Loads an object from memory, not from this multiprocessor's cache. Any thread calls. `mark` gets
 /// bits that depend on every load. The loads may meet stores of the frame's next owner. So use the
 /// value only after still_there().
@@ -39,11 +51,9 @@ GPUFS_NO_TSAN __device__ inline T load_now(std::byte const* from, std::uint32_t&
   auto const* const at = reinterpret_cast<unit const volatile*>(from);
   GPUFS_UNROLL
   for (unsigned i = 0; i < units; ++i) word[i] = at[i];
-  mark = 0;
-  GPUFS_UNROLL
-  for (unsigned i = 0; i < units; ++i) mark |= static_cast<std::uint32_t>(word[i]);
   T value;
   std::memcpy(&value, word, sizeof(T));
+  mark = mark_of_object(value);
   return value;
 }
 
@@ -55,7 +65,7 @@ __device__ __forceinline__ bool see_frame(handle::page_cache_ref const& c, std::
   // Acquire pairs with publish(): name, bytes and `valid` are of this generation, or of a later
   // one, which still_there() detects.
   // Assumption: relaxed suffices on the GPU. All later loads go to memory, and the branch delays
-  // them until this load has returned. Test: array_test on a GPU.
+  // them until this load has returned. Tests: machine_order.py; array_test on a GPU.
 #if defined(__CUDACC__)
   std::uint64_t const state = frame_state(h).load(memory_order_relaxed);
 #else
@@ -123,9 +133,9 @@ GPUFS_STAGE inline seen_frame see_page_further(handle::page_cache_ref const* c,
 /// Why this is enough. The next owner stores to the frame only after its claim(). Its begin_fill()
 /// changes the generation before publish() makes the frame ready. So a load that met one of its
 /// stores comes after that claim. A later look at the state sees the claim, or a later generation.
-/// On the GPU the look is issued when the load has returned. On other devices it is a
-/// read-modify-write with release. The claim reads from it, so the owner's stores come after the
-/// loads.
+/// On the GPU the look is issued when the load has returned; machine_order.py checks the machine
+/// code (docs/memory-model.md). On other devices it is a read-modify-write with release. The claim
+/// reads from it, so the owner's stores come after the loads.
 __device__ __forceinline__ bool still_there(frame_header* seen, std::uint64_t state,
                                             std::uint32_t mark) {
   return (load_behind(seen->state, mark) ^ state) >> phase_shift == 0;

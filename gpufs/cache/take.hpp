@@ -17,18 +17,26 @@ struct taken_frame {
   bool evicted;        ///< it held a page
 };
 
+/// Passes over every frame with a pin.
+struct keep_pins {
+  __device__ __forceinline__ bool operator()(std::uint32_t) const { return false; }
+};
+
 /// Takes a frame for each lane with `wants`. All lanes of the team call. Under replacement::lra the
 /// frame comes from the seat's queue, least recently allocated first. Under other policies, or if
-/// the queue has none, it comes from the sweep. Frames with pins are passed over.
+/// the queue has none, it comes from the sweep. Frames with pins are passed over, unless
+/// unpin(frame) takes a ready frame's only pin back. It may take back that pin only if no caller
+/// needs it, and returns whether it has. Each lane calls it for its own frame.
 ///
 /// Looks at a bounded number of frames and never waits. A caller that gets none finishes its pages
 /// before it asks again. `seat` belongs to the caller, or is -1.
-template <class Team = whole_warp>
+template <class Team = whole_warp, class Unpin = keep_pins>
 __device__ __forceinline__ taken_frame take_each(handle::page_cache_ref const& c, std::int32_t seat,
-                                                 bool wants) {
+                                                 bool wants, Unpin unpin = {}) {
   constexpr unsigned most_rounds = 64;  // per source: queue, sweep
   taken_frame mine{-1, false};
   bool own = has_queues(c.policy) && seat >= 0;
+  std::uint32_t first_drawn = 0;
   GPUFS_ROLLED
   for (unsigned round = 0; round < most_rounds; ++round) {
     bool const seeks = wants && mine.frame < 0;
@@ -37,15 +45,22 @@ __device__ __forceinline__ taken_frame take_each(handle::page_cache_ref const& c
     unsigned const n = count_lanes(seekers);
     unsigned const rank = rank_in(seekers, Team::lane());
     candidate_frame candidate{false, 0};
-    if (own &&
-        (!lra_candidate<Team>(c, seat, seeks, n, rank, candidate) || round + 1 == most_rounds)) {
-      own = false;
-      round = 0;
-      continue;
+    if (own) {
+      std::uint32_t drawn = 0;
+      bool const none = !lra_candidate<Team>(c, seat, seeks, n, rank, candidate, drawn);
+      if (round == 0) first_drawn = drawn;
+      // The first frame again: all of the queue's frames are pinned.
+      if (none || (round != 0 && drawn == first_drawn) || round + 1 == most_rounds) {
+        own = false;
+        round = 0;
+        continue;
+      }
     }
     if (!own) candidate = sweep_candidate<Team>(c, seeks, n, rank);
     if (!candidate.valid) continue;
-    phase const was = claim(c.headers[candidate.frame]);
+    frame_header& h = c.headers[candidate.frame];
+    phase was = claim(h);
+    if (was == phase::evicting && is_pinned_once(h) && unpin(candidate.frame)) was = claim(h);
     if (was != phase::evicting) mine = {candidate.frame, was == phase::ready};
   }
   Team::sync();

@@ -1,11 +1,13 @@
 // Write buffers on the device: which frame has which buffer, its written ranges, and its owners.
 #pragma once
 
+#include <gpufs/cache/line.hpp>
 #include <gpufs/cache/page_table.hpp>
 #include <gpufs/dirty/write_counters.hpp>
 #include <gpufs/fs_ref.hpp>
 #include <gpufs/rpc/write_format.hpp>
 
+#include <cerrno>
 #include <cstdint>
 
 namespace gpufs::dirty {
@@ -17,8 +19,9 @@ using namespace base;
 //                         +--------take--------+   once the file has its bytes
 //
 // A buffer pins its frame. So the frame is not replaced while the buffer may hold bytes that the
-// file lacks, and replacement need not know about dirty pages. The thread that changes a frame's
-// buffer holds the lock in the frame's word. Holders of locks wait only for the daemon.
+// file lacks. Replacement that meets such a frame takes back the pin of a clean buffer
+// (release_clean). The thread that changes a frame's buffer holds the lock in the frame's word.
+// Holders of locks wait only for the daemon.
 
 /// values of buffer_state::owner; any other is 1 + frame
 inline constexpr std::uint32_t buffer_free = 0;
@@ -106,11 +109,16 @@ __device__ __forceinline__ bool try_buffer(fs_ref const& fs, std::uint32_t buffe
 }
 
 /// Takes a write buffer for the caller alone. All lanes of a team call. Returns the buffer, or -1
-/// if those it looked at are dirty or in use. Never waits.
+/// if those it looked at are dirty or in use, or if others wait for one in the buffer line and the
+/// caller is not in front (`turn`). Never waits.
 template <class Team = whole_warp>
-__device__ __forceinline__ std::int64_t take_buffer(fs_ref const& fs) {
+__device__ __forceinline__ std::int64_t take_buffer(fs_ref const& fs,
+                                                    std::uint32_t turn = cache::no_turn) {
   std::uint64_t const count = fs.link.shared.writes.count;
   unsigned const lane = Team::lane();
+  std::uint32_t may = 1;
+  if (lane == 0) may = cache::may_take(*fs.writes.line, turn) ? 1 : 0;
+  if (Team::broadcast(may) == 0) return -1;
   for (unsigned look = 0; look < 8 && look * Team::size < count; ++look) {
     std::uint64_t from = 0;
     if (lane == 0)
@@ -142,10 +150,57 @@ __device__ __forceinline__ std::int64_t take_buffer(fs_ref const& fs) {
   return -1;
 }
 
+/// Callers in front of the buffer line. They look at words in host memory, and looks at one line of
+/// it are answered one after the other.
+inline constexpr std::uint32_t buffer_front_turns = 4;
+
+/// Takes a write buffer, and waits for one in the buffer line. All lanes of a team call. The caller
+/// and its group hold no frame, no lock and no buffer. Returns the buffer, -EIO if the daemon has
+/// stopped, or -ENOMEM if no waiting caller has got a buffer for config::rpc_timeout_ms.
+template <class Team = whole_warp>
+__device__ __forceinline__ std::int64_t buffer_in_turn(fs_ref const& fs) {
+  std::int64_t buffer = take_buffer<Team>(fs);
+  if (buffer >= 0) return buffer;
+  cache::line& line = *fs.writes.line;
+  std::uint64_t const since = device_clock_ns();
+  std::uint32_t turn = 0;
+  if (Team::lane() == 0) turn = cache::join_line(line, buffer_front_turns);
+  turn = Team::broadcast(turn);
+  for (unsigned pause = 0;;) {
+    buffer = take_buffer<Team>(fs, turn);
+    if (buffer < 0) {
+      std::int32_t error = 0;
+      if (Team::lane() == 0) error = cache::line_error(fs, line, since, -ENOMEM);
+      error = Team::broadcast(error);
+      if (error == 0) {
+        backoff(pause, handle::device_pause_ns);
+        continue;
+      }
+      buffer = error;
+    }
+    if (Team::lane() == 0) cache::leave_line(line, turn, buffer >= 0);
+    Team::sync();
+    return buffer;
+  }
+}
+
 /// Gives back a buffer that is taken and not attached. One thread calls.
 __device__ __forceinline__ void give_back_buffer(fs_ref const& fs, std::uint32_t buffer) {
   atomic_ref<std::uint32_t, scope::device>(fs.writes.buffers[buffer].owner)
       .store(buffer_free, memory_order_release);
+}
+
+/// Frees the frame's write buffer if it is clean; the frame loses the pin that came with it. Any
+/// single thread calls, with no pin and no lock. Never waits. Returns whether a buffer was freed.
+__device__ __forceinline__ bool release_clean(fs_ref const& fs, std::uint32_t frame) {
+  if (fs.writes.frame_buffers == nullptr) return false;
+  std::uint32_t const has = frame_buffer(fs, frame).load(memory_order_relaxed);
+  if (has == 0 || (has & frame_locked) != 0) return false;
+  // The buffer may move to another frame before try_buffer() looks. Then that frame loses it if it
+  // is clean there, as in take_buffer().
+  if (!try_buffer(fs, has - 1)) return false;
+  give_back_buffer(fs, has - 1);
+  return true;
 }
 
 /// Attaches a taken buffer to a page and pins the frame once more. One thread calls; it has the

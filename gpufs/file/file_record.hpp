@@ -21,8 +21,20 @@ struct used_file {
   std::uint32_t write_index = 0;
   std::uint64_t version = 0;
   std::uint64_t size = 0;
-  std::uint64_t flags = 0;  ///< of its open
+  std::uint32_t flags = 0;    ///< of its open
+  std::uint32_t changes = 0;  ///< *fs_ref::file_changes before the record was loaded
 };
+
+__device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> file_changes(fs_ref const& fs) {
+  return atomic_ref<std::uint32_t, scope::device>(*fs.file_changes);
+}
+
+/// Whether a file that was not written may be written now. Its record then tells. Any thread calls.
+/// A caller that comes after a gwrite sees it: load_shared() has raised the number before the
+/// gwrite began. Changes of files that are written are in their shared_file.
+__device__ __forceinline__ bool is_outdated(fs_ref const& fs, used_file const& file) {
+  return file.write_index == 0 && file_changes(fs).load(memory_order_relaxed) != file.changes;
+}
 
 /// The last load of the records that share this entry. There are a few, in GPU memory.
 struct alignas(64) record_share {
@@ -60,7 +72,8 @@ __device__ __forceinline__ std::int32_t load_record(fs_ref const& fs, std::int32
   std::uint64_t const write_index = load(record.write_index);
   if (renewed != nullptr) *renewed = load(record.renewed);
   if (load(record.tag) != generation) return -EBADF;
-  out = {fd, static_cast<std::uint32_t>(write_index), version, size, flags};
+  out = {fd,   static_cast<std::uint32_t>(write_index), version,
+         size, static_cast<std::uint32_t>(flags),       out.changes};
   return 0;
 }
 
@@ -87,7 +100,8 @@ __device__ __forceinline__ shared_record take_shared_record(record_share& share,
     return shared_record::not_yet;
   if (static_cast<std::int32_t>(static_cast<std::uint32_t>(name)) != fd)
     return shared_record::another_fd;
-  out = {fd, static_cast<std::uint32_t>(name >> 32), version, size, flags};
+  out = {fd,   static_cast<std::uint32_t>(name >> 32), version,
+         size, static_cast<std::uint32_t>(flags),      out.changes};
   return shared_record::taken;
 }
 
@@ -112,12 +126,14 @@ __device__ __forceinline__ void share_record(record_share& share, std::uint64_t 
 /// load_record() for callers that may need the same record at once, as all blocks of a kernel do at
 /// its start. The GPU's loads of one line of host memory are answered one after the other. The six
 /// loads of each of a thousand blocks would take 7 ms. One load serves all callers that were there
-/// before it began. One thread calls. Returns 0 or -EBADF.
+/// before it began. One thread calls. Returns 0 or -EBADF; sets out.changes in either case.
 __device__ __forceinline__ std::int32_t load_record_together(fs_ref const& fs, std::int32_t fd,
                                                              used_file& out) {
   record_share& share = fs.records[rpc::descriptor_index(fd) % record_shares];
   atomic_ref<std::uint64_t, scope::device> loads(share.begun);
   atomic_ref<std::uint32_t, scope::device> lock(share.lock);
+  // Pairs with the release in load_shared(): the record is at least as new as the number.
+  out.changes = file_changes(fs).load(memory_order_acquire);
   std::uint64_t const begun = loads.load(memory_order_relaxed);
   // The holder of the lock makes a few loads and never waits, so this wait is bounded.
   for (unsigned pause = 0;; backoff(pause)) {

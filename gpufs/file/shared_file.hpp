@@ -88,7 +88,11 @@ __device__ __forceinline__ std::int32_t flush_alone(fs_ref const& fs, std::int32
 
 /// Sets version and size of the shared record to those that `file` has of its descriptor's record.
 /// The one that closed the gate calls.
-__device__ __forceinline__ void adopt(shared_file& shared, used_file const& file) {
+__device__ __forceinline__ void adopt(fs_ref const& fs, shared_file& shared,
+                                      used_file const& file) {
+  // Release pairs with the acquire in load_record_together(): a thread that sees the number finds
+  // the record of this version. No caller gets the version before the number grows.
+  file_changes(fs).fetch_add(1, memory_order_release);
   atomic_ref<std::uint64_t, scope::device>(shared.size).store(file.size, memory_order_relaxed);
   atomic_ref<std::uint64_t, scope::device>(shared.version)
       .store(file.version, memory_order_release);
@@ -130,7 +134,7 @@ __device__ __forceinline__ std::int32_t take_version(fs_ref const& fs, shared_fi
     error = load_record(fs, file.fd, file);
     if (error != 0 || file.write_index == 0 || &shared_of(fs, file) != &shared) return error;
   }
-  adopt(shared, file);
+  adopt(fs, shared, file);
   return 0;
 }
 
@@ -142,7 +146,10 @@ __device__ __forceinline__ std::int32_t load_shared(fs_ref const& fs, used_file&
     // Pairs with the release in adopt(): a thread that sees the version sees its size.
     if (atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_acquire) ==
         file.version) {
-      file.size = atomic_ref<std::uint64_t, scope::device>(shared.size).load(memory_order_relaxed);
+      // Appends that failed at the same time may have gone beyond what offsets can say.
+      file.size =
+          least(atomic_ref<std::uint64_t, scope::device>(shared.size).load(memory_order_relaxed),
+                rpc::payload_mask + 1);
       return 0;
     }
     std::int32_t error = load_record(fs, file.fd, file);
@@ -232,7 +239,7 @@ __device__ __forceinline__ void end_truncation(fs_ref const& fs, used_file const
   shared_file& shared = shared_of(fs, file);
   used_file fresh;
   if (done && load_record(fs, file.fd, fresh) == 0 && fresh.write_index == file.write_index)
-    adopt(shared, fresh);
+    adopt(fs, shared, fresh);
   open_gate(shared);
 }
 

@@ -9,7 +9,8 @@
 
 namespace gpufs::cache {
 struct frame_header;
-}
+struct line;
+}  // namespace gpufs::cache
 
 namespace gpufs::handle {
 
@@ -20,6 +21,7 @@ struct page_cache_ref {
   cache::frame_header* headers = nullptr;  ///< frame_count
   std::byte* frames = nullptr;             ///< frame_count << page_shift bytes
   std::uint64_t* sweep_hand = nullptr;     ///< next candidate of the global sweep
+  cache::line* line = nullptr;             ///< the frame line: callers that wait for a frame
   std::uint64_t bucket_count = 0;
   std::uint32_t frame_count = 0;
   std::uint32_t page_shift = 0;

@@ -142,7 +142,10 @@ GPUFS_STAGE inline std::uint32_t adopt_pages(fs_ref const* handle, batch const b
         handle, b.span.name(b.first + i), warp_broadcast(e, i), warp_broadcast(got.result, i));
     if (lane == i) e = whole;
   });
-  entry_attempt const a = enter_each(fs, b.seat, mine && e.error == 0, name.version, name.page);
+  // If others wait for frames, gread waits behind them and fetches the pages again.
+  bool const may = cache::warp_may_take(*fs.cache.line, cache::no_turn);
+  entry_attempt const a =
+      enter_each(fs, b.seat, may && mine && e.error == 0, name.version, name.page);
   auto const frame = static_cast<std::uint32_t>(a.taken.frame);
   // Checked now that the page is in the table: until then a writer may have written it and gone.
   std::uint64_t const begin = name.page << b.span.page_shift;

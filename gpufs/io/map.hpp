@@ -23,6 +23,10 @@ __device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> frame_mappin
   return atomic_ref<std::uint32_t, scope::device>(fs.pins.mappings[frame]);
 }
 
+/// Mappings that a page can have. A frame's state has room for more pins, so groups that map the
+/// page at the same time may exceed this a little.
+inline constexpr std::uint32_t most_mappings = 1u << 20;
+
 /// Pins the page if it is ready. All lanes of a warp call. Returns `absent`, with nothing pinned,
 /// if it is not in the cache or another group is bringing it in.
 GPUFS_STAGE inline cache::lookup pin_if_ready(fs_ref const* handle, std::uint64_t version,
@@ -44,36 +48,62 @@ struct pinned_page {
   std::uint64_t valid;  ///< bytes of the page that the file has
 };
 
-/// One try of the group's first warp to pin a page.
-struct pin_attempt {
-  std::uint64_t valid = 0;  ///< pinned: bytes of the page that the file has
-  std::uint32_t frame = 0;
-  bool pinned = false;
-  bool late = false;  ///< rpc_timeout has passed
-};
+/// Pins the page, and waits in turn for what that needs. All lanes of a warp call; its group holds
+/// no page. Returns -ENOMEM if no caller has got a frame for rpc_timeout, or the error of the read.
+GPUFS_STAGE inline pinned_page pin_in_turn(fs_ref const* handle, read_span const span,
+                                           std::int32_t seat) {
+  fs_ref const& fs = *handle;
+  source::page_name const name = span.name(span.first_page());
+  source::page_entry e = enter_in_turn(fs, seat, name);
+  if (e.status == source::page_status::fetching) {
+    if (fetch_page(fs, name, e) == 0 && lane_id() == 0) {
+      cache::frame_header& h = fs.cache.headers[e.frame];
+      static_cast<void>(cache::pin(h));  // before the filler's pin goes
+      cache::publish(h, e.got);
+    }
+    __syncwarp();
+  }
+  return {e.error, e.frame, e.got};
+}
 
 /// Pins the page of the span once for the group and brings it in if needed. All threads of the
-/// group call, and all get the result. Ends with a group barrier. Returns -ENOMEM after
-/// rpc_timeout, or the error of the read.
+/// group call, and all get the result. Ends with a group barrier. Errors as of pin_in_turn(), and
+/// -ENOMEM if the page has too many mappings.
 template <class Group>
 __device__ __forceinline__ pinned_page pin_page(io_context<Group>& io, read_span const& span) {
   using ops = typename io_context<Group>::ops;
-  std::uint64_t const start = device_clock_ns();
-  for (bool first = true;; first = false) {
-    pin_attempt attempt;
+  struct attempt {
+    std::int32_t error = 0;
+    std::uint32_t pinned = 0;
+    std::uint64_t frame = 0;
+    std::uint64_t valid = 0;
+  };
+  for (unsigned round = 0;; ++round) {
+    attempt now;
     if (ops::warp(io.group()) == 0) {
-      cache::lookup const found = pin_if_ready(io.fs().self, span.version, span.first_page());
-      attempt.pinned = found.result == cache::lookup_result::hit;
-      attempt.frame = found.frame;
-      attempt.valid = found.valid;
-      attempt.late = handle::past_deadline(io.fs(), start);
-      if (first && attempt.pinned && lane_id() == 0) handle::add(io.fs(), handle::counter::hits);
+      if (round < 2) {
+        cache::lookup const found = pin_if_ready(io.fs().self, span.version, span.first_page());
+        now = {0, found.result == cache::lookup_result::hit ? 1u : 0u, found.frame, found.valid};
+        if (round == 0 && now.pinned != 0 && lane_id() == 0)
+          handle::add(io.fs(), handle::counter::hits);
+      } else {
+        pinned_page const page = pin_in_turn(io.fs().self, span, io.seat());
+        now = {page.error, 1, page.frame, page.valid};
+      }
+      if (lane_id() == 0 && now.error == 0 && now.pinned != 0) {
+        auto const frame = static_cast<std::uint32_t>(now.frame);
+        if (frame_mappings(io.fs(), frame).load(memory_order_relaxed) >= most_mappings) {
+          cache::unpin_read(io.fs().cache.headers[frame]);
+          now.error = -ENOMEM;
+        }
+      }
     }
-    attempt = ops::broadcast(io.group(), attempt);
-    if (attempt.pinned) return {0, attempt.frame, attempt.valid};
-    if (attempt.late) return {-ENOMEM, 0, 0};
-    // The page comes into the cache first. Another page may take its frame before the pin. Then it
-    // is read again.
+    now = ops::broadcast(io.group(), now);
+    if (now.error != 0) return {now.error, 0, 0};
+    if (now.pinned != 0) return {0, static_cast<std::uint32_t>(now.frame), now.valid};
+    if (round != 0) continue;
+    // All warps bring the page in. Another page may take its frame before the pin. Then one warp
+    // brings it in again and keeps the pin.
     span_read const read = read_pages(io, span);
     if (read.bytes != span.end - span.begin && read.error != 0) return {read.error, 0, 0};
   }

@@ -131,15 +131,16 @@ __device__ __forceinline__ std::int32_t in_first_warp(Group const& g, Call&& cal
 }
 
 /// A descriptor's file as it is now. It comes from the descriptor's record, unless `known` is of
-/// that descriptor. For a written file, version and size come from the record that callers share.
-/// Any thread calls.
+/// that descriptor and not outdated. For a written file, version and size come from the record that
+/// callers share. Any thread calls.
 struct found_file {
   file::used_file file;
   std::int32_t error;
 };
 GPUFS_STAGE inline found_file find_file(fs_ref const* handle, std::int32_t fd,
                                         file::used_file known) {
-  std::int32_t error = known.fd == fd ? 0 : file::load_record_together(*handle, fd, known);
+  bool const current = known.fd == fd && !file::is_outdated(*handle, known);
+  std::int32_t error = current ? 0 : file::load_record_together(*handle, fd, known);
   if (error == 0 && known.write_index != 0) error = file::load_shared(*handle, known);
   return {known, error};
 }
@@ -150,30 +151,41 @@ struct file_look {
   std::uint32_t write_index = 0;
   std::uint64_t version = 0;
   std::uint64_t size = 0;
-  std::uint64_t flags = 0;
+  std::uint32_t flags = 0;
+  std::uint32_t changes = 0;
 };
 
-/// The slow half of use_file(): `fd` is not the current file, or its file is written, so version
-/// and size may have changed. All threads of the group call.
+/// The slow half of use_file(): `fd` is not the current file, or its version and size may have
+/// changed. All threads of the group call.
 template <class Group>
 __device__ __forceinline__ std::int32_t look_at_file(io_context<Group>& io, std::int32_t fd) {
   file_look look;
   if (io.group().thread_rank() == 0) {
     found_file const found =
         fd < 0 ? found_file{{}, -EBADF} : find_file(io.fs().self, fd, io.file());
-    look = {found.error, found.file.write_index, found.file.version, found.file.size,
-            found.file.flags};
+    look = {found.error,     found.file.write_index, found.file.version,
+            found.file.size, found.file.flags,       found.file.changes};
   }
   look = io_context<Group>::ops::broadcast(io.group(), look);
-  io.file() = {look.error == 0 ? fd : -1, look.write_index, look.version, look.size, look.flags};
+  io.file() = {look.error == 0 ? fd : -1,
+               look.write_index,
+               look.version,
+               look.size,
+               look.flags,
+               look.changes};
   return look.error;
 }
 
-/// Makes `fd` the context's current file. All threads of the group call. Returns 0 or -EBADF.
+/// Makes `fd` the context's current file. All threads of the group call. Has a group barrier.
+/// Returns 0 or -EBADF.
 template <class Group>
 __device__ __forceinline__ std::int32_t use_file(io_context<Group>& io, std::int32_t fd) {
   file::used_file const& file = io.file();
-  if (file.fd == fd && fd >= 0 && file.write_index == 0) return 0;
+  if (file.fd == fd && fd >= 0 && file.write_index == 0) {
+    // One thread looks: the others might see a later change. All leave by the same path.
+    bool const outdated = io.group().thread_rank() == 0 && file::is_outdated(io.fs(), file);
+    if (!io_context<Group>::ops::any(io.group(), outdated)) return 0;
+  }
   return look_at_file(io, fd);
 }
 

@@ -4,13 +4,19 @@
 #include <cerrno>
 #include <utility>
 
+#include <unistd.h>
+
 namespace gpufs {
 
 filesystem::filesystem(config const& settings) : state_(std::make_unique<state>(settings)) {}
 
-filesystem::~filesystem() = default;
+// A child of fork() has copies of everything but of the threads. It must not wait for them, nor
+// write pages that the parent writes, nor call the device. So it leaves its copy as it is.
+filesystem::~filesystem() {
+  if (state_->process != ::getpid()) static_cast<void>(state_.release());
+}
 
-fs_ref filesystem::ref() const { return state_->ref; }
+fs_ref filesystem::ref() const { return state_->device.ref(); }
 
 int filesystem::open(std::string const& path, int flags, unsigned mode) {
   return state_->server->files().open(path, flags, mode);
@@ -21,7 +27,7 @@ int filesystem::stat(int fd, file_status& status) const {
 }
 int filesystem::advise(int fd, std::int64_t offset, std::int64_t length, advice what) {
   int const result = state_->server->files().advise(fd, offset, length, what);
-  if (result == 0 && what == advice::willneed && state_->windows)
+  if (result == 0 && what == advice::willneed && state_->device.windows() != nullptr)
     state_->want_windows(fd, std::uint64_t(offset), std::uint64_t(length));
   return result;
 }
@@ -48,8 +54,9 @@ statistics filesystem::stats() const {
   r.host_bytes_direct = h.bytes_direct;
   r.host_writes = h.writes_issued;
   r.host_bytes_written = h.bytes_written;
-  r.windows_registered = s.windows ? s.windows->registered() : 0;
-  r.windows_retired = s.windows ? s.windows->retired() : 0;
+  auto const* const windows = s.device.windows();
+  r.windows_registered = windows != nullptr ? windows->registered() : 0;
+  r.windows_retired = windows != nullptr ? windows->retired() : 0;
   r.idle_polls = h.idle_polls;
   return r;
 }
@@ -62,8 +69,8 @@ config const& filesystem::settings() const { return state_->settings; }
 
 std::vector<std::string> filesystem::notes() const {
   auto all = state_->server->notes();
-  if (state_->windows) {
-    for (auto& note : state_->windows->notes()) all.push_back(std::move(note));
+  if (auto const* const windows = state_->device.windows()) {
+    for (auto& note : windows->notes()) all.push_back(std::move(note));
   }
   return all;
 }
@@ -72,13 +79,9 @@ std::string filesystem::backend_name() const {
   return state_->server->backend() == io_backend::uring ? "io_uring" : "pread";
 }
 
-std::uint64_t filesystem::metadata_bytes() const {
-  return state_->subsystems.metadata_bytes() + state_->handle.bytes();
-}
+std::uint64_t filesystem::metadata_bytes() const { return state_->device.metadata_bytes(); }
 
-std::uint64_t filesystem::pinned_bytes() const {
-  return state_->subsystems.pinned_bytes() + (state_->windows ? state_->windows->bytes() : 0);
-}
+std::uint64_t filesystem::pinned_bytes() const { return state_->device.pinned_bytes(); }
 
 void filesystem::stop() { state_->server->stop(); }
 

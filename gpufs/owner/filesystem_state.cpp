@@ -1,14 +1,10 @@
-#include <gpufs/owner/allocate.hpp>
 #include <gpufs/owner/filesystem_state.hpp>
 #include <gpufs/owner/injected_faults.hpp>
-#include <gpufs/owner/twin_copier.hpp>
-#include <gpufs/owner/window_mapper.hpp>
 
 #include <host-daemon/write_back/drain_at_exit.hpp>
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -37,19 +33,13 @@ owner::layout layout_for(config const& c) {
 }  // namespace
 
 filesystem::state::state(config const& c)
-    : settings(checked(c)),
+    : process(::getpid()),
+      settings(checked(c)),
       sizes(layout_for(settings)),
       faults(owner::take_injected_faults()),
-      subsystems(settings, sizes),
-      handle(owner::on_device<fs_ref>(1, "the handle", owner::lower_cache)),
-      ref(subsystems.ref()) {
-  ref.self = handle.data();
-  handle.copy_from_host(&ref, 1);
-  make_transfers();
-  make_windows();
-  server =
-      std::make_unique<daemon::server>(ref.link.shared, daemon::server_settings::from(settings),
-                                       faults.get(), transfers.get(), windows.get());
+      device(settings, sizes, faults.get()),
+      server(std::make_unique<daemon::server>(
+          device.served(), daemon::server_settings::from(settings), faults.get())) {
   server->start();
   daemon::drain_at_exit(server->writes(), true);
 }
@@ -59,27 +49,9 @@ filesystem::state::~state() {
   if (server) daemon::drain_at_exit(server->writes(), false);
 }
 
-void filesystem::state::make_transfers() {
-  if (settings.path != io_path::dma) return;
-  transfers = std::make_unique<daemon::transfer_engine>(
-      make_twin_copier(ref.link.shared.staging, ref.link.twin), sizes.channels,
-      std::chrono::milliseconds(settings.dma_timeout_ms), faults.get());
-}
-
-void filesystem::state::make_windows() {
-  if (sizes.window_budget == 0) return;
-  windows = std::make_unique<daemon::window_registrar>(
-      make_window_mapper(ref.windows.entries, sizes.window_entries, ref.seats.claimed),
-      daemon::window_settings{.window_bytes = settings.file_window_size,
-                              .budget = sizes.window_budget,
-                              .which = files_to_register(settings),
-                              .cachestat = {}},
-      faults.get());
-}
-
 statistics filesystem::state::counted() const {
   statistics s;
-  subsystems.get<owner::counter_owner>().add_to(s);
+  device.get<owner::counter_owner>().add_to(s);
   return s;
 }
 
@@ -88,10 +60,10 @@ std::vector<std::string> filesystem::state::unreleased() const {
   try {
     statistics const so_far = counted();
     if (so_far.maps == so_far.unmaps) return lines;
-    auto const times = subsystems.get<owner::pins_owner>().mappings();
+    auto const times = device.get<owner::pins_owner>().mappings();
     for (std::size_t frame = 0; frame < times.size(); ++frame) {
       if (times[frame] == 0) continue;
-      auto const h = subsystems.get<owner::page_cache_owner>().header(frame);
+      auto const h = device.get<owner::page_cache_owner>().header(frame);
       auto const name = server->files().name_of(h.version);
       auto const begin = h.page * settings.page_size;
       lines.push_back(fmt::format(
@@ -105,12 +77,13 @@ std::vector<std::string> filesystem::state::unreleased() const {
 
 void filesystem::state::want_windows(int fd, std::uint64_t offset, std::uint64_t length) const {
   file_status status{};
-  auto const version = daemon::version_to_register(ref.link.shared, fd, windows->which());
+  auto const version =
+      daemon::version_to_register(device.ref().link.shared, fd, device.windows()->which());
   auto const file = server->files().borrow(fd);
   if (version == 0 || !file || server->files().stat(fd, status) != 0 || offset >= status.size)
     return;
   auto const left = status.size - offset;
-  windows->touched(version, file, offset, length == 0 || length > left ? left : length);
+  device.windows()->touched(version, file, offset, length == 0 || length > left ? left : length);
 }
 
 }  // namespace gpufs

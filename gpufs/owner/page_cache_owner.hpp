@@ -19,6 +19,7 @@ class page_cache_owner {
  public:
   page_cache_owner(config const& c, layout const& l)
       : sweep_hand_(on_device<std::uint64_t>(1, "the sweep's hand", lower_cache)),
+        line_(on_device<cache::line>(1, "the line of callers", lower_cache)),
         buckets_(on_device<std::uint64_t>(l.buckets * cache::bucket_ways, "the page table",
                                           lower_cache)),
         bucket_locks_(on_device<std::uint32_t>(l.buckets, "the page table's locks", lower_cache)),
@@ -37,6 +38,7 @@ class page_cache_owner {
     r.cache.headers = headers_.data();
     r.cache.frames = frames_.data();
     r.cache.sweep_hand = sweep_hand_.data();
+    r.cache.line = line_.data();
     r.cache.bucket_count = bucket_locks_.size();
     r.cache.frame_count = static_cast<std::uint32_t>(headers_.size());
     r.cache.page_shift = page_shift_;
@@ -51,7 +53,8 @@ class page_cache_owner {
     }
   }
   [[nodiscard]] std::uint64_t metadata_bytes() const {
-    return bytes_of(sweep_hand_, buckets_, bucket_locks_, headers_, queues_, totals_, links_);
+    return bytes_of(sweep_hand_, line_, buckets_, bucket_locks_, headers_, queues_, totals_,
+                    links_);
   }
   [[nodiscard]] std::uint64_t pinned_bytes() const { return 0; }
 
@@ -64,6 +67,7 @@ class page_cache_owner {
 
  private:
   buffer<std::uint64_t> sweep_hand_;
+  buffer<cache::line> line_;
   buffer<std::uint64_t> buckets_;
   buffer<std::uint32_t> bucket_locks_;
   buffer<cache::frame_header> headers_;

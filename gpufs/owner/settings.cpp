@@ -91,7 +91,8 @@ std::vector<setting> path_settings() {
 std::vector<setting> size_settings() {
   return {
       size("staging_size",
-           "bytes of pinned host memory that data passes through, a multiple of 4096",
+           "bytes of pinned host memory that data passes through, a multiple of 4096, at least 64K "
+           "and 8 pages",
            &config::staging_size, {.low = 64 * kibi, .high = tebi, .multiple_of = 4096},
            "a multiple of 4096 from 64K to 1T"),
       size("write_memory",

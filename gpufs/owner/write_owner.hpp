@@ -1,6 +1,7 @@
 // Owns the write buffers, and what device code keeps of files that are written.
 #pragma once
 
+#include <gpufs/cache/geometry.hpp>
 #include <gpufs/dirty/sizes.hpp>
 #include <gpufs/file/sizes.hpp>
 #include <gpufs/fs_ref.hpp>
@@ -30,6 +31,7 @@ class write_owner {
         frame_buffers_(on_device<std::uint32_t>(l.write_buffers == 0 ? 0 : l.frames,
                                                 "write buffers", lower_writes)),
         hand_(on_device<std::uint64_t>(1, "write buffers", lower_writes)),
+        line_(on_device<cache::line>(1, "write buffers", lower_writes)),
         files_(on_device<std::byte>(
             l.write_buffers == 0 ? 0 : c.max_open_files * file::shared_file_bytes,
             "files that are written", lower_files)),
@@ -48,12 +50,15 @@ class write_owner {
     w.bytes = bytes_.data();
     w.count = headers_.size();
     w.page_shift = page_shift_;
-    r.writes = {reinterpret_cast<dirty::buffer_state*>(states_.data()), frame_buffers_.data(),
-                hand_.data(), reinterpret_cast<file::shared_file*>(files_.data()),
+    r.writes = {reinterpret_cast<dirty::buffer_state*>(states_.data()),
+                frame_buffers_.data(),
+                hand_.data(),
+                line_.data(),
+                reinterpret_cast<file::shared_file*>(files_.data()),
                 counters_.data()};
   }
   [[nodiscard]] std::uint64_t metadata_bytes() const {
-    return bytes_of(states_, frame_buffers_, hand_, files_, counters_);
+    return bytes_of(states_, frame_buffers_, hand_, line_, files_, counters_);
   }
   [[nodiscard]] std::uint64_t pinned_bytes() const {
     return bytes_of(headers_, words_, marks_, bytes_);
@@ -67,6 +72,7 @@ class write_owner {
   buffer<std::byte> states_;
   buffer<std::uint32_t> frame_buffers_;
   buffer<std::uint64_t> hand_;
+  buffer<cache::line> line_;
   buffer<std::byte> files_;
   buffer<std::uint32_t> counters_;
   std::uint32_t page_shift_;

@@ -160,8 +160,8 @@ enum class carries { nothing, staged_data };
 // that held a former ticket. These loads have returned. The holder passed on their values before it
 // gave the channel up, and the daemon took the former ticket before it answered it. Later stores
 // cannot undo that. So the GPU uses relaxed stores and needs no fence. Other devices use the formal
-// order, which costs nothing there. Tests: ring_race_test (the formal order), differential_test on
-// a GPU.
+// order, which costs nothing there. Tests: ring_race_test (the formal order), machine_order.py,
+// differential_test on a GPU.
 #if defined(__CUDACC__)
 inline constexpr memory_order ticket_order = memory_order_relaxed;
 inline constexpr memory_order bare_request_order = memory_order_relaxed;

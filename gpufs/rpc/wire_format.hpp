@@ -188,7 +188,8 @@ struct alignas(64) open_file_record {
   std::uint64_t size;    ///< bytes, as of the last validation
   std::uint64_t flags;   ///< access mode and flags of its open
   std::uint64_t advice;  ///< the last gpufs::advice for the whole file; `normal` after the open
-  /// 1 + number of the device's record of a file that is or was written; 0: `size` is final
+  /// 1 + number of the device's record of a file that is or was written; 0: `size` stays until
+  /// the file is opened for writing
   std::uint64_t write_index;
   /// 1: the file was open for writing when it got this version. Pages of an earlier version may be
   /// dirty, or become dirty, until device code has taken the version (gpufs/file/shared_file.hpp).
@@ -198,7 +199,8 @@ struct alignas(64) open_file_record {
 static_assert(sizeof(open_file_record) == 64);
 
 /// Descriptors: generation (1..32767) << 16 | index (0..65535). They are always positive, and stale
-/// ones are recognised.
+/// ones are recognised. So are those of another filesystem, whose generations begin far away.
+inline constexpr std::uint32_t last_generation = 32767;
 GPUFS_HOST_DEVICE inline std::uint32_t descriptor_index(std::int32_t fd) {
   return std::uint32_t(fd) & 0xffff;
 }
@@ -221,8 +223,8 @@ inline constexpr unsigned stop_flags = 128;
 /// Words in pinned memory that only the host writes.
 struct alignas(128) control_block {
   stop_flag stop[stop_flags];
-  /// grows when a descriptor is closed and when a file is revalidated or advised; no device code
-  /// reads it
+  /// grows when a descriptor is closed and when a file is revalidated or advised; contexts look at
+  /// it now and then for the host's advice (prefetcher/advised.hpp)
   std::uint64_t epoch;
   std::uint64_t reserved[15];
 };

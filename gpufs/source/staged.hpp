@@ -31,17 +31,6 @@ struct answer {
   bool answered;
 };
 
-/// Whether a warp that found nothing free since `since` must stop trying. All lanes of a warp call.
-/// `since` is a device_clock_ns(), or 0 for now. Returns 0, -EIO if the daemon has stopped, or
-/// `late`.
-__device__ __forceinline__ std::int32_t starved(fs_ref const& fs, std::uint64_t& since,
-                                                std::int32_t late) {
-  if (since == 0) since = device_clock_ns();
-  std::int32_t error = 0;
-  if (lane_id() == 0) error = handle::wait_error(fs, since, late);
-  return warp_broadcast(error);
-}
-
 /// Removes a filling page from the table and fails it, so that waiting callers see the error. All
 /// lanes of a warp call.
 __device__ __forceinline__ void fail_page(fs_ref const& fs, std::uint32_t frame,

@@ -28,12 +28,14 @@ int open_without_waiting(std::string const& path, int flags, unsigned mode) {
   return fd >= 0 ? fd : -errno;
 }
 
-// The daemon reads pages before it writes parts of them. So write-only opens ask for both first.
+// The daemon reads pages before it writes parts of them. So write-only opens ask for both. Only
+// write_once needs no reads.
 int open_for_daemon(std::string const& path, int flags, unsigned mode) {
+  bool const never_reads = (flags & write_once) != 0;
   flags &= ~(O_TRUNC | O_APPEND | write_once);
   if ((flags & O_ACCMODE) == O_WRONLY) {
     int const fd = open_without_waiting(path, (flags & ~O_ACCMODE) | O_RDWR, mode);
-    if (fd != -EACCES) return fd;
+    if (fd != -EACCES || !never_reads) return fd;
   }
   return open_without_waiting(path, flags, mode);
 }

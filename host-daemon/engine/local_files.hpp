@@ -15,9 +15,11 @@ namespace gpufs::daemon {
 /// Belongs to one thread.
 class local_files {
  public:
-  /// `most`: the registry's max_open_files.
-  local_files(file_registry& registry, io_engine& engine, std::size_t most)
-      : registry_{registry}, engine_{engine}, seen_closes_{registry.closes()}, current_(most) {}
+  local_files(file_registry& registry, io_engine& engine)
+      : registry_{registry},
+        engine_{engine},
+        seen_closes_{registry.closes()},
+        current_(registry.capacity()) {}
   ~local_files() { give_all_back(); }
   local_files(local_files const&) = delete;
   local_files& operator=(local_files const&) = delete;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <system_error>
+#include <utility>
 
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -33,9 +34,9 @@ struct clone_argument {
 
 }  // namespace
 
-uring_engine::uring_engine(unsigned depth, std::span<std::byte> staging, io_hooks const& hooks,
-                           uring_engine* first)
-    : depth_{depth}, staging_{staging} {
+uring_engine::uring_engine(unsigned depth, std::vector<std::span<std::byte>> staging,
+                           io_hooks const& hooks, uring_engine* first)
+    : depth_{depth}, staging_{std::move(staging)} {
   set_up(hooks);
   try {
     share_staging(hooks, first);
@@ -79,7 +80,8 @@ void uring_engine::share_staging(io_hooks const& hooks, uring_engine* first) {
     if (buffers_registered_) return;
   }
   auto& registered = first != nullptr ? first->registered_ : registered_;
-  if (first != nullptr && registered + staging_.size() > most_registered) {
+  auto const bytes = staging_bytes();
+  if (first != nullptr && registered + bytes > most_registered) {
     notes_.push_back(
         fmt::format("io_uring reads into unregistered buffers: the kernel cannot share registered "
                     "buffers (Linux 6.12 can), and {} GiB are the most that gpufs registers; "
@@ -88,7 +90,7 @@ void uring_engine::share_staging(io_hooks const& hooks, uring_engine* first) {
     return;
   }
   register_staging(hooks);
-  if (buffers_registered_) registered += staging_.size();
+  if (buffers_registered_) registered += bytes;
 }
 
 int uring_engine::clone_staging(io_hooks const& hooks, uring_engine& first) {
@@ -99,8 +101,10 @@ int uring_engine::clone_staging(io_hooks const& hooks, uring_engine& first) {
 
 void uring_engine::register_staging(io_hooks const& hooks) {
   std::vector<::iovec> pieces;
-  for (std::size_t at = 0; at < staging_.size(); at += piece_bytes)
-    pieces.push_back({staging_.data() + at, std::min(piece_bytes, staging_.size() - at)});
+  for (auto const& range : staging_) {
+    for (std::size_t at = 0; at < range.size(); at += piece_bytes)
+      pieces.push_back({range.data() + at, std::min(piece_bytes, range.size() - at)});
+  }
   int const result =
       hooks.register_buffers
           ? hooks.register_buffers(&ring_, pieces.data(), unsigned(pieces.size()))
@@ -111,7 +115,7 @@ void uring_engine::register_staging(io_hooks const& hooks) {
         fmt::format("io_uring reads into unregistered buffers: the kernel refuses to lock {} MiB "
                     "of staging per thread ({}); raise the "
                     "locked-memory limit (ulimit -l) or lower staging_size",
-                    (staging_.size() + (1u << 20) - 1) >> 20, std::strerror(-result)));
+                    (staging_bytes() + (1u << 20) - 1) >> 20, std::strerror(-result)));
   } else if (result < 0) {
     notes_.push_back(fmt::format(
         "io_uring reads into unregistered buffers: registering staging was refused ({})",
@@ -170,17 +174,34 @@ void uring_engine::forget(read_source& source) {
   source.registration = -1;
 }
 
+std::size_t uring_engine::staging_bytes() const noexcept {
+  std::size_t bytes = 0;
+  for (auto const& range : staging_) bytes += range.size();
+  return bytes;
+}
+
+// The registered buffer that has all of these bytes, -1 if none has.
+int uring_engine::buffer_of(std::byte const* to, std::uint32_t length) const noexcept {
+  if (!buffers_registered_) return -1;
+  std::size_t first = 0;  // of the range
+  for (auto const& range : staging_) {
+    if (!std::less{}(to, range.data()) && std::less{}(to, range.data() + range.size())) {
+      auto const at = std::size_t(to - range.data());
+      auto const piece = at / piece_bytes;
+      return piece == (at + length - 1) / piece_bytes ? int(first + piece) : -1;
+    }
+    first += (range.size() + piece_bytes - 1) / piece_bytes;
+  }
+  return -1;
+}
+
 std::optional<std::int64_t> uring_engine::submit(read_operation const& read) {
   auto* sqe = ::io_uring_get_sqe(
       &ring_);  // there is room: the queue has depth_ entries, of which in_flight_ at most are used
   auto const slot = slot_of(*read.from);
   auto const fd = slot >= 0 ? slot : read.from->fd;
-  bool const staged = !std::less{}(read.to, staging_.data()) &&
-                      std::less{}(read.to, staging_.data() + staging_.size());
-  auto const at = staged ? std::size_t(read.to - staging_.data()) : 0;
-  auto const piece = at / piece_bytes;
-  if (buffers_registered_ && staged && piece == (at + read.length - 1) / piece_bytes)
-    ::io_uring_prep_read_fixed(sqe, fd, read.to, read.length, read.offset, int(piece));
+  if (int const buffer = buffer_of(read.to, read.length); buffer >= 0)
+    ::io_uring_prep_read_fixed(sqe, fd, read.to, read.length, read.offset, buffer);
   else
     ::io_uring_prep_read(sqe, fd, read.to, read.length, read.offset);
   if (slot >= 0) sqe->flags |= IOSQE_FIXED_FILE;

@@ -17,12 +17,13 @@ namespace gpufs::daemon {
 
 class uring_engine final : public io_engine {
  public:
-  /// Makes a ring for `depth` reads in flight into `staging`, for the thread that will attach(). If
-  /// the kernel refuses only the registrations, the engine works without them and notes() says so.
+  /// Makes a ring for `depth` reads in flight into ranges of memory (`staging`), for the thread
+  /// that will attach(). If the kernel refuses only the registrations, the engine works without
+  /// them and notes() says so.
   /// `first`: an engine for the same staging that no thread has attached yet, or null. It shares
   /// its registration of staging.
   /// Throws std::system_error if the kernel refuses the ring (EPERM, ENOSYS, ENOMEM, ...).
-  uring_engine(unsigned depth, std::span<std::byte> staging, io_hooks const& hooks,
+  uring_engine(unsigned depth, std::vector<std::span<std::byte>> staging, io_hooks const& hooks,
                uring_engine* first = nullptr);
   ~uring_engine() override;
   uring_engine(uring_engine const&) = delete;
@@ -52,13 +53,15 @@ class uring_engine final : public io_engine {
   void register_staging(io_hooks const& hooks);
   void register_files(io_hooks const& hooks);
   int slot_of(read_source& source);
+  [[nodiscard]] std::size_t staging_bytes() const noexcept;
+  [[nodiscard]] int buffer_of(std::byte const* to, std::uint32_t length) const noexcept;
   void forget(read_source& source);
   void start();
 
   ::io_uring ring_{};
   bool enabled_ = true;  // false: its one submitting thread has yet to enable it
   std::size_t depth_;
-  std::span<std::byte> staging_;
+  std::vector<std::span<std::byte>> staging_;
   bool buffers_registered_ = false;
   std::size_t registered_ = 0;  // bytes that this engine and those that name it first registered
   std::vector<int> free_slots_;

@@ -2,17 +2,16 @@
 #include <host-daemon/backend/host_storage.hpp>
 #include <host-daemon/base/open_kind.hpp>
 #include <host-daemon/files/file_registry.hpp>
-#include <host-daemon/files/open_record.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <fmt/format.h>
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <new>
-#include <stdexcept>
 #include <utility>
 
 #include <sys/resource.h>
@@ -31,51 +30,51 @@ std::int64_t wall_clock() {
   return nanoseconds(now);
 }
 
-rpc::shared_region const& checked(rpc::shared_region const& region) {
-  if (region.open_files == nullptr || region.control == nullptr)
-    throw std::invalid_argument{
-        "file_registry: the region has no open-file records or no control block"};
-  if (region.max_open_files < 1 || region.max_open_files > 65536)
-    throw std::invalid_argument{fmt::format(
-        "file_registry: max_open_files={}: must be from 1 to 65536", region.max_open_files)};
-  return region;
+// Where the generations of a registry's descriptors begin. Those of a process's registries are far
+// apart. So each registry takes the descriptors of another for stale ones of its own.
+std::uint32_t fresh_generation() {
+  static std::atomic<std::uint32_t> registries{0};
+  constexpr std::uint64_t apart = 20249;  // the golden section of last_generation
+  return std::uint32_t(registries.fetch_add(1, std::memory_order_relaxed) * apart %
+                       rpc::last_generation);
 }
 
 }  // namespace
 
-file_registry::file_registry(rpc::shared_region const& region, registry_settings settings,
-                             write_back* writes)
-    : region_{checked(region)},
+file_registry::file_registry(record_tables records, registry_settings settings, write_back* writes)
+    : records_{std::move(records)},
       settings_{std::move(settings)},
-      writes_{region.writes.count != 0 ? writes : nullptr},
-      entries_(region.max_open_files),
-      versions_{settings_.remembered_files, std::uint32_t(region.max_open_files)},
-      live_(region.max_open_files) {
+      writes_{records_.writable() ? writes : nullptr},
+      entries_(records_.size()),
+      versions_{settings_.remembered_files, std::uint32_t(records_.size())},
+      live_(records_.size()) {
   if (!settings_.storage) settings_.storage = std::make_shared<host_storage>();
   if (!settings_.now_ns) settings_.now_ns = wall_clock;
+  auto const first = fresh_generation();
   last_free_ = std::uint32_t(entries_.size() - 1);
   for (std::uint32_t i = 0; i < last_free_; ++i) entries_[i].next_free = i + 1;
+  for (auto& e : entries_) e.generation = first;
   raise_file_limit();
 }
 
 file_registry::~file_registry() {
-  for (std::size_t i = 0; i < entries_.size(); ++i)
-    if (entries_[i].users > 0) store_word(region_.open_files[i].tag, 0);
+  for (std::uint32_t i = 0; i < entries_.size(); ++i)
+    if (entries_[i].users > 0) records_.store(i, &rpc::open_file_record::tag, 0);
 }
 
 void file_registry::raise_file_limit() {
   ::rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  rlim_t const needed = region_.max_open_files + other_files;
+  rlim_t const needed = records_.size() + other_files;
   rlim_t const wanted =
-      needed + region_.max_open_files;  // a file that is read with O_DIRECT has two descriptors
+      needed + records_.size();  // a file that is read with O_DIRECT has two descriptors
   if (limit.rlim_cur >= wanted) return;
   auto const before = limit.rlim_cur;
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   if (limit.rlim_cur > before && ::setrlimit(RLIMIT_NOFILE, &limit) == 0) {
     notes_.push_back(
         fmt::format("raised the process's limit of open files from {} to {} for max_open_files={}",
-                    before, limit.rlim_cur, region_.max_open_files));
+                    before, limit.rlim_cur, records_.size()));
   } else {
     limit.rlim_cur = before;
   }
@@ -84,13 +83,7 @@ void file_registry::raise_file_limit() {
         fmt::format("fewer than max_open_files={} files can be open: the process's limit is {}; "
                     "raise the hard limit "
                     "(ulimit -Hn) or lower max_open_files",
-                    region_.max_open_files, limit.rlim_cur));
-}
-
-void file_registry::bump_epoch() noexcept {
-  // Pairs with the device's acquire of the epoch: a thread that sees the new one sees the records
-  // as they are now.
-  std::atomic_ref<std::uint64_t>{region_.control->epoch}.fetch_add(1, std::memory_order_release);
+                    records_.size(), limit.rlim_cur));
 }
 
 std::int32_t file_registry::close(std::int32_t descriptor) noexcept {
@@ -114,9 +107,9 @@ std::int32_t file_registry::begin_close(std::int32_t descriptor) noexcept {
 // Takes back a descriptor that has no users any more.
 void file_registry::remove(std::uint32_t index, std::int32_t descriptor) noexcept {
   auto& e = entries_[index];
-  store_word(region_.open_files[index].tag, 0);
+  records_.store(index, &rpc::open_file_record::tag, 0);
   live_[index].store(0, std::memory_order_release);
-  bump_epoch();
+  records_.bump_epoch();
   open_.erase(e.file);
   e.next_free = none;
   (last_free_ == none ? first_free_ : entries_[last_free_].next_free) = index;
@@ -161,11 +154,9 @@ std::size_t file_registry::open_count() const noexcept {
 std::string file_registry::name_of(std::uint64_t version) const noexcept {
   try {
     std::lock_guard const lock{mutex_};
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
+    for (std::uint32_t i = 0; i < entries_.size(); ++i) {
       auto const& e = entries_[i];
-      if (e.users == 0 || std::atomic_ref<std::uint64_t>{region_.open_files[i].version}.load(
-                              std::memory_order_relaxed) != version)
-        continue;
+      if (e.users == 0 || records_.load(i, &rpc::open_file_record::version) != version) continue;
       return std::filesystem::read_symlink("/proc/self/fd/" +
                                            std::to_string(e.host->read_descriptor()))
           .string();

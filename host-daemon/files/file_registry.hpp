@@ -1,5 +1,5 @@
 // Open files of one filesystem: descriptors that all opens of a file share, and the records that
-// the device reads.
+// devices read.
 #pragma once
 
 #include <gpufs/advice.hpp>
@@ -7,6 +7,7 @@
 
 #include <host-daemon/backend/storage_backend.hpp>
 #include <host-daemon/files/content_versions.hpp>
+#include <host-daemon/files/record_tables.hpp>
 
 #include <array>
 #include <atomic>
@@ -44,13 +45,11 @@ struct registry_settings {
 /// the lock.
 class file_registry {
  public:
-  /// Serves region.open_files (region.max_open_files entries, 1..65536, zeroed) and region.control,
-  /// which must outlive it.
-  /// `writes`, which must outlive it, too, writes dirty pages. Null, or a region without write
-  /// buffers: files cannot be opened for writing.
+  /// Stores what device code knows of open files in `records`.
+  /// `writes`, which must outlive it, writes dirty pages. Null, or regions without write buffers:
+  /// files cannot be opened for writing.
   /// Raises the soft limit of open files (RLIMIT_NOFILE) as needed and allowed; notes() says so.
-  /// Throws std::invalid_argument if the region is wrong.
-  explicit file_registry(rpc::shared_region const& region, registry_settings settings = {},
+  explicit file_registry(record_tables records, registry_settings settings = {},
                          write_back* writes = nullptr);
 
   /// Closes all files that are still open.
@@ -123,6 +122,9 @@ class file_registry {
   /// Returns the path of an open file with this version, for messages. The operating system tells
   /// it as it is now. Empty: no such file is open.
   [[nodiscard]] std::string name_of(std::uint64_t version) const noexcept;
+
+  /// Returns the most descriptors that can be open.
+  [[nodiscard]] std::size_t capacity() const noexcept { return live_.size(); }
 
   /// Returns the number of open descriptors. A shared one counts once.
   [[nodiscard]] std::size_t open_count() const noexcept;
@@ -224,9 +226,8 @@ class file_registry {
   void raise_file_limit();
   void publish(std::uint32_t index, content_versions::validation const& opened,
                int access) noexcept;
-  void bump_epoch() noexcept;
 
-  rpc::shared_region region_;
+  record_tables records_;  // written under the mutex
   registry_settings settings_;
   write_back* writes_;
   std::vector<std::string> notes_;

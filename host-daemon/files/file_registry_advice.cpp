@@ -18,9 +18,9 @@ std::int32_t file_registry::advise(std::int32_t descriptor, std::int64_t offset,
     std::lock_guard const lock{mutex_};
     if (find(descriptor) == nullptr) return -EBADF;
     // Pairs with the device's acquire in prefetch::load_advice().
-    std::atomic_ref<std::uint64_t>{region_.open_files[rpc::descriptor_index(descriptor)].advice}
-        .store(std::uint64_t(what), std::memory_order_release);
-    bump_epoch();
+    records_.store(rpc::descriptor_index(descriptor), &rpc::open_file_record::advice,
+                   std::uint64_t(what));
+    records_.bump_epoch();
   }
   // A file system without readahead of its own may refuse.
   host->advise(0, 0, static_cast<int>(what));

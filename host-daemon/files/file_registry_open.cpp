@@ -1,7 +1,6 @@
 // Opening files: flags, validation, sharing of descriptors, the record that the device reads.
 #include <host-daemon/base/open_kind.hpp>
 #include <host-daemon/files/file_registry.hpp>
-#include <host-daemon/files/open_record.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <cerrno>
@@ -16,8 +15,6 @@ namespace gpufs::daemon {
 
 namespace {
 
-constexpr std::uint32_t last_generation = 32767;
-
 constexpr int allowed_flags = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND | write_once |
                               O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_LARGEFILE;
 
@@ -25,7 +22,7 @@ int check_flags(int flags, bool writable) {
   if ((flags & ~allowed_flags) != 0 || (flags & O_ACCMODE) == O_ACCMODE) return -EINVAL;
   if ((for_writing(flags) || (flags & (O_CREAT | O_TRUNC)) != 0) && !writable) return -EROFS;
   if ((flags & write_once) != 0 && (flags & O_APPEND) != 0) return -EINVAL;
-  return !for_writing(flags) && (flags & (O_TRUNC | O_APPEND)) != 0 ? -EINVAL : 0;
+  return !for_writing(flags) && (flags & O_TRUNC) != 0 ? -EINVAL : 0;
 }
 
 }  // namespace
@@ -35,6 +32,7 @@ std::int32_t file_registry::open(std::string_view path, int flags, unsigned mode
   if (path.find('\0') != std::string_view::npos) return -EINVAL;
   if ((flags & write_once) != 0) flags = (flags & ~O_ACCMODE) | O_WRONLY;
   if (int const error = check_flags(flags, writes_ != nullptr)) return error;
+  if (!for_writing(flags)) flags &= ~O_APPEND;  // it says nothing about reads
   try {
     return (flags & (O_TRUNC | O_EXCL)) != 0 ? open_truncating(std::string{path}, flags, mode)
                                              : open_checked(std::string{path}, flags, mode);
@@ -107,7 +105,7 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> h
   auto& e = entries_[index];
   first_free_ = e.next_free;
   if (first_free_ == none) last_free_ = none;
-  e.generation = e.generation % last_generation + 1;
+  e.generation = e.generation % rpc::last_generation + 1;
   e.users = 1;
   e.file = k;
   e.host = std::move(host);
@@ -124,16 +122,16 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> h
 
 void file_registry::publish(std::uint32_t index, content_versions::validation const& opened,
                             int access) noexcept {
-  auto& record = region_.open_files[index];
-  store_word(record.version, opened.version);
-  store_word(record.size, opened.size);
-  store_word(record.flags, std::uint64_t(access));
-  store_word(record.advice, std::uint64_t(advice::normal));
-  store_word(record.write_index, opened.write_index);
-  store_word(record.renewed, opened.renewed ? 1 : 0);
+  using record = rpc::open_file_record;
+  records_.store(index, &record::version, opened.version);
+  records_.store(index, &record::size, opened.size);
+  records_.store(index, &record::flags, std::uint64_t(access));
+  records_.store(index, &record::advice, std::uint64_t(advice::normal));
+  records_.store(index, &record::write_index, opened.write_index);
+  records_.store(index, &record::renewed, opened.renewed ? 1 : 0);
   // Pairs with the device's acquire of the tag: a thread that sees this generation sees the fields
   // above.
-  store_word(record.tag, entries_[index].generation);
+  records_.store(index, &record::tag, entries_[index].generation);
   // Pairs with the acquire in is_open().
   live_[index].store(entries_[index].generation, std::memory_order_release);
 }

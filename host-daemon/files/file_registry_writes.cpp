@@ -2,7 +2,6 @@
 // contents.
 #include <host-daemon/base/open_kind.hpp>
 #include <host-daemon/files/file_registry.hpp>
-#include <host-daemon/files/open_record.hpp>
 #include <host-daemon/write_back/no_size_signal.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
@@ -78,15 +77,15 @@ void file_registry::update_records(key const& k,
   for (int const kind : kinds) {
     auto const found = open_.find({k.device, k.inode, kind});
     if (found == open_.end()) continue;
-    auto& record = region_.open_files[found->second];
+    using record = rpc::open_file_record;
     // The version comes last: a device thread that acquires it sees the other words at least as
     // new. Then the epoch, so that the device loads its copies again.
-    store_word(record.size, opened.size);
-    store_word(record.write_index, opened.write_index);
-    store_word(record.renewed, opened.renewed ? 1 : 0);
-    store_word(record.version, opened.version);
+    records_.store(found->second, &record::size, opened.size);
+    records_.store(found->second, &record::write_index, opened.write_index);
+    records_.store(found->second, &record::renewed, opened.renewed ? 1 : 0);
+    records_.store(found->second, &record::version, opened.version);
   }
-  bump_epoch();
+  records_.bump_epoch();
 }
 
 std::int32_t file_registry::finish_close(std::int32_t descriptor) noexcept {

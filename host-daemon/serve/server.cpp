@@ -1,4 +1,4 @@
-// The daemon's life cycle: engines, threads, notes, sums.
+// The daemon's life cycle: endpoints, engines, threads, notes.
 #include <host-daemon/engine/pread_engine.hpp>
 #include <host-daemon/engine/uring_engine.hpp>
 #include <host-daemon/serve/server.hpp>
@@ -27,7 +27,7 @@ constexpr unsigned deepest_queue = 4096;
 // Threads that write dirty pages. More do not make file systems faster.
 constexpr unsigned most_writers = 8;
 
-rpc::shared_region const& checked(rpc::shared_region const& r) {
+void check(rpc::shared_region const& r) {
   auto const refuse = [](std::string const& why) { throw std::invalid_argument{"daemon: " + why}; };
   if (r.ring == nullptr || r.completions == nullptr || r.staging == nullptr)
     refuse("the region has no ring, channels or staging");
@@ -38,7 +38,32 @@ rpc::shared_region const& checked(rpc::shared_region const& r) {
     refuse(fmt::format("{} channels: must be from 1 to {}, the slots of {} rings of {}", r.channels,
                        r.rings * r.slots, r.rings, r.slots));
   if (r.staging_bytes == 0) refuse("staging of 0 bytes");
-  return r;
+}
+
+std::deque<served_endpoint> served(std::vector<endpoint> const& endpoints, unsigned threads) {
+  std::deque<served_endpoint> all;
+  for (auto const& e : endpoints) {
+    check(e.region);
+    all.emplace_back(e, threads);
+  }
+  return all;
+}
+
+record_tables records_of(std::vector<endpoint> const& endpoints) {
+  std::vector<rpc::shared_region> regions;
+  for (auto const& e : endpoints) regions.push_back(e.region);
+  return record_tables{std::move(regions)};
+}
+
+write_buffers buffers_of(std::vector<endpoint> const& endpoints) {
+  std::vector<rpc::write_region> regions;
+  for (auto const& e : endpoints) regions.push_back(e.region.writes);
+  return write_buffers{std::move(regions)};
+}
+
+void raise_flags(rpc::shared_region const& region, std::uint64_t value) noexcept {
+  for (auto& flag : region.control->stop)
+    std::atomic_ref<std::uint64_t>{flag.stopped}.store(value, std::memory_order_release);
 }
 
 server_settings checked(server_settings s) {
@@ -50,21 +75,6 @@ server_settings checked(server_settings s) {
     throw std::invalid_argument{
         fmt::format("daemon: queue_depth={}: must be from 1 to {}", s.queue_depth, deepest_queue)};
   return s;
-}
-
-void add(server_statistics& sum, worker_counters const& c) {
-  auto const get = [](std::atomic<std::uint64_t> const& counter) {
-    return counter.load(std::memory_order_relaxed);
-  };
-  sum.requests += get(c.requests);
-  sum.failed += get(c.failed);
-  sum.rejected += get(c.rejected);
-  sum.bytes_read += get(c.bytes_read);
-  sum.bytes_copied += get(c.bytes_copied);
-  sum.bytes_direct += get(c.bytes_direct);
-  sum.reads_issued += get(c.reads_issued);
-  sum.idle_polls += get(c.idle_polls);
-  sum.busy_ns += get(c.busy_ns);
 }
 
 }  // namespace
@@ -82,19 +92,14 @@ server_settings server_settings::from(config const& c) {
   return s;
 }
 
-server::server(rpc::shared_region const& region, server_settings settings, fault_injector* faults,
-               transfer_engine* transfers, window_registrar* windows)
-    : region_{checked(region)},
-      settings_{checked(std::move(settings))},
+server::server(std::vector<endpoint> const& endpoints, server_settings settings,
+               fault_injector* faults)
+    : settings_{checked(std::move(settings))},
+      endpoints_{served(endpoints, settings_.threads)},
       faults_{faults},
-      transfers_{transfers},
-      windows_{windows},
-      writes_{region_.writes, faults},
-      files_{region_, settings_.files, &writes_} {
-  // A claim leaves requests for the ring's own thread and for one that comes to help.
-  for (std::uint64_t i = 0; i < region_.rings; ++i)
-    queues_.emplace_back(region_.ring + i * region_.slots, region_.slots,
-                         region_.rings == 1 ? settings_.threads : std::min(settings_.threads, 2u));
+      writes_{buffers_of(endpoints), faults},
+      files_{records_of(endpoints), settings_.files, &writes_},
+      retired_(endpoints.size()) {
   make_workers();
 }
 
@@ -105,12 +110,13 @@ void server::make_workers() {
   std::map<std::string, unsigned> refused;
   engine_notes_.clear();
   if (settings_.backend != io_backend::pread) {
+    std::vector<std::span<std::byte>> staging;
+    for (auto const& e : endpoints_) staging.emplace_back(e.region.staging, e.region.staging_bytes);
     try {
       uring_engine* first = nullptr;
       for (unsigned i = 0; i < settings_.threads; ++i) {
-        auto engine = std::make_unique<uring_engine>(
-            settings_.queue_depth, std::span{region_.staging, region_.staging_bytes},
-            settings_.hooks, first);
+        auto engine =
+            std::make_unique<uring_engine>(settings_.queue_depth, staging, settings_.hooks, first);
         if (first == nullptr) first = engine.get();
         for (auto const& note : engine->notes()) ++refused[note];
         engines.push_back(std::move(engine));
@@ -144,16 +150,25 @@ void server::make_workers() {
   }
   std::vector<std::unique_ptr<worker>> workers;
   for (auto& engine : engines)
-    workers.push_back(std::make_unique<worker>(
-        region_, queues_, files_, writes_, faults_, std::move(engine),
-        path_choice{settings_.path, settings_.hooks, late_notes_}, transfers_, windows_));
+    workers.push_back(
+        std::make_unique<worker>(endpoints_, files_, writes_, faults_, std::move(engine),
+                                 path_choice{settings_.path, settings_.hooks, late_notes_}));
   std::lock_guard const lock{counting_};
   workers_ = std::move(workers);
 }
 
+// Those of detached endpoints stay raised.
 void server::raise_stop_flags(std::uint64_t value) noexcept {
-  for (auto& flag : region_.control->stop)
-    std::atomic_ref<std::uint64_t>{flag.stopped}.store(value, std::memory_order_release);
+  for (auto const& e : endpoints_)
+    if (!e.detached.load(std::memory_order_relaxed)) raise_flags(e.region, value);
+}
+
+void server::detach(std::size_t number) {
+  auto& e = endpoints_.at(number);
+  // Pairs with the acquire of device waits: a caller that sees it need not wait for an answer.
+  raise_flags(e.region, 1);
+  e.detached.store(true, std::memory_order_relaxed);
+  writes_.end_endpoint(number);
 }
 
 void server::start() {
@@ -192,32 +207,8 @@ void server::stop() {
   for (auto& w : workers_) w->request_stop();
   for (auto& w : workers_) w->join();
   writes_.stop();
-  std::lock_guard const lock{counting_};
-  for (auto& w : workers_) add(retired_, w->counters());
-  workers_.clear();
+  retire_workers();
   running_ = false;
-}
-
-server_statistics server::statistics() const {
-  std::lock_guard const lock{counting_};
-  auto sum = retired_;
-  for (auto const& w : workers_) add(sum, w->counters());
-  sum.writes_issued = writes_.writes();
-  sum.bytes_written = writes_.bytes_written();
-  return sum;
-}
-
-std::vector<thread_statistics> server::per_thread() const {
-  auto const get = [](std::atomic<std::uint64_t> const& counter) {
-    return counter.load(std::memory_order_relaxed);
-  };
-  std::lock_guard const lock{counting_};
-  std::vector<thread_statistics> all;
-  for (auto const& w : workers_) {
-    auto const& c = w->counters();
-    all.push_back({get(c.requests), get(c.idle_polls), get(c.polls_before_first)});
-  }
-  return all;
 }
 
 std::vector<std::string> server::notes() const {

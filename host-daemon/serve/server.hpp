@@ -1,26 +1,24 @@
-// The host daemon: threads that take requests from the shared rings, carry them out on the host's
-// files, and answer them.
+// The host daemon: threads that take requests from the rings of its endpoints, carry them out on
+// the host's files, and answer them.
 #pragma once
 
 #include <gpufs/config.hpp>
-#include <gpufs/rpc/wire_format.hpp>
 #include <gpufs/statistics.hpp>
 #include <gpufs/testing/faults.hpp>
 
 #include <host-daemon/base/io_hooks.hpp>
 #include <host-daemon/base/note_list.hpp>
-#include <host-daemon/device_work/transfer_engine.hpp>
-#include <host-daemon/device_work/window_registrar.hpp>
 #include <host-daemon/files/file_registry.hpp>
-#include <host-daemon/serve/request_queue.hpp>
+#include <host-daemon/serve/endpoint.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gpufs::daemon {
@@ -44,9 +42,9 @@ struct server_settings {
 /// One per core less two, at least 1, at most 14.
 [[nodiscard]] unsigned default_threads() noexcept;
 
-/// Sums over all threads since construction.
+/// Sums over all threads since construction, of one endpoint or of all.
 struct server_statistics {
-  std::uint64_t requests = 0;  ///< taken from the ring
+  std::uint64_t requests = 0;  ///< taken from the rings
   std::uint64_t failed = 0;    ///< of these, answered with -errno
   /// Of these, those that name no channel that exists. They get no answer.
   std::uint64_t rejected = 0;
@@ -57,25 +55,28 @@ struct server_statistics {
   std::uint64_t reads_issued = 0;
   std::uint64_t writes_issued = 0;  ///< write operations given to the kernel for dirty pages
   std::uint64_t bytes_written = 0;  ///< bytes these wrote
-  std::uint64_t idle_polls = 0;     ///< looks at the ring that found nothing to do
-  std::uint64_t busy_ns = 0;        ///< time between finding work and running out of it
+  // These belong to threads, so they are 0 for a single endpoint.
+  std::uint64_t idle_polls = 0;  ///< looks at all rings that found nothing to do
+  std::uint64_t busy_ns = 0;     ///< time between finding work and running out of it
+
+  server_statistics& operator+=(server_statistics const& other) noexcept;
 };
 
-/// The region must be filled in as rpc::shared_region says, zeroed before first use, and outlive
-/// the server. The server makes no device calls and never frees the region.
+/// Endpoints share descriptors, versions and threads. An endpoint has what belongs to its device:
+/// rings, staging, write buffers, a table of records. All that it names must outlive the server,
+/// even if it is detached. The server makes no device calls and frees nothing of it.
 class server {
  public:
-  /// Sets up the registry and the I/O engines. Starts no thread. `faults`, `transfers` and
-  /// `windows`, if given, must outlive the server.
-  /// `transfers`: long reads are answered when their bytes are in GPU memory, or when it turns out
-  /// that a pull is better.
-  /// `windows`: is offered the windows that are read of files that are not written.
-  /// Throws std::invalid_argument (the region or a setting is wrong), or std::runtime_error
-  /// (backend uring is forced, but the kernel refuses io_uring; the message says why and what to
-  /// do).
-  server(rpc::shared_region const& region, server_settings settings,
-         fault_injector* faults = nullptr, transfer_engine* transfers = nullptr,
-         window_registrar* windows = nullptr);
+  /// Sets up the registry and the I/O engines. Starts no thread. `faults`, if given, must outlive
+  /// the server. Endpoints are numbered in the order of the list.
+  /// Throws std::invalid_argument (a region or a setting is wrong, or endpoints do not fit each
+  /// other), or std::runtime_error (backend uring is forced, but the kernel refuses io_uring; the
+  /// message says why and what to do).
+  server(std::vector<endpoint> const& endpoints, server_settings settings,
+         fault_injector* faults = nullptr);
+  /// A server of one endpoint.
+  server(endpoint const& only, server_settings settings, fault_injector* faults = nullptr)
+      : server{std::vector{only}, std::move(settings), faults} {}
 
   /// Calls stop(), then closes every file.
   ~server();
@@ -96,13 +97,22 @@ class server {
 
   [[nodiscard]] bool running() const noexcept { return running_; }
 
+  /// Ends the service of endpoint `number` for good, as its device has failed or goes: no kernel of
+  /// it may add bytes to write buffers any more. Its device waits end with -EIO. Requests that were
+  /// taken are answered, others stay in the ring. What its kernels have posted is written back as
+  /// ever. The other endpoints go on. Called as start().
+  void detach(std::size_t number);
+
+  [[nodiscard]] std::size_t endpoints() const noexcept { return endpoints_.size(); }
+
   /// For the host's own open, close and stat. Usable whether the server runs or not.
   [[nodiscard]] file_registry& files() noexcept { return files_; }
   /// For host code that looks at dirty pages or writes them. Usable whether the server runs or not.
   [[nodiscard]] write_back& writes() noexcept { return writes_; }
 
-  /// Thread-safe. Exact once the server has stopped.
+  /// The sums of all endpoints, or of one. Thread-safe. Exact once the server has stopped.
   [[nodiscard]] server_statistics statistics() const;
+  [[nodiscard]] server_statistics statistics(std::size_t number) const;
 
   /// The counters of each running thread. Thread-safe. Empty when stopped.
   [[nodiscard]] std::vector<thread_statistics> per_thread() const;
@@ -119,22 +129,22 @@ class server {
  private:
   void raise_stop_flags(std::uint64_t value) noexcept;
   void make_workers();
+  void retire_workers();
+  [[nodiscard]] server_statistics sum_of(std::size_t number) const;
 
-  rpc::shared_region region_;
   server_settings settings_;
+  std::deque<served_endpoint> endpoints_;
   fault_injector* faults_;
-  transfer_engine* transfers_;
-  window_registrar* windows_;
   io_backend backend_ = io_backend::pread;
   bool running_ = false;
   std::vector<std::string> engine_notes_;
   note_list late_notes_;  // of the time while the threads serve
   write_back writes_;
   file_registry files_;
-  std::deque<request_queue> queues_;  // one per ring
-  // Guards the two below against statistics(). Only start() and stop() change them.
+  // Guards the three below against statistics(). Only start() and stop() change them.
   mutable std::mutex counting_;
-  server_statistics retired_;  // of workers that an earlier stop() ended
+  server_statistics retired_threads_;       // of workers that an earlier stop() ended,
+  std::vector<server_statistics> retired_;  // and by endpoint
   std::vector<std::unique_ptr<worker>> workers_;
 };
 

@@ -19,27 +19,18 @@ namespace {
 // A read that is interrupted or told to try again this often in a row fails with that error.
 constexpr unsigned most_fruitless = 1000;
 
-// Reads of cached data are done while they are being started, and reads that start together finish
-// together. Beyond this many bytes, the first caller would wait for the others' bytes longer than a
-// system call of its own takes.
-constexpr std::uint64_t bytes_to_start_with = 256 << 10;
-
 }  // namespace
 
-worker::worker(rpc::shared_region const& region, std::deque<request_queue>& queues,
-               file_registry& files, write_back& writes, fault_injector* faults,
-               std::unique_ptr<io_engine> engine, path_choice paths, transfer_engine* transfers,
-               window_registrar* windows)
-    : region_{region},
-      queues_{queues},
-      registry_{files},
+worker::worker(std::deque<served_endpoint>& endpoints, file_registry& files, write_back& writes,
+               fault_injector* faults, std::unique_ptr<io_engine> engine, path_choice paths)
+    : registry_{files},
       writes_{writes},
       faults_{faults},
       engine_{std::move(engine)},
-      files_{files, *engine_, region.max_open_files},
-      paths_{std::move(paths)},
-      transfers_{transfers},
-      windows_{windows} {}
+      files_{files, *engine_},
+      paths_{std::move(paths)} {
+  for (auto& e : endpoints) endpoints_.emplace_back(e);
+}
 
 worker::~worker() { join(); }
 
@@ -53,8 +44,7 @@ void worker::join() {
 
 void worker::serve(unsigned number, std::latch& ready) noexcept {
   set_up_thread("gpufs-io-" + std::to_string(number), rest_precision::fine);
-  home_ = number % queues_.size();
-  visit_ = home_;
+  for (auto& e : endpoints_) e.home = e.visit = number % e.shared.rings.size();
   start_error_ = engine_->attach();
   auto const failed = start_error_ != 0;
   ready.count_down();
@@ -107,22 +97,6 @@ void worker::drain() noexcept {
   }
 }
 
-bool worker::take_requests() noexcept {
-  std::array<rpc::request, request_queue::most_at_once> taken;
-  auto const room = std::span{taken}.first(std::min(taken.size(), engine_->room()));
-  auto count = queues_[home_].take(room);
-  // No request at home: one other ring per turn, so that no request waits while a thread is idle.
-  if (count == 0 && queues_.size() > 1) {
-    visit_ = visit_ + 1 == queues_.size() ? 0 : visit_ + 1;
-    if (visit_ != home_) count = queues_[visit_].take(room);
-  }
-  for (std::size_t i = 0; i < count; ++i) {
-    dispatch(taken[i]);
-    if (unstarted_bytes_ >= bytes_to_start_with) reap();
-  }
-  return count > 0;
-}
-
 bool worker::resume_released() noexcept {
   bool any = false;
   for (std::size_t i = held_.size(); i-- > 0 && engine_->room() > 0;) {
@@ -155,10 +129,10 @@ bool worker::reap() noexcept {
   return count > 0;
 }
 
-void worker::begin_read(rpc::request const& request) {
+void worker::begin_read(taken_request const& request) {
   constexpr std::uint64_t end_of_offsets = std::numeric_limits<std::int64_t>::max();
   if (request.length > longest_read || request.offset > end_of_offsets - request.length ||
-      !in_staging(request.staging, request.length))
+      !in_staging(request, request.length))
     return answer(request, -EINVAL);
   auto& j = new_job(request);
   try {
@@ -173,7 +147,7 @@ void worker::begin_read(rpc::request const& request) {
     j.direct = paths_.direct(*j.file, request.offset, request.length);
   } catch (std::bad_alloc const&) {  // then through the OS page cache
   }
-  if (windows_ != nullptr && !j.direct) offer_windows(j);
+  if (request.from->shared.windows != nullptr && !j.direct) offer_windows(j);
   advance(j);
 }
 
@@ -197,7 +171,7 @@ void worker::advance(job& j) noexcept {
     }
     auto const read = plan_read(j, offset, length);
     if (read.from->reads != std::numeric_limits<std::uint32_t>::max()) ++read.from->reads;
-    count(counters_.reads_issued);
+    count(j.request.from->counters.reads_issued);
     auto const result = engine_->submit(read);
     if (!result) {
       ++reading_;
@@ -217,24 +191,27 @@ bool worker::absorb(job& j, std::int64_t result) noexcept {
     j.fruitless = 0;
     if (j.done < j.request.length) return false;
   } else if (result == 0 && (j.request.flags & rpc::read_zeros_beyond_end) != 0) {
-    std::memset(region_.staging + j.request.staging + j.done, 0, j.request.length - j.done);
+    std::memset(j.request.region().staging + j.request.staging + j.done, 0,
+                j.request.length - j.done);
     j.done = j.request.length;
   } else if ((result == -EINTR || result == -EAGAIN) && ++j.fruitless < most_fruitless) {
     return false;
   }
   // Bytes that came before an error count. The request for the rest meets the error.
   bool const failed = result < 0 && j.done == 0;
-  count(counters_.bytes_read, j.done);
+  count(j.request.from->counters.bytes_read, j.done);
   if (begin_transfer(j)) return true;
   finish(j, failed ? std::int32_t(result) : rpc::read_result(std::uint32_t(j.done), false));
   return true;
 }
 
-bool worker::in_staging(std::uint64_t at, std::uint64_t bytes) const noexcept {
-  return bytes <= region_.staging_bytes && at <= region_.staging_bytes - bytes;
+// Returns whether staging has `bytes` bytes where the request says.
+bool worker::in_staging(taken_request const& request, std::uint64_t bytes) noexcept {
+  auto const all = request.region().staging_bytes;
+  return bytes <= all && request.staging <= all - bytes;
 }
 
-worker::job& worker::new_job(rpc::request const& request) {
+worker::job& worker::new_job(taken_request const& request) {
   if (free_jobs_.empty()) {
     auto const jobs = jobs_.size() + 1;
     free_jobs_.reserve(jobs);
@@ -268,11 +245,11 @@ void worker::finish(job& j, std::int32_t result) noexcept {
   answer(j.request, result);
 }
 
-void worker::answer(rpc::request const& request, std::int32_t result) noexcept {
-  if (result < 0) count(counters_.failed);
+void worker::answer(taken_request const& request, std::int32_t result) noexcept {
+  if (result < 0) count(request.from->counters.failed);
   // Pairs with the acquire of the caller that waits on this channel: a caller that sees its
   // sequence number sees the data in staging.
-  std::atomic_ref<std::uint64_t>{region_.completions[request.channel].word}.store(
+  std::atomic_ref<std::uint64_t>{request.region().completions[request.channel].word}.store(
       rpc::pack_completion(request.sequence, result), std::memory_order_release);
 }
 

@@ -1,8 +1,9 @@
-// The marks of write buffers: which of them may be dirty.
+// The dirty marks of write buffers: which of them may be dirty.
 #pragma once
 
-#include <gpufs/rpc/write_format.hpp>
+#include <host-daemon/write_back/write_buffers.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <bitset>
 #include <cstdint>
@@ -15,30 +16,30 @@ using mark_set = std::bitset<256>;
 /// Thread-safe.
 class dirty_marks {
  public:
-  explicit dirty_marks(rpc::write_region const& region) : region_{region} {}
+  /// `buffers` must outlive it.
+  explicit dirty_marks(write_buffers const& buffers) : buffers_{buffers} {}
 
   /// Calls visit(number) for the buffers of [begin, end) that have a mark in `which`, until it
   /// returns false. Buffers that were posted before the call and are dirty have their marks. Costs
   /// one load for eight buffers without a mark.
   template <class Visit>
-  void each(std::uint64_t begin, std::uint64_t end, mark_set const& which, Visit visit) const {
-    for (auto i = begin; i < end;) {
-      if (i % group == 0 && none(i)) {
-        i += group;
-        continue;
-      }
-      auto const m = mark(i).load(std::memory_order_relaxed);
-      if (m != 0 && which[m]) {
-        looks_.fetch_add(1, std::memory_order_relaxed);
-        if (!visit(std::uint32_t(i))) return;
-      }
-      ++i;
+  void each(std::uint32_t begin, std::uint32_t end, mark_set const& which, Visit visit) const {
+    std::uint32_t first = 0;  // the number of the endpoint's first buffer
+    bool more = true;
+    for (std::size_t endpoint = 0; endpoint < buffers_.endpoints() && more; ++endpoint) {
+      auto const last = first + buffers_.count(endpoint);
+      auto const from = std::max(begin, first);
+      auto const to = std::min(end, last);
+      if (from < to)
+        more = each_of(buffers_.marks(endpoint), from - first, to - first, which,
+                       [&](std::uint32_t i) { return visit(first + i); });
+      first = last;
     }
   }
 
   /// Says that a buffer is clean. The caller has locked the buffer, which is dirty, and stores
   /// `written` next, with release.
-  void clear(std::uint64_t i) const { mark(i).store(0, std::memory_order_relaxed); }
+  void clear(std::uint32_t i) const { buffers_.mark(i).store(0, std::memory_order_relaxed); }
 
   /// Returns how many buffers were visited so far.
   [[nodiscard]] std::uint64_t looks() const noexcept {
@@ -46,20 +47,35 @@ class dirty_marks {
   }
 
  private:
-  static constexpr std::uint64_t group = 64;  // buffers whose marks share a cache line
+  static constexpr std::uint32_t group = 64;  // buffers whose marks share a cache line
 
-  [[nodiscard]] std::atomic_ref<std::uint8_t> mark(std::uint64_t i) const {
-    return std::atomic_ref{reinterpret_cast<std::uint8_t*>(region_.marks)[i]};
+  template <class Visit>
+  bool each_of(std::uint64_t* marks, std::uint32_t begin, std::uint32_t end, mark_set const& which,
+               Visit visit) const {
+    for (auto i = begin; i < end;) {
+      if (i % group == 0 && none(marks + i / 8)) {
+        i += group;
+        continue;
+      }
+      auto const mark = std::atomic_ref{reinterpret_cast<std::uint8_t*>(marks)[i]}.load(
+          std::memory_order_relaxed);
+      if (mark != 0 && which[mark]) {
+        looks_.fetch_add(1, std::memory_order_relaxed);
+        if (!visit(i)) return false;
+      }
+      ++i;
+    }
+    return true;
   }
-  // Returns true if no buffer of the group from i on has a mark.
-  [[nodiscard]] bool none(std::uint64_t i) const {
+  // Returns true if no buffer of the group whose marks begin here has one.
+  static bool none(std::uint64_t* marks) {
     std::uint64_t all = 0;
-    for (std::uint64_t w = i / 8; w < (i + group) / 8; ++w)
-      all |= std::atomic_ref{region_.marks[w]}.load(std::memory_order_relaxed);
+    for (std::uint32_t w = 0; w < group / 8; ++w)
+      all |= std::atomic_ref{marks[w]}.load(std::memory_order_relaxed);
     return all == 0;
   }
 
-  rpc::write_region region_;
+  write_buffers const& buffers_;
   mutable std::atomic<std::uint64_t> looks_{0};
 };
 

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <vector>
 
+#include <unistd.h>
+
 namespace gpufs::daemon {
 
 namespace {
@@ -21,6 +23,7 @@ class live_filesystems {
   }
   ~live_filesystems() {
     std::set_terminate(then_);
+    if (!ours()) return;
     std::lock_guard const lock{mutex_};
     drain();
   }
@@ -29,6 +32,8 @@ class live_filesystems {
 
   void add(write_back& writes) {
     std::lock_guard const lock{mutex_};
+    if (!ours()) all_.clear();
+    process_ = ::getpid();
     all_.push_back(&writes);
   }
   void remove(write_back& writes) {
@@ -39,6 +44,10 @@ class live_filesystems {
  private:
   live_filesystems() : then_{std::set_terminate([] { get().terminate(); })} {}
 
+  // False in a child of fork(). There the dirty pages are old copies, and the threads and the
+  // owners of locks do not exist. So it takes no lock and writes nothing.
+  [[nodiscard]] bool ours() const noexcept { return process_ == ::getpid(); }
+
   void drain() {
     for (auto* const writes : all_) {
       static_cast<void>(writes->flush(nullptr));
@@ -48,7 +57,7 @@ class live_filesystems {
   }
 
   [[noreturn]] void terminate() {
-    {
+    if (ours()) {
       // Without the lock: this thread, or another one that ends the program, is inside one of the
       // functions above.
       std::unique_lock const lock{mutex_, std::try_to_lock};
@@ -60,6 +69,7 @@ class live_filesystems {
 
   std::mutex mutex_;
   std::vector<write_back*> all_;
+  pid_t process_ = ::getpid();  // that made the filesystems
   std::terminate_handler const then_;
 };
 

@@ -23,8 +23,12 @@ std::int64_t now_ns() {
 
 }  // namespace
 
-write_back::write_back(rpc::write_region const& region, fault_injector* faults)
-    : region_{region}, faults_{faults}, marks_{region}, watch_(region.count) {}
+write_back::write_back(write_buffers buffers, fault_injector* faults)
+    : buffers_{std::move(buffers)},
+      faults_{faults},
+      marks_{buffers_},
+      watch_(buffers_.count()),
+      counts_(buffers_.endpoints()) {}
 
 write_back::~write_back() {
   stop();
@@ -34,7 +38,8 @@ write_back::~write_back() {
 }
 
 void write_back::start(unsigned threads) {
-  if (region_.count == 0 || !threads_.empty()) return;
+  if (!threads_.empty()) return;
+  if (buffers_.count() == 0) threads = 1;  // jobs come even if no page can be dirty
   stopping_ = false;
   ending_.store(false, std::memory_order_relaxed);
   for (unsigned i = 0; i < threads; ++i)
@@ -129,7 +134,8 @@ void write_back::forget(written_file& file) {
 bool write_back::wanted_now(std::uint32_t i, bool pressed) {
   auto const word = posted(i);
   auto const sequence = word >> rpc::posted_shift;
-  if ((word & rpc::posted_busy) != 0 || sequence == written(i) >> rpc::written_shift) return false;
+  bool const busy = (word & rpc::posted_busy) != 0 && !buffers_.ended(i);
+  if (busy || sequence == written(i) >> rpc::written_shift) return false;
   auto& w = watch_[i];
   if (w.failed.load(std::memory_order_relaxed) == sequence) return false;
   if (pressed || (word & rpc::posted_urgent) != 0) return true;
@@ -144,7 +150,7 @@ bool write_back::wanted_now(std::uint32_t i, bool pressed) {
 // none.
 bool write_back::write_background(unsigned number, unsigned threads) {
   auto const all = mark_set{}.set();
-  auto const count = std::uint32_t(region_.count);
+  auto const count = buffers_.count();
   auto const begin = std::uint32_t(std::uint64_t(count) * number / threads);
   auto const end = std::uint32_t(std::uint64_t(count) * (number + 1) / threads);
   bool pressed = hurried_.load(std::memory_order_relaxed) != 0;

@@ -2,10 +2,10 @@
 // end.
 #pragma once
 
-#include <gpufs/rpc/write_format.hpp>
 #include <gpufs/testing/faults.hpp>
 
 #include <host-daemon/write_back/dirty_marks.hpp>
+#include <host-daemon/write_back/write_buffers.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -51,9 +51,8 @@ struct write_back_part {
 /// lock keeps each buffer to one thread at a time.
 class write_back {
  public:
-  /// Serves region.count write buffers, zeroed, which must outlive it. It asks `faults`, if given,
-  /// before each system call.
-  write_back(rpc::write_region const& region, fault_injector* faults);
+  /// Writes the pages of `buffers`. It asks `faults`, if given, before each system call.
+  write_back(write_buffers buffers, fault_injector* faults);
 
   /// Calls stop(), then writes all dirty pages, even if device code is adding to them. Lists on
   /// stderr the bytes that cannot be written.
@@ -61,8 +60,8 @@ class write_back {
   write_back(write_back const&) = delete;
   write_back& operator=(write_back const&) = delete;
 
-  /// Starts or ends the threads that write in the background and run jobs. stop() returns after all
-  /// posted jobs have run.
+  /// Starts or ends the threads that write in the background and run jobs: `threads` of them, or
+  /// one without write buffers. stop() returns after all posted jobs have run.
   void start(unsigned threads);
   void stop();
 
@@ -102,11 +101,16 @@ class write_back {
   /// looks only at buffers that are marked as its file's.
   [[nodiscard]] std::uint64_t looks() const noexcept { return marks_.looks(); }
 
-  [[nodiscard]] std::uint64_t writes() const noexcept {
-    return writes_.load(std::memory_order_relaxed);
+  /// Says that no kernel of an endpoint adds bytes any more, as its device failed. Its posted bytes
+  /// are written as ever.
+  void end_endpoint(std::size_t endpoint) noexcept { buffers_.end(endpoint); }
+
+  /// System calls that wrote pages of an endpoint, and their bytes.
+  [[nodiscard]] std::uint64_t writes(std::size_t endpoint) const noexcept {
+    return counts_[endpoint].writes.load(std::memory_order_relaxed);
   }
-  [[nodiscard]] std::uint64_t bytes_written() const noexcept {
-    return bytes_written_.load(std::memory_order_relaxed);
+  [[nodiscard]] std::uint64_t bytes_written(std::size_t endpoint) const noexcept {
+    return counts_[endpoint].bytes.load(std::memory_order_relaxed);
   }
 
  private:
@@ -132,6 +136,10 @@ class write_back {
     std::atomic<std::int64_t> seen_at{0};      // when it was new, steady clock, ns
     std::atomic<std::uint64_t> failed{~0ull};  // sequence that could not be written
     std::atomic<std::uint64_t> failed_at{0};   // number of that failure
+  };
+
+  struct endpoint_counts {
+    std::atomic<std::uint64_t> writes{0}, bytes{0};
   };
 
   // yes: lock the buffer even if the device says that it is busy.
@@ -165,11 +173,12 @@ class write_back {
   bool write_background(unsigned number, unsigned threads);
   bool wanted_now(std::uint32_t i, bool pressed);
 
-  rpc::write_region region_;
+  write_buffers buffers_;
   fault_injector* faults_;
   dirty_marks marks_;
   std::vector<buffer_watch> watch_;
-  std::atomic<std::uint64_t> failures_{0}, writes_{0}, bytes_written_{0};
+  std::vector<endpoint_counts> counts_;
+  std::atomic<std::uint64_t> failures_{0};
   std::atomic<unsigned> hurried_{0};  // flushes under way: the background helps
 
   mutable std::mutex files_mutex_;
@@ -187,7 +196,7 @@ class write_back {
 /// Calls visit(number) for the marked buffers of a file (null: of all files).
 template <class Visit>
 void write_back::each_marked(written_file const* file, Visit visit) const {
-  marks_.each(0, region_.count, marks_of(file), [&](std::uint32_t i) {
+  marks_.each(0, buffers_.count(), marks_of(file), [&](std::uint32_t i) {
     visit(i);
     return true;
   });

@@ -18,15 +18,15 @@ constexpr std::size_t batch_buffers = 256;
 }  // namespace
 
 std::size_t write_back::batch_size() const {
-  return std::clamp<std::size_t>(batch_bytes >> region_.page_shift, 1, batch_buffers);
+  return std::clamp<std::size_t>(batch_bytes >> buffers_.page_shift(), 1, batch_buffers);
 }
 
 // The peers of these words are in gpufs/dirty/write_buffer.hpp.
 std::uint64_t write_back::posted(std::uint32_t i) const {
-  return std::atomic_ref<std::uint64_t>{region_.posted[i]}.load(std::memory_order_acquire);
+  return buffers_.posted(i).load(std::memory_order_acquire);
 }
 std::uint64_t write_back::written(std::uint32_t i) const {
-  return std::atomic_ref<std::uint64_t>{region_.written[i]}.load(std::memory_order_acquire);
+  return buffers_.written(i).load(std::memory_order_acquire);
 }
 bool write_back::is_dirty(std::uint32_t i) const {
   return posted(i) >> rpc::posted_shift != written(i) >> rpc::written_shift;
@@ -47,11 +47,12 @@ mark_set write_back::marks_of(written_file const* file) const {
 // Returns true if the buffer is dirty and locked. Then neither another thread nor the device
 // touches it until release_buffer().
 bool write_back::lock_buffer(std::uint32_t i, insist how, locked_buffer& out) {
+  if (buffers_.ended(i)) how = insist::yes;
   auto& claimed = watch_[i].claimed;
   if (claimed.load(std::memory_order_relaxed) || claimed.exchange(true, std::memory_order_acquire))
     return false;
   auto const before = written(i);
-  std::atomic_ref<std::uint64_t> const ours{region_.written[i]};
+  auto const ours = buffers_.written(i);
   auto word = posted(i);
   bool locked = word >> rpc::posted_shift != before >> rpc::written_shift &&
                 (how == insist::yes || !(word & rpc::posted_busy));
@@ -59,7 +60,7 @@ bool write_back::lock_buffer(std::uint32_t i, insist how, locked_buffer& out) {
     // Pairs with open_buffer(): of the device's busy bit and our locked bit, at least one side sees
     // the other's.
     ours.store(before | rpc::written_locked, std::memory_order_seq_cst);
-    word = std::atomic_ref<std::uint64_t>{region_.posted[i]}.load(std::memory_order_seq_cst);
+    word = buffers_.posted(i).load(std::memory_order_seq_cst);
     if ((word & rpc::posted_busy) != 0 && how == insist::no) {
       ours.store(before, std::memory_order_release);
       locked = false;
@@ -80,17 +81,17 @@ void write_back::release_buffer(locked_buffer const& locked, bool clean) {
   if (clean && posted(i) >> rpc::posted_shift == locked.sequence) marks_.clear(i);
   // Pairs with the device's acquire in is_clean() and open_buffer(): our reads of the buffer are
   // over, and the file has its bytes.
-  std::atomic_ref<std::uint64_t>{region_.written[i]}.store(
-      (clean ? locked.sequence : before) << rpc::written_shift, std::memory_order_seq_cst);
+  buffers_.written(i).store((clean ? locked.sequence : before) << rpc::written_shift,
+                            std::memory_order_seq_cst);
   watch_[i].claimed.store(false, std::memory_order_release);
 }
 
 std::uint64_t write_back::version_of(std::uint32_t i) const {
-  return std::atomic_ref<std::uint64_t>{region_.headers[i].version}.load(std::memory_order_relaxed);
+  return write_buffers::word{buffers_.header(i).version}.load(std::memory_order_relaxed);
 }
 
 std::uint64_t write_back::page_of(std::uint32_t i) const {
-  return std::atomic_ref<std::uint64_t>{region_.headers[i].page}.load(std::memory_order_relaxed);
+  return write_buffers::word{buffers_.header(i).page}.load(std::memory_order_relaxed);
 }
 
 }  // namespace gpufs::daemon

@@ -36,7 +36,7 @@ bool write_back::wait_for_buffer(std::uint32_t i, time_point end, locked_buffer&
 
 void write_back::discard(written_file const& file, std::uint64_t from) {
   auto const wanted = [&](std::uint32_t i) {
-    return file_of(i).get() == &file && page_of(i) << region_.page_shift >= from;
+    return file_of(i).get() == &file && page_of(i) << buffers_.page_shift() >= from;
   };
   each_marked(&file, [&](std::uint32_t i) {
     locked_buffer locked;
@@ -46,7 +46,7 @@ void write_back::discard(written_file const& file, std::uint64_t from) {
 
 bool write_back::dirty(written_file const& file) const {
   bool found = false;
-  marks_.each(0, region_.count, marks_of(&file), [&](std::uint32_t i) {
+  marks_.each(0, buffers_.count(), marks_of(&file), [&](std::uint32_t i) {
     found = is_dirty(i) && file_of(i).get() == &file;
     return !found;
   });
@@ -85,9 +85,9 @@ std::vector<std::string> write_back::unwritten() {
       release_buffer(locked, false);
     } else {  // a kernel adds bytes, or died while it did, or a write is slow: the ranges are
               // unknown
-      auto const first = page_of(i) << region_.page_shift;
+      auto const first = page_of(i) << buffers_.page_shift();
       line +=
-          fmt::format(" in {}..{}", first, first + (std::uint64_t{1} << region_.page_shift) - 1);
+          fmt::format(" in {}..{}", first, first + (std::uint64_t{1} << buffers_.page_shift()) - 1);
     }
     lines.push_back(std::move(line));
   });

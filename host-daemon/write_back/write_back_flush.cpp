@@ -25,7 +25,7 @@ int write_back::flush(written_file const* file, write_back_part const& part) {
 bool write_back::belongs(std::uint32_t i, written_file const* file,
                          write_back_part const& part) const {
   if (file == nullptr) return true;
-  if (file_of(i).get() != file || page_of(i) << region_.page_shift >= part.end) return false;
+  if (file_of(i).get() != file || page_of(i) << buffers_.page_shift() >= part.end) return false;
   return part.once || version_of(i) != file->once_version;
 }
 
@@ -101,8 +101,7 @@ int write_back::take_error(written_file& file) {
 void write_back::show_error(written_file const& file, int error) {
   for (auto const* const write_index : {&file.write_index, &file.once_write_index})
     if (auto const p = write_index->load(std::memory_order_relaxed); p != 0)
-      std::atomic_ref<std::uint64_t>{region_.errors[p - 1]}.store(std::uint64_t(error),
-                                                                  std::memory_order_release);
+      buffers_.store_error(p, error);
 }
 
 }  // namespace gpufs::daemon

@@ -21,9 +21,9 @@ constexpr unsigned most_fruitless = 100;
 }  // namespace
 
 std::vector<write_back::piece> write_back::pieces_of(locked_buffer& locked) const {
-  auto const& header = region_.headers[locked.number];
-  auto const page = locked.page << region_.page_shift;
-  auto* const bytes = region_.bytes + (std::uint64_t(locked.number) << region_.page_shift);
+  auto const& header = buffers_.header(locked.number);
+  auto const page = locked.page << buffers_.page_shift();
+  auto* const bytes = buffers_.bytes(locked.number);
   std::vector<piece> pieces;
   for (std::uint32_t r = 0; r < std::min(header.ranges, rpc::most_ranges); ++r) {
     auto const range = header.range[r];
@@ -49,8 +49,10 @@ void write_back::write(std::vector<locked_buffer>& locked) {
   }
   for (std::size_t at = 0; at < pieces.size();) {
     auto end = at + 1;
+    auto const endpoint = buffers_.endpoint_of(pieces[at].buffer->number);
     while (end < pieces.size() && end - at < most_pieces &&
            pieces[end].buffer->file == pieces[at].buffer->file &&
+           buffers_.endpoint_of(pieces[end].buffer->number) == endpoint &&
            pieces[end].offset == pieces[end - 1].offset + pieces[end - 1].length)
       ++end;
     write_run(&pieces[at], &pieces[at] + (end - at));
@@ -59,7 +61,7 @@ void write_back::write(std::vector<locked_buffer>& locked) {
   for (auto const& h : locked) release_buffer(h, !h.failed);
 }
 
-// Writes pieces [first, last), which are consecutive in one file.
+// Writes pieces [first, last), which are consecutive in one file and of one endpoint.
 void write_back::write_run(piece const* first, piece const* last) {
   std::uint64_t skip = 0;  // bytes of the first piece that are written
   for (unsigned fruitless = 0; first != last;) {
@@ -105,8 +107,9 @@ std::int64_t write_back::write_some(piece const* first, piece const* last, std::
   }
   auto const written = file.write({vectors, count}, offset);
   if (written < 0) return written;
-  writes_.fetch_add(1, std::memory_order_relaxed);
-  bytes_written_.fetch_add(std::uint64_t(written), std::memory_order_relaxed);
+  auto& counts = counts_[buffers_.endpoint_of(first->buffer->number)];
+  counts.writes.fetch_add(1, std::memory_order_relaxed);
+  counts.bytes.fetch_add(std::uint64_t(written), std::memory_order_relaxed);
   return written;
 }
 

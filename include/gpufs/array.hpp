@@ -49,6 +49,9 @@ class array_element {
 /// or their arrays end. At most an eighth of all frames is kept, over all arrays and kernels.
 /// release() gives the page back earlier.
 ///
+/// The page of the last access stays the version that it was if the file is then opened for writing
+/// or truncated. Another page, and any page after release(), is read as it is now.
+///
 /// Errors do not stop the kernel. A failed load gives T{}. A failed store stores nothing, or a part
 /// of an element that straddles pages. error() gives the thread's first error:
 ///   -ERANGE no such element | -EIO the file has become shorter
@@ -93,7 +96,8 @@ class array {
   /// are one write.
   __device__ __forceinline__ void store(std::uint64_t i, value_type const& value) const;
 
-  /// Gives back the page that is kept for this thread, if any. Any thread calls.
+  /// Gives back the page that is kept for this thread, if any. The next access finds its page
+  /// anew. Any thread calls.
   __device__ __forceinline__ void release() const;
 
   /// A pointer to element i that holds its page while it moves within it. Any thread calls.
@@ -113,6 +117,7 @@ class array {
     std::uint32_t count = 0;
   };
 
+  __device__ __forceinline__ void unkeep() const;
   __device__ __forceinline__ value_type load_elsewhere(std::uint64_t i) const;
   __device__ __forceinline__ bool load_seen(std::uint64_t i, value_type& value) const;
   __device__ __forceinline__ bool see(std::uint64_t i) const;

@@ -76,8 +76,8 @@ struct config {
   /// 1..60000.
   std::uint32_t dma_timeout_ms = 3;
 
-  /// Bytes of pinned host memory that misses land in, a multiple of 4096 from 64 KiB to 1 TiB. At
-  /// least 8 pages.
+  /// Bytes of pinned host memory that misses land in, a multiple of 4096. At least 64 KiB and 8
+  /// pages, at most 1 TiB.
   std::uint64_t staging_size = 256ull << 20;
 
   /// Bytes of pinned host memory for dirty pages, a multiple of 4096 up to 1 TiB; 0 = files cannot

@@ -29,6 +29,8 @@ class filesystem {
   /// Writes all dirty pages to their files, stops the daemon and frees all memory.
   /// Lists on stderr what could not be written and which pages are still mapped.
   /// No kernel that uses this filesystem may be running.
+  ///
+  /// In a child of fork() it does nothing: files, threads and device are the parent's.
   ~filesystem();
   filesystem(filesystem const&) = delete;
   filesystem& operator=(filesystem const&) = delete;

@@ -33,7 +33,9 @@ struct fs_ref {
   handle::write_ref writes;
   handle::window_table_ref windows;
   file::record_share* records = nullptr;  ///< see gpufs/file/file_record.hpp
-  std::uint64_t* counters = nullptr;      ///< see gpufs/handle/counters.hpp
+  /// grows when a written file gets another version; see file::is_outdated()
+  std::uint32_t* file_changes = nullptr;
+  std::uint64_t* counters = nullptr;  ///< see gpufs/handle/counters.hpp
 };
 static_assert(std::is_trivially_copyable_v<fs_ref>);
 

@@ -14,8 +14,8 @@ namespace gpufs {
 /// pointer's end. Further reads of that page need no look-up (BaM paper, section 4.2).
 ///
 /// A thread holds at most one page per pointer. It gives that page back before it looks for another
-/// one. Lanes that come together for pages of their own hold those that are there, while the
-/// others wait.
+/// one. Lanes that come together for pages of their own get them together. While they wait for
+/// frames they hold none, unless they are the first of all callers that wait.
 ///
 /// If pointers hold all frames, accesses give -ENOMEM. So may accesses of an array, or calls of the
 /// file API, by threads that hold the last frames. Call release() before them.

@@ -30,6 +30,10 @@ class io_context;
 /// Every block, later kernels and the host may use the descriptor. It stays open until gclose was
 /// called as often as gopen. A file opened again in the same way gets the same descriptor.
 ///
+/// It belongs to this filesystem. Another one answers -EBADF to it, unless its own descriptors have
+/// been opened thousands of times. O_WRONLY needs the right to read, too: pages are written in
+/// part. O_GWRONCE does not.
+///
 /// O_TRUNC and O_EXCL act only while this filesystem has no descriptor of the file open. So of
 /// blocks that all open with them, only the first truncates or creates.
 ///
@@ -40,7 +44,7 @@ class io_context;
 ///   -ENOENT | -EEXIST | -EACCES | -ENAMETOOLONG | another error of open(2)
 ///   -EISDIR a directory | -EOPNOTSUPP not a regular file | -EFBIG a file above 2^48 bytes
 ///   -ENFILE config::max_open_files are open | -EMFILE the process has no descriptor left
-///   -EINVAL other flags, O_TRUNC or O_APPEND without write access, O_GWRONCE with O_APPEND
+///   -EINVAL other flags, O_TRUNC without write access, O_GWRONCE with O_APPEND
 ///   -EROFS write access or O_CREAT with config::write_memory == 0
 ///   -ETIMEDOUT no answer in time | -EIO daemon stopped
 template <class Group>
@@ -69,7 +73,7 @@ __device__ int gclose(io_context<Group>& io, int fd);
 /// Returns bytes read: fewer at end of file or before a failure, 0 beyond it. If none was read:
 ///   -EBADF not open for reading | -EFAULT null `buf` | -EINVAL `offset` < 0, small group
 ///   -EIO the host's read failed, daemon stopped | another errno of the host's read
-///   -ETIMEDOUT no answer in time | -ENOMEM no frame in time, since all stayed pinned
+///   -ETIMEDOUT no answer in time | -ENOMEM all frames stayed pinned for config::rpc_timeout_ms
 template <class Group>
 [[nodiscard]] __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* buf,
                                                        std::size_t count, std::int64_t offset);
@@ -85,8 +89,10 @@ template <class Group>
 /// different bytes all survive: of this GPU, of the host, of other processes.
 ///
 /// Returns `count`, or fewer if a page could not be had. If nothing was written:
-///   -EBADF not open for writing | -EINVAL `offset` < 0, small group | -EFBIG beyond 2^48
-///   -ENOMEM no frame or write buffer in time, since all hold pages that the host cannot write
+///   -EBADF not open for writing | -EFAULT null `buf` | -EINVAL `offset` < 0, small group
+///   -EFBIG beyond 2^48
+///   -ENOMEM for config::rpc_timeout_ms all frames stayed pinned, or all write buffers held pages
+///   that the host cannot write
 ///   -ETIMEDOUT no answer in time | -EIO daemon stopped
 ///   the error of a fetch, for a page written in part
 ///   the error of an earlier write that gfsync or the last gclose has not reported yet
@@ -139,7 +145,8 @@ template <class Group>
 /// end of the file, or
 ///   -EBADF not open | -EFAULT null `address` | -EACCES protection not allowed by `fd`
 ///   -EINVAL another protection, `offset` < 0, `count` == 0, small group
-///   -ENOMEM no frame in time, since all stayed pinned | an error of gread()
+///   -ENOMEM all frames stayed pinned for config::rpc_timeout_ms, or 2^20 mappings of the page
+///   an error of gread()
 template <class Group>
 [[nodiscard]] __device__ ssize_t gmmap(io_context<Group>& io, int fd, std::size_t count,
                                        std::int64_t offset, int protection, void** address);

@@ -48,7 +48,7 @@ struct setup {
   region_memory memory;
   file_registry registry{memory.region};
   forgetful engine;
-  local_files files{registry, engine, memory.region.max_open_files};
+  local_files files{registry, engine};
 };
 
 }  // namespace

@@ -81,15 +81,36 @@ TEST_CASE("registry: generations wrap from 32767 to 1 and descriptors stay posit
   write_range(folder / "a", 0, 1);
   region_memory memory{64, 64, 1 << 20, 1};
   file_registry files{memory.region, settled()};
-  std::uint32_t last = 0;
+  std::uint32_t first = 0, last = 0;
   for (int i = 0; i < 32768; ++i) {
     auto const fd = files.open(folder / "a", O_RDONLY);
     REQUIRE(fd > 0);
-    last = rpc::descriptor_generation(fd);
-    REQUIRE(last == std::uint32_t(i) % 32767 + 1);
+    auto const next = rpc::descriptor_generation(fd);
+    if (i == 0) {
+      first = next;
+    } else {
+      REQUIRE(next == last % 32767 + 1);
+    }
+    last = next;
     REQUIRE(files.close(fd) == 0);
   }
-  CHECK(last == 1);
+  CHECK(last == first);
+}
+
+TEST_CASE("registry: the descriptors of another filesystem are bad") {
+  scratch_folder folder;
+  write_range(folder / "a", 0, 1);
+  region_memory memory, others_memory;
+  file_registry files{memory.region, settled()};
+  file_registry others{others_memory.region, settled()};
+  auto const fd = files.open(folder / "a", O_RDONLY);
+  auto const other = others.open(folder / "a", O_RDONLY);
+  CHECK(fd != other);
+  rpc::file_status status{};
+  CHECK(files.stat(other, status) == -EBADF);
+  CHECK(others.stat(fd, status) == -EBADF);
+  CHECK(others.close(fd) == -EBADF);
+  CHECK(files.stat(fd, status) == 0);
 }
 
 TEST_CASE(

@@ -49,8 +49,7 @@ struct obstinate final : io_engine {
 struct lone_worker {
   lone_worker(std::int64_t error, std::uint32_t most)
       : engine{new obstinate},
-        thread{memory.region,
-               queues,
+        thread{with_one(endpoints, memory.region),
                registry,
                writes,
                nullptr,
@@ -58,12 +57,16 @@ struct lone_worker {
                path_choice{io_path::direct, {}, notes}} {
     engine->error = error;
     engine->most = most;
-    queues.emplace_back(memory.region.ring, memory.region.slots, 1);
     std::latch ready{1};
     thread.start(0, ready);
     ready.wait();
   }
   ~lone_worker() { stop(); }
+  static std::deque<served_endpoint>& with_one(std::deque<served_endpoint>& list,
+                                               gpufs::rpc::shared_region const& region) {
+    list.emplace_back(endpoint{region}, 1);
+    return list;
+  }
   void stop() {
     thread.request_stop();
     thread.join();
@@ -71,7 +74,7 @@ struct lone_worker {
 
   region_memory memory{16, 4, 4 << 20, 8};
   ticket_source tickets{memory.region};
-  std::deque<request_queue> queues;
+  std::deque<served_endpoint> endpoints;
   write_back writes{memory.region.writes, nullptr};
   file_registry registry{memory.region};
   note_list notes;
@@ -143,7 +146,7 @@ TEST_CASE(
     }
     w.stop();
     CHECK(w.engine->direct_reads == 1);
-    CHECK(w.thread.counters().bytes_direct == 0);
+    CHECK(w.thread.counters(0).bytes_direct == 0);
     REQUIRE(w.notes.all().size() == 1);
     CHECK(w.notes.all()[0].find("refuses O_DIRECT") != std::string::npos);
   }

@@ -35,7 +35,8 @@ class region_memory {
 
  public:
   explicit region_memory(std::uint64_t slots = 64, std::uint64_t channels = 64,
-                         std::uint64_t staging = 4 << 20, std::uint64_t max_open_files = 64)
+                         std::uint64_t staging = 4 << 20, std::uint64_t max_open_files = 64,
+                         std::uint64_t write_buffers = 0)
       : region{.ring = allocate<rpc::slot>(slots),
                .rings = 1,
                .slots = slots,
@@ -46,7 +47,18 @@ class region_memory {
                .open_files = allocate<rpc::open_file_record>(max_open_files),
                .max_open_files = max_open_files,
                .control = allocate<rpc::control_block>(1),
-               .writes = {}} {}
+               .writes = {.headers = allocate<rpc::buffer_header>(write_buffers),
+                          .posted = allocate<std::uint64_t>(write_buffers),
+                          .written = allocate<std::uint64_t>(write_buffers),
+                          .marks = allocate<std::uint64_t>(rpc::mark_words(write_buffers)),
+                          .bytes = allocate<std::byte>(write_buffers * page_bytes),
+                          .errors = allocate<std::uint64_t>(max_open_files),
+                          .count = write_buffers,
+                          .page_shift = page_shift}} {}
+
+  // Pages of the write buffers.
+  static constexpr std::uint32_t page_shift = 12;
+  static constexpr std::uint64_t page_bytes = 1 << page_shift;
 
   rpc::shared_region const region;
 
@@ -65,6 +77,7 @@ class region_memory {
  private:
   template <class T>
   T* allocate(std::uint64_t count) {
+    if (count == 0) return nullptr;
     auto const bytes = (count * sizeof(T) + 4095) / 4096 * 4096;
     void* const p = std::aligned_alloc(4096, bytes);
     if (p == nullptr) throw std::bad_alloc{};

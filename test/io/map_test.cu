@@ -66,6 +66,18 @@ __global__ void copy_mapped(map_op const* op, std::byte* out) {
   for (std::int64_t i = threadIdx.x; i < op->result; i += blockDim.x) out[i] = op->address[i];
 }
 
+/// Counts `more` mappings of the page at `address`, and their pins. It stands for as many gmmaps.
+__global__ void count_mappings(fs_ref fs, std::byte const* address, std::uint32_t more) {
+  auto const frame = static_cast<std::uint32_t>(io::frame_of(fs.cache, address));
+  io::frame_mappings(fs, frame).fetch_add(more, memory_order_relaxed);
+  cache::frame_state(fs.cache.headers[frame]).fetch_add(more, memory_order_relaxed);
+}
+__global__ void uncount_mappings(fs_ref fs, std::byte const* address, std::uint32_t less) {
+  auto const frame = static_cast<std::uint32_t>(io::frame_of(fs.cache, address));
+  io::frame_mappings(fs, frame).fetch_sub(less, memory_order_relaxed);
+  cache::frame_state(fs.cache.headers[frame]).fetch_sub(less, memory_order_relaxed);
+}
+
 std::vector<map_op> map(filesystem const& fs, buffer<map_op>& ops) {
   launch(map_each, 1, 64, fs.ref(), ops.data(), std::uint32_t(ops.size()));
   return result_in(ops);
@@ -165,6 +177,27 @@ TEST_CASE(
   }
   CHECK(inspect(fs.ref()).problems == "");
   CHECK(fs.unreleased().empty());
+}
+
+TEST_CASE("gmmap: a page has up to 2^20 mappings; one more gets -ENOMEM, until one goes") {
+  constexpr std::uint32_t most = 1u << 20;
+  scratch_folder folder;
+  filesystem fs(small_config(page, 8));
+  int const fd = fs.open(make_file(folder, "file", page), O_RDONLY);
+  auto one = filled(std::vector<map_op>{{fd, PROT_READ, 1, 0, 0, nullptr}});
+  std::byte* const address = map(fs, one)[0].address;
+  REQUIRE(address != nullptr);
+  launch(count_mappings, 1, 1, fs.ref(), static_cast<std::byte const*>(address), most - 2);
+  CHECK(map(fs, one)[0].result == 1);
+  CHECK(map(fs, one)[0].result == -ENOMEM);
+  auto const mapped = filled(std::vector<map_op>{{fd, PROT_READ, 1, 0, 0, address}});
+  CHECK(unmap(fs, mapped)[0] == 0);
+  CHECK(map(fs, one)[0].result == 1);
+  launch(uncount_mappings, 1, 1, fs.ref(), static_cast<std::byte const*>(address), most - 2);
+  CHECK(unmap(fs, mapped)[0] == 0);
+  CHECK(unmap(fs, mapped)[0] == 0);
+  CHECK(unmap(fs, mapped)[0] == -EINVAL);
+  CHECK(inspect(fs.ref()).problems == "");
 }
 
 TEST_CASE("gmmap: what cannot be mapped is refused") {

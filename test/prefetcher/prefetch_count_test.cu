@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 using namespace gpufs;
@@ -166,5 +167,72 @@ TEST_CASE(
     auto const s = fs.stats();
     CHECK(s.read_requests == reads);
     CHECK(s.host_bytes == reads * (prefetch == prefetch_automatic ? 8 * kibi : 64 * kibi));
+  }
+}
+
+TEST_CASE(
+    "prefetch counts: callers that share pages read each page from the host once, and at most a "
+    "tenth more, as without readahead") {
+  scratch_folder folder;
+  constexpr std::uint64_t size = scaled(2, 1) * mebi;
+  auto const path = make_file(folder, "file", size);
+  struct {
+    std::string pattern;
+    caller_kind who;
+    unsigned blocks, threads;
+    std::uint64_t stride, record;
+  } const rows[] = {
+      {"a record after the other, by warps", caller_kind::tile, 4, 256, 512, 512},
+      {"records that cross pages", caller_kind::block, 2, 64, 1000, 1000},
+      {"records with one reader", caller_kind::block, 1, 64, 2048, 64},
+      {"a field of each record, several records on a page", caller_kind::block, 8, 64, 2048, 64},
+      {"a field of each record, a page and more apart", caller_kind::block, 8, 64, 20480, 64},
+      {"pieces of a page's part", caller_kind::block, 8, 64, 4096, 4096},
+      {"sparse pieces", caller_kind::block, 8, 64, 16384, 4096},
+      {"several 4 KiB pages at once", caller_kind::block, 8, 128, 16384, 16384},
+  };
+  for (auto const& r : rows) {
+    for (std::uint64_t const page : {4 * kibi, 64 * kibi}) {
+      filesystem fs(pulling(page, 16 * size, prefetch_automatic));
+      int const fd = fs.open(path, O_RDONLY);
+      read_batch batch;
+      std::set<std::uint64_t> pages;
+      for (std::uint64_t at = 0; at + r.record <= size; at += r.stride) {
+        batch.add(fd, path, std::int64_t(at), r.record);
+        for (std::uint64_t p = at / page; p <= (at + r.record - 1) / page; ++p) pages.insert(p);
+      }
+      batch.run(fs.ref(), r.blocks, r.threads, r.who);
+      CAPTURE(r.pattern);
+      CAPTURE(page);
+      CHECK(batch.problems() == "");
+      CHECK(fs.stats().misses == pages.size());
+      fs.stop();  // answers what was still on its way
+      CHECK(fs.stats().host_bytes * 10 <= pages.size() * page * 11);
+    }
+  }
+}
+
+TEST_CASE("prefetch counts: a caller that is alone on its pages reads ahead as far as it may") {
+  scratch_folder folder;
+  constexpr std::uint64_t size = 4 * mebi;
+  constexpr std::uint64_t chunk = 64 * kibi;
+  auto const path = make_file(folder, "file", size);
+  for (std::uint64_t const page : {4 * kibi, 64 * kibi}) {
+    for (std::uint64_t const piece : {1000ull, 16384ull}) {
+      filesystem fs(pulling(page, 2 * size, prefetch_automatic));
+      int const fd = fs.open(path, O_RDONLY);
+      read_batch batch;
+      std::uint64_t const part = 16 * chunk;
+      for (std::uint64_t at = 0; at < part; at += piece)
+        batch.add(fd, path, std::int64_t(at), base::least(piece, part - at));
+      batch.run(fs.ref(), 1, 64);
+      CAPTURE(page);
+      CAPTURE(piece);
+      CHECK(batch.problems() == "");
+      fs.stop();
+      // The depth doubles up to 30 chunks.
+      CHECK(fs.stats().host_bytes >= part + 29 * chunk);
+      CHECK(fs.stats().host_bytes <= part + 31 * chunk);
+    }
   }
 }

@@ -8,31 +8,55 @@
 using namespace gpufs::prefetch;
 
 TEST_CASE(
-    "readahead depth: a read is sequential if it starts within a page of where the last one of the "
-    "same "
-    "version ended") {
+    "readahead depth: a read is sequential if it starts where the last one of the same version "
+    "ended, or up to a page before; with a gap of up to a page it may leave room for others") {
   stream const s{.version = 7, .next = 100000, .depth = 4};
   constexpr std::uint64_t page = 4096;
   struct {
     std::uint64_t version, begin;
-    bool sequential;
+    read_kind kind;
   } const rows[] = {
-      {7, 100000, true},         // goes on exactly there
-      {7, 100000 - page, true},  // overlaps by a page
-      {7, 100000 - page - 1, false},
-      {7, 100000 + page, true},  // leaves out a page
-      {7, 100000 + page + 1, false},
-      {8, 100000, false},  // the file has changed
-      {7, 0, false},
-      {7, ~0ull, false},
+      {7, 100000, read_kind::sequential},         // goes on exactly there
+      {7, 100000 - page, read_kind::sequential},  // overlaps by a page
+      {7, 100000 - page - 1, read_kind::jump},
+      {7, 100001, read_kind::gap},         // leaves out a byte
+      {7, 100000 + page, read_kind::gap},  // leaves out a page
+      {7, 100000 + page + 1, read_kind::jump},
+      {8, 100000, read_kind::jump},  // the file has changed
+      {7, 0, read_kind::jump},
+      {7, ~0ull, read_kind::jump},
   };
   for (auto const& r : rows) {
     CAPTURE(r.version);
     CAPTURE(r.begin);
-    CHECK(is_sequential(s, r.version, r.begin, page) == r.sequential);
+    CHECK(kind_of(s, r.version, r.begin, page) == r.kind);
   }
-  CHECK_FALSE(
-      is_sequential(stream{}, 7, 0, page));  // nothing has been read yet, and 0 names no version
+  // nothing has been read yet, and 0 names no version
+  CHECK(kind_of(stream{}, 7, 0, page) == read_kind::jump);
+}
+
+TEST_CASE("readahead depth: a caller's own pages are those that it brings in one after the other") {
+  stream s;
+  s.bring_in(4096, 8192);
+  CHECK(s.follows(8192));
+  s.bring_in(8192, 16384);
+  CHECK(s.own_begin == 4096);
+  CHECK(s.own_end == 16384);
+  CHECK(s.follows(12288));  // one of them again: it has left the cache
+  CHECK_FALSE(s.follows(20480));
+  s.bring_in(20480, 24576);  // another caller has brought in the page before
+  CHECK(s.own_begin == 20480);
+  CHECK(s.own_end == 24576);
+  CHECK_FALSE(s.follows(16384));
+}
+
+TEST_CASE("readahead depth: a caller that may share pages has at most 1/16 of its own run ahead") {
+  constexpr std::uint64_t chunk = 65536;
+  CHECK(cautious_limit(0, chunk) == 0);
+  CHECK(cautious_limit(16 * chunk - 1, chunk) == 0);
+  CHECK(cautious_limit(16 * chunk, chunk) == 1);
+  CHECK(cautious_limit(100 * chunk, chunk) == 6);
+  CHECK(cautious_limit(~0ull, 512) == 0xffffffffu);
 }
 
 TEST_CASE("readahead depth: the automatic one doubles up to its limit and collapses") {
@@ -87,10 +111,13 @@ TEST_CASE(
   for (auto const& r : rows) {
     CAPTURE(r.reads.version);
     CAPTURE(r.begin);
-    CHECK(is_sequential(r.reads, 7, r.begin, page) == r.normal);
-    CHECK(is_sequential(r.reads, 7, r.begin, page, advice::normal) == r.normal);
-    CHECK(is_sequential(r.reads, 7, r.begin, page, advice::random) == r.random);
-    CHECK(is_sequential(r.reads, 7, r.begin, page, advice::sequential) == r.sequential);
+    auto const sequential = [&](advice a) {
+      return kind_of(r.reads, 7, r.begin, page, a) == read_kind::sequential;
+    };
+    CHECK((kind_of(r.reads, 7, r.begin, page) == read_kind::sequential) == r.normal);
+    CHECK(sequential(advice::normal) == r.normal);
+    CHECK(sequential(advice::random) == r.random);
+    CHECK(sequential(advice::sequential) == r.sequential);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gpufs/gpufs.hpp>
 
 #include <test/support/device_buffers.hpp>
+#include <test/support/faults.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
 #include <test/support/opens.hpp>
@@ -13,6 +14,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -51,7 +53,166 @@ __global__ void unlink_all(fs_ref fs, char const* text, std::uint64_t const* off
   }
 }
 
+/// What a reader sees before and after another block has opened the file and written to it.
+struct seen_by_reader {
+  std::int64_t read_before, read_after, read_behind, size_after;
+  std::byte before[4], after[4], behind[4];
+  std::byte element_before, element_after, other_view, pointer;
+};
+
+/// Reads what writer_opens() writes, in the same kernel, with everything that it had before.
+template <class Group>
+__device__ void reader(io_context<Group>& io, char const* path, std::uint32_t* flags,
+                       seen_by_reader* seen, bool leads) {
+  int const fd = gopen(io, path, O_RDONLY);
+  ssize_t const before = gread(io, fd, seen->before, 4, 0);
+  array<std::byte const> const view(io, fd);
+  array<std::byte const> const other(io, fd);
+  held_ptr<std::byte const> const pointer = other.pointer(1);
+  std::byte const element = view[0];
+  if (leads) {
+    atomic_ref<std::uint32_t>(flags[0]).fetch_add(1, memory_order_release);
+    wait_for(flags[1], 1);
+  }
+  io.group().sync();
+  ssize_t const after = gread(io, fd, seen->after, 4, 0);
+  ssize_t const behind = gread(io, fd, seen->behind, 4, 4096);
+  file_status status{};
+  static_cast<void>(gfstat(io, fd, &status));
+  view.release();
+  std::byte const now = view[0];
+  std::byte const others = other[0];
+  std::byte const pointed = *pointer;
+  if (leads) {
+    seen->read_before = before;
+    seen->read_after = after;
+    seen->read_behind = behind;
+    seen->size_after = static_cast<std::int64_t>(status.size);
+    seen->element_before = element;
+    seen->element_after = now;
+    seen->other_view = others;
+    seen->pointer = pointed;
+  }
+  io.group().sync();
+  gclose(io, fd);
+}
+
+/// Block 0 opens the file for writing and writes, once the readers have read: block 1, and the
+/// tiles of block 2.
+__global__ void writer_opens(fs_ref fs, char const* path, std::byte const* piece,
+                             std::uint32_t* flags, std::int64_t* written, seen_by_reader* seen) {
+  auto const block = cg::this_thread_block();
+  auto const tile = cg::tiled_partition<32>(block);
+  if (blockIdx.x == 1) {
+    io_context io(fs, block);
+    reader(io, path, flags, seen, threadIdx.x == 0);
+  } else if (blockIdx.x == 2) {
+    io_context io(fs, tile);
+    reader(io, path, flags, seen + 1 + tile.meta_group_rank(), tile.thread_rank() == 0);
+  } else {
+    io_context io(fs, block);
+    if (threadIdx.x == 0) wait_for(flags[0], 1 + blockDim.x / 32);
+    block.sync();
+    int const fd = gopen(io, path, O_RDWR);
+    ssize_t const first = gwrite(io, fd, piece, 4, 0);
+    ssize_t const behind = gwrite(io, fd, piece, 4, 4096);
+    if (threadIdx.x == 0) {
+      written[0] = first;
+      written[1] = behind;
+      atomic_ref<std::uint32_t>(flags[1]).store(1, memory_order_release);
+    }
+    gclose(io, fd);
+  }
+}
+
+__global__ void write_from_nothing(fs_ref fs, int fd, std::int64_t* results) {
+  auto const block = cg::this_thread_block();
+  io_context io(fs, block);
+  ssize_t const some = gwrite(io, fd, nullptr, 10, 0);
+  ssize_t const none = gwrite(io, fd, nullptr, 0, 0);
+  if (threadIdx.x == 0) {
+    results[0] = some;
+    results[1] = none;
+  }
+}
+
 }  // namespace
+
+TEST_CASE("gwrite of a null buffer gives -EFAULT and changes nothing") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 104);
+  auto const before = whole(path);
+  filesystem fs(small_config(4096, 8));
+  int const fd = fs.open(path, O_RDWR);
+  auto const results = zeroed<std::int64_t>(2);
+  launch(write_from_nothing, 1, 64, fs.ref(), fd, results.data());
+  CHECK(result_in(results) == std::vector<std::int64_t>{-EFAULT, 0});
+  CHECK(fs.close(fd) == 0);
+  CHECK(whole(path) == before);
+}
+
+TEST_CASE("O_APPEND: a record that ends beyond 2^48 gives -EFBIG, one that ends there fits") {
+  constexpr std::int64_t most = std::int64_t(1) << 48;
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 10);
+  auto const gate = std::make_shared<testing::gate>();
+  auto const faults = std::make_shared<scripted_faults>();
+  faults->on_write = [gate](auto, auto) { return testing::fault_action::hold(gate); };
+  testing::filesystem fs(small_config(4096, 8), faults);
+  int const writes = fs.open(path, O_RDWR);
+  int const appends = fs.open(path, O_RDWR | O_APPEND);
+  auto const bytes = some_bytes(3, 0, 8);
+  std::vector const half(bytes.begin(), bytes.begin() + 4);
+  op_batch batch;
+  batch.write(0, writes, most - 8, half);
+  batch.write(0, appends, 0, bytes);
+  batch.write(0, appends, 0, half);
+  batch.write(0, appends, 0, half);
+  batch.size_of(0, appends);
+  batch.run(fs.ref(), 1, 64);
+  std::vector<std::int64_t> results;
+  for (std::size_t i = 0; i < batch.size(); ++i) results.push_back(batch.result(i));
+  CHECK(results == std::vector<std::int64_t>{4, -EFBIG, 4, -EFBIG, most});
+  gate->release();
+  static_cast<void>(fs.sync(writes));  // the file system may have a lower limit
+  fs.discard(writes);
+}
+
+TEST_CASE("a file that a block opens for writing: contexts that have read it see the gwrites") {
+  constexpr unsigned threads = 64;
+  constexpr unsigned readers = 1 + threads / 32;
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 104);
+  let_stamps_age(path);
+  auto const old = whole(path);
+  auto const piece = some_bytes(8, 0, 4);
+  REQUIRE(!std::equal(piece.begin(), piece.end(), old.begin()));
+  device_paths const name({path});
+  buffer<std::byte> on_device(piece.size());
+  on_device.copy_from_host(piece.data(), piece.size());
+  filesystem fs(small_config(4096, 16));
+  auto const flags = zeroed<std::uint32_t>(2);
+  auto const written = zeroed<std::int64_t>(2);
+  auto const seen = zeroed<seen_by_reader>(readers);
+  launch(writer_opens, 3, threads, fs.ref(), name.text(),
+         static_cast<std::byte const*>(on_device.data()), flags.data(), written.data(),
+         seen.data());
+  this_thread_stream().synchronize();
+  CHECK(contents(written) == std::vector<std::int64_t>{4, 4});
+  for (seen_by_reader const& s : contents(seen)) {
+    CHECK(s.read_before == 4);
+    CHECK(std::equal(s.before, s.before + 4, old.begin()));
+    CHECK(s.element_before == old[0]);
+    CHECK(s.read_after == 4);
+    CHECK(std::equal(s.after, s.after + 4, piece.begin()));
+    CHECK(s.read_behind == 4);
+    CHECK(std::equal(s.behind, s.behind + 4, piece.begin()));
+    CHECK(s.size_after == 4100);
+    CHECK(s.element_after == piece[0]);
+    CHECK(s.other_view == piece[0]);
+    CHECK(s.pointer == piece[1]);
+  }
+}
 
 TEST_CASE("O_TRUNC: with the host holding the file open, waves of blocks write one file") {
   constexpr unsigned blocks = 40;  // more than are resident at once

@@ -278,3 +278,20 @@ TEST_CASE("writing is refused where it cannot be: descriptors, offsets, settings
   CHECK(unwritable.open(folder / "new", O_RDONLY | O_CREAT) == -EROFS);
   CHECK(unwritable.open(path, O_RDONLY) > 0);
 }
+
+TEST_CASE("without write buffers gfsync of a file that is read is answered") {
+  scratch_folder folder;
+  constexpr std::uint64_t page = 4096;
+  auto const path = make_file(folder, "file", page);
+  auto c = small_config(page, 16);
+  c.write_memory = 0;
+  c.rpc_timeout_ms = 5'000;  // bounds the run of broken code
+  filesystem fs(c);
+  int const fd = fs.open(path, O_RDONLY);
+  op_batch batch;
+  std::vector<std::size_t> syncs;
+  for (unsigned caller = 0; caller < 4; ++caller) syncs.push_back(batch.sync(caller, fd));
+  batch.run(fs.ref(), 4, 64);
+  for (auto const sync : syncs) CHECK(batch.result(sync) == 0);
+  CHECK(inspect(fs.ref()).quarantined == 0);
+}

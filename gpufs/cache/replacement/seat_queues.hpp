@@ -14,7 +14,8 @@ namespace gpufs::cache {
 // taken and another segment is appended:
 //   1. a segment that no queue has had yet, whatever the quota;
 //   2. a segment of a queue without an owner (seats outlive blocks);
-//   3. below the quota of segments / owned queues, a segment of a queue above it;
+//   3. below the quota of segments / owned queues, a segment of a queue above it (with fewer
+//      segments than owned queues nobody looks: hundreds of queues would be searched in vain);
 //   4. its own oldest segment.
 //
 // claim() decides which group gets a frame, so the queues decide only the order of victims. A frame
@@ -101,8 +102,7 @@ __device__ __forceinline__ bool advance(handle::lra_ref const& l, lra_queue& q,
       segment = steal_segment(l, q, 0);
     if (segment < 0) {
       std::uint32_t const owners = word(l.totals->owners).load(memory_order_relaxed);
-      std::uint32_t const share = l.segment_count / (owners == 0 ? 1 : owners);
-      std::uint32_t const quota = share == 0 ? 1 : share;
+      std::uint32_t const quota = l.segment_count / (owners == 0 ? 1 : owners);
       if (q.count < quota) segment = steal_segment(l, q, quota);
     }
     if (segment < 0 && q.count != 0) segment = pop_segment(l, q);
@@ -136,11 +136,11 @@ __device__ __forceinline__ void own_queue(handle::lra_ref const& l, std::int32_t
 
 /// Draws the next `n` frames of the seat's queue. All lanes of the team call; the team belongs to
 /// the seat's owner. Each seeking lane gets number `rank` of them if the segment has so many.
-/// Returns false in all lanes if the queue has no frame.
+/// `drawn` gets the first of them. Returns false in all lanes if the queue has no frame.
 template <class Team>
 __device__ __forceinline__ bool lra_candidate(handle::page_cache_ref const& c, std::int32_t seat,
                                               bool seeks, unsigned n, unsigned rank,
-                                              candidate_frame& mine) {
+                                              candidate_frame& mine, std::uint32_t& drawn) {
   lra_queue& q = c.lra.queues[seat];
   std::uint64_t at = 0;
   std::uint32_t more = 1;
@@ -154,7 +154,9 @@ __device__ __forceinline__ bool lra_candidate(handle::page_cache_ref const& c, s
     }
   }
   if (Team::broadcast(more) == 0) return false;
-  std::uint64_t const own = Team::broadcast(at) + rank;
+  at = Team::broadcast(at);
+  drawn = c.lra.frame_at(at);
+  std::uint64_t const own = at + rank;
   bool const valid = seeks && !c.lra.used_up(own, c.frame_count);
   mine = {valid, valid ? c.lra.frame_at(own) : 0};
   return true;

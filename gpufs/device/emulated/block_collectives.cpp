@@ -154,7 +154,6 @@ GPUFS_NO_TSAN unsigned block_scheduler::converged(place const& where) {
 // No other thread can run, so threads in converged() go on. A group is the lanes of a warp at the
 // same place.
 GPUFS_NO_TSAN void block_scheduler::resolve_converged() {
-  constexpr unsigned one_in = 4;  // one in so many groups is split
   converged_count_ = 0;
   for (unsigned first_rank = 0; first_rank < thread_count_; first_rank += warp_size) {
     thread* const lanes = thread_array_ + first_rank;
@@ -170,7 +169,7 @@ GPUFS_NO_TSAN void block_scheduler::resolve_converged() {
         unsigned const lane = unsigned(__builtin_ctz(left));
         if (same_place(lanes[lane].where, leader.where)) group |= 1u << lane;
       }
-      if (random_below(one_in) == 0) {
+      if (split_ != 0 && random_below(split_) == 0) {
         unsigned const part = group & random_below(~0u);
         if (part != 0) group = part;
       }

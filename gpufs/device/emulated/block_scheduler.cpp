@@ -100,6 +100,7 @@ GPUFS_NO_TSAN void block_scheduler::reset(block_task const& task) {
   idle_rounds_ = 0;
   random_state_ = task.seed;
   preempt_ = task.preempt;
+  split_ = task.split;
   atomics_until_preemption = preempt_ == 0 ? ~0u : 1 + random_below(2 * preempt_ - 1);
   abandoning_ = false;
   verdict_ = {};

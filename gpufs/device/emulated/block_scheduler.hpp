@@ -23,6 +23,7 @@ struct block_task {
   std::uint64_t dynamic_shared_bytes = 0;
   std::uint64_t seed = 0;       ///< of the block's order of threads
   unsigned preempt = 0;         ///< as in settings
+  unsigned split = 0;           ///< as in settings
   std::size_t stack_bytes = 0;  ///< as in settings
   /// set, atomically, once another block of the launch has failed; waits may then end
   bool const* abandoned = nullptr;
@@ -144,6 +145,7 @@ class block_scheduler {
   unsigned idle_rounds_ = 0;
   std::uint64_t random_state_ = 0;
   unsigned preempt_ = 0;
+  unsigned split_ = 0;
   bool abandoning_ = false;
   verdict verdict_;
   block_task const* task_ = nullptr;

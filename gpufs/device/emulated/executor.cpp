@@ -34,6 +34,7 @@ void run_blocks(block_scheduler& scheduler, kernel_launch& launch) {
         .dynamic_shared_bytes = launch.dynamic_shared_bytes,
         .seed = mixed(mixed(mixed(launch.how.seed) ^ launch.number) ^ i),
         .preempt = launch.how.preempt,
+        .split = launch.how.split,
         .stack_bytes = launch.how.stack_bytes,
         .abandoned = &launch.failed,
     };
@@ -55,7 +56,8 @@ void run_blocks(block_scheduler& scheduler, kernel_launch& launch) {
 }  // namespace
 
 std::shared_ptr<block_workers> block_workers::shared() {
-  static std::shared_ptr<block_workers> const workers = std::make_shared<block_workers>();
+  static std::shared_ptr<block_workers> const workers{new block_workers,
+                                                      delete_at_home<block_workers>{}};
   return workers;
 }
 

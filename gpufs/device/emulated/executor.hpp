@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include <unistd.h>
+
 namespace gpufs::emulated {
 
 /// A kernel launch, from launch() to the end of its last block.
@@ -40,6 +42,19 @@ struct kernel_launch {
 
 /// Gives a launch the current settings and its number.
 void number_launch(kernel_launch& launch);
+
+/// Deletes an object that has threads, in the process that made it. A child of fork() has a copy of
+/// the object but not the threads, for which the destructor would wait. It leaves the copy alone.
+template <class T>
+class delete_at_home {
+ public:
+  void operator()(T* object) const {
+    if (process_ == ::getpid()) delete object;
+  }
+
+ private:
+  pid_t process_ = ::getpid();
+};
 
 /// OS threads that run blocks. They stay from launch to launch.
 class block_workers {

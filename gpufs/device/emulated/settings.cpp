@@ -21,6 +21,7 @@ struct bounds {
 constexpr bounds blocks_bounds{"GPUFS_EMULATED_BLOCKS", 1, 256};
 constexpr bounds seed_bounds{"GPUFS_EMULATED_SEED", 0, UINT64_MAX};
 constexpr bounds preempt_bounds{"GPUFS_EMULATED_PREEMPT", 0, 1'000'000'000};
+constexpr bounds split_bounds{"GPUFS_EMULATED_SPLIT", 0, 1'000'000'000};
 constexpr bounds stack_bounds{"GPUFS_EMULATED_STACK", 16 << 10, 16 << 20};
 
 [[noreturn]] void refuse(bounds const& allowed, std::string const& value) {
@@ -49,6 +50,7 @@ settings load_settings() {
   s.blocks = unsigned(from_environment(blocks_bounds, s.blocks));
   s.seed = from_environment(seed_bounds, s.seed);
   s.preempt = unsigned(from_environment(preempt_bounds, s.preempt));
+  s.split = unsigned(from_environment(split_bounds, s.split));
   s.stack_bytes = from_environment(stack_bounds, s.stack_bytes);
   return s;
 }
@@ -74,6 +76,7 @@ settings current_settings() {
 void configure(settings const& to) {
   require(blocks_bounds, to.blocks);
   require(preempt_bounds, to.preempt);
+  require(split_bounds, to.split);
   require(stack_bounds, to.stack_bytes);
   std::lock_guard const lock(in_force().mutex);
   in_force().now = to;

@@ -17,6 +17,8 @@ struct settings {
   std::uint64_t seed = 1;
   /// GPUFS_EMULATED_PREEMPT: one in so many atomics is preempted on average; 0 = none
   unsigned preempt = 16;
+  /// GPUFS_EMULATED_SPLIT: one in so many groups of lanes that come together is split; 0 = none
+  unsigned split = 4;
   /// GPUFS_EMULATED_STACK: bytes of stack of a device thread, 16384..16777216
   std::size_t stack_bytes = default_stack_bytes;
 };

@@ -138,7 +138,7 @@ std::vector<std::shared_ptr<stream::implementation>> live_streams() {
 
 }  // namespace
 
-stream::stream() : implementation_(std::make_shared<implementation>()) {
+stream::stream() : implementation_(new implementation, emulated::delete_at_home<implementation>{}) {
   stream_list& list = streams();
   std::lock_guard const lock(list.mutex);
   std::erase_if(list.all, [](auto const& s) { return s.expired(); });

@@ -98,6 +98,13 @@ __device__ __forceinline__ void array<T>::store(std::uint64_t i, value_type cons
 
 template <class T>
 __device__ __forceinline__ void array<T>::release() const {
+  seen_.count = 0;
+  unkeep();
+}
+
+/// Gives back the page that is kept for this thread, if any.
+template <class T>
+__device__ __forceinline__ void array<T>::unkeep() const {
   if (elements_.count == 0) return;
   base::far_call<void, fs_ref const*, cache::frame_header*>(io::unkeep, view_.handle, seen_.header);
   elements_.count = 0;
@@ -125,7 +132,7 @@ __device__ __forceinline__ auto array<T>::load_elsewhere(std::uint64_t i) const 
     if (keep()) elements_.count = seen_.count;
     return value;
   }
-  release();
+  unkeep();
   if (see(i) && load_seen(i, value)) return value;
   return load_from_file(i);
 }

@@ -55,6 +55,7 @@ GPUFS_STAGE loaded_element<T> load_element(fs_ref const* handle, file::used_file
           } else {
             std::memcpy(reinterpret_cast<std::byte*>(&value) + done, from, count);
           }
+          base::await_loads(cache::mark_of_object(value));  // unpin_read() follows
         };
         std::int32_t const missed =
             visit_pages(f, page, page_reader<decltype(use)>{f.cache, begin, count, use, error});
@@ -135,15 +136,15 @@ __device__ __forceinline__ page_elements elements_of(std::uint64_t begin, std::u
 /// there. Any thread calls. Returns false if the page is not seen or the view has no such element.
 ///
 /// Returns false for a written file too: each access may find another version, so it must look up
-/// the page. `further(cache, version, page)` calls see_page_further(). A kernel calls that by
-/// far_call(). Code that runs in a far_call() calls it directly. `here` lacks an element that
-/// crosses the end of the page.
+/// the page. The same holds for a file that may be written by now. `further(cache, version, page)`
+/// calls see_page_further(). A kernel calls that by far_call(). Code that runs in a far_call()
+/// calls it directly. `here` lacks an element that crosses the end of the page.
 template <class T, class Further>
 __device__ __forceinline__ bool see_elements(fs_ref const& fs, file::used_file const& file,
                                              std::uint64_t begin, std::uint64_t size,
                                              std::uint64_t i, cache::seen_frame& seen,
                                              page_elements& here, Further&& further) {
-  if (i >= size || file.write_index != 0) return false;
+  if (i >= size || file.write_index != 0 || file::is_outdated(fs, file)) return false;
   std::uint64_t const page = (begin + i * sizeof(T)) >> fs.cache.page_shift;
   if (!cache::see_page(fs.cache, file.version, page, seen)) {
     seen = further(&fs.cache, file.version, page);

@@ -52,16 +52,18 @@ GPUFS_STAGE void held_ptr<T>::let_go(cache::frame_header* header) {
   io::release_pins(converged(), *header);
 }
 
-/// Gives back the page `held` by the caller, if any, then pins and reads element i's.
+/// Gives back the page `held` by the caller, if any, then pins and reads element i's. If a lane
+/// that comes along has not seen its page, all lanes look for theirs together: a lane that holds
+/// its page already could keep the frame for which another one waits.
 template <class T>
 GPUFS_STAGE auto held_ptr<T>::find(io::file_view* view, cache::frame_header* held, std::uint64_t i)
     -> found {
   if (held != nullptr) let_go(held);
   cache::seen_frame seen;
   io::page_elements here;
-  if (io::see_elements<T>(*view->handle, view->file, view->begin, view->size, i, seen, here,
-                          cache::see_page_further) &&
-      io::pin_seen(*view->handle, seen)) {
+  bool const saw = io::see_elements<T>(*view->handle, view->file, view->begin, view->size, i, seen,
+                                       here, cache::see_page_further);
+  if (converged().all(saw) && io::pin_seen(*view->handle, seen)) {
     elements const there{seen.bytes + here.offset, here.first,
                          static_cast<std::uint32_t>(here.count)};
     if (i - there.first < there.count) return {there.at(i - there.first), there, seen.header};

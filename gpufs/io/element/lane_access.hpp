@@ -24,7 +24,8 @@ struct page_reader {
   Use& use;
   std::int32_t& error;
 
-  __device__ __forceinline__ bool operator()(converged_group const&, page_visit const& v) const {
+  __device__ __forceinline__ bool operator()(converged_group const&, page_visit const& v,
+                                             lanes_wait const&) const {
     if (!v.here) return false;
     if (begin + count <= v.valid) {
       use(cache::frame_bytes(cache, v.frame) + begin);
@@ -43,7 +44,8 @@ struct page_pinner {
   std::uint32_t& frame;
   std::uint64_t& valid;
 
-  __device__ __forceinline__ bool operator()(converged_group const&, page_visit const& v) const {
+  __device__ __forceinline__ bool operator()(converged_group const&, page_visit const& v,
+                                             lanes_wait const&) const {
     if (v.leads) {
       auto const more = count_lanes(v.peers) - 1;
       if (more != 0)
@@ -54,6 +56,8 @@ struct page_pinner {
     valid = v.valid;
     return true;
   }
+  /// Gives back the calling lane's pin.
+  __device__ __forceinline__ void give_back() const { cache::unpin_read(cache.headers[frame]); }
 };
 
 /// Pins the frame that the calling lane has seen (gpufs/cache/peek.hpp), if it still has the same
@@ -103,7 +107,8 @@ struct page_writer {
   Fill& fill;  ///< fill(pointer): stores the lane's bytes there
   std::int32_t& error;
 
-  __device__ __forceinline__ bool operator()(converged_group const& g, page_visit const& v) const {
+  __device__ __forceinline__ bool operator()(converged_group const& g, page_visit const& v,
+                                             lanes_wait& wait) const {
     fs_ref const& fs = *f.handle;
     auto joined = file::join_result::joined;
     if (g.thread_rank() == 0) joined = file::try_join(fs, f.file);
@@ -124,7 +129,12 @@ struct page_writer {
     auto const members = count_lanes(v.peers & g.ballot(member));
     rpc::byte_range const range{begin, begin + members * count};
     std::int64_t buffer = -1;
-    if (v.leads) buffer = open_frame<one_lane>(fs, v.frame, f.file.version, page, range);
+    std::int64_t const spare = wait.spare;
+    unsigned const leaders = g.ballot(v.leads);
+    bool const opens = v.leads && (spare < 0 || g.thread_rank() == lowest_lane(leaders));
+    if (opens) buffer = open(fs, v.frame, range, spare);
+    bool const took = g.any(spare >= 0 && buffer == spare);
+    if (took) wait.spare = -1;
     auto const theirs =
         static_cast<std::int64_t>(g.shfl(static_cast<std::uint64_t>(buffer), first));
     bool const stored = member && theirs >= 0;
@@ -143,6 +153,24 @@ struct page_writer {
     g.sync();  // everything is posted
     if (g.thread_rank() == 0) file::leave_writers(fs, f.file);
     return stored;
+  }
+
+ private:
+  /// Opens the page's frame as open_frame(). With a spare buffer it waits for the lock, unless the
+  /// daemon stops or the deadline passes.
+  __device__ __forceinline__ std::int64_t open(fs_ref const& fs, std::uint32_t frame,
+                                               rpc::byte_range range, std::int64_t spare) const {
+    std::int64_t buffer = -1;
+    auto const opened = [&] {
+      buffer = open_frame<one_lane>(fs, frame, f.file.version, page, range, spare);
+      return buffer >= 0;
+    };
+    if (spare < 0) {
+      static_cast<void>(opened());
+    } else {
+      static_cast<void>(handle::spin_until(fs, handle::device_pause_ns, opened));
+    }
+    return buffer;
   }
 };
 

@@ -1,6 +1,8 @@
 // Fetches missing pages for some lanes of a warp that came to a call together, a page per lane.
 #pragma once
 
+#include <gpufs/cache/line.hpp>
+#include <gpufs/io/read/enter_page.hpp>
 #include <gpufs/source/pull_gate.hpp>
 #include <gpufs/source/staged.hpp>
 #include <gpufs/source/window.hpp>
@@ -28,10 +30,12 @@ __device__ __forceinline__ bool lane_channel(fs_ref const& fs, unsigned attempt,
 
 /// Finds a page. If it is absent, enters it and requests its bytes, unless a file window has them.
 /// Any thread calls. Waits for a bucket's lock at most. The status is hit, waiting or fetching,
-/// with a pin, or none, with no pin and no channel.
+/// with a pin, or none, with no pin and no channel. Others may wait in the frame line. Then only a
+/// caller in front (`turn`) enters a page.
 __device__ __forceinline__ source::page_entry lane_enter(fs_ref const& fs,
                                                          source::page_name const& name,
-                                                         std::int32_t seat, unsigned attempt) {
+                                                         std::int32_t seat, unsigned attempt,
+                                                         std::uint32_t turn) {
   source::page_entry e;
   cache::lookup const found = cache::lane_find_and_pin(fs.cache, name.version, name.page);
   if (found.result != cache::lookup_result::absent) {
@@ -41,12 +45,13 @@ __device__ __forceinline__ source::page_entry lane_enter(fs_ref const& fs,
     e.got = found.valid;
     return e;
   }
+  if (!cache::may_take(*fs.cache.line, turn)) return e;
   std::uint64_t window = 0;
   if (fs.windows.entries != nullptr && !name.zero_filled)
     window = source::window_address(fs.self, name.version, name.page << fs.cache.page_shift,
                                     name.expected);
   if (window == 0 && !lane_channel(fs, attempt, e.via)) return e;
-  cache::taken_frame const taken = cache::take_each<one_lane>(fs.cache, seat, true);
+  cache::taken_frame const taken = take_frames<one_lane>(fs, seat, true);
   if (taken.evicted) handle::add(fs, handle::counter::evictions);
   bool entered = false;
   if (taken.frame >= 0) {
@@ -152,21 +157,31 @@ __device__ __forceinline__ void lane_settle(fs_ref const& fs, source::page_entry
   if (requested) ring::return_channel(fs.channels.page, e.via, e.answered != 0, after_settling);
 }
 
+struct fetched_page {
+  source::page_entry entry;
+  bool left;  ///< the lanes have left the frame line
+};
+
 /// Brings in a page for each lane that `wants` one; these pages differ. All of `lanes` call
 /// together. They need not be a whole warp. The status of such a lane becomes hit, with a pin, or
 /// failed, or none. With none the lane has no pin and must try again. It found no frame or channel,
 /// or the frame that it waited for got another page.
 ///
+/// The lanes have `turn` in the frame line, or no_turn. They leave the line as soon as one of them
+/// has a page, unless they `stay`; `left` says whether they have left.
+///
 /// Lanes wait for the daemon while they owe pages. Only after that they wait for pages of others.
 /// So waits cannot form a circle, whichever pages the lanes and warps need. All lanes together move
 /// the bytes of each page.
-GPUFS_STAGE inline source::page_entry fetch_for_lanes(fs_ref const* handle, unsigned lanes,
-                                                      bool wants, source::page_name const name,
-                                                      std::int32_t seat, unsigned attempt) {
+GPUFS_STAGE inline fetched_page fetch_for_lanes(fs_ref const* handle, unsigned lanes, bool wants,
+                                                source::page_name const name, std::int32_t seat,
+                                                unsigned attempt, std::uint32_t turn, bool stay) {
   fs_ref const& fs = *handle;
   converged_group const g(lanes);
   source::page_entry e;
-  if (wants) e = lane_enter(fs, name, seat, attempt);
+  if (wants) e = lane_enter(fs, name, seat, attempt, turn);
+  bool const left = turn != cache::no_turn && !stay && g.any(e.status != source::page_status::none);
+  if (left && g.thread_rank() == 0) cache::leave_line(*fs.cache.line, turn, true);
   bool const fetching = e.status == source::page_status::fetching;
   bool const requested = fetching && !e.in_window();
   if (requested) lane_await(fs, name, e);
@@ -210,7 +225,7 @@ GPUFS_STAGE inline source::page_entry fetch_for_lanes(fs_ref const* handle, unsi
     handle::add(fs, handle::counter::waits, waited);
   }
   if (waits) lane_await_other(fs, name, e);
-  return e;
+  return {e, left};
 }
 
 }  // namespace gpufs::io

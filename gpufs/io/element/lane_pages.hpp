@@ -3,6 +3,7 @@
 // section 4.1, warp coalescing) do the same.
 #pragma once
 
+#include <gpufs/dirty/write_buffer.hpp>
 #include <gpufs/io/element/lane_fetch.hpp>
 #include <gpufs/io/open.hpp>
 
@@ -48,20 +49,22 @@ __device__ __forceinline__ converged_group lanes_of_file(converged_group const& 
   return converged_group(__match_any_sync(same_fd, reinterpret_cast<std::uintptr_t>(f.handle)));
 }
 
-/// Loads version and size of a written file again if the version has changed. All lanes of the
-/// group call. Returns 0 or -EBADF.
+/// Loads version and size of a file again if they may have changed. All lanes of the group call.
+/// Returns 0 or -EBADF.
 __device__ __forceinline__ std::int32_t refresh(converged_group const& g, lane_file& f) {
-  if (f.file.write_index == 0) return 0;
-  file::shared_file& shared = f.handle->writes.files[f.file.write_index - 1];
-  bool const changed =
-      atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_relaxed) !=
-      f.file.version;
+  bool changed = file::is_outdated(*f.handle, f.file);
+  if (f.file.write_index != 0) {
+    file::shared_file& shared = f.handle->writes.files[f.file.write_index - 1];
+    changed = atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_relaxed) !=
+              f.file.version;
+  }
   if (!g.any(changed)) return 0;
   found_file now{f.file, 0};
   if (g.thread_rank() == 0) now = find_file(f.handle, f.file.fd, f.file);
   f.file.write_index = g.shfl(now.file.write_index, 0);
   f.file.version = g.shfl(now.file.version, 0);
   f.file.size = g.shfl(now.file.size, 0);
+  f.file.changes = g.shfl(now.file.changes, 0);
   return g.shfl(now.error, 0);
 }
 
@@ -90,54 +93,152 @@ __device__ __forceinline__ source::page_entry lane_look_up(lane_file const& f, s
   return e;
 }
 
-/// Why lanes that have got nothing since `since` must stop trying: 0, -EIO if the daemon has
-/// stopped, -ENOMEM at the deadline. All lanes of the group call.
+/// What lanes that come together have while they wait. All members are the same in all lanes.
+struct lanes_wait {
+  std::uint32_t turn = cache::no_turn;  ///< in the frame line
+  std::uint64_t since = 0;              ///< when they last got on, or joined the line
+  std::int64_t spare = -1;              ///< a write buffer that they have taken, or -1
+};
+
+/// Joins the frame line and waits until the lanes are in front; if `alone`, until they are the
+/// first. All lanes of the group call, and hold no page.
+__device__ __forceinline__ void lanes_join(converged_group const& g, fs_ref const& fs, bool alone,
+                                           lanes_wait& w) {
+  cache::line& line = *fs.cache.line;
+  std::uint32_t turn = 0;
+  if (g.thread_rank() == 0) {
+    turn = cache::join_line(line);
+    // Ends as join_line() does.
+    for (unsigned pause = 0; alone && !cache::is_first(line, turn);)
+      backoff(pause, handle::device_pause_ns);
+  }
+  w.turn = g.shfl(turn, 0);
+  w.since = device_clock_ns();
+}
+
+/// Leaves the frame line if the lanes are in it. All lanes of the group call.
+__device__ __forceinline__ void lanes_leave(converged_group const& g, fs_ref const& fs, bool served,
+                                            lanes_wait& w) {
+  if (w.turn != cache::no_turn && g.thread_rank() == 0)
+    cache::leave_line(*fs.cache.line, w.turn, served);
+  w.turn = cache::no_turn;
+}
+
+/// Why lanes that have not got on must stop trying: 0, -EIO if the daemon has stopped, -ENOMEM at
+/// the deadline. All lanes of the group call.
 __device__ __forceinline__ std::int32_t lanes_late(converged_group const& g, fs_ref const& fs,
-                                                   std::uint64_t since) {
+                                                   lanes_wait const& w) {
   std::int32_t late = 0;
-  if (g.thread_rank() == 0) late = handle::wait_error(fs, since, -ENOMEM);
+  if (g.thread_rank() == 0)
+    late = w.turn == cache::no_turn ? handle::wait_error(fs, w.since, -ENOMEM)
+                                    : cache::line_error(fs, *fs.cache.line, w.since, -ENOMEM);
   return g.shfl(late, 0);
 }
 
-/// Calls visitor(group, page_visit) in rounds until it has returned true in each lane. All lanes
-/// that come together call it, with the pages that are ready pinned. `page` is the calling lane's
-/// page. The visitor's result does not count in a lane whose page is not ready. Returns 0, or the
-/// reason why the lane's page is missing: -ENOMEM, -EIO, -ETIMEDOUT, -EBADF, or the error of its
-/// fetch.
+/// Takes a write buffer for the lanes, in turn, if they have none. All lanes of the group call, and
+/// hold no page and no place in the frame line. Returns 0, -EIO or -ENOMEM.
+__device__ __forceinline__ std::int32_t lanes_take_buffer(converged_group const& g,
+                                                          fs_ref const& fs, lanes_wait& w) {
+  if (w.spare >= 0) return 0;
+  std::int64_t got = 0;
+  if (g.thread_rank() == 0) got = dirty::buffer_in_turn<one_lane>(fs);
+  got = static_cast<std::int64_t>(g.shfl(static_cast<std::uint64_t>(got), 0));
+  g.sync();  // all lanes come after the acquire of the lane that took it
+  if (got < 0) return static_cast<std::int32_t>(got);
+  w.spare = got;
+  return 0;
+}
+
+/// Gives back the lanes' write buffer, if they have one. All lanes of the group call.
+__device__ __forceinline__ void lanes_return_buffer(converged_group const& g, fs_ref const& fs,
+                                                    lanes_wait& w) {
+  if (w.spare >= 0 && g.thread_rank() == 0)
+    dirty::give_back_buffer(fs, static_cast<std::uint32_t>(w.spare));
+  w.spare = -1;
+}
+
+/// The outcome of a round of visit_pages(). All members are the same in all lanes.
+struct lanes_round {
+  bool got_on;  ///< a lane is done
+  bool stuck;   ///< a visitor could not use a page that is there
+  bool lacks;   ///< a page found no frame or channel
+};
+
+/// Waits for the next round. All lanes of the group call, and hold no page; only lanes that are
+/// `alone`, the first in the frame line, may hold some. Returns 0, or the reason to stop.
+__device__ __forceinline__ std::int32_t lanes_await_round(converged_group const& g,
+                                                          fs_ref const& fs,
+                                                          lanes_round const& round, bool alone,
+                                                          unsigned attempt, lanes_wait& w) {
+  if (w.turn == cache::no_turn && round.lacks) {
+    lanes_join(g, fs, alone, w);
+    return 0;
+  }
+  if (w.since == 0 || round.got_on) w.since = device_clock_ns();
+  if (round.stuck && !round.got_on) {
+    std::int32_t const error = lanes_take_buffer(g, fs, w);
+    if (error != 0) return error;
+  }
+  if (w.turn != cache::no_turn || attempt % 16 == 15) return lanes_late(g, fs, w);
+  return 0;
+}
+
+/// Looks up, or brings in, the page of each lane that `leads`. All lanes of the group call. Returns
+/// the lane's page as fetch_for_lanes() does. With `alone` the lanes stay in the frame line.
+__device__ __forceinline__ source::page_entry lanes_pin(converged_group const& g,
+                                                        lane_file const& f, std::uint64_t page,
+                                                        bool leads, bool alone, unsigned attempt,
+                                                        lanes_wait& wait, lanes_round& round) {
+  fs_ref const& fs = *f.handle;
+  source::page_entry e;
+  if (leads) e = lane_look_up(f, page);
+  bool const missing = leads && e.status != source::page_status::hit;
+  unsigned const found = g.ballot(leads && !missing);
+  if (attempt == 0 && g.thread_rank() == 0)
+    handle::add(fs, handle::counter::hits, count_lanes(found));
+  if (found != 0 && !alone) lanes_leave(g, fs, true, wait);
+  if (!g.any(missing)) return e;
+  fetched_page const fetched =
+      fetch_for_lanes(f.handle, g.mask(), missing, f.name(page), f.seat, attempt, wait.turn, alone);
+  if (missing) e = fetched.entry;
+  if (fetched.left) wait.turn = cache::no_turn;
+  round.lacks = g.any(missing && e.status == source::page_status::none);
+  return e;
+}
+
+/// Calls visitor(group, page_visit, lanes_wait) in rounds until it has returned true in each lane.
+/// All lanes that come together call it, with the pages that are ready pinned. `page` is the
+/// calling lane's page. The visitor's result does not count in a lane whose page is not ready.
+/// Returns 0, or the reason why the lane's page is missing: -ENOMEM, -EIO, -ETIMEDOUT, -EBADF, or
+/// the error of its fetch.
 ///
 /// Each round gives its pins back before the next one waits for frames. So no lane keeps a frame
-/// from another. A visitor with `keeps_pins` is the exception: pages of lanes that are done stay
-/// pinned. If a warp has diverged, its lanes come in separate groups. These need nothing of each
-/// other.
+/// from another. With `keeps_pins`, lanes that are done keep their pages if no page lacks a frame.
+/// Otherwise all pages are given back, and the group waits until it is the first in the frame line.
+/// Only then it holds pages while it waits for more. The others in the line hold none.
+///
+/// If a warp has diverged, its lanes come in separate groups. These need nothing of each other.
 template <class Visitor>
 __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t page,
                                                     Visitor const& visitor) {
   // Only lanes in this instance of the template come together, so all do the same with their pages.
   converged_group const g = lanes_of_file(converged(), f);
+  fs_ref const& fs = *f.handle;
   bool pending = true;
+  bool done = false;
   std::int32_t error = 0;
-  std::uint64_t since = 0;
+  std::int32_t stop = 0;
+  lanes_wait wait;
   unsigned pause = 0;
-  for (unsigned attempt = 0;; ++attempt) {
-    if (std::int32_t const bad = refresh(g, f); bad != 0) {
-      if (pending) error = bad;
-      return error;
-    }
+  for (unsigned attempt = 0; stop == 0; ++attempt) {
+    stop = refresh(g, f);
+    if (stop != 0) break;
     unsigned const peers = g.match_any(pending ? page : ~0ull);
     auto const first = lowest_lane(peers);
     bool const leads = pending && g.thread_rank() == first;
-    source::page_entry e;
-    if (leads) e = lane_look_up(f, page);
-    bool const missing = leads && e.status != source::page_status::hit;
-    if (attempt == 0) {
-      auto const hits = count_lanes(g.ballot(leads && !missing));
-      if (g.thread_rank() == 0) handle::add(*f.handle, handle::counter::hits, hits);
-    }
-    if (g.any(missing)) {
-      source::page_entry const fetched =
-          fetch_for_lanes(f.handle, g.mask(), missing, f.name(page), f.seat, attempt);
-      if (missing) e = fetched;
-    }
+    lanes_round round{false, false, false};
+    source::page_entry const e =
+        lanes_pin(g, f, page, leads, Visitor::keeps_pins, attempt, wait, round);
     auto const status =
         static_cast<source::page_status>(g.shfl(static_cast<std::uint32_t>(e.status), first));
     page_visit visit{pending && status == source::page_status::hit,
@@ -145,29 +246,35 @@ __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t 
                      g.shfl(e.got, first)};
     std::int32_t const failed = g.shfl(e.error, first);
     g.sync();  // all lanes come after the acquire of the lane that pinned their page
-    bool const done = visitor(g, visit);
+    bool const used = visitor(g, visit, wait);
     g.sync();  // all lanes are done with the page before its pin goes
     if (visit.leads && !Visitor::keeps_pins) {
       Visitor::stores ? cache::unpin(f.cache.headers[e.frame])
                       : cache::unpin_read(f.cache.headers[e.frame]);
     }
-    bool const gets_on = visit.here && done;
+    bool const gets_on = visit.here && used;
+    done |= gets_on;
     if (gets_on) pending = false;
     if (pending && status == source::page_status::failed) {
       error = failed;
       pending = false;
     }
-    if (!g.any(pending)) return error;
-    if (since == 0 || g.any(gets_on)) since = device_clock_ns();
-    if (attempt % 16 == 15) {
-      std::int32_t const late = lanes_late(g, *f.handle, since);
-      if (late != 0) {
-        if (pending) error = late;
-        return error;
+    if (!g.any(pending)) break;
+    round.got_on = g.any(gets_on);
+    round.stuck = g.any(visit.here && !used);
+    if constexpr (Visitor::keeps_pins) {
+      if (done && round.lacks && wait.turn == cache::no_turn) {
+        visitor.give_back();
+        done = false;
+        pending = true;
       }
     }
-    backoff(pause, handle::device_pause_ns);
+    stop = lanes_await_round(g, fs, round, Visitor::keeps_pins, attempt, wait);
+    if (stop == 0) backoff(pause, handle::device_pause_ns);
   }
+  lanes_leave(g, fs, stop == 0, wait);
+  lanes_return_buffer(g, fs, wait);
+  return pending ? stop : error;
 }
 
 }  // namespace gpufs::io

@@ -3,6 +3,7 @@
 // i, and all lanes work at once.
 #pragma once
 
+#include <gpufs/cache/line.hpp>
 #include <gpufs/io/group.hpp>
 #include <gpufs/io/read/enter_page.hpp>
 #include <gpufs/io/read/read_span.hpp>
@@ -29,14 +30,14 @@ struct batch {
 };
 
 /// The batch as the prefetcher sees it.
-__device__ __forceinline__ prefetch::wanted as_wanted(batch const& b, bool sequential) {
+__device__ __forceinline__ prefetch::wanted as_wanted(batch const& b) {
   std::uint64_t const begin = b.first << b.span.page_shift;
   std::uint64_t const end = (b.first + b.pages) << b.span.page_shift;
-  return {b.span.fd,         b.span.version,     b.span.size, begin, least(end, b.span.size),
-          b.span.page_shift, b.span.zero_filled, sequential};
+  return {b.span.fd,         b.span.version,    b.span.size, begin, least(end, b.span.size),
+          b.span.page_shift, b.span.zero_filled};
 }
 
-/// Has the prefetcher request chunks for the absent pages. All lanes of the first warp call.
+/// Has the prefetcher prepare chunks for the absent pages. All lanes of the first warp call.
 __device__ __forceinline__ void cover(fs_ref const& fs, batch const& b, prefetch::readahead& chunks,
                                       std::uint32_t absent) {
   advice const advised = prefetch::current_advice(fs, b.chunks, b.span.fd);
@@ -56,17 +57,21 @@ __device__ __forceinline__ void cover(fs_ref const& fs, batch const& b, prefetch
       prefetch::depth_limit(callers, prefetch::chunks_ahead_together,
                             prefetch::chunks_per_context - 2),
       advised == advice::sequential};
-  chunks.cover(as_wanted(b, prefetch::is_sequential(reads, b.span.version, from,
-                                                    b.span.page_bytes(), advised)),
-               absent, rule);
+  chunks.cover(as_wanted(b), absent,
+               prefetch::kind_of(reads, b.span.version, from, b.span.page_bytes(), advised), rule);
 }
 
 /// Gives back chunks behind the batch and of other files. If it `requests`, also requests the
-/// chunks that the readahead depth asks for and that are missing. All lanes of the first warp call,
-/// before they move bytes; other warps move bytes meanwhile.
-GPUFS_STAGE inline void look_ahead(fs_ref const* handle, batch const b, bool requests) {
+/// chunks that the readahead depth asks for and that are missing. A group that brings in no page of
+/// the batch requests none: the group that does reads ahead. All lanes of the first warp call,
+/// before they move bytes; other warps move bytes meanwhile. `entry` has the lane's page.
+GPUFS_STAGE inline void look_ahead(fs_ref const* handle, batch const b,
+                                   source::page_entry const* entry, bool requests) {
   prefetch::readahead chunks(*handle, b.chunks);
-  chunks.look_ahead(as_wanted(b, true), requests);
+  bool const fetches =
+      __ballot_sync(all_lanes, entry->status == source::page_status::fetching) != 0;
+  bool const waits = __ballot_sync(all_lanes, entry->status == source::page_status::waiting) != 0;
+  chunks.look_ahead(as_wanted(b), requests && fetches, waits);
 }
 
 /// The address of the lane's page in a file window. Returns 0 if the page's bit in `absent` is not
@@ -95,7 +100,7 @@ struct entered_pages {
 /// A page is entered only when its bytes have a way to arrive. So no caller waits for a channel or
 /// a frame while others wait for its page.
 __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch const& b,
-                                                     prefetch::readahead const& chunks,
+                                                     prefetch::readahead& chunks,
                                                      std::uint32_t absent, std::uint64_t window,
                                                      unsigned attempt, source::page_entry& mine) {
   unsigned const lane = lane_id();
@@ -106,8 +111,7 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
   prefetch::chunk_position at{false, {}, 0};
   if (b.chunks != nullptr && unregistered != 0) {
     std::uint64_t const begin = name.page << b.span.page_shift;
-    at = chunks.find(as_wanted(b, true), (unregistered >> lane & 1) != 0, begin,
-                     begin + name.expected);
+    at = chunks.find(as_wanted(b), (unregistered >> lane & 1) != 0, begin, begin + name.expected);
   }
   // Each warp starts at channels of its own, and at others with each attempt.
   constexpr unsigned rounds = 4;
@@ -122,6 +126,8 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
       enter_each(fs, b.seat, wants && (has_source || has_channel), name.version, name.page);
   bool const entered = a.entered;
   auto const frame = static_cast<std::uint32_t>(a.taken.frame);
+  std::uint32_t const all_entered = __ballot_sync(all_lanes, entered);
+  if (b.chunks != nullptr) chunks.entered(as_wanted(b), all_entered);
   if (has_channel && !entered) ring::return_channel(fs.channels.page, own, true);  // never used
   bool const sends = entered && !has_source;
   ring::submit_each(fs, sends, sends ? source::page_request(fs, name, own, 0) : rpc::request{});
@@ -139,7 +145,6 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
   bool const made_room = found_full && cache::evict_from_bucket(fs.cache, name.version, name.page);
   auto const evictions = count_lanes(__ballot_sync(all_lanes, a.taken.evicted)) +
                          count_lanes(__ballot_sync(all_lanes, made_room));
-  std::uint32_t const all_entered = __ballot_sync(all_lanes, entered);
   auto const requests = count_lanes(__ballot_sync(all_lanes, sends));
   if (lane == 0) {
     handle::add(fs, handle::counter::evictions, evictions);
@@ -216,41 +221,71 @@ __device__ __forceinline__ std::uint32_t look_up(fs_ref const& fs, batch const& 
   return absent;
 }
 
+/// Counts the hits of a batch and says what is to be done with its pages. All lanes of the first
+/// warp call.
+__device__ __forceinline__ batch_step as_step(fs_ref const& fs, source::page_entry const& mine,
+                                              std::uint32_t again, std::uint32_t chunk_failed) {
+  bool const moves =
+      (mine.status == source::page_status::fetching || mine.status == source::page_status::hit) &&
+      mine.got != 0;
+  unsigned const hits = __ballot_sync(all_lanes, mine.status == source::page_status::hit);
+  if (lane_id() == 0) handle::add(fs, handle::counter::hits, count_lanes(hits));
+  batch_step step;
+  step.moving = __ballot_sync(all_lanes, moves);
+  step.waiting = __ballot_sync(all_lanes, mine.status == source::page_status::waiting);
+  step.again = again;
+  step.chunk_failed = chunk_failed;
+  step.registered = __ballot_sync(all_lanes, moves && mine.in_window());
+  return step;
+}
+
 /// Prepares the pages `todo`. Pages in `absent` were missing in a look-up just before and are not
 /// looked up again. All lanes of the group's first warp call. The group has no page pinned.
 /// `b.chunks` may be null.
 ///
 /// Leaves one entry per lane in `*entry`. Waits until it has at least one page, or an error for
-/// one. Returns the pages to be moved, those that others bring in, and `again`. The last are pages
-/// that found no frame or channel, and pages whose chunk was of no use.
+/// one: it tries once, and then in its turn in the frame line. Returns the pages to be moved, those
+/// that others bring in, and `again`. The last are pages that found no frame or channel, and pages
+/// whose chunk was of no use.
 GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, std::uint32_t todo,
                                           std::uint32_t absent, source::page_entry* entry) {
   fs_ref const& fs = *handle;
   unsigned const lane = lane_id();
   prefetch::readahead chunks(fs, b.chunks);
   source::page_entry mine;
-  std::uint64_t starving_since = 0;
-  bool short_of_channels = false;
+  cache::line& line = *fs.cache.line;
+  std::uint32_t turn = cache::no_turn;
+  std::uint64_t since = 0;
   unsigned pause = 0;
+  bool covered = false;
   for (unsigned attempt = 0; todo != 0; ++attempt) {
     absent = (absent & todo) | look_up(fs, b, todo & ~absent, mine);
     todo &= absent;
     std::uint32_t contested = 0;
+    bool short_of_channels = false;
     if (absent != 0) {
       std::uint64_t const window = find_windows(fs, b, absent);
       std::uint32_t const unregistered = absent & ~__ballot_sync(all_lanes, window != 0);
-      if (attempt == 0 && b.chunks != nullptr && unregistered != 0)
-        cover(fs, b, chunks, unregistered);
-      entered_pages const e = enter_pages(fs, b, chunks, absent, window, attempt, mine);
-      todo &= ~e.entered;
-      contested = e.contested;
-      short_of_channels = e.short_of_channels;
+      if (cache::warp_may_take(line, turn)) {
+        if (!covered && b.chunks != nullptr && unregistered != 0)
+          cover(fs, b, chunks, unregistered);
+        covered = true;
+        entered_pages const e = enter_pages(fs, b, chunks, absent, window, attempt, mine);
+        todo &= ~e.entered;
+        contested = e.contested;
+        short_of_channels = e.short_of_channels;
+      }
     }
     absent = 0;  // from now on the rest may be in the cache
     if (contested != 0 && attempt < 4) continue;
     if (__ballot_sync(all_lanes, mine.status != source::page_status::none) != 0) break;
+    if (turn == cache::no_turn) {
+      since = device_clock_ns();
+      turn = cache::warp_join_line(line);
+      continue;
+    }
     std::int32_t const error =
-        source::starved(fs, starving_since, short_of_channels ? -ETIMEDOUT : -ENOMEM);
+        cache::warp_line_error(fs, line, since, short_of_channels ? -ETIMEDOUT : -ENOMEM);
     if (error != 0) {
       // The first of these pages ends the read.
       if (lane == lowest_lane(todo)) {
@@ -261,20 +296,11 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, s
     }
     backoff(pause, handle::device_pause_ns);
   }
+  bool const got = mine.status != source::page_status::none && mine.error == 0;
+  cache::warp_leave_line(line, turn, __ballot_sync(all_lanes, got) != 0);
   std::uint32_t const chunk_failed = settle_answers(fs, b, chunks, mine);
   *entry = mine;
-  bool const moves =
-      (mine.status == source::page_status::fetching || mine.status == source::page_status::hit) &&
-      mine.got != 0;
-  unsigned const hits = __ballot_sync(all_lanes, mine.status == source::page_status::hit);
-  if (lane == 0) handle::add(fs, handle::counter::hits, count_lanes(hits));
-  batch_step step;
-  step.moving = __ballot_sync(all_lanes, moves);
-  step.waiting = __ballot_sync(all_lanes, mine.status == source::page_status::waiting);
-  step.again = todo | chunk_failed;
-  step.chunk_failed = chunk_failed;
-  step.registered = __ballot_sync(all_lanes, moves && mine.in_window());
-  return step;
+  return as_step(fs, mine, todo | chunk_failed, chunk_failed);
 }
 
 }  // namespace gpufs::io

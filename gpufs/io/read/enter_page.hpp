@@ -1,8 +1,12 @@
 // Enters pages into the page table: takes a frame, names it, makes it findable.
 #pragma once
 
+#include <gpufs/cache/line.hpp>
+#include <gpufs/cache/take.hpp>
+#include <gpufs/dirty/write_buffer.hpp>
 #include <gpufs/source/staged.hpp>
 
+#include <cerrno>
 #include <cstdint>
 
 namespace gpufs::io {
@@ -16,12 +20,21 @@ struct entry_attempt {
   cache::insert_result result;  ///< valid if there was a frame
 };
 
+/// Takes a frame for each lane that `wants` one, as cache::take_each(). A frame that only a clean
+/// write buffer pins can be taken, too.
+template <class Team = whole_warp>
+__device__ __forceinline__ cache::taken_frame take_frames(fs_ref const& fs, std::int32_t seat,
+                                                          bool wants) {
+  return cache::take_each<Team>(
+      fs.cache, seat, wants, [&](std::uint32_t frame) { return dirty::release_clean(fs, frame); });
+}
+
 /// Takes a frame for each lane that `wants` one and enters it under the page's name, filling, with
 /// one pin. If that fails the lane has no frame. Frames come from the queue of `seat`; if it is -1,
 /// from the sweep. All lanes of a warp call. Waits for a bucket's lock at most.
 __device__ __forceinline__ entry_attempt enter_each(fs_ref const& fs, std::int32_t seat, bool wants,
                                                     std::uint64_t version, std::uint64_t page) {
-  entry_attempt a{cache::take_each(fs.cache, seat, wants), false, cache::insert_result::duplicate};
+  entry_attempt a{take_frames(fs, seat, wants), false, cache::insert_result::duplicate};
   bool const filling = a.taken.frame >= 0;
   auto const frame = static_cast<std::uint32_t>(a.taken.frame);
   if (filling) cache::begin_fill(fs.cache.headers[frame], version, page);
@@ -34,9 +47,11 @@ __device__ __forceinline__ entry_attempt enter_each(fs_ref const& fs, std::int32
 
 /// Finds a page, or enters it with a frame, filling and pinned, for the caller to bring in. Sends
 /// no request. All lanes of a warp call, and all get the result. The status is hit, waiting or
-/// fetching, with a pin. It is none, with no pin, if all frames tried were pinned.
+/// fetching, with a pin. It is none, with no pin, if all frames tried were pinned, or if callers
+/// wait in the frame line and the caller is not in front (`turn`).
 __device__ __forceinline__ source::page_entry enter_page(fs_ref const& fs, std::int32_t seat,
-                                                         source::page_name const& name) {
+                                                         source::page_name const& name,
+                                                         std::uint32_t turn) {
   source::page_entry e;
   bool const first_lane = lane_id() == 0;
   for (;;) {
@@ -48,6 +63,7 @@ __device__ __forceinline__ source::page_entry enter_page(fs_ref const& fs, std::
       e.got = found.valid;
       return e;
     }
+    if (!cache::warp_may_take(*fs.cache.line, turn)) return e;
     entry_attempt const a = enter_each(fs, seat, first_lane, name.version, name.page);
     if (first_lane && a.taken.evicted) handle::add(fs, handle::counter::evictions);
     if (__ballot_sync(all_lanes, a.taken.frame >= 0) == 0) return e;
@@ -64,6 +80,59 @@ __device__ __forceinline__ source::page_entry enter_page(fs_ref const& fs, std::
         found_full && cache::evict_from_bucket(fs.cache, name.version, name.page);
     if (__ballot_sync(all_lanes, made_room) == 0) return source::page_entry{};
     if (first_lane) handle::add(fs, handle::counter::evictions);
+  }
+}
+
+/// Waits until a pinned page is filled. All lanes of a warp call; the group owes no page. The
+/// status becomes hit, still pinned, or failed. It becomes none if the frame has another page.
+__device__ __forceinline__ void await_filled(fs_ref const& fs, source::page_name const& name,
+                                             source::page_entry& e) {
+  cache::frame_header& h = fs.cache.headers[e.frame];
+  cache::phase now = cache::phase::filling;
+  // The filler waits only for the daemon. Acquire pairs with publish() and fail().
+  e.error = handle::warp_spin_until(fs, [&] {
+    now = cache::phase_of(cache::frame_state(h).load(memory_order_acquire));
+    return __all_sync(all_lanes, now != cache::phase::filling) != 0;
+  });
+  bool const ours = cache::names(h, name.version, name.page);
+  if (e.error == 0 && ours && now == cache::phase::failed) e.error = cache::fetch_error(h);
+  e.status = e.error != 0                         ? source::page_status::failed
+             : ours && now == cache::phase::ready ? source::page_status::hit
+                                                  : source::page_status::none;
+  e.got = cache::valid_bytes(h);
+  __syncwarp();
+  if (e.status != source::page_status::hit && lane_id() == 0) cache::unpin_read(h);
+  __syncwarp();
+}
+
+/// As enter_page(), but waits for others that bring the page in, and for a frame, in the frame
+/// line. All lanes of a warp call. Its group holds no page and no lock; it may hold a write buffer,
+/// since no holder of a frame waits for one. The status is hit or fetching, with a pin, or failed.
+__device__ __forceinline__ source::page_entry enter_in_turn(fs_ref const& fs, std::int32_t seat,
+                                                            source::page_name const& name) {
+  cache::line& line = *fs.cache.line;
+  std::uint32_t turn = cache::no_turn;
+  std::uint64_t since = 0;
+  unsigned pause = 0;
+  for (;;) {
+    source::page_entry e = enter_page(fs, seat, name, turn);
+    if (e.status != source::page_status::none) {
+      cache::warp_leave_line(line, turn, true);
+      turn = cache::no_turn;
+      if (e.status == source::page_status::waiting) await_filled(fs, name, e);
+      if (e.status != source::page_status::none) return e;
+    } else if (turn == cache::no_turn) {
+      since = device_clock_ns();
+      turn = cache::warp_join_line(line);
+    } else {
+      e.error = cache::warp_line_error(fs, line, since, -ENOMEM);
+      if (e.error != 0) {
+        cache::warp_leave_line(line, turn, false);
+        e.status = source::page_status::failed;
+        return e;
+      }
+      backoff(pause, handle::device_pause_ns);
+    }
   }
 }
 

@@ -35,15 +35,13 @@ __device__ __forceinline__ void note_read(io_context<Group>& io, std::uint64_t v
 }
 
 /// Brings the pages of a span into the cache and delivers their bytes. All threads of the group
-/// call, and all get the result. The group has full warps, and the span is not empty. Begins and
-/// ends with a group barrier.
+/// call, and all get the result. The group has full warps, and the span is not empty. A group
+/// barrier has come since the last use of the buffer. Ends with a group barrier.
 template <class Group>
 __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span const& span) {
   using ops = typename io_context<Group>::ops;
   Group const& group = io.group();
   unsigned const warps = ops::warps(group);
-
-  ops::sync(group);  // the group is done with the buffer's former content
   unsigned const warp = ops::warp(group);
   read_stop stop;
   bool stopped = false;
@@ -90,6 +88,7 @@ __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* bu
                                          std::size_t count, std::int64_t offset) {
   using ops = typename io_context<Group>::ops;
   if (ops::warps(io.group()) == 0) return -EINVAL;
+  // Its barrier also shows that the group is done with the buffer's former content.
   if (std::int32_t const error = io::use_file(io, fd); error != 0) return error;
   if (offset < 0) return -EINVAL;
   file::used_file const& file = io.file();

@@ -44,7 +44,7 @@ __device__ __forceinline__ read_stop read_missing(io_context<Group>& io, read_sp
     step = ops::share(group, step);
     // File windows need no readahead.
     if (chief && first_round && whole.chunks != nullptr)
-      look_ahead(handle, whole, step.registered == 0);
+      look_ahead(handle, whole, entry, step.registered == 0);
     if (works) move_pages(handle, group, span, first, step.moving, own);
     ops::sync(group);
     if (chief) stop.note(end_batch(handle, b, entry));

@@ -3,7 +3,7 @@
 
 #include <gpufs/io/open.hpp>
 #include <gpufs/io/read/read_span.hpp>
-#include <gpufs/io/write/write_pages.hpp>
+#include <gpufs/io/write/ready_pages.hpp>
 
 #include <cerrno>
 #include <cstddef>
@@ -51,12 +51,33 @@ struct batch_notes<cooperative_groups::thread_block> {
   }
 };
 
+/// Makes pages of a batch ready and notes them. Each warp of the group calls with its own `warp`;
+/// pages are shared out over the warps. With `in_turn`, the first warp waits for the first page
+/// that is left, and the others have nothing to do.
+template <class Group>
+__device__ __forceinline__ void ready_pages(io_context<Group>& io, write_span const& span,
+                                            std::uint64_t first, std::uint32_t todo, bool in_turn,
+                                            batch_notes<Group>& notes) {
+  using ops = typename io_context<Group>::ops;
+  unsigned const warps = ops::warps(io.group());
+  unsigned const warp = ops::warp(io.group());
+  if (in_turn) {
+    unsigned const i = lowest_lane(todo);
+    if (warp == 0) notes.note(i, ready_in_turn(io.fs().self, span, io.seat(), first + i));
+    return;
+  }
+  for (unsigned i = warp; i < source::batch_pages; i += warps) {
+    if ((todo >> i & 1) != 0) notes.note(i, ready_page(io.fs().self, span, io.seat(), first + i));
+  }
+}
+
 /// Writes pages first .. first + batch - 1 of the span; `batch` is at most 32. All threads of the
 /// group call. Returns the same stop in all lanes of a warp.
 ///
 /// A round has three steps: every warp makes pages of its own ready, all warps copy, the first warp
 /// posts. Pages that are not ready wait for the next round, when the group has no page and no
-/// buffer. So no two groups wait for each other's pages, frames or buffers.
+/// buffer. If a round made no page ready, the next one makes one page ready in turn. So groups with
+/// pages wait for no other group's pages, frames or buffers, and every second round gets on.
 template <class Group>
 __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_span const& span,
                                                  std::uint64_t first, unsigned batch) {
@@ -66,35 +87,19 @@ __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_sp
   unsigned const warp = ops::warp(group);
   bool const works = warp < warps;
   std::uint32_t todo = batch == warp_size ? all_lanes : (1u << batch) - 1;
-  std::uint64_t const start = device_clock_ns();
   read_stop stop;
   batch_notes<Group> notes;
-  unsigned pause = 0;
+  bool in_turn = false;
   bool more = true;
   while (more) {
     notes.clear(group);
     ops::sync(group);  // also: the group's threads have filled `buf`
-    // Bounded, since pages that are not ready fail after the timeout.
-    bool const late = handle::past_deadline(io.fs(), start);
-    if (works) {
-      for (unsigned i = warp; i < batch; i += warps) {
-        if ((todo >> i & 1) == 0) continue;
-        write_page page = ready_page(io.fs().self, span, io.seat(), first + i);
-        if (page.status == write_status::later) {
-          std::int32_t error = late ? -ENOMEM : 0;
-          if (lane_id() == 0 && handle::daemon_stopped(io.fs())) error = -EIO;
-          error = warp_broadcast(error);
-          if (error != 0) page = {write_status::failed, 0, 0, error};
-        }
-        notes.note(i, page);
-      }
-    }
+    if (works) ready_pages(io, span, first, todo, in_turn, notes);
     ops::sync(group);
     write_page mine;
-    std::uint32_t ready = 0;
     if (works) {
       mine = notes.load();
-      ready = __ballot_sync(
+      std::uint32_t const ready = __ballot_sync(
           all_lanes, mine.status == write_status::ready || mine.status == write_status::filling);
       std::uint32_t const failed = __ballot_sync(all_lanes, mine.status == write_status::failed);
       todo &= ~(ready | failed);
@@ -104,16 +109,30 @@ __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_sp
         stop.note(page_begin > span.begin ? page_begin - span.begin : 0,
                   warp_broadcast(mine.error, at));
       }
-      if (ready != 0) {
-        copy_batch(io.fs().self, span, first, ready, mine, warp, warps);
-      } else {
-        backoff(pause, handle::device_pause_ns);
-      }
+      if (ready != 0) copy_batch(io.fs().self, span, first, ready, mine, warp, warps);
+      in_turn = ready == 0;
     }
     more = ops::any(group, works && todo != 0 && stop.none());
     if (works && warp == 0) post_batch(io.fs().self, span, first, mine);
   }
   return stop;
+}
+
+/// Bytes that a file can have. Offsets travel in 48 bits.
+inline constexpr std::uint64_t longest_file = rpc::payload_mask + 1;
+
+/// Reserves `count` bytes at the file's end. One thread calls. Returns their place, or longest_file
+/// if they do not fit. Then nothing is reserved, unless other appends come at the same time.
+__device__ __forceinline__ std::uint64_t reserve_at_end(fs_ref const& fs,
+                                                        file::used_file const& file,
+                                                        std::uint64_t count) {
+  atomic_ref<std::uint64_t, scope::device> size(fs.writes.files[file.write_index - 1].size);
+  auto const fits = [&](std::uint64_t at) {
+    return at < longest_file && count <= longest_file - at;
+  };
+  if (!fits(size.load(memory_order_relaxed))) return longest_file;
+  std::uint64_t const place = size.fetch_add(count, memory_order_relaxed);
+  return fits(place) ? place : longest_file;
 }
 
 /// One try of the group's first thread to join a file's writers.
@@ -124,8 +143,8 @@ struct join_attempt {
 };
 
 /// Joins the file's writers and finds the offset. An append reserves its range here. All threads of
-/// the group call. Returns 0 and the offset, or -EBADF, -ETIMEDOUT, or the error of an earlier
-/// write-back.
+/// the group call. Returns 0 and the offset, or -EBADF, -EFBIG, -ETIMEDOUT, or the error of an
+/// earlier write-back.
 template <class Group>
 __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::int32_t fd,
                                                     std::uint64_t count, bool may_append,
@@ -147,9 +166,11 @@ __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::
         // The caller that closed the gate opens it within its own timeout.
         attempt.late = file::await_gate(fs, file::shared_of(fs, file)) != 0;
       } else if (may_append && (file.flags & O_APPEND) != 0) {
-        attempt.offset =
-            atomic_ref<std::uint64_t, scope::device>(fs.writes.files[file.write_index - 1].size)
-                .fetch_add(count, memory_order_relaxed);
+        attempt.offset = reserve_at_end(fs, file, count);
+        if (attempt.offset == longest_file) {
+          file::leave_writers(fs, file);
+          attempt.result = file::failed_join(-EFBIG);
+        }
       }
     }
     attempt = io_context<Group>::ops::broadcast(io.group(), attempt);
@@ -171,10 +192,10 @@ __device__ ssize_t write_at(io_context<Group>& io, int fd, void const* buf, std:
   using ops = typename io_context<Group>::ops;
   Group const& group = io.group();
   if (ops::warps(group) == 0) return -EINVAL;
-  constexpr std::uint64_t most = rpc::payload_mask + 1;
   auto begin = static_cast<std::uint64_t>(offset);
   if (offset < 0) return -EINVAL;
-  if (begin >= most || count > most - begin) return -EFBIG;
+  if (begin >= longest_file || count > longest_file - begin) return -EFBIG;
+  if (buf == nullptr && count != 0) return -EFAULT;
   if (std::int32_t const error = begin_write(io, fd, count, may_append, begin); error != 0)
     return error;
   file::used_file const& file = io.file();

@@ -1,4 +1,4 @@
-// The steps of a gwrite: makes pages ready, copies bytes to frames and write buffers, posts pages.
+// The steps of a gwrite: opens write buffers, copies bytes to frames and buffers, posts pages.
 #pragma once
 
 #include <gpufs/base/copy.hpp>
@@ -27,6 +27,10 @@ struct write_span {
   bool once;  ///< O_GWRONCE: no caller reads the pages, so frames need no bytes
 
   __device__ std::uint64_t page_bytes() const { return std::uint64_t(1) << page_shift; }
+  /// The page's name for a fetch. Pages of written files are cached in full.
+  __device__ source::page_name name(std::uint64_t page) const {
+    return {version, page, fd, page_bytes(), true};
+  }
   /// The part of the page that is written.
   __device__ rpc::byte_range range(std::uint64_t page) const {
     std::uint64_t const start = page << page_shift;
@@ -67,11 +71,10 @@ __device__ __forceinline__ void zero_frame(std::byte* frame, std::uint64_t begin
 }
 
 /// Brings in a page that this warp has entered and fills, with the bytes that the host file has.
-/// All lanes of the warp call. Returns 0 or an error. With an error the page has failed for all
-/// callers, and the frame is not pinned any more.
-__device__ __forceinline__ std::int32_t fetch_for_write(fs_ref const& fs,
-                                                        source::page_name const& name,
-                                                        source::page_entry e) {
+/// All lanes of the warp call. `e` gets the bytes that are there. Returns 0 or an error. With an
+/// error the page has failed for all callers, and the frame is not pinned any more.
+__device__ __forceinline__ std::int32_t fetch_page(fs_ref const& fs, source::page_name const& name,
+                                                   source::page_entry& e) {
   e.error = ring::acquire_channel(fs, fs.channels.page, e.via);
   if (e.error == 0) {
     ring::submit(fs, source::page_request(fs, name, e.via, 0));
@@ -102,16 +105,16 @@ __device__ __forceinline__ std::int32_t fetch_for_write(fs_ref const& fs,
   return e.error;
 }
 
-/// Locks a frame and opens its write buffer for the bytes `added`. Takes a buffer if the frame has
-/// none. The caller has pinned the frame, and it has a page of a written file. All lanes of a team
-/// call.
+/// Locks a frame and opens its write buffer for the bytes `added`. If the frame has none it gets
+/// `spare`, a buffer that the caller has taken, or another one if `spare` is -1. The caller has
+/// pinned the frame, and it has a page of a written file. All lanes of a team call.
 ///
 /// Returns the buffer, or -1 with nothing locked. Then another caller has the frame, the host has
 /// locked the buffer, its list of ranges is full, or no buffer is free.
 template <class Team = whole_warp>
 __device__ __forceinline__ std::int64_t open_frame(fs_ref const& fs, std::uint32_t frame,
                                                    std::uint64_t version, std::uint64_t page,
-                                                   rpc::byte_range added) {
+                                                   rpc::byte_range added, std::int64_t spare = -1) {
   std::uint32_t has = 0;
   std::uint32_t ok = 0;
   if (Team::lane() == 0) {
@@ -125,7 +128,7 @@ __device__ __forceinline__ std::int64_t open_frame(fs_ref const& fs, std::uint32
   has = Team::broadcast(has);
   if (ok == 0) return -1;
   if (has != 0) return std::int64_t(has) - 1;
-  std::int64_t const buffer = dirty::take_buffer<Team>(fs);
+  std::int64_t const buffer = spare >= 0 ? spare : dirty::take_buffer<Team>(fs);
   if (Team::lane() == 0) {
     if (buffer < 0) {
       dirty::unlock_frame(fs, frame, 0);
@@ -138,7 +141,7 @@ __device__ __forceinline__ std::int64_t open_frame(fs_ref const& fs, std::uint32
 
 /// Adds a range of a page to the bytes to be written and posts its buffer. The bytes are in the
 /// frame and in the buffer that open_frame() opened. Then raises the file's size over the range,
-/// before the page can leave the cache (see ready_absent()). One thread calls.
+/// before the page can leave the cache (see fill_for_write()). One thread calls.
 __device__ __forceinline__ void post_range(fs_ref const& fs, std::uint32_t buffer,
                                            std::uint32_t write_index, std::uint64_t page_begin,
                                            rpc::byte_range range) {
@@ -146,81 +149,6 @@ __device__ __forceinline__ void post_range(fs_ref const& fs, std::uint32_t buffe
   dirty::post_buffer(fs, buffer);
   atomic_ref<std::uint64_t, scope::device>(fs.writes.files[write_index - 1].size)
       .fetch_max(page_begin + range.end, memory_order_relaxed);
-}
-
-/// Makes a cached page ready. `frame` is pinned and stays so if the page becomes ready. All lanes
-/// of a warp call.
-__device__ __forceinline__ write_page ready_cached(fs_ref const& fs, write_span const& span,
-                                                   std::uint64_t page, std::uint32_t frame) {
-  std::int64_t const buffer = open_frame(fs, frame, span.version, page, span.range(page));
-  if (buffer >= 0) return {write_status::ready, frame, static_cast<std::uint32_t>(buffer), 0};
-  if (lane_id() == 0) cache::unpin_read(fs.cache.headers[frame]);
-  __syncwarp();
-  return {write_status::later, 0, 0, 0};
-}
-
-/// Makes a page ready that is not in the cache. Fetches it only if some of its old bytes stay. All
-/// lanes of a warp call.
-__device__ __forceinline__ write_page ready_absent(fs_ref const& fs, write_span const& span,
-                                                   std::int32_t seat, std::uint64_t page) {
-  std::int64_t const taken =
-      dirty::take_buffer(fs);  // first, so that no page is entered if no buffer is free
-  if (taken < 0) return {write_status::later, 0, 0, 0};
-  auto const buffer = static_cast<std::uint32_t>(taken);
-  source::page_name const name{span.version, page, span.fd, span.page_bytes(), true};
-  source::page_entry const work = enter_page(fs, seat, name);
-  std::int32_t error = 0;
-  if (work.status == source::page_status::fetching) {
-    // A caller that made the file longer within this page raised the size before the page could
-    // leave the cache. So the size shows whether the page has bytes.
-    std::uint64_t size = 0;
-    if (lane_id() == 0)
-      size = atomic_ref<std::uint64_t, scope::device>(fs.writes.files[span.write_index - 1].size)
-                 .load(memory_order_relaxed);
-    size = warp_broadcast(size);
-    std::uint64_t const start = page << span.page_shift;
-    std::uint64_t const old = size <= start ? 0 : least(size - start, span.page_bytes());
-    rpc::byte_range const r = span.range(page);
-    bool const covered = r.begin == 0 && r.end >= old;
-    if (!span.once && old != 0 && !covered) {
-      error = fetch_for_write(fs, name, work);
-    } else if (!span.once) {
-      std::byte* const frame = cache::frame_bytes(fs.cache, work.frame);
-      zero_frame(frame, 0, r.begin);
-      zero_frame(frame, r.end, span.page_bytes());
-    }
-    if (error == 0) {
-      if (lane_id() == 0) {
-        std::uint32_t had = 0;
-        // No caller writes to a page that is being filled. But take_buffer() may look at the
-        // frame's last buffer for a moment.
-        for (unsigned pause = 0; !dirty::try_lock_frame(fs, work.frame, had);) backoff(pause);
-        dirty::attach_buffer(fs, buffer, work.frame, span.version, page);
-      }
-      __syncwarp();
-      return {write_status::filling, work.frame, buffer, 0};
-    }
-  }
-  if (lane_id() == 0) {
-    dirty::give_back_buffer(fs, buffer);
-    if (work.status == source::page_status::hit || work.status == source::page_status::waiting)
-      cache::unpin_read(fs.cache.headers[work.frame]);
-  }
-  __syncwarp();
-  return {error != 0 ? write_status::failed : write_status::later, 0, 0, error};
-}
-
-/// Makes a page ready to be written, or returns the reason why not. All lanes of a warp call. Waits
-/// for a channel and for the daemon, and for no page of another group.
-GPUFS_STAGE inline write_page ready_page(fs_ref const* handle, write_span const span,
-                                         std::int32_t seat, std::uint64_t page) {
-  fs_ref const& fs = *handle;
-  cache::lookup const found = cache::find_and_pin(fs.cache, span.version, page);
-  if (found.result == cache::lookup_result::absent) return ready_absent(fs, span, seat, page);
-  if (found.result == cache::lookup_result::hit) return ready_cached(fs, span, page, found.frame);
-  if (lane_id() == 0) cache::unpin_read(fs.cache.headers[found.frame]);
-  __syncwarp();
-  return {write_status::later, 0, 0, 0};
 }
 
 /// Bytes that a warp moves at a time. The warps share a batch in these units.

@@ -1,0 +1,84 @@
+// gpufs-stress: random settings, shapes and events; every byte that is read or left is compared.
+#include <gpufs/device.hpp>
+
+#include <apps/common/program.hpp>
+#include <apps/common/temp_file.hpp>
+#include <apps/gpufs-stress/round.hpp>
+#include <apps/gpufs-stress/supervisor.hpp>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <random>
+#include <string>
+
+#include <unistd.h>
+
+namespace {
+
+using namespace gpufs;
+using namespace gpufs::stress;
+
+struct options {
+  supervisor_options supervisor;
+  std::string time = "60s";
+  int board = -1;
+};
+
+/// "90", "90s", "25m" or "1h", in seconds.
+double parse_time(std::string const& text) {
+  std::size_t digits = 0;
+  double value = 0;
+  try {
+    value = std::stod(text, &digits);
+  } catch (std::exception const&) {
+    digits = 0;
+  }
+  std::string const unit = text.substr(digits);
+  double const scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  if (digits == 0 || scale == 0 || value <= 0) {
+    throw apps::usage_error(
+        fmt::format("--time={}: must be a positive number, then nothing, s, m or h", text));
+  }
+  return value * scale;
+}
+
+int run_stress(options& o, bool seed_given) {
+  o.supervisor.emulated = device_available() && current_device().kind == "emulated";
+  if (o.board >= 0) {  // the process of a round
+    round_plan const plan = draw_plan(o.supervisor.seed, o.supervisor.emulated);
+    run_round(plan, o.supervisor.folder, o.supervisor.devices, board(o.board, plan.cells));
+    return 0;
+  }
+  o.supervisor.seconds = parse_time(o.time);
+  if (!seed_given) o.supervisor.seed = std::random_device{}();
+  o.supervisor.folder += fmt::format("/gpufs-stress-{}", ::getpid());
+  return supervise(o.supervisor);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Stresses gpufs with random settings, kernels, host writes, foreign writes, forks and "
+      "kills.\n"
+      "Compares every byte with the versions that it may have. Prints one line as its verdict.\n"
+      "Exit status: 0 nothing wrong, 1 a wrong byte, a failed call, a leak or a hang.",
+      "gpufs-stress");
+  options o;
+  supervisor_options& s = o.supervisor;
+  s.folder = apps::temp_folder();
+  app.add_option("--time", o.time, "how long: seconds, or with s, m or h")->capture_default_str();
+  app.add_option("--rounds", s.rounds, "at most so many rounds; 0: no limit")
+      ->capture_default_str();
+  auto const* const seed = app.add_option("--seed", s.seed, "of the first round; default random");
+  app.add_option("--dir", s.folder, "folder for the files")->capture_default_str();
+  app.add_option("--hang", s.hang_seconds, "seconds without an operation that count as a hang")
+      ->capture_default_str();
+  app.add_option("--gpus", s.devices, "GPUs to spread the filesystems over")
+      ->check(CLI::Range(1, 16))
+      ->capture_default_str();
+  app.add_flag("--verbose,-v", s.verbose, "a line for each round");
+  app.add_option("--board", o.board)->group("");  // for the process of a round
+  return apps::run_program(app, argc, argv, [&] { return run_stress(o, seed->count() != 0); });
+}

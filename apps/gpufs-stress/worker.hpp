@@ -1,0 +1,80 @@
+// The kernel of gpufs-stress: groups that read, write, map and sync cells of a file, and check each
+// byte they see against the versions that it may have.
+#pragma once
+
+#include <gpufs/device.hpp>
+#include <gpufs/fs_ref.hpp>
+
+#include <apps/gpufs-stress/plan.hpp>
+
+#include <cstdint>
+
+namespace gpufs::stress {
+
+/// Versions of a cell, in device memory. Its owner alone stores them.
+struct cell_versions {
+  std::uint32_t acknowledged;  ///< of the last gwrite that succeeded
+  std::uint32_t begun;         ///< of the last gwrite that began
+};
+
+/// The first call or byte that was wrong. Pinned, so that the host sees it after a crash, too.
+struct finding {
+  std::uint32_t found;  ///< 0: nothing
+  std::uint32_t worker;
+  std::uint32_t operation;
+  std::int32_t kind;    ///< an operation_kind
+  std::int64_t result;  ///< of the call
+  std::uint64_t cell;
+  std::uint64_t byte;    ///< of the cell
+  std::uint32_t lowest;  ///< versions that the byte may have
+  std::uint32_t highest;
+  std::uint32_t value;
+};
+
+/// What became of a record of the log file.
+enum class append_state : std::uint8_t { not_tried, failed, acknowledged };
+
+enum class operation_kind : std::int32_t {
+  write,
+  read,
+  read_many,
+  element,
+  map,
+  sync,
+  open_again,
+  append,
+  advise
+};
+[[nodiscard]] char const* name_of(operation_kind kind);
+
+/// What all workers of one filesystem get. Arrays over cells have an entry for each cell of the
+/// file; arrays over workers one for each worker of this filesystem.
+struct stress_job {
+  std::uint64_t seed;
+  std::uint32_t filesystem;
+  std::uint32_t filesystems;
+  std::uint32_t workers;  ///< of each filesystem
+  std::uint32_t owners;
+  std::uint32_t operations;
+  std::uint32_t launch;
+  std::uint32_t impatient;
+  std::int32_t fd;      ///< O_RDWR
+  std::int32_t log_fd;  ///< O_APPEND
+  char const* path;
+  std::uint64_t cells;
+  std::uint64_t cell_bytes;
+  cell_versions* versions;
+  std::uint32_t* synced;       ///< over cells, pinned
+  append_state* appends;       ///< over workers x launches x operations
+  std::uint32_t appends_each;  ///< launches x operations
+  std::byte* memory;           ///< over workers: room for two cells and a record each
+  std::uint64_t memory_stride;
+  std::uint64_t* progress;  ///< pinned: operations done
+  std::uint64_t* verified;  ///< bytes compared
+  finding* first;
+};
+
+/// Launches the workers of one filesystem on this thread's stream.
+void launch_workers(round_plan const& plan, fs_ref const& fs, stress_job const& job);
+
+}  // namespace gpufs::stress

@@ -1,0 +1,150 @@
+// Lines: callers that found nothing free wait here, and are served in the order in which they came.
+#pragma once
+
+#include <gpufs/base/warp.hpp>
+#include <gpufs/cache/geometry.hpp>
+#include <gpufs/device.hpp>
+#include <gpufs/handle/deadline.hpp>
+
+#include <cstdint>
+
+namespace gpufs::cache {
+
+using namespace base;
+
+//  63        40 39       16 15          0
+//  joined      | left      | gone
+//
+// joined: callers that have joined; each gets the count before it as its turn.
+// left:   every turn below it has left the line.
+// gone:   bit i: turn left + i has left the line.
+// All counts are modulo 2^24, which is far more than the threads that a GPU holds.
+//
+// The callers with turns left .. left + front_turns - 1 are in front. Only they try to take what
+// the line is for; callers that come later and find the line occupied join it untried. A turn can
+// be overtaken by the others in front, so by fewer than front_turns. Then `left` stays until it has
+// left, and it is the only one that tries.
+//
+// The words order nothing. They say who may try, and what is taken has an order of its own. So all
+// accesses are relaxed.
+
+inline constexpr unsigned turn_bits = 24;
+inline constexpr unsigned left_shift = 16;
+inline constexpr unsigned joined_shift = left_shift + turn_bits;
+inline constexpr std::uint32_t turn_mask = (1u << turn_bits) - 1;
+
+/// Callers that try at the same time, at most. One alone would leave frames unused while it passes
+/// its turn on.
+inline constexpr std::uint32_t front_turns = 16;
+static_assert(front_turns <= left_shift);
+
+/// The turn of a caller that is in no line.
+inline constexpr std::uint32_t no_turn = 0xffffffffu;
+
+__device__ constexpr std::uint32_t joined_of(std::uint64_t state) {
+  return static_cast<std::uint32_t>(state >> joined_shift);
+}
+__device__ constexpr std::uint32_t left_of(std::uint64_t state) {
+  return static_cast<std::uint32_t>(state >> left_shift) & turn_mask;
+}
+/// How many turns a caller is behind the first one that has not left.
+__device__ constexpr std::uint32_t turns_before(std::uint64_t state, std::uint32_t turn) {
+  return (turn - left_of(state)) & turn_mask;
+}
+
+/// The line's state after `turn`, which is in front, has left.
+__device__ constexpr std::uint64_t without_turn(std::uint64_t state, std::uint32_t turn) {
+  std::uint64_t gone = (state & ((1u << left_shift) - 1)) | 1u << turns_before(state, turn);
+  std::uint32_t left = left_of(state);
+  for (; (gone & 1) != 0; gone >>= 1) left = (left + 1) & turn_mask;
+  return state >> joined_shift << joined_shift | std::uint64_t(left) << left_shift | gone;
+}
+
+__device__ __forceinline__ atomic_ref<std::uint64_t, scope::device> line_state(line& l) {
+  return atomic_ref<std::uint64_t, scope::device>(l.state);
+}
+
+/// Whether no caller is in the line. Any thread calls.
+__device__ __forceinline__ bool is_empty(line& l) {
+  std::uint64_t const state = line_state(l).load(memory_order_relaxed);
+  return joined_of(state) == left_of(state);
+}
+
+/// Whether a caller with `turn` may try to take what the line is for: it is in front, or it is in
+/// no line and the line is empty. Any thread calls.
+__device__ __forceinline__ bool may_take(line& l, std::uint32_t turn) {
+  return turn != no_turn || is_empty(l);
+}
+
+/// Whether the caller is the first one in the line. One thread calls.
+__device__ __forceinline__ bool is_first(line& l, std::uint32_t turn) {
+  return left_of(line_state(l).load(memory_order_relaxed)) == turn;
+}
+
+/// Joins the line, waits until the caller is one of the `front` in front, and returns its turn. One
+/// thread calls, with no pin, no lock and no frame. It must leave_line() soon: when it has what the
+/// line is for, or when it gives up. `front` is at most front_turns.
+///
+/// The wait ends. Callers in front wait for holders of what the line is for. Either one of these
+/// lets go, or those in front give up (line_error). No caller leaves from further behind, since
+/// those in front of it have waited longer.
+__device__ __forceinline__ std::uint32_t join_line(line& l, std::uint32_t front = front_turns) {
+  std::uint32_t const turn =
+      joined_of(line_state(l).fetch_add(std::uint64_t{1} << joined_shift, memory_order_relaxed));
+  unsigned pause = 0;
+  for (;;) {
+    std::uint32_t const before = turns_before(line_state(l).load(memory_order_relaxed), turn);
+    if (before < front) return turn;
+    constexpr std::uint32_t ns_per_turn = 128;
+    constexpr std::uint32_t longest_ns = 65536;
+    backoff(pause, least(before * ns_per_turn, longest_ns));
+  }
+}
+
+/// Leaves the line. One thread calls; `turn` is in front. It is `served` if it has what the line is
+/// for.
+__device__ __forceinline__ void leave_line(line& l, std::uint32_t turn, bool served) {
+  if (served)
+    atomic_ref<std::uint64_t, scope::device>(l.served_at)
+        .store(device_clock_ns(), memory_order_relaxed);
+  std::uint64_t seen = line_state(l).load(memory_order_relaxed);
+  while (!line_state(l).compare_exchange_weak(seen, without_turn(seen, turn), memory_order_relaxed,
+                                              memory_order_relaxed)) {
+  }
+}
+
+/// Why a caller in front that has got nothing must give up: 0, -EIO if the daemon has stopped, or
+/// `late` if the line has not moved for config::rpc_timeout_ms. Until then what it waits for is not
+/// pinned for ever. `since` is the time at which it joined. One thread calls.
+__device__ __forceinline__ std::int32_t line_error(fs_ref const& fs, line& l, std::uint64_t since,
+                                                   std::int32_t late) {
+  std::uint64_t const served =
+      atomic_ref<std::uint64_t, scope::device>(l.served_at).load(memory_order_relaxed);
+  bool const moved = static_cast<std::int64_t>(served - since) > 0;
+  return handle::wait_error(fs, moved ? served : since, late);
+}
+
+/// may_take(), join_line(), leave_line() and line_error() of a warp. All lanes call; lane 0 does
+/// the work.
+__device__ __forceinline__ bool warp_may_take(line& l, std::uint32_t turn) {
+  std::uint32_t may = 1;
+  if (lane_id() == 0) may = may_take(l, turn) ? 1 : 0;
+  return warp_broadcast(may) != 0;
+}
+__device__ __forceinline__ std::uint32_t warp_join_line(line& l) {
+  std::uint32_t turn = 0;
+  if (lane_id() == 0) turn = join_line(l);
+  return warp_broadcast(turn);
+}
+__device__ __forceinline__ void warp_leave_line(line& l, std::uint32_t turn, bool served) {
+  if (turn != no_turn && lane_id() == 0) leave_line(l, turn, served);
+  __syncwarp();
+}
+__device__ __forceinline__ std::int32_t warp_line_error(fs_ref const& fs, line& l,
+                                                        std::uint64_t since, std::int32_t late) {
+  std::int32_t error = 0;
+  if (lane_id() == 0) error = line_error(fs, l, since, late);
+  return warp_broadcast(error);
+}
+
+}  // namespace gpufs::cache

@@ -1,0 +1,101 @@
+// Kernels whose machine code machine_order.py reads. Each has one access whose order another thread
+// relies on, without a fence (docs/memory-model.md). They are compiled, never run.
+#include <gpufs/gpufs.hpp>
+
+using namespace gpufs;
+
+// An element is loaded, then the frame's state (cache/peek.hpp).
+template <class T>
+__device__ __forceinline__ void peek(std::byte const* from, cache::frame_header* seen,
+                                     std::uint64_t state, T* value, bool* valid) {
+  std::uint32_t mark = 0;
+  T const loaded = cache::load_now<T>(from, mark);
+  *valid = cache::still_there(seen, state, mark);
+  *value = loaded;
+}
+struct bytes_3 {
+  unsigned char b[3];
+};
+#define PEEK(name, type)                                                                   \
+  extern "C" __global__ void peek_##name(std::byte const* from, cache::frame_header* seen, \
+                                         std::uint64_t state, type* value, bool* valid) {  \
+    peek(from, seen, state, value, valid);                                                 \
+  }
+PEEK(1, unsigned char)
+PEEK(1_bool, bool)
+PEEK(2, unsigned short)
+PEEK(3, bytes_3)
+PEEK(4, float)
+PEEK(4_of_2, ushort2)
+PEEK(8, double)
+PEEK(16, float4)
+
+// The state of a frame is loaded, then its name (cache/peek.hpp).
+extern "C" __global__ void see(handle::page_cache_ref cache, std::uint32_t frame,
+                               std::uint64_t version, std::uint64_t page, cache::seen_frame* seen) {
+  cache::see_frame(cache, frame, version, page, *seen);
+}
+
+// Words are stored and settled, then announced (base/settled.hpp).
+template <class T>
+__device__ __forceinline__ void settled(T* word, std::uint32_t* flag) {
+  word[0] = 1;
+  word[1] = 2;
+  base::settle(word[0], word[1]);
+  atomic_ref<std::uint32_t, scope::device>(*flag).store(1, base::after_settling);
+}
+extern "C" __global__ void settle_1(std::uint8_t* word, std::uint32_t* flag) {
+  settled(word, flag);
+}
+extern "C" __global__ void settle_8(std::uint64_t* word, std::uint32_t* flag) {
+  settled(word, flag);
+}
+
+// Pulled bytes are stored to a frame and settled, then the page is published and the staging piece
+// given back (io/read/end_batch.hpp).
+extern "C" __global__ void pull(fs_ref fs, std::byte* frame, std::byte const* staging,
+                                std::uint64_t bytes, ring::channel channel) {
+  base::warp_pull(frame, staging, 0, bytes, bytes, {nullptr, 0, 0});
+  base::settle_frame(frame, 0, bytes, base::all_lanes, lane_id(), base::warp_size);
+  if (lane_id() == 0) {
+    cache::publish(fs.cache.headers[0], 1, base::after_settling);
+    ring::return_channel(fs.channels.page, channel, true, base::after_settling);
+  }
+}
+
+// Bytes of a page are read, then its pin goes (cache/frame.hpp).
+extern "C" __global__ void unpin(cache::frame_header* header, std::byte const* frame,
+                                 std::byte* out, std::uint64_t bytes) {
+  base::warp_copy(out, frame, bytes);
+  __syncwarp();
+  if (lane_id() == 0) cache::unpin_read(*header);
+}
+
+// Staging is pulled from, then the ring gets the request that overwrites it (ring/channel.hpp).
+extern "C" __global__ void request(fs_ref fs, std::byte* frame, std::byte const* staging,
+                                   std::uint64_t bytes, rpc::request r) {
+  base::warp_pull(frame, staging, 0, bytes, bytes, {nullptr, 0, 0});
+  base::settle_frame(frame, 0, bytes, base::all_lanes, lane_id(), base::warp_size);
+  ring::submit(fs, r);
+}
+
+// A descriptor's record in GPU memory, under a sequence (file/file_record.hpp).
+extern "C" __global__ void share_record(file::record_share* share, std::uint64_t number,
+                                        file::used_file known) {
+  file::share_record(*share, number, known);
+}
+extern "C" __global__ void take_record(file::record_share* share, std::uint64_t begun,
+                                       std::int32_t fd, file::used_file* out,
+                                       file::shared_record* result) {
+  *result = file::take_shared_record(*share, begun, fd, *out);
+}
+
+// An element is loaded under a pin, which then goes (io/element/element.hpp). Elements of a kept
+// page stay in registers, then the page is given back through a pointer (io/element/array.hpp).
+extern "C" __global__ void elements(fs_ref fs, int fd, std::uint64_t const* index,
+                                    unsigned long long* sum, unsigned count) {
+  io_context io(fs, cooperative_groups::this_thread_block());
+  array<unsigned char const> const bytes(io, fd);
+  held_ptr<unsigned char const> const pointer = bytes.pointer(0);
+  for (unsigned k = threadIdx.x; k < count; k += blockDim.x) *sum += bytes[index[k]] + pointer[k];
+}

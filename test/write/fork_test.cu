@@ -1,0 +1,207 @@
+// Children of fork(): a child that exits, terminates or destroys its copy of a filesystem leaves
+// the parent's files alone and ends.
+#include <gpufs/gpufs.hpp>
+
+#include <test/support/child.hpp>
+#include <test/support/faults.hpp>
+#include <test/support/file_ops.hpp>
+#include <test/support/files.hpp>
+#include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// Leaks of a child are no matter: what it leaves alone ends with it.
+static bool is_fork_child = false;
+extern "C" int __lsan_is_turned_off() { return is_fork_child ? 1 : 0; }
+
+namespace cg = cooperative_groups;
+using namespace gpufs;
+using namespace gpufs::test;
+
+namespace {
+
+constexpr std::uint64_t page = 4096;
+constexpr int ends_with = 7;
+
+/// Makes a child of fork() that runs `part` and then calls exit().
+pid_t start_child(std::function<void()> const& part) {
+  std::fflush(nullptr);
+  pid_t const pid = ::fork();
+  REQUIRE(pid >= 0);
+  if (pid != 0) return pid;
+  is_fork_child = true;
+  ::signal(SIGABRT, SIG_DFL);  // not doctest's
+  ::rlimit const no_core{};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  part();
+  std::exit(ends_with);
+}
+
+/// The status of waitpid(2). A child that has not ended after a while is killed.
+int status_of(pid_t pid) {
+  int status = 0;
+  auto const end =
+      std::chrono::steady_clock::now() + std::chrono::seconds{thread_sanitizer ? 60 : 20};
+  while (::waitpid(pid, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > end) ::kill(pid, SIGKILL);
+    std::this_thread::yield();
+  }
+  return status;
+}
+
+bool has_exited(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == ends_with; }
+
+/// A filesystem with a file whose first bytes are dirty: the disk is full while `full` is set.
+/// `full` is part of what a child copies.
+struct dirty_file {
+  explicit dirty_file(std::string const& path) {
+    faults->on_write = [this](std::uint64_t, std::uint64_t) {
+      return full ? testing::fault_action::fail(ENOSPC) : testing::fault_action::pass();
+    };
+    fs.emplace(small_config(page, 16), faults);
+    fd = fs->open(path, O_RDWR);
+    REQUIRE(fd > 0);
+    put(1);
+    CHECK(fs->sync(fd) == -ENOSPC);  // from now on no thread tries by itself
+  }
+
+  /// A kernel writes the page of contents `seed`.
+  void put(std::uint64_t seed) {
+    op_batch batch;
+    auto const put = batch.write(0, fd, 0, some_bytes(seed, 0, page));
+    batch.run(fs->ref(), 1, 64);
+    REQUIRE(batch.result(put) == std::int64_t(page));
+  }
+
+  std::shared_ptr<scripted_faults> faults = std::make_shared<scripted_faults>();
+  std::atomic<bool> full{true};
+  std::optional<testing::filesystem> fs;
+  int fd = 0;
+};
+
+/// Runs `part` in two children of a process with dirty pages: one ends before the parent has
+/// written the pages, the other after it has written newer bytes. Neither may change the file.
+void check_children(dirty_file& file, std::string const& path, std::function<void()> const& part,
+                    bool (*expected)(int status)) {
+  auto const old = pread_bytes(path, 0, page);
+  auto const in_child = [&] {
+    file.full = false;  // it could write now
+    part();
+  };
+  CHECK(expected(status_of(start_child(in_child))));
+  CHECK(pread_bytes(path, 0, page) == old);
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  pid_t const late = start_child([&] {
+    char go = 0;
+    while (::read(ends[0], &go, 1) < 0) {
+    }
+    in_child();
+  });
+  file.full = false;
+  CHECK(file.fs->sync(file.fd) == 0);
+  file.put(2);
+  CHECK(file.fs->sync(file.fd) == 0);
+  CHECK(::write(ends[1], "x", 1) == 1);
+  CHECK(expected(status_of(late)));
+  CHECK(pread_bytes(path, 0, page) == some_bytes(2, 0, page));
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+void run_what_is_not_there() {
+  char name[] = "/nothing/here";
+  char* const arguments[] = {name, nullptr};
+  ::execvp(name, arguments);
+}
+
+bool has_aborted(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT; }
+
+}  // namespace
+
+TEST_CASE("a child that ends, by exit, after a failed exec, or by terminate, writes nothing") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", page);
+  SUBCASE("exit") {
+    dirty_file file(path);
+    check_children(
+        file, path, [] {}, has_exited);
+  }
+  SUBCASE("exit after a failed exec") {
+    dirty_file file(path);
+    check_children(file, path, run_what_is_not_there, has_exited);
+  }
+  SUBCASE("terminate") {
+    dirty_file file(path);
+    check_children(
+        file, path, [] { std::terminate(); }, has_aborted);
+  }
+}
+
+TEST_CASE("a child may destroy its copy of a filesystem: the parent's goes on") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", page);
+  dirty_file file(path);
+  check_children(
+      file, path, [&] { file.fs.reset(); }, has_exited);
+  CHECK(file.fs->close(file.fd) == 0);
+}
+
+TEST_CASE("child: static") {
+  if (!is_part("static")) return;
+  static dirty_file file(given_path());
+  check_children(
+      file, given_path(), [] {}, has_exited);
+}
+
+TEST_CASE("a child of a process with a filesystem of static storage writes nothing and ends") {
+  scratch_folder folder;
+  child other("static", make_file(folder, "file", page));
+  CHECK(other.succeeds());
+}
+
+TEST_CASE("children that exit while kernels write end, and every write arrives") {
+  constexpr unsigned children = scaled(40, 8);
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 8 * page);
+  filesystem fs(small_config(page, 16));
+  int const fd = fs.open(path, O_RDWR);
+  std::atomic<bool> stop{false};
+  std::uint64_t last = 1;
+  std::thread writer([&] {
+    do {
+      op_batch batch;
+      ++last;
+      for (unsigned caller = 0; caller < 2; ++caller)
+        batch.write(caller, fd, std::int64_t(4 * page) * caller,
+                    some_bytes(last, 4 * page * caller, 4 * page));
+      batch.run(fs.ref(), 2, 64);
+    } while (!stop);
+  });
+  unsigned ended = 0;
+  for (unsigned i = 0; i < children; ++i) ended += has_exited(status_of(start_child([] {})));
+  stop = true;
+  writer.join();
+  CHECK(ended == children);
+  CHECK(fs.close(fd) == 0);
+  CHECK(pread_bytes(path, 0, 8 * page) == some_bytes(last, 0, 8 * page));
+}
