@@ -7,6 +7,8 @@
 #include <atomic>
 #endif
 
+#include <cstdint>
+
 #if defined(GPUFS_EMULATED)
 #include <gpufs/device/emulated/threads.hpp>
 #endif
@@ -41,6 +43,12 @@ class atomic_ref : public cuda::atomic_ref<T, detail::native_scope<Scope>> {
  public:
   using cuda::atomic_ref<T, detail::native_scope<Scope>>::atomic_ref;
 };
+
+/// Stores a byte that the host may load: relaxed, of system scope. An atomic_ref of a byte would
+/// load and replace the word around it.
+__device__ inline void store_byte(std::uint8_t& object, std::uint8_t value) {
+  static_cast<std::uint8_t volatile&>(object) = value;
+}
 
 #else
 
@@ -137,6 +145,14 @@ class atomic_ref {
 
   std::atomic_ref<T> atomic_;
 };
+
+/// Stores a byte that the host may load: relaxed, of system scope.
+inline void store_byte(std::uint8_t& object, std::uint8_t value) {
+#if defined(GPUFS_EMULATED)
+  emulated::preemption_point();
+#endif
+  std::atomic_ref<std::uint8_t>(object).store(value, memory_order_relaxed);
+}
 
 #endif
 

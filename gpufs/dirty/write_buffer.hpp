@@ -57,6 +57,15 @@ __device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> frame_buffer
   return atomic_ref<std::uint32_t, scope::device>(fs.writes.frame_buffers[frame]);
 }
 
+/// Says that a clean buffer will have bytes of its page that the file lacks. One thread calls, with
+/// the lock of the buffer's frame, before these bytes are posted.
+__device__ __forceinline__ void mark_buffer(fs_ref const& fs, std::uint32_t buffer) {
+  buffer_state const& s = fs.writes.buffers[buffer];
+  store_byte(reinterpret_cast<std::uint8_t*>(fs.link.shared.writes.marks)[buffer],
+             rpc::mark_of(s.version));
+  count_write(fs, s.version, s.page << fs.cache.page_shift);
+}
+
 /// Tries for the frame's lock. One thread calls. `buffer` gets 1 + the frame's buffer, or 0. Pairs
 /// with unlock_frame().
 __device__ __forceinline__ bool try_lock_frame(fs_ref const& fs, std::uint32_t frame,
@@ -208,7 +217,7 @@ __device__ __forceinline__ void attach_buffer(fs_ref const& fs, std::uint32_t bu
   atomic_ref<std::uint64_t, scope::system>(h.page).store(page, memory_order_relaxed);
   atomic_ref<std::uint32_t, scope::device>(s.owner).store(frame + 1, memory_order_relaxed);
   static_cast<void>(cache::pin(fs.cache.headers[frame]));
-  count_write(fs, version, page << fs.cache.page_shift);
+  mark_buffer(fs, buffer);
 }
 
 /// Opens an attached buffer for more bytes of its page. One thread calls, with the frame's lock.
@@ -238,7 +247,7 @@ __device__ __forceinline__ bool open_buffer(fs_ref const& fs, std::uint32_t buff
     }
   }
   s.ranges = 0;
-  count_write(fs, s.version, s.page << fs.cache.page_shift);
+  mark_buffer(fs, buffer);
   return true;
 }
 

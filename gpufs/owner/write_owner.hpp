@@ -23,6 +23,8 @@ class write_owner {
         words_(
             pinned<std::uint64_t>(l.write_buffers == 0 ? 0 : 2 * l.write_buffers + c.max_open_files,
                                   "write buffers", lower_writes)),
+        marks_(
+            pinned<std::uint64_t>(rpc::mark_words(l.write_buffers), "write buffers", lower_writes)),
         bytes_(pinned<std::byte>(l.write_buffers * c.page_size, "write buffers", lower_writes)),
         states_(on_device<std::byte>(l.write_buffers * dirty::buffer_state_bytes, "write buffers",
                                      lower_writes)),
@@ -44,6 +46,7 @@ class write_owner {
     w.posted = words_.data();
     w.written = words_.data() + headers_.size();
     w.errors = words_.data() + 2 * headers_.size();
+    w.marks = marks_.data();
     w.bytes = bytes_.data();
     w.count = headers_.size();
     w.page_shift = page_shift_;
@@ -57,11 +60,14 @@ class write_owner {
   [[nodiscard]] std::uint64_t metadata_bytes() const {
     return bytes_of(states_, frame_buffers_, hand_, line_, files_, counters_);
   }
-  [[nodiscard]] std::uint64_t pinned_bytes() const { return bytes_of(headers_, words_, bytes_); }
+  [[nodiscard]] std::uint64_t pinned_bytes() const {
+    return bytes_of(headers_, words_, marks_, bytes_);
+  }
 
  private:
   pinned_buffer<rpc::buffer_header> headers_;
   pinned_buffer<std::uint64_t> words_;  ///< posted, written, and the files' errors
+  pinned_buffer<std::uint64_t> marks_;
   pinned_buffer<std::byte> bytes_;
   buffer<std::byte> states_;
   buffer<std::uint32_t> frame_buffers_;

@@ -30,6 +30,18 @@ inline constexpr unsigned posted_shift = 2;
 inline constexpr std::uint64_t written_locked = 1;  ///< the host is reading
 inline constexpr unsigned written_shift = 1;
 
+// A dirty mark, a byte per buffer, says which buffers the host need look at. 0: the buffer is
+// clean. Else it may be dirty, and the mark is a tag of the page's version. The device stores the
+// tag when it opens a clean buffer, before it posts. The host stores 0 when the file has the
+// buffer's bytes, before it stores `written`. So the two take turns, each after it has acquired the
+// other's word, and a posted buffer that the file lacks has its mark. docs/design/write.md has the
+// argument.
+
+/// The mark of a buffer with a page of this version: never 0.
+constexpr std::uint8_t mark_of(std::uint64_t version) {
+  return static_cast<std::uint8_t>(1 + version % 255);
+}
+
 /// Bytes [begin, end) of a page.
 struct byte_range {
   std::uint32_t begin;
@@ -50,11 +62,15 @@ struct alignas(64) buffer_header {
 };
 static_assert(sizeof(buffer_header) == 512);
 
+/// The words of the marks of `count` buffers: whole cache lines.
+constexpr std::uint64_t mark_words(std::uint64_t count) { return (count + 63) / 64 * 8; }
+
 /// The write buffers of a filesystem, in pinned memory. count == 0: files cannot be written.
 struct write_region {
   buffer_header* headers = nullptr;  ///< `count` entries; the device writes
   std::uint64_t* posted = nullptr;   ///< `count` entries; the device writes
   std::uint64_t* written = nullptr;  ///< `count` entries; the host writes
+  std::uint64_t* marks = nullptr;    ///< mark_words(count) words of marks; both sides write
   std::byte* bytes = nullptr;        ///< `count` << page_shift
   /// indexed by open_file_record::write_index - 1: the errno that gfsync has not reported yet, or
   /// 0; the host writes

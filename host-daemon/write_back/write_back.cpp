@@ -26,6 +26,7 @@ std::int64_t now_ns() {
 write_back::write_back(write_buffers buffers, fault_injector* faults)
     : buffers_{std::move(buffers)},
       faults_{faults},
+      marks_{buffers_},
       watch_(buffers_.count()),
       counts_(buffers_.endpoints()),
       jobs_(most_jobs) {}
@@ -84,28 +85,43 @@ void write_back::serve(unsigned number, unsigned threads) noexcept {
       next.run(next);
       continue;
     }
+    auto const before = looks();
     if (write_background(number, threads)) continue;
-    std::unique_lock lock{jobs_mutex_};
-    auto const something = [&] { return stopping_ || job_count_ != 0; };
-    bool idle = false;
-    {
-      std::lock_guard const files_lock{files_mutex_};
-      idle = files_.empty() && files_without_memory_.empty();
-    }
-    // While no file is open for writing, no page becomes dirty. attach() wakes this thread.
-    if (idle && !something()) {
-      wake_.wait(lock);
-    } else {
-      wake_.wait_for(lock, look_again, something);
-    }
+    // While pages are dirty, others may soon fill the buffers.
+    rest(looks() == before ? look_again : look_again / threads);
   }
 }
 
+// Waits until there may be something to do. One resting thread looks for dirty pages again after
+// `interval`, so that the others need not.
+void write_back::rest(std::chrono::microseconds interval) {
+  std::unique_lock lock{jobs_mutex_};
+  auto const something = [&] { return stopping_ || job_count_ != 0; };
+  if (something()) return;
+  bool idle = false;
+  {
+    std::lock_guard const files_lock{files_mutex_};
+    idle = files_.empty() && files_without_memory_.empty();
+  }
+  // While no file is open for writing, no page becomes dirty. attach() wakes this thread.
+  if (idle || watched_) {
+    wake_.wait(lock);
+    return;
+  }
+  watched_ = true;
+  wake_.wait_for(lock, interval, something);
+  watched_ = false;
+  if (something()) wake_.notify_one();  // another thread watches while this one has a job
+}
+
 void write_back::attach(std::uint64_t version, file_pointer file) {
+  bool first = false;
   {
     std::lock_guard const order{
         jobs_mutex_};  // a thread that is about to sleep has looked at files_ under it
     std::lock_guard const lock{files_mutex_};
+    first = files_.empty() && files_without_memory_.empty();
+    file->marks.set(rpc::mark_of(version));
     try {
       files_.insert_or_assign(version, file);
     } catch (std::bad_alloc const&) {
@@ -113,13 +129,14 @@ void write_back::attach(std::uint64_t version, file_pointer file) {
       files_without_memory_.push_back({version, std::move(file)});
     }
   }
-  wake_.notify_all();
+  if (first) wake_.notify_one();  // one thread watches from now on
 }
 
-void write_back::forget(written_file const& file) {
+void write_back::forget(written_file& file) {
   std::lock_guard const lock{files_mutex_};
   std::erase_if(files_, [&](auto const& entry) { return entry.second.get() == &file; });
   files_without_memory_.erase_if([&](auto const& entry) { return entry.file.get() == &file; });
+  file.marks.reset();
 }
 
 bool write_back::wanted_now(std::uint32_t i, bool pressed) {
@@ -140,27 +157,35 @@ bool write_back::wanted_now(std::uint32_t i, bool pressed) {
 // Writes one batch of the buffers that should not stay dirty longer. Returns false if there are
 // none.
 bool write_back::write_background(unsigned number, unsigned threads) {
+  auto const all = mark_set{}.set();
   auto const count = buffers_.count();
   auto const begin = std::uint32_t(std::uint64_t(count) * number / threads);
   auto const end = std::uint32_t(std::uint64_t(count) * (number + 1) / threads);
   bool pressed = hurried_.load(std::memory_order_relaxed) != 0;
   if (!pressed) {  // this thread's share of the buffers stands for all of them
     std::uint64_t dirty = 0;
-    for (auto i = begin; i < end; ++i) dirty += is_dirty(i) ? 1 : 0;
+    marks_.each(begin, end, all, [&](std::uint32_t i) {
+      dirty += is_dirty(i) ? 1 : 0;
+      return true;
+    });
     pressed = dirty * 2 > end - begin;
   }
   batch locked;
   auto const most = batch_size();
-  for (std::uint32_t n = 0; n < count && locked.size() < most; ++n) {
-    if (n == end - begin && !locked.empty())
-      break;  // what lies beyond is the others' work unless there is none here
-    auto const i = begin + n < count ? begin + n : begin + n - count;
+  auto const take = [&](std::uint32_t i) {
     locked_buffer buffer;
     if (wanted_now(i, pressed) && lock_buffer(i, insist::no, buffer))
       locked.push_back(std::move(buffer));
-  }
+    return locked.size() < most;
+  };
+  marks_.each(begin, end, all, take);
+  // What lies beyond is the others' work unless there is none here.
+  if (locked.empty()) marks_.each(end, count, all, take);
+  if (locked.empty()) marks_.each(0, begin, all, take);
+  if (locked.empty()) return false;
+  wake_.notify_one();  // another thread looks for more, or watches, during the write
   write(locked);
-  return !locked.empty();
+  return true;
 }
 
 }  // namespace gpufs::daemon

@@ -6,6 +6,7 @@
 #include <gpufs/testing/faults.hpp>
 
 #include <host-daemon/base/bounded_list.hpp>
+#include <host-daemon/write_back/dirty_marks.hpp>
 #include <host-daemon/write_back/write_buffers.hpp>
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -35,6 +37,7 @@ struct written_file {
   std::atomic<int> error{0};                       ///< the first unreported -errno, or 0
   std::atomic<int> not_durable{0};                 ///< of the first sync that failed: -errno, or 0
   std::atomic<bool> changed{false};                ///< we have written, or tried to
+  mark_set marks;                                  ///< of the attached versions; write_back's
 };
 
 /// Some of a file's dirty pages: those that begin before `end`. Without `once`, not those that were
@@ -80,7 +83,7 @@ class write_back {
   /// there is no memory and the places for such times are used up.
   void attach(std::uint64_t version, std::shared_ptr<written_file> file);
   /// Says that no version belongs to `file` any more.
-  void forget(written_file const& file);
+  void forget(written_file& file);
 
   /// Prints the lines of unwritten() on stderr, as lost.
   void report_lost() noexcept;
@@ -113,6 +116,10 @@ class write_back {
   /// Some pages give "PATH: bytes in 4096..8191": a kernel is adding bytes, or died while it did,
   /// or the write takes more than ten seconds. Throws std::bad_alloc.
   [[nodiscard]] std::vector<std::string> unwritten();
+
+  /// Returns how many buffers all functions and threads have looked at. A search for dirty pages
+  /// looks only at buffers that are marked as its file's.
+  [[nodiscard]] std::uint64_t looks() const noexcept { return marks_.looks(); }
 
   /// Says that no kernel of an endpoint adds bytes any more, as its device failed. Its posted bytes
   /// are written as ever.
@@ -159,6 +166,11 @@ class write_back {
     std::atomic<std::uint64_t> failed_at{0};   // number of that failure
   };
 
+  struct flush_target {  // what a flush waits for: this sequence of a buffer, or a later one
+    std::uint32_t number = 0;
+    std::uint64_t sequence = 0;
+  };
+
   struct endpoint_counts {
     std::atomic<std::uint64_t> writes{0}, bytes{0};
   };
@@ -171,6 +183,9 @@ class write_back {
   [[nodiscard]] std::uint64_t written(std::uint32_t i) const;
   [[nodiscard]] bool is_dirty(std::uint32_t i) const;
   [[nodiscard]] file_pointer file_of(std::uint32_t i) const;
+  [[nodiscard]] mark_set marks_of(written_file const* file) const;
+  template <class Visit>
+  void each_marked(written_file const* file, Visit visit) const;
   [[nodiscard]] std::uint64_t version_of(std::uint32_t i) const;
   [[nodiscard]] std::uint64_t page_of(std::uint32_t i) const;
   bool lock_buffer(std::uint32_t i, insist how, locked_buffer& out);
@@ -188,11 +203,13 @@ class write_back {
   [[nodiscard]] bool belongs(std::uint32_t i, written_file const* file,
                              write_back_part const& part) const;
   void serve(unsigned number, unsigned threads) noexcept;
+  void rest(std::chrono::microseconds interval);
   bool write_background(unsigned number, unsigned threads);
   bool wanted_now(std::uint32_t i, bool pressed);
 
   write_buffers buffers_;
   fault_injector* faults_;
+  dirty_marks marks_;
   std::vector<buffer_watch> watch_;
   std::vector<endpoint_counts> counts_;
   std::atomic<std::uint64_t> failures_{0};
@@ -208,13 +225,23 @@ class write_back {
   };
   bounded_list<file_version, 64> files_without_memory_;
 
-  std::mutex jobs_mutex_;  // guards the three below
+  std::mutex jobs_mutex_;  // guards the four below
   std::condition_variable wake_;
   std::vector<slow_work> jobs_;  // most_jobs places, used in turn
   std::size_t first_job_ = 0, job_count_ = 0;
   bool stopping_ = false;
+  bool watched_ = false;             // a resting thread looks for dirty pages again soon
   std::atomic<bool> ending_{false};  // writes at a closed gate give up
   std::vector<std::thread> threads_;
 };
+
+/// Calls visit(number) for the marked buffers of a file (null: of all files).
+template <class Visit>
+void write_back::each_marked(written_file const* file, Visit visit) const {
+  marks_.each(0, buffers_.count(), marks_of(file), [&](std::uint32_t i) {
+    visit(i);
+    return true;
+  });
+}
 
 }  // namespace gpufs::daemon

@@ -40,6 +40,12 @@ write_back::file_pointer write_back::file_of(std::uint32_t i) const {
   return nullptr;
 }
 
+mark_set write_back::marks_of(written_file const* file) const {
+  if (file == nullptr) return mark_set{}.set();
+  std::lock_guard const lock{files_mutex_};
+  return file->marks;
+}
+
 // Returns true if the buffer is dirty and locked. Then neither another thread nor the device
 // touches it until release_buffer().
 bool write_back::lock_buffer(std::uint32_t i, insist how, locked_buffer& out) {
@@ -73,6 +79,8 @@ bool write_back::lock_buffer(std::uint32_t i, insist how, locked_buffer& out) {
 void write_back::release_buffer(locked_buffer const& locked, bool clean) {
   auto const i = locked.number;
   auto const before = written(i) >> rpc::written_shift;
+  // Unless device code still adds bytes at the end of the filesystem. See mark_buffer().
+  if (clean && posted(i) >> rpc::posted_shift == locked.sequence) marks_.clear(i);
   // Pairs with the device's acquire in is_clean() and open_buffer(): our reads of the buffer are
   // over, and the file has its bytes.
   buffers_.written(i).store((clean ? locked.sequence : before) << rpc::written_shift,

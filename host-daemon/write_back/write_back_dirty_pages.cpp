@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <new>
 #include <thread>
 #include <utility>
@@ -41,40 +42,50 @@ int write_back::discard(written_file const& file, std::uint64_t from,
                         std::function<int()> const& first) {
   std::vector<locked_buffer> held;
   int error = 0;
-  for (std::uint32_t i = 0; i < buffers_.count() && error == 0; ++i) {
+  auto const wanted = [&](std::uint32_t b) {
+    return file_of(b).get() == &file && page_of(b) << buffers_.page_shift() >= from;
+  };
+  marks_.each(0, buffers_.count(), marks_of(&file), [&](std::uint32_t i) {
     locked_buffer locked;
-    auto const wanted = [&](std::uint32_t b) {
-      return file_of(b).get() == &file && page_of(b) << buffers_.page_shift() >= from;
-    };
-    if (wait_for_buffer(i, clock::now() + patience, locked, wanted)) {
-      held.push_back(std::move(locked));
-    } else if (first && is_dirty(i) && wanted(i)) {
-      error = -ETIMEDOUT;
+    bool const is_locked = wait_for_buffer(i, clock::now() + patience, locked, wanted);
+    if (!first) {
+      if (is_locked) release_buffer(locked, true);
+      return true;
     }
-  }
+    if (!is_locked && is_dirty(i) && wanted(i)) error = -ETIMEDOUT;
+    try {
+      if (is_locked) held.push_back(std::move(locked));
+    } catch (std::bad_alloc const&) {
+      release_buffer(locked, false);
+      error = -ENOMEM;
+    }
+    return error == 0;
+  });
   if (first && error == 0) error = first();
   for (auto const& h : held) release_buffer(h, error == 0);
   return error;
 }
 
 bool write_back::dirty(written_file const& file) const {
-  for (std::uint32_t i = 0; i < buffers_.count(); ++i)
-    if (is_dirty(i) && file_of(i).get() == &file) return true;
-  return false;
+  bool found = false;
+  marks_.each(0, buffers_.count(), marks_of(&file), [&](std::uint32_t i) {
+    found = is_dirty(i) && file_of(i).get() == &file;
+    return !found;
+  });
+  return found;
 }
 
 std::uint64_t write_back::dirty_end(written_file const& file) {
   std::uint64_t end = 0;
-  for (std::uint32_t i = 0; i < buffers_.count(); ++i) {
+  auto const wanted = [&](std::uint32_t i) { return file_of(i).get() == &file; };
+  each_marked(&file, [&](std::uint32_t i) {
     locked_buffer locked;
-    if (!wait_for_buffer(i, clock::now() + patience, locked,
-                         [&](std::uint32_t b) { return file_of(b).get() == &file; }))
-      continue;
+    if (!wait_for_buffer(i, clock::now() + patience, locked, wanted)) return;
     buffer_pieces pieces;
     static_cast<void>(pieces_of(locked, pieces));
     release_buffer(locked, false);
     for (auto const& p : pieces) end = std::max(end, p.offset + p.length);
-  }
+  });
   return end;
 }
 
@@ -82,14 +93,14 @@ std::uint64_t write_back::dirty_end(written_file const& file) {
 std::vector<std::string> write_back::unwritten() {
   std::vector<std::string> lines;
   auto const end = clock::now() + patience;
-  for (std::uint32_t i = 0; i < buffers_.count(); ++i) {
+  each_marked(nullptr, [&](std::uint32_t i) {
     locked_buffer locked;
     auto const busy_end = clock::now() + listing_patience;
     auto const wanted = [&](std::uint32_t b) {
       return (posted(b) & rpc::posted_busy) == 0 || clock::now() < busy_end;
     };
     bool const is_locked = wait_for_buffer(i, end, locked, wanted);
-    if (!is_locked && !is_dirty(i)) continue;
+    if (!is_locked && !is_dirty(i)) return;
     buffer_pieces pieces;
     if (is_locked) {  // given back before anything can throw
       static_cast<void>(pieces_of(locked, pieces));
@@ -107,7 +118,7 @@ std::vector<std::string> write_back::unwritten() {
           fmt::format(" in {}..{}", first, first + (std::uint64_t{1} << buffers_.page_shift()) - 1);
     }
     lines.push_back(std::move(line));
-  }
+  });
   return lines;
 }
 

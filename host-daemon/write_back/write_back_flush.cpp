@@ -30,27 +30,30 @@ bool write_back::belongs(std::uint32_t i, written_file const* file,
 }
 
 int write_back::flush(written_file const* file, write_back_part const& part, insist how) {
-  struct target {
-    std::uint32_t number = 0;
-    std::uint64_t sequence = 0;
-  };
   auto const failures = failures_.load(std::memory_order_relaxed);
   // A part of the buffers at a time. Those that are looked at late may have newer bytes, too.
-  bounded_list<target, batch_buffers> targets;
+  bounded_list<flush_target, batch_buffers> targets;
+  auto const marks = marks_of(file);
   std::uint32_t next = 0;
   auto const find_more = [&] {
-    for (; next < buffers_.count() && !targets.full(); ++next) {
-      auto const sequence = posted(next) >> rpc::posted_shift;
-      if (sequence != written(next) >> rpc::written_shift && belongs(next, file, part))
-        targets.push_back({next, sequence});
-    }
+    auto const from = std::exchange(next, buffers_.count());
+    marks_.each(from, buffers_.count(), marks, [&](std::uint32_t i) {
+      if (targets.full()) {
+        next = i;
+        return false;
+      }
+      auto const sequence = posted(i) >> rpc::posted_shift;
+      if (sequence != written(i) >> rpc::written_shift && belongs(i, file, part))
+        targets.push_back({i, sequence});
+      return true;
+    });
   };
   find_more();
   if (targets.empty()) return 0;
   no_size_signal const guard;
-  hurried_.fetch_add(1, std::memory_order_relaxed);
-  wake_.notify_all();
   auto const most = batch_size();
+  hurried_.fetch_add(1, std::memory_order_relaxed);
+  if (targets.size() > most) wake_.notify_all();  // this thread needs help
   int result = 0;
   bool timed_out = false;
   for (auto last_progress = clock::now(); !targets.empty(); find_more()) {
@@ -63,7 +66,7 @@ int write_back::flush(written_file const* file, write_back_part const& part, ins
         locked.push_back(std::move(buffer));
     }
     write(locked);
-    auto const done = targets.erase_if([&](target const& t) {
+    auto const done = targets.erase_if([&](flush_target const& t) {
       if (written(t.number) >> rpc::written_shift >= t.sequence) return true;
       bool const failed = watch_[t.number].failed_at.load(std::memory_order_acquire) > failures;
       if (failed) result = -EIO;

@@ -45,6 +45,18 @@ class write_buffers {
     return regions_[at.endpoint].bytes + (std::uint64_t(at.index) << page_shift_);
   }
 
+  /// The number of an endpoint's buffers, and their dirty marks.
+  [[nodiscard]] std::uint32_t count(std::size_t endpoint) const noexcept {
+    return std::uint32_t(regions_[endpoint].count);
+  }
+  [[nodiscard]] std::uint64_t* marks(std::size_t endpoint) const noexcept {
+    return regions_[endpoint].marks;
+  }
+  [[nodiscard]] std::atomic_ref<std::uint8_t> mark(std::uint32_t i) const noexcept {
+    auto const at = find(i);
+    return std::atomic_ref{reinterpret_cast<std::uint8_t*>(regions_[at.endpoint].marks)[at.index]};
+  }
+
   /// Stores a file's errno, or 0, where the kernels of all endpoints look. `write_index`: not 0.
   void store_error(std::uint32_t write_index, int error) const noexcept;
 

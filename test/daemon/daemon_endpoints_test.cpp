@@ -46,6 +46,7 @@ class device {
     header.ranges = 1;
     header.range[0] = {std::uint32_t(offset % page), std::uint32_t(offset % page + 1)};
     w.bytes[i * page + offset % page] = value;
+    std::atomic_ref{reinterpret_cast<std::uint8_t*>(w.marks)[i]}.store(rpc::mark_of(version));
     std::atomic_ref<std::uint64_t>{w.posted[i]}.store(++sequence_ << rpc::posted_shift | flags,
                                                       std::memory_order_seq_cst);
   }

@@ -50,6 +50,7 @@ class region_memory {
                .writes = {.headers = allocate<rpc::buffer_header>(write_buffers),
                           .posted = allocate<std::uint64_t>(write_buffers),
                           .written = allocate<std::uint64_t>(write_buffers),
+                          .marks = allocate<std::uint64_t>(rpc::mark_words(write_buffers)),
                           .bytes = allocate<std::byte>(write_buffers * page_bytes),
                           .errors = allocate<std::uint64_t>(max_open_files),
                           .count = write_buffers,

@@ -1,0 +1,183 @@
+// The marks of write buffers: what opens, closes, flushes and stats look at among many buffers.
+#include <host-daemon/files/file_registry.hpp>
+#include <host-daemon/write_back/write_back.hpp>
+
+#include <test/daemon/harness.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+
+using gpufs::daemon::file_registry;
+using gpufs::daemon::write_back;
+using gpufs::test::region_memory;
+using gpufs::test::scratch_folder;
+namespace rpc = gpufs::rpc;
+
+namespace {
+
+constexpr std::uint64_t buffers = 100'000;
+constexpr std::uint32_t page_shift = 9;
+
+// A region with many write buffers. The functions are what the device does.
+class many_buffers {
+  template <class T>
+  using zeroed = std::unique_ptr<T[], decltype(&std::free)>;
+  template <class T>
+  static zeroed<T> make(std::uint64_t count) {  // memory that nobody touches costs nothing
+    return {static_cast<T*>(std::calloc(count, sizeof(T))), &std::free};
+  }
+
+  region_memory rest_;
+  zeroed<rpc::buffer_header> headers_ = make<rpc::buffer_header>(buffers + 1);
+  zeroed<std::uint64_t> words_ = make<std::uint64_t>(2 * buffers + 64);
+  zeroed<std::uint64_t> marks_ = make<std::uint64_t>(rpc::mark_words(buffers));
+  zeroed<std::byte> bytes_ = make<std::byte>(buffers << page_shift);
+
+ public:
+  rpc::shared_region region = rest_.region;
+
+  many_buffers() {
+    region.writes = {.headers = headers_.get(),
+                     .posted = words_.get(),
+                     .written = words_.get() + buffers,
+                     .marks = marks_.get(),
+                     .bytes = bytes_.get(),
+                     .errors = words_.get() + 2 * buffers,
+                     .count = buffers,
+                     .page_shift = page_shift};
+  }
+
+  [[nodiscard]] std::uint64_t version(std::int32_t fd) const { return rest_.version(fd); }
+
+  void mark(std::uint64_t i, std::uint64_t version) const {
+    std::atomic_ref{reinterpret_cast<std::uint8_t*>(marks_.get())[i]}.store(
+        rpc::mark_of(version), std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool marked(std::uint64_t i) const {
+    return reinterpret_cast<std::uint8_t const*>(marks_.get())[i] != 0;
+  }
+
+  // Makes a clean buffer dirty: 'x' at the beginning of the page.
+  void dirty(std::uint64_t i, std::uint64_t version, std::uint64_t page) const {
+    auto& h = headers_[i];
+    std::atomic_ref{h.version}.store(version, std::memory_order_relaxed);
+    std::atomic_ref{h.page}.store(page, std::memory_order_relaxed);
+    mark(i, version);
+    h.ranges = 1;
+    h.range[0] = {0, 1};
+    bytes_[i << page_shift] = std::byte{'x'};
+    std::atomic_ref{region.writes.posted[i]}.fetch_add(1 << rpc::posted_shift,
+                                                       std::memory_order_release);
+  }
+};
+
+// How many buffers `work` looks at.
+template <class Work>
+std::uint64_t looks(write_back const& writes, Work work) {
+  auto const before = writes.looks();
+  work();
+  return writes.looks() - before;
+}
+
+std::uint64_t dirty_bytes(std::string const& path) {
+  std::uint64_t found = 0;
+  for (auto const b : gpufs::test::pread_bytes(path, 0, ~0ull)) found += b == std::byte{'x'};
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("write marks: opening, closing, stat and sync of a clean file look at no buffer") {
+  scratch_folder folder;
+  many_buffers memory;
+  write_back writes{memory.region.writes, nullptr};
+  file_registry files{memory.region, {}, &writes};
+  auto const other = files.open(folder / "other", O_RDWR | O_CREAT, 0644);
+  for (std::uint64_t i = 0; i < 500; ++i) memory.dirty(i * 199, memory.version(other), i);
+  CHECK(looks(writes, [&] {
+          for (int i = 0; i < 20; ++i) {
+            auto const fd = files.open(folder / "file", O_RDWR | O_CREAT, 0644);
+            rpc::file_status status{};
+            CHECK(files.stat(fd, status) == 0);
+            CHECK(files.sync(fd) == 0);
+            char const byte = 'y';
+            CHECK(files.write(fd, &byte, 1, 0) == 1);
+            CHECK(files.close(fd) == 0);
+          }
+        }) == 0);
+  // Each of these looks at the dirty buffers of the file, and at few of them more than once.
+  rpc::file_status status{};
+  CHECK(looks(writes, [&] { CHECK(files.stat(other, status) == 0); }) == 500);
+  CHECK(status.size == (499 << page_shift) + 1);
+  CHECK(looks(writes, [&] { CHECK(writes.unwritten().size() == 500); }) == 500);
+  CHECK(looks(writes, [&] { CHECK(files.close(other) == 0); }) <= 500);
+  CHECK(dirty_bytes(folder / "other") == 500);
+  CHECK(looks(writes, [&] { CHECK(writes.flush(nullptr) == 0); }) == 0);
+}
+
+TEST_CASE("write marks: background threads look at no buffer while nothing is dirty") {
+  scratch_folder folder;
+  many_buffers memory;
+  write_back writes{memory.region.writes, nullptr};
+  file_registry files{memory.region, {}, &writes};
+  writes.start(4);
+  auto const fd = files.open(folder / "file", O_RDWR | O_CREAT, 0644);
+  CHECK(writes.looks() == 0);
+  // The threads find what becomes dirty, wherever it is, also again and again.
+  std::uint64_t page = 0;
+  for (std::uint64_t round = 0; round < 10; ++round) {
+    for (std::uint64_t const i : {0, 63, 64, 9999, 50'000, 99'935, 99'999})
+      memory.dirty(i, memory.version(fd), page++);
+    gpufs::test::wait_until([&] { return writes.unwritten().empty(); }, "written back");
+    CHECK(dirty_bytes(folder / "file") == page);
+  }
+  auto const after = looks(writes, [&] { CHECK(files.sync(fd) == 0); });
+  CHECK(after == 0);
+  CHECK(files.close(fd) == 0);
+  writes.stop();
+}
+
+TEST_CASE("write marks: a buffer with a mark that was never posted is clean and stays marked") {
+  scratch_folder folder;
+  many_buffers memory;
+  write_back writes{memory.region.writes, nullptr};
+  file_registry files{memory.region, {}, &writes};
+  auto const fd = files.open(folder / "file", O_RDWR | O_CREAT, 0644);
+  memory.mark(77, memory.version(fd));
+  CHECK(files.sync(fd) == 0);
+  CHECK(writes.unwritten().empty());
+  CHECK(memory.marked(77));
+  memory.dirty(77, memory.version(fd), 3);
+  CHECK(writes.unwritten().size() == 1);
+  CHECK(files.sync(fd) == 0);
+  CHECK_FALSE(memory.marked(77));
+  CHECK(dirty_bytes(folder / "file") == 1);
+  CHECK(files.close(fd) == 0);
+}
+
+TEST_CASE("write marks: versions that share a mark are told apart") {
+  scratch_folder folder;
+  many_buffers memory;
+  write_back writes{memory.region.writes, nullptr};
+  file_registry files{memory.region, {}, &writes};
+  auto const a = files.open(folder / "a", O_RDWR | O_CREAT, 0644);
+  auto const b = files.open(folder / "b", O_RDWR | O_CREAT, 0644);
+  // b gets new versions until one has the mark of a's.
+  char const byte = 'y';
+  while (rpc::mark_of(memory.version(b)) != rpc::mark_of(memory.version(a)))
+    REQUIRE(files.write(b, &byte, 1, 0) == 1);
+  REQUIRE(memory.version(b) != memory.version(a));
+  memory.dirty(5, memory.version(a), 1);
+  memory.dirty(6, memory.version(b), 2);
+  CHECK(files.sync(a) == 0);
+  CHECK(dirty_bytes(folder / "a") == 1);
+  CHECK(dirty_bytes(folder / "b") == 0);
+  CHECK(writes.unwritten().size() == 1);
+  CHECK(files.close(b) == 0);
+  CHECK(dirty_bytes(folder / "b") == 1);
+  CHECK(files.close(a) == 0);
+}
