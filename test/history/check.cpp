@@ -178,8 +178,8 @@ class checker {
   /// Whether something may have made the file longer than `at` after effect `a` had cut it off.
   [[nodiscard]] bool became_zero(std::size_t i, std::uint64_t at, std::size_t a) const {
     auto const& all = effects_.all();
-    // Kernels that have the file open may go on with its old size.
-    if (all[a].filesystem != p_.calls[i].filesystem && !must_[a]) return true;
+    // Reads under way, and kernels that have the file open, may go on with its old size.
+    if (!must_[a]) return true;
     for (std::size_t x = 0; x < all.size(); ++x)
       if (all[x].extends > at && begun(all[x], i) && !before(x, a)) return true;
     return false;

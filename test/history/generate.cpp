@@ -83,7 +83,6 @@ class generator {
     p_.settings.prefetch_memory = 8 << 20;
     p_.settings.prefetch_size = one_in(2) ? 0 : prefetch_automatic;
     p_.settings.write_memory = one_in(2) ? 0 : 65536;
-    p_.settings.file_window_size = page;
     p_.initial_size = 2 * frames * page;
     if (!p_.tiles) p_.block_threads = 128;
     p_.actors.push_back({actor_kind::host, 0, 0});
