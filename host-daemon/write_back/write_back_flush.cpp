@@ -36,16 +36,14 @@ int write_back::flush(written_file const* file, write_back_part const& part, ins
   auto const marks = marks_of(file);
   std::uint32_t next = 0;
   auto const find_more = [&] {
+    if (targets.full()) return;
     auto const from = std::exchange(next, buffers_.count());
     marks_.each(from, buffers_.count(), marks, [&](std::uint32_t i) {
-      if (targets.full()) {
-        next = i;
-        return false;
-      }
       auto const sequence = posted(i) >> rpc::posted_shift;
       if (sequence != written(i) >> rpc::written_shift && belongs(i, file, part))
         targets.push_back({i, sequence});
-      return true;
+      if (targets.full()) next = i + 1;
+      return !targets.full();
     });
   };
   find_more();

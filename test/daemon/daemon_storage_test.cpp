@@ -163,10 +163,10 @@ TEST_CASE(
   auto const path = make_file(folder, "a", 100);
   region_memory memory;
   gpufs::rpc::buffer_header header{};
-  std::uint64_t posted = 0, written = 0, errors[64] = {};
+  std::uint64_t posted = 0, written = 0, errors[64] = {}, marks[gpufs::rpc::mark_words(1)] = {};
   std::byte bytes[512] = {};
   auto region = memory.region;
-  region.writes = {&header, &posted, &written, bytes, errors, 1, 9};
+  region.writes = {&header, &posted, &written, marks, bytes, errors, 1, 9};
   write_back writes{region.writes, nullptr};
   registry_settings settings;
   settings.storage = std::make_shared<full_server>();

@@ -1,4 +1,5 @@
 // The marks of write buffers: what opens, closes, flushes and stats look at among many buffers.
+#include <host-daemon/backend/stored_file.hpp>
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
@@ -11,6 +12,8 @@
 #include <memory>
 #include <string>
 
+#include <sys/uio.h>
+
 using gpufs::daemon::file_registry;
 using gpufs::daemon::write_back;
 using gpufs::test::region_memory;
@@ -21,6 +24,15 @@ namespace {
 
 constexpr std::uint64_t buffers = 100'000;
 constexpr std::uint32_t page_shift = 9;
+
+/// What fs.write does: the file gets a new version. Returns 0 or -errno.
+std::int32_t write_a_byte(file_registry& files, std::int32_t fd) {
+  return files.write(fd, [](gpufs::daemon::stored_file const& file) {
+    char byte = 'y';
+    ::iovec const part{&byte, 1};
+    return file.write({&part, 1}, 0) == 1;
+  });
+}
 
 // A region with many write buffers. The functions are what the device does.
 class many_buffers {
@@ -104,8 +116,7 @@ TEST_CASE("write marks: opening, closing, stat and sync of a clean file look at 
             rpc::file_status status{};
             CHECK(files.stat(fd, status) == 0);
             CHECK(files.sync(fd) == 0);
-            char const byte = 'y';
-            CHECK(files.write(fd, &byte, 1, 0) == 1);
+            CHECK(write_a_byte(files, fd) == 0);
             CHECK(files.close(fd) == 0);
           }
         }) == 0);
@@ -167,9 +178,8 @@ TEST_CASE("write marks: versions that share a mark are told apart") {
   auto const a = files.open(folder / "a", O_RDWR | O_CREAT, 0644);
   auto const b = files.open(folder / "b", O_RDWR | O_CREAT, 0644);
   // b gets new versions until one has the mark of a's.
-  char const byte = 'y';
   while (rpc::mark_of(memory.version(b)) != rpc::mark_of(memory.version(a)))
-    REQUIRE(files.write(b, &byte, 1, 0) == 1);
+    REQUIRE(write_a_byte(files, b) == 0);
   REQUIRE(memory.version(b) != memory.version(a));
   memory.dirty(5, memory.version(a), 1);
   memory.dirty(6, memory.version(b), 2);
