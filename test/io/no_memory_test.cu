@@ -60,6 +60,10 @@ void* take_or_throw(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
+#if defined(__CUDACC__)
+#pragma nv_diag_suppress 20011  // nvcc takes operator new for device code, too
+#endif
+
 // The program's allocations. The other forms of new and delete call these.
 void* operator new(std::size_t bytes) { return take_or_throw(bytes, 0); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
