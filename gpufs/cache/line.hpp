@@ -20,10 +20,10 @@ using namespace base;
 // gone:   bit i: turn left + i has left the line.
 // All counts are modulo 2^24, which is far more than the threads that a GPU holds.
 //
-// The callers with turns left .. left + front_turns - 1 are in front. Only they try to take what
-// the line is for; callers that come later and find the line occupied join it untried. A turn can
-// be overtaken by the others in front, so by fewer than front_turns. Then `left` stays until it has
-// left, and it is the only one that tries.
+// The callers with turns left .. left + front_turns - 1 are in front and try to take what the line
+// is for. Callers that come later may try, too, while the line moves. If it stands still, it is
+// overdue, and they must join. Then a turn can be overtaken by the others in front only, so by
+// fewer than front_turns. After that `left` stays until it has left, and it alone tries.
 //
 // The words order nothing. They say who may try, and what is taken has an order of its own. So all
 // accesses are relaxed.
@@ -70,10 +70,28 @@ __device__ __forceinline__ bool is_empty(line& l) {
   return joined_of(state) == left_of(state);
 }
 
+/// How long the line may stand still before it comes first, and how long a caller tries before it
+/// joins. Under load a try often fails although there is plenty. If every such caller joined, the
+/// few in front would do all the work: on an H200 random reads then took ten times as long.
+inline constexpr std::int64_t overdue_ns = 1'000'000;
+inline constexpr std::int64_t join_after_ns = 2'000'000;
+
+__device__ __forceinline__ atomic_ref<std::uint64_t, scope::device> served_at(line& l) {
+  return atomic_ref<std::uint64_t, scope::device>(l.served_at);
+}
+
 /// Whether a caller with `turn` may try to take what the line is for: it is in front, or it is in
-/// no line and the line is empty. Any thread calls.
+/// no line and the line is empty or moves. Any thread calls.
 __device__ __forceinline__ bool may_take(line& l, std::uint32_t turn) {
-  return turn != no_turn || is_empty(l);
+  if (turn != no_turn || is_empty(l)) return true;
+  std::uint64_t const served = served_at(l).load(memory_order_relaxed);
+  return static_cast<std::int64_t>(device_clock_ns() - served) < overdue_ns;
+}
+
+/// Whether a caller that has tried in vain since `since` must join the line. Any thread calls.
+__device__ __forceinline__ bool must_join(line& l, std::uint64_t since) {
+  return static_cast<std::int64_t>(device_clock_ns() - since) >= join_after_ns ||
+         !may_take(l, no_turn);
 }
 
 /// Whether the caller is the first one in the line. One thread calls.
@@ -89,8 +107,11 @@ __device__ __forceinline__ bool is_first(line& l, std::uint32_t turn) {
 /// lets go, or those in front give up (line_error). No caller leaves from further behind, since
 /// those in front of it have waited longer.
 __device__ __forceinline__ std::uint32_t join_line(line& l, std::uint32_t front = front_turns) {
-  std::uint32_t const turn =
-      joined_of(line_state(l).fetch_add(std::uint64_t{1} << joined_shift, memory_order_relaxed));
+  std::uint64_t const found =
+      line_state(l).fetch_add(std::uint64_t{1} << joined_shift, memory_order_relaxed);
+  std::uint32_t const turn = joined_of(found);
+  // The line begins to move, or to stand still, now.
+  if (turn == left_of(found)) served_at(l).store(device_clock_ns(), memory_order_relaxed);
   unsigned pause = 0;
   for (;;) {
     std::uint32_t const before = turns_before(line_state(l).load(memory_order_relaxed), turn);
@@ -104,9 +125,7 @@ __device__ __forceinline__ std::uint32_t join_line(line& l, std::uint32_t front 
 /// Leaves the line. One thread calls; `turn` is in front. It is `served` if it has what the line is
 /// for.
 __device__ __forceinline__ void leave_line(line& l, std::uint32_t turn, bool served) {
-  if (served)
-    atomic_ref<std::uint64_t, scope::device>(l.served_at)
-        .store(device_clock_ns(), memory_order_relaxed);
+  if (served) served_at(l).store(device_clock_ns(), memory_order_relaxed);
   std::uint64_t seen = line_state(l).load(memory_order_relaxed);
   while (!line_state(l).compare_exchange_weak(seen, without_turn(seen, turn), memory_order_relaxed,
                                               memory_order_relaxed)) {
@@ -118,18 +137,22 @@ __device__ __forceinline__ void leave_line(line& l, std::uint32_t turn, bool ser
 /// pinned for ever. `since` is the time at which it joined. One thread calls.
 __device__ __forceinline__ std::int32_t line_error(fs_ref const& fs, line& l, std::uint64_t since,
                                                    std::int32_t late) {
-  std::uint64_t const served =
-      atomic_ref<std::uint64_t, scope::device>(l.served_at).load(memory_order_relaxed);
+  std::uint64_t const served = served_at(l).load(memory_order_relaxed);
   bool const moved = static_cast<std::int64_t>(served - since) > 0;
   return handle::wait_error(fs, moved ? served : since, late);
 }
 
-/// may_take(), join_line(), leave_line() and line_error() of a warp. All lanes call; lane 0 does
+/// The functions above for a warp. All lanes call; lane 0 does
 /// the work.
 __device__ __forceinline__ bool warp_may_take(line& l, std::uint32_t turn) {
   std::uint32_t may = 1;
   if (lane_id() == 0) may = may_take(l, turn) ? 1 : 0;
   return warp_broadcast(may) != 0;
+}
+__device__ __forceinline__ bool warp_must_join(line& l, std::uint64_t since) {
+  std::uint32_t must = 0;
+  if (lane_id() == 0) must = must_join(l, since) ? 1 : 0;
+  return warp_broadcast(must) != 0;
 }
 __device__ __forceinline__ std::uint32_t warp_join_line(line& l) {
   std::uint32_t turn = 0;

@@ -159,10 +159,17 @@ inline constexpr std::uint32_t buffer_front_turns = 4;
 /// stopped, or -ENOMEM if no waiting caller has got a buffer for config::rpc_timeout_ms.
 template <class Team = whole_warp>
 __device__ __forceinline__ std::int64_t buffer_in_turn(fs_ref const& fs) {
-  std::int64_t buffer = take_buffer<Team>(fs);
-  if (buffer >= 0) return buffer;
   cache::line& line = *fs.writes.line;
-  std::uint64_t const since = device_clock_ns();
+  std::uint64_t since = device_clock_ns();
+  std::int64_t buffer = -1;
+  for (unsigned pause = 0;; backoff(pause, handle::device_pause_ns)) {
+    buffer = take_buffer<Team>(fs);
+    if (buffer >= 0) return buffer;
+    std::uint32_t must = 0;
+    if (Team::lane() == 0) must = cache::must_join(line, since) ? 1 : 0;
+    if (Team::broadcast(must) != 0) break;
+  }
+  since = device_clock_ns();
   std::uint32_t turn = 0;
   if (Team::lane() == 0) turn = cache::join_line(line, buffer_front_turns);
   turn = Team::broadcast(turn);

@@ -99,7 +99,8 @@ int write_back::sync(written_file& file) {
   if (error != 0) file.not_durable.compare_exchange_strong(none, error);
   error = file.not_durable;
   if (first != 0) return first;
-  return error != 0 ? error : flushed == -ETIMEDOUT ? flushed : 0;
+  // Another caller may have been told of the error. These bytes are not in the file all the same.
+  return error != 0 ? error : flushed;
 }
 
 int write_back::take_error(written_file& file) {

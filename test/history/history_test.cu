@@ -60,7 +60,7 @@ TEST_CASE("child: outsider") {
 }
 
 TEST_CASE("history: every read of random programs gives what docs/consistency.md promises") {
-  auto const programs = from_environment("GPUFS_HISTORY_PROGRAMS", test::scaled(60, 15));
+  auto const programs = from_environment("GPUFS_HISTORY_PROGRAMS", test::scaled(24, 6));
   auto const seconds = from_environment("GPUFS_HISTORY_SECONDS", 600);
   auto const repeats = from_environment("GPUFS_HISTORY_REPEAT", 1);
   auto const most_failures = from_environment("GPUFS_HISTORY_FAILURES", 1);

@@ -174,11 +174,12 @@ __device__ __forceinline__ std::int32_t lanes_await_round(converged_group const&
                                                           fs_ref const& fs,
                                                           lanes_round const& round, bool alone,
                                                           unsigned attempt, lanes_wait& w) {
-  if (w.turn == cache::no_turn && round.lacks) {
+  if (w.since == 0 || round.got_on) w.since = device_clock_ns();
+  if (w.turn == cache::no_turn && round.lacks &&
+      g.any(g.thread_rank() == 0 && cache::must_join(*fs.cache.line, w.since))) {
     lanes_join(g, fs, alone, w);
     return 0;
   }
-  if (w.since == 0 || round.got_on) w.since = device_clock_ns();
   if (round.stuck && !round.got_on) {
     std::int32_t const error = lanes_take_buffer(g, fs, w);
     if (error != 0) return error;
@@ -233,9 +234,8 @@ __device__ __forceinline__ bool lanes_let_go(converged_group const& g, fs_ref co
 /// Each round gives its pins back before the next one waits for frames. So no lane keeps a frame
 /// from another. With `keeps_pins`, lanes that are done keep their pages if no page lacks a frame.
 /// Otherwise all pages are given back, and the group waits until it is the first in the frame line.
-/// Only then it holds pages while it waits for more. The others in the line hold none.
-///
-/// If a warp has diverged, its lanes come in separate groups. These need nothing of each other.
+/// Only then it holds pages while it waits for more. The others in the line hold none. If a warp
+/// has diverged, its lanes come in separate groups. These need nothing of each other.
 template <class Visitor>
 __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t page,
                                                     Visitor const& visitor) {
@@ -282,10 +282,10 @@ __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t 
     round.got_on = g.any(gets_on);
     round.stuck = g.any(visit.here && !used);
     if constexpr (Visitor::keeps_pins) {
-      if (done && round.lacks && wait.turn == cache::no_turn) {
-        visitor.give_back();
-        done = false;
-        pending = true;
+      if (round.lacks && wait.turn == cache::no_turn) {
+        if (done) visitor.give_back();
+        pending |= done;
+        done = round.got_on = false;
       }
     }
     stop = lanes_await_round(g, fs, round, Visitor::keeps_pins, attempt, wait);

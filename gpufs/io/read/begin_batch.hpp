@@ -183,9 +183,9 @@ __device__ __forceinline__ batch_step as_step(fs_ref const& fs, source::fill con
 /// `b.chunks` may be null.
 ///
 /// Leaves one entry per lane in `*entry`. Waits until it has at least one page, or an error for
-/// one: it tries once, and then in its turn in the frame line. Returns the pages to be moved, those
-/// that others bring in, and `again`. The last are pages that found no frame or channel, and pages
-/// whose chunk was of no use.
+/// one: it tries for a while, and then in its turn in the frame line. Returns the pages to be
+/// moved, those that others bring in, and `again`. The last are pages that found no frame or
+/// channel, and pages whose chunk was of no use.
 GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, std::uint32_t todo,
                                           std::uint32_t absent, source::fill* entry) {
   fs_ref const& fs = *handle;
@@ -219,6 +219,11 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, s
     if (contested != 0 && attempt < 4) continue;
     if (__ballot_sync(all_lanes, mine.status != source::page_status::none) != 0) break;
     if (turn == cache::no_turn) {
+      if (since == 0) since = device_clock_ns();
+      if (!cache::warp_must_join(line, since)) {
+        backoff(pause, handle::device_pause_ns);
+        continue;
+      }
       since = device_clock_ns();
       turn = cache::warp_join_line(line);
       continue;

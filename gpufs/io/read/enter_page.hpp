@@ -122,8 +122,13 @@ __device__ __forceinline__ source::fill enter_in_turn(fs_ref const& fs, std::int
       if (e.status == source::page_status::waiting) await_filled(fs, name, e);
       if (e.status != source::page_status::none) return e;
     } else if (turn == cache::no_turn) {
-      since = device_clock_ns();
-      turn = cache::warp_join_line(line);
+      if (since == 0) since = device_clock_ns();
+      if (cache::warp_must_join(line, since)) {
+        since = device_clock_ns();
+        turn = cache::warp_join_line(line);
+      } else {
+        backoff(pause, handle::device_pause_ns);
+      }
     } else {
       e.error = cache::warp_line_error(fs, line, since, -ENOMEM);
       if (e.error != 0) {
