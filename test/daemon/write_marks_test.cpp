@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include <sys/uio.h>
 
@@ -75,6 +76,11 @@ class many_buffers {
 
   // Makes a clean buffer dirty: 'x' at the beginning of the page.
   void dirty(std::uint64_t i, std::uint64_t version, std::uint64_t page) const {
+    auto const& w = region.writes;
+    // Acquire pairs with the host's release: the host has read the bytes of before.
+    while (std::atomic_ref{w.written[i]}.load(std::memory_order_acquire) >> rpc::written_shift !=
+           w.posted[i] >> rpc::posted_shift)
+      std::this_thread::yield();
     auto& h = headers_[i];
     std::atomic_ref{h.version}.store(version, std::memory_order_relaxed);
     std::atomic_ref{h.page}.store(page, std::memory_order_relaxed);

@@ -62,6 +62,8 @@ void* take_or_throw(std::size_t bytes, std::size_t alignment) {
 
 #if defined(__CUDACC__)
 #pragma nv_diag_suppress 20011  // nvcc takes operator new for device code, too
+#else
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // if it inlines only one of a pair
 #endif
 
 // The program's allocations. The other forms of new and delete call these.
