@@ -201,7 +201,6 @@ CHECKS = {
     "see": see, "pull": pull, "request": request, "unpin": unpin,
     "settle_1": lambda *code: settle(*code, 1), "settle_8": lambda *code: settle(*code, 8),
     "share_record": share, "take_record": take, "elements": calls,
-    "load_element": unpin,
 }
 
 
