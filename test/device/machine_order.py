@@ -168,8 +168,9 @@ def request(code, arch):
           16, 2, False)
 
 
-def unpin(code, arch):
-    check(code, arch, lambda c: c.is_load(WEAK, SYSTEM), Instruction.is_atomic, 1, 1, False)
+def unpin(code, arch, sizes=(1, 2, 4, 8, 16)):
+    check(code, arch, lambda c: c.is_load(WEAK, SYSTEM) and c.bytes in sizes,
+          Instruction.is_atomic, 1, 1, False)
 
 
 def calls(code, arch):
@@ -201,6 +202,8 @@ CHECKS = {
     "see": see, "pull": pull, "request": request, "unpin": unpin,
     "settle_1": lambda *code: settle(*code, 1), "settle_8": lambda *code: settle(*code, 8),
     "share_record": share, "take_record": take, "elements": calls,
+    # Of bytes. Wider loads are of the handle, which no one writes while kernels run.
+    "load_element": lambda *code: unpin(*code, (1,)),
 }
 
 
