@@ -64,9 +64,8 @@ __device__ __forceinline__ atomic_ref<std::uint64_t, scope::device> line_state(l
   return atomic_ref<std::uint64_t, scope::device>(l.state);
 }
 
-/// Whether no caller is in the line. Any thread calls.
-__device__ __forceinline__ bool is_empty(line& l) {
-  std::uint64_t const state = line_state(l).load(memory_order_relaxed);
+/// Whether no caller is in a line of this state.
+__device__ constexpr bool is_empty(std::uint64_t state) {
   return joined_of(state) == left_of(state);
 }
 
@@ -81,11 +80,15 @@ __device__ __forceinline__ atomic_ref<std::uint64_t, scope::device> served_at(li
 }
 
 /// Whether a caller with `turn` may try to take what the line is for: it is in front, or it is in
-/// no line and the line is empty or moves. Any thread calls.
-__device__ __forceinline__ bool may_take(line& l, std::uint32_t turn) {
-  if (turn != no_turn || is_empty(l)) return true;
+/// no line and the line is empty or moves. `state` is the line's. Any thread calls.
+__device__ __forceinline__ bool may_take(line& l, std::uint32_t turn, std::uint64_t state) {
+  if (turn != no_turn || is_empty(state)) return true;
   std::uint64_t const served = served_at(l).load(memory_order_relaxed);
   return static_cast<std::int64_t>(device_clock_ns() - served) < overdue_ns;
+}
+
+__device__ __forceinline__ bool may_take(line& l, std::uint32_t turn) {
+  return may_take(l, turn, line_state(l).load(memory_order_relaxed));
 }
 
 /// Whether a caller that has tried in vain since `since` must join the line. Any thread calls.
@@ -140,34 +143,6 @@ __device__ __forceinline__ std::int32_t line_error(fs_ref const& fs, line& l, st
   std::uint64_t const served = served_at(l).load(memory_order_relaxed);
   bool const moved = static_cast<std::int64_t>(served - since) > 0;
   return handle::wait_error(fs, moved ? served : since, late);
-}
-
-/// The functions above for a warp. All lanes call; lane 0 does
-/// the work.
-__device__ __forceinline__ bool warp_may_take(line& l, std::uint32_t turn) {
-  std::uint32_t may = 1;
-  if (lane_id() == 0) may = may_take(l, turn) ? 1 : 0;
-  return warp_broadcast(may) != 0;
-}
-__device__ __forceinline__ bool warp_must_join(line& l, std::uint64_t since) {
-  std::uint32_t must = 0;
-  if (lane_id() == 0) must = must_join(l, since) ? 1 : 0;
-  return warp_broadcast(must) != 0;
-}
-__device__ __forceinline__ std::uint32_t warp_join_line(line& l) {
-  std::uint32_t turn = 0;
-  if (lane_id() == 0) turn = join_line(l);
-  return warp_broadcast(turn);
-}
-__device__ __forceinline__ void warp_leave_line(line& l, std::uint32_t turn, bool served) {
-  if (turn != no_turn && lane_id() == 0) leave_line(l, turn, served);
-  __syncwarp();
-}
-__device__ __forceinline__ std::int32_t warp_line_error(fs_ref const& fs, line& l,
-                                                        std::uint64_t since, std::int32_t late) {
-  std::int32_t error = 0;
-  if (lane_id() == 0) error = line_error(fs, l, since, late);
-  return warp_broadcast(error);
 }
 
 }  // namespace gpufs::cache

@@ -1,7 +1,7 @@
 // Write buffers on the device: which frame has which buffer, its written ranges, and its owners.
 #pragma once
 
-#include <gpufs/cache/line.hpp>
+#include <gpufs/cache/line_wait.hpp>
 #include <gpufs/cache/page_table.hpp>
 #include <gpufs/dirty/write_counters.hpp>
 #include <gpufs/fs_ref.hpp>
@@ -110,15 +110,13 @@ __device__ __forceinline__ bool try_buffer(fs_ref const& fs, std::uint32_t buffe
 
 /// Takes a write buffer for the caller alone. All lanes of a team call. Returns the buffer, or -1
 /// if those it looked at are dirty or in use, or if others wait for one in the buffer line and the
-/// caller is not in front (`turn`). Never waits.
-template <class Team = whole_warp>
+/// caller may not try. Never waits.
+template <class Team>
 __device__ __forceinline__ std::int64_t take_buffer(fs_ref const& fs,
-                                                    std::uint32_t turn = cache::no_turn) {
+                                                    cache::line_wait<Team> const& wait) {
   std::uint64_t const count = fs.link.shared.writes.count;
   unsigned const lane = Team::lane();
-  std::uint32_t may = 1;
-  if (lane == 0) may = cache::may_take(*fs.writes.line, turn) ? 1 : 0;
-  if (Team::broadcast(may) == 0) return -1;
+  if (!wait.may_take()) return -1;
   for (unsigned look = 0; look < 8 && look * Team::size < count; ++look) {
     std::uint64_t from = 0;
     if (lane == 0)
@@ -159,34 +157,15 @@ inline constexpr std::uint32_t buffer_front_turns = 4;
 /// stopped, or -ENOMEM if no waiting caller has got a buffer for config::rpc_timeout_ms.
 template <class Team = whole_warp>
 __device__ __forceinline__ std::int64_t buffer_in_turn(fs_ref const& fs) {
-  cache::line& line = *fs.writes.line;
-  std::uint64_t since = device_clock_ns();
-  std::int64_t buffer = -1;
-  for (unsigned pause = 0;; backoff(pause, handle::device_pause_ns)) {
-    buffer = take_buffer<Team>(fs);
-    if (buffer >= 0) return buffer;
-    std::uint32_t must = 0;
-    if (Team::lane() == 0) must = cache::must_join(line, since) ? 1 : 0;
-    if (Team::broadcast(must) != 0) break;
-  }
-  since = device_clock_ns();
-  std::uint32_t turn = 0;
-  if (Team::lane() == 0) turn = cache::join_line(line, buffer_front_turns);
-  turn = Team::broadcast(turn);
-  for (unsigned pause = 0;;) {
-    buffer = take_buffer<Team>(fs, turn);
+  cache::line_wait<Team> wait(*fs.writes.line, buffer_front_turns);
+  for (;;) {
+    std::int64_t buffer = take_buffer(fs, wait);
     if (buffer < 0) {
-      std::int32_t error = 0;
-      if (Team::lane() == 0) error = cache::line_error(fs, line, since, -ENOMEM);
-      error = Team::broadcast(error);
-      if (error == 0) {
-        backoff(pause, handle::device_pause_ns);
-        continue;
-      }
+      std::int32_t const error = wait.try_again(fs, -ENOMEM);
+      if (error == 0) continue;
       buffer = error;
     }
-    if (Team::lane() == 0) cache::leave_line(line, turn, buffer >= 0);
-    Team::sync();
+    wait.leave(buffer >= 0);
     return buffer;
   }
 }

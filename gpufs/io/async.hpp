@@ -143,7 +143,7 @@ GPUFS_STAGE inline std::uint32_t adopt_pages(fs_ref const* handle, batch const b
     if (lane == i) e = whole;
   });
   // If others wait for frames, gread waits behind them and fetches the pages again.
-  bool const may = cache::warp_may_take(*fs.cache.line, cache::no_turn);
+  bool const may = cache::line_wait<>(*fs.cache.line).may_take();
   entry_attempt const a =
       enter_each(fs, b.seat, may && mine && e.error == 0, name.version, name.page);
   auto const frame = static_cast<std::uint32_t>(a.taken.frame);

@@ -93,6 +93,9 @@ struct group_ops {
     return g.any(mine);
   }
   __device__ static missing_pages take_missing(missing_pages const& own) { return own; }
+  /// Forgets the union instead. All threads call, after a barrier behind any_missing() and before
+  /// another one.
+  __device__ static void drop_missing(Group const&) {}
   /// Whether page i is missing. Call it between any_missing() and the next barrier.
   __device__ static bool is_missing(missing_pages const& own, unsigned i) {
     return (own.todo >> i & 1) != 0;
@@ -155,6 +158,9 @@ struct group_ops<cooperative_groups::thread_block> {
     return (scratch().missing.todo >> i & 1) != 0;
   }
   __device__ static missing_pages take_missing(missing_pages const&) { return scratch().missing; }
+  __device__ static void drop_missing(group const& g) {
+    if (g.thread_rank() == 0) scratch().missing = {};
+  }
   __device__ static batch_step share(group const& g, batch_step const& step) {
     if (g.thread_rank() == 0) {
       scratch().step = step;

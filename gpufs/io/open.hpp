@@ -187,12 +187,18 @@ __device__ __forceinline__ std::int32_t look_at_file(io_context<Group>& io, std:
   return look.error;
 }
 
+/// Whether `fd` is the current file, and only is_outdated() can tell that its record has changed.
+/// Any thread calls.
+__device__ __forceinline__ bool is_known(file::used_file const& file, std::int32_t fd) {
+  return file.fd == fd && fd >= 0 && file.write_index == 0;
+}
+
 /// Makes `fd` the context's current file. All threads of the group call. Has a group barrier.
 /// Returns 0 or -EBADF.
 template <class Group>
 __device__ __forceinline__ std::int32_t use_file(io_context<Group>& io, std::int32_t fd) {
   file::used_file const& file = io.file();
-  if (file.fd == fd && fd >= 0 && file.write_index == 0) {
+  if (is_known(file, fd)) {
     // One thread looks: the others might see a later change. All leave by the same path.
     bool const outdated = io.group().thread_rank() == 0 && file::is_outdated(io.fs(), file);
     if (!io_context<Group>::ops::any(io.group(), outdated)) return 0;

@@ -1,6 +1,7 @@
 // The record of a page while a group brings it in: how its bytes come, and what has come.
 #pragma once
 
+#include <gpufs/cache/page_table.hpp>
 #include <gpufs/ring/channel.hpp>
 
 #include <cstdint>
@@ -49,6 +50,14 @@ struct fill {
 
   fill() = default;
 
+  /// A page that a look-up has found and pinned: ready, or being filled by another caller.
+  __device__ static fill by_look_up(cache::lookup const& found) {
+    fill f;
+    f.status = found.result == cache::lookup_result::hit ? page_status::hit : page_status::waiting;
+    f.frame = found.frame;
+    f.got = found.valid;
+    return f;
+  }
   /// A page that this group is bringing in by `channel`.
   __device__ static fill by_channel(std::uint32_t in_frame, ring::channel const& channel) {
     fill f;

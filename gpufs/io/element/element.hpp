@@ -144,12 +144,15 @@ __device__ __forceinline__ bool see_elements(fs_ref const& fs, file::used_file c
                                              std::uint64_t begin, std::uint64_t size,
                                              std::uint64_t i, cache::seen_frame& seen,
                                              page_elements& here, Further&& further) {
-  if (i >= size || file.write_index != 0 || file::is_outdated(fs, file)) return false;
+  if (i >= size || file.write_index != 0) return false;
+  // Under way with the loads of the look-up, so that it costs no trip of its own.
+  std::uint32_t const changes = file::file_changes(fs).load(memory_order_relaxed);
   std::uint64_t const page = (begin + i * sizeof(T)) >> fs.cache.page_shift;
   if (!cache::see_page(fs.cache, file.version, page, seen)) {
     seen = further(&fs.cache, file.version, page);
     if (seen.header == nullptr) return false;
   }
+  if (changes != file.changes) return false;
   here = elements_of<T>(begin, size, page << fs.cache.page_shift, seen.valid);
   return true;
 }

@@ -37,13 +37,7 @@ __device__ __forceinline__ source::fill lane_enter(fs_ref const& fs, source::pag
                                                    std::uint32_t turn) {
   source::fill e;
   cache::lookup const found = cache::lane_find_and_pin(fs.cache, name.version, name.page);
-  if (found.result != cache::lookup_result::absent) {
-    e.status = found.result == cache::lookup_result::hit ? source::page_status::hit
-                                                         : source::page_status::waiting;
-    e.frame = found.frame;
-    e.got = found.valid;
-    return e;
-  }
+  if (found.result != cache::lookup_result::absent) return source::fill::by_look_up(found);
   if (!cache::may_take(*fs.cache.line, turn)) return e;
   std::uint64_t window = 0;
   if (fs.windows.entries != nullptr && !name.zero_filled)

@@ -85,16 +85,11 @@ __device__ __forceinline__ bool ends_before(lane_file& f, std::uint64_t end) {
 
 /// Looks a page up. The status is hit, with a pin, or none. Any single thread calls.
 __device__ __forceinline__ source::fill lane_look_up(lane_file const& f, std::uint64_t page) {
-  source::fill e;
   cache::lookup const found = cache::lane_find_and_pin(f.cache, f.file.version, page);
+  if (found.result == cache::lookup_result::hit) return source::fill::by_look_up(found);
   if (found.result == cache::lookup_result::filling)
     cache::unpin_read(f.cache.headers[found.frame]);
-  if (found.result == cache::lookup_result::hit) {
-    e.status = source::page_status::hit;
-    e.frame = found.frame;
-    e.got = found.valid;
-  }
-  return e;
+  return {};
 }
 
 /// What lanes that come together have while they wait. All members are the same in all lanes.

@@ -3,7 +3,7 @@
 // i, and all lanes work at once.
 #pragma once
 
-#include <gpufs/cache/line.hpp>
+#include <gpufs/cache/line_wait.hpp>
 #include <gpufs/io/group.hpp>
 #include <gpufs/io/read/batch.hpp>
 #include <gpufs/io/read/enter_page.hpp>
@@ -150,11 +150,7 @@ __device__ __forceinline__ std::uint32_t look_up(fs_ref const& fs, batch const& 
     if (found.result == cache::lookup_result::absent) {
       absent |= 1u << i;
     } else if (lane_id() == i) {
-      mine = {};
-      mine.status = found.result == cache::lookup_result::hit ? source::page_status::hit
-                                                              : source::page_status::waiting;
-      mine.frame = found.frame;
-      mine.got = found.valid;
+      mine = source::fill::by_look_up(found);
     }
   });
   return absent;
@@ -192,12 +188,11 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, s
   unsigned const lane = lane_id();
   prefetch::readahead chunks(fs, b.chunks);
   source::fill mine;
-  cache::line& line = *fs.cache.line;
-  std::uint32_t turn = cache::no_turn;
-  std::uint64_t since = 0;
-  unsigned pause = 0;
+  cache::line_wait<> wait(*fs.cache.line);
   bool covered = false;
   for (unsigned attempt = 0; todo != 0; ++attempt) {
+    // Under way with the loads of the look-ups, so that it costs no trip of its own.
+    std::uint64_t const waiting = wait.look();
     absent = (absent & todo) | look_up(fs, b, todo & ~absent, mine);
     todo &= absent;
     std::uint32_t contested = 0;
@@ -205,7 +200,7 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, s
     if (absent != 0) {
       std::uint64_t const window = find_windows(fs, b, absent);
       std::uint32_t const unregistered = absent & ~__ballot_sync(all_lanes, window != 0);
-      if (cache::warp_may_take(line, turn)) {
+      if (wait.may_take(waiting)) {
         if (!covered && b.chunks != nullptr && unregistered != 0)
           cover(fs, b, chunks, unregistered);
         covered = true;
@@ -218,18 +213,7 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, s
     absent = 0;  // from now on the rest may be in the cache
     if (contested != 0 && attempt < 4) continue;
     if (__ballot_sync(all_lanes, mine.status != source::page_status::none) != 0) break;
-    if (turn == cache::no_turn) {
-      if (since == 0) since = device_clock_ns();
-      if (!cache::warp_must_join(line, since)) {
-        backoff(pause, handle::device_pause_ns);
-        continue;
-      }
-      since = device_clock_ns();
-      turn = cache::warp_join_line(line);
-      continue;
-    }
-    std::int32_t const error =
-        cache::warp_line_error(fs, line, since, short_of_channels ? -ETIMEDOUT : -ENOMEM);
+    std::int32_t const error = wait.try_again(fs, short_of_channels ? -ETIMEDOUT : -ENOMEM);
     if (error != 0) {
       // The first of these pages ends the read.
       if (lane == lowest_lane(todo)) {
@@ -238,10 +222,9 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, s
       }
       todo = 0;
     }
-    backoff(pause, handle::device_pause_ns);
   }
   bool const got = mine.status != source::page_status::none && mine.error == 0;
-  cache::warp_leave_line(line, turn, __ballot_sync(all_lanes, got) != 0);
+  wait.leave(__ballot_sync(all_lanes, got) != 0);
   std::uint32_t const chunk_failed = settle_answers(fs, b, chunks, mine);
   *entry = mine;
   return as_step(fs, mine, todo | chunk_failed, chunk_failed);

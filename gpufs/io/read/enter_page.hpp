@@ -1,7 +1,7 @@
 // Enters pages into the page table: takes a frame, names it, makes it findable.
 #pragma once
 
-#include <gpufs/cache/line.hpp>
+#include <gpufs/cache/line_wait.hpp>
 #include <gpufs/cache/take.hpp>
 #include <gpufs/dirty/write_buffer.hpp>
 #include <gpufs/source/staged.hpp>
@@ -48,22 +48,16 @@ __device__ __forceinline__ entry_attempt enter_each(fs_ref const& fs, std::int32
 /// Finds a page, or enters it with a frame, filling and pinned, for the caller to bring in. Sends
 /// no request. All lanes of a warp call, and all get the result. The status is hit, waiting or
 /// fetching, with a pin. It is none, with no pin, if all frames tried were pinned, or if callers
-/// wait in the frame line and the caller is not in front (`turn`).
+/// wait in the frame line and the caller may not try.
 __device__ __forceinline__ source::fill enter_page(fs_ref const& fs, std::int32_t seat,
                                                    source::page_name const& name,
-                                                   std::uint32_t turn) {
+                                                   cache::line_wait<> const& wait) {
   source::fill e;
   bool const first_lane = lane_id() == 0;
   for (;;) {
     cache::lookup const found = cache::find_and_pin(fs.cache, name.version, name.page);
-    if (found.result != cache::lookup_result::absent) {
-      e.status = found.result == cache::lookup_result::hit ? source::page_status::hit
-                                                           : source::page_status::waiting;
-      e.frame = found.frame;
-      e.got = found.valid;
-      return e;
-    }
-    if (!cache::warp_may_take(*fs.cache.line, turn)) return e;
+    if (found.result != cache::lookup_result::absent) return source::fill::by_look_up(found);
+    if (!wait.may_take()) return e;
     entry_attempt const a = enter_each(fs, seat, first_lane, name.version, name.page);
     if (first_lane && a.taken.evicted) handle::add(fs, handle::counter::evictions);
     if (__ballot_sync(all_lanes, a.taken.frame >= 0) == 0) return e;
@@ -110,33 +104,17 @@ __device__ __forceinline__ void await_filled(fs_ref const& fs, source::page_name
 /// since no holder of a frame waits for one. The status is hit or fetching, with a pin, or failed.
 __device__ __forceinline__ source::fill enter_in_turn(fs_ref const& fs, std::int32_t seat,
                                                       source::page_name const& name) {
-  cache::line& line = *fs.cache.line;
-  std::uint32_t turn = cache::no_turn;
-  std::uint64_t since = 0;
-  unsigned pause = 0;
+  cache::line_wait<> wait(*fs.cache.line);
   for (;;) {
-    source::fill e = enter_page(fs, seat, name, turn);
+    source::fill e = enter_page(fs, seat, name, wait);
     if (e.status != source::page_status::none) {
-      cache::warp_leave_line(line, turn, true);
-      turn = cache::no_turn;
+      wait.leave(true);
       if (e.status == source::page_status::waiting) await_filled(fs, name, e);
       if (e.status != source::page_status::none) return e;
-    } else if (turn == cache::no_turn) {
-      if (since == 0) since = device_clock_ns();
-      if (cache::warp_must_join(line, since)) {
-        since = device_clock_ns();
-        turn = cache::warp_join_line(line);
-      } else {
-        backoff(pause, handle::device_pause_ns);
-      }
-    } else {
-      e.error = cache::warp_line_error(fs, line, since, -ENOMEM);
-      if (e.error != 0) {
-        cache::warp_leave_line(line, turn, false);
-        e.status = source::page_status::failed;
-        return e;
-      }
-      backoff(pause, handle::device_pause_ns);
+    } else if (e.error = wait.try_again(fs, -ENOMEM); e.error != 0) {
+      wait.leave(false);
+      e.status = source::page_status::failed;
+      return e;
     }
   }
 }

@@ -21,6 +21,7 @@ namespace io {
 struct span_read {
   std::uint64_t bytes;
   std::int32_t error;
+  bool outdated;  ///< the file's record must be looked at; the buffer's content does not count
 };
 
 /// Notes where a read ended, so that the prefetcher sees whether the next one goes on there. One
@@ -36,9 +37,11 @@ __device__ __forceinline__ void note_read(io_context<Group>& io, std::uint64_t v
 
 /// Brings the pages of a span into the cache and delivers their bytes. All threads of the group
 /// call, and all get the result. The group has full warps, and the span is not empty. A group
-/// barrier has come since the last use of the buffer. Ends with a group barrier.
+/// barrier has come since the last use of the buffer. Ends with a group barrier. With `checks`, the
+/// first batch also shows whether the file is outdated. All threads leave by the same path.
 template <class Group>
-__device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span const& span) {
+__device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span const& span,
+                                                bool checks = false) {
   using ops = typename io_context<Group>::ops;
   Group const& group = io.group();
   unsigned const warps = ops::warps(group);
@@ -58,8 +61,9 @@ __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span
                        : io::read_hits(io.fs().self, span, page, batch, warp, warps);
     }
     stop.note(found.stop);
+    bool const outdated = checks && found.outdated && page == span.first_page();
     bool const left_over =
-        ops::any_missing(group, found.missing.todo != 0 || !stop.none(), found.missing);
+        ops::any_missing(group, found.missing.todo != 0 || !stop.none() || outdated, found.missing);
     // Part of a team may find a page that others miss. It is read again and counted then.
     if (found.leads_hit && lane_id() == 0 &&
         !(left_over && ops::is_missing(found.missing, warp / team))) {
@@ -69,6 +73,10 @@ __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span
       page += batch;
       continue;
     }
+    if (checks && page == span.first_page() && ops::any(group, outdated)) {
+      ops::drop_missing(group);
+      return {0, 0, true};
+    }
     stop.note(io::read_missing(io, span, page, batch, found.missing));
     page += batch;
     stopped =
@@ -76,9 +84,9 @@ __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span
     if (stopped) break;
   }
 
-  if (!stopped) return {span.end - span.begin, 0};
+  if (!stopped) return {span.end - span.begin, 0, false};
   std::uint64_t const key = ops::smallest(group, stop.key());
-  return {read_stop::bytes(key), read_stop::error(key)};
+  return {read_stop::bytes(key), read_stop::error(key), false};
 }
 
 }  // namespace io
@@ -88,29 +96,42 @@ __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* bu
                                          std::size_t count, std::int64_t offset) {
   using ops = typename io_context<Group>::ops;
   if (ops::warps(io.group()) == 0) return -EINVAL;
-  // Its barrier also shows that the group is done with the buffer's former content.
-  if (std::int32_t const error = io::use_file(io, fd); error != 0) return error;
-  if (offset < 0) return -EINVAL;
   file::used_file const& file = io.file();
-  if ((file.flags & O_ACCMODE) == O_WRONLY) return -EBADF;
-  auto const begin = static_cast<std::uint64_t>(offset);
-  if (count == 0 || begin >= file.size) return 0;
-  if (buf == nullptr) return -EFAULT;
-  std::uint64_t const end = begin + base::least(count, file.size - begin);
-  io::read_span const span{static_cast<std::byte*>(buf),
-                           begin,
-                           end,
-                           file.version,
-                           file.size,
-                           file.fd,
-                           io.fs().cache.page_shift,
-                           file.write_index != 0};
-  io::span_read const done = io::read_pages(io, span);
-  if (io.group().thread_rank() == 0) {
-    handle::add(io.fs(), handle::counter::bytes_delivered, done.bytes);
-    io::note_read(io, span.version, begin + done.bytes);
+  // Usually the group knows the file. It may be outdated; then the first look-ups show it.
+  bool looks = !io::is_known(file, fd);
+  // The group is done with the buffer's former content. look_at_file() has a barrier, too.
+  if (!looks) ops::sync(io.group());
+  for (;; looks = true) {
+    if (looks) {
+      if (std::int32_t const error = io::look_at_file(io, fd); error != 0) return error;
+    }
+    if (offset < 0) return -EINVAL;
+    if ((file.flags & O_ACCMODE) == O_WRONLY) return -EBADF;
+    auto const begin = static_cast<std::uint64_t>(offset);
+    if (count == 0) return 0;
+    if (begin >= file.size) {
+      if (looks) return 0;
+      continue;  // the file may be longer now
+    }
+    if (buf == nullptr) return -EFAULT;
+    std::uint64_t const end = begin + base::least(count, file.size - begin);
+    io::read_span const span{static_cast<std::byte*>(buf),
+                             begin,
+                             end,
+                             file.version,
+                             file.size,
+                             file.fd,
+                             io.fs().cache.page_shift,
+                             file.write_index != 0,
+                             file.changes};
+    io::span_read const done = io::read_pages(io, span, !looks);
+    if (done.outdated) continue;
+    if (io.group().thread_rank() == 0) {
+      handle::add(io.fs(), handle::counter::bytes_delivered, done.bytes);
+      io::note_read(io, span.version, begin + done.bytes);
+    }
+    return done.bytes != 0 ? static_cast<ssize_t>(done.bytes) : done.error;
   }
-  return done.bytes != 0 ? static_cast<ssize_t>(done.bytes) : done.error;
 }
 
 }  // namespace gpufs

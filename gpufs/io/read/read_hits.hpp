@@ -2,6 +2,7 @@
 // nothing.
 #pragma once
 
+#include <gpufs/file/file_record.hpp>
 #include <gpufs/io/group.hpp>
 #include <gpufs/io/read/move_pages.hpp>
 
@@ -16,8 +17,19 @@ struct hits_read {
   missing_pages missing;
   /// this warp leads the team of a page that was there; the caller counts the hit
   bool leads_hit = false;
+  /// the file may have got another version since the group looked at its record
+  bool outdated = false;
   read_stop stop;
 };
+
+/// Loads the word that shows whether the span's file is outdated. Call it before the look-ups: the
+/// load is under way with theirs, and costs no trip of its own.
+__device__ __forceinline__ std::uint32_t load_changes(fs_ref const& fs) {
+  return file::file_changes(fs).load(memory_order_relaxed);
+}
+__device__ __forceinline__ bool is_outdated(read_span const& span, std::uint32_t changes) {
+  return !span.zero_filled && changes != span.changes;
+}
 
 /// Delivers the batch's cached pages that fall to warp `warp` of `warps`. One warp delivers a page.
 /// All lanes of the warp call.
@@ -27,6 +39,7 @@ GPUFS_STAGE inline hits_read read_hits(fs_ref const* handle, read_span const spa
   fs_ref const& fs = *handle;
   hits_read r;
   std::uint64_t hits = 0;
+  std::uint32_t const changes = load_changes(fs);
   for (unsigned i = warp; i < batch; i += warps) {
     cache::lookup const found = cache::find_and_pin(fs.cache, span.version, first + i);
     if (found.result == cache::lookup_result::absent) {
@@ -47,6 +60,7 @@ GPUFS_STAGE inline hits_read read_hits(fs_ref const* handle, read_span const spa
     if (lane_id() == 0) cache::unpin_read(fs.cache.headers[found.frame]);
   }
   __syncwarp();
+  r.outdated = is_outdated(span, changes);
   if (lane_id() == 0) handle::add(fs, handle::counter::hits, hits);
   return r;
 }
@@ -62,8 +76,10 @@ GPUFS_STAGE inline hits_read read_hit_slice(fs_ref const* handle, read_span cons
   unsigned const member = warp % team;
   hits_read r;
   if (mine >= batch) return r;
+  std::uint32_t const changes = load_changes(fs);
   cache::lookup const found = cache::find_and_pin(fs.cache, span.version, first + mine);
   if (found.result != cache::lookup_result::hit) r.missing.todo = 1u << mine;
+  r.outdated = is_outdated(span, changes);
   if (found.result == cache::lookup_result::absent) {
     r.missing.absent = 1u << mine;
     return r;

@@ -23,6 +23,7 @@ struct read_span {
   std::uint32_t page_shift;
   /// the file is written: its pages are cached in full, and only `size` shows where it ends
   bool zero_filled;
+  std::uint32_t changes = 0;  ///< used_file::changes of the file; for hits_read::outdated
 
   __device__ std::uint64_t page_bytes() const { return std::uint64_t(1) << page_shift; }
   __device__ std::uint64_t first_page() const { return begin >> page_shift; }

@@ -112,7 +112,8 @@ __device__ __forceinline__ std::int64_t open_frame(fs_ref const& fs, std::uint32
   has = Team::broadcast(has);
   if (ok == 0) return -1;
   if (has != 0) return std::int64_t(has) - 1;
-  std::int64_t const buffer = spare >= 0 ? spare : dirty::take_buffer<Team>(fs);
+  std::int64_t const buffer =
+      spare >= 0 ? spare : dirty::take_buffer(fs, cache::line_wait<Team>(*fs.writes.line));
   if (Team::lane() == 0) {
     if (buffer < 0) {
       dirty::unlock_frame(fs, frame, 0);
