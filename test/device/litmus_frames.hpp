@@ -190,6 +190,7 @@ struct pull_shape {
       }
     }
     page = base::warp_broadcast(page);
+    __syncwarp();  // all lanes come after lane 0's acquire
     if (page == 0) return;
     std::byte* const bytes = cache::frame_bytes(cache, at.warp_cell);
     base::warp_pull(bytes, contents + page % litmus_contents * pulled_page, 0, pulled_page,
@@ -217,6 +218,7 @@ struct pull_shape {
       }
     }
     page = base::warp_broadcast(page);
+    __syncwarp();  // all lanes come after lane 0's acquire
     if (page == 0) return;
     std::byte* const copy = copies + std::uint64_t(base::warp_number()) * pulled_page;
     base::warp_copy(copy, cache::frame_bytes(cache, at.warp_cell), pulled_page);

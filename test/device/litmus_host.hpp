@@ -81,6 +81,7 @@ struct request_shape {
     }
     if (base::warp_broadcast(got) == 0) return;
     c = {base::warp_broadcast(c.number), base::warp_broadcast(c.sequence)};
+    __syncwarp();  // all lanes come after lane 0's acquire
     rpc::request const r = litmus_request(c.number, c.sequence);
     std::byte* const staging = ring::staging_bytes(fs, pool, c);
     if (r.op == rpc::operation::open) {
