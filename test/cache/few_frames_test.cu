@@ -161,6 +161,21 @@ __global__ void __launch_bounds__(512) gather(job const j) {
   if (a.error() != 0) note_failure(j.seen, a.error());
 }
 
+// The same from two files, half of each warp's lanes from each.
+__global__ void __launch_bounds__(512) gather_from_two(job const j) {
+  io_context io(j.fs, cg::this_thread_block());
+  array<std::uint32_t const> const one(io, j.read_only);
+  array<std::uint32_t const> const other(io, j.fd);
+  array<std::uint32_t const> const& a = threadIdx.x % 2 == 0 ? one : other;
+  std::uint64_t const thread = std::uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (unsigned i = 0; i < j.rounds; ++i) {
+    std::uint64_t const at = base::mix64(j.seed + (thread << 20 | i)) % j.elements;
+    std::uint32_t const got = a[at];
+    if (a.error() == 0) note_element(j.seen, got, at);
+  }
+  if (a.error() != 0) note_failure(j.seen, a.error());
+}
+
 // All kinds of holders at once. The tile's number says what it does. Tiles that hold pages between
 // calls are few, and their lanes share a page.
 __global__ void __launch_bounds__(512) mixed(job const j) {
@@ -240,6 +255,8 @@ __global__ void write_pages(fs_ref fs, std::int32_t fd, unsigned pages, std::byt
 
 // Every thread passes through the line once and notes when it was in front.
 __global__ void pass_line(cache::line* line, std::uint32_t* order, std::uint32_t* noted) {
+  // On the GPU, lanes that join together also leave the loop of join_line() together.
+  if (lane_id() != 0) return;
   std::uint32_t const turn = cache::join_line(*line);
   order[atomicAdd(noted, 1u)] = turn;
   cache::leave_line(*line, turn, true);
@@ -386,8 +403,8 @@ TEST_CASE("few_frames: a line serves callers in their order, but for those in fr
   std::uint32_t const start = cache::turn_mask - 20;
   cache::line const at_start{
       std::uint64_t(start) << cache::joined_shift | std::uint64_t(start) << cache::left_shift, 0};
-  grid const g{sized(64, 4), sized(256, scaled(64, 32))};
-  std::uint32_t const callers = g.blocks * g.threads;
+  grid const g{sized(64, 4), sized(1024, scaled(512, 256))};
+  std::uint32_t const callers = g.blocks * g.threads / base::warp_size;
   buffer<cache::line> line(1);
   line.copy_from_host(&at_start, 1);
   buffer<std::uint32_t> order(callers);
@@ -501,6 +518,21 @@ TEST_CASE("few_frames: threads gather elements from a file twice the cache, 64 K
   if (on_gpu)
     std::printf("%u x %u threads gather: %.3f M elements/s\n", g.blocks, g.threads,
                 double(g.blocks) * g.threads * rounds / seconds / 1e6);
+}
+
+TEST_CASE("few_frames: lanes of a warp gather from two files, 16 frames") {
+  scratch_folder folder;
+  std::uint64_t const elements = 64 << 10;
+  filesystem fs(contended(4096, 16));
+  int const one = fs.open(file_of(folder, "one", elements), O_RDONLY);
+  int const other = fs.open(file_of(folder, "other", elements), O_RDONLY);
+  double seconds = 0;
+  watch const w = run(fs, {sized(128, scaled(8, 4)), sized(256, 64)}, other, one, elements,
+                      sized(16, scaled(3, 1)), 1, seconds, gather_from_two);
+  CAPTURE(w.error);
+  CHECK(w.failed_calls == 0);
+  CHECK(w.wrong_elements == 0);
+  CHECK(inspect(fs.ref()).problems == "");
 }
 
 TEST_CASE("few_frames: warps that each hold more than half of the frames") {

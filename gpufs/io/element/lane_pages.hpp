@@ -3,8 +3,8 @@
 // section 4.1, warp coalescing) do the same.
 #pragma once
 
-#include <gpufs/dirty/write_buffer.hpp>
 #include <gpufs/io/element/lane_fetch.hpp>
+#include <gpufs/io/element/lanes_wait.hpp>
 #include <gpufs/io/open.hpp>
 
 #include <cerrno>
@@ -92,97 +92,6 @@ __device__ __forceinline__ source::fill lane_look_up(lane_file const& f, std::ui
   return {};
 }
 
-/// What lanes that come together have while they wait. All members are the same in all lanes.
-struct lanes_wait {
-  std::uint32_t turn = cache::no_turn;  ///< in the frame line
-  std::uint64_t since = 0;              ///< when they last got on, or joined the line
-  std::int64_t spare = -1;              ///< a write buffer that they have taken, or -1
-};
-
-/// Joins the frame line and waits until the lanes are in front; if `alone`, until they are the
-/// first. All lanes of the group call, and hold no page.
-__device__ __forceinline__ void lanes_join(converged_group const& g, fs_ref const& fs, bool alone,
-                                           lanes_wait& w) {
-  cache::line& line = *fs.cache.line;
-  std::uint32_t turn = 0;
-  if (g.thread_rank() == 0) {
-    turn = cache::join_line(line);
-    // Ends as join_line() does.
-    for (unsigned pause = 0; alone && !cache::is_first(line, turn);)
-      backoff(pause, handle::device_pause_ns);
-  }
-  w.turn = g.shfl(turn, 0);
-  w.since = device_clock_ns();
-}
-
-/// Leaves the frame line if the lanes are in it. All lanes of the group call.
-__device__ __forceinline__ void lanes_leave(converged_group const& g, fs_ref const& fs, bool served,
-                                            lanes_wait& w) {
-  if (w.turn != cache::no_turn && g.thread_rank() == 0)
-    cache::leave_line(*fs.cache.line, w.turn, served);
-  w.turn = cache::no_turn;
-}
-
-/// Why lanes that have not got on must stop trying: 0, -EIO if the daemon has stopped, -ENOMEM at
-/// the deadline. All lanes of the group call.
-__device__ __forceinline__ std::int32_t lanes_late(converged_group const& g, fs_ref const& fs,
-                                                   lanes_wait const& w) {
-  std::int32_t late = 0;
-  if (g.thread_rank() == 0)
-    late = w.turn == cache::no_turn ? handle::wait_error(fs, w.since, -ENOMEM)
-                                    : cache::line_error(fs, *fs.cache.line, w.since, -ENOMEM);
-  return g.shfl(late, 0);
-}
-
-/// Takes a write buffer for the lanes, in turn, if they have none. All lanes of the group call, and
-/// hold no page and no place in the frame line. Returns 0, -EIO or -ENOMEM.
-__device__ __forceinline__ std::int32_t lanes_take_buffer(converged_group const& g,
-                                                          fs_ref const& fs, lanes_wait& w) {
-  if (w.spare >= 0) return 0;
-  std::int64_t got = 0;
-  if (g.thread_rank() == 0) got = dirty::buffer_in_turn<one_lane>(fs);
-  got = static_cast<std::int64_t>(g.shfl(static_cast<std::uint64_t>(got), 0));
-  g.sync();  // all lanes come after the acquire of the lane that took it
-  if (got < 0) return static_cast<std::int32_t>(got);
-  w.spare = got;
-  return 0;
-}
-
-/// Gives back the lanes' write buffer, if they have one. All lanes of the group call.
-__device__ __forceinline__ void lanes_return_buffer(converged_group const& g, fs_ref const& fs,
-                                                    lanes_wait& w) {
-  if (w.spare >= 0 && g.thread_rank() == 0)
-    dirty::give_back_buffer(fs, static_cast<std::uint32_t>(w.spare));
-  w.spare = -1;
-}
-
-/// The outcome of a round of visit_pages(). All members are the same in all lanes.
-struct lanes_round {
-  bool got_on;  ///< a lane is done
-  bool stuck;   ///< a visitor could not use a page that is there
-  bool lacks;   ///< a page found no frame or channel
-};
-
-/// Waits for the next round. All lanes of the group call, and hold no page; only lanes that are
-/// `alone`, the first in the frame line, may hold some. Returns 0, or the reason to stop.
-__device__ __forceinline__ std::int32_t lanes_await_round(converged_group const& g,
-                                                          fs_ref const& fs,
-                                                          lanes_round const& round, bool alone,
-                                                          unsigned attempt, lanes_wait& w) {
-  if (w.since == 0 || round.got_on) w.since = device_clock_ns();
-  if (w.turn == cache::no_turn && round.lacks &&
-      g.any(g.thread_rank() == 0 && cache::must_join(*fs.cache.line, w.since))) {
-    lanes_join(g, fs, alone, w);
-    return 0;
-  }
-  if (round.stuck && !round.got_on) {
-    std::int32_t const error = lanes_take_buffer(g, fs, w);
-    if (error != 0) return error;
-  }
-  if (w.turn != cache::no_turn || attempt % 16 == 15) return lanes_late(g, fs, w);
-  return 0;
-}
-
 /// Looks up, or brings in, the page of each lane that `leads`. All lanes of the group call. Returns
 /// the lane's page as fetch_for_lanes() does. With `alone` the lanes stay in the frame line.
 __device__ __forceinline__ source::fill lanes_pin(converged_group const& g, lane_file const& f,
@@ -220,11 +129,11 @@ __device__ __forceinline__ bool lanes_let_go(converged_group const& g, fs_ref co
   return had;
 }
 
-/// Calls visitor(group, page_visit, lanes_wait) in rounds until it has returned true in each lane.
-/// All lanes that come together call it, with the pages that are ready pinned. `page` is the
-/// calling lane's page. The visitor's result does not count in a lane whose page is not ready.
-/// Returns 0, or the reason why the lane's page is missing: -ENOMEM, -EIO, -ETIMEDOUT, -EBADF, or
-/// the error of its fetch.
+/// Calls visitor(group, page_visit, lanes_wait) in rounds until it has returned true in each lane,
+/// with the pages that are ready pinned. All lanes of the group call; they access the same file.
+/// `page` is the calling lane's page. The visitor's result does not count in a lane whose page is
+/// not ready. Returns 0, or the reason why the lane's page is missing: -ENOMEM, -EIO, -ETIMEDOUT,
+/// -EBADF, or the error of its fetch.
 ///
 /// Each round gives its pins back before the next one waits for frames. So no lane keeps a frame
 /// from another. With `keeps_pins`, lanes that are done keep their pages if no page lacks a frame.
@@ -232,10 +141,8 @@ __device__ __forceinline__ bool lanes_let_go(converged_group const& g, fs_ref co
 /// Only then it holds pages while it waits for more. The others in the line hold none. If a warp
 /// has diverged, its lanes come in separate groups. These need nothing of each other.
 template <class Visitor>
-__device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t page,
-                                                    Visitor const& visitor) {
-  // Only lanes in this instance of the template come together, so all do the same with their pages.
-  converged_group const g = lanes_of_file(converged(), f);
+__device__ __forceinline__ std::int32_t visit_in_file(converged_group const& g, lane_file& f,
+                                                      std::uint64_t page, Visitor const& visitor) {
   fs_ref const& fs = *f.handle;
   bool pending = true;
   bool done = false;
@@ -289,6 +196,28 @@ __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t 
   lanes_leave(g, fs, stop == 0, wait);
   lanes_return_buffer(g, fs, wait);
   return pending ? stop : error;
+}
+
+/// Calls visit_in_file() for all lanes that come together, one file after the other. Any thread
+/// calls.
+///
+/// Not side by side: a wait in a line is a loop, and on the GPU the lanes that leave a loop wait
+/// for those that came into it with them. A file's lanes could then be in front in the line, and
+/// wait for lanes that are behind them.
+template <class Visitor>
+__device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t page,
+                                                    Visitor const& visitor) {
+  // Only lanes in this instance of the template come together, so all do the same with their pages.
+  converged_group const together = converged();
+  unsigned const mine = lanes_of_file(together, f).mask();
+  std::int32_t error = 0;
+  for (unsigned left = together.mask(); left != 0;) {
+    unsigned const turn = __shfl_sync(together.mask(), mine, static_cast<int>(lowest_lane(left)));
+    if (mine == turn) error = visit_in_file(converged_group(mine), f, page, visitor);
+    together.sync();
+    left &= ~turn;
+  }
+  return error;
 }
 
 }  // namespace gpufs::io
