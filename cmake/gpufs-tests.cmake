@@ -92,6 +92,21 @@ if(TARGET app_gpufs-cp AND GPUFS_DEVICE STREQUAL "emulated")
     TIMEOUT 600 LABELS device ENVIRONMENT "${test_environment}")
 endif()
 
+if(TARGET app_gpufs-grep AND GPUFS_DEVICE STREQUAL "emulated")
+  add_test(NAME grep_program
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/grep_program.sh $<TARGET_FILE:app_gpufs-grep>)
+  set_tests_properties(grep_program PROPERTIES
+    TIMEOUT 600 LABELS device ENVIRONMENT "${test_environment}")
+endif()
+
+# A few rounds of gpufs-stress. Of these seeds, some rounds fork, some are killed.
+if(TARGET app_gpufs-stress AND GPUFS_DEVICE STREQUAL "emulated")
+  add_test(NAME stress_rounds
+    COMMAND app_gpufs-stress --time 8s --rounds 6 --seed 26 --hang 300)
+  set_tests_properties(stress_rounds PROPERTIES
+    TIMEOUT 600 LABELS device ENVIRONMENT "${test_environment}")
+endif()
+
 # The rules of the tree: a planted violation of each is reported.
 find_program(GPUFS_PYTHON3 python3)
 mark_as_advanced(GPUFS_PYTHON3)
@@ -118,7 +133,7 @@ if(GPUFS_PYTHON3 AND GPUFS_NVCC AND NOT GPUFS_SANITIZE)
 endif()
 
 # The applications' programs in every mode, the study of them, and real input files if they have
-# been fetched. Then the program that docs/porting.md shows.
+# been fetched. Then the programs that the documents show.
 if(TARGET gpufs_ports)
   set(bin ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
   add_test(NAME ports_programs COMMAND ${PROJECT_SOURCE_DIR}/test/programs/ports_programs.sh ${bin})
@@ -132,7 +147,7 @@ if(TARGET gpufs_ports)
   set_tests_properties(ports_programs bench_apps real_inputs mosaic_program PROPERTIES
     TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()
-include(gpufs-porting)
+include(gpufs-shown-programs)
 
 # add_planted_bug(<name> <sanitizer> <report>): test/device/<name>.{cpp,cu} must pass with the
 # argument `clean`. Without the argument it must make the sanitizer print the report.

@@ -103,6 +103,8 @@ def main(arguments):
     try:
         import matplotlib
     except ImportError:
+        print("plot.py: charts need matplotlib (package python3-matplotlib), which "
+              f"{sys.executable} lacks", file=sys.stderr)
         return 3
     matplotlib.use("Agg")
     from matplotlib import pyplot

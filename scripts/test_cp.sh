@@ -82,7 +82,16 @@ mkdir -m 700 private; echo f > private/f; chmod 444 private/f; mkdir -m 500 priv
 cp /bin/true private/program; chmod 4755 private/program
 "$cp" private seen
 [ "$(cd seen && stat -c %a . f closed program | tr '\n' ' ')" = '700 444 500 755 ' ]
+mkdir large-tree; head -c 300000 /dev/urandom > large-tree/f
 if [ -s /proc/self/status ] || head -c 1 /proc/self/status > ./head 2> message; then
   refuses 'has bytes but no size' /proc/self/status status
 fi
+# Progress, where stderr is a terminal.
+if python3 -c 'import pty' 2> message; then
+  python3 -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) != 0)' \
+    "$cp" large-tree shown > terminal
+  grep -q 'copying 1 files' terminal || { echo "no progress: $(cat terminal)" >&2; exit 1; }
+fi
+"$cp" large-tree quiet 2> message
+[ ! -s message ]
 [ -z "$(find . -name '.gpufs-cp-*')" ]

@@ -160,7 +160,7 @@ __device__ inline ssize_t gread(ref const& fs, void* to, std::size_t bytes, std:
   for (std::uint64_t done = 0; done < count;) {
     std::uint64_t const page = (begin + done) / fs.page_bytes;
     std::uint64_t const within = (begin + done) % fs.page_bytes;
-    std::uint64_t const piece =
+    std::uint64_t const range =
         fs.page_bytes - within < count - done ? fs.page_bytes - within : count - done;
     __syncthreads();  // the last use of shared_news is over
     if (threadIdx.x == 0) shared_news = detail::find_page(fs, page);
@@ -176,10 +176,10 @@ __device__ inline ssize_t gread(ref const& fs, void* to, std::size_t bytes, std:
         publish(fs, page, news.frame);
       }
     }
-    detail::block_copy(static_cast<std::byte*>(to) + done, frame + within, piece);
+    detail::block_copy(static_cast<std::byte*>(to) + done, frame + within, range);
     __syncthreads();
     if (threadIdx.x == 0) unpin(fs, page);
-    done += piece;
+    done += range;
   }
   return static_cast<ssize_t>(count);
 }

@@ -18,10 +18,10 @@ struct access {
 };
 
 /// Trivially copyable; its functions are callable on device and host.
-///   sequential  block b reads [b * stride, min(bytes, (b + 1) * stride)) in pieces of `request`
-///   strided     piece k lies at k * stride, k * stride < bytes; block b reads pieces b, b +
-///   blocks, ... random      request i is a random piece of the `bytes / request` whole ones, or
-///   piece drawn[i]; block b does i = b, b + blocks, ...
+///   sequential  block b reads [b * stride, min(bytes, (b + 1) * stride)) in ranges of `request`
+///   strided     range k lies at k * stride, k * stride < bytes; block b reads ranges b, b +
+///   blocks, ... random      request i is a random range of the `bytes / request` whole ones, or
+///   range drawn[i]; block b does i = b, b + blocks, ...
 /// Where warps read, each for itself, they are its blocks.
 struct access_plan {
   access_pattern pattern = access_pattern::sequential;
@@ -42,10 +42,10 @@ struct access_plan {
   /// Requests that block `b` makes.
   [[nodiscard]] constexpr std::uint64_t requests_of(std::uint64_t b) const {
     if (pattern == access_pattern::sequential) {
-      return b * stride >= bytes ? 0 : pieces(part_end(b) - b * stride, request);
+      return b * stride >= bytes ? 0 : ranges(part_end(b) - b * stride, request);
     }
-    std::uint64_t const all = pattern == access_pattern::strided ? pieces(bytes, stride) : draws;
-    return b >= all ? 0 : pieces(all - b, blocks);
+    std::uint64_t const all = pattern == access_pattern::strided ? ranges(bytes, stride) : draws;
+    return b >= all ? 0 : ranges(all - b, blocks);
   }
 
   /// Request `i` of block `b`, i < requests_of(b).
@@ -53,7 +53,7 @@ struct access_plan {
     if (pattern == access_pattern::sequential) {
       std::uint64_t const offset = b * stride + i * request;
       std::uint64_t const left = part_end(b) - offset;
-      return {offset, left < request ? left : request, b * pieces(stride, request) + i};
+      return {offset, left < request ? left : request, b * ranges(stride, request) + i};
     }
     std::uint64_t const number = b + i * blocks;
     if (pattern == access_pattern::strided) {
@@ -67,8 +67,8 @@ struct access_plan {
 
   /// Upper bound of access::number.
   [[nodiscard]] constexpr std::uint64_t numbers() const {
-    if (pattern == access_pattern::sequential) return blocks * pieces(stride, request);
-    return pattern == access_pattern::strided ? pieces(bytes, stride) : draws;
+    if (pattern == access_pattern::sequential) return blocks * ranges(stride, request);
+    return pattern == access_pattern::strided ? ranges(bytes, stride) : draws;
   }
 
   /// Bytes that all blocks read together.
@@ -76,7 +76,7 @@ struct access_plan {
     if (pattern == access_pattern::sequential) return bytes;
     if (pattern == access_pattern::random) return draws * request;
     if (bytes == 0) return 0;
-    std::uint64_t const last = (pieces(bytes, stride) - 1) * stride;
+    std::uint64_t const last = (ranges(bytes, stride) - 1) * stride;
     return last / stride * request + (bytes - last < request ? bytes - last : request);
   }
 
@@ -84,10 +84,10 @@ struct access_plan {
   /// evenly as possible.
   static constexpr std::uint64_t even_stride(std::uint64_t bytes, std::uint64_t request,
                                              std::uint64_t blocks) {
-    return pieces(pieces(bytes, request), blocks) * request;
+    return ranges(ranges(bytes, request), blocks) * request;
   }
 
-  static constexpr std::uint64_t pieces(std::uint64_t n, std::uint64_t unit) {
+  static constexpr std::uint64_t ranges(std::uint64_t n, std::uint64_t unit) {
     return n / unit + (n % unit != 0);
   }
 };

@@ -24,23 +24,23 @@ namespace gpufs::apps {
 
 namespace {
 
-/// What one lane reads of a piece.
-struct alignas(16) piece_part {
+/// What one lane reads of a range.
+struct alignas(16) range_part {
   word low, high;
 };
-constexpr std::uint64_t piece_bytes = base::warp_size * sizeof(piece_part);
+constexpr std::uint64_t range_bytes = base::warp_size * sizeof(range_part);
 
 /// Each warp does its requests of the plan, with 128 registers a thread as read_file has.
 /// checksums[access::number] gets the checksum of the bytes of a request.
 __global__ void __launch_bounds__(most_threads_by_warp, 1)
-    read_pieces(fs_ref fs, int fd, access_plan plan, word* checksums, std::int32_t* error) {
+    read_ranges(fs_ref fs, int fd, access_plan plan, word* checksums, std::int32_t* error) {
   io_context io(fs, reading_group<true>());
-  array<piece_part const> const parts(io, fd);
+  array<range_part const> const parts(io, fd);
   std::uint64_t const reader = reader_number<true>(), requests = plan.requests_of(reader);
   std::uint64_t const lane = lane_id();
   for (std::uint64_t i = 0; i < requests; ++i) {
     access const a = plan.at(reader, i);
-    piece_part const part = parts[a.offset / sizeof(piece_part) + lane];
+    range_part const part = parts[a.offset / sizeof(range_part) + lane];
     word sum = checksum_term(part.low, 2 * lane) + checksum_term(part.high, 2 * lane + 1);
     for (int step = 1; step < static_cast<int>(base::warp_size); step *= 2) {
       sum += __shfl_xor_sync(base::all_lanes, static_cast<unsigned long long>(sum), step);
@@ -71,8 +71,8 @@ void require_none(char const* row, buffer<std::int32_t> const& error) {
   if (found != 0) throw std::runtime_error(std::string(row) + ": " + error_text(found));
 }
 
-void require_a_piece(study const& all) {
-  if (all.bytes() < piece_bytes)
+void require_a_range(study const& all) {
+  if (all.bytes() < range_bytes)
     throw usage_error("--set=array: needs a file and a --size of 512 bytes or more");
 }
 
@@ -131,11 +131,11 @@ struct array_rates::hot_file {
 
   void fill_plain() {
     constexpr std::uint64_t most = 2 << 20;
-    pinned_buffer<word> piece(std::min(plain.size(), most));
-    for (std::uint64_t at = 0; at < plain.size(); at += piece.size()) {
-      std::uint64_t const count = std::min(piece.size(), plain.size() - at);
-      all.file().read(piece.data(), count * sizeof(word), at * sizeof(word));
-      plain.copy_from_host(piece.data(), count, at);
+    pinned_buffer<word> range(std::min(plain.size(), most));
+    for (std::uint64_t at = 0; at < plain.size(); at += range.size()) {
+      std::uint64_t const count = std::min(range.size(), plain.size() - at);
+      all.file().read(range.data(), count * sizeof(word), at * sizeof(word));
+      plain.copy_from_host(range.data(), count, at);
     }
   }
 
@@ -192,7 +192,7 @@ array_rates::array_rates(study const& all) : all_(all) {}
 array_rates::~array_rates() = default;
 
 double array_rates::hot_GBps(hot_way way) {
-  require_a_piece(all_);
+  require_a_range(all_);
   if (!hot_) hot_ = std::make_unique<hot_file>(all_);
   std::string const row = name_of(way);
   statistics const before = hot_->fs.stats();
@@ -211,17 +211,17 @@ double array_rates::hot_GBps(hot_way way) {
   return gigabytes_per_second(hot_->bytes_of(way), median(seconds));
 }
 
-double array_rates::pieces_GBps(char const* row, std::uint64_t page_size) const {
-  require_a_piece(all_);
+double array_rates::ranges_GBps(char const* row, std::uint64_t page_size) const {
+  require_a_range(all_);
   random_rates const random(all_);
-  random_rates::reading const r{.piece = piece_bytes, .page = page_size, .by_warp = true};
+  random_rates::reading const r{.range = range_bytes, .page = page_size, .by_warp = true};
   std::vector<std::uint32_t> drawn;
   access_plan const plan = random.plan_of(r, drawn);
   bench_shape const shape = random.shape_of(r);
   buffer<word> checksums(plan.numbers());
   buffer<std::int32_t> error(1);
   error.fill_zero();
-  load_kernel(read_pieces);
+  load_kernel(read_ranges);
   all_.file().load_into_page_cache(all_.bytes());
   double seconds = 0;
   {
@@ -229,7 +229,7 @@ double array_rates::pieces_GBps(char const* row, std::uint64_t page_size) const 
     opened const file(fs, all_.file().path());
     register_windows(fs, file.fd(), all_.file().size());
     auto const start = std::chrono::steady_clock::now();
-    launch(read_pieces, shape.blocks, shape.threads, fs.ref(), file.fd(), plan, checksums.data(),
+    launch(read_ranges, shape.blocks, shape.threads, fs.ref(), file.fd(), plan, checksums.data(),
            error.data());
     this_thread_stream().synchronize();
     seconds = seconds_since(start);

@@ -35,7 +35,7 @@ class array_rates {
 
   /// Random chunks of 512 bytes, one per warp, 16 bytes per lane. The OS page cache is warm. Cache
   /// and requests are those of random_rates.
-  [[nodiscard]] double pieces_GBps(char const* row, std::uint64_t page_size) const;
+  [[nodiscard]] double ranges_GBps(char const* row, std::uint64_t page_size) const;
 
  private:
   struct hot_file;

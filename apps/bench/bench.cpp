@@ -117,7 +117,7 @@ bench_result run_bench(bench_options const& o, config const& settings) {
     y.say = [&](char const* what) { shown.say(what); };
     r.measured = measure_yardsticks(source.all(), r.plan.bytes, y);
     if (o.is("rand") && !o.hot) {
-      shown.say("pulling the same pieces out of pinned memory");
+      shown.say("pulling the same ranges out of pinned memory");
       r.measured.random_pull = measure_random_pull(file.size(), r.plan);
     }
     if (o.begins_hot())

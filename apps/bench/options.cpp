@@ -22,7 +22,7 @@ void add_options(CLI::App& command, bench_options& o) {
   o.folder = temp_folder();
   command
       .add_option("pattern", o.pattern,
-                  "seq: each block its own part; strided: pieces in turn; rand: random pieces; "
+                  "seq: each block its own part; strided: ranges in turn; rand: random ranges; "
                   "hit: all in the GPU "
                   "cache already; write: a new file, synced; rpc: empty round trips")
       ->check(CLI::IsMember({"seq", "strided", "rand", "hit", "write", "rpc"}));
@@ -38,7 +38,7 @@ void add_options(CLI::App& command, bench_options& o) {
                      "threads of each; default 512, emulated 64, for rpc 32");
   command.add_option("--req", o.request, "bytes per gread")->capture_default_str();
   command.add_option("--stride", o.stride,
-                     "seq: bytes of each block's part; strided: distance of pieces, default --req");
+                     "seq: bytes of each block's part; strided: distance of ranges, default --req");
   command.add_option("--seed", o.seed, "of random offsets and of the temporary file")
       ->capture_default_str();
   command.add_option("--runs", o.runs, "runs; the median counts")->capture_default_str();
@@ -54,7 +54,7 @@ void add_options(CLI::App& command, bench_options& o) {
   command
       .add_option(
           "--distribution", o.distribution,
-          "rand: uniform, or zipf: the k-th most wanted piece k^-theta as often as the first")
+          "rand: uniform, or zipf: the k-th most wanted range k^-theta as often as the first")
       ->check(CLI::IsMember({"uniform", "zipf"}))
       ->capture_default_str();
   command.add_option("--theta", o.theta, "rand: exponent of zipf, above 0, at most 8")
@@ -63,8 +63,8 @@ void add_options(CLI::App& command, bench_options& o) {
       ->check(CLI::IsMember({"block", "warp"}))
       ->capture_default_str();
   command.add_flag("--hot", o.hot,
-                   "rand: the same pieces were read once before, so that all are in the GPU cache");
-  command.add_flag("--random-order", o.random_order, "write: the pieces in random order");
+                   "rand: the same ranges were read once before, so that all are in the GPU cache");
+  command.add_flag("--random-order", o.random_order, "write: the ranges in random order");
   command.add_flag("--once", o.once, "write: with O_GWRONCE");
   command.add_flag("--cold", o.cold, "drop the file from the OS page cache before each run");
   command.add_flag("--json", o.json, "print one JSON object");
@@ -173,7 +173,7 @@ access_plan make_plan(bench_options const& o, std::uint64_t file_bytes, config c
     p.draws = std::max<std::uint64_t>((bytes == 0 ? file_bytes : bytes) / p.request, 1);
     if (o.zipf() && file_bytes / p.request >> 32 != 0) {
       throw usage_error(fmt::format(
-          "--req={}: --distribution=zipf takes at most 2^32 pieces, the file has more", o.request));
+          "--req={}: --distribution=zipf takes at most 2^32 ranges, the file has more", o.request));
     }
     if (o.access == "async" && p.request > 31 * settings.page_size) {
       throw usage_error(

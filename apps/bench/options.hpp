@@ -29,7 +29,7 @@ struct bench_options {
   std::uint64_t seed = 1;
   std::int64_t runs = 5;
   std::int64_t repeat = not_given;  ///< hit: passes in one kernel; rpc: round trips
-  bool random_order = false;        ///< write: pieces in random order
+  bool random_order = false;        ///< write: ranges in random order
   bool once = false;                ///< write: O_GWRONCE
   std::string baseline;             ///< empty, or "gpufs": what else reads the file in the same run
   std::int64_t baseline_threads = 4;     ///< its host threads

@@ -37,12 +37,12 @@ __global__ void __launch_bounds__(1024)
   for (std::uint64_t i = 0; i < requests; ++i) {
     access const a = plan.at(blockIdx.x, i);
     for (std::uint64_t done = 0; done < a.bytes;) {
-      std::uint64_t const piece = a.bytes - done < fs.page_bytes ? a.bytes - done : fs.page_bytes;
-      std::int32_t const got = original::request_bytes(fs, a.offset + done, piece);
+      std::uint64_t const range = a.bytes - done < fs.page_bytes ? a.bytes - done : fs.page_bytes;
+      std::int32_t const got = original::request_bytes(fs, a.offset + done, range);
       if (got != -EBUSY) original::end_request(fs);
-      if (got != static_cast<std::int32_t>(piece))
-        return record_failure(failure, {a.offset + done, piece, a.number}, got);
-      done += piece;
+      if (got != static_cast<std::int32_t>(range))
+        return record_failure(failure, {a.offset + done, range, a.number}, got);
+      done += range;
     }
   }
 }

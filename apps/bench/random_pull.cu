@@ -16,11 +16,11 @@ namespace {
 
 constexpr std::uint64_t most_pinned = 8ull << 30;
 constexpr std::uint64_t most_kept =
-    4096;  // of a piece, by the warp that pulls it: what it writes stays near
+    4096;  // of a range, by the warp that pulls it: what it writes stays near
 
 /// Warp w does requests w, w + warps, ...; `pinned_bytes` is a multiple of plan.request.
 __global__ void __launch_bounds__(512)
-    pull_pieces(access_plan plan, std::byte const* pinned, std::uint64_t pinned_bytes,
+    pull_ranges(access_plan plan, std::byte const* pinned, std::uint64_t pinned_bytes,
                 std::byte* kept, std::uint64_t warps) {
   std::uint64_t const mine =
       std::uint64_t{blockIdx.x} * (blockDim.x / base::warp_size) + threadIdx.x / base::warp_size;
@@ -67,11 +67,11 @@ double measure_random_pull(std::uint64_t bytes, access_plan const& plan) {
     drawn.copy_from_host(plan.drawn, plan.draws);
     all.drawn = drawn.data();
   }
-  load_kernel(pull_pieces);
+  load_kernel(pull_ranges);
   std::vector<double> rates;
   for (int run = 0; run < 4; ++run) {
     auto const start = std::chrono::steady_clock::now();
-    launch(pull_pieces, shape.blocks, shape.threads, all, pinned.data(), pinned_bytes, kept.data(),
+    launch(pull_ranges, shape.blocks, shape.threads, all, pinned.data(), pinned_bytes, kept.data(),
            warps);
     this_thread_stream().synchronize();
     if (run != 0)

@@ -20,7 +20,7 @@ access_plan random_rates::plan_of(reading const& r, std::vector<std::uint32_t>& 
   access_plan p;
   p.pattern = access_pattern::random;
   p.blocks = shape_of(r).readers();
-  p.request = std::min(r.piece, all_.bytes());
+  p.request = std::min(r.range, all_.bytes());
   p.bytes = all_.bytes();
   p.seed = all_.options().seed;
   p.draws = std::max<std::uint64_t>(all_.bytes() / unit, 1);
@@ -34,7 +34,7 @@ access_plan random_rates::plan_of(reading const& r, std::vector<std::uint32_t>& 
 
 config random_rates::settings_of(reading const& r) const {
   constexpr std::uint64_t fewest_frames = 256, most_seats = 65536;
-  std::uint64_t const page = r.page != 0 ? r.page : r.piece;
+  std::uint64_t const page = r.page != 0 ? r.page : r.range;
   std::uint64_t const cache =
       std::max(std::min(all_.settings().cache_size, all_.bytes() / 8), fewest_frames * page);
   config c = all_.settings_at(page, 0, cache);

@@ -17,8 +17,8 @@ class random_rates {
   explicit random_rates(study const& all) : all_(all) {}
 
   struct reading {
-    std::uint64_t piece = 4096;  ///< bytes of a request
-    std::uint64_t page = 0;      ///< bytes of a page; 0: those of a piece
+    std::uint64_t range = 4096;  ///< bytes of a request
+    std::uint64_t page = 0;      ///< bytes of a page; 0: those of a range
     bool by_warp = false;
     std::optional<double> theta{};  ///< Zipf's; else uniform
     bool cold = false;              ///< the OS page cache is emptied before
@@ -29,7 +29,7 @@ class random_rates {
   /// Throws as read_once().
   [[nodiscard]] double gread_GBps(reading const& r) const;
 
-  /// The same pieces out of pinned memory.
+  /// The same ranges out of pinned memory.
   [[nodiscard]] double pull_GBps(reading const& r) const;
 
   /// What is read; `drawn` keeps what the plan points to.

@@ -19,7 +19,7 @@ namespace gpufs::apps {
 
 namespace {
 
-constexpr std::uint64_t piece = 512, small_page = 4 << 10, large_page = 64 << 10;
+constexpr std::uint64_t range = 512, small_page = 4 << 10, large_page = 64 << 10;
 
 /// One round's rates; what could not be measured is missing.
 using round_rates = std::map<rate, double>;
@@ -92,7 +92,7 @@ class round_of_rates {
     random_rates const random(all_);
     bool const check = all_.checking();
     random_rates::reading const page{.check = check}, warp{.by_warp = true, .check = check},
-        zipf{.theta = 0.99, .check = check}, small{.piece = piece, .by_warp = true, .check = check};
+        zipf{.theta = 0.99, .check = check}, small{.range = range, .by_warp = true, .check = check};
     take(r, rate::random_4k, "random 4 KiB", [&] { return random.gread_GBps(page); });
     take(r, rate::random_4k_warp, "random 4 KiB, by warps",
          [&] { return random.gread_GBps(warp); });
@@ -110,9 +110,9 @@ class round_of_rates {
   void measure_array(round_rates& r) {
     array_rates arrays(all_);
     take(r, rate::array_512, "random 512 bytes by array",
-         [&] { return arrays.pieces_GBps("array512", piece); });
+         [&] { return arrays.ranges_GBps("array512", range); });
     take(r, rate::array_512_4k, "random 512 bytes by array, 4 KiB pages",
-         [&] { return arrays.pieces_GBps("array512_4k", small_page); });
+         [&] { return arrays.ranges_GBps("array512_4k", small_page); });
     take(r, rate::plain_stream, "plain stream",
          [&] { return arrays.hot_GBps(hot_way::plain_stream); });
     take(r, rate::array_stream, "stream by array",
@@ -231,7 +231,7 @@ void add_options(CLI::App& command, ratio_options& o) {
                      "rounds; the median of each round's ratio counts; default 5");
   command
       .add_option("--set", o.set,
-                  "sequential: streams of whole blocks; random: pieces of 4 KiB and of 512 bytes; "
+                  "sequential: streams of whole blocks; random: ranges of 4 KiB and of 512 bytes; "
                   "array: elements by array and "
                   "held_ptr")
       ->check(CLI::IsMember({"sequential", "random", "array"}))

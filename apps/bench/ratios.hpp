@@ -30,9 +30,9 @@ enum class rate {
   random_4k,       ///< gread, 4 KiB pages, whole blocks
   random_4k_warp,  ///< the same, each warp its own
   random_zipf,     ///< as random_4k, by Zipf's law with 0.99
-  random_512,      ///< gread, 512-byte pages and pieces, each warp its own
+  random_512,      ///< gread, 512-byte pages and ranges, each warp its own
   random_cold,     ///< as random_4k, the OS page cache empty
-  pull_4k,         ///< a kernel reads the same pieces out of pinned memory
+  pull_4k,         ///< a kernel reads the same ranges out of pinned memory
   pull_zipf,
   pull_512,
   storage_random,  ///< io_uring with O_DIRECT, 4 KiB

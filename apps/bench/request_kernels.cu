@@ -46,16 +46,16 @@ __global__ void __launch_bounds__(1024)
     access const a = plan.at(blockIdx.x, i);
     bool failed = false;
     for (std::uint64_t at = warp * page; at < a.bytes && !failed; at += warps * page) {
-      std::uint64_t const piece = a.bytes - at < page ? a.bytes - at : page;
-      std::int32_t const got = ask(fs, fd, a.offset + at, piece);
-      failed = got != static_cast<std::int32_t>(piece);
+      std::uint64_t const range = a.bytes - at < page ? a.bytes - at : page;
+      std::int32_t const got = ask(fs, fd, a.offset + at, range);
+      failed = got != static_cast<std::int32_t>(range);
       // Relaxed: elects one writer; the host reads after the kernel.
       if (failed && lane_id() == 0 &&
           atomic_ref<std::uint32_t, scope::device>(failure->taken)
                   .exchange(1, memory_order_relaxed) == 0) {
         failure->result = got;
         failure->offset = a.offset + at;
-        failure->bytes = piece;
+        failure->bytes = range;
       }
     }
     if (__syncthreads_or(failed) != 0) return;

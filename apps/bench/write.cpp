@@ -52,15 +52,15 @@ class new_name {
 
 write_plan plan_of(bench_options const& o) {
   write_plan p;
-  p.piece_bytes = size_option("--req", o.request, 8, 1 << 30);
-  if (p.piece_bytes % 8 != 0)
+  p.range_bytes = size_option("--req", o.request, 8, 1 << 30);
+  if (p.range_bytes % 8 != 0)
     throw usage_error(fmt::format("--req={}: must be a multiple of 8 for bench write", o.request));
-  p.pieces =
-      std::max<std::uint64_t>(size_option("--size", o.size, 1, 1ull << 48) / p.piece_bytes, 1);
+  p.ranges =
+      std::max<std::uint64_t>(size_option("--size", o.size, 1, 1ull << 48) / p.range_bytes, 1);
   p.seed = o.seed;
   if (o.random_order) {
-    p.factor = generate_below(o.seed, 0, p.pieces) | 1;
-    while (std::gcd(p.factor, p.pieces) != 1) p.factor += 2;
+    p.factor = generate_below(o.seed, 0, p.ranges) | 1;
+    while (std::gcd(p.factor, p.ranges) != 1) p.factor += 2;
   }
   return p;
 }
@@ -94,21 +94,21 @@ double write_by_host(std::string const& path, write_plan const& plan,
   ::unlink(path.c_str());
   int const fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) throw std::system_error(errno, std::generic_category(), path);
-  std::uint64_t const in_memory = memory.size() / request;  // pieces
+  std::uint64_t const in_memory = memory.size() / request;  // ranges
   write_plan order = plan;
-  order.piece_bytes = request;
-  order.pieces = plan.bytes() / request;
-  if (random_order && request != plan.piece_bytes) {
-    while (std::gcd(order.factor, order.pieces) != 1) order.factor += 2;
+  order.range_bytes = request;
+  order.ranges = plan.bytes() / request;
+  if (random_order && request != plan.range_bytes) {
+    while (std::gcd(order.factor, order.ranges) != 1) order.factor += 2;
   }
   std::atomic<std::uint64_t> next{0};
   std::atomic<int> failure{0};
   auto const start = steady::now();
   run_on_threads(host_writers, [&](unsigned) {
     for (std::uint64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) <
-                          order.pieces;) {  // a counter: orders nothing
-      auto const at = order.piece(i) * request;
-      std::byte const* const from = memory.data() + order.piece(i) % in_memory * request;
+                          order.ranges;) {  // a counter: orders nothing
+      auto const at = order.range(i) * request;
+      std::byte const* const from = memory.data() + order.range(i) % in_memory * request;
       for (std::uint64_t done = 0; done < request;) {
         auto const n = ::pwrite(fd, from + done, request - done, static_cast<off_t>(at + done));
         if (n <= 0) {
@@ -131,11 +131,11 @@ void verify(std::string const& path, write_plan const& plan, write_result& r) {
   if (fd < 0) throw std::system_error(errno, std::generic_category(), path);
   std::atomic<std::uint64_t> next{0}, wrong{~0ull};
   run_on_threads(io_threads(), [&](unsigned) {
-    std::vector<std::uint64_t> words(plan.piece_bytes / 8);
-    for (std::uint64_t p; (p = next.fetch_add(1, std::memory_order_relaxed)) < plan.pieces;) {
+    std::vector<std::uint64_t> words(plan.range_bytes / 8);
+    for (std::uint64_t p; (p = next.fetch_add(1, std::memory_order_relaxed)) < plan.ranges;) {
       auto const n =
-          ::pread(fd, words.data(), plan.piece_bytes, static_cast<off_t>(p * plan.piece_bytes));
-      bool right = n == static_cast<ssize_t>(plan.piece_bytes) && words[0] == p;
+          ::pread(fd, words.data(), plan.range_bytes, static_cast<off_t>(p * plan.range_bytes));
+      bool right = n == static_cast<ssize_t>(plan.range_bytes) && words[0] == p;
       for (std::uint64_t k = 1; right && k < words.size(); ++k)
         right = words[k] == generate(plan.seed, k);
       if (!right) wrong = p;
@@ -144,8 +144,8 @@ void verify(std::string const& path, write_plan const& plan, write_result& r) {
   off_t const size = ::lseek(fd, 0, SEEK_END);
   ::close(fd);
   if (wrong != ~0ull)
-    r.mismatch = fmt::format("{} bytes at {} are not what was written", plan.piece_bytes,
-                             wrong * plan.piece_bytes);
+    r.mismatch = fmt::format("{} bytes at {} are not what was written", plan.range_bytes,
+                             wrong * plan.range_bytes);
   if (size != static_cast<off_t>(plan.bytes()))
     r.mismatch = fmt::format("the file has {} bytes, not {}", size, plan.bytes());
 }
@@ -166,10 +166,10 @@ write_result run_write_bench(bench_options const& o, config const& settings) {
     if (!o.no_limits) {
       shown.say(fmt::format("host threads, run {} of {}", run + 1, runs));
       double best = 1e300;
-      for (std::uint64_t const request : {r.plan.piece_bytes, large_request}) {
+      for (std::uint64_t const request : {r.plan.range_bytes, large_request}) {
         if (request > r.plan.bytes()) continue;
         double const seconds = write_by_host(name.path(), r.plan, data, request,
-                                             o.random_order && request == r.plan.piece_bytes);
+                                             o.random_order && request == r.plan.range_bytes);
         if (seconds < best) {
           best = seconds;
           r.host_request = request;
@@ -197,9 +197,9 @@ write_result run_write_bench(bench_options const& o, config const& settings) {
       shown.say("checking what was written");
       verify(name.path(), r.plan, r);
       int const reader = fs.open(name.path(), O_RDONLY);
-      std::uint64_t const wrong = reader < 0 ? r.plan.pieces : writer.read_back(fs.ref(), reader);
+      std::uint64_t const wrong = reader < 0 ? r.plan.ranges : writer.read_back(fs.ref(), reader);
       if (wrong != 0 && r.mismatch.empty())
-        r.mismatch = fmt::format("{} of {} pieces were read back wrong", wrong, r.plan.pieces);
+        r.mismatch = fmt::format("{} of {} ranges were read back wrong", wrong, r.plan.ranges);
       r.verified = r.mismatch.empty();
       if (reader >= 0) fs.close(reader);
     }
@@ -226,7 +226,7 @@ void print(bench_options const& o, config const& settings, write_result const& r
         .text("order", order)
         .boolean("once", o.once)
         .integer("bytes", r.plan.bytes());
-    line.integer("request", r.plan.piece_bytes)
+    line.integer("request", r.plan.range_bytes)
         .integer("page_size", settings.page_size)
         .integer("cache_size", settings.cache_size);
     line.integer("blocks", static_cast<std::uint64_t>(o.blocks))
@@ -243,9 +243,9 @@ void print(bench_options const& o, config const& settings, write_result const& r
     fmt::print("{}\n", line.str());
     return;
   }
-  fmt::print("write, {}{}: {} in pieces of {}, {} blocks of {} threads, pages of {}\n", order,
+  fmt::print("write, {}{}: {} in ranges of {}, {} blocks of {} threads, pages of {}\n", order,
              o.once ? ", O_GWRONCE" : "", format_size(r.plan.bytes()),
-             format_size(r.plan.piece_bytes), o.blocks, o.threads, format_size(settings.page_size));
+             format_size(r.plan.range_bytes), o.blocks, o.threads, format_size(settings.page_size));
   fmt::print("  {:.3f} GB/s, sync included (median of {})\n", rate, r.seconds.size());
   if (host) {
     fmt::print(

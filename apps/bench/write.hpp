@@ -15,19 +15,19 @@
 
 namespace gpufs::apps {
 
-/// The order of the chunks: chunk i * factor modulo `pieces` is written as number i, so each chunk
-/// is written once. A chunk is generate(seed, 0), generate(seed, 1), ... with its own number in
+/// The order of the ranges: range i * factor modulo `ranges` is written as number i, so each range
+/// is written once. A range is generate(seed, 0), generate(seed, 1), ... with its own number in
 /// place of the first word.
 struct write_plan {
-  std::uint64_t pieces = 0;
-  std::uint64_t piece_bytes = 0;  ///< a multiple of 8
-  std::uint64_t factor = 1;       ///< coprime to `pieces`
+  std::uint64_t ranges = 0;
+  std::uint64_t range_bytes = 0;  ///< a multiple of 8
+  std::uint64_t factor = 1;       ///< coprime to `ranges`
   std::uint64_t seed = 0;
 
-  [[nodiscard]] constexpr std::uint64_t piece(std::uint64_t i) const {
-    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(i) * factor % pieces);
+  [[nodiscard]] constexpr std::uint64_t range(std::uint64_t i) const {
+    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(i) * factor % ranges);
   }
-  [[nodiscard]] std::uint64_t bytes() const { return pieces * piece_bytes; }
+  [[nodiscard]] std::uint64_t bytes() const { return ranges * range_bytes; }
 };
 
 struct write_result {

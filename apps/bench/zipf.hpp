@@ -53,20 +53,20 @@ class zipf_ranks {
 
 /// The chunk of a rank. Chunks are permuted, so that neighbours in rank are not neighbours in the
 /// file.
-[[nodiscard]] constexpr std::uint64_t piece_of_rank(std::uint64_t rank, std::uint64_t pieces) {
-  std::uint64_t factor = (pieces / 2 + pieces / 8) | 1;
-  while (std::gcd(factor, pieces) != 1) factor += 2;
-  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(rank - 1) * factor % pieces);
+[[nodiscard]] constexpr std::uint64_t range_of_rank(std::uint64_t rank, std::uint64_t ranges) {
+  std::uint64_t factor = (ranges / 2 + ranges / 8) | 1;
+  while (std::gcd(factor, ranges) != 1) factor += 2;
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(rank - 1) * factor % ranges);
 }
 
-/// The chunks that `draws` requests ask for, numbers below `pieces` <= 2^32.
-[[nodiscard]] inline std::vector<std::uint32_t> zipf_draws(std::uint64_t pieces, double theta,
+/// The ranges that `draws` requests ask for, numbers below `ranges` <= 2^32.
+[[nodiscard]] inline std::vector<std::uint32_t> zipf_draws(std::uint64_t ranges, double theta,
                                                            std::uint64_t draws,
                                                            std::uint64_t seed) {
-  zipf_ranks const ranks(pieces, theta);
+  zipf_ranks const ranks(ranges, theta);
   std::vector<std::uint32_t> all(draws);
   parallel_for(draws, 1 << 14, [&](std::uint64_t i) {
-    all[i] = static_cast<std::uint32_t>(piece_of_rank(ranks.rank(seed, i), pieces));
+    all[i] = static_cast<std::uint32_t>(range_of_rank(ranks.rank(seed, i), ranges));
   });
   return all;
 }

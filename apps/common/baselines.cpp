@@ -30,25 +30,25 @@ std::uint64_t total(std::vector<file_part> const& parts) {
   return bytes;
 }
 
-/// A piece of a file, and where its bytes go on the device.
-struct piece {
+/// A range of a file, and where its bytes go on the device.
+struct range {
   host_file const* file;
   std::uint64_t offset;
   std::uint64_t bytes;
   std::uint64_t target;
 };
 
-std::vector<piece> cut(std::vector<file_part> const& parts, std::uint64_t chunk) {
-  std::vector<piece> pieces;
+std::vector<range> cut(std::vector<file_part> const& parts, std::uint64_t chunk) {
+  std::vector<range> ranges;
   std::uint64_t target = 0;
   for (auto const& p : parts) {
     for (std::uint64_t at = 0; at < p.bytes; at += chunk) {
       std::uint64_t const bytes = std::min(chunk, p.bytes - at);
-      pieces.push_back({p.file, at, bytes, target});
+      ranges.push_back({p.file, at, bytes, target});
       target += bytes;
     }
   }
-  return pieces;
+  return ranges;
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ double measure_cpuio_GBps(std::vector<file_part> const& parts) {
 double measure_pipelined_GBps(std::vector<file_part> const& parts, unsigned threads,
                               std::uint64_t chunk_bytes) {
   std::uint64_t const bytes = total(parts);
-  auto const pieces = cut(parts, chunk_bytes);
+  auto const ranges = cut(parts, chunk_bytes);
   buffer<std::byte> memory(bytes);
   pinned_buffer<std::byte> chunks(2 * threads * chunk_bytes);
   chunks.fill_zero();
@@ -93,8 +93,8 @@ double measure_pipelined_GBps(std::vector<file_part> const& parts, unsigned thre
     for (unsigned side = 0;; side ^= 1) {
       std::size_t const i =
           next.fetch_add(1, std::memory_order_relaxed);  // a counter: orders nothing
-      if (i >= pieces.size()) break;
-      piece const& p = pieces[i];
+      if (i >= ranges.size()) break;
+      range const& p = ranges[i];
       std::byte* const chunk = chunks.data() + (2 * thread + side) * chunk_bytes;
       copied[side].synchronize();
       p.file->read(chunk, p.bytes, p.offset);

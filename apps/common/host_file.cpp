@@ -83,22 +83,31 @@ void host_file::drop_from_page_cache() const {
 }
 
 void host_file::load_into_page_cache(std::uint64_t count) const {
-  constexpr std::uint64_t piece = 4 << 20;
+  constexpr std::uint64_t range = 4 << 20;
   std::uint64_t const end = std::min(count, size_);
   // Read twice: at its second use the kernel moves a page from its list of new pages to that of
   // used pages. That halves the speed of the read that meets it. Warm files have it behind them.
   for (int pass = 0; pass < 2; ++pass) {
     std::atomic<std::uint64_t> next{0};
     run_on_threads(io_threads(), [&](unsigned) {
-      std::vector<std::byte> buffer(piece);
+      std::vector<std::byte> buffer(range);
       for (;;) {
         std::uint64_t const at =
-            next.fetch_add(piece, std::memory_order_relaxed);  // a counter: orders nothing
+            next.fetch_add(range, std::memory_order_relaxed);  // a counter: orders nothing
         if (at >= end) return;
-        read(buffer.data(), std::min(piece, end - at), at);
+        read(buffer.data(), std::min(range, end - at), at);
       }
     });
   }
+}
+
+bool has_bytes_without_size(std::string const& path) {
+  int const fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return false;
+  char byte = 0;
+  bool const some = ::read(fd, &byte, 1) > 0;
+  ::close(fd);
+  return some;
 }
 
 }  // namespace gpufs::apps

@@ -42,4 +42,11 @@ class host_file {
   std::uint64_t size_ = 0;
 };
 
+/// Whether a file that says it has no size has bytes all the same, as files of /proc have. Kernels
+/// read such a file as empty.
+[[nodiscard]] bool has_bytes_without_size(std::string const& path);
+
+/// What a program says about such a file.
+inline constexpr char const* bytes_without_size = "has bytes but no size, as files of /proc";
+
 }  // namespace gpufs::apps

@@ -30,6 +30,13 @@ int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const
   try {
     app.parse(argc, argv);
     return with_output_written(body());
+  } catch (CLI::ExtrasError const&) {
+    // CLI11's own text has them in the reverse order.
+    auto const extra = app.remaining(true);
+    report(fmt::format("{} not expected: {}; --help lists what is",
+                       extra.size() == 1 ? "an argument was" : "arguments were",
+                       fmt::join(extra, " ")));
+    return status_usage;
   } catch (CLI::ParseError const& e) {
     return with_output_written(app.exit(e) == 0 ? 0 : status_usage);
   } catch (usage_error const& e) {

@@ -39,16 +39,27 @@ std::string find_script(std::string const& name) {
   return {};
 }
 
-int run_script(std::string const& script, std::vector<std::string> const& arguments, int try_next) {
-  int status = -1;
+std::string python_with(std::string const& module) {
   // The distribution's packages belong to its own Python, which need not be the first on the PATH.
-  for (char const* python : {"/usr/bin/python3", "python3"}) {
-    std::vector<std::string> words{python, script};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    status = run(words);
-    if (status != try_next && status != -1 && status != 127) return status;
+  for (std::string const python : {"/usr/bin/python3", "python3"}) {
+    std::string const look =
+        "import importlib.util as u, sys; sys.exit(u.find_spec('" + module + "') is None)";
+    if (run({python, "-c", look}) == 0) return python;
   }
-  return status;
+  return {};
+}
+
+int run_script(std::string const& python, std::string const& script,
+               std::vector<std::string> const& arguments) {
+  std::vector<std::string> words{python, script};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return run(words);
+}
+
+int run_picture_script(std::string const& script, std::vector<std::string> const& arguments) {
+  std::string python = python_with("PIL");
+  if (python.empty()) python = python_with("zlib");
+  return python.empty() ? -1 : run_script(python, script, arguments);
 }
 
 }  // namespace gpufs::apps

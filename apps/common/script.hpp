@@ -9,10 +9,17 @@ namespace gpufs::apps {
 /// A script beside this program, or where it is installed; empty if it is in neither place.
 [[nodiscard]] std::string find_script(std::string const& name);
 
-/// Runs a script (as find_script() found it) by the distribution's Python, and if that gives
-/// `try_next` by the first one on the PATH. Returns the exit status, or -1 if it could not be run
+/// A Python that has `module`: the distribution's, or the first one on the PATH, as that of a
+/// virtual environment; empty if neither has it.
+[[nodiscard]] std::string python_with(std::string const& module);
+
+/// Runs a script (as find_script() found it). Returns the exit status, or -1 if it could not be run
 /// or did not end by itself.
-[[nodiscard]] int run_script(std::string const& script, std::vector<std::string> const& arguments,
-                             int try_next);
+[[nodiscard]] int run_script(std::string const& python, std::string const& script,
+                             std::vector<std::string> const& arguments);
+
+/// run_script() for pictures.py, by a Python that has Pillow if there is one.
+[[nodiscard]] int run_picture_script(std::string const& script,
+                                     std::vector<std::string> const& arguments);
 
 }  // namespace gpufs::apps

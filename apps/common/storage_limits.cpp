@@ -114,10 +114,10 @@ storage_limits measure_storage_limits(host_file const& file, std::uint64_t most_
     l.sequential_GBps = sequential_rate(direct.descriptor(), large_read,
                                         std::min(most_bytes, file.size()) / large_read) /
                         1e9;
-    std::uint64_t const pieces = file.size() / smallest_read;
+    std::uint64_t const ranges = file.size() / smallest_read;
     l.random_iops = reads_per_second(
-        random_rings, direct.descriptor(), smallest_read, std::min(pieces, random_reads),
-        [&](std::uint64_t i) { return generate_below(seed, i, pieces) * smallest_read; });
+        random_rings, direct.descriptor(), smallest_read, std::min(ranges, random_reads),
+        [&](std::uint64_t i) { return generate_below(seed, i, ranges) * smallest_read; });
   } catch (std::system_error const& e) {
     l.why_not = e.what();
   }
@@ -125,9 +125,9 @@ storage_limits measure_storage_limits(host_file const& file, std::uint64_t most_
 }
 
 double read_past_page_cache(host_file const& file) {
-  std::uint64_t const piece = file.size() < large_read ? smallest_read : large_read;
-  if (file.size() < piece) refuse(EINVAL, file.path().c_str());
-  return sequential_rate(host_file(file.path(), O_DIRECT).descriptor(), piece, file.size() / piece);
+  std::uint64_t const range = file.size() < large_read ? smallest_read : large_read;
+  if (file.size() < range) refuse(EINVAL, file.path().c_str());
+  return sequential_rate(host_file(file.path(), O_DIRECT).descriptor(), range, file.size() / range);
 }
 
 uring_facts look_at_uring(std::uint64_t bytes) {

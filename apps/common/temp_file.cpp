@@ -65,17 +65,17 @@ fill_function words_of(std::uint64_t seed) {
 }  // namespace
 
 int fill_file(int fd, std::uint64_t bytes, fill_function const& fill) {
-  constexpr std::uint64_t piece = 1 << 20;
+  constexpr std::uint64_t range = 1 << 20;
   progress shown("writing a file", bytes);
   std::atomic<std::uint64_t> next{0};
   std::atomic<int> failure{0};
   run_on_threads(io_threads(), [&](unsigned) {
-    std::vector<std::byte> buffer(piece);
-    // Both are relaxed: pieces are independent of each other, and the failure is read after the
+    std::vector<std::byte> buffer(range);
+    // Both are relaxed: ranges are independent of each other, and the failure is read after the
     // threads have ended.
     for (std::uint64_t at; failure.load(std::memory_order_relaxed) == 0;) {
-      if ((at = next.fetch_add(piece, std::memory_order_relaxed)) >= bytes) return;
-      std::span const part(buffer.data(), std::min(piece, bytes - at));
+      if ((at = next.fetch_add(range, std::memory_order_relaxed)) >= bytes) return;
+      std::span const part(buffer.data(), std::min(range, bytes - at));
       fill(at, part);
       if (int const error = write_at(fd, part.data(), part.size(), at); error != 0) {
         failure.store(error, std::memory_order_relaxed);

@@ -41,7 +41,7 @@ constexpr std::array entries{
     entry{"pipelined", "times_pipelined", "hand-written, pipelined", &yardsticks::pipelined},
     entry{"baseline_gpufs", "times_baseline_gpufs", "our model of GPUfs",
           &yardsticks::baseline_gpufs},
-    entry{"random_pull", "of_random_pull", "GPU pulls the same pieces", &yardsticks::random_pull},
+    entry{"random_pull", "of_random_pull", "GPU pulls the same ranges", &yardsticks::random_pull},
     entry{"copy_kernel", "of_copy_kernel", "plain copy kernel", &yardsticks::copy_kernel},
     entry{"storage_sequential", "of_storage_sequential", "storage, O_DIRECT",
           &yardsticks::storage_sequential},

@@ -23,7 +23,7 @@ struct yardsticks {
   std::optional<double> pipelined;  ///< hand-written: threads with double-buffered chunks
   std::optional<double>
       baseline_gpufs;  ///< our model of GPUfs (apps/baseline); measured by the caller
-  /// a kernel reads random pieces of pinned memory; measured by the caller
+  /// a kernel reads random ranges of pinned memory; measured by the caller
   std::optional<double> random_pull;
   std::optional<double> copy_kernel;          ///< a plain copy kernel in device memory
   std::optional<double> storage_sequential;   ///< io_uring with O_DIRECT

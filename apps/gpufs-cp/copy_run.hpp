@@ -1,4 +1,4 @@
-// The device's part of a copy. Blocks take parts of files from a common counter.
+// The device's part of a copy. Blocks take ranges of files from a common counter.
 #pragma once
 
 #include <gpufs/filesystem.hpp>
@@ -6,6 +6,7 @@
 #include <apps/gpufs-cp/copy_tree.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace gpufs::apps {
@@ -16,10 +17,11 @@ struct copy_shape {
   std::uint64_t chunk_bytes = 64 << 10;  ///< of one gread and gwrite
 };
 
-/// Copies the bytes of all files into their parts. Returns per file 0 or the -errno of the first
-/// call that failed. Throws device_error.
-[[nodiscard]] std::vector<std::int32_t> run_copy(filesystem& fs,
-                                                 std::vector<copied_file> const& files,
-                                                 copy_shape const& shape);
+/// Copies the bytes of all files into their parts. Calls show(bytes copied) now and then, if there
+/// is a `show`. Returns per file 0 or the -errno of the first call that failed. Throws
+/// device_error.
+[[nodiscard]] std::vector<std::int32_t> run_copy(
+    filesystem& fs, std::vector<copied_file> const& files, copy_shape const& shape,
+    std::function<void(std::uint64_t)> const& show = {});
 
 }  // namespace gpufs::apps

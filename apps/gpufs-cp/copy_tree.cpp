@@ -1,3 +1,4 @@
+#include <apps/common/host_file.hpp>
 #include <apps/gpufs-cp/copy_tree.hpp>
 
 #include <cerrno>
@@ -49,14 +50,14 @@ std::error_code put_in_place(stdfs::path const& to, Make const& make) {
   return error;
 }
 
-/// Whether a file of size 0 has bytes all the same.
-bool has_bytes(stdfs::path const& path) {
-  int const fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return false;
-  char byte = 0;
-  bool const some = ::read(fd, &byte, 1) > 0;
+/// Sets the permissions of the part itself, whatever its name has become.
+std::error_code set_permissions(std::string const& part, mode_t mode) {
+  int const fd = ::open(part.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return last_error();
+  std::error_code error;
+  if (::fchmod(fd, mode) != 0) error = last_error();
   ::close(fd);
-  return some;
+  return error;
 }
 
 bool same_file(struct stat const& a, struct stat const& b) {
@@ -109,8 +110,8 @@ void add(stdfs::path const& from, stdfs::path const& to, first_names& names, cop
     }
     if (error) complain(from, error.message());
   } else if (S_ISREG(status.st_mode)) {
-    if (status.st_size == 0 && has_bytes(from))
-      return complain(from, "has bytes but no size, as files of /proc: not copied");
+    if (status.st_size == 0 && has_bytes_without_size(from))
+      return complain(from, bytes_without_size);
     if (status.st_nlink > 1) {
       auto const [first, is_first] = names.try_emplace({status.st_dev, status.st_ino}, to);
       if (!is_first) return plan.names.push_back({first->second.string(), to.string()});
@@ -154,11 +155,13 @@ copy_errors finish_copy(copy_plan const& plan, std::vector<std::int32_t> const& 
     copied_file const& f = plan.files[i];
     if (results[i] != 0) {
       ::unlink(f.part.c_str());
-    } else if (::chmod(f.part.c_str(), f.mode) != 0 ||
-               ::rename(f.part.c_str(), f.to.c_str()) != 0) {
-      errors.emplace_back(f.to, last_error().message());
-      ::unlink(f.part.c_str());
+      continue;
     }
+    auto error = set_permissions(f.part, f.mode);
+    if (!error && ::rename(f.part.c_str(), f.to.c_str()) != 0) error = last_error();
+    if (!error) continue;
+    errors.emplace_back(f.to, error.message());
+    ::unlink(f.part.c_str());
   }
   for (auto const& n : plan.names) {
     auto const error = put_in_place(
@@ -167,7 +170,7 @@ copy_errors finish_copy(copy_plan const& plan, std::vector<std::int32_t> const& 
   }
   // Those within a folder before it: it may forbid to look into it.
   for (auto f = plan.folders.rbegin(); f != plan.folders.rend(); ++f) {
-    if (::chmod(f->path.c_str(), f->mode) != 0)
+    if (::fchmodat(AT_FDCWD, f->path.c_str(), f->mode, AT_SYMLINK_NOFOLLOW) != 0)
       errors.emplace_back(f->path, last_error().message());
   }
   return errors;

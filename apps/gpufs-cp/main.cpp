@@ -7,6 +7,7 @@
 
 #include <apps/common/drain_on_signal.hpp>
 #include <apps/common/program.hpp>
+#include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
 #include <apps/gpufs-cp/copy_run.hpp>
 #include <apps/gpufs-cp/copy_tree.hpp>
@@ -17,7 +18,9 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -53,6 +56,15 @@ bool complain(copy_errors const& errors) {
   return !errors.empty();
 }
 
+/// run_copy() with a progress bar, where stderr is a terminal.
+std::vector<std::int32_t> copy_showing(filesystem& fs, std::vector<copied_file> const& files,
+                                       std::uint64_t bytes, copy_shape const& shape) {
+  progress shown(fmt::format("copying {} files", files.size()), bytes);
+  auto const show = [&](std::uint64_t done) { shown.set(done); };
+  return run_copy(fs, files, shape,
+                  shown.visible() ? std::function<void(std::uint64_t)>(show) : nullptr);
+}
+
 int copy(options const& o, config const& settings, drain_on_signal& signals) {
   validate(settings);
   copy_shape const shape = checked_shape(o);
@@ -79,9 +91,9 @@ int copy(options const& o, config const& settings, drain_on_signal& signals) {
         abandon_copy(plan);  // after an exception; else nothing is left to abandon
       }
     } const leave{signals, plan};
-    auto const results = run_copy(fs, plan.files, shape);
+    for (auto const& f : plan.files) bytes += f.bytes;
+    auto const results = copy_showing(fs, plan.files, bytes, shape);
     for (std::size_t i = 0; i < results.size(); ++i) {
-      bytes += plan.files[i].bytes;
       if (results[i] == 0) continue;
       failed = true;
       fmt::print(stderr, "gpufs-cp: {} to {}: {}\n", plan.files[i].from, plan.files[i].to,

@@ -1,3 +1,5 @@
+#include <apps/common/host_file.hpp>
+#include <apps/common/program.hpp>
 #include <apps/gpufs-grep/file_list.hpp>
 
 #include <algorithm>
@@ -13,15 +15,19 @@ namespace gpufs::apps {
 namespace {
 
 void add_regular(std::string path, struct stat const& status, file_list& to) {
-  to.files.push_back({std::move(path), static_cast<std::uint64_t>(status.st_size)});
+  if (status.st_size == 0 && has_bytes_without_size(path)) {
+    to.errors.emplace_back(std::move(path), bytes_without_size);
+  } else {
+    to.files.push_back({std::move(path), static_cast<std::uint64_t>(status.st_size)});
+  }
 }
 
 /// Adds what lies below `folder`. Each file's status is asked for: its size decides how it is cut
-/// into pieces.
+/// into ranges.
 void walk(std::string const& folder, file_list& to) {
   std::unique_ptr<DIR, int (*)(DIR*)> const open(::opendir(folder.c_str()), ::closedir);
   if (!open) {
-    to.errors.emplace_back(folder, errno);
+    to.errors.emplace_back(folder, error_text(errno));
     return;
   }
   std::string const prefix = folder.ends_with('/') ? folder : folder + '/';
@@ -29,14 +35,14 @@ void walk(std::string const& folder, file_list& to) {
     errno = 0;
     dirent const* const entry = ::readdir(open.get());
     if (entry == nullptr) {
-      if (errno != 0) to.errors.emplace_back(folder, errno);
+      if (errno != 0) to.errors.emplace_back(folder, error_text(errno));
       return;
     }
     if (std::strcmp(entry->d_name, ".") == 0 || std::strcmp(entry->d_name, "..") == 0) continue;
     std::string path = prefix + entry->d_name;
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0) {
-      to.errors.emplace_back(std::move(path), errno);
+      to.errors.emplace_back(std::move(path), error_text(errno));
     } else if (S_ISDIR(status.st_mode)) {
       walk(path, to);
     } else if (S_ISREG(status.st_mode)) {
@@ -53,11 +59,13 @@ file_list list_files(std::vector<std::string> const& operands) {
     auto const first = static_cast<std::ptrdiff_t>(all.files.size());
     struct stat status {};
     if (::stat(operand.c_str(), &status) != 0) {
-      all.errors.emplace_back(operand, errno);
+      all.errors.emplace_back(operand, error_text(errno));
     } else if (S_ISDIR(status.st_mode)) {
       walk(operand, all);
-    } else {
+    } else if (S_ISREG(status.st_mode)) {
       add_regular(operand, status, all);  // whether it can be read is for gopen to say
+    } else {
+      all.errors.emplace_back(operand, "is neither file nor folder");
     }
     std::sort(all.files.begin() + first, all.files.end(),
               [](auto const& a, auto const& b) { return a.path < b.path; });

@@ -15,12 +15,13 @@ struct listed_file {
 
 struct file_list {
   std::vector<listed_file> files;
-  std::vector<std::pair<std::string, int>> errors;  ///< what could not be looked at, with errno
+  std::vector<std::pair<std::string, std::string>> errors;  ///< path, why it is not searched
 };
 
 /// All regular files below `operands`, each operand's sorted by path. As with `grep -r`: symbolic
 /// links are followed where they are operands, and skipped below them; so are devices, FIFOs and
-/// sockets.
+/// sockets. These are errors: operands that are neither file nor folder; files that have bytes, but
+/// no size, as those of /proc.
 [[nodiscard]] file_list list_files(std::vector<std::string> const& operands);
 
 }  // namespace gpufs::apps

@@ -20,9 +20,9 @@ constexpr bool is_word_byte(char c) {
   return (lower >= 'a' && lower <= 'z') || (u >= '0' && u <= '9') || u == '_';
 }
 
-/// A file, or bytes [begin, end) of one. `end` of a file's last piece is ~0: it goes on to wherever
+/// A file, or bytes [begin, end) of one. `end` of a file's last range is ~0: it goes on to wherever
 /// the file ends.
-struct grep_piece {
+struct grep_range {
   std::uint64_t path;  ///< place of the path in grep_job::paths
   std::uint64_t begin;
   std::uint64_t end;
@@ -35,12 +35,12 @@ static_assert(front_bytes % 8 == 0);
 
 /// Pointers are to device memory, but `finished` to pinned memory.
 struct grep_job {
-  grep_piece const* piece = nullptr;
-  std::uint64_t pieces = 0;
+  grep_range const* range = nullptr;
+  std::uint64_t ranges = 0;
   char const* paths = nullptr;        ///< NUL-terminated, one behind the other
-  std::int64_t* results = nullptr;    ///< one per piece: a packed line_state, or -errno
-  std::uint64_t* next = nullptr;      ///< the next piece to take; 0 at first
-  std::uint64_t* finished = nullptr;  ///< for each block: pieces done
+  std::int64_t* results = nullptr;    ///< one per range: a packed line_state, or -errno
+  std::uint64_t* next = nullptr;      ///< the next range to take; 0 at first
+  std::uint64_t* finished = nullptr;  ///< for each block: ranges done
   char* windows = nullptr;            ///< for each block front_bytes and a chunk
   std::uint64_t chunk_bytes = 0;      ///< a multiple of 8, at least 2 * front_bytes
   search_word word;

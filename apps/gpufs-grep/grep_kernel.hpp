@@ -29,18 +29,18 @@ __device__ inline std::int64_t fill(io_context<cooperative_groups::thread_block>
   return static_cast<std::int64_t>(have);
 }
 
-/// The lines of bytes [piece.begin, piece.end) of an open file: a packed line_state, or -errno; the
+/// The lines of bytes [range.begin, range.end) of an open file: a packed line_state, or -errno; the
 /// first thread's alone. `window`: front_bytes and a chunk, 8-byte aligned.
-__device__ inline std::int64_t count_in_piece(io_context<cooperative_groups::thread_block>& io,
-                                              int fd, grep_piece const& piece, grep_job const& job,
+__device__ inline std::int64_t count_in_range(io_context<cooperative_groups::thread_block>& io,
+                                              int fd, grep_range const& range, grep_job const& job,
                                               char* window, std::uint64_t* scratch) {
   char* const chunk = window + front_bytes;
   std::uint64_t const length = job.word.length;
   line_state total;
-  std::uint64_t scan = piece.begin;    // next byte of the file to look at
-  std::uint64_t offset = piece.begin;  // of the chunk in the file
-  if (piece.begin != 0) {
-    std::int64_t const got = fill(io, fd, chunk - 1, 1, piece.begin - 1);
+  std::uint64_t scan = range.begin;    // next byte of the file to look at
+  std::uint64_t offset = range.begin;  // of the chunk in the file
+  if (range.begin != 0) {
+    std::int64_t const got = fill(io, fd, chunk - 1, 1, range.begin - 1);
     if (got < 0) return got;
   }
   for (;;) {
@@ -50,8 +50,8 @@ __device__ inline std::int64_t count_in_piece(io_context<cooperative_groups::thr
     bool const last = end - offset < job.chunk_bytes;
     // A word that begins at `stop` or behind it may go on in the next chunk.
     std::uint64_t stop = last ? end : end - length;
-    bool const done = last || stop >= piece.end;
-    if (stop > piece.end) stop = piece.end;
+    bool const done = last || stop >= range.end;
+    if (stop > range.end) stop = range.end;
 
     std::uint64_t const at_zero = offset - front_bytes;  // place 0 of the window, modulo 2^64
     text_window const t{window, scan - at_zero, stop - at_zero, end - at_zero, scan == 0};
@@ -79,18 +79,18 @@ __global__ void __launch_bounds__(1024) grep_kernel(fs_ref fs, grep_job job) {
   char* const window = job.windows + blockIdx.x * (front_bytes + job.chunk_bytes);
   for (std::uint64_t finished = 1;; ++finished) {
     __syncthreads();  // all have read what was taken last
-    // Relaxed: the pieces lie there since before the launch.
+    // Relaxed: the ranges lie there since before the launch.
     if (threadIdx.x == 0)
       taken =
           atomic_ref<std::uint64_t, scope::device>(*job.next).fetch_add(1, memory_order_relaxed);
     __syncthreads();
     std::uint64_t const mine = taken;
-    if (mine >= job.pieces) return;
-    grep_piece const piece = job.piece[mine];
-    int const fd = gopen(io, job.paths + piece.path, O_RDONLY);
+    if (mine >= job.ranges) return;
+    grep_range const range = job.range[mine];
+    int const fd = gopen(io, job.paths + range.path, O_RDONLY);
     std::int64_t result = fd;
     if (fd >= 0) {
-      result = detail::count_in_piece(io, fd, piece, job, window, scratch);
+      result = detail::count_in_range(io, fd, range, job, window, scratch);
       int const closed = gclose(io, fd);
       if (closed < 0 && result >= 0) result = closed;
     }

@@ -17,8 +17,8 @@ struct grep_shape {
   unsigned blocks = 1;
   unsigned threads = 32;
   std::uint64_t chunk_bytes = 64 << 10;  ///< per gread; a multiple of 8, at least 2 * front_bytes
-  std::uint64_t piece_bytes =
-      16 << 20;  ///< larger files are shared out among blocks in such pieces
+  std::uint64_t range_bytes =
+      16 << 20;  ///< larger files are shared out among blocks in such ranges
 };
 
 /// A kernel at work on a list of files.
@@ -30,9 +30,9 @@ class grep_run {
   grep_run(grep_run const&) = delete;
   grep_run& operator=(grep_run const&) = delete;
 
-  [[nodiscard]] std::uint64_t pieces() const;
+  [[nodiscard]] std::uint64_t ranges() const;
 
-  /// Runs the kernel to its end. `show` is called now and then with the pieces done; if there is
+  /// Runs the kernel to its end. `show` is called now and then with the ranges done; if there is
   /// none the host just waits. Returns the seconds it took. Throws device_error.
   double run(fs_ref const& fs, std::function<void(std::uint64_t)> const& show);
 

@@ -85,12 +85,12 @@ grep_shape checked_shape(options const& o) {
   s.chunk_bytes = size_option("--req", o.request, 2 * front_bytes, 1 << 30);
   if (s.chunk_bytes % 8 != 0)
     throw usage_error(fmt::format("--req={}: must be a multiple of 8", o.request));
-  s.piece_bytes = std::max(s.piece_bytes, s.chunk_bytes);
+  s.range_bytes = std::max(s.range_bytes, s.chunk_bytes);
   return s;
 }
 
-void complain(std::string const& path, std::int64_t error) {
-  fmt::print(stderr, "gpufs-grep: {}: {}\n", path, error_text(error));
+void complain(std::string const& path, std::string const& what) {
+  fmt::print(stderr, "gpufs-grep: {}: {}\n", path, what);
 }
 
 /// Files with another count on the host. Unreadable files are left out.
@@ -157,7 +157,7 @@ outcome search(options const& o, config const& settings) {
   {
     grep_run run(files, word, shape);
     filesystem fs(settings);
-    progress shown(fmt::format("searching {} files", files.size()), run.pieces());
+    progress shown(fmt::format("searching {} files", files.size()), run.ranges());
     auto const show = [&](std::uint64_t done) { shown.set(done); };
     r.seconds =
         run.run(fs.ref(), shown.visible() ? std::function<void(std::uint64_t)>(show) : nullptr);
@@ -165,11 +165,11 @@ outcome search(options const& o, config const& settings) {
     r.counters = fs.stats();
     r.notes = fs.notes();
   }
-  for (auto const& [path, error] : r.list.errors) complain(path, error);
+  for (auto const& [path, what] : r.list.errors) complain(path, what);
   r.unreadable = r.list.errors.size();
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (r.counts[i] < 0) {
-      complain(files[i].path, r.counts[i]);
+      complain(files[i].path, error_text(r.counts[i]));
       ++r.unreadable;
     } else {
       r.lines += static_cast<std::uint64_t>(r.counts[i]);

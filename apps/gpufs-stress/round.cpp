@@ -27,6 +27,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+// Leaks of a forked child are no matter: what it leaves alone ends with it.
+static bool is_forked_child = false;
+extern "C" int __lsan_is_turned_off() { return is_forked_child ? 1 : 0; }
+
 namespace gpufs::stress {
 
 namespace {
@@ -196,7 +200,9 @@ void write_host_cells(round_plan const& plan, unsigned number, site& s,
 void fork_once(unsigned number, board const& shared) {
   pid_t const child = ::fork();
   if (child == 0) {
-    if (number % 2 == 0) ::execl("/bin/true", "true", nullptr);
+    is_forked_child = true;
+    if (number % 3 == 0) ::execl("/bin/true", "true", nullptr);
+    if (number % 3 == 1) std::exit(0);
     ::_exit(0);
   }
   int status = 0;

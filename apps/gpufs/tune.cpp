@@ -125,14 +125,15 @@ std::vector<double> speeds(bench_result const& r) {
   return all;
 }
 
-/// Measures a configuration: once if that shows it to be far behind, else the median of three.
-double measure(bench_options b, config const& c, double best) {
+/// Measures a configuration: once if that shows it to be far behind, else three times.
+run_scores measure(bench_options b, config const& c, double best) {
   b.runs = 1;
   auto all = speeds(run_bench(b, c));
-  if (all.front() < 0.8 * best) return all.front();
+  if (all.front() < 0.8 * best) return {all.front(), all.front(), all.front(), 1};
   b.runs = 2;
   for (double const s : speeds(run_bench(b, c))) all.push_back(s);
-  return all[median_index(all)];
+  auto const [low, high] = std::ranges::minmax(all);
+  return {all[median_index(all)], low, high, static_cast<unsigned>(all.size())};
 }
 
 /// The bytes for one run of about `seconds`, by the rate of a short one. A run takes a fiftieth of
@@ -150,6 +151,13 @@ std::uint64_t bytes_per_trial(bench_options b, config const& c, std::uint64_t fi
   double const share = std::max(seconds - around_it, seconds / 4) / reading;
   return std::clamp(static_cast<std::uint64_t>(std::min(share, 1e6) * static_cast<double>(least)),
                     least, std::max(least, std::min(file_bytes, most_bytes)));
+}
+
+/// Whether gpufs has these settings without a file that tune writes.
+bool are_in_use(config const& c) {
+  config const now = load_config();
+  return std::ranges::all_of(settings(),
+                             [&](setting const& s) { return s.print(c) == s.print(now); });
 }
 
 std::string describe(config const& c) {
@@ -180,9 +188,11 @@ void add_options(CLI::App& command, tune_options& o) {
       "host_threads are tried\n"
       "through one after the other while the rest stay at the best values so far, again and again "
       "until nothing gains 2 %\n"
-      "or the time is up. A setting that is given on the command line keeps its value. FILE is "
-      "only read. The bytes that\n"
-      "the best settings deliver are compared with what pread gives.");
+      "and more than the runs of one setting differ, or the time is up. A setting that is given on "
+      "the command line keeps its\n"
+      "value. FILE is only read. The bytes that the best settings deliver are compared with what "
+      "pread gives. If gpufs\n"
+      "has the best settings already, nothing is written.");
   command.add_option("file", o.file, "file to read")->required()->type_name("FILE");
   command.add_option("--time", o.time, "longest time to search, such as 90, 90s or 2m")
       ->capture_default_str();
@@ -236,6 +246,10 @@ int run_tune(tune_options const& o, config const& start,
   }
   r.seconds = seconds_since(begun);
   print(o, r);
+  if (are_in_use(r.found.trials[r.found.best].settings)) {
+    fmt::print("{} not written: gpufs has the best settings found without it\n", o.out);
+    return 0;
+  }
   write_out(o, to_toml(o, r));
   fmt::print(
       "{} written: gpufs reads it where it is called gpufs.toml in the working directory, or "

@@ -42,10 +42,11 @@ struct tune_result {
 };
 
 /// Searches, verifies the bytes that the best settings give against pread, prints a table and
-/// writes `o.out`. Never writes to the file. `fixed(key)`: the setting keeps the value it has in
-/// `start`. Returns the program's exit status. Throws usage_error (the file cannot be read or is
-/// empty, `o.out` exists or is the file itself, an option is out of range), device_error,
-/// std::system_error, or std::runtime_error (the settings given do not work, or bytes were wrong).
+/// writes `o.out`, unless gpufs has these settings already. Never writes to the file.
+/// `fixed(key)`: the setting keeps the value it has in `start`. Returns the program's exit status.
+/// Throws usage_error (the file cannot be read or is empty, `o.out` exists or is the file itself,
+/// an option is out of range), device_error, std::system_error, or std::runtime_error (the settings
+/// given do not work, or bytes were wrong).
 int run_tune(tune_options const& o, config const& start,
              std::function<bool(std::string_view)> const& fixed);
 

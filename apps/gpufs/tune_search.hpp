@@ -20,10 +20,17 @@ struct coordinate {
   std::function<std::vector<std::string>(config const&)> values;
 };
 
+/// What the runs of a configuration gave. More is better.
+struct run_scores {
+  double median = 0;
+  double low = 0, high = 0;
+  unsigned runs = 0;
+};
+
 /// What a configuration gave.
 struct trial {
   config settings;
-  double score = 0;     ///< more is better
+  run_scores score;
   std::string failure;  ///< if not empty: why it gave nothing
 };
 
@@ -43,12 +50,13 @@ struct search_result {
 }
 
 /// Measures `start`, then goes round the coordinates, in their order, until a round brings nothing
-/// better or `time_left()` says no. A value replaces the best one only if it is better by `margin`
-/// (0.02 = 2 %), so that noise moves nothing. `measure(settings, best)` is also told the best score
-/// so far; what it throws for `start` is passed on, for others it becomes the trial's failure.
+/// better or `time_left()` says no. A value replaces the best one only if its median is better by
+/// `margin` (0.02 = 2 %) and its slowest run is faster than the fastest one of the best value. So
+/// noise moves nothing. `measure(settings, best)` is also told the best median so far; what it
+/// throws for `start` is passed on, for others it becomes the trial's failure.
 [[nodiscard]] inline search_result descend(
     config const& start, std::vector<coordinate> const& coordinates,
-    std::function<double(config const&, double best)> const& measure,
+    std::function<run_scores(config const&, double best)> const& measure,
     std::function<bool()> const& time_left, double margin = 0.02) {
   search_result r;
   std::set<std::string> tried;
@@ -64,7 +72,7 @@ struct search_result {
     for (auto const& along : coordinates) {
       setting const& varied = setting_named(along.key);
       for (auto const& value : along.values(r.trials[r.best].settings)) {
-        trial t{r.trials[r.best].settings, 0, {}};
+        trial t{r.trials[r.best].settings, {}, {}};
         try {
           varied.assign(t.settings, value, along.key);
           validate(t.settings);
@@ -73,14 +81,16 @@ struct search_result {
         }
         if (!is_new(t.settings)) continue;
         if (!time_left()) return r;
-        double const best = r.trials[r.best].score;
+        run_scores const best = r.trials[r.best].score;
         try {
-          t.score = measure(t.settings, best);
+          t.score = measure(t.settings, best.median);
         } catch (std::exception const& e) {
           t.failure = e.what();
         }
         r.trials.push_back(t);
-        if (!t.failure.empty() || t.score <= best * (1 + margin)) continue;
+        if (!t.failure.empty() || t.score.median <= best.median * (1 + margin) ||
+            t.score.low <= best.high)
+          continue;
         r.best = r.trials.size() - 1;
         better = true;
       }

@@ -86,7 +86,7 @@ std::uint64_t make_named(std::string const& path, input_file const& wanted,
   std::error_code ignored;
   std::filesystem::remove(path, ignored);
   unfinished_file const file(path);
-  int const fd = ::open(file.part().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  int const fd = file.open_part();
   if (fd < 0) throw usage_error(fmt::format("{}: {}", file.part(), error_text(errno)));
   std::atomic<std::uint64_t> sum{0};
   int error = fill_file(fd, wanted.bytes, summing(wanted.fill, sum));
@@ -175,7 +175,7 @@ std::string data_set::changed() const {
 
 std::uint64_t parallel_checksum(std::span<std::byte const> bytes) {
   std::atomic<std::uint64_t> sum{0};
-  parallel_pieces(bytes.size(), 4 << 20, [&](std::uint64_t begin, std::uint64_t end) {
+  parallel_ranges(bytes.size(), 4 << 20, [&](std::uint64_t begin, std::uint64_t end) {
     sum.fetch_add(part_of_checksum(bytes.subspan(begin, end - begin), begin),
                   std::memory_order_relaxed);  // a sum: orders nothing
   });

@@ -46,16 +46,16 @@ class pipelined_loader final : public loader {
   pipelined_loader() : chunks_(threads * 2 * chunk) { chunks_.fill_zero(); }
 
   void load(std::vector<load_item> const& items) override {
-    struct piece {
+    struct range {
       load_item const* item;
       std::uint64_t offset;
       std::uint64_t bytes;
     };
-    std::vector<piece> pieces;
+    std::vector<range> ranges;
     for (auto const& item : items) {
       std::uint64_t const size = item.from->file.size();
       for (std::uint64_t at = 0; at < size; at += chunk)
-        pieces.push_back({&item, at, std::min(chunk, size - at)});
+        ranges.push_back({&item, at, std::min(chunk, size - at)});
     }
     std::atomic<std::size_t> next{0};
     run_on_threads(threads, [&](unsigned thread) {
@@ -63,8 +63,8 @@ class pipelined_loader final : public loader {
       for (unsigned side = 0;; side ^= 1) {
         std::size_t const i =
             next.fetch_add(1, std::memory_order_relaxed);  // a counter: orders nothing
-        if (i >= pieces.size()) break;
-        piece const& p = pieces[i];
+        if (i >= ranges.size()) break;
+        range const& p = ranges[i];
         std::byte* const from = chunks_.data() + (2 * thread + side) * chunk;
         mine.copied[side].synchronize();
         p.item->from->file.read(from, p.bytes, p.offset);

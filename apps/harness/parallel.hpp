@@ -9,26 +9,26 @@
 
 namespace gpufs::apps {
 
-/// Calls work(begin, end) for pieces of [0, count) of at most `piece`, on io_threads() threads.
+/// Calls work(begin, end) for ranges of [0, count) of at most `range`, on io_threads() threads.
 /// Throws what `work` throws.
 template <class Work>
-void parallel_pieces(std::uint64_t count, std::uint64_t piece, Work const& work) {
-  std::uint64_t const pieces = (count + piece - 1) / piece;
+void parallel_ranges(std::uint64_t count, std::uint64_t range, Work const& work) {
+  std::uint64_t const ranges = (count + range - 1) / range;
   std::atomic<std::uint64_t> next{0};
   auto const run = [&](unsigned) {
     // Relaxed: a counter, which orders nothing.
-    for (std::uint64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
-      work(i * piece, std::min(count, (i + 1) * piece));
+    for (std::uint64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < ranges;) {
+      work(i * range, std::min(count, (i + 1) * range));
     }
   };
-  if (pieces <= 1) return run(0);
-  run_on_threads(static_cast<unsigned>(std::min<std::uint64_t>(io_threads(), pieces)), run);
+  if (ranges <= 1) return run(0);
+  run_on_threads(static_cast<unsigned>(std::min<std::uint64_t>(io_threads(), ranges)), run);
 }
 
-/// Calls work(i) for each i below `count`; `piece` of them go to one thread at a time.
+/// Calls work(i) for each i below `count`; `range` of them go to one thread at a time.
 template <class Work>
-void parallel_for(std::uint64_t count, std::uint64_t piece, Work const& work) {
-  parallel_pieces(count, piece, [&](std::uint64_t begin, std::uint64_t end) {
+void parallel_for(std::uint64_t count, std::uint64_t range, Work const& work) {
+  parallel_ranges(count, range, [&](std::uint64_t begin, std::uint64_t end) {
     for (std::uint64_t i = begin; i < end; ++i) work(i);
   });
 }
@@ -37,7 +37,7 @@ void parallel_for(std::uint64_t count, std::uint64_t piece, Work const& work) {
 template <class Wrong>
 std::uint64_t parallel_find(std::uint64_t count, Wrong const& wrong) {
   std::atomic<std::uint64_t> first{count};
-  parallel_pieces(count, 1 << 16, [&](std::uint64_t begin, std::uint64_t end) {
+  parallel_ranges(count, 1 << 16, [&](std::uint64_t begin, std::uint64_t end) {
     for (std::uint64_t i = begin; i < end && i < first.load(std::memory_order_relaxed); ++i) {
       if (!wrong(i)) continue;
       std::uint64_t seen = first.load(std::memory_order_relaxed);

@@ -17,7 +17,6 @@
 #include <stdexcept>
 #include <system_error>
 
-#include <fcntl.h>
 #include <unistd.h>
 
 namespace gpufs::apps {
@@ -32,8 +31,9 @@ void make_folder(std::string const& folder) {
 
 /// Writes `tiles` records, each by put(number, record).
 template <class Put>
-void write_records(std::string const& path, std::uint64_t tiles, Put const& put) {
-  int const fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+void write_records(unfinished_file const& to_file, std::uint64_t tiles, Put const& put) {
+  std::string const& path = to_file.part();
+  int const fd = to_file.open_part();
   if (fd < 0) throw std::system_error(errno, std::generic_category(), path);
   int const error =
       fill_file(fd, tiles * record_bytes, [&](std::uint64_t offset, std::span<std::byte> to) {
@@ -48,7 +48,7 @@ void write_records(std::string const& path, std::uint64_t tiles, Put const& put)
                             fmt::format("{} of {} tiles", path, tiles));
 }
 
-void write_histograms(std::string const& rgba, std::string const& hist, std::uint64_t tiles) {
+void write_histograms(std::string const& rgba, unfinished_file const& hist, std::uint64_t tiles) {
   host_file const pictures(rgba);
   write_records(hist, tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
     rgba_tile tile;
@@ -95,14 +95,14 @@ void generate_database(database const& d, std::uint64_t tiles, std::uint64_t see
   for (auto const& old : {d.hist(), d.rgba(), d.lsh()}) std::filesystem::remove(old);
   if (pictures) {
     unfinished_file const rgba(d.rgba());
-    write_records(rgba.part(), tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
+    write_records(rgba, tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
       rgba_tile const tile = synthetic_tile(seed, m);
       std::memcpy(to.data(), tile.data(), record_bytes);
     });
     rgba.put_in_place();
   }
   unfinished_file const hist(d.hist());
-  write_records(hist.part(), tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
+  write_records(hist, tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
     put_record(histogram_of(synthetic_tile(seed, m)), to);
   });
   hist.put_in_place();
@@ -125,14 +125,14 @@ std::uint64_t import_database(database const& d, std::string const& source) {
     if (script.empty())
       throw std::runtime_error(
           "pictures.py is not beside this program, which reads pictures by it");
-    if (run_script(script, {"tiles", source, rgba.part()}, -1) != 0) {
+    if (run_picture_script(script, {"tiles", source, rgba.part()}) != 0) {
       throw std::runtime_error(
           fmt::format("{}: no tiles could be taken from it (see above; needs python3)", source));
     }
   }
   std::string const tiles_in = is_there ? d.rgba() : rgba.part();
   std::uint64_t const tiles = records_in(tiles_in);
-  write_histograms(tiles_in, hist.part(), tiles);
+  write_histograms(tiles_in, hist, tiles);
   // What was there goes only now.
   for (auto const& old : {d.hist(), d.lsh()}) std::filesystem::remove(old);
   if (!is_there) rgba.put_in_place();

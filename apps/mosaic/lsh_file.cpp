@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <system_error>
@@ -107,6 +108,8 @@ void save_index(lsh_index const& index, std::string const& path) {
 }
 
 lsh_index load_index(std::string const& path) {
+  if (std::error_code ignored; !std::filesystem::exists(path, ignored))
+    refuse(path, "there is no index of these tiles");
   host_file const file(path);
   lsh_header h{};
   if (file.size() < header_bytes)

@@ -149,7 +149,7 @@ lsh_index make_index(lsh_options const& o, std::vector<std::int32_t> coefficient
 
 lsh_index build_index(lsh_options const& o, std::uint64_t tiles, read_histograms const& read,
                       bucket_occupancy& occupancy) {
-  constexpr std::uint64_t piece = 256;
+  constexpr std::uint64_t range = 256;
   std::vector<std::int32_t> coefficients = draw_coefficients(o);
   lsh_view hash{};
   hash.coefficients = coefficients.data();
@@ -157,7 +157,7 @@ lsh_index build_index(lsh_options const& o, std::uint64_t tiles, read_histograms
   hash.bits = o.bits;
   hash.subtract = o.centred ? compacted_mean : 0;
   std::vector<std::vector<std::uint32_t>> keys(o.tables, std::vector<std::uint32_t>(tiles));
-  parallel_pieces(tiles, piece, [&](std::uint64_t begin, std::uint64_t end) {
+  parallel_ranges(tiles, range, [&](std::uint64_t begin, std::uint64_t end) {
     std::vector<histogram> part(end - begin);
     read(begin, part);
     std::array<std::uint32_t, most_tables> of_tile;

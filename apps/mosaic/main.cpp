@@ -13,7 +13,9 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 namespace {
 
@@ -37,7 +39,10 @@ int generate(options const& o) {
   check_option("--tiles", o.tiles, 0, std::int64_t{1} << 31);
   std::uint64_t const tiles =
       o.tiles != 0 ? static_cast<std::uint64_t>(o.tiles) : size_named(o.size).tiles;
+  std::error_code ignored;
+  bool const had_index = std::filesystem::exists(database{o.data}.lsh(), ignored);
   generate_database({o.data}, tiles, o.seed, !o.histograms_only);
+  if (had_index) fmt::print("the index was of other tiles, and was removed\n");
   fmt::print("{} tiles, {} bytes of histograms; now: mosaic index --data {}\n", tiles,
              tiles * record_bytes, o.data);
   return 0;
@@ -133,8 +138,8 @@ int main(int argc, char** argv) {
   index_command.add_option("--data", o.data, "folder of the database")->required();
   index_command.add_option("--tables", o.tables, "hash functions, 1 to 32")->capture_default_str();
   index_command.add_option("--bits", o.bits,
-                           "of each key, 1 to 31; default: 0, so many that a bucket has about four "
-                           "ids (2 million tiles: 18)");
+                           "of each key, 0 to 31; 0, the default: so many that a bucket has about "
+                           "four ids (2 million tiles: 18)");
   index_command.add_flag("--centre", o.centre,
                          "subtract the mean from histograms before hashing: for keys that cluster");
   index_command.add_option("--seed", o.seed, "of the hash functions")->capture_default_str();

@@ -109,7 +109,7 @@ picture read_picture(std::string const& path) {
     throw std::runtime_error("pictures.py is not beside this program, which reads pictures by it");
   passing_folder const folder;
   std::string const raw = folder.path + "/picture.rgb8";
-  if (run_script(script, {"picture", path, raw}, -1) != 0) {
+  if (run_picture_script(script, {"picture", path, raw}) != 0) {
     throw std::runtime_error(
         fmt::format("--input={}: could not be read (see above; needs python3)", path));
   }

@@ -46,7 +46,7 @@ std::vector<tile_match> match_on_host(lsh_view const& index, std::span<rgba_tile
                                       histogram_source const& source, std::uint64_t& compared) {
   std::vector<tile_match> best(places.size());
   std::atomic<std::uint64_t> all{0};
-  parallel_pieces(places.size(), 8, [&](std::uint64_t begin, std::uint64_t end) {
+  parallel_ranges(places.size(), 8, [&](std::uint64_t begin, std::uint64_t end) {
     alignas(64) std::array<float, histogram_bins> buffer;
     std::array<std::uint32_t, most_tables> keys;
     std::uint64_t mine = 0;

@@ -175,7 +175,7 @@ class backprop final : public port {
     small_layer const& small = in.as<small_layer>(3)[0];
     std::array<double, width> sums{};
     std::mutex mutex;
-    parallel_pieces(count_, 1 << 14, [&](std::uint64_t begin, std::uint64_t end) {
+    parallel_ranges(count_, 1 << 14, [&](std::uint64_t begin, std::uint64_t end) {
       std::array<double, width> mine{};
       for (std::uint64_t k = begin; k < end; ++k) {
         for (unsigned j = 1; j < width; ++j)

@@ -44,7 +44,7 @@ void restore_line(std::vector<T>& x) {
 
 template <class T, class Line>
 void each_row(std::vector<T>& m, level_shape s, Line const& line) {
-  parallel_pieces(s.rows, 16, [&](std::uint64_t begin, std::uint64_t end) {
+  parallel_ranges(s.rows, 16, [&](std::uint64_t begin, std::uint64_t end) {
     std::vector<T> x(s.columns);
     for (std::uint64_t y = begin; y < end; ++y) {
       auto const row = m.begin() + static_cast<std::ptrdiff_t>(y * s.columns);
@@ -58,7 +58,7 @@ void each_row(std::vector<T>& m, level_shape s, Line const& line) {
 /// Sixteen columns at a time: a cache line of each row.
 template <class T, class Line>
 void each_column(std::vector<T>& m, level_shape s, Line const& line) {
-  parallel_pieces(s.columns, 16, [&](std::uint64_t begin, std::uint64_t end) {
+  parallel_ranges(s.columns, 16, [&](std::uint64_t begin, std::uint64_t end) {
     std::vector<std::vector<T>> x(end - begin, std::vector<T>(s.rows));
     for (std::uint64_t y = 0; y < s.rows; ++y) {
       for (std::uint64_t c = begin; c < end; ++c) x[c - begin][y] = m[y * s.columns + c];

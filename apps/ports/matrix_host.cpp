@@ -37,7 +37,7 @@ std::vector<double> host_rows(float const* a, std::uint64_t n, std::vector<doubl
 
 std::vector<double> host_columns(float const* a, std::uint64_t n, std::vector<double> const& w) {
   std::vector<double> result(n);
-  parallel_pieces(n, 256, [&](std::uint64_t begin, std::uint64_t end) {
+  parallel_ranges(n, 256, [&](std::uint64_t begin, std::uint64_t end) {
     for (std::uint64_t i = 0; i < n; ++i) {
       for (std::uint64_t j = begin; j < end; ++j)
         result[j] += static_cast<double>(a[i * n + j]) * w[i];

@@ -7,6 +7,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include <unistd.h>
 
 namespace gpufs {
 
@@ -59,6 +63,10 @@ void load_file(config& c, std::filesystem::path const& file) {
 }
 
 void load_environment(config& c) {
+  for (char const* const* e = environ; e != nullptr && *e != nullptr; ++e) {
+    std::string_view const variable(*e, std::strcspn(*e, "="));
+    if (variable.starts_with("GPUFS_")) owner::note_similar_name(variable);
+  }
   for (auto const& s : settings()) {
     std::string const name = s.environment_name();
     char const* const value = std::getenv(name.c_str());

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 #include <mutex>
+#include <numeric>
 #include <set>
 
 namespace gpufs::owner {
@@ -40,6 +41,42 @@ void note_former_name(std::string_view former, std::string_view now) {
   std::lock_guard const lock(mutex);
   if (!noted.emplace(former).second) return;
   fmt::print(stderr, "gpufs: {} is called {} now; the former name still works\n", former, now);
+}
+
+namespace {
+
+/// Letters to insert, to drop or to change so that `a` becomes `b`.
+std::size_t letters_between(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t before = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      std::size_t const changed = before + (a[i] == b[j] ? 0 : 1);
+      before = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, changed});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+void note_similar_name(std::string_view variable) {
+  for (auto const& s : settings()) {
+    auto const name = s.environment_name();
+    auto const letters = letters_between(variable, name);
+    bool const is_former =
+        !s.former_key.empty() && variable == owner::environment_name(s.former_key);
+    if (letters == 0 || is_former) return;
+    if (letters > 2) continue;
+    static std::mutex mutex;
+    static std::set<std::string, std::less<>> noted;
+    std::lock_guard const lock(mutex);
+    if (noted.emplace(variable).second)
+      fmt::print(stderr, "gpufs: {} is no setting and is ignored; is {} meant?\n", variable, name);
+    return;
+  }
 }
 
 void reject(std::string_view origin, std::string_view value, std::string_view allowed) {

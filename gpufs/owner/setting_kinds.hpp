@@ -26,6 +26,10 @@ inline constexpr std::uint64_t kibi = 1ull << 10, mebi = 1ull << 20, gibi = 1ull
 /// Says on stderr that `former` is called `now`, once per process and name.
 void note_former_name(std::string_view former, std::string_view now);
 
+/// Says on stderr that `variable` is no setting but looks like one, once per process and name, if
+/// it differs from the variable of a setting by at most two letters.
+void note_similar_name(std::string_view variable);
+
 /// Throws config_error: "ORIGIN=VALUE: must be ALLOWED".
 [[noreturn]] void reject(std::string_view origin, std::string_view value, std::string_view allowed);
 

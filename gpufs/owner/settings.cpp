@@ -101,18 +101,15 @@ std::vector<setting> size_settings() {
            &config::write_memory, {.low = 0, .high = tebi, .multiple_of = 4096},
            "a multiple of 4096 up to 1T"),
       renamed("window_size", expert(size("file_window_size",
-                                         "bytes of a file mapped for the GPU together, a power of "
-                                         "two from 64K to 1G, at least "
-                                         "page_size",
+                                         "bytes of a file registered with the GPU together, a "
+                                         "power of two from 64K to 1G, at least page_size",
                                          &config::file_window_size,
                                          {.low = 64 * kibi, .high = gibi, .power_of_two = true},
                                          "a power of two from 64K to 1G"))),
       renamed("mapped_memory",
               size("registered_memory",
-                   "io_path=registered, auto: most bytes of files mapped at once, at least "
-                   "file_window_size; 0 = "
-                   "none; auto: and a quarter of the "
-                   "host's memory",
+                   "io_path=registered, auto: most bytes of files registered at once, at least "
+                   "file_window_size; 0 = none; auto: and a quarter of the host's memory",
                    &config::registered_memory, {.low = 0, .high = tebi}, "a size up to 1T")),
       expert(count(
           "pulls_in_flight", "warps that pull from host memory at once, up to 4K each, 1 to 65536",

@@ -31,15 +31,20 @@ inline constexpr std::uint64_t written_locked = 1;  ///< the host is reading
 inline constexpr unsigned written_shift = 1;
 
 // A dirty mark, a byte per buffer, says which buffers the host need look at. 0: the buffer is
-// clean. Else it may be dirty, and the mark is a tag of the page's version. The device stores the
+// clean. Else it may be dirty, and the mark is a tag of its version's series. The device stores the
 // tag when it opens a clean buffer, before it posts. The host stores 0 when the file has the
 // buffer's bytes, before it stores `written`. So the two take turns, each after it has acquired the
 // other's word, and a posted buffer that the file lacks has its mark. docs/design/write.md has the
 // argument.
 
+/// Versions come in series of 2^20 numbers. All versions of a series are of one file, so the host
+/// finds the file of a write buffer by the series, however often the file was renewed.
+inline constexpr unsigned series_shift = 20;
+constexpr std::uint64_t series_of(std::uint64_t version) { return version >> series_shift; }
+
 /// The mark of a buffer with a page of this version: never 0.
 constexpr std::uint8_t mark_of(std::uint64_t version) {
-  return static_cast<std::uint8_t>(1 + version % 255);
+  return static_cast<std::uint8_t>(1 + series_of(version) % 255);
 }
 
 /// Bytes [begin, end) of a page.

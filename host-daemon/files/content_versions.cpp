@@ -57,7 +57,7 @@ content_versions::validation content_versions::open(file_stamp const& stamp, std
   if (v.writers == 0 && (changed || order > v.order)) {
     changed = changed || !v.settled || v.stamp != stamp;
     if (changed) {
-      v.version = ++last_version_;
+      v.version = version_after(v.version);
       v.was_written = false;
       v.renewed = false;
     }
@@ -72,7 +72,7 @@ content_versions::validation content_versions::open(file_stamp const& stamp, std
   if (for_writing) {
     ++v.writers;
     if (!v.was_written && known && !changed) {
-      v.version = ++last_version_;
+      v.version = version_after(v.version);
       v.renewed = false;
       changed = true;
     }
@@ -112,7 +112,7 @@ content_versions::validation content_versions::renew(std::uint64_t device, std::
                                                      std::uint64_t order) noexcept {
   auto const found = versions_.find({device, inode});
   if (found == versions_.end() || found->second.users == 0) return {};
-  found->second.version = ++last_version_;
+  found->second.version = version_after(found->second.version);
   found->second.settled = false;
   found->second.renewed = true;
   auto renewed = resize(device, inode, size, order);

@@ -2,6 +2,8 @@
 // have changed.
 #pragma once
 
+#include <gpufs/rpc/write_format.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -49,7 +51,7 @@ class content_versions {
   explicit content_versions(std::size_t capacity, std::uint32_t write_indices = 0);
 
   struct validation {
-    std::uint64_t version;  ///< never 0, never reused
+    std::uint64_t version;  ///< never 0, never reused, mostly of the same series as before
     std::uint64_t size;     ///< bytes, as of the newest look at the file
     bool changed;           ///< the version is new
     /// 1 + a number below `write_indices` that no other open file has, if this file is or was
@@ -92,8 +94,10 @@ class content_versions {
   /// Returns open() less close() of the file.
   [[nodiscard]] std::uint64_t opens(std::uint64_t device, std::uint64_t inode) const noexcept;
 
-  /// Returns a version that no file has.
-  [[nodiscard]] std::uint64_t fresh_version() noexcept { return ++last_version_; }
+  /// Returns the first version of a series that no file has.
+  [[nodiscard]] std::uint64_t fresh_version() noexcept {
+    return ++last_series_ << rpc::series_shift;
+  }
   /// Returns a write index that no file has, or 0. return_write_index() gives it back.
   [[nodiscard]] std::uint32_t take_write_index() noexcept;
   void return_write_index(std::uint32_t write_index) noexcept;
@@ -102,6 +106,12 @@ class content_versions {
   [[nodiscard]] std::size_t size() const noexcept { return versions_.size(); }
 
  private:
+  // The version after `version`, which may be 0: of its series, unless that is used up.
+  [[nodiscard]] std::uint64_t version_after(std::uint64_t version) noexcept {
+    return rpc::series_of(version) == rpc::series_of(version + 1) && version != 0 ? version + 1
+                                                                                  : fresh_version();
+  }
+
   struct key {
     std::uint64_t device, inode;
     friend bool operator==(key const&, key const&) = default;
@@ -128,7 +138,7 @@ class content_versions {
   };
 
   std::size_t capacity_;
-  std::uint64_t last_version_ = 0;
+  std::uint64_t last_series_ = 0;
   std::unordered_map<key, file_entry, key_hash> versions_;
   // Each version is in open_ or in closed_, so moving it from one to the other allocates nothing.
   std::list<key> open_;

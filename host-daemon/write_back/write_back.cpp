@@ -123,10 +123,10 @@ void write_back::attach(std::uint64_t version, file_pointer file) {
     first = files_.empty() && files_without_memory_.empty();
     file->marks.set(rpc::mark_of(version));
     try {
-      files_.insert_or_assign(version, file);
+      files_.insert_or_assign(rpc::series_of(version), file);
     } catch (std::bad_alloc const&) {
       if (files_without_memory_.full()) throw;
-      files_without_memory_.push_back({version, std::move(file)});
+      files_without_memory_.push_back({rpc::series_of(version), std::move(file)});
     }
   }
   if (first) wake_.notify_one();  // one thread watches from now on
@@ -137,6 +137,11 @@ void write_back::forget(written_file& file) {
   std::erase_if(files_, [&](auto const& entry) { return entry.second.get() == &file; });
   files_without_memory_.erase_if([&](auto const& entry) { return entry.file.get() == &file; });
   file.marks.reset();
+}
+
+std::size_t write_back::attached() const {
+  std::lock_guard const lock{files_mutex_};
+  return files_.size() + files_without_memory_.size();
 }
 
 bool write_back::wanted_now(std::uint32_t i, bool pressed) {

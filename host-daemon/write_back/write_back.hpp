@@ -79,11 +79,13 @@ class write_back {
   bool post(slow_work const& work) noexcept;
   static constexpr std::size_t most_jobs = 512;
 
-  /// Says that version `version` of a file's contents belongs to `file`. Throws std::bad_alloc if
-  /// there is no memory and the places for such times are used up.
+  /// Says that the series of `version` belongs to `file`. Throws std::bad_alloc if there is no
+  /// memory and the places for such times are used up.
   void attach(std::uint64_t version, std::shared_ptr<written_file> file);
   /// Says that no version belongs to `file` any more.
   void forget(written_file& file);
+  /// Returns how many series belong to files.
+  [[nodiscard]] std::size_t attached() const;
 
   /// Prints the lines of unwritten() on stderr, as lost.
   void report_lost() noexcept;
@@ -216,14 +218,14 @@ class write_back {
   std::atomic<unsigned> hurried_{0};  // flushes under way: the background helps
 
   mutable std::mutex files_mutex_;
-  std::unordered_map<std::uint64_t, file_pointer> files_;  // by version
-  // Versions that came when there was no memory. A new version often comes when the file has been
+  std::unordered_map<std::uint64_t, file_pointer> files_;  // by series
+  // Series that came when there was no memory. A new version often comes when the file has been
   // changed already, and then it must not be lost.
-  struct file_version {
-    std::uint64_t version = 0;
+  struct file_series {
+    std::uint64_t series = 0;
     file_pointer file;
   };
-  bounded_list<file_version, 64> files_without_memory_;
+  bounded_list<file_series, 64> files_without_memory_;
 
   std::mutex jobs_mutex_;  // guards the four below
   std::condition_variable wake_;

@@ -32,11 +32,11 @@ bool write_back::is_dirty(std::uint32_t i) const {
 
 write_back::file_pointer write_back::file_of(std::uint32_t i) const {
   std::lock_guard const lock{files_mutex_};
-  auto const version = version_of(i);
-  auto const found = files_.find(version);
+  auto const series = rpc::series_of(version_of(i));
+  auto const found = files_.find(series);
   if (found != files_.end()) return found->second;
   for (auto const& entry : files_without_memory_)
-    if (entry.version == version) return entry.file;
+    if (entry.series == series) return entry.file;
   return nullptr;
 }
 

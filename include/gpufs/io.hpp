@@ -23,8 +23,8 @@ class io_context;
 
 /// Opens the regular file at `path`, a NUL-terminated string that all threads can read.
 /// All threads of the group call.
-/// @param flags  O_RDONLY, O_WRONLY or O_RDWR; may add O_CREAT, O_EXCL, O_TRUNC, O_APPEND and
-///               O_GWRONCE
+/// @param flags  O_RDONLY, O_WRONLY or O_RDWR; may add O_CREAT, O_EXCL, O_TRUNC, O_APPEND,
+///               O_NOFOLLOW and O_GWRONCE
 /// @param mode   permissions of a created file, as for open(2)
 ///
 /// Every block, later kernels and the host may use the descriptor. It stays open until gclose was
@@ -89,8 +89,8 @@ template <class Group>
 /// A write beyond the end makes the file longer; the gap reads as zeros. Concurrent writes of
 /// different bytes all survive: of this GPU, of the host, of other processes.
 ///
-/// Returns `count`, or fewer if a page could not be had. Bytes behind the returned number may be
-/// written all the same. If the first byte was not written:
+/// Returns the number of bytes written, from the first on: `count`, or those before the first page
+/// that could not be had. Pages behind that one may be written all the same. If it is the first:
 ///   -EBADF not open for writing | -EFAULT null `buf` | -EINVAL `offset` < 0, small group
 ///   -EFBIG beyond 2^48
 ///   -ENOMEM for config::rpc_timeout_ms all frames stayed pinned, or all write buffers held pages
@@ -117,7 +117,8 @@ template <class Group>
 /// that the file gains are zeros. All threads of the group call.
 ///
 /// The host file then has the bytes of all earlier gwrites. The call waits for gwrites under way
-/// and holds up new ones.
+/// and holds up new ones. Once the host has begun its ftruncate(2), for this call or another one of
+/// the file, the call waits for the end of that, whatever config::rpc_timeout_ms.
 ///
 /// Returns 0, or
 ///   -EBADF not open | -EINVAL not open for writing, `size` < 0 | -EFBIG beyond 2^48 - 1

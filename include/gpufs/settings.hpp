@@ -56,7 +56,8 @@ struct setting {
 void load_file(config& c, std::filesystem::path const& file);
 
 /// Overrides `c` by environment variables GPUFS_<KEY>. Other variables that begin with GPUFS_ are
-/// ignored. Throws config_error naming the variable.
+/// ignored. If one looks like a misspelt setting, a line on stderr says so, once.
+/// Throws config_error naming the variable.
 void load_environment(config& c);
 
 /// The usual start: `defaults`, then gpufs.toml in the working directory if it exists, then the

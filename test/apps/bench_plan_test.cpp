@@ -19,7 +19,7 @@ access_plan sequential(std::uint64_t blocks, std::uint64_t bytes, std::uint64_t 
   p.blocks = blocks;
   p.bytes = bytes;
   p.request = request;
-  p.stride = access_plan::pieces(access_plan::pieces(bytes, request), blocks) * request;
+  p.stride = access_plan::ranges(access_plan::ranges(bytes, request), blocks) * request;
   return p;
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("bench plan: a stride that is no multiple of the request is read to it
   for (int const n : times_read(p)) CHECK(n == 1);
 }
 
-TEST_CASE("bench plan: strided pieces lie `stride` apart and are all read") {
+TEST_CASE("bench plan: strided ranges lie `stride` apart and are all read") {
   access_plan p;
   p.pattern = access_pattern::strided;
   p.blocks = 3;
@@ -76,7 +76,7 @@ TEST_CASE("bench plan: strided pieces lie `stride` apart and are all read") {
   }
 }
 
-TEST_CASE("bench plan: random pieces are aligned, whole, and depend on the seed alone") {
+TEST_CASE("bench plan: random ranges are aligned, whole, and depend on the seed alone") {
   access_plan p;
   p.pattern = access_pattern::random;
   p.blocks = 3;
@@ -93,7 +93,7 @@ TEST_CASE("bench plan: random pieces are aligned, whole, and depend on the seed 
   }
 }
 
-TEST_CASE("bench plan: pieces that were drawn are read in that order, whoever reads them") {
+TEST_CASE("bench plan: ranges that were drawn are read in that order, whoever reads them") {
   std::vector<std::uint32_t> const drawn = {3, 0, 3, 9, 1};
   access_plan p;
   p.pattern = access_pattern::random;
@@ -136,7 +136,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("zipf: a single piece is always the one; draws depend on seed and number alone") {
+TEST_CASE("zipf: a single range is always the one; draws depend on seed and number alone") {
   CHECK(zipf_ranks(1, 0.99).rank(5, 7) == 1);
   auto const some = zipf_draws(50, 0.99, 100, 3), more = zipf_draws(50, 0.99, 100'000, 3),
              other = zipf_draws(50, 0.99, 100, 4);
@@ -144,18 +144,18 @@ TEST_CASE("zipf: a single piece is always the one; draws depend on seed and numb
   CHECK(other != some);
 }
 
-TEST_CASE("zipf: every piece has one rank, and wanted ones are no neighbours in the file") {
-  for (std::uint64_t const pieces : {1, 2, 3, 7, 64, 1000, 4096}) {
+TEST_CASE("zipf: every range has one rank, and wanted ones are no neighbours in the file") {
+  for (std::uint64_t const ranges : {1, 2, 3, 7, 64, 1000, 4096}) {
     std::set<std::uint64_t> seen;
-    for (std::uint64_t rank = 1; rank <= pieces; ++rank) {
-      std::uint64_t const piece = piece_of_rank(rank, pieces);
-      CHECK(piece < pieces);
-      CHECK(seen.insert(piece).second);
+    for (std::uint64_t rank = 1; rank <= ranges; ++rank) {
+      std::uint64_t const range = range_of_rank(rank, ranges);
+      CHECK(range < ranges);
+      CHECK(seen.insert(range).second);
     }
-    if (pieces < 64) continue;
+    if (ranges < 64) continue;
     for (std::uint64_t rank = 1; rank < 10; ++rank) {
-      auto const a = static_cast<std::int64_t>(piece_of_rank(rank, pieces)),
-                 b = static_cast<std::int64_t>(piece_of_rank(rank + 1, pieces));
+      auto const a = static_cast<std::int64_t>(range_of_rank(rank, ranges)),
+                 b = static_cast<std::int64_t>(range_of_rank(rank + 1, ranges));
       CHECK(std::abs(a - b) > 8);
     }
   }

@@ -30,20 +30,20 @@ search_word word_of(std::string const& text) {
 
 config small_config() { return test::small_config(4096, 64); }
 
-/// Matching lines of a file, counted by the kernel in pieces of `piece_bytes`; or -errno.
+/// Matching lines of a file, counted by the kernel in ranges of `range_bytes`; or -errno.
 std::int64_t count_on_device(filesystem& fs, std::string const& path, std::uint64_t size,
-                             std::string const& word, std::uint64_t piece_bytes,
+                             std::string const& word, std::uint64_t range_bytes,
                              std::uint64_t chunk_bytes, unsigned threads) {
   constexpr unsigned blocks = 3;
-  std::vector<grep_piece> pieces;
-  for (std::uint64_t at = 0; at < size || at == 0; at += piece_bytes) {
-    pieces.push_back({0, at, at + piece_bytes < size ? at + piece_bytes : ~0ull});
+  std::vector<grep_range> ranges;
+  for (std::uint64_t at = 0; at < size || at == 0; at += range_bytes) {
+    ranges.push_back({0, at, at + range_bytes < size ? at + range_bytes : ~0ull});
   }
-  buffer<grep_piece> device_pieces(pieces.size());
-  device_pieces.copy_from_host(pieces.data(), pieces.size());
+  buffer<grep_range> device_ranges(ranges.size());
+  device_ranges.copy_from_host(ranges.data(), ranges.size());
   buffer<char> paths(path.size() + 1);
   paths.copy_from_host(path.c_str(), path.size() + 1);
-  buffer<std::int64_t> results(pieces.size());
+  buffer<std::int64_t> results(ranges.size());
   buffer<std::uint64_t> next(1);
   next.fill_zero();
   pinned_buffer<std::uint64_t> finished(blocks);
@@ -51,8 +51,8 @@ std::int64_t count_on_device(filesystem& fs, std::string const& path, std::uint6
   buffer<char> windows(blocks * (front_bytes + chunk_bytes));
 
   grep_job job;
-  job.piece = device_pieces.data();
-  job.pieces = pieces.size();
+  job.range = device_ranges.data();
+  job.ranges = ranges.size();
   job.paths = paths.data();
   job.results = results.data();
   job.next = next.data();
@@ -63,7 +63,7 @@ std::int64_t count_on_device(filesystem& fs, std::string const& path, std::uint6
   launch(grep_kernel, blocks, threads, fs.ref(), job);
   synchronize();
 
-  std::vector<std::int64_t> packed(pieces.size());
+  std::vector<std::int64_t> packed(ranges.size());
   results.copy_to_host(packed.data(), packed.size());
   line_state all;
   for (std::int64_t const p : packed) {
@@ -72,12 +72,12 @@ std::int64_t count_on_device(filesystem& fs, std::string const& path, std::uint6
   }
   std::uint64_t done = 0;
   for (auto const f : finished) done += f;
-  CHECK(done >= (pieces.size() + blocks - 1) / blocks);
+  CHECK(done >= (ranges.size() + blocks - 1) / blocks);
   return static_cast<std::int64_t>(all.lines());
 }
 
 void check_equal(std::string const& text, std::string const& word,
-                 std::uint64_t piece_bytes = ~0ull >> 1, unsigned threads = 64) {
+                 std::uint64_t range_bytes = ~0ull >> 1, unsigned threads = 64) {
   test::scratch_folder const folder;
   std::string const path = folder / "text";
   std::ofstream(path, std::ios::binary) << text;
@@ -85,8 +85,8 @@ void check_equal(std::string const& text, std::string const& word,
   CAPTURE(text.substr(0, 60));
   CAPTURE(text.size());
   CAPTURE(word);
-  CAPTURE(piece_bytes);
-  CHECK(count_on_device(fs, path, text.size(), word, piece_bytes, 512, threads) ==
+  CAPTURE(range_bytes);
+  CHECK(count_on_device(fs, path, text.size(), word, range_bytes, 512, threads) ==
         static_cast<std::int64_t>(count_lines(text, word)));
 }
 
@@ -160,7 +160,7 @@ TEST_CASE("grep kernel: occurrences that overlap are all tried") {
   check_equal("....\n", "..");
 }
 
-TEST_CASE("grep kernel: words on borders of chunks and pieces are found, and once") {
+TEST_CASE("grep kernel: words on borders of chunks and ranges are found, and once") {
   // Chunks have 512 bytes here; the word slides over the first border and the second one.
   for (std::string const& word : {std::string("w"), std::string("word"), std::string(255, 'w')}) {
     for (std::size_t const border : {512u, 1024u}) {
@@ -176,7 +176,7 @@ TEST_CASE("grep kernel: words on borders of chunks and pieces are found, and onc
 }
 
 TEST_CASE(
-    "grep kernel: random text of few letters gives the host's count, whatever the pieces and "
+    "grep kernel: random text of few letters gives the host's count, whatever the ranges and "
     "threads") {
   std::uint64_t const seed = test::seed();
   std::uint64_t draw = 0;

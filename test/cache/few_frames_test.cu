@@ -14,6 +14,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -568,26 +569,30 @@ TEST_CASE("few_frames: callers wait longer than rpc_timeout as long as others ar
   auto c = contended(4096, 8);
   c.rpc_timeout_ms = 800;
   c.path = io_path::pull;
-  // A slow disk: all reads through one frame take longer than the timeout, but no single one does.
+  // Each read through the one frame waits at a gate of its own. All together wait longer than the
+  // timeout, but no single one does.
   using clock = std::chrono::steady_clock;
-  struct slow_disk {
-    std::mutex mutex;
-    clock::time_point last;
-    clock::duration longest{};
-    void note() {
-      std::lock_guard const lock(mutex);
-      auto const now = clock::now();
-      if (last != clock::time_point{}) longest = std::max(longest, now - last);
-      last = now;
+  constexpr std::chrono::milliseconds step{160};
+  struct held_reads {
+    std::atomic<unsigned> next{0};
+    std::shared_ptr<testing::gate> gates[callers];
+    held_reads() {
+      for (auto& g : gates) g = std::make_shared<testing::gate>();
     }
   };
-  auto const disk = std::make_shared<slow_disk>();
-  testing::filesystem fs(c, read_faults([disk](std::uint64_t offset, std::uint64_t) {
-                           if (offset < (callers + 1) * 4096)
-                             std::this_thread::sleep_for(std::chrono::milliseconds{160});
-                           disk->note();
-                           return testing::fault_action::pass();
+  auto const held = std::make_shared<held_reads>();
+  testing::filesystem fs(c, read_faults([held](std::uint64_t offset, std::uint64_t) {
+                           unsigned const i =
+                               offset < (callers + 1) * 4096 ? held->next.fetch_add(1) : callers;
+                           return i < callers ? testing::fault_action::hold(held->gates[i])
+                                              : testing::fault_action::pass();
                          }));
+  struct release_at_end {
+    held_reads& held;
+    ~release_at_end() {
+      for (auto& g : held.gates) g->release();
+    }
+  } const released{*held};  // before fs ends, which waits for the reads
   int const fd = fs.open(file_of(folder, "file", 16 * 1024), O_RDONLY);
   buffer<watch> seen(1);
   seen.fill_zero();
@@ -595,13 +600,25 @@ TEST_CASE("few_frames: callers wait longer than rpc_timeout as long as others ar
   flag.fill_zero();
   job const j{fs.ref(), fd, fd, 16 * 1024, nullptr, seen.data(), callers, 1};
   launch(read_through_one_frame, callers + 1, 32, j, flag.data());
+  auto const begun = clock::now();
+  auto opened = begun;
+  clock::duration longest{};
+  for (unsigned i = 0; i < callers; ++i) {
+    // The read is under way, or its caller has given up.
+    wait_until([&] { return held->gates[i]->arrivals() != 0 || this_thread_stream().done(); },
+               "a read through the frame");
+    auto const end = begun + (i + 1) * step;
+    wait_until([&] { return clock::now() >= end; }, "the time to open a gate");
+    held->gates[i]->release();
+    longest = std::max(longest, clock::now() - opened);
+    opened = clock::now();
+  }
   this_thread_stream().synchronize();
-  disk->note();
   watch w{};
   seen.copy_to_host(&w, 1);
   CAPTURE(w.error);
   // If the machine stood still between two reads, nobody was served in time.
-  bool const stalled = disk->longest > std::chrono::milliseconds{400};
+  bool const stalled = longest > std::chrono::milliseconds{400};
   CHECK((w.failed_calls == 0 || stalled));
   CHECK(w.wrong_elements == 0);
   CHECK(inspect(fs.ref()).problems == "");

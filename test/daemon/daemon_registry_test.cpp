@@ -1,4 +1,4 @@
-// The file registry: descriptors, sharing, records, versions, refusals.
+// The file registry: descriptors, sharing, records, versions.
 #include <host-daemon/files/file_registry.hpp>
 
 #include <test/daemon/harness.hpp>
@@ -8,9 +8,7 @@
 #include <set>
 
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 using gpufs::daemon::file_registry;
 using gpufs::daemon::registry_settings;
@@ -97,22 +95,6 @@ TEST_CASE("registry: generations wrap from 32767 to 1 and descriptors stay posit
   CHECK(last == first);
 }
 
-TEST_CASE("registry: the descriptors of another filesystem are bad") {
-  scratch_folder folder;
-  write_range(folder / "a", 0, 1);
-  region_memory memory, others_memory;
-  file_registry files{memory.region, settled()};
-  file_registry others{others_memory.region, settled()};
-  auto const fd = files.open(folder / "a", O_RDONLY);
-  auto const other = others.open(folder / "a", O_RDONLY);
-  CHECK(fd != other);
-  rpc::file_status status{};
-  CHECK(files.stat(other, status) == -EBADF);
-  CHECK(others.stat(fd, status) == -EBADF);
-  CHECK(others.close(fd) == -EBADF);
-  CHECK(files.stat(fd, status) == 0);
-}
-
 TEST_CASE(
     "registry: an unchanged file keeps its version from open to open, a changed one gets a new "
     "one") {
@@ -186,49 +168,6 @@ TEST_CASE(
   CHECK(version_at_open() == distrusted);
 }
 
-TEST_CASE("registry: what cannot be opened says why") {
-  scratch_folder folder;
-  write_range(folder / "a", 0, 1);
-  region_memory memory;
-  file_registry files{memory.region};
-  CHECK(files.open(folder / "missing", O_RDONLY) == -ENOENT);
-  CHECK(files.open("", O_RDONLY) == -ENOENT);
-  CHECK(files.open(folder / "a/below", O_RDONLY) == -ENOTDIR);
-  CHECK(files.open(folder / "", O_RDONLY) == -EISDIR);
-  CHECK(files.open(folder / "a", O_RDONLY | O_DIRECTORY) == -EINVAL);
-  CHECK(files.open("/dev/zero", O_RDONLY) == -EOPNOTSUPP);
-  CHECK(files.open(std::string_view{"a\0b", 3}, O_RDONLY) == -EINVAL);
-  CHECK(files.open(std::string(4096, 'x'), O_RDONLY) == -ENAMETOOLONG);
-  CHECK(files.open(std::string(4095, '/') + "", O_RDONLY) == -EISDIR);
-  for (int const flags : {O_WRONLY, O_RDWR, O_RDONLY | O_CREAT, O_RDONLY | O_TRUNC})
-    CHECK(files.open(folder / "a", flags) == -EROFS);
-  std::filesystem::create_symlink(folder / "a", folder / "symlink");
-  CHECK(files.open(folder / "symlink", O_RDONLY | O_NOFOLLOW) == -ELOOP);
-  CHECK(files.open_count() == 0);
-
-  SUBCASE("a FIFO without a writer, at once") {
-    REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
-    CHECK(files.open(folder / "fifo", O_RDONLY) == -EOPNOTSUPP);
-  }
-  SUBCASE("a socket") {
-    int const s = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ::sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, (folder / "socket").c_str(), sizeof address.sun_path - 1);
-    REQUIRE(::bind(s, reinterpret_cast<::sockaddr*>(&address), sizeof address) == 0);
-    CHECK(files.open(folder / "socket", O_RDONLY) == -EOPNOTSUPP);
-    ::close(s);
-  }
-  SUBCASE("no permission") {
-    if (::geteuid() == 0) {
-      MESSAGE("skipped: root may read everything");
-    } else {
-      ::chmod((folder / "a").c_str(), 0);
-      CHECK(files.open(folder / "a", O_RDONLY) == -EACCES);
-    }
-  }
-}
-
 TEST_CASE(
     "registry: a full table answers ENFILE until something is closed; other opens of open files "
     "still work") {
@@ -297,19 +236,6 @@ TEST_CASE("registry: stat tells what the file is now, not what it was when it wa
   CHECK(status.mtime_ns == expected.st_mtim.tv_sec * second + expected.st_mtim.tv_nsec);
 }
 
-TEST_CASE("registry: descriptors that were never given out are bad") {
-  region_memory memory{64, 64, 1 << 20, 4};
-  file_registry files{memory.region};
-  rpc::file_status status{};
-  for (std::int32_t const fd :
-       {-1, 0, 3, 1 << 16, (1 << 16) + 4, 0x7fffffff, std::int32_t(0x80000000)}) {
-    CHECK(files.close(fd) == -EBADF);
-    CHECK(files.stat(fd, status) == -EBADF);
-    CHECK_FALSE(files.is_open(fd));
-    CHECK(files.borrow(fd) == nullptr);
-  }
-}
-
 TEST_CASE("registry: what stat says goes to the caller, and nothing stays open") {
   scratch_folder folder;
   write_range(folder / "a", 0, 1);
@@ -318,26 +244,6 @@ TEST_CASE("registry: what stat says goes to the caller, and nothing stays open")
   region_memory memory;
   file_registry files{memory.region, settings};
   CHECK(files.open(folder / "a", O_RDONLY) == -EIO);
-  CHECK(files.open_count() == 0);
-}
-
-TEST_CASE("registry: a file of up to 2^48 bytes opens, a larger one is refused") {
-  scratch_folder folder;
-  write_range(folder / "a", 0, 1);
-  std::int64_t size = std::int64_t(1) << 48;
-  registry_settings settings;
-  settings.stat = [&](int fd, struct ::stat& status) {
-    int const result = ::fstat(fd, &status);
-    status.st_size = size;
-    return result;
-  };
-  region_memory memory;
-  file_registry files{memory.region, settings};
-  auto const fd = files.open(folder / "a", O_RDONLY);
-  REQUIRE(fd > 0);
-  CHECK(files.close(fd) == 0);
-  ++size;
-  CHECK(files.open(folder / "a", O_RDONLY) == -EFBIG);
   CHECK(files.open_count() == 0);
 }
 

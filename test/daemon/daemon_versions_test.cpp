@@ -3,9 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <set>
+
 using gpufs::daemon::content_versions;
 using gpufs::daemon::file_stamp;
 using gpufs::daemon::is_young;
+namespace rpc = gpufs::rpc;
 
 namespace {
 
@@ -62,21 +66,40 @@ TEST_CASE(
     "before") {
   content_versions v{10};
   auto const first = v.open(old_file, now, 1).version;
-  std::uint64_t order = 2, last = first;
+  std::uint64_t order = 2;
+  std::set<std::uint64_t> seen{first};
   auto changed = old_file;
   auto const expect_new = [&] {
     auto const next = v.open(changed, now, order++);
     CHECK(next.changed);
-    CHECK(next.version > last);
+    CHECK(seen.insert(next.version).second);
     CHECK(next.size == changed.size);
-    last = next.version;
   };
   changed.size = 101, expect_new();
   changed.mtime_ns += 1, expect_new();
   changed.ctime_ns += 1, expect_new();
   changed.inode = 3, expect_new();
   changed.device = 9, expect_new();
-  CHECK(v.open(old_file, now, order++).version > last);
+  CHECK(seen.insert(v.open(old_file, now, order++).version).second);
+}
+
+TEST_CASE("versions: a file that changes keeps its series, until that is used up") {
+  content_versions v{10};
+  auto const first = v.open(old_file, now, 1, true).version;
+  auto const other = v.fresh_version();
+  CHECK(rpc::series_of(other) != rpc::series_of(first));
+  auto last = first;
+  std::uint64_t order = 2;
+  bool one_after_the_other = true;
+  while (one_after_the_other && rpc::series_of(last + 1) == rpc::series_of(first)) {
+    auto const next = v.renew(old_file.device, old_file.inode, 1, order++).version;
+    one_after_the_other = next == last + 1;
+    last = next;
+  }
+  CHECK(one_after_the_other);
+  auto const next = v.renew(old_file.device, old_file.inode, 1, order++).version;
+  CHECK(next > last);
+  CHECK(rpc::series_of(next) != rpc::series_of(other));
 }
 
 TEST_CASE(

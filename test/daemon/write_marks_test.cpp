@@ -1,5 +1,6 @@
 // The marks of write buffers: what opens, closes, flushes and stats look at among many buffers.
 #include <host-daemon/backend/stored_file.hpp>
+#include <host-daemon/base/open_kind.hpp>
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
@@ -176,24 +177,63 @@ TEST_CASE("write marks: a buffer with a mark that was never posted is clean and 
   CHECK(files.close(fd) == 0);
 }
 
-TEST_CASE("write marks: versions that share a mark are told apart") {
+TEST_CASE("write marks: files whose versions share a mark are told apart") {
   scratch_folder folder;
   many_buffers memory;
   write_back writes{memory.region.writes, nullptr};
   file_registry files{memory.region, {}, &writes};
   auto const a = files.open(folder / "a", O_RDWR | O_CREAT, 0644);
-  auto const b = files.open(folder / "b", O_RDWR | O_CREAT, 0644);
-  // b gets new versions until one has the mark of a's.
-  while (rpc::mark_of(memory.version(b)) != rpc::mark_of(memory.version(a)))
-    REQUIRE(write_a_byte(files, b) == 0);
+  // Each file has a series of versions. The next one with a's mark is b.
+  std::int32_t b = 0;
+  std::string path_of_b;
+  for (int i = 0; b == 0; ++i) {
+    REQUIRE(i < 300);
+    path_of_b = folder / ("b" + std::to_string(i));
+    b = files.open(path_of_b, O_RDWR | O_CREAT, 0644);
+    REQUIRE(b > 0);
+    if (rpc::mark_of(memory.version(b)) == rpc::mark_of(memory.version(a))) break;
+    REQUIRE(files.close(b) == 0);
+    b = 0;
+  }
   REQUIRE(memory.version(b) != memory.version(a));
   memory.dirty(5, memory.version(a), 1);
   memory.dirty(6, memory.version(b), 2);
   CHECK(files.sync(a) == 0);
   CHECK(dirty_bytes(folder / "a") == 1);
-  CHECK(dirty_bytes(folder / "b") == 0);
+  CHECK(dirty_bytes(path_of_b) == 0);
   CHECK(writes.unwritten().size() == 1);
   CHECK(files.close(b) == 0);
-  CHECK(dirty_bytes(folder / "b") == 1);
+  CHECK(dirty_bytes(path_of_b) == 1);
   CHECK(files.close(a) == 0);
+}
+
+TEST_CASE("write back: a file that gets many versions while it is open takes no more memory") {
+  scratch_folder folder;
+  many_buffers memory;
+  write_back writes{memory.region.writes, nullptr};
+  file_registry files{memory.region, {}, &writes};
+  auto const fd = files.open(folder / "file", O_RDWR | O_CREAT, 0644);
+  auto const once = files.open(folder / "file", O_WRONLY | gpufs::daemon::write_once, 0644);
+  auto const other = files.open(folder / "other", O_RDWR | O_CREAT, 0644);
+  REQUIRE(once > 0);
+  CHECK(writes.attached() == 3);
+  auto const first = memory.version(fd);
+  memory.dirty(1, first, 1);
+  for (int i = 0; i < 1000; ++i) {
+    REQUIRE(write_a_byte(files, fd) == 0);
+    REQUIRE(write_a_byte(files, other) == 0);
+  }
+  CHECK(memory.version(fd) != first);
+  CHECK(writes.attached() == 3);
+  // A page of any of its versions finds the file.
+  memory.dirty(1, first, 2);
+  memory.dirty(2, memory.version(fd) - 1, 3);
+  memory.dirty(3, memory.version(fd), 4);
+  CHECK(files.sync(fd) == 0);
+  CHECK(dirty_bytes(folder / "file") == 4);
+  CHECK(files.close(once) == 0);
+  CHECK(files.close(fd) == 0);
+  CHECK(writes.attached() == 1);
+  CHECK(files.close(other) == 0);
+  CHECK(writes.attached() == 0);
 }

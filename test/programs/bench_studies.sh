@@ -167,4 +167,12 @@ else
   [ "$(head -c 4 "$folder/chart/figure_3.png" | tail -c 3)" = PNG ] ||
     complain "no chart: $(cat "$folder/log")"
 fi
+# Without matplotlib the script says so.
+mkdir "$folder/without"
+echo 'raise ImportError' >"$folder/without/matplotlib.py"
+if python3 -c 0 2>/dev/null; then
+  said=$(PYTHONPATH="$folder/without" python3 "$(dirname "$0")/../../scripts/plot.py" \
+    "$folder/out/figure_3.csv" 2>&1)
+  [ $? -eq 3 ] && [[ $said == *"charts need matplotlib"* ]] || complain "plot.py says: $said"
+fi
 conclude

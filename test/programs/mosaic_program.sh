@@ -31,7 +31,8 @@ refuses() {
 
 refuses "No such file" make --data "$folder/none"
 "$bin/mosaic" generate --data "$folder/db" --tiles 100 >/dev/null || complain "generate"
-refuses "No such file" make --data "$folder/db"
+refuses "tiles.lsh: there is no index of these tiles; make it with: mosaic index" \
+  make --data "$folder/db"
 # A source that gives no tiles leaves the database; its own pictures can be the source.
 before=$(cat "$folder/db/tiles.hist" "$folder/db/tiles.rgba" | sha256sum)
 head -c 5000 /dev/urandom >"$folder/junk.rgba"
@@ -50,6 +51,12 @@ done
 "$bin/mosaic" index --data "$folder/db" --json | grep -q '"lost": 0' || complain "index"
 [ "$(stat -c %s "$folder/db/tiles.hist" "$folder/db/tiles.rgba" | sort -u)" = 409600 ] ||
   complain "tiles.hist, tiles.rgba"
+
+# Other tiles have no index.
+cp -r "$folder/db" "$folder/again"
+"$bin/mosaic" generate --data "$folder/again" --tiles 50 | grep -q "the index was of other tiles" ||
+  complain "generate does not say that the index is gone"
+refuses "tiles.lsh: there is no index of these tiles" make --data "$folder/again"
 
 # A picture of 3 x 2 tiles.
 head -c 18432 /dev/urandom >"$folder/noise.rgb8"
@@ -79,6 +86,35 @@ if python3 -c 0 2>/dev/null; then
   verified 2 --data "$folder/idx" --input "$folder/out/mosaic.png" --mode cpu,gread
   mkdir "$folder/idx.none"
   refuses "no tiles could be taken from it" import "$folder/idx.none" --data "$folder/empty"
+fi
+
+# A Pillow of a virtual environment is used. This one reads any file as a grey picture.
+if /usr/bin/python3 -c 0 2>/dev/null && ! /usr/bin/python3 -c 'import PIL' 2>/dev/null; then
+  mkdir -p "$folder/venv/bin" "$folder/venv/lib/PIL" "$folder/pictures"
+  cat >"$folder/venv/lib/PIL/__init__.py" </dev/null
+  cat >"$folder/venv/lib/PIL/Image.py" <<'END'
+import contextlib
+
+
+class Grey:
+    size = (32, 32)
+
+    def convert(self, mode):
+        return self
+
+    def tobytes(self):
+        return b"\x80\x80\x80\xff" * 1024
+
+
+def open(path):
+    return contextlib.nullcontext(Grey())
+END
+  printf '#!/bin/sh\nPYTHONPATH="%s" exec /usr/bin/python3 "$@"\n' "$folder/venv/lib" \
+    >"$folder/venv/bin/python3"
+  chmod +x "$folder/venv/bin/python3"
+  echo "no PNG" >"$folder/pictures/a.ppm"
+  PATH="$folder/venv/bin:$PATH" "$bin/mosaic" import "$folder/pictures" --data "$folder/grey" |
+    grep -q "^1 tiles" || complain "a Pillow of a virtual environment was not used"
 fi
 
 if [ -e "$data/icons.rgba" ] && [ -e "$data/coffee.rgb8" ]; then

@@ -31,11 +31,12 @@ struct outcome {
 std::string const small =
     " --cache 1M --staging 512K --prefetch-memory 1M --threads 32 --blocks 2 --req 16K ";
 
-outcome gpufs_tune(std::string const& arguments) {
+outcome gpufs_tune(std::string const& arguments, std::string const& environment = "") {
   auto const program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "gpufs";
   REQUIRE_MESSAGE(std::filesystem::exists(program),
                   "the program `gpufs` must lie beside this suite: build the target `programs`");
-  std::FILE* const pipe = ::popen((program.string() + " tune " + arguments + " 2>&1").c_str(), "r");
+  std::FILE* const pipe =
+      ::popen((environment + program.string() + " tune " + arguments + " 2>&1").c_str(), "r");
   REQUIRE(pipe != nullptr);
   outcome o{-1, {}};
   std::array<char, 4096> part;
@@ -95,6 +96,26 @@ TEST_CASE("gpufs tune: a setting given on the command line keeps its value") {
   CHECK(c.prefetch_size == 6 << 10);
   CHECK(c.host_threads == 1);
   CHECK(c.path == io_path::pull);
+}
+
+TEST_CASE("gpufs tune: if gpufs has the best settings already, it writes nothing and says so") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "data", 100'000);
+  auto const out = folder / "tuned.toml";
+  std::string const tuned = " --page-size 2K --prefetch-size 6K --host-threads 1 --io-path pull";
+  auto const arguments = path + " --threads 32 --blocks 2 --req 16K --time 1s --out " + out + tuned;
+  std::string const environment =
+      "GPUFS_CACHE_SIZE=1M GPUFS_STAGING_SIZE=512K GPUFS_PREFETCH_MEMORY=1M GPUFS_PAGE_SIZE=2K "
+      "GPUFS_PREFETCH_SIZE=6K GPUFS_HOST_THREADS=1 ";
+  auto r = gpufs_tune(arguments, environment + "GPUFS_IO_PATH=pull ");
+  INFO(r.text);
+  CHECK(r.status == 0);
+  CHECK(contains(r.text, " in 3 runs"));
+  CHECK(contains(r.text, out + " not written: gpufs has the best settings"));
+  CHECK_FALSE(std::filesystem::exists(out));
+  r = gpufs_tune(arguments, environment);
+  CHECK(contains(r.text, out + " written"));
+  CHECK(contains(text_of(out), " in 3 runs"));
 }
 
 TEST_CASE("gpufs tune: it replaces no file unless told to, and never the one that it reads") {

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -135,6 +136,8 @@ int child::wait() {
 
 bool child::succeeds() {
   int const status = wait();
+  if (WIFSIGNALED(status))
+    std::fprintf(stderr, "child: ended by signal: %s\n", ::strsignal(WTERMSIG(status)));
   return refused_.empty() && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 

@@ -115,6 +115,89 @@ TEST_CASE(
 }
 
 TEST_CASE(
+    "gfsync of several blocks at once on a full disk: none of them says that all is written") {
+  constexpr unsigned blocks = scaled(8, 4);
+  for (unsigned round = 0; round < scaled(10, 3); ++round) {
+    CAPTURE(round);
+    scratch_folder folder;
+    auto const range = std::make_shared<failing_range>();
+    testing::filesystem fs(small_config(page, 64), faults_of(range));
+    int const fd = fs.open(make_file(folder, "file", blocks * page), O_RDWR);
+    range->error = ENOSPC;
+    op_batch batch;
+    std::vector<std::size_t> writes, syncs;
+    for (unsigned b = 0; b < blocks; ++b) {
+      writes.push_back(batch.write(b, fd, b * std::int64_t(page), some_bytes(b, 0, 100)));
+      syncs.push_back(batch.sync(b, fd));
+    }
+    batch.run(fs.ref(), blocks, 64);
+    for (unsigned b = 0; b < blocks; ++b) {
+      // A gwrite may meet an error that no call has reported yet.
+      auto const wrote = batch.result(writes[b]);
+      CHECK((wrote == 100 || wrote == -ENOSPC));
+      if (wrote == 100) CHECK(batch.result(syncs[b]) < 0);
+    }
+    CHECK_FALSE(fs.unwritten().empty());
+    range->error = 0;
+    CHECK(fs.sync(fd) <= 0);
+    CHECK(fs.unwritten().empty());
+    CHECK(fs.close(fd) == 0);
+  }
+}
+
+TEST_CASE("a gwrite that fails in part returns the bytes before the first page that failed") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 4 * page);
+  auto const old = pread_bytes(path, 0, 4 * page);
+  std::atomic<std::uint64_t> fails_at{~0ull};
+  std::atomic<bool> holds{false};
+  auto const gate = std::make_shared<testing::gate>();
+  auto const faults = read_faults([&](std::uint64_t offset, std::uint64_t) {
+    if (offset == 0 && holds) return fault_action::hold(gate);
+    if (offset != fails_at) return fault_action::pass();
+    gate->release();
+    return fault_action::fail(EIO);
+  });
+  testing::filesystem fs(small_config(page, 8), faults);
+  int const fd = fs.open(path, O_RDWR);
+  SUBCASE("the first page") {
+    fails_at = 0;
+    CHECK(write_in_kernel(fs, fd, 100, some_bytes(1, 0, 2 * page)) == -EIO);
+    CHECK(fs.sync(fd) == 0);
+    CHECK(pread_bytes(path, 0, page) == std::vector(old.begin(), old.begin() + page));
+  }
+  SUBCASE("the last page") {
+    fails_at = 2 * page;
+    auto const bytes = some_bytes(2, 0, 2 * page + 100);
+    CHECK(write_in_kernel(fs, fd, 0, bytes) == 2 * page);
+    CHECK(fs.sync(fd) == 0);
+    auto expected = old;
+    std::copy(bytes.begin(), bytes.begin() + 2 * page, expected.begin());
+    CHECK(pread_bytes(path, 0, ~0ull) == expected);
+  }
+  SUBCASE("a page behind one that waits for another caller's read") {
+    fails_at = page;
+    holds = true;
+    std::thread reads([&] {
+      op_batch batch;
+      auto const read = batch.read(0, fd, 0, 10);
+      batch.run(fs.ref(), 1, 64);
+      CHECK(batch.result(read) == 10);
+    });
+    wait_until([&] { return gate->arrivals() != 0; }, "the read of the first page");
+    auto const bytes = some_bytes(3, 0, page + 100);
+    CHECK(write_in_kernel(fs, fd, 0, bytes) == page);
+    reads.join();
+    CHECK(fs.sync(fd) == 0);
+    auto expected = old;
+    std::copy(bytes.begin(), bytes.begin() + page, expected.begin());
+    CHECK(pread_bytes(path, 0, ~0ull) == expected);
+  }
+  CHECK(inspect(fs.ref()).problems == "");
+  CHECK(fs.close(fd) == 0);
+}
+
+TEST_CASE(
     "an error that gfsync has not reported fails the next gwrite, and host calls report it as "
     "well") {
   failing_file file;

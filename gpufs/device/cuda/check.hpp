@@ -9,4 +9,8 @@ namespace gpufs::cuda_device {
 /// text.
 void check(cudaError_t result, char const* call);
 
+/// Returns true in a child of fork() whose parent had used CUDA. CUDA cannot be called there, so
+/// all that the parent has made stays as it is. Every function that frees or destroys asks this.
+[[nodiscard]] bool in_forked_child() noexcept;
+
 }  // namespace gpufs::cuda_device

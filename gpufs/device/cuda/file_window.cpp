@@ -1,5 +1,6 @@
 // File windows on a GPU: pages of the OS page cache, mapped and registered read-only.
 #include <gpufs/device.hpp>
+#include <gpufs/device/cuda/check.hpp>
 #include <gpufs/device/file_window.hpp>
 
 #include <cerrno>
@@ -42,6 +43,7 @@ mapping_result map_file_window(int fd, std::uint64_t offset, std::uint64_t bytes
 
 void unmap_file_window(file_window const& window) noexcept {
   auto const page = std::uint64_t(::sysconf(_SC_PAGESIZE));
+  if (cuda_device::in_forked_child()) return;
   if (cudaHostUnregister(window.host) != cudaSuccess) cudaGetLastError();
   ::munmap(window.host, (window.bytes + page - 1) / page * page);
 }

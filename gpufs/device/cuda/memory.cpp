@@ -46,7 +46,9 @@ namespace {
 // Copies have a stream of their own. On the kernels' stream they would wait for kernels, which may
 // wait for the host.
 stream& copy_stream() {
-  thread_local cuda_device::thread_streams own;
+  thread_local bool ended = false;
+  if (ended) return cuda_device::late_stream();
+  thread_local cuda_device::thread_streams own(ended);
   return own.current();
 }
 
@@ -85,7 +87,7 @@ void* allocate_device(std::uint64_t bytes) {
 }
 
 void free_device(void* memory, std::uint64_t) noexcept {
-  if (memory != nullptr) cudaFree(memory);
+  if (memory != nullptr && !cuda_device::in_forked_child()) cudaFree(memory);
 }
 
 void* allocate_pinned(std::uint64_t bytes) {
@@ -97,7 +99,7 @@ void* allocate_pinned(std::uint64_t bytes) {
 }
 
 void free_pinned(void* memory, std::uint64_t) noexcept {
-  if (memory != nullptr) cudaFreeHost(memory);
+  if (memory != nullptr && !cuda_device::in_forked_child()) cudaFreeHost(memory);
 }
 
 void enter_library_thread(int device) {

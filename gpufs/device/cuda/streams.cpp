@@ -4,7 +4,11 @@
 #include <gpufs/device/cuda/thread_streams.hpp>
 #include <gpufs/device/launch_check.hpp>
 
+#include <atomic>
 #include <cstdlib>
+#include <mutex>
+
+#include <unistd.h>
 
 namespace gpufs {
 
@@ -18,10 +22,34 @@ struct eager_loading {
   eager_loading() { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
 } const set_eager_loading;
 
+std::atomic<pid_t> user_of_cuda{0};  // the process that called CUDA first
+
 }  // namespace
 
+bool in_forked_child() noexcept {
+  pid_t const user = user_of_cuda.load(std::memory_order_relaxed);
+  return user != 0 && user != ::getpid();
+}
+
+stream& late_stream() {
+  struct all_streams {
+    std::mutex mutex;
+    bool ended = false;
+    thread_streams streams{ended};
+  };
+  static all_streams& all = *new all_streams;
+  std::lock_guard const lock(all.mutex);
+  return all.streams.current();
+}
+
 void check(cudaError_t result, char const* call) {
-  if (result == cudaSuccess) return;
+  if (result == cudaSuccess) {
+    pid_t none = 0;
+    // Relaxed: a child of fork() has the parent's value, whichever thread stored it.
+    if (user_of_cuda.load(std::memory_order_relaxed) == 0)
+      user_of_cuda.compare_exchange_strong(none, ::getpid(), std::memory_order_relaxed);
+    return;
+  }
   // Clears the error, so that the next call does not report it. A lost context keeps its error.
   cudaGetLastError();
   throw device_error(std::string(call) + " failed: " + cudaGetErrorName(result) + ": " +
@@ -63,7 +91,9 @@ struct stream::implementation {
   implementation() {
     check(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   }
-  ~implementation() { cudaStreamDestroy(handle); }
+  ~implementation() {
+    if (!cuda_device::in_forked_child()) cudaStreamDestroy(handle);
+  }
   cudaStream_t handle = nullptr;
 };
 
@@ -84,7 +114,9 @@ bool stream::done() const {
 CUstream_st* stream::native() const { return implementation_->handle; }
 
 stream& this_thread_stream() {
-  thread_local cuda_device::thread_streams own;
+  thread_local bool ended = false;
+  if (ended) return cuda_device::late_stream();
+  thread_local cuda_device::thread_streams own(ended);
   return own.current();
 }
 
@@ -92,7 +124,9 @@ void synchronize() { check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
 
 struct event::implementation {
   implementation() { check(cudaEventCreate(&handle), "cudaEventCreate"); }
-  ~implementation() { cudaEventDestroy(handle); }
+  ~implementation() {
+    if (!cuda_device::in_forked_child()) cudaEventDestroy(handle);
+  }
   cudaEvent_t handle = nullptr;
   bool recorded = false;
 };

@@ -67,7 +67,8 @@ __device__ __forceinline__ void ready_pages(io_context<Group>& io, write_span co
 /// A round has three steps: every warp makes pages of its own ready, all warps copy, the first warp
 /// posts. Pages that are not ready wait for the next round, when the group has no page and no
 /// buffer. If a round made no page ready, the next one makes one page ready in turn. So groups with
-/// pages wait for no other group's pages, frames or buffers, and every second round gets on.
+/// pages wait for no other group's pages, frames or buffers, and every second round gets on. After
+/// a page has failed, the rounds go on for the pages before it, and no page behind it is begun.
 template <class Group>
 __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_span const& span,
                                                  std::uint64_t first, unsigned batch) {
@@ -95,6 +96,7 @@ __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_sp
       todo &= ~(ready | failed);
       if (failed != 0) {
         unsigned const at = lowest_lane(failed);
+        todo &= (1u << at) - 1;  // the result says that the pages before it were written
         std::uint64_t const page_begin = (first + at) << span.page_shift;
         stop.note(page_begin > span.begin ? page_begin - span.begin : 0,
                   warp_broadcast(mine.error, at));
@@ -102,7 +104,7 @@ __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_sp
       if (ready != 0) copy_batch(io.fs().self, span, first, ready, mine, warp, warps);
       in_turn = ready == 0;
     }
-    more = ops::any(group, works && todo != 0 && stop.none());
+    more = ops::any(group, works && todo != 0);
     if (works && warp == 0) post_batch(io.fs().self, span, first, mine);
   }
   return stop;

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# grep_program.sh GPUFS_GREP: the program gpufs-grep. It counts as grep does, and says which files
+# it does not search.
+# shellcheck source=SCRIPTDIR/support/complain.sh
+. "$(dirname "$0")/../support/complain.sh"
+grep=$1
+export GPUFS_CACHE_SIZE=1M GPUFS_STAGING_SIZE=1M GPUFS_PREFETCH_MEMORY=1M
+
+# says STATUS TEXT ARGUMENT...: ends with that status, and says that text.
+says() {
+  local status=$1 wanted=$2 said got
+  shift 2
+  said=$("$grep" "$@" 2>&1)
+  got=$?
+  [ $got -eq "$status" ] || complain "$*: status $got, not $status: $said"
+  [[ $said == *"$wanted"* ]] || complain "$*: said $said, not $wanted"
+}
+mkdir "$folder/tree"
+printf 'a word\nwords\nword' >"$folder/tree/two"
+: >"$folder/tree/empty"
+says 0 "$folder/tree/two:2" word "$folder/tree"
+says 1 "$folder/tree/empty:0" absent "$folder/tree"
+
+# Operands that are neither file nor folder, and files that only seem to be empty.
+says 2 "/dev/null: is neither file nor folder" word /dev/null "$folder/tree"
+mkfifo "$folder/pipe"
+says 2 "$folder/pipe: is neither file nor folder" word "$folder/pipe"
+says 2 "$folder/none: No such file or directory" word "$folder/none"
+if [ -s /proc/self/status ] || [ -n "$(head -c 1 /proc/self/status 2>/dev/null)" ]; then
+  says 2 "/proc/self/status: has bytes but no size" Name /proc/self/status
+fi
+
+# Arguments that are not expected are named in their order.
+says 2 "arguments were not expected: --one --two --three" word "$folder/tree" --one --two --three
+conclude
