@@ -59,7 +59,7 @@ for target in "${targets[@]}"; do
   limit=(-max_total_time="$time")
   if [ "$time" -eq 0 ]; then limit=(-runs=0); fi
   corpus=build/fuzz/corpus/$target log=build/fuzz/$target.log
-  mkdir -p "$corpus"
+  mkdir -p "$corpus" "build/fuzz/seeds/$target"
   known=("build/fuzz/seeds/$target")
   if [ -d "test/fuzz/found/$target" ]; then known+=("test/fuzz/found/$target"); fi
   # The daemon's own lines on stderr would fill the log. Reports are not lost by it.

@@ -80,26 +80,46 @@ class shared_memory {
   std::byte* twin_ = nullptr;
 };
 
-/// Files of folder() by their names. Paths that lead elsewhere are refused.
+/// The path of a file of 70,000 bytes in the folder for temporary files. It has no name there.
+/// Mostly it lies on a disk, and can be read past the OS page cache, as files in memory cannot.
+inline std::string const& file_on_disk() {
+  static std::string const path = [] {
+    auto name = (std::filesystem::temp_directory_path() / "gpufs-fuzz-XXXXXX").string();
+    int const fd = ::mkostemp(name.data(), O_CLOEXEC);
+    std::string const contents(70'000, 'd');
+    if (fd < 0 || ::unlink(name.c_str()) != 0 ||
+        ::write(fd, contents.data(), contents.size()) != ssize_t(contents.size()))
+      throw std::system_error(errno, std::generic_category(), name);
+    return "/proc/self/fd/" + std::to_string(fd);
+  }();
+  return path;
+}
+
+/// Files of folder() by their names, and file_on_disk() as f3, for reading. Paths that lead
+/// elsewhere are refused.
 class fenced_storage final : public daemon::storage_backend {
  public:
   [[nodiscard]] daemon::opened_file open(std::string const& path, int flags,
                                          unsigned mode) override {
-    if (!is_name(path)) return {nullptr, -EACCES};
+    if (!is_name(path) || (path == on_disk && (flags & O_ACCMODE) != O_RDONLY))
+      return {nullptr, -EACCES};
     return files_.open(inside(path), flags, mode);
   }
   [[nodiscard]] int status(std::string const& path, struct ::stat& out) noexcept override {
     return is_name(path) ? files_.status(inside(path), out) : -EACCES;
   }
   [[nodiscard]] int unlink(std::string const& path) noexcept override {
-    return is_name(path) ? files_.unlink(inside(path)) : -EACCES;
+    return is_name(path) && path != on_disk ? files_.unlink(inside(path)) : -EACCES;
   }
 
  private:
+  static constexpr std::string_view on_disk = "f3";
   static bool is_name(std::string const& path) {
     return !path.empty() && path != "." && path != ".." && path.find('/') == path.npos;
   }
-  static std::string inside(std::string const& name) { return folder() + "/" + name; }
+  static std::string inside(std::string const& name) {
+    return name == on_disk ? file_on_disk() : folder() + "/" + name;
+  }
 
   daemon::host_storage files_;
 };

@@ -138,7 +138,9 @@ def daemons():
         "reads": u8(0) + request(READ, 2, small(9), medium(5000)) +
                  request(READ, 4, medium(60000), medium(20000), medium(4096), flags=1, channel=2) +
                  request(STAT, 3, channel=3, staging=medium(60000)) + request(ADVISE, 4, channel=4),
-        "direct": u8(128) + request(READ, 4, small(1), medium(40000), medium(512)),
+        "direct": u8(128) + request(READ, 6, small(1), medium(40000), medium(512)) +
+                  request(READ, 6, medium(65000), medium(9000), medium(4096), channel=2) +
+                  request(READ, 6, medium(8192), medium(8192), channel=3),
         "copies": u8(4) + request(READ, 4, small(0), medium(65535), channel=7) +
                   request(READ, 4, small(0), medium(40000), channel=8) + u8(0, 9),
         "windows": u8(8) + request(READ, 5, small(0), medium(65535)) +
@@ -154,6 +156,11 @@ def daemons():
                  request(UNLINK, length=small(5), channel=4) + u8(0, 9),
         "writes": u8(0) + writes + request(SYNC, 2) + request(FLUSH, 2, channel=2),
         "closes": u8(1) + writes + request(CLOSE, 2) + request(CLOSE, 3, channel=2) + writes,
+        # The page lies beyond the limit of file sizes: it stays dirty when the file is closed.
+        "kept": u8(0) + buffer(0, 2, medium(1000), [(5, 9)]) + request(CLOSE, 2) +
+                request(CLOSE, 3, channel=2) + u8(0, 9) + files +
+                request(OPEN, length=small(2), argument=medium(0o1002)) + u8(0, 9) +
+                u8(0, 10, 1, 0, 5, 2) + buffer(0, 2, small(0), [(5, 9)]) + request(SYNC, 2),
         "truncates": u8(16) + writes + request(TRUNCATE, 2, argument=medium(4100)) +
                      buffer(0, 2, small(3), page, 3) + request(TRUNCATE, 2, argument=small(0)),
         "busy": u8(0) + buffer(3, 2, small(2), page, 1) + request(SYNC, 2) + u8(0, 9) +
@@ -165,7 +172,8 @@ def daemons():
                 u8(4, 62, 1),
         "slots": u8(0) + u8(0, 3, 0, 1) + b"".join(small(n) for n in range(8)) + request(READ, 2),
         "host": u8(0) + writes + u8(0, 10, 2, 0, 1, 0) + u8(0, 10, 3, 2, 2) + u8(0, 11, 0) +
-                u8(0, 11, 1) + u8(0, 11, 3) + u8(0, 11, 4, 0) + request(READ, 2),
+                u8(0, 10, 1, 4, 2) + u8(0, 11, 1) +
+                u8(0, 11, 3) + u8(0, 11, 4, 0) + request(READ, 2),
     }
 
 
