@@ -3,6 +3,7 @@
 // back the same, and what validate() accepts has a layout.
 #include <gpufs/config.hpp>
 #include <gpufs/owner/layout.hpp>
+#include <gpufs/owner/setting_kinds.hpp>
 
 #include <apps/common/program.hpp>
 #include <apps/harness/extras.hpp>
@@ -58,9 +59,7 @@ void take_settings(Load const& load) {
 void from_environment(fuzz::input in) {
   for (auto const& s : settings()) {
     ::unsetenv(s.environment_name().c_str());
-    if (s.former_key == "window_size") ::unsetenv("GPUFS_WINDOW_SIZE");
-    if (s.former_key == "mapped_memory") ::unsetenv("GPUFS_MAPPED_MEMORY");
-    if (s.former_key == "context_slots") ::unsetenv("GPUFS_CONTEXT_SLOTS");
+    if (!s.former_key.empty()) ::unsetenv(owner::environment_name(s.former_key).c_str());
   }
   while (!in.empty()) {
     std::string const line(in.line());
