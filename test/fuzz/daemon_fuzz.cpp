@@ -182,6 +182,7 @@ class run {
     std::atomic_ref{marks[buffer]}.store((bits & 4) != 0 ? std::uint8_t(bits >> 3) : tag);
     auto const posted = word{d.region.writes.posted[buffer]};
     auto const next = (posted.load() >> rpc::posted_shift) + 1;
+    if (next >> (64 - rpc::posted_shift) != 0) return;  // it does not go back, see store_word()
     posted.store(next << rpc::posted_shift | (bits & 3));
   }
 
