@@ -5,6 +5,7 @@
 #                             (on PATH, or named by CUDACXX)
 #   make test                 run every suite on the emulated device, and again on a visible GPU
 #   make demo [WORD=.. DIR=..]  count a word in a tree of files from a kernel, compare with grep
+#   make fuzz [SECONDS=..]    run the fuzz targets for so many seconds in all, 60 by default
 #   make install PREFIX=..    install one variant (PRESET=cuda|emulated; default: cuda with nvcc)
 #   make fetch-data           real files for the applications into build/real-data
 #                             (photographs, icons, WordNet, BLOSUM62)
@@ -17,9 +18,10 @@ NVCC := $(shell scripts/find_nvcc.sh)
 PRESETS := emulated $(if $(NVCC),cuda)
 PRESET ?= $(lastword $(PRESETS))
 PREFIX ?= /usr/local
+SECONDS ?= 60
 export NVCC CONFIGURE_FLAGS WORD DIR
 
-.PHONY: all setup test demo install fetch-data format clean
+.PHONY: all setup test demo fuzz install fetch-data format clean
 .NOTPARALLEL:
 
 all: setup
@@ -34,6 +36,9 @@ test: setup
 
 demo: setup
 	@scripts/run_demo.sh
+
+fuzz: setup
+	@scripts/fuzz.sh $(SECONDS)
 
 install: setup
 	@scripts/build.sh $(PRESET)

@@ -70,7 +70,9 @@ function(gpufs_set_up_library target)
     # With other models the linker turns an `add` into `lea`, which sets no flags for g++'s checks.
     # These would then report addresses of thread-local variables as null at random.
     # This model fits programs only, not shared libraries.
-    target_compile_options(${target} PUBLIC -ftls-model=local-exec)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(${target} PUBLIC -ftls-model=local-exec)
+    endif()
   endif()
 endfunction()
 

@@ -36,7 +36,7 @@ if(NOT TARGET app_gpufs)
   list(FILTER suites EXCLUDE REGEX "/tune_test[^/]*$")  # runs the program
 endif()
 # They link the code that the programs share.
-set(suites_of_apps "/(baseline|drain_on_signal|host_reads)_[^/]*$")
+set(suites_of_apps "/(baseline|drain_on_signal|host_reads|options)_[^/]*$")
 if(NOT TARGET gpufs_apps_common)
   list(FILTER suites EXCLUDE REGEX "${suites_of_apps}")
 endif()

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# setup.sh [format|charts]: makes sure that the packages for the build are installed. With `format`
-# clang-format is needed, too. With `charts` it is matplotlib: `gpufs bench paper` draws with it.
+# setup.sh [format|charts|fuzz]: makes sure that the packages for the build are installed. With
+# `format` clang-format is needed, too. With `charts` it is matplotlib: `gpufs bench paper` draws
+# with it. With `fuzz` it is a clang that links libFuzzer.
 # Installs missing packages of Debian or Ubuntu, as root or through sudo. If it may not, it lists
 # them and fails. If no package is missing, it does nothing.
 set -euo pipefail
@@ -12,6 +13,12 @@ need_command ninja ninja-build
 if [ "${1:-}" = format ]; then need_command clang-format-14 clang-format-14; fi
 if [ "${1:-}" = charts ]; then
   /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || missing+=(python3-matplotlib)
+fi
+if [ "${1:-}" = fuzz ]; then
+  clang++ -fsanitize=fuzzer,address,undefined -x c++ -o /dev/null - 2>/dev/null <<<'
+    #include <cstddef>
+    extern "C" int LLVMFuzzerTestOneInput(unsigned char const*, std::size_t) { return 0; }' ||
+    missing+=(clang libclang-rt-dev)
 fi
 
 compiler=${CXX:-c++}

@@ -10,7 +10,6 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
-#include <ranges>
 #include <system_error>
 
 namespace gpufs::apps {
@@ -57,6 +56,16 @@ template <class Number>
 bool whole_number(std::string_view text, Number& out) {
   auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   return error == std::errc() && end == text.data() + text.size();
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    auto const end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == text.npos) return parts;
+    text.remove_prefix(end + 1);
+  }
 }
 
 std::string cell(std::optional<double> value) {
@@ -108,9 +117,7 @@ std::vector<app_run> read_runs(std::string const& path, std::string_view app) {
     reject(1, fmt::format("must begin with {}", heading));
   for (int number = 2; std::getline(in, line); ++number) {
     if (in.eof()) reject(number, "ends within a line");
-    std::vector<std::string_view> fields;
-    for (auto const part : std::views::split(line, ','))
-      fields.emplace_back(part.begin(), part.end());
+    auto const fields = split(line, ',');
     app_run r;
     if (fields.size() != 5 || !whole_number(fields[2], r.bytes) ||
         !whole_number(fields[3], r.io_seconds) || !whole_number(fields[4], r.seconds) ||

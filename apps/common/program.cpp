@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -62,6 +63,23 @@ std::uint64_t size_option(std::string_view option, std::string_view text, std::u
                                   format_size(low), format_size(high)));
   }
   return bytes;
+}
+
+std::uint64_t seconds_option(std::string_view option, std::string_view text,
+                             std::uint64_t most_hours) {
+  std::uint64_t number = 0;
+  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string_view const unit(end, std::size_t(text.data() + text.size() - end));
+  std::uint64_t const seconds = unit.empty() || unit == "s" ? 1
+                                : unit == "m"               ? 60
+                                : unit == "h"               ? 3600
+                                                            : 0;
+  if (error != std::errc{} || seconds == 0 || number < 1 || number > most_hours * 3600 / seconds) {
+    throw usage_error(
+        fmt::format("{}={}: must be from 1 second to {} hours, such as 90, 90s, 2m or 1h", option,
+                    text, most_hours));
+  }
+  return number * seconds;
 }
 
 void check_option(std::string_view option, std::int64_t value, std::int64_t low,

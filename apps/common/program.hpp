@@ -34,6 +34,11 @@ int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const
 [[nodiscard]] std::uint64_t size_option(std::string_view option, std::string_view text,
                                         std::uint64_t low, std::uint64_t high);
 
+/// A time such as 90, 90s, 2m or 1h, given as `option`, in seconds. Throws usage_error unless it is
+/// from 1 second to `most_hours` hours.
+[[nodiscard]] std::uint64_t seconds_option(std::string_view option, std::string_view text,
+                                           std::uint64_t most_hours);
+
 /// Throws usage_error unless `value`, given as `option`, is from `low` to `high`.
 void check_option(std::string_view option, std::int64_t value, std::int64_t low, std::int64_t high);
 

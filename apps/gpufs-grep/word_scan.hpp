@@ -28,10 +28,11 @@ namespace detail {
 /// 0x80 in each byte of `word` that equals `byte`, 0 elsewhere.
 constexpr std::uint64_t equal_bytes(std::uint64_t word, char byte) {
   constexpr std::uint64_t low = 0x7f7f7f7f7f7f7f7f;
-  std::uint64_t const x = word ^ (0x0101010101010101 * static_cast<unsigned char>(byte));
+  std::uint64_t const x = word ^ (0x0101010101010101u * static_cast<unsigned char>(byte));
   return ~(((x & low) + low) | x | low);
 }
 static_assert(equal_bytes(0x0a0b0a8a000a0a09, '\n') == 0x8000800000808000);
+static_assert(equal_bytes(0xc3b8'43c3'007f'ffc3, '\xc3') == 0x8000008000000080);
 
 __device__ inline bool word_at(text_window const& t, search_word const& word, std::uint64_t at) {
   if (t.end - at < word.length) return false;

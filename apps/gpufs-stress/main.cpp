@@ -25,24 +25,6 @@ struct options {
   int board = -1;
 };
 
-/// "90", "90s", "25m" or "1h", in seconds.
-double parse_time(std::string const& text) {
-  std::size_t digits = 0;
-  double value = 0;
-  try {
-    value = std::stod(text, &digits);
-  } catch (std::exception const&) {
-    digits = 0;
-  }
-  std::string const unit = text.substr(digits);
-  double const scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
-  if (digits == 0 || scale == 0 || value <= 0) {
-    throw apps::usage_error(
-        fmt::format("--time={}: must be a positive number, then nothing, s, m or h", text));
-  }
-  return value * scale;
-}
-
 int run_stress(options& o, bool seed_given) {
   o.supervisor.emulated = device_available() && current_device().kind == "emulated";
   if (o.board >= 0) {  // the process of a round
@@ -50,7 +32,7 @@ int run_stress(options& o, bool seed_given) {
     run_round(plan, o.supervisor.folder, o.supervisor.devices, board(o.board, plan.cells));
     return 0;
   }
-  o.supervisor.seconds = parse_time(o.time);
+  o.supervisor.seconds = double(apps::seconds_option("--time", o.time, 10'000));
   if (!seed_given) o.supervisor.seed = std::random_device{}();
   o.supervisor.folder += fmt::format("/gpufs-stress-{}", ::getpid());
   return supervise(o.supervisor);

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <stdexcept>
@@ -30,20 +29,6 @@ using clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t mebi = 1 << 20;
 constexpr std::uint64_t most_bytes = 2048 * mebi;  // of a trial: more tells no more
-
-/// A time such as 90, 90s or 2m, in seconds.
-double time_option(std::string_view option, std::string_view text) {
-  std::uint64_t number = 0;
-  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  std::string_view const unit(end, std::size_t(text.data() + text.size() - end));
-  bool const known = unit.empty() || unit == "s" || unit == "m";
-  std::uint64_t const seconds = unit == "m" && number < 100'000 ? number * 60 : number;
-  if (error != std::errc{} || !known || seconds < 1 || seconds > 86'400) {
-    throw usage_error(fmt::format("{}={}: must be from 1 second to 24 hours, such as 90, 90s or 2m",
-                                  option, text));
-  }
-  return double(seconds);
-}
 
 /// Fails before any time is spent if the result could not be written.
 void check_out(tune_options const& o) {
@@ -194,7 +179,7 @@ void add_options(CLI::App& command, tune_options& o) {
       "pread gives. If gpufs\n"
       "has the best settings already, nothing is written.");
   command.add_option("file", o.file, "file to read")->required()->type_name("FILE");
-  command.add_option("--time", o.time, "longest time to search, such as 90, 90s or 2m")
+  command.add_option("--time", o.time, "longest time to search, such as 90, 90s, 2m or 1h")
       ->capture_default_str();
   command.add_option("--out", o.out, "where to write the settings")
       ->type_name("FILE")
@@ -214,7 +199,7 @@ void add_options(CLI::App& command, tune_options& o) {
 int run_tune(tune_options const& o, config const& start,
              std::function<bool(std::string_view)> const& fixed) {
   auto const begun = clock::now();
-  double const limit = time_option("--time", o.time);
+  auto const limit = double(seconds_option("--time", o.time, 24));
   validate(start);
   tune_result r;
   r.file_bytes = size_of(o.file);

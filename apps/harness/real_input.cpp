@@ -135,8 +135,9 @@ std::string write_picture(std::string const& folder, std::string const& name,
 std::string write_picture(std::string const& folder, std::string const& name,
                           std::span<float const> values, std::uint64_t width,
                           std::uint64_t height) {
-  auto const [low, high] = std::ranges::minmax(values);
-  float const scale = high > low ? 255 / (high - low) : 0;
+  auto const found = std::ranges::minmax(values);
+  float const low = found.min;
+  float const scale = found.max > low ? 255 / (found.max - low) : 0;
   std::vector<std::uint8_t> samples(values.size());
   std::ranges::transform(values, samples.begin(), [&](float v) {
     return static_cast<std::uint8_t>(std::lround((v - low) * scale));

@@ -211,6 +211,8 @@ TEST_CASE("file: errors name file, line and key") {
             .starts_with(
                 "gpufs.toml:3: page_sise: no such setting; there are page_size, cache_size,"));
   CHECK(error("[cache]\nsize = 1\n").starts_with("gpufs.toml:1: cache: no such setting"));
+  for (auto const* const header : {"[^cache]\n", "[[[cache]]]\n", "[=", "[[\n"})
+    CHECK(error(header).starts_with("gpufs.toml:1: "));
   CHECK(error("page_size = 4096\npage_size = \n").starts_with("gpufs.toml:2: "));
 }
 
