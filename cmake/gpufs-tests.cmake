@@ -28,6 +28,8 @@ set(test_environment
   "TSAN_OPTIONS=second_deadlock_stack=1" "ASAN_OPTIONS=detect_stack_use_after_return=0"
   "UBSAN_OPTIONS=print_stacktrace=1")
 
+set(profiles ${PROJECT_BINARY_DIR}/profiles)  # with GPUFS_COVERAGE
+
 file(GLOB suites CONFIGURE_DEPENDS test/*/*_test.cpp test/*/*_test.cu)
 if(NOT GPUFS_DEVICE STREQUAL "emulated")
   list(FILTER suites EXCLUDE REGEX "/emulated_[^/]*$")
@@ -70,7 +72,8 @@ foreach(suite IN LISTS suites)
   add_test(NAME ${name} COMMAND ${name})
   # 77: the suite needs a device and there is none.
   set_tests_properties(${name} PROPERTIES
-    TIMEOUT 600 LABELS ${kind} SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+    TIMEOUT 600 LABELS ${kind} SKIP_RETURN_CODE 77
+    ENVIRONMENT "${test_environment};LLVM_PROFILE_FILE=${profiles}/${name}-%m%c.profraw")
 endforeach()
 
 if(TARGET tune_test)
