@@ -16,6 +16,9 @@ target_compile_definitions(test_main_device PRIVATE GPUFS_TEST_NEEDS_DEVICE)
 add_library(test_support STATIC)
 gpufs_add_sources(test_support ${support_sources})
 target_link_libraries(test_support PUBLIC gpufs gpufs::doctest gpufs::fmt PRIVATE gpufs_warnings)
+if(GPUFS_COVERAGE)
+  target_compile_definitions(test_support PUBLIC GPUFS_COVERAGE=1)
+endif()
 
 # What the suites of test/history share.
 file(GLOB history_sources CONFIGURE_DEPENDS test/history/*.cpp test/history/*.cu)

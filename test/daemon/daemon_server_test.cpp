@@ -175,6 +175,10 @@ TEST_CASE("daemon: a wrong region or setting is named when the daemon is made") 
   refuses([](auto&, auto& s) { s.threads = 257; }, "host_threads=257");
   refuses([](auto&, auto& s) { s.queue_depth = 0; }, "queue_depth=0");
   refuses([](auto&, auto& s) { s.queue_depth = 4097; }, "queue_depth=4097");
+  auto most = with(io_backend::pread);
+  most.threads = 256;
+  most.queue_depth = 4096;
+  CHECK(message_of([&] { server{memory.region, most}; }).empty());
 }
 
 TEST_CASE("daemon: an idle daemon stops looking hard, and still answers") {
