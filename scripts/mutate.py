@@ -9,14 +9,16 @@
   step       + and - change places                 constant   a number becomes one more
 
 Works on a copy of the tree in build/mutants/PRESET. Run scripts/coverage.sh first: its suites.json
-names the suites that run the changed line. Of these the ones that run the fewest lines are built
-and run, as they are the most to the point. A changed line that no suite runs survives at once.
+names the suites that run the changed line. Of these the ones are built and run that run most of
+the changed file, and of equal ones those that run the fewest other lines. A changed line that no
+suite runs survives at once.
 Changes of an order need --preset emulated-tsan: other programs on this processor do not show them.
 
 Prints for each change 'killed by SUITE', 'survived' or 'does not compile', with the changed line.
 The last line counts them. Exit status 0, whatever the counts.
 """
 import argparse
+import collections
 import filecmp
 import fnmatch
 import json
@@ -111,7 +113,9 @@ class Trial:
 
     def chosen(self, name, number):
         suites = set(self.suites_of.get(name, {}).get(str(number), []))
-        return sorted(suites, key=lambda s: self.lines_of[s])[:self.number]
+        in_file = collections.Counter(
+            suite for of_line in self.suites_of.get(name, {}).values() for suite in of_line)
+        return sorted(suites, key=lambda s: (-in_file[s], self.lines_of[s]))[:self.number]
 
     def verdict(self, change):
         _, name, number, line, new = change
