@@ -74,6 +74,14 @@ function(gpufs_set_up_library target)
       target_compile_options(${target} PUBLIC -ftls-model=local-exec)
     endif()
   endif()
+  if(GPUFS_COVERAGE)
+    # Counters lie in a mapped file (%c in test_environment): processes that are killed count, too.
+    target_compile_options(${target} PUBLIC
+      -fprofile-instr-generate -fcoverage-mapping -fprofile-update=atomic
+      "SHELL:-mllvm -runtime-counter-relocation"
+      "SHELL:-include ${PROJECT_SOURCE_DIR}/test/coverage/source_location.hpp")
+    target_link_options(${target} PUBLIC -fprofile-instr-generate)
+  endif()
 endfunction()
 
 # gpufs_set_up_program(<target>): what programs and test programs have in common.

@@ -16,6 +16,9 @@ target_compile_definitions(test_main_device PRIVATE GPUFS_TEST_NEEDS_DEVICE)
 add_library(test_support STATIC)
 gpufs_add_sources(test_support ${support_sources})
 target_link_libraries(test_support PUBLIC gpufs gpufs::doctest gpufs::fmt PRIVATE gpufs_warnings)
+if(GPUFS_COVERAGE)
+  target_compile_definitions(test_support PUBLIC GPUFS_COVERAGE=1)
+endif()
 
 # What the suites of test/history share.
 file(GLOB history_sources CONFIGURE_DEPENDS test/history/*.cpp test/history/*.cu)
@@ -27,6 +30,8 @@ target_link_libraries(test_history PUBLIC test_support PRIVATE gpufs_warnings)
 set(test_environment
   "TSAN_OPTIONS=second_deadlock_stack=1" "ASAN_OPTIONS=detect_stack_use_after_return=0"
   "UBSAN_OPTIONS=print_stacktrace=1")
+
+set(profiles ${PROJECT_BINARY_DIR}/profiles)  # with GPUFS_COVERAGE
 
 file(GLOB suites CONFIGURE_DEPENDS test/*/*_test.cpp test/*/*_test.cu)
 if(NOT GPUFS_DEVICE STREQUAL "emulated")
@@ -70,7 +75,8 @@ foreach(suite IN LISTS suites)
   add_test(NAME ${name} COMMAND ${name})
   # 77: the suite needs a device and there is none.
   set_tests_properties(${name} PROPERTIES
-    TIMEOUT 600 LABELS ${kind} SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+    TIMEOUT 600 LABELS ${kind} SKIP_RETURN_CODE 77
+    ENVIRONMENT "${test_environment};LLVM_PROFILE_FILE=${profiles}/${name}-%m%c.profraw")
 endforeach()
 
 if(TARGET tune_test)

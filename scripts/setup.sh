@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# setup.sh [format|charts|fuzz]: makes sure that the packages for the build are installed. With
-# `format` clang-format is needed, too. With `charts` it is matplotlib: `gpufs bench paper` draws
-# with it. With `fuzz` it is a clang that links libFuzzer.
+# setup.sh [format|charts|fuzz|coverage]: makes sure that the packages for the build are installed.
+# With `format` clang-format is needed, too. With `charts` it is matplotlib: `gpufs bench paper`
+# draws with it. With `fuzz` it is a clang that links libFuzzer. With `coverage` it is clang, and
+# llvm's tools for its counters.
 # Installs missing packages of Debian or Ubuntu, as root or through sudo. If it may not, it lists
 # them and fails. If no package is missing, it does nothing.
 set -euo pipefail
@@ -11,6 +12,10 @@ need_command() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
 need_command cmake cmake
 need_command ninja ninja-build
 if [ "${1:-}" = format ]; then need_command clang-format-14 clang-format-14; fi
+if [ "${1:-}" = coverage ]; then
+  need_command clang++-14 clang-14
+  need_command llvm-cov-14 llvm-14
+fi
 if [ "${1:-}" = charts ]; then
   /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || missing+=(python3-matplotlib)
 fi

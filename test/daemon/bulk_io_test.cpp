@@ -28,7 +28,8 @@ using gpufs::test::wrong_bytes;
 
 namespace {
 
-// Ordinary files whose reads and writes fail at chosen offsets.
+// Ordinary files whose reads and writes fail at chosen offsets. With `most_at_once`, a write moves
+// no more bytes than that, and every third is interrupted.
 struct failing_storage final : storage_backend {
   struct file final : stored_file {
     std::shared_ptr<stored_file const> below;
@@ -53,7 +54,9 @@ struct failing_storage final : storage_backend {
       ::iovec part = parts[0];
       auto const full = storage->full_from.load();
       if (offset >= full) return -ENOSPC;
-      part.iov_len = std::min<std::size_t>(part.iov_len, full - offset);
+      auto const most = storage->most_at_once.load();
+      if (most != ~0ull && storage->writes++ % 3 == 1) return -EINTR;
+      part.iov_len = std::min<std::size_t>({part.iov_len, full - offset, most});
       return below->write({&part, 1}, offset);
     }
     [[nodiscard]] int sync() const noexcept override { return below->sync(); }
@@ -70,7 +73,8 @@ struct failing_storage final : storage_backend {
   };
 
   host_storage host;
-  std::atomic<std::uint64_t> bad_read{~0ull}, full_from{~0ull};
+  std::atomic<std::uint64_t> bad_read{~0ull}, full_from{~0ull}, most_at_once{~0ull};
+  std::atomic<unsigned> writes{0};
 
   opened_file open(std::string const& path, int flags, unsigned mode) override {
     auto opened = host.open(path, flags, mode);
@@ -205,6 +209,27 @@ TEST_CASE("bulk: an error ends its own range only, behind the bytes that came be
   CHECK(ranges[0].result == 1'000'000);
   CHECK(ranges[1].result == 1'999'900);
   CHECK(ranges[2].result == -ENOSPC);
+}
+
+TEST_CASE("bulk: short and interrupted writes are continued; one that moves nothing is an error") {
+  auto const storage = std::make_shared<failing_storage>();
+  setup s{io_backend::pread, io_path::pull, storage};
+  write_range(s.folder / "a", 0, 20'000);
+  int const fd = s.open(s.folder / "a", O_RDWR);
+  std::vector<std::byte> const ones(20'000, std::byte{0xff});
+  storage->most_at_once = 1000;
+  std::vector<std::byte> memory = ones;
+  bulk_range range{.offset = 100, .length = 5300, .position = 200};
+  CHECK(s.server.bulk().write(fd, {&range, 1}, std::span{memory}) == 0);
+  CHECK(range.result == 5300);
+  std::vector<std::byte> back(20'000);
+  bulk_range all{.length = back.size()};
+  CHECK(s.server.bulk().read(fd, {&all, 1}, std::span{back}) == 0);
+  CHECK(wrong_bytes(back.data(), 0, 100) == 0);
+  CHECK(std::equal(ones.begin(), ones.begin() + 5300, back.begin() + 100));
+  CHECK(wrong_bytes(back.data() + 5400, 5400, 20'000 - 5400) == 0);
+  storage->most_at_once = 0;
+  CHECK(s.server.bulk().write(fd, {&range, 1}, std::span{memory}) == -EIO);
 }
 
 TEST_CASE("bulk: a write gives the file its bytes and one new version; written pages come first") {

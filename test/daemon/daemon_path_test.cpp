@@ -1,4 +1,5 @@
 // The choice of reads that go past the OS page cache, by io_path and by the contents of the cache.
+#include <host-daemon/backend/os_page_cache.hpp>
 #include <host-daemon/engine/path_choice.hpp>
 
 #include <test/daemon/paths.hpp>
@@ -9,10 +10,32 @@
 #include <fstream>
 #include <vector>
 
+#include <unistd.h>
+
 using namespace gpufs::daemon;
 using namespace gpufs::test;
 using gpufs::io_backend;
 using gpufs::io_path;
+
+TEST_CASE("cachestat: a range's pages are those that it has a byte of") {
+  auto const page = std::uint64_t(::sysconf(_SC_PAGESIZE));
+  auto const two = [](int, std::uint64_t, std::uint64_t, std::uint64_t& cached) {
+    cached = 2;
+    return 0;
+  };
+  auto const pages = [&](std::uint64_t offset, std::uint64_t length) {
+    auto const found = ask_cachestat(two, -1, offset, length);
+    return found && found->cached == 2 ? found->pages : 0;
+  };
+  CHECK(pages(0, 1) == 1);
+  CHECK(pages(0, page) == 1);
+  CHECK(pages(0, page + 1) == 2);
+  CHECK(pages(page - 1, 1) == 1);
+  CHECK(pages(page - 1, 2) == 2);
+  CHECK(pages(page, 3 * page) == 3);
+  auto const refuse = [](int, std::uint64_t, std::uint64_t, std::uint64_t&) { return -1; };
+  CHECK_FALSE(ask_cachestat(refuse, -1, 0, 1).has_value());
+}
 
 TEST_CASE("path pull: a cold file is read through the OS page cache") {
   scratch_folder folder;

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
 
 #include <sys/resource.h>
@@ -202,6 +203,10 @@ TEST_CASE("registry: 4096 files are open at once, and the process's limit is rai
     file_registry files{memory.region, settled()};
     REQUIRE(files.notes().size() == 1);
     CHECK(files.notes()[0].find("from 256 to") != std::string::npos);
+    // Two descriptors for each file, one of them for O_DIRECT, and 256 for the rest of the process.
+    ::rlimit raised{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &raised) == 0);
+    CHECK(raised.rlim_cur == std::min<rlim_t>(before.rlim_max, 2 * 4096 + 256));
     std::set<std::int32_t> open;
     for (int i = 0; i < 4096; ++i) {
       auto const path = folder / std::to_string(i);

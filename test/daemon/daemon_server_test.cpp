@@ -165,11 +165,20 @@ TEST_CASE("daemon: a wrong region or setting is named when the daemon is made") 
   };
   refuses([](auto& r, auto&) { r.slots = 48; }, "48");
   refuses([](auto& r, auto&) { r.channels = r.slots + 1; }, "channels");
+  refuses([](auto& r, auto&) { r.slots = 0; }, "ring of 0 slots");
   refuses([](auto& r, auto&) { r.ring = nullptr; }, "no ring");
+  refuses([](auto& r, auto&) { r.completions = nullptr; }, "no ring, channels");
+  refuses([](auto& r, auto&) { r.staging = nullptr; }, "no ring, channels or staging");
+  refuses([](auto& r, auto&) { r.staging_bytes = 0; }, "staging of 0 bytes");
   refuses([](auto& r, auto&) { r.max_open_files = 65537; }, "max_open_files=65537");
   refuses([](auto& r, auto&) { r.control = nullptr; }, "control");
   refuses([](auto&, auto& s) { s.threads = 257; }, "host_threads=257");
   refuses([](auto&, auto& s) { s.queue_depth = 0; }, "queue_depth=0");
+  refuses([](auto&, auto& s) { s.queue_depth = 4097; }, "queue_depth=4097");
+  auto most = with(io_backend::pread);
+  most.threads = 256;
+  most.queue_depth = 4096;
+  CHECK(message_of([&] { server{memory.region, most}; }).empty());
 }
 
 TEST_CASE("daemon: an idle daemon stops looking hard, and still answers") {

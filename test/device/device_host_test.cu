@@ -138,6 +138,18 @@ TEST_CASE("device: a launch that the device cannot take is refused, and the next
   CHECK_THROWS_AS(launch(launch_options{.block = 32, .dynamic_shared_bytes = 1 << 20},
                          modify_argument, by_value{}, out.data()),
                   gpufs::device_error);
+  auto const refused = [&](dim3 grid, dim3 block) {
+    CHECK_THROWS_AS(launch(launch_options{.grid = grid, .block = block}, modify_argument,
+                           by_value{}, out.data()),
+                    gpufs::device_error);
+  };
+  refused({1, 0}, 32);
+  refused({1, 1, 0}, 32);
+  refused({1, 65536}, 32);
+  refused({1, 1, 65536}, 32);
+  refused(1, {32, 0});
+  refused(1, {1, 1, 65});
+  refused(1, {32, 33});  // 1056 threads
   launch(modify_argument, 1, 32, by_value{}, out.data());
   gpufs::synchronize();
   CHECK(contents(out)[31] == 31);

@@ -1,10 +1,12 @@
 // Claims about settings: sizes, layers, and what an error says.
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
+#include <gpufs/statistics.hpp>
 
 #include <CLI/CLI.hpp>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -144,6 +146,10 @@ TEST_CASE("environment: a bad value names the variable, the value, and what is a
   CHECK(error("GPUFS_RPC_TIMEOUT", "0") ==
         "GPUFS_RPC_TIMEOUT=0: must be a time from 1 to 3600000 milliseconds, such as 500, 500ms or "
         "10s");
+  for (std::string const text : {"ms", "10m", "10 s", "18446744073709551s", "3601s"})
+    CHECK(error("GPUFS_RPC_TIMEOUT", text) ==
+          "GPUFS_RPC_TIMEOUT=" + text +
+              ": must be a time from 1 to 3600000 milliseconds, such as 500, 500ms or 10s");
   CHECK(error("GPUFS_STAGING_SIZE", "65537") ==
         "GPUFS_STAGING_SIZE=65537: must be a multiple of 4096 from 64K to 1T");
   CHECK(error("GPUFS_MAX_OPEN_FILES", "65537") ==
@@ -298,6 +304,20 @@ TEST_CASE(
   CHECK(c.page_size == config{}.page_size);
   CHECK(c.host_threads == 3);
   CHECK(c.max_open_files == 5);
+}
+
+TEST_CASE("statistics: text has a line for each counter that is not 0, JSON has every counter") {
+  gpufs::statistics none, some;
+  some.hits = 3;
+  some.misses = 1024;
+  CHECK(to_text(none).empty());
+  CHECK(to_text(some) == "  hits               3\n  misses             1024\n");
+  auto const json = to_json_fields(some);
+  CHECK(json.starts_with("\""));
+  CHECK(json.find("\"hits\": 3, ") != std::string::npos);
+  CHECK(json.find("\"misses\": 1024, ") != std::string::npos);
+  CHECK(std::ranges::count(json, ':') == std::ranges::count(to_json_fields(none), ':'));
+  CHECK(to_text(some - some).empty());
 }
 
 TEST_CASE("validate: the defaults are right") {

@@ -19,14 +19,21 @@ inline constexpr bool thread_sanitizer = true;
 inline constexpr bool thread_sanitizer = false;
 #endif
 
+/// Code that counts its branches is not optimised.
+#if defined(GPUFS_COVERAGE)
+inline constexpr bool counts_branches = true;
+#else
+inline constexpr bool counts_branches = false;
+#endif
+
 /// The ways for bytes to arrive that validate() admits, for suites whose claims hold for all of
 /// them.
 inline constexpr io_path built_paths[] = {io_path::automatic, io_path::pull, io_path::direct,
                                           io_path::dma, io_path::registered};
 
-/// `many`, or `few` under ThreadSanitizer.
+/// `many`, or `few` in slow code.
 inline constexpr unsigned scaled(unsigned many, unsigned few) {
-  return thread_sanitizer ? few : many;
+  return thread_sanitizer || counts_branches ? few : many;
 }
 
 /// A filesystem of `frames` pages without readahead, whose waits are long enough never to end on a

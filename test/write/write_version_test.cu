@@ -197,7 +197,9 @@ TEST_CASE("appends under fs.write and under closes of O_GWRONCE: every record is
     std::atomic<bool> ended{false};
     std::uint64_t failed = 0, const_head = ~0ull;
     std::thread host([&] {
-      while (!ended && !once) failed += fs.write(fd, &const_head, 8, 0) != 8 ? 1 : 0;
+      if (once) return;
+      do failed += fs.write(fd, &const_head, 8, 0) != 8 ? 1 : 0;
+      while (!ended);
     });
     launch(append_records, blocks, 64, fs.ref(), name.text(), rounds, once, wrong.data());
     this_thread_stream().synchronize();

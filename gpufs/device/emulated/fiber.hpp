@@ -62,8 +62,8 @@ class fiber {
   void arrived_from(fiber& previous, void* its_context);
 
   void* machine_ = nullptr;  // valid while the fiber does not run
-  void* tsan_state_ = nullptr;
-  void* asan_fake_stack_ = nullptr;
+  [[maybe_unused]] void* tsan_state_ = nullptr;
+  [[maybe_unused]] void* asan_fake_stack_ = nullptr;
   void const* stack_bottom_ = nullptr;
   std::size_t stack_bytes_ = 0;
   std::byte* memory_ = nullptr;  // null for an OS thread's own context
