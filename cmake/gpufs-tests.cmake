@@ -27,6 +27,19 @@ add_library(test_history STATIC)
 gpufs_add_sources(test_history ${history_sources})
 target_link_libraries(test_history PUBLIC test_support PRIVATE gpufs_warnings)
 
+# Functions before those of the C library that change files. They note each change. One build is
+# linked into suites, the other is preloaded into programs.
+add_library(test_file_calls OBJECT
+  test/crash/file_calls.cpp test/crash/memory_log.cpp test/crash/crash_disk.cpp)
+target_link_libraries(test_file_calls PUBLIC gpufs PRIVATE gpufs_warnings)
+if(GPUFS_DEVICE STREQUAL "emulated")
+  add_library(gpufs_crash_log SHARED test/crash/file_calls.cpp test/crash/file_log.cpp)
+  target_include_directories(gpufs_crash_log PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(gpufs_crash_log PRIVATE gpufs_warnings)
+  set_target_properties(gpufs_crash_log PROPERTIES
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+endif()
+
 set(test_environment
   "TSAN_OPTIONS=second_deadlock_stack=1" "ASAN_OPTIONS=detect_stack_use_after_return=0"
   "UBSAN_OPTIONS=print_stacktrace=1")
@@ -38,10 +51,10 @@ if(NOT GPUFS_DEVICE STREQUAL "emulated")
   list(FILTER suites EXCLUDE REGEX "/emulated_[^/]*$")
 endif()
 if(NOT TARGET app_gpufs)
-  list(FILTER suites EXCLUDE REGEX "/tune_test[^/]*$")  # runs the program
+  list(FILTER suites EXCLUDE REGEX "/(tune|emulated_programs_crash)_test[^/]*$")  # run programs
 endif()
 # They link the code that the programs share.
-set(suites_of_apps "/(baseline|drain_on_signal|host_reads|options)_[^/]*$")
+set(suites_of_apps "/(baseline|drain_on_signal|host_reads|options|unfinished_file)_[^/]*$")
 if(NOT TARGET gpufs_apps_common)
   list(FILTER suites EXCLUDE REGEX "${suites_of_apps}")
 endif()
@@ -58,8 +71,14 @@ foreach(suite IN LISTS suites)
   gpufs_add_sources(${name} ${suite})
   gpufs_set_up_program(${name})
   target_link_libraries(${name} PRIVATE test_main_${kind} test_support gpufs_cli gpufs::CLI11)
-  if(name MATCHES "^history_")
+  if(name MATCHES "^(history|write_crash)_")
     target_link_libraries(${name} PRIVATE test_history)
+  endif()
+  if(name MATCHES "^write_crash_")
+    target_link_libraries(${name} PRIVATE test_file_calls)
+  endif()
+  if(name MATCHES "^(crash_disk|emulated_programs_crash)_")
+    target_sources(${name} PRIVATE test/crash/crash_disk.cpp)
   endif()
   if(suite MATCHES "${suites_of_apps}")
     target_link_libraries(${name} PRIVATE gpufs_apps_common)
@@ -81,6 +100,10 @@ endforeach()
 
 if(TARGET tune_test)
   add_dependencies(tune_test app_gpufs)
+endif()
+if(TARGET emulated_programs_crash_test)
+  add_dependencies(emulated_programs_crash_test
+    gpufs_crash_log app_gpufs app_gpufs-cp app_mosaic)
 endif()
 # What the studies of `gpufs bench` write.
 if(TARGET app_gpufs)

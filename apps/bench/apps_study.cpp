@@ -4,9 +4,11 @@
 #include <apps/bench/apps_table.hpp>
 #include <apps/bench/apps_variants.hpp>
 #include <apps/bench/chart.hpp>
+#include <apps/common/durable.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
+#include <apps/common/unfinished_file.hpp>
 #include <apps/harness/session.hpp>
 #include <apps/harness/verify.hpp>
 #include <apps/ports/all.hpp>
@@ -20,7 +22,6 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <random>
 #include <stdexcept>
@@ -190,12 +191,6 @@ void complete(apps_options const& o, config const& settings, port_description co
   fmt::print(stderr, "{}: measured{}\n", what.name, o.no_verify ? "" : ", verified");
 }
 
-void write_text(std::string const& path, std::string const& text) {
-  std::ofstream out(path);
-  out << text;
-  if (!out.flush()) throw std::system_error(errno, std::generic_category(), path);
-}
-
 /// --out/apps-SIZE.md, and those of the figures of which something was measured, as
 /// figure_N-SIZE.csv and .png.
 void write_summary(apps_options const& o, runs_by_app const& measured) {
@@ -212,7 +207,7 @@ void write_summary(apps_options const& o, runs_by_app const& measured) {
                               : o.size != "paper"       ? "they hold for --size paper"
                                                         : "";
   std::string const table = heading + to_markdown(runs, why_not);
-  write_text(fmt::format("{}/apps-{}.md", o.out, o.size), table);
+  write_whole_file(fmt::format("{}/apps-{}.md", o.out, o.size), table);
   fmt::print("{}", table);
   std::string no_chart;
   for (int const figure : {11, 12, 13, 14}) {
@@ -222,7 +217,7 @@ void write_summary(apps_options const& o, runs_by_app const& measured) {
       for (char const* const kind : {".csv", ".png"}) std::filesystem::remove(name + kind);
       continue;
     }
-    write_text(name + ".csv", text);
+    write_whole_file(name + ".csv", text);
     if (!o.no_charts && no_chart.empty()) no_chart = draw_chart(name + ".csv", name + ".png");
   }
   if (!no_chart.empty()) fmt::print(stderr, "gpufs: no charts: {}\n", no_chart);
@@ -246,8 +241,7 @@ std::vector<port_description const*> chosen(apps_options const& o) {
 
 /// Creates --out, and fails now rather than when there are results.
 void require_folder(std::string const& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  auto error = make_folders(folder);
   if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0)
     error = {errno, std::generic_category()};
   if (error) throw usage_error(fmt::format("--out={}: {}", folder, error.message()));

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <fstream>
@@ -92,17 +91,12 @@ std::string table(std::vector<app_run> const& runs, Median const& value) {
 }  // namespace
 
 void write_runs(std::vector<app_run> const& runs, std::string const& path) {
-  unfinished_file const file(path);
-  {
-    std::ofstream out(file.part());
-    out << heading << '\n';
-    for (auto const& r : runs) {
-      out << fmt::format("{},{},{},{:.9g},{:.9g}\n", r.app, r.variant, r.bytes, r.io_seconds,
-                         r.seconds);
-    }
-    if (!out.flush()) throw std::system_error(errno, std::generic_category(), file.part());
+  auto text = fmt::format("{}\n", heading);
+  for (auto const& r : runs) {
+    text +=
+        fmt::format("{},{},{},{:.9g},{:.9g}\n", r.app, r.variant, r.bytes, r.io_seconds, r.seconds);
   }
-  file.put_in_place();
+  write_whole_file(path, text);
 }
 
 std::vector<app_run> read_runs(std::string const& path, std::string_view app) {

@@ -1,13 +1,10 @@
 #include <apps/bench/figure_table.hpp>
 #include <apps/common/median.hpp>
+#include <apps/common/unfinished_file.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <memory>
-#include <system_error>
 #include <utility>
 
 namespace gpufs::apps {
@@ -48,15 +45,12 @@ void measure_lines(figure_table& to, std::vector<figure_series> const& all,
 }
 
 void write_csv(figure_table const& table, std::string const& path) {
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "w"), std::fclose);
-  if (!file) throw std::system_error(errno, std::generic_category(), path);
-  fmt::print(file.get(), "figure,series,kind,x,y,unit,low,high\n");
+  std::string text = "figure,series,kind,x,y,unit,low,high\n";
   for (auto const& r : table.rows) {
-    fmt::print(file.get(), "{},\"{}\",{},{},{:.6g},{},{:.6g},{:.6g}\n", table.number, r.series,
-               r.kind, r.x, r.y, r.unit, r.low, r.high);
+    text += fmt::format("{},\"{}\",{},{},{:.6g},{},{:.6g},{:.6g}\n", table.number, r.series, r.kind,
+                        r.x, r.y, r.unit, r.low, r.high);
   }
-  if (std::fflush(file.get()) != 0 || std::ferror(file.get()) != 0)
-    throw std::system_error(errno, std::generic_category(), path);
+  write_whole_file(path, text);
 }
 
 }  // namespace gpufs::apps

@@ -1,21 +1,19 @@
 #include <apps/bench/chart.hpp>
 #include <apps/bench/figures.hpp>
 #include <apps/bench/paper.hpp>
+#include <apps/common/durable.hpp>
 #include <apps/common/json_line.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
+#include <apps/common/unfinished_file.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <filesystem>
-#include <memory>
 #include <optional>
 #include <system_error>
 
@@ -83,10 +81,7 @@ void write_facts(paper_options const& o, config const& settings, figure_table co
     notes += fmt::format("{}{}", notes.empty() ? "" : "; ", note);
   if (!notes.empty()) j.text("notes", notes);
   add_settings(j, settings);
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "w"), std::fclose);
-  if (!file) throw std::system_error(errno, std::generic_category(), path);
-  fmt::print(file.get(), "{}\n", j.str());
-  if (std::fflush(file.get()) != 0) throw std::system_error(errno, std::generic_category(), path);
+  write_whole_file(path, j.str() + "\n");
 }
 
 figure_table measure(figure const& f, paper_options const& o, study& all) {
@@ -138,7 +133,7 @@ void complete(paper_options& o) {
 
 void run_paper(paper_options const& o, config const& settings) {
   auto const figures = chosen(o.figures);
-  std::filesystem::create_directories(o.out);
+  if (auto const error = make_folders(o.out)) throw std::system_error(error, o.out);
   // One file for all figures but 7.
   std::uint64_t most = 0;
   for (auto const& f : figures) most = std::max(most, scaled(f, o));

@@ -1,40 +1,19 @@
-// Files that appear whole or not at all.
+// Files that appear whole or not at all, also after a loss of power.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-#include <filesystem>
-#include <random>
 #include <string>
-#include <system_error>
-#include <utility>
-
-#include <fcntl.h>
-#include <unistd.h>
+#include <string_view>
 
 namespace gpufs::apps {
 
-/// A file under another name until it is complete. If it is not completed, nothing is left of it.
+/// A file under another name until it is complete. What is there stays until then. If the new file
+/// is not completed, nothing is left of it; after a crash it may be left under the other name.
 class unfinished_file {
  public:
   /// Makes the file, empty, under a name beside `path` that is free and that nobody can guess.
   /// Throws std::system_error naming it.
-  explicit unfinished_file(std::string path) : path_(std::move(path)) {
-    std::random_device random;
-    int fd = -1;
-    do {
-      std::uint64_t const number = std::uint64_t(random()) << 32 | random();
-      part_ = path_ + ".part-" + std::to_string(number);
-      // O_EXCL: never a file or a link that another process has put there.
-      fd = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    } while (fd < 0 && errno == EEXIST);
-    if (fd < 0) throw std::system_error(errno, std::generic_category(), part_);
-    ::close(fd);
-  }
-  ~unfinished_file() {
-    std::error_code ignored;
-    std::filesystem::remove(part(), ignored);  // not there any more once it has its place
-  }
+  explicit unfinished_file(std::string path);
+  ~unfinished_file();
   unfinished_file(unfinished_file const&) = delete;
   unfinished_file& operator=(unfinished_file const&) = delete;
 
@@ -42,17 +21,27 @@ class unfinished_file {
   [[nodiscard]] std::string const& part() const { return part_; }
 
   /// Opens it for writing. Returns the descriptor, or -1 with errno.
-  [[nodiscard]] int open_part() const {
-    return ::open(part_.c_str(), O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
-  }
+  [[nodiscard]] int open_part() const;
 
-  /// Gives it its own name. Throws std::filesystem::filesystem_error, a std::system_error, naming
-  /// both.
-  void put_in_place() const { std::filesystem::rename(part(), path_); }
+  /// Makes its bytes durable, under the other name. Throws std::system_error naming it.
+  void make_durable() const;
+
+  /// Gives it its own name, once its bytes are durable, and returns when the name is durable, too.
+  /// `replace::no`: only if there is no file of that name.
+  /// Throws std::system_error naming the file.
+  enum class replace { no, yes };
+  void put_in_place(replace old = replace::yes) const;
 
  private:
   std::string path_;
   std::string part_;
 };
+
+/// Writes a file that appears whole or not at all. It gets the permissions of a file that it
+/// replaces. A link stays, and the file that it leads to is replaced. What is no regular file is
+/// just written to.
+/// Throws std::system_error naming the file.
+void write_whole_file(std::string const& path, std::string_view bytes,
+                      unfinished_file::replace old = unfinished_file::replace::yes);
 
 }  // namespace gpufs::apps

@@ -1,3 +1,4 @@
+#include <apps/common/durable.hpp>
 #include <apps/common/host_file.hpp>
 #include <apps/gpufs-cp/copy_tree.hpp>
 
@@ -8,6 +9,7 @@
 #include <map>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -47,16 +49,6 @@ std::error_code put_in_place(stdfs::path const& to, Make const& make) {
     error = last_error();
   // Renaming does nothing where both are names of one file already.
   ::unlink(name.c_str());
-  return error;
-}
-
-/// Sets the permissions of the part itself, whatever its name has become.
-std::error_code set_permissions(std::string const& part, mode_t mode) {
-  int const fd = ::open(part.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return last_error();
-  std::error_code error;
-  if (::fchmod(fd, mode) != 0) error = last_error();
-  ::close(fd);
   return error;
 }
 
@@ -126,7 +118,52 @@ void add(stdfs::path const& from, stdfs::path const& to, first_names& names, cop
   }
 }
 
+/// Sets the permissions of a folder and leaves it open in `fd`; it is -1 if it may not be read.
+std::error_code open_and_set_mode(copied_folder const& f, int& fd) {
+  fd = ::open(f.path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0 && errno != EACCES) return last_error();
+  return (fd >= 0 ? ::fchmod(fd, f.mode)
+                  : ::fchmodat(AT_FDCWD, f.path.c_str(), f.mode, AT_SYMLINK_NOFOLLOW)) == 0
+             ? std::error_code()
+             : last_error();
+}
+
+/// Permissions first, then durability, for many folders at a time: the file system then writes its
+/// journal once for all of them.
+void finish_folders(copy_plan const& plan, copy_errors& errors) {
+  constexpr std::size_t together = 64;
+  bool all_readable = true;
+  std::vector<int> open;
+  // Those within a folder before it: it may forbid to look into it.
+  for (std::size_t left = plan.folders.size(); left > 0;) {
+    auto const end = left;
+    for (open.clear(); left > 0 && open.size() < together; --left) {
+      auto const& f = plan.folders[left - 1];
+      if (auto const error = open_and_set_mode(f, open.emplace_back()))
+        errors.emplace_back(f.path, error.message());
+    }
+    for (std::size_t i = 0; i < open.size(); ++i) {
+      all_readable = all_readable && open[i] >= 0;
+      if (open[i] < 0) continue;
+      if (auto const error = make_durable(open[i]))
+        errors.emplace_back(plan.folders[end - 1 - i].path, error.message());
+      ::close(open[i]);
+    }
+  }
+  if (!all_readable) ::sync();
+  if (auto const error = make_folder_durable(plan.folder))
+    errors.emplace_back(plan.folder, error.message());
+}
+
 }  // namespace
+
+std::int32_t make_part_durable(copied_file const& file) noexcept {
+  int const fd = ::open(file.part.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return -errno;
+  int const error = ::fchmod(fd, file.mode) != 0 ? errno : make_durable(fd).value();
+  ::close(fd);
+  return -error;
+}
 
 copy_plan prepare_copy(std::string const& source, std::string const& target) {
   copy_plan plan;
@@ -137,6 +174,7 @@ copy_plan prepare_copy(std::string const& source, std::string const& target) {
     auto const name = from.filename().empty() ? from.parent_path().filename() : from.filename();
     if (name != "." && name != "..") to /= name;
   }
+  plan.folder = folder_of(to.filename().empty() ? to.parent_path() : to);
   auto const inside = stdfs::weakly_canonical(to, ignored).string();
   auto const outside = stdfs::weakly_canonical(from, ignored).string();
   if (stdfs::is_directory(stdfs::symlink_status(from, ignored)) &&
@@ -157,10 +195,8 @@ copy_errors finish_copy(copy_plan const& plan, std::vector<std::int32_t> const& 
       ::unlink(f.part.c_str());
       continue;
     }
-    auto error = set_permissions(f.part, f.mode);
-    if (!error && ::rename(f.part.c_str(), f.to.c_str()) != 0) error = last_error();
-    if (!error) continue;
-    errors.emplace_back(f.to, error.message());
+    if (::rename(f.part.c_str(), f.to.c_str()) == 0) continue;
+    errors.emplace_back(f.to, last_error().message());
     ::unlink(f.part.c_str());
   }
   for (auto const& n : plan.names) {
@@ -168,11 +204,7 @@ copy_errors finish_copy(copy_plan const& plan, std::vector<std::int32_t> const& 
         n.to, [&](std::string const& name) { return ::link(n.first.c_str(), name.c_str()) == 0; });
     if (error) errors.emplace_back(n.to, error.message());
   }
-  // Those within a folder before it: it may forbid to look into it.
-  for (auto f = plan.folders.rbegin(); f != plan.folders.rend(); ++f) {
-    if (::fchmodat(AT_FDCWD, f->path.c_str(), f->mode, AT_SYMLINK_NOFOLLOW) != 0)
-      errors.emplace_back(f->path, last_error().message());
-  }
+  finish_folders(plan, errors);
   return errors;
 }
 

@@ -33,6 +33,7 @@ struct copied_folder {
 using copy_errors = std::vector<std::pair<std::string, std::string>>;
 
 struct copy_plan {
+  std::string folder;  ///< where the copy's own name is
   std::vector<copied_file> files;
   std::vector<copied_name> names;
   std::vector<copied_folder> folders;
@@ -48,9 +49,13 @@ struct copy_plan {
 /// /proc.
 [[nodiscard]] copy_plan prepare_copy(std::string const& source, std::string const& target);
 
+/// Sets the permissions of a part to those of its source, without set-user-id, set-group-id and
+/// sticky bits, and makes it durable. Returns 0 or -errno. Any thread may call.
+[[nodiscard]] std::int32_t make_part_durable(copied_file const& file) noexcept;
+
 /// Renames each file with result 0 to its target; other names of the old target keep the old file.
-/// Drops the bytes of the other files. Then makes the second names and sets the permissions of the
-/// source, without set-user-id, set-group-id and sticky bits. Returns the failures.
+/// Such files are durable. Drops the bytes of the other files. Then makes the second names, sets
+/// the permissions of folders as those of files, and makes all names durable. Returns the failures.
 [[nodiscard]] copy_errors finish_copy(copy_plan const& plan,
                                       std::vector<std::int32_t> const& results);
 

@@ -5,6 +5,7 @@
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
 #include <apps/common/seconds_since.hpp>
+#include <apps/common/unfinished_file.hpp>
 #include <apps/gpufs/tune.hpp>
 
 #include <CLI/CLI.hpp>
@@ -12,14 +13,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 namespace gpufs::apps {
 
@@ -154,17 +153,6 @@ std::string describe(config const& c) {
   return text;
 }
 
-/// Makes the file, or replaces its contents with --force.
-void write_out(tune_options const& o, std::string const& text) {
-  int const fd =
-      ::open(o.out.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (o.force ? O_TRUNC : O_EXCL), 0666);
-  if (fd < 0) throw std::system_error(errno, std::generic_category(), o.out);
-  ssize_t const written = ::write(fd, text.data(), text.size());
-  int const error = written < 0 ? errno : written != ssize_t(text.size()) ? ENOSPC : 0;
-  ::close(fd);
-  if (error != 0) throw std::system_error(error, std::generic_category(), o.out);
-}
-
 }  // namespace
 
 void add_options(CLI::App& command, tune_options& o) {
@@ -235,7 +223,8 @@ int run_tune(tune_options const& o, config const& start,
     fmt::print("{} not written: gpufs has the best settings found without it\n", o.out);
     return 0;
   }
-  write_out(o, to_toml(o, r));
+  using replace = unfinished_file::replace;
+  write_whole_file(o.out, to_toml(o, r), o.force ? replace::yes : replace::no);
   fmt::print(
       "{} written: gpufs reads it where it is called gpufs.toml in the working directory, or "
       "GPUFS_CONFIG names it\n",

@@ -1,4 +1,5 @@
 #include <apps/common/checksum.hpp>
+#include <apps/common/durable.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/unfinished_file.hpp>
 #include <apps/harness/data_set.hpp>
@@ -83,26 +84,26 @@ std::uint64_t make_named(std::string const& path, input_file const& wanted,
                     "name another folder",
                     path, sidecar));
   }
+  // The old file goes first, as there may be no room for both. It must be gone before another
+  // sidecar speaks for it.
   std::error_code ignored;
-  std::filesystem::remove(path, ignored);
+  if (std::filesystem::remove(path, ignored))
+    if (auto const error = make_folder_durable(folder_of(path)))
+      throw std::system_error(error, path);
   unfinished_file const file(path);
   int const fd = file.open_part();
   if (fd < 0) throw usage_error(fmt::format("{}: {}", file.part(), error_text(errno)));
   std::atomic<std::uint64_t> sum{0};
-  int error = fill_file(fd, wanted.bytes, summing(wanted.fill, sum));
+  int const error = fill_file(fd, wanted.bytes, summing(wanted.fill, sum));
   ::close(fd);
-  if (error == 0) {
-    // Before the file has its name: a sidecar alone does no harm.
-    std::ofstream meta(sidecar);
-    meta << fmt::format("version={}\norigin={}\nbytes={}\nchecksum={:016x}\n", version, origin,
-                        wanted.bytes, sum.load());
-    if (!meta.flush()) error = errno;
-  }
   if (error != 0) {
     std::filesystem::remove(sidecar, ignored);
     throw std::system_error(error, std::generic_category(),
                             fmt::format("{} of {} bytes", path, wanted.bytes));
   }
+  // Before the file has its name: a sidecar alone does no harm.
+  write_whole_file(sidecar, fmt::format("version={}\norigin={}\nbytes={}\nchecksum={:016x}\n",
+                                        version, origin, wanted.bytes, sum.load()));
   file.put_in_place();
   return sum;
 }
@@ -125,9 +126,7 @@ mapped_file::mapped_file(mapped_file&& other) noexcept : bytes_(std::exchange(ot
 data_set::data_set(std::vector<input_file> const& files, std::string const& origin,
                    std::string const& folder) {
   if (!folder.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (error)
+    if (auto const error = make_folders(folder))
       throw usage_error(fmt::format("{}, the folder of input files: {}", folder, error.message()));
   }
   for (auto const& f : files) {

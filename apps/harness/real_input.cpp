@@ -1,11 +1,12 @@
+#include <apps/common/durable.hpp>
 #include <apps/common/program.hpp>
+#include <apps/common/unfinished_file.hpp>
 #include <apps/harness/real_input.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -123,12 +124,9 @@ std::string write_picture(std::string const& folder, std::string const& name,
   put_chunk(png, "IDAT", stored(rows));
   put_chunk(png, "IEND", "");
 
-  std::error_code ignored;
-  std::filesystem::create_directories(folder, ignored);
+  if (auto const error = make_folders(folder)) throw std::system_error(error, folder);
   std::string const path = folder + "/" + name;
-  std::ofstream out(path, std::ios::binary);
-  out.write(png.data(), static_cast<std::streamsize>(png.size()));
-  if (!out.flush()) throw std::system_error(errno, std::generic_category(), path);
+  write_whole_file(path, png);
   return path;
 }
 

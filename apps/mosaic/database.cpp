@@ -1,3 +1,4 @@
+#include <apps/common/durable.hpp>
 #include <apps/common/host_file.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/script.hpp>
@@ -14,8 +15,10 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
+#include <vector>
 
 #include <unistd.h>
 
@@ -24,17 +27,15 @@ namespace gpufs::apps {
 namespace {
 
 void make_folder(std::string const& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw usage_error(fmt::format("--data={}: {}", folder, error.message()));
+  if (auto const error = make_folders(folder))
+    throw usage_error(fmt::format("--data={}: {}", folder, error.message()));
 }
 
 /// Writes `tiles` records, each by put(number, record).
 template <class Put>
-void write_records(unfinished_file const& to_file, std::uint64_t tiles, Put const& put) {
-  std::string const& path = to_file.part();
-  int const fd = to_file.open_part();
-  if (fd < 0) throw std::system_error(errno, std::generic_category(), path);
+void write_records(unfinished_file const& file, std::uint64_t tiles, Put const& put) {
+  int const fd = file.open_part();
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), file.part());
   int const error =
       fill_file(fd, tiles * record_bytes, [&](std::uint64_t offset, std::span<std::byte> to) {
         for (std::uint64_t at = 0; at < to.size(); at += record_bytes) {
@@ -45,7 +46,7 @@ void write_records(unfinished_file const& to_file, std::uint64_t tiles, Put cons
   ::close(fd);
   if (error != 0)
     throw std::system_error(error, std::generic_category(),
-                            fmt::format("{} of {} tiles", path, tiles));
+                            fmt::format("{} of {} tiles", file.part(), tiles));
 }
 
 void write_histograms(std::string const& rgba, unfinished_file const& hist, std::uint64_t tiles) {
@@ -55,6 +56,22 @@ void write_histograms(std::string const& rgba, unfinished_file const& hist, std:
     pictures.read(tile.data(), record_bytes, m * record_bytes);
     put_record(histogram_of(tile), to);
   });
+}
+
+void make_names_durable(database const& d) {
+  if (auto const error = make_folder_durable(d.folder)) throw std::system_error(error, d.folder);
+}
+
+/// Takes `old` away and puts new files in place, tiles.hist last. What was there goes only when the
+/// new files are durable under their other names. A crash leaves a tiles.hist only beside the files
+/// that belong to it.
+void replace_files(database const& d, std::vector<std::string> const& old,
+                   std::vector<unfinished_file const*> const& made) {
+  for (auto const* const file : made) file->make_durable();
+  make_names_durable(d);
+  for (auto const& path : old) std::filesystem::remove(path);
+  make_names_durable(d);
+  for (auto const* const file : made) file->put_in_place();
 }
 
 /// A histogram out of a record, or false.
@@ -92,20 +109,23 @@ void put_record(histogram const& h, std::span<std::byte, record_bytes> to) {
 
 void generate_database(database const& d, std::uint64_t tiles, std::uint64_t seed, bool pictures) {
   make_folder(d.folder);
-  for (auto const& old : {d.hist(), d.rgba(), d.lsh()}) std::filesystem::remove(old);
+  std::vector<unfinished_file const*> made;
+  std::optional<unfinished_file> rgba;
   if (pictures) {
-    unfinished_file const rgba(d.rgba());
-    write_records(rgba, tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
+    made.push_back(&rgba.emplace(d.rgba()));
+    write_records(*rgba, tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
       rgba_tile const tile = synthetic_tile(seed, m);
       std::memcpy(to.data(), tile.data(), record_bytes);
     });
-    rgba.put_in_place();
   }
   unfinished_file const hist(d.hist());
+  made.push_back(&hist);
   write_records(hist, tiles, [&](std::uint64_t m, std::span<std::byte, record_bytes> to) {
     put_record(histogram_of(synthetic_tile(seed, m)), to);
   });
-  hist.put_in_place();
+  std::vector<std::string> old{d.hist(), d.lsh()};
+  if (!pictures) old.push_back(d.rgba());
+  replace_files(d, old, made);
 }
 
 std::uint64_t import_database(database const& d, std::string const& source) {
@@ -133,10 +153,9 @@ std::uint64_t import_database(database const& d, std::string const& source) {
   std::string const tiles_in = is_there ? d.rgba() : rgba.part();
   std::uint64_t const tiles = records_in(tiles_in);
   write_histograms(tiles_in, hist, tiles);
-  // What was there goes only now.
-  for (auto const& old : {d.hist(), d.lsh()}) std::filesystem::remove(old);
-  if (!is_there) rgba.put_in_place();
-  hist.put_in_place();
+  std::vector<unfinished_file const*> made{&hist};
+  if (!is_there) made.insert(made.begin(), &rgba);
+  replace_files(d, {d.hist(), d.lsh()}, made);
   return tiles;
 }
 

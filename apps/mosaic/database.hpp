@@ -24,14 +24,14 @@ struct database {
 [[nodiscard]] std::uint64_t records_in(std::string const& path);
 
 /// Writes synthetic tiles 0 to tiles - 1; without `pictures` tiles.hist alone. Makes the folder.
-/// What was there goes first; if it is stopped there is no tiles.hist. Throws std::system_error
-/// naming the file.
+/// What was there stays until the new files are durable, so there must be room for both. Throws
+/// std::system_error naming the file.
 void generate_database(database const& d, std::uint64_t tiles, std::uint64_t seed, bool pictures);
 
 /// Takes tiles from `source`: raw records as of tiles.rgba (NAME.rgba), or whatever
-/// scripts/pictures.py reads (a folder of icons, an IDX file). What was there is replaced at the
-/// end: a source that gives no tiles leaves it. Returns how many. Throws std::runtime_error naming
-/// the source, or std::system_error.
+/// scripts/pictures.py reads (a folder of icons, an IDX file). What was there stays until the new
+/// files are durable: a source that gives no tiles leaves it. Returns how many. Throws
+/// std::runtime_error naming the source, or std::system_error.
 std::uint64_t import_database(database const& d, std::string const& source);
 
 /// Indexes the histograms of tiles.hist. Throws std::runtime_error naming file and record if one

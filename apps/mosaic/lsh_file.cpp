@@ -1,6 +1,7 @@
 // tiles.lsh: a header of 4096 bytes, then coefficients, begins of tables, keys, begins of lists and
 // ids, all 4-byte words.
 #include <apps/common/host_file.hpp>
+#include <apps/common/unfinished_file.hpp>
 #include <apps/harness/data_set.hpp>
 #include <apps/mosaic/lsh_index.hpp>
 
@@ -98,13 +99,16 @@ void save_index(lsh_index const& index, std::string const& path) {
       index.tiles, index.keys.size(), index.ids.size(), checksum_of(index)};
   std::vector<char> page(header_bytes);
   std::memcpy(page.data(), &h, sizeof(h));
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  unfinished_file const file(path);
+  std::ofstream out(file.part(), std::ios::binary | std::ios::trunc);
   out.write(page.data(), static_cast<std::streamsize>(page.size()));
   for_each_array(index, [&](auto const& array) {
     out.write(reinterpret_cast<char const*>(array.data()),
               static_cast<std::streamsize>(4 * array.size()));
   });
   if (!out.flush()) throw std::system_error(errno, std::generic_category(), path);
+  out.close();
+  file.put_in_place();
 }
 
 lsh_index load_index(std::string const& path) {

@@ -67,7 +67,8 @@ class checker {
   void check_call(std::size_t i) {
     auto const& c = p_.calls[i];
     auto const result = h_[i].result;
-    bool const reads = c.what == call_kind::read || c.what == call_kind::gather;
+    bool const crash = c.what == call_kind::crash;
+    bool const reads = c.what == call_kind::read || c.what == call_kind::gather || crash;
     must_.assign(effects_.all().size(), false);
     if (reads || c.what == call_kind::size) {
       for (std::size_t x = 0; x < must_.size(); ++x)
@@ -82,7 +83,7 @@ class checker {
     if (c.what == call_kind::write && std::uint64_t(result) != c.count && !p_.fails())
       report(i, fmt::format("wrote {} of {} bytes", result, c.count));
     if (reads) check_read(i);
-    if (c.what == call_kind::size) check_size(i);
+    if (c.what == call_kind::size || crash) check_size(i);
   }
 
   [[nodiscard]] bool may_fail(call const& c, std::int64_t result) const {
@@ -91,8 +92,9 @@ class checker {
       if (p_.calls[k].what == call_kind::open && p_.calls[k].handle == c.handle && h_[k].result < 0)
         return true;
     if (!p_.fails()) return false;
-    // fs.sync() says only that pages stay dirty.
-    return result == (c.what == call_kind::sync_all ? -EIO : -ENOSPC);
+    // fs.sync() says only that pages stay dirty. So does a sync if another call was told why.
+    bool const syncs = c.what == call_kind::sync || c.what == call_kind::sync_all;
+    return (result == -EIO && syncs) || (result == -ENOSPC && c.what != call_kind::sync_all);
   }
 
   void check_read(std::size_t i) {
@@ -205,6 +207,7 @@ class checker {
   using place = std::pair<std::uint32_t, std::uint64_t>;  ///< filesystem, byte
 
   std::string went_back(look const& l, std::uint32_t tag) const {
+    if (p_.calls[l.call].what == call_kind::crash) return {};
     auto const found = seen_.find({p_.calls[l.call].filesystem, l.at});
     if (found == seen_.end() || tag == 0) return {};
     auto const& all = effects_.all();
@@ -219,6 +222,7 @@ class checker {
   }
 
   void note_seen(std::size_t i) {
+    if (p_.calls[i].what == call_kind::crash) return;
     auto const& all = effects_.all();
     auto const filesystem = p_.calls[i].filesystem;
     for (std::uint64_t k = 0; k < h_[i].bytes.size(); ++k) {

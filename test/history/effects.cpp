@@ -32,7 +32,10 @@ effect_list::effect_list(program const& p, history const& h) : p_(p), h_(h) {
     if (what == call_kind::write || what == call_kind::truncate) add_write(i);
     if (what == call_kind::open) add_open(i);
   }
-  for (auto& e : effects_) publish(e);
+  for (auto& e : effects_) {
+    publish(e);
+    make_durable(e);
+  }
   place_appends();
 }
 
@@ -138,6 +141,18 @@ void effect_list::publish(effect& e) const {
     if (publishes(c.what) && c.filesystem == e.filesystem && h_[i].result == 0 &&
         h_[i].begin > e.end)
       e.published = std::min(e.published, h_[i].end);
+  }
+}
+
+// gfsync and fs.sync(fd) cover what this filesystem was asked for before, and what others have put
+// into the file.
+void effect_list::make_durable(effect& e) const {
+  if (e.call == no_call || !e.certain) return;
+  for (std::size_t i = 0; i < p_.calls.size(); ++i) {
+    auto const& c = p_.calls[i];
+    if (c.what != call_kind::sync || h_[i].result != 0) continue;
+    if (h_[i].begin > (c.filesystem == e.filesystem ? e.end : e.published))
+      e.durable = std::min(e.durable, h_[i].end);
   }
 }
 
@@ -248,6 +263,7 @@ bool effect_list::must_see(effect const& x, std::size_t r) const {
   if (!x.certain) return false;
   auto const& reader = p_.calls[r];
   auto const begin = h_[r].begin;
+  if (reader.what == call_kind::crash) return x.durable < begin;
   if (reader.filesystem == 0) return x.published < begin;
   bool const own = x.filesystem == reader.filesystem;
   if (p_.actors[reader.actor].kind != actor_kind::block)  // fs.stat asks the host file

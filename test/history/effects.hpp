@@ -35,6 +35,7 @@ struct effect {
   std::uint64_t extends = 0;
   std::uint64_t begin = 0, end = 0;
   std::uint64_t published = never;  ///< from then on the host file has it
+  std::uint64_t durable = never;    ///< from then on it survives a loss of power
   std::uint64_t closed = never;     ///< once: the last close of its descriptor has ended
   bool certain = true;              ///< false: may have failed
 
@@ -53,7 +54,7 @@ class effect_list {
 
   /// Whether x was over, for all that look, before y began.
   [[nodiscard]] bool before(effect const& x, effect const& y) const;
-  /// Whether call `r`, a read or a look at the size, must see x or what has replaced it.
+  /// Whether call `r`, a read, a look at the size or a crash, must see x or what has replaced it.
   [[nodiscard]] bool must_see(effect const& x, std::size_t r) const;
 
  private:
@@ -68,6 +69,7 @@ class effect_list {
   void add_write(std::size_t i);
   void add_open(std::size_t i);
   void publish(effect& e) const;
+  void make_durable(effect& e) const;
   void place_appends();
   void place(effect& e, std::pair<std::uint64_t, std::uint64_t> seen);
   void check_place(effect const& e);

@@ -81,6 +81,12 @@ class story {
         {.what = call_kind::read, .actor = who, .handle = handle, .offset = at, .count = count},
         result, std::move(bytes));
   }
+  /// After a loss of power now, the file has bytes of these tags.
+  std::size_t crash(std::vector<std::uint32_t> const& left) {
+    auto const i = read(outsider, -1, 0, left.size() + 1, left);
+    p.calls[i].what = call_kind::crash;
+    return i;
+  }
   /// Makes two calls run side by side.
   void overlap(std::size_t x, std::size_t y) { h[x].end = h[y].end + 1, ++clock; }
 
@@ -387,4 +393,56 @@ TEST_CASE("programs follow from their seed, and wait for earlier calls alone") {
         CHECK(p.actors[p.calls[c.after - 1].actor].phase <= p.actors[c.actor].phase);
     }
   }
+}
+
+TEST_CASE("crash: what gfsync has returned for must be there, and nothing else need be") {
+  auto const after_sync = [](bool synced, std::vector<std::uint32_t> const& left) {
+    story s(2);
+    auto const fd = s.open(a, O_RDWR);
+    s.write(a, fd, 1, 2, first_tag);
+    if (synced) s.simple(call_kind::sync, b, fd);
+    s.write(a, fd, 0, 1, first_tag + 1);
+    s.crash(left);
+    s.write(a, fd, 1, 1, first_tag + 2);
+    return s.allowed();
+  };
+  CHECK(after_sync(true, {old, first_tag, first_tag}));
+  CHECK(after_sync(true, {first_tag + 1, first_tag, first_tag}));
+  CHECK_FALSE(after_sync(true, {old, old, first_tag}));
+  CHECK_FALSE(after_sync(true, {old, first_tag}));
+  CHECK_FALSE(after_sync(true, {old, first_tag, 0}));
+  CHECK_FALSE(after_sync(true, {old, first_tag, first_tag, 0}));   // no call made it so long
+  CHECK_FALSE(after_sync(true, {old, first_tag + 2, first_tag}));  // written later
+  CHECK_FALSE(after_sync(true, {0, first_tag, first_tag}));        // zero, though it had a byte
+  CHECK(after_sync(false, {old, old}));
+  CHECK(after_sync(false, {old, old, first_tag}));
+  CHECK(after_sync(false, {old, old, 0}));  // the file grew, its new byte did not get there
+}
+
+TEST_CASE("crash: a sync covers the calls that were over when it began, truncations too") {
+  story s(2);
+  auto const fd = s.open(a, O_RDWR);
+  auto const sync = s.simple(call_kind::sync, b, fd);
+  auto const write = s.write(a, fd, 0, 1, first_tag);
+  s.overlap(sync, write);
+  s.crash({old, old});
+  CHECK(s.wrong() == "");
+  s.truncate(a, fd, 1);
+  s.crash({first_tag, old});
+  CHECK(s.wrong() == "");
+  s.simple(call_kind::sync, host, fd);
+  s.crash({first_tag});
+  CHECK(s.wrong() == "");
+  s.crash({first_tag, old});
+  CHECK_FALSE(s.allowed());
+}
+
+TEST_CASE("crash: neither gclose nor fs.sync() makes bytes durable") {
+  story s(1);
+  auto const fd = s.open(a, O_RDWR);
+  s.write(a, fd, 0, 1, first_tag);
+  s.close(a, fd);
+  s.simple(call_kind::sync_all, host, -1);
+  s.crash({old});
+  CHECK(s.wrong() == "");
 }

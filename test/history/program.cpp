@@ -14,7 +14,7 @@ constexpr std::uint64_t placed_tags = tags - first_placed_tag;
 
 char const* name_of(call_kind what) {
   constexpr char const* names[] = {"context", "open",     "close",    "read", "gather", "write",
-                                   "sync",    "sync_all", "truncate", "size", "age"};
+                                   "sync",    "sync_all", "truncate", "size", "age",    "crash"};
   return names[std::size_t(what)];
 }
 

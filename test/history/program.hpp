@@ -23,8 +23,9 @@ enum class call_kind : std::uint32_t {
   sync,
   sync_all,  ///< fs.sync() of the host
   truncate,
-  size,  ///< gfstat, fs.stat, fstat(2)
-  age,   ///< lets the file's time stamps grow old
+  size,   ///< gfstat, fs.stat, fstat(2)
+  age,    ///< lets the file's time stamps grow old
+  crash,  ///< not a call: what the storage holds after a loss of power
 };
 
 /// block    a threadblock, or a 32-thread tile, of a kernel
@@ -72,7 +73,7 @@ struct program {
 struct outcome {
   std::uint64_t begin = 0, end = 0;
   std::int64_t result = 0;
-  std::vector<std::byte> bytes{};  ///< of read and gather
+  std::vector<std::byte> bytes{};  ///< of read, gather and crash
 };
 using history = std::vector<outcome>;
 

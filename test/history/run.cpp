@@ -93,11 +93,15 @@ void machine::begin(running& r) {
   if (p.process && !process_) process_.emplace();
 }
 
-history machine::run(program const& given) {
+std::uint64_t machine::stamp() { return host_stamp({clock_.data(), nullptr, nullptr, nullptr}); }
+
+history machine::run(program const& given,
+                     std::function<void(std::string const& path)> const& ready) {
   program const p = given;
   vary_order(p.seed);
   running r{p, folder_ / std::to_string(programs_++), {}, {}, {}, {}, {}};
   begin(r);
+  if (ready) ready(r.path);
   auto faults = std::make_shared<test::scripted_faults>();
   faults->on_write = [&r](std::uint64_t, std::uint64_t) {
     auto const n = r.writes.fetch_add(1, std::memory_order_relaxed);

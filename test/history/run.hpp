@@ -11,6 +11,8 @@
 #include <test/support/files.hpp>
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,7 +26,12 @@ class machine {
   machine();
 
   /// Runs a program on a new file and new filesystems, and says what each call has come to.
-  [[nodiscard]] history run(program const& p);
+  /// `ready`, if given, is called with the file's path before the first call.
+  [[nodiscard]] history run(program const& p,
+                            std::function<void(std::string const& path)> const& ready = {});
+
+  /// The time now, by the clock of a program that runs.
+  [[nodiscard]] std::uint64_t stamp();
 
  private:
   struct running;

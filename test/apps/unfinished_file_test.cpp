@@ -1,0 +1,93 @@
+// Files that appear whole or not at all: their names, what they replace, and what they leave alone.
+// emulated_programs_crash_test shows what a loss of power leaves.
+#include <apps/common/durable.hpp>
+#include <apps/common/unfinished_file.hpp>
+#include <test/support/files.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace gpufs::apps;
+using namespace gpufs::test;
+using replace = unfinished_file::replace;
+
+namespace {
+
+/// The error of write_whole_file(), 0 if there was none.
+int error_of(std::string const& path, replace old = replace::yes) {
+  try {
+    write_whole_file(path, "new", old);
+    return 0;
+  } catch (std::system_error const& e) {
+    return e.code().value();
+  }
+}
+
+std::size_t files_in(std::string const& folder) {
+  return std::size_t(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
+}  // namespace
+
+TEST_CASE("a whole file replaces what is there, if it may, and leaves nothing else") {
+  scratch_folder folder;
+  auto const path = folder / "a";
+  CHECK(error_of(path, replace::no) == 0);
+  CHECK(text_of(path) == "new");
+  write_whole_file(path, "newer");
+  CHECK(text_of(path) == "newer");
+  CHECK(error_of(path, replace::no) == EEXIST);
+  CHECK(text_of(path) == "newer");
+  CHECK(error_of(folder / "none/a") == ENOENT);
+  CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("a whole file has the permissions of the old one; a link stays, and so does a device") {
+  scratch_folder folder;
+  auto const path = folder / "a", link = folder / "link";
+  write_whole_file(path, "old");
+  REQUIRE(::chmod(path.c_str(), 0600) == 0);
+  REQUIRE(::symlink("a", link.c_str()) == 0);
+  CHECK(error_of(link) == 0);
+  CHECK(std::filesystem::is_symlink(link));
+  CHECK(text_of(path) == "new");
+  struct ::stat status {};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+  CHECK(error_of("/dev/null") == 0);
+  CHECK(!std::filesystem::is_regular_file("/dev/null"));
+}
+
+TEST_CASE("an unfinished file that is not finished leaves the old one, and no other name") {
+  scratch_folder folder;
+  write_whole_file(folder / "a", "old");
+  {
+    unfinished_file const file(folder / "a");
+    int const fd = file.open_part();
+    REQUIRE(fd >= 0);
+    CHECK(::write(fd, "x", 1) == 1);
+    ::close(fd);
+  }
+  CHECK(text_of(folder / "a") == "old");
+  CHECK(files_in(folder.path()) == 1);
+  CHECK_THROWS_AS(unfinished_file(folder / "b").put_in_place(), std::system_error);
+}
+
+TEST_CASE("folders are made with those above them") {
+  scratch_folder folder;
+  CHECK(!make_folders(folder / "a/b/c/"));
+  CHECK(std::filesystem::is_directory(folder / "a/b/c"));
+  CHECK(!make_folders(folder / "a/b"));
+  write_whole_file(folder / "file", "");
+  CHECK(make_folders(folder / "file/b"));
+  CHECK(folder_of("a") == ".");
+  CHECK(folder_of("/a") == "/");
+  CHECK(folder_of("b/a") == "b");
+}
