@@ -40,6 +40,20 @@ if(GPUFS_DEVICE STREQUAL "emulated")
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
 endif()
 
+# gpufs_refuse_calls(<target>): the linker leads the calls of test/refusals/calls.txt to functions
+# that can refuse them.
+function(gpufs_refuse_calls target)
+  set(list ${PROJECT_SOURCE_DIR}/test/refusals/calls.txt)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
+  file(STRINGS ${list} calls REGEX " refuse$")
+  foreach(call IN LISTS calls)
+    string(REPLACE " refuse" "" symbol ${call})
+    target_link_options(${target} PRIVATE LINKER:--wrap=${symbol})
+  endforeach()
+  target_sources(${target} PRIVATE test/refusals/refused_calls.cpp)
+  target_link_libraries(${target} PRIVATE gpufs::uring)
+endfunction()
+
 set(test_environment
   "TSAN_OPTIONS=second_deadlock_stack=1" "ASAN_OPTIONS=detect_stack_use_after_return=0"
   "UBSAN_OPTIONS=print_stacktrace=1")
@@ -79,6 +93,9 @@ foreach(suite IN LISTS suites)
   endif()
   if(name MATCHES "^(crash_disk|emulated_programs_crash)_")
     target_sources(${name} PRIVATE test/crash/crash_disk.cpp)
+  endif()
+  if(name STREQUAL "emulated_system_calls_test")
+    gpufs_refuse_calls(${name})
   endif()
   if(suite MATCHES "${suites_of_apps}")
     target_link_libraries(${name} PRIVATE gpufs_apps_common)
@@ -143,6 +160,14 @@ if(GPUFS_PYTHON3)
   add_test(NAME check_house_test
     COMMAND ${GPUFS_PYTHON3} ${PROJECT_SOURCE_DIR}/test/check_house/run.py)
   set_tests_properties(check_house_test PROPERTIES TIMEOUT 600 LABELS host)
+endif()
+
+# No call of the library is missing in the list of those that are refused. Sanitizers add symbols.
+if(GPUFS_PYTHON3 AND GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_SANITIZE)
+  add_test(NAME system_calls_are_listed
+    COMMAND ${GPUFS_PYTHON3} ${PROJECT_SOURCE_DIR}/test/refusals/listed.py ${CMAKE_NM}
+      $<TARGET_FILE:gpufs> ${PROJECT_SOURCE_DIR}/test/refusals/calls.txt)
+  set_tests_properties(system_calls_are_listed PROPERTIES TIMEOUT 600 LABELS host)
 endif()
 
 # The order of accesses in machine code, for the architectures that a release has. The machine code

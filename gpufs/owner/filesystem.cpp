@@ -43,7 +43,7 @@ std::int64_t filesystem::write(int fd, void const* bytes, std::uint64_t count,
   return range.result;
 }
 int filesystem::sync(int fd) { return state_->server->files().sync(fd); }
-int filesystem::sync() { return state_->server->writes().flush(nullptr); }
+int filesystem::sync() { return state_->server->files().flush_all(); }
 int filesystem::discard(int fd) { return state_->server->files().discard(fd); }
 std::vector<std::string> filesystem::unreleased() const { return state_->unreleased(); }
 std::vector<std::string> filesystem::unwritten() const {

@@ -1,5 +1,6 @@
 // Opening a file again with O_DIRECT.
 #include <host-daemon/backend/direct_file.hpp>
+#include <host-daemon/base/interrupted.hpp>
 
 #include <fmt/format.h>
 
@@ -55,10 +56,13 @@ direct_file::direct_file(int fd) {
   }
   // Opened by way of /proc: it is the same file, whatever has happened to its name. fcntl() would
   // set O_DIRECT for the first descriptor, too, as duplicates share their flags.
-  do fd_ = ::open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
-  while (fd_ < 0 && errno == EINTR);
+  auto const name = fmt::format("/proc/self/fd/{}", fd);
+  fd_ = while_interrupted([&] {
+    int const opened = ::open(name.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+    return opened >= 0 ? opened : -errno;
+  });
   if (fd_ < 0) {
-    why_not_ = fmt::format("it could not be opened with O_DIRECT ({})", std::strerror(errno));
+    why_not_ = fmt::format("it could not be opened with O_DIRECT ({})", std::strerror(-fd_));
     return;
   }
   usable_.store(true, std::memory_order_relaxed);

@@ -1,6 +1,7 @@
 // Opening and removing ordinary files.
 #include <host-daemon/backend/host_file.hpp>
 #include <host-daemon/backend/host_storage.hpp>
+#include <host-daemon/base/interrupted.hpp>
 #include <host-daemon/base/open_kind.hpp>
 
 #include <cerrno>
@@ -22,10 +23,10 @@ int open_without_waiting(std::string const& path, int flags, unsigned mode) {
       (flags & O_NOFOLLOW) != 0 ? ::lstat(path.c_str(), &status) : ::stat(path.c_str(), &status);
   if (stated == 0 && !S_ISLNK(status.st_mode))
     if (int const error = kind_error(status.st_mode)) return error;
-  int fd;
-  do fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
-  while (fd < 0 && errno == EINTR);
-  return fd >= 0 ? fd : -errno;
+  return while_interrupted([&] {
+    int const fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
+    return fd >= 0 ? fd : -errno;
+  });
 }
 
 // The daemon reads pages before it writes parts of them. So write-only opens ask for both. Only

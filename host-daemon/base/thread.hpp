@@ -2,6 +2,9 @@
 #pragma once
 
 #include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
 
 #include <pthread.h>
 #include <signal.h>
@@ -24,5 +27,18 @@ inline void set_up_thread(std::string const& name,
   ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
   if (rests == rest_precision::fine) ::prctl(PR_SET_TIMERSLACK, 1000ul);
 }
+
+/// Starts a thread of the daemon. Throws std::system_error, with `remedy`, if the system gives
+/// none.
+template <class Body>
+std::thread start_thread(char const* remedy, Body body) {
+  try {
+    return std::thread{std::move(body)};
+  } catch (std::system_error const& e) {
+    throw std::system_error{e.code(), std::string{"no thread for the daemon: "} + remedy};
+  }
+}
+
+inline constexpr char lower_host_threads[] = "lower host_threads";
 
 }  // namespace gpufs::daemon

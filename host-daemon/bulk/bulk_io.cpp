@@ -1,5 +1,6 @@
 // Bulk calls: their checks, their engines, and writes.
 #include <host-daemon/base/idle_policy.hpp>
+#include <host-daemon/base/interrupted.hpp>
 #include <host-daemon/bulk/bulk_io.hpp>
 #include <host-daemon/bulk/bulk_lane.hpp>
 #include <host-daemon/engine/pread_engine.hpp>
@@ -45,10 +46,12 @@ bool write_part(stored_file const& file, bulk_parts& parts, bulk_parts::part con
   std::int32_t error = 0;
   while (done < p.length && error == 0) {
     ::iovec const part{from + done, p.length - done};
-    auto const n = file.write({&part, 1}, parts.offset_of(p) + done);
+    auto const n = while_interrupted([&] {
+      return file.write({&part, 1}, parts.offset_of(p) + done);
+    });
     if (n > 0) done += std::uint64_t(n);
     if (n == 0) error = -EIO;
-    if (n < 0 && n != -EINTR) error = std::int32_t(n);
+    if (n < 0) error = std::int32_t(n);
   }
   parts.end(p, done, error);
   return done != 0;

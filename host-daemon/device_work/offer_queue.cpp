@@ -5,7 +5,6 @@
 #include <boost/lockfree/spsc_queue.hpp>
 #include <time.h>
 
-#include <cerrno>
 #include <mutex>
 #include <utility>
 
@@ -51,14 +50,12 @@ std::optional<window_offer> offer_queue::take(std::optional<clock::time_point> u
     auto const ns =
         std::chrono::duration_cast<std::chrono::nanoseconds>(until->time_since_epoch()).count();
     ::timespec const end{.tv_sec = ns / 1'000'000'000, .tv_nsec = ns % 1'000'000'000};
-    do failed = ::sem_clockwait(&parts_->posts, CLOCK_MONOTONIC, &end);
-    while (failed != 0 && errno == EINTR);
+    failed = ::sem_clockwait(&parts_->posts, CLOCK_MONOTONIC, &end);
   } else {
-    do failed = ::sem_wait(&parts_->posts);
-    while (failed != 0 && errno == EINTR);
+    failed = ::sem_wait(&parts_->posts);
   }
   std::optional<window_offer> next;
-  if (failed != 0) return next;
+  if (failed != 0) return next;  // the time has passed, or a signal came
   // No offer: the post was wake()'s, or the offer of this post was taken on the post of wake().
   parts_->offers.consume_one([&next](window_offer& offer) { next = std::move(offer); });
   if (next) waiting_.fetch_sub(1, std::memory_order_relaxed);

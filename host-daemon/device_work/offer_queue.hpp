@@ -40,7 +40,8 @@ class offer_queue {
   // Pairs with take(): the taker sees what the adding thread did before.
   bool add(window_offer const& offer) noexcept;
 
-  /// Waits until there is an offer, wake() was called, or `until` has passed. Nothing: no offer.
+  /// Waits until there is an offer, wake() was called, `until` has passed, or a signal came.
+  /// Nothing: no offer.
   [[nodiscard]] std::optional<window_offer> take(std::optional<clock::time_point> until) noexcept;
 
   /// Ends the take() under way or the next one. Any thread calls.

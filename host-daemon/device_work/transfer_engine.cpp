@@ -40,7 +40,7 @@ transfer_engine::transfer_engine(std::unique_ptr<twin_copier> copier, std::uint6
       batches_(copier_->depth()) {
   for (auto& b : batches_) b.reserve(most_pieces);
   ranges_.reserve(most_pieces);
-  thread_ = std::thread{[this] { serve(); }};
+  thread_ = start_thread("set another io_path than dma", [this] { serve(); });
 }
 
 transfer_engine::~transfer_engine() {

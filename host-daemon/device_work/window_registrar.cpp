@@ -34,7 +34,7 @@ window_registrar::window_registrar(std::unique_ptr<window_mapper> mapper, window
       settings_{std::move(settings)},
       faults_{faults},
       taken_(mapper_->entries()) {
-  thread_ = std::thread{[this] { serve(); }};
+  thread_ = start_thread("set registered_memory to 0", [this] { serve(); });
 }
 
 window_registrar::~window_registrar() {

@@ -5,11 +5,15 @@
 
 namespace gpufs::daemon {
 
-std::optional<std::int64_t> pread_engine::submit(read_operation const& read) {
+std::int64_t read_now(read_operation const& read) noexcept {
   auto const& from = *read.from;
   std::span const to{read.to, read.length};
   return from.past_cache != nullptr ? from.past_cache->read(to, read.offset)
                                     : from.file->read(to, read.offset);
+}
+
+std::optional<std::int64_t> pread_engine::submit(read_operation const& read) {
+  return read_now(read);
 }
 
 }  // namespace gpufs::daemon

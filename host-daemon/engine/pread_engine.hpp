@@ -8,6 +8,9 @@
 
 namespace gpufs::daemon {
 
+/// Reads with pread(2), once. Returns the bytes read, or -errno.
+[[nodiscard]] std::int64_t read_now(read_operation const& read) noexcept;
+
 class pread_engine final : public io_engine {
  public:
   int attach() override { return 0; }

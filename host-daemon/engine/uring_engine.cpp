@@ -1,4 +1,6 @@
 // Reads with io_uring.
+#include <host-daemon/base/idle_policy.hpp>
+#include <host-daemon/engine/pread_engine.hpp>
 #include <host-daemon/engine/uring_engine.hpp>
 
 #include <fmt/format.h>
@@ -37,6 +39,8 @@ struct clone_argument {
 uring_engine::uring_engine(unsigned depth, std::vector<std::span<std::byte>> staging,
                            io_hooks const& hooks, uring_engine* first, ring_users users)
     : depth_{depth}, staging_{std::move(staging)} {
+  waiting_.reserve(depth);
+  done_.reserve(depth);
   set_up(hooks, users);
   try {
     share_staging(hooks, first);
@@ -197,6 +201,7 @@ int uring_engine::buffer_of(std::byte const* to, std::uint32_t length) const noe
 }
 
 std::optional<std::int64_t> uring_engine::submit(read_operation const& read) {
+  if (gave_up_) return read_now(read);
   auto* sqe = ::io_uring_get_sqe(
       &ring_);  // there is room: the queue has depth_ entries, of which in_flight_ at most are used
   auto const slot = slot_of(*read.from);
@@ -208,38 +213,62 @@ std::optional<std::int64_t> uring_engine::submit(read_operation const& read) {
   if (slot >= 0) sqe->flags |= IOSQE_FIXED_FILE;
   sqe->user_data = read.cookie;
   ++in_flight_;
-  ++waiting_;
+  waiting_.push_back(read);
   return std::nullopt;
 }
 
 void uring_engine::start() {
-  if (waiting_ == 0) return;
+  if (waiting_.empty()) return;
   int const started = ::io_uring_submit(&ring_);
+  if (started > 0) {
+    refused_since_.reset();
+    auto const end = std::min(waiting_.size(), std::size_t(started));
+    waiting_.erase(waiting_.begin(), waiting_.begin() + std::ptrdiff_t(end));
+    return;
+  }
   // Out of memory, or results must be fetched first. The reads stay queued for the next poll.
-  if (started <= 0) return;
-  waiting_ -= std::min(waiting_, unsigned(started));
+  bool const may_pass =
+      started == 0 || started == -EAGAIN || started == -EBUSY || started == -EINTR;
+  auto const now = std::chrono::steady_clock::now();
+  if (!refused_since_) refused_since_ = now;
+  if (!may_pass || now - *refused_since_ > patience) give_up();
+}
+
+// The kernel may have changed its mind: a program can forbid itself io_uring at any time. Callers
+// still get their bytes. The entries stay in the ring, but no call starts them any more. Reads that
+// the kernel has started end as ever.
+void uring_engine::give_up() {
+  gave_up_ = true;
+  for (auto const& read : waiting_) done_.push_back({read.cookie, read_now(read)});
+  waiting_.clear();
 }
 
 std::size_t uring_engine::poll(std::span<read_result> out) {
   if (in_flight_ == 0) return 0;
   start();
+  std::size_t const by_hand = std::min(out.size(), done_.size());
+  std::copy_n(done_.end() - std::ptrdiff_t(by_hand), by_hand, out.begin());
+  done_.resize(done_.size() - by_hand);
   ::io_uring_cqe* done[64];
+  auto const rest = out.subspan(by_hand);
   auto const count =
-      ::io_uring_peek_batch_cqe(&ring_, done, unsigned(std::min(out.size(), std::size(done))));
-  for (unsigned i = 0; i < count; ++i) out[i] = {done[i]->user_data, done[i]->res};
+      ::io_uring_peek_batch_cqe(&ring_, done, unsigned(std::min(rest.size(), std::size(done))));
+  for (unsigned i = 0; i < count; ++i) rest[i] = {done[i]->user_data, done[i]->res};
   ::io_uring_cq_advance(&ring_, count);
-  in_flight_ -= count;
-  return count;
+  in_flight_ -= by_hand + count;
+  return by_hand + count;
 }
 
 void uring_engine::wait(std::chrono::microseconds longest) {
   if (in_flight_ == 0) return;
   start();
+  if (!done_.empty()) return;
   ::__kernel_timespec time{.tv_sec = longest.count() / 1000000,
                            .tv_nsec = longest.count() % 1000000 * 1000};
   ::io_uring_cqe* first = nullptr;
-  // The outcome does not matter: the caller polls next, and comes back if it finds no result.
-  static_cast<void>(::io_uring_wait_cqe_timeout(&ring_, &first, &time));
+  // The caller polls next, and comes back if it finds no result.
+  int const waited = ::io_uring_wait_cqe_timeout(&ring_, &first, &time);
+  if (waited < 0 && waited != -ETIME && waited != -EINTR) idle_policy::sleep(longest);
 }
 
 }  // namespace gpufs::daemon

@@ -7,8 +7,10 @@
 
 #include <liburing.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +34,8 @@ class uring_engine final : public io_engine {
   uring_engine& operator=(uring_engine const&) = delete;
 
   int attach() override;
+  /// If the kernel refuses to start reads, for `patience` or for good, the engine reads with
+  /// pread(2) from then on.
   [[nodiscard]] std::size_t room() const override { return depth_ - in_flight_; }
   std::optional<std::int64_t> submit(read_operation const& read) override;
   std::size_t poll(std::span<read_result> out) override;
@@ -59,6 +63,10 @@ class uring_engine final : public io_engine {
   [[nodiscard]] int buffer_of(std::byte const* to, std::uint32_t length) const noexcept;
   void forget(read_source& source);
   void start();
+  void give_up();
+
+  // So long the kernel may have no memory to start reads.
+  static constexpr std::chrono::milliseconds patience{100};
 
   ::io_uring ring_{};
   bool enabled_ = true;  // false: its one submitting thread has yet to enable it
@@ -68,7 +76,12 @@ class uring_engine final : public io_engine {
   std::size_t registered_ = 0;  // bytes that this engine and those that name it first registered
   std::vector<int> free_slots_;
   std::size_t in_flight_ = 0;  // submitted and not polled
-  unsigned waiting_ = 0;       // of these, not started
+  // Of these, not started, oldest first. It has room for all.
+  std::vector<read_operation> waiting_;
+  std::optional<std::chrono::steady_clock::time_point> refused_since_;
+  bool gave_up_ = false;  // no read is started any more
+  // Read by pread(2) when the engine gave up, to be polled. It has room for all.
+  std::vector<read_result> done_;
   std::vector<std::string> notes_;
 };
 

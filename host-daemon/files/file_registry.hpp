@@ -90,9 +90,13 @@ class file_registry {
   std::int32_t sync(std::int32_t descriptor) noexcept;
 
   /// Writes the file's dirty pages, but not those of O_GWRONCE, and stores the host file's size in
-  /// its records. Blocks. Returns 0, -EBADF, or the file's first unreported error, which stays
-  /// unreported.
+  /// its records. Blocks. Returns 0, -EBADF, as fstat(2), or the file's first unreported error,
+  /// which stays unreported.
   std::int32_t flush(std::int32_t descriptor) noexcept;
+
+  /// Writes the dirty pages of all files. Blocks. Returns 0, or -EIO or -ETIMEDOUT if some bytes
+  /// stay dirty.
+  int flush_all() noexcept;
 
   /// Writes dirty pages, sets the size, and gives the file a new version. Blocks. Returns 0,
   /// -EBADF, -EINVAL (not open for writing), as ftruncate(2), or the error of the write-back. With
@@ -208,16 +212,12 @@ class file_registry {
     std::uint32_t next_free = none;
   };
 
-  // A file that nobody has open, but that has dirty pages, to be dropped by O_TRUNC.
-  struct kept_file {
-    key which{};
-    std::shared_ptr<written_file> file;  // null: there is none
-  };
   std::int32_t open_checked(std::string const& path, int flags, unsigned mode,
-                            may_begin const& begin, kept_file const& kept);
+                            may_begin const& begin);
   std::int32_t open_truncating(std::string const& path, int flags, unsigned mode,
                                may_begin const& begin);
-  int truncate_opened(stored_file const& host, kept_file const& kept, may_begin const& begin,
+  bool is_in_use(struct ::stat const& status, std::shared_ptr<written_file>& kept) noexcept;
+  int truncate_opened(stored_file const& host, may_begin const& begin,
                       struct ::stat& status) noexcept;
   std::int32_t share_or_insert(std::shared_ptr<stored_file const> host, std::string const& path,
                                struct ::stat const& status, int access, std::int64_t now_ns,
@@ -229,12 +229,13 @@ class file_registry {
                                               std::uint32_t once_write_index);
   void end_writing(key const& k, std::shared_ptr<written_file> const& file, bool clean,
                    bool shares) noexcept;
-  void release_kept(key const& k) noexcept;
+  void release_kept() noexcept;
   void update_records(key const& k, content_versions::validation const& opened) noexcept;
   [[nodiscard]] int flush_or_error(written_file const& file, write_back_part const& part) noexcept;
   [[nodiscard]] int status_of(stored_file const& file, struct ::stat& out) const noexcept;
   enum class look { renews, resizes };
-  void look_at(key const& k, stored_file const& file, look what) noexcept;
+  int look_at(key const& k, stored_file const& file, look what,
+              std::optional<std::uint64_t> known = {}) noexcept;
   [[nodiscard]] std::shared_ptr<written_file> written(std::int32_t descriptor, key* which,
                                                       bool for_writing) const noexcept;
   void remove(std::uint32_t index, std::int32_t descriptor) noexcept;
@@ -251,13 +252,14 @@ class file_registry {
   // Locked during opens with O_TRUNC or O_EXCL: these look first whether the file is open.
   std::mutex truncating_;
 
-  mutable std::mutex mutex_;  // guards the six below
+  mutable std::mutex mutex_;  // guards the seven below
   std::vector<entry> entries_;
   // First in, first out: so a generation recurs as late as possible.
   std::uint32_t first_free_ = 0, last_free_ = 0;
   std::unordered_map<key, std::uint32_t, key_hash> open_;
   content_versions versions_;
   std::unordered_map<inode, writing, inode_hash> writing_;
+  bool any_kept_ = false;  // some file of writing_ may have no descriptor, or be kept
 
   std::atomic<std::uint64_t> validations_{0};  // numbers opens before they look at the file
   // By index: the generation of the open descriptor, 0 = none. Written under the mutex.

@@ -1,4 +1,5 @@
 // Opening files: flags, validation, sharing of descriptors, the record that the device reads.
+#include <host-daemon/base/interrupted.hpp>
 #include <host-daemon/base/open_kind.hpp>
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/write_back/write_back.hpp>
@@ -37,56 +38,62 @@ std::int32_t file_registry::open(std::string_view path, int flags, unsigned mode
   try {
     return (flags & (O_TRUNC | O_EXCL)) != 0
                ? open_truncating(std::string{path}, flags, mode, begin)
-               : open_checked(std::string{path}, flags, mode, begin, {});
+               : open_checked(std::string{path}, flags, mode, begin);
   } catch (std::bad_alloc const&) {
     return -ENOMEM;
   }
 }
 
-// O_TRUNC and O_EXCL have no effect on a file that is open here. Opens that are only kept for dirty
-// pages do not count.
+// O_TRUNC and O_EXCL have no effect on a file that is open here. O_EXCL is judged by the name, and
+// O_TRUNC by the file that was opened: a look at the name can fail, or be about another file.
 std::int32_t file_registry::open_truncating(std::string const& path, int flags, unsigned mode,
                                             may_begin const& begin) {
   std::lock_guard const one_at_a_time{truncating_};
   struct ::stat status {};
-  kept_file kept;
-  if (settings_.storage->status(path, status) == 0) {
-    kept.which = {status.st_dev, status.st_ino, 0};
-    std::lock_guard const lock{mutex_};
-    release_kept(kept.which);
-    auto const opens = versions_.opens(status.st_dev, status.st_ino);
-    auto const w = writing_.find({status.st_dev, status.st_ino});
-    bool const only_kept =
-        w != writing_.end() && w->second.descriptors == 0 && w->second.kept == opens;
-    if (only_kept) kept.file = w->second.file;
-    if (opens != 0 && !only_kept) flags &= ~(O_TRUNC | O_EXCL);
-  }
-  return open_checked(path, flags, mode, begin, kept);
+  std::shared_ptr<written_file> kept;
+  if ((flags & O_EXCL) != 0 && settings_.storage->status(path, status) == 0 &&
+      is_in_use(status, kept))
+    flags &= ~(O_TRUNC | O_EXCL);
+  return open_checked(path, flags, mode, begin);
+}
+
+// Returns whether a descriptor of the file is open. Opens that are only kept for dirty pages do not
+// count; such a file is `kept`.
+bool file_registry::is_in_use(struct ::stat const& status,
+                              std::shared_ptr<written_file>& kept) noexcept {
+  std::lock_guard const lock{mutex_};
+  release_kept();
+  auto const opens = versions_.opens(status.st_dev, status.st_ino);
+  auto const w = writing_.find({status.st_dev, status.st_ino});
+  bool const only_kept =
+      w != writing_.end() && w->second.descriptors == 0 && w->second.kept == opens;
+  if (only_kept) kept = w->second.file;
+  return opens != 0 && !only_kept;
 }
 
 // Truncates a file that is being opened with O_TRUNC, and looks at it again. Returns 0 or -errno.
-int file_registry::truncate_opened(stored_file const& host, kept_file const& kept,
-                                   may_begin const& begin, struct ::stat& status) noexcept {
-  bool const drops =
-      kept.file && kept.which.device == status.st_dev && kept.which.inode == status.st_ino;
-  if (!drops && status.st_size == 0) return 0;
+int file_registry::truncate_opened(stored_file const& host, may_begin const& begin,
+                                   struct ::stat& status) noexcept {
+  std::shared_ptr<written_file> kept;
+  if (is_in_use(status, kept)) return 0;
+  if (!kept && status.st_size == 0) return 0;
   if (begin && !begin()) return -ETIMEDOUT;
-  auto const truncate = [&] { return host.truncate(0); };
-  int const error = drops ? writes_->discard(*kept.file, 0, truncate) : truncate();
+  auto const truncate = [&] { return while_interrupted([&] { return host.truncate(0); }); };
+  int const error = kept ? writes_->discard(*kept, 0, truncate) : truncate();
   if (error != 0) return error;
-  if (drops) writes_->take_error(*kept.file);
+  if (kept) writes_->take_error(*kept);
   return status_of(host, status);
 }
 
 std::int32_t file_registry::open_checked(std::string const& path, int flags, unsigned mode,
-                                         may_begin const& begin, kept_file const& kept) {
+                                         may_begin const& begin) {
   auto const order = validations_.fetch_add(1, std::memory_order_relaxed) + 1;
   auto [host, refused] = settings_.storage->open(path, flags, mode);
   if (refused != 0) return refused;
   struct ::stat status {};
   if (int const error = status_of(*host, status)) return error;
   if ((flags & O_TRUNC) != 0)
-    if (int const error = truncate_opened(*host, kept, begin, status)) return error;
+    if (int const error = truncate_opened(*host, begin, status)) return error;
   if (std::uint64_t(status.st_size) > rpc::payload_mask + 1)
     return -EFBIG;  // offsets travel in 48 bits
   return share_or_insert(std::move(host), path, status, kind_of(flags), settings_.now_ns(), order);
@@ -98,7 +105,7 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> h
   key const k{status.st_dev, status.st_ino, access};
   bool const writes = for_writing(access);
   std::lock_guard const lock{mutex_};
-  release_kept(k);
+  release_kept();
   auto const shared = open_.find(k);
   if (shared == open_.end() && first_free_ == none) return -ENFILE;
   auto const opened = versions_.open(stamp_of(status), now_ns, order, shares_pages(access));

@@ -1,5 +1,6 @@
 // Files that are written: the start and end of writing, and the host's own changes to their
 // contents.
+#include <host-daemon/base/interrupted.hpp>
 #include <host-daemon/base/open_kind.hpp>
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/write_back/no_size_signal.hpp>
@@ -7,6 +8,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <iterator>
 #include <new>
 
 #include <sys/stat.h>
@@ -48,21 +50,40 @@ void file_registry::end_writing(key const& k, std::shared_ptr<written_file> cons
   auto const found = writing_.find({k.device, k.inode});
   if (found == writing_.end()) return;
   if (!clean && shares) ++found->second.kept;
+  if (!clean) any_kept_ = true;
   if (--found->second.descriptors > 0 || found->second.kept > 0 || !clean) return;
   writes_->forget(*file);
   writing_.erase(found);
 }
 
-void file_registry::release_kept(key const& k) noexcept {
-  auto const found = writing_.find({k.device, k.inode});
-  if (found == writing_.end() || (found->second.kept == 0 && found->second.descriptors > 0)) return;
-  if (writes_->dirty(*found->second.file)) return;
-  // All bytes are in the file by now. The file that gets the write index must not see the error.
-  writes_->take_error(*found->second.file);
-  for (; found->second.kept > 0; --found->second.kept) versions_.close(k.device, k.inode, true);
-  if (found->second.descriptors > 0) return;
-  writes_->forget(*found->second.file);
-  writing_.erase(found);
+// Lets go of files that were kept for pages that are written by now. Nobody may ever open such a
+// file again: it may be unlinked.
+void file_registry::release_kept() noexcept {
+  if (!any_kept_) return;
+  any_kept_ = false;
+  for (auto w = writing_.begin(); w != writing_.end();) {
+    auto& [which, kept] = *w;
+    bool const is_kept = kept.kept > 0 || kept.descriptors == 0;
+    bool const dirty = is_kept && writes_->dirty(*kept.file);
+    any_kept_ |= dirty;
+    bool ends = false;
+    if (is_kept && !dirty) {
+      // All bytes are in the file by now. The file that gets the write index must not see the
+      // error.
+      writes_->take_error(*kept.file);
+      for (; kept.kept > 0; --kept.kept) versions_.close(which.device, which.inode, true);
+      ends = kept.descriptors == 0;
+      if (ends) writes_->forget(*kept.file);
+    }
+    w = ends ? writing_.erase(w) : std::next(w);
+  }
+}
+
+int file_registry::flush_all() noexcept {
+  int const result = writes_ != nullptr ? writes_->flush(nullptr) : 0;
+  std::lock_guard const lock{mutex_};
+  release_kept();
+  return result;
 }
 
 void file_registry::update_records(key const& k,
@@ -97,7 +118,7 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor) noexcept {
   int error = writes_->take_error(*file);
   if (int const refused = file->host->end_writes(); error == 0) error = refused;
   // The bytes that this descriptor wrote are in the file, not in the pages of others.
-  if (!shares) look_at(k, *file->host, look::renews);
+  if (!shares) static_cast<void>(look_at(k, *file->host, look::renews));
   std::shared_ptr<stored_file const> last;
   std::lock_guard const lock{mutex_};
   auto* const e = find(descriptor);
@@ -138,7 +159,7 @@ std::int32_t file_registry::sync(std::int32_t descriptor) noexcept {
   if (auto const file = written(descriptor, nullptr, false)) return writes_->sync(*file);
   auto const host = borrow(descriptor);
   if (!host) return -EBADF;
-  return host->sync();
+  return while_interrupted([&] { return host->sync(); });
 }
 
 std::int32_t file_registry::unlink(std::string_view path) noexcept {
@@ -152,20 +173,27 @@ std::int32_t file_registry::unlink(std::string_view path) noexcept {
 }
 
 // Looks at the file's size, and says it to device code. With `renews` the file also gets a new
-// version, as its pages do not say what the file has. They stay behind under the old version.
+// version, as its pages do not say what the file has. They stay behind under the old version. It
+// gets one even if the file cannot be looked at, since kernels would read those pages for ever.
+// Then `known` is its size; without `known` it keeps its size until the next look. Returns 0 or
+// -errno.
 //
 // gwrite may be under way, and pages of the old version may be dirty or become so. The device takes
 // the new version when none is left (file::take_version), and asks for the size again. Pages of
 // O_GWRONCE keep their version: nobody reads them.
-void file_registry::look_at(key const& k, stored_file const& file, look what) noexcept {
-  auto const order = validations_.fetch_add(1, std::memory_order_relaxed) + 1;
+int file_registry::look_at(key const& k, stored_file const& file, look what,
+                           std::optional<std::uint64_t> known) noexcept {
+  auto order = validations_.fetch_add(1, std::memory_order_relaxed) + 1;
   struct ::stat status {};
-  if (status_of(file, status) != 0) return;
-  auto const size = std::uint64_t(status.st_size);
+  int const error = status_of(file, status);
+  if (error != 0 && what == look::resizes) return error;
+  auto const size = error == 0 ? std::uint64_t(status.st_size) : known.value_or(0);
+  if (error != 0 && !known) order = 0;  // older than any look: the size stays
   std::lock_guard const lock{mutex_};
   auto const now = what == look::renews ? versions_.renew(k.device, k.inode, size, order)
                                         : versions_.resize(k.device, k.inode, size, order);
   if (now.version != 0) update_records(k, now);
+  return error;
 }
 
 // Writes dirty pages. Returns 0 or an error that stays with the file: gfsync reports it.
@@ -183,8 +211,7 @@ std::int32_t file_registry::flush(std::int32_t descriptor) noexcept {
   if (!host) return -EBADF;
   if (file)
     if (int const failed = flush_or_error(*file, {.once = false})) return failed;
-  look_at(k, *host, look::resizes);
-  return 0;
+  return look_at(k, *host, look::resizes);
 }
 
 // A page that stays dirty would be left behind under the old version, and the next gwrite to it
@@ -199,9 +226,11 @@ std::int32_t file_registry::truncate(std::int32_t descriptor, std::uint64_t size
   if (begin && !begin()) return -ETIMEDOUT;
   no_size_signal const guard;
   file->changed = true;
-  if (int const error = writes_->discard(*file, size, [&] { return file->host->truncate(size); }))
+  if (int const error = writes_->discard(*file, size, [&] {
+        return while_interrupted([&] { return file->host->truncate(size); });
+      }))
     return error;
-  look_at(k, *file->host, look::renews);
+  static_cast<void>(look_at(k, *file->host, look::renews, size));
   return 0;
 }
 
@@ -214,7 +243,7 @@ std::int32_t file_registry::write(std::int32_t descriptor,
   if (int const failed = flush_or_error(*file, {})) return failed;
   no_size_signal const guard;
   file->changed = true;
-  if (writer(*file->host)) look_at(k, *file->host, look::renews);
+  if (writer(*file->host)) static_cast<void>(look_at(k, *file->host, look::renews));
   return 0;
 }
 
@@ -224,7 +253,7 @@ std::int32_t file_registry::discard(std::int32_t descriptor) noexcept {
   if (!file) return borrow(descriptor) ? -EINVAL : -EBADF;
   writes_->discard(*file);
   writes_->take_error(*file);
-  look_at(k, *file->host, look::renews);
+  static_cast<void>(look_at(k, *file->host, look::renews));
   return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <latch>
 #include <map>
 #include <mutex>
@@ -198,10 +199,17 @@ void server::start() {
   }
   ready.wait();
   for (auto& w : workers_) {
-    if (int const error = w->start_error(); error != 0) {
-      stop();
+    int const error = w->start_error();
+    if (error == 0) continue;
+    stop();
+    if (settings_.backend == io_backend::uring)
       throw std::system_error{-error, std::generic_category(), "daemon: io_uring_enable_rings"};
-    }
+    settings_.backend = io_backend::pread;
+    start();
+    engine_notes_.push_back(
+        fmt::format("reading with pread threads: the kernel refuses to enable io_uring ({})",
+                    std::strerror(-error)));
+    return;
   }
 }
 

@@ -14,8 +14,6 @@
 
 namespace gpufs::daemon {
 
-namespace {}  // namespace
-
 worker::worker(std::deque<served_endpoint>& endpoints, file_registry& files, write_back& writes,
                fault_injector* faults, std::unique_ptr<io_engine> engine, path_choice paths)
     : registry_{files},
@@ -30,7 +28,7 @@ worker::worker(std::deque<served_endpoint>& endpoints, file_registry& files, wri
 worker::~worker() { join(); }
 
 void worker::start(unsigned number, std::latch& ready) {
-  thread_ = std::thread{[this, number, &ready] { serve(number, ready); }};
+  thread_ = start_thread(lower_host_threads, [this, number, &ready] { serve(number, ready); });
 }
 
 void worker::join() {

@@ -44,7 +44,7 @@ void write_back::start(unsigned threads) {
   ending_.store(false, std::memory_order_relaxed);
   threads_.reserve(threads);
   for (unsigned i = 0; i < threads; ++i)
-    threads_.emplace_back([this, i, threads] { serve(i, threads); });
+    threads_.push_back(start_thread(lower_host_threads, [this, i, threads] { serve(i, threads); }));
 }
 
 void write_back::stop() {

@@ -1,5 +1,6 @@
 // Writing on demand: flush, sync, and the error that a file keeps until it is reported.
 #include <host-daemon/backend/stored_file.hpp>
+#include <host-daemon/base/interrupted.hpp>
 #include <host-daemon/write_back/no_size_signal.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
@@ -93,11 +94,12 @@ int write_back::sync(written_file& file) {
     auto const action = faults_->before_sync(file.host->read_descriptor());
     if (action.what == fault_action::kind::fail) error = -action.error;
   }
-  if (error == 0) error = file.host->sync();
+  if (error == 0) error = while_interrupted([&] { return file.host->sync(); });
   int const first = take_error(file);
   int none = 0;
-  if (error != 0) file.not_durable.compare_exchange_strong(none, error);
-  error = file.not_durable;
+  // An interrupted sync has lost nothing: the next one starts anew.
+  if (error != 0 && error != -EINTR) file.not_durable.compare_exchange_strong(none, error);
+  if (int const sticks = file.not_durable; sticks != 0) error = sticks;
   if (first != 0) return first;
   // Another caller may have been told of the error. These bytes are not in the file all the same.
   return error != 0 ? error : flushed;

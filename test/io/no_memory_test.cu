@@ -4,11 +4,9 @@
 // Acknowledged bytes arrive.
 #include <gpufs/gpufs.hpp>
 
-#include <test/support/cache_state.hpp>
 #include <test/support/file_ops.hpp>
-#include <test/support/files.hpp>
-#include <test/support/opens.hpp>
 #include <test/support/settings.hpp>
+#include <test/support/sweep_scene.hpp>
 
 #include <doctest/doctest.h>
 #include <stdlib.h>
@@ -80,14 +78,12 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
-namespace cg = cooperative_groups;
 using namespace gpufs;
 using namespace gpufs::test;
 
 namespace {
 
-constexpr std::uint64_t page = 4096;
-constexpr std::uint64_t pages = 6;
+constexpr std::uint64_t page = sweep_scene::page;
 
 enum class refused { one, all_from_then_on };
 
@@ -106,6 +102,14 @@ class failing_allocation {
   [[nodiscard]] static bool has_failed() { return left < 0; }
 };
 
+/// For scenes: a call that meets it gives -ENOMEM.
+struct : sweep_fault {
+  [[nodiscard]] bool happened() const override { return failing_allocation::has_failed(); }
+  [[nodiscard]] bool explains(std::int64_t error) const override { return error == -ENOMEM; }
+} const no_memory;
+
+using scene = sweep_scene;
+
 /// Calls the library from this thread: its allocations count. Returns the call's result.
 template <class Call>
 auto library(Call const& call) -> decltype(call()) {
@@ -115,140 +119,6 @@ auto library(Call const& call) -> decltype(call()) {
   };
   mark const while_it_runs;
   return call();
-}
-
-/// The call gave what it should, or an allocation has failed and it says so.
-void check_result(std::int64_t got, std::int64_t expected) {
-  bool const says_so = got == -ENOMEM && failing_allocation::has_failed();
-  CHECK_MESSAGE((got == expected || says_so), "got ", got, ", expected ", expected);
-}
-
-/// The bytes that a call was about which gave `got`: all of them, or fewer if an allocation has
-/// failed, or none if it says so.
-std::vector<std::byte> part_of(std::vector<std::byte> bytes, std::int64_t got) {
-  if (got <= 0 || !failing_allocation::has_failed()) check_result(got, std::int64_t(bytes.size()));
-  bytes.resize(std::min<std::size_t>(bytes.size(), got < 0 ? 0 : std::size_t(got)));
-  return bytes;
-}
-
-std::size_t open_descriptors() {
-  std::size_t n = 0;
-  for ([[maybe_unused]] auto const& entry : std::filesystem::directory_iterator("/proc/self/fd"))
-    ++n;
-  return n;
-}
-
-config sweep_config() {
-  auto c = small_config(page, 16);
-  c.staging_size = c.prefetch_memory = 64 << 10;
-  c.write_memory = 8 * page;
-  c.host_threads = 1;
-  c.max_open_files = 8;
-  c.seats = 8;
-  c.backend = io_backend::pread;
-  c.rpc_timeout_ms = 20'000;  // bounds the run of broken code
-  return c;
-}
-
-__global__ void unlink_it(fs_ref fs, char const* path, int* result) {
-  auto const block = cg::this_thread_block();
-  io_context io(fs, block);
-  int const unlinked = gunlink(io, path);
-  if (threadIdx.x == 0) *result = unlinked;
-}
-
-/// The filesystem and the file of a scenario, and what the file must have in the end.
-struct scene {
-  scratch_folder folder;
-  std::string path = make_file(folder, "file", pages* page);
-  std::vector<std::byte> expected = pread_bytes(path, 0, ~0ull);
-  /// As `expected`, but with the bytes of a gwrite that failed: some of them may be written.
-  std::vector<std::vector<std::byte>> perhaps;
-  std::unique_ptr<filesystem> fs;
-  std::size_t descriptors = 0;  // of the process, when the filesystem was made
-  std::vector<int> opened;
-
-  int open(int flags) {
-    int const fd = open_in_kernel(*fs, path, flags);
-    if (fd > 0)
-      opened.push_back(fd);
-    else
-      check_result(fd, 0);
-    return fd;
-  }
-  void close(int fd) {
-    op_batch batch;
-    batch.close(0, fd);
-    batch.run(fs->ref(), 1, 64);
-    check_result(batch.result(0), 0);
-    opened.clear();  // also after an error
-  }
-  /// A kernel writes at `offset`, or appends.
-  void write(int fd, std::uint64_t seed, std::uint64_t offset, std::uint64_t count) {
-    auto const bytes = some_bytes(seed, offset, count);
-    op_batch batch;
-    batch.write(0, fd, std::int64_t(offset), bytes);
-    batch.run(fs->ref(), 1, 64);
-    auto const acknowledged = part_of(bytes, batch.result(0));
-    if (acknowledged.size() < count && offset + count <= expected.size()) {
-      perhaps.push_back(expected);
-      std::copy(bytes.begin(), bytes.end(), perhaps.back().begin() + std::ptrdiff_t(offset));
-    }
-    put(offset, acknowledged);
-  }
-  /// Notes that the file has these bytes now.
-  void put(std::uint64_t offset, std::vector<std::byte> const& bytes) {
-    resize(std::max<std::size_t>(expected.size(), offset + bytes.size()));
-    std::ranges::copy(bytes, expected.begin() + std::ptrdiff_t(offset));
-    for (auto& file : perhaps) std::ranges::copy(bytes, file.begin() + std::ptrdiff_t(offset));
-  }
-  void resize(std::size_t size) {
-    expected.resize(size);
-    for (auto& file : perhaps) file.resize(size);
-  }
-  /// Whether these bytes are the file's, from its beginning.
-  [[nodiscard]] bool holds(std::vector<std::byte> const& bytes) const {
-    if (bytes.size() > expected.size()) return false;
-    for (std::size_t i = 0; i < bytes.size(); ++i)
-      if (bytes[i] != expected[i] &&
-          std::ranges::none_of(perhaps, [&](auto const& file) { return bytes[i] == file[i]; }))
-        return false;
-    return true;
-  }
-  void read(int fd) {
-    op_batch batch;
-    batch.read(0, fd, 0, expected.size());
-    batch.run(fs->ref(), 1, 64);
-    auto const got = batch.bytes(0);
-    CHECK(part_of(expected, batch.result(0)).size() == got.size());
-    CHECK(holds(got));
-  }
-  void sync(int fd) {
-    op_batch batch;
-    batch.sync(0, fd);
-    batch.run(fs->ref(), 1, 64);
-    check_result(batch.result(0), 0);
-  }
-};
-
-/// What must hold after a scenario in which an allocation failed.
-void check_afterwards(scene& s) {
-  auto const state = inspect(s.fs->ref());
-  CHECK(state.problems == "");
-  CHECK(state.quarantined == 0);
-  for (int const fd : s.opened) CHECK(s.fs->close(fd) == 0);
-  CHECK(s.fs->sync() == 0);
-  CHECK(s.fs->unwritten().empty());
-  if (std::filesystem::exists(s.path)) {
-    auto const bytes = pread_bytes(s.path, 0, ~0ull);
-    CHECK(bytes.size() == s.expected.size());
-    CHECK(s.holds(bytes));
-    int const fd = open_in_kernel(*s.fs, s.path, O_RDWR);
-    CHECK(fd > 0);
-    s.read(fd);
-    CHECK(s.fs->close(fd) == 0);
-  }
-  wait_until([&] { return open_descriptors() == s.descriptors; }, "all host files closed");
 }
 
 /// Runs the scenario with each of its allocations refused. Prints how many there are.
@@ -261,15 +131,14 @@ void sweep(char const* name, config const& c, refused which,
     CAPTURE(n);
     std::string const scenario_name = name;
     CAPTURE(scenario_name);
-    scene s;
-    s.fs = std::make_unique<filesystem>(c);
-    s.descriptors = open_descriptors();
+    scene s{no_memory};
+    s.make_filesystem(c);
     {
       failing_allocation const one(n, which);
       scenario(s);
       failed = one.has_failed();
     }
-    check_afterwards(s);
+    s.check_afterwards();
     s.fs.reset();
     CHECK(open_descriptors() == descriptors);
   }
@@ -320,18 +189,17 @@ TEST_CASE("calls of the host without memory give -ENOMEM or throw std::bad_alloc
   sweep("host calls", sweep_config(), [](scene& s) {
     auto const call = [&](std::int64_t expected, auto const& body) {
       try {
-        check_result(library(body), expected);
+        s.check_result(library(body), expected);
       } catch (std::bad_alloc const&) {
         CHECK(failing_allocation::has_failed());
       }
     };
-    int const fd = library([&] { return s.fs->open(s.path, O_RDWR); });
-    if (fd < 0) return check_result(fd, 1);
-    s.opened.push_back(fd);
+    int const fd = s.opened_by_host(library([&] { return s.fs->open(s.path, O_RDWR); }));
+    if (fd < 0) return;
     auto const bytes = some_bytes(3, 0, 100);
     call(100, [&] {
       auto const written = s.fs->write(fd, bytes.data(), bytes.size(), 0);
-      if (written > 0) s.put(0, bytes);
+      if (written > 0) s.put(0, bytes, bytes.size());
       return written;
     });
     file_status status{};
@@ -375,15 +243,15 @@ TEST_CASE("dirty pages without memory: host calls list, write and drop them") {
       CHECK(failing_allocation::has_failed());
     }
     file_status status{};
-    check_result(library([&] { return s.fs->stat(fd, status); }), 0);
+    s.check_result(library([&] { return s.fs->stat(fd, status); }), 0);
     auto const written = library([&] { return s.fs->write(fd, bytes.data(), bytes.size(), page); });
-    check_result(written, 100);
-    if (written > 0) s.put(page, bytes);
+    s.check_result(written, 100);
+    if (written > 0) s.put(page, bytes, bytes.size());
     s.read(fd);
     s.write(fd, 6, 2 * page, 10);
-    check_result(library([&] { return s.fs->sync(fd); }), 0);
+    s.check_result(library([&] { return s.fs->sync(fd); }), 0);
     s.write(fd, 7, 2 * page, 10);
-    check_result(library([&] { return s.fs->close(fd); }), 0);
+    s.check_result(library([&] { return s.fs->close(fd); }), 0);
     s.opened.clear();
   });
 }
@@ -415,11 +283,7 @@ TEST_CASE("kernels read and write while the daemon gets no memory") {
     int const fd = s.open(O_RDWR);
     if (fd < 0) return;
     s.write(fd, 5, 10, 3 * page);
-    op_batch batch;
-    batch.truncate(0, fd, 50);
-    batch.run(s.fs->ref(), 1, 64);
-    check_result(batch.result(0), 0);
-    if (batch.result(0) == 0) s.resize(50);
+    s.truncate(fd, 50);
     s.read(fd);
     s.close(fd);
   });
@@ -431,14 +295,7 @@ TEST_CASE("kernels read and write while the daemon gets no memory") {
       s.write(fd, 5, 0, 100);
       s.close(fd);
     }
-    device_paths const path({s.path});
-    buffer<int> result(1);
-    launch(unlink_it, 1, 64, s.fs->ref(), path.text(), result.data());
-    this_thread_stream().synchronize();
-    int unlinked = 1;
-    result.copy_to_host(&unlinked, 1);
-    check_result(unlinked, 0);
-    CHECK(std::filesystem::exists(s.path) == (unlinked != 0));
+    s.unlink();
   });
   sweep("append", sweep_config(), [](scene& s) {
     int const fd = s.open(O_WRONLY | O_APPEND);

@@ -25,11 +25,13 @@ mapping_result map_file_window(int fd, std::uint64_t offset, std::uint64_t bytes
   // Exactly as large as requested, so AddressSanitizer sees accesses beyond it.
   void* const memory = ::operator new(bytes, host_page, std::nothrow);
   if (memory == nullptr) return {mapping_refusal::device, "operator new", "no memory"};
+  constexpr unsigned most_interruptions = 1000;
   std::uint64_t done = 0;
+  unsigned interruptions = 0;
   while (done < bytes) {
     auto const n =
         ::pread(fd, static_cast<char*>(memory) + done, bytes - done, off_t(offset + done));
-    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EINTR && ++interruptions < most_interruptions) continue;
     if (n < 0) {
       ::operator delete(memory, host_page);
       return {mapping_refusal::file, "pread", std::strerror(errno)};

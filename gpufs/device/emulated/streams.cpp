@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -27,7 +28,10 @@ extern "C" void AnnotateIgnoreReadsEnd(char const* file, int line);
 namespace gpufs {
 
 struct stream::implementation {
-  implementation() : workers(emulated::block_workers::shared()), thread([this] { work(); }) {}
+  implementation() try : workers(emulated::block_workers::shared()), thread([this] { work(); }) {
+  } catch (std::system_error const& e) {
+    throw device_error(std::string("no OS thread for a stream: ") + e.what());
+  }
 
   ~implementation() {
     {
