@@ -113,7 +113,7 @@ void save_index(lsh_index const& index, std::string const& path) {
 
 lsh_index load_index(std::string const& path) {
   if (std::error_code ignored; !std::filesystem::exists(path, ignored))
-    refuse(path, "there is no index of these tiles");
+    refuse(path, "No such file: these tiles have no index");
   host_file const file(path);
   lsh_header h{};
   if (file.size() < header_bytes)

@@ -31,7 +31,7 @@ refuses() {
 
 refuses "No such file" make --data "$folder/none"
 "$bin/mosaic" generate --data "$folder/db" --tiles 100 >/dev/null || complain "generate"
-refuses "tiles.lsh: there is no index of these tiles; make it with: mosaic index" \
+refuses "tiles.lsh: No such file: these tiles have no index; make it with: mosaic index" \
   make --data "$folder/db"
 # A source that gives no tiles leaves the database; its own pictures can be the source.
 before=$(cat "$folder/db/tiles.hist" "$folder/db/tiles.rgba" | sha256sum)
@@ -56,7 +56,7 @@ done
 cp -r "$folder/db" "$folder/again"
 "$bin/mosaic" generate --data "$folder/again" --tiles 50 | grep -q "the index was of other tiles" ||
   complain "generate does not say that the index is gone"
-refuses "tiles.lsh: there is no index of these tiles" make --data "$folder/again"
+refuses "tiles.lsh: No such file: these tiles have no index" make --data "$folder/again"
 
 # A picture of 3 x 2 tiles.
 head -c 18432 /dev/urandom >"$folder/noise.rgb8"
