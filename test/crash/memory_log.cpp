@@ -28,6 +28,7 @@ std::uint64_t memory_log::begins(file_change&& what) {
 
 void memory_log::ends(std::uint64_t number, std::int64_t result) {
   std::lock_guard const lock{mutex_};
+  if (number >= changes_.size()) return;  // what was noted has been taken
   changes_[number].end = clock_();
   changes_[number].result = result;
 }

@@ -23,8 +23,11 @@ class memory_log {
   void start(std::function<std::uint64_t()> clock);
   void stop() noexcept;
 
-  /// What was noted, after stop().
-  [[nodiscard]] std::vector<logged_change> take() { return std::move(changes_); }
+  /// What was noted, after stop(). Of calls that are still under way the end is not noted.
+  [[nodiscard]] std::vector<logged_change> take() {
+    std::lock_guard const lock{mutex_};
+    return std::move(changes_);
+  }
 
   std::uint64_t begins(file_change&& what);
   void ends(std::uint64_t number, std::int64_t result);
