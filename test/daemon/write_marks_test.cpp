@@ -188,7 +188,7 @@ TEST_CASE("write marks: files whose versions share a mark are told apart") {
   std::string path_of_b;
   for (int i = 0; b == 0; ++i) {
     REQUIRE(i < 300);
-    path_of_b = folder / ("b" + std::to_string(i));
+    path_of_b = folder / (std::to_string(i) + ".b");
     b = files.open(path_of_b, O_RDWR | O_CREAT, 0644);
     REQUIRE(b > 0);
     if (rpc::mark_of(memory.version(b)) == rpc::mark_of(memory.version(a))) break;
