@@ -105,8 +105,8 @@ __device__ __forceinline__ bool is_first(line& l, std::uint32_t turn) {
 /// Joins the line, waits until the caller is one of the `front` in front, and returns its turn. One
 /// lane of those that come together calls, with no pin, no lock and no frame: on the GPU, lanes
 /// that come into the loop together leave it together, and one could have to leave the line first.
-/// It must leave_line() soon: when it has what the line is for, or when it gives up. `front` is at
-/// most front_turns.
+/// The caller must leave_line() soon: when it has what the line is for, or when it gives up.
+/// `front` is at most front_turns.
 ///
 /// The wait ends. Callers in front wait for holders of what the line is for. Either one of these
 /// lets go, or those in front give up (line_error). No caller leaves from further behind, since

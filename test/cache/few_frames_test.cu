@@ -149,10 +149,8 @@ __global__ void __launch_bounds__(512) touch_pieces(job const j, work what) {
   }
 }
 
-// Each thread loads elements at random places.
-__global__ void __launch_bounds__(512) gather(job const j) {
-  io_context io(j.fs, cg::this_thread_block());
-  array<std::uint32_t const> const a(io, j.read_only);
+// Loads elements at random places. Each thread calls, with its array.
+__device__ void gather_from(job const& j, array<std::uint32_t const> const& a) {
   std::uint64_t const thread = std::uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   for (unsigned i = 0; i < j.rounds; ++i) {
     std::uint64_t const at = base::mix64(j.seed + (thread << 20 | i)) % j.elements;
@@ -162,19 +160,19 @@ __global__ void __launch_bounds__(512) gather(job const j) {
   if (a.error() != 0) note_failure(j.seen, a.error());
 }
 
+// Each thread loads elements at random places.
+__global__ void __launch_bounds__(512) gather(job const j) {
+  io_context io(j.fs, cg::this_thread_block());
+  array<std::uint32_t const> const a(io, j.read_only);
+  gather_from(j, a);
+}
+
 // The same from two files, half of each warp's lanes from each.
 __global__ void __launch_bounds__(512) gather_from_two(job const j) {
   io_context io(j.fs, cg::this_thread_block());
   array<std::uint32_t const> const one(io, j.read_only);
   array<std::uint32_t const> const other(io, j.fd);
-  array<std::uint32_t const> const& a = threadIdx.x % 2 == 0 ? one : other;
-  std::uint64_t const thread = std::uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  for (unsigned i = 0; i < j.rounds; ++i) {
-    std::uint64_t const at = base::mix64(j.seed + (thread << 20 | i)) % j.elements;
-    std::uint32_t const got = a[at];
-    if (a.error() == 0) note_element(j.seen, got, at);
-  }
-  if (a.error() != 0) note_failure(j.seen, a.error());
+  gather_from(j, threadIdx.x % 2 == 0 ? one : other);
 }
 
 // All kinds of holders at once. The tile's number says what it does. Tiles that hold pages between

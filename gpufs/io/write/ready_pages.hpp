@@ -60,9 +60,8 @@ __device__ __forceinline__ write_page fill_for_write(fs_ref const& fs, write_spa
 /// Makes a page ready that is not in the cache. All lanes of a warp call.
 __device__ __forceinline__ write_page ready_absent(fs_ref const& fs, write_span const& span,
                                                    std::int32_t seat, std::uint64_t page) {
-  std::int64_t const taken = dirty::take_buffer(
-      fs, cache::line_wait<>(
-              *fs.writes.line));  // first, so that no page is entered if no buffer is free
+  // First, so that no page is entered if no buffer is free.
+  std::int64_t const taken = dirty::take_buffer(fs, cache::line_wait<>(*fs.writes.line));
   if (taken < 0) return {write_status::later, 0, 0, 0};
   auto const buffer = static_cast<std::uint32_t>(taken);
   source::fill const work =
