@@ -13,17 +13,9 @@ using gpufs::daemon::file_registry;
 using gpufs::daemon::registry_settings;
 using gpufs::test::region_memory;
 using gpufs::test::scratch_folder;
+using gpufs::test::settled;
 using gpufs::test::write_range;
 namespace rpc = gpufs::rpc;
-
-namespace {
-
-// A clock long past every stamp, so that no file is young.
-registry_settings settled() {
-  return {.now_ns = [] { return std::int64_t(1) << 62; }};
-}
-
-}  // namespace
 
 TEST_CASE("registry: the descriptors of another filesystem are bad") {
   scratch_folder folder;

@@ -15,17 +15,13 @@ using gpufs::daemon::file_registry;
 using gpufs::daemon::registry_settings;
 using gpufs::test::region_memory;
 using gpufs::test::scratch_folder;
+using gpufs::test::settled;
 using gpufs::test::write_range;
 namespace rpc = gpufs::rpc;
 
 namespace {
 
 constexpr std::int64_t second = 1'000'000'000;
-
-// A clock long past every stamp, so that no file is young.
-registry_settings settled() {
-  return {.now_ns = [] { return std::int64_t(1) << 62; }};
-}
 
 }  // namespace
 

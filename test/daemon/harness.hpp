@@ -229,4 +229,9 @@ void with_each_engine(Body const& body) {
   }
 }
 
+/// Settings with a clock long past every stamp, so that no file is young.
+inline daemon::registry_settings settled() {
+  return {.now_ns = [] { return std::int64_t(1) << 62; }};
+}
+
 }  // namespace gpufs::test

@@ -5,6 +5,7 @@
 #include <gpufs/gpufs.hpp>
 
 #include <test/support/file_ops.hpp>
+#include <test/support/in_library.hpp>
 #include <test/support/settings.hpp>
 #include <test/support/sweep_scene.hpp>
 
@@ -30,10 +31,10 @@
 namespace {
 
 std::atomic<bool> armed{false};
-std::atomic<bool> goes_on{false};      // the allocations after it fail, too
-std::atomic<long> left{0};             // allocations before the one that fails
-thread_local bool in_library = false;  // this thread is in a call that is under test
+std::atomic<bool> goes_on{false};  // the allocations after it fail, too
+std::atomic<long> left{0};         // allocations before the one that fails
 
+// Allocations count of threads in library(), and of the daemon's.
 bool is_daemon_thread() {
   char name[16] = {};
   ::pthread_getname_np(::pthread_self(), name, sizeof name);
@@ -41,7 +42,7 @@ bool is_daemon_thread() {
 }
 
 void* take(std::size_t bytes, std::size_t alignment) noexcept {
-  if (armed.load(std::memory_order_relaxed) && (in_library || is_daemon_thread())) {
+  if (armed.load(std::memory_order_relaxed) && (gpufs::test::in_library || is_daemon_thread())) {
     auto const before = left.fetch_sub(1, std::memory_order_relaxed);
     if (before == 0 || (before < 0 && goes_on.load(std::memory_order_relaxed))) return nullptr;
   }
@@ -109,17 +110,6 @@ struct : sweep_fault {
 } const no_memory;
 
 using scene = sweep_scene;
-
-/// Calls the library from this thread: its allocations count. Returns the call's result.
-template <class Call>
-auto library(Call const& call) -> decltype(call()) {
-  struct mark {
-    mark() { in_library = true; }
-    ~mark() { in_library = false; }
-  };
-  mark const while_it_runs;
-  return call();
-}
 
 /// Runs the scenario with each of its allocations refused. Prints how many there are.
 void sweep(char const* name, config const& c, refused which,

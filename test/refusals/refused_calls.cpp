@@ -29,8 +29,6 @@
 
 namespace gpufs::test {
 
-thread_local bool in_library = false;
-
 namespace {
 
 constexpr auto calls = std::size_t(refusable::count);

@@ -2,6 +2,8 @@
 // of calls.txt here (--wrap).
 #pragma once
 
+#include <test/support/in_library.hpp>
+
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -90,11 +92,8 @@ struct refusable_call {
 /// One for each of `refusable`.
 [[nodiscard]] std::span<refusable_call const> refusable_calls();
 
-/// This thread is in a call of the library: its calls count. Those of the library's threads count
+/// Counts calls while it lives: those of a thread in library(), and those of the library's threads
 /// at any time.
-extern thread_local bool in_library;
-
-/// Counts calls while it lives.
 class call_counter {
  public:
   call_counter();
@@ -126,16 +125,5 @@ class without {
   without(without const&) = delete;
   without& operator=(without const&) = delete;
 };
-
-/// Calls the library from this thread. Returns the call's result.
-template <class Call>
-auto library(Call const& call) -> decltype(call()) {
-  struct mark {
-    mark() { in_library = true; }
-    ~mark() { in_library = false; }
-  };
-  mark const while_it_runs;
-  return call();
-}
 
 }  // namespace gpufs::test
