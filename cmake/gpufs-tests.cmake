@@ -129,6 +129,13 @@ if(TARGET app_gpufs)
   set_tests_properties(bench_studies PROPERTIES
     TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()
+# What each row of `gpufs bench patterns` reads from the host.
+if(TARGET app_gpufs AND GPUFS_DEVICE STREQUAL "emulated")
+  add_test(NAME bench_patterns
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/bench_patterns.sh $<TARGET_FILE:app_gpufs>)
+  set_tests_properties(bench_patterns PROPERTIES
+    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+endif()
 # gpufs-cp copies a tree, and diff finds nothing.
 if(TARGET app_gpufs-cp AND GPUFS_DEVICE STREQUAL "emulated")
   add_test(NAME cp_tree

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""plot.py CSV [PNG]: draws a figure that `gpufs bench paper` or `gpufs bench apps` wrote as CSV.
+"""plot.py CSV [PNG]: draws a figure that `gpufs bench paper`, `apps` or `patterns` wrote as CSV.
 
 PNG is by default the same name with .png. Needs matplotlib (Debian: python3-matplotlib).
 Exit status: 2 the CSV is not one of these, 3 matplotlib is not installed for this Python."""
@@ -24,15 +24,20 @@ FIGURES = {
 }
 SWEEP = {"figure": str, "series": str, "kind": str, "x": int, "y": float, "unit": str,
          "low": float, "high": float}
+# Numbers that were not measured are empty.
+PATTERNS = {"row": str, "what": str, "unit": str, "rate": float, "worst": float,
+            "equivalent": str, "ratio": str, "target_of": str, "target": float, "goal": float,
+            "of_goal": float, "host_per_wanted": str, "host_per_touched": str}
 APPS = {"figure": str, "app": str, "series": str, "value": float, "unit": str}
 
 
 def load(path):
     with open(path, newline="") as file:
         reader = csv.DictReader(file)
-        columns = next((c for c in (SWEEP, APPS) if reader.fieldnames == list(c)), None)
+        columns = next((c for c in (SWEEP, APPS, PATTERNS) if reader.fieldnames == list(c)), None)
         if columns is None:
-            raise ValueError(f"{path}: columns must be {','.join(SWEEP)} or {','.join(APPS)}")
+            raise ValueError(f"{path}: columns must be {','.join(SWEEP)}, {','.join(APPS)} or "
+                             f"{','.join(PATTERNS)}")
         rows = [{name: convert(r[name]) for name, convert in columns.items()} for r in reader]
     if not rows:
         raise ValueError(f"{path}: holds no rows")
@@ -94,6 +99,24 @@ def draw_apps(axes, rows):
     axes.legend(fontsize="small")
 
 
+def draw_patterns(axes, rows):
+    """A bar for each row: how much of its goal is reached, and a mark where its target lies."""
+    places = range(len(rows))
+    targets = [r["goal"] / r["target"] if r["unit"] == "us" else r["target"] / r["goal"]
+               for r in rows]
+    colours = ["C2" if r["of_goal"] >= t else "C3" for r, t in zip(rows, targets)]
+    axes.barh(places, [r["of_goal"] for r in rows], 0.7, color=colours)
+    axes.plot(targets, places, "k|", markersize=12, label="target")
+    axes.axvline(1, linestyle=":", color="black", linewidth=1.2, label="goal")
+    axes.set_yticks(places)
+    axes.set_yticklabels([r["what"] for r in rows], fontsize="small")
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(0, min(max([1.2] + [r["of_goal"] * 1.1 for r in rows]), 2))
+    axes.set_xlabel("of the goal")
+    axes.grid(axis="x", alpha=0.3)
+    axes.legend(fontsize="small")
+
+
 def main(arguments):
     if not 1 <= len(arguments) <= 2:
         print(__doc__, file=sys.stderr)
@@ -114,9 +137,14 @@ def main(arguments):
     except (OSError, ValueError, KeyError, TypeError) as error:
         print(f"plot.py: {error}", file=sys.stderr)
         return 2
-    of_apps = "app" in rows[0]
-    size = (12, 5) if of_apps else (9, 5.5)
+    of_apps, of_patterns = "app" in rows[0], "row" in rows[0]
+    size = (12, 5) if of_apps else (9, 6.5) if of_patterns else (9, 5.5)
     figure, axes = pyplot.subplots(figsize=size, constrained_layout=True)
+    if of_patterns:
+        draw_patterns(axes, rows)
+        axes.set_title("Access patterns with default settings")
+        figure.savefig(target, dpi=120)
+        return 0
     (draw_apps if of_apps else draw_sweep)(axes, rows)
     title, x_label = FIGURES.get(rows[0]["figure"], ("", None if of_apps else "bytes"))
     axes.set_title(f"GPUfs readahead paper, figure {rows[0]['figure']}: {title}")

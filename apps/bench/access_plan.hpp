@@ -8,7 +8,7 @@
 
 namespace gpufs::apps {
 
-enum class access_pattern { sequential, strided, random };
+enum class access_pattern { sequential, strided, random, columns };
 
 /// One gread.
 struct access {
@@ -22,6 +22,10 @@ struct access {
 ///   strided     range k lies at k * stride, k * stride < bytes; block b reads ranges b, b +
 ///   blocks, ... random      request i is a random range of the `bytes / request` whole ones, or
 ///   range drawn[i]; block b does i = b, b + blocks, ...
+///   columns     column c is the ranges at c * request, + stride, + 2 * stride, ...; block b reads
+///   column b modulo the columns; blocks of one column share its rows out. With fewer blocks than
+///   columns block b reads columns b, b + blocks, ... `stride` is a multiple of `request`, and
+///   `bytes` one of `stride`
 /// Where warps read, each for itself, they are its blocks.
 struct access_plan {
   access_pattern pattern = access_pattern::sequential;
@@ -39,10 +43,26 @@ struct access_plan {
     return bytes - b * stride < stride ? bytes : (b + 1) * stride;
   }
 
+  /// How many columns there are, into how many parts each is shared out, and the first row of a
+  /// part; columns only.
+  [[nodiscard]] constexpr std::uint64_t columns() const { return stride / request; }
+  [[nodiscard]] constexpr std::uint64_t column_parts() const {
+    return blocks < columns() ? 1 : blocks / columns();
+  }
+  [[nodiscard]] constexpr std::uint64_t first_row(std::uint64_t part) const {
+    return bytes / stride * part / column_parts();
+  }
+
   /// Requests that block `b` makes.
   [[nodiscard]] constexpr std::uint64_t requests_of(std::uint64_t b) const {
     if (pattern == access_pattern::sequential) {
       return b * stride >= bytes ? 0 : ranges(part_end(b) - b * stride, request);
+    }
+    if (pattern == access_pattern::columns) {
+      std::uint64_t const part = b / columns();
+      if (part >= column_parts()) return 0;
+      std::uint64_t const mine = blocks < columns() ? ranges(columns() - b, blocks) : 1;
+      return mine * (first_row(part + 1) - first_row(part));
     }
     std::uint64_t const all = pattern == access_pattern::strided ? ranges(bytes, stride) : draws;
     return b >= all ? 0 : ranges(all - b, blocks);
@@ -54,6 +74,13 @@ struct access_plan {
       std::uint64_t const offset = b * stride + i * request;
       std::uint64_t const left = part_end(b) - offset;
       return {offset, left < request ? left : request, b * ranges(stride, request) + i};
+    }
+    if (pattern == access_pattern::columns) {
+      std::uint64_t const first = first_row(b / columns());
+      std::uint64_t const rows = first_row(b / columns() + 1) - first;
+      std::uint64_t const column = b % columns() + i / rows * blocks;
+      std::uint64_t const number = (first + i % rows) * columns() + column;
+      return {number * request, request, number};
     }
     std::uint64_t const number = b + i * blocks;
     if (pattern == access_pattern::strided) {
@@ -68,12 +95,13 @@ struct access_plan {
   /// Upper bound of access::number.
   [[nodiscard]] constexpr std::uint64_t numbers() const {
     if (pattern == access_pattern::sequential) return blocks * ranges(stride, request);
+    if (pattern == access_pattern::columns) return bytes / request;
     return pattern == access_pattern::strided ? ranges(bytes, stride) : draws;
   }
 
   /// Bytes that all blocks read together.
   [[nodiscard]] constexpr std::uint64_t payload() const {
-    if (pattern == access_pattern::sequential) return bytes;
+    if (pattern == access_pattern::sequential || pattern == access_pattern::columns) return bytes;
     if (pattern == access_pattern::random) return draws * request;
     if (bytes == 0) return 0;
     std::uint64_t const last = (ranges(bytes, stride) - 1) * stride;

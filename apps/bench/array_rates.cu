@@ -112,7 +112,8 @@ struct array_rates::hot_file {
   }
 
   [[nodiscard]] config settings() const {
-    config c = all.settings_at(all.settings().page_size, 0, all.fitting_cache());
+    config c = all.settings_at(all.settings().page_size, all.settings().prefetch_size,
+                               all.fitting_cache());
     c.seats = std::max(c.seats, blocks(hot_way::array_stream));
     return c;
   }

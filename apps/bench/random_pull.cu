@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(512)
       std::uint64_t{blockIdx.x} * (blockDim.x / base::warp_size) + threadIdx.x / base::warp_size;
   auto* const to = reinterpret_cast<uint4*>(kept + mine * most_kept);
   constexpr unsigned units = most_kept / sizeof(uint4), together = 8;
-  for (std::uint64_t i = mine; i < plan.draws; i += warps) {
+  for (std::uint64_t i = mine; i < plan.numbers(); i += warps) {
     auto const* const from = reinterpret_cast<uint4 const*>(
         pinned + plan.at(0, i).offset % pinned_bytes / sizeof(uint4) * sizeof(uint4));
     std::uint64_t const all = plan.request / sizeof(uint4);
@@ -49,15 +49,20 @@ __global__ void __launch_bounds__(512)
 }  // namespace
 
 double measure_random_pull(std::uint64_t bytes, access_plan const& plan) {
+  std::uint64_t const pinned_bytes =
+      std::max(std::min(bytes, most_pinned) / plan.request, std::uint64_t{1}) * plan.request;
+  pinned_buffer<std::byte> pinned((pinned_bytes + 15) / 16 * 16);
+  pinned.fill_zero();
+  return measure_pull(pinned.data(), pinned_bytes, plan);
+}
+
+double measure_pull(std::byte const* pinned, std::uint64_t pinned_bytes, access_plan const& plan) {
   device_info const device = current_device();
   bool const emulated = device.kind == "emulated";
   bench_shape const shape = emulated ? bench_shape{device.multiprocessors, 64}
                                      : bench_shape{2 * device.multiprocessors, 512};
   std::uint64_t const warps = std::uint64_t{shape.blocks} * (shape.threads / base::warp_size);
-  std::uint64_t const pinned_bytes =
-      std::max(std::min(bytes, most_pinned) / plan.request, std::uint64_t{1}) * plan.request;
-  pinned_buffer<std::byte> pinned((pinned_bytes + 15) / 16 * 16);
-  pinned.fill_zero();
+  pinned_bytes = pinned_bytes / plan.request * plan.request;
   buffer<std::byte> kept(warps * most_kept);
   access_plan all = plan;  // one reader's, whose number i is request i
   all.blocks = 1;
@@ -71,8 +76,7 @@ double measure_random_pull(std::uint64_t bytes, access_plan const& plan) {
   std::vector<double> rates;
   for (int run = 0; run < 4; ++run) {
     auto const start = std::chrono::steady_clock::now();
-    launch(pull_ranges, shape.blocks, shape.threads, all, pinned.data(), pinned_bytes, kept.data(),
-           warps);
+    launch(pull_ranges, shape.blocks, shape.threads, all, pinned, pinned_bytes, kept.data(), warps);
     this_thread_stream().synchronize();
     if (run != 0)
       rates.push_back(static_cast<double>(plan.payload()) / seconds_since(start) /

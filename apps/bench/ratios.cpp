@@ -250,7 +250,7 @@ ratios measure_ratios(ratio_options const& o, config const& settings) {
 
   std::set<rate> wanted;
   for (auto const& row : rows) wanted.insert({row.over, row.under});
-  ratios r{file.name(), all.bytes(), {}};
+  ratios r{file.name(), all.bytes(), {}, 0, {}};
   for (auto const& row : rows) r.rows.push_back({row, {}, {}, {}, {}});
   progress shown("", static_cast<std::uint64_t>(o.runs) * wanted.size());
   round_of_rates next(all, shown, wanted);
@@ -268,6 +268,8 @@ ratios measure_ratios(ratio_options const& o, config const& settings) {
       row.ratios.push_back(over->second / under->second);
     }
   }
+  r.wanted_bytes = all.wanted_bytes();
+  r.counters = all.counters();
   return r;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gpufs/config.hpp>
+#include <gpufs/statistics.hpp>
 
 #include <apps/bench/study.hpp>
 
@@ -77,6 +78,8 @@ struct ratios {
   std::string file;
   std::uint64_t bytes = 0;
   std::vector<ratio_result> rows;
+  std::uint64_t wanted_bytes = 0;  ///< of all passes by gread
+  statistics counters;             ///< the bytes that these passes read from the host
 };
 
 void add_options(CLI::App& command, ratio_options& o);

@@ -60,6 +60,7 @@ void print_json(ratio_options const& o, config const& settings, ratios const& r)
       .integer("threads", static_cast<std::uint64_t>(o.threads));
   j.text("req", o.request)
       .integer("baseline_threads", static_cast<std::uint64_t>(o.baseline_threads));
+  j.number("host_per_wanted", host_reads_per_byte(r.counters, r.wanted_bytes));
   j.boolean("verified", !o.no_verify);
   add_settings(j, settings);
   fmt::print("{}\n", j.str());
@@ -92,6 +93,8 @@ void print(ratio_options const& o, config const& settings, ratios const& r) {
                compared ? number_or_dash(row.row.goal) : "-", compared ? verdict(row) : "",
                median(row.over), median(row.under));
   }
+  if (r.wanted_bytes != 0)
+    fmt::print("\n  all passes by gread: {}\n", host_reads_text(r.counters, r.wanted_bytes));
 }
 
 }  // namespace gpufs::apps

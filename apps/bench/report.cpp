@@ -30,6 +30,7 @@ void print_json(bench_options const& o, config const& settings, bench_result con
   json_line j;
   add_heading(j, o.pattern);
   add_throughput(j, r.bytes(), seconds, r.counters);
+  j.number("host_per_wanted", host_reads_per_byte(r.counters, r.bytes()));
   j.boolean("verified", r.verified).integer("verified_requests", r.checked);
   if (!r.mismatch.empty()) j.text("mismatch", r.mismatch);
   add_members(j, r.measured, GBps);
@@ -99,8 +100,7 @@ void print(bench_options const& o, config const& settings, bench_result const& r
                static_cast<double>(r.plan.draws * r.repeat) / r.seconds[r.median]);
   }
   fmt::print("{}", to_text(r.measured, GBps));
-  fmt::print("  {:<30} {:>10.1f} x what was asked for\n", "read from the host",
-             static_cast<double>(r.counters.host_bytes) / static_cast<double>(r.bytes()));
+  fmt::print("  {}\n", host_reads_text(r.counters, r.bytes()));
   fmt::print("  {:<30} {}\n\ncounters of that run:\n{}", "bytes verified", verdict(o, r),
              to_text(r.counters));
 }

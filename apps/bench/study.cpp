@@ -83,7 +83,16 @@ access_plan study::plan(std::uint64_t blocks, std::uint64_t bytes, std::uint64_t
 double study::gpufs_GBps(config const& c, access_plan const& p) const {
   prepare_();
   bench_shape const s{static_cast<unsigned>(p.blocks), shape_.threads};
-  return gigabytes_per_second(p.payload(), read_once(file_, c, p, s, check_).seconds);
+  return gigabytes_per_second(p.payload(), gpufs_pass(c, p, s, check_).seconds);
+}
+
+pass_result study::gpufs_pass(config const& c, access_plan const& p, bench_shape shape, bool check,
+                              bool windows_first) const {
+  pass_result const done = read_once(file_, c, p, shape, check, windows_first);
+  wanted_bytes_ += p.payload();
+  counters_.host_bytes += done.counters.host_bytes;
+  counters_.bytes_registered += done.counters.bytes_registered;
+  return done;
 }
 
 double study::original_GBps(original::options const& o, access_plan const& p) const {

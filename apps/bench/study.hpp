@@ -66,7 +66,15 @@ class study {
   /// What is done before each pass: by default nothing.
   void prepare_with(std::function<void()> prepare) { prepare_ = std::move(prepare); }
 
+  /// The bytes that passes of gpufs wanted, and the counters of what they read, since the study
+  /// was made.
+  [[nodiscard]] std::uint64_t wanted_bytes() const { return wanted_bytes_; }
+  [[nodiscard]] statistics const& counters() const { return counters_; }
+
   double gpufs_GBps(config const& c, access_plan const& p) const;
+  /// One pass as by read_once(), which is counted.
+  pass_result gpufs_pass(config const& c, access_plan const& p, bench_shape shape, bool check,
+                         bool windows_first = false) const;
   double original_GBps(original::options const& o, access_plan const& p) const;
   double cpuio_GBps() const;
   double best_pipelined_GBps() const;
@@ -92,6 +100,8 @@ class study {
   std::uint64_t request_;
   bench_shape shape_;
   bool check_ = false;
+  mutable std::uint64_t wanted_bytes_ = 0;
+  mutable statistics counters_;  ///< only the bytes from the host
   std::function<void()> prepare_ = [] {};
 };
 

@@ -157,7 +157,7 @@ write_result run_write_bench(bench_options const& o, config const& settings) {
   r.plan = plan_of(o);
   new_name const name(o.folder);
   auto const runs = static_cast<std::uint64_t>(o.runs);
-  progress shown("", 2 * runs + 1);
+  progress shown("", 2 * runs + 1, !o.quiet);
   std::vector<statistics> counters;
   pinned_buffer<std::byte> const data =
       o.no_limits ? pinned_buffer<std::byte>() : host_data(r.plan);
@@ -256,6 +256,9 @@ void print(bench_options const& o, config const& settings, write_result const& r
   if (!o.no_verify)
     fmt::print("  {}\n", r.verified ? "verified: in the file and read back by a kernel"
                                     : "WRONG: " + r.mismatch);
+  fmt::print(
+      "  each byte was written {:.2f} times to the host's file; {} bytes were read from it\n",
+      static_cast<double>(r.counters.host_bytes_written) / bytes, r.counters.host_bytes);
   fmt::print("{}", to_text(r.counters));
   for (auto const& note : r.notes) fmt::print("  note: {}\n", note);
 }

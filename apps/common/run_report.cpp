@@ -53,6 +53,18 @@ void add_settings(json_line& to, config const& c) {
   to.object("settings", all);
 }
 
+std::optional<double> host_reads_per_byte(statistics const& counters, std::uint64_t wanted) {
+  if (wanted == 0) return std::nullopt;
+  return static_cast<double>(counters.host_bytes + counters.bytes_registered) /
+         static_cast<double>(wanted);
+}
+
+std::string host_reads_text(statistics const& counters, std::uint64_t wanted) {
+  auto const times = host_reads_per_byte(counters, wanted);
+  if (!times) return "no byte was wanted from the host";
+  return fmt::format("each wanted byte was read {:.2f} times from the host", *times);
+}
+
 std::string changed_settings(config const& c) {
   std::string out;
   config const defaults;

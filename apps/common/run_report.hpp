@@ -7,7 +7,10 @@
 
 #include <apps/common/json_line.hpp>
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace gpufs::apps {
 
@@ -26,6 +29,14 @@ void add_settings(json_line& to, config const& c);
 /// The settings that are not what they are by default, "page_size=4K cache_size=2G"; "defaults" if
 /// there are none.
 [[nodiscard]] std::string changed_settings(config const& c);
+
+/// How often each of `wanted` bytes was read from the host: by the daemon, or by kernels out of
+/// file windows. Nothing if none are wanted.
+[[nodiscard]] std::optional<double> host_reads_per_byte(statistics const& counters,
+                                                        std::uint64_t wanted);
+
+/// The same as a line of a report, "each wanted byte was read 1.00 times from the host".
+[[nodiscard]] std::string host_reads_text(statistics const& counters, std::uint64_t wanted);
 
 [[nodiscard]] constexpr double gigabytes_per_second(std::uint64_t bytes, double seconds) {
   return seconds > 0 ? static_cast<double>(bytes) / seconds / 1e9 : 0;

@@ -7,6 +7,7 @@
 #include <apps/bench/bench.hpp>
 #include <apps/bench/options.hpp>
 #include <apps/bench/paper.hpp>
+#include <apps/bench/patterns.hpp>
 #include <apps/bench/ratios.hpp>
 #include <apps/bench/write.hpp>
 #include <apps/common/program.hpp>
@@ -116,6 +117,12 @@ int main(int argc, char** argv) {
   apps_options applications;
   add_options(apps_command, applications);
 
+  CLI::App& patterns_command = *bench_command.add_subcommand(
+      "patterns",
+      "any access pattern with the default settings, each beside its hand-written equivalent");
+  patterns_options patterns;
+  add_options(patterns_command, patterns);
+
   CLI::App& tune_command = *app.add_subcommand(
       "tune", "finds the settings with which a file is read fastest, writes gpufs.toml");
   cli_settings const tune_settings(tune_command);
@@ -128,13 +135,18 @@ int main(int argc, char** argv) {
         return tune_command.get_option(setting_named(key).flag())->count() != 0;
       });
     }
-    for (auto const* sub : {&ratios_command, &apps_command, &paper_command}) {
+    for (auto const* sub : {&ratios_command, &apps_command, &paper_command, &patterns_command}) {
       if (sub->parsed()) require_not_given(bench_own, sub->get_name());
     }
     if (ratios_command.parsed()) return compare(ratio, bench_settings.load(study_defaults()));
     if (apps_command.parsed())
       return study_apps(applications, bench_settings.load(study_defaults()));
     if (paper_command.parsed()) return draw_figures(paper, bench_settings.load(study_defaults()));
+    if (patterns_command.parsed()) {
+      config const settings = bench_settings.load(study_defaults());
+      validate(settings);
+      return run_patterns(patterns, settings);
+    }
     if (bench_command.parsed()) return bench(options, bench_settings.load());
     config const settings = info_settings.load();
     print_info(

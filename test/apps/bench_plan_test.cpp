@@ -56,6 +56,20 @@ TEST_CASE("bench plan: sequential blocks together read each byte once, whatever 
   }
 }
 
+TEST_CASE("bench plan: columns are read once, each block down its own, however many blocks") {
+  for (std::uint64_t const blocks : {1u, 3u, 4u, 5u, 8u, 13u, 100u}) {
+    access_plan p;
+    p.pattern = access_pattern::columns;
+    p.blocks = blocks;
+    p.request = 8;
+    p.stride = 32;  // four columns
+    p.bytes = 32 * 7;
+    for (int const n : times_read(p)) CHECK(n == 1);
+    for (std::uint64_t i = 1; i < 7 / p.column_parts(); ++i)
+      CHECK(p.at(0, i).offset == p.at(0, i - 1).offset + p.stride);
+  }
+}
+
 TEST_CASE("bench plan: a stride that is no multiple of the request is read to its end") {
   access_plan p = sequential(4, 400, 30);
   p.stride = 100;

@@ -1,0 +1,192 @@
+#include <apps/bench/bench_file.hpp>
+#include <apps/bench/pattern_runs.hpp>
+#include <apps/bench/patterns.hpp>
+#include <apps/common/median.hpp>
+#include <apps/common/program.hpp>
+#include <apps/common/progress.hpp>
+#include <apps/common/run_report.hpp>
+#include <apps/common/temp_file.hpp>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+
+namespace gpufs::apps {
+
+namespace {
+
+std::vector<pattern_row> chosen(std::vector<std::string> const& only) {
+  auto const& all = pattern_rows();
+  if (only.empty()) return all;
+  std::vector<pattern_row> rows;
+  for (auto const& key : only) {
+    auto const at = std::ranges::find_if(all, [&](pattern_row const& r) { return key == r.key; });
+    if (at == all.end()) {
+      std::string names;
+      for (auto const& r : all) names += fmt::format("{}{}", names.empty() ? "" : ", ", r.key);
+      throw usage_error(fmt::format("--only={}: must be among {}", key, names));
+    }
+    rows.push_back(*at);
+  }
+  return rows;
+}
+
+bool pulls(access_row row) {
+  using enum access_row;
+  return row == pieces || row == pages || row == random || row == random_blocks || row == floats;
+}
+
+/// Bytes of the largest chosen row of those that `counts` takes.
+template <class Counts>
+std::uint64_t most_bytes(std::vector<pattern_row> const& rows, std::uint64_t largest,
+                         Counts const& counts) {
+  std::uint64_t most = 1 << 20;
+  for (auto const& row : rows)
+    if (counts(row.row)) most = std::max(most, scaled_bytes(row, largest));
+  return most;
+}
+
+void complete(patterns_options& o, bool emulated) {
+  if (o.blocks == 0) o.blocks = emulated ? 8 : 120;
+  if (o.threads == 0) o.threads = emulated ? 64 : 512;
+  check_option("--blocks", o.blocks, 1, 1 << 20);
+  check_threads(o.threads);
+  check_option("--rounds", o.rounds, 1, 1000);
+}
+
+void add(pattern_result& r, pattern_outcome const& one) {
+  r.rates.push_back(one.rate);
+  if (one.equivalent) {
+    r.equivalents.push_back(*one.equivalent);
+    r.ratios.push_back(r.row.less_is_better() ? *one.equivalent / one.rate
+                                              : one.rate / *one.equivalent);
+  }
+  r.wanted = one.wanted;
+  r.touched = one.touched;
+  r.host_bytes = std::max(r.host_bytes, one.host_bytes());
+}
+
+std::optional<double> share(std::uint64_t of, std::uint64_t by) {
+  if (by == 0) return std::nullopt;
+  return static_cast<double>(of) / static_cast<double>(by);
+}
+
+}  // namespace
+
+std::optional<double> pattern_result::judged() const {
+  auto const& values = row.about == target_of::ratio ? ratios : rates;
+  return values.empty() ? std::nullopt : std::optional(median(values));
+}
+
+double pattern_result::worst() const {
+  return row.less_is_better() ? std::ranges::max(rates) : std::ranges::min(rates);
+}
+
+std::optional<double> pattern_result::per_wanted() const { return share(host_bytes, wanted); }
+
+std::optional<double> pattern_result::per_touched() const {
+  return share(host_bytes, touched.pages);
+}
+
+bool pattern_result::meets(double bar) const {
+  auto const got = judged();
+  if (!got) return false;
+  auto const read = row.limited == host_limit::none     ? std::nullopt
+                    : row.limited == host_limit::wanted ? per_wanted()
+                                                        : per_touched();
+  if (read && *read > row.limit) return false;
+  return row.less_is_better() ? *got <= bar : *got >= bar;
+}
+
+std::optional<double> pattern_result::of_goal() const {
+  auto const got = judged();
+  if (!got) return std::nullopt;
+  return row.less_is_better() ? row.goal / *got : *got / row.goal;
+}
+
+void add_options(CLI::App& command, patterns_options& o) {
+  o.folder = temp_folder();
+  command.fallthrough();
+  command.add_option("--file", o.file, "file to read; default: a temporary one");
+  command.add_option("--folder", o.folder, "where temporary files lie, and files that are written")
+      ->capture_default_str();
+  command.add_option("--tmpfs", o.tmpfs, "a folder on tmpfs, for the row writetmpfs")
+      ->capture_default_str();
+  command.add_option("--size", o.size,
+                     "bytes of the largest row; the others shrink along; default 8G, emulated 16M");
+  command.add_option("--only", o.only, "rows, by their short names: row,row,...")->delimiter(',');
+  command.add_option("--rounds", o.rounds, "times that each row is measured; the median counts")
+      ->capture_default_str();
+  command.add_option("--blocks", o.blocks, "threadblocks; default 120, emulated 8");
+  command.add_option("--threads", o.threads, "threads of each; default 512, emulated 64");
+  command.add_option("--seed", o.seed, "of random offsets and of the temporary file")
+      ->capture_default_str();
+  command.add_flag("--no-verify", o.no_verify, "do not check the bytes against the file");
+  command.add_option("--json", o.json, "write one JSON object to this file");
+  command.add_option("--csv", o.csv, "write the table to this file, and a chart beside it as PNG");
+  command.add_flag("--no-charts", o.no_charts, "write the CSV only");
+  command
+      .add_option("--check", o.check,
+                  "counters: fail if a row reads more than 1.1 times the bytes of the 4 KiB pages "
+                  "that it touches")
+      ->check(CLI::IsMember({"counters"}));
+}
+
+patterns_result measure_patterns(patterns_options& o, config const& settings) {
+  auto const rows = chosen(o.only);
+  bool const emulated = device_to_run_on().kind == "emulated";
+  complete(o, emulated);
+  std::uint64_t largest = size_option("--size", o.size, 0, 1ull << 48);
+  if (largest == 0) largest = emulated ? 16 << 20 : largest_row_bytes;
+  auto const any = [](access_row) { return true; };
+  std::uint64_t const file_bytes = most_bytes(rows, largest, any);
+  bench_file const file(o.file, o.folder, file_bytes, o.seed);
+  if (file->size() < file_bytes)
+    throw usage_error(fmt::format("--file={}: has {} bytes, the rows need {}: lower --size", o.file,
+                                  file->size(), file_bytes));
+
+  patterns_result r{file.name(), largest, !emulated && largest >= largest_row_bytes, {}};
+  for (auto const& row : rows) r.rows.push_back({row, {}, {}, {}, 0, {}, 0, {}});
+  pattern_runs runs({*file,
+                     settings,
+                     {static_cast<unsigned>(o.blocks), static_cast<unsigned>(o.threads)},
+                     o.folder,
+                     o.tmpfs,
+                     largest,
+                     most_bytes(rows, largest, pulls),
+                     o.seed});
+  auto const rounds = static_cast<std::uint64_t>(o.rounds);
+  progress shown("", rounds * rows.size());
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    runs.begin_round(round == 0 && !o.no_verify);
+    for (auto& row : r.rows) {
+      shown.say(fmt::format("{}, round {} of {}", row.row.key, round + 1, rounds));
+      try {
+        if (row.failed.empty()) add(row, runs.measure(row.row));
+      } catch (std::exception const& e) {
+        row.failed = e.what();
+      }
+      shown.advance(1);
+    }
+  }
+  return r;
+}
+
+int run_patterns(patterns_options& o, config const& settings) {
+  patterns_result const r = measure_patterns(o, settings);
+  report(o, settings, r);
+  bool good = std::ranges::all_of(r.rows, [](auto const& row) { return row.failed.empty(); });
+  if (o.check.empty()) return good ? 0 : status_failed;
+  for (auto const& row : r.rows) {
+    if (row.per_touched().value_or(0) <= most_per_touched) continue;
+    fmt::print(stderr, "{}: {:.3f} times the bytes of the touched pages came from the host\n",
+               row.row.key, *row.per_touched());
+    good = false;
+  }
+  return good ? 0 : status_failed;
+}
+
+}  // namespace gpufs::apps
