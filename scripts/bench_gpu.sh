@@ -122,6 +122,8 @@ bench rpc rpc --blocks 120
 ratios sequential --file "$file" --blocks 120 --threads 512
 ratios random --file "$file" --blocks 120 --threads 512
 ratios array --dir "$dir" --size 4G --blocks 120 --threads 512
+step patterns 400 "$bin/gpufs" bench patterns --folder "$dir" --json "$out/patterns.json" &&
+  cat "$out/patterns.log"
 folder=$(mktemp -d "$dir/gpufs-mosaic-XXXXXX")
 mosaic "$folder"
 rm -rf "$folder"

@@ -1,6 +1,7 @@
 // The kernels of `gpufs bench patterns` that no other benchmark has.
 #pragma once
 
+#include <gpufs/device.hpp>
 #include <gpufs/fs_ref.hpp>
 
 #include <apps/bench/access_plan.hpp>
