@@ -1,6 +1,7 @@
 // The readahead prefetcher: serves a seat's misses from private chunks, each filled by one request.
-// It follows the GPUfs readahead paper, section 4. Two things differ: the readahead depth adapts,
-// and the next chunks are under way while the kernel uses the current one.
+// It follows the GPUfs readahead paper, section 4. Three things differ: the readahead depth adapts,
+// the next chunks are under way while the kernel uses the current one, and pieces at a constant
+// distance are read ahead, a chunk each.
 #pragma once
 
 #include <gpufs/cache/page_table.hpp>
@@ -24,11 +25,13 @@ class readahead : public seat_chunks {
   /// page i. Notes the readahead depth for look_ahead(). entered() must follow; it sends the
   /// requests.
   ///
-  /// First drops chunks that the batch makes useless, and after a jump those ahead. If a read that
-  /// is no jump needs no chunk here, look_ahead() drops the useless ones.
+  /// First drops chunks that the batch makes useless, and after a jump those ahead, unless `p`
+  /// goes on at a constant distance. If a read that is no jump needs no chunk here, look_ahead()
+  /// drops the useless ones. `p` is what the read wants, if this batch is all of it.
   __device__ __forceinline__ void cover(wanted const& w, std::uint32_t absent, read_kind kind,
-                                        depth_rule const& rule) {
+                                        depth_rule const& rule, piece const& p) {
     bool const jump = kind == read_kind::jump;
+    bool const goes_on = note_piece(w, jump, rule, p);
     bool const careful = notice_sharing(w, absent, kind);
     std::uint32_t depth = next_depth(state_->reads.depth, !jump, rule);
     if (careful) depth = base::least(depth, cautious_limit(own_bytes(w, absent), chunk_bytes()));
@@ -37,6 +40,7 @@ class readahead : public seat_chunks {
     // requests more than the batch.
     std::uint64_t const limit = rule.automatic && (jump || careful) ? w.end : w.size;
     absent &= ~base::warp_union(pages_of(w));
+    if (limit == w.end) absent &= ~lone_pages(w, absent);
     GPUFS_ROLLED
     while (absent != 0 && !list.full()) {
       unsigned const i = base::lowest_lane(absent);
@@ -48,9 +52,11 @@ class readahead : public seat_chunks {
       absent = next >= 32 ? 0 : absent & ~((1u << next) - 1);
     }
     if (list.size() != 0 || jump) {
-      drop([&](chunk const& c) { return useless(c, w) || (jump && c.begin >= w.end); });
-      make_room(w, list.size());
-      unsent_ = reserve(w, list);
+      drop([&](chunk const& c) { return useless(c, w) || (jump && !goes_on && c.begin >= w.end); });
+      if (list.size() != 0) {
+        make_room(w, list.size());
+        unsent_ = reserve(w, list);
+      }
       save();
     }
     __syncwarp();  // all lanes have read the old depth
@@ -84,12 +90,35 @@ class readahead : public seat_chunks {
   /// has: from there on another caller reads, or has read. `waits`: others bring in pages of the
   /// batch.
   __device__ __forceinline__ void look_ahead(wanted const& w, bool requests, bool waits) {
-    if ((waits || has_chunk_in(w, state_->reads.own_end, w.begin)) && lane_id() == 0)
-      state_->reads.shared = 1;
+    bool const shared = waits || has_chunk_in(w, state_->reads.own_end, w.begin);
+    strides const pieces = waits ? strides{} : state_->pieces;
+    __syncwarp();  // all lanes have read the state
+    if (lane_id() == 0) {
+      if (shared) state_->reads.shared = 1;
+      if (waits) state_->pieces = {};
+    }
     drop([&](chunk const& c) { return useless(c, w); });
-    std::uint32_t const depth = requests ? state_->reads.depth : 0;
-    unsigned const free = base::count_lanes(__ballot_sync(base::all_lanes, mine_.length == 0));
     pending list;
+    if (requests && pieces.depth != 0) {
+      list_pieces(w, pieces, list);
+    } else if (requests) {
+      list_chunks(w, state_->reads.depth, list);
+    }
+    if (list.size() != 0) send(w, reserve(w, list));
+    save();
+  }
+
+  /// Gives all chunks back. Channels of chunks under way are quarantined until the answers are
+  /// there.
+  __device__ void drop_all() {
+    drop([](chunk const&) { return true; });
+    save();
+  }
+
+ private:
+  /// Lists the missing chunks within the readahead depth behind the batch, as free chunks allow.
+  __device__ __forceinline__ void list_chunks(wanted const& w, std::uint32_t depth, pending& list) {
+    unsigned const free = base::count_lanes(__ballot_sync(base::all_lanes, mine_.length == 0));
     std::uint64_t ahead = w.end;
     GPUFS_ROLLED
     for (std::uint32_t n = 0; n < depth && ahead < w.size; ++n) {
@@ -110,18 +139,56 @@ class readahead : public seat_chunks {
       list.add(ahead, length);
       ahead += length;
     }
-    if (list.size() != 0) send(w, reserve(w, list));
-    save();
   }
 
-  /// Gives all chunks back. Channels of chunks under way are quarantined until the answers are
-  /// there.
-  __device__ void drop_all() {
-    drop([](chunk const&) { return true; });
-    save();
+  /// Lists the next pieces at a constant distance that are missing, as free chunks allow.
+  __device__ __forceinline__ void list_pieces(wanted const& w, strides const& s, pending& list) {
+    unsigned const free = base::count_lanes(__ballot_sync(base::all_lanes, mine_.length == 0));
+    std::uint64_t const page = 1ull << w.page_shift;
+    std::uint64_t at = s.begin + s.distance;
+    GPUFS_ROLLED
+    for (std::uint32_t n = 0; n < s.depth && at < w.size; ++n, at += s.distance) {
+      std::uint64_t const begin = at / page * page;
+      std::uint64_t const last = base::least(at + s.length, w.size);
+      std::uint64_t const end = base::least((last + page - 1) / page * page, w.size);
+      if (covering(w.version, begin, end) >= 0) continue;
+      if (list.size() == free) break;
+      if (cache::may_have(fs_.cache, w.version, begin >> w.page_shift)) break;
+      list.add(begin, end - begin);
+    }
   }
 
- private:
+  /// Notes the piece that the caller is about to bring in. Returns whether its chunks ahead are
+  /// still of use: it goes on at a constant distance.
+  __device__ __forceinline__ bool note_piece(wanted const& w, bool jump, depth_rule const& rule,
+                                             piece const& p) {
+    strides const before = state_->reads.version == w.version ? state_->pieces : strides{};
+    strides now{};
+    if (jump && rule.automatic && !rule.random) {
+      std::uint64_t const bytes = w.end - w.begin;
+      // Two pieces whose pages overlap are no jump, so the distance is over a page.
+      now = before.after(bytes <= chunk_bytes() ? p : piece{},
+                         depth_limit(rule.callers, pieces_together(bytes), chunks_per_context - 2));
+    }
+    __syncwarp();  // all lanes have read the state
+    if (lane_id() == 0) state_->pieces = now;
+    __syncwarp();
+    return now.repeats != 0;
+  }
+
+  /// Pieces of `bytes` bytes that all contexts have ahead together: as many bytes as of chunks.
+  __device__ std::uint32_t pieces_together(std::uint64_t bytes) const {
+    return static_cast<std::uint32_t>(chunks_ahead_together *
+                                      base::most<std::uint64_t>(chunk_bytes() / bytes, 1));
+  }
+
+  /// The absent pages that a chunk would have nothing beside. They get requests of their own, which
+  /// leave no chunk to be given back.
+  __device__ std::uint32_t lone_pages(wanted const& w, std::uint32_t absent) const {
+    return 1ull << w.page_shift >= chunk_bytes() ? absent
+                                                 : absent & ~(absent << 1) & ~(absent >> 1);
+  }
+
   /// Offset of the batch's first absent page.
   __device__ static std::uint64_t first_of(wanted const& w, std::uint32_t absent) {
     return w.begin + (std::uint64_t(base::lowest_lane(absent)) << w.page_shift);

@@ -38,6 +38,8 @@ struct depth_rule {
   std::uint32_t depth = 1;
   std::uint32_t limit = 1;
   bool at_once = false;
+  bool random = false;        ///< RANDOM advice: nothing is read ahead
+  std::uint32_t callers = 1;  ///< contexts that have a prefetcher
 };
 
 /// How a read follows the caller's last one.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <prefetcher/readahead_depth.hpp>
+#include <prefetcher/stride.hpp>
 
 #include <cstdint>
 
@@ -45,6 +46,7 @@ struct readahead_state {
   /// writes_counted() for the chunk's bytes at its request
   std::uint32_t writes[chunks_per_context];
   stream reads;
+  strides pieces;
   std::uint32_t serial;
   advice_seen advised;
 };

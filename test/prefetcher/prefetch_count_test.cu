@@ -2,6 +2,8 @@
 #include <gpufs/gpufs.hpp>
 #include <gpufs/owner/layout.hpp>
 
+#include <prefetcher/stride.hpp>
+
 #include <test/support/cache_state.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
@@ -19,6 +21,7 @@ using namespace gpufs::test;
 namespace {
 
 constexpr std::uint64_t kibi = 1 << 10, mebi = 1 << 20;
+constexpr std::uint64_t stride_part = prefetch::stride_share;
 
 config pulling(std::uint64_t page, std::uint64_t cache, std::uint64_t prefetch) {
   auto c = small_config(page, cache / page);
@@ -234,5 +237,68 @@ TEST_CASE("prefetch counts: a caller that is alone on its pages reads ahead as f
       CHECK(fs.stats().host_bytes >= part + 29 * chunk);
       CHECK(fs.stats().host_bytes <= part + 31 * chunk);
     }
+  }
+}
+
+TEST_CASE(
+    "prefetch counts: pieces at a constant distance are requested ahead, each once and with no "
+    "page "
+    "between them") {
+  scratch_folder folder;
+  constexpr std::uint64_t size = 8 * mebi;
+  auto const path = make_file(folder, "file", size);
+  struct {
+    std::uint64_t page, distance, piece;
+  } const rows[] = {
+      {4 * kibi, 16 * kibi, 4 * kibi},  {4 * kibi, 16 * kibi, 512},         {4 * kibi, 20000, 512},
+      {4 * kibi, 48 * kibi, 16 * kibi}, {64 * kibi, 192 * kibi, 64 * kibi},
+  };
+  for (auto const& r : rows) {
+    filesystem fs(pulling(r.page, 2 * size, prefetch_automatic));
+    int const fd = fs.open(path, O_RDONLY);
+    read_batch batch;
+    std::uint64_t pieces = 0;
+    std::set<std::uint64_t> pages;
+    for (std::uint64_t at = 0; at + r.piece <= size; at += r.distance, ++pieces) {
+      batch.add(fd, path, std::int64_t(at), r.piece);
+      for (std::uint64_t p = at / r.page; p <= (at + r.piece - 1) / r.page; ++p) pages.insert(p);
+    }
+    batch.run(fs.ref(), 1, 64);
+    CAPTURE(r.page);
+    CAPTURE(r.distance);
+    CAPTURE(r.piece);
+    CHECK(batch.problems() == "");
+    fs.stop();
+    auto const s = fs.stats();
+    // Behind the last piece the distance may lead to one more, which the file's end cuts.
+    std::uint64_t const least = pages.size() * r.page;
+    CHECK(s.host_bytes >= least);
+    CHECK(s.host_bytes <= least + (r.piece / r.page + 2) * r.page);
+    CHECK(s.misses == pages.size());
+    // Until it has read ten, it has none ahead. Each of these has at most two pages more.
+    CHECK(s.prefetch_hits + 10 * (r.piece / r.page + 2) >= s.misses);
+  }
+}
+
+TEST_CASE(
+    "prefetch counts: a caller whose constant distance ends has read at most an eighth in vain") {
+  scratch_folder folder;
+  constexpr std::uint64_t size = 16 * mebi;
+  auto const path = make_file(folder, "file", size);
+  constexpr std::uint64_t page = 4 * kibi, distance = 24 * kibi;
+  for (unsigned const run : {2u, 3u, 9u, 10u, 16u, 40u}) {
+    filesystem fs(pulling(page, 2 * size, prefetch_automatic));
+    int const fd = fs.open(path, O_RDONLY);
+    read_batch batch;
+    std::uint64_t pieces = 0;
+    // Runs end at places that no distance of their own leads to.
+    for (std::uint64_t begin = 0; begin + run * distance <= size; begin += run * distance + page)
+      for (unsigned i = 0; i < run; ++i, ++pieces)
+        batch.add(fd, path, std::int64_t(begin + i * distance), page);
+    batch.run(fs.ref(), 1, 64);
+    CAPTURE(run);
+    CHECK(batch.problems() == "");
+    fs.stop();
+    CHECK(fs.stats().host_bytes * stride_part <= pieces * page * (stride_part + 1));
   }
 }

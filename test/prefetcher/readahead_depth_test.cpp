@@ -1,5 +1,6 @@
 // The policy of the readahead depth, as tables.
 #include <prefetcher/readahead_depth.hpp>
+#include <prefetcher/stride.hpp>
 
 #include <doctest/doctest.h>
 
@@ -158,4 +159,32 @@ TEST_CASE("readahead depth: a fixed depth, a jump or neither, in any order") {
     CAPTURE(r.sequential);
     CHECK(next_depth(r.before, r.sequential, {r.automatic, r.depth, r.limit}) == r.next);
   }
+}
+
+TEST_CASE(
+    "strides: the depth is an eighth of the pieces at one distance, and any other piece ends it") {
+  strides s;
+  std::uint64_t at = 5000;
+  for (std::uint32_t n = 0; n < 200; ++n, at += 16384) {
+    s = s.after({at, 512}, 20);
+    CAPTURE(n);
+    CHECK(s.repeats == (n < 2 ? 0 : n - 1));
+    CHECK(s.depth == (s.repeats / 8 < 20 ? s.repeats / 8 : 20));
+  }
+  struct {
+    char const* what;
+    piece next;
+  } const rows[] = {
+      {"another distance", {at + 4096, 512}},  {"another length", {at, 513}},
+      {"backwards", {at - 2 * 16384, 512}},    {"the same piece again", {at - 16384, 512}},
+      {"a read too long to be predicted", {}},
+  };
+  for (auto const& r : rows) {
+    CAPTURE(r.what);
+    strides const ended = s.after(r.next, 20);
+    CHECK(ended.repeats == 0);
+    CHECK(ended.depth == 0);
+  }
+  CHECK(s.after({at, 512}, 0).depth == 0);
+  CHECK(strides{}.after({0, 512}, 20).depth == 0);
 }

@@ -45,14 +45,18 @@ __device__ __forceinline__ void cover(fs_ref const& fs, batch const& b, prefetch
     callers =
         atomic_ref<std::uint32_t, scope::device>(*fs.seats.claimed).load(memory_order_relaxed);
   callers = warp_broadcast(callers);
-  prefetch::depth_rule const rule{
-      // RANDOM: then requests are as long as the read
-      fs.prefetch.automatic || advised == advice::random, fs.prefetch.depth,
-      prefetch::depth_limit(callers, prefetch::chunks_ahead_together,
-                            prefetch::chunks_per_context - 2),
-      advised == advice::sequential};
+  prefetch::depth_rule const rule{// RANDOM: then requests are as long as the read
+                                  fs.prefetch.automatic || advised == advice::random,
+                                  fs.prefetch.depth,
+                                  prefetch::depth_limit(callers, prefetch::chunks_ahead_together,
+                                                        prefetch::chunks_per_context - 2),
+                                  advised == advice::sequential,
+                                  advised == advice::random,
+                                  callers};
+  bool const all = b.first == b.span.first_page() && b.first + b.pages > b.span.last_page();
   chunks.cover(as_wanted(b), absent,
-               prefetch::kind_of(reads, b.span.version, from, b.span.page_bytes(), advised), rule);
+               prefetch::kind_of(reads, b.span.version, from, b.span.page_bytes(), advised), rule,
+               all ? prefetch::piece{b.span.begin, b.span.end - b.span.begin} : prefetch::piece{});
 }
 
 /// Gives back chunks behind the batch and of other files. If it `requests`, also requests the
