@@ -52,7 +52,9 @@ class dirty_marks {
   template <class Visit>
   bool each_of(std::uint64_t* marks, std::uint32_t begin, std::uint32_t end, mark_set const& which,
                Visit visit) const {
-    for (auto i = begin; i < end;) {
+    std::uint64_t looks = 0;
+    bool more = true;
+    for (auto i = begin; i < end && more;) {
       if (i % group == 0 && none(marks + i / 8)) {
         i += group;
         continue;
@@ -60,12 +62,13 @@ class dirty_marks {
       auto const mark = std::atomic_ref{reinterpret_cast<std::uint8_t*>(marks)[i]}.load(
           std::memory_order_relaxed);
       if (mark != 0 && which[mark]) {
-        looks_.fetch_add(1, std::memory_order_relaxed);
-        if (!visit(i)) return false;
+        ++looks;
+        more = visit(i);
       }
       ++i;
     }
-    return true;
+    if (looks != 0) looks_.fetch_add(looks, std::memory_order_relaxed);
+    return more;
   }
   // Returns true if no buffer of the group whose marks begin here has one.
   static bool none(std::uint64_t* marks) {

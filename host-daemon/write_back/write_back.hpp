@@ -143,8 +143,14 @@ class write_back {
     std::uint32_t number = 0;
     std::uint64_t sequence = 0;
     std::uint64_t page = 0;
-    file_pointer file;
+    file_pointer file;  // set by write()
     bool failed = false;
+  };
+  // The file of the series that was looked up last. Buffers that come one after the other are
+  // mostly of one series, and files_mutex_ is shared by all threads.
+  struct series_look {
+    std::uint64_t series = ~0ull;
+    file_pointer file;
   };
   struct piece {  // consecutive bytes of one buffer
     locked_buffer* buffer = nullptr;
@@ -185,6 +191,9 @@ class write_back {
   [[nodiscard]] std::uint64_t written(std::uint32_t i) const;
   [[nodiscard]] bool is_dirty(std::uint32_t i) const;
   [[nodiscard]] file_pointer file_of(std::uint32_t i) const;
+  [[nodiscard]] file_pointer file_of_series(std::uint64_t series) const;
+  [[nodiscard]] file_pointer find_series(std::uint64_t series) const;  // under files_mutex_
+  void find_files(batch& locked) const;
   [[nodiscard]] mark_set marks_of(written_file const* file) const;
   template <class Visit>
   void each_marked(written_file const* file, Visit visit) const;
@@ -202,8 +211,8 @@ class write_back {
   void fail(locked_buffer& locked, int error);
   void show_error(written_file const& file, int error);
   int flush(written_file const* file, write_back_part const& part, insist how);
-  [[nodiscard]] bool belongs(std::uint32_t i, written_file const* file,
-                             write_back_part const& part) const;
+  [[nodiscard]] bool belongs(std::uint32_t i, written_file const* file, write_back_part const& part,
+                             series_look& last) const;
   void serve(unsigned number, unsigned threads) noexcept;
   void rest(std::chrono::microseconds interval);
   bool write_background(unsigned number, unsigned threads);

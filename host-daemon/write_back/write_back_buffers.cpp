@@ -31,8 +31,15 @@ bool write_back::is_dirty(std::uint32_t i) const {
 }
 
 write_back::file_pointer write_back::file_of(std::uint32_t i) const {
+  return file_of_series(rpc::series_of(version_of(i)));
+}
+
+write_back::file_pointer write_back::file_of_series(std::uint64_t series) const {
   std::lock_guard const lock{files_mutex_};
-  auto const series = rpc::series_of(version_of(i));
+  return find_series(series);
+}
+
+write_back::file_pointer write_back::find_series(std::uint64_t series) const {
   auto const found = files_.find(series);
   if (found != files_.end()) return found->second;
   for (auto const& entry : files_without_memory_)
@@ -44,6 +51,17 @@ mark_set write_back::marks_of(written_file const* file) const {
   if (file == nullptr) return mark_set{}.set();
   std::lock_guard const lock{files_mutex_};
   return file->marks;
+}
+
+// Sets the files of a batch, under one lock.
+void write_back::find_files(batch& locked) const {
+  std::lock_guard const lock{files_mutex_};
+  series_look last;
+  for (auto& h : locked) {
+    auto const series = rpc::series_of(version_of(h.number));
+    if (series != last.series) last = {series, find_series(series)};
+    h.file = last.file;
+  }
 }
 
 // Returns true if the buffer is dirty and locked. Then neither another thread nor the device
@@ -72,7 +90,7 @@ bool write_back::lock_buffer(std::uint32_t i, insist how, locked_buffer& out) {
     claimed.store(false, std::memory_order_release);
     return false;
   }
-  out = {i, word >> rpc::posted_shift, page_of(i), file_of(i), false};
+  out = {i, word >> rpc::posted_shift, page_of(i), nullptr, false};
   return true;
 }
 

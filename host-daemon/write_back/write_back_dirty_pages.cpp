@@ -101,12 +101,12 @@ std::vector<std::string> write_back::unwritten() {
     };
     bool const is_locked = wait_for_buffer(i, end, locked, wanted);
     if (!is_locked && !is_dirty(i)) return;
+    auto const file = file_of(i);
     buffer_pieces pieces;
     if (is_locked) {  // given back before anything can throw
       static_cast<void>(pieces_of(locked, pieces));
       release_buffer(locked, false);
     }
-    auto const file = is_locked ? locked.file : file_of(i);
     auto line = fmt::format("{}: bytes", file ? file->path : "a file that is closed");
     if (is_locked) {
       for (auto const& p : pieces)

@@ -23,10 +23,12 @@ int write_back::flush(written_file const* file, write_back_part const& part) {
   return flush(file, part, insist::no);
 }
 
-bool write_back::belongs(std::uint32_t i, written_file const* file,
-                         write_back_part const& part) const {
+bool write_back::belongs(std::uint32_t i, written_file const* file, write_back_part const& part,
+                         series_look& last) const {
   if (file == nullptr) return true;
-  if (file_of(i).get() != file || page_of(i) << buffers_.page_shift() >= part.end) return false;
+  auto const series = rpc::series_of(version_of(i));
+  if (series != last.series) last = {series, file_of_series(series)};
+  if (last.file.get() != file || page_of(i) << buffers_.page_shift() >= part.end) return false;
   return part.once || version_of(i) != file->once_version;
 }
 
@@ -39,9 +41,10 @@ int write_back::flush(written_file const* file, write_back_part const& part, ins
   auto const find_more = [&] {
     if (targets.full()) return;
     auto const from = std::exchange(next, buffers_.count());
+    series_look last;
     marks_.each(from, buffers_.count(), marks, [&](std::uint32_t i) {
       auto const sequence = posted(i) >> rpc::posted_shift;
-      if (sequence != written(i) >> rpc::written_shift && belongs(i, file, part))
+      if (sequence != written(i) >> rpc::written_shift && belongs(i, file, part, last))
         targets.push_back({i, sequence});
       if (targets.full()) next = i + 1;
       return !targets.full();

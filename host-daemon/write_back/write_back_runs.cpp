@@ -54,6 +54,7 @@ bool write_back::continues(piece const& before, piece const& next) const {
 
 void write_back::write(batch& locked) {
   if (locked.empty()) return;
+  find_files(locked);
   std::ranges::sort(locked, {}, [](locked_buffer const& h) {
     return std::tuple{h.file.get(), h.page};
   });
