@@ -5,6 +5,8 @@
 #include <gpufs/owner/allocate.hpp>
 #include <gpufs/owner/layout.hpp>
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -15,9 +17,14 @@ class pins_owner {
  public:
   pins_owner(config const&, layout const& l)
       : mappings_(on_device<std::uint32_t>(l.frames, "mapped pages", lower_cache)),
-        kept_(on_device<std::uint32_t>(line + l.frames, "kept pages", lower_cache)) {}
+        groups_(groups_of(l.frames)),
+        kept_(on_device<std::uint32_t>(groups_ * handle::kept_stride + l.frames, "kept pages",
+                                       lower_cache)) {}
 
-  void fill(fs_ref& r) const { r.pins = {mappings_.data(), kept_.data() + line, kept_.data()}; }
+  void fill(fs_ref& r) const {
+    r.pins = {mappings_.data(), kept_.data() + groups_ * handle::kept_stride, kept_.data(),
+              groups_};
+  }
   [[nodiscard]] std::uint64_t metadata_bytes() const { return bytes_of(mappings_, kept_); }
   [[nodiscard]] std::uint64_t pinned_bytes() const { return 0; }
 
@@ -29,10 +36,16 @@ class pins_owner {
   }
 
  private:
-  /// The count of kept frames has a line of its own, before those of the frames.
-  static constexpr std::uint64_t line = 32;
+  /// Groups of at least so many frames, so that rounding takes little from what may be kept.
+  static constexpr std::uint64_t least_frames = 64;
+  static constexpr std::uint64_t most_groups = 256;
+  static std::uint32_t groups_of(std::uint64_t frames) {
+    auto const groups = std::clamp<std::uint64_t>(frames / least_frames, 1, most_groups);
+    return static_cast<std::uint32_t>(std::bit_floor(groups));
+  }
 
   buffer<std::uint32_t> mappings_;
+  std::uint32_t groups_;
   buffer<std::uint32_t> kept_;
 };
 

@@ -230,8 +230,11 @@ __global__ void stay_and_stray(fs_ref fs, int fd, std::uint64_t per_page, std::u
       look(a, page * per_page + draw(alone) % per_page);
     }
     atomic_ref<std::uint32_t> const most(*most_kept);
-    std::uint32_t const now =
-        atomic_ref<std::uint32_t>(*fs.pins.kept_frames).load(memory_order_relaxed);
+    std::uint32_t now = 0;
+    for (std::uint32_t group = 0; group < fs.pins.kept_groups; ++group) {
+      std::uint32_t& kept = fs.pins.kept_frames[group * handle::kept_stride];
+      now += atomic_ref<std::uint32_t>(kept).load(memory_order_relaxed);
+    }
     for (std::uint32_t seen = most.load(memory_order_relaxed);
          seen < now && !most.compare_exchange_weak(seen, now, memory_order_relaxed);) {
     }

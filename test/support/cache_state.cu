@@ -107,8 +107,9 @@ cache_state inspect(fs_ref const& fs, std::uint64_t pinned) {
   if (std::ranges::count(seats, 0u) != std::ptrdiff_t(seats.size()))
     result.problems = "a seat is claimed";
   auto const keepers = fetch(fs.pins.keepers, fs.cache.frame_count);
+  auto const kept = fetch(fs.pins.kept_frames, fs.pins.kept_groups * handle::kept_stride);
   if (std::ranges::count(keepers, 0u) != std::ptrdiff_t(keepers.size()) ||
-      fetch(fs.pins.kept_frames, 1)[0] != 0)
+      std::ranges::count(kept, 0u) != std::ptrdiff_t(kept.size()))
     result.problems = "a frame is kept";
   for (auto const& pool : {fs.channels.control, fs.channels.page, fs.prefetch.channels}) {
     for (auto const& c : fetch(pool.states, pool.count)) {
