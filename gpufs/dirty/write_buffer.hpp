@@ -108,6 +108,12 @@ __device__ __forceinline__ bool try_buffer(fs_ref const& fs, std::uint32_t buffe
   return ours;
 }
 
+/// The hand of the calling thread's block, which counts the buffers that it has passed.
+__device__ __forceinline__ std::uint32_t hand_number(fs_ref const& fs) {
+  std::uint32_t const block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+  return block & (fs.writes.hand_count - 1);
+}
+
 /// Takes a write buffer for the caller alone. All lanes of a team call. Returns the buffer, or -1
 /// if those it looked at are dirty or in use, or if others wait for one in the buffer line and the
 /// caller may not try. Never waits.
@@ -117,13 +123,14 @@ __device__ __forceinline__ std::int64_t take_buffer(fs_ref const& fs,
   std::uint64_t const count = fs.link.shared.writes.count;
   unsigned const lane = Team::lane();
   if (!wait.may_take()) return -1;
+  std::uint32_t const number = hand_number(fs);
+  std::uint64_t const start = count / fs.writes.hand_count * number;
+  atomic_ref<std::uint64_t, scope::device> hand(fs.writes.hands[number * handle::hand_stride]);
   for (unsigned look = 0; look < 8 && look * Team::size < count; ++look) {
     std::uint64_t from = 0;
-    if (lane == 0)
-      from = atomic_ref<std::uint64_t, scope::device>(*fs.writes.hand)
-                 .fetch_add(Team::size, memory_order_relaxed);
+    if (lane == 0) from = hand.load(memory_order_relaxed);
     from = Team::broadcast(from);
-    auto const mine = static_cast<std::uint32_t>((from + lane) % count);
+    auto const mine = static_cast<std::uint32_t>((start + from + lane) % count);
     // A guess for all lanes with one trip over the bus. try_buffer() looks again.
     buffer_state& s = fs.writes.buffers[mine];
     bool maybe = lane < count;
@@ -141,9 +148,13 @@ __device__ __forceinline__ std::int64_t take_buffer(fs_ref const& fs,
       unsigned const chosen = lowest_lane(left);
       bool const got = lane == chosen && try_buffer(fs, mine);
       if (Team::ballot(got) == 0) continue;
+      // Buffers that were not to be had are passed over. Others may have moved the hand further.
+      if (got) hand.fetch_max(from + lane + 1, memory_order_relaxed);
       Team::sync();  // all lanes come after the chosen lane's acquire
       return Team::broadcast(mine, chosen);
     }
+    if (lane == 0) hand.fetch_max(from + Team::size, memory_order_relaxed);
+    Team::sync();  // the next look begins behind these
   }
   return -1;
 }

@@ -9,6 +9,7 @@
 #include <gpufs/owner/layout.hpp>
 #include <gpufs/rpc/write_format.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +31,9 @@ class write_owner {
                                      lower_writes)),
         frame_buffers_(on_device<std::uint32_t>(l.write_buffers == 0 ? 0 : l.frames,
                                                 "write buffers", lower_writes)),
-        hand_(on_device<std::uint64_t>(1, "write buffers", lower_writes)),
+        hand_count_(hands_for(l.write_buffers)),
+        hands_(on_device<std::uint64_t>(hand_count_ * handle::hand_stride, "write buffers",
+                                        lower_writes)),
         line_(on_device<cache::line>(1, "write buffers", lower_writes)),
         files_(on_device<std::byte>(
             l.write_buffers == 0 ? 0 : c.max_open_files * file::shared_file_bytes,
@@ -52,26 +55,36 @@ class write_owner {
     w.page_shift = page_shift_;
     r.writes = {reinterpret_cast<dirty::buffer_state*>(states_.data()),
                 frame_buffers_.data(),
-                hand_.data(),
+                hands_.data(),
+                hand_count_,
                 line_.data(),
                 reinterpret_cast<file::shared_file*>(files_.data()),
                 counters_.data()};
   }
   [[nodiscard]] std::uint64_t metadata_bytes() const {
-    return bytes_of(states_, frame_buffers_, hand_, line_, files_, counters_);
+    return bytes_of(states_, frame_buffers_, hands_, line_, files_, counters_);
   }
   [[nodiscard]] std::uint64_t pinned_bytes() const {
     return bytes_of(headers_, words_, marks_, bytes_);
   }
 
  private:
+  /// Hands begin at least so many buffers apart.
+  static constexpr std::uint64_t least_stretch = 64;
+  static constexpr std::uint64_t most_hands = 256;
+  static std::uint32_t hands_for(std::uint64_t buffers) {
+    auto const hands = std::clamp<std::uint64_t>(buffers / least_stretch, 1, most_hands);
+    return static_cast<std::uint32_t>(std::bit_floor(hands));
+  }
+
   pinned_buffer<rpc::buffer_header> headers_;
   pinned_buffer<std::uint64_t> words_;  ///< posted, written, and the files' errors
   pinned_buffer<std::uint64_t> marks_;
   pinned_buffer<std::byte> bytes_;
   buffer<std::byte> states_;
   buffer<std::uint32_t> frame_buffers_;
-  buffer<std::uint64_t> hand_;
+  std::uint32_t hand_count_;
+  buffer<std::uint64_t> hands_;
   buffer<cache::line> line_;
   buffer<std::byte> files_;
   buffer<std::uint32_t> counters_;
