@@ -39,7 +39,8 @@ __device__ __forceinline__ advice current_advice(fs_ref const& fs, readahead_sta
           .load(memory_order_acquire);
     };
     atomic_ref<std::uint32_t, scope::device> changes(*fs.seats.advice_changes);
-    bool look = seen.fd != fd || changes.load(memory_order_relaxed) != seen.changes;
+    std::uint32_t const now = changes.load(memory_order_relaxed);
+    bool look = (seen.fd != fd) | (now != seen.changes);  // one trip for both
     if (++seen.calls % looks_apart == 0) look |= epoch() != seen.epoch;
     if (look) {
       seen.changes = changes.load(memory_order_acquire);  // pairs with the release in advise_file()

@@ -27,7 +27,10 @@ class readahead : public seat_chunks {
   ///
   /// First drops chunks that the batch makes useless, and after a jump those ahead, unless `p`
   /// goes on at a constant distance. If a read that is no jump needs no chunk here, look_ahead()
-  /// drops the useless ones. `p` is what the read wants, if this batch is all of it.
+  /// drops the useless ones. `p` is what the read wants.
+  ///
+  /// A read of several batches that begins with a jump says nothing of the bytes behind its end.
+  /// With automatic `prefetch_size` only its own bytes are read ahead.
   __device__ __forceinline__ void cover(wanted const& w, std::uint32_t absent, read_kind kind,
                                         depth_rule const& rule, piece const& p) {
     bool const jump = kind == read_kind::jump;
@@ -35,10 +38,13 @@ class readahead : public seat_chunks {
     bool const careful = notice_sharing(w, absent, kind);
     std::uint32_t depth = next_depth(state_->reads.depth, !jump, rule);
     if (careful) depth = base::least(depth, cautious_limit(own_bytes(w, absent), chunk_bytes()));
+    bool const confined = rule.automatic && (is_first(w) ? jump : state_->confined != 0);
     pending list;
     // With automatic `prefetch_size` or RANDOM advice, only a caller that is alone on its pages
     // requests more than the batch.
-    std::uint64_t const limit = rule.automatic && (jump || careful) ? w.end : w.size;
+    std::uint64_t const limit = rule.automatic && (jump || careful) ? w.end
+                                : confined                          ? w.read_end
+                                                                    : w.size;
     absent &= ~base::warp_union(pages_of(w));
     if (limit == w.end) absent &= ~lone_pages(w, absent);
     GPUFS_ROLLED
@@ -60,7 +66,10 @@ class readahead : public seat_chunks {
       save();
     }
     __syncwarp();  // all lanes have read the old depth
-    if (lane_id() == 0) state_->reads.depth = depth;
+    if (lane_id() == 0) {
+      state_->reads.depth = depth;
+      state_->confined = confined ? 1 : 0;
+    }
     __syncwarp();
   }
 
@@ -88,7 +97,7 @@ class readahead : public seat_chunks {
   /// Drops chunks that the batch makes useless. If it `requests`, also requests the missing chunks
   /// within the readahead depth, as free chunks allow. It stops at the first page that the cache
   /// has: from there on another caller reads, or has read. `waits`: others bring in pages of the
-  /// batch.
+  /// batch. Does nothing while enough is under way (has_enough_ahead()).
   __device__ __forceinline__ void look_ahead(wanted const& w, bool requests, bool waits) {
     bool const shared = waits || has_chunk_in(w, state_->reads.own_end, w.begin);
     strides const pieces = waits ? strides{} : state_->pieces;
@@ -97,13 +106,16 @@ class readahead : public seat_chunks {
       if (shared) state_->reads.shared = 1;
       if (waits) state_->pieces = {};
     }
+    bool const confined = state_->confined != 0;
+    std::uint32_t const depth =
+        confined ? base::most(state_->reads.depth, own_depth) : state_->reads.depth;
+    if (requests && !shared && has_enough_ahead(w, base::most(depth, pieces.depth))) return;
     drop([&](chunk const& c) { return useless(c, w); });
     pending list;
-    if (requests && pieces.depth != 0) {
-      list_pieces(w, pieces, list);
-    } else if (requests) {
-      list_chunks(w, state_->reads.depth, list);
-    }
+    if (requests && (confined || pieces.depth == 0))
+      list_chunks(w, depth, confined ? w.read_end : w.size, list);
+    if (requests && pieces.depth != 0) list_pieces(w, pieces, list);
+    cut_at_cached(w, list);
     if (list.size() != 0) send(w, reserve(w, list));
     save();
   }
@@ -116,25 +128,41 @@ class readahead : public seat_chunks {
   }
 
  private:
-  /// Lists the missing chunks within the readahead depth behind the batch, as free chunks allow.
-  __device__ __forceinline__ void list_chunks(wanted const& w, std::uint32_t depth, pending& list) {
+  /// The least readahead depth within a read. The caller wants these bytes in any case.
+  static constexpr std::uint32_t own_depth = 2;
+
+  /// Depths from this one on are filled up in rounds.
+  static constexpr std::uint32_t least_depth_of_rounds = 8;
+
+  /// Whether at least three quarters of the readahead depth are ahead of the batch. Then it pays to
+  /// wait with the next requests: to give chunks back and to request others costs several trips to
+  /// memory, however many they are, and the group's next batch would wait for them.
+  __device__ __forceinline__ bool has_enough_ahead(wanted const& w, std::uint32_t depth) const {
+    bool const ahead = mine_.length != 0 && mine_.version == w.version && mine_.begin >= w.end;
+    auto const chunks = base::count_lanes(__ballot_sync(base::all_lanes, ahead));
+    return depth >= least_depth_of_rounds && chunks >= depth - depth / 4;
+  }
+
+  /// Lists the missing chunks within the readahead depth behind the batch and before byte `limit`,
+  /// as free chunks allow.
+  __device__ __forceinline__ void list_chunks(wanted const& w, std::uint32_t depth,
+                                              std::uint64_t limit, pending& list) {
     unsigned const free = base::count_lanes(__ballot_sync(base::all_lanes, mine_.length == 0));
     std::uint64_t ahead = w.end;
     GPUFS_ROLLED
-    for (std::uint32_t n = 0; n < depth && ahead < w.size; ++n) {
+    for (std::uint32_t n = 0; n < depth && ahead < limit; ++n) {
       std::uint64_t const page = 1ull << w.page_shift;
-      std::uint64_t const left = w.size - ahead;
-      int const there = covering(w.version, ahead, left < page ? w.size : ahead + page);
+      std::uint64_t const left = limit - ahead;
+      int const there = covering(w.version, ahead, left < page ? limit : ahead + page);
       if (there >= 0) {
         // A chunk may end within a page: the file ended there at the request and has grown since.
         // The chunk does not have that page.
         std::uint64_t const end = base::warp_broadcast(mine_.begin + mine_.length, there);
-        ahead = end >= w.size ? w.size : end / page * page;
+        ahead = end >= limit ? limit : end / page * page;
         continue;
       }
       if (list.size() == free)
         break;  // chunks that are ahead already are worth more than later ones
-      if (cache::may_have(fs_.cache, w.version, ahead >> w.page_shift)) break;
       std::uint64_t const length = base::least(left, chunk_bytes());
       list.add(ahead, length);
       ahead += length;
@@ -148,27 +176,52 @@ class readahead : public seat_chunks {
     std::uint64_t at = s.begin + s.distance;
     GPUFS_ROLLED
     for (std::uint32_t n = 0; n < s.depth && at < w.size; ++n, at += s.distance) {
-      std::uint64_t const begin = at / page * page;
       std::uint64_t const last = base::least(at + s.length, w.size);
       std::uint64_t const end = base::least((last + page - 1) / page * page, w.size);
-      if (covering(w.version, begin, end) >= 0) continue;
-      if (list.size() == free) break;
-      if (cache::may_have(fs_.cache, w.version, begin >> w.page_shift)) break;
-      list.add(begin, end - begin);
+      GPUFS_ROLLED
+      for (std::uint64_t begin = at / page * page; begin < end; begin += chunk_bytes()) {
+        std::uint64_t const length = base::least(end - begin, chunk_bytes());
+        if (covering(w.version, begin, begin + length) >= 0) continue;
+        if (list.size() == free) return;
+        list.add(begin, length);
+      }
     }
   }
+
+  /// Removes the first request whose first page the cache may have, and those behind it.
+  __device__ __forceinline__ void cut_at_cached(wanted const& w, pending& list) {
+    constexpr unsigned at_once = 4;  // loads under way
+    GPUFS_ROLLED
+    for (unsigned first = 0; first < list.size(); first += at_once) {
+      std::uint64_t page[at_once];
+      GPUFS_UNROLL
+      for (unsigned i = 0; i < at_once; ++i)
+        page[i] = list.begin((first + i) % base::warp_size) >> w.page_shift;
+      unsigned const had = cache::may_have_each(fs_.cache, w.version, page);
+      // Bits behind the list's end stand for no request.
+      if (had != 0) list.cut(first + base::lowest_lane(had));
+    }
+  }
+
+  /// The longest piece, in chunks, that is read ahead before it is wanted.
+  static constexpr std::uint32_t longest_piece = 8;
+
+  __device__ static bool is_first(wanted const& w) { return w.begin <= w.read_begin; }
 
   /// Notes the piece that the caller is about to bring in. Returns whether its chunks ahead are
   /// still of use: it goes on at a constant distance.
   __device__ __forceinline__ bool note_piece(wanted const& w, bool jump, depth_rule const& rule,
                                              piece const& p) {
     strides const before = state_->reads.version == w.version ? state_->pieces : strides{};
+    if (!is_first(w)) return before.repeats != 0;  // the read's first batch has noted it
     strides now{};
     if (jump && rule.automatic && !rule.random) {
-      std::uint64_t const bytes = w.end - w.begin;
       // Two pieces whose pages overlap are no jump, so the distance is over a page.
-      now = before.after(bytes <= chunk_bytes() ? p : piece{},
-                         depth_limit(rule.callers, pieces_together(bytes), chunks_per_context - 2));
+      std::uint64_t const bytes = w.read_end - w.begin;
+      std::uint64_t const chunks = (bytes + chunk_bytes() - 1) / chunk_bytes();
+      now = before.after(chunks <= longest_piece ? p : piece{},
+                         depth_limit(rule.callers, pieces_together(bytes),
+                                     pieces_at_once(static_cast<std::uint32_t>(chunks))));
     }
     __syncwarp();  // all lanes have read the state
     if (lane_id() == 0) state_->pieces = now;
@@ -176,10 +229,15 @@ class readahead : public seat_chunks {
     return now.repeats != 0;
   }
 
+  /// Pieces of `chunks` chunks that one context has ahead at most, beside the current one.
+  __device__ static std::uint32_t pieces_at_once(std::uint32_t chunks) {
+    return chunks <= 1 ? chunks_per_context - 2 : chunks_per_context / chunks - 1;
+  }
+
   /// Pieces of `bytes` bytes that all contexts have ahead together: as many bytes as of chunks.
   __device__ std::uint32_t pieces_together(std::uint64_t bytes) const {
-    return static_cast<std::uint32_t>(chunks_ahead_together *
-                                      base::most<std::uint64_t>(chunk_bytes() / bytes, 1));
+    return static_cast<std::uint32_t>(
+        base::most<std::uint64_t>(chunks_ahead_together * chunk_bytes() / bytes, 1));
   }
 
   /// The absent pages that a chunk would have nothing beside. They get requests of their own, which

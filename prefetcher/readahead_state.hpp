@@ -48,6 +48,8 @@ struct readahead_state {
   stream reads;
   strides pieces;
   std::uint32_t serial;
+  /// the current read began with a jump: nothing beyond its end is read ahead
+  std::uint32_t confined;
   advice_seen advised;
 };
 

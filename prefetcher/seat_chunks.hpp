@@ -16,9 +16,11 @@ namespace gpufs::prefetch {
 struct wanted {
   std::int32_t fd;
   std::uint64_t version;
-  std::uint64_t size;   ///< of the file
-  std::uint64_t begin;  ///< first byte of the batch's first page
-  std::uint64_t end;    ///< end of its last page, at most `size`
+  std::uint64_t size;        ///< of the file
+  std::uint64_t begin;       ///< first byte of the batch's first page
+  std::uint64_t end;         ///< end of its last page, at most `size`
+  std::uint64_t read_begin;  ///< first byte of the read that the batch belongs to
+  std::uint64_t read_end;    ///< end of that read's last page, at most `size`
   std::uint32_t page_shift;
   /// the file is or was written through this filesystem, so copies of its bytes can be too old
   bool written;
@@ -95,6 +97,8 @@ class seat_chunks {
       }
       ++size_;
     }
+    /// Removes the requests from number `size` on, if there are any.
+    __device__ void cut(unsigned size) { size_ = base::least(size_, size); }
     __device__ std::uint64_t begin(unsigned i) const {
       return base::warp_broadcast(begin_, static_cast<int>(i));
     }

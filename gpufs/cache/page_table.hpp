@@ -126,14 +126,24 @@ __device__ __forceinline__ lookup find_and_pin(handle::page_cache_ref const& c,
   }
 }
 
-/// Whether the table has an entry that may be the page's, in one trip and without a pin. The answer
-/// may be old when it is there. All lanes of a warp call.
-__device__ __forceinline__ bool may_have(handle::page_cache_ref const& c, std::uint64_t version,
-                                         std::uint64_t page) {
-  page_location const at = locate(c, version, page);
-  return __ballot_sync(
-             all_lanes,
-             at.may_be(bucket_entry(c, at.bucket, lane_id()).load(memory_order_relaxed))) != 0;
+/// Which of a few pages the table has an entry for that may be the page's: bit i is page[i]. Costs
+/// one trip, and pins nothing. The answer may be old when it is there. All lanes of a warp call,
+/// with the same pages.
+template <unsigned Count>
+__device__ __forceinline__ std::uint32_t may_have_each(handle::page_cache_ref const& c,
+                                                       std::uint64_t version,
+                                                       std::uint64_t const (&page)[Count]) {
+  std::uint64_t entry[Count];
+  GPUFS_UNROLL
+  for (unsigned i = 0; i < Count; ++i)
+    entry[i] =
+        bucket_entry(c, locate(c, version, page[i]).bucket, lane_id()).load(memory_order_relaxed);
+  std::uint32_t had = 0;
+  GPUFS_UNROLL
+  for (unsigned i = 0; i < Count; ++i) {
+    if (__ballot_sync(all_lanes, locate(c, version, page[i]).may_be(entry[i])) != 0) had |= 1u << i;
+  }
+  return had;
 }
 
 /// Returns the first way in `ways` from `home` on. `ways` is not 0.

@@ -27,24 +27,34 @@ struct batch {
 __device__ __forceinline__ prefetch::wanted as_wanted(batch const& b) {
   std::uint64_t const begin = b.first << b.span.page_shift;
   std::uint64_t const end = (b.first + b.pages) << b.span.page_shift;
-  return {b.span.fd,         b.span.version,    b.span.size, begin, least(end, b.span.size),
-          b.span.page_shift, b.span.zero_filled};
+  std::uint64_t const read_end = (b.span.last_page() + 1) << b.span.page_shift;
+  return {b.span.fd,
+          b.span.version,
+          b.span.size,
+          begin,
+          least(end, b.span.size),
+          b.span.begin,
+          least(read_end, b.span.size),
+          b.span.page_shift,
+          b.span.zero_filled};
 }
 
 /// Has the prefetcher prepare chunks for the absent pages. All lanes of the first warp call.
 __device__ __forceinline__ void cover(fs_ref const& fs, batch const& b, prefetch::readahead& chunks,
                                       std::uint32_t absent) {
-  advice const advised = prefetch::current_advice(fs, b.chunks, b.span.fd);
-  std::uint64_t const begin = b.first << b.span.page_shift;
-  std::uint64_t const from = most(b.span.begin, begin);
-  // After the first batch of a read, the read goes on where that batch stopped.
-  prefetch::stream const reads =
-      b.first == b.span.first_page() ? chunks.reads() : prefetch::stream{b.span.version, from, 0};
+  // These loads are under way together with those of current_advice().
   std::uint32_t callers = 0;
   if (lane_id() == 0)
     callers =
         atomic_ref<std::uint32_t, scope::device>(*fs.seats.claimed).load(memory_order_relaxed);
+  prefetch::stream const known = chunks.reads();
+  advice const advised = prefetch::current_advice(fs, b.chunks, b.span.fd);
   callers = warp_broadcast(callers);
+  std::uint64_t const begin = b.first << b.span.page_shift;
+  std::uint64_t const from = most(b.span.begin, begin);
+  // After the first batch of a read, the read goes on where that batch stopped.
+  prefetch::stream const reads =
+      b.first == b.span.first_page() ? known : prefetch::stream{b.span.version, from, 0};
   prefetch::depth_rule const rule{// RANDOM: then requests are as long as the read
                                   fs.prefetch.automatic || advised == advice::random,
                                   fs.prefetch.depth,
@@ -53,10 +63,9 @@ __device__ __forceinline__ void cover(fs_ref const& fs, batch const& b, prefetch
                                   advised == advice::sequential,
                                   advised == advice::random,
                                   callers};
-  bool const all = b.first == b.span.first_page() && b.first + b.pages > b.span.last_page();
   chunks.cover(as_wanted(b), absent,
                prefetch::kind_of(reads, b.span.version, from, b.span.page_bytes(), advised), rule,
-               all ? prefetch::piece{b.span.begin, b.span.end - b.span.begin} : prefetch::piece{});
+               {b.span.begin, b.span.end - b.span.begin});
 }
 
 /// Gives back chunks behind the batch and of other files. If it `requests`, also requests the
