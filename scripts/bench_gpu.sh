@@ -121,7 +121,7 @@ bench rand-4K-hot rand "${random[@]}" --cache 3G --hot
 bench rpc rpc --blocks 120
 ratios sequential --file "$file" --blocks 120 --threads 512
 ratios random --file "$file" --blocks 120 --threads 512
-ratios array --dir "$dir" --size 4G --blocks 120 --threads 512
+ratios array --dir "$dir" --size 4G --blocks 120 --threads 512 --page-size 64K
 step patterns 400 "$bin/gpufs" bench patterns --folder "$dir" --json "$out/patterns.json" &&
   cat "$out/patterns.log"
 folder=$(mktemp -d "$dir/gpufs-mosaic-XXXXXX")

@@ -39,9 +39,10 @@ inline constexpr std::uint64_t prefetch_automatic = ~0ull;
 /// rpc_timeout and dma_timeout. Sizes take suffixes as for parse_size(). Times are in milliseconds
 /// or have the suffix ms or s.
 struct config {
-  /// Bytes, a power of two from 512 to 4194304. Sequential reads of 64 KiB pages need no
-  /// readahead to come near the rate of the bus.
-  std::uint64_t page_size = 64 << 10;
+  /// Bytes, a power of two from 512 to 4194304. A read of a few bytes fetches whole pages, so small
+  /// pages suit most patterns. Readahead makes them as fast as large ones for streams of many
+  /// blocks. Larger pages suit one block alone, and hits of whole large pages.
+  std::uint64_t page_size = 4 << 10;
 
   /// Bytes of page frames in GPU memory, at least 8 pages, at most 16 TiB and 2^31 pages.
   std::uint64_t cache_size = 1ull << 30;

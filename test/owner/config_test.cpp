@@ -336,6 +336,7 @@ TEST_CASE("validate: values set in code are checked as given text is") {
 
 TEST_CASE("validate: settings that do not fit together name the remedy") {
   config c;
+  c.page_size = 64 << 10;
   c.cache_size = 7 * c.page_size;
   CHECK(error_of([&] { gpufs::validate(c); }) ==
         "cache_size=448K: must be at least 8 pages, 512K with page_size=64K");
@@ -358,6 +359,7 @@ TEST_CASE("validate: settings that do not fit together name the remedy") {
 TEST_CASE(
     "validate: a fixed prefetch_size is whole pages, and prefetch_memory has room for several") {
   config c;
+  c.page_size = 64 << 10;
   c.prefetch_size = 65536 + 4096;
   CHECK(error_of([&] { gpufs::validate(c); }) ==
         "prefetch_size=68K: must be a multiple of page_size=64K");
