@@ -102,7 +102,7 @@ config load_config(config defaults) {
 registered_files files_to_register(config const& c) {
   if (c.registered_memory == 0) return registered_files::none;
   return c.path == io_path::registered  ? registered_files::all
-         : c.path == io_path::automatic ? registered_files::advised_random
+         : c.path == io_path::automatic ? registered_files::noticed
                                         : registered_files::none;
 }
 

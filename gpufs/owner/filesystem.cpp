@@ -62,6 +62,7 @@ statistics filesystem::stats() const {
   auto const* const windows = s.device.windows();
   r.windows_registered = windows != nullptr ? windows->registered() : 0;
   r.windows_retired = windows != nullptr ? windows->retired() : 0;
+  r.registering_ns = windows != nullptr ? windows->registering_ns() : 0;
   r.idle_polls = h.idle_polls;
   return r;
 }

@@ -81,13 +81,15 @@ std::vector<std::string> filesystem::state::unreleased() const {
 
 void filesystem::state::want_windows(int fd, std::uint64_t offset, std::uint64_t length) const {
   file_status status{};
-  auto const version =
-      daemon::version_to_register(device.ref().link.shared, fd, device.windows()->which());
+  auto const allowed =
+      daemon::may_register(device.ref().link.shared, fd, device.windows()->which());
   auto const file = server->files().borrow(fd);
-  if (version == 0 || !file || server->files().stat(fd, status) != 0 || offset >= status.size)
+  if (allowed.version == 0 || !allowed.at_once || !file || server->files().stat(fd, status) != 0 ||
+      offset >= status.size)
     return;
   auto const left = status.size - offset;
-  device.windows()->touched(version, file, offset, length == 0 || length > left ? left : length);
+  device.windows()->touched(allowed.version, file, offset,
+                            length == 0 || length > left ? left : length);
 }
 
 }  // namespace gpufs

@@ -41,6 +41,13 @@ enum class operation : std::uint8_t {
 /// written files have it, because the device knows their size better.
 inline constexpr std::uint8_t read_zeros_beyond_end = 1;
 
+/// request::flags of a read: the prefetcher asks for a chunk. Reads without it are pages that a
+/// caller asks for one by one.
+inline constexpr std::uint8_t read_is_chunk = 2;
+
+/// All request::flags of a read.
+inline constexpr std::uint8_t read_flags = read_zeros_beyond_end | read_is_chunk;
+
 /// Flag of an open, besides those of open(2): the file is written and never read through this
 /// descriptor.
 inline constexpr std::uint32_t open_write_once = 1u << 30;

@@ -33,6 +33,7 @@ window_registrar::window_registrar(std::unique_ptr<window_mapper> mapper, window
     : mapper_{std::move(mapper)},
       settings_{std::move(settings)},
       faults_{faults},
+      demand_{settings_.window_bytes},
       taken_(mapper_->entries()) {
   thread_ = start_thread("set registered_memory to 0", [this] { serve(); });
 }
@@ -48,8 +49,8 @@ std::uint64_t window_registrar::key_of(std::uint64_t version, std::uint64_t wind
          1ull << 63;  // never 0, which stands for nothing
 }
 
-std::uint64_t version_to_register(rpc::shared_region const& region, std::int32_t descriptor,
-                                  registered_files which) noexcept {
+registrable_file may_register(rpc::shared_region const& region, std::int32_t descriptor,
+                              registered_files which) noexcept {
   auto& record = region.open_files[rpc::descriptor_index(descriptor)];
   // Pair with the registry's releases, as on the device: write index and flags are at least as new
   // as the version.
@@ -57,31 +58,52 @@ std::uint64_t version_to_register(rpc::shared_region const& region, std::int32_t
     return std::atomic_ref<std::uint64_t>{word}.load(std::memory_order_acquire);
   };
   auto const generation = rpc::descriptor_generation(descriptor);
-  if (load(record.tag) != generation) return 0;
+  if (load(record.tag) != generation) return {};
   auto const version = load(record.version);
   bool const is_written = load(record.write_index) != 0 || for_writing(int(load(record.flags)));
+  auto const advised = advice(load(record.advice));
+  bool const is_all = which == registered_files::all;
   bool const is_meant =
-      which == registered_files::all ||
-      (which == registered_files::advised_random && advice(load(record.advice)) == advice::random);
-  return load(record.tag) != generation || is_written || !is_meant ? 0 : version;
+      is_all || (which == registered_files::noticed && advised != advice::sequential);
+  if (load(record.tag) != generation || is_written || !is_meant) return {};
+  return {version, is_all || advised == advice::random};
 }
 
 void window_registrar::touched(std::uint64_t version,
                                std::shared_ptr<stored_file const> const& file, std::uint64_t offset,
                                std::uint64_t length) noexcept {
-  if (off_.load(std::memory_order_relaxed) || offers_.seems_full()) return;
+  if (!takes_offers()) return;
   auto const last = (offset + length - 1) / settings_.window_bytes;
-  for (auto window = offset / settings_.window_bytes; window <= last; ++window) {
+  for (auto window = offset / settings_.window_bytes; window <= last; ++window)
+    if (!is_known(key_of(version, window)) && !offer(version, window, file)) return;
+}
+
+void window_registrar::read_at_random(std::uint64_t version,
+                                      std::shared_ptr<stored_file const> const& file,
+                                      std::uint64_t offset, std::uint64_t length) noexcept {
+  if (!takes_offers()) return;
+  auto const size = settings_.window_bytes;
+  for (auto const end = offset + length; offset < end;) {
+    auto const window = offset / size;
+    auto const part = std::min(end, (window + 1) * size) - offset;
+    offset += part;
     auto const key = key_of(version, window);
-    auto& slot = asked(key);
-    if (slot.load(std::memory_order_relaxed) == key) continue;
-    // Before the offer, which orders it: the thread may empty the slot when it has the offer.
-    slot.store(key, std::memory_order_relaxed);
-    if (offers_.add({version, window, file})) continue;
-    auto refused = key;  // the next read of the window offers it again
-    slot.compare_exchange_strong(refused, 0, std::memory_order_relaxed);
-    return;
+    if (is_known(key) || !demand_.add(key, staging_cost(part))) continue;
+    if (!offer(version, window, file)) return;
   }
+}
+
+// Returns false if the queue is full.
+bool window_registrar::offer(std::uint64_t version, std::uint64_t window,
+                             std::shared_ptr<stored_file const> const& file) noexcept {
+  auto const key = key_of(version, window);
+  auto& slot = asked(key);
+  // Before the offer, which orders it: the thread may empty the slot when it has the offer.
+  slot.store(key, std::memory_order_relaxed);
+  if (offers_.add({version, window, file})) return true;
+  auto refused = key;  // a later read of the window offers it again
+  slot.compare_exchange_strong(refused, 0, std::memory_order_relaxed);
+  return false;
 }
 
 void window_registrar::serve() noexcept {
@@ -170,14 +192,7 @@ void window_registrar::map(window_offer const& o, struct ::stat const& status, s
   made.push_back({o.version, o.window, status.st_dev, status.st_ino, entry, charge, {}});
   auto& w = made.front();
   std::string why;
-  auto outcome = window_mapper::outcome::mapped;
-  auto const fault = faults_ != nullptr ? faults_->before_map(begin, bytes) : fault_action::pass();
-  if (fault.what == fault_action::kind::fail) {
-    outcome = window_mapper::outcome::no_device;
-    why = std::strerror(fault.error);
-  } else {
-    outcome = mapper_->map(o.file->read_descriptor(), begin, bytes, w.mapped, why);
-  }
+  auto const outcome = map_for_device(o, bytes, w.mapped, why);
   struct ::stat now {};
   auto const size = o.file->status(now) == 0 ? std::uint64_t(now.st_size) : 0;
   if (outcome != window_mapper::outcome::mapped) {
@@ -200,6 +215,22 @@ void window_registrar::map(window_offer const& o, struct ::stat const& status, s
   taken_[entry] = true;
   live_.splice(live_.end(), made);
   registered_.fetch_add(1, std::memory_order_relaxed);
+}
+
+window_mapper::outcome window_registrar::map_for_device(window_offer const& o, std::uint64_t bytes,
+                                                        registered_window& out, std::string& why) {
+  auto const begin = o.window * settings_.window_bytes;
+  auto const fault = faults_ != nullptr ? faults_->before_map(begin, bytes) : fault_action::pass();
+  if (fault.what == fault_action::kind::fail) {
+    why = std::strerror(fault.error);
+    return window_mapper::outcome::no_device;
+  }
+  using clock = std::chrono::steady_clock;
+  auto const start = clock::now();
+  auto const outcome = mapper_->map(o.file->read_descriptor(), begin, bytes, out, why);
+  std::chrono::nanoseconds const taken = clock::now() - start;
+  registering_ns_.fetch_add(std::uint64_t(taken.count()), std::memory_order_relaxed);
+  return outcome;
 }
 
 void window_registrar::turn_off(std::string const& why) noexcept {

@@ -77,7 +77,7 @@ void worker::dispatch(taken_request const& request) noexcept {
     return;
   }
   try {
-    auto const known_flags = request.op == rpc::operation::read ? rpc::read_zeros_beyond_end : 0;
+    auto const known_flags = request.op == rpc::operation::read ? rpc::read_flags : 0;
     if ((request.flags & ~known_flags) != 0) return answer(request, -EINVAL);
     switch (request.op) {
       case rpc::operation::nop: return answer(request, 0);

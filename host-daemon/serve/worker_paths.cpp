@@ -15,12 +15,15 @@ bool worker::begin_transfer(job& j) noexcept {
   return true;
 }
 
-// Offers the windows of a read to the window thread, if the file is not written.
+// Tells the window thread what is read, if the file is not written.
 void worker::offer_windows(job const& j) noexcept {
-  auto& windows = *j.request.from->shared.windows;
-  if (auto const version = version_to_register(j.request.region(), j.request.file, windows.which());
-      version != 0)
-    windows.touched(version, j.file->host, j.request.offset, j.request.length);
+  auto const& r = j.request;
+  auto& windows = *r.from->shared.windows;
+  auto const file = may_register(r.region(), r.file, windows.which());
+  if (file.version == 0) return;
+  if (file.at_once) return windows.touched(file.version, j.file->host, r.offset, r.length);
+  if (is_random(r.length, (r.flags & rpc::read_is_chunk) != 0))
+    windows.read_at_random(file.version, j.file->host, r.offset, r.length);
 }
 
 bool worker::end_transfers(bool give_up) noexcept {

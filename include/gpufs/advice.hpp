@@ -11,9 +11,10 @@ enum class advice : int {
   /// Read ahead as config::prefetch_size says.
   normal = 0,
   /// Read nothing ahead. With io_path auto, register the parts of the file that the OS page cache
-  /// has (config::registered_memory).
+  /// has (config::registered_memory) as soon as they are read.
   random = 1,
-  /// Read ahead from the first read on, to the limit of the readahead depth.
+  /// Read ahead from the first read on, to the limit of the readahead depth. With io_path auto,
+  /// register nothing of the file.
   sequential = 2,
   /// Bring these bytes near.
   willneed = 3,

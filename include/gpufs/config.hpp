@@ -15,9 +15,11 @@ enum class io_backend { automatic, uring, pread };
 /// pull        Read through the OS page cache into pinned memory. The kernel copies from there.
 /// direct      As pull, with O_DIRECT where the file system allows it.
 ///
-/// automatic   Direct, if samples show that the OS page cache lacks the data. Of files advised
-///             random (gfadvise, filesystem::advise), cached file windows are registered, and the
-///             GPU reads them itself from then on.
+/// automatic   Direct, if samples show that the OS page cache lacks the data. Cached file windows
+///             that are read at random are registered. The GPU reads them itself from then on.
+///
+///             Random access is noticed. Advice (gfadvise, filesystem::advise) overrides that:
+///             random has a file registered as soon as it is read, sequential never.
 ///
 /// dma         Direct or not as automatic. The copy engine moves large requests to GPU memory.
 /// registered  As automatic, with file windows of all files.
@@ -94,7 +96,7 @@ struct config {
 
   /// With io_path registered and auto: bytes of files registered at once, at most. From
   /// file_window_size to 1 TiB; 0 = none. With auto a quarter of the host's memory is a second
-  /// limit.
+  /// limit, as the host cannot reclaim this memory.
   std::uint64_t registered_memory = 8ull << 30;
 
   /// Warps that pull up to 4 KiB each over the bus at once, 1..65536. More than the bus needs only
@@ -109,7 +111,9 @@ struct config {
 };
 
 /// Files that may be registered for the GPU; see files_to_register().
-enum class registered_files { none, advised_random, all };
+/// noticed  Files advised random, as they are read. Other files, where they are read at random,
+///          unless advised sequential.
+enum class registered_files { none, noticed, all };
 
 }  // namespace gpufs
 

@@ -22,12 +22,13 @@
   COUNTER(unmaps, "pages that gmunmap gave back")
 
 /// The same for the counters of the host.
-#define GPUFS_HOST_COUNTERS(COUNTER)                                                  \
-  COUNTER(host_reads, "read operations that the daemon issued")                       \
-  COUNTER(host_bytes, "bytes that the daemon read from files")                        \
-  COUNTER(host_bytes_direct, "bytes that bypassed the OS page cache (O_DIRECT)")      \
-  COUNTER(host_writes, "write operations that the host issued for dirty pages")       \
-  COUNTER(host_bytes_written, "bytes that it wrote to files")                         \
-  COUNTER(windows_registered, "file windows that were registered for the GPU")        \
-  COUNTER(windows_retired, "file windows taken away again: file changed, or no room") \
+#define GPUFS_HOST_COUNTERS(COUNTER)                                                   \
+  COUNTER(host_reads, "read operations that the daemon issued")                        \
+  COUNTER(host_bytes, "bytes that the daemon read from files")                         \
+  COUNTER(host_bytes_direct, "bytes that bypassed the OS page cache (O_DIRECT)")       \
+  COUNTER(host_writes, "write operations that the host issued for dirty pages")        \
+  COUNTER(host_bytes_written, "bytes that it wrote to files")                          \
+  COUNTER(windows_registered, "file windows that were registered for the GPU")         \
+  COUNTER(windows_retired, "file windows taken away again: file changed, or no room")  \
+  COUNTER(registering_ns, "nanoseconds that the device took to register file windows") \
   COUNTER(idle_polls, "times a daemon thread looked for work and found none")

@@ -64,6 +64,9 @@ TEST_CASE("daemon: requests that make no sense get an error each and harm nothin
   CHECK(advise(fd + 1, 1) == -EBADF);
   CHECK(c.call({.op = rpc::operation(77)}) == -EINVAL);
   CHECK(c.call({.op = rpc::operation::nop, .flags = 1}) == -EINVAL);
+  for (unsigned flags = 0; flags < 256; ++flags)
+    CHECK(c.call({.op = rpc::operation::read, .flags = std::uint8_t(flags), .file = fd}) ==
+          (flags <= rpc::read_flags ? 0 : -EINVAL));
   auto const open = [&](std::uint64_t length, std::uint64_t staging, std::uint64_t flags) {
     return c.call(
         {.op = rpc::operation::open, .length = length, .staging = staging, .argument = {flags, 0}});

@@ -1,9 +1,12 @@
 // The window thread alone, with a device that notes its calls: the windows that are registered, and
 // the end of each.
+#include <gpufs/advice.hpp>
+
 #include <test/daemon/fake_windows.hpp>
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -176,4 +179,155 @@ TEST_CASE(
   for (auto& t : readers) t.join();
   CHECK(f.device.windows(7).size() == 40);
   CHECK(f.device.calls == 40);
+}
+
+namespace {
+
+// Reads that pay for a window.
+constexpr std::uint64_t small = 4 << 10, reads_to_pay = window / 4 / small;
+
+/// Counts how often the window thread looked at each of the first windows of the one file.
+struct considered_windows {
+  std::array<std::atomic<std::uint64_t>, 16> times{};
+  cachestat_function hook() {
+    return [this](int, std::uint64_t offset, std::uint64_t length, std::uint64_t& cached) {
+      ++times[offset / window];
+      cached = length / 4096;
+      return 0;
+    };
+  }
+};
+
+}  // namespace
+
+TEST_CASE("window registrar: reads at random have a window mapped once they have paid for it") {
+  considered_windows considered;
+  fixture f{1 << 30, 64, considered.hook()};
+  auto const file = f.file("a", 8 * window);
+  for (std::uint64_t i = 1; i < reads_to_pay; ++i)
+    f.registrar->read_at_random(7, file, i * small, small);
+  // Offers are taken in turn: one for window 0 would have been taken before.
+  f.read_until(7, file, window, 1, [&] { return f.device.windows(7) == windows{1}; });
+  CHECK(considered.times[0] == 0);
+  f.registrar->read_at_random(7, file, 5, 1);  // costs as much as 4 KiB
+  wait_until([&] { return f.device.windows(7) == windows{0, 1}; }, "a window that was paid for");
+  f.registrar->read_at_random(7, file, 2 * window, window / 2);  // counts a fifth of its bytes
+  f.read_until(7, file, 7 * window, 1, [&] { return f.device.windows(7) == windows{0, 1, 7}; });
+  CHECK(considered.times[2] == 0);
+  for (std::uint64_t i = 0; i < reads_to_pay; ++i)
+    f.registrar->read_at_random(7, file, 5 * window - small / 2, small);
+  wait_until([&] { return f.device.windows(7) == windows{0, 1, 4, 5, 7}; }, "both windows");
+  CHECK(f.registrar->registered() == 5);
+  CHECK(considered.times[0] == 1);
+}
+
+TEST_CASE("window registrar: a window that was retired, or found no room, is paid for anew") {
+  considered_windows considered;
+  fixture f{2 * window, 64, considered.hook()};
+  auto const file = f.file("a", 16 * window);
+  auto const pay = [&](std::uint64_t w, std::uint64_t reads) {
+    for (std::uint64_t i = 0; i < reads; ++i)
+      f.registrar->read_at_random(7, file, w * window + i * small, small);
+  };
+  pay(0, reads_to_pay);
+  pay(1, reads_to_pay);
+  wait_until([&] { return f.device.windows(7) == windows{0, 1}; }, "two windows");
+  f.device.idles = false;
+  pay(2, reads_to_pay);
+  wait_until([&] { return considered.times[2] == 1; }, "a window that finds no room");
+  std::uint64_t reads = 0;
+  wait_until(
+      [&] {
+        pay(2, 1);
+        ++reads;
+        return considered.times[2] == 2;
+      },
+      "the window once more");
+  CHECK(reads >= reads_to_pay);
+  f.device.idles = true;
+  wait_until(
+      [&] {
+        pay(2, 1);
+        return f.device.windows(7) == windows{1, 2};
+      },
+      "room");
+  pay(0, reads_to_pay - 1);
+  auto const times = considered.times[0].load();
+  f.registrar->touched(7, file, 9 * window, 1);
+  wait_until([&] { return considered.times[9] == 1; }, "an offer that came later");
+  CHECK(considered.times[0] == times);
+  pay(0, 1);
+  wait_until([&] { return considered.times[0] == times + 1; }, "the window that was paid for");
+}
+
+TEST_CASE(
+    "window registrar: many threads read at random, and each window is mapped once and no more "
+    "often than they paid for") {
+  fixture f{1 << 30, 1024};
+  auto const file = f.file("a", 40 * window);
+  std::atomic<std::uint64_t> reads{0};
+  std::vector<std::thread> readers;
+  for (unsigned t = 0; t < 4; ++t) {
+    readers.emplace_back([&, t] {
+      wait_until(
+          [&] {
+            for (std::uint64_t w = 0; w < 40; ++w) {
+              ++reads;
+              f.registrar->read_at_random(7, file, (w * (2 * t + 1) % 40) * window, small);
+            }
+            return f.registrar->registered() == 40;
+          },
+          "windows that are mapped");
+    });
+  }
+  for (auto& t : readers) t.join();
+  CHECK(f.device.calls == 40);
+  CHECK(reads >= 40 * reads_to_pay);
+}
+
+TEST_CASE("window registrar: the files whose windows may be registered, and when") {
+  using gpufs::advice;
+  using gpufs::registered_files;
+  std::array<gpufs::rpc::open_file_record, 2> records{};
+  gpufs::rpc::shared_region region;
+  region.open_files = records.data();
+  region.max_open_files = records.size();
+  auto const fd = gpufs::rpc::make_descriptor(1, 3);
+  auto const is = [&](registered_files which, std::uint64_t version, bool at_once) {
+    auto const got = may_register(region, fd, which);
+    return got.version == version && got.at_once == at_once;
+  };
+  auto const none_may = [&] {
+    for (auto const which :
+         {registered_files::none, registered_files::noticed, registered_files::all})
+      if (!is(which, 0, false)) return false;
+    return true;
+  };
+  CHECK(none_may());  // not open
+  auto& r = records[1];
+  r.tag = 3;
+  r.version = 77;
+  r.flags = O_RDONLY;
+  struct {
+    advice what;
+    std::uint64_t noticed;
+    bool at_once;
+  } constexpr rows[] = {
+      {advice::normal, 77, false}, {advice::sequential, 0, false}, {advice::random, 77, true}};
+  for (auto const& row : rows) {
+    CAPTURE(int(row.what));
+    r.advice = std::uint64_t(row.what);
+    CHECK(is(registered_files::none, 0, false));
+    CHECK(is(registered_files::noticed, row.noticed, row.at_once));
+    CHECK(is(registered_files::all, 77, true));
+    r.flags = O_RDWR;
+    CHECK(none_may());
+    r.flags = O_RDONLY;
+    r.write_index = 1;  // it was written
+    CHECK(none_may());
+    r.write_index = 0;
+    r.tag = 4;  // the descriptor is another's
+    CHECK(none_may());
+    r.tag = 3;
+  }
 }

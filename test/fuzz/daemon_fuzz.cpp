@@ -116,7 +116,7 @@ class run {
     rpc::request q;
     q.op = rpc::operation(in_.below(12));
     auto const flags = in_.take<std::uint8_t>();
-    q.flags = flags < 250 ? flags % 2 : flags;
+    q.flags = flags < 250 ? flags % 4 : flags;
     auto const channel = in_.take<std::uint8_t>();
     constexpr auto half = std::uint32_t(shared_memory::channels / 2);
     q.channel = wild && channel >= 200 ? std::uint32_t(value()) : channel % half;

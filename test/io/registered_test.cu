@@ -47,6 +47,13 @@ config registered_config(std::uint64_t page, std::uint64_t frames) {
   return c;
 }
 
+config auto_config(std::uint64_t page, std::uint64_t frames, std::uint64_t window_bytes) {
+  auto c = registered_config(page, frames);
+  c.path = io_path::automatic;
+  c.file_window_size = window_bytes;
+  return c;
+}
+
 std::uint64_t windows_of(std::uint64_t size, config const& c) {
   return (size + c.file_window_size - 1) / c.file_window_size;
 }
@@ -99,6 +106,19 @@ void read_until_registered(filesystem& fs, int fd, std::string const& path, std:
       "windows that are registered");
 }
 
+/// Waits until the window thread has taken all offers so far. It takes them in turn, and the one
+/// window of another file comes after them. Only one call per filesystem.
+void wait_for_all_offers(filesystem& fs, scratch_folder const& folder) {
+  auto const size = fs.settings().file_window_size;
+  auto const path = make_file(folder, "the last offer", size);
+  int const fd = fs.open(path, O_RDONLY);
+  auto const before = fs.stats().windows_registered;
+  CHECK(fs.advise(fd, 0, 0, advice::random) == 0);
+  CHECK(fs.advise(fd, 0, 0, advice::willneed) == 0);
+  wait_until([&] { return fs.stats().windows_registered > before; }, "the last window");
+  CHECK(fs.close(fd) == 0);
+}
+
 void add_random_reads(read_batch& batch, std::mt19937_64& random, int fd, std::string const& path,
                       std::uint64_t size, std::uint64_t page, unsigned reads) {
   for (unsigned i = 0; i < reads; ++i)
@@ -145,29 +165,29 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "auto: files are registered once they are advised to be read at random, by the host or by a "
-    "kernel, and no others") {
+    "auto: files that the host or a kernel advised to be read at random are registered as they are "
+    "read, and those advised sequential are not") {
   if (!device_registers()) return;
   scratch_folder folder;
-  auto c = registered_config(4 * kibi, 8);
-  c.path = io_path::automatic;
+  auto const c = auto_config(4 * kibi, 8, window);
   auto const size = 4 * window;
   for (bool const by_kernel : {false, true}) {
     CAPTURE(by_kernel);
     auto const path = make_file(folder, by_kernel ? "a" : "b", size, 1);
     auto const other = make_file(folder, by_kernel ? "c" : "d", size, 2);
     filesystem fs(c);
+    auto const advise = [&](int fd, advice what) {
+      CHECK((by_kernel ? advise_in_kernel(fs.ref(), fd, 0, 0, what) : fs.advise(fd, 0, 0, what)) ==
+            0);
+    };
     int const fd = fs.open(path, O_RDONLY), other_fd = fs.open(other, O_RDONLY);
-    read_all(fs, fd, path, size);
     CHECK(fs.advise(fd, 0, 0, advice::willneed) == 0);  // alone it is not about windows
-    if (by_kernel) {
-      CHECK(advise_in_kernel(fs.ref(), fd, 0, 0, advice::random) == 0);
-    } else {
-      CHECK(fs.advise(fd, 0, 0, advice::random) == 0);
-    }
+    advise(fd, advice::random);
+    advise(other_fd, advice::sequential);
+    CHECK(fs.advise(other_fd, 0, 0, advice::willneed) == 0);
+    for (int i = 0; i < 4; ++i) read_all(fs, other_fd, other, size);
     CHECK(fs.stats().windows_registered == 0);
     read_until_registered(fs, fd, path, size, 4);
-    for (int i = 0; i < 3; ++i) read_all(fs, other_fd, other, size);
     auto const before = fs.stats();
     read_all(fs, fd, path, size);
     read_all(fs, other_fd, other, size);
@@ -183,6 +203,142 @@ TEST_CASE(
     CHECK(fs.close(fd) == 0);
     CHECK(fs.close(other_fd) == 0);
   }
+}
+
+TEST_CASE(
+    "auto: random reads without advice get windows, for every page size, and then make no "
+    "request") {
+  if (!device_registers()) return;
+  CAPTURE(seed());
+  std::mt19937_64 random(seed());
+  for (std::uint64_t const page : {std::uint64_t(512), 4 * kibi, 64 * kibi}) {
+    for (std::uint64_t const prefetch : {std::uint64_t(0), prefetch_automatic}) {
+      CAPTURE(page);
+      CAPTURE(prefetch);
+      scratch_folder folder;
+      auto c = auto_config(page, 8, std::max(page, window));
+      c.prefetch_size = prefetch;
+      auto const size = std::max(9 * page, scaled(6, 3) * window) + page / 2 + 77;
+      auto const path = make_file(folder, "a", size, page);
+      filesystem fs(c);
+      int const fd = fs.open(path, O_RDONLY);
+      auto const read_at_random = [&] {
+        read_batch batch;
+        for (unsigned i = 0; i < scaled(200, 60); ++i)
+          batch.add(fd, path, std::int64_t(random() % size), 1 + random() % 300);
+        batch.run(fs.ref(), 4, 64, caller_kind::block);
+        CHECK(batch.problems() == "");
+      };
+      CHECK(fs.stats().registering_ns == 0);
+      wait_until(
+          [&] {
+            read_at_random();
+            return fs.stats().windows_registered == windows_of(size, c);
+          },
+          "windows that are registered");
+      auto const before = fs.stats();
+      CHECK(before.registering_ns > 0);
+      read_at_random();
+      auto const done = fs.stats() - before;
+      CHECK(done.requests == 0);
+      CHECK(done.host_reads == 0);
+      CHECK(done.bytes_registered > 0);
+      CHECK(done.registering_ns == 0);
+      CHECK(inspect(fs.ref()).problems == "");
+    }
+  }
+}
+
+TEST_CASE("auto: a stream gets no windows, however often it is read, with readahead") {
+  if (!device_registers()) return;
+  for (std::uint64_t const page : {4 * kibi, 64 * kibi}) {
+    for (std::uint64_t const prefetch : {64 * kibi, prefetch_automatic}) {
+      CAPTURE(page);
+      CAPTURE(prefetch);
+      scratch_folder folder;
+      auto c = auto_config(page, 16, 16 * window);
+      c.prefetch_size = prefetch;
+      auto const size = 3 * c.file_window_size + 5000;
+      auto const path = make_file(folder, "a", size, 1);
+      filesystem fs(c);
+      int const fd = fs.open(path, O_RDONLY);
+      for (int pass = 0; pass < 4; ++pass) {
+        read_batch batch;
+        for (std::uint64_t at = 0; at < size; at += 50'000)
+          batch.add(fd, path, std::int64_t(at), 50'000, 0);
+        batch.run(fs.ref(), 1, 64, caller_kind::block);
+        CHECK(batch.problems() == "");
+      }
+      CHECK(fs.stats().bytes_registered == 0);
+      wait_for_all_offers(fs, folder);
+      CHECK(fs.stats().windows_registered == 1);
+    }
+  }
+}
+
+TEST_CASE("auto: long pages that are read once get no windows; those that are read again do") {
+  if (!device_registers()) return;
+  scratch_folder folder;
+  auto const c = auto_config(64 * kibi, 8, 16 * window);
+  auto const size = 3 * c.file_window_size;
+  auto const path = make_file(folder, "a", size, 1);
+  filesystem fs(c);
+  int const fd = fs.open(path, O_RDONLY);
+  read_all(fs, fd, path, size);
+  wait_for_all_offers(fs, folder);
+  CHECK(fs.stats().windows_registered == 1);
+  read_until_registered(fs, fd, path, size, 3);
+}
+
+TEST_CASE("auto: files that are or were written here get no windows, advice or not") {
+  if (!device_registers()) return;
+  scratch_folder folder;
+  auto const c = auto_config(4 * kibi, 16, window);
+  constexpr std::uint64_t size = 3 * window;
+  auto const path = make_file(folder, "w", size, 1);
+  filesystem fs(c);
+  int const writer = fs.open(path, O_RDWR);
+  int const reader = fs.open(path, O_RDONLY);
+  auto const bytes = some_bytes(seed(), 0, 5000);
+  op_batch ops;
+  CHECK(ops.write(0, writer, 3000, bytes) == 0);
+  ops.run(fs.ref(), 1, 64);
+  auto const read_both = [&] {
+    for (int pass = 0; pass < 3; ++pass)
+      for (int const fd : {writer, reader}) {
+        read_batch batch;
+        // The written bytes are not yet in the file.
+        for (std::uint64_t at = window; at < size; at += c.page_size)
+          batch.add(fd, path, std::int64_t(at), c.page_size, 0);
+        batch.run(fs.ref(), 4, 64, caller_kind::block);
+        CHECK(batch.problems() == "");
+      }
+  };
+  read_both();
+  CHECK(fs.advise(reader, 0, 0, advice::random) == 0);
+  read_both();
+  wait_for_all_offers(fs, folder);
+  CHECK(fs.stats().windows_registered == 1);
+  op_batch check;
+  auto const read = check.read(0, reader, 3000, 5000);
+  check.run(fs.ref(), 1, 64);
+  CHECK(check.bytes(read) == bytes);
+}
+
+TEST_CASE("auto: a file that was advised sequential gets windows once that advice is taken back") {
+  if (!device_registers()) return;
+  scratch_folder folder;
+  auto const c = auto_config(4 * kibi, 8, window);
+  constexpr std::uint64_t size = 3 * window;
+  auto const path = make_file(folder, "a", size, 1);
+  filesystem fs(c);
+  int const fd = fs.open(path, O_RDONLY);
+  CHECK(fs.advise(fd, 0, 0, advice::sequential) == 0);
+  for (int pass = 0; pass < 4; ++pass) read_all(fs, fd, path, size);
+  wait_for_all_offers(fs, folder);
+  CHECK(fs.stats().windows_registered == 1);
+  CHECK(fs.advise(fd, 0, 0, advice::normal) == 0);
+  read_until_registered(fs, fd, path, size, 3);
 }
 
 TEST_CASE(

@@ -407,7 +407,7 @@ TEST_CASE(
   c.path = gpufs::io_path::automatic;
   CHECK(error_of([&] { gpufs::validate(c); }) ==
         "file_window_size=64K: must be at least page_size=1M");
-  CHECK(gpufs::files_to_register(c) == gpufs::registered_files::advised_random);
+  CHECK(gpufs::files_to_register(c) == gpufs::registered_files::noticed);
   c.path = gpufs::io_path::pull;
   CHECK(error_of([&] { gpufs::validate(c); }).empty());
   CHECK(gpufs::files_to_register(c) == gpufs::registered_files::none);
