@@ -75,7 +75,7 @@ struct full_server final : storage_backend {
   opened_file open(std::string const& path, int flags, unsigned mode) override {
     auto const opened = below.open(path, flags, mode);
     if (opened.error != 0) return opened;
-    return {std::make_shared<full_server_file const>(opened.file), 0};
+    return {std::make_shared<full_server_file const>(opened.file), 0, opened.status};
   }
   int status(std::string const& path, struct ::stat& out) noexcept override {
     return below.status(path, out);
