@@ -57,13 +57,14 @@ opened_file host_storage::open(std::string const& path, int flags, unsigned mode
     ::close(fd);
     throw;
   }
-  struct ::stat status {};
-  if (int const error = file->status(status)) return {nullptr, error};
-  if (int const error = kind_error(status.st_mode)) return {nullptr, error};
+  opened_file opened{};
+  if (int const error = file->status(opened.status)) return {nullptr, error};
+  if (int const error = kind_error(opened.status.st_mode)) return {nullptr, error};
   // With O_NONBLOCK io_uring answers EAGAIN where the file system cannot read at once. Without it,
   // io_uring waits on a thread of the kernel.
   if (::fcntl(fd, F_SETFL, 0) != 0) return {nullptr, -errno};
-  return {std::move(file)};
+  opened.file = std::move(file);
+  return opened;
 }
 
 int host_storage::status(std::string const& path, struct ::stat& out) noexcept {

@@ -6,14 +6,16 @@
 #include <memory>
 #include <string>
 
-struct stat;
+#include <sys/stat.h>
 
 namespace gpufs::daemon {
 
-/// The result of an open: a file, or null and -errno.
+/// The result of an open: a file and its status, or null and -errno.
 struct opened_file {
   std::shared_ptr<stored_file const> file;
   int error = 0;
+  /// as file->status() gave it after the open had begun
+  struct ::stat status {};
 };
 
 /// All functions are thread-safe. Errors are -errno.

@@ -27,15 +27,17 @@ void local_files::done(local_file* file) noexcept {
 
 void local_files::give_closed_back() noexcept {
   auto const now = registry_.closes();
-  for (auto n = seen_closes_; n != now && now - n < file_registry::log_length; ++n) {
-    auto const descriptor = registry_.closed_descriptor(n);
+  for (; seen_closes_ != now; ++seen_closes_) {
+    auto const descriptor = registry_.closed_descriptor(seen_closes_);
+    if (descriptor == close_log::not_yet) return;  // the next refresh() goes on here
+    if (descriptor == close_log::lost) break;
     auto* const file = current_[rpc::descriptor_index(descriptor)];
     if (file != nullptr && file->descriptor == descriptor) retire(file);
   }
-  // If the log has come round meanwhile, some of its entries were missed.
-  if (registry_.closes() - seen_closes_ >= file_registry::log_length)
-    for (auto* const file : current_)
-      if (file != nullptr && !registry_.is_open(file->descriptor)) retire(file);
+  if (seen_closes_ == now) return;
+  // The log has come round. The descriptors of all closes up to `now` are seen as closed.
+  for (auto* const file : current_)
+    if (file != nullptr && !registry_.is_open(file->descriptor)) retire(file);
   seen_closes_ = now;
 }
 

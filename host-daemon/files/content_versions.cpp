@@ -15,24 +15,6 @@ bool is_young(file_stamp const& stamp, std::int64_t now_ns) noexcept {
   return now_ns - stamp.ctime_ns < grain || (mtime_age < grain && mtime_age > -grain);
 }
 
-content_versions::content_versions(std::size_t capacity, std::uint32_t write_indices)
-    : capacity_{capacity} {
-  free_write_indices_.reserve(write_indices);
-  for (auto write_index = write_indices; write_index > 0; --write_index)
-    free_write_indices_.push_back(write_index);
-}
-
-std::uint32_t content_versions::take_write_index() noexcept {
-  if (free_write_indices_.empty()) return 0;
-  auto const write_index = free_write_indices_.back();
-  free_write_indices_.pop_back();
-  return write_index;
-}
-
-void content_versions::return_write_index(std::uint32_t write_index) noexcept {
-  if (write_index != 0) free_write_indices_.push_back(write_index);
-}
-
 content_versions::validation content_versions::open(file_stamp const& stamp, std::int64_t now_ns,
                                                     std::uint64_t order, bool for_writing) {
   key const k{stamp.device, stamp.inode};
@@ -50,6 +32,7 @@ content_versions::validation content_versions::open(file_stamp const& stamp, std
     changed = true;
   } else if (found->second.users == 0) {
     open_.splice(open_.end(), closed_, found->second.place_in_list);
+    numbers_.forget();
   }
   auto& v = found->second;
   bool const known = !changed;
@@ -78,7 +61,7 @@ content_versions::validation content_versions::open(file_stamp const& stamp, std
     }
     v.was_written = true;
   }
-  if (v.was_written && v.write_index == 0) v.write_index = take_write_index();
+  if (v.was_written && v.write_index == 0) v.write_index = numbers_.take_write_index();
   return {v.version, v.size, changed, v.write_index, v.renewed};
 }
 
@@ -88,7 +71,7 @@ void content_versions::close(std::uint64_t device, std::uint64_t inode, bool for
   auto& v = found->second;
   if (for_writing && v.writers > 0) --v.writers;
   if (--v.users > 0) return;
-  return_write_index(v.write_index);
+  numbers_.return_write_index(v.write_index);
   v.write_index = 0;
   if (!v.settled) {  // the next open could not trust it
     open_.erase(v.place_in_list);
@@ -96,9 +79,10 @@ void content_versions::close(std::uint64_t device, std::uint64_t inode, bool for
     return;
   }
   closed_.splice(closed_.end(), open_, v.place_in_list);
-  if (closed_.size() > capacity_) {
+  if (!numbers_.remember()) {
     versions_.erase(closed_.front());
     closed_.pop_front();
+    numbers_.forget();
   }
 }
 

@@ -2,13 +2,12 @@
 // have changed.
 #pragma once
 
-#include <gpufs/rpc/write_format.hpp>
+#include <host-daemon/files/version_numbers.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <list>
 #include <unordered_map>
-#include <vector>
 
 #include <sys/stat.h>
 
@@ -42,20 +41,19 @@ struct file_stamp {
 /// seconds.
 [[nodiscard]] bool is_young(file_stamp const& stamp, std::int64_t now_ns) noexcept;
 
-/// Remembers the versions of open files, and of up to `capacity` files that were closed last. Not
-/// thread-safe.
+/// Remembers the versions of open files, and of those that were closed last, as many as `numbers`
+/// allows. Not thread-safe. Tables that share `numbers` may be used at the same time.
 class content_versions {
  public:
-  /// `write_indices`: the number of files that can be open for writing at once. Device code knows a
-  /// written file by its write index.
-  explicit content_versions(std::size_t capacity, std::uint32_t write_indices = 0);
+  /// `numbers` must outlive it.
+  explicit content_versions(version_numbers& numbers) : numbers_{numbers} {}
 
   struct validation {
     std::uint64_t version;  ///< never 0, never reused, mostly of the same series as before
     std::uint64_t size;     ///< bytes, as of the newest look at the file
     bool changed;           ///< the version is new
-    /// 1 + a number below `write_indices` that no other open file has, if this file is or was
-    /// written since it was opened; else 0.
+    /// A write index that no other open file has, if this file is or was written since it was
+    /// opened; else 0.
     std::uint32_t write_index;
     /// renew() gave it this version. Gwrites to pages of an earlier one may still come.
     bool renewed;
@@ -94,22 +92,15 @@ class content_versions {
   /// Returns open() less close() of the file.
   [[nodiscard]] std::uint64_t opens(std::uint64_t device, std::uint64_t inode) const noexcept;
 
-  /// Returns the first version of a series that no file has.
-  [[nodiscard]] std::uint64_t fresh_version() noexcept {
-    return ++last_series_ << rpc::series_shift;
-  }
-  /// Returns a write index that no file has, or 0. return_write_index() gives it back.
-  [[nodiscard]] std::uint32_t take_write_index() noexcept;
-  void return_write_index(std::uint32_t write_index) noexcept;
-
   /// Returns the number of files that are remembered, open or closed.
   [[nodiscard]] std::size_t size() const noexcept { return versions_.size(); }
 
  private:
   // The version after `version`, which may be 0: of its series, unless that is used up.
   [[nodiscard]] std::uint64_t version_after(std::uint64_t version) noexcept {
-    return rpc::series_of(version) == rpc::series_of(version + 1) && version != 0 ? version + 1
-                                                                                  : fresh_version();
+    return rpc::series_of(version) == rpc::series_of(version + 1) && version != 0
+               ? version + 1
+               : numbers_.fresh_version();
   }
 
   struct key {
@@ -137,12 +128,10 @@ class content_versions {
     std::list<key>::iterator place_in_list;  // open_ or closed_
   };
 
-  std::size_t capacity_;
-  std::uint64_t last_series_ = 0;
+  version_numbers& numbers_;
   std::unordered_map<key, file_entry, key_hash> versions_;
   // Each version is in open_ or in closed_, so moving it from one to the other allocates nothing.
   std::list<key> open_;
-  std::vector<std::uint32_t> free_write_indices_;
   std::list<key> closed_;  // least recently closed first
 };
 

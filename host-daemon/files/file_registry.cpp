@@ -39,26 +39,33 @@ std::uint32_t fresh_generation() {
                        rpc::last_generation);
 }
 
+// A shard that remembers one file too many forgets its own oldest. With few files to remember, a
+// shard might have no other than the one that was closed last. Then there is one shard.
+std::size_t shards_for(std::size_t remembered_files, std::size_t most) {
+  constexpr std::size_t enough = 16;  // files for each shard
+  return remembered_files >= most * enough ? most : 1;
+}
+
 }  // namespace
 
 file_registry::file_registry(record_tables records, registry_settings settings, write_back* writes)
     : records_{std::move(records)},
       settings_{std::move(settings)},
       writes_{records_.writable() ? writes : nullptr},
-      entries_(records_.size()),
-      versions_{settings_.remembered_files, std::uint32_t(records_.size())},
-      live_(records_.size()) {
+      entries_{std::make_unique<open_entry[]>(records_.size())},
+      numbers_{settings_.remembered_files, std::uint32_t(records_.size())},
+      free_{std::uint32_t(records_.size())} {
+  auto const shards = shards_for(settings_.remembered_files, most_shards);
+  for (std::uint32_t i = 0; i < shards; ++i) shards_.emplace_back(i, numbers_);
   if (!settings_.storage) settings_.storage = std::make_shared<host_storage>();
   if (!settings_.now_ns) settings_.now_ns = wall_clock;
   auto const first = fresh_generation();
-  last_free_ = std::uint32_t(entries_.size() - 1);
-  for (std::uint32_t i = 0; i < last_free_; ++i) entries_[i].next_free = i + 1;
-  for (auto& e : entries_) e.generation = first;
+  for (std::size_t i = 0; i < capacity(); ++i) entries_[i].generation = first;
   raise_file_limit();
 }
 
 file_registry::~file_registry() {
-  for (std::uint32_t i = 0; i < entries_.size(); ++i)
+  for (std::uint32_t i = 0; i < capacity(); ++i)
     if (entries_[i].users > 0) records_.store(i, &rpc::open_file_record::tag, 0);
 }
 
@@ -93,31 +100,27 @@ std::int32_t file_registry::close(std::int32_t descriptor) noexcept {
 
 std::int32_t file_registry::begin_close(std::int32_t descriptor) noexcept {
   std::shared_ptr<stored_file const> last;  // destroyed after the lock is given back
-  std::lock_guard const lock{mutex_};
-  auto* const e = find(descriptor);
-  if (e == nullptr) return -EBADF;
-  if (e->users == 1 && e->writes) return 1;
-  versions_.close(e->file.device, e->file.inode, shares_pages(e->file.access));
-  if (--e->users > 0) return 0;
-  last = std::move(e->host);
-  remove(rpc::descriptor_index(descriptor), descriptor);
+  auto const held = find(descriptor);
+  if (!held) return -EBADF;
+  if (held->users == 1 && held->writes) return 1;
+  auto const& file = held->file;
+  held.home->versions.close(file.device, file.inode, shares_pages(file.access));
+  if (--held->users > 0) return 0;
+  last = std::move(held->host);
+  remove(held, descriptor);
   return 0;
 }
 
-// Takes back a descriptor that has no users any more.
-void file_registry::remove(std::uint32_t index, std::int32_t descriptor) noexcept {
-  auto& e = entries_[index];
+// Takes back a descriptor that has no users any more. When its place is given back, nothing here
+// touches its entry or its record again.
+void file_registry::remove(held_entry const& held, std::int32_t descriptor) noexcept {
+  auto const index = rpc::descriptor_index(descriptor);
   records_.store(index, &rpc::open_file_record::tag, 0);
-  live_[index].store(0, std::memory_order_release);
+  held->open_as.store(0, std::memory_order_release);
   records_.bump_epoch();
-  open_.erase(e.file);
-  e.next_free = none;
-  (last_free_ == none ? first_free_ : entries_[last_free_].next_free) = index;
-  last_free_ = index;
-  auto const n = closes_.load(std::memory_order_relaxed);
-  close_log_[n % log_length].store(descriptor, std::memory_order_release);
-  // Pairs with the acquire in closes().
-  closes_.store(n + 1, std::memory_order_release);
+  held.home->open.erase(held->file);
+  closes_.note(descriptor);
+  free_.give(index);
 }
 
 std::int32_t file_registry::stat(std::int32_t descriptor, rpc::file_status& out) const noexcept {
@@ -148,20 +151,16 @@ int file_registry::status_of(stored_file const& file, struct ::stat& out) const 
   return settings_.stat(file.read_descriptor(), out) == 0 ? 0 : -errno;
 }
 
-std::size_t file_registry::open_count() const noexcept {
-  std::lock_guard const lock{mutex_};
-  return open_.size();
-}
-
 std::string file_registry::name_of(std::uint64_t version) const noexcept {
   std::shared_ptr<stored_file const> host;  // keeps the descriptor open without the lock
-  {
-    std::lock_guard const lock{mutex_};
-    for (std::uint32_t i = 0; i < entries_.size() && !host; ++i) {
-      auto const& e = entries_[i];
-      if (e.users != 0 && records_.load(i, &rpc::open_file_record::version) == version)
-        host = e.host;
-    }
+  for (std::uint32_t i = 0; i < capacity() && !host; ++i) {
+    auto const has_version = [&] {
+      return records_.load(i, &rpc::open_file_record::version) == version;
+    };
+    auto const generation = generation_of(entries_[i].open_as.load(std::memory_order_acquire));
+    if (generation == 0 || !has_version()) continue;
+    if (auto const held = find(rpc::make_descriptor(i, generation)); held && has_version())
+      host = held->host;
   }
   try {
     if (host)
@@ -173,29 +172,34 @@ std::string file_registry::name_of(std::uint64_t version) const noexcept {
   return {};
 }
 
-file_registry::entry* file_registry::find(std::int32_t descriptor) noexcept {
-  return const_cast<entry*>(std::as_const(*this).find(descriptor));
-}
-
-file_registry::entry const* file_registry::find(std::int32_t descriptor) const noexcept {
+// Finds the shard by the entry's word, which names it, and locks it. While the word stays the same,
+// the descriptor is open: only a thread that has this lock can change the word. If it has changed,
+// the descriptor was closed meanwhile, even if its place has got another one in any shard.
+file_registry::held_entry file_registry::find(std::int32_t descriptor) const noexcept {
   auto const index = rpc::descriptor_index(descriptor);
-  if (descriptor <= 0 || index >= entries_.size()) return nullptr;
-  auto const& e = entries_[index];
-  return e.users > 0 && e.generation == rpc::descriptor_generation(descriptor) ? &e : nullptr;
+  auto const generation = rpc::descriptor_generation(descriptor);
+  if (descriptor <= 0 || generation == 0 || index >= capacity()) return {};
+  auto& e = entries_[index];
+  auto const word = e.open_as.load(std::memory_order_relaxed);
+  if (generation_of(word) != generation) return {};
+  auto& home = shards_[shard_number(word)];
+  std::unique_lock lock{home.mutex};
+  // The lock orders this load after the change, and the entry's other members with it.
+  if (e.open_as.load(std::memory_order_relaxed) != word) return {};
+  return {std::move(lock), &home, &e};
 }
 
 std::shared_ptr<stored_file const> file_registry::borrow(std::int32_t descriptor) const noexcept {
-  std::lock_guard const lock{mutex_};
-  auto const* const e = find(descriptor);
-  return e != nullptr ? e->host : nullptr;
+  auto const held = find(descriptor);
+  return held ? held->host : nullptr;
 }
 
 bool file_registry::is_open(std::int32_t descriptor) const noexcept {
   auto const index = rpc::descriptor_index(descriptor);
   auto const generation = rpc::descriptor_generation(descriptor);
-  if (descriptor <= 0 || generation == 0 || index >= live_.size()) return false;
-  // Pairs with the release in publish() and close().
-  return live_[index].load(std::memory_order_acquire) == generation;
+  if (descriptor <= 0 || generation == 0 || index >= capacity()) return false;
+  // Pairs with the release in publish() and remove().
+  return generation_of(entries_[index].open_as.load(std::memory_order_acquire)) == generation;
 }
 
 }  // namespace gpufs::daemon

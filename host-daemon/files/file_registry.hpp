@@ -6,20 +6,23 @@
 #include <gpufs/rpc/wire_format.hpp>
 
 #include <host-daemon/backend/storage_backend.hpp>
+#include <host-daemon/files/close_log.hpp>
 #include <host-daemon/files/content_versions.hpp>
+#include <host-daemon/files/free_places.hpp>
 #include <host-daemon/files/record_tables.hpp>
+#include <host-daemon/files/registry_shard.hpp>
+#include <host-daemon/files/version_numbers.hpp>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 struct stat;
@@ -28,7 +31,6 @@ namespace gpufs::daemon {
 
 class write_back;
 struct write_back_part;
-struct written_file;
 
 struct registry_settings {
   /// The number of closed files whose version is remembered. Their pages stay warm.
@@ -45,8 +47,21 @@ struct registry_settings {
 /// returns -ETIMEDOUT. Empty: they may be.
 using may_begin = std::function<bool()>;
 
-/// All public functions are thread-safe. Only the constructor throws. System calls are made outside
-/// the lock.
+/// All public functions are thread-safe. Only the constructor throws.
+///
+/// Locks. Files are spread over shards by (device, inode), so all that concerns one file is in one
+/// shard. A shard's lock guards its members, the entries of its open descriptors, and their
+/// records. Threads that use different files rarely meet at a lock. open(), borrow() and close()
+/// take one each.
+/// - Order: truncating_, a shard, then locks inside write_back or version_numbers. Those call
+///   nothing here. No thread holds the locks of two shards.
+/// - Functions about all files visit the shards one after the other. What they say of a file holds
+///   for the moment of the visit.
+/// - Files are opened, looked at, truncated and closed outside the shards' locks. So a file system
+///   that hangs stops no other file. If two opens of a file race, the numbers of validations tell
+///   which look is newer. Only write_back::attach() and the last pointer to a file that was kept
+///   for dirty pages may reach the system under a lock.
+/// - No lock: the free places, the log of closes, and is_open().
 class file_registry {
  public:
   /// Stores what device code knows of open files in `records`.
@@ -136,10 +151,13 @@ class file_registry {
   [[nodiscard]] std::string name_of(std::uint64_t version) const noexcept;
 
   /// Returns the most descriptors that can be open.
-  [[nodiscard]] std::size_t capacity() const noexcept { return live_.size(); }
+  [[nodiscard]] std::size_t capacity() const noexcept { return records_.size(); }
 
-  /// Returns the number of open descriptors. A shared one counts once.
-  [[nodiscard]] std::size_t open_count() const noexcept;
+  /// Returns the number of open descriptors at one moment of the call. A shared one counts once.
+  /// One that is being opened or closed by then may count.
+  [[nodiscard]] std::size_t open_count() const noexcept {
+    return capacity() - std::size_t(free_.size());
+  }
 
   /// The adjustments that were made, and their reasons: one sentence each.
   [[nodiscard]] std::vector<std::string> const& notes() const noexcept { return notes_; }
@@ -155,61 +173,27 @@ class file_registry {
   /// same time.
   [[nodiscard]] bool is_open(std::int32_t descriptor) const noexcept;
 
-  /// Returns the number of descriptors that were taken back so far.
-  // Pairs with the release in remove(): a thread that sees the count sees the log entries and
-  // generations that were written before it.
-  [[nodiscard]] std::uint64_t closes() const noexcept {
-    return closes_.load(std::memory_order_acquire);
-  }
+  /// Returns the number of descriptors that were taken back so far. A thread that sees the count
+  /// finds all of them closed.
+  [[nodiscard]] std::uint64_t closes() const noexcept { return closes_.count(); }
 
-  static constexpr std::uint64_t log_length = 1024;
-
-  /// Returns the descriptor that close number `n` (from 0) took back. It counts only if closes() <
-  /// n + log_length afterwards.
-  // Pairs with the release in remove(): a thread that reads an entry of a later lap finds that
-  // closes() has grown, too.
+  /// Returns the descriptor that close number `n` (from 0) took back, close_log::not_yet, or
+  /// close_log::lost.
   [[nodiscard]] std::int32_t closed_descriptor(std::uint64_t n) const noexcept {
-    return close_log_[n % log_length].load(std::memory_order_acquire);
+    return closes_.descriptor(n);
   }
 
  private:
-  struct key {
-    std::uint64_t device, inode;
-    int access;
-    friend bool operator==(key const&, key const&) = default;
-  };
-  struct key_hash {
-    std::size_t operator()(key const& k) const noexcept {
-      return std::size_t(
-          (k.inode ^ k.device << 40 ^ k.device >> 24 ^ std::uint64_t(k.access) << 61) *
-          0x9e3779b97f4a7c15ull);
-    }
-  };
-  static constexpr std::uint32_t none = ~0u;
-  struct inode {
-    std::uint64_t device, inode;
-    friend bool operator==(struct inode const&, struct inode const&) = default;
-  };
-  struct inode_hash {
-    std::size_t operator()(struct inode const& i) const noexcept {
-      return key_hash{}({i.device, i.inode, 0});
-    }
-  };
-  // A file that is open for writing, or was and has dirty pages that could not be written.
-  struct writing {
-    std::shared_ptr<written_file> file;
-    std::uint64_t descriptors = 0;  // open for writing
-    // Opens in versions_ that stay for the sake of pages that were dirty after the last close.
-    std::uint64_t kept = 0;
-  };
-  struct entry {
-    std::uint32_t generation = 0;  // of its last descriptor
-    std::uint64_t users = 0;       // open() less close(); 0 = the entry is free
-    key file{};
-    std::shared_ptr<stored_file const> host;
-    std::shared_ptr<written_file> writes;  // null: not open for writing
-    std::uint32_t once_write_index = 0;    // O_GWRONCE: a write index of its own
-    std::uint32_t next_free = none;
+  using key = open_key;
+  using shard = registry_shard;
+  // An open descriptor, and the lock of its shard. Empty: the descriptor is not open.
+  struct held_entry {
+    std::unique_lock<std::mutex> lock{};
+    shard* home = nullptr;
+    open_entry* of = nullptr;
+
+    explicit operator bool() const noexcept { return of != nullptr; }
+    open_entry* operator->() const noexcept { return of; }
   };
 
   std::int32_t open_checked(std::string const& path, int flags, unsigned mode,
@@ -222,15 +206,20 @@ class file_registry {
   std::int32_t share_or_insert(std::shared_ptr<stored_file const> host, std::string const& path,
                                struct ::stat const& status, int access, std::int64_t now_ns,
                                std::uint64_t order);
-  std::shared_ptr<written_file> start_writing(key const& k,
+  std::int32_t insert(shard& home, key const& k, std::uint32_t index,
+                      std::shared_ptr<stored_file const> host, std::string const& path,
+                      content_versions::validation const& opened);
+  std::shared_ptr<written_file> start_writing(shard& home, key const& k,
                                               std::shared_ptr<stored_file const> const& host,
                                               std::string const& path,
                                               content_versions::validation const& opened,
                                               std::uint32_t once_write_index);
-  void end_writing(key const& k, std::shared_ptr<written_file> const& file, bool clean,
+  void end_writing(shard& home, key const& k, std::shared_ptr<written_file> const& file, bool clean,
                    bool shares) noexcept;
   void release_kept() noexcept;
-  void update_records(key const& k, content_versions::validation const& opened) noexcept;
+  void release_kept_of(shard& home) noexcept;
+  void update_records(shard& home, key const& k,
+                      content_versions::validation const& opened) noexcept;
   [[nodiscard]] int flush_or_error(written_file const& file, write_back_part const& part) noexcept;
   [[nodiscard]] int status_of(stored_file const& file, struct ::stat& out) const noexcept;
   enum class look { renews, resizes };
@@ -238,34 +227,35 @@ class file_registry {
               std::optional<std::uint64_t> known = {}) noexcept;
   [[nodiscard]] std::shared_ptr<written_file> written(std::int32_t descriptor, key* which,
                                                       bool for_writing) const noexcept;
-  void remove(std::uint32_t index, std::int32_t descriptor) noexcept;
-  entry* find(std::int32_t descriptor) noexcept;
-  entry const* find(std::int32_t descriptor) const noexcept;
+  void remove(held_entry const& held, std::int32_t descriptor) noexcept;
+  [[nodiscard]] held_entry find(std::int32_t descriptor) const noexcept;
+  [[nodiscard]] shard& shard_of(std::uint64_t device, std::uint64_t inode) const noexcept {
+    return shards_[file_id_hash::mix(device, inode) >> 58 & (shards_.size() - 1)];
+  }
   void raise_file_limit();
-  void publish(std::uint32_t index, content_versions::validation const& opened,
+  void publish(shard const& home, std::uint32_t index, content_versions::validation const& opened,
                int access) noexcept;
 
-  record_tables records_;  // written under the mutex
+  static constexpr std::size_t most_shards = 64;
+
+  record_tables records_;  // each record is written under the lock of its descriptor's shard
   registry_settings settings_;
   write_back* writes_;
   std::vector<std::string> notes_;
   // Locked during opens with O_TRUNC or O_EXCL: these look first whether the file is open.
   std::mutex truncating_;
 
-  mutable std::mutex mutex_;  // guards the seven below
-  std::vector<entry> entries_;
+  std::unique_ptr<open_entry[]> entries_;
+  version_numbers numbers_;
+  mutable std::deque<shard> shards_;  // 1 or most_shards of them
+  // Bit n: some file that shard n writes may have no descriptor, or be kept. Written under the
+  // shard's lock.
+  std::atomic<std::uint64_t> kept_{0};
   // First in, first out: so a generation recurs as late as possible.
-  std::uint32_t first_free_ = 0, last_free_ = 0;
-  std::unordered_map<key, std::uint32_t, key_hash> open_;
-  content_versions versions_;
-  std::unordered_map<inode, writing, inode_hash> writing_;
-  bool any_kept_ = false;  // some file of writing_ may have no descriptor, or be kept
-
-  std::atomic<std::uint64_t> validations_{0};  // numbers opens before they look at the file
-  // By index: the generation of the open descriptor, 0 = none. Written under the mutex.
-  std::vector<std::atomic<std::uint32_t>> live_;
-  std::atomic<std::uint64_t> closes_{0};  // written under the mutex
-  std::array<std::atomic<std::int32_t>, log_length> close_log_{};
+  free_places free_;
+  close_log closes_;
+  // Numbers opens before they look at the file.
+  alignas(64) std::atomic<std::uint64_t> validations_{0};
 };
 
 }  // namespace gpufs::daemon

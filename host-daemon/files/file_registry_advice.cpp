@@ -15,8 +15,8 @@ std::int32_t file_registry::advise(std::int32_t descriptor, std::int64_t offset,
     return host->advise(offset, length, static_cast<int>(what));
   }
   {
-    std::lock_guard const lock{mutex_};
-    if (find(descriptor) == nullptr) return -EBADF;
+    auto const held = find(descriptor);
+    if (!held) return -EBADF;
     // Pairs with the device's acquire in prefetch::load_advice().
     records_.store(rpc::descriptor_index(descriptor), &rpc::open_file_record::advice,
                    std::uint64_t(what));

@@ -61,12 +61,13 @@ std::int32_t file_registry::open_truncating(std::string const& path, int flags, 
 // count; such a file is `kept`.
 bool file_registry::is_in_use(struct ::stat const& status,
                               std::shared_ptr<written_file>& kept) noexcept {
-  std::lock_guard const lock{mutex_};
   release_kept();
-  auto const opens = versions_.opens(status.st_dev, status.st_ino);
-  auto const w = writing_.find({status.st_dev, status.st_ino});
+  auto& home = shard_of(status.st_dev, status.st_ino);
+  std::lock_guard const lock{home.mutex};
+  auto const opens = home.versions.opens(status.st_dev, status.st_ino);
+  auto const w = home.writing.find({status.st_dev, status.st_ino});
   bool const only_kept =
-      w != writing_.end() && w->second.descriptors == 0 && w->second.kept == opens;
+      w != home.writing.end() && w->second.descriptors == 0 && w->second.kept == opens;
   if (only_kept) kept = w->second.file;
   return opens != 0 && !only_kept;
 }
@@ -88,10 +89,10 @@ int file_registry::truncate_opened(stored_file const& host, may_begin const& beg
 std::int32_t file_registry::open_checked(std::string const& path, int flags, unsigned mode,
                                          may_begin const& begin) {
   auto const order = validations_.fetch_add(1, std::memory_order_relaxed) + 1;
-  auto [host, refused] = settings_.storage->open(path, flags, mode);
+  auto [host, refused, status] = settings_.storage->open(path, flags, mode);
   if (refused != 0) return refused;
-  struct ::stat status {};
-  if (int const error = status_of(*host, status)) return error;
+  if (settings_.stat)
+    if (int const error = status_of(*host, status)) return error;
   if ((flags & O_TRUNC) != 0)
     if (int const error = truncate_opened(*host, begin, status)) return error;
   if (std::uint64_t(status.st_size) > rpc::payload_mask + 1)
@@ -103,56 +104,72 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> h
                                             std::string const& path, struct ::stat const& status,
                                             int access, std::int64_t now_ns, std::uint64_t order) {
   key const k{status.st_dev, status.st_ino, access};
-  bool const writes = for_writing(access);
-  std::lock_guard const lock{mutex_};
   release_kept();
-  auto const shared = open_.find(k);
-  if (shared == open_.end() && first_free_ == none) return -ENFILE;
-  auto const opened = versions_.open(stamp_of(status), now_ns, order, shares_pages(access));
-  if (shared != open_.end()) {
-    auto const index = shared->second;
-    auto& e = entries_[index];
+  auto& home = shard_of(k.device, k.inode);
+  std::lock_guard const lock{home.mutex};
+  auto const validate = [&] {
+    return home.versions.open(stamp_of(status), now_ns, order, shares_pages(access));
+  };
+  if (auto const shared = home.open.find(k); shared != home.open.end()) {
+    auto const opened = validate();
+    auto& e = entries_[shared->second];
     ++e.users;
-    if (opened.changed) update_records(k, opened);
-    return rpc::make_descriptor(index, e.generation);
+    if (opened.changed) update_records(home, k, opened);
+    return rpc::make_descriptor(shared->second, e.generation);
   }
-  bool const once = (access & write_once) != 0;
-  auto const once_write_index = once ? versions_.take_write_index() : 0;
+  auto const place = free_.take();  // first: without a place nothing changes
+  if (!place) return -ENFILE;
+  try {
+    auto const result = insert(home, k, *place, std::move(host), path, validate());
+    if (result < 0) free_.give(*place);
+    return result;
+  } catch (...) {
+    free_.give(*place);
+    throw;
+  }
+}
+
+// Makes a descriptor at a free place, for an open that `opened` has counted. On failure it counts
+// no more.
+std::int32_t file_registry::insert(shard& home, key const& k, std::uint32_t index,
+                                   std::shared_ptr<stored_file const> host, std::string const& path,
+                                   content_versions::validation const& opened) {
+  bool const shares = shares_pages(k.access);
+  bool const writes = for_writing(k.access);
+  bool const once = (k.access & write_once) != 0;
+  auto const once_write_index = once ? numbers_.take_write_index() : 0;
   std::shared_ptr<written_file> file;
   if ((once ? once_write_index : opened.write_index) == 0 && writes) {
-    versions_.close(k.device, k.inode, shares_pages(access));
+    home.versions.close(k.device, k.inode, shares);
     return -ENFILE;  // files whose dirty pages cannot be written have all write indices
   }
-  auto const index = first_free_;
   try {
-    if (writes) file = start_writing(k, host, path, opened, once_write_index);
-    open_.emplace(k, index);
+    if (writes) file = start_writing(home, k, host, path, opened, once_write_index);
+    home.open.emplace(k, index);
   } catch (...) {
-    if (file) end_writing(k, file, true, shares_pages(access));
-    versions_.return_write_index(once_write_index);
-    versions_.close(k.device, k.inode, shares_pages(access));
+    if (file) end_writing(home, k, file, true, shares);
+    numbers_.return_write_index(once_write_index);
+    home.versions.close(k.device, k.inode, shares);
     throw;
   }
   auto& e = entries_[index];
-  first_free_ = e.next_free;
-  if (first_free_ == none) last_free_ = none;
   e.generation = e.generation % rpc::last_generation + 1;
   e.users = 1;
   e.file = k;
   e.host = std::move(host);
   e.writes = std::move(file);
   e.once_write_index = once_write_index;
-  publish(index,
+  publish(home, index,
           once ? content_versions::validation{e.writes->once_version, opened.size, true,
                                               once_write_index, false}
                : opened,
-          access);
-  if (opened.changed) update_records(k, opened);  // the file's other descriptors
+          k.access);
+  if (opened.changed) update_records(home, k, opened);  // the file's other descriptors
   return rpc::make_descriptor(index, e.generation);
 }
 
-void file_registry::publish(std::uint32_t index, content_versions::validation const& opened,
-                            int access) noexcept {
+void file_registry::publish(shard const& home, std::uint32_t index,
+                            content_versions::validation const& opened, int access) noexcept {
   using record = rpc::open_file_record;
   records_.store(index, &record::version, opened.version);
   records_.store(index, &record::size, opened.size);
@@ -162,9 +179,10 @@ void file_registry::publish(std::uint32_t index, content_versions::validation co
   records_.store(index, &record::renewed, opened.renewed ? 1 : 0);
   // Pairs with the device's acquire of the tag: a thread that sees this generation sees the fields
   // above.
-  records_.store(index, &record::tag, entries_[index].generation);
+  auto& e = entries_[index];
+  records_.store(index, &record::tag, e.generation);
   // Pairs with the acquire in is_open().
-  live_[index].store(entries_[index].generation, std::memory_order_release);
+  e.open_as.store(open_word(home.number, e.generation), std::memory_order_release);
 }
 
 }  // namespace gpufs::daemon

@@ -6,6 +6,7 @@
 #include <host-daemon/write_back/no_size_signal.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
+#include <bit>
 #include <cerrno>
 #include <climits>
 #include <iterator>
@@ -23,14 +24,16 @@ constexpr int kinds[] = {O_RDONLY, O_WRONLY, O_RDWR, O_WRONLY | O_APPEND, O_RDWR
 }  // namespace
 
 std::shared_ptr<written_file> file_registry::start_writing(
-    key const& k, std::shared_ptr<stored_file const> const& host, std::string const& path,
-    content_versions::validation const& opened, std::uint32_t once_write_index) {
-  auto found = writing_.find({k.device, k.inode});
-  if (found == writing_.end()) {  // made whole first, as each step may find no memory
-    writing made{std::make_shared<written_file>()};
+    shard& home, key const& k, std::shared_ptr<stored_file const> const& host,
+    std::string const& path, content_versions::validation const& opened,
+    std::uint32_t once_write_index) {
+  auto& files = home.writing;
+  auto found = files.find({k.device, k.inode});
+  if (found == files.end()) {  // made whole first, as each step may find no memory
+    writing_file made{std::make_shared<written_file>()};
     made.file->host = host;
     made.file->path = path;
-    found = writing_.emplace(inode{k.device, k.inode}, std::move(made)).first;
+    found = files.emplace(file_id{k.device, k.inode}, std::move(made)).first;
   }
   auto& w = found->second;
   (once_write_index != 0 ? w.file->once_write_index : w.file->write_index) =
@@ -38,57 +41,69 @@ std::shared_ptr<written_file> file_registry::start_writing(
   // Pages of an earlier open with O_GWRONCE may still be dirty. They keep their version, so that no
   // page gets a second write buffer, which could be written before the first.
   if (once_write_index != 0 && w.file->once_version == 0)
-    w.file->once_version = versions_.fresh_version();
+    w.file->once_version = numbers_.fresh_version();
   writes_->attach(once_write_index != 0 ? w.file->once_version.load() : opened.version, w.file);
   ++w.descriptors;
   return w.file;
 }
 
 // Ends a descriptor for writing. Pages that stayed dirty keep the file and its version.
-void file_registry::end_writing(key const& k, std::shared_ptr<written_file> const& file, bool clean,
+void file_registry::end_writing(shard& home, key const& k,
+                                std::shared_ptr<written_file> const& file, bool clean,
                                 bool shares) noexcept {
-  auto const found = writing_.find({k.device, k.inode});
-  if (found == writing_.end()) return;
+  auto const found = home.writing.find({k.device, k.inode});
+  if (found == home.writing.end()) return;
   if (!clean && shares) ++found->second.kept;
-  if (!clean) any_kept_ = true;
+  if (!clean) kept_.fetch_or(std::uint64_t(1) << home.number, std::memory_order_relaxed);
   if (--found->second.descriptors > 0 || found->second.kept > 0 || !clean) return;
   writes_->forget(*file);
-  writing_.erase(found);
+  home.writing.erase(found);
 }
 
-// Lets go of files that were kept for pages that are written by now. Nobody may ever open such a
-// file again: it may be unlinked.
+// Lets go of files that were kept for pages that are written by now, in all shards. Nobody may ever
+// open such a file again: it may be unlinked. The caller has no lock of a shard.
 void file_registry::release_kept() noexcept {
-  if (!any_kept_) return;
-  any_kept_ = false;
-  for (auto w = writing_.begin(); w != writing_.end();) {
+  // A close that happened before has its bit here. Other threads' bits may be missed; the next open
+  // finds them.
+  for (auto left = kept_.load(std::memory_order_relaxed); left != 0; left &= left - 1) {
+    auto& home = shards_[std::size_t(std::countr_zero(left))];
+    std::lock_guard const lock{home.mutex};
+    release_kept_of(home);
+  }
+}
+
+void file_registry::release_kept_of(shard& home) noexcept {
+  bool any = false;
+  auto& files = home.writing;
+  for (auto w = files.begin(); w != files.end();) {
     auto& [which, kept] = *w;
     bool const is_kept = kept.kept > 0 || kept.descriptors == 0;
     bool const dirty = is_kept && writes_->dirty(*kept.file);
-    any_kept_ |= dirty;
+    any |= dirty;
     bool ends = false;
     if (is_kept && !dirty) {
       // All bytes are in the file by now. The file that gets the write index must not see the
       // error.
       writes_->take_error(*kept.file);
-      for (; kept.kept > 0; --kept.kept) versions_.close(which.device, which.inode, true);
+      for (; kept.kept > 0; --kept.kept) home.versions.close(which.device, which.inode, true);
       ends = kept.descriptors == 0;
       if (ends) writes_->forget(*kept.file);
     }
-    w = ends ? writing_.erase(w) : std::next(w);
+    w = ends ? files.erase(w) : std::next(w);
   }
+  if (!any) kept_.fetch_and(~(std::uint64_t(1) << home.number), std::memory_order_relaxed);
 }
 
 int file_registry::flush_all() noexcept {
   int const result = writes_ != nullptr ? writes_->flush(nullptr) : 0;
-  std::lock_guard const lock{mutex_};
   release_kept();
   return result;
 }
 
-void file_registry::update_records(key const& k,
+void file_registry::update_records(shard& home, key const& k,
                                    content_versions::validation const& opened) noexcept {
-  if (auto const w = writing_.find({k.device, k.inode}); w != writing_.end()) {
+  auto const w = home.writing.find({k.device, k.inode});
+  if (w != home.writing.end()) {
     try {
       writes_->attach(opened.version, w->second.file);
     } catch (std::bad_alloc const&) {
@@ -96,8 +111,8 @@ void file_registry::update_records(key const& k,
     }
   }
   for (int const kind : kinds) {
-    auto const found = open_.find({k.device, k.inode, kind});
-    if (found == open_.end()) continue;
+    auto const found = home.open.find({k.device, k.inode, kind});
+    if (found == home.open.end()) continue;
     using record = rpc::open_file_record;
     // The version comes last: a device thread that acquires it sees the other words at least as
     // new. Then the epoch, so that the device loads its copies again.
@@ -120,25 +135,25 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor) noexcept {
   // The bytes that this descriptor wrote are in the file, not in the pages of others.
   if (!shares) static_cast<void>(look_at(k, *file->host, look::renews));
   std::shared_ptr<stored_file const> last;
-  std::lock_guard const lock{mutex_};
-  auto* const e = find(descriptor);
-  if (e == nullptr) return -EBADF;
+  auto const held = find(descriptor);
+  if (!held) return -EBADF;
+  auto& home = *held.home;
   bool const clean = !writes_->dirty(*file);
-  if (file->changed) versions_.written(k.device, k.inode);
-  if (--e->users > 0) {  // opened again meanwhile
-    versions_.close(k.device, k.inode, shares);
+  if (file->changed) home.versions.written(k.device, k.inode);
+  if (--held->users > 0) {  // opened again meanwhile
+    home.versions.close(k.device, k.inode, shares);
     return error;
   }
-  last = std::move(e->host);
-  versions_.return_write_index(e->once_write_index);
+  last = std::move(held->host);
+  numbers_.return_write_index(held->once_write_index);
   if (!shares) file->once_write_index = 0;
-  e->once_write_index = 0;
-  e->writes.reset();
+  held->once_write_index = 0;
+  held->writes.reset();
   // Pages that stayed dirty keep the version, so that the next open finds them. No open finds those
   // of O_GWRONCE.
-  if (clean || !shares) versions_.close(k.device, k.inode, shares);
-  end_writing(k, file, clean, shares);
-  remove(rpc::descriptor_index(descriptor), descriptor);
+  if (clean || !shares) home.versions.close(k.device, k.inode, shares);
+  end_writing(home, k, file, clean, shares);
+  remove(held, descriptor);
   return error;
 }
 
@@ -146,13 +161,13 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor) noexcept {
 // for_writing) if any does.
 std::shared_ptr<written_file> file_registry::written(std::int32_t descriptor, key* which,
                                                      bool for_writing) const noexcept {
-  std::lock_guard const lock{mutex_};
-  auto const* const e = find(descriptor);
-  if (e == nullptr) return nullptr;
-  if (which != nullptr) *which = e->file;
-  if (e->writes || for_writing) return e->writes;
-  auto const found = writing_.find({e->file.device, e->file.inode});
-  return found == writing_.end() ? nullptr : found->second.file;
+  auto const held = find(descriptor);
+  if (!held) return nullptr;
+  if (which != nullptr) *which = held->file;
+  if (held->writes || for_writing) return held->writes;
+  auto const& files = held.home->writing;
+  auto const found = files.find({held->file.device, held->file.inode});
+  return found == files.end() ? nullptr : found->second.file;
 }
 
 std::int32_t file_registry::sync(std::int32_t descriptor) noexcept {
@@ -189,10 +204,11 @@ int file_registry::look_at(key const& k, stored_file const& file, look what,
   if (error != 0 && what == look::resizes) return error;
   auto const size = error == 0 ? std::uint64_t(status.st_size) : known.value_or(0);
   if (error != 0 && !known) order = 0;  // older than any look: the size stays
-  std::lock_guard const lock{mutex_};
-  auto const now = what == look::renews ? versions_.renew(k.device, k.inode, size, order)
-                                        : versions_.resize(k.device, k.inode, size, order);
-  if (now.version != 0) update_records(k, now);
+  auto& home = shard_of(k.device, k.inode);
+  std::lock_guard const lock{home.mutex};
+  auto const now = what == look::renews ? home.versions.renew(k.device, k.inode, size, order)
+                                        : home.versions.resize(k.device, k.inode, size, order);
+  if (now.version != 0) update_records(home, k, now);
   return error;
 }
 

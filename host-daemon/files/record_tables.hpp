@@ -9,7 +9,8 @@
 
 namespace gpufs::daemon {
 
-/// All tables say the same. One thread at a time stores; the registry's lock sees to that.
+/// All tables say the same. One thread at a time stores to a record; the registry's locks see to
+/// that. bump_epoch() is thread-safe.
 class record_tables {
  public:
   /// A field of a record.

@@ -82,7 +82,7 @@ struct failing_storage final : storage_backend {
     auto wrapped = std::make_shared<file>();
     wrapped->below = opened.file;
     wrapped->storage = this;
-    return {std::move(wrapped)};
+    return {std::move(wrapped), 0, opened.status};
   }
   int status(std::string const& path, struct ::stat& out) noexcept override {
     return host.status(path, out);

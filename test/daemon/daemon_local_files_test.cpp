@@ -115,7 +115,7 @@ TEST_CASE(
   auto const closed = s.registry.open(s.folder / "b", O_RDONLY);
   s.files.done(s.files.use(closed));
   s.registry.close(closed);
-  for (std::uint64_t i = 0; i < file_registry::log_length; ++i)
+  for (std::uint64_t i = 0; i < close_log::length; ++i)
     s.registry.close(s.registry.open(s.folder / "b", O_RDONLY));
   s.files.refresh();
   CHECK(s.engine.forgotten == std::multiset{closed});
@@ -128,7 +128,7 @@ TEST_CASE("local files: exactly as many closes as the log holds are all found in
   auto const closed = s.registry.open(s.folder / "b", O_RDONLY);
   s.files.done(s.files.use(closed));
   s.registry.close(closed);
-  for (std::uint64_t i = 1; i < file_registry::log_length; ++i)
+  for (std::uint64_t i = 1; i < close_log::length; ++i)
     s.registry.close(s.registry.open(s.folder / "b", O_RDONLY));
   s.files.refresh();
   CHECK(s.engine.forgotten == std::multiset{closed});

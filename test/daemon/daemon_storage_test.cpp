@@ -75,7 +75,7 @@ struct full_server final : storage_backend {
   opened_file open(std::string const& path, int flags, unsigned mode) override {
     auto const opened = below.open(path, flags, mode);
     if (opened.error != 0) return opened;
-    return {std::make_shared<full_server_file const>(opened.file), 0};
+    return {std::make_shared<full_server_file const>(opened.file), 0, opened.status};
   }
   int status(std::string const& path, struct ::stat& out) noexcept override {
     return below.status(path, out);
@@ -89,7 +89,7 @@ TEST_CASE("storage: parts are written one behind the other, and read, sized and 
   scratch_folder folder;
   host_storage storage;
   auto const path = folder / "a";
-  auto const [file, error] = storage.open(path, O_RDWR | O_CREAT, 0644);
+  auto const [file, error, opened] = storage.open(path, O_RDWR | O_CREAT, 0644);
   REQUIRE(error == 0);
   std::string first = "one", second = "two";
   ::iovec const parts[] = {{first.data(), 3}, {second.data(), 3}};
@@ -104,6 +104,8 @@ TEST_CASE("storage: parts are written one behind the other, and read, sized and 
   struct ::stat status {};
   CHECK(file->status(status) == 0);
   CHECK(status.st_size == 4);
+  CHECK(opened.st_size == 0);  // the status of the moment of the open
+  CHECK(opened.st_ino == status.st_ino);
   CHECK(storage.unlink(path) == 0);
   CHECK(storage.unlink(path) == -ENOENT);
   CHECK(storage.status(path, status) == -ENOENT);

@@ -9,6 +9,7 @@
 using gpufs::daemon::content_versions;
 using gpufs::daemon::file_stamp;
 using gpufs::daemon::is_young;
+using gpufs::daemon::version_numbers;
 namespace rpc = gpufs::rpc;
 
 namespace {
@@ -49,7 +50,8 @@ TEST_CASE(
 }
 
 TEST_CASE("versions: an unchanged file keeps its version, open or closed") {
-  content_versions v{10};
+  version_numbers numbers{10};
+  content_versions v{numbers};
   auto const first = v.open(old_file, now, 1);
   CHECK(first.version != 0);
   CHECK(first.size == 100);
@@ -64,7 +66,8 @@ TEST_CASE("versions: an unchanged file keeps its version, open or closed") {
 TEST_CASE(
     "versions: another size, mtime, ctime, inode or device means a new version, never used "
     "before") {
-  content_versions v{10};
+  version_numbers numbers{10};
+  content_versions v{numbers};
   auto const first = v.open(old_file, now, 1).version;
   std::uint64_t order = 2;
   std::set<std::uint64_t> seen{first};
@@ -84,9 +87,10 @@ TEST_CASE(
 }
 
 TEST_CASE("versions: a file that changes keeps its series, until that is used up") {
-  content_versions v{10};
+  version_numbers numbers{10};
+  content_versions v{numbers};
   auto const first = v.open(old_file, now, 1, true).version;
-  auto const other = v.fresh_version();
+  auto const other = numbers.fresh_version();
   CHECK(rpc::series_of(other) != rpc::series_of(first));
   auto last = first;
   std::uint64_t order = 2;
@@ -105,7 +109,8 @@ TEST_CASE("versions: a file that changes keeps its series, until that is used up
 TEST_CASE(
     "versions: a stamp that was young when it was taken counts as changed at the next open, and "
     "only then") {
-  content_versions v{10};
+  version_numbers numbers{10};
+  content_versions v{numbers};
   auto const fresh = with_times(now - millisecond, now - millisecond);
   auto const first = v.open(fresh, now, 1).version;
   SUBCASE("while open") {}
@@ -117,7 +122,8 @@ TEST_CASE(
 }
 
 TEST_CASE("versions: a validation that was overtaken adopts the result of the later one") {
-  content_versions v{10};
+  version_numbers numbers{10};
+  content_versions v{numbers};
   v.open(old_file, now, 1);
   auto grown = old_file;
   grown.size = 200, grown.ctime_ns += 1;
@@ -129,7 +135,8 @@ TEST_CASE("versions: a validation that was overtaken adopts the result of the la
 }
 
 TEST_CASE("versions: of closed files the most recently closed are remembered, open ones always") {
-  content_versions v{2};
+  version_numbers numbers{2};
+  content_versions v{numbers};
   std::uint64_t order = 1;
   auto const file = [](std::uint64_t inode) {
     auto s = old_file;
@@ -147,7 +154,8 @@ TEST_CASE("versions: of closed files the most recently closed are remembered, op
 }
 
 TEST_CASE("versions: closing what is not open changes nothing") {
-  content_versions v{2};
+  version_numbers numbers{2};
+  content_versions v{numbers};
   v.close(1, 2);
   auto const version = v.open(old_file, now, 1).version;
   v.close(1, 2);
