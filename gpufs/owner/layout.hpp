@@ -29,6 +29,8 @@ struct layout {
   std::uint64_t window_budget;  ///< most bytes of files registered at once; 0 = none are
   /// of the table of file windows, a power of two; 0 = files are not registered
   std::uint64_t window_entries;
+  std::uint64_t element_counts;  ///< words that count straight loads; 0 = files are not registered
+  std::uint32_t straight_loads;  ///< of a page's elements before the page is brought in
 
   /// For settings that validate() accepts, on a host with `host_memory` bytes.
   [[nodiscard]] static layout of(config const& c, unsigned daemon_threads,

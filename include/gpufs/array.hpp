@@ -45,12 +45,15 @@ class array_element {
 /// (gpufs/cache/peek.hpp). Stores are gwrites of the element's bytes. Every block sees them at
 /// once; the host file has them after gfsync or the last gclose.
 ///
+/// Elements of up to 32 bytes in registered file windows are loaded there, without their page,
+/// until the page has been wanted often (docs/design/random.md).
+///
 /// A page that a whole warp returns to is kept: pinned for its lanes until they access another page
 /// or their arrays end. At most an eighth of all frames is kept, over all arrays and kernels.
 /// release() gives the page back earlier.
 ///
-/// The page of the last access stays the version that it was if the file is then opened for writing
-/// or truncated. Another page, and any page after release(), is read as it is now.
+/// The cached page of the last access stays the version that it was if the file is then opened for
+/// writing or truncated. Another page, and any page after release(), is read as it is now.
 ///
 /// Errors do not stop the kernel. A failed load gives T{}. A failed store stores nothing, or a part
 /// of an element that straddles pages. error() gives the thread's first error:

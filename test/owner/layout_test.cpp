@@ -63,3 +63,24 @@ TEST_CASE(
     CHECK(l.window_entries >= 4 * (budget / (64 << 20)));
   }
 }
+
+TEST_CASE(
+    "windows: straight loads are counted where files may be registered, in a word for every second "
+    "frame; a page comes in after a few of them") {
+  CHECK(layout_of(with(io_path::pull, 8ull << 30)).element_counts == 0);
+  CHECK(layout_of(with(io_path::registered, 0)).element_counts == 0);
+  auto c = with(io_path::registered, 8ull << 30);
+  std::uint32_t last = 2;
+  for (std::uint64_t page = 512; page <= 16 << 20; page *= 2) {
+    CAPTURE(page);
+    c.page_size = page;
+    for (std::uint64_t const frames : {8, 1000}) {
+      c.cache_size = frames * page;
+      CHECK(layout_of(c).element_counts == frames / 2);
+    }
+    auto const loads = layout_of(c).straight_loads;
+    CHECK(loads >= last);  // the longer the page, the later
+    CHECK(loads <= 32);
+    last = loads;
+  }
+}

@@ -8,6 +8,7 @@
 #include <gpufs/io/element/element.hpp>
 #include <gpufs/io/element/file_view.hpp>
 #include <gpufs/io/element/kept.hpp>
+#include <gpufs/io/element/straight.hpp>
 
 #include <cerrno>
 #include <cstdint>
@@ -196,8 +197,13 @@ __device__ __forceinline__ auto array<T>::load_from_file(std::uint64_t i) const 
 
 template <class T>
 GPUFS_STAGE auto array<T>::load_missed(io::file_view* view, std::uint64_t i) -> value_type {
-  auto const loaded = io::load_element<value_type>(view->handle, view->file, view->seat,
-                                                   view->begin + i * sizeof(T), view->writable);
+  std::uint64_t const at = view->begin + i * sizeof(T);
+  if constexpr (sizeof(T) <= io::most_straight_bytes) {
+    value_type value;
+    if (io::load_straight(*view->handle, view->file, at, value)) return value;
+  }
+  auto const loaded =
+      io::load_element<value_type>(view->handle, view->file, view->seat, at, view->writable);
   view->file = loaded.file;
   view->note(loaded.error);
   return loaded.value;

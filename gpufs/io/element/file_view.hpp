@@ -38,11 +38,11 @@ struct held_elements {
   std::uint32_t count = 0;
 
   __device__ __forceinline__ std::remove_const_t<T> at(std::uint64_t number) const {
-    auto const* const element = reinterpret_cast<T const*>(base) + number;
+    std::byte const* const element = base + number * sizeof(T);
 #if defined(__CUDA_ARCH__)
-    __builtin_assume(__isGlobal(element));
+    __builtin_assume(__isGlobal(element));  // of a T*, nvcc cannot compile it for some classes
 #endif
-    return *element;
+    return *reinterpret_cast<T const*>(element);
   }
 };
 

@@ -79,6 +79,24 @@ __device__ __forceinline__ void lane_await(fs_ref const& fs, source::page_name c
   source::finish_page(fs, name, e, result);
 }
 
+/// Copies units of 16 bytes from host memory, from unit `i` on, the lane's first. Has `Together`
+/// loads under way per lane. All lanes of the group call. Returns the first unit of the lane's that
+/// is left: a last round without that many is not begun.
+template <unsigned Together>
+__device__ __forceinline__ std::uint64_t pull_units(converged_group const& g, uint4* to,
+                                                    uint4 const* from, std::uint64_t i,
+                                                    std::uint64_t units) {
+  unsigned const n = g.size();
+  for (; i + std::uint64_t(n) * (Together - 1) < units; i += std::uint64_t(n) * Together) {
+    uint4 v[Together];
+    GPUFS_UNROLL
+    for (unsigned u = 0; u < Together; ++u) v[u] = __ldcv(from + i + std::uint64_t(u) * n);
+    GPUFS_UNROLL
+    for (unsigned u = 0; u < Together; ++u) to[i + std::uint64_t(u) * n] = v[u];
+  }
+  return i;
+}
+
 /// Pulls `got` bytes of a page from their source into its frame and zeros the rest of the frame.
 /// All lanes of the group call.
 __device__ __forceinline__ void converged_pull(converged_group const& g, std::byte* frame,
@@ -87,16 +105,12 @@ __device__ __forceinline__ void converged_pull(converged_group const& g, std::by
   auto* const to = reinterpret_cast<uint4*>(frame);
   auto const* const from = reinterpret_cast<uint4 const*>(staging);
   std::uint64_t const units = got / 16;
-  constexpr unsigned together = 4;  // loads under way per lane
-  std::uint64_t i = g.thread_rank();
   unsigned const n = g.size();
-  for (; i + std::uint64_t(n) * (together - 1) < units; i += std::uint64_t(n) * together) {
-    uint4 v[together];
-    GPUFS_UNROLL
-    for (unsigned u = 0; u < together; ++u) v[u] = __ldcv(from + i + std::uint64_t(u) * n);
-    GPUFS_UNROLL
-    for (unsigned u = 0; u < together; ++u) to[i + std::uint64_t(u) * n] = v[u];
-  }
+  std::uint64_t i = g.thread_rank();
+  // Few lanes have more loads under way each. One alone, with four, would take milliseconds for a
+  // long page. Meanwhile it has its place at the pull gate.
+  if (n < 8) i = pull_units<16>(g, to, from, i, units);
+  i = pull_units<4>(g, to, from, i, units);
   for (; i < units; i += n) to[i] = __ldcv(from + i);
   for (std::uint64_t b = units * 16 + g.thread_rank(); b < page_bytes; b += n)
     frame[b] =

@@ -1,0 +1,137 @@
+// Loads of single elements straight out of file windows, without their page, and the filter that
+// decides which pages are brought in instead.
+#pragma once
+
+#include <gpufs/base/mix64.hpp>
+#include <gpufs/base/warp.hpp>
+#include <gpufs/cache/peek.hpp>
+#include <gpufs/device.hpp>
+#include <gpufs/file/file_record.hpp>
+#include <gpufs/fs_ref.hpp>
+#include <gpufs/handle/counters.hpp>
+#include <gpufs/source/window.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+namespace gpufs::io {
+
+using namespace base;
+
+/// Longest element that is loaded straight: the bytes of one sector, the least that crosses the
+/// bus.
+inline constexpr std::uint64_t most_straight_bytes = 32;
+
+/// So many lanes that come together for elements of one page bring the page in at once. They are
+/// likely to stream through it.
+inline constexpr unsigned dense_lanes = 4;
+
+/// A word of the filter is the upper bits of a page's key, then the count of the page's loads.
+inline constexpr unsigned element_count_bits = 12;
+
+/// Names a page of a file version. Pages with equal keys would share their count, no more.
+__device__ __forceinline__ std::uint64_t page_key(std::uint64_t version, std::uint64_t page) {
+  return mix64(page + mix64(version));
+}
+
+/// Counts a load of an element of the page. Returns whether the page is to be brought in now: it
+/// was loaded from straight_loads times before, and soon enough. Any thread calls.
+///
+/// A word counts for one page at a time. Loads of other pages that share it count it down, and the
+/// page that finds it at the end takes it over. So a page comes in if it has most of the loads
+/// among those that share its word. There is a word for every second frame. Random loads over many
+/// more pages than that bring in few.
+///
+/// All orders are relaxed, and a store may undo other threads' counts. The counts decide how an
+/// element is loaded, never what is loaded, so it does no harm that some are lost. No count reaches
+/// the bits of the key unless thousands of lanes count between an add and the store behind it. Then
+/// the page has to start over.
+__device__ __forceinline__ bool wants_page(handle::window_table_ref const& table,
+                                           std::uint64_t key) {
+  constexpr std::uint32_t counts = (1u << element_count_bits) - 1;
+  std::uint64_t const index =
+      std::uint64_t(static_cast<std::uint32_t>(key)) * table.element_count_words >> 32;
+  atomic_ref<std::uint32_t, scope::device> const word(table.element_counts[index]);
+  std::uint32_t const name = static_cast<std::uint32_t>(key >> 32) & ~counts;
+  std::uint32_t const was = word.fetch_add(1, memory_order_relaxed);
+  std::uint32_t const count = was & counts;
+  if ((was & ~counts) != name) {
+    word.store(count <= 1 ? name | 1 : was - 1, memory_order_relaxed);
+    return false;
+  }
+  if (count < table.straight_loads) return false;
+  word.store(name, memory_order_relaxed);
+  return true;
+}
+
+/// Returns the address of the `length` bytes at byte `at` of a file version if they are to be
+/// loaded straight, else null: no window has them, or their page is to be brought in. Any thread
+/// calls. Never waits.
+GPUFS_STAGE inline std::byte const* straight_source(fs_ref const* handle, std::uint64_t version,
+                                                    std::uint64_t at, std::uint32_t length) {
+  fs_ref const& fs = *handle;
+  // The lanes need each other's pages to see what is dense, and one of them counts for all. A
+  // length is below the alignment of a handle, so the sum names both.
+  static_assert(alignof(fs_ref) > most_straight_bytes);
+  converged_group const together = converged();
+  converged_group const g(
+      __match_any_sync(together.mask(), reinterpret_cast<std::uintptr_t>(handle) + length));
+  std::uint64_t const key = page_key(version, at >> fs.cache.page_shift);
+  std::uint64_t address = 0;
+  if (count_lanes(__match_any_sync(g.mask(), key)) < dense_lanes) {
+    address = source::window_address(handle, version, at, length);
+    if (address != 0 && wants_page(fs.windows, key)) address = 0;
+  }
+  std::uint64_t const straight = count_lanes(g.ballot(address != 0));
+  if (g.thread_rank() == 0) {
+    handle::add(fs, handle::counter::elements_straight, straight);
+    handle::add(fs, handle::counter::bytes_registered, straight * length);
+  }
+  return reinterpret_cast<std::byte const*>(address);
+}
+
+template <std::size_t Alignment>
+using straight_unit = std::conditional_t<Alignment % 16 == 0, uint4, cache::unit_of<Alignment>>;
+
+/// Loads an element from a file window. The loads are under way together. ld.cv never answers from
+/// a line cached earlier: others may write to the file. Any thread calls.
+template <class T>
+__device__ __forceinline__ T load_from_window(std::byte const* from) {
+  using unit = straight_unit<alignof(T)>;
+  constexpr unsigned units = sizeof(T) / sizeof(unit);
+  unit part[units];
+  auto const* const at = reinterpret_cast<unit const*>(from);
+  GPUFS_UNROLL
+  for (unsigned i = 0; i < units; ++i) part[i] = __ldcv(at + i);
+  T value;
+  std::memcpy(&value, part, sizeof(T));
+  return value;
+}
+
+/// Loads the element at byte `at` of the file straight out of a file window. Any thread calls.
+/// Never waits. Returns false, and loads nothing, if its page is to be brought in, or must be: the
+/// file is written, or may have another version by now, or ends before the element, or no window
+/// has it.
+///
+/// Why the bytes are right. They are those that a page brought in now would get: of the same
+/// window, found under the same version, behind the same look for a newer one (has_new_version()).
+/// No window is found under a version in which the file is written here. A file that is opened for
+/// writing gets another version, and is_outdated() shows that before the first gwrite begins
+/// (file::load_shared()). The window stays mapped, since the kernel runs
+/// (source::window_address()).
+template <class T>
+__device__ __forceinline__ bool load_straight(fs_ref const& fs, file::used_file const& file,
+                                              std::uint64_t at, T& value) {
+  static_assert(sizeof(T) <= most_straight_bytes);
+  if (fs.windows.entries == nullptr || file.write_index != 0 || at + sizeof(T) > file.size ||
+      file::is_outdated(fs, file))
+    return false;
+  std::byte const* const from = straight_source(&fs, file.version, at, sizeof(T));
+  if (from == nullptr) return false;
+  value = load_from_window<T>(from);
+  return true;
+}
+
+}  // namespace gpufs::io
