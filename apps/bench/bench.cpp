@@ -88,7 +88,7 @@ bench_result run_bench(bench_options const& o, config const& settings) {
       }
       statistics const before = fs.stats();
       r.seconds.push_back(reader.run(fs.ref(), f.fd(), r.repeat));
-      counters.push_back(fs.stats() - before);
+      counters.push_back(counters_of_run(before, fs.stats()));
       require_success(reader.take_failure());
       shown.advance(1);
       if (run + 1 == runs) {

@@ -3,6 +3,7 @@
 #include <apps/common/checksum.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/register_windows.hpp>
+#include <apps/common/run_report.hpp>
 #include <apps/common/worker_threads.hpp>
 
 #include <fmt/format.h>
@@ -72,7 +73,7 @@ pass_result read_once(host_file const& file, config const& settings, access_plan
   statistics const before = fs.stats();
   pass_result r;
   r.seconds = reader.run(fs.ref(), f.fd(), 1);
-  r.counters = fs.stats() - before;
+  r.counters = counters_of_run(before, fs.stats());
   require_success(reader.take_failure());
   if (check) {
     auto const sums = reader.checksums(fs.ref(), f.fd());

@@ -192,7 +192,7 @@ pattern_outcome pattern_runs::read_hits(pattern_row const& row) {
     statistics const before = fs.stats();
     double const seconds = reader.run(fs.ref(), f.fd(), repeat);
     require_success(reader.take_failure());
-    out.counters = fs.stats() - before;
+    out.counters = counters_of_run(before, fs.stats());
     out.wanted = r.plan.payload() * repeat;
     out.rate = gigabytes_per_second(out.wanted, seconds);
     if (check_) require_bytes_of_pread(reader, fs, f.fd(), setup_.file, r.plan);
@@ -215,7 +215,7 @@ pattern_outcome pattern_runs::time_latency(pattern_row const& row) {
     if (hit) run();
     statistics const before = fs.stats();
     out.rate = median(run()) * 1e6;
-    out.counters = fs.stats() - before;
+    out.counters = counters_of_run(before, fs.stats());
     file_reader reader(r.plan, r.shape);
     if (check_) require_bytes_of_pread(reader, fs, f.fd(), setup_.file, r.plan);
   }
@@ -258,7 +258,7 @@ pattern_outcome pattern_runs::draw_floats(pattern_row const& row) {
     opened const f(fs, setup_.file.path());
     statistics const before = fs.stats();
     float_result const got = read_floats(fs.ref(), f.fd(), what);
-    out.counters = fs.stats() - before;
+    out.counters = counters_of_run(before, fs.stats());
     if (got.error != 0) throw std::runtime_error("array: " + error_text(got.error));
     if (check_ && !float_sum_) float_sum_ = float_sum(plan);
     if (float_sum_ && got.sum != *float_sum_)
@@ -291,7 +291,7 @@ pattern_outcome pattern_runs::read_files(pattern_row const& row) {
     filesystem fs(settings_of(row, shape.readers()));
     statistics const before = fs.stats();
     double const seconds = reader.run(fs.ref());
-    out.counters = fs.stats() - before;
+    out.counters = counters_of_run(before, fs.stats());
     out.rate = in_unit(row, 0, files_->count(), seconds);
     if (std::uint64_t const wrong = check_ ? reader.count_wrong(fs.ref()) : 0; wrong != 0)
       throw std::runtime_error(fmt::format("{} small files were read wrong", wrong));

@@ -67,6 +67,7 @@ void add(pattern_result& r, pattern_outcome const& one) {
   r.wanted = one.wanted;
   r.touched = one.touched;
   r.host_bytes = std::max(r.host_bytes, one.host_bytes());
+  r.registering_ms = std::max(r.registering_ms, registering_ms(one.counters));  // nothing is least
 }
 
 std::optional<double> share(std::uint64_t of, std::uint64_t by) {
@@ -149,7 +150,7 @@ patterns_result measure_patterns(patterns_options& o, config const& settings) {
                                   file->size(), file_bytes));
 
   patterns_result r{file.name(), largest, !emulated && largest >= largest_row_bytes, {}};
-  for (auto const& row : rows) r.rows.push_back({row, {}, {}, {}, 0, {}, 0, {}});
+  for (auto const& row : rows) r.rows.push_back({row, {}, {}, {}, 0, {}, 0, {}, {}});
   pattern_runs runs({*file,
                      settings,
                      {static_cast<unsigned>(o.blocks), static_cast<unsigned>(o.threads)},

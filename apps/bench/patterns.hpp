@@ -44,8 +44,9 @@ struct pattern_result {
   std::vector<double> ratios;       ///< times as fast as the equivalent
   std::uint64_t wanted = 0;
   touched_bytes touched;
-  std::uint64_t host_bytes = 0;  ///< of the round with most of them
-  std::string failed;            ///< why there are no more results
+  std::uint64_t host_bytes = 0;          ///< of the round with most of them
+  std::optional<double> registering_ms;  ///< the same, warm-up included; nothing: none
+  std::string failed;                    ///< why there are no more results
 
   [[nodiscard]] bool measured() const { return !rates.empty(); }
   /// What target and goal are about: the median of the ratios or of the rates.

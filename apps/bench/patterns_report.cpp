@@ -53,6 +53,8 @@ void print_table(patterns_options const& o, config const& settings, patterns_res
                cell(median_of(r.ratios)), r.row.target, r.row.about == target_of::ratio ? "x" : " ",
                r.row.goal, r.row.about == target_of::ratio ? "x" : " ", verdict(all, r),
                cell(r.per_wanted()), cell(r.per_touched()), r.row.equivalent);
+    if (r.registering_ms)
+      fmt::print("    registering file windows took {:.1f} ms\n", *r.registering_ms);
     if (!r.failed.empty()) fmt::print("    FAILED later: {}\n", r.failed);
   }
   fmt::print(
@@ -81,7 +83,8 @@ json_line row_json(patterns_result const& all, pattern_result const& r) {
       .integer("touched_bytes", r.touched.pages)
       .integer("asked_page_bytes", r.touched.asked)
       .number("host_per_wanted", r.per_wanted())
-      .number("host_per_touched", r.per_touched());
+      .number("host_per_touched", r.per_touched())
+      .number("registering_ms", r.registering_ms);
   j.numbers("rates", r.rates)
       .numbers("equivalent_rates", r.equivalents)
       .numbers("ratios", r.ratios);

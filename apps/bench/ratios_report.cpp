@@ -61,6 +61,7 @@ void print_json(ratio_options const& o, config const& settings, ratios const& r)
   j.text("req", o.request)
       .integer("baseline_threads", static_cast<std::uint64_t>(o.baseline_threads));
   j.number("host_per_wanted", host_reads_per_byte(r.counters, r.wanted_bytes));
+  j.number("registering_ms", registering_ms(r.counters));
   j.boolean("verified", !o.no_verify);
   add_settings(j, settings);
   fmt::print("{}\n", j.str());

@@ -92,6 +92,7 @@ pass_result study::gpufs_pass(config const& c, access_plan const& p, bench_shape
   wanted_bytes_ += p.payload();
   counters_.host_bytes += done.counters.host_bytes;
   counters_.bytes_registered += done.counters.bytes_registered;
+  counters_.registering_ns += done.counters.registering_ns;
   return done;
 }
 

@@ -101,7 +101,7 @@ class study {
   bench_shape shape_;
   bool check_ = false;
   mutable std::uint64_t wanted_bytes_ = 0;
-  mutable statistics counters_;  ///< only the bytes from the host
+  mutable statistics counters_;  ///< only the bytes from the host, and registering_ns
   std::function<void()> prepare_ = [] {};
 };
 

@@ -32,11 +32,28 @@ void add_heading(json_line& to, std::string_view name) {
   to.text("date", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))));
 }
 
+statistics counters_of_run(statistics const& before, statistics const& after) {
+  statistics counters = after - before;
+  counters.registering_ns = after.registering_ns;
+  return counters;
+}
+
+std::optional<double> registering_ms(statistics const& counters) {
+  if (counters.registering_ns == 0) return std::nullopt;
+  return static_cast<double>(counters.registering_ns) / 1e6;
+}
+
+std::string registering_text(statistics const& counters) {
+  auto const ms = registering_ms(counters);
+  return ms ? fmt::format("; registering file windows took {:.1f} ms", *ms) : "";
+}
+
 void add_throughput(json_line& to, std::uint64_t bytes, double seconds,
                     statistics const& counters) {
   to.integer("bytes", bytes)
       .number("seconds", seconds)
-      .number("GBps", gigabytes_per_second(bytes, seconds));
+      .number("GBps", gigabytes_per_second(bytes, seconds))
+      .number("registering_ms", registering_ms(counters));
   to.members(to_json_fields(counters));
 }
 
@@ -62,7 +79,8 @@ std::optional<double> host_reads_per_byte(statistics const& counters, std::uint6
 std::string host_reads_text(statistics const& counters, std::uint64_t wanted) {
   auto const times = host_reads_per_byte(counters, wanted);
   if (!times) return "no byte was wanted from the host";
-  return fmt::format("each wanted byte was read {:.2f} times from the host", *times);
+  return fmt::format("each wanted byte was read {:.2f} times from the host{}", *times,
+                     registering_text(counters));
 }
 
 std::string changed_settings(config const& c) {

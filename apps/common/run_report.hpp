@@ -20,7 +20,17 @@ namespace gpufs::apps {
 /// Adds name, device, kind ("cuda" or "emulated") and date (UTC).
 void add_heading(json_line& to, std::string_view name);
 
-/// Adds bytes, seconds, GBps and the counters.
+/// The counters of a measured run between two snapshots of a filesystem. `registering_ns` counts
+/// from the filesystem's start: what a run gains from may have been registered in its warm-up.
+[[nodiscard]] statistics counters_of_run(statistics const& before, statistics const& after);
+
+/// Milliseconds of registering file windows that the run gained from. Nothing if it had none.
+[[nodiscard]] std::optional<double> registering_ms(statistics const& counters);
+
+/// The same as the end of a line, "; registering file windows took 1.2 ms". Empty if it had none.
+[[nodiscard]] std::string registering_text(statistics const& counters);
+
+/// Adds bytes, seconds, GBps, registering_ms and the counters.
 void add_throughput(json_line& to, std::uint64_t bytes, double seconds, statistics const& counters);
 
 /// Adds the member "settings", an object with every setting; sizes in bytes.
@@ -35,7 +45,8 @@ void add_settings(json_line& to, config const& c);
 [[nodiscard]] std::optional<double> host_reads_per_byte(statistics const& counters,
                                                         std::uint64_t wanted);
 
-/// The same as a line of a report, "each wanted byte was read 1.00 times from the host".
+/// The same as a line of a report, "each wanted byte was read 1.00 times from the host", and
+/// registering_text().
 [[nodiscard]] std::string host_reads_text(statistics const& counters, std::uint64_t wanted);
 
 [[nodiscard]] constexpr double gigabytes_per_second(std::uint64_t bytes, double seconds) {
