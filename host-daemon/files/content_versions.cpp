@@ -18,18 +18,15 @@ bool is_young(file_stamp const& stamp, std::int64_t now_ns) noexcept {
 content_versions::validation content_versions::open(file_stamp const& stamp, std::int64_t now_ns,
                                                     std::uint64_t order, bool for_writing) {
   key const k{stamp.device, stamp.inode};
-  auto found = versions_.find(k);
-  bool changed = false;
-  if (found == versions_.end()) {
-    open_.push_back(k);
+  auto [found, changed] = versions_.try_emplace(k);
+  if (changed) {
     try {
-      found = versions_.try_emplace(k).first;
+      open_.push_back(k);
     } catch (...) {
-      open_.pop_back();
+      versions_.erase(found);
       throw;
     }
     found->second.place_in_list = std::prev(open_.end());
-    changed = true;
   } else if (found->second.users == 0) {
     open_.splice(open_.end(), closed_, found->second.place_in_list);
     numbers_.forget();

@@ -46,7 +46,10 @@ struct file_stamp {
 class content_versions {
  public:
   /// `numbers` must outlive it.
-  explicit content_versions(version_numbers& numbers) : numbers_{numbers} {}
+  explicit content_versions(version_numbers& numbers) : numbers_{numbers} {
+    // Files that were closed long ago are in no processor's cache. A search should look at few.
+    versions_.max_load_factor(0.5f);
+  }
 
   struct validation {
     std::uint64_t version;  ///< never 0, never reused, mostly of the same series as before
