@@ -1,7 +1,7 @@
 // The readahead prefetcher: serves a seat's misses from private chunks, each filled by one request.
 // It follows the GPUfs readahead paper, section 4. Three things differ: the readahead depth adapts,
 // the next chunks are under way while the kernel uses the current one, and pieces at a constant
-// distance are read ahead, a chunk each.
+// distance are read ahead.
 #pragma once
 
 #include <gpufs/cache/page_table.hpp>
@@ -27,18 +27,18 @@ class readahead : public seat_chunks {
   ///
   /// First drops chunks that the batch makes useless, and after a jump those ahead, unless `p`
   /// goes on at a constant distance. If a read that is no jump needs no chunk here, look_ahead()
-  /// drops the useless ones. `p` is what the read wants.
+  /// drops the useless ones. `p` is what the read wants. `jumped`: it began with a jump.
   ///
   /// A read of several batches that begins with a jump says nothing of the bytes behind its end.
   /// With automatic `prefetch_size` only its own bytes are read ahead.
   __device__ __forceinline__ void cover(wanted const& w, std::uint32_t absent, read_kind kind,
-                                        depth_rule const& rule, piece const& p) {
+                                        depth_rule const& rule, piece const& p, bool jumped) {
     bool const jump = kind == read_kind::jump;
     bool const goes_on = note_piece(w, jump, rule, p);
     bool const careful = notice_sharing(w, absent, kind);
     std::uint32_t depth = next_depth(state_->reads.depth, !jump, rule);
     if (careful) depth = base::least(depth, cautious_limit(own_bytes(w, absent), chunk_bytes()));
-    bool const confined = rule.automatic && (is_first(w) ? jump : state_->confined != 0);
+    bool const confined = rule.automatic && jumped;
     pending list;
     // With automatic `prefetch_size` or RANDOM advice, only a caller that is alone on its pages
     // requests more than the batch.
@@ -58,7 +58,9 @@ class readahead : public seat_chunks {
       absent = next >= 32 ? 0 : absent & ~((1u << next) - 1);
     }
     if (list.size() != 0 || jump) {
-      drop([&](chunk const& c) { return useless(c, w) || (jump && !goes_on && c.begin >= w.end); });
+      drop([&](chunk const& c) {
+        return useless(c, w) || (jump && !goes_on && c.begin >= w.read_end);
+      });
       if (list.size() != 0) {
         make_room(w, list.size());
         unsent_ = reserve(w, list);
@@ -109,7 +111,7 @@ class readahead : public seat_chunks {
     bool const confined = state_->confined != 0;
     std::uint32_t const depth =
         confined ? base::most(state_->reads.depth, own_depth) : state_->reads.depth;
-    if (requests && !shared && has_enough_ahead(w, base::most(depth, pieces.depth))) return;
+    if (requests && !shared && has_enough_ahead(w, base::most(depth, chunks_of(pieces)))) return;
     drop([&](chunk const& c) { return useless(c, w); });
     pending list;
     if (requests && (confined || pieces.depth == 0))
@@ -206,17 +208,20 @@ class readahead : public seat_chunks {
   /// The longest piece, in chunks, that is read ahead before it is wanted.
   static constexpr std::uint32_t longest_piece = 8;
 
-  __device__ static bool is_first(wanted const& w) { return w.begin <= w.read_begin; }
+  /// Chunks that the pieces within the depth have, about.
+  __device__ std::uint32_t chunks_of(strides const& s) const {
+    auto const each = (s.length + chunk_bytes() - 1) / chunk_bytes();
+    return s.depth * static_cast<std::uint32_t>(each);
+  }
 
   /// Notes the piece that the caller is about to bring in. Returns whether its chunks ahead are
   /// still of use: it goes on at a constant distance.
   __device__ __forceinline__ bool note_piece(wanted const& w, bool jump, depth_rule const& rule,
                                              piece const& p) {
     strides const before = state_->reads.version == w.version ? state_->pieces : strides{};
-    if (!is_first(w)) return before.repeats != 0;  // the read's first batch has noted it
+    if (w.begin > w.read_begin) return before.repeats != 0;  // the read's first batch has noted it
     strides now{};
     if (jump && rule.automatic && !rule.random) {
-      // Two pieces whose pages overlap are no jump, so the distance is over a page.
       std::uint64_t const bytes = w.read_end - w.begin;
       std::uint64_t const chunks = (bytes + chunk_bytes() - 1) / chunk_bytes();
       now = before.after(chunks <= longest_piece ? p : piece{},

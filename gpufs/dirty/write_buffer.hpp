@@ -108,10 +108,21 @@ __device__ __forceinline__ bool try_buffer(fs_ref const& fs, std::uint32_t buffe
   return ours;
 }
 
-/// The hand of the calling thread's block, which counts the buffers that it has passed.
-__device__ __forceinline__ std::uint32_t hand_number(fs_ref const& fs) {
+/// Where the search for a buffer goes on: the hand of the calling thread's block, which counts the
+/// buffers that it has passed, and the buffer at which it began. The hands that a grid uses begin
+/// as far apart as the buffers allow.
+struct buffer_search {
+  atomic_ref<std::uint64_t, scope::device> hand;
+  std::uint64_t start;
+};
+__device__ __forceinline__ buffer_search search_of_block(fs_ref const& fs) {
+  std::uint32_t const blocks = gridDim.x * gridDim.y * gridDim.z;
   std::uint32_t const block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
-  return block & (fs.writes.hand_count - 1);
+  std::uint32_t used = fs.writes.hand_count;
+  while (used / 2 >= blocks) used /= 2;
+  std::uint32_t const number = block & (used - 1);
+  return {atomic_ref<std::uint64_t, scope::device>(fs.writes.hands[number * handle::hand_stride]),
+          fs.link.shared.writes.count / used * number};
 }
 
 /// Takes a write buffer for the caller alone. All lanes of a team call. Returns the buffer, or -1
@@ -123,12 +134,14 @@ __device__ __forceinline__ std::int64_t take_buffer(fs_ref const& fs,
   std::uint64_t const count = fs.link.shared.writes.count;
   unsigned const lane = Team::lane();
   if (!wait.may_take()) return -1;
-  std::uint32_t const number = hand_number(fs);
-  std::uint64_t const start = count / fs.writes.hand_count * number;
-  atomic_ref<std::uint64_t, scope::device> hand(fs.writes.hands[number * handle::hand_stride]);
+  auto const [hand, start] = search_of_block(fs);
   for (unsigned look = 0; look < 8 && look * Team::size < count; ++look) {
     std::uint64_t from = 0;
-    if (lane == 0) from = hand.load(memory_order_relaxed);
+    // A lane that searches alone looks at one buffer at a time, and passes it in any case. So lanes
+    // that search side by side look at different ones.
+    if (lane == 0)
+      from = Team::size == 1 ? hand.fetch_add(1, memory_order_relaxed)
+                             : hand.load(memory_order_relaxed);
     from = Team::broadcast(from);
     auto const mine = static_cast<std::uint32_t>((start + from + lane) % count);
     // A guess for all lanes with one trip over the bus. try_buffer() looks again.

@@ -45,8 +45,12 @@ inline constexpr std::uint8_t read_zeros_beyond_end = 1;
 /// caller asks for one by one.
 inline constexpr std::uint8_t read_is_chunk = 2;
 
+/// request::flags of a read: lanes want elements of a page. Without it a group wants the page.
+inline constexpr std::uint8_t read_for_elements = 4;
+
 /// All request::flags of a read.
-inline constexpr std::uint8_t read_flags = read_zeros_beyond_end | read_is_chunk;
+inline constexpr std::uint8_t read_flags =
+    read_zeros_beyond_end | read_is_chunk | read_for_elements;
 
 /// Flag of an open, besides those of open(2): the file is written and never read through this
 /// descriptor.

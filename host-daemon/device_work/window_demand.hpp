@@ -18,16 +18,21 @@ inline constexpr std::uint64_t long_request = 32 << 10;
   return !is_chunk || length < long_request;
 }
 
-/// Returns the cost of staging `length` bytes, in bytes that are staged by pages of 4 KiB.
+/// Returns the cost of staging `length` bytes, in bytes that are staged by pages of 4 KiB. A
+/// shorter request costs as much as one of 4 KiB, because the system call is most of it.
 ///
-/// A shorter request costs as much as one of 4 KiB, because the system call is most of it.
+/// Only short requests for single elements count in full. Staging brings a page for each of them,
+/// and a window would give the element alone: 60 instead of 2 million a second (H200).
 ///
-/// A long request costs the host as much by the byte. But the kernel gains no time by a window,
-/// and a stream that all blocks share asks for long pages one by one, too. So a long request counts
-/// a fifth. Then a window is registered after 5/4 of its bytes: never by a file that is read once.
-[[nodiscard]] constexpr std::uint64_t staging_cost(std::uint64_t length) noexcept {
+/// Pages that a kernel reads by gread count a fifth. Then a window is registered after 5/4 of its
+/// bytes: never by a file that is read once. The reason: registering during such a pass cost more
+/// than the windows gained. 4 KiB pages of columns came at 25.9 GB/s without, and at 22.5 GB/s
+/// with it (H200).
+[[nodiscard]] constexpr std::uint64_t staging_cost(std::uint64_t length,
+                                                   bool for_elements) noexcept {
   constexpr std::uint64_t shortest = 4096;
-  return length >= long_request ? length / 5 : length < shortest ? shortest : length;
+  auto const bytes = length < shortest ? shortest : length;
+  return for_elements && length < long_request ? bytes : bytes / 5;
 }
 
 /// Problem: registering a window costs more than staging a few of its pages. How much will be read
@@ -39,8 +44,6 @@ inline constexpr std::uint64_t long_request = 32 << 10;
 /// 0.84 ms of a core. Staging a page of 4 KiB takes a microsecond of a core
 /// (docs/design/registered.md), all 4096 pages take 4.1 ms. The costs are equal after 1/5 of the
 /// window's bytes. `part` is the next power of two above.
-///
-/// A bar of all bytes of a window would miss a first pass at random, which reads each page once.
 ///
 /// The table has a fixed size. A full set gives its smallest count to a window that it does not
 /// have. So counts of windows that are read no more do not stay for ever, and each window that is

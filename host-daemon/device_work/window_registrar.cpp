@@ -80,7 +80,8 @@ void window_registrar::touched(std::uint64_t version,
 
 void window_registrar::read_at_random(std::uint64_t version,
                                       std::shared_ptr<stored_file const> const& file,
-                                      std::uint64_t offset, std::uint64_t length) noexcept {
+                                      std::uint64_t offset, std::uint64_t length,
+                                      bool for_elements) noexcept {
   if (!takes_offers()) return;
   auto const size = settings_.window_bytes;
   for (auto const end = offset + length; offset < end;) {
@@ -88,7 +89,7 @@ void window_registrar::read_at_random(std::uint64_t version,
     auto const part = std::min(end, (window + 1) * size) - offset;
     offset += part;
     auto const key = key_of(version, window);
-    if (is_known(key) || !demand_.add(key, staging_cost(part))) continue;
+    if (is_known(key) || !demand_.add(key, staging_cost(part, for_elements))) continue;
     if (!offer(version, window, file)) return;
   }
 }

@@ -82,10 +82,11 @@ class window_registrar {
   void touched(std::uint64_t version, std::shared_ptr<stored_file const> const& file,
                std::uint64_t offset, std::uint64_t length) noexcept;
 
-  /// As touched(). But a window is offered once such reads have paid for it (window_demand). After
-  /// it was retired, or found no room, they must pay for it anew.
+  /// As touched(). `for_elements`: lanes want elements of it. But a window is offered once such
+  /// reads have paid for it (window_demand). After it was retired, or found no room, they must pay
+  /// for it anew.
   void read_at_random(std::uint64_t version, std::shared_ptr<stored_file const> const& file,
-                      std::uint64_t offset, std::uint64_t length) noexcept;
+                      std::uint64_t offset, std::uint64_t length, bool for_elements) noexcept;
 
   // Thread-safe.
   [[nodiscard]] registered_files which() const noexcept { return settings_.which; }

@@ -207,8 +207,9 @@ class file_registry {
                                struct ::stat const& status, int access, std::int64_t now_ns,
                                std::uint64_t order);
   std::int32_t insert(shard& home, key const& k, std::uint32_t index,
-                      std::shared_ptr<stored_file const> host, std::string const& path,
+                      std::shared_ptr<stored_file const>& host, std::string const& path,
                       content_versions::validation const& opened);
+  void forget_write_indices(shard& home, key const& k, written_file& file, bool shares) noexcept;
   std::shared_ptr<written_file> start_writing(shard& home, key const& k,
                                               std::shared_ptr<stored_file const> const& host,
                                               std::string const& path,

@@ -120,7 +120,7 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> h
   auto const place = free_.take();  // first: without a place nothing changes
   if (!place) return -ENFILE;
   try {
-    auto const result = insert(home, k, *place, std::move(host), path, validate());
+    auto const result = insert(home, k, *place, host, path, validate());
     if (result < 0) free_.give(*place);
     return result;
   } catch (...) {
@@ -130,9 +130,10 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> h
 }
 
 // Makes a descriptor at a free place, for an open that `opened` has counted. On failure it counts
-// no more.
+// no more, and `host` is the caller's still: it is closed outside the lock.
 std::int32_t file_registry::insert(shard& home, key const& k, std::uint32_t index,
-                                   std::shared_ptr<stored_file const> host, std::string const& path,
+                                   std::shared_ptr<stored_file const>& host,
+                                   std::string const& path,
                                    content_versions::validation const& opened) {
   bool const shares = shares_pages(k.access);
   bool const writes = for_writing(k.access);

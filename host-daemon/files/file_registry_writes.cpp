@@ -43,8 +43,18 @@ std::shared_ptr<written_file> file_registry::start_writing(
   if (once_write_index != 0 && w.file->once_version == 0)
     w.file->once_version = numbers_.fresh_version();
   writes_->attach(once_write_index != 0 ? w.file->once_version.load() : opened.version, w.file);
-  ++w.descriptors;
+  // The indices may have been another file's, whose errors must not stay.
+  if (++w.descriptors == 1 || once_write_index != 0) writes_->show_error(*w.file);
   return w.file;
+}
+
+// The end of a descriptor for writing may give write indices back. Errors of pages that stay dirty
+// must not be shown to the files that take them.
+void file_registry::forget_write_indices(shard& home, key const& k, written_file& file,
+                                         bool shares) noexcept {
+  if (!shares) file.once_write_index = 0;
+  auto const found = home.writing.find({k.device, k.inode});
+  if (found != home.writing.end() && found->second.descriptors == 1) file.write_index = 0;
 }
 
 // Ends a descriptor for writing. Pages that stayed dirty keep the file and its version.
@@ -145,8 +155,8 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor) noexcept {
     return error;
   }
   last = std::move(held->host);
+  forget_write_indices(home, k, *file, shares);  // before another file can take them
   numbers_.return_write_index(held->once_write_index);
-  if (!shares) file->once_write_index = 0;
   held->once_write_index = 0;
   held->writes.reset();
   // Pages that stayed dirty keep the version, so that the next open finds them. No open finds those

@@ -23,7 +23,8 @@ void worker::offer_windows(job const& j) noexcept {
   if (file.version == 0) return;
   if (file.at_once) return windows.touched(file.version, j.file->host, r.offset, r.length);
   if (is_random(r.length, (r.flags & rpc::read_is_chunk) != 0))
-    windows.read_at_random(file.version, j.file->host, r.offset, r.length);
+    windows.read_at_random(file.version, j.file->host, r.offset, r.length,
+                           (r.flags & rpc::read_for_elements) != 0);
 }
 
 bool worker::end_transfers(bool give_up) noexcept {

@@ -103,6 +103,12 @@ class write_back {
   /// Returns the first unreported error, or 0. It counts as reported then.
   int take_error(written_file& file);
 
+  /// Stores the file's unreported error, or none, where gwrite looks. Call it when the file gets a
+  /// write index.
+  void show_error(written_file const& file) {
+    show_error(file, -file.error.load(std::memory_order_acquire));
+  }
+
   /// Drops the dirty pages from byte `from` of the file on. A page is dropped as a whole. `first`,
   /// if given, is called while nothing can write them. Its result is returned, and unless that is
   /// 0, the pages stay dirty. -ETIMEDOUT: a page stayed in use, and `first` was not called.

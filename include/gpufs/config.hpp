@@ -53,7 +53,8 @@ struct config {
   /// prefetch_automatic (as text: auto): the depth follows from the reads.
   std::uint64_t prefetch_size = prefetch_automatic;
 
-  /// With a fixed prefetch_size: requests under way beyond the one being consumed, 0..16.
+  /// With a fixed prefetch_size: requests under way beyond the one being consumed, 0..16. From 8 on
+  /// up to a quarter of them may be used up before further ones are made.
   std::uint32_t prefetch_depth = 1;
 
   /// Bytes of pinned host memory for prefetch buffers, a multiple of 4096 from 64 KiB to 1 TiB. At

@@ -205,17 +205,18 @@ TEST_CASE("window registrar: reads at random have a window mapped once they have
   fixture f{1 << 30, 64, considered.hook()};
   auto const file = f.file("a", 8 * window);
   for (std::uint64_t i = 1; i < reads_to_pay; ++i)
-    f.registrar->read_at_random(7, file, i * small, small);
+    f.registrar->read_at_random(7, file, i * small, small, true);
   // Offers are taken in turn: one for window 0 would have been taken before.
   f.read_until(7, file, window, 1, [&] { return f.device.windows(7) == windows{1}; });
   CHECK(considered.times[0] == 0);
-  f.registrar->read_at_random(7, file, 5, 1);  // costs as much as 4 KiB
+  f.registrar->read_at_random(7, file, 5, 1, true);  // costs as much as 4 KiB
   wait_until([&] { return f.device.windows(7) == windows{0, 1}; }, "a window that was paid for");
-  f.registrar->read_at_random(7, file, 2 * window, window / 2);  // counts a fifth of its bytes
+  f.registrar->read_at_random(7, file, 2 * window, window / 2,
+                              true);  // counts a fifth of its bytes
   f.read_until(7, file, 7 * window, 1, [&] { return f.device.windows(7) == windows{0, 1, 7}; });
   CHECK(considered.times[2] == 0);
   for (std::uint64_t i = 0; i < reads_to_pay; ++i)
-    f.registrar->read_at_random(7, file, 5 * window - small / 2, small);
+    f.registrar->read_at_random(7, file, 5 * window - small / 2, small, true);
   wait_until([&] { return f.device.windows(7) == windows{0, 1, 4, 5, 7}; }, "both windows");
   CHECK(f.registrar->registered() == 5);
   CHECK(considered.times[0] == 1);
@@ -227,7 +228,7 @@ TEST_CASE("window registrar: a window that was retired, or found no room, is pai
   auto const file = f.file("a", 16 * window);
   auto const pay = [&](std::uint64_t w, std::uint64_t reads) {
     for (std::uint64_t i = 0; i < reads; ++i)
-      f.registrar->read_at_random(7, file, w * window + i * small, small);
+      f.registrar->read_at_random(7, file, w * window + i * small, small, true);
   };
   pay(0, reads_to_pay);
   pay(1, reads_to_pay);
@@ -273,7 +274,7 @@ TEST_CASE(
           [&] {
             for (std::uint64_t w = 0; w < 40; ++w) {
               ++reads;
-              f.registrar->read_at_random(7, file, (w * (2 * t + 1) % 40) * window, small);
+              f.registrar->read_at_random(7, file, (w * (2 * t + 1) % 40) * window, small, true);
             }
             return f.registrar->registered() == 40;
           },

@@ -147,6 +147,29 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("advice random: a long read has its own bytes read once, in any number of batches") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 2 * mebi);
+  for (auto const prefetch : {252 * kibi, prefetch_automatic}) {
+    for (std::uint64_t const page : {std::uint64_t(512), kibi, 4 * kibi}) {
+      auto c = with_prefetch(prefetch);
+      c.page_size = page;
+      filesystem fs(c);
+      int const fd = fs.open(path, O_RDONLY);
+      CHECK(fs.advise(fd, 0, 0, advice::random) == 0);
+      read_batch batch;
+      for (unsigned i = 0; i < 8; ++i)  // no constant distance
+        batch.add(fd, path, std::int64_t(i * 3 % 8 * 256 * kibi), 256 * kibi);
+      batch.run(fs.ref(), 1, 64);
+      CAPTURE(prefetch);
+      CAPTURE(page);
+      CHECK(batch.problems() == "");
+      fs.stop();  // answers what was still on its way
+      CHECK(fs.stats().host_bytes == 2 * mebi);
+    }
+  }
+}
+
 TEST_CASE("advice sequential: the first read of a file already has the full depth ahead of it") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 4 * mebi);

@@ -248,6 +248,33 @@ TEST_CASE(
   CHECK(fs.close(fd) == -ENOSPC);  // nobody has been told
 }
 
+TEST_CASE(
+    "errors of a closed file's pages do not show in a file that is opened for writing later") {
+  failing_file file;
+  auto& [folder, path, range, fs, fd] = file;
+  range->begin = 3 * page;  // of the first file alone
+  range->error = ENOSPC;
+  auto const bytes = some_bytes(1, 0, 100);
+  int const once = fs.open(path, O_WRONLY | O_GWRONCE);
+  CHECK(fs.close(fd) == 0);
+  CHECK(write_in_kernel(fs, once, 3 * page, bytes) == 100);
+  CHECK(fs.close(once) == -ENOSPC);
+  CHECK(fs.unwritten().size() == 1);
+  auto const other_path = make_file(folder, "other", page);
+  for (int const flags : {O_RDWR, O_WRONLY | O_GWRONCE}) {
+    int const other = fs.open(other_path, flags);
+    CHECK(fs.sync() == -EIO);  // the closed file's page fails again
+    CHECK(write_in_kernel(fs, other, 0, bytes) == 100);
+    CHECK(sync_in_kernel(fs, other) == 0);
+    CHECK(fs.close(other) == 0);
+  }
+  CHECK(pread_bytes(other_path, 0, 100) == bytes);
+  range->error = 0;
+  CHECK(fs.sync() == 0);
+  CHECK(fs.unwritten().empty());
+  CHECK(pread_bytes(path, 3 * page, 100) == bytes);
+}
+
 TEST_CASE("what is being written is listed as unwritten, since it may yet fail") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", page);

@@ -64,7 +64,9 @@ __device__ __forceinline__ source::fill lane_enter(fs_ref const& fs, source::pag
   }
   if (window != 0) return source::fill::by_window(e.frame, window, name.expected);
   e.status = source::page_status::fetching;
-  ring::submit_alone(fs, source::page_request(fs, name, e.via, 0));
+  rpc::request request = source::page_request(fs, name, e.via, 0);
+  request.flags |= rpc::read_for_elements;
+  ring::submit_alone(fs, request);
   return e;
 }
 

@@ -112,8 +112,8 @@ __device__ __forceinline__ T load_from_window(std::byte const* from) {
 
 /// Loads the element at byte `at` of the file straight out of a file window. Any thread calls.
 /// Never waits. Returns false, and loads nothing, if its page is to be brought in, or must be: the
-/// file is written, or may have another version by now, or ends before the element, or no window
-/// has it.
+/// file is written, or may have another version by now, or ends before the element, or the element
+/// crosses the end of a page, or no window has it.
 ///
 /// Why the bytes are right. They are those that a page brought in now would get: of the same
 /// window, found under the same version, behind the same look for a newer one (has_new_version()).
@@ -128,6 +128,8 @@ __device__ __forceinline__ bool load_straight(fs_ref const& fs, file::used_file 
   if (fs.windows.entries == nullptr || file.write_index != 0 || at + sizeof(T) > file.size ||
       file::is_outdated(fs, file))
     return false;
+  // Such an element comes here even if both pages are in the cache.
+  if ((at ^ (at + sizeof(T) - 1)) >> fs.cache.page_shift != 0) return false;
   std::byte const* const from = straight_source(&fs, file.version, at, sizeof(T));
   if (from == nullptr) return false;
   value = load_from_window<T>(from);

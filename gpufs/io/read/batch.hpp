@@ -63,9 +63,14 @@ __device__ __forceinline__ void cover(fs_ref const& fs, batch const& b, prefetch
                                   advised == advice::sequential,
                                   advised == advice::random,
                                   callers};
+  // A read's end is noted behind its last batch. So each batch can tell how the read began.
+  auto const kind_at = [&](std::uint64_t at) {
+    return prefetch::kind_of(known, b.span.version, at, b.span.page_bytes(), advised);
+  };
   chunks.cover(as_wanted(b), absent,
                prefetch::kind_of(reads, b.span.version, from, b.span.page_bytes(), advised), rule,
-               {b.span.begin, b.span.end - b.span.begin});
+               {b.span.begin, b.span.end - b.span.begin},
+               kind_at(b.span.begin) == prefetch::read_kind::jump);
 }
 
 /// Gives back chunks behind the batch and of other files. If it `requests`, also requests the
