@@ -317,10 +317,12 @@ __global__ void read_through_one_frame(job const j, std::uint32_t* flag) {
   wait_for(mapped, 1);
   __shared__ std::uint32_t got;
   ssize_t const n = gread(io, j.fd, &got, 4, blockIdx.x * page_bytes);
-  if (threadIdx.x != 0) return;
-  if (n != 4) note_failure(j.seen, n);
-  if (n == 4) note_element(j.seen, got, blockIdx.x * std::uint64_t(page_bytes) / 4);
-  done.fetch_add(1, gpufs::memory_order_release);
+  // No early return of some threads: the context ends for all of them together.
+  if (threadIdx.x == 0) {
+    if (n != 4) note_failure(j.seen, n);
+    if (n == 4) note_element(j.seen, got, blockIdx.x * std::uint64_t(page_bytes) / 4);
+    done.fetch_add(1, gpufs::memory_order_release);
+  }
 }
 
 struct grid {
