@@ -626,7 +626,9 @@ TEST_CASE("few_frames: callers wait longer than rpc_timeout as long as others ar
 
 TEST_CASE("few_frames: reads, writes, arrays, held pages and mappings together") {
   std::uint64_t const elements = 64 << 10;
-  for (unsigned seed = 1; seed <= sized(8, scaled(4, 1)); ++seed) {
+  // Lanes that store to 32 pages at once bring each of them in and write another one back. On a GPU
+  // the callers in the frame line do so one after the other.
+  for (unsigned seed = 1; seed <= sized(2, scaled(4, 1)); ++seed) {
     CAPTURE(seed);
 #if defined(GPUFS_EMULATED)
     auto settings = emulated::current_settings();
@@ -641,7 +643,7 @@ TEST_CASE("few_frames: reads, writes, arrays, held pages and mappings together")
       int const read_only = fs.open(file_of(folder, "read", elements), O_RDONLY);
       double seconds = 0;
       watch const w = run(fs, {sized(64, scaled(8, 4)), sized(512, 64)}, fd, read_only, elements,
-                          sized(32, scaled(6, 2)), seed, seconds, mixed);
+                          sized(2, scaled(6, 2)), seed, seconds, mixed);
       CAPTURE(w.error);
       CHECK(w.failed_calls == 0);
       CHECK(w.wrong_elements == 0);
