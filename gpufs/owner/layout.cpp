@@ -20,6 +20,14 @@ std::uint64_t budget_of_windows(config const& c, std::uint64_t host_memory) {
   return most < c.file_window_size ? 0 : most;
 }
 
+// The number of groups that share out `things`, a power of two. Each user has one of them. Groups
+// are large enough that rounding takes little from any of them.
+std::uint32_t groups_of(std::uint64_t things) {
+  constexpr std::uint64_t smallest = 64, most = 256;
+  return static_cast<std::uint32_t>(
+      std::bit_floor(std::clamp<std::uint64_t>(things / smallest, 1, most)));
+}
+
 // How many elements of a page are loaded straight before the page is brought in. A load of an
 // element costs about 64 bytes of the bus: a sector of 32 bytes, and the heads of its packets. So
 // when the page is brought in at last, the loads before it have cost a quarter of what it costs. A
@@ -67,6 +75,8 @@ layout layout::of(config const& c, unsigned daemon_threads, std::uint64_t host_m
   // find others.
   if (c.write_memory != 0)
     l.write_buffers = std::clamp<std::uint64_t>(c.write_memory / c.page_size, 1, l.frames / 2);
+  l.write_hands = groups_of(l.write_buffers);
+  l.kept_groups = groups_of(l.frames);
   // Sparse, so that a window finds one of the few entries it may be in free; and with room for
   // files shorter than a window.
   l.window_budget = budget_of_windows(c, host_memory);

@@ -26,6 +26,8 @@ struct layout {
   std::uint64_t ring_slots;     ///< of each ring: a power of two >= its channels
   std::uint64_t staging_bytes;  ///< all pieces
   std::uint64_t write_buffers;  ///< pages that can be dirty at once
+  std::uint32_t write_hands;    ///< searches for write buffers; a power of two
+  std::uint32_t kept_groups;    ///< of frames, for the count of kept ones; a power of two
   std::uint64_t window_budget;  ///< most bytes of files registered at once; 0 = none are
   /// of the table of file windows, a power of two; 0 = files are not registered
   std::uint64_t window_entries;

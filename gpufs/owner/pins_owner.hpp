@@ -5,8 +5,6 @@
 #include <gpufs/owner/allocate.hpp>
 #include <gpufs/owner/layout.hpp>
 
-#include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -17,7 +15,7 @@ class pins_owner {
  public:
   pins_owner(config const&, layout const& l)
       : mappings_(on_device<std::uint32_t>(l.frames, "mapped pages", lower_cache)),
-        groups_(groups_of(l.frames)),
+        groups_(l.kept_groups),
         kept_(on_device<std::uint32_t>(groups_ * handle::kept_stride + l.frames, "kept pages",
                                        lower_cache)) {}
 
@@ -36,14 +34,6 @@ class pins_owner {
   }
 
  private:
-  /// Groups of at least so many frames, so that rounding takes little from what may be kept.
-  static constexpr std::uint64_t least_frames = 64;
-  static constexpr std::uint64_t most_groups = 256;
-  static std::uint32_t groups_of(std::uint64_t frames) {
-    auto const groups = std::clamp<std::uint64_t>(frames / least_frames, 1, most_groups);
-    return static_cast<std::uint32_t>(std::bit_floor(groups));
-  }
-
   buffer<std::uint32_t> mappings_;
   std::uint32_t groups_;
   buffer<std::uint32_t> kept_;

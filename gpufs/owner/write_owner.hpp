@@ -9,7 +9,6 @@
 #include <gpufs/owner/layout.hpp>
 #include <gpufs/rpc/write_format.hpp>
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +30,7 @@ class write_owner {
                                      lower_writes)),
         frame_buffers_(on_device<std::uint32_t>(l.write_buffers == 0 ? 0 : l.frames,
                                                 "write buffers", lower_writes)),
-        hand_count_(hands_for(l.write_buffers)),
+        hand_count_(l.write_hands),
         hands_(on_device<std::uint64_t>(hand_count_ * handle::hand_stride, "write buffers",
                                         lower_writes)),
         line_(on_device<cache::line>(1, "write buffers", lower_writes)),
@@ -69,14 +68,6 @@ class write_owner {
   }
 
  private:
-  /// Hands begin at least so many buffers apart.
-  static constexpr std::uint64_t least_stretch = 64;
-  static constexpr std::uint64_t most_hands = 256;
-  static std::uint32_t hands_for(std::uint64_t buffers) {
-    auto const hands = std::clamp<std::uint64_t>(buffers / least_stretch, 1, most_hands);
-    return static_cast<std::uint32_t>(std::bit_floor(hands));
-  }
-
   pinned_buffer<rpc::buffer_header> headers_;
   pinned_buffer<std::uint64_t> words_;  ///< posted, written, and the files' errors
   pinned_buffer<std::uint64_t> marks_;

@@ -1,12 +1,12 @@
 // Elements loaded straight out of file windows: their values, which pages come in and which do not,
 // the end of the file, other versions, written files.
-#include <gpufs/device/file_window.hpp>
 #include <gpufs/gpufs.hpp>
 
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
+#include <test/support/registered.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
 
@@ -32,7 +32,7 @@ using namespace gpufs::test;
 namespace {
 
 constexpr std::uint64_t kibi = 1 << 10;
-constexpr std::uint64_t window = 64 * kibi;
+constexpr std::uint64_t window = registered_window;
 constexpr std::uint64_t no_load = ~0ull;
 
 struct triple {
@@ -106,29 +106,6 @@ __global__ void write_behind_array(fs_ref fs, int fd, char const* path, std::uin
   int const closed = gclose(writing, fd_w);
   if (threadIdx.x == 0) results[0] = fd_w, results[1] = wrote, results[2] = closed;
   if (a.error() != 0) results[3] = a.error();
-}
-
-config straight_config(std::uint64_t page, std::uint64_t frames) {
-  auto c = small_config(page, frames);
-  c.path = io_path::registered;
-  c.file_window_size = std::max(page, window);
-  c.registered_memory = 1ull << 30;
-  return c;
-}
-
-// Whether there is anything to test.
-bool device_registers() {
-  static bool const registers = [] {
-    scratch_folder folder;
-    int const fd = ::open(make_file(folder, "a", window).c_str(), O_RDONLY | O_CLOEXEC);
-    detail::file_window mapped;
-    auto const result = detail::map_file_window(fd, 0, window, mapped);
-    ::close(fd);
-    if (result.refused == detail::mapping_refusal::none) detail::unmap_file_window(mapped);
-    return result.refused == detail::mapping_refusal::none;
-  }();
-  if (!registers) MESSAGE("skipped: this device registers no files");
-  return registers;
 }
 
 /// Has all windows of the file registered. No page comes into the cache. `before` windows were
@@ -207,16 +184,18 @@ void check_type(std::uint64_t page, bool is_straight) {
   constexpr std::uint64_t pages = 96;
   std::uint64_t const size = pages * page + 3 * sizeof(T);
   auto const path = make_file(folder, "a", size, 1);
-  filesystem fs(straight_config(page, 16));
+  filesystem fs(registered_config(page, 16));
   int const fd = fs.open(path, O_RDONLY);
   register_all(fs, fd, size);
-  // Each lane in a page of its own, all over the page. No page gets more than two loads.
+  // Each lane in a page of its own, all over the page. No page gets more than two loads. Elements
+  // that cross the end of a page are left out: they bring their pages in.
   std::vector<std::uint64_t> at;
-  std::uint64_t const elements = size / sizeof(T), per_lane = elements / pages;
   for (std::uint64_t n = 0; n < 2 * pages; ++n) {
-    bool const is_last = n % pages == pages - 1;
-    std::uint64_t const first = (n % pages * page + sizeof(T) - 1) / sizeof(T);
-    at.push_back(is_last ? elements - 1 : first + random() % per_lane);
+    std::uint64_t const in_page = n % pages;
+    std::uint64_t const first = (in_page * page + sizeof(T) - 1) / sizeof(T);
+    std::uint64_t const end = (in_page + 1) * page / sizeof(T);
+    bool const is_last = in_page == pages - 1;
+    at.push_back(is_last ? size / sizeof(T) - 1 : first + random() % (end - first));
   }
   auto const before = fs.stats();
   auto const got = load<T>(fs, fd, at);
@@ -269,7 +248,7 @@ TEST_CASE(
     std::uint64_t const per_page = page / 4;
     auto const path = make_file(folder, "a", size, 1);
     auto const bytes = pread_bytes(path, 0, size);
-    filesystem fs(straight_config(page, frames));
+    filesystem fs(registered_config(page, frames));
     int const fd = fs.open(path, O_RDONLY);
     register_all(fs, fd, size);
     auto const straight = fs.ref().windows.straight_loads;
@@ -315,7 +294,7 @@ TEST_CASE("straight: random loads over a file far larger than the cache bring fe
   scratch_folder folder;
   constexpr std::uint64_t page = 4 * kibi, pages = 256, size = pages * page;
   auto const path = make_file(folder, "a", size, 1);
-  filesystem fs(straight_config(page, 32));
+  filesystem fs(registered_config(page, 32));
   int const fd = fs.open(path, O_RDONLY);
   register_all(fs, fd, size);
   std::vector<std::uint64_t> at(32 * 64);
@@ -335,7 +314,7 @@ TEST_CASE("straight: lanes that stream through the file side by side go by pages
   scratch_folder folder;
   constexpr std::uint64_t page = 4 * kibi, pages = 64, size = pages * page;
   auto const path = make_file(folder, "a", size, 1);
-  filesystem fs(straight_config(page, 16));
+  filesystem fs(registered_config(page, 16));
   int const fd = fs.open(path, O_RDONLY);
   register_all(fs, fd, size);
   std::vector<std::uint64_t> at(size / 4);
@@ -356,7 +335,7 @@ TEST_CASE(
   if (!device_registers()) return;
   CAPTURE(seed());
   scratch_folder folder;
-  auto c = straight_config(4 * kibi, 32);
+  auto c = registered_config(4 * kibi, 32);
   c.registered_memory = 5 * window;
   c.seats = 2;  // most contexts have none, so that the table's users are not all seen
   constexpr std::uint64_t size = 4 * window;
@@ -407,7 +386,7 @@ TEST_CASE(
   constexpr std::uint64_t size = 3 * window;
   auto const path = make_file(folder, "a", size, 1);
   auto const bytes = pread_bytes(path, 0, size);
-  filesystem fs(straight_config(4 * kibi, 16));
+  filesystem fs(registered_config(4 * kibi, 16));
   int const fd = fs.open(path, O_RDONLY);
   constexpr std::uint64_t left = window + window / 2 + 100;
   set_size(path, left);
@@ -438,7 +417,7 @@ TEST_CASE(
   constexpr std::uint64_t size = 3 * window, left = window + 5000;
   auto const path = make_file(folder, "a", size, 1);
   auto const old = pread_bytes(path, 0, size);
-  filesystem fs(straight_config(4 * kibi, 16));
+  filesystem fs(registered_config(4 * kibi, 16));
   int fd = fs.open(path, O_RDONLY);
   register_all(fs, fd, size);
   set_size(path, left);
@@ -464,7 +443,7 @@ TEST_CASE("straight: a file that was opened again with other content gives the n
   scratch_folder folder;
   constexpr std::uint64_t size = 2 * window;
   auto const path = make_file(folder, "a", size, 1);
-  filesystem fs(straight_config(4 * kibi, 16));
+  filesystem fs(registered_config(4 * kibi, 16));
   int const fd = fs.open(path, O_RDONLY);
   register_all(fs, fd, size);
   std::vector<std::uint64_t> at;
@@ -497,7 +476,7 @@ TEST_CASE(
   constexpr std::uint64_t size = 2 * window;
   auto const path = make_file(folder, "a", size, 1);
   auto const old = pread_bytes(path, 0, size);
-  filesystem fs(straight_config(4 * kibi, 16));
+  filesystem fs(registered_config(4 * kibi, 16));
   int const fd = fs.open(path, O_RDONLY);
   register_all(fs, fd, size);
   auto const first = random() % (size / 8 - 64);
@@ -548,7 +527,7 @@ TEST_CASE(
 
 TEST_CASE("straight: where no files are registered nothing is loaded straight") {
   scratch_folder folder;
-  auto c = straight_config(4 * kibi, 16);
+  auto c = registered_config(4 * kibi, 16);
   c.registered_memory = 0;
   auto const path = make_file(folder, "a", window, 1);
   filesystem fs(c);

@@ -1,6 +1,5 @@
 // io_path=registered from kernel to file: kernels read registered windows without requests; the
 // life of windows and files.
-#include <gpufs/device/file_window.hpp>
 #include <gpufs/gpufs.hpp>
 #include <gpufs/testing/faults.hpp>
 #include <gpufs/testing/filesystem.hpp>
@@ -10,6 +9,7 @@
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
+#include <test/support/registered.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
 
@@ -37,15 +37,7 @@ using testing::fault_action;
 namespace {
 
 constexpr std::uint64_t kibi = 1 << 10;
-constexpr std::uint64_t window = 64 * kibi;
-
-config registered_config(std::uint64_t page, std::uint64_t frames) {
-  auto c = small_config(page, frames);
-  c.path = io_path::registered;
-  c.file_window_size = std::max(page, window);
-  c.registered_memory = 1ull << 30;
-  return c;
-}
+constexpr std::uint64_t window = registered_window;
 
 config auto_config(std::uint64_t page, std::uint64_t frames, std::uint64_t window_bytes) {
   auto c = registered_config(page, frames);
@@ -56,21 +48,6 @@ config auto_config(std::uint64_t page, std::uint64_t frames, std::uint64_t windo
 
 std::uint64_t windows_of(std::uint64_t size, config const& c) {
   return (size + c.file_window_size - 1) / c.file_window_size;
-}
-
-// Whether there is anything to test.
-bool device_registers() {
-  static bool const registers = [] {
-    scratch_folder folder;
-    int const fd = ::open(make_file(folder, "a", window).c_str(), O_RDONLY | O_CLOEXEC);
-    detail::file_window mapped;
-    auto const result = detail::map_file_window(fd, 0, window, mapped);
-    ::close(fd);
-    if (result.refused == detail::mapping_refusal::none) detail::unmap_file_window(mapped);
-    return result.refused == detail::mapping_refusal::none;
-  }();
-  if (!registers) MESSAGE("skipped: this device registers no files");
-  return registers;
 }
 
 struct scripted_device final : testing::fault_injector {
