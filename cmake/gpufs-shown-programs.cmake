@@ -1,4 +1,4 @@
-# Compiles and runs the programs that README.md and docs/porting.md show. A program NAME is the
+# Compiles and runs the programs that README.md and documents show. A program NAME is the
 # block after the line "<!-- NAME.cu -->".
 
 # gpufs_add_shown_program(<page> <name> <script>): the test <name> runs `script PROGRAM`.
@@ -28,6 +28,7 @@ endfunction()
 
 gpufs_add_shown_program(README.md readme_count readme_count.sh)
 gpufs_add_shown_program(docs/porting.md porting_after porting.sh)
+gpufs_add_shown_program(docs/mapping.md mapping_scale mapping_scale.sh)
 if(NOT GPUFS_DEVICE STREQUAL "emulated")
   gpufs_add_shown_program(docs/porting.md porting_before porting.sh)  # without gpufs: plain CUDA
 endif()

@@ -234,6 +234,7 @@ function(add_planted_bug name sanitizer report)
 endfunction()
 if(GPUFS_DEVICE STREQUAL "emulated")
   add_planted_bug(planted_missing_barrier thread "ThreadSanitizer: data race")
+  add_planted_bug(planted_shared_access thread "ThreadSanitizer: data race")
   add_planted_bug(planted_page_overrun address "AddressSanitizer: heap-buffer-overflow")
 else()
   # Runs all suites of its folder. The folder may have been copied to another machine.

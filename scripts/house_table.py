@@ -24,7 +24,8 @@ ROOMS = [
     ("values", "values", 0, [
         "include/gpufs/config.hpp", "include/gpufs/settings.hpp", "include/gpufs/advice.hpp",
         "include/gpufs/statistics.hpp", "include/gpufs/device_counters.hpp",
-        "include/gpufs/file.hpp", "include/gpufs/testing/*"]),
+        "include/gpufs/file.hpp", "include/gpufs/testing/*", "include/gpufs/mapping_options.hpp",
+        "include/gpufs/mapping_statistics.hpp", "include/gpufs/shared_memory_error.hpp"]),
     # The host's daemon.
     ("serve", "host", 50, ["host-daemon/serve/*"]),
     ("bulk", "host", 45, ["host-daemon/bulk/*"]),
@@ -79,13 +80,16 @@ NAMESPACES = [
                              "gpufs::cuda_device", ""]),
     ("gpufs/device/*", ["gpufs", "gpufs::device", "gpufs::device_memory"]),
     ("gpufs/owner/cli.cpp", ["gpufs", "gpufs::owner", "CLI"]),  # CLI11 prints our types
+    ("gpufs/owner/shared_*", ["gpufs", "gpufs::owner", "gpufs::shared"]),  # what it declares
     ("gpufs/owner/*", ["gpufs", "gpufs::owner"]),
     ("gpufs/io/*", ["gpufs::io", "gpufs"]),
+    ("gpufs/mapping/*", ["gpufs::shared"]),  # gpufs::mapping is a class
     ("gpufs/@/*", ["gpufs::@"]),  # @ is the folder's name
     ("prefetcher/*", ["gpufs::prefetch"]),
     ("host-daemon/*", ["gpufs::daemon"]),
     ("include/gpufs/io.hpp", ["gpufs", "gpufs::io"]),  # what its handles are made of
     ("include/gpufs/testing/*", ["gpufs", "gpufs::testing", "gpufs::daemon"]),
+    ("include/gpufs/mapping.hpp", ["gpufs", "gpufs::shared"]),  # its forward declarations
     ("include/gpufs/*", ["gpufs"]),
 ]
 
@@ -103,7 +107,11 @@ PUBLIC_HEADERS = [
     "include/gpufs/gpufs.hpp",
     "include/gpufs/held_ptr.hpp",
     "include/gpufs/io.hpp",
+    "include/gpufs/mapping.hpp",
+    "include/gpufs/mapping_options.hpp",
+    "include/gpufs/mapping_statistics.hpp",
     "include/gpufs/settings.hpp",
+    "include/gpufs/shared_memory_error.hpp",
     "include/gpufs/statistics.hpp",
     "include/gpufs/testing/faults.hpp",
     "include/gpufs/testing/filesystem.hpp",

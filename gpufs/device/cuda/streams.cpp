@@ -3,6 +3,7 @@
 #include <gpufs/device/cuda/check.hpp>
 #include <gpufs/device/cuda/thread_streams.hpp>
 #include <gpufs/device/launch_check.hpp>
+#include <gpufs/device/launch_observer.hpp>
 
 #include <atomic>
 #include <cstdlib>
@@ -78,6 +79,7 @@ void launch_kernel(launch_options const& options, void const* kernel, void** arg
                                int(options.dynamic_shared_bytes)),
           "cudaFuncSetAttribute(MaxDynamicSharedMemorySize)");
   stream& on = options.on != nullptr ? *options.on : this_thread_stream();
+  device::observed_launch const observed(on);
   check(cudaLaunchKernel(kernel, options.grid, options.block, arguments,
                          options.dynamic_shared_bytes, on.native()),
         "cudaLaunchKernel");

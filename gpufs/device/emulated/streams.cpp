@@ -4,7 +4,9 @@
 #include <gpufs/device/emulated/executor.hpp>
 #include <gpufs/device/emulated/launches.hpp>
 #include <gpufs/device/launch_check.hpp>
+#include <gpufs/device/launch_observer.hpp>
 #include <gpufs/device/memory.hpp>
+#include <gpufs/device/shared_range.hpp>
 
 #include <chrono>
 #include <condition_variable>
@@ -256,6 +258,14 @@ void device_memory::copy_to_pinned(stream& on, void* pinned, void const* device,
                        true});
 }
 
+void device_memory::when_done(stream& on, std::function<void()> then) {
+  on.access().enqueue({[then = std::move(then)] {
+                         then();
+                         return std::string();
+                       },
+                       false});
+}
+
 namespace emulated {
 
 void enqueue_launch(launch_options const& options, std::function<void()> thread_body) {
@@ -268,6 +278,7 @@ void enqueue_launch(launch_options const& options, std::function<void()> thread_
   number_launch(*call);
   stream& on = options.on != nullptr ? *options.on : this_thread_stream();
   block_workers& workers = *on.access().workers;
+  device::observed_launch const observed(on);
   on.access().enqueue({[call, &workers]() -> std::string {
                          try {
                            workers.run(*call);

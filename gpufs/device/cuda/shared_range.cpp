@@ -1,0 +1,191 @@
+// Shared addresses on a GPU: one reservation of GPU addresses. The CPU's side is a memory file that
+// is mapped over the same addresses, and elsewhere for the library.
+#include <gpufs/device/cuda/check.hpp>
+#include <gpufs/device/memory.hpp>
+#include <gpufs/device/shared_range.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace gpufs::device_memory {
+
+namespace {
+
+using cuda_device::check;
+
+constexpr std::uint64_t host_page = 4096;
+
+constexpr char remedy[] = "; lower address_space, or raise the limits on memory (ulimit -v)";
+
+std::uint64_t rounded_up(std::uint64_t bytes, std::uint64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+[[noreturn]] void fail(char const* what) {
+  throw device_error(std::string("shared memory: ") + what + ": " + std::strerror(errno) + remedy);
+}
+
+/// A function of the driver. Programs are not linked with the driver's library, so that they start
+/// where there is none.
+template <class Function>
+Function* driver_function(char const* name) {
+  void* found = nullptr;
+  auto status = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  constexpr unsigned version = 12000;  // of the functions below
+  check(cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &status),
+        "cudaGetDriverEntryPointByVersion");
+#else
+  check(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &status),
+        "cudaGetDriverEntryPoint");
+#endif
+  if (status != cudaDriverEntryPointSuccess || found == nullptr)
+    throw device_error(std::string("shared memory: the driver has no ") + name +
+                       "; it must be of CUDA 12 or later");
+  return reinterpret_cast<Function*>(found);
+}
+
+struct driver {
+  decltype(cuMemAddressReserve)* reserve =
+      driver_function<decltype(cuMemAddressReserve)>("cuMemAddressReserve");
+  decltype(cuMemAddressFree)* release_addresses =
+      driver_function<decltype(cuMemAddressFree)>("cuMemAddressFree");
+  decltype(cuMemCreate)* create = driver_function<decltype(cuMemCreate)>("cuMemCreate");
+  decltype(cuMemRelease)* release = driver_function<decltype(cuMemRelease)>("cuMemRelease");
+  decltype(cuMemMap)* map = driver_function<decltype(cuMemMap)>("cuMemMap");
+  decltype(cuMemUnmap)* unmap = driver_function<decltype(cuMemUnmap)>("cuMemUnmap");
+  decltype(cuMemSetAccess)* set_access =
+      driver_function<decltype(cuMemSetAccess)>("cuMemSetAccess");
+  decltype(cuGetErrorName)* error_name =
+      driver_function<decltype(cuGetErrorName)>("cuGetErrorName");
+
+  void expect(CUresult result, char const* call) const {
+    if (result == CUDA_SUCCESS) return;
+    char const* name = nullptr;
+    error_name(result, &name);
+    throw device_error(std::string("shared memory: ") + call + ": " +
+                       (name != nullptr ? name : "an unknown error") +
+                       "; free GPU memory, or lower device_memory");
+  }
+};
+
+}  // namespace
+
+struct shared_range::implementation {
+  driver const cuda;
+  int device = 0;
+  int host_file = -1;
+  CUdeviceptr reserved = 0;
+  std::map<std::uint64_t, CUmemGenericAllocationHandle> chunks;  ///< by offset
+
+  ~implementation() {
+    if (host_file >= 0) ::close(host_file);
+  }
+};
+
+shared_range::shared_range(std::uint64_t bytes) {
+  check(cudaFree(nullptr), "cudaFree");  // makes the context, which the driver's calls need
+  implementation_ = std::make_unique<implementation>();
+  auto& own = *implementation_;
+  check(cudaGetDevice(&own.device), "cudaGetDevice");
+  own.host_file = ::memfd_create("gpufs shared, host", MFD_CLOEXEC);
+  if (own.host_file < 0) fail("memfd_create");
+  for (bytes_ = bytes;; bytes_ /= 2) {
+    if (::ftruncate(own.host_file, off_t(bytes_)) == 0 &&
+        own.cuda.reserve(&own.reserved, bytes_, granularity, 0, 0) == CUDA_SUCCESS) {
+      void* const alias = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_NORESERVE, own.host_file, 0);
+      if (alias != MAP_FAILED) {
+        base_ = device_ = reinterpret_cast<std::byte*>(own.reserved);
+        host_ = static_cast<std::byte*>(alias);
+        return;
+      }
+      own.cuda.release_addresses(own.reserved, bytes_);
+    }
+    if (bytes_ / 2 < least_bytes) fail("no addresses");
+  }
+}
+
+shared_range::~shared_range() {
+  if (cuda_device::in_forked_child()) return;
+  ::munmap(host_, bytes_);
+  // Frees what lies on the CPU's side, too. Objects have left mappings without access there.
+  implementation_->cuda.release_addresses(implementation_->reserved, bytes_);
+}
+
+void shared_range::attach(std::uint64_t at, std::uint64_t bytes) {
+  auto& own = *implementation_;
+  std::uint64_t const room = rounded_up(bytes, granularity);
+  CUmemAllocationProp where{};
+  where.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  where.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = own.device};
+  CUmemGenericAllocationHandle chunk = 0;
+  own.cuda.expect(own.cuda.create(&chunk, room, &where, 0), "cuMemCreate");
+  CUresult result = own.cuda.map(own.reserved + at, room, 0, chunk, 0);
+  if (result != CUDA_SUCCESS) {
+    own.cuda.release(chunk);
+    own.cuda.expect(result, "cuMemMap");
+  }
+  own.chunks.emplace(at, chunk);  // detach() frees it from here on
+  CUmemAccessDesc access{};
+  access.location = where.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  own.cuda.expect(own.cuda.set_access(own.reserved + at, room, &access, 1), "cuMemSetAccess");
+  zero_device(device_ + at, room);
+  if (::mmap(base_ + at, rounded_up(bytes, host_page), PROT_READ, MAP_SHARED | MAP_FIXED,
+             own.host_file, off_t(at)) == MAP_FAILED)
+    fail("mmap");
+}
+
+void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
+  auto& own = *implementation_;
+  std::uint64_t const room = rounded_up(bytes, granularity);
+  // Not a bare munmap: another thread's mapping could move in.
+  ::mmap(base_ + at, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
+         0);
+  auto const chunk = own.chunks.find(at);
+  if (chunk != own.chunks.end()) {
+    own.cuda.unmap(own.reserved + at, room);
+    own.cuda.release(chunk->second);
+    own.chunks.erase(chunk);
+  }
+  // The next object here has zeros.
+  if (::fallocate(own.host_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(at),
+                  off_t(room)) != 0)
+    std::memset(host_ + at, 0, room);
+}
+
+int shared_range::protect(std::uint64_t at, std::uint64_t bytes, host_access to) noexcept {
+  int const protection = to == host_access::none   ? PROT_NONE
+                         : to == host_access::read ? PROT_READ
+                                                   : PROT_READ | PROT_WRITE;
+  return ::mprotect(base_ + at, bytes, protection) == 0 ? 0 : errno;
+}
+
+// CPU and GPU have page tables of their own.
+void shared_range::begin_use(std::uint64_t, std::uint64_t, bool) {}
+void shared_range::end_use(std::uint64_t, std::uint64_t) noexcept {}
+
+void when_done(stream& on, std::function<void()> then) {
+  auto call = std::make_unique<std::function<void()>>(std::move(then));
+  auto const run = [](void* what) {
+    std::unique_ptr<std::function<void()>> const taken(static_cast<std::function<void()>*>(what));
+    (*taken)();
+  };
+  check(cudaLaunchHostFunc(on.native(), run, call.get()), "cudaLaunchHostFunc");
+  static_cast<void>(call.release());
+}
+
+bool in_kernel() noexcept { return false; }
+
+}  // namespace gpufs::device_memory

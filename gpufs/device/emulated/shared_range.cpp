@@ -1,0 +1,143 @@
+// Shared addresses of the emulated device: two memory files, one for the CPU's bytes and one for
+// the device's. One of them lies at the shared address, both lie elsewhere for the library.
+#include <gpufs/device/emulated/threads.hpp>
+#include <gpufs/device/shared_range.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace gpufs::device_memory {
+
+namespace {
+
+constexpr std::uint64_t host_page = 4096;
+
+std::uint64_t whole_pages(std::uint64_t bytes) {
+  return (bytes + host_page - 1) / host_page * host_page;
+}
+
+// Sanitizers know only so many addresses.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::uint64_t most_bytes = 256ull << 30;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+constexpr std::uint64_t most_bytes = 256ull << 30;
+#else
+constexpr std::uint64_t most_bytes = 16ull << 40;
+#endif
+#else
+constexpr std::uint64_t most_bytes = 16ull << 40;
+#endif
+
+// By the system call itself. ThreadSanitizer would take the memory behind an address that is mapped
+// anew for other memory, and forget who has used it.
+void* map(void* at, std::uint64_t bytes, int protection, int flags, int fd, std::uint64_t offset) {
+  auto const result = ::syscall(SYS_mmap, at, bytes, protection, flags, fd, offset);
+  return result == -1 ? MAP_FAILED : reinterpret_cast<void*>(result);
+}
+
+// Longer files would end the program by a signal.
+std::uint64_t longest_file() {
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return ~0ull;
+  return limit.rlim_cur;
+}
+
+bool gives_back(int file, std::uint64_t at, std::uint64_t bytes) {
+  return ::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(at), off_t(bytes)) ==
+         0;
+}
+
+[[noreturn]] void fail(char const* what) {
+  throw device_error(std::string("shared memory: ") + what + ": " + std::strerror(errno) +
+                     "; lower address_space, or raise the limits on memory (ulimit -v)");
+}
+
+}  // namespace
+
+struct shared_range::implementation {
+  int host_file = -1;
+  int device_file = -1;
+  ~implementation() {
+    if (host_file >= 0) ::close(host_file);
+    if (device_file >= 0) ::close(device_file);
+  }
+};
+
+shared_range::shared_range(std::uint64_t bytes)
+    : implementation_(std::make_unique<implementation>()) {
+  auto& files = *implementation_;
+  files.host_file = ::memfd_create("gpufs shared, host", MFD_CLOEXEC);
+  if (files.host_file < 0) fail("memfd_create");
+  files.device_file = ::memfd_create("gpufs shared, device", MFD_CLOEXEC);
+  if (files.device_file < 0) fail("memfd_create");
+  for (bytes_ = std::min(bytes, most_bytes);; bytes_ /= 2) {
+    if (bytes_ <= longest_file() && ::ftruncate(files.host_file, off_t(bytes_)) == 0 &&
+        ::ftruncate(files.device_file, off_t(bytes_)) == 0) {
+      constexpr int both = PROT_READ | PROT_WRITE;
+      // One reservation for all three, so that each of them is aligned alike.
+      void* const all = map(nullptr, 3 * bytes_ + granularity, PROT_NONE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (all != MAP_FAILED) {
+        auto const first = reinterpret_cast<std::uintptr_t>(all);
+        reserved_ = static_cast<std::byte*>(all);
+        base_ = reserved_ + ((granularity - first % granularity) % granularity);
+        host_ = base_ + bytes_;
+        device_ = host_ + bytes_;
+        if (map(host_, bytes_, both, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, files.host_file, 0) !=
+                MAP_FAILED &&
+            map(device_, bytes_, both, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, files.device_file,
+                0) != MAP_FAILED)
+          return;
+        ::munmap(all, 3 * bytes_ + granularity);
+      }
+    }
+    if (bytes_ / 2 < least_bytes) fail("no addresses");
+  }
+}
+
+shared_range::~shared_range() { ::munmap(reserved_, 3 * bytes_ + granularity); }
+
+void shared_range::attach(std::uint64_t at, std::uint64_t bytes) {
+  if (map(base_ + at, whole_pages(bytes), PROT_READ, MAP_SHARED | MAP_FIXED,
+          implementation_->host_file, at) == MAP_FAILED)
+    fail("mmap");
+}
+
+void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
+  std::uint64_t const length = whole_pages(bytes);
+  map(base_ + at, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
+      0);
+  // The next object here has zeros.
+  if (!gives_back(implementation_->host_file, at, length)) std::memset(host_ + at, 0, length);
+  if (!gives_back(implementation_->device_file, at, length)) std::memset(device_ + at, 0, length);
+}
+
+int shared_range::protect(std::uint64_t at, std::uint64_t bytes, host_access to) noexcept {
+  int const protection = to == host_access::none   ? PROT_NONE
+                         : to == host_access::read ? PROT_READ
+                                                   : PROT_READ | PROT_WRITE;
+  return ::mprotect(base_ + at, bytes, protection) == 0 ? 0 : errno;
+}
+
+void shared_range::begin_use(std::uint64_t at, std::uint64_t bytes, bool writes) {
+  if (map(base_ + at, bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_FIXED,
+          implementation_->device_file, at) == MAP_FAILED)
+    fail("mmap");
+}
+
+void shared_range::end_use(std::uint64_t at, std::uint64_t bytes) noexcept {
+  map(base_ + at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, implementation_->host_file, at);
+}
+
+bool in_kernel() noexcept { return emulated::running_thread != nullptr; }
+
+}  // namespace gpufs::device_memory

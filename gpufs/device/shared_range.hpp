@@ -1,0 +1,90 @@
+// Addresses that are valid on the CPU and on the device, with memory of their own on each side. One
+// implementation per device.
+#pragma once
+
+#include <gpufs/device.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace gpufs::device_memory {
+
+/// What the CPU may do with bytes at their shared address.
+enum class host_access { none, read, read_write };
+
+/// A reservation of addresses. Bytes are named by their offset in it.
+///
+/// GPU: CPU and device have page tables of their own, so a kernel and a CPU thread that use one
+/// address use different memory. Emulated: both use the CPU's page tables. While a call uses bytes,
+/// the device's memory lies at their address (begin_use(), end_use()).
+///
+/// Callers see to it that calls for overlapping bytes do not run side by side.
+class shared_range {
+ public:
+  /// The unit in which memory is attached.
+  static constexpr std::uint64_t granularity = 2 << 20;
+
+  /// Least addresses that are worth having.
+  static constexpr std::uint64_t least_bytes = 64ull << 30;
+
+  /// Reserves `bytes` of addresses, or, if they are refused, half of them and so on, down to
+  /// least_bytes. Throws device_error with the remedy.
+  explicit shared_range(std::uint64_t bytes);
+  ~shared_range();
+  shared_range(shared_range const&) = delete;
+  shared_range& operator=(shared_range const&) = delete;
+
+  [[nodiscard]] std::byte* base() const { return base_; }
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
+  /// Gives [at, at + bytes) memory of zeros on both sides. `at` is a multiple of granularity. The
+  /// CPU may read it. Throws device_error.
+  void attach(std::uint64_t at, std::uint64_t bytes);
+
+  /// Takes the memory away. The device does not use it any more.
+  void detach(std::uint64_t at, std::uint64_t bytes) noexcept;
+
+  /// Sets what the CPU may do. Both numbers are multiples of 4096. Returns 0, or ENOMEM: the system
+  /// has no more mappings (vm.max_map_count).
+  [[nodiscard]] int protect(std::uint64_t at, std::uint64_t bytes, host_access to) noexcept;
+
+  /// Where the library reaches the CPU's bytes, whatever the CPU may do at the shared address.
+  [[nodiscard]] std::byte* host_bytes(std::uint64_t at) const { return host_ + at; }
+
+  /// What copies name as the device's bytes.
+  [[nodiscard]] std::byte* device_bytes(std::uint64_t at) const { return device_ + at; }
+
+  /// Emulated: the CPU reaches the device's bytes while a call uses them. GPU: never.
+#if defined(GPUFS_EMULATED)
+  static constexpr bool hands_over = true;
+#else
+  static constexpr bool hands_over = false;
+#endif
+
+  /// A call uses the bytes from now on; kernels may store to them if `writes`. Multiples of 4096.
+  /// GPU: does nothing. Throws device_error.
+  void begin_use(std::uint64_t at, std::uint64_t bytes, bool writes);
+
+  /// No call uses the bytes any more. Emulated: the CPU may do nothing with them until protect().
+  void end_use(std::uint64_t at, std::uint64_t bytes) noexcept;
+
+ private:
+  struct implementation;
+  std::unique_ptr<implementation> implementation_;
+  std::byte* reserved_ = nullptr;
+  std::byte* base_ = nullptr;
+  std::byte* host_ = nullptr;
+  std::byte* device_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
+
+/// Runs `then` once the work that `on` has so far has ended, even if it failed. `then` may not call
+/// the device. Throws device_error.
+void when_done(stream& on, std::function<void()> then);
+
+/// True in a thread that runs a kernel. GPU: never.
+[[nodiscard]] bool in_kernel() noexcept;
+
+}  // namespace gpufs::device_memory

@@ -1,0 +1,254 @@
+// Set-up, objects and moves of bytes. Calls and faults are in files of their own.
+#include <gpufs/device/memory.hpp>
+#include <gpufs/mapping/address_space.hpp>
+#include <gpufs/shared_memory_error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace gpufs::shared {
+
+using device_memory::host_access;
+
+namespace {
+
+std::uint64_t rounded_up(std::uint64_t bytes, std::uint64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+std::uint64_t block_for(std::uint64_t bytes, coherence_protocol protocol, std::uint64_t asked) {
+  constexpr std::uint64_t host_page = 4096;
+  if (protocol == coherence_protocol::lazy) return rounded_up(bytes, host_page);
+  return asked == block_automatic ? automatic_block(bytes) : asked;
+}
+
+}  // namespace
+
+address_space::address_space(mapping_config const& settings)
+    : settings_(settings),
+      device_(current_device_number()),
+      device_bytes_left_(settings.device_memory != 0 ? settings.device_memory
+                                                     : current_device().memory_bytes / 10 * 9),
+      range_(settings.address_space),
+      free_(range_.bytes()),
+      rolling_(settings),
+      guard_(range_.base(), range_.bytes(), faults_) {
+  if (range_.bytes() < settings.address_space)
+    notes_.push_back(fmt::format("address_space: {} bytes instead of {}, as the system has no more",
+                                 range_.bytes(), settings.address_space));
+  no_signals const inherited;  // by the thread
+  service_ = std::thread([this] { serve_faults(); });
+}
+
+address_space::~address_space() {
+  if (in_forked_child()) {
+    service_.detach();  // it runs in the parent only
+    return;
+  }
+  {
+    quiet_lock lock(mutex_);
+    changed_.wait(lock, [this] { return calls_under_way_ == 0; });
+  }
+  // Pairs with the look of the service thread, which rings() orders.
+  stops_.store(true, std::memory_order_release);
+  faults_.ring();
+  service_.join();
+}
+
+object& address_space::allocate(std::uint64_t bytes, map_options const& options) {
+  if (bytes == 0) throw shared_memory_error(EINVAL, "shared memory: 0 bytes asked for");
+  quiet_lock const lock(mutex_);
+  // Written so that no sum overflows.
+  if (bytes > device_bytes_left_ || bytes > range_.bytes())
+    throw shared_memory_error(
+        ENOMEM, fmt::format("shared memory: {} bytes asked for, {} of device_memory left; raise "
+                            "device_memory, or free objects",
+                            bytes, device_bytes_left_));
+  std::uint64_t const room = rounded_up(bytes, device_memory::shared_range::granularity);
+  auto const offset = free_.take(room);
+  if (!offset)
+    throw shared_memory_error(
+        ENOMEM, fmt::format("shared memory: no {} addresses in a row; raise address_space", room));
+  auto const protocol = options.protocol.value_or(settings_.protocol);
+  try {
+    object& o =
+        objects_
+            .emplace(*offset,
+                     object{.offset = *offset,
+                            .bytes = bytes,
+                            .block_bytes = block_for(
+                                bytes, protocol, options.block.value_or(settings_.coherence_block)),
+                            .protocol = protocol,
+                            .states = {}})
+            .first->second;
+    if (protocol != coherence_protocol::batch)
+      o.states.resize(o.block_count(), block_state::read_only);
+    if (protocol == coherence_protocol::rolling) o.evicted_at.resize(o.block_count());
+    o.readable.add(o.all());
+    range_.attach(*offset, bytes);
+    if (protocol == coherence_protocol::batch)
+      protect_or_throw(o, o.all(), host_access::read_write);
+    if (protocol == coherence_protocol::rolling) rolling_.object_added();
+    device_bytes_left_ -= std::min(room, device_bytes_left_);
+    return o;
+  } catch (...) {
+    objects_.erase(*offset);
+    range_.detach(*offset, bytes);
+    free_.give_back(*offset, room);
+    throw;
+  }
+}
+
+int address_space::remove(object& o) {
+  if (in_forked_child()) return 0;
+  quiet_lock lock(mutex_);
+  changed_.wait(lock, [&] { return o.uses.empty(); });
+  try {
+    wait_for_sends();
+  } catch (device_error const&) {
+    has_failed_ = true;
+  }
+  forget_dirty(o, o.all());
+  if (o.protocol == coherence_protocol::rolling) rolling_.object_removed();
+  std::uint64_t const room = rounded_up(o.bytes, device_memory::shared_range::granularity);
+  range_.detach(o.offset, o.bytes);
+  free_.give_back(o.offset, room);
+  device_bytes_left_ += room;
+  objects_.erase(o.offset);
+  return has_failed_ ? -EIO : 0;
+}
+
+object* address_space::object_at(std::uint64_t offset) {
+  auto at = objects_.upper_bound(offset);
+  if (at == objects_.begin()) return nullptr;
+  --at;
+  return offset - at->first < at->second.bytes ? &at->second : nullptr;
+}
+
+object const* address_space::find(std::uintptr_t address) const {
+  auto const first = reinterpret_cast<std::uintptr_t>(range_.base());
+  if (address < first || address - first >= range_.bytes()) return nullptr;
+  quiet_lock const lock(mutex_);
+  return const_cast<address_space*>(this)->object_at(address - first);
+}
+
+mapping_statistics address_space::counts(object const* of) const {
+  quiet_lock const lock(mutex_);
+  return of == nullptr ? counts_ : of->counts;
+}
+
+std::vector<std::string> address_space::notes() const {
+  quiet_lock const lock(mutex_);
+  return notes_;
+}
+
+void address_space::count(object& o, counter what, std::uint64_t n) {
+  counts_.*what += n;
+  o.counts.*what += n;
+}
+
+void address_space::count_moved(object& o, reason why, counter direction, std::uint64_t blocks,
+                                std::uint64_t bytes) {
+  if (why.blocks != nullptr) count(o, why.blocks, blocks);
+  count(o, why.bytes, bytes);
+  count(o, direction, bytes);
+}
+
+void address_space::queue_send(object& o, block_run r, reason why) {
+  std::uint64_t const at = o.begin_of(r), bytes = o.bytes_of(r);
+  to_send_.push_back({range_.device_bytes(at), range_.host_bytes(at), bytes});
+  count_moved(o, why, &mapping_statistics::bytes_h2d, r.end - r.first, bytes);
+}
+
+void address_space::wait_for_sends() {
+  if (!to_send_.empty()) {
+    device_memory::copy_to_device(sends_, std::exchange(to_send_, {}));
+    is_sending_ = true;
+  }
+  if (!is_sending_) return;
+  sends_.synchronize();
+  is_sending_ = false;
+}
+
+void address_space::fetch(object& o, block_run r, reason why) {
+  std::uint64_t const at = o.begin_of(r), bytes = o.bytes_of(r);
+  device_memory::copy_to_pinned(fetches_, range_.host_bytes(at), range_.device_bytes(at), bytes);
+  fetches_.synchronize();
+  count_moved(o, why, &mapping_statistics::bytes_d2h, r.end - r.first, bytes);
+}
+
+// While a call uses blocks on the emulated device, the device's bytes lie there. end_use() sets
+// what the CPU may do with them.
+int address_space::protect(object& o, block_run r, host_access to) {
+  if (!device_memory::shared_range::hands_over || o.uses.empty())
+    return range_.protect(o.begin_of(r), o.pages_of(r), to);
+  int error = 0;
+  for (auto const& free : o.unused(r)) {
+    if (error == 0) error = range_.protect(o.begin_of(free), o.pages_of(free), to);
+  }
+  return error;
+}
+
+void address_space::protect_or_throw(object& o, block_run r, host_access to) {
+  if (protect(o, r, to) == 0) return;
+  throw device_error(
+      "shared memory: the system has no more mappings; raise vm.max_map_count or use larger "
+      "blocks");
+}
+
+// Sets states and what follows from them in the object's sets, not the protection.
+void address_space::set_state(object& o, block_run r, block_state to) {
+  std::fill(o.states.begin() + std::ptrdiff_t(r.first), o.states.begin() + std::ptrdiff_t(r.end),
+            to);
+  if (to == block_state::invalid)
+    o.readable.take(r);
+  else
+    o.readable.add(r);
+}
+
+void address_space::forget_dirty(object& o, block_run r) {
+  auto const first = o.dirty.lower_bound(r.first), end = o.dirty.lower_bound(r.end);
+  for (auto at = first; at != end; ++at) {
+    if (at->second != written_.end()) written_.erase(at->second);
+  }
+  o.dirty.erase(first, end);
+}
+
+// Queues the dirty blocks of a run, neighbours together. They are read_only afterwards.
+void address_space::clean(object& o, block_run r, reason why) {
+  block_run together{0, 0};
+  std::vector<block_run> all;
+  for (auto at = o.dirty.lower_bound(r.first); at != o.dirty.end() && at->first < r.end; ++at) {
+    if (at->first != together.end || together.first == together.end)
+      all.push_back({at->first, at->first});
+    all.back().end = at->first + 1;
+    together = all.back();
+  }
+  forget_dirty(o, r);
+  for (auto const& run : all) {
+    set_state(o, run, block_state::read_only);
+    queue_send(o, run, why);
+  }
+}
+
+// The system has no more mappings: makes all blocks of the object alike. No call uses it.
+void address_space::merge(object& o) {
+  constexpr reason why{nullptr, &mapping_statistics::merged_bytes};
+  protect_or_throw(o, o.all(), host_access::none);
+  clean(o, o.all(), why);
+  wait_for_sends();
+  block_run missing{0, 0};
+  auto const readable = o.readable.within(o.all());
+  for (std::size_t n = 0; n <= readable.size(); ++n) {
+    missing.end = n < readable.size() ? readable[n].first : o.block_count();
+    if (missing.first < missing.end) fetch(o, missing, why);
+    if (n < readable.size()) missing.first = readable[n].end;
+  }
+  set_state(o, o.all(), block_state::read_only);
+  protect_or_throw(o, o.all(), host_access::read);
+}
+
+}  // namespace gpufs::shared

@@ -1,0 +1,142 @@
+// The objects of a gpufs::shared_memory, and the protocols between CPU and device.
+#pragma once
+
+#include <gpufs/device.hpp>
+#include <gpufs/device/shared_range.hpp>
+#include <gpufs/mapping/arena.hpp>
+#include <gpufs/mapping/fault_queue.hpp>
+#include <gpufs/mapping/guard.hpp>
+#include <gpufs/mapping/object.hpp>
+#include <gpufs/mapping/quiet_lock.hpp>
+#include <gpufs/mapping/rolling.hpp>
+#include <gpufs/mapping_options.hpp>
+#include <gpufs/mapping_statistics.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/types.h>
+#include <unistd.h>
+
+namespace gpufs::shared {
+
+/// Blocks that a call is going to use.
+struct part {
+  object* of;
+  block_run blocks;
+  bool writes;
+};
+
+/// What a range of an object is to be made ready for; see mapping::acquire().
+struct wanted {
+  std::uint64_t first;
+  std::uint64_t bytes;
+  access use;
+};
+
+/// All state is protected by one mutex, taken with signals blocked. The service thread answers
+/// faults of CPU threads; these hold nothing while they wait. Nobody waits for a call with the
+/// mutex held.
+class address_space {
+ public:
+  /// Throws as shared_memory's constructor. The settings are valid.
+  explicit address_space(mapping_config const& settings);
+  /// Waits for calls. All objects are gone.
+  ~address_space();
+
+  /// Throws as shared_memory::allocate(). The options are valid.
+  object& allocate(std::uint64_t bytes, map_options const& options);
+  /// Waits until no call uses the object. Returns 0 or -EIO.
+  int remove(object& o);
+
+  [[nodiscard]] std::byte* address_of(object const& o) const { return range_.base() + o.offset; }
+  [[nodiscard]] object const* find(std::uintptr_t address) const;
+
+  /// Hands blocks to the device for a call. No parts: all objects, for reading and writing.
+  /// Returns the call's number, or -EIO. Every call that began is ended by end_behind().
+  std::int64_t begin(std::optional<std::vector<part>> declared);
+  /// Ends the call behind the work that the stream has so far.
+  void end_behind(stream& on, std::int64_t call) noexcept;
+
+  /// Fetches batch objects that no call uses. Throws device_error.
+  void acquire_batches();
+  int acquire(object& o, wanted const& what);
+  int send(object& o, block_run r);
+
+  /// Threads and device are the parent's there.
+  [[nodiscard]] bool in_forked_child() const { return ::getpid() != process_; }
+
+  [[nodiscard]] mapping_statistics counts(object const* of = nullptr) const;
+  [[nodiscard]] std::vector<std::string> notes() const;
+
+ private:
+  using counter = std::uint64_t mapping_statistics::*;
+  struct reason {
+    counter blocks, bytes;
+  };
+
+  // All of these need the mutex.
+  void count(object& o, counter what, std::uint64_t n = 1);
+  void count_moved(object& o, reason why, counter direction, std::uint64_t blocks,
+                   std::uint64_t bytes);
+  void queue_send(object& o, block_run r, reason why);
+  void wait_for_sends();
+  void fetch(object& o, block_run r, reason why);
+  void set_state(object& o, block_run r, block_state to);
+  [[nodiscard]] int protect(object& o, block_run r, device_memory::host_access to);
+  void protect_or_throw(object& o, block_run r, device_memory::host_access to);
+  void make_dirty(object& o, std::uint64_t block);
+  void forget_dirty(object& o, block_run r);
+  void evict_beyond_limit(written_block const& newest);
+  void evict(written_block oldest);
+  void merge(object& o);
+  void clean(object& o, block_run r, reason why);
+  void hand_over(part const& p);
+  void hand_over_batch(object& o, bool writes);
+  void use_range(object& o, use const& u);
+  void end_call(std::int64_t call);  ///< takes the mutex itself
+  void drop_uses(std::int64_t call);
+  void end_use(object& o, block_run r);
+  object* object_at(std::uint64_t offset);
+
+  // In the service thread.
+  void serve_faults();
+  [[nodiscard]] fault_answer try_to_serve(fault const& f);
+  [[nodiscard]] fault_answer serve(object& o, std::uint64_t block, fault const& f);
+  void make_ready(object& o, std::uint64_t block, bool writes);
+
+  pid_t process_ = ::getpid();
+  mapping_config settings_;
+  int device_;
+  std::uint64_t device_bytes_left_;
+  device_memory::shared_range range_;
+  stream sends_;
+  stream fetches_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  ///< calls have ended
+  arena free_;
+  std::map<std::uint64_t, object> objects_;  ///< by offset
+  written_list written_;                     ///< of rolling objects, the oldest first
+  rolling_size rolling_;
+  std::vector<device_memory::pinned_copy> to_send_;
+  bool is_sending_ = false;
+  bool has_failed_ = false;
+  std::int64_t last_call_ = 0;
+  std::uint64_t calls_under_way_ = 0;
+  mapping_statistics counts_;
+  std::vector<std::string> notes_;
+  fault_queue faults_;
+  std::atomic<bool> stops_{false};
+  guard guard_;
+  std::thread service_;  // last, since it uses all of the above
+};
+
+}  // namespace gpufs::shared

@@ -1,0 +1,70 @@
+// A set of block numbers, kept as runs of neighbours.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <vector>
+
+namespace gpufs::shared {
+
+/// Blocks [first, end).
+struct block_run {
+  std::uint64_t first;
+  std::uint64_t end;
+
+  [[nodiscard]] bool overlaps(block_run const& other) const {
+    return first < other.end && other.first < end;
+  }
+  [[nodiscard]] bool contains(std::uint64_t block) const { return first <= block && block < end; }
+  bool operator==(block_run const&) const = default;
+};
+
+/// Costs follow the number of runs, not that of blocks.
+class block_runs {
+ public:
+  void add(block_run r) {
+    if (r.first >= r.end) return;
+    auto at = runs_.upper_bound(r.first);
+    if (at != runs_.begin() && std::prev(at)->second >= r.first) --at;
+    while (at != runs_.end() && at->first <= r.end) {
+      r.first = std::min(r.first, at->first);
+      r.end = std::max(r.end, at->second);
+      at = runs_.erase(at);
+    }
+    runs_.emplace(r.first, r.end);
+  }
+
+  /// Takes the blocks of `r` out. Returns those that were in the set.
+  std::vector<block_run> take(block_run r) {
+    std::vector<block_run> taken = within(r);
+    for (auto const& t : taken) {
+      auto const at = std::prev(runs_.upper_bound(t.first));
+      block_run const whole{at->first, at->second};
+      runs_.erase(at);
+      if (whole.first < t.first) runs_.emplace(whole.first, t.first);
+      if (t.end < whole.end) runs_.emplace(t.end, whole.end);
+    }
+    return taken;
+  }
+
+  /// The blocks of `r` that are in the set.
+  [[nodiscard]] std::vector<block_run> within(block_run r) const {
+    std::vector<block_run> found;
+    auto at = runs_.upper_bound(r.first);
+    if (at != runs_.begin()) --at;
+    for (; at != runs_.end() && at->first < r.end; ++at) {
+      block_run const common{std::max(r.first, at->first), std::min(r.end, at->second)};
+      if (common.first < common.end) found.push_back(common);
+    }
+    return found;
+  }
+
+  [[nodiscard]] bool empty() const { return runs_.empty(); }
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> runs_;  // first -> end; neither overlap nor touch
+};
+
+}  // namespace gpufs::shared

@@ -1,0 +1,58 @@
+// Faults of CPU threads on their way from the signal handler to the service thread, and back.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace gpufs::shared {
+
+/// Waits until the word is other than `seen`, or for no reason. Safe in a signal handler.
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept;
+/// Wakes all that wait for the word. The word may be gone by now.
+void futex_wake(std::atomic<std::uint32_t>* word) noexcept;
+
+/// What becomes of a fault.
+enum class fault_answer : std::uint32_t {
+  waiting,
+  served,    ///< the access can be tried again
+  not_ours,  ///< no object is there
+  failed,    ///< the bytes cannot be had
+};
+
+/// One fault. It lies on the stack of the thread that faulted, until it is answered.
+struct fault {
+  std::uintptr_t address;
+  bool writes;
+  bool in_kernel;
+  fault* next = nullptr;
+  std::atomic<std::uint32_t> answer{std::uint32_t(fault_answer::waiting)};
+};
+
+/// Many threads post, in signal handlers: nothing here allocates or locks. One thread takes.
+class fault_queue {
+ public:
+  /// Posts the fault and waits for its answer.
+  fault_answer post_and_wait(fault& f) noexcept;
+
+  /// All faults posted since the last call, the oldest first; null: none.
+  [[nodiscard]] fault* take_all() noexcept;
+
+  /// Lets the thread that posted it go on. The fault is gone then.
+  static void answer(fault& f, fault_answer with) noexcept;
+
+  /// Wakes the thread that waits in wait(). Any thread calls.
+  void ring() noexcept;
+
+  /// A number that each ring changes. Look for work after taking it, then wait() with it.
+  [[nodiscard]] std::uint32_t rings() const noexcept {
+    return bell_.load(std::memory_order_acquire);
+  }
+  /// Waits until somebody has rung since rings() gave `seen`.
+  void wait(std::uint32_t seen) noexcept;
+
+ private:
+  std::atomic<fault*> newest_{nullptr};
+  std::atomic<std::uint32_t> bell_{0};
+};
+
+}  // namespace gpufs::shared

@@ -1,0 +1,86 @@
+// One object of an address space: its blocks, and the calls that use them.
+#pragma once
+
+#include <gpufs/mapping/block_runs.hpp>
+#include <gpufs/mapping/protocol.hpp>
+#include <gpufs/mapping_options.hpp>
+#include <gpufs/mapping_statistics.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <vector>
+
+namespace gpufs::shared {
+
+struct object;
+
+/// A block that the CPU has written, in the order of the first writes.
+struct written_block {
+  object* of;
+  std::uint64_t block;
+};
+using written_list = std::list<written_block>;
+
+/// Blocks that a call uses until it has ended.
+struct use {
+  block_run blocks;
+  bool writes;
+  std::uint64_t call;  ///< its number
+};
+
+/// Protected by the mutex of its address space.
+struct object {
+  std::uint64_t offset;  ///< in the reservation
+  std::uint64_t bytes;
+  std::uint64_t block_bytes;
+  coherence_protocol protocol;
+
+  std::vector<block_state> states;  ///< not of batch objects
+  /// Blocks in a state other than invalid. A release goes through these, not through all blocks.
+  block_runs readable = {};
+  /// Dirty blocks, with their place in the list of all rolling objects; lazy ones have no place.
+  std::map<std::uint64_t, written_list::iterator> dirty = {};
+  /// Number of the eviction that sent a block last, 0: none. Of rolling objects.
+  std::vector<std::uint32_t> evicted_at = {};
+  std::vector<use> uses = {};
+  /// Of a batch object: the device has its bytes, and may have changed them.
+  bool is_at_device = false;
+  bool is_changed = false;
+  mapping_statistics counts = {};
+
+  [[nodiscard]] std::uint64_t block_count() const {
+    return (bytes + block_bytes - 1) / block_bytes;
+  }
+  [[nodiscard]] block_run all() const { return {0, block_count()}; }
+  /// The blocks that have bytes [first, first + count).
+  [[nodiscard]] block_run blocks_of(std::uint64_t first, std::uint64_t count) const {
+    if (count == 0) return {0, 0};
+    return {first / block_bytes, (first + count - 1) / block_bytes + 1};
+  }
+  [[nodiscard]] std::uint64_t begin_of(block_run r) const { return offset + r.first * block_bytes; }
+  /// Bytes of a run. The last block ends with the object.
+  [[nodiscard]] std::uint64_t bytes_of(block_run r) const {
+    return std::min(r.end * block_bytes, bytes) - r.first * block_bytes;
+  }
+  /// The same in whole pages of the host, as protections need it.
+  [[nodiscard]] std::uint64_t pages_of(block_run r) const {
+    constexpr std::uint64_t host_page = 4096;
+    return (bytes_of(r) + host_page - 1) / host_page * host_page;
+  }
+  /// The parts of a run that no call uses.
+  [[nodiscard]] std::vector<block_run> unused(block_run r) const {
+    block_runs left;
+    left.add(r);
+    for (auto const& u : uses) left.take(u.blocks);
+    return left.within(r);
+  }
+  /// Whether a call that has not ended may write to blocks of a run, or uses them, if `by_any`.
+  [[nodiscard]] bool is_used(block_run r, bool by_any) const {
+    return std::ranges::any_of(
+        uses, [&](use const& u) { return (by_any || u.writes) && u.blocks.overlaps(r); });
+  }
+};
+
+}  // namespace gpufs::shared

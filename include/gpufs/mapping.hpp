@@ -1,0 +1,191 @@
+// Memory that CPU and GPU share: one pointer that is valid on both, for kernels that know nothing
+// of gpufs (ADSM). docs/mapping.md says who sees what when.
+#pragma once
+
+#include <gpufs/device.hpp>
+#include <gpufs/mapping_options.hpp>
+#include <gpufs/mapping_statistics.hpp>
+#include <gpufs/shared_memory_error.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gpufs {
+
+namespace shared {
+class address_space;
+struct object;
+class call;
+}  // namespace shared
+
+/// One object: a range of addresses that CPU and GPU both use. Owns it.
+///
+/// The CPU reads and writes through data() as it likes between calls; kernels do so through the
+/// same address. A moved-from or empty mapping may only be destroyed or assigned to.
+class mapping {
+ public:
+  mapping() = default;
+  /// As unmap(), but failures go to stderr.
+  ~mapping();
+  mapping(mapping&& other) noexcept = default;
+  mapping& operator=(mapping&& other) noexcept;
+
+  [[nodiscard]] void* data() const;
+  [[nodiscard]] std::uint64_t size() const;
+  /// data() as a pointer to T, for the CPU and for kernels.
+  template <class T>
+  [[nodiscard]] T* as() const {
+    return static_cast<T*>(data());
+  }
+
+  /// Makes bytes [first, first + bytes) ready for `use` by the CPU now instead of by faults. Waits
+  /// for calls that may write them. Any host thread calls.
+  /// Returns 0, or
+  ///   -EINVAL not all of them lie in the object | -EIO the device failed
+  int acquire(std::uint64_t first, std::uint64_t bytes, access use);
+
+  /// Sends what the CPU has written of bytes [first, first + bytes), so that the next launch need
+  /// not. Any host thread calls. Returns 0, -EINVAL as acquire(), or -EIO the device failed.
+  int prefetch_to_device(std::uint64_t first, std::uint64_t bytes);
+
+  /// Frees the object after the calls that use it have ended. No CPU thread uses it any more.
+  /// Returns 0, or -EIO the device failed. The mapping is empty afterwards.
+  int unmap();
+
+  [[nodiscard]] mapping_statistics stats() const;
+
+ private:
+  friend class shared_memory;
+  friend class shared_call;
+  mapping(std::shared_ptr<shared::address_space> space, shared::object& what)
+      : space_(std::move(space)), object_(&what) {}
+
+  std::shared_ptr<shared::address_space> space_;
+  shared::object* object_ = nullptr;
+};
+
+/// An object and the offset of an address in it.
+struct shared_place {
+  void* object;
+  std::uint64_t offset;
+  std::uint64_t size;  ///< of the object
+};
+
+/// An address space of objects on one device. Any host thread calls its members.
+///
+/// While it lives, gpufs catches SIGSEGV. Faults outside of its objects go to the handler that was
+/// there before. Plain launches by gpufs::launch() use all objects of all address spaces.
+///
+/// In a child of fork() objects cannot be used, and the destructors do nothing.
+class shared_memory {
+ public:
+  /// Throws config_error for bad settings. Throws device_error, with the remedy, if the device or
+  /// the system has no such memory.
+  explicit shared_memory(mapping_config const& settings = {});
+
+  /// The addresses stay reserved until the last of its mappings has gone, too.
+  ~shared_memory();
+  shared_memory(shared_memory const&) = delete;
+  shared_memory& operator=(shared_memory const&) = delete;
+
+  /// Makes an object of `bytes` zeros. No bytes move.
+  /// Throws shared_memory_error (EINVAL for 0 bytes, ENOMEM), config_error for bad options.
+  [[nodiscard]] mapping allocate(std::uint64_t bytes, map_options const& options = {});
+
+  /// Waits for everything that was launched on the device, and makes the CPU's side ready as the
+  /// protocols say: batch objects are fetched. Throws device_error if a kernel failed.
+  void synchronize();
+
+  /// Waits for the work of `on` so far, and does the same for objects that no call uses any more.
+  void synchronize(stream& on);
+
+  /// The object that an address lies in. Its object member is null if it lies in none.
+  [[nodiscard]] shared_place find(void const* address) const;
+
+  /// Counters of all objects, also of those that have gone.
+  [[nodiscard]] mapping_statistics stats() const;
+
+  /// What this address space could not have as its settings say, a line each.
+  [[nodiscard]] std::vector<std::string> notes() const;
+
+ private:
+  friend class shared_call;
+  std::shared_ptr<shared::address_space> space_;
+};
+
+/// What the next launch on a stream uses. One host thread uses it, for one launch.
+///
+/// Without a declaration a launch uses all objects for reading and writing. Declared, other objects
+/// stay with the CPU, and blocks that are only read need not be fetched afterwards.
+class shared_call {
+ public:
+  /// null: this_thread_stream()
+  explicit shared_call(stream* on = nullptr);
+  /// As launched().
+  ~shared_call();
+  shared_call(shared_call const&) = delete;
+  shared_call& operator=(shared_call const&) = delete;
+
+  /// The kernel reads the object, or its bytes [first, first + bytes).
+  shared_call& reads(mapping const& m);
+  shared_call& reads(mapping const& m, std::uint64_t first, std::uint64_t bytes);
+  /// The kernel may write it. What it does not write stays as it is.
+  shared_call& writes(mapping const& m);
+  shared_call& writes(mapping const& m, std::uint64_t first, std::uint64_t bytes);
+  shared_call& reads_writes(mapping const& m);
+  shared_call& reads_writes(mapping const& m, std::uint64_t first, std::uint64_t bytes);
+
+  /// Hands the objects to the device: sends what the CPU has written of them.
+  /// Returns 0, or
+  ///   -EINVAL bytes beyond an object, an empty mapping, or a second release
+  ///   -EIO the device failed
+  int release();
+
+  /// Ends the call behind the work that the stream has so far. Does nothing without a release().
+  void launched() noexcept;
+
+  [[nodiscard]] stream& on() const { return *on_; }
+
+ private:
+  shared_call& add(mapping const& m, std::uint64_t first, std::uint64_t bytes, access use);
+
+  stream* on_;
+  std::vector<std::unique_ptr<shared::call>> parts_;  // one per address space
+  int wrong_ = 0;
+  bool released_ = false;
+};
+
+namespace detail {
+/// While it lives, launches of this thread do not use all objects.
+class declared_launch {
+ public:
+  declared_launch() noexcept;
+  ~declared_launch();
+  declared_launch(declared_launch const&) = delete;
+  declared_launch& operator=(declared_launch const&) = delete;
+};
+
+/// Releases the call. Throws shared_memory_error if that fails.
+void release_or_throw(shared_call& call);
+}  // namespace detail
+
+#if defined(GPUFS_EMULATED) || defined(__CUDACC__)
+/// Runs `kernel` on the call's stream, with what the call declares. Throws shared_memory_error if
+/// it cannot have that, device_error as launch() without a call.
+template <class... Parameters, class... Arguments>
+void launch(shared_call& call, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+            Arguments&&... arguments) {
+  detail::release_or_throw(call);
+  {
+    detail::declared_launch const declared;
+    launch(launch_options{.grid = grid, .block = block, .on = &call.on()}, kernel,
+           std::forward<Arguments>(arguments)...);
+  }
+  call.launched();
+}
+#endif
+
+}  // namespace gpufs

@@ -1,0 +1,51 @@
+// What moved between CPU and GPU for the objects of a gpufs::shared_memory, and why.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+/// COUNTER(name, what is counted). Each becomes a member of gpufs::mapping_statistics, a line of
+/// to_text() and a field of to_json_fields().
+#define GPUFS_MAPPING_COUNTERS(COUNTER)                                                           \
+  COUNTER(bytes_h2d, "bytes sent to the device, for all reasons")                                 \
+  COUNTER(bytes_d2h, "bytes fetched from the device, for all reasons")                            \
+  COUNTER(release_blocks, "blocks sent because a call used them")                                 \
+  COUNTER(release_bytes, "their bytes")                                                           \
+  COUNTER(eviction_blocks, "blocks sent because the CPU had written more than rolling_size")      \
+  COUNTER(eviction_bytes, "their bytes")                                                          \
+  COUNTER(fault_read_blocks, "blocks fetched because the CPU read them")                          \
+  COUNTER(fault_read_bytes, "their bytes")                                                        \
+  COUNTER(fault_write_blocks, "blocks fetched because the CPU wrote to a part of them")           \
+  COUNTER(fault_write_bytes, "their bytes")                                                       \
+  COUNTER(acquire_blocks, "blocks fetched by acquire()")                                          \
+  COUNTER(acquire_bytes, "their bytes")                                                           \
+  COUNTER(batch_h2d_bytes, "bytes that the batch protocol sent")                                  \
+  COUNTER(batch_d2h_bytes, "bytes that the batch protocol fetched")                               \
+  COUNTER(merged_bytes, "bytes moved because the system has no more mappings; max_map_count")     \
+  COUNTER(faults_read, "reads of the CPU that had to wait for a block")                           \
+  COUNTER(faults_write, "writes of the CPU that had to wait for a block or for its protection")   \
+  COUNTER(faults_spurious, "faults of the CPU on blocks that another thread had just made ready") \
+  COUNTER(reevictions, "writes of the CPU to blocks that had just been sent")                     \
+  COUNTER(calls, "launches that used shared objects")                                             \
+  COUNTER(declared_calls, "those of them that declared what they use")
+
+namespace gpufs {
+
+/// Counters since the shared_memory or the object was made, or since the snapshot that was
+/// subtracted. Exact, not sampled. Spurious faults depend on timing, all others on the program.
+struct mapping_statistics {
+#define GPUFS_MEMBER(name, help) std::uint64_t name = 0;
+  GPUFS_MAPPING_COUNTERS(GPUFS_MEMBER)
+#undef GPUFS_MEMBER
+
+  /// The counters since the snapshot `earlier` of the same object.
+  [[nodiscard]] mapping_statistics operator-(mapping_statistics const& earlier) const;
+};
+
+/// One line per counter that is not zero: "  faults_read        12".
+[[nodiscard]] std::string to_text(mapping_statistics const& s);
+
+/// The counters as the inside of a JSON object: "\"bytes_h2d\": 3, ...".
+[[nodiscard]] std::string to_json_fields(mapping_statistics const& s);
+
+}  // namespace gpufs

@@ -1,0 +1,199 @@
+// Random programs of CPU accesses, launches and calls of shared memory, beside the same on plain
+// arrays. After each step that reads, the bytes must be the same.
+#include <gpufs/mapping.hpp>
+
+#include <test/mapping/kernels.hpp>
+#include <test/support/seed.hpp>
+#include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <vector>
+
+using namespace gpufs;
+using namespace gpufs::test;
+
+namespace {
+
+using words = std::vector<std::uint32_t>;
+
+/// An object, and what its words must be.
+struct twin {
+  mapping shared;
+  words plain;
+  [[nodiscard]] std::uint32_t* data() const { return shared.as<std::uint32_t>(); }
+};
+
+class program {
+ public:
+  program(std::uint64_t seed, mapping_config const& c) : random_(seed), memory_(c) {
+    std::uint64_t const objects = 2 + below(3);
+    for (std::uint64_t n = 0; n < objects; ++n) twins_.push_back(new_twin());
+  }
+
+  /// Returns whether all bytes that the step read were right.
+  bool step() {
+    switch (below(10)) {
+      case 0: return replace();
+      case 1:
+      case 2: return write();
+      case 3: return read();
+      case 4: return copy();
+      case 5: return ready();
+      case 6: return launch_undeclared();
+      default: return launch_declared();
+    }
+  }
+
+  bool all_right() {
+    memory_.synchronize();
+    bool right = true;
+    for (auto const& t : twins_) right = right && is_right(t, 0, t.plain.size());
+    return right;
+  }
+
+ private:
+  std::uint64_t below(std::uint64_t n) { return random_() % n; }
+  twin& any() { return twins_[below(twins_.size())]; }
+
+  static constexpr coherence_protocol protocols[] = {
+      coherence_protocol::batch, coherence_protocol::lazy, coherence_protocol::rolling};
+
+  twin new_twin() {
+    constexpr std::uint64_t longest = 40 << 10;
+    std::uint64_t const count = 1 + below(longest);
+    map_options options;
+    if (below(2) == 0) options.protocol = protocols[below(3)];
+    return {memory_.allocate(count * 4, options), words(count)};
+  }
+
+  struct stretch {
+    std::uint64_t first, count;
+  };
+  stretch part_of(words const& w, std::uint64_t most) {
+    std::uint64_t const first = below(w.size());
+    return {first, 1 + below(std::min<std::uint64_t>(most, w.size() - first))};
+  }
+
+  static bool is_right(twin const& t, std::uint64_t first, std::uint64_t count) {
+    return std::memcmp(t.data() + first, t.plain.data() + first, count * 4) == 0;
+  }
+
+  bool replace() {
+    memory_.synchronize();
+    auto& t = any();
+    bool const right = is_right(t, 0, t.plain.size()) && t.shared.unmap() == 0;
+    t = new_twin();
+    return right;
+  }
+
+  bool write() {
+    memory_.synchronize();
+    auto& t = any();
+    auto const [first, count] = part_of(t.plain, 5000);
+    std::uint64_t const stride = 1 + below(40);
+    for (std::uint64_t i = first; i < first + count; i += stride)
+      t.data()[i] = t.plain[i] = static_cast<std::uint32_t>(random_());
+    return true;
+  }
+
+  bool read() {
+    memory_.synchronize();
+    auto& t = any();
+    auto const [first, count] = part_of(t.plain, 20000);
+    return is_right(t, first, count);
+  }
+
+  bool copy() {
+    memory_.synchronize();
+    auto& from = any();
+    auto& to = any();
+    auto const a = part_of(from.plain, 3000), b = part_of(to.plain, 3000);
+    std::uint64_t const bytes = std::min(a.count, b.count) * 4;
+    std::memmove(to.data() + b.first, from.data() + a.first, bytes);
+    std::memmove(to.plain.data() + b.first, from.plain.data() + a.first, bytes);
+    return true;
+  }
+
+  bool ready() {
+    memory_.synchronize();
+    auto& t = any();
+    auto const [first, count] = part_of(t.plain, 20000);
+    if (below(2) == 0) return t.shared.prefetch_to_device(first * 4, count * 4) == 0;
+    gpufs::access const use[] = {access::read, access::write, access::read_write};
+    auto const how = use[below(3)];
+    if (t.shared.acquire(first * 4, count * 4, how) != 0) return false;
+    if (how == access::read) return is_right(t, first, count);
+    for (std::uint64_t i = first; i < first + count; ++i)
+      t.data()[i] = t.plain[i] = static_cast<std::uint32_t>(i + 17);
+    return true;
+  }
+
+  // What the kernel does to the plain words.
+  static void mix(words& to, words const& from, stretch const& s, std::uint32_t salt) {
+    for (auto i = s.first; i < s.first + s.count; ++i)
+      to[i] = to[i] * 3 + from[i] + static_cast<std::uint32_t>(i) + salt;
+  }
+
+  bool launch_undeclared() {
+    auto& to = any();
+    auto& from = any();
+    auto s = part_of(to.plain, 3000);
+    if (s.first >= from.plain.size()) return true;
+    s.count = std::min<std::uint64_t>(s.count, from.plain.size() - s.first);
+    auto const salt = static_cast<std::uint32_t>(random_());
+    launch(mix_words, 2, 32, to.data(), from.data(), s.first, s.count, salt);
+    mix(to.plain, from.plain, s, salt);
+    return true;
+  }
+
+  bool launch_declared() {
+    auto& to = any();
+    auto& from = any();
+    auto s = part_of(to.plain, 3000);
+    if (s.first >= from.plain.size()) return true;
+    s.count = std::min<std::uint64_t>(s.count, from.plain.size() - s.first);
+    auto const salt = static_cast<std::uint32_t>(random_());
+    shared_call call;
+    bool const whole = below(2) == 0;
+    if (whole)
+      call.reads(from.shared).writes(to.shared);
+    else
+      call.reads(from.shared, s.first * 4, s.count * 4)
+          .reads_writes(to.shared, s.first * 4, s.count * 4);
+    launch(call, mix_words, 2, 32, to.data(), from.data(), s.first, s.count, salt);
+    mix(to.plain, from.plain, s, salt);
+    return true;
+  }
+
+  std::mt19937_64 random_;
+  shared_memory memory_;
+  std::vector<twin> twins_;
+};
+
+}  // namespace
+
+TEST_CASE("shared programs: every byte that a program reads is that of plain arrays") {
+  CAPTURE(seed());
+  unsigned const programs = scaled(60, 12);
+  for (unsigned n = 0; n < programs; ++n) {
+    CAPTURE(n);
+    std::mt19937_64 random(seed() + n);
+    mapping_config c;
+    coherence_protocol const protocols[] = {coherence_protocol::batch, coherence_protocol::lazy,
+                                            coherence_protocol::rolling};
+    c.protocol = protocols[random() % 3];
+    std::uint64_t const blocks[] = {block_automatic, 4 << 10, 16 << 10, 64 << 10, 1 << 20};
+    c.coherence_block = blocks[random() % 5];
+    c.rolling_size = static_cast<std::uint32_t>(random() % 6);
+    program p(random(), c);
+    for (unsigned step = 0; step < 60; ++step) {
+      CAPTURE(step);
+      REQUIRE(p.step());
+    }
+    REQUIRE(p.all_right());
+  }
+}
