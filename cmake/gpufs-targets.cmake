@@ -78,9 +78,17 @@ function(gpufs_set_up_library target)
     # Counters lie in a mapped file (%c in test_environment): processes that are killed count, too.
     target_compile_options(${target} PUBLIC
       -fprofile-instr-generate -fcoverage-mapping -fprofile-update=atomic
-      "SHELL:-mllvm -runtime-counter-relocation"
-      "SHELL:-include ${PROJECT_SOURCE_DIR}/test/coverage/source_location.hpp")
+      "SHELL:-mllvm -runtime-counter-relocation")
     target_link_options(${target} PUBLIC -fprofile-instr-generate)
+    if(GPUFS_SANITIZE MATCHES "address")
+      # As a shared library. A runtime within the program would call the functions that suites put
+      # in place of the system's calls, before it is ready.
+      execute_process(OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE
+        COMMAND ${CMAKE_CXX_COMPILER}
+          -print-file-name=libclang_rt.asan-${CMAKE_SYSTEM_PROCESSOR}.so)
+      cmake_path(GET runtime PARENT_PATH runtime_folder)
+      target_link_options(${target} PUBLIC -shared-libasan LINKER:-rpath,${runtime_folder})
+    endif()
   endif()
 endfunction()
 

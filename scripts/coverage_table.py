@@ -79,9 +79,9 @@ def add_branch(branches, place, taken):
 def read_suite(work):
     build, suite, profiles = work
     merged = os.path.join(build, "profiles", suite + ".profdata")
-    subprocess.run(["llvm-profdata-14", "merge", "--sparse", "-o", merged, *profiles], check=True)
+    subprocess.run(["llvm-profdata-16", "merge", "--sparse", "-o", merged, *profiles], check=True)
     exported = subprocess.run(
-        ["llvm-cov-14", "export", "-skip-expansions", "-instr-profile", merged,
+        ["llvm-cov-16", "export", "-skip-expansions", "-instr-profile", merged,
          os.path.join(build, "bin", suite)], check=True, stdout=subprocess.PIPE).stdout
     branches = collections.defaultdict(dict)
     lines = collections.defaultdict(set)

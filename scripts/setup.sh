@@ -13,8 +13,8 @@ need_command cmake cmake
 need_command ninja ninja-build
 if [ "${1:-}" = format ]; then need_command clang-format-14 clang-format-14; fi
 if [ "${1:-}" = coverage ]; then
-  need_command clang++-14 clang-14
-  need_command llvm-cov-14 llvm-14
+  need_command clang++-16 clang-16
+  need_command llvm-cov-16 llvm-16
 fi
 if [ "${1:-}" = charts ]; then
   /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || missing+=(python3-matplotlib)
