@@ -1,8 +1,11 @@
 // Checks of host calls, and other host code that is the same for both devices.
 #include <gpufs/device/launch_check.hpp>
 #include <gpufs/device/memory.hpp>
+#include <gpufs/device/shared_range.hpp>
 
 #include <cstring>
+
+#include <sys/resource.h>
 
 namespace gpufs::device_memory {
 
@@ -22,6 +25,16 @@ void check_range(std::uint64_t offset, std::uint64_t count, std::uint64_t size, 
     throw std::out_of_range(std::string(what) + ": elements " + std::to_string(offset) + " to " +
                             std::to_string(offset) + " + " + std::to_string(count) +
                             " of a buffer of " + std::to_string(size));
+}
+
+}  // namespace gpufs::device_memory
+
+namespace gpufs::device_memory {
+
+std::uint64_t longest_file() {
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return ~0ull;
+  return limit.rlim_cur;
 }
 
 }  // namespace gpufs::device_memory

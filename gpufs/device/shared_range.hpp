@@ -68,7 +68,8 @@ class shared_range {
   void begin_use(std::uint64_t at, std::uint64_t bytes, bool writes);
 
   /// No call uses the bytes any more. Emulated: the CPU may do nothing with them until protect().
-  void end_use(std::uint64_t at, std::uint64_t bytes) noexcept;
+  /// Returns false if the system has no more mappings: the device's bytes lie there still.
+  [[nodiscard]] bool end_use(std::uint64_t at, std::uint64_t bytes) noexcept;
 
  private:
   struct implementation;
@@ -81,8 +82,17 @@ class shared_range {
 };
 
 /// Runs `then` once the work that `on` has so far has ended, even if it failed. `then` may not call
-/// the device. Throws device_error.
+/// the device, nor wait for anybody who does. Throws device_error.
 void when_done(stream& on, std::function<void()> then);
+
+/// Whether launches on the stream are recorded for later (CUDA graphs).
+[[nodiscard]] bool is_captured(stream& on);
+
+/// Bytes of device memory that are free.
+[[nodiscard]] std::uint64_t free_device_bytes();
+
+/// The longest file that this process may make. Longer ones would end it by a signal.
+[[nodiscard]] std::uint64_t longest_file();
 
 /// True in a thread that runs a kernel. GPU: never.
 [[nodiscard]] bool in_kernel() noexcept;

@@ -1,12 +1,15 @@
 // Set-up, objects and moves of bytes. Calls and faults are in files of their own.
 #include <gpufs/device/memory.hpp>
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/device_scope.hpp>
+#include <gpufs/mapping/wait_until.hpp>
 #include <gpufs/shared_memory_error.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <utility>
 
 namespace gpufs::shared {
@@ -31,11 +34,11 @@ address_space::address_space(mapping_config const& settings)
     : settings_(settings),
       device_(current_device_number()),
       device_bytes_left_(settings.device_memory != 0 ? settings.device_memory
-                                                     : current_device().memory_bytes / 10 * 9),
+                                                     : device_memory::free_device_bytes() / 10 * 9),
       range_(settings.address_space),
       free_(range_.bytes()),
-      rolling_(settings),
-      guard_(range_.base(), range_.bytes(), faults_) {
+      rolling_(settings) {
+  guard_.emplace(range_.base(), range_.bytes(), mail_->faults);
   if (range_.bytes() < settings.address_space)
     notes_.push_back(fmt::format("address_space: {} bytes instead of {}, as the system has no more",
                                  range_.bytes(), settings.address_space));
@@ -44,46 +47,46 @@ address_space::address_space(mapping_config const& settings)
 }
 
 address_space::~address_space() {
-  if (in_forked_child()) {
-    service_.detach();  // it runs in the parent only
-    return;
-  }
+  device_scope const on(device_);
   {
     quiet_lock lock(mutex_);
-    changed_.wait(lock, [this] { return calls_under_way_ == 0; });
+    wait_until(lock, [this] { return calls_under_way_ == 0; });
   }
+  guard_.reset();
   // Pairs with the look of the service thread, which rings() orders.
   stops_.store(true, std::memory_order_release);
-  faults_.ring();
+  mail_->faults.ring();
   service_.join();
 }
 
 object& address_space::allocate(std::uint64_t bytes, map_options const& options) {
   if (bytes == 0) throw shared_memory_error(EINVAL, "shared memory: 0 bytes asked for");
+  device_scope const on(device_);
   quiet_lock const lock(mutex_);
   // Written so that no sum overflows.
-  if (bytes > device_bytes_left_ || bytes > range_.bytes())
+  bool const fits = bytes <= range_.bytes();
+  std::uint64_t const room =
+      fits ? rounded_up(bytes, device_memory::shared_range::granularity) : ~0ull;
+  if (room > device_bytes_left_)
     throw shared_memory_error(
         ENOMEM, fmt::format("shared memory: {} bytes asked for, {} of device_memory left; raise "
                             "device_memory, or free objects",
                             bytes, device_bytes_left_));
-  std::uint64_t const room = rounded_up(bytes, device_memory::shared_range::granularity);
   auto const offset = free_.take(room);
   if (!offset)
     throw shared_memory_error(
         ENOMEM, fmt::format("shared memory: no {} addresses in a row; raise address_space", room));
   auto const protocol = options.protocol.value_or(settings_.protocol);
+  auto const block = options.block.value_or(settings_.coherence_block);
   try {
-    object& o =
-        objects_
-            .emplace(*offset,
-                     object{.offset = *offset,
-                            .bytes = bytes,
-                            .block_bytes = block_for(
-                                bytes, protocol, options.block.value_or(settings_.coherence_block)),
-                            .protocol = protocol,
-                            .states = {}})
-            .first->second;
+    auto& o = objects_
+                  .emplace(*offset, object{.id = ++last_object_,
+                                           .offset = *offset,
+                                           .bytes = bytes,
+                                           .block_bytes = block_for(bytes, protocol, block),
+                                           .protocol = protocol,
+                                           .states = {}})
+                  .first->second;
     if (protocol != coherence_protocol::batch)
       o.states.resize(o.block_count(), block_state::read_only);
     if (protocol == coherence_protocol::rolling) o.evicted_at.resize(o.block_count());
@@ -92,24 +95,26 @@ object& address_space::allocate(std::uint64_t bytes, map_options const& options)
     if (protocol == coherence_protocol::batch)
       protect_or_throw(o, o.all(), host_access::read_write);
     if (protocol == coherence_protocol::rolling) rolling_.object_added();
-    device_bytes_left_ -= std::min(room, device_bytes_left_);
+    device_bytes_left_ -= room;
     return o;
-  } catch (...) {
+  } catch (std::exception const& e) {
     objects_.erase(*offset);
     range_.detach(*offset, bytes);
     free_.give_back(*offset, room);
-    throw;
+    throw shared_memory_error(ENOMEM, e.what());
   }
 }
 
 int address_space::remove(object& o) {
   if (in_forked_child()) return 0;
+  device_scope const on(device_);
   quiet_lock lock(mutex_);
-  changed_.wait(lock, [&] { return o.uses.empty(); });
+  o.is_going = true;
+  wait_until(lock, [&] { return o.uses.empty(); });
   try {
     wait_for_sends();
-  } catch (device_error const&) {
-    has_failed_ = true;
+  } catch (std::exception const&) {
+    fail();
   }
   forget_dirty(o, o.all());
   if (o.protocol == coherence_protocol::rolling) rolling_.object_removed();
@@ -121,6 +126,13 @@ int address_space::remove(object& o) {
   return has_failed_ ? -EIO : 0;
 }
 
+void address_space::fail() noexcept {
+  has_failed_ = true;
+  changes_.fetch_add(1, std::memory_order_release);
+  futex_wake(&changes_);
+  mail_->faults.ring();
+}
+
 object* address_space::object_at(std::uint64_t offset) {
   auto at = objects_.upper_bound(offset);
   if (at == objects_.begin()) return nullptr;
@@ -128,19 +140,22 @@ object* address_space::object_at(std::uint64_t offset) {
   return offset - at->first < at->second.bytes ? &at->second : nullptr;
 }
 
-object const* address_space::find(std::uintptr_t address) const {
+address_space::place address_space::find(std::uintptr_t address) const {
   auto const first = reinterpret_cast<std::uintptr_t>(range_.base());
-  if (address < first || address - first >= range_.bytes()) return nullptr;
+  if (address < first || address - first >= range_.bytes() || in_forked_child()) return {0, 0};
   quiet_lock const lock(mutex_);
-  return const_cast<address_space*>(this)->object_at(address - first);
+  auto const* const o = const_cast<address_space*>(this)->object_at(address - first);
+  return o == nullptr ? place{0, 0} : place{o->offset, o->bytes};
 }
 
 mapping_statistics address_space::counts(object const* of) const {
+  if (in_forked_child()) return {};
   quiet_lock const lock(mutex_);
   return of == nullptr ? counts_ : of->counts;
 }
 
 std::vector<std::string> address_space::notes() const {
+  if (in_forked_child()) return {};
   quiet_lock const lock(mutex_);
   return notes_;
 }

@@ -13,7 +13,6 @@
 #include <gpufs/mapping_statistics.hpp>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <sys/types.h>
@@ -28,11 +28,18 @@
 
 namespace gpufs::shared {
 
-/// Blocks that a call is going to use.
+/// Blocks that a call is going to use, of an object that may be gone by then.
 struct part {
-  object* of;
+  std::uint64_t offset, id;  ///< of the object
   block_run blocks;
   bool writes;
+};
+
+/// Calls that have ended, as streams tell. It outlives the address space if a stream needs it.
+struct mailbox {
+  fault_queue faults;
+  std::mutex mutex;
+  std::vector<std::int64_t> ended;
 };
 
 /// What a range of an object is to be made ready for; see mapping::acquire().
@@ -44,7 +51,9 @@ struct wanted {
 
 /// All state is protected by one mutex, taken with signals blocked. The service thread answers
 /// faults of CPU threads; these hold nothing while they wait. Nobody waits for a call with the
-/// mutex held.
+/// mutex held. A stream that has ended a call takes no mutex that is held while somebody waits for
+/// the device: it leaves the call's number in the mailbox. (The emulated device has no such waits,
+/// and hands the bytes over at once.)
 class address_space {
  public:
   /// Throws as shared_memory's constructor. The settings are valid.
@@ -57,11 +66,17 @@ class address_space {
   /// Waits until no call uses the object. Returns 0 or -EIO.
   int remove(object& o);
 
+  [[nodiscard]] std::byte* base() const { return range_.base(); }
   [[nodiscard]] std::byte* address_of(object const& o) const { return range_.base() + o.offset; }
-  [[nodiscard]] object const* find(std::uintptr_t address) const;
+  /// Offset and bytes of the object that has an address; no bytes: there is none.
+  struct place {
+    std::uint64_t offset, bytes;
+  };
+  [[nodiscard]] place find(std::uintptr_t address) const;
 
   /// Hands blocks to the device for a call. No parts: all objects, for reading and writing.
-  /// Returns the call's number, or -EIO. Every call that began is ended by end_behind().
+  /// Returns the call's number, 0: it uses nothing, -EINVAL: an object has gone, or -EIO. Every
+  /// call that began is ended by end_behind().
   std::int64_t begin(std::optional<std::vector<part>> declared);
   /// Ends the call behind the work that the stream has so far.
   void end_behind(stream& on, std::int64_t call) noexcept;
@@ -74,6 +89,7 @@ class address_space {
   /// Threads and device are the parent's there.
   [[nodiscard]] bool in_forked_child() const { return ::getpid() != process_; }
 
+  [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] mapping_statistics counts(object const* of = nullptr) const;
   [[nodiscard]] std::vector<std::string> notes() const;
 
@@ -93,25 +109,29 @@ class address_space {
   void set_state(object& o, block_run r, block_state to);
   [[nodiscard]] int protect(object& o, block_run r, device_memory::host_access to);
   void protect_or_throw(object& o, block_run r, device_memory::host_access to);
-  void make_dirty(object& o, std::uint64_t block);
+  void make_dirty(object& o, std::uint64_t block, bool rolls);
   void forget_dirty(object& o, block_run r);
   void evict_beyond_limit(written_block const& newest);
   void evict(written_block oldest);
   void merge(object& o);
   void clean(object& o, block_run r, reason why);
-  void hand_over(part const& p);
+  void hand_over(object& o, block_run blocks, bool writes);
   void hand_over_batch(object& o, bool writes);
   void use_range(object& o, use const& u);
-  void end_call(std::int64_t call);  ///< takes the mutex itself
+  void take_ended_calls();
   void drop_uses(std::int64_t call);
+  void fail() noexcept;
+  void count_call(std::vector<std::pair<object*, use>> const& all, bool is_declared);
   void end_use(object& o, block_run r);
   object* object_at(std::uint64_t offset);
 
   // In the service thread.
   void serve_faults();
+  template <class Condition>
+  void wait_until(quiet_lock& lock, Condition const& holds);
   [[nodiscard]] fault_answer try_to_serve(fault const& f);
-  [[nodiscard]] fault_answer serve(object& o, std::uint64_t block, fault const& f);
-  void make_ready(object& o, std::uint64_t block, bool writes);
+  [[nodiscard]] fault_answer serve(object& o, std::uint64_t block, touch_kind kind);
+  void make_readable(object& o, block_run r, device_memory::host_access to);
 
   pid_t process_ = ::getpid();
   mapping_config settings_;
@@ -121,7 +141,7 @@ class address_space {
   stream sends_;
   stream fetches_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;  ///< calls have ended
+  std::atomic<std::uint32_t> changes_{0};  ///< calls have ended, or the device has failed
   arena free_;
   std::map<std::uint64_t, object> objects_;  ///< by offset
   written_list written_;                     ///< of rolling objects, the oldest first
@@ -129,13 +149,14 @@ class address_space {
   std::vector<device_memory::pinned_copy> to_send_;
   bool is_sending_ = false;
   bool has_failed_ = false;
+  std::uint64_t last_object_ = 0;
   std::int64_t last_call_ = 0;
   std::uint64_t calls_under_way_ = 0;
   mapping_statistics counts_;
   std::vector<std::string> notes_;
-  fault_queue faults_;
+  std::shared_ptr<mailbox> mail_ = std::make_shared<mailbox>();
   std::atomic<bool> stops_{false};
-  guard guard_;
+  std::optional<guard> guard_;
   std::thread service_;  // last, since it uses all of the above
 };
 

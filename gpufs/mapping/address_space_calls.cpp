@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <iterator>
+#include <set>
+#include <utility>
 
 namespace gpufs::shared {
 
@@ -12,32 +15,52 @@ using device_memory::host_access;
 namespace {
 
 constexpr std::int64_t failed = -EIO;
-
 }  // namespace
 
 std::int64_t address_space::begin(std::optional<std::vector<part>> declared) {
+  if (in_forked_child()) return failed;
   quiet_lock const lock(mutex_);
+  take_ended_calls();
   if (has_failed_) return failed;
-  bool const is_declared = declared.has_value();
-  auto parts = declared.value_or(std::vector<part>{});
-  if (!is_declared) {
-    for (auto& [offset, o] : objects_) parts.push_back({&o, o.all(), true});
+  std::vector<std::pair<object*, use>> all;
+  auto const number = std::uint64_t(last_call_) + 1;
+  if (declared) {
+    for (auto const& p : *declared) {
+      object* const o = object_at(p.offset);
+      if (o == nullptr || o->id != p.id) return -EINVAL;
+      if (p.blocks.first != p.blocks.end) all.push_back({o, {p.blocks, p.writes, number}});
+    }
+  } else {
+    for (auto& [offset, o] : objects_) {
+      if (!o.is_going) all.push_back({&o, {o.all(), true, number}});
+    }
   }
+  if (all.empty()) return 0;
   try {
     rolling_.released(written_.size());
-    for (auto const& p : parts) hand_over(p);
+    for (auto const& [o, u] : all) hand_over(*o, u.blocks, u.writes);
     wait_for_sends();
-    for (auto const& p : parts)
-      use_range(*p.of, {p.blocks, p.writes, std::uint64_t(last_call_) + 1});
-  } catch (device_error const&) {
-    has_failed_ = true;
-    drop_uses(last_call_ + 1);
+    for (auto const& [o, u] : all) use_range(*o, u);
+  } catch (std::exception const&) {
+    drop_uses(std::int64_t(number));
+    fail();
     return failed;
   }
-  ++counts_.calls;
-  if (is_declared) ++counts_.declared_calls;
+  count_call(all, declared.has_value());
   ++calls_under_way_;
   return ++last_call_;
+}
+
+// Each object once, however many parts of it the call uses.
+void address_space::count_call(std::vector<std::pair<object*, use>> const& all, bool is_declared) {
+  std::set<object*> objects;
+  for (auto const& [o, u] : all) objects.insert(o);
+  ++counts_.calls;
+  counts_.declared_calls += is_declared ? 1 : 0;
+  for (auto* const o : objects) {
+    ++o->counts.calls;
+    o->counts.declared_calls += is_declared ? 1 : 0;
+  }
 }
 
 void address_space::hand_over_batch(object& o, bool writes) {
@@ -48,66 +71,79 @@ void address_space::hand_over_batch(object& o, bool writes) {
   o.is_changed = o.is_changed || writes;
 }
 
-void address_space::hand_over(part const& p) {
-  object& o = *p.of;
-  if (o.protocol == coherence_protocol::batch) return hand_over_batch(o, p.writes);
-  block_run blocks = p.blocks;
-  for (;;) {
-    // Protected first and sent then: no write of the CPU is lost in between.
-    auto const held = p.writes ? o.readable.within(blocks) : std::vector<block_run>{};
-    int error = 0;
-    for (auto const& run : held) error = error != 0 ? error : protect(o, run, host_access::none);
-    if (!p.writes) {
-      for (auto const& [block, place] : o.dirty) {
-        if (!blocks.contains(block)) continue;
-        error = error != 0 ? error : protect(o, {block, block + 1}, host_access::read);
-      }
-    }
-    if (error == 0) break;
-    // No more mappings. All blocks alike need one. What the device has as well may be fetched
-    // again.
-    if (blocks == o.all()) {
-      protect_or_throw(o, o.all(), host_access::none);
-      clean(o, o.all(), {&mapping_statistics::release_blocks, &mapping_statistics::release_bytes});
-      set_state(o, o.all(), block_state::invalid);
-      return;
-    }
+// Blocks are protected first and sent then: no write of the CPU is lost in between.
+void address_space::hand_over(object& o, block_run blocks, bool writes) {
+  if (o.protocol == coherence_protocol::batch) return hand_over_batch(o, writes);
+  int error = 0;
+  if (writes) {
+    for (auto const& run : o.readable.within(blocks))
+      error = error != 0 ? error : protect(o, run, host_access::none);
+  } else {
+    for (auto at = o.dirty.lower_bound(blocks.first); at != o.dirty.end() && at->first < blocks.end;
+         ++at)
+      error = error != 0 ? error : protect(o, {at->first, at->first + 1}, host_access::read);
+  }
+  if (error != 0) {
+    // No more mappings. All blocks alike need one. What the device has as well is fetched again.
     blocks = o.all();
+    writes = true;
+    protect_or_throw(o, blocks, host_access::none);
   }
   clean(o, blocks, {&mapping_statistics::release_blocks, &mapping_statistics::release_bytes});
-  if (!p.writes) return;
+  if (!writes) return;
   for (auto const& run : o.readable.within(blocks)) set_state(o, run, block_state::invalid);
 }
 
 void address_space::use_range(object& o, use const& u) {
   o.uses.push_back(u);
-  ++o.counts.calls;
   if constexpr (!device_memory::shared_range::hands_over) return;
-  if (u.blocks.first == u.blocks.end) return;
-  bool const writes = o.is_used(u.blocks, false);
-  range_.begin_use(o.begin_of(u.blocks), o.pages_of(u.blocks), writes);
+  block_runs to_map;
+  to_map.add(u.blocks);
+  // What another use may write stays so.
+  for (auto const& other : o.uses) {
+    if (other.writes && !u.writes) to_map.take(other.blocks);
+  }
+  for (auto const& r : to_map.within(u.blocks))
+    range_.begin_use(o.begin_of(r), o.pages_of(r), u.writes);
 }
 
 void address_space::end_behind(stream& on, std::int64_t call) noexcept {
+  auto const end = [this, mail = mail_, call] {
+    {
+      std::lock_guard const lock(mail->mutex);
+      mail->ended.push_back(call);
+    }
+    if constexpr (device_memory::shared_range::hands_over) {
+      // The bytes are the CPU's as soon as the stream says that its work is done.
+      quiet_lock const lock(mutex_);
+      take_ended_calls();
+    }
+    mail->faults.ring();
+  };
   try {
-    device_memory::when_done(on, [this, call] { end_call(call); });
+    device_memory::when_done(on, end);
   } catch (...) {
     // The stream takes no more work, so nothing can be known about the call's end.
     {
       quiet_lock const lock(mutex_);
-      has_failed_ = true;
+      fail();
     }
-    end_call(call);
+    end();
   }
 }
 
-void address_space::end_call(std::int64_t call) {
-  quiet_lock const lock(mutex_);
-  drop_uses(call);
-  --calls_under_way_;
+void address_space::take_ended_calls() {
+  std::vector<std::int64_t> ended;
+  {
+    std::lock_guard const lock(mail_->mutex);
+    ended.swap(mail_->ended);
+  }
+  if (ended.empty()) return;
+  for (auto const call : ended) drop_uses(call);
+  calls_under_way_ -= ended.size();
   // Under the mutex: this object may go as soon as no call is under way.
-  changed_.notify_all();
-  faults_.ring();
+  changes_.fetch_add(1, std::memory_order_release);
+  futex_wake(&changes_);
 }
 
 void address_space::drop_uses(std::int64_t call) {
@@ -125,9 +161,14 @@ void address_space::drop_uses(std::int64_t call) {
 void address_space::end_use(object& o, block_run r) {
   if constexpr (!device_memory::shared_range::hands_over) return;
   for (auto const& free : o.unused(r)) {
-    range_.end_use(o.begin_of(free), o.pages_of(free));
+    if (!range_.end_use(o.begin_of(free), o.pages_of(free))) {
+      // The device's bytes lie there still. The CPU shall not take them for its own.
+      static_cast<void>(protect(o, free, host_access::none));
+      fail();
+      continue;
+    }
     if (o.protocol == coherence_protocol::batch) {
-      if (protect(o, free, host_access::read_write) != 0) has_failed_ = true;
+      if (protect(o, free, host_access::read_write) != 0) fail();
       continue;
     }
     // The device has these bytes, too. So blocks that cannot be protected are fetched again.
@@ -135,67 +176,6 @@ void address_space::end_use(object& o, block_run r) {
       if (protect(o, run, host_access::read) != 0) set_state(o, run, block_state::invalid);
     }
   }
-}
-
-void address_space::acquire_batches() {
-  constexpr reason why{nullptr, &mapping_statistics::batch_d2h_bytes};
-  quiet_lock const lock(mutex_);
-  for (auto& [offset, o] : objects_) {
-    if (!o.is_at_device || !o.uses.empty()) continue;
-    if (o.is_changed) fetch(o, o.all(), why);
-    o.is_at_device = o.is_changed = false;
-  }
-}
-
-int address_space::acquire(object& o, wanted const& what) {
-  constexpr reason why{&mapping_statistics::acquire_blocks, &mapping_statistics::acquire_bytes};
-  bool const writes = what.use != access::read;
-  block_run const r = o.blocks_of(what.first, what.bytes);
-  quiet_lock lock(mutex_);
-  changed_.wait(
-      lock, [&] { return !o.is_used(r, device_memory::shared_range::hands_over) || has_failed_; });
-  if (has_failed_) return -EIO;
-  try {
-    if (o.protocol == coherence_protocol::batch) {
-      if (o.is_at_device && o.is_changed) fetch(o, o.all(), why);
-      o.is_at_device = o.is_changed = false;
-      return 0;
-    }
-    for (std::uint64_t block = r.first; block < r.end; ++block) {
-      auto const after = on_touch(o.states[block], writes);
-      if (after.after == o.states[block]) continue;
-      block_run const one{block, block + 1};
-      std::uint64_t const begin = block * o.block_bytes;
-      bool const is_overwritten = what.use == access::write && what.first <= begin &&
-                                  begin + o.bytes_of(one) <= what.first + what.bytes;
-      if (after.fetch && !is_overwritten) fetch(o, one, why);
-      make_ready(o, block, writes);
-    }
-  } catch (device_error const&) {
-    has_failed_ = true;
-    return -EIO;
-  }
-  return 0;
-}
-
-int address_space::send(object& o, block_run r) {
-  quiet_lock const lock(mutex_);
-  if (has_failed_) return -EIO;
-  if (o.protocol == coherence_protocol::batch) return 0;
-  try {
-    std::vector<block_run> dirty;
-    for (auto at = o.dirty.lower_bound(r.first); at != o.dirty.end() && at->first < r.end; ++at)
-      dirty.push_back({at->first, at->first + 1});
-    for (auto const& one : dirty) {
-      if (protect(o, one, host_access::read) != 0) return 0;  // the launch sends them
-      clean(o, one, {&mapping_statistics::release_blocks, &mapping_statistics::release_bytes});
-    }
-    wait_for_sends();
-  } catch (device_error const&) {
-    has_failed_ = true;
-    return -EIO;
-  }
-  return 0;
 }
 
 }  // namespace gpufs::shared

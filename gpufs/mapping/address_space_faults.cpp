@@ -2,7 +2,8 @@
 #include <gpufs/device/memory.hpp>
 #include <gpufs/mapping/address_space.hpp>
 
-#include <cerrno>
+#include <exception>
+#include <iterator>
 #include <utility>
 
 #include <pthread.h>
@@ -13,19 +14,29 @@ using device_memory::host_access;
 
 void address_space::serve_faults() {
   ::pthread_setname_np(::pthread_self(), "gpufs-shared");
-  device_memory::enter_library_thread(device_);
+  try {
+    device_memory::enter_library_thread(device_);
+  } catch (std::exception const&) {
+    quiet_lock const lock(mutex_);
+    fail();
+  }
+  auto& mail = *mail_;
   std::vector<fault*> open;
   for (;;) {
-    auto const seen = faults_.rings();
-    for (fault* f = faults_.take_all(); f != nullptr; f = f->next) open.push_back(f);
+    auto const seen = mail.faults.rings();
+    for (fault* f = mail.faults.take_all(); f != nullptr; f = f->next) open.push_back(f);
     if (stops_.load(std::memory_order_acquire) && open.empty()) return;
+    {
+      quiet_lock const lock(mutex_);
+      take_ended_calls();
+    }
     std::erase_if(open, [this](fault* f) {
       auto const answer = try_to_serve(*f);
       if (answer == fault_answer::waiting) return false;
       fault_queue::answer(*f, answer);
       return true;
     });
-    faults_.wait(seen);
+    mail.faults.wait(seen);
   }
 }
 
@@ -33,68 +44,65 @@ fault_answer address_space::try_to_serve(fault const& f) {
   quiet_lock const lock(mutex_);
   std::uint64_t const at = f.address - reinterpret_cast<std::uintptr_t>(range_.base());
   object* const o = object_at(at);
-  if (o == nullptr) return fault_answer::not_ours;
+  // A kernel would wait for itself. It may use what its call was given, and nothing else.
+  if (o == nullptr || f.in_kernel) return fault_answer::not_ours;
   try {
-    return serve(*o, (at - o->offset) / o->block_bytes, f);
-  } catch (device_error const&) {
-    has_failed_ = true;
+    return serve(*o, (at - o->offset) / o->block_bytes, f.kind);
+  } catch (std::exception const&) {
+    fail();
     return fault_answer::failed;
   }
 }
 
-fault_answer address_space::serve(object& o, std::uint64_t block, fault const& f) {
+fault_answer address_space::serve(object& o, std::uint64_t block, touch_kind kind) {
   block_run const one{block, block + 1};
-  bool const is_used = o.is_used(one, device_memory::shared_range::hands_over);
-  // A kernel would wait for itself. It may use what its call was given, and nothing else.
-  if (f.in_kernel) return fault_answer::not_ours;
-  if (has_failed_) return fault_answer::failed;
-  if (is_used) return fault_answer::waiting;
-  if (o.protocol == coherence_protocol::batch) {
-    // A call has ended since.
+  bool const is_batch = o.protocol == coherence_protocol::batch;
+  if (o.is_used(one, device_memory::shared_range::hands_over))
+    return has_failed_ ? fault_answer::failed : fault_answer::waiting;
+  auto const state = is_batch ? block_state::dirty : o.states[block];
+  // Where the processor does not tell, the first fault counts as a read, and one on a block that
+  // may be read as a write.
+  bool const writes =
+      kind == touch_kind::write || (kind == touch_kind::unknown && state == block_state::read_only);
+  auto const touch = on_touch(state, writes);
+  if (touch.after == state) {  // another thread was first, or a call has ended since
     count(o, &mapping_statistics::faults_spurious);
     return fault_answer::served;
   }
-  auto const touch = on_touch(o.states[block], f.writes);
-  if (touch.after == o.states[block]) {
-    count(o, &mapping_statistics::faults_spurious);
-    return fault_answer::served;
-  }
-  count(o, f.writes ? &mapping_statistics::faults_write : &mapping_statistics::faults_read);
+  if (has_failed_ && touch.fetch) return fault_answer::failed;
+  count(o, writes ? &mapping_statistics::faults_write : &mapping_statistics::faults_read);
   if (touch.fetch)
     fetch(o, one,
-          f.writes ? reason{&mapping_statistics::fault_write_blocks,
-                            &mapping_statistics::fault_write_bytes}
-                   : reason{&mapping_statistics::fault_read_blocks,
-                            &mapping_statistics::fault_read_bytes});
-  make_ready(o, block, f.writes);
+          writes ? reason{&mapping_statistics::fault_write_blocks,
+                          &mapping_statistics::fault_write_bytes}
+                 : reason{&mapping_statistics::fault_read_blocks,
+                          &mapping_statistics::fault_read_bytes});
+  make_readable(o, one, allowed(touch.after));
+  if (writes) make_dirty(o, block, true);
   return fault_answer::served;
 }
 
-// The CPU's bytes of the block are up to date.
-void address_space::make_ready(object& o, std::uint64_t block, bool writes) {
-  block_run const one{block, block + 1};
-  host_access const to = writes ? host_access::read_write : host_access::read;
-  if (protect(o, one, to) != 0) {
-    // Fetched bytes and states agree for the merge only if the block counts as readable.
-    if (o.states[block] == block_state::invalid) set_state(o, one, block_state::read_only);
-    if (o.uses.empty()) merge(o);
-    protect_or_throw(o, one, to);
-  }
-  if (!writes) return set_state(o, one, block_state::read_only);
-  make_dirty(o, block);
+// The CPU's bytes of the block are up to date. It becomes read_only, if it was not.
+void address_space::make_readable(object& o, block_run one, host_access to) {
+  bool const is_new = o.states[one.first] == block_state::invalid;
+  if (is_new) set_state(o, one, block_state::read_only);
+  if (protect(o, one, to) == 0) return;
+  // Parts of the object that a call uses cannot be made alike.
+  if (o.uses.empty()) merge(o);
+  protect_or_throw(o, one, to);
 }
 
-void address_space::make_dirty(object& o, std::uint64_t block) {
-  block_run const one{block, block + 1};
-  set_state(o, one, block_state::dirty);
-  if (o.protocol == coherence_protocol::lazy) {
+// `rolls`: it counts for the rolling size, and may be sent before a release.
+void address_space::make_dirty(object& o, std::uint64_t block, bool rolls) {
+  set_state(o, {block, block + 1}, block_state::dirty);
+  if (o.protocol == coherence_protocol::lazy || !rolls) {
     o.dirty.emplace(block, written_.end());
     return;
   }
   if (rolling_.written_again(o.evicted_at[block])) count(o, &mapping_statistics::reevictions);
   written_.push_back({&o, block});
   o.dirty.emplace(block, std::prev(written_.end()));
-  evict_beyond_limit(written_.back());
+  if (!has_failed_) evict_beyond_limit(written_.back());
 }
 
 // The neighbour of the block that was written last stays: an access may need both of them.

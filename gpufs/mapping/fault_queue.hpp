@@ -11,6 +11,9 @@ void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept;
 /// Wakes all that wait for the word. The word may be gone by now.
 void futex_wake(std::atomic<std::uint32_t>* word) noexcept;
 
+/// What a thread tried. Some processors do not tell.
+enum class touch_kind { read, write, unknown };
+
 /// What becomes of a fault.
 enum class fault_answer : std::uint32_t {
   waiting,
@@ -22,7 +25,7 @@ enum class fault_answer : std::uint32_t {
 /// One fault. It lies on the stack of the thread that faulted, until it is answered.
 struct fault {
   std::uintptr_t address;
-  bool writes;
+  touch_kind kind;
   bool in_kernel;
   fault* next = nullptr;
   std::atomic<std::uint32_t> answer{std::uint32_t(fault_answer::waiting)};

@@ -36,15 +36,12 @@ struct earlier_handler {
 };
 std::atomic<earlier_handler const*> before{nullptr};
 
-// Whether the access was a write. Where the processor does not tell, a fault counts as a read; the
-// write then faults once more, on a block that may be read.
-bool was_write(void const* context) {
+touch_kind kind_of(ucontext_t const& context) {
 #if defined(__x86_64__)
-  auto const& registers = static_cast<ucontext_t const*>(context)->uc_mcontext.gregs;
-  return (registers[REG_ERR] & 2) != 0;
+  return (context.uc_mcontext.gregs[REG_ERR] & 2) != 0 ? touch_kind::write : touch_kind::read;
 #else
   static_cast<void>(context);
-  return false;
+  return touch_kind::unknown;
 #endif
 }
 
@@ -55,12 +52,32 @@ void set_standard_handler() {
   ::sigaction(SIGSEGV, &standard, nullptr);
 }
 
+// The handler to pass on to. One that the program has set behind ours may lead back to ours, with
+// the same signal. Then it is the one before that. uc_link tells: the kernel clears it for each
+// signal, and ignores it when the handler returns.
+earlier_handler const* next_handler(ucontext_t& context) {
+  auto const* const newest = before.load(std::memory_order_acquire);
+  auto const* last = reinterpret_cast<earlier_handler const*>(context.uc_link);
+  for (auto const* known = newest; known != nullptr; known = known->older) {
+    if (known == last) return known->older;
+  }
+  return newest;
+}
+
 // As if gpufs had no handler. A handler of the program may leave by a jump.
 void pass_on(int number, siginfo_t* info, void* context) {
-  struct sigaction const& to = before.load(std::memory_order_acquire)->action;
-  if ((to.sa_flags & SA_SIGINFO) != 0) return to.sa_sigaction(number, info, context);
-  if (to.sa_handler != SIG_DFL && to.sa_handler != SIG_IGN) return to.sa_handler(number);
+  auto& state = *static_cast<ucontext_t*>(context);
+  auto const* const to = next_handler(state);
+  state.uc_link = reinterpret_cast<ucontext_t*>(const_cast<earlier_handler*>(to));
+  if (to != nullptr && (to->action.sa_flags & SA_SIGINFO) != 0)
+    return to->action.sa_sigaction(number, info, context);
+  bool const is_ignored = to != nullptr && to->action.sa_handler == SIG_IGN;
+  if (to != nullptr && !is_ignored && to->action.sa_handler != SIG_DFL)
+    return to->action.sa_handler(number);
+  bool const was_sent = info->si_code <= 0;
+  if (was_sent && is_ignored) return;
   set_standard_handler();
+  if (was_sent) ::raise(number);  // it does not come again by itself
 }
 
 void say(char const* text) {
@@ -87,7 +104,7 @@ void on_fault(int number, siginfo_t* info, void* context) {
       say("gpufs: shared objects cannot be used in a child of fork()\n");
       break;
     }
-    fault f{address, was_write(context), device_memory::in_kernel()};
+    fault f{address, kind_of(*static_cast<ucontext_t*>(context)), device_memory::in_kernel()};
     auto const answer = g.queue.load(std::memory_order_relaxed)->post_and_wait(f);
     errno = error;
     if (answer == fault_answer::served) return;

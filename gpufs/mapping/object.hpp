@@ -30,8 +30,9 @@ struct use {
   std::uint64_t call;  ///< its number
 };
 
-/// Protected by the mutex of its address space.
+/// Protected by the mutex of its address space, but for what does not change: the first five.
 struct object {
+  std::uint64_t id;      ///< no other object of the address space ever has it
   std::uint64_t offset;  ///< in the reservation
   std::uint64_t bytes;
   std::uint64_t block_bytes;
@@ -40,7 +41,8 @@ struct object {
   std::vector<block_state> states;  ///< not of batch objects
   /// Blocks in a state other than invalid. A release goes through these, not through all blocks.
   block_runs readable = {};
-  /// Dirty blocks, with their place in the list of all rolling objects; lazy ones have no place.
+  /// Dirty blocks, with their place in the list of all rolling objects. Blocks of lazy objects and
+  /// those that acquire() made ready have no place there: they are sent at a release.
   std::map<std::uint64_t, written_list::iterator> dirty = {};
   /// Number of the eviction that sent a block last, 0: none. Of rolling objects.
   std::vector<std::uint32_t> evicted_at = {};
@@ -48,6 +50,8 @@ struct object {
   /// Of a batch object: the device has its bytes, and may have changed them.
   bool is_at_device = false;
   bool is_changed = false;
+  /// It is being removed: calls that declare nothing do not use it any more.
+  bool is_going = false;
   mapping_statistics counts = {};
 
   [[nodiscard]] std::uint64_t block_count() const {

@@ -12,22 +12,41 @@ namespace gpufs::shared {
 /// and then wait for the service thread.
 class no_signals {
  public:
-  no_signals() {
+  no_signals() { block(); }
+  ~no_signals() { unblock(); }
+  no_signals(no_signals const&) = delete;
+  no_signals& operator=(no_signals const&) = delete;
+
+ protected:
+  void block() {
     ::sigset_t all;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
-  ~no_signals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  no_signals(no_signals const&) = delete;
-  no_signals& operator=(no_signals const&) = delete;
+  void unblock() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
  private:
   ::sigset_t before_;
 };
 
 /// The mutex is given back before the signals are let through.
-struct quiet_lock : private no_signals, std::unique_lock<std::mutex> {
-  explicit quiet_lock(std::mutex& m) : std::unique_lock<std::mutex>(m) {}
+class quiet_lock : private no_signals {
+ public:
+  explicit quiet_lock(std::mutex& m) : mutex_(m) { mutex_.lock(); }
+  ~quiet_lock() { mutex_.unlock(); }
+
+  /// Calls wait() without the mutex, and with signals.
+  template <class Wait>
+  void without(Wait const& wait) {
+    mutex_.unlock();
+    unblock();
+    wait();
+    block();
+    mutex_.lock();
+  }
+
+ private:
+  std::mutex& mutex_;
 };
 
 }  // namespace gpufs::shared

@@ -21,10 +21,14 @@ class rolling_size {
   [[nodiscard]] std::uint64_t limit() const { return std::max<std::uint64_t>(limit_, 1); }
 
   void object_added() {
+    ++objects_;
     if (is_automatic_) limit_ += per_object_;
   }
   void object_removed() {
-    if (is_automatic_) limit_ -= std::min<std::uint64_t>(limit_, per_object_);
+    --objects_;
+    if (!is_automatic_) return;
+    limit_ -= std::min<std::uint64_t>(limit_, per_object_);
+    if (objects_ != 0) limit_ = std::max<std::uint64_t>(limit_, per_object_);
   }
 
   /// The number of an eviction, from 1 on. Numbers come again after 2^32 - 1.
@@ -54,6 +58,7 @@ class rolling_size {
   std::uint32_t per_object_;
   std::uint32_t patience_;
   std::uint64_t limit_;
+  std::uint64_t objects_ = 0;
   std::uint32_t evictions_ = 0;
   std::uint32_t again_ = 0;
 };

@@ -1,8 +1,9 @@
 // The public classes of shared memory, over address spaces.
-#include <gpufs/device/launch_observer.hpp>
 #include <gpufs/mapping.hpp>
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/device_scope.hpp>
 #include <gpufs/owner/setting_kinds.hpp>
+#include <gpufs/owner/shared_launches.hpp>
 
 #include <fmt/format.h>
 
@@ -16,104 +17,9 @@
 
 namespace gpufs {
 
-namespace shared {
-
-/// What a call uses of one address space.
-class call {
- public:
-  explicit call(std::shared_ptr<address_space> space) : space_(std::move(space)) {}
-
-  [[nodiscard]] address_space const* space() const { return space_.get(); }
-  void add(part const& p) { parts_.push_back(p); }
-
-  int begin_declared() { return take(space_->begin(std::move(parts_))); }
-  int begin_with_all() { return take(space_->begin(std::nullopt)); }
-  void end_behind(stream& on) noexcept {
-    if (number_ > 0) space_->end_behind(on, std::exchange(number_, 0));
-  }
-
- private:
-  int take(std::int64_t result) {
-    number_ = std::max<std::int64_t>(result, 0);
-    return result < 0 ? int(result) : 0;
-  }
-
-  std::shared_ptr<address_space> space_;
-  std::vector<part> parts_;
-  std::int64_t number_ = 0;
-};
-
-}  // namespace shared
-
 namespace {
 
 using shared::address_space;
-using shared::call;
-
-constexpr char device_failed[] =
-    "shared memory: the device failed, or the system has no more mappings (vm.max_map_count)";
-
-/// All address spaces, for launches that declare nothing.
-struct living_spaces {
-  std::mutex mutex;
-  std::vector<std::weak_ptr<address_space>> all;
-
-  static living_spaces& list() {
-    static auto& spaces = *new living_spaces;  // launches of static objects' destructors use it
-    return spaces;
-  }
-  void add(std::shared_ptr<address_space> const& space) {
-    std::lock_guard const lock(mutex);
-    std::erase_if(all, [](auto const& s) { return s.expired(); });
-    all.push_back(space);
-  }
-  std::vector<std::shared_ptr<address_space>> living() {
-    std::lock_guard const lock(mutex);
-    std::vector<std::shared_ptr<address_space>> found;
-    for (auto const& s : all) {
-      if (auto space = s.lock()) found.push_back(std::move(space));
-    }
-    return found;
-  }
-};
-
-thread_local unsigned declared_launches = 0;
-
-/// Hands all objects to launches that declare nothing.
-class undeclared_launches final : public device::launch_observer {
- public:
-  bool before_launch(stream& on) override {
-    if (declared_launches != 0) return false;
-    std::vector<call> calls;
-    for (auto& space : living_spaces::list().living()) calls.emplace_back(std::move(space));
-    if (calls.empty()) return false;
-    for (auto& c : calls) {
-      int const result = c.begin_with_all();
-      if (result == 0) continue;
-      for (auto& begun : calls) begun.end_behind(on);
-      throw shared_memory_error(-result, device_failed);
-    }
-    under_way().push_back(std::move(calls));
-    return true;
-  }
-  void after_launch(stream& on) noexcept override {
-    auto calls = std::move(under_way().back());
-    under_way().pop_back();
-    for (auto& c : calls) c.end_behind(on);
-  }
-
- private:
-  static std::vector<std::vector<call>>& under_way() {
-    thread_local std::vector<std::vector<call>> launches;
-    return launches;
-  }
-};
-
-void watch_launches() {
-  static undeclared_launches& watch = *new undeclared_launches;
-  // Pairs with the load of each launch.
-  device::observer.store(&watch, std::memory_order_release);
-}
 
 void check_block(std::uint64_t block, char const* name) {
   constexpr std::uint64_t least = 4 << 10, most = 32 << 20;
@@ -153,8 +59,9 @@ mapping::~mapping() {
 }
 
 mapping& mapping::operator=(mapping&& other) noexcept {
-  std::swap(space_, other.space_);
-  std::swap(object_, other.object_);
+  mapping before(std::move(*this));  // unmaps at the end
+  space_ = std::move(other.space_);
+  object_ = std::exchange(other.object_, nullptr);
   return *this;
 }
 
@@ -162,19 +69,13 @@ void* mapping::data() const { return space_ == nullptr ? nullptr : space_->addre
 
 std::uint64_t mapping::size() const { return space_ == nullptr ? 0 : object_->bytes; }
 
-namespace {
-bool lies_in(std::uint64_t first, std::uint64_t bytes, std::uint64_t size) {
-  return first <= size && bytes <= size - first;
-}
-}  // namespace
-
 int mapping::acquire(std::uint64_t first, std::uint64_t bytes, access use) {
-  if (space_ == nullptr || !lies_in(first, bytes, size())) return -EINVAL;
+  if (space_ == nullptr || !owner::lies_in(first, bytes, size())) return -EINVAL;
   return space_->acquire(*object_, {first, bytes, use});
 }
 
 int mapping::prefetch_to_device(std::uint64_t first, std::uint64_t bytes) {
-  if (space_ == nullptr || !lies_in(first, bytes, size())) return -EINVAL;
+  if (space_ == nullptr || !owner::lies_in(first, bytes, size())) return -EINVAL;
   return space_->send(*object_, object_->blocks_of(first, bytes));
 }
 
@@ -192,9 +93,11 @@ mapping_statistics mapping::stats() const {
 
 shared_memory::shared_memory(mapping_config const& settings) {
   validate(settings);
-  space_ = std::make_shared<address_space>(settings);
-  living_spaces::list().add(space_);
-  watch_launches();
+  // In a child of fork() threads and device are the parent's: all stays as it is.
+  space_ = std::shared_ptr<address_space>(new address_space(settings), [](address_space* s) {
+    if (!s->in_forked_child()) delete s;
+  });
+  owner::watch_launches(space_);
 }
 
 shared_memory::~shared_memory() = default;
@@ -204,93 +107,41 @@ mapping shared_memory::allocate(std::uint64_t bytes, map_options const& options)
   return {space_, space_->allocate(bytes, options)};
 }
 
+namespace {
+
+// Also if a kernel has failed: what it has written counts, and the CPU's later writes, too.
+template <class Wait>
+void wait_and_acquire(address_space& space, Wait const& wait) {
+  try {
+    wait();
+  } catch (...) {
+    space.acquire_batches();
+    throw;
+  }
+  space.acquire_batches();
+}
+
+}  // namespace
+
 void shared_memory::synchronize() {
-  gpufs::synchronize();
-  space_->acquire_batches();
+  shared::device_scope const here(space_->device());
+  wait_and_acquire(*space_, [] { gpufs::synchronize(); });
 }
 
 void shared_memory::synchronize(stream& on) {
-  on.synchronize();
-  space_->acquire_batches();
+  wait_and_acquire(*space_, [&] { on.synchronize(); });
 }
 
 shared_place shared_memory::find(void const* address) const {
   auto const at = reinterpret_cast<std::uintptr_t>(address);
-  auto const* const found = space_->find(at);
-  if (found == nullptr) return {nullptr, 0, 0};
-  auto* const begin = space_->address_of(*found);
-  return {begin, at - reinterpret_cast<std::uintptr_t>(begin), found->bytes};
+  auto const found = space_->find(at);
+  if (found.bytes == 0) return {nullptr, 0, 0};
+  auto* const begin = space_->base() + found.offset;
+  return {begin, at - reinterpret_cast<std::uintptr_t>(begin), found.bytes};
 }
 
 mapping_statistics shared_memory::stats() const { return space_->counts(); }
 
 std::vector<std::string> shared_memory::notes() const { return space_->notes(); }
-
-// shared_call
-
-shared_call::shared_call(stream* on) : on_(on != nullptr ? on : &this_thread_stream()) {}
-
-shared_call::~shared_call() { launched(); }
-
-shared_call& shared_call::add(mapping const& m, std::uint64_t first, std::uint64_t bytes,
-                              access use) {
-  if (m.space_ == nullptr || !lies_in(first, bytes, m.size())) {
-    wrong_ = -EINVAL;
-    return *this;
-  }
-  auto found = std::ranges::find(parts_, m.space_.get(), [](auto const& c) { return c->space(); });
-  if (found == parts_.end()) {
-    parts_.push_back(std::make_unique<call>(m.space_));
-    found = std::prev(parts_.end());
-  }
-  (*found)->add({m.object_, m.object_->blocks_of(first, bytes), use != access::read});
-  return *this;
-}
-
-shared_call& shared_call::reads(mapping const& m) { return add(m, 0, m.size(), access::read); }
-shared_call& shared_call::reads(mapping const& m, std::uint64_t first, std::uint64_t bytes) {
-  return add(m, first, bytes, access::read);
-}
-shared_call& shared_call::writes(mapping const& m) { return add(m, 0, m.size(), access::write); }
-shared_call& shared_call::writes(mapping const& m, std::uint64_t first, std::uint64_t bytes) {
-  return add(m, first, bytes, access::write);
-}
-shared_call& shared_call::reads_writes(mapping const& m) {
-  return add(m, 0, m.size(), access::read_write);
-}
-shared_call& shared_call::reads_writes(mapping const& m, std::uint64_t first, std::uint64_t bytes) {
-  return add(m, first, bytes, access::read_write);
-}
-
-int shared_call::release() {
-  if (wrong_ != 0 || released_) return -EINVAL;
-  released_ = true;
-  for (auto const& c : parts_) {
-    int const result = c->begin_declared();
-    if (result != 0) return result;
-  }
-  return 0;
-}
-
-void shared_call::launched() noexcept {
-  for (auto const& c : parts_) c->end_behind(*on_);
-}
-
-namespace detail {
-
-declared_launch::declared_launch() noexcept { ++declared_launches; }
-declared_launch::~declared_launch() { --declared_launches; }
-
-void release_or_throw(shared_call& call) {
-  int const result = call.release();
-  if (result == -EINVAL)
-    throw shared_memory_error(
-        EINVAL,
-        "shared memory: a call declares bytes beyond an object, an empty mapping, or is "
-        "launched twice; make a shared_call per launch");
-  if (result != 0) throw shared_memory_error(-result, device_failed);
-}
-
-}  // namespace detail
 
 }  // namespace gpufs

@@ -30,7 +30,9 @@ class mapping {
   mapping() = default;
   /// As unmap(), but failures go to stderr.
   ~mapping();
-  mapping(mapping&& other) noexcept = default;
+  mapping(mapping&& other) noexcept
+      : space_(std::move(other.space_)), object_(std::exchange(other.object_, nullptr)) {}
+  /// Unmaps the former object as the destructor does.
   mapping& operator=(mapping&& other) noexcept;
 
   [[nodiscard]] void* data() const;
@@ -41,8 +43,10 @@ class mapping {
     return static_cast<T*>(data());
   }
 
-  /// Makes bytes [first, first + bytes) ready for `use` by the CPU now instead of by faults. Waits
-  /// for calls that may write them. Any host thread calls.
+  /// Makes bytes [first, first + bytes) ready for `use` by the CPU now instead of by faults. They
+  /// stay ready until a call uses them. Waits for calls that may write them. Any host thread calls.
+  ///
+  /// access::write promises that all of these bytes will be written: what they were is lost.
   /// Returns 0, or
   ///   -EINVAL not all of them lie in the object | -EIO the device failed
   int acquire(std::uint64_t first, std::uint64_t bytes, access use);
@@ -79,7 +83,9 @@ struct shared_place {
 /// While it lives, gpufs catches SIGSEGV. Faults outside of its objects go to the handler that was
 /// there before. Plain launches by gpufs::launch() use all objects of all address spaces.
 ///
-/// In a child of fork() objects cannot be used, and the destructors do nothing.
+/// In a child of fork() objects cannot be used, and the destructors do nothing. The service thread
+/// allocates memory: a signal handler that interrupts malloc() or a call of CUDA and then waits for
+/// bytes of an object may wait for ever.
 class shared_memory {
  public:
   /// Throws config_error for bad settings. Throws device_error, with the remedy, if the device or
@@ -140,8 +146,8 @@ class shared_call {
 
   /// Hands the objects to the device: sends what the CPU has written of them.
   /// Returns 0, or
-  ///   -EINVAL bytes beyond an object, an empty mapping, or a second release
-  ///   -EIO the device failed
+  ///   -EINVAL bytes beyond an object, an empty or removed mapping, or a second release
+  ///   -EBUSY the stream is being captured | -EIO the device failed
   int release();
 
   /// Ends the call behind the work that the stream has so far. Does nothing without a release().
@@ -159,13 +165,17 @@ class shared_call {
 };
 
 namespace detail {
-/// While it lives, launches of this thread do not use all objects.
+/// While it lives, launches of this thread do not use all objects. Ends the call, also if its
+/// launch throws.
 class declared_launch {
  public:
-  declared_launch() noexcept;
+  explicit declared_launch(shared_call& of) noexcept;
   ~declared_launch();
   declared_launch(declared_launch const&) = delete;
   declared_launch& operator=(declared_launch const&) = delete;
+
+ private:
+  shared_call& of_;
 };
 
 /// Releases the call. Throws shared_memory_error if that fails.
@@ -179,12 +189,9 @@ template <class... Parameters, class... Arguments>
 void launch(shared_call& call, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             Arguments&&... arguments) {
   detail::release_or_throw(call);
-  {
-    detail::declared_launch const declared;
-    launch(launch_options{.grid = grid, .block = block, .on = &call.on()}, kernel,
-           std::forward<Arguments>(arguments)...);
-  }
-  call.launched();
+  detail::declared_launch const declared(call);
+  launch(launch_options{.grid = grid, .block = block, .on = &call.on()}, kernel,
+         std::forward<Arguments>(arguments)...);
 }
 #endif
 

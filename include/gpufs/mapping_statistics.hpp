@@ -9,7 +9,7 @@
 #define GPUFS_MAPPING_COUNTERS(COUNTER)                                                           \
   COUNTER(bytes_h2d, "bytes sent to the device, for all reasons")                                 \
   COUNTER(bytes_d2h, "bytes fetched from the device, for all reasons")                            \
-  COUNTER(release_blocks, "blocks sent because a call used them")                                 \
+  COUNTER(release_blocks, "blocks sent because a call used them, or by prefetch_to_device()")     \
   COUNTER(release_bytes, "their bytes")                                                           \
   COUNTER(eviction_blocks, "blocks sent because the CPU had written more than rolling_size")      \
   COUNTER(eviction_bytes, "their bytes")                                                          \

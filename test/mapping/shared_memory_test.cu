@@ -12,7 +12,11 @@
 #include <exception>
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 using namespace gpufs;
 using namespace gpufs::test;
@@ -239,13 +243,13 @@ TEST_CASE("shared memory: acquire() makes blocks ready, so that no access faults
   launch(mix_words, 4, 32, words.as<std::uint32_t>(), other.as<std::uint32_t const>(), 0, count, 5);
   auto* const w = words.as<std::uint32_t>();
   auto const before = memory.stats();
-  CHECK(words.acquire(block / 2, 2 * block, access::read) == 0);
+  CHECK(words.acquire(block / 2, 2 * block, gpufs::access::read) == 0);
   CHECK((memory.stats() - before).acquire_blocks == 3);
   CHECK(w[block / 8] == block / 8 + 5);
   CHECK(w[3 * block / 4 - 1] == 3 * block / 4 - 1 + 5);
   CHECK((memory.stats() - before).faults_read == 0);
   // Blocks that are overwritten as a whole are not fetched.
-  CHECK(words.acquire(5 * block - 4, 2 * block + 8, access::write) == 0);
+  CHECK(words.acquire(5 * block - 4, 2 * block + 8, gpufs::access::write) == 0);
   CHECK((memory.stats() - before).acquire_blocks == 5);
   for (std::uint64_t i = 5 * block / 4 - 1; i < 7 * block / 4 + 1; ++i) w[i] = 1;
   CHECK((memory.stats() - before).faults_write == 0);
@@ -332,6 +336,121 @@ TEST_CASE("shared memory: calls on two streams each wait for what the CPU has wr
   }
 }
 
+TEST_CASE("shared memory: a batch object is whole after calls that use parts of it") {
+  shared_memory memory(with(coherence_protocol::batch, 4 * kibi));
+  auto words = memory.allocate(64 * kibi);
+  auto* const w = words.as<std::uint32_t>();
+  w[1024] = 2;
+  shared_call call;
+  call.reads_writes(words, 4 * kibi, 4 * kibi);
+  launch(call, mix_words, 1, 32, w, w, 1024, 1, 0);
+  // Of another part, and of no bytes: the call's bytes are not lost.
+  CHECK(words.acquire(0, 0, gpufs::access::read) == 0);
+  CHECK(words.acquire(32 * kibi, 4 * kibi, gpufs::access::read) == 0);
+  memory.synchronize();
+  CHECK(w[1024] == 2 * 3 + 2 + 1024);
+  launch(mix_words, 1, 32, w, w, 1024, 1, 0);
+  memory.synchronize();
+  CHECK(w[1024] == (2 * 3 + 2 + 1024) * 4 + 1024);
+}
+
+namespace {
+__global__ void trap_after_store(std::uint32_t* to) {
+  *to = 1;
+  __trap();
+}
+}  // namespace
+
+TEST_CASE("shared memory: what the CPU writes after a failed kernel counts (emulated device)") {
+  if (current_device().kind != "emulated") return;
+  for (auto const p : {coherence_protocol::batch, coherence_protocol::rolling}) {
+    shared_memory memory(with(p, 4 * kibi));
+    auto const words = memory.allocate(4 * kibi), zeros = memory.allocate(4 * kibi);
+    auto* const w = words.as<std::uint32_t>();
+    launch(trap_after_store, 1, 1, w);
+    CHECK_THROWS_AS(memory.synchronize(), device_error);
+    w[0] = 42;
+    launch(mix_words, 1, 32, w, zeros.as<std::uint32_t const>(), 0, 1, 0);
+    memory.synchronize();
+    CHECK(w[0] == 126);
+  }
+}
+
+TEST_CASE("shared memory: what acquire() made ready stays so, however small the rolling size") {
+  shared_memory memory(with(coherence_protocol::rolling, 4 * kibi, 2));
+  auto bytes = memory.allocate(64 * kibi);
+  CHECK(bytes.acquire(0, bytes.size(), gpufs::access::write) == 0);
+  CHECK(memory.stats().eviction_blocks == 0);
+  CHECK(memory.stats().acquire_blocks == 0);
+  // A system call writes there.
+  int const zeros = ::open("/dev/zero", O_RDONLY | O_CLOEXEC);
+  CHECK(::read(zeros, bytes.data(), bytes.size()) == ssize_t(bytes.size()));
+  ::close(zeros);
+  bytes.as<std::uint32_t>()[5] = 7;
+  auto* const w = bytes.as<std::uint32_t>();
+  launch(mix_words, 1, 32, w, w, 5, 1, 0);
+  memory.synchronize();
+  CHECK(w[5] == 7 * 4 + 5);
+  CHECK(memory.stats().release_blocks == 16);
+  CHECK(memory.stats().faults_write == 0);
+}
+
+TEST_CASE("shared memory: a call ends although its launch is refused") {
+  shared_memory memory(with(coherence_protocol::rolling, 4 * kibi));
+  auto words = memory.allocate(4 * kibi);
+  auto* const w = words.as<std::uint32_t>();
+  w[0] = 5;
+  shared_call call;
+  call.writes(words);
+  CHECK_THROWS_AS(launch(call, mix_words, 1, 5000, w, w, 0, 1, 0), device_error);
+  CHECK(words.acquire(0, 4, gpufs::access::read) == 0);
+  CHECK(w[0] == 5);
+  CHECK_THROWS_AS(launch(mix_words, 1, 5000, w, w, 0, 1, 0), device_error);
+  CHECK(w[0] == 5);
+  CHECK(words.unmap() == 0);
+}
+
+TEST_CASE("shared memory: a call whose object has gone is refused") {
+  shared_memory memory;
+  auto words = memory.allocate(4 * kibi);
+  shared_call call;
+  call.writes(words);
+  CHECK(words.unmap() == 0);
+  auto const other = memory.allocate(4 * kibi);  // at the same address
+  CHECK(call.release() == -EINVAL);
+}
+
+TEST_CASE("shared memory: an object counts a call once, whatever parts the call declares") {
+  shared_memory memory;
+  auto const words = memory.allocate(100 * kibi), other = memory.allocate(4 * kibi);
+  launch(sum_words, 1, 32, words.as<std::uint32_t const>(), 0, other.as<std::uint64_t>());
+  shared_call call;
+  call.reads(words).writes(words, 0, 8).writes(words, 90 * kibi, 8).reads(other, 0, 0);
+  launch(call, mix_words, 1, 32, words.as<std::uint32_t>(), words.as<std::uint32_t const>(), 0, 1,
+         0);
+  memory.synchronize();
+  CHECK(memory.stats().calls == 2);
+  CHECK(memory.stats().declared_calls == 1);
+  CHECK(words.stats().calls == 2);
+  CHECK(words.stats().declared_calls == 1);
+  CHECK(other.stats().calls == 1);
+  CHECK(other.stats().declared_calls == 0);
+}
+
+TEST_CASE("shared memory: a mapping that is assigned to gives its object up") {
+  mapping_config small;
+  small.device_memory = 4 << 20;
+  shared_memory memory(small);
+  auto first = memory.allocate(3 << 20);
+  auto second = mapping();
+  second = std::move(first);
+  CHECK(first.data() == nullptr);
+  second = mapping();
+  CHECK(memory.find(second.data()).object == nullptr);
+  auto const again = memory.allocate(4 << 20);
+  CHECK(again.size() == 4 << 20);
+}
+
 TEST_CASE("shared memory: wrong settings and sizes are refused, and the message names them") {
   auto const says = [](auto const& make) -> std::string {
     try {
@@ -354,21 +473,21 @@ TEST_CASE("shared memory: wrong settings and sizes are refused, and the message 
   CHECK(refused([](auto& c) { c.rolling_per_object = 0; }).starts_with("rolling_per_object=0"));
   CHECK(refused([](auto& c) { c.rolling_patience = 0; }).starts_with("rolling_patience=0"));
   mapping_config small;
-  small.device_memory = 5 << 20;
+  small.device_memory = 7 << 20;
   shared_memory memory(small);
   CHECK(says([&] { (void)memory.allocate(0); }) == "shared memory: 0 bytes asked for");
   CHECK(says([&] { (void)memory.allocate(1, {.block = 3}); }).starts_with("block=3: must be"));
   auto const two = memory.allocate(3 << 20);
-  CHECK(says([&] { (void)memory.allocate(2 << 20); }) ==
-        "shared memory: 2097152 bytes asked for, 1048576 of device_memory left; raise "
+  CHECK(says([&] { (void)memory.allocate(4 << 20); }) ==
+        "shared memory: 4194304 bytes asked for, 3145728 of device_memory left; raise "
         "device_memory, or free objects");
   CHECK(says([&] { (void)memory.allocate(~0ull); }).starts_with("shared memory: 1844674407370955"));
-  CHECK(mapping().acquire(0, 0, access::read) == -EINVAL);
+  CHECK(mapping().acquire(0, 0, gpufs::access::read) == -EINVAL);
   auto m = memory.allocate(1000);
-  CHECK(m.acquire(0, 1001, access::read) == -EINVAL);
-  CHECK(m.acquire(~0ull, 2, access::read) == -EINVAL);
+  CHECK(m.acquire(0, 1001, gpufs::access::read) == -EINVAL);
+  CHECK(m.acquire(~0ull, 2, gpufs::access::read) == -EINVAL);
   CHECK(m.prefetch_to_device(1001, 0) == -EINVAL);
-  CHECK(m.acquire(1000, 0, access::read) == 0);
+  CHECK(m.acquire(1000, 0, gpufs::access::read) == 0);
   shared_call beyond;
   beyond.reads(m, 999, 2);
   CHECK(beyond.release() == -EINVAL);

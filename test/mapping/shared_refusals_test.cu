@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -83,9 +84,10 @@ TEST_CASE("shared refusals: a child of fork() ends instead of waiting, and may e
   CHECK(!(WIFEXITED(status) && WEXITSTATUS(status) == 0));
   pid_t const ender = ::fork();
   if (ender == 0) {
-    bool const ended = m.unmap() == 0;
+    bool right = m.acquire(0, 4, gpufs::access::read) == -EIO;
+    right = right && m.prefetch_to_device(0, 4) == -EIO && m.unmap() == 0;
     memory.reset();
-    ::_exit(ended ? 0 : 1);
+    ::_exit(right ? 0 : 1);
   }
   CHECK(::waitpid(ender, &status, 0) == ender);
   CHECK(WIFEXITED(status));

@@ -18,6 +18,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 using namespace gpufs;
 using namespace gpufs::test;
@@ -166,6 +167,59 @@ TEST_CASE("shared threads: faults elsewhere go to the program's handler") {
       reached = 2;
     CHECK(reached == 2);
     m.as<char>()[1] = 1;
+  }
+  ::sigaction(SIGSEGV, &old, nullptr);
+}
+
+namespace {
+
+struct sigaction replaced;
+std::atomic<int> chained{0};
+void chain(int number, siginfo_t* info, void* context) {
+  if (++chained > 5) ::_exit(9);
+  replaced.sa_sigaction(number, info, context);
+}
+
+}  // namespace
+
+TEST_CASE("shared threads: a handler that calls the one before it does not go round in circles") {
+  struct sigaction mine {
+  }, old{};
+  mine.sa_handler = leave;
+  ::sigemptyset(&mine.sa_mask);
+  ::sigaction(SIGSEGV, &mine, &old);
+  {
+    shared_memory const first;
+    struct sigaction reporter {};
+    reporter.sa_sigaction = chain;
+    reporter.sa_flags = SA_SIGINFO;
+    ::sigemptyset(&reporter.sa_mask);
+    ::sigaction(SIGSEGV, &reporter, &replaced);
+    shared_memory memory;
+    auto const m = memory.allocate(block);
+    m.as<char>()[0] = 1;
+    for (static int round = 0; round < 3; ++round) {
+      chained = 0;
+      if (::sigsetjmp(outside, 1) == 0) m.as<char volatile>()[64 << 20] = 1;
+      CHECK(chained == 1);
+      m.as<char>()[1] = 1;
+    }
+  }
+  ::sigaction(SIGSEGV, &old, nullptr);
+}
+
+TEST_CASE("shared threads: a signal that a program sends itself is no fault") {
+  struct sigaction mine {
+  }, old{};
+  mine.sa_handler = SIG_IGN;
+  ::sigemptyset(&mine.sa_mask);
+  ::sigaction(SIGSEGV, &mine, &old);
+  {
+    shared_memory memory(small_blocks(1));
+    auto const m = memory.allocate(4 * block);
+    ::raise(SIGSEGV);
+    for (unsigned n = 0; n < 4; ++n) m.as<char>()[n * block] = 1;
+    CHECK(memory.stats().faults_write == 4);
   }
   ::sigaction(SIGSEGV, &old, nullptr);
 }

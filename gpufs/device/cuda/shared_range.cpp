@@ -100,19 +100,24 @@ shared_range::shared_range(std::uint64_t bytes) {
   check(cudaGetDevice(&own.device), "cudaGetDevice");
   own.host_file = ::memfd_create("gpufs shared, host", MFD_CLOEXEC);
   if (own.host_file < 0) fail("memfd_create");
-  for (bytes_ = bytes;; bytes_ /= 2) {
-    if (::ftruncate(own.host_file, off_t(bytes_)) == 0 &&
-        own.cuda.reserve(&own.reserved, bytes_, granularity, 0, 0) == CUDA_SUCCESS) {
+  CUresult refused = CUDA_SUCCESS;
+  for (bytes_ = bytes;; bytes_ = bytes_ / 2 / granularity * granularity) {
+    if (bytes_ <= longest_file() && ::ftruncate(own.host_file, off_t(bytes_)) == 0 &&
+        (refused = own.cuda.reserve(&own.reserved, bytes_, granularity, 0, 0)) == CUDA_SUCCESS) {
       void* const alias = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                                  MAP_SHARED | MAP_NORESERVE, own.host_file, 0);
       if (alias != MAP_FAILED) {
+        // A core file would have memory for every hole of it.
+        ::madvise(alias, bytes_, MADV_DONTDUMP);
         base_ = device_ = reinterpret_cast<std::byte*>(own.reserved);
         host_ = static_cast<std::byte*>(alias);
         return;
       }
       own.cuda.release_addresses(own.reserved, bytes_);
     }
-    if (bytes_ / 2 < least_bytes) fail("no addresses");
+    if (bytes_ / 2 >= least_bytes) continue;
+    own.cuda.expect(refused, "cuMemAddressReserve");
+    fail("no addresses");
   }
 }
 
@@ -145,6 +150,7 @@ void shared_range::attach(std::uint64_t at, std::uint64_t bytes) {
   if (::mmap(base_ + at, rounded_up(bytes, host_page), PROT_READ, MAP_SHARED | MAP_FIXED,
              own.host_file, off_t(at)) == MAP_FAILED)
     fail("mmap");
+  ::madvise(base_ + at, rounded_up(bytes, host_page), MADV_DONTDUMP);
 }
 
 void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
@@ -174,16 +180,29 @@ int shared_range::protect(std::uint64_t at, std::uint64_t bytes, host_access to)
 
 // CPU and GPU have page tables of their own.
 void shared_range::begin_use(std::uint64_t, std::uint64_t, bool) {}
-void shared_range::end_use(std::uint64_t, std::uint64_t) noexcept {}
+bool shared_range::end_use(std::uint64_t, std::uint64_t) noexcept { return true; }
 
+// Not cudaLaunchHostFunc: its functions do not run once the context has failed.
 void when_done(stream& on, std::function<void()> then) {
   auto call = std::make_unique<std::function<void()>>(std::move(then));
-  auto const run = [](void* what) {
+  auto const run = [](cudaStream_t, cudaError_t, void* what) {
     std::unique_ptr<std::function<void()>> const taken(static_cast<std::function<void()>*>(what));
     (*taken)();
   };
-  check(cudaLaunchHostFunc(on.native(), run, call.get()), "cudaLaunchHostFunc");
+  check(cudaStreamAddCallback(on.native(), run, call.get(), 0), "cudaStreamAddCallback");
   static_cast<void>(call.release());
+}
+
+bool is_captured(stream& on) {
+  auto status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(on.native(), &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+std::uint64_t free_device_bytes() {
+  std::size_t free = 0, all = 0;
+  check(cudaMemGetInfo(&free, &all), "cudaMemGetInfo");
+  return free;
 }
 
 bool in_kernel() noexcept { return false; }

@@ -10,8 +10,8 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 namespace gpufs::device_memory {
@@ -41,14 +41,11 @@ constexpr std::uint64_t most_bytes = 16ull << 40;
 // anew for other memory, and forget who has used it.
 void* map(void* at, std::uint64_t bytes, int protection, int flags, int fd, std::uint64_t offset) {
   auto const result = ::syscall(SYS_mmap, at, bytes, protection, flags, fd, offset);
-  return result == -1 ? MAP_FAILED : reinterpret_cast<void*>(result);
-}
-
-// Longer files would end the program by a signal.
-std::uint64_t longest_file() {
-  struct rlimit limit {};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return ~0ull;
-  return limit.rlim_cur;
+  if (result == -1) return MAP_FAILED;
+  auto* const mapped = reinterpret_cast<void*>(result);
+  // A core file would have memory for every hole of it.
+  ::madvise(mapped, bytes, MADV_DONTDUMP);
+  return mapped;
 }
 
 bool gives_back(int file, std::uint64_t at, std::uint64_t bytes) {
@@ -79,7 +76,7 @@ shared_range::shared_range(std::uint64_t bytes)
   if (files.host_file < 0) fail("memfd_create");
   files.device_file = ::memfd_create("gpufs shared, device", MFD_CLOEXEC);
   if (files.device_file < 0) fail("memfd_create");
-  for (bytes_ = std::min(bytes, most_bytes);; bytes_ /= 2) {
+  for (bytes_ = std::min(bytes, most_bytes);; bytes_ = bytes_ / 2 / granularity * granularity) {
     if (bytes_ <= longest_file() && ::ftruncate(files.host_file, off_t(bytes_)) == 0 &&
         ::ftruncate(files.device_file, off_t(bytes_)) == 0) {
       constexpr int both = PROT_READ | PROT_WRITE;
@@ -134,8 +131,17 @@ void shared_range::begin_use(std::uint64_t at, std::uint64_t bytes, bool writes)
     fail("mmap");
 }
 
-void shared_range::end_use(std::uint64_t at, std::uint64_t bytes) noexcept {
-  map(base_ + at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, implementation_->host_file, at);
+bool shared_range::end_use(std::uint64_t at, std::uint64_t bytes) noexcept {
+  return map(base_ + at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, implementation_->host_file,
+             at) != MAP_FAILED;
+}
+
+bool is_captured(stream&) { return false; }
+
+std::uint64_t free_device_bytes() {
+  struct sysinfo host {};
+  ::sysinfo(&host);
+  return std::uint64_t(host.totalram) * host.mem_unit;
 }
 
 bool in_kernel() noexcept { return emulated::running_thread != nullptr; }

@@ -278,7 +278,7 @@ void enqueue_launch(launch_options const& options, std::function<void()> thread_
   number_launch(*call);
   stream& on = options.on != nullptr ? *options.on : this_thread_stream();
   block_workers& workers = *on.access().workers;
-  device::observed_launch const observed(on);
+  auto const observed = device::observe_launch(on);
   on.access().enqueue({[call, &workers]() -> std::string {
                          try {
                            workers.run(*call);

@@ -1,0 +1,90 @@
+// What the CPU does of its own accord: bytes are made ready, sent ahead, fetched by the batch
+// protocol.
+#include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/wait_until.hpp>
+
+#include <cerrno>
+#include <exception>
+#include <vector>
+
+namespace gpufs::shared {
+
+using device_memory::host_access;
+
+void address_space::acquire_batches() {
+  if (in_forked_child()) return;
+  constexpr reason why{nullptr, &mapping_statistics::batch_d2h_bytes};
+  quiet_lock const lock(mutex_);
+  take_ended_calls();
+  for (auto& [offset, o] : objects_) {
+    if (!o.is_at_device || !o.uses.empty()) continue;
+    try {
+      if (o.is_changed) fetch(o, o.all(), why);
+    } catch (...) {
+      fail();
+      throw;
+    }
+    o.is_at_device = o.is_changed = false;
+  }
+}
+
+int address_space::acquire(object& o, wanted const& what) {
+  constexpr reason why{&mapping_statistics::acquire_blocks, &mapping_statistics::acquire_bytes};
+  if (in_forked_child()) return -EIO;
+  bool const writes = what.use != access::read;
+  bool const is_batch = o.protocol == coherence_protocol::batch;
+  block_run const r = o.blocks_of(what.first, what.bytes);
+  if (r.first == r.end) return 0;
+  quiet_lock lock(mutex_);
+  wait_until(lock, [&] {
+    return has_failed_ ||
+           (is_batch ? o.uses.empty() : !o.is_used(r, device_memory::shared_range::hands_over));
+  });
+  if (has_failed_) return -EIO;
+  try {
+    if (is_batch) {
+      if (o.is_at_device && o.is_changed) fetch(o, o.all(), why);
+      o.is_at_device = o.is_changed = false;
+      return 0;
+    }
+    for (std::uint64_t block = r.first; block < r.end; ++block) {
+      auto const touch = on_touch(o.states[block], writes);
+      if (touch.after == o.states[block]) continue;
+      block_run const one{block, block + 1};
+      std::uint64_t const begin = block * o.block_bytes;
+      bool const is_overwritten = what.use == access::write && what.first <= begin &&
+                                  begin + o.bytes_of(one) <= what.first + what.bytes;
+      if (touch.fetch && !is_overwritten) fetch(o, one, why);
+      make_readable(o, one, allowed(touch.after));
+      // They stay with the CPU until a release, however many there are.
+      if (writes) make_dirty(o, block, false);
+    }
+  } catch (std::exception const&) {
+    fail();
+    return -EIO;
+  }
+  return 0;
+}
+
+int address_space::send(object& o, block_run r) {
+  if (in_forked_child()) return -EIO;
+  quiet_lock const lock(mutex_);
+  if (has_failed_) return -EIO;
+  if (o.protocol == coherence_protocol::batch) return 0;
+  try {
+    std::vector<block_run> dirty;
+    for (auto at = o.dirty.lower_bound(r.first); at != o.dirty.end() && at->first < r.end; ++at)
+      dirty.push_back({at->first, at->first + 1});
+    for (auto const& one : dirty) {
+      if (protect(o, one, host_access::read) != 0) break;  // the launch sends them
+      clean(o, one, {&mapping_statistics::release_blocks, &mapping_statistics::release_bytes});
+    }
+    wait_for_sends();
+  } catch (std::exception const&) {
+    fail();
+    return -EIO;
+  }
+  return 0;
+}
+
+}  // namespace gpufs::shared

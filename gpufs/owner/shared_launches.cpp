@@ -1,0 +1,188 @@
+// Launches that use shared memory: declared by a shared_call, or all others.
+#include <gpufs/device/launch_observer.hpp>
+#include <gpufs/mapping.hpp>
+#include <gpufs/mapping/address_space.hpp>
+#include <gpufs/owner/shared_launches.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <mutex>
+#include <utility>
+
+namespace gpufs {
+
+namespace shared {
+
+/// What a call uses of one address space.
+class call {
+ public:
+  explicit call(std::shared_ptr<address_space> space) : space_(std::move(space)) {}
+
+  [[nodiscard]] address_space const* space() const { return space_.get(); }
+  void add(part const& p) { parts_.push_back(p); }
+
+  int begin_declared() { return take(space_->begin(std::move(parts_))); }
+  int begin_with_all() { return take(space_->begin(std::nullopt)); }
+  void end_behind(stream& on) noexcept {
+    if (number_ > 0) space_->end_behind(on, std::exchange(number_, 0));
+  }
+
+ private:
+  int take(std::int64_t result) {
+    number_ = std::max<std::int64_t>(result, 0);
+    return result < 0 ? int(result) : 0;
+  }
+
+  std::shared_ptr<address_space> space_;
+  std::vector<part> parts_;
+  std::int64_t number_ = 0;
+};
+
+}  // namespace shared
+
+namespace {
+
+using shared::address_space;
+using shared::call;
+
+constexpr char device_failed[] =
+    "shared memory: the device failed, or the system has no more mappings (vm.max_map_count)";
+
+/// All address spaces, for launches that declare nothing.
+struct living_spaces {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<address_space>> all;
+
+  static living_spaces& list() {
+    static auto& spaces = *new living_spaces;  // static objects may launch when they end
+    return spaces;
+  }
+  void add(std::shared_ptr<address_space> const& space) {
+    std::lock_guard const lock(mutex);
+    std::erase_if(all, [](auto const& s) { return s.expired(); });
+    all.push_back(space);
+  }
+  /// Those of the device, for calls of this process.
+  std::vector<std::shared_ptr<address_space>> living(int device) {
+    std::lock_guard const lock(mutex);
+    std::vector<std::shared_ptr<address_space>> found;
+    for (auto const& s : all) {
+      auto space = s.lock();
+      if (space != nullptr && space->device() == device && !space->in_forked_child())
+        found.push_back(std::move(space));
+    }
+    return found;
+  }
+};
+
+thread_local unsigned declared_launches = 0;
+
+/// Hands all objects to launches that declare nothing.
+class undeclared_launches final : public device::launch_observer {
+  struct calls final : under_way {
+    explicit calls(stream& on) : on(on) {}
+    ~calls() override {
+      for (auto& c : all) c.end_behind(on);
+    }
+    stream& on;
+    std::vector<call> all;
+  };
+
+ public:
+  std::unique_ptr<under_way> before_launch(stream& on) override {
+    if (declared_launches != 0) return nullptr;
+    auto spaces = living_spaces::list().living(current_device_number());
+    if (spaces.empty()) return nullptr;
+    auto begun = std::make_unique<calls>(on);
+    for (auto& space : spaces) begun->all.emplace_back(std::move(space));
+    for (auto& c : begun->all) {
+      int const result = c.begin_with_all();
+      if (result != 0) throw shared_memory_error(-result, device_failed);
+    }
+    return begun;
+  }
+};
+
+}  // namespace
+
+void owner::watch_launches(std::shared_ptr<shared::address_space> const& space) {
+  static undeclared_launches& watch = *new undeclared_launches;
+  living_spaces::list().add(space);
+  // Pairs with the load of each launch.
+  device::observer.store(&watch, std::memory_order_release);
+}
+
+shared_call::shared_call(stream* on) : on_(on != nullptr ? on : &this_thread_stream()) {}
+
+shared_call::~shared_call() { launched(); }
+
+shared_call& shared_call::add(mapping const& m, std::uint64_t first, std::uint64_t bytes,
+                              access use) {
+  if (m.space_ == nullptr || !owner::lies_in(first, bytes, m.size())) {
+    wrong_ = -EINVAL;
+    return *this;
+  }
+  auto found = std::ranges::find(parts_, m.space_.get(), [](auto const& c) { return c->space(); });
+  if (found == parts_.end()) {
+    parts_.push_back(std::make_unique<call>(m.space_));
+    found = std::prev(parts_.end());
+  }
+  auto const& o = *m.object_;
+  (*found)->add({o.offset, o.id, o.blocks_of(first, bytes), use != access::read});
+  return *this;
+}
+
+shared_call& shared_call::reads(mapping const& m) { return add(m, 0, m.size(), access::read); }
+shared_call& shared_call::reads(mapping const& m, std::uint64_t first, std::uint64_t bytes) {
+  return add(m, first, bytes, access::read);
+}
+shared_call& shared_call::writes(mapping const& m) { return add(m, 0, m.size(), access::write); }
+shared_call& shared_call::writes(mapping const& m, std::uint64_t first, std::uint64_t bytes) {
+  return add(m, first, bytes, access::write);
+}
+shared_call& shared_call::reads_writes(mapping const& m) {
+  return add(m, 0, m.size(), access::read_write);
+}
+shared_call& shared_call::reads_writes(mapping const& m, std::uint64_t first, std::uint64_t bytes) {
+  return add(m, first, bytes, access::read_write);
+}
+
+int shared_call::release() {
+  if (wrong_ != 0 || released_) return -EINVAL;
+  if (device_memory::is_captured(*on_)) return -EBUSY;
+  released_ = true;
+  for (auto const& c : parts_) {
+    int const result = c->begin_declared();
+    if (result == 0) continue;
+    launched();  // the other address spaces' parts
+    return result;
+  }
+  return 0;
+}
+
+void shared_call::launched() noexcept {
+  for (auto const& c : parts_) c->end_behind(*on_);
+}
+
+namespace detail {
+
+declared_launch::declared_launch(shared_call& of) noexcept : of_(of) { ++declared_launches; }
+declared_launch::~declared_launch() {
+  --declared_launches;
+  of_.launched();
+}
+
+void release_or_throw(shared_call& call) {
+  int const result = call.release();
+  if (result == -EINVAL)
+    throw shared_memory_error(
+        EINVAL,
+        "shared memory: a call declares bytes beyond an object, an empty mapping, or is "
+        "launched twice; make a shared_call per launch");
+  if (result != 0) throw shared_memory_error(-result, device_failed);
+}
+
+}  // namespace detail
+
+}  // namespace gpufs
