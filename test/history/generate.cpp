@@ -52,7 +52,6 @@ class generator {
   void choose_settings() {
     auto const page = one_of<std::uint64_t>({512, 512, 512, 1024, 4096});
     auto c = test::small_config(page, one_of<std::uint64_t>({8, 8, 16, 32}));
-    c.rpc_timeout_ms = 20'000;
     c.prefetch_memory = 1 << 20;
     c.prefetch_size = one_of<std::uint64_t>({0, 0, page, 4 * page, prefetch_automatic});
     c.path = test::built_paths[below(std::size(test::built_paths))];
