@@ -15,6 +15,8 @@ if [ "${1:-}" = format ]; then need_command clang-format-14 clang-format-14; fi
 if [ "${1:-}" = coverage ]; then
   need_command clang++-16 clang-16
   need_command llvm-cov-16 llvm-16
+  clang++-16 -fsanitize=address -fprofile-instr-generate -x c++ -o /dev/null - 2>/dev/null <<<'
+    int main() {}' || missing+=(libclang-rt-16-dev)
 fi
 if [ "${1:-}" = charts ]; then
   /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || missing+=(python3-matplotlib)

@@ -6,13 +6,29 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+
+#include <sys/mman.h>
 
 namespace gpufs::device_memory {
 
+/// The unit of protections.
+inline constexpr std::uint64_t host_page = 4096;
+
+/// The next multiple of `unit`.
+constexpr std::uint64_t rounded_up(std::uint64_t bytes, std::uint64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
 /// What the CPU may do with bytes at their shared address.
 enum class host_access { none, read, read_write };
+
+/// The same for mprotect() and mmap().
+constexpr int protection_for(host_access what) {
+  return what == host_access::none   ? PROT_NONE
+         : what == host_access::read ? PROT_READ
+                                     : PROT_READ | PROT_WRITE;
+}
 
 /// A reservation of addresses. Bytes are named by their offset in it.
 ///
@@ -53,6 +69,18 @@ class shared_range {
   /// Where the library reaches the CPU's bytes, whatever the CPU may do at the shared address.
   [[nodiscard]] std::byte* host_bytes(std::uint64_t at) const { return host_ + at; }
 
+  /// Makes copies of these bytes fast: the system keeps their host memory where it is, and the
+  /// device reads it by itself. One copy lies in bytes that one call pinned, or in others only.
+  /// Returns false if the system refuses. Emulated: does nothing.
+  [[nodiscard]] bool pin(std::uint64_t at, std::uint64_t bytes) noexcept;
+
+  /// Before detach(). GPU: may wait for kernels.
+  void unpin(std::uint64_t at) noexcept;
+
+  /// Gives the bytes memory that the CPU then writes to without a fault for each page, if it may
+  /// read them. Emulated: does nothing.
+  void populate(std::uint64_t at, std::uint64_t bytes) noexcept;
+
   /// What copies name as the device's bytes.
   [[nodiscard]] std::byte* device_bytes(std::uint64_t at) const { return device_ + at; }
 
@@ -80,10 +108,6 @@ class shared_range {
   std::byte* device_ = nullptr;
   std::uint64_t bytes_ = 0;
 };
-
-/// Runs `then` once the work that `on` has so far has ended, even if it failed. `then` may not call
-/// the device, nor wait for anybody who does. Throws device_error.
-void when_done(stream& on, std::function<void()> then);
 
 /// Whether launches on the stream are recorded for later (CUDA graphs).
 [[nodiscard]] bool is_captured(stream& on);

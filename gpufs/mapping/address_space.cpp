@@ -12,20 +12,25 @@
 #include <exception>
 #include <utility>
 
+#include <sys/sysinfo.h>
+
 namespace gpufs::shared {
 
 using device_memory::host_access;
+using device_memory::host_page;
+using device_memory::rounded_up;
 
 namespace {
 
-std::uint64_t rounded_up(std::uint64_t bytes, std::uint64_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
-
 std::uint64_t block_for(std::uint64_t bytes, coherence_protocol protocol, std::uint64_t asked) {
-  constexpr std::uint64_t host_page = 4096;
   if (protocol == coherence_protocol::lazy) return rounded_up(bytes, host_page);
   return asked == block_automatic ? automatic_block(bytes) : asked;
+}
+
+std::uint64_t memory_of_host() {
+  struct sysinfo host {};
+  ::sysinfo(&host);
+  return std::uint64_t(host.totalram) * host.mem_unit;
 }
 
 }  // namespace
@@ -37,8 +42,10 @@ address_space::address_space(mapping_config const& settings)
                                                      : device_memory::free_device_bytes() / 10 * 9),
       range_(settings.address_space),
       free_(range_.bytes()),
-      rolling_(settings) {
-  guard_.emplace(range_.base(), range_.bytes(), mail_->faults);
+      rolling_(settings),
+      bytes_to_pin_(settings.pinned_memory != pinned_automatic ? settings.pinned_memory
+                                                               : memory_of_host() / 4) {
+  guard_.emplace(range_.base(), range_.bytes(), faults_);
   if (range_.bytes() < settings.address_space)
     notes_.push_back(fmt::format("address_space: {} bytes instead of {}, as the system has no more",
                                  range_.bytes(), settings.address_space));
@@ -47,22 +54,21 @@ address_space::address_space(mapping_config const& settings)
 }
 
 address_space::~address_space() {
-  device_scope const on(device_);
   {
     quiet_lock lock(mutex_);
-    wait_until(lock, [this] { return calls_under_way_ == 0; });
+    wait_until(lock, [this] { return ending_.empty(); });
   }
   guard_.reset();
   // Pairs with the look of the service thread, which rings() orders.
   stops_.store(true, std::memory_order_release);
-  mail_->faults.ring();
+  faults_.ring();
   service_.join();
 }
 
 object& address_space::allocate(std::uint64_t bytes, map_options const& options) {
   if (bytes == 0) throw shared_memory_error(EINVAL, "shared memory: 0 bytes asked for");
-  device_scope const on(device_);
   quiet_lock const lock(mutex_);
+  device_scope const here(device_);
   // Written so that no sum overflows.
   bool const fits = bytes <= range_.bytes();
   std::uint64_t const room =
@@ -105,10 +111,12 @@ object& address_space::allocate(std::uint64_t bytes, map_options const& options)
   }
 }
 
+// Memory is given back without the mutex. A GPU may do that only between kernels, and a kernel may
+// wait for what another thread does.
 int address_space::remove(object& o) {
   if (in_forked_child()) return 0;
-  device_scope const on(device_);
   quiet_lock lock(mutex_);
+  device_scope const here(device_);
   o.is_going = true;
   wait_until(lock, [&] { return o.uses.empty(); });
   try {
@@ -119,10 +127,21 @@ int address_space::remove(object& o) {
   forget_dirty(o, o.all());
   if (o.protocol == coherence_protocol::rolling) rolling_.object_removed();
   std::uint64_t const room = rounded_up(o.bytes, device_memory::shared_range::granularity);
-  range_.detach(o.offset, o.bytes);
-  free_.give_back(o.offset, room);
+  std::uint64_t const offset = o.offset, bytes = o.bytes;
+  auto const pinned = o.pinned.runs();
+  objects_.erase(offset);
+  lock.beside([&] {
+    for (auto const& run : pinned) {
+      for (auto piece = run.first; piece < run.end; ++piece)
+        range_.unpin(offset + piece * piece_bytes);
+    }
+    range_.detach(offset, bytes);
+  });
+  for (auto const& run : pinned)
+    bytes_to_pin_ +=
+        std::min(run.end * piece_bytes, rounded_up(bytes, host_page)) - run.first * piece_bytes;
+  free_.give_back(offset, room);
   device_bytes_left_ += room;
-  objects_.erase(o.offset);
   return has_failed_ ? -EIO : 0;
 }
 
@@ -130,7 +149,7 @@ void address_space::fail() noexcept {
   has_failed_ = true;
   changes_.fetch_add(1, std::memory_order_release);
   futex_wake(&changes_);
-  mail_->faults.ring();
+  faults_.ring();
 }
 
 object* address_space::object_at(std::uint64_t offset) {
@@ -173,26 +192,34 @@ void address_space::count_moved(object& o, reason why, counter direction, std::u
 }
 
 void address_space::queue_send(object& o, block_run r, reason why) {
-  std::uint64_t const at = o.begin_of(r), bytes = o.bytes_of(r);
-  to_send_.push_back({range_.device_bytes(at), range_.host_bytes(at), bytes});
-  count_moved(o, why, &mapping_statistics::bytes_h2d, r.end - r.first, bytes);
+  for (auto const& part : parts_to_copy(o, o.bytes_in(r))) {
+    std::uint64_t const at = o.offset + part.first;
+    to_send_.push_back({range_.device_bytes(at), range_.host_bytes(at), part.end - part.first});
+  }
+  count_moved(o, why, &mapping_statistics::bytes_h2d, r.end - r.first, o.bytes_of(r));
+}
+
+void address_space::start_sends() {
+  if (to_send_.empty()) return;
+  device_memory::copy_to_device(sends_, std::exchange(to_send_, {}));
+  is_sending_ = true;
 }
 
 void address_space::wait_for_sends() {
-  if (!to_send_.empty()) {
-    device_memory::copy_to_device(sends_, std::exchange(to_send_, {}));
-    is_sending_ = true;
-  }
+  start_sends();
   if (!is_sending_) return;
   sends_.synchronize();
   is_sending_ = false;
 }
 
 void address_space::fetch(object& o, block_run r, reason why) {
-  std::uint64_t const at = o.begin_of(r), bytes = o.bytes_of(r);
-  device_memory::copy_to_pinned(fetches_, range_.host_bytes(at), range_.device_bytes(at), bytes);
+  for (auto const& part : parts_to_copy(o, o.bytes_in(r))) {
+    std::uint64_t const at = o.offset + part.first;
+    device_memory::copy_to_pinned(fetches_, range_.host_bytes(at), range_.device_bytes(at),
+                                  part.end - part.first);
+  }
   fetches_.synchronize();
-  count_moved(o, why, &mapping_statistics::bytes_d2h, r.end - r.first, bytes);
+  count_moved(o, why, &mapping_statistics::bytes_d2h, r.end - r.first, o.bytes_of(r));
 }
 
 // While a call uses blocks on the emulated device, the device's bytes lie there. end_use() sets
@@ -234,14 +261,7 @@ void address_space::forget_dirty(object& o, block_run r) {
 
 // Queues the dirty blocks of a run, neighbours together. They are read_only afterwards.
 void address_space::clean(object& o, block_run r, reason why) {
-  block_run together{0, 0};
-  std::vector<block_run> all;
-  for (auto at = o.dirty.lower_bound(r.first); at != o.dirty.end() && at->first < r.end; ++at) {
-    if (at->first != together.end || together.first == together.end)
-      all.push_back({at->first, at->first});
-    all.back().end = at->first + 1;
-    together = all.back();
-  }
+  auto const all = o.dirty_runs(r);
   forget_dirty(o, r);
   for (auto const& run : all) {
     set_state(o, run, block_state::read_only);
@@ -255,13 +275,10 @@ void address_space::merge(object& o) {
   protect_or_throw(o, o.all(), host_access::none);
   clean(o, o.all(), why);
   wait_for_sends();
-  block_run missing{0, 0};
-  auto const readable = o.readable.within(o.all());
-  for (std::size_t n = 0; n <= readable.size(); ++n) {
-    missing.end = n < readable.size() ? readable[n].first : o.block_count();
-    if (missing.first < missing.end) fetch(o, missing, why);
-    if (n < readable.size()) missing.first = readable[n].end;
-  }
+  block_runs missing;
+  missing.add(o.all());
+  for (auto const& run : o.readable.runs()) missing.take(run);
+  for (auto const& run : missing.runs()) fetch(o, run, why);
   set_state(o, o.all(), block_state::read_only);
   protect_or_throw(o, o.all(), host_access::read);
 }

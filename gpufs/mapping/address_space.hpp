@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpufs/device.hpp>
+#include <gpufs/device/call_ends.hpp>
 #include <gpufs/device/shared_range.hpp>
 #include <gpufs/mapping/arena.hpp>
 #include <gpufs/mapping/fault_queue.hpp>
@@ -18,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,11 +37,10 @@ struct part {
   bool writes;
 };
 
-/// Calls that have ended, as streams tell. It outlives the address space if a stream needs it.
-struct mailbox {
-  fault_queue faults;
-  std::mutex mutex;
-  std::vector<std::int64_t> ended;
+/// Bytes of an object that the CPU will probably touch next.
+struct bytes_ahead {
+  std::uint64_t offset, id;  ///< of the object
+  byte_run bytes;
 };
 
 /// What a range of an object is to be made ready for; see mapping::acquire().
@@ -51,9 +52,7 @@ struct wanted {
 
 /// All state is protected by one mutex, taken with signals blocked. The service thread answers
 /// faults of CPU threads; these hold nothing while they wait. Nobody waits for a call with the
-/// mutex held. A stream that has ended a call takes no mutex that is held while somebody waits for
-/// the device: it leaves the call's number in the mailbox. (The emulated device has no such waits,
-/// and hands the bytes over at once.)
+/// mutex held.
 class address_space {
  public:
   /// Throws as shared_memory's constructor. The settings are valid.
@@ -81,6 +80,8 @@ class address_space {
   /// Ends the call behind the work that the stream has so far.
   void end_behind(stream& on, std::int64_t call) noexcept;
 
+  /// Waits for calls that have been launched, with signals.
+  void wait_for_calls();
   /// Fetches batch objects that no call uses. Throws device_error.
   void acquire_batches();
   int acquire(object& o, wanted const& what);
@@ -98,12 +99,15 @@ class address_space {
   struct reason {
     counter blocks, bytes;
   };
+  static constexpr reason released{&mapping_statistics::release_blocks,
+                                   &mapping_statistics::release_bytes};
 
   // All of these need the mutex.
   void count(object& o, counter what, std::uint64_t n = 1);
   void count_moved(object& o, reason why, counter direction, std::uint64_t blocks,
                    std::uint64_t bytes);
   void queue_send(object& o, block_run r, reason why);
+  void start_sends();
   void wait_for_sends();
   void fetch(object& o, block_run r, reason why);
   void set_state(object& o, block_run r, block_state to);
@@ -119,19 +123,24 @@ class address_space {
   void hand_over_batch(object& o, bool writes);
   void use_range(object& o, use const& u);
   void take_ended_calls();
+  void end_call(std::int64_t call);
   void drop_uses(std::int64_t call);
   void fail() noexcept;
   void count_call(std::vector<std::pair<object*, use>> const& all, bool is_declared);
   void end_use(object& o, block_run r);
   object* object_at(std::uint64_t offset);
-
-  // In the service thread.
-  void serve_faults();
   template <class Condition>
   void wait_until(quiet_lock& lock, Condition const& holds);
-  [[nodiscard]] fault_answer try_to_serve(fault const& f);
   [[nodiscard]] fault_answer serve(object& o, std::uint64_t block, touch_kind kind);
   void make_readable(object& o, block_run r, device_memory::host_access to);
+  [[nodiscard]] std::vector<byte_run> parts_to_copy(object& o, byte_run r);
+  bool pin(object& o, std::uint64_t piece);
+  void expect_next(object& o, std::uint64_t block);
+
+  // In the service thread, without the mutex.
+  void serve_faults();
+  [[nodiscard]] fault_answer try_to_serve(fault const& f);
+  void prepare_ahead();
 
   pid_t process_ = ::getpid();
   mapping_config settings_;
@@ -151,10 +160,16 @@ class address_space {
   bool has_failed_ = false;
   std::uint64_t last_object_ = 0;
   std::int64_t last_call_ = 0;
-  std::uint64_t calls_under_way_ = 0;
+  std::set<std::int64_t> ending_;  ///< calls that have a mark behind them, which is not reached
   mapping_statistics counts_;
   std::vector<std::string> notes_;
-  std::shared_ptr<mailbox> mail_ = std::make_shared<mailbox>();
+  std::uint64_t bytes_to_pin_;      ///< that may still be pinned
+  std::vector<bytes_ahead> ahead_;  ///< since the service thread looked last
+  fault_queue faults_;
+  device_memory::call_ends ends_{[this](std::int64_t call) {
+    quiet_lock const lock(mutex_);
+    end_call(call);
+  }};
   std::atomic<bool> stops_{false};
   std::optional<guard> guard_;
   std::thread service_;  // last, since it uses all of the above

@@ -72,12 +72,9 @@ int address_space::send(object& o, block_run r) {
   if (has_failed_) return -EIO;
   if (o.protocol == coherence_protocol::batch) return 0;
   try {
-    std::vector<block_run> dirty;
-    for (auto at = o.dirty.lower_bound(r.first); at != o.dirty.end() && at->first < r.end; ++at)
-      dirty.push_back({at->first, at->first + 1});
-    for (auto const& one : dirty) {
-      if (protect(o, one, host_access::read) != 0) break;  // the launch sends them
-      clean(o, one, {&mapping_statistics::release_blocks, &mapping_statistics::release_bytes});
+    for (auto const& run : o.dirty_runs(r)) {
+      if (protect(o, run, host_access::read) != 0) break;  // the launch sends them
+      clean(o, run, released);
     }
     wait_for_sends();
   } catch (std::exception const&) {

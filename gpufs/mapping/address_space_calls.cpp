@@ -1,5 +1,7 @@
 // Calls: blocks are handed to the device before a launch, and can be had back when it has ended.
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/device_scope.hpp>
+#include <gpufs/mapping/wait_until.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,6 +17,7 @@ using device_memory::host_access;
 namespace {
 
 constexpr std::int64_t failed = -EIO;
+
 }  // namespace
 
 std::int64_t address_space::begin(std::optional<std::vector<part>> declared) {
@@ -47,7 +50,6 @@ std::int64_t address_space::begin(std::optional<std::vector<part>> declared) {
     return failed;
   }
   count_call(all, declared.has_value());
-  ++calls_under_way_;
   return ++last_call_;
 }
 
@@ -79,9 +81,8 @@ void address_space::hand_over(object& o, block_run blocks, bool writes) {
     for (auto const& run : o.readable.within(blocks))
       error = error != 0 ? error : protect(o, run, host_access::none);
   } else {
-    for (auto at = o.dirty.lower_bound(blocks.first); at != o.dirty.end() && at->first < blocks.end;
-         ++at)
-      error = error != 0 ? error : protect(o, {at->first, at->first + 1}, host_access::read);
+    for (auto const& run : o.dirty_runs(blocks))
+      error = error != 0 ? error : protect(o, run, host_access::read);
   }
   if (error != 0) {
     // No more mappings. All blocks alike need one. What the device has as well is fetched again.
@@ -89,7 +90,7 @@ void address_space::hand_over(object& o, block_run blocks, bool writes) {
     writes = true;
     protect_or_throw(o, blocks, host_access::none);
   }
-  clean(o, blocks, {&mapping_statistics::release_blocks, &mapping_statistics::release_bytes});
+  clean(o, blocks, released);
   if (!writes) return;
   for (auto const& run : o.readable.within(blocks)) set_state(o, run, block_state::invalid);
 }
@@ -108,42 +109,37 @@ void address_space::use_range(object& o, use const& u) {
 }
 
 void address_space::end_behind(stream& on, std::int64_t call) noexcept {
-  auto const end = [this, mail = mail_, call] {
-    {
-      std::lock_guard const lock(mail->mutex);
-      mail->ended.push_back(call);
-    }
-    if constexpr (device_memory::shared_range::hands_over) {
-      // The bytes are the CPU's as soon as the stream says that its work is done.
-      quiet_lock const lock(mutex_);
-      take_ended_calls();
-    }
-    mail->faults.ring();
-  };
+  quiet_lock const lock(mutex_);
   try {
-    device_memory::when_done(on, end);
+    device_scope const here(device_);
+    ends_.add(on, call);
+    ending_.insert(call);
   } catch (...) {
     // The stream takes no more work, so nothing can be known about the call's end.
-    {
-      quiet_lock const lock(mutex_);
-      fail();
-    }
-    end();
+    fail();
+    end_call(call);
   }
 }
 
+void address_space::wait_for_calls() {
+  if (in_forked_child()) return;
+  quiet_lock lock(mutex_);
+  // Others may launch on and on.
+  auto const last = last_call_;
+  wait_until(lock, [&] { return ending_.empty() || *ending_.begin() > last; });
+}
+
 void address_space::take_ended_calls() {
-  std::vector<std::int64_t> ended;
-  {
-    std::lock_guard const lock(mail_->mutex);
-    ended.swap(mail_->ended);
-  }
-  if (ended.empty()) return;
-  for (auto const call : ended) drop_uses(call);
-  calls_under_way_ -= ended.size();
+  for (auto const call : ends_.ask()) end_call(call);
+}
+
+void address_space::end_call(std::int64_t call) {
+  ending_.erase(call);
+  drop_uses(call);
   // Under the mutex: this object may go as soon as no call is under way.
   changes_.fetch_add(1, std::memory_order_release);
   futex_wake(&changes_);
+  faults_.ring();
 }
 
 void address_space::drop_uses(std::int64_t call) {

@@ -20,23 +20,27 @@ void address_space::serve_faults() {
     quiet_lock const lock(mutex_);
     fail();
   }
-  auto& mail = *mail_;
   std::vector<fault*> open;
-  for (;;) {
-    auto const seen = mail.faults.rings();
-    for (fault* f = mail.faults.take_all(); f != nullptr; f = f->next) open.push_back(f);
+  for (unsigned times = 0;;) {
+    auto const seen = faults_.rings();
+    for (fault* f = faults_.take_all(); f != nullptr; f = f->next) open.push_back(f);
     if (stops_.load(std::memory_order_acquire) && open.empty()) return;
     {
       quiet_lock const lock(mutex_);
       take_ended_calls();
     }
-    std::erase_if(open, [this](fault* f) {
+    auto const answered = std::erase_if(open, [this](fault* f) {
       auto const answer = try_to_serve(*f);
       if (answer == fault_answer::waiting) return false;
       fault_queue::answer(*f, answer);
       return true;
     });
-    mail.faults.wait(seen);
+    prepare_ahead();
+    if (answered != 0) times = 0;
+    if (open.empty() || !device_memory::call_ends::must_ask)
+      faults_.wait(seen);
+    else if (!yields(times))
+      faults_.wait_shortly(seen);
   }
 }
 
@@ -79,6 +83,7 @@ fault_answer address_space::serve(object& o, std::uint64_t block, touch_kind kin
                           &mapping_statistics::fault_read_bytes});
   make_readable(o, one, allowed(touch.after));
   if (writes) make_dirty(o, block, true);
+  expect_next(o, block);
   return fault_answer::served;
 }
 
@@ -115,9 +120,7 @@ void address_space::evict_beyond_limit(written_block const& newest) {
     if (!is_near) evict(*oldest);
     oldest = next;
   }
-  if (to_send_.empty()) return;
-  device_memory::copy_to_device(sends_, std::exchange(to_send_, {}));
-  is_sending_ = true;
+  start_sends();
 }
 
 void address_space::evict(written_block oldest) {

@@ -61,6 +61,18 @@ class block_runs {
     return found;
   }
 
+  [[nodiscard]] bool contains(std::uint64_t block) const {
+    auto const at = runs_.upper_bound(block);
+    return at != runs_.begin() && std::prev(at)->second > block;
+  }
+
+  /// All of them.
+  [[nodiscard]] std::vector<block_run> runs() const {
+    std::vector<block_run> all;
+    for (auto const& [first, end] : runs_) all.push_back({first, end});
+    return all;
+  }
+
   [[nodiscard]] bool empty() const { return runs_.empty(); }
 
  private:

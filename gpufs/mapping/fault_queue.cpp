@@ -1,8 +1,11 @@
 #include <gpufs/mapping/fault_queue.hpp>
 
+#include <time.h>
+
 #include <climits>
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,6 +13,19 @@ namespace gpufs::shared {
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept {
   ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+}
+
+void futex_wait_shortly(std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept {
+  constexpr timespec at_most{.tv_sec = 0, .tv_nsec = 50'000};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, &at_most, nullptr, 0);
+}
+
+bool yields(unsigned& times) noexcept {
+  constexpr unsigned most = 200;
+  if (times == most) return false;
+  ++times;
+  ::sched_yield();
+  return true;
 }
 
 void futex_wake(std::atomic<std::uint32_t>* word) noexcept {
@@ -56,5 +72,6 @@ void fault_queue::ring() noexcept {
 }
 
 void fault_queue::wait(std::uint32_t seen) noexcept { futex_wait(bell_, seen); }
+void fault_queue::wait_shortly(std::uint32_t seen) noexcept { futex_wait_shortly(bell_, seen); }
 
 }  // namespace gpufs::shared

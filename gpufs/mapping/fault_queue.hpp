@@ -8,6 +8,11 @@ namespace gpufs::shared {
 
 /// Waits until the word is other than `seen`, or for no reason. Safe in a signal handler.
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept;
+/// The same for at most 50 us.
+void futex_wait_shortly(std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept;
+/// Between two questions to the device: yields the processor the first times. Returns false
+/// afterwards, and then the caller sleeps. What is asked for mostly comes soon, or takes long.
+[[nodiscard]] bool yields(unsigned& times) noexcept;
 /// Wakes all that wait for the word. The word may be gone by now.
 void futex_wake(std::atomic<std::uint32_t>* word) noexcept;
 
@@ -52,6 +57,8 @@ class fault_queue {
   }
   /// Waits until somebody has rung since rings() gave `seen`.
   void wait(std::uint32_t seen) noexcept;
+  /// The same for at most 50 us.
+  void wait_shortly(std::uint32_t seen) noexcept;
 
  private:
   std::atomic<fault*> newest_{nullptr};

@@ -30,6 +30,14 @@ struct use {
   std::uint64_t call;  ///< its number
 };
 
+/// Bytes [first, end) of an object.
+struct byte_run {
+  std::uint64_t first, end;
+};
+
+/// Host memory is pinned by pieces of so many bytes.
+inline constexpr std::uint64_t piece_bytes = device_memory::shared_range::granularity;
+
 /// Protected by the mutex of its address space, but for what does not change: the first five.
 struct object {
   std::uint64_t id;      ///< no other object of the address space ever has it
@@ -47,6 +55,10 @@ struct object {
   /// Number of the eviction that sent a block last, 0: none. Of rolling objects.
   std::vector<std::uint32_t> evicted_at = {};
   std::vector<use> uses = {};
+  /// Pieces that are pinned, and others that have been copied in part.
+  block_runs pinned = {}, copied = {};
+  /// The block that the CPU waited for last. Before the first one, block 0 is the next.
+  std::uint64_t last_fault = ~0ull;
   /// Of a batch object: the device has its bytes, and may have changed them.
   bool is_at_device = false;
   bool is_changed = false;
@@ -70,8 +82,18 @@ struct object {
   }
   /// The same in whole pages of the host, as protections need it.
   [[nodiscard]] std::uint64_t pages_of(block_run r) const {
-    constexpr std::uint64_t host_page = 4096;
-    return (bytes_of(r) + host_page - 1) / host_page * host_page;
+    return device_memory::rounded_up(bytes_of(r), device_memory::host_page);
+  }
+  /// The bytes of a run, from the begin of the object.
+  [[nodiscard]] byte_run bytes_in(block_run r) const {
+    return {r.first * block_bytes, r.first * block_bytes + bytes_of(r)};
+  }
+  /// The dirty blocks of a run, neighbours together.
+  [[nodiscard]] std::vector<block_run> dirty_runs(block_run r) const {
+    block_runs found;
+    for (auto at = dirty.lower_bound(r.first); at != dirty.end() && at->first < r.end; ++at)
+      found.add({at->first, at->first + 1});
+    return found.runs();
   }
   /// The parts of a run that no call uses.
   [[nodiscard]] std::vector<block_run> unused(block_run r) const {

@@ -1,6 +1,7 @@
 // A lock that no signal handler of its thread interrupts.
 #pragma once
 
+#include <initializer_list>
 #include <mutex>
 
 #include <pthread.h>
@@ -8,8 +9,8 @@
 
 namespace gpufs::shared {
 
-/// While it lives, the thread gets no signals. A handler of the program might touch shared memory,
-/// and then wait for the service thread.
+/// While it lives, the thread gets no signals, but for those of its own faults. A handler of the
+/// program might touch shared memory, and then wait for the service thread.
 class no_signals {
  public:
   no_signals() { block(); }
@@ -21,6 +22,9 @@ class no_signals {
   void block() {
     ::sigset_t all;
     ::sigfillset(&all);
+    // A thread made meanwhile inherits these. One that is stopped by its own fault would be ended.
+    for (int const own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
+      ::sigdelset(&all, own);
     ::pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   void unblock() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -34,6 +38,14 @@ class quiet_lock : private no_signals {
  public:
   explicit quiet_lock(std::mutex& m) : mutex_(m) { mutex_.lock(); }
   ~quiet_lock() { mutex_.unlock(); }
+
+  /// Calls work() without the mutex. Signals stay blocked.
+  template <class Work>
+  void beside(Work const& work) {
+    mutex_.unlock();
+    work();
+    mutex_.lock();
+  }
 
   /// Calls wait() without the mutex, and with signals.
   template <class Wait>

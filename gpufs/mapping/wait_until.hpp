@@ -8,12 +8,15 @@ namespace gpufs::shared {
 /// Waits until `holds` does, which needs the mutex. Without the mutex, and with signals.
 template <class Condition>
 void address_space::wait_until(quiet_lock& lock, Condition const& holds) {
-  for (;;) {
+  for (unsigned times = 0;;) {
     take_ended_calls();
     if (holds()) return;
-    // Pairs with take_ended_calls() and fail(): what changes behind this load ends the wait.
+    // Pairs with end_call() and fail(): what changes behind this load ends the wait.
     auto const seen = changes_.load(std::memory_order_acquire);
-    lock.without([&] { futex_wait(changes_, seen); });
+    lock.without([&] {
+      if (!device_memory::call_ends::must_ask) return futex_wait(changes_, seen);
+      if (!yields(times)) futex_wait_shortly(changes_, seen);
+    });
   }
 }
 

@@ -2,13 +2,16 @@
 #include <gpufs/device/launch_observer.hpp>
 #include <gpufs/mapping.hpp>
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/quiet_lock.hpp>
 #include <gpufs/owner/shared_launches.hpp>
 
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
+#include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace gpufs {
 
@@ -85,6 +88,7 @@ class undeclared_launches final : public device::launch_observer {
     ~calls() override {
       for (auto& c : all) c.end_behind(on);
     }
+    shared::no_signals const quiet;  // a handler would wait for a thread that waits for this launch
     stream& on;
     std::vector<call> all;
   };
@@ -92,10 +96,12 @@ class undeclared_launches final : public device::launch_observer {
  public:
   std::unique_ptr<under_way> before_launch(stream& on) override {
     if (declared_launches != 0) return nullptr;
-    auto spaces = living_spaces::list().living(current_device_number());
-    if (spaces.empty()) return nullptr;
     auto begun = std::make_unique<calls>(on);
-    for (auto& space : spaces) begun->all.emplace_back(std::move(space));
+    // A launch that is captured runs later, and perhaps often.
+    if (device_memory::is_captured(on)) return nullptr;
+    for (auto& space : living_spaces::list().living(current_device_number()))
+      begun->all.emplace_back(std::move(space));
+    if (begun->all.empty()) return nullptr;
     for (auto& c : begun->all) {
       int const result = c.begin_with_all();
       if (result != 0) throw shared_memory_error(-result, device_failed);
@@ -113,7 +119,10 @@ void owner::watch_launches(std::shared_ptr<shared::address_space> const& space) 
   device::observer.store(&watch, std::memory_order_release);
 }
 
-shared_call::shared_call(stream* on) : on_(on != nullptr ? on : &this_thread_stream()) {}
+shared_call::shared_call(stream* on) : on_(on) {
+  shared::no_signals const quiet;
+  if (on_ == nullptr) on_ = &this_thread_stream();
+}
 
 shared_call::~shared_call() { launched(); }
 
@@ -150,6 +159,7 @@ shared_call& shared_call::reads_writes(mapping const& m, std::uint64_t first, st
 
 int shared_call::release() {
   if (wrong_ != 0 || released_) return -EINVAL;
+  shared::no_signals const quiet;
   if (device_memory::is_captured(*on_)) return -EBUSY;
   released_ = true;
   for (auto const& c : parts_) {
@@ -167,7 +177,10 @@ void shared_call::launched() noexcept {
 
 namespace detail {
 
-declared_launch::declared_launch(shared_call& of) noexcept : of_(of) { ++declared_launches; }
+declared_launch::declared_launch(shared_call& of)
+    : of_(of), quiet_(std::make_unique<shared::no_signals>()) {
+  ++declared_launches;
+}
 declared_launch::~declared_launch() {
   --declared_launches;
   of_.launched();
@@ -178,8 +191,13 @@ void release_or_throw(shared_call& call) {
   if (result == -EINVAL)
     throw shared_memory_error(
         EINVAL,
-        "shared memory: a call declares bytes beyond an object, an empty mapping, or is "
-        "launched twice; make a shared_call per launch");
+        "shared memory: a call declares bytes beyond an object, an empty or a removed mapping, or "
+        "is launched twice; make a shared_call per launch");
+  if (result == -EBUSY)
+    throw shared_memory_error(
+        EBUSY,
+        "shared memory: the stream is being captured, and a graph may run often; launch there "
+        "without a call, and release() one before each launch of the graph");
   if (result != 0) throw shared_memory_error(-result, device_failed);
 }
 

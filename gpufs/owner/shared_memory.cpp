@@ -2,6 +2,8 @@
 #include <gpufs/mapping.hpp>
 #include <gpufs/mapping/address_space.hpp>
 #include <gpufs/mapping/device_scope.hpp>
+#include <gpufs/mapping/quiet_lock.hpp>
+#include <gpufs/mapping/stream_wait.hpp>
 #include <gpufs/owner/setting_kinds.hpp>
 #include <gpufs/owner/shared_launches.hpp>
 
@@ -124,12 +126,18 @@ void wait_and_acquire(address_space& space, Wait const& wait) {
 }  // namespace
 
 void shared_memory::synchronize() {
-  shared::device_scope const here(space_->device());
-  wait_and_acquire(*space_, [] { gpufs::synchronize(); });
+  wait_and_acquire(*space_, [this] {
+    space_->wait_for_calls();
+    // There is not much left to wait for. A signal's handler that touches an object would wait for
+    // a thread that waits for this one.
+    shared::no_signals const quiet;
+    shared::device_scope const here(space_->device());
+    gpufs::synchronize();
+  });
 }
 
 void shared_memory::synchronize(stream& on) {
-  wait_and_acquire(*space_, [&] { on.synchronize(); });
+  wait_and_acquire(*space_, [&] { shared::wait_for(on); });
 }
 
 shared_place shared_memory::find(void const* address) const {

@@ -19,6 +19,7 @@ namespace shared {
 class address_space;
 struct object;
 class call;
+class no_signals;
 }  // namespace shared
 
 /// One object: a range of addresses that CPU and GPU both use. Owns it.
@@ -165,17 +166,18 @@ class shared_call {
 };
 
 namespace detail {
-/// While it lives, launches of this thread do not use all objects. Ends the call, also if its
-/// launch throws.
+/// While it lives, launches of this thread do not use all objects, and it gets no signals. Ends the
+/// call, also if its launch throws.
 class declared_launch {
  public:
-  explicit declared_launch(shared_call& of) noexcept;
+  explicit declared_launch(shared_call& of);
   ~declared_launch();
   declared_launch(declared_launch const&) = delete;
   declared_launch& operator=(declared_launch const&) = delete;
 
  private:
   shared_call& of_;
+  std::unique_ptr<shared::no_signals> quiet_;
 };
 
 /// Releases the call. Throws shared_memory_error if that fails.

@@ -22,6 +22,9 @@ inline constexpr std::uint64_t block_automatic = 0;
 /// Value of mapping_config::rolling_size: the size follows from the faults.
 inline constexpr std::uint32_t rolling_automatic = 0;
 
+/// Value of mapping_config::pinned_memory: a quarter of the host's memory.
+inline constexpr std::uint64_t pinned_automatic = ~0ull;
+
 /// Every setting of a shared_memory with its default. The constructor calls validate().
 struct mapping_config {
   /// Bytes of addresses for all objects, from 64 GiB to 64 TiB, a multiple of 2 MiB. If the system
@@ -45,6 +48,11 @@ struct mapping_config {
   /// With rolling_automatic: one block more after so many writes to blocks that were just sent,
   /// 1..2^20. A launch that finds fewer written blocks than may be halves their number.
   std::uint32_t rolling_patience = 4;
+
+  /// Most bytes of the CPU's side of objects that are pinned, so that the GPU copies them by
+  /// itself: at several times the rate of other bytes. Pinned are bytes that are copied, and bytes
+  /// ahead of a CPU thread that goes through an object. 0 = none, or pinned_automatic.
+  std::uint64_t pinned_memory = pinned_automatic;
 
   /// Most bytes of GPU memory for objects; 0 = what is free, less a tenth.
   std::uint64_t device_memory = 0;

@@ -26,6 +26,7 @@
   COUNTER(faults_write, "writes of the CPU that had to wait for a block or for its protection")   \
   COUNTER(faults_spurious, "faults of the CPU on blocks that another thread had just made ready") \
   COUNTER(reevictions, "writes of the CPU to blocks that had just been sent")                     \
+  COUNTER(pinned_bytes, "bytes of the CPU's side that were pinned for copies")                    \
   COUNTER(calls, "launches that used shared objects")                                             \
   COUNTER(declared_calls, "those of them that declared what they use")
 

@@ -227,7 +227,9 @@ TEST_CASE("shared threads: a signal that a program sends itself is no fault") {
 TEST_CASE("shared threads: a handler of the program may use objects, also within a call of ours") {
   // It calls handlers with all signals blocked, so a fault in one ends the process.
   if (thread_sanitizer) return;
-  shared_memory memory(small_blocks(1));
+  // One block for the handler and one for the thread. With one for both, and signals that come
+  // faster than faults are answered, each would take the other's for ever.
+  shared_memory memory(small_blocks(2));
   auto const counter = memory.allocate(block), numbers = memory.allocate(64 * block);
   touched_by_handler = counter.as<std::uint32_t>();
   struct sigaction mine {

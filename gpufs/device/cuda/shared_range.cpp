@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include <cuda.h>
@@ -23,13 +24,7 @@ namespace {
 
 using cuda_device::check;
 
-constexpr std::uint64_t host_page = 4096;
-
 constexpr char remedy[] = "; lower address_space, or raise the limits on memory (ulimit -v)";
-
-std::uint64_t rounded_up(std::uint64_t bytes, std::uint64_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 [[noreturn]] void fail(char const* what) {
   throw device_error(std::string("shared memory: ") + what + ": " + std::strerror(errno) + remedy);
@@ -86,7 +81,8 @@ struct shared_range::implementation {
   int device = 0;
   int host_file = -1;
   CUdeviceptr reserved = 0;
-  std::map<std::uint64_t, CUmemGenericAllocationHandle> chunks;  ///< by offset
+  std::mutex mutex;
+  std::map<std::uint64_t, CUmemGenericAllocationHandle> chunks;  ///< by offset; needs the mutex
 
   ~implementation() {
     if (host_file >= 0) ::close(host_file);
@@ -141,7 +137,10 @@ void shared_range::attach(std::uint64_t at, std::uint64_t bytes) {
     own.cuda.release(chunk);
     own.cuda.expect(result, "cuMemMap");
   }
-  own.chunks.emplace(at, chunk);  // detach() frees it from here on
+  {
+    std::lock_guard const lock(own.mutex);
+    own.chunks.emplace(at, chunk);  // detach() frees it from here on
+  }
   CUmemAccessDesc access{};
   access.location = where.location;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -159,11 +158,13 @@ void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
   // Not a bare munmap: another thread's mapping could move in.
   ::mmap(base_ + at, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
          0);
-  auto const chunk = own.chunks.find(at);
-  if (chunk != own.chunks.end()) {
+  auto const chunk = [&] {
+    std::lock_guard const lock(own.mutex);
+    return own.chunks.extract(at);
+  }();
+  if (!chunk.empty()) {
     own.cuda.unmap(own.reserved + at, room);
-    own.cuda.release(chunk->second);
-    own.chunks.erase(chunk);
+    own.cuda.release(chunk.mapped());
   }
   // The next object here has zeros.
   if (::fallocate(own.host_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(at),
@@ -172,26 +173,32 @@ void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
 }
 
 int shared_range::protect(std::uint64_t at, std::uint64_t bytes, host_access to) noexcept {
-  int const protection = to == host_access::none   ? PROT_NONE
-                         : to == host_access::read ? PROT_READ
-                                                   : PROT_READ | PROT_WRITE;
-  return ::mprotect(base_ + at, bytes, protection) == 0 ? 0 : errno;
+  return ::mprotect(base_ + at, bytes, protection_for(to)) == 0 ? 0 : errno;
+}
+
+// By the library's own address: CUDA takes the shared one for device memory.
+bool shared_range::pin(std::uint64_t at, std::uint64_t bytes) noexcept {
+  if (cudaHostRegister(host_ + at, rounded_up(bytes, host_page), cudaHostRegisterDefault) ==
+      cudaSuccess)
+    return true;
+  cudaGetLastError();
+  return false;
+}
+
+void shared_range::unpin(std::uint64_t at) noexcept {
+  if (cudaHostUnregister(host_ + at) != cudaSuccess) cudaGetLastError();
+}
+
+void shared_range::populate(std::uint64_t at, std::uint64_t bytes) noexcept {
+#if defined(MADV_POPULATE_READ)
+  // Pages of memory files may be written as soon as the protection says so. Older systems refuse.
+  ::madvise(base_ + at, rounded_up(bytes, host_page), MADV_POPULATE_READ);
+#endif
 }
 
 // CPU and GPU have page tables of their own.
 void shared_range::begin_use(std::uint64_t, std::uint64_t, bool) {}
 bool shared_range::end_use(std::uint64_t, std::uint64_t) noexcept { return true; }
-
-// Not cudaLaunchHostFunc: its functions do not run once the context has failed.
-void when_done(stream& on, std::function<void()> then) {
-  auto call = std::make_unique<std::function<void()>>(std::move(then));
-  auto const run = [](cudaStream_t, cudaError_t, void* what) {
-    std::unique_ptr<std::function<void()>> const taken(static_cast<std::function<void()>*>(what));
-    (*taken)();
-  };
-  check(cudaStreamAddCallback(on.native(), run, call.get(), 0), "cudaStreamAddCallback");
-  static_cast<void>(call.release());
-}
 
 bool is_captured(stream& on) {
   auto status = cudaStreamCaptureStatusNone;

@@ -4,7 +4,6 @@
 #include <gpufs/device/cuda/thread_streams.hpp>
 #include <gpufs/device/launch_check.hpp>
 #include <gpufs/device/launch_observer.hpp>
-#include <gpufs/device/shared_range.hpp>
 
 #include <atomic>
 #include <cstdlib>
@@ -80,8 +79,7 @@ void launch_kernel(launch_options const& options, void const* kernel, void** arg
                                int(options.dynamic_shared_bytes)),
           "cudaFuncSetAttribute(MaxDynamicSharedMemorySize)");
   stream& on = options.on != nullptr ? *options.on : this_thread_stream();
-  // A launch that is captured runs later, and perhaps often.
-  auto const observed = device_memory::is_captured(on) ? nullptr : device::observe_launch(on);
+  auto const observed = device::observe_launch(on);
   check(cudaLaunchKernel(kernel, options.grid, options.block, arguments,
                          options.dynamic_shared_bytes, on.native()),
         "cudaLaunchKernel");

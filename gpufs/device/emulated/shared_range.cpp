@@ -18,12 +18,6 @@ namespace gpufs::device_memory {
 
 namespace {
 
-constexpr std::uint64_t host_page = 4096;
-
-std::uint64_t whole_pages(std::uint64_t bytes) {
-  return (bytes + host_page - 1) / host_page * host_page;
-}
-
 // Sanitizers know only so many addresses.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr std::uint64_t most_bytes = 256ull << 30;
@@ -104,13 +98,13 @@ shared_range::shared_range(std::uint64_t bytes)
 shared_range::~shared_range() { ::munmap(reserved_, 3 * bytes_ + granularity); }
 
 void shared_range::attach(std::uint64_t at, std::uint64_t bytes) {
-  if (map(base_ + at, whole_pages(bytes), PROT_READ, MAP_SHARED | MAP_FIXED,
+  if (map(base_ + at, rounded_up(bytes, host_page), PROT_READ, MAP_SHARED | MAP_FIXED,
           implementation_->host_file, at) == MAP_FAILED)
     fail("mmap");
 }
 
 void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
-  std::uint64_t const length = whole_pages(bytes);
+  std::uint64_t const length = rounded_up(bytes, host_page);
   map(base_ + at, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
       0);
   // The next object here has zeros.
@@ -119,11 +113,12 @@ void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
 }
 
 int shared_range::protect(std::uint64_t at, std::uint64_t bytes, host_access to) noexcept {
-  int const protection = to == host_access::none   ? PROT_NONE
-                         : to == host_access::read ? PROT_READ
-                                                   : PROT_READ | PROT_WRITE;
-  return ::mprotect(base_ + at, bytes, protection) == 0 ? 0 : errno;
+  return ::mprotect(base_ + at, bytes, protection_for(to)) == 0 ? 0 : errno;
 }
+
+bool shared_range::pin(std::uint64_t, std::uint64_t) noexcept { return true; }
+void shared_range::unpin(std::uint64_t) noexcept {}
+void shared_range::populate(std::uint64_t, std::uint64_t) noexcept {}
 
 void shared_range::begin_use(std::uint64_t at, std::uint64_t bytes, bool writes) {
   if (map(base_ + at, bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_FIXED,

@@ -6,7 +6,6 @@
 #include <gpufs/device/launch_check.hpp>
 #include <gpufs/device/launch_observer.hpp>
 #include <gpufs/device/memory.hpp>
-#include <gpufs/device/shared_range.hpp>
 
 #include <chrono>
 #include <condition_variable>
@@ -258,15 +257,15 @@ void device_memory::copy_to_pinned(stream& on, void* pinned, void const* device,
                        true});
 }
 
-void device_memory::when_done(stream& on, std::function<void()> then) {
+namespace emulated {
+
+void when_done(stream& on, std::function<void()> then) {
   on.access().enqueue({[then = std::move(then)] {
                          then();
                          return std::string();
                        },
                        false});
 }
-
-namespace emulated {
 
 void enqueue_launch(launch_options const& options, std::function<void()> thread_body) {
   detail::check_launch(options, shared_bytes_per_block);

@@ -1,0 +1,46 @@
+// Which calls on streams have ended. One implementation per device.
+#pragma once
+
+#include <gpufs/device.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace gpufs::device_memory {
+
+/// Calls by their numbers. A call ends with the work before it, also if that fails.
+///
+/// Emulated: the stream tells at once, before it says that its work is done. GPU: a mark lies in
+/// the stream, and those who wait ask whether it has been reached. (A callback of the stream costs
+/// each launch more than ten times as much.)
+class call_ends {
+ public:
+#if defined(GPUFS_EMULATED)
+  static constexpr bool must_ask = false;
+#else
+  static constexpr bool must_ask = true;
+#endif
+
+  /// Emulated: a stream runs `ended` with the number of each call that has ended. It may not use
+  /// the device, nor wait for anybody who does.
+  explicit call_ends(std::function<void(std::int64_t)> ended);
+  ~call_ends();
+  call_ends(call_ends const&) = delete;
+  call_ends& operator=(call_ends const&) = delete;
+
+  // One thread at a time calls these.
+
+  /// The call ends with the work that `on` has so far. Throws device_error.
+  void add(stream& on, std::int64_t call);
+
+  /// GPU: calls that have ended since the last time. Emulated: none.
+  [[nodiscard]] std::vector<std::int64_t> ask();
+
+ private:
+  struct implementation;
+  std::unique_ptr<implementation> implementation_;
+};
+
+}  // namespace gpufs::device_memory

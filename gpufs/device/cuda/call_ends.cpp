@@ -1,0 +1,84 @@
+// Ends of calls on a GPU: an event behind each call.
+#include <gpufs/device/call_ends.hpp>
+#include <gpufs/device/cuda/check.hpp>
+
+#include <deque>
+#include <map>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+namespace gpufs::device_memory {
+
+namespace {
+
+using cuda_device::check;
+
+class mark {
+ public:
+  mark() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate"); }
+  ~mark() {
+    if (event_ != nullptr && !cuda_device::in_forked_child()) cudaEventDestroy(event_);
+  }
+  mark(mark&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  mark& operator=(mark&& other) noexcept {
+    std::swap(event_, other.event_);
+    return *this;
+  }
+
+  void put_behind(stream& on) { check(cudaEventRecord(event_, on.native()), "cudaEventRecord"); }
+
+  /// An error is the stream's: its work has ended, too.
+  [[nodiscard]] bool is_reached() const {
+    cudaError_t const result = cudaEventQuery(event_);
+    if (result == cudaErrorNotReady) return false;
+    if (result != cudaSuccess) cudaGetLastError();  // whoever uses the device next reports it
+    return true;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+struct marked_call {
+  std::int64_t number;
+  mark end;
+};
+
+}  // namespace
+
+struct call_ends::implementation {
+  /// Calls of each stream in their order. A stream that is made anew may have an old one's handle:
+  /// the old one's calls had ended by then.
+  std::map<CUstream_st*, std::deque<marked_call>> under_way;
+  std::vector<mark> spare;
+};
+
+call_ends::call_ends(std::function<void(std::int64_t)>)
+    : implementation_(std::make_unique<implementation>()) {}
+call_ends::~call_ends() = default;
+
+void call_ends::add(stream& on, std::int64_t call) {
+  auto& spare = implementation_->spare;
+  if (spare.empty()) spare.emplace_back();
+  spare.back().put_behind(on);
+  implementation_->under_way[on.native()].push_back({call, std::move(spare.back())});
+  spare.pop_back();
+}
+
+std::vector<std::int64_t> call_ends::ask() {
+  std::vector<std::int64_t> ended;
+  auto& all = implementation_->under_way;
+  for (auto at = all.begin(); at != all.end();) {
+    auto& calls = at->second;
+    while (!calls.empty() && calls.front().end.is_reached()) {
+      ended.push_back(calls.front().number);
+      implementation_->spare.push_back(std::move(calls.front().end));
+      calls.pop_front();
+    }
+    at = calls.empty() ? all.erase(at) : std::next(at);
+  }
+  return ended;
+}
+
+}  // namespace gpufs::device_memory

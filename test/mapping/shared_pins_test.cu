@@ -1,0 +1,104 @@
+// Shared memory: which host memory of objects is pinned. What moves does not depend on it.
+#include <gpufs/mapping.hpp>
+
+#include <test/mapping/kernels.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+
+using namespace gpufs;
+using namespace gpufs::test;
+
+namespace {
+
+constexpr std::uint64_t mebi = 1 << 20;
+constexpr std::uint64_t block = 64 << 10;
+constexpr std::uint64_t piece = 2 * mebi;  // what is pinned at once
+
+mapping_config pinning(std::uint64_t at_most) {
+  mapping_config c;
+  c.coherence_block = block;
+  c.pinned_memory = at_most;
+  return c;
+}
+
+void write_all(mapping const& m, std::uint32_t value) {
+  for (std::uint64_t i = 0; i < m.size() / 4; ++i) m.as<std::uint32_t>()[i] = value;
+}
+
+/// A kernel reads the object and writes it, without a change.
+void use(shared_memory& memory, mapping const& m) {
+  shared_call call;
+  call.reads_writes(m);
+  auto* const words = m.as<std::uint32_t>();
+  launch(call, mix_words, 1, 32, words, words, 0, 0, 0);
+  memory.synchronize();
+}
+
+std::uint64_t wrong(mapping const& m, std::uint32_t value) {
+  std::uint64_t count = 0;
+  for (std::uint64_t i = 0; i < m.size() / 4; ++i) count += m.as<std::uint32_t>()[i] != value;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("shared pins: an object that is copied is pinned once") {
+  shared_memory memory(pinning(pinned_automatic));
+  auto const m = memory.allocate(8 * mebi + 5000);
+  for (std::uint32_t round = 1; round <= 3; ++round) {
+    CAPTURE(round);
+    write_all(m, round);
+    use(memory, m);
+    CHECK(wrong(m, round) == 0);
+    // Whole pages of the host.
+    CHECK(memory.stats().pinned_bytes == 8 * mebi + 8192);
+    CHECK(m.stats().pinned_bytes == 8 * mebi + 8192);
+    CHECK(memory.stats().bytes_h2d == round * m.size());
+    CHECK(memory.stats().bytes_d2h == round * m.size());
+  }
+  for (auto const& note : memory.notes()) CHECK(note.find("pinned_memory") == std::string::npos);
+}
+
+TEST_CASE("shared pins: not more than pinned_memory is pinned, and it is given back") {
+  for (std::uint64_t const most : {std::uint64_t(0), piece, 2 * piece + mebi}) {
+    CAPTURE(most);
+    shared_memory memory(pinning(most));
+    std::uint64_t const pieces = most / piece;
+    for (std::uint32_t round = 1; round <= 3; ++round) {
+      auto const m = memory.allocate(8 * mebi);
+      write_all(m, round);
+      use(memory, m);
+      CHECK(wrong(m, round) == 0);
+      CHECK(memory.stats().pinned_bytes == round * pieces * piece);
+      CHECK(m.stats().pinned_bytes == pieces * piece);
+    }
+  }
+}
+
+TEST_CASE("shared pins: pieces of which little is copied are pinned when that comes again") {
+  shared_memory memory(pinning(pinned_automatic));
+  auto m = memory.allocate(8 * mebi);
+  // Backwards, since nothing is made ready ahead then.
+  for (unsigned round = 0; round < 2; ++round) {
+    for (std::uint64_t at = m.size(); at != 0; at -= piece)
+      m.as<char>()[at - piece + 5 * block] = 1;
+    CHECK(m.prefetch_to_device(0, m.size()) == 0);
+    CHECK(m.stats().pinned_bytes == (round == 0 ? 0 : m.size()));
+  }
+  CHECK(m.stats().bytes_h2d == 2 * 4 * block);
+}
+
+TEST_CASE("shared pins: bytes ahead of a CPU thread are pinned and do not move") {
+  shared_memory memory(pinning(pinned_automatic));
+  auto m = memory.allocate(8 * mebi);
+  for (std::uint64_t n = 0; n < 2; ++n) m.as<char>()[n * block] = 1;
+  // The service thread does it behind its answers. The next fault comes after that.
+  m.as<char>()[6 * mebi] = 1;
+  CHECK(m.stats().pinned_bytes == piece);
+  CHECK(m.prefetch_to_device(0, m.size()) == 0);
+  CHECK(m.stats().bytes_h2d == 3 * block);
+  CHECK(m.stats().bytes_d2h == 0);
+}
