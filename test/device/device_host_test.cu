@@ -5,8 +5,10 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 using gpufs::atomic_ref;
@@ -33,6 +35,13 @@ __global__ void wait_and_answer(std::uint32_t* from_host, std::uint32_t* from_de
 }
 
 __global__ void append(int* log, int* length, int value) { log[(*length)++] = value; }
+
+// Takes long enough for the host to ask meanwhile.
+__global__ void answer_late(std::uint32_t* counter, std::uint32_t* from_device) {
+  for (int i = 0; i < 20000; ++i)
+    atomic_ref<std::uint32_t, scope::device>(*counter).fetch_add(1, gpufs::memory_order_relaxed);
+  *from_device = 2;
+}
 
 struct by_value {
   int values[4];
@@ -67,6 +76,24 @@ TEST_CASE("device: a stream runs its kernels in order") {
   s.synchronize();
   auto const host = contents(log);
   for (int i = 0; i < 100; ++i) REQUIRE(host[i] == i);
+}
+
+TEST_CASE("device: synchronize() waits for streams that another thread is destroying, too") {
+  auto counter = zeroed<std::uint32_t>(1);
+  for (int i = 0; i < 10; ++i) {
+    pinned_buffer<std::uint32_t> answer(1);
+    answer.fill_zero();
+    std::atomic leaving = false;
+    std::thread owner([&] {
+      stream s;
+      launch(launch_options{.on = &s}, answer_late, counter.data(), answer.data());
+      leaving = true;
+    });
+    while (!leaving) std::this_thread::yield();
+    gpufs::synchronize();
+    CHECK(answer[0] == 2);
+    owner.join();
+  }
 }
 
 TEST_CASE(

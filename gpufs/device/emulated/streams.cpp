@@ -7,6 +7,7 @@
 #include <gpufs/device/launch_observer.hpp>
 #include <gpufs/device/memory.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -20,6 +21,8 @@
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include <unistd.h>
 
 #if defined(__SANITIZE_THREAD__)
 extern "C" void AnnotateIgnoreReadsBegin(char const* file, int line);
@@ -41,6 +44,7 @@ struct stream::implementation {
     }
     changed.notify_all();
     thread.join();
+    leave_list();
     if (!failure.empty())
       std::fprintf(stderr, "gpufs: a failure that no synchronize() has reported: %s\n",
                    failure.c_str());
@@ -67,6 +71,9 @@ struct stream::implementation {
     changed.wait(lock, [this] { return tasks.empty() && !running; });
     return std::exchange(failure, std::string());
   }
+
+  void enter_list(std::shared_ptr<implementation> const& self);
+  void leave_list() noexcept;
 
   void work() {
     std::unique_lock lock(mutex);
@@ -120,10 +127,17 @@ void copy_by_engine(void* to, void const* from, std::uint64_t bytes) {
 
 namespace {
 
-// All live streams, for synchronize().
+// All streams whose threads run, for synchronize().
 struct stream_list {
+  struct entry {
+    stream::implementation const* which;
+    std::weak_ptr<stream::implementation> live;  // expires before the last tasks have run
+    pid_t process;                               // a child of fork() does not have the threads
+  };
+
   std::mutex mutex;
-  std::vector<std::weak_ptr<stream::implementation>> all;
+  std::condition_variable left;
+  std::vector<entry> all;
 };
 
 stream_list& streams() {
@@ -131,23 +145,55 @@ stream_list& streams() {
   return list;
 }
 
-std::vector<std::shared_ptr<stream::implementation>> live_streams() {
+struct running_streams {
+  std::vector<std::shared_ptr<stream::implementation>> live;
+  std::vector<stream::implementation const*> ending;  // only to compare
+};
+
+running_streams find_streams() {
   stream_list& list = streams();
   std::lock_guard const lock(list.mutex);
-  std::vector<std::shared_ptr<stream::implementation>> live;
+  running_streams found;
   for (auto const& s : list.all) {
-    if (auto strong = s.lock()) live.push_back(std::move(strong));
+    if (s.process != ::getpid()) continue;
+    if (auto strong = s.live.lock())
+      found.live.push_back(std::move(strong));
+    else
+      found.ending.push_back(s.which);
   }
-  return live;
+  return found;
+}
+
+// Waits until these streams have run their tasks.
+void wait_for_end(std::vector<stream::implementation const*> const& ending) {
+  stream_list& list = streams();
+  std::unique_lock lock(list.mutex);
+  list.left.wait(lock, [&] {
+    return std::none_of(list.all.begin(), list.all.end(), [&](auto const& s) {
+      return s.live.expired() && std::find(ending.begin(), ending.end(), s.which) != ending.end();
+    });
+  });
 }
 
 }  // namespace
 
-stream::stream() : implementation_(new implementation, emulated::delete_at_home<implementation>{}) {
+void stream::implementation::enter_list(std::shared_ptr<implementation> const& self) {
   stream_list& list = streams();
   std::lock_guard const lock(list.mutex);
-  std::erase_if(list.all, [](auto const& s) { return s.expired(); });
-  list.all.push_back(implementation_);
+  list.all.push_back({this, self, ::getpid()});
+}
+
+void stream::implementation::leave_list() noexcept {
+  stream_list& list = streams();
+  {
+    std::lock_guard const lock(list.mutex);
+    std::erase_if(list.all, [this](auto const& s) { return s.which == this; });
+  }
+  list.left.notify_all();
+}
+
+stream::stream() : implementation_(new implementation, emulated::delete_at_home<implementation>{}) {
+  implementation_->enter_list(implementation_);
 }
 stream::~stream() = default;
 stream::stream(stream&&) noexcept = default;
@@ -169,11 +215,13 @@ stream& this_thread_stream() {
 }
 
 void synchronize() {
+  auto const running = find_streams();
   std::string first;
-  for (auto const& s : live_streams()) {
+  for (auto const& s : running.live) {
     std::string failure = s->drain();
     if (first.empty()) first = std::move(failure);
   }
+  wait_for_end(running.ending);
   if (!first.empty()) throw device_error(first);
 }
 
@@ -188,9 +236,9 @@ struct event::implementation {
 };
 
 void emulated::wait_for_launches() {
-  auto const live = live_streams();
-  auto const reached = std::make_shared<std::latch>(std::ptrdiff_t(live.size()));
-  for (auto const& s : live) {
+  auto const running = find_streams();
+  auto const reached = std::make_shared<std::latch>(std::ptrdiff_t(running.live.size()));
+  for (auto const& s : running.live) {
     s->enqueue({[reached] {
                   reached->count_down();
                   return std::string();
@@ -198,6 +246,7 @@ void emulated::wait_for_launches() {
                 false});
   }
   reached->wait();
+  wait_for_end(running.ending);
 }
 
 event::event() : implementation_(std::make_shared<implementation>()) {}
