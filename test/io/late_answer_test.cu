@@ -204,9 +204,13 @@ TEST_CASE(
   CHECK(descriptors_of(path) == 0);
   gate->release();
   wait_until([&] { return descriptors_of(path) == 1; }, "the late answer");
-  int const fd = open_patiently(fs, other);
+  int fd = 0;
+  auto const closed = [&] {  // the file is open a little before its answer is there to be found
+    fd = open_patiently(fs, other);
+    return descriptors_of(path) == 0;
+  };
+  wait_until(closed, "the end of the late answer's descriptor");
   CHECK(fd > 0);
-  CHECK(descriptors_of(path) == 0);
   file_status status{};
   CHECK(fs.stat(fd, status) == 0);  // its answer is its own
   CHECK(status.size == 1000);
