@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <system_error>
 #include <utility>
 
 #include <sys/sysinfo.h>
@@ -50,7 +51,12 @@ address_space::address_space(mapping_config const& settings)
     notes_.push_back(fmt::format("address_space: {} bytes instead of {}, as the system has no more",
                                  range_.bytes(), settings.address_space));
   no_signals const inherited;  // by the thread
-  service_ = std::thread([this] { serve_faults(); });
+  try {
+    service_ = std::thread([this] { serve_faults(); });
+  } catch (std::system_error const& e) {
+    throw device_error(fmt::format(
+        "shared memory: no OS thread for the faults of the CPU: {}; raise ulimit -u", e.what()));
+  }
 }
 
 address_space::~address_space() {
@@ -116,10 +122,11 @@ object& address_space::allocate(std::uint64_t bytes, map_options const& options)
 int address_space::remove(object& o) {
   if (in_forked_child()) return 0;
   quiet_lock lock(mutex_);
-  device_scope const here(device_);
   o.is_going = true;
   wait_until(lock, [&] { return o.uses.empty(); });
+  std::optional<device_scope> here;
   try {
+    here.emplace(device_);
     wait_for_sends();
   } catch (std::exception const&) {
     fail();
@@ -209,10 +216,11 @@ void address_space::wait_for_sends() {
   start_sends();
   if (!is_sending_) return;
   sends_.synchronize();
-  is_sending_ = false;
+  is_sending_ = has_scattered_ = false;
 }
 
 void address_space::fetch(object& o, block_run r, reason why) {
+  wait_for_scattered();
   for (auto const& part : parts_to_copy(o, o.bytes_in(r))) {
     std::uint64_t const at = o.offset + part.first;
     device_memory::copy_to_pinned(fetches_, range_.host_bytes(at), range_.device_bytes(at),

@@ -10,6 +10,7 @@
 #include <gpufs/mapping/object.hpp>
 #include <gpufs/mapping/quiet_lock.hpp>
 #include <gpufs/mapping/rolling.hpp>
+#include <gpufs/mapping/staging.hpp>
 #include <gpufs/mapping_options.hpp>
 #include <gpufs/mapping_statistics.hpp>
 
@@ -20,6 +21,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -66,6 +68,7 @@ class address_space {
   int remove(object& o);
 
   [[nodiscard]] std::byte* base() const { return range_.base(); }
+  [[nodiscard]] std::uint64_t reserved() const { return range_.bytes(); }
   [[nodiscard]] std::byte* address_of(object const& o) const { return range_.base() + o.offset; }
   /// Offset and bytes of the object that has an address; no bytes: there is none.
   struct place {
@@ -86,6 +89,18 @@ class address_space {
   void acquire_batches();
   int acquire(object& o, wanted const& what);
   int send(object& o, block_run r);
+
+  /// Puts bytes of a piece of I/O to [at, at + bytes) of the reservation, as soon as no call uses
+  /// them. The device may read the piece until wait_for_copies(). Returns 0, -EFAULT: they do not
+  /// all lie in one object, or -EIO. Source of the way: ADSM, section 4.4.
+  int scatter(std::uint64_t at, staging_piece& from, std::uint64_t bytes);
+  /// Puts [at, at + bytes) into the piece, as soon as no call may write them. All of them are there
+  /// after wait_for_copies(). Returns as scatter().
+  int gather(std::uint64_t at, staging_piece& to, std::uint64_t bytes);
+  /// Returns 0 or -EIO.
+  int wait_for_copies(staging_piece const& piece) noexcept;
+  /// Throws device_error: no memory can be pinned.
+  [[nodiscard]] staging_pool::lease take_staging();
 
   /// Threads and device are the parent's there.
   [[nodiscard]] bool in_forked_child() const { return ::getpid() != process_; }
@@ -129,6 +144,15 @@ class address_space {
   void count_call(std::vector<std::pair<object*, use>> const& all, bool is_declared);
   void end_use(object& o, block_run r);
   object* object_at(std::uint64_t offset);
+  object* object_with(std::uint64_t at, std::uint64_t bytes);
+  object* wait_for_bytes(quiet_lock& lock, std::uint64_t at, std::uint64_t bytes, bool writes);
+  template <class Function>
+  void for_each_block(object const& o, std::uint64_t at, std::uint64_t bytes,
+                      Function const& function);
+  [[nodiscard]] bool is_home_at_device(object const& o, std::uint64_t block) const;
+  void scatter_to_host(object& o, std::uint64_t block, std::uint64_t to,
+                       std::span<std::byte const> bytes);
+  void wait_for_scattered();
   template <class Condition>
   void wait_until(quiet_lock& lock, Condition const& holds);
   [[nodiscard]] fault_answer serve(object& o, std::uint64_t block, touch_kind kind);
@@ -147,6 +171,7 @@ class address_space {
   int device_;
   std::uint64_t device_bytes_left_;
   device_memory::shared_range range_;
+  staging_pool staging_;
   stream sends_;
   stream fetches_;
   mutable std::mutex mutex_;
@@ -157,6 +182,7 @@ class address_space {
   rolling_size rolling_;
   std::vector<device_memory::pinned_copy> to_send_;
   bool is_sending_ = false;
+  bool has_scattered_ = false;  ///< and not waited for since: fetches must do so
   bool has_failed_ = false;
   std::uint64_t last_object_ = 0;
   std::int64_t last_call_ = 0;

@@ -1,6 +1,7 @@
 // Calls: blocks are handed to the device before a launch, and can be had back when it has ended.
 #include <gpufs/mapping/address_space.hpp>
 #include <gpufs/mapping/device_scope.hpp>
+#include <gpufs/mapping/stream_wait.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 
 #include <algorithm>
@@ -109,14 +110,15 @@ void address_space::use_range(object& o, use const& u) {
 }
 
 void address_space::end_behind(stream& on, std::int64_t call) noexcept {
-  quiet_lock const lock(mutex_);
+  quiet_lock lock(mutex_);
   try {
     device_scope const here(device_);
+    ending_.insert(call);  // first, as it may find no memory
     ends_.add(on, call);
-    ending_.insert(call);
   } catch (...) {
-    // The stream takes no more work, so nothing can be known about the call's end.
+    // No mark lies behind the call. Its kernel may run.
     fail();
+    lock.beside([&] { wait_for_end(on); });
     end_call(call);
   }
 }

@@ -24,4 +24,13 @@ inline void wait_for(stream& on) {
   }
 }
 
+/// Waits until the stream has ended its work, or says that it failed. Reports nothing.
+inline void wait_for_end(stream& on) noexcept {
+  constexpr timespec shortly{.tv_sec = 0, .tv_nsec = 50'000};
+  try {
+    while (!on.done()) ::nanosleep(&shortly, nullptr);
+  } catch (device_error const&) {  // it runs nothing any more
+  }
+}
+
 }  // namespace gpufs::shared

@@ -72,6 +72,9 @@ class mapping {
   shared::object* object_ = nullptr;
 };
 
+/// Most bytes that one I/O call of a shared_memory moves, as with Linux's read(2).
+inline constexpr std::uint64_t most_io_bytes = 0x7ffff000;
+
 /// An object and the offset of an address in it.
 struct shared_place {
   void* object;
@@ -108,6 +111,25 @@ class shared_memory {
 
   /// Waits for the work of `on` so far, and does the same for objects that no call uses any more.
   void synchronize(stream& on);
+
+  /// As read(2), pread(2), write(2) and pwrite(2), where the memory is an object's: bytes move
+  /// between the file and the side that has the newest bytes, without faults. They wait for calls
+  /// that use these bytes. Other memory is passed on to the system.
+  ///
+  /// At most most_io_bytes at once. Pipes, sockets and terminals: 4 MiB. Not in signal handlers.
+  /// Return the number of bytes, which may be less, 0: the end of the file, or
+  ///   -EFAULT the memory is not all of one object | -ENOMEM no memory can be pinned
+  ///   -EIO the device failed, so that bytes are lost | -errno as the system call
+  /// A failure behind the first bytes: their number. What a pipe gave before -EIO is lost.
+  std::int64_t read(int fd, void* to, std::uint64_t bytes);
+  std::int64_t pread(int fd, void* to, std::uint64_t bytes, std::uint64_t offset);
+  std::int64_t write(int fd, void const* from, std::uint64_t bytes);
+  std::int64_t pwrite(int fd, void const* from, std::uint64_t bytes, std::uint64_t offset);
+
+  /// As memmove() and memset(), with objects on one side or on both, in the same way. Return 0, or
+  /// -EFAULT, -ENOMEM, -EIO as read(). A failure may leave a part of the bytes done.
+  int copy(void* to, void const* from, std::uint64_t bytes);
+  int set(void* to, int value, std::uint64_t bytes);
 
   /// The object that an address lies in. Its object member is null if it lies in none.
   [[nodiscard]] shared_place find(void const* address) const;

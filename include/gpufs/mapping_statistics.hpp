@@ -19,6 +19,8 @@
   COUNTER(fault_write_bytes, "their bytes")                                                       \
   COUNTER(acquire_blocks, "blocks fetched by acquire()")                                          \
   COUNTER(acquire_bytes, "their bytes")                                                           \
+  COUNTER(io_h2d_bytes, "bytes that read(), copy() and set() put straight onto the device")       \
+  COUNTER(io_d2h_bytes, "bytes that write() and copy() took straight from the device")            \
   COUNTER(batch_h2d_bytes, "bytes that the batch protocol sent")                                  \
   COUNTER(batch_d2h_bytes, "bytes that the batch protocol fetched")                               \
   COUNTER(merged_bytes, "bytes moved because the system has no more mappings; max_map_count")     \

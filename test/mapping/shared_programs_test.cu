@@ -3,6 +3,7 @@
 #include <gpufs/mapping.hpp>
 
 #include <test/mapping/kernels.hpp>
+#include <test/mapping/memory_file.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
 
@@ -36,7 +37,7 @@ class program {
 
   /// Returns whether all bytes that the step read were right.
   bool step() {
-    switch (below(10)) {
+    switch (below(14)) {
       case 0: return replace();
       case 1:
       case 2: return write();
@@ -44,6 +45,10 @@ class program {
       case 4: return copy();
       case 5: return ready();
       case 6: return launch_undeclared();
+      case 7: return read_file();
+      case 8: return write_file();
+      case 9: return copy_by_call();
+      case 10: return set();
       default: return launch_declared();
     }
   }
@@ -132,6 +137,64 @@ class program {
     return true;
   }
 
+  // The calls for files and memory need no synchronize().
+  bool read_file() {
+    auto& t = any();
+    auto const [first, count] = part_of(t.plain, 20000);
+    auto const random = random_();
+    words from(count);
+    for (std::uint64_t i = 0; i < count; ++i) from[i] = static_cast<std::uint32_t>(random + i * 7);
+    file_.fill(from);
+    std::uint64_t const bytes = below(4) == 0 ? 1 + below(count * 4) : count * 4;
+    bool const is_at_position = below(2) == 0;
+    auto const got = is_at_position ? memory_.read(file_.fd(), t.data() + first, bytes)
+                                    : memory_.pread(file_.fd(), t.data() + first, bytes, 0);
+    std::memcpy(t.plain.data() + first, from.data(), bytes);
+    return got == std::int64_t(bytes);
+  }
+
+  bool write_file() {
+    auto& t = any();
+    auto const [first, count] = part_of(t.plain, 20000);
+    file_.fill(words());
+    bool const is_at_position = below(2) == 0;
+    auto const put = is_at_position ? memory_.write(file_.fd(), t.data() + first, count * 4)
+                                    : memory_.pwrite(file_.fd(), t.data() + first, count * 4, 0);
+    auto const found = file_.content<std::uint32_t>();
+    return put == std::int64_t(count * 4) && found.size() == count &&
+           std::memcmp(found.data(), t.plain.data() + first, count * 4) == 0;
+  }
+
+  bool copy_by_call() {
+    auto& from = any();
+    auto& to = any();
+    auto const a = part_of(from.plain, 3000), b = part_of(to.plain, 3000);
+    std::uint64_t const count = std::min(a.count, b.count), bytes = count * 4;
+    std::uint64_t const kind = below(3);
+    int result = 0;
+    if (kind == 0) {  // from plain memory
+      words const source(count, static_cast<std::uint32_t>(random_()));
+      result = memory_.copy(to.data() + b.first, source.data(), bytes);
+      std::memcpy(to.plain.data() + b.first, source.data(), bytes);
+    } else if (kind == 1) {  // to plain memory
+      words target(count);
+      result = memory_.copy(target.data(), from.data() + a.first, bytes);
+      if (std::memcmp(target.data(), from.plain.data() + a.first, bytes) != 0) return false;
+    } else {
+      result = memory_.copy(to.data() + b.first, from.data() + a.first, bytes);
+      std::memmove(to.plain.data() + b.first, from.plain.data() + a.first, bytes);
+    }
+    return result == 0;
+  }
+
+  bool set() {
+    auto& t = any();
+    auto const [first, count] = part_of(t.plain, 20000);
+    int const value = int(below(256));
+    std::memset(t.plain.data() + first, value, count * 4);
+    return memory_.set(t.data() + first, value, count * 4) == 0;
+  }
+
   // What the kernel does to the plain words.
   static void mix(words& to, words const& from, stretch const& s, std::uint32_t salt) {
     for (auto i = s.first; i < s.first + s.count; ++i)
@@ -171,6 +234,7 @@ class program {
 
   std::mt19937_64 random_;
   shared_memory memory_;
+  memory_file file_;
   std::vector<twin> twins_;
 };
 

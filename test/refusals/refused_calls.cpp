@@ -118,6 +118,9 @@ std::span<refusable_call const> refusable_calls() {
       {get_or_set_flags, "fcntl(F_SETFL)", error, {EAGAIN, EINVAL, EPERM}},
       {duplicate, "fcntl(F_DUPFD)", none, {EMFILE}},
       {pread, "pread", error, {EAGAIN, EINTR, EINVAL, EIO, ENOMEM, EOVERFLOW, ESTALE, few_bytes}},
+      {read, "read", error, {EAGAIN, EINTR, EINVAL, EIO, EISDIR, few_bytes}},
+      {write, "write", error, {EAGAIN, EDQUOT, EFBIG, EINTR, EIO, ENOSPC, EPIPE, few_bytes}},
+      {pwrite, "pwrite", error, {EDQUOT, EFBIG, EINTR, EIO, ENOSPC, few_bytes}},
       {preadv2, "preadv2", none, {EAGAIN, EINTR, EINVAL, EIO, EOPNOTSUPP}},
       {pwritev,
        "pwritev",
@@ -152,6 +155,9 @@ std::span<refusable_call const> refusable_calls() {
       {memory_size, "sysconf", none, {EINVAL}},
       {aligned_alloc, "aligned_alloc", none, {ENOMEM}},
       {mmap, "mmap", error, {EAGAIN, ENOMEM}},
+      {shared_map, "mmap of shared addresses", error, {EAGAIN, ENOMEM}},
+      {memory_file, "memfd_create", error, {EMFILE, ENFILE, ENOMEM}},
+      {punch_hole, "fallocate", none, {EINTR, ENOSYS, EOPNOTSUPP}},
       {mprotect, "mprotect", error, {ENOMEM}},
       {device_available, "device_available", error, {refused_by_device}},
       {device_number, "current_device_number", error, {refused_by_device}},
@@ -168,6 +174,12 @@ std::span<refusable_call const> refusable_calls() {
       {device_store, "store_device_words", none, {refused_by_device}},
   };
   return all;
+}
+
+bool is_of_shared_memory(refusable call) {
+  using enum refusable;
+  return call == read || call == write || call == pwrite || call == shared_map ||
+         call == memory_file || call == punch_hole;
 }
 
 }  // namespace gpufs::test
@@ -227,6 +239,30 @@ ssize_t __wrap_pread(int fd, void* to, std::size_t count, off_t offset) {
   int const what = asked(refusable::pread);
   if (what == few_bytes) return __real_pread(fd, to, std::min(count, few), offset);
   if (what == 0) return __real_pread(fd, to, count, offset);
+  errno = what;
+  return -1;
+}
+ssize_t __real_read(int, void*, std::size_t);
+ssize_t __wrap_read(int fd, void* to, std::size_t count) {
+  int const what = asked(refusable::read);
+  if (what == few_bytes) return __real_read(fd, to, std::min(count, few));
+  if (what == 0) return __real_read(fd, to, count);
+  errno = what;
+  return -1;
+}
+ssize_t __real_write(int, void const*, std::size_t);
+ssize_t __wrap_write(int fd, void const* from, std::size_t count) {
+  int const what = asked(refusable::write);
+  if (what == few_bytes) return __real_write(fd, from, std::min(count, few));
+  if (what == 0) return __real_write(fd, from, count);
+  errno = what;
+  return -1;
+}
+ssize_t __real_pwrite(int, void const*, std::size_t, off_t);
+ssize_t __wrap_pwrite(int fd, void const* from, std::size_t count, off_t offset) {
+  int const what = asked(refusable::pwrite);
+  if (what == few_bytes) return __real_pwrite(fd, from, std::min(count, few), offset);
+  if (what == 0) return __real_pwrite(fd, from, count, offset);
   errno = what;
   return -1;
 }
@@ -331,6 +367,8 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
   if (registers && b == IORING_REGISTER_ENABLE_RINGS && fails(refusable::ring_enable)) return -1;
   if (registers && b == clone_buffers && fails(refusable::ring_clone)) return -1;
   if (number == cachestat && fails(refusable::cachestat)) return -1;
+  // Also in threads of the device: end_use() maps what a call has used.
+  if (number == SYS_mmap && fails(refusable::shared_map, whose::anyones)) return -1;
   return __real_syscall(number, a, b, c, d, e, f);
 }
 
@@ -391,6 +429,14 @@ void* __real_mmap(void*, std::size_t, int, int, int, off_t);
 void* __wrap_mmap(void* at, std::size_t bytes, int access, int flags, int fd, off_t offset) {
   return fails(refusable::mmap, whose::anyones) ? reinterpret_cast<void*>(-1)
                                                 : __real_mmap(at, bytes, access, flags, fd, offset);
+}
+int __real_memfd_create(char const*, unsigned);
+int __wrap_memfd_create(char const* name, unsigned flags) {
+  return fails(refusable::memory_file) ? -1 : __real_memfd_create(name, flags);
+}
+int __real_fallocate(int, int, off_t, off_t);
+int __wrap_fallocate(int fd, int how, off_t offset, off_t bytes) {
+  return fails(refusable::punch_hole) ? -1 : __real_fallocate(fd, how, offset, bytes);
 }
 int __real_mprotect(void*, std::size_t, int);
 int __wrap_mprotect(void* at, std::size_t bytes, int access) {

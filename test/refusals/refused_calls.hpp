@@ -22,7 +22,10 @@ enum class refusable : unsigned {
   statx,
   get_or_set_flags,  ///< fcntl
   duplicate,         ///< fcntl(F_DUPFD_CLOEXEC)
+  read,
+  write,
   pread,
+  pwrite,
   preadv2,
   pwritev,
   fdatasync,
@@ -51,6 +54,9 @@ enum class refusable : unsigned {
   memory_size,  ///< sysconf(_SC_PHYS_PAGES)
   aligned_alloc,
   mmap,
+  shared_map,   ///< syscall(mmap), for shared addresses
+  memory_file,  ///< memfd_create
+  punch_hole,   ///< fallocate
   mprotect,
   device_available,
   device_number,
@@ -91,6 +97,9 @@ struct refusable_call {
 
 /// One for each of `refusable`.
 [[nodiscard]] std::span<refusable_call const> refusable_calls();
+
+/// Calls that the library makes only for shared memory.
+[[nodiscard]] bool is_of_shared_memory(refusable call);
 
 /// Counts calls while it lives: those of a thread in library(), and those of the library's threads
 /// at any time.

@@ -1,0 +1,148 @@
+// Bytes of I/O calls: into objects and out of them, without faults. They go to the side that has
+// the newest bytes.
+#include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/device_scope.hpp>
+#include <gpufs/mapping/stream_wait.hpp>
+#include <gpufs/mapping/wait_until.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+
+namespace gpufs::shared {
+
+namespace {
+
+constexpr bool by_any = true;
+
+}  // namespace
+
+object* address_space::object_with(std::uint64_t at, std::uint64_t bytes) {
+  object* const o = object_at(at);
+  return o != nullptr && bytes <= o->bytes - (at - o->offset) ? o : nullptr;
+}
+
+// Waits until calls let go of the bytes. Null: no object has all of them.
+object* address_space::wait_for_bytes(quiet_lock& lock, std::uint64_t at, std::uint64_t bytes,
+                                      bool writes) {
+  object* o = nullptr;
+  wait_until(lock, [&] {  // the object may go meanwhile
+    o = object_with(at, bytes);
+    return o == nullptr || has_failed_ ||
+           !o->is_used(o->blocks_of(at - o->offset, bytes), writes ? by_any : !by_any);
+  });
+  return o;
+}
+
+// The parts of [at, at + bytes) in each block, in turn.
+template <class Function>
+void address_space::for_each_block(object const& o, std::uint64_t at, std::uint64_t bytes,
+                                   Function const& function) {
+  std::uint64_t const first = at - o.offset, end = first + bytes;
+  for (std::uint64_t now = first; now < end;) {
+    std::uint64_t const block = now / o.block_bytes;
+    std::uint64_t const next = std::min(end, (block + 1) * o.block_bytes);
+    function(block, at + (now - first), next - now, now - first);
+    now = next;
+  }
+}
+
+bool address_space::is_home_at_device(object const& o, std::uint64_t block) const {
+  if (o.protocol == coherence_protocol::batch) return o.is_at_device;
+  return o.states[block] == block_state::invalid;
+}
+
+staging_pool::lease address_space::take_staging() {
+  no_signals const quiet;
+  device_scope const here(device_);
+  return staging_.take();
+}
+
+int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t bytes) {
+  if (in_forked_child()) return -EFAULT;
+  quiet_lock lock(mutex_);
+  object* const o = wait_for_bytes(lock, at, bytes, true);
+  if (o == nullptr) return -EFAULT;
+  if (has_failed_) return -EIO;
+  try {
+    device_scope const here(device_);
+    for_each_block(*o, at, bytes, [&](auto block, auto to, auto count, auto done) {
+      std::byte const* const source = from.bytes.data() + done;
+      if (!is_home_at_device(*o, block)) return scatter_to_host(*o, block, to, {source, count});
+      to_send_.push_back({range_.device_bytes(to), source, count});
+      o->is_changed = true;  // of a batch object: the CPU's side lacks this
+      count_moved(*o, {nullptr, &mapping_statistics::io_h2d_bytes}, &mapping_statistics::bytes_h2d,
+                  0, count);
+      has_scattered_ = true;
+    });
+    start_sends();
+    from.copied.record(sends_);
+  } catch (std::exception const&) {
+    fail();
+    wait_for_end(sends_);  // it may read the piece
+    return -EIO;
+  }
+  return 0;
+}
+
+// Protected and dirty first, as if the CPU had written through the object's addresses.
+void address_space::scatter_to_host(object& o, std::uint64_t block, std::uint64_t to,
+                                    std::span<std::byte const> bytes) {
+  if (o.protocol != coherence_protocol::batch && o.states[block] != block_state::dirty) {
+    make_readable(o, {block, block + 1}, allowed(block_state::dirty));
+    make_dirty(o, block, true);
+  }
+  std::memcpy(range_.host_bytes(to), bytes.data(), bytes.size());
+}
+
+int address_space::gather(std::uint64_t at, staging_piece& to, std::uint64_t bytes) {
+  if (in_forked_child()) return -EFAULT;
+  quiet_lock lock(mutex_);
+  object* const o = wait_for_bytes(lock, at, bytes, false);
+  if (o == nullptr) return -EFAULT;
+  try {
+    device_scope const here(device_);
+    wait_for_scattered();
+    bool is_lost = false;
+    for_each_block(*o, at, bytes, [&](auto block, auto from, auto count, auto done) {
+      std::byte* const target = to.bytes.data() + done;
+      if (!is_home_at_device(*o, block)) {
+        std::memcpy(target, range_.host_bytes(from), count);
+        return;
+      }
+      is_lost = is_lost || has_failed_;
+      if (is_lost) return;
+      device_memory::copy_to_pinned(fetches_, target, range_.device_bytes(from), count);
+      count_moved(*o, {nullptr, &mapping_statistics::io_d2h_bytes}, &mapping_statistics::bytes_d2h,
+                  0, count);
+    });
+    to.copied.record(fetches_);
+    return is_lost ? -EIO : 0;
+  } catch (std::exception const&) {
+    fail();
+    wait_for_end(fetches_);  // it may write the piece
+    return -EIO;
+  }
+}
+
+// Bytes that I/O has sent to blocks whose home is the device are there.
+void address_space::wait_for_scattered() {
+  if (has_scattered_) wait_for_sends();
+}
+
+// Waits without the mutex. Copies of a piece take far less than a millisecond.
+int address_space::wait_for_copies(staging_piece const& piece) noexcept {
+  no_signals const quiet;
+  try {
+    device_scope const here(device_);
+    piece.copied.synchronize();
+    return 0;
+  } catch (std::exception const&) {
+    quiet_lock const lock(mutex_);
+    fail();
+    return -EIO;
+  }
+}
+
+}  // namespace gpufs::shared

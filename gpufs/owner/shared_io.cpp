@@ -1,0 +1,246 @@
+// I/O on shared objects, in pieces: file <-> pinned memory <-> the side that has the newest bytes.
+// No byte takes the way over the other side (ADSM, section 4.4).
+#include <gpufs/device.hpp>
+#include <gpufs/mapping.hpp>
+#include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/staging.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+namespace gpufs {
+
+namespace {
+
+using shared::address_space;
+using shared::staging_piece;
+
+constexpr std::uint64_t piece_size = staging_piece::size;
+
+/// Where bytes of an I/O call are.
+struct memory_place {
+  std::byte* plain;  ///< not of an address space
+  std::uint64_t at;  ///< in the reservation, if not plain
+  [[nodiscard]] memory_place behind(std::uint64_t bytes) const {
+    return {plain == nullptr ? nullptr : plain + bytes, at + bytes};
+  }
+};
+
+// Nothing: the bytes are not all of one object, or of none.
+std::optional<memory_place> place_of(address_space const& space, void const* address,
+                                     std::uint64_t bytes) {
+  auto const first = reinterpret_cast<std::uintptr_t>(address);
+  auto const base = reinterpret_cast<std::uintptr_t>(space.base());
+  if (bytes > ~0ull - first) return std::nullopt;
+  if (first >= base + space.reserved() || first + bytes <= base)
+    return memory_place{static_cast<std::byte*>(const_cast<void*>(address)), 0};
+  auto const found = space.find(first);
+  if (found.bytes == 0 || bytes > found.offset + found.bytes - (first - base)) return std::nullopt;
+  return memory_place{nullptr, first - base};
+}
+
+/// What a transfer reads or writes: a file at its position, or at an offset.
+struct file_end {
+  int fd;
+  std::optional<std::uint64_t> offset;
+
+  [[nodiscard]] std::int64_t read(void* to, std::uint64_t bytes, std::uint64_t done) const {
+    auto const n = offset ? ::pread(fd, to, bytes, off_t(*offset + done)) : ::read(fd, to, bytes);
+    return n < 0 ? -errno : n;
+  }
+  [[nodiscard]] std::int64_t write(void const* from, std::uint64_t bytes,
+                                   std::uint64_t done) const {
+    auto const n =
+        offset ? ::pwrite(fd, from, bytes, off_t(*offset + done)) : ::write(fd, from, bytes);
+    return n < 0 ? -errno : n;
+  }
+  // One that gives what it has, and may never give more.
+  [[nodiscard]] bool is_stream() const {
+    struct stat status {};
+    return ::fstat(fd, &status) != 0 || (!S_ISREG(status.st_mode) && !S_ISBLK(status.st_mode));
+  }
+};
+
+/// Two pieces in turn: one is copied while the file or the CPU uses the other.
+class piece_pair {
+ public:
+  explicit piece_pair(address_space& space)
+      : space_(space), pieces_{space.take_staging(), space.take_staging()} {}
+  // The device does not use them any more.
+  ~piece_pair() {
+    for (auto const& p : pieces_) static_cast<void>(space_.wait_for_copies(*p));
+  }
+  piece_pair(piece_pair const&) = delete;
+  piece_pair& operator=(piece_pair const&) = delete;
+  staging_piece& operator[](std::uint64_t turn) const { return *pieces_[turn % 2]; }
+
+ private:
+  address_space& space_;
+  shared::staging_pool::lease pieces_[2];
+};
+
+// The count of what was done before comes first: the next call meets the error again.
+std::int64_t result_of(std::uint64_t done, std::int64_t error) {
+  return done != 0 ? std::int64_t(done) : error;
+}
+
+std::int64_t read_pieces(address_space& space, file_end const& file, std::uint64_t to,
+                         std::uint64_t bytes) {
+  piece_pair const pieces(space);
+  if (bytes > piece_size && file.is_stream()) bytes = piece_size;
+  std::uint64_t done = 0;
+  for (std::uint64_t turn = 0; done < bytes; ++turn) {
+    auto& piece = pieces[turn];
+    auto const wanted = std::min(piece_size, bytes - done);
+    if (int const error = space.wait_for_copies(piece); error != 0) return result_of(done, error);
+    auto const got = file.read(piece.bytes.data(), wanted, done);
+    if (got <= 0) return result_of(done, got);
+    // Bytes that a pipe has given cannot be had again. So all pieces before this one count.
+    int const error = space.scatter(to + done, piece, std::uint64_t(got));
+    if (error != 0) return result_of(done, error);
+    done += std::uint64_t(got);
+    if (std::uint64_t(got) < wanted) break;
+  }
+  return std::int64_t(done);
+}
+
+std::int64_t write_pieces(address_space& space, file_end const& file, std::uint64_t from,
+                          std::uint64_t bytes) {
+  piece_pair const pieces(space);
+  auto const gather = [&](std::uint64_t turn) {
+    auto const begin = turn * piece_size;
+    if (begin >= bytes) return 0;
+    return space.gather(from + begin, pieces[turn], std::min(piece_size, bytes - begin));
+  };
+  int error = gather(0);
+  for (std::uint64_t turn = 0, done = 0;; ++turn) {
+    auto& piece = pieces[turn];
+    if (error == 0) error = space.wait_for_copies(piece);
+    if (error != 0) return result_of(done, error);
+    error = gather(turn + 1);
+    auto const wanted = std::min(piece_size, bytes - done);
+    auto const put = file.write(piece.bytes.data(), wanted, done);
+    if (put < 0) return result_of(done, put);
+    done += std::uint64_t(put);
+    if (std::uint64_t(put) < wanted || done == bytes) return std::int64_t(done);
+  }
+}
+
+int copy_piece(address_space& space, memory_place const& to, memory_place const& from,
+               std::uint64_t bytes, staging_piece& piece) {
+  if (int const error = space.wait_for_copies(piece); error != 0) return error;
+  if (from.plain != nullptr)
+    std::memcpy(piece.bytes.data(), from.plain, bytes);
+  else if (int const error = space.gather(from.at, piece, bytes); error != 0)
+    return error;
+  if (to.plain == nullptr) {
+    // The copy to the device is behind the one from it only if that one has ended.
+    int const error = from.plain == nullptr ? space.wait_for_copies(piece) : 0;
+    return error != 0 ? error : space.scatter(to.at, piece, bytes);
+  }
+  if (int const error = space.wait_for_copies(piece); error != 0) return error;
+  std::memcpy(to.plain, piece.bytes.data(), bytes);
+  return 0;
+}
+
+// The memory for the pieces may be refused.
+template <class Transfer>
+std::int64_t or_no_memory(Transfer const& transfer) {
+  try {
+    return transfer();
+  } catch (std::exception const&) {
+    return -ENOMEM;
+  }
+}
+
+std::int64_t read_file(address_space& space, file_end const& file, void* to, std::uint64_t bytes) {
+  bytes = std::min(bytes, std::uint64_t(most_io_bytes));
+  auto const where = place_of(space, to, bytes);
+  if (!where) return -EFAULT;
+  if (where->plain != nullptr || bytes == 0) return file.read(to, bytes, 0);
+  return or_no_memory([&] { return read_pieces(space, file, where->at, bytes); });
+}
+
+std::int64_t write_file(address_space& space, file_end const& file, void const* from,
+                        std::uint64_t bytes) {
+  bytes = std::min(bytes, std::uint64_t(most_io_bytes));
+  auto const where = place_of(space, from, bytes);
+  if (!where) return -EFAULT;
+  if (where->plain != nullptr || bytes == 0) return file.write(from, bytes, 0);
+  return or_no_memory([&] { return write_pieces(space, file, where->at, bytes); });
+}
+
+}  // namespace
+
+std::int64_t shared_memory::read(int fd, void* to, std::uint64_t bytes) {
+  return read_file(*space_, {fd, {}}, to, bytes);
+}
+
+std::int64_t shared_memory::pread(int fd, void* to, std::uint64_t bytes, std::uint64_t offset) {
+  return read_file(*space_, {fd, offset}, to, bytes);
+}
+
+std::int64_t shared_memory::write(int fd, void const* from, std::uint64_t bytes) {
+  return write_file(*space_, {fd, {}}, from, bytes);
+}
+
+std::int64_t shared_memory::pwrite(int fd, void const* from, std::uint64_t bytes,
+                                   std::uint64_t offset) {
+  return write_file(*space_, {fd, offset}, from, bytes);
+}
+
+int shared_memory::copy(void* to, void const* from, std::uint64_t bytes) {
+  auto& space = *space_;
+  auto const target = place_of(space, to, bytes), source = place_of(space, from, bytes);
+  if (!target || !source) return -EFAULT;
+  if (bytes == 0) return 0;
+  if (target->plain != nullptr && source->plain != nullptr) {
+    std::memmove(to, from, bytes);
+    return 0;
+  }
+  // Where they overlap, the end first, if its bytes would be overwritten otherwise.
+  bool const is_backward =
+      target->plain == nullptr && source->plain == nullptr && target->at > source->at;
+  return int(or_no_memory([&]() -> std::int64_t {
+    piece_pair const pieces(space);
+    std::uint64_t const count = (bytes + piece_size - 1) / piece_size;
+    for (std::uint64_t turn = 0; turn < count; ++turn) {
+      auto const begin = (is_backward ? count - 1 - turn : turn) * piece_size;
+      int const error = copy_piece(space, target->behind(begin), source->behind(begin),
+                                   std::min(piece_size, bytes - begin), pieces[turn]);
+      if (error != 0) return error;
+    }
+    return 0;
+  }));
+}
+
+int shared_memory::set(void* to, int value, std::uint64_t bytes) {
+  auto& space = *space_;
+  auto const target = place_of(space, to, bytes);
+  if (!target) return -EFAULT;
+  if (bytes == 0) return 0;
+  if (target->plain != nullptr) {
+    std::memset(to, value, bytes);
+    return 0;
+  }
+  return int(or_no_memory([&]() -> std::int64_t {
+    piece_pair const pieces(space);
+    auto& piece = pieces[0];
+    std::memset(piece.bytes.data(), value, std::min(piece_size, bytes));
+    for (std::uint64_t done = 0; done < bytes; done += piece_size) {
+      int const error = space.scatter(target->at + done, piece, std::min(piece_size, bytes - done));
+      if (error != 0) return error;
+    }
+    return 0;
+  }));
+}
+
+}  // namespace gpufs
