@@ -1,129 +1,25 @@
-// Streams, events and launches of the emulated device. Each stream is an OS thread that runs its
-// tasks in order.
+// Streams of the emulated device, waits for all of them, and launches.
 #include <gpufs/device.hpp>
 #include <gpufs/device/emulated/executor.hpp>
 #include <gpufs/device/emulated/launches.hpp>
+#include <gpufs/device/emulated/stream_implementation.hpp>
 #include <gpufs/device/launch_check.hpp>
 #include <gpufs/device/launch_observer.hpp>
-#include <gpufs/device/memory.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
-#include <cstdio>
-#include <cstring>
-#include <deque>
+#include <exception>
 #include <functional>
 #include <latch>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
-#include <system_error>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
 
-#if defined(__SANITIZE_THREAD__)
-extern "C" void AnnotateIgnoreReadsBegin(char const* file, int line);
-extern "C" void AnnotateIgnoreReadsEnd(char const* file, int line);
-#endif
-
 namespace gpufs {
-
-struct stream::implementation {
-  implementation() try : workers(emulated::block_workers::shared()), thread([this] { work(); }) {
-  } catch (std::system_error const& e) {
-    throw device_error(std::string("no OS thread for a stream: ") + e.what());
-  }
-
-  ~implementation() {
-    {
-      std::lock_guard const lock(mutex);
-      stopping = true;
-    }
-    changed.notify_all();
-    thread.join();
-    leave_list();
-    if (!failure.empty())
-      std::fprintf(stderr, "gpufs: a failure that no synchronize() has reported: %s\n",
-                   failure.c_str());
-  }
-
-  // A task returns the reason of its failure, or an empty string. `skippable`: do not run it after
-  // a failure.
-  struct task {
-    std::function<std::string()> run;
-    bool skippable;
-  };
-
-  void enqueue(task t) {
-    {
-      std::lock_guard const lock(mutex);
-      tasks.push_back(std::move(t));
-    }
-    changed.notify_all();
-  }
-
-  // Waits for the work so far. Returns the failure, if any, and clears it.
-  std::string drain() {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [this] { return tasks.empty() && !running; });
-    return std::exchange(failure, std::string());
-  }
-
-  void enter_list(std::shared_ptr<implementation> const& self);
-  void leave_list() noexcept;
-
-  void work() {
-    std::unique_lock lock(mutex);
-    for (;;) {
-      changed.wait(lock, [this] { return stopping || !tasks.empty(); });
-      if (tasks.empty()) return;
-      {
-        task const next = std::move(tasks.front());
-        tasks.pop_front();
-        if (next.skippable && !failure.empty()) continue;
-        running = true;
-        lock.unlock();
-        std::string why = next.run();
-        lock.lock();
-        if (failure.empty()) failure = std::move(why);
-      }
-      running = false;
-      changed.notify_all();
-    }
-  }
-
-  std::shared_ptr<emulated::block_workers> workers;
-  mutable std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<task> tasks;
-  std::string failure;
-  bool running = false;
-  bool stopping = false;
-  std::thread thread;  // last, since it uses all of the above
-};
-
-namespace emulated {
-
-namespace {
-
-// A copy engine may read memory that the program writes meanwhile, if the copied bytes are not
-// used.
-void copy_by_engine(void* to, void const* from, std::uint64_t bytes) {
-#if defined(__SANITIZE_THREAD__)
-  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
-#endif
-  std::memcpy(to, from, bytes);
-#if defined(__SANITIZE_THREAD__)
-  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
-#endif
-}
-
-}  // namespace
-
-}  // namespace emulated
 
 namespace {
 
@@ -225,16 +121,6 @@ void synchronize() {
   if (!first.empty()) throw device_error(first);
 }
 
-// A recorded point of an event. Recording again makes a new point.
-struct event::implementation {
-  struct point {
-    std::mutex mutex;
-    std::condition_variable reached;
-    std::optional<std::chrono::steady_clock::time_point> at;
-  };
-  std::shared_ptr<point> last;
-};
-
 void emulated::wait_for_launches() {
   auto const running = find_streams();
   auto const reached = std::make_shared<std::latch>(std::ptrdiff_t(running.live.size()));
@@ -247,63 +133,6 @@ void emulated::wait_for_launches() {
   }
   reached->wait();
   wait_for_end(running.ending);
-}
-
-event::event() : implementation_(std::make_shared<implementation>()) {}
-event::~event() = default;
-event::event(event&&) noexcept = default;
-event& event::operator=(event&&) noexcept = default;
-
-void event::record(stream& on) {
-  auto const point = std::make_shared<implementation::point>();
-  implementation_->last = point;
-  on.access().enqueue({[point] {
-                         std::lock_guard const lock(point->mutex);
-                         point->at = std::chrono::steady_clock::now();
-                         point->reached.notify_all();
-                         return std::string();
-                       },
-                       false});
-}
-
-void event::synchronize() const {
-  auto const point = implementation_->last;
-  if (point == nullptr) return;
-  std::unique_lock lock(point->mutex);
-  point->reached.wait(lock, [&] { return point->at.has_value(); });
-}
-
-double event::seconds_between(event const& from, event const& to) {
-  std::chrono::steady_clock::time_point at[2];
-  event const* const both[2] = {&from, &to};
-  for (int i = 0; i < 2; ++i) {
-    auto const point = both[i]->implementation_->last;
-    if (point == nullptr) throw device_error("event::seconds_between: an event was never recorded");
-    std::lock_guard const lock(point->mutex);
-    if (!point->at)
-      throw device_error(
-          "event::seconds_between: an event has not been reached; synchronize() with it first");
-    at[i] = *point->at;
-  }
-  return std::chrono::duration<double>(at[1] - at[0]).count();
-}
-
-void device_memory::copy_to_device(stream& on, std::span<pinned_copy const> pieces) {
-  on.access().enqueue({[all = std::vector<pinned_copy>(pieces.begin(), pieces.end())] {
-                         for (auto const& p : all)
-                           emulated::copy_by_engine(p.device, p.pinned, p.bytes);
-                         return std::string();
-                       },
-                       true});
-}
-
-void device_memory::copy_to_pinned(stream& on, void* pinned, void const* device,
-                                   std::uint64_t bytes) {
-  on.access().enqueue({[=] {
-                         emulated::copy_by_engine(pinned, device, bytes);
-                         return std::string();
-                       },
-                       true});
 }
 
 namespace emulated {
