@@ -89,7 +89,7 @@ NAMESPACES = [
     ("host-daemon/*", ["gpufs::daemon"]),
     ("include/gpufs/io.hpp", ["gpufs", "gpufs::io"]),  # what its handles are made of
     ("include/gpufs/testing/*", ["gpufs", "gpufs::testing", "gpufs::daemon"]),
-    ("include/gpufs/mapping.hpp", ["gpufs", "gpufs::shared"]),  # its forward declarations
+    ("include/gpufs/mapping.hpp", ["gpufs", "gpufs::shared", "gpufs::device"]),  # forward
     ("include/gpufs/*", ["gpufs"]),
 ]
 

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include <sys/mman.h>
+#include <sys/types.h>
 
 namespace gpufs::device_memory {
 
@@ -58,6 +59,10 @@ class shared_range {
   /// Gives [at, at + bytes) memory of zeros on both sides. `at` is a multiple of granularity. The
   /// CPU may read it. Throws device_error.
   void attach(std::uint64_t at, std::uint64_t bytes);
+
+  /// The same, but the CPU's side is bytes of a file from `file_offset` on, a multiple of
+  /// host_page. The CPU may read them. Nobody may be allowed to write. Throws device_error.
+  void attach_file(std::uint64_t at, std::uint64_t bytes, int fd, std::uint64_t file_offset);
 
   /// Takes the memory away. The device does not use it any more.
   void detach(std::uint64_t at, std::uint64_t bytes) noexcept;

@@ -23,11 +23,6 @@ using device_memory::rounded_up;
 
 namespace {
 
-std::uint64_t block_for(std::uint64_t bytes, coherence_protocol protocol, std::uint64_t asked) {
-  if (protocol == coherence_protocol::lazy) return rounded_up(bytes, host_page);
-  return asked == block_automatic ? automatic_block(bytes) : asked;
-}
-
 std::uint64_t memory_of_host() {
   struct sysinfo host {};
   ::sysinfo(&host);
@@ -71,107 +66,16 @@ address_space::~address_space() {
   service_.join();
 }
 
-object& address_space::allocate(std::uint64_t bytes, map_options const& options) {
-  if (bytes == 0) throw shared_memory_error(EINVAL, "shared memory: 0 bytes asked for");
-  quiet_lock const lock(mutex_);
-  device_scope const here(device_);
-  // Written so that no sum overflows.
-  bool const fits = bytes <= range_.bytes();
-  std::uint64_t const room =
-      fits ? rounded_up(bytes, device_memory::shared_range::granularity) : ~0ull;
-  if (room > device_bytes_left_)
-    throw shared_memory_error(
-        ENOMEM, fmt::format("shared memory: {} bytes asked for, {} of device_memory left; raise "
-                            "device_memory, or free objects",
-                            bytes, device_bytes_left_));
-  auto const offset = free_.take(room);
-  if (!offset)
-    throw shared_memory_error(
-        ENOMEM, fmt::format("shared memory: no {} addresses in a row; raise address_space", room));
-  auto const protocol = options.protocol.value_or(settings_.protocol);
-  auto const block = options.block.value_or(settings_.coherence_block);
-  try {
-    auto& o = objects_
-                  .emplace(*offset, object{.id = ++last_object_,
-                                           .offset = *offset,
-                                           .bytes = bytes,
-                                           .block_bytes = block_for(bytes, protocol, block),
-                                           .protocol = protocol,
-                                           .states = {}})
-                  .first->second;
-    if (protocol != coherence_protocol::batch)
-      o.states.resize(o.block_count(), block_state::read_only);
-    if (protocol == coherence_protocol::rolling) o.evicted_at.resize(o.block_count());
-    o.readable.add(o.all());
-    range_.attach(*offset, bytes);
-    if (protocol == coherence_protocol::batch)
-      protect_or_throw(o, o.all(), host_access::read_write);
-    if (protocol == coherence_protocol::rolling) rolling_.object_added();
-    device_bytes_left_ -= room;
-    return o;
-  } catch (std::exception const& e) {
-    objects_.erase(*offset);
-    range_.detach(*offset, bytes);
-    free_.give_back(*offset, room);
-    throw shared_memory_error(ENOMEM, e.what());
-  }
-}
-
-// Memory is given back without the mutex. A GPU may do that only between kernels, and a kernel may
-// wait for what another thread does.
-int address_space::remove(object& o) {
-  if (in_forked_child()) return 0;
-  quiet_lock lock(mutex_);
-  o.is_going = true;
-  wait_until(lock, [&] { return o.uses.empty(); });
-  std::optional<device_scope> here;
-  try {
-    here.emplace(device_);
-    wait_for_sends();
-  } catch (std::exception const&) {
-    fail();
-  }
-  forget_dirty(o, o.all());
-  if (o.protocol == coherence_protocol::rolling) rolling_.object_removed();
-  std::uint64_t const room = rounded_up(o.bytes, device_memory::shared_range::granularity);
-  std::uint64_t const offset = o.offset, bytes = o.bytes;
-  auto const pinned = o.pinned.runs();
-  objects_.erase(offset);
-  lock.beside([&] {
-    for (auto const& run : pinned) {
-      for (auto piece = run.first; piece < run.end; ++piece)
-        range_.unpin(offset + piece * piece_bytes);
-    }
-    range_.detach(offset, bytes);
-  });
-  for (auto const& run : pinned)
-    bytes_to_pin_ +=
-        std::min(run.end * piece_bytes, rounded_up(bytes, host_page)) - run.first * piece_bytes;
-  free_.give_back(offset, room);
-  device_bytes_left_ += room;
-  return has_failed_ ? -EIO : 0;
-}
-
 void address_space::fail() noexcept {
   has_failed_ = true;
+  tell_changes();
+}
+
+// Under the mutex: this object may go as soon as no call is under way.
+void address_space::tell_changes() {
   changes_.fetch_add(1, std::memory_order_release);
   futex_wake(&changes_);
   faults_.ring();
-}
-
-object* address_space::object_at(std::uint64_t offset) {
-  auto at = objects_.upper_bound(offset);
-  if (at == objects_.begin()) return nullptr;
-  --at;
-  return offset - at->first < at->second.bytes ? &at->second : nullptr;
-}
-
-address_space::place address_space::find(std::uintptr_t address) const {
-  auto const first = reinterpret_cast<std::uintptr_t>(range_.base());
-  if (address < first || address - first >= range_.bytes() || in_forked_child()) return {0, 0};
-  quiet_lock const lock(mutex_);
-  auto const* const o = const_cast<address_space*>(this)->object_at(address - first);
-  return o == nullptr ? place{0, 0} : place{o->offset, o->bytes};
 }
 
 mapping_statistics address_space::counts(object const* of) const {

@@ -6,8 +6,11 @@
 #include <gpufs/device/shared_range.hpp>
 #include <gpufs/mapping/arena.hpp>
 #include <gpufs/mapping/fault_queue.hpp>
+#include <gpufs/mapping/file_lane.hpp>
+#include <gpufs/mapping/file_side.hpp>
 #include <gpufs/mapping/guard.hpp>
 #include <gpufs/mapping/object.hpp>
+#include <gpufs/mapping/page_work.hpp>
 #include <gpufs/mapping/quiet_lock.hpp>
 #include <gpufs/mapping/rolling.hpp>
 #include <gpufs/mapping/staging.hpp>
@@ -15,7 +18,9 @@
 #include <gpufs/mapping_statistics.hpp>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -52,6 +57,27 @@ struct wanted {
   access use;
 };
 
+/// Units of an object that one read brings.
+struct fill_piece {
+  block_run units;
+  byte_run bytes;
+};
+
+/// Pieces that threads bring side by side.
+struct fill_job {
+  std::vector<fill_piece> pieces;
+  std::atomic<std::size_t> next{0};  ///< of them, that no thread has begun
+  int error = 0;                     ///< the first one; needs the mutex
+};
+
+/// A part of an object on its way to the file.
+struct write_piece {
+  byte_run bytes;
+  bool writes_all;  ///< also pages that seem unchanged
+  int error = 0;
+  std::uint64_t written_pages = 0, written_bytes = 0, unchanged_pages = 0, merged_bytes = 0;
+};
+
 /// All state is protected by one mutex, taken with signals blocked. The service thread answers
 /// faults of CPU threads; these hold nothing while they wait. Nobody waits for a call with the
 /// mutex held.
@@ -64,8 +90,20 @@ class address_space {
 
   /// Throws as shared_memory::allocate(). The options are valid.
   object& allocate(std::uint64_t bytes, map_options const& options);
-  /// Waits until no call uses the object. Returns 0 or -EIO.
+  /// Throws as shared_memory::map(). The options are valid.
+  object& map_file(file_to_map const& what, map_options const& options);
+  /// Waits until no call uses the object, and writes back what was changed. Returns 0, -EIO or the
+  /// error of the file.
   int remove(object& o);
+
+  /// See mapping's functions of these names. `first` and `bytes` lie in the object.
+  int write_back(object& o, byte_run what, bool makes_durable);
+  int refresh(object& o);
+  int discard(object& o);
+  [[nodiscard]] std::vector<std::string> errors(object const& o) const;
+  [[nodiscard]] std::vector<byte_run> unwritten(object const& o) const;
+  /// Why the last call was refused.
+  [[nodiscard]] std::string why_refused() const;
 
   [[nodiscard]] std::byte* base() const { return range_.base(); }
   [[nodiscard]] std::uint64_t reserved() const { return range_.bytes(); }
@@ -77,8 +115,9 @@ class address_space {
   [[nodiscard]] place find(std::uintptr_t address) const;
 
   /// Hands blocks to the device for a call. No parts: all objects, for reading and writing.
-  /// Returns the call's number, 0: it uses nothing, -EINVAL: an object has gone, or -EIO. Every
-  /// call that began is ended by end_behind().
+  /// Returns the call's number, 0: it uses nothing, -EINVAL: an object has gone, -EACCES: it would
+  /// write to one that is only read, -EIO, or the error of a file. Every call that began is ended
+  /// by end_behind().
   std::int64_t begin(std::optional<std::vector<part>> declared);
   /// Ends the call behind the work that the stream has so far.
   void end_behind(stream& on, std::int64_t call) noexcept;
@@ -118,6 +157,23 @@ class address_space {
                                    &mapping_statistics::release_bytes};
 
   // All of these need the mutex.
+  object& add(std::uint64_t bytes, map_options const& options, std::unique_ptr<file_side> file);
+  void set_up(object& o);
+  void forget(quiet_lock& lock, object& o);
+  void stop_filling(quiet_lock& lock, object& o);
+  [[nodiscard]] int collect(std::optional<std::vector<part>> const& declared,
+                            std::vector<std::pair<object*, use>>& all);
+  [[nodiscard]] int bring_all(quiet_lock& lock, std::optional<std::vector<part>> const& declared,
+                              std::vector<std::pair<object*, use>>& all);
+  int bring(quiet_lock& lock, object& o, block_run blocks);
+  int fill(quiet_lock& lock, object& o, block_run units);
+  [[nodiscard]] std::vector<fill_piece> pieces_to_fill(object& o, block_run units);
+  void note_error(object& o, std::uint64_t offset, int error);
+  void tell_changes();
+  [[nodiscard]] std::vector<write_piece> pieces_to_write(object& o, block_run blocks);
+  int write_from_host(object& o, block_run blocks);
+  int end_write_back(object& o, std::vector<write_piece> const& pieces);
+  int drop(object& o, bool also_changed);
   void count(object& o, counter what, std::uint64_t n = 1);
   void count_moved(object& o, reason why, counter direction, std::uint64_t blocks,
                    std::uint64_t bytes);
@@ -145,7 +201,8 @@ class address_space {
   void end_use(object& o, block_run r);
   object* object_at(std::uint64_t offset);
   object* object_with(std::uint64_t at, std::uint64_t bytes);
-  object* wait_for_bytes(quiet_lock& lock, std::uint64_t at, std::uint64_t bytes, bool writes);
+  object* wait_for_bytes(quiet_lock& lock, std::uint64_t at, std::uint64_t bytes, bool writes,
+                         int& error);
   template <class Function>
   void for_each_block(object const& o, std::uint64_t at, std::uint64_t bytes,
                       Function const& function);
@@ -155,11 +212,24 @@ class address_space {
   void wait_for_scattered();
   template <class Condition>
   void wait_until(quiet_lock& lock, Condition const& holds);
-  [[nodiscard]] fault_answer serve(object& o, std::uint64_t block, touch_kind kind);
+  [[nodiscard]] fault_answer serve(quiet_lock& lock, object& o, std::uint64_t block,
+                                   touch_kind kind);
+  [[nodiscard]] fault_answer serve_absent(quiet_lock& lock, object& o, block_run one);
   void make_readable(object& o, block_run r, device_memory::host_access to);
   [[nodiscard]] std::vector<byte_run> parts_to_copy(object& o, byte_run r);
   bool pin(object& o, std::uint64_t piece);
   void expect_next(object& o, std::uint64_t block);
+
+  // Without the mutex, in threads of their own.
+  void in_lanes(std::size_t jobs, std::function<void(file_lane&)> const& work);
+  void fill_eagerly(object& o);
+  void fill_pieces(object& o, fill_job& job, file_lane& lane);
+  [[nodiscard]] int start_piece(object& o, fill_piece const& piece, file_lane& lane,
+                                staging_piece& to, bool& is_direct);
+  void end_piece(object& o, fill_job& job, fill_piece const& piece, int error, bool is_direct);
+  void write_pages(object& o, write_piece& piece, file_lane& lane);
+  [[nodiscard]] std::uint32_t find_changed(object& o, write_piece& piece, file_lane& lane);
+  [[nodiscard]] int write_runs(object& o, write_piece& piece, file_lane& lane, std::uint32_t count);
 
   // In the service thread, without the mutex.
   void serve_faults();
@@ -172,6 +242,8 @@ class address_space {
   std::uint64_t device_bytes_left_;
   device_memory::shared_range range_;
   staging_pool staging_;
+  lane_pool lanes_;
+  std::optional<page_hasher> hasher_;  ///< since the first object that needs it
   stream sends_;
   stream fetches_;
   mutable std::mutex mutex_;
@@ -189,6 +261,7 @@ class address_space {
   std::set<std::int64_t> ending_;  ///< calls that have a mark behind them, which is not reached
   mapping_statistics counts_;
   std::vector<std::string> notes_;
+  std::string why_refused_;
   std::uint64_t bytes_to_pin_;      ///< that may still be pinned
   std::vector<bytes_ahead> ahead_;  ///< since the service thread looked last
   fault_queue faults_;

@@ -35,12 +35,19 @@ int address_space::acquire(object& o, wanted const& what) {
   bool const is_batch = o.protocol == coherence_protocol::batch;
   block_run const r = o.blocks_of(what.first, what.bytes);
   if (r.first == r.end) return 0;
+  if (writes && o.is_read_only()) return -EACCES;
   quiet_lock lock(mutex_);
-  wait_until(lock, [&] {
-    return has_failed_ ||
-           (is_batch ? o.uses.empty() : !o.is_used(r, device_memory::shared_range::hands_over));
-  });
-  if (has_failed_) return -EIO;
+  auto const is_usable = [&] {
+    bool const is_used =
+        is_batch ? !o.uses.empty() : o.is_used(r, device_memory::shared_range::hands_over);
+    return has_failed_ || (!is_used && !(writes && o.file != nullptr && o.file->is_busy));
+  };
+  for (;;) {
+    wait_until(lock, is_usable);
+    if (has_failed_) return -EIO;
+    if (o.is_read_only() || !o.lacks(r)) break;
+    if (int const error = bring(lock, o, r); error != 0) return error;
+  }
   try {
     if (is_batch) {
       if (o.is_at_device && o.is_changed) fetch(o, o.all(), why);

@@ -21,25 +21,52 @@ constexpr std::int64_t failed = -EIO;
 
 }  // namespace
 
+// The objects of a call, and what it does with them.
+int address_space::collect(std::optional<std::vector<part>> const& declared,
+                           std::vector<std::pair<object*, use>>& all) {
+  all.clear();
+  auto const number = std::uint64_t(last_call_) + 1;
+  if (!declared) {
+    for (auto& [offset, o] : objects_) {
+      if (!o.is_going) all.push_back({&o, {o.all(), !o.is_read_only(), number}});
+    }
+    return 0;
+  }
+  for (auto const& p : *declared) {
+    object* const o = object_at(p.offset);
+    if (o == nullptr || o->id != p.id || o->is_going) return -EINVAL;
+    if (p.writes && o->is_read_only()) return -EACCES;
+    if (p.blocks.first != p.blocks.end) all.push_back({o, {p.blocks, p.writes, number}});
+  }
+  return 0;
+}
+
+// The same, as soon as the device has the bytes of files that the call uses.
+int address_space::bring_all(quiet_lock& lock, std::optional<std::vector<part>> const& declared,
+                             std::vector<std::pair<object*, use>>& all) {
+  for (;;) {
+    take_ended_calls();
+    if (has_failed_) return -EIO;
+    if (int const error = collect(declared, all); error != 0) return error;
+    auto const missing = std::ranges::find_if(all, [](auto const& each) {
+      auto const& [o, u] = each;
+      return o->lacks(u.blocks) || (o->file != nullptr && o->file->is_busy && u.writes);
+    });
+    if (missing == all.end()) return 0;
+    // Objects may come and go meanwhile.
+    if (int const error = bring(lock, *missing->first, missing->second.blocks); error != 0)
+      return error;
+  }
+}
+
 std::int64_t address_space::begin(std::optional<std::vector<part>> declared) {
   if (in_forked_child()) return failed;
-  quiet_lock const lock(mutex_);
-  take_ended_calls();
-  if (has_failed_) return failed;
+  quiet_lock lock(mutex_);
+  why_refused_.clear();
   std::vector<std::pair<object*, use>> all;
-  auto const number = std::uint64_t(last_call_) + 1;
-  if (declared) {
-    for (auto const& p : *declared) {
-      object* const o = object_at(p.offset);
-      if (o == nullptr || o->id != p.id) return -EINVAL;
-      if (p.blocks.first != p.blocks.end) all.push_back({o, {p.blocks, p.writes, number}});
-    }
-  } else {
-    for (auto& [offset, o] : objects_) {
-      if (!o.is_going) all.push_back({&o, {o.all(), true, number}});
-    }
-  }
+  if (int const error = bring_all(lock, declared, all); error != 0) return error;
   if (all.empty()) return 0;
+  auto const number = std::uint64_t(last_call_) + 1;
   try {
     rolling_.released(written_.size());
     for (auto const& [o, u] : all) hand_over(*o, u.blocks, u.writes);
@@ -93,6 +120,7 @@ void address_space::hand_over(object& o, block_run blocks, bool writes) {
   }
   clean(o, blocks, released);
   if (!writes) return;
+  if (o.file != nullptr && o.file->is_written_back()) o.file->changed.add(blocks);
   for (auto const& run : o.readable.within(blocks)) set_state(o, run, block_state::invalid);
 }
 
@@ -138,10 +166,7 @@ void address_space::take_ended_calls() {
 void address_space::end_call(std::int64_t call) {
   ending_.erase(call);
   drop_uses(call);
-  // Under the mutex: this object may go as soon as no call is under way.
-  changes_.fetch_add(1, std::memory_order_release);
-  futex_wake(&changes_);
-  faults_.ring();
+  tell_changes();
 }
 
 void address_space::drop_uses(std::int64_t call) {

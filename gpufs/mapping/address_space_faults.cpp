@@ -2,6 +2,9 @@
 #include <gpufs/device/memory.hpp>
 #include <gpufs/mapping/address_space.hpp>
 
+#include <fmt/format.h>
+
+#include <cstdio>
 #include <exception>
 #include <iterator>
 #include <utility>
@@ -45,20 +48,21 @@ void address_space::serve_faults() {
 }
 
 fault_answer address_space::try_to_serve(fault const& f) {
-  quiet_lock const lock(mutex_);
+  quiet_lock lock(mutex_);
   std::uint64_t const at = f.address - reinterpret_cast<std::uintptr_t>(range_.base());
   object* const o = object_at(at);
   // A kernel would wait for itself. It may use what its call was given, and nothing else.
   if (o == nullptr || f.in_kernel) return fault_answer::not_ours;
   try {
-    return serve(*o, (at - o->offset) / o->block_bytes, f.kind);
+    return serve(lock, *o, (at - o->offset) / o->block_bytes, f.kind);
   } catch (std::exception const&) {
     fail();
     return fault_answer::failed;
   }
 }
 
-fault_answer address_space::serve(object& o, std::uint64_t block, touch_kind kind) {
+fault_answer address_space::serve(quiet_lock& lock, object& o, std::uint64_t block,
+                                  touch_kind kind) {
   block_run const one{block, block + 1};
   bool const is_batch = o.protocol == coherence_protocol::batch;
   if (o.is_used(one, device_memory::shared_range::hands_over))
@@ -69,6 +73,9 @@ fault_answer address_space::serve(object& o, std::uint64_t block, touch_kind kin
   bool const writes =
       kind == touch_kind::write || (kind == touch_kind::unknown && state == block_state::read_only);
   auto const touch = on_touch(state, writes);
+  if (writes && o.is_read_only()) return fault_answer::not_ours;
+  if (o.file != nullptr && writes && o.file->is_busy) return fault_answer::waiting;
+  if (touch.fetch && o.lacks(one)) return serve_absent(lock, o, one);
   if (touch.after == state) {  // another thread was first, or a call has ended since
     count(o, &mapping_statistics::faults_spurious);
     return fault_answer::served;
@@ -87,6 +94,15 @@ fault_answer address_space::serve(object& o, std::uint64_t block, touch_kind kin
   return fault_answer::served;
 }
 
+// The thread waits until they are there, and then faults once more.
+fault_answer address_space::serve_absent(quiet_lock& lock, object& o, block_run one) {
+  auto const bytes = o.bytes_in(one);
+  auto const& units = o.file->units_of(bytes.first, bytes.end);
+  if (fill(lock, o, units) == 0) return fault_answer::waiting;
+  fmt::print(stderr, "gpufs: {}\n", why_refused_);
+  return fault_answer::failed;
+}
+
 // The CPU's bytes of the block are up to date. It becomes read_only, if it was not.
 void address_space::make_readable(object& o, block_run one, host_access to) {
   bool const is_new = o.states[one.first] == block_state::invalid;
@@ -100,6 +116,7 @@ void address_space::make_readable(object& o, block_run one, host_access to) {
 // `rolls`: it counts for the rolling size, and may be sent before a release.
 void address_space::make_dirty(object& o, std::uint64_t block, bool rolls) {
   set_state(o, {block, block + 1}, block_state::dirty);
+  if (o.file != nullptr) o.file->changed.add({block, block + 1});
   if (o.protocol == coherence_protocol::lazy || !rolls) {
     o.dirty.emplace(block, written_.end());
     return;

@@ -23,16 +23,24 @@ object* address_space::object_with(std::uint64_t at, std::uint64_t bytes) {
   return o != nullptr && bytes <= o->bytes - (at - o->offset) ? o : nullptr;
 }
 
-// Waits until calls let go of the bytes. Null: no object has all of them.
+// Waits until calls let go of the bytes, and brings those of a file that the device lacks. Null and
+// `error` 0: no object has all of them, or one that has them is only read.
 object* address_space::wait_for_bytes(quiet_lock& lock, std::uint64_t at, std::uint64_t bytes,
-                                      bool writes) {
+                                      bool writes, int& error) {
   object* o = nullptr;
-  wait_until(lock, [&] {  // the object may go meanwhile
-    o = object_with(at, bytes);
-    return o == nullptr || has_failed_ ||
-           !o->is_used(o->blocks_of(at - o->offset, bytes), writes ? by_any : !by_any);
-  });
-  return o;
+  for (error = 0;;) {
+    wait_until(lock, [&] {  // the object may go meanwhile
+      o = object_with(at, bytes);
+      return o == nullptr || has_failed_ ||
+             (!(writes && o->file != nullptr && o->file->is_busy) &&
+              !o->is_used(o->blocks_of(at - o->offset, bytes), writes ? by_any : !by_any));
+    });
+    if (o == nullptr || (writes && o->is_read_only())) return nullptr;
+    auto const blocks = o->blocks_of(at - o->offset, bytes);
+    if (has_failed_ || o->is_read_only() || !o->lacks(blocks)) return o;
+    error = bring(lock, *o, blocks);
+    if (error != 0) return nullptr;
+  }
 }
 
 // The parts of [at, at + bytes) in each block, in turn.
@@ -62,8 +70,9 @@ staging_pool::lease address_space::take_staging() {
 int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t bytes) {
   if (in_forked_child()) return -EFAULT;
   quiet_lock lock(mutex_);
-  object* const o = wait_for_bytes(lock, at, bytes, true);
-  if (o == nullptr) return -EFAULT;
+  int error = 0;
+  object* const o = wait_for_bytes(lock, at, bytes, true, error);
+  if (o == nullptr) return error != 0 ? error : -EFAULT;
   if (has_failed_) return -EIO;
   try {
     device_scope const here(device_);
@@ -72,6 +81,7 @@ int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t 
       if (!is_home_at_device(*o, block)) return scatter_to_host(*o, block, to, {source, count});
       to_send_.push_back({range_.device_bytes(to), source, count});
       o->is_changed = true;  // of a batch object: the CPU's side lacks this
+      if (o->file != nullptr) o->file->changed.add({block, block + 1});
       count_moved(*o, {nullptr, &mapping_statistics::io_h2d_bytes}, &mapping_statistics::bytes_h2d,
                   0, count);
       has_scattered_ = true;
@@ -99,8 +109,9 @@ void address_space::scatter_to_host(object& o, std::uint64_t block, std::uint64_
 int address_space::gather(std::uint64_t at, staging_piece& to, std::uint64_t bytes) {
   if (in_forked_child()) return -EFAULT;
   quiet_lock lock(mutex_);
-  object* const o = wait_for_bytes(lock, at, bytes, false);
-  if (o == nullptr) return -EFAULT;
+  int error = 0;
+  object* const o = wait_for_bytes(lock, at, bytes, false, error);
+  if (o == nullptr) return error != 0 ? error : -EFAULT;
   try {
     device_scope const here(device_);
     wait_for_scattered();

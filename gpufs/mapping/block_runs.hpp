@@ -66,6 +66,11 @@ class block_runs {
     return at != runs_.begin() && std::prev(at)->second > block;
   }
 
+  [[nodiscard]] bool overlaps(block_run r) const {
+    auto const at = runs_.lower_bound(r.end);
+    return at != runs_.begin() && std::prev(at)->second > r.first;
+  }
+
   /// All of them.
   [[nodiscard]] std::vector<block_run> runs() const {
     std::vector<block_run> all;

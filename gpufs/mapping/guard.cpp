@@ -87,7 +87,8 @@ void say(char const* text) {
 
 // The bytes cannot be had. The thread gets SIGBUS, as for a mapped file that cannot be read.
 void raise_bus_error() {
-  say("gpufs: bytes of a shared object cannot be fetched, since the device has failed\n");
+  say("gpufs: bytes of a shared object cannot be had: the device or the object's file has "
+      "failed\n");
   ::raise(SIGBUS);
   set_standard_handler();  // a SIGBUS that was ignored does not help the access
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpufs/mapping/block_runs.hpp>
+#include <gpufs/mapping/file_side.hpp>
 #include <gpufs/mapping/protocol.hpp>
 #include <gpufs/mapping_options.hpp>
 #include <gpufs/mapping_statistics.hpp>
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <memory>
 #include <vector>
 
 namespace gpufs::shared {
@@ -65,7 +67,16 @@ struct object {
   /// It is being removed: calls that declare nothing do not use it any more.
   bool is_going = false;
   mapping_statistics counts = {};
+  std::unique_ptr<file_side> file = {};  ///< null: an anonymous object
 
+  /// The CPU's side is the file itself.
+  [[nodiscard]] bool is_read_only() const { return file != nullptr && file->use == access::read; }
+  /// Whether the device lacks bytes of a run.
+  [[nodiscard]] bool lacks(block_run r) const {
+    if (file == nullptr || r.first >= r.end) return false;
+    auto const b = bytes_in(r);
+    return file->absent.overlaps(file->units_of(b.first, b.end));
+  }
   [[nodiscard]] std::uint64_t block_count() const {
     return (bytes + block_bytes - 1) / block_bytes;
   }

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,8 @@ class call {
   [[nodiscard]] address_space const* space() const { return space_.get(); }
   void add(part const& p) { parts_.push_back(p); }
 
+  /// Why it did not begin.
+  [[nodiscard]] std::string refusal() const { return space_->why_refused(); }
   int begin_declared() { return take(space_->begin(std::move(parts_))); }
   int begin_with_all() { return take(space_->begin(std::nullopt)); }
   void end_behind(stream& on) noexcept {
@@ -49,8 +52,10 @@ namespace {
 using shared::address_space;
 using shared::call;
 
-constexpr char device_failed[] =
-    "shared memory: the device failed, or the system has no more mappings (vm.max_map_count)";
+std::string refusal_text(std::string const& why) {
+  if (!why.empty()) return "shared memory: " + why;
+  return "shared memory: the device failed, or the system has no more mappings (vm.max_map_count)";
+}
 
 /// All address spaces, for launches that declare nothing.
 struct living_spaces {
@@ -79,8 +84,6 @@ struct living_spaces {
   }
 };
 
-thread_local unsigned declared_launches = 0;
-
 /// Hands all objects to launches that declare nothing.
 class undeclared_launches final : public device::launch_observer {
   struct calls final : under_way {
@@ -95,7 +98,6 @@ class undeclared_launches final : public device::launch_observer {
 
  public:
   std::unique_ptr<under_way> before_launch(stream& on) override {
-    if (declared_launches != 0) return nullptr;
     auto begun = std::make_unique<calls>(on);
     // A launch that is captured runs later, and perhaps often.
     if (device_memory::is_captured(on)) return nullptr;
@@ -104,7 +106,7 @@ class undeclared_launches final : public device::launch_observer {
     if (begun->all.empty()) return nullptr;
     for (auto& c : begun->all) {
       int const result = c.begin_with_all();
-      if (result != 0) throw shared_memory_error(-result, device_failed);
+      if (result != 0) throw shared_memory_error(-result, refusal_text(c.refusal()));
     }
     return begun;
   }
@@ -165,6 +167,7 @@ int shared_call::release() {
   for (auto const& c : parts_) {
     int const result = c->begin_declared();
     if (result == 0) continue;
+    why_refused_ = c->refusal();
     launched();  // the other address spaces' parts
     return result;
   }
@@ -178,13 +181,10 @@ void shared_call::launched() noexcept {
 namespace detail {
 
 declared_launch::declared_launch(shared_call& of)
-    : of_(of), quiet_(std::make_unique<shared::no_signals>()) {
-  ++declared_launches;
-}
-declared_launch::~declared_launch() {
-  --declared_launches;
-  of_.launched();
-}
+    : of_(of),
+      quiet_(std::make_unique<shared::no_signals>()),
+      unobserved_(std::make_unique<device::unobserved_launches>()) {}
+declared_launch::~declared_launch() { of_.launched(); }
 
 void release_or_throw(shared_call& call) {
   int const result = call.release();
@@ -198,7 +198,12 @@ void release_or_throw(shared_call& call) {
         EBUSY,
         "shared memory: the stream is being captured, and a graph may run often; launch there "
         "without a call, and release() one before each launch of the graph");
-  if (result != 0) throw shared_memory_error(-result, device_failed);
+  if (result == -EACCES)
+    throw shared_memory_error(
+        EACCES,
+        "shared memory: a call writes to an object that was mapped for reading; map it "
+        "with access read_write");
+  if (result != 0) throw shared_memory_error(-result, refusal_text(call.why_refused()));
 }
 
 }  // namespace detail

@@ -5,6 +5,7 @@
 #include <gpufs/mapping/quiet_lock.hpp>
 #include <gpufs/mapping/stream_wait.hpp>
 #include <gpufs/owner/setting_kinds.hpp>
+#include <gpufs/owner/shared_file.hpp>
 #include <gpufs/owner/shared_launches.hpp>
 
 #include <fmt/format.h>
@@ -46,6 +47,8 @@ void validate(mapping_config const& c) {
   if (c.rolling_per_object < 1 || c.rolling_per_object > 1024)
     owner::reject("rolling_per_object", std::to_string(c.rolling_per_object),
                   "a number from 1 to 1024");
+  if (c.fill_threads < 1 || c.fill_threads > 256)
+    owner::reject("fill_threads", std::to_string(c.fill_threads), "a number from 1 to 256");
   if (c.rolling_patience < 1 || c.rolling_patience > 1u << 20)
     owner::reject("rolling_patience", std::to_string(c.rolling_patience),
                   "a number from 1 to 1048576");
@@ -56,7 +59,7 @@ void validate(mapping_config const& c) {
 mapping::~mapping() {
   int const result = unmap();
   if (result != 0)
-    fmt::print(stderr, "gpufs: a shared object went while the device had failed: {}\n",
+    fmt::print(stderr, "gpufs: bytes of a shared object are lost, as it was destroyed: {}\n",
                std::strerror(-result));
 }
 
@@ -79,6 +82,32 @@ int mapping::acquire(std::uint64_t first, std::uint64_t bytes, access use) {
 int mapping::prefetch_to_device(std::uint64_t first, std::uint64_t bytes) {
   if (space_ == nullptr || !owner::lies_in(first, bytes, size())) return -EINVAL;
   return space_->send(*object_, object_->blocks_of(first, bytes));
+}
+
+int mapping::sync(std::uint64_t first, std::uint64_t bytes) {
+  if (space_ == nullptr || !owner::lies_in(first, bytes, size())) return -EINVAL;
+  return space_->write_back(*object_, {first, first + bytes}, true);
+}
+
+int mapping::sync() { return sync(0, size()); }
+
+int mapping::write_back() {
+  return space_ == nullptr ? -EINVAL : space_->write_back(*object_, {0, size()}, false);
+}
+
+int mapping::refresh() { return space_ == nullptr ? -EINVAL : space_->refresh(*object_); }
+
+int mapping::discard() { return space_ == nullptr ? -EINVAL : space_->discard(*object_); }
+
+std::vector<std::string> mapping::errors() const {
+  return space_ == nullptr ? std::vector<std::string>{} : space_->errors(*object_);
+}
+
+std::vector<byte_range> mapping::unwritten() const {
+  std::vector<byte_range> all;
+  if (space_ == nullptr) return all;
+  for (auto const& r : space_->unwritten(*object_)) all.push_back({r.first, r.end - r.first});
+  return all;
 }
 
 int mapping::unmap() {
@@ -107,6 +136,19 @@ shared_memory::~shared_memory() = default;
 mapping shared_memory::allocate(std::uint64_t bytes, map_options const& options) {
   check_block(options.block.value_or(block_automatic), "block");
   return {space_, space_->allocate(bytes, options)};
+}
+
+mapping shared_memory::map(std::string const& path, map_options const& options) {
+  check_block(options.block.value_or(block_automatic), "block");
+  return {space_, space_->map_file(owner::open_to_map(path, path, options), options)};
+}
+
+mapping shared_memory::map(int fd, map_options const& options) {
+  check_block(options.block.value_or(block_automatic), "block");
+  auto const path = "/proc/self/fd/" + std::to_string(fd);
+  return {space_,
+          space_->map_file(owner::open_to_map(path, "descriptor " + std::to_string(fd), options),
+                           options)};
 }
 
 namespace {

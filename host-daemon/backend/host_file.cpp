@@ -69,6 +69,10 @@ int host_file::truncate(std::uint64_t size) const noexcept {
   return ::ftruncate(fd_, off_t(size)) == 0 ? 0 : -errno;
 }
 
+int host_file::allocate(std::uint64_t offset, std::uint64_t length) const noexcept {
+  return ::fallocate(fd_, FALLOC_FL_KEEP_SIZE, off_t(offset), off_t(length)) == 0 ? 0 : -errno;
+}
+
 int host_file::advise(std::int64_t offset, std::int64_t length, int advice) const noexcept {
   return -::posix_fadvise(fd_, offset, length, advice);
 }

@@ -27,6 +27,7 @@ class host_file final : public stored_file {
   [[nodiscard]] int sync() const noexcept override;
   [[nodiscard]] int end_writes() const noexcept override;
   [[nodiscard]] int truncate(std::uint64_t size) const noexcept override;
+  [[nodiscard]] int allocate(std::uint64_t offset, std::uint64_t length) const noexcept override;
   int advise(std::int64_t offset, std::int64_t length, int advice) const noexcept override;
 
   /// As FIEMAP tells. It first has the file system place the file's dirty pages.

@@ -3,6 +3,7 @@
 
 #include <host-daemon/backend/direct_file.hpp>
 
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -58,6 +59,13 @@ class stored_file {
 
   /// Sets the size, as ftruncate(2). Returns 0 or -errno.
   [[nodiscard]] virtual int truncate(std::uint64_t size) const noexcept = 0;
+
+  /// Places `length` bytes from `offset` on upon the storage, so that later writes there find room.
+  /// The size stays. Returns 0, -EOPNOTSUPP for storage that cannot do that, or -errno.
+  [[nodiscard]] virtual int allocate(std::uint64_t /*offset*/,
+                                     std::uint64_t /*length*/) const noexcept {
+    return -EOPNOTSUPP;
+  }
 
   /// Passes on how the program will use bytes of the file, as posix_fadvise(2). `advice`: one of
   /// POSIX_FADV_*. `length` 0: to the end. Returns 0 or -errno.

@@ -15,12 +15,21 @@
 
 namespace gpufs {
 
+namespace device {
+class unobserved_launches;
+}
+
 namespace shared {
 class address_space;
 struct object;
 class call;
 class no_signals;
 }  // namespace shared
+
+/// Bytes of an object.
+struct byte_range {
+  std::uint64_t first, bytes;
+};
 
 /// One object: a range of addresses that CPU and GPU both use. Owns it.
 ///
@@ -50,14 +59,44 @@ class mapping {
   /// access::write promises that all of these bytes will be written: what they were is lost.
   /// Returns 0, or
   ///   -EINVAL not all of them lie in the object | -EIO the device failed
+  ///   -EACCES the object is only read | -EIO, -ESTALE, -errno its file could not be read
   int acquire(std::uint64_t first, std::uint64_t bytes, access use);
 
   /// Sends what the CPU has written of bytes [first, first + bytes), so that the next launch need
   /// not. Any host thread calls. Returns 0, -EINVAL as acquire(), or -EIO the device failed.
   int prefetch_to_device(std::uint64_t first, std::uint64_t bytes);
 
-  /// Frees the object after the calls that use it have ended. No CPU thread uses it any more.
-  /// Returns 0, or -EIO the device failed. The mapping is empty afterwards.
+  /// Writes to the file what kernels and the CPU have changed in bytes [first, first + bytes), by
+  /// pages of 4 KiB, and makes it durable. Waits for calls that may write them. Any host thread
+  /// calls. Objects without a file and scratch objects: does nothing.
+  ///
+  /// Returns 0, or the first error, once. What could not be written stays for the next call:
+  ///   -EINVAL not all of them lie in the object | -EIO the device or the disk failed
+  ///   -ENOSPC | -EDQUOT | -EFBIG | -errno as pwrite(2) or fdatasync(2)
+  int sync(std::uint64_t first, std::uint64_t bytes);
+  /// The same for all bytes.
+  int sync();
+
+  /// As sync(), but the bytes need not be durable.
+  int write_back();
+
+  /// Lets later calls and touches see what others have written to the file. Bytes that this object
+  /// has changed and not written back stay. Returns 0, or
+  ///   -EBUSY a call uses the object | -ESTALE the file became shorter | -EIO | -errno as fstat(2)
+  int refresh();
+
+  /// Drops what was changed and not written back. Returns as refresh().
+  int discard();
+
+  /// The errors of the file so far, with its path and the offset, a line each.
+  [[nodiscard]] std::vector<std::string> errors() const;
+
+  /// Parts of the object that may differ from the file, by blocks. First those that were refused.
+  [[nodiscard]] std::vector<byte_range> unwritten() const;
+
+  /// Frees the object after the calls that use it have ended, and writes back what was changed. No
+  /// CPU thread uses it any more. The mapping is empty afterwards, also if it fails.
+  /// Returns 0, -EIO the device failed, or as write_back(). What was not written then is lost.
   int unmap();
 
   [[nodiscard]] mapping_statistics stats() const;
@@ -104,6 +143,19 @@ class shared_memory {
   /// Makes an object of `bytes` zeros. No bytes move.
   /// Throws shared_memory_error (EINVAL for 0 bytes, ENOMEM), config_error for bad options.
   [[nodiscard]] mapping allocate(std::uint64_t bytes, map_options const& options = {});
+
+  /// Makes an object of bytes of a file, which are read when a call or a CPU thread needs them, or
+  /// from now on (map_options::eager). The second form uses the file behind an open descriptor,
+  /// which may be closed then.
+  ///
+  /// A process has one writable object of a file at a time. Other processes see what is written
+  /// back, and this object sees what they write before its bytes are read, or after refresh().
+  ///
+  /// Throws config_error for bad options, and shared_memory_error with the path:
+  ///   EINVAL no bytes, a bad offset, or beyond the end of the file | EBUSY has a writable object
+  ///   ENOMEM | ENOSPC | EISDIR, EOPNOTSUPP no regular file | EACCES, ENOENT, ... as open(2)
+  [[nodiscard]] mapping map(std::string const& path, map_options const& options = {});
+  [[nodiscard]] mapping map(int fd, map_options const& options = {});
 
   /// Waits for everything that was launched on the device, and makes the CPU's side ready as the
   /// protocols say: batch objects are fetched. Throws device_error if a kernel failed.
@@ -171,7 +223,12 @@ class shared_call {
   /// Returns 0, or
   ///   -EINVAL bytes beyond an object, an empty or removed mapping, or a second release
   ///   -EBUSY the stream is being captured | -EIO the device failed
+  ///   -EACCES it would write to an object that is only read
+  ///   -EIO, -ESTALE, -errno bytes of a file could not be read; see why_refused()
   int release();
+
+  /// Why release() failed, if a file was the reason: its path, the offset, the error.
+  [[nodiscard]] std::string const& why_refused() const { return why_refused_; }
 
   /// Ends the call behind the work that the stream has so far. Does nothing without a release().
   void launched() noexcept;
@@ -183,6 +240,7 @@ class shared_call {
 
   stream* on_;
   std::vector<std::unique_ptr<shared::call>> parts_;  // one per address space
+  std::string why_refused_;
   int wrong_ = 0;
   bool released_ = false;
 };
@@ -200,6 +258,7 @@ class declared_launch {
  private:
   shared_call& of_;
   std::unique_ptr<shared::no_signals> quiet_;
+  std::unique_ptr<device::unobserved_launches> unobserved_;
 };
 
 /// Releases the call. Throws shared_memory_error if that fails.

@@ -15,6 +15,12 @@ enum class coherence_protocol { batch, lazy, rolling };
 /// What somebody does with bytes of an object.
 enum class access { read, write, read_write };
 
+/// How pages that kernels have changed are found.
+/// hash  Each page of 4 KiB has two hashes on the device, and those that differ are written. A
+///       changed page is missed with a probability of 2^-64.
+/// all   All pages of blocks that the CPU or a call may have written are.
+enum class write_detection { hash, all };
+
 /// Value of mapping_config::coherence_block and map_options::block: 2 MiB, but at most a sixteenth
 /// of the object and at least 64 KiB.
 inline constexpr std::uint64_t block_automatic = 0;
@@ -56,10 +62,45 @@ struct mapping_config {
 
   /// Most bytes of GPU memory for objects; 0 = what is free, less a tenth.
   std::uint64_t device_memory = 0;
+
+  /// Threads that read a file's bytes into GPU memory, or write them back, 1..256, for each object
+  /// that is filled or written back.
+  std::uint32_t fill_threads = 8;
+
+  /// How pages that kernels have changed are found when an object is written back.
+  write_detection detect_writes = write_detection::hash;
 };
 
-/// What one object does not take from mapping_config.
+/// What an object is used for, and what it does not take from mapping_config.
 struct map_options {
+  /// What kernels and the CPU do with a file's bytes. Anonymous objects: not looked at.
+  /// read        Nobody stores to them. The file need not be writable. The CPU's side is the file
+  ///             itself, in the OS page cache.
+  /// write       Nobody uses what the file had before, so that is never read. Bytes that nobody
+  ///             writes stay as they were. A range of 8 bytes, counted from the begin of the file,
+  ///             is written as a whole.
+  /// read_write  Both.
+  gpufs::access access = gpufs::access::read;
+
+  /// Makes the file if it is missing, and gives it `length` bytes if it is shorter. Its blocks are
+  /// allocated on the disk, so that a full disk shows here. Needs access write or read_write.
+  bool create = false;
+
+  /// Drops what the file had before. Needs access write or read_write.
+  bool truncate = false;
+
+  /// Bytes of the file; 0: up to its end. More than the file has needs `create`.
+  std::uint64_t length = 0;
+
+  /// Of the first byte in the file, a multiple of 4096.
+  std::uint64_t offset = 0;
+
+  /// The bytes are never written back. A file of that name has its length and no bytes.
+  bool scratch = false;
+
+  /// Reads the file into GPU memory from now on, beside the program. Nothing: if `access` is read.
+  std::optional<bool> eager = std::nullopt;
+
   /// Nothing: mapping_config::protocol.
   std::optional<coherence_protocol> protocol = std::nullopt;
 

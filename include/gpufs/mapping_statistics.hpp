@@ -23,6 +23,13 @@
   COUNTER(io_d2h_bytes, "bytes that write() and copy() took straight from the device")            \
   COUNTER(batch_h2d_bytes, "bytes that the batch protocol sent")                                  \
   COUNTER(batch_d2h_bytes, "bytes that the batch protocol fetched")                               \
+  COUNTER(fill_bytes, "bytes read from files")                                                    \
+  COUNTER(direct_fill_bytes, "those of them that were read past the OS page cache")               \
+  COUNTER(fills_skipped, "bytes of files that were not read, as nobody wants what they had")      \
+  COUNTER(writeback_bytes, "bytes written to files")                                              \
+  COUNTER(writeback_pages, "pages that they lie in")                                              \
+  COUNTER(pages_unchanged, "pages that were looked at and had not changed")                       \
+  COUNTER(merge_read_bytes, "bytes of old pages read, as only a part of the page was written")    \
   COUNTER(merged_bytes, "bytes moved because the system has no more mappings; max_map_count")     \
   COUNTER(faults_read, "reads of the CPU that had to wait for a block")                           \
   COUNTER(faults_write, "writes of the CPU that had to wait for a block or for its protection")   \

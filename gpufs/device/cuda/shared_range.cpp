@@ -84,6 +84,7 @@ struct shared_range::implementation {
   std::mutex mutex;
   std::map<std::uint64_t, CUmemGenericAllocationHandle> chunks;  ///< by offset; needs the mutex
 
+  void attach_device(std::uint64_t at, std::uint64_t room);
   ~implementation() {
     if (host_file >= 0) ::close(host_file);
   }
@@ -124,9 +125,8 @@ shared_range::~shared_range() {
   implementation_->cuda.release_addresses(implementation_->reserved, bytes_);
 }
 
-void shared_range::attach(std::uint64_t at, std::uint64_t bytes) {
-  auto& own = *implementation_;
-  std::uint64_t const room = rounded_up(bytes, granularity);
+void shared_range::implementation::attach_device(std::uint64_t at, std::uint64_t room) {
+  auto& own = *this;
   CUmemAllocationProp where{};
   where.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   where.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = own.device};
@@ -145,11 +145,30 @@ void shared_range::attach(std::uint64_t at, std::uint64_t bytes) {
   access.location = where.location;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   own.cuda.expect(own.cuda.set_access(own.reserved + at, room, &access, 1), "cuMemSetAccess");
+}
+
+void shared_range::attach(std::uint64_t at, std::uint64_t bytes) {
+  std::uint64_t const room = rounded_up(bytes, granularity);
+  implementation_->attach_device(at, room);
   zero_device(device_ + at, room);
   if (::mmap(base_ + at, rounded_up(bytes, host_page), PROT_READ, MAP_SHARED | MAP_FIXED,
-             own.host_file, off_t(at)) == MAP_FAILED)
+             implementation_->host_file, off_t(at)) == MAP_FAILED)
     fail("mmap");
   ::madvise(base_ + at, rounded_up(bytes, host_page), MADV_DONTDUMP);
+}
+
+void shared_range::attach_file(std::uint64_t at, std::uint64_t bytes, int fd,
+                               std::uint64_t file_offset) {
+  std::uint64_t const room = rounded_up(bytes, granularity);
+  implementation_->attach_device(at, room);
+  // The file fills the rest. Behind its end there are zeros.
+  std::uint64_t const last = room - granularity;
+  zero_device(device_ + at + last, granularity);
+  for (auto* const side : {base_, host_}) {
+    if (::mmap(side + at, rounded_up(bytes, host_page), PROT_READ, MAP_SHARED | MAP_FIXED, fd,
+               off_t(file_offset)) == MAP_FAILED)
+      fail("mmap");
+  }
 }
 
 void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
@@ -166,6 +185,9 @@ void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
     own.cuda.unmap(own.reserved + at, room);
     own.cuda.release(chunk.mapped());
   }
+  ::mmap(host_ + at, room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+         own.host_file, off_t(at));  // there may be a file
+  ::madvise(host_ + at, room, MADV_DONTDUMP);
   // The next object here has zeros.
   if (::fallocate(own.host_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(at),
                   off_t(room)) != 0)

@@ -6,7 +6,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -55,8 +59,27 @@ bool gives_back(int file, std::uint64_t at, std::uint64_t bytes) {
 }  // namespace
 
 struct shared_range::implementation {
+  struct attached_file {
+    std::uint64_t bytes;
+    int fd;  ///< closed by detach()
+    std::uint64_t offset;
+  };
+
   int host_file = -1;
   int device_file = -1;
+  std::mutex mutex;
+  std::map<std::uint64_t, attached_file> files;  ///< by their place; needs the mutex
+
+  /// The file that is the CPU's side of `at`, and the offset there.
+  std::pair<int, std::uint64_t> host_side(std::uint64_t at) {
+    std::lock_guard const lock(mutex);
+    auto const next = files.upper_bound(at);
+    if (next != files.begin()) {
+      auto const& [first, file] = *std::prev(next);
+      if (at - first < file.bytes) return {file.fd, file.offset + (at - first)};
+    }
+    return {host_file, at};
+  }
   ~implementation() {
     if (host_file >= 0) ::close(host_file);
     if (device_file >= 0) ::close(device_file);
@@ -103,10 +126,34 @@ void shared_range::attach(std::uint64_t at, std::uint64_t bytes) {
     fail("mmap");
 }
 
+void shared_range::attach_file(std::uint64_t at, std::uint64_t bytes, int fd,
+                               std::uint64_t file_offset) {
+  std::uint64_t const length = rounded_up(bytes, host_page);
+  int const own = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (own < 0) fail("dup");
+  {
+    std::lock_guard const lock(implementation_->mutex);
+    implementation_->files.emplace(at, implementation::attached_file{length, own, file_offset});
+  }
+  for (auto* const side : {base_, host_}) {
+    if (map(side + at, length, PROT_READ, MAP_SHARED | MAP_FIXED, own, file_offset) == MAP_FAILED)
+      fail("mmap");
+  }
+}
+
 void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
   std::uint64_t const length = rounded_up(bytes, host_page);
   map(base_ + at, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
       0);
+  {
+    std::lock_guard const lock(implementation_->mutex);
+    auto const file = implementation_->files.extract(at);
+    if (!file.empty()) {
+      ::close(file.mapped().fd);
+      map(host_ + at, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+          implementation_->host_file, at);
+    }
+  }
   // The next object here has zeros.
   if (!gives_back(implementation_->host_file, at, length)) std::memset(host_ + at, 0, length);
   if (!gives_back(implementation_->device_file, at, length)) std::memset(device_ + at, 0, length);
@@ -127,8 +174,8 @@ void shared_range::begin_use(std::uint64_t at, std::uint64_t bytes, bool writes)
 }
 
 bool shared_range::end_use(std::uint64_t at, std::uint64_t bytes) noexcept {
-  return map(base_ + at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, implementation_->host_file,
-             at) != MAP_FAILED;
+  auto const [fd, offset] = implementation_->host_side(at);
+  return map(base_ + at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, fd, offset) != MAP_FAILED;
 }
 
 bool is_captured(stream&) { return false; }

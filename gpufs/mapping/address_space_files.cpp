@@ -1,0 +1,151 @@
+// Objects with a file behind them: made, looked at again, given up.
+#include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/wait_until.hpp>
+#include <gpufs/shared_memory_error.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <sys/random.h>
+
+namespace gpufs::shared {
+
+using device_memory::host_access;
+
+namespace {
+
+// A file that changes again within the grain of the clock keeps its stamps. So young ones do not
+// count. Kernels before 6.13 stamp by the tick.
+std::optional<file_version> settled_version(backing_file const& file) {
+  constexpr std::int64_t grain = 20'000'000;
+  file_version now;
+  if (file.version(now) != 0) return std::nullopt;
+  auto const clock = std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::system_clock::now().time_since_epoch());
+  if (clock.count() - std::max(now.modified, now.changed) < grain) return std::nullopt;
+  return now;
+}
+
+std::uint64_t secret_key() {
+  std::uint64_t key = 0;
+  while (::getrandom(&key, sizeof key, 0) < 0 && errno == EINTR) {
+  }
+  return key;
+}
+
+}  // namespace
+
+object& address_space::map_file(file_to_map const& what, map_options const& options) {
+  auto const protocol = options.protocol.value_or(settings_.protocol);
+  auto const block = options.block.value_or(settings_.coherence_block);
+  std::uint64_t const block_bytes = protocol == coherence_protocol::lazy ? staging_piece::size * 2
+                                    : block == block_automatic ? automatic_block(what.bytes)
+                                                               : block;
+  std::unique_ptr<file_side> file(
+      new file_side{.file = what.file,
+                    .offset = what.offset,
+                    .use = what.use,
+                    .is_scratch = what.is_scratch,
+                    .unit_bytes = unit_for(block_bytes, staging_piece::size),
+                    .begins_with = what.begins_with,
+                    .unwritten_key = secret_key()});
+  file->seen = settled_version(*what.file);
+  quiet_lock const lock(mutex_);
+  object& o = add(what.bytes, options, std::move(file));
+  if (what.begins_with != first_bytes::file)
+    count(o, &mapping_statistics::fills_skipped, what.bytes);
+  if (!what.is_eager || what.begins_with != first_bytes::file) return o;
+  try {
+    o.file->filler = std::thread([this, &o] { fill_eagerly(o); });
+  } catch (std::system_error const&) {  // a call brings the bytes
+  }
+  return o;
+}
+
+int address_space::refresh(object& o) {
+  if (in_forked_child()) return -EIO;
+  return drop(o, false);
+}
+
+int address_space::discard(object& o) {
+  if (in_forked_child()) return -EIO;
+  return drop(o, true);
+}
+
+// The device lacks bytes of the file from now on, and the CPU's side, too. `also_changed`: of the
+// whole object, else of units that nobody has changed, if others have changed the file.
+int address_space::drop(object& o, bool also_changed) {
+  if (o.file == nullptr) return 0;
+  auto& f = *o.file;
+  quiet_lock lock(mutex_);
+  wait_until(lock, [&] { return !f.is_busy && f.filling.empty(); });
+  if (!o.uses.empty()) return -EBUSY;
+  if (has_failed_) return -EIO;
+  file_version now;
+  if (int const error = f.file->version(now); error != 0) return error;
+  if (now.size < f.offset + o.bytes) {
+    note_error(o, 0, -ESTALE);
+    return -ESTALE;
+  }
+  if (!also_changed && f.seen == now) return 0;
+  f.seen = settled_version(*f.file);
+  block_runs dropped;
+  dropped.add(f.units_of(0, o.bytes));
+  if (also_changed) {
+    forget_dirty(o, o.all());
+    f.changed = {};
+    f.refused = {};
+  } else {
+    for (auto const& run : f.changed.runs()) {
+      auto const bytes = o.bytes_in(run);
+      dropped.take(f.units_of(bytes.first, bytes.end));
+    }
+  }
+  // Objects whose old bytes nobody wants have nothing of the file.
+  if (f.begins_with == first_bytes::zeros) f.begins_with = first_bytes::file;
+  for (auto const& run : dropped.runs()) {
+    f.absent.add(run);
+    if (o.is_read_only()) continue;
+    // The whole blocks of these units.
+    auto const blocks =
+        o.blocks_of(run.first * f.unit_bytes,
+                    std::min(run.end * f.unit_bytes, o.bytes) - run.first * f.unit_bytes);
+    set_state(o, blocks, block_state::invalid);
+    if (protect(o, blocks, host_access::none) != 0) {
+      fail();
+      return -EIO;
+    }
+  }
+  return 0;
+}
+
+std::vector<std::string> address_space::errors(object const& o) const {
+  quiet_lock const lock(mutex_);
+  return o.file == nullptr ? std::vector<std::string>{} : o.file->errors;
+}
+
+std::vector<byte_run> address_space::unwritten(object const& o) const {
+  quiet_lock const lock(mutex_);
+  std::vector<byte_run> all;
+  if (o.file == nullptr || !o.file->is_written_back()) return all;
+  auto const add = [&](block_run r) { all.push_back(o.bytes_in(r)); };
+  block_runs others;
+  for (auto const& run : o.file->changed.runs()) others.add(run);
+  for (auto const& run : o.file->refused.runs()) {
+    add(run);
+    others.take(run);
+  }
+  for (auto const& run : others.runs()) add(run);
+  return all;
+}
+
+std::string address_space::why_refused() const {
+  quiet_lock const lock(mutex_);
+  return why_refused_;
+}
+
+}  // namespace gpufs::shared

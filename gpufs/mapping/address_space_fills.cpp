@@ -1,0 +1,208 @@
+// Bytes of files come to the device: ahead of calls, or when a call or a CPU thread needs them.
+#include <gpufs/device/memory.hpp>
+#include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/wait_until.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace gpufs::shared {
+
+namespace {
+
+constexpr std::size_t most_errors = 100;  // that an object keeps
+
+block_run to_pages(byte_run bytes) {
+  return {bytes.first / file_page, (bytes.end + file_page - 1) / file_page};
+}
+
+}  // namespace
+
+void address_space::note_error(object& o, std::uint64_t offset, int error) {
+  auto& f = *o.file;
+  why_refused_ = fmt::format("{}: offset {}: {}", f.file->name(), f.offset + offset,
+                             error == -ESTALE ? "the file became shorter" : std::strerror(-error));
+  if (f.errors.size() < most_errors) f.errors.push_back(why_refused_);
+}
+
+// Runs work() in as many threads as there are jobs, each with a lane. Signals come through
+// meanwhile. A thread that gets no lane leaves its jobs to the others.
+void address_space::in_lanes(std::size_t jobs, std::function<void(file_lane&)> const& work) {
+  auto const run = [&] {
+    try {
+      device_memory::enter_library_thread(device_);
+      auto const lane = lanes_.take();
+      work(*lane);
+    } catch (std::exception const&) {  // what is left over counts as failed
+    }
+  };
+  std::vector<std::thread> threads;
+  std::size_t const wanted = std::min<std::size_t>(jobs, settings_.fill_threads);
+  threads.reserve(wanted);
+  {
+    no_signals const inherited;
+    try {
+      while (threads.size() < wanted) threads.emplace_back(run);
+    } catch (std::system_error const&) {  // fewer will do
+    }
+  }
+  for (auto& t : threads) t.join();
+}
+
+std::vector<fill_piece> address_space::pieces_to_fill(object& o, block_run units) {
+  auto& f = *o.file;
+  block_runs claimed;
+  for (auto const& run : f.absent.within(units)) claimed.add(run);
+  for (auto const& run : f.filling.runs()) claimed.take(run);
+  std::uint64_t const at_once = std::max<std::uint64_t>(staging_piece::size / f.unit_bytes, 1);
+  std::vector<fill_piece> pieces;
+  for (auto const& run : claimed.runs()) {
+    for (auto first = run.first; first < run.end; first += at_once) {
+      block_run const some{first, std::min(first + at_once, run.end)};
+      pieces.push_back(
+          {some, {some.first * f.unit_bytes, std::min(some.end * f.unit_bytes, o.bytes)}});
+    }
+  }
+  return pieces;
+}
+
+// Fills what no other thread fills. The object stays meanwhile. Returns 0 or the first error.
+int address_space::fill(quiet_lock& lock, object& o, block_run units) {
+  auto& f = *o.file;
+  fill_job job{.pieces = pieces_to_fill(o, units)};
+  if (job.pieces.empty()) return 0;
+  for (auto const& p : job.pieces) f.filling.add(p.units);
+  ++f.fills;
+  lock.without(
+      [&] { in_lanes(job.pieces.size(), [&](file_lane& lane) { fill_pieces(o, job, lane); }); });
+  --f.fills;
+  bool is_whole = true;
+  for (auto const& p : job.pieces) {
+    f.filling.take(p.units);
+    is_whole = is_whole && !f.absent.overlaps(p.units);
+  }
+  tell_changes();
+  if (is_whole || f.stops.load(std::memory_order_relaxed)) return 0;
+  if (job.error == 0) {  // no thread had a lane
+    job.error = has_failed_ ? -EIO : -ENOMEM;
+    note_error(o, job.pieces.front().bytes.first, job.error);
+  }
+  return job.error;
+}
+
+// In a thread of its own.
+void address_space::fill_pieces(object& o, fill_job& job, file_lane& lane) {
+  struct under_way {
+    fill_piece const* piece = nullptr;
+    bool is_direct = false;
+  };
+  std::array<under_way, 2> slots;
+  auto const end = [&](unsigned turn) {
+    auto const slot = std::exchange(slots[turn], {});
+    if (slot.piece == nullptr) return;
+    int const error = wait_for_copies(lane.pieces[turn]);
+    end_piece(o, job, *slot.piece, error, slot.is_direct);
+  };
+  for (unsigned turn = 0;; turn = 1 - turn) {
+    end(turn);
+    // Relaxed: the pieces were there before the threads.
+    auto const number = job.next.fetch_add(1, std::memory_order_relaxed);
+    if (number >= job.pieces.size() || o.file->stops.load(std::memory_order_relaxed)) break;
+    auto const& piece = job.pieces[number];
+    bool is_direct = false;
+    int const error = start_piece(o, piece, lane, lane.pieces[turn], is_direct);
+    if (error == 0)
+      slots[turn] = {&piece, is_direct};
+    else
+      end_piece(o, job, piece, error, false);
+  }
+  end(0);
+  end(1);
+}
+
+int address_space::start_piece(object& o, fill_piece const& piece, file_lane& lane,
+                               staging_piece& to, bool& is_direct) {
+  auto const& f = *o.file;
+  auto const [first, last] = piece.bytes;
+  std::byte* const device = range_.device_bytes(o.offset + first);
+  try {
+    if (f.begins_with == first_bytes::unwritten) {
+      fill_unwritten(lane.on, device, device_memory::rounded_up(last - first, 8), f.unwritten_key,
+                     (f.offset + first) / 8);
+    } else {
+      auto const got = f.file->read({to.bytes.data(), last - first}, f.offset + first);
+      if (got.bytes < 0) return int(got.bytes);
+      if (std::uint64_t(got.bytes) < last - first) return -ESTALE;
+      is_direct = got.is_direct;
+      device_memory::copy_to_device(
+          lane.on, std::array{device_memory::pinned_copy{device, to.bytes.data(), last - first}});
+    }
+    if (f.known.size() != 0) {
+      auto const pages = to_pages(piece.bytes);
+      hasher_->hash(lane.on, device, pages.end - pages.first, f.known.data() + pages.first);
+    }
+    to.copied.record(lane.on);
+    return 0;
+  } catch (std::exception const&) {
+    quiet_lock const lock(mutex_);
+    fail();
+    return -EIO;
+  }
+}
+
+void address_space::end_piece(object& o, fill_job& job, fill_piece const& piece, int error,
+                              bool is_direct) {
+  quiet_lock const lock(mutex_);
+  auto& f = *o.file;
+  if (error != 0) {
+    note_error(o, piece.bytes.first, error);
+    if (job.error == 0) job.error = error;
+  } else {
+    f.absent.take(piece.units);
+    auto const bytes = piece.bytes.end - piece.bytes.first;
+    if (f.begins_with == first_bytes::file) count(o, &mapping_statistics::fill_bytes, bytes);
+    if (is_direct) count(o, &mapping_statistics::direct_fill_bytes, bytes);
+  }
+  f.filling.take(piece.units);
+  tell_changes();
+}
+
+// Waits for what another thread does with the object, or fills what is absent. Returns 0: look
+// again, the object may be gone; or an error.
+int address_space::bring(quiet_lock& lock, object& o, block_run blocks) {
+  auto& f = *o.file;
+  auto const bytes = o.bytes_in(blocks);
+  auto const units = f.units_of(bytes.first, bytes.end);
+  if (!f.is_busy && !pieces_to_fill(o, units).empty()) return fill(lock, o, units);
+  auto const offset = o.offset, id = o.id;
+  wait_until(lock, [&] {
+    auto* const again = object_at(offset);
+    return again == nullptr || again->id != id ||
+           (!again->file->is_busy && !again->file->filling.overlaps(units));
+  });
+  return 0;
+}
+
+// In the thread that map() starts for an eager object. It ends before the object goes.
+void address_space::fill_eagerly(object& o) {
+  quiet_lock lock(mutex_);
+  // Errors come again where somebody needs the bytes.
+  if (!o.file->stops.load(std::memory_order_relaxed))
+    static_cast<void>(fill(lock, o, o.file->units_of(0, o.bytes)));
+}
+
+void address_space::stop_filling(quiet_lock& lock, object& o) {
+  o.file->stops.store(true, std::memory_order_relaxed);
+  if (o.file->filler.joinable()) lock.without([&] { o.file->filler.join(); });
+  wait_until(lock, [&] { return o.file->fills == 0; });
+}
+
+}  // namespace gpufs::shared

@@ -1,0 +1,161 @@
+// Objects come and go.
+#include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/device_scope.hpp>
+#include <gpufs/mapping/wait_until.hpp>
+#include <gpufs/shared_memory_error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <optional>
+#include <utility>
+
+namespace gpufs::shared {
+
+using device_memory::host_access;
+using device_memory::host_page;
+using device_memory::rounded_up;
+
+namespace {
+
+std::uint64_t block_for(std::uint64_t bytes, coherence_protocol protocol, std::uint64_t asked) {
+  if (protocol == coherence_protocol::lazy) return rounded_up(bytes, host_page);
+  return asked == block_automatic ? automatic_block(bytes) : asked;
+}
+
+std::uint64_t room_for(std::uint64_t bytes) {
+  return rounded_up(bytes, device_memory::shared_range::granularity);
+}
+
+}  // namespace
+
+object& address_space::allocate(std::uint64_t bytes, map_options const& options) {
+  if (bytes == 0) throw shared_memory_error(EINVAL, "shared memory: 0 bytes asked for");
+  quiet_lock const lock(mutex_);
+  return add(bytes, options, nullptr);
+}
+
+object& address_space::add(std::uint64_t bytes, map_options const& options,
+                           std::unique_ptr<file_side> file) {
+  device_scope const here(device_);
+  // Written so that no sum overflows.
+  std::uint64_t const room = bytes <= range_.bytes() ? room_for(bytes) : ~0ull;
+  if (room > device_bytes_left_)
+    throw shared_memory_error(
+        ENOMEM, fmt::format("shared memory: {} bytes asked for, {} of device_memory left; raise "
+                            "device_memory, or free objects",
+                            bytes, device_bytes_left_));
+  auto const offset = free_.take(room);
+  if (!offset)
+    throw shared_memory_error(
+        ENOMEM, fmt::format("shared memory: no {} addresses in a row; raise address_space", room));
+  auto const protocol = options.protocol.value_or(settings_.protocol);
+  auto const block = options.block.value_or(settings_.coherence_block);
+  try {
+    auto& o = objects_
+                  .emplace(*offset, object{.id = ++last_object_,
+                                           .offset = *offset,
+                                           .bytes = bytes,
+                                           .block_bytes = block_for(bytes, protocol, block),
+                                           .protocol = protocol,
+                                           .states = {}})
+                  .first->second;
+    o.file = std::move(file);
+    set_up(o);
+    if (protocol == coherence_protocol::rolling) rolling_.object_added();
+    device_bytes_left_ -= room;
+    return o;
+  } catch (std::exception const& e) {
+    objects_.erase(*offset);
+    range_.detach(*offset, bytes);
+    free_.give_back(*offset, room);
+    throw shared_memory_error(ENOMEM, e.what());
+  }
+}
+
+// Memory, states and protection at first.
+void address_space::set_up(object& o) {
+  bool const is_batch = o.protocol == coherence_protocol::batch;
+  bool const is_absent = o.file != nullptr && o.file->begins_with != first_bytes::zeros;
+  bool const is_at_host = !is_absent || o.is_read_only();
+  if (!is_batch)
+    o.states.resize(o.block_count(), is_at_host ? block_state::read_only : block_state::invalid);
+  if (o.protocol == coherence_protocol::rolling) o.evicted_at.resize(o.block_count());
+  if (is_at_host) o.readable.add(o.all());
+  if (o.is_read_only())
+    range_.attach_file(o.offset, o.bytes, o.file->file->descriptor(), o.file->offset);
+  else
+    range_.attach(o.offset, o.bytes);
+  if (is_batch) protect_or_throw(o, o.all(), host_access::read_write);
+  if (!is_at_host) protect_or_throw(o, o.all(), host_access::none);
+  if (o.file == nullptr) return;
+  if (is_absent) o.file->absent.add(o.file->units_of(0, o.bytes));
+  if (!o.file->is_written_back() || settings_.detect_writes == write_detection::all) return;
+  if (!hasher_) hasher_.emplace();
+  o.file->known = buffer<page_hash>(rounded_up(o.bytes, file_page) / file_page);
+  o.file->known.fill_zero();  // the hash of a page of zeros
+}
+
+// Memory is given back without the mutex. A GPU may do that only between kernels, and a kernel may
+// wait for what another thread does.
+int address_space::remove(object& o) {
+  if (in_forked_child()) return 0;
+  {
+    quiet_lock lock(mutex_);
+    o.is_going = true;
+    if (o.file != nullptr) stop_filling(lock, o);
+  }
+  int const result = write_back(o, {0, o.bytes}, false);
+  quiet_lock lock(mutex_);
+  wait_until(lock, [&] { return o.uses.empty(); });
+  std::optional<device_scope> here;
+  try {
+    here.emplace(device_);
+    wait_for_sends();
+  } catch (std::exception const&) {
+    fail();
+  }
+  forget(lock, o);
+  return has_failed_ ? -EIO : result;
+}
+
+void address_space::forget(quiet_lock& lock, object& o) {
+  forget_dirty(o, o.all());
+  if (o.protocol == coherence_protocol::rolling) rolling_.object_removed();
+  std::uint64_t const room = room_for(o.bytes), offset = o.offset, bytes = o.bytes;
+  auto const pinned = o.pinned.runs();
+  auto file = std::move(o.file);
+  objects_.erase(offset);
+  lock.beside([&] {
+    for (auto const& run : pinned) {
+      for (auto piece = run.first; piece < run.end; ++piece)
+        range_.unpin(offset + piece * piece_bytes);
+    }
+    range_.detach(offset, bytes);
+    file.reset();
+  });
+  for (auto const& run : pinned)
+    bytes_to_pin_ +=
+        std::min(run.end * piece_bytes, rounded_up(bytes, host_page)) - run.first * piece_bytes;
+  free_.give_back(offset, room);
+  device_bytes_left_ += room;
+}
+
+object* address_space::object_at(std::uint64_t offset) {
+  auto at = objects_.upper_bound(offset);
+  if (at == objects_.begin()) return nullptr;
+  --at;
+  return offset - at->first < at->second.bytes ? &at->second : nullptr;
+}
+
+address_space::place address_space::find(std::uintptr_t address) const {
+  auto const first = reinterpret_cast<std::uintptr_t>(range_.base());
+  if (address < first || address - first >= range_.bytes() || in_forked_child()) return {0, 0};
+  quiet_lock const lock(mutex_);
+  auto const* const o = const_cast<address_space*>(this)->object_at(address - first);
+  return o == nullptr ? place{0, 0} : place{o->offset, o->bytes};
+}
+
+}  // namespace gpufs::shared

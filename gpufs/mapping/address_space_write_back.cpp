@@ -1,0 +1,238 @@
+// What was changed goes to the files, by pages.
+#include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/wait_until.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <numeric>
+#include <utility>
+
+namespace gpufs::shared {
+
+using device_memory::host_access;
+
+namespace {
+
+constexpr std::uint64_t words_of_page = file_page / sizeof(std::uint64_t);
+
+/// What became of a page whose unwritten words were looked for.
+struct merged_page {
+  bool is_written;     ///< somebody has written to it
+  std::uint64_t read;  ///< bytes of the old page
+  int error;
+};
+
+// Words of `page` that nobody has written get what the file has there.
+merged_page merge_page(std::byte* page, backing_file const& file, std::uint64_t offset,
+                       std::uint64_t key) {
+  std::array<std::uint64_t, words_of_page> words;
+  std::memcpy(words.data(), page, file_page);
+  std::array<bool, words_of_page> is_old;
+  std::uint64_t old_words = 0;
+  for (std::uint64_t i = 0; i < words_of_page; ++i) {
+    is_old[i] = words[i] == unwritten_word(key, offset / sizeof words[0] + i);
+    old_words += is_old[i] ? 1 : 0;
+  }
+  if (old_words == 0) return {true, 0, 0};
+  alignas(file_page) std::array<std::byte, file_page> old{};
+  auto const got = file.read(old, offset);
+  if (got.bytes < 0) return {true, 0, int(got.bytes)};
+  // Behind the end of the file there are zeros.
+  for (std::uint64_t i = 0; i < words_of_page; ++i) {
+    if (is_old[i]) std::memcpy(page + i * sizeof words[0], old.data() + i * sizeof words[0], 8);
+  }
+  return {old_words < words_of_page, std::uint64_t(got.bytes), 0};
+}
+
+}  // namespace
+
+// Nobody writes to the object meanwhile: calls and CPU threads wait while it is busy. What the CPU
+// has written is sent to the device first. There hashes find the pages that differ.
+int address_space::write_back(object& o, byte_run what, bool makes_durable) {
+  if (in_forked_child()) return -EIO;
+  if (o.file == nullptr || !o.file->is_written_back()) return 0;
+  auto& f = *o.file;
+  auto const blocks = o.blocks_of(what.first, what.end - what.first);
+  quiet_lock lock(mutex_);
+  wait_until(lock, [&] { return !f.is_busy && (has_failed_ || !o.is_used(blocks, false)); });
+  if (has_failed_) return write_from_host(o, blocks);
+  f.is_busy = true;
+  int error = 0;
+  std::vector<write_piece> pieces;
+  try {
+    for (auto const& run : o.dirty_runs(blocks)) protect_or_throw(o, run, host_access::read);
+    clean(o, blocks, released);
+    wait_for_sends();
+    pieces = pieces_to_write(o, blocks);
+  } catch (std::exception const&) {
+    fail();
+  }
+  std::atomic<std::size_t> next{0};
+  lock.without([&] {
+    if (pieces.empty()) return;
+    in_lanes(pieces.size(), [&](file_lane& lane) {
+      // Relaxed: the pieces were there before the threads.
+      for (auto i = next.fetch_add(1, std::memory_order_relaxed); i < pieces.size();
+           i = next.fetch_add(1, std::memory_order_relaxed))
+        write_pages(o, pieces[i], lane);
+    });
+  });
+  error = has_failed_ ? write_from_host(o, blocks) : end_write_back(o, pieces);
+  if (error == 0 && makes_durable) {
+    lock.without([&] { error = f.file->sync(); });
+    if (error != 0) {
+      // What the OS had not written may be lost, whatever it says next time.
+      note_error(o, what.first, error);
+      for (auto const& run : f.undurable.runs()) {
+        f.changed.add(run);
+        f.refused.add(run);
+      }
+    }
+    f.undurable = {};
+  }
+  f.is_busy = false;
+  tell_changes();
+  return error;
+}
+
+std::vector<write_piece> address_space::pieces_to_write(object& o, block_run blocks) {
+  auto& f = *o.file;
+  std::vector<write_piece> pieces;
+  for (auto const& run : f.changed.within(blocks)) {
+    auto const all = o.bytes_in(run);
+    for (auto first = all.first; first < all.end; first += staging_piece::size) {
+      byte_run const bytes{first, std::min(first + staging_piece::size, all.end)};
+      bool const is_refused = f.refused.overlaps(o.blocks_of(first, bytes.end - first));
+      // -ENOMEM if no thread takes it.
+      pieces.push_back(
+          {.bytes = bytes, .writes_all = is_refused || f.known.size() == 0, .error = -ENOMEM});
+    }
+  }
+  return pieces;
+}
+
+// In a thread of its own. Hashes are kept as soon as the file has the pages.
+void address_space::write_pages(object& o, write_piece& piece, file_lane& lane) {
+  auto const& f = *o.file;
+  std::uint64_t const first = piece.bytes.first / file_page;
+  std::uint64_t const pages = (piece.bytes.end + file_page - 1) / file_page - first;
+  try {
+    auto const count = find_changed(o, piece, lane);
+    piece.unchanged_pages = pages - count;
+    piece.error = count == 0 ? 0 : write_runs(o, piece, lane, count);
+    if (piece.error == 0 && count != 0 && f.known.size() != 0)
+      copy_hashes(lane.on, lane.now.data(), pages, f.known.data() + first);
+    lane.on.synchronize();
+  } catch (std::exception const&) {
+    piece.error = -EIO;
+    quiet_lock const lock(mutex_);
+    fail();
+  }
+}
+
+// Puts the numbers of changed pages into lane.which, and the pages into lane.pieces[0].
+std::uint32_t address_space::find_changed(object& o, write_piece& piece, file_lane& lane) {
+  auto const& f = *o.file;
+  std::uint64_t const first = piece.bytes.first / file_page;
+  std::uint64_t const pages = (piece.bytes.end + file_page - 1) / file_page - first;
+  std::byte const* const device = range_.device_bytes(o.offset + piece.bytes.first);
+  if (f.known.size() != 0) {
+    hasher_->compare(lane.on, device, pages, f.known.data() + first, lane.now.data(),
+                     lane.changed.data());
+    lane.on.synchronize();
+  }
+  std::uint32_t count = 0;
+  for (std::uint32_t i = 0; i < pages; ++i) {
+    if (piece.writes_all || lane.changed[i] != 0) lane.which[count++] = i;
+  }
+  gather_pages(lane.on, device, lane.which.data(), count, lane.pieces[0].bytes.data());
+  lane.on.synchronize();
+  return count;
+}
+
+// Neighbours in one write.
+int address_space::write_runs(object& o, write_piece& piece, file_lane& lane, std::uint32_t count) {
+  auto const& f = *o.file;
+  std::byte* const bytes = lane.pieces[0].bytes.data();
+  auto const file_offset = [&](std::uint32_t i) {
+    return f.offset + piece.bytes.first + lane.which[i] * file_page;
+  };
+  std::uint64_t const end = f.offset + piece.bytes.end;
+  for (std::uint32_t i = 0; i < count;) {
+    std::uint32_t last = i;  // one behind the run
+    bool skips = false;
+    for (; last < count && (last == i || lane.which[last] == lane.which[last - 1] + 1); ++last) {
+      if (f.begins_with != first_bytes::unwritten) continue;
+      auto const merged =
+          merge_page(bytes + last * file_page, *f.file, file_offset(last), f.unwritten_key);
+      piece.merged_bytes += merged.read;
+      if (merged.error != 0) return merged.error;
+      if ((skips = !merged.is_written)) break;
+    }
+    std::uint64_t const from = file_offset(i);
+    std::uint64_t const length = std::min<std::uint64_t>((last - i) * file_page, end - from);
+    if (last > i) {
+      int const error = f.file->write({bytes + i * file_page, length}, from);
+      if (error != 0) return error;
+      piece.written_pages += last - i;
+      piece.written_bytes += length;
+    }
+    i = last + (skips ? 1 : 0);
+  }
+  return 0;
+}
+
+// Returns the first error. What was not written counts as changed still.
+int address_space::end_write_back(object& o, std::vector<write_piece> const& pieces) {
+  auto& f = *o.file;
+  int error = 0;
+  for (auto const& p : pieces)
+    f.changed.take(o.blocks_of(p.bytes.first, p.bytes.end - p.bytes.first));
+  for (auto const& p : pieces) {
+    auto const blocks = o.blocks_of(p.bytes.first, p.bytes.end - p.bytes.first);
+    count(o, &mapping_statistics::writeback_pages, p.written_pages);
+    count(o, &mapping_statistics::writeback_bytes, p.written_bytes);
+    count(o, &mapping_statistics::bytes_d2h, p.written_bytes);
+    count(o, &mapping_statistics::pages_unchanged, p.unchanged_pages);
+    count(o, &mapping_statistics::merge_read_bytes, p.merged_bytes);
+    if (p.written_bytes != 0) {
+      f.undurable.add(blocks);
+      f.seen.reset();  // others may have written as well
+    }
+    if (p.error == 0) continue;
+    f.changed.add(blocks);
+    f.refused.add(blocks);
+    note_error(o, p.bytes.first, p.error);
+    if (error == 0) error = p.error;
+  }
+  for (auto const& p : pieces) {
+    auto const blocks = o.blocks_of(p.bytes.first, p.bytes.end - p.bytes.first);
+    if (!f.changed.overlaps(blocks)) f.refused.take(blocks);
+  }
+  return error;
+}
+
+// The device has failed. What the CPU has written and not sent can be saved, as a whole.
+int address_space::write_from_host(object& o, block_run blocks) {
+  auto& f = *o.file;
+  std::uint64_t lost = 0;
+  for (auto const& run : f.changed.within(blocks)) {
+    block_runs gone;
+    gone.add(run);
+    for (auto const& dirty : o.dirty_runs(run)) {
+      auto const bytes = o.bytes_in(dirty);
+      int const error =
+          f.file->write({range_.host_bytes(o.offset + bytes.first), bytes.end - bytes.first},
+                        f.offset + bytes.first);
+      if (error == 0) gone.take(dirty);
+    }
+    for (auto const& g : gone.runs()) lost += (o.bytes_of(g) + file_page - 1) / file_page;
+  }
+  if (lost != 0) note_error(o, 0, -EIO);
+  return -EIO;
+}
+
+}  // namespace gpufs::shared

@@ -1,0 +1,80 @@
+// What an object has besides, if a file stands behind it.
+#pragma once
+
+#include <gpufs/device.hpp>
+#include <gpufs/mapping/backing_file.hpp>
+#include <gpufs/mapping/block_runs.hpp>
+#include <gpufs/mapping/page_work.hpp>
+#include <gpufs/mapping_options.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace gpufs::shared {
+
+/// What the device's bytes are before anybody has written them.
+/// file       what the file has
+/// unwritten  words that say so; the file is not read
+/// zeros      zeros, as in a file that was made for the object
+enum class first_bytes { file, unwritten, zeros };
+
+/// What map() has found out of a file.
+struct file_to_map {
+  std::shared_ptr<backing_file const> file;
+  std::uint64_t offset, bytes;
+  access use;
+  first_bytes begins_with;
+  bool is_scratch, is_eager;
+};
+
+/// The device's bytes come by units, the coherence with the CPU goes by blocks. A unit has whole
+/// blocks, or is a part of one.
+///
+///   absent   the device lacks the unit: its bytes are in the file. The CPU's side lacks them, too,
+///            unless it is the file itself
+///   filling  absent, and a thread brings them
+///
+/// Blocks of absent units are invalid, or read_only if the CPU's side is the file.
+/// Protected by the mutex of the address space, but for what does not change: the first five.
+struct file_side {
+  std::shared_ptr<backing_file const> file;
+  std::uint64_t offset;  ///< of the object's first byte in the file
+  access use;
+  bool is_scratch;
+  std::uint64_t unit_bytes;
+
+  first_bytes begins_with;
+  std::uint64_t unwritten_key = 0;
+  block_runs absent = {}, filling = {};
+  block_runs changed = {};  ///< blocks that may differ from the file, since calls or the CPU wrote
+  block_runs refused = {};  ///< of them, those that could not be written
+  block_runs undurable = {};     ///< blocks that were written since the last fdatasync
+  buffer<page_hash> known = {};  ///< hashes of what the file has. None: all pages are written
+  bool is_busy = false;          ///< it is written back: nobody writes to it meanwhile
+  unsigned fills = 0;            ///< under way
+  std::optional<file_version> seen = std::nullopt;  ///< nothing: we have written to it since
+  std::vector<std::string> errors = {};
+
+  std::atomic<bool> stops{false};  ///< the object goes: nobody wants more of its bytes
+  std::thread filler = {};         ///< of an eager object
+
+  [[nodiscard]] bool is_written_back() const { return use != access::read && !is_scratch; }
+  [[nodiscard]] block_run units_of(std::uint64_t first, std::uint64_t end) const {
+    if (first >= end) return {0, 0};
+    return {first / unit_bytes, (end - 1) / unit_bytes + 1};
+  }
+};
+
+/// Bytes of a unit: those of a block, at least 64 KiB and at most a piece of I/O.
+constexpr std::uint64_t unit_for(std::uint64_t block_bytes, std::uint64_t piece) {
+  constexpr std::uint64_t least = 64 << 10;
+  return block_bytes > piece ? piece : std::max(block_bytes, least);
+}
+
+}  // namespace gpufs::shared

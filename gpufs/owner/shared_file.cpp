@@ -1,0 +1,216 @@
+// Files behind shared objects, on the storage that the daemon uses as well.
+#include <gpufs/mapping/backing_file.hpp>
+#include <gpufs/owner/setting_kinds.hpp>
+#include <gpufs/owner/shared_file.hpp>
+#include <gpufs/shared_memory_error.hpp>
+
+#include <host-daemon/backend/host_storage.hpp>
+#include <host-daemon/backend/os_page_cache.hpp>
+#include <host-daemon/base/interrupted.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+namespace gpufs::owner {
+
+namespace {
+
+using daemon::while_interrupted;
+using file_key = std::pair<dev_t, ino_t>;
+
+/// Files that have a writable object in this process.
+class written_files {
+ public:
+  bool add(file_key file) {
+    std::lock_guard const lock(mutex_);
+    return files_.insert(file).second;
+  }
+  void remove(file_key file) {
+    std::lock_guard const lock(mutex_);
+    files_.erase(file);
+  }
+  static written_files& list() {
+    static auto& all = *new written_files;  // static objects may unmap when they end
+    return all;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<file_key> files_;
+};
+
+class stored_backing final : public shared::backing_file {
+ public:
+  stored_backing(std::shared_ptr<daemon::stored_file const> file, std::string name)
+      : file_(std::move(file)), name_(std::move(name)) {}
+  ~stored_backing() override {
+    if (is_written_) written_files::list().remove(key_);
+  }
+
+  /// Returns false if another object writes to the file.
+  bool begin_writes(file_key key) {
+    key_ = key;
+    is_written_ = written_files::list().add(key);
+    return is_written_;
+  }
+
+  std::string const& name() const noexcept override { return name_; }
+  int descriptor() const noexcept override { return file_->read_descriptor(); }
+
+  read_result read(std::span<std::byte> to, std::uint64_t offset) const noexcept override {
+    bool const is_direct = goes_direct(to, offset);
+    std::uint64_t done = 0;
+    if (is_direct) {
+      auto const got = while_interrupted([&] { return file_->direct().read(to, offset); });
+      if (got == std::int64_t(to.size())) return {got, true};
+      if (got < 0) file_->direct().give_up();
+    }
+    while (done < to.size()) {
+      auto const got =
+          while_interrupted([&] { return file_->read(to.subspan(done), offset + done); });
+      if (got < 0) return {got, false};
+      if (got == 0) break;
+      done += std::uint64_t(got);
+    }
+    return {std::int64_t(done), false};
+  }
+
+  int write(std::span<std::byte const> from, std::uint64_t offset) const noexcept override {
+    while (!from.empty()) {
+      ::iovec const part{const_cast<std::byte*>(from.data()), from.size()};
+      auto const put = while_interrupted([&] { return file_->write({&part, 1}, offset); });
+      if (put < 0) return int(put);
+      if (put == 0) return -EIO;
+      from = from.subspan(std::size_t(put));
+      offset += std::uint64_t(put);
+    }
+    return 0;
+  }
+
+  int sync() const noexcept override {
+    return while_interrupted([&] { return file_->sync(); });
+  }
+
+  int version(shared::file_version& out) const noexcept override {
+    struct ::stat status {};
+    if (int const error = file_->status(status); error != 0) return error;
+    constexpr std::int64_t second = 1'000'000'000;
+    out = {std::uint64_t(status.st_size), status.st_mtim.tv_sec * second + status.st_mtim.tv_nsec,
+           status.st_ctim.tv_sec * second + status.st_ctim.tv_nsec};
+    return 0;
+  }
+
+ private:
+  // Direct reads pay for large parts of which the OS page cache has little.
+  bool goes_direct(std::span<std::byte const> to, std::uint64_t offset) const noexcept try {
+    constexpr std::uint64_t least = 256 << 10;
+    auto const& direct = file_->direct();
+    auto const [unit, memory] = direct.alignment();
+    if (to.size() < least || !direct.usable() || offset % unit != 0 || to.size() % unit != 0 ||
+        reinterpret_cast<std::uintptr_t>(to.data()) % memory != 0)
+      return false;
+    auto const cached = daemon::ask_cachestat({}, descriptor(), offset, to.size());
+    if (cached) return cached->cached * 2 < cached->pages;
+    // Looked at in the middle: readahead of a part before this one ends earlier.
+    return daemon::is_byte_cached(descriptor(), offset + to.size() / 2) == false;
+  } catch (std::bad_alloc const&) {
+    return false;
+  }
+
+  std::shared_ptr<daemon::stored_file const> file_;
+  std::string name_;
+  file_key key_{};
+  bool is_written_ = false;
+};
+
+[[noreturn]] void refuse(std::string const& name, int error, std::string const& what) {
+  throw shared_memory_error(error, fmt::format("shared memory: {}: {}", name, what));
+}
+
+void check(map_options const& o) {
+  bool const writes = o.access != access::read;
+  if (o.protocol == coherence_protocol::batch)
+    reject("protocol", "batch", "lazy or rolling for an object with a file");
+  if (!writes && (o.create || o.truncate))
+    reject(o.create ? "create" : "truncate", "true",
+           "false, or access write or read_write beside it");
+  if (o.offset % shared::file_page != 0)
+    reject("offset", std::to_string(o.offset), "a multiple of 4096");
+  if (o.length > std::uint64_t(INT64_MAX) - std::min<std::uint64_t>(o.offset, INT64_MAX))
+    reject("length", std::to_string(o.length), "such that offset + length is below 2^63");
+}
+
+// Gives the file `size` bytes. Returns 0 or -errno.
+int grow(daemon::stored_file const& file, std::uint64_t from, std::uint64_t size,
+         bool with_blocks) {
+  if (int const error = while_interrupted([&] { return file.truncate(size); }); error != 0)
+    return error;
+  if (!with_blocks) return 0;
+  int const error = while_interrupted([&] { return file.allocate(from, size - from); });
+  return error == -EOPNOTSUPP ? 0 : error;
+}
+
+}  // namespace
+
+shared::file_to_map open_to_map(std::string const& path, std::string const& name,
+                                map_options const& options) {
+  check(options);
+  bool const writes = options.access != access::read;
+  daemon::host_storage storage;
+  constexpr unsigned mode = 0666;
+  struct ::stat before {};
+  if (options.create && options.length == 0 && storage.status(path, before) == -ENOENT)
+    refuse(name, EINVAL, "a new file needs a length");
+  auto const opened =
+      storage.open(path, (writes ? O_RDWR : O_RDONLY) | (options.create ? O_CREAT : 0), mode);
+  if (opened.file == nullptr) refuse(name, -opened.error, std::strerror(-opened.error));
+  auto const backing = std::make_shared<stored_backing>(opened.file, name);
+  auto const& status = opened.status;
+  if (writes && !backing->begin_writes({status.st_dev, status.st_ino}))
+    refuse(name, EBUSY, "has a writable object in this process; unmap it first");
+  std::uint64_t size = std::uint64_t(status.st_size);
+  std::uint64_t const kept = options.truncate ? 0 : size;
+  std::uint64_t const length =
+      options.length != 0 ? options.length : size - std::min(size, options.offset);
+  if (length == 0)
+    refuse(name, EINVAL,
+           fmt::format("no bytes from offset {} on; the file has {}: give a length, and create "
+                       "to make the file longer",
+                       options.offset, size));
+  std::uint64_t const end = options.offset + length;
+  if (end > size && !options.create)
+    refuse(name, EINVAL,
+           fmt::format("bytes {} to {} asked for, the file has {}: lower length, or set create",
+                       options.offset, end, size));
+  if (options.truncate && size != 0) {
+    int const error = while_interrupted([&] { return opened.file->truncate(0); });
+    if (error != 0)
+      refuse(name, -error, std::string("cannot be truncated: ") + std::strerror(-error));
+  }
+  if (end > kept) {
+    int const error = grow(*opened.file, kept, end, !options.scratch);
+    if (error != 0) {
+      static_cast<void>(opened.file->truncate(kept));
+      refuse(name, -error, fmt::format("{} bytes: {}", end, std::strerror(-error)));
+    }
+  }
+  bool const has_old = kept > options.offset;
+  auto const begins_with = !has_old || options.scratch       ? shared::first_bytes::zeros
+                           : options.access == access::write ? shared::first_bytes::unwritten
+                                                             : shared::first_bytes::file;
+  bool const is_eager = options.eager.value_or(options.access == access::read);
+  return {backing, options.offset, length, options.access, begins_with, options.scratch, is_eager};
+}
+
+}  // namespace gpufs::owner

@@ -1,0 +1,17 @@
+// Opens files for shared_memory::map().
+#pragma once
+
+#include <gpufs/mapping/file_side.hpp>
+#include <gpufs/mapping_options.hpp>
+
+#include <string>
+
+namespace gpufs::owner {
+
+/// Opens, makes and grows a file as the options say. `name`: for messages. Throws as
+/// shared_memory::map(). The file keeps other writable objects of this process away as long as it
+/// lives.
+[[nodiscard]] shared::file_to_map open_to_map(std::string const& path, std::string const& name,
+                                              map_options const& options);
+
+}  // namespace gpufs::owner
