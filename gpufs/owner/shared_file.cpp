@@ -7,6 +7,7 @@
 #include <host-daemon/backend/host_storage.hpp>
 #include <host-daemon/backend/os_page_cache.hpp>
 #include <host-daemon/base/interrupted.hpp>
+#include <host-daemon/write_back/no_size_signal.hpp>
 
 #include <fmt/format.h>
 
@@ -87,6 +88,7 @@ class stored_backing final : public shared::backing_file {
   }
 
   int write(std::span<std::byte const> from, std::uint64_t offset) const noexcept override {
+    daemon::no_size_signal const quiet;
     while (!from.empty()) {
       ::iovec const part{const_cast<std::byte*>(from.data()), from.size()};
       auto const put = while_interrupted([&] { return file_->write({&part, 1}, offset); });
@@ -154,6 +156,7 @@ void check(map_options const& o) {
 // Gives the file `size` bytes. Returns 0 or -errno.
 int grow(daemon::stored_file const& file, std::uint64_t from, std::uint64_t size,
          bool with_blocks) {
+  daemon::no_size_signal const quiet;
   if (int const error = while_interrupted([&] { return file.truncate(size); }); error != 0)
     return error;
   if (!with_blocks) return 0;

@@ -1,0 +1,213 @@
+// Files that cannot be mapped, read or written: every error is named, and nothing is lost.
+#include <gpufs/config.hpp>
+#include <gpufs/mapping.hpp>
+
+#include <test/mapping/kernels.hpp>
+#include <test/mapping/memory_file.hpp>
+#include <test/mapping/named_file.hpp>
+#include <test/support/child.hpp>
+#include <test/support/files.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+using namespace gpufs;
+using namespace gpufs::test;
+
+namespace {
+
+constexpr std::uint64_t kibi = 1 << 10;
+
+__global__ void count_up(std::uint32_t* words, std::uint64_t count) {
+  for (auto i = thread_number(); i < count; i += thread_count()) ++words[i];
+}
+
+struct failure {
+  int code;
+  std::string text;
+};
+
+/// The error of a shared_memory_error that something throws.
+template <class Call>
+failure refused(Call const& call) {
+  try {
+    call();
+  } catch (shared_memory_error const& e) {
+    return {e.code(), e.what()};
+  }
+  return {0, ""};
+}
+
+bool has(std::string const& text, std::string const& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// While it lives, this process may not make files longer than `bytes`.
+class file_size_limit {
+ public:
+  explicit file_size_limit(std::uint64_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit lower = before_;
+    lower.rlim_cur = bytes;
+    ::setrlimit(RLIMIT_FSIZE, &lower);
+  }
+  ~file_size_limit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+  file_size_limit(file_size_limit const&) = delete;
+  file_size_limit& operator=(file_size_limit const&) = delete;
+
+ private:
+  rlimit before_;
+};
+
+}  // namespace
+
+TEST_CASE("files that cannot be mapped are named, with the reason") {
+  named_file const file(std::vector<std::uint32_t>(2048, 1));
+  scratch_folder const folder;
+  shared_memory memory;
+  auto const map = [&](std::string const& path, map_options const& options = {}) {
+    return refused([&] { static_cast<void>(memory.map(path, options)); });
+  };
+  auto const missing = map(folder / "missing");
+  CHECK(missing.code == ENOENT);
+  CHECK(has(missing.text, folder / "missing"));
+  CHECK(map(folder.path()).code == EISDIR);
+  CHECK(map("/dev/null").code == EOPNOTSUPP);
+  CHECK(map(file.path(), {.length = 8193}).code == EINVAL);
+  CHECK(map(file.path(), {.offset = 8192}).code == EINVAL);
+  CHECK(map(folder / "new", {.access = access::write, .create = true}).code == EINVAL);
+  CHECK(!std::filesystem::exists(folder / "new"));
+  CHECK_THROWS_AS(static_cast<void>(memory.map(file.path(), {.offset = 100})), config_error);
+  CHECK_THROWS_AS(static_cast<void>(memory.map(file.path(), {.create = true})), config_error);
+  CHECK_THROWS_AS(static_cast<void>(memory.map(file.path(), {.truncate = true})), config_error);
+  CHECK_THROWS_AS(
+      static_cast<void>(memory.map(file.path(), {.protocol = coherence_protocol::batch})),
+      config_error);
+  CHECK(refused([&] { static_cast<void>(memory.map(-1)); }).code == ENOENT);
+}
+
+TEST_CASE("a file has one writable object of a process, by whatever name") {
+  named_file const file(std::vector<std::uint32_t>(2048, 1));
+  auto const link = file.path() + ".link";
+  std::filesystem::create_hard_link(file.path(), link);
+  shared_memory memory, other;
+  std::optional<mapping> first = memory.map(file.path(), {.access = access::read_write});
+  auto const second =
+      refused([&] { static_cast<void>(other.map(link, {.access = access::write})); });
+  CHECK(second.code == EBUSY);
+  CHECK(has(second.text, link));
+  CHECK(memory.map(link).size() == 8192);  // reading goes
+  first.reset();
+  CHECK(other.map(link, {.access = access::write}).size() == 8192);
+}
+
+TEST_CASE("a launch is refused while the file is too short, and runs when it is long enough") {
+  constexpr std::uint64_t words = 64 * kibi;
+  named_file const file(std::vector<std::uint32_t>(words, 5));
+  shared_memory memory;
+  mapping const m = memory.map(file.path(), {.access = access::read_write});
+  REQUIRE(::truncate(file.path().c_str(), 4096) == 0);
+  auto const launched = [&] {
+    launch(count_up, 1, 64, m.as<std::uint32_t>(), words);
+    memory.synchronize();
+  };
+  auto const error = refused(launched);
+  CHECK(error.code == ESTALE);
+  CHECK(has(error.text, file.path()));
+  CHECK(m.errors().size() >= 1);
+  shared_call call;
+  call.reads(m);
+  CHECK(call.release() == -ESTALE);
+  CHECK(has(call.why_refused(), file.path()));
+  file.write(std::vector<std::uint32_t>(words, 6), 0);
+  launched();
+  CHECK(m.as<std::uint32_t>()[words - 1] == 7);
+}
+
+TEST_CASE("child: touches bytes that the file does not have") {
+  if (!is_part("touches bytes that the file does not have")) return;
+  named_file const file(std::vector<std::uint32_t>(64 * kibi, 5));
+  shared_memory memory;
+  mapping const m = memory.map(file.path(), {.access = access::read_write});
+  if (::truncate(file.path().c_str(), 4096) != 0) return;
+  static_cast<void>(*const_cast<std::uint32_t volatile*>(m.as<std::uint32_t>()));
+}
+
+TEST_CASE("a CPU thread that touches them gets SIGBUS, and stderr names the file") {
+  scratch_folder folder;
+  std::string const output = folder / "output";
+  child c("touches bytes that the file does not have", folder / "nothing", {.output_to = output});
+  CHECK(!c.succeeds());
+  auto const text = text_of(output);
+  CHECK(has(text, "the file became shorter"));
+  CHECK(has(text, "/data: offset 0"));
+}
+
+TEST_CASE("what could not be written stays for the next call, and is listed") {
+  constexpr std::uint64_t words = 64 * kibi;
+  named_file const file(std::vector<std::uint32_t>(words, 5));
+  shared_memory memory;
+  mapping m = memory.map(file.path(), {.access = access::read_write, .block = 64 * kibi});
+  launch(count_up, 1, 64, m.as<std::uint32_t>(), words);
+  {
+    file_size_limit const limit(100 * kibi);
+    CHECK(m.sync() == -EFBIG);
+  }
+  CHECK(m.unwritten().size() >= 1);
+  CHECK(m.errors().size() >= 1);
+  CHECK(m.sync() == 0);
+  CHECK(m.unwritten().empty());
+  CHECK(file.content() == std::vector<std::uint32_t>(words, 6));
+}
+
+TEST_CASE("a file that nobody may write to any more: sync() and unmap() say so") {
+  memory_file const file(std::vector<std::uint32_t>(4096, 5));
+  int const sealable = ::memfd_create("gpufs-test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  REQUIRE(::ftruncate(sealable, 16384) == 0);
+  shared_memory memory;
+  mapping m = memory.map(sealable, {.access = access::read_write});
+  m.as<std::uint32_t>()[5] = 1;
+  REQUIRE(::fcntl(sealable, F_ADD_SEALS, F_SEAL_WRITE) == 0);
+  CHECK(m.sync() == -EPERM);
+  CHECK(m.sync() == -EPERM);  // it is still not written
+  CHECK(m.discard() == 0);
+  CHECK(m.as<std::uint32_t>()[5] == 0);
+  CHECK(m.sync() == 0);
+  m.as<std::uint32_t>()[6] = 1;
+  CHECK(m.unmap() == -EPERM);
+  ::close(sealable);
+}
+
+TEST_CASE("stores against access read: the CPU gets SIGSEGV, a declared call is refused") {
+  named_file const file(std::vector<std::uint32_t>(2048, 1));
+  shared_memory memory;
+  mapping m = memory.map(file.path());
+  shared_call call;
+  call.writes(m);
+  CHECK(call.release() == -EACCES);
+  CHECK(m.acquire(0, 4096, access::write) == -EACCES);
+  CHECK(m.acquire(0, 4096, access::read) == 0);
+}
+
+TEST_CASE("new files that the file system cannot hold are refused, and leave what was there") {
+  scratch_folder const folder;
+  named_file const file(std::vector<std::uint32_t>(2048, 1));
+  shared_memory memory;
+  file_size_limit const limit(64 * kibi);
+  auto const error = refused([&] {
+    static_cast<void>(
+        memory.map(file.path(), {.access = access::write, .create = true, .length = 1024 * kibi}));
+  });
+  CHECK(error.code == EFBIG);
+  CHECK(file.content() == std::vector<std::uint32_t>(2048, 1));
+}
