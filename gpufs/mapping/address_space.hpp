@@ -98,6 +98,8 @@ class address_space {
 
   /// See mapping's functions of these names. `first` and `bytes` lie in the object.
   int write_back(object& o, byte_run what, bool makes_durable);
+  /// Of all objects. Errors stay with the objects.
+  void write_back_all() noexcept;
   int refresh(object& o);
   int discard(object& o);
   [[nodiscard]] std::vector<std::string> errors(object const& o) const;

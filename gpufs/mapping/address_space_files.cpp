@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <exception>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -64,6 +65,29 @@ object& address_space::map_file(file_to_map const& what, map_options const& opti
   } catch (std::system_error const&) {  // a call brings the bytes
   }
   return o;
+}
+
+// Other threads may unmap objects meanwhile, as programs do that end in the middle of their work.
+// Each object is looked up anew. One that goes by itself writes itself back.
+void address_space::write_back_all() noexcept try {
+  if (in_forked_child()) return;
+  for (std::uint64_t next = 0;;) {
+    object* found = nullptr;
+    {
+      quiet_lock const lock(mutex_);
+      auto at = objects_.lower_bound(next);
+      while (at != objects_.end() && (at->second.file == nullptr || at->second.is_going)) ++at;
+      if (at == objects_.end()) return;
+      found = &at->second;
+      next = found->offset + 1;
+      ++found->file->fills;  // it stays
+    }
+    static_cast<void>(write_back(*found, {0, found->bytes}, false));
+    quiet_lock const lock(mutex_);
+    --found->file->fills;
+    tell_changes();
+  }
+} catch (std::exception const&) {  // no memory: nothing more can be done
 }
 
 int address_space::refresh(object& o) {

@@ -57,16 +57,17 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) {
   auto& f = *o.file;
   auto const blocks = o.blocks_of(what.first, what.end - what.first);
   quiet_lock lock(mutex_);
-  wait_until(lock, [&] { return !f.is_busy && (has_failed_ || !o.is_used(blocks, false)); });
-  if (has_failed_) return write_from_host(o, blocks);
-  f.is_busy = true;
+  wait_until(lock, [&] { return !f.is_busy; });
+  f.is_busy = true;  // first, as others may launch on and on
+  wait_until(lock, [&] { return has_failed_ || !o.is_used(blocks, false); });
   int error = 0;
   std::vector<write_piece> pieces;
   try {
-    for (auto const& run : o.dirty_runs(blocks)) protect_or_throw(o, run, host_access::read);
-    clean(o, blocks, released);
+    auto const sent = has_failed_ ? block_run{0, 0} : blocks;
+    for (auto const& run : o.dirty_runs(sent)) protect_or_throw(o, run, host_access::read);
+    clean(o, sent, released);
     wait_for_sends();
-    pieces = pieces_to_write(o, blocks);
+    pieces = pieces_to_write(o, sent);
   } catch (std::exception const&) {
     fail();
   }
@@ -215,19 +216,19 @@ int address_space::end_write_back(object& o, std::vector<write_piece> const& pie
   return error;
 }
 
-// The device has failed. What the CPU has written and not sent can be saved, as a whole.
+// The device has failed. What the CPU's side has as well can be saved, as a whole.
 int address_space::write_from_host(object& o, block_run blocks) {
   auto& f = *o.file;
   std::uint64_t lost = 0;
   for (auto const& run : f.changed.within(blocks)) {
     block_runs gone;
     gone.add(run);
-    for (auto const& dirty : o.dirty_runs(run)) {
-      auto const bytes = o.bytes_in(dirty);
+    for (auto const& saved : o.readable.within(run)) {
+      auto const bytes = o.bytes_in(saved);
       int const error =
           f.file->write({range_.host_bytes(o.offset + bytes.first), bytes.end - bytes.first},
                         f.offset + bytes.first);
-      if (error == 0) gone.take(dirty);
+      if (error == 0) gone.take(saved);
     }
     for (auto const& g : gone.runs()) lost += (o.bytes_of(g) + file_page - 1) / file_page;
   }

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,13 +73,13 @@ struct living_spaces {
     std::erase_if(all, [](auto const& s) { return s.expired(); });
     all.push_back(space);
   }
-  /// Those of the device, for calls of this process.
-  std::vector<std::shared_ptr<address_space>> living(int device) {
+  /// Those of this process. With a device: those of it.
+  std::vector<std::shared_ptr<address_space>> living(std::optional<int> device = std::nullopt) {
     std::lock_guard const lock(mutex);
     std::vector<std::shared_ptr<address_space>> found;
     for (auto const& s : all) {
       auto space = s.lock();
-      if (space != nullptr && space->device() == device && !space->in_forked_child())
+      if (space != nullptr && (!device || space->device() == *device) && !space->in_forked_child())
         found.push_back(std::move(space));
     }
     return found;
@@ -113,6 +115,14 @@ class undeclared_launches final : public device::launch_observer {
 };
 
 }  // namespace
+
+// Registered after the device's library has registered its own end, so it runs before that.
+void owner::write_back_at_exit() {
+  static int const registered = std::atexit([] {
+    for (auto const& space : living_spaces::list().living()) space->write_back_all();
+  });
+  static_cast<void>(registered);
+}
 
 void owner::watch_launches(std::shared_ptr<shared::address_space> const& space) {
   static undeclared_launches& watch = *new undeclared_launches;

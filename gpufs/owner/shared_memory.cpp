@@ -140,11 +140,13 @@ mapping shared_memory::allocate(std::uint64_t bytes, map_options const& options)
 
 mapping shared_memory::map(std::string const& path, map_options const& options) {
   check_block(options.block.value_or(block_automatic), "block");
+  if (options.access != access::read) owner::write_back_at_exit();
   return {space_, space_->map_file(owner::open_to_map(path, path, options), options)};
 }
 
 mapping shared_memory::map(int fd, map_options const& options) {
   check_block(options.block.value_or(block_automatic), "block");
+  if (options.access != access::read) owner::write_back_at_exit();
   auto const path = "/proc/self/fd/" + std::to_string(fd);
   return {space_,
           space_->map_file(owner::open_to_map(path, "descriptor " + std::to_string(fd), options),

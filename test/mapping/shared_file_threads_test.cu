@@ -1,0 +1,131 @@
+// Threads that touch, launch, write back and unmap objects with files at the same time, and ends of
+// processes.
+#include <gpufs/mapping.hpp>
+
+#include <test/mapping/kernels.hpp>
+#include <test/mapping/named_file.hpp>
+#include <test/support/child.hpp>
+#include <test/support/files.hpp>
+#include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace gpufs;
+using namespace gpufs::test;
+
+namespace {
+
+constexpr std::uint64_t kibi = 1 << 10;
+
+/// All words of a page get the same value.
+__global__ void store_pages(std::uint32_t* words, std::uint64_t pages, std::uint32_t value) {
+  for (auto i = thread_number(); i < pages * 1024; i += thread_count()) words[i] = value;
+}
+
+}  // namespace
+
+TEST_CASE("many threads touch a file's bytes while it is read ahead") {
+  constexpr std::uint64_t words = 1024 * kibi;
+  std::vector<std::uint32_t> content(words);
+  for (std::uint64_t i = 0; i < words; ++i) content[i] = static_cast<std::uint32_t>(i * 7);
+  named_file const file(content);
+  shared_memory memory;
+  mapping const m = memory.map(file.path(), {.access = access::read_write, .eager = true});
+  std::atomic<std::uint64_t> wrong{0};
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 6; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint64_t i = t * 17; i < words; i += 5000)
+        if (m.as<std::uint32_t>()[i] != content[i]) wrong.fetch_add(1);
+    });
+  }
+  for (auto& t : threads) t.join();
+  CHECK(wrong.load() == 0);
+  CHECK(m.stats().fill_bytes == words * 4);  // nothing twice
+}
+
+TEST_CASE("an object that goes while it is read ahead waits for that") {
+  named_file const file(std::vector<std::uint32_t>(2048 * kibi, 5));
+  shared_memory memory;
+  for (int round = 0; round < 20; ++round) {
+    mapping m = memory.map(file.path(), {.access = access::read_write, .eager = true});
+    if (round % 2 == 0) m.as<std::uint32_t>()[9] = 5;
+    CHECK(m.unmap() == 0);
+  }
+}
+
+TEST_CASE("pages that are written back while others launch are whole") {
+  constexpr std::uint64_t pages = 64;
+  named_file const file(std::vector<std::uint32_t>(pages * 1024, 0));
+  shared_memory memory;
+  mapping m = memory.map(file.path(), {.access = access::read_write, .block = 64 * kibi});
+  std::atomic<bool> stops{false};
+  std::thread launches([&] {
+    for (std::uint32_t value = 1; !stops.load(); ++value)
+      launch(store_pages, 2, 64, m.as<std::uint32_t>(), pages, value);
+    memory.synchronize();
+  });
+  for (int round = 0; round < 20; ++round) {
+    CHECK(m.write_back() == 0);
+    auto const content = file.content();
+    bool whole = true;
+    // A call writes all pages, and is not written back in the middle.
+    for (auto const word : content) whole = whole && word == content[0];
+    CHECK(whole);
+  }
+  stops.store(true);
+  launches.join();
+  CHECK(m.unmap() == 0);
+  auto const content = file.content();
+  CHECK(content.front() == content.back());
+}
+
+TEST_CASE("child: ends with a changed object") {
+  if (!is_part("ends with a changed object")) return;
+  auto& memory = *new shared_memory;  // never destroyed
+  auto& m = *new mapping(memory.map(given_path(), {.access = access::read_write}));
+  launch(store_pages, 2, 64, m.as<std::uint32_t>(), std::uint64_t(3), 9u);
+  m.as<std::uint32_t>()[5 * 1024] = 4;
+  std::exit(0);
+}
+
+TEST_CASE("what is changed is in the file when a process has ended by exit()") {
+  named_file const file(std::vector<std::uint32_t>(8 * 1024, 1));
+  child c("ends with a changed object", file.path());
+  CHECK(c.succeeds());
+  std::vector<std::uint32_t> expected(8 * 1024, 1);
+  for (std::uint64_t i = 0; i < 3 * 1024; ++i) expected[i] = 9;
+  expected[5 * 1024] = 4;
+  CHECK(file.content() == expected);
+}
+
+TEST_CASE("a child of fork() writes nothing back") {
+  named_file const file(std::vector<std::uint32_t>(8 * 1024, 1));
+  auto memory = std::make_unique<shared_memory>();
+  mapping m = memory->map(file.path(), {.access = access::read_write});
+  m.as<std::uint32_t>()[3] = 2;
+  int status = 0;
+  pid_t const pid = ::fork();
+  if (pid == 0) {
+    static_cast<void>(m.sync());
+    static_cast<void>(m.unmap());
+    ::_exit(0);
+  }
+  REQUIRE(pid > 0);
+  REQUIRE(::waitpid(pid, &status, 0) == pid);
+  CHECK(WIFEXITED(status));
+  CHECK(file.content()[3] == 1);
+  CHECK(m.unmap() == 0);
+  CHECK(file.content()[3] == 2);
+}
