@@ -102,6 +102,8 @@ class address_space {
   void write_back_all() noexcept;
   int refresh(object& o);
   int discard(object& o);
+  /// `what`: the same bytes of the same file, for another use.
+  int remap(object& o, file_to_map const& what);
   [[nodiscard]] std::vector<std::string> errors(object const& o) const;
   [[nodiscard]] std::vector<byte_run> unwritten(object const& o) const;
   /// Why the last call was refused.
@@ -161,6 +163,8 @@ class address_space {
   // All of these need the mutex.
   object& add(std::uint64_t bytes, map_options const& options, std::unique_ptr<file_side> file);
   void set_up(object& o);
+  void set_up_states(object& o);
+  void set_up_file(object& o);
   void forget(quiet_lock& lock, object& o);
   void stop_filling(quiet_lock& lock, object& o);
   [[nodiscard]] int collect(std::optional<std::vector<part>> const& declared,
@@ -220,6 +224,8 @@ class address_space {
   void make_readable(object& o, block_run r, device_memory::host_access to);
   [[nodiscard]] std::vector<byte_run> parts_to_copy(object& o, byte_run r);
   bool pin(object& o, std::uint64_t piece);
+  [[nodiscard]] std::vector<block_run> forget_pins(object& o);
+  void unpin(std::uint64_t offset, std::vector<block_run> const& pinned);
   void expect_next(object& o, std::uint64_t block);
 
   // Without the mutex, in threads of their own.

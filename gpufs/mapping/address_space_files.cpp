@@ -147,6 +147,39 @@ int address_space::drop(object& o, bool also_changed) {
   return 0;
 }
 
+// The bytes are read anew: what the device has need not be what the file has.
+int address_space::remap(object& o, file_to_map const& what) {
+  if (in_forked_child()) return -EIO;
+  if (int const error = write_back(o, {0, o.bytes}, false); error != 0) return error;
+  quiet_lock lock(mutex_);
+  auto& f = *o.file;
+  stop_filling(lock, o);
+  wait_until(lock, [&] { return !f.is_busy && f.fills == 0; });
+  f.stops.store(false, std::memory_order_relaxed);
+  if (!o.uses.empty() || !f.changed.empty()) return -EBUSY;
+  if (has_failed_) return -EIO;
+  f.is_busy = true;  // nobody brings bytes, or uses it for writing
+  auto const pinned = forget_pins(o);
+  lock.beside([&] { unpin(o.offset, pinned); });
+  f.file = what.file;
+  f.use = what.use;
+  f.begins_with = what.begins_with;
+  f.absent = f.undurable = {};
+  f.seen = settled_version(*f.file);
+  int result = 0;
+  try {
+    range_.set_host_side(o.offset, o.bytes, o.is_read_only() ? f.file->descriptor() : -1, f.offset);
+    set_up_states(o);
+    set_up_file(o);
+  } catch (std::exception const&) {
+    fail();
+    result = -EIO;
+  }
+  f.is_busy = false;
+  tell_changes();
+  return result;
+}
+
 std::vector<std::string> address_space::errors(object const& o) const {
   quiet_lock const lock(mutex_);
   return o.file == nullptr ? std::vector<std::string>{} : o.file->errors;

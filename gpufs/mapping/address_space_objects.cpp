@@ -77,25 +77,37 @@ object& address_space::add(std::uint64_t bytes, map_options const& options,
 
 // Memory, states and protection at first.
 void address_space::set_up(object& o) {
-  bool const is_batch = o.protocol == coherence_protocol::batch;
-  bool const is_absent = o.file != nullptr && o.file->begins_with != first_bytes::zeros;
-  bool const is_at_host = !is_absent || o.is_read_only();
-  if (!is_batch)
-    o.states.resize(o.block_count(), is_at_host ? block_state::read_only : block_state::invalid);
-  if (o.protocol == coherence_protocol::rolling) o.evicted_at.resize(o.block_count());
-  if (is_at_host) o.readable.add(o.all());
   if (o.is_read_only())
     range_.attach_file(o.offset, o.bytes, o.file->file->descriptor(), o.file->offset);
   else
     range_.attach(o.offset, o.bytes);
-  if (is_batch) protect_or_throw(o, o.all(), host_access::read_write);
-  if (!is_at_host) protect_or_throw(o, o.all(), host_access::none);
-  if (o.file == nullptr) return;
-  if (is_absent) o.file->absent.add(o.file->units_of(0, o.bytes));
-  if (!o.file->is_written_back() || settings_.detect_writes == write_detection::all) return;
+  if (o.protocol == coherence_protocol::batch)
+    protect_or_throw(o, o.all(), host_access::read_write);
+  else
+    set_up_states(o);
+  if (o.protocol == coherence_protocol::rolling) o.evicted_at.resize(o.block_count());
+  if (o.file != nullptr) set_up_file(o);
+}
+
+// As after attach(): the CPU may read all of it.
+void address_space::set_up_states(object& o) {
+  bool const is_absent = o.file != nullptr && o.file->begins_with != first_bytes::zeros;
+  bool const is_at_host = !is_absent || o.is_read_only();
+  o.states.assign(o.block_count(), is_at_host ? block_state::read_only : block_state::invalid);
+  o.readable = {};
+  if (is_at_host)
+    o.readable.add(o.all());
+  else
+    protect_or_throw(o, o.all(), host_access::none);
+}
+
+void address_space::set_up_file(object& o) {
+  auto& f = *o.file;
+  if (f.begins_with != first_bytes::zeros) f.absent.add(f.units_of(0, o.bytes));
+  if (!f.is_written_back() || settings_.detect_writes == write_detection::all) return;
   if (!hasher_) hasher_.emplace();
-  o.file->known = buffer<page_hash>(rounded_up(o.bytes, file_page) / file_page);
-  o.file->known.fill_zero();  // the hash of a page of zeros
+  f.known = buffer<page_hash>(rounded_up(o.bytes, file_page) / file_page);
+  f.known.fill_zero();  // the hash of a page of zeros
 }
 
 // Memory is given back without the mutex. A GPU may do that only between kernels, and a kernel may
@@ -125,20 +137,14 @@ void address_space::forget(quiet_lock& lock, object& o) {
   forget_dirty(o, o.all());
   if (o.protocol == coherence_protocol::rolling) rolling_.object_removed();
   std::uint64_t const room = room_for(o.bytes), offset = o.offset, bytes = o.bytes;
-  auto const pinned = o.pinned.runs();
+  auto const pinned = forget_pins(o);
   auto file = std::move(o.file);
   objects_.erase(offset);
   lock.beside([&] {
-    for (auto const& run : pinned) {
-      for (auto piece = run.first; piece < run.end; ++piece)
-        range_.unpin(offset + piece * piece_bytes);
-    }
+    unpin(offset, pinned);
     range_.detach(offset, bytes);
     file.reset();
   });
-  for (auto const& run : pinned)
-    bytes_to_pin_ +=
-        std::min(run.end * piece_bytes, rounded_up(bytes, host_page)) - run.first * piece_bytes;
   free_.give_back(offset, room);
   device_bytes_left_ += room;
 }

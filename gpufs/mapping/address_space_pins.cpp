@@ -55,6 +55,25 @@ bool address_space::pin(object& o, std::uint64_t piece) {
   return true;
 }
 
+// Returns what was pinned. Nothing of it is copied any more.
+std::vector<block_run> address_space::forget_pins(object& o) {
+  auto const pinned = o.pinned.runs();
+  for (auto const& run : pinned)
+    bytes_to_pin_ += std::min(run.end * piece_bytes,
+                              device_memory::rounded_up(o.bytes, device_memory::host_page)) -
+                     run.first * piece_bytes;
+  o.pinned = o.copied = {};
+  return pinned;
+}
+
+// Without the mutex: a GPU may wait for kernels.
+void address_space::unpin(std::uint64_t offset, std::vector<block_run> const& pinned) {
+  for (auto const& run : pinned) {
+    for (auto piece = run.first; piece < run.end; ++piece)
+      range_.unpin(offset + piece * piece_bytes);
+  }
+}
+
 // The CPU has waited for a block. If it was the one behind the last, the next will follow.
 void address_space::expect_next(object& o, std::uint64_t block) {
   bool const is_in_turn = block == std::exchange(o.last_fault, block) + 1;

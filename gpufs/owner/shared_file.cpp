@@ -216,4 +216,19 @@ shared::file_to_map open_to_map(std::string const& path, std::string const& name
   return {backing, options.offset, length, options.access, begins_with, options.scratch, is_eager};
 }
 
+shared::file_to_map open_to_remap(shared::file_side const& file, std::uint64_t bytes, access use) {
+  // One that writes keeps others from it, so it stays the same.
+  if (use != access::read && file.use != access::read)
+    return {file.file,
+            file.offset,
+            bytes,
+            use,
+            use == access::write ? shared::first_bytes::unwritten : shared::first_bytes::file,
+            false,
+            false};
+  auto const path = "/proc/self/fd/" + std::to_string(file.file->descriptor());
+  return open_to_map(path, file.file->name(),
+                     {.access = use, .length = bytes, .offset = file.offset, .eager = false});
+}
+
 }  // namespace gpufs::owner

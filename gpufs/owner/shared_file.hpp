@@ -4,6 +4,7 @@
 #include <gpufs/mapping/file_side.hpp>
 #include <gpufs/mapping_options.hpp>
 
+#include <cstdint>
 #include <string>
 
 namespace gpufs::owner {
@@ -13,5 +14,9 @@ namespace gpufs::owner {
 /// lives.
 [[nodiscard]] shared::file_to_map open_to_map(std::string const& path, std::string const& name,
                                               map_options const& options);
+
+/// Opens the file of an object once more, for another use. Throws likewise.
+[[nodiscard]] shared::file_to_map open_to_remap(shared::file_side const& file, std::uint64_t bytes,
+                                                access use);
 
 }  // namespace gpufs::owner

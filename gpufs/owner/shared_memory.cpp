@@ -99,6 +99,16 @@ int mapping::refresh() { return space_ == nullptr ? -EINVAL : space_->refresh(*o
 
 int mapping::discard() { return space_ == nullptr ? -EINVAL : space_->discard(*object_); }
 
+int mapping::remap(access use) try {
+  auto const* const file = space_ == nullptr ? nullptr : object_->file.get();
+  if (file == nullptr || file->is_scratch) return -EINVAL;
+  if (use == file->use) return write_back();
+  if (use != access::read) owner::write_back_at_exit();
+  return space_->remap(*object_, owner::open_to_remap(*file, size(), use));
+} catch (shared_memory_error const& e) {
+  return -e.code();
+}
+
 std::vector<std::string> mapping::errors() const {
   return space_ == nullptr ? std::vector<std::string>{} : space_->errors(*object_);
 }

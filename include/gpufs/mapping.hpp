@@ -88,6 +88,11 @@ class mapping {
   /// Drops what was changed and not written back. Returns as refresh().
   int discard();
 
+  /// Writes back, and uses the same bytes of the file for something else from now on. The address
+  /// stays. Not for anonymous and scratch objects. Returns 0, as write_back() or refresh(), or
+  ///   -EINVAL no such file | -EBUSY another object writes to it | -EACCES, ... as open(2)
+  int remap(access use);
+
   /// The errors of the file so far, with its path and the offset, a line each.
   [[nodiscard]] std::vector<std::string> errors() const;
 

@@ -49,7 +49,7 @@ class twin {
   }
 
   bool step() {
-    switch (below(12)) {
+    switch (below(13)) {
       case 0:
       case 1: return store_by_cpu();
       case 2: return read_by_cpu();
@@ -61,6 +61,7 @@ class twin {
       case 8: return others_write();
       case 9: return discard();
       case 10: return ready();
+      case 11: return remap();
       default: return again();
     }
   }
@@ -181,6 +182,15 @@ class twin {
     disk_ = now_;
     map();
     return right;
+  }
+
+  bool remap() {
+    memory_.synchronize();
+    bool const right = object_.remap(access::read) == 0 && is_in_file() &&
+                       std::memcmp(data(), &now_[first_], count_ * 4) == 0;
+    disk_ = now_;
+    use_ = below(2) == 0 ? access::write : access::read_write;
+    return right && object_.remap(use_) == 0;
   }
 
   std::mt19937_64& random_;

@@ -301,3 +301,37 @@ TEST_CASE("detect_writes all: all pages of blocks that calls used are written") 
   CHECK(m.stats().writeback_pages == 64);
   CHECK(file.content() == content);
 }
+
+TEST_CASE("remap: a file is written in one phase and read in the next, at one address") {
+  auto content = numbers(300 * kibi);
+  named_file const file(content);
+  shared_memory memory;
+  mapping m = memory.map(file.path(), {.access = access::write});
+  auto* const address = m.data();
+  launch(store_words, 2, 64, m.as<std::uint32_t>(), std::uint64_t(1000), std::uint64_t(5000), 7u);
+  std::iota(content.begin() + 1000, content.begin() + 6000, 7u);
+  m.as<std::uint32_t>()[9000] = content[9000] = 5;
+  m.as<std::uint32_t>()[9001] = content[9001] = 6;
+  REQUIRE(m.remap(access::read) == 0);
+  CHECK(m.data() == address);
+  CHECK(file.content() == content);
+  CHECK(sum_on_device(memory, m, content.size()) == sum_of(content));
+  CHECK(std::equal(content.begin(), content.end(), m.as<std::uint32_t>()));
+  mapping other = memory.map(file.path(), {.access = access::read_write});
+  CHECK(m.remap(access::read_write) == -EBUSY);
+  other = {};
+  REQUIRE(m.remap(access::read_write) == 0);
+  launch(add_to_words, 2, 64, m.as<std::uint32_t>(), std::uint64_t(77), std::uint64_t(2), 3u);
+  content[77] += 3;
+  content[78] += 3;
+  memory.synchronize();
+  CHECK(m.as<std::uint32_t>()[77] == content[77]);
+  REQUIRE(m.remap(access::write) == 0);
+  launch(store_words, 2, 64, m.as<std::uint32_t>(), std::uint64_t(0), std::uint64_t(2), 1u);
+  content[0] = 1;
+  content[1] = 2;
+  CHECK(m.unmap() == 0);
+  CHECK(file.content() == content);
+  mapping anonymous = memory.allocate(4096);
+  CHECK(anonymous.remap(access::read) == -EINVAL);
+}

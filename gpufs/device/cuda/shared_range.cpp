@@ -85,6 +85,13 @@ struct shared_range::implementation {
   std::map<std::uint64_t, CUmemGenericAllocationHandle> chunks;  ///< by offset; needs the mutex
 
   void attach_device(std::uint64_t at, std::uint64_t room);
+
+  /// The next object here has zeros.
+  void give_back(std::byte* host, std::uint64_t at, std::uint64_t length) const noexcept {
+    if (::fallocate(host_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(at),
+                    off_t(length)) != 0)
+      std::memset(host + at, 0, length);
+  }
   ~implementation() {
     if (host_file >= 0) ::close(host_file);
   }
@@ -164,11 +171,24 @@ void shared_range::attach_file(std::uint64_t at, std::uint64_t bytes, int fd,
   // The file fills the rest. Behind its end there are zeros.
   std::uint64_t const last = room - granularity;
   zero_device(device_ + at + last, granularity);
-  for (auto* const side : {base_, host_}) {
-    if (::mmap(side + at, rounded_up(bytes, host_page), PROT_READ, MAP_SHARED | MAP_FIXED, fd,
-               off_t(file_offset)) == MAP_FAILED)
-      fail("mmap");
-  }
+  set_host_side(at, bytes, fd, file_offset);
+}
+
+void shared_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
+                                 std::uint64_t file_offset) {
+  std::uint64_t const length = rounded_up(bytes, host_page);
+  bool const is_file = fd >= 0;
+  int const from = is_file ? fd : implementation_->host_file;
+  auto const offset = off_t(is_file ? file_offset : at);
+  if (is_file) implementation_->give_back(host_, at, length);  // memory of zeros may follow
+  int const protection = is_file ? PROT_READ : PROT_READ | PROT_WRITE;
+  if (::mmap(host_ + at, length, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, from,
+             offset) == MAP_FAILED ||
+      ::mmap(base_ + at, length, PROT_READ, MAP_SHARED | MAP_FIXED, from, offset) == MAP_FAILED)
+    fail("mmap");
+  if (is_file) return;
+  ::madvise(host_ + at, length, MADV_DONTDUMP);
+  ::madvise(base_ + at, length, MADV_DONTDUMP);
 }
 
 void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
@@ -188,10 +208,7 @@ void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
   ::mmap(host_ + at, room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
          own.host_file, off_t(at));  // there may be a file
   ::madvise(host_ + at, room, MADV_DONTDUMP);
-  // The next object here has zeros.
-  if (::fallocate(own.host_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(at),
-                  off_t(room)) != 0)
-    std::memset(host_ + at, 0, room);
+  own.give_back(host_, at, room);
 }
 
 int shared_range::protect(std::uint64_t at, std::uint64_t bytes, host_access to) noexcept {

@@ -80,6 +80,15 @@ struct shared_range::implementation {
     }
     return {host_file, at};
   }
+
+  /// Returns whether there was one.
+  bool forget_file(std::uint64_t at) {
+    std::lock_guard const lock(mutex);
+    auto const file = files.extract(at);
+    if (file.empty()) return false;
+    ::close(file.mapped().fd);
+    return true;
+  }
   ~implementation() {
     if (host_file >= 0) ::close(host_file);
     if (device_file >= 0) ::close(device_file);
@@ -128,32 +137,38 @@ void shared_range::attach(std::uint64_t at, std::uint64_t bytes) {
 
 void shared_range::attach_file(std::uint64_t at, std::uint64_t bytes, int fd,
                                std::uint64_t file_offset) {
+  set_host_side(at, bytes, fd, file_offset);
+}
+
+void shared_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
+                                 std::uint64_t file_offset) {
   std::uint64_t const length = rounded_up(bytes, host_page);
-  int const own = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (own < 0) fail("dup");
-  {
+  implementation_->forget_file(at);
+  int from = implementation_->host_file;
+  int protection = PROT_READ | PROT_WRITE;
+  if (fd >= 0) {
+    if (!gives_back(from, at, length)) std::memset(host_ + at, 0, length);
+    from = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (from < 0) fail("dup");
+    protection = PROT_READ;
     std::lock_guard const lock(implementation_->mutex);
-    implementation_->files.emplace(at, implementation::attached_file{length, own, file_offset});
+    implementation_->files.emplace(at, implementation::attached_file{length, from, file_offset});
+  } else {
+    file_offset = at;
   }
-  for (auto* const side : {base_, host_}) {
-    if (map(side + at, length, PROT_READ, MAP_SHARED | MAP_FIXED, own, file_offset) == MAP_FAILED)
-      fail("mmap");
-  }
+  if (map(host_ + at, length, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, from,
+          file_offset) == MAP_FAILED ||
+      map(base_ + at, length, PROT_READ, MAP_SHARED | MAP_FIXED, from, file_offset) == MAP_FAILED)
+    fail("mmap");
 }
 
 void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
   std::uint64_t const length = rounded_up(bytes, host_page);
   map(base_ + at, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
       0);
-  {
-    std::lock_guard const lock(implementation_->mutex);
-    auto const file = implementation_->files.extract(at);
-    if (!file.empty()) {
-      ::close(file.mapped().fd);
-      map(host_ + at, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
-          implementation_->host_file, at);
-    }
-  }
+  if (implementation_->forget_file(at))
+    map(host_ + at, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+        implementation_->host_file, at);
   // The next object here has zeros.
   if (!gives_back(implementation_->host_file, at, length)) std::memset(host_ + at, 0, length);
   if (!gives_back(implementation_->device_file, at, length)) std::memset(device_ + at, 0, length);
