@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,9 @@ struct file_to_map {
   access use;
   first_bytes begins_with;
   bool is_scratch, is_eager;
+  /// Gives the file its length, once nothing else can fail. Throws shared_memory_error. Null: it
+  /// has it.
+  std::function<void()> prepare = nullptr;
 };
 
 /// The device's bytes come by units, the coherence with the CPU goes by blocks. A unit has whole
