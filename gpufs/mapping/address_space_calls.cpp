@@ -105,6 +105,7 @@ void address_space::hand_over_batch(object& o, bool writes) {
 void address_space::hand_over(object& o, block_run blocks, bool writes) {
   if (o.protocol == coherence_protocol::batch) return hand_over_batch(o, writes);
   int error = 0;
+  if (writes && o.file != nullptr && o.file->is_written_back()) o.file->changed.add(blocks);
   if (writes) {
     for (auto const& run : o.readable.within(blocks))
       error = error != 0 ? error : protect(o, run, host_access::none);
@@ -120,7 +121,6 @@ void address_space::hand_over(object& o, block_run blocks, bool writes) {
   }
   clean(o, blocks, released);
   if (!writes) return;
-  if (o.file != nullptr && o.file->is_written_back()) o.file->changed.add(blocks);
   for (auto const& run : o.readable.within(blocks)) set_state(o, run, block_state::invalid);
 }
 

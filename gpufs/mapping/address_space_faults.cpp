@@ -105,11 +105,14 @@ fault_answer address_space::serve_absent(quiet_lock& lock, object& o, block_run 
 
 // The CPU's bytes of the block are up to date. It becomes read_only, if it was not.
 void address_space::make_readable(object& o, block_run one, host_access to) {
-  bool const is_new = o.states[one.first] == block_state::invalid;
-  if (is_new) set_state(o, one, block_state::read_only);
+  auto const make_valid = [&] {
+    if (o.states[one.first] == block_state::invalid) set_state(o, one, block_state::read_only);
+  };
+  make_valid();
   if (protect(o, one, to) == 0) return;
   // Parts of the object that a call uses cannot be made alike.
   if (o.uses.empty()) merge(o);
+  make_valid();
   protect_or_throw(o, one, to);
 }
 
