@@ -174,6 +174,7 @@ class address_space {
   void end_left_over(object& o, fill_job& job);
   void note_error(object& o, std::uint64_t offset, int error);
   void tell_changes();
+  [[nodiscard]] bool keeps_writers_out(object const& o) const;
   [[nodiscard]] std::vector<write_piece> pieces_to_write(object& o, block_run blocks);
   int write_from_host(object& o, block_run blocks);
   int end_write_back(object& o, std::vector<write_piece> const& pieces);

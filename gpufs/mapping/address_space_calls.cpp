@@ -48,9 +48,9 @@ int address_space::bring_all(quiet_lock& lock, std::optional<std::vector<part>> 
     take_ended_calls();
     if (has_failed_) return -EIO;
     if (int const error = collect(declared, all); error != 0) return error;
-    auto const missing = std::ranges::find_if(all, [](auto const& each) {
+    auto const missing = std::ranges::find_if(all, [this](std::pair<object*, use> const& each) {
       auto const& [o, u] = each;
-      return o->lacks(u.blocks) || (o->file != nullptr && o->file->is_busy && u.writes);
+      return o->lacks(u.blocks) || (u.writes && keeps_writers_out(*o));
     });
     if (missing == all.end()) return 0;
     // Objects may come and go meanwhile.

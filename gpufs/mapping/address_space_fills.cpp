@@ -57,6 +57,8 @@ void address_space::in_lanes(std::size_t jobs, std::function<void(file_lane&)> c
     } catch (std::exception const&) {  // what is left over counts as failed
     }
   };
+  // The service thread is one of the library's already. A fault needs one piece as a rule.
+  if (jobs == 1 && std::this_thread::get_id() == service_.get_id()) return run();
   std::vector<std::thread> threads;
   std::size_t const wanted = std::min<std::size_t>(jobs, settings_.fill_threads);
   threads.reserve(wanted);
@@ -201,12 +203,13 @@ int address_space::bring(quiet_lock& lock, object& o, block_run blocks) {
   auto& f = *o.file;
   auto const bytes = o.bytes_in(blocks);
   auto const units = f.units_of(bytes.first, bytes.end);
-  if (!f.is_busy && !pieces_to_fill(o, units).empty()) return fill(lock, o, units);
+  if (!pieces_to_fill(o, units).empty()) return fill(lock, o, units);
   auto const offset = o.offset, id = o.id;
+  bool const is_filling = f.filling.overlaps(units);
   wait_until(lock, [&] {
     auto* const again = object_at(offset);
-    return again == nullptr || again->id != id ||
-           (!again->file->is_busy && !again->file->filling.overlaps(units));
+    if (again == nullptr || again->id != id) return true;
+    return is_filling ? !again->file->filling.overlaps(units) : !keeps_writers_out(*again);
   });
   return 0;
 }

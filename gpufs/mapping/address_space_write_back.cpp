@@ -71,6 +71,16 @@ int write_bytes(file_side const& f, std::byte const* bytes, byte_run r) {
 
 }  // namespace
 
+// Calls and CPU threads that would write to the object wait while it is written back, and while
+// that waits for other calls. Not if it waits for a call that is not launched yet: the thread that
+// has released it may release others before.
+bool address_space::keeps_writers_out(object const& o) const {
+  if (o.file == nullptr || !o.file->is_busy) return false;
+  return o.file->is_still || std::ranges::none_of(o.uses, [this](use const& u) {
+           return u.writes && !ending_.contains(std::int64_t(u.call));
+         });
+}
+
 // Nobody writes to the object meanwhile: calls and CPU threads wait while it is busy. What the CPU
 // has written is sent to the device first. There hashes find the pages that differ.
 int address_space::write_back(object& o, byte_run what, bool makes_durable) {
@@ -82,6 +92,7 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) {
   wait_until(lock, [&] { return !f.is_busy; });
   f.is_busy = true;  // first, as others may launch on and on
   wait_until(lock, [&] { return has_failed_ || !o.is_used(blocks, false); });
+  f.is_still = true;
   int error = 0;
   std::vector<write_piece> pieces;
   try {
@@ -116,7 +127,7 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) {
     }
     f.undurable = {};
   }
-  f.is_busy = false;
+  f.is_busy = f.is_still = false;
   tell_changes();
   return error;
 }
