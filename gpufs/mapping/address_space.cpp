@@ -181,12 +181,14 @@ void address_space::clean(object& o, block_run r, reason why) {
   }
 }
 
-// The system has no more mappings: makes all blocks of the object alike. No call uses it.
+// The system has no more mappings: makes all blocks of the object alike. No call uses it. Blocks
+// that the device lacks are in the file, so all are invalid then.
 void address_space::merge(object& o) {
   constexpr reason why{nullptr, &mapping_statistics::merged_bytes};
   protect_or_throw(o, o.all(), host_access::none);
   clean(o, o.all(), why);
   wait_for_sends();
+  if (o.lacks(o.all())) return set_state(o, o.all(), block_state::invalid);
   block_runs missing;
   missing.add(o.all());
   for (auto const& run : o.readable.runs()) missing.take(run);

@@ -61,6 +61,7 @@ struct wanted {
 struct fill_piece {
   block_run units;
   byte_run bytes;
+  bool has_ended = false;  ///< with bytes or an error; needs the mutex
 };
 
 /// Pieces that threads bring side by side.
@@ -174,8 +175,10 @@ class address_space {
   int bring(quiet_lock& lock, object& o, block_run blocks);
   int fill(quiet_lock& lock, object& o, block_run units);
   [[nodiscard]] std::vector<fill_piece> pieces_to_fill(object& o, block_run units);
+  void end_left_over(object& o, fill_job& job);
   void note_error(object& o, std::uint64_t offset, int error);
   void tell_changes();
+  [[nodiscard]] bool keeps_writers_out(object const& o) const;
   [[nodiscard]] std::vector<write_piece> pieces_to_write(object& o, block_run blocks);
   int write_from_host(object& o, block_run blocks);
   int end_write_back(object& o, std::vector<write_piece> const& pieces);
@@ -234,7 +237,7 @@ class address_space {
   void fill_pieces(object& o, fill_job& job, file_lane& lane);
   [[nodiscard]] int start_piece(object& o, fill_piece const& piece, file_lane& lane,
                                 staging_piece& to, bool& is_direct);
-  void end_piece(object& o, fill_job& job, fill_piece const& piece, int error, bool is_direct);
+  void end_piece(object& o, fill_job& job, fill_piece& piece, int error, bool is_direct);
   void write_pages(object& o, write_piece& piece, file_lane& lane);
   [[nodiscard]] std::uint32_t find_changed(object& o, write_piece& piece, file_lane& lane);
   [[nodiscard]] int write_runs(object& o, write_piece& piece, file_lane& lane, std::uint32_t count);

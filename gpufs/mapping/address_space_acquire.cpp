@@ -40,7 +40,7 @@ int address_space::acquire(object& o, wanted const& what) {
   auto const is_usable = [&] {
     bool const is_used =
         is_batch ? !o.uses.empty() : o.is_used(r, device_memory::shared_range::hands_over);
-    return has_failed_ || (!is_used && !(writes && o.file != nullptr && o.file->is_busy));
+    return has_failed_ || (!is_used && !(writes && keeps_writers_out(o)));
   };
   for (;;) {
     wait_until(lock, is_usable);

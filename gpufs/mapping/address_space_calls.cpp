@@ -48,9 +48,9 @@ int address_space::bring_all(quiet_lock& lock, std::optional<std::vector<part>> 
     take_ended_calls();
     if (has_failed_) return -EIO;
     if (int const error = collect(declared, all); error != 0) return error;
-    auto const missing = std::ranges::find_if(all, [](auto const& each) {
+    auto const missing = std::ranges::find_if(all, [this](std::pair<object*, use> const& each) {
       auto const& [o, u] = each;
-      return o->lacks(u.blocks) || (o->file != nullptr && o->file->is_busy && u.writes);
+      return o->lacks(u.blocks) || (u.writes && keeps_writers_out(*o));
     });
     if (missing == all.end()) return 0;
     // Objects may come and go meanwhile.
@@ -105,6 +105,7 @@ void address_space::hand_over_batch(object& o, bool writes) {
 void address_space::hand_over(object& o, block_run blocks, bool writes) {
   if (o.protocol == coherence_protocol::batch) return hand_over_batch(o, writes);
   int error = 0;
+  if (writes && o.file != nullptr && o.file->is_written_back()) o.file->changed.add(blocks);
   if (writes) {
     for (auto const& run : o.readable.within(blocks))
       error = error != 0 ? error : protect(o, run, host_access::none);
@@ -120,7 +121,6 @@ void address_space::hand_over(object& o, block_run blocks, bool writes) {
   }
   clean(o, blocks, released);
   if (!writes) return;
-  if (o.file != nullptr && o.file->is_written_back()) o.file->changed.add(blocks);
   for (auto const& run : o.readable.within(blocks)) set_state(o, run, block_state::invalid);
 }
 

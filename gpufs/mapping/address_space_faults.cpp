@@ -74,7 +74,7 @@ fault_answer address_space::serve(quiet_lock& lock, object& o, std::uint64_t blo
       kind == touch_kind::write || (kind == touch_kind::unknown && state == block_state::read_only);
   auto const touch = on_touch(state, writes);
   if (writes && o.is_read_only()) return fault_answer::not_ours;
-  if (o.file != nullptr && writes && o.file->is_busy) return fault_answer::waiting;
+  if (writes && keeps_writers_out(o)) return fault_answer::waiting;
   if (touch.fetch && o.lacks(one)) return serve_absent(lock, o, one);
   if (touch.after == state) {  // another thread was first, or a call has ended since
     count(o, &mapping_statistics::faults_spurious);
@@ -105,11 +105,14 @@ fault_answer address_space::serve_absent(quiet_lock& lock, object& o, block_run 
 
 // The CPU's bytes of the block are up to date. It becomes read_only, if it was not.
 void address_space::make_readable(object& o, block_run one, host_access to) {
-  bool const is_new = o.states[one.first] == block_state::invalid;
-  if (is_new) set_state(o, one, block_state::read_only);
+  auto const make_valid = [&] {
+    if (o.states[one.first] == block_state::invalid) set_state(o, one, block_state::read_only);
+  };
+  make_valid();
   if (protect(o, one, to) == 0) return;
   // Parts of the object that a call uses cannot be made alike.
   if (o.uses.empty()) merge(o);
+  make_valid();
   protect_or_throw(o, one, to);
 }
 

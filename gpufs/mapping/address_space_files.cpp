@@ -1,5 +1,6 @@
 // Objects with a file behind them: made, looked at again, given up.
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/device_scope.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 #include <gpufs/shared_memory_error.hpp>
 
@@ -10,8 +11,6 @@
 #include <system_error>
 #include <thread>
 #include <utility>
-
-#include <sys/random.h>
 
 namespace gpufs::shared {
 
@@ -31,13 +30,6 @@ std::optional<file_version> settled_version(backing_file const& file) {
   return now;
 }
 
-std::uint64_t secret_key() {
-  std::uint64_t key = 0;
-  while (::getrandom(&key, sizeof key, 0) < 0 && errno == EINTR) {
-  }
-  return key;
-}
-
 }  // namespace
 
 object& address_space::map_file(file_to_map const& what, map_options const& options) {
@@ -46,6 +38,8 @@ object& address_space::map_file(file_to_map const& what, map_options const& opti
   std::uint64_t const block_bytes = protocol == coherence_protocol::lazy ? staging_piece::size * 2
                                     : block == block_automatic ? automatic_block(what.bytes)
                                                                : block;
+  std::uint64_t key = 0;
+  draw({&key, 1});
   std::unique_ptr<file_side> file(
       new file_side{.file = what.file,
                     .offset = what.offset,
@@ -53,10 +47,23 @@ object& address_space::map_file(file_to_map const& what, map_options const& opti
                     .is_scratch = what.is_scratch,
                     .unit_bytes = unit_for(block_bytes, staging_piece::size),
                     .begins_with = what.begins_with,
-                    .unwritten_key = secret_key()});
-  file->seen = settled_version(*what.file);
+                    .unwritten_key = key});
+  object& o = [&]() -> object& {
+    quiet_lock const lock(mutex_);
+    object& added = add(what.bytes, options, std::move(file));
+    added.is_going = true;  // nobody uses it yet
+    return added;
+  }();
+  try {
+    if (what.prepare) what.prepare();
+  } catch (...) {
+    static_cast<void>(remove(o));
+    throw;
+  }
+  auto const seen = settled_version(*what.file);
   quiet_lock const lock(mutex_);
-  object& o = add(what.bytes, options, std::move(file));
+  o.is_going = false;
+  o.file->seen = seen;
   if (what.begins_with != first_bytes::file)
     count(o, &mapping_statistics::fills_skipped, what.bytes);
   if (!what.is_eager || what.begins_with != first_bytes::file) return o;
@@ -103,12 +110,19 @@ int address_space::discard(object& o) {
 // The device lacks bytes of the file from now on, and the CPU's side, too. `also_changed`: of the
 // whole object, else of units that nobody has changed, if others have changed the file.
 int address_space::drop(object& o, bool also_changed) {
-  if (o.file == nullptr) return 0;
+  if (o.file == nullptr || (o.file->is_scratch && !also_changed)) return 0;
   auto& f = *o.file;
   quiet_lock lock(mutex_);
   wait_until(lock, [&] { return !f.is_busy && f.filling.empty(); });
   if (!o.uses.empty()) return -EBUSY;
   if (has_failed_) return -EIO;
+  try {
+    device_scope const here(device_);
+    wait_for_sends();  // they would land on bytes of the file that come next
+  } catch (std::exception const&) {
+    fail();
+    return -EIO;
+  }
   file_version now;
   if (int const error = f.file->version(now); error != 0) return error;
   if (now.size < f.offset + o.bytes) {
@@ -129,8 +143,7 @@ int address_space::drop(object& o, bool also_changed) {
       dropped.take(f.units_of(bytes.first, bytes.end));
     }
   }
-  // Objects whose old bytes nobody wants have nothing of the file.
-  if (f.begins_with == first_bytes::zeros) f.begins_with = first_bytes::file;
+  if (f.begins_with == first_bytes::zeros && !f.is_scratch) f.begins_with = first_bytes::file;
   for (auto const& run : dropped.runs()) {
     f.absent.add(run);
     if (o.is_read_only()) continue;
@@ -181,11 +194,13 @@ int address_space::remap(object& o, file_to_map const& what) {
 }
 
 std::vector<std::string> address_space::errors(object const& o) const {
+  if (in_forked_child()) return {};
   quiet_lock const lock(mutex_);
   return o.file == nullptr ? std::vector<std::string>{} : o.file->errors;
 }
 
 std::vector<byte_run> address_space::unwritten(object const& o) const {
+  if (in_forked_child()) return {};
   quiet_lock const lock(mutex_);
   std::vector<byte_run> all;
   if (o.file == nullptr || !o.file->is_written_back()) return all;

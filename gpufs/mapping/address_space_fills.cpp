@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <span>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -19,6 +20,18 @@ namespace gpufs::shared {
 namespace {
 
 constexpr std::size_t most_errors = 100;  // that an object keeps
+
+// The bytes of an object that nobody has written.
+int read_first(file_side const& f, std::span<std::byte> to, std::uint64_t offset, bool& is_direct) {
+  if (f.begins_with == first_bytes::zeros) {
+    std::memset(to.data(), 0, to.size());
+    return 0;
+  }
+  auto const got = f.file->read(to, offset);
+  if (got.bytes < 0) return int(got.bytes);
+  is_direct = got.is_direct;
+  return std::uint64_t(got.bytes) < to.size() ? -ESTALE : 0;
+}
 
 block_run to_pages(byte_run bytes) {
   return {bytes.first / file_page, (bytes.end + file_page - 1) / file_page};
@@ -44,6 +57,8 @@ void address_space::in_lanes(std::size_t jobs, std::function<void(file_lane&)> c
     } catch (std::exception const&) {  // what is left over counts as failed
     }
   };
+  // The service thread is one of the library's already. A fault needs one piece as a rule.
+  if (jobs == 1 && std::this_thread::get_id() == service_.get_id()) return run();
   std::vector<std::thread> threads;
   std::size_t const wanted = std::min<std::size_t>(jobs, settings_.fill_threads);
   threads.reserve(wanted);
@@ -84,24 +99,31 @@ int address_space::fill(quiet_lock& lock, object& o, block_run units) {
   lock.without(
       [&] { in_lanes(job.pieces.size(), [&](file_lane& lane) { fill_pieces(o, job, lane); }); });
   --f.fills;
-  bool is_whole = true;
-  for (auto const& p : job.pieces) {
-    f.filling.take(p.units);
-    is_whole = is_whole && !f.absent.overlaps(p.units);
-  }
+  end_left_over(o, job);
   tell_changes();
-  if (is_whole || f.stops.load(std::memory_order_relaxed)) return 0;
-  if (job.error == 0) {  // no thread had a lane
+  // A piece that failed here may have come by another thread. One that came may be dropped again.
+  bool const is_whole =
+      std::ranges::none_of(job.pieces, [&](auto const& p) { return f.absent.overlaps(p.units); });
+  return is_whole || f.stops.load(std::memory_order_relaxed) ? 0 : job.error;
+}
+
+// Pieces that no thread has begun: none had a lane, or the object goes. Pieces that have ended may
+// be under way again, in another job.
+void address_space::end_left_over(object& o, fill_job& job) {
+  auto& f = *o.file;
+  for (auto& p : job.pieces) {
+    if (std::exchange(p.has_ended, true)) continue;
+    f.filling.take(p.units);
+    if (job.error != 0 || f.stops.load(std::memory_order_relaxed)) continue;
     job.error = has_failed_ ? -EIO : -ENOMEM;
-    note_error(o, job.pieces.front().bytes.first, job.error);
+    note_error(o, p.bytes.first, job.error);
   }
-  return job.error;
 }
 
 // In a thread of its own.
 void address_space::fill_pieces(object& o, fill_job& job, file_lane& lane) {
   struct under_way {
-    fill_piece const* piece = nullptr;
+    fill_piece* piece = nullptr;
     bool is_direct = false;
   };
   std::array<under_way, 2> slots;
@@ -116,7 +138,7 @@ void address_space::fill_pieces(object& o, fill_job& job, file_lane& lane) {
     // Relaxed: the pieces were there before the threads.
     auto const number = job.next.fetch_add(1, std::memory_order_relaxed);
     if (number >= job.pieces.size() || o.file->stops.load(std::memory_order_relaxed)) break;
-    auto const& piece = job.pieces[number];
+    auto& piece = job.pieces[number];
     bool is_direct = false;
     int const error = start_piece(o, piece, lane, lane.pieces[turn], is_direct);
     if (error == 0)
@@ -138,10 +160,9 @@ int address_space::start_piece(object& o, fill_piece const& piece, file_lane& la
       fill_unwritten(lane.on, device, device_memory::rounded_up(last - first, 8), f.unwritten_key,
                      (f.offset + first) / 8);
     } else {
-      auto const got = f.file->read({to.bytes.data(), last - first}, f.offset + first);
-      if (got.bytes < 0) return int(got.bytes);
-      if (std::uint64_t(got.bytes) < last - first) return -ESTALE;
-      is_direct = got.is_direct;
+      std::span const bytes(to.bytes.data(), last - first);
+      if (int const error = read_first(f, bytes, f.offset + first, is_direct); error != 0)
+        return error;
       device_memory::copy_to_device(
           lane.on, std::array{device_memory::pinned_copy{device, to.bytes.data(), last - first}});
     }
@@ -158,7 +179,7 @@ int address_space::start_piece(object& o, fill_piece const& piece, file_lane& la
   }
 }
 
-void address_space::end_piece(object& o, fill_job& job, fill_piece const& piece, int error,
+void address_space::end_piece(object& o, fill_job& job, fill_piece& piece, int error,
                               bool is_direct) {
   quiet_lock const lock(mutex_);
   auto& f = *o.file;
@@ -172,6 +193,7 @@ void address_space::end_piece(object& o, fill_job& job, fill_piece const& piece,
     if (is_direct) count(o, &mapping_statistics::direct_fill_bytes, bytes);
   }
   f.filling.take(piece.units);
+  piece.has_ended = true;
   tell_changes();
 }
 
@@ -181,12 +203,13 @@ int address_space::bring(quiet_lock& lock, object& o, block_run blocks) {
   auto& f = *o.file;
   auto const bytes = o.bytes_in(blocks);
   auto const units = f.units_of(bytes.first, bytes.end);
-  if (!f.is_busy && !pieces_to_fill(o, units).empty()) return fill(lock, o, units);
+  if (!pieces_to_fill(o, units).empty()) return fill(lock, o, units);
   auto const offset = o.offset, id = o.id;
+  bool const is_filling = f.filling.overlaps(units);
   wait_until(lock, [&] {
     auto* const again = object_at(offset);
-    return again == nullptr || again->id != id ||
-           (!again->file->is_busy && !again->file->filling.overlaps(units));
+    if (again == nullptr || again->id != id) return true;
+    return is_filling ? !again->file->filling.overlaps(units) : !keeps_writers_out(*again);
   });
   return 0;
 }

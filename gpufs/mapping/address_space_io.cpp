@@ -32,7 +32,7 @@ object* address_space::wait_for_bytes(quiet_lock& lock, std::uint64_t at, std::u
     wait_until(lock, [&] {  // the object may go meanwhile
       o = object_with(at, bytes);
       return o == nullptr || has_failed_ ||
-             (!(writes && o->file != nullptr && o->file->is_busy) &&
+             (!(writes && keeps_writers_out(*o)) &&
               !o->is_used(o->blocks_of(at - o->offset, bytes), writes ? by_any : !by_any));
     });
     if (o == nullptr || (writes && o->is_read_only())) return nullptr;

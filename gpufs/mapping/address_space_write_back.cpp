@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
-#include <numeric>
+#include <span>
 #include <utility>
 
 namespace gpufs::shared {
@@ -25,14 +25,19 @@ struct merged_page {
   int error;
 };
 
-// Words of `page` that nobody has written get what the file has there.
-merged_page merge_page(std::byte* page, backing_file const& file, std::uint64_t offset,
-                       std::uint64_t key) {
+std::uint64_t words_until(std::uint64_t end, std::uint64_t page) {
+  return (std::min(end - page, file_page) + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
+}
+
+// Words of `page` that nobody has written get what the file has there. The object has `count` words
+// of it.
+merged_page merge_page(std::byte* page, std::uint64_t count, backing_file const& file,
+                       std::uint64_t offset, std::uint64_t key) {
   std::array<std::uint64_t, words_of_page> words;
   std::memcpy(words.data(), page, file_page);
-  std::array<bool, words_of_page> is_old;
+  std::array<bool, words_of_page> is_old{};
   std::uint64_t old_words = 0;
-  for (std::uint64_t i = 0; i < words_of_page; ++i) {
+  for (std::uint64_t i = 0; i < count; ++i) {
     is_old[i] = words[i] == unwritten_word(key, offset / sizeof words[0] + i);
     old_words += is_old[i] ? 1 : 0;
   }
@@ -44,10 +49,37 @@ merged_page merge_page(std::byte* page, backing_file const& file, std::uint64_t 
   for (std::uint64_t i = 0; i < words_of_page; ++i) {
     if (is_old[i]) std::memcpy(page + i * sizeof words[0], old.data() + i * sizeof words[0], 8);
   }
-  return {old_words < words_of_page, std::uint64_t(got.bytes), 0};
+  return {old_words < count, std::uint64_t(got.bytes), 0};
+}
+
+// Bytes [r.first, r.end) of an object, from the CPU's side. Returns 0 or -errno.
+int write_bytes(file_side const& f, std::byte const* bytes, byte_run r) {
+  auto const end = f.offset + r.end;
+  if (f.begins_with != first_bytes::unwritten)
+    return f.file->write({bytes, r.end - r.first}, f.offset + r.first);
+  for (auto at = f.offset + r.first; at < end; at += file_page, bytes += file_page) {
+    std::array<std::byte, file_page> page{};
+    std::span const some(page.data(), std::min(end - at, file_page));
+    std::memcpy(some.data(), bytes, some.size());
+    auto const merged = merge_page(page.data(), words_until(end, at), *f.file, at, f.unwritten_key);
+    if (merged.error != 0) return merged.error;
+    if (!merged.is_written) continue;
+    if (int const error = f.file->write(some, at); error != 0) return error;
+  }
+  return 0;
 }
 
 }  // namespace
+
+// Calls and CPU threads that would write to the object wait while it is written back, and while
+// that waits for other calls. Not if it waits for a call that is not launched yet: the thread that
+// has released it may release others before.
+bool address_space::keeps_writers_out(object const& o) const {
+  if (o.file == nullptr || !o.file->is_busy) return false;
+  return o.file->is_still || std::ranges::none_of(o.uses, [this](use const& u) {
+           return u.writes && !ending_.contains(std::int64_t(u.call));
+         });
+}
 
 // Nobody writes to the object meanwhile: calls and CPU threads wait while it is busy. What the CPU
 // has written is sent to the device first. There hashes find the pages that differ.
@@ -60,6 +92,7 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) {
   wait_until(lock, [&] { return !f.is_busy; });
   f.is_busy = true;  // first, as others may launch on and on
   wait_until(lock, [&] { return has_failed_ || !o.is_used(blocks, false); });
+  f.is_still = true;
   int error = 0;
   std::vector<write_piece> pieces;
   try {
@@ -87,14 +120,14 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) {
     if (error != 0) {
       // What the OS had not written may be lost, whatever it says next time.
       note_error(o, what.first, error);
-      for (auto const& run : f.undurable.runs()) {
+      for (auto const& run : o.present(f.undurable)) {
         f.changed.add(run);
         f.refused.add(run);
       }
     }
     f.undurable = {};
   }
-  f.is_busy = false;
+  f.is_busy = f.is_still = false;
   tell_changes();
   return error;
 }
@@ -162,13 +195,16 @@ int address_space::write_runs(object& o, write_piece& piece, file_lane& lane, st
     return f.offset + piece.bytes.first + lane.which[i] * file_page;
   };
   std::uint64_t const end = f.offset + piece.bytes.end;
+  auto const merge = [&](std::uint32_t i) {
+    return merge_page(bytes + i * file_page, words_until(end, file_offset(i)), *f.file,
+                      file_offset(i), f.unwritten_key);
+  };
   for (std::uint32_t i = 0; i < count;) {
     std::uint32_t last = i;  // one behind the run
     bool skips = false;
     for (; last < count && (last == i || lane.which[last] == lane.which[last - 1] + 1); ++last) {
       if (f.begins_with != first_bytes::unwritten) continue;
-      auto const merged =
-          merge_page(bytes + last * file_page, *f.file, file_offset(last), f.unwritten_key);
+      auto const merged = merge(last);
       piece.merged_bytes += merged.read;
       if (merged.error != 0) return merged.error;
       if ((skips = !merged.is_written)) break;
@@ -225,9 +261,7 @@ int address_space::write_from_host(object& o, block_run blocks) {
     gone.add(run);
     for (auto const& saved : o.readable.within(run)) {
       auto const bytes = o.bytes_in(saved);
-      int const error =
-          f.file->write({range_.host_bytes(o.offset + bytes.first), bytes.end - bytes.first},
-                        f.offset + bytes.first);
+      int const error = write_bytes(f, range_.host_bytes(o.offset + bytes.first), bytes);
       if (error == 0) gone.take(saved);
     }
     for (auto const& g : gone.runs()) lost += (o.bytes_of(g) + file_page - 1) / file_page;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,9 @@ struct file_to_map {
   access use;
   first_bytes begins_with;
   bool is_scratch, is_eager;
+  /// Gives the file its length, once nothing else can fail. Throws shared_memory_error. Null: it
+  /// has it.
+  std::function<void()> prepare = nullptr;
 };
 
 /// The device's bytes come by units, the coherence with the CPU goes by blocks. A unit has whole
@@ -56,7 +60,8 @@ struct file_side {
   block_runs refused = {};  ///< of them, those that could not be written
   block_runs undurable = {};     ///< blocks that were written since the last fdatasync
   buffer<page_hash> known = {};  ///< hashes of what the file has. None: all pages are written
-  bool is_busy = false;          ///< it is written back: nobody writes to it meanwhile
+  bool is_busy = false;          ///< it is written back, or waits for that
+  bool is_still = false;         ///< it is written back: nobody writes to it meanwhile
   unsigned fills = 0;            ///< under way, and others that need the object to stay
   std::optional<file_version> seen = std::nullopt;  ///< nothing: we have written to it since
   std::vector<std::string> errors = {};

@@ -77,6 +77,15 @@ struct object {
     auto const b = bytes_in(r);
     return file->absent.overlaps(file->units_of(b.first, b.end));
   }
+  /// The blocks of a set of which the device has all bytes.
+  [[nodiscard]] std::vector<block_run> present(block_runs some) const {
+    if (file == nullptr) return some.runs();
+    for (auto const& units : file->absent.runs()) {
+      auto const first = units.first * file->unit_bytes;
+      some.take(blocks_of(first, std::min(units.end * file->unit_bytes, bytes) - first));
+    }
+    return some.runs();
+  }
   [[nodiscard]] std::uint64_t block_count() const {
     return (bytes + block_bytes - 1) / block_bytes;
   }

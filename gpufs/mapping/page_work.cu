@@ -129,17 +129,22 @@ void run(stream& on, unsigned blocks, void (*kernel)(Parameters...), Arguments..
 
 }  // namespace
 
+void draw(std::span<std::uint64_t> to) {
+  // A read of up to 256 bytes is whole.
+  constexpr std::size_t at_once = 256 / sizeof(std::uint64_t);
+  while (!to.empty()) {
+    auto const some = to.first(std::min(at_once, to.size()));
+    if (::getrandom(some.data(), some.size_bytes(), 0) >= 0)
+      to = to.subspan(some.size());
+    else if (errno != EINTR)
+      throw device_error(std::string("shared memory: no random numbers: getrandom: ") +
+                         std::strerror(errno));
+  }
+}
+
 page_hasher::page_hasher() {
   std::vector<std::uint64_t> keys(keys_.size());
-  // Such a read is interrupted only before its first 256 bytes.
-  constexpr std::size_t at_once = 32;
-  for (std::size_t i = 0; i < keys.size(); i += at_once) {
-    while (::getrandom(&keys[i], at_once * sizeof keys[0], 0) < 0) {
-      if (errno != EINTR)
-        throw device_error(std::string("shared memory: no random keys: getrandom: ") +
-                           std::strerror(errno));
-    }
-  }
+  draw(keys);
   keys_.copy_from_host(keys.data(), keys.size());
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace gpufs::shared {
 
@@ -18,6 +19,9 @@ inline constexpr std::uint64_t file_page = 4096;
 struct page_hash {
   std::uint64_t first, second;
 };
+
+/// Random bits that nobody can guess. Throws device_error: the system gives none.
+void draw(std::span<std::uint64_t> to);
 
 /// The keys of one address space.
 class page_hasher {

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -147,11 +148,18 @@ void check(map_options const& o) {
   if (!writes && (o.create || o.truncate))
     reject(o.create ? "create" : "truncate", "true",
            "false, or access write or read_write beside it");
+  if (!writes && o.scratch)
+    reject("scratch", "true", "false, or access write or read_write beside it");
   if (o.offset % shared::file_page != 0)
     reject("offset", std::to_string(o.offset), "a multiple of 4096");
   if (o.length > std::uint64_t(INT64_MAX) - std::min<std::uint64_t>(o.offset, INT64_MAX))
     reject("length", std::to_string(o.length), "such that offset + length is below 2^63");
 }
+
+/// Lengths of a file.
+struct lengths {
+  std::uint64_t before, kept, wanted;
+};
 
 // Gives the file `size` bytes. Returns 0 or -errno.
 int grow(daemon::stored_file const& file, std::uint64_t from, std::uint64_t size,
@@ -162,6 +170,20 @@ int grow(daemon::stored_file const& file, std::uint64_t from, std::uint64_t size
   if (!with_blocks) return 0;
   int const error = while_interrupted([&] { return file.allocate(from, size - from); });
   return error == -EOPNOTSUPP ? 0 : error;
+}
+
+void make_length(daemon::stored_file const& file, std::string const& name, lengths const& l,
+                 bool with_blocks) {
+  if (l.before > l.kept) {
+    int const error = while_interrupted([&] { return file.truncate(l.kept); });
+    if (error != 0)
+      refuse(name, -error, std::string("cannot be truncated: ") + std::strerror(-error));
+  }
+  if (l.wanted <= l.kept) return;
+  int const error = grow(file, l.kept, l.wanted, with_blocks);
+  if (error == 0) return;
+  static_cast<void>(file.truncate(l.kept));
+  refuse(name, -error, fmt::format("{} bytes: {}", l.wanted, std::strerror(-error)));
 }
 
 }  // namespace
@@ -196,24 +218,18 @@ shared::file_to_map open_to_map(std::string const& path, std::string const& name
     refuse(name, EINVAL,
            fmt::format("bytes {} to {} asked for, the file has {}: lower length, or set create",
                        options.offset, end, size));
-  if (options.truncate && size != 0) {
-    int const error = while_interrupted([&] { return opened.file->truncate(0); });
-    if (error != 0)
-      refuse(name, -error, std::string("cannot be truncated: ") + std::strerror(-error));
-  }
-  if (end > kept) {
-    int const error = grow(*opened.file, kept, end, !options.scratch);
-    if (error != 0) {
-      static_cast<void>(opened.file->truncate(kept));
-      refuse(name, -error, fmt::format("{} bytes: {}", end, std::strerror(-error)));
-    }
-  }
+  std::function<void()> prepare;
+  if (size > kept || end > kept)
+    prepare = [=, file = opened.file, with_blocks = !options.scratch] {
+      make_length(*file, name, {size, kept, end}, with_blocks);
+    };
   bool const has_old = kept > options.offset;
   auto const begins_with = !has_old || options.scratch       ? shared::first_bytes::zeros
                            : options.access == access::write ? shared::first_bytes::unwritten
                                                              : shared::first_bytes::file;
   bool const is_eager = options.eager.value_or(options.access == access::read);
-  return {backing, options.offset, length, options.access, begins_with, options.scratch, is_eager};
+  return {backing,     options.offset,  length,   options.access,
+          begins_with, options.scratch, is_eager, std::move(prepare)};
 }
 
 shared::file_to_map open_to_remap(shared::file_side const& file, std::uint64_t bytes, access use) {

@@ -70,7 +70,8 @@ class mapping {
   /// pages of 4 KiB, and makes it durable. Waits for calls that may write them. Any host thread
   /// calls. Objects without a file and scratch objects: does nothing.
   ///
-  /// Returns 0, or the first error, once. What could not be written stays for the next call:
+  /// Returns 0, or the first error, once. What could not be written stays for the next call, which
+  /// writes all pages of its blocks, also over what others have written there since:
   ///   -EINVAL not all of them lie in the object | -EIO the device or the disk failed
   ///   -ENOSPC | -EDQUOT | -EFBIG | -errno as pwrite(2) or fdatasync(2)
   int sync(std::uint64_t first, std::uint64_t bytes);
@@ -81,11 +82,15 @@ class mapping {
   int write_back();
 
   /// Lets later calls and touches see what others have written to the file. Bytes that this object
-  /// has changed and not written back stay. Returns 0, or
+  /// has changed and not written back stay. Scratch objects: does nothing.
+  ///
+  /// Stores of others through mmap(2) count as soon as they are synced. Objects of access::write
+  /// forget what they have written back. Returns 0, or
   ///   -EBUSY a call uses the object | -ESTALE the file became shorter | -EIO | -errno as fstat(2)
   int refresh();
 
-  /// Drops what was changed and not written back. Returns as refresh().
+  /// Drops what was changed and not written back. Later calls and touches see the file as with
+  /// refresh(), scratch objects have zeros. Returns as refresh().
   int discard();
 
   /// Writes back, and uses the same bytes of the file for something else from now on. The address

@@ -95,7 +95,8 @@ struct map_options {
   /// Of the first byte in the file, a multiple of 4096.
   std::uint64_t offset = 0;
 
-  /// The bytes are never written back. A file of that name has its length and no bytes.
+  /// The bytes begin as zeros and are never written back. The file gets its length, and keeps what
+  /// it had. Needs access write or read_write.
   bool scratch = false;
 
   /// Reads the file into GPU memory from now on, beside the program. Nothing: if `access` is read.

@@ -5,18 +5,15 @@
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/memory_file.hpp>
 #include <test/refusals/refused_calls.hpp>
+#include <test/refusals/shared_sweep.hpp>
 #include <test/support/in_library.hpp>
-#include <test/support/settings.hpp>
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <iterator>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -29,10 +26,6 @@ namespace {
 
 using words = std::vector<std::uint32_t>;
 constexpr std::uint64_t count = 20'000, bytes = count * 4;
-
-std::ptrdiff_t open_descriptors() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
-}
 
 /// Ends the program at the first error that the refusal explains.
 struct stopped {};
@@ -186,48 +179,10 @@ class program {
   words plain_a_ = words(count), plain_b_ = words(count);
 };
 
-std::array<long, std::size_t(refusable::count)> reached;
 int sweeps_run = 0;
 
 void sweep(coherence_protocol protocol) {
-  std::array<long, std::size_t(refusable::count)> counts;
-  program(protocol, 0).run();  // what is made once per process is there
-  {
-    call_counter const counting;
-    program(protocol, 0).run();
-    for (std::size_t i = 0; i < counts.size(); ++i)
-      counts[i] = call_counter::count_of(refusable(i));
-  }
-  long points = 0;
-  for (auto const& call : refusable_calls()) {
-    // The first places, and the last.
-    long const all = counts[std::size_t(call.call)], most = thread_sanitizer ? 3 : 24;
-    for (int const what : call.outcomes) {
-      for (long n = 0; n < all; n = n < most || n == all - 1 ? n + 1 : all - 1) {
-        for (auto const how_long : {refused::once, refused::from_then_on}) {
-          if (how_long == refused::from_then_on && n != 0 && n != all - 1) continue;
-          auto const where = std::string(call.name) + " number " + std::to_string(n) + " of " +
-                             std::to_string(all) +
-                             (how_long == refused::once ? "" : " and all behind it") +
-                             ", outcome " + std::to_string(what);
-          CAPTURE(where);
-          auto const descriptors = open_descriptors();
-          {
-            refusal const now(call.call, n, what, how_long);
-            program(protocol, what).run();
-          }
-          reached[std::size_t(call.call)] += refusal::happened() ? 1 : 0;
-          ++points;
-          CHECK(open_descriptors() == descriptors);
-          try {  // a stream that failed has said so
-            this_thread_stream().synchronize();
-          } catch (device_error const&) {
-          }
-        }
-      }
-    }
-  }
-  MESSAGE(points << " injection points");
+  sweep_calls([protocol](int outcome) { program(protocol, outcome).run(); });
   ++sweeps_run;
 }
 
@@ -246,6 +201,7 @@ TEST_CASE("shared calls: every call of shared memory was refused") {
   if (sweeps_run < 3) return;  // only some cases run
   for (auto const& call : refusable_calls()) {
     std::string const name = call.name;
-    if (is_of_shared_memory(call.call)) CHECK_MESSAGE(reached[std::size_t(call.call)] > 0, name);
+    if (is_of_shared_memory(call.call))
+      CHECK_MESSAGE(reached_calls[std::size_t(call.call)] > 0, name);
   }
 }

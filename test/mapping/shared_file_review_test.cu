@@ -1,0 +1,287 @@
+// Objects with files where two things come together: errors and retries, discarded bytes and a disk
+// that fails, no more mappings, ends of processes.
+#include <gpufs/config.hpp>
+#include <gpufs/mapping.hpp>
+
+#include <test/mapping/kernels.hpp>
+#include <test/mapping/named_file.hpp>
+#include <test/support/child.hpp>
+#include <test/support/files.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+using namespace gpufs;
+using namespace gpufs::test;
+
+namespace {
+
+constexpr std::uint64_t kibi = 1 << 10, mebi = 1 << 20;
+
+/// What the calls below do instead of what they say. 0: nothing.
+std::atomic<int> syncs_to_refuse{0}, protections_to_refuse{0};
+/// Reads of 4 MiB or less, told their offset before. Returns an error, or 0: read.
+std::function<int(std::uint64_t)> on_read;
+
+bool takes_one(std::atomic<int>& left) {
+  for (int now = left.load(); now > 0;)
+    if (left.compare_exchange_weak(now, now - 1)) return true;
+  return false;
+}
+
+}  // namespace
+
+// The library's calls come here.
+extern "C" int fdatasync(int fd) {
+  if (takes_one(syncs_to_refuse)) {
+    errno = EIO;
+    return -1;
+  }
+  return int(::syscall(SYS_fdatasync, fd));
+}
+extern "C" int mprotect(void* at, std::size_t bytes, int protection) noexcept {
+  if (takes_one(protections_to_refuse)) {
+    errno = ENOMEM;
+    return -1;
+  }
+  return int(::syscall(SYS_mprotect, at, bytes, protection));
+}
+extern "C" ssize_t pread(int fd, void* to, std::size_t bytes, off_t offset) {
+  if (int const error = on_read ? on_read(std::uint64_t(offset)) : 0; error != 0) {
+    errno = error;
+    return -1;
+  }
+  return ::syscall(SYS_pread64, fd, to, bytes, offset);
+}
+
+namespace {
+
+std::vector<std::uint32_t> numbers(std::uint64_t count) {
+  std::vector<std::uint32_t> all(count);
+  std::iota(all.begin(), all.end(), 1u);
+  return all;
+}
+
+__global__ void add_to_words(std::uint32_t* words, std::uint64_t count, std::uint32_t what) {
+  for (auto i = thread_number(); i < count; i += thread_count()) words[i] += what;
+}
+
+void wait_for(std::atomic<bool> const& what) {
+  while (!what.load()) ::sched_yield();
+}
+
+}  // namespace
+
+TEST_CASE("refresh() leaves a scratch object what kernels have written to it") {
+  named_file const file;
+  shared_memory memory;
+  mapping m = memory.map(
+      file.path(),
+      {.access = access::read_write, .create = true, .length = 64 * kibi, .scratch = true});
+  launch(add_to_words, 1, 64, m.as<std::uint32_t>(), 16 * kibi, 3u);
+  memory.synchronize();
+  CHECK(m.refresh() == 0);
+  CHECK(m.as<std::uint32_t>()[100] == 3);
+}
+
+TEST_CASE("scratch objects that are only read are refused: CPU and kernels would differ") {
+  named_file const file(numbers(1024));
+  shared_memory memory;
+  CHECK_THROWS_AS(static_cast<void>(memory.map(file.path(), {.scratch = true})), config_error);
+}
+
+TEST_CASE("discarded bytes do not come back when an fdatasync fails") {
+  auto content = numbers(64 * kibi);
+  named_file const file(content);
+  shared_memory memory;
+  mapping m = memory.map(file.path(), {.access = access::read_write});
+  m.as<std::uint32_t>()[0] = content[0] = 77;
+  CHECK(m.write_back() == 0);
+  launch(add_to_words, 1, 64, m.as<std::uint32_t>(), 64 * kibi, 5u);
+  memory.synchronize();
+  CHECK(m.discard() == 0);
+  syncs_to_refuse = 1;
+  CHECK(m.sync() == -EIO);
+  CHECK(m.sync() == 0);
+  CHECK(file.content() == content);
+  CHECK(m.as<std::uint32_t>()[9] == content[9]);
+}
+
+TEST_CASE("a read that failed and is tried again beside the rest of the first fill") {
+  constexpr std::uint64_t piece = 4 * mebi;
+  auto const content = numbers(2 * piece / 4);
+  named_file const file(content);
+  mapping_config config;
+  config.fill_threads = 2;
+  shared_memory memory(config);
+  mapping m = memory.map(file.path(), {.access = access::read_write});
+  std::atomic<bool> has_failed{false}, second_goes{false}, again{false}, again_goes{false};
+  std::atomic<int> reads_of_first{0};
+  on_read = [&](std::uint64_t offset) {
+    if (offset == piece) wait_for(second_goes);
+    if (offset != 0) return 0;
+    int const number = reads_of_first.fetch_add(1);
+    if (number == 0) {
+      has_failed = true;
+      return EIO;
+    }
+    if (number == 1) {
+      again = true;
+      wait_for(again_goes);
+    }
+    return 0;
+  };
+  std::thread first([&] { CHECK(m.acquire(0, 2 * piece, access::read) == -EIO); });
+  wait_for(has_failed);
+  while (m.errors().empty()) ::sched_yield();
+  std::thread second([&] { CHECK(m.acquire(0, piece, access::read) == 0); });
+  wait_for(again);
+  second_goes = true;
+  first.join();
+  // The first piece is still under way. A call waits for it, and does not read it again.
+  std::atomic<bool> is_done{false};
+  std::thread third([&] {
+    shared_call call;
+    call.reads_writes(m, 0, piece);
+    launch(call, add_to_words, 1, 64, m.as<std::uint32_t>(), 1024, 5u);
+    memory.synchronize();
+    is_done = true;
+  });
+  for (int i = 0; i < 100'000 && !is_done; ++i) ::sched_yield();
+  again_goes = true;
+  second.join();
+  third.join();
+  on_read = nullptr;
+  CHECK(m.as<std::uint32_t>()[100] == content[100] + 5);
+  CHECK(reads_of_first == 2);
+}
+
+TEST_CASE("access write: words that nobody wrote stay in the file, also if the device fails") {
+  auto content = numbers(64 * kibi);
+  named_file const file(content);
+  shared_memory memory;
+  mapping m = memory.map(file.path(), {.access = access::write, .block = 64 * kibi});
+  auto* const words = m.as<std::uint32_t>();
+  words[0] = words[1] = content[0] = content[1] = 7;
+  protections_to_refuse = 1000;
+  CHECK(m.acquire(64 * kibi, 4096, access::write) == -EIO);
+  protections_to_refuse = 0;
+  CHECK(m.write_back() == -EIO);
+  CHECK(file.content() == content);
+}
+
+TEST_CASE("no more mappings: bytes of a file that the device lacks are read all the same") {
+  auto const content = numbers(64 * kibi);
+  named_file const file(content);
+  shared_memory memory;
+  mapping m = memory.map(file.path(), {.access = access::read_write, .block = 64 * kibi});
+  protections_to_refuse = 1;
+  CHECK(m.acquire(0, 64 * kibi, access::read) == 0);
+  CHECK(protections_to_refuse == 0);
+  CHECK(m.as<std::uint32_t>()[5] == content[5]);
+  CHECK(m.as<std::uint32_t>()[40 * kibi] == content[40 * kibi]);
+  m.as<std::uint32_t>()[40 * kibi] = 1;
+  CHECK(m.as<std::uint32_t>()[40 * kibi + 1] == content[40 * kibi + 1]);
+}
+
+TEST_CASE("no more mappings: a call does not make bytes changed that the device lacks") {
+  auto content = numbers(64 * kibi);
+  named_file const file(content);
+  mapping_config config;
+  config.detect_writes = write_detection::all;
+  shared_memory memory(config);
+  mapping m = memory.map(file.path(), {.access = access::read_write, .block = 64 * kibi});
+  CHECK(m.as<std::uint32_t>()[5] == content[5]);
+  shared_call call;
+  call.reads_writes(m, 0, 64 * kibi);
+  protections_to_refuse = 1;
+  launch(call, add_to_words, 1, 64, m.as<std::uint32_t>(), 16, 3u);
+  CHECK(protections_to_refuse == 0);
+  for (std::uint64_t i = 0; i < 16; ++i) content[i] += 3;
+  CHECK(m.write_back() == 0);
+  CHECK(file.content() == content);
+}
+
+TEST_CASE("access write: the page that the object ends in is not written if nobody wrote to it") {
+  auto content = numbers(4 * kibi);
+  named_file const file(content);
+  mapping_config config;
+  config.detect_writes = write_detection::all;
+  shared_memory memory(config);
+  mapping m = memory.map(file.path(), {.access = access::write, .length = 4096 + 12});
+  m.as<std::uint32_t>()[0] = m.as<std::uint32_t>()[1] = content[0] = content[1] = 9;
+  CHECK(m.write_back() == 0);
+  CHECK(m.stats().writeback_pages == 1);
+  CHECK(file.content() == content);
+}
+
+TEST_CASE("a file keeps its bytes if it cannot be mapped for want of memory") {
+  auto const content = numbers(4 * kibi);
+  named_file const file(content);
+  mapping_config config;
+  config.device_memory = 2 * mebi;
+  shared_memory memory(config);
+  CHECK_THROWS_AS(
+      static_cast<void>(memory.map(
+          file.path(),
+          {.access = access::write, .create = true, .truncate = true, .length = 4 * mebi})),
+      shared_memory_error);
+  CHECK(file.content() == content);
+}
+
+TEST_CASE("a thread may release a second call while a write-back waits for its first") {
+  named_file const file(numbers(32 * kibi));
+  shared_memory memory;
+  mapping m = memory.map(file.path(), {.access = access::read_write, .block = 64 * kibi});
+  shared_call first, second;
+  first.writes(m, 0, 64 * kibi);
+  second.writes(m, 64 * kibi, 64 * kibi);
+  REQUIRE(first.release() == 0);
+  std::thread writer([&] { CHECK(m.write_back() == 0); });
+  for (int i = 0; i < 10'000; ++i) ::sched_yield();  // it waits by now, most probably
+  std::atomic<bool> is_done{false};
+  std::thread releaser([&] {
+    CHECK(second.release() == 0);
+    is_done = true;
+  });
+  for (int i = 0; i < 1'000'000 && !is_done; ++i) ::sched_yield();
+  CHECK(is_done);
+  first.launched();
+  releaser.join();
+  second.launched();
+  writer.join();
+}
+
+TEST_CASE("child: ends while a file is read ahead") {
+  if (!is_part("ends while a file is read ahead")) return;
+  on_read = [](std::uint64_t) {
+    ::sched_yield();
+    return 0;
+  };
+  auto& memory = *new shared_memory;
+  static_cast<void>(new mapping(memory.map(given_path())));
+  static_cast<void>(
+      new mapping(memory.map(given_path(), {.access = access::read_write, .eager = true})));
+  std::exit(0);
+}
+
+TEST_CASE("a process may end while a file is read ahead") {
+  named_file const file(std::vector<std::uint32_t>(16 * mebi / 4, 5));
+  for (int round = 0; round < 20; ++round) {
+    child c("ends while a file is read ahead", file.path());
+    CHECK(c.succeeds());
+  }
+}
