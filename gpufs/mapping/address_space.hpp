@@ -80,6 +80,9 @@ class address_space {
   /// Returns the call's number, 0: it uses nothing, -EINVAL: an object has gone, or -EIO. Every
   /// call that began is ended by end_behind().
   std::int64_t begin(std::optional<std::vector<part>> declared);
+  /// What a call uses that names bytes by their address: those that lie in the object that has the
+  /// first one. Nothing: there is none, or no byte.
+  [[nodiscard]] std::optional<part> part_at(void const* first, std::uint64_t bytes, bool writes);
   /// Ends the call behind the work that the stream has so far.
   void end_behind(stream& on, std::int64_t call) noexcept;
 
@@ -97,6 +100,8 @@ class address_space {
   /// Puts [at, at + bytes) into the piece, as soon as no call may write them. All of them are there
   /// after wait_for_copies(). Returns as scatter().
   int gather(std::uint64_t at, staging_piece& to, std::uint64_t bytes);
+  /// Waits until calls let go of [at, at + bytes), as scatter() and gather() do.
+  void wait_for_use(std::uint64_t at, std::uint64_t bytes, bool writes);
   /// Returns 0 or -EIO.
   int wait_for_copies(staging_piece const& piece) noexcept;
   /// Throws device_error: no memory can be pinned.

@@ -54,6 +54,17 @@ std::int64_t address_space::begin(std::optional<std::vector<part>> declared) {
   return ++last_call_;
 }
 
+std::optional<part> address_space::part_at(void const* first, std::uint64_t bytes, bool writes) {
+  auto const at = reinterpret_cast<std::uintptr_t>(first);
+  auto const base = reinterpret_cast<std::uintptr_t>(range_.base());
+  if (bytes == 0 || at < base || at - base >= range_.bytes()) return std::nullopt;
+  quiet_lock const lock(mutex_);
+  object* const o = object_at(at - base);
+  if (o == nullptr) return std::nullopt;
+  auto const within = at - base - o->offset;
+  return part{o->offset, o->id, o->blocks_of(within, std::min(bytes, o->bytes - within)), writes};
+}
+
 // Each object once, however many parts of it the call uses.
 void address_space::count_call(std::vector<std::pair<object*, use>> const& all, bool is_declared) {
   std::set<object*> objects;

@@ -66,6 +66,18 @@ struct living_spaces {
     std::erase_if(all, [](auto const& s) { return s.expired(); });
     all.push_back(space);
   }
+  /// The one that has an address, for calls of this process.
+  std::shared_ptr<address_space> at(void const* address) {
+    std::lock_guard const lock(mutex);
+    auto const wanted = reinterpret_cast<std::uintptr_t>(address);
+    for (auto const& s : all) {
+      auto space = s.lock();
+      if (space == nullptr || space->in_forked_child()) continue;
+      if (wanted - reinterpret_cast<std::uintptr_t>(space->base()) < space->reserved())
+        return space;
+    }
+    return nullptr;
+  }
   /// Those of the device, for calls of this process.
   std::vector<std::shared_ptr<address_space>> living(int device) {
     std::lock_guard const lock(mutex);
@@ -78,8 +90,6 @@ struct living_spaces {
     return found;
   }
 };
-
-thread_local unsigned declared_launches = 0;
 
 /// Hands all objects to launches that declare nothing.
 class undeclared_launches final : public device::launch_observer {
@@ -95,7 +105,8 @@ class undeclared_launches final : public device::launch_observer {
 
  public:
   std::unique_ptr<under_way> before_launch(stream& on) override {
-    if (declared_launches != 0) return nullptr;
+    // Declared launches, launches within wrapped ones, and our own kernels.
+    if (shared::is_in_library()) return nullptr;
     auto begun = std::make_unique<calls>(on);
     // A launch that is captured runs later, and perhaps often.
     if (device_memory::is_captured(on)) return nullptr;
@@ -114,10 +125,45 @@ class undeclared_launches final : public device::launch_observer {
 
 void owner::watch_launches(std::shared_ptr<shared::address_space> const& space) {
   static undeclared_launches& watch = *new undeclared_launches;
+  shared::no_signals const quiet;
   living_spaces::list().add(space);
   // Pairs with the load of each launch.
   device::observer.store(&watch, std::memory_order_release);
 }
+
+std::shared_ptr<shared::address_space> owner::space_at(void const* address) noexcept {
+  shared::no_signals const quiet;
+  return living_spaces::list().at(address);
+}
+
+struct owner::shared_copy::implementation {
+  explicit implementation(stream& on) : on(on) {}
+  ~implementation() {
+    for (auto& c : calls) c.end_behind(on);
+  }
+  shared::no_signals const quiet;  // as of launches
+  stream& on;
+  std::vector<call> calls;
+};
+
+owner::shared_copy::shared_copy(stream& on, named_bytes to, named_bytes from)
+    : implementation_(std::make_unique<implementation>(on)) {
+  if (device_memory::is_captured(on)) return;  // it runs later, and perhaps often
+  // A source that is the target changes nothing.
+  bool const writes = to.first != from.first;
+  for (auto& space : living_spaces::list().living(current_device_number())) {
+    std::vector<shared::part> parts;
+    if (auto const p = space->part_at(from.first, from.bytes, false)) parts.push_back(*p);
+    if (auto const p = space->part_at(to.first, to.bytes, true); p && writes) parts.push_back(*p);
+    if (parts.empty()) continue;
+    auto& c = implementation_->calls.emplace_back(std::move(space));
+    for (auto const& p : parts) c.add(p);
+    int const result = c.begin_declared();
+    if (result != 0) throw shared_memory_error(-result, device_failed);
+  }
+}
+
+owner::shared_copy::~shared_copy() = default;
 
 shared_call::shared_call(stream* on) : on_(on) {
   shared::no_signals const quiet;
@@ -178,13 +224,8 @@ void shared_call::launched() noexcept {
 namespace detail {
 
 declared_launch::declared_launch(shared_call& of)
-    : of_(of), quiet_(std::make_unique<shared::no_signals>()) {
-  ++declared_launches;
-}
-declared_launch::~declared_launch() {
-  --declared_launches;
-  of_.launched();
-}
+    : of_(of), quiet_(std::make_unique<shared::no_signals>()) {}
+declared_launch::~declared_launch() { of_.launched(); }
 
 void release_or_throw(shared_call& call) {
   int const result = call.release();

@@ -19,6 +19,9 @@
 
 namespace gpufs {
 
+// Only programs with gpufs_wrap_io() have it.
+extern "C" __attribute__((weak)) char const gpufs_io_is_wrapped;
+
 namespace {
 
 using shared::address_space;
@@ -150,6 +153,13 @@ shared_place shared_memory::find(void const* address) const {
 
 mapping_statistics shared_memory::stats() const { return space_->counts(); }
 
-std::vector<std::string> shared_memory::notes() const { return space_->notes(); }
+std::vector<std::string> shared_memory::notes() const {
+  auto all = space_->notes();
+  if (&gpufs_io_is_wrapped == nullptr)
+    all.emplace_back(
+        "system calls of the program fail with EFAULT on bytes that the CPU would have to fetch; "
+        "link it with gpufs_wrap_io(), or use shared_memory::read() and the like");
+  return all;
+}
 
 }  // namespace gpufs
