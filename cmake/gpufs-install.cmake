@@ -3,7 +3,7 @@
 include(CMakePackageConfigHelpers)
 
 install(DIRECTORY include/gpufs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs
-  FILES_MATCHING PATTERN *.hpp PATTERN *.cuh)
+  FILES_MATCHING PATTERN *.hpp PATTERN *.cuh PATTERN *.h)
 install(DIRECTORY gpufs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs
   FILES_MATCHING PATTERN *.hpp PATTERN *.cuh
   PATTERN ${other_device} EXCLUDE

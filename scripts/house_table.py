@@ -98,6 +98,8 @@ PUBLIC_HEADERS = [
     "include/gpufs/array.hpp",
     "include/gpufs/async.hpp",
     "include/gpufs/cli.hpp",
+    "include/gpufs/compat/adsm.h",
+    "include/gpufs/compat/gmac.h",
     "include/gpufs/config.hpp",
     "include/gpufs/device.hpp",
     "include/gpufs/device_counters.hpp",
