@@ -213,6 +213,25 @@ if(TARGET gpufs_ports)
 endif()
 include(gpufs-shown-programs)
 
+# A CUDA program that does not name gpufs: with two memories and copies between them, and with one
+# memory behind the wrappers, also for default streams of each thread.
+if(GPUFS_DEVICE STREQUAL "cuda")
+  set(builds plain_cuda plain_cuda_shared plain_cuda_shared_threads)
+  foreach(name IN LISTS builds)
+    add_executable(${name} test/programs/plain_cuda.cu)
+    gpufs_set_up_program(${name})
+    if(name MATCHES "_shared")
+      target_compile_definitions(${name} PRIVATE ONE_MEMORY)
+      gpufs_wrap_launches(${name})
+      gpufs_wrap_io(${name})
+    endif()
+  endforeach()
+  target_compile_options(plain_cuda_shared_threads PRIVATE --default-stream=per-thread)
+  list(TRANSFORM builds PREPEND ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/ OUTPUT_VARIABLE paths)
+  add_test(NAME plain_cuda COMMAND ${PROJECT_SOURCE_DIR}/test/programs/plain_cuda.sh ${paths})
+  set_tests_properties(plain_cuda PROPERTIES TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77)
+endif()
+
 # add_planted_bug(<name> <sanitizer> <report>): test/device/<name>.{cpp,cu} must pass with the
 # argument `clean`. Without the argument it must make the sanitizer print the report.
 function(add_planted_bug name sanitizer report)
