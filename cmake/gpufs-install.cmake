@@ -3,7 +3,7 @@
 include(CMakePackageConfigHelpers)
 
 install(DIRECTORY include/gpufs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs
-  FILES_MATCHING PATTERN *.hpp PATTERN *.cuh)
+  FILES_MATCHING PATTERN *.hpp PATTERN *.cuh PATTERN *.h)
 install(DIRECTORY gpufs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs
   FILES_MATCHING PATTERN *.hpp PATTERN *.cuh
   PATTERN ${other_device} EXCLUDE
@@ -31,5 +31,6 @@ write_basic_package_version_file(
   ${PROJECT_BINARY_DIR}/gpufs-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES
   ${PROJECT_BINARY_DIR}/gpufs-config.cmake ${PROJECT_BINARY_DIR}/gpufs-config-version.cmake
-  cmake/gpufs-dependencies.cmake cmake/gpufs-kernel-sources.cmake DESTINATION ${package_dir})
+  cmake/gpufs-dependencies.cmake cmake/gpufs-kernel-sources.cmake cmake/gpufs-wrapping.cmake
+  DESTINATION ${package_dir})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

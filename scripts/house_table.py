@@ -89,7 +89,7 @@ NAMESPACES = [
     ("host-daemon/*", ["gpufs::daemon"]),
     ("include/gpufs/io.hpp", ["gpufs", "gpufs::io"]),  # what its handles are made of
     ("include/gpufs/testing/*", ["gpufs", "gpufs::testing", "gpufs::daemon"]),
-    ("include/gpufs/mapping.hpp", ["gpufs", "gpufs::shared", "gpufs::device"]),  # forward
+    ("include/gpufs/mapping.hpp", ["gpufs", "gpufs::shared"]),  # its forward declarations
     ("include/gpufs/*", ["gpufs"]),
 ]
 
@@ -98,6 +98,9 @@ PUBLIC_HEADERS = [
     "include/gpufs/array.hpp",
     "include/gpufs/async.hpp",
     "include/gpufs/cli.hpp",
+    "include/gpufs/compat/adsm.h",
+    "include/gpufs/compat/dragon.h",
+    "include/gpufs/compat/gmac.h",
     "include/gpufs/config.hpp",
     "include/gpufs/device.hpp",
     "include/gpufs/device_counters.hpp",

@@ -11,7 +11,8 @@ cmake -S test/programs/consumer -B "$folder/consumer" -G Ninja -DCMAKE_BUILD_TYP
   -DCMAKE_PREFIX_PATH="$PWD/$folder/prefix" >/dev/null
 cmake --build "$folder/consumer"
 if [ "$preset" = cuda ] && ! scripts/gpu_visible.sh; then
-  echo "consumer built; not run, no GPU visible"
+  echo "consumers built; not run, no GPU visible"
 else
   "$folder/consumer/consumer" "$folder/consumer/CMakeCache.txt"
+  "$folder/consumer/wrapped_consumer" "$folder/consumer/CMakeCache.txt"
 fi

@@ -24,25 +24,8 @@ class launch_observer {
 /// The observer, or null. It is set once and lives until the process ends.
 inline std::atomic<launch_observer*> observer{nullptr};
 
-/// While one lives, the observer is not told of launches of its thread.
-class unobserved_launches {
- public:
-  unobserved_launches() { ++count(); }
-  ~unobserved_launches() { --count(); }
-  unobserved_launches(unobserved_launches const&) = delete;
-  unobserved_launches& operator=(unobserved_launches const&) = delete;
-  [[nodiscard]] static bool exists() { return count() != 0; }
-
- private:
-  static unsigned& count() {
-    thread_local unsigned living = 0;
-    return living;
-  }
-};
-
 /// To be kept until the launch is on its stream.
 [[nodiscard]] inline std::unique_ptr<launch_observer::under_way> observe_launch(stream& on) {
-  if (unobserved_launches::exists()) return nullptr;
   // Pairs with the store where the first shared_memory is made.
   auto* const told = observer.load(std::memory_order_acquire);
   return told == nullptr ? nullptr : told->before_launch(on);

@@ -22,6 +22,12 @@ void copy_to_host(void* host, void const* device, std::uint64_t bytes);
 void zero_device(void* device, std::uint64_t bytes);
 void zero_pinned(void* memory, std::uint64_t bytes) noexcept;
 
+/// Lets kernels use host memory at its address. Returns false if the device would have another
+/// address for it. Throws device_error: the system refuses to pin it.
+[[nodiscard]] bool share_host_memory(void* memory, std::uint64_t bytes);
+/// GPU: may wait for kernels.
+void unshare_host_memory(void* memory) noexcept;
+
 /// Makes a device current in a thread of the library, by its number. The thread's calls then go
 /// through while a program's thread captures a CUDA graph, and leave the capture valid. Throws
 /// device_error.

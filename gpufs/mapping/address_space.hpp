@@ -74,9 +74,9 @@ struct fill_job {
 /// A part of an object on its way to the file.
 struct write_piece {
   byte_run bytes;
-  bool writes_all;  ///< also pages that seem unchanged
   int error = 0;
-  std::uint64_t written_pages = 0, written_bytes = 0, unchanged_pages = 0, merged_bytes = 0;
+  std::uint64_t written_bytes = 0, unchanged_pages = 0, merged_bytes = 0;
+  std::vector<block_run> written = {};  ///< pages, by their number in the object
 };
 
 /// All state is protected by one mutex, taken with signals blocked. The service thread answers
@@ -99,8 +99,9 @@ class address_space {
 
   /// See mapping's functions of these names. `first` and `bytes` lie in the object.
   int write_back(object& o, byte_run what, bool makes_durable);
-  /// Of all objects. Errors stay with the objects.
-  void write_back_all() noexcept;
+  /// The process ends: stops all reads of files, and writes back all objects. Errors are lost. May
+  /// wait for calls, as long as their kernels run.
+  void end_with_process() noexcept;
   int refresh(object& o);
   int discard(object& o);
   /// `what`: the same bytes of the same file, for another use.
@@ -119,11 +120,17 @@ class address_space {
   };
   [[nodiscard]] place find(std::uintptr_t address) const;
 
+  /// Brings what the device lacks for a call, with signals. begin() does the same without them.
+  /// Returns 0 or an error, as begin().
+  int prepare(std::optional<std::vector<part>> const& declared);
   /// Hands blocks to the device for a call. No parts: all objects, for reading and writing.
   /// Returns the call's number, 0: it uses nothing, -EINVAL: an object has gone, -EACCES: it would
   /// write to one that is only read, -EIO, or the error of a file. Every call that began is ended
   /// by end_behind().
   std::int64_t begin(std::optional<std::vector<part>> declared);
+  /// What a call uses that names bytes by their address: those that lie in the object that has the
+  /// first one. Nothing: there is none, or no byte.
+  [[nodiscard]] std::optional<part> part_at(void const* first, std::uint64_t bytes, bool writes);
   /// Ends the call behind the work that the stream has so far.
   void end_behind(stream& on, std::int64_t call) noexcept;
 
@@ -141,6 +148,8 @@ class address_space {
   /// Puts [at, at + bytes) into the piece, as soon as no call may write them. All of them are there
   /// after wait_for_copies(). Returns as scatter().
   int gather(std::uint64_t at, staging_piece& to, std::uint64_t bytes);
+  /// Waits until calls let go of [at, at + bytes), as scatter() and gather() do.
+  void wait_for_use(std::uint64_t at, std::uint64_t bytes, bool writes);
   /// Returns 0 or -EIO.
   int wait_for_copies(staging_piece const& piece) noexcept;
   /// Throws device_error: no memory can be pinned.
@@ -176,12 +185,14 @@ class address_space {
   int fill(quiet_lock& lock, object& o, block_run units);
   [[nodiscard]] std::vector<fill_piece> pieces_to_fill(object& o, block_run units);
   void end_left_over(object& o, fill_job& job);
+  [[nodiscard]] bool is_stopped(file_side const& f) const;
   void note_error(object& o, std::uint64_t offset, int error);
   void tell_changes();
   [[nodiscard]] bool keeps_writers_out(object const& o) const;
   [[nodiscard]] std::vector<write_piece> pieces_to_write(object& o, block_run blocks);
   int write_from_host(object& o, block_run blocks);
   int end_write_back(object& o, std::vector<write_piece> const& pieces);
+  [[nodiscard]] int make_durable(quiet_lock& lock, object& o);
   int drop(object& o, bool also_changed);
   void count(object& o, counter what, std::uint64_t n = 1);
   void count_moved(object& o, reason why, counter direction, std::uint64_t blocks,
@@ -281,6 +292,7 @@ class address_space {
     end_call(call);
   }};
   std::atomic<bool> stops_{false};
+  std::atomic<bool> ends_with_process_{false};  ///< no file is read any more
   std::optional<guard> guard_;
   std::thread service_;  // last, since it uses all of the above
 };

@@ -59,6 +59,14 @@ int address_space::bring_all(quiet_lock& lock, std::optional<std::vector<part>> 
   }
 }
 
+int address_space::prepare(std::optional<std::vector<part>> const& declared) {
+  if (in_forked_child()) return -EIO;
+  quiet_lock lock(mutex_);
+  why_refused_.clear();
+  std::vector<std::pair<object*, use>> all;
+  return bring_all(lock, declared, all);
+}
+
 std::int64_t address_space::begin(std::optional<std::vector<part>> declared) {
   if (in_forked_child()) return failed;
   quiet_lock lock(mutex_);
@@ -79,6 +87,17 @@ std::int64_t address_space::begin(std::optional<std::vector<part>> declared) {
   }
   count_call(all, declared.has_value());
   return ++last_call_;
+}
+
+std::optional<part> address_space::part_at(void const* first, std::uint64_t bytes, bool writes) {
+  auto const at = reinterpret_cast<std::uintptr_t>(first);
+  auto const base = reinterpret_cast<std::uintptr_t>(range_.base());
+  if (bytes == 0 || at < base || at - base >= range_.bytes()) return std::nullopt;
+  quiet_lock const lock(mutex_);
+  object* const o = object_at(at - base);
+  if (o == nullptr) return std::nullopt;
+  auto const within = at - base - o->offset;
+  return part{o->offset, o->id, o->blocks_of(within, std::min(bytes, o->bytes - within)), writes};
 }
 
 // Each object once, however many parts of it the call uses.

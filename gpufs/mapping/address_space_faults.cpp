@@ -96,6 +96,8 @@ fault_answer address_space::serve(quiet_lock& lock, object& o, std::uint64_t blo
 
 // The thread waits until they are there, and then faults once more.
 fault_answer address_space::serve_absent(quiet_lock& lock, object& o, block_run one) {
+  // The process ends, and this thread with it.
+  if (ends_with_process_.load(std::memory_order_relaxed)) return fault_answer::waiting;
   auto const bytes = o.bytes_in(one);
   auto const& units = o.file->units_of(bytes.first, bytes.end);
   if (fill(lock, o, units) == 0) return fault_answer::waiting;

@@ -76,22 +76,20 @@ object& address_space::map_file(file_to_map const& what, map_options const& opti
 
 // Other threads may unmap objects meanwhile, as programs do that end in the middle of their work.
 // Each object is looked up anew. One that goes by itself writes itself back.
-void address_space::write_back_all() noexcept try {
+void address_space::end_with_process() noexcept try {
   if (in_forked_child()) return;
+  ends_with_process_.store(true, std::memory_order_relaxed);
   for (std::uint64_t next = 0;;) {
-    object* found = nullptr;
-    {
-      quiet_lock const lock(mutex_);
-      auto at = objects_.lower_bound(next);
-      while (at != objects_.end() && (at->second.file == nullptr || at->second.is_going)) ++at;
-      if (at == objects_.end()) return;
-      found = &at->second;
-      next = found->offset + 1;
-      ++found->file->fills;  // it stays
-    }
-    static_cast<void>(write_back(*found, {0, found->bytes}, false));
-    quiet_lock const lock(mutex_);
-    --found->file->fills;
+    quiet_lock lock(mutex_);
+    auto at = objects_.lower_bound(next);
+    while (at != objects_.end() && (at->second.file == nullptr || at->second.is_going)) ++at;
+    if (at == objects_.end()) return;
+    object& o = at->second;
+    next = o.offset + 1;
+    ++o.file->stays;
+    wait_until(lock, [&] { return o.file->fills == 0; });
+    lock.without([&] { static_cast<void>(write_back(o, {0, o.bytes}, false)); });
+    --o.file->stays;
     tell_changes();
   }
 } catch (std::exception const&) {  // no memory: nothing more can be done

@@ -94,6 +94,7 @@ int address_space::fill(quiet_lock& lock, object& o, block_run units) {
   auto& f = *o.file;
   fill_job job{.pieces = pieces_to_fill(o, units)};
   if (job.pieces.empty()) return 0;
+  if (ends_with_process_.load(std::memory_order_relaxed)) return -ECANCELED;
   for (auto const& p : job.pieces) f.filling.add(p.units);
   ++f.fills;
   lock.without(
@@ -104,7 +105,15 @@ int address_space::fill(quiet_lock& lock, object& o, block_run units) {
   // A piece that failed here may have come by another thread. One that came may be dropped again.
   bool const is_whole =
       std::ranges::none_of(job.pieces, [&](auto const& p) { return f.absent.overlaps(p.units); });
-  return is_whole || f.stops.load(std::memory_order_relaxed) ? 0 : job.error;
+  if (is_whole) return 0;
+  if (ends_with_process_.load(std::memory_order_relaxed)) return -ECANCELED;
+  return f.stops.load(std::memory_order_relaxed) ? 0 : job.error;
+}
+
+// Nobody wants more bytes of the object.
+bool address_space::is_stopped(file_side const& f) const {
+  return f.stops.load(std::memory_order_relaxed) ||
+         ends_with_process_.load(std::memory_order_relaxed);
 }
 
 // Pieces that no thread has begun: none had a lane, or the object goes. Pieces that have ended may
@@ -114,7 +123,7 @@ void address_space::end_left_over(object& o, fill_job& job) {
   for (auto& p : job.pieces) {
     if (std::exchange(p.has_ended, true)) continue;
     f.filling.take(p.units);
-    if (job.error != 0 || f.stops.load(std::memory_order_relaxed)) continue;
+    if (job.error != 0 || is_stopped(f)) continue;
     job.error = has_failed_ ? -EIO : -ENOMEM;
     note_error(o, p.bytes.first, job.error);
   }
@@ -137,7 +146,7 @@ void address_space::fill_pieces(object& o, fill_job& job, file_lane& lane) {
     end(turn);
     // Relaxed: the pieces were there before the threads.
     auto const number = job.next.fetch_add(1, std::memory_order_relaxed);
-    if (number >= job.pieces.size() || o.file->stops.load(std::memory_order_relaxed)) break;
+    if (number >= job.pieces.size() || is_stopped(*o.file)) break;
     auto& piece = job.pieces[number];
     bool is_direct = false;
     int const error = start_piece(o, piece, lane, lane.pieces[turn], is_direct);
@@ -218,14 +227,13 @@ int address_space::bring(quiet_lock& lock, object& o, block_run blocks) {
 void address_space::fill_eagerly(object& o) {
   quiet_lock lock(mutex_);
   // Errors come again where somebody needs the bytes.
-  if (!o.file->stops.load(std::memory_order_relaxed))
-    static_cast<void>(fill(lock, o, o.file->units_of(0, o.bytes)));
+  if (!is_stopped(*o.file)) static_cast<void>(fill(lock, o, o.file->units_of(0, o.bytes)));
 }
 
 void address_space::stop_filling(quiet_lock& lock, object& o) {
   o.file->stops.store(true, std::memory_order_relaxed);
   if (o.file->filler.joinable()) lock.without([&] { o.file->filler.join(); });
-  wait_until(lock, [&] { return o.file->fills == 0; });
+  wait_until(lock, [&] { return o.file->fills == 0 && o.file->stays == 0; });
 }
 
 }  // namespace gpufs::shared

@@ -67,6 +67,13 @@ staging_pool::lease address_space::take_staging() {
   return staging_.take();
 }
 
+void address_space::wait_for_use(std::uint64_t at, std::uint64_t bytes, bool writes) {
+  if (in_forked_child()) return;
+  quiet_lock lock(mutex_);
+  int error = 0;  // it comes again where the bytes are moved
+  static_cast<void>(wait_for_bytes(lock, at, bytes, writes, error));
+}
+
 int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t bytes) {
   if (in_forked_child()) return -EFAULT;
   quiet_lock lock(mutex_);

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <span>
 #include <utility>
 
@@ -83,7 +84,7 @@ bool address_space::keeps_writers_out(object const& o) const {
 
 // Nobody writes to the object meanwhile: calls and CPU threads wait while it is busy. What the CPU
 // has written is sent to the device first. There hashes find the pages that differ.
-int address_space::write_back(object& o, byte_run what, bool makes_durable) {
+int address_space::write_back(object& o, byte_run what, bool makes_durable) try {
   if (in_forked_child()) return -EIO;
   if (o.file == nullptr || !o.file->is_written_back()) return 0;
   auto& f = *o.file;
@@ -91,9 +92,16 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) {
   quiet_lock lock(mutex_);
   wait_until(lock, [&] { return !f.is_busy; });
   f.is_busy = true;  // first, as others may launch on and on
+  struct end_of_work {
+    address_space& space;
+    file_side& f;
+    ~end_of_work() {
+      f.is_busy = f.is_still = false;
+      space.tell_changes();
+    }
+  } const end{*this, f};
   wait_until(lock, [&] { return has_failed_ || !o.is_used(blocks, false); });
   f.is_still = true;
-  int error = 0;
   std::vector<write_piece> pieces;
   try {
     auto const sent = has_failed_ ? block_run{0, 0} : blocks;
@@ -114,21 +122,32 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) {
         write_pages(o, pieces[i], lane);
     });
   });
-  error = has_failed_ ? write_from_host(o, blocks) : end_write_back(o, pieces);
-  if (error == 0 && makes_durable) {
-    lock.without([&] { error = f.file->sync(); });
-    if (error != 0) {
-      // What the OS had not written may be lost, whatever it says next time.
-      note_error(o, what.first, error);
-      for (auto const& run : o.present(f.undurable)) {
-        f.changed.add(run);
-        f.refused.add(run);
-      }
-    }
-    f.undurable = {};
+  int const error = has_failed_ ? write_from_host(o, blocks) : end_write_back(o, pieces);
+  return error == 0 && makes_durable ? make_durable(lock, o) : error;
+} catch (std::bad_alloc const&) {
+  return -ENOMEM;
+}
+
+// What the OS had not written when it says an error may be lost, whatever it says next time. These
+// pages differ from all that the file may have, until they are written again.
+int address_space::make_durable(quiet_lock& lock, object& o) {
+  auto& f = *o.file;
+  int error = 0;
+  lock.without([&] { error = f.file->sync(); });
+  auto const pages = std::exchange(f.undurable, {});
+  if (error == 0) return 0;
+  block_runs blocks;
+  for (auto const& run : pages.runs()) {
+    blocks.add(o.blocks_of(run.first * file_page, (run.end - run.first) * file_page));
+    if (f.known.size() == 0) continue;
+    std::vector<page_hash> const unlike(run.end - run.first, page_hash{~0ull, ~0ull});
+    f.known.copy_from_host(unlike.data(), unlike.size(), run.first);
   }
-  f.is_busy = f.is_still = false;
-  tell_changes();
+  for (auto const& run : o.present(blocks)) {
+    f.changed.add(run);
+    f.refused.add(run);
+  }
+  note_error(o, 0, error);
   return error;
 }
 
@@ -139,10 +158,8 @@ std::vector<write_piece> address_space::pieces_to_write(object& o, block_run blo
     auto const all = o.bytes_in(run);
     for (auto first = all.first; first < all.end; first += staging_piece::size) {
       byte_run const bytes{first, std::min(first + staging_piece::size, all.end)};
-      bool const is_refused = f.refused.overlaps(o.blocks_of(first, bytes.end - first));
       // -ENOMEM if no thread takes it.
-      pieces.push_back(
-          {.bytes = bytes, .writes_all = is_refused || f.known.size() == 0, .error = -ENOMEM});
+      pieces.push_back({.bytes = bytes, .error = -ENOMEM});
     }
   }
   return pieces;
@@ -180,7 +197,7 @@ std::uint32_t address_space::find_changed(object& o, write_piece& piece, file_la
   }
   std::uint32_t count = 0;
   for (std::uint32_t i = 0; i < pages; ++i) {
-    if (piece.writes_all || lane.changed[i] != 0) lane.which[count++] = i;
+    if (f.known.size() == 0 || lane.changed[i] != 0) lane.which[count++] = i;
   }
   gather_pages(lane.on, device, lane.which.data(), count, lane.pieces[0].bytes.data());
   lane.on.synchronize();
@@ -214,7 +231,8 @@ int address_space::write_runs(object& o, write_piece& piece, file_lane& lane, st
     if (last > i) {
       int const error = f.file->write({bytes + i * file_page, length}, from);
       if (error != 0) return error;
-      piece.written_pages += last - i;
+      auto const page = piece.bytes.first / file_page + lane.which[i];
+      piece.written.push_back({page, page + (last - i)});
       piece.written_bytes += length;
     }
     i = last + (skips ? 1 : 0);
@@ -230,15 +248,15 @@ int address_space::end_write_back(object& o, std::vector<write_piece> const& pie
     f.changed.take(o.blocks_of(p.bytes.first, p.bytes.end - p.bytes.first));
   for (auto const& p : pieces) {
     auto const blocks = o.blocks_of(p.bytes.first, p.bytes.end - p.bytes.first);
-    count(o, &mapping_statistics::writeback_pages, p.written_pages);
+    for (auto const& run : p.written) {
+      f.undurable.add(run);
+      count(o, &mapping_statistics::writeback_pages, run.end - run.first);
+    }
     count(o, &mapping_statistics::writeback_bytes, p.written_bytes);
     count(o, &mapping_statistics::bytes_d2h, p.written_bytes);
     count(o, &mapping_statistics::pages_unchanged, p.unchanged_pages);
     count(o, &mapping_statistics::merge_read_bytes, p.merged_bytes);
-    if (p.written_bytes != 0) {
-      f.undurable.add(blocks);
-      f.seen.reset();  // others may have written as well
-    }
+    if (p.written_bytes != 0) f.seen.reset();  // others may have written as well
     if (p.error == 0) continue;
     f.changed.add(blocks);
     f.refused.add(blocks);

@@ -58,11 +58,12 @@ struct file_side {
   block_runs absent = {}, filling = {};
   block_runs changed = {};  ///< blocks that may differ from the file, since calls or the CPU wrote
   block_runs refused = {};  ///< of them, those that could not be written
-  block_runs undurable = {};     ///< blocks that were written since the last fdatasync
+  block_runs undurable = {};     ///< pages that were written since the last fdatasync
   buffer<page_hash> known = {};  ///< hashes of what the file has. None: all pages are written
   bool is_busy = false;          ///< it is written back, or waits for that
   bool is_still = false;         ///< it is written back: nobody writes to it meanwhile
-  unsigned fills = 0;            ///< under way, and others that need the object to stay
+  unsigned fills = 0;            ///< under way
+  unsigned stays = 0;            ///< others that need the object
   std::optional<file_version> seen = std::nullopt;  ///< nothing: we have written to it since
   std::vector<std::string> errors = {};
 

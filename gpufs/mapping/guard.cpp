@@ -26,7 +26,9 @@ struct guarded {
 };
 
 constexpr unsigned most_guards = 64;
-std::array<guarded, most_guards> guards;
+constinit std::array<guarded, most_guards> guards;
+// The first so many have been used.
+constinit std::atomic<unsigned> guards_used{0};
 
 // Handlers that were there before ours, the last one first. Never freed, as handlers of other
 // threads may use them.
@@ -147,6 +149,10 @@ guard::guard(void const* first, std::uint64_t bytes, fault_queue& queue) : numbe
     if (++number_ == most_guards)
       throw device_error("shared memory: 64 address spaces exist; share one of them");
   }
+  // Before the range is known to anybody.
+  auto used = guards_used.load(std::memory_order_relaxed);
+  while (used <= number_ && !guards_used.compare_exchange_weak(used, number_ + 1)) {
+  }
   auto& g = guards[number_];
   auto const from = reinterpret_cast<std::uintptr_t>(first);
   g.queue.store(&queue, std::memory_order_relaxed);
@@ -158,6 +164,19 @@ guard::guard(void const* first, std::uint64_t bytes, fault_queue& queue) : numbe
 guard::~guard() {
   guards[number_].end.store(0, std::memory_order_relaxed);
   guards[number_].is_taken.store(false, std::memory_order_release);
+}
+
+bool is_guarded(void const* first, std::uint64_t bytes) noexcept {
+  auto const begin = reinterpret_cast<std::uintptr_t>(first);
+  auto const used = guards_used.load(std::memory_order_relaxed);
+  for (unsigned i = 0; i < used; ++i) {
+    // Pairs with the release in guard().
+    auto const end = guards[i].end.load(std::memory_order_acquire);
+    if (begin >= end) continue;
+    auto const from = guards[i].first.load(std::memory_order_relaxed);
+    if (begin >= from || bytes > from - begin) return true;
+  }
+  return false;
 }
 
 }  // namespace gpufs::shared

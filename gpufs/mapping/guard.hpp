@@ -26,4 +26,8 @@ class guard {
   unsigned number_;
 };
 
+/// Whether any of [first, first + bytes) lies in a guarded range. Any thread calls, also in signal
+/// handlers. One load, if there has never been a guard.
+[[nodiscard]] bool is_guarded(void const* first, std::uint64_t bytes) noexcept;
+
 }  // namespace gpufs::shared

@@ -1,8 +1,8 @@
 // Kernels over pages of shared objects. A warp works on a page.
 #include <gpufs/base/mix64.hpp>
 #include <gpufs/base/warp.hpp>
-#include <gpufs/device/launch_observer.hpp>
 #include <gpufs/mapping/page_work.hpp>
+#include <gpufs/mapping/quiet_lock.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -123,7 +123,7 @@ unsigned blocks_for(std::uint64_t work, std::uint64_t per_block) {
 
 template <class... Parameters, class... Arguments>
 void run(stream& on, unsigned blocks, void (*kernel)(Parameters...), Arguments... arguments) {
-  device::unobserved_launches const own;
+  no_signals const own;  // nobody is told of the launch
   launch(launch_options{.grid = blocks, .block = threads, .on = &on}, kernel, arguments...);
 }
 

@@ -9,12 +9,26 @@
 
 namespace gpufs::shared {
 
+namespace detail {
+inline constinit thread_local unsigned quiet_depth = 0;
+}
+
+/// Whether this thread makes a call of the library that lets no signal in. Copies and launches that
+/// it makes meanwhile are the library's own, also where the linker leads them to wrappers.
+inline bool is_in_library() { return detail::quiet_depth != 0; }
+
 /// While it lives, the thread gets no signals, but for those of its own faults. A handler of the
 /// program might touch shared memory, and then wait for the service thread.
 class no_signals {
  public:
-  no_signals() { block(); }
-  ~no_signals() { unblock(); }
+  no_signals() {
+    block();
+    ++detail::quiet_depth;
+  }
+  ~no_signals() {
+    --detail::quiet_depth;
+    unblock();
+  }
   no_signals(no_signals const&) = delete;
   no_signals& operator=(no_signals const&) = delete;
 

@@ -2,10 +2,12 @@
 #include <gpufs/compat/dragon.h>
 #include <gpufs/config.hpp>
 #include <gpufs/mapping.hpp>
+#include <gpufs/owner/process_memory.hpp>
 
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -27,7 +29,7 @@ class dragon_maps {
   }
 
   void* add(char const* path, map_options const& options) {
-    mapping made = memory_.map(path, options);
+    mapping made = process_memory::get().memory().map(path, options);
     void* const address = made.data();
     std::lock_guard const lock(mutex_);
     maps_.emplace(address, std::move(made));
@@ -40,12 +42,11 @@ class dragon_maps {
   }
   mapping take(void* address) {
     std::lock_guard const lock(mutex_);
-    auto const node = maps_.extract(address);
-    return node.empty() ? mapping{} : std::move(const_cast<mapping&>(node.mapped()));
+    auto node = maps_.extract(address);
+    return node.empty() ? mapping{} : std::move(node.mapped());
   }
 
  private:
-  shared_memory memory_;
   std::mutex mutex_;
   std::map<void*, mapping> maps_;
 };
@@ -109,10 +110,6 @@ map_options options_for(std::uint64_t size, std::uint64_t start, unsigned flags)
 
 }  // namespace
 
-}  // namespace gpufs::owner
-
-using namespace gpufs::owner;
-
 extern "C" {
 
 dragonError_t dragon_map_from(char const* filename, size_t size, long long start,
@@ -159,3 +156,5 @@ dragonError_t dragon_trash_set_num_blocks(unsigned long) { return D_OK; }
 dragonError_t dragon_trash_set_num_reserved_sys_cache_pages(unsigned long) { return D_OK; }
 
 }  // extern "C"
+
+}  // namespace gpufs::owner

@@ -4,6 +4,7 @@
 #include <gpufs/mapping.hpp>
 #include <gpufs/mapping/address_space.hpp>
 #include <gpufs/mapping/staging.hpp>
+#include <gpufs/owner/shared_io.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -47,28 +48,6 @@ std::optional<memory_place> place_of(address_space const& space, void const* add
   return memory_place{nullptr, first - base};
 }
 
-/// What a transfer reads or writes: a file at its position, or at an offset.
-struct file_end {
-  int fd;
-  std::optional<std::uint64_t> offset;
-
-  [[nodiscard]] std::int64_t read(void* to, std::uint64_t bytes, std::uint64_t done) const {
-    auto const n = offset ? ::pread(fd, to, bytes, off_t(*offset + done)) : ::read(fd, to, bytes);
-    return n < 0 ? -errno : n;
-  }
-  [[nodiscard]] std::int64_t write(void const* from, std::uint64_t bytes,
-                                   std::uint64_t done) const {
-    auto const n =
-        offset ? ::pwrite(fd, from, bytes, off_t(*offset + done)) : ::write(fd, from, bytes);
-    return n < 0 ? -errno : n;
-  }
-  // One that gives what it has, and may never give more.
-  [[nodiscard]] bool is_stream() const {
-    struct stat status {};
-    return ::fstat(fd, &status) != 0 || (!S_ISREG(status.st_mode) && !S_ISBLK(status.st_mode));
-  }
-};
-
 /// Two pieces in turn: one is copied while the file or the CPU uses the other.
 class piece_pair {
  public:
@@ -92,10 +71,10 @@ std::int64_t result_of(std::uint64_t done, std::int64_t error) {
   return done != 0 ? std::int64_t(done) : error;
 }
 
-std::int64_t read_pieces(address_space& space, file_end const& file, std::uint64_t to,
+std::int64_t read_pieces(address_space& space, owner::transfer_end const& file, std::uint64_t to,
                          std::uint64_t bytes) {
   piece_pair const pieces(space);
-  if (bytes > piece_size && file.is_stream()) bytes = piece_size;
+  if (bytes > piece_size && file.may_give_less()) bytes = piece_size;
   std::uint64_t done = 0;
   for (std::uint64_t turn = 0; done < bytes; ++turn) {
     auto& piece = pieces[turn];
@@ -112,7 +91,7 @@ std::int64_t read_pieces(address_space& space, file_end const& file, std::uint64
   return std::int64_t(done);
 }
 
-std::int64_t write_pieces(address_space& space, file_end const& file, std::uint64_t from,
+std::int64_t write_pieces(address_space& space, owner::transfer_end const& file, std::uint64_t from,
                           std::uint64_t bytes) {
   piece_pair const pieces(space);
   auto const gather = [&](std::uint64_t turn) {
@@ -161,7 +140,27 @@ std::int64_t or_no_memory(Transfer const& transfer) {
   }
 }
 
-std::int64_t read_file(address_space& space, file_end const& file, void* to, std::uint64_t bytes) {
+}  // namespace
+
+std::int64_t owner::descriptor::read(void* to, std::uint64_t bytes, std::uint64_t done) const {
+  auto const n = offset_ ? ::pread(fd_, to, bytes, off_t(*offset_ + done)) : ::read(fd_, to, bytes);
+  return n < 0 ? -errno : n;
+}
+
+std::int64_t owner::descriptor::write(void const* from, std::uint64_t bytes,
+                                      std::uint64_t done) const {
+  auto const n =
+      offset_ ? ::pwrite(fd_, from, bytes, off_t(*offset_ + done)) : ::write(fd_, from, bytes);
+  return n < 0 ? -errno : n;
+}
+
+bool owner::descriptor::may_give_less() const {
+  struct stat status {};
+  return ::fstat(fd_, &status) != 0 || (!S_ISREG(status.st_mode) && !S_ISBLK(status.st_mode));
+}
+
+std::int64_t owner::read_to(address_space& space, transfer_end const& file, void* to,
+                            std::uint64_t bytes) {
   bytes = std::min(bytes, std::uint64_t(most_io_bytes));
   auto const where = place_of(space, to, bytes);
   if (!where) return -EFAULT;
@@ -169,8 +168,8 @@ std::int64_t read_file(address_space& space, file_end const& file, void* to, std
   return or_no_memory([&] { return read_pieces(space, file, where->at, bytes); });
 }
 
-std::int64_t write_file(address_space& space, file_end const& file, void const* from,
-                        std::uint64_t bytes) {
+std::int64_t owner::write_from(address_space& space, transfer_end const& file, void const* from,
+                               std::uint64_t bytes) {
   bytes = std::min(bytes, std::uint64_t(most_io_bytes));
   auto const where = place_of(space, from, bytes);
   if (!where) return -EFAULT;
@@ -178,27 +177,32 @@ std::int64_t write_file(address_space& space, file_end const& file, void const* 
   return or_no_memory([&] { return write_pieces(space, file, where->at, bytes); });
 }
 
-}  // namespace
-
 std::int64_t shared_memory::read(int fd, void* to, std::uint64_t bytes) {
-  return read_file(*space_, {fd, {}}, to, bytes);
+  return owner::read_to(*space_, owner::descriptor(fd, {}), to, bytes);
 }
 
 std::int64_t shared_memory::pread(int fd, void* to, std::uint64_t bytes, std::uint64_t offset) {
-  return read_file(*space_, {fd, offset}, to, bytes);
+  return owner::read_to(*space_, owner::descriptor(fd, offset), to, bytes);
 }
 
 std::int64_t shared_memory::write(int fd, void const* from, std::uint64_t bytes) {
-  return write_file(*space_, {fd, {}}, from, bytes);
+  return owner::write_from(*space_, owner::descriptor(fd, {}), from, bytes);
 }
 
 std::int64_t shared_memory::pwrite(int fd, void const* from, std::uint64_t bytes,
                                    std::uint64_t offset) {
-  return write_file(*space_, {fd, offset}, from, bytes);
+  return owner::write_from(*space_, owner::descriptor(fd, offset), from, bytes);
 }
 
 int shared_memory::copy(void* to, void const* from, std::uint64_t bytes) {
-  auto& space = *space_;
+  return owner::copy(*space_, to, from, bytes);
+}
+
+int shared_memory::set(void* to, int value, std::uint64_t bytes) {
+  return owner::set(*space_, to, value, bytes);
+}
+
+int owner::copy(address_space& space, void* to, void const* from, std::uint64_t bytes) {
   auto const target = place_of(space, to, bytes), source = place_of(space, from, bytes);
   if (!target || !source) return -EFAULT;
   if (bytes == 0) return 0;
@@ -222,8 +226,7 @@ int shared_memory::copy(void* to, void const* from, std::uint64_t bytes) {
   }));
 }
 
-int shared_memory::set(void* to, int value, std::uint64_t bytes) {
-  auto& space = *space_;
+int owner::set(address_space& space, void* to, int value, std::uint64_t bytes) {
   auto const target = place_of(space, to, bytes);
   if (!target) return -EFAULT;
   if (bytes == 0) return 0;

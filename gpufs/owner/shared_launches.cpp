@@ -30,6 +30,8 @@ class call {
 
   /// Why it did not begin.
   [[nodiscard]] std::string refusal() const { return space_->why_refused(); }
+  /// Bytes of files are read here, so that signals come through meanwhile.
+  int prepare_declared() { return space_->prepare(parts_); }
   int begin_declared() { return take(space_->begin(std::move(parts_))); }
   int begin_with_all() { return take(space_->begin(std::nullopt)); }
   void end_behind(stream& on) noexcept {
@@ -73,6 +75,18 @@ struct living_spaces {
     std::erase_if(all, [](auto const& s) { return s.expired(); });
     all.push_back(space);
   }
+  /// The one that has an address, for calls of this process.
+  std::shared_ptr<address_space> at(void const* address) {
+    std::lock_guard const lock(mutex);
+    auto const wanted = reinterpret_cast<std::uintptr_t>(address);
+    for (auto const& s : all) {
+      auto space = s.lock();
+      if (space == nullptr || space->in_forked_child()) continue;
+      if (wanted - reinterpret_cast<std::uintptr_t>(space->base()) < space->reserved())
+        return space;
+    }
+    return nullptr;
+  }
   /// Those of this process. With a device: those of it.
   std::vector<std::shared_ptr<address_space>> living(std::optional<int> device = std::nullopt) {
     std::lock_guard const lock(mutex);
@@ -100,12 +114,23 @@ class undeclared_launches final : public device::launch_observer {
 
  public:
   std::unique_ptr<under_way> before_launch(stream& on) override {
+    // Declared launches, launches within wrapped ones, and our own kernels.
+    if (shared::is_in_library()) return nullptr;
+    std::vector<std::shared_ptr<address_space>> spaces;
+    {
+      shared::no_signals const quiet;
+      // A launch that is captured runs later, and perhaps often.
+      if (device_memory::is_captured(on)) return nullptr;
+      spaces = living_spaces::list().living(current_device_number());
+    }
+    if (spaces.empty()) return nullptr;
+    // Bytes of files are read here, so that signals come through meanwhile.
+    for (auto const& space : spaces) {
+      int const result = space->prepare(std::nullopt);
+      if (result != 0) throw shared_memory_error(-result, refusal_text(space->why_refused()));
+    }
     auto begun = std::make_unique<calls>(on);
-    // A launch that is captured runs later, and perhaps often.
-    if (device_memory::is_captured(on)) return nullptr;
-    for (auto& space : living_spaces::list().living(current_device_number()))
-      begun->all.emplace_back(std::move(space));
-    if (begun->all.empty()) return nullptr;
+    for (auto& space : spaces) begun->all.emplace_back(std::move(space));
     for (auto& c : begun->all) {
       int const result = c.begin_with_all();
       if (result != 0) throw shared_memory_error(-result, refusal_text(c.refusal()));
@@ -119,17 +144,52 @@ class undeclared_launches final : public device::launch_observer {
 // Registered after the device's library has registered its own end, so it runs before that.
 void owner::write_back_at_exit() {
   static int const registered = std::atexit([] {
-    for (auto const& space : living_spaces::list().living()) space->write_back_all();
+    for (auto const& space : living_spaces::list().living()) space->end_with_process();
   });
   static_cast<void>(registered);
 }
 
 void owner::watch_launches(std::shared_ptr<shared::address_space> const& space) {
   static undeclared_launches& watch = *new undeclared_launches;
+  shared::no_signals const quiet;
   living_spaces::list().add(space);
   // Pairs with the load of each launch.
   device::observer.store(&watch, std::memory_order_release);
 }
+
+std::shared_ptr<shared::address_space> owner::space_at(void const* address) noexcept {
+  shared::no_signals const quiet;
+  return living_spaces::list().at(address);
+}
+
+struct owner::shared_copy::implementation {
+  explicit implementation(stream& on) : on(on) {}
+  ~implementation() {
+    for (auto& c : calls) c.end_behind(on);
+  }
+  shared::no_signals const quiet;  // as of launches
+  stream& on;
+  std::vector<call> calls;
+};
+
+owner::shared_copy::shared_copy(stream& on, named_bytes to, named_bytes from)
+    : implementation_(std::make_unique<implementation>(on)) {
+  if (device_memory::is_captured(on)) return;  // it runs later, and perhaps often
+  // A source that is the target changes nothing.
+  bool const writes = to.first != from.first;
+  for (auto& space : living_spaces::list().living(current_device_number())) {
+    std::vector<shared::part> parts;
+    if (auto const p = space->part_at(from.first, from.bytes, false)) parts.push_back(*p);
+    if (auto const p = space->part_at(to.first, to.bytes, true); p && writes) parts.push_back(*p);
+    if (parts.empty()) continue;
+    auto& c = implementation_->calls.emplace_back(std::move(space));
+    for (auto const& p : parts) c.add(p);
+    int const result = c.begin_declared();
+    if (result != 0) throw shared_memory_error(-result, refusal_text(c.refusal()));
+  }
+}
+
+owner::shared_copy::~shared_copy() = default;
 
 shared_call::shared_call(stream* on) : on_(on) {
   shared::no_signals const quiet;
@@ -171,17 +231,25 @@ shared_call& shared_call::reads_writes(mapping const& m, std::uint64_t first, st
 
 int shared_call::release() {
   if (wrong_ != 0 || released_) return -EINVAL;
-  shared::no_signals const quiet;
-  if (device_memory::is_captured(*on_)) return -EBUSY;
+  {
+    shared::no_signals const quiet;
+    if (device_memory::is_captured(*on_)) return -EBUSY;
+  }
   released_ = true;
   for (auto const& c : parts_) {
-    int const result = c->begin_declared();
-    if (result == 0) continue;
-    why_refused_ = c->refusal();
-    launched();  // the other address spaces' parts
-    return result;
+    if (int const result = c->prepare_declared(); result != 0) return refused(*c, result);
+  }
+  shared::no_signals const quiet;
+  for (auto const& c : parts_) {
+    if (int const result = c->begin_declared(); result != 0) return refused(*c, result);
   }
   return 0;
+}
+
+int shared_call::refused(shared::call const& by, int error) {
+  why_refused_ = by.refusal();
+  launched();  // the other address spaces' parts
+  return error;
 }
 
 void shared_call::launched() noexcept {
@@ -191,9 +259,7 @@ void shared_call::launched() noexcept {
 namespace detail {
 
 declared_launch::declared_launch(shared_call& of)
-    : of_(of),
-      quiet_(std::make_unique<shared::no_signals>()),
-      unobserved_(std::make_unique<device::unobserved_launches>()) {}
+    : of_(of), quiet_(std::make_unique<shared::no_signals>()) {}
 declared_launch::~declared_launch() { of_.launched(); }
 
 void release_or_throw(shared_call& call) {

@@ -18,7 +18,12 @@
 #include <mutex>
 #include <utility>
 
+#include <fcntl.h>
+
 namespace gpufs {
+
+// Only programs with gpufs_wrap_io() have it.
+extern "C" __attribute__((weak)) char const gpufs_io_is_wrapped;
 
 namespace {
 
@@ -103,7 +108,6 @@ int mapping::remap(access use) try {
   auto const* const file = space_ == nullptr ? nullptr : object_->file.get();
   if (file == nullptr || file->is_scratch) return -EINVAL;
   if (use == file->use) return write_back();
-  if (use != access::read) owner::write_back_at_exit();
   return space_->remap(*object_, owner::open_to_remap(*file, size(), use));
 } catch (shared_memory_error const& e) {
   return -e.code();
@@ -150,13 +154,15 @@ mapping shared_memory::allocate(std::uint64_t bytes, map_options const& options)
 
 mapping shared_memory::map(std::string const& path, map_options const& options) {
   check_block(options.block.value_or(block_automatic), "block");
-  if (options.access != access::read) owner::write_back_at_exit();
+  owner::write_back_at_exit();
   return {space_, space_->map_file(owner::open_to_map(path, path, options), options)};
 }
 
 mapping shared_memory::map(int fd, map_options const& options) {
   check_block(options.block.value_or(block_automatic), "block");
-  if (options.access != access::read) owner::write_back_at_exit();
+  owner::write_back_at_exit();
+  if (::fcntl(fd, F_GETFD) < 0)
+    throw shared_memory_error(EBADF, fmt::format("shared memory: descriptor {}: not open", fd));
   auto const path = "/proc/self/fd/" + std::to_string(fd);
   return {space_,
           space_->map_file(owner::open_to_map(path, "descriptor " + std::to_string(fd), options),
@@ -204,6 +210,13 @@ shared_place shared_memory::find(void const* address) const {
 
 mapping_statistics shared_memory::stats() const { return space_->counts(); }
 
-std::vector<std::string> shared_memory::notes() const { return space_->notes(); }
+std::vector<std::string> shared_memory::notes() const {
+  auto all = space_->notes();
+  if (&gpufs_io_is_wrapped == nullptr)
+    all.emplace_back(
+        "system calls of the program fail with EFAULT on bytes that the CPU would have to fetch; "
+        "link it with gpufs_wrap_io(), or use shared_memory::read() and the like");
+  return all;
+}
 
 }  // namespace gpufs

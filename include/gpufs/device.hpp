@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #if defined(GPUFS_EMULATED)
 #include <gpufs/device/emulated/language.hpp>
@@ -94,12 +95,18 @@ class stream {
 #if !defined(GPUFS_EMULATED)
   /// The cudaStream_t, for <<<>>> and CUDA calls.
   [[nodiscard]] CUstream_st* native() const;
+
+  /// A cudaStream_t that the program has made, also 0 and the other default streams. It is not
+  /// destroyed, and must live as long as work is put on it through this object.
+  [[nodiscard]] static stream of(CUstream_st* native);
 #endif
 
   struct implementation;
   [[nodiscard]] implementation& access() const { return *implementation_; }
 
  private:
+  explicit stream(std::shared_ptr<implementation> of) : implementation_(std::move(of)) {}
+
   std::shared_ptr<implementation> implementation_;
 };
 

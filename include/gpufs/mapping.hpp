@@ -15,10 +15,6 @@
 
 namespace gpufs {
 
-namespace device {
-class unobserved_launches;
-}
-
 namespace shared {
 class address_space;
 struct object;
@@ -70,8 +66,7 @@ class mapping {
   /// pages of 4 KiB, and makes it durable. Waits for calls that may write them. Any host thread
   /// calls. Objects without a file and scratch objects: does nothing.
   ///
-  /// Returns 0, or the first error, once. What could not be written stays for the next call, which
-  /// writes all pages of its blocks, also over what others have written there since:
+  /// Returns 0, or the first error, once. What could not be written stays for the next call:
   ///   -EINVAL not all of them lie in the object | -EIO the device or the disk failed
   ///   -ENOSPC | -EDQUOT | -EFBIG | -errno as pwrite(2) or fdatasync(2)
   int sync(std::uint64_t first, std::uint64_t bytes);
@@ -247,6 +242,7 @@ class shared_call {
 
  private:
   shared_call& add(mapping const& m, std::uint64_t first, std::uint64_t bytes, access use);
+  int refused(shared::call const& by, int error);
 
   stream* on_;
   std::vector<std::unique_ptr<shared::call>> parts_;  // one per address space
@@ -268,7 +264,6 @@ class declared_launch {
  private:
   shared_call& of_;
   std::unique_ptr<shared::no_signals> quiet_;
-  std::unique_ptr<device::unobserved_launches> unobserved_;
 };
 
 /// Releases the call. Throws shared_memory_error if that fails.

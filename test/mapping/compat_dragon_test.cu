@@ -1,6 +1,7 @@
 // DRAGON's functions: what a program written for them sees, and every error.
 #include <gpufs/compat/dragon.h>
 #include <gpufs/device.hpp>
+#include <gpufs/mapping.hpp>
 
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/named_file.hpp>
@@ -57,6 +58,7 @@ TEST_CASE("dragon: a kernel reads one file and writes another") {
 }
 
 TEST_CASE("dragon: D_F_CREATE empties a file, volatile data never reaches it") {
+  shared_memory const in_front_of_doctest;  // its handler of signals, as in compat_adsm_test
   named_file const file(numbers(5)), temporary;
   void* address = nullptr;
   REQUIRE(dragon_map(file.path().c_str(), bytes / 2, D_READ | D_WRITE | D_F_CREATE, &address) ==
@@ -73,6 +75,7 @@ TEST_CASE("dragon: D_F_CREATE empties a file, volatile data never reaches it") {
 }
 
 TEST_CASE("dragon: the paper's form maps from an offset") {
+  shared_memory const in_front_of_doctest;
   named_file const file(numbers(5));
   void* address = nullptr;
   REQUIRE(dragon_map(file.path().c_str(), 4096, off_t(8192), D_READ, &address) == D_OK);

@@ -93,7 +93,7 @@ TEST_CASE("files that cannot be mapped are named, with the reason") {
   CHECK_THROWS_AS(
       static_cast<void>(memory.map(file.path(), {.protocol = coherence_protocol::batch})),
       config_error);
-  CHECK(refused([&] { static_cast<void>(memory.map(-1)); }).code == ENOENT);
+  CHECK(refused([&] { static_cast<void>(memory.map(-1)); }).code == EBADF);
 }
 
 TEST_CASE("a file has one writable object of a process, by whatever name") {

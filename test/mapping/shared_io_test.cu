@@ -278,6 +278,21 @@ TEST_CASE("shared io: nothing is lost while other threads launch with all object
   CHECK(wrong == 0);
 }
 
+TEST_CASE("shared io: without wrappers the system refuses bytes of the device, as notes() tells") {
+  shared_memory memory;
+  auto const zeros = memory.allocate(400), m = memory.allocate(400);
+  fill_by_kernel(m, zeros, 3);
+  memory.synchronize();
+  memory_file const file(numbers(100, 0));
+  CHECK(::pread(file.fd(), m.data(), 400, 0) == -1);
+  CHECK(errno == EFAULT);
+  CHECK(::pwrite(file.fd(), m.data(), 400, 0) == -1);
+  CHECK(errno == EFAULT);
+  REQUIRE(memory.notes().size() == 1);
+  CHECK(memory.notes()[0].find("gpufs_wrap_io()") != std::string::npos);
+  CHECK(m.as<std::uint32_t>()[99] == 102);
+}
+
 TEST_CASE("shared io: a child of fork() cannot use objects, but its own memory") {
   shared_memory memory;
   auto const m = memory.allocate(mebi);

@@ -40,6 +40,12 @@ class mark {
   cudaEvent_t event_ = nullptr;
 };
 
+// Tells streams apart. Each thread has one of the name cudaStreamPerThread.
+void const* key_of(stream& on) {
+  static thread_local char of_thread;
+  return on.native() == cudaStreamPerThread ? &of_thread : static_cast<void const*>(on.native());
+}
+
 struct marked_call {
   std::int64_t number;
   mark end;
@@ -50,7 +56,7 @@ struct marked_call {
 struct call_ends::implementation {
   /// Calls of each stream in their order. A stream that is made anew may have an old one's handle:
   /// the old one's calls had ended by then.
-  std::map<CUstream_st*, std::deque<marked_call>> under_way;
+  std::map<void const*, std::deque<marked_call>> under_way;
   std::vector<mark> spare;
 };
 
@@ -62,7 +68,7 @@ void call_ends::add(stream& on, std::int64_t call) {
   auto& spare = implementation_->spare;
   if (spare.empty()) spare.emplace_back();
   spare.back().put_behind(on);
-  implementation_->under_way[on.native()].push_back({call, std::move(spare.back())});
+  implementation_->under_way[key_of(on)].push_back({call, std::move(spare.back())});
   spare.pop_back();
 }
 

@@ -102,6 +102,22 @@ void free_pinned(void* memory, std::uint64_t) noexcept {
   if (memory != nullptr && !cuda_device::in_forked_child()) cudaFreeHost(memory);
 }
 
+bool share_host_memory(void* memory, std::uint64_t bytes) {
+  check(cudaHostRegister(memory, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable),
+        "cudaHostRegister");
+  void* of_device = nullptr;
+  if (cudaHostGetDevicePointer(&of_device, memory, 0) == cudaSuccess && of_device == memory)
+    return true;
+  cudaGetLastError();
+  unshare_host_memory(memory);
+  return false;
+}
+
+void unshare_host_memory(void* memory) noexcept {
+  if (!cuda_device::in_forked_child() && cudaHostUnregister(memory) != cudaSuccess)
+    cudaGetLastError();
+}
+
 void enter_library_thread(int device) {
   make_device_current(device);
   auto mode = cudaStreamCaptureModeRelaxed;

@@ -93,11 +93,18 @@ struct stream::implementation {
   implementation() {
     check(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   }
+  explicit implementation(cudaStream_t of_program) : handle(of_program), is_own(false) {}
   ~implementation() {
-    if (!cuda_device::in_forked_child()) cudaStreamDestroy(handle);
+    if (is_own && !cuda_device::in_forked_child()) cudaStreamDestroy(handle);
   }
+  implementation(implementation const&) = delete;
+  implementation& operator=(implementation const&) = delete;
+
   cudaStream_t handle = nullptr;
+  bool is_own = true;
 };
+
+stream stream::of(CUstream_st* native) { return stream(std::make_shared<implementation>(native)); }
 
 stream::stream() : implementation_(std::make_shared<implementation>()) {}
 stream::~stream() = default;

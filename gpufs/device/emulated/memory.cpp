@@ -60,6 +60,9 @@ void free_pinned(void* memory, std::uint64_t) noexcept {
   ::operator delete(memory, pinned_alignment);
 }
 
+bool share_host_memory(void*, std::uint64_t) { return true; }
+void unshare_host_memory(void*) noexcept {}
+
 void enter_library_thread(int) {}
 
 void copy_to_device(void* device, void const* host, std::uint64_t bytes) {

@@ -1,0 +1,51 @@
+// I/O on objects of an address space, for the public calls and for wrapped ones.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace gpufs::shared {
+class address_space;
+}
+
+namespace gpufs::owner {
+
+/// What a transfer reads or writes.
+class transfer_end {
+ public:
+  virtual ~transfer_end() = default;
+
+  /// Bytes [done, done + bytes) of the transfer. The memory is no object's. Return the number of
+  /// bytes or -errno. Fewer than asked for end the transfer.
+  [[nodiscard]] virtual std::int64_t read(void* to, std::uint64_t bytes,
+                                          std::uint64_t done) const = 0;
+  [[nodiscard]] virtual std::int64_t write(void const* from, std::uint64_t bytes,
+                                           std::uint64_t done) const = 0;
+  /// Whether it gives what it has, and may never give more: a pipe.
+  [[nodiscard]] virtual bool may_give_less() const = 0;
+};
+
+/// A file at its position, or at an offset.
+class descriptor final : public transfer_end {
+ public:
+  descriptor(int fd, std::optional<std::uint64_t> offset) : fd_(fd), offset_(offset) {}
+  [[nodiscard]] std::int64_t read(void* to, std::uint64_t bytes, std::uint64_t done) const override;
+  [[nodiscard]] std::int64_t write(void const* from, std::uint64_t bytes,
+                                   std::uint64_t done) const override;
+  [[nodiscard]] bool may_give_less() const override;
+
+ private:
+  int fd_;
+  std::optional<std::uint64_t> offset_;
+};
+
+// As the calls of shared_memory of these names.
+[[nodiscard]] std::int64_t read_to(shared::address_space& space, transfer_end const& file, void* to,
+                                   std::uint64_t bytes);
+[[nodiscard]] std::int64_t write_from(shared::address_space& space, transfer_end const& file,
+                                      void const* from, std::uint64_t bytes);
+[[nodiscard]] int copy(shared::address_space& space, void* to, void const* from,
+                       std::uint64_t bytes);
+[[nodiscard]] int set(shared::address_space& space, void* to, int value, std::uint64_t bytes);
+
+}  // namespace gpufs::owner
