@@ -23,8 +23,8 @@ struct own_bytes {
 /// Whether a call is for us that names these bytes. One load, if there is no address space. Calls
 /// of the library are not, and no kernel's (emulated device), which would wait for itself.
 [[nodiscard]] inline bool concerns_us(void const* first, std::uint64_t bytes) {
-  return bytes != 0 && shared::is_guarded(first, bytes) && !shared::is_in_library() &&
-         !device_memory::in_kernel();
+  return bytes != 0 && shared::is_guarded(first, bytes) && !device_memory::in_kernel() &&
+         !shared::is_in_library();
 }
 
 [[nodiscard]] inline own_bytes find_own(void const* first, std::uint64_t bytes) {

@@ -288,8 +288,8 @@ TEST_CASE("shared io: without wrappers the system refuses bytes of the device, a
   CHECK(errno == EFAULT);
   CHECK(::pwrite(file.fd(), m.data(), 400, 0) == -1);
   CHECK(errno == EFAULT);
-  REQUIRE(memory.notes().size() == 1);
-  CHECK(memory.notes()[0].find("gpufs_wrap_io()") != std::string::npos);
+  REQUIRE(!memory.notes().empty());
+  CHECK(memory.notes().back().find("gpufs_wrap_io()") != std::string::npos);
   CHECK(m.as<std::uint32_t>()[99] == 102);
 }
 

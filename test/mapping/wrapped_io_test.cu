@@ -64,6 +64,11 @@ bool holds(mapping const& m, words const& expected) {
   return m.size() == expected.size() * 4 && std::memcmp(m.data(), expected.data(), m.size()) == 0;
 }
 
+// By their addresses: compilers make other calls of some, with sanitizers or short counts.
+void* (*volatile copy_memory)(void*, void const*, std::size_t) = &std::memcpy;
+void* (*volatile move_memory)(void*, void const*, std::size_t) = &std::memmove;
+void* (*volatile set_memory)(void*, int, std::size_t) = &std::memset;
+
 file_pointer opened(memory_file const& file, char const* mode) {
   file_pointer f(::fdopen(::dup(file.fd()), mode), &std::fclose);
   REQUIRE(f != nullptr);
@@ -77,7 +82,7 @@ TEST_CASE("wrapped io: every call moves bytes of the device without a fault") {
   for (auto const protocol : protocols) {
     CAPTURE(int(protocol));
     shared_memory memory;
-    CHECK(memory.notes().empty());
+    for (auto const& note : memory.notes()) CHECK(note.find("gpufs_wrap_io()") == note.npos);
     auto const m = made_by_kernel(memory, count, 9, protocol);
     auto const expected = numbers(count, 9), other = numbers(count, 777);
     auto const before = m.stats();
@@ -90,15 +95,15 @@ TEST_CASE("wrapped io: every call moves bytes of the device without a fault") {
     REQUIRE(std::fwrite(m.data(), 4, count, c.get()) == count);
     REQUIRE(std::fflush(c.get()) == 0);
     words plain(count);
-    std::memcpy(plain.data(), m.data(), bytes);
+    copy_memory(plain.data(), m.data(), bytes);
     CHECK(plain == expected);
     REQUIRE(::pread(in.fd(), m.data(), bytes - 40, 40) == ssize_t(bytes - 40));
     REQUIRE(::read(in.fd(), m.data(), bytes) == ssize_t(bytes));
     auto const d = opened(in, "r");
     std::rewind(d.get());
     REQUIRE(std::fread(m.data(), 4, count, d.get()) == count);
-    std::memmove(m.data(), m.as<std::uint32_t>() + 1, bytes - 4);
-    std::memset(m.data(), 7, mebi);
+    move_memory(m.data(), m.as<std::uint32_t>() + 1, bytes - 4);
+    set_memory(m.data(), 7, mebi);
     auto const moved = m.stats() - before;
     CHECK(moved.faults_read + moved.faults_write == 0);
     CHECK(moved.io_d2h_bytes == 5 * bytes - 4);
@@ -330,15 +335,15 @@ TEST_CASE("wrapped io: random calls on random parts agree with plain memory and 
         std::memcpy(content.data() + from, plain.data() + at, n);
         break;
       case 4:
-        std::memmove(all + at, all + from, n);
+        move_memory(all + at, all + from, n);
         std::memmove(plain.data() + at, plain.data() + from, n);
         break;
       case 5:
-        std::memset(all + at, int(step), n);
+        set_memory(all + at, int(step), n);
         std::memset(plain.data() + at, int(step), n);
         break;
       case 6:
-        std::memcpy(other.data(), all + at, n);
+        copy_memory(other.data(), all + at, n);
         REQUIRE(std::memcmp(other.data(), plain.data() + at, n) == 0);
         break;
       default: {

@@ -9,8 +9,8 @@ nm, library, listing = sys.argv[1:]
 
 # Functions of the language and its library that make no system call and have nothing to refuse.
 PURE = re.compile(
-    r"mem(chr|cmp|cpy|move|set)|str\w+|toupper|snprintf|__\w+|_Unwind_Resume|_GLOBAL_OFFSET_TABLE_"
-    r"|stderr|f(write|printf)|(make|jump)_fcontext"
+    r"mem(chr|cmp|cpy|move|set)|str\w+|to(upper|lower)|snprintf|__\w+|_Unwind_Resume"
+    r"|_GLOBAL_OFFSET_TABLE_|stderr|f(write|printf)|(make|jump)_fcontext"
 )
 # C++: all but what reaches the system. Files of settings are read before there is a filesystem.
 REACHES_SYSTEM = re.compile(

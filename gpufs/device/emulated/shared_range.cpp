@@ -201,6 +201,6 @@ std::uint64_t free_device_bytes() {
   return std::uint64_t(host.totalram) * host.mem_unit;
 }
 
-bool in_kernel() noexcept { return emulated::running_thread != nullptr; }
+GPUFS_NO_TSAN bool in_kernel() noexcept { return emulated::running_thread != nullptr; }
 
 }  // namespace gpufs::device_memory
