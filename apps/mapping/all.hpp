@@ -4,7 +4,9 @@
 #include <apps/mapping/workload.hpp>
 
 /// Objects without files (ADSM's programs).
-#define GPUFS_ADSM_WORKLOADS(WORKLOAD) WORKLOAD(vecadd)
+#define GPUFS_ADSM_WORKLOADS(WORKLOAD) \
+  WORKLOAD(vecadd) \
+  WORKLOAD(wave)
 
 /// Objects that are files (DRAGON's programs).
 #define GPUFS_FILE_WORKLOADS(WORKLOAD)

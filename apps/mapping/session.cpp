@@ -1,7 +1,9 @@
+#include <apps/common/seconds_since.hpp>
 #include <apps/mapping/session.hpp>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <system_error>
 
 #include <unistd.h>
@@ -59,21 +61,25 @@ session::kernel_span& session::begin_kernel() {
 
 void session::synchronize() {
   auto const in = time(phase::synchronise);
+  auto const start = std::chrono::steady_clock::now();
   if (memory_)
     memory_->synchronize();
   else
     this_thread_stream().synchronize();
-  take_kernel_times();
+  double const kernels = take_kernel_times();
+  clock_.add(phase::kernels, kernels);
+  // What kernels took is no longer time of the wait.
+  clock_.add(phase::synchronise, -std::min(kernels, apps::seconds_since(start)));
 }
 
-void session::take_kernel_times() {
+double session::take_kernel_times() {
   double seconds = 0;
   for (std::size_t i = 0; i < open_spans_; ++i) {
     spans_[i]->end.synchronize();
     seconds += event::seconds_between(spans_[i]->begin, spans_[i]->end);
   }
   open_spans_ = 0;
-  clock_.add(phase::kernels, seconds);
+  return seconds;
 }
 
 void session::declare(shared_call& call, used const& u) {

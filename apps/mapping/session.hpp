@@ -189,7 +189,7 @@ class session {
 
   [[nodiscard]] std::uint64_t block_for(std::uint64_t bytes, allocation const& how) const;
   kernel_span& begin_kernel();
-  void take_kernel_times();
+  double take_kernel_times();
   static void declare(shared_call& call, used const& u);
   void read_bytes(int fd, std::uint64_t offset, void* to, std::uint64_t bytes);
   void write_bytes(int fd, std::uint64_t offset, void const* from, std::uint64_t bytes);
