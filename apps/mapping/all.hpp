@@ -6,7 +6,9 @@
 /// Objects without files (ADSM's programs).
 #define GPUFS_ADSM_WORKLOADS(WORKLOAD) \
   WORKLOAD(vecadd) \
-  WORKLOAD(wave)
+  WORKLOAD(wave) \
+  WORKLOAD(lists) \
+  WORKLOAD(cp)
 
 /// Objects that are files (DRAGON's programs).
 #define GPUFS_FILE_WORKLOADS(WORKLOAD)
