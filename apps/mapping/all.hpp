@@ -8,7 +8,8 @@
   WORKLOAD(vecadd) \
   WORKLOAD(wave) \
   WORKLOAD(lists) \
-  WORKLOAD(cp)
+  WORKLOAD(cp) \
+  WORKLOAD(tpacf)
 
 /// Objects that are files (DRAGON's programs).
 #define GPUFS_FILE_WORKLOADS(WORKLOAD)

@@ -28,7 +28,8 @@ class vecadd final : public workload {
   }
 
   void run(session& s) override {
-    float *const a = a_.host(), *const b = b_.host();
+    // Volatile: element by element, so that two blocks are written by turns.
+    float volatile *const a = a_.host(), *const b = b_.host();
     for (std::uint64_t i = 0; i < n_; i += stride_) {
       a[i] = a_of(i);
       b[i] = b_of(i);
