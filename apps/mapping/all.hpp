@@ -9,7 +9,9 @@
   WORKLOAD(wave) \
   WORKLOAD(lists) \
   WORKLOAD(cp) \
-  WORKLOAD(tpacf)
+  WORKLOAD(tpacf) \
+  WORKLOAD(mri_q) \
+  WORKLOAD(mri_fhd)
 
 /// Objects that are files (DRAGON's programs).
 #define GPUFS_FILE_WORKLOADS(WORKLOAD)
