@@ -11,7 +11,9 @@
   WORKLOAD(cp) \
   WORKLOAD(tpacf) \
   WORKLOAD(mri_q) \
-  WORKLOAD(mri_fhd)
+  WORKLOAD(mri_fhd) \
+  WORKLOAD(pns) \
+  WORKLOAD(sad)
 
 /// Objects that are files (DRAGON's programs).
 #define GPUFS_FILE_WORKLOADS(WORKLOAD)
