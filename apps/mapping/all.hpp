@@ -5,15 +5,16 @@
 
 /// Objects without files (ADSM's programs).
 #define GPUFS_ADSM_WORKLOADS(WORKLOAD) \
-  WORKLOAD(vecadd) \
-  WORKLOAD(wave) \
-  WORKLOAD(lists) \
-  WORKLOAD(cp) \
-  WORKLOAD(tpacf) \
-  WORKLOAD(mri_q) \
-  WORKLOAD(mri_fhd) \
-  WORKLOAD(pns) \
-  WORKLOAD(sad)
+  WORKLOAD(vecadd)                     \
+  WORKLOAD(wave)                       \
+  WORKLOAD(lists)                      \
+  WORKLOAD(cp)                         \
+  WORKLOAD(tpacf)                      \
+  WORKLOAD(mri_q)                      \
+  WORKLOAD(mri_fhd)                    \
+  WORKLOAD(pns)                        \
+  WORKLOAD(sad)                        \
+  WORKLOAD(rpes)
 
 /// Objects that are files (DRAGON's programs).
 #define GPUFS_FILE_WORKLOADS(WORKLOAD)

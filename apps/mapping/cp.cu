@@ -29,8 +29,7 @@ __host__ __device__ inline Real potential(atom const& a, std::uint64_t x, std::u
 __global__ void add_atoms(atom const* atoms, std::uint64_t count, float* plane,
                           std::uint64_t edge) {
   std::uint64_t const y = blockIdx.y * std::uint64_t{blockDim.y} + threadIdx.y;
-  std::uint64_t const x =
-      blockIdx.x * std::uint64_t{blockDim.x} * points_per_thread + threadIdx.x;
+  std::uint64_t const x = blockIdx.x * std::uint64_t{blockDim.x} * points_per_thread + threadIdx.x;
   if (y >= edge) return;
   float sums[points_per_thread] = {};
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -47,8 +46,11 @@ __global__ void add_atoms(atom const* atoms, std::uint64_t count, float* plane,
 class cp final : public workload {
  public:
   explicit cp(setup const& of)
-      : edge_(of["edge"]), calls_(std::max<std::uint64_t>(of["calls"], 1)),
-        per_call_(of["atoms"] / calls_), seed_(of.seed), is_smoke_(of.is_smoke) {}
+      : edge_(of["edge"]),
+        calls_(std::max<std::uint64_t>(of["calls"], 1)),
+        per_call_(of["atoms"] / calls_),
+        seed_(of.seed),
+        is_smoke_(of.is_smoke) {}
 
   void allocate(session& s) override {
     atoms_ = s.allocate<atom>(calls_ * per_call_);

@@ -1,5 +1,5 @@
-// Pointers in data: the CPU builds a hash table of chained records, one kernel looks keys up, another
-// one takes records from a free list and inserts them, and the CPU walks all chains.
+// Pointers in data: the CPU builds a hash table of chained records, one kernel looks keys up,
+// another one takes records from a free list and inserts them, and the CPU walks all chains.
 #include <apps/common/generator.hpp>
 #include <apps/mapping/all.hpp>
 #include <apps/mapping/session.hpp>
@@ -53,15 +53,18 @@ __global__ void insert(table t, record* spare, unsigned* taken, std::uint64_t se
   mine->value = first + i;
   // No thread walks a chain meanwhile.
   auto* const head = reinterpret_cast<unsigned long long*>(&t.head_of(mine->key));
-  mine->next = reinterpret_cast<record*>(
-      atomicExch(head, reinterpret_cast<unsigned long long>(mine)));
+  mine->next =
+      reinterpret_cast<record*>(atomicExch(head, reinterpret_cast<unsigned long long>(mine)));
 }
 
 class lists final : public workload {
  public:
   explicit lists(setup const& of)
-      : n_(of["n"]), more_(std::max<std::uint64_t>(of["more"], 1)), queries_(of["queries"]),
-        seed_(of.seed), shift_(64 - static_cast<unsigned>(std::bit_width(std::bit_ceil(n_)) - 1)) {
+      : n_(of["n"]),
+        more_(std::max<std::uint64_t>(of["more"], 1)),
+        queries_(of["queries"]),
+        seed_(of.seed),
+        shift_(64 - static_cast<unsigned>(std::bit_width(std::bit_ceil(n_)) - 1)) {
     if (n_ < 2) shift_ = 63;
   }
 
@@ -122,7 +125,8 @@ class lists final : public workload {
     if (s.how().protocol == coherence_protocol::batch) {
       std::uint64_t const all = built + spare_.bytes() + taken_.bytes() + found_.bytes();
       std::uint64_t const inserted = grown + taken_.bytes();
-      c.equal("bytes_h2d", got.bytes_h2d, is_declared ? built + found_.bytes() + inserted : 2 * all);
+      c.equal("bytes_h2d", got.bytes_h2d,
+              is_declared ? built + found_.bytes() + inserted : 2 * all);
       c.equal("bytes_d2h", got.bytes_d2h, is_declared ? found_.bytes() + inserted : 2 * all);
       return;
     }

@@ -67,9 +67,14 @@ template <bool IsFhd>
 class mri final : public workload {
  public:
   explicit mri(setup const& of)
-      : points_(of["points"]), samples_(of["samples"]),
-        tile_(std::max<std::uint64_t>(of["tile"], 1)), read_back_(of["readback"]), seed_(of.seed),
-        is_smoke_(of.is_smoke), in_(of.folder), out_(of.folder) {}
+      : points_(of["points"]),
+        samples_(of["samples"]),
+        tile_(std::max<std::uint64_t>(of["tile"], 1)),
+        read_back_(of["readback"]),
+        seed_(of.seed),
+        is_smoke_(of.is_smoke),
+        in_(of.folder),
+        out_(of.folder) {}
 
   void allocate(session& s) override {
     for (auto& c : place_) c = s.allocate<float>(points_);
@@ -157,8 +162,7 @@ class mri final : public workload {
     std::uint64_t const fetched = s.is_declared() ? 0 : table;
     // Where only a part of one result is looked at, rolling fetches that part's blocks.
     std::uint64_t const block = s.block_of(result_[0]);
-    std::uint64_t const looked_at =
-        std::min(per_point, (read_back_ + block - 1) / block * block);
+    std::uint64_t const looked_at = std::min(per_point, (read_back_ + block - 1) / block * block);
     c.equal("bytes_h2d", got.bytes_h2d, in + table);
     c.equal("bytes_d2h", got.bytes_d2h,
             weights * per_sample + fetched + (read_back_ == 0 ? 2 * per_point : looked_at));
@@ -286,7 +290,8 @@ class mri final : public workload {
 
 description const workload_mri_q{
     .name = "mri-q",
-    .what = "Parboil MRI-Q: a file is read into objects; the CPU builds a table between two kernels",
+    .what =
+        "Parboil MRI-Q: a file is read into objects; the CPU builds a table between two kernels",
     .parameters = {{"points", 343, 262'144, "points of the volume"},
                    {"samples", 40, 2'048, "samples in k-space"},
                    {"tile", 16, 1'024, "samples of a launch"},

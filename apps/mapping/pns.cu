@@ -1,5 +1,5 @@
-// PNS (Parboil): simulations of a Petri net on a torus. Their state is of the GPU alone; the CPU reads
-// two numbers of each.
+// PNS (Parboil): simulations of a Petri net on a torus. Their state is of the GPU alone; the CPU
+// reads two numbers of each.
 #include <apps/common/generator.hpp>
 #include <apps/mapping/all.hpp>
 #include <apps/mapping/session.hpp>
@@ -56,9 +56,9 @@ __global__ void simulate(net n, unsigned rounds, std::uint64_t seed, std::uint64
   }
   __syncthreads();
   for (unsigned round = 0; round < rounds; ++round) {
-    auto const t = transition_of(n, generate_below(seed + first + blockIdx.x,
-                                                   round * std::uint64_t{draws} + threadIdx.x,
-                                                   n.size()));
+    auto const t =
+        transition_of(n, generate_below(seed + first + blockIdx.x,
+                                        round * std::uint64_t{draws} + threadIdx.x, n.size()));
     unsigned const mine = claim_of(rounds, round, threadIdx.x);
     atomicMin(&claims[t.above], mine);
     atomicMin(&claims[t.left], mine);
@@ -101,8 +101,8 @@ struct trajectory {
       transition drawn[draws];
       bool fires[draws];
       for (unsigned i = 0; i < draws; ++i) {
-        drawn[i] = transition_of(
-            n, generate_below(seed, round * std::uint64_t{draws} + i, n.size()));
+        drawn[i] =
+            transition_of(n, generate_below(seed, round * std::uint64_t{draws} + i, n.size()));
         for (auto const p : {drawn[i].above, drawn[i].left})
           claims[p] = std::min(claims[p], claim_of(rounds, round, i));
       }
@@ -130,9 +130,12 @@ struct trajectory {
 class pns final : public workload {
  public:
   explicit pns(setup const& of)
-      : net_{std::max<std::uint64_t>(of["edge"], 1)}, rounds_(unsigned(of["rounds"])),
-        count_(of["trajectories"]), per_call_(std::max<std::uint64_t>(of["per-call"], 1)),
-        seed_(of.seed), is_smoke_(of.is_smoke) {}
+      : net_{std::max<std::uint64_t>(of["edge"], 1)},
+        rounds_(unsigned(of["rounds"])),
+        count_(of["trajectories"]),
+        per_call_(std::max<std::uint64_t>(of["per-call"], 1)),
+        seed_(of.seed),
+        is_smoke_(of.is_smoke) {}
 
   void allocate(session& s) override {
     places_ = s.allocate<int>(per_call_ * net_.size(), {.is_gpu_only = true});

@@ -1,5 +1,5 @@
-// SAD (Parboil): sums of absolute differences between the macroblocks of a picture and displaced ones
-// of a reference picture. The CPU looks at a few rows of the result.
+// SAD (Parboil): sums of absolute differences between the macroblocks of a picture and displaced
+// ones of a reference picture. The CPU looks at a few rows of the result.
 #include <apps/common/generator.hpp>
 #include <apps/mapping/all.hpp>
 #include <apps/mapping/session.hpp>
@@ -13,10 +13,10 @@ namespace {
 
 using value = std::uint16_t;
 
-constexpr int reach = 16;                      // displacements are from -16 to 16 in both axes
-constexpr unsigned side = 2 * reach + 1;       // dx runs fastest
+constexpr int reach = 16;                 // displacements are from -16 to 16 in both axes
+constexpr unsigned side = 2 * reach + 1;  // dx runs fastest
 constexpr unsigned displacements = side * side;
-constexpr unsigned padded = 1096;              // values of a vector in memory
+constexpr unsigned padded = 1096;  // values of a vector in memory
 
 /// Kinds of blocks, the largest first: width x height 16x16, 16x8, 8x16, 8x8, 8x4, 4x8, 4x4.
 enum kind : unsigned { k16x16, k16x8, k8x16, k8x8, k8x4, k4x8, k4x4, kinds };
@@ -117,7 +117,8 @@ class sad final : public workload {
  public:
   explicit sad(setup const& of)
       : width_(std::max<std::uint64_t>(of["width"] / 16, 1) * 16),
-        height_(std::max<std::uint64_t>(of["height"] / 16, 1) * 16), seed_(of.seed),
+        height_(std::max<std::uint64_t>(of["height"] / 16, 1) * 16),
+        seed_(of.seed),
         is_smoke_(of.is_smoke) {}
 
   void allocate(session& s) override {
@@ -154,13 +155,14 @@ class sad final : public workload {
     if (is_smoke_) {
       s.fetch(sums_);
       reference();
-      for (std::uint64_t i = 0; i < wanted_.size(); ++i) c.equal("a sum", sums_.host()[i], wanted_[i]);
+      for (std::uint64_t i = 0; i < wanted_.size(); ++i)
+        c.equal("a sum", sums_.host()[i], wanted_[i]);
     }
     // Away from the border there is no difference where the picture comes from.
     for (std::uint64_t const row : rows()) {
       for (std::uint64_t column = 0; column < p.columns(); ++column) {
-        bool const is_inside = row >= 2 && row + 2 < height_ / 16 && column >= 2 &&
-                               column + 2 < p.columns();
+        bool const is_inside =
+            row >= 2 && row + 2 < height_ / 16 && column >= 2 && column + 2 < p.columns();
         auto const m = row * p.columns() + column;
         if (is_inside)
           c.equal("the sum at the known displacement",

@@ -1,5 +1,5 @@
-// TPACF (Parboil): the angular correlation of points on a sphere. The CPU writes three arrays of one
-// object in three passes (ADSM, figure 12).
+// TPACF (Parboil): the angular correlation of points on a sphere. The CPU writes three arrays of
+// one object in three passes (ADSM, figure 12).
 #include <apps/mapping/all.hpp>
 #include <apps/mapping/random.hpp>
 #include <apps/mapping/rolling_model.hpp>
@@ -81,8 +81,12 @@ bin_edges edges_of_bins() {
 class tpacf final : public workload {
  public:
   explicit tpacf(setup const& of)
-      : n_(of["n"]), random_sets_(of["sets"]), seed_(of.seed), is_smoke_(of.is_smoke),
-        edges_(edges_of_bins()), file_(of.folder) {}
+      : n_(of["n"]),
+        random_sets_(of["sets"]),
+        seed_(of.seed),
+        is_smoke_(of.is_smoke),
+        edges_(edges_of_bins()),
+        file_(of.folder) {}
 
   void allocate(session& s) override {
     points_ = s.allocate<float>(3 * total());
@@ -106,7 +110,8 @@ class tpacf final : public workload {
   void reference() override {
     std::vector<float> all(3 * total());
     auto const sky = make_sky();
-    write_passes(all.data(), [&](std::uint64_t set) { return std::span(sky).subspan(2 * n_ * set, 2 * n_); });
+    write_passes(all.data(),
+                 [&](std::uint64_t set) { return std::span(sky).subspan(2 * n_ * set, 2 * n_); });
     points const p{all.data(), all.data() + total(), all.data() + 2 * total()};
     wanted_.assign(blocks() * counts, 0);
     for (std::uint64_t b = 0; b < blocks(); ++b) count_block(p, b);
@@ -205,8 +210,7 @@ class tpacf final : public workload {
     }
     for (std::uint64_t i = 0; i < total(); ++i) {
       float const here[] = {x[i], y[i], z[i]};
-      float const length =
-          std::sqrt(here[0] * here[0] + here[1] * here[1] + here[2] * here[2]);
+      float const length = std::sqrt(here[0] * here[0] + here[1] * here[1] + here[2] * here[2]);
       x[i] = here[0] / length;
       y[i] = here[1] / length;
       z[i] = here[2] / length;
@@ -217,7 +221,8 @@ class tpacf final : public workload {
     auto const sets = sets_of(block, random_sets_);
     for (std::uint64_t i = 0; i < n_; ++i)
       for (std::uint64_t j = sets.first == sets.second ? i + 1 : 0; j < n_; ++j)
-        ++wanted_[block * counts + bin_of(edges_, p.dot(sets.first * n_ + i, sets.second * n_ + j))];
+        ++wanted_[block * counts +
+                  bin_of(edges_, p.dot(sets.first * n_ + i, sets.second * n_ + j))];
   }
 
   [[nodiscard]] rolling_model model_of(std::uint64_t block, std::uint64_t rolling) const {
@@ -246,8 +251,7 @@ class tpacf final : public workload {
 description const workload_tpacf{
     .name = "tpacf",
     .what = "Parboil TPACF: the CPU writes three arrays of one object in passes; pairs are counted",
-    .parameters = {{"n", 700, 10'391, "points of a set"},
-                   {"sets", 2, 100, "random sets"}},
+    .parameters = {{"n", 700, 10'391, "points of a set"}, {"sets", 2, 100, "random sets"}},
     .make = make_workload<tpacf>,
 };
 

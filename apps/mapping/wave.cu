@@ -1,5 +1,5 @@
-// A 3-D acoustic wave with a source and dumps (ADSM, figure 9): 8th order in space, 2nd in time. The
-// CPU adds to one point between the steps, and the whole array goes to a file now and then.
+// A 3-D acoustic wave with a source and dumps (ADSM, figure 9): 8th order in space, 2nd in time.
+// The CPU adds to one point between the steps, and the whole array goes to a file now and then.
 #include <apps/mapping/all.hpp>
 #include <apps/mapping/session.hpp>
 #include <apps/mapping/unnamed_file.hpp>
@@ -61,7 +61,9 @@ float source_at(std::uint64_t t) {
 class wave final : public workload {
  public:
   explicit wave(setup const& of)
-      : v_{of["n"]}, steps_(of["steps"]), every_(std::max<std::uint64_t>(of["every"], 1)),
+      : v_{of["n"]},
+        steps_(of["steps"]),
+        every_(std::max<std::uint64_t>(of["every"], 1)),
         file_(of.folder) {}
 
   void allocate(session& s) override {
@@ -112,7 +114,8 @@ class wave final : public workload {
       file_.get(std::as_writable_bytes(std::span(dump)), d * dump.size() * sizeof(float));
       check_dump(dump, c);
       if (!is_small) continue;
-      for (std::uint64_t i = 0; i < dump.size(); ++i) c.near("dump", i, dump[i], wanted_[d][i], 0, 0);
+      for (std::uint64_t i = 0; i < dump.size(); ++i)
+        c.near("dump", i, dump[i], wanted_[d][i], 0, 0);
     }
   }
 
@@ -153,7 +156,8 @@ class wave final : public workload {
           largest = std::max(largest, std::abs(here));
           if (v_.n % 2 == 0) continue;
           is_symmetric = is_symmetric && here == u[v_.at(v_.n - 1 - x, y, z)] &&
-                         here == u[v_.at(x, v_.n - 1 - y, z)] && here == u[v_.at(x, y, v_.n - 1 - z)];
+                         here == u[v_.at(x, v_.n - 1 - y, z)] &&
+                         here == u[v_.at(x, y, v_.n - 1 - z)];
         }
     c.expect(is_symmetric, "a dump is not symmetric about the source");
     c.expect(is_finite && largest > 0, "a dump has no wave");
