@@ -22,7 +22,7 @@ template <class Real>
 __host__ __device__ inline Real potential(atom const& a, std::uint64_t x, std::uint64_t y) {
   Real const dx = Real(float(x) * spacing) - Real(a.x);
   Real const dy = Real(float(y) * spacing) - Real(a.y);
-  return Real(a.charge) / sqrt(dx * dx + dy * dy + Real(a.dz2));
+  return Real(a.charge) / std::sqrt(dx * dx + dy * dy + Real(a.dz2));
 }
 
 /// Adds the potential of `count` atoms: a block for 128 x 8 points, a thread for 8 of a row.

@@ -29,7 +29,7 @@ template <bool IsFhd, class Real>
 __host__ __device__ inline void add_sample(sample const& s, Real x, Real y, Real z, Real& re,
                                            Real& im) {
   Real const angle = Real(2 * std::numbers::pi) * (s.kx * x + s.ky * y + s.kz * z);
-  Real const c = cos(angle), n = sin(angle);
+  Real const c = std::cos(angle), n = std::sin(angle);
   re += IsFhd ? s.re * c - s.im * n : s.re * c;
   im += IsFhd ? s.im * c + s.re * n : s.re * n;
 }

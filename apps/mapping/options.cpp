@@ -96,6 +96,7 @@ void add_options(CLI::App& app, options& o) {
   app.add_flag("--check", o.check, "check results and counters");
   app.add_flag("--json", o.json, "print a JSON object per run instead of text");
   app.add_option("--json-to", o.json_file, "append these objects to a file");
+  app.add_flag("--summary", o.summary, "print the medians only");
   app.add_flag("--counters", o.counters, "print what moved, by its reason");
 }
 

@@ -60,6 +60,7 @@ struct options {
   bool check = false;
   bool json = false;
   bool counters = false;
+  bool summary = false;
 };
 
 void add_options(CLI::App& app, options& o);

@@ -40,7 +40,7 @@ void report::add(std::size_t w, measured const& m) {
     has_failed_ = true;
   }
   if (options_.json) fmt::print("{}\n", json_of(w, m));
-  if (!options_.json) print_text(w, m);
+  if (!options_.json && !options_.summary) print_text(w, m);
   if (!options_.json_file.empty()) append_line(options_.json_file, json_of(w, m));
 }
 

@@ -40,7 +40,7 @@ struct extent {
 template <class Real>
 __host__ __device__ inline Real boys(Real x) {
   if (x < Real(3e-7)) return 1 - x / 3;
-  return sqrt(Real(std::numbers::pi) / x) / 2 * erf(sqrt(x));
+  return std::sqrt(Real(std::numbers::pi) / x) / 2 * std::erf(std::sqrt(x));
 }
 
 /// Product `number` of four primitives, of shells s[0] .. s[3].
@@ -61,8 +61,8 @@ __host__ __device__ inline Real product(shell const* const (&s)[4], unsigned num
     power += a[0] * a[1] * (r[0] - r[1]) * (r[0] - r[1]) / left +
              a[2] * a[3] * (r[2] - r[3]) * (r[2] - r[3]) / right;
   }
-  Real const pi = Real(std::numbers::pi), root = pi / sqrt(left * right);
-  return c * sqrt(4 / pi * rho) * root * root * root * exp(-power) * boys(rho * distance);
+  Real const pi = Real(std::numbers::pi), root = pi / std::sqrt(left * right);
+  return c * std::sqrt(4 / pi * rho) * root * root * root * std::exp(-power) * boys(rho * distance);
 }
 
 /// A block for each record of the work list, from record `first` on.
