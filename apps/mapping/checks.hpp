@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpufs::apps::workloads {
@@ -12,18 +13,18 @@ namespace gpufs::apps::workloads {
 /// Collects failures. Of each kind it keeps the first one, and how many there are.
 class checks {
  public:
-  void expect(bool is_right, std::string const& what) {
+  void expect(bool is_right, std::string_view what) {
     ++done_;
     if (!is_right) fail(what, {});
   }
 
-  void equal(std::string const& what, std::uint64_t got, std::uint64_t wanted) {
+  void equal(std::string_view what, std::uint64_t got, std::uint64_t wanted) {
     ++done_;
     if (got != wanted) fail(what, std::to_string(got) + " instead of " + std::to_string(wanted));
   }
 
   /// |got - wanted| <= absolute + relative |wanted|, for element `i` of `what`.
-  void near(std::string const& what, std::uint64_t i, double got, double wanted, double absolute,
+  void near(std::string_view what, std::uint64_t i, double got, double wanted, double absolute,
             double relative) {
     ++done_;
     if (std::abs(got - wanted) <= absolute + relative * std::abs(wanted)) return;
@@ -52,8 +53,8 @@ class checks {
     std::uint64_t count = 0;
   };
 
-  void fail(std::string const& what, std::string const& first) {
-    auto& f = found_[what];
+  void fail(std::string_view what, std::string const& first) {
+    auto& f = found_[std::string(what)];
     if (f.count++ == 0) f.first = first;
   }
 
