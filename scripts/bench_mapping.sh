@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # bench_mapping.sh OUT_DIR BIN_DIR [SIZE]: the programs of gpufs-mapping by hand and on shared
 # memory, in turns, and the sweeps of ADSM's figures 9, 11 and 12. Writes a JSON object per run to
-# OUT_DIR/*.jsonl and the tables to OUT_DIR/table.txt. SIZE is paper, or smoke where there is no GPU.
+# OUT_DIR/*.jsonl, and the tables to OUT_DIR/table.txt. SIZE is paper, or smoke where there is no
+# GPU.
 set -euo pipefail
 out=$1
 program=$2/gpufs-mapping
