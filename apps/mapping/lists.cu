@@ -97,8 +97,19 @@ class lists final : public workload {
   }
 
   void reference() override {
-    std::vector<std::vector<std::uint64_t>> chains(1ull << (64 - shift_));
-    for (std::uint64_t i = 0; i < n_ + more_; ++i) chains[key_of(seed_, i) >> shift_].push_back(i);
+    std::vector<record*> heads(1ull << (64 - shift_));
+    std::vector<record> records(n_ + more_);
+    table const t{heads.data(), shift_};
+    for (std::uint64_t i = 0; i < n_ + more_; ++i) {
+      auto const key = key_of(seed_, i);
+      records[i] = {key, i, t.head_of(key)};
+      t.head_of(key) = &records[i];
+    }
+    for (std::uint64_t j = 0; j < queries_; ++j) {
+      auto const key = key_of(seed_, asked(j));
+      for (record const* r = t.head_of(key); r != nullptr; r = r->next)
+        hits_ += r->key == key && r->value < n_ ? 1 : 0;
+    }
   }
 
   void check(session&, checks& c) override {

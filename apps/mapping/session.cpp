@@ -69,14 +69,15 @@ void session::synchronize() {
   double const kernels = take_kernel_times();
   clock_.add(phase::kernels, kernels);
   // What kernels took is no longer time of the wait.
-  clock_.add(phase::synchronise, -std::min(kernels, apps::seconds_since(start)));
+  clock_.add(phase::synchronise, -std::min(kernels, seconds_since(start)));
 }
 
 double session::take_kernel_times() {
   double seconds = 0;
   for (std::size_t i = 0; i < open_spans_; ++i) {
     spans_[i]->end.synchronize();
-    seconds += event::seconds_between(spans_[i]->begin, spans_[i]->end);
+    double const span = event::seconds_between(spans_[i]->begin, spans_[i]->end);
+    seconds += std::max(0.0, span - spans_[i]->release);
   }
   open_spans_ = 0;
   return seconds;

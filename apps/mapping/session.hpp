@@ -3,9 +3,11 @@
 
 #include <gpufs/mapping.hpp>
 
+#include <apps/common/seconds_since.hpp>
 #include <apps/mapping/options.hpp>
 #include <apps/mapping/phases.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -130,6 +132,7 @@ class session {
               dim3 block, Arguments&&... arguments) {
     auto const in = time(phase::launch);
     auto& span = begin_kernel();
+    auto const start = std::chrono::steady_clock::now();
     if (memory_ && is_declared_) {
       shared_call call;
       for (auto const& u : uses) declare(call, u);
@@ -137,6 +140,7 @@ class session {
     } else {
       gpufs::launch(kernel, grid, block, std::forward<Arguments>(arguments)...);
     }
+    span.release = memory_ ? seconds_since(start) : 0;
     span.end.record(this_thread_stream());
   }
 #endif
@@ -183,8 +187,10 @@ class session {
   }
 
  private:
+  /// A plain launch releases objects behind `begin`, and takes `release` seconds for that.
   struct kernel_span {
     event begin, end;
+    double release = 0;
   };
 
   [[nodiscard]] std::uint64_t block_for(std::uint64_t bytes, allocation const& how) const;
