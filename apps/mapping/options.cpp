@@ -52,6 +52,17 @@ void set_number(setup& s, description const& of, std::string const& text) {
   s.numbers[name] = size_option("--set " + name, text.substr(at + 1), 0, 1ull << 48);
 }
 
+/// Blocks and rolling sizes matter to rolling alone.
+void add_shared(std::vector<way>& ways, options const& o, coherence_protocol p) {
+  for (auto const& b : o.blocks) {
+    for (auto const& r : o.rolling) {
+      way const w{variant::shared, p, block_of(b), rolling_of(r)};
+      if (p == coherence_protocol::rolling) ways.push_back(w);
+    }
+  }
+  if (p != coherence_protocol::rolling) ways.push_back({.how = variant::shared, .protocol = p});
+}
+
 }  // namespace
 
 char const* name_of(variant v) {
@@ -108,10 +119,7 @@ std::vector<way> ways_of(options const& o) {
       ways.push_back({.how = how});
       continue;
     }
-    for (auto const& p : o.protocols)
-      for (auto const& b : o.blocks)
-        for (auto const& r : o.rolling)
-          ways.push_back({how, named("--protocol", p, all_protocols), block_of(b), rolling_of(r)});
+    for (auto const& p : o.protocols) add_shared(ways, o, named("--protocol", p, all_protocols));
   }
   return ways;
 }
