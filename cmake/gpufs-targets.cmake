@@ -108,7 +108,7 @@ endfunction()
 
 # gpufs_add_apps(): every folder of apps/ with a main.cu or main.cpp becomes a program of that name.
 # A program is built from all sources of its folder and links apps/common and apps/baseline. gpufs
-# also has the sources of apps/bench.
+# also has the sources of apps/bench. The program of apps/mapping is called gpufs-mapping.
 # The target `programs` builds them all.
 function(gpufs_add_apps)
   file(GLOB_RECURSE common_sources CONFIGURE_DEPENDS
@@ -134,6 +134,9 @@ function(gpufs_add_apps)
     cmake_path(GET main PARENT_PATH folder)
     cmake_path(GET folder FILENAME name)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp ${folder}/*.cu)
+    if(name STREQUAL "mapping")
+      set(name gpufs-mapping)
+    endif()
     if(name STREQUAL "gpufs")  # gpufs bench
       file(GLOB bench_sources CONFIGURE_DEPENDS apps/bench/*.cpp apps/bench/*.cu)
       list(APPEND sources ${bench_sources})
@@ -148,6 +151,11 @@ function(gpufs_add_apps)
     endif()
     if(name MATCHES "^(gpufs|mosaic)$")  # bench apps; the harness
       target_link_libraries(app_${name} PRIVATE gpufs_ports)
+    endif()
+    if(name STREQUAL "gpufs-mapping")  # kernels and the references of the CPU round alike
+      target_compile_options(app_${name} PRIVATE
+        $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
+        $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;-Xcompiler=-ffp-contract=off>)
     endif()
     set_target_properties(app_${name} PROPERTIES OUTPUT_NAME ${name})
     add_dependencies(programs app_${name})

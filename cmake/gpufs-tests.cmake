@@ -155,6 +155,15 @@ if(TARGET app_gpufs-grep AND GPUFS_DEVICE STREQUAL "emulated")
     TIMEOUT 600 LABELS device ENVIRONMENT "${test_environment}")
 endif()
 
+# Programs of the papers on shared memory, by hand and by all protocols.
+if(TARGET app_gpufs-mapping)
+  add_test(NAME mapping_workloads
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/mapping_workloads.sh
+      $<TARGET_FILE:app_gpufs-mapping>)
+  set_tests_properties(mapping_workloads PROPERTIES
+    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+endif()
+
 # A few rounds of gpufs-stress. Of these seeds, some rounds fork, some are killed.
 if(TARGET app_gpufs-stress AND GPUFS_DEVICE STREQUAL "emulated")
   add_test(NAME stress_rounds

@@ -1,0 +1,29 @@
+// The workloads, a line each. apps/mapping/NAME.cu defines workload_NAME.
+#pragma once
+
+#include <apps/mapping/workload.hpp>
+
+/// Objects without files (ADSM's programs).
+#define GPUFS_ADSM_WORKLOADS(WORKLOAD) \
+  WORKLOAD(vecadd)                     \
+  WORKLOAD(wave)                       \
+  WORKLOAD(lists)                      \
+  WORKLOAD(cp)                         \
+  WORKLOAD(tpacf)                      \
+  WORKLOAD(mri_q)                      \
+  WORKLOAD(mri_fhd)                    \
+  WORKLOAD(pns)                        \
+  WORKLOAD(sad)                        \
+  WORKLOAD(rpes)
+
+/// Objects that are files (DRAGON's programs).
+#define GPUFS_FILE_WORKLOADS(WORKLOAD)
+
+namespace gpufs::apps::workloads {
+
+#define GPUFS_DECLARE(name) extern description const workload_##name;
+GPUFS_ADSM_WORKLOADS(GPUFS_DECLARE)
+GPUFS_FILE_WORKLOADS(GPUFS_DECLARE)
+#undef GPUFS_DECLARE
+
+}  // namespace gpufs::apps::workloads

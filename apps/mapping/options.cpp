@@ -1,0 +1,146 @@
+#include <apps/common/program.hpp>
+#include <apps/mapping/options.hpp>
+#include <apps/mapping/workload.hpp>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpufs::apps::workloads {
+
+namespace {
+
+constexpr variant all_variants[] = {variant::hand, variant::shared, variant::cpu};
+constexpr coherence_protocol all_protocols[] = {coherence_protocol::batch, coherence_protocol::lazy,
+                                                coherence_protocol::rolling};
+
+template <class Value, std::size_t Count>
+Value named(std::string_view option, std::string const& text, Value const (&all)[Count]) {
+  std::string names;
+  for (auto const v : all) {
+    if (text == name_of(v)) return v;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(v));
+  }
+  throw usage_error(fmt::format("{}={}: must be one of {}", option, text, names));
+}
+
+std::uint64_t block_of(std::string const& text) {
+  if (text == "auto") return block_automatic;
+  return size_option("--block", text, 4 << 10, 32 << 20);
+}
+
+std::uint32_t rolling_of(std::string const& text) {
+  if (text == "auto") return rolling_automatic;
+  return static_cast<std::uint32_t>(size_option("--rolling", text, 1, 1 << 30));
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  if (bytes % (1 << 20) == 0) return fmt::format("{}M", bytes >> 20);
+  return bytes % (1 << 10) == 0 ? fmt::format("{}K", bytes >> 10) : fmt::format("{}", bytes);
+}
+
+void set_number(setup& s, description const& of, std::string const& text) {
+  auto const at = text.find('=');
+  auto const name = text.substr(0, at);
+  if (at == text.npos || !s.numbers.contains(name)) {
+    std::string names;
+    for (auto const& p : of.parameters) names += fmt::format(" {}", p.name);
+    throw usage_error(
+        fmt::format("--set={}: must be NAME=NUMBER with a name of {}:{}", text, of.name, names));
+  }
+  s.numbers[name] = size_option("--set " + name, text.substr(at + 1), 0, 1ull << 48);
+}
+
+/// Blocks and rolling sizes matter to rolling alone.
+void add_shared(std::vector<way>& ways, options const& o, coherence_protocol p) {
+  for (auto const& b : o.blocks) {
+    for (auto const& r : o.rolling) {
+      way const w{variant::shared, p, block_of(b), rolling_of(r)};
+      if (p == coherence_protocol::rolling) ways.push_back(w);
+    }
+  }
+  if (p != coherence_protocol::rolling) ways.push_back({.how = variant::shared, .protocol = p});
+}
+
+}  // namespace
+
+char const* name_of(variant v) {
+  return v == variant::hand ? "hand" : v == variant::shared ? "shared" : "cpu";
+}
+
+char const* name_of(coherence_protocol p) {
+  return p == coherence_protocol::batch  ? "batch"
+         : p == coherence_protocol::lazy ? "lazy"
+                                         : "rolling";
+}
+
+std::string text_of(way const& w) {
+  if (w.how != variant::shared) return name_of(w.how);
+  std::string text = fmt::format("shared {}", name_of(w.protocol));
+  if (w.block != block_automatic) text += fmt::format(" {}", bytes_text(w.block));
+  if (w.rolling != rolling_automatic) text += fmt::format(", {} blocks", w.rolling);
+  return text;
+}
+
+void add_options(CLI::App& app, options& o) {
+  app.add_option("workload", o.workload, "the workload's name, or list: prints their names")
+      ->required();
+  auto const list = [&](char const* name, std::vector<std::string>& to, char const* what) {
+    app.add_option(name, to, what)->delimiter(',')->capture_default_str();
+  };
+  list("--variant", o.variants, "hand, shared, cpu; several take turns");
+  list("--protocol", o.protocols, "of shared: batch, lazy, rolling; several take turns");
+  list("--block", o.blocks, "of shared: bytes of a block, 4K to 32M, or auto; several take turns");
+  list("--rolling", o.rolling,
+       "of shared: blocks that may be written, or auto; several take turns");
+  app.add_flag("--declare", o.declare, "launches declare what they use");
+  app.add_option("--size", o.size, "smoke, paper, or a number for the first parameter")
+      ->capture_default_str();
+  app.add_option("--set", o.settings, "NAME=NUMBER: another parameter of the workload");
+  app.add_option("--seed", o.seed, "of the input")->capture_default_str();
+  app.add_option("--dir", o.folder, "folder of files, which are removed")->capture_default_str();
+  app.add_option("--device-memory", o.device_memory, "of shared: most GPU memory; 0: what is free")
+      ->capture_default_str();
+  app.add_option("--runs", o.runs, "runs of each variant")->capture_default_str();
+  app.add_flag("--warm-up", o.warm_up, "one more run of each variant first, which is not reported");
+  app.add_flag("--check", o.check, "check results and counters");
+  app.add_flag("--json", o.json, "print a JSON object per run instead of text");
+  app.add_option("--json-to", o.json_file, "append these objects to a file");
+  app.add_flag("--summary", o.summary, "print the medians only");
+  app.add_flag("--counters", o.counters, "print what moved, by its reason");
+}
+
+std::vector<way> ways_of(options const& o) {
+  std::vector<way> ways;
+  for (auto const& text : o.variants) {
+    auto const how = named("--variant", text, all_variants);
+    if (how != variant::shared) {
+      ways.push_back({.how = how});
+      continue;
+    }
+    for (auto const& p : o.protocols) add_shared(ways, o, named("--protocol", p, all_protocols));
+  }
+  return ways;
+}
+
+setup setup_of(options const& o, description const& of) {
+  setup s;
+  s.seed = o.seed;
+  s.folder = o.folder;
+  s.is_declared = o.declare;
+  s.device_memory = size_option("--device-memory", o.device_memory, 0, 1ull << 48);
+  bool const is_paper = o.size == "paper";
+  s.is_smoke = !is_paper;
+  for (auto const& p : of.parameters) s.numbers[p.name] = is_paper ? p.paper : p.smoke;
+  if (o.size != "smoke" && !is_paper) {
+    auto const& first = of.parameters.front();
+    auto const number = size_option("--size", o.size, 1, 1ull << 48);
+    s.numbers[first.name] = number;
+    s.is_smoke = number <= first.smoke;
+  }
+  for (auto const& text : o.settings) set_number(s, of, text);
+  return s;
+}
+
+}  // namespace gpufs::apps::workloads

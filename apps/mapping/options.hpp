@@ -1,0 +1,79 @@
+// What the command line of gpufs-mapping asks for.
+#pragma once
+
+#include <gpufs/mapping_options.hpp>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace gpufs::apps::workloads {
+
+struct description;
+
+/// hand    cudaMalloc and pinned memory, copies made by the program.
+/// shared  gpufs::shared_memory.
+/// cpu     The reference, on one CPU thread. No device.
+enum class variant { hand, shared, cpu };
+
+/// One way to run a workload. The members after `how` are those of `shared`.
+struct way {
+  variant how = variant::hand;
+  coherence_protocol protocol = coherence_protocol::rolling;
+  std::uint64_t block = block_automatic;
+  std::uint32_t rolling = rolling_automatic;
+};
+
+/// The dimensions of a workload, and what else its data depend on.
+struct setup {
+  std::map<std::string, std::uint64_t> numbers;
+  std::uint64_t seed = 42;
+  bool is_smoke = true;             ///< checks compare every element with the reference
+  std::string folder = "/tmp";      ///< of files
+  bool is_declared = false;         ///< launches declare what they use
+  std::uint64_t device_memory = 0;  ///< mapping_config::device_memory
+
+  /// A parameter of the workload's description.
+  [[nodiscard]] std::uint64_t operator[](char const* name) const { return numbers.at(name); }
+};
+
+struct options {
+  std::string workload;
+  std::vector<std::string> variants{"hand", "shared"};
+  std::vector<std::string> protocols{"rolling"};
+  std::vector<std::string> blocks{"auto"};
+  std::vector<std::string> rolling{"auto"};
+  std::string size = "smoke";
+  std::vector<std::string> settings;
+  std::string folder = "/tmp";
+  std::string device_memory = "0";
+  std::string json_file;
+  std::uint64_t seed = 42;
+  std::int64_t runs = 1;
+  bool declare = false;
+  bool warm_up = false;
+  bool check = false;
+  bool json = false;
+  bool counters = false;
+  bool summary = false;
+};
+
+void add_options(CLI::App& app, options& o);
+
+/// The ways to run, in the order of a round. Throws usage_error.
+[[nodiscard]] std::vector<way> ways_of(options const& o);
+
+/// The parameters at --size, with those that --set changes. Throws usage_error.
+[[nodiscard]] setup setup_of(options const& o, description const& of);
+
+[[nodiscard]] char const* name_of(variant v);
+[[nodiscard]] char const* name_of(coherence_protocol p);
+/// "shared rolling 64K, 4 blocks".
+[[nodiscard]] std::string text_of(way const& w);
+
+}  // namespace gpufs::apps::workloads

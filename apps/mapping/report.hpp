@@ -1,0 +1,54 @@
+// What gpufs-mapping prints.
+#pragma once
+
+#include <gpufs/mapping_statistics.hpp>
+
+#include <apps/mapping/options.hpp>
+#include <apps/mapping/phases.hpp>
+#include <apps/mapping/workload.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpufs::apps::workloads {
+
+/// One run of a workload in one way.
+struct measured {
+  double seconds = 0;     ///< of the program, without
+  double allocation = 0;  ///< seconds of making the objects
+  std::array<double, phase_count> phases{};
+  std::uint64_t launches = 0;
+  mapping_statistics moved;
+  std::optional<bool> is_verified;
+  std::vector<std::string> failures;
+};
+
+/// Prints runs as they come, and medians at the end. Ratios are those of the runs of one round.
+class report {
+ public:
+  report(options const& o, description const& d, setup const& of, std::vector<way> ways);
+
+  /// A run in ways[w].
+  void add(std::size_t w, measured const& m);
+
+  /// Prints the medians, unless as JSON. Returns the program's exit status.
+  int finish();
+
+ private:
+  [[nodiscard]] std::optional<double> ratio_to_hand(std::size_t w, std::size_t round) const;
+  [[nodiscard]] std::string json_of(std::size_t w, measured const& m) const;
+  void print_text(std::size_t w, measured const& m) const;
+
+  options const& options_;
+  description const& description_;
+  setup const& setup_;
+  std::vector<way> ways_;
+  std::vector<std::vector<measured>> runs_;  // of each way
+  bool has_failed_ = false;
+};
+
+}  // namespace gpufs::apps::workloads

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# mapping_workloads.sh PROGRAM: runs every workload of gpufs-mapping at smoke size, by hand and by
+# all protocols, with --check: results, and counters against their closed forms. Exit status 77: no
+# device.
+# shellcheck source=SCRIPTDIR/support/complain.sh
+. "$(dirname "$0")/../support/complain.sh"
+program=$1
+said=$("$program" vecadd 2>&1)
+[[ $said == *"no device to run on"* ]] && exit 77
+
+# verified COUNT ARGUMENT...: all COUNT runs are right.
+verified() {
+  local wanted=$1 said
+  shift
+  said=$(timeout 300 "$program" "$@" --check --json --dir "$folder" 2>&1) ||
+    complain "$*: status $?: $said"
+  [ "$(grep -c '"verified": true' <<<"$said")" -eq "$wanted" ] || complain "$*: $said"
+}
+
+# Names begin their lines, parameters do not.
+for workload in $("$program" list | sed -n 's/^\([^ ][^ ]*\) .*/\1/p'); do
+  for declare in "" --declare; do
+    # Blocks as they are by default, and small ones that are evicted.
+    verified 4 "$workload" --variant hand,shared --protocol batch,lazy,rolling $declare
+    verified 2 "$workload" --variant shared --block 4K --rolling 3,auto $declare
+  done
+  verified 2 "$workload" --variant hand,shared --seed 7
+  "$program" "$workload" --variant cpu >/dev/null || complain "$workload --variant cpu"
+done
+verified 3 vecadd --variant shared --block 4K --rolling 1,2,6 --set stride=100
+
+# refuses TEXT ARGUMENT...: a wrong option is refused by its name.
+refuses() {
+  local wanted=$1 said
+  shift
+  said=$("$program" "$@" 2>&1)
+  [ $? -eq 2 ] || complain "$*: the status is not 2"
+  [[ $said == *"$wanted"* ]] || complain "$*: $said"
+}
+refuses "none: no such workload, must be one of vecadd" none
+refuses "--variant=naked: must be one of hand, shared, cpu" vecadd --variant naked
+refuses "--protocol=eager: must be one of batch, lazy, rolling" vecadd --protocol eager
+refuses "--set=m=1: must be NAME=NUMBER with a name of vecadd: n stride" vecadd --set m=1
+refuses "--runs=0: must be from 1 to 1000" vecadd --runs 0
+refuses "--block" vecadd --block 1K
+conclude
