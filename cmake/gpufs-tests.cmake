@@ -160,7 +160,10 @@ if(TARGET app_gpufs-mapping)
   add_test(NAME mapping_workloads
     COMMAND ${PROJECT_SOURCE_DIR}/test/programs/mapping_workloads.sh
       $<TARGET_FILE:app_gpufs-mapping>)
-  set_tests_properties(mapping_workloads PROPERTIES
+  add_test(NAME mapping_files
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/mapping_files.sh
+      $<TARGET_FILE:app_gpufs-mapping>)
+  set_tests_properties(mapping_workloads mapping_files PROPERTIES
     TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()
 

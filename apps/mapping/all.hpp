@@ -1,4 +1,5 @@
-// The workloads, a line each. apps/mapping/NAME.cu defines workload_NAME.
+// The workloads, a line each. A file apps/mapping/NAME.cu, or one of apps/mapping/files, defines
+// workload_NAME.
 #pragma once
 
 #include <apps/mapping/workload.hpp>
@@ -17,7 +18,10 @@
   WORKLOAD(rpes)
 
 /// Objects that are files (DRAGON's programs).
-#define GPUFS_FILE_WORKLOADS(WORKLOAD)
+#define GPUFS_FILE_WORKLOADS(WORKLOAD) \
+  WORKLOAD(vectorAdd)                  \
+  WORKLOAD(BlackScholes)               \
+  WORKLOAD(update)
 
 namespace gpufs::apps::workloads {
 

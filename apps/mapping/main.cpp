@@ -81,10 +81,8 @@ measured measure(description const& d, setup const& of, way const& how, bool is_
   if (is_checked) {
     checks c;
     r.program->check(*r.in, c);
-    if (r.in->is_shared()) {
-      r.program->check_counters(*r.in, r.result.moved, c);
-      compare_with_hand(d, of, *r.program, c);
-    }
+    if (r.in->is_shared()) r.program->check_counters(*r.in, r.result.moved, c);
+    if (how.how != variant::hand) compare_with_hand(d, of, *r.program, c);
     r.result.is_verified = c.passed();
     r.result.failures = c.failures();
   }
@@ -97,7 +95,7 @@ int run(options const& o) {
   auto const& d = workload_named(o.workload);
   check_option("--runs", o.runs, 1, 1000);
   auto const of = setup_of(o, d);
-  auto const ways = ways_of(o);
+  auto const ways = ways_of(o, d);
   static_cast<void>(device_to_run_on());
   report shown(o, d, of, ways);
   for (std::int64_t round = o.warm_up ? -1 : 0; round < o.runs; ++round) {

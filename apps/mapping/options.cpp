@@ -11,7 +11,8 @@ namespace gpufs::apps::workloads {
 
 namespace {
 
-constexpr variant all_variants[] = {variant::hand, variant::shared, variant::cpu};
+constexpr variant all_variants[] = {variant::naive, variant::hand, variant::managed,
+                                    variant::shared, variant::cpu};
 constexpr coherence_protocol all_protocols[] = {coherence_protocol::batch, coherence_protocol::lazy,
                                                 coherence_protocol::rolling};
 
@@ -66,7 +67,14 @@ void add_shared(std::vector<way>& ways, options const& o, coherence_protocol p) 
 }  // namespace
 
 char const* name_of(variant v) {
-  return v == variant::hand ? "hand" : v == variant::shared ? "shared" : "cpu";
+  switch (v) {
+    case variant::naive: return "naive";
+    case variant::hand: return "hand";
+    case variant::managed: return "managed";
+    case variant::shared: return "shared";
+    case variant::cpu: break;
+  }
+  return "cpu";
 }
 
 char const* name_of(coherence_protocol p) {
@@ -89,17 +97,22 @@ void add_options(CLI::App& app, options& o) {
   auto const list = [&](char const* name, std::vector<std::string>& to, char const* what) {
     app.add_option(name, to, what)->delimiter(',')->capture_default_str();
   };
-  list("--variant", o.variants, "hand, shared, cpu; several take turns");
+  list("--variant", o.variants,
+       "hand, shared, cpu, and of file workloads naive, managed; several take turns");
   list("--protocol", o.protocols, "of shared: batch, lazy, rolling; several take turns");
   list("--block", o.blocks, "of shared: bytes of a block, 4K to 32M, or auto; several take turns");
   list("--rolling", o.rolling,
        "of shared: blocks that may be written, or auto; several take turns");
   app.add_flag("--declare", o.declare, "launches declare what they use");
-  app.add_option("--size", o.size, "smoke, paper, or a number for the first parameter")
+  app.add_option("--size,--footprint", o.size,
+                 "smoke, paper, or a number for the first parameter; of file workloads: bytes")
       ->capture_default_str();
   app.add_option("--set", o.settings, "NAME=NUMBER: another parameter of the workload");
   app.add_option("--seed", o.seed, "of the input")->capture_default_str();
-  app.add_option("--dir", o.folder, "folder of files, which are removed")->capture_default_str();
+  app.add_option("--dir,--folder", o.folder, "folder of files, which are removed")
+      ->capture_default_str();
+  app.add_flag("--keep-files", o.keep_files, "leave the folders of files that are made in --dir");
+  app.add_flag("--cold", o.cold, "drop files from the OS page cache before each run");
   app.add_option("--device-memory", o.device_memory, "of shared: most GPU memory; 0: what is free")
       ->capture_default_str();
   app.add_option("--runs", o.runs, "runs of each variant")->capture_default_str();
@@ -111,10 +124,13 @@ void add_options(CLI::App& app, options& o) {
   app.add_flag("--counters", o.counters, "print what moved, by its reason");
 }
 
-std::vector<way> ways_of(options const& o) {
+std::vector<way> ways_of(options const& o, description const& of) {
   std::vector<way> ways;
   for (auto const& text : o.variants) {
     auto const how = named("--variant", text, all_variants);
+    if (!of.has_files && (how == variant::naive || how == variant::managed))
+      throw usage_error(fmt::format(
+          "--variant={}: {} has no files, must be one of hand, shared, cpu", text, of.name));
     if (how != variant::shared) {
       ways.push_back({.how = how});
       continue;
@@ -128,6 +144,8 @@ setup setup_of(options const& o, description const& of) {
   setup s;
   s.seed = o.seed;
   s.folder = o.folder;
+  s.is_cold = o.cold;
+  s.keeps_files = o.keep_files;
   s.is_declared = o.declare;
   s.device_memory = size_option("--device-memory", o.device_memory, 0, 1ull << 48);
   bool const is_paper = o.size == "paper";

@@ -16,10 +16,12 @@ namespace gpufs::apps::workloads {
 
 struct description;
 
-/// hand    cudaMalloc and pinned memory, copies made by the program.
-/// shared  gpufs::shared_memory.
-/// cpu     The reference, on one CPU thread. No device.
-enum class variant { hand, shared, cpu };
+/// naive    Of file workloads: fread() of all into pageable memory, and copies.
+/// hand     cudaMalloc and pinned memory, copies made by the program.
+/// managed  Of file workloads, not emulated: read() into CUDA's managed memory.
+/// shared   gpufs::shared_memory.
+/// cpu      The reference, without a device. On one CPU thread, but for file workloads.
+enum class variant { naive, hand, managed, shared, cpu };
 
 /// One way to run a workload. The members after `how` are those of `shared`.
 struct way {
@@ -35,6 +37,8 @@ struct setup {
   std::uint64_t seed = 42;
   bool is_smoke = true;             ///< checks compare every element with the reference
   std::string folder = "/tmp";      ///< of files
+  bool keeps_files = false;         ///< they stay when the program ends
+  bool is_cold = false;             ///< files are not in the OS page cache at first
   bool is_declared = false;         ///< launches declare what they use
   std::uint64_t device_memory = 0;  ///< mapping_config::device_memory
 
@@ -56,6 +60,8 @@ struct options {
   std::uint64_t seed = 42;
   std::int64_t runs = 1;
   bool declare = false;
+  bool cold = false;
+  bool keep_files = false;
   bool warm_up = false;
   bool check = false;
   bool json = false;
@@ -66,7 +72,7 @@ struct options {
 void add_options(CLI::App& app, options& o);
 
 /// The ways to run, in the order of a round. Throws usage_error.
-[[nodiscard]] std::vector<way> ways_of(options const& o);
+[[nodiscard]] std::vector<way> ways_of(options const& o, description const& of);
 
 /// The parameters at --size, with those that --set changes. Throws usage_error.
 [[nodiscard]] setup setup_of(options const& o, description const& of);

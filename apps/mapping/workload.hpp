@@ -54,6 +54,7 @@ struct description {
   char const* what;  ///< one line
   std::vector<parameter> parameters;
   std::unique_ptr<workload> (*make)(setup const& of);
+  bool has_files = false;  ///< its objects are files
 };
 
 /// `Workload` made of its setup, for description::make.

@@ -17,8 +17,10 @@ verified() {
   [ "$(grep -c '"verified": true' <<<"$said")" -eq "$wanted" ] || complain "$*: $said"
 }
 
-# Names begin their lines, parameters do not.
+# Names begin their lines, parameters do not. Workloads with a footprint have files, and are the
+# task of mapping_files.sh.
 for workload in $("$program" list | sed -n 's/^\([^ ][^ ]*\) .*/\1/p'); do
+  "$program" list | grep -A1 "^$workload " | grep -q " footprint " && continue
   for declare in "" --declare; do
     # Blocks as they are by default, and small ones that are evicted.
     verified 4 "$workload" --variant hand,shared --protocol batch,lazy,rolling $declare
@@ -38,7 +40,9 @@ refuses() {
   [[ $said == *"$wanted"* ]] || complain "$*: $said"
 }
 refuses "none: no such workload, must be one of vecadd" none
-refuses "--variant=naked: must be one of hand, shared, cpu" vecadd --variant naked
+refuses "--variant=naked: must be one of naive, hand, managed, shared, cpu" vecadd --variant naked
+refuses "--variant=naive: vecadd has no files, must be one of hand, shared, cpu" \
+  vecadd --variant naive
 refuses "--protocol=eager: must be one of batch, lazy, rolling" vecadd --protocol eager
 refuses "--set=m=1: must be NAME=NUMBER with a name of vecadd: n stride" vecadd --set m=1
 refuses "--runs=0: must be from 1 to 1000" vecadd --runs 0

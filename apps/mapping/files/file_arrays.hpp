@@ -1,0 +1,111 @@
+// Where the objects of a file workload lie while it runs. One class for each variant.
+#pragma once
+
+#include <gpufs/mapping.hpp>
+
+#include <apps/mapping/files/file_object.hpp>
+#include <apps/mapping/files/work_files.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace gpufs::apps::workloads {
+
+/// Bytes of an object that a kernel uses.
+struct kernel_use {
+  unsigned object;
+  access use;
+  std::uint64_t first = 0;
+  std::uint64_t bytes = ~0ull;  ///< to the object's end
+};
+
+/// Equally long rows of an object.
+struct byte_rows {
+  std::uint64_t first = 0, row_bytes = 0;
+  std::uint64_t pitch = 0;
+  std::uint64_t rows = 1;
+};
+
+/// The same, where the CPU finds them.
+struct cpu_rows {
+  std::byte const* data;
+  std::uint64_t pitch;
+
+  template <class T>
+  [[nodiscard]] T const* row(std::uint64_t r) const {
+    return reinterpret_cast<T const*>(data + r * pitch);
+  }
+};
+
+/// One thread calls its members. They throw std::system_error naming the file, device_error, or
+/// shared_memory_error.
+class file_arrays {
+ public:
+  virtual ~file_arrays() = default;
+
+  /// Makes the objects, with the bytes of their files. These may still be on their way afterwards.
+  virtual void map() = 0;
+  /// Waits until the bytes of all files have arrived.
+  virtual void wait_for_files() {}
+  /// Puts the results into their files, without making them durable, and frees the objects.
+  virtual void unmap() = 0;
+
+  /// Where kernels find an object.
+  [[nodiscard]] virtual void* address(unsigned object) const = 0;
+  template <class T>
+  [[nodiscard]] T* of(unsigned object) const {
+    return static_cast<T*>(address(object));
+  }
+
+  /// Bytes of an object for the CPU, as the kernels so far have left them. Valid until the next
+  /// launch or call for that object.
+  [[nodiscard]] virtual cpu_rows read(unsigned object, byte_rows const& what) = 0;
+
+  /// The CPU writes `bytes` bytes to an object, from what may be another one's read().
+  virtual void write(unsigned object, std::uint64_t first, void const* from,
+                     std::uint64_t bytes) = 0;
+
+  /// Writes what kernels have changed of an object to its file, and makes that durable.
+  virtual void make_durable(unsigned object) = 0;
+
+  /// Waits for the kernels so far.
+  virtual void synchronize() { gpufs::synchronize(); }
+
+  /// A call with these declarations for the next launch, or null: it declares nothing.
+  [[nodiscard]] virtual std::unique_ptr<shared_call> declare(std::initializer_list<kernel_use>) {
+    return nullptr;
+  }
+};
+
+/// fread() into pageable memory and copies; fwrite() from there.
+[[nodiscard]] std::unique_ptr<file_arrays> make_naive_arrays(work_files& files);
+
+/// Threads that read pieces into pinned memory, from where they are copied meanwhile; the same way
+/// back. Files are read in map().
+[[nodiscard]] std::unique_ptr<file_arrays> make_hand_arrays(work_files& files);
+
+/// Mappings of `memory`. `is_declared`: launches declare what they use.
+[[nodiscard]] std::unique_ptr<file_arrays> make_shared_arrays(work_files& files,
+                                                              shared_memory& memory,
+                                                              bool is_declared);
+
+/// read() into CUDA's managed memory. Throws usage_error on the emulated device.
+[[nodiscard]] std::unique_ptr<file_arrays> make_managed_arrays(work_files& files);
+
+#if defined(GPUFS_EMULATED) || defined(__CUDACC__)
+/// Launches a kernel that uses these objects.
+template <class... Parameters, class... Arguments>
+void launch_on(file_arrays& a, std::initializer_list<kernel_use> uses,
+               void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments&&... arguments) {
+  if (auto const call = a.declare(uses))
+    gpufs::launch(*call, kernel, grid, block, std::forward<Arguments>(arguments)...);
+  else
+    gpufs::launch(kernel, grid, block, std::forward<Arguments>(arguments)...);
+}
+#endif
+
+}  // namespace gpufs::apps::workloads

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# mapping_files.sh PROGRAM: runs every workload of gpufs-mapping that has files at smoke size, in
+# all variants, with --check: results, files that are the same in all variants, and counters against
+# their closed forms. Exit status 77: no device.
+# shellcheck source=SCRIPTDIR/../support/complain.sh
+. "$(dirname "$0")/../support/complain.sh"
+program=$1
+said=$("$program" vectorAdd --dir "$folder" 2>&1)
+[[ $said == *"no device to run on"* ]] && exit 77
+mkdir "$folder/files"
+
+# verified COUNT ARGUMENT...: all COUNT runs are right, and no file is left.
+verified() {
+  local wanted=$1 said
+  shift
+  said=$(timeout 300 "$program" "$@" --check --json --folder "$folder/files" 2>&1) ||
+    { complain "$*: status $?: $said"; return; }
+  [ "$(grep -c '"verified": true' <<<"$said")" -eq "$wanted" ] || complain "$*: $said"
+  [ -z "$(ls "$folder/files")" ] || complain "$*: left behind: $(ls -R "$folder/files")"
+}
+
+# Names begin their lines, parameters follow. Workloads with files have a footprint.
+for workload in $("$program" list | sed -n 's/^\([^ ][^ ]*\) .*/\1/p'); do
+  "$program" list | grep -A1 "^$workload " | grep -q " footprint " || continue
+  verified 3 "$workload" --variant naive,hand,shared
+  verified 1 "$workload" --variant shared --declare
+  verified 2 "$workload" --variant hand,shared --seed 7 --cold
+  timeout 300 "$program" "$workload" --variant cpu --folder "$folder/files" >/dev/null ||
+    complain "$workload --variant cpu"
+done
+# Files that end within a page, and within a block.
+for bytes in 12 49140 786444; do verified 2 vectorAdd --variant hand,shared --footprint $bytes; done
+
+# table ARGUMENT...: the file of `update` that a run leaves.
+table() {
+  rm -rf "$folder/files"
+  mkdir "$folder/files"
+  # In a group, so that the shell does not tell of those that are killed.
+  { timeout 300 "$program" update --footprint 8M --keep-files --folder "$folder/files" "$@"; } \
+    >/dev/null 2>&1
+  cat "$folder"/files/gpufs-mapping-*/table.mem
+}
+# A process that is killed behind a round leaves what the rounds until then have written.
+for round in 1 2; do
+  table --variant cpu --set rounds=$round >"$folder/wanted"
+  for variant in hand shared; do
+    table --variant $variant --set rounds=3 --set kill=$round >"$folder/found"
+    cmp "$folder/wanted" "$folder/found" || complain "update --variant $variant, killed in $round"
+  done
+done
+
+said=$("$program" vectorAdd --folder "$folder/none" 2>&1)
+[[ $said == *"none/gpufs-mapping-"*"(--folder): No such file"* ]] || complain "folder: $said"
+conclude
