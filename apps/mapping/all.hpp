@@ -21,7 +21,9 @@
 #define GPUFS_FILE_WORKLOADS(WORKLOAD) \
   WORKLOAD(vectorAdd)                  \
   WORKLOAD(BlackScholes)               \
-  WORKLOAD(update)
+  WORKLOAD(update)                     \
+  WORKLOAD(hotspot)                    \
+  WORKLOAD(pathfinder)
 
 namespace gpufs::apps::workloads {
 

@@ -30,6 +30,9 @@ for workload in $("$program" list | sed -n 's/^\([^ ][^ ]*\) .*/\1/p'); do
 done
 # Files that end within a page, and within a block.
 for bytes in 12 49140 786444; do verified 2 vectorAdd --variant hand,shared --footprint $bytes; done
+# An odd number of rows, and one row more.
+verified 2 pathfinder --variant shared,hand --footprint 250000
+verified 2 pathfinder --variant shared,hand --footprint 252004
 
 # table ARGUMENT...: the file of `update` that a run leaves.
 table() {
