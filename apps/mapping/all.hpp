@@ -23,7 +23,9 @@
   WORKLOAD(BlackScholes)               \
   WORKLOAD(update)                     \
   WORKLOAD(hotspot)                    \
-  WORKLOAD(pathfinder)
+  WORKLOAD(pathfinder)                 \
+  WORKLOAD(srad_v2)                    \
+  WORKLOAD(backprop)
 
 namespace gpufs::apps::workloads {
 

@@ -30,6 +30,8 @@ for workload in $("$program" list | sed -n 's/^\([^ ][^ ]*\) .*/\1/p'); do
 done
 # Files that end within a page, and within a block.
 for bytes in 12 49140 786444; do verified 2 vectorAdd --variant hand,shared --footprint $bytes; done
+verified 1 srad_v2 --variant shared --set iterations=3 --footprint 5M
+verified 1 backprop --variant shared --footprint 40M  # blocks of 1 MiB
 # An odd number of rows, and one row more.
 verified 2 pathfinder --variant shared,hand --footprint 250000
 verified 2 pathfinder --variant shared,hand --footprint 252004
