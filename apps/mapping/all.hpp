@@ -25,7 +25,9 @@
   WORKLOAD(hotspot)                    \
   WORKLOAD(pathfinder)                 \
   WORKLOAD(srad_v2)                    \
-  WORKLOAD(backprop)
+  WORKLOAD(backprop)                   \
+  WORKLOAD(binomialOptions)            \
+  WORKLOAD(lavaMD)
 
 namespace gpufs::apps::workloads {
 

@@ -30,6 +30,8 @@ for workload in $("$program" list | sed -n 's/^\([^ ][^ ]*\) .*/\1/p'); do
 done
 # Files that end within a page, and within a block.
 for bytes in 12 49140 786444; do verified 2 vectorAdd --variant hand,shared --footprint $bytes; done
+verified 1 lavaMD --variant shared --set equal=1
+verified 1 binomialOptions --variant shared --set steps=64 --footprint 48K
 verified 1 srad_v2 --variant shared --set iterations=3 --footprint 5M
 verified 1 backprop --variant shared --footprint 40M  # blocks of 1 MiB
 # An odd number of rows, and one row more.
@@ -54,6 +56,8 @@ for round in 1 2; do
   done
 done
 
+said=$("$program" binomialOptions --set steps=100 --folder "$folder" 2>&1)
+[[ $said == *"steps=100: must be a power of two from 64 to 2048"* ]] || complain "steps: $said"
 said=$("$program" vectorAdd --folder "$folder/none" 2>&1)
 [[ $said == *"none/gpufs-mapping-"*"(--folder): No such file"* ]] || complain "folder: $said"
 conclude
