@@ -175,6 +175,8 @@ class session {
   /// Counters of the run so far; zeros unless shared.
   [[nodiscard]] mapping_statistics statistics() const;
   [[nodiscard]] std::uint64_t launches() const { return launches_; }
+  /// Counts launches that were not made by launch().
+  void add_launches(std::uint64_t count) { launches_ += count; }
 
   /// Of a shared object: bytes of a block (all of a lazy or batch one), and how many there are.
   template <class T>

@@ -79,6 +79,12 @@ class file_arrays {
   [[nodiscard]] virtual std::unique_ptr<shared_call> declare(std::initializer_list<kernel_use>) {
     return nullptr;
   }
+
+  void count_launch() { ++launches_; }
+  [[nodiscard]] std::uint64_t launches() const { return launches_; }
+
+ private:
+  std::uint64_t launches_ = 0;
 };
 
 /// fread() into pageable memory and copies; fwrite() from there.
@@ -101,6 +107,7 @@ class file_arrays {
 template <class... Parameters, class... Arguments>
 void launch_on(file_arrays& a, std::initializer_list<kernel_use> uses,
                void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments&&... arguments) {
+  a.count_launch();
   if (auto const call = a.declare(uses))
     gpufs::launch(*call, kernel, grid, block, std::forward<Arguments>(arguments)...);
   else

@@ -67,6 +67,7 @@ void file_program::run(session& s) {
     auto const in = s.time(phase::kernels);
     inner_->compute(*arrays_);
     arrays_->synchronize();
+    s.add_launches(arrays_->launches());
   }
   auto const in = s.time(phase::io_write);
   arrays_->unmap();
