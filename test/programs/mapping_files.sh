@@ -34,6 +34,7 @@ verified 1 lavaMD --variant shared --set equal=1
 verified 1 binomialOptions --variant shared --set steps=64 --footprint 48K
 verified 1 srad_v2 --variant shared --set iterations=3 --footprint 5M
 verified 1 backprop --variant shared --footprint 40M  # blocks of 1 MiB
+verified 3 vectorAdd --variant naive,hand,shared --set bits=1
 # An odd number of rows, and one row more.
 verified 2 pathfinder --variant shared,hand --footprint 250000
 verified 2 pathfinder --variant shared,hand --footprint 252004

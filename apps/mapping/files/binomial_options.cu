@@ -43,7 +43,9 @@ __host__ __device__ inline T leaf(option_data const& o, unsigned i, unsigned ste
 template <unsigned per_thread>
 __global__ void __launch_bounds__(most_steps / most_per_thread)
     value_trees(option_data const* options, float* values, std::uint64_t n, unsigned steps) {
-  __shared__ float level[most_steps + most_per_thread];
+  // A block with fewer nodes for each thread is a warp.
+  constexpr unsigned threads = per_thread < most_per_thread ? 32 : most_steps / most_per_thread;
+  __shared__ float level[(threads + 1) * per_thread];
   unsigned const begin = threadIdx.x * per_thread;
   for (std::uint64_t which = blockIdx.x; which < n; which += gridDim.x) {
     option_data const o = options[which];

@@ -7,6 +7,7 @@
 #include <apps/mapping/files/file_program.hpp>
 
 #include <algorithm>
+#include <bit>
 
 namespace gpufs::apps::workloads {
 
@@ -23,7 +24,9 @@ __global__ void __launch_bounds__(1024)
 class vector_add final : public file_workload {
  public:
   explicit vector_add(setup const& s)
-      : seed_(s.seed), n_(std::max<std::uint64_t>(1, s["footprint"] / 12)) {
+      : seed_(s.seed),
+        n_(std::max<std::uint64_t>(1, s["footprint"] / 12)),
+        has_any_bits_(s["bits"] != 0) {
     std::uint64_t const bytes = 4 * n_;
     auto const term = [this](unsigned array) {
       return fill_elements<float>([this, array](std::uint64_t i) { return value(array, i); });
@@ -54,12 +57,16 @@ class vector_add final : public file_workload {
   }
 
  private:
-  /// A whole number, so that sums are exact.
+  /// A whole number, so that sums are exact. Or any bits.
   [[nodiscard]] float value(unsigned array, std::uint64_t i) const {
+    if (has_any_bits_)
+      return std::bit_cast<float>(
+          static_cast<std::uint32_t>(generate(array_seed(seed_, array), i)));
     return static_cast<float>(generate_below(array_seed(seed_, array), i, 1 << 20));
   }
 
   std::uint64_t seed_, n_;
+  bool has_any_bits_;
   std::vector<file_object> objects_;
   std::vector<result_rule> rules_;
 };
@@ -69,7 +76,8 @@ class vector_add final : public file_workload {
 description const workload_vectorAdd = {
     .name = "vectorAdd",
     .what = "c = a + b, of files",
-    .parameters = {{"footprint", 3 << 20, 4ull << 30, "bytes of all files"}},
+    .parameters = {{"footprint", 3 << 20, 4ull << 30, "bytes of all files"},
+                   {"bits", 0, 0, "1: random bits, NaNs among them"}},
     .make = make_file_program<vector_add>,
     .has_files = true,
 };
