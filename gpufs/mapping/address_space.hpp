@@ -7,6 +7,7 @@
 #include <gpufs/mapping/arena.hpp>
 #include <gpufs/mapping/fault_queue.hpp>
 #include <gpufs/mapping/file_lane.hpp>
+#include <gpufs/mapping/file_pieces.hpp>
 #include <gpufs/mapping/file_side.hpp>
 #include <gpufs/mapping/guard.hpp>
 #include <gpufs/mapping/object.hpp>
@@ -55,28 +56,6 @@ struct wanted {
   std::uint64_t first;
   std::uint64_t bytes;
   access use;
-};
-
-/// Units of an object that one read brings.
-struct fill_piece {
-  block_run units;
-  byte_run bytes;
-  bool has_ended = false;  ///< with bytes or an error; needs the mutex
-};
-
-/// Pieces that threads bring side by side.
-struct fill_job {
-  std::vector<fill_piece> pieces;
-  std::atomic<std::size_t> next{0};  ///< of them, that no thread has begun
-  int error = 0;                     ///< the first one; needs the mutex
-};
-
-/// A part of an object on its way to the file.
-struct write_piece {
-  byte_run bytes;
-  int error = 0;
-  std::uint64_t written_bytes = 0, unchanged_pages = 0, merged_bytes = 0;
-  std::vector<block_run> written = {};  ///< pages, by their number in the object
 };
 
 /// All state is protected by one mutex, taken with signals blocked. The service thread answers
@@ -177,6 +156,7 @@ class address_space {
   void set_up_file(object& o);
   void forget(quiet_lock& lock, object& o);
   void stop_filling(quiet_lock& lock, object& o);
+  void join_filler(quiet_lock& lock, object& o);
   [[nodiscard]] int collect(std::optional<std::vector<part>> const& declared,
                             std::vector<std::pair<object*, use>>& all);
   [[nodiscard]] int bring_all(quiet_lock& lock, std::optional<std::vector<part>> const& declared,

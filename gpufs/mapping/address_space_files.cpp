@@ -87,6 +87,7 @@ void address_space::end_with_process() noexcept try {
     object& o = at->second;
     next = o.offset + 1;
     ++o.file->stays;
+    join_filler(lock, o);
     wait_until(lock, [&] { return o.file->fills == 0; });
     lock.without([&] { static_cast<void>(write_back(o, {0, o.bytes}, false)); });
     --o.file->stays;

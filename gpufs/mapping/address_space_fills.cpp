@@ -230,9 +230,15 @@ void address_space::fill_eagerly(object& o) {
   if (!is_stopped(*o.file)) static_cast<void>(fill(lock, o, o.file->units_of(0, o.bytes)));
 }
 
+// Several threads may want that.
+void address_space::join_filler(quiet_lock& lock, object& o) {
+  auto filler = std::exchange(o.file->filler, {});
+  if (filler.joinable()) lock.without([&] { filler.join(); });
+}
+
 void address_space::stop_filling(quiet_lock& lock, object& o) {
   o.file->stops.store(true, std::memory_order_relaxed);
-  if (o.file->filler.joinable()) lock.without([&] { o.file->filler.join(); });
+  join_filler(lock, o);
   wait_until(lock, [&] { return o.file->fills == 0 && o.file->stays == 0; });
 }
 

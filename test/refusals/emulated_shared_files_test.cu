@@ -7,6 +7,7 @@
 #include <test/refusals/refused_calls.hpp>
 #include <test/refusals/shared_sweep.hpp>
 #include <test/support/in_library.hpp>
+#include <test/support/settings.hpp>
 
 #include <doctest/doctest.h>
 
@@ -25,7 +26,7 @@ using namespace gpufs::test;
 namespace {
 
 using words = std::vector<std::uint32_t>;
-constexpr std::uint64_t count = 30'000, bytes = count * 4;
+constexpr std::uint64_t count = thread_sanitizer ? 6'000 : 30'000, bytes = count * 4;
 
 /// Ends the program at the first error that the refusal explains.
 struct stopped {};
@@ -125,7 +126,7 @@ class program {
     words mixed = changed_.now, made = made_.now;
     for (std::uint64_t i = 0; i < count; ++i)
       mixed[i] = mixed[i] * 3 + source_.now[i] + std::uint32_t(i) + 3;
-    std::copy_n(source_.now.begin(), 8000, made.begin());
+    std::copy_n(source_.now.begin(), count / 4, made.begin());
     // A launch that is refused behind its hand-over may have run or not.
     changed_.changed(mixed);
     made_.changed(made);
@@ -134,16 +135,16 @@ class program {
       call.reads(in_).reads_writes(both_);
       launch(call, mix_words, 2, 32, both_.as<std::uint32_t>(), in_.as<std::uint32_t const>(),
              std::uint64_t(0), count, 3u);
-      launch(copy_words, 2, 32, out_.as<std::uint32_t>(), in_.as<std::uint32_t const>(),
-             std::uint64_t(8000));
+      launch(copy_words, 2, 32, out_.as<std::uint32_t>(), in_.as<std::uint32_t const>(), count / 4);
       memory_->synchronize();
     });
   }
 
   void change_by_cpu() {
-    must(library([&] { return both_.acquire(0, 40'000, access::read_write); }), "acquire to write");
+    must(library([&] { return both_.acquire(0, bytes / 3, access::read_write); }),
+         "acquire to write");
     words next = changed_.now;
-    for (std::uint64_t i = 0; i < 10'000; i += 3)
+    for (std::uint64_t i = 0; i < count / 12; i += 3)
       both_.as<std::uint32_t>()[i] = next[i] = std::uint32_t(i * 11);
     changed_.changed(next);
   }

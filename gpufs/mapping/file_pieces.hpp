@@ -1,0 +1,36 @@
+// Work that threads with lanes share: parts of an object that come from its file, or go there.
+#pragma once
+
+#include <gpufs/mapping/block_runs.hpp>
+#include <gpufs/mapping/object.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace gpufs::shared {
+
+/// Units of an object that one read brings.
+struct fill_piece {
+  block_run units;
+  byte_run bytes;
+  bool has_ended = false;  ///< with bytes or an error; needs the mutex
+};
+
+/// Pieces that threads bring side by side.
+struct fill_job {
+  std::vector<fill_piece> pieces;
+  std::atomic<std::size_t> next{0};  ///< of them, that no thread has begun
+  int error = 0;                     ///< the first one; needs the mutex
+};
+
+/// A part of an object on its way to the file.
+struct write_piece {
+  byte_run bytes;
+  int error = 0;
+  std::uint64_t written_bytes = 0, unchanged_pages = 0, merged_bytes = 0;
+  std::vector<block_run> written = {};  ///< pages, by their number in the object
+};
+
+}  // namespace gpufs::shared
