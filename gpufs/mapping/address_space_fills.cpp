@@ -11,7 +11,6 @@
 #include <cstring>
 #include <exception>
 #include <span>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -61,12 +60,12 @@ void address_space::in_lanes(std::size_t jobs, std::function<void(file_lane&)> c
   if (jobs == 1 && std::this_thread::get_id() == service_.get_id()) return run();
   std::vector<std::thread> threads;
   std::size_t const wanted = std::min<std::size_t>(jobs, settings_.fill_threads);
-  threads.reserve(wanted);
   {
     no_signals const inherited;
     try {
+      threads.reserve(wanted);
       while (threads.size() < wanted) threads.emplace_back(run);
-    } catch (std::system_error const&) {  // fewer will do
+    } catch (std::exception const&) {  // no thread, or no memory: fewer will do
     }
   }
   for (auto& t : threads) t.join();
