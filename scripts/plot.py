@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""plot.py CSV [PNG]: draws a figure that `gpufs bench paper`, `apps` or `patterns` wrote as CSV.
+"""plot.py CSV [PNG]: draws a figure that `gpufs bench paper`, `apps` or `patterns`, or
+mapping_figures.py, wrote as CSV.
 
 PNG is by default the same name with .png. Needs matplotlib (Debian: python3-matplotlib).
 Exit status: 2 the CSV is not one of these, 3 matplotlib is not installed for this Python."""
@@ -21,6 +22,12 @@ FIGURES = {
     "12": ("I/O bandwidth, cache fits", None),
     "13": ("end to end, cache smaller than the input", None),
     "14": ("I/O bandwidth, cache smaller than the input", None),
+    "adsm7": ("ADSM, figure 7: time by protocol, with allocation", None),
+    "adsm8": ("ADSM, figure 8: bytes moved", None),
+    "adsm9": ("ADSM, figure 9: stencil with source and dump", "Edge (points)"),
+    "adsm11": ("ADSM, figure 11: vector addition", "Block (bytes)"),
+    "adsm12": ("ADSM, figure 12: tpacf", "Block (bytes)"),
+    "dragon3": ("DRAGON, figure 3: programs with files", None),
 }
 SWEEP = {"figure": str, "series": str, "kind": str, "x": int, "y": float, "unit": str,
          "low": float, "high": float}
@@ -147,7 +154,9 @@ def main(arguments):
         return 0
     (draw_apps if of_apps else draw_sweep)(axes, rows)
     title, x_label = FIGURES.get(rows[0]["figure"], ("", None if of_apps else "bytes"))
-    axes.set_title(f"GPUfs readahead paper, figure {rows[0]['figure']}: {title}")
+    number = rows[0]["figure"]
+    prefix = f"GPUfs readahead paper, figure {number}: " if number.isdigit() else ""
+    axes.set_title(prefix + title)
     axes.set_ylabel(rows[0]["unit"])
     if x_label:
         axes.set_xlabel(x_label)

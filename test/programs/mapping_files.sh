@@ -61,4 +61,11 @@ said=$("$program" binomialOptions --set steps=100 --folder "$folder" 2>&1)
 [[ $said == *"steps=100: must be a power of two from 64 to 2048"* ]] || complain "steps: $said"
 said=$("$program" vectorAdd --folder "$folder/none" 2>&1)
 [[ $said == *"none/gpufs-mapping-"*"(--folder): No such file"* ]] || complain "folder: $said"
+# Figures of runs.
+"$program" vectorAdd --footprint 2M --variant naive,hand,shared --folder "$folder/files" \
+  --json-to "$folder/mapping_files.jsonl" >/dev/null || complain "vectorAdd --json-to"
+python3 "$(dirname "$0")/../../scripts/mapping_figures.py" "$folder" >/dev/null 2>&1 ||
+  complain "mapping_figures.py"
+[ "$(grep -c '^dragon3,mean,' "$folder/dragon3.csv")" -eq 2 ] ||
+  complain "mapping_figures.py: $(cat "$folder/dragon3.csv")"
 conclude

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""mapping_figures.py OUT_DIR: makes figures of the runs that scripts/bench_mapping.sh and
+scripts/bench_mapping_files.sh left in OUT_DIR. Each figure is a CSV, and a PNG where matplotlib is.
+
+adsm7     time of each program by protocol, in times of the hand-written one, allocation included
+adsm8     bytes that lazy and rolling move, in times of what batch moves
+adsm9     wave: time by edge length
+adsm11    vector addition: time by bytes of a block
+adsm12    tpacf: time by bytes of a block
+dragon3   time of each program with files, in times of the mapped one
+
+Numbers are medians; low and high are the least and the greatest. Ratios are taken within a round.
+Exit status: 2 there are no runs in OUT_DIR, or they cannot be read."""
+import collections
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+SWEEP = ["figure", "series", "kind", "x", "y", "unit", "low", "high"]
+APPS = ["figure", "app", "series", "value", "unit"]
+UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def runs_of(folder, name):
+    path = os.path.join(folder, name + ".jsonl")
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file if line.strip()]
+
+
+def rounds(runs, *keys):
+    """Runs by keys, those of one key in the order of their rounds."""
+    found = collections.defaultdict(list)
+    for run in runs:
+        found[tuple(run[k] for k in keys)].append(run)
+    return found
+
+
+def whole(run):
+    return run["seconds"] + run["allocation_seconds"]
+
+
+def moved(run):
+    return run["bytes_h2d"] + run["bytes_d2h"]
+
+
+def median_of(ones, others, value):
+    return statistics.median(value(a) / value(b) for a, b in zip(ones, others))
+
+
+def compared(figure, runs, key, base, value, unit, skip):
+    """Bars for each workload: `value` of each series in times of that of `base`."""
+    by = rounds(runs, "workload", key)
+    series = [s for s in dict.fromkeys(r[key] for r in runs) if s != base and s not in skip]
+    rows, ratios = [], collections.defaultdict(list)
+    for workload in dict.fromkeys(r["workload"] for r in runs):
+        for s in series:
+            if (workload, s) in by and (workload, base) in by:
+                ratio = median_of(by[workload, s], by[workload, base], value)
+                ratios[s].append(ratio)
+                rows.append([figure, workload, s, ratio, unit])
+    for s, all_of_it in ratios.items():
+        rows.append([figure, "mean", s, statistics.geometric_mean(all_of_it), unit])
+    return APPS, rows
+
+
+def block_of(run):
+    """Bytes of a block as the run's name says them: 'shared rolling 64K, 4 blocks'."""
+    text = run["way"].split()[2].rstrip(",")
+    return int(text[:-1]) * UNITS[text[-1]]
+
+
+def sweep(figure, runs, x_of, series_of):
+    """Points of shared runs, milliseconds by x. Hand-written runs without an x are a line."""
+    found = collections.defaultdict(list)
+    for run in runs:
+        is_line = run["variant"] == "hand" and x_of is block_of
+        x = 0 if is_line else x_of(run)
+        found[series_of(run), "line" if is_line else "points", x].append(run["seconds"] * 1e3)
+    return SWEEP, [[figure, s, kind, x, statistics.median(t), "ms", min(t), max(t)]
+                   for (s, kind, x), t in sorted(found.items())]
+
+
+def rolling_size(run):
+    if run["variant"] == "hand":
+        return "hand-written, without allocation"
+    blocks = run["way"].partition(", ")[2]
+    return f"rolling size {blocks.split()[0]}" if blocks else "rolling size automatic"
+
+
+def way_without_block(run):
+    return "hand-written, without allocation" if run["variant"] == "hand" else run["way"]
+
+
+def figures_of(folder):
+    programs = [dict(r, way=r["way"].replace("shared ", "")) for r in runs_of(folder, "programs")]
+    shared = [r for r in programs if r["variant"] == "shared"]
+    files = runs_of(folder, "mapping_files")
+    hand_too = "times the hand-written program"
+    yield "adsm7", programs and compared("adsm7", programs, "way", "hand", whole, hand_too, ())
+    yield "adsm8", shared and compared("adsm8", [r for r in shared if moved(r) > 0], "way", "batch",
+                                       moved, "times the bytes of batch", ())
+    yield "adsm9", sweep("adsm9", runs_of(folder, "figure9"), lambda r: r["parameters"]["n"],
+                         way_without_block)
+    yield "adsm11", sweep("adsm11", runs_of(folder, "figure11"), block_of,
+                          lambda r: rolling_size(r))
+    yield "adsm12", sweep("adsm12", runs_of(folder, "figure12"), block_of, rolling_size)
+    eight = [r for r in files if r["workload"] != "update"]
+    yield "dragon3", eight and compared("dragon3", eight, "variant", "shared",
+                                        lambda r: r["seconds"], "times the mapped program", ())
+
+
+def main(arguments):
+    if len(arguments) != 1:
+        print(__doc__, file=sys.stderr)
+        return 2
+    folder = arguments[0]
+    made = 0
+    try:
+        for name, table in figures_of(folder):
+            if not table or not table[1]:
+                continue
+            columns, rows = table
+            path = os.path.join(folder, name + ".csv")
+            with open(path, "w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(columns)
+                writer.writerows(rows)
+            made += 1
+            plot = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plot.py")
+            subprocess.run([sys.executable, plot, path], check=False)
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        print(f"mapping_figures.py: {folder}: {error!r}", file=sys.stderr)
+        return 2
+    if made == 0:
+        print(f"mapping_figures.py: no runs in {folder}: run scripts/bench_mapping.sh {folder} "
+              "BIN_DIR first", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
