@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <exception>
 #include <system_error>
 #include <thread>
@@ -18,15 +17,10 @@ using device_memory::host_access;
 
 namespace {
 
-// A file that changes again within the grain of the clock keeps its stamps. So young ones do not
-// count. Kernels before 6.13 stamp by the tick.
+// Nothing: a change of the file might leave its stamps the same.
 std::optional<file_version> settled_version(backing_file const& file) {
-  constexpr std::int64_t grain = 20'000'000;
   file_version now;
-  if (file.version(now) != 0) return std::nullopt;
-  auto const clock = std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::system_clock::now().time_since_epoch());
-  if (clock.count() - std::max(now.modified, now.changed) < grain) return std::nullopt;
+  if (file.version(now) != 0 || file.is_young(now)) return std::nullopt;
   return now;
 }
 

@@ -42,6 +42,9 @@ class backing_file {
   [[nodiscard]] virtual int sync() const noexcept = 0;
 
   [[nodiscard]] virtual int version(file_version& out) const noexcept = 0;
+
+  /// Whether a change right now might leave the version the same, as clocks have a grain.
+  [[nodiscard]] virtual bool is_young(file_version const& v) const noexcept = 0;
 };
 
 }  // namespace gpufs::shared

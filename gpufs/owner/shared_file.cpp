@@ -7,12 +7,14 @@
 #include <host-daemon/backend/host_storage.hpp>
 #include <host-daemon/backend/os_page_cache.hpp>
 #include <host-daemon/base/interrupted.hpp>
+#include <host-daemon/files/content_versions.hpp>
 #include <host-daemon/write_back/no_size_signal.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -108,10 +110,18 @@ class stored_backing final : public shared::backing_file {
   int version(shared::file_version& out) const noexcept override {
     struct ::stat status {};
     if (int const error = file_->status(status); error != 0) return error;
-    constexpr std::int64_t second = 1'000'000'000;
-    out = {std::uint64_t(status.st_size), status.st_mtim.tv_sec * second + status.st_mtim.tv_nsec,
-           status.st_ctim.tv_sec * second + status.st_ctim.tv_nsec};
+    out = {std::uint64_t(status.st_size), daemon::nanoseconds(status.st_mtim),
+           daemon::nanoseconds(status.st_ctim)};
     return 0;
+  }
+
+  bool is_young(shared::file_version const& v) const noexcept override {
+    auto const now = std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::system_clock::now().time_since_epoch());
+    daemon::file_stamp stamp{};
+    stamp.mtime_ns = v.modified;
+    stamp.ctime_ns = v.changed;
+    return daemon::is_young(stamp, now.count());
   }
 
  private:
