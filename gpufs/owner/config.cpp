@@ -5,8 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <string_view>
 
 #include <unistd.h>
@@ -38,12 +42,26 @@ std::string toml_text(toml::node const& node, std::string const& origin) {
   throw config_error(fmt::format("{}: must be an integer or a string such as \"64K\"", origin));
 }
 
+// The text of `file`, with a '?' for each byte beyond ASCII. No setting has such bytes, comments
+// may. Version 3.3 of toml++ has undefined behaviour after a value that is followed by some of them
+// ("64K" and U+032E): its look-up of white space believes that no such character gets there.
+std::string ascii_text(std::filesystem::path const& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(stream), {});
+  if (!stream.is_open() || stream.bad())
+    throw config_error(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
+  std::ranges::replace_if(
+      text, [](char c) { return (c & 0x80) != 0; }, '?');
+  return text;
+}
+
 }  // namespace
 
 void load_file(config& c, std::filesystem::path const& file) {
+  std::string const text = ascii_text(file);
   toml::table table;
   try {
-    table = toml::parse_file(file.string());
+    table = toml::parse(text, file.string());
   } catch (toml::parse_error const& error) {
     throw config_error(
         fmt::format("{}:{}: {}", file.string(), error.source().begin.line, error.description()));

@@ -222,6 +222,21 @@ TEST_CASE("file: errors name file, line and key") {
   CHECK(error("page_size = 4096\npage_size = \n").starts_with("gpufs.toml:2: "));
 }
 
+TEST_CASE("file: characters beyond ASCII are for comments") {
+  {
+    toml_file const file("# größe\npage_size = 4096  # 4 КиБ, \xff\n");
+    CHECK(gpufs::load_config().page_size == 4096);
+  }
+  // Characters of the ranges that toml++ 3.3 does not expect behind a value, and bytes that are no
+  // UTF-8.
+  for (auto const* const text :
+       {"page_size = 4096\xcc\xae\n", "page_size = 4096\xe2\xb1\xa0\n",
+        "page_size = 4096\xef\xbb\xbe\n", "\xc3\xa4 = 4096\n", "page_size = 4096 \xff\n"}) {
+    toml_file const file(text);
+    CHECK(error_of([] { (void)gpufs::load_config(); }).starts_with("gpufs.toml:1: "));
+  }
+}
+
 TEST_CASE("gpufs.toml: what is there under that name must be a file") {
   toml_file const folder("");
   std::filesystem::remove("gpufs.toml");
