@@ -74,8 +74,8 @@ void address_space::fail() noexcept {
 // Under the mutex: this object may go as soon as no call is under way.
 void address_space::tell_changes() {
   changes_.fetch_add(1, std::memory_order_release);
-  futex_wake(&changes_);
-  faults_.ring();
+  if (waiters_ != 0) futex_wake(&changes_);
+  if (open_faults_ != 0) faults_.ring();
 }
 
 mapping_statistics address_space::counts(object const* of) const {

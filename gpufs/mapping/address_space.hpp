@@ -45,6 +45,12 @@ struct part {
   bool writes;
 };
 
+/// Nothing: the call declares nothing, and may use all objects.
+using parts_of_call = std::optional<std::vector<part>>;
+
+/// What the begin of a call does about bytes that the device lacks.
+enum class missing_bytes { refuse, bring };
+
 /// Bytes of an object that the CPU will probably touch next.
 struct bytes_ahead {
   std::uint64_t offset, id;  ///< of the object
@@ -101,12 +107,12 @@ class address_space {
 
   /// Brings what the device lacks for a call, with signals. begin() does the same without them.
   /// Returns 0 or an error, as begin().
-  int prepare(std::optional<std::vector<part>> const& declared);
+  int prepare(parts_of_call const& parts);
   /// Hands blocks to the device for a call. No parts: all objects, for reading and writing.
   /// Returns the call's number, 0: it uses nothing, -EINVAL: an object has gone, -EACCES: it would
-  /// write to one that is only read, -EIO, or the error of a file. Every call that began is ended
-  /// by end_behind().
-  std::int64_t begin(std::optional<std::vector<part>> declared);
+  /// write to one that is only read, -EAGAIN: bytes are missing and not to be brought, -EIO, or the
+  /// error of a file. Every call that began is ended by end_behind().
+  std::int64_t begin(parts_of_call const& parts, missing_bytes missing);
   /// What a call uses that names bytes by their address: those that lie in the object that has the
   /// first one. Nothing: there is none, or no byte.
   [[nodiscard]] std::optional<part> part_at(void const* first, std::uint64_t bytes, bool writes);
@@ -157,10 +163,10 @@ class address_space {
   void forget(quiet_lock& lock, object& o);
   void stop_filling(quiet_lock& lock, object& o);
   void join_filler(quiet_lock& lock, object& o);
-  [[nodiscard]] int collect(std::optional<std::vector<part>> const& declared,
-                            std::vector<std::pair<object*, use>>& all);
-  [[nodiscard]] int bring_all(quiet_lock& lock, std::optional<std::vector<part>> const& declared,
-                              std::vector<std::pair<object*, use>>& all);
+  using used_objects = std::vector<std::pair<object*, use>>;
+  [[nodiscard]] int collect(parts_of_call const& parts, used_objects& all);
+  [[nodiscard]] int bring_all(quiet_lock& lock, parts_of_call const& parts, missing_bytes missing,
+                              used_objects& all);
   int bring(quiet_lock& lock, object& o, block_run blocks);
   int fill(quiet_lock& lock, object& o, block_run units);
   [[nodiscard]] std::vector<fill_piece> pieces_to_fill(object& o, block_run units);
@@ -186,7 +192,7 @@ class address_space {
   void protect_or_throw(object& o, block_run r, device_memory::host_access to);
   void make_dirty(object& o, std::uint64_t block, bool rolls);
   void forget_dirty(object& o, block_run r);
-  void evict_beyond_limit(written_block const& newest);
+  void evict_beyond_limit();
   void evict(written_block oldest);
   void merge(object& o);
   void clean(object& o, block_run r, reason why);
@@ -197,7 +203,7 @@ class address_space {
   void end_call(std::int64_t call);
   void drop_uses(std::int64_t call);
   void fail() noexcept;
-  void count_call(std::vector<std::pair<object*, use>> const& all, bool is_declared);
+  void count_call(used_objects const& all, bool is_declared);
   void end_use(object& o, block_run r);
   object* object_at(std::uint64_t offset);
   object* object_with(std::uint64_t at, std::uint64_t bytes);
@@ -212,6 +218,7 @@ class address_space {
   void wait_for_scattered();
   template <class Condition>
   void wait_until(quiet_lock& lock, Condition const& holds);
+  [[nodiscard]] fault_answer answer_to(quiet_lock& lock, fault const& f);
   [[nodiscard]] fault_answer serve(quiet_lock& lock, object& o, std::uint64_t block,
                                    touch_kind kind);
   [[nodiscard]] fault_answer serve_absent(quiet_lock& lock, object& o, block_run one);
@@ -235,7 +242,8 @@ class address_space {
 
   // In the service thread, without the mutex.
   void serve_faults();
-  [[nodiscard]] fault_answer try_to_serve(fault const& f);
+  [[nodiscard]] bool answer_all(std::vector<fault*>& open);
+  [[nodiscard]] bool try_to_answer(fault& f);
   void prepare_ahead();
 
   pid_t process_ = ::getpid();
@@ -258,6 +266,8 @@ class address_space {
   bool is_sending_ = false;
   bool has_scattered_ = false;  ///< and not waited for since: fetches must do so
   bool has_failed_ = false;
+  std::size_t open_faults_ = 0;  ///< that the service thread has looked at; a change may help them
+  unsigned waiters_ = 0;         ///< threads that wait for a change
   std::uint64_t last_object_ = 0;
   std::int64_t last_call_ = 0;
   std::set<std::int64_t> ending_;  ///< calls that have a mark behind them, which is not reached

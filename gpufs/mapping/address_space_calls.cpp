@@ -22,17 +22,17 @@ constexpr std::int64_t failed = -EIO;
 }  // namespace
 
 // The objects of a call, and what it does with them.
-int address_space::collect(std::optional<std::vector<part>> const& declared,
-                           std::vector<std::pair<object*, use>>& all) {
+int address_space::collect(parts_of_call const& parts, used_objects& all) {
   all.clear();
   auto const number = std::uint64_t(last_call_) + 1;
-  if (!declared) {
+  if (!parts) {
+    all.reserve(objects_.size());
     for (auto& [offset, o] : objects_) {
       if (!o.is_going) all.push_back({&o, {o.all(), !o.is_read_only(), number}});
     }
     return 0;
   }
-  for (auto const& p : *declared) {
+  for (auto const& p : *parts) {
     object* const o = object_at(p.offset);
     if (o == nullptr || o->id != p.id || o->is_going) return -EINVAL;
     if (p.writes && o->is_read_only()) return -EACCES;
@@ -42,37 +42,38 @@ int address_space::collect(std::optional<std::vector<part>> const& declared,
 }
 
 // The same, as soon as the device has the bytes of files that the call uses.
-int address_space::bring_all(quiet_lock& lock, std::optional<std::vector<part>> const& declared,
-                             std::vector<std::pair<object*, use>>& all) {
+int address_space::bring_all(quiet_lock& lock, parts_of_call const& parts, missing_bytes missing,
+                             used_objects& all) {
   for (;;) {
     take_ended_calls();
     if (has_failed_) return -EIO;
-    if (int const error = collect(declared, all); error != 0) return error;
-    auto const missing = std::ranges::find_if(all, [this](std::pair<object*, use> const& each) {
+    if (int const error = collect(parts, all); error != 0) return error;
+    auto const waits = std::ranges::find_if(all, [this](std::pair<object*, use> const& each) {
       auto const& [o, u] = each;
       return o->lacks(u.blocks) || (u.writes && keeps_writers_out(*o));
     });
-    if (missing == all.end()) return 0;
+    if (waits == all.end()) return 0;
+    if (missing == missing_bytes::refuse) return -EAGAIN;
     // Objects may come and go meanwhile.
-    if (int const error = bring(lock, *missing->first, missing->second.blocks); error != 0)
+    if (int const error = bring(lock, *waits->first, waits->second.blocks); error != 0)
       return error;
   }
 }
 
-int address_space::prepare(std::optional<std::vector<part>> const& declared) {
+int address_space::prepare(parts_of_call const& parts) {
   if (in_forked_child()) return -EIO;
   quiet_lock lock(mutex_);
   why_refused_.clear();
-  std::vector<std::pair<object*, use>> all;
-  return bring_all(lock, declared, all);
+  used_objects all;
+  return bring_all(lock, parts, missing_bytes::bring, all);
 }
 
-std::int64_t address_space::begin(std::optional<std::vector<part>> declared) {
+std::int64_t address_space::begin(parts_of_call const& parts, missing_bytes missing) {
   if (in_forked_child()) return failed;
   quiet_lock lock(mutex_);
   why_refused_.clear();
-  std::vector<std::pair<object*, use>> all;
-  if (int const error = bring_all(lock, declared, all); error != 0) return error;
+  used_objects all;
+  if (int const error = bring_all(lock, parts, missing, all); error != 0) return error;
   if (all.empty()) return 0;
   auto const number = std::uint64_t(last_call_) + 1;
   try {
@@ -85,7 +86,7 @@ std::int64_t address_space::begin(std::optional<std::vector<part>> declared) {
     fail();
     return failed;
   }
-  count_call(all, declared.has_value());
+  count_call(all, parts.has_value());
   return ++last_call_;
 }
 
@@ -101,12 +102,13 @@ std::optional<part> address_space::part_at(void const* first, std::uint64_t byte
 }
 
 // Each object once, however many parts of it the call uses.
-void address_space::count_call(std::vector<std::pair<object*, use>> const& all, bool is_declared) {
-  std::set<object*> objects;
-  for (auto const& [o, u] : all) objects.insert(o);
+void address_space::count_call(used_objects const& all, bool is_declared) {
   ++counts_.calls;
   counts_.declared_calls += is_declared ? 1 : 0;
-  for (auto* const o : objects) {
+  for (auto at = all.begin(); at != all.end(); ++at) {
+    auto* const o = at->first;
+    auto const is_same = [o](std::pair<object*, use> const& other) { return other.first == o; };
+    if (is_declared && std::any_of(all.begin(), at, is_same)) continue;
     ++o->counts.calls;
     o->counts.declared_calls += is_declared ? 1 : 0;
   }
@@ -191,6 +193,10 @@ void address_space::end_call(std::int64_t call) {
 void address_space::drop_uses(std::int64_t call) {
   auto const is_of_call = [call](use const& u) { return u.call == std::uint64_t(call); };
   for (auto& [offset, o] : objects_) {
+    if constexpr (!device_memory::shared_range::hands_over) {
+      std::erase_if(o.uses, is_of_call);
+      continue;
+    }
     std::vector<use> ended;
     std::ranges::copy_if(o.uses, std::back_inserter(ended), is_of_call);
     if (ended.empty()) continue;
@@ -201,7 +207,6 @@ void address_space::drop_uses(std::int64_t call) {
 
 // Gives the CPU back what no other call uses.
 void address_space::end_use(object& o, block_run r) {
-  if constexpr (!device_memory::shared_range::hands_over) return;
   for (auto const& free : o.unused(r)) {
     if (!range_.end_use(o.begin_of(free), o.pages_of(free))) {
       // The device's bytes lie there still. The CPU shall not take them for its own.

@@ -28,27 +28,45 @@ void address_space::serve_faults() {
     auto const seen = faults_.rings();
     for (fault* f = faults_.take_all(); f != nullptr; f = f->next) open.push_back(f);
     if (stops_.load(std::memory_order_acquire) && open.empty()) return;
-    {
-      quiet_lock const lock(mutex_);
-      take_ended_calls();
-    }
-    auto const answered = std::erase_if(open, [this](fault* f) {
-      auto const answer = try_to_serve(*f);
-      if (answer == fault_answer::waiting) return false;
-      fault_queue::answer(*f, answer);
-      return true;
-    });
+    bool const has_answered = answer_all(open);
     prepare_ahead();
-    if (answered != 0) times = 0;
+    if (has_answered) times = 0;
     if (open.empty() || !device_memory::call_ends::must_ask)
-      faults_.wait(seen);
+      faults_.wait(seen, has_answered && open.empty());
     else if (!yields(times))
       faults_.wait_shortly(seen);
   }
 }
 
-fault_answer address_space::try_to_serve(fault const& f) {
+// Those that wait for a call, or for bytes of a file, stay in the list. Returns whether any left.
+bool address_space::answer_all(std::vector<fault*>& open) {
+  if (open.empty()) return false;
+  {
+    quiet_lock const lock(mutex_);
+    take_ended_calls();
+    // From here on, what changes has them tried again.
+    open_faults_ = open.size();
+  }
+  return std::erase_if(open, [this](fault* f) { return try_to_answer(*f); }) != 0;
+}
+
+bool address_space::try_to_answer(fault& f) {
   quiet_lock lock(mutex_);
+  auto const answer = answer_to(lock, f);
+  if (answer == fault_answer::waiting) return false;
+  --open_faults_;
+  fault_queue::answer(f, answer);
+  // The thread that faulted goes on meanwhile. What is sent is protected: a write to it faults, and
+  // is answered after this.
+  try {
+    start_sends();
+  } catch (std::exception const&) {
+    fail();
+  }
+  return true;
+}
+
+fault_answer address_space::answer_to(quiet_lock& lock, fault const& f) {
   std::uint64_t const at = f.address - reinterpret_cast<std::uintptr_t>(range_.base());
   object* const o = object_at(at);
   // A kernel would wait for itself. It may use what its call was given, and nothing else.
@@ -89,7 +107,10 @@ fault_answer address_space::serve(quiet_lock& lock, object& o, std::uint64_t blo
                  : reason{&mapping_statistics::fault_read_blocks,
                           &mapping_statistics::fault_read_bytes});
   make_readable(o, one, allowed(touch.after));
-  if (writes) make_dirty(o, block, true);
+  if (writes) {
+    make_dirty(o, block, true);
+    evict_beyond_limit();
+  }
   expect_next(o, block);
   return fault_answer::served;
 }
@@ -118,7 +139,8 @@ void address_space::make_readable(object& o, block_run one, host_access to) {
   protect_or_throw(o, one, to);
 }
 
-// `rolls`: it counts for the rolling size, and may be sent before a release.
+// `rolls`: it counts for the rolling size, and may be sent before a release. evict_beyond_limit()
+// and start_sends() are to follow then.
 void address_space::make_dirty(object& o, std::uint64_t block, bool rolls) {
   set_state(o, {block, block + 1}, block_state::dirty);
   if (o.file != nullptr) o.file->changed.add({block, block + 1});
@@ -129,11 +151,12 @@ void address_space::make_dirty(object& o, std::uint64_t block, bool rolls) {
   if (rolling_.written_again(o.evicted_at[block])) count(o, &mapping_statistics::reevictions);
   written_.push_back({&o, block});
   o.dirty.emplace(block, std::prev(written_.end()));
-  if (!has_failed_) evict_beyond_limit(written_.back());
 }
 
 // The neighbour of the block that was written last stays: an access may need both of them.
-void address_space::evict_beyond_limit(written_block const& newest) {
+void address_space::evict_beyond_limit() {
+  if (has_failed_ || written_.size() <= rolling_.limit()) return;
+  auto const newest = written_.back();
   auto oldest = written_.begin();
   while (written_.size() > rolling_.limit() && oldest != written_.end()) {
     auto const next = std::next(oldest);
@@ -142,7 +165,6 @@ void address_space::evict_beyond_limit(written_block const& newest) {
     if (!is_near) evict(*oldest);
     oldest = next;
   }
-  start_sends();
 }
 
 void address_space::evict(written_block oldest) {

@@ -109,6 +109,8 @@ void address_space::scatter_to_host(object& o, std::uint64_t block, std::uint64_
   if (o.protocol != coherence_protocol::batch && o.states[block] != block_state::dirty) {
     make_readable(o, {block, block + 1}, allowed(block_state::dirty));
     make_dirty(o, block, true);
+    evict_beyond_limit();
+    start_sends();
   }
   std::memcpy(range_.host_bytes(to), bytes.data(), bytes.size());
 }

@@ -48,21 +48,27 @@ class fault_queue {
   /// Lets the thread that posted it go on. The fault is gone then.
   static void answer(fault& f, fault_answer with) noexcept;
 
-  /// Wakes the thread that waits in wait(). Any thread calls.
+  /// Wakes the thread that waits in wait(). Any thread calls. If none sleeps, without a system
+  /// call.
   void ring() noexcept;
 
   /// A number that each ring changes. Look for work after taking it, then wait() with it.
   [[nodiscard]] std::uint32_t rings() const noexcept {
     return bell_.load(std::memory_order_acquire);
   }
-  /// Waits until somebody has rung since rings() gave `seen`.
-  void wait(std::uint32_t seen) noexcept;
+  /// Waits until somebody has rung since rings() gave `seen`. If `is_soon`, it looks for a while
+  /// before it sleeps: waking a thread costs more than the answer to a fault.
+  void wait(std::uint32_t seen, bool is_soon) noexcept;
   /// The same for at most 50 us.
   void wait_shortly(std::uint32_t seen) noexcept;
 
  private:
+  template <class Wait>
+  void sleep(std::uint32_t seen, Wait const& wait) noexcept;
+
   std::atomic<fault*> newest_{nullptr};
   std::atomic<std::uint32_t> bell_{0};
+  std::atomic<bool> sleeps_{false};  ///< or is about to
 };
 
 }  // namespace gpufs::shared

@@ -11,14 +11,18 @@ namespace gpufs::shared {
 
 namespace detail {
 inline constinit thread_local unsigned quiet_depth = 0;
-}
+/// Signals are blocked by this thread's outermost no_signals. A handler sees false: it runs only
+/// while they are not.
+inline constinit thread_local bool blocks_signals = false;
+}  // namespace detail
 
 /// Whether this thread makes a call of the library that lets no signal in. Copies and launches that
 /// it makes meanwhile are the library's own, also where the linker leads them to wrappers.
 inline bool is_in_library() { return detail::quiet_depth != 0; }
 
 /// While it lives, the thread gets no signals, but for those of its own faults. A handler of the
-/// program might touch shared memory, and then wait for the service thread.
+/// program might touch shared memory, and then wait for the service thread. Within another one it
+/// makes no system call.
 class no_signals {
  public:
   no_signals() {
@@ -34,16 +38,23 @@ class no_signals {
 
  protected:
   void block() {
+    if (!is_outermost_) return;
     ::sigset_t all;
     ::sigfillset(&all);
     // A thread made meanwhile inherits these. One that is stopped by its own fault would be ended.
     for (int const own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
       ::sigdelset(&all, own);
     ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+    detail::blocks_signals = true;
   }
-  void unblock() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  void unblock() {
+    if (!is_outermost_) return;
+    detail::blocks_signals = false;
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
 
  private:
+  bool const is_outermost_ = !detail::blocks_signals;
   ::sigset_t before_;
 };
 

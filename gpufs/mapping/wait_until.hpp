@@ -13,10 +13,12 @@ void address_space::wait_until(quiet_lock& lock, Condition const& holds) {
     if (holds()) return;
     // Pairs with end_call() and fail(): what changes behind this load ends the wait.
     auto const seen = changes_.load(std::memory_order_acquire);
+    ++waiters_;
     lock.without([&] {
       if (!device_memory::call_ends::must_ask) return futex_wait(changes_, seen);
       if (!yields(times)) futex_wait_shortly(changes_, seen);
     });
+    --waiters_;
   }
 }
 

@@ -20,6 +20,7 @@ class address_space;
 struct object;
 class call;
 class no_signals;
+enum class missing_bytes;
 }  // namespace shared
 
 /// Bytes of an object.
@@ -242,6 +243,7 @@ class shared_call {
 
  private:
   shared_call& add(mapping const& m, std::uint64_t first, std::uint64_t bytes, access use);
+  int begin_all(shared::missing_bytes missing);
   int refused(shared::call const& by, int error);
 
   stream* on_;
