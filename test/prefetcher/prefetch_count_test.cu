@@ -257,8 +257,9 @@ TEST_CASE("prefetch counts: a caller that is alone on its pages reads ahead as f
       CAPTURE(piece);
       CHECK(batch.problems() == "");
       fs.stop();
-      // The depth doubles up to 30 chunks, and is filled up once a quarter of it is used up.
-      CHECK(fs.stats().host_bytes >= part + 22 * chunk);
+      // The depth doubles up to 30 chunks, and is filled up once a quarter of it is used up. A host
+      // that is late may miss the last time.
+      CHECK(fs.stats().host_bytes >= part + 15 * chunk);
       CHECK(fs.stats().host_bytes <= part + 31 * chunk);
     }
   }
