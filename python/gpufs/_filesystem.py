@@ -60,11 +60,9 @@ class Filesystem:
 
         Raises OSError as open(2).
         """
-        name = os.fspath(path)
-        if isinstance(name, bytes):
-            name = os.fsdecode(name)
         flags = mode if isinstance(mode, int) else _flags_of(mode)
-        return File(self, self._core.open(name, flags, permissions), name)
+        fd = self._core.open(os.fsencode(path), flags, permissions)
+        return File(self, fd, os.fsdecode(path))
 
     def gather(self, file: File | int, offsets: Any, size: int | None = None, out: Any = None, *,
                stream: Any = None, wait: bool = True, _staged: bool = False) -> Any:

@@ -35,7 +35,7 @@ class SharedMemory:
         if length < 0 or offset < 0:
             raise ValueError("length, offset: must not be negative")
         return Mapping(self, self._core.map(
-            path=os.fsdecode(path), access=_MODES[mode], create=create, truncate=truncate,
+            path=os.fsencode(path), access=_MODES[mode], create=create, truncate=truncate,
             length=length, offset=offset, scratch=scratch, eager=eager))
 
     def allocate(self, size: int) -> Mapping:
@@ -89,7 +89,7 @@ class Mapping:
     @property
     def path(self) -> str:
         """Empty for memory without a file."""
-        return self._core.name()
+        return os.fsdecode(self._core.name())
 
     def sync(self, first: int | None = None, length: int | None = None) -> None:
         """Writes changed pages to the file and makes them durable. Raises OSError, once."""

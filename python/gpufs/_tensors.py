@@ -33,6 +33,8 @@ def byte_count(tensor: Any) -> int:
         return int(tensor.nbytes)
     if hasattr(tensor, "element_size"):  # PyTorch before 2.1
         return int(tensor.element_size() * tensor.numel())
+    if not _has_buffer(tensor):
+        raise TypeError(f"size: must be given, as {type(tensor).__name__} has no nbytes")
     with memoryview(tensor) as view:
         return view.nbytes
 

@@ -37,6 +37,8 @@ void workspace::reserve(std::uint64_t records, std::uint64_t staged_bytes) {
 core::core(config const& settings, std::optional<int> device) : process_(::getpid()) {
   device_ = device.has_value() ? *device : current_device_number();
   device_scope const scope(device_);
+  if (current_device_number() != device_)
+    throw device_error("device=" + std::to_string(device_) + ": there is no such device");
   load_record_kernels();
   files_ = std::make_unique<filesystem>(settings);
 }

@@ -16,8 +16,10 @@ namespace {
 namespace nb = nanobind;
 
 void set_os_error(std::int64_t error, std::string const& what, std::string const& name) {
+  nb::object const path = nb::steal(
+      PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
   nb::object const arguments = name.empty() ? nb::make_tuple(std::llabs(error), what)
-                                            : nb::make_tuple(std::llabs(error), what, name);
+                                            : nb::make_tuple(std::llabs(error), what, path);
   // Python makes FileNotFoundError and the like out of the errno.
   PyErr_SetObject(PyExc_OSError, arguments.ptr());
 }

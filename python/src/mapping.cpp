@@ -233,7 +233,7 @@ void register_mapping(nb::module_& m) {
                        bool on_device) { return held->bytes(held, on_device); })
       .def("close", &mapped::close)
       .def("closed", &mapped::closed)
-      .def("name", &mapped::name)
+      .def("name", [](mapped& of) { return nb::bytes(of.name().data(), of.name().size()); })
       .def("only_read", &mapped::only_read)
       .def("size", [](mapped& of) { return of.object().size(); })
       .def("address",
@@ -265,9 +265,10 @@ void register_mapping(nb::module_& m) {
       .def(nb::init<>())
       .def(
           "map",
-          [](space& of, std::string const& path, std::string const& how, bool create, bool truncate,
+          [](space& of, nb::bytes const& path, std::string const& how, bool create, bool truncate,
              std::uint64_t length, std::uint64_t offset, bool scratch, std::optional<bool> eager) {
-            return of.map(path, options_of(how, create, truncate, length, offset, scratch, eager));
+            return of.map({path.c_str(), path.size()},
+                          options_of(how, create, truncate, length, offset, scratch, eager));
           },
           nb::arg("path"), nb::arg("access"), nb::arg("create"), nb::arg("truncate"),
           nb::arg("length"), nb::arg("offset"), nb::arg("scratch"), nb::arg("eager").none())

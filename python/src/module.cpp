@@ -194,7 +194,8 @@ std::int64_t read_into(core& of, int fd, nb::handle buffer, std::int64_t offset)
 
 void register_files(nb::class_<core>& c) {
   c.def("open",
-        [](core& of, std::string const& path, int flags, unsigned mode) {
+        [](core& of, nb::bytes const& encoded, int flags, unsigned mode) {
+          std::string const path(encoded.c_str(), encoded.size());
           return run(of, path, [&](filesystem& files) { return files.open(path, flags, mode); });
         })
       .def(
