@@ -38,7 +38,7 @@ def fs():
 
 @pytest.fixture
 def data(rng):
-    return rng.integers(0, 256, 3_000_001, dtype=numpy.uint8)
+    return numpy.frombuffer(rng.bytes(3_000_001), numpy.uint8)
 
 
 @pytest.fixture

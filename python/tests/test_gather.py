@@ -10,7 +10,7 @@ from conftest import SMALL, records_of
 
 
 def test_100000_random_records_equal_numpy(tmp_path, rng):
-    data = rng.integers(0, 256, 32 << 20, dtype=numpy.uint8)
+    data = numpy.frombuffer(rng.bytes(32 << 20), numpy.uint8)
     data.tofile(tmp_path / "large.bin")
     offsets = rng.integers(0, len(data) // 128, 100_000) * 128
     with gpufs.Filesystem(SMALL) as fs, fs.open(tmp_path / "large.bin") as file:
