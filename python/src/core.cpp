@@ -27,7 +27,7 @@ device_scope::~device_scope() {
   }
 }
 
-workspace::workspace() : failure(1), stop(1) {}
+workspace::workspace() : state(2) {}
 
 void workspace::reserve(std::uint64_t records, std::uint64_t staged_bytes) {
   if (offsets.size() < records) offsets = buffer<std::uint64_t>(std::bit_ceil(records));

@@ -39,8 +39,7 @@ struct workspace {
   event ended;
   buffer<std::uint64_t> offsets;
   buffer<std::byte> staging;
-  buffer<std::uint64_t> failure;
-  pinned_buffer<std::uint32_t> stop;
+  buffer<std::uint64_t> state;  ///< record_job::failure and record_job::stop
 };
 
 class transfer;

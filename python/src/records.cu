@@ -11,7 +11,8 @@ namespace gpufs::python {
 namespace {
 
 constexpr unsigned warp_threads = 32, block_threads = 256;
-constexpr unsigned records_between_looks = 16;  // a look at `stop` crosses the bus
+// A look at `stop` goes to L2. Blocks that start after it was set read nothing.
+constexpr unsigned records_per_look = 4, words_per_look = 16;
 
 __device__ void note_failure(record_job const& job, std::uint64_t record, std::int64_t got) {
   // Relaxed: the host looks after the kernel.
@@ -21,7 +22,7 @@ __device__ void note_failure(record_job const& job, std::uint64_t record, std::i
 }
 
 __device__ bool told_to_stop(record_job const& job) {
-  return atomic_ref<std::uint32_t, scope::system>(*job.stop).load(memory_order_relaxed) != 0;
+  return atomic_ref<std::uint64_t, scope::device>(*job.stop).load(memory_order_relaxed) != 0;
 }
 
 struct by_gread {
@@ -51,7 +52,7 @@ __global__ void __launch_bounds__(block_threads, 2) move_records(record_job job)
       std::uint64_t{blockIdx.x} * (blockDim.x / warp_threads) + threadIdx.x / warp_threads;
   unsigned moved = 0;
   for (std::uint64_t i = first; i < job.count; i += warps) {
-    if (++moved % records_between_looks == 0 && warp.any(told_to_stop(job))) break;
+    if (moved++ % records_per_look == 0 && warp.any(told_to_stop(job))) break;
     ssize_t const got = Way::move(io, job, i);
     if (got == static_cast<ssize_t>(job.size)) continue;
     if (warp.thread_rank() == 0) note_failure(job, i, got);
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(block_threads, 2) gather_words(record_job job)
   unsigned moved = 0;
   for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < job.count * each;
        i += threads) {
-    if (++moved % records_between_looks == 0 && told_to_stop(job)) break;
+    if (moved++ % words_per_look == 0 && told_to_stop(job)) break;
     std::uint64_t const record = i / each;
     value const found = words[job.offsets[record] / Bytes + i % each];
     if (words.error() != 0) {

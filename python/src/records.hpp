@@ -20,8 +20,8 @@ struct record_job {
   std::byte* data = nullptr;
   /// The least of failure_of(), ~0 while there is none.
   std::uint64_t* failure = nullptr;
-  /// In pinned memory. Not 0: warps stop soon.
-  std::uint32_t* stop = nullptr;
+  /// Not 0: warps stop soon.
+  std::uint64_t* stop = nullptr;
 };
 
 /// A record could not be moved: its number, and an errno, or `came_short`.

@@ -51,7 +51,6 @@ std::shared_ptr<transfer> transfer::start(std::shared_ptr<core> const& of,
   t->workspace_->reserve(
       t->offsets_->in_reach() ? 0 : t->count_,
       !staged ? 0 : std::max(request.size, std::min(staging_bytes, t->data_->bytes())));
-  t->workspace_->stop[0] = 0;
   t->device_offsets_ = reinterpret_cast<std::uint64_t const*>(t->offsets_->data());
   if (!t->offsets_->in_reach()) {
     t->workspace_->offsets.copy_from_host(t->device_offsets_, t->count_);
@@ -131,9 +130,9 @@ void transfer::check_offsets(std::uint64_t const* offsets, filesystem& files) {
 }
 
 void transfer::launch_part(std::uint64_t first, std::uint64_t count, std::byte* data) {
-  constexpr std::uint64_t none = ~std::uint64_t{0};
+  constexpr std::uint64_t nothing_failed_nor_stops[] = {~std::uint64_t{0}, 0};
   workspace& w = *workspace_;
-  w.failure.copy_from_host(&none, 1);
+  w.state.copy_from_host(nothing_failed_nor_stops, 2);
   stream& on = on_.has_value() ? *on_ : w.own;
   record_job const job{.fs = (*use_)->ref(),
                        .fd = request_.fd,
@@ -141,8 +140,8 @@ void transfer::launch_part(std::uint64_t first, std::uint64_t count, std::byte* 
                        .count = count,
                        .size = request_.size,
                        .data = data,
-                       .failure = w.failure.data(),
-                       .stop = w.stop.data()};
+                       .failure = w.state.data(),
+                       .stop = w.state.data() + 1};
   if (request_.writes)
     launch_scatter(on, job);
   else
@@ -197,14 +196,15 @@ void transfer::await(bool handle_signals) {
         nb::gil_scoped_acquire const acquire;
         if (PyErr_CheckSignals() == 0) continue;
         raised.emplace();
-        // Relaxed: nothing else is told by it.
-        atomic_ref<std::uint32_t, scope::system>(w.stop[0]).store(1, memory_order_relaxed);
+        nb::gil_scoped_release const again;
+        constexpr std::uint64_t stop = 1;
+        w.state.copy_from_host(&stop, 1, 1);
         break;
       }
       waiting.get();
     }
     if (!on_.has_value()) on.synchronize();  // tells of failures of our own stream
-    w.failure.copy_to_host(&failure_, 1);
+    w.state.copy_to_host(&failure_, 1);
   } catch (device_error const& error) {
     device_failure_ = error.what();
   }
