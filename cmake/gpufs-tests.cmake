@@ -139,6 +139,17 @@ if(TARGET app_gpufs AND GPUFS_DEVICE STREQUAL "emulated")
   set_tests_properties(bench_patterns PROPERTIES
     TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()
+# The C interface, by a program that the C compiler compiles. It has no counters of clang.
+if(NOT GPUFS_COVERAGE)
+  enable_language(C)
+  add_executable(c_api test/programs/c_api.c)
+  set_target_properties(c_api PROPERTIES C_STANDARD 11 LINKER_LANGUAGE CXX)
+  target_compile_options(c_api PRIVATE -Wall -Wextra)
+  target_link_libraries(c_api PRIVATE gpufs)
+  add_test(NAME c_api COMMAND c_api ${PROJECT_BINARY_DIR}/c_api.data)
+  set_tests_properties(c_api PROPERTIES
+    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+endif()
 # gpufs-cp copies a tree, and diff finds nothing.
 if(TARGET app_gpufs-cp AND GPUFS_DEVICE STREQUAL "emulated")
   add_test(NAME cp_tree

@@ -38,6 +38,7 @@ ROOMS = [
     # Users of the library.
     ("apps", "apps", 0, ["apps/*"]),
     ("test", "test", 0, ["test/*"]),
+    ("python", "apps", 0, ["python/*"]),
 ]
 
 # What a tower or a room may include beside that: names of rooms, or "tower NAME" for all of one.
@@ -79,6 +80,7 @@ NAMESPACES = [
     ("gpufs/device/cuda/*", ["gpufs", "gpufs::device", "gpufs::device_memory",
                              "gpufs::cuda_device", ""]),
     ("gpufs/device/*", ["gpufs", "gpufs::device", "gpufs::device_memory"]),
+    ("gpufs/owner/c_api.cpp", ["gpufs::owner", ""]),  # the type that gpufs.h names
     ("gpufs/owner/cli.cpp", ["gpufs", "gpufs::owner", "CLI"]),  # CLI11 prints our types
     ("gpufs/owner/shared_*", ["gpufs", "gpufs::owner", "gpufs::shared"]),  # what it declares
     ("gpufs/owner/*", ["gpufs", "gpufs::owner"]),
@@ -107,6 +109,7 @@ PUBLIC_HEADERS = [
     "include/gpufs/file.hpp",
     "include/gpufs/filesystem.hpp",
     "include/gpufs/fs_ref.hpp",
+    "include/gpufs/gpufs.h",
     "include/gpufs/gpufs.hpp",
     "include/gpufs/held_ptr.hpp",
     "include/gpufs/io.hpp",

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# setup.sh [format|charts|fuzz|coverage]: makes sure that the packages for the build are installed.
+# setup.sh [format|charts|fuzz|coverage|python]: makes sure that the packages for the build are
+# installed.
 # With `format` clang-format is needed, too. With `charts` it is matplotlib: `gpufs bench paper`
 # draws with it. With `fuzz` it is a clang that links libFuzzer. With `coverage` it is clang, and
-# llvm's tools for its counters.
+# llvm's tools for its counters. With `python` it is what builds and installs the Python package.
 # Installs missing packages of Debian or Ubuntu, as root or through sudo. If it may not, it lists
 # them and fails. If no package is missing, it does nothing.
 set -euo pipefail
@@ -20,6 +21,13 @@ if [ "${1:-}" = coverage ]; then
 fi
 if [ "${1:-}" = charts ]; then
   /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || missing+=(python3-matplotlib)
+fi
+if [ "${1:-}" = python ]; then
+  need_command python3 python3
+  python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
+  python3 -c 'import os, sysconfig, sys
+sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' ||
+    missing+=(python3-dev)
 fi
 if [ "${1:-}" = fuzz ]; then
   clang++ -fsanitize=fuzzer,address,undefined -x c++ -o /dev/null - 2>/dev/null <<<'

@@ -34,6 +34,15 @@ int filesystem::advise(int fd, std::int64_t offset, std::int64_t length, advice 
   return result;
 }
 
+std::int64_t filesystem::read(int fd, void* bytes, std::uint64_t count, std::int64_t offset) {
+  if (offset < 0) return -EINVAL;
+  if (int const error = state_->server->files().flush(fd); error != 0) return error;
+  daemon::bulk_range range{.offset = std::uint64_t(offset), .length = count};
+  std::span const to{static_cast<std::byte*>(bytes), count};
+  static_cast<void>(state_->server->bulk().read(fd, {&range, 1}, to));
+  return range.result;
+}
+
 std::int64_t filesystem::write(int fd, void const* bytes, std::uint64_t count,
                                std::int64_t offset) {
   if (offset < 0) return -EINVAL;

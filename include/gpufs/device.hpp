@@ -1,15 +1,19 @@
 // One source's view of the device: the device language, portable device functions, and the host API
 // for memory, streams, events and launches. GPUFS_EMULATED=1 selects the emulated device (g++).
-// Without it the device is CUDA: nvcc sees all of this header, g++ only the host API.
+// Without it the device is CUDA: nvcc sees all of this header, g++ only the host API, NVRTC only
+// the device language.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#if !defined(__CUDACC_RTC__)
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
-#include <utility>
+#endif
 
 #if defined(GPUFS_EMULATED)
 #include <gpufs/device/emulated/language.hpp>
@@ -20,6 +24,8 @@
 #endif
 
 #include <gpufs/device/atomic.hpp>
+
+#if !defined(__CUDACC_RTC__)
 
 #if !defined(GPUFS_EMULATED)
 struct CUstream_st;
@@ -227,3 +233,5 @@ struct launch_options {
 #elif defined(__CUDACC__)
 #include <gpufs/device/cuda/launch.cuh>
 #endif
+
+#endif  // __CUDACC_RTC__

@@ -46,6 +46,14 @@ class filesystem {
   /// Returns 0, or -EBADF not open | the error of the write-back (`fd` is closed all the same).
   int close(int fd);
 
+  /// Reads `count` bytes from byte `offset` into host memory, as pread(2), after the kernels' dirty
+  /// pages have been written. Bytes of gwrites through O_GWRONCE are seen after their last gclose.
+  ///
+  /// Returns bytes read: fewer at the end of the file, or
+  ///   -EBADF not open for reading | -EINVAL `offset` < 0 or the end beyond 2^63 | -ENOMEM
+  ///   an error of pread(2) | the error of the write-back (then nothing was read)
+  std::int64_t read(int fd, void* bytes, std::uint64_t count, std::int64_t offset);
+
   /// Writes `count` bytes from host memory to byte `offset`, as pwrite(2), after the kernels' dirty
   /// pages. Kernels see the bytes from their next gopen or io_context on; then all blocks do.
   ///

@@ -1,10 +1,14 @@
 // All of gpufs: host owner, settings, statistics, device layer. Device code gets the file API, too.
+// NVRTC gets the settings' structs, the device layer and the file API.
 #pragma once
 
 #include <gpufs/config.hpp>
 #include <gpufs/device.hpp>
+
+#if !defined(__CUDACC_RTC__)
 #include <gpufs/filesystem.hpp>
 #include <gpufs/statistics.hpp>
+#endif
 
 #if defined(__CUDACC__) || defined(GPUFS_EMULATED)
 #include <gpufs/array.hpp>

@@ -1,0 +1,197 @@
+// The C interface: <gpufs/gpufs.h> over gpufs::filesystem.
+#include <gpufs/device.hpp>
+#include <gpufs/filesystem.hpp>
+#include <gpufs/gpufs.h>
+#include <gpufs/owner/settings_text.hpp>
+#include <gpufs/settings.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <system_error>
+
+#include <sys/types.h>
+#include <unistd.h>
+
+/// What the pointers of the C interface point to.
+struct gpufs_filesystem {
+  gpufs::filesystem files;
+  pid_t process = ::getpid();
+};
+
+namespace gpufs::owner {
+
+namespace {
+
+thread_local std::string last_error;
+
+int failed(int error, std::string_view text) noexcept {
+  try {
+    last_error = text;
+  } catch (...) {
+    last_error.clear();
+  }
+  return error;
+}
+
+/// The -errno of the exception that is being handled. Keeps its text.
+int failed_by_exception() noexcept {
+  try {
+    throw;
+  } catch (config_error const& error) {
+    return failed(-EINVAL, error.what());
+  } catch (device_error const& error) {
+    return failed(device_available() ? -EIO : -ENODEV, error.what());
+  } catch (std::system_error const& error) {
+    return failed(-error.code().value(), error.what());
+  } catch (std::bad_alloc const&) {
+    return failed(-ENOMEM, "no memory left");
+  } catch (std::exception const& error) {
+    return failed(-EIO, error.what());
+  }
+}
+
+/// Has `act` work on the files of `fs`. A negative result becomes the last error.
+template <class Act>
+std::int64_t with_files(char const* call, gpufs_filesystem* fs, bool pointers, Act const& act) {
+  if (fs == nullptr || !pointers) return failed(-EFAULT, fmt::format("{}: a null pointer", call));
+  if (fs->process != ::getpid())
+    return failed(-EPERM,
+                  fmt::format("{}: the filesystem belongs to process {}; a child of fork() makes "
+                              "one of its own",
+                              call, fs->process));
+  try {
+    std::int64_t const result = act(fs->files);
+    if (result < 0)
+      return failed(int(result), fmt::format("{}: {}", call, std::strerror(int(-result))));
+    return result;
+  } catch (...) {
+    return failed_by_exception();
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+int gpufs_create(char const* settings, gpufs_filesystem** made) {
+  if (made == nullptr) return failed(-EFAULT, "gpufs_create: a null pointer");
+  *made = nullptr;
+  try {
+    config defaults;
+    load_text(defaults, settings != nullptr ? settings : "");
+    *made = new gpufs_filesystem{.files = filesystem(load_config(defaults))};
+    return 0;
+  } catch (...) {
+    return failed_by_exception();
+  }
+}
+
+int gpufs_destroy(gpufs_filesystem* fs) {
+  if (fs == nullptr) return 0;
+  int error = 0;
+  if (fs->process == ::getpid()) {
+    error = fs->files.sync();
+    if (error != 0)
+      failed(error, fmt::format("gpufs_destroy: {}: bytes that were not written are lost",
+                                std::strerror(-error)));
+  }
+  delete fs;
+  return error;
+}
+
+int gpufs_open(gpufs_filesystem* fs, char const* path, int flags, unsigned mode) {
+  if (fs == nullptr || path == nullptr) return failed(-EFAULT, "gpufs_open: a null pointer");
+  return int(with_files(fmt::format("gpufs_open: {}", path).c_str(), fs, true,
+                        [&](filesystem& files) { return files.open(path, flags, mode); }));
+}
+
+int gpufs_close(gpufs_filesystem* fs, int fd) {
+  return int(
+      with_files("gpufs_close", fs, true, [&](filesystem& files) { return files.close(fd); }));
+}
+
+std::int64_t gpufs_size(gpufs_filesystem* fs, int fd) {
+  return with_files("gpufs_size", fs, true, [&](filesystem& files) {
+    file_status status{};
+    int const error = files.stat(fd, status);
+    return error != 0 ? std::int64_t(error) : std::int64_t(status.size);
+  });
+}
+
+std::int64_t gpufs_read(gpufs_filesystem* fs, int fd, void* bytes, std::uint64_t count,
+                        std::int64_t offset) {
+  return with_files("gpufs_read", fs, bytes != nullptr || count == 0,
+                    [&](filesystem& files) { return files.read(fd, bytes, count, offset); });
+}
+
+std::int64_t gpufs_write(gpufs_filesystem* fs, int fd, void const* bytes, std::uint64_t count,
+                         std::int64_t offset) {
+  return with_files("gpufs_write", fs, bytes != nullptr || count == 0,
+                    [&](filesystem& files) { return files.write(fd, bytes, count, offset); });
+}
+
+int gpufs_sync(gpufs_filesystem* fs, int fd) {
+  return int(with_files("gpufs_sync", fs, true,
+                        [&](filesystem& files) { return fd < 0 ? files.sync() : files.sync(fd); }));
+}
+
+int gpufs_advise(gpufs_filesystem* fs, int fd, std::int64_t offset, std::int64_t length,
+                 int advice) {
+  return int(with_files("gpufs_advise", fs, true, [&](filesystem& files) {
+    return files.advise(fd, offset, length, static_cast<gpufs::advice>(advice));
+  }));
+}
+
+std::size_t gpufs_ref_size(void) { return sizeof(fs_ref); }
+
+int gpufs_ref(gpufs_filesystem* fs, void* bytes, std::size_t size) {
+  if (size != sizeof(fs_ref))
+    return failed(-EINVAL, fmt::format("gpufs_ref: size={}: must be {}, as gpufs_ref_size() says",
+                                       size, sizeof(fs_ref)));
+  return int(with_files("gpufs_ref", fs, bytes != nullptr, [&](filesystem& files) {
+    fs_ref const ref = files.ref();
+    std::memcpy(bytes, &ref, sizeof(ref));
+    return 0;
+  }));
+}
+
+void const* gpufs_ref_address(gpufs_filesystem* fs) {
+  void const* address = nullptr;
+  static_cast<void>(with_files("gpufs_ref_address", fs, true, [&](filesystem& files) {
+    address = files.ref().self;
+    return 0;
+  }));
+  return address;
+}
+
+std::int64_t gpufs_stats(gpufs_filesystem* fs, char* text, std::size_t size) {
+  return with_files("gpufs_stats", fs, text != nullptr || size == 0, [&](filesystem& files) {
+    std::string const all = fmt::format("{{{}}}", to_json_fields(files.stats()));
+    if (size != 0) {
+      std::size_t const fits = std::min(all.size(), size - 1);
+      std::memcpy(text, all.data(), fits);
+      text[fits] = '\0';
+    }
+    return std::int64_t(all.size());
+  });
+}
+
+char const* gpufs_last_error(void) { return last_error.c_str(); }
+
+char const* gpufs_device_kind(void) {
+#if defined(GPUFS_EMULATED)
+  return "emulated";
+#else
+  return "cuda";
+#endif
+}
+
+}  // extern "C"
+
+}  // namespace gpufs::owner

@@ -1,0 +1,57 @@
+#include <gpufs/owner/setting_kinds.hpp>
+#include <gpufs/owner/settings_text.hpp>
+#include <gpufs/settings.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+namespace gpufs::owner {
+
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view blank = " \t\r";
+  std::size_t const first = text.find_first_not_of(blank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(blank) - first + 1);
+}
+
+void load_line(config& c, std::string_view line, unsigned number) {
+  std::size_t const equals = line.find('=');
+  if (equals == std::string_view::npos)
+    throw config_error(
+        fmt::format("settings, line {}: \"{}\": must be KEY = VALUE, such as "
+                    "page_size = 64K",
+                    number, line));
+  std::string_view const key = trimmed(line.substr(0, equals));
+  std::string_view value = trimmed(line.substr(equals + 1));
+  if (value.size() >= 2 && value.front() == '"' && value.back() == '"')
+    value = value.substr(1, value.size() - 2);
+  auto const named = [&](setting const& s) {
+    return s.key == key || (!key.empty() && s.former_key == key);
+  };
+  auto const found = std::ranges::find_if(settings(), named);
+  if (found == settings().end()) {
+    std::string known;
+    for (auto const& s : settings()) known += fmt::format("{}{}", known.empty() ? "" : ", ", s.key);
+    throw config_error(
+        fmt::format("settings, line {}: {}: unknown setting; known: {}", number, key, known));
+  }
+  found->assign(c, value, fmt::format("settings, line {}: {}", number, key));
+}
+
+}  // namespace
+
+void load_text(config& c, std::string_view text) {
+  for (unsigned number = 1; !text.empty(); ++number) {
+    std::size_t const end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    line = trimmed(line.substr(0, line.find('#')));
+    if (!line.empty()) load_line(c, line, number);
+  }
+}
+
+}  // namespace gpufs::owner

@@ -1,0 +1,168 @@
+"""SharedMemory and Mapping: files, and memory, at one address for CPU and GPU."""
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Any, Iterable
+
+from gpufs import _gpufs, _tensors
+
+_MODES = {"r": "read", "r+": "read_write", "w": "write"}
+
+
+class SharedMemory:
+    """An address space of mappings on the current device.
+
+    While it lives, gpufs catches SIGSEGV: faulthandler.enable() must come before it, not after.
+    """
+
+    def __init__(self) -> None:
+        self._core = _gpufs.SpaceCore()
+
+    def map(self, path: str | os.PathLike[str], mode: str = "r", *, length: int = 0,
+            offset: int = 0, create: bool = False, truncate: bool = False, scratch: bool = False,
+            eager: bool | None = None) -> Mapping:
+        """Maps bytes of a file. They are read when somebody needs them.
+
+        `mode`: "r" is only read; "r+" is read and written; "w" is written, and what the file had
+        is never read. `length` 0: up to the end of the file; more than the file has needs `create`.
+        `offset`: a multiple of 4096. gpufs::map_options says the rest.
+
+        Raises OSError as open(2), and EBUSY, EINVAL, ENOMEM as gpufs::shared_memory::map().
+        """
+        if mode not in _MODES:
+            raise ValueError(f"mode: must be one of {', '.join(_MODES)}, not {mode!r}")
+        if length < 0 or offset < 0:
+            raise ValueError("length, offset: must not be negative")
+        return Mapping(self, self._core.map(
+            path=os.fsencode(path), access=_MODES[mode], create=create, truncate=truncate,
+            length=length, offset=offset, scratch=scratch, eager=eager))
+
+    def allocate(self, size: int) -> Mapping:
+        """Makes `size` bytes of zeros without a file."""
+        if size <= 0:
+            raise ValueError(f"size: must be at least 1 byte, not {size}")
+        return Mapping(self, self._core.allocate(size))
+
+    def synchronize(self) -> None:
+        """Waits for everything that was launched on the device."""
+        self._core.synchronize()
+
+    def notes(self) -> list[str]:
+        """What this address space could not have as its settings say."""
+        return self._core.notes()
+
+
+class Mapping:
+    """Bytes of a file, or memory, at one address for CPU and GPU.
+
+    Tensors that numpy() and tensor() give see the memory itself. Kernels of other packages may use
+    it within using(). close() writes back what was changed, and so does `with`.
+    """
+
+    def __init__(self, memory: SharedMemory, core: Any) -> None:
+        self._memory, self._core = memory, core
+
+    def numpy(self, dtype: Any = "uint8", shape: Any = None) -> Any:
+        """A numpy array of the memory, of whole elements of `dtype`. Read-only for mode "r"."""
+        found = self._core.bytes(False).view(dtype)
+        return found if shape is None else found.reshape(shape)
+
+    def tensor(self) -> Any:
+        """The memory as bytes, for from_dlpack() of other packages: device memory on CUDA.
+
+        On the emulated device it is a numpy array.
+        """
+        return self._core.bytes(_gpufs.device_kind == "cuda")
+
+    @property
+    def address(self) -> int:
+        return self._core.address()
+
+    @property
+    def size(self) -> int:
+        return self._core.size()
+
+    def __len__(self) -> int:
+        return self._core.size()
+
+    @property
+    def path(self) -> str:
+        """Empty for memory without a file."""
+        return os.fsdecode(self._core.name())
+
+    def sync(self, first: int | None = None, length: int | None = None) -> None:
+        """Writes changed pages to the file and makes them durable. Raises OSError, once."""
+        if first is None and length is None:
+            self._core.sync()
+        else:
+            first = first or 0
+            self._core.sync_range(first, self.size - first if length is None else length)
+
+    def write_back(self) -> None:
+        """As sync(), but the bytes need not be durable."""
+        self._core.write_back()
+
+    def refresh(self) -> None:
+        """Lets later uses see what others have written to the file."""
+        self._core.refresh()
+
+    def discard(self) -> None:
+        """Drops what was changed and not written back."""
+        self._core.discard()
+
+    def prefetch(self, first: int = 0, length: int | None = None) -> None:
+        """Sends what the CPU has written of these bytes to the device."""
+        self._core.prefetch(first, self.size - first if length is None else length)
+
+    def errors(self) -> list[str]:
+        """The errors of the file so far, a line each."""
+        return self._core.errors()
+
+    @property
+    def closed(self) -> bool:
+        return self._core.closed()
+
+    def close(self) -> None:
+        """Writes back what was changed, and frees the address. Closing twice is fine.
+
+        Raises BufferError while tensors see the memory, OSError if it could not be written: then
+        it is lost.
+        """
+        self._core.close()
+
+    def __enter__(self) -> Mapping:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        what = repr(self.path) if self.path else "memory"
+        return f"<gpufs.Mapping of {what}, {'closed' if self.closed else f'{self.size} bytes'}>"
+
+
+class using:
+    """Lets kernels that are launched within `with` on a stream use mappings.
+
+        with gpufs.using(reads=[a], writes=[b], stream=stream): ...launch on that stream...
+
+    `stream`: as for gather(); None: the legacy default stream. What kernels have written can be
+    used by the CPU afterwards: a touch of the memory waits for them.
+    """
+
+    def __init__(self, *, reads: Iterable[Mapping] = (), writes: Iterable[Mapping] = (),
+                 reads_writes: Iterable[Mapping] = (), stream: Any = None) -> None:
+        self._core = _gpufs.LaunchCore(_tensors.stream_number(stream))
+        for how, mappings in (("read", reads), ("write", writes), ("read_write", reads_writes)):
+            for m in mappings:
+                self._core.uses(m._core, how)
+
+    def __enter__(self) -> using:
+        self._core.release()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self._core.launched()

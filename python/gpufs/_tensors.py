@@ -1,0 +1,67 @@
+"""What the package asks of tensors before C++ sees them."""
+from __future__ import annotations
+
+import array
+import sys
+from typing import Any
+
+
+def offsets_of(offsets: Any) -> Any:
+    """`offsets` as an object that has memory. Sequences of int become an array."""
+    if hasattr(offsets, "__dlpack__") or _has_buffer(offsets):
+        return offsets
+    try:
+        return array.array("q", offsets)
+    except OverflowError:
+        raise IndexError("offsets: must fit 63 bits") from None
+    except TypeError:
+        raise TypeError("offsets: must be a tensor of int64 or uint64, or a sequence of int, not "
+                        f"{type(offsets).__name__}") from None
+
+
+def _has_buffer(value: Any) -> bool:
+    try:
+        memoryview(value).release()
+    except TypeError:
+        return False
+    return True
+
+
+def byte_count(tensor: Any) -> int:
+    """The bytes of a tensor's elements."""
+    if hasattr(tensor, "nbytes"):
+        return int(tensor.nbytes)
+    if hasattr(tensor, "element_size"):  # PyTorch before 2.1
+        return int(tensor.element_size() * tensor.numel())
+    if not _has_buffer(tensor):
+        raise TypeError(f"size: must be given, as {type(tensor).__name__} has no nbytes")
+    with memoryview(tensor) as view:
+        return view.nbytes
+
+
+def stream_number(stream: Any) -> int | None:
+    """A stream of CUDA as a number: of PyTorch, CuPy, cuda.core, Numba, or a number."""
+    if stream is None or isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        protocol = stream.__cuda_stream__
+        return int((protocol() if callable(protocol) else protocol)[1])
+    for name in ("cuda_stream", "ptr"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    handle = getattr(stream, "handle", None)
+    value = getattr(handle, "value", handle)
+    if isinstance(value, int):
+        return value
+    raise TypeError("stream: must be a CUDA stream of PyTorch, CuPy or Numba, an object with "
+                    f"__cuda_stream__, a number or None, not {type(stream).__name__}")
+
+
+def current_stream(tensor: Any) -> int | None:
+    """The stream on which the package of a tensor works now. None: it has none."""
+    package = type(tensor).__module__.partition(".")[0]
+    if package == "torch" and tensor.is_cuda:
+        return int(sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream)
+    if package == "cupy":
+        return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+    return None

@@ -1,0 +1,138 @@
+#include <nanobind/nanobind.h>
+#include <python/src/core.hpp>
+#include <python/src/records.hpp>
+#include <python/src/transfer.hpp>
+
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <unistd.h>
+
+namespace gpufs::python {
+
+device_scope::device_scope(int number) : before_(current_device_number()), now_(number) {
+  if (before_ != now_) make_device_current(now_);
+}
+
+device_scope::~device_scope() {
+  try {
+    if (before_ != now_) make_device_current(before_);
+  } catch (device_error const& error) {
+    std::fprintf(stderr, "gpufs: %s\n", error.what());
+  }
+}
+
+workspace::workspace() : state(2) {}
+
+void workspace::reserve(std::uint64_t records, std::uint64_t staged_bytes) {
+  if (offsets.size() < records) offsets = buffer<std::uint64_t>(std::bit_ceil(records));
+  if (staging.size() < staged_bytes) staging = buffer<std::byte>(std::bit_ceil(staged_bytes));
+}
+
+core::core(config const& settings, std::optional<int> device) : process_(::getpid()) {
+  device_ = device.has_value() ? *device : current_device_number();
+  device_scope const scope(device_);
+  if (current_device_number() != device_)
+    throw device_error("device=" + std::to_string(device_) + ": there is no such device");
+  load_record_kernels();
+  files_ = std::make_unique<filesystem>(settings);
+}
+
+core::~core() {
+  std::optional<nanobind::gil_scoped_release> release;
+  if (PyGILState_Check() != 0) release.emplace();
+  int const error = close();
+  if (error != 0) std::fprintf(stderr, "gpufs: Filesystem.close(): %s\n", std::strerror(-error));
+}
+
+int core::close() {
+  if (in_child()) {  // locks may be held by threads that the child does not have
+    static_cast<void>(files_.release());
+    for (auto& w : idle_) static_cast<void>(w.release());
+    return 0;
+  }
+  std::vector<std::weak_ptr<transfer>> under_way;
+  {
+    std::unique_lock lock(mutex_);
+    if (closing_) {  // by another thread
+      unused_.wait(lock, [&] { return files_ == nullptr; });
+      return 0;
+    }
+    closing_ = true;
+    under_way.swap(transfers_);
+  }
+  for (auto const& t : under_way)
+    if (auto const held = t.lock()) held->finish();
+  {
+    std::unique_lock lock(mutex_);
+    unused_.wait(lock, [&] { return users_ == 0; });
+  }
+  // Nobody else has it now.
+  device_scope const scope(device_);
+  int const error = files_->sync();
+  auto files = std::exchange(files_, nullptr);
+  files.reset();
+  idle_.clear();
+  std::lock_guard const lock(mutex_);
+  unused_.notify_all();
+  return error;
+}
+
+bool core::in_child() const { return process_ != ::getpid(); }
+
+bool core::closed() const {
+  if (in_child()) return true;
+  std::lock_guard const lock(mutex_);
+  return closing_;
+}
+
+core::use::use(core& of) : of_(of) {
+  if (of.in_child())
+    throw std::system_error(EPERM, std::generic_category(),
+                            "the filesystem belongs to process " + std::to_string(of.process_) +
+                                ": a child of fork() must make one of its own");
+  {
+    std::lock_guard const lock(of_.mutex_);
+    if (of_.closing_) throw nanobind::value_error("the filesystem is closed");
+    ++of_.users_;
+  }
+}
+
+core::use::~use() {
+  if (!of_.in_child()) of_.end_use();
+}
+
+void core::end_use() {
+  std::lock_guard const lock(mutex_);
+  if (--users_ == 0) unused_.notify_all();
+}
+
+std::unique_ptr<workspace> core::take_workspace() {
+  {
+    std::lock_guard const lock(mutex_);
+    if (!idle_.empty()) {
+      auto w = std::move(idle_.back());
+      idle_.pop_back();
+      return w;
+    }
+  }
+  return std::make_unique<workspace>();
+}
+
+void core::return_workspace(std::unique_ptr<workspace> w) {
+  std::lock_guard const lock(mutex_);
+  idle_.push_back(std::move(w));
+}
+
+void core::add(std::shared_ptr<transfer> const& t) {
+  std::lock_guard const lock(mutex_);
+  std::erase_if(transfers_, [](auto const& other) { return other.expired(); });
+  transfers_.push_back(t);
+}
+
+}  // namespace gpufs::python

@@ -1,0 +1,53 @@
+#include <gpufs/device.hpp>
+#include <gpufs/settings.hpp>
+#include <gpufs/shared_memory_error.hpp>
+
+#include <nanobind/stl/string.h>
+#include <python/src/errors.hpp>
+
+#include <cstdlib>
+#include <exception>
+#include <system_error>
+
+namespace gpufs::python {
+
+namespace {
+
+namespace nb = nanobind;
+
+void set_os_error(std::int64_t error, std::string const& what, std::string const& name) {
+  nb::object const path = nb::steal(
+      PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
+  nb::object const arguments = name.empty() ? nb::make_tuple(std::llabs(error), what)
+                                            : nb::make_tuple(std::llabs(error), what, path);
+  // Python makes FileNotFoundError and the like out of the errno.
+  PyErr_SetObject(PyExc_OSError, arguments.ptr());
+}
+
+}  // namespace
+
+void throw_os_error(std::int64_t error, std::string const& what, std::string const& name) {
+  set_os_error(error, what, name);
+  throw nb::python_error();
+}
+
+void throw_index_error(std::string const& what) {
+  PyErr_SetString(PyExc_IndexError, what.c_str());
+  throw nb::python_error();
+}
+
+void register_errors(nb::module_& m) {
+  nb::exception<config_error>(m, "ConfigError", PyExc_ValueError);
+  nb::exception<device_error>(m, "DeviceError", PyExc_RuntimeError);
+  nb::register_exception_translator([](std::exception_ptr const& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (shared_memory_error const& error) {
+      set_os_error(error.code(), error.what(), {});
+    } catch (std::system_error const& error) {
+      set_os_error(error.code().value(), error.what(), {});
+    }
+  });
+}
+
+}  // namespace gpufs::python

@@ -1,0 +1,22 @@
+// Exceptions of Python out of results and exceptions of gpufs.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <string>
+
+namespace gpufs::python {
+
+/// Throws OSError, or the subclass that Python has for the errno. `error` is an errno or -errno,
+/// `name` a path or empty. The caller holds the GIL.
+[[noreturn]] void throw_os_error(std::int64_t error, std::string const& what,
+                                 std::string const& name = {});
+
+/// Throws IndexError. The caller holds the GIL.
+[[noreturn]] void throw_index_error(std::string const& what);
+
+/// Makes ConfigError and DeviceError in the module, and translates gpufs' exceptions.
+void register_errors(nanobind::module_& m);
+
+}  // namespace gpufs::python

@@ -1,0 +1,271 @@
+
+#include <python/src/errors.hpp>
+#include <python/src/transfer.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <limits>
+#include <thread>
+#include <utility>
+
+namespace gpufs::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+constexpr std::uint64_t staging_bytes = 64ull << 20;
+constexpr auto spin_time = std::chrono::microseconds(200);
+constexpr auto signal_interval = std::chrono::milliseconds(50);
+
+#if defined(GPUFS_EMULATED)
+constexpr bool host_is_in_reach = true;
+#else
+constexpr bool host_is_in_reach = false;
+#endif
+
+std::string place_of(std::uint64_t record, std::uint64_t offset) {
+  return "record " + std::to_string(record) + " at offset " +
+         std::to_string(static_cast<std::int64_t>(offset));
+}
+
+}  // namespace
+
+std::shared_ptr<transfer> transfer::start(std::shared_ptr<core> const& of,
+                                          transfer_request const& request, tensor offsets,
+                                          tensor data) {
+  std::shared_ptr<transfer> const t(new transfer(of, request, std::move(offsets), std::move(data)));
+  t->use_.emplace(*of);
+  device_scope const scope(of->device());
+  t->check();
+  if (t->count_ == 0) {
+    t->give_back();
+    return t;
+  }
+  bool const reached = t->data_->in_reach() || (host_is_in_reach && !t->data_->on_device());
+  t->workspace_ = of->take_workspace();
+  bool const staged = request.staged || !reached;
+  t->workspace_->reserve(
+      t->offsets_->in_reach() ? 0 : t->count_,
+      !staged ? 0 : std::max(request.size, std::min(staging_bytes, t->data_->bytes())));
+  t->device_offsets_ = reinterpret_cast<std::uint64_t const*>(t->offsets_->data());
+  if (!t->offsets_->in_reach()) {
+    t->workspace_->offsets.copy_from_host(t->device_offsets_, t->count_);
+    t->device_offsets_ = t->workspace_->offsets.data();
+  }
+#if !defined(GPUFS_EMULATED)
+  if (request.stream.has_value() || !staged)
+    t->on_.emplace(stream::of(reinterpret_cast<CUstream_st*>(request.stream.value_or(0))));
+#endif
+  if (staged) {
+    t->move_staged();
+  } else {
+    t->launch_part(0, t->count_, t->data_->data());
+    of->add(t);
+  }
+  return t;
+}
+
+transfer::transfer(std::shared_ptr<core> of, transfer_request const& request, tensor offsets,
+                   tensor data)
+    : core_(std::move(of)),
+      request_(request),
+      offsets_(std::move(offsets)),
+      data_(std::move(data)) {}
+
+transfer::~transfer() {
+  nb::gil_scoped_release const release;
+  finish();
+}
+
+void transfer::check() {
+  if (offsets_->kind() == element_kind::other)
+    throw nb::type_error("offsets: elements must be int64 or uint64");
+  if (request_.size == 0) throw nb::value_error("size: must be at least 1 byte");
+  count_ = offsets_->bytes() / sizeof(std::uint64_t);
+  bool const fits =
+      count_ <= most_records &&
+      (count_ == 0 || request_.size <= std::numeric_limits<std::int64_t>::max() / count_);
+  std::string const name = request_.writes ? "data" : "out";
+  if (!fits || data_->bytes() != count_ * request_.size)
+    throw nb::value_error((name + ": has " + std::to_string(data_->bytes()) + " bytes, must have " +
+                           std::to_string(count_) + " records x " + std::to_string(request_.size) +
+                           " bytes")
+                              .c_str());
+  for (auto const* t : {&*offsets_, &*data_}) {
+    if (!t->on_device() || (!host_is_in_reach && t->device() == core_->device())) continue;
+    throw nb::value_error(
+        ((t == &*offsets_ ? "offsets" : name) + ": is on CUDA device " +
+         std::to_string(t->device()) +
+         (host_is_in_reach ? ", but this filesystem is on the emulated device: use host memory"
+                           : ", must be on device " + std::to_string(core_->device()) +
+                                 " of the filesystem, or in host memory"))
+            .c_str());
+  }
+  if (request_.stream.has_value() && host_is_in_reach)
+    throw nb::value_error("stream: the emulated device has none that others know; must be None");
+  filesystem& files = **use_;
+  if (!offsets_->on_device())
+    check_offsets(reinterpret_cast<std::uint64_t const*>(offsets_->data()), files);
+}
+
+void transfer::check_offsets(std::uint64_t const* offsets, filesystem& files) {
+  file_status status{};
+  if (int const error = files.stat(request_.fd, status); error != 0)
+    throw_os_error(
+        error, std::string(std::strerror(-error)) + ": descriptor " + std::to_string(request_.fd));
+  std::uint64_t bits = request_.size | reinterpret_cast<std::uintptr_t>(data_->data());
+  std::uint64_t const end = request_.writes ? std::uint64_t{1} << 48 : status.size;
+  for (std::uint64_t i = 0; i < count_; ++i) {
+    if (offsets[i] > end || request_.size > end - offsets[i])
+      throw_index_error(place_of(i, offsets[i]) + ", " + std::to_string(request_.size) +
+                        " bytes: must lie within the " + std::to_string(end) + " bytes " +
+                        (request_.writes ? "that a file may have" : "of the file"));
+    bits |= offsets[i];
+  }
+  word_ = word_of(bits);
+}
+
+void transfer::launch_part(std::uint64_t first, std::uint64_t count, std::byte* data) {
+  constexpr std::uint64_t nothing_failed_nor_stops[] = {~std::uint64_t{0}, 0};
+  workspace& w = *workspace_;
+  w.state.copy_from_host(nothing_failed_nor_stops, 2);
+  stream& on = on_.has_value() ? *on_ : w.own;
+  record_job const job{.fs = (*use_)->ref(),
+                       .fd = request_.fd,
+                       .offsets = device_offsets_ + first,
+                       .count = count,
+                       .size = request_.size,
+                       .data = data,
+                       .failure = w.state.data(),
+                       .stop = w.state.data() + 1};
+  if (request_.writes)
+    launch_scatter(on, job);
+  else
+    launch_gather(on, job, word_, (*use_)->settings().page_size);
+  ended_ = false;
+  w.ended.record(on);
+}
+
+void transfer::move_staged() {
+  std::uint64_t const at_once = std::max<std::uint64_t>(1, staging_bytes / request_.size);
+  std::byte* const staging = workspace_->staging.data();
+  for (std::uint64_t first = 0; first < count_; first += at_once) {
+    std::uint64_t const count = std::min(at_once, count_ - first);
+    std::uint64_t const bytes = count * request_.size;
+    std::byte* const part = data_->data() + first * request_.size;
+    if (request_.writes) {
+      nb::gil_scoped_release const release;
+      workspace_->staging.copy_from_host(part, bytes);
+    }
+    launch_part(first, count, staging);
+    await(true);
+    if (!device_failure_.empty()) throw device_error(device_failure_);
+    if (failure_ != ~std::uint64_t{0}) {
+      failure_ += failure_of(first, 0);
+      break;
+    }
+    if (!request_.writes) {
+      nb::gil_scoped_release const release;
+      workspace_->staging.copy_to_host(part, bytes);
+    }
+  }
+  give_back();
+}
+
+// Called with the GIL if it handles signals, else without.
+void transfer::await(bool handle_signals) {
+  workspace& w = *workspace_;
+  stream& on = on_.has_value() ? *on_ : w.own;
+  device_scope const scope(core_->device());
+  std::optional<nb::python_error> raised;
+  try {
+    std::optional<nb::gil_scoped_release> release;
+    if (handle_signals) release.emplace();
+    auto const spun = std::chrono::steady_clock::now() + spin_time;
+    while (!on.done() && std::chrono::steady_clock::now() < spun) std::this_thread::yield();
+    if (!on.done()) {
+      auto waiting = std::async(std::launch::async, [&w, device = core_->device()] {
+        device_scope const scope(device);
+        w.ended.synchronize();
+      });
+      while (handle_signals && waiting.wait_for(signal_interval) != std::future_status::ready) {
+        nb::gil_scoped_acquire const acquire;
+        if (PyErr_CheckSignals() == 0) continue;
+        raised.emplace();
+        nb::gil_scoped_release const again;
+        constexpr std::uint64_t stop = 1;
+        w.state.copy_from_host(&stop, 1, 1);
+        break;
+      }
+      waiting.get();
+    }
+    if (!on_.has_value()) on.synchronize();  // tells of failures of our own stream
+    w.state.copy_to_host(&failure_, 1);
+  } catch (device_error const& error) {
+    device_failure_ = error.what();
+  }
+  ended_ = true;
+  if (raised.has_value()) {
+    give_back();
+    throw std::move(*raised);
+  }
+}
+
+void transfer::give_back() noexcept {
+  if (workspace_ != nullptr && device_failure_.empty())
+    core_->return_workspace(std::move(workspace_));
+  workspace_.reset();
+  use_.reset();
+}
+
+void transfer::finish() noexcept {
+  if (core_->in_child()) {  // the kernel and the buffers are the parent's
+    static_cast<void>(workspace_.release());
+    return;
+  }
+  std::lock_guard const lock(mutex_);
+  try {
+    if (!ended_) await(false);
+  } catch (std::exception const& error) {
+    device_failure_ = error.what();
+  }
+  give_back();
+}
+
+void transfer::wait() {
+  {
+    std::unique_lock lock(mutex_, std::defer_lock);
+    {
+      nb::gil_scoped_release const release;
+      lock.lock();
+    }
+    if (!ended_) await(true);
+    give_back();
+  }
+  if (!device_failure_.empty()) throw device_error(device_failure_);
+  if (failure_ != ~std::uint64_t{0}) throw_failure(failure_);
+}
+
+bool transfer::done() {
+  std::unique_lock const lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;  // another thread waits for it
+  return ended_ || (on_.has_value() ? *on_ : workspace_->own).done();
+}
+
+void transfer::throw_failure(std::uint64_t failure) const {
+  std::uint64_t const record = failure >> 16, code = failure & 0xffff;
+  std::string place = "record " + std::to_string(record);
+  if (!offsets_->on_device())
+    place = place_of(record, reinterpret_cast<std::uint64_t const*>(offsets_->data())[record]);
+  if (code == came_short && !request_.writes)
+    throw_index_error(place + ": the file has less than " + std::to_string(request_.size) +
+                      " bytes there");
+  std::int64_t const error = code == came_short ? EIO : std::int64_t(code);
+  throw_os_error(error, std::string(std::strerror(int(error))) + ": " + place);
+}
+
+}  // namespace gpufs::python

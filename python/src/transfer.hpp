@@ -1,0 +1,81 @@
+// A gather or a scatter: the check of its arguments, its kernels, its end.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <python/src/core.hpp>
+#include <python/src/records.hpp>
+#include <python/src/tensor.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace gpufs::python {
+
+/// What a gather or scatter was called with.
+struct transfer_request {
+  int fd = -1;
+  bool writes = false;                    ///< scatter
+  std::uint64_t size = 0;                 ///< of a record
+  std::optional<std::uint64_t> stream{};  ///< a cudaStream_t; none: the legacy default stream
+  bool staged = false;  ///< through device memory even if the tensor is in reach, for tests
+};
+
+/// Records on their way between a file and a tensor. Any thread calls.
+class transfer {
+ public:
+  /// Checks everything, and starts the kernel. Records of a tensor in memory that kernels do not
+  /// reach are moved at once. The caller holds the GIL.
+  ///
+  /// Throws nanobind::value_error (sizes, device), nanobind::type_error (offsets), IndexError (a
+  /// record beyond the end of the file), OSError (not open), device_error, KeyboardInterrupt.
+  [[nodiscard]] static std::shared_ptr<transfer> start(std::shared_ptr<core> const& of,
+                                                       transfer_request const& request,
+                                                       tensor offsets, tensor data);
+  /// Waits for the kernel. The caller holds the GIL.
+  ~transfer();
+  transfer(transfer const&) = delete;
+  transfer& operator=(transfer const&) = delete;
+
+  /// Waits until all records have been moved, and handles signals meanwhile: after one whose
+  /// handler raises, the kernel is told to stop. The caller holds the GIL.
+  ///
+  /// Throws what the handler raised. Throws OSError with the record's number for the first record
+  /// that failed, IndexError if the file ends within it, device_error. Each call throws the same.
+  void wait();
+
+  /// True once wait() need not wait. The caller holds the GIL. Throws device_error.
+  [[nodiscard]] bool done();
+
+  /// As wait(), without the GIL, without signals, and keeps failures for wait().
+  void finish() noexcept;
+
+ private:
+  transfer(std::shared_ptr<core> of, transfer_request const& request, tensor offsets, tensor data);
+  void check();
+  void check_offsets(std::uint64_t const* offsets, filesystem& fs);
+  void launch_part(std::uint64_t first, std::uint64_t count, std::byte* data);
+  void move_staged();
+  void await(bool handle_signals);
+  void give_back() noexcept;
+  void throw_failure(std::uint64_t failure) const;
+
+  std::shared_ptr<core> core_;
+  transfer_request request_;
+  std::uint64_t count_ = 0;
+  unsigned word_ = 0;                     ///< as word_of(); 0: not known
+  std::optional<tensor> offsets_, data_;  // destroyed with the GIL
+  std::uint64_t const* device_offsets_ = nullptr;
+
+  std::mutex mutex_;  // guards what follows; taken without the GIL
+  std::optional<core::use> use_;
+  std::unique_ptr<workspace> workspace_;
+  std::optional<stream> on_;  // none: the workspace's
+  bool ended_ = true;
+  std::uint64_t failure_ = ~std::uint64_t{0};
+  std::string device_failure_;
+};
+
+}  // namespace gpufs::python

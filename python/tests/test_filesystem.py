@@ -1,0 +1,324 @@
+"""Filesystem and File: settings, modes, host reads and writes, failures, ends."""
+import errno
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy
+import pytest
+
+import gpufs
+from conftest import SMALL, records_of
+
+
+def test_settings_come_from_dict_keywords_file_and_environment(tmp_path, monkeypatch):
+    with gpufs.Filesystem(dict(SMALL, page_size="8K"), page_size=16384) as fs:
+        assert fs.settings["page_size"] == "16K"
+    (tmp_path / "gpufs.toml").write_text('page_size = "32K"\n')
+    with gpufs.Filesystem(SMALL) as fs:
+        assert fs.settings["page_size"] == "32K"
+    monkeypatch.setenv("GPUFS_PAGE_SIZE", "2K")
+    with gpufs.Filesystem(SMALL) as fs:
+        assert fs.settings["page_size"] == "2K"
+    with gpufs.Filesystem(SMALL, overrides=False) as fs:
+        assert fs.settings["page_size"] == "4K"
+    assert "page_size" in gpufs.settings() and set(fs_keys()) == set(gpufs.settings())
+
+
+def fs_keys():
+    with gpufs.Filesystem(SMALL, overrides=False) as fs:
+        return list(fs.settings)
+
+
+@pytest.mark.parametrize("wrong, says", [
+    (dict(page_size=3000), "page_size=3000"), (dict(page_sise=4096), "page_sise"),
+    (dict(page_size=None), "page_size"), (dict(page_size=True), "page_size"),
+    (dict(page_size=4096.0), "page_size"), (dict(cache_size="1K"), "cache_size"),
+    (dict(io_backend="magic"), "magic"), ({"": 1}, "unknown"),
+])
+def test_wrong_settings(wrong, says):
+    with pytest.raises(ValueError, match=says) as found:
+        gpufs.Filesystem(wrong)
+    assert isinstance(found.value, gpufs.ConfigError)
+
+
+def test_wrong_layers(tmp_path, monkeypatch):
+    (tmp_path / "gpufs.toml").write_text("page_size = \n")
+    with pytest.raises(gpufs.ConfigError, match="gpufs.toml:1"):
+        gpufs.Filesystem()
+    monkeypatch.setenv("GPUFS_CONFIG", str(tmp_path / "missing.toml"))
+    with pytest.raises(gpufs.ConfigError, match="missing.toml"):
+        gpufs.Filesystem()
+
+
+def test_no_such_device():
+    with pytest.raises(gpufs.DeviceError):
+        gpufs.Filesystem(SMALL, device=77)
+
+
+def test_open_modes(fs, tmp_path):
+    name = tmp_path / "file"
+    for mode in ("r", "r+"):
+        with pytest.raises(FileNotFoundError) as found:
+            fs.open(name, mode)
+        assert found.value.filename == str(name) and found.value.errno == errno.ENOENT
+    with fs.open(str(name), "x+") as file:
+        assert file.write(b"abc") == 3
+    with pytest.raises(FileExistsError):
+        fs.open(os.fsencode(name), "xb")
+    with fs.open(name, "r+b") as file:
+        assert file.read() == b"abc"
+        file.write(b"Z", 1)
+    assert name.read_bytes() == b"aZc"
+    with fs.open(name, "w+") as file:
+        assert file.read() == b"" and file.size == 0
+    with fs.open(name, os.O_RDWR) as file:
+        assert file.fd > 0
+    for wrong in ("", "q", "rw", "rbb"):
+        with pytest.raises(ValueError, match="mode"):
+            fs.open(name, wrong)
+    with pytest.raises(IsADirectoryError):
+        fs.open(tmp_path)
+    with pytest.raises(OSError):
+        fs.open("/dev/null")
+    with pytest.raises(OSError):
+        fs.open("a\0b")
+
+
+def test_names_that_are_no_text(fs, tmp_path):
+    name = os.fsencode(tmp_path) + b"/\xff\xfe"
+    try:
+        with open(name, "wb") as out:
+            out.write(b"x")
+    except OSError:
+        pytest.skip("the file system refuses such names")
+    with fs.open(name) as file:
+        assert file.read() == b"x"
+
+
+def test_host_reads_and_writes(fs, path, data):
+    with fs.open(path, "r+") as file:
+        assert file.read(100, 50) == data[50:150].tobytes()
+        assert file.read(offset=len(data) - 5) == data[-5:].tobytes()
+        assert file.read(10, len(data) + 10) == b"" == file.read(0)
+        buffer = bytearray(1000)
+        assert file.readinto(buffer, len(data) - 100) == 100
+        assert buffer[:100] == data[-100:].tobytes()
+        assert file.write(numpy.arange(4, dtype=numpy.int64), 8) == 32
+        assert file.gather([8, 16], 16).tobytes()[:16] == b"\0" * 8 + b"\1" + b"\0" * 7
+        with pytest.raises(OSError) as found:
+            file.read(1, -1)
+        assert found.value.errno == errno.EINVAL
+        with pytest.raises(TypeError):
+            file.write("text")
+        with pytest.raises(ValueError):
+            file.readinto(b"123")
+        assert file.size == fs.stat(file)["size"] == len(data)
+
+
+def test_the_host_reads_what_kernels_wrote(fs, tmp_path):
+    with fs.open(tmp_path / "out", "w+") as file:
+        file.scatter([100_000], b"0123456789")
+        assert file.read(10, 100_000) == b"0123456789"
+        assert file.read(4, 99_998) == b"\0\0" + b"01"
+
+
+def test_a_full_disk_is_told():
+    if not os.path.exists("/dev/shm"):
+        pytest.skip("no tmpfs")
+    code = """
+        import errno, os, resource, signal, sys
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        import gpufs, numpy
+        fs = gpufs.Filesystem(page_size="4K", cache_size="1M", staging_size="256K",
+                              prefetch_memory="1M", prefetch_size=0, write_memory="1M")
+        file = fs.open(sys.argv[1], "w+")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+        file.scatter([0, 50000], numpy.ones((2, 4096), "u1"))
+        for error in (errno.EFBIG, 0):
+            try:
+                file.sync()
+                assert error == 0
+            except OSError as found:
+                assert found.errno == errno.EFBIG, found
+        assert fs.unwritten()
+        fs.discard(file)
+        assert not fs.unwritten()
+        file.close(); fs.close()
+    """
+    run(code, "/dev/shm/gpufs_python_%d" % os.getpid())
+
+
+def run(code, *arguments, timeout=120):
+    """Runs a program in a process of its own. Returns what it prints."""
+    try:
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), *arguments],
+                              capture_output=True, text=True, timeout=timeout)
+    finally:
+        for name in arguments:
+            if name.startswith("/dev/shm/") and os.path.exists(name):
+                os.unlink(name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_advice(fs, path):
+    with fs.open(path) as file:
+        for what in ("normal", "random", "sequential", "willneed", "dontneed"):
+            file.advise(what)
+            file.advise(what, 4096, 100)
+        with pytest.raises(ValueError, match="what"):
+            file.advise("often")
+        with pytest.raises(OSError) as found:
+            file.advise("random", -1)
+        assert found.value.errno == errno.EINVAL
+
+
+def test_counters(fs, path):
+    before = fs.stats()
+    with fs.open(path) as file:
+        file.gather([0, 100_000, 200_000], 4096)
+    after = fs.stats()
+    assert set(before) == set(after) and all(isinstance(n, int) for n in after.values())
+    assert after["misses"] > before["misses"] and after["host_bytes"] > before["host_bytes"]
+    assert fs.backend in ("io_uring", "pread") and isinstance(fs.notes(), list)
+
+
+def test_handle(fs):
+    assert len(fs.ref) % 64 == 0 and fs.ref_address != 0
+    assert int.from_bytes(fs.ref[:8], "little") == fs.ref_address
+
+
+def test_closed(path):
+    fs = gpufs.Filesystem(SMALL)
+    file = fs.open(path)
+    fs.close()
+    fs.close()
+    file.close()
+    assert fs.closed and file.closed and "closed" in repr(fs) + repr(file)
+    for call in (lambda: fs.open(path), lambda: fs.stats(), lambda: fs.ref, lambda: fs.sync(),
+                 lambda: fs.map(path), lambda: fs.gather(1, [0], 8)):
+        with pytest.raises(ValueError, match="closed"):
+            call()
+
+
+def test_many_opens_and_filesystems(path, data):
+    for _ in range(5):
+        with gpufs.Filesystem(SMALL) as fs:
+            for i in range(300):
+                with fs.open(path) as file:
+                    if i % 60 == 0:
+                        assert file.gather([i], 8).tobytes() == data[i:i + 8].tobytes()
+    gc.collect()
+
+
+def test_a_cache_of_eight_pages(path, data, rng):
+    with gpufs.Filesystem(SMALL, cache_size="32K", write_memory="64K") as fs, fs.open(path) as file:
+        offsets = rng.integers(0, len(data) - 6000, 200)
+        assert numpy.array_equal(file.gather(offsets, 6000), records_of(data, offsets, 6000))
+
+
+def test_threads(fs, path, data):
+    failures = []
+
+    def work(number):
+        try:
+            own = numpy.random.default_rng(number)
+            with fs.open(path) as file:
+                for _ in range(5):
+                    offsets = own.integers(0, len(data) - 640, 100)
+                    found = file.gather(offsets, 640)
+                    assert numpy.array_equal(found, records_of(data, offsets, 640))
+                    assert file.read(64, int(offsets[0])) == found[0, :64].tobytes()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+def test_other_threads_run_during_a_gather(fs, path, data, rng):
+    """The GIL is free: another thread ends its work before the gather has been waited for."""
+    offsets = rng.integers(0, len(data) - 5000, 500)
+    out = numpy.empty((500, 5000), numpy.uint8)
+    ran = threading.Event()
+    with fs.open(path) as file:
+        transfer = file.gather(offsets, out=out, wait=False)
+        thread = threading.Thread(target=ran.set)
+        thread.start()
+        transfer.wait()
+        thread.join()
+    assert ran.is_set()
+
+
+def test_a_signal_ends_a_gather(path):
+    """Its handler raises while a kernel runs that reads far more than is ever waited for."""
+    run("""
+        import signal, sys, threading
+        import gpufs, numpy
+        fs = gpufs.Filesystem(page_size="4K", cache_size="1M", staging_size="256K",
+                              prefetch_memory="1M", prefetch_size=0)
+        file = fs.open(sys.argv[1])
+        offsets = numpy.random.default_rng(1).integers(0, file.size - 2100, 1_000_000)
+        out = numpy.empty((1_000_000, 2100), "u1")
+        def interrupt():
+            while fs.stats()["misses"] == 0: pass
+            signal.raise_signal(signal.SIGINT)
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        try:
+            file.gather(offsets, out=out)
+        except KeyboardInterrupt:
+            print("interrupted")
+        else:
+            sys.exit("not interrupted")
+        thread.join()
+        assert file.gather([0], 8).tobytes() == file.read(8)
+        fs.close()
+    """, str(path))
+
+
+def test_a_program_that_closes_nothing_loses_nothing(tmp_path):
+    out = run("""
+        import sys, gpufs
+        fs = gpufs.Filesystem(page_size="4K", cache_size="1M", staging_size="256K",
+                              prefetch_memory="1M", prefetch_size=0, write_memory="1M")
+        file = fs.open(sys.argv[1], "w+")
+        file.scatter([5], b"kept")
+    """, str(tmp_path / "out"))
+    assert out == ""
+    assert (tmp_path / "out").read_bytes() == b"\0" * 5 + b"kept"
+
+
+def test_a_child_of_fork_is_refused_and_the_parent_goes_on(path, data):
+    run("""
+        import errno, os, sys, gpufs
+        fs = gpufs.Filesystem(page_size="4K", cache_size="1M", staging_size="256K",
+                              prefetch_memory="1M", prefetch_size=0, write_memory="1M")
+        file = fs.open(sys.argv[1], "r+")
+        file.scatter([0], b"parent")
+        m = fs.map(sys.argv[1])
+        child = os.fork()
+        if child == 0:
+            good = 0
+            for call in (lambda: file.gather([0], 8), lambda: fs.stats(), lambda: m.sync(),
+                         lambda: fs.map(sys.argv[1])):
+                try: call()
+                except (OSError, ValueError): good += 1
+            fs.close()
+            os._exit(0 if good == 4 and fs.closed else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        child = os.fork()
+        if child == 0: sys.exit(0)  # with handlers of exit
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert file.gather([0], 6).tobytes() == b"parent"
+        m.close(); fs.close()
+    """, str(path))
+    assert path.read_bytes()[:6] == b"parent"

@@ -1,0 +1,229 @@
+"""gather() and scatter(): bytes, sizes, types, bounds, tensors."""
+import array
+import errno
+
+import numpy
+import pytest
+
+import gpufs
+from conftest import SMALL, records_of
+
+
+def test_100000_random_records_equal_numpy(tmp_path, rng):
+    data = numpy.frombuffer(rng.bytes(32 << 20), numpy.uint8)
+    data.tofile(tmp_path / "large.bin")
+    offsets = rng.integers(0, len(data) // 128, 100_000) * 128
+    with gpufs.Filesystem(SMALL) as fs, fs.open(tmp_path / "large.bin") as file:
+        found = file.gather(offsets, 128)
+    assert found.shape == (100_000, 128) and found.dtype == numpy.uint8
+    assert numpy.array_equal(found, records_of(data, offsets, 128))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8, 12, 16, 31, 32, 33, 512, 2048, 2049, 4096, 9999])
+def test_sizes(fs, path, data, rng, size):
+    """Below, at and beyond a page; offsets that are multiples of the size, and others."""
+    with fs.open(path) as file:
+        for step in (size, 1):
+            offsets = rng.integers(0, (len(data) - size) // step, 200) * step
+            offsets[0], offsets[1] = 0, (len(data) - size) // step * step
+            out = numpy.full((200, size), 255, numpy.uint8)
+            assert file.gather(offsets, size, out) is out
+            assert numpy.array_equal(out, records_of(data, offsets, size))
+
+
+def test_a_record_larger_than_the_cache(fs, path, data):
+    with fs.open(path) as file:
+        size = 2_500_000
+        found = file.gather([0, len(data) - size], size)
+    assert numpy.array_equal(found, records_of(data, [0, len(data) - size], size))
+
+
+@pytest.mark.parametrize("size", [1, 24, 32, 512, 5000])
+def test_staged_as_on_a_device_that_does_not_reach_host_memory(fs, path, data, rng, size, tmp_path):
+    offsets = rng.integers(0, len(data) - size, 300)
+    out = numpy.empty((300, size), numpy.uint8)
+    with fs.open(path) as file:
+        file.gather(offsets, out=out, _staged=True)
+    assert numpy.array_equal(out, records_of(data, offsets, size))
+    with fs.open(tmp_path / "out", "w+") as file:
+        file.scatter(numpy.arange(300) * size, out, _staged=True)
+        assert file.read() == out.tobytes()
+
+
+def test_staged_in_several_parts(fs, path, data, rng):
+    size = 400_000  # 200 of them are more than the 64 MiB of a part
+    offsets = rng.integers(0, len(data) - size, 200)
+    out = numpy.empty((200, size), numpy.uint8)
+    with fs.open(path) as file:
+        fs.gather(file, offsets, out=out, _staged=True)
+        assert all(numpy.array_equal(out[i], data[o:o + size]) for i, o in enumerate(offsets))
+
+
+def test_kinds_of_tensors(fs, path, data):
+    offsets = [0, 64, 4096]
+    want = records_of(data, offsets, 64)
+    with fs.open(path) as file:
+        for given in (offsets, tuple(offsets), range(0, 128, 64), array.array("q", offsets),
+                      numpy.array(offsets, numpy.uint64), numpy.array([offsets])):
+            count = len(numpy.asarray(given).reshape(-1))
+            assert numpy.array_equal(file.gather(given, 64)[:2], want[:2])
+            assert len(file.gather(given, 64)) == count
+        raw = bytearray(192)
+        file.gather(offsets, 64, raw)
+        assert raw == want.tobytes()
+        view = memoryview(bytearray(192)).cast("B", (3, 64))
+        file.gather(offsets, out=view)
+        assert view.tobytes() == want.tobytes()
+        record = numpy.dtype([("a", "<f4"), ("b", "<u4", 15)])
+        structured = numpy.empty(3, record)
+        file.gather(offsets, out=structured)
+        assert structured.tobytes() == want.tobytes()
+        assert file.gather([], 64).shape == (0, 64)
+
+
+class only_dlpack:
+    """A tensor without the buffer protocol, as PyTorch's are."""
+
+    def __init__(self, of):
+        self.of, self.nbytes = of, of.nbytes
+
+    def __dlpack__(self, **options):
+        return self.of.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.of.__dlpack_device__()
+
+
+def test_dlpack(fs, path, data, tmp_path):
+    offsets = numpy.array([10, 2000, 300])
+    out = numpy.zeros((3, 100), numpy.float32)
+    with fs.open(path) as file:
+        file.gather(only_dlpack(offsets), out=only_dlpack(out))
+        assert out.tobytes() == records_of(data, offsets, 400).tobytes()
+        with pytest.raises(ValueError, match="order"):
+            file.gather(offsets, 400, only_dlpack(out.T))
+        with pytest.raises(TypeError, match="int64"):
+            file.gather(only_dlpack(offsets.astype(numpy.float64)), out=out)
+    with fs.open(tmp_path / "out", "w+") as file:
+        file.scatter([0, 400, 800], only_dlpack(out))
+        assert file.read() == out.tobytes()
+
+
+def test_wrong_arguments(fs, path):
+    out = numpy.empty((2, 8), numpy.uint8)
+    with fs.open(path) as file:
+        for wrong in (0, -1, 1 << 63):
+            with pytest.raises(ValueError, match="size"):
+                file.gather([0, 8], wrong)
+        with pytest.raises(TypeError, match="size"):
+            file.gather([0], 1.5)
+        with pytest.raises(ValueError, match="size"):
+            file.gather([0])
+        with pytest.raises(ValueError, match="records"):
+            file.gather([0, 8], 9, out)
+        with pytest.raises(ValueError, match="size"):
+            file.gather([0, 8, 9], out=out)
+        with pytest.raises(ValueError, match="writable"):
+            file.gather([0], 4, b"1234")
+        with pytest.raises(ValueError, match="order"):
+            file.gather([0, 8], 4, out[:, ::2])
+        with pytest.raises(TypeError, match="int64"):
+            file.gather(numpy.array([0, 8], numpy.int32), 8, out)
+        with pytest.raises(TypeError, match="offsets"):
+            file.gather([0.5], 8)
+        with pytest.raises(TypeError, match="offsets"):
+            file.gather(7, 8)
+        with pytest.raises(TypeError, match="out"):
+            file.gather([0], 8, object())
+        with pytest.raises(TypeError, match="size"):
+            file.gather([0], out=object())
+        with pytest.raises(TypeError, match="file"):
+            fs.gather("name", [0], 8)
+        with pytest.raises(IndexError):
+            file.gather([1 << 70], 8)
+        with pytest.raises(ValueError, match="out"):
+            file.gather([0], 8, wait=False)
+        if gpufs.device_kind == "emulated":
+            with pytest.raises(ValueError, match="stream"):
+                file.gather([0], 8, stream=1)
+        with pytest.raises(TypeError, match="stream"):
+            file.gather([0], 8, stream="1")
+
+
+@pytest.mark.parametrize("wrong", [-1, 3_000_001 - 7, 1 << 47, (1 << 63) - 1, -(1 << 63)])
+def test_records_beyond_the_file(fs, path, wrong):
+    out = numpy.full((3, 8), 7, numpy.uint8)
+    with fs.open(path) as file:
+        with pytest.raises(IndexError, match="record 1 "):
+            file.gather(numpy.array([0, wrong, wrong]), out=out)
+    assert (out == 7).all()  # nothing was started
+
+
+def test_descriptors_that_are_not_open(fs, path):
+    for fd in (0, -1, 12345, 1 << 30):
+        with pytest.raises(OSError) as found:
+            fs.gather(fd, [0], 8)
+        assert found.value.errno == errno.EBADF
+    file = fs.open(path)
+    file.close()
+    with pytest.raises(ValueError, match="closed"):
+        file.gather([0], 8)
+
+
+def test_files_that_are_only_written_or_only_read(fs, path, tmp_path):
+    with fs.open(path) as file:
+        with pytest.raises(OSError) as found:
+            file.scatter([0], b"12345678")
+        assert found.value.errno == errno.EBADF and "record 0 at offset 0" in str(found.value)
+    with fs.open(tmp_path / "once", gpufs.O_GWRONCE | 0o100) as file:
+        file.scatter([0, 8], b"12345678abcdefgh")
+    assert (tmp_path / "once").read_bytes() == b"12345678abcdefgh"
+
+
+def test_scatter_and_gather_again(fs, tmp_path, rng):
+    size = 777
+    want = rng.integers(0, 256, (2000, size), dtype=numpy.uint8)
+    places = rng.permutation(2000)
+    with fs.open(tmp_path / "out", "w+") as file:
+        file.scatter(places * size, want)
+        assert file.size == 2000 * size
+        assert numpy.array_equal(file.gather(places * size, size), want)
+        file.sync()
+        assert not fs.unwritten()
+    whole = numpy.fromfile(tmp_path / "out", numpy.uint8).reshape(2000, size)
+    assert numpy.array_equal(whole[places], want)
+
+
+def test_scatter_beyond_the_largest_file(fs, tmp_path):
+    with fs.open(tmp_path / "out", "w+") as file:
+        with pytest.raises(IndexError):
+            file.scatter([(1 << 48) - 1], b"12345678")
+        with pytest.raises(IndexError):
+            file.scatter([-8], b"12345678")
+
+
+def test_transfers_without_waiting(fs, path, data, rng):
+    with fs.open(path) as file:
+        started = []
+        for _ in range(20):
+            offsets = rng.integers(0, len(data) - 100, 50)
+            out = numpy.empty((50, 100), numpy.uint8)
+            started.append((file.gather(offsets, out=out, wait=False), offsets, out))
+        for transfer, offsets, out in started:
+            assert transfer.done() in (True, False)
+            transfer.wait()
+            transfer.wait()
+            assert transfer.done()
+            assert numpy.array_equal(out, records_of(data, offsets, 100))
+        file.gather([0], out=numpy.empty((1, 8)), wait=False)  # dropped at once
+
+
+def test_close_waits_for_transfers(path, data, rng):
+    fs = gpufs.Filesystem(SMALL)
+    file = fs.open(path)
+    offsets = rng.integers(0, len(data) - 5000, 300)
+    out = numpy.empty((300, 5000), numpy.uint8)
+    transfer = file.gather(offsets, out=out, wait=False)
+    fs.close()
+    transfer.wait()
+    assert numpy.array_equal(out, records_of(data, offsets, 5000))

@@ -1,0 +1,142 @@
+"""Mappings: bytes, modes, write-back, ends."""
+import errno
+
+import numpy
+import pytest
+
+import gpufs
+
+
+def test_reads_a_file(fs, path, data):
+    with fs.map(path) as m:
+        assert len(m) == m.size == len(data) and m.path == str(path) and m.address != 0
+        found = m.numpy()
+        assert numpy.array_equal(found, data) and not found.flags.writeable
+        assert numpy.array_equal(m.numpy("uint8", (-1,))[:10], data[:10])
+        with pytest.raises(ValueError):
+            found[0] = 1
+        del found
+        assert numpy.array_equal(numpy.from_dlpack(m.tensor()), data)
+
+
+def test_writes_back(fs, path, data):
+    with fs.map(path, "r+", length=8192) as m:
+        whole = m.numpy("<u4")
+        whole[3] = 77
+        m.sync()
+        assert numpy.fromfile(path, "<u4", 4)[3] == 77
+        whole[1025] = 78
+        m.sync(4096, 4096)
+        assert numpy.fromfile(path, "<u4", 1026)[1025] == 78
+        whole[5] = 79
+        m.write_back()
+        whole[6] = 80
+        del whole
+    found = numpy.fromfile(path, numpy.uint8)
+    want = data.copy()
+    want[:28].view("<u4")[[3, 5, 6]] = 77, 79, 80
+    want[4100:4104].view("<u4")[0] = 78
+    assert numpy.array_equal(found, want)
+
+
+def test_makes_a_file(tmp_path):
+    memory = gpufs.SharedMemory()
+    with memory.map(tmp_path / "new", "w", length=10_000, create=True) as m:
+        m.numpy()[:] = numpy.arange(10_000) % 251
+    assert numpy.array_equal(numpy.fromfile(tmp_path / "new", numpy.uint8),
+                             numpy.arange(10_000) % 251)
+
+
+def test_memory_without_a_file():
+    memory = gpufs.SharedMemory()
+    m = memory.allocate(100_000)
+    floats = m.numpy("float32", (100, 250))
+    assert not floats.any()
+    floats[:] = 2
+    memory.synchronize()
+    assert floats.sum() == 50_000 and m.path == "" and isinstance(memory.notes(), list)
+    del floats
+    m.close()
+
+
+def test_gather_into_a_mapping(fs, path, data, tmp_path):
+    """A kernel writes to the memory of a mapping, which writes it back."""
+    with fs.open(path) as file, fs.map(tmp_path / "out", "w", length=4096, create=True) as m:
+        out = m.tensor()
+        file.gather([0, 1024, 2048, 5000], 1024, out)
+        del out
+    want = numpy.concatenate([data[o:o + 1024] for o in (0, 1024, 2048, 5000)])
+    assert numpy.array_equal(numpy.fromfile(tmp_path / "out", numpy.uint8), want)
+
+
+def test_a_mapping_outlives_its_filesystem(path, data):
+    with gpufs.Filesystem(page_size="4K", cache_size="1M") as fs:
+        m = fs.map(path)
+    assert numpy.array_equal(m.numpy()[:100], data[:100])
+    m.close()
+    m.close()
+    assert m.closed and "closed" in repr(m)
+    for call in (lambda: m.numpy(), lambda: m.sync(), lambda: m.address, lambda: len(m)):
+        with pytest.raises(ValueError, match="closed"):
+            call()
+
+
+def test_tensors_keep_the_memory(path, data):
+    m = gpufs.SharedMemory().map(path)
+    part = m.numpy()[5000:5010]
+    with pytest.raises(BufferError):
+        m.close()
+    assert not m.closed
+    del m
+    assert numpy.array_equal(part, data[5000:5010])
+
+
+def test_using(path, data):
+    memory = gpufs.SharedMemory()
+    a, b = memory.map(path), memory.allocate(4096)
+    with gpufs.using(reads=[a], writes=[b]):
+        pass
+    with pytest.raises(OSError) as found, gpufs.using(writes=[a]):
+        pass
+    assert found.value.errno == errno.EACCES
+    assert not b.numpy().any()
+
+
+def test_discard_and_refresh(path, data):
+    m = gpufs.SharedMemory().map(path, "r+")
+    view = m.numpy()
+    view[0] = data[0] ^ 255
+    m.discard()
+    assert view[0] == data[0]
+    m.refresh()
+    m.prefetch(0, 4096)
+    assert m.errors() == []
+    del view
+    m.close()
+
+
+@pytest.mark.parametrize("options, error", [
+    (dict(mode="r", length=1 << 40), errno.EINVAL), (dict(mode="r", offset=1), ValueError),
+    (dict(mode="r", offset=4096 * 1000), errno.EINVAL), (dict(mode="rw"), ValueError),
+    (dict(mode="r", length=-1), ValueError), (dict(mode="r", create=True), ValueError),
+])
+def test_wrong_options(path, options, error):
+    with pytest.raises((OSError, ValueError)) as found:
+        gpufs.SharedMemory().map(path, **options)
+    if isinstance(error, int):
+        assert found.value.errno == error
+
+
+def test_wrong_files(path, tmp_path):
+    memory = gpufs.SharedMemory()
+    with pytest.raises(FileNotFoundError):
+        memory.map(tmp_path / "missing")
+    with pytest.raises(IsADirectoryError):
+        memory.map(tmp_path)
+    with memory.map(path, "r+"):
+        with pytest.raises(OSError) as found:
+            memory.map(path, "r+")
+        assert found.value.errno == errno.EBUSY
+    for wrong in (0, -5):
+        with pytest.raises(ValueError):
+            memory.allocate(wrong)
