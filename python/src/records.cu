@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <thread>
 
 namespace gpufs::python {
 
@@ -104,13 +104,22 @@ kernel word_kernel(unsigned bytes, std::uint64_t record) {
   }
 }
 
+/// Two blocks for each multiprocessor. Emulated: one for each core, as waiting blocks spin.
+std::uint64_t most_blocks() {
+#if defined(GPUFS_EMULATED)
+  return std::max(1u, std::thread::hardware_concurrency());
+#else
+  return 2ull * std::max(1u, current_device().multiprocessors);
+#endif
+}
+
 /// `each`: pieces of work that a block has at a time.
 void launch_for(stream& on, kernel k, record_job const& job, std::uint64_t pieces,
                 std::uint64_t each) {
-  std::uint64_t const most = 2ull * std::max(1u, current_device().multiprocessors);
   std::uint64_t const needed = (pieces + each - 1) / each;
   launch(
-      launch_options{.grid = unsigned(std::min(most, needed)), .block = block_threads, .on = &on},
+      launch_options{
+          .grid = unsigned(std::min(most_blocks(), needed)), .block = block_threads, .on = &on},
       k, job);
 }
 

@@ -263,6 +263,7 @@ def test_a_signal_ends_a_gather(path):
     run("""
         import signal, sys, threading
         import gpufs, numpy
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it for jobs
         fs = gpufs.Filesystem(page_size="4K", cache_size="1M", staging_size="256K",
                               prefetch_memory="1M", prefetch_size=0)
         file = fs.open(sys.argv[1])
