@@ -8,6 +8,7 @@
 #if !defined(__CUDACC_RTC__)
 #include <gpufs/filesystem.hpp>
 #include <gpufs/statistics.hpp>
+#include <gpufs/version.hpp>
 #endif
 
 #if defined(__CUDACC__) || defined(GPUFS_EMULATED)
