@@ -48,6 +48,10 @@ int address_space::bring_all(quiet_lock& lock, std::optional<std::vector<part>> 
     take_ended_calls();
     if (has_failed_) return -EIO;
     if (int const error = collect(declared, all); error != 0) return error;
+    if (int const placed = place_all(lock, all); placed != 0) {
+      if (placed < 0) return placed;
+      continue;
+    }
     auto const missing = std::ranges::find_if(all, [this](std::pair<object*, use> const& each) {
       auto const& [o, u] = each;
       return o->lacks(u.blocks) || (u.writes && keeps_writers_out(*o));
@@ -114,6 +118,7 @@ void address_space::count_call(std::vector<std::pair<object*, use>> const& all, 
 
 void address_space::hand_over_batch(object& o, bool writes) {
   constexpr reason why{nullptr, &mapping_statistics::batch_h2d_bytes};
+  if (!o.single.empty()) return;
   // Between two calls without a synchronize() the device has the newest bytes.
   if (!o.is_at_device) queue_send(o, o.all(), why);
   o.is_at_device = true;
@@ -217,6 +222,7 @@ void address_space::end_use(object& o, block_run r) {
     for (auto const& run : o.readable.within(free)) {
       if (protect(o, run, host_access::read) != 0) set_state(o, run, block_state::invalid);
     }
+    for (auto const& run : o.single.within(free)) restore_single(o, run);
   }
 }
 
