@@ -22,6 +22,9 @@ class call;
 class no_signals;
 enum class missing_bytes;
 }  // namespace shared
+namespace detail {
+class window_loop;
+}
 
 /// Bytes of an object.
 struct byte_range {
@@ -58,6 +61,12 @@ class mapping {
   ///   -EINVAL not all of them lie in the object | -EIO the device failed
   ///   -EACCES the object is only read | -EIO, -ESTALE, -errno its file could not be read
   int acquire(std::uint64_t first, std::uint64_t bytes, access use);
+
+  /// Says where the chunks of bytes [first, first + bytes) should lie, from the next launch on. Any
+  /// host thread calls. Returns 0, or -EINVAL as acquire().
+  int advise(std::uint64_t first, std::uint64_t bytes, memory_advice advice);
+
+  [[nodiscard]] memory_tiers tiers() const;
 
   /// Sends what the CPU has written of bytes [first, first + bytes), so that the next launch need
   /// not. Any host thread calls. Returns 0, -EINVAL as acquire(), or -EIO the device failed.
@@ -110,6 +119,7 @@ class mapping {
  private:
   friend class shared_memory;
   friend class shared_call;
+  friend class detail::window_loop;
   mapping(std::shared_ptr<shared::address_space> space, shared::object& what)
       : space_(std::move(space)), object_(&what) {}
 
@@ -192,6 +202,7 @@ class shared_memory {
   /// The object that an address lies in. Its object member is null if it lies in none.
   [[nodiscard]] shared_place find(void const* address) const;
 
+  [[nodiscard]] memory_tiers tiers() const;
   /// Counters of all objects, also of those that have gone.
   [[nodiscard]] mapping_statistics stats() const;
 
@@ -200,6 +211,7 @@ class shared_memory {
 
  private:
   friend class shared_call;
+  friend class detail::window_loop;
   std::shared_ptr<shared::address_space> space_;
 };
 
@@ -230,10 +242,11 @@ class shared_call {
   ///   -EINVAL bytes beyond an object, an empty or removed mapping, or a second release
   ///   -EBUSY the stream is being captured | -EIO the device failed
   ///   -EACCES it would write to an object that is only read
+  ///   -ENOMEM it may use more than device_memory and host_memory hold; see why_refused()
   ///   -EIO, -ESTALE, -errno bytes of a file could not be read; see why_refused()
   int release();
 
-  /// Why release() failed, if a file was the reason: its path, the offset, the error.
+  /// Why release() failed, if it was a file or a want of memory: where, and the remedy.
   [[nodiscard]] std::string const& why_refused() const { return why_refused_; }
 
   /// Ends the call behind the work that the stream has so far. Does nothing without a release().
