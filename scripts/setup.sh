@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# setup.sh [format|charts|fuzz|coverage|docs|python|nvme]: makes sure that the packages for the build
-# are installed. With `format` clang-format is needed, too. With `charts` it is matplotlib: `gpufs
-# bench paper` and `gpufs trace` draw with it. With `fuzz` it is a clang that links libFuzzer. With
-# `coverage` it is clang, and llvm's tools for its counters. With `docs` it is mkdocs and doxygen.
-# With `python` it is what builds and installs the Python package. With `nvme` it is QEMU, a static
-# busybox, and a kernel that is only unpacked: nvme_qemu_test boots them.
+# setup.sh [format|charts|fuzz|coverage|docs|python|nvme]: makes sure that the packages for the
+# build are installed. With `format` clang-format is needed, too. With `charts` it is matplotlib:
+# `gpufs bench paper` and `gpufs trace` draw with it. With `fuzz` it is a clang that links
+# libFuzzer. With `coverage` it is clang, and llvm's tools for its counters. With `docs` it is
+# mkdocs and doxygen. With `python` it is what builds and installs the Python package. With `nvme`
+# it is QEMU, a static busybox, and a kernel that is only unpacked: nvme_qemu_test boots them.
 # Installs missing packages of Debian or Ubuntu, as root or through sudo. If it may not, it lists
 # them and fails. If no package is missing, it does nothing.
 set -euo pipefail

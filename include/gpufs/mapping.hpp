@@ -286,8 +286,7 @@ void release_or_throw(shared_call& call);
 }  // namespace detail
 
 #if defined(GPUFS_EMULATED) || defined(__CUDACC__)
-/// Runs `kernel` on the call's stream, with what the call declares. Throws shared_memory_error if
-/// it cannot have that, device_error as launch() without a call.
+/// Runs `kernel` on the call's stream. Throws shared_memory_error (no such memory), device_error.
 template <class... Parameters, class... Arguments>
 void launch(shared_call& call, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             Arguments&&... arguments) {
