@@ -9,6 +9,7 @@
 #   make install PREFIX=..    install one variant (PRESET=cuda|emulated; default: cuda with nvcc)
 #   make fetch-data           real files for the applications into build/real-data
 #                             (photographs, icons, WordNet, BLOSUM62)
+#   make docs                 the site of the documents and the reference, in build/site
 #   make format               format all sources
 #   make clean                remove build/
 #
@@ -21,7 +22,7 @@ PREFIX ?= /usr/local
 SECONDS ?= 60
 export NVCC CONFIGURE_FLAGS WORD DIR
 
-.PHONY: all setup test demo fuzz install fetch-data format clean
+.PHONY: all setup test demo fuzz install fetch-data docs format clean
 .NOTPARALLEL:
 
 all: setup
@@ -46,6 +47,9 @@ install: setup
 
 fetch-data:
 	@scripts/fetch_data.py build/real-data
+
+docs:
+	@scripts/docs.sh
 
 format:
 	@scripts/format.sh

@@ -33,4 +33,18 @@ install(FILES
   ${PROJECT_BINARY_DIR}/gpufs-config.cmake ${PROJECT_BINARY_DIR}/gpufs-config-version.cmake
   cmake/gpufs-dependencies.cmake cmake/gpufs-kernel-sources.cmake cmake/gpufs-wrapping.cmake
   DESTINATION ${package_dir})
+
+# For pkg-config.
+file(RELATIVE_PATH gpufs_pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" gpufs_pc_prefix "${gpufs_pc_prefix}")
+if(GPUFS_DEVICE STREQUAL "emulated")
+  set(gpufs_pc_flags " -DGPUFS_EMULATED=1")
+  set(gpufs_pc_libraries " -lboost_context")
+else()
+  set(gpufs_pc_flags "")
+  set(gpufs_pc_libraries " -lcudart_static -ldl -lrt")
+endif()
+configure_file(cmake/gpufs.pc.in ${PROJECT_BINARY_DIR}/gpufs.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/gpufs.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

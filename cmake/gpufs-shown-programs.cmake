@@ -26,6 +26,14 @@ function(gpufs_add_shown_program page name script)
     TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endfunction()
 
+# The programs of examples/. scripts/test_install.sh builds them against the installed package, too.
+set(examples_folder ${PROJECT_BINARY_DIR}/examples)
+add_subdirectory(${PROJECT_SOURCE_DIR}/examples ${examples_folder})
+add_test(NAME examples COMMAND ${PROJECT_SOURCE_DIR}/test/programs/examples.sh
+  ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+set_tests_properties(examples PROPERTIES
+  TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+
 gpufs_add_shown_program(README.md readme_count readme_count.sh)
 gpufs_add_shown_program(docs/porting.md porting_after porting.sh)
 gpufs_add_shown_program(docs/mapping.md mapping_scale mapping_scale.sh)

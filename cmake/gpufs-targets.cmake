@@ -40,6 +40,7 @@ function(gpufs_set_up_library target)
   target_compile_definitions(gpufs::fmt INTERFACE FMT_HEADER_ONLY)
   gpufs_find_headers(tomlplusplus toml++/toml.h libtomlplusplus-dev)
   target_compile_definitions(gpufs::tomlplusplus INTERFACE TOML_HEADER_ONLY=1)
+  gpufs_find_headers(spdlog spdlog/spdlog.h libspdlog-dev)
   gpufs_find_headers(boost_headers boost/lockfree/spsc_queue.hpp libboost-dev)
 
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
@@ -51,7 +52,7 @@ function(gpufs_set_up_library target)
     PUBLIC Threads::Threads
     PRIVATE gpufs::uring $<BUILD_INTERFACE:gpufs_warnings>
       $<BUILD_INTERFACE:gpufs::fmt> $<BUILD_INTERFACE:gpufs::tomlplusplus>
-      $<BUILD_INTERFACE:gpufs::boost_headers>)
+      $<BUILD_INTERFACE:gpufs::boost_headers> $<BUILD_INTERFACE:gpufs::spdlog>)
 
   set_target_properties(${target} PROPERTIES
     GPUFS_DEVICE ${GPUFS_DEVICE} EXPORT_PROPERTIES GPUFS_DEVICE)
@@ -92,6 +93,16 @@ function(gpufs_set_up_library target)
   endif()
 endfunction()
 
+# gpufs_add_commit(<target>): adds a source file that says from which commit it was built.
+function(gpufs_add_commit target)
+  set(commit ${PROJECT_BINARY_DIR}/gpufs-commit.cpp)
+  add_custom_target(gpufs_commit BYPRODUCTS ${commit}
+    COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DOUTPUT=${commit}
+      -P ${PROJECT_SOURCE_DIR}/cmake/gpufs-write-commit.cmake)
+  target_sources(${target} PRIVATE ${commit})
+  add_dependencies(${target} gpufs_commit)
+endfunction()
+
 # gpufs_set_up_program(<target>): what programs and test programs have in common.
 function(gpufs_set_up_program target)
   target_link_libraries(${target} PRIVATE gpufs gpufs_warnings gpufs::fmt)
@@ -116,15 +127,17 @@ function(gpufs_add_apps)
   if(common_sources)
     add_library(gpufs_apps_common STATIC)
     gpufs_add_sources(gpufs_apps_common ${common_sources})
+    gpufs_add_commit(gpufs_apps_common)
     target_link_libraries(gpufs_apps_common
       PUBLIC gpufs gpufs_cli gpufs::CLI11 gpufs::fmt PRIVATE gpufs_warnings gpufs::uring)
   else()
     add_library(gpufs_apps_common INTERFACE)
     target_link_libraries(gpufs_apps_common INTERFACE gpufs gpufs_cli gpufs::CLI11)
   endif()
+  gpufs_find_headers(nlohmann_json nlohmann/json.hpp nlohmann-json3-dev)
   add_custom_target(programs)
   # gpufs bench and mosaic look for them beside the program, which may be copied to another machine.
-  foreach(script IN ITEMS plot.py pictures.py)
+  foreach(script IN ITEMS plot.py pictures.py trace.py)
     configure_file(scripts/${script} ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${script} COPYONLY)
     install(PROGRAMS scripts/${script} DESTINATION ${CMAKE_INSTALL_DATADIR}/gpufs)
   endforeach()
@@ -145,9 +158,8 @@ function(gpufs_add_apps)
     gpufs_add_sources(app_${name} ${sources})
     gpufs_set_up_program(app_${name})
     target_link_libraries(app_${name} PRIVATE gpufs_apps_common)
-    if(name STREQUAL "gpufs")  # for --version
-      set_source_files_properties(${main} PROPERTIES
-        COMPILE_DEFINITIONS "GPUFS_VERSION=\"${gpufs_VERSION}\"")
+    if(name STREQUAL "gpufs")  # gpufs trace
+      target_link_libraries(app_${name} PRIVATE gpufs::nlohmann_json)
     endif()
     if(name MATCHES "^(gpufs|mosaic)$")  # bench apps; the harness
       target_link_libraries(app_${name} PRIVATE gpufs_ports)

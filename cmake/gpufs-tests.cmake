@@ -1,7 +1,7 @@
 # Test programs: each test/*/NAME_test.{cpp,cu} becomes one doctest program and one CTest test
-# NAME_test. emulated_*_test are for the emulated device only. Programs with a planted bug show that
-# the sanitizers see it. The folders of test/ are those of the code under test; test/programs holds
-# tests of whole programs.
+# NAME_test. emulated_*_test are for the emulated device only, cuda_*_test for CUDA only. Programs
+# with a planted bug show that the sanitizers see it. The folders of test/ are those of the code
+# under test; test/programs holds tests of whole programs.
 gpufs_find_headers(doctest doctest/doctest.h doctest-dev)
 
 # Linked into every suite: main() and test/support. For suites with kernels, main() checks that
@@ -61,11 +61,14 @@ set(test_environment
 set(profiles ${PROJECT_BINARY_DIR}/profiles)  # with GPUFS_COVERAGE
 
 file(GLOB suites CONFIGURE_DEPENDS test/*/*_test.cpp test/*/*_test.cu)
-if(NOT GPUFS_DEVICE STREQUAL "emulated")
+if(GPUFS_DEVICE STREQUAL "emulated")
+  list(FILTER suites EXCLUDE REGEX "/cuda_[^/]*$")
+else()
   list(FILTER suites EXCLUDE REGEX "/emulated_[^/]*$")
 endif()
 if(NOT TARGET app_gpufs)
-  list(FILTER suites EXCLUDE REGEX "/(tune|emulated_programs_crash)_test[^/]*$")  # run programs
+  # They run programs, or have sources of them.
+  list(FILTER suites EXCLUDE REGEX "/(tune|trace_sums|emulated_programs_crash)_test[^/]*$")
 endif()
 # They link the code that the programs share.
 set(suites_of_apps "/(baseline|drain_on_signal|host_reads|options|unfinished_file)_[^/]*$")
@@ -106,6 +109,10 @@ foreach(suite IN LISTS suites)
   if(name MATCHES "^(ports|mosaic)_")
     target_link_libraries(${name} PRIVATE gpufs_ports)
   endif()
+  if(name STREQUAL "trace_sums_test")
+    target_sources(${name} PRIVATE apps/gpufs/trace_lines.cpp apps/gpufs/trace_sums.cpp)
+    target_link_libraries(${name} PRIVATE gpufs::nlohmann_json)
+  endif()
   if(name MATCHES "^mosaic_")  # all of the program but its main()
     file(GLOB sources CONFIGURE_DEPENDS apps/mosaic/*.cpp apps/mosaic/*.cu)
     list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
@@ -131,6 +138,17 @@ if(TARGET app_gpufs)
     COMMAND ${PROJECT_SOURCE_DIR}/test/programs/bench_studies.sh $<TARGET_FILE:app_gpufs>)
   set_tests_properties(bench_studies PROPERTIES
     TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+endif()
+# What `gpufs trace` says of traces. The page of settings is what the table says.
+if(TARGET app_gpufs AND GPUFS_DEVICE STREQUAL "emulated")
+  add_test(NAME settings_page
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/settings_page.sh $<TARGET_FILE:app_gpufs>
+      ${PROJECT_SOURCE_DIR}/docs/settings.md)
+  set_tests_properties(settings_page PROPERTIES TIMEOUT 600 LABELS host)
+  add_test(NAME trace_program
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/trace_program.sh $<TARGET_FILE:app_gpufs>)
+  set_tests_properties(trace_program PROPERTIES
+    TIMEOUT 600 LABELS device ENVIRONMENT "${test_environment}")
 endif()
 # What each row of `gpufs bench patterns` reads from the host.
 if(TARGET app_gpufs AND GPUFS_DEVICE STREQUAL "emulated")

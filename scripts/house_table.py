@@ -24,6 +24,7 @@ ROOMS = [
     ("values", "values", 0, [
         "include/gpufs/config.hpp", "include/gpufs/settings.hpp", "include/gpufs/advice.hpp",
         "include/gpufs/statistics.hpp", "include/gpufs/device_counters.hpp",
+        "include/gpufs/host_times.hpp", "include/gpufs/version.hpp",
         "include/gpufs/file.hpp", "include/gpufs/testing/*", "include/gpufs/mapping_options.hpp",
         "include/gpufs/mapping_statistics.hpp", "include/gpufs/shared_memory_error.hpp"]),
     # The host's daemon.
@@ -37,6 +38,7 @@ ROOMS = [
     ("daemon base", "host", 0, ["host-daemon/base/*"]),
     # Users of the library.
     ("apps", "apps", 0, ["apps/*"]),
+    ("examples", "apps", 1, ["examples/*"]),
     ("test", "test", 0, ["test/*"]),
 ]
 
@@ -109,6 +111,7 @@ PUBLIC_HEADERS = [
     "include/gpufs/fs_ref.hpp",
     "include/gpufs/gpufs.hpp",
     "include/gpufs/held_ptr.hpp",
+    "include/gpufs/host_times.hpp",
     "include/gpufs/io.hpp",
     "include/gpufs/mapping.hpp",
     "include/gpufs/mapping_options.hpp",
@@ -118,6 +121,7 @@ PUBLIC_HEADERS = [
     "include/gpufs/statistics.hpp",
     "include/gpufs/testing/faults.hpp",
     "include/gpufs/testing/filesystem.hpp",
+    "include/gpufs/version.hpp",
 ]
 
 # Headers whose functions that return an error code must say what they return.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# setup.sh [format|charts|fuzz|coverage]: makes sure that the packages for the build are installed.
-# With `format` clang-format is needed, too. With `charts` it is matplotlib: `gpufs bench paper`
-# draws with it. With `fuzz` it is a clang that links libFuzzer. With `coverage` it is clang, and
-# llvm's tools for its counters.
+# setup.sh [format|charts|fuzz|coverage|docs]: makes sure that the packages for the build are
+# installed. With `format` clang-format is needed, too. With `charts` it is matplotlib: `gpufs bench
+# paper` and `gpufs trace` draw with it. With `fuzz` it is a clang that links libFuzzer. With
+# `coverage` it is clang, and llvm's tools for its counters. With `docs` it is mkdocs and doxygen.
 # Installs missing packages of Debian or Ubuntu, as root or through sudo. If it may not, it lists
 # them and fails. If no package is missing, it does nothing.
 set -euo pipefail
@@ -11,12 +11,17 @@ missing=()
 need_command() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
 need_command cmake cmake
 need_command ninja ninja-build
+need_command pkg-config pkg-config
 if [ "${1:-}" = format ]; then need_command clang-format-14 clang-format-14; fi
 if [ "${1:-}" = coverage ]; then
   need_command clang++-16 clang-16
   need_command llvm-cov-16 llvm-16
   clang++-16 -fsanitize=address -fprofile-instr-generate -x c++ -o /dev/null - 2>/dev/null <<<'
     int main() {}' || missing+=(libclang-rt-16-dev)
+fi
+if [ "${1:-}" = docs ]; then
+  need_command mkdocs mkdocs
+  need_command doxygen doxygen
 fi
 if [ "${1:-}" = charts ]; then
   /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || missing+=(python3-matplotlib)
@@ -31,6 +36,7 @@ fi
 compiler=${CXX:-c++}
 headers=(liburing.h=liburing-dev boost/lockfree/spsc_queue.hpp=libboost-dev
   boost/context/fiber.hpp=libboost-context-dev fmt/format.h=libfmt-dev
+  spdlog/spdlog.h=libspdlog-dev nlohmann/json.hpp=nlohmann-json3-dev
   doctest/doctest.h=doctest-dev toml++/toml.h=libtomlplusplus-dev CLI/CLI.hpp=libcli11-dev)
 if command -v "$compiler" >/dev/null 2>&1; then
   probe=""

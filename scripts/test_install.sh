@@ -1,18 +1,78 @@
 #!/usr/bin/env bash
-# test_install.sh PRESET: installs a built preset into a scratch folder and builds
-# test/programs/consumer against it. Runs the consumer if there is a device for it.
+# test_install.sh PRESET: installs a built preset into a scratch folder and builds programs against
+# it: test/programs/consumer and examples/ by find_package, the consumer by pkg-config and by the
+# compiler alone, and, with the sources instead, by FetchContent. CUDA: also in a project that
+# enables CUDA before it finds gpufs. Runs them if there is a device.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1
 folder=build/install-test/$preset
+prefix=$PWD/$folder/prefix
+sources=test/programs/consumer
 rm -rf "$folder"
-cmake --install "build/$preset" --prefix "$folder/prefix" >/dev/null
-cmake -S test/programs/consumer -B "$folder/consumer" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_PREFIX_PATH="$PWD/$folder/prefix" >/dev/null
-cmake --build "$folder/consumer"
-if [ "$preset" = cuda ] && ! scripts/gpu_visible.sh; then
-  echo "consumers built; not run, no GPU visible"
+cmake --install "build/$preset" --prefix "$prefix" >/dev/null
+
+# The library must not ask its users for headers that only its build needs.
+if grep -rlE 'spdlog|fmt/|toml\+\+|boost/lockfree' "$prefix/include" "$prefix/lib/cmake"; then
+  echo "the installed package names libraries that only the build of gpufs needs" >&2
+  exit 1
+fi
+
+# build NAME SOURCES ARGUMENT...: configures and builds a project.
+build() {
+  echo "== $1"
+  cmake -S "$2" -B "$folder/$1" -G Ninja "${@:3}" >/dev/null
+  cmake --build "$folder/$1"
+}
+# run PROGRAM: the consumer, if there is a device.
+run() {
+  if [ "$preset" = cuda ] && ! scripts/gpu_visible.sh; then
+    echo "$1: built, not run, no GPU visible"
+  else
+    "$1" "$PWD/CMakeLists.txt"
+  fi
+}
+installed=(-DCMAKE_BUILD_TYPE=Release "-DCMAKE_PREFIX_PATH=$prefix")
+
+build consumer $sources "${installed[@]}"
+run "$folder/consumer/consumer"
+run "$folder/consumer/wrapped_consumer"
+build examples examples "${installed[@]}"
+if [ "$preset" != cuda ] || scripts/gpu_visible.sh; then
+  test/programs/examples.sh "$PWD/$folder/examples"
+fi
+if [ "$preset" = cuda ]; then
+  build cuda-first $sources "${installed[@]}" "-DLANGUAGES=CXX;CUDA" \
+    -DCMAKE_CUDA_ARCHITECTURES=90-virtual
+  run "$folder/cuda-first/consumer"
+fi
+
+# Without CMake: the lines of README.md.
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+echo "== pkg-config and the compiler alone"
+if [ "$preset" = cuda ]; then
+  nvcc=$(scripts/find_nvcc.sh)
+  nvcc_flags=(-std=c++20 --expt-relaxed-constexpr -arch=compute_90)
+  # shellcheck disable=SC2046  # words
+  "$nvcc" "${nvcc_flags[@]}" $sources/main.cu -o "$folder/by-pkg-config" \
+    $(pkg-config --cflags --libs gpufs)
+  "$nvcc" "${nvcc_flags[@]}" $sources/main.cu -o "$folder/by-compiler" \
+    "-I$prefix/include/gpufs" "-L$prefix/lib" -lgpufs -luring
 else
-  "$folder/consumer/consumer" "$folder/consumer/CMakeCache.txt"
-  "$folder/consumer/wrapped_consumer" "$folder/consumer/CMakeCache.txt"
+  # shellcheck disable=SC2046
+  c++ -std=c++20 -O2 -x c++ $sources/main.cu -x none -o "$folder/by-pkg-config" \
+    $(pkg-config --cflags --libs gpufs)
+  c++ -std=c++20 -O2 -x c++ $sources/main.cu -x none -o "$folder/by-compiler" -DGPUFS_EMULATED=1 \
+    "-I$prefix/include/gpufs" "-L$prefix/lib" -lgpufs -luring -lboost_context -lpthread
+fi
+run "$folder/by-pkg-config"
+run "$folder/by-compiler"
+version=$(sed -n 's/.*GPUFS_VERSION_STRING "\(.*\)"/\1/p' include/gpufs/version.hpp)
+[ "$(pkg-config --modversion gpufs)" = "$version" ]
+
+# From the sources. The flags are those of the preset, so that ccache has most objects.
+if [ "$preset" != cuda ]; then
+  build fetched $sources "-DGPUFS_SOURCES=$PWD" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+    "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -g1"
+  run "$folder/fetched/consumer"
 fi

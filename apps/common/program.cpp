@@ -1,5 +1,6 @@
 #include <gpufs/config.hpp>
 
+#include <apps/common/build_facts.hpp>
 #include <apps/common/program.hpp>
 
 #include <CLI/CLI.hpp>
@@ -28,6 +29,7 @@ int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const
                       : fmt::format("standard output: {}", error_text(errno)));
     return status == 0 ? failed : status;
   };
+  app.set_version_flag("--version", [&] { return app.get_name() + " " + version_text(); });
   try {
     app.parse(argc, argv);
     return with_output_written(body());

@@ -22,7 +22,7 @@ struct usage_error : std::invalid_argument {
 inline constexpr int status_failed = 1;  ///< something did not work
 inline constexpr int status_usage = 2;   ///< the command line or a setting is wrong
 
-/// Parses the command line and runs `body`, whose result is the exit status.
+/// Adds --version, parses the command line and runs `body`, whose result is the exit status.
 /// An error prints one line on stderr that begins with the name of the program. The status is
 /// status_usage for usage_error, config_error and the errors of CLI11, else `failed`. The same
 /// holds if stdout cannot be written.

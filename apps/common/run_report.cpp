@@ -1,8 +1,12 @@
+#include <gpufs/version.hpp>
+
+#include <apps/common/build_facts.hpp>
 #include <apps/common/run_report.hpp>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <ctime>
 
@@ -10,9 +14,14 @@ namespace gpufs::apps {
 
 namespace {
 
-/// The number that a setting's text stands for, as JSON; sizes such as 64K too.
+using namespace std::literals;
+
+/// Whether the text of a setting stands for a number, such as 64K.
 bool is_number(std::string const& text) {
-  return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) != 0;
+  auto const is_digit = [](unsigned char c) { return std::isdigit(c) != 0; };
+  auto const end = std::ranges::find_if_not(text, is_digit);
+  return end != text.begin() &&
+         (end == text.end() || (end + 1 == text.end() && "KMGT"sv.find(*end) != "KMGT"sv.npos));
 }
 
 }  // namespace
@@ -29,6 +38,8 @@ device_info device_to_run_on() {
 void add_heading(json_line& to, std::string_view name) {
   device_info const device = current_device();
   to.text("name", name).text("device", device.name).text("kind", device.kind);
+  to.text("version", GPUFS_VERSION_STRING).text("commit", commit());
+  to.text("cpu", cpu_name()).text("kernel", kernel_name());
   to.text("date", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))));
 }
 

@@ -17,7 +17,7 @@ namespace gpufs::apps {
 /// The device that kernels will run on. Throws device_error if there is none, saying what to do.
 [[nodiscard]] device_info device_to_run_on();
 
-/// Adds name, device, kind ("cuda" or "emulated") and date (UTC).
+/// Adds name, device, kind ("cuda" or "emulated"), version, commit, CPU, kernel and date (UTC).
 void add_heading(json_line& to, std::string_view name);
 
 /// The counters of a measured run between two snapshots of a filesystem. `registering_ns` counts

@@ -41,7 +41,7 @@ std::string find_script(std::string const& name) {
 
 std::string python_with(std::string const& module) {
   // The distribution's packages belong to its own Python, which need not be the first on the PATH.
-  for (std::string const python : {"/usr/bin/python3", "python3"}) {
+  for (std::string const python : {"python3", "/usr/bin/python3"}) {
     std::string const look =
         "import importlib.util as u, sys; sys.exit(u.find_spec('" + module + "') is None)";
     if (run({python, "-c", look}) == 0) return python;

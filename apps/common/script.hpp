@@ -9,8 +9,8 @@ namespace gpufs::apps {
 /// A script beside this program, or where it is installed; empty if it is in neither place.
 [[nodiscard]] std::string find_script(std::string const& name);
 
-/// A Python that has `module`: the distribution's, or the first one on the PATH, as that of a
-/// virtual environment; empty if neither has it.
+/// A Python that has `module`: the first one on the PATH, as that of a virtual environment, or the
+/// distribution's; empty if neither has it.
 [[nodiscard]] std::string python_with(std::string const& module);
 
 /// Runs a script (as find_script() found it). Returns the exit status, or -1 if it could not be run

@@ -1,6 +1,8 @@
 #include <gpufs/device.hpp>
 #include <gpufs/filesystem.hpp>
+#include <gpufs/version.hpp>
 
+#include <apps/common/build_facts.hpp>
 #include <apps/common/json_line.hpp>
 #include <apps/common/temp_file.hpp>
 #include <apps/gpufs/info.hpp>
@@ -66,7 +68,7 @@ json_line to_json(std::vector<ability> const& all) {
 void print_json(facts const& f, config const& settings,
                 std::function<std::string(setting const&)> const& origin) {
   json_line j;
-  j.text("name", "info");
+  j.text("name", "info").text("version", GPUFS_VERSION_STRING).text("commit", commit());
   if (f.device) {
     j.text("device", f.device->name)
         .text("kind", f.device->kind)
@@ -80,6 +82,7 @@ void print_json(facts const& f, config const& settings,
   }
   j.integer("host_cores", f.host.cores)
       .integer("host_memory_bytes", f.host.memory_bytes)
+      .text("cpu", f.host.cpu)
       .text("kernel", f.host.kernel);
   j.text("locked_memory", f.host.locked_memory);
   j.object("io", to_json(f.io)).object("paths", to_json(f.paths));
@@ -121,6 +124,7 @@ void print_settings(config const& settings,
 
 void print_text(facts const& f, config const& settings,
                 std::function<std::string(setting const&)> const& origin, bool expert) {
+  fmt::print("gpufs {}\n", version_text());
   if (f.device) {
     auto const& d = *f.device;
     fmt::print("device: {} ({}), {} multiprocessors{}, {:.1f} GiB of memory, {:.1f} MiB of L2\n",
@@ -134,8 +138,8 @@ void print_text(facts const& f, config const& settings,
   } else {
     fmt::print("device: none ({})\n", f.no_device);
   }
-  fmt::print("host: {} cores, {:.1f} GiB of memory, {}, locked memory {}\n", f.host.cores,
-             static_cast<double>(f.host.memory_bytes) / (1 << 30), f.host.kernel,
+  fmt::print("host: {} cores ({}), {:.1f} GiB of memory, {}, locked memory {}\n", f.host.cores,
+             f.host.cpu, static_cast<double>(f.host.memory_bytes) / (1 << 30), f.host.kernel,
              f.host.locked_memory);
   print_all("reading files on the host:", f.io);
   if (!f.paths.empty()) print_all("ways for bytes to reach the device (io_path):", f.paths);

@@ -1,6 +1,7 @@
 #include <gpufs/device.hpp>
 #include <gpufs/device/file_window.hpp>
 
+#include <apps/common/build_facts.hpp>
 #include <apps/common/host_file.hpp>
 #include <apps/common/storage_limits.hpp>
 #include <apps/common/temp_file.hpp>
@@ -13,7 +14,6 @@
 #include <thread>
 
 #include <sys/resource.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 namespace gpufs::apps {
@@ -43,8 +43,8 @@ host_facts look_at_host() {
   h.cores = std::thread::hardware_concurrency();
   h.memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
                    static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  utsname name{};
-  if (::uname(&name) == 0) h.kernel = fmt::format("{} {}", name.sysname, name.release);
+  h.cpu = cpu_name();
+  h.kernel = kernel_name();
   rlimit limit{};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
     h.locked_memory = limit.rlim_cur == RLIM_INFINITY ? "unlimited" : format_size(limit.rlim_cur);

@@ -19,6 +19,7 @@ struct ability {
 struct host_facts {
   unsigned cores = 0;
   std::uint64_t memory_bytes = 0;
+  std::string cpu;            ///< as Linux names it
   std::string kernel;         ///< "Linux 6.1.0"
   std::string locked_memory;  ///< "unlimited" or a size: what RLIMIT_MEMLOCK allows
 };

@@ -1,5 +1,5 @@
 // gpufs: looks at the machine (info), measures what gpufs does on it (bench), finds the settings
-// for a file (tune).
+// for a file (tune), sums up traces (trace).
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
 
@@ -12,6 +12,8 @@
 #include <apps/bench/write.hpp>
 #include <apps/common/program.hpp>
 #include <apps/gpufs/info.hpp>
+#include <apps/gpufs/settings_page.hpp>
+#include <apps/gpufs/trace.hpp>
 #include <apps/gpufs/tune.hpp>
 
 #include <CLI/CLI.hpp>
@@ -81,7 +83,6 @@ int draw_figures(paper_options& o, config const& settings) {
 
 int main(int argc, char** argv) {
   CLI::App app("Files for GPU kernels: what this machine offers, and how fast it is", "gpufs");
-  app.set_version_flag("--version", "gpufs " GPUFS_VERSION);
   app.require_subcommand(1);
 
   CLI::App& info_command = *app.add_subcommand(
@@ -129,7 +130,22 @@ int main(int argc, char** argv) {
   tune_options tuning;
   add_options(tune_command, tuning);
 
+  CLI::App& trace_command = *app.add_subcommand(
+      "trace", "sums up a trace: how often each byte was read, rates, errors, slowest requests");
+  trace_options trace;
+  add_options(trace_command, trace);
+
+  CLI::App& settings_command =
+      *app.add_subcommand("settings", "all settings, their defaults and what they mean");
+  bool markdown = false;
+  settings_command.add_flag("--markdown", markdown, "print the page docs/settings.md");
+
   return run_program(app, argc, argv, [&] {
+    if (settings_command.parsed()) {
+      fmt::print("{}", markdown ? settings_page() : settings_text());
+      return 0;
+    }
+    if (trace_command.parsed()) return run_trace(trace);
     if (tune_command.parsed()) {
       return run_tune(tuning, tune_settings.load(), [&](std::string_view key) {
         return tune_command.get_option(setting_named(key).flag())->count() != 0;

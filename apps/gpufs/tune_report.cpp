@@ -67,6 +67,7 @@ std::string to_toml(tune_options const& o, tune_result const& r) {
                                  how_read(o, r), best.score.median, spread_of(best.score));
   config const defaults;
   for (auto const& s : settings()) {
+    if (s.key == "log" || s.key == "trace") continue;  // say nothing about speed
     bool const was_tuned = std::ranges::find(tuned, s.key) != std::end(tuned);
     // What else was not left at its default belongs to what was measured.
     if (was_tuned || s.print(best.settings) != s.print(defaults))

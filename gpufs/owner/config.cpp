@@ -42,23 +42,26 @@ std::string toml_text(toml::node const& node, std::string const& origin) {
   throw config_error(fmt::format("{}: must be an integer or a string such as \"64K\"", origin));
 }
 
-// The text of `file`, with a '?' for each byte beyond ASCII. No setting has such bytes, comments
-// may. Version 3.3 of toml++ has undefined behaviour after a value that is followed by some of them
+// The text of `file`, with a '?' for each byte beyond ASCII, and whether there were any. Comments
+// may have them. Version 3.3 of toml++ has undefined behaviour after a value that is followed by
+// some of them
 // ("64K" and U+032E): its look-up of white space believes that no such character gets there.
-std::string ascii_text(std::filesystem::path const& file) {
+std::string ascii_text(std::filesystem::path const& file, bool& has_others) {
   std::ifstream stream(file, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(stream), {});
   if (!stream.is_open() || stream.bad())
     throw config_error(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
-  std::ranges::replace_if(
-      text, [](char c) { return (c & 0x80) != 0; }, '?');
+  auto const is_other = [](char c) { return (c & 0x80) != 0; };
+  has_others = std::ranges::any_of(text, is_other);
+  std::ranges::replace_if(text, is_other, '?');
   return text;
 }
 
 }  // namespace
 
 void load_file(config& c, std::filesystem::path const& file) {
-  std::string const text = ascii_text(file);
+  bool has_others = false;
+  std::string const text = ascii_text(file, has_others);
   toml::table table;
   try {
     table = toml::parse(text, file.string());
@@ -80,7 +83,11 @@ void load_file(config& c, std::filesystem::path const& file) {
         known += fmt::format("{}{}", known.empty() ? "" : ", ", s.key);
       throw config_error(fmt::format("{}: no such setting; there are {}", origin, known));
     }
-    found->assign(c, toml_text(node, origin), origin);
+    auto const value = toml_text(node, origin);
+    // See ascii_text(): the letters are lost.
+    if (has_others && value.find('?') != value.npos)
+      throw config_error(fmt::format("{}: must be ASCII in a file of settings", origin));
+    found->assign(c, value, origin);
   }
 }
 

@@ -7,14 +7,15 @@
 
 namespace gpufs::owner {
 
-endpoint::endpoint(config const& settings, layout const& sizes, testing::fault_injector* faults)
+endpoint::endpoint(config const& settings, layout const& sizes, testing::fault_injector* faults,
+                   daemon::request_recorder& requests)
     : subsystems_(settings, sizes),
       handle_(on_device<fs_ref>(1, "the handle", lower_cache)),
       ref_(subsystems_.ref()) {
   ref_.self = handle_.data();
   handle_.copy_from_host(&ref_, 1);
   make_transfers(settings, sizes, faults);
-  make_windows(settings, sizes, faults);
+  make_windows(settings, sizes, faults, requests);
 }
 
 void endpoint::make_transfers(config const& settings, layout const& sizes,
@@ -26,14 +27,15 @@ void endpoint::make_transfers(config const& settings, layout const& sizes,
 }
 
 void endpoint::make_windows(config const& settings, layout const& sizes,
-                            testing::fault_injector* faults) {
+                            testing::fault_injector* faults, daemon::request_recorder& requests) {
   if (sizes.window_budget == 0) return;
   windows_ = std::make_unique<daemon::window_registrar>(
       make_window_mapper(ref_.windows.entries, sizes.window_entries, ref_.seats.claimed),
       daemon::window_settings{.window_bytes = settings.file_window_size,
                               .budget = sizes.window_budget,
                               .which = files_to_register(settings),
-                              .cachestat = {}},
+                              .cachestat = {},
+                              .requests = &requests},
       faults);
 }
 

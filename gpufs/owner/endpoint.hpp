@@ -18,8 +18,9 @@ namespace gpufs::owner {
 /// must end before it.
 class endpoint {
  public:
-  /// `faults`, if given, must outlive it. Throws as filesystem's constructor.
-  endpoint(config const& settings, layout const& sizes, testing::fault_injector* faults);
+  /// `faults`, if given, and `requests` must outlive it. Throws as filesystem's constructor.
+  endpoint(config const& settings, layout const& sizes, testing::fault_injector* faults,
+           daemon::request_recorder& requests);
   endpoint(endpoint const&) = delete;
   endpoint& operator=(endpoint const&) = delete;
 
@@ -44,7 +45,8 @@ class endpoint {
 
  private:
   void make_transfers(config const& settings, layout const& sizes, testing::fault_injector* faults);
-  void make_windows(config const& settings, layout const& sizes, testing::fault_injector* faults);
+  void make_windows(config const& settings, layout const& sizes, testing::fault_injector* faults,
+                    daemon::request_recorder& requests);
 
   subsystems subsystems_;
   buffer<fs_ref> handle_;  // `ref_` in GPU memory

@@ -1,6 +1,8 @@
 #include <gpufs/filesystem.hpp>
 #include <gpufs/owner/filesystem_state.hpp>
 
+#include <host-daemon/base/profiler_range.hpp>
+
 #include <cerrno>
 #include <cstddef>
 #include <span>
@@ -10,7 +12,11 @@
 
 namespace gpufs {
 
-filesystem::filesystem(config const& settings) : state_(std::make_unique<state>(settings)) {}
+filesystem::filesystem(config const& settings) {
+  // Pinning its memory takes a while.
+  daemon::profiler_range const range{[] { return "filesystem begins"; }};
+  state_ = std::make_unique<state>(settings);
+}
 
 // A child of fork() has copies of everything but of the threads. It must not wait for them, nor
 // write pages that the parent writes, nor call the device. So it leaves its copy as it is.
@@ -64,6 +70,7 @@ statistics filesystem::stats() const {
   r.windows_retired = windows != nullptr ? windows->retired() : 0;
   r.registering_ns = windows != nullptr ? windows->registering_ns() : 0;
   r.idle_polls = h.idle_polls;
+  r.times = s.server->times();
   return r;
 }
 
@@ -75,6 +82,7 @@ config const& filesystem::settings() const { return state_->settings; }
 
 std::vector<std::string> filesystem::notes() const {
   auto all = state_->server->notes();
+  if (!state_->no_trace.empty()) all.push_back(state_->no_trace);
   if (auto const* const windows = state_->device.windows()) {
     for (auto& note : windows->notes()) all.push_back(std::move(note));
   }

@@ -1,6 +1,8 @@
 #include <gpufs/owner/filesystem_state.hpp>
 #include <gpufs/owner/injected_faults.hpp>
 
+#include <host-daemon/base/log.hpp>
+#include <host-daemon/base/trace_file.hpp>
 #include <host-daemon/write_back/drain_at_exit.hpp>
 
 #include <fmt/format.h>
@@ -16,6 +18,7 @@ namespace {
 
 config checked(config c) {
   validate(c);
+  daemon::set_log_level(c.log);
   if (!device_available())
     throw device_error(
         "no device to run on (CUDA finds no GPU or no driver); the emulated variant of gpufs needs "
@@ -34,6 +37,23 @@ owner::layout layout_for(config const& c) {
   return owner::layout::of(c, threads, host_memory());
 }
 
+/// Null: none is wanted, or `why` there is none.
+std::shared_ptr<daemon::trace_file> open_trace(config const& c, std::string& why) {
+  if (c.trace.empty()) return nullptr;
+  auto file = daemon::trace_file::open(c.trace, why);
+  if (file == nullptr) {
+    why = fmt::format("no trace: trace={}: {}", c.trace, why);
+    daemon::log_line(log_level::warn, why);
+  }
+  return file;
+}
+
+daemon::server_settings daemon_settings(config const& c, daemon::request_recorder& requests) {
+  auto s = daemon::server_settings::from(c);
+  s.requests = &requests;
+  return s;
+}
+
 }  // namespace
 
 filesystem::state::state(config const& c)
@@ -41,10 +61,19 @@ filesystem::state::state(config const& c)
       settings(checked(c)),
       sizes(layout_for(settings)),
       faults(owner::take_injected_faults()),
-      device(settings, sizes, faults.get()),
-      server(std::make_unique<daemon::server>(
-          device.served(), daemon::server_settings::from(settings), faults.get())) {
+      requests(open_trace(settings, no_trace)),
+      device(settings, sizes, faults.get(), requests),
+      server(std::make_unique<daemon::server>(device.served(), daemon_settings(settings, requests),
+                                              faults.get())) {
   server->start();
+  if (daemon::is_logged(log_level::info)) {
+    daemon::log_line(log_level::info,
+                     fmt::format("filesystem of {} pages of {} begins, {} daemon threads with {}",
+                                 settings.cache_size / settings.page_size,
+                                 format_size(settings.page_size), server->threads(),
+                                 server->backend() == io_backend::uring ? "io_uring" : "pread"));
+    for (auto const& note : server->notes()) daemon::log_line(log_level::info, note);
+  }
   daemon::drain_at_exit(server->writes(), true);
 }
 

@@ -84,6 +84,19 @@ inline setting count(std::string_view key, std::string_view help, std::uint32_t 
   return number(key, help, member, read_integer, print_integer, allowed, allowed_text);
 }
 
+/// Any text. It must not have a zero byte.
+inline setting text(std::string_view key, std::string_view help, std::string config::*member) {
+  return {.key = key,
+          .help = help,
+          .assign =
+              [=](config& c, std::string_view value, std::string_view origin) {
+                if (value.find('\0') != value.npos)
+                  reject(origin, "...", "text without zero bytes");
+                c.*member = value;
+              },
+          .print = [=](config const& c) { return c.*member; }};
+}
+
 /// Values that had another name before: the former name, and today's. Both are taken.
 using former_names = std::vector<std::pair<std::string_view, std::string_view>>;
 

@@ -125,9 +125,27 @@ std::vector<setting> size_settings() {
   };
 }
 
+/// What is seen of the work.
+std::vector<setting> report_settings() {
+  return {
+      choice<log_level>("log", "what the process logs on stderr: off, error, warn, info or debug",
+                        &config::log,
+                        {{"off", log_level::off},
+                         {"error", log_level::error},
+                         {"warn", log_level::warn},
+                         {"info", log_level::info},
+                         {"debug", log_level::debug}}),
+      text("trace",
+           "file that gets a line for each request to the host (gpufs trace FILE sums it up), "
+           "empty: none; %p is the process",
+           &config::trace),
+  };
+}
+
 std::vector<setting> make_settings() {
   auto all = path_settings();
   std::ranges::move(size_settings(), std::back_inserter(all));
+  std::ranges::move(report_settings(), std::back_inserter(all));
   return all;
 }
 

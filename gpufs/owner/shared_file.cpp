@@ -7,8 +7,8 @@
 #include <host-daemon/backend/host_storage.hpp>
 #include <host-daemon/backend/os_page_cache.hpp>
 #include <host-daemon/base/interrupted.hpp>
+#include <host-daemon/base/no_size_signal.hpp>
 #include <host-daemon/files/content_versions.hpp>
-#include <host-daemon/write_back/no_size_signal.hpp>
 
 #include <fmt/format.h>
 

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <host-daemon/backend/stored_file.hpp>
+#include <host-daemon/base/json_string.hpp>
 
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpufs::daemon {
@@ -12,12 +15,14 @@ namespace gpufs::daemon {
 /// Owns its descriptor: the last owner of the object closes it.
 class host_file final : public stored_file {
  public:
-  explicit host_file(int fd) noexcept : fd_{fd} {}
+  /// `path`: by which it was opened. Throws std::bad_alloc.
+  host_file(int fd, std::string_view path) : fd_{fd}, traced_name_{json_string(path)} {}
   host_file(host_file const&) = delete;
   host_file& operator=(host_file const&) = delete;
   ~host_file() override;
 
   [[nodiscard]] int read_descriptor() const noexcept override { return fd_; }
+  [[nodiscard]] std::string_view traced_name() const noexcept override { return traced_name_; }
   [[nodiscard]] direct_file const& direct() const override;
   [[nodiscard]] int status(struct ::stat& out) const noexcept override;
   [[nodiscard]] std::int64_t read(std::span<std::byte> to,
@@ -37,6 +42,7 @@ class host_file final : public stored_file {
 
  private:
   int fd_;
+  std::string const traced_name_;
   mutable std::mutex opening_;                 // guards direct_
   mutable std::optional<direct_file> direct_;  // empty until the first direct()
 };

@@ -52,7 +52,7 @@ opened_file host_storage::open(std::string const& path, int flags, unsigned mode
   if (fd < 0) return {nullptr, fd};
   std::shared_ptr<host_file const> file;
   try {
-    file = std::make_shared<host_file const>(fd);
+    file = std::make_shared<host_file const>(fd, path);
   } catch (...) {
     ::close(fd);
     throw;

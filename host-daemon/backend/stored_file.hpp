@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 struct iovec;
@@ -31,6 +32,9 @@ class stored_file {
 
   /// The source of all page reads: the descriptor that I/O engines read and mappers map.
   [[nodiscard]] virtual int read_descriptor() const noexcept = 0;
+
+  /// The name by which it was opened, as a JSON string: for traces.
+  [[nodiscard]] virtual std::string_view traced_name() const noexcept { return "\"\""; }
 
   /// The source of reads past the OS page cache, opened at the first call.
   /// Throws std::bad_alloc.

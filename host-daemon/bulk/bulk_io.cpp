@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <limits>
 #include <new>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -39,16 +41,35 @@ int check(std::span<bulk_range const> ranges, std::uint64_t memory, std::uint64_
   return 0;
 }
 
+// A file that is written, and where the writes are recorded.
+struct recorded_file {
+  stored_file const& file;
+  request_recorder* requests;
+
+  std::int64_t write(std::byte* from, std::uint64_t bytes, std::uint64_t offset) const noexcept {
+    ::iovec const part{from, bytes};
+    auto const begin = std::chrono::steady_clock::now();
+    auto const n = while_interrupted([&] { return file.write({&part, 1}, offset); });
+    if (requests != nullptr)
+      requests->record({.kind = host_request::write,
+                        .path = "host",
+                        .offset = offset,
+                        .length = bytes,
+                        .result = n,
+                        .begin = begin,
+                        .end = std::chrono::steady_clock::now()},
+                       requests->traces() ? file.traced_name() : std::string_view{});
+    return n;
+  }
+};
+
 // Writes one part and notes its outcome. Returns whether any byte was written.
-bool write_part(stored_file const& file, bulk_parts& parts, bulk_parts::part const& p,
+bool write_part(recorded_file const& file, bulk_parts& parts, bulk_parts::part const& p,
                 std::byte* from) noexcept {
   std::uint64_t done = 0;
   std::int32_t error = 0;
   while (done < p.length && error == 0) {
-    ::iovec const part{from + done, p.length - done};
-    auto const n = while_interrupted([&] {
-      return file.write({&part, 1}, parts.offset_of(p) + done);
-    });
+    auto const n = file.write(from + done, p.length - done, parts.offset_of(p) + done);
     if (n > 0) done += std::uint64_t(n);
     if (n == 0) error = -EIO;
     if (n < 0) error = std::int32_t(n);
@@ -58,7 +79,7 @@ bool write_part(stored_file const& file, bulk_parts& parts, bulk_parts::part con
 }
 
 // Writes all parts from device memory. While one is written, the device copies others.
-bool write_from_device(stored_file const& file, bulk_parts& parts, bulk_memory const& from,
+bool write_from_device(recorded_file const& file, bulk_parts& parts, bulk_memory const& from,
                        std::span<bulk_parts::part> under_way) noexcept {
   auto& copier = *from.copier;
   bool any = false;
@@ -140,7 +161,8 @@ int bulk_io::write(std::int32_t descriptor, std::span<bulk_range> ranges,
     bulk_parts parts{ranges,
                      copier != nullptr ? std::uint64_t(copier->part(0).size()) : longest_write};
     std::vector<bulk_parts::part> under_way(copier != nullptr ? copier->parts() : 0);
-    int const refused = files_.write(descriptor, [&](stored_file const& file) {
+    int const refused = files_.write(descriptor, [&](stored_file const& host) {
+      recorded_file const file{host, settings_.requests};
       if (copier != nullptr) return write_from_device(file, parts, from, under_way);
       bool any = false;
       while (parts.more()) {

@@ -5,6 +5,7 @@
 
 #include <host-daemon/base/io_hooks.hpp>
 #include <host-daemon/base/note_list.hpp>
+#include <host-daemon/base/request_recorder.hpp>
 #include <host-daemon/device_work/device_copier.hpp>
 #include <host-daemon/files/file_registry.hpp>
 
@@ -45,6 +46,7 @@ struct bulk_settings {
   io_path path = io_path::automatic;           ///< reads: past the OS page cache or not
   unsigned queue_depth = 64;                   ///< of a ring
   io_hooks hooks;
+  request_recorder* requests = nullptr;  ///< where writes are recorded, null: nowhere
 };
 
 /// Works in the caller's thread. Any number of threads call at a time; a copier serves one call at

@@ -218,22 +218,6 @@ void window_registrar::map(window_offer const& o, struct ::stat const& status, s
   registered_.fetch_add(1, std::memory_order_relaxed);
 }
 
-window_mapper::outcome window_registrar::map_for_device(window_offer const& o, std::uint64_t bytes,
-                                                        registered_window& out, std::string& why) {
-  auto const begin = o.window * settings_.window_bytes;
-  auto const fault = faults_ != nullptr ? faults_->before_map(begin, bytes) : fault_action::pass();
-  if (fault.what == fault_action::kind::fail) {
-    why = std::strerror(fault.error);
-    return window_mapper::outcome::no_device;
-  }
-  using clock = std::chrono::steady_clock;
-  auto const start = clock::now();
-  auto const outcome = mapper_->map(o.file->read_descriptor(), begin, bytes, out, why);
-  std::chrono::nanoseconds const taken = clock::now() - start;
-  registering_ns_.fetch_add(std::uint64_t(taken.count()), std::memory_order_relaxed);
-  return outcome;
-}
-
 void window_registrar::turn_off(std::string const& why) noexcept {
   off_.store(true, std::memory_order_relaxed);
   note("off", "files are not mapped for the device any more", why);

@@ -8,6 +8,7 @@
 #include <host-daemon/backend/stored_file.hpp>
 #include <host-daemon/base/io_hooks.hpp>
 #include <host-daemon/base/note_list.hpp>
+#include <host-daemon/base/request_recorder.hpp>
 #include <host-daemon/device_work/offer_queue.hpp>
 #include <host-daemon/device_work/window_demand.hpp>
 #include <host-daemon/device_work/window_mapper.hpp>
@@ -52,7 +53,8 @@ struct window_settings {
   /// The files that touched() and read_at_random() are called for. Unless `all`, notes() is silent
   /// about files that cannot be registered.
   registered_files which = registered_files::all;
-  cachestat_function cachestat;  ///< in place of cachestat(2)
+  cachestat_function cachestat;          ///< in place of cachestat(2)
+  request_recorder* requests = nullptr;  ///< where registrations are recorded, null: nowhere
 };
 
 /// No request waits for this thread. Daemon threads offer it the windows that they read, and answer

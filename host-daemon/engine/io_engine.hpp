@@ -16,8 +16,8 @@ namespace gpufs::daemon {
 /// A descriptor that one thread reads from.
 struct read_source {
   int fd = -1;
-  stored_file const* file = nullptr;        ///< whose descriptor it is, unless
-  direct_file const* past_cache = nullptr;  ///< not null: it is this one's
+  stored_file const* file = nullptr;        ///< the file
+  direct_file const* past_cache = nullptr;  ///< not null: the descriptor is this one's
   /// Reads issued, saturating. Engines register a descriptor only if it is read often.
   std::uint32_t reads = 0;
   int registration = -1;  ///< the engine's place for it, -1 = none

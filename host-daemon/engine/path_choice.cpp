@@ -75,6 +75,7 @@ bool path_choice::open_direct(local_file& file) {
     file.past_cache = &file.host->direct();
     file.direct.fd = file.past_cache->fd();
     file.direct.past_cache = file.past_cache;
+    file.direct.file = file.host.get();  // for its name
   }
   if (file.past_cache->usable()) return true;
   file.guess.never_direct = true;

@@ -5,11 +5,16 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
+#include <string>
 
 namespace gpufs::daemon {
 
 /// Reads with pread(2), once. Returns the bytes read, or -errno.
 [[nodiscard]] std::int64_t read_now(read_operation const& read) noexcept;
+
+/// Reads that begin together, for a profiler: "read "FILE": 3 reads, 12288 bytes, pull".
+[[nodiscard]] std::string text_of(std::span<read_operation const> reads);
 
 class pread_engine final : public io_engine {
  public:

@@ -1,5 +1,6 @@
 // Reads with io_uring.
 #include <host-daemon/base/idle_policy.hpp>
+#include <host-daemon/base/profiler_range.hpp>
 #include <host-daemon/engine/pread_engine.hpp>
 #include <host-daemon/engine/uring_engine.hpp>
 
@@ -219,6 +220,7 @@ std::optional<std::int64_t> uring_engine::submit(read_operation const& read) {
 
 void uring_engine::start() {
   if (waiting_.empty()) return;
+  profiler_range const range{[this] { return text_of(waiting_); }};
   int const started = ::io_uring_submit(&ring_);
   if (started > 0) {
     refused_since_.reset();

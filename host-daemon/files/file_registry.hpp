@@ -6,6 +6,7 @@
 #include <gpufs/rpc/wire_format.hpp>
 
 #include <host-daemon/backend/storage_backend.hpp>
+#include <host-daemon/base/request_recorder.hpp>
 #include <host-daemon/files/close_log.hpp>
 #include <host-daemon/files/content_versions.hpp>
 #include <host-daemon/files/free_places.hpp>
@@ -37,6 +38,8 @@ struct registry_settings {
   std::size_t remembered_files = 65536;
   /// The storage that files come from. Empty: the host's file systems.
   std::shared_ptr<storage_backend> storage{};
+  /// Where opens are recorded, null: nowhere. It must outlive the registry.
+  request_recorder* requests = nullptr;
   /// How to stat an open file. Empty: as the storage does. Returns 0, or -1 and errno.
   std::function<int(int fd, struct ::stat&)> stat{};
   /// The wall clock, nanoseconds since the epoch. Empty: CLOCK_REALTIME.
@@ -196,6 +199,7 @@ class file_registry {
     open_entry* operator->() const noexcept { return of; }
   };
 
+  [[nodiscard]] opened_file open_recorded(std::string const& path, int flags, unsigned mode);
   std::int32_t open_checked(std::string const& path, int flags, unsigned mode,
                             may_begin const& begin);
   std::int32_t open_truncating(std::string const& path, int flags, unsigned mode,

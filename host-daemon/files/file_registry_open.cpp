@@ -1,11 +1,17 @@
 // Opening files: flags, validation, sharing of descriptors, the record that the device reads.
 #include <host-daemon/base/interrupted.hpp>
+#include <host-daemon/base/json_string.hpp>
+#include <host-daemon/base/log.hpp>
 #include <host-daemon/base/open_kind.hpp>
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
+#include <fmt/format.h>
+
 #include <cerrno>
+#include <chrono>
 #include <climits>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -86,10 +92,25 @@ int file_registry::truncate_opened(stored_file const& host, may_begin const& beg
   return status_of(host, status);
 }
 
+opened_file file_registry::open_recorded(std::string const& path, int flags, unsigned mode) {
+  auto* const requests = settings_.requests;
+  if (requests == nullptr) return settings_.storage->open(path, flags, mode);
+  auto const begin = std::chrono::steady_clock::now();
+  auto opened = settings_.storage->open(path, flags, mode);
+  auto const end = std::chrono::steady_clock::now();
+  requests->record({.kind = host_request::open, .result = opened.error, .begin = begin, .end = end},
+                   requests->traces() ? json_string(path) : std::string{});
+  if (is_logged(log_level::debug))
+    log_line(log_level::debug,
+             fmt::format("open {}: {}", path,
+                         opened.error == 0 ? "done" : std::strerror(-opened.error)));
+  return opened;
+}
+
 std::int32_t file_registry::open_checked(std::string const& path, int flags, unsigned mode,
                                          may_begin const& begin) {
   auto const order = validations_.fetch_add(1, std::memory_order_relaxed) + 1;
-  auto [host, refused, status] = settings_.storage->open(path, flags, mode);
+  auto [host, refused, status] = open_recorded(path, flags, mode);
   if (refused != 0) return refused;
   if (settings_.stat)
     if (int const error = status_of(*host, status)) return error;

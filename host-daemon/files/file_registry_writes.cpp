@@ -1,9 +1,9 @@
 // Files that are written: the start and end of writing, and the host's own changes to their
 // contents.
 #include <host-daemon/base/interrupted.hpp>
+#include <host-daemon/base/no_size_signal.hpp>
 #include <host-daemon/base/open_kind.hpp>
 #include <host-daemon/files/file_registry.hpp>
-#include <host-daemon/write_back/no_size_signal.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <bit>

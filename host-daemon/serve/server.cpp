@@ -75,6 +75,7 @@ server_settings checked(server_settings s) {
   if (s.queue_depth < 1 || s.queue_depth > deepest_queue)
     throw std::invalid_argument{
         fmt::format("daemon: queue_depth={}: must be from 1 to {}", s.queue_depth, deepest_queue)};
+  s.files.requests = s.requests;
   return s;
 }
 
@@ -98,13 +99,14 @@ server::server(std::vector<endpoint> const& endpoints, server_settings settings,
     : settings_{checked(std::move(settings))},
       endpoints_{served(endpoints, settings_.threads)},
       faults_{faults},
-      writes_{buffers_of(endpoints), faults},
+      writes_{buffers_of(endpoints), faults, settings_.requests},
       files_{records_of(endpoints), settings_.files, &writes_},
       bulk_{files_,
             {.backend = settings_.backend,
              .path = settings_.path,
              .queue_depth = settings_.queue_depth,
-             .hooks = settings_.hooks}},
+             .hooks = settings_.hooks,
+             .requests = settings_.requests}},
       retired_(endpoints.size()) {
   make_workers();
 }
@@ -156,9 +158,9 @@ void server::make_workers() {
   }
   std::vector<std::unique_ptr<worker>> workers;
   for (auto& engine : engines)
-    workers.push_back(
-        std::make_unique<worker>(endpoints_, files_, writes_, faults_, std::move(engine),
-                                 path_choice{settings_.path, settings_.hooks, late_notes_}));
+    workers.push_back(std::make_unique<worker>(
+        endpoints_, files_, writes_, faults_, std::move(engine),
+        path_choice{settings_.path, settings_.hooks, late_notes_}, settings_.requests));
   std::lock_guard const lock{counting_};
   workers_ = std::move(workers);
 }

@@ -35,6 +35,9 @@ struct server_settings {
   unsigned queue_depth = 64;  ///< reads that one thread keeps in flight with io_uring, 1..4096
   registry_settings files;
   io_hooks hooks;
+  /// Records what is done outside of the daemon's threads. It must outlive the server. Null: nobody
+  /// does, and there is no trace.
+  request_recorder* requests = nullptr;
 
   /// The settings of `c` that concern the daemon.
   static server_settings from(config const& c);
@@ -117,6 +120,9 @@ class server {
   [[nodiscard]] server_statistics statistics() const;
   [[nodiscard]] server_statistics statistics(std::size_t number) const;
 
+  /// How long requests to the host took, of all endpoints. Thread-safe.
+  [[nodiscard]] host_times times() const;
+
   /// The counters of each running thread. Thread-safe. Empty when stopped.
   [[nodiscard]] std::vector<thread_statistics> per_thread() const;
 
@@ -149,6 +155,7 @@ class server {
   mutable std::mutex counting_;
   server_statistics retired_threads_;       // of workers that an earlier stop() ended,
   std::vector<server_statistics> retired_;  // and by endpoint
+  host_times retired_times_{};
   std::vector<std::unique_ptr<worker>> workers_;
 };
 

@@ -49,6 +49,7 @@ void server::retire_workers() {
   std::lock_guard const lock{counting_};
   for (auto const& w : workers_) {
     add(retired_threads_, w->counters());
+    w->requests().add_to(retired_times_);
     for (std::size_t n = 0; n < retired_.size(); ++n) add(retired_[n], w->counters(n));
   }
   workers_.clear();
@@ -73,6 +74,14 @@ server_statistics server::sum_of(std::size_t number) const {
   for (auto const& w : workers_) add(sum, w->counters(number));
   sum.writes_issued = writes_.writes(number);
   sum.bytes_written = writes_.bytes_written(number);
+  return sum;
+}
+
+host_times server::times() const {
+  std::lock_guard const lock{counting_};
+  auto sum = retired_times_;
+  for (auto const& w : workers_) w->requests().add_to(sum);
+  if (settings_.requests != nullptr) settings_.requests->add_to(sum);
   return sum;
 }
 

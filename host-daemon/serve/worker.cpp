@@ -15,13 +15,16 @@
 namespace gpufs::daemon {
 
 worker::worker(std::deque<served_endpoint>& endpoints, file_registry& files, write_back& writes,
-               fault_injector* faults, std::unique_ptr<io_engine> engine, path_choice paths)
+               fault_injector* faults, std::unique_ptr<io_engine> engine, path_choice paths,
+               request_recorder* others)
     : registry_{files},
       writes_{writes},
       faults_{faults},
       engine_{std::move(engine)},
       files_{files, *engine_},
-      paths_{std::move(paths)} {
+      paths_{std::move(paths)},
+      requests_{others != nullptr ? others->trace() : std::shared_ptr<trace_file>{}},
+      others_{others} {
   for (auto& e : endpoints) endpoints_.emplace_back(e);
 }
 
@@ -47,6 +50,7 @@ void worker::serve(unsigned number, std::latch& ready) noexcept {
     if (!step()) rest();
   drain();
   files_.give_all_back();
+  requests_.flush();
 }
 
 bool worker::step() noexcept {
@@ -73,6 +77,11 @@ void worker::rest() noexcept {
   if (counters_.requests.load(std::memory_order_relaxed) == 0) count(counters_.polls_before_first);
   auto const time = idle_.next();
   if (time.count() == 0) return;
+  if (requests_.traces()) {
+    auto const now = ended_request::time_point::clock::now();
+    requests_.flush_old(now);
+    others_->flush_old(now);
+  }
   reading_ > 0 ? engine_->wait(time) : idle_policy::sleep(time);
 }
 
@@ -98,6 +107,7 @@ bool worker::resume_released() noexcept {
     held_.erase(held_.begin() + std::ptrdiff_t(i));
     j.held_at.reset();
     j.vetted = true;
+    if (!any) now_ = ended_request::time_point::clock::now();
     any = true;
     if (j.request.op == rpc::operation::open) {
       auto const request = j.request;
@@ -115,8 +125,10 @@ bool worker::reap() noexcept {
   std::array<read_result, 64> results;
   auto const count = reading_ > 0 ? engine_->poll(results) : 0;
   reading_ -= count;
+  if (count > 0) now_ = ended_request::time_point::clock::now();
   for (std::size_t i = 0; i < count; ++i) {
     auto& j = jobs_[results[i].cookie];
+    record(j, results[i].result);
     if (!absorb(j, results[i].result)) advance(j);
   }
   return count > 0;
@@ -166,11 +178,22 @@ void worker::advance(job& j) noexcept {
           length = std::clamp<std::uint64_t>(action.bytes, 1, length);
           break;
         case fault_action::kind::fail:
+          j.recorded = {.kind = host_request::read,
+                        .path = "pull",
+                        .offset = j.read.offset(),
+                        .length = length,
+                        .begin = now_};
+          record(j, -action.error);
           if (absorb(j, -action.error)) return;
           continue;
       }
     }
     auto const read = j.read.next(length, j.index);
+    j.recorded = {.kind = host_request::read,
+                  .path = read.from == &j.file->direct ? "direct" : "pull",
+                  .offset = read.offset,
+                  .length = read.length,
+                  .begin = now_};
     if (read.from->reads != std::numeric_limits<std::uint32_t>::max()) ++read.from->reads;
     count(j.request.from->counters.reads_issued);
     auto const result = engine_->submit(read);
@@ -179,8 +202,18 @@ void worker::advance(job& j) noexcept {
       unstarted_bytes_ += length;
       return;
     }
+    now_ = ended_request::time_point::clock::now();
+    record(j, *result);
     if (absorb(j, *result)) return;
   }
+}
+
+// Records the read operation that has ended, now_.
+void worker::record(job& j, std::int64_t result) noexcept {
+  j.recorded.result = result;
+  j.recorded.end = now_;
+  requests_.record(j.recorded,
+                   requests_.traces() ? j.file->host->traced_name() : std::string_view{});
 }
 
 // Takes in the result of one read operation. Returns true if it answered the request. Else there is

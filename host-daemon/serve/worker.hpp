@@ -4,6 +4,7 @@
 #include <gpufs/testing/faults.hpp>
 
 #include <host-daemon/base/idle_policy.hpp>
+#include <host-daemon/base/request_recorder.hpp>
 #include <host-daemon/engine/file_read.hpp>
 #include <host-daemon/engine/io_engine.hpp>
 #include <host-daemon/engine/local_files.hpp>
@@ -34,7 +35,8 @@ struct alignas(64) worker_counters {
 class worker {
  public:
   worker(std::deque<served_endpoint>& endpoints, file_registry& files, write_back& writes,
-         fault_injector* faults, std::unique_ptr<io_engine> engine, path_choice paths);
+         fault_injector* faults, std::unique_ptr<io_engine> engine, path_choice paths,
+         request_recorder* others = nullptr);
   ~worker();
 
   /// Starts the thread. `ready` is counted down once it serves or has failed. Throws
@@ -50,6 +52,8 @@ class worker {
   void join();
 
   [[nodiscard]] worker_counters const& counters() const noexcept { return counters_; }
+  /// The times of this thread's reads and copies.
+  [[nodiscard]] request_recorder const& requests() const noexcept { return requests_; }
   /// The part of endpoint number `n`.
   [[nodiscard]] endpoint_counters const& counters(std::size_t n) const noexcept {
     return endpoints_[n].counters;
@@ -62,6 +66,7 @@ class worker {
     taken_request request;
     local_file* file = nullptr;  // of a read
     file_read read;
+    ended_request recorded;         // the read operation under way
     std::shared_ptr<gate> held_at;  // not null: waits for this gate
     bool vetted = false;            // the injector has answered for the next step already
     transfer_engine::clock::time_point handed_over{};  // to the transfer thread
@@ -82,6 +87,7 @@ class worker {
   void begin_read(taken_request const& request);
   void begin_open(taken_request const& request);
   void advance(job& j) noexcept;
+  void record(job& j, std::int64_t result) noexcept;
   bool absorb(job& j, std::int64_t result) noexcept;
   bool begin_transfer(job& j) noexcept;
   void offer_windows(job const& j) noexcept;
@@ -121,6 +127,11 @@ class worker {
   idle_policy::clock::time_point busy_since_{};
   int start_error_ = 0;
   worker_counters counters_;
+  // The clock, as it was looked at last: once for the requests that are taken together, once for
+  // the results that come together.
+  ended_request::time_point now_{};
+  request_recorder requests_;
+  request_recorder* others_;  // of callers that may rest for long; null: none
   alignas(64) std::atomic<bool> stop_{false};
   std::thread thread_;
 };

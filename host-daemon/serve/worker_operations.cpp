@@ -62,6 +62,7 @@ bool worker::take_requests(thread_endpoint& from) noexcept {
     from.visit = from.visit + 1 == rings.size() ? 0 : from.visit + 1;
     if (from.visit != from.home) count = rings[from.visit].take(room);
   }
+  if (count > 0) now_ = ended_request::time_point::clock::now();
   for (std::size_t i = 0; i < count; ++i) {
     dispatch({taken[i], &from});
     if (unstarted_bytes_ >= bytes_to_start_with) reap();

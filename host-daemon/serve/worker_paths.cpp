@@ -2,6 +2,9 @@
 // that are offered.
 #include <host-daemon/serve/worker.hpp>
 
+#include <algorithm>
+#include <string_view>
+
 namespace gpufs::daemon {
 
 // Hands the bytes over for a copy to GPU memory, if they go that way. Then end_transfers() answers
@@ -40,7 +43,17 @@ bool worker::end_transfers(bool give_up) noexcept {
       continue;
     }
     bool const in_twin = outcome == transfer_engine::outcome::copied;
-    if (in_twin) count(j->request.from->counters.bytes_copied, j->read.done());
+    if (in_twin) {
+      count(j->request.from->counters.bytes_copied, j->read.done());
+      requests_.record({.kind = host_request::copy,
+                        .path = "dma",
+                        .offset = j->request.offset,
+                        .length = j->read.done(),
+                        .result = std::int64_t(j->read.done()),
+                        .begin = j->handed_over,
+                        .end = std::max(now, j->handed_over)},
+                       requests_.traces() ? j->file->host->traced_name() : std::string_view{});
+    }
     finish(*j, rpc::read_result(std::uint32_t(j->read.done()), in_twin));
   }
   bool const any = left != transferring_.size();

@@ -23,9 +23,10 @@ std::int64_t now_ns() {
 
 }  // namespace
 
-write_back::write_back(write_buffers buffers, fault_injector* faults)
+write_back::write_back(write_buffers buffers, fault_injector* faults, request_recorder* requests)
     : buffers_{std::move(buffers)},
       faults_{faults},
+      requests_{requests},
       marks_{buffers_},
       watch_(buffers_.count()),
       counts_(buffers_.endpoints()),

@@ -6,6 +6,7 @@
 #include <gpufs/testing/faults.hpp>
 
 #include <host-daemon/base/bounded_list.hpp>
+#include <host-daemon/base/request_recorder.hpp>
 #include <host-daemon/write_back/dirty_marks.hpp>
 #include <host-daemon/write_back/write_buffers.hpp>
 
@@ -17,10 +18,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
+
+struct iovec;
 
 namespace gpufs::daemon {
 
@@ -60,8 +64,9 @@ struct slow_work {
 /// unwritten() need memory.
 class write_back {
  public:
-  /// Writes the pages of `buffers`. It asks `faults`, if given, before each system call.
-  write_back(write_buffers buffers, fault_injector* faults);
+  /// Writes the pages of `buffers`. It asks `faults`, if given, before each system call, and tells
+  /// `requests`, if given, afterwards.
+  write_back(write_buffers buffers, fault_injector* faults, request_recorder* requests = nullptr);
 
   /// Calls stop(), then writes all dirty pages, even if device code is adding to them. Lists on
   /// stderr the bytes that cannot be written.
@@ -214,6 +219,9 @@ class write_back {
   void write(batch& locked);
   void write_run(piece const* first, piece const* last);
   std::int64_t write_some(piece const* first, piece const* last, std::uint64_t skip);
+  std::int64_t write_vectors(stored_file const& file, std::span<::iovec> vectors,
+                             std::uint64_t offset, std::uint64_t length);
+  int make_durable(stored_file const& file);
   void fail(locked_buffer& locked, int error);
   void show_error(written_file const& file, int error);
   int flush(written_file const* file, write_back_part const& part, insist how);
@@ -226,6 +234,7 @@ class write_back {
 
   write_buffers buffers_;
   fault_injector* faults_;
+  request_recorder* requests_;
   dirty_marks marks_;
   std::vector<buffer_watch> watch_;
   std::vector<endpoint_counts> counts_;

@@ -1,12 +1,16 @@
 // Writing on demand: flush, sync, and the error that a file keeps until it is reported.
 #include <host-daemon/backend/stored_file.hpp>
 #include <host-daemon/base/interrupted.hpp>
-#include <host-daemon/write_back/no_size_signal.hpp>
+#include <host-daemon/base/no_size_signal.hpp>
+#include <host-daemon/base/profiler_range.hpp>
 #include <host-daemon/write_back/write_back.hpp>
+
+#include <fmt/format.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <string_view>
 #include <utility>
 
 namespace gpufs::daemon {
@@ -92,12 +96,7 @@ int write_back::flush(written_file const* file, write_back_part const& part, ins
 
 int write_back::sync(written_file& file) {
   int const flushed = flush(&file);
-  int error = 0;
-  if (faults_ != nullptr) {
-    auto const action = faults_->before_sync(file.host->read_descriptor());
-    if (action.what == fault_action::kind::fail) error = -action.error;
-  }
-  if (error == 0) error = while_interrupted([&] { return file.host->sync(); });
+  int error = make_durable(*file.host);
   int const first = take_error(file);
   int none = 0;
   // An interrupted sync has lost nothing: the next one starts anew.
@@ -106,6 +105,22 @@ int write_back::sync(written_file& file) {
   if (first != 0) return first;
   // Another caller may have been told of the error. These bytes are not in the file all the same.
   return error != 0 ? error : flushed;
+}
+
+int write_back::make_durable(stored_file const& file) {
+  profiler_range const range{[&] { return fmt::format("sync {}", file.traced_name()); }};
+  auto const begin = clock::now();
+  int error = 0;
+  if (faults_ != nullptr) {
+    auto const action = faults_->before_sync(file.read_descriptor());
+    if (action.what == fault_action::kind::fail) error = -action.error;
+  }
+  if (error == 0) error = while_interrupted([&] { return file.sync(); });
+  if (requests_ != nullptr)
+    requests_->record(
+        {.kind = host_request::sync, .result = error, .begin = begin, .end = clock::now()},
+        requests_->traces() ? file.traced_name() : std::string_view{});
+  return error;
 }
 
 int write_back::take_error(written_file& file) {

@@ -1,12 +1,16 @@
 // The way of locked write buffers to their files: sort, join to long runs, write, note the
 // failures.
 #include <host-daemon/backend/stored_file.hpp>
+#include <host-daemon/base/profiler_range.hpp>
 #include <host-daemon/write_back/write_back.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <string_view>
 #include <thread>
 #include <tuple>
 
@@ -110,6 +114,32 @@ std::int64_t write_back::write_some(piece const* first, piece const* last, std::
   }
   auto const offset = first->offset + skip;
   auto const& file = *first->buffer->file->host;
+  auto const written = [&] {
+    profiler_range const range{
+        [&] { return fmt::format("write back {}: {} bytes", file.traced_name(), length); }};
+    if (requests_ == nullptr) return write_vectors(file, {vectors, count}, offset, length);
+    auto const begin = clock::now();
+    auto const result = write_vectors(file, {vectors, count}, offset, length);
+    requests_->record({.kind = host_request::write,
+                       .path = "write_back",
+                       .offset = offset,
+                       .length = length,
+                       .result = result,
+                       .begin = begin,
+                       .end = clock::now()},
+                      requests_->traces() ? file.traced_name() : std::string_view{});
+    return result;
+  }();
+  if (written < 0) return written;
+  auto& counts = counts_[buffers_.endpoint_of(first->buffer->number)];
+  counts.writes.fetch_add(1, std::memory_order_relaxed);
+  counts.bytes.fetch_add(std::uint64_t(written), std::memory_order_relaxed);
+  return written;
+}
+
+// Writes the vectors, unless the injector has it otherwise.
+std::int64_t write_back::write_vectors(stored_file const& file, std::span<::iovec> vectors,
+                                       std::uint64_t offset, std::uint64_t length) {
   if (faults_ != nullptr) {
     auto const action = faults_->before_write(file.read_descriptor(), offset, length);
     if (action.what == fault_action::kind::fail) return -action.error;
@@ -122,15 +152,10 @@ std::int64_t write_back::write_some(piece const* first, piece const* last, std::
     }
     if (action.what == fault_action::kind::shorten) {
       vectors[0].iov_len = std::clamp<std::size_t>(action.bytes, 1, vectors[0].iov_len);
-      count = 1;
+      vectors = vectors.first(1);
     }
   }
-  auto const written = file.write({vectors, count}, offset);
-  if (written < 0) return written;
-  auto& counts = counts_[buffers_.endpoint_of(first->buffer->number)];
-  counts.writes.fetch_add(1, std::memory_order_relaxed);
-  counts.bytes.fetch_add(std::uint64_t(written), std::memory_order_relaxed);
-  return written;
+  return file.write(vectors, offset);
 }
 
 void write_back::fail(locked_buffer& locked, int error) {

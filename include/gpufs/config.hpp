@@ -4,6 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#if !defined(__CUDACC_RTC__)
+#include <string>
+#endif
 
 namespace gpufs {
 
@@ -24,6 +27,14 @@ enum class io_backend { automatic, uring, pread };
 /// dma         Direct or not as automatic. The copy engine moves large requests to GPU memory.
 /// registered  As automatic, with file windows of all files.
 enum class io_path { automatic, pull, dma, direct, registered };
+
+/// What the log of the process has, on stderr. Each level includes those before it.
+/// off    Nothing.
+/// error  What makes a call or a filesystem fail.
+/// warn   What was asked for and is not done, such as a trace that cannot be written.
+/// info   What filesystem::notes() says, as it happens. Filesystems that begin and end.
+/// debug  Files that are opened, and file windows that are registered.
+enum class log_level { off, error, warn, info, debug };
 
 /// Page replacement policy.
 enum class replacement { lra, fifo, clock };
@@ -109,6 +120,16 @@ struct config {
 
   /// Contexts that can own a prefetch buffer and a replacement queue at once, 1..65536.
   std::uint32_t seats = 1024;
+
+  /// The log of the process: that of the filesystem that was made last.
+  /// As text: off | error | warn | info | debug.
+  log_level log = log_level::warn;
+
+#if !defined(__CUDACC_RTC__)
+  /// The file that gets a line for each request to the host; empty: none. "%p" in it stands for the
+  /// number of the process. docs/tracing.md describes the lines.
+  std::string trace{};
+#endif
 };
 
 /// Files that may be registered for the GPU; see files_to_register().

@@ -5,6 +5,7 @@
 #include <gpufs/device.hpp>
 #include <gpufs/filesystem.hpp>
 #include <gpufs/statistics.hpp>
+#include <gpufs/version.hpp>
 
 #if defined(__CUDACC__) || defined(GPUFS_EMULATED)
 #include <gpufs/array.hpp>

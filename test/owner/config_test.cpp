@@ -66,6 +66,30 @@ config from_command_line(std::vector<std::string> const& arguments) {
   return settings.load();
 }
 
+TEST_CASE("log is one of five levels, trace is any text; both from all layers") {
+  config c;
+  CHECK(c.log == gpufs::log_level::warn);
+  CHECK(c.trace.empty());
+  toml_file const file("log = \"info\"\ntrace = \"a b/%p.json\"\n");
+  c = gpufs::load_config();
+  CHECK(c.log == gpufs::log_level::info);
+  CHECK(c.trace == "a b/%p.json");
+  variable const log("GPUFS_LOG", "off"), trace("GPUFS_TRACE", "5");
+  c = gpufs::load_config();
+  CHECK(c.log == gpufs::log_level::off);
+  CHECK(c.trace == "5");
+  CHECK(from_command_line({"--trace", "\xc3\xbc", "--log=debug"}).trace == "\xc3\xbc");
+  CHECK(error_of([] { from_command_line({"--log=loud"}); }) ==
+        "--log=loud: must be one of off error warn info debug");
+  CHECK_NOTHROW(gpufs::validate(c));
+}
+
+TEST_CASE("a file of settings has letters beyond ASCII in comments only") {
+  toml_file const file("# \xc3\xbc?\ntrace = \"\xc3\xbc\"\n");
+  CHECK(error_of([] { static_cast<void>(gpufs::load_config()); }) ==
+        "gpufs.toml:2: trace: must be ASCII in a file of settings");
+}
+
 TEST_CASE("parse_size: suffixes are powers of 1024, in either case, with B or iB or without") {
   CHECK(gpufs::parse_size("0", "x") == 0);
   CHECK(gpufs::parse_size("4096", "x") == 4096);

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# trace_program.sh GPUFS: traces a benchmark, and checks what `gpufs trace` says of that trace and
+# of broken ones.
+# shellcheck source=SCRIPTDIR/support/complain.sh
+. "$(dirname "$0")/../support/complain.sh"
+gpufs=$1
+cd "$folder" || exit 1
+settings=(--staging 4M --prefetch-memory 8M --seats 64 --rpc-timeout 120s --cache-size 4M)
+
+# field KEY: a number of the JSON object in $json.
+field() { sed -n "s/.*\"$1\": *\([0-9][0-9]*\).*/\1/p" <<<"$json"; }
+
+GPUFS_TRACE=run.json "$gpufs" bench rand --size 256K --req 4K --page-size 4K --prefetch 0 --runs 1 \
+  --no-limits --blocks 4 --threads 32 --io-path pull --registered-memory 0 "${settings[@]}" \
+  >bench 2>&1 || complain "bench: $(cat bench)"
+said=$("$gpufs" trace run.json 2>&1) || complain "trace: $said"
+for part in "requests by kind and path" "times by kind" "slowest requests" "each read"; do
+  [[ $said == *"$part"* ]] || complain "trace: no \"$part\" in $said"
+done
+json=$("$gpufs" trace --json run.json) || complain "trace --json failed"
+python3 -c 'import json,sys; json.loads(sys.stdin.read())' <<<"$json" || complain "no JSON: $json"
+[ "$(field malformed_lines)" = 0 ] || complain "malformed lines in $json"
+[ "$(field begun)" = "$(field ended)" ] || complain "begun and ended differ: $json"
+[ "$(field most_reads_of_a_byte)" -ge 1 ] || complain "no byte was read: $json"
+
+# A picture, or the reason why there is none.
+"$gpufs" trace run.json --picture run.png >/dev/null 2>picture
+case $? in
+  0) [ "$(head -c 8 run.png | od -An -tx1 | tr -d ' ')" = 89504e470d0a1a0a ] ||
+       complain "run.png is no PNG" ;;
+  3) grep -q matplotlib picture || complain "picture: $(cat picture)" ;;
+  *) complain "picture: $(cat picture)" ;;
+esac
+
+# Lines that are none.
+{ head -n 3 run.json; echo "no line"; tail -n 1 run.json | head -c 20; } >broken.json
+said=$("$gpufs" trace broken.json 2>&1 >/dev/null)
+[ $? -eq 1 ] || complain "broken.json: status must be 1"
+for line in 4 5; do
+  [[ $said == *"broken.json:$line: not a line of a trace: "* ]] || complain "broken.json: $said"
+done
+said=$("$gpufs" trace missing.json 2>&1)
+[ $? -eq 1 ] && [[ $said == *"missing.json: No such file"* ]] || complain "missing.json: $said"
+said=$("$gpufs" trace . 2>&1)
+[ $? -eq 1 ] || complain "a folder: $said"
+: >empty.json
+"$gpufs" trace empty.json >/dev/null 2>&1 || complain "an empty trace must do"
+
+# The log: what notes() says, as it happens. Warnings are logged by default.
+said=$("$gpufs" bench seq --size 64K --runs 1 --no-limits "${settings[@]}" --blocks 4 --threads 32 \
+  --log info 2>&1 >/dev/null)
+[[ $said == *"[info] filesystem of "* ]] || complain "--log info: $said"
+said=$("$gpufs" bench seq --size 64K --runs 1 --no-limits "${settings[@]}" --blocks 4 --threads 32 \
+  --trace missing/trace 2>&1 >/dev/null)
+[[ $said == *"[warning] no trace: trace=missing/trace: No such file"* ]] || complain "trace: $said"
+said=$("$gpufs" info --log loud 2>&1)
+[ $? -eq 2 ] && [[ $said == *"--log=loud: must be one of off error warn info debug"* ]] ||
+  complain "--log loud: $said"
+[[ $("$gpufs" --version) == "gpufs "[0-9]*.*" (commit "* ]] || complain "--version"
+conclude
