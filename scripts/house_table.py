@@ -15,8 +15,11 @@ ROOMS = [
     ("dirty", "device", 44, ["gpufs/dirty/*"]),
     ("cache", "device", 40, ["gpufs/cache/*"]),
     ("ring", "device", 34, ["gpufs/ring/*"]),
+    ("nvme queues", "device", 32, ["gpufs/nvme/*"]),
     ("handle", "device", 30, ["gpufs/handle/*", "include/gpufs/fs_ref.hpp"]),
     ("rpc formats", "formats", 0, ["gpufs/rpc/*_format.hpp"]),
+    ("nvme driver formats", "formats", 10, ["gpufs/nvme/status.hpp", "gpufs/nvme/prp.hpp"]),
+    ("nvme formats", "formats", 0, ["gpufs/nvme/format.hpp"]),
     ("base", "device", 20, ["gpufs/base/*"]),
     ("plain base", "plain", 0, ["gpufs/base/host_device.hpp", "gpufs/base/mix64.hpp"]),
     ("device", "device", 10, ["gpufs/device/*", "include/gpufs/device.hpp"]),
@@ -35,6 +38,11 @@ ROOMS = [
     ("write_back", "host", 20, ["host-daemon/write_back/*"]),
     ("backend", "host", 10, ["host-daemon/backend/*"]),
     ("daemon base", "host", 0, ["host-daemon/base/*"]),
+    # NVMe controllers: their control plane, and the software controller. They share formats only,
+    # and meet in one file.
+    ("nvme software", "nvme host", 10, ["nvme-host/software.*"]),
+    ("nvme-host", "nvme host", 0, ["nvme-host/*"]),
+    ("nvme-controller", "nvme controller", 0, ["nvme-controller/*"]),
     # Users of the library.
     ("apps", "apps", 0, ["apps/*"]),
     ("test", "test", 0, ["test/*"]),
@@ -43,10 +51,14 @@ ROOMS = [
 # What a tower or a room may include beside that: names of rooms, or "tower NAME" for all of one.
 ALSO = {
     "tower device": ["values", "rpc formats", "plain base"],
+    "nvme queues": ["nvme formats", "nvme driver formats"],
     "owner": ["tower host"],
     "tower formats": ["plain base"],
     "tower values": ["rpc formats"],
     "tower host": ["values", "rpc formats", "plain base"],
+    "tower nvme host": ["nvme formats"],
+    "nvme software": ["nvme-controller"],
+    "nvme-controller": ["nvme formats", "daemon base"],
     "tower apps": ["values", "public API", "handle header", "device header"],
     "tower test": ["*"],
 }
@@ -84,9 +96,13 @@ NAMESPACES = [
     ("gpufs/owner/*", ["gpufs", "gpufs::owner"]),
     ("gpufs/io/*", ["gpufs::io", "gpufs"]),
     ("gpufs/mapping/*", ["gpufs::shared"]),  # gpufs::mapping is a class
+    ("gpufs/nvme/format.hpp", ["gpufs::nvme", "gpufs::nvme::status", "gpufs::nvme::reg",
+                               "gpufs::nvme::identify"]),  # constants by what they are of
     ("gpufs/@/*", ["gpufs::@"]),  # @ is the folder's name
     ("prefetcher/*", ["gpufs::prefetch"]),
     ("host-daemon/*", ["gpufs::daemon"]),
+    ("nvme-host/*", ["gpufs::nvme_host"]),
+    ("nvme-controller/*", ["gpufs::nvme_controller"]),
     ("include/gpufs/io.hpp", ["gpufs", "gpufs::io"]),  # what its handles are made of
     ("include/gpufs/testing/*", ["gpufs", "gpufs::testing", "gpufs::daemon"]),
     ("include/gpufs/mapping.hpp", ["gpufs", "gpufs::shared"]),  # its forward declarations
@@ -124,7 +140,8 @@ PUBLIC_HEADERS = [
 CONTRACT_HEADERS = ["include/gpufs/io.hpp", "include/gpufs/async.hpp",
                     "include/gpufs/filesystem.hpp"]
 
-LIBRARY = ["include/*", "gpufs/*", "prefetcher/*", "host-daemon/*"]
+LIBRARY = ["include/*", "gpufs/*", "prefetcher/*", "host-daemon/*", "nvme-host/*",
+           "nvme-controller/*"]
 COLUMNS = 100
 FILE_LINES = 300
 FUNCTION_LINES = 60

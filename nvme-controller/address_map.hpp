@@ -1,0 +1,62 @@
+// The memory that a controller may reach.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+namespace gpufs::nvme_controller {
+
+/// Memory of `bytes` bytes at a bus address.
+struct mapped_range {
+  std::uint64_t bus;
+  std::uint64_t bytes;
+  std::byte* memory;
+};
+
+/// Ranges at one moment, by rising address.
+using range_table = std::vector<mapped_range>;
+
+/// Returns the memory at [bus, bus + bytes), or null unless it lies in one range.
+[[nodiscard]] std::byte* find_memory(range_table const& table, std::uint64_t bus,
+                                     std::uint64_t bytes);
+
+/// Plays the part of an IOMMU. Any thread calls.
+class address_map {
+ public:
+  address_map();
+
+  /// Throws std::invalid_argument if the range is empty, wraps, or overlaps another one.
+  void add(mapped_range const& range);
+
+  /// The range that begins at `bus`. Throws std::invalid_argument if there is none.
+  [[nodiscard]] mapped_range at(std::uint64_t bus) const;
+
+  /// Takes away the range that begins at `bus`. Returns once no thread of the controller uses it.
+  /// Throws std::invalid_argument if there is none.
+  void remove(std::uint64_t bus);
+
+  /// The ranges. remove() waits for those who hold them, so they are held for a moment only.
+  [[nodiscard]] std::shared_ptr<range_table const> snapshot() const;
+
+ private:
+  // Outlives this object if a snapshot does.
+  struct living {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::set<std::uint64_t> tables;  // numbers of those that are still held
+  };
+
+  [[nodiscard]] std::shared_ptr<range_table const> make(range_table table);
+
+  std::shared_ptr<living> living_ = std::make_shared<living>();
+  mutable std::mutex mutex_;
+  std::uint64_t number_ = 0;
+  std::shared_ptr<range_table const> current_;
+};
+
+}  // namespace gpufs::nvme_controller

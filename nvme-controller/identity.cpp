@@ -1,0 +1,53 @@
+#include <nvme-controller/identity.hpp>
+#include <nvme-controller/io_commands.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string_view>
+
+namespace gpufs::nvme_controller {
+
+namespace {
+
+namespace field = nvme::identify;
+
+/// Texts are padded with spaces.
+void put_text(identity_page& page, std::size_t at, std::size_t bytes, std::string_view text) {
+  std::fill_n(page.begin() + static_cast<std::ptrdiff_t>(at), bytes, std::byte{' '});
+  std::memcpy(page.data() + at, text.data(), std::min(bytes, text.size()));
+}
+
+template <class T>
+void put(identity_page& page, std::size_t at, T value) {
+  std::memcpy(page.data() + at, &value, sizeof value);
+}
+
+}  // namespace
+
+identity_page controller_identity() {
+  identity_page page{};
+  put_text(page, field::serial, field::serial_bytes, "1");
+  put_text(page, field::model, field::model_bytes, "gpufs software controller");
+  put_text(page, field::firmware, field::firmware_bytes, "1");
+  put(page, field::mdts, static_cast<std::uint8_t>(mdts));
+  put(page, field::version, version);
+  put(page, field::sqes, std::uint8_t{0x66});  // entries of 2^6 bytes, at least and at most
+  put(page, field::cqes, std::uint8_t{0x44});
+  put(page, field::namespaces, most_namespaces);
+  put(page, field::commands, static_cast<std::uint16_t>(field::zeroes_bit));
+  put(page, field::write_cache, std::uint8_t{1});
+  return page;
+}
+
+identity_page namespace_identity(std::uint64_t blocks, std::uint32_t lba_bytes) {
+  identity_page page{};
+  put(page, field::blocks, blocks);
+  put(page, field::capacity, blocks);
+  put(page, field::used, blocks);
+  // Format 0 without metadata; bits 16 to 23 have the logarithm of the block's size.
+  put(page, field::formats, static_cast<std::uint32_t>(std::countr_zero(lba_bytes)) << 16);
+  return page;
+}
+
+}  // namespace gpufs::nvme_controller

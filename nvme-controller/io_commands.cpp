@@ -1,0 +1,70 @@
+#include <nvme-controller/io_commands.hpp>
+
+namespace gpufs::nvme_controller {
+
+namespace status = nvme::status;
+using nvme::opcode;
+
+block_namespace* io_commands::find(std::uint32_t nsid) const {
+  return nsid == 0 || nsid > namespaces_.size() ? nullptr : namespaces_[nsid - 1].get();
+}
+
+std::uint16_t io_commands::flush_all() const {
+  std::uint16_t first = status::success;
+  for (auto const& each : namespaces_) {
+    std::uint16_t const code = each == nullptr ? status::success : each->flush();
+    if (first == status::success) first = code;
+  }
+  return first;
+}
+
+outcome io_commands::execute(nvme::sqe const& entry) const { return outcome_of(dispatch(entry)); }
+
+std::uint16_t io_commands::dispatch(nvme::sqe const& entry) const {
+  std::uint32_t const nsid = nvme::nsid_of(entry);
+  if (nsid == 0 || (nsid > most_namespaces && nsid != every_namespace))
+    return status::invalid_namespace;
+  if (nvme::flags_of(entry) != 0) return status::invalid_field;
+  auto const code = static_cast<opcode>(nvme::opcode_of(entry));
+  if (code == opcode::flush && nsid == every_namespace) return flush_all();
+  block_namespace* const in = find(nsid);
+  if (in == nullptr) return status::invalid_field;
+  switch (code) {
+    case opcode::flush: return in->flush();
+    case opcode::read:
+    case opcode::write:
+    case opcode::write_zeroes: return transfer(entry, *in);
+  }
+  return status::invalid_opcode;
+}
+
+std::uint16_t io_commands::transfer(nvme::sqe const& entry, block_namespace& in) const {
+  auto const code = static_cast<opcode>(nvme::opcode_of(entry));
+  std::uint64_t const lba = nvme::lba_of(entry);
+  std::uint64_t const blocks = nvme::blocks_of(entry);
+  std::uint64_t const bytes = blocks * in.lba_bytes();
+  if (code != opcode::write_zeroes && bytes > most_bytes) return status::invalid_field;
+  if (lba >= in.blocks() || blocks > in.blocks() - lba) return status::lba_out_of_range;
+  std::uint64_t const offset = lba * in.lba_bytes();
+  bool const durable = (entry.dw[12] & nvme::force_unit_access) != 0;
+  std::uint16_t result = status::success;
+  if (code == opcode::write_zeroes) {
+    result = in.write_zeroes(offset, bytes);
+  } else {
+    // Held until the bytes have been moved: the memory stays mapped.
+    auto const table = memory_.snapshot();
+    thread_local std::vector<segment> parts;
+    parts.clear();
+    result = walk_prps(*table, {nvme::prp1_of(entry), nvme::prp2_of(entry)}, bytes, parts);
+    if (result == status::data_transfer_error) count(counters_.bad_addresses);
+    if (result != status::success) return result;
+    bool const reads = code == opcode::read;
+    result = reads ? in.read(offset, parts) : in.write(offset, parts);
+    if (result == status::success)
+      count(reads ? counters_.bytes_read : counters_.bytes_written, bytes);
+  }
+  if (result == status::success && durable && code != opcode::read) result = in.flush();
+  return result;
+}
+
+}  // namespace gpufs::nvme_controller

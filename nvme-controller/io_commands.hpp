@@ -1,0 +1,50 @@
+// The commands of I/O queues.
+#pragma once
+
+#include <gpufs/nvme/format.hpp>
+
+#include <nvme-controller/address_map.hpp>
+#include <nvme-controller/block_namespace.hpp>
+#include <nvme-controller/counters.hpp>
+#include <nvme-controller/queue_set.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace gpufs::nvme_controller {
+
+/// Numbers of namespaces that a driver may ask for. Those without a namespace are inactive.
+inline constexpr std::uint32_t most_namespaces = 256;
+inline constexpr std::uint32_t every_namespace = 0xffffffffu;
+/// Largest transfer of a command: page_bytes << mdts.
+inline constexpr std::uint32_t mdts = 8;
+inline constexpr std::uint64_t most_bytes = std::uint64_t{nvme::page_bytes} << mdts;
+
+/// The namespaces of a controller; number n has index n - 1.
+using namespace_list = std::vector<std::shared_ptr<block_namespace>>;
+
+/// Carries out commands. Threads of the controller call, several at once.
+class io_commands {
+ public:
+  io_commands(namespace_list const& namespaces, address_map const& memory,
+              controller_counters& counters)
+      : namespaces_{namespaces}, memory_{memory}, counters_{counters} {}
+
+  [[nodiscard]] outcome execute(nvme::sqe const& entry) const;
+
+  /// The namespace of a number, or null if it is inactive or invalid.
+  [[nodiscard]] block_namespace* find(std::uint32_t nsid) const;
+  /// Makes all that was written durable. Returns a status code.
+  [[nodiscard]] std::uint16_t flush_all() const;
+
+ private:
+  [[nodiscard]] std::uint16_t transfer(nvme::sqe const& entry, block_namespace& in) const;
+  [[nodiscard]] std::uint16_t dispatch(nvme::sqe const& entry) const;
+
+  namespace_list const& namespaces_;
+  address_map const& memory_;
+  controller_counters& counters_;
+};
+
+}  // namespace gpufs::nvme_controller

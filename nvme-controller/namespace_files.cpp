@@ -1,0 +1,168 @@
+// Namespaces whose blocks lie in a file or a block device.
+#include <nvme-controller/block_namespace.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace gpufs::nvme_controller {
+
+namespace {
+
+namespace status = nvme::status;
+
+constexpr std::size_t most_parts = 256;  // of one system call
+
+std::uint16_t write_status(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return status::capacity_exceeded;
+    case EROFS:
+    case EPERM: return status::write_to_read_only;
+    default: return status::write_fault;
+  }
+}
+
+[[noreturn]] void refuse(int error, std::filesystem::path const& path, char const* what) {
+  throw std::system_error{error, std::generic_category(),
+                          std::string{"nvme: "} + path.string() + ": " + what};
+}
+
+std::uint64_t size_of(int fd, std::filesystem::path const& path) {
+  struct stat seen {};
+  if (::fstat(fd, &seen) != 0) refuse(errno, path, "cannot be looked at");
+  std::uint64_t bytes = static_cast<std::uint64_t>(seen.st_size);
+  if (S_ISBLK(seen.st_mode)) {
+    if (::ioctl(fd, BLKGETSIZE64, &bytes) != 0) refuse(errno, path, "its size is unknown");
+  } else if (!S_ISREG(seen.st_mode)) {
+    throw std::invalid_argument{"nvme: " + path.string() +
+                                ": must be a regular file or a block device"};
+  }
+  if (bytes == 0)
+    throw std::invalid_argument{"nvme: " + path.string() + ": is empty, give it its size first"};
+  return bytes;
+}
+
+/// Moves the first `bytes` bytes of the parts by calls of `io(iovec const*, int, off_t)`. Returns 0
+/// or the errno. `moved` counts the bytes; it stays below `bytes` at the end of the file.
+template <class Io>
+int move_parts(std::uint64_t offset, std::span<segment const> parts, std::uint64_t bytes, Io io,
+               std::uint64_t& moved) {
+  std::size_t part = 0;
+  std::uint64_t within = 0;
+  while (moved < bytes) {
+    std::array<::iovec, most_parts> list;
+    std::size_t count = 0;
+    std::uint64_t asked = 0;
+    for (std::size_t p = part; p < parts.size() && count < most_parts && moved + asked < bytes;
+         ++p) {
+      std::uint64_t const skip = p == part ? within : 0;
+      std::uint64_t const here = std::min(parts[p].bytes - skip, bytes - moved - asked);
+      list[count++] = {parts[p].memory + skip, here};
+      asked += here;
+    }
+    ::ssize_t const got =
+        io(list.data(), static_cast<int>(count), static_cast<::off_t>(offset + moved));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno;
+    if (got == 0) return 0;
+    moved += static_cast<std::uint64_t>(got);
+    for (auto left = static_cast<std::uint64_t>(got); left > 0;) {
+      std::uint64_t const here = std::min(left, parts[part].bytes - within);
+      left -= here;
+      within += here;
+      if (within == parts[part].bytes) ++part, within = 0;
+    }
+  }
+  return 0;
+}
+
+/// Zeroes what lies behind the first `skip` bytes of the parts.
+void zero_behind(std::span<segment const> parts, std::uint64_t skip) {
+  for (segment const& part : parts) {
+    std::uint64_t const here = std::min(skip, part.bytes);
+    std::memset(part.memory + here, 0, part.bytes - here);
+    skip -= here;
+  }
+}
+
+std::uint64_t bytes_of(std::span<segment const> parts) {
+  std::uint64_t sum = 0;
+  for (segment const& part : parts) sum += part.bytes;
+  return sum;
+}
+
+}  // namespace
+
+file_namespace::file_namespace(std::filesystem::path const& path, std::uint32_t lba_bytes, mode how)
+    : lba_{lba_bytes}, read_only_{how == mode::read_only} {
+  if (lba_ != 512 && lba_ != 4096)
+    throw std::invalid_argument{"nvme: blocks of " + std::to_string(lba_) +
+                                " bytes, 512 or 4096 are possible"};
+  fd_ = ::open(path.c_str(), (read_only_ ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+  if (fd_ < 0) refuse(errno, path, "cannot be opened");
+  try {
+    size_ = size_of(fd_, path);
+    if (!read_only_ && ::flock(fd_, LOCK_EX | LOCK_NB) != 0)
+      refuse(errno, path, "is in use for writing, close the other user first");
+  } catch (...) {
+    ::close(fd_);
+    throw;
+  }
+}
+file_namespace::~file_namespace() { ::close(fd_); }
+
+std::uint16_t file_namespace::read(std::uint64_t offset, std::span<segment const> to) {
+  std::uint64_t const wanted = std::min(bytes_of(to), size_ - offset);
+  std::uint64_t moved = 0;
+  auto const io = [this](::iovec const* list, int count, ::off_t at) {
+    return ::preadv(fd_, list, count, at);
+  };
+  if (move_parts(offset, to, wanted, io, moved) != 0) return status::unrecovered_read;
+  zero_behind(to, moved);
+  return status::success;
+}
+
+std::uint16_t file_namespace::write(std::uint64_t offset, std::span<segment const> from) {
+  if (read_only_) return status::write_to_read_only;
+  std::uint64_t const wanted = std::min(bytes_of(from), size_ - offset);
+  std::uint64_t moved = 0;
+  auto const io = [this](::iovec const* list, int count, ::off_t at) {
+    return ::pwritev(fd_, list, count, at);
+  };
+  if (int const error = move_parts(offset, from, wanted, io, moved); error != 0)
+    return write_status(error);
+  return moved == wanted ? status::success : status::write_fault;
+}
+
+std::uint16_t file_namespace::write_zeroes(std::uint64_t offset, std::uint64_t bytes) {
+  std::array<std::byte, 65536> zeros{};
+  while (bytes > 0) {
+    std::uint64_t const here = std::min<std::uint64_t>(bytes, zeros.size());
+    segment const part{zeros.data(), here};
+    if (std::uint16_t const code = write(offset, {&part, 1}); code != status::success) return code;
+    offset += here;
+    bytes -= here;
+  }
+  return status::success;
+}
+
+std::uint16_t file_namespace::flush() {
+  if (read_only_) return status::success;
+  return ::fdatasync(fd_) == 0 ? status::success : write_status(errno);
+}
+
+}  // namespace gpufs::nvme_controller

@@ -1,0 +1,114 @@
+// Brings a controller up, makes queues on it, and resets it.
+#pragma once
+
+#include <gpufs/nvme/format.hpp>
+
+#include <nvme-host/admin_queue.hpp>
+#include <nvme-host/controller_link.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace gpufs::nvme_host {
+
+/// What identify tells.
+struct controller_identity {
+  std::string model;
+  std::string serial;
+  std::string firmware;
+  std::uint64_t most_bytes = 0;  ///< of one transfer; 0 = no limit
+  std::uint32_t namespaces = 0;
+  bool write_cache = false;
+  bool write_zeroes = false;
+};
+struct namespace_identity {
+  std::uint64_t blocks = 0;
+  std::uint32_t lba_bytes = 0;  ///< 512 or 4096
+};
+
+/// An I/O queue pair: its memory, and the words of its doorbells. Valid until it is deleted.
+struct queue_pair_memory {
+  std::uint16_t id = 0;
+  std::uint32_t depth =
+      0;  ///< entries of the submission queue; the completion queue has twice that
+  nvme::sqe* sq = nullptr;
+  nvme::cqe* cq = nullptr;
+  std::uint32_t* sq_doorbell = nullptr;
+  std::uint32_t* cq_doorbell = nullptr;
+};
+
+struct control_options {
+  memory_source memory = anonymous_memory();
+  std::chrono::milliseconds admin_timeout{10'000};
+};
+
+/// One thread at a time calls. Functions throw controller_error, command_error, or what the
+/// memory's source throws.
+class control_plane {
+ public:
+  /// `link` outlives this object. Refuses a controller that lacks the NVM command set or pages of
+  /// 4 KiB.
+  explicit control_plane(controller_link& link, control_options options = {});
+  /// As shut_down(), if it is up. Memory is leaked if the controller does not stop.
+  ~control_plane();
+  control_plane(control_plane const&) = delete;
+  control_plane& operator=(control_plane const&) = delete;
+
+  /// Disables the controller, gives it its admin queue, and enables it. Queue pairs of before are
+  /// gone, and their memory is freed.
+  void bring_up();
+
+  /// Disables the controller. When it returns true the controller accesses no memory any more.
+  /// False: CSTS.RDY did not become 0 in time. Then the memory of its queues is leaked, as the
+  /// controller may still write to it.
+  [[nodiscard]] bool stop();
+
+  /// Deletes all queues, has the controller flush its cache, and disables it.
+  void shut_down();
+
+  [[nodiscard]] controller_identity identify_controller();
+  /// Refuses namespaces with metadata, with other blocks than 512 and 4096 bytes, or without
+  /// blocks.
+  [[nodiscard]] namespace_identity identify_namespace(std::uint32_t nsid);
+
+  /// Asks for `wanted` queue pairs, 1..65534. Returns how many the controller grants.
+  [[nodiscard]] std::uint32_t request_queues(std::uint32_t wanted);
+
+  /// Makes queue pair `id` with `depth` entries, a power of two from 16 to most_depth().
+  queue_pair_memory const& create_queue_pair(std::uint16_t id, std::uint32_t depth);
+  void delete_queue_pair(std::uint16_t id);
+  /// The largest depth: the completion queue has twice as many entries.
+  [[nodiscard]] std::uint32_t most_depth() const;
+
+  /// Sends any admin command. Returns its completion, whatever its status.
+  nvme::cqe admin(nvme::sqe const& command);
+
+  [[nodiscard]] nvme::capabilities capabilities() const { return capabilities_; }
+  /// Whether the controller reports a fatal error, or has left.
+  [[nodiscard]] bool failed() const;
+  [[nodiscard]] controller_link& link() { return link_; }
+
+ private:
+  struct pair {
+    dma_memory sq;
+    dma_memory cq;
+    queue_pair_memory view;
+  };
+
+  void expect(nvme::cqe const& answer, std::string const& what) const;
+  [[nodiscard]] bool wait_ready(bool ready) const;
+  void identify(nvme::identify_kind kind, std::uint32_t nsid);
+
+  controller_link& link_;
+  control_options options_;
+  nvme::capabilities capabilities_;
+  std::optional<admin_queue> admin_;
+  dma_memory page_;  // for answers of identify
+  std::map<std::uint16_t, pair> pairs_;
+  bool up_ = false;
+};
+
+}  // namespace gpufs::nvme_host
