@@ -103,6 +103,9 @@ foreach(suite IN LISTS suites)
   if(name STREQUAL "nvme_conformance_test")
     target_sources(${name} PRIVATE ${nvme_conformance_sources})
   endif()
+  if(name MATCHES "^nvme_(conformance|queue)_test$")
+    target_sources(${name} PRIVATE test/nvme/software_under_test.cpp)
+  endif()
   if(name MATCHES "^wrapped_io_")
     gpufs_wrap_io(${name})
   endif()
@@ -250,10 +253,10 @@ if(GPUFS_DEVICE STREQUAL "cuda")
   set_tests_properties(plain_cuda PROPERTIES TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77)
 endif()
 
-# add_planted_bug(<name> <sanitizer> <report>): test/device/<name>.{cpp,cu} must pass with the
-# argument `clean`. Without the argument it must make the sanitizer print the report.
+# add_planted_bug(<name> <sanitizer> <report>): test/*/<name>.{cpp,cu} must pass with the argument
+# `clean`. Without the argument it must make the sanitizer print the report.
 function(add_planted_bug name sanitizer report)
-  file(GLOB source CONFIGURE_DEPENDS test/device/${name}.cpp test/device/${name}.cu)
+  file(GLOB source CONFIGURE_DEPENDS test/*/${name}.cpp test/*/${name}.cu)
   if(NOT source)
     return()
   endif()
@@ -275,6 +278,8 @@ endfunction()
 if(GPUFS_DEVICE STREQUAL "emulated")
   add_planted_bug(planted_missing_barrier thread "ThreadSanitizer: data race")
   add_planted_bug(planted_shared_access thread "ThreadSanitizer: data race")
+  add_planted_bug(planted_weak_mark thread "ThreadSanitizer: data race")
+  target_link_libraries(planted_weak_mark PRIVATE gpufs_nvme)
   add_planted_bug(planted_page_overrun address "AddressSanitizer: heap-buffer-overflow")
 else()
   # Runs all suites of its folder. The folder may have been copied to another machine.

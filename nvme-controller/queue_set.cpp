@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
 namespace gpufs::nvme_controller {
 
@@ -92,8 +91,8 @@ bool queue_set::take(submission_queue& queue) {
   }
   queue.missed = no_tail;
   for (unsigned taken = 0; queue.head != tail && taken < most_taken; ++taken) {
-    nvme::sqe entry;
-    std::memcpy(&entry, queue.place.memory + std::size_t{queue.head} * sizeof entry, sizeof entry);
+    // A copy of the object: ThreadSanitizer sees no memcpy of a known size.
+    nvme::sqe const entry = reinterpret_cast<nvme::sqe const*>(queue.place.memory)[queue.head];
     queue.head = queue.head + 1 == queue.place.entries ? 0 : queue.head + 1;
     carry_out(queue, entry);
   }

@@ -108,6 +108,7 @@ bool control_plane::stop() {
     page_.leak();
     admin_.reset();
   }
+  for (auto& [id, each] : pairs_) retired_.push_back(std::move(each));
   pairs_.clear();
   return stopped;
 }

@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace gpufs::nvme_host {
 
@@ -58,13 +59,17 @@ class control_plane {
   control_plane& operator=(control_plane const&) = delete;
 
   /// Disables the controller, gives it its admin queue, and enables it. Queue pairs of before are
-  /// gone, and their memory is freed.
+  /// gone, as after stop().
   void bring_up();
 
-  /// Disables the controller. When it returns true the controller accesses no memory any more.
+  /// Disables the controller. When it returns true the controller accesses no memory any more. The
+  /// memory of its queue pairs stays until free_retired(), as kernels may still use it.
   /// False: CSTS.RDY did not become 0 in time. Then the memory of its queues is leaked, as the
   /// controller may still write to it.
   [[nodiscard]] bool stop();
+
+  /// Frees the memory of queue pairs that stop() has ended. No kernel uses them any more.
+  void free_retired() { retired_.clear(); }
 
   /// Deletes all queues, has the controller flush its cache, and disables it.
   void shut_down();
@@ -108,6 +113,7 @@ class control_plane {
   std::optional<admin_queue> admin_;
   dma_memory page_;  // for answers of identify
   std::map<std::uint16_t, pair> pairs_;
+  std::vector<pair> retired_;
   bool up_ = false;
 };
 

@@ -1,27 +1,2 @@
-// The conformance suite on the software controller. The cases are in conformance_*.cpp.
-#include <test/nvme/conformance.hpp>
-#include <test/nvme/pattern.hpp>
-
-#include <nvme-controller/controller.hpp>
-#include <nvme-host/software.hpp>
-
-namespace gpufs::test {
-
-nvme_host::controller_link& conformance_link() {
-  static auto const disk = [] {
-    auto made = std::make_shared<nvme_controller::memory_namespace>(pattern_blocks * pattern_lba,
-                                                                    pattern_lba);
-    fill_pattern(made->bytes(), 0);
-    return made;
-  }();
-  static nvme_host::software_link link{
-      {.namespaces = {disk}, .threads = 2}, nvme_host::anonymous_memory(), std::uint64_t{1} << 44};
-  return link;
-}
-
-conformance_traits const& controller_traits() {
-  static conformance_traits const traits{.unmapped_status = nvme::status::data_transfer_error};
-  return traits;
-}
-
-}  // namespace gpufs::test
+// The conformance suite on the software controller. CMake adds conformance_*.cpp, with the cases,
+// and software_under_test.cpp.

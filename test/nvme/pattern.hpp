@@ -17,7 +17,7 @@ inline constexpr std::uint64_t pattern_blocks = 8192;
 inline constexpr std::uint64_t first_written = pattern_blocks - 2048;
 
 /// Word `k` of block `lba`.
-inline std::uint64_t pattern_word(std::uint64_t lba, std::uint64_t k) {
+GPUFS_HOST_DEVICE inline std::uint64_t pattern_word(std::uint64_t lba, std::uint64_t k) {
   return base::mix64(lba << 8 | k);
 }
 

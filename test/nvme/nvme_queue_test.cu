@@ -1,0 +1,2 @@
+// The device's queue pairs on the software controller. CMake adds software_under_test.cpp.
+#include <test/nvme/queue_cases.cu>
