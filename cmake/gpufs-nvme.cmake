@@ -7,3 +7,21 @@ target_link_libraries(gpufs_nvme PUBLIC gpufs PRIVATE gpufs_warnings)
 # The cases of the conformance suite. Each program that links them names a controller.
 file(GLOB nvme_conformance_sources CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/test/nvme/conformance_*.cpp)
+
+# nvme_qemu_test: the conformance suite and the device's queue pairs, on the controller that QEMU
+# emulates. A guest runs the program, so it is linked statically. The suite is added behind the
+# other suites, whose main() it shares.
+function(gpufs_add_nvme_guest)
+  add_executable(nvme_guest)
+  gpufs_add_sources(nvme_guest ${nvme_conformance_sources}
+    ${PROJECT_SOURCE_DIR}/test/nvme/vfio_under_test.cpp
+    ${PROJECT_SOURCE_DIR}/test/nvme/queue_cases.cu)
+  gpufs_set_up_program(nvme_guest)
+  target_link_libraries(nvme_guest PRIVATE test_main_device test_support gpufs_nvme)
+  target_link_options(nvme_guest PRIVATE -static)
+  add_test(NAME nvme_qemu_test
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/nvme_qemu.sh $<TARGET_FILE:nvme_guest>
+      ${PROJECT_SOURCE_DIR}/build/nvme-kernel)
+  set_tests_properties(nvme_qemu_test PROPERTIES
+    TIMEOUT 600 LABELS host SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+endfunction()

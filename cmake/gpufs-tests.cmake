@@ -176,6 +176,10 @@ if(TARGET app_gpufs-mapping)
     TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()
 
+if(GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_SANITIZE)
+  gpufs_add_nvme_guest()
+endif()
+
 # A few rounds of gpufs-stress. Of these seeds, some rounds fork, some are killed.
 if(TARGET app_gpufs-stress AND GPUFS_DEVICE STREQUAL "emulated")
   add_test(NAME stress_rounds

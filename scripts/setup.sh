@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# setup.sh [format|charts|fuzz|coverage]: makes sure that the packages for the build are installed.
-# With `format` clang-format is needed, too. With `charts` it is matplotlib: `gpufs bench paper`
-# draws with it. With `fuzz` it is a clang that links libFuzzer. With `coverage` it is clang, and
-# llvm's tools for its counters.
+# setup.sh [format|charts|fuzz|coverage|nvme]: makes sure that the packages for the build are
+# installed. With `format` clang-format is needed, too. With `charts` it is matplotlib: `gpufs bench
+# paper` draws with it. With `fuzz` it is a clang that links libFuzzer. With `coverage` it is clang,
+# and llvm's tools for its counters. With `nvme` it is QEMU, a static busybox, and a kernel that is
+# only unpacked: nvme_qemu_test boots them.
 # Installs missing packages of Debian or Ubuntu, as root or through sudo. If it may not, it lists
 # them and fails. If no package is missing, it does nothing.
 set -euo pipefail
 
+mode=${1:-}
 missing=()
 need_command() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
 need_command cmake cmake
@@ -27,6 +29,15 @@ if [ "${1:-}" = fuzz ]; then
     extern "C" int LLVMFuzzerTestOneInput(unsigned char const*, std::size_t) { return 0; }' ||
     missing+=(clang libclang-rt-dev)
 fi
+if [ "${1:-}" = nvme ]; then
+  need_command qemu-system-x86_64 qemu-system-x86
+  need_command xz xz-utils
+  if ! command -v busybox >/dev/null 2>&1 || ldd "$(command -v busybox)" >/dev/null 2>&1; then
+    missing+=(busybox-static)
+  fi
+fi
+# What is left to do once the packages are there.
+finish() { if [ "$mode" = nvme ]; then exec "$(dirname "$0")/nvme_kernel.sh"; fi; }
 
 compiler=${CXX:-c++}
 headers=(liburing.h=liburing-dev boost/lockfree/spsc_queue.hpp=libboost-dev
@@ -45,7 +56,10 @@ if command -v "$compiler" >/dev/null 2>&1; then
 else
   missing+=(g++ "${headers[@]##*=}")
 fi
-[ ${#missing[@]} -gt 0 ] || exit 0
+if [ ${#missing[@]} -eq 0 ]; then
+  finish
+  exit 0
+fi
 
 mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
 as_root=()
@@ -66,3 +80,4 @@ echo "setup: installing ${missing[*]}"
 "${as_root[@]}" apt-get update
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
   apt-get install -y --no-install-recommends "${missing[@]}"
+finish

@@ -235,10 +235,11 @@ __device__ void put(queue_pair_ref const& q, unsigned lanes, sqe const& entry) {
 }
 
 /// Sends the command of each lane with `sends`. All lanes of the team call; each sender owns `c`,
-/// and its entry has any CID. Never waits. If somebody else holds the tail, the doorbell is left to
-/// them, or to the next help().
+/// and its command has any CID. Never waits. If somebody else holds the tail, the doorbell is left
+/// to them, or to the next help().
 template <class Team>
-__device__ void submit(queue_group_ref const& g, bool sends, channel const& c, sqe entry) {
+__device__ void submit(queue_group_ref const& g, bool sends, channel const& c, sqe const& command) {
+  sqe entry = command;
   for_each_pair<Team>(sends, c.pair, [&](std::uint32_t pair, unsigned lanes) {
     queue_pair_ref const& q = g.pairs[pair];
     entry.dw[0] = (entry.dw[0] & 0xffff) | std::uint32_t{command_id(c.number, c.sequence, q.log2)}

@@ -17,6 +17,9 @@ struct conformance_traits {
   /// Status of a transfer whose memory is not mapped. QEMU's controller says success: the IOMMU
   /// drops the bytes, and nobody tells it.
   std::uint16_t unmapped_status;
+  /// Status of the deletion of a completion queue that does not exist. QEMU's controller says 100h,
+  /// the specification 101h.
+  std::uint16_t missing_cq_status;
 };
 [[nodiscard]] conformance_traits const& controller_traits();
 

@@ -1,7 +1,8 @@
 // Conformance: bring-up, identify, queues that come and go, resets.
 #include <test/nvme/conformance_scene.hpp>
 
-#include <array>
+#include <algorithm>
+#include <vector>
 
 namespace gpufs::test {
 
@@ -79,7 +80,7 @@ TEST_CASE("conformance: creation and deletion of queues refuse what is wrong") {
       {"CQ 1 with its SQ deleted", admin_opcode::delete_cq, 1, 0, 0,
        status::invalid_queue_deletion},
       {"SQ 7 deleted", admin_opcode::delete_sq, 7, 0, 0, status::invalid_queue_id},
-      {"CQ 7 deleted", admin_opcode::delete_cq, 7, 0, 0, status::invalid_queue_id},
+      {"CQ 7 deleted", admin_opcode::delete_cq, 7, 0, 0, controller_traits().missing_cq_status},
       {"SQ 1 deleted", admin_opcode::delete_sq, 1, 0, 0, status::success},
       {"SQ 1 deleted twice", admin_opcode::delete_sq, 1, 0, 0, status::invalid_queue_id},
       {"CQ 1 deleted", admin_opcode::delete_cq, 1, 0, 0, status::success},
@@ -169,8 +170,8 @@ TEST_CASE("conformance: after a reset with commands under way new queues work") 
     // No byte changes any more.
     std::memset(scene.piece.data(), 0x33, scene.piece.bytes());
     scene.plane.bring_up();
-    for (std::uint64_t i = 0; i < scene.piece.bytes(); ++i)
-      REQUIRE(scene.piece.data()[i] == std::byte{0x33});
+    CHECK(std::all_of(scene.piece.data(), scene.piece.data() + scene.piece.bytes(),
+                      [](std::byte b) { return b == std::byte{0x33}; }));
     plain_queue fresh{scene.plane.create_queue_pair(4, 64)};
     for (std::uint16_t i = 0; i < 100; ++i) {
       CHECK(nvme::status_of(fresh.call(scene.read(i, i * 5u, 1))) == status::success);

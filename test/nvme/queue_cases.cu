@@ -94,12 +94,12 @@ TEST_CASE("nvme queues: heads go on where their 31 bits wrap") {
   check_quiet(group, seen.right);
 }
 
-TEST_CASE("nvme queues: one warp alone, and one lane of it") {
+TEST_CASE("nvme queues: one warp alone, and one thread alone") {
   device_scene scene{32, 4096};
   nvme::queue_group const group{make_pairs(scene.plane, 2, 16)};
   launch(read_kernel<base::whole_warp>, 1, 32, scene.plan(group, 4096, 20, 8), scene.counts.data());
   this_thread_stream().synchronize();
-  launch(read_kernel<base::whole_warp>, 1, 1, scene.plan(group, 4096, 20, 8), scene.counts.data());
+  launch(read_kernel<base::one_lane>, 1, 1, scene.plan(group, 4096, 20, 8), scene.counts.data());
   read_counts const seen = scene.result();
   check_all_right(seen);
   check_quiet(group, seen.right);

@@ -20,7 +20,8 @@ nvme_host::controller_link& conformance_link() {
 }
 
 conformance_traits const& controller_traits() {
-  static conformance_traits const traits{.unmapped_status = nvme::status::data_transfer_error};
+  static conformance_traits const traits{.unmapped_status = nvme::status::data_transfer_error,
+                                         .missing_cq_status = nvme::status::invalid_queue_id};
   return traits;
 }
 
