@@ -145,7 +145,8 @@ function(gpufs_add_apps)
     gpufs_add_sources(app_${name} ${sources})
     gpufs_set_up_program(app_${name})
     target_link_libraries(app_${name} PRIVATE gpufs_apps_common)
-    if(name STREQUAL "gpufs")  # for --version
+    if(name STREQUAL "gpufs")  # gpufs nvme; for --version
+      target_link_libraries(app_${name} PRIVATE gpufs_nvme)
       set_source_files_properties(${main} PROPERTIES
         COMPILE_DEFINITIONS "GPUFS_VERSION=\"${gpufs_VERSION}\"")
     endif()

@@ -1,5 +1,5 @@
 // gpufs: looks at the machine (info), measures what gpufs does on it (bench), finds the settings
-// for a file (tune).
+// for a file (tune), tests NVMe controllers (nvme).
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
 
@@ -12,6 +12,7 @@
 #include <apps/bench/write.hpp>
 #include <apps/common/program.hpp>
 #include <apps/gpufs/info.hpp>
+#include <apps/gpufs/nvme_command.hpp>
 #include <apps/gpufs/tune.hpp>
 
 #include <CLI/CLI.hpp>
@@ -129,7 +130,16 @@ int main(int argc, char** argv) {
   tune_options tuning;
   add_options(tune_command, tuning);
 
+  CLI::App& nvme_command = *app.add_subcommand(
+      "nvme", "drives an NVMe controller from a kernel: nothing is written to it");
+  nvme_options drive;
+  nvme_command.add_option("spec", drive.spec, "mem:SIZE, soft:PATH or vfio:ADDRESS")->required();
+  nvme_command.add_option("action", drive.action, "identify or selftest")->required();
+  nvme_command.add_option("--threads", drive.threads, "threads of a software controller, 1..64")
+      ->capture_default_str();
+
   return run_program(app, argc, argv, [&] {
+    if (nvme_command.parsed()) return run_nvme(drive);
     if (tune_command.parsed()) {
       return run_tune(tuning, tune_settings.load(), [&](std::string_view key) {
         return tune_command.get_option(setting_named(key).flag())->count() != 0;
