@@ -159,6 +159,12 @@ if(TARGET app_gpufs AND GPUFS_DEVICE STREQUAL "emulated")
   set_tests_properties(trace_program PROPERTIES
     TIMEOUT 600 LABELS device ENVIRONMENT "${test_environment}")
 endif()
+if(TARGET app_gpufs)
+  add_test(NAME nvme_command
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/nvme_command.sh $<TARGET_FILE:app_gpufs>)
+  set_tests_properties(nvme_command PROPERTIES
+    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+endif()
 # What each row of `gpufs bench patterns` reads from the host.
 if(TARGET app_gpufs AND GPUFS_DEVICE STREQUAL "emulated")
   add_test(NAME bench_patterns

@@ -47,7 +47,8 @@ bool admin_queue::take(nvme::cqe& out) {
   return true;
 }
 
-nvme::cqe admin_queue::call(nvme::sqe command, std::chrono::milliseconds longest) {
+nvme::cqe admin_queue::call(nvme::sqe const& asked, std::chrono::milliseconds longest) {
+  nvme::sqe command = asked;
   ++cid_;
   command.dw[0] = (command.dw[0] & 0xffff) | std::uint32_t{cid_} << 16;
   std::memcpy(sq_.data() + std::size_t{tail_} * sizeof command, &command, sizeof command);

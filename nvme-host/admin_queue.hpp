@@ -22,7 +22,7 @@ class admin_queue {
 
   /// Sends a command and waits for its answer. The CID is this function's. Throws controller_error
   /// if the controller fails, leaves, or gives no answer within `longest`.
-  nvme::cqe call(nvme::sqe command, std::chrono::milliseconds longest);
+  nvme::cqe call(nvme::sqe const& asked, std::chrono::milliseconds longest);
 
   /// Gives up the memory, as dma_memory::leak().
   void leak() noexcept;

@@ -7,6 +7,7 @@
 #include <apps/common/temp_file.hpp>
 #include <apps/gpufs/info.hpp>
 #include <apps/gpufs/machine.hpp>
+#include <apps/gpufs/nvme_spec.hpp>
 
 #include <fmt/format.h>
 
@@ -40,6 +41,7 @@ facts look(config const& settings) {
   }
   f.host = look_at_host();
   f.io = look_at_io(settings, temp_folder());
+  for (ability const& each : look_at_nvme()) f.io.push_back(each);
   if (!f.device) return f;
   f.paths = look_at_paths(settings, temp_folder());
   try {

@@ -1,5 +1,5 @@
 // gpufs: looks at the machine (info), measures what gpufs does on it (bench), finds the settings
-// for a file (tune), sums up traces (trace).
+// for a file (tune), sums up traces (trace), tests NVMe controllers (nvme).
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
 
@@ -12,6 +12,7 @@
 #include <apps/bench/write.hpp>
 #include <apps/common/program.hpp>
 #include <apps/gpufs/info.hpp>
+#include <apps/gpufs/nvme_command.hpp>
 #include <apps/gpufs/settings_page.hpp>
 #include <apps/gpufs/trace.hpp>
 #include <apps/gpufs/tune.hpp>
@@ -140,12 +141,21 @@ int main(int argc, char** argv) {
   bool markdown = false;
   settings_command.add_flag("--markdown", markdown, "print the page docs/settings.md");
 
+  CLI::App& nvme_command = *app.add_subcommand(
+      "nvme", "drives an NVMe controller from a kernel: nothing is written to it");
+  nvme_options drive;
+  nvme_command.add_option("spec", drive.spec, "mem:SIZE, soft:PATH or vfio:ADDRESS")->required();
+  nvme_command.add_option("action", drive.action, "identify or selftest")->required();
+  nvme_command.add_option("--threads", drive.threads, "threads of a software controller, 1..64")
+      ->capture_default_str();
+
   return run_program(app, argc, argv, [&] {
     if (settings_command.parsed()) {
       fmt::print("{}", markdown ? settings_page() : settings_text());
       return 0;
     }
     if (trace_command.parsed()) return run_trace(trace);
+    if (nvme_command.parsed()) return run_nvme(drive);
     if (tune_command.parsed()) {
       return run_tune(tuning, tune_settings.load(), [&](std::string_view key) {
         return tune_command.get_option(setting_named(key).flag())->count() != 0;

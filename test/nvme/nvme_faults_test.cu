@@ -308,6 +308,42 @@ TEST_CASE(
   CHECK(group.strays() == 0);
 }
 
+/// Sends commands and ends without a look at their answers.
+__global__ void leave_under_way(read_plan plan) {
+  nvme::channel c;
+  bool const got = nvme::try_channels<base::whole_warp>(plan.group, base::warp_number(), true,
+                                                        nvme::direction::read, c);
+  nvme::submit<base::whole_warp>(
+      plan.group, got, c,
+      nvme::make_transfer(nvme::opcode::read, 0, 1, {grid_thread(), 1},
+                          slot_memory(plan, grid_thread(), pattern_lba)));
+  if (got) nvme::return_channel(plan.group, c, false);
+}
+
+TEST_CASE("nvme faults: blocks that end with commands under way leave no channel behind") {
+  fault_scene scene{2 * slots_bytes};
+  scene.faults->shuffle = true;
+  nvme::queue_group const group{scene.new_pairs(1, 16)};
+  read_plan left = scene.plan(group, 1);
+  left.data += slots_bytes;
+  left.bus += slots_bytes;
+  for (unsigned round = 0; round < 4; ++round) {
+    launch(leave_under_way, grid, block, left);
+    this_thread_stream().synchronize();
+    CHECK(group.channels_taken() > 0);
+    CHECK_FALSE(group.left_locked());
+    wait_until(
+        [&] {
+          read_counts const seen = scene.read(group, grid, block, 1);
+          CHECK(seen.right > 0);
+          CHECK(seen.wrong + seen.late + seen.failed + seen.refused == 0);
+          return group.channels_taken() == 0;
+        },
+        "all channels come back");
+  }
+  CHECK(group.strays() == 0);
+}
+
 TEST_CASE("nvme faults: a controller that fails ends all waits") {
   fault_scene scene{slots_bytes};
   nvme::queue_group group{scene.new_pairs(2, 16)};

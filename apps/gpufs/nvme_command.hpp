@@ -1,0 +1,18 @@
+// `gpufs nvme SPEC identify|selftest`.
+#pragma once
+
+#include <string>
+
+namespace gpufs::apps {
+
+struct nvme_options {
+  std::string spec;
+  std::string action;
+  unsigned threads = 2;  ///< of a software controller
+};
+
+/// Prints what was found. Returns the exit status. Throws usage_error, and what the controller's
+/// control plane throws.
+int run_nvme(nvme_options const& o);
+
+}  // namespace gpufs::apps
