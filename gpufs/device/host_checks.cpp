@@ -3,9 +3,14 @@
 #include <gpufs/device/memory.hpp>
 #include <gpufs/device/shared_range.hpp>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace gpufs::device_memory {
 
@@ -35,6 +40,24 @@ std::uint64_t longest_file() {
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return ~0ull;
   return limit.rlim_cur;
+}
+
+std::vector<std::pair<std::uint64_t, std::uint64_t>> data_of(int file, std::uint64_t at,
+                                                             std::uint64_t bytes) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> found;
+  for (auto const end = at + bytes; at < end;) {
+    auto const first = ::lseek(file, off_t(at), SEEK_DATA);
+    if (first < 0 && errno == ENXIO) return found;
+    auto const hole = first < 0 ? -1 : ::lseek(file, first, SEEK_HOLE);
+    if (hole < 0) {  // it does not tell: all of it
+      found.emplace_back(at, end);
+      return found;
+    }
+    if (std::uint64_t(first) >= end) return found;
+    found.emplace_back(first, std::min<std::uint64_t>(end, hole));
+    at = std::uint64_t(hole);
+  }
+  return found;
 }
 
 }  // namespace gpufs::device_memory

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include <sys/mman.h>
 #include <sys/types.h>
@@ -56,8 +58,8 @@ class shared_range {
   [[nodiscard]] std::byte* base() const { return base_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
-  /// Gives [at, at + bytes) memory of zeros on both sides. `at` is a multiple of granularity. The
-  /// CPU may read it. Throws device_error.
+  /// Gives the CPU's side of [at, at + bytes) memory of zeros, which the CPU may read. `at` is a
+  /// multiple of granularity. Throws device_error.
   void attach(std::uint64_t at, std::uint64_t bytes);
 
   /// The same, but the CPU's side is bytes of a file from `file_offset` on, a multiple of
@@ -65,12 +67,37 @@ class shared_range {
   void attach_file(std::uint64_t at, std::uint64_t bytes, int fd, std::uint64_t file_offset);
 
   /// The CPU's side of attached bytes becomes bytes of a file, as attach_file() has it, or memory
-  /// of zeros that the CPU may read, if fd < 0. No call uses them, and they are not pinned. Throws
-  /// device_error.
+  /// of zeros that the CPU may read, if fd < 0. No call uses them, they are not pinned, and
+  /// add_host() does not hold there. Throws device_error.
   void set_host_side(std::uint64_t at, std::uint64_t bytes, int fd, std::uint64_t file_offset);
 
-  /// Takes the memory away. The device does not use it any more.
+  /// Takes all memory away. The device does not use it any more.
   void detach(std::uint64_t at, std::uint64_t bytes) noexcept;
+
+  /// Gives the device memory of its own for attached bytes. Both numbers are multiples of
+  /// granularity. The last `zeros` bytes of it are zeros, others may be anything. Throws
+  /// device_error: the device has no more.
+  void add_device(std::uint64_t at, std::uint64_t bytes, std::uint64_t zeros);
+
+  /// Takes that memory away, as it was added. GPU: may wait for kernels.
+  void remove_device(std::uint64_t at) noexcept;
+
+  /// Lets the device use the CPU's side of attached bytes, over the bus and at the same addresses.
+  /// It has no memory of its own there. `is_written`: kernels may store to them, and the CPU may
+  /// read and write them until protect(). Else they are bytes of a file.
+  /// Returns false if the system or the device refuses.
+  [[nodiscard]] bool add_host(std::uint64_t at, std::uint64_t bytes, bool is_written) noexcept;
+
+  /// Ends that, as it was added. GPU: may wait for kernels.
+  void remove_host(std::uint64_t at) noexcept;
+
+  /// The parts of the CPU's side that have memory, from the begin of the reservation. Others are
+  /// zeros. Not of files. `bytes` > 0.
+  [[nodiscard]] std::vector<std::pair<std::uint64_t, std::uint64_t>> host_data(
+      std::uint64_t at, std::uint64_t bytes) const;
+
+  /// Gives the memory of the CPU's side of these bytes back. They are zeros then. Not of files.
+  void drop_host(std::uint64_t at, std::uint64_t bytes) noexcept;
 
   /// Sets what the CPU may do. Both numbers are multiples of 4096. Returns 0, or ENOMEM: the system
   /// has no more mappings (vm.max_map_count).
@@ -102,7 +129,7 @@ class shared_range {
 #endif
 
   /// A call uses the bytes from now on; kernels may store to them if `writes`. Multiples of 4096.
-  /// GPU: does nothing. Throws device_error.
+  /// GPU: does nothing. Throws device_error: also if the device has no memory there.
   void begin_use(std::uint64_t at, std::uint64_t bytes, bool writes);
 
   /// No call uses the bytes any more. Emulated: the CPU may do nothing with them until protect().
@@ -121,6 +148,11 @@ class shared_range {
 
 /// Whether launches on the stream are recorded for later (CUDA graphs).
 [[nodiscard]] bool is_captured(stream& on);
+
+/// The parts of [at, at + bytes) of a file that are no holes: first byte, and the one behind.
+[[nodiscard]] std::vector<std::pair<std::uint64_t, std::uint64_t>> data_of(int file,
+                                                                           std::uint64_t at,
+                                                                           std::uint64_t bytes);
 
 /// Bytes of device memory that are free.
 [[nodiscard]] std::uint64_t free_device_bytes();

@@ -34,11 +34,13 @@ std::uint64_t memory_of_host() {
 address_space::address_space(mapping_config const& settings)
     : settings_(settings),
       device_(current_device_number()),
-      device_bytes_left_(settings.device_memory != 0 ? settings.device_memory
-                                                     : device_memory::free_device_bytes() / 10 * 9),
       range_(settings.address_space),
       free_(range_.bytes()),
       rolling_(settings),
+      tiers_{.budgets = {settings.device_memory != 0 ? settings.device_memory
+                                                     : device_memory::free_device_bytes() / 10 * 9,
+                         settings.host_memory != host_memory_automatic ? settings.host_memory
+                                                                       : memory_of_host() / 4}},
       bytes_to_pin_(settings.pinned_memory != pinned_automatic ? settings.pinned_memory
                                                                : memory_of_host() / 4) {
   guard_.emplace(range_.base(), range_.bytes(), faults_);
@@ -123,15 +125,18 @@ void address_space::wait_for_sends() {
   is_sending_ = has_scattered_ = false;
 }
 
+// Blocks whose only memory is the CPU's side are there already.
 void address_space::fetch(object& o, block_run r, reason why) {
   wait_for_scattered();
-  for (auto const& part : parts_to_copy(o, o.bytes_in(r))) {
-    std::uint64_t const at = o.offset + part.first;
-    device_memory::copy_to_pinned(fetches_, range_.host_bytes(at), range_.device_bytes(at),
-                                  part.end - part.first);
+  for (auto const& run : o.on_both_sides(r)) {
+    for (auto const& part : parts_to_copy(o, o.bytes_in(run))) {
+      std::uint64_t const at = o.offset + part.first;
+      device_memory::copy_to_pinned(fetches_, range_.host_bytes(at), range_.device_bytes(at),
+                                    part.end - part.first);
+    }
+    count_moved(o, why, &mapping_statistics::bytes_d2h, run.end - run.first, o.bytes_of(run));
   }
   fetches_.synchronize();
-  count_moved(o, why, &mapping_statistics::bytes_d2h, r.end - r.first, o.bytes_of(r));
 }
 
 // While a call uses blocks on the emulated device, the device's bytes lie there. end_use() sets

@@ -13,8 +13,10 @@
 #include <gpufs/mapping/object.hpp>
 #include <gpufs/mapping/page_work.hpp>
 #include <gpufs/mapping/quiet_lock.hpp>
+#include <gpufs/mapping/requests.hpp>
 #include <gpufs/mapping/rolling.hpp>
 #include <gpufs/mapping/staging.hpp>
+#include <gpufs/mapping/tier_account.hpp>
 #include <gpufs/mapping_options.hpp>
 #include <gpufs/mapping_statistics.hpp>
 
@@ -37,32 +39,6 @@
 #include <unistd.h>
 
 namespace gpufs::shared {
-
-/// Blocks that a call is going to use, of an object that may be gone by then.
-struct part {
-  std::uint64_t offset, id;  ///< of the object
-  block_run blocks;
-  bool writes;
-};
-
-/// Nothing: the call declares nothing, and may use all objects.
-using parts_of_call = std::optional<std::vector<part>>;
-
-/// What the begin of a call does about bytes that the device lacks.
-enum class missing_bytes { refuse, bring };
-
-/// Bytes of an object that the CPU will probably touch next.
-struct bytes_ahead {
-  std::uint64_t offset, id;  ///< of the object
-  byte_run bytes;
-};
-
-/// What a range of an object is to be made ready for; see mapping::acquire().
-struct wanted {
-  std::uint64_t first;
-  std::uint64_t bytes;
-  access use;
-};
 
 /// All state is protected by one mutex, taken with signals blocked. The service thread answers
 /// faults of CPU threads; these hold nothing while they wait. Nobody waits for a call with the
@@ -143,6 +119,11 @@ class address_space {
   /// Threads and device are the parent's there.
   [[nodiscard]] bool in_forked_child() const { return ::getpid() != process_; }
 
+  /// Advice for the blocks' chunks.
+  void advise(object& o, block_run r, memory_advice advice);
+  /// Of all objects, or of one.
+  [[nodiscard]] memory_tiers tiers(object const* of = nullptr) const;
+
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] mapping_statistics counts(object const* of = nullptr) const;
   [[nodiscard]] std::vector<std::string> notes() const;
@@ -160,6 +141,7 @@ class address_space {
   void set_up(object& o);
   void set_up_states(object& o);
   void set_up_file(object& o);
+  void set_up_chunks(object& o);
   void forget(quiet_lock& lock, object& o);
   void stop_filling(quiet_lock& lock, object& o);
   void join_filler(quiet_lock& lock, object& o);
@@ -222,6 +204,7 @@ class address_space {
   [[nodiscard]] fault_answer serve(quiet_lock& lock, object& o, std::uint64_t block,
                                    touch_kind kind);
   [[nodiscard]] fault_answer serve_absent(quiet_lock& lock, object& o, block_run one);
+  [[nodiscard]] fault_answer serve_single(object& o, std::uint64_t block, bool writes);
   void make_readable(object& o, block_run r, device_memory::host_access to);
   [[nodiscard]] std::vector<byte_run> parts_to_copy(object& o, byte_run r);
   bool pin(object& o, std::uint64_t piece);
@@ -229,12 +212,39 @@ class address_space {
   void unpin(std::uint64_t offset, std::vector<block_run> const& pinned);
   void expect_next(object& o, std::uint64_t block);
 
+  // Tiers.
+  struct placed_chunks;
+  [[nodiscard]] int place_all(quiet_lock& lock, used_objects const& all, missing_bytes missing);
+  [[nodiscard]] bool must_plan(used_objects const& all);
+  [[nodiscard]] placed_chunks all_chunks(used_objects const& all);
+  [[nodiscard]] int refuse_to_place(placed_chunks const& all);
+  [[nodiscard]] bool can_move(object const& o, block_run blocks) const;
+  [[nodiscard]] int carry_out(quiet_lock& lock, placed_chunks const& all,
+                              std::vector<planned_move> const& moves);
+  [[nodiscard]] int move_chunk(quiet_lock& lock, object& o, std::size_t i, tier to);
+  void leave_device(quiet_lock& lock, object& o, std::size_t i);
+  [[nodiscard]] int enter_device(quiet_lock& lock, object& o, std::size_t i);
+  void leave_host(quiet_lock& lock, object& o, std::size_t i);
+  void leave_host(quiet_lock& lock, object& o);
+  [[nodiscard]] int enter_host(quiet_lock& lock, object& o, std::size_t i);
+  void set_tier(object& o, std::size_t i, tier to);
+  void forget_chunks(object& o);
+  void keep_at_host(object& o, block_run blocks);
+  void send_chunk(object& o, block_run blocks);
+  void drop_partly_absent(object& o, block_run blocks);
+  void shrink_budget(tier t, std::string const& why);
+  void open_single(object& o, block_run r);
+  void restore_single(object& o, block_run r);
+  void still_single(object& o, block_run r);
+
   // Without the mutex, in threads of their own.
   void in_lanes(std::size_t jobs, std::function<void(file_lane&)> const& work);
   void fill_eagerly(object& o);
   void fill_pieces(object& o, fill_job& job, file_lane& lane);
   [[nodiscard]] int start_piece(object& o, fill_piece const& piece, file_lane& lane,
                                 staging_piece& to, bool& is_direct);
+  [[nodiscard]] int start_at_host(object& o, fill_piece const& piece, file_lane& lane,
+                                  staging_piece& to, bool& is_direct);
   void end_piece(object& o, fill_job& job, fill_piece& piece, int error, bool is_direct);
   void write_pages(object& o, write_piece& piece, file_lane& lane);
   [[nodiscard]] std::uint32_t find_changed(object& o, write_piece& piece, file_lane& lane);
@@ -249,7 +259,6 @@ class address_space {
   pid_t process_ = ::getpid();
   mapping_config settings_;
   int device_;
-  std::uint64_t device_bytes_left_;
   device_memory::shared_range range_;
   staging_pool staging_;
   lane_pool lanes_;
@@ -271,6 +280,7 @@ class address_space {
   std::uint64_t last_object_ = 0;
   std::int64_t last_call_ = 0;
   std::set<std::int64_t> ending_;  ///< calls that have a mark behind them, which is not reached
+  tier_account tiers_;
   mapping_statistics counts_;
   std::vector<std::string> notes_;
   std::string why_refused_;

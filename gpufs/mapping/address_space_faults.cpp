@@ -98,6 +98,7 @@ fault_answer address_space::serve(quiet_lock& lock, object& o, std::uint64_t blo
     count(o, &mapping_statistics::faults_spurious);
     return fault_answer::served;
   }
+  if (o.single.contains(block)) return serve_single(o, block, writes);
   if (has_failed_ && touch.fetch) return fault_answer::failed;
   count(o, writes ? &mapping_statistics::faults_write : &mapping_statistics::faults_read);
   if (touch.fetch)
@@ -144,6 +145,7 @@ void address_space::make_readable(object& o, block_run one, host_access to) {
 void address_space::make_dirty(object& o, std::uint64_t block, bool rolls) {
   set_state(o, {block, block + 1}, block_state::dirty);
   if (o.file != nullptr) o.file->changed.add({block, block + 1});
+  if (o.single.contains(block)) return;  // nothing is sent
   if (o.protocol == coherence_protocol::lazy || !rolls) {
     o.dirty.emplace(block, written_.end());
     return;

@@ -106,7 +106,7 @@ int address_space::drop(object& o, bool also_changed) {
   if (o.file == nullptr || (o.file->is_scratch && !also_changed)) return 0;
   auto& f = *o.file;
   quiet_lock lock(mutex_);
-  wait_until(lock, [&] { return !f.is_busy && f.filling.empty(); });
+  wait_until(lock, [&] { return !f.is_busy && f.filling.empty() && !o.is_moving(); });
   if (!o.uses.empty()) return -EBUSY;
   if (has_failed_) return -EIO;
   try {
@@ -160,12 +160,13 @@ int address_space::remap(object& o, file_to_map const& what) {
   quiet_lock lock(mutex_);
   auto& f = *o.file;
   stop_filling(lock, o);
-  wait_until(lock, [&] { return !f.is_busy && f.fills == 0; });
+  wait_until(lock, [&] { return !f.is_busy && f.fills == 0 && !o.is_moving(); });
   f.stops.store(false, std::memory_order_relaxed);
   if (!o.uses.empty() || !f.changed.empty()) return -EBUSY;
   if (has_failed_) return -EIO;
   f.is_busy = true;  // nobody brings bytes, or uses it for writing
   auto const pinned = forget_pins(o);
+  leave_host(lock, o);
   lock.beside([&] { unpin(o.offset, pinned); });
   f.file = what.file;
   f.use = what.use;

@@ -32,6 +32,14 @@ int read_first(file_side const& f, std::span<std::byte> to, std::uint64_t offset
   return std::uint64_t(got.bytes) < to.size() ? -ESTALE : 0;
 }
 
+// The last word of an object may have a part of it only.
+void put_unwritten(std::span<std::byte> to, std::uint64_t key, std::uint64_t first_word) {
+  for (std::uint64_t at = 0; at < to.size(); at += sizeof(std::uint64_t), ++first_word) {
+    auto const word = unwritten_word(key, first_word);
+    std::memcpy(&to[at], &word, std::min(sizeof word, to.size() - at));
+  }
+}
+
 block_run to_pages(byte_run bytes) {
   return {bytes.first / file_page, (bytes.end + file_page - 1) / file_page};
 }
@@ -79,10 +87,13 @@ std::vector<fill_piece> address_space::pieces_to_fill(object& o, block_run units
   std::uint64_t const at_once = std::max<std::uint64_t>(staging_piece::size / f.unit_bytes, 1);
   std::vector<fill_piece> pieces;
   for (auto const& run : claimed.runs()) {
-    for (auto first = run.first; first < run.end; first += at_once) {
-      block_run const some{first, std::min(first + at_once, run.end)};
-      pieces.push_back(
-          {some, {some.first * f.unit_bytes, std::min(some.end * f.unit_bytes, o.bytes)}});
+    for (auto first = run.first; first < run.end;) {
+      auto const begin = first * f.unit_bytes;
+      auto const end = std::min({first + at_once, run.end, o.end_of_chunk(begin) / f.unit_bytes});
+      pieces.push_back({.units = {first, end},
+                        .bytes = {begin, std::min(end * f.unit_bytes, o.bytes)},
+                        .is_at_host = o.single.contains(begin / o.block_bytes)});
+      first = end;
     }
   }
   return pieces;
@@ -164,6 +175,7 @@ int address_space::start_piece(object& o, fill_piece const& piece, file_lane& la
   auto const [first, last] = piece.bytes;
   std::byte* const device = range_.device_bytes(o.offset + first);
   try {
+    if (piece.is_at_host) return start_at_host(o, piece, lane, to, is_direct);
     if (f.begins_with == first_bytes::unwritten) {
       fill_unwritten(lane.on, device, device_memory::rounded_up(last - first, 8), f.unwritten_key,
                      (f.offset + first) / 8);
@@ -185,6 +197,27 @@ int address_space::start_piece(object& o, fill_piece const& piece, file_lane& la
     fail();
     return -EIO;
   }
+}
+
+// The bytes go to the CPU's side. The device sees them in pinned memory, where it hashes them.
+int address_space::start_at_host(object& o, fill_piece const& piece, file_lane& lane,
+                                 staging_piece& to, bool& is_direct) {
+  auto const& f = *o.file;
+  auto const [first, last] = piece.bytes;
+  std::span const target(range_.host_bytes(o.offset + first), last - first);
+  if (!o.is_read_only()) {
+    if (f.begins_with == first_bytes::unwritten)
+      put_unwritten(target, f.unwritten_key, (f.offset + first) / sizeof(std::uint64_t));
+    else if (int const error = read_first(f, target, f.offset + first, is_direct); error != 0)
+      return error;
+  }
+  if (f.known.size() != 0) {
+    auto const pages = to_pages(piece.bytes);
+    std::memcpy(to.bytes.data(), target.data(), (pages.end - pages.first) * file_page);
+    hasher_->hash(lane.on, to.bytes.data(), pages.end - pages.first, f.known.data() + pages.first);
+  }
+  to.copied.record(lane.on);
+  return 0;
 }
 
 void address_space::end_piece(object& o, fill_job& job, fill_piece& piece, int error,
@@ -225,8 +258,15 @@ int address_space::bring(quiet_lock& lock, object& o, block_run blocks) {
 // In the thread that map() starts for an eager object. It ends before the object goes.
 void address_space::fill_eagerly(object& o) {
   quiet_lock lock(mutex_);
-  // Errors come again where somebody needs the bytes.
-  if (!is_stopped(*o.file)) static_cast<void>(fill(lock, o, o.file->units_of(0, o.bytes)));
+  // Errors come again where somebody needs the bytes. What is not in device memory is read when a
+  // call needs it.
+  block_runs there;
+  for (auto const& run : o.on_both_sides(o.all())) there.add(run);
+  for (auto const& run : o.is_moving() ? std::vector<block_run>{} : there.runs()) {
+    auto const bytes = o.bytes_in(run);
+    if (!is_stopped(*o.file))
+      static_cast<void>(fill(lock, o, o.file->units_of(bytes.first, bytes.end)));
+  }
 }
 
 // Several threads may want that.

@@ -58,7 +58,7 @@ void address_space::for_each_block(object const& o, std::uint64_t at, std::uint6
 
 bool address_space::is_home_at_device(object const& o, std::uint64_t block) const {
   if (o.protocol == coherence_protocol::batch) return o.is_at_device;
-  return o.states[block] == block_state::invalid;
+  return o.states[block] == block_state::invalid && !o.single.contains(block);
 }
 
 staging_pool::lease address_space::take_staging() {

@@ -42,15 +42,10 @@ object& address_space::add(std::uint64_t bytes, map_options const& options,
   device_scope const here(device_);
   // Written so that no sum overflows.
   std::uint64_t const room = bytes <= range_.bytes() ? room_for(bytes) : ~0ull;
-  if (room > device_bytes_left_)
-    throw shared_memory_error(
-        ENOMEM, fmt::format("shared memory: {} bytes asked for, {} of device_memory left; raise "
-                            "device_memory, or free objects",
-                            bytes, device_bytes_left_));
-  auto const offset = free_.take(room);
+  auto const offset = room == ~0ull ? std::nullopt : free_.take(room);
   if (!offset)
     throw shared_memory_error(
-        ENOMEM, fmt::format("shared memory: no {} addresses in a row; raise address_space", room));
+        ENOMEM, fmt::format("shared memory: no {} addresses in a row; raise address_space", bytes));
   auto const protocol = options.protocol.value_or(settings_.protocol);
   auto const block = options.block.value_or(settings_.coherence_block);
   try {
@@ -65,10 +60,12 @@ object& address_space::add(std::uint64_t bytes, map_options const& options,
     o.file = std::move(file);
     set_up(o);
     if (protocol == coherence_protocol::rolling) rolling_.object_added();
-    device_bytes_left_ -= room;
     return o;
   } catch (std::exception const& e) {
-    objects_.erase(*offset);
+    if (auto const made = objects_.find(*offset); made != objects_.end()) {
+      forget_chunks(made->second);
+      objects_.erase(made);
+    }
     range_.detach(*offset, bytes);
     free_.give_back(*offset, room);
     throw shared_memory_error(ENOMEM, e.what());
@@ -81,6 +78,7 @@ void address_space::set_up(object& o) {
     range_.attach_file(o.offset, o.bytes, o.file->file->descriptor(), o.file->offset);
   else
     range_.attach(o.offset, o.bytes);
+  set_up_chunks(o);
   if (o.protocol == coherence_protocol::batch)
     protect_or_throw(o, o.all(), host_access::read_write);
   else
@@ -139,14 +137,17 @@ void address_space::forget(quiet_lock& lock, object& o) {
   std::uint64_t const room = room_for(o.bytes), offset = o.offset, bytes = o.bytes;
   auto const pinned = forget_pins(o);
   auto file = std::move(o.file);
+  forget_chunks(o);
   objects_.erase(offset);
+  ++tiers_.forgetting;
   lock.beside([&] {
     unpin(offset, pinned);
     range_.detach(offset, bytes);
     file.reset();
   });
   free_.give_back(offset, room);
-  device_bytes_left_ += room;
+  --tiers_.forgetting;
+  tell_changes();
 }
 
 object* address_space::object_at(std::uint64_t offset) {

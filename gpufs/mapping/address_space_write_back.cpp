@@ -1,5 +1,6 @@
 // What was changed goes to the files, by pages.
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/merge_page.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 
 #include <algorithm>
@@ -17,57 +18,10 @@ using device_memory::host_access;
 
 namespace {
 
-constexpr std::uint64_t words_of_page = file_page / sizeof(std::uint64_t);
-
-/// What became of a page whose unwritten words were looked for.
-struct merged_page {
-  bool is_written;     ///< somebody has written to it
-  std::uint64_t read;  ///< bytes of the old page
-  int error;
-};
-
-std::uint64_t words_until(std::uint64_t end, std::uint64_t page) {
-  return (std::min(end - page, file_page) + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
-}
-
-// Words of `page` that nobody has written get what the file has there. The object has `count` words
-// of it.
-merged_page merge_page(std::byte* page, std::uint64_t count, backing_file const& file,
-                       std::uint64_t offset, std::uint64_t key) {
-  std::array<std::uint64_t, words_of_page> words;
-  std::memcpy(words.data(), page, file_page);
-  std::array<bool, words_of_page> is_old{};
-  std::uint64_t old_words = 0;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    is_old[i] = words[i] == unwritten_word(key, offset / sizeof words[0] + i);
-    old_words += is_old[i] ? 1 : 0;
-  }
-  if (old_words == 0) return {true, 0, 0};
-  alignas(file_page) std::array<std::byte, file_page> old{};
-  auto const got = file.read(old, offset);
-  if (got.bytes < 0) return {true, 0, int(got.bytes)};
-  // Behind the end of the file there are zeros.
-  for (std::uint64_t i = 0; i < words_of_page; ++i) {
-    if (is_old[i]) std::memcpy(page + i * sizeof words[0], old.data() + i * sizeof words[0], 8);
-  }
-  return {old_words < count, std::uint64_t(got.bytes), 0};
-}
-
-// Bytes [r.first, r.end) of an object, from the CPU's side. Returns 0 or -errno.
-int write_bytes(file_side const& f, std::byte const* bytes, byte_run r) {
-  auto const end = f.offset + r.end;
-  if (f.begins_with != first_bytes::unwritten)
-    return f.file->write({bytes, r.end - r.first}, f.offset + r.first);
-  for (auto at = f.offset + r.first; at < end; at += file_page, bytes += file_page) {
-    std::array<std::byte, file_page> page{};
-    std::span const some(page.data(), std::min(end - at, file_page));
-    std::memcpy(some.data(), bytes, some.size());
-    auto const merged = merge_page(page.data(), words_until(end, at), *f.file, at, f.unwritten_key);
-    if (merged.error != 0) return merged.error;
-    if (!merged.is_written) continue;
-    if (int const error = f.file->write(some, at); error != 0) return error;
-  }
-  return 0;
+block_runs single_within(object const& o, block_run r) {
+  block_runs found;
+  for (auto const& run : o.single.within(r)) found.add(run);
+  return found;
 }
 
 }  // namespace
@@ -107,6 +61,7 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) try 
     auto const sent = has_failed_ ? block_run{0, 0} : blocks;
     for (auto const& run : o.dirty_runs(sent)) protect_or_throw(o, run, host_access::read);
     clean(o, sent, released);
+    still_single(o, sent);
     wait_for_sends();
     pieces = pieces_to_write(o, sent);
   } catch (std::exception const&) {
@@ -156,10 +111,13 @@ std::vector<write_piece> address_space::pieces_to_write(object& o, block_run blo
   std::vector<write_piece> pieces;
   for (auto const& run : f.changed.within(blocks)) {
     auto const all = o.bytes_in(run);
-    for (auto first = all.first; first < all.end; first += staging_piece::size) {
-      byte_run const bytes{first, std::min(first + staging_piece::size, all.end)};
+    for (auto first = all.first; first < all.end;) {
+      auto const end = std::min({first + staging_piece::size, all.end, o.end_of_chunk(first)});
       // -ENOMEM if no thread takes it.
-      pieces.push_back({.bytes = bytes, .error = -ENOMEM});
+      pieces.push_back({.bytes = {first, end},
+                        .is_at_host = o.single.contains(first / o.block_bytes),
+                        .error = -ENOMEM});
+      first = end;
     }
   }
   return pieces;
@@ -189,7 +147,13 @@ std::uint32_t address_space::find_changed(object& o, write_piece& piece, file_la
   auto const& f = *o.file;
   std::uint64_t const first = piece.bytes.first / file_page;
   std::uint64_t const pages = (piece.bytes.end + file_page - 1) / file_page - first;
-  std::byte const* const device = range_.device_bytes(o.offset + piece.bytes.first);
+  std::byte const* device = range_.device_bytes(o.offset + piece.bytes.first);
+  if (piece.is_at_host) {
+    // Pinned memory is the device's as well.
+    std::memcpy(lane.pieces[1].bytes.data(), range_.host_bytes(o.offset + piece.bytes.first),
+                pages * file_page);
+    device = lane.pieces[1].bytes.data();
+  }
   if (f.known.size() != 0) {
     hasher_->compare(lane.on, device, pages, f.known.data() + first, lane.now.data(),
                      lane.changed.data());
@@ -213,7 +177,7 @@ int address_space::write_runs(object& o, write_piece& piece, file_lane& lane, st
   };
   std::uint64_t const end = f.offset + piece.bytes.end;
   auto const merge = [&](std::uint32_t i) {
-    return merge_page(bytes + i * file_page, words_until(end, file_offset(i)), *f.file,
+    return merge_page(bytes + i * file_page, bytes_until(end, file_offset(i)), *f.file,
                       file_offset(i), f.unwritten_key);
   };
   for (std::uint32_t i = 0; i < count;) {
@@ -253,7 +217,7 @@ int address_space::end_write_back(object& o, std::vector<write_piece> const& pie
       count(o, &mapping_statistics::writeback_pages, run.end - run.first);
     }
     count(o, &mapping_statistics::writeback_bytes, p.written_bytes);
-    count(o, &mapping_statistics::bytes_d2h, p.written_bytes);
+    if (!p.is_at_host) count(o, &mapping_statistics::bytes_d2h, p.written_bytes);
     count(o, &mapping_statistics::pages_unchanged, p.unchanged_pages);
     count(o, &mapping_statistics::merge_read_bytes, p.merged_bytes);
     if (p.written_bytes != 0) f.seen.reset();  // others may have written as well
@@ -277,7 +241,10 @@ int address_space::write_from_host(object& o, block_run blocks) {
   for (auto const& run : f.changed.within(blocks)) {
     block_runs gone;
     gone.add(run);
-    for (auto const& saved : o.readable.within(run)) {
+    block_runs at_host;
+    for (auto const& saved : o.readable.within(run)) at_host.add(saved);
+    for (auto const& saved : o.present(single_within(o, run))) at_host.add(saved);
+    for (auto const& saved : at_host.runs()) {
       auto const bytes = o.bytes_in(saved);
       int const error = write_bytes(f, range_.host_bytes(o.offset + bytes.first), bytes);
       if (error == 0) gone.take(saved);

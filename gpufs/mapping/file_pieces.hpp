@@ -15,6 +15,7 @@ namespace gpufs::shared {
 struct fill_piece {
   block_run units;
   byte_run bytes;
+  bool is_at_host;         ///< they go to the CPU's side, which is their only memory
   bool has_ended = false;  ///< with bytes or an error; needs the mutex
 };
 
@@ -28,6 +29,7 @@ struct fill_job {
 /// A part of an object on its way to the file.
 struct write_piece {
   byte_run bytes;
+  bool is_at_host;  ///< the CPU's side is their only memory
   int error = 0;
   std::uint64_t written_bytes = 0, unchanged_pages = 0, merged_bytes = 0;
   std::vector<block_run> written = {};  ///< pages, by their number in the object

@@ -4,10 +4,12 @@
 #include <gpufs/mapping/block_runs.hpp>
 #include <gpufs/mapping/file_side.hpp>
 #include <gpufs/mapping/protocol.hpp>
+#include <gpufs/mapping/tier.hpp>
 #include <gpufs/mapping_options.hpp>
 #include <gpufs/mapping_statistics.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -40,6 +42,9 @@ struct byte_run {
 /// Host memory is pinned by pieces of so many bytes.
 inline constexpr std::uint64_t piece_bytes = device_memory::shared_range::granularity;
 
+/// Number of a use that is no call's: chunks move.
+inline constexpr std::uint64_t moving = 0;
+
 /// Protected by the mutex of its address space, but for what does not change: the first five.
 struct object {
   std::uint64_t id;      ///< no other object of the address space ever has it
@@ -61,6 +66,11 @@ struct object {
   block_runs pinned = {}, copied = {};
   /// The block that the CPU waited for last. Before the first one, block 0 is the next.
   std::uint64_t last_fault = ~0ull;
+  /// What lies in each tier. Blocks whose only memory is the CPU's side are also in `single`, and
+  /// those that the device cannot use in `away` as well.
+  std::uint64_t chunk_bytes = 0;
+  std::vector<chunk> chunks = {};
+  block_runs single = {}, away = {};
   /// Of a batch object: the device has its bytes, and may have changed them.
   bool is_at_device = false;
   bool is_changed = false;
@@ -107,6 +117,39 @@ struct object {
   /// The bytes of a run, from the begin of the object.
   [[nodiscard]] byte_run bytes_in(block_run r) const {
     return {r.first * block_bytes, r.first * block_bytes + bytes_of(r)};
+  }
+  /// Whether the first write of the CPU to a block must be seen, as it is written back.
+  [[nodiscard]] bool is_caught() const { return file != nullptr && file->is_written_back(); }
+  /// The blocks of chunk `i`, its bytes from the begin of the object, and what it takes of memory.
+  [[nodiscard]] block_run blocks_of_chunk(std::size_t i) const {
+    std::uint64_t const per_chunk = std::max<std::uint64_t>(chunk_bytes / block_bytes, 1);
+    return {i * per_chunk, std::min((i + 1) * per_chunk, block_count())};
+  }
+  [[nodiscard]] byte_run bytes_of_chunk(std::size_t i) const {
+    return {i * chunk_bytes, std::min((i + 1) * chunk_bytes, bytes)};
+  }
+  [[nodiscard]] std::uint64_t room_of_chunk(std::size_t i) const {
+    auto const b = bytes_of_chunk(i);
+    return device_memory::rounded_up(b.end - b.first, device_memory::shared_range::granularity);
+  }
+  [[nodiscard]] std::size_t chunk_of(std::uint64_t block) const {
+    return std::size_t(block * block_bytes / chunk_bytes);
+  }
+  /// The blocks of a run that have memory on both sides.
+  [[nodiscard]] std::vector<block_run> on_both_sides(block_run r) const {
+    if (!single.overlaps(r)) return {r};
+    block_runs left;
+    left.add(r);
+    for (auto const& run : single.within(r)) left.take(run);
+    return left.runs();
+  }
+  /// The end of the chunk that has a byte, from the begin of the object.
+  [[nodiscard]] std::uint64_t end_of_chunk(std::uint64_t byte) const {
+    return (byte / chunk_bytes + 1) * chunk_bytes;
+  }
+  /// Whether chunks of it move.
+  [[nodiscard]] bool is_moving() const {
+    return std::ranges::any_of(uses, [](use const& u) { return u.call == moving; });
   }
   /// The dirty blocks of a run, neighbours together.
   [[nodiscard]] std::vector<block_run> dirty_runs(block_run r) const {

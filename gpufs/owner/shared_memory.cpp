@@ -36,6 +36,13 @@ void check_block(std::uint64_t block, char const* name) {
   owner::reject(name, std::to_string(block), "auto (0) or a power of two from 4K to 32M");
 }
 
+void check_chunk(std::uint64_t chunk) {
+  constexpr std::uint64_t least = device_memory::shared_range::granularity, most = 1 << 30;
+  if (chunk == chunk_automatic || (std::has_single_bit(chunk) && chunk >= least && chunk <= most))
+    return;
+  owner::reject("chunk_size", std::to_string(chunk), "auto (0) or a power of two from 2M to 1G");
+}
+
 }  // namespace
 
 void validate(mapping_config const& c) {
@@ -46,6 +53,7 @@ void validate(mapping_config const& c) {
     owner::reject("address_space", std::to_string(c.address_space),
                   "a multiple of 2M from 64G to 64T");
   check_block(c.coherence_block, "coherence_block");
+  check_chunk(c.chunk_size);
   if (c.rolling_size > 1u << 30)
     owner::reject("rolling_size", std::to_string(c.rolling_size),
                   "auto (0) or a number up to 1073741824");
@@ -82,6 +90,16 @@ std::uint64_t mapping::size() const { return space_ == nullptr ? 0 : object_->by
 int mapping::acquire(std::uint64_t first, std::uint64_t bytes, access use) {
   if (space_ == nullptr || !owner::lies_in(first, bytes, size())) return -EINVAL;
   return space_->acquire(*object_, {first, bytes, use});
+}
+
+int mapping::advise(std::uint64_t first, std::uint64_t bytes, memory_advice advice) {
+  if (space_ == nullptr || !owner::lies_in(first, bytes, size())) return -EINVAL;
+  space_->advise(*object_, object_->blocks_of(first, bytes), advice);
+  return 0;
+}
+
+memory_tiers mapping::tiers() const {
+  return space_ == nullptr ? memory_tiers{} : space_->tiers(object_);
 }
 
 int mapping::prefetch_to_device(std::uint64_t first, std::uint64_t bytes) {
@@ -207,6 +225,8 @@ shared_place shared_memory::find(void const* address) const {
   auto* const begin = space_->base() + found.offset;
   return {begin, at - reinterpret_cast<std::uintptr_t>(begin), found.bytes};
 }
+
+memory_tiers shared_memory::tiers() const { return space_->tiers(); }
 
 mapping_statistics shared_memory::stats() const { return space_->counts(); }
 

@@ -59,6 +59,13 @@ class mapping {
   ///   -EACCES the object is only read | -EIO, -ESTALE, -errno its file could not be read
   int acquire(std::uint64_t first, std::uint64_t bytes, access use);
 
+  /// Says where bytes [first, first + bytes) should lie while launches use them, from the next
+  /// launch on. It goes by whole chunks. Any host thread calls. Returns 0, or -EINVAL as acquire().
+  int advise(std::uint64_t first, std::uint64_t bytes, memory_advice advice);
+
+  /// Where the object's bytes are now.
+  [[nodiscard]] memory_tiers tiers() const;
+
   /// Sends what the CPU has written of bytes [first, first + bytes), so that the next launch need
   /// not. Any host thread calls. Returns 0, -EINVAL as acquire(), or -EIO the device failed.
   int prefetch_to_device(std::uint64_t first, std::uint64_t bytes);
@@ -192,6 +199,9 @@ class shared_memory {
   /// The object that an address lies in. Its object member is null if it lies in none.
   [[nodiscard]] shared_place find(void const* address) const;
 
+  /// Where the bytes of all objects are now.
+  [[nodiscard]] memory_tiers tiers() const;
+
   /// Counters of all objects, also of those that have gone.
   [[nodiscard]] mapping_statistics stats() const;
 
@@ -230,10 +240,12 @@ class shared_call {
   ///   -EINVAL bytes beyond an object, an empty or removed mapping, or a second release
   ///   -EBUSY the stream is being captured | -EIO the device failed
   ///   -EACCES it would write to an object that is only read
+  ///   -ENOMEM it may use more than device_memory and host_memory hold; see why_refused()
   ///   -EIO, -ESTALE, -errno bytes of a file could not be read; see why_refused()
   int release();
 
-  /// Why release() failed, if a file was the reason: its path, the offset, the error.
+  /// Why release() failed, if a file or a want of memory was the reason: the path, the offset and
+  /// the error, or the sizes and the remedy.
   [[nodiscard]] std::string const& why_refused() const { return why_refused_; }
 
   /// Ends the call behind the work that the stream has so far. Does nothing without a release().

@@ -15,6 +15,14 @@ enum class coherence_protocol { batch, lazy, rolling };
 /// What somebody does with bytes of an object.
 enum class access { read, write, read_write };
 
+/// Where bytes of an object should lie while launches use them. Advice decides before everything
+/// else, as far as there is room.
+/// automatic  The front of each object in GPU memory, in proportion.
+/// device     In GPU memory.
+/// host       In the host's memory, which the GPU uses over the bus.
+/// atomics    In GPU memory, before all others: atomics over the bus are slow.
+enum class memory_advice { automatic, device, host, atomics };
+
 /// How pages that kernels have changed are found.
 /// hash  Each page of 4 KiB has two hashes on the device, and those that differ are written. A
 ///       changed page is missed with a probability of 2^-64.
@@ -30,6 +38,12 @@ inline constexpr std::uint32_t rolling_automatic = 0;
 
 /// Value of mapping_config::pinned_memory: a quarter of the host's memory.
 inline constexpr std::uint64_t pinned_automatic = ~0ull;
+
+/// Value of mapping_config::host_memory: a quarter of the host's memory.
+inline constexpr std::uint64_t host_memory_automatic = ~0ull;
+
+/// Value of mapping_config::chunk_size: 64 MiB.
+inline constexpr std::uint64_t chunk_automatic = 0;
 
 /// Every setting of a shared_memory with its default. The constructor calls validate().
 struct mapping_config {
@@ -60,8 +74,17 @@ struct mapping_config {
   /// ahead of a CPU thread that goes through an object. 0 = none, or pinned_automatic.
   std::uint64_t pinned_memory = pinned_automatic;
 
-  /// Most bytes of GPU memory for objects; 0 = what is free, less a tenth.
+  /// Most bytes of GPU memory for objects; 0 = what is free, less a tenth. Objects that do not fit
+  /// lie in the host's memory in part, and the GPU uses that over the bus.
   std::uint64_t device_memory = 0;
+
+  /// Most bytes of the host's memory that the GPU uses over the bus; 0 = none, or
+  /// host_memory_automatic.
+  std::uint64_t host_memory = host_memory_automatic;
+
+  /// Objects move between GPU memory and the host by so many bytes: a power of two from 2 MiB to
+  /// 1 GiB, or chunk_automatic. At least a block. Batch and lazy objects move as a whole.
+  std::uint64_t chunk_size = chunk_automatic;
 
   /// Threads that read a file's bytes into GPU memory, or write them back, 1..256, for each object
   /// that is filled or written back.

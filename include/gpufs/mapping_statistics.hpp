@@ -30,6 +30,9 @@
   COUNTER(writeback_pages, "pages that they lie in")                                              \
   COUNTER(pages_unchanged, "pages that were looked at and had not changed")                       \
   COUNTER(merge_read_bytes, "bytes of old pages read, as only a part of the page was written")    \
+  COUNTER(moves, "chunks that went to GPU memory or to host memory, or left them, for launches")  \
+  COUNTER(move_h2d_bytes, "bytes sent as their chunk went to GPU memory")                         \
+  COUNTER(move_d2h_bytes, "bytes fetched as their chunk left GPU memory")                         \
   COUNTER(merged_bytes, "bytes moved because the system has no more mappings; max_map_count")     \
   COUNTER(faults_read, "reads of the CPU that had to wait for a block")                           \
   COUNTER(faults_write, "writes of the CPU that had to wait for a block or for its protection")   \
@@ -50,6 +53,13 @@ struct mapping_statistics {
 
   /// The counters since the snapshot `earlier` of the same object.
   [[nodiscard]] mapping_statistics operator-(mapping_statistics const& earlier) const;
+};
+
+/// Where the bytes of objects are, in bytes of whole chunks.
+struct memory_tiers {
+  std::uint64_t device = 0;  ///< in GPU memory
+  std::uint64_t host = 0;    ///< in the host's memory, where the GPU uses them over the bus
+  std::uint64_t away = 0;    ///< in the host's memory or in the file only; launches bring them
 };
 
 /// One line per counter that is not zero: "  faults_read        12".

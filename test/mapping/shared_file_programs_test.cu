@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -38,7 +39,8 @@ class twin {
  public:
   twin(std::mt19937_64& random, shared_memory& memory, unsigned page_words)
       : random_(random), memory_(memory) {
-    std::uint64_t const count = 2 * (page_words + below(100 * page_words));
+    std::uint64_t const pages = below(4) == 0 ? 2000 : 100;
+    std::uint64_t const count = 2 * (page_words + below(pages * page_words));
     disk_.resize(count);
     for (auto& w : disk_) w = static_cast<std::uint32_t>(random_());
     file_.write(disk_, 0);
@@ -118,10 +120,14 @@ class twin {
     auto const salt = static_cast<std::uint32_t>(random_());
     shared_call call;
     call.writes(object_, 8 * s.first, 8 * s.pairs);
-    if (below(2) == 0)
-      launch(call, store_pairs, 2, 64, data(), s.first, s.pairs, salt);
-    else
-      launch(store_pairs, 2, 64, data(), s.first, s.pairs, salt);
+    bool const is_declared = below(2) == 0;
+    if (!launched([&] {
+          if (is_declared)
+            launch(call, store_pairs, 2, 64, data(), s.first, s.pairs, salt);
+          else
+            launch(store_pairs, 2, 64, data(), s.first, s.pairs, salt);
+        }))
+      return true;
     for (std::uint64_t i = 0; i < s.pairs; ++i) {
       now_[first_ + 2 * (s.first + i)] = salt + static_cast<std::uint32_t>(i);
       now_[first_ + 2 * (s.first + i) + 1] = salt * 3 + static_cast<std::uint32_t>(i);
@@ -132,8 +138,11 @@ class twin {
     if (!reads()) return true;
     auto const s = part(2000);
     auto const salt = static_cast<std::uint32_t>(random_());
-    launch(mix_words, 1, 64, data(), static_cast<std::uint32_t const*>(data()), 2 * s.first,
-           2 * s.pairs, salt);
+    if (!launched([&] {
+          launch(mix_words, 1, 64, data(), static_cast<std::uint32_t const*>(data()), 2 * s.first,
+                 2 * s.pairs, salt);
+        }))
+      return true;
     for (auto i = 2 * s.first; i < 2 * (s.first + s.pairs); ++i) {
       auto& w = now_[first_ + i];
       w = w * 3 + w + static_cast<std::uint32_t>(i) + salt;
@@ -189,8 +198,38 @@ class twin {
     bool const right = object_.remap(access::read) == 0 && is_in_file() &&
                        std::memcmp(data(), &now_[first_], count_ * 4) == 0;
     disk_ = now_;
+    bool const is_summed = sum_by_kernel();
     use_ = below(2) == 0 ? access::write : access::read_write;
-    return right && object_.remap(use_) == 0;
+    return right && is_summed && object_.remap(use_) == 0;
+  }
+
+  // Of a part of an object that is only read.
+  bool sum_by_kernel() {
+    auto const s = part(2000);
+    mapping sum = memory_.allocate(sizeof(std::uint64_t));
+    shared_call call;
+    call.reads(object_, 8 * s.first, 8 * s.pairs).writes(sum);
+    if (!launched([&] {
+          launch(call, sum_words, 1, 32, static_cast<std::uint32_t const*>(data() + 2 * s.first),
+                 2 * s.pairs, sum.as<std::uint64_t>());
+        }))
+      return true;
+    memory_.synchronize();
+    std::uint64_t expected = 0;
+    for (auto i = 2 * s.first; i < 2 * (s.first + s.pairs); ++i) expected += now_[first_ + i];
+    return *sum.as<std::uint64_t>() == expected;
+  }
+
+  /// Returns false if the budgets cannot hold what the launch may use. Then nothing has happened.
+  template <class Launch>
+  bool launched(Launch const& launch) {
+    try {
+      launch();
+      return true;
+    } catch (shared_memory_error const& e) {
+      if (e.code() != ENOMEM) throw;
+      return false;
+    }
   }
 
   std::mt19937_64& random_;
@@ -215,6 +254,12 @@ TEST_CASE("random programs over objects with files leave the bytes that plain ar
     config.rolling_size = random() % 2 == 0 ? rolling_automatic : std::uint32_t(1 + random() % 6);
     config.fill_threads = std::uint32_t(1 + random() % 4);
     config.detect_writes = random() % 4 == 0 ? write_detection::all : write_detection::hash;
+    // All in device memory, and less and less of it and of the host's.
+    constexpr std::uint64_t mebi = 1 << 20;
+    std::uint64_t const budgets[] = {0, 1, 2 * mebi, 4 * mebi, 8 * mebi};
+    config.device_memory = budgets[random() % 5];
+    config.host_memory = random() % 3 == 0 ? 64 * mebi : budgets[random() % 5];
+    if (random() % 4 != 0) config.chunk_size = 2 * mebi;
     shared_memory memory(config);
     std::vector<std::unique_ptr<twin>> twins;
     for (unsigned i = 0; i < 2; ++i)

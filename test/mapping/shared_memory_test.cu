@@ -472,16 +472,13 @@ TEST_CASE("shared memory: wrong settings and sizes are refused, and the message 
   CHECK(refused([](auto& c) { c.rolling_size = ~0u; }).starts_with("rolling_size="));
   CHECK(refused([](auto& c) { c.rolling_per_object = 0; }).starts_with("rolling_per_object=0"));
   CHECK(refused([](auto& c) { c.rolling_patience = 0; }).starts_with("rolling_patience=0"));
-  mapping_config small;
-  small.device_memory = 7 << 20;
-  shared_memory memory(small);
+  CHECK(refused([](auto& c) { c.chunk_size = 3 << 20; }) ==
+        "chunk_size=3145728: must be auto (0) or a power of two from 2M to 1G");
+  shared_memory memory;
   CHECK(says([&] { (void)memory.allocate(0); }) == "shared memory: 0 bytes asked for");
   CHECK(says([&] { (void)memory.allocate(1, {.block = 3}); }).starts_with("block=3: must be"));
-  auto const two = memory.allocate(3 << 20);
-  CHECK(says([&] { (void)memory.allocate(4 << 20); }) ==
-        "shared memory: 4194304 bytes asked for, 3145728 of device_memory left; raise "
-        "device_memory, or free objects");
-  CHECK(says([&] { (void)memory.allocate(~0ull); }).starts_with("shared memory: 1844674407370955"));
+  CHECK(says([&] { (void)memory.allocate(~0ull); }) ==
+        "shared memory: no 18446744073709551615 addresses in a row; raise address_space");
   CHECK(mapping().acquire(0, 0, gpufs::access::read) == -EINVAL);
   auto m = memory.allocate(1000);
   CHECK(m.acquire(0, 1001, gpufs::access::read) == -EINVAL);

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -30,14 +31,25 @@ struct twin {
 
 class program {
  public:
-  program(std::uint64_t seed, mapping_config const& c) : random_(seed), memory_(c) {
+  program(std::uint64_t seed, mapping_config const& c) : random_(seed), budgets_(c), memory_(c) {
     std::uint64_t const objects = 2 + below(3);
     for (std::uint64_t n = 0; n < objects; ++n) twins_.push_back(new_twin());
   }
 
   /// Returns whether all bytes that the step read were right.
-  bool step() {
-    switch (below(14)) {
+  bool step() { return do_step() && keeps_budgets(); }
+  [[nodiscard]] unsigned refused() const { return refused_; }
+
+  bool all_right() {
+    memory_.synchronize();
+    bool right = true;
+    for (auto const& t : twins_) right = right && is_right(t, 0, t.plain.size());
+    return right;
+  }
+
+ private:
+  bool do_step() {
+    switch (below(15)) {
       case 0: return replace();
       case 1:
       case 2: return write();
@@ -49,18 +61,36 @@ class program {
       case 8: return write_file();
       case 9: return copy_by_call();
       case 10: return set();
+      case 11: return advise();
       default: return launch_declared();
     }
   }
 
-  bool all_right() {
-    memory_.synchronize();
-    bool right = true;
-    for (auto const& t : twins_) right = right && is_right(t, 0, t.plain.size());
-    return right;
+  bool keeps_budgets() {
+    auto const now = memory_.tiers();
+    return (budgets_.device_memory == 0 || now.device <= budgets_.device_memory) &&
+           now.host <= budgets_.host_memory;
   }
 
- private:
+  bool advise() {
+    auto& t = any();
+    auto const [first, count] = part_of(t.plain, t.plain.size());
+    return t.shared.advise(first * 4, count * 4, memory_advice(below(4))) == 0;
+  }
+
+  /// Returns false if the budgets cannot hold what the launch may use. Then nothing has happened.
+  template <class Launch>
+  bool launched(Launch const& launch) {
+    try {
+      launch();
+      return true;
+    } catch (shared_memory_error const& e) {
+      if (e.code() != ENOMEM) throw;
+      ++refused_;
+      return false;
+    }
+  }
+
   std::uint64_t below(std::uint64_t n) { return random_() % n; }
   twin& any() { return twins_[below(twins_.size())]; }
 
@@ -68,7 +98,7 @@ class program {
       coherence_protocol::batch, coherence_protocol::lazy, coherence_protocol::rolling};
 
   twin new_twin() {
-    constexpr std::uint64_t longest = 40 << 10;
+    std::uint64_t const longest = below(4) == 0 ? 1'500'000 : 40 << 10;
     std::uint64_t const count = 1 + below(longest);
     map_options options;
     if (below(2) == 0) options.protocol = protocols[below(3)];
@@ -208,8 +238,8 @@ class program {
     if (s.first >= from.plain.size()) return true;
     s.count = std::min<std::uint64_t>(s.count, from.plain.size() - s.first);
     auto const salt = static_cast<std::uint32_t>(random_());
-    launch(mix_words, 2, 32, to.data(), from.data(), s.first, s.count, salt);
-    mix(to.plain, from.plain, s, salt);
+    if (launched([&] { launch(mix_words, 2, 32, to.data(), from.data(), s.first, s.count, salt); }))
+      mix(to.plain, from.plain, s, salt);
     return true;
   }
 
@@ -227,12 +257,16 @@ class program {
     else
       call.reads(from.shared, s.first * 4, s.count * 4)
           .reads_writes(to.shared, s.first * 4, s.count * 4);
-    launch(call, mix_words, 2, 32, to.data(), from.data(), s.first, s.count, salt);
-    mix(to.plain, from.plain, s, salt);
+    if (launched([&] {
+          launch(call, mix_words, 2, 32, to.data(), from.data(), s.first, s.count, salt);
+        }))
+      mix(to.plain, from.plain, s, salt);
     return true;
   }
 
   std::mt19937_64 random_;
+  mapping_config budgets_;
+  unsigned refused_ = 0;
   shared_memory memory_;
   memory_file file_;
   std::vector<twin> twins_;
@@ -242,7 +276,8 @@ class program {
 
 TEST_CASE("shared programs: every byte that a program reads is that of plain arrays") {
   CAPTURE(seed());
-  unsigned const programs = scaled(60, 12);
+  unsigned const programs = scaled(90, 18);
+  unsigned refused = 0;
   for (unsigned n = 0; n < programs; ++n) {
     CAPTURE(n);
     std::mt19937_64 random(seed() + n);
@@ -253,11 +288,19 @@ TEST_CASE("shared programs: every byte that a program reads is that of plain arr
     std::uint64_t const blocks[] = {block_automatic, 4 << 10, 16 << 10, 64 << 10, 1 << 20};
     c.coherence_block = blocks[random() % 5];
     c.rolling_size = static_cast<std::uint32_t>(random() % 6);
+    // All in device memory, and less and less of it and of the host's.
+    constexpr std::uint64_t mebi = 1 << 20;
+    std::uint64_t const budgets[] = {0, 1, 2 * mebi, 4 * mebi, 8 * mebi};
+    c.device_memory = budgets[random() % 5];
+    c.host_memory = random() % 3 == 0 ? 64 * mebi : budgets[random() % 5];
+    if (random() % 4 != 0) c.chunk_size = 2 * mebi;
     program p(random(), c);
     for (unsigned step = 0; step < 60; ++step) {
       CAPTURE(step);
       REQUIRE(p.step());
     }
     REQUIRE(p.all_right());
+    refused += p.refused();
   }
+  MESSAGE(refused << " launches refused for want of memory");
 }

@@ -35,8 +35,12 @@ struct stopped {};
 class program {
  public:
   /// `outcome`: what the refused call says, 0: none is refused.
-  program(coherence_protocol protocol, int outcome) : outcome_(outcome) {
+  program(coherence_protocol protocol, int outcome, bool is_tight) : outcome_(outcome) {
     settings_.protocol = protocol;
+    if (is_tight) {  // one object in device memory, two at the host
+      settings_.device_memory = 2 << 20;
+      settings_.host_memory = 4 << 20;
+    }
     settings_.coherence_block = 4096;
     settings_.rolling_size = 2;
   }
@@ -159,6 +163,8 @@ class program {
 
   void launch_undeclared() {
     library([&] {
+      // Where not all fits, this one goes to device memory and another leaves it.
+      CHECK(c_.advise(0, bytes, memory_advice::device) == 0);
       launch(mix_words, 2, 32, b_.as<std::uint32_t>(), a_.as<std::uint32_t const>(),
              std::uint64_t(0), count, 8u);
       memory_->synchronize(this_thread_stream());
@@ -181,8 +187,8 @@ class program {
 
 int sweeps_run = 0;
 
-void sweep(coherence_protocol protocol) {
-  sweep_calls([protocol](int outcome) { program(protocol, outcome).run(); });
+void sweep(coherence_protocol protocol, bool is_tight = false) {
+  sweep_calls([=](int outcome) { program(protocol, outcome, is_tight).run(); });
   ++sweeps_run;
 }
 
@@ -195,10 +201,13 @@ TEST_CASE("shared calls: lazy objects while calls are refused") { sweep(coherenc
 TEST_CASE("shared calls: batch objects while calls are refused") {
   sweep(coherence_protocol::batch);
 }
+TEST_CASE("shared calls: objects that do not fit into device memory while calls are refused") {
+  sweep(coherence_protocol::rolling, true);
+}
 
 // Last, as it counts what the others have refused.
 TEST_CASE("shared calls: every call of shared memory was refused") {
-  if (sweeps_run < 3) return;  // only some cases run
+  if (sweeps_run < 4) return;  // only some cases run
   for (auto const& call : refusable_calls()) {
     std::string const name = call.name;
     if (is_of_shared_memory(call.call))

@@ -64,7 +64,11 @@ __global__ void copy_words(std::uint32_t* to, std::uint32_t const* from, std::ui
 
 class program {
  public:
-  explicit program(int outcome) : outcome_(outcome) {
+  program(int outcome, bool is_tight) : outcome_(outcome) {
+    if (is_tight) {  // one object in device memory, two at the host
+      settings_.device_memory = 2 << 20;
+      settings_.host_memory = 4 << 20;
+    }
     settings_.coherence_block = 16 << 10;
     settings_.fill_threads = 2;
   }
@@ -159,5 +163,8 @@ class program {
 }  // namespace
 
 TEST_CASE("shared files: every call is refused at each place") {
-  sweep_calls([](int outcome) { program(outcome).run(); });
+  sweep_calls([](int outcome) { program(outcome, false).run(); });
+}
+TEST_CASE("shared files: the same where they do not fit into device memory") {
+  sweep_calls([](int outcome) { program(outcome, true).run(); });
 }

@@ -158,6 +158,7 @@ std::span<refusable_call const> refusable_calls() {
       {shared_map, "mmap of shared addresses", error, {EAGAIN, ENOMEM}},
       {memory_file, "memfd_create", error, {EMFILE, ENFILE, ENOMEM}},
       {punch_hole, "fallocate", none, {EINTR, ENOSYS, EOPNOTSUPP}},
+      {seek_data, "lseek", none, {EINVAL}},
       {mprotect, "mprotect", error, {ENOMEM}},
       {device_available, "device_available", error, {refused_by_device}},
       {device_number, "current_device_number", error, {refused_by_device}},
@@ -172,6 +173,8 @@ std::span<refusable_call const> refusable_calls() {
       {device_stream_done, "stream::done", error, {refused_by_device}},
       {device_window, "map_file_window", none, {refused_file, refused_by_device}},
       {device_store, "store_device_words", none, {refused_by_device}},
+      {device_chunk, "add_device", error, {refused_by_device}},
+      {host_chunk, "add_host", error, {refused_by_device}},
   };
   return all;
 }
@@ -179,7 +182,8 @@ std::span<refusable_call const> refusable_calls() {
 bool is_of_shared_memory(refusable call) {
   using enum refusable;
   return call == read || call == write || call == pwrite || call == shared_map ||
-         call == memory_file || call == punch_hole;
+         call == memory_file || call == punch_hole || call == seek_data || call == device_chunk ||
+         call == host_chunk;
 }
 
 }  // namespace gpufs::test
@@ -438,6 +442,10 @@ int __real_fallocate(int, int, off_t, off_t);
 int __wrap_fallocate(int fd, int how, off_t offset, off_t bytes) {
   return fails(refusable::punch_hole) ? -1 : __real_fallocate(fd, how, offset, bytes);
 }
+off_t __real_lseek(int, off_t, int);
+off_t __wrap_lseek(int fd, off_t offset, int from) {
+  return fails(refusable::seek_data) ? -1 : __real_lseek(fd, offset, from);
+}
 int __real_mprotect(void*, std::size_t, int);
 int __wrap_mprotect(void* at, std::size_t bytes, int access) {
   return fails(refusable::mprotect, whose::anyones) ? -1 : __real_mprotect(at, bytes, access);
@@ -555,6 +563,21 @@ void zero(void* memory,
 void zero(void* memory, std::uint64_t bytes) {
   may_throw(refusable::device_zero);
   true_zero(memory, bytes);
+}
+void true_add_device(void* range, std::uint64_t at, std::uint64_t bytes, std::uint64_t zeros) asm(
+    "__real__ZN5gpufs13device_memory12shared_range10add_deviceEmmm");
+void add_device(void* range, std::uint64_t at, std::uint64_t bytes, std::uint64_t zeros) asm(
+    "__wrap__ZN5gpufs13device_memory12shared_range10add_deviceEmmm");
+void add_device(void* range, std::uint64_t at, std::uint64_t bytes, std::uint64_t zeros) {
+  may_throw(refusable::device_chunk);
+  true_add_device(range, at, bytes, zeros);
+}
+bool true_add_host(void* range, std::uint64_t at, std::uint64_t bytes, bool is_written) asm(
+    "__real__ZN5gpufs13device_memory12shared_range8add_hostEmmb");
+bool add_host(void* range, std::uint64_t at, std::uint64_t bytes,
+              bool is_written) asm("__wrap__ZN5gpufs13device_memory12shared_range8add_hostEmmb");
+bool add_host(void* range, std::uint64_t at, std::uint64_t bytes, bool is_written) {
+  return asked(refusable::host_chunk) == 0 && true_add_host(range, at, bytes, is_written);
 }
 void true_make_stream(stream* made) asm("__real__ZN5gpufs6streamC1Ev");
 void make_stream(stream* made) asm("__wrap__ZN5gpufs6streamC1Ev");

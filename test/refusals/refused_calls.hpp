@@ -57,6 +57,7 @@ enum class refusable : unsigned {
   shared_map,   ///< syscall(mmap), for shared addresses
   memory_file,  ///< memfd_create
   punch_hole,   ///< fallocate
+  seek_data,    ///< lseek
   mprotect,
   device_available,
   device_number,
@@ -71,6 +72,8 @@ enum class refusable : unsigned {
   device_stream_done,
   device_window,
   device_store,
+  device_chunk,  ///< shared_range::add_device
+  host_chunk,    ///< shared_range::add_host
   count
 };
 

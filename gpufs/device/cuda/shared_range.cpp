@@ -1,6 +1,7 @@
 // Shared addresses on a GPU: one reservation of GPU addresses. The CPU's side is a memory file that
 // is mapped over the same addresses, and elsewhere for the library.
 #include <gpufs/device/cuda/check.hpp>
+#include <gpufs/device/cuda/driver.hpp>
 #include <gpufs/device/memory.hpp>
 #include <gpufs/device/shared_range.hpp>
 
@@ -10,7 +11,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -30,61 +34,38 @@ constexpr char remedy[] = "; lower address_space, or raise the limits on memory 
   throw device_error(std::string("shared memory: ") + what + ": " + std::strerror(errno) + remedy);
 }
 
-/// A function of the driver. Programs are not linked with the driver's library, so that they start
-/// where there is none.
-template <class Function>
-Function* driver_function(char const* name) {
-  void* found = nullptr;
-  auto status = cudaDriverEntryPointSymbolNotFound;
-#if CUDART_VERSION >= 12050
-  constexpr unsigned version = 12000;  // of the functions below
-  check(cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &status),
-        "cudaGetDriverEntryPointByVersion");
-#else
-  check(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &status),
-        "cudaGetDriverEntryPoint");
-#endif
-  if (status != cudaDriverEntryPointSuccess || found == nullptr)
-    throw device_error(std::string("shared memory: the driver has no ") + name +
-                       "; it must be of CUDA 12 or later");
-  return reinterpret_cast<Function*>(found);
-}
-
-struct driver {
-  decltype(cuMemAddressReserve)* reserve =
-      driver_function<decltype(cuMemAddressReserve)>("cuMemAddressReserve");
-  decltype(cuMemAddressFree)* release_addresses =
-      driver_function<decltype(cuMemAddressFree)>("cuMemAddressFree");
-  decltype(cuMemCreate)* create = driver_function<decltype(cuMemCreate)>("cuMemCreate");
-  decltype(cuMemRelease)* release = driver_function<decltype(cuMemRelease)>("cuMemRelease");
-  decltype(cuMemMap)* map = driver_function<decltype(cuMemMap)>("cuMemMap");
-  decltype(cuMemUnmap)* unmap = driver_function<decltype(cuMemUnmap)>("cuMemUnmap");
-  decltype(cuMemSetAccess)* set_access =
-      driver_function<decltype(cuMemSetAccess)>("cuMemSetAccess");
-  decltype(cuGetErrorName)* error_name =
-      driver_function<decltype(cuGetErrorName)>("cuGetErrorName");
-
-  void expect(CUresult result, char const* call) const {
-    if (result == CUDA_SUCCESS) return;
-    char const* name = nullptr;
-    error_name(result, &name);
-    throw device_error(std::string("shared memory: ") + call + ": " +
-                       (name != nullptr ? name : "an unknown error") +
-                       "; free GPU memory, or lower device_memory");
-  }
+/// Memory of the device at addresses of the reservation.
+struct device_piece {
+  CUmemGenericAllocationHandle handle;
+  std::uint64_t bytes;
 };
 
 }  // namespace
 
 struct shared_range::implementation {
-  driver const cuda;
+  cuda_device::driver const cuda;
   int device = 0;
   int host_file = -1;
   CUdeviceptr reserved = 0;
   std::mutex mutex;
-  std::map<std::uint64_t, CUmemGenericAllocationHandle> chunks;  ///< by offset; needs the mutex
+  std::map<std::uint64_t, device_piece> pieces;        ///< by offset; needs the mutex
+  std::map<std::uint64_t, std::uint64_t> host_pieces;  ///< offset -> bytes; needs the mutex
 
-  void attach_device(std::uint64_t at, std::uint64_t room);
+  void add(std::uint64_t at, std::uint64_t room);
+  void remove(std::uint64_t at, device_piece const& what) const noexcept {
+    cuda.unmap(reserved + at, what.bytes);
+    cuda.release(what.handle);
+  }
+
+  /// Where pieces of [at, at + room) begin.
+  template <class Pieces>
+  std::vector<std::uint64_t> first_of(Pieces const& of, std::uint64_t at, std::uint64_t room) {
+    std::lock_guard const lock(mutex);
+    std::vector<std::uint64_t> found;
+    for (auto p = of.lower_bound(at); p != of.end() && p->first < at + room; ++p)
+      found.push_back(p->first);
+    return found;
+  }
 
   /// The next object here has zeros.
   void give_back(std::byte* host, std::uint64_t at, std::uint64_t length) const noexcept {
@@ -132,32 +113,79 @@ shared_range::~shared_range() {
   implementation_->cuda.release_addresses(implementation_->reserved, bytes_);
 }
 
-void shared_range::implementation::attach_device(std::uint64_t at, std::uint64_t room) {
-  auto& own = *this;
+void shared_range::implementation::add(std::uint64_t at, std::uint64_t room) {
   CUmemAllocationProp where{};
   where.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  where.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = own.device};
-  CUmemGenericAllocationHandle chunk = 0;
-  own.cuda.expect(own.cuda.create(&chunk, room, &where, 0), "cuMemCreate");
-  CUresult result = own.cuda.map(own.reserved + at, room, 0, chunk, 0);
+  where.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+  CUmemGenericAllocationHandle handle = 0;
+  cuda.expect(cuda.create(&handle, room, &where, 0), "cuMemCreate");
+  CUresult result = cuda.map(reserved + at, room, 0, handle, 0);
   if (result != CUDA_SUCCESS) {
-    own.cuda.release(chunk);
-    own.cuda.expect(result, "cuMemMap");
-  }
-  {
-    std::lock_guard const lock(own.mutex);
-    own.chunks.emplace(at, chunk);  // detach() frees it from here on
+    cuda.release(handle);
+    cuda.expect(result, "cuMemMap");
   }
   CUmemAccessDesc access{};
   access.location = where.location;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  own.cuda.expect(own.cuda.set_access(own.reserved + at, room, &access, 1), "cuMemSetAccess");
+  result = cuda.set_access(reserved + at, room, &access, 1);
+  if (result != CUDA_SUCCESS) {
+    remove(at, {handle, room});
+    cuda.expect(result, "cuMemSetAccess");
+  }
+  std::lock_guard const lock(mutex);
+  pieces.emplace(at, device_piece{handle, room});
+}
+
+void shared_range::add_device(std::uint64_t at, std::uint64_t bytes, std::uint64_t zeros) {
+  implementation_->add(at, bytes);
+  try {
+    if (zeros != 0) zero_device(device_ + at + bytes - zeros, zeros);
+  } catch (...) {
+    remove_device(at);
+    throw;
+  }
+}
+
+void shared_range::remove_device(std::uint64_t at) noexcept {
+  auto const piece = [&] {
+    std::lock_guard const lock(implementation_->mutex);
+    return implementation_->pieces.extract(at);
+  }();
+  if (!piece.empty()) implementation_->remove(at, piece.mapped());
+}
+
+// CUDA looks at the CPU's pages as the CPU may use them.
+bool shared_range::add_host(std::uint64_t at, std::uint64_t bytes, bool is_written) noexcept try {
+  bytes = rounded_up(bytes, host_page);
+  auto const kind = cudaHostRegisterMapped | (is_written ? 0u : unsigned{cudaHostRegisterReadOnly});
+  if (is_written && protect(at, bytes, host_access::read_write) != 0) return false;
+  {
+    std::lock_guard const lock(implementation_->mutex);
+    implementation_->host_pieces.emplace(at, bytes);
+  }
+  void* address = nullptr;
+  bool const is_known = cudaHostRegister(base_ + at, bytes, kind) == cudaSuccess;
+  if (is_known && cudaHostGetDevicePointer(&address, base_ + at, 0) == cudaSuccess &&
+      address == base_ + at)
+    return true;
+  if (is_known) cudaHostUnregister(base_ + at);
+  cudaGetLastError();
+  std::lock_guard const lock(implementation_->mutex);
+  implementation_->host_pieces.erase(at);
+  return false;
+} catch (std::bad_alloc const&) {
+  return false;
+}
+
+void shared_range::remove_host(std::uint64_t at) noexcept {
+  {
+    std::lock_guard const lock(implementation_->mutex);
+    if (implementation_->host_pieces.erase(at) == 0) return;
+  }
+  if (cudaHostUnregister(base_ + at) != cudaSuccess) cudaGetLastError();
 }
 
 void shared_range::attach(std::uint64_t at, std::uint64_t bytes) {
-  std::uint64_t const room = rounded_up(bytes, granularity);
-  implementation_->attach_device(at, room);
-  zero_device(device_ + at, room);
   if (::mmap(base_ + at, rounded_up(bytes, host_page), PROT_READ, MAP_SHARED | MAP_FIXED,
              implementation_->host_file, off_t(at)) == MAP_FAILED)
     fail("mmap");
@@ -166,11 +194,6 @@ void shared_range::attach(std::uint64_t at, std::uint64_t bytes) {
 
 void shared_range::attach_file(std::uint64_t at, std::uint64_t bytes, int fd,
                                std::uint64_t file_offset) {
-  std::uint64_t const room = rounded_up(bytes, granularity);
-  implementation_->attach_device(at, room);
-  // The file fills the rest. Behind its end there are zeros.
-  std::uint64_t const last = room - granularity;
-  zero_device(device_ + at + last, granularity);
   set_host_side(at, bytes, fd, file_offset);
 }
 
@@ -194,17 +217,12 @@ void shared_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
 void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
   auto& own = *implementation_;
   std::uint64_t const room = rounded_up(bytes, granularity);
+  // Registered memory is given up while it is there.
+  for (auto const piece : own.first_of(own.host_pieces, at, room)) remove_host(piece);
   // Not a bare munmap: another thread's mapping could move in.
   ::mmap(base_ + at, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
          0);
-  auto const chunk = [&] {
-    std::lock_guard const lock(own.mutex);
-    return own.chunks.extract(at);
-  }();
-  if (!chunk.empty()) {
-    own.cuda.unmap(own.reserved + at, room);
-    own.cuda.release(chunk.mapped());
-  }
+  for (auto const piece : own.first_of(own.pieces, at, room)) remove_device(piece);
   ::mmap(host_ + at, room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
          own.host_file, off_t(at));  // there may be a file
   ::madvise(host_ + at, room, MADV_DONTDUMP);
@@ -233,6 +251,15 @@ void shared_range::populate(std::uint64_t at, std::uint64_t bytes) noexcept {
   // Pages of memory files may be written as soon as the protection says so. Older systems refuse.
   ::madvise(base_ + at, rounded_up(bytes, host_page), MADV_POPULATE_READ);
 #endif
+}
+
+std::vector<std::pair<std::uint64_t, std::uint64_t>> shared_range::host_data(
+    std::uint64_t at, std::uint64_t bytes) const {
+  return data_of(implementation_->host_file, at, bytes);
+}
+
+void shared_range::drop_host(std::uint64_t at, std::uint64_t bytes) noexcept {
+  implementation_->give_back(host_, at, bytes);
 }
 
 // CPU and GPU have page tables of their own.

@@ -23,6 +23,7 @@ constexpr bounds seed_bounds{"GPUFS_EMULATED_SEED", 0, UINT64_MAX};
 constexpr bounds preempt_bounds{"GPUFS_EMULATED_PREEMPT", 0, 1'000'000'000};
 constexpr bounds split_bounds{"GPUFS_EMULATED_SPLIT", 0, 1'000'000'000};
 constexpr bounds stack_bounds{"GPUFS_EMULATED_STACK", 16 << 10, 16 << 20};
+constexpr bounds memory_bounds{"GPUFS_EMULATED_MEMORY", 0, UINT64_MAX};
 
 [[noreturn]] void refuse(bounds const& allowed, std::string const& value) {
   throw device_error(std::string(allowed.variable) + "=" + value +
@@ -52,6 +53,7 @@ settings load_settings() {
   s.preempt = unsigned(from_environment(preempt_bounds, s.preempt));
   s.split = unsigned(from_environment(split_bounds, s.split));
   s.stack_bytes = from_environment(stack_bounds, s.stack_bytes);
+  s.memory_bytes = from_environment(memory_bounds, s.memory_bytes);
   return s;
 }
 

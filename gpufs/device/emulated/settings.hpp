@@ -21,6 +21,9 @@ struct settings {
   unsigned split = 4;
   /// GPUFS_EMULATED_STACK: bytes of stack of a device thread, 16384..16777216
   std::size_t stack_bytes = default_stack_bytes;
+  /// GPUFS_EMULATED_MEMORY: bytes of device memory for shared objects, 2097152 and more; 0 = as
+  /// much as the host has
+  std::uint64_t memory_bytes = 0;
 };
 
 /// Most shared memory of a block, as on an H200.

@@ -1,5 +1,6 @@
 // Shared addresses of the emulated device: two memory files, one for the CPU's bytes and one for
 // the device's. One of them lies at the shared address, both lie elsewhere for the library.
+#include <gpufs/device/emulated/capacity.hpp>
 #include <gpufs/device/emulated/threads.hpp>
 #include <gpufs/device/shared_range.hpp>
 
@@ -9,13 +10,14 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 namespace gpufs::device_memory {
@@ -65,9 +67,16 @@ struct shared_range::implementation {
     std::uint64_t offset;
   };
 
+  /// What the device has at addresses.
+  struct piece {
+    std::uint64_t bytes;
+    bool is_host;  ///< the CPU's side
+  };
+
   int host_file = -1;
   int device_file = -1;
   std::mutex mutex;
+  std::map<std::uint64_t, piece> pieces;         ///< by their place; needs the mutex
   std::map<std::uint64_t, attached_file> files;  ///< by their place; needs the mutex
 
   /// The file that is the CPU's side of `at`, and the offset there.
@@ -79,6 +88,31 @@ struct shared_range::implementation {
       if (at - first < file.bytes) return {file.fd, file.offset + (at - first)};
     }
     return {host_file, at};
+  }
+
+  /// The piece that has `at`, from there on. No bytes: the device has nothing there.
+  piece piece_at(std::uint64_t at) {
+    std::lock_guard const lock(mutex);
+    auto const next = pieces.upper_bound(at);
+    if (next == pieces.begin()) return {0, false};
+    auto const& [first, p] = *std::prev(next);
+    return {p.bytes - std::min(p.bytes, at - first), p.is_host};
+  }
+
+  void remove(std::uint64_t at) {
+    std::lock_guard const lock(mutex);
+    auto const p = pieces.extract(at);
+    if (p.empty() || p.mapped().is_host) return;
+    emulated::give_memory(p.mapped().bytes);
+  }
+
+  /// Where pieces of [at, at + bytes) begin.
+  std::vector<std::uint64_t> pieces_in(std::uint64_t at, std::uint64_t bytes) {
+    std::lock_guard const lock(mutex);
+    std::vector<std::uint64_t> found;
+    for (auto p = pieces.lower_bound(at); p != pieces.end() && p->first < at + bytes; ++p)
+      found.push_back(p->first);
+    return found;
   }
 
   /// Returns whether there was one.
@@ -162,8 +196,44 @@ void shared_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
     fail("mmap");
 }
 
+// The device's file has holes where nothing was added, so all of it is zeros.
+void shared_range::add_device(std::uint64_t at, std::uint64_t bytes, std::uint64_t) {
+  emulated::take_memory(bytes);
+  std::lock_guard const lock(implementation_->mutex);
+  implementation_->pieces.emplace(at, implementation::piece{bytes, false});
+}
+
+void shared_range::remove_device(std::uint64_t at) noexcept {
+  auto const bytes = implementation_->piece_at(at).bytes;
+  implementation_->remove(at);
+  if (!gives_back(implementation_->device_file, at, bytes)) std::memset(device_ + at, 0, bytes);
+}
+
+bool shared_range::add_host(std::uint64_t at, std::uint64_t bytes, bool is_written) noexcept try {
+  bytes = rounded_up(bytes, host_page);
+  if (is_written && protect(at, bytes, host_access::read_write) != 0) return false;
+  std::lock_guard const lock(implementation_->mutex);
+  implementation_->pieces.emplace(at, implementation::piece{bytes, true});
+  return true;
+} catch (std::bad_alloc const&) {
+  return false;
+}
+
+void shared_range::remove_host(std::uint64_t at) noexcept { implementation_->remove(at); }
+
+std::vector<std::pair<std::uint64_t, std::uint64_t>> shared_range::host_data(
+    std::uint64_t at, std::uint64_t bytes) const {
+  return data_of(implementation_->host_file, at, bytes);
+}
+
+void shared_range::drop_host(std::uint64_t at, std::uint64_t bytes) noexcept {
+  bytes = rounded_up(bytes, host_page);
+  if (!gives_back(implementation_->host_file, at, bytes)) std::memset(host_ + at, 0, bytes);
+}
+
 void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
   std::uint64_t const length = rounded_up(bytes, host_page);
+  for (auto const piece : implementation_->pieces_in(at, length)) implementation_->remove(piece);
   map(base_ + at, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
       0);
   if (implementation_->forget_file(at))
@@ -183,9 +253,18 @@ void shared_range::unpin(std::uint64_t) noexcept {}
 void shared_range::populate(std::uint64_t, std::uint64_t) noexcept {}
 
 void shared_range::begin_use(std::uint64_t at, std::uint64_t bytes, bool writes) {
-  if (map(base_ + at, bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_FIXED,
-          implementation_->device_file, at) == MAP_FAILED)
-    fail("mmap");
+  int const protection = writes ? PROT_READ | PROT_WRITE : PROT_READ;
+  for (auto const end = at + bytes; at < end;) {
+    auto const [room, is_host] = implementation_->piece_at(at);
+    if (room == 0)
+      throw device_error("shared memory: the device has no memory for what a call uses");
+    auto const some = std::min(room, end - at);
+    auto const [fd, offset] =
+        is_host ? implementation_->host_side(at) : std::pair{implementation_->device_file, at};
+    if (map(base_ + at, some, protection, MAP_SHARED | MAP_FIXED, fd, offset) == MAP_FAILED)
+      fail("mmap");
+    at += some;
+  }
 }
 
 bool shared_range::end_use(std::uint64_t at, std::uint64_t bytes) noexcept {
@@ -195,11 +274,7 @@ bool shared_range::end_use(std::uint64_t at, std::uint64_t bytes) noexcept {
 
 bool is_captured(stream&) { return false; }
 
-std::uint64_t free_device_bytes() {
-  struct sysinfo host {};
-  ::sysinfo(&host);
-  return std::uint64_t(host.totalram) * host.mem_unit;
-}
+std::uint64_t free_device_bytes() { return emulated::free_memory(); }
 
 GPUFS_NO_TSAN bool in_kernel() noexcept { return emulated::running_thread != nullptr; }
 

@@ -1,0 +1,259 @@
+// Chunks go from one tier to another. Nobody uses them meanwhile.
+#include <gpufs/device/memory.hpp>
+#include <gpufs/mapping/address_space.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <utility>
+#include <vector>
+
+namespace gpufs::shared {
+
+using device_memory::host_access;
+using device_memory::shared_range;
+
+// The front of an object gets what is left of device memory.
+void address_space::set_up_chunks(object& o) {
+  // A lazy object has one block, of any size. Units of files are whole in a chunk.
+  std::uint64_t const block = o.protocol == coherence_protocol::lazy ? 0 : o.block_bytes;
+  std::uint64_t const unit = o.file == nullptr ? 0 : o.file->unit_bytes;
+  std::uint64_t const whole =
+      device_memory::rounded_up(o.bytes, std::max({shared_range::granularity, block, unit}));
+  std::uint64_t const chosen =
+      settings_.chunk_size == chunk_automatic ? 64ull << 20 : settings_.chunk_size;
+  o.chunk_bytes =
+      o.protocol == coherence_protocol::rolling ? std::max(chosen, o.block_bytes) : whole;
+  o.chunks.resize((o.bytes + o.chunk_bytes - 1) / o.chunk_bytes);
+  for (std::size_t i = 0; i < o.chunks.size(); ++i) {
+    ++tiers_.single_chunks;
+    tiers_.bytes[std::size_t(tier::away)] += o.room_of_chunk(i);
+  }
+  o.single.add(o.all());
+  o.away.add(o.all());
+  ++tiers_.changes;
+  bool const is_zeros = o.file == nullptr || o.file->begins_with == first_bytes::zeros;
+  for (std::size_t i = 0; i < o.chunks.size(); ++i) {
+    std::uint64_t const room = o.room_of_chunk(i), held = tiers_.in(tier::device);
+    if (held > tiers_.budgets.device || room > tiers_.budgets.device - held) return;
+    // Behind the end of a file there are zeros.
+    std::uint64_t const tail = i + 1 == o.chunks.size() ? shared_range::granularity : 0;
+    try {
+      range_.add_device(o.offset + o.bytes_of_chunk(i).first, room, is_zeros ? room : tail);
+    } catch (device_error const& e) {
+      return shrink_budget(tier::device, e.what());
+    }
+    set_tier(o, i, tier::device);
+  }
+}
+
+void address_space::set_tier(object& o, std::size_t i, tier to) {
+  auto& c = o.chunks[i];
+  std::uint64_t const room = o.room_of_chunk(i);
+  auto const blocks = o.blocks_of_chunk(i);
+  tiers_.bytes[std::size_t(c.where)] -= room;
+  tiers_.bytes[std::size_t(to)] += room;
+  tiers_.single_chunks += to == tier::device ? 0 : 1;
+  tiers_.single_chunks -= c.where == tier::device ? 0 : 1;
+  c.where = to;
+  if (to == tier::device)
+    o.single.take(blocks);
+  else
+    o.single.add(blocks);
+  if (to == tier::away)
+    o.away.add(blocks);
+  else
+    o.away.take(blocks);
+}
+
+// The object goes, and its memory with it.
+void address_space::forget_chunks(object& o) {
+  for (std::size_t i = 0; i < o.chunks.size(); ++i) {
+    auto const where = o.chunks[i].where;
+    tiers_.bytes[std::size_t(where)] -= o.room_of_chunk(i);
+    tiers_.single_chunks -= where == tier::device ? 0 : 1;
+  }
+  o.chunks.clear();
+  ++tiers_.changes;
+}
+
+// Returns 0, 1: another plan is needed; or an error.
+int address_space::move_chunk(quiet_lock& lock, object& o, std::size_t i, tier to) {
+  auto const from = o.chunks[i].where;
+  int result = 0;
+  if (from == tier::device) leave_device(lock, o, i);
+  if (from == tier::host) leave_host(lock, o, i);
+  if (to == tier::device) result = enter_device(lock, o, i);
+  if (to == tier::host) result = enter_host(lock, o, i);
+  if (result == 0) count(o, &mapping_statistics::moves);
+  return result;
+}
+
+void address_space::leave_device(quiet_lock& lock, object& o, std::size_t i) {
+  constexpr reason why{nullptr, &mapping_statistics::move_d2h_bytes};
+  auto const blocks = o.blocks_of_chunk(i);
+  if (o.protocol == coherence_protocol::batch) {
+    if (o.is_at_device && o.is_changed) fetch(o, blocks, why);
+    o.is_at_device = o.is_changed = false;
+  } else if (o.is_read_only()) {
+    auto const bytes = o.bytes_of_chunk(i);
+    o.file->absent.add(o.file->units_of(bytes.first, bytes.end));
+  } else {
+    wait_for_sends();
+    keep_at_host(o, blocks);
+  }
+  lock.beside([&] { range_.remove_device(o.offset + o.bytes_of_chunk(i).first); });
+  set_tier(o, i, tier::away);
+}
+
+// Units of which the device has a part of a block. Nobody has changed that.
+void address_space::drop_partly_absent(object& o, block_run blocks) {
+  if (o.file == nullptr) return;
+  auto& f = *o.file;
+  auto const all = o.bytes_in(blocks);
+  for (auto const& units : f.absent.within(f.units_of(all.first, all.end))) {
+    auto const first = units.first * f.unit_bytes;
+    auto const bytes =
+        o.bytes_in(o.blocks_of(first, std::min(units.end * f.unit_bytes, o.bytes) - first));
+    f.absent.add(f.units_of(bytes.first, bytes.end));
+  }
+}
+
+// The CPU's side gets what only the device has. What the file has as well is given up.
+void address_space::keep_at_host(object& o, block_run blocks) {
+  constexpr reason why{nullptr, &mapping_statistics::move_d2h_bytes};
+  drop_partly_absent(o, blocks);
+  block_runs missing;
+  missing.add(blocks);
+  for (auto const& run : o.readable.within(blocks)) missing.take(run);
+  if (o.is_caught()) {
+    auto& f = *o.file;
+    block_runs clean = missing;
+    for (auto const& run : f.changed.within(blocks)) clean.take(run);
+    for (auto const& run : clean.runs()) {
+      // Whole units only.
+      auto const bytes = o.bytes_in(run);
+      block_run const units{
+          (bytes.first + f.unit_bytes - 1) / f.unit_bytes,
+          bytes.end == o.bytes ? f.units_of(0, o.bytes).end : bytes.end / f.unit_bytes};
+      if (units.first < units.end) f.absent.add(units);
+    }
+  }
+  for (auto const& run : missing.runs()) {
+    block_runs some;
+    some.add(run);
+    for (auto const& present : o.present(some)) fetch(o, present, why);
+  }
+  // They stay invalid: the first touch opens them. Others are dirty or may be read, as before.
+  forget_dirty(o, blocks);
+}
+
+int address_space::enter_device(quiet_lock& lock, object& o, std::size_t i) {
+  std::uint64_t const at = o.offset + o.bytes_of_chunk(i).first, room = o.room_of_chunk(i);
+  std::string refused;
+  lock.beside([&] {
+    try {
+      range_.add_device(at, room, room);
+    } catch (device_error const& e) {
+      refused = e.what();
+    }
+  });
+  if (!refused.empty()) {
+    shrink_budget(tier::device, refused);
+    return 1;
+  }
+  auto const blocks = o.blocks_of_chunk(i);
+  if (o.protocol != coherence_protocol::batch && !o.is_read_only()) {
+    // Protected first, sent then.
+    for (auto const& run : o.readable.within(blocks)) {
+      if (range_.protect(o.begin_of(run), o.pages_of(run), host_access::read) == 0) continue;
+      lock.beside([&] { range_.remove_device(at); });
+      why_refused_ = "the system has no more mappings; raise vm.max_map_count or use larger blocks";
+      return -ENOMEM;
+    }
+    drop_partly_absent(o, blocks);
+    send_chunk(o, blocks);
+    for (auto const& run : o.readable.within(blocks)) set_state(o, run, block_state::read_only);
+  }
+  set_tier(o, i, tier::device);
+  return 0;
+}
+
+// Memory of the device that was just added has zeros, so only what is no hole is sent.
+void address_space::send_chunk(object& o, block_run blocks) {
+  block_runs some, present;
+  some.add(blocks);
+  for (auto const& run : o.present(some)) {
+    auto const bytes = o.bytes_in(run);
+    present.add({bytes.first, bytes.end});
+  }
+  auto const all = o.bytes_in(blocks);
+  for (auto const& [first, end] : range_.host_data(o.offset + all.first, all.end - all.first)) {
+    for (auto const& run : present.within({first - o.offset, end - o.offset})) {
+      for (auto const& part : parts_to_copy(o, {run.first, run.end})) {
+        auto const at = o.offset + part.first;
+        to_send_.push_back({range_.device_bytes(at), range_.host_bytes(at), part.end - part.first});
+      }
+      count_moved(o, {nullptr, &mapping_statistics::move_h2d_bytes}, &mapping_statistics::bytes_h2d,
+                  0, run.end - run.first);
+    }
+  }
+  wait_for_sends();
+}
+
+void address_space::leave_host(quiet_lock& lock, object& o, std::size_t i) {
+  auto const bytes = o.bytes_of_chunk(i);
+  lock.beside([&] { range_.remove_host(o.offset + bytes.first); });
+  if (o.is_read_only()) o.file->absent.add(o.file->units_of(bytes.first, bytes.end));
+  set_tier(o, i, tier::away);
+}
+
+// All of the object.
+void address_space::leave_host(quiet_lock& lock, object& o) {
+  for (std::size_t i = 0; i < o.chunks.size(); ++i) {
+    if (o.chunks[i].where == tier::host) leave_host(lock, o, i);
+  }
+}
+
+// The device uses the CPU's memory from then on, so that has all bytes before.
+int address_space::enter_host(quiet_lock& lock, object& o, std::size_t i) {
+  auto const blocks = o.blocks_of_chunk(i);
+  auto const bytes = o.bytes_of_chunk(i);
+  bool const is_window = o.is_read_only();
+  if (is_window) {
+    file_version now;
+    int error = o.file->file->version(now);
+    if (error == 0 && now.size < o.file->offset + bytes.end) error = -ESTALE;
+    if (error != 0) {
+      note_error(o, bytes.first, error);
+      return error;
+    }
+  } else if (o.lacks(blocks)) {
+    int const error = fill(lock, o, o.file->units_of(bytes.first, bytes.end));
+    if (error != 0 || o.lacks(blocks)) return error != 0 ? error : 1;
+  }
+  bool is_done = false;
+  std::uint64_t const at = o.offset + bytes.first;
+  lock.beside([&] { is_done = range_.add_host(at, bytes.end - bytes.first, !is_window); });
+  if (!is_done) {
+    shrink_budget(tier::host, "the system refused to register more of it for the device");
+    if (!is_window) restore_single(o, blocks);
+    return 1;
+  }
+  set_tier(o, i, tier::host);
+  if (is_window) {
+    o.file->absent.take(o.file->units_of(bytes.first, bytes.end));
+    return 0;
+  }
+  if (o.protocol == coherence_protocol::batch) return 0;
+  // The CPU could write to them unseen. What it wrote is where it belongs; files have to know.
+  if (o.is_caught()) o.file->changed.add(blocks);
+  set_state(o, blocks, block_state::invalid);
+  if (range_.protect(o.begin_of(blocks), o.pages_of(blocks), host_access::none) != 0)
+    throw device_error("shared memory: the system has no more mappings");
+  return 0;
+}
+
+}  // namespace gpufs::shared

@@ -1,0 +1,39 @@
+// What calls of the API name of objects.
+#pragma once
+
+#include <gpufs/mapping/object.hpp>
+#include <gpufs/mapping_options.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace gpufs::shared {
+
+/// Blocks that a call is going to use, of an object that may be gone by then.
+struct part {
+  std::uint64_t offset, id;  ///< of the object
+  block_run blocks;
+  bool writes;
+};
+
+/// Nothing: the call declares nothing, and may use all objects.
+using parts_of_call = std::optional<std::vector<part>>;
+
+/// What the begin of a call does about bytes that the device lacks.
+enum class missing_bytes { refuse, bring };
+
+/// Bytes of an object that the CPU will probably touch next.
+struct bytes_ahead {
+  std::uint64_t offset, id;  ///< of the object
+  byte_run bytes;
+};
+
+/// What a range of an object is to be made ready for; see mapping::acquire().
+struct wanted {
+  std::uint64_t first;
+  std::uint64_t bytes;
+  access use;
+};
+
+}  // namespace gpufs::shared
