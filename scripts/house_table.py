@@ -113,6 +113,7 @@ PUBLIC_HEADERS = [
     "include/gpufs/mapping.hpp",
     "include/gpufs/mapping_options.hpp",
     "include/gpufs/mapping_statistics.hpp",
+    "include/gpufs/mapping_windows.hpp",
     "include/gpufs/settings.hpp",
     "include/gpufs/shared_memory_error.hpp",
     "include/gpufs/statistics.hpp",

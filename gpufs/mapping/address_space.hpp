@@ -123,6 +123,7 @@ class address_space {
   void advise(object& o, block_run r, memory_advice advice);
   /// Of all objects, or of one.
   [[nodiscard]] memory_tiers tiers(object const* of = nullptr) const;
+  [[nodiscard]] tier_budgets budgets() const;
 
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] mapping_statistics counts(object const* of = nullptr) const;

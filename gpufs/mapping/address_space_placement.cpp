@@ -114,7 +114,8 @@ bool address_space::can_move(object const& o, block_run blocks) const {
   if (o.is_used(blocks, true)) return false;
   if (o.file == nullptr) return true;
   auto const bytes = o.bytes_in(blocks);
-  return !o.file->is_still && !o.file->filling.overlaps(o.file->units_of(bytes.first, bytes.end));
+  return !(o.file->is_still && o.file->still.overlaps(blocks)) &&
+         !o.file->filling.overlaps(o.file->units_of(bytes.first, bytes.end));
 }
 
 // Returns 0: all is in place; 1: look again, objects may have come or gone; -EAGAIN: chunks have to
@@ -220,6 +221,11 @@ void address_space::advise(object& o, block_run r, memory_advice advice) {
   auto const [first, end] = chunks_of(o, r);
   for (auto i = first; i < end; ++i) o.chunks[i].advice = advice;
   ++tiers_.changes;
+}
+
+tier_budgets address_space::budgets() const {
+  quiet_lock const lock(mutex_);
+  return tiers_.budgets;
 }
 
 memory_tiers address_space::tiers(object const* of) const {

@@ -56,6 +56,7 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) try 
   } const end{*this, f};
   wait_until(lock, [&] { return has_failed_ || !o.is_used(blocks, false); });
   f.is_still = true;
+  f.still = blocks;
   std::vector<write_piece> pieces;
   try {
     auto const sent = has_failed_ ? block_run{0, 0} : blocks;

@@ -62,6 +62,7 @@ struct file_side {
   buffer<page_hash> known = {};  ///< hashes of what the file has. None: all pages are written
   bool is_busy = false;          ///< it is written back, or waits for that
   bool is_still = false;         ///< it is written back: nobody writes to it meanwhile
+  block_run still = {0, 0};      ///< then: the blocks that go to the file
   unsigned fills = 0;            ///< under way
   unsigned stays = 0;            ///< others that need the object
   std::optional<file_version> seen = std::nullopt;  ///< nothing: we have written to it since

@@ -22,6 +22,9 @@ class call;
 class no_signals;
 enum class missing_bytes;
 }  // namespace shared
+namespace detail {
+class window_loop;
+}
 
 /// Bytes of an object.
 struct byte_range {
@@ -59,11 +62,10 @@ class mapping {
   ///   -EACCES the object is only read | -EIO, -ESTALE, -errno its file could not be read
   int acquire(std::uint64_t first, std::uint64_t bytes, access use);
 
-  /// Says where bytes [first, first + bytes) should lie while launches use them, from the next
-  /// launch on. It goes by whole chunks. Any host thread calls. Returns 0, or -EINVAL as acquire().
+  /// Says where the chunks of bytes [first, first + bytes) should lie, from the next launch on. Any
+  /// host thread calls. Returns 0, or -EINVAL as acquire().
   int advise(std::uint64_t first, std::uint64_t bytes, memory_advice advice);
 
-  /// Where the object's bytes are now.
   [[nodiscard]] memory_tiers tiers() const;
 
   /// Sends what the CPU has written of bytes [first, first + bytes), so that the next launch need
@@ -117,6 +119,7 @@ class mapping {
  private:
   friend class shared_memory;
   friend class shared_call;
+  friend class detail::window_loop;
   mapping(std::shared_ptr<shared::address_space> space, shared::object& what)
       : space_(std::move(space)), object_(&what) {}
 
@@ -199,9 +202,7 @@ class shared_memory {
   /// The object that an address lies in. Its object member is null if it lies in none.
   [[nodiscard]] shared_place find(void const* address) const;
 
-  /// Where the bytes of all objects are now.
   [[nodiscard]] memory_tiers tiers() const;
-
   /// Counters of all objects, also of those that have gone.
   [[nodiscard]] mapping_statistics stats() const;
 
@@ -210,6 +211,7 @@ class shared_memory {
 
  private:
   friend class shared_call;
+  friend class detail::window_loop;
   std::shared_ptr<shared::address_space> space_;
 };
 
@@ -244,8 +246,7 @@ class shared_call {
   ///   -EIO, -ESTALE, -errno bytes of a file could not be read; see why_refused()
   int release();
 
-  /// Why release() failed, if a file or a want of memory was the reason: the path, the offset and
-  /// the error, or the sizes and the remedy.
+  /// Why release() failed, if it was a file or a want of memory: where, and the remedy.
   [[nodiscard]] std::string const& why_refused() const { return why_refused_; }
 
   /// Ends the call behind the work that the stream has so far. Does nothing without a release().
