@@ -10,7 +10,6 @@
 #include <gpufs/mapping/file_pieces.hpp>
 #include <gpufs/mapping/file_side.hpp>
 #include <gpufs/mapping/guard.hpp>
-#include <gpufs/mapping/object.hpp>
 #include <gpufs/mapping/page_work.hpp>
 #include <gpufs/mapping/quiet_lock.hpp>
 #include <gpufs/mapping/requests.hpp>

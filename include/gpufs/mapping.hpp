@@ -241,8 +241,7 @@ class shared_call {
   /// Returns 0, or
   ///   -EINVAL bytes beyond an object, an empty or removed mapping, or a second release
   ///   -EBUSY the stream is being captured | -EIO the device failed
-  ///   -EACCES it would write to an object that is only read
-  ///   -ENOMEM it may use more than device_memory and host_memory hold; see why_refused()
+  ///   -EACCES it would write to an object that is only read | -ENOMEM more than the budgets hold
   ///   -EIO, -ESTALE, -errno bytes of a file could not be read; see why_refused()
   int release();
 
