@@ -10,7 +10,6 @@
 #include <gpufs/mapping/file_pieces.hpp>
 #include <gpufs/mapping/file_side.hpp>
 #include <gpufs/mapping/guard.hpp>
-#include <gpufs/mapping/object.hpp>
 #include <gpufs/mapping/page_work.hpp>
 #include <gpufs/mapping/quiet_lock.hpp>
 #include <gpufs/mapping/requests.hpp>
@@ -146,6 +145,7 @@ class address_space {
   void forget(quiet_lock& lock, object& o);
   void stop_filling(quiet_lock& lock, object& o);
   void join_filler(quiet_lock& lock, object& o);
+  using used_objects = std::vector<std::pair<object*, use>>;
   [[nodiscard]] int collect(parts_of_call const& parts, used_objects& all);
   [[nodiscard]] int bring_all(quiet_lock& lock, parts_of_call const& parts, missing_bytes missing,
                               used_objects& all);
@@ -211,9 +211,10 @@ class address_space {
   [[nodiscard]] std::vector<block_run> forget_pins(object& o);
   void unpin(std::uint64_t offset, std::vector<block_run> const& pinned);
   void expect_next(object& o, std::uint64_t block);
+
+  // Tiers.
   struct placed_chunks;
-  [[nodiscard]] int place_all(quiet_lock& lock, used_objects const& all);
-  [[nodiscard]] bool must_place(used_objects const& all);
+  [[nodiscard]] int place_all(quiet_lock& lock, used_objects const& all, missing_bytes missing);
   [[nodiscard]] bool must_plan(used_objects const& all);
   [[nodiscard]] placed_chunks all_chunks(used_objects const& all);
   [[nodiscard]] int refuse_to_place(placed_chunks const& all);

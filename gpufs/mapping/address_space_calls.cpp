@@ -21,7 +21,7 @@ constexpr std::int64_t failed = -EIO;
 
 }  // namespace
 
-// What a call uses.
+// The objects of a call, and what it does with them.
 int address_space::collect(parts_of_call const& parts, used_objects& all) {
   all.clear();
   auto const number = std::uint64_t(last_call_) + 1;
@@ -48,8 +48,7 @@ int address_space::bring_all(quiet_lock& lock, parts_of_call const& parts, missi
     take_ended_calls();
     if (has_failed_) return -EIO;
     if (int const error = collect(parts, all); error != 0) return error;
-    if (missing == missing_bytes::refuse && must_place(all)) return -EAGAIN;
-    if (int const placed = place_all(lock, all); placed != 0) {
+    if (int const placed = place_all(lock, all, missing); placed != 0) {
       if (placed < 0) return placed;
       continue;
     }

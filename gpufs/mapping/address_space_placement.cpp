@@ -118,14 +118,13 @@ bool address_space::can_move(object const& o, block_run blocks) const {
          !o.file->filling.overlaps(o.file->units_of(bytes.first, bytes.end));
 }
 
-bool address_space::must_place(used_objects const& all) {
-  return tiers_.single_chunks != 0 && (tiers_.is_placing || must_plan(all));
-}
-
-// Returns 0: all is in place; 1: look again, objects may have come or gone; or an error.
-int address_space::place_all(quiet_lock& lock, used_objects const& all) {
+// Returns 0: all is in place; 1: look again, objects may have come or gone; -EAGAIN: chunks have to
+// move, which is not wanted here; or an error.
+int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_bytes missing) {
   if (tiers_.single_chunks == 0) return 0;
+  bool const may_wait = missing == missing_bytes::bring;
   if (tiers_.is_placing) {
+    if (!may_wait) return -EAGAIN;
     wait_until(lock, [this] { return has_failed_ || !tiers_.is_placing; });
     return 1;
   }
@@ -133,6 +132,7 @@ int address_space::place_all(quiet_lock& lock, used_objects const& all) {
   auto const chunks = all_chunks(all);
   auto const plan = plan_placement(chunks.seen, tiers_.budgets);
   if (!plan.is_possible && tiers_.forgetting != 0) {
+    if (!may_wait) return -EAGAIN;
     wait_until(lock, [this] { return tiers_.forgetting == 0; });
     return 1;
   }
@@ -143,6 +143,7 @@ int address_space::place_all(quiet_lock& lock, used_objects const& all) {
     tiers_.placed_at = tiers_.changes;
     return 0;
   }
+  if (!may_wait) return -EAGAIN;
   struct end_of_placing {
     address_space& space;
     ~end_of_placing() {

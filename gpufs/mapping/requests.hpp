@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace gpufs::shared {
@@ -21,11 +20,7 @@ struct part {
 /// Nothing: the call declares nothing, and may use all objects.
 using parts_of_call = std::optional<std::vector<part>>;
 
-/// The objects of a call, and what it does with them.
-using used_objects = std::vector<std::pair<object*, use>>;
-
-/// What the begin of a call does about bytes that the device lacks, or that lie where it cannot use
-/// them.
+/// What the begin of a call does about bytes that the device lacks.
 enum class missing_bytes { refuse, bring };
 
 /// Bytes of an object that the CPU will probably touch next.

@@ -241,8 +241,7 @@ class shared_call {
   /// Returns 0, or
   ///   -EINVAL bytes beyond an object, an empty or removed mapping, or a second release
   ///   -EBUSY the stream is being captured | -EIO the device failed
-  ///   -EACCES it would write to an object that is only read
-  ///   -ENOMEM it may use more than device_memory and host_memory hold; see why_refused()
+  ///   -EACCES it would write to an object that is only read | -ENOMEM more than the budgets hold
   ///   -EIO, -ESTALE, -errno bytes of a file could not be read; see why_refused()
   int release();
 
@@ -286,7 +285,8 @@ void release_or_throw(shared_call& call);
 }  // namespace detail
 
 #if defined(GPUFS_EMULATED) || defined(__CUDACC__)
-/// Runs `kernel` on the call's stream. Throws shared_memory_error (no such memory), device_error.
+/// Runs `kernel` on the call's stream, with what the call declares. Throws shared_memory_error if
+/// it cannot have that, device_error as launch() without a call.
 template <class... Parameters, class... Arguments>
 void launch(shared_call& call, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             Arguments&&... arguments) {

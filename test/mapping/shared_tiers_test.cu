@@ -26,6 +26,7 @@ mapping_config tight(std::uint64_t device, std::uint64_t host) {
   c.device_memory = device;
   c.host_memory = host;
   c.chunk_size = 2 * mebi;
+  c.fill_threads = 2;  // each has kernels of its own, with stacks of their own
   return c;
 }
 
