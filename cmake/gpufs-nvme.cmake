@@ -14,7 +14,7 @@ file(GLOB nvme_conformance_sources CONFIGURE_DEPENDS
 function(gpufs_add_nvme_guest)
   add_executable(nvme_guest)
   gpufs_add_sources(nvme_guest ${nvme_conformance_sources}
-    ${PROJECT_SOURCE_DIR}/test/nvme/vfio_under_test.cpp
+    ${PROJECT_SOURCE_DIR}/test/nvme/vfio_drive.cpp
     ${PROJECT_SOURCE_DIR}/test/nvme/queue_cases.cu)
   gpufs_set_up_program(nvme_guest)
   target_link_libraries(nvme_guest PRIVATE test_main_device test_support gpufs_nvme)

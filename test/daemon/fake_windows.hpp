@@ -126,7 +126,8 @@ struct fixture {
 
   std::shared_ptr<host_file const> file(std::string const& name, std::uint64_t size) {
     auto const path = make_file(folder, name, size);
-    return std::make_shared<host_file const>(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    return std::make_shared<host_file const>(::open(path.c_str(), O_RDONLY | O_CLOEXEC),
+                                             path.c_str());
   }
   /// Reads windows again and again until `condition` holds.
   template <class Condition>

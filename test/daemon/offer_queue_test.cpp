@@ -42,7 +42,8 @@ TEST_CASE("offer queue: every offer of many threads arrives once, those of one t
 TEST_CASE("offer queue: a full queue refuses, keeps no file that it refused, and goes on") {
   scratch_folder folder;
   auto const path = make_file(folder, "a", 1);
-  auto const file = std::make_shared<host_file const>(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  auto const file =
+      std::make_shared<host_file const>(::open(path.c_str(), O_RDONLY | O_CLOEXEC), path.c_str());
   {
     offer_queue queue;
     for (std::size_t i = 0; i < offer_queue::capacity; ++i) REQUIRE(queue.add({1, i, file}));

@@ -1,2 +1,2 @@
 // The conformance suite on the software controller. CMake adds conformance_*.cpp, with the cases,
-// and software_under_test.cpp.
+// and software_drive.cpp.
