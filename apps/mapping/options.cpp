@@ -113,6 +113,9 @@ void add_options(CLI::App& app, options& o) {
       ->capture_default_str();
   app.add_flag("--keep-files", o.keep_files, "leave the folders of files that are made in --dir");
   app.add_flag("--cold", o.cold, "drop files from the OS page cache before each run");
+  app.add_option("--host-memory", o.host_memory,
+                 "of shared: most host memory that the GPU uses over the bus; auto: a quarter")
+      ->capture_default_str();
   app.add_option("--device-memory", o.device_memory, "of shared: most GPU memory; 0: what is free")
       ->capture_default_str();
   app.add_option("--runs", o.runs, "runs of each variant")->capture_default_str();
@@ -148,6 +151,9 @@ setup setup_of(options const& o, description const& of) {
   s.keeps_files = o.keep_files;
   s.is_declared = o.declare;
   s.device_memory = size_option("--device-memory", o.device_memory, 0, 1ull << 48);
+  s.host_memory = o.host_memory == "auto"
+                      ? host_memory_automatic
+                      : size_option("--host-memory", o.host_memory, 0, 1ull << 48);
   bool const is_paper = o.size == "paper";
   s.is_smoke = !is_paper;
   for (auto const& p : of.parameters) s.numbers[p.name] = is_paper ? p.paper : p.smoke;

@@ -18,6 +18,7 @@ mapping_config config_of(setup const& of, way const& how) {
   c.coherence_block = how.block;
   c.rolling_size = how.rolling;
   c.device_memory = of.device_memory;
+  c.host_memory = of.host_memory;
   return c;
 }
 

@@ -224,6 +224,7 @@ void address_space::advise(object& o, block_run r, memory_advice advice) {
 }
 
 tier_budgets address_space::budgets() const {
+  if (in_forked_child()) return {0, 0};
   quiet_lock const lock(mutex_);
   return tiers_.budgets;
 }

@@ -3,15 +3,22 @@
 
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/named_file.hpp>
+#include <test/support/child.hpp>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace gpufs;
 using namespace gpufs::test;
@@ -222,6 +229,59 @@ TEST_CASE("tiers: a call that is not launched yet keeps its memory") {
   REQUIRE(third.reads_writes(b).release() == 0);
   third.launched();
   CHECK(is(b.tiers(), 2 * mebi, 0, 0));
+}
+
+// 9 MiB, by ranges of 2 MiB.
+static void add_by_ranges(mapping const& m) {
+  for (std::uint64_t first = 0; first < m.size(); first += 2 * mebi) {
+    auto const bytes = std::min(2 * mebi, m.size() - first);
+    shared_call call;
+    call.reads_writes(m, first, bytes);
+    launch(call, add_to, dim3(1), dim3(64), m.as<std::uint32_t>() + first / 4, bytes / 4, 5u);
+  }
+}
+
+TEST_CASE("child: ends with a changed object that is larger than all memory") {
+  if (!is_part("ends with a changed object that is larger than all memory")) return;
+  auto& memory = *new shared_memory(tight(4 * mebi, 2 * mebi));  // never destroyed
+  auto& m = *new mapping(memory.map(given_path(), {.access = access::read_write}));
+  add_by_ranges(m);
+  m.as<std::uint32_t>()[3] = 4;
+  std::exit(0);
+}
+
+TEST_CASE("tiers: what is changed is in the file when a process has ended by exit()") {
+  auto content = numbers(9 * words_of_mebi);
+  named_file const file(content);
+  child c("ends with a changed object that is larger than all memory", file.path());
+  CHECK(c.succeeds());
+  for (auto& w : content) w += 5;
+  content[3] = 4;
+  CHECK(file.content() == content);
+}
+
+TEST_CASE("tiers: a child of fork() changes nothing, and waits for nothing") {
+  auto content = numbers(9 * words_of_mebi);
+  named_file const file(content);
+  auto memory = std::make_unique<shared_memory>(tight(4 * mebi, 2 * mebi));
+  mapping m = memory->map(file.path(), {.access = access::read_write});
+  add_by_ranges(m);
+  int status = 0;
+  pid_t const pid = ::fork();
+  if (pid == 0) {
+    bool const is_refused = is(m.tiers(), 0, 0, 0) && is(memory->tiers(), 0, 0, 0) &&
+                            m.advise(0, 4, memory_advice::device) == 0;
+    static_cast<void>(m.unmap());
+    memory.reset();
+    ::_exit(is_refused ? 0 : 1);
+  }
+  REQUIRE(pid > 0);
+  REQUIRE(::waitpid(pid, &status, 0) == pid);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(m.unmap() == 0);
+  for (auto& w : content) w += 5;
+  CHECK(file.content() == content);
 }
 
 TEST_CASE("tiers: threads launch with more objects than fit, and touch them") {
