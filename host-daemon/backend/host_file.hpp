@@ -15,8 +15,9 @@ namespace gpufs::daemon {
 /// Owns its descriptor: the last owner of the object closes it.
 class host_file final : public stored_file {
  public:
-  /// `path`: by which it was opened. Throws std::bad_alloc.
-  host_file(int fd, std::string_view path) : fd_{fd}, traced_name_{json_string(path)} {}
+  /// `path`: by which it was opened, for traces. Throws std::bad_alloc.
+  explicit host_file(int fd, std::string_view path = {})
+      : fd_{fd}, traced_name_{json_string(path)} {}
   host_file(host_file const&) = delete;
   host_file& operator=(host_file const&) = delete;
   ~host_file() override;
