@@ -9,6 +9,9 @@ launcher=()
 # ThreadSanitizer cannot map its shadow if the kernel randomises many bits of addresses. The
 # launcher switches that off, if it is allowed to.
 if [ "$preset" = emulated-tsan ] && setarch -R true 2>/dev/null; then launcher=(setarch -R); fi
+# Suites wait a good deal: for timeouts, for disks, for each other's threads. On a GPU they would
+# share its memory.
+if [ "$preset" != cuda ]; then export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-2}; fi
 report=$PWD/build/$preset/ctest.xml
 rm -f "$report"
 "${launcher[@]}" ctest --preset "$preset" --output-junit "$report" "$@"
