@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <exception>
 #include <iterator>
-#include <set>
 #include <utility>
 
 namespace gpufs::shared {
