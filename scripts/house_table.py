@@ -62,7 +62,7 @@ ALSO = {
     "tower nvme host": ["nvme formats"],
     "nvme software": ["nvme-controller"],
     "nvme-controller": ["nvme formats", "daemon base"],
-    "tower apps": ["values", "public API", "handle header", "device header"],
+    "tower apps": ["values", "public API", "handle header", "device header", "json header"],
     "tower test": ["*"],
 }
 
@@ -70,6 +70,7 @@ ALSO = {
 HEADERS = {
     "device header": ["include/gpufs/device.hpp"],
     "handle header": ["include/gpufs/fs_ref.hpp"],
+    "json header": ["host-daemon/base/json_string.hpp"],
 }
 
 # Arrows that may go up: (file, header, reason). `*` matches anything.
@@ -141,6 +142,7 @@ PUBLIC_HEADERS = [
     "include/gpufs/mapping_statistics.hpp",
     "include/gpufs/mapping_windows.hpp",
     "include/gpufs/settings.hpp",
+    "include/gpufs/shared_call.hpp",
     "include/gpufs/shared_memory_error.hpp",
     "include/gpufs/statistics.hpp",
     "include/gpufs/testing/faults.hpp",

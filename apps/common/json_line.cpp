@@ -1,3 +1,5 @@
+#include <host-daemon/base/json_string.hpp>
+
 #include <apps/common/json_line.hpp>
 
 #include <fmt/format.h>
@@ -8,47 +10,6 @@ namespace gpufs::apps {
 
 namespace {
 
-/// Bytes of the UTF-8 character that `text` begins with, 0 if it begins with none. Sorts out
-/// overlong forms and surrogates.
-std::size_t utf8_length(std::string_view text) {
-  auto const at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  unsigned const first = at(0);
-  std::size_t const length = first < 0x80   ? 1
-                             : first < 0xC2 ? 0
-                             : first < 0xE0 ? 2
-                             : first < 0xF0 ? 3
-                             : first < 0xF5 ? 4
-                                            : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((at(i) & 0xC0) != 0x80) return 0;
-  }
-  if (length < 3) return length;
-  unsigned const second = at(1);
-  bool const bad = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
-                   (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
-  return bad ? 0 : length;
-}
-
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  while (!text.empty()) {
-    std::size_t const length = utf8_length(text);
-    char const c = text[0];
-    if (length == 0) {
-      out += "\\ufffd";
-    } else if (c == '"' || c == '\\') {
-      out += {'\\', c};
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      out += text.substr(0, length);
-    }
-    text.remove_prefix(length == 0 ? 1 : length);
-  }
-  return out + '"';
-}
-
 std::string printed(std::optional<double> value) {
   return value && std::isfinite(*value) ? fmt::format("{:.6g}", *value) : std::string("null");
 }
@@ -56,10 +17,10 @@ std::string printed(std::optional<double> value) {
 }  // namespace
 
 json_line& json_line::add(std::string_view key, std::string_view raw) {
-  return members(fmt::format("{}: {}", quoted(key), raw));
+  return members(fmt::format("{}: {}", daemon::json_string(key), raw));
 }
 json_line& json_line::text(std::string_view key, std::string_view value) {
-  return add(key, quoted(value));
+  return add(key, daemon::json_string(value));
 }
 json_line& json_line::integer(std::string_view key, std::uint64_t value) {
   return add(key, fmt::format("{}", value));

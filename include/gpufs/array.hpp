@@ -20,10 +20,15 @@ class array;
 template <class T>
 class array_element {
  public:
+  /// For array::operator[]: element i of `a`, which outlives the proxy.
   __device__ array_element(array<T> const& a, std::uint64_t i) : array_(a), i_(i) {}
+  /// A proxy for the same element. Nothing is loaded.
   array_element(array_element const&) = default;
+  /// Loads the element, as array::load().
   __device__ operator T() const { return array_.load(i_); }
+  /// Stores the element, as array::store().
   __device__ array_element const& operator=(T const& value) const;
+  /// Loads the other element and stores its value.
   __device__ array_element const& operator=(array_element const& other) const;
 
  private:
@@ -63,8 +68,8 @@ class array_element {
 template <class T>
 class array {
  public:
-  using value_type = std::remove_const_t<T>;
-  static constexpr bool writable = !std::is_const_v<T>;
+  using value_type = std::remove_const_t<T>;             ///< what load() returns
+  static constexpr bool writable = !std::is_const_v<T>;  ///< true: array<T>, not array<T const>
   static_assert(std::is_trivially_copyable_v<value_type> &&
                 std::is_default_constructible_v<value_type>);
 
@@ -82,7 +87,9 @@ class array {
   template <class Group>
   __device__ array(io_context<Group>& io, int fd, std::int64_t offset = 0,
                    std::uint64_t count = to_the_end);
+  /// A view of the same elements for this thread. It keeps no page.
   __device__ array(array const& other) { take_over(other); }
+  /// Gives the kept page back, then as the copy.
   __device__ array& operator=(array const& other);
   __device__ ~array() { release(); }
 

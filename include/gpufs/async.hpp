@@ -14,14 +14,14 @@ namespace gpufs {
 /// A read that gread_async has started. Every thread of the group keeps its own copy.
 /// Only the same group, with the same context, may pass it to gtest and gwait.
 struct async_read {
-  std::int32_t fd = -1;
-  void* buffer = nullptr;
-  std::size_t count = 0;  ///< bytes, at most to the end of the 32nd page
-  std::int64_t offset = 0;
-  std::uint64_t version = 0;
-  std::uint64_t size = 0;
+  std::int32_t fd = -1;         ///< the file's descriptor
+  void* buffer = nullptr;       ///< where gwait delivers the bytes
+  std::size_t count = 0;        ///< bytes, at most to the end of the 32nd page
+  std::int64_t offset = 0;      ///< of the first byte in the file
+  std::uint64_t version = 0;    ///< of the file when the read began
+  std::uint64_t size = 0;       ///< of the file when the read began, in bytes
   std::uint32_t requested = 0;  ///< bit i: page i, from the first one on, was requested
-  io::async_page page;
+  io::async_page page;          ///< this lane's page of those that were requested
 };
 
 /// Starts a gread and returns at once. It requests the pages that are not in the cache.

@@ -86,7 +86,9 @@ class stream {
   /// Throws device_error if the device has no room for another stream.
   stream();
   ~stream();
+  /// Takes over the other's work.
   stream(stream&&) noexcept;
+  /// Lets go of its own queue as the destructor does, then takes over the other's work.
   stream& operator=(stream&&) noexcept;
 
   /// Waits for the work so far. Throws device_error if any of it failed.
@@ -108,6 +110,7 @@ class stream {
 #endif
 
   struct implementation;
+  /// For launch() and event.
   [[nodiscard]] implementation& access() const { return *implementation_; }
 
  private:
@@ -124,7 +127,9 @@ class event {
  public:
   event();
   ~event();
+  /// Takes over the other's point. The other may only be destroyed or assigned to.
   event(event&&) noexcept;
+  /// As the move.
   event& operator=(event&&) noexcept;
 
   /// Puts the point behind all work that `on` has so far. A second call moves it.
@@ -157,17 +162,20 @@ class buffer {
   /// the bytes exceed 64 bits.
   explicit buffer(std::uint64_t count);
   ~buffer();
+  /// Takes over the memory. The other is empty afterwards.
   buffer(buffer&& other) noexcept;
+  /// Frees its own memory, then as the move.
   buffer& operator=(buffer&& other) noexcept;
 
-  [[nodiscard]] T* data() const { return data_; }
-  [[nodiscard]] std::uint64_t size() const { return size_; }
-  [[nodiscard]] std::uint64_t bytes() const { return size_ * sizeof(T); }
+  [[nodiscard]] T* data() const { return data_; }                          ///< null: it is empty
+  [[nodiscard]] std::uint64_t size() const { return size_; }               ///< elements
+  [[nodiscard]] std::uint64_t bytes() const { return size_ * sizeof(T); }  ///< bytes of them
 
   /// Copies `count` elements between the host and this buffer, from its element `offset` on.
   /// Throws std::out_of_range if they do not all lie in the buffer, device_error if the copy
   /// failed.
   void copy_from_host(T const* host, std::uint64_t count, std::uint64_t offset = 0);
+  /// The other way.
   void copy_to_host(T* host, std::uint64_t count, std::uint64_t offset = 0) const;
 
   /// Sets every byte to zero. Complete on return. Throws device_error.
@@ -193,15 +201,17 @@ class pinned_buffer {
   /// the bytes exceed 64 bits.
   explicit pinned_buffer(std::uint64_t count);
   ~pinned_buffer();
+  /// Takes over the memory. The other is empty afterwards.
   pinned_buffer(pinned_buffer&& other) noexcept;
+  /// Frees its own memory, then as the move.
   pinned_buffer& operator=(pinned_buffer&& other) noexcept;
 
-  [[nodiscard]] T* data() const { return data_; }
-  [[nodiscard]] std::uint64_t size() const { return size_; }
-  [[nodiscard]] std::uint64_t bytes() const { return size_ * sizeof(T); }
-  [[nodiscard]] T& operator[](std::uint64_t i) const { return data_[i]; }
-  [[nodiscard]] T* begin() const { return data_; }
-  [[nodiscard]] T* end() const { return data_ + size_; }
+  [[nodiscard]] T* data() const { return data_; }                          ///< null: it is empty
+  [[nodiscard]] std::uint64_t size() const { return size_; }               ///< elements
+  [[nodiscard]] std::uint64_t bytes() const { return size_ * sizeof(T); }  ///< bytes of them
+  [[nodiscard]] T& operator[](std::uint64_t i) const { return data_[i]; }  ///< i < size()
+  [[nodiscard]] T* begin() const { return data_; }                         ///< the first element
+  [[nodiscard]] T* end() const { return data_ + size_; }                   ///< behind the last one
 
   /// Sets every byte to zero.
   void fill_zero();
@@ -214,6 +224,7 @@ class pinned_buffer {
 /// Where and how large to launch. launch() exists wherever kernels can be named: on the emulated
 /// device, and in .cu files.
 struct launch_options {
+  /// Blocks.
   dim3 grid = 1;
   /// At most 1024 threads in all.
   dim3 block = 1;

@@ -25,25 +25,27 @@ namespace gpufs {
 template <class T>
 class held_ptr {
  public:
-  using value_type = std::remove_const_t<T>;
+  using value_type = std::remove_const_t<T>;  ///< what reads return
   static_assert(std::is_const_v<T>, "store through array<T>");
 
   /// For array::pointer(): element `index` of `view`.
   __device__ held_ptr(io::file_view const& view, std::uint64_t index)
       : view_(view), index_(index) {}
+  /// A pointer to the same element. It holds no page.
   __device__ held_ptr(held_ptr const& other) : held_ptr(other.view_, other.index_) {}
   held_ptr& operator=(held_ptr const&) = delete;
   __device__ ~held_ptr() { release(); }
 
-  /// The element pointed to, or the one `n` elements further.
+  /// The element pointed to.
   [[nodiscard]] __device__ __forceinline__ value_type operator*() const { return (*this)[0]; }
+  /// The element `n` elements further. `n` may be negative.
   [[nodiscard]] __device__ __forceinline__ value_type operator[](std::int64_t n) const;
 
   /// Moves the pointer by elements. Holds the same page until the next read.
   __device__ held_ptr& operator+=(std::int64_t n);
-  __device__ held_ptr& operator-=(std::int64_t n) { return *this += -n; }
-  __device__ held_ptr& operator++() { return *this += 1; }
-  __device__ held_ptr& operator--() { return *this += -1; }
+  __device__ held_ptr& operator-=(std::int64_t n) { return *this += -n; }  ///< back by n
+  __device__ held_ptr& operator++() { return *this += 1; }                 ///< to the next one
+  __device__ held_ptr& operator--() { return *this += -1; }                ///< to the one before
 
   /// Number of the element in the array.
   [[nodiscard]] __device__ std::uint64_t index() const { return index_; }

@@ -32,8 +32,8 @@ inline constexpr std::size_t host_request_kinds = 6;
 struct time_histogram {
   static constexpr std::size_t buckets = 148;  ///< up to 2^38 ns; the last one also has longer ones
 
-  std::array<std::uint64_t, buckets> count{};
-  std::uint64_t total_ns = 0;
+  std::array<std::uint64_t, buckets> count{};  ///< requests of each bucket
+  std::uint64_t total_ns = 0;                  ///< the sum of all times
 
   /// The bucket of a time.
   [[nodiscard]] static constexpr std::size_t bucket_of(std::uint64_t ns) noexcept {

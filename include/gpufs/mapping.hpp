@@ -18,9 +18,6 @@ namespace gpufs {
 namespace shared {
 class address_space;
 struct object;
-class call;
-class no_signals;
-enum class missing_bytes;
 }  // namespace shared
 namespace detail {
 class window_loop;
@@ -28,7 +25,8 @@ class window_loop;
 
 /// Bytes of an object.
 struct byte_range {
-  std::uint64_t first, bytes;
+  std::uint64_t first;  ///< offset in the object
+  std::uint64_t bytes;  ///< how many
 };
 
 /// One object: a range of addresses that CPU and GPU both use. Owns it.
@@ -40,13 +38,14 @@ class mapping {
   mapping() = default;
   /// As unmap(), but failures go to stderr.
   ~mapping();
+  /// Takes over the object. The other is empty afterwards.
   mapping(mapping&& other) noexcept
       : space_(std::move(other.space_)), object_(std::exchange(other.object_, nullptr)) {}
   /// Unmaps the former object as the destructor does.
   mapping& operator=(mapping&& other) noexcept;
 
-  [[nodiscard]] void* data() const;
-  [[nodiscard]] std::uint64_t size() const;
+  [[nodiscard]] void* data() const;          ///< the first byte, for CPU and GPU; null: it is empty
+  [[nodiscard]] std::uint64_t size() const;  ///< bytes of the object
   /// data() as a pointer to T, for the CPU and for kernels.
   template <class T>
   [[nodiscard]] T* as() const {
@@ -66,6 +65,7 @@ class mapping {
   /// host thread calls. Returns 0, or -EINVAL as acquire().
   int advise(std::uint64_t first, std::uint64_t bytes, memory_advice advice);
 
+  /// Bytes of the object's chunks in each tier.
   [[nodiscard]] memory_tiers tiers() const;
 
   /// Sends what the CPU has written of bytes [first, first + bytes), so that the next launch need
@@ -114,6 +114,7 @@ class mapping {
   /// Returns 0, -EIO the device failed, or as write_back(). What was not written then is lost.
   int unmap();
 
+  /// Counters of this object.
   [[nodiscard]] mapping_statistics stats() const;
 
  private:
@@ -132,9 +133,9 @@ inline constexpr std::uint64_t most_io_bytes = 0x7ffff000;
 
 /// An object and the offset of an address in it.
 struct shared_place {
-  void* object;
-  std::uint64_t offset;
-  std::uint64_t size;  ///< of the object
+  void* object;          ///< its first byte
+  std::uint64_t offset;  ///< of the address in the object
+  std::uint64_t size;    ///< of the object
 };
 
 /// An address space of objects on one device. Any host thread calls its members.
@@ -161,8 +162,7 @@ class shared_memory {
   [[nodiscard]] mapping allocate(std::uint64_t bytes, map_options const& options = {});
 
   /// Makes an object of bytes of a file, which are read when a call or a CPU thread needs them, or
-  /// from now on (map_options::eager). The second form uses the file behind an open descriptor,
-  /// which may be closed then.
+  /// from now on (map_options::eager).
   ///
   /// A process has one writable object of a file at a time. Other processes see what is written
   /// back, and this object sees what they write before its bytes are read, or after refresh().
@@ -171,6 +171,7 @@ class shared_memory {
   ///   EINVAL no bytes, a bad offset, or beyond the end of the file | EBUSY has a writable object
   ///   ENOMEM | ENOSPC | EISDIR, EOPNOTSUPP no regular file | EACCES, ENOENT, ... as open(2)
   [[nodiscard]] mapping map(std::string const& path, map_options const& options = {});
+  /// The same for the file behind an open descriptor, which may be closed then.
   [[nodiscard]] mapping map(int fd, map_options const& options = {});
 
   /// Waits for everything that was launched on the device, and makes the CPU's side ready as the
@@ -180,28 +181,33 @@ class shared_memory {
   /// Waits for the work of `on` so far, and does the same for objects that no call uses any more.
   void synchronize(stream& on);
 
-  /// As read(2), pread(2), write(2) and pwrite(2), where the memory is an object's: bytes move
-  /// between the file and the side that has the newest bytes, without faults. They wait for calls
+  /// As read(2), where the memory is an object's: bytes move
+  /// between the file and the side that has the newest bytes, without faults. It waits for calls
   /// that use these bytes. Other memory is passed on to the system.
   ///
   /// At most most_io_bytes at once. Pipes, sockets and terminals: 4 MiB. Not in signal handlers.
-  /// Return the number of bytes, which may be less, 0: the end of the file, or
+  /// Returns the number of bytes, which may be less, 0: the end of the file, or
   ///   -EFAULT the memory is not all of one object | -ENOMEM no memory can be pinned
   ///   -EIO the device failed, so that bytes are lost | -errno as the system call
   /// A failure behind the first bytes: their number. What a pipe gave before -EIO is lost.
   std::int64_t read(int fd, void* to, std::uint64_t bytes);
+  /// As pread(2), else as read().
   std::int64_t pread(int fd, void* to, std::uint64_t bytes, std::uint64_t offset);
+  /// As write(2), else as read().
   std::int64_t write(int fd, void const* from, std::uint64_t bytes);
+  /// As pwrite(2), else as read().
   std::int64_t pwrite(int fd, void const* from, std::uint64_t bytes, std::uint64_t offset);
 
-  /// As memmove() and memset(), with objects on one side or on both, in the same way. Return 0, or
+  /// As memmove(), with objects on one side or on both, in the same way. Returns 0, or
   /// -EFAULT, -ENOMEM, -EIO as read(). A failure may leave a part of the bytes done.
   int copy(void* to, void const* from, std::uint64_t bytes);
+  /// As memset(), else as copy().
   int set(void* to, int value, std::uint64_t bytes);
 
   /// The object that an address lies in. Its object member is null if it lies in none.
   [[nodiscard]] shared_place find(void const* address) const;
 
+  /// Bytes of all chunks in each tier.
   [[nodiscard]] memory_tiers tiers() const;
   /// Counters of all objects, also of those that have gone.
   [[nodiscard]] mapping_statistics stats() const;
@@ -215,86 +221,6 @@ class shared_memory {
   std::shared_ptr<shared::address_space> space_;
 };
 
-/// What the next launch on a stream uses. One host thread uses it, for one launch.
-///
-/// Without a declaration a launch uses all objects for reading and writing. Declared, other objects
-/// stay with the CPU, and blocks that are only read need not be fetched afterwards.
-class shared_call {
- public:
-  /// null: this_thread_stream()
-  explicit shared_call(stream* on = nullptr);
-  /// As launched().
-  ~shared_call();
-  shared_call(shared_call const&) = delete;
-  shared_call& operator=(shared_call const&) = delete;
-
-  /// The kernel reads the object, or its bytes [first, first + bytes).
-  shared_call& reads(mapping const& m);
-  shared_call& reads(mapping const& m, std::uint64_t first, std::uint64_t bytes);
-  /// The kernel may write it. What it does not write stays as it is.
-  shared_call& writes(mapping const& m);
-  shared_call& writes(mapping const& m, std::uint64_t first, std::uint64_t bytes);
-  shared_call& reads_writes(mapping const& m);
-  shared_call& reads_writes(mapping const& m, std::uint64_t first, std::uint64_t bytes);
-
-  /// Hands the objects to the device: sends what the CPU has written of them.
-  /// Returns 0, or
-  ///   -EINVAL bytes beyond an object, an empty or removed mapping, or a second release
-  ///   -EBUSY the stream is being captured | -EIO the device failed
-  ///   -EACCES it would write to an object that is only read | -ENOMEM more than the budgets hold
-  ///   -EIO, -ESTALE, -errno bytes of a file could not be read; see why_refused()
-  int release();
-
-  /// Why release() failed, if it was a file or a want of memory: where, and the remedy.
-  [[nodiscard]] std::string const& why_refused() const { return why_refused_; }
-
-  /// Ends the call behind the work that the stream has so far. Does nothing without a release().
-  void launched() noexcept;
-
-  [[nodiscard]] stream& on() const { return *on_; }
-
- private:
-  shared_call& add(mapping const& m, std::uint64_t first, std::uint64_t bytes, access use);
-  int begin_all(shared::missing_bytes missing);
-  int refused(shared::call const& by, int error);
-
-  stream* on_;
-  std::vector<std::unique_ptr<shared::call>> parts_;  // one per address space
-  std::string why_refused_;
-  int wrong_ = 0;
-  bool released_ = false;
-};
-
-namespace detail {
-/// While it lives, launches of this thread do not use all objects, and it gets no signals. Ends the
-/// call, also if its launch throws.
-class declared_launch {
- public:
-  explicit declared_launch(shared_call& of);
-  ~declared_launch();
-  declared_launch(declared_launch const&) = delete;
-  declared_launch& operator=(declared_launch const&) = delete;
-
- private:
-  shared_call& of_;
-  std::unique_ptr<shared::no_signals> quiet_;
-};
-
-/// Releases the call. Throws shared_memory_error if that fails.
-void release_or_throw(shared_call& call);
-}  // namespace detail
-
-#if defined(GPUFS_EMULATED) || defined(__CUDACC__)
-/// Runs `kernel` on the call's stream, with what the call declares. Throws shared_memory_error if
-/// it cannot have that, device_error as launch() without a call.
-template <class... Parameters, class... Arguments>
-void launch(shared_call& call, void (*kernel)(Parameters...), dim3 grid, dim3 block,
-            Arguments&&... arguments) {
-  detail::release_or_throw(call);
-  detail::declared_launch const declared(call);
-  launch(launch_options{.grid = grid, .block = block, .on = &call.on()}, kernel,
-         std::forward<Arguments>(arguments)...);
-}
-#endif
-
 }  // namespace gpufs
+
+#include <gpufs/shared_call.hpp>

@@ -16,6 +16,7 @@ struct windowed_object {
   std::uint64_t item_bytes;  ///< the object's size is a multiple of it
 };
 
+/// How for_each_window() divides the objects.
 struct window_options {
   /// Most items of a window; 0 = so many that three windows fit into device_memory, or into
   /// device_memory and host_memory if the first is too small.
@@ -25,11 +26,13 @@ struct window_options {
 /// Items [first, first + count) of all objects of a loop.
 class memory_window {
  public:
+  /// For for_each_window().
   memory_window(std::vector<windowed_object> const& objects, std::uint64_t first,
                 std::uint64_t count, stream& on)
       : first(first), count(count), objects_(objects), on_(on) {}
 
-  std::uint64_t first, count;
+  std::uint64_t first;  ///< the first item's number
+  std::uint64_t count;  ///< how many items
 
   /// The first item of the window, of object number `n` of the loop. For kernels.
   template <class T>

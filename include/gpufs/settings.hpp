@@ -22,7 +22,7 @@ struct config_error : std::invalid_argument {
 /// One documented setting. `key` is its name in gpufs.toml. The environment variable is GPUFS_ and
 /// the key in upper case; the flag is -- and the key with dashes for underscores.
 struct setting {
-  std::string_view key;
+  std::string_view key;  ///< page_size
   /// One line with unit and allowed values.
   std::string_view help;
   /// Sets the member from text. Throws config_error naming `origin`.

@@ -10,7 +10,9 @@ namespace gpufs {
 /// none left. what() names the object or the sizes, and the remedy. code() is an errno.
 class shared_memory_error : public std::runtime_error {
  public:
+  /// `code`: an errno. `text`: what() it says.
   shared_memory_error(int code, std::string const& text) : std::runtime_error(text), code_(code) {}
+  /// The errno, ENOMEM.
   [[nodiscard]] int code() const { return code_; }
 
  private:

@@ -2,6 +2,7 @@
 // the file.
 #include <gpufs/mapping.hpp>
 
+#include <test/mapping/budgets.hpp>
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/named_file.hpp>
 #include <test/support/seed.hpp>
@@ -10,7 +11,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -218,18 +218,6 @@ class twin {
     std::uint64_t expected = 0;
     for (auto i = 2 * s.first; i < 2 * (s.first + s.pairs); ++i) expected += now_[first_ + i];
     return *sum.as<std::uint64_t>() == expected;
-  }
-
-  /// Returns false if the budgets cannot hold what the launch may use. Then nothing has happened.
-  template <class Launch>
-  bool launched(Launch const& launch) {
-    try {
-      launch();
-      return true;
-    } catch (shared_memory_error const& e) {
-      if (e.code() != ENOMEM) throw;
-      return false;
-    }
   }
 
   std::mt19937_64& random_;

@@ -2,6 +2,7 @@
 // arrays. After each step that reads, the bytes must be the same.
 #include <gpufs/mapping.hpp>
 
+#include <test/mapping/budgets.hpp>
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/memory_file.hpp>
 #include <test/support/seed.hpp>
@@ -9,7 +10,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -78,17 +78,12 @@ class program {
     return t.shared.advise(first * 4, count * 4, memory_advice(below(4))) == 0;
   }
 
-  /// Returns false if the budgets cannot hold what the launch may use. Then nothing has happened.
+  /// As test::launched(). Refusals are counted.
   template <class Launch>
   bool launched(Launch const& launch) {
-    try {
-      launch();
-      return true;
-    } catch (shared_memory_error const& e) {
-      if (e.code() != ENOMEM) throw;
-      ++refused_;
-      return false;
-    }
+    bool const done = gpufs::test::launched(launch);
+    if (!done) ++refused_;
+    return done;
   }
 
   std::uint64_t below(std::uint64_t n) { return random_() % n; }

@@ -1,6 +1,7 @@
 // Objects that do not fit into device memory: what lies where, what moves, what is refused.
 #include <gpufs/mapping.hpp>
 
+#include <test/mapping/budgets.hpp>
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/named_file.hpp>
 #include <test/support/child.hpp>
@@ -27,15 +28,6 @@ namespace {
 
 using words = std::vector<std::uint32_t>;
 constexpr std::uint64_t mebi = 1 << 20, words_of_mebi = mebi / 4;
-
-mapping_config tight(std::uint64_t device, std::uint64_t host) {
-  mapping_config c;
-  c.device_memory = device;
-  c.host_memory = host;
-  c.chunk_size = 2 * mebi;
-  c.fill_threads = 2;  // each has kernels of its own, with stacks of their own
-  return c;
-}
 
 words numbers(std::uint64_t count) {
   words all(count);

@@ -2,6 +2,7 @@
 #include <gpufs/mapping/window_plan.hpp>
 #include <gpufs/mapping_windows.hpp>
 
+#include <test/mapping/budgets.hpp>
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/named_file.hpp>
 #include <test/support/seed.hpp>
@@ -26,15 +27,6 @@ namespace {
 
 using words = std::vector<std::uint32_t>;
 constexpr std::uint64_t mebi = 1 << 20;
-
-mapping_config tight(std::uint64_t device, std::uint64_t host) {
-  mapping_config c;
-  c.device_memory = device;
-  c.host_memory = host;
-  c.chunk_size = 2 * mebi;
-  c.fill_threads = 2;  // each has kernels of its own, with stacks of their own
-  return c;
-}
 
 words numbers(std::uint64_t count) {
   words all(count);

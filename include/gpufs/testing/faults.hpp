@@ -20,6 +20,7 @@ class gate {
   /// Lets all operations go on that wait here now or arrive later.
   // Pairs with the acquire in is_open(): a thread that goes on sees what the test did before.
   void release() noexcept { open_.store(true, std::memory_order_release); }
+  /// True once release() was called.
   [[nodiscard]] bool is_open() const noexcept { return open_.load(std::memory_order_acquire); }
 
   /// Number of operations that have arrived so far. Tests wait for it instead of sleeping.
@@ -41,18 +42,23 @@ class gate {
 /// shorten  The system call asks for at most `bytes` bytes.
 /// hold     The operation waits until the gate `until` opens, then passes.
 struct fault_action {
+  /// See above.
   enum class kind { pass, fail, shorten, hold };
 
-  kind what = kind::pass;
+  kind what = kind::pass;                 ///< what happens to the operation
   int error = 0;                          ///< of fail: a positive errno
   std::uint64_t bytes = 0;                ///< of shorten: at least 1
   std::shared_ptr<gate> until = nullptr;  ///< of hold
 
+  /// An answer of kind pass.
   static fault_action pass() { return {}; }
+  /// An answer of kind fail. `error` > 0.
   static fault_action fail(int error) { return {.what = kind::fail, .error = error}; }
+  /// An answer of kind shorten. `bytes` > 0.
   static fault_action shorten(std::uint64_t bytes) {
     return {.what = kind::shorten, .bytes = bytes};
   }
+  /// An answer of kind hold.
   static fault_action hold(std::shared_ptr<gate> until) {
     return {.what = kind::hold, .until = std::move(until)};
   }
