@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # test_install.sh PRESET: installs a built preset into a scratch folder and builds programs against
-# it: test/programs/consumer and examples/ by find_package, the consumer by pkg-config and by the
-# compiler alone, and, with the sources instead, by FetchContent. CUDA: also in a project that
-# enables CUDA before it finds gpufs. Runs them if there is a device.
+# it: test/programs/consumer, examples/ and the project of README.md by find_package, the consumer
+# by pkg-config and by the compiler alone, and, with the sources instead, by FetchContent. CUDA:
+# also in a project that enables CUDA before it finds gpufs. Runs them if there is a device.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1
@@ -37,6 +37,20 @@ installed=(-DCMAKE_BUILD_TYPE=Release "-DCMAKE_PREFIX_PATH=$prefix")
 build consumer $sources "${installed[@]}"
 run "$folder/consumer/consumer"
 run "$folder/consumer/wrapped_consumer"
+# The project that README.md shows, and the lines of docs/mapping.md that lead calls to gpufs.
+shown=$folder/shown
+mkdir -p "$shown"
+{
+  scripts/document_block.py README.md CMakeLists.txt
+  echo "add_executable(program)"
+  echo "gpufs_add_kernel_sources(program main.cu)"
+  echo "target_link_libraries(program PRIVATE gpufs::gpufs)"
+  scripts/document_block.py docs/mapping.md wrapped.cmake
+} >"$shown/CMakeLists.txt"
+scripts/document_block.py README.md readme_count.cu >"$shown/main.cu"
+build from-readme "$shown" "${installed[@]}"
+run "$folder/from-readme/mine"
+run "$folder/from-readme/program"
 build examples examples "${installed[@]}"
 if [ "$preset" != cuda ] || scripts/gpu_visible.sh; then
   test/programs/examples.sh "$PWD/$folder/examples"

@@ -1,0 +1,45 @@
+// The fragments of docs/mapping.md, in functions around them. They are compiled, never run.
+#include <gpufs/mapping.hpp>
+#include <gpufs/mapping_windows.hpp>
+
+#include <cstdint>
+
+namespace {
+
+__global__ void scale(float const* in, float* out, long n, float f) {
+  for (long i = blockIdx.x * long(blockDim.x) + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    out[i] = in[i] * f;
+}
+
+}  // namespace
+
+void declares(gpufs::mapping const& in, gpufs::mapping const& out, unsigned grid, unsigned block,
+              long n);
+void declares(gpufs::mapping const& in, gpufs::mapping const& out, unsigned grid, unsigned block,
+              long n) {
+#include "declared_launch.inc"
+}
+
+int maps(gpufs::shared_memory& memory, unsigned grid, unsigned block, long n);
+int maps(gpufs::shared_memory& memory, unsigned grid, unsigned block, long n) {
+#include "mapped_for_writing.inc"
+  return error;
+}
+
+void has_budgets();
+void has_budgets() {
+#include "budgets.inc"
+}
+
+int goes_through_windows(gpufs::shared_memory& memory, gpufs::mapping& in, gpufs::mapping& out);
+int goes_through_windows(gpufs::shared_memory& memory, gpufs::mapping& in, gpufs::mapping& out) {
+#include "windows.inc"
+  return error;
+}
+
+void moves_bytes(gpufs::shared_memory& memory, gpufs::mapping const& in, gpufs::mapping const& out,
+                 int fd, std::uint64_t bytes);
+void moves_bytes(gpufs::shared_memory& memory, gpufs::mapping const& in, gpufs::mapping const& out,
+                 int fd, std::uint64_t bytes) {
+#include "moved_bytes.inc"
+}
