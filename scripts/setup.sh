@@ -55,7 +55,7 @@ finish() { if [ "$mode" = nvme ]; then exec "$(dirname "$0")/nvme_kernel.sh"; fi
 compiler=${CXX:-c++}
 headers=(liburing.h=liburing-dev boost/lockfree/spsc_queue.hpp=libboost-dev
   boost/context/fiber.hpp=libboost-context-dev fmt/format.h=libfmt-dev
-  spdlog/spdlog.h=libspdlog-dev nlohmann/json.hpp=nlohmann-json3-dev
+  spdlog/spdlog.h=libspdlog-dev nlohmann/json.hpp=nlohmann-json3-dev png.h=libpng-dev
   doctest/doctest.h=doctest-dev toml++/toml.h=libtomlplusplus-dev CLI/CLI.hpp=libcli11-dev)
 if command -v "$compiler" >/dev/null 2>&1; then
   probe=""
@@ -64,7 +64,8 @@ if command -v "$compiler" >/dev/null 2>&1; then
   done
   while read -r package; do missing+=("$package"); done < <(
     "$compiler" -std=c++20 -E -x c++ - <<<"$probe" | sed -n 's/^missing: *//p' | tr -d ' ')
-  for entry in liburing.a=liburing-dev libboost_context.a=libboost-context-dev; do
+  for entry in liburing.a=liburing-dev libboost_context.a=libboost-context-dev \
+    libpng16.a=libpng-dev libz.a=zlib1g-dev; do
     [ -e "$("$compiler" -print-file-name="${entry%%=*}")" ] || missing+=("${entry##*=}")
   done
 else

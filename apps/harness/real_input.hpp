@@ -1,9 +1,8 @@
-// Real files in place of generated ones, and results as pictures.
+// Real files in place of generated ones.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -18,16 +17,5 @@ namespace gpufs::apps {
 /// Throws usage_error naming --input unless a kernel whose blocks lie over a picture, each
 /// `per_block` rows high, can have `rows` of them.
 void check_rows(std::string const& path, std::uint64_t rows, unsigned per_block);
-
-/// Writes `values` as a grey picture of 8 bits, its darkest and lightest value black and white, to
-/// `folder`/`name`; makes the folder. Returns the path. Throws std::system_error naming it.
-std::string write_picture(std::string const& folder, std::string const& name,
-                          std::span<float const> values, std::uint64_t width, std::uint64_t height);
-
-/// The same from 8-bit samples, `channels` (1: grey, 3: red, green, blue) for each pixel, as they
-/// are.
-std::string write_picture(std::string const& folder, std::string const& name,
-                          std::span<std::uint8_t const> samples, std::uint64_t width,
-                          std::uint64_t height, unsigned channels);
 
 }  // namespace gpufs::apps

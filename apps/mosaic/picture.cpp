@@ -4,6 +4,7 @@
 #include <apps/common/script.hpp>
 #include <apps/common/temp_file.hpp>
 #include <apps/harness/parallel.hpp>
+#include <apps/harness/picture_file.hpp>
 #include <apps/harness/real_input.hpp>
 #include <apps/mosaic/picture.hpp>
 #include <apps/mosaic/synthetic.hpp>

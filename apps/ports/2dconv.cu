@@ -2,6 +2,7 @@
 #include <gpufs/gpufs.hpp>
 
 #include <apps/harness/parallel.hpp>
+#include <apps/harness/picture_file.hpp>
 #include <apps/harness/real_input.hpp>
 #include <apps/harness/strips.hpp>
 #include <apps/ports/all.hpp>

@@ -5,6 +5,7 @@
 #include <apps/common/program.hpp>
 #include <apps/harness/extras.hpp>
 #include <apps/harness/parallel.hpp>
+#include <apps/harness/picture_file.hpp>
 #include <apps/harness/real_input.hpp>
 #include <apps/ports/all.hpp>
 #include <apps/ports/dwt2d_wavelet.hpp>
