@@ -129,7 +129,8 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> h
   auto& home = shard_of(k.device, k.inode);
   std::lock_guard const lock{home.mutex};
   auto const validate = [&] {
-    return home.versions.open(stamp_of(status), now_ns, order, shares_pages(access));
+    return home.versions.open(stamp_of(status), now_ns, order, shares_pages(access),
+                              host->block_backing());
   };
   if (auto const shared = home.open.find(k); shared != home.open.end()) {
     auto const opened = validate();
