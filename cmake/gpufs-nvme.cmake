@@ -1,8 +1,4 @@
-# The library gpufs_nvme: the control plane of NVMe controllers, and the software controller. The
-# two folders share formats only. Where they meet is nvme-host/software.cpp.
-file(GLOB nvme_sources CONFIGURE_DEPENDS nvme-host/*.cpp nvme-controller/*.cpp)
-add_library(gpufs_nvme STATIC ${nvme_sources})
-target_link_libraries(gpufs_nvme PUBLIC gpufs PRIVATE gpufs_warnings)
+# Tests of NVMe controllers.
 
 # The cases of the conformance suite. Each program that links them names a controller.
 file(GLOB nvme_conformance_sources CONFIGURE_DEPENDS
@@ -17,7 +13,7 @@ function(gpufs_add_nvme_guest)
     ${PROJECT_SOURCE_DIR}/test/nvme/vfio_drive.cpp
     ${PROJECT_SOURCE_DIR}/test/nvme/queue_cases.cu)
   gpufs_set_up_program(nvme_guest)
-  target_link_libraries(nvme_guest PRIVATE test_main_device test_support gpufs_nvme)
+  target_link_libraries(nvme_guest PRIVATE test_main_device test_support)
   target_link_options(nvme_guest PRIVATE -static)
   add_test(NAME nvme_qemu_test
     COMMAND ${PROJECT_SOURCE_DIR}/test/programs/nvme_qemu.sh $<TARGET_FILE:nvme_guest>

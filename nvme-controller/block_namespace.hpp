@@ -85,6 +85,8 @@ class file_namespace final : public block_namespace {
 
   [[nodiscard]] std::uint32_t lba_bytes() const override { return lba_; }
   [[nodiscard]] std::uint64_t blocks() const override { return (size_ + lba_ - 1) / lba_; }
+  /// Bytes of the file or device.
+  [[nodiscard]] std::uint64_t bytes() const { return size_; }
   std::uint16_t read(std::uint64_t offset, std::span<segment const> to) override;
   std::uint16_t write(std::uint64_t offset, std::span<segment const> from) override;
   std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t bytes) override;

@@ -5,6 +5,7 @@
 #include <gpufs/owner/endpoint.hpp>
 #include <gpufs/owner/layout.hpp>
 
+#include <host-daemon/backend/attached_files.hpp>
 #include <host-daemon/base/request_recorder.hpp>
 #include <host-daemon/serve/server.hpp>
 
@@ -21,9 +22,10 @@ struct filesystem::state {
   pid_t process;  ///< that made it, and that has its threads
   config settings;
   owner::layout sizes;
-  std::shared_ptr<testing::fault_injector> faults;  ///< null outside tests
-  std::string no_trace;                             ///< why there is none, if there should be one
-  daemon::request_recorder requests;                ///< of all but the daemon's own threads
+  std::shared_ptr<testing::fault_injector> faults;   ///< null outside tests
+  std::string no_trace;                              ///< why there is none, if there should be one
+  std::shared_ptr<daemon::attached_files> attached;  ///< before the files of the host
+  daemon::request_recorder requests;                 ///< of all but the daemon's own threads
   owner::endpoint device;
   std::unique_ptr<daemon::server> server;
 

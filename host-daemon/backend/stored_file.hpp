@@ -31,6 +31,7 @@ class stored_file {
   virtual ~stored_file() = default;
 
   /// The source of all page reads: the descriptor that I/O engines read and mappers map.
+  /// -1: the file has none. Then engines call read(), and nothing is mapped or read directly.
   [[nodiscard]] virtual int read_descriptor() const noexcept = 0;
 
   /// Nonzero: kernels read the file by NVMe queue pairs, as this number of the table of backings,

@@ -1,0 +1,97 @@
+#include <gpufs/owner/block_file.hpp>
+
+#include <host-daemon/base/json_string.hpp>
+
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <new>
+
+#include <sys/stat.h>
+
+namespace gpufs::owner {
+
+namespace {
+
+// No file system of the host has it: numbers of devices have fewer bits.
+constexpr std::uint64_t block_device = ~std::uint64_t{0} << 32 | 0x6e766d65;
+
+std::uint64_t next_inode() {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+::timespec now() {
+  ::timespec time{};
+  ::clock_gettime(CLOCK_REALTIME, &time);
+  return time;
+}
+
+template <class Call>
+std::int64_t without_exceptions(Call const& call) noexcept {
+  try {
+    return call();
+  } catch (std::bad_alloc const&) {
+    return -ENOMEM;
+  }
+}
+
+}  // namespace
+
+block_file::block_file(std::unique_ptr<nvme_host::volume> volume, std::string_view path,
+                       bool read_only)
+    : volume_{std::move(volume)},
+      traced_name_{daemon::json_string(path)},
+      read_only_{read_only},
+      inode_{next_inode()},
+      made_{now()} {}
+
+int block_file::status(struct ::stat& out) const noexcept {
+  out = {};
+  out.st_dev = block_device;
+  out.st_ino = inode_;
+  out.st_mode = S_IFBLK | (read_only_ ? 0440 : 0660);
+  out.st_nlink = 1;
+  out.st_size = static_cast<::off_t>(volume_->bytes());
+  out.st_blksize = static_cast<::blksize_t>(volume_->lba_bytes());
+  out.st_blocks = static_cast<::blkcnt_t>(volume_->bytes() / 512);
+  out.st_atim = out.st_mtim = out.st_ctim = made_;
+  return 0;
+}
+
+std::int64_t block_file::read(std::span<std::byte> to, std::uint64_t offset) const noexcept {
+  return without_exceptions([&] { return volume_->read(to, offset); });
+}
+
+std::int64_t block_file::write(std::span<::iovec const> parts,
+                               std::uint64_t offset) const noexcept {
+  if (read_only_) return -EROFS;
+  return without_exceptions([&] { return volume_->write(parts, offset); });
+}
+
+int block_file::sync() const noexcept {
+  return static_cast<int>(without_exceptions([&] { return std::int64_t{volume_->flush()}; }));
+}
+
+nvme::attachment_statistics block_file::statistics() const {
+  nvme::attachment_statistics sum;
+  for (auto const& each : volume_->drives()) {
+    auto const& c = each->counters();
+    sum.commands += c.commands;
+    sum.flushes += c.flushes;
+    sum.bytes_read += c.bytes_read;
+    sum.bytes_written += c.bytes_written;
+    sum.retries += c.retries;
+    sum.own_faults += c.own_faults;
+    sum.timeouts += c.timeouts;
+    sum.strays += c.strays;
+    sum.resets += c.resets;
+    sum.longest_wait_ns = std::max<std::uint64_t>(sum.longest_wait_ns, c.longest_wait_ns);
+    for (auto const& [status, count] : c.errors()) sum.errors[status] += count;
+  }
+  return sum;
+}
+
+}  // namespace gpufs::owner

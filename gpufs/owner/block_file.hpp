@@ -1,0 +1,52 @@
+// A volume of NVMe drives as a file of the daemon.
+#pragma once
+
+#include <gpufs/nvme.hpp>
+
+#include <host-daemon/backend/stored_file.hpp>
+
+#include <nvme-host/volume.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace gpufs::owner {
+
+/// Its size is fixed. It has no descriptor. Device and inode number are those of no other file.
+class block_file final : public daemon::stored_file {
+ public:
+  /// `path`: for traces. Throws std::bad_alloc.
+  block_file(std::unique_ptr<nvme_host::volume> volume, std::string_view path, bool read_only);
+
+  [[nodiscard]] int read_descriptor() const noexcept override { return -1; }
+  [[nodiscard]] std::string_view traced_name() const noexcept override { return traced_name_; }
+  /// Not usable.
+  [[nodiscard]] daemon::direct_file const& direct() const override { return direct_; }
+  [[nodiscard]] int status(struct ::stat& out) const noexcept override;
+  [[nodiscard]] std::int64_t read(std::span<std::byte> to,
+                                  std::uint64_t offset) const noexcept override;
+  [[nodiscard]] std::int64_t write(std::span<::iovec const> parts,
+                                   std::uint64_t offset) const noexcept override;
+  [[nodiscard]] int sync() const noexcept override;
+  [[nodiscard]] int truncate(std::uint64_t) const noexcept override { return -EINVAL; }
+  /// Nothing: there is no OS page cache to advise.
+  int advise(std::int64_t, std::int64_t, int) const noexcept override { return 0; }
+  [[nodiscard]] std::optional<std::vector<daemon::file_extent>> extents(
+      std::uint64_t, std::uint64_t) const override {
+    return std::nullopt;
+  }
+
+  [[nodiscard]] nvme::attachment_statistics statistics() const;
+
+ private:
+  std::unique_ptr<nvme_host::volume> const volume_;
+  std::string const traced_name_;
+  bool const read_only_;
+  std::uint64_t const inode_;
+  ::timespec const made_;
+  daemon::direct_file const direct_{-1};
+};
+
+}  // namespace gpufs::owner
