@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint32_t most_slots = 32;  // of a queue pair
 constexpr std::uint64_t most_piece = 128 << 10;
+constexpr std::uint32_t most_queues = 65534;  // that can be asked for
 
 std::uint64_t nanoseconds_since(io_clock::time_point begin) {
   return static_cast<std::uint64_t>(
@@ -45,14 +46,32 @@ drive::~drive() {
   for (auto const& queue : queues_) queue->leak();
 }
 
+// Those of kernels come behind those of the host, and only once: after a reset no queue has their
+// numbers, so that a late doorbell is of no queue.
 void drive::make_queues() {
-  std::uint32_t const pairs = plane_.request_queues(options_.queue_pairs);
   std::uint32_t const depth = std::min(options_.depth, plane_.most_depth());
-  for (std::uint32_t id = 1; id <= pairs; ++id) {
+  bool const first = host_pairs_ == 0;
+  std::uint32_t const needed = options_.channels == 0 ? 0 : pairs_for(options_.channels, depth);
+  std::uint32_t const wanted =
+      first && needed != 0 ? std::max(needed, options_.device_queue_pairs) : 0;
+  std::uint32_t const granted =
+      plane_.request_queues(std::min(options_.queue_pairs + wanted, most_queues));
+  if (first) {
+    bool const enough = needed != 0 && granted > needed;
+    host_pairs_ = std::min(options_.queue_pairs, enough ? granted - needed : granted);
+    if (enough) make_device_queues(granted, depth);
+  }
+  for (std::uint32_t id = 1; id <= std::min(host_pairs_, granted); ++id) {
     auto const& pair = plane_.create_queue_pair(static_cast<std::uint16_t>(id), depth);
     io_queue::shape const shape{std::min(depth - 1, most_slots), piece_bytes_, options_.nsid};
     queues_.push_back(std::make_unique<io_queue>(plane_, pair, shape, counters_.strays));
   }
+}
+
+void drive::make_device_queues(std::uint32_t granted, std::uint32_t depth) {
+  for (std::uint32_t id = host_pairs_ + 1; id <= granted; ++id)
+    device_pairs_.push_back(
+        plane_.create_queue_pair(static_cast<std::uint16_t>(id), depth, options_.device_memory));
 }
 
 // Threads that see the controller broken wait here for the one that resets it.
@@ -77,7 +96,9 @@ int drive::reset() {
   if (lost_.load(std::memory_order_relaxed)) return -EIO;
   if (!broken_.load(std::memory_order_relaxed)) return 0;  // another thread was faster
   add(counters_.resets);
+  if (before_reset_) before_reset_();
   bool const stopped = plane_.stop();
+  if (stopped && stopped_) stopped_();
   if (!stopped) {
     for (auto const& queue : queues_) queue->leak();
     lost_.store(true, std::memory_order_relaxed);

@@ -14,9 +14,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gpufs::nvme_host {
@@ -25,11 +27,21 @@ struct drive_options {
   std::uint32_t nsid = 1;
   std::uint32_t queue_pairs = 1;  ///< fewer if the controller grants fewer
   std::uint32_t depth = 1024;     ///< of a queue; smaller if the controller allows less
+  /// Channels of a filesystem whose kernels drive queue pairs of their own; 0: none do.
+  std::uint64_t channels = 0;
+  std::uint32_t device_queue_pairs = 0;  ///< of them at least, if the controller grants so many
+  memory_source device_memory = {};      ///< of their queues
   /// Longest wait for an admin command.
   std::chrono::milliseconds timeout{5000};
 };
 
 using io_clock = std::chrono::steady_clock;
+
+/// Queue pairs of `depth` entries that serve a filesystem with `channels` channels: each has a CID
+/// of its own.
+[[nodiscard]] constexpr std::uint32_t pairs_for(std::uint64_t channels, std::uint32_t depth) {
+  return static_cast<std::uint32_t>((channels + depth - 2) / (depth - 1));
+}
 
 /// Commands are sent and awaited between enter() and leave(), by any thread. Meanwhile there is no
 /// reset. enter() resets a controller that failed or gave no answer.
@@ -60,6 +72,18 @@ class drive {
   /// Most bytes of a transfer; whole blocks.
   [[nodiscard]] std::uint32_t piece_bytes() const { return piece_bytes_; }
   [[nodiscard]] controller_identity const& identity() const { return controller_; }
+  [[nodiscard]] std::uint32_t nsid() const { return options_.nsid; }
+
+  /// Queue pairs for kernels: enough for all channels, or none. A reset ends them for good.
+  [[nodiscard]] std::vector<queue_pair_memory> const& device_pairs() const { return device_pairs_; }
+  /// The memory that the controller reaches.
+  [[nodiscard]] dma_space& memory() { return link_->memory(); }
+  /// What to call before a reset stops the controller, and once it has stopped. The thread that
+  /// resets calls. To be set before the first command.
+  void on_reset(std::function<void()> before, std::function<void()> stopped) {
+    before_reset_ = std::move(before);
+    stopped_ = std::move(stopped);
+  }
 
   /// Returns 0, or -EIO if the controller cannot be reset; then leave() is not called.
   [[nodiscard]] int enter();
@@ -83,6 +107,7 @@ class drive {
 
  private:
   void make_queues();
+  void make_device_queues(std::uint32_t granted, std::uint32_t depth);
   void send_again(ticket& t);
   [[nodiscard]] bool is_up();
   [[nodiscard]] int answer(ticket& t, nvme::cqe const& entry, bool& again);
@@ -98,6 +123,9 @@ class drive {
   // Held shared from enter() to leave(). Guards plane_ and queues_.
   std::shared_mutex resets_;
   std::vector<std::unique_ptr<io_queue>> queues_;
+  std::uint32_t host_pairs_ = 0;  // their ids are 1 to this; 0: they have not been made yet
+  std::vector<queue_pair_memory> device_pairs_;
+  std::function<void()> before_reset_, stopped_;
   std::atomic<bool> broken_{false};  // reset it before the next command
   std::atomic<bool> lost_{false};    // it does not stop: its memory is leaked, nothing works
   std::atomic<std::uint32_t> turn_{0};

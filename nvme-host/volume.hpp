@@ -42,6 +42,7 @@ class volume {
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   [[nodiscard]] std::uint32_t lba_bytes() const { return lba_; }
   [[nodiscard]] std::vector<std::unique_ptr<drive>> const& drives() const { return drives_; }
+  [[nodiscard]] volume_options const& options() const { return options_; }
 
   /// As pread(2): bytes read, 0 at the end, or -EIO, -ETIMEDOUT, or as nvme::error_of().
   [[nodiscard]] std::int64_t read(std::span<std::byte> to, std::uint64_t offset);

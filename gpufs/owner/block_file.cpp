@@ -48,6 +48,20 @@ block_file::block_file(std::unique_ptr<nvme_host::volume> volume, std::string_vi
       inode_{next_inode()},
       made_{now()} {}
 
+block_file::~block_file() {
+  if (drives_) drives_->end();
+}
+
+void block_file::read_by_kernels(std::shared_ptr<device_drives> drives, std::uint8_t number) {
+  drives_ = std::move(drives);
+  backing_ = number;
+  std::size_t member = 0;
+  for (auto const& drive : volume_->drives())
+    drive->on_reset([d = drives_] { d->fail(); },
+                    [d = drives_, i = member++] { d->answer_all(i); });
+  drives_->publish();
+}
+
 int block_file::status(struct ::stat& out) const noexcept {
   out = {};
   out.st_dev = block_device;
@@ -90,6 +104,11 @@ nvme::attachment_statistics block_file::statistics() const {
     sum.resets += c.resets;
     sum.longest_wait_ns = std::max<std::uint64_t>(sum.longest_wait_ns, c.longest_wait_ns);
     for (auto const& [status, count] : c.errors()) sum.errors[status] += count;
+  }
+  sum.why_no_device_queues = why_not_;
+  if (drives_) {
+    sum.device_queue_pairs = drives_->pairs();
+    sum.device_commands = drives_->completed();
   }
   return sum;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpufs/nvme.hpp>
+#include <gpufs/owner/device_drives.hpp>
 
 #include <host-daemon/backend/stored_file.hpp>
 
@@ -11,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace gpufs::owner {
 
@@ -38,7 +40,17 @@ class block_file final : public daemon::stored_file {
     return std::nullopt;
   }
 
+  /// Ends the kernels' commands first.
+  ~block_file() override;
+
+  [[nodiscard]] nvme_host::volume& volume() const { return *volume_; }
   [[nodiscard]] nvme::attachment_statistics statistics() const;
+
+  /// Lets kernels read the file by themselves, as backing `number`. Before the first open.
+  void read_by_kernels(std::shared_ptr<device_drives> drives, std::uint8_t number);
+  /// Says why they cannot.
+  void not_by_kernels(std::string why) { why_not_ = std::move(why); }
+  [[nodiscard]] std::uint8_t block_backing() const noexcept override { return backing_; }
 
  private:
   std::unique_ptr<nvme_host::volume> const volume_;
@@ -47,6 +59,9 @@ class block_file final : public daemon::stored_file {
   std::uint64_t const inode_;
   ::timespec const made_;
   daemon::direct_file const direct_{-1};
+  std::shared_ptr<device_drives> drives_;  // null: kernels do not read it
+  std::uint8_t backing_ = 0;
+  std::string why_not_;
 };
 
 }  // namespace gpufs::owner

@@ -42,7 +42,7 @@ device_drives::device_drives(fs_ref const& fs, buffer<handle::block_command> con
   try {
     map_staging(volume);
   } catch (...) {
-    end();
+    unmap();
     throw;
   }
 }
@@ -54,11 +54,13 @@ void device_drives::make_pairs(nvme_host::volume& volume) {
   std::uint32_t const depth = each == 0 ? 0 : drives[0]->device_pairs()[0].depth;
   for (auto const& drive : drives)
     if (drive->device_pairs().size() != each || each == 0 ||
-        drive->device_pairs()[0].depth != depth || pairs_for(shared_.channels, depth) > each)
+        drive->device_pairs()[0].depth != depth ||
+        nvme_host::pairs_for(shared_.channels, depth) > each)
       throw std::runtime_error{fmt::format(
           "{}: {} queue pairs for kernels, {} are needed for {} channels", drive->name(),
-          drive->device_pairs().size(), depth == 0 ? 0 : pairs_for(shared_.channels, depth),
-          shared_.channels)};
+          drive->device_pairs().size(),
+          depth == 0 ? 0 : nvme_host::pairs_for(shared_.channels, depth), shared_.channels)};
+  pairs_of_member_ = each;
   std::uint64_t const count = each * drives.size();
   pairs_ = buffer<nvme::queue_pair_ref>(count);
   words_ = buffer<nvme::queue_words>(count);
@@ -105,8 +107,8 @@ void device_drives::map_staging(nvme_host::volume& volume) {
     auto* const list = reinterpret_cast<std::uint64_t*>(memory.list.data());
     for (std::uint64_t page = 1; page < staging / page_bytes; ++page)
       list[page - 1] = memory.staging + page * page_bytes;
-    places.push_back({pairs_.data() + places.size() * drive->device_pairs().size(),
-                      memory.staging, memory.list.bus()});
+    places.push_back({pairs_.data() + places.size() * drive->device_pairs().size(), memory.staging,
+                      memory.list.bus()});
     if (auto const limit = drive->identity().most_bytes; limit != 0) most = std::min(most, limit);
   }
   places_ = buffer<nvme::block_member>(places.size());
@@ -134,21 +136,21 @@ void device_drives::fail() noexcept {
   std::atomic_ref{entry_.failed}.store(1, std::memory_order_relaxed);
 }
 
-bool device_drives::is_ours(std::uint64_t pair) const {
-  auto const first = reinterpret_cast<std::uint64_t>(pairs_.data());
-  return pair >= first && pair < first + refs_.size() * sizeof(nvme::queue_pair_ref);
+bool device_drives::is_of(std::size_t member, std::uint64_t pair) const {
+  auto const first = reinterpret_cast<std::uint64_t>(pairs_.data() + member * pairs_of_member_);
+  return pair >= first && pair < first + pairs_of_member_ * sizeof(nvme::queue_pair_ref);
 }
 
-// The controllers have stopped, so no completion comes any more. A kernel may be handing one out
+// The controller has stopped, so no completion comes any more. A kernel may be handing one out
 // now. Then its answer stays: the exchange fails, whatever the channel's next owner has done.
-void device_drives::answer_all() noexcept {
+void device_drives::answer_all(std::size_t member) noexcept {
   fail();
   try {
     std::vector<handle::block_command> seen(commands_.size());
     commands_.copy_to_host(seen.data(), seen.size());
     for (std::uint64_t number = 0; number < seen.size(); ++number) {
       std::uint32_t const sequence = seen[number].sequence;
-      if (sequence == 0 || !is_ours(seen[number].pair)) continue;
+      if (sequence == 0 || !is_of(member, seen[number].pair)) continue;
       std::atomic_ref word{shared_.completions[number].word};
       std::uint64_t now = word.load(std::memory_order_acquire);
       if (rpc::completion_sequence(now) == sequence) continue;
@@ -159,17 +161,19 @@ void device_drives::answer_all() noexcept {
   }
 }
 
+void device_drives::unmap() noexcept {
+  for (auto const& member : members_)
+    if (member.staging != 0)
+      member.space->unmap(shared_.staging, whole_pages(shared_.staging_bytes));
+}
+
 void device_drives::end() noexcept {
+  std::lock_guard const lock{ending_};
+  if (members_.empty()) return;
   fail();
-  {
-    std::lock_guard const lock{ending_};
-    if (members_.empty()) return;
-    for (auto const& member : members_)
-      if (member.staging != 0)
-        member.space->unmap(shared_.staging, whole_pages(shared_.staging_bytes));
-    members_.clear();
-  }
-  answer_all();
+  unmap();
+  for (std::size_t i = 0; i < members_.size(); ++i) answer_all(i);
+  members_.clear();
 }
 
 std::uint64_t device_drives::completed() const {

@@ -22,12 +22,6 @@ namespace gpufs::owner {
 [[nodiscard]] nvme_host::memory_source pinned_memory(
     std::shared_ptr<std::vector<std::shared_ptr<std::byte>>> keep);
 
-/// Queue pairs of `depth` entries that serve a filesystem with `channels` channels: each has a CID
-/// of its own.
-[[nodiscard]] constexpr std::uint32_t pairs_for(std::uint64_t channels, std::uint32_t depth) {
-  return static_cast<std::uint32_t>((channels + depth - 2) / (depth - 1));
-}
-
 /// Made while its volume's drives have device pairs. end() comes before the volume ends, this
 /// object ends with the filesystem: kernels may know its pairs until then.
 class device_drives {
@@ -48,11 +42,12 @@ class device_drives {
 
   /// The daemon serves the file from now on. Any thread calls.
   void fail() noexcept;
-  /// The same, and all commands under way are answered by -EIO: their controller has stopped.
-  void answer_all() noexcept;
+  /// The same, and all commands under way on a member are answered by -EIO: its controller has
+  /// stopped, or reaches their memory no more.
+  void answer_all(std::size_t member) noexcept;
 
   /// Takes staging away from the controllers, and answers what is under way. The controllers may be
-  /// freed then. Any thread calls, once or more often.
+  /// freed then, and the filesystem's memory. Any thread calls, once or more often.
   void end() noexcept;
 
   /// Of all members together.
@@ -69,7 +64,8 @@ class device_drives {
 
   void make_pairs(nvme_host::volume& volume);
   void map_staging(nvme_host::volume& volume);
-  [[nodiscard]] bool is_ours(std::uint64_t pair) const;
+  void unmap() noexcept;
+  [[nodiscard]] bool is_of(std::size_t member, std::uint64_t pair) const;
 
   rpc::shared_region const shared_;
   buffer<handle::block_command> const& commands_;
@@ -79,11 +75,25 @@ class device_drives {
   std::vector<member_memory> members_;
   // GPU memory, and what the host puts there.
   std::vector<nvme::queue_pair_ref> refs_;
+  std::size_t pairs_of_member_ = 0;
   buffer<nvme::queue_pair_ref> pairs_;
   buffer<nvme::queue_words> words_;
   buffer<std::uint32_t> marks_;
   buffer<nvme::block_member> places_;
   buffer<nvme::block_backing> backing_;
+};
+
+/// Those of all block files that were attached to a filesystem.
+struct device_drive_list {
+  std::mutex mutex;  ///< guards `all`
+  std::vector<std::shared_ptr<device_drives>> all;
+
+  device_drive_list() = default;
+  ~device_drive_list() {
+    for (auto const& each : all) each->end();
+  }
+  device_drive_list(device_drive_list const&) = delete;
+  device_drive_list& operator=(device_drive_list const&) = delete;
 };
 
 }  // namespace gpufs::owner

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <gpufs/filesystem.hpp>
+#include <gpufs/owner/block_file.hpp>
+#include <gpufs/owner/device_drives.hpp>
 #include <gpufs/owner/endpoint.hpp>
 #include <gpufs/owner/layout.hpp>
 
@@ -26,7 +28,9 @@ struct filesystem::state {
   std::string no_trace;                              ///< why there is none, if there should be one
   std::shared_ptr<daemon::attached_files> attached;  ///< before the files of the host
   daemon::request_recorder requests;                 ///< of all but the daemon's own threads
+  int device_number = current_device_number();
   owner::endpoint device;
+  owner::device_drive_list kernel_drives;  ///< they end before `device`, whose memory they use
   std::unique_ptr<daemon::server> server;
 
   /// Takes the calling thread's injected faults. Throws as filesystem's constructor.
@@ -34,6 +38,11 @@ struct filesystem::state {
   ~state();
   state(state const&) = delete;
   state& operator=(state const&) = delete;
+
+  /// Attaches a block file by a name. `keep`: memory that its members' controllers use.
+  /// Throws std::invalid_argument if the name is in use.
+  void serve_block_file(std::string const& name, std::shared_ptr<owner::block_file> const& file,
+                        owner::device_drives::memory_list const& keep);
 
   [[nodiscard]] statistics counted() const;
 

@@ -70,10 +70,15 @@ std::chrono::milliseconds call_timeout(config const& settings) {
   return std::chrono::milliseconds{std::max(settings.rpc_timeout_ms / 2, 1u)};
 }
 
-nvme_host::drive_options drive_options(config const& settings, std::uint32_t pairs) {
+nvme_host::drive_options drive_options(config const& settings, std::uint32_t pairs,
+                                       kernel_side const& kernels) {
   using std::chrono::milliseconds;
-  return {.queue_pairs = settings.nvme_queue_pairs != 0 ? settings.nvme_queue_pairs : pairs,
+  std::uint32_t const wanted = settings.nvme_queue_pairs != 0 ? settings.nvme_queue_pairs : pairs;
+  return {.queue_pairs = wanted,
           .depth = settings.nvme_queue_depth,
+          .channels = kernels.channels,
+          .device_queue_pairs = wanted,
+          .device_memory = kernels.memory,
           .timeout = std::clamp(call_timeout(settings), milliseconds{1000}, milliseconds{10'000})};
 }
 
@@ -109,12 +114,11 @@ std::unique_ptr<nvme_host::drive> member_of(std::string const& name, std::string
   }
 }
 
-std::shared_ptr<block_file const> file_of(std::string const& name, drives members,
-                                          nvme_host::volume_options const& options,
-                                          bool read_only) {
+std::shared_ptr<block_file> file_of(std::string const& name, drives members,
+                                    nvme_host::volume_options const& options, bool read_only) {
   try {
     auto volume = std::make_unique<nvme_host::volume>(std::move(members), options);
-    return std::make_shared<block_file const>(std::move(volume), "nvme:" + name, read_only);
+    return std::make_shared<block_file>(std::move(volume), "nvme:" + name, read_only);
   } catch (std::invalid_argument const& e) {
     refuse(name, e.what());
   }
@@ -124,17 +128,17 @@ std::shared_ptr<block_file const> file_of(std::string const& name, drives member
 
 void inject_controller_faults(plans of) { injected = std::move(of); }
 
-std::shared_ptr<block_file const> make_block_file(std::string const& name,
-                                                  nvme::software_options const& o,
-                                                  config const& settings) {
+std::shared_ptr<block_file> make_block_file(std::string const& name,
+                                            nvme::software_options const& o, config const& settings,
+                                            kernel_side const& kernels) {
   plans const faults = std::exchange(injected, {});
   check(name, o, settings);
   std::size_t const count = o.members.empty() ? o.memory_members : o.members.size();
   auto const members = static_cast<std::uint32_t>(count);
   std::uint32_t threads = o.threads != 0 ? o.threads : settings.nvme_threads;
   if (threads == 0) threads = std::max(daemon::default_threads() / members, 1u);
-  auto const options =
-      drive_options(settings, std::min(2 * threads, std::max(most_software_pairs / members, 1u)));
+  auto const options = drive_options(
+      settings, std::min(2 * threads, std::max(most_software_pairs / members, 1u)), kernels);
   drives all;
   for (std::size_t i = 0; i < count; ++i) {
     auto const member = o.members.empty() ? std::to_string(i) : o.members[i].string();
@@ -143,7 +147,7 @@ std::shared_ptr<block_file const> make_block_file(std::string const& name,
                                                      .threads = threads};
       if (i < faults.size() && faults[i] != nullptr) controller.faults = faults[i];
       return std::make_unique<nvme_host::drive>(
-          std::make_unique<nvme_host::software_link>(controller), member, options);
+          std::make_unique<nvme_host::software_link>(controller, kernels.memory), member, options);
     }));
   }
   return file_of(name, std::move(all),
@@ -153,14 +157,14 @@ std::shared_ptr<block_file const> make_block_file(std::string const& name,
                  o.read_only);
 }
 
-std::shared_ptr<block_file const> make_block_file(std::string const& name,
-                                                  nvme::vfio_options const& o,
-                                                  config const& settings) {
+std::shared_ptr<block_file> make_block_file(std::string const& name, nvme::vfio_options const& o,
+                                            config const& settings, kernel_side const& kernels) {
   check_name(name);
   check_stripe(name, o.stripe, settings);
   if (o.devices.empty() || o.devices.size() > most_members)
     refuse(name, fmt::format("{} devices, 1 to {} are possible", o.devices.size(), most_members));
-  auto options = drive_options(settings, most_vfio_pairs);
+  auto options = drive_options(settings, most_vfio_pairs, kernels);
+  if (!kernels.reaches_registers) options.channels = 0;
   options.nsid = o.nsid;
   drives all;
   for (auto const& device : o.devices)

@@ -17,12 +17,22 @@ namespace gpufs::owner {
 /// filesystem::attach() of software_options. Members without one have no faults.
 void inject_controller_faults(std::vector<std::shared_ptr<nvme_controller::fault_plan>> plans);
 
+/// What members need so that kernels can drive queue pairs of theirs.
+struct kernel_side {
+  std::uint64_t channels = 0;            ///< of the filesystem
+  nvme_host::memory_source memory = {};  ///< that host and device reach
+  bool reaches_registers = false;        ///< kernels can ring doorbells of devices
+};
+
 /// Opens the members and makes a file of them, for attachment under `name`.
 /// Throws std::invalid_argument for wrong options, std::runtime_error naming member and remedy.
-[[nodiscard]] std::shared_ptr<block_file const> make_block_file(
-    std::string const& name, nvme::software_options const& options, config const& settings);
-[[nodiscard]] std::shared_ptr<block_file const> make_block_file(std::string const& name,
-                                                                nvme::vfio_options const& options,
-                                                                config const& settings);
+[[nodiscard]] std::shared_ptr<block_file> make_block_file(std::string const& name,
+                                                          nvme::software_options const& options,
+                                                          config const& settings,
+                                                          kernel_side const& kernels);
+[[nodiscard]] std::shared_ptr<block_file> make_block_file(std::string const& name,
+                                                          nvme::vfio_options const& options,
+                                                          config const& settings,
+                                                          kernel_side const& kernels);
 
 }  // namespace gpufs::owner

@@ -75,6 +75,12 @@ struct attachment_statistics {
   std::uint64_t resets = 0;
   /// From a command to its answer, nanoseconds.
   std::uint64_t longest_wait_ns = 0;
+
+  /// Queue pairs that kernels drive, of all members. 0: why_no_device_queues says why.
+  std::uint64_t device_queue_pairs = 0;
+  /// Commands of kernels whose completions they have taken. The counters above are the host's.
+  std::uint64_t device_commands = 0;
+  std::string why_no_device_queues{};
 };
 
 }  // namespace gpufs::nvme

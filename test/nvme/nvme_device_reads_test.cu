@@ -103,7 +103,7 @@ TEST_CASE("device reads: each layout and block size, by blocks and tiles") {
         CAPTURE(lba);
         CAPTURE(shape.members);
         scratch_folder folder;
-        auto const files = make_members(folder, shape, 60 * page);
+        auto const files = make_members(folder, shape, 48 * page);
         filesystem fs(small_config(page, 24));
         auto o = files.options;
         o.lba = lba;
@@ -167,10 +167,9 @@ TEST_CASE("device reads: elements of arrays, and reads that kernels wait for lat
   for (unsigned thread = 0; thread < threads; ++thread)
     for (unsigned i = 0; i < rounds; ++i) {
       std::uint32_t word = 0;
-      std::memcpy(&word,
-                  bytes.data() + 4 * (base::mix64(seed() + thread * 1000ull + i) %
-                                      (files.size / 4)),
-                  4);
+      std::memcpy(
+          &word, bytes.data() + 4 * (base::mix64(seed() + thread * 1000ull + i) % (files.size / 4)),
+          4);
       sum += word;
     }
   CHECK(got[0] == sum);

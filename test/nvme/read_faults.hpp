@@ -24,8 +24,8 @@ namespace gpufs::test {
 /// Faults of the next reads, and completions in any order.
 struct read_faults : nvme_controller::fault_plan {
   std::mutex mutex;
-  nvme_controller::fault what{};  // the mutex guards this
-  unsigned left = 0;              // and this
+  nvme_controller::fault what{};   // the mutex guards this
+  unsigned left = 0;               // and this
   std::mt19937_64 random{seed()};  // and this
   std::atomic<bool> shuffles{false};
 
