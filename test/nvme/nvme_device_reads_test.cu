@@ -258,6 +258,54 @@ TEST_CASE("device reads: a lost completion is -ETIMEDOUT, then the daemon reads"
   CHECK(s.fs.attachment_stats("disk").device_commands == seen.device_commands);
 }
 
+TEST_CASE("device reads: a reset by the host ends waits with -EIO") {
+  fault_scene s;
+  s.read_is_right(1);
+  s.faults->plan({nvme_controller::fault::kind::lose, 0}, 4);
+  op_batch batch;
+  std::vector<std::size_t> ops;
+  for (unsigned caller = 0; caller < 4; ++caller)
+    ops.push_back(batch.read(caller, s.fd, std::int64_t(10 + caller) * page, page));
+  batch.start(s.fs.ref(), 4, 64);
+  wait_until([&] { return s.faults->planned() == 0; }, "lost completions");
+  s.faults->fail = true;
+  std::vector<std::byte> room(page);
+  wait_until([&] { return s.fs.read(s.fd, room.data(), page, 0) == -EIO; }, "a failed read");
+  s.faults->fail = false;
+  wait_until([&] { return s.fs.read(s.fd, room.data(), page, 0) == std::int64_t(page); },
+             "a read after the reset");
+  batch.finish();
+  for (auto const op : ops) CHECK(batch.result(op) == -EIO);
+  for (std::uint64_t number = 0; number < 20; ++number) s.read_is_right(number);
+  CHECK(s.fs.attachment_stats("disk").resets >= 1);
+  CHECK(inspect(s.fs.ref()).problems == "");
+}
+
+TEST_CASE("device reads: chunks whose completions are owed when the file is detached") {
+  auto c = small_config(page, 64);
+  c.prefetch_size = 4 * page;
+  bool owed = false;
+  // Completions of chunks behind page `end` get lost. Which chunks there are is up to readahead.
+  for (std::uint64_t end = 16; end < 40 && !owed; ++end) {
+    CAPTURE(end);
+    fault_scene s(c);
+    s.faults->lost_from = end * page / 512;
+    op_batch batch;
+    for (std::uint64_t number = 0; number < end; ++number)
+      batch.read(0, s.fd, std::int64_t(number * page), page);
+    batch.run(s.fs.ref(), 1, 64);
+    for (std::size_t op = 0; op < batch.size(); ++op) CHECK(batch.result(op) == std::int64_t(page));
+    owed = inspect(s.fs.ref()).quarantined > 0;
+    CHECK(s.fs.close(s.fd) == 0);
+    CHECK(s.fs.detach("disk") == 0);
+    CHECK(inspect(s.fs.ref()).problems == "");
+    s.attach();
+    for (std::uint64_t number = 0; number < 64; ++number) s.read_is_right(number);
+    CHECK(s.fs.attachment_stats("disk").commands == s.host_commands);
+  }
+  CHECK(owed);
+}
+
 TEST_CASE("device reads: without queue pairs for all channels the daemon reads, and says why") {
   scratch_folder folder;
   auto const files = make_members(folder, {1, false, page}, 16 * page);

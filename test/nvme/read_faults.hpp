@@ -28,18 +28,27 @@ struct read_faults : nvme_controller::fault_plan {
   unsigned left = 0;               // and this
   std::mt19937_64 random{seed()};  // and this
   std::atomic<bool> shuffles{false};
+  std::atomic<bool> fail{false};
+  std::atomic<std::uint64_t> lost_from{~0ull};  ///< completions of reads from this block on
 
   void plan(nvme_controller::fault each, unsigned times = 1) {
     std::lock_guard const lock{mutex};
     what = each;
     left = times;
   }
+  unsigned planned() {
+    std::lock_guard const lock{mutex};
+    return left;
+  }
   nvme_controller::fault on_command(std::uint16_t, nvme::sqe const& entry) override {
     std::lock_guard const lock{mutex};
+    if (nvme::two_words(entry.dw[10], entry.dw[11]) >= lost_from)
+      return {nvme_controller::fault::kind::lose, 0};
     if (left == 0 || nvme::opcode_of(entry) != std::uint32_t(nvme::opcode::read)) return {};
     --left;
     return what;
   }
+  bool fails() override { return fail; }
   std::size_t posts_now(std::uint16_t, std::size_t ready) override {
     if (!shuffles) return ready;
     std::lock_guard const lock{mutex};
@@ -64,10 +73,13 @@ struct fault_scene {
   int fd = -1;
 
   explicit fault_scene(config const& c = small_config(page, 8)) : fs(c) {
+    owner::inject_controller_faults({faults});
+    attach();
+  }
+  void attach() {
     nvme::software_options o;
     o.members = {path};
     o.threads = 1;
-    owner::inject_controller_faults({faults});
     fs.attach("disk", o);
     fd = fs.open("nvme:disk", O_RDONLY);
     REQUIRE(fd > 0);
