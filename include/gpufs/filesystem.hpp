@@ -129,9 +129,9 @@ class filesystem {
   /// Bytes beyond the end cannot be written. gwrite takes them, the next gfsync or last gclose
   /// returns -ENOSPC, and they stay dirty until discard().
   ///
-  /// Host threads drive the queues for now: bytes travel through the daemon, as those of other
-  /// files. config::path does not apply.
-  ///
+  /// Kernels read it by NVMe commands of their own while it is not written, if each member has
+  /// enough queue pairs for them. Else bytes travel through the daemon, as those of other files.
+  /// attachment_stats() says which. config::path does not apply.
   /// @param name  not empty, without '/'
   ///
   /// Throws std::invalid_argument for wrong options or a name that is in use. Throws
