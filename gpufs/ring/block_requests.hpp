@@ -81,21 +81,16 @@ __device__ __forceinline__ void for_each_drive_pair(nvme::queue_pair_ref const* 
   }
 }
 
-/// Rings doorbells for, and takes completions of, the pairs of the channels of the lanes that wait.
-/// All lanes of the team call. Never waits.
+/// Rings doorbells for, and takes completions of, the pairs that owe completions to the channels of
+/// the lanes that wait. Part of every wait for the answer to a read. All lanes of the team call.
+/// Never waits.
 template <class Team>
-GPUFS_STAGE void help_pairs(fs_ref const* handle, nvme::queue_pair_ref const* pair) {
+GPUFS_STAGE void help_drives(fs_ref const* handle, bool waits, std::uint32_t channel) {
+  nvme::queue_pair_ref const* const pair = waits ? pair_of(*handle, channel) : nullptr;
   for_each_drive_pair<Team>(pair, [&](nvme::queue_pair_ref const& q, unsigned) {
     nvme::move_tail<Team>(q);
     nvme::drain<Team>(channel_receiver{handle}, q);
   });
-}
-
-/// The same for those of the lanes' channels that have a command. Part of every wait for an answer.
-template <class Team>
-__device__ __forceinline__ void help_drives(fs_ref const& fs, bool waits, std::uint32_t channel) {
-  nvme::queue_pair_ref const* const pair = waits ? pair_of(fs, channel) : nullptr;
-  if (Team::ballot(pair != nullptr) != 0) help_pairs<Team>(fs.self, pair);
 }
 
 /// A caller has given up waiting for its answer. If a controller owes it, the daemon serves the
@@ -121,30 +116,33 @@ __device__ __forceinline__ nvme::block_backing const* usable_backing(fs_ref cons
 }
 
 /// Sends the reads of those lanes whose files have a usable backing. All lanes of the team call;
-/// each sender owns its r.channel. Never waits. Returns true in the lanes whose request was sent.
+/// each sender owns its channel. Never waits. Returns true in the lanes whose read was sent.
+// The arguments are members of a request: one by one they travel in registers.
 template <class Team>
-GPUFS_STAGE bool send_to_drives(fs_ref const* handle, bool sends, rpc::request const r) {
+GPUFS_STAGE bool send_reads(fs_ref const* handle, std::uint8_t backing, std::uint32_t channel,
+                            std::uint32_t sequence, std::uint64_t offset, std::uint64_t length,
+                            std::uint64_t staging) {
   fs_ref const& fs = *handle;
   nvme::queue_pair_ref const* pair = nullptr;
   nvme::sqe entry{};
-  if (nvme::block_backing const* const b = sends ? usable_backing(fs, r.backing) : nullptr) {
-    nvme::block_place const at = nvme::place_of(*b, r.offset, r.length, r.channel);
+  if (nvme::block_backing const* const b = usable_backing(fs, backing)) {
+    nvme::block_place const at = nvme::place_of(*b, offset, length, channel);
     nvme::block_member const& member = b->members[at.member];
-    std::uint64_t const bytes =
-        least(at.bytes, nvme::most_by_list(r.staging)) >> b->lba_shift << b->lba_shift;
+    std::uint64_t const bytes = least(at.bytes, nvme::most_by_list(staging)) >> b->lba_shift
+                                                                                    << b->lba_shift;
     if (bytes != 0) {
-      pair = member.pairs + r.channel % b->pairs;
-      handle::block_command& command = fs.blocks.commands[r.channel];
+      pair = member.pairs + channel % b->pairs;
+      handle::block_command& command = fs.blocks.commands[channel];
       atomic_ref<std::uint64_t, scope::device>(command.pair)
           .store(reinterpret_cast<std::uint64_t>(pair), memory_order_relaxed);
       atomic_ref<std::uint32_t, scope::device>(command.bytes)
           .store(static_cast<std::uint32_t>(bytes), memory_order_relaxed);
-      sequence_of(command).store(r.sequence, memory_order_relaxed);
+      sequence_of(command).store(sequence, memory_order_relaxed);
       settle(command.sequence, command.bytes, command.pair);
       entry = nvme::make_transfer(
-          nvme::opcode::read, nvme::command_id(r.channel / b->pairs, r.sequence, pair->log2),
-          b->nsid, {at.offset >> b->lba_shift, static_cast<std::uint32_t>(bytes >> b->lba_shift)},
-          nvme::staging_prps(member, r.staging, bytes));
+          nvme::opcode::read, nvme::command_id(channel / b->pairs, sequence, pair->log2), b->nsid,
+          {at.offset >> b->lba_shift, static_cast<std::uint32_t>(bytes >> b->lba_shift)},
+          nvme::staging_prps(member, staging, bytes));
     }
   }
   for_each_drive_pair<Team>(pair, [&](nvme::queue_pair_ref const& q, unsigned lanes) {
@@ -152,6 +150,14 @@ GPUFS_STAGE bool send_to_drives(fs_ref const* handle, bool sends, rpc::request c
     nvme::move_tail<Team>(q);
   });
   return pair != nullptr;
+}
+
+/// Sends the reads of the lanes with `sends`. As send_reads().
+template <class Team>
+__device__ __forceinline__ bool send_to_drives(fs_ref const& fs, bool sends,
+                                               rpc::request const& r) {
+  return send_reads<Team>(fs.self, sends ? r.backing : std::uint8_t{0}, r.channel, r.sequence,
+                          r.offset, r.length, r.staging);
 }
 
 }  // namespace gpufs::ring

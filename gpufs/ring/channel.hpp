@@ -63,7 +63,7 @@ __device__ __forceinline__ bool try_channel(fs_ref const& fs, handle::channel_po
     return false;
   std::uint32_t const sequence = last.load(memory_order_relaxed);
   if (was_quarantined) {
-    help_drives<one_lane>(fs, true, pool.first + index);
+    help_drives<one_lane>(fs.self, true, pool.first + index);
     // Pairs with the daemon's release of the answer: its writes to staging are over.
     std::uint64_t const answer = load_completion(fs, pool.first + index, memory_order_acquire);
     if (rpc::completion_sequence(answer) != sequence) {
@@ -201,7 +201,7 @@ __device__ __forceinline__ void submit(fs_ref const& fs, rpc::request const& r) 
 /// calls; it owns r.channel. Never waits.
 template <carries Carries = carries::nothing>
 __device__ __forceinline__ void submit_alone(fs_ref const& fs, rpc::request const& r) {
-  if (r.backing != 0 && send_to_drives<one_lane>(fs.self, true, r)) return;
+  if (r.backing != 0 && send_to_drives<one_lane>(fs, true, r)) return;
   std::uint32_t const ring =
       rpc::ring_of(r.channel, static_cast<std::uint32_t>(fs.link.shared.rings));
   std::uint64_t const ticket =
@@ -222,7 +222,7 @@ __device__ __forceinline__ void submit_alone(fs_ref const& fs, rpc::request cons
 /// of a warp call; each sender owns its r.channel. Never waits.
 __device__ __forceinline__ void submit_each(fs_ref const& fs, bool sends, rpc::request const& r) {
   if (__ballot_sync(all_lanes, sends && r.backing != 0) != 0 &&
-      send_to_drives<whole_warp>(fs.self, sends, r))
+      send_to_drives<whole_warp>(fs, sends, r))
     sends = false;
   unsigned const lane = lane_id();
   std::uint64_t word[rpc::words_per_slot] = {};
@@ -269,14 +269,12 @@ __device__ __forceinline__ void submit_each(fs_ref const& fs, bool sends, rpc::r
 __device__ __forceinline__ std::int32_t await(fs_ref const& fs, channel const& c, bool& answered) {
   std::uint64_t word = 0;
   int const error = handle::spin_until(fs, handle::host_pause_ns, [&] {
-    help_drives<one_lane>(fs, true, c.number);
     // Pairs with the daemon's release. A thread that sees the sequence also sees the bytes in
     // staging.
     word = load_completion(fs, c.number, memory_order_acquire);
     return rpc::completion_sequence(word) == c.sequence;
   });
   answered = error == 0;
-  if (error == -ETIMEDOUT) note_no_answer(fs, c.number);
   return answered ? rpc::completion_result(word) : error;
 }
 

@@ -88,7 +88,7 @@ __device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending,
       }
     }
     if (__ballot_sync(all_lanes, pending) == 0) return got;
-    if (round % 2 == 0) ring::help_drives<whole_warp>(fs, pending, via.number);
+    if (round % 2 == 0) ring::help_drives<whole_warp>(fs.self, pending, via.number);
     if (round % 16 == 0) {
       int error = 0;
       if (lane_id() == 0) error = handle::wait_error(fs, start);
@@ -105,6 +105,22 @@ __device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending,
     }
     backoff(pause, handle::host_pause_ns);
   }
+}
+
+/// ring::await() for the answer to a read: helps the controller that may owe it. One thread calls.
+__device__ __forceinline__ std::int32_t await_answer(fs_ref const& fs, ring::channel const& c,
+                                                     bool& answered) {
+  std::uint64_t word = 0;
+  unsigned round = 0;
+  int const error = handle::spin_until(fs, handle::host_pause_ns, [&] {
+    if (round++ % 2 == 1) ring::help_drives<one_lane>(fs.self, true, c.number);
+    // Pairs as in await_answers().
+    word = ring::load_completion(fs, c.number, memory_order_acquire);
+    return rpc::completion_sequence(word) == c.sequence;
+  });
+  answered = error == 0;
+  if (error == -ETIMEDOUT) ring::note_no_answer(fs, c.number);
+  return answered ? rpc::completion_result(word) : error;
 }
 
 /// Takes the answer `result` to a page's own request, and requests the rest until the page is
@@ -132,7 +148,7 @@ __device__ __forceinline__ void finish_page(fs_ref const& fs, page_name const& n
     handle::add(fs, handle::counter::requests);
     handle::add(fs, handle::counter::read_requests);
     bool answered = false;
-    result = ring::await(fs, e.via, answered);
+    result = await_answer(fs, e.via, answered);
     e.answered = answered;
     if (!answered && result == -ETIMEDOUT) handle::add(fs, handle::counter::timeouts);
   }
