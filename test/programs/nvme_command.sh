@@ -47,6 +47,14 @@ reads seq --file nvme:mem:4M
 reads rand --file "nvme:soft:$folder/disk" --access array
 reads seq --file "nvme:soft:$folder/disk" --cold
 reads strided --file "nvme:soft:$folder/a,$folder/b,$folder/c"
+
+# tune reads them, too, and spares their members.
+said=$("$gpufs" tune "nvme:soft:$folder/disk" --time 1s --out "$folder/out" 2>&1) ||
+  complain "tune: $said"
+said=$("$gpufs" tune "nvme:soft:$folder/disk" --time 1s --out "$folder/disk" 2>&1) &&
+  complain "tune wrote to a member"
+[[ $said == *"never written to"* ]] || complain "tune: said $said"
+
 refuses() {
   local wanted=$1 said
   shift
