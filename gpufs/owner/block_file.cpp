@@ -87,7 +87,11 @@ nvme::attachment_statistics block_file::statistics() const {
     sum.retries += c.retries;
     sum.own_faults += c.own_faults;
     sum.timeouts += c.timeouts;
-    sum.strays += c.strays;
+    auto const queues = each->counts();
+    sum.doorbells += queues.doorbells;
+    sum.queue_looks += queues.looks;
+    sum.empty_looks += queues.empty_looks;
+    sum.strays += queues.strays;
     sum.resets += c.resets;
     sum.longest_wait_ns = std::max<std::uint64_t>(sum.longest_wait_ns, c.longest_wait_ns);
     for (auto const& [status, count] : c.errors()) sum.errors[status] += count;

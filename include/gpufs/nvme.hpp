@@ -92,6 +92,11 @@ struct attachment_statistics {
   std::uint64_t own_faults = 0;
   /// Commands without an answer in time.
   std::uint64_t timeouts = 0;
+  /// Doorbells that were rung, of both queues of a pair.
+  std::uint64_t doorbells = 0;
+  /// Looks at completion queues, and those that found nothing.
+  std::uint64_t queue_looks = 0;
+  std::uint64_t empty_looks = 0;
   /// Completions of no command.
   std::uint64_t strays = 0;
   /// Resets of controllers.
