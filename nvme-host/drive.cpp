@@ -64,7 +64,7 @@ void drive::make_queues() {
   for (std::uint32_t id = 1; id <= std::min(host_pairs_, granted); ++id) {
     auto const& pair = plane_.create_queue_pair(static_cast<std::uint16_t>(id), depth);
     io_queue::shape const shape{std::min(depth - 1, most_slots), piece_bytes_, options_.nsid};
-    queues_.push_back(std::make_unique<io_queue>(plane_, pair, shape, counters_.strays));
+    queues_.push_back(std::make_unique<io_queue>(plane_, pair, shape));
   }
 }
 
@@ -97,6 +97,7 @@ int drive::reset() {
   if (!broken_.load(std::memory_order_relaxed)) return 0;  // another thread was faster
   add(counters_.resets);
   if (before_reset_) before_reset_();
+  for (auto const& queue : queues_) ended_ += queue->counts();
   bool const stopped = plane_.stop();
   if (stopped && stopped_) stopped_();
   if (!stopped) {
@@ -114,6 +115,13 @@ int drive::reset() {
   }
   broken_.store(false, std::memory_order_relaxed);
   return 0;
+}
+
+queue_counts drive::counts() const {
+  std::shared_lock const lock{resets_};
+  queue_counts sum = ended_;
+  for (auto const& queue : queues_) sum += queue->counts();
+  return sum;
 }
 
 bool drive::try_slot(ticket& out) {

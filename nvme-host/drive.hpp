@@ -102,8 +102,9 @@ class drive {
   [[nodiscard]] int wait(ticket& t, io_clock::time_point end);
   void release(ticket const& t) { t.queue->free_slot(t.slot); }
 
-  [[nodiscard]] drive_counters& counters() { return counters_; }
   [[nodiscard]] drive_counters const& counters() const { return counters_; }
+  /// Of all queue pairs since the drive was made. Waits for a reset that is under way.
+  [[nodiscard]] queue_counts counts() const;
 
  private:
   void make_queues();
@@ -120,12 +121,13 @@ class drive {
   controller_identity controller_;
   namespace_identity identity_;
   std::uint32_t piece_bytes_ = 0;
-  // Held shared from enter() to leave(). Guards plane_ and queues_.
-  std::shared_mutex resets_;
+  // Held shared from enter() to leave(). Guards plane_, queues_ and ended_.
+  mutable std::shared_mutex resets_;
   std::vector<std::unique_ptr<io_queue>> queues_;
   std::uint32_t host_pairs_ = 0;  // their ids are 1 to this; 0: they have not been made yet
   std::vector<queue_pair_memory> device_pairs_;
   std::function<void()> before_reset_, stopped_;
+  queue_counts ended_;               // of queue pairs before the last reset
   std::atomic<bool> broken_{false};  // reset it before the next command
   std::atomic<bool> lost_{false};    // it does not stop: its memory is leaked, nothing works
   std::atomic<std::uint32_t> turn_{0};

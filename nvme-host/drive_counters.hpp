@@ -17,7 +17,6 @@ struct drive_counters {
   std::atomic<std::uint64_t> retries{0};        ///< commands that were sent again
   std::atomic<std::uint64_t> own_faults{0};     ///< statuses that say the driver made a mistake
   std::atomic<std::uint64_t> timeouts{0};       ///< commands without an answer in time
-  std::atomic<std::uint64_t> strays{0};         ///< completions of no command
   std::atomic<std::uint64_t> resets{0};
   std::atomic<std::uint64_t> longest_wait_ns{0};
 

@@ -15,12 +15,18 @@ void ring(std::uint32_t* doorbell, std::uint32_t value) {
 
 }  // namespace
 
-io_queue::io_queue(control_plane& plane, queue_pair_memory const& pair, shape const& of,
-                   std::atomic<std::uint64_t>& strays)
+queue_counts& queue_counts::operator+=(queue_counts const& other) {
+  doorbells += other.doorbells;
+  looks += other.looks;
+  empty_looks += other.empty_looks;
+  strays += other.strays;
+  return *this;
+}
+
+io_queue::io_queue(control_plane& plane, queue_pair_memory const& pair, shape const& of)
     : pair_{pair},
       shape_{of},
       slot_bits_{static_cast<unsigned>(std::bit_width(of.slots - 1))},
-      strays_{strays},
       pieces_{plane.link().memory(), anonymous_memory(), std::uint64_t{of.slots} * of.piece_bytes},
       lists_{plane.link().memory(), anonymous_memory(), std::uint64_t{of.slots} * nvme::page_bytes},
       slots_(of.slots) {
@@ -70,6 +76,7 @@ void io_queue::send(std::uint32_t slot, nvme::sqe entry) {
   std::memcpy(&pair_.sq[tail_], &entry, sizeof entry);
   tail_ = (tail_ + 1) & (pair_.depth - 1);
   ring(pair_.sq_doorbell, tail_);
+  ++counts_.doorbells;
 }
 
 std::optional<nvme::cqe> io_queue::poll(std::uint32_t slot) {
@@ -94,7 +101,13 @@ void io_queue::drain() {
     ++head_;
     take(entry);
   }
-  if (head_ != first) ring(pair_.cq_doorbell, head_ & (entries - 1));
+  ++counts_.looks;
+  if (head_ == first) {
+    ++counts_.empty_looks;
+    return;
+  }
+  ring(pair_.cq_doorbell, head_ & (entries - 1));
+  ++counts_.doorbells;
 }
 
 void io_queue::take(nvme::cqe const& entry) {
@@ -108,7 +121,7 @@ void io_queue::take(nvme::cqe const& entry) {
     slots_[slot].is = phase::free;
     free_.push_back(slot);
   } else {
-    strays_.fetch_add(1, std::memory_order_relaxed);
+    ++counts_.strays;
   }
 }
 
@@ -124,6 +137,11 @@ void io_queue::give_up(std::uint32_t slot) {
   bool const answered = slots_[slot].is == phase::answered;
   slots_[slot].is = answered ? phase::free : phase::given_up;
   if (answered) free_.push_back(slot);
+}
+
+queue_counts io_queue::counts() const {
+  std::lock_guard const lock{mutex_};
+  return counts_;
 }
 
 void io_queue::leak() noexcept {

@@ -6,7 +6,6 @@
 
 #include <nvme-host/control_plane.hpp>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -14,6 +13,16 @@
 #include <vector>
 
 namespace gpufs::nvme_host {
+
+/// What the driver of queue pairs did.
+struct queue_counts {
+  std::uint64_t doorbells = 0;    ///< rung, of both queues
+  std::uint64_t looks = 0;        ///< at completion queues
+  std::uint64_t empty_looks = 0;  ///< that found nothing
+  std::uint64_t strays = 0;       ///< completions of no command
+
+  queue_counts& operator+=(queue_counts const& other);
+};
 
 /// A queue pair with slots. A slot carries one command at a time, and has a piece of memory that
 /// the controller reaches. All functions are thread-safe; a slot belongs to one thread at a time.
@@ -28,10 +37,8 @@ class io_queue {
     std::uint32_t piece_bytes;  ///< of a slot; a multiple of 4096, at most nvme::most_piece_bytes
     std::uint32_t nsid;
   };
-  /// `plane` has made the queue pair. It and `strays` outlive this object. Adds to `strays` for
-  /// each completion of no command. Throws what dma_memory throws.
-  io_queue(control_plane& plane, queue_pair_memory const& pair, shape const& of,
-           std::atomic<std::uint64_t>& strays);
+  /// `plane` has made the queue pair, and outlives this object. Throws what dma_memory throws.
+  io_queue(control_plane& plane, queue_pair_memory const& pair, shape const& of);
 
   /// Takes a free slot. Nothing: all are in use.
   [[nodiscard]] std::optional<std::uint32_t> try_slot();
@@ -53,6 +60,8 @@ class io_queue {
   /// Gives a slot back whose command was not answered. It is free when its completion has come.
   void give_up(std::uint32_t slot);
 
+  [[nodiscard]] queue_counts counts() const;
+
   /// The controller does not stop, so its memory is not freed.
   void leak() noexcept;
 
@@ -72,15 +81,15 @@ class io_queue {
   queue_pair_memory const pair_;
   shape const shape_;
   unsigned const slot_bits_;
-  std::atomic<std::uint64_t>& strays_;
   dma_memory pieces_;
   dma_memory lists_;  // of PRP entries: a page for each slot
 
-  std::mutex mutex_;  // guards the members below, and both queues
+  mutable std::mutex mutex_;  // guards the members below, and both queues
   std::vector<slot_state> slots_;
   std::vector<std::uint32_t> free_;
   std::uint32_t tail_ = 0;
   std::uint32_t head_ = 0;  // of all completions
+  queue_counts counts_;
 };
 
 }  // namespace gpufs::nvme_host

@@ -41,10 +41,10 @@ std::int64_t without_exceptions(Call const& call) noexcept {
 }  // namespace
 
 block_file::block_file(std::unique_ptr<nvme_host::volume> volume, std::string_view path,
-                       bool read_only)
+                       traits const& of)
     : volume_{std::move(volume)},
       traced_name_{daemon::json_string(path)},
-      read_only_{read_only},
+      traits_{of},
       inode_{next_inode()},
       made_{now()} {}
 
@@ -66,7 +66,7 @@ int block_file::status(struct ::stat& out) const noexcept {
   out = {};
   out.st_dev = block_device;
   out.st_ino = inode_;
-  out.st_mode = S_IFBLK | (read_only_ ? 0440 : 0660);
+  out.st_mode = S_IFBLK | (traits_.read_only ? 0440 : 0660);
   out.st_nlink = 1;
   out.st_size = static_cast<::off_t>(volume_->bytes());
   out.st_blksize = static_cast<::blksize_t>(volume_->lba_bytes());
@@ -81,7 +81,7 @@ std::int64_t block_file::read(std::span<std::byte> to, std::uint64_t offset) con
 
 std::int64_t block_file::write(std::span<::iovec const> parts,
                                std::uint64_t offset) const noexcept {
-  if (read_only_) return -EROFS;
+  if (traits_.read_only) return -EROFS;
   return without_exceptions([&] { return volume_->write(parts, offset); });
 }
 
@@ -91,6 +91,7 @@ int block_file::sync() const noexcept {
 
 nvme::attachment_statistics block_file::statistics() const {
   nvme::attachment_statistics sum;
+  sum.modelled = traits_.modelled;
   for (auto const& each : volume_->drives()) {
     auto const& c = each->counters();
     sum.commands += c.commands;
@@ -100,7 +101,11 @@ nvme::attachment_statistics block_file::statistics() const {
     sum.retries += c.retries;
     sum.own_faults += c.own_faults;
     sum.timeouts += c.timeouts;
-    sum.strays += c.strays;
+    auto const queues = each->counts();
+    sum.doorbells += queues.doorbells;
+    sum.queue_looks += queues.looks;
+    sum.empty_looks += queues.empty_looks;
+    sum.strays += queues.strays;
     sum.resets += c.resets;
     sum.longest_wait_ns = std::max<std::uint64_t>(sum.longest_wait_ns, c.longest_wait_ns);
     for (auto const& [status, count] : c.errors()) sum.errors[status] += count;

@@ -19,8 +19,12 @@ namespace gpufs::owner {
 /// Its size is fixed. It has no descriptor. Device and inode number are those of no other file.
 class block_file final : public daemon::stored_file {
  public:
+  struct traits {
+    bool read_only = false;
+    bool modelled = false;  ///< its members have a drive_model
+  };
   /// `path`: for traces. Throws std::bad_alloc.
-  block_file(std::unique_ptr<nvme_host::volume> volume, std::string_view path, bool read_only);
+  block_file(std::unique_ptr<nvme_host::volume> volume, std::string_view path, traits const& of);
 
   [[nodiscard]] int read_descriptor() const noexcept override { return -1; }
   [[nodiscard]] std::string_view traced_name() const noexcept override { return traced_name_; }
@@ -55,7 +59,7 @@ class block_file final : public daemon::stored_file {
  private:
   std::unique_ptr<nvme_host::volume> const volume_;
   std::string const traced_name_;
-  bool const read_only_;
+  traits const traits_;
   std::uint64_t const inode_;
   ::timespec const made_;
   daemon::direct_file const direct_{-1};

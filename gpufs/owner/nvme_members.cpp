@@ -49,6 +49,15 @@ void check_lba(std::string const& name, std::uint64_t bytes, config const& setti
                              settings.page_size));
 }
 
+void check_model(std::string const& name, nvme::drive_model const& m) {
+  for (double const rate : {m.read_512, m.read_4k, m.write_512, m.write_4k})
+    if (!(rate >= 1 && rate <= 1e9))
+      refuse(name, fmt::format("a model of {} commands a second, 1 to 1e9 are possible", rate));
+  if (!(m.latency_us >= 0 && m.latency_us <= 1e6))
+    refuse(name,
+           fmt::format("a model with a latency of {} us, 0 to 1e6 are possible", m.latency_us));
+}
+
 void check(std::string const& name, nvme::software_options const& o, config const& settings) {
   check_name(name);
   check_stripe(name, o.stripe, settings);
@@ -62,6 +71,14 @@ void check(std::string const& name, nvme::software_options const& o, config cons
     refuse(name, fmt::format("{} members, 1 to {} are possible", members, most_members));
   if (o.threads > most_threads)
     refuse(name, fmt::format("threads={}: must be from 1 to {}, or 0", o.threads, most_threads));
+  if (o.direct && o.members.empty()) refuse(name, "direct: memory has no page cache");
+  if (o.model) check_model(name, *o.model);
+}
+
+std::shared_ptr<nvme_controller::drive_model> model_of(nvme::drive_model const& m) {
+  std::chrono::nanoseconds const latency{static_cast<std::int64_t>(m.latency_us * 1000)};
+  return std::make_shared<nvme_controller::drive_model>(
+      nvme_controller::drive_rates{m.read_512, m.read_4k, m.write_512, m.write_4k, latency});
 }
 
 // Half of what callers on the device wait, so that they get the error, and the daemon's thread is
@@ -88,7 +105,8 @@ std::shared_ptr<nvme_controller::block_namespace> open_blocks(nvme::software_opt
   if (o.members.empty())
     return std::make_shared<nvme_controller::memory_namespace>(o.memory, o.lba);
   auto made = std::make_shared<file>(o.members[member], o.lba,
-                                     o.read_only ? file::mode::read_only : file::mode::read_write);
+                                     o.read_only ? file::mode::read_only : file::mode::read_write,
+                                     o.direct ? file::page_cache::past : file::page_cache::used);
   // The end of the last block would not be kept.
   if (!o.read_only && made->bytes() % o.lba != 0)
     throw std::invalid_argument(
@@ -115,10 +133,11 @@ std::unique_ptr<nvme_host::drive> member_of(std::string const& name, std::string
 }
 
 std::shared_ptr<block_file> file_of(std::string const& name, drives members,
-                                    nvme_host::volume_options const& options, bool read_only) {
+                                    nvme_host::volume_options const& options,
+                                    block_file::traits const& of) {
   try {
     auto volume = std::make_unique<nvme_host::volume>(std::move(members), options);
-    return std::make_shared<block_file>(std::move(volume), "nvme:" + name, read_only);
+    return std::make_shared<block_file>(std::move(volume), "nvme:" + name, of);
   } catch (std::invalid_argument const& e) {
     refuse(name, e.what());
   }
@@ -145,6 +164,7 @@ std::shared_ptr<block_file> make_block_file(std::string const& name,
     all.push_back(member_of(name, member, [&] {
       nvme_controller::controller_options controller{.namespaces = {open_blocks(o, i)},
                                                      .threads = threads};
+      if (o.model) controller.model = model_of(*o.model);
       if (i < faults.size() && faults[i] != nullptr) controller.faults = faults[i];
       return std::make_unique<nvme_host::drive>(
           std::make_unique<nvme_host::software_link>(controller, kernels.memory), member, options);
@@ -154,7 +174,7 @@ std::shared_ptr<block_file> make_block_file(std::string const& name,
                  {.replicated = o.how == nvme::layout::replicated,
                   .stripe = o.stripe,
                   .timeout = call_timeout(settings)},
-                 o.read_only);
+                 {.read_only = o.read_only, .modelled = o.model.has_value()});
 }
 
 std::shared_ptr<block_file> make_block_file(std::string const& name, nvme::vfio_options const& o,
@@ -177,7 +197,7 @@ std::shared_ptr<block_file> make_block_file(std::string const& name, nvme::vfio_
                  {.replicated = o.how == nvme::layout::replicated,
                   .stripe = o.stripe,
                   .timeout = call_timeout(settings)},
-                 false);
+                 {});
 }
 
 }  // namespace gpufs::owner

@@ -44,8 +44,8 @@ class filesystem {
   /// The handle that kernels take by value. Valid while this object lives.
   [[nodiscard]] fs_ref ref() const;
 
-  /// Opens a regular file for kernels. `flags` and `mode` are as for gopen().
-  /// Returns a descriptor for kernels and for the calls below, or -errno as gopen().
+  /// Opens a regular file, or an attached one ("nvme:NAME"), for kernels. `flags` and `mode` are as
+  /// for gopen(). Returns a descriptor for kernels and for the calls below, or -errno as gopen().
   [[nodiscard]] int open(std::string const& path, int flags, unsigned mode = 0644);
 
   /// Closes `fd` once. The last close of a written file writes its dirty pages to the host file.

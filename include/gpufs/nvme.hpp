@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,24 @@ namespace gpufs::nvme {
 /// A replicated write fails if one member fails. The members may differ there until the same bytes
 /// are written again.
 enum class layout { striped, replicated };
+
+/// The speed of a drive. A member with a model is not faster than that drive: results made with it
+/// are those of a modelled drive.
+struct drive_model {
+  /// Commands of 512 bytes and of 4 KiB a second, above 0. Larger ones take as long as their bytes
+  /// in 4 KiB.
+  double read_512;
+  double read_4k;
+  double write_512;
+  double write_4k;
+  /// Microseconds from a command to its answer, at least 0.
+  double latency_us;
+};
+
+// Drives of table 2 of the BaM paper.
+inline constexpr drive_model optane{5.1e6, 1.5e6, 1.0e6, 1.5e6, 11};
+inline constexpr drive_model pm1735{1.1e6, 1.6e6, 0.35e6, 0.35e6, 25};
+inline constexpr drive_model samsung_980pro{0.75e6, 0.75e6, 0.17e6, 0.17e6, 324};
 
 /// Members behind software controllers of this process.
 struct software_options {
@@ -35,6 +54,10 @@ struct software_options {
   unsigned threads = 0;
   /// Bytes of a block, 512 or 4096, at most config::page_size.
   unsigned lba = 512;
+  /// Reads and writes members past the OS page cache (O_DIRECT), by whole pages of 4 KiB.
+  bool direct = false;
+  /// Each member behaves like this drive. Its threads poll, so it needs a core for each.
+  std::optional<drive_model> model{};
   /// Opens members for reading only. Opens for writing then return -EROFS. Bytes of the last block
   /// behind the end of a member are zeros.
   bool read_only = false;
@@ -69,10 +92,17 @@ struct attachment_statistics {
   std::uint64_t own_faults = 0;
   /// Commands without an answer in time.
   std::uint64_t timeouts = 0;
+  /// Doorbells that were rung, of both queues of a pair.
+  std::uint64_t doorbells = 0;
+  /// Looks at completion queues, and those that found nothing.
+  std::uint64_t queue_looks = 0;
+  std::uint64_t empty_looks = 0;
   /// Completions of no command.
   std::uint64_t strays = 0;
   /// Resets of controllers.
   std::uint64_t resets = 0;
+  /// Members behave like a drive_model.
+  bool modelled = false;
   /// From a command to its answer, nanoseconds.
   std::uint64_t longest_wait_ns = 0;
 

@@ -202,6 +202,8 @@ TEST_CASE("block file calls: wrong options are refused with what is allowed") {
   filesystem small(small_config(512, 64));
   CHECK(is_refused(small, "d", in_memory(64 << 10, 4096), "page_size=512 must be"));
   CHECK(is_refused(fs, "d", in_memory(std::uint64_t{1} << 63), "2^62"));
+  CHECK(failure(fs, "d", in_memory(std::uint64_t{1} << 61)).find("no memory for it") !=
+        std::string::npos);
   fs.attach("d", in_memory(64 << 10));
   CHECK(is_refused(fs, "d", in_memory(64 << 10), "is attached already"));
   CHECK_THROWS_AS(static_cast<void>(fs.attachment_stats("e")), std::invalid_argument);
