@@ -28,18 +28,20 @@ opened_file attached_files::open(std::string const& path, int flags, unsigned mo
     file = found->second.file;
     ++found->second.uses;
   }
+  auto const* const pointer = file.get();
   std::shared_ptr<use const> counted;
   try {
-    counted = std::make_shared<use const>(*this, name, file);
+    counted = std::make_shared<use const>(*this, name, std::move(file));
   } catch (...) {
+    file.reset();
     end_use(name);
     throw;
   }
   opened_file opened{};
-  if (int const error = file->status(opened.status)) return {nullptr, error};
+  if (int const error = pointer->status(opened.status)) return {nullptr, error};
   if ((flags & O_ACCMODE) != O_RDONLY && (opened.status.st_mode & 0222) == 0)
     return {nullptr, -EROFS};
-  opened.file = {std::move(counted), file.get()};
+  opened.file = {std::move(counted), pointer};
   return opened;
 }
 

@@ -35,7 +35,8 @@ class attached_files final : public storage_backend {
 
   /// Takes a file back. `in_use` says whether descriptors of it are open.
   /// Daemon threads give closed files back a little later, so it waits for them up to `longest`.
-  /// Returns 0, -ENOENT, or -EBUSY: then the file stays attached.
+  /// Returns 0, -ENOENT, or -EBUSY: then the file stays attached. After 0 the file is destroyed,
+  /// unless somebody has a pointer of find().
   [[nodiscard]] int detach(std::string const& name, std::function<bool()> const& in_use,
                            std::chrono::milliseconds longest);
 
@@ -53,14 +54,18 @@ class attached_files final : public storage_backend {
    public:
     use(attached_files& in, std::string name, std::shared_ptr<stored_file const> file)
         : in_{in}, name_{std::move(name)}, file_{std::move(file)} {}
-    ~use() { in_.end_use(name_); }
+    // The file first: when the last use has ended, detach() has the last pointer to the file.
+    ~use() {
+      file_.reset();
+      in_.end_use(name_);
+    }
     use(use const&) = delete;
     use& operator=(use const&) = delete;
 
    private:
     attached_files& in_;
     std::string const name_;
-    std::shared_ptr<stored_file const> const file_;
+    std::shared_ptr<stored_file const> file_;
   };
   void end_use(std::string const& name) noexcept;
   [[nodiscard]] bool is_ours(std::string const& path) const noexcept {

@@ -123,6 +123,17 @@ TEST_CASE("attached files: detach refuses while a descriptor is open, and then w
   CHECK(*s.gone);
 }
 
+TEST_CASE("attached files: a file is gone when detach returns, whoever gave it back") {
+  for (unsigned round = 0; round < 2000; ++round) {
+    scene s;
+    auto opened = s.files.open("x:a", O_RDONLY, 0);
+    std::thread giving_back{[file = std::move(opened.file)]() mutable { file.reset(); }};
+    CHECK(s.files.detach("a", never, long_wait) == 0);
+    CHECK(*s.gone);
+    giving_back.join();
+  }
+}
+
 TEST_CASE(
     "attached files: detach waits for pointers that are given back late, and no open begins") {
   scene s;
