@@ -1,23 +1,20 @@
-# The library gpufs_nvme: the control plane of NVMe controllers, and the software controller. The
-# two folders share formats only. Where they meet is nvme-host/software.cpp.
-file(GLOB nvme_sources CONFIGURE_DEPENDS nvme-host/*.cpp nvme-controller/*.cpp)
-add_library(gpufs_nvme STATIC ${nvme_sources})
-target_link_libraries(gpufs_nvme PUBLIC gpufs PRIVATE gpufs_warnings)
+# Tests of NVMe controllers.
 
 # The cases of the conformance suite. Each program that links them names a controller.
 file(GLOB nvme_conformance_sources CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/test/nvme/conformance_*.cpp)
 
-# nvme_qemu_test: the conformance suite and the device's queue pairs, on the controller that QEMU
-# emulates. A guest runs the program, so it is linked statically. The suite is added behind the
-# other suites, whose main() it shares.
+# nvme_qemu_test: the conformance suite, the device's queue pairs, and a block file, on the
+# controller that QEMU emulates. A guest runs the program, so it is linked statically. The suite is
+# added behind the other suites, whose main() it shares.
 function(gpufs_add_nvme_guest)
   add_executable(nvme_guest)
   gpufs_add_sources(nvme_guest ${nvme_conformance_sources}
     ${PROJECT_SOURCE_DIR}/test/nvme/vfio_drive.cpp
-    ${PROJECT_SOURCE_DIR}/test/nvme/queue_cases.cu)
+    ${PROJECT_SOURCE_DIR}/test/nvme/queue_cases.cu
+    ${PROJECT_SOURCE_DIR}/test/nvme/vfio_file_cases.cu)
   gpufs_set_up_program(nvme_guest)
-  target_link_libraries(nvme_guest PRIVATE test_main_device test_support gpufs_nvme)
+  target_link_libraries(nvme_guest PRIVATE test_main_device test_support)
   target_link_options(nvme_guest PRIVATE -static)
   add_test(NAME nvme_qemu_test
     COMMAND ${PROJECT_SOURCE_DIR}/test/programs/nvme_qemu.sh $<TARGET_FILE:nvme_guest>

@@ -158,8 +158,8 @@ function(gpufs_add_apps)
     gpufs_add_sources(app_${name} ${sources})
     gpufs_set_up_program(app_${name})
     target_link_libraries(app_${name} PRIVATE gpufs_apps_common)
-    if(name STREQUAL "gpufs")  # gpufs trace, gpufs nvme
-      target_link_libraries(app_${name} PRIVATE gpufs::nlohmann_json gpufs_nvme)
+    if(name STREQUAL "gpufs")  # gpufs trace
+      target_link_libraries(app_${name} PRIVATE gpufs::nlohmann_json)
     endif()
     if(name MATCHES "^(gpufs|mosaic)$")  # bench apps; the harness
       target_link_libraries(app_${name} PRIVATE gpufs_ports)

@@ -69,22 +69,28 @@ class null_namespace final : public block_namespace {
   std::uint32_t lba_;
 };
 
-/// A regular file or a block device, through the page cache of the operating system. Its size is
-/// fixed: bytes of the last block beyond the end read as zeros, and are dropped when written.
+/// A regular file or a block device, through the page cache of the operating system or past it
+/// (O_DIRECT). Its size is fixed: bytes of the last block beyond the end read as zeros, and are
+/// dropped when written.
 class file_namespace final : public block_namespace {
  public:
   enum class mode { read_only, read_write };
+  /// past  With O_DIRECT, where a transfer is aligned to 4096 bytes in the file and in memory.
+  enum class page_cache { used, past };
 
   /// A writable member is locked (flock) against other users of this class.
   /// Throws std::invalid_argument for a bad block size, an empty file, or a path of another kind,
-  /// std::system_error if the path cannot be opened or is in use.
-  file_namespace(std::filesystem::path const& path, std::uint32_t lba_bytes, mode how);
+  /// std::system_error if the path cannot be opened, or not so, or is in use.
+  file_namespace(std::filesystem::path const& path, std::uint32_t lba_bytes, mode how,
+                 page_cache cache = page_cache::used);
   ~file_namespace() override;
   file_namespace(file_namespace const&) = delete;
   file_namespace& operator=(file_namespace const&) = delete;
 
   [[nodiscard]] std::uint32_t lba_bytes() const override { return lba_; }
   [[nodiscard]] std::uint64_t blocks() const override { return (size_ + lba_ - 1) / lba_; }
+  /// Bytes of the file or device.
+  [[nodiscard]] std::uint64_t bytes() const { return size_; }
   std::uint16_t read(std::uint64_t offset, std::span<segment const> to) override;
   std::uint16_t write(std::uint64_t offset, std::span<segment const> from) override;
   std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t bytes) override;
@@ -93,7 +99,10 @@ class file_namespace final : public block_namespace {
  private:
   std::uint32_t lba_;
   bool read_only_;
+  [[nodiscard]] int descriptor_for(std::uint64_t offset, std::span<segment const> parts) const;
+
   int fd_ = -1;
+  int direct_fd_ = -1;  // with O_DIRECT, of the same file
   std::uint64_t size_ = 0;
 };
 

@@ -47,7 +47,7 @@ class controller::parts {
   parts(std::byte* registers, controller_options const& given)
       : options_{checked(given)},
         registers_{reinterpret_cast<std::uint32_t*>(registers)},
-        io_{options_.namespaces, memory_, counters_},
+        io_{options_.namespaces, memory_, counters_, options_.model.get()},
         admin_{io_, threads_, memory_, options_.entries},
         admin_queues_{registers_, *options_.faults, counters_,
                       [this](std::uint16_t, nvme::sqe const& e) { return admin_.execute(e); }} {

@@ -3,6 +3,7 @@
 
 #include <nvme-controller/address_map.hpp>
 #include <nvme-controller/counters.hpp>
+#include <nvme-controller/drive_model.hpp>
 #include <nvme-controller/faults.hpp>
 #include <nvme-controller/io_commands.hpp>
 
@@ -24,6 +25,7 @@ struct controller_options {
   unsigned threads = 1;       ///< that serve I/O queues
   /// CAP.MQES + 1, 2..most_entries
   std::uint32_t entries = most_entries;
+  std::shared_ptr<drive_model> model{};  ///< null: as fast as it can
   std::shared_ptr<fault_plan> faults = std::make_shared<fault_plan>();
 };
 

@@ -18,7 +18,18 @@ std::uint16_t io_commands::flush_all() const {
   return first;
 }
 
-outcome io_commands::execute(nvme::sqe const& entry) const { return outcome_of(dispatch(entry)); }
+// The time that the execution takes is part of the drive's latency.
+outcome io_commands::execute(nvme::sqe const& entry) const {
+  if (model_ == nullptr) return outcome_of(dispatch(entry));
+  auto const came = drive_model::clock::now();
+  outcome result = outcome_of(dispatch(entry));
+  auto const code = static_cast<opcode>(nvme::opcode_of(entry));
+  block_namespace const* const in = find(nvme::nsid_of(entry));
+  bool const moves = code == opcode::read || code == opcode::write;
+  std::uint64_t const blocks = in != nullptr && moves ? nvme::blocks_of(entry) : 0;
+  result.due = model_->due(code != opcode::read, blocks == 0 ? 0 : blocks * in->lba_bytes(), came);
+  return result;
+}
 
 std::uint16_t io_commands::dispatch(nvme::sqe const& entry) const {
   std::uint32_t const nsid = nvme::nsid_of(entry);

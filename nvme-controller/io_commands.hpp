@@ -6,6 +6,7 @@
 #include <nvme-controller/address_map.hpp>
 #include <nvme-controller/block_namespace.hpp>
 #include <nvme-controller/counters.hpp>
+#include <nvme-controller/drive_model.hpp>
 #include <nvme-controller/queue_set.hpp>
 
 #include <cstdint>
@@ -27,9 +28,10 @@ using namespace_list = std::vector<std::shared_ptr<block_namespace>>;
 /// Carries out commands. Threads of the controller call, several at once.
 class io_commands {
  public:
+  /// `model`: the drive that transfers are as slow as; null: none. All outlive this object.
   io_commands(namespace_list const& namespaces, address_map const& memory,
-              controller_counters& counters)
-      : namespaces_{namespaces}, memory_{memory}, counters_{counters} {}
+              controller_counters& counters, drive_model* model = nullptr)
+      : namespaces_{namespaces}, memory_{memory}, counters_{counters}, model_{model} {}
 
   [[nodiscard]] outcome execute(nvme::sqe const& entry) const;
 
@@ -45,6 +47,7 @@ class io_commands {
   namespace_list const& namespaces_;
   address_map const& memory_;
   controller_counters& counters_;
+  drive_model* model_;
 };
 
 }  // namespace gpufs::nvme_controller

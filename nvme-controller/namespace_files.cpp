@@ -24,6 +24,7 @@ namespace {
 namespace status = nvme::status;
 
 constexpr std::size_t most_parts = 256;  // of one system call
+constexpr std::uint64_t direct_alignment = 4096;
 
 std::uint16_t write_status(int error) {
   switch (error) {
@@ -107,7 +108,8 @@ std::uint64_t bytes_of(std::span<segment const> parts) {
 
 }  // namespace
 
-file_namespace::file_namespace(std::filesystem::path const& path, std::uint32_t lba_bytes, mode how)
+file_namespace::file_namespace(std::filesystem::path const& path, std::uint32_t lba_bytes, mode how,
+                               page_cache cache)
     : lba_{lba_bytes}, read_only_{how == mode::read_only} {
   if (lba_ != 512 && lba_ != 4096)
     throw std::invalid_argument{"nvme: blocks of " + std::to_string(lba_) +
@@ -118,18 +120,40 @@ file_namespace::file_namespace(std::filesystem::path const& path, std::uint32_t 
     size_ = size_of(fd_, path);
     if (!read_only_ && ::flock(fd_, LOCK_EX | LOCK_NB) != 0)
       refuse(errno, path, "is in use for writing, close the other user first");
+    if (cache == page_cache::past) {
+      direct_fd_ = ::open(path.c_str(), (read_only_ ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_DIRECT);
+      if (direct_fd_ < 0)
+        refuse(errno, path, "its file system does not allow O_DIRECT, use its page cache");
+    }
   } catch (...) {
     ::close(fd_);
     throw;
   }
 }
-file_namespace::~file_namespace() { ::close(fd_); }
+file_namespace::~file_namespace() {
+  ::close(fd_);
+  if (direct_fd_ >= 0) ::close(direct_fd_);
+}
+
+// The kernel keeps both descriptors coherent: it writes pages back before it reads past them, and
+// drops them when it writes past them.
+int file_namespace::descriptor_for(std::uint64_t offset, std::span<segment const> parts) const {
+  if (direct_fd_ < 0 || offset % direct_alignment != 0) return fd_;
+  std::uint64_t end = offset;
+  for (segment const& part : parts) {
+    auto const at = reinterpret_cast<std::uintptr_t>(part.memory);
+    if (at % direct_alignment != 0 || part.bytes % direct_alignment != 0) return fd_;
+    end += part.bytes;
+  }
+  return end <= size_ ? direct_fd_ : fd_;
+}
 
 std::uint16_t file_namespace::read(std::uint64_t offset, std::span<segment const> to) {
   std::uint64_t const wanted = std::min(bytes_of(to), size_ - offset);
   std::uint64_t moved = 0;
-  auto const io = [this](::iovec const* list, int count, ::off_t at) {
-    return ::preadv(fd_, list, count, at);
+  int const fd = descriptor_for(offset, to);
+  auto const io = [fd](::iovec const* list, int count, ::off_t at) {
+    return ::preadv(fd, list, count, at);
   };
   if (move_parts(offset, to, wanted, io, moved) != 0) return status::unrecovered_read;
   zero_behind(to, moved);
@@ -140,8 +164,9 @@ std::uint16_t file_namespace::write(std::uint64_t offset, std::span<segment cons
   if (read_only_) return status::write_to_read_only;
   std::uint64_t const wanted = std::min(bytes_of(from), size_ - offset);
   std::uint64_t moved = 0;
-  auto const io = [this](::iovec const* list, int count, ::off_t at) {
-    return ::pwritev(fd_, list, count, at);
+  int const fd = descriptor_for(offset, from);
+  auto const io = [fd](::iovec const* list, int count, ::off_t at) {
+    return ::pwritev(fd, list, count, at);
   };
   if (int const error = move_parts(offset, from, wanted, io, moved); error != 0)
     return write_status(error);

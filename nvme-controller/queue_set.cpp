@@ -128,16 +128,30 @@ std::uint32_t queue_set::room(completion_queue const& queue) const {
   return queue.place.entries - 1 - used;
 }
 
+// Completions from the first one on that are due. Those of one queue are due in their order.
+std::size_t queue_set::count_due(completion_queue const& queue) {
+  std::size_t count = 0;
+  std::chrono::steady_clock::time_point now{};
+  for (finished const& each : queue.ready) {
+    auto const due = each.result.due;
+    if (due > now) now = std::chrono::steady_clock::now();
+    if (due > now) break;
+    ++count;
+  }
+  return count;
+}
+
 bool queue_set::post(completion_queue& queue, bool all) {
   if (queue.ready.empty()) return false;
-  std::size_t left = queue.ready.size();
+  std::size_t due = all ? queue.ready.size() : count_due(queue);
+  std::size_t left = due;
+  if (left == 0) return false;
   bool const io = queue.place.id != 0;
   if (io && !all) left = std::min(left, faults_.posts_now(queue.place.id, left));
   left = std::min<std::size_t>(left, left == 0 ? 0 : room(queue));
   bool const posts = left > 0;
   for (; left > 0; --left) {
-    std::size_t const chosen =
-        io ? faults_.next_posted(queue.place.id, queue.ready.size()) : std::size_t{0};
+    std::size_t const chosen = io ? faults_.next_posted(queue.place.id, due--) : std::size_t{0};
     auto const at = queue.ready.begin() + static_cast<std::ptrdiff_t>(chosen);
     post_one(queue, *at);
     queue.ready.erase(at);

@@ -7,6 +7,7 @@
 #include <nvme-controller/faults.hpp>
 #include <nvme-controller/registers.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -20,6 +21,8 @@ struct outcome {
   bool answers = true;
   std::uint16_t word = 0;  ///< status code, and do_not_retry
   std::uint32_t specific = 0;
+  /// The answer is not posted before.
+  std::chrono::steady_clock::time_point due{};
 };
 
 /// An outcome for a status code. Errors would come again.
@@ -92,6 +95,7 @@ class queue_set {
   void carry_out(submission_queue& queue, nvme::sqe const& entry);
   bool post(completion_queue& queue, bool all);
   void post_one(completion_queue& queue, finished const& done);
+  [[nodiscard]] static std::size_t count_due(completion_queue const& queue);
   [[nodiscard]] std::uint32_t room(completion_queue const& queue) const;
 
   register_view registers_;

@@ -197,7 +197,8 @@ std::uint32_t control_plane::most_depth() const {
   return std::bit_floor(capabilities_.most_entries() / 2);
 }
 
-queue_pair_memory const& control_plane::create_queue_pair(std::uint16_t id, std::uint32_t depth) {
+queue_pair_memory const& control_plane::create_queue_pair(std::uint16_t id, std::uint32_t depth,
+                                                          memory_source const& memory) {
   std::string const name = "nvme: queue pair " + std::to_string(id);
   if (pairs_.contains(id)) throw controller_error{name + " exists"};
   if (!std::has_single_bit(depth) || depth < least_depth || depth > most_depth())
@@ -209,8 +210,9 @@ queue_pair_memory const& control_plane::create_queue_pair(std::uint16_t id, std:
   std::uint32_t const stride = capabilities_.doorbell_stride();
   if (nvme::cq_doorbell(id, stride) + 4ull > registers.bytes())
     throw controller_error{name + ": the controller has no doorbells for it"};
-  pair made{dma_memory{link_.memory(), options_.memory, depth * sizeof(nvme::sqe)},
-            dma_memory{link_.memory(), options_.memory, 2 * depth * sizeof(nvme::cqe)},
+  memory_source const& source = memory ? memory : options_.memory;
+  pair made{dma_memory{link_.memory(), source, depth * sizeof(nvme::sqe)},
+            dma_memory{link_.memory(), source, 2 * depth * sizeof(nvme::cqe)},
             {}};
   made.view = {id,
                depth,

@@ -83,7 +83,9 @@ class control_plane {
   [[nodiscard]] std::uint32_t request_queues(std::uint32_t wanted);
 
   /// Makes queue pair `id` with `depth` entries, a power of two from 16 to most_depth().
-  queue_pair_memory const& create_queue_pair(std::uint16_t id, std::uint32_t depth);
+  /// In memory of `memory`, or of the options' source.
+  queue_pair_memory const& create_queue_pair(std::uint16_t id, std::uint32_t depth,
+                                             memory_source const& memory = {});
   void delete_queue_pair(std::uint16_t id);
   /// The largest depth: the completion queue has twice as many entries.
   [[nodiscard]] std::uint32_t most_depth() const;

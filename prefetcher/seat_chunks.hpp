@@ -218,6 +218,7 @@ class seat_chunks {
   __device__ __forceinline__ void send(wanted const& w, bool sends) {
     rpc::request r;
     r.op = rpc::operation::read;
+    r.backing = w.written ? 0 : rpc::block_backing_of(w.version);
     r.flags = rpc::read_is_chunk;
     r.channel = mine_.number;
     r.sequence = mine_.sequence;

@@ -28,7 +28,8 @@ ROOMS = [
         "include/gpufs/config.hpp", "include/gpufs/settings.hpp", "include/gpufs/advice.hpp",
         "include/gpufs/statistics.hpp", "include/gpufs/device_counters.hpp",
         "include/gpufs/host_times.hpp", "include/gpufs/version.hpp",
-        "include/gpufs/file.hpp", "include/gpufs/testing/*", "include/gpufs/mapping_options.hpp",
+        "include/gpufs/file.hpp", "include/gpufs/nvme.hpp", "include/gpufs/testing/*",
+        "include/gpufs/mapping_options.hpp",
         "include/gpufs/mapping_statistics.hpp", "include/gpufs/shared_memory_error.hpp"]),
     # The host's daemon.
     ("serve", "host", 50, ["host-daemon/serve/*"]),
@@ -55,11 +56,11 @@ ROOMS = [
 ALSO = {
     "tower device": ["values", "rpc formats", "plain base"],
     "nvme queues": ["nvme formats", "nvme driver formats"],
-    "owner": ["tower host"],
+    "owner": ["tower host", "tower nvme host", "nvme-controller"],
     "tower formats": ["plain base"],
     "tower values": ["rpc formats"],
     "tower host": ["values", "rpc formats", "plain base"],
-    "tower nvme host": ["nvme formats"],
+    "tower nvme host": ["nvme formats", "nvme driver formats", "daemon base"],
     "nvme software": ["nvme-controller"],
     "nvme-controller": ["nvme formats", "daemon base"],
     "tower apps": ["values", "public API", "handle header", "device header", "json header"],
@@ -115,6 +116,7 @@ NAMESPACES = [
     ("include/gpufs/io.hpp", ["gpufs", "gpufs::io"]),  # what its handles are made of
     ("include/gpufs/testing/*", ["gpufs", "gpufs::testing", "gpufs::daemon"]),
     ("include/gpufs/mapping.hpp", ["gpufs", "gpufs::shared"]),  # its forward declarations
+    ("include/gpufs/nvme.hpp", ["gpufs::nvme"]),
     ("include/gpufs/*", ["gpufs"]),
 ]
 
@@ -141,6 +143,7 @@ PUBLIC_HEADERS = [
     "include/gpufs/mapping_options.hpp",
     "include/gpufs/mapping_statistics.hpp",
     "include/gpufs/mapping_windows.hpp",
+    "include/gpufs/nvme.hpp",
     "include/gpufs/settings.hpp",
     "include/gpufs/shared_call.hpp",
     "include/gpufs/shared_memory_error.hpp",

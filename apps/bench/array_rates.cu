@@ -92,7 +92,7 @@ struct array_rates::hot_file {
   explicit hot_file(study const& a)
       : all(a),
         fs(settings()),
-        file(fs, all.file().path()),
+        file(fs, all.file()),
         plain(all.bytes() / sizeof(word)),
         sums(threads(hot_way::plain_stream)),
         error(1),
@@ -227,7 +227,7 @@ double array_rates::ranges_GBps(char const* row, std::uint64_t page_size) const 
   double seconds = 0;
   {
     filesystem fs(random.settings_of(r));
-    opened const file(fs, all_.file().path());
+    opened const file(fs, all_.file());
     register_windows(fs, file.fd(), all_.file().size());
     auto const start = std::chrono::steady_clock::now();
     launch(read_ranges, shape.blocks, shape.threads, fs.ref(), file.fd(), plan, checksums.data(),

@@ -79,7 +79,7 @@ bench_result run_bench(bench_options const& o, config const& settings) {
           r.cached_before = std::max(r.cached_before.value_or(0), *part);
       }
       filesystem fs(settings);  // a fresh one: its cache holds nothing
-      opened const f(fs, file.path());
+      opened const f(fs, file);
       if (!o.cold) register_windows(fs, f.fd(), file.size());
       if (o.begins_hot()) {
         reader.run(fs.ref(), f.fd(), 1);

@@ -1,4 +1,5 @@
 #include <apps/bench/bench_file.hpp>
+#include <apps/bench/block_input.hpp>
 #include <apps/common/program.hpp>
 
 #include <fmt/format.h>
@@ -7,16 +8,29 @@
 
 namespace gpufs::apps {
 
+namespace {
+
+constexpr std::uint64_t default_copy = 64 << 20;  // of drives, where --size does not say more
+
+}  // namespace
+
 bench_file::bench_file(std::string const& path, std::string const& folder, std::uint64_t bytes,
                        std::uint64_t seed) {
   if (path.empty()) {
-    made_.emplace(folder, bytes, seed);
+    made_ = std::make_unique<temp_file>(folder, bytes, seed);
     files_.emplace_back(made_->path());
     name_ = "(temporary)";
     return;
   }
+  std::string host_path = path;
+  if (is_nvme_spec(path)) {
+    nvme_spec const spec = parse_nvme_spec(path);
+    bool const is_file = spec.kind == nvme_spec::kinds::software && spec.members.size() == 1;
+    if (!is_file) made_ = copy_of(spec, folder, bytes == 0 ? default_copy : bytes, seed);
+    host_path = is_file ? spec.members[0] : made_->path();
+  }
   try {
-    files_.emplace_back(path);
+    files_.emplace_back(host_path, path);
   } catch (std::system_error const& e) {
     throw usage_error(fmt::format("--file={}: {}", path, e.code().message()));
   }

@@ -5,7 +5,7 @@
 #include <apps/common/temp_file.hpp>
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,8 +13,9 @@ namespace gpufs::apps {
 
 class bench_file {
  public:
-  /// `path` empty: makes one of `bytes` bytes in `folder`. Throws usage_error naming --file or
-  /// --dir, std::system_error.
+  /// `path` empty: makes one of `bytes` bytes in `folder`. A block file (nvme_spec) of several
+  /// members, of memory or of drives gets a copy there, which the host reads in its place.
+  /// Throws usage_error naming --file or --dir, std::system_error, and as filesystem::attach().
   bench_file(std::string const& path, std::string const& folder, std::uint64_t bytes,
              std::uint64_t seed);
 
@@ -23,8 +24,13 @@ class bench_file {
   [[nodiscard]] std::vector<host_file> const& all() const { return files_; }  ///< just it
   [[nodiscard]] std::string const& name() const { return name_; }             ///< for reports
 
+  /// What --help says of names.
+  static constexpr char help[] =
+      "file to read, or nvme:mem:SIZE, nvme:soft:PATH,..., nvme:vfio:ADDRESS,... for a block "
+      "file; default: a temporary one";
+
  private:
-  std::optional<temp_file> made_;
+  std::unique_ptr<temp_file> made_;
   std::vector<host_file> files_;
   std::string name_;
 };

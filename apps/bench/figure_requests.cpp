@@ -44,7 +44,7 @@ double gpufs_requests(study const& all, config c, std::uint64_t page,
                       std::vector<thread_statistics>* threads = nullptr) {
   if (c.path == io_path::dma) c.path = io_path::pull;  // nobody pulls, and nothing shall be copied
   testing::filesystem fs(c, std::move(recorder));
-  opened const f(fs, all.file().path());
+  opened const f(fs, all.file());
   auto const before = fs.thread_stats();
   access_plan const p = plan_for(all, page);
   double const seconds = run_requests(fs.ref(), f.fd(), p, all.shape());

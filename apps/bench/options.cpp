@@ -1,4 +1,6 @@
+#include <apps/bench/bench_file.hpp>
 #include <apps/bench/options.hpp>
+#include <apps/common/nvme_spec.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/run_report.hpp>
 #include <apps/common/temp_file.hpp>
@@ -26,7 +28,7 @@ void add_options(CLI::App& command, bench_options& o) {
                   "hit: all in the GPU "
                   "cache already; write: a new file, synced; rpc: empty round trips")
       ->check(CLI::IsMember({"seq", "strided", "rand", "hit", "write", "rpc"}));
-  command.add_option("--file", o.file, "file to read; default: a temporary one");
+  command.add_option("--file", o.file, bench_file::help);
   command.add_option("--dir", o.folder, "where the temporary file lies")->capture_default_str();
   command.add_option("--size", o.size, "its size; default 1G, emulated 64M");
   command.add_option(
@@ -141,6 +143,8 @@ void complete(bench_options& o) {
   bool const reads_once = !(o.begins_hot() || o.is("write") || o.is("rpc"));
   if (o.cold && !reads_once)
     throw usage_error(fmt::format("--cold: means nothing for bench {}", o.pattern));
+  if (o.cold && is_nvme_spec(o.file) && parse_nvme_spec(o.file).members.size() != 1)
+    throw usage_error(fmt::format("--cold: --file={} is not one file of the host", o.file));
   check_option("--baseline-threads", o.baseline_threads, 1, 128);
   if (!o.baseline.empty() && !reads_once) {
     throw usage_error(

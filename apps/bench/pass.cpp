@@ -1,3 +1,4 @@
+#include <apps/bench/block_input.hpp>
 #include <apps/bench/original_kernels.hpp>
 #include <apps/bench/pass.hpp>
 #include <apps/common/checksum.hpp>
@@ -17,9 +18,11 @@
 
 namespace gpufs::apps {
 
-opened::opened(filesystem& fs, std::string const& path) : fs_(fs), fd_(fs.open(path, O_RDONLY)) {
-  if (fd_ < 0) throw std::runtime_error(fmt::format("{}: {}", path, error_text(fd_)));
+opened::opened(filesystem& fs, host_file const& file) : fs_(fs), fd_(open_for_kernels(fs, file)) {
+  if (fd_ < 0) throw std::runtime_error(fmt::format("{}: {}", file.kernel_path(), error_text(fd_)));
 }
+
+opened::~opened() { close_for_kernels(fs_, fd_); }
 
 void require_success(bench_failure const& f) {
   if (!f.failed) return;
@@ -68,7 +71,7 @@ pass_result read_once(host_file const& file, config const& settings, access_plan
                       bench_shape shape, bool check, bool windows_first) {
   file_reader reader(plan, shape);
   filesystem fs(settings);
-  opened const f(fs, file.path());
+  opened const f(fs, file);
   if (windows_first) register_windows(fs, f.fd(), file.size());
   statistics const before = fs.stats();
   pass_result r;

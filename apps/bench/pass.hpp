@@ -19,9 +19,10 @@ namespace gpufs::apps {
 /// An open file of a filesystem.
 class opened {
  public:
-  /// Throws std::runtime_error naming the file.
-  opened(filesystem& fs, std::string const& path);
-  ~opened() { fs_.close(fd_); }
+  /// Opens kernel_path(). A block file is attached, and memory gets the bytes of `file` first.
+  /// Throws std::runtime_error naming the file, and as filesystem::attach().
+  opened(filesystem& fs, host_file const& file);
+  ~opened();
   opened(opened const&) = delete;
   opened& operator=(opened const&) = delete;
   [[nodiscard]] int fd() const { return fd_; }

@@ -183,7 +183,7 @@ pattern_outcome pattern_runs::read_hits(pattern_row const& row) {
   {
     file_reader reader(r.plan, r.shape);
     filesystem fs(settings_of(row, r.plan.blocks));
-    opened const f(fs, setup_.file.path());
+    opened const f(fs, setup_.file);
     reader.run(fs.ref(), f.fd(), 1);
     require_success(reader.take_failure());
     double const once = std::max(reader.run(fs.ref(), f.fd(), 1), 1e-6);
@@ -208,7 +208,7 @@ pattern_outcome pattern_runs::time_latency(pattern_row const& row) {
   pattern_outcome out;
   {
     filesystem fs(settings_of(row, 1));
-    opened const f(fs, setup_.file.path());
+    opened const f(fs, setup_.file);
     auto const run = [&] {
       return time_requests(fs.ref(), f.fd(), r.plan, r.shape.threads, timed_together);
     };
@@ -255,7 +255,7 @@ pattern_outcome pattern_runs::draw_floats(pattern_row const& row) {
   pattern_outcome out;
   {
     filesystem fs(settings_of(row, setup_.shape.blocks));
-    opened const f(fs, setup_.file.path());
+    opened const f(fs, setup_.file);
     statistics const before = fs.stats();
     float_result const got = read_floats(fs.ref(), f.fd(), what);
     out.counters = counters_of_run(before, fs.stats());

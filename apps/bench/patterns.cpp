@@ -111,7 +111,7 @@ std::optional<double> pattern_result::of_goal() const {
 void add_options(CLI::App& command, patterns_options& o) {
   o.folder = temp_folder();
   command.fallthrough();
-  command.add_option("--file", o.file, "file to read; default: a temporary one");
+  command.add_option("--file", o.file, bench_file::help);
   command.add_option("--folder", o.folder, "where temporary files lie, and files that are written")
       ->capture_default_str();
   command.add_option("--tmpfs", o.tmpfs, "a folder on tmpfs, for the row writetmpfs")

@@ -1,5 +1,6 @@
 #include <gpufs/device.hpp>
 
+#include <apps/bench/bench_file.hpp>
 #include <apps/bench/study.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/run_report.hpp>
@@ -27,7 +28,7 @@ std::uint64_t pinned_for(std::uint64_t blocks, std::uint64_t each, std::uint64_t
 void add_options(CLI::App& command, study_options& o) {
   o.folder = temp_folder();
   command.fallthrough();
-  command.add_option("--file", o.file, "file to read; default: a temporary one");
+  command.add_option("--file", o.file, bench_file::help);
   command.add_option("--dir", o.folder, "where the temporary file lies")->capture_default_str();
   command.add_option("--req", o.request, "bytes per gread; at least a page")->capture_default_str();
   command.add_option("--blocks", o.blocks, "threadblocks; default 120, emulated 8");

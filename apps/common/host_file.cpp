@@ -39,12 +39,19 @@ host_file::host_file(std::string path, int extra_flags) : path_(std::move(path))
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
 
+host_file::host_file(std::string path, std::string kernel_path) : host_file(std::move(path)) {
+  kernel_path_ = std::move(kernel_path);
+}
+
 host_file::~host_file() {
   if (fd_ >= 0) ::close(fd_);
 }
 
 host_file::host_file(host_file&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+    : path_(std::move(other.path_)),
+      kernel_path_(std::move(other.kernel_path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      size_(other.size_) {}
 
 void host_file::read(void* buffer, std::size_t count, std::uint64_t offset) const {
   for (std::size_t done = 0; done < count;) {

@@ -13,12 +13,18 @@ class host_file {
  public:
   /// Throws std::system_error naming the path, or usage_error if it is not a regular file.
   explicit host_file(std::string path, int extra_flags = 0);
+  /// A file whose bytes kernels find under another name.
+  host_file(std::string path, std::string kernel_path);
   ~host_file();
   host_file(host_file&& other) noexcept;
   host_file& operator=(host_file&&) = delete;
 
   [[nodiscard]] int descriptor() const { return fd_; }
   [[nodiscard]] std::string const& path() const { return path_; }
+  /// What kernels open: path(), unless another name was given.
+  [[nodiscard]] std::string const& kernel_path() const {
+    return kernel_path_.empty() ? path_ : kernel_path_;
+  }
   [[nodiscard]] std::uint64_t size() const { return size_; }
 
   /// Reads exactly `count` bytes at `offset`. Throws std::system_error naming the path; also if the
@@ -38,6 +44,7 @@ class host_file {
 
  private:
   std::string path_;
+  std::string kernel_path_;
   int fd_ = -1;
   std::uint64_t size_ = 0;
 };

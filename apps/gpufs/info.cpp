@@ -7,7 +7,7 @@
 #include <apps/common/temp_file.hpp>
 #include <apps/gpufs/info.hpp>
 #include <apps/gpufs/machine.hpp>
-#include <apps/gpufs/nvme_spec.hpp>
+#include <apps/gpufs/nvme_controllers.hpp>
 
 #include <fmt/format.h>
 

@@ -3,8 +3,8 @@
 
 #include <apps/common/program.hpp>
 #include <apps/gpufs/nvme_command.hpp>
+#include <apps/gpufs/nvme_controllers.hpp>
 #include <apps/gpufs/nvme_selftest.hpp>
-#include <apps/gpufs/nvme_spec.hpp>
 
 #include <fmt/format.h>
 #include <nvme-host/control_plane.hpp>

@@ -1,10 +1,13 @@
 #include <apps/bench/bench.hpp>
+#include <apps/bench/bench_file.hpp>
 #include <apps/common/host_file.hpp>
 #include <apps/common/median.hpp>
+#include <apps/common/nvme_spec.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
 #include <apps/common/seconds_since.hpp>
+#include <apps/common/temp_file.hpp>
 #include <apps/common/unfinished_file.hpp>
 #include <apps/gpufs/tune.hpp>
 
@@ -30,7 +33,10 @@ constexpr std::uint64_t most_bytes = 2048 * mebi;  // of a trial: more tells no 
 /// Fails before any time is spent if the result could not be written.
 void check_out(tune_options const& o) {
   std::error_code ignored;
-  if (std::filesystem::equivalent(o.out, o.file, ignored)) {
+  auto const files =
+      is_nvme_spec(o.file) ? parse_nvme_spec(o.file).members : std::vector<std::string>{o.file};
+  for (auto const& file : files) {
+    if (!std::filesystem::equivalent(o.out, file, ignored)) continue;
     throw usage_error(
         fmt::format("--out={}: is the file to be read, which is never written to", o.out));
   }
@@ -47,6 +53,7 @@ void check_out(tune_options const& o) {
 /// The size of the file. The program opens the file for reading only.
 std::uint64_t size_of(std::string const& path) {
   std::uint64_t size = 0;
+  if (is_nvme_spec(path)) return bench_file(path, temp_folder(), 0, 0)->size();
   try {
     size = host_file(path).size();
   } catch (std::system_error const& e) {
@@ -164,7 +171,9 @@ void add_options(CLI::App& command, tune_options& o) {
       "value. FILE is only read. The bytes that the best settings deliver are compared with what "
       "pread gives. If gpufs\n"
       "has the best settings already, nothing is written.");
-  command.add_option("file", o.file, "file to read")->required()->type_name("FILE");
+  command.add_option("file", o.file, "file to read, or a block file as for gpufs bench")
+      ->required()
+      ->type_name("FILE");
   command.add_option("--time", o.time, "longest time to search, such as 90, 90s, 2m or 1h")
       ->capture_default_str();
   command.add_option("--out", o.out, "where to write the settings")

@@ -95,6 +95,7 @@ GPUFS_STAGE inline std::uint32_t request_pages(fs_ref const* handle, read_span c
 GPUFS_STAGE inline bool all_answered(fs_ref const* handle, std::uint32_t requested,
                                      async_page const mine) {
   fs_ref const& fs = *handle;
+  ring::help_drives<whole_warp>(fs.self, (requested >> lane_id() & 1) != 0, mine.via.number);
   bool const open = (requested >> lane_id() & 1) != 0 &&
                     rpc::completion_sequence(ring::load_completion(
                         fs, mine.via.number, memory_order_relaxed)) != mine.via.sequence;

@@ -45,6 +45,10 @@ struct queue_pair_ref {
   std::uint32_t log2 = 0;                ///< of D
   std::uint32_t channel_count = 0;
   std::uint32_t id = 0;
+  // Pairs that serve the channels of a filesystem: see ring/block_requests.hpp.
+  std::uint32_t first_channel = 0;  ///< the channel of CID 0
+  std::uint32_t channel_step = 0;   ///< from the channel of a CID to that of the next
+  std::uint64_t* failed = nullptr;  ///< block_entry::failed of the backing
 };
 
 /// One place of the controller's state. It exists many times, as the daemon's stop flag does.

@@ -94,6 +94,17 @@ __device__ void move_tail(queue_pair_ref const& q) {
   }
 }
 
+/// What the caller of a read is told: 0, -EAGAIN (send it again), or -errno. Counts mistakes of the
+/// driver.
+__device__ __forceinline__ std::int32_t result_of(queue_pair_ref const& q, cqe const& e,
+                                                  direction d) {
+  std::uint16_t const code = status_of(e);
+  if (own_fault(code))
+    atomic_ref<std::uint64_t, scope::device>(q.words->own_faults)
+        .fetch_add(1, memory_order_relaxed);
+  return worth_retry(code, !may_retry(e)) ? -EAGAIN : error_of(code, d);
+}
+
 /// Hands a completion to its command. False: it is of no command.
 __device__ __forceinline__ bool deliver(queue_pair_ref const& q, cqe const& e) {
   std::uint32_t const number = slot_of(q, cid_of(e));
@@ -106,16 +117,24 @@ __device__ __forceinline__ bool deliver(queue_pair_ref const& q, cqe const& e) {
     return false;
   atomic_ref<std::uint64_t, scope::device> const completion(q.completions[number]);
   if (rpc::completion_sequence(completion.load(memory_order_relaxed)) == sequence) return false;
-  std::uint16_t const code = status_of(e);
-  std::int32_t const result =
-      worth_retry(code, !may_retry(e)) ? -EAGAIN : error_of(code, direction_of_channel(word));
-  if (own_fault(code))
-    atomic_ref<std::uint64_t, scope::device>(q.words->own_faults)
-        .fetch_add(1, memory_order_relaxed);
   // Pairs with load_completion().
-  completion.store(rpc::pack_completion(sequence, result), after_settling);
+  completion.store(rpc::pack_completion(sequence, result_of(q, e, direction_of_channel(word))),
+                   after_settling);
   return true;
 }
+
+/// Where completions of a group's own channels go. Other receivers have the same functions.
+struct group_receiver {
+  group_control* control;
+
+  /// One lane calls for each completion. False: it is of no command.
+  __device__ bool take(queue_pair_ref const& q, cqe const& e) const { return deliver(q, e); }
+  /// One lane calls.
+  __device__ void count_strays(unsigned strays) const {
+    atomic_ref<std::uint64_t, scope::system>(control->strays)
+        .fetch_add(strays, memory_order_relaxed);
+  }
+};
 
 /// Whether a lane before the caller has a completion of the same command. All lanes of the team
 /// call; `here`: the lane has one.
@@ -127,8 +146,8 @@ __device__ __forceinline__ bool is_double(bool here, cqe const& e) {
 }
 
 /// Takes the completions that are there, of a locked completion queue. Returns the new head.
-template <class Team>
-__device__ std::uint32_t take_completions(queue_group_ref const& g, queue_pair_ref const& q,
+template <class Team, class Receiver>
+__device__ std::uint32_t take_completions(Receiver const& to, queue_pair_ref const& q,
                                           std::uint32_t head) {
   std::uint32_t const mask = (2u << q.log2) - 1;
   std::uint32_t const first = head;
@@ -141,7 +160,7 @@ __device__ std::uint32_t take_completions(queue_group_ref const& g, queue_pair_r
         leading_lanes(Team::ballot(phase_of(entry.dw[3]) == phase_at(at, q.log2 + 1)));
     bool const here = Team::lane() < run;
     bool const twice = is_double<Team>(here, entry);
-    bool const stray = here && (twice || !deliver(q, entry));
+    bool const stray = here && (twice || !to.take(q, entry));
     strays += count_lanes(Team::ballot(stray));
     head += run;
     if (run != Team::size) break;
@@ -152,16 +171,15 @@ __device__ std::uint32_t take_completions(queue_group_ref const& g, queue_pair_r
     add_held(q.words->drained, head - first - strays);
     if (strays != 0) {
       add_held(q.words->strays, strays);
-      atomic_ref<std::uint64_t, scope::system>(g.control->strays)
-          .fetch_add(strays, memory_order_relaxed);
+      to.count_strays(strays);
     }
   }
   return head;
 }
 
 /// Hands out completions that have come. All lanes of the team call. Never waits.
-template <class Team>
-__device__ void drain(queue_group_ref const& g, queue_pair_ref const& q) {
+template <class Team, class Receiver>
+__device__ void drain(Receiver const& to, queue_pair_ref const& q) {
   atomic_ref<std::uint32_t, scope::device> const next_look(q.words->next_look);
   bool early = false;
   if (Team::lane() == 0) {
@@ -175,7 +193,7 @@ __device__ void drain(queue_group_ref const& g, queue_pair_ref const& q) {
   if (!try_lock<Team>(q.words->head, state)) return;
   auto const first = static_cast<std::uint32_t>(state >> 32);
   std::uint32_t rung = static_cast<std::uint32_t>(state) >> 1;
-  std::uint32_t const head = take_completions<Team>(g, q, first);
+  std::uint32_t const head = take_completions<Team>(to, q, first);
   Team::sync();
   if (Team::lane() != 0) return;
   if (((head - rung) & 0x7fffffffu) >= 1u << q.log2 >> 1) {
@@ -197,7 +215,7 @@ template <class Team>
 __device__ void help(queue_group_ref const& g, std::uint32_t pair) {
   queue_pair_ref const& q = g.pairs[pair];
   move_tail<Team>(q);
-  drain<Team>(g, q);
+  drain<Team>(group_receiver{g.control}, q);
 }
 
 /// Calls f(pair) for each distinct pair of the lanes with `has`. All lanes of the team call f.

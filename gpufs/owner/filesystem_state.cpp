@@ -1,6 +1,7 @@
 #include <gpufs/owner/filesystem_state.hpp>
 #include <gpufs/owner/injected_faults.hpp>
 
+#include <host-daemon/backend/host_storage.hpp>
 #include <host-daemon/base/log.hpp>
 #include <host-daemon/base/trace_file.hpp>
 #include <host-daemon/write_back/drain_at_exit.hpp>
@@ -48,9 +49,11 @@ std::shared_ptr<daemon::trace_file> open_trace(config const& c, std::string& why
   return file;
 }
 
-daemon::server_settings daemon_settings(config const& c, daemon::request_recorder& requests) {
+daemon::server_settings daemon_settings(config const& c, daemon::request_recorder& requests,
+                                        std::shared_ptr<daemon::storage_backend> files) {
   auto s = daemon::server_settings::from(c);
   s.requests = &requests;
+  s.files.storage = std::move(files);
   return s;
 }
 
@@ -61,10 +64,12 @@ filesystem::state::state(config const& c)
       settings(checked(c)),
       sizes(layout_for(settings)),
       faults(owner::take_injected_faults()),
+      attached(std::make_shared<daemon::attached_files>("nvme:",
+                                                        std::make_shared<daemon::host_storage>())),
       requests(open_trace(settings, no_trace)),
       device(settings, sizes, faults.get(), requests),
-      server(std::make_unique<daemon::server>(device.served(), daemon_settings(settings, requests),
-                                              faults.get())) {
+      server(std::make_unique<daemon::server>(
+          device.served(), daemon_settings(settings, requests, attached), faults.get())) {
   server->start();
   if (daemon::is_logged(log_level::info)) {
     daemon::log_line(log_level::info,
@@ -113,8 +118,8 @@ void filesystem::state::want_windows(int fd, std::uint64_t offset, std::uint64_t
   auto const allowed =
       daemon::may_register(device.ref().link.shared, fd, device.windows()->which());
   auto const file = server->files().borrow(fd);
-  if (allowed.version == 0 || !allowed.at_once || !file || server->files().stat(fd, status) != 0 ||
-      offset >= status.size)
+  if (allowed.version == 0 || !allowed.at_once || !file || file->read_descriptor() < 0 ||
+      server->files().stat(fd, status) != 0 || offset >= status.size)
     return;
   auto const left = status.size - offset;
   device.windows()->touched(allowed.version, file, offset,

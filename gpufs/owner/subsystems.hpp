@@ -1,6 +1,7 @@
 // The subsystems of a filesystem, each an owner of the memory that its part of fs_ref names.
 #pragma once
 
+#include <gpufs/owner/block_files_owner.hpp>
 #include <gpufs/owner/channel_owner.hpp>
 #include <gpufs/owner/counter_owner.hpp>
 #include <gpufs/owner/link_owner.hpp>
@@ -46,7 +47,7 @@ class owners : private Owner... {
 ///   uint64_t pinned_bytes() const       host memory that it has pinned
 /// A new one is a class of its own, a place in this list, and a member of fs_ref.
 using subsystems =
-    owners<link_owner, channel_owner, page_cache_owner, pins_owner, seats_owner, prefetch_owner,
-           write_owner, window_table_owner, record_owner, counter_owner>;
+    owners<link_owner, channel_owner, block_files_owner, page_cache_owner, pins_owner, seats_owner,
+           prefetch_owner, write_owner, window_table_owner, record_owner, counter_owner>;
 
 }  // namespace gpufs::owner

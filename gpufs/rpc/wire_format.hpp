@@ -68,7 +68,17 @@ struct request {
   std::uint64_t length = 0;
   std::uint64_t staging = 0;  ///< byte offset of the data in the staging region
   std::uint64_t argument[2] = {0, 0};
+  /// of a read: as block_backing_of(). The slot does not have it: such reads go to a controller.
+  std::uint8_t backing = 0;
 };
+
+/// Files behind NVMe queues that kernels drive have versions with this number in the upper bits: 1
+/// + index in the table of backings. 0: the daemon serves the file.
+inline constexpr unsigned backing_shift = 56;
+inline constexpr std::uint32_t most_backings = 255;
+GPUFS_HOST_DEVICE constexpr std::uint8_t block_backing_of(std::uint64_t version) {
+  return std::uint8_t(version >> backing_shift);
+}
 
 /// Staging pieces begin and end at multiples of this. So the daemon can widen a read to the
 /// alignment that O_DIRECT needs.

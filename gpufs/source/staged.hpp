@@ -48,6 +48,8 @@ __device__ __forceinline__ rpc::request page_request(fs_ref const& fs, page_name
                                                      ring::channel const& via, std::uint64_t from) {
   rpc::request r;
   r.op = rpc::operation::read;
+  // Dirty bytes of a written file are the daemon's to find.
+  r.backing = name.zero_filled ? 0 : rpc::block_backing_of(name.version);
   r.flags = name.zero_filled ? rpc::read_zeros_beyond_end : 0;
   r.channel = via.number;
   r.sequence = via.sequence;
@@ -86,13 +88,17 @@ __device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending,
       }
     }
     if (__ballot_sync(all_lanes, pending) == 0) return got;
+    if (round % 2 == 0) ring::help_drives<whole_warp>(fs.self, pending, via.number);
     if (round % 16 == 0) {
       int error = 0;
       if (lane_id() == 0) error = handle::wait_error(fs, start);
       error = warp_broadcast(error);
       if (error != 0) {
         if (pending) got = {error, false};
-        if (pending && error == -ETIMEDOUT) handle::add(fs, handle::counter::timeouts);
+        if (pending && error == -ETIMEDOUT) {
+          handle::add(fs, handle::counter::timeouts);
+          ring::note_no_answer(fs, via.number);
+        }
         __syncwarp();
         return got;
       }
@@ -101,20 +107,39 @@ __device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending,
   }
 }
 
+/// ring::await() for the answer to a read: helps the controller that may owe it. One thread calls.
+__device__ __forceinline__ std::int32_t await_answer(fs_ref const& fs, ring::channel const& c,
+                                                     bool& answered) {
+  std::uint64_t word = 0;
+  unsigned round = 0;
+  int const error = handle::spin_until(fs, handle::host_pause_ns, [&] {
+    if (round++ % 2 == 1) ring::help_drives<one_lane>(fs.self, true, c.number);
+    // Pairs as in await_answers().
+    word = ring::load_completion(fs, c.number, memory_order_acquire);
+    return rpc::completion_sequence(word) == c.sequence;
+  });
+  answered = error == 0;
+  if (error == -ETIMEDOUT) ring::note_no_answer(fs, c.number);
+  return answered ? rpc::completion_result(word) : error;
+}
+
 /// Takes the answer `result` to a page's own request, and requests the rest until the page is
 /// finished: complete, at the file's end, or failed. A short answer can mean each of these; the
-/// next answer decides. Any single thread calls.
+/// next answer decides. Controllers may ask for another try by -EAGAIN. Any single thread calls.
 __device__ __forceinline__ void finish_page(fs_ref const& fs, page_name const& name, fill& e,
                                             std::int32_t result) {
+  unsigned tries = 0;
   for (bool all_in_twin = true;;) {
-    if (result < 0) {
-      e.error = result;
+    bool const again = result == -EAGAIN && tries++ < nvme::most_retries;
+    if (result < 0 && !again) {
+      e.error = result == -EAGAIN ? -EIO : result;
       return;
     }
-    e.got += rpc::bytes_read(result);
+    if (!again) e.got += rpc::bytes_read(result);
     // Staging has all bytes in any case. The twin is used only if it has all of them, too.
     all_in_twin = all_in_twin && rpc::is_in_twin(result);
-    if (e.got >= name.expected || result == 0) {  // complete, or the file has become shorter
+    if (!again &&
+        (e.got >= name.expected || result == 0)) {  // complete, or the file has become shorter
       if (all_in_twin) e.in_twin = 1;
       return;
     }
@@ -123,7 +148,7 @@ __device__ __forceinline__ void finish_page(fs_ref const& fs, page_name const& n
     handle::add(fs, handle::counter::requests);
     handle::add(fs, handle::counter::read_requests);
     bool answered = false;
-    result = ring::await(fs, e.via, answered);
+    result = await_answer(fs, e.via, answered);
     e.answered = answered;
     if (!answered && result == -ETIMEDOUT) handle::add(fs, handle::counter::timeouts);
   }

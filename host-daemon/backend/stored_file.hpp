@@ -31,7 +31,12 @@ class stored_file {
   virtual ~stored_file() = default;
 
   /// The source of all page reads: the descriptor that I/O engines read and mappers map.
+  /// -1: the file has none. Then engines call read(), and nothing is mapped or read directly.
   [[nodiscard]] virtual int read_descriptor() const noexcept = 0;
+
+  /// Nonzero: kernels read the file by NVMe queue pairs, as this number of the table of backings,
+  /// while it is not written.
+  [[nodiscard]] virtual std::uint8_t block_backing() const noexcept { return 0; }
 
   /// The name by which it was opened, as a JSON string: for traces.
   [[nodiscard]] virtual std::string_view traced_name() const noexcept { return "\"\""; }

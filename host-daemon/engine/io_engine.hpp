@@ -15,7 +15,7 @@ namespace gpufs::daemon {
 
 /// A descriptor that one thread reads from.
 struct read_source {
-  int fd = -1;
+  int fd = -1;                              ///< -1: the file has none, see stored_file
   stored_file const* file = nullptr;        ///< the file
   direct_file const* past_cache = nullptr;  ///< not null: the descriptor is this one's
   /// Reads issued, saturating. Engines register a descriptor only if it is read often.
@@ -49,6 +49,7 @@ struct local_file {
   void begin() noexcept {
     buffered.fd = host->read_descriptor();
     buffered.file = host.get();
+    guess.never_direct = buffered.fd < 0;
   }
 };
 

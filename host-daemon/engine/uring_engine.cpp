@@ -202,7 +202,7 @@ int uring_engine::buffer_of(std::byte const* to, std::uint32_t length) const noe
 }
 
 std::optional<std::int64_t> uring_engine::submit(read_operation const& read) {
-  if (gave_up_) return read_now(read);
+  if (gave_up_ || read.from->fd < 0) return read_now(read);
   auto* sqe = ::io_uring_get_sqe(
       &ring_);  // there is room: the queue has depth_ entries, of which in_flight_ at most are used
   auto const slot = slot_of(*read.from);

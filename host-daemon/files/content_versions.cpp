@@ -16,7 +16,8 @@ bool is_young(file_stamp const& stamp, std::int64_t now_ns) noexcept {
 }
 
 content_versions::validation content_versions::open(file_stamp const& stamp, std::int64_t now_ns,
-                                                    std::uint64_t order, bool for_writing) {
+                                                    std::uint64_t order, bool for_writing,
+                                                    std::uint8_t backing) {
   key const k{stamp.device, stamp.inode};
   auto [found, changed] = versions_.try_emplace(k);
   if (changed) {
@@ -32,12 +33,13 @@ content_versions::validation content_versions::open(file_stamp const& stamp, std
     numbers_.forget();
   }
   auto& v = found->second;
+  v.backing = backing;
   bool const known = !changed;
   ++v.users;
   if (v.writers == 0 && (changed || order > v.order)) {
     changed = changed || !v.settled || v.stamp != stamp;
     if (changed) {
-      v.version = version_after(v.version);
+      v.version = version_after(v.version, v.backing);
       v.was_written = false;
       v.renewed = false;
     }
@@ -52,7 +54,7 @@ content_versions::validation content_versions::open(file_stamp const& stamp, std
   if (for_writing) {
     ++v.writers;
     if (!v.was_written && known && !changed) {
-      v.version = version_after(v.version);
+      v.version = version_after(v.version, v.backing);
       v.renewed = false;
       changed = true;
     }
@@ -93,7 +95,7 @@ content_versions::validation content_versions::renew(std::uint64_t device, std::
                                                      std::uint64_t order) noexcept {
   auto const found = versions_.find({device, inode});
   if (found == versions_.end() || found->second.users == 0) return {};
-  found->second.version = version_after(found->second.version);
+  found->second.version = version_after(found->second.version, found->second.backing);
   found->second.settled = false;
   found->second.renewed = true;
   auto renewed = resize(device, inode, size, order);

@@ -69,9 +69,10 @@ class content_versions {
   /// A file that is open for writing is not validated: its changes are our own. Its first open for
   /// writing gives it a new version, since pages cached before are cached up to the end of the file
   /// only.
+  /// `backing`: as stored_file::block_backing(), the same at each open of a file.
   /// Throws std::bad_alloc, and has changed nothing then.
   validation open(file_stamp const& stamp, std::int64_t now_ns, std::uint64_t order,
-                  bool for_writing = false);
+                  bool for_writing = false, std::uint8_t backing = 0);
 
   /// Ends one open() of (device, inode).
   void close(std::uint64_t device, std::uint64_t inode, bool for_writing = false) noexcept;
@@ -100,10 +101,10 @@ class content_versions {
 
  private:
   // The version after `version`, which may be 0: of its series, unless that is used up.
-  [[nodiscard]] std::uint64_t version_after(std::uint64_t version) noexcept {
+  [[nodiscard]] std::uint64_t version_after(std::uint64_t version, std::uint8_t backing) noexcept {
     return rpc::series_of(version) == rpc::series_of(version + 1) && version != 0
                ? version + 1
-               : numbers_.fresh_version();
+               : numbers_.fresh_version(backing);
   }
 
   struct key {
@@ -117,6 +118,7 @@ class content_versions {
   };
   struct file_entry {
     std::uint64_t version = 0;
+    std::uint8_t backing = 0;
     file_stamp stamp;
     bool settled = false;          // false: the stamp was young, so the next open cannot trust it
     std::uint64_t order = 0;       // of the newest validation

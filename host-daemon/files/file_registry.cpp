@@ -163,6 +163,7 @@ std::string file_registry::name_of(std::uint64_t version) const noexcept {
       host = held->host;
   }
   try {
+    if (host && host->read_descriptor() < 0) return std::string{host->traced_name()};
     if (host)
       return std::filesystem::read_symlink("/proc/self/fd/" +
                                            std::to_string(host->read_descriptor()))

@@ -162,6 +162,10 @@ class file_registry {
     return capacity() - std::size_t(free_.size());
   }
 
+  /// Returns how many opens of a file (device, inode) have not been closed, at one moment of the
+  /// call. Pages that stay dirty count as an open of their file.
+  [[nodiscard]] std::uint64_t opens(std::uint64_t device, std::uint64_t inode) noexcept;
+
   /// The adjustments that were made, and their reasons: one sentence each.
   [[nodiscard]] std::vector<std::string> const& notes() const noexcept { return notes_; }
 

@@ -78,6 +78,14 @@ bool file_registry::is_in_use(struct ::stat const& status,
   return opens != 0 && !only_kept;
 }
 
+std::uint64_t file_registry::opens(std::uint64_t device, std::uint64_t inode) noexcept {
+  release_kept();
+  auto& home = shard_of(device, inode);
+  std::lock_guard const lock{home.mutex};
+  auto const w = home.writing.find({device, inode});
+  return home.versions.opens(device, inode) + (w != home.writing.end() ? 1 : 0);
+}
+
 // Truncates a file that is being opened with O_TRUNC, and looks at it again. Returns 0 or -errno.
 int file_registry::truncate_opened(stored_file const& host, may_begin const& begin,
                                    struct ::stat& status) noexcept {
@@ -129,7 +137,8 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> h
   auto& home = shard_of(k.device, k.inode);
   std::lock_guard const lock{home.mutex};
   auto const validate = [&] {
-    return home.versions.open(stamp_of(status), now_ns, order, shares_pages(access));
+    return home.versions.open(stamp_of(status), now_ns, order, shares_pages(access),
+                              host->block_backing());
   };
   if (auto const shared = home.open.find(k); shared != home.open.end()) {
     auto const opened = validate();

@@ -1,6 +1,7 @@
 // The numbers that the versions of all files are made of. The tables of versions share them.
 #pragma once
 
+#include <gpufs/rpc/wire_format.hpp>
 #include <gpufs/rpc/write_format.hpp>
 
 #include <atomic>
@@ -19,9 +20,11 @@ class version_numbers {
   /// written file by its write index.
   explicit version_numbers(std::size_t remembered, std::uint32_t write_indices = 0);
 
-  /// Returns the first version of a series that no file has.
-  [[nodiscard]] std::uint64_t fresh_version() noexcept {
-    return (last_series_.fetch_add(1, std::memory_order_relaxed) + 1) << rpc::series_shift;
+  /// Returns the first version of a series that no file has. `backing`: as
+  /// stored_file::block_backing().
+  [[nodiscard]] std::uint64_t fresh_version(std::uint8_t backing = 0) noexcept {
+    auto const series = last_series_.fetch_add(1, std::memory_order_relaxed) + 1;
+    return series << rpc::series_shift | std::uint64_t{backing} << rpc::backing_shift;
   }
 
   /// Returns a write index that no file has, or 0. return_write_index() gives it back.

@@ -153,7 +153,8 @@ void worker::begin_read(taken_request const& request) {
     direct = paths_.direct(*j.file, request.offset, request.length);
   } catch (std::bad_alloc const&) {  // then through the OS page cache
   }
-  if (request.from->shared.windows != nullptr && !direct) offer_windows(j);
+  bool const can_be_mapped = !direct && j.file->buffered.fd >= 0;
+  if (request.from->shared.windows != nullptr && can_be_mapped) offer_windows(j);
   // The rest of the staging piece may be overwritten.
   auto const unit = rpc::staging_unit;
   auto const end = std::min((request.staging + request.length + unit - 1) / unit * unit,

@@ -121,6 +121,18 @@ struct config {
   /// Contexts that can own a prefetch buffer and a replacement queue at once, 1..65536.
   std::uint32_t seats = 1024;
 
+  /// Queue pairs of each NVMe member, 0..128. 0: two for each thread of a software controller, 64
+  /// of an attachment in all; up to 16 of a drive. Fewer if the controller grants fewer.
+  std::uint32_t nvme_queue_pairs = 0;
+
+  /// Entries of an NVMe submission queue, a power of two from 16 to 4096. Fewer if the controller
+  /// allows fewer.
+  std::uint32_t nvme_queue_depth = 1024;
+
+  /// Threads of each software NVMe controller, 1..64; 0 = as many as daemon threads by default,
+  /// shared by the members of an attachment, at least 1.
+  std::uint32_t nvme_threads = 0;
+
   /// The log of the process: that of the filesystem that was made last.
   /// As text: off | error | warn | info | debug.
   log_level log = log_level::warn;

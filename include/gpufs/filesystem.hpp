@@ -15,6 +15,12 @@
 
 namespace gpufs {
 
+namespace nvme {
+struct software_options;
+struct vfio_options;
+struct attachment_statistics;
+}  // namespace nvme
+
 /// A page cache in GPU memory, the rings, and the daemon threads that serve them.
 /// It belongs to the device that was current when it was made. Any host thread calls its members.
 /// A process may have any number of filesystems, each with its own settings.
@@ -38,8 +44,8 @@ class filesystem {
   /// The handle that kernels take by value. Valid while this object lives.
   [[nodiscard]] fs_ref ref() const;
 
-  /// Opens a regular file for kernels. `flags` and `mode` are as for gopen().
-  /// Returns a descriptor for kernels and for the calls below, or -errno as gopen().
+  /// Opens a regular file, or an attached one ("nvme:NAME"), for kernels. `flags` and `mode` are as
+  /// for gopen(). Returns a descriptor for kernels and for the calls below, or -errno as gopen().
   [[nodiscard]] int open(std::string const& path, int flags, unsigned mode = 0644);
 
   /// Closes `fd` once. The last close of a written file writes its dirty pages to the host file.
@@ -113,6 +119,34 @@ class filesystem {
   ///
   /// Returns 0, or -EBADF not open | -EINVAL another advice, `offset` or `length` < 0.
   int advise(int fd, std::int64_t offset, std::int64_t length, advice what);
+
+  /// Attaches a block file, which kernels and the host then open as "nvme:NAME"; see
+  /// gpufs/nvme.hpp. Any host thread calls, while kernels run, too.
+  ///
+  /// The size is fixed. O_CREAT, O_TRUNC, O_APPEND, ftruncate and unlink give -EINVAL. gfstat says
+  /// S_IFBLK, and the block as block size.
+  ///
+  /// Bytes beyond the end cannot be written. gwrite takes them, the next gfsync or last gclose
+  /// returns -ENOSPC, and they stay dirty until discard().
+  ///
+  /// Kernels read it by NVMe commands of their own while it is not written, if each member has
+  /// enough queue pairs for them. Else bytes travel through the daemon, as those of other files.
+  /// attachment_stats() says which. config::path does not apply.
+  /// @param name  not empty, without '/'
+  ///
+  /// Throws std::invalid_argument for wrong options or a name that is in use. Throws
+  /// std::runtime_error if a member cannot be had, naming the member and the remedy.
+  void attach(std::string const& name, nvme::software_options const& options);
+  /// As above, with drives that vfio-pci holds.
+  void attach(std::string const& name, nvme::vfio_options const& options);
+
+  /// Ends an attachment, and shuts its controllers down.
+  /// Any host thread calls.
+  /// Returns 0, or -ENOENT nothing has the name | -EBUSY descriptors are open, or pages stay dirty.
+  int detach(std::string const& name);
+
+  /// What was done with an attached file. Throws std::invalid_argument if nothing has the name.
+  [[nodiscard]] nvme::attachment_statistics attachment_stats(std::string const& name) const;
 
   /// The counters since this object was made. Exact once no kernel is running.
   [[nodiscard]] statistics stats() const;

@@ -7,6 +7,7 @@
 
 #if !defined(__CUDACC_RTC__)
 #include <gpufs/filesystem.hpp>
+#include <gpufs/nvme.hpp>
 #include <gpufs/statistics.hpp>
 #include <gpufs/version.hpp>
 #endif

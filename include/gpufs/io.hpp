@@ -21,7 +21,8 @@ namespace gpufs {
 template <class Group>
 class io_context;
 
-/// Opens the regular file at `path`, a NUL-terminated string that all threads can read.
+/// Opens the regular file at `path`, a NUL-terminated string that all threads can read. "nvme:NAME"
+/// is a block file that filesystem::attach() serves; attach() says what it refuses.
 /// All threads of the group call.
 /// @param flags  O_RDONLY, O_WRONLY or O_RDWR; may add O_CREAT, O_EXCL, O_TRUNC, O_APPEND,
 ///               O_NOFOLLOW and O_GWRONCE

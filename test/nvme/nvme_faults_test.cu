@@ -1,6 +1,7 @@
 // Queue pairs against a controller that makes faults: any order, lost and doubled completions, lost
 // doorbells, statuses, resets under load.
 #include <test/nvme/queue_scene.hpp>
+#include <test/nvme/statuses.hpp>
 #include <test/support/device_buffers.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
@@ -67,30 +68,7 @@ struct test_faults : controller::fault_plan {
 
 /// Commands for block first_status + i end with this.
 constexpr std::uint64_t first_status = 1000;
-constexpr std::uint16_t injected[] = {status::invalid_opcode,
-                                      status::invalid_field,
-                                      status::data_transfer_error,
-                                      status::power_loss,
-                                      status::internal_error,
-                                      status::aborted,
-                                      status::sq_deleted,
-                                      status::invalid_namespace,
-                                      status::invalid_prp_offset,
-                                      status::write_protected,
-                                      status::lba_out_of_range,
-                                      status::capacity_exceeded,
-                                      status::namespace_not_ready | status::do_not_retry,
-                                      status::conflicting_attributes,
-                                      status::write_to_read_only,
-                                      status::write_fault,
-                                      status::unrecovered_read,
-                                      status::guard_check,
-                                      status::application_tag_check,
-                                      status::reference_tag_check,
-                                      status::compare_failure,
-                                      status::access_denied,
-                                      0x370 | status::do_not_retry,
-                                      0x7ff};
+constexpr auto& injected = final_statuses;
 constexpr std::uint64_t injected_count = std::size(injected);
 /// Commands for these blocks end with a status that is worth another try, this many times.
 constexpr std::uint64_t retried_block = 2000, hopeless_block = 2001;

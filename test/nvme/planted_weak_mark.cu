@@ -43,7 +43,7 @@ __global__ void put_and_ring(nvme::queue_group_ref group, nvme::prp_pair memory,
   unsigned state = 0;
   bool open = true;
   while (__any_sync(base::all_lanes, open)) {
-    nvme::drain<base::whole_warp>(group, q);
+    nvme::drain<base::whole_warp>(nvme::group_receiver{group.control}, q);
     std::uint64_t const word = got ? nvme::load_completion(q, c.number) : 0;
     open = got && gpufs::rpc::completion_sequence(word) != c.sequence;
     if (got && !open) *result = gpufs::rpc::completion_result(word);

@@ -25,12 +25,46 @@ says 2 "mem:SIZE, soft:PATH or vfio:ADDRESS is allowed" disk identify
 says 2 "mem:SIZE, soft:PATH or vfio:ADDRESS is allowed" disk:4M identify
 says 2 "nothing follows the kind" mem: identify
 says 2 "mem" mem:1 identify
-says 2 "one is possible" "soft:$folder/disk,$folder/disk" identify
+says 2 "drives one controller" "soft:$folder/disk,$folder/disk" identify
 says 2 "identify or selftest is" mem:4M format
 says 2 "is empty" "soft:$folder/empty" identify
 says 2 "--threads" mem:4M identify --threads 0
 says 1 "cannot be opened" "soft:$folder/none" identify
 says 1 "lspci" vfio:0000:ff:1f.7 identify
 
-[[ $("$gpufs" info) == *"NVMe, software controller"* ]] || complain "info lacks NVMe"
+[[ $("$gpufs" info) == *nvme:mem*nvme:soft*nvme:vfio* ]] || complain "info lacks NVMe"
+
+# bench reads block files, and holds their bytes against the host's.
+reads() {
+  local said
+  said=$("$gpufs" bench --size 4M --runs 1 --no-limits "$@" 2>&1) || complain "bench $*: $said"
+  [[ $said == *verified* ]] || complain "bench $*: said $said"
+}
+head -c 1M /dev/urandom >"$folder/a"
+head -c 700000 /dev/urandom >"$folder/b"
+head -c 2M /dev/urandom >"$folder/c"
+reads seq --file nvme:mem:4M
+reads rand --file "nvme:soft:$folder/disk" --access array
+reads seq --file "nvme:soft:$folder/disk" --cold
+reads strided --file "nvme:soft:$folder/a,$folder/b,$folder/c"
+
+# tune reads them, too, and spares their members.
+said=$("$gpufs" tune "nvme:soft:$folder/disk" --time 1s --out "$folder/out" 2>&1) ||
+  complain "tune: $said"
+said=$("$gpufs" tune "nvme:soft:$folder/disk" --time 1s --out "$folder/disk" 2>&1) &&
+  complain "tune wrote to a member"
+[[ $said == *"never written to"* ]] || complain "tune: said $said"
+
+refuses() {
+  local wanted=$1 said
+  shift
+  said=$("$gpufs" bench seq --runs 1 "$@" 2>&1) && complain "bench $* was not refused"
+  [[ $said == *"$wanted"* ]] || complain "bench $*: said $said, not $wanted"
+}
+refuses "mem:SIZE, soft:PATH or vfio:ADDRESS is allowed" --file nvme:disk
+refuses "has a member without a name" --file "nvme:soft:$folder/a,"
+refuses "member $folder/none" --file "nvme:soft:$folder/a,$folder/none"
+refuses "stripes have" --file "nvme:soft:$folder/a,$folder/disk,$folder/empty"
+refuses "is not one file" --file nvme:mem:4M --cold
+refuses "0000:ff:1f.7" --file nvme:vfio:0000:ff:1f.7
 conclude

@@ -75,7 +75,7 @@ __device__ __forceinline__ source::fill lane_enter(fs_ref const& fs, source::pag
 __device__ __forceinline__ void lane_await(fs_ref const& fs, source::page_name const& name,
                                            source::fill& e) {
   bool answered = false;
-  std::int32_t const result = ring::await(fs, e.via, answered);
+  std::int32_t const result = source::await_answer(fs, e.via, answered);
   e.answered = answered;
   if (!answered && result == -ETIMEDOUT) handle::add(fs, handle::counter::timeouts);
   source::finish_page(fs, name, e, result);

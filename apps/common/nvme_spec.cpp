@@ -1,0 +1,69 @@
+#include <gpufs/nvme.hpp>
+
+#include <apps/common/nvme_spec.hpp>
+#include <apps/common/program.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpufs::apps {
+
+namespace {
+
+constexpr std::uint64_t most_memory = std::uint64_t{1} << 40;
+constexpr std::string_view prefix = "nvme:";
+
+std::vector<std::string> split(std::string_view list) {
+  std::vector<std::string> all;
+  for (;;) {
+    auto const comma = list.find(',');
+    all.emplace_back(list.substr(0, comma));
+    if (comma == std::string_view::npos) return all;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace
+
+bool is_nvme_spec(std::string_view text) { return text.starts_with(prefix); }
+
+nvme_spec parse_nvme_spec(std::string_view text) {
+  std::string_view rest = text;
+  if (is_nvme_spec(rest)) rest.remove_prefix(prefix.size());
+  auto const wrong = [&](std::string_view why) {
+    return usage_error(
+        fmt::format("{}: {}; mem:SIZE, soft:PATH or vfio:ADDRESS is allowed", text, why));
+  };
+  auto const colon = rest.find(':');
+  if (colon == std::string_view::npos) throw wrong("names no kind of controller");
+  std::string_view const kind = rest.substr(0, colon);
+  std::string_view const value = rest.substr(colon + 1);
+  if (value.empty()) throw wrong("nothing follows the kind");
+  if (kind == "mem")
+    return {nvme_spec::kinds::memory, size_option("mem", value, 4096, most_memory), {}};
+  auto members = split(value);
+  if (std::ranges::find(members, "") != members.end()) throw wrong("has a member without a name");
+  if (kind == "soft") return {nvme_spec::kinds::software, 0, std::move(members)};
+  if (kind == "vfio") return {nvme_spec::kinds::vfio, 0, std::move(members)};
+  throw wrong("has another kind");
+}
+
+void attach(filesystem& fs, std::string const& name, nvme_spec const& spec) {
+  // Stripes hold whole pages.
+  std::uint64_t const least = fs.settings().page_size;
+  if (spec.kind == nvme_spec::kinds::vfio) {
+    nvme::vfio_options o;
+    o.devices = spec.members;
+    o.stripe = std::max(o.stripe, least);
+    return fs.attach(name, o);
+  }
+  nvme::software_options o;
+  o.stripe = std::max(o.stripe, least);
+  o.memory = spec.bytes;
+  o.members.assign(spec.members.begin(), spec.members.end());
+  o.read_only = spec.kind == nvme_spec::kinds::software;
+  fs.attach(name, o);
+}
+
+}  // namespace gpufs::apps

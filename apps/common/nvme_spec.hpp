@@ -1,0 +1,35 @@
+// Names of NVMe controllers and block files on the command line.
+#pragma once
+
+#include <gpufs/filesystem.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpufs::apps {
+
+/// Controllers that a user named: mem:SIZE, soft:PATH,..., or vfio:ADDRESS,..., with or without
+/// `nvme:` before it.
+/// mem   Memory behind a software controller.
+/// soft  Files or block devices behind software controllers; they are only read.
+/// vfio  Drives at PCI addresses that vfio-pci holds.
+struct nvme_spec {
+  enum class kinds { memory, software, vfio };
+  kinds kind = kinds::memory;
+  std::uint64_t bytes = 0;           ///< of memory
+  std::vector<std::string> members;  ///< paths or addresses
+};
+
+/// Whether a name is one of a block file: it begins with `nvme:`.
+[[nodiscard]] bool is_nvme_spec(std::string_view text);
+
+/// Throws usage_error that says what is allowed.
+[[nodiscard]] nvme_spec parse_nvme_spec(std::string_view text);
+
+/// Attaches what `spec` names, striped, for reading; memory for writing, too. Throws as
+/// filesystem::attach().
+void attach(filesystem& fs, std::string const& name, nvme_spec const& spec);
+
+}  // namespace gpufs::apps

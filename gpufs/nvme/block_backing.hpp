@@ -1,0 +1,72 @@
+// Block files for device code: members, where bytes lie on them, and memory for their commands.
+#pragma once
+
+#include <gpufs/base/host_device.hpp>
+#include <gpufs/nvme/format.hpp>
+#include <gpufs/nvme/queue_group_ref.hpp>
+
+#include <cstdint>
+
+namespace gpufs::nvme {
+
+/// A member of a backing, as device code sees it.
+struct block_member {
+  queue_pair_ref const* pairs = nullptr;  ///< in GPU memory
+  std::uint64_t staging = 0;              ///< bus address of the filesystem's staging
+  /// Bus address of a list that has the address of page i + 1 of staging as entry i. A transfer
+  /// that begins in page i finds its entries there.
+  std::uint64_t list = 0;
+};
+
+/// How the bytes of a block file lie on its members. In GPU memory.
+struct block_backing {
+  block_member const* members = nullptr;
+  std::uint32_t member_count = 0;
+  std::uint32_t pairs = 0;  ///< of each member
+  bool is_replicated = false;
+  std::uint32_t stripe_shift = 0;
+  std::uint32_t lba_shift = 0;
+  std::uint32_t nsid = 1;
+  std::uint64_t most_bytes = 0;  ///< of one command
+};
+
+/// Where the first of some bytes lies, and how many follow there.
+struct block_place {
+  std::uint32_t member;
+  std::uint64_t offset;
+  std::uint64_t bytes;
+};
+
+/// The first piece of `bytes` > 0 bytes at `offset` of the file. Readers of replicas take turns by
+/// `turn`.
+GPUFS_HOST_DEVICE constexpr block_place place_of(block_backing const& b, std::uint64_t offset,
+                                                 std::uint64_t bytes, std::uint32_t turn) {
+  std::uint64_t const most = bytes < b.most_bytes ? bytes : b.most_bytes;
+  if (b.is_replicated || b.member_count == 1)
+    return {b.is_replicated ? turn % b.member_count : 0, offset, most};
+  std::uint64_t const stripe = offset >> b.stripe_shift;
+  std::uint64_t const in_stripe = offset & ((std::uint64_t{1} << b.stripe_shift) - 1);
+  std::uint64_t const left = (std::uint64_t{1} << b.stripe_shift) - in_stripe;
+  return {static_cast<std::uint32_t>(stripe % b.member_count),
+          (stripe / b.member_count << b.stripe_shift) + in_stripe, most < left ? most : left};
+}
+
+/// Bytes from `at` of staging on that one command can have: its list must not cross a page.
+GPUFS_HOST_DEVICE constexpr std::uint64_t most_by_list(std::uint64_t at) {
+  constexpr std::uint64_t entries = page_bytes / 8;
+  std::uint64_t const page = at >> page_shift;
+  return ((page + 1 + entries - page % entries) << page_shift) - at;
+}
+
+/// The memory of a transfer of `bytes` > 0 bytes at byte `at` of staging, a multiple of 4.
+GPUFS_HOST_DEVICE constexpr prp_pair staging_prps(block_member const& m, std::uint64_t at,
+                                                  std::uint64_t bytes) {
+  std::uint64_t const page = at >> page_shift;
+  std::uint64_t const last = (at + bytes - 1) >> page_shift;
+  prp_pair pair{m.staging + at, 0};
+  if (last == page + 1) pair.second = m.staging + (last << page_shift);
+  if (last > page + 1) pair.second = m.list + 8 * page;
+  return pair;
+}
+
+}  // namespace gpufs::nvme

@@ -1,0 +1,36 @@
+// Owns what device code knows of block files: the table of backings, and the commands of channels.
+#pragma once
+
+#include <gpufs/fs_ref.hpp>
+#include <gpufs/owner/allocate.hpp>
+#include <gpufs/owner/layout.hpp>
+
+#include <cstdint>
+
+namespace gpufs::owner {
+
+/// See gpufs/owner/subsystems.hpp.
+class block_files_owner {
+ public:
+  block_files_owner(config const&, layout const& l)
+      : table_(pinned<handle::block_entry>(rpc::most_backings, "the table of block files",
+                                           lower_staging)),
+        commands_(on_device<handle::block_command>(l.channels, "commands of block files",
+                                                   lower_staging)) {}
+
+  void fill(fs_ref& r) const {
+    r.blocks.table = table_.data();
+    r.blocks.commands = commands_.data();
+  }
+  [[nodiscard]] std::uint64_t metadata_bytes() const { return bytes_of(commands_); }
+  [[nodiscard]] std::uint64_t pinned_bytes() const { return bytes_of(table_); }
+
+  /// Of each channel. Kernels change them.
+  [[nodiscard]] buffer<handle::block_command> const& commands() const { return commands_; }
+
+ private:
+  pinned_buffer<handle::block_entry> table_;
+  buffer<handle::block_command> commands_;
+};
+
+}  // namespace gpufs::owner

@@ -1,0 +1,187 @@
+#include <gpufs/owner/device_drives.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
+namespace gpufs::owner {
+
+namespace {
+
+constexpr std::uint64_t page_bytes = nvme::page_bytes;
+
+std::uint64_t whole_pages(std::uint64_t bytes) {
+  return (bytes + page_bytes - 1) / page_bytes * page_bytes;
+}
+
+}  // namespace
+
+nvme_host::memory_source pinned_memory(device_drives::memory_list keep) {
+  return [keep = std::move(keep)](std::uint64_t bytes) {
+    auto owner = std::make_shared<pinned_buffer<std::byte>>(bytes);
+    owner->fill_zero();
+    std::shared_ptr<std::byte> memory{owner, owner->data()};
+    keep->push_back(memory);
+    return memory;
+  };
+}
+
+device_drives::device_drives(fs_ref const& fs, buffer<handle::block_command> const& commands,
+                             nvme_host::volume& volume, std::uint8_t number, memory_list keep)
+    : shared_{fs.link.shared},
+      commands_{commands},
+      entry_{fs.blocks.table[number - 1]},
+      keep_{std::move(keep)} {
+  make_pairs(volume);
+  try {
+    map_staging(volume);
+  } catch (...) {
+    unmap();
+    throw;
+  }
+}
+
+// Channel c has the CID c / pairs of pair c % pairs of each member.
+void device_drives::make_pairs(nvme_host::volume& volume) {
+  auto const& drives = volume.drives();
+  std::size_t const each = drives[0]->device_pairs().size();
+  std::uint32_t const depth = each == 0 ? 0 : drives[0]->device_pairs()[0].depth;
+  for (auto const& drive : drives)
+    if (drive->device_pairs().size() != each || each == 0 ||
+        drive->device_pairs()[0].depth != depth ||
+        nvme_host::pairs_for(shared_.channels, depth) > each)
+      throw std::runtime_error{fmt::format(
+          "{}: {} queue pairs for kernels, {} are needed for {} channels", drive->name(),
+          drive->device_pairs().size(),
+          depth == 0 ? 0 : nvme_host::pairs_for(shared_.channels, depth), shared_.channels)};
+  pairs_of_member_ = each;
+  std::uint64_t const count = each * drives.size();
+  pairs_ = buffer<nvme::queue_pair_ref>(count);
+  words_ = buffer<nvme::queue_words>(count);
+  marks_ = buffer<std::uint32_t>(count * depth);
+  marks_.fill_zero();
+  nvme::queue_words fresh{};
+  fresh.look_pause = 1;
+  std::vector<nvme::queue_words> const words(count, fresh);
+  words_.copy_from_host(words.data(), count);
+  for (auto const& drive : drives) {
+    std::uint32_t place = 0;
+    for (auto const& pair : drive->device_pairs()) {
+      std::uint64_t const at = refs_.size();
+      nvme::queue_pair_ref ref;
+      ref.sq = pair.sq;
+      ref.cq = pair.cq;
+      ref.sq_doorbell = pair.sq_doorbell;
+      ref.cq_doorbell = pair.cq_doorbell;
+      ref.words = words_.data() + at;
+      ref.marks = marks_.data() + at * depth;
+      ref.log2 = static_cast<std::uint32_t>(std::countr_zero(depth));
+      ref.channel_count = depth - 1;
+      ref.id = pair.id;
+      ref.first_channel = place++;
+      ref.channel_step = static_cast<std::uint32_t>(each);
+      ref.failed = &entry_.failed;
+      refs_.push_back(ref);
+    }
+  }
+  pairs_.copy_from_host(refs_.data(), count);
+}
+
+void device_drives::map_staging(nvme_host::volume& volume) {
+  auto const& drives = volume.drives();
+  std::uint64_t const staging = whole_pages(shared_.staging_bytes);
+  std::vector<nvme::block_member> places;
+  std::uint64_t most = nvme::most_blocks * std::uint64_t{volume.lba_bytes()};
+  for (auto const& drive : drives) {
+    auto& memory = members_.emplace_back();
+    memory.space = &drive->memory();
+    memory.staging = memory.space->map(shared_.staging, staging);
+    memory.list = nvme_host::dma_memory{*memory.space, pinned_memory(keep_),
+                                        whole_pages(staging / page_bytes * 8)};
+    auto* const list = reinterpret_cast<std::uint64_t*>(memory.list.data());
+    for (std::uint64_t page = 1; page < staging / page_bytes; ++page)
+      list[page - 1] = memory.staging + page * page_bytes;
+    places.push_back({pairs_.data() + places.size() * drive->device_pairs().size(), memory.staging,
+                      memory.list.bus()});
+    if (auto const limit = drive->identity().most_bytes; limit != 0) most = std::min(most, limit);
+  }
+  places_ = buffer<nvme::block_member>(places.size());
+  places_.copy_from_host(places.data(), places.size());
+  nvme::block_backing backing;
+  backing.members = places_.data();
+  backing.member_count = static_cast<std::uint32_t>(places.size());
+  backing.pairs = static_cast<std::uint32_t>(refs_.size() / places.size());
+  backing.is_replicated = volume.options().replicated;
+  backing.stripe_shift = static_cast<std::uint32_t>(std::countr_zero(volume.options().stripe));
+  backing.lba_shift = static_cast<std::uint32_t>(std::countr_zero(volume.lba_bytes()));
+  backing.nsid = drives[0]->nsid();
+  backing.most_bytes = most;
+  backing_ = buffer<nvme::block_backing>(1);
+  backing_.copy_from_host(&backing, 1);
+}
+
+void device_drives::publish() noexcept {
+  // Pairs with usable_backing().
+  std::atomic_ref{entry_.backing}.store(reinterpret_cast<std::uint64_t>(backing_.data()),
+                                        std::memory_order_release);
+}
+
+void device_drives::fail() noexcept {
+  std::atomic_ref{entry_.failed}.store(1, std::memory_order_relaxed);
+}
+
+bool device_drives::is_of(std::size_t member, std::uint64_t pair) const {
+  auto const first = reinterpret_cast<std::uint64_t>(pairs_.data() + member * pairs_of_member_);
+  return pair >= first && pair < first + pairs_of_member_ * sizeof(nvme::queue_pair_ref);
+}
+
+// The controller has stopped, so no completion comes any more. A kernel may be handing one out
+// now. Then its answer stays: the exchange fails, whatever the channel's next owner has done.
+void device_drives::answer_all(std::size_t member) noexcept {
+  fail();
+  try {
+    std::vector<handle::block_command> seen(commands_.size());
+    commands_.copy_to_host(seen.data(), seen.size());
+    for (std::uint64_t number = 0; number < seen.size(); ++number) {
+      std::uint32_t const sequence = seen[number].sequence;
+      if (sequence == 0 || !is_of(member, seen[number].pair)) continue;
+      std::atomic_ref word{shared_.completions[number].word};
+      std::uint64_t now = word.load(std::memory_order_acquire);
+      if (rpc::completion_sequence(now) == sequence) continue;
+      word.compare_exchange_strong(now, rpc::pack_completion(sequence, -EIO),
+                                   std::memory_order_release, std::memory_order_relaxed);
+    }
+  } catch (std::exception const&) {  // they end by their timeout
+  }
+}
+
+void device_drives::unmap() noexcept {
+  for (auto const& member : members_)
+    if (member.staging != 0)
+      member.space->unmap(shared_.staging, whole_pages(shared_.staging_bytes));
+}
+
+void device_drives::end() noexcept {
+  std::lock_guard const lock{ending_};
+  if (members_.empty()) return;
+  fail();
+  unmap();
+  for (std::size_t i = 0; i < members_.size(); ++i) answer_all(i);
+  members_.clear();
+}
+
+std::uint64_t device_drives::completed() const {
+  std::vector<nvme::queue_words> words(words_.size());
+  words_.copy_to_host(words.data(), words.size());
+  std::uint64_t sum = 0;
+  for (auto const& each : words) sum += each.drained;
+  return sum;
+}
+
+}  // namespace gpufs::owner

@@ -1,0 +1,99 @@
+// What kernels need to read a block file by themselves: queue pairs on its members, lists of
+// staging's pages, and a place in the table of backings.
+#pragma once
+
+#include <gpufs/fs_ref.hpp>
+#include <gpufs/handle/block_files_ref.hpp>
+#include <gpufs/nvme/block_backing.hpp>
+#include <gpufs/nvme/queue_group.hpp>
+
+#include <nvme-host/dma_space.hpp>
+#include <nvme-host/volume.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace gpufs::owner {
+
+/// Memory that host and device reach. `keep` gets a share of each piece.
+[[nodiscard]] nvme_host::memory_source pinned_memory(
+    std::shared_ptr<std::vector<std::shared_ptr<std::byte>>> keep);
+
+/// Made while its volume's drives have device pairs. end() comes before the volume ends, this
+/// object ends with the filesystem: kernels may know its pairs until then.
+class device_drives {
+ public:
+  using memory_list = std::shared_ptr<std::vector<std::shared_ptr<std::byte>>>;
+
+  /// `number`: of the backing, 1..rpc::most_backings. `commands`: as block_files_owner::commands().
+  /// `keep`: the memory of the pairs. Not yet in use: see publish().
+  /// Throws device_error, std::system_error, std::runtime_error: kernels cannot read the file.
+  device_drives(fs_ref const& fs, buffer<handle::block_command> const& commands,
+                nvme_host::volume& volume, std::uint8_t number, memory_list keep);
+  ~device_drives() { end(); }
+  device_drives(device_drives const&) = delete;
+  device_drives& operator=(device_drives const&) = delete;
+
+  /// Kernels that open the file from now on read it by themselves.
+  void publish() noexcept;
+
+  /// The daemon serves the file from now on. Any thread calls.
+  void fail() noexcept;
+  /// The same, and all commands under way on a member are answered by -EIO: its controller has
+  /// stopped, or reaches their memory no more.
+  void answer_all(std::size_t member) noexcept;
+
+  /// Takes staging away from the controllers, and answers what is under way. The controllers may be
+  /// freed then, and the filesystem's memory. Any thread calls, once or more often.
+  void end() noexcept;
+
+  /// Of all members together.
+  [[nodiscard]] std::uint32_t pairs() const { return std::uint32_t(refs_.size()); }
+  /// Commands whose completions kernels have taken.
+  [[nodiscard]] std::uint64_t completed() const;
+
+ private:
+  struct member_memory {
+    nvme_host::dma_space* space = nullptr;
+    std::uint64_t staging = 0;  // bus address; 0: not mapped
+    nvme_host::dma_memory list;
+  };
+
+  void make_pairs(nvme_host::volume& volume);
+  void map_staging(nvme_host::volume& volume);
+  void unmap() noexcept;
+  [[nodiscard]] bool is_of(std::size_t member, std::uint64_t pair) const;
+
+  rpc::shared_region const shared_;
+  buffer<handle::block_command> const& commands_;
+  handle::block_entry& entry_;
+  memory_list const keep_;
+  std::mutex ending_;  // guards members_
+  std::vector<member_memory> members_;
+  // GPU memory, and what the host puts there.
+  std::vector<nvme::queue_pair_ref> refs_;
+  std::size_t pairs_of_member_ = 0;
+  buffer<nvme::queue_pair_ref> pairs_;
+  buffer<nvme::queue_words> words_;
+  buffer<std::uint32_t> marks_;
+  buffer<nvme::block_member> places_;
+  buffer<nvme::block_backing> backing_;
+};
+
+/// Those of all block files that were attached to a filesystem.
+struct device_drive_list {
+  std::mutex mutex;  ///< guards `all`
+  std::vector<std::shared_ptr<device_drives>> all;
+
+  device_drive_list() = default;
+  ~device_drive_list() {
+    for (auto const& each : all) each->end();
+  }
+  device_drive_list(device_drive_list const&) = delete;
+  device_drive_list& operator=(device_drive_list const&) = delete;
+};
+
+}  // namespace gpufs::owner

@@ -1,0 +1,163 @@
+// Reads of block files: requests that go to NVMe queue pairs instead of the ring. The answer comes
+// as from the daemon, in the channel's completion word.
+#pragma once
+
+#include <gpufs/base/settled.hpp>
+#include <gpufs/base/warp.hpp>
+#include <gpufs/fs_ref.hpp>
+#include <gpufs/nvme/block_backing.hpp>
+#include <gpufs/nvme/queue_pair.hpp>
+
+#include <cstdint>
+
+namespace gpufs::ring {
+
+using namespace base;
+
+// A channel has a CID of its own on one pair of each member: pair number % pairs, CID number /
+// pairs, and above it the low bits of the sequence. It has one command at a time. A caller keeps
+// its channel until the answer, or leaves it in quarantine. So a pair never has more commands under
+// way than CIDs, and submitting waits for nothing (queue_pair.hpp has the argument).
+//
+// Bytes arrive in the channel's staging piece. So waits, late answers and give-ups are those of
+// ring/channel.hpp. A command that cannot have all bytes reads fewer; callers then ask for the
+// rest, as after any short answer.
+//
+// Nobody but device code takes completions. So every wait for an answer calls help_drives() now and
+// then.
+
+__device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> sequence_of(
+    handle::block_command& c) {
+  return atomic_ref<std::uint32_t, scope::device>(c.sequence);
+}
+/// The pair that owes a channel a completion; null: none does. Any thread calls.
+__device__ __forceinline__ nvme::queue_pair_ref const* pair_of(fs_ref const& fs,
+                                                               std::uint32_t channel) {
+  handle::block_command& command = fs.blocks.commands[channel];
+  if (sequence_of(command).load(memory_order_relaxed) == 0) return nullptr;
+  return reinterpret_cast<nvme::queue_pair_ref const*>(
+      atomic_ref<std::uint64_t, scope::device>(command.pair).load(memory_order_relaxed));
+}
+
+/// Puts the answers of a pair's commands into the channels' completion words.
+struct channel_receiver {
+  fs_ref const* fs;
+
+  __device__ bool take(nvme::queue_pair_ref const& q, nvme::cqe const& e) const {
+    std::uint32_t const slot = nvme::slot_of(q, nvme::cid_of(e));
+    std::uint64_t const number = q.first_channel + std::uint64_t{slot} * q.channel_step;
+    if (nvme::sq_id_of(e) != q.id || slot >= q.channel_count || number >= fs->link.shared.channels)
+      return false;
+    handle::block_command& command = fs->blocks.commands[number];
+    std::uint32_t const sequence = sequence_of(command).load(memory_order_relaxed);
+    if (pair_of(*fs, static_cast<std::uint32_t>(number)) != &q ||
+        nvme::command_id(slot, sequence, q.log2) != nvme::cid_of(e))
+      return false;
+    std::uint32_t const bytes =
+        atomic_ref<std::uint32_t, scope::device>(command.bytes).load(memory_order_relaxed);
+    std::int32_t const error = nvme::result_of(q, e, nvme::direction::read);
+    std::int32_t const result = error != 0 ? error : rpc::read_result(bytes, false);
+    sequence_of(command).store(0, memory_order_relaxed);
+    settle(command.sequence);  // before the channel's next owner stores its own
+    // Pairs with load_completion(), as the daemon's answer does. The bytes are there: the
+    // controller has posted the completion behind them.
+    atomic_ref<std::uint64_t, scope::system>(fs->link.shared.completions[number].word)
+        .store(rpc::pack_completion(sequence, result), after_settling);
+    return true;
+  }
+  __device__ void count_strays(unsigned) const {}
+};
+
+/// Calls f(pair, lanes) for each distinct pair of the lanes with one. All lanes of the team call f.
+template <class Team, class F>
+__device__ __forceinline__ void for_each_drive_pair(nvme::queue_pair_ref const* pair, F&& f) {
+  auto const mine = reinterpret_cast<std::uint64_t>(pair);
+  GPUFS_ROLLED
+  for (unsigned left = Team::ballot(pair != nullptr); left != 0;) {
+    std::uint64_t const one = Team::broadcast(mine, static_cast<int>(lowest_lane(left)));
+    unsigned const lanes = Team::ballot(mine == one);
+    f(*reinterpret_cast<nvme::queue_pair_ref const*>(one), lanes);
+    left &= ~lanes;
+  }
+}
+
+/// Rings doorbells for, and takes completions of, the pairs that owe completions to the channels of
+/// the lanes that wait. Part of every wait for the answer to a read. All lanes of the team call.
+/// Never waits.
+template <class Team>
+GPUFS_STAGE void help_drives(fs_ref const* handle, bool waits, std::uint32_t channel) {
+  nvme::queue_pair_ref const* const pair = waits ? pair_of(*handle, channel) : nullptr;
+  for_each_drive_pair<Team>(pair, [&](nvme::queue_pair_ref const& q, unsigned) {
+    nvme::move_tail<Team>(q);
+    nvme::drain<Team>(channel_receiver{handle}, q);
+  });
+}
+
+/// A caller has given up waiting for its answer. If a controller owes it, the daemon serves the
+/// file from now on. One thread calls.
+__device__ __forceinline__ void note_no_answer(fs_ref const& fs, std::uint32_t channel) {
+  nvme::queue_pair_ref const* const pair = pair_of(fs, channel);
+  if (pair != nullptr)
+    // It announces no other data.
+    atomic_ref<std::uint64_t, scope::system>(*pair->failed).store(1, memory_order_relaxed);
+}
+
+/// The backing of a request; null: the daemon serves the file.
+__device__ __forceinline__ nvme::block_backing const* usable_backing(fs_ref const& fs,
+                                                                     std::uint8_t number) {
+  if (number == 0) return nullptr;
+  handle::block_entry& e = fs.blocks.table[number - 1];
+  // Pairs with the host's release: the backing is there.
+  std::uint64_t const at =
+      atomic_ref<std::uint64_t, scope::system>(e.backing).load(memory_order_acquire);
+  bool const failed =
+      atomic_ref<std::uint64_t, scope::system>(e.failed).load(memory_order_relaxed) != 0;
+  return failed ? nullptr : reinterpret_cast<nvme::block_backing const*>(at);
+}
+
+/// Sends the reads of those lanes whose files have a usable backing. All lanes of the team call;
+/// each sender owns its channel. Never waits. Returns true in the lanes whose read was sent.
+// The arguments are members of a request: one by one they travel in registers.
+template <class Team>
+GPUFS_STAGE bool send_reads(fs_ref const* handle, std::uint8_t backing, std::uint32_t channel,
+                            std::uint32_t sequence, std::uint64_t offset, std::uint64_t length,
+                            std::uint64_t staging) {
+  fs_ref const& fs = *handle;
+  nvme::queue_pair_ref const* pair = nullptr;
+  nvme::sqe entry{};
+  if (nvme::block_backing const* const b = usable_backing(fs, backing)) {
+    nvme::block_place const at = nvme::place_of(*b, offset, length, channel);
+    nvme::block_member const& member = b->members[at.member];
+    std::uint64_t const bytes = least(at.bytes, nvme::most_by_list(staging)) >> b->lba_shift
+                                                                                    << b->lba_shift;
+    if (bytes != 0) {
+      pair = member.pairs + channel % b->pairs;
+      handle::block_command& command = fs.blocks.commands[channel];
+      atomic_ref<std::uint64_t, scope::device>(command.pair)
+          .store(reinterpret_cast<std::uint64_t>(pair), memory_order_relaxed);
+      atomic_ref<std::uint32_t, scope::device>(command.bytes)
+          .store(static_cast<std::uint32_t>(bytes), memory_order_relaxed);
+      sequence_of(command).store(sequence, memory_order_relaxed);
+      settle(command.sequence, command.bytes, command.pair);
+      entry = nvme::make_transfer(
+          nvme::opcode::read, nvme::command_id(channel / b->pairs, sequence, pair->log2), b->nsid,
+          {at.offset >> b->lba_shift, static_cast<std::uint32_t>(bytes >> b->lba_shift)},
+          nvme::staging_prps(member, staging, bytes));
+    }
+  }
+  for_each_drive_pair<Team>(pair, [&](nvme::queue_pair_ref const& q, unsigned lanes) {
+    nvme::put<Team>(q, lanes, entry);
+    nvme::move_tail<Team>(q);
+  });
+  return pair != nullptr;
+}
+
+/// Sends the reads of the lanes with `sends`. As send_reads().
+template <class Team>
+__device__ __forceinline__ bool send_to_drives(fs_ref const& fs, bool sends,
+                                               rpc::request const& r) {
+  return send_reads<Team>(fs.self, sends ? r.backing : std::uint8_t{0}, r.channel, r.sequence,
+                          r.offset, r.length, r.staging);
+}
+
+}  // namespace gpufs::ring

@@ -1,0 +1,137 @@
+// A namespace of a controller as a device of blocks: its queue pairs, driven by the host, and the
+// reset of a controller that fails.
+#pragma once
+
+#include <gpufs/nvme/format.hpp>
+#include <gpufs/nvme/status.hpp>
+
+#include <nvme-host/control_plane.hpp>
+#include <nvme-host/controller_link.hpp>
+#include <nvme-host/drive_counters.hpp>
+#include <nvme-host/io_queue.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gpufs::nvme_host {
+
+struct drive_options {
+  std::uint32_t nsid = 1;
+  std::uint32_t queue_pairs = 1;  ///< fewer if the controller grants fewer
+  std::uint32_t depth = 1024;     ///< of a queue; smaller if the controller allows less
+  /// Channels of a filesystem whose kernels drive queue pairs of their own; 0: none do.
+  std::uint64_t channels = 0;
+  std::uint32_t device_queue_pairs = 0;  ///< of them at least, if the controller grants so many
+  memory_source device_memory = {};      ///< of their queues
+  /// Longest wait for an admin command.
+  std::chrono::milliseconds timeout{5000};
+};
+
+using io_clock = std::chrono::steady_clock;
+
+/// Queue pairs of `depth` entries that serve a filesystem with `channels` channels: each has a CID
+/// of its own.
+[[nodiscard]] constexpr std::uint32_t pairs_for(std::uint64_t channels, std::uint32_t depth) {
+  return static_cast<std::uint32_t>((channels + depth - 2) / (depth - 1));
+}
+
+/// Commands are sent and awaited between enter() and leave(), by any thread. Meanwhile there is no
+/// reset. enter() resets a controller that failed or gave no answer.
+class drive {
+ public:
+  /// A slot that the caller holds.
+  struct ticket {
+    io_queue* queue = nullptr;
+    std::uint32_t slot = 0;
+    nvme::direction to = nvme::direction::read;
+    nvme::block_range range{};
+    bool flushes = false;
+    bool is_given_up = false;  ///< its slot is the queue's again
+    unsigned tries = 0;
+    io_clock::time_point sent{};
+  };
+
+  /// Brings the controller up. `name` stands in messages. Throws controller_error,
+  /// std::system_error.
+  drive(std::unique_ptr<controller_link> link, std::string name, drive_options const& options);
+  ~drive();
+  drive(drive const&) = delete;
+  drive& operator=(drive const&) = delete;
+
+  [[nodiscard]] std::string const& name() const { return name_; }
+  [[nodiscard]] std::uint32_t lba_bytes() const { return identity_.lba_bytes; }
+  [[nodiscard]] std::uint64_t blocks() const { return identity_.blocks; }
+  /// Most bytes of a transfer; whole blocks.
+  [[nodiscard]] std::uint32_t piece_bytes() const { return piece_bytes_; }
+  [[nodiscard]] controller_identity const& identity() const { return controller_; }
+  [[nodiscard]] std::uint32_t nsid() const { return options_.nsid; }
+
+  /// Queue pairs for kernels: enough for all channels, or none. A reset ends them for good.
+  [[nodiscard]] std::vector<queue_pair_memory> const& device_pairs() const { return device_pairs_; }
+  /// The memory that the controller reaches.
+  [[nodiscard]] dma_space& memory() { return link_->memory(); }
+  /// What to call before a reset stops the controller, and once it has stopped. The thread that
+  /// resets calls. To be set before the first command.
+  void on_reset(std::function<void()> before, std::function<void()> stopped) {
+    before_reset_ = std::move(before);
+    stopped_ = std::move(stopped);
+  }
+
+  /// Returns 0, or -EIO if the controller cannot be reset; then leave() is not called.
+  [[nodiscard]] int enter();
+  void leave();
+
+  /// Takes a slot, if one is free.
+  [[nodiscard]] bool try_slot(ticket& out);
+  /// Memory of piece_bytes() bytes.
+  [[nodiscard]] static std::byte* piece(ticket const& t) { return t.queue->piece(t.slot); }
+  /// Sends a transfer between the piece and the blocks.
+  void send(ticket& t, nvme::direction to, nvme::block_range range);
+  void send_flush(ticket& t);
+  /// Waits for the answer, and sends the command again if that is worth it. Returns 0, or
+  ///   -EIO the controller failed | -ETIMEDOUT no answer until `end` | as nvme::error_of()
+  /// The slot is the caller's until release(), unless the ticket is given up.
+  [[nodiscard]] int wait(ticket& t, io_clock::time_point end);
+  void release(ticket const& t) { t.queue->free_slot(t.slot); }
+
+  [[nodiscard]] drive_counters const& counters() const { return counters_; }
+  /// Of all queue pairs since the drive was made. Waits for a reset that is under way.
+  [[nodiscard]] queue_counts counts() const;
+
+ private:
+  void make_queues();
+  void make_device_queues(std::uint32_t granted, std::uint32_t depth);
+  void send_again(ticket& t);
+  [[nodiscard]] bool is_up();
+  [[nodiscard]] int answer(ticket& t, nvme::cqe const& entry, bool& again);
+  int reset();
+
+  std::unique_ptr<controller_link> const link_;
+  std::string const name_;
+  drive_options const options_;
+  control_plane plane_;
+  controller_identity controller_;
+  namespace_identity identity_;
+  std::uint32_t piece_bytes_ = 0;
+  // Held shared from enter() to leave(). Guards plane_, queues_ and ended_.
+  mutable std::shared_mutex resets_;
+  std::vector<std::unique_ptr<io_queue>> queues_;
+  std::uint32_t host_pairs_ = 0;  // their ids are 1 to this; 0: they have not been made yet
+  std::vector<queue_pair_memory> device_pairs_;
+  std::function<void()> before_reset_, stopped_;
+  queue_counts ended_;               // of queue pairs before the last reset
+  std::atomic<bool> broken_{false};  // reset it before the next command
+  std::atomic<bool> lost_{false};    // it does not stop: its memory is leaked, nothing works
+  std::atomic<std::uint32_t> turn_{0};
+  drive_counters counters_;
+};
+
+}  // namespace gpufs::nvme_host

@@ -1,0 +1,279 @@
+// Volumes of drives that the host drives, without a filesystem: ranges larger than all slots,
+// errors in the middle of a range, deadlines, threads that share blocks, and resets under load.
+#include <test/nvme/pattern.hpp>
+#include <test/support/seed.hpp>
+#include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
+#include <nvme-controller/controller.hpp>
+#include <nvme-host/software.hpp>
+#include <nvme-host/volume.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <sys/uio.h>
+
+using namespace gpufs;
+using namespace gpufs::test;
+using namespace gpufs::nvme_host;
+using nvme_controller::fault;
+using std::chrono::milliseconds;
+
+namespace {
+
+using bytes = std::vector<std::byte>;
+
+struct volume_faults : nvme_controller::fault_plan {
+  std::atomic<std::uint64_t> bad_lba{~0ull};  // commands that touch it fail
+  std::atomic<bool> hold{false};              // no completion is posted
+  std::atomic<bool> fail{false};
+  std::atomic<unsigned> lose_one_in{0};
+  std::atomic<unsigned> seen{0};
+
+  fault on_command(std::uint16_t, nvme::sqe const& entry) override {
+    std::uint64_t const first = nvme::lba_of(entry), bad = bad_lba;
+    bool const moves = nvme::opcode_of(entry) != std::uint32_t(nvme::opcode::flush);
+    if (moves && bad >= first && bad < first + nvme::blocks_of(entry))
+      return {fault::kind::status, nvme::status::unrecovered_read};
+    unsigned const every = lose_one_in, number = ++seen;
+    if (every != 0 && number % every == 0) return {fault::kind::lose, 0};
+    return {};
+  }
+  std::size_t posts_now(std::uint16_t, std::size_t ready) override { return hold ? 0 : ready; }
+  bool fails() override { return fail; }
+};
+
+struct shape {
+  unsigned members = 1;
+  std::uint64_t bytes = 1 << 20;  // of a member
+  std::uint32_t lba = 512;
+  drive_options drive{.queue_pairs = 1, .depth = 16};
+  volume_options volume{.timeout = milliseconds{120'000}};
+};
+
+struct scene {
+  std::vector<std::shared_ptr<nvme_controller::memory_namespace>> disks;
+  std::vector<std::shared_ptr<volume_faults>> faults;
+  std::unique_ptr<volume> v;
+
+  explicit scene(shape const& s) {
+    std::vector<std::unique_ptr<drive>> drives;
+    for (unsigned i = 0; i < s.members; ++i) {
+      disks.push_back(std::make_shared<nvme_controller::memory_namespace>(s.bytes, s.lba));
+      faults.push_back(std::make_shared<volume_faults>());
+      nvme_controller::controller_options const o{.namespaces = {disks.back()},
+                                                  .faults = faults.back()};
+      drives.push_back(std::make_unique<drive>(
+          std::make_unique<software_link>(o, anonymous_memory(), std::uint64_t{1} << 44),
+          std::to_string(i), s.drive));
+    }
+    v = std::make_unique<volume>(std::move(drives), s.volume);
+  }
+
+  std::int64_t write(bytes const& what, std::uint64_t offset) const {
+    ::iovec const part{const_cast<std::byte*>(what.data()), what.size()};
+    return v->write({&part, 1}, offset);
+  }
+  [[nodiscard]] bytes read(std::uint64_t offset, std::uint64_t count) const {
+    bytes seen(count);
+    std::int64_t const got = v->read(seen, offset);
+    seen.resize(got < 0 ? 0 : std::size_t(got));
+    return seen;
+  }
+};
+
+bytes random_bytes(std::uint64_t from, std::uint64_t count) {
+  bytes all(count);
+  for (std::uint64_t i = 0; i < count; ++i)
+    all[i] = std::byte(base::mix64(from + i / 8) >> i % 8 * 8);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("volume: many threads move ranges that are larger than all slots together") {
+  CAPTURE(seed());
+  for (bool const replicated : {false, true}) {
+    CAPTURE(replicated);
+    scene s{{.members = 3,
+             .bytes = 3 << 20,
+             .volume = {.replicated = replicated, .timeout = milliseconds{120'000}}}};
+    std::uint64_t const size = s.v->bytes();
+    REQUIRE(size == (replicated ? 3u << 20 : 9u << 20));
+    constexpr unsigned threads = 4;
+    std::uint64_t const share = size / threads;
+    std::atomic<unsigned> wrong{0};
+    std::vector<std::thread> all;
+    for (unsigned t = 0; t < threads; ++t)
+      all.emplace_back([&, t] {
+        auto const what = random_bytes(seed() + t, share - 3);
+        if (s.write(what, t * share + 1) != std::int64_t(what.size())) ++wrong;
+        for (unsigned round = 0; round < 3; ++round)
+          if (s.read(t * share + 1, what.size()) != what) ++wrong;
+      });
+    for (auto& t : all) t.join();
+    CHECK(wrong == 0);
+    CHECK(s.v->flush() == 0);
+    for (auto const& each : s.v->drives()) {
+      CHECK(each->counters().flushes == 1);
+      CHECK(each->counters().bytes_read > 0);
+      auto const queues = each->counts();
+      CHECK(queues.strays == 0);
+      CHECK(queues.doorbells > each->counters().commands);
+      CHECK(queues.looks > queues.empty_looks);
+    }
+    for (unsigned i = 1; replicated && i < 3; ++i)
+      CHECK(std::ranges::equal(s.disks[i]->bytes(), s.disks[0]->bytes()));
+  }
+}
+
+TEST_CASE("volume: bytes before an error count, in reads and in writes") {
+  scene s{{}};
+  auto const what = random_bytes(1, 1 << 20);
+  REQUIRE(s.write(what, 0) == 1 << 20);
+  s.faults[0]->bad_lba = 700;  // in the third piece of 128 KiB
+  bytes seen(1 << 20);
+  CHECK(s.v->read(seen, 0) == 256 << 10);
+  CHECK(std::equal(seen.begin(), seen.begin() + (256 << 10), what.begin()));
+  CHECK(s.v->read(std::span{seen}.first(100), 700 * 512 + 5) == -EIO);
+  CHECK(s.v->read(std::span{seen}.first(600), 699 * 512) == -EIO);
+  CHECK(s.write(bytes(1 << 20), 3) == (256 << 10) - 3);
+  CHECK(s.write(bytes(10), 700 * 512 + 1) == -EIO);
+  s.faults[0]->bad_lba = ~0ull;
+  CHECK(s.read((256 << 10) + 3, 100) ==
+        bytes(what.begin() + (256 << 10) + 3, what.begin() + (256 << 10) + 103));
+}
+
+TEST_CASE("volume: ends, empty ranges, and parts that are empty") {
+  scene s{{.bytes = 10 * 512}};
+  bytes some(100);
+  CHECK(s.v->read(some, 10 * 512) == 0);
+  CHECK(s.v->read({}, 0) == 0);
+  CHECK(s.v->read(some, 10 * 512 - 7) == 7);
+  CHECK(s.v->write({}, 0) == 0);
+  CHECK(s.write(some, 10 * 512) == -ENOSPC);
+  CHECK(s.write(some, 10 * 512 - 7) == 7);
+  auto a = random_bytes(1, 700), b = random_bytes(2, 3);
+  ::iovec const parts[] = {{nullptr, 0}, {a.data(), 700}, {nullptr, 0}, {b.data(), 3}};
+  CHECK(s.v->write(parts, 99) == 703);
+  a.insert(a.end(), b.begin(), b.end());
+  CHECK(s.read(99, 703) == a);
+}
+
+TEST_CASE("volume: members that do not fit each other are refused") {
+  CHECK_THROWS_AS((scene{{.members = 0}}), std::invalid_argument);
+  CHECK_THROWS_AS((scene{{.volume = {.stripe = 256}}}), std::invalid_argument);
+  CHECK_THROWS_AS((scene{{.members = 2, .bytes = 4096}}), std::invalid_argument);
+  scene one{{}}, two{{.lba = 4096}};
+  auto const drive_of = [](std::uint32_t lba) {
+    nvme_controller::controller_options const o{
+        .namespaces = {std::make_shared<nvme_controller::memory_namespace>(1 << 20, lba)}};
+    return std::make_unique<drive>(std::make_unique<software_link>(o), std::to_string(lba),
+                                   drive_options{});
+  };
+  std::vector<std::unique_ptr<drive>> drives;
+  drives.push_back(drive_of(512));
+  drives.push_back(drive_of(4096));
+  try {
+    volume const v{std::move(drives), {}};
+    FAIL("blocks of two sizes");
+  } catch (std::invalid_argument const& e) {
+    CHECK(std::string(e.what()).find("member 4096 has blocks of 4096") != std::string::npos);
+  }
+}
+
+TEST_CASE("volume: a controller that holds everything gives -ETIMEDOUT to all, and is reset then") {
+  scene s{{.volume = {.timeout = milliseconds{50}}}};
+  s.faults[0]->hold = true;
+  std::vector<std::thread> all;
+  std::atomic<unsigned> late{0};
+  // More commands than slots, and writers that wait for each other's blocks.
+  for (unsigned t = 0; t < 12; ++t)
+    all.emplace_back([&, t] {
+      bytes some(t % 2 == 0 ? 1 << 20 : 100);
+      if ((t % 2 == 0 ? s.v->read(some, 0) : s.write(some, 5)) == -ETIMEDOUT) ++late;
+    });
+  for (auto& t : all) t.join();
+  CHECK(late == 12);
+  s.faults[0]->hold = false;
+  auto const what = random_bytes(3, 5000);
+  wait_until([&] { return s.write(what, 77) == 5000; }, "a write after the reset");
+  wait_until([&] { return s.read(77, 5000) == what; }, "a read after the reset");
+  CHECK(s.v->drives()[0]->counters().resets >= 1);
+  CHECK(s.v->drives()[0]->counters().timeouts >= 1);
+}
+
+TEST_CASE("volume: threads write bytes that lie between each other's, and all are kept") {
+  constexpr unsigned threads = 6;
+  for (std::uint32_t const lba : {512u, 4096u}) {
+    CAPTURE(lba);
+    scene s{{.members = 2, .bytes = 64 << 10, .lba = lba, .volume = {.stripe = 4096}}};
+    constexpr std::uint64_t size = 40'000;
+    unsigned const rounds = scaled(200, 40);
+    std::vector<std::thread> all;
+    std::atomic<unsigned> wrong{0};
+    // Thread t owns every sixth run of 37 bytes.
+    for (unsigned t = 0; t < threads; ++t)
+      all.emplace_back([&, t] {
+        std::mt19937_64 random{seed() + t};
+        bytes const mine(37, std::byte(t + 1));
+        for (unsigned round = 0; round < rounds; ++round) {
+          std::uint64_t const run = (random() % (size / (threads * 37))) * threads + t;
+          if (s.write(mine, run * 37) != 37 || s.read(run * 37, 37) != mine) ++wrong;
+        }
+      });
+    for (auto& t : all) t.join();
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("volume: resets while threads read and write: each call is right or an error") {
+  CAPTURE(seed());
+  scene s{{.members = 2,
+           .drive = {.queue_pairs = 2, .depth = 16},
+           .volume = {.stripe = 4096, .timeout = milliseconds{scaled(30, 500)}}}};
+  constexpr unsigned threads = 4;
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> right{0}, wrong{0}, failed{0};
+  std::vector<std::thread> all;
+  for (unsigned t = 0; t < threads; ++t)
+    all.emplace_back([&, t] {
+      std::uint64_t const at = t * (100 << 10) + 11;
+      for (std::uint64_t round = 0; !stop; ++round) {
+        auto const what = random_bytes(seed() + round * threads + t, 9000);
+        bool const put = s.write(what, at) == 9000;
+        auto const seen = put ? s.read(at, 9000) : bytes{};
+        ++(seen == what ? right : seen.size() == 9000 ? wrong : failed);
+      }
+    });
+  auto const resets = [&] {
+    return s.v->drives()[0]->counters().resets + s.v->drives()[1]->counters().resets;
+  };
+  std::uint64_t const enough = scaled(40, 10);
+  s.faults[0]->lose_one_in = 50;
+  wait_until([&] { return resets() >= enough; }, "resets because of lost completions");
+  s.faults[0]->lose_one_in = 0;
+  for (unsigned round = 0; round < 5; ++round) {
+    auto const before = resets();
+    s.faults[1]->fail = true;
+    wait_until([&] { return resets() > before; }, "a reset of a controller that fails");
+    s.faults[1]->fail = false;
+    auto const so_far = right.load();
+    wait_until([&] { return right > so_far + 10; }, "right bytes after it");
+  }
+  stop = true;
+  for (auto& t : all) t.join();
+  CHECK(wrong == 0);
+  CHECK(failed > 0);
+  CHECK(right > 0);
+}
