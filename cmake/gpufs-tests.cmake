@@ -211,6 +211,17 @@ if(TARGET app_gpufs-mapping)
     TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()
 
+# The analytics programs in all variants.
+if(TARGET gpufs_analytics)
+  foreach(name IN ITEMS vectoradd)
+    add_test(NAME ${name}_program
+      COMMAND ${PROJECT_SOURCE_DIR}/test/programs/${name}_program.sh
+        $<TARGET_FILE:app_gpufs-${name}>)
+    set_tests_properties(${name}_program PROPERTIES
+      TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+  endforeach()
+endif()
+
 if(GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_SANITIZE)
   gpufs_add_nvme_guest()
 endif()

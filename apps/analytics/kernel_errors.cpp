@@ -1,0 +1,18 @@
+#include <apps/analytics/kernel_errors.hpp>
+#include <apps/common/program.hpp>
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+namespace gpufs::apps::analytics {
+
+void kernel_errors::require_none(std::vector<std::string> const& files) const {
+  error_word word = 0;
+  word_.copy_to_host(&word, 1);
+  if (word == 0) return;
+  throw std::runtime_error(fmt::format("{}, used by a kernel: {}", files.at((word >> 32) - 1),
+                                       error_text(static_cast<std::int64_t>(word & 0xffffffff))));
+}
+
+}  // namespace gpufs::apps::analytics
