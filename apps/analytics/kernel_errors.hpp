@@ -32,14 +32,17 @@ __device__ inline bool has_failed(error_word* word) {
 }
 #endif
 
-/// The word, and the files that the numbers stand for.
+/// Throws std::runtime_error naming file and error, unless the word is 0.
+void require_no_error(error_word word, std::vector<std::string> const& files);
+
+/// The word of a kernel.
 class kernel_errors {
  public:
   kernel_errors() : word_(1) { clear(); }
   void clear() { word_.fill_zero(); }
   [[nodiscard]] error_word* word() const { return word_.data(); }
 
-  /// After the kernels. Throws std::runtime_error naming file and error if there was one.
+  /// After the kernels: as require_no_error().
   void require_none(std::vector<std::string> const& files) const;
 
  private:

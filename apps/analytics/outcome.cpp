@@ -38,6 +38,7 @@ void print_json(run_options const& o, report_heading const& heading, measured co
       .numbers("run_seconds", seconds_of(m))
       .number("GBps", gigabytes_per_second(heading.data_bytes, r.seconds));
   if (r.counters) {
+    j.number("registering_seconds", r.registering_seconds);
     j.number("hit_rate", hit_rate(*r.counters))
         .number("io_amplification", host_reads_per_byte(*r.counters, heading.data_bytes))
         .integer("bytes_over_the_bus",
@@ -59,6 +60,8 @@ void print_text(report_heading const& heading, measured const& m) {
     fmt::print("  each byte of the data was read {:.3f} times\n",
                host_reads_per_byte(*r.counters, heading.data_bytes).value_or(0));
   }
+  if (r.registering_seconds > 0)
+    fmt::print("  windows registered before, in {:.3f} s\n", r.registering_seconds);
   for (auto const& note : r.notes) fmt::print("  note: {}\n", note);
 }
 

@@ -18,7 +18,8 @@ namespace gpufs::apps::analytics {
 struct run_outcome {
   /// From before the first byte is read until the result is on the host, or durable in its file.
   double seconds = 0;
-  double load_seconds = 0;  ///< of these, until the kernel began
+  double load_seconds = 0;         ///< of these, until the kernel began
+  double registering_seconds = 0;  ///< before the time: io_path registered registers windows
   std::optional<statistics> counters;
   std::vector<std::string> notes;
 };

@@ -114,7 +114,7 @@ class file_add final : public vector_add {
       files.finish(c);
     }
     r.seconds = seconds_since(start);
-    r.counters = fs.stats() - before;
+    r.counters.emplace(fs.stats() - before);
     r.notes = fs.notes();
     return r;
   }
