@@ -162,7 +162,7 @@ function(gpufs_add_apps)
     if(name STREQUAL "gpufs")  # gpufs trace, gpufs nvme
       target_link_libraries(app_${name} PRIVATE gpufs::nlohmann_json gpufs_nvme)
     endif()
-    if(name MATCHES "^gpufs-(graph|taxi|vectoradd)$")
+    if(name MATCHES "^gpufs-(graph|lookups|taxi|vectoradd)$")
       target_link_libraries(app_${name} PRIVATE gpufs_analytics)
     endif()
     if(name MATCHES "^(gpufs|mosaic)$")  # bench apps; the harness

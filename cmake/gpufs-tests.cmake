@@ -216,7 +216,7 @@ endif()
 
 # The analytics programs in all variants.
 if(TARGET gpufs_analytics)
-  foreach(name IN ITEMS graph taxi vectoradd)
+  foreach(name IN ITEMS graph lookups taxi vectoradd)
     add_test(NAME ${name}_program
       COMMAND ${PROJECT_SOURCE_DIR}/test/programs/${name}_program.sh
         $<TARGET_FILE:app_gpufs-${name}>)

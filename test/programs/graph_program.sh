@@ -52,20 +52,20 @@ verified 1 run --file "$folder/matrix" --source 0
 [[ $said == *'"passes": [5], "reached": [5]'* ]] || complain "a matrix: $said"
 
 # input TEXT: a file with this text as an edge list.
-input() { printf "$1" >"$folder/bad" && echo "$folder/bad"; }
+input() { printf '%b' "$1" >"$folder/bad" && echo "$folder/bad"; }
 refuses 'line 2: must have a number from 0 to 4294967295 here: "x 3"' \
   make --file "$folder/g" --input "$(input '1 2\nx 3\n')"
 refuses 'line 1: must have a number from 0 to 4294967295 here: "-1"' \
   make --file "$folder/g" --input "$(input '1 -1\n')"
 refuses 'line 1: must have a number' make --file "$folder/g" --input "$(input '1\n2 3\n')"
 refuses 'must have an edge' make --file "$folder/g" --input "$(input '# none\n')"
-matrix='%%%%MatrixMarket matrix coordinate real general\n'
+matrix='%%MatrixMarket matrix coordinate real general\n'
 refuses 'line 3: must have a number from 1 to 4 here: "5' \
   make --file "$folder/g" --input "$(input "${matrix}3 4 1\n1 5 0.1\n")"
 refuses 'the file ends after 1 of 2 entries' \
   make --file "$folder/g" --input "$(input "${matrix}3 4 2\n1 4 0.1\n")"
 refuses 'the coordinate format' \
-  make --file "$folder/g" --input "$(input '%%%%MatrixMarket matrix array real general\n3 3\n')"
+  make --file "$folder/g" --input "$(input '%%MatrixMarket matrix array real general\n3 3\n')"
 refuses "No such file" make --file "$folder/g" --input "$folder/none"
 refuses "No such file" make --file "$folder/none/g"
 refuses "--scale=40: must be from 4 to 32" make --file "$folder/g" --scale 40

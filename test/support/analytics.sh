@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the test scripts of the analytics programs, with `program` set.
 # shellcheck source=SCRIPTDIR/complain.sh
 . "$(dirname "${BASH_SOURCE[0]}")/complain.sh"

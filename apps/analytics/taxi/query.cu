@@ -5,6 +5,7 @@
 #include <apps/analytics/sources.hpp>
 #include <apps/analytics/strided.hpp>
 #include <apps/analytics/taxi/query.hpp>
+#include <apps/analytics/warp_sum.hpp>
 #include <apps/common/register_windows.hpp>
 #include <apps/common/seconds_since.hpp>
 
@@ -39,18 +40,6 @@ template <class Source>
 struct other_columns {
   Source of[column_count - 1];
 };
-
-/// Adds a thread's words to the result's. All lanes of a warp call.
-__device__ void add_up(std::uint64_t const (&words)[word_count], std::uint64_t* to) {
-  for (unsigned w = 0; w < word_count; ++w) {
-    unsigned long long sum = words[w];
-    for (int step = 1; step < static_cast<int>(base::warp_size); step *= 2)
-      sum += __shfl_xor_sync(base::all_lanes, sum, step);
-    // Relaxed: a sum, which the host reads after the kernel.
-    if (lane_id() == 0 && sum != 0)
-      atomic_ref<std::uint64_t, scope::device>(to[w]).fetch_add(sum, memory_order_relaxed);
-  }
-}
 
 /// The words of Query for the trip of one row.
 template <unsigned Query, class Other>
@@ -128,7 +117,7 @@ __global__ void __launch_bounds__(32 * most_warps)
     note_error(job.error, 0, distances.error());
     readers.note_errors(job.error);
   }
-  add_up(words, job.words);
+  for (unsigned w = 0; w < word_count; ++w) add_over_warp(words[w], job.words[w]);
 }
 
 /// The result in device memory.
