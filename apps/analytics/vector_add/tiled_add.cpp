@@ -9,13 +9,40 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <future>
+#include <exception>
+#include <thread>
 
 namespace gpufs::apps::analytics {
 
 namespace {
 
 constexpr std::uint64_t tiles = 5;
+
+/// A thread whose exception is thrown again where it is waited for.
+class background {
+ public:
+  template <class Work>
+  void start(Work work) {
+    failure_ = nullptr;
+    thread_ = std::jthread([this, work] {
+      try {
+        work();
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+    });
+  }
+
+  void wait() {
+    if (!thread_.joinable()) return;
+    thread_.join();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  std::exception_ptr failure_;
+  std::jthread thread_;
+};
 
 /// Memory for a tile, and its write if that is under way.
 struct tile_slot {
@@ -36,7 +63,7 @@ struct tile_slot {
   buffer<std::uint64_t> a, b, c;
   stream on;
   event added;
-  std::future<void> written;
+  background written;  // ends before what it uses
 };
 
 class tiled_add final : public vector_add {
@@ -54,11 +81,10 @@ class tiled_add final : public vector_add {
     unsigned turn = 0;
     for (std::uint64_t first = 0; first < setup_.elements; first += tile_elements_) {
       tile_slot& slot = slots_[turn++ % slots_.size()];
-      if (slot.written.valid()) slot.written.get();
+      slot.written.wait();
       start_tile(slot, first, std::min(tile_elements_, setup_.elements - first));
     }
-    for (auto& slot : slots_)
-      if (slot.written.valid()) slot.written.get();
+    for (auto& slot : slots_) slot.written.wait();
     setup_.c->make_durable();
     r.seconds = seconds_since(start);
     return r;
@@ -80,7 +106,7 @@ class tiled_add final : public vector_add {
     add_in_memory(slot.on, setup_.shape, slot.a.data(), slot.b.data(), slot.c.data(), count);
     device_memory::copy_to_pinned(slot.on, slot.host_c.data(), slot.c.data(), bytes);
     slot.added.record(slot.on);
-    slot.written = std::async(std::launch::async, [this, &slot, bytes, offset] {
+    slot.written.start([this, &slot, bytes, offset] {
       slot.added.synchronize();
       setup_.c->write_by_threads(reinterpret_cast<std::byte const*>(slot.host_c.data()), bytes,
                                  offset);
