@@ -30,3 +30,11 @@ function(gpufs_add_ports)
     install(TARGETS port_${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endforeach()
 endfunction()
+
+# gpufs_add_analytics(): the library gpufs_analytics has all of the analytics programs but main().
+function(gpufs_add_analytics)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS apps/analytics/*.cpp apps/analytics/*.cu)
+  add_library(gpufs_analytics STATIC)
+  gpufs_add_sources(gpufs_analytics ${sources})
+  target_link_libraries(gpufs_analytics PUBLIC gpufs_ports PRIVATE gpufs_warnings)
+endfunction()

@@ -76,7 +76,7 @@ if(NOT TARGET gpufs_apps_common)
   list(FILTER suites EXCLUDE REGEX "${suites_of_apps}")
 endif()
 if(NOT TARGET gpufs_ports)
-  list(FILTER suites EXCLUDE REGEX "/(ports|mosaic)_[^/]*$")
+  list(FILTER suites EXCLUDE REGEX "/(analytics|ports|mosaic)_[^/]*$")
 endif()
 foreach(suite IN LISTS suites)
   cmake_path(GET suite STEM name)
@@ -114,6 +114,9 @@ foreach(suite IN LISTS suites)
   endif()
   if(name MATCHES "^(ports|mosaic)_")
     target_link_libraries(${name} PRIVATE gpufs_ports)
+  endif()
+  if(name MATCHES "^analytics_")
+    target_link_libraries(${name} PRIVATE gpufs_analytics)
   endif()
   if(name STREQUAL "trace_sums_test")
     target_sources(${name} PRIVATE apps/gpufs/trace_lines.cpp apps/gpufs/trace_sums.cpp)
@@ -206,6 +209,17 @@ if(TARGET app_gpufs-mapping)
       $<TARGET_FILE:app_gpufs-mapping>)
   set_tests_properties(mapping_workloads mapping_files PROPERTIES
     TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+endif()
+
+# The analytics programs in all variants.
+if(TARGET gpufs_analytics)
+  foreach(name IN ITEMS graph lookups taxi vectoradd)
+    add_test(NAME ${name}_program
+      COMMAND ${PROJECT_SOURCE_DIR}/test/programs/${name}_program.sh
+        $<TARGET_FILE:app_gpufs-${name}>)
+    set_tests_properties(${name}_program PROPERTIES
+      TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+  endforeach()
 endif()
 
 if(GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_SANITIZE)

@@ -1,13 +1,11 @@
 // The variant `managed`: files are read into memory that the driver moves between CPU and GPU.
-#include <apps/common/program.hpp>
+#include <apps/common/managed_memory.hpp>
 #include <apps/mapping/files/file_arrays.hpp>
 
 #include <memory>
 
 #if !defined(GPUFS_EMULATED)
 #include <cstring>
-#include <map>
-#include <string>
 #include <vector>
 
 #include <fcntl.h>
@@ -18,33 +16,13 @@ namespace gpufs::apps::workloads {
 #if defined(GPUFS_EMULATED)
 
 std::unique_ptr<file_arrays> make_managed_arrays(work_files&) {
-  throw usage_error(
-      "--variant managed: must be another variant, as the emulated device has no "
-      "managed memory");
+  managed_memory const refused(1);
+  return nullptr;
 }
 
 #else
 
 namespace {
-
-void check(cudaError_t result, char const* call) {
-  if (result != cudaSuccess)
-    throw device_error(std::string(call) + " failed: " + cudaGetErrorString(result));
-}
-
-class managed_bytes {
- public:
-  explicit managed_bytes(std::uint64_t bytes) {
-    check(cudaMallocManaged(&memory_, bytes), "cudaMallocManaged");
-  }
-  ~managed_bytes() { cudaFree(memory_); }
-  managed_bytes(managed_bytes const&) = delete;
-  managed_bytes& operator=(managed_bytes const&) = delete;
-  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(memory_); }
-
- private:
-  void* memory_ = nullptr;
-};
 
 class managed_arrays final : public file_arrays {
  public:
@@ -53,7 +31,7 @@ class managed_arrays final : public file_arrays {
   void map() override {
     for (unsigned i = 0; i < files_.objects().size(); ++i) {
       auto const& o = files_.object(i);
-      memory_.push_back(std::make_unique<managed_bytes>(o.bytes));
+      memory_.push_back(std::make_unique<managed_memory>(o.bytes));
       // Untouched managed memory reads as zeros.
       if (begins_with_bytes(o.use)) files_.read(i, 0, memory_.back()->data(), o.bytes);
     }
@@ -93,7 +71,7 @@ class managed_arrays final : public file_arrays {
   }
 
   work_files& files_;
-  std::vector<std::unique_ptr<managed_bytes>> memory_;
+  std::vector<std::unique_ptr<managed_memory>> memory_;
 };
 
 }  // namespace

@@ -1,0 +1,61 @@
+#include <apps/analytics/output_file.hpp>
+#include <apps/common/durable.hpp>
+#include <apps/common/program.hpp>
+#include <apps/common/worker_threads.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <span>
+#include <system_error>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace gpufs::apps::analytics {
+
+output_file::output_file(std::string const& path) : path_(path) {
+  if (path.empty()) {
+    nameless_ =
+        std::make_unique<temp_file>(temp_folder(), 0, [](std::uint64_t, std::span<std::byte>) {});
+    path_ = nameless_->path();
+  }
+  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd_ < 0) throw usage_error(fmt::format("--output={}: {}", path_, error_text(errno)));
+}
+
+output_file::~output_file() { ::close(fd_); }
+
+void output_file::clear() const {
+  if (::ftruncate(fd_, 0) != 0) throw std::system_error(errno, std::generic_category(), path_);
+}
+
+void output_file::write(std::byte const* from, std::uint64_t bytes, std::uint64_t offset) const {
+  for (std::uint64_t done = 0; done < bytes;) {
+    ssize_t const wrote =
+        ::pwrite(fd_, from + done, bytes - done, static_cast<off_t>(offset + done));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0)
+      throw std::system_error(wrote < 0 ? errno : EIO, std::generic_category(), path_);
+    done += static_cast<std::uint64_t>(wrote);
+  }
+}
+
+void output_file::write_by_threads(std::byte const* from, std::uint64_t bytes,
+                                   std::uint64_t offset) const {
+  constexpr std::uint64_t piece = 4 << 20;
+  std::atomic<std::uint64_t> next{0};
+  run_on_threads(8, [&](unsigned) {
+    // Relaxed: a counter, which orders nothing.
+    for (std::uint64_t at; (at = next.fetch_add(piece, std::memory_order_relaxed)) < bytes;)
+      write(from + at, std::min(piece, bytes - at), offset + at);
+  });
+}
+
+void output_file::make_durable() const {
+  if (auto const error = apps::make_durable(fd_)) throw std::system_error(error, path_);
+}
+
+}  // namespace gpufs::apps::analytics

@@ -1,0 +1,72 @@
+#include <gpufs/device.hpp>
+
+#include <apps/analytics/run_options.hpp>
+#include <apps/common/program.hpp>
+#include <apps/common/run_report.hpp>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpufs::apps::analytics {
+
+namespace {
+
+constexpr std::int64_t not_given = INT64_MIN;
+
+}  // namespace
+
+void add_run_options(CLI::App& app, run_options& o, std::vector<variant> const& allowed) {
+  app.add_option("--variant", o.variants,
+                 "one or several, which take turns: array, pointer, gread: how kernels read the "
+                 "files; the others are written by hand: zerocopy: from pinned memory; managed: "
+                 "from memory that the driver moves (CUDA only); copy: whole files by one thread "
+                 "and one copy; pipeline or tiles: by 8 threads; memory: the kernel alone")
+      ->check(CLI::IsMember(names_of(allowed)))
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--blocks", o.blocks,
+                 "threadblocks; default 8 per multiprocessor, emulated 4 in all");
+  app.add_option("--threads", o.threads,
+                 fmt::format("threads of each, a multiple of 32 up to {}; default {}, emulated 64",
+                             32 * most_warps, 32 * most_warps));
+  app.add_option("--stride", o.stride,
+                 "1: neighbouring warps work on neighbouring parts of the file; P: on parts that "
+                 "lie P apart")
+      ->capture_default_str();
+  app.add_option("--runs", o.runs, "runs of each variant; the median counts")
+      ->capture_default_str();
+  app.add_flag(
+      "--cold", o.cold,
+      "drop the files from the OS page cache before each run; else they are brought there");
+  app.add_flag("--check", o.check, "compare each result with the host's");
+  app.add_flag("--json", o.json, "print a JSON object for each variant");
+}
+
+launch_shape shape_of(run_options const& o) {
+  device_info const device = device_to_run_on();
+  bool const emulated = device.kind == "emulated";
+  std::int64_t const blocks = o.blocks != not_given ? o.blocks
+                              : emulated            ? 4
+                                                    : 8 * std::int64_t{device.multiprocessors};
+  std::int64_t const threads = o.threads != not_given ? o.threads : emulated ? 64 : 32 * most_warps;
+  check_option("--blocks", blocks, 1, 1 << 20);
+  check_threads(threads, 32 * most_warps);
+  return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads)};
+}
+
+void check_run_options(run_options const& o) {
+  check_option("--runs", o.runs, 1, 1000);
+  check_option("--stride", o.stride, 1, std::int64_t{1} << 32);
+}
+
+config settings_of(config settings, launch_shape const& shape) {
+  constexpr std::uint64_t most_seats = 65536;
+  std::uint64_t const wanted = std::min(shape.warps(), most_seats);
+  settings.seats = static_cast<std::uint32_t>(std::max<std::uint64_t>(settings.seats, wanted));
+  validate(settings);
+  return settings;
+}
+
+}  // namespace gpufs::apps::analytics

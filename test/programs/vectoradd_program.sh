@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# vectoradd_program.sh PROGRAM: gpufs-vectoradd in all variants, with --check. Exit status 77: no
+# device.
+program=$1
+# shellcheck source=SCRIPTDIR/../support/analytics.sh
+. "$(dirname "$0")/../support/analytics.sh"
+
+seed=$((RANDOM * 32768 + RANDOM))
+echo "seed $seed"
+verified 8 --variant array,pointer,gread,tiles,zerocopy,copy,pipeline,memory --seed $seed
+# Ends within a page, pages smaller and larger than a piece, turns that lie apart, few frames.
+settings=(--staging 2M --prefetch-memory 2M --write-memory 2M --rpc-timeout 120s)
+for size in 512 4K 16K; do
+  verified 3 --variant array,pointer,gread --elements 5003 --seed $seed --stride 3 \
+    --page-size $size --cache 128K
+done
+for elements in 1 4 511; do verified 3 --variant pointer,gread,tiles --elements $elements; done
+verified 1 --variant pointer --cold
+
+# Each byte of the inputs is read once, and each of the sums is written once.
+verified 1 --variant pointer --prefetch 0 --cache 4M --elements 16384
+[[ $said == *'"host_bytes": 262144,'* && $said == *'"host_bytes_written": 131072,'* ]] ||
+  complain "bytes: $said"
+
+# Files that stay: inputs are used again, sums are overwritten. Other files are left alone.
+verified 1 --data "$folder/in" --output "$folder/c" --elements 1000 --seed 5
+made=$(stat -c %Y.%i "$folder/in/a.u64")
+verified 1 --data "$folder/in" --output "$folder/c" --elements 1000 --seed 5
+[ "$made" = "$(stat -c %Y.%i "$folder/in/a.u64")" ] || complain "a.u64 was made again"
+[ "$(stat -c %s "$folder/c")" = 8000 ] || complain "the sums' file: $(stat -c %s "$folder/c")"
+printf x | dd of="$folder/in/b.u64" conv=notrunc status=none
+refuses "check failed" --data "$folder/in" --elements 1000 --seed 5 --check --runs 1
+mkdir "$folder/other"
+echo mine >"$folder/other/a.u64"
+refuses "was not generated here" --data "$folder/other"
+[ "$(cat "$folder/other/a.u64")" = mine ] || complain "a file of another was changed"
+
+refuses "--variant: nothing not in" --variant nothing
+refuses "--threads=256: must be a multiple of 32 from 32 to 128" --threads 256
+refuses "--elements=-1: must be from 0 to" --elements -1
+refuses "--runs=0: must be from 1 to 1000" --runs 0
+refuses "--output=$folder/none/c: No such file" --output "$folder/none/c"
+[[ $("$program" --json --runs 1) == *'"kind": "cuda"'* ]] ||
+  refuses "the emulated device has no managed memory" --variant managed
+conclude
