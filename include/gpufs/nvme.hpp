@@ -22,12 +22,11 @@ enum class layout { striped, replicated };
 /// The speed of a drive. A member with a model is not faster than that drive: results made with it
 /// are those of a modelled drive.
 struct drive_model {
-  /// Commands of 512 bytes and of 4 KiB a second, above 0. Larger ones take as long as their bytes
-  /// in 4 KiB.
-  double read_512;
-  double read_4k;
-  double write_512;
-  double write_4k;
+  // Commands a second, above 0. Those beyond 4 KiB take as long as their bytes in 4 KiB.
+  double read_512;   ///< reads of 512 bytes
+  double read_4k;    ///< reads of 4 KiB
+  double write_512;  ///< writes of 512 bytes
+  double write_4k;   ///< writes of 4 KiB
   /// Microseconds from a command to its answer, at least 0.
   double latency_us;
 };
@@ -47,7 +46,7 @@ struct software_options {
   /// Without paths: the number of members, 1..64.
   unsigned memory_members = 1;
 
-  layout how = layout::striped;
+  layout how = layout::striped;  ///< of the members
   /// Bytes, a power of two, at least config::page_size and a block.
   std::uint64_t stripe = 128 << 10;
   /// Threads of each member's controller, 1..64. 0: config::nvme_threads.
@@ -70,7 +69,7 @@ struct vfio_options {
   /// The namespace of each drive.
   std::uint32_t nsid = 1;
 
-  layout how = layout::striped;
+  layout how = layout::striped;  ///< of the members
   /// As software_options::stripe.
   std::uint64_t stripe = 128 << 10;
 };
@@ -83,7 +82,7 @@ struct attachment_statistics {
   std::uint64_t flushes = 0;
   /// Bytes that commands have moved. Replicas count each.
   std::uint64_t bytes_read = 0;
-  std::uint64_t bytes_written = 0;
+  std::uint64_t bytes_written = 0;  ///< as bytes_read
   /// Commands that were sent again, as their status allowed it.
   std::uint64_t retries = 0;
   /// Commands that ended with an error, by status code (type << 8 | code).
@@ -96,7 +95,7 @@ struct attachment_statistics {
   std::uint64_t doorbells = 0;
   /// Looks at completion queues, and those that found nothing.
   std::uint64_t queue_looks = 0;
-  std::uint64_t empty_looks = 0;
+  std::uint64_t empty_looks = 0;  ///< of these, without a completion
   /// Completions of no command.
   std::uint64_t strays = 0;
   /// Resets of controllers.
@@ -110,7 +109,7 @@ struct attachment_statistics {
   std::uint64_t device_queue_pairs = 0;
   /// Commands of kernels whose completions they have taken. The counters above are the host's.
   std::uint64_t device_commands = 0;
-  std::string why_no_device_queues{};
+  std::string why_no_device_queues{};  ///< empty: kernels read the file by themselves
 };
 
 }  // namespace gpufs::nvme
