@@ -4,6 +4,7 @@
 
 #include <gpufs/dirty/write_counters.hpp>
 #include <gpufs/handle/counters.hpp>
+#include <gpufs/ring/block_requests.hpp>
 #include <gpufs/ring/channel.hpp>
 
 #include <prefetcher/readahead_state.hpp>
@@ -218,7 +219,6 @@ class seat_chunks {
   __device__ __forceinline__ void send(wanted const& w, bool sends) {
     rpc::request r;
     r.op = rpc::operation::read;
-    r.backing = w.written ? 0 : rpc::block_backing_of(w.version);
     r.flags = rpc::read_is_chunk;
     r.channel = mine_.number;
     r.sequence = mine_.sequence;
@@ -227,7 +227,13 @@ class seat_chunks {
     r.length = mine_.length;
     ring::channel const via{mine_.number, mine_.sequence};
     r.staging = sends ? ring::staging_offset(fs_.prefetch.channels, via) : 0;
-    ring::submit_each(fs_, sends, r);
+    std::uint8_t const backing = w.written ? 0 : rpc::block_backing_of(w.version);
+    bool by_drives = false;
+    if (backing != 0)
+      by_drives =
+          ring::send_reads<base::whole_warp>(fs_.self, sends ? backing : std::uint8_t{0}, r.channel,
+                                             r.sequence, r.offset, r.length, r.staging);
+    ring::submit_each(fs_, sends && !by_drives, r);
     auto const sent = base::count_lanes(__ballot_sync(base::all_lanes, sends));
     if (lane_id() == 0) {
       handle::add(fs_, handle::counter::requests, sent);

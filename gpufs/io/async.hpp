@@ -76,8 +76,10 @@ GPUFS_STAGE inline std::uint32_t request_pages(fs_ref const* handle, read_span c
     std::uint64_t const begin = name.page << span.page_shift;
     mine.writes = dirty::writes_counted(fs, span.version, begin, begin + span.page_bytes());
   }
-  ring::submit_each(fs, sends,
-                    sends ? source::page_request(fs, name, mine.via, 0) : rpc::request{});
+  bool const by_drives = source::read_by_drives<whole_warp>(fs, sends, name, mine.via, 0);
+  bool const by_daemon = sends && !by_drives;
+  ring::submit_each(fs, by_daemon,
+                    by_daemon ? source::page_request(fs, name, mine.via, 0) : rpc::request{});
   std::uint32_t const requested = __ballot_sync(all_lanes, sends);
   auto const n = count_lanes(requested);
   auto const unused = count_lanes(__ballot_sync(all_lanes, admitted)) - n;

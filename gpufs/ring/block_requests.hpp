@@ -23,8 +23,8 @@ using namespace base;
 // ring/channel.hpp. A command that cannot have all bytes reads fewer; callers then ask for the
 // rest, as after any short answer.
 //
-// Nobody but device code takes completions. So every wait for an answer calls help_drives() now and
-// then.
+// Nobody but device code takes completions. So every wait for the answer to a read calls
+// help_drives() now and then, and so does who finds no channel for a page.
 
 __device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> sequence_of(
     handle::block_command& c) {
@@ -82,8 +82,7 @@ __device__ __forceinline__ void for_each_drive_pair(nvme::queue_pair_ref const* 
 }
 
 /// Rings doorbells for, and takes completions of, the pairs that owe completions to the channels of
-/// the lanes that wait. Part of every wait for the answer to a read. All lanes of the team call.
-/// Never waits.
+/// the lanes that wait. All lanes of the team call. Never waits.
 template <class Team>
 GPUFS_STAGE void help_drives(fs_ref const* handle, bool waits, std::uint32_t channel) {
   nvme::queue_pair_ref const* const pair = waits ? pair_of(*handle, channel) : nullptr;
@@ -117,7 +116,7 @@ __device__ __forceinline__ nvme::block_backing const* usable_backing(fs_ref cons
 
 /// Sends the reads of those lanes whose files have a usable backing. All lanes of the team call;
 /// each sender owns its channel. Never waits. Returns true in the lanes whose read was sent.
-// The arguments are members of a request: one by one they travel in registers.
+// The arguments travel in registers.
 template <class Team>
 GPUFS_STAGE bool send_reads(fs_ref const* handle, std::uint8_t backing, std::uint32_t channel,
                             std::uint32_t sequence, std::uint64_t offset, std::uint64_t length,
@@ -150,14 +149,6 @@ GPUFS_STAGE bool send_reads(fs_ref const* handle, std::uint8_t backing, std::uin
     nvme::move_tail<Team>(q);
   });
   return pair != nullptr;
-}
-
-/// Sends the reads of the lanes with `sends`. As send_reads().
-template <class Team>
-__device__ __forceinline__ bool send_to_drives(fs_ref const& fs, bool sends,
-                                               rpc::request const& r) {
-  return send_reads<Team>(fs.self, sends ? r.backing : std::uint8_t{0}, r.channel, r.sequence,
-                          r.offset, r.length, r.staging);
 }
 
 }  // namespace gpufs::ring

@@ -6,7 +6,6 @@
 #include <gpufs/device.hpp>
 #include <gpufs/fs_ref.hpp>
 #include <gpufs/handle/deadline.hpp>
-#include <gpufs/ring/block_requests.hpp>
 #include <gpufs/ring/channel_state.hpp>
 
 #include <cerrno>
@@ -63,7 +62,6 @@ __device__ __forceinline__ bool try_channel(fs_ref const& fs, handle::channel_po
     return false;
   std::uint32_t const sequence = last.load(memory_order_relaxed);
   if (was_quarantined) {
-    help_drives<one_lane>(fs.self, true, pool.first + index);
     // Pairs with the daemon's release of the answer: its writes to staging are over.
     std::uint64_t const answer = load_completion(fs, pool.first + index, memory_order_acquire);
     if (rpc::completion_sequence(answer) != sequence) {
@@ -197,11 +195,10 @@ __device__ __forceinline__ void submit(fs_ref const& fs, rpc::request const& r) 
   __syncwarp();
 }
 
-/// Puts the calling thread's request into its ring, or sends it to a controller. Any single thread
-/// calls; it owns r.channel. Never waits.
+/// Puts the calling thread's request into its ring. Any single thread calls; it owns r.channel.
+/// Never waits.
 template <carries Carries = carries::nothing>
 __device__ __forceinline__ void submit_alone(fs_ref const& fs, rpc::request const& r) {
-  if (r.backing != 0 && send_to_drives<one_lane>(fs, true, r)) return;
   std::uint32_t const ring =
       rpc::ring_of(r.channel, static_cast<std::uint32_t>(fs.link.shared.rings));
   std::uint64_t const ticket =
@@ -218,12 +215,9 @@ __device__ __forceinline__ void submit_alone(fs_ref const& fs, rpc::request cons
   }
 }
 
-/// Puts a request of each lane with `sends` into its ring, or sends it to a controller. All lanes
-/// of a warp call; each sender owns its r.channel. Never waits.
+/// Puts a request of each lane with `sends` into its ring. All lanes of a warp call; each sender
+/// owns its r.channel. Never waits.
 __device__ __forceinline__ void submit_each(fs_ref const& fs, bool sends, rpc::request const& r) {
-  if (__ballot_sync(all_lanes, sends && r.backing != 0) != 0 &&
-      send_to_drives<whole_warp>(fs, sends, r))
-    sends = false;
   unsigned const lane = lane_id();
   std::uint64_t word[rpc::words_per_slot] = {};
   std::uint64_t at = 0;  // index of the slot

@@ -68,8 +68,6 @@ struct request {
   std::uint64_t length = 0;
   std::uint64_t staging = 0;  ///< byte offset of the data in the staging region
   std::uint64_t argument[2] = {0, 0};
-  /// of a read: as block_backing_of(). The slot does not have it: such reads go to a controller.
-  std::uint8_t backing = 0;
 };
 
 /// Files behind NVMe queues that kernels drive have versions with this number in the upper bits: 1

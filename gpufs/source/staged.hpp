@@ -4,6 +4,7 @@
 #include <gpufs/cache/page_table.hpp>
 #include <gpufs/cache/take.hpp>
 #include <gpufs/handle/counters.hpp>
+#include <gpufs/ring/block_requests.hpp>
 #include <gpufs/ring/channel.hpp>
 #include <gpufs/source/fill.hpp>
 
@@ -48,8 +49,6 @@ __device__ __forceinline__ rpc::request page_request(fs_ref const& fs, page_name
                                                      ring::channel const& via, std::uint64_t from) {
   rpc::request r;
   r.op = rpc::operation::read;
-  // Dirty bytes of a written file are the daemon's to find.
-  r.backing = name.zero_filled ? 0 : rpc::block_backing_of(name.version);
   r.flags = name.zero_filled ? rpc::read_zeros_beyond_end : 0;
   r.channel = via.number;
   r.sequence = via.sequence;
@@ -58,6 +57,21 @@ __device__ __forceinline__ rpc::request page_request(fs_ref const& fs, page_name
   r.length = name.expected - from;
   r.staging = ring::staging_offset(fs.channels.page, via) + from;
   return r;
+}
+
+/// Sends the reads of bytes [from, expected) of the lanes' pages to controllers, where files are
+/// read so. All lanes of the team call; lanes with `wants` own their page channels. Returns true in
+/// the lanes whose read was sent. The others' are the daemon's.
+template <class Team>
+__device__ __forceinline__ bool read_by_drives(fs_ref const& fs, bool wants, page_name const& name,
+                                               ring::channel const& via, std::uint64_t from) {
+  // Dirty bytes of a written file are the daemon's to find.
+  bool const may = wants && !name.zero_filled && rpc::block_backing_of(name.version) != 0;
+  if (Team::ballot(may) == 0) return false;
+  return ring::send_reads<Team>(fs.self, may ? rpc::block_backing_of(name.version) : 0, via.number,
+                                via.sequence, (name.page << fs.cache.page_shift) + from,
+                                name.expected - from,
+                                ring::staging_offset(fs.channels.page, via) + from);
 }
 
 /// Returns the address of a page's bytes that have arrived.
@@ -144,7 +158,8 @@ __device__ __forceinline__ void finish_page(fs_ref const& fs, page_name const& n
       return;
     }
     ring::next_request(fs.channels.page, e.via);
-    ring::submit_alone(fs, page_request(fs, name, e.via, e.got));
+    if (!read_by_drives<one_lane>(fs, true, name, e.via, e.got))
+      ring::submit_alone(fs, page_request(fs, name, e.via, e.got));
     handle::add(fs, handle::counter::requests);
     handle::add(fs, handle::counter::read_requests);
     bool answered = false;

@@ -43,7 +43,10 @@ __device__ __forceinline__ source::fill lane_enter(fs_ref const& fs, source::pag
   if (fs.windows.entries != nullptr && !name.zero_filled)
     window = source::window_address(fs.self, name.version, name.page << fs.cache.page_shift,
                                     name.expected);
-  if (window == 0 && !lane_channel(fs, attempt, e.via)) return e;
+  if (window == 0 && !lane_channel(fs, attempt, e.via)) {
+    help_channels<one_lane>(fs, attempt);
+    return e;
+  }
   cache::taken_frame const taken = take_frames<one_lane>(fs, seat, true);
   if (taken.evicted) handle::add(fs, handle::counter::evictions);
   bool entered = false;
@@ -64,6 +67,7 @@ __device__ __forceinline__ source::fill lane_enter(fs_ref const& fs, source::pag
   }
   if (window != 0) return source::fill::by_window(e.frame, window, name.expected);
   e.status = source::page_status::fetching;
+  if (source::read_by_drives<one_lane>(fs, true, name, e.via, 0)) return e;
   rpc::request request = source::page_request(fs, name, e.via, 0);
   request.flags |= rpc::read_for_elements;
   ring::submit_alone(fs, request);

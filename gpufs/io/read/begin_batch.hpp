@@ -73,7 +73,10 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
   if (b.chunks != nullptr) chunks.entered(as_wanted(b), all_entered);
   if (has_channel && !entered) ring::return_channel(fs.channels.page, own, true);  // never used
   bool const sends = entered && !has_source;
-  ring::submit_each(fs, sends, sends ? source::page_request(fs, name, own, 0) : rpc::request{});
+  bool const by_drives = source::read_by_drives<whole_warp>(fs, sends, name, own, 0);
+  bool const by_daemon = sends && !by_drives;
+  ring::submit_each(fs, by_daemon,
+                    by_daemon ? source::page_request(fs, name, own, 0) : rpc::request{});
   if (entered)
     mine = registered ? source::fill::by_window(frame, window, name.expected)
            : at.found ? source::fill::by_chunk(frame, at.via, at.offset)
@@ -208,6 +211,7 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, s
         todo &= ~e.entered;
         contested = e.contested;
         short_of_channels = e.short_of_channels;
+        if (short_of_channels) help_channels<whole_warp>(fs, attempt);
       }
     }
     absent = 0;  // from now on the rest may be in the cache

@@ -13,6 +13,15 @@ namespace gpufs::io {
 
 using namespace base;
 
+/// Part of a wait for page channels: completions of commands that were given up free channels.
+/// Looks at a channel for each lane, at others with each attempt. All lanes of the team call.
+template <class Team>
+__device__ __forceinline__ void help_channels(fs_ref const& fs, unsigned attempt) {
+  handle::channel_pool_ref const& pool = fs.channels.page;
+  std::uint32_t const at = warp_number() * pool.spacing + attempt * (warp_size + 1) + lane_id();
+  ring::help_drives<Team>(fs.self, true, pool.first + at % pool.count);
+}
+
 /// The outcome of enter_each() for a lane's page.
 struct entry_attempt {
   cache::taken_frame taken;  ///< frame < 0: no frame was found
