@@ -68,10 +68,18 @@ void drive::make_queues() {
   }
 }
 
+// The host's queues work without them.
 void drive::make_device_queues(std::uint32_t granted, std::uint32_t depth) {
-  for (std::uint32_t id = host_pairs_ + 1; id <= granted; ++id)
-    device_pairs_.push_back(
-        plane_.create_queue_pair(static_cast<std::uint16_t>(id), depth, options_.device_memory));
+  std::uint32_t id = host_pairs_ + 1;
+  try {
+    for (; id <= granted; ++id)
+      device_pairs_.push_back(
+          plane_.create_queue_pair(static_cast<std::uint16_t>(id), depth, options_.device_memory));
+  } catch (std::exception const&) {
+    for (std::uint32_t made = host_pairs_ + 1; made < id; ++made)
+      plane_.delete_queue_pair(static_cast<std::uint16_t>(made));
+    device_pairs_.clear();
+  }
 }
 
 // Threads that see the controller broken wait here for the one that resets it.

@@ -203,7 +203,11 @@ class seat_chunks {
     std::uint32_t const home =
         static_cast<std::uint32_t>(state_ - fs_.prefetch.states) * chunks_per_context;
     ring::channel via;
-    bool const got = ring::try_channels(fs_, fs_.prefetch.channels, home, 2, takes, via);
+    handle::channel_pool_ref const& pool = fs_.prefetch.channels;
+    bool const got = ring::try_channels(fs_, pool, home, 2, takes, via);
+    if (__ballot_sync(base::all_lanes, takes && !got) != 0)
+      ring::help_drives<base::whole_warp>(fs_.self, true,
+                                          pool.first + (home + lane_id()) % pool.count);
     if (got) {
       mine_ = {w.version, begin, length, via.number, via.sequence, state_->serial + rank};
       state_->writes[lane_id()] =

@@ -49,6 +49,8 @@ struct queue_pair_ref {
   std::uint32_t first_channel = 0;  ///< the channel of CID 0
   std::uint32_t channel_step = 0;   ///< from the channel of a CID to that of the next
   std::uint64_t* failed = nullptr;  ///< block_entry::failed of the backing
+  /// In pinned memory. Nonzero: the controller has stopped, or reaches staging no more.
+  std::uint64_t* ended = nullptr;
 };
 
 /// One place of the controller's state. It exists many times, as the daemon's stop flag does.

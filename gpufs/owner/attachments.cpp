@@ -35,20 +35,20 @@ void filesystem::state::serve_block_file(std::string const& name,
                                          std::shared_ptr<owner::block_file> const& file,
                                          owner::device_drives::memory_list const& keep) {
   std::lock_guard const lock{kernel_drives.mutex};
+  if (attached->find(name) != nullptr)
+    throw std::invalid_argument(
+        fmt::format("nvme:{}: is attached already, detach it or use another name", name));
   try {
     if (kernel_drives.all.size() == rpc::most_backings)
       throw std::runtime_error{fmt::format("{} block files were attached", rpc::most_backings)};
     auto const number = std::uint8_t(kernel_drives.all.size() + 1);
-    kernel_drives.all.push_back(std::make_shared<owner::device_drives>(
-        device.ref(), device.get<owner::block_files_owner>().commands(), file->volume(), number,
-        keep));
+    kernel_drives.all.push_back(
+        std::make_shared<owner::device_drives>(device.ref(), file->volume(), number, keep));
     file->read_by_kernels(kernel_drives.all.back(), number);
   } catch (std::exception const& e) {
     file->not_by_kernels(e.what());
   }
-  if (attached->attach(name, file) != 0)
-    throw std::invalid_argument(
-        fmt::format("nvme:{}: is attached already, detach it or use another name", name));
+  static_cast<void>(attached->attach(name, file));  // the lock keeps the name free
 }
 
 void filesystem::attach(std::string const& name, nvme::software_options const& options) {

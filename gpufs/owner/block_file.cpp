@@ -58,7 +58,7 @@ void block_file::read_by_kernels(std::shared_ptr<device_drives> drives, std::uin
   std::size_t member = 0;
   for (auto const& drive : volume_->drives())
     drive->on_reset([d = drives_] { d->fail(); },
-                    [d = drives_, i = member++] { d->answer_all(i); });
+                    [d = drives_, i = member++] { d->end_member(i); });
   drives_->publish();
 }
 

@@ -25,9 +25,6 @@ class block_files_owner {
   [[nodiscard]] std::uint64_t metadata_bytes() const { return bytes_of(commands_); }
   [[nodiscard]] std::uint64_t pinned_bytes() const { return bytes_of(table_); }
 
-  /// Of each channel. Kernels change them.
-  [[nodiscard]] buffer<handle::block_command> const& commands() const { return commands_; }
-
  private:
   pinned_buffer<handle::block_entry> table_;
   buffer<handle::block_command> commands_;

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <bit>
 #include <cerrno>
-#include <exception>
 #include <stdexcept>
 #include <utility>
 
@@ -15,6 +14,7 @@ namespace gpufs::owner {
 namespace {
 
 constexpr std::uint64_t page_bytes = nvme::page_bytes;
+constexpr std::size_t apart = 16;  // words from one member's flag to the next
 
 std::uint64_t whole_pages(std::uint64_t bytes) {
   return (bytes + page_bytes - 1) / page_bytes * page_bytes;
@@ -32,12 +32,9 @@ nvme_host::memory_source pinned_memory(device_drives::memory_list keep) {
   };
 }
 
-device_drives::device_drives(fs_ref const& fs, buffer<handle::block_command> const& commands,
-                             nvme_host::volume& volume, std::uint8_t number, memory_list keep)
-    : shared_{fs.link.shared},
-      commands_{commands},
-      entry_{fs.blocks.table[number - 1]},
-      keep_{std::move(keep)} {
+device_drives::device_drives(fs_ref const& fs, nvme_host::volume& volume, std::uint8_t number,
+                             memory_list keep)
+    : shared_{fs.link.shared}, entry_{fs.blocks.table[number - 1]}, keep_{std::move(keep)} {
   make_pairs(volume);
   try {
     map_staging(volume);
@@ -60,7 +57,8 @@ void device_drives::make_pairs(nvme_host::volume& volume) {
           "{}: {} queue pairs for kernels, {} are needed for {} channels", drive->name(),
           drive->device_pairs().size(),
           depth == 0 ? 0 : nvme_host::pairs_for(shared_.channels, depth), shared_.channels)};
-  pairs_of_member_ = each;
+  ended_ = pinned_buffer<std::uint64_t>(drives.size() * apart);
+  ended_.fill_zero();
   std::uint64_t const count = each * drives.size();
   pairs_ = buffer<nvme::queue_pair_ref>(count);
   words_ = buffer<nvme::queue_words>(count);
@@ -87,6 +85,7 @@ void device_drives::make_pairs(nvme_host::volume& volume) {
       ref.first_channel = place++;
       ref.channel_step = static_cast<std::uint32_t>(each);
       ref.failed = &entry_.failed;
+      ref.ended = &ended_[at / each * apart];
       refs_.push_back(ref);
     }
   }
@@ -136,29 +135,10 @@ void device_drives::fail() noexcept {
   std::atomic_ref{entry_.failed}.store(1, std::memory_order_relaxed);
 }
 
-bool device_drives::is_of(std::size_t member, std::uint64_t pair) const {
-  auto const first = reinterpret_cast<std::uint64_t>(pairs_.data() + member * pairs_of_member_);
-  return pair >= first && pair < first + pairs_of_member_ * sizeof(nvme::queue_pair_ref);
-}
-
-// The controller has stopped, so no completion comes any more. A kernel may be handing one out
-// now. Then its answer stays: the exchange fails, whatever the channel's next owner has done.
-void device_drives::answer_all(std::size_t member) noexcept {
+void device_drives::end_member(std::size_t member) noexcept {
   fail();
-  try {
-    std::vector<handle::block_command> seen(commands_.size());
-    commands_.copy_to_host(seen.data(), seen.size());
-    for (std::uint64_t number = 0; number < seen.size(); ++number) {
-      std::uint32_t const sequence = seen[number].sequence;
-      if (sequence == 0 || !is_of(member, seen[number].pair)) continue;
-      std::atomic_ref word{shared_.completions[number].word};
-      std::uint64_t now = word.load(std::memory_order_acquire);
-      if (rpc::completion_sequence(now) == sequence) continue;
-      word.compare_exchange_strong(now, rpc::pack_completion(sequence, -EIO),
-                                   std::memory_order_release, std::memory_order_relaxed);
-    }
-  } catch (std::exception const&) {  // they end by their timeout
-  }
+  // Pairs with help_drives().
+  std::atomic_ref{ended_[member * apart]}.store(1, std::memory_order_release);
 }
 
 void device_drives::unmap() noexcept {
@@ -172,7 +152,7 @@ void device_drives::end() noexcept {
   if (members_.empty()) return;
   fail();
   unmap();
-  for (std::size_t i = 0; i < members_.size(); ++i) answer_all(i);
+  for (std::size_t i = 0; i < members_.size(); ++i) end_member(i);
   members_.clear();
 }
 

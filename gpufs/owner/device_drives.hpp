@@ -28,11 +28,10 @@ class device_drives {
  public:
   using memory_list = std::shared_ptr<std::vector<std::shared_ptr<std::byte>>>;
 
-  /// `number`: of the backing, 1..rpc::most_backings. `commands`: as block_files_owner::commands().
-  /// `keep`: the memory of the pairs. Not yet in use: see publish().
+  /// `number`: of the backing, 1..rpc::most_backings. `keep`: the memory of the pairs. Not yet in
+  /// use: see publish().
   /// Throws device_error, std::system_error, std::runtime_error: kernels cannot read the file.
-  device_drives(fs_ref const& fs, buffer<handle::block_command> const& commands,
-                nvme_host::volume& volume, std::uint8_t number, memory_list keep);
+  device_drives(fs_ref const& fs, nvme_host::volume& volume, std::uint8_t number, memory_list keep);
   ~device_drives() { end(); }
   device_drives(device_drives const&) = delete;
   device_drives& operator=(device_drives const&) = delete;
@@ -42,11 +41,11 @@ class device_drives {
 
   /// The daemon serves the file from now on. Any thread calls.
   void fail() noexcept;
-  /// The same, and all commands under way on a member are answered by -EIO: its controller has
+  /// The same, and kernels answer all commands under way on a member with -EIO: its controller has
   /// stopped, or reaches their memory no more.
-  void answer_all(std::size_t member) noexcept;
+  void end_member(std::size_t member) noexcept;
 
-  /// Takes staging away from the controllers, and answers what is under way. The controllers may be
+  /// Takes staging away from the controllers, and ends what is under way. The controllers may be
   /// freed then, and the filesystem's memory. Any thread calls, once or more often.
   void end() noexcept;
 
@@ -65,17 +64,15 @@ class device_drives {
   void make_pairs(nvme_host::volume& volume);
   void map_staging(nvme_host::volume& volume);
   void unmap() noexcept;
-  [[nodiscard]] bool is_of(std::size_t member, std::uint64_t pair) const;
 
   rpc::shared_region const shared_;
-  buffer<handle::block_command> const& commands_;
   handle::block_entry& entry_;
   memory_list const keep_;
   std::mutex ending_;  // guards members_
   std::vector<member_memory> members_;
   // GPU memory, and what the host puts there.
   std::vector<nvme::queue_pair_ref> refs_;
-  std::size_t pairs_of_member_ = 0;
+  pinned_buffer<std::uint64_t> ended_;  // of each member, a line apart
   buffer<nvme::queue_pair_ref> pairs_;
   buffer<nvme::queue_words> words_;
   buffer<std::uint32_t> marks_;

@@ -8,6 +8,7 @@
 #include <gpufs/nvme/block_backing.hpp>
 #include <gpufs/nvme/queue_pair.hpp>
 
+#include <cerrno>
 #include <cstdint>
 
 namespace gpufs::ring {
@@ -39,6 +40,25 @@ __device__ __forceinline__ nvme::queue_pair_ref const* pair_of(fs_ref const& fs,
       atomic_ref<std::uint64_t, scope::device>(command.pair).load(memory_order_relaxed));
 }
 
+/// The answer of a controller that asks for another try. The daemon never gives it.
+inline constexpr std::int32_t try_again = -ERESTART;
+
+/// Answers a channel's command, unless it has been answered. Any thread calls, for a completion or
+/// for a pair that has ended. False: another thread was faster.
+__device__ __forceinline__ bool answer(fs_ref const& fs, std::uint32_t channel,
+                                       std::uint32_t sequence, std::int32_t result) {
+  std::uint32_t seen = sequence;
+  // One thread gets the command. The channel's owner stores no other one before it has the answer.
+  if (!sequence_of(fs.blocks.commands[channel])
+           .compare_exchange_strong(seen, 0, memory_order_acq_rel, memory_order_relaxed))
+    return false;
+  // Pairs with load_completion(), as the daemon's answer does. The bytes are there: the controller
+  // has posted the completion behind them, and its entry has been loaded.
+  atomic_ref<std::uint64_t, scope::system>(fs.link.shared.completions[channel].word)
+      .store(rpc::pack_completion(sequence, result), after_settling);
+  return true;
+}
+
 /// Puts the answers of a pair's commands into the channels' completion words.
 struct channel_receiver {
   fs_ref const* fs;
@@ -56,14 +76,10 @@ struct channel_receiver {
     std::uint32_t const bytes =
         atomic_ref<std::uint32_t, scope::device>(command.bytes).load(memory_order_relaxed);
     std::int32_t const error = nvme::result_of(q, e, nvme::direction::read);
-    std::int32_t const result = error != 0 ? error : rpc::read_result(bytes, false);
-    sequence_of(command).store(0, memory_order_relaxed);
-    settle(command.sequence);  // before the channel's next owner stores its own
-    // Pairs with load_completion(), as the daemon's answer does. The bytes are there: the
-    // controller has posted the completion behind them.
-    atomic_ref<std::uint64_t, scope::system>(fs->link.shared.completions[number].word)
-        .store(rpc::pack_completion(sequence, result), after_settling);
-    return true;
+    return answer(*fs, static_cast<std::uint32_t>(number), sequence,
+                  error == 0         ? rpc::read_result(bytes, false)
+                  : error == -EAGAIN ? try_again
+                                     : error);
   }
   __device__ void count_strays(unsigned) const {}
 };
@@ -82,10 +98,20 @@ __device__ __forceinline__ void for_each_drive_pair(nvme::queue_pair_ref const* 
 }
 
 /// Rings doorbells for, and takes completions of, the pairs that owe completions to the channels of
-/// the lanes that wait. All lanes of the team call. Never waits.
+/// the lanes that wait. Answers commands of pairs that have ended with -EIO. All lanes of the team
+/// call. Never waits.
 template <class Team>
 GPUFS_STAGE void help_drives(fs_ref const* handle, bool waits, std::uint32_t channel) {
-  nvme::queue_pair_ref const* const pair = waits ? pair_of(*handle, channel) : nullptr;
+  fs_ref const& fs = *handle;
+  nvme::queue_pair_ref const* pair = waits ? pair_of(fs, channel) : nullptr;
+  // Pairs with the host's release: the controller writes to the channel's memory no more.
+  if (pair != nullptr &&
+      atomic_ref<std::uint64_t, scope::system>(*pair->ended).load(memory_order_acquire) != 0) {
+    std::uint32_t const sequence =
+        sequence_of(fs.blocks.commands[channel]).load(memory_order_relaxed);
+    if (sequence != 0) answer(fs, channel, sequence, -EIO);
+    pair = nullptr;
+  }
   for_each_drive_pair<Team>(pair, [&](nvme::queue_pair_ref const& q, unsigned) {
     nvme::move_tail<Team>(q);
     nvme::drain<Team>(channel_receiver{handle}, q);

@@ -6,6 +6,7 @@
 #include <gpufs/device.hpp>
 #include <gpufs/fs_ref.hpp>
 #include <gpufs/handle/deadline.hpp>
+#include <gpufs/ring/block_requests.hpp>
 #include <gpufs/ring/channel_state.hpp>
 
 #include <cerrno>
@@ -103,8 +104,12 @@ __device__ __forceinline__ bool try_channels(fs_ref const& fs, handle::channel_p
   return got;
 }
 
-/// Takes a free channel and waits for one if necessary. Holders wait only for the daemon. All lanes
-/// of a warp call. Returns 0, -EIO or -ETIMEDOUT. `late` as in try_channel(), in lane 0.
+/// Whether who waits for a channel takes completions that controllers owe.
+enum class helps { no, yes };
+
+/// Takes a free channel and waits for one if necessary. All lanes of a warp call. Returns 0, -EIO
+/// or -ETIMEDOUT. `late`: as in try_channel(), in lane 0.
+template <helps Helps = helps::no>
 __device__ __forceinline__ int acquire_channel(fs_ref const& fs,
                                                handle::channel_pool_ref const& pool, channel& out,
                                                std::int32_t* late = nullptr) {
@@ -113,7 +118,11 @@ __device__ __forceinline__ int acquire_channel(fs_ref const& fs,
     channel mine;
     bool const got = try_channels(fs, pool, from, 1, lane_id() == 0, mine, late);
     from = (from + (pool.count < warp_size ? 1 : warp_size)) % pool.count;
-    if (__ballot_sync(all_lanes, got) == 0) return false;
+    if (__ballot_sync(all_lanes, got) == 0) {
+      if constexpr (Helps == helps::yes)
+        help_drives<whole_warp>(fs.self, true, pool.first + (from + lane_id()) % pool.count);
+      return false;
+    }
     out = {warp_broadcast(mine.number), warp_broadcast(mine.sequence)};
     return true;
   });

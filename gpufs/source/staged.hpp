@@ -139,14 +139,14 @@ __device__ __forceinline__ std::int32_t await_answer(fs_ref const& fs, ring::cha
 
 /// Takes the answer `result` to a page's own request, and requests the rest until the page is
 /// finished: complete, at the file's end, or failed. A short answer can mean each of these; the
-/// next answer decides. Controllers may ask for another try by -EAGAIN. Any single thread calls.
+/// next answer decides. Controllers may ask for another try. Any single thread calls.
 __device__ __forceinline__ void finish_page(fs_ref const& fs, page_name const& name, fill& e,
                                             std::int32_t result) {
   unsigned tries = 0;
   for (bool all_in_twin = true;;) {
-    bool const again = result == -EAGAIN && tries++ < nvme::most_retries;
+    bool const again = result == ring::try_again && tries++ < nvme::most_retries;
     if (result < 0 && !again) {
-      e.error = result == -EAGAIN ? -EIO : result;
+      e.error = result == ring::try_again ? -EIO : result;
       return;
     }
     if (!again) e.got += rpc::bytes_read(result);

@@ -93,6 +93,16 @@ __global__ void read_async(fs_ref fs, int fd, std::uint32_t pages, std::byte* ro
   }
 }
 
+/// Starts `reads` reads of a page and gives them up, as gwait does for a file that is closed. Their
+/// channels stay in quarantine.
+__global__ void leave_reads(fs_ref fs, int fd, unsigned reads, std::byte* room) {
+  io_context io(fs, cooperative_groups::this_thread_block());
+  for (unsigned i = 0; i < reads; ++i) {
+    async_read const r = gread_async(io, fd, room, page, std::int64_t(i % 64) * page);
+    if (r.requested != 0) io::drop_pages(fs.self, r.requested, r.page);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("device reads: each layout and block size, by blocks and tiles") {
@@ -303,6 +313,52 @@ TEST_CASE("device reads: chunks whose completions are owed when the file is deta
     CHECK(s.fs.attachment_stats("disk").commands == s.host_commands);
   }
   CHECK(owed);
+}
+
+TEST_CASE("device reads: completions that nobody took before the detachment answer nobody") {
+  auto c = small_config(page, 64);
+  c.prefetch_size = 4 * page;
+  for (unsigned round = 0; round < scaled(10, 3); ++round) {
+    fault_scene s(c);
+    op_batch batch;
+    for (unsigned number = 0; number < 20 + round; ++number)
+      batch.read(number % 4, s.fd, std::int64_t(number * page), page);
+    batch.run(s.fs.ref(), 4, 64);  // some chunks ahead are complete, and no kernel waits for them
+    CHECK(s.fs.close(s.fd) == 0);
+    CHECK(s.fs.detach("disk") == 0);
+    std::string const path = make_file(s.folder, "ordinary", 100 * page, 9);
+    int const fd = s.fs.open(path, O_RDONLY);
+    REQUIRE(fd > 0);
+    read_batch other;
+    for (std::uint64_t at = 0; at < 100; ++at) other.add(fd, path, std::int64_t(at * page), page);
+    other.run(s.fs.ref(), 4, 64, caller_kind::tile);
+    CHECK(other.problems() == "");
+    CHECK(s.fs.stats().timeouts == 0);
+    CHECK(s.fs.close(fd) == 0);
+    s.attach();
+    CHECK(inspect(s.fs.ref()).problems == "");
+  }
+}
+
+TEST_CASE("device reads: writers find page channels that reads under way have left") {
+  auto c = small_config(page, 16);
+  fault_scene s(c);
+  std::string const path = make_file(s.folder, "written", 64 * page, 9);
+  int const fd = s.fs.open(path, O_RDWR);
+  REQUIRE(fd > 0);
+  buffer<std::byte> room(page);
+  s.faults->holds = true;
+  launch(leave_reads, 1, 32, s.fs.ref(), s.fd, s.fs.ref().channels.page.count, room.data());
+  synchronize();
+  CHECK(inspect(s.fs.ref()).quarantined > 0);
+  s.faults->holds = false;
+  op_batch batch;
+  for (unsigned number = 0; number < 60; ++number)
+    batch.write(number % 8, fd, std::int64_t(number * page + 7), some_bytes(1, 0, 100));
+  batch.run(s.fs.ref(), 8, 64);
+  for (std::size_t op = 0; op < batch.size(); ++op) CHECK(batch.result(op) == 100);
+  CHECK(s.fs.stats().timeouts == 0);
+  CHECK(s.fs.close(fd) == 0);
 }
 
 TEST_CASE("device reads: without queue pairs for all channels the daemon reads, and says why") {

@@ -29,6 +29,7 @@ struct read_faults : nvme_controller::fault_plan {
   std::mt19937_64 random{seed()};  // and this
   std::atomic<bool> shuffles{false};
   std::atomic<bool> fail{false};
+  std::atomic<bool> holds{false};               ///< completions are not posted
   std::atomic<std::uint64_t> lost_from{~0ull};  ///< completions of reads from this block on
 
   void plan(nvme_controller::fault each, unsigned times = 1) {
@@ -50,6 +51,7 @@ struct read_faults : nvme_controller::fault_plan {
   }
   bool fails() override { return fail; }
   std::size_t posts_now(std::uint16_t, std::size_t ready) override {
+    if (holds) return 0;
     if (!shuffles) return ready;
     std::lock_guard const lock{mutex};
     return random() % (ready + 1);

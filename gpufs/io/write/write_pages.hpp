@@ -61,7 +61,7 @@ __device__ __forceinline__ void zero_frame(std::byte* frame, std::uint64_t begin
 /// error the page has failed for all callers, and the frame is not pinned any more.
 __device__ __forceinline__ std::int32_t fetch_page(fs_ref const& fs, source::page_name const& name,
                                                    source::fill& e) {
-  e.error = ring::acquire_channel(fs, fs.channels.page, e.via);
+  e.error = ring::acquire_channel<ring::helps::yes>(fs, fs.channels.page, e.via);
   if (e.error == 0) {
     ring::submit(fs, source::page_request(fs, name, e.via, 0));
     if (lane_id() == 0) {
