@@ -90,6 +90,8 @@ std::optional<double> host_reads_per_byte(statistics const& counters, std::uint6
 std::string host_reads_text(statistics const& counters, std::uint64_t wanted) {
   auto const times = host_reads_per_byte(counters, wanted);
   if (!times) return "no byte was wanted from the host";
+  if (*times == 0 && counters.read_requests != 0)
+    return "kernels read the bytes by NVMe commands of their own, none from the host";
   return fmt::format("each wanted byte was read {:.2f} times from the host{}", *times,
                      registering_text(counters));
 }
