@@ -57,9 +57,11 @@ __device__ __forceinline__ void copy_aligned(std::byte* dst, std::byte const* sr
 __device__ __forceinline__ void copy_shifted(std::byte* dst, std::byte const* src,
                                              std::uint64_t n) {
   std::uint64_t head = (4 - address(dst) % 4) % 4;
+  unsigned const shift = static_cast<unsigned>(address(src + head) % 4);
+  // The first word's load would reach before the source, where others may be writing.
+  if (head < shift) head += 4;
   if (head > n) head = n;
   copy_bytes(dst, src, head);
-  unsigned const shift = static_cast<unsigned>(address(src + head) % 4);
   auto* const to = reinterpret_cast<std::uint32_t*>(dst + head);
   auto const* const from = reinterpret_cast<std::uint32_t const*>(src + head - shift);
   // The last word's second load would reach beyond the source. The byte loop copies that word.
@@ -71,8 +73,7 @@ __device__ __forceinline__ void copy_shifted(std::byte* dst, std::byte const* sr
 }
 
 /// Copies n bytes of device memory, with the widest accesses that both alignments allow. All lanes
-/// of a warp call. If the addresses differ modulo 4, the source must be readable from the 4-byte
-/// word that holds its first byte.
+/// of a warp call. No other byte of the source is read.
 __device__ __forceinline__ void warp_copy(std::byte* dst, std::byte const* src, std::uint64_t n) {
   std::uint64_t const differ = address(dst) ^ address(src);
   if (differ % 16 == 0) {
