@@ -3,6 +3,7 @@
 
 #include <gpufs/base/host_device.hpp>
 #include <gpufs/nvme/format.hpp>
+#include <gpufs/nvme/prp.hpp>
 #include <gpufs/nvme/queue_group_ref.hpp>
 
 #include <cstdint>
@@ -12,10 +13,7 @@ namespace gpufs::nvme {
 /// A member of a backing, as device code sees it.
 struct block_member {
   queue_pair_ref const* pairs = nullptr;  ///< in GPU memory
-  std::uint64_t staging = 0;              ///< bus address of the filesystem's staging
-  /// Bus address of a list that has the address of page i + 1 of staging as entry i. A transfer
-  /// that begins in page i finds its entries there.
-  std::uint64_t list = 0;
+  prp_piece staging;                      ///< the filesystem's; see most_by_list()
 };
 
 /// How the bytes of a block file lie on its members. In GPU memory.
@@ -56,17 +54,6 @@ GPUFS_HOST_DEVICE constexpr std::uint64_t most_by_list(std::uint64_t at) {
   constexpr std::uint64_t entries = page_bytes / 8;
   std::uint64_t const page = at >> page_shift;
   return ((page + 1 + entries - page % entries) << page_shift) - at;
-}
-
-/// The memory of a transfer of `bytes` > 0 bytes at byte `at` of staging, a multiple of 4.
-GPUFS_HOST_DEVICE constexpr prp_pair staging_prps(block_member const& m, std::uint64_t at,
-                                                  std::uint64_t bytes) {
-  std::uint64_t const page = at >> page_shift;
-  std::uint64_t const last = (at + bytes - 1) >> page_shift;
-  prp_pair pair{m.staging + at, 0};
-  if (last == page + 1) pair.second = m.staging + (last << page_shift);
-  if (last > page + 1) pair.second = m.list + 8 * page;
-  return pair;
 }
 
 }  // namespace gpufs::nvme

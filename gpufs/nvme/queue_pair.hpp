@@ -219,11 +219,11 @@ __device__ void help(queue_group_ref const& g, std::uint32_t pair) {
 }
 
 /// Calls f(pair) for each distinct pair of the lanes with `has`. All lanes of the team call f.
-template <class Team, class F>
-__device__ __forceinline__ void for_each_pair(bool has, std::uint32_t pair, F&& f) {
+template <class Team, class Pair, class F>
+__device__ __forceinline__ void for_each_pair(bool has, Pair pair, F&& f) {
   GPUFS_ROLLED
   for (unsigned left = Team::ballot(has); left != 0;) {
-    std::uint32_t const one = Team::broadcast(pair, static_cast<int>(lowest_lane(left)));
+    Pair const one = Team::broadcast(pair, static_cast<int>(lowest_lane(left)));
     unsigned const lanes = Team::ballot(has && pair == one);
     f(one, lanes);
     left &= ~lanes;

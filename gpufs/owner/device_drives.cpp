@@ -103,11 +103,11 @@ void device_drives::map_staging(nvme_host::volume& volume) {
     memory.staging = memory.space->map(shared_.staging, staging);
     memory.list = nvme_host::dma_memory{*memory.space, pinned_memory(keep_),
                                         whole_pages(staging / page_bytes * 8)};
+    nvme::prp_piece const piece{memory.staging, memory.list.bus()};
     auto* const list = reinterpret_cast<std::uint64_t*>(memory.list.data());
-    for (std::uint64_t page = 1; page < staging / page_bytes; ++page)
-      list[page - 1] = memory.staging + page * page_bytes;
-    places.push_back({pairs_.data() + places.size() * drive->device_pairs().size(), memory.staging,
-                      memory.list.bus()});
+    for (std::uint32_t i = 0; i < nvme::list_entries(staging); ++i)
+      list[i] = nvme::list_entry(piece, i);
+    places.push_back({pairs_.data() + places.size() * drive->device_pairs().size(), piece});
     if (auto const limit = drive->identity().most_bytes; limit != 0) most = std::min(most, limit);
   }
   places_ = buffer<nvme::block_member>(places.size());

@@ -31,13 +31,21 @@ __device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> sequence_of(
     handle::block_command& c) {
   return atomic_ref<std::uint32_t, scope::device>(c.sequence);
 }
-/// The pair that owes a channel a completion; null: none does. Any thread calls.
-__device__ __forceinline__ nvme::queue_pair_ref const* pair_of(fs_ref const& fs,
-                                                               std::uint32_t channel) {
+/// What a channel is owed a completion for.
+struct owed_command {
+  std::uint32_t sequence = 0;                  ///< 0: for nothing
+  nvme::queue_pair_ref const* pair = nullptr;  ///< null: nothing is owed
+};
+/// Any thread calls. The command may be answered meanwhile, and the channel have another one. The
+/// pair is never older than the sequence. So who gets this sequence from answer() has its pair.
+__device__ __forceinline__ owed_command owed_to(fs_ref const& fs, std::uint32_t channel) {
   handle::block_command& command = fs.blocks.commands[channel];
-  if (sequence_of(command).load(memory_order_relaxed) == 0) return nullptr;
-  return reinterpret_cast<nvme::queue_pair_ref const*>(
-      atomic_ref<std::uint64_t, scope::device>(command.pair).load(memory_order_relaxed));
+  // Pairs with send_reads().
+  std::uint32_t const sequence = sequence_of(command).load(memory_order_acquire);
+  if (sequence == 0) return {};
+  return {sequence,
+          reinterpret_cast<nvme::queue_pair_ref const*>(
+              atomic_ref<std::uint64_t, scope::device>(command.pair).load(memory_order_relaxed))};
 }
 
 /// The answer of a controller that asks for another try. The daemon never gives it.
@@ -69,14 +77,13 @@ struct channel_receiver {
     if (nvme::sq_id_of(e) != q.id || slot >= q.channel_count || number >= fs->link.shared.channels)
       return false;
     handle::block_command& command = fs->blocks.commands[number];
-    std::uint32_t const sequence = sequence_of(command).load(memory_order_relaxed);
-    if (pair_of(*fs, static_cast<std::uint32_t>(number)) != &q ||
-        nvme::command_id(slot, sequence, q.log2) != nvme::cid_of(e))
+    owed_command const owed = owed_to(*fs, static_cast<std::uint32_t>(number));
+    if (owed.pair != &q || nvme::command_id(slot, owed.sequence, q.log2) != nvme::cid_of(e))
       return false;
     std::uint32_t const bytes =
         atomic_ref<std::uint32_t, scope::device>(command.bytes).load(memory_order_relaxed);
     std::int32_t const error = nvme::result_of(q, e, nvme::direction::read);
-    return answer(*fs, static_cast<std::uint32_t>(number), sequence,
+    return answer(*fs, static_cast<std::uint32_t>(number), owed.sequence,
                   error == 0         ? rpc::read_result(bytes, false)
                   : error == -EAGAIN ? try_again
                                      : error);
@@ -84,17 +91,13 @@ struct channel_receiver {
   __device__ void count_strays(unsigned) const {}
 };
 
-/// Calls f(pair, lanes) for each distinct pair of the lanes with one. All lanes of the team call f.
+/// nvme::for_each_pair() for the lanes with a pair.
 template <class Team, class F>
 __device__ __forceinline__ void for_each_drive_pair(nvme::queue_pair_ref const* pair, F&& f) {
-  auto const mine = reinterpret_cast<std::uint64_t>(pair);
-  GPUFS_ROLLED
-  for (unsigned left = Team::ballot(pair != nullptr); left != 0;) {
-    std::uint64_t const one = Team::broadcast(mine, static_cast<int>(lowest_lane(left)));
-    unsigned const lanes = Team::ballot(mine == one);
-    f(*reinterpret_cast<nvme::queue_pair_ref const*>(one), lanes);
-    left &= ~lanes;
-  }
+  nvme::for_each_pair<Team>(pair != nullptr, reinterpret_cast<std::uint64_t>(pair),
+                            [&](std::uint64_t one, unsigned lanes) {
+                              f(*reinterpret_cast<nvme::queue_pair_ref const*>(one), lanes);
+                            });
 }
 
 /// Rings doorbells for, and takes completions of, the pairs that owe completions to the channels of
@@ -103,16 +106,15 @@ __device__ __forceinline__ void for_each_drive_pair(nvme::queue_pair_ref const* 
 template <class Team>
 GPUFS_STAGE void help_drives(fs_ref const* handle, bool waits, std::uint32_t channel) {
   fs_ref const& fs = *handle;
-  nvme::queue_pair_ref const* pair = waits ? pair_of(fs, channel) : nullptr;
+  owed_command owed;
+  if (waits) owed = owed_to(fs, channel);
   // Pairs with the host's release: the controller writes to the channel's memory no more.
-  if (pair != nullptr &&
-      atomic_ref<std::uint64_t, scope::system>(*pair->ended).load(memory_order_acquire) != 0) {
-    std::uint32_t const sequence =
-        sequence_of(fs.blocks.commands[channel]).load(memory_order_relaxed);
-    if (sequence != 0) answer(fs, channel, sequence, -EIO);
-    pair = nullptr;
+  if (owed.pair != nullptr &&
+      atomic_ref<std::uint64_t, scope::system>(*owed.pair->ended).load(memory_order_acquire) != 0) {
+    answer(fs, channel, owed.sequence, -EIO);
+    owed.pair = nullptr;
   }
-  for_each_drive_pair<Team>(pair, [&](nvme::queue_pair_ref const& q, unsigned) {
+  for_each_drive_pair<Team>(owed.pair, [&](nvme::queue_pair_ref const& q, unsigned) {
     nvme::move_tail<Team>(q);
     nvme::drain<Team>(channel_receiver{handle}, q);
   });
@@ -121,7 +123,7 @@ GPUFS_STAGE void help_drives(fs_ref const* handle, bool waits, std::uint32_t cha
 /// A caller has given up waiting for its answer. If a controller owes it, the daemon serves the
 /// file from now on. One thread calls.
 __device__ __forceinline__ void note_no_answer(fs_ref const& fs, std::uint32_t channel) {
-  nvme::queue_pair_ref const* const pair = pair_of(fs, channel);
+  nvme::queue_pair_ref const* const pair = owed_to(fs, channel).pair;
   if (pair != nullptr)
     // It announces no other data.
     atomic_ref<std::uint64_t, scope::system>(*pair->failed).store(1, memory_order_relaxed);
@@ -162,12 +164,13 @@ GPUFS_STAGE bool send_reads(fs_ref const* handle, std::uint8_t backing, std::uin
           .store(reinterpret_cast<std::uint64_t>(pair), memory_order_relaxed);
       atomic_ref<std::uint32_t, scope::device>(command.bytes)
           .store(static_cast<std::uint32_t>(bytes), memory_order_relaxed);
-      sequence_of(command).store(sequence, memory_order_relaxed);
+      // Behind the pair: on the GPU both lie in the same 32 bytes.
+      sequence_of(command).store(sequence, after_settling);
       settle(command.sequence, command.bytes, command.pair);
       entry = nvme::make_transfer(
           nvme::opcode::read, nvme::command_id(channel / b->pairs, sequence, pair->log2), b->nsid,
           {at.offset >> b->lba_shift, static_cast<std::uint32_t>(bytes >> b->lba_shift)},
-          nvme::staging_prps(member, staging, bytes));
+          nvme::prps(member.staging, staging, bytes));
     }
   }
   for_each_drive_pair<Team>(pair, [&](nvme::queue_pair_ref const& q, unsigned lanes) {
