@@ -8,6 +8,7 @@
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <test/daemon/harness.hpp>
+#include <test/support/descriptors.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
 
@@ -20,7 +21,6 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <random>
@@ -50,10 +50,6 @@ void in_threads(unsigned count, std::function<void(unsigned)> const& work) {
 std::uint64_t inode_of(int fd) {
   struct ::stat s {};
   return ::fstat(fd, &s) == 0 ? s.st_ino : 0;
-}
-
-std::ptrdiff_t open_descriptors() {
-  return std::distance(std::filesystem::directory_iterator{"/proc/self/fd"}, {});
 }
 
 // Files whose stamps are counters: others change file n by raising changes[n]. Its size is 1000 +

@@ -4,6 +4,7 @@
 // Acknowledged bytes arrive.
 #include <gpufs/gpufs.hpp>
 
+#include <test/support/descriptors.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/in_library.hpp>
 #include <test/support/settings.hpp>

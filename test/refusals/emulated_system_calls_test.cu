@@ -11,6 +11,7 @@
 #include <test/daemon/harness.hpp>
 #include <test/daemon/paths.hpp>
 #include <test/refusals/refused_calls.hpp>
+#include <test/support/descriptors.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/opens.hpp>
 #include <test/support/settings.hpp>

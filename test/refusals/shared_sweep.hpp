@@ -5,22 +5,17 @@
 #include <gpufs/device.hpp>
 
 #include <test/refusals/refused_calls.hpp>
+#include <test/support/descriptors.hpp>
 #include <test/support/settings.hpp>
 
 #include <doctest/doctest.h>
 
 #include <array>
 #include <cstddef>
-#include <filesystem>
-#include <iterator>
 #include <span>
 #include <string>
 
 namespace gpufs::test {
-
-inline std::ptrdiff_t open_descriptors() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
-}
 
 /// How often each call was refused in all sweeps.
 inline std::array<long, std::size_t(refusable::count)> reached_calls;

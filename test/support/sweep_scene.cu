@@ -2,6 +2,7 @@
 #include <gpufs/gpufs.hpp>
 
 #include <test/support/cache_state.hpp>
+#include <test/support/descriptors.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/opens.hpp>
 #include <test/support/settings.hpp>
@@ -28,13 +29,6 @@ __global__ void unlink_it(fs_ref fs, char const* path, int* result) {
 }
 
 }  // namespace
-
-std::size_t open_descriptors() {
-  std::size_t n = 0;
-  for ([[maybe_unused]] auto const& entry : std::filesystem::directory_iterator("/proc/self/fd"))
-    ++n;
-  return n;
-}
 
 config sweep_config() {
   constexpr auto page = sweep_scene::page;

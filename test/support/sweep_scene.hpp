@@ -24,9 +24,6 @@ struct sweep_fault {
   [[nodiscard]] virtual bool explains(std::int64_t error) const = 0;
 };
 
-/// The number of descriptors of this process.
-[[nodiscard]] std::size_t open_descriptors();
-
 /// Settings of a small filesystem that is quick to make: `pages` of the scene fit it twice.
 [[nodiscard]] config sweep_config();
 
