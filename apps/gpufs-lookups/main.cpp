@@ -3,9 +3,9 @@
 #include <gpufs/config.hpp>
 
 #include <apps/analytics/lookups/lookups.hpp>
+#include <apps/analytics/turns.hpp>
 #include <apps/common/json_line.hpp>
 #include <apps/common/program.hpp>
-#include <apps/common/progress.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -91,25 +91,14 @@ lookup_plan plan_of(options const& o, std::uint64_t page_size) {
 
 std::vector<measured> run_all(options const& o, lookup_setup const& setup,
                               lookup_facts const& facts) {
-  std::vector<measured> all;
-  std::vector<std::unique_ptr<lookups>> variants;
-  for (auto const& name : o.run.variants) {
-    all.push_back({variant_named(name), {}, {}});
-    variants.push_back(make_lookups(all.back().how, setup));
-  }
-  auto const& file = setup.file->file;
-  progress shown("looking up", static_cast<std::uint64_t>(o.run.runs) * all.size());
-  for (std::int64_t run = 0; run < o.run.runs; ++run) {
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      o.run.cold ? file.drop_from_page_cache() : file.load_into_page_cache(file.size());
-      std::uint64_t sum = 0;
-      all[i].runs.push_back(variants[i]->run(sum));
-      if (o.run.check && all[i].wrong.empty())
-        all[i].wrong = check_run(setup, facts, all[i].runs.back(), sum);
-      shown.advance(1);
-    }
-  }
-  return all;
+  std::uint64_t sum = 0;
+  return run_in_turns(
+      o.run, "", [&](variant how) { return make_lookups(how, setup); },
+      [&](lookups& made, std::size_t) {
+        prepare(o.run, *setup.file);
+        return made.run(sum);
+      },
+      [&](std::size_t, run_outcome const& r) { return check_run(setup, facts, r, sum); });
 }
 
 int look_up(options const& o, config const& settings) {

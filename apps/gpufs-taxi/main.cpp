@@ -4,9 +4,9 @@
 
 #include <apps/analytics/outcome.hpp>
 #include <apps/analytics/taxi/query.hpp>
+#include <apps/analytics/turns.hpp>
 #include <apps/common/json_line.hpp>
 #include <apps/common/program.hpp>
-#include <apps/common/progress.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -66,34 +66,23 @@ std::uint64_t rows_of(options const& o) {
 
 /// Runs a query in all variants in turns, and reports them. Returns what the runs came to.
 std::vector<measured> answer(options const& o, unsigned query, taxi_setup const& setup) {
-  std::vector<measured> all;
-  std::vector<std::unique_ptr<taxi_query>> variants;
   std::vector<taxi_result> results(o.run.variants.size());
-  for (auto const& name : o.run.variants) {
-    all.push_back({variant_named(name), {}, {}});
-    variants.push_back(make_taxi_query(all.back().how, query, setup));
-  }
   taxi_result const right = o.run.check ? query_on_host(query, setup) : taxi_result{};
-  {
-    progress shown("", static_cast<std::uint64_t>(o.run.runs) * all.size());
-    for (std::int64_t run = 0; run < o.run.runs; ++run) {
-      for (std::size_t i = 0; i < all.size(); ++i) {
-        shown.say(fmt::format("query {}, {}, run {} of {}", query, name_of(all[i].how), run + 1,
-                              o.run.runs));
-        for (auto const& f : setup.data->files())
-          o.run.cold ? f.file.drop_from_page_cache() : f.file.load_into_page_cache(f.file.size());
-        all[i].runs.push_back(variants[i]->run(results[i]));
-        if (o.run.check && all[i].wrong.empty() && results[i] != right)
-          all[i].wrong =
-              fmt::format("query {}: {}; by the host {}", query, text_of(results[i], query, o.mean),
-                          text_of(right, query, o.mean));
-        shown.advance(1);
-      }
-    }
-  }
+  auto const text = [&](taxi_result const& r) { return text_of(r, query, o.mean); };
+  auto const all = run_in_turns(
+      o.run, fmt::format("query {}, ", query),
+      [&](variant how) { return make_taxi_query(how, query, setup); },
+      [&](taxi_query& made, std::size_t i) {
+        for (auto const& f : setup.data->files()) prepare(o.run, f);
+        return made.run(results[i]);
+      },
+      [&](std::size_t i, run_outcome const&) {
+        if (results[i] == right) return std::string{};
+        return fmt::format("query {}: {}; by the host {}", query, text(results[i]), text(right));
+      });
   report_heading const heading{program, setup.rows * sizeof(std::int64_t) * (query + 1),
                                &setup.settings};
-  if (!o.run.json) fmt::print("query {}: {}\n", query, text_of(results[0], query, o.mean));
+  if (!o.run.json) fmt::print("query {}: {}\n", query, text(results[0]));
   for (std::size_t i = 0; i < all.size(); ++i) {
     json_line members, sums;
     for (unsigned c = 0; c <= query; ++c)

@@ -3,10 +3,10 @@
 #include <gpufs/config.hpp>
 
 #include <apps/analytics/outcome.hpp>
+#include <apps/analytics/turns.hpp>
 #include <apps/analytics/vector_add/vector_add.hpp>
 #include <apps/common/json_line.hpp>
 #include <apps/common/program.hpp>
-#include <apps/common/progress.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -57,26 +57,17 @@ std::uint64_t elements_of(options const& o) {
 
 /// Runs all variants in turns. Returns what they came to.
 std::vector<measured> run_all(options const& o, vector_add_setup const& setup) {
-  std::vector<measured> all;
-  std::vector<std::unique_ptr<vector_add>> variants;
-  for (auto const& name : o.run.variants) {
-    all.push_back({variant_named(name), {}, {}});
-    variants.push_back(make_vector_add(all.back().how, setup));
-  }
-  progress shown("", static_cast<std::uint64_t>(o.run.runs) * all.size());
-  for (std::int64_t run = 0; run < o.run.runs; ++run) {
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      shown.say(fmt::format("{}, run {} of {}", name_of(all[i].how), run + 1, o.run.runs));
-      setup.c->clear();
-      for (auto const* f : {setup.a, setup.b})
-        o.run.cold ? f->file.drop_from_page_cache() : f->file.load_into_page_cache(f->file.size());
-      all[i].runs.push_back(variants[i]->run());
-      if (o.run.check && all[i].wrong.empty())
-        all[i].wrong = check_sums(setup.c->path(), setup.elements, o.run.seed);
-      shown.advance(1);
-    }
-  }
-  return all;
+  return run_in_turns(
+      o.run, "", [&](variant how) { return make_vector_add(how, setup); },
+      [&](vector_add& made, std::size_t) {
+        setup.c->clear();
+        prepare(o.run, *setup.a);
+        prepare(o.run, *setup.b);
+        return made.run();
+      },
+      [&](std::size_t, run_outcome const&) {
+        return check_sums(setup.c->path(), setup.elements, o.run.seed);
+      });
 }
 
 int vectoradd(options const& o, config const& settings) {
