@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -111,6 +112,17 @@ __global__ void copy_with_hints(uint4 const* from, uint4* to, std::uint64_t cons
 }
 
 }  // namespace
+
+TEST_CASE("device: pinned memory of any size begins at a page") {
+  std::vector<gpufs::pinned_buffer<std::byte>> all;
+  for (std::uint64_t const bytes : {1, 8, 512, 4095, 4096, 4097, 3 << 20}) {
+    for (int i = 0; i < 3; ++i) {
+      auto const& memory = all.emplace_back(bytes);
+      CHECK(reinterpret_cast<std::uintptr_t>(memory.data()) % 4096 == 0);
+      std::memset(memory.data(), i, bytes);
+    }
+  }
+}
 
 TEST_CASE("device: atomic_ref's operations lose nothing between blocks") {
   tally host{};

@@ -8,6 +8,7 @@
 #include <gpufs/nvme/transfer.hpp>
 
 #include <test/nvme/pattern.hpp>
+#include <test/nvme/pinned_memory.hpp>
 
 #include <nvme-host/control_plane.hpp>
 #include <nvme-host/controller_link.hpp>
@@ -17,15 +18,6 @@
 #include <vector>
 
 namespace gpufs::test {
-
-/// Memory that kernels reach.
-inline nvme_host::memory_source pinned_memory() {
-  return [](std::uint64_t bytes) {
-    auto owner = std::make_shared<pinned_buffer<std::byte>>(bytes);
-    owner->fill_zero();
-    return std::shared_ptr<std::byte>{owner, owner->data()};
-  };
-}
 
 /// Queue pairs 1 to `pairs` of a controller that is up.
 inline std::vector<nvme::queue_pair_place> make_pairs(nvme_host::control_plane& plane,

@@ -1,6 +1,7 @@
 // The software controller as the controller under test. The cases are in conformance_*.cpp.
 #include <test/nvme/conformance.hpp>
 #include <test/nvme/pattern.hpp>
+#include <test/nvme/pinned_memory.hpp>
 
 #include <nvme-controller/controller.hpp>
 #include <nvme-host/software.hpp>
@@ -14,8 +15,11 @@ nvme_host::controller_link& conformance_link() {
     fill_pattern(made->bytes(), 0);
     return made;
   }();
+  // Kernels ring the doorbells among the registers.
   static nvme_host::software_link link{
-      {.namespaces = {disk}, .threads = 2}, nvme_host::anonymous_memory(), std::uint64_t{1} << 44};
+      {.namespaces = {disk}, .threads = 2},
+      device_available() ? pinned_memory() : nvme_host::anonymous_memory(),
+      std::uint64_t{1} << 44};
   return link;
 }
 

@@ -90,16 +90,27 @@ void free_device(void* memory, std::uint64_t) noexcept {
   if (memory != nullptr && !cuda_device::in_forked_child()) cudaFree(memory);
 }
 
+// CUDA aligns small memory to less than a page. So a page more is asked for, and what CUDA gave is
+// noted before the first whole page.
 void* allocate_pinned(std::uint64_t bytes) {
-  void* memory = nullptr;
-  if (bytes != 0)
-    check(cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable),
-          ("cudaHostAlloc of " + std::to_string(bytes) + " bytes").c_str());
+  constexpr std::uintptr_t page = 4096;
+  if (bytes == 0) return nullptr;
+  void* given = nullptr;
+  check(bytes > UINT64_MAX - page
+            ? cudaErrorMemoryAllocation
+            : cudaHostAlloc(&given, bytes + page, cudaHostAllocMapped | cudaHostAllocPortable),
+        ("cudaHostAlloc of " + std::to_string(bytes) + " bytes").c_str());
+  auto* const memory =
+      static_cast<std::byte*>(given) + (page - reinterpret_cast<std::uintptr_t>(given) % page);
+  std::memcpy(memory - sizeof given, &given, sizeof given);
   return memory;
 }
 
 void free_pinned(void* memory, std::uint64_t) noexcept {
-  if (memory != nullptr && !cuda_device::in_forked_child()) cudaFreeHost(memory);
+  if (memory == nullptr || cuda_device::in_forked_child()) return;
+  void* given = nullptr;
+  std::memcpy(&given, static_cast<std::byte*>(memory) - sizeof given, sizeof given);
+  cudaFreeHost(given);
 }
 
 bool share_host_memory(void* memory, std::uint64_t bytes) {
