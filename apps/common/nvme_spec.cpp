@@ -41,7 +41,7 @@ nvme_spec parse_nvme_spec(std::string_view text) {
   std::string_view const value = rest.substr(colon + 1);
   if (value.empty()) throw wrong("nothing follows the kind");
   if (kind == "mem")
-    return {nvme_spec::kinds::memory, size_option("mem", value, 4096, most_memory), {}};
+    return {nvme_spec::kinds::memory, size_option("nvme:mem", value, 4096, most_memory), {}};
   auto members = split(value);
   if (std::ranges::find(members, "") != members.end()) throw wrong("has a member without a name");
   if (kind == "soft") return {nvme_spec::kinds::software, 0, std::move(members)};

@@ -24,7 +24,7 @@ says 0 "self-test         passed" "nvme:soft:$folder/disk" selftest
 says 2 "mem:SIZE, soft:PATH or vfio:ADDRESS is allowed" disk identify
 says 2 "mem:SIZE, soft:PATH or vfio:ADDRESS is allowed" disk:4M identify
 says 2 "nothing follows the kind" mem: identify
-says 2 "mem" mem:1 identify
+says 2 "nvme:mem" mem:1 identify
 says 2 "drives one controller" "soft:$folder/disk,$folder/disk" identify
 says 2 "identify or selftest is" mem:4M format
 says 2 "is empty" "soft:$folder/empty" identify
