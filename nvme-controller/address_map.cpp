@@ -24,7 +24,7 @@ std::byte* find_memory(range_table const& table, std::uint64_t bus, std::uint64_
 address_map::address_map() : current_{make({})} {}
 
 std::shared_ptr<range_table const> address_map::make(range_table table) {
-  std::uint64_t const number = number_++;
+  std::uint64_t const number = number_.fetch_add(1, std::memory_order_relaxed);
   {
     std::lock_guard const lock{living_->mutex};
     living_->tables.insert(number);
@@ -74,6 +74,18 @@ void address_map::remove(std::uint64_t bus) {
   std::unique_lock lock{living_->mutex};
   living_->changed.wait(
       lock, [&] { return living_->tables.empty() || *living_->tables.begin() >= mine; });
+}
+
+// Relaxed: who sees the old number works with the old ranges, and remove() waits until it looks
+// again. The mutex orders the rest.
+range_table const& address_map::reader::look() {
+  if (table_ == nullptr || map_.number_.load(std::memory_order_relaxed) != number_) {
+    table_.reset();
+    std::lock_guard const lock{map_.mutex_};
+    number_ = map_.number_.load(std::memory_order_relaxed);
+    table_ = map_.current_;
+  }
+  return *table_;
 }
 
 std::shared_ptr<range_table const> address_map::snapshot() const {

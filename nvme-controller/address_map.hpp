@@ -1,6 +1,7 @@
 // The memory that a controller may reach.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -43,6 +44,23 @@ class address_map {
   /// The ranges. remove() waits for those who hold them, so they are held for a moment only.
   [[nodiscard]] std::shared_ptr<range_table const> snapshot() const;
 
+  /// The ranges for a thread that looks at them often. It takes no lock unless they have changed.
+  /// Belongs to one thread.
+  class reader {
+   public:
+    explicit reader(address_map const& map) : map_{map} {}
+
+    /// The ranges as they are now. They are held until the next look() or let_go(). So the thread
+    /// calls let_go() before it waits for anything.
+    [[nodiscard]] range_table const& look();
+    void let_go() noexcept { table_.reset(); }
+
+   private:
+    address_map const& map_;
+    std::shared_ptr<range_table const> table_;
+    std::uint64_t number_ = 0;
+  };
+
  private:
   // Outlives this object if a snapshot does.
   struct living {
@@ -55,7 +73,7 @@ class address_map {
 
   std::shared_ptr<living> living_ = std::make_shared<living>();
   mutable std::mutex mutex_;
-  std::uint64_t number_ = 0;
+  std::atomic<std::uint64_t> number_{0};  // changes with current_
   std::shared_ptr<range_table const> current_;
 };
 

@@ -47,16 +47,18 @@ class controller::parts {
   parts(std::byte* registers, controller_options const& given)
       : options_{checked(given)},
         registers_{reinterpret_cast<std::uint32_t*>(registers)},
-        io_{options_.namespaces, memory_, counters_, options_.model.get()},
+        io_{options_.namespaces, counters_, options_.model.get()},
         admin_{io_, threads_, memory_, options_.entries},
         admin_queues_{registers_, *options_.faults, counters_,
                       [this](std::uint16_t, nvme::sqe const& e) { return admin_.execute(e); }} {
     put_capabilities();
     for (unsigned i = 0; i < options_.threads; ++i) {
-      queue_set queues{registers_, *options_.faults, counters_,
-                       [this](std::uint16_t, nvme::sqe const& e) { return io_.execute(e); }};
+      auto const reader = std::make_shared<address_map::reader>(memory_);
+      queue_set queues{
+          registers_, *options_.faults, counters_,
+          [this, reader](std::uint16_t, nvme::sqe const& e) { return io_.execute(e, *reader); }};
       threads_.push_back(
-          std::make_unique<io_thread>("nvme-" + std::to_string(i), std::move(queues)));
+          std::make_unique<io_thread>("nvme-" + std::to_string(i), std::move(queues), reader));
     }
     thread_ =
         daemon::start_thread("lower the number of the controller's threads", [this] { run(); });

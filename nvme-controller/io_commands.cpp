@@ -19,10 +19,10 @@ std::uint16_t io_commands::flush_all() const {
 }
 
 // The time that the execution takes is part of the drive's latency.
-outcome io_commands::execute(nvme::sqe const& entry) const {
-  if (model_ == nullptr) return outcome_of(dispatch(entry));
+outcome io_commands::execute(nvme::sqe const& entry, address_map::reader& reader) const {
+  if (model_ == nullptr) return outcome_of(dispatch(entry, reader));
   auto const came = drive_model::clock::now();
-  outcome result = outcome_of(dispatch(entry));
+  outcome result = outcome_of(dispatch(entry, reader));
   auto const code = static_cast<opcode>(nvme::opcode_of(entry));
   block_namespace const* const in = find(nvme::nsid_of(entry));
   bool const moves = code == opcode::read || code == opcode::write;
@@ -31,7 +31,7 @@ outcome io_commands::execute(nvme::sqe const& entry) const {
   return result;
 }
 
-std::uint16_t io_commands::dispatch(nvme::sqe const& entry) const {
+std::uint16_t io_commands::dispatch(nvme::sqe const& entry, address_map::reader& reader) const {
   std::uint32_t const nsid = nvme::nsid_of(entry);
   if (nsid == 0 || (nsid > most_namespaces && nsid != every_namespace))
     return status::invalid_namespace;
@@ -44,12 +44,13 @@ std::uint16_t io_commands::dispatch(nvme::sqe const& entry) const {
     case opcode::flush: return in->flush();
     case opcode::read:
     case opcode::write:
-    case opcode::write_zeroes: return transfer(entry, *in);
+    case opcode::write_zeroes: return transfer(entry, reader, *in);
   }
   return status::invalid_opcode;
 }
 
-std::uint16_t io_commands::transfer(nvme::sqe const& entry, block_namespace& in) const {
+std::uint16_t io_commands::transfer(nvme::sqe const& entry, address_map::reader& reader,
+                                    block_namespace& in) const {
   auto const code = static_cast<opcode>(nvme::opcode_of(entry));
   std::uint64_t const lba = nvme::lba_of(entry);
   std::uint64_t const blocks = nvme::blocks_of(entry);
@@ -62,11 +63,11 @@ std::uint16_t io_commands::transfer(nvme::sqe const& entry, block_namespace& in)
   if (code == opcode::write_zeroes) {
     result = in.write_zeroes(offset, bytes);
   } else {
-    // Held until the bytes have been moved: the memory stays mapped.
-    auto const table = memory_.snapshot();
+    // Held until the thread looks again: the memory stays mapped while the bytes are moved.
+    range_table const& table = reader.look();
     thread_local std::vector<segment> parts;
     parts.clear();
-    result = walk_prps(*table, {nvme::prp1_of(entry), nvme::prp2_of(entry)}, bytes, parts);
+    result = walk_prps(table, {nvme::prp1_of(entry), nvme::prp2_of(entry)}, bytes, parts);
     if (result == status::data_transfer_error) count(counters_.bad_addresses);
     if (result != status::success) return result;
     bool const reads = code == opcode::read;

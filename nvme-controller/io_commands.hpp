@@ -29,11 +29,12 @@ using namespace_list = std::vector<std::shared_ptr<block_namespace>>;
 class io_commands {
  public:
   /// `model`: the drive that transfers are as slow as; null: none. All outlive this object.
-  io_commands(namespace_list const& namespaces, address_map const& memory,
-              controller_counters& counters, drive_model* model = nullptr)
-      : namespaces_{namespaces}, memory_{memory}, counters_{counters}, model_{model} {}
+  io_commands(namespace_list const& namespaces, controller_counters& counters,
+              drive_model* model = nullptr)
+      : namespaces_{namespaces}, counters_{counters}, model_{model} {}
 
-  [[nodiscard]] outcome execute(nvme::sqe const& entry) const;
+  /// `reader`: the calling thread's, of the memory that the controller reaches.
+  [[nodiscard]] outcome execute(nvme::sqe const& entry, address_map::reader& reader) const;
 
   /// The namespace of a number, or null if it is inactive or invalid.
   [[nodiscard]] block_namespace* find(std::uint32_t nsid) const;
@@ -41,11 +42,11 @@ class io_commands {
   [[nodiscard]] std::uint16_t flush_all() const;
 
  private:
-  [[nodiscard]] std::uint16_t transfer(nvme::sqe const& entry, block_namespace& in) const;
-  [[nodiscard]] std::uint16_t dispatch(nvme::sqe const& entry) const;
+  [[nodiscard]] std::uint16_t transfer(nvme::sqe const& entry, address_map::reader& reader,
+                                       block_namespace& in) const;
+  [[nodiscard]] std::uint16_t dispatch(nvme::sqe const& entry, address_map::reader& reader) const;
 
   namespace_list const& namespaces_;
-  address_map const& memory_;
   controller_counters& counters_;
   drive_model* model_;
 };

@@ -7,8 +7,10 @@
 
 namespace gpufs::nvme_controller {
 
-io_thread::io_thread(std::string const& name, queue_set queues)
+io_thread::io_thread(std::string const& name, queue_set queues,
+                     std::shared_ptr<address_map::reader> reader)
     : queues_{std::move(queues)},
+      reader_{std::move(reader)},
       thread_{daemon::start_thread("lower the number of the controller's threads",
                                    [this, name] { run(name); })} {}
 
@@ -26,7 +28,10 @@ void io_thread::run(std::string const& name) {
   daemon::idle_policy idle;
   std::unique_lock lock{mutex_};
   while (!stops_) {
-    if (queues_.pass()) {
+    bool const worked = queues_.pass();
+    // Who takes memory away from the controller waits for this.
+    if (!worked) reader_->let_go();
+    if (worked) {
       idle.reset();
     } else if (auto const rest = idle.next(); rest.count() > 0) {
       changed_.wait_for(lock, rest);  // ends early when the queues change

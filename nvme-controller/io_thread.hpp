@@ -1,10 +1,12 @@
 // A thread of the controller that serves I/O queues.
 #pragma once
 
+#include <nvme-controller/address_map.hpp>
 #include <nvme-controller/queue_set.hpp>
 
 #include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -14,8 +16,9 @@ namespace gpufs::nvme_controller {
 /// Runs passes over its queues until it is destroyed.
 class io_thread {
  public:
-  /// Throws std::system_error if there is no thread.
-  io_thread(std::string const& name, queue_set queues);
+  /// `reader` is what the queues' commands look at memory with. Throws std::system_error if there
+  /// is no thread.
+  io_thread(std::string const& name, queue_set queues, std::shared_ptr<address_map::reader> reader);
   ~io_thread();
   io_thread(io_thread const&) = delete;
   io_thread& operator=(io_thread const&) = delete;
@@ -46,6 +49,7 @@ class io_thread {
   std::atomic<bool> wanted_{false};  // the other thread waits for the mutex
   bool stops_ = false;
   queue_set queues_;
+  std::shared_ptr<address_map::reader> reader_;
   std::thread thread_;
 };
 

@@ -207,7 +207,8 @@ class seat_chunks {
     bool const got = ring::try_channels(fs_, pool, home, 2, takes, via);
     if (__ballot_sync(base::all_lanes, takes && !got) != 0)
       ring::help_drives<base::whole_warp>(fs_.self, true,
-                                          pool.first + (home + lane_id()) % pool.count);
+                                          pool.first + (home + lane_id()) % pool.count,
+                                          static_cast<unsigned>(state_->serial));
     if (got) {
       mine_ = {w.version, begin, length, via.number, via.sequence, state_->serial + rank};
       state_->writes[lane_id()] =

@@ -97,10 +97,11 @@ GPUFS_STAGE inline std::uint32_t request_pages(fs_ref const* handle, read_span c
 GPUFS_STAGE inline bool all_answered(fs_ref const* handle, std::uint32_t requested,
                                      async_page const mine) {
   fs_ref const& fs = *handle;
-  ring::help_drives<whole_warp>(fs.self, (requested >> lane_id() & 1) != 0, mine.via.number);
-  bool const open = (requested >> lane_id() & 1) != 0 &&
-                    rpc::completion_sequence(ring::load_completion(
-                        fs, mine.via.number, memory_order_relaxed)) != mine.via.sequence;
+  bool const waits = (requested >> lane_id() & 1) != 0;
+  bool const owed = ring::help_drives<whole_warp>(fs.self, waits, mine.via.number, 0);
+  bool const open =
+      waits && (owed || rpc::completion_sequence(ring::load_completion(
+                            fs, mine.via.number, memory_order_relaxed)) != mine.via.sequence);
   std::uint32_t stopped = 0;
   if (lane_id() == 0) stopped = handle::daemon_stopped(fs) ? 1 : 0;
   return __ballot_sync(all_lanes, open) == 0 || warp_broadcast(stopped) != 0;

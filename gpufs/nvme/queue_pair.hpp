@@ -65,10 +65,26 @@ __device__ __forceinline__ bool try_lock(std::uint64_t& word, std::uint64_t& sta
   return mine;
 }
 
+/// Whether the entry at the tail is complete, and nobody is at it. All lanes of the team call.
+template <class Team>
+__device__ __forceinline__ bool may_move_tail(queue_pair_ref const& q) {
+  bool complete = false;
+  if (Team::lane() == 0) {
+    std::uint64_t const state =
+        atomic_ref<std::uint64_t, scope::device>(q.words->tail).load(memory_order_relaxed);
+    auto const tail = static_cast<std::uint32_t>(state >> 32);
+    complete =
+        (state & locked) == 0 && atomic_ref<std::uint32_t, scope::device>(q.marks[slot_of(q, tail)])
+                                         .load(memory_order_relaxed) == tag_of(q, tail);
+  }
+  return Team::ballot(complete) != 0;
+}
+
 /// Rings the doorbell for the entries that are complete. All lanes of the team call. Never waits:
 /// if somebody else is at it, they do it, or the next who comes.
 template <class Team>
 __device__ void move_tail(queue_pair_ref const& q) {
+  if (!may_move_tail<Team>(q)) return;  // as most who wait: no lock is taken for nothing
   std::uint64_t state;
   if (!try_lock<Team>(q.words->tail, state)) return;
   auto const first = static_cast<std::uint32_t>(state >> 32);

@@ -9,6 +9,7 @@
 #include <gpufs/nvme/queue_pair.hpp>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 
 namespace gpufs::ring {
@@ -34,22 +35,49 @@ __device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> sequence_of(
 /// What a channel is owed a completion for.
 struct owed_command {
   std::uint32_t sequence = 0;                  ///< 0: for nothing
+  std::uint32_t bytes = 0;                     ///< that it reads
   nvme::queue_pair_ref const* pair = nullptr;  ///< null: nothing is owed
 };
-/// Any thread calls. The command may be answered meanwhile, and the channel have another one. The
-/// pair is never older than the sequence. So who gets this sequence from answer() has its pair.
+/// Any thread calls. The command may be answered meanwhile, and the channel have another one. Pair
+/// and bytes are never older than the sequence. So who gets this sequence from answer() has its
+/// pair.
 __device__ __forceinline__ owed_command owed_to(fs_ref const& fs, std::uint32_t channel) {
   handle::block_command& command = fs.blocks.commands[channel];
+#if defined(__CUDACC__)
+  // The record is loaded in one piece. An acquire would empty the L1 for each look.
+  std::uint64_t pair, rest;
+  asm volatile("ld.volatile.v2.u64 {%0, %1}, [%2];"
+               : "=l"(pair), "=l"(rest)
+               : "l"(&command)
+               : "memory");
+  static_assert(offsetof(handle::block_command, sequence) == 8 &&
+                offsetof(handle::block_command, bytes) == 12);
+  auto const sequence = static_cast<std::uint32_t>(rest);
+  auto const bytes = static_cast<std::uint32_t>(rest >> 32);
+#else
   // Pairs with send_reads().
   std::uint32_t const sequence = sequence_of(command).load(memory_order_acquire);
+  std::uint32_t const bytes =
+      atomic_ref<std::uint32_t, scope::device>(command.bytes).load(memory_order_relaxed);
+  std::uint64_t const pair =
+      atomic_ref<std::uint64_t, scope::device>(command.pair).load(memory_order_relaxed);
+#endif
   if (sequence == 0) return {};
-  return {sequence,
-          reinterpret_cast<nvme::queue_pair_ref const*>(
-              atomic_ref<std::uint64_t, scope::device>(command.pair).load(memory_order_relaxed))};
+  return {sequence, bytes, reinterpret_cast<nvme::queue_pair_ref const*>(pair)};
 }
 
 /// The answer of a controller that asks for another try. The daemon never gives it.
 inline constexpr std::int32_t try_again = -ERESTART;
+
+// Problem: on the GPU the release of an exchange waits for all pulls of the multiprocessor, while
+//   the thread holds a completion queue.
+// Trick: relaxed. What comes before it are loads, and the exchange needs their values. What comes
+//   after it waits for its result.
+#if defined(__CUDACC__)
+inline constexpr memory_order answer_order = memory_order_relaxed;
+#else
+inline constexpr memory_order answer_order = memory_order_acq_rel;
+#endif
 
 /// Answers a channel's command, unless it has been answered. Any thread calls, for a completion or
 /// for a pair that has ended. False: another thread was faster.
@@ -58,7 +86,7 @@ __device__ __forceinline__ bool answer(fs_ref const& fs, std::uint32_t channel,
   std::uint32_t seen = sequence;
   // One thread gets the command. The channel's owner stores no other one before it has the answer.
   if (!sequence_of(fs.blocks.commands[channel])
-           .compare_exchange_strong(seen, 0, memory_order_acq_rel, memory_order_relaxed))
+           .compare_exchange_strong(seen, 0, answer_order, memory_order_relaxed))
     return false;
   // Pairs with load_completion(), as the daemon's answer does. The bytes are there: the controller
   // has posted the completion behind them, and its entry has been loaded.
@@ -76,15 +104,12 @@ struct channel_receiver {
     std::uint64_t const number = q.first_channel + std::uint64_t{slot} * q.channel_step;
     if (nvme::sq_id_of(e) != q.id || slot >= q.channel_count || number >= fs->link.shared.channels)
       return false;
-    handle::block_command& command = fs->blocks.commands[number];
     owed_command const owed = owed_to(*fs, static_cast<std::uint32_t>(number));
     if (owed.pair != &q || nvme::command_id(slot, owed.sequence, q.log2) != nvme::cid_of(e))
       return false;
-    std::uint32_t const bytes =
-        atomic_ref<std::uint32_t, scope::device>(command.bytes).load(memory_order_relaxed);
     std::int32_t const error = nvme::result_of(q, e, nvme::direction::read);
     return answer(*fs, static_cast<std::uint32_t>(number), owed.sequence,
-                  error == 0         ? rpc::read_result(bytes, false)
+                  error == 0         ? rpc::read_result(owed.bytes, false)
                   : error == -EAGAIN ? try_again
                                      : error);
   }
@@ -100,16 +125,22 @@ __device__ __forceinline__ void for_each_drive_pair(nvme::queue_pair_ref const* 
                             });
 }
 
+/// Attempts from one look at whether a pair has ended to the next. That word lies across the bus.
+inline constexpr unsigned attempts_per_end = 16;
+
 /// Rings doorbells for, and takes completions of, the pairs that owe completions to the channels of
-/// the lanes that wait. Answers commands of pairs that have ended with -EIO. All lanes of the team
-/// call. Never waits.
+/// the lanes that wait. Now and then answers commands of pairs that have ended with -EIO. `attempt`
+/// counts the caller's calls. All lanes of the team call. Never waits. Returns true in the lanes
+/// whose channel is still owed a completion. Its answer shows here before it shows in the
+/// completion word, which lies across the bus.
 template <class Team>
-GPUFS_STAGE void help_drives(fs_ref const* handle, bool waits, std::uint32_t channel) {
+GPUFS_STAGE bool help_drives(fs_ref const* handle, bool waits, std::uint32_t channel,
+                             unsigned attempt) {
   fs_ref const& fs = *handle;
   owed_command owed;
   if (waits) owed = owed_to(fs, channel);
   // Pairs with the host's release: the controller writes to the channel's memory no more.
-  if (owed.pair != nullptr &&
+  if (owed.pair != nullptr && attempt % attempts_per_end == 0 &&
       atomic_ref<std::uint64_t, scope::system>(*owed.pair->ended).load(memory_order_acquire) != 0) {
     answer(fs, channel, owed.sequence, -EIO);
     owed.pair = nullptr;
@@ -118,6 +149,8 @@ GPUFS_STAGE void help_drives(fs_ref const* handle, bool waits, std::uint32_t cha
     nvme::move_tail<Team>(q);
     nvme::drain<Team>(channel_receiver{handle}, q);
   });
+  return owed.pair != nullptr &&
+         sequence_of(fs.blocks.commands[channel]).load(memory_order_relaxed) == owed.sequence;
 }
 
 /// A caller has given up waiting for its answer. If a controller owes it, the daemon serves the
@@ -134,12 +167,19 @@ __device__ __forceinline__ nvme::block_backing const* usable_backing(fs_ref cons
                                                                      std::uint8_t number) {
   if (number == 0) return nullptr;
   handle::block_entry& e = fs.blocks.table[number - 1];
+#if defined(__CUDACC__)
+  // One trip across the bus. The address leads to what the backing holds.
+  std::uint64_t at, failed;
+  asm volatile("ld.volatile.v2.u64 {%0, %1}, [%2];" : "=l"(at), "=l"(failed) : "l"(&e) : "memory");
+  static_assert(offsetof(handle::block_entry, failed) == 8);
+#else
   // Pairs with the host's release: the backing is there.
   std::uint64_t const at =
       atomic_ref<std::uint64_t, scope::system>(e.backing).load(memory_order_acquire);
-  bool const failed =
-      atomic_ref<std::uint64_t, scope::system>(e.failed).load(memory_order_relaxed) != 0;
-  return failed ? nullptr : reinterpret_cast<nvme::block_backing const*>(at);
+  std::uint64_t const failed =
+      atomic_ref<std::uint64_t, scope::system>(e.failed).load(memory_order_relaxed);
+#endif
+  return failed != 0 ? nullptr : reinterpret_cast<nvme::block_backing const*>(at);
 }
 
 /// Sends the reads of those lanes whose files have a usable backing. All lanes of the team call;

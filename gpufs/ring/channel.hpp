@@ -107,20 +107,20 @@ __device__ __forceinline__ bool try_channels(fs_ref const& fs, handle::channel_p
 /// Whether who waits for a channel takes completions that controllers owe.
 enum class helps { no, yes };
 
-/// Takes a free channel and waits for one if necessary. All lanes of a warp call. Returns 0, -EIO
-/// or -ETIMEDOUT. `late`: as in try_channel(), in lane 0.
+/// Takes a free channel, or waits for one. All lanes of a warp call. Returns 0, -EIO or -ETIMEDOUT.
+/// `late`: as in try_channel(), in lane 0.
 template <helps Helps = helps::no>
 __device__ __forceinline__ int acquire_channel(fs_ref const& fs,
                                                handle::channel_pool_ref const& pool, channel& out,
                                                std::int32_t* late = nullptr) {
-  std::uint32_t from = warp_number() * pool.spacing % pool.count;
+  std::uint32_t from = warp_number() * pool.spacing % pool.count, attempt = 0;
   return handle::warp_spin_until(fs, [&] {
     channel mine;
     bool const got = try_channels(fs, pool, from, 1, lane_id() == 0, mine, late);
     from = (from + (pool.count < warp_size ? 1 : warp_size)) % pool.count;
     if (__ballot_sync(all_lanes, got) == 0) {
-      if constexpr (Helps == helps::yes)
-        help_drives<whole_warp>(fs.self, true, pool.first + (from + lane_id()) % pool.count);
+      auto const number = pool.first + (from + lane_id()) % pool.count;
+      if constexpr (Helps == helps::yes) help_drives<whole_warp>(fs.self, true, number, attempt++);
       return false;
     }
     out = {warp_broadcast(mine.number), warp_broadcast(mine.sequence)};
@@ -268,7 +268,7 @@ __device__ __forceinline__ void submit_each(fs_ref const& fs, bool sends, rpc::r
 }
 
 /// Waits for the answer. One thread calls. Returns the daemon's result (>= 0 or -errno), or -EIO or
-/// -ETIMEDOUT with `answered` false. In that case give the channel back as not answered.
+/// -ETIMEDOUT with `answered` false: then give the channel back as not answered.
 __device__ __forceinline__ std::int32_t await(fs_ref const& fs, channel const& c, bool& answered) {
   std::uint64_t word = 0;
   int const error = handle::spin_until(fs, handle::host_pause_ns, [&] {
@@ -282,8 +282,8 @@ __device__ __forceinline__ std::int32_t await(fs_ref const& fs, channel const& c
 }
 
 /// Gives up a request that destroys bytes, after await() has timed out. One thread calls. Returns
-/// -ETIMEDOUT: the daemon will not carry the request out. If it has begun to, waits for the answer,
-/// however long that takes, and returns as await().
+/// -ETIMEDOUT: the daemon will not carry it out. If it has begun to, waits for the answer, however
+/// long that takes, and returns as await().
 __device__ __forceinline__ std::int32_t give_up(fs_ref const& fs, channel const& c,
                                                 bool& answered) {
   rpc::completion& words = fs.link.shared.completions[c.number];

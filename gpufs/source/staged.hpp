@@ -91,8 +91,9 @@ __device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending,
   answer got{0, false};
   std::uint64_t const start = device_clock_ns();
   unsigned pause = 0;
+  bool owed = false;  // by a controller
   for (unsigned round = 1;; ++round) {
-    if (pending) {
+    if (pending && !owed) {
       // Pairs with the daemon's release. A thread that sees the sequence also sees the bytes in
       // staging.
       std::uint64_t const word = ring::load_completion(fs, via.number, memory_order_acquire);
@@ -102,7 +103,9 @@ __device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending,
       }
     }
     if (__ballot_sync(all_lanes, pending) == 0) return got;
-    if (round % 2 == 0) ring::help_drives<whole_warp>(fs.self, pending, via.number);
+    bool const owes = __ballot_sync(all_lanes, owed) != 0;
+    if (owes || round % 2 == 0)
+      owed = ring::help_drives<whole_warp>(fs.self, pending, via.number, round / 2);
     if (round % 16 == 0) {
       int error = 0;
       if (lane_id() == 0) error = handle::wait_error(fs, start);
@@ -117,7 +120,7 @@ __device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending,
         return got;
       }
     }
-    backoff(pause, handle::host_pause_ns);
+    backoff(pause, owes ? handle::device_pause_ns : handle::host_pause_ns);
   }
 }
 
@@ -126,8 +129,12 @@ __device__ __forceinline__ std::int32_t await_answer(fs_ref const& fs, ring::cha
                                                      bool& answered) {
   std::uint64_t word = 0;
   unsigned round = 0;
+  bool owed = false;
   int const error = handle::spin_until(fs, handle::host_pause_ns, [&] {
-    if (round++ % 2 == 1) ring::help_drives<one_lane>(fs.self, true, c.number);
+    if (owed || round % 2 == 1)
+      owed = ring::help_drives<one_lane>(fs.self, true, c.number, round / 2);
+    ++round;
+    if (owed) return false;
     // Pairs as in await_answers().
     word = ring::load_completion(fs, c.number, memory_order_acquire);
     return rpc::completion_sequence(word) == c.sequence;

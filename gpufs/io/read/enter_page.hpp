@@ -19,7 +19,7 @@ template <class Team>
 __device__ __forceinline__ void help_channels(fs_ref const& fs, unsigned attempt) {
   handle::channel_pool_ref const& pool = fs.channels.page;
   std::uint32_t const at = warp_number() * pool.spacing + attempt * (warp_size + 1) + lane_id();
-  ring::help_drives<Team>(fs.self, true, pool.first + at % pool.count);
+  ring::help_drives<Team>(fs.self, true, pool.first + at % pool.count, attempt);
 }
 
 /// The outcome of enter_each() for a lane's page.
