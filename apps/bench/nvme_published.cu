@@ -6,7 +6,8 @@
 // marked entries and rings. Each thread then looks through the completion queue, from its head on,
 // for the entry of its own command. It marks that entry, and tries for the lock of the head until
 // the head is behind it. The holder moves the head over all marked entries, rings, and gives turns
-// to the slots that the controller has taken.
+// to the slots that the controller has taken. A slot also waits until its thread has seen its mark
+// gone: else that thread would take the next mark for its own.
 //
 // CIDs are the low bits of tickets. The paper's code has an allocator for them.
 #include <gpufs/base/warp.hpp>
@@ -43,7 +44,7 @@ struct published_words {
 struct published_pair {
   nvme::queue_pair_place place;
   published_words* words;
-  std::uint32_t* turns;  ///< D: laps that a slot has been free for
+  std::uint32_t* turns;  ///< D: twice the laps of a slot, see carry_out()
   std::uint32_t* marks;  ///< D: the entry is complete, and no doorbell was rung for it
   std::uint32_t* taken;  ///< 2 D: the completion has been found
   std::uint32_t log2;
@@ -141,8 +142,10 @@ __device__ std::int32_t carry_out(published_pair const& q, nvme::sqe command, bo
   std::uint32_t const ticket =
       device_word<std::uint32_t>(q.words->ticket).fetch_add(1, memory_order_relaxed);
   std::uint32_t const slot = ticket & ((1u << q.log2) - 1);
-  // Pairs with try_move_head().
-  while (device_word<std::uint32_t>(q.turns[slot]).load(memory_order_acquire) != ticket >> q.log2)
+  // Each lap adds twice: when its thread has left the slot, and when the controller has taken the
+  // entry. Pairs with try_move_head().
+  device_word<std::uint32_t> const turn(q.turns[slot]);
+  while (turn.load(memory_order_acquire) != 2 * (ticket >> q.log2))
     if (wait.is_over()) return -ETIMEDOUT;
 
   auto const cid = static_cast<std::uint16_t>(ticket);
@@ -152,6 +155,7 @@ __device__ std::int32_t carry_out(published_pair const& q, nvme::sqe command, bo
   wait.pause = 0;
   for (try_move_tail(q); load(q.marks[slot]) != 0; try_move_tail(q))
     if (wait.is_over()) return -ETIMEDOUT;
+  turn.fetch_add(1, base::after_settling);
 
   std::uint32_t at = 0;
   nvme::cqe entry;
