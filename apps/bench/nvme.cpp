@@ -39,10 +39,9 @@ void complete(nvme_bench_options& o, bool emulated) {
 
 nvme_setup setup_of(nvme_bench_options const& o, config const& settings, bool emulated) {
   nvme_setup s;
-  s.settings = settings;
+  s.reads = {settings, o.folder, size_option("--size", o.size, 0, ~0ull),
+             o.seed,   o.blocks, o.threads};
   s.emulated = emulated;
-  s.blocks = static_cast<unsigned>(o.blocks);
-  s.threads = static_cast<unsigned>(o.threads);
   s.controller_threads = static_cast<std::uint32_t>(o.controller_threads);
   s.pairs = static_cast<std::uint32_t>(o.pairs);
   s.depth = static_cast<std::uint32_t>(o.depth);
@@ -64,6 +63,7 @@ void add(nvme_result& r, nvme_outcome const& one) {
   r.commands += one.commands;
   r.doorbells += one.doorbells;
   r.head_doorbells += one.head_doorbells;
+  r.missed_pages += one.missed_pages;
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ void add_options(CLI::App& command, nvme_bench_options& o) {
       ->delimiter(',');
   command.add_option("--runs", o.runs, "rounds; the median of each round's figure counts")
       ->capture_default_str();
-  command.add_option("--folder", o.folder, "where the temporary file lies")->capture_default_str();
+  command.add_option("--dir", o.folder, "where the temporary file lies")->capture_default_str();
   command.add_option("--size", o.size,
                      "bytes of the namespaces that are read; default 1G, emulated 2M");
   command.add_option("--blocks", o.blocks, "threadblocks; default 120, emulated 4");
@@ -110,7 +110,11 @@ int run_nvme_bench(nvme_bench_options& o, config const& settings) {
     for (auto& row : all.rows) {
       shown.say(fmt::format("{}, round {} of {}", row.row.key, round + 1, rounds));
       try {
-        if (row.failed.empty()) add(row, runs.measure(row.row));
+        if (row.failed.empty()) add(row, runs.measure(row.row, round == 0 && !o.no_verify));
+      } catch (usage_error const&) {
+        throw;
+      } catch (config_error const&) {
+        throw;
       } catch (std::exception const& e) {
         row.failed = e.what();
       }

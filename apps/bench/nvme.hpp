@@ -45,6 +45,7 @@ struct nvme_result {
   std::uint64_t commands = 0;               ///< of kernels, of all rounds
   std::uint64_t doorbells = 0;              ///< the same, of submission queues
   std::uint64_t head_doorbells = 0;
+  std::uint64_t missed_pages = 0;
   std::string failed;  ///< why there are no more results
 
   [[nodiscard]] bool measured() const { return !rates.empty(); }

@@ -1,5 +1,5 @@
-// The protocol for queue pairs that the BaM paper publishes (section 3.3), written from its
-// description, on the same queues and with the same stores of entries and doorbells as ours.
+// The protocol for queue pairs that the BaM paper publishes, written from its description, on the
+// same queues and with the same stores of entries and doorbells as ours.
 //
 // A thread draws a ticket, which is a slot and a turn. It waits for its turn, stores the entry and
 // marks it. Threads with marked entries try for the lock of the tail; the holder moves it over all

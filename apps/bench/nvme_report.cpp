@@ -86,7 +86,8 @@ json_line row_json(nvme_results const& all, nvme_result const& r) {
   if (all.compared && r.row.goal != 0) j.boolean("goal_reached", reaches(r, r.row.goal));
   j.integer("commands", r.commands)
       .integer("sq_doorbells", r.doorbells)
-      .integer("cq_doorbells", r.head_doorbells);
+      .integer("cq_doorbells", r.head_doorbells)
+      .integer("missed_pages", r.missed_pages);
   for (std::size_t i = 0; i < r.points.size(); ++i)
     points.number(r.point_names[i], median(r.points[i]));
   j.object("points", points);

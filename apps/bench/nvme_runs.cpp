@@ -3,6 +3,7 @@
 
 #include <apps/bench/kernels.hpp>
 #include <apps/bench/nvme_runs.hpp>
+#include <apps/common/device_limits.hpp>
 #include <apps/common/program.hpp>
 
 #include <fmt/format.h>
@@ -31,23 +32,30 @@ double per_doorbell(std::uint64_t commands, std::uint64_t doorbells) {
   return static_cast<double>(commands) / static_cast<double>(std::max<std::uint64_t>(doorbells, 1));
 }
 
+/// Blocks of read_block_bytes.
+double millions_per_second(double GBps) { return GBps * 1e3 / read_block_bytes; }
+
 }  // namespace
 
 nvme_runs::nvme_runs(nvme_setup const& setup) : setup_(setup) {}
 
-nvme_outcome nvme_runs::measure(nvme_row const& row) {
+nvme_outcome nvme_runs::measure(nvme_row const& row, bool check) {
   switch (row.what) {
     case nvme_measure::commands: return measure_commands();
     case nvme_measure::protocol: return measure_protocol();
     case nvme_measure::doorbells: return measure_doorbells();
     case nvme_measure::pairs: return measure_pairs();
     case nvme_measure::drives: return measure_drives();
-    default: throw std::logic_error("bench nvme: an unknown row");
+    case nvme_measure::rand_4k: return measure_rand_4k(check);
+    case nvme_measure::rand_512: return measure_rand_512(check);
+    case nvme_measure::file_4k: return measure_file_4k(check);
   }
+  throw std::logic_error("bench nvme: an unknown row");
 }
 
 command_shape nvme_runs::shape() const {
-  return {setup_.blocks, setup_.threads, setup_.emulated ? 4u : 64u};
+  return {static_cast<unsigned>(setup_.reads.blocks), static_cast<unsigned>(setup_.reads.threads),
+          setup_.emulated ? 4u : 64u};
 }
 
 controllers_options nvme_runs::controllers(std::uint32_t pairs) const {
@@ -55,7 +63,7 @@ controllers_options nvme_runs::controllers(std::uint32_t pairs) const {
   o.threads = setup_.controller_threads;
   o.pairs = pairs;
   o.depth = setup_.depth;
-  o.timeout_ns = std::uint64_t{setup_.settings.rpc_timeout_ms} * 1'000'000;
+  o.timeout_ns = std::uint64_t{setup_.reads.settings.rpc_timeout_ms} * 1'000'000;
   o.blocks = std::make_shared<nvme_controller::null_namespace>(1, read_block_bytes);
   return o;
 }
@@ -69,9 +77,10 @@ double nvme_runs::ring_rate() const {
   constexpr std::uint64_t rounds = 16;
   constexpr unsigned warp = 32;
   std::uint64_t const samples = setup_.emulated ? 1 : 128;
-  filesystem fs(setup_.settings);
+  filesystem fs(setup_.reads.settings);
   double best = 0;
-  for (unsigned const blocks : {setup_.blocks, setup_.blocks * (setup_.threads / warp)}) {
+  auto const warps = static_cast<unsigned>(shape().warps());
+  for (unsigned const blocks : {shape().blocks, warps}) {
     static_cast<void>(run_rpc(fs.ref(), {blocks, warp}, 1, rounds));  // wakes the daemon
     rpc_times const t = run_rpc(fs.ref(), {blocks, warp}, samples, rounds);
     if (t.error != 0)
@@ -136,7 +145,7 @@ command_run nvme_runs::run_drives(std::uint32_t drives) const {
   unsigned const cores = std::max(std::thread::hardware_concurrency(), 3u) - 2;
   nvme::drive_model const& m = nvme::optane;
   command_shape s;
-  s.threads = setup_.threads;
+  s.threads = shape().threads;
   auto const warps = drives * (setup_.emulated ? 2 : warps_per_drive);
   s.blocks = static_cast<unsigned>((warps + s.threads / 32 - 1) / (s.threads / 32));
   s.rounds = setup_.emulated ? 4 : 128;
@@ -167,6 +176,41 @@ nvme_outcome nvme_runs::measure_drives() {
                           run.rate() / (drives * specified)});
     if (drives == 4) out.rate = run.rate(), out.counterpart = drives * specified;
   }
+  return out;
+}
+
+block_reads const& nvme_runs::reads() {
+  if (!reads_) reads_ = std::make_unique<block_reads>(setup_.reads);
+  return *reads_;
+}
+
+nvme_outcome nvme_runs::measure_rand_4k(bool check) {
+  pass_result const done = reads().memory_4k(check);
+  nvme_outcome out;
+  out.rate = done.GBps();
+  out.commands = done.device_commands;
+  out.missed_pages = done.counters.misses;
+  out.counterpart = measure_device_limits().pull_GBps;
+  return out;
+}
+
+nvme_outcome nvme_runs::measure_rand_512(bool check) {
+  pass_result const done = reads().memory_512(check);
+  nvme_outcome out;
+  out.rate = millions_per_second(done.GBps());
+  out.commands = done.device_commands;
+  out.missed_pages = done.counters.misses;
+  out.counterpart = millions_per_second(reads().pull_512_GBps());
+  return out;
+}
+
+nvme_outcome nvme_runs::measure_file_4k(bool check) {
+  pass_result const done = reads().namespace_4k(check);
+  nvme_outcome out;
+  out.rate = done.GBps();
+  out.commands = done.device_commands;
+  out.missed_pages = done.counters.misses;
+  out.counterpart = reads().file_4k(check).GBps();
   return out;
 }
 

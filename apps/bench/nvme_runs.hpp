@@ -4,6 +4,7 @@
 #include <gpufs/config.hpp>
 
 #include <apps/bench/nvme_commands.hpp>
+#include <apps/bench/nvme_reads.hpp>
 #include <apps/bench/nvme_rows.hpp>
 
 #include <cstdint>
@@ -16,10 +17,8 @@ namespace gpufs::apps {
 
 /// What all rows have in common.
 struct nvme_setup {
-  config settings;
+  block_reads_setup reads;
   bool emulated = false;
-  unsigned blocks = 1;
-  unsigned threads = 32;
   std::uint32_t controller_threads = 1;
   std::uint32_t pairs = 1;
   std::uint32_t depth = 1024;
@@ -39,6 +38,7 @@ struct nvme_outcome {
   std::uint64_t commands = 0;        ///< that kernels sent
   std::uint64_t doorbells = 0;       ///< for them, of submission queues; 0: not counted
   std::uint64_t head_doorbells = 0;  ///< of completion queues
+  std::uint64_t missed_pages = 0;    ///< that kernels sent commands for; 0: nothing was cached
 };
 
 class nvme_runs {
@@ -47,7 +47,8 @@ class nvme_runs {
 
   /// Throws usage_error, config_error, device_error, std::system_error, or std::runtime_error if a
   /// command or a read fails or is not answered in time, or if bytes or counts are wrong.
-  [[nodiscard]] nvme_outcome measure(nvme_row const& row);
+  /// `check`: compares the bytes of files, too, untimed. Those of `drives` are always checked.
+  [[nodiscard]] nvme_outcome measure(nvme_row const& row, bool check);
 
  private:
   [[nodiscard]] nvme_outcome measure_commands() const;
@@ -55,6 +56,10 @@ class nvme_runs {
   [[nodiscard]] nvme_outcome measure_doorbells() const;
   [[nodiscard]] nvme_outcome measure_pairs() const;
   [[nodiscard]] nvme_outcome measure_drives();
+  [[nodiscard]] nvme_outcome measure_rand_4k(bool check);
+  [[nodiscard]] nvme_outcome measure_rand_512(bool check);
+  [[nodiscard]] nvme_outcome measure_file_4k(bool check);
+  [[nodiscard]] block_reads const& reads();
 
   /// Millions of round trips a second: the best of several numbers of blocks.
   [[nodiscard]] double ring_rate() const;
@@ -65,6 +70,7 @@ class nvme_runs {
 
   nvme_setup setup_;
   std::shared_ptr<nvme_controller::memory_namespace> drive_blocks_;
+  std::unique_ptr<block_reads> reads_;
 };
 
 }  // namespace gpufs::apps
