@@ -60,6 +60,11 @@ struct command_run {
 /// namespace has what fill_blocks() stores, data() has a block for each thread.
 [[nodiscard]] command_run read_blocks(bench_controllers const& on, command_shape const& shape);
 
+/// Millions of flushes a second that the controllers answer if all entries of the queues are there
+/// in time: the limit of send_flushes(). No kernel takes part. Each lap is a queue's entries but
+/// one. Throws std::runtime_error if they are not answered in time.
+[[nodiscard]] double measure_controller_rate(bench_controllers const& on, std::uint32_t laps);
+
 /// Fills a namespace with words that depend on their places.
 void fill_blocks(nvme_controller::memory_namespace const& blocks);
 

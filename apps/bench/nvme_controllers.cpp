@@ -53,6 +53,13 @@ std::uint64_t bench_controllers::commands() const {
   return sum;
 }
 
+std::uint64_t bench_controllers::completions() const {
+  std::uint64_t sum = 0;
+  for (auto const& link : links_)
+    sum += link->controller().counters().completions.load(std::memory_order_relaxed);
+  return sum;
+}
+
 command_run checked_run(char const* what, bench_controllers const& on, command_shape const& shape,
                         command_report const& report, double seconds) {
   std::uint64_t const sent = shape.commands(), counted = on.commands();

@@ -48,6 +48,8 @@ class bench_controllers {
   [[nodiscard]] std::uint64_t bus() const { return reinterpret_cast<std::uint64_t>(data_.data()); }
   /// Commands that the controllers have taken from these pairs.
   [[nodiscard]] std::uint64_t commands() const;
+  /// Completions that they have posted.
+  [[nodiscard]] std::uint64_t completions() const;
 
  private:
   void add_controller();

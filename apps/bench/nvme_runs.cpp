@@ -20,7 +20,7 @@ namespace {
 constexpr unsigned protocol_blocks = 66, protocol_threads = 256;
 constexpr std::uint64_t warps_per_pair = 64;
 constexpr std::uint64_t warps_per_drive = 64;
-constexpr std::uint32_t pairs_per_drive = 2;
+constexpr std::uint32_t pairs_per_drive = 4;
 
 void add_counts(nvme_outcome& to, command_run const& run) {
   to.commands += run.commands;
@@ -96,6 +96,9 @@ nvme_outcome nvme_runs::measure_commands() const {
   add_counts(out, ours);
   out.rate = ours.rate();
   out.counterpart = ring_rate();
+  bench_controllers const alone(controllers(setup_.pairs));
+  out.points = {
+      {"the controller alone, M/s", measure_controller_rate(alone, setup_.emulated ? 2 : 16)}};
   return out;
 }
 
@@ -172,7 +175,7 @@ nvme_outcome nvme_runs::measure_drives() {
   for (std::uint32_t const drives : {1u, 2u, 4u, 8u, 10u}) {
     command_run const run = run_drives(drives);
     add_counts(out, run);
-    out.points.push_back({fmt::format("{} modelled drives, of their specification", drives),
+    out.points.push_back({fmt::format("{} modelled, of the specification", drives),
                           run.rate() / (drives * specified)});
     if (drives == 4) out.rate = run.rate(), out.counterpart = drives * specified;
   }
