@@ -138,7 +138,8 @@ __device__ bool find_completion(published_pair const& q, std::uint16_t cid, std:
 }
 
 /// One command of the calling thread. Returns 0, -EIO, or -ETIMEDOUT.
-__device__ std::int32_t carry_out(published_pair const& q, nvme::sqe command, bounded_wait wait) {
+__device__ std::int32_t carry_out(published_pair const& q, nvme::sqe const& command,
+                                  bounded_wait wait) {
   std::uint32_t const ticket =
       device_word<std::uint32_t>(q.words->ticket).fetch_add(1, memory_order_relaxed);
   std::uint32_t const slot = ticket & ((1u << q.log2) - 1);
@@ -149,8 +150,9 @@ __device__ std::int32_t carry_out(published_pair const& q, nvme::sqe command, bo
     if (wait.is_over()) return -ETIMEDOUT;
 
   auto const cid = static_cast<std::uint16_t>(ticket);
-  command.dw[0] = (command.dw[0] & 0xffff) | std::uint32_t{cid} << 16;
-  nvme::store_entry(q.place.sq[slot], command);
+  nvme::sqe entry = command;
+  entry.dw[0] = (entry.dw[0] & 0xffff) | std::uint32_t{cid} << 16;
+  nvme::store_entry(q.place.sq[slot], entry);
   device_word<std::uint32_t>(q.marks[slot]).store(1, base::after_settling);
   wait.pause = 0;
   for (try_move_tail(q); load(q.marks[slot]) != 0; try_move_tail(q))
@@ -158,15 +160,15 @@ __device__ std::int32_t carry_out(published_pair const& q, nvme::sqe command, bo
   turn.fetch_add(1, base::after_settling);
 
   std::uint32_t at = 0;
-  nvme::cqe entry;
+  nvme::cqe answer;
   wait.pause = 0;
-  while (!find_completion(q, cid, at, entry))
+  while (!find_completion(q, cid, at, answer))
     if (wait.is_over()) return -ETIMEDOUT;
   device_word<std::uint32_t>(q.taken[at & ((2u << q.log2) - 1)]).store(1, base::after_settling);
   wait.pause = 0;
   for (try_move_head(q); static_cast<std::int32_t>(load(q.words->head) - at) <= 0; try_move_head(q))
     if (wait.is_over()) return -ETIMEDOUT;
-  return nvme::status_of(entry) == 0 ? 0 : -EIO;
+  return nvme::status_of(answer) == 0 ? 0 : -EIO;
 }
 
 __global__ void __launch_bounds__(most_command_threads, 1)
