@@ -172,6 +172,13 @@ if(TARGET app_gpufs AND GPUFS_DEVICE STREQUAL "emulated")
   set_tests_properties(bench_patterns PROPERTIES
     TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()
+# The rows of `gpufs bench nvme`, and what they count.
+if(TARGET app_gpufs AND GPUFS_DEVICE STREQUAL "emulated")
+  add_test(NAME bench_nvme
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/bench_nvme.sh $<TARGET_FILE:app_gpufs>)
+  set_tests_properties(bench_nvme PROPERTIES
+    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+endif()
 # The C interface, by a program that the C compiler compiles. It has no counters of clang.
 if(NOT GPUFS_COVERAGE)
   enable_language(C)

@@ -124,6 +124,7 @@ ratios random --file "$file" --blocks 120 --threads 512
 ratios array --dir "$dir" --size 4G --blocks 120 --threads 512 --page-size 64K
 step patterns 400 "$bin/gpufs" bench patterns --folder "$dir" --json "$out/patterns.json" &&
   cat "$out/patterns.log"
+step nvme 150 "$bin/gpufs" bench nvme --dir "$dir" --json "$out/nvme.json" && cat "$out/nvme.log"
 folder=$(mktemp -d "$dir/gpufs-mosaic-XXXXXX")
 mosaic "$folder"
 rm -rf "$folder"

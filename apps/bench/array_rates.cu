@@ -2,6 +2,7 @@
 
 #include <apps/bench/array_kernels.hpp>
 #include <apps/bench/array_rates.hpp>
+#include <apps/bench/block_input.hpp>
 #include <apps/bench/random_rates.hpp>
 #include <apps/bench/read.hpp>
 #include <apps/common/checksum.hpp>
@@ -213,6 +214,10 @@ double array_rates::hot_GBps(hot_way way) {
 }
 
 double array_rates::ranges_GBps(char const* row, std::uint64_t page_size) const {
+  return ranges_pass(row, page_size).GBps();
+}
+
+pass_result array_rates::ranges_pass(char const* row, std::uint64_t page_size) const {
   require_a_range(all_);
   random_rates const random(all_);
   random_rates::reading const r{.range = range_bytes, .page = page_size, .by_warp = true};
@@ -224,16 +229,21 @@ double array_rates::ranges_GBps(char const* row, std::uint64_t page_size) const 
   error.fill_zero();
   load_kernel(read_ranges);
   all_.file().load_into_page_cache(all_.bytes());
-  double seconds = 0;
+  pass_result done;
+  done.bytes = plan.payload();
   {
     filesystem fs(random.settings_of(r));
     opened const file(fs, all_.file());
     register_windows(fs, file.fd(), all_.file().size());
+    statistics const before = fs.stats();
+    std::uint64_t const commands = commands_of_kernels(fs, all_.file());
     auto const start = std::chrono::steady_clock::now();
     launch(read_ranges, shape.blocks, shape.threads, fs.ref(), file.fd(), plan, checksums.data(),
            error.data());
     this_thread_stream().synchronize();
-    seconds = seconds_since(start);
+    done.seconds = seconds_since(start);
+    done.counters = counters_of_run(before, fs.stats());
+    done.device_commands = commands_of_kernels(fs, all_.file()) - commands;
   }
   require_none(row, error);
   if (all_.checking()) {
@@ -242,7 +252,7 @@ double array_rates::ranges_GBps(char const* row, std::uint64_t page_size) const 
     comparison const c = compare_with_pread(all_.file(), plan, got);
     if (!c.mismatch.empty()) throw std::runtime_error(std::string(row) + ": " + c.mismatch);
   }
-  return gigabytes_per_second(plan.payload(), seconds);
+  return done;
 }
 
 }  // namespace gpufs::apps

@@ -36,6 +36,8 @@ class array_rates {
   /// Random chunks of 512 bytes, one per warp, 16 bytes per lane. The OS page cache is warm. Cache
   /// and requests are those of random_rates.
   [[nodiscard]] double ranges_GBps(char const* row, std::uint64_t page_size) const;
+  /// The same pass.
+  [[nodiscard]] pass_result ranges_pass(char const* row, std::uint64_t page_size) const;
 
  private:
   struct hot_file;

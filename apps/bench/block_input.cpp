@@ -1,3 +1,5 @@
+#include <gpufs/nvme.hpp>
+
 #include <apps/bench/block_input.hpp>
 #include <apps/common/program.hpp>
 
@@ -107,6 +109,11 @@ int open_for_kernels(filesystem& fs, host_file const& file) {
   if (spec.kind == nvme_spec::kinds::memory)
     if (int const error = write_all(fs, path, file); error != 0) return error;
   return fs.open(path, O_RDONLY);
+}
+
+std::uint64_t commands_of_kernels(filesystem const& fs, host_file const& file) {
+  if (!is_nvme_spec(file.kernel_path())) return 0;
+  return fs.attachment_stats(attached_name).device_commands;
 }
 
 void close_for_kernels(filesystem& fs, int fd) {

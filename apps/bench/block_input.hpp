@@ -23,6 +23,8 @@ namespace gpufs::apps {
 
 /// Opens file.kernel_path() for reading. Returns a descriptor or -errno.
 [[nodiscard]] int open_for_kernels(filesystem& fs, host_file const& file);
+/// Commands that kernels have sent to it by themselves. 0: it is no block file.
+[[nodiscard]] std::uint64_t commands_of_kernels(filesystem const& fs, host_file const& file);
 /// Closes it, and detaches it if it is a block file.
 void close_for_kernels(filesystem& fs, int fd);
 

@@ -75,8 +75,11 @@ pass_result read_once(host_file const& file, config const& settings, access_plan
   if (windows_first) register_windows(fs, f.fd(), file.size());
   statistics const before = fs.stats();
   pass_result r;
+  std::uint64_t const commands = commands_of_kernels(fs, file);
   r.seconds = reader.run(fs.ref(), f.fd(), 1);
+  r.bytes = plan.payload();
   r.counters = counters_of_run(before, fs.stats());
+  r.device_commands = commands_of_kernels(fs, file) - commands;
   require_success(reader.take_failure());
   if (check) {
     auto const sums = reader.checksums(fs.ref(), f.fd());

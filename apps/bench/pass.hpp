@@ -9,6 +9,7 @@
 #include <apps/bench/access_plan.hpp>
 #include <apps/bench/kernels.hpp>
 #include <apps/common/host_file.hpp>
+#include <apps/common/run_report.hpp>
 
 #include <cstdint>
 #include <string>
@@ -48,7 +49,11 @@ struct comparison {
 /// One pass, timed.
 struct pass_result {
   double seconds = 0;
+  std::uint64_t bytes = 0;  ///< that the plan reads
   statistics counters;
+  std::uint64_t device_commands = 0;  ///< of kernels themselves, to a block file
+
+  [[nodiscard]] double GBps() const { return gigabytes_per_second(bytes, seconds); }
 };
 
 /// A pass with a filesystem of its own. `check`: reads once more, untimed, and throws

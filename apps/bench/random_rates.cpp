@@ -43,7 +43,9 @@ config random_rates::settings_of(reading const& r) const {
   return c;
 }
 
-double random_rates::gread_GBps(reading const& r) const {
+double random_rates::gread_GBps(reading const& r) const { return gread_pass(r).GBps(); }
+
+pass_result random_rates::gread_pass(reading const& r) const {
   std::vector<std::uint32_t> drawn;
   access_plan const p = plan_of(r, drawn);
   if (r.cold) {
@@ -51,8 +53,7 @@ double random_rates::gread_GBps(reading const& r) const {
   } else {
     all_.file().load_into_page_cache(all_.bytes());
   }
-  pass_result const done = all_.gpufs_pass(settings_of(r), p, shape_of(r), r.check, !r.cold);
-  return gigabytes_per_second(p.payload(), done.seconds);
+  return all_.gpufs_pass(settings_of(r), p, shape_of(r), r.check, !r.cold);
 }
 
 double random_rates::pull_GBps(reading const& r) const {

@@ -29,6 +29,9 @@ class random_rates {
   /// Throws as read_once().
   [[nodiscard]] double gread_GBps(reading const& r) const;
 
+  /// The same pass.
+  [[nodiscard]] pass_result gread_pass(reading const& r) const;
+
   /// The same ranges out of pinned memory.
   [[nodiscard]] double pull_GBps(reading const& r) const;
 

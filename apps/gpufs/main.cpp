@@ -5,6 +5,7 @@
 
 #include <apps/bench/apps_study.hpp>
 #include <apps/bench/bench.hpp>
+#include <apps/bench/nvme.hpp>
 #include <apps/bench/options.hpp>
 #include <apps/bench/paper.hpp>
 #include <apps/bench/patterns.hpp>
@@ -125,6 +126,11 @@ int main(int argc, char** argv) {
   patterns_options patterns;
   add_options(patterns_command, patterns);
 
+  CLI::App& queues_command = *bench_command.add_subcommand(
+      "nvme", "NVMe queue pairs that kernels drive, on software controllers of this process");
+  nvme_bench_options queues;
+  add_options(queues_command, queues);
+
   CLI::App& tune_command = *app.add_subcommand(
       "tune", "finds the settings with which a file is read fastest, writes gpufs.toml");
   cli_settings const tune_settings(tune_command);
@@ -161,7 +167,8 @@ int main(int argc, char** argv) {
         return tune_command.get_option(setting_named(key).flag())->count() != 0;
       });
     }
-    for (auto const* sub : {&ratios_command, &apps_command, &paper_command, &patterns_command}) {
+    for (auto const* sub :
+         {&ratios_command, &apps_command, &paper_command, &patterns_command, &queues_command}) {
       if (sub->parsed()) require_not_given(bench_own, sub->get_name());
     }
     if (ratios_command.parsed()) return compare(ratio, bench_settings.load(study_defaults()));
@@ -172,6 +179,11 @@ int main(int argc, char** argv) {
       config const settings = bench_settings.load(study_defaults());
       validate(settings);
       return run_patterns(patterns, settings);
+    }
+    if (queues_command.parsed()) {
+      config const settings = bench_settings.load(study_defaults());
+      validate(settings);
+      return run_nvme_bench(queues, settings);
     }
     if (bench_command.parsed()) return bench(options, bench_settings.load());
     config const settings = info_settings.load();

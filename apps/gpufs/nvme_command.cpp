@@ -1,6 +1,7 @@
 #include <gpufs/device.hpp>
 #include <gpufs/settings.hpp>
 
+#include <apps/common/nvme_queues.hpp>
 #include <apps/common/program.hpp>
 #include <apps/gpufs/nvme_command.hpp>
 #include <apps/gpufs/nvme_controllers.hpp>

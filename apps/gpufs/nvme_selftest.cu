@@ -3,13 +3,13 @@
 #include <gpufs/nvme/queue_group.hpp>
 #include <gpufs/nvme/transfer.hpp>
 
+#include <apps/common/nvme_queues.hpp>
 #include <apps/gpufs/nvme_selftest.hpp>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <chrono>
-#include <vector>
 
 namespace gpufs::apps {
 
@@ -77,31 +77,14 @@ __global__ void selftest_kernel(selftest_plan plan, selftest_counts* out) {
   if (thread == 0) out->end_refused = behind == -EIO ? 1 : 0;
 }
 
-std::vector<nvme::queue_pair_place> make_pairs(nvme_host::control_plane& plane, std::uint32_t count,
-                                               std::uint32_t depth) {
-  std::vector<nvme::queue_pair_place> places;
-  for (std::uint32_t id = 1; id <= count; ++id) {
-    auto const& made = plane.create_queue_pair(static_cast<std::uint16_t>(id), depth);
-    places.push_back({id, depth, made.sq, made.cq, made.sq_doorbell, made.cq_doorbell});
-  }
-  return places;
-}
-
 }  // namespace
-
-nvme_host::memory_source kernel_memory() {
-  return [](std::uint64_t bytes) {
-    auto owner = std::make_shared<pinned_buffer<std::byte>>(bytes);
-    owner->fill_zero();
-    return std::shared_ptr<std::byte>{owner, owner->data()};
-  };
-}
 
 nvme_selftest_result run_nvme_selftest(nvme_host::control_plane& plane,
                                        nvme_host::namespace_identity const& blocks,
                                        nvme_selftest_options const& o) {
   std::uint32_t const pairs = plane.request_queues(o.queue_pairs);
-  nvme::queue_group const group{make_pairs(plane, pairs, std::min(o.depth, plane.most_depth()))};
+  nvme::queue_group const group{
+      make_queue_pairs(plane, pairs, std::min(o.depth, plane.most_depth()))};
   nvme_host::dma_memory const data{plane.link().memory(), kernel_memory(),
                                    std::uint64_t{o.blocks} * o.threads * slot_bytes};
   buffer<selftest_counts> counts(1);

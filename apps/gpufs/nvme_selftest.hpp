@@ -26,9 +26,6 @@ struct nvme_selftest_result {
   double seconds = 0;
 };
 
-/// Memory that kernels and controllers reach.
-[[nodiscard]] nvme_host::memory_source kernel_memory();
-
 /// Each thread reads random blocks twice: 4 KiB by one command, and the same blocks one by one. It
 /// compares the bytes. Nothing is written. Throws controller_error or device_error.
 [[nodiscard]] nvme_selftest_result run_nvme_selftest(nvme_host::control_plane& plane,
