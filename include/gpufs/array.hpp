@@ -120,6 +120,19 @@ class array {
   /// After an error it returns T{} and has added nothing.
   __device__ __forceinline__ value_type fetch_add(std::uint64_t i, value_type value) const;
 
+  /// Asks for the pages of elements [i, i + n) and returns at once. Any thread calls. The next
+  /// access that misses one of them waits less, or not at all.
+  ///
+  /// A hint: no page comes into the cache before that access, no error is changed, and what cannot
+  /// be asked for now is left out. So are elements beyond the view.
+  ///
+  /// Requests for as many pages as a quarter of config::staging_size has can wait for their
+  /// accesses. Accesses by array and held_ptr find them, gread does not. A request is made again if
+  /// kernels have written to the same MiB of the file since.
+  ///
+  /// The calling thread asks page by page. For many pages, let each lane ask for others.
+  __device__ __forceinline__ void prefetch(std::uint64_t i, std::uint64_t n = 1) const;
+
   /// Gives back the page that is kept for this thread, if any. The next access finds its page
   /// anew. Any thread calls.
   __device__ __forceinline__ void release() const;

@@ -9,6 +9,7 @@
 #include <gpufs/io/element/file_view.hpp>
 #include <gpufs/io/element/kept.hpp>
 #include <gpufs/io/element/lane_add.hpp>
+#include <gpufs/io/element/lane_prefetch.hpp>
 #include <gpufs/io/element/straight.hpp>
 
 #include <cerrno>
@@ -115,6 +116,14 @@ __device__ __forceinline__ auto array<T>::fetch_add(std::uint64_t i, value_type 
   view_.file = done.file;
   view_.note(done.error);
   return done.value;
+}
+
+template <class T>
+__device__ __forceinline__ void array<T>::prefetch(std::uint64_t i, std::uint64_t n) const {
+  if (i >= view_.size) return;
+  std::uint64_t const begin = view_.begin + i * sizeof(T);
+  io::prefetch_bytes(view_.handle, view_.file, view_.seat, begin,
+                     begin + base::least(n, view_.size - i) * sizeof(T));
 }
 
 template <class T>
