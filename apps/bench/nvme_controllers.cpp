@@ -48,15 +48,13 @@ void bench_controllers::add_controller() {
 
 std::uint64_t bench_controllers::commands() const {
   std::uint64_t sum = 0;
-  for (auto const& link : links_)
-    sum += link->controller().counters().commands.load(std::memory_order_relaxed);
+  for (auto const& link : links_) sum += link->controller().counters().commands.load();
   return sum;
 }
 
 std::uint64_t bench_controllers::completions() const {
   std::uint64_t sum = 0;
-  for (auto const& link : links_)
-    sum += link->controller().counters().completions.load(std::memory_order_relaxed);
+  for (auto const& link : links_) sum += link->controller().counters().completions.load();
   return sum;
 }
 

@@ -15,9 +15,9 @@ namespace gpufs {
 
 // Between gread_async and gwait the caller may do anything, even wait for pages and frames. So a
 // read under way must owe no page. It owns channels only, and its pages are not in the page table,
-// where others would wait for them. Such reads own at most half of the channels. Reads that wait
-// for a channel always have the other half. gwait reads the pages that were not requested, as gread
-// does.
+// where others would wait for them. Such reads own at most half of the channels, and requests ahead
+// (element/ahead.hpp) a quarter. Reads that wait for a channel always have the rest. gwait reads
+// the pages that were not requested, as gread does.
 
 namespace io {
 

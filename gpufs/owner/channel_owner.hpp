@@ -1,11 +1,13 @@
-// Owns the states of the channels of all kinds, and the gate of pulls.
+// Owns the states of the channels of all kinds, the gate of pulls, and the requests ahead.
 #pragma once
 
 #include <gpufs/fs_ref.hpp>
 #include <gpufs/owner/allocate.hpp>
 #include <gpufs/owner/layout.hpp>
+#include <gpufs/ring/ahead_page.hpp>
 #include <gpufs/ring/channel_state.hpp>
 
+#include <bit>
 #include <cstdint>
 
 namespace gpufs::owner {
@@ -16,6 +18,9 @@ class channel_owner {
   channel_owner(config const& c, layout const& l)
       : states_(on_device<ring::channel_state>(l.channels, "channels", lower_staging)),
         counts_(on_device<std::uint32_t>(2 * apart, "the pull gate", lower_cache)),
+        // At most a quarter of the page channels: gread_async has a half.
+        ahead_(on_device<ring::ahead_page>(std::bit_floor(l.page_channels / 4), "requests ahead",
+                                           lower_staging)),
         sizes_(l),
         pulls_in_flight_(c.pulls_in_flight) {}
 
@@ -31,13 +36,14 @@ class channel_owner {
     r.channels.pulling = counts_.data();
     r.channels.async = counts_.data() + apart;
     r.channels.most_pulling = pulls_in_flight_;
+    r.ahead = {ahead_.data(), static_cast<std::uint32_t>(ahead_.size())};
     if (sizes_.chunk_channels == 0) return;
     r.prefetch.channels = {states_.data() + chunk, static_cast<std::uint32_t>(chunk),
                            static_cast<std::uint32_t>(sizes_.chunk_channels),
                            pages_begin + sizes_.page_channels * sizes_.page_piece,
                            sizes_.chunk_piece};
   }
-  [[nodiscard]] std::uint64_t metadata_bytes() const { return bytes_of(states_, counts_); }
+  [[nodiscard]] std::uint64_t metadata_bytes() const { return bytes_of(states_, counts_, ahead_); }
   [[nodiscard]] std::uint64_t pinned_bytes() const { return 0; }
 
  private:
@@ -46,6 +52,7 @@ class channel_owner {
 
   buffer<ring::channel_state> states_;
   buffer<std::uint32_t> counts_;  ///< warps that pull, then channels of gread_async
+  buffer<ring::ahead_page> ahead_;
   layout sizes_;
   std::uint32_t pulls_in_flight_;
 };

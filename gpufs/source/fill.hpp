@@ -46,7 +46,8 @@ struct fill {
   source_kind kind : 8 = source_kind::channel;
   std::uint32_t answered : 1 = 0;  ///< the daemon has answered `via`; 0: not asked, or given up
   std::uint32_t in_twin : 1 = 0;   ///< channel, chunk: the bytes are in the twin of staging, too
-  std::uint32_t reserved : 22 = 0;
+  std::uint32_t ahead : 1 = 0;     ///< channel: requested by array::prefetch(), not for this miss
+  std::uint32_t reserved : 21 = 0;
 
   fill() = default;
 

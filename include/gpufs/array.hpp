@@ -60,8 +60,8 @@ class array_element {
 /// The cached page of the last access stays the version that it was if the file is then opened for
 /// writing or truncated. Another page, and any page after release(), is read as it is now.
 ///
-/// Errors do not stop the kernel. A failed load gives T{}. A failed store stores nothing, or a part
-/// of an element that straddles pages. error() gives the thread's first error:
+/// Errors do not stop the kernel. A failed load or fetch_add gives T{}. A failed store stores
+/// nothing, or a part of an element that straddles pages. error() gives the thread's first error:
 ///   -ERANGE no such element | -EIO the file has become shorter
 ///   -ENOMEM all frames, channels or write buffers stayed in use for config::rpc_timeout_ms
 ///   an error of gread() or gwrite()
@@ -105,6 +105,33 @@ class array {
   /// Stores element i. Any thread calls. Stores of consecutive elements by lanes that come together
   /// are one write.
   __device__ __forceinline__ void store(std::uint64_t i, value_type const& value) const;
+
+  /// Adds `value` to element i, and returns the value before. T is an integer, float or double of 4
+  /// or 8 bytes. Any thread calls. Integers wrap around.
+  ///
+  /// Atomic among all accesses by fetch_add and store, of all kernels of this filesystem, through
+  /// whichever descriptor and array. So concurrent adds give the exact sum, and each gets a value
+  /// of its own. It orders no other accesses. fetch_add(i, 0) is an atomic load.
+  ///
+  /// A store as any other: the element is dirty afterwards, and an element beyond the end of the
+  /// file counts from 0. It is not atomic towards other processes, the host, or other filesystems.
+  /// docs/consistency.md says more.
+  ///
+  /// After an error it returns T{} and has added nothing.
+  __device__ __forceinline__ value_type fetch_add(std::uint64_t i, value_type value) const;
+
+  /// Asks for the pages of elements [i, i + n) and returns at once. Any thread calls. The next
+  /// access that misses one of them waits less, or not at all.
+  ///
+  /// A hint: no page comes into the cache before that access, no error is changed, and what cannot
+  /// be asked for now is left out. So are elements beyond the view.
+  ///
+  /// Requests for as many pages as a quarter of config::staging_size has can wait for their
+  /// accesses. Accesses by array and held_ptr find them, gread does not. A request is made again if
+  /// kernels have written to the same MiB of the file since.
+  ///
+  /// The calling thread asks page by page. For many pages, let each lane ask for others.
+  __device__ __forceinline__ void prefetch(std::uint64_t i, std::uint64_t n = 1) const;
 
   /// Gives back the page that is kept for this thread, if any. The next access finds its page
   /// anew. Any thread calls.

@@ -1,6 +1,7 @@
 // The handle of a filesystem that kernels take by value.
 #pragma once
 
+#include <gpufs/handle/ahead_ref.hpp>
 #include <gpufs/handle/block_files_ref.hpp>
 #include <gpufs/handle/channels_ref.hpp>
 #include <gpufs/handle/link_ref.hpp>
@@ -38,6 +39,7 @@ struct fs_ref {
   /// grows when a written file gets another version; see file::is_outdated()
   std::uint32_t* file_changes = nullptr;
   std::uint64_t* counters = nullptr;  ///< see gpufs/handle/counters.hpp
+  handle::ahead_ref ahead;            ///< pages that array::prefetch() has requested
 };
 static_assert(std::is_trivially_copyable_v<fs_ref>);
 

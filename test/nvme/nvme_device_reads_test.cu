@@ -57,15 +57,21 @@ void read_by_kernels(filesystem& fs, member_files const& files, std::mt19937_64&
   CHECK(fs.close(fd) == 0);
 }
 
-/// Sums words of a file at random places, and counts errors.
-__global__ void sum_elements(fs_ref fs, int fd, std::uint64_t seed, unsigned rounds,
+/// Sums words of a file at random places, and counts errors. Those after `ahead` more rounds are
+/// prefetched, if that is not 0.
+__global__ void sum_elements(fs_ref fs, int fd, std::uint64_t seed, unsigned rounds, unsigned ahead,
                              unsigned long long* sum, unsigned long long* errors) {
   io_context io(fs, cooperative_groups::this_thread_block());
   array<std::uint32_t const> const words(io, fd);
   unsigned const thread = blockIdx.x * blockDim.x + threadIdx.x;
   unsigned long long mine = 0;
-  for (unsigned i = 0; i < rounds; ++i)
-    mine += words[base::mix64(seed + thread * 1000ull + i) % words.size()];
+  auto const place = [&](unsigned i) {
+    return base::mix64(seed + thread * 1000ull + i) % words.size();
+  };
+  for (unsigned i = 0; i < rounds; ++i) {
+    if (ahead != 0) words.prefetch(place(i + ahead));
+    mine += words[place(i)];
+  }
   atomicAdd(sum, mine);
   if (words.error() != 0) atomicAdd(errors, 1ull);
 }
@@ -152,7 +158,11 @@ TEST_CASE("device reads: readahead asks for more than a command, a stripe or a l
   }
 }
 
-TEST_CASE("device reads: elements of arrays, and reads that kernels wait for later") {
+TEST_CASE(
+    "device reads: elements of arrays, prefetched too, and reads that kernels wait for later") {
+  unsigned ahead = 0;
+  SUBCASE("not prefetched") { ahead = 0; }
+  SUBCASE("prefetched") { ahead = 3; }
   scratch_folder folder;
   auto const files = make_members(folder, {2, false, 4 * page}, 64 * page);
   filesystem fs(small_config(page, 40));
@@ -162,7 +172,7 @@ TEST_CASE("device reads: elements of arrays, and reads that kernels wait for lat
   buffer<unsigned long long> counts(3);
   counts.fill_zero();
   constexpr unsigned rounds = 40, threads = 128;
-  launch(sum_elements, 2, threads / 2, fs.ref(), fd, seed(), rounds, counts.data(),
+  launch(sum_elements, 2, threads / 2, fs.ref(), fd, seed(), rounds, ahead, counts.data(),
          counts.data() + 1);
   synchronize();
   auto const bytes = pread_bytes(files.whole, 0, files.size);

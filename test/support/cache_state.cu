@@ -111,10 +111,20 @@ cache_state inspect(fs_ref const& fs, std::uint64_t pinned) {
   if (std::ranges::count(keepers, 0u) != std::ptrdiff_t(keepers.size()) ||
       std::ranges::count(kept, 0u) != std::ptrdiff_t(kept.size()))
     result.problems = "a frame is kept";
+  std::set<std::uint32_t> held;
+  for (auto const& a : fetch(fs.ahead.pages, fs.ahead.count)) {
+    if (a.phase == static_cast<std::uint32_t>(ring::ahead_phase::changing))
+      result.problems = "a request ahead has an owner";
+    if (a.phase == static_cast<std::uint32_t>(ring::ahead_phase::requested)) held.insert(a.channel);
+  }
+  result.ahead = held.size();
   for (auto const& pool : {fs.channels.control, fs.channels.page, fs.prefetch.channels}) {
+    std::uint32_t number = pool.first;
     for (auto const& c : fetch(pool.states, pool.count)) {
-      if (c.phase == static_cast<std::uint32_t>(ring::channel_phase::busy))
-        result.problems = "a channel is busy";
+      bool const busy = c.phase == static_cast<std::uint32_t>(ring::channel_phase::busy);
+      bool const ahead = held.contains(number++);
+      if (busy && !ahead) result.problems = "a channel is busy";
+      if (ahead && !busy) result.problems = "a request ahead has lost its channel";
       if (c.phase == static_cast<std::uint32_t>(ring::channel_phase::quarantined))
         ++result.quarantined;
     }

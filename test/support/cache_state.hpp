@@ -13,6 +13,7 @@ struct cache_state {
   std::uint64_t ready = 0;        ///< frames that hold a page
   std::set<std::uint64_t> pages;  ///< their numbers, of whatever files they are
   std::uint64_t quarantined = 0;  ///< channels whose late answer nobody has picked up yet
+  std::uint64_t ahead = 0;        ///< requests of array::prefetch() that wait for their miss
   /// empty, or the first invariant that does not hold: pins, locks, claims or channels left behind,
   /// a page in two frames, a table entry without its page or the other way round
   std::string problems;

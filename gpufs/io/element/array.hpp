@@ -8,10 +8,13 @@
 #include <gpufs/io/element/element.hpp>
 #include <gpufs/io/element/file_view.hpp>
 #include <gpufs/io/element/kept.hpp>
+#include <gpufs/io/element/lane_add.hpp>
+#include <gpufs/io/element/lane_prefetch.hpp>
 #include <gpufs/io/element/straight.hpp>
 
 #include <cerrno>
 #include <cstdint>
+#include <type_traits>
 
 #include <fcntl.h>
 
@@ -95,6 +98,32 @@ __device__ __forceinline__ void array<T>::store(std::uint64_t i, value_type cons
                                                        view_.begin + i * sizeof(T), value);
   view_.file = done.file;
   view_.note(done.error);
+}
+
+template <class T>
+__device__ __forceinline__ auto array<T>::fetch_add(std::uint64_t i, value_type value) const
+    -> value_type {
+  static_assert(writable, "array<T const> cannot be added to");
+  static_assert(std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
+                "fetch_add is for integers, float and double of 4 or 8 bytes");
+  static_assert(alignof(T) == sizeof(T));  // so no element straddles pages
+  if (i >= view_.size) {
+    view_.note(-ERANGE);
+    return {};
+  }
+  auto const done = io::add_to_element<T>(view_.handle, view_.file, view_.seat,
+                                          view_.begin + i * sizeof(T), value);
+  view_.file = done.file;
+  view_.note(done.error);
+  return done.value;
+}
+
+template <class T>
+__device__ __forceinline__ void array<T>::prefetch(std::uint64_t i, std::uint64_t n) const {
+  if (i >= view_.size) return;
+  std::uint64_t const begin = view_.begin + i * sizeof(T);
+  io::prefetch_bytes(view_.handle, view_.file, view_.seat, begin,
+                     begin + base::least(n, view_.size - i) * sizeof(T));
 }
 
 template <class T>

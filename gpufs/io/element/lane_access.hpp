@@ -93,6 +93,50 @@ __device__ __forceinline__ std::uint32_t release_pins(converged_group const& g,
   return lanes;
 }
 
+/// Joins the writers of the lanes' file, unless an earlier write-back has failed. All lanes of the
+/// group call, and get the same result.
+__device__ __forceinline__ file::join_result lanes_join_writers(converged_group const& g,
+                                                                lane_file const& f) {
+  auto joined = file::join_result::joined;
+  if (g.thread_rank() == 0) joined = file::try_join(*f.handle, f.file);
+  return static_cast<file::join_result>(g.shfl(static_cast<std::int32_t>(joined), 0));
+}
+
+/// Opens a page's frame as open_frame(). Any thread calls. With a spare buffer it waits for the
+/// lock, unless the daemon stops or the deadline passes.
+__device__ __forceinline__ std::int64_t open_with_spare(lane_file const& f, std::uint64_t page,
+                                                        std::uint32_t frame, rpc::byte_range range,
+                                                        std::int64_t spare) {
+  fs_ref const& fs = *f.handle;
+  std::int64_t buffer = -1;
+  auto const opened = [&] {
+    buffer = open_frame<one_lane>(fs, frame, f.file.version, page, range, spare);
+    return buffer >= 0;
+  };
+  if (spare < 0) {
+    static_cast<void>(opened());
+  } else {
+    static_cast<void>(handle::spin_until(fs, handle::device_pause_ns, opened));
+  }
+  return buffer;
+}
+
+/// Opens each page that lanes visit for the leading lane's `range`. If the lanes have a spare
+/// buffer, only the first page is opened, with that buffer. All lanes of the group call; they have
+/// joined the writers. Returns the page's buffer in the leading lane, or -1.
+__device__ __forceinline__ std::int64_t open_for_lanes(converged_group const& g, lane_file const& f,
+                                                       std::uint64_t page, page_visit const& v,
+                                                       rpc::byte_range range, lanes_wait& wait) {
+  std::int64_t buffer = -1;
+  std::int64_t const spare = wait.spare;
+  unsigned const leaders = g.ballot(v.leads);
+  bool const opens = v.leads && (spare < 0 || g.thread_rank() == lowest_lane(leaders));
+  if (opens) buffer = open_with_spare(f, page, v.frame, range, spare);
+  bool const took = g.any(spare >= 0 && buffer == spare);
+  if (took) wait.spare = -1;
+  return buffer;
+}
+
 /// Stores `count` bytes at byte `begin` of each lane's page, to the frame and to its write buffer.
 /// From the frame every block reads them at once. Lanes whose bytes lie one behind the other share
 /// one post. Other lanes wait for the next round. visit_pages() calls it.
@@ -110,9 +154,7 @@ struct page_writer {
   __device__ __forceinline__ bool operator()(converged_group const& g, page_visit const& v,
                                              lanes_wait& wait) const {
     fs_ref const& fs = *f.handle;
-    auto joined = file::join_result::joined;
-    if (g.thread_rank() == 0) joined = file::try_join(fs, f.file);
-    joined = static_cast<file::join_result>(g.shfl(static_cast<std::int32_t>(joined), 0));
+    file::join_result const joined = lanes_join_writers(g, f);
     if (joined != file::join_result::joined) {
       std::int32_t const failed = file::join_error(joined);
       if (failed != 0 && v.here) error = failed;
@@ -128,13 +170,7 @@ struct page_writer {
     bool const member = follows && (others == 0 || g.thread_rank() < lowest_lane(others));
     auto const members = count_lanes(v.peers & g.ballot(member));
     rpc::byte_range const range{begin, begin + members * count};
-    std::int64_t buffer = -1;
-    std::int64_t const spare = wait.spare;
-    unsigned const leaders = g.ballot(v.leads);
-    bool const opens = v.leads && (spare < 0 || g.thread_rank() == lowest_lane(leaders));
-    if (opens) buffer = open(fs, v.frame, range, spare);
-    bool const took = g.any(spare >= 0 && buffer == spare);
-    if (took) wait.spare = -1;
+    std::int64_t const buffer = open_for_lanes(g, f, page, v, range, wait);
     auto const theirs =
         static_cast<std::int64_t>(g.shfl(static_cast<std::uint64_t>(buffer), first));
     bool const stored = member && theirs >= 0;
@@ -153,24 +189,6 @@ struct page_writer {
     g.sync();  // everything is posted
     if (g.thread_rank() == 0) file::leave_writers(fs, f.file);
     return stored;
-  }
-
- private:
-  /// Opens the page's frame as open_frame(). With a spare buffer it waits for the lock, unless the
-  /// daemon stops or the deadline passes.
-  __device__ __forceinline__ std::int64_t open(fs_ref const& fs, std::uint32_t frame,
-                                               rpc::byte_range range, std::int64_t spare) const {
-    std::int64_t buffer = -1;
-    auto const opened = [&] {
-      buffer = open_frame<one_lane>(fs, frame, f.file.version, page, range, spare);
-      return buffer >= 0;
-    };
-    if (spare < 0) {
-      static_cast<void>(opened());
-    } else {
-      static_cast<void>(handle::spin_until(fs, handle::device_pause_ns, opened));
-    }
-    return buffer;
   }
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpufs/cache/line.hpp>
+#include <gpufs/io/element/ahead.hpp>
 #include <gpufs/io/read/enter_page.hpp>
 #include <gpufs/source/pull_gate.hpp>
 #include <gpufs/source/staged.hpp>
@@ -67,6 +68,15 @@ __device__ __forceinline__ source::fill lane_enter(fs_ref const& fs, source::pag
   }
   if (window != 0) return source::fill::by_window(e.frame, window, name.expected);
   e.status = source::page_status::fetching;
+  if (fs.ahead.count != 0) {
+    ring::channel const ahead = take_ahead(fs.self, name);
+    if (ahead.sequence != 0) {
+      ring::return_channel(fs.channels.page, e.via, true);  // never used
+      e.via = ahead;
+      e.ahead = 1;
+      return e;
+    }
+  }
   if (source::read_by_drives<one_lane>(fs, true, name, e.via, 0)) return e;
   rpc::request request = source::page_request(fs, name, e.via, 0);
   request.flags |= rpc::read_for_elements;
@@ -79,8 +89,10 @@ __device__ __forceinline__ source::fill lane_enter(fs_ref const& fs, source::pag
 __device__ __forceinline__ void lane_await(fs_ref const& fs, source::page_name const& name,
                                            source::fill& e) {
   bool answered = false;
-  std::int32_t const result = source::await_answer(fs, e.via, answered);
+  std::int32_t result = source::await_answer(fs, e.via, answered);
   e.answered = answered;
+  // The error of a request ahead may be of another time or descriptor.
+  if (e.ahead && answered && result < 0) result = ring::try_again;
   if (!answered && result == -ETIMEDOUT) handle::add(fs, handle::counter::timeouts);
   source::finish_page(fs, name, e, result);
 }
@@ -219,7 +231,7 @@ GPUFS_STAGE inline fetched_page fetch_for_lanes(fs_ref const* handle, unsigned l
   if (fetching) lane_settle(fs, e, requested);
   bool const waits = e.status == source::page_status::waiting;
   auto const misses = count_lanes(g.ballot(fetching));
-  auto const requests = count_lanes(g.ballot(requested));
+  auto const requests = count_lanes(g.ballot(requested && !e.ahead));
   auto const failures = count_lanes(g.ballot(fetching && e.error != 0));
   auto const waited = count_lanes(g.ballot(waits));
   if (g.thread_rank() == 0) {

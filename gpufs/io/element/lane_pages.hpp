@@ -49,15 +49,17 @@ __device__ __forceinline__ converged_group lanes_of_file(converged_group const& 
   return converged_group(__match_any_sync(same_fd, reinterpret_cast<std::uintptr_t>(f.handle)));
 }
 
-/// Whether version and size of a file may have changed. All lanes of the group call.
+/// Whether version and size of a file may have changed. Any thread calls.
+__device__ __forceinline__ bool may_have_new_version(lane_file const& f) {
+  if (f.file.write_index == 0) return file::is_outdated(*f.handle, f.file);
+  auto& version = file::shared_of(*f.handle, f.file).version;
+  return f.file.version !=
+         atomic_ref<std::uint64_t, scope::device>(version).load(memory_order_relaxed);
+}
+
+/// The same for a group. All its lanes call.
 __device__ __forceinline__ bool has_new_version(converged_group const& g, lane_file const& f) {
-  bool changed = file::is_outdated(*f.handle, f.file);
-  if (f.file.write_index != 0) {
-    auto& version = file::shared_of(*f.handle, f.file).version;
-    changed = f.file.version !=
-              atomic_ref<std::uint64_t, scope::device>(version).load(memory_order_relaxed);
-  }
-  return g.any(changed);
+  return g.any(may_have_new_version(f));
 }
 
 /// Loads version and size of a file again. All lanes of the group call, and hold nothing that
