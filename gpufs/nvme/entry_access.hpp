@@ -58,10 +58,15 @@ __device__ __forceinline__ cqe load_entry(cqe& from) {
   return entry;
 }
 
-/// Stores the value of a doorbell, in one access of 32 bits.
+/// Stores the value of a doorbell, in one access of 32 bits. On the GPU it returns once the store
+/// has arrived: the next holder of the queue's lock may be on another multiprocessor, and its value
+/// must not arrive first. A controller that saw the older value last would take entries again.
 __device__ __forceinline__ void ring(std::uint32_t* doorbell, std::uint32_t value) {
 #if defined(__CUDACC__)
+  std::uint32_t back;
   asm volatile("st.mmio.relaxed.sys.u32 [%0], %1;" ::"l"(doorbell), "r"(value) : "memory");
+  asm volatile("ld.mmio.relaxed.sys.u32 %0, [%1];" : "=r"(back) : "l"(doorbell) : "memory");
+  base::await_loads(back);
 #else
   // Pairs with the controller's acquire.
   atomic_ref<std::uint32_t, scope::system>(*doorbell).store(value, memory_order_release);
