@@ -162,7 +162,11 @@ command_run run(char const* what, bench_controllers const& on, command_shape con
   report.head_doorbells = counts.head_doorbells;
   command_run const done = checked_run(what, on, shape, report, seconds);
   if (counts.drained != done.commands || counts.strays != 0 || counts.own_faults != 0)
-    throw std::runtime_error(std::string(what) + ": completions were lost, or came twice");
+    throw std::runtime_error(
+        std::string(what) +
+        ": completions were lost, or came twice: " + std::to_string(done.commands) + " commands, " +
+        std::to_string(counts.drained) + " completions, " + std::to_string(counts.strays) +
+        " of no command, " + std::to_string(counts.own_faults) + " say that the driver is wrong");
   return done;
 }
 

@@ -38,10 +38,10 @@ __device__ __forceinline__ unsigned leading_lanes(unsigned ballot) {
   return ballot == all_lanes ? warp_size : lowest_lane(~ballot);
 }
 
-/// Adds to a count that only holders of a lock change.
+/// Adds to a count of a queue. Its holder's plain store could arrive behind the lock's release, so
+/// that the next holder's would be lost: on a GPU nothing orders the two.
 __device__ __forceinline__ void add_held(std::uint64_t& count, std::uint64_t by) {
-  atomic_ref<std::uint64_t, scope::device> const word(count);
-  word.store(word.load(memory_order_relaxed) + by, memory_order_relaxed);
+  atomic_ref<std::uint64_t, scope::device>(count).fetch_add(by, memory_order_relaxed);
 }
 
 /// Tries to lock `word`. All lanes of the team call, and get its state. False: somebody has it.
