@@ -1,9 +1,5 @@
+#include <apps/bench/named_rows.hpp>
 #include <apps/bench/nvme_rows.hpp>
-#include <apps/common/program.hpp>
-
-#include <fmt/format.h>
-
-#include <algorithm>
 
 namespace gpufs::apps {
 
@@ -33,19 +29,7 @@ std::vector<nvme_row> const& nvme_rows() {
 }
 
 std::vector<nvme_row> chosen_nvme_rows(std::vector<std::string> const& only) {
-  auto const& all = nvme_rows();
-  if (only.empty()) return all;
-  std::vector<nvme_row> rows;
-  for (auto const& key : only) {
-    auto const at = std::ranges::find_if(all, [&](nvme_row const& r) { return key == r.key; });
-    if (at == all.end()) {
-      std::string names;
-      for (auto const& r : all) names += fmt::format("{}{}", names.empty() ? "" : ", ", r.key);
-      throw usage_error(fmt::format("--only={}: must be among {}", key, names));
-    }
-    rows.push_back(*at);
-  }
-  return rows;
+  return only.empty() ? nvme_rows() : named_rows(nvme_rows(), only);
 }
 
 }  // namespace gpufs::apps

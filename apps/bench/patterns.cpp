@@ -1,4 +1,5 @@
 #include <apps/bench/bench_file.hpp>
+#include <apps/bench/named_rows.hpp>
 #include <apps/bench/pattern_runs.hpp>
 #include <apps/bench/patterns.hpp>
 #include <apps/common/median.hpp>
@@ -17,22 +18,6 @@
 namespace gpufs::apps {
 
 namespace {
-
-std::vector<pattern_row> chosen(std::vector<std::string> const& only) {
-  auto const& all = pattern_rows();
-  if (only.empty()) return all;
-  std::vector<pattern_row> rows;
-  for (auto const& key : only) {
-    auto const at = std::ranges::find_if(all, [&](pattern_row const& r) { return key == r.key; });
-    if (at == all.end()) {
-      std::string names;
-      for (auto const& r : all) names += fmt::format("{}{}", names.empty() ? "" : ", ", r.key);
-      throw usage_error(fmt::format("--only={}: must be among {}", key, names));
-    }
-    rows.push_back(*at);
-  }
-  return rows;
-}
 
 bool pulls(access_row row) {
   using enum access_row;
@@ -137,7 +122,7 @@ void add_options(CLI::App& command, patterns_options& o) {
 }
 
 patterns_result measure_patterns(patterns_options& o, config const& settings) {
-  auto const rows = chosen(o.only);
+  auto const rows = o.only.empty() ? pattern_rows() : named_rows(pattern_rows(), o.only);
   bool const emulated = device_to_run_on().kind == "emulated";
   complete(o, emulated);
   std::uint64_t largest = size_option("--size", o.size, 0, 1ull << 48);

@@ -1,4 +1,5 @@
 #include <apps/bench/array_rates.hpp>
+#include <apps/bench/named_rows.hpp>
 #include <apps/bench/random_rates.hpp>
 #include <apps/bench/ratios.hpp>
 #include <apps/common/device_limits.hpp>
@@ -8,7 +9,6 @@
 #include <apps/common/storage_limits.hpp>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
@@ -152,19 +152,10 @@ class round_of_rates {
 
 std::vector<ratio_row> chosen(std::string const& set, std::vector<std::string> const& only) {
   auto const& all = ratio_rows();
+  if (!only.empty()) return named_rows(all, only);
   std::vector<ratio_row> rows;
-  if (only.empty())
-    std::ranges::copy_if(all, std::back_inserter(rows),
-                         [&](ratio_row const& row) { return set == row.set; });
-  for (auto const& key : only) {
-    auto const at = std::ranges::find_if(all, [&](ratio_row const& row) { return key == row.key; });
-    if (at == all.end()) {
-      std::string names;
-      for (auto const& row : all) names += fmt::format("{}{}", names.empty() ? "" : ", ", row.key);
-      throw usage_error(fmt::format("--only={}: must be among {}", key, names));
-    }
-    rows.push_back(*at);
-  }
+  std::ranges::copy_if(all, std::back_inserter(rows),
+                       [&](ratio_row const& row) { return set == row.set; });
   return rows;
 }
 
