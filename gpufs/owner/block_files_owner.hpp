@@ -5,9 +5,16 @@
 #include <gpufs/owner/allocate.hpp>
 #include <gpufs/owner/layout.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace gpufs::owner {
+
+// ring/block_requests.hpp loads each record as two words of 8 bytes. The asserts stand in host code
+// since NVRTC's offsetof is no constant expression.
+static_assert(offsetof(handle::block_command, sequence) == 8 &&
+              offsetof(handle::block_command, bytes) == 12);
+static_assert(offsetof(handle::block_entry, failed) == 8);
 
 /// See gpufs/owner/subsystems.hpp.
 class block_files_owner {

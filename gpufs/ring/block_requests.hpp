@@ -9,7 +9,6 @@
 #include <gpufs/nvme/queue_pair.hpp>
 
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
 
 namespace gpufs::ring {
@@ -44,14 +43,13 @@ struct owed_command {
 __device__ __forceinline__ owed_command owed_to(fs_ref const& fs, std::uint32_t channel) {
   handle::block_command& command = fs.blocks.commands[channel];
 #if defined(__CUDACC__)
-  // The record is loaded in one piece. An acquire would empty the L1 for each look.
+  // The record is loaded in one piece; owner/block_files_owner.hpp asserts the places. An acquire
+  // would empty the L1 for each look.
   std::uint64_t pair, rest;
   asm volatile("ld.volatile.v2.u64 {%0, %1}, [%2];"
                : "=l"(pair), "=l"(rest)
                : "l"(&command)
                : "memory");
-  static_assert(offsetof(handle::block_command, sequence) == 8 &&
-                offsetof(handle::block_command, bytes) == 12);
   auto const sequence = static_cast<std::uint32_t>(rest);
   auto const bytes = static_cast<std::uint32_t>(rest >> 32);
 #else
@@ -171,7 +169,6 @@ __device__ __forceinline__ nvme::block_backing const* usable_backing(fs_ref cons
   // One trip across the bus. The address leads to what the backing holds.
   std::uint64_t at, failed;
   asm volatile("ld.volatile.v2.u64 {%0, %1}, [%2];" : "=l"(at), "=l"(failed) : "l"(&e) : "memory");
-  static_assert(offsetof(handle::block_entry, failed) == 8);
 #else
   // Pairs with the host's release: the backing is there.
   std::uint64_t const at =
