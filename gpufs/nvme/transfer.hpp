@@ -64,8 +64,10 @@ struct transfer_request {
 
 /// Carries out the transfer of each lane with `wants`, sends again what is worth it, and waits. All
 /// lanes of the team call. Returns each lane's 0 or -errno:
-///   -EIO controller failed, media error | -ETIMEDOUT no answer in time; the command's memory may
-///   still change | others as error_of()
+///   -EIO controller failed, media error | -ETIMEDOUT no answer in time | others as error_of()
+///
+/// After -ETIMEDOUT, and after queue_group::fail(), the command may still be under way. Its memory
+/// may change until the controller has been stopped, also under a later command of another pair.
 template <class Team>
 __device__ std::int32_t transfer(queue_group_ref const& g, bool wants,
                                  transfer_request const& request) {

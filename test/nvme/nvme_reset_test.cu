@@ -8,13 +8,20 @@
 #include <nvme-host/software.hpp>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <list>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
 
 namespace gpufs::test {
 
 namespace {
 
 constexpr unsigned grid = 3, block = 64;
+constexpr unsigned looks = 4;  // at the bytes of a read: nothing changes them later
 
 /// The group of now, in pinned memory. Groups follow each other; kernels take the newest.
 struct published_groups {
@@ -24,35 +31,88 @@ struct published_groups {
   std::uint64_t stops;
 };
 
-/// Warps read on the newest group until the host says that it is enough.
+/// What lane 0 sees of the groups. All lanes of a warp call, and get it.
+struct group_news {
+  std::uint64_t count;
+  bool stops;
+};
+__device__ inline group_news look_at(published_groups* groups) {
+  std::uint64_t count = 0, stops = 0;
+  if (lane_id() == 0) {
+    // Pairs with the host's release of a new group.
+    count = atomic_ref<std::uint64_t, scope::system>(groups->count).load(memory_order_acquire);
+    stops = atomic_ref<std::uint64_t, scope::system>(groups->stops).load(memory_order_relaxed);
+  }
+  count = base::warp_broadcast(count);
+  stops = base::warp_broadcast(stops);
+  __syncwarp();
+  return {count, stops != 0};
+}
+
+/// Warps read on the newest group until the host says that it is enough. The controller may still
+/// write to the memory of a command that failed, until it has been stopped. So a warp with an error
+/// uses its memory again once there is a newer group.
 __global__ void endless_readers(read_plan plan, published_groups* groups, read_counts* out) {
   std::uint32_t const thread = grid_thread();
   std::byte* const slot = plan.data + std::uint64_t{thread} * plan.slot_bytes;
+  std::uint64_t failed = 0;  // groups that this warp has given up
+  unsigned pause = 0;
   for (std::uint64_t round = 0;; ++round) {
-    std::uint64_t newest = 0, stops = 0;
-    if (lane_id() == 0) {
-      // Pairs with the host's release of a new group.
-      newest = atomic_ref<std::uint64_t, scope::system>(groups->count).load(memory_order_acquire);
-      stops = atomic_ref<std::uint64_t, scope::system>(groups->stops).load(memory_order_relaxed);
+    group_news const now = look_at(groups);
+    if (now.stops) return;
+    if (now.count == failed) {
+      backoff(pause, 4096);
+      continue;
     }
-    newest = base::warp_broadcast(newest);
-    if (base::warp_broadcast(stops) != 0) return;
-    __syncwarp();
     std::uint64_t const lba = base::mix64(plan.seed + thread * 0x10001ull + round) % plan.blocks;
-    nvme::queue_group_ref const group = groups->group[newest - 1];
+    nvme::queue_group_ref const group = groups->group[now.count - 1];
     nvme::transfer_request const request{
         nvme::direction::read, {lba, 1}, slot_memory(plan, thread, pattern_lba)};
     std::int32_t const error = nvme::transfer<base::whole_warp>(group, true, request);
-    add_result(out, error, error == 0 && slot_is_right(slot, lba, 1));
+    bool right = error == 0;
+    for (unsigned look = 0; look < looks; ++look) {
+      right = right && slot_is_right(slot, lba, 1);
+      backoff(pause, 4096);
+    }
+    pause = 0;
+    add_result(out, error, right);
+    if (__ballot_sync(base::all_lanes, error != 0) != 0) failed = now.count;
     __syncwarp();
   }
 }
 
+/// Memory that one thread of the controller reads slowly. So commands of a failed group end late,
+/// while the other thread answers new ones.
+class late_namespace final : public nvme_controller::block_namespace {
+ public:
+  late_namespace(std::uint64_t bytes, std::uint32_t lba) : memory_(bytes, lba) {
+    fill_pattern(memory_.bytes(), 0);
+  }
+  std::uint64_t blocks() const override { return memory_.blocks(); }
+  std::uint32_t lba_bytes() const override { return memory_.lba_bytes(); }
+  std::uint16_t read(std::uint64_t offset, std::span<nvme_controller::segment const> to) override {
+    thread_local bool const late = !has_late_.exchange(true);
+    thread_local unsigned reads = 0;
+    if (late && reads++ % 16 == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    return memory_.read(offset, to);
+  }
+  std::uint16_t write(std::uint64_t offset,
+                      std::span<nvme_controller::segment const> from) override {
+    return memory_.write(offset, from);
+  }
+  std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t bytes) override {
+    return memory_.write_zeroes(offset, bytes);
+  }
+  std::uint16_t flush() override { return memory_.flush(); }
+
+ private:
+  nvme_controller::memory_namespace memory_;
+  std::atomic<bool> has_late_{false};
+};
+
 TEST_CASE("nvme: a hundred resets while kernels submit") {
   unsigned const rounds = scaled(100, 20);
-  auto const disk = std::make_shared<nvme_controller::memory_namespace>(
-      pattern_blocks * pattern_lba, pattern_lba);
-  fill_pattern(disk->bytes(), 0);
+  auto const disk = std::make_shared<late_namespace>(pattern_blocks * pattern_lba, pattern_lba);
   nvme_host::software_link link{
       {.namespaces = {disk}, .threads = 2}, pinned_memory(), std::uint64_t{1} << 44};
   nvme_host::control_plane plane{link, {.memory = pinned_memory()}};
