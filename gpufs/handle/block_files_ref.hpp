@@ -13,7 +13,8 @@ struct alignas(16) block_command {
   std::uint32_t bytes = 0;     ///< that it reads
 };
 
-/// A place in the table of backings, in pinned memory.
+/// An entry in the table of backings, in pinned memory. It exists entry_places times: loads of one
+/// line of pinned memory go across the bus one after the other, about a million a second.
 struct alignas(64) block_entry {
   /// Address of the nvme::block_backing in GPU memory; 0: the daemon serves the file.
   std::uint64_t backing;
@@ -21,9 +22,10 @@ struct alignas(64) block_entry {
   /// the daemon serves the file. Both sides set it.
   std::uint64_t failed;
 };
+inline constexpr unsigned entry_places = 64;
 
 struct block_files_ref {
-  block_entry* table = nullptr;       ///< rpc::most_backings places, in pinned memory
+  block_entry* table = nullptr;       ///< rpc::most_backings rows of entry_places, in pinned memory
   block_command* commands = nullptr;  ///< of each channel
 };
 

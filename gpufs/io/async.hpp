@@ -131,7 +131,7 @@ GPUFS_STAGE inline std::uint32_t adopt_pages(fs_ref const* handle, batch const b
   unsigned const lane = lane_id();
   bool const mine = (requested >> lane & 1) != 0;
   source::page_name const name = b.span.name(b.first + lane);
-  source::answer const got = source::await_answers(fs, mine, page.via);
+  source::answer const got = source::await_answers(fs, mine, page.via, source::may_be_owed(name));
   source::fill e;
   e.via = page.via;
   e.answered = got.answered;

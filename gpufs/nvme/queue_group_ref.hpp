@@ -20,6 +20,7 @@ struct queue_words {
   /// low bits of the device's clock: nobody looks at the completion queue before
   alignas(128) std::uint32_t next_look;
   std::uint32_t look_pause;  ///< ns from one empty look to the next; with `head` locked
+  std::uint32_t last_found;  ///< completions that the last look found; with `head` locked
 
   // Counts of the holders of `tail` and `head`.
   alignas(128) std::uint64_t doorbells;
@@ -29,6 +30,12 @@ struct queue_words {
   std::uint64_t strays;       ///< completions of no command
   std::uint64_t own_faults;   ///< statuses that say the driver made a mistake
 };
+
+/// One place of the controller's state. It exists many times, as the daemon's stop flag does.
+struct alignas(128) state_place {
+  std::uint64_t failed;  ///< nonzero: all waits end with -EIO
+};
+inline constexpr unsigned state_places = 128;
 
 /// A queue pair: D submission entries, 2 D completion entries, at most D - 1 channels.
 struct queue_pair_ref {
@@ -48,16 +55,10 @@ struct queue_pair_ref {
   // Pairs that serve the channels of a filesystem: see ring/block_requests.hpp.
   std::uint32_t first_channel = 0;  ///< the channel of CID 0
   std::uint32_t channel_step = 0;   ///< from the channel of a CID to that of the next
-  std::uint64_t* failed = nullptr;  ///< block_entry::failed of the backing
-  /// In pinned memory. Nonzero: the controller has stopped, or reaches staging no more.
-  std::uint64_t* ended = nullptr;
+  std::uint32_t backing = 0;        ///< number of the backing
+  /// state_places in pinned memory. Failed: the controller has stopped, or reaches staging no more.
+  state_place* ended = nullptr;
 };
-
-/// One place of the controller's state. It exists many times, as the daemon's stop flag does.
-struct alignas(128) state_place {
-  std::uint64_t failed;  ///< nonzero: all waits end with -EIO
-};
-inline constexpr unsigned state_places = 128;
 
 /// Pinned memory of a group.
 struct group_control {

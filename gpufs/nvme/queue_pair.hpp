@@ -21,6 +21,9 @@ namespace gpufs::nvme {
 // completion entries never fill up. Every wait looks at its deadline and at the controller's state.
 
 inline constexpr unsigned most_drain_rounds = 8;
+/// Completion entries of a look that expects few. All entries of a warp's lanes are 512 bytes of
+/// the bus, for nothing if the queue is empty. Such looks took most of the bus's small reads.
+inline constexpr unsigned few_entries = 4;
 inline constexpr std::uint32_t first_look_pause_ns = 300;
 inline constexpr std::uint32_t longest_look_pause_ns = 4096;
 inline constexpr unsigned longest_pause_ns = 4096;  ///< of a wait
@@ -161,25 +164,31 @@ __device__ __forceinline__ bool is_double(bool here, cqe const& e) {
   return lowest_lane(__match_any_sync(all_lanes, key)) != Team::lane();
 }
 
-/// Takes the completions that are there, of a locked completion queue. Returns the new head.
+/// Takes the completions that are there, of a locked completion queue. Looks at `width` entries,
+/// and at more if all of these are new. Returns the new head.
 template <class Team, class Receiver>
 __device__ std::uint32_t take_completions(Receiver const& to, queue_pair_ref const& q,
-                                          std::uint32_t head) {
+                                          std::uint32_t head, unsigned width) {
   std::uint32_t const mask = (2u << q.log2) - 1;
   std::uint32_t const first = head;
   unsigned strays = 0;
   GPUFS_ROLLED
   for (unsigned round = 0; round < most_drain_rounds; ++round) {
     std::uint32_t const at = head + Team::lane();
-    cqe const entry = load_entry(q.cq[at & mask]);
-    unsigned const run =
-        leading_lanes(Team::ballot(phase_of(entry.dw[3]) == phase_at(at, q.log2 + 1)));
+    cqe entry{};
+    bool is_new = false;
+    if (Team::lane() < width) {
+      entry = load_entry(q.cq[at & mask]);
+      is_new = phase_of(entry.dw[3]) == phase_at(at, q.log2 + 1);
+    }
+    unsigned const run = leading_lanes(Team::ballot(is_new));
     bool const here = Team::lane() < run;
     bool const twice = is_double<Team>(here, entry);
     bool const stray = here && (twice || !to.take(q, entry));
     strays += count_lanes(Team::ballot(stray));
     head += run;
-    if (run != Team::size) break;
+    if (run != width) break;
+    width = Team::size;
     Team::sync();  // a double is seen in the next round
   }
   if (Team::lane() == 0) {
@@ -197,8 +206,11 @@ __device__ std::uint32_t take_completions(Receiver const& to, queue_pair_ref con
 template <class Team, class Receiver>
 __device__ void drain(Receiver const& to, queue_pair_ref const& q) {
   atomic_ref<std::uint32_t, scope::device> const next_look(q.words->next_look);
+  atomic_ref<std::uint32_t, scope::device> const last_found(q.words->last_found);
   bool early = false;
+  unsigned width = least(few_entries, Team::size);
   if (Team::lane() == 0) {
+    if (last_found.load(memory_order_relaxed) >= few_entries) width = Team::size;
     // The time is in the future by less than the longest pause, or it has passed.
     std::uint32_t const left =
         next_look.load(memory_order_relaxed) - static_cast<std::uint32_t>(device_clock_ns());
@@ -209,7 +221,7 @@ __device__ void drain(Receiver const& to, queue_pair_ref const& q) {
   if (!try_lock<Team>(q.words->head, state)) return;
   auto const first = static_cast<std::uint32_t>(state >> 32);
   std::uint32_t rung = static_cast<std::uint32_t>(state) >> 1;
-  std::uint32_t const head = take_completions<Team>(to, q, first);
+  std::uint32_t const head = take_completions<Team>(to, q, first, Team::broadcast(width));
   Team::sync();
   if (Team::lane() != 0) return;
   if (((head - rung) & 0x7fffffffu) >= 1u << q.log2 >> 1) {
@@ -221,6 +233,7 @@ __device__ void drain(Receiver const& to, queue_pair_ref const& q) {
   std::uint32_t const longer = least(2 * pause.load(memory_order_relaxed), longest_look_pause_ns);
   std::uint32_t const next = head != first ? first_look_pause_ns : longer;
   pause.store(next, memory_order_relaxed);
+  last_found.store(head - first, memory_order_relaxed);
   next_look.store(static_cast<std::uint32_t>(device_clock_ns()) + next, memory_order_relaxed);
   atomic_ref<std::uint64_t, scope::device>(q.words->head)
       .store(std::uint64_t{head} << 32 | std::uint64_t{rung} << 1, after_settling);

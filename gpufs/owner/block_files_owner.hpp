@@ -20,8 +20,8 @@ static_assert(offsetof(handle::block_entry, failed) == 8);
 class block_files_owner {
  public:
   block_files_owner(config const&, layout const& l)
-      : table_(pinned<handle::block_entry>(rpc::most_backings, "the table of block files",
-                                           lower_staging)),
+      : table_(pinned<handle::block_entry>(std::uint64_t{rpc::most_backings} * handle::entry_places,
+                                           "the table of block files", lower_staging)),
         commands_(on_device<handle::block_command>(l.channels, "commands of block files",
                                                    lower_staging)) {}
 

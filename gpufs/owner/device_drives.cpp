@@ -14,7 +14,6 @@ namespace gpufs::owner {
 namespace {
 
 constexpr std::uint64_t page_bytes = nvme::page_bytes;
-constexpr std::size_t apart = 16;  // words from one member's flag to the next
 
 std::uint64_t whole_pages(std::uint64_t bytes) {
   return (bytes + page_bytes - 1) / page_bytes * page_bytes;
@@ -34,7 +33,11 @@ nvme_host::memory_source pinned_memory(device_drives::memory_list keep) {
 
 device_drives::device_drives(fs_ref const& fs, nvme_host::volume& volume, std::uint8_t number,
                              memory_list keep)
-    : shared_{fs.link.shared}, entry_{fs.blocks.table[number - 1]}, keep_{std::move(keep)} {
+    : shared_{fs.link.shared},
+      number_{number},
+      entries_{fs.blocks.table + std::size_t{handle::entry_places} * (number - 1u),
+               handle::entry_places},
+      keep_{std::move(keep)} {
   make_pairs(volume);
   try {
     map_staging(volume);
@@ -57,7 +60,7 @@ void device_drives::make_pairs(nvme_host::volume& volume) {
           "{}: {} queue pairs for kernels, {} are needed for {} channels", drive->name(),
           drive->device_pairs().size(),
           depth == 0 ? 0 : nvme_host::pairs_for(shared_.channels, depth), shared_.channels)};
-  ended_ = pinned_buffer<std::uint64_t>(drives.size() * apart);
+  ended_ = pinned_buffer<nvme::state_place>(drives.size() * nvme::state_places);
   ended_.fill_zero();
   std::uint64_t const count = each * drives.size();
   pairs_ = buffer<nvme::queue_pair_ref>(count);
@@ -84,8 +87,8 @@ void device_drives::make_pairs(nvme_host::volume& volume) {
       ref.id = pair.id;
       ref.first_channel = place++;
       ref.channel_step = static_cast<std::uint32_t>(each);
-      ref.failed = &entry_.failed;
-      ref.ended = &ended_[at / each * apart];
+      ref.backing = number_;
+      ref.ended = &ended_[at / each * nvme::state_places];
       refs_.push_back(ref);
     }
   }
@@ -127,18 +130,21 @@ void device_drives::map_staging(nvme_host::volume& volume) {
 
 void device_drives::publish() noexcept {
   // Pairs with usable_backing().
-  std::atomic_ref{entry_.backing}.store(reinterpret_cast<std::uint64_t>(backing_.data()),
-                                        std::memory_order_release);
+  for (auto& entry : entries_)
+    std::atomic_ref{entry.backing}.store(reinterpret_cast<std::uint64_t>(backing_.data()),
+                                         std::memory_order_release);
 }
 
 void device_drives::fail() noexcept {
-  std::atomic_ref{entry_.failed}.store(1, std::memory_order_relaxed);
+  for (auto& entry : entries_) std::atomic_ref{entry.failed}.store(1, std::memory_order_relaxed);
 }
 
 void device_drives::end_member(std::size_t member) noexcept {
   fail();
   // Pairs with help_drives().
-  std::atomic_ref{ended_[member * apart]}.store(1, std::memory_order_release);
+  for (unsigned i = 0; i < nvme::state_places; ++i)
+    std::atomic_ref{ended_[member * nvme::state_places + i].failed}.store(
+        1, std::memory_order_release);
 }
 
 void device_drives::unmap() noexcept {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 namespace gpufs::owner {
@@ -66,13 +67,14 @@ class device_drives {
   void unmap() noexcept;
 
   rpc::shared_region const shared_;
-  handle::block_entry& entry_;
+  std::uint8_t const number_;
+  std::span<handle::block_entry> const entries_;  // handle::entry_places of them
   memory_list const keep_;
   std::mutex ending_;  // guards members_
   std::vector<member_memory> members_;
   // GPU memory, and what the host puts there.
   std::vector<nvme::queue_pair_ref> refs_;
-  pinned_buffer<std::uint64_t> ended_;  // of each member, a line apart
+  pinned_buffer<nvme::state_place> ended_;  // nvme::state_places of each member
   buffer<nvme::queue_pair_ref> pairs_;
   buffer<nvme::queue_words> words_;
   buffer<std::uint32_t> marks_;

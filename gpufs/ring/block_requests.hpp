@@ -124,7 +124,7 @@ __device__ __forceinline__ void for_each_drive_pair(nvme::queue_pair_ref const* 
 }
 
 /// Attempts from one look at whether a pair has ended to the next. That word lies across the bus.
-inline constexpr unsigned attempts_per_end = 16;
+inline constexpr unsigned attempts_per_end = 128;
 
 /// Rings doorbells for, and takes completions of, the pairs that owe completions to the channels of
 /// the lanes that wait. Now and then answers commands of pairs that have ended with -EIO. `attempt`
@@ -139,7 +139,9 @@ GPUFS_STAGE bool help_drives(fs_ref const* handle, bool waits, std::uint32_t cha
   if (waits) owed = owed_to(fs, channel);
   // Pairs with the host's release: the controller writes to the channel's memory no more.
   if (owed.pair != nullptr && attempt % attempts_per_end == 0 &&
-      atomic_ref<std::uint64_t, scope::system>(*owed.pair->ended).load(memory_order_acquire) != 0) {
+      atomic_ref<std::uint64_t, scope::system>(
+          owed.pair->ended[warp_number() % nvme::state_places].failed)
+              .load(memory_order_acquire) != 0) {
     answer(fs, channel, owed.sequence, -EIO);
     owed.pair = nullptr;
   }
@@ -151,20 +153,28 @@ GPUFS_STAGE bool help_drives(fs_ref const* handle, bool waits, std::uint32_t cha
          sequence_of(fs.blocks.commands[channel]).load(memory_order_relaxed) == owed.sequence;
 }
 
+/// A place of a backing's entry. Any thread calls.
+__device__ __forceinline__ handle::block_entry& entry_of(fs_ref const& fs, std::uint32_t number,
+                                                         std::uint32_t place) {
+  return fs.blocks.table[(number - 1) * handle::entry_places + place % handle::entry_places];
+}
+
 /// A caller has given up waiting for its answer. If a controller owes it, the daemon serves the
 /// file from now on. One thread calls.
 __device__ __forceinline__ void note_no_answer(fs_ref const& fs, std::uint32_t channel) {
   nvme::queue_pair_ref const* const pair = owed_to(fs, channel).pair;
-  if (pair != nullptr)
+  if (pair == nullptr) return;
+  for (unsigned i = 0; i < handle::entry_places; ++i)
     // It announces no other data.
-    atomic_ref<std::uint64_t, scope::system>(*pair->failed).store(1, memory_order_relaxed);
+    atomic_ref<std::uint64_t, scope::system>(entry_of(fs, pair->backing, i).failed)
+        .store(1, memory_order_relaxed);
 }
 
 /// The backing of a request; null: the daemon serves the file.
 __device__ __forceinline__ nvme::block_backing const* usable_backing(fs_ref const& fs,
                                                                      std::uint8_t number) {
   if (number == 0) return nullptr;
-  handle::block_entry& e = fs.blocks.table[number - 1];
+  handle::block_entry& e = entry_of(fs, number, warp_number());
 #if defined(__CUDACC__)
   // One trip across the bus. The address leads to what the backing holds.
   std::uint64_t at, failed;

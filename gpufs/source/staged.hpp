@@ -59,14 +59,19 @@ __device__ __forceinline__ rpc::request page_request(fs_ref const& fs, page_name
   return r;
 }
 
+/// Whether a controller may owe the answer to a request for the page. Dirty bytes of a written file
+/// are the daemon's to find.
+__device__ __forceinline__ bool may_be_owed(page_name const& name) {
+  return !name.zero_filled && rpc::block_backing_of(name.version) != 0;
+}
+
 /// Sends the reads of bytes [from, expected) of the lanes' pages to controllers, where files are
 /// read so. All lanes of the team call; lanes with `wants` own their page channels. Returns true in
 /// the lanes whose read was sent. The others' are the daemon's.
 template <class Team>
 __device__ __forceinline__ bool read_by_drives(fs_ref const& fs, bool wants, page_name const& name,
                                                ring::channel const& via, std::uint64_t from) {
-  // Dirty bytes of a written file are the daemon's to find.
-  bool const may = wants && !name.zero_filled && rpc::block_backing_of(name.version) != 0;
+  bool const may = wants && may_be_owed(name);
   if (Team::ballot(may) == 0) return false;
   return ring::send_reads<Team>(fs.self, may ? rpc::block_backing_of(name.version) : 0, via.number,
                                 via.sequence, (name.page << fs.cache.page_shift) + from,
@@ -85,13 +90,13 @@ __device__ __forceinline__ std::byte* source_of(fs_ref const& fs, fill const& e)
 }
 
 /// Waits for the answers to up to 32 requests at once. All lanes of a warp call; lanes with
-/// `pending` have a request each.
+/// `pending` have a request each. `owed`: controllers may owe the answers. Then the first look is
+/// at GPU memory.
 __device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending,
-                                                ring::channel const& via) {
+                                                ring::channel const& via, bool owed) {
   answer got{0, false};
   std::uint64_t const start = device_clock_ns();
   unsigned pause = 0;
-  bool owed = false;  // by a controller
   for (unsigned round = 1;; ++round) {
     if (pending && !owed) {
       // Pairs with the daemon's release. A thread that sees the sequence also sees the bytes in
@@ -105,8 +110,9 @@ __device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending,
     if (__ballot_sync(all_lanes, pending) == 0) return got;
     bool const owes = __ballot_sync(all_lanes, owed) != 0;
     if (owes || round % 2 == 0)
-      owed = ring::help_drives<whole_warp>(fs.self, pending, via.number, round / 2);
-    if (round % 16 == 0) {
+      owed = ring::help_drives<whole_warp>(fs.self, pending, via.number, round);
+    // Waits for controllers have more rounds. They look across the bus as often as others.
+    if (round % (owes ? 128 : 16) == 0) {
       int error = 0;
       if (lane_id() == 0) error = handle::wait_error(fs, start);
       error = warp_broadcast(error);
@@ -120,20 +126,21 @@ __device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending,
         return got;
       }
     }
+    if (owes && __ballot_sync(all_lanes, owed) == 0) continue;  // the answers are there
     backoff(pause, owes ? handle::device_pause_ns : handle::host_pause_ns);
   }
 }
 
-/// ring::await() for the answer to a read: helps the controller that may owe it. One thread calls.
+/// ring::await() for the answer to a read: helps the controller that may owe it. `owed` as above.
+/// One thread calls.
 __device__ __forceinline__ std::int32_t await_answer(fs_ref const& fs, ring::channel const& c,
-                                                     bool& answered) {
+                                                     bool owed, bool& answered) {
   std::uint64_t word = 0;
   unsigned round = 0;
-  bool owed = false;
-  int const error = handle::spin_until(fs, handle::host_pause_ns, [&] {
-    if (owed || round % 2 == 1)
-      owed = ring::help_drives<one_lane>(fs.self, true, c.number, round / 2);
+  unsigned const longest_pause = owed ? handle::device_pause_ns : handle::host_pause_ns;
+  int const error = handle::spin_until(fs, longest_pause, [&] {
     ++round;
+    if (owed || round % 2 == 0) owed = ring::help_drives<one_lane>(fs.self, true, c.number, round);
     if (owed) return false;
     // Pairs as in await_answers().
     word = ring::load_completion(fs, c.number, memory_order_acquire);
@@ -170,7 +177,7 @@ __device__ __forceinline__ void finish_page(fs_ref const& fs, page_name const& n
     handle::add(fs, handle::counter::requests);
     handle::add(fs, handle::counter::read_requests);
     bool answered = false;
-    result = await_answer(fs, e.via, answered);
+    result = await_answer(fs, e.via, may_be_owed(name), answered);
     e.answered = answered;
     if (!answered && result == -ETIMEDOUT) handle::add(fs, handle::counter::timeouts);
   }

@@ -89,7 +89,7 @@ __device__ __forceinline__ source::fill lane_enter(fs_ref const& fs, source::pag
 __device__ __forceinline__ void lane_await(fs_ref const& fs, source::page_name const& name,
                                            source::fill& e) {
   bool answered = false;
-  std::int32_t result = source::await_answer(fs, e.via, answered);
+  std::int32_t result = source::await_answer(fs, e.via, source::may_be_owed(name), answered);
   e.answered = answered;
   // The error of a request ahead may be of another time or descriptor.
   if (e.ahead && answered && result < 0) result = ring::try_again;

@@ -106,7 +106,8 @@ __device__ __forceinline__ std::uint32_t settle_answers(fs_ref const& fs, batch 
   bool const fetching =
       mine.status == source::page_status::fetching && mine.kind != source::source_kind::window;
   source::page_name const name = b.span.name(b.first + lane);
-  source::answer const got = source::await_answers(fs, fetching, mine.via);
+  bool const owed = source::may_be_owed(name);
+  source::answer const got = source::await_answers(fs, fetching, mine.via, owed);
   if (fetching) mine.answered = got.answered;
   bool const own = fetching && mine.kind == source::source_kind::channel;
   bool const in_chunk = fetching && !own;

@@ -68,7 +68,7 @@ __device__ __forceinline__ std::int32_t fetch_page(fs_ref const& fs, source::pag
       handle::add(fs, handle::counter::requests);
       handle::add(fs, handle::counter::read_requests);
     }
-    source::answer const got = source::await_answers(fs, lane_id() == 0, e.via);
+    source::answer const got = source::await_answers(fs, lane_id() == 0, e.via, false);
     e.answered = warp_broadcast(static_cast<std::uint32_t>(got.answered)) != 0;
     __syncwarp();  // all lanes come after lane 0's acquire
     e = source::complete_page(fs.self, name, e, warp_broadcast(got.result));
