@@ -4,8 +4,8 @@
 file(GLOB nvme_conformance_sources CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/test/nvme/conformance_*.cpp)
 
-# nvme_qemu_test: the conformance suite, the device's queue pairs, and a block file, on the
-# controller that QEMU emulates. A guest runs the program, so it is linked statically. The suite is
+# nvme_qemu_test: the conformance suite, the device's queue pairs, a block file, and `gpufs bench`,
+# on the controller that QEMU emulates. A guest runs the suite, so it is linked statically. It is
 # added behind the other suites, whose main() it shares.
 function(gpufs_add_nvme_guest)
   add_executable(nvme_guest)
@@ -18,7 +18,7 @@ function(gpufs_add_nvme_guest)
   target_link_options(nvme_guest PRIVATE -static)
   add_test(NAME nvme_qemu_test
     COMMAND ${PROJECT_SOURCE_DIR}/test/programs/nvme_qemu.sh $<TARGET_FILE:nvme_guest>
-      ${PROJECT_SOURCE_DIR}/build/nvme-kernel)
+      $<TARGET_FILE:app_gpufs> ${PROJECT_SOURCE_DIR}/build/nvme-kernel)
   set_tests_properties(nvme_qemu_test PROPERTIES
     TIMEOUT 600 LABELS host SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endfunction()

@@ -229,7 +229,7 @@ if(TARGET gpufs_analytics)
   endforeach()
 endif()
 
-if(GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_SANITIZE)
+if(TARGET app_gpufs AND GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_SANITIZE)
   gpufs_add_nvme_guest()
 endif()
 

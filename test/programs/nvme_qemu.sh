@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# nvme_qemu.sh GUEST-PROGRAM KERNEL-FOLDER [doctest argument]...: runs the conformance suite on the
-# NVMe controller that QEMU emulates. A guest without KVM boots, binds the drive to vfio-pci, and
-# runs the program, which is linked statically. Exit status 77, with the reason, where something is
-# missing that `scripts/setup.sh nvme` installs.
+# nvme_qemu.sh GUEST-PROGRAM GPUFS KERNEL-FOLDER [doctest argument]...: runs the conformance suite
+# on the NVMe controller that QEMU emulates. A guest without KVM boots, binds the drive to vfio-pci,
+# and runs the program, which is linked statically. Then `gpufs bench` reads the drive. Exit status
+# 77, with the reason, where something is missing that `scripts/setup.sh nvme` installs.
 set -euo pipefail
-program=$1 kernel=$2
-shift 2
+program=$1 gpufs=$2 kernel=$3
+shift 3
 skip() { echo "skipped: $1 (scripts/setup.sh nvme installs it)"; exit 77; }
 
 command -v qemu-system-x86_64 >/dev/null || skip "there is no qemu-system-x86_64"
@@ -21,6 +21,11 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work"/root/{bin,mod,proc,sys,dev,tmp}
 cp "$busybox" "$work/root/bin/busybox"
 strip -o "$work/root/suite" "$program"
+strip -o "$work/root/gpufs" "$gpufs"
+ldd "$gpufs" | grep -o '/[^ ]*' | while read -r library; do
+  mkdir -p "$work/root$(dirname "$library")"
+  cp -L "$library" "$work/root$library"
+done
 # vfio_virqfd is a module of its own in Linux 6.1 only.
 modules=(irqbypass vfio vfio_virqfd vfio_iommu_type1 vfio-pci-core vfio-pci)
 for name in "${modules[@]}"; do
@@ -48,7 +53,15 @@ export GPUFS_NVME_DEVICE=\$nvme GPUFS_TEST_SEED=${GPUFS_TEST_SEED:-$RANDOM}
 /suite --no-colors=true --test-case='vfio file*'
 files=\$?
 /suite --no-colors=true --test-case-exclude='vfio file*' $*
-echo "suite ended with \$((files + \$?))"
+suite=\$?
+# Small memory: the drive's IOMMU pins what it reaches.
+bench() {
+  /gpufs bench \$* --file nvme:vfio:\$nvme --size 512K --runs 1 --no-limits --cache-size 1M \
+    --staging-size 1M --prefetch-memory 1M --blocks 2 --threads 64 | tee /tmp/said
+  grep -q "by NVMe commands" /tmp/said && grep -q "bytes verified *yes" /tmp/said
+}
+bench seq && bench rand --level warp && bench rand --access array
+echo "suite ended with \$((files + suite + \$?))"
 poweroff -f
 INIT
 chmod +x "$work/root/init"
