@@ -93,13 +93,18 @@ __device__ __forceinline__ std::uint32_t release_pins(converged_group const& g,
   return lanes;
 }
 
-/// Joins the writers of the lanes' file, unless an earlier write-back has failed. All lanes of the
-/// group call, and get the same result.
+/// Joins the writers of the lanes' file, unless an earlier write-back has failed. Then lanes that
+/// are `here` get its error. All lanes of the group call, and get the same result. Lanes that have
+/// neither joined nor failed look at the file again in a later round.
 __device__ __forceinline__ file::join_result lanes_join_writers(converged_group const& g,
-                                                                lane_file const& f) {
+                                                                lane_file const& f, bool here,
+                                                                std::int32_t& error) {
   auto joined = file::join_result::joined;
   if (g.thread_rank() == 0) joined = file::try_join(*f.handle, f.file);
-  return static_cast<file::join_result>(g.shfl(static_cast<std::int32_t>(joined), 0));
+  joined = static_cast<file::join_result>(g.shfl(static_cast<std::int32_t>(joined), 0));
+  if (here && joined != file::join_result::joined && file::join_error(joined) != 0)
+    error = file::join_error(joined);
+  return joined;
 }
 
 /// Opens a page's frame as open_frame(). Any thread calls. With a spare buffer it waits for the
@@ -154,12 +159,8 @@ struct page_writer {
   __device__ __forceinline__ bool operator()(converged_group const& g, page_visit const& v,
                                              lanes_wait& wait) const {
     fs_ref const& fs = *f.handle;
-    file::join_result const joined = lanes_join_writers(g, f);
-    if (joined != file::join_result::joined) {
-      std::int32_t const failed = file::join_error(joined);
-      if (failed != 0 && v.here) error = failed;
-      return failed != 0;  // without an error the lanes look at the file again, later
-    }
+    file::join_result const joined = lanes_join_writers(g, f, v.here, error);
+    if (joined != file::join_result::joined) return file::join_error(joined) != 0;
     auto const first = lowest_lane(v.peers);
     auto const position = count_lanes(v.peers & ((1u << g.thread_rank()) - 1));
     std::uint32_t const leaders_count = g.shfl(count, first);

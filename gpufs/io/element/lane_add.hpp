@@ -55,12 +55,8 @@ struct page_adder {
   __device__ __forceinline__ bool operator()(converged_group const& g, page_visit const& v,
                                              lanes_wait& wait) const {
     fs_ref const& fs = *f.handle;
-    file::join_result const joined = lanes_join_writers(g, f);
-    if (joined != file::join_result::joined) {
-      std::int32_t const failed = file::join_error(joined);
-      if (failed != 0 && v.here) error = failed;
-      return failed != 0;  // without an error the lanes look at the file again, later
-    }
+    file::join_result const joined = lanes_join_writers(g, f, v.here, error);
+    if (joined != file::join_result::joined) return file::join_error(joined) != 0;
     element_run const run = run_of(g, v, (page << fs.cache.page_shift) + begin, begin, sizeof(T));
     std::int64_t const buffer = open_for_lanes(g, f, page, v, run.range, wait);
     std::uint32_t had = 0;
