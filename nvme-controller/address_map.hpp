@@ -54,6 +54,8 @@ class address_map {
     /// calls let_go() before it waits for anything.
     [[nodiscard]] range_table const& look();
     void let_go() noexcept { table_.reset(); }
+    /// The ranges of the last look().
+    [[nodiscard]] std::shared_ptr<range_table const> const& held() const { return table_; }
 
    private:
     address_map const& map_;

@@ -21,6 +21,13 @@ class block_namespace {
   [[nodiscard]] virtual std::uint64_t blocks() const = 0;
 
   virtual std::uint16_t read(std::uint64_t offset, std::span<segment const> to) = 0;
+  /// A descriptor that gives the same bytes at the same offset, where it pays to have many reads
+  /// under way. -1: read() them.
+  [[nodiscard]] virtual int descriptor_of_read(std::uint64_t offset,
+                                               std::span<segment const> to) const {
+    static_cast<void>(offset), static_cast<void>(to);
+    return -1;
+  }
   virtual std::uint16_t write(std::uint64_t offset, std::span<segment const> from) = 0;
   virtual std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t bytes) = 0;
   virtual std::uint16_t flush() = 0;
@@ -92,6 +99,9 @@ class file_namespace final : public block_namespace {
   /// Bytes of the file or device.
   [[nodiscard]] std::uint64_t bytes() const { return size_; }
   std::uint16_t read(std::uint64_t offset, std::span<segment const> to) override;
+  /// Reads past the OS page cache: from the OS page cache one read at a time is as fast.
+  [[nodiscard]] int descriptor_of_read(std::uint64_t offset,
+                                       std::span<segment const> to) const override;
   std::uint16_t write(std::uint64_t offset, std::span<segment const> from) override;
   std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t bytes) override;
   std::uint16_t flush() override;

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <typeinfo>
 
 namespace gpufs::nvme_controller {
 
@@ -52,14 +53,8 @@ class controller::parts {
         admin_queues_{registers_, *options_.faults, counters_,
                       [this](std::uint16_t, nvme::sqe const& e) { return admin_.execute(e); }} {
     put_capabilities();
-    for (unsigned i = 0; i < options_.threads; ++i) {
-      auto const reader = std::make_shared<address_map::reader>(memory_);
-      queue_set queues{
-          registers_, *options_.faults, counters_,
-          [this, reader](std::uint16_t, nvme::sqe const& e) { return io_.execute(e, *reader); }};
-      threads_.push_back(
-          std::make_unique<io_thread>("nvme-" + std::to_string(i), std::move(queues), reader));
-    }
+    for (unsigned i = 0; i < options_.threads; ++i)
+      threads_.push_back(start_io("nvme-" + std::to_string(i)));
     thread_ =
         daemon::start_thread("lower the number of the controller's threads", [this] { run(); });
   }
@@ -89,6 +84,23 @@ class controller::parts {
   controller_counters const& counters() const { return counters_; }
 
  private:
+  std::unique_ptr<io_thread> start_io(std::string const& name) {
+    auto const reader = std::make_shared<address_map::reader>(memory_);
+    auto const reads = std::make_shared<kept_reads>();
+    // A plan of faults says what becomes of a command when it is taken, so none is kept.
+    bool const keeps = typeid(*options_.faults) == typeid(fault_plan);
+    queue_set queues{registers_, *options_.faults, counters_,
+                     [this, reader, reads, keeps](std::uint16_t queue, nvme::sqe const& e) {
+                       if (keeps && io_.start(queue, e, *reader, *reads))
+                         return outcome{.answers = false};
+                       return io_.execute(e, *reader);
+                     }};
+    auto const end = [this, reader](nvme::sqe const& e, bool complete) {
+      return io_.end(e, complete, *reader);
+    };
+    return std::make_unique<io_thread>(name, std::move(queues), io_tools{reader, reads, end});
+  }
+
   void run() {
     daemon::set_up_thread("nvme-admin");
     std::unique_lock lock{mutex_};

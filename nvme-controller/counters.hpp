@@ -42,6 +42,7 @@ struct controller_counters {
   spread_counter completions;    ///< posted to I/O queues
   spread_counter bytes_read;     ///< to the memory of the driver
   spread_counter bytes_written;  ///< from the memory of the driver
+  spread_counter kept_reads;     ///< past the OS page cache, with others of the thread under way
   spread_counter errors;         ///< commands with another status than success
   spread_counter bad_doorbells;  ///< values beyond the end of the queue
   spread_counter bad_addresses;  ///< commands whose memory is not mapped

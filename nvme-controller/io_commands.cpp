@@ -49,25 +49,58 @@ std::uint16_t io_commands::dispatch(nvme::sqe const& entry, address_map::reader&
   return status::invalid_opcode;
 }
 
-std::uint16_t io_commands::transfer(nvme::sqe const& entry, address_map::reader& reader,
-                                    block_namespace& in) const {
-  auto const code = static_cast<opcode>(nvme::opcode_of(entry));
+bool io_commands::start(std::uint16_t queue, nvme::sqe const& entry, address_map::reader& reader,
+                        kept_reads& reads) const {
+  bool const is_read = static_cast<opcode>(nvme::opcode_of(entry)) == opcode::read;
+  block_namespace* const in = find(nvme::nsid_of(entry));
+  if (model_ != nullptr || !is_read || in == nullptr || nvme::flags_of(entry) != 0 ||
+      check_blocks(entry, *in) != status::success)
+    return false;
+  thread_local std::vector<segment> parts;
+  if (find_parts(entry, *in, reader, parts) != status::success) return false;
+  std::uint64_t const offset = nvme::lba_of(entry) * in->lba_bytes();
+  int const fd = in->descriptor_of_read(offset, parts);
+  if (fd < 0 || !reads.start(fd, offset, parts, {queue, entry}, reader.held())) return false;
+  count(counters_.kept_reads);
+  return true;
+}
+
+outcome io_commands::end(nvme::sqe const& entry, bool complete, address_map::reader& reader) const {
+  if (!complete) return execute(entry, reader);
+  count(counters_.bytes_read, nvme::blocks_of(entry) * find(nvme::nsid_of(entry))->lba_bytes());
+  return outcome_of(status::success);
+}
+
+std::uint16_t io_commands::check_blocks(nvme::sqe const& entry, block_namespace const& in) {
   std::uint64_t const lba = nvme::lba_of(entry);
   std::uint64_t const blocks = nvme::blocks_of(entry);
-  std::uint64_t const bytes = blocks * in.lba_bytes();
-  if (code != opcode::write_zeroes && bytes > most_bytes) return status::invalid_field;
+  bool const moves = static_cast<opcode>(nvme::opcode_of(entry)) != opcode::write_zeroes;
+  if (moves && blocks * in.lba_bytes() > most_bytes) return status::invalid_field;
   if (lba >= in.blocks() || blocks > in.blocks() - lba) return status::lba_out_of_range;
-  std::uint64_t const offset = lba * in.lba_bytes();
+  return status::success;
+}
+
+std::uint16_t io_commands::find_parts(nvme::sqe const& entry, block_namespace const& in,
+                                      address_map::reader& reader, std::vector<segment>& parts) {
+  parts.clear();
+  return walk_prps(reader.look(), {nvme::prp1_of(entry), nvme::prp2_of(entry)},
+                   nvme::blocks_of(entry) * in.lba_bytes(), parts);
+}
+
+std::uint16_t io_commands::transfer(nvme::sqe const& entry, address_map::reader& reader,
+                                    block_namespace& in) const {
+  std::uint16_t result = check_blocks(entry, in);
+  if (result != status::success) return result;
+  auto const code = static_cast<opcode>(nvme::opcode_of(entry));
+  std::uint64_t const bytes = nvme::blocks_of(entry) * in.lba_bytes();
+  std::uint64_t const offset = nvme::lba_of(entry) * in.lba_bytes();
   bool const durable = (entry.dw[12] & nvme::force_unit_access) != 0;
-  std::uint16_t result = status::success;
   if (code == opcode::write_zeroes) {
     result = in.write_zeroes(offset, bytes);
   } else {
     // Held until the thread looks again: the memory stays mapped while the bytes are moved.
-    range_table const& table = reader.look();
     thread_local std::vector<segment> parts;
-    parts.clear();
-    result = walk_prps(table, {nvme::prp1_of(entry), nvme::prp2_of(entry)}, bytes, parts);
+    result = find_parts(entry, in, reader, parts);
     if (result == status::data_transfer_error) count(counters_.bad_addresses);
     if (result != status::success) return result;
     bool const reads = code == opcode::read;

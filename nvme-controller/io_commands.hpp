@@ -7,6 +7,7 @@
 #include <nvme-controller/block_namespace.hpp>
 #include <nvme-controller/counters.hpp>
 #include <nvme-controller/drive_model.hpp>
+#include <nvme-controller/kept_reads.hpp>
 #include <nvme-controller/queue_set.hpp>
 
 #include <cstdint>
@@ -36,12 +37,26 @@ class io_commands {
   /// `reader`: the calling thread's, of the memory that the controller reaches.
   [[nodiscard]] outcome execute(nvme::sqe const& entry, address_map::reader& reader) const;
 
+  /// Starts a read that need not be waited for. False: execute() it.
+  [[nodiscard]] bool start(std::uint16_t queue, nvme::sqe const& entry, address_map::reader& reader,
+                           kept_reads& reads) const;
+  /// The outcome of such a read, when it has ended.
+  [[nodiscard]] outcome end(nvme::sqe const& entry, bool complete,
+                            address_map::reader& reader) const;
+
   /// The namespace of a number, or null if it is inactive or invalid.
   [[nodiscard]] block_namespace* find(std::uint32_t nsid) const;
   /// Makes all that was written durable. Returns a status code.
   [[nodiscard]] std::uint16_t flush_all() const;
 
  private:
+  /// Whether a transfer's blocks are there, and not too many.
+  [[nodiscard]] static std::uint16_t check_blocks(nvme::sqe const& entry,
+                                                  block_namespace const& in);
+  /// `parts` gets the memory of a transfer.
+  [[nodiscard]] static std::uint16_t find_parts(nvme::sqe const& entry, block_namespace const& in,
+                                                address_map::reader& reader,
+                                                std::vector<segment>& parts);
   [[nodiscard]] std::uint16_t transfer(nvme::sqe const& entry, address_map::reader& reader,
                                        block_namespace& in) const;
   [[nodiscard]] std::uint16_t dispatch(nvme::sqe const& entry, address_map::reader& reader) const;

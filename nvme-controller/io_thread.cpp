@@ -7,10 +7,12 @@
 
 namespace gpufs::nvme_controller {
 
-io_thread::io_thread(std::string const& name, queue_set queues,
-                     std::shared_ptr<address_map::reader> reader)
+io_thread::io_thread(std::string const& name, queue_set queues, io_tools tools)
     : queues_{std::move(queues)},
-      reader_{std::move(reader)},
+      tools_{std::move(tools)},
+      answers_{[this](kept_reads::command const& of, bool complete) {
+        queues_.answer(of.queue, nvme::cid_of(of.entry), tools_.end(of.entry, complete));
+      }},
       thread_{daemon::start_thread("lower the number of the controller's threads",
                                    [this, name] { run(name); })} {}
 
@@ -28,11 +30,14 @@ void io_thread::run(std::string const& name) {
   daemon::idle_policy idle;
   std::unique_lock lock{mutex_};
   while (!stops_) {
-    bool const worked = queues_.pass();
+    bool worked = queues_.pass();
+    worked |= tools_.reads->collect(answers_);
     // Who takes memory away from the controller waits for this.
-    if (!worked) reader_->let_go();
+    if (!worked) tools_.reader->let_go();
     if (worked) {
       idle.reset();
+    } else if (tools_.reads->count() > 0) {
+      std::this_thread::yield();
     } else if (auto const rest = idle.next(); rest.count() > 0) {
       changed_.wait_for(lock, rest);  // ends early when the queues change
     }

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <nvme-controller/address_map.hpp>
+#include <nvme-controller/kept_reads.hpp>
 #include <nvme-controller/queue_set.hpp>
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,22 +15,31 @@
 
 namespace gpufs::nvme_controller {
 
+/// What the commands of a thread work with.
+struct io_tools {
+  std::shared_ptr<address_map::reader> reader;  ///< looks at the driver's memory
+  std::shared_ptr<kept_reads> reads;
+  /// The outcome of a read that was kept.
+  std::function<outcome(nvme::sqe const&, bool complete)> end;
+};
+
 /// Runs passes over its queues until it is destroyed.
 class io_thread {
  public:
-  /// `reader` is what the queues' commands look at memory with. Throws std::system_error if there
-  /// is no thread.
-  io_thread(std::string const& name, queue_set queues, std::shared_ptr<address_map::reader> reader);
+  /// Throws std::system_error if there is no thread.
+  io_thread(std::string const& name, queue_set queues, io_tools tools);
   ~io_thread();
   io_thread(io_thread const&) = delete;
   io_thread& operator=(io_thread const&) = delete;
 
-  /// Calls f(queues) between two passes. One other thread calls, the controller's.
+  /// Calls f(queues) between two passes, with no read under way. One other thread calls, the
+  /// controller's.
   template <class F>
   auto between_passes(F const& f) {
     wanted_.store(true, std::memory_order_relaxed);
     std::unique_lock lock{mutex_};
     wanted_.store(false, std::memory_order_relaxed);
+    tools_.reads->finish(answers_);
     if constexpr (std::is_void_v<decltype(f(queues_))>) {
       f(queues_);
       lock.unlock();
@@ -49,7 +60,8 @@ class io_thread {
   std::atomic<bool> wanted_{false};  // the other thread waits for the mutex
   bool stops_ = false;
   queue_set queues_;
-  std::shared_ptr<address_map::reader> reader_;
+  io_tools tools_;
+  kept_reads::receiver const answers_;  // to queues_
   std::thread thread_;
 };
 

@@ -148,6 +148,11 @@ int file_namespace::descriptor_for(std::uint64_t offset, std::span<segment const
   return end <= size_ ? direct_fd_ : fd_;
 }
 
+int file_namespace::descriptor_of_read(std::uint64_t offset, std::span<segment const> to) const {
+  int const fd = descriptor_for(offset, to);
+  return fd == direct_fd_ ? fd : -1;
+}
+
 std::uint16_t file_namespace::read(std::uint64_t offset, std::span<segment const> to) {
   std::uint64_t const wanted = std::min(bytes_of(to), size_ - offset);
   std::uint64_t moved = 0;

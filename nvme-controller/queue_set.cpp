@@ -114,6 +114,7 @@ void queue_set::carry_out(submission_queue& queue, nvme::sqe const& entry) {
 }
 
 void queue_set::answer(std::uint16_t sq, std::uint16_t cid, outcome const& result) {
+  if (sq != 0 && result.word != 0) count(counters_.errors);
   if (submission_queue* const queue = find_sq(sq); queue != nullptr)
     queue->cq->ready.push_back({sq, cid, result});
 }

@@ -1,4 +1,5 @@
 // What the software controller does beyond the conformance suite: files, faults, memory that goes.
+#include <test/nvme/controller_scene.hpp>
 #include <test/nvme/pattern.hpp>
 #include <test/nvme/plain_queue.hpp>
 #include <test/support/files.hpp>
@@ -28,30 +29,9 @@ namespace nvme = gpufs::nvme;
 namespace status = gpufs::nvme::status;
 using controller::file_namespace;
 using gpufs::test::plain_queue;
+using scene = gpufs::test::controller_scene;
 
 namespace {
-
-/// A controller of one thread with one namespace, up, with a queue pair and memory.
-struct scene {
-  host::software_link link;
-  host::control_plane plane{link};
-  host::dma_memory memory{link.memory(), host::anonymous_memory(), 1 << 20};
-
-  explicit scene(
-      std::shared_ptr<controller::block_namespace> blocks,
-      std::shared_ptr<controller::fault_plan> faults = std::make_shared<controller::fault_plan>())
-      : link{{.namespaces = {std::move(blocks)}, .faults = std::move(faults)}} {
-    plane.bring_up();
-  }
-  plain_queue queue(std::uint32_t depth = 16) {
-    return plain_queue{plane.create_queue_pair(1, depth)};
-  }
-  [[nodiscard]] nvme::sqe transfer(nvme::opcode code, std::uint16_t cid, std::uint64_t lba,
-                                   std::uint32_t blocks = 1) const {
-    return nvme::make_transfer(code, cid, 1, {lba, blocks},
-                               {memory.bus(), memory.bus() + nvme::page_bytes});
-  }
-};
 
 std::shared_ptr<controller::memory_namespace> small_disk() {
   auto disk = std::make_shared<controller::memory_namespace>(1 << 20, 512);
