@@ -26,8 +26,8 @@ class bench_file {
 
   /// What --help says of names.
   static constexpr char help[] =
-      "file to read, or nvme:mem:SIZE, nvme:soft:PATH,..., nvme:vfio:ADDRESS,... for a block "
-      "file; default: a temporary one";
+      "file to read, or nvme:mem:SIZE, nvme:soft:PATH,..., nvme:direct:PATH,... (past the OS page "
+      "cache), nvme:vfio:ADDRESS,... for a block file; default: a temporary one";
 
  private:
   std::unique_ptr<temp_file> made_;

@@ -1,6 +1,7 @@
 #include <apps/bench/array_rates.hpp>
 #include <apps/bench/nvme_reads.hpp>
 #include <apps/bench/random_rates.hpp>
+#include <apps/common/storage_limits.hpp>
 
 #include <fmt/format.h>
 
@@ -44,7 +45,8 @@ block_reads::block_reads(block_reads_setup const& setup)
       made_(setup.folder, setup.bytes, setup.seed),
       file_(made_.path()),
       memory_(made_.path(), fmt::format("nvme:mem:{}", setup.bytes)),
-      namespace_(made_.path(), "nvme:soft:" + made_.path()) {}
+      namespace_(made_.path(), "nvme:soft:" + made_.path()),
+      direct_(made_.path(), "nvme:direct:" + made_.path()) {}
 
 study block_reads::study_of(host_file const& file, bool check) const {
   study all(options_, setup_.settings, file, setup_.bytes);
@@ -64,6 +66,18 @@ pass_result block_reads::file_4k(bool check) const {
   config pulls = setup_.settings;
   pulls.path = io_path::pull;
   return warps_of(study(options_, pulls, file_, setup_.bytes), check);
+}
+
+pass_result block_reads::direct_4k(bool check) const {
+  study const all = study_of(direct_, check);
+  return by_kernels(random_rates(all).gread_pass({.by_warp = true, .cold = true, .check = check}));
+}
+
+double block_reads::storage_GBps() const {
+  file_.drop_from_page_cache();
+  storage_limits const limits = measure_storage_limits(file_, setup_.bytes, setup_.seed);
+  if (!limits.random_iops) throw std::runtime_error("limit of the storage: " + limits.why_not);
+  return *limits.random_iops * smallest_read / 1e9;
 }
 
 pass_result block_reads::memory_512(bool check) const {

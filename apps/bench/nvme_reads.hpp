@@ -37,6 +37,11 @@ class block_reads {
   [[nodiscard]] pass_result memory_4k(bool check) const;
   [[nodiscard]] pass_result namespace_4k(bool check) const;
   [[nodiscard]] pass_result file_4k(bool check) const;
+  /// 4 KiB by warps, of the file behind a software controller that reads it past the OS page cache.
+  [[nodiscard]] pass_result direct_4k(bool check) const;
+  /// The limit of it, in GB/s: the storage with random reads of 4 KiB past the OS page cache.
+  /// Throws std::runtime_error that says why it cannot be measured.
+  [[nodiscard]] double storage_GBps() const;
 
   /// 512 bytes by array, pages of 512 bytes, of memory behind a software controller.
   [[nodiscard]] pass_result memory_512(bool check) const;
@@ -52,6 +57,7 @@ class block_reads {
   host_file const file_;    ///< the file itself
   host_file const memory_;  ///< kernels read a memory namespace with its bytes
   host_file const namespace_;
+  host_file const direct_;
 };
 
 }  // namespace gpufs::apps

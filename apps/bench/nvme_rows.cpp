@@ -18,6 +18,8 @@ std::vector<nvme_row> const& nvme_rows() {
        "M/s", rate, 25, 45},
       {file_4k, "file4K", "warps, random 4 KiB, namespace on a warm file",
        "the same file, io_path=pull", "GB/s", ratio, 0.90, 1.0},
+      {cold_4k, "cold4K", "warps, random 4 KiB, namespace on a cold file, O_DIRECT",
+       "storage limit, random 4 KiB", "GB/s", ratio, 0.90, 0.97},
       {doorbells, "doorbells", "commands per doorbell of either queue, 64 warps per pair", "", "",
        rate, 20, 0},
       {pairs, "pairs", "commands without data, 40 queue pairs", "the same, 128 queue pairs", "M/s",

@@ -15,6 +15,7 @@ enum class nvme_measure {
   rand_4k,
   rand_512,
   file_4k,
+  cold_4k,
   doorbells,
   pairs,
   drives

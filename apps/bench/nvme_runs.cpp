@@ -28,6 +28,15 @@ void add_counts(nvme_outcome& to, command_run const& run) {
   to.head_doorbells += run.head_doorbells;
 }
 
+/// A pass over a block file. The rate is in GB/s.
+nvme_outcome outcome_of(pass_result const& done) {
+  nvme_outcome out;
+  out.rate = done.GBps();
+  out.commands = done.device_commands;
+  out.missed_pages = done.counters.misses;
+  return out;
+}
+
 double per_doorbell(std::uint64_t commands, std::uint64_t doorbells) {
   return static_cast<double>(commands) / static_cast<double>(std::max<std::uint64_t>(doorbells, 1));
 }
@@ -49,6 +58,7 @@ nvme_outcome nvme_runs::measure(nvme_row const& row, bool check) {
     case nvme_measure::rand_4k: return measure_rand_4k(check);
     case nvme_measure::rand_512: return measure_rand_512(check);
     case nvme_measure::file_4k: return measure_file_4k(check);
+    case nvme_measure::cold_4k: return measure_cold_4k(check);
   }
   throw std::logic_error("bench nvme: an unknown row");
 }
@@ -188,32 +198,28 @@ block_reads const& nvme_runs::reads() {
 }
 
 nvme_outcome nvme_runs::measure_rand_4k(bool check) {
-  pass_result const done = reads().memory_4k(check);
-  nvme_outcome out;
-  out.rate = done.GBps();
-  out.commands = done.device_commands;
-  out.missed_pages = done.counters.misses;
+  nvme_outcome out = outcome_of(reads().memory_4k(check));
   out.counterpart = measure_device_limits().pull_GBps;
   return out;
 }
 
 nvme_outcome nvme_runs::measure_rand_512(bool check) {
-  pass_result const done = reads().memory_512(check);
-  nvme_outcome out;
-  out.rate = millions_per_second(done.GBps());
-  out.commands = done.device_commands;
-  out.missed_pages = done.counters.misses;
+  nvme_outcome out = outcome_of(reads().memory_512(check));
+  out.rate = millions_per_second(out.rate);
   out.counterpart = millions_per_second(reads().pull_512_GBps());
   return out;
 }
 
 nvme_outcome nvme_runs::measure_file_4k(bool check) {
-  pass_result const done = reads().namespace_4k(check);
-  nvme_outcome out;
-  out.rate = done.GBps();
-  out.commands = done.device_commands;
-  out.missed_pages = done.counters.misses;
+  nvme_outcome out = outcome_of(reads().namespace_4k(check));
   out.counterpart = reads().file_4k(check).GBps();
+  return out;
+}
+
+nvme_outcome nvme_runs::measure_cold_4k(bool check) {
+  double const limit = reads().storage_GBps();
+  nvme_outcome out = outcome_of(reads().direct_4k(check));
+  out.counterpart = limit;
   return out;
 }
 

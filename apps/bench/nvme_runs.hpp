@@ -59,6 +59,7 @@ class nvme_runs {
   [[nodiscard]] nvme_outcome measure_rand_4k(bool check);
   [[nodiscard]] nvme_outcome measure_rand_512(bool check);
   [[nodiscard]] nvme_outcome measure_file_4k(bool check);
+  [[nodiscard]] nvme_outcome measure_cold_4k(bool check);
   [[nodiscard]] block_reads const& reads();
 
   /// Millions of round trips a second: the best of several numbers of blocks.

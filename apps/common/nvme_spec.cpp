@@ -32,8 +32,7 @@ nvme_spec parse_nvme_spec(std::string_view text) {
   std::string_view rest = text;
   if (is_nvme_spec(rest)) rest.remove_prefix(prefix.size());
   auto const wrong = [&](std::string_view why) {
-    return usage_error(
-        fmt::format("{}: {}; mem:SIZE, soft:PATH or vfio:ADDRESS is allowed", text, why));
+    return usage_error(fmt::format("{}: {}; {} is allowed", text, why, nvme_spec_forms));
   };
   auto const colon = rest.find(':');
   if (colon == std::string_view::npos) throw wrong("names no kind of controller");
@@ -44,7 +43,8 @@ nvme_spec parse_nvme_spec(std::string_view text) {
     return {nvme_spec::kinds::memory, size_option("nvme:mem", value, 4096, most_memory), {}};
   auto members = split(value);
   if (std::ranges::find(members, "") != members.end()) throw wrong("has a member without a name");
-  if (kind == "soft") return {nvme_spec::kinds::software, 0, std::move(members)};
+  if (kind == "soft" || kind == "direct")
+    return {nvme_spec::kinds::software, 0, std::move(members), kind == "direct"};
   if (kind == "vfio") return {nvme_spec::kinds::vfio, 0, std::move(members)};
   throw wrong("has another kind");
 }
@@ -62,6 +62,7 @@ void attach(filesystem& fs, std::string const& name, nvme_spec const& spec) {
   o.stripe = std::max(o.stripe, least);
   o.memory = spec.bytes;
   o.members.assign(spec.members.begin(), spec.members.end());
+  o.direct = spec.direct;
   o.read_only = spec.kind == nvme_spec::kinds::software;
   fs.attach(name, o);
 }

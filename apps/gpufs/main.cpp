@@ -11,6 +11,7 @@
 #include <apps/bench/patterns.hpp>
 #include <apps/bench/ratios.hpp>
 #include <apps/bench/write.hpp>
+#include <apps/common/nvme_spec.hpp>
 #include <apps/common/program.hpp>
 #include <apps/gpufs/info.hpp>
 #include <apps/gpufs/nvme_command.hpp>
@@ -150,7 +151,7 @@ int main(int argc, char** argv) {
   CLI::App& nvme_command = *app.add_subcommand(
       "nvme", "drives an NVMe controller from a kernel: nothing is written to it");
   nvme_options drive;
-  nvme_command.add_option("spec", drive.spec, "mem:SIZE, soft:PATH or vfio:ADDRESS")->required();
+  nvme_command.add_option("spec", drive.spec, nvme_spec_forms)->required();
   nvme_command.add_option("action", drive.action, "identify or selftest")->required();
   nvme_command.add_option("--threads", drive.threads, "threads of a software controller, 1..64")
       ->capture_default_str();

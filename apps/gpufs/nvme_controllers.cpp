@@ -22,8 +22,9 @@ namespace {
 std::shared_ptr<nvme_controller::block_namespace> open_blocks(nvme_spec const& spec) {
   if (spec.kind == nvme_spec::kinds::software) {
     try {
-      return std::make_shared<nvme_controller::file_namespace>(
-          spec.members[0], 512, nvme_controller::file_namespace::mode::read_only);
+      using file = nvme_controller::file_namespace;
+      return std::make_shared<file>(spec.members[0], 512, file::mode::read_only,
+                                    spec.direct ? file::page_cache::past : file::page_cache::used);
     } catch (std::invalid_argument const& e) {
       throw usage_error(e.what());
     }

@@ -21,8 +21,8 @@ says 0 "self-test         passed" mem:4K selftest --threads 1
 says 0 "namespace 1       586 blocks of 512 bytes" "soft:$folder/disk" identify
 says 0 "self-test         passed" "nvme:soft:$folder/disk" selftest
 
-says 2 "mem:SIZE, soft:PATH or vfio:ADDRESS is allowed" disk identify
-says 2 "mem:SIZE, soft:PATH or vfio:ADDRESS is allowed" disk:4M identify
+says 2 "soft:PATH, direct:PATH or vfio:ADDRESS is allowed" disk identify
+says 2 "soft:PATH, direct:PATH or vfio:ADDRESS is allowed" disk:4M identify
 says 2 "nothing follows the kind" mem: identify
 says 2 "nvme:mem" mem:1 identify
 says 2 "drives one controller" "soft:$folder/disk,$folder/disk" identify
@@ -46,6 +46,11 @@ head -c 2M /dev/urandom >"$folder/c"
 reads seq --file nvme:mem:4M
 reads rand --file "nvme:soft:$folder/disk" --access array
 reads seq --file "nvme:soft:$folder/disk" --cold
+# Not every file system allows O_DIRECT.
+direct=$("$gpufs" bench rand --level warp --file "nvme:direct:$folder/a" --size 1M --runs 1 \
+  --no-limits 2>&1)
+[[ $direct == *"bytes verified                 yes"* || $direct == *"does not allow O_DIRECT"* ]] ||
+  complain "bench past the page cache: $direct"
 reads strided --file "nvme:soft:$folder/a,$folder/b,$folder/c"
 
 # tune reads them, too, and spares their members.
@@ -61,7 +66,7 @@ refuses() {
   said=$("$gpufs" bench seq --runs 1 "$@" 2>&1) && complain "bench $* was not refused"
   [[ $said == *"$wanted"* ]] || complain "bench $*: said $said, not $wanted"
 }
-refuses "mem:SIZE, soft:PATH or vfio:ADDRESS is allowed" --file nvme:disk
+refuses "soft:PATH, direct:PATH or vfio:ADDRESS is allowed" --file nvme:disk
 refuses "has a member without a name" --file "nvme:soft:$folder/a,"
 refuses "member $folder/none" --file "nvme:soft:$folder/a,$folder/none"
 refuses "stripes have" --file "nvme:soft:$folder/a,$folder/disk,$folder/empty"
