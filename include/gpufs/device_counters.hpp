@@ -16,6 +16,7 @@
   COUNTER(bytes_dma, "bytes that the copy engine brought into GPU memory")                         \
   COUNTER(bytes_registered, "bytes that kernels pulled out of file windows, without a request")    \
   COUNTER(elements_straight, "array elements loaded out of file windows, without their pages")     \
+  COUNTER(elements_alone, "array elements loaded by requests of their own, without their pages")   \
   COUNTER(timeouts, "requests given up after rpc_timeout")                                         \
   COUNTER(errors, "page fetches that failed")                                                      \
   COUNTER(bytes_written, "bytes that gwrite took from kernels")                                    \

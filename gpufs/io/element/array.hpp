@@ -5,6 +5,7 @@
 #include <gpufs/base/warp.hpp>
 #include <gpufs/cache/peek.hpp>
 #include <gpufs/io.hpp>
+#include <gpufs/io/element/alone.hpp>
 #include <gpufs/io/element/element.hpp>
 #include <gpufs/io/element/file_view.hpp>
 #include <gpufs/io/element/kept.hpp>
@@ -228,8 +229,14 @@ template <class T>
 GPUFS_STAGE auto array<T>::load_missed(io::file_view* view, std::uint64_t i) -> value_type {
   std::uint64_t const at = view->begin + i * sizeof(T);
   if constexpr (sizeof(T) <= io::most_straight_bytes) {
+    fs_ref const& fs = *view->handle;
     value_type value;
-    if (io::load_straight(*view->handle, view->file, at, value)) return value;
+    if (io::may_go_without_page(fs, view->file, at, sizeof(T))) {
+      io::element_way const way = io::load_straight(fs, view->file, at, value);
+      if (way == io::element_way::window) return value;
+      if (way == io::element_way::nowhere && io::load_alone(fs, view->file, at, value))
+        return value;
+    }
   }
   auto const loaded =
       io::load_element<value_type>(view->handle, view->file, view->seat, at, view->writable);

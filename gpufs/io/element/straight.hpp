@@ -37,7 +37,7 @@ __device__ __forceinline__ std::uint64_t page_key(std::uint64_t version, std::ui
 }
 
 /// Counts a load of an element of the page. Returns whether the page is to be brought in now: it
-/// was loaded from straight_loads times before, and soon enough. Any thread calls.
+/// was loaded from `loads` times before, and soon enough. Any thread calls.
 ///
 /// A word counts for one page at a time. Loads of other pages that share it count it down, and the
 /// page that finds it at the end takes it over. So a page comes in if it has most of the loads
@@ -48,8 +48,8 @@ __device__ __forceinline__ std::uint64_t page_key(std::uint64_t version, std::ui
 /// element is loaded, never what is loaded, so it does no harm that some are lost. No count reaches
 /// the bits of the key unless thousands of lanes count between an add and the store behind it. Then
 /// the page has to start over.
-__device__ __forceinline__ bool wants_page(handle::window_table_ref const& table,
-                                           std::uint64_t key) {
+__device__ __forceinline__ bool wants_page(handle::window_table_ref const& table, std::uint64_t key,
+                                           std::uint32_t loads) {
   constexpr std::uint32_t counts = (1u << element_count_bits) - 1;
   std::uint64_t const index =
       std::uint64_t(static_cast<std::uint32_t>(key)) * table.element_count_words >> 32;
@@ -61,16 +61,25 @@ __device__ __forceinline__ bool wants_page(handle::window_table_ref const& table
     word.store(count <= 1 ? name | 1 : was - 1, memory_order_relaxed);
     return false;
   }
-  if (count < table.straight_loads) return false;
+  if (count < loads) return false;
   word.store(name, memory_order_relaxed);
   return true;
 }
 
-/// Returns the address of the `length` bytes at byte `at` of a file version if they are to be
-/// loaded straight, else null: no window has them, or their page is to be brought in. Any thread
-/// calls. Never waits.
-GPUFS_STAGE inline std::byte const* straight_source(fs_ref const* handle, std::uint64_t version,
-                                                    std::uint64_t at, std::uint32_t length) {
+/// Where an element comes from.
+/// window   straight out of a file window
+/// page     its page, which is to be brought in
+/// nowhere  no window has it, and few lanes want its page
+enum class element_way : std::uint32_t { window, page, nowhere };
+
+struct straight_source {
+  element_way way = element_way::page;
+  std::byte const* bytes = nullptr;  ///< in the window
+};
+
+/// Finds the `length` bytes at byte `at` of a file version. Any thread calls. Never waits.
+GPUFS_STAGE inline straight_source find_straight(fs_ref const* handle, std::uint64_t version,
+                                                 std::uint64_t at, std::uint32_t length) {
   fs_ref const& fs = *handle;
   // The lanes need each other's pages to see what is dense, and one of them counts for all. A
   // length is below the alignment of a handle, so the sum names both.
@@ -80,16 +89,20 @@ GPUFS_STAGE inline std::byte const* straight_source(fs_ref const* handle, std::u
       __match_any_sync(together.mask(), reinterpret_cast<std::uintptr_t>(handle) + length));
   std::uint64_t const key = page_key(version, at >> fs.cache.page_shift);
   std::uint64_t address = 0;
+  auto way = element_way::page;
   if (count_lanes(__match_any_sync(g.mask(), key)) < dense_lanes) {
     address = source::window_address(handle, version, at, length);
-    if (address != 0 && wants_page(fs.windows, key)) address = 0;
+    if (address == 0)
+      way = element_way::nowhere;
+    else if (!wants_page(fs.windows, key, fs.windows.straight_loads))
+      way = element_way::window;
   }
-  std::uint64_t const straight = count_lanes(g.ballot(address != 0));
+  std::uint64_t const straight = count_lanes(g.ballot(way == element_way::window));
   if (g.thread_rank() == 0) {
     handle::add(fs, handle::counter::elements_straight, straight);
     handle::add(fs, handle::counter::bytes_registered, straight * length);
   }
-  return reinterpret_cast<std::byte const*>(address);
+  return {way, reinterpret_cast<std::byte const*>(address)};
 }
 
 template <std::size_t Alignment>
@@ -110,10 +123,18 @@ __device__ __forceinline__ T load_from_window(std::byte const* from) {
   return value;
 }
 
-/// Loads the element at byte `at` of the file straight out of a file window. Any thread calls.
-/// Never waits. Returns false, and loads nothing, if its page is to be brought in, or must be: the
-/// file is written, or may have another version by now, or ends before the element, or the element
-/// crosses the end of a page, or no window has it.
+/// Whether the `bytes` bytes at byte `at` of the file may be loaded without their page. They may
+/// not if the file is written, or may have another version by now, or ends before them, or if they
+/// cross the end of a page. Any thread calls.
+__device__ __forceinline__ bool may_go_without_page(fs_ref const& fs, file::used_file const& file,
+                                                    std::uint64_t at, std::uint64_t bytes) {
+  // Elements that cross the end of a page come here even if both pages are in the cache.
+  return fs.windows.entries != nullptr && file.write_index == 0 && at + bytes <= file.size &&
+         (at ^ (at + bytes - 1)) >> fs.cache.page_shift == 0 && !file::is_outdated(fs, file);
+}
+
+/// Loads the element at byte `at` of the file straight out of a file window. It may go without its
+/// page. Any thread calls. Never waits. Loads nothing if the way is another one.
 ///
 /// Why the bytes are right. They are those that a page brought in now would get: of the same
 /// window, found under the same version, behind the same look for a newer one (has_new_version()).
@@ -122,18 +143,12 @@ __device__ __forceinline__ T load_from_window(std::byte const* from) {
 /// (file::load_shared()). The window stays mapped, since the kernel runs
 /// (source::window_address()).
 template <class T>
-__device__ __forceinline__ bool load_straight(fs_ref const& fs, file::used_file const& file,
-                                              std::uint64_t at, T& value) {
+__device__ __forceinline__ element_way load_straight(fs_ref const& fs, file::used_file const& file,
+                                                     std::uint64_t at, T& value) {
   static_assert(sizeof(T) <= most_straight_bytes);
-  if (fs.windows.entries == nullptr || file.write_index != 0 || at + sizeof(T) > file.size ||
-      file::is_outdated(fs, file))
-    return false;
-  // Such an element comes here even if both pages are in the cache.
-  if ((at ^ (at + sizeof(T) - 1)) >> fs.cache.page_shift != 0) return false;
-  std::byte const* const from = straight_source(&fs, file.version, at, sizeof(T));
-  if (from == nullptr) return false;
-  value = load_from_window<T>(from);
-  return true;
+  straight_source const from = find_straight(&fs, file.version, at, sizeof(T));
+  if (from.way == element_way::window) value = load_from_window<T>(from.bytes);
+  return from.way;
 }
 
 }  // namespace gpufs::io
