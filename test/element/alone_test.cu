@@ -29,6 +29,10 @@ namespace {
 constexpr std::uint64_t page = 4096, pages = 64, size = pages * page;
 constexpr std::uint64_t words_per_page = page / 8;
 
+struct odd {
+  std::uint32_t word[3];
+};
+
 /// Far more requests than these tests make are needed before a window is registered.
 config without_windows(std::uint64_t frames = 16) {
   auto c = small_config(page, frames);
@@ -111,9 +115,6 @@ TEST_CASE("alone: elements of every size come right, and those that cross pages 
   CAPTURE(seed());
   std::mt19937_64 random(seed());
   scratch_folder folder;
-  struct odd {
-    std::uint32_t word[3];
-  };
   auto const path = make_file(folder, "a", size, 1);
   auto const bytes = pread_bytes(path, 0, size);
   auto const check = [&]<class T>(T) {
