@@ -88,7 +88,8 @@ class controller::parts {
     auto const reader = std::make_shared<address_map::reader>(memory_);
     auto const reads = std::make_shared<kept_reads>();
     // A plan of faults says what becomes of a command when it is taken, so none is kept.
-    bool const keeps = typeid(*options_.faults) == typeid(fault_plan);
+    fault_plan const& faults = *options_.faults;
+    bool const keeps = typeid(faults) == typeid(fault_plan);
     queue_set queues{registers_, *options_.faults, counters_,
                      [this, reader, reads, keeps](std::uint16_t queue, nvme::sqe const& e) {
                        if (keeps && io_.start(queue, e, *reader, *reads))

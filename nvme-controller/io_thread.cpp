@@ -17,8 +17,10 @@ io_thread::io_thread(std::string const& name, queue_set queues, io_tools tools)
                                    [this, name] { run(name); })} {}
 
 io_thread::~io_thread() {
+  wanted_.store(true, std::memory_order_relaxed);
   {
     std::lock_guard const lock{mutex_};
+    wanted_.store(false, std::memory_order_relaxed);
     stops_ = true;
   }
   changed_.notify_one();

@@ -98,13 +98,14 @@ bool kept_reads::start(int fd, std::uint64_t offset, std::span<segment const> to
 
 bool kept_reads::collect(receiver const& to) {
   if (ring_ == nullptr) return false;
+  bool ended = false;
   if (!refused_ && !ring_->send()) {
     // What the kernel has not taken it never will, as nothing is sent any more.
     refused_ = true;
+    ended = true;
     for (std::uint32_t const number : std::exchange(ring_->unsent, {}))
       ring_->end(number, false, to);
   }
-  bool ended = false;
   for (::io_uring_cqe* done = nullptr; ::io_uring_peek_cqe(&ring_->of_kernel, &done) == 0;) {
     auto const number = static_cast<std::uint32_t>(::io_uring_cqe_get_data64(done));
     bool const complete =

@@ -157,8 +157,9 @@ std::uint16_t file_namespace::read(std::uint64_t offset, std::span<segment const
   std::uint64_t const wanted = std::min(bytes_of(to), size_ - offset);
   std::uint64_t moved = 0;
   int const fd = descriptor_for(offset, to);
-  auto const io = [fd](::iovec const* list, int count, ::off_t at) {
-    return ::preadv(fd, list, count, at);
+  // After a short read the rest is not aligned any more.
+  auto const io = [this, fd, offset](::iovec const* list, int count, ::off_t at) {
+    return ::preadv(at == static_cast<::off_t>(offset) ? fd : fd_, list, count, at);
   };
   if (move_parts(offset, to, wanted, io, moved) != 0) return status::unrecovered_read;
   zero_behind(to, moved);
@@ -170,8 +171,8 @@ std::uint16_t file_namespace::write(std::uint64_t offset, std::span<segment cons
   std::uint64_t const wanted = std::min(bytes_of(from), size_ - offset);
   std::uint64_t moved = 0;
   int const fd = descriptor_for(offset, from);
-  auto const io = [fd](::iovec const* list, int count, ::off_t at) {
-    return ::pwritev(fd, list, count, at);
+  auto const io = [this, fd, offset](::iovec const* list, int count, ::off_t at) {
+    return ::pwritev(at == static_cast<::off_t>(offset) ? fd : fd_, list, count, at);
   };
   if (int const error = move_parts(offset, from, wanted, io, moved); error != 0)
     return write_status(error);
