@@ -167,10 +167,12 @@ struct file_look {
 };
 
 /// The slow half of use_file(): `fd` is not the current file, or its version and size may have
-/// changed. All threads of the group call.
+/// changed. All threads of the group call. The look comes after the group has met: a thread that
+/// comes late may know of a gwrite to a version that came meanwhile, and the call must see it.
 template <class Group>
 __device__ __forceinline__ std::int32_t look_at_file(io_context<Group>& io, std::int32_t fd) {
   file_look look;
+  io_context<Group>::ops::sync(io.group());
   if (io.group().thread_rank() == 0) {
     found_file const found =
         fd < 0 ? found_file{{}, -EBADF} : find_file(io.fs().self, fd, io.file());

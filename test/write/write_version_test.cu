@@ -156,6 +156,46 @@ std::vector<std::uint64_t> words_of(std::string const& path, std::uint64_t offse
   return words;
 }
 
+/// How far a round has come, in pinned memory: each word is the number of the round.
+struct late_call_words {
+  std::uint32_t entered;  ///< the first warp of the readers is about to call gread
+  std::uint32_t renewed;  ///< the host has given the file a new version
+  std::uint32_t written;  ///< gwrite has returned
+  std::uint32_t read;     ///< gread has returned
+};
+
+__device__ void await_round(std::uint32_t& word, std::uint32_t round) {
+  for (unsigned pause = 0;
+       atomic_ref<std::uint32_t, scope::system>(word).load(memory_order_acquire) < round;)
+    backoff(pause, 4096);
+}
+
+/// Block 0 reads. Its first warp calls gread before the file gets a new version, its second one
+/// once block 1 has written under that version. So the call must see what was written.
+__global__ void call_late(fs_ref fs, char const* path, int fd, std::uint32_t rounds,
+                          late_call_words* words, std::uint64_t* wrong) {
+  io_context io(fs, cg::this_thread_block());
+  __shared__ std::uint64_t value[1];
+  for (std::uint32_t round = 1; round <= rounds; ++round) {
+    __syncthreads();
+    if (blockIdx.x == 0) {
+      if (threadIdx.x == 0) tell(words->entered, round);
+      if (threadIdx.x >= 32) await_round(words->written, round);
+      count_wrong(wrong, gread(io, fd, value, 8, 0) != 8 || value[0] != round);
+      tell(words->read, round);
+    } else {
+      await_round(words->renewed, round);
+      if (threadIdx.x == 0) value[0] = round;
+      __syncthreads();
+      int const again = gopen(io, path, O_RDWR);  // it takes the new version for all
+      count_wrong(wrong, again != fd || gwrite(io, fd, value, 8, 0) != 8);
+      tell(words->written, round);
+      count_wrong(wrong, gclose(io, again) != 0);
+      await_round(words->read, round);
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("fs.write under blocks that write other bytes of the page: no gwrite is lost or unread") {
@@ -321,4 +361,27 @@ TEST_CASE("pages of O_GWRONCE that could not be written come before those of its
     CHECK(fs.unwritten().empty());
     CHECK(pread_bytes(path, 0, 20) == some_bytes(2, 0, 20));
   }
+}
+
+TEST_CASE("versions: a gread sees what any of its threads knew to be written when it came") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "a", 8 * page, 1);
+  filesystem fs(small_config(page, 32));
+  device_paths const name({path});
+  int const fd = fs.open(path, O_RDWR);
+  unsigned const rounds = scaled(200, 30);
+  pinned_buffer<late_call_words> words(1);
+  words.fill_zero();
+  auto wrong = zeroed<std::uint64_t>(1);
+  launch(call_late, 2, 64, fs.ref(), name.text(), fd, rounds, words.data(), wrong.data());
+  std::uint64_t const other = 7;
+  for (std::uint32_t round = 1; round <= rounds; ++round) {
+    std::atomic_ref entered{words[0].entered};
+    wait_until([&] { return entered.load(std::memory_order_acquire) >= round; }, "a gread");
+    CHECK(fs.write(fd, &other, 8, 4 * page) == 8);
+    std::atomic_ref{words[0].renewed}.store(round, std::memory_order_release);
+  }
+  CHECK(result_in(wrong)[0] == 0);
+  CHECK(fs.close(fd) == 0);
+  CHECK(inspect(fs.ref()).problems == "");
 }
