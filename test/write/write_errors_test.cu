@@ -216,9 +216,12 @@ TEST_CASE(
   int const again = fs.open(path, O_RDWR);
   op_batch batch;
   auto const read = batch.read(0, again, 0, 100);
+  // Write-back that began before may tell its error here, once.
+  auto const first = batch.sync(0, again);
   auto const synced = batch.sync(0, again);
   batch.run(fs.ref(), 1, 64);
   CHECK(batch.bytes(read) == bytes);
+  CHECK((batch.result(first) == 0 || batch.result(first) == -ENOSPC));
   CHECK(batch.result(synced) == 0);
   CHECK(fs.unwritten().empty());
   CHECK(pread_bytes(path, 0, 100) == bytes);
