@@ -110,6 +110,7 @@ class file_namespace final : public block_namespace {
   std::uint32_t lba_;
   bool read_only_;
   [[nodiscard]] int descriptor_for(std::uint64_t offset, std::span<segment const> parts) const;
+  [[nodiscard]] int descriptor_at(int fd, std::int64_t at) const;
 
   int fd_ = -1;
   int direct_fd_ = -1;  // with O_DIRECT, of the same file

@@ -85,21 +85,19 @@ class controller::parts {
 
  private:
   std::unique_ptr<io_thread> start_io(std::string const& name) {
-    auto const reader = std::make_shared<address_map::reader>(memory_);
-    auto const reads = std::make_shared<kept_reads>();
+    thread_tools const tools{std::make_shared<address_map::reader>(memory_),
+                             std::make_shared<kept_reads>()};
     // A plan of faults says what becomes of a command when it is taken, so none is kept.
     fault_plan const& faults = *options_.faults;
     bool const keeps = typeid(faults) == typeid(fault_plan);
     queue_set queues{registers_, *options_.faults, counters_,
-                     [this, reader, reads, keeps](std::uint16_t queue, nvme::sqe const& e) {
-                       if (keeps && io_.start(queue, e, *reader, *reads))
-                         return outcome{.answers = false};
-                       return io_.execute(e, *reader);
+                     [this, tools, keeps](std::uint16_t queue, nvme::sqe const& e) {
+                       return io_.execute(queue, e, tools, keeps);
                      }};
-    auto const end = [this, reader](nvme::sqe const& e, bool complete) {
-      return io_.end(e, complete, *reader);
+    auto const end = [this, tools](kept_reads::command const& of, bool complete) {
+      return io_.end(of, complete, tools);
     };
-    return std::make_unique<io_thread>(name, std::move(queues), io_tools{reader, reads, end});
+    return std::make_unique<io_thread>(name, std::move(queues), tools, end);
   }
 
   void run() {

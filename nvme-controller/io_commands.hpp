@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace gpufs::nvme_controller {
@@ -26,6 +27,12 @@ inline constexpr std::uint64_t most_bytes = std::uint64_t{nvme::page_bytes} << m
 /// The namespaces of a controller; number n has index n - 1.
 using namespace_list = std::vector<std::shared_ptr<block_namespace>>;
 
+/// What the commands of a thread work with.
+struct thread_tools {
+  std::shared_ptr<address_map::reader> reader;  ///< looks at the driver's memory
+  std::shared_ptr<kept_reads> reads;
+};
+
 /// Carries out commands. Threads of the controller call, several at once.
 class io_commands {
  public:
@@ -34,15 +41,13 @@ class io_commands {
               drive_model* model = nullptr)
       : namespaces_{namespaces}, counters_{counters}, model_{model} {}
 
-  /// `reader`: the calling thread's, of the memory that the controller reaches.
-  [[nodiscard]] outcome execute(nvme::sqe const& entry, address_map::reader& reader) const;
-
-  /// Starts a read that need not be waited for. False: execute() it.
-  [[nodiscard]] bool start(std::uint16_t queue, nvme::sqe const& entry, address_map::reader& reader,
-                           kept_reads& reads) const;
-  /// The outcome of such a read, when it has ended.
-  [[nodiscard]] outcome end(nvme::sqe const& entry, bool complete,
-                            address_map::reader& reader) const;
+  /// Carries a command of `queue` out. If `keeps`, a read may be left under way: then the outcome
+  /// has no answer, and end() gives it later.
+  [[nodiscard]] outcome execute(std::uint16_t queue, nvme::sqe const& entry,
+                                thread_tools const& with, bool keeps) const;
+  /// The outcome of a read that was kept, when it has ended.
+  [[nodiscard]] outcome end(kept_reads::command const& of, bool complete,
+                            thread_tools const& with) const;
 
   /// The namespace of a number, or null if it is inactive or invalid.
   [[nodiscard]] block_namespace* find(std::uint32_t nsid) const;
@@ -50,16 +55,12 @@ class io_commands {
   [[nodiscard]] std::uint16_t flush_all() const;
 
  private:
-  /// Whether a transfer's blocks are there, and not too many.
-  [[nodiscard]] static std::uint16_t check_blocks(nvme::sqe const& entry,
-                                                  block_namespace const& in);
-  /// `parts` gets the memory of a transfer.
-  [[nodiscard]] static std::uint16_t find_parts(nvme::sqe const& entry, block_namespace const& in,
-                                                address_map::reader& reader,
-                                                std::vector<segment>& parts);
-  [[nodiscard]] std::uint16_t transfer(nvme::sqe const& entry, address_map::reader& reader,
-                                       block_namespace& in) const;
-  [[nodiscard]] std::uint16_t dispatch(nvme::sqe const& entry, address_map::reader& reader) const;
+  // Return a status code, or nothing: the read is kept.
+  [[nodiscard]] std::optional<std::uint16_t> dispatch(std::uint16_t queue, nvme::sqe const& entry,
+                                                      thread_tools const& with, bool keeps) const;
+  [[nodiscard]] std::optional<std::uint16_t> transfer(std::uint16_t queue, nvme::sqe const& entry,
+                                                      thread_tools const& with, block_namespace& in,
+                                                      bool keeps) const;
 
   namespace_list const& namespaces_;
   controller_counters& counters_;

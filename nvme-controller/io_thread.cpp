@@ -7,11 +7,11 @@
 
 namespace gpufs::nvme_controller {
 
-io_thread::io_thread(std::string const& name, queue_set queues, io_tools tools)
+io_thread::io_thread(std::string const& name, queue_set queues, thread_tools tools, ender end)
     : queues_{std::move(queues)},
       tools_{std::move(tools)},
-      answers_{[this](kept_reads::command const& of, bool complete) {
-        queues_.answer(of.queue, nvme::cid_of(of.entry), tools_.end(of.entry, complete));
+      answers_{[this, end = std::move(end)](kept_reads::command const& of, bool complete) {
+        queues_.answer(of.queue, nvme::cid_of(of.entry), end(of, complete));
       }},
       thread_{daemon::start_thread("lower the number of the controller's threads",
                                    [this, name] { run(name); })} {}

@@ -1,7 +1,7 @@
 // A thread of the controller that serves I/O queues.
 #pragma once
 
-#include <nvme-controller/address_map.hpp>
+#include <nvme-controller/io_commands.hpp>
 #include <nvme-controller/kept_reads.hpp>
 #include <nvme-controller/queue_set.hpp>
 
@@ -15,19 +15,14 @@
 
 namespace gpufs::nvme_controller {
 
-/// What the commands of a thread work with.
-struct io_tools {
-  std::shared_ptr<address_map::reader> reader;  ///< looks at the driver's memory
-  std::shared_ptr<kept_reads> reads;
-  /// The outcome of a read that was kept.
-  std::function<outcome(nvme::sqe const&, bool complete)> end;
-};
-
 /// Runs passes over its queues until it is destroyed.
 class io_thread {
  public:
-  /// Throws std::system_error if there is no thread.
-  io_thread(std::string const& name, queue_set queues, io_tools tools);
+  /// Gives the outcome of a read that was kept.
+  using ender = std::function<outcome(kept_reads::command const&, bool complete)>;
+
+  /// `tools` are those of the queues' commands. Throws std::system_error if there is no thread.
+  io_thread(std::string const& name, queue_set queues, thread_tools tools, ender end);
   ~io_thread();
   io_thread(io_thread const&) = delete;
   io_thread& operator=(io_thread const&) = delete;
@@ -60,7 +55,7 @@ class io_thread {
   std::atomic<bool> wanted_{false};  // the other thread waits for the mutex
   bool stops_ = false;
   queue_set queues_;
-  io_tools tools_;
+  thread_tools const tools_;
   kept_reads::receiver const answers_;  // to queues_
   std::thread thread_;
 };

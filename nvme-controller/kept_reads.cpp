@@ -2,9 +2,11 @@
 #include <nvme-controller/kept_reads.hpp>
 
 #include <cerrno>
+#include <deque>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <sys/uio.h>
 

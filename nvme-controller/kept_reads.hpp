@@ -8,11 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
-#include <vector>
 
 namespace gpufs::nvme_controller {
 

@@ -148,6 +148,11 @@ int file_namespace::descriptor_for(std::uint64_t offset, std::span<segment const
   return end <= size_ ? direct_fd_ : fd_;
 }
 
+// The rest after a short transfer may not be aligned any more.
+int file_namespace::descriptor_at(int fd, std::int64_t at) const {
+  return at % std::int64_t{direct_alignment} == 0 ? fd : fd_;
+}
+
 int file_namespace::descriptor_of_read(std::uint64_t offset, std::span<segment const> to) const {
   int const fd = descriptor_for(offset, to);
   return fd == direct_fd_ ? fd : -1;
@@ -157,9 +162,8 @@ std::uint16_t file_namespace::read(std::uint64_t offset, std::span<segment const
   std::uint64_t const wanted = std::min(bytes_of(to), size_ - offset);
   std::uint64_t moved = 0;
   int const fd = descriptor_for(offset, to);
-  // After a short read the rest is not aligned any more.
-  auto const io = [this, fd, offset](::iovec const* list, int count, ::off_t at) {
-    return ::preadv(at == static_cast<::off_t>(offset) ? fd : fd_, list, count, at);
+  auto const io = [this, fd](::iovec const* list, int count, ::off_t at) {
+    return ::preadv(descriptor_at(fd, at), list, count, at);
   };
   if (move_parts(offset, to, wanted, io, moved) != 0) return status::unrecovered_read;
   zero_behind(to, moved);
@@ -171,8 +175,8 @@ std::uint16_t file_namespace::write(std::uint64_t offset, std::span<segment cons
   std::uint64_t const wanted = std::min(bytes_of(from), size_ - offset);
   std::uint64_t moved = 0;
   int const fd = descriptor_for(offset, from);
-  auto const io = [this, fd, offset](::iovec const* list, int count, ::off_t at) {
-    return ::pwritev(at == static_cast<::off_t>(offset) ? fd : fd_, list, count, at);
+  auto const io = [this, fd](::iovec const* list, int count, ::off_t at) {
+    return ::pwritev(descriptor_at(fd, at), list, count, at);
   };
   if (int const error = move_parts(offset, from, wanted, io, moved); error != 0)
     return write_status(error);
