@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <random>
+#include <string>
 #include <vector>
 
 #include <fcntl.h>
@@ -40,6 +41,23 @@ config without_windows(std::uint64_t frames = 16) {
   return c;
 }
 
+/// A file, and a filesystem that opens it for reading.
+struct scene {
+  scratch_folder folder;
+  std::string path = make_file(folder, "a", size, 1);
+  filesystem fs;
+  int fd;
+
+  explicit scene(std::uint64_t frames = 16)
+      : fs(without_windows(frames)), fd(fs.open(path, O_RDONLY)) {}
+
+  /// What is wrong with the values of words, by what pread gives.
+  [[nodiscard]] std::uint64_t wrong(loaded<std::uint64_t> const& got,
+                                    std::vector<std::uint64_t> const& at) const {
+    return differing(got.values, at, pread_bytes(path, 0, size));
+  }
+};
+
 /// A random word of every second page, from page 1 on: no page before is ever there.
 std::vector<std::uint64_t> scattered(std::mt19937_64& random) {
   std::vector<std::uint64_t> at;
@@ -53,16 +71,13 @@ std::vector<std::uint64_t> scattered(std::mt19937_64& random) {
 TEST_CASE("alone: the first access of a lane to a page asks for its element only") {
   CAPTURE(seed());
   std::mt19937_64 random(seed());
-  scratch_folder folder;
-  auto const path = make_file(folder, "a", size, 1);
-  auto const bytes = pread_bytes(path, 0, size);
-  filesystem fs(without_windows());
+  scene file;
+  auto& [folder, path, fs, fd] = file;
   REQUIRE(fs.ref().windows.entries != nullptr);
-  int const fd = fs.open(path, O_RDONLY);
   auto const first = by_one_lane(scattered(random), unsigned(random() % 32));
   auto got = load<std::uint64_t>(fs, fd, first);
   CHECK(got.error == 0);
-  CHECK(differing(got.values, first, bytes) == 0);
+  CHECK(file.wrong(got, first) == 0);
   auto s = fs.stats();
   CHECK(s.elements_alone == pages / 2);
   CHECK(s.read_requests == pages / 2);
@@ -75,38 +90,30 @@ TEST_CASE("alone: the first access of a lane to a page asks for its element only
   auto const again =
       by_one_lane({5 * words_per_page, 5 * words_per_page + 7, 5 * words_per_page + 9});
   got = load<std::uint64_t>(fs, fd, again);
-  CHECK(differing(got.values, again, bytes) == 0);
+  CHECK(file.wrong(got, again) == 0);
   s = fs.stats() - s;
   CHECK(s.elements_alone <= 2);
   CHECK(s.misses == 1);
 }
 
 TEST_CASE("alone: a lane that walks through the file brings its pages in") {
-  scratch_folder folder;
-  auto const path = make_file(folder, "a", size, 1);
-  filesystem fs(without_windows());
-  int const fd = fs.open(path, O_RDONLY);
+  scene file;
   std::vector<std::uint64_t> every;
   for (std::uint64_t i = 0; i < size / 8; i += 64) every.push_back(i);
   auto const at = by_one_lane(every, 9);
-  auto const got = load<std::uint64_t>(fs, fd, at);
-  CHECK(differing(got.values, at, pread_bytes(path, 0, size)) == 0);
-  auto const s = fs.stats();
+  CHECK(file.wrong(load<std::uint64_t>(file.fs, file.fd, at), at) == 0);
+  auto const s = file.fs.stats();
   CHECK(s.elements_alone == 1);
   CHECK(s.misses == pages);
 }
 
 TEST_CASE("alone: lanes that come together bring their pages in") {
-  scratch_folder folder;
-  auto const path = make_file(folder, "a", size, 1);
-  filesystem fs(without_windows(64));
-  int const fd = fs.open(path, O_RDONLY);
+  scene file(64);
   std::vector<std::uint64_t> at(32);
   for (std::uint64_t lane = 0; lane < 32; ++lane) at[lane] = (2 * lane + 1) * words_per_page + lane;
-  auto const got = load<std::uint64_t>(fs, fd, at);
-  CHECK(differing(got.values, at, pread_bytes(path, 0, size)) == 0);
+  CHECK(file.wrong(load<std::uint64_t>(file.fs, file.fd, at), at) == 0);
   // On the emulated device some lanes may come alone, whatever the code says.
-  auto const s = fs.stats();
+  auto const s = file.fs.stats();
   CHECK(s.elements_alone + s.misses == 32);
   CHECK(s.elements_alone < 32);
 }
@@ -136,10 +143,8 @@ TEST_CASE("alone: elements of every size come right, and those that cross pages 
 }
 
 TEST_CASE("alone: a file that has become shorter gives -EIO, a new version its own bytes") {
-  scratch_folder folder;
-  auto const path = make_file(folder, "a", size, 1);
-  filesystem fs(without_windows());
-  int const fd = fs.open(path, O_RDONLY);
+  scene file;
+  auto& [folder, path, fs, fd] = file;
   std::filesystem::resize_file(path, size / 2);
   auto const gone = by_one_lane({size / 8 - 3});
   CHECK(load<std::uint64_t>(fs, fd, gone).error == -EIO);
@@ -150,14 +155,12 @@ TEST_CASE("alone: a file that has become shorter gives -EIO, a new version its o
   auto const at = by_one_lane({3 * words_per_page, 9 * words_per_page + 5});
   auto const got = load<std::uint64_t>(fs, again, at);
   CHECK(got.error == 0);
-  CHECK(differing(got.values, at, pread_bytes(path, 0, size)) == 0);
+  CHECK(file.wrong(got, at) == 0);
 }
 
 TEST_CASE("alone: elements of a file that is written here come by pages") {
-  scratch_folder folder;
-  auto const path = make_file(folder, "a", size, 1);
-  filesystem fs(without_windows());
-  int const fd = fs.open(path, O_RDONLY);
+  scene file;
+  auto& [folder, path, fs, fd] = file;
   int const fd_w = fs.open(path, O_RDWR);
   std::uint64_t const word = 0x0102030405060708;
   std::vector<std::uint64_t> elements;

@@ -38,6 +38,14 @@ __device__ __forceinline__ bool is_ahead(ring::ahead_page& a, std::uint64_t vers
          atomic_ref<std::uint64_t, scope::device>(a.page).load(memory_order_relaxed) == page;
 }
 
+/// Whether the page is requested ahead, and its channel is there to be taken. Any thread calls.
+__device__ __forceinline__ bool is_requested(ring::ahead_page& a, std::uint64_t version,
+                                             std::uint64_t page) {
+  return phase_of_ahead(a).load(memory_order_relaxed) ==
+             static_cast<std::uint32_t>(ring::ahead_phase::requested) &&
+         is_ahead(a, version, page);
+}
+
 /// Becomes the owner of an entry that was seen in phase `seen`. Any thread calls. Acquire pairs
 /// with leave_ahead().
 __device__ __forceinline__ bool own_ahead(ring::ahead_page& a, std::uint32_t seen) {
@@ -62,9 +70,8 @@ __device__ __forceinline__ void leave_ahead(ring::ahead_page& a, ring::ahead_pha
 GPUFS_STAGE inline ring::channel take_ahead(fs_ref const* handle, source::page_name const name) {
   fs_ref const& fs = *handle;
   ring::ahead_page& a = ahead_entry(fs, name.version, name.page);
-  std::uint32_t const seen = phase_of_ahead(a).load(memory_order_relaxed);
-  if (seen != static_cast<std::uint32_t>(ring::ahead_phase::requested) ||
-      !is_ahead(a, name.version, name.page) || !own_ahead(a, seen))
+  if (!is_requested(a, name.version, name.page) ||
+      !own_ahead(a, static_cast<std::uint32_t>(ring::ahead_phase::requested)))
     return {};
   if (!is_ahead(a, name.version, name.page)) {
     leave_ahead(a, ring::ahead_phase::requested);

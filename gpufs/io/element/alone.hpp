@@ -28,22 +28,12 @@ using namespace base;
 /// Lanes that come together from here on pull a page by long loads.
 inline constexpr unsigned enough_lanes = 8;
 
-/// Whether array::prefetch() has requested the page. Any thread calls.
-__device__ __forceinline__ bool is_requested_ahead(fs_ref const& fs, std::uint64_t version,
-                                                   std::uint64_t page) {
-  if (fs.ahead.count == 0) return false;
-  ring::ahead_page& a = ahead_entry(fs, version, page);
-  return phase_of_ahead(a).load(memory_order_relaxed) ==
-             static_cast<std::uint32_t>(ring::ahead_phase::requested) &&
-         is_ahead(a, version, page);
-}
-
 /// Whether an element is to be requested without its page. Counts the access. Any thread calls.
 __device__ __forceinline__ bool goes_alone(fs_ref const& fs, std::uint64_t version,
                                            std::uint64_t page) {
   cache::seen_frame before;
   return converged().size() < enough_lanes && rpc::block_backing_of(version) == 0 &&
-         !is_requested_ahead(fs, version, page) &&
+         (fs.ahead.count == 0 || !is_requested(ahead_entry(fs, version, page), version, page)) &&
          (page == 0 || !cache::see_page(fs.cache, version, page - 1, before)) &&
          !wants_page(fs.windows, page_key(version, page), 1);
 }
@@ -54,36 +44,24 @@ struct requested_bytes {
   ring::channel via;
 };
 
-/// Requests `length` bytes at byte `at` of the file, within a page, and waits for them, if they are
-/// to go without the page. Any thread calls; it holds no page. The caller gives the channel of what
-/// came back.
-GPUFS_STAGE inline requested_bytes request_alone(fs_ref const* handle, std::uint64_t version,
-                                                 std::int32_t fd, std::uint64_t at,
-                                                 std::uint32_t length) {
+/// Requests bytes [begin, name.expected) of a page, and waits for them, if they are to go without
+/// the page. Any thread calls; it holds no page. The caller gives the channel of what came back.
+GPUFS_STAGE inline requested_bytes request_alone(fs_ref const* handle, source::page_name const name,
+                                                 std::uint32_t begin) {
   fs_ref const& fs = *handle;
   requested_bytes got;
-  if (!goes_alone(fs, version, at >> fs.cache.page_shift) || !lane_channel(fs, 0, got.via))
-    return got;
-  // As aligned as in the file: the caller's loads need that.
-  std::uint64_t const skip = at % most_straight_bytes;
-  rpc::request r;
-  r.op = rpc::operation::read;
-  r.flags = rpc::read_for_elements;
-  r.channel = got.via.number;
-  r.sequence = got.via.sequence;
-  r.file = fd;
-  r.offset = at;
-  r.length = length;
-  r.staging = ring::staging_offset(fs.channels.page, got.via) + skip;
+  if (!goes_alone(fs, name.version, name.page) || !lane_channel(fs, 0, got.via)) return got;
+  rpc::request r = source::page_request(fs, name, got.via, begin);
+  r.flags |= rpc::read_for_elements;
   ring::submit_alone(fs, r);
   handle::add(fs, handle::counter::requests);
   handle::add(fs, handle::counter::read_requests);
   bool answered = false;
   std::int32_t const result = source::await_answer(fs, got.via, false, answered);
-  if (answered && result >= 0 && rpc::bytes_read(result) >= length) {
+  if (answered && result >= 0 && rpc::bytes_read(result) >= r.length) {
     handle::add(fs, handle::counter::elements_alone);
-    handle::add(fs, handle::counter::bytes_pulled, length);
-    got.bytes = ring::staging_bytes(fs, fs.channels.page, got.via) + skip;
+    handle::add(fs, handle::counter::bytes_pulled, r.length);
+    got.bytes = ring::staging_bytes(fs, fs.channels.page, got.via) + begin;
   } else {
     // The page's own request tells what is wrong.
     ring::return_channel(fs.channels.page, got.via, answered);
@@ -98,7 +76,10 @@ template <class T>
 __device__ __forceinline__ bool load_alone(fs_ref const& fs, file::used_file const& file,
                                            std::uint64_t at, T& value) {
   static_assert(sizeof(T) <= most_straight_bytes);
-  requested_bytes const got = request_alone(&fs, file.version, file.fd, at, sizeof(T));
+  std::uint64_t const page = at >> fs.cache.page_shift;
+  auto const begin = static_cast<std::uint32_t>(at - (page << fs.cache.page_shift));
+  requested_bytes const got =
+      request_alone(&fs, {file.version, page, file.fd, begin + sizeof(T), false}, begin);
   if (got.bytes == nullptr) return false;
   value = load_from_window<T>(got.bytes);
   await_loads(cache::mark_of_object(value));  // the channel's next holder overwrites them
