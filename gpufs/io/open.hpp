@@ -130,12 +130,13 @@ __device__ __forceinline__ std::int32_t path_call(fs_ref const& fs, rpc::operati
       [](std::byte const*) {});
 }
 
-/// Runs `call` in the group's first warp and returns its result in every thread. Groups smaller
-/// than a warp get -EINVAL.
+/// Runs `call` in the group's first warp, once all threads have come, and returns its result in
+/// every thread. Groups smaller than a warp get -EINVAL.
 template <class Group, class Call>
 __device__ __forceinline__ std::int32_t in_first_warp(Group const& g, Call&& call) {
   using ops = group_ops<Group>;
   if (ops::warps(g) == 0) return -EINVAL;
+  ops::sync(g);
   std::int32_t result = 0;
   if (ops::warp(g) == 0) result = call();
   return ops::broadcast(g, result);
@@ -201,8 +202,8 @@ template <class Group>
 __device__ __forceinline__ std::int32_t use_file(io_context<Group>& io, std::int32_t fd) {
   file::used_file const& file = io.file();
   if (is_known(file, fd)) {
-    // One thread looks: the others might see a later change. All leave by the same path.
-    bool const outdated = io.group().thread_rank() == 0 && file::is_outdated(io.fs(), file);
+    // Each thread looks behind what it knows of. All leave by the same path.
+    bool const outdated = file::is_outdated(io.fs(), file);
     if (!io_context<Group>::ops::any(io.group(), outdated)) return 0;
   }
   return look_at_file(io, fd);
@@ -221,7 +222,6 @@ __device__ int gopen(io_context<Group>& io, char const* path, int flags, unsigne
 
 template <class Group>
 __device__ int gclose(io_context<Group>& io, int fd) {
-  io_context<Group>::ops::sync(io.group());
   if (io.file().fd == fd) io.file().fd = -1;
   return io::in_first_warp(io.group(), [&] {
     rpc::request r;

@@ -29,7 +29,6 @@ __device__ __forceinline__ std::int32_t plain_call(fs_ref const& fs, rpc::operat
 
 template <class Group>
 __device__ int gfsync(io_context<Group>& io, int fd) {
-  io_context<Group>::ops::sync(io.group());
   return io::in_first_warp(io.group(),
                            [&] { return io::plain_call(io.fs(), rpc::operation::sync, fd); });
 }

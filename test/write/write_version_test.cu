@@ -24,6 +24,9 @@
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
+#include <sys/mman.h>
+
 namespace cg = cooperative_groups;
 using namespace gpufs;
 using namespace gpufs::test;
@@ -193,6 +196,33 @@ __global__ void call_late(fs_ref fs, char const* path, int fd, std::uint32_t rou
       count_wrong(wrong, gclose(io, again) != 0);
       await_round(words->read, round);
     }
+  }
+}
+
+/// The same for a file that nobody has written yet, and gmmap. Block 0 knows the file before.
+__global__ void map_late(fs_ref fs, char const* path, int fd, late_call_words* words,
+                         std::uint64_t* wrong) {
+  io_context io(fs, cg::this_thread_block());
+  __shared__ std::uint64_t value[1];
+  if (blockIdx.x == 0) {
+    void* address = nullptr;
+    count_wrong(wrong, gmmap(io, fd, 8, 0, PROT_READ, &address) != 8);
+    count_wrong(wrong, gmunmap(io, address) != 0);
+    if (threadIdx.x == 0) tell(words->entered, 1);
+    if (threadIdx.x >= 32) await_round(words->written, 1);
+    count_wrong(wrong, gmmap(io, fd, 8, 0, PROT_READ, &address) != 8);
+    count_wrong(wrong, *static_cast<std::uint64_t const volatile*>(address) != 1);
+    count_wrong(wrong, gmunmap(io, address) != 0);
+    tell(words->read, 1);
+  } else {
+    await_round(words->entered, 1);
+    if (threadIdx.x == 0) value[0] = 1;
+    __syncthreads();
+    int const writes = gopen(io, path, O_RDWR);
+    count_wrong(wrong, writes < 0 || gwrite(io, writes, value, 8, 0) != 8);
+    tell(words->written, 1);
+    await_round(words->read, 1);
+    count_wrong(wrong, gclose(io, writes) != 0);
   }
 }
 
@@ -384,4 +414,21 @@ TEST_CASE("versions: a gread sees what any of its threads knew to be written whe
   CHECK(result_in(wrong)[0] == 0);
   CHECK(fs.close(fd) == 0);
   CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE("versions: a gmmap sees the first gwrite that any of its threads knew of when it came") {
+  unsigned const rounds = scaled(50, 10);
+  for (unsigned round = 0; round < rounds; ++round) {
+    scratch_folder folder;
+    auto const path = make_file(folder, "a", 8 * page, 2);
+    filesystem fs(small_config(page, 32));
+    device_paths const name({path});
+    int const fd = fs.open(path, O_RDONLY);
+    pinned_buffer<late_call_words> words(1);
+    words.fill_zero();
+    auto wrong = zeroed<std::uint64_t>(1);
+    launch(map_late, 2, 64, fs.ref(), name.text(), fd, words.data(), wrong.data());
+    CHECK(result_in(wrong)[0] == 0);
+    CHECK(fs.close(fd) == 0);
+  }
 }
