@@ -57,6 +57,11 @@ __device__ __forceinline__ std::uint64_t load_completion(queue_pair_ref const& q
   return atomic_ref<std::uint64_t, scope::device>(q.completions[number]).load(memory_order_acquire);
 }
 
+/// The calling warp's place of a controller's state, which lies across the bus.
+__device__ __forceinline__ atomic_ref<std::uint64_t, scope::system> state_of(state_place* places) {
+  return atomic_ref<std::uint64_t, scope::system>(places[warp_number() % state_places].failed);
+}
+
 /// Whether a channel with this word can be taken: it is free, or quarantined and answered by now.
 __device__ __forceinline__ bool is_available(queue_pair_ref const& q, std::uint32_t number,
                                              std::uint64_t word) {

@@ -41,6 +41,12 @@ struct queue_group_counts {
   std::uint64_t timeouts = 0;
 };
 
+/// Marks all `state_places` of a controller's state as failed. Any thread of the host calls.
+inline void mark_failed(state_place* places, std::memory_order order) noexcept {
+  for (unsigned i = 0; i < state_places; ++i)
+    std::atomic_ref<std::uint64_t>{places[i].failed}.store(1, order);
+}
+
 /// Device memory of the pairs of one controller. Destroy it once no kernel uses it, and the
 /// controller has been stopped or the queues deleted.
 class queue_group {
@@ -69,10 +75,7 @@ class queue_group {
   }
 
   /// Ends all waits on the group with -EIO, for good. Any thread calls.
-  void fail() {
-    for (state_place& place : control_[0].state)
-      std::atomic_ref<std::uint64_t>{place.failed}.store(1, std::memory_order_relaxed);
-  }
+  void fail() { mark_failed(control_[0].state, std::memory_order_relaxed); }
 
   /// Callers that gave up, and completions of no command, so far. While kernels run, too.
   [[nodiscard]] std::uint64_t timeouts() const { return load(control_[0].timeouts); }

@@ -14,10 +14,8 @@ template <class Team>
 __device__ std::int32_t end_of_wait(queue_group_ref const& g, std::uint64_t start) {
   std::int32_t error = 0;
   if (Team::lane() == 0) {
-    std::uint64_t& place = g.control->state[warp_number() % state_places].failed;
     // Set by the host. It announces no other data.
-    bool const failed =
-        atomic_ref<std::uint64_t, scope::system>(place).load(memory_order_relaxed) != 0;
+    bool const failed = state_of(g.control->state).load(memory_order_relaxed) != 0;
     bool const late = static_cast<std::int64_t>(device_clock_ns() - start) >
                       static_cast<std::int64_t>(g.timeout_ns);
     error = failed ? -EIO : late ? -ETIMEDOUT : 0;

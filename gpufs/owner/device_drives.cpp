@@ -142,9 +142,7 @@ void device_drives::fail() noexcept {
 void device_drives::end_member(std::size_t member) noexcept {
   fail();
   // Pairs with help_drives().
-  for (unsigned i = 0; i < nvme::state_places; ++i)
-    std::atomic_ref{ended_[member * nvme::state_places + i].failed}.store(
-        1, std::memory_order_release);
+  nvme::mark_failed(&ended_[member * nvme::state_places], std::memory_order_release);
 }
 
 void device_drives::unmap() noexcept {

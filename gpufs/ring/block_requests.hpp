@@ -139,9 +139,7 @@ GPUFS_STAGE bool help_drives(fs_ref const* handle, bool waits, std::uint32_t cha
   if (waits) owed = owed_to(fs, channel);
   // Pairs with the host's release: the controller writes to the channel's memory no more.
   if (owed.pair != nullptr && attempt % attempts_per_end == 0 &&
-      atomic_ref<std::uint64_t, scope::system>(
-          owed.pair->ended[warp_number() % nvme::state_places].failed)
-              .load(memory_order_acquire) != 0) {
+      nvme::state_of(owed.pair->ended).load(memory_order_acquire) != 0) {
     answer(fs, channel, owed.sequence, -EIO);
     owed.pair = nullptr;
   }
