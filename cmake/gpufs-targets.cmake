@@ -109,9 +109,10 @@ function(gpufs_set_up_program target)
   if(GPUFS_DEVICE STREQUAL "cuda")
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>)
     # Programs are copied to machines with other system libraries. They contain the libraries that
-    # they need, and are stripped and compressed.
+    # they need, and are stripped and compressed. PTX alone shows that all compiles: it stays here.
     target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc $<$<CONFIG:Release>:-s>)
-    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.4)
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.4
+        AND NOT CMAKE_CUDA_ARCHITECTURES MATCHES "^[0-9]+-virtual$")
       target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>)
     endif()
   endif()
@@ -137,7 +138,7 @@ function(gpufs_add_apps)
   gpufs_find_headers(nlohmann_json nlohmann/json.hpp nlohmann-json3-dev)
   add_custom_target(programs)
   # gpufs bench and mosaic look for them beside the program, which may be copied to another machine.
-  foreach(script IN ITEMS plot.py pictures.py trace.py)
+  foreach(script IN ITEMS plot.py pictures.py trace.py mapping_figures.py bam_figures.py)
     configure_file(scripts/${script} ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${script} COPYONLY)
     install(PROGRAMS scripts/${script} DESTINATION ${CMAKE_INSTALL_DATADIR}/gpufs)
   endforeach()

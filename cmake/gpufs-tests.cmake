@@ -97,7 +97,7 @@ foreach(suite IN LISTS suites)
   if(name MATCHES "^(crash_disk|emulated_programs_crash)_")
     target_sources(${name} PRIVATE test/crash/crash_disk.cpp)
   endif()
-  if(name MATCHES "^emulated_((system|shared)_calls|shared_files)_test$")
+  if(name MATCHES "^emulated_((system|shared)_calls|shared_(files|spill))_test$")
     gpufs_refuse_calls(${name})
   endif()
   if(name STREQUAL "nvme_conformance_test")
@@ -147,6 +147,20 @@ if(TARGET app_gpufs)
     COMMAND ${PROJECT_SOURCE_DIR}/test/programs/bench_studies.sh $<TARGET_FILE:app_gpufs>)
   set_tests_properties(bench_studies PROPERTIES
     TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+endif()
+# The figures of `gpufs bench mapping`.
+if(TARGET app_gpufs AND TARGET app_gpufs-mapping)
+  add_test(NAME bench_mapping
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/bench_mapping.sh $<TARGET_FILE:app_gpufs>)
+  set_tests_properties(bench_mapping PROPERTIES
+    TIMEOUT 900 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+endif()
+# The figures of `gpufs bench bam`.
+if(TARGET app_gpufs AND TARGET app_gpufs-graph)
+  add_test(NAME bench_bam
+    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/bench_bam.sh $<TARGET_FILE:app_gpufs>)
+  set_tests_properties(bench_bam PROPERTIES
+    TIMEOUT 900 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()
 # What `gpufs trace` says of traces. The page of settings is what the table says.
 if(TARGET app_gpufs AND GPUFS_DEVICE STREQUAL "emulated")

@@ -1,6 +1,8 @@
 // What commands read and write: memory, a file or a block device, or nothing.
 #pragma once
 
+#include <host-daemon/base/file_view.hpp>
+
 #include <nvme-controller/prp_walk.hpp>
 
 #include <cstddef>
@@ -112,8 +114,11 @@ class file_namespace final : public block_namespace {
   [[nodiscard]] int descriptor_for(std::uint64_t offset, std::span<segment const> parts) const;
   [[nodiscard]] int descriptor_at(int fd, std::int64_t at) const;
 
+  [[nodiscard]] bool copy(std::uint64_t offset, std::span<segment const> to) const;
+
   int fd_ = -1;
-  int direct_fd_ = -1;  // with O_DIRECT, of the same file
+  std::unique_ptr<daemon::file_view> view_;  // null: reads go past the OS page cache
+  int direct_fd_ = -1;                       // with O_DIRECT, of the same file
   std::uint64_t size_ = 0;
 };
 

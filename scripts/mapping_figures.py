@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""mapping_figures.py OUT_DIR: makes figures of the runs that scripts/bench_mapping.sh and
-scripts/bench_mapping_files.sh left in OUT_DIR. Each figure is a CSV, and a PNG where matplotlib is.
+"""mapping_figures.py OUT_DIR: makes figures of the runs that `gpufs bench mapping` left in OUT_DIR.
+Each figure is a CSV, and a PNG where matplotlib is.
 
 adsm7     time of each program by protocol, in times of the hand-written one, allocation included
 adsm8     bytes that lazy and rolling move, in times of what batch moves
 adsm9     wave: time by edge length
+adsm10    shares of the time, rolling: what the programs do meanwhile
 adsm11    vector addition: time by bytes of a block
 adsm12    tpacf: time by bytes of a block
 dragon3   time of each program with files, in times of the mapped one
+dragon5   time without reading files from map() on, in times of that with it
+dragon6   layers: time by what the host's memory may hold
 
 Numbers are medians; low and high are the least and the greatest. Ratios are taken within a round.
 Exit status: 2 there are no runs in OUT_DIR, or they cannot be read."""
@@ -96,6 +99,16 @@ def way_without_block(run):
     return "hand-written, without allocation" if run["variant"] == "hand" else run["way"]
 
 
+def shares(figure, runs):
+    """Bars for each workload: parts of the time, in percent."""
+    rows = []
+    for (workload,), of_it in rounds(runs, "workload").items():
+        for phase in dict.fromkeys(p for r in of_it for p in r["phases"]):
+            part = statistics.median(100 * r["phases"][phase] / r["seconds"] for r in of_it)
+            rows.append([figure, workload, phase, part, "% of the time"])
+    return APPS, rows
+
+
 def figures_of(folder):
     programs = [dict(r, way=r["way"].replace("shared ", "")) for r in runs_of(folder, "programs")]
     shared = [r for r in programs if r["variant"] == "shared"]
@@ -104,6 +117,7 @@ def figures_of(folder):
     yield "adsm7", programs and compared("adsm7", programs, "way", "hand", whole, hand_too, ())
     yield "adsm8", shared and compared("adsm8", [r for r in shared if moved(r) > 0], "way", "batch",
                                        moved, "times the bytes of batch", ())
+    yield "adsm10", shared and shares("adsm10", [r for r in shared if r["way"] == "rolling"])
     yield "adsm9", sweep("adsm9", runs_of(folder, "figure9"), lambda r: r["parameters"]["n"],
                          way_without_block)
     yield "adsm11", sweep("adsm11", runs_of(folder, "figure11"), block_of,
@@ -112,6 +126,12 @@ def figures_of(folder):
     eight = [r for r in files if r["workload"] != "update"]
     yield "dragon3", eight and compared("dragon3", eight, "variant", "shared",
                                         lambda r: r["seconds"], "times the mapped program", ())
+    cold = [dict(r, how="from map() on" if r["eager"] else "when needed")
+            for r in runs_of(folder, "dragon5")]
+    yield "dragon5", cold and compared("dragon5", cold, "how", "from map() on",
+                                       lambda r: r["seconds"], "times that from map() on", ())
+    yield "dragon6", sweep("dragon6", runs_of(folder, "dragon6"), lambda r: r["host_memory"],
+                           lambda r: "layers")
 
 
 def main(arguments):
@@ -137,8 +157,8 @@ def main(arguments):
         print(f"mapping_figures.py: {folder}: {error!r}", file=sys.stderr)
         return 2
     if made == 0:
-        print(f"mapping_figures.py: no runs in {folder}: run scripts/bench_mapping.sh {folder} "
-              "BIN_DIR first", file=sys.stderr)
+        print(f"mapping_figures.py: no runs in {folder}: run gpufs bench mapping --figure all "
+              f"--out {folder} first", file=sys.stderr)
         return 2
     return 0
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""plot.py CSV [PNG]: draws a figure that `gpufs bench paper`, `apps` or `patterns`, or
-mapping_figures.py, wrote as CSV.
+"""plot.py CSV [PNG]: draws a figure that `gpufs bench paper`, `apps` or `patterns`,
+mapping_figures.py or bam_figures.py wrote as CSV.
 
 PNG is by default the same name with .png. Needs matplotlib (Debian: python3-matplotlib).
 Exit status: 2 the CSV is not one of these, 3 matplotlib is not installed for this Python."""
@@ -25,9 +25,23 @@ FIGURES = {
     "adsm7": ("ADSM, figure 7: time by protocol, with allocation", None),
     "adsm8": ("ADSM, figure 8: bytes moved", None),
     "adsm9": ("ADSM, figure 9: stencil with source and dump", "Edge (points)"),
+    "adsm10": ("ADSM, figure 10: shares of the time, rolling", None),
     "adsm11": ("ADSM, figure 11: vector addition", "Block (bytes)"),
     "adsm12": ("ADSM, figure 12: tpacf", "Block (bytes)"),
+    "bam6": ("BaM, figure 6: a warp in 8 KiB of its own", "Page (bytes)"),
+    "bam7": ("BaM, figure 7: searches beside zero copy", None),
+    "bam8": ("BaM, figure 8: held pages", None),
+    "bam8reuse": ("BaM, figure 8: lanes that share a page", "Lanes"),
+    "bam9": ("BaM, figure 9: kinds of drives, modelled", None),
+    "bam10": ("BaM, figure 10: breadth-first search", "Cache (bytes)"),
+    "bam11": ("BaM, figure 11: breadth-first search, modelled drives", "Queue pairs"),
+    "bam12": ("BaM, figure 12: taxi queries", None),
+    "bam14": ("BaM, figure 14: bytes moved by taxi queries", None),
+    "bam15": ("BaM, figure 15: searches beside managed memory", None),
+    "vectoradd": ("BaM, section 5.4: vector addition", None),
     "dragon3": ("DRAGON, figure 3: programs with files", None),
+    "dragon5": ("DRAGON, figure 5: files read when needed", None),
+    "dragon6": ("DRAGON, figure 6: scratch, layers", "Host memory for it (bytes)"),
 }
 SWEEP = {"figure": str, "series": str, "kind": str, "x": int, "y": float, "unit": str,
          "low": float, "high": float}

@@ -3,9 +3,11 @@
 
 #include <gpufs/filesystem.hpp>
 
+#include <apps/analytics/drives.hpp>
 #include <apps/analytics/kernel_errors.hpp>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gpufs::apps::analytics {
@@ -13,7 +15,9 @@ namespace gpufs::apps::analytics {
 /// Files that kernels use. It closes them at its end.
 class opened_files {
  public:
-  explicit opened_files(filesystem& fs) : fs_(fs) {}
+  /// `drives`: files that are only read lie on them, as block files.
+  explicit opened_files(filesystem& fs, drive_set drives = {})
+      : fs_(fs), drives_(std::move(drives)) {}
   ~opened_files();
   opened_files(opened_files const&) = delete;
   opened_files& operator=(opened_files const&) = delete;
@@ -34,7 +38,11 @@ class opened_files {
     bool open;
   };
 
+  /// Returns the name that kernels open.
+  [[nodiscard]] std::string attached(std::string const& path);
+
   filesystem& fs_;
+  drive_set drives_;
   std::vector<std::string> paths_;
   std::vector<file> files_;
 };

@@ -40,6 +40,13 @@ void add_run_options(CLI::App& app, run_options& o, std::vector<variant> const& 
   app.add_flag(
       "--cold", o.cold,
       "drop the files from the OS page cache before each run; else they are brought there");
+  app.add_option("--drives", o.drives,
+                 "of array, pointer and gread: kernels read the files by NVMe commands from so "
+                 "many modelled drives, 1 to 10; each has all bytes, and takes a core. 0: none")
+      ->capture_default_str();
+  app.add_option("--drive", o.drive, "what they behave like")
+      ->check(CLI::IsMember(drive_models()))
+      ->capture_default_str();
   app.add_flag("--check", o.check, "compare each result with the host's");
   app.add_flag("--json", o.json, "print a JSON object for each variant");
 }
@@ -54,6 +61,11 @@ launch_shape shape_of(run_options const& o) {
   check_option("--blocks", blocks, 1, 1 << 20);
   check_threads(threads, 32 * most_warps);
   return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads)};
+}
+
+drive_set drives_of(run_options const& o) {
+  check_option("--drives", o.drives, 0, 10);
+  return {static_cast<unsigned>(o.drives), o.drive};
 }
 
 void check_run_options(run_options const& o) {

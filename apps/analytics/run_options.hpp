@@ -3,6 +3,7 @@
 
 #include <gpufs/config.hpp>
 
+#include <apps/analytics/drives.hpp>
 #include <apps/analytics/variant.hpp>
 
 #include <cstdint>
@@ -22,6 +23,8 @@ struct run_options {
   std::int64_t stride = 1;
   std::int64_t runs = 3;
   std::uint64_t seed = 1;
+  std::int64_t drives = 0;       ///< modelled ones, that have the input files; 0: none
+  std::string drive = "optane";  ///< their model
   bool cold = false;
   bool check = false;
   bool json = false;
@@ -43,6 +46,12 @@ inline constexpr unsigned most_warps = 4;
 
 /// Throws usage_error, or device_error if there is no device.
 [[nodiscard]] launch_shape shape_of(run_options const& o);
+
+/// The drives that kernels read from. Throws usage_error.
+[[nodiscard]] drive_set drives_of(run_options const& o);
+
+/// Whether the OS page cache has the files, so that windows of them can be registered.
+[[nodiscard]] inline bool is_warm(run_options const& o) { return !o.cold && o.drives == 0; }
 
 /// Checks --runs and --stride. Throws usage_error.
 void check_run_options(run_options const& o);

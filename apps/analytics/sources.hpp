@@ -58,20 +58,27 @@ struct warp_context<open_files> {
 };
 
 /// Lanes take elements 32 apart, from a multiple of 16 on: of 8-byte elements that is 128 bytes.
-/// Each lane has four loads under way.
+/// Each lane has four loads under way. All lanes load together: one without an element of its own
+/// loads the range's first or last one (held_ptr.hpp says why).
 template <class T, class Load, class Use>
 __device__ void visit_by_lanes(std::uint64_t begin, std::uint64_t end, Load const& load,
                                Use const& use) {
   constexpr unsigned together = 4;
   constexpr std::uint64_t step = base::warp_size;
-  for (std::uint64_t i = (begin & ~std::uint64_t{15}) + lane_id(); i < end; i += together * step) {
+  for (std::uint64_t first = begin & ~std::uint64_t{15}; first < end; first += together * step) {
     T found[together];
     GPUFS_UNROLL
-    for (unsigned k = 0; k < together; ++k)
-      if (i + k * step >= begin && i + k * step < end) found[k] = load(i + k * step);
+    for (unsigned k = 0; k < together; ++k) {
+      if (first + k * step >= end) break;
+      std::uint64_t const i = first + k * step + lane_id();
+      found[k] = load(i < begin ? begin : i < end ? i : end - 1);
+    }
     GPUFS_UNROLL
-    for (unsigned k = 0; k < together; ++k)
-      if (i + k * step >= begin && i + k * step < end) use(i + k * step, found[k]);
+    for (unsigned k = 0; k < together; ++k) {
+      std::uint64_t const i = first + k * step + lane_id();
+      if (i >= begin && i < end) use(i, found[k]);
+    }
+    __syncwarp();
   }
 }
 

@@ -13,6 +13,14 @@ namespace gpufs::apps {
 /// distribution's; empty if neither has it.
 [[nodiscard]] std::string python_with(std::string const& module);
 
+/// A program beside this one; empty if it is not there.
+[[nodiscard]] std::string find_program(std::string const& name);
+
+/// Runs a program with its arguments, the first word of which names it. What it prints on stdout is
+/// appended to the file `output`, if that is not empty. Returns as run_script().
+[[nodiscard]] int run_command(std::vector<std::string> const& words,
+                              std::string const& output = {});
+
 /// Runs a script (as find_script() found it). Returns the exit status, or -1 if it could not be run
 /// or did not end by itself.
 [[nodiscard]] int run_script(std::string const& python, std::string const& script,

@@ -113,7 +113,8 @@ int look_up(options const& o, config const& settings) {
   std::uint64_t const bytes = plan.elements * sizeof(std::uint64_t);
   data_set const data({whole_file("words.u64", bytes, sizeof(std::uint64_t), fill)},
                       fmt::format("lookups {} {}", plan.elements, plan.seed), o.data);
-  lookup_setup const setup{&data.files()[0], plan, shape, used, o.hot, !o.run.cold};
+  lookup_setup const setup{&data.files()[0], plan, shape, used, o.hot, is_warm(o.run),
+                           drives_of(o.run)};
   lookup_facts const facts = facts_of(plan);
   std::uint64_t const count = plan.threads * plan.steps;
   if (!o.run.json)

@@ -102,8 +102,9 @@ int taxi(options const& o, config const& settings) {
   config const used = settings_of(settings, shape);
   std::string const origin = fmt::format("taxi {} {} {}", rows, o.run.seed, o.clustering);
   data_set const data(taxi_files(rows, o.run.seed, clustering_named(o.clustering)), origin, o.data);
-  taxi_setup const setup{&data, rows,       o.mean, shape, static_cast<std::uint64_t>(o.run.stride),
-                         used,  !o.run.cold};
+  taxi_setup const setup{
+      &data, rows,           o.mean,          shape, static_cast<std::uint64_t>(o.run.stride),
+      used,  is_warm(o.run), drives_of(o.run)};
   if (!o.run.json) fmt::print("{} rows, {}, seed {}\n", rows, o.clustering, o.run.seed);
   std::vector<measured> all;
   for (auto const q : o.queries)

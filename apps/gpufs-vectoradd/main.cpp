@@ -84,7 +84,8 @@ int vectoradd(options const& o, config const& settings) {
                                elements,
                                shape,
                                static_cast<std::uint64_t>(o.run.stride),
-                               used};
+                               used,
+                               drives_of(o.run)};
   if (!o.run.json) fmt::print("{} elements, seed {}\n", elements, o.run.seed);
   std::vector<measured> all = run_all(o, setup);
   if (o.run.check) {

@@ -4,7 +4,9 @@
 #include <gpufs/config.hpp>
 
 #include <apps/bench/apps_study.hpp>
+#include <apps/bench/bam.hpp>
 #include <apps/bench/bench.hpp>
+#include <apps/bench/mapping.hpp>
 #include <apps/bench/nvme.hpp>
 #include <apps/bench/options.hpp>
 #include <apps/bench/paper.hpp>
@@ -132,6 +134,16 @@ int main(int argc, char** argv) {
   nvme_bench_options queues;
   add_options(queues_command, queues);
 
+  CLI::App& mapping_command = *bench_command.add_subcommand(
+      "mapping", "the figures of the ADSM and DRAGON papers, by runs of gpufs-mapping");
+  mapping_figures_options mapped;
+  add_options(mapping_command, mapped);
+
+  CLI::App& bam_command = *bench_command.add_subcommand(
+      "bam", "the figures of the BaM paper, by runs of the analytics programs");
+  bam_options analytics;
+  add_options(bam_command, analytics);
+
   CLI::App& tune_command = *app.add_subcommand(
       "tune", "finds the settings with which a file is read fastest, writes gpufs.toml");
   cli_settings const tune_settings(tune_command);
@@ -168,8 +180,8 @@ int main(int argc, char** argv) {
         return tune_command.get_option(setting_named(key).flag())->count() != 0;
       });
     }
-    for (auto const* sub :
-         {&ratios_command, &apps_command, &paper_command, &patterns_command, &queues_command}) {
+    for (auto const* sub : {&ratios_command, &apps_command, &paper_command, &patterns_command,
+                            &queues_command, &mapping_command, &bam_command}) {
       if (sub->parsed()) require_not_given(bench_own, sub->get_name());
     }
     if (ratios_command.parsed()) return compare(ratio, bench_settings.load(study_defaults()));
@@ -181,6 +193,8 @@ int main(int argc, char** argv) {
       validate(settings);
       return run_patterns(patterns, settings);
     }
+    if (mapping_command.parsed()) return run_mapping_figures(mapped);
+    if (bam_command.parsed()) return run_bam(analytics);
     if (queues_command.parsed()) {
       config const settings = bench_settings.load(study_defaults());
       validate(settings);

@@ -27,7 +27,8 @@
   WORKLOAD(srad_v2)                    \
   WORKLOAD(backprop)                   \
   WORKLOAD(binomialOptions)            \
-  WORKLOAD(lavaMD)
+  WORKLOAD(lavaMD)                     \
+  WORKLOAD(layers)
 
 namespace gpufs::apps::workloads {
 

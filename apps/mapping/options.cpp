@@ -112,10 +112,17 @@ void add_options(CLI::App& app, options& o) {
   app.add_option("--dir,--folder", o.folder, "folder of files, which are removed")
       ->capture_default_str();
   app.add_flag("--keep-files", o.keep_files, "leave the folders of files that are made in --dir");
+  app.add_flag("--no-eager", o.no_eager,
+               "of shared: files are read when a launch needs them, not from map() on");
   app.add_flag("--cold", o.cold, "drop files from the OS page cache before each run");
   app.add_option("--host-memory", o.host_memory,
                  "of shared: most host memory that the GPU uses over the bus; auto: a quarter")
       ->capture_default_str();
+  app.add_option("--chunk", o.chunk,
+                 "of shared: bytes that change their memory at once, 2M to 1G, or auto")
+      ->capture_default_str();
+  app.add_option("--spill-dir", o.spill_dir,
+                 "of shared: folder for scratch that --host-memory does not hold; none by default");
   app.add_option("--device-memory", o.device_memory, "of shared: most GPU memory; 0: what is free")
       ->capture_default_str();
   app.add_option("--runs", o.runs, "runs of each variant")->capture_default_str();
@@ -154,6 +161,9 @@ setup setup_of(options const& o, description const& of) {
   s.host_memory = o.host_memory == "auto"
                       ? host_memory_automatic
                       : size_option("--host-memory", o.host_memory, 0, 1ull << 48);
+  s.spill_dir = o.spill_dir;
+  s.is_eager = !o.no_eager;
+  if (o.chunk != "auto") s.chunk = size_option("--chunk", o.chunk, 2 << 20, 1 << 30);
   bool const is_paper = o.size == "paper";
   s.is_smoke = !is_paper;
   for (auto const& p : of.parameters) s.numbers[p.name] = is_paper ? p.paper : p.smoke;

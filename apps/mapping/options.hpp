@@ -35,13 +35,16 @@ struct way {
 struct setup {
   std::map<std::string, std::uint64_t> numbers;
   std::uint64_t seed = 42;
-  bool is_smoke = true;               ///< checks compare every element with the reference
-  std::string folder = "/tmp";        ///< of files
-  bool keeps_files = false;           ///< they stay when the program ends
-  bool is_cold = false;               ///< files are not in the OS page cache at first
-  bool is_declared = false;           ///< launches declare what they use
-  std::uint64_t device_memory = 0;    ///< mapping_config::device_memory
-  std::uint64_t host_memory = ~0ull;  ///< mapping_config::host_memory
+  bool is_smoke = true;                   ///< checks compare every element with the reference
+  std::string folder = "/tmp";            ///< of files
+  bool keeps_files = false;               ///< they stay when the program ends
+  bool is_cold = false;                   ///< files are not in the OS page cache at first
+  bool is_eager = true;                   ///< files are read from map() on
+  bool is_declared = false;               ///< launches declare what they use
+  std::uint64_t device_memory = 0;        ///< mapping_config::device_memory
+  std::uint64_t host_memory = ~0ull;      ///< mapping_config::host_memory
+  std::string spill_dir = {};             ///< mapping_config::spill_dir
+  std::uint64_t chunk = chunk_automatic;  ///< mapping_config::chunk_size
 
   /// A parameter of the workload's description.
   [[nodiscard]] std::uint64_t operator[](char const* name) const { return numbers.at(name); }
@@ -58,12 +61,15 @@ struct options {
   std::string folder = "/tmp";
   std::string device_memory = "0";
   std::string host_memory = "auto";
+  std::string spill_dir;
+  std::string chunk = "auto";
   std::string json_file;
   std::uint64_t seed = 42;
   std::int64_t runs = 1;
   bool declare = false;
   bool cold = false;
   bool keep_files = false;
+  bool no_eager = false;
   bool warm_up = false;
   bool check = false;
   bool json = false;

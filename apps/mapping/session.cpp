@@ -19,6 +19,8 @@ mapping_config config_of(setup const& of, way const& how) {
   c.rolling_size = how.rolling;
   c.device_memory = of.device_memory;
   c.host_memory = of.host_memory;
+  c.spill_dir = of.spill_dir;
+  c.chunk_size = of.chunk;
   return c;
 }
 

@@ -31,18 +31,20 @@ std::uint64_t memory_of_host() {
 
 }  // namespace
 
-address_space::address_space(mapping_config const& settings)
+address_space::address_space(mapping_config const& settings, spill_file_maker spill_files)
     : settings_(settings),
       device_(current_device_number()),
       range_(settings.address_space),
       free_(range_.bytes()),
       rolling_(settings),
-      tiers_{.budgets = {settings.device_memory != 0 ? settings.device_memory
+      tiers_{.make_spill_file = std::move(spill_files),
+             .budgets = {settings.device_memory != 0 ? settings.device_memory
                                                      : device_memory::free_device_bytes() / 10 * 9,
                          settings.host_memory != host_memory_automatic ? settings.host_memory
                                                                        : memory_of_host() / 4}},
       bytes_to_pin_(settings.pinned_memory != pinned_automatic ? settings.pinned_memory
                                                                : memory_of_host() / 4) {
+  tiers_.most_at_host = tiers_.budgets.host;
   guard_.emplace(range_.base(), range_.bytes(), faults_);
   if (range_.bytes() < settings.address_space)
     notes_.push_back(fmt::format("address_space: {} bytes instead of {}, as the system has no more",

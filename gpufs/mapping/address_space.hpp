@@ -34,7 +34,6 @@
 #include <utility>
 #include <vector>
 
-#include <sys/types.h>
 #include <unistd.h>
 
 namespace gpufs::shared {
@@ -45,7 +44,7 @@ namespace gpufs::shared {
 class address_space {
  public:
   /// Throws as shared_memory's constructor. The settings are valid.
-  explicit address_space(mapping_config const& settings);
+  address_space(mapping_config const& settings, spill_file_maker spill_files);
   /// Waits for calls. All objects are gone.
   ~address_space();
 
@@ -208,11 +207,9 @@ class address_space {
   void make_readable(object& o, block_run r, device_memory::host_access to);
   [[nodiscard]] std::vector<byte_run> parts_to_copy(object& o, byte_run r);
   bool pin(object& o, std::uint64_t piece);
-  [[nodiscard]] std::vector<block_run> forget_pins(object& o);
+  [[nodiscard]] std::vector<block_run> forget_pins(object& o, block_run pieces);
   void unpin(std::uint64_t offset, std::vector<block_run> const& pinned);
   void expect_next(object& o, std::uint64_t block);
-
-  // Tiers.
   struct placed_chunks;
   [[nodiscard]] int place_all(quiet_lock& lock, used_objects const& all, missing_bytes missing);
   [[nodiscard]] bool must_plan(used_objects const& all);
@@ -236,6 +233,10 @@ class address_space {
   void open_single(object& o, block_run r);
   void restore_single(object& o, block_run r);
   void still_single(object& o, block_run r);
+  void spill(quiet_lock& lock, bool may_unpin) noexcept;
+  void spill_chunk(quiet_lock& lock, object& o, std::size_t i);
+  void give_to_file(object& o, std::size_t i, std::vector<block_run> const& written);
+  [[nodiscard]] std::optional<std::pair<object*, std::size_t>> coldest_kept(bool may_unpin);
 
   // Without the mutex, in threads of their own.
   void in_lanes(std::size_t jobs, std::function<void(file_lane&)> const& work);
@@ -249,8 +250,7 @@ class address_space {
   void write_pages(object& o, write_piece& piece, file_lane& lane);
   [[nodiscard]] std::uint32_t find_changed(object& o, write_piece& piece, file_lane& lane);
   [[nodiscard]] int write_runs(object& o, write_piece& piece, file_lane& lane, std::uint32_t count);
-
-  // In the service thread, without the mutex.
+  // In the service thread.
   void serve_faults();
   [[nodiscard]] bool answer_all(std::vector<fault*>& open);
   [[nodiscard]] bool try_to_answer(fault& f);

@@ -66,6 +66,8 @@ int address_space::acquire(object& o, wanted const& what) {
       // They stay with the CPU until a release, however many there are.
       if (writes) make_dirty(o, block, false);
     }
+    if (tiers_.can_spill(o)) o.acquired.add(r);
+    spill(lock, false);
   } catch (std::exception const&) {
     fail();
     return -EIO;

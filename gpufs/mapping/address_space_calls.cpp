@@ -130,6 +130,7 @@ void address_space::hand_over_batch(object& o, bool writes) {
 void address_space::hand_over(object& o, block_run blocks, bool writes) {
   if (o.protocol == coherence_protocol::batch) return hand_over_batch(o, writes);
   int error = 0;
+  o.acquired.take(blocks);
   if (writes && o.file != nullptr && o.file->is_written_back()) o.file->changed.add(blocks);
   if (writes) {
     for (auto const& run : o.readable.within(blocks))

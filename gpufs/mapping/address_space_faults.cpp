@@ -145,7 +145,7 @@ void address_space::make_readable(object& o, block_run one, host_access to) {
 void address_space::make_dirty(object& o, std::uint64_t block, bool rolls) {
   set_state(o, {block, block + 1}, block_state::dirty);
   if (o.file != nullptr) o.file->changed.add({block, block + 1});
-  if (o.single.contains(block)) return;  // nothing is sent
+  if (o.single.contains(block)) return tiers_.keep(o, o.chunk_of(block));  // nothing is sent
   if (o.protocol == coherence_protocol::lazy || !rolls) {
     o.dirty.emplace(block, written_.end());
     return;

@@ -103,7 +103,8 @@ int address_space::discard(object& o) {
 // The device lacks bytes of the file from now on, and the CPU's side, too. `also_changed`: of the
 // whole object, else of units that nobody has changed, if others have changed the file.
 int address_space::drop(object& o, bool also_changed) {
-  if (o.file == nullptr || (o.file->is_scratch && !also_changed)) return 0;
+  if (o.file == nullptr || o.file->file == nullptr || (o.file->is_scratch && !also_changed))
+    return 0;
   auto& f = *o.file;
   quiet_lock lock(mutex_);
   wait_until(lock, [&] { return !f.is_busy && f.filling.empty() && !o.is_moving(); });
@@ -128,8 +129,7 @@ int address_space::drop(object& o, bool also_changed) {
   dropped.add(f.units_of(0, o.bytes));
   if (also_changed) {
     forget_dirty(o, o.all());
-    f.changed = {};
-    f.refused = {};
+    f.changed = f.refused = f.spilled = {};
   } else {
     for (auto const& run : f.changed.runs()) {
       auto const bytes = o.bytes_in(run);
@@ -165,7 +165,7 @@ int address_space::remap(object& o, file_to_map const& what) {
   if (!o.uses.empty() || !f.changed.empty()) return -EBUSY;
   if (has_failed_) return -EIO;
   f.is_busy = true;  // nobody brings bytes, or uses it for writing
-  auto const pinned = forget_pins(o);
+  auto const pinned = forget_pins(o, all_pieces);
   leave_host(lock, o);
   lock.beside([&] { unpin(o.offset, pinned); });
   f.file = what.file;

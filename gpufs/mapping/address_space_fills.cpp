@@ -20,16 +20,19 @@ namespace {
 
 constexpr std::size_t most_errors = 100;  // that an object keeps
 
-// The bytes of an object that nobody has written.
-int read_first(file_side const& f, std::span<std::byte> to, std::uint64_t offset, bool& is_direct) {
-  if (f.begins_with == first_bytes::zeros) {
+// The bytes of a piece that nobody has written, or that were spilled.
+int read_piece(file_side const& f, fill_piece const& piece, std::span<std::byte> to,
+               bool& is_direct) {
+  if (!piece.is_spilled && f.begins_with == first_bytes::zeros) {
     std::memset(to.data(), 0, to.size());
     return 0;
   }
-  auto const got = f.file->read(to, offset);
+  auto const got = piece.is_spilled ? f.spill_file->read(to, piece.bytes.first)
+                                    : f.file->read(to, f.offset + piece.bytes.first);
   if (got.bytes < 0) return int(got.bytes);
   is_direct = got.is_direct;
-  return std::uint64_t(got.bytes) < to.size() ? -ESTALE : 0;
+  if (std::uint64_t(got.bytes) == to.size()) return 0;
+  return piece.is_spilled ? -EIO : -ESTALE;
 }
 
 // The last word of an object may have a part of it only.
@@ -48,7 +51,7 @@ block_run to_pages(byte_run bytes) {
 
 void address_space::note_error(object& o, std::uint64_t offset, int error) {
   auto& f = *o.file;
-  why_refused_ = fmt::format("{}: offset {}: {}", f.file->name(), f.offset + offset,
+  why_refused_ = fmt::format("{}: offset {}: {}", o.name(), f.offset + offset,
                              error == -ESTALE ? "the file became shorter" : std::strerror(-error));
   if (f.errors.size() < most_errors) f.errors.push_back(why_refused_);
 }
@@ -89,10 +92,14 @@ std::vector<fill_piece> address_space::pieces_to_fill(object& o, block_run units
   for (auto const& run : claimed.runs()) {
     for (auto first = run.first; first < run.end;) {
       auto const begin = first * f.unit_bytes;
-      auto const end = std::min({first + at_once, run.end, o.end_of_chunk(begin) / f.unit_bytes});
+      auto end = std::min({first + at_once, run.end, o.end_of_chunk(begin) / f.unit_bytes});
+      bool const is_spilled = f.spilled.contains(first);
+      if (auto const spilled = f.spilled.within({first, end}); !spilled.empty())
+        end = is_spilled ? spilled.front().end : spilled.front().first;
       pieces.push_back({.units = {first, end},
                         .bytes = {begin, std::min(end * f.unit_bytes, o.bytes)},
-                        .is_at_host = o.single.contains(begin / o.block_bytes)});
+                        .is_at_host = o.single.contains(begin / o.block_bytes),
+                        .is_spilled = is_spilled});
       first = end;
     }
   }
@@ -181,8 +188,7 @@ int address_space::start_piece(object& o, fill_piece const& piece, file_lane& la
                      (f.offset + first) / 8);
     } else {
       std::span const bytes(to.bytes.data(), last - first);
-      if (int const error = read_first(f, bytes, f.offset + first, is_direct); error != 0)
-        return error;
+      if (int const error = read_piece(f, piece, bytes, is_direct); error != 0) return error;
       device_memory::copy_to_device(
           lane.on, std::array{device_memory::pinned_copy{device, to.bytes.data(), last - first}});
     }
@@ -208,7 +214,7 @@ int address_space::start_at_host(object& o, fill_piece const& piece, file_lane& 
   if (!o.is_read_only()) {
     if (f.begins_with == first_bytes::unwritten)
       put_unwritten(target, f.unwritten_key, (f.offset + first) / sizeof(std::uint64_t));
-    else if (int const error = read_first(f, target, f.offset + first, is_direct); error != 0)
+    else if (int const error = read_piece(f, piece, target, is_direct); error != 0)
       return error;
   }
   if (f.known.size() != 0) {
@@ -230,6 +236,8 @@ void address_space::end_piece(object& o, fill_job& job, fill_piece& piece, int e
   } else {
     f.absent.take(piece.units);
     auto const bytes = piece.bytes.end - piece.bytes.first;
+    if (piece.is_at_host) tiers_.keep(o, std::size_t(piece.bytes.first / o.chunk_bytes));
+    if (piece.is_spilled) count(o, &mapping_statistics::spill_read_bytes, bytes);
     if (f.begins_with == first_bytes::file) count(o, &mapping_statistics::fill_bytes, bytes);
     if (is_direct) count(o, &mapping_statistics::direct_fill_bytes, bytes);
   }

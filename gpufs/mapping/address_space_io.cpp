@@ -95,6 +95,7 @@ int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t 
     });
     start_sends();
     from.copied.record(sends_);
+    spill(lock, false);
   } catch (std::exception const&) {
     fail();
     wait_for_end(sends_);  // it may read the piece

@@ -25,6 +25,17 @@ std::uint64_t block_for(std::uint64_t bytes, coherence_protocol protocol, std::u
   return asked == block_automatic ? automatic_block(bytes) : asked;
 }
 
+// What an anonymous object needs to be spilled.
+std::unique_ptr<file_side> spilling_side(std::uint64_t block_bytes) {
+  return std::unique_ptr<file_side>(
+      new file_side{.file = nullptr,
+                    .offset = 0,
+                    .use = access::read_write,
+                    .is_scratch = true,
+                    .unit_bytes = unit_for(block_bytes, staging_piece::size),
+                    .begins_with = first_bytes::zeros});
+}
+
 std::uint64_t room_for(std::uint64_t bytes) {
   return rounded_up(bytes, device_memory::shared_range::granularity);
 }
@@ -58,6 +69,9 @@ object& address_space::add(std::uint64_t bytes, map_options const& options,
                                            .states = {}})
                   .first->second;
     o.file = std::move(file);
+    if (o.file == nullptr && tiers_.make_spill_file != nullptr &&
+        protocol == coherence_protocol::rolling)
+      o.file = spilling_side(o.block_bytes);
     set_up(o);
     if (protocol == coherence_protocol::rolling) rolling_.object_added();
     return o;
@@ -135,7 +149,7 @@ void address_space::forget(quiet_lock& lock, object& o) {
   forget_dirty(o, o.all());
   if (o.protocol == coherence_protocol::rolling) rolling_.object_removed();
   std::uint64_t const room = room_for(o.bytes), offset = o.offset, bytes = o.bytes;
-  auto const pinned = forget_pins(o);
+  auto const pinned = forget_pins(o, all_pieces);
   auto file = std::move(o.file);
   forget_chunks(o);
   objects_.erase(offset);

@@ -55,14 +55,14 @@ bool address_space::pin(object& o, std::uint64_t piece) {
   return true;
 }
 
-// Returns what was pinned. Nothing of it is copied any more.
-std::vector<block_run> address_space::forget_pins(object& o) {
-  auto const pinned = o.pinned.runs();
+// Returns what was pinned of some pieces. Nothing of it is copied any more.
+std::vector<block_run> address_space::forget_pins(object& o, block_run pieces) {
+  auto const pinned = o.pinned.take(pieces);
+  o.copied.take(pieces);
   for (auto const& run : pinned)
     bytes_to_pin_ += std::min(run.end * piece_bytes,
                               device_memory::rounded_up(o.bytes, device_memory::host_page)) -
                      run.first * piece_bytes;
-  o.pinned = o.copied = {};
   return pinned;
 }
 
@@ -82,9 +82,10 @@ void address_space::expect_next(object& o, std::uint64_t block) {
     ahead_.push_back({o.offset, o.id, {end, std::min(end + o.block_bytes, o.bytes)}});
 }
 
-// Pins what the CPU will probably touch next, while it goes on. Nothing moves.
+// Pins what the CPU will probably touch next, while it goes on. Nothing moves. Spills what host
+// memory cannot keep.
 void address_space::prepare_ahead() {
-  quiet_lock const lock(mutex_);
+  quiet_lock lock(mutex_);
   for (auto const& next : std::exchange(ahead_, {})) {
     object* const o = object_at(next.offset);
     if (o == nullptr || o->id != next.id) continue;
@@ -98,6 +99,7 @@ void address_space::prepare_ahead() {
       if (pin(*o, piece)) range_.populate(o->offset + whole.first, whole.end - whole.first);
     }
   }
+  spill(lock, false);
 }
 
 }  // namespace gpufs::shared

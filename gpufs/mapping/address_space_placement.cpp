@@ -68,7 +68,7 @@ address_space::placed_chunks address_space::all_chunks(used_objects const& all) 
     // A call that is released and not launched may be launched by the thread that waits here.
     block_runs waiting;
     for (auto const& u : o.uses)
-      if (u.call != moving && !ending_.contains(std::int64_t(u.call))) waiting.add(u.blocks);
+      if (is_of_call(u) && !ending_.contains(std::int64_t(u.call))) waiting.add(u.blocks);
     for (std::size_t i = 0; i < o.chunks.size(); ++i) {
       auto const& c = o.chunks[i];
       bool const is_needed = used != needed.end() && used->second.contains(i);
@@ -100,9 +100,8 @@ int address_space::refuse_to_place(placed_chunks const& all) {
       "{}: {} mapped, and a launch may use {} of shared objects in chunks of {}, device_memory is "
       "{} and host_memory {}{}: declare the ranges that it uses (shared_call), use "
       "for_each_window(), free objects, or raise device_memory or host_memory",
-      o.file != nullptr ? o.file->file->name() : "an anonymous object", size_text(o.bytes),
-      size_text(sum), size_text(o.chunk_bytes), size_text(tiers_.budgets.device),
-      size_text(tiers_.budgets.host),
+      o.name(), size_text(o.bytes), size_text(sum), size_text(o.chunk_bytes),
+      size_text(tiers_.budgets.device), size_text(tiers_.budgets.host),
       fixed == 0
           ? std::string()
           : fmt::format(", {} of which calls have that are not launched yet", size_text(fixed)));
@@ -153,7 +152,9 @@ int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_
   };
   tiers_.is_placing = true;
   end_of_placing const end{*this};
-  return carry_out(lock, chunks, plan.moves);
+  int const result = carry_out(lock, chunks, plan.moves);
+  spill(lock, true);
+  return result;
 }
 
 // Returns as place_all().

@@ -17,7 +17,9 @@ using device_memory::host_access;
 fault_answer address_space::serve_single(object& o, std::uint64_t block, bool writes) {
   count(o, writes ? &mapping_statistics::faults_write : &mapping_statistics::faults_read);
   if (o.states[block] == block_state::invalid) {
-    auto const chunk = o.blocks_of_chunk(o.chunk_of(block));
+    auto const i = o.chunk_of(block);
+    auto const chunk = o.blocks_of_chunk(i);
+    tiers_.keep(o, i);
     block_runs closed;
     for (auto const& run : o.unused(chunk)) closed.add(run);
     for (auto const& run : o.readable.within(chunk)) closed.take(run);

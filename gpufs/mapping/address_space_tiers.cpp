@@ -66,11 +66,14 @@ void address_space::set_tier(object& o, std::size_t i, tier to) {
     o.away.add(blocks);
   else
     o.away.take(blocks);
+  tiers_.give_up(o, i);
+  tiers_.keep(o, i);
 }
 
 // The object goes, and its memory with it.
 void address_space::forget_chunks(object& o) {
   for (std::size_t i = 0; i < o.chunks.size(); ++i) {
+    tiers_.give_up(o, i);
     auto const where = o.chunks[i].where;
     tiers_.bytes[std::size_t(where)] -= o.room_of_chunk(i);
     tiers_.single_chunks -= where == tier::device ? 0 : 1;

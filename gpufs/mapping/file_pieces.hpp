@@ -16,6 +16,7 @@ struct fill_piece {
   block_run units;
   byte_run bytes;
   bool is_at_host;         ///< they go to the CPU's side, which is their only memory
+  bool is_spilled;         ///< they come from the spill file
   bool has_ended = false;  ///< with bytes or an error; needs the mutex
 };
 

@@ -43,19 +43,21 @@ struct file_to_map {
 ///   absent   the device lacks the unit: its bytes are in the file. The CPU's side lacks them, too,
 ///            unless it is the file itself
 ///   filling  absent, and a thread brings them
+///   spilled  of a scratch object: if it is absent, its bytes are in the spill file, else zeros
 ///
 /// Blocks of absent units are invalid, or read_only if the CPU's side is the file.
 /// Protected by the mutex of the address space, but for what does not change: the first five.
 struct file_side {
-  std::shared_ptr<backing_file const> file;
-  std::uint64_t offset;  ///< of the object's first byte in the file
+  std::shared_ptr<backing_file const> file;  ///< null: of an anonymous object that spills
+  std::uint64_t offset;                      ///< of the object's first byte in the file
   access use;
   bool is_scratch;
   std::uint64_t unit_bytes;
 
   first_bytes begins_with;
   std::uint64_t unwritten_key = 0;
-  block_runs absent = {}, filling = {};
+  block_runs absent = {}, filling = {}, spilled = {};
+  std::shared_ptr<backing_file const> spill_file = {};  ///< null: nothing was spilled
   block_runs changed = {};  ///< blocks that may differ from the file, since calls or the CPU wrote
   block_runs refused = {};  ///< of them, those that could not be written
   block_runs undurable = {};     ///< pages that were written since the last fdatasync

@@ -14,6 +14,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace gpufs::shared {
@@ -41,9 +42,12 @@ struct byte_run {
 
 /// Host memory is pinned by pieces of so many bytes.
 inline constexpr std::uint64_t piece_bytes = device_memory::shared_range::granularity;
+inline constexpr block_run all_pieces{0, ~0ull};
 
-/// Number of a use that is no call's: chunks move.
-inline constexpr std::uint64_t moving = 0;
+/// Numbers of uses that are no call's: chunks move, or are spilled.
+inline constexpr std::uint64_t moving = 0, spilling = ~0ull;
+
+inline bool is_of_call(use const& u) { return u.call != moving && u.call != spilling; }
 
 /// Protected by the mutex of its address space, but for what does not change: the first five.
 struct object {
@@ -71,14 +75,20 @@ struct object {
   std::uint64_t chunk_bytes = 0;
   std::vector<chunk> chunks = {};
   block_runs single = {}, away = {};
+  /// Of an object that spills: what acquire() made ready and no call has used since. It stays.
+  block_runs acquired = {};
   /// Of a batch object: the device has its bytes, and may have changed them.
   bool is_at_device = false;
   bool is_changed = false;
   /// It is being removed: calls that declare nothing do not use it any more.
   bool is_going = false;
   mapping_statistics counts = {};
-  std::unique_ptr<file_side> file = {};  ///< null: an anonymous object
+  std::unique_ptr<file_side> file = {};  ///< null: an anonymous object that does not spill
 
+  /// For messages.
+  [[nodiscard]] std::string name() const {
+    return file != nullptr && file->file != nullptr ? file->file->name() : "an anonymous object";
+  }
   /// The CPU's side is the file itself.
   [[nodiscard]] bool is_read_only() const { return file != nullptr && file->use == access::read; }
   /// Whether the device lacks bytes of a run.
@@ -147,10 +157,8 @@ struct object {
   [[nodiscard]] std::uint64_t end_of_chunk(std::uint64_t byte) const {
     return (byte / chunk_bytes + 1) * chunk_bytes;
   }
-  /// Whether chunks of it move.
-  [[nodiscard]] bool is_moving() const {
-    return std::ranges::any_of(uses, [](use const& u) { return u.call == moving; });
-  }
+  /// Whether chunks of it move or are spilled.
+  [[nodiscard]] bool is_moving() const { return !std::ranges::all_of(uses, is_of_call); }
   /// The dirty blocks of a run, neighbours together.
   [[nodiscard]] std::vector<block_run> dirty_runs(block_run r) const {
     block_runs found;

@@ -72,6 +72,7 @@ statistics filesystem::stats() const {
   r.host_reads = h.reads_issued;
   r.host_bytes = h.bytes_read;
   r.host_bytes_direct = h.bytes_direct;
+  r.host_bytes_viewed = h.bytes_viewed;
   r.host_writes = h.writes_issued;
   r.host_bytes_written = h.bytes_written;
   auto const* const windows = s.device.windows();

@@ -71,6 +71,10 @@ std::vector<setting> path_settings() {
                        {"direct", io_path::direct},
                        {"registered", io_path::registered}},
                       {{"mapped", "registered"}}),
+      expert(choice<bool>("views",
+                          "whether the daemon copies warm pages out of mappings of files, without "
+                          "a system call: on or off",
+                          &config::views, {{"on", true}, {"off", false}})),
       choice<replacement>("replacement", "which page makes room for a new one: lra, fifo or clock",
                           &config::policy, policies()),
       number("rpc_timeout",

@@ -5,14 +5,15 @@
 #include <gpufs/shared_memory_error.hpp>
 
 #include <host-daemon/backend/host_storage.hpp>
-#include <host-daemon/backend/os_page_cache.hpp>
 #include <host-daemon/base/interrupted.hpp>
 #include <host-daemon/base/no_size_signal.hpp>
+#include <host-daemon/base/os_page_cache.hpp>
 #include <host-daemon/files/content_versions.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -25,6 +26,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 namespace gpufs::owner {
 
@@ -255,6 +257,24 @@ shared::file_to_map open_to_remap(shared::file_side const& file, std::uint64_t b
   auto const path = "/proc/self/fd/" + std::to_string(file.file->descriptor());
   return open_to_map(path, file.file->name(),
                      {.access = use, .length = bytes, .offset = file.offset, .eager = false});
+}
+
+std::shared_ptr<shared::backing_file const> make_spill_file(std::string const& folder) {
+  daemon::host_storage storage;
+  // By a name: not all file systems can make files without one.
+  static std::atomic<unsigned> made{0};
+  for (;;) {
+    auto const path = fmt::format("{}/gpufs-spill-{}-{}", folder, ::getpid(),
+                                  made.fetch_add(1, std::memory_order_relaxed));
+    constexpr unsigned mode = 0600;
+    auto const opened = storage.open(path, O_RDWR | O_CREAT | O_EXCL, mode);
+    int const error = opened.file == nullptr ? opened.error : storage.unlink(path);
+    if (error == 0) return std::make_shared<stored_backing>(opened.file, "spill_dir");
+    if (error == -EEXIST) continue;  // left by a process of that number
+    reject(
+        "spill_dir", folder,
+        fmt::format("a folder in which files can be made and removed ({})", std::strerror(-error)));
+  }
 }
 
 }  // namespace gpufs::owner

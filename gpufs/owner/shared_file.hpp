@@ -5,6 +5,7 @@
 #include <gpufs/mapping_options.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace gpufs::owner {
@@ -18,5 +19,10 @@ namespace gpufs::owner {
 /// Opens the file of an object once more, for another use. Throws likewise.
 [[nodiscard]] shared::file_to_map open_to_remap(shared::file_side const& file, std::uint64_t bytes,
                                                 access use);
+
+/// A new file in a folder, which has no name and goes when it is not used any more. Throws
+/// config_error naming spill_dir and the folder.
+[[nodiscard]] std::shared_ptr<shared::backing_file const> make_spill_file(
+    std::string const& folder);
 
 }  // namespace gpufs::owner

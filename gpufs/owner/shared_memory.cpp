@@ -156,10 +156,16 @@ mapping_statistics mapping::stats() const {
 
 shared_memory::shared_memory(mapping_config const& settings) {
   validate(settings);
+  shared::spill_file_maker spill_files;
+  if (!settings.spill_dir.empty()) {
+    spill_files = [folder = settings.spill_dir] { return owner::make_spill_file(folder); };
+    static_cast<void>(spill_files());  // a bad folder shows here
+  }
   // In a child of fork() threads and device are the parent's: all stays as it is.
-  space_ = std::shared_ptr<address_space>(new address_space(settings), [](address_space* s) {
-    if (!s->in_forked_child()) delete s;
-  });
+  space_ = std::shared_ptr<address_space>(new address_space(settings, std::move(spill_files)),
+                                          [](address_space* s) {
+                                            if (!s->in_forked_child()) delete s;
+                                          });
   owner::watch_launches(space_);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <host-daemon/backend/stored_file.hpp>
+#include <host-daemon/base/file_view.hpp>
 #include <host-daemon/base/json_string.hpp>
 
 #include <mutex>
@@ -17,12 +18,13 @@ class host_file final : public stored_file {
  public:
   /// `path`: by which it was opened, for traces. Throws std::bad_alloc.
   explicit host_file(int fd, std::string_view path = {})
-      : fd_{fd}, traced_name_{json_string(path)} {}
+      : fd_{fd}, traced_name_{json_string(path)}, view_{fd} {}
   host_file(host_file const&) = delete;
   host_file& operator=(host_file const&) = delete;
   ~host_file() override;
 
   [[nodiscard]] int read_descriptor() const noexcept override { return fd_; }
+  [[nodiscard]] file_view* view() const noexcept override { return &view_; }
   [[nodiscard]] std::string_view traced_name() const noexcept override { return traced_name_; }
   [[nodiscard]] direct_file const& direct() const override;
   [[nodiscard]] int status(struct ::stat& out) const noexcept override;
@@ -44,6 +46,7 @@ class host_file final : public stored_file {
  private:
   int fd_;
   std::string const traced_name_;
+  mutable file_view view_;                     // thread-safe
   mutable std::mutex opening_;                 // guards direct_
   mutable std::optional<direct_file> direct_;  // empty until the first direct()
 };

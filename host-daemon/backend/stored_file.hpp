@@ -16,6 +16,8 @@ struct stat;
 
 namespace gpufs::daemon {
 
+class file_view;
+
 /// Consecutive bytes of a file that lie together on the storage device.
 struct file_extent {
   std::uint64_t offset;   ///< in the file
@@ -33,6 +35,9 @@ class stored_file {
   /// The source of all page reads: the descriptor that I/O engines read and mappers map.
   /// -1: the file has none. Then engines call read(), and nothing is mapped or read directly.
   [[nodiscard]] virtual int read_descriptor() const noexcept = 0;
+
+  /// The view that threads copy from, null if there is none. It lives as long as the file.
+  [[nodiscard]] virtual file_view* view() const noexcept { return nullptr; }
 
   /// Nonzero: kernels read the file by NVMe queue pairs, as this number of the table of backings,
   /// while it is not written.

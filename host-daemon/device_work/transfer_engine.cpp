@@ -50,15 +50,19 @@ transfer_engine::~transfer_engine() {
 
 bool transfer_engine::hand_over(std::uint32_t channel, std::uint64_t offset,
                                 std::uint64_t bytes) noexcept {
-  auto& p = pieces_[channel];
-  // Pairs with the release of the thread that let go of it: the last copy to this piece of the twin
-  // is over.
-  if (p.state.load(std::memory_order_acquire) != phase::idle) return false;
   if (refused_.load(std::memory_order_relaxed)) return false;
   if (stuck_since(clock::time_point::min(), clock::now())) return false;
+  auto& p = pieces_[channel];
+  // One operation: a wild store may make two threads serve requests of one channel, and a piece
+  // that came twice into the list would close it to a circle.
+  // Acquire pairs with the release of the thread that let go of it: the last copy to this piece of
+  // the twin is over.
+  auto free = phase::idle;
+  if (!p.state.compare_exchange_strong(free, phase::offered, std::memory_order_acquire,
+                                       std::memory_order_relaxed))
+    return false;
   p.offset = offset;
   p.bytes = bytes;
-  p.state.store(phase::offered, std::memory_order_relaxed);
   p.next = offers_.load(std::memory_order_relaxed);
   // Release pairs with the acquire in take_offers(): the thread that finds the piece sees its
   // fields and the bytes in staging. Only that thread takes pieces out, and it takes all at once.

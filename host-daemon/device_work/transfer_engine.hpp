@@ -50,7 +50,8 @@ class transfer_engine {
   /// them: a copy reaches a tenth of the bus's speed at 4 KiB, nine tenths at 64 KiB.
   static constexpr std::uint64_t shortest = 32 << 10;
 
-  // The thread that serves the channel's request calls the functions below. They never wait.
+  // The thread that serves the channel's request calls the functions below. They never wait. Where
+  // requests claim to be of one channel at the same time, one thread gets the transfer.
 
   /// Requests a copy of [offset, offset + bytes) of staging. Returns false, with nothing changed,
   /// if the request is better answered without a copy: an earlier copy of the channel is not over,

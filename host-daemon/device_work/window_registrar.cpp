@@ -3,8 +3,8 @@
 #include <gpufs/base/mix64.hpp>
 #include <gpufs/rpc/window_format.hpp>
 
-#include <host-daemon/backend/os_page_cache.hpp>
 #include <host-daemon/base/open_kind.hpp>
+#include <host-daemon/base/os_page_cache.hpp>
 #include <host-daemon/base/thread.hpp>
 #include <host-daemon/device_work/window_registrar.hpp>
 

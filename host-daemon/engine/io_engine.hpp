@@ -18,6 +18,9 @@ struct read_source {
   int fd = -1;                              ///< -1: the file has none, see stored_file
   stored_file const* file = nullptr;        ///< the file
   direct_file const* past_cache = nullptr;  ///< not null: the descriptor is this one's
+  file_view* view = nullptr;                ///< of the file, null: none
+  /// The file's version if it is not written here, else 0: then its size may change at any time.
+  std::uint64_t version = 0;
   /// Reads issued, saturating. Engines register a descriptor only if it is read often.
   std::uint32_t reads = 0;
   int registration = -1;  ///< the engine's place for it, -1 = none
@@ -49,6 +52,7 @@ struct local_file {
   void begin() noexcept {
     buffered.fd = host->read_descriptor();
     buffered.file = host.get();
+    buffered.view = host->view();
     guess.never_direct = buffered.fd < 0;
   }
 };

@@ -1,5 +1,6 @@
 // Sampling the OS page cache.
-#include <host-daemon/backend/os_page_cache.hpp>
+#include <host-daemon/base/file_view.hpp>
+#include <host-daemon/base/os_page_cache.hpp>
 #include <host-daemon/engine/path_choice.hpp>
 
 #include <fmt/format.h>
@@ -81,6 +82,12 @@ bool path_choice::open_direct(local_file& file) {
   file.guess.never_direct = true;
   if (auto const& why = file.past_cache->why_not(); !why.empty()) note_fallback(file, why);
   return false;
+}
+
+bool path_choice::copy(read_operation const& read) const noexcept {
+  auto const& from = *read.from;
+  if (!views_ || from.view == nullptr || from.version == 0) return false;
+  return from.view->copy({read.to, read.length}, read.offset, from.version, cachestat_);
 }
 
 void path_choice::refused(local_file& file, int error) noexcept {

@@ -1,4 +1,4 @@
-// The choice of reads that go past the OS page cache.
+// The choice of the way of a read: past the OS page cache, out of a view of the file, or neither.
 #pragma once
 
 #include <gpufs/config.hpp>
@@ -34,12 +34,19 @@ namespace gpufs::daemon {
 /// not cached, too.
 class path_choice {
  public:
-  path_choice(io_path path, io_hooks const& hooks, note_list& notes)
-      : path_{path}, cachestat_{hooks.cachestat}, notes_{notes} {}
+  /// `views`: whether bytes are copied out of views of files.
+  path_choice(io_path path, io_hooks const& hooks, note_list& notes, bool views = true)
+      : path_{path},
+        views_{views && path != io_path::direct},
+        cachestat_{hooks.cachestat},
+        notes_{notes} {}
 
   /// Returns whether a read of `length` bytes (at least 1) at `offset` of `file` goes direct. If
   /// so, file.direct has a descriptor. Throws std::bad_alloc.
   [[nodiscard]] bool direct(local_file& file, std::uint64_t offset, std::uint64_t length);
+
+  /// Carries a read out by a copy out of the file's view. Returns false if an engine must read.
+  [[nodiscard]] bool copy(read_operation const& read) const noexcept;
 
   /// Called when the kernel refused an aligned direct read of `file` with `error`. The file's reads
   /// go through the OS page cache from then on.
@@ -53,6 +60,7 @@ class path_choice {
   void note_fallback(local_file const& file, std::string const& why);
 
   io_path path_;
+  bool views_;
   cachestat_function cachestat_;
   note_list& notes_;
 };

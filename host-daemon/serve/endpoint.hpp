@@ -51,7 +51,7 @@ struct served_endpoint : endpoint {
 /// their own.
 struct alignas(64) endpoint_counters {
   std::atomic<std::uint64_t> requests{0}, failed{0}, rejected{0}, bytes_read{0}, bytes_direct{0},
-      bytes_copied{0}, reads_issued{0};
+      bytes_viewed{0}, bytes_copied{0}, reads_issued{0};
 };
 
 /// An endpoint as one daemon thread serves it.

@@ -91,6 +91,7 @@ server_settings server_settings::from(config const& c) {
   s.threads = c.host_threads;
   s.backend = c.backend;
   s.path = c.path;
+  s.views = c.views;
   return s;
 }
 
@@ -160,7 +161,8 @@ void server::make_workers() {
   for (auto& engine : engines)
     workers.push_back(std::make_unique<worker>(
         endpoints_, files_, writes_, faults_, std::move(engine),
-        path_choice{settings_.path, settings_.hooks, late_notes_}, settings_.requests));
+        path_choice{settings_.path, settings_.hooks, late_notes_, settings_.views},
+        settings_.requests));
   std::lock_guard const lock{counting_};
   workers_ = std::move(workers);
 }

@@ -32,6 +32,7 @@ struct server_settings {
   io_backend backend = io_backend::automatic;
   /// The way of the bytes of reads. See path_choice.
   io_path path = io_path::automatic;
+  bool views = true;          ///< copy out of views of files
   unsigned queue_depth = 64;  ///< reads that one thread keeps in flight with io_uring, 1..4096
   registry_settings files;
   io_hooks hooks;
@@ -54,8 +55,10 @@ struct server_statistics {
   std::uint64_t rejected = 0;
   std::uint64_t bytes_read = 0;    ///< delivered to staging
   std::uint64_t bytes_direct = 0;  ///< of these, read with O_DIRECT
+  std::uint64_t bytes_viewed = 0;  ///< of bytes_read: copied out of views of files
   std::uint64_t bytes_copied = 0;  ///< of bytes_read: copied to GPU memory by the transfer engine
-  /// Read operations given to the kernel. They exceed the reads requested if some came back short.
+  /// Read operations: system calls, and copies out of views. They exceed the reads requested if
+  /// some came back short.
   std::uint64_t reads_issued = 0;
   std::uint64_t writes_issued = 0;  ///< write operations given to the kernel for dirty pages
   std::uint64_t bytes_written = 0;  ///< bytes these wrote

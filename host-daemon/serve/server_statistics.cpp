@@ -25,6 +25,7 @@ void add(server_statistics& sum, endpoint_counters const& c) {
   sum.bytes_read += get(c.bytes_read);
   sum.bytes_copied += get(c.bytes_copied);
   sum.bytes_direct += get(c.bytes_direct);
+  sum.bytes_viewed += get(c.bytes_viewed);
   sum.reads_issued += get(c.reads_issued);
 }
 
@@ -36,6 +37,7 @@ server_statistics& server_statistics::operator+=(server_statistics const& other)
   rejected += other.rejected;
   bytes_read += other.bytes_read;
   bytes_direct += other.bytes_direct;
+  bytes_viewed += other.bytes_viewed;
   bytes_copied += other.bytes_copied;
   reads_issued += other.reads_issued;
   writes_issued += other.writes_issued;

@@ -154,6 +154,9 @@ void worker::begin_read(taken_request const& request) {
   } catch (std::bad_alloc const&) {  // then through the OS page cache
   }
   bool const can_be_mapped = !direct && j.file->buffered.fd >= 0;
+  if (can_be_mapped)
+    j.file->buffered.version =
+        may_register(request.region(), request.file, registered_files::all).version;
   if (request.from->shared.windows != nullptr && can_be_mapped) offer_windows(j);
   // The rest of the staging piece may be overwritten.
   auto const unit = rpc::staging_unit;
@@ -197,7 +200,13 @@ void worker::advance(job& j) noexcept {
                   .begin = now_};
     if (read.from->reads != std::numeric_limits<std::uint32_t>::max()) ++read.from->reads;
     count(j.request.from->counters.reads_issued);
-    auto const result = engine_->submit(read);
+    bool const is_copied = paths_.copy(read);
+    if (is_copied) {
+      count(j.request.from->counters.bytes_viewed, read.length);
+      j.recorded.path = "view";
+    }
+    auto const result =
+        is_copied ? std::optional<std::int64_t>{read.length} : engine_->submit(read);
     if (!result) {
       ++reading_;
       unstarted_bytes_ += length;

@@ -81,6 +81,11 @@ struct config {
   /// As text: auto | pull | dma | direct | registered.
   io_path path = io_path::automatic;
 
+  /// Whether the daemon maps files that are read and not written, and copies short reads of warm
+  /// pages out of the mapping. That saves a system call each. The process needs address space for
+  /// it, and a handler for SIGBUS, which passes on what is not its own. As text: on | off.
+  bool views = true;
+
   /// As text: lra | fifo | clock. The default follows the GPUfs readahead paper, section 5.1.
   replacement policy = replacement::lra;
 

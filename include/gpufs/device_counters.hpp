@@ -28,6 +28,7 @@
   COUNTER(host_reads, "read operations that the daemon issued")                        \
   COUNTER(host_bytes, "bytes that the daemon read from files")                         \
   COUNTER(host_bytes_direct, "bytes that bypassed the OS page cache (O_DIRECT)")       \
+  COUNTER(host_bytes_viewed, "bytes copied out of mappings of files, no system call")  \
   COUNTER(host_writes, "write operations that the host issued for dirty pages")        \
   COUNTER(host_bytes_written, "bytes that it wrote to files")                          \
   COUNTER(windows_registered, "file windows that were registered for the GPU")         \

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace gpufs {
 
@@ -79,8 +80,13 @@ struct mapping_config {
   std::uint64_t device_memory = 0;
 
   /// Most bytes of the host's memory that the GPU uses over the bus; 0 = none, or
-  /// host_memory_automatic.
+  /// host_memory_automatic. With spill_dir, what objects have in no other place counts as well.
   std::uint64_t host_memory = host_memory_automatic;
+
+  /// Folder for bytes of anonymous and scratch objects that launches have left and host_memory does
+  /// not hold. They lie in files without a name there. Empty: they stay in the host's memory. Batch
+  /// and lazy objects stay there, too. Source: DRAGON's intermediate data.
+  std::string spill_dir = {};
 
   /// Objects move between GPU memory and the host by so many bytes: a power of two from 2 MiB to
   /// 1 GiB, or chunk_automatic. At least a block. Batch and lazy objects move as a whole.

@@ -33,6 +33,8 @@
   COUNTER(moves, "chunks that went to GPU memory or to host memory, or left them, for launches")  \
   COUNTER(move_h2d_bytes, "bytes sent as their chunk went to GPU memory")                         \
   COUNTER(move_d2h_bytes, "bytes fetched as their chunk left GPU memory")                         \
+  COUNTER(spill_bytes, "bytes written to spill_dir, as host_memory did not hold them")            \
+  COUNTER(spill_read_bytes, "bytes read back from there")                                         \
   COUNTER(merged_bytes, "bytes moved because the system has no more mappings; max_map_count")     \
   COUNTER(faults_read, "reads of the CPU that had to wait for a block")                           \
   COUNTER(faults_write, "writes of the CPU that had to wait for a block or for its protection")   \

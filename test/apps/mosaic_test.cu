@@ -167,10 +167,13 @@ TEST_CASE(
     CHECK(stored == places[i]);
   }
 
-  {  // One byte of a count of the first place's tile.
+  {  // One byte of a count of the first place's tile: the count is another one then.
     std::fstream hist(d.hist(), std::ios::binary | std::ios::in | std::ios::out);
-    hist.seekp(static_cast<std::streamoff>(found[0].id * record_bytes + 3));
-    hist.put(0x41);
+    auto const at = static_cast<std::streamoff>(found[0].id * record_bytes + 3);
+    hist.seekg(at);
+    int const before = hist.get();
+    hist.seekp(at);
+    hist.put(before == 0x41 ? 0x42 : 0x41);
   }
   auto const again = from_file(index, places, d.hist()).best;
   CHECK(again[0].distance != 0);

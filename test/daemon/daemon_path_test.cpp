@@ -1,5 +1,5 @@
 // The choice of reads that go past the OS page cache, by io_path and by the contents of the cache.
-#include <host-daemon/backend/os_page_cache.hpp>
+#include <host-daemon/base/os_page_cache.hpp>
 #include <host-daemon/engine/path_choice.hpp>
 
 #include <test/daemon/paths.hpp>
@@ -56,6 +56,7 @@ TEST_CASE(
   with_each_engine([&](io_backend backend) {
     std::atomic<std::uint64_t> warm_from{0}, samples{0};
     auto settings = with(backend, io_path::automatic);
+    settings.views = false;  // they ask, too
     settings.hooks.cachestat = [&](int, std::uint64_t offset, std::uint64_t length,
                                    std::uint64_t& cached) {
       ++samples;

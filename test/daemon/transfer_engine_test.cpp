@@ -111,6 +111,29 @@ TEST_CASE(
                     [](auto& w) { return w == 0; }));
 }
 
+TEST_CASE("transfers: of two threads that hand over one channel at once one gets the transfer") {
+  device_memory memory{1};
+  transfer_engine engine{std::make_unique<fake_copier>(memory), 1, 1min};
+  std::atomic<unsigned> here{0}, given{0}, copied{0};
+  auto const hand_over = [&](unsigned round) {
+    here.fetch_add(1);
+    while (here.load() < 2 * round) {
+    }
+    if (!engine.hand_over(0, 0, piece)) return;
+    given.fetch_add(1);
+    copied.fetch_add(wait_for(engine, 0) == outcome::copied);
+  };
+  constexpr unsigned rounds = 2000;
+  auto const all = [&] {
+    for (unsigned round = 1; round <= rounds; ++round) hand_over(round);
+  };
+  std::thread other{all};
+  all();
+  other.join();
+  CHECK(given >= rounds);
+  CHECK(copied == given);
+}
+
 TEST_CASE("transfers: pieces that lie side by side and wait together are one copy") {
   device_memory memory{16};
   auto copier = std::make_unique<fake_copier>(memory);

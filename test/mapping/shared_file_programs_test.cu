@@ -5,6 +5,7 @@
 #include <test/mapping/budgets.hpp>
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/named_file.hpp>
+#include <test/support/files.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
 
@@ -235,6 +236,7 @@ TEST_CASE("random programs over objects with files leave the bytes that plain ar
   constexpr unsigned page_words = 1024;
   auto const first_seed = test::seed();
   constexpr unsigned programs = thread_sanitizer ? 4 : 40, steps = 40;
+  scratch_folder const folder;
   for (unsigned number = 0; number < programs; ++number) {
     CAPTURE(number);
     std::mt19937_64 random(first_seed + number);
@@ -248,6 +250,7 @@ TEST_CASE("random programs over objects with files leave the bytes that plain ar
     config.device_memory = budgets[random() % 5];
     config.host_memory = random() % 3 == 0 ? 64 * mebi : budgets[random() % 5];
     if (random() % 4 != 0) config.chunk_size = 2 * mebi;
+    if (random() % 3 == 0) config.spill_dir = folder.path();
     shared_memory memory(config);
     std::vector<std::unique_ptr<twin>> twins;
     for (unsigned i = 0; i < 2; ++i)

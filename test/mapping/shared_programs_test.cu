@@ -5,6 +5,7 @@
 #include <test/mapping/budgets.hpp>
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/memory_file.hpp>
+#include <test/support/files.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
 
@@ -32,13 +33,15 @@ struct twin {
 class program {
  public:
   program(std::uint64_t seed, mapping_config const& c) : random_(seed), budgets_(c), memory_(c) {
-    std::uint64_t const objects = 2 + below(3);
+    // Some chunks stay in the host's memory in any case.
+    std::uint64_t const objects = 2 + below(3) + (c.spill_dir.empty() ? 0 : 5);
     for (std::uint64_t n = 0; n < objects; ++n) twins_.push_back(new_twin());
   }
 
   /// Returns whether all bytes that the step read were right.
   bool step() { return do_step() && keeps_budgets(); }
   [[nodiscard]] unsigned refused() const { return refused_; }
+  [[nodiscard]] std::uint64_t spilled() const { return memory_.stats().spill_bytes; }
 
   bool all_right() {
     memory_.synchronize();
@@ -267,28 +270,16 @@ class program {
   std::vector<twin> twins_;
 };
 
-}  // namespace
-
-TEST_CASE("shared programs: every byte that a program reads is that of plain arrays") {
+/// Runs programs with the settings that `configure(random)` draws.
+template <class Configure>
+void run_programs(unsigned programs, Configure const& configure) {
   CAPTURE(seed());
-  unsigned const programs = scaled(90, 18);
   unsigned refused = 0;
+  std::uint64_t spilled = 0;
   for (unsigned n = 0; n < programs; ++n) {
     CAPTURE(n);
     std::mt19937_64 random(seed() + n);
-    mapping_config c;
-    coherence_protocol const protocols[] = {coherence_protocol::batch, coherence_protocol::lazy,
-                                            coherence_protocol::rolling};
-    c.protocol = protocols[random() % 3];
-    std::uint64_t const blocks[] = {block_automatic, 4 << 10, 16 << 10, 64 << 10, 1 << 20};
-    c.coherence_block = blocks[random() % 5];
-    c.rolling_size = static_cast<std::uint32_t>(random() % 6);
-    // All in device memory, and less and less of it and of the host's.
-    constexpr std::uint64_t mebi = 1 << 20;
-    std::uint64_t const budgets[] = {0, 1, 2 * mebi, 4 * mebi, 8 * mebi};
-    c.device_memory = budgets[random() % 5];
-    c.host_memory = random() % 3 == 0 ? 64 * mebi : budgets[random() % 5];
-    if (random() % 4 != 0) c.chunk_size = 2 * mebi;
+    auto const c = configure(random);
     program p(random(), c);
     for (unsigned step = 0; step < 60; ++step) {
       CAPTURE(step);
@@ -296,6 +287,44 @@ TEST_CASE("shared programs: every byte that a program reads is that of plain arr
     }
     REQUIRE(p.all_right());
     refused += p.refused();
+    spilled += p.spilled();
   }
-  MESSAGE(refused << " launches refused for want of memory");
+  MESSAGE(refused << " launches refused for want of memory, " << spilled << " bytes spilled");
+}
+
+constexpr std::uint64_t mebi = 1 << 20;
+
+mapping_config any_settings(std::mt19937_64& random) {
+  mapping_config c;
+  coherence_protocol const protocols[] = {coherence_protocol::batch, coherence_protocol::lazy,
+                                          coherence_protocol::rolling};
+  c.protocol = protocols[random() % 3];
+  std::uint64_t const blocks[] = {block_automatic, 4 << 10, 16 << 10, 64 << 10, 1 << 20};
+  c.coherence_block = blocks[random() % 5];
+  c.rolling_size = static_cast<std::uint32_t>(random() % 6);
+  // All in device memory, and less and less of it and of the host's.
+  std::uint64_t const budgets[] = {0, 1, 2 * mebi, 4 * mebi, 8 * mebi};
+  c.device_memory = budgets[random() % 5];
+  c.host_memory = random() % 3 == 0 ? 64 * mebi : budgets[random() % 5];
+  if (random() % 4 != 0) c.chunk_size = 2 * mebi;
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("shared programs: every byte that a program reads is that of plain arrays") {
+  run_programs(scaled(90, 18), any_settings);
+}
+
+TEST_CASE("shared programs: the same where most bytes are spilled") {
+  scratch_folder const folder;
+  run_programs(scaled(40, 8), [&](std::mt19937_64& random) {
+    auto c = any_settings(random);
+    c.protocol = coherence_protocol::rolling;
+    c.device_memory = (2 + random() % 3 * 2) * mebi;
+    c.host_memory = random() % 2 * 2 * mebi;
+    c.chunk_size = 2 * mebi;
+    c.spill_dir = folder.path();
+    return c;
+  });
 }

@@ -35,9 +35,6 @@ words numbers(std::uint64_t count) {
   return all;
 }
 
-__global__ void add_to(std::uint32_t* to, std::uint64_t count, std::uint32_t what) {
-  for (auto i = thread_number(); i < count; i += thread_count()) to[i] += what;
-}
 __global__ void copy_one(std::uint32_t* to, std::uint32_t const* from) {
   if (thread_number() == 0) *to = *from;
 }
@@ -68,7 +65,7 @@ TEST_CASE("tiers: a kernel uses device memory and the host's in one object") {
   CHECK(is(m.tiers(), 4 * mebi, 0, 6 * mebi));
   auto plain = numbers(9 * words_of_mebi);
   std::iota(m.as<std::uint32_t>(), m.as<std::uint32_t>() + plain.size(), 1u);
-  launch(add_to, 4, 64, m.as<std::uint32_t>(), plain.size(), 3u);
+  launch(add_to_all, 4, 64, m.as<std::uint32_t>(), plain.size(), 3u);
   CHECK(is(m.tiers(), 4 * mebi, 6 * mebi, 0));
   for (auto& w : plain) w += 3;
   memory.synchronize();
@@ -80,7 +77,7 @@ TEST_CASE("tiers: a kernel uses device memory and the host's in one object") {
   CHECK(s.moves == 3);
   // Each block of the front, and each chunk at the host once.
   CHECK(s.faults_read == 4 + 3);
-  launch(add_to, 4, 64, m.as<std::uint32_t>(), plain.size(), 4u);
+  launch(add_to_all, 4, 64, m.as<std::uint32_t>(), plain.size(), 4u);
   for (auto& w : plain) w += 4;
   memory.synchronize();
   CHECK(is(m, plain));
@@ -106,7 +103,7 @@ TEST_CASE("tiers: a launch of more than there is is refused, and nothing is lost
   mapping m = memory.allocate(8 * mebi);
   auto plain = numbers(8 * words_of_mebi);
   std::iota(m.as<std::uint32_t>(), m.as<std::uint32_t>() + plain.size(), 1u);
-  auto const all = [&] { launch(add_to, 1, 64, m.as<std::uint32_t>(), plain.size(), 3u); };
+  auto const all = [&] { launch(add_to_all, 1, 64, m.as<std::uint32_t>(), plain.size(), 3u); };
   CHECK(refusal_of(all) ==
         "shared memory: an anonymous object: 8.0 MiB mapped, and a launch may use 8.0 MiB of "
         "shared objects in chunks of 2.0 MiB, device_memory is 2.0 MiB and host_memory 2.0 MiB: "
@@ -121,8 +118,8 @@ TEST_CASE("tiers: a launch of more than there is is refused, and nothing is lost
     auto const first = part * 2 * mebi;
     shared_call some;
     some.reads_writes(m, first, 2 * mebi);
-    launch(some, add_to, dim3(1), dim3(64), m.as<std::uint32_t>() + first / 4, 2 * words_of_mebi,
-           std::uint32_t(part + 1));
+    launch(some, add_to_all, dim3(1), dim3(64), m.as<std::uint32_t>() + first / 4,
+           2 * words_of_mebi, std::uint32_t(part + 1));
     for (auto i = first / 4; i < first / 4 + 2 * words_of_mebi; ++i)
       plain[i] += std::uint32_t(part + 1);
     auto const now = memory.tiers();
@@ -145,7 +142,7 @@ TEST_CASE("tiers: a file larger than all memory, by declared ranges, is read and
       auto const count = std::min<std::uint64_t>(words_of_mebi, content.size() - first);
       shared_call call;
       call.reads_writes(m, first * 4, count * 4);
-      launch(call, add_to, dim3(1), dim3(64), m.as<std::uint32_t>() + first, count, 5u);
+      launch(call, add_to_all, dim3(1), dim3(64), m.as<std::uint32_t>() + first, count, 5u);
       for (auto i = first; i < first + count; ++i) content[i] += 5;
     }
   }
@@ -200,7 +197,7 @@ TEST_CASE("tiers: advice puts the end of an object into device memory") {
   CHECK(mapping().advise(0, 0, memory_advice::host) == -EINVAL);
   m.as<std::uint32_t>()[5 * words_of_mebi] = 8;
   m.as<std::uint32_t>()[0] = 9;
-  launch(add_to, 1, 64, m.as<std::uint32_t>(), 6 * words_of_mebi, 1u);
+  launch(add_to_all, 1, 64, m.as<std::uint32_t>(), 6 * words_of_mebi, 1u);
   memory.synchronize();
   auto const before = m.stats();
   CHECK(m.as<std::uint32_t>()[5 * words_of_mebi] == 9);
@@ -229,7 +226,7 @@ static void add_by_ranges(mapping const& m) {
     auto const bytes = std::min(2 * mebi, m.size() - first);
     shared_call call;
     call.reads_writes(m, first, bytes);
-    launch(call, add_to, dim3(1), dim3(64), m.as<std::uint32_t>() + first / 4, bytes / 4, 5u);
+    launch(call, add_to_all, dim3(1), dim3(64), m.as<std::uint32_t>() + first / 4, bytes / 4, 5u);
   }
 }
 
@@ -289,7 +286,7 @@ TEST_CASE("tiers: threads launch with more objects than fit, and touch them") {
         shared_call call(&on);
         try {
           call.reads_writes(m);
-          launch(call, add_to, dim3(1), dim3(64), m.as<std::uint32_t>(), count, 1u);
+          launch(call, add_to_all, dim3(1), dim3(64), m.as<std::uint32_t>(), count, 1u);
         } catch (shared_memory_error const& e) {
           // Others have calls between release and launch.
           if (e.code() != ENOMEM) throw;

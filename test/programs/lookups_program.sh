@@ -23,6 +23,10 @@ verified 2 --pattern page --variant array,pointer --seed $seed --io-path pull --
 verified 2 --pattern sweep --variant array,pointer --steps 8 --hot --cache 16M --seed $seed \
   --io-path pull
 [ "$(grep -c '"misses": 0,' <<<"$said")" -eq 2 ] || complain "misses in a hot cache: $said"
+# From modelled drives, by NVMe commands of the kernels.
+verified 2 --pattern random --variant array,pointer --drives 2 --drive pm1735 --cache 2M
+[ "$(grep -c '"drives": 2, "modelled": "pm1735"' <<<"$said")" -eq 2 ] || complain "drives: $said"
+[ "$(grep -c '"host_reads": 0,' <<<"$said")" -eq 2 ] || complain "reads by the host: $said"
 # Small and large pages, as few frames as can be.
 for size in 512 64K; do
   bytes=${size/K/*1024}
@@ -36,5 +40,6 @@ refuses "--lookers=33: must be a multiple of 32" --lookers 33
 refuses "--lanes=3: must be 1, 2, 4, 8, 16 or 32" --lanes 3
 refuses "--uses=2: must be from 1 to 1" --uses 2
 refuses "--elements=0: must be from 1 to" --elements 0
+refuses "--drives=11: must be from 0 to 10" --drives 11
 refuses "--stride: must be 1" --stride 2
 conclude

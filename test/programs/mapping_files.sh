@@ -35,6 +35,12 @@ verified 1 binomialOptions --variant shared --set steps=64 --footprint 48K
 verified 1 srad_v2 --variant shared --set iterations=3 --footprint 5M
 verified 1 backprop --variant shared --footprint 40M  # blocks of 1 MiB
 verified 3 vectorAdd --variant naive,hand,shared --set bits=1
+# Each launch uses four arrays of 17, of some 1.4 MiB. The others are spilled.
+spilled=$("$program" layers --variant shared --declare --footprint 24M --check --json \
+  --device-memory 4M --host-memory 4M --chunk 2M --spill-dir "$folder" --folder "$folder/files")
+[[ $spilled == *'"verified": true'* ]] || complain "layers, spilled: $spilled"
+[[ $spilled == *'"spill_bytes": 0,'* ]] && complain "layers is not spilled: $spilled"
+verified 2 layers --variant hand,shared --set layers=3 --set width=16
 # An odd number of rows, and one row more.
 verified 2 pathfinder --variant shared,hand --footprint 250000
 verified 2 pathfinder --variant shared,hand --footprint 252004

@@ -156,7 +156,7 @@ class file_search final : public graph_search {
 
  private:
   struct serving {
-    explicit serving(config const& settings) : fs(settings), files(fs) {}
+    serving(config const& settings, drive_set const& drives) : fs(settings), files(fs, drives) {}
     filesystem fs;
     opened_files files;
     int fd = -1;
@@ -165,7 +165,7 @@ class file_search final : public graph_search {
   /// Makes a filesystem with an empty cache. Returns the seconds that registering windows took.
   double serve() {
     served_.reset();
-    served_ = std::make_unique<serving>(setup_.settings);
+    served_ = std::make_unique<serving>(setup_.settings, setup_.drives);
     auto const& file = setup_.graph->file().file;
     served_->fd = served_->files.open(file.path(), O_RDONLY, setup_.lists);
     return setup_.is_warm ? register_windows(served_->fs, served_->fd, file.size()) : 0;

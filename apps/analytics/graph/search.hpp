@@ -33,6 +33,7 @@ struct search_setup {
   advice lists;  ///< how the file will be read
   bool is_hot;   ///< later runs find the cache as the last one has left it
   bool is_warm;  ///< the OS page cache has the file: windows are registered before a run
+  drive_set drives = {};
 };
 
 struct search_result {

@@ -189,7 +189,8 @@ int run_search(search_options const& o, config const& settings) {
                            settings_of(settings, shape),
                            lists,
                            o.hot,
-                           !o.run.cold};
+                           is_warm(o.run),
+                           drives_of(o.run)};
   auto const sources = sources_of(o, graph);
   // The host's searches and proofs follow the edges.
   if (std::string const damage = o.run.check ? graph.damage() : ""; !damage.empty())

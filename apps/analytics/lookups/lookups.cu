@@ -85,7 +85,7 @@ class file_lookups final : public lookups {
   run_outcome run(std::uint64_t& sum) override {
     run_outcome r;
     filesystem fs(setup_.settings);
-    opened_files files(fs);
+    opened_files files(fs, setup_.drives);
     auto const& file = setup_.file->file;
     file_part const part{files.open(file.path(), O_RDONLY, advice::random), 0,
                          setup_.plan.elements};

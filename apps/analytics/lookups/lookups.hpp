@@ -22,6 +22,7 @@ struct lookup_setup {
   config settings;
   bool is_hot;   ///< the same look-ups come once before the time
   bool is_warm;  ///< the OS page cache has the file: windows are registered before a run
+  drive_set drives = {};
 };
 
 /// One variant, with the memory that it needs.

@@ -189,7 +189,7 @@ class file_query final : public taxi_query {
   run_outcome run(taxi_result& to) override {
     run_outcome r;
     filesystem fs(setup_.settings);
-    opened_files files(fs);
+    opened_files files(fs, setup_.drives);
     query_job const job = job_of(setup_, words_, errors_);
     int fds[column_count] = {};
     for (unsigned c = 0; c <= query_; ++c) {

@@ -38,6 +38,7 @@ struct taxi_setup {
   std::uint64_t stride;  ///< of pages of the first column, see strided.hpp
   config settings;
   bool is_warm;  ///< the OS page cache has the files: windows are registered before a run
+  drive_set drives = {};
 };
 
 /// One variant, with the memory that it needs.

@@ -101,7 +101,7 @@ class file_add final : public vector_add {
     statistics const before = fs.stats();
     auto const start = std::chrono::steady_clock::now();
     {
-      opened_files files(fs);
+      opened_files files(fs, setup_.drives);
       // With gread each warp would read ahead pages of other warps.
       advice const what = how_ == variant::gread ? advice::normal : advice::sequential;
       int const a = files.open(setup_.a->file.path(), O_RDONLY, what);

@@ -24,6 +24,7 @@ struct vector_add_setup {
   launch_shape shape;
   std::uint64_t stride;  ///< of pages, see strided.hpp
   config settings;
+  drive_set drives = {};  ///< of the inputs
 };
 
 /// One variant, with the memory that it needs.

@@ -94,10 +94,15 @@ class file_arrays {
 /// back. Files are read in map().
 [[nodiscard]] std::unique_ptr<file_arrays> make_hand_arrays(work_files& files);
 
-/// Mappings of `memory`. `is_declared`: launches declare what they use.
+/// is_declared: launches declare what they use. is_eager: files are read from map() on.
+struct mapped_how {
+  bool is_declared, is_eager;
+};
+
+/// Mappings of `memory`.
 [[nodiscard]] std::unique_ptr<file_arrays> make_shared_arrays(work_files& files,
                                                               shared_memory& memory,
-                                                              bool is_declared);
+                                                              mapped_how how);
 
 /// read() into CUDA's managed memory. Throws usage_error on the emulated device.
 [[nodiscard]] std::unique_ptr<file_arrays> make_managed_arrays(work_files& files);

@@ -14,15 +14,15 @@ namespace {
 
 class shared_arrays final : public file_arrays {
  public:
-  shared_arrays(work_files& files, shared_memory& memory, bool is_declared)
-      : files_(files), memory_(memory), is_declared_(is_declared) {}
+  shared_arrays(work_files& files, shared_memory& memory, mapped_how how)
+      : files_(files), memory_(memory), how_(how) {}
 
   void map() override {
     for (unsigned i = 0; i < files_.objects().size(); ++i) mappings_.push_back(make(i));
   }
 
   void wait_for_files() override {
-    if (is_declared_) return;  // a launch waits for what it declares
+    if (how_.is_declared) return;  // a launch waits for what it declares
     shared_call call;
     for (unsigned i = 0; i < mappings_.size(); ++i)
       if (begins_with_bytes(files_.object(i).use)) call.reads(mappings_[i]);
@@ -54,7 +54,7 @@ class shared_arrays final : public file_arrays {
   void synchronize() override { memory_.synchronize(); }
 
   std::unique_ptr<shared_call> declare(std::initializer_list<kernel_use> uses) override {
-    if (!is_declared_) return nullptr;
+    if (!how_.is_declared) return nullptr;
     auto call = std::make_unique<shared_call>();
     for (auto const& u : uses) {
       auto const& m = mappings_.at(u.object);
@@ -73,13 +73,11 @@ class shared_arrays final : public file_arrays {
     auto const& o = files_.object(i);
     map_options options;
     options.block = o.block;
+    options.eager = how_.is_eager && begins_with_bytes(o.use);
     switch (o.use) {
       case object_use::scratch: return memory_.allocate(o.bytes, options);
       case object_use::input: options.access = access::read; break;
-      case object_use::updated:
-        options.access = access::read_write;
-        options.eager = true;
-        break;
+      case object_use::updated: options.access = access::read_write; break;
       case object_use::output:
         options.access = access::write;
         options.create = true;
@@ -96,15 +94,15 @@ class shared_arrays final : public file_arrays {
 
   work_files& files_;
   shared_memory& memory_;
-  bool const is_declared_;
+  mapped_how const how_;
   std::vector<mapping> mappings_;
 };
 
 }  // namespace
 
 std::unique_ptr<file_arrays> make_shared_arrays(work_files& files, shared_memory& memory,
-                                                bool is_declared) {
-  return std::make_unique<shared_arrays>(files, memory, is_declared);
+                                                mapped_how how) {
+  return std::make_unique<shared_arrays>(files, memory, how);
 }
 
 }  // namespace gpufs::apps::workloads

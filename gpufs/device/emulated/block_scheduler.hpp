@@ -32,13 +32,15 @@ struct block_task {
 class block_scheduler {
  public:
   block_scheduler() = default;
+  ~block_scheduler();
 
   /// Runs a block to its end. Returns an empty string if the block ended or was abandoned, and
   /// otherwise the report of its failure. Throws device_error if there is no memory for its
   /// threads' stacks.
   [[nodiscard]] std::string run(block_task const& task);
 
-  /// Releases the sanitizers' state of all fibers but the first few. Called when a kernel ends.
+  /// Releases the sanitizers' state of fibers, where the process has too many. Called when a kernel
+  /// ends.
   void trim_sanitizer_state();
 
   // Operations of device code (threads.hpp). The running fiber calls them.
@@ -118,6 +120,7 @@ class block_scheduler {
   thread* thread_array_ = nullptr;
   std::size_t stack_bytes_ = 0;
   unsigned started_ = 0;  // threads with a stack, and thread_main on it
+  unsigned spares_ = 0;   // more threads than the first few whose sanitizers' state is kept
 
   unsigned thread_count_ = 0;
   unsigned able_count_ = 0;

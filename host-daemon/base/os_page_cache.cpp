@@ -1,5 +1,5 @@
 // Questions to the kernel about its page cache.
-#include <host-daemon/backend/os_page_cache.hpp>
+#include <host-daemon/base/os_page_cache.hpp>
 
 #include <cerrno>
 
@@ -34,6 +34,16 @@ std::optional<cached_part> ask_cachestat(cachestat_function const& hook, int fd,
   if ((hook ? hook(fd, offset, length, cached) : call_cachestat(fd, offset, length, cached)) != 0)
     return std::nullopt;
   return cached_part{cached, (offset + length - 1) / page - offset / page + 1};
+}
+
+bool seems_cached(cachestat_function const& hook, int fd, std::uint64_t offset,
+                  std::uint64_t length) {
+  if (auto const found = ask_cachestat(hook, fd, offset, length))
+    return found->cached == found->pages;
+  constexpr std::uint64_t distance = 128 << 10;
+  for (std::uint64_t at = 0; at < length; at += distance)
+    if (!is_byte_cached(fd, offset + at).value_or(false)) return false;
+  return is_byte_cached(fd, offset + length - 1).value_or(false);
 }
 
 std::optional<bool> is_byte_cached(int fd, std::uint64_t offset) {

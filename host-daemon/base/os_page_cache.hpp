@@ -19,6 +19,11 @@ struct cached_part {
 [[nodiscard]] std::optional<cached_part> ask_cachestat(cachestat_function const& hook, int fd,
                                                        std::uint64_t offset, std::uint64_t length);
 
+/// Returns whether all pages of a range are cached, as it seems: by cachestat(2), or `hook`, and
+/// where that is refused by a byte of every 128 KiB. `length`: at least 1.
+[[nodiscard]] bool seems_cached(cachestat_function const& hook, int fd, std::uint64_t offset,
+                                std::uint64_t length);
+
 /// Returns whether a byte is cached, by preadv2(RWF_NOWAIT). If it is not, the kernel begins to
 /// read its page. Returns nothing if the file system does not tell.
 [[nodiscard]] std::optional<bool> is_byte_cached(int fd, std::uint64_t offset);

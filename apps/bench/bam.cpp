@@ -1,0 +1,98 @@
+#include <gpufs/device.hpp>
+
+#include <apps/bench/bam.hpp>
+#include <apps/bench/bam_plan.hpp>
+#include <apps/bench/figure_script.hpp>
+#include <apps/common/durable.hpp>
+#include <apps/common/program.hpp>
+#include <apps/common/run_report.hpp>
+#include <apps/common/script.hpp>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <system_error>
+
+namespace gpufs::apps {
+
+namespace {
+
+void complete(bam_options& o, bool is_emulated) {
+  if (o.size.empty()) o.size = is_emulated ? "smoke" : "paper";
+  if (o.runs == 0) o.runs = o.size == "smoke" ? 1 : 3;
+  check_option("--runs", o.runs, 1, 1000);
+}
+
+/// A folder of its own for graphs, which goes away.
+class graph_folder {
+ public:
+  explicit graph_folder(std::string const& in) : path_(in + "/gpufs-bench-bam-XXXXXX") {
+    if (::mkdtemp(path_.data()) == nullptr)
+      throw std::system_error(errno, std::generic_category(), in + " (--folder)");
+  }
+  ~graph_folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  graph_folder(graph_folder const&) = delete;
+  graph_folder& operator=(graph_folder const&) = delete;
+
+  [[nodiscard]] std::string const& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+void add_options(CLI::App& command, bam_options& o) {
+  std::vector<std::string> names = bam_figures();
+  names.emplace_back("all");
+  command
+      .add_option("--figure", o.figures,
+                  "6 to 12, 14, 15, vectoradd (section 5.4) or all; several may be given")
+      ->required()
+      ->check(CLI::IsMember(names));
+  command.add_option("--out", o.out, "folder for bamN.csv, .png and .jsonl; made if need be")
+      ->required();
+  command.add_option("--folder", o.folder, "folder of the graph")->capture_default_str();
+  command.add_option("--size", o.size, "smoke or paper; default paper, emulated smoke")
+      ->check(CLI::IsMember({"smoke", "paper"}));
+  command.add_option("--runs", o.runs, "runs of each variant, in turns; default 3, of smoke 1");
+}
+
+int run_bam(bam_options o) {
+  bool const is_emulated = device_to_run_on().kind == "emulated";
+  complete(o, is_emulated);
+  if (auto const error = make_folders(o.out)) throw std::system_error(error, o.out);
+  graph_folder const graphs(o.folder);
+  auto const runs = runs_of(o.figures, {.is_smoke = o.size == "smoke",
+                                        .is_emulated = is_emulated,
+                                        .runs = static_cast<std::uint64_t>(o.runs),
+                                        .folder = graphs.path()});
+  std::set<std::string> begun;
+  unsigned failed = 0;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    auto const& r = runs[i];
+    auto const results = r.results.empty() ? "" : fmt::format("{}/{}.jsonl", o.out, r.results);
+    std::error_code ignored;  // there may be none of an earlier call
+    if (begun.insert(results).second) std::filesystem::remove(results, ignored);
+    std::vector<std::string> command{required_program(r.program)};
+    command.insert(command.end(), r.arguments.begin(), r.arguments.end());
+    fmt::print("{} of {}: {} {}\n", i + 1, runs.size(), r.program, fmt::join(r.arguments, " "));
+    std::fflush(stdout);
+    if (run_command(command, results) == 0) continue;
+    fmt::print("FAILED: {}\n", fmt::join(command, " "));
+    ++failed;
+  }
+  if (!make_figures("bam_figures.py", o.out)) ++failed;
+  fmt::print("{} of {} runs failed; figures are in {}\n", failed, runs.size(), o.out);
+  return failed == 0 ? 0 : status_failed;
+}
+
+}  // namespace gpufs::apps
