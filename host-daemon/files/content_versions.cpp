@@ -35,6 +35,8 @@ content_versions::validation content_versions::open(file_stamp const& stamp, std
   auto& v = found->second;
   v.backing = backing;
   bool const known = !changed;
+  // Kernels do not read pages of a written file by themselves. Nobody holds it open any more.
+  if (backing != 0 && v.users == 0 && v.was_written && !for_writing) changed = true;
   ++v.users;
   if (v.writers == 0 && (changed || order > v.order)) {
     changed = changed || !v.settled || v.stamp != stamp;

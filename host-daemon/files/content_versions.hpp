@@ -69,7 +69,8 @@ class content_versions {
   /// A file that is open for writing is not validated: its changes are our own. Its first open for
   /// writing gives it a new version, since pages cached before are cached up to the end of the file
   /// only.
-  /// `backing`: as stored_file::block_backing(), the same at each open of a file.
+  /// `backing`: as stored_file::block_backing(), the same at each open of a file. If it is not 0,
+  /// a file that was written, and is closed, gets a new version at its next open for reading.
   /// Throws std::bad_alloc, and has changed nothing then.
   validation open(file_stamp const& stamp, std::int64_t now_ns, std::uint64_t order,
                   bool for_writing = false, std::uint8_t backing = 0);

@@ -153,6 +153,30 @@ TEST_CASE("versions: of closed files the most recently closed are remembered, op
   CHECK(v.open(file(1), now, order++).version > version[5]);
 }
 
+TEST_CASE(
+    "versions: a block file that was open for writing is the kernels' again after it closed") {
+  constexpr std::uint8_t backing = 3;
+  for (bool const writes : {false, true}) {
+    version_numbers numbers{10, 2};
+    content_versions v{numbers};
+    std::uint64_t order = 1;
+    auto const written = v.open(old_file, now, order++, true, backing);
+    CHECK(written.write_index != 0);
+    // Beside a writer, a reader sees the written file.
+    CHECK(v.open(old_file, now, order++, false, backing).version == written.version);
+    if (writes) v.written(1, 2);
+    v.close(1, 2, true);
+    v.close(1, 2);
+    auto const again = v.open(old_file, now, order++, false, backing);
+    CHECK(again.changed);
+    CHECK(again.version != written.version);
+    CHECK(again.write_index == 0);
+    CHECK(rpc::block_backing_of(again.version) == backing);
+    v.close(1, 2);
+    CHECK(v.open(old_file, now, order++, false, backing).version == again.version);
+  }
+}
+
 TEST_CASE("versions: closing what is not open changes nothing") {
   version_numbers numbers{2};
   content_versions v{numbers};
