@@ -36,8 +36,7 @@ endfunction()
 
 # gpufs_set_up_library(gpufs): what the library needs and what it asks of those who link it.
 function(gpufs_set_up_library target)
-  gpufs_find_headers(fmt fmt/format.h libfmt-dev)
-  target_compile_definitions(gpufs::fmt INTERFACE FMT_HEADER_ONLY)
+  include(gpufs-fmt)
   gpufs_find_headers(tomlplusplus toml++/toml.h libtomlplusplus-dev)
   target_compile_definitions(gpufs::tomlplusplus INTERFACE TOML_HEADER_ONLY=1)
   gpufs_find_headers(spdlog spdlog/spdlog.h libspdlog-dev)

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# setup.sh [format|charts|fuzz|coverage|docs|python|nvme]: makes sure that the packages for the
-# build are installed. With `format` clang-format is needed, too. With `charts` it is matplotlib:
-# `gpufs bench paper` and `gpufs trace` draw with it. With `fuzz` it is a clang that links
-# libFuzzer. With `coverage` it is clang, and llvm's tools for its counters. With `docs` it is
-# mkdocs and doxygen. With `python` it is what builds and installs the Python package. With `nvme`
-# it is QEMU, a static busybox, and a kernel that is only unpacked: nvme_qemu_test boots them.
+# setup.sh [format|ccache|charts|fuzz|coverage|docs|python|nvme]: makes sure that the packages for
+# the build are installed. With `format` clang-format is needed, too. With `ccache` it is ccache.
+# With `charts` it is matplotlib: `gpufs bench paper` and `gpufs trace` draw with it. With `fuzz` it
+# is a clang that links libFuzzer. With `coverage` it is clang, and llvm's tools for its counters.
+# With `docs` it is mkdocs and doxygen. With `python` it is what builds and installs the Python
+# package. With `nvme` it is QEMU, a static busybox, and a kernel that is only unpacked:
+# nvme_qemu_test boots them.
 # Installs missing packages of Debian or Ubuntu, as root or through sudo. If it may not, it lists
 # them and fails. If no package is missing, it does nothing.
 set -euo pipefail
@@ -16,6 +17,7 @@ need_command cmake cmake
 need_command ninja ninja-build
 need_command pkg-config pkg-config
 if [ "${1:-}" = format ]; then need_command clang-format-14 clang-format-14; fi
+if [ "${1:-}" = ccache ]; then need_command ccache ccache; fi
 if [ "${1:-}" = coverage ]; then
   need_command clang++-16 clang-16
   need_command llvm-cov-16 llvm-16
