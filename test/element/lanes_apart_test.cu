@@ -1,0 +1,110 @@
+// Lanes of a warp that come to the same read at different times, then vote together: no lane is
+// left behind, all values are right. docs/memory-model.md, "Lanes that run ahead".
+#include <gpufs/gpufs.hpp>
+
+#include <test/support/cache_state.hpp>
+#include <test/support/device_buffers.hpp>
+#include <test/support/files.hpp>
+#include <test/support/reads.hpp>
+#include <test/support/seed.hpp>
+#include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+
+namespace cg = cooperative_groups;
+using namespace gpufs;
+using namespace gpufs::test;
+
+namespace {
+
+#if defined(GPUFS_EMULATED)
+constexpr unsigned blocks = 2;
+constexpr std::uint32_t rounds = scaled(30, 10);
+#else
+constexpr unsigned blocks = 64;
+constexpr std::uint32_t rounds = 500;
+#endif
+constexpr unsigned threads = 128;
+
+enum class way : std::uint32_t { array, pointer };
+
+__device__ std::uint64_t next(std::uint64_t& random) {
+  random = random * 6364136223846793005ull + 1442695040888963407ull;
+  return random >> 33;
+}
+
+/// In each round every lane pauses for a time of its own, then reads a random word: mostly close to
+/// the one before, so that some lanes have their page already and others wait for the host. Then
+/// the whole warp votes.
+template <way Way>
+__global__ __launch_bounds__(threads) void read_apart(fs_ref fs, int fd,
+                                                      std::uint64_t const* expected,
+                                                      std::uint64_t seed, std::uint64_t* wrong) {
+  io_context io(fs, cg::this_thread_block());
+  array<std::uint64_t const> const a(io, fd);
+  auto const pointer = a.pointer(0);
+  std::uint64_t random = seed + blockIdx.x * 977 + threadIdx.x * 31, at = 0, bad = 0;
+  for (std::uint32_t n = 0; n < rounds; ++n) {
+    if (next(random) % 4 == 0) at = next(random);
+    at = (at + 1) % a.size();
+    unsigned state = 0;
+    for (std::uint64_t pauses = next(random) % 4; pauses > 0; --pauses) backoff(state, 1000);
+    std::uint64_t const value =
+        Way == way::array ? a[at] : static_cast<std::uint64_t>(pointer[std::int64_t(at)]);
+    bad += value != expected[at];
+    if (__any_sync(~0u, bad > rounds) != 0) break;
+  }
+  pointer.release();
+  if (a.error() != 0 || pointer.error() != 0) ++bad;
+  if (bad != 0) atomic_ref<std::uint64_t>(*wrong).fetch_add(bad, memory_order_relaxed);
+}
+
+struct trial {
+  way by;
+  std::uint64_t frames;
+  std::uint64_t registered_memory;
+};
+
+void read_all(trial const& t) {
+  CAPTURE(seed());
+  CAPTURE(t.frames);
+  CAPTURE(t.registered_memory);
+  constexpr std::uint64_t page = 4096, pages = 256;
+  scratch_folder folder;
+  std::string const path = make_file(folder, "a", pages * page, 1);
+  auto c = small_config(page, t.frames);
+  c.registered_memory = t.registered_memory;
+  c.file_window_size = 256 << 10;
+  filesystem fs(c);
+  int const fd = fs.open(path, O_RDONLY);
+  REQUIRE(fd > 0);
+  auto const bytes = pread_bytes(path, 0, pages * page);
+  std::vector<std::uint64_t> words(bytes.size() / 8);
+  std::memcpy(words.data(), bytes.data(), bytes.size());
+  auto const expected = filled(words);
+  auto wrong = zeroed<std::uint64_t>(1);
+  auto const kernel = t.by == way::array ? read_apart<way::array> : read_apart<way::pointer>;
+  launch(kernel, blocks, threads, fs.ref(), fd, expected.data(), seed(), wrong.data());
+  CHECK(result_in(wrong)[0] == 0);
+  CHECK(fs.close(fd) == 0);
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
+}  // namespace
+
+TEST_CASE("lanes apart: a[i], with file windows and without, many frames and few") {
+  for (std::uint64_t const registered : {std::uint64_t{0}, std::uint64_t{64} << 20})
+    for (std::uint64_t const frames : {32ull, 512ull}) read_all({way::array, frames, registered});
+}
+
+TEST_CASE("lanes apart: reads by held_ptr") {
+  // Each lane holds a page: fewer frames than lanes would leave some without.
+  read_all({way::pointer, 2 * blocks * threads, 0});
+}
