@@ -7,7 +7,6 @@
 #include <apps/bench/kernels.hpp>
 #include <apps/bench/pass.hpp>
 #include <apps/bench/random_pull.hpp>
-#include <apps/bench/zipf.hpp>
 #include <apps/common/device_limits.hpp>
 #include <apps/common/host_file.hpp>
 #include <apps/common/median.hpp>
@@ -15,6 +14,7 @@
 #include <apps/common/progress.hpp>
 #include <apps/common/register_windows.hpp>
 #include <apps/common/run_report.hpp>
+#include <apps/harness/zipf.hpp>
 
 #include <fmt/format.h>
 

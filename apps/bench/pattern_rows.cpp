@@ -1,5 +1,5 @@
 #include <apps/bench/pattern_rows.hpp>
-#include <apps/bench/zipf.hpp>
+#include <apps/harness/zipf.hpp>
 
 #include <algorithm>
 #include <stdexcept>

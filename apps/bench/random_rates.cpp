@@ -1,7 +1,7 @@
 #include <apps/bench/random_pull.hpp>
 #include <apps/bench/random_rates.hpp>
-#include <apps/bench/zipf.hpp>
 #include <apps/common/run_report.hpp>
+#include <apps/harness/zipf.hpp>
 
 #include <algorithm>
 

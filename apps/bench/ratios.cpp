@@ -75,6 +75,8 @@ class round_of_rates {
          [&] { return all_.gpufs_GBps(all_.settings_at(small_page, 0, fits), all_.plan()); });
     take(r, rate::original_4k, "our model of GPUfs, 4 KiB pages",
          [&] { return all_.original_GBps(all_.original_at(small_page, fits), all_.plan()); });
+    take(r, rate::original_64k, "our model of GPUfs, 64 KiB pages",
+         [&] { return all_.original_GBps(all_.original_at(large_page, fits), all_.plan()); });
     take(r, rate::one_block, "one block alone", [&] {
       return all_.gpufs_GBps(all_.settings_at(large_page, ahead, fits),
                              all_.plan(1, bytes, 1 << 20));
@@ -175,6 +177,8 @@ std::vector<ratio_row> const& ratio_rows() {
        rate::pages_64k, 0.97, 1.0},
       {"sequential", "original", "4K pages + readahead / our model of GPUfs, 4K pages", rate::ahead,
        rate::original_4k, 20, 50},
+      {"sequential", "original64", "4K pages + readahead / our model of GPUfs, 64K pages",
+       rate::ahead, rate::original_64k, 0, 0},
       {"sequential", "readahead", "4K pages + readahead / 4K pages without", rate::ahead,
        rate::pages_4k, 0, 0},
       {"sequential", "cpuio", "4K pages + readahead / hand-written, 1 thread", rate::ahead,

@@ -21,12 +21,13 @@ enum class rate {
   pages_4k,     ///< 4 KiB pages, no readahead
   pages_64k,    ///< 64 KiB pages, no readahead
   original_4k,  ///< our model of GPUfs, 4 KiB pages
-  cpuio,        ///< hand-written: one thread, one copy
-  pipelined,    ///< hand-written: the best of several pipelines
-  one_block,    ///< 64 KiB pages with readahead, by one block alone, 1 MiB per gread
-  over,         ///< as `ahead`, with a cache of a quarter of the file, LRA
-  cold,         ///< as `ahead`, the OS page cache empty
-  storage,      ///< io_uring with O_DIRECT
+  original_64k,
+  cpuio,      ///< hand-written: one thread, one copy
+  pipelined,  ///< hand-written: the best of several pipelines
+  one_block,  ///< 64 KiB pages with readahead, by one block alone, 1 MiB per gread
+  over,       ///< as `ahead`, with a cache of a quarter of the file, LRA
+  cold,       ///< as `ahead`, the OS page cache empty
+  storage,    ///< io_uring with O_DIRECT
   // Random chunks, equally many for each row. The OS page cache is warm except for `random_cold`.
   random_4k,       ///< gread, 4 KiB pages, whole blocks
   random_4k_warp,  ///< the same, each warp its own

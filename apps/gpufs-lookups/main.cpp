@@ -6,10 +6,12 @@
 #include <apps/analytics/turns.hpp>
 #include <apps/common/json_line.hpp>
 #include <apps/common/program.hpp>
+#include <apps/harness/zipf.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <string>
@@ -31,6 +33,7 @@ struct options {
   std::int64_t steps = 1;
   std::int64_t lanes = 32;
   std::int64_t uses = 1;
+  double theta = 1.8;
   bool hot = false;
   std::string data;
 };
@@ -39,8 +42,9 @@ void add_options(CLI::App& app, options& o) {
   app.add_option("--pattern", o.pattern,
                  "consecutive: neighbouring threads, neighbouring elements; random; page: all "
                  "threads in the first page; sweep: a warp along elements of its own; reuse: lanes "
-                 "share a random page for a while")
-      ->check(CLI::IsMember({"consecutive", "random", "page", "sweep", "reuse"}))
+                 "share a random page for a while; zipf: a warp draws pages by Zipf's law, few of "
+                 "them often")
+      ->check(CLI::IsMember({"consecutive", "random", "page", "sweep", "reuse", "zipf"}))
       ->capture_default_str();
   app.add_option("--elements", o.elements, "elements of 8 bytes in the file, up to 2^40")
       ->capture_default_str();
@@ -52,6 +56,10 @@ void add_options(CLI::App& app, options& o) {
   app.add_option("--lanes", o.lanes, "of reuse: lanes that share a page: 1, 2, 4, 8, 16 or 32")
       ->capture_default_str();
   app.add_option("--uses", o.uses, "of reuse: steps until the next page, up to --steps")
+      ->capture_default_str();
+  app.add_option("--theta", o.theta,
+                 "of zipf: the k-th most wanted page is drawn k^-theta as often as the first; "
+                 "above 0, at most 8")
       ->capture_default_str();
   app.add_flag("--hot", o.hot, "look all up once before the time, so that the cache has them");
   app.add_option("--seed", o.run.seed, "of elements and places")->capture_default_str();
@@ -69,6 +77,8 @@ lookup_plan plan_of(options const& o, std::uint64_t page_size) {
   check_option("--steps", o.steps, 1, 1 << 20);
   check_option("--lanes", o.lanes, 1, 32);
   check_option("--uses", o.uses, 1, o.steps);
+  if (!(o.theta > 0 && o.theta <= 8))
+    throw usage_error(fmt::format("--theta={}: must be above 0, and at most 8", o.theta));
   if (o.threads % 32 != 0)
     throw usage_error(fmt::format("--lookers={}: must be a multiple of 32", o.threads));
   auto const lanes = static_cast<std::uint64_t>(o.lanes);
@@ -78,7 +88,8 @@ lookup_plan plan_of(options const& o, std::uint64_t page_size) {
                        : o.pattern == "random"    ? pattern::random
                        : o.pattern == "page"      ? pattern::page
                        : o.pattern == "sweep"     ? pattern::sweep
-                                                  : pattern::reuse;
+                       : o.pattern == "reuse"     ? pattern::reuse
+                                                  : pattern::zipf;
   return {what,
           o.run.seed,
           static_cast<std::uint64_t>(o.elements),
@@ -87,6 +98,19 @@ lookup_plan plan_of(options const& o, std::uint64_t page_size) {
           static_cast<std::uint64_t>(o.steps),
           lanes,
           static_cast<std::uint64_t>(o.uses)};
+}
+
+/// The pages that warps draw, where the pattern is zipf. They draw them in turn.
+std::vector<std::uint32_t> draws_of(options const& o, lookup_plan const& plan) {
+  if (plan.what != pattern::zipf) return {};
+  constexpr std::uint64_t most_pages = std::uint64_t{1} << 32, most_draws = 1 << 20;
+  if (plan.pages() > most_pages)
+    throw usage_error(
+        fmt::format("--elements={}: zipf draws from at most 2^32 pages, needs a "
+                    "larger --page-size, or less elements",
+                    plan.elements));
+  return zipf_draws(plan.pages(), o.theta, std::min(most_draws, plan.threads / 32 * plan.steps),
+                    plan.seed);
 }
 
 std::vector<measured> run_all(options const& o, lookup_setup const& setup,
@@ -107,7 +131,10 @@ int look_up(options const& o, config const& settings) {
     throw usage_error("--stride: must be 1, as --pattern says what comes when");
   launch_shape const shape = shape_of(o.run);
   config const used = settings_of(settings, shape);
-  lookup_plan const plan = plan_of(o, used.page_size);
+  lookup_plan plan = plan_of(o, used.page_size);
+  std::vector<std::uint32_t> const draws = draws_of(o, plan);
+  plan.draws = draws.data();
+  plan.draw_count = draws.size();
   auto const fill = fill_elements<std::uint64_t>(
       [seed = plan.seed](std::uint64_t i) { return generate(seed, i); });
   std::uint64_t const bytes = plan.elements * sizeof(std::uint64_t);

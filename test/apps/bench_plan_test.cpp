@@ -1,6 +1,6 @@
 // The access plans of `gpufs bench`: which block reads what.
 #include <apps/bench/access_plan.hpp>
-#include <apps/bench/zipf.hpp>
+#include <apps/harness/zipf.hpp>
 #include <test/support/seed.hpp>
 
 #include <doctest/doctest.h>

@@ -8,7 +8,7 @@ program=$1
 settings=(--staging 2M --prefetch-memory 2M --write-memory 2M --rpc-timeout 120s)
 seed=$((RANDOM * 32768 + RANDOM))
 echo "seed $seed"
-for pattern in consecutive random page sweep reuse; do
+for pattern in consecutive random page sweep reuse zipf; do
   verified 3 --pattern $pattern --variant array,pointer,memory --seed $seed --elements 20003 \
     --lookers 1024 --steps 5 --cache 2M
 done
@@ -40,6 +40,7 @@ refuses "--lookers=33: must be a multiple of 32" --lookers 33
 refuses "--lanes=3: must be 1, 2, 4, 8, 16 or 32" --lanes 3
 refuses "--uses=2: must be from 1 to 1" --uses 2
 refuses "--elements=0: must be from 1 to" --elements 0
+refuses "--theta=0: must be above 0, and at most 8" --pattern zipf --theta 0
 refuses "--drives=11: must be from 0 to 10" --drives 11
 refuses "--stride: must be 1" --stride 2
 conclude

@@ -12,8 +12,7 @@ namespace gpufs::apps::analytics {
 
 lookup_facts facts_of(lookup_plan const& plan) {
   std::atomic<std::uint64_t> sum{0};
-  std::vector<std::uint8_t> is_touched((plan.elements + plan.page_elements - 1) /
-                                       plan.page_elements);
+  std::vector<std::uint8_t> is_touched(plan.pages());
   // Relaxed throughout: a sum and flags, read after the threads have ended.
   parallel_ranges(plan.threads, 1 << 12, [&](std::uint64_t begin, std::uint64_t end) {
     std::uint64_t part = 0;

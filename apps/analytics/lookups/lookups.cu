@@ -54,13 +54,18 @@ __global__ void __launch_bounds__(32 * most_warps)
 /// The kernel and its results.
 class looking_up {
  public:
-  explicit looking_up(lookup_setup const& s) : setup_(s), sum_(1) {}
+  explicit looking_up(lookup_setup const& s)
+      : setup_(s), plan_(s.plan), sum_(1), draws_(s.plan.draw_count) {
+    if (s.plan.draw_count == 0) return;
+    draws_.copy_from_host(s.plan.draws, s.plan.draw_count);
+    plan_.draws = draws_.data();
+  }
 
   template <class Source>
   std::uint64_t run(typename Source::files const& files, Source const& source) {
     sum_.fill_zero();
     errors_.clear();
-    lookup_job const job{setup_.plan, sum_.data(), errors_.word()};
+    lookup_job const job{plan_, sum_.data(), errors_.word()};
     launch(look_up<Source>, setup_.shape.blocks, setup_.shape.threads, files, source, job);
     this_thread_stream().synchronize();
     errors_.require_none({setup_.file->file.path()});
@@ -71,7 +76,9 @@ class looking_up {
 
  private:
   lookup_setup const& setup_;
+  lookup_plan plan_;  // with draws in GPU memory
   buffer<std::uint64_t> sum_;
+  buffer<std::uint32_t> draws_;
   kernel_errors errors_;
 };
 

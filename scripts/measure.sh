@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# measure.sh OUT_DIR [BIN_DIR]: on a machine with a GPU, measures the figures of README.md, and
+# writes their JSON to OUT_DIR. Copied to docs/results, scripts/results.py makes tables of it. That
+# takes about eight minutes, and 10 GB in GPUFS_BENCH_DIR (default /tmp). BIN_DIR is that of
+# bench_gpu.sh.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+[ $# -ge 1 ] && [ $# -le 2 ] || { echo "usage: $0 OUT_DIR [BIN_DIR]" >&2; exit 2; }
+out=$1
+bin=${2:-$here}
+[ -x "$bin/gpufs" ] || bin=$here/../build/cuda/bin
+[ -x "$bin/gpufs" ] || {
+  echo "$0: no program gpufs in ${2:-$here} or $bin: name its folder as BIN_DIR" >&2
+  exit 2
+}
+dir=${GPUFS_BENCH_DIR:-/tmp}
+runs=${GPUFS_BENCH_ROUNDS:-5}
+mkdir -p "$out"
+failed=0
+
+# measure NAME ARGUMENT...: one object to NAME.json, the program's notes to NAME.log.
+measure() {
+  local name=$1 started=$SECONDS
+  shift
+  if "$bin/gpufs" bench "$@" >"$out/$name.log" 2>&1; then
+    echo "ok      $name ($((SECONDS - started)) s)"
+  else
+    failed=$((failed + 1))
+    echo "FAILED  $name ($((SECONDS - started)) s); end of $out/$name.log:"
+    tail -5 "$out/$name.log" | sed 's/^/        /'
+  fi
+}
+measure patterns patterns --folder "$dir" --rounds "$runs" --json "$out/patterns.json"
+for set in sequential random array; do
+  settings=()
+  if [ $set = array ]; then settings=(--page-size 64K); fi
+  measure "ratios-$set" ratios --set $set --dir "$dir" --runs "$runs" --json "${settings[@]}"
+  sed -n '/^{"name"/p' "$out/ratios-$set.log" >"$out/ratios-$set.json"
+done
+[ $failed -eq 0 ]

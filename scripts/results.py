@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""results.py write|check|compare NEW [OLD]: the figures of documents, from the raw results.
+
+docs/results/ holds what scripts/measure.sh wrote on a machine with a GPU: JSON of `gpufs bench`.
+README.md has tables of them between two marks. Nobody types these figures.
+
+write         puts the tables into README.md.
+check         fails if README.md has others.
+compare NEW [OLD]  names each row whose rate differs by more than 5 % between two folders of
+              results (OLD: docs/results). The exit status is 0: machines of one kind differ, too.
+"""
+import argparse
+import json
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results"
+DOCUMENT = ROOT / "README.md"
+BEGIN = "<!-- scripts/results.py writes this, from docs/results -->\n"
+END = "<!-- end of results -->\n"
+SETS = ("ratios-sequential", "ratios-random", "ratios-array")
+SAME = 0.05  # rates that differ by less agree
+
+
+def load(folder, name):
+    """Returns the last line of NAME.json that is an object; the program may print others first."""
+    lines = (folder / f"{name}.json").read_text(encoding="utf-8").splitlines()
+    return json.loads(next(line for line in reversed(lines) if line.startswith("{")))
+
+
+def number(value):
+    """Three digits that count; whole numbers from 100 on. A dash for what was not measured."""
+    if value is None:
+        return "-"
+    if abs(value) >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.3g}" if abs(value) < 10 or value != round(value) else f"{value:.0f}"
+
+
+def machine(result):
+    return (f"{result['device']}, {result['cpu']}, {result['kernel']}; gpufs {result['version']}, "
+            f"commit {result['commit']}; {result['date'][:10]}")
+
+
+def pattern_table(result):
+    yield "| access pattern, default settings | gpufs | beside it | ratio | host bytes / wanted |"
+    yield "|---|---|---|---|---|"
+    for row in result["rows"].values():
+        if "rate" not in row:
+            continue
+        other = row.get("equivalent_rate")
+        beside = f"{row['equivalent']}: {number(other)}" if other else ""
+        yield (f"| {row['what']} | {number(row['rate'])} {row['unit']} | {beside} | "
+               f"{number(row.get('ratio')) if other else ''} | "
+               f"{number(row.get('host_per_wanted'))} |")
+
+
+def ratio_table(results):
+    yield "| what / beside what | GB/s | beside it | ratio | lowest round |"
+    yield "|---|---|---|---|---|"
+    for result in results:
+        for row in result["rows"].values():
+            if row.get("ratio") is None:
+                continue
+            yield (f"| {row['what']} | {number(row['GBps'])} | {number(row['against_GBps'])} | "
+                   f"{number(row['ratio'])} | {number(min(row['ratios']))} |")
+
+
+def tables():
+    patterns = load(RESULTS, "patterns")
+    ratios = [load(RESULTS, name) for name in SETS]
+    first = ratios[0]
+    yield f"Default settings (`gpufs bench patterns`, median of {rounds(patterns)} rounds):"
+    yield ""
+    yield from pattern_table(patterns)
+    yield ""
+    yield (f"Chosen settings (`gpufs bench ratios`, {first['blocks']} blocks of {first['threads']} "
+           f"threads, median of {first['runs']} rounds):")
+    yield ""
+    yield from ratio_table(ratios)
+    yield ""
+    yield f"Measured on: {machine(patterns)}."
+
+
+def rounds(patterns):
+    return max(len(row.get("rates", [])) for row in patterns["rows"].values())
+
+
+def replaced(text):
+    """Returns the document's text with new tables."""
+    before, found, rest = text.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not found or not ended:
+        sys.exit(f"{DOCUMENT.name}: the marks {BEGIN.strip()} and {END.strip()} are not there")
+    return before + BEGIN + "\n" + "\n".join(tables()) + "\n\n" + END + after
+
+
+def rates(folder):
+    """Returns {row: (unit, rate)} of all results in the folder."""
+    found = {}
+    for name in ("patterns", *SETS):
+        for key, row in load(folder, name)["rows"].items():
+            rate = row.get("rate", row.get("GBps"))
+            if rate:
+                found[f"{name}: {row['what']} ({key})"] = (row.get("unit", "GB/s"), rate)
+    return found
+
+
+def compare(new, old):
+    before, after = rates(old), rates(new)
+    apart = 0
+    for name in sorted(before.keys() & after.keys()):
+        unit, was = before[name]
+        now = after[name][1]
+        if abs(now / was - 1) > SAME:
+            apart += 1
+            print(f"{name}: {number(was)} {unit}, now {number(now)} ({now / was - 1:+.0%})")
+    for name in sorted(before.keys() ^ after.keys()):
+        print(f"{name}: in one folder only")
+    both = len(before.keys() & after.keys())
+    print(f"{both - apart} of {both} rows agree within {SAME:.0%}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", choices=("write", "check", "compare"))
+    parser.add_argument("folders", nargs="*", type=pathlib.Path, metavar="FOLDER")
+    arguments = parser.parse_args()
+    if arguments.mode == "compare":
+        if len(arguments.folders) not in (1, 2):
+            parser.error("compare: one folder of results, or two")
+        compare(arguments.folders[0], (arguments.folders + [RESULTS])[1])
+        return
+    text = DOCUMENT.read_text(encoding="utf-8")
+    right = replaced(text)
+    if arguments.mode == "write":
+        DOCUMENT.write_text(right, encoding="utf-8")
+    elif right != text:
+        sys.exit("README.md: its figures are not those of docs/results: run scripts/results.py "
+                 "write")
+
+
+if __name__ == "__main__":
+    main()
