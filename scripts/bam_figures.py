@@ -2,6 +2,8 @@
 """bam_figures.py OUT_DIR: makes figures of the runs that `gpufs bench bam` left in OUT_DIR. Each
 figure is a CSV, and a PNG where matplotlib is.
 
+bam4        random reads of 512 bytes: million a second by the number of drives
+bam5        a stream: GB/s by bytes of a request
 bam6        look-ups of a warp in 8 KiB of its own: GB/s by bytes of a page
 bam7        searches: speed in times of zero copy, which loads the list first
 bam8        searches: speed of held pages, in times of a look-up for each element
@@ -61,6 +63,38 @@ def bars(figure, runs, app_of, ours, others, value_of, unit):
     return APPS, rows
 
 
+def drive_counts(runs):
+    """A point for each number of drives, and for the drive's specification times that number."""
+    rows = []
+    for run in runs:
+        row = run["rows"]["drives"]
+        one = row["counterpart_rate"] / 4  # the row's own figure is that of four
+        for name, share in row["points"].items():
+            drives = int(name.split()[0])
+            rate = share * drives * one
+            rows.append(["bam4", "reads, modelled drives", "points", drives, rate, "M/s", rate,
+                         rate])
+            rows.append(["bam4", "specification", "points", drives, drives * one, "M/s",
+                         drives * one, drives * one])
+    return SWEEP, rows
+
+
+def stream(runs):
+    """A point for each size of a request. The pull limit is a line."""
+    rows = []
+    limits = [run["pull_limit_GBps"] for run in runs]
+    for run in runs:
+        by_kernels = run["file"].startswith("nvme:")
+        rates = [run["bytes"] / s / 1e9 for s in run["run_seconds"]]
+        rows.append(["bam5", "memory namespace, commands of kernels" if by_kernels
+                     else "file in the OS page cache, host threads", "points", run["req"],
+                     statistics.median(rates), "GB/s", min(rates), max(rates)])
+    if limits:
+        rows.append(["bam5", "pull of pinned memory", "line", 0, statistics.median(limits), "GB/s",
+                     min(limits), max(limits)])
+    return SWEEP, rows
+
+
 def is_variant(name):
     return lambda run: run["variant"] == name
 
@@ -95,6 +129,9 @@ def figures_of(folder):
     lines, reuse = runs_of(folder, "lines"), runs_of(folder, "reuse")
     searches, drives = runs_of(folder, "searches"), runs_of(folder, "drives")
     queries = runs_of(folder, "queries")
+
+    yield "bam4", drive_counts(runs_of(folder, "iops"))
+    yield "bam5", stream(runs_of(folder, "requests"))
 
     def algorithm(run):
         return run["algorithm"]

@@ -28,6 +28,8 @@ FIGURES = {
     "adsm10": ("ADSM, figure 10: shares of the time, rolling", None),
     "adsm11": ("ADSM, figure 11: vector addition", "Block (bytes)"),
     "adsm12": ("ADSM, figure 12: tpacf", "Block (bytes)"),
+    "bam4": ("BaM, figure 4: random reads of 512 bytes, modelled drives", "Drives"),
+    "bam5": ("BaM, figure 5: a stream", "Request (bytes)"),
     "bam6": ("BaM, figure 6: a warp in 8 KiB of its own", "Page (bytes)"),
     "bam7": ("BaM, figure 7: searches beside zero copy", None),
     "bam8": ("BaM, figure 8: held pages", None),

@@ -55,7 +55,7 @@ void add_options(CLI::App& command, bam_options& o) {
   names.emplace_back("all");
   command
       .add_option("--figure", o.figures,
-                  "6 to 12, 14, 15, vectoradd (section 5.4) or all; several may be given")
+                  "4 to 12, 14, 15, vectoradd (section 5.4) or all; several may be given")
       ->required()
       ->check(CLI::IsMember(names));
   command.add_option("--out", o.out, "folder for bamN.csv, .png and .jsonl; made if need be")

@@ -46,6 +46,33 @@ bam_run search(char const* results, bam_conditions const& c, char const* algorit
 words cache(std::uint64_t bytes) { return {"--cache-size", std::to_string(bytes)}; }
 std::uint64_t quarter(bam_conditions const& c) { return list_bytes(c) / 4; }
 
+// Figure 4: random reads from modelled drives.
+std::vector<bam_run> of_drive_counts(bam_conditions const& c) {
+  return {{"gpufs",
+           {"bench", "nvme", "--only", "drives", "--runs", std::to_string(c.runs), "--json",
+            "/dev/stdout"},
+           "iops"}};
+}
+
+// Figure 5: a stream, by the bytes of a request. From a memory namespace by commands of kernels,
+// and from a file by the daemon.
+std::vector<bam_run> of_requests(bam_conditions const& c) {
+  std::vector<bam_run> all;
+  std::string const size = c.is_smoke ? "2M" : "4G";
+  auto const requests = c.is_smoke ? words{"4K", "64K"}
+                                   : words{"4K", "8K", "16K", "32K", "64K", "128K", "256K", "1M"};
+  for (auto const& bytes : requests) {
+    for (auto const& file :
+         {words{"--file", "nvme:mem:" + size}, words{"--dir", c.folder, "--size", size}}) {
+      words arguments{"bench", "strided", "--json", "--runs", std::to_string(c.runs),
+                      "--req", bytes};
+      arguments.insert(arguments.end(), file.begin(), file.end());
+      all.push_back({"gpufs", std::move(arguments), "requests"});
+    }
+  }
+  return all;
+}
+
 // Figure 6: warps read 256 bytes a step, 8 KiB each in turn, by pages.
 std::vector<bam_run> of_lines(bam_conditions const& c) {
   std::vector<bam_run> all;
@@ -145,9 +172,10 @@ std::vector<bam_run> of_vector_add(bam_conditions const& c) {
 }
 
 constexpr figure_runs all_figures[] = {
-    {"6", of_lines},    {"7", of_searches}, {"7", of_drives},    {"8", of_searches},
-    {"8", of_reuse},    {"9", of_drives},   {"10", of_caches},   {"11", of_queue_pairs},
-    {"12", of_queries}, {"14", of_queries}, {"15", of_searches}, {"vectoradd", of_vector_add},
+    {"4", of_drive_counts}, {"5", of_requests},           {"6", of_lines},    {"7", of_searches},
+    {"7", of_drives},       {"8", of_searches},           {"8", of_reuse},    {"9", of_drives},
+    {"10", of_caches},      {"11", of_queue_pairs},       {"12", of_queries}, {"14", of_queries},
+    {"15", of_searches},    {"vectoradd", of_vector_add},
 };
 
 }  // namespace

@@ -15,6 +15,9 @@ series() {
   [ "$(grep -c "$3" "$folder/out/$1.csv")" -eq "$2" ] ||
     complain "$1.csv: $2 lines with $3 wanted: $(cat "$folder/out/$1.csv")"
 }
+series bam4 10 ',points,'             # one to ten drives, measured and specified
+series bam5 2 'commands of kernels'  # two sizes of requests
+series bam5 2 'host threads'
 series bam6 6 'pointer, .*,points,'  # three pages, cold and hot
 series bam6 2 'memory, .*,line,'
 series bam7 2 'OS page cache'        # both searches
@@ -32,8 +35,8 @@ series vectoradd 1 'tiles'
   complain "drives.jsonl: $(cat "$folder/out/drives.jsonl")"
 [ -z "$(ls -d "$folder"/gpufs-bench-bam-* 2>/dev/null)" ] || complain "left behind: $(ls "$folder")"
 
-said=$("$gpufs" bench bam --figure 5 --out "$folder/none" 2>&1)
-[ $? -eq 2 ] || complain "figure 5: the status is not 2: $said"
+said=$("$gpufs" bench bam --figure 13 --out "$folder/none" 2>&1)
+[ $? -eq 2 ] || complain "figure 13: the status is not 2: $said"
 said=$("$gpufs" bench bam --figure 6 --folder "$folder/none" --out "$folder/x" 2>&1)
 [[ $said == *"none/gpufs-bench-bam-"*"(--folder): No such file"* ||
   $said == *"none (--folder): No such file"* ]] || complain "--folder: $said"
