@@ -87,20 +87,4 @@ __device__ __forceinline__ bool load_alone(fs_ref const& fs, file::used_file con
   return true;
 }
 
-/// Loads the element at byte `at` of the file without its page: out of a file window, or by a
-/// request of its own. All lanes of `g` call; they hold no page, and may access different files.
-/// Returns false, and loads nothing, in lanes whose page is to be brought in.
-template <class T>
-__device__ __forceinline__ bool load_without_page(converged_group const& g, fs_ref const& fs,
-                                                  file::used_file const& file, std::uint64_t at,
-                                                  T& value) {
-  auto way = element_way::page;
-  if (may_go_without_page(fs, file, at, sizeof(T))) way = load_straight(fs, file, at, value);
-  g.sync();
-  bool is_loaded = way == element_way::window;
-  if (way == element_way::nowhere) is_loaded = load_alone(fs, file, at, value);
-  g.sync();
-  return is_loaded;
-}
-
 }  // namespace gpufs::io

@@ -225,24 +225,24 @@ __device__ __forceinline__ auto array<T>::load_from_file(std::uint64_t i) const 
   return value;
 }
 
-/// The lanes that come together stay together, for the reason that held_ptr::find() gives.
 template <class T>
 GPUFS_STAGE auto array<T>::load_missed(io::file_view* view, std::uint64_t i) -> value_type {
-  converged_group const g = converged();
   std::uint64_t const at = view->begin + i * sizeof(T);
-  value_type value{};
-  bool is_loaded = false;
-  if constexpr (sizeof(T) <= io::most_straight_bytes)
-    is_loaded = io::load_without_page(g, *view->handle, view->file, at, value);
-  if (!is_loaded) {
-    auto const loaded =
-        io::load_element<value_type>(view->handle, view->file, view->seat, at, view->writable);
-    view->file = loaded.file;
-    view->note(loaded.error);
-    value = loaded.value;
+  if constexpr (sizeof(T) <= io::most_straight_bytes) {
+    fs_ref const& fs = *view->handle;
+    value_type value;
+    if (io::may_go_without_page(fs, view->file, at, sizeof(T))) {
+      io::element_way const way = io::load_straight(fs, view->file, at, value);
+      if (way == io::element_way::window) return value;
+      if (way == io::element_way::nowhere && io::load_alone(fs, view->file, at, value))
+        return value;
+    }
   }
-  g.sync();
-  return value;
+  auto const loaded =
+      io::load_element<value_type>(view->handle, view->file, view->seat, at, view->writable);
+  view->file = loaded.file;
+  view->note(loaded.error);
+  return loaded.value;
 }
 
 template <class T>
