@@ -152,6 +152,7 @@ class address_space {
   int fill(quiet_lock& lock, object& o, block_run units);
   [[nodiscard]] std::vector<fill_piece> pieces_to_fill(object& o, block_run units);
   void end_left_over(object& o, fill_job& job);
+  [[nodiscard]] bool reads_no_more(file_side const& f) const;
   [[nodiscard]] bool is_stopped(file_side const& f) const;
   void note_error(object& o, std::uint64_t offset, int error);
   void tell_changes();
@@ -188,6 +189,7 @@ class address_space {
   void end_use(object& o, block_run r);
   object* object_at(std::uint64_t offset);
   object* object_with(std::uint64_t at, std::uint64_t bytes);
+  object* wait_for_calls(quiet_lock& lock, std::uint64_t at, std::uint64_t bytes, bool writes);
   object* wait_for_bytes(quiet_lock& lock, std::uint64_t at, std::uint64_t bytes, bool writes,
                          int& error);
   template <class Function>

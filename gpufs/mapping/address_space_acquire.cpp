@@ -42,6 +42,7 @@ int address_space::acquire(object& o, wanted const& what) {
         is_batch ? !o.uses.empty() : o.is_used(r, device_memory::shared_range::hands_over);
     return has_failed_ || (!is_used && !(writes && keeps_writers_out(o)));
   };
+  if (tiers_.can_spill(o)) o.acquired.add(r);  // what comes stays, until a call uses it
   for (;;) {
     wait_until(lock, is_usable);
     if (has_failed_) return -EIO;
@@ -66,7 +67,6 @@ int address_space::acquire(object& o, wanted const& what) {
       // They stay with the CPU until a release, however many there are.
       if (writes) make_dirty(o, block, false);
     }
-    if (tiers_.can_spill(o)) o.acquired.add(r);
     spill(lock, false);
   } catch (std::exception const&) {
     fail();

@@ -72,7 +72,15 @@ fault_answer address_space::answer_to(quiet_lock& lock, fault const& f) {
   // A kernel would wait for itself. It may use what its call was given, and nothing else.
   if (o == nullptr || f.in_kernel) return fault_answer::not_ours;
   try {
-    return serve(lock, *o, (at - o->offset) / o->block_bytes, f.kind);
+    auto const answer = serve(lock, *o, (at - o->offset) / o->block_bytes, f.kind);
+    if (answer != fault_answer::waiting) return answer;
+    // Bytes that were absent may be there now. Faults of other threads could have them spilled
+    // before this one comes again. The object may have gone meanwhile.
+    object* const now = object_at(at);
+    if (now == nullptr) return fault_answer::not_ours;
+    auto const block = (at - now->offset) / now->block_bytes;
+    if (now->lacks({block, block + 1})) return fault_answer::waiting;
+    return serve(lock, *now, block, f.kind);
   } catch (std::exception const&) {
     fail();
     return fault_answer::failed;
@@ -119,7 +127,7 @@ fault_answer address_space::serve(quiet_lock& lock, object& o, std::uint64_t blo
 // The thread waits until they are there, and then faults once more.
 fault_answer address_space::serve_absent(quiet_lock& lock, object& o, block_run one) {
   // The process ends, and this thread with it.
-  if (ends_with_process_.load(std::memory_order_relaxed)) return fault_answer::waiting;
+  if (reads_no_more(*o.file)) return fault_answer::waiting;
   auto const bytes = o.bytes_in(one);
   auto const& units = o.file->units_of(bytes.first, bytes.end);
   if (fill(lock, o, units) == 0) return fault_answer::waiting;

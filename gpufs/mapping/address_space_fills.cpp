@@ -111,7 +111,7 @@ int address_space::fill(quiet_lock& lock, object& o, block_run units) {
   auto& f = *o.file;
   fill_job job{.pieces = pieces_to_fill(o, units)};
   if (job.pieces.empty()) return 0;
-  if (ends_with_process_.load(std::memory_order_relaxed)) return -ECANCELED;
+  if (reads_no_more(f)) return -ECANCELED;
   for (auto const& p : job.pieces) f.filling.add(p.units);
   ++f.fills;
   lock.without(
@@ -123,14 +123,19 @@ int address_space::fill(quiet_lock& lock, object& o, block_run units) {
   bool const is_whole =
       std::ranges::none_of(job.pieces, [&](auto const& p) { return f.absent.overlaps(p.units); });
   if (is_whole) return 0;
-  if (ends_with_process_.load(std::memory_order_relaxed)) return -ECANCELED;
+  if (reads_no_more(f)) return -ECANCELED;
   return f.stops.load(std::memory_order_relaxed) ? 0 : job.error;
+}
+
+// The process ends, and files are not read any more. What was spilled still is: destructors of
+// static objects may use it.
+bool address_space::reads_no_more(file_side const& f) const {
+  return ends_with_process_.load(std::memory_order_relaxed) && !f.is_scratch;
 }
 
 // Nobody wants more bytes of the object.
 bool address_space::is_stopped(file_side const& f) const {
-  return f.stops.load(std::memory_order_relaxed) ||
-         ends_with_process_.load(std::memory_order_relaxed);
+  return f.stops.load(std::memory_order_relaxed) || reads_no_more(f);
 }
 
 // Pieces that no thread has begun: none had a lane, or the object goes. Pieces that have ended may

@@ -23,18 +23,25 @@ object* address_space::object_with(std::uint64_t at, std::uint64_t bytes) {
   return o != nullptr && bytes <= o->bytes - (at - o->offset) ? o : nullptr;
 }
 
-// Waits until calls let go of the bytes, and brings those of a file that the device lacks. Null and
-// `error` 0: no object has all of them, or one that has them is only read.
+// Waits until calls let go of the bytes. Null: no object has all of them.
+object* address_space::wait_for_calls(quiet_lock& lock, std::uint64_t at, std::uint64_t bytes,
+                                      bool writes) {
+  object* o = nullptr;
+  wait_until(lock, [&] {  // the object may go meanwhile
+    o = object_with(at, bytes);
+    return o == nullptr || has_failed_ ||
+           (!(writes && keeps_writers_out(*o)) &&
+            !o->is_used(o->blocks_of(at - o->offset, bytes), writes ? by_any : !by_any));
+  });
+  return o;
+}
+
+// The same, and brings the bytes of a file that the device lacks. Null and `error` 0: no object has
+// all of them, or one that has them is only read.
 object* address_space::wait_for_bytes(quiet_lock& lock, std::uint64_t at, std::uint64_t bytes,
                                       bool writes, int& error) {
-  object* o = nullptr;
   for (error = 0;;) {
-    wait_until(lock, [&] {  // the object may go meanwhile
-      o = object_with(at, bytes);
-      return o == nullptr || has_failed_ ||
-             (!(writes && keeps_writers_out(*o)) &&
-              !o->is_used(o->blocks_of(at - o->offset, bytes), writes ? by_any : !by_any));
-    });
+    object* const o = wait_for_calls(lock, at, bytes, writes);
     if (o == nullptr || (writes && o->is_read_only())) return nullptr;
     auto const blocks = o->blocks_of(at - o->offset, bytes);
     if (has_failed_ || o->is_read_only() || !o->lacks(blocks)) return o;
@@ -70,8 +77,7 @@ staging_pool::lease address_space::take_staging() {
 void address_space::wait_for_use(std::uint64_t at, std::uint64_t bytes, bool writes) {
   if (in_forked_child()) return;
   quiet_lock lock(mutex_);
-  int error = 0;  // it comes again where the bytes are moved
-  static_cast<void>(wait_for_bytes(lock, at, bytes, writes, error));
+  static_cast<void>(wait_for_calls(lock, at, bytes, writes));
 }
 
 int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t bytes) {
@@ -129,6 +135,8 @@ int address_space::gather(std::uint64_t at, staging_piece& to, std::uint64_t byt
     for_each_block(*o, at, bytes, [&](auto block, auto from, auto count, auto done) {
       std::byte* const target = to.bytes.data() + done;
       if (!is_home_at_device(*o, block)) {
+        // A page that nobody has written gets memory by this, too.
+        if (tiers_.can_spill(*o)) tiers_.keep(*o, o->chunk_of(block));
         std::memcpy(target, range_.host_bytes(from), count);
         return;
       }
@@ -139,6 +147,7 @@ int address_space::gather(std::uint64_t at, staging_piece& to, std::uint64_t byt
                   0, count);
     });
     to.copied.record(fetches_);
+    spill(lock, false);
     return is_lost ? -EIO : 0;
   } catch (std::exception const&) {
     fail();

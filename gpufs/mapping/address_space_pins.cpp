@@ -93,6 +93,8 @@ void address_space::prepare_ahead() {
     auto const first = device_memory::rounded_up(next.bytes.first, piece_bytes);
     auto const end = std::max(next.bytes.end, std::min(first + piece_bytes, o->bytes));
     if (first >= end) continue;
+    // Nothing of these is copied. Their memory may be given back this moment, without the mutex.
+    if (o->single.overlaps(o->blocks_of(first, end - first))) continue;
     auto const pieces = pieces_of({first, end});
     for (auto piece = pieces.first; piece < pieces.end; ++piece) {
       auto const whole = bytes_of_piece(*o, piece);

@@ -153,6 +153,7 @@ int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_
   tiers_.is_placing = true;
   end_of_placing const end{*this};
   int const result = carry_out(lock, chunks, plan.moves);
+  wait_until(lock, [this] { return !tiers_.is_spilling; });
   spill(lock, true);
   return result;
 }
@@ -198,6 +199,8 @@ int address_space::carry_out(quiet_lock& lock, placed_chunks const& all,
     for (auto const& m : moves) {
       auto const& [o, i] = all.which[m.which];
       if (int const result = move_chunk(lock, *o, i, m.to); result != 0) return result;
+      // Chunks that leave the device fill the host. They spill before others follow.
+      if (tiers_.make_spill_file != nullptr && tiers_.is_over()) break;
     }
   } catch (std::exception const&) {
     fail();

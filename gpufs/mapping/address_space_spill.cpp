@@ -40,7 +40,8 @@ block_runs units_to_spill(object const& o, std::size_t i,
   return units;
 }
 
-// Without the mutex. Returns 0 or the error.
+// Without the mutex. Returns 0 or the error. The memory is given back next: the bytes are on the
+// disk before, as an error of the system's own write-back would come too late.
 int write_units(object const& o, std::vector<block_run> const& units,
                 device_memory::shared_range const& range) {
   auto const& f = *o.file;
@@ -50,7 +51,7 @@ int write_units(object const& o, std::vector<block_run> const& units,
     std::span const part(range.host_bytes(o.offset + first), count);
     if (int const error = f.spill_file->write(part, first); error != 0) return error;
   }
-  return 0;
+  return units.empty() ? 0 : f.spill_file->sync();
 }
 
 // What was spilled can be read still.
@@ -98,6 +99,7 @@ void address_space::spill(quiet_lock& lock, bool may_unpin) noexcept {
     stop_spilling(tiers_, notes_, e.what());
   }
   tiers_.is_spilling = false;
+  tell_changes();
 }
 
 // The object stays meanwhile, and nobody uses these blocks.

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <utility>
 
@@ -158,7 +159,9 @@ shared_memory::shared_memory(mapping_config const& settings) {
   validate(settings);
   shared::spill_file_maker spill_files;
   if (!settings.spill_dir.empty()) {
-    spill_files = [folder = settings.spill_dir] { return owner::make_spill_file(folder); };
+    // The program may change its folder.
+    auto const folder = std::filesystem::absolute(settings.spill_dir).string();
+    spill_files = [folder] { return owner::make_spill_file(folder); };
     static_cast<void>(spill_files());  // a bad folder shows here
   }
   // In a child of fork() threads and device are the parent's: all stays as it is.
