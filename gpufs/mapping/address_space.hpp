@@ -192,9 +192,6 @@ class address_space {
   object* wait_for_calls(quiet_lock& lock, std::uint64_t at, std::uint64_t bytes, bool writes);
   object* wait_for_bytes(quiet_lock& lock, std::uint64_t at, std::uint64_t bytes, bool writes,
                          int& error);
-  template <class Function>
-  void for_each_block(object const& o, std::uint64_t at, std::uint64_t bytes,
-                      Function const& function);
   [[nodiscard]] bool is_home_at_device(object const& o, std::uint64_t block) const;
   void scatter_to_host(object& o, std::uint64_t block, std::uint64_t to,
                        std::span<std::byte const> bytes);

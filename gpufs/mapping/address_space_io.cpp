@@ -16,6 +16,19 @@ namespace {
 
 constexpr bool by_any = true;
 
+// The parts of [at, at + bytes) in each block, in turn.
+template <class Function>
+void for_each_block(object const& o, std::uint64_t at, std::uint64_t bytes,
+                    Function const& function) {
+  std::uint64_t const first = at - o.offset, end = first + bytes;
+  for (std::uint64_t now = first; now < end;) {
+    std::uint64_t const block = now / o.block_bytes;
+    std::uint64_t const next = std::min(end, (block + 1) * o.block_bytes);
+    function(block, at + (now - first), next - now, now - first);
+    now = next;
+  }
+}
+
 }  // namespace
 
 object* address_space::object_with(std::uint64_t at, std::uint64_t bytes) {
@@ -47,19 +60,6 @@ object* address_space::wait_for_bytes(quiet_lock& lock, std::uint64_t at, std::u
     if (has_failed_ || o->is_read_only() || !o->lacks(blocks)) return o;
     error = bring(lock, *o, blocks);
     if (error != 0) return nullptr;
-  }
-}
-
-// The parts of [at, at + bytes) in each block, in turn.
-template <class Function>
-void address_space::for_each_block(object const& o, std::uint64_t at, std::uint64_t bytes,
-                                   Function const& function) {
-  std::uint64_t const first = at - o.offset, end = first + bytes;
-  for (std::uint64_t now = first; now < end;) {
-    std::uint64_t const block = now / o.block_bytes;
-    std::uint64_t const next = std::min(end, (block + 1) * o.block_bytes);
-    function(block, at + (now - first), next - now, now - first);
-    now = next;
   }
 }
 

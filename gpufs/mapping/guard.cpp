@@ -70,6 +70,7 @@ earlier_handler const* next_handler(ucontext_t& context) {
 void pass_on(int number, siginfo_t* info, void* context) {
   auto& state = *static_cast<ucontext_t*>(context);
   auto const* const to = next_handler(state);
+  if (to != nullptr && (to->action.sa_flags & SA_RESETHAND) != 0) set_standard_handler();
   state.uc_link = reinterpret_cast<ucontext_t*>(const_cast<earlier_handler*>(to));
   if (to != nullptr && (to->action.sa_flags & SA_SIGINFO) != 0)
     return to->action.sa_sigaction(number, info, context);

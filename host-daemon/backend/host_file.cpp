@@ -74,6 +74,8 @@ int host_file::allocate(std::uint64_t offset, std::uint64_t length) const noexce
 }
 
 int host_file::advise(std::int64_t offset, std::int64_t length, int advice) const noexcept {
+  if (advice == POSIX_FADV_DONTNEED && offset >= 0 && length >= 0)  // 0: to the end
+    view_.let_go(std::uint64_t(offset), length == 0 ? ~0ull : std::uint64_t(length));
   return -::posix_fadvise(fd_, offset, length, advice);
 }
 

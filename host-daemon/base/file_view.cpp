@@ -25,7 +25,11 @@ constexpr unsigned first_stretch_bits = 30;
 
 // Limits of all views together, as a process may have some 65,000 mappings in 128 TiB.
 constexpr std::uint64_t most_mappings = 1024, most_mapped = std::uint64_t{16} << 40;
-constinit std::atomic<std::uint64_t> mappings{0}, mapped{0};
+constinit std::mutex counting;
+std::uint64_t mappings = 0, mapped = 0;  // under `counting`
+
+// After so many copies of a part it is looked whether SIGBUS is still ours.
+constexpr std::uint32_t copies_between_looks = 16;
 
 constexpr long xfs_magic = 0x58465342;
 
@@ -46,16 +50,30 @@ bool is_local(int fd) noexcept {
 }
 
 void give_back_mapping(std::uint64_t bytes) noexcept {
-  mappings.fetch_sub(1, std::memory_order_relaxed);
-  mapped.fetch_sub(bytes, std::memory_order_relaxed);
+  std::lock_guard const lock{counting};
+  --mappings;
+  mapped -= bytes;
 }
 
 bool reserve_mapping(std::uint64_t bytes) noexcept {
-  auto const count = mappings.fetch_add(1, std::memory_order_relaxed) + 1;
-  auto const sum = mapped.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  if (count <= most_mappings && sum <= most_mapped) return true;
-  give_back_mapping(bytes);
-  return false;
+  std::lock_guard const lock{counting};
+  if (mappings >= most_mappings || bytes > most_mapped - mapped) return false;
+  ++mappings;
+  mapped += bytes;
+  return true;
+}
+
+// Returns null if it cannot be mapped. Bytes beyond the end of the file are not accessed, see
+// ask().
+std::byte const* map_stretch(int fd, std::uint64_t first, std::uint64_t bytes) noexcept {
+  // Without access at first: a process that locks all its memory would read all of it in.
+  void* const at = ::mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, fd, off_t(first));
+  if (at == MAP_FAILED) return nullptr;
+  ::munlock(at, bytes);
+  ::madvise(at, bytes, MADV_RANDOM);  // a fault reads nothing ahead
+  if (::mprotect(at, bytes, PROT_READ) == 0) return static_cast<std::byte const*>(at);
+  ::munmap(at, bytes);
+  return nullptr;
 }
 
 }  // namespace
@@ -93,8 +111,22 @@ bool file_view::copy(std::span<std::byte> to, std::uint64_t offset, std::uint64_
                                                : reads_while_cached;
   bool const is_old = word != 0 && (word ^ version << bytes_bits) >> bytes_bits != 0;
   if (is_old || reads > most) word = ask(*s, w, number, version, asked);
+  if (reads % copies_between_looks == 0 && !guard_copies()) return false;
   if (within % part_bytes + to.size() > (word & bytes_mask)) return false;
   return guarded_copy(to.data(), s->mapping + within, to.size());
+}
+
+void file_view::let_go(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  constexpr std::uint64_t page = 4096;
+  for (auto const& place : stretches_) {
+    // Pairs with the release in make_stretch().
+    auto const* const s = place.load(std::memory_order_acquire);
+    if (s == nullptr || s->mapping == nullptr) continue;
+    auto const begin = std::max(offset / page * page, s->first) - s->first;
+    auto const end = std::min(offset + std::min(bytes, ~offset), s->first + s->bytes);
+    if (end > s->first + begin)
+      ::madvise(const_cast<std::byte*>(s->mapping + begin), end - s->first - begin, MADV_DONTNEED);
+  }
 }
 
 file_view::stretch const* file_view::stretch_of(std::uint64_t offset) noexcept {
@@ -114,16 +146,10 @@ file_view::stretch const* file_view::make_stretch(unsigned number) noexcept {
   if (s == nullptr) return nullptr;
   s->bytes = std::uint64_t{1} << (first_stretch_bits + (number > 0 ? number - 1 : 0));
   s->first = number > 0 ? s->bytes : 0;
-  s->parts.reset(new (std::nothrow) part[s->bytes / part_bytes]);
-  if (s->parts != nullptr && can_be_viewed() && guard_copies() && reserve_mapping(s->bytes)) {
-    // Beyond the end of the file nothing is accessed, see ask().
-    void* const at = ::mmap(nullptr, s->bytes, PROT_READ, MAP_SHARED, fd_, off_t(s->first));
-    if (at != MAP_FAILED) {
-      ::madvise(at, s->bytes, MADV_RANDOM);  // a fault reads nothing ahead
-      s->mapping = static_cast<std::byte const*>(at);
-    } else {
-      give_back_mapping(s->bytes);
-    }
+  if (can_be_viewed() && guard_copies() && reserve_mapping(s->bytes)) {
+    s->parts.reset(new (std::nothrow) part[s->bytes / part_bytes]);
+    if (s->parts != nullptr) s->mapping = map_stretch(fd_, s->first, s->bytes);
+    if (s->mapping == nullptr) give_back_mapping(s->bytes);
   }
   stretches_[number].store(s, std::memory_order_release);
   return s;

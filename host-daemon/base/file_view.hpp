@@ -42,6 +42,10 @@ class file_view {
   [[nodiscard]] bool copy(std::span<std::byte> to, std::uint64_t offset, std::uint64_t version,
                           cachestat_function const& asked) noexcept;
 
+  /// Lets the OS page cache drop these bytes: it keeps pages that a mapping uses. Copies at the
+  /// same time use them again. Any thread calls.
+  void let_go(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+
  private:
   struct part {
     std::atomic<std::uint64_t> word{0};   // see file_view.cpp

@@ -59,17 +59,34 @@ copy_slot* claim_slot(pthread_t self) noexcept {
 struct sigaction before;  // written before our handler is set
 std::atomic<bool> is_set{false};
 
-// As if gpufs had no handler.
-void pass_on(int number, siginfo_t* info, void* context) {
-  if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(number, info, context);
-  bool const was_sent = info->si_code <= 0;
-  if (before.sa_handler == SIG_IGN && was_sent) return;
-  if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
-    return before.sa_handler(number);
-  // The access faults again behind the handler, and ends the process where it stands.
+void set_standard_handler() {
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   ::sigaction(SIGBUS, &standard, nullptr);
+}
+
+// The program's handler, as the kernel would call it. It may leave by a jump, which restores the
+// mask that its program wants.
+void call_before(int number, siginfo_t* info, void* context) {
+  if ((before.sa_flags & SA_RESETHAND) != 0) set_standard_handler();
+  ::sigset_t held = before.sa_mask, mask;
+  if ((before.sa_flags & SA_NODEFER) == 0) ::sigaddset(&held, number);
+  ::pthread_sigmask(SIG_BLOCK, &held, &mask);
+  if ((before.sa_flags & SA_SIGINFO) != 0)
+    before.sa_sigaction(number, info, context);
+  else
+    before.sa_handler(number);
+  ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+}
+
+// As if gpufs had no handler.
+void pass_on(int number, siginfo_t* info, void* context) {
+  bool const is_plain = (before.sa_flags & SA_SIGINFO) == 0;
+  bool const was_sent = info->si_code <= 0;
+  if (is_plain && before.sa_handler == SIG_IGN && was_sent) return;
+  if (!is_plain || (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN))
+    return call_before(number, info, context);
+  set_standard_handler();         // the access faults again, and ends the process where it stands
   if (was_sent) ::raise(number);  // it does not come again by itself
 }
 

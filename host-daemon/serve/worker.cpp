@@ -154,9 +154,10 @@ void worker::begin_read(taken_request const& request) {
   } catch (std::bad_alloc const&) {  // then through the OS page cache
   }
   bool const can_be_mapped = !direct && j.file->buffered.fd >= 0;
-  if (can_be_mapped)
-    j.file->buffered.version =
-        may_register(request.region(), request.file, registered_files::all).version;
+  // A direct read that falls back uses no view: the version was not looked at.
+  j.file->buffered.version =
+      can_be_mapped ? may_register(request.region(), request.file, registered_files::all).version
+                    : 0;
   if (request.from->shared.windows != nullptr && can_be_mapped) offer_windows(j);
   // The rest of the staging piece may be overwritten.
   auto const unit = rpc::staging_unit;

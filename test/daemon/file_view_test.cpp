@@ -1,5 +1,6 @@
 // Views of files: which bytes are copied out of them, and when they are not used.
 #include <host-daemon/base/file_view.hpp>
+#include <host-daemon/base/os_page_cache.hpp>
 
 #include <test/daemon/paths.hpp>
 #include <test/support/seed.hpp>
@@ -177,6 +178,32 @@ TEST_CASE("a handler of the program puts views out of use") {
   CHECK_FALSE(file.copy(0, 1, 2));
   REQUIRE(::sigaction(SIGBUS, &ours, nullptr) == 0);
   CHECK(file.copy(0, 1, 3));
+  // Of a part that is not asked about anew, few copies are made until it shows.
+  REQUIRE(::sigaction(SIGBUS, &standard, nullptr) == 0);
+  int copies = 0;
+  while (copies < 1000 && file.copy(0, 1, 3)) ++copies;
+  CHECK(copies < 16);
+  REQUIRE(::sigaction(SIGBUS, &ours, nullptr) == 0);
+}
+
+TEST_CASE("pages that were copied can leave the OS page cache while the view is there") {
+  viewed_file file{4 * mebi};
+  REQUIRE(::fdatasync(file.fd) == 0);
+  REQUIRE(file.warm_up(0));
+  REQUIRE(file.warm_up(2 * mebi));
+  for (std::uint64_t at = 0; at < 4 * mebi; at += 8192) CHECK(file.copy(at, 4096));
+  auto const cached = [&] { return ask_cachestat({}, file.fd, 0, 4 * mebi); };
+  if (!cached()) return;  // the kernel does not tell
+  file.view->let_go(mebi + 5, ~0ull);
+  REQUIRE(::posix_fadvise(file.fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+  auto const left = cached()->cached;
+  if (left == 1024) return;  // a file system in memory
+  CHECK(left <= 256);        // below the byte from which it let go
+  CHECK(file.copy(3 * mebi, 4096));
+  CHECK(wrong_bytes(file.to.data(), 3 * mebi, 4096) == 0);
+  file.view->let_go(0, 8 * mebi);
+  REQUIRE(::posix_fadvise(file.fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+  CHECK(cached()->cached == 0);
 }
 
 TEST_CASE("the daemon copies warm files, unless it is told not to") {

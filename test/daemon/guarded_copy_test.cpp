@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace gpufs::daemon;
@@ -65,7 +66,38 @@ void set(void (*handler)(int)) {
 
 }  // namespace
 
-// The first case, as the guard is set once in a process.
+// The first cases, as the guard is set once in a process.
+TEST_CASE("a handler of the program that asked to be called once ends the process then") {
+  int said[2];
+  REQUIRE(::pipe(said) == 0);
+  static int output = said[1];
+  pid_t const child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    struct sigaction once {};
+    once.sa_handler = [](int) {
+      auto const ignored = ::write(output, "c", 1);
+      static_cast<void>(ignored);
+    };
+    once.sa_flags = int(SA_RESETHAND | SA_NODEFER);
+    ::sigaction(SIGBUS, &once, nullptr);
+    if (!guard_copies()) ::_exit(1);
+    mapped_file const file;
+    file.cut(0);
+    auto const byte = *static_cast<std::byte const volatile*>(file.data);
+    static_cast<void>(byte);
+    ::_exit(2);
+  }
+  ::close(said[1]);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGBUS);
+  char calls_of_it[4];
+  CHECK(::read(said[0], calls_of_it, sizeof(calls_of_it)) == 1);
+  ::close(said[0]);
+}
+
 TEST_CASE("a SIGBUS of the program goes to the program's handler, which was there before") {
   set(programs_handler);
   REQUIRE(guard_copies());

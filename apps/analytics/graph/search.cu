@@ -154,6 +154,8 @@ class file_search final : public graph_search {
     return r;
   }
 
+  void close_file() override { served_.reset(); }
+
  private:
   struct serving {
     serving(config const& settings, drive_set const& drives) : fs(settings), files(fs, drives) {}

@@ -49,6 +49,9 @@ class graph_search {
   /// Searches from `source`; of components it means nothing. The time ends when the values are on
   /// the host. Throws std::system_error or std::runtime_error naming the file, or device_error.
   [[nodiscard]] virtual run_outcome run(std::uint64_t source, search_result& to) = 0;
+
+  /// Closes the file, so that the OS page cache can drop all of it. The next run opens it.
+  virtual void close_file() {}
 };
 
 /// Throws device_error, usage_error for managed on the emulated device. `s` outlives the result.

@@ -107,7 +107,10 @@ std::vector<searched> search_all(search_options const& o, search_setup const& se
     expectation right(setup, source);
     for (std::int64_t run = 0; run < o.run.runs; ++run) {
       for (auto& s : all) {
-        if (o.run.cold) file.drop_from_page_cache();
+        if (o.run.cold) {
+          for (auto& other : all) other.how->close_file();
+          file.drop_from_page_cache();
+        }
         s.of.runs.push_back(s.how->run(source, result));
         if (o.run.check && s.of.wrong.empty()) s.of.wrong = right.check(result.values);
         if (run == 0) {
