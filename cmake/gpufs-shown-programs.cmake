@@ -67,4 +67,8 @@ if(GPUFS_DEVICE STREQUAL "emulated")
       records.py swap.py map.py
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(document_blocks PROPERTIES TIMEOUT 600 LABELS host)
+  # The figures of README.md are those of docs/results.
+  add_test(NAME readme_figures COMMAND ${GPUFS_PYTHON3} scripts/results.py check
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(readme_figures PROPERTIES TIMEOUT 600 LABELS host)
 endif()

@@ -13,6 +13,7 @@ import argparse
 import json
 import pathlib
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -80,7 +81,7 @@ def tables():
     yield ""
     yield from ratio_table(ratios)
     yield ""
-    yield f"Measured on: {machine(patterns)}."
+    yield from textwrap.wrap(f"Measured on: {machine(patterns)}.", 100)
 
 
 def rounds(patterns):

@@ -71,7 +71,7 @@ class held_ptr {
   __device__ __forceinline__ value_type read_elsewhere(std::uint64_t i) const;
   GPUFS_STAGE static void let_go(cache::frame_header* header);
   GPUFS_STAGE static found find(io::file_view* view, cache::frame_header* held, std::uint64_t i);
-  GPUFS_STAGE static found find_in_file(io::file_view* view, std::uint64_t i, unsigned lanes);
+  GPUFS_STAGE static found find_in_file(io::file_view* view, std::uint64_t i);
 
   mutable io::file_view view_;
   std::uint64_t index_;

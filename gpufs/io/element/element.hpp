@@ -96,15 +96,13 @@ struct held_page : element_access {
   std::uint64_t valid;
 };
 
-/// Pins the page once for each lane; release_pins() gives the pins back. All of `lanes` call. Loads
-/// may use the first `valid` bytes. `beyond_end` has the meaning of load_element().
+/// Pins the page once for each lane that comes; release_pins() gives the pins back. Any thread
+/// calls. Loads may use the first `valid` bytes. `beyond_end` has the meaning of load_element().
 GPUFS_STAGE inline held_page hold_page(fs_ref const* handle, file::used_file const file,
-                                       std::int32_t seat, std::uint64_t page, bool beyond_end,
-                                       unsigned lanes) {
+                                       std::int32_t seat, std::uint64_t page, bool beyond_end) {
   lane_file f(handle, file, seat);
   held_page held{};
-  held.error =
-      visit_pages(converged_group(lanes), f, page, page_pinner{f.cache, held.frame, held.valid});
+  held.error = visit_pages(f, page, page_pinner{f.cache, held.frame, held.valid});
   std::uint64_t const page_begin = page << f.cache.page_shift;
   if (held.error == 0 && !beyond_end && ends_before(f, page_begin + held.valid))
     held.valid = f.file.size > page_begin ? f.file.size - page_begin : 0;

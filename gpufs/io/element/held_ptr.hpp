@@ -52,70 +52,44 @@ GPUFS_STAGE void held_ptr<T>::let_go(cache::frame_header* header) {
   io::release_pins(converged(), *header);
 }
 
-// Problem: on the GPU a call saves the convergence barriers of its caller, clears them, and
-//   restores them at its end. If lanes of one region of the caller make a call one after the other,
-//   and the first of them waits inside, the later ones save what has been cleared, and restore
-//   that. Lanes that wait at the region's end then wait for ever.
-// Trick: lanes that come together stay together. Their set is taken once, at the beginning. They
-//   meet before each call, so that the lanes that need it make it at the same time. Those that do
-//   not need it wait for them behind it.
-
 /// Gives back the page `held` by the caller, if any, then pins and reads element i's. If a lane
 /// that comes along has not seen its page, all lanes look for theirs together: a lane that holds
 /// its page already could keep the frame for which another one waits.
 template <class T>
 GPUFS_STAGE auto held_ptr<T>::find(io::file_view* view, cache::frame_header* held, std::uint64_t i)
     -> found {
-  converged_group const g = converged();
-  unsigned const holders = __ballot_sync(g.mask(), held != nullptr);
-  if (held != nullptr) io::release_pins(converged_group(holders), *held);
-  g.sync();
+  if (held != nullptr) let_go(held);
   cache::seen_frame seen;
   io::page_elements here;
   bool const saw = io::see_elements<T>(*view->handle, view->file, view->begin, view->size, i, seen,
                                        here, cache::see_page_further);
-  g.sync();
-  found result{};
-  bool is_found = false;
-  if (g.all(saw)) {
-    bool const pinned = io::pin_seen(g, *view->handle, seen);
+  if (converged().all(saw) && io::pin_seen(*view->handle, seen)) {
     elements const there{seen.bytes + here.offset, here.first,
                          static_cast<std::uint32_t>(here.count)};
-    is_found = pinned && i - there.first < there.count;
-    if (is_found) result = {there.at(i - there.first), there, seen.header};
-    unsigned const useless = __ballot_sync(g.mask(), pinned && !is_found);
-    if (pinned && !is_found) io::release_pins(converged_group(useless), *seen.header);
+    if (i - there.first < there.count) return {there.at(i - there.first), there, seen.header};
+    let_go(seen.header);
   }
-  bool const is_there = i < view->size;
-  unsigned const rest = __ballot_sync(g.mask(), !is_found && is_there);
-  if (!is_found && is_there) result = find_in_file(view, i, rest);
-  if (!is_there) view->note(-ERANGE);
-  g.sync();
-  return result;
+  if (i < view->size) return find_in_file(view, i);
+  view->note(-ERANGE);
+  return {};
 }
 
 /// find() for a page that is not in the cache, or a file that is written. An element that straddles
-/// two pages is read without holding either. All of `lanes` call.
+/// two pages is read without holding either.
 template <class T>
-GPUFS_STAGE auto held_ptr<T>::find_in_file(io::file_view* view, std::uint64_t i, unsigned lanes)
-    -> found {
+GPUFS_STAGE auto held_ptr<T>::find_in_file(io::file_view* view, std::uint64_t i) -> found {
   handle::page_cache_ref const& cache = view->handle->cache;
   std::uint64_t const at = view->begin + i * sizeof(T);
   std::uint64_t const page_begin = at >> cache.page_shift << cache.page_shift;
-  bool const straddles = at - page_begin + sizeof(T) > std::uint64_t{1} << cache.page_shift;
-  unsigned const straddling = __ballot_sync(lanes, straddles);
-  found result{};
-  if (straddles) {
+  if (at - page_begin + sizeof(T) > std::uint64_t{1} << cache.page_shift) {
     auto const loaded =
         io::load_element<value_type>(view->handle, view->file, view->seat, at, view->writable);
     view->file = loaded.file;
     view->note(loaded.error);
-    result = {loaded.value, {}, nullptr};
+    return {loaded.value, {}, nullptr};
   }
-  __syncwarp(lanes);
-  if (straddles) return result;
-  auto const page = io::hold_page(view->handle, view->file, view->seat, at >> cache.page_shift,
-                                  view->writable, lanes & ~straddling);
+  auto const page =
+      io::hold_page(view->handle, view->file, view->seat, at >> cache.page_shift, view->writable);
   view->file = page.file;
   view->note(page.error);
   if (page.error != 0) return {};

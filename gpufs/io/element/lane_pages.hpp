@@ -200,14 +200,17 @@ __device__ __forceinline__ std::int32_t visit_in_file(converged_group const& g, 
   return pending ? stop : error;
 }
 
-/// Calls visit_in_file() for all lanes of `together`, one file after the other. All of them call.
+/// Calls visit_in_file() for all lanes that come together, one file after the other. Any thread
+/// calls.
 ///
 /// Not side by side: a wait in a line is a loop, and on the GPU the lanes that leave a loop wait
 /// for those that came into it with them. A file's lanes could then be in front in the line, and
 /// wait for lanes that are behind them.
 template <class Visitor>
-__device__ __forceinline__ std::int32_t visit_pages(converged_group const& together, lane_file& f,
-                                                    std::uint64_t page, Visitor const& visitor) {
+__device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t page,
+                                                    Visitor const& visitor) {
+  // Only lanes in this instance of the template come together, so all do the same with their pages.
+  converged_group const together = converged();
   unsigned const mine = lanes_of_file(together, f).mask();
   std::int32_t error = 0;
   for (unsigned left = together.mask(); left != 0;) {
@@ -217,14 +220,6 @@ __device__ __forceinline__ std::int32_t visit_pages(converged_group const& toget
     left &= ~turn;
   }
   return error;
-}
-
-/// The same for the lanes that come together. Any thread calls.
-template <class Visitor>
-__device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t page,
-                                                    Visitor const& visitor) {
-  // Only lanes in this instance of the template come together, so all do the same with their pages.
-  return visit_pages(converged(), f, page, visitor);
 }
 
 }  // namespace gpufs::io
