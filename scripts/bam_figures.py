@@ -18,15 +18,12 @@ vectoradd   speed in times of hand-written programs (section 5.4)
 
 Drives are modelled; the names of their series say so. Numbers are medians.
 Exit status: 2 there are no runs in OUT_DIR, or they cannot be read."""
-import csv
 import json
 import os
 import statistics
-import subprocess
 import sys
 
-SWEEP = ["figure", "series", "kind", "x", "y", "unit", "low", "high"]
-APPS = ["figure", "app", "series", "value", "unit"]
+from figures import APPS, SWEEP, make
 
 
 def runs_of(folder, name):
@@ -174,33 +171,5 @@ def figures_of(folder):
         named({"tiles": "tiles", "copy": "copies"}), times, "times the speed")
 
 
-def main(arguments):
-    if len(arguments) != 1:
-        print(__doc__, file=sys.stderr)
-        return 2
-    folder = arguments[0]
-    made = 0
-    try:
-        for name, (columns, rows) in figures_of(folder):
-            if not rows:
-                continue
-            path = os.path.join(folder, name + ".csv")
-            with open(path, "w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(columns)
-                writer.writerows(rows)
-            made += 1
-            plot = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plot.py")
-            subprocess.run([sys.executable, plot, path], check=False)
-    except (OSError, ValueError, KeyError, IndexError) as error:
-        print(f"bam_figures.py: {folder}: {error!r}", file=sys.stderr)
-        return 2
-    if made == 0:
-        print(f"bam_figures.py: no runs in {folder}: run gpufs bench bam --figure all "
-              f"--out {folder} first", file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(make(figures_of, sys.argv[1:], __doc__, "gpufs bench bam"))

@@ -15,15 +15,13 @@ dragon6   layers: time by what the host's memory may hold
 Numbers are medians; low and high are the least and the greatest. Ratios are taken within a round.
 Exit status: 2 there are no runs in OUT_DIR, or they cannot be read."""
 import collections
-import csv
 import json
 import os
 import statistics
-import subprocess
 import sys
 
-SWEEP = ["figure", "series", "kind", "x", "y", "unit", "low", "high"]
-APPS = ["figure", "app", "series", "value", "unit"]
+from figures import APPS, SWEEP, make
+
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -134,34 +132,5 @@ def figures_of(folder):
                            lambda r: "layers")
 
 
-def main(arguments):
-    if len(arguments) != 1:
-        print(__doc__, file=sys.stderr)
-        return 2
-    folder = arguments[0]
-    made = 0
-    try:
-        for name, table in figures_of(folder):
-            if not table or not table[1]:
-                continue
-            columns, rows = table
-            path = os.path.join(folder, name + ".csv")
-            with open(path, "w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(columns)
-                writer.writerows(rows)
-            made += 1
-            plot = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plot.py")
-            subprocess.run([sys.executable, plot, path], check=False)
-    except (OSError, ValueError, KeyError, IndexError) as error:
-        print(f"mapping_figures.py: {folder}: {error!r}", file=sys.stderr)
-        return 2
-    if made == 0:
-        print(f"mapping_figures.py: no runs in {folder}: run gpufs bench mapping --figure all "
-              f"--out {folder} first", file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(make(figures_of, sys.argv[1:], __doc__, "gpufs bench mapping"))

@@ -6,7 +6,6 @@
 #include <new>
 
 #include <linux/magic.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>

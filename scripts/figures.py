@@ -1,0 +1,42 @@
+"""What mapping_figures.py and bam_figures.py share: the columns of their CSVs, which plot.py draws,
+and how a folder of runs becomes figures."""
+import csv
+import os
+import subprocess
+import sys
+
+SWEEP = ["figure", "series", "kind", "x", "y", "unit", "low", "high"]
+APPS = ["figure", "app", "series", "value", "unit"]
+
+
+def make(figures_of, arguments, usage, command):
+    """Writes NAME.csv for each (NAME, (columns, rows)) of figures_of(folder) that has rows, and has
+    it drawn. `command` makes the runs. Returns the exit status: 2 there are none, or they cannot be
+    read."""
+    if len(arguments) != 1:
+        print(usage, file=sys.stderr)
+        return 2
+    folder = arguments[0]
+    script = os.path.basename(sys.argv[0])
+    plot = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plot.py")
+    made = 0
+    try:
+        for name, table in figures_of(folder):
+            if not table or not table[1]:
+                continue
+            columns, rows = table
+            path = os.path.join(folder, name + ".csv")
+            with open(path, "w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(columns)
+                writer.writerows(rows)
+            made += 1
+            subprocess.run([sys.executable, plot, path], check=False)
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        print(f"{script}: {folder}: {error!r}", file=sys.stderr)
+        return 2
+    if made == 0:
+        print(f"{script}: no runs in {folder}: run {command} --figure all --out {folder} first",
+              file=sys.stderr)
+        return 2
+    return 0
