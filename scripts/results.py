@@ -76,12 +76,22 @@ def tables():
     yield ""
     yield from pattern_table(patterns)
     yield ""
+    yield from textwrap.wrap(registered(patterns), 100)
+    yield ""
     yield (f"Chosen settings (`gpufs bench ratios`, {first['blocks']} blocks of {first['threads']} "
            f"threads, median of {first['runs']} rounds):")
     yield ""
     yield from ratio_table(ratios)
     yield ""
     yield from textwrap.wrap(f"Measured on: {machine(patterns)}.", 100)
+
+
+def registered(patterns):
+    """Registering windows beside the kernel is part of a row's rate. Says how long it took."""
+    rows = [f"{number(row['registering_ms'])} ms in the row \"{row['what']}\""
+            for row in patterns["rows"].values() if row.get("registering_ms")]
+    return ("File windows were registered while kernels ran: " + ", ".join(rows) + "."
+            if rows else "No file windows were registered.")
 
 
 def rounds(patterns):
