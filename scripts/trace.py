@@ -16,18 +16,22 @@ import matplotlib.pyplot as plt  # noqa: E402  the backend comes first
 
 PARTS = 200  # of the time
 MOST_POINTS = 20000
-KEYS = ("op", "path", "file", "time_ns", "duration_ns", "offset", "bytes")
+KEYS = ("op", "path", "file", "time_ns", "bytes", "requests")
 
 
 def requests_of(trace):
     with open(trace, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
+        for text in lines:
             try:
-                request = json.loads(line)
+                line = json.loads(text)
             except ValueError:
                 continue
-            if isinstance(request, dict) and all(key in request for key in KEYS):
-                yield request
+            if not isinstance(line, dict) or not all(key in line for key in KEYS):
+                continue
+            shared = {key: line[key] for key in ("op", "path", "file", "bytes")}
+            for after, duration, offset in line["requests"]:
+                yield shared | {"time_ns": line["time_ns"] + after, "duration_ns": duration,
+                                "offset": offset}
 
 
 def draw_rates(axes, requests, begin, seconds):

@@ -58,32 +58,62 @@ class parser {
       out.dropped += number(line, "dropped");
       ++out.ended;
     } else {
-      out.requests.push_back(request(at, std::move(op), line));
+      take_requests(at, std::move(op), line);
     }
   }
 
-  traced_request request(std::uint64_t at, std::string op, json const& line) {
+  // Takes all requests of a line, or none.
+  void take_requests(std::uint64_t at, std::string op, json const& line) {
+    auto shared = shared_part(at, std::move(op), line);
+    auto const begin_ns = number(line, "time_ns");
+    auto const list = line.find("requests");
+    if (list == line.end() || !list->is_array() || list->empty())
+      throw std::invalid_argument("\"requests\" must be a list of requests");
+    std::vector<traced_request> taken;
+    for (auto const& one : *list) {
+      taken.push_back(shared);
+      add_own_part(taken.back(), begin_ns, one);
+    }
+    auto const [known, fresh] = numbers_.emplace(text(line, "file"), out.files.size());
+    if (fresh) out.files.push_back(known->first);
+    for (auto& r : taken) {
+      r.file = known->second;
+      out.requests.push_back(std::move(r));
+    }
+  }
+
+  static traced_request shared_part(std::uint64_t at, std::string op, json const& line) {
     traced_request r{.line = at,
                      .op = std::move(op),
                      .path = text(line, "path"),
-                     .begin_ns = number(line, "time_ns"),
-                     .duration_ns = number(line, "duration_ns"),
                      .thread = number(line, "thread"),
-                     .offset = number(line, "offset"),
                      .length = number(line, "length"),
                      .bytes = number(line, "bytes")};
     auto const error = number(line, "errno");
     if (error > 4095) throw std::invalid_argument("\"errno\" must be at most 4095");
     r.error = int(error);
-    constexpr auto most = std::uint64_t(std::numeric_limits<std::int64_t>::max());
-    if (r.offset > most || r.bytes > most - r.offset)
-      throw std::invalid_argument("\"offset\" and \"bytes\" must end below 2^63");
-    if (r.begin_ns > most || r.duration_ns > most - r.begin_ns)
-      throw std::invalid_argument("\"time_ns\" and \"duration_ns\" must end below 2^63");
-    auto const [known, fresh] = numbers_.emplace(text(line, "file"), out.files.size());
-    if (fresh) out.files.push_back(known->first);
-    r.file = known->second;
     return r;
+  }
+
+  // `one`: its begin after begin_ns, its duration, its offset.
+  static void add_own_part(traced_request& r, std::uint64_t begin_ns, json const& one) {
+    constexpr auto most = std::numeric_limits<std::int64_t>::max();
+    if (!one.is_array() || one.size() != 3 || !one[0].is_number_integer() ||
+        !one[1].is_number_unsigned() || !one[2].is_number_unsigned())
+      throw std::invalid_argument("each of \"requests\" must be [begin, duration, offset]");
+    if (one[0].is_number_unsigned() && one[0].get<std::uint64_t>() > std::uint64_t(most))
+      throw std::invalid_argument("a request must begin below 2^63");
+    auto const after = one[0].get<std::int64_t>();
+    r.duration_ns = one[1].get<std::uint64_t>();
+    r.offset = one[2].get<std::uint64_t>();
+    if (r.offset > std::uint64_t(most) || r.bytes > std::uint64_t(most) - r.offset)
+      throw std::invalid_argument("offset and \"bytes\" must end below 2^63");
+    if (begin_ns > std::uint64_t(most) || after > most - std::int64_t(begin_ns) ||
+        after < -std::int64_t(begin_ns))
+      throw std::invalid_argument("a request must begin from 0 ns on and below 2^63 ns");
+    r.begin_ns = begin_ns + std::uint64_t(after);
+    if (r.duration_ns > std::uint64_t(most) - r.begin_ns)
+      throw std::invalid_argument("a request must end below 2^63 ns");
   }
 
   std::map<std::string, std::size_t> numbers_;

@@ -10,7 +10,7 @@ namespace gpufs::apps {
 
 /// A request to the host.
 struct traced_request {
-  std::uint64_t line = 0;  ///< its number in the trace, from 1
+  std::uint64_t line = 0;  ///< the number of its line in the trace, from 1; others may share it
   std::string op, path;
   std::size_t file = 0;  ///< index in trace_lines::files
   std::uint64_t begin_ns = 0, duration_ns = 0, thread = 0;

@@ -5,8 +5,8 @@
 #include <host-daemon/base/json_string.hpp>
 #include <host-daemon/base/log.hpp>
 #include <host-daemon/base/no_size_signal.hpp>
-#include <host-daemon/base/request_recorder.hpp>
 #include <host-daemon/base/trace_file.hpp>
+#include <host-daemon/base/trace_lines.hpp>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>

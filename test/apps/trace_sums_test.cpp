@@ -16,14 +16,21 @@ namespace {
 
 using namespace gpufs::apps;
 
+// A line with the requests [begin after time_ns, duration, offset] as they stand in `requests`.
+std::string line_of(std::string const& op, std::uint64_t bytes, std::string const& requests,
+                    std::uint64_t time_ns = 0, int error = 0, std::string const& file = "f") {
+  return "{\"op\": \"" + op + "\", \"file\": \"" + file +
+         "\", \"path\": \"pull\", \"thread\": 1, \"length\": " + std::to_string(bytes) +
+         ", \"bytes\": " + std::to_string(error != 0 ? 0 : bytes) +
+         ", \"errno\": " + std::to_string(error) + ", \"time_ns\": " + std::to_string(time_ns) +
+         ", \"requests\": [" + requests + "]}\n";
+}
+
 std::string line(std::string const& op, std::uint64_t offset, std::uint64_t bytes,
                  std::uint64_t begin = 0, std::uint64_t took = 10, int error = 0,
                  std::string const& file = "f") {
-  return "{\"op\": \"" + op + "\", \"time_ns\": " + std::to_string(begin) +
-         ", \"duration_ns\": " + std::to_string(took) + ", \"thread\": 1, \"file\": \"" + file +
-         "\", \"offset\": " + std::to_string(offset) + ", \"length\": " + std::to_string(bytes) +
-         ", \"bytes\": " + std::to_string(error != 0 ? 0 : bytes) +
-         ", \"errno\": " + std::to_string(error) + ", \"path\": \"pull\"}\n";
+  auto const own = "[0, " + std::to_string(took) + ", " + std::to_string(offset) + "]";
+  return line_of(op, bytes, own, begin, error, file);
 }
 
 TEST_CASE("trace sums: how often each byte was read, for any reads") {
@@ -75,6 +82,39 @@ TEST_CASE("trace sums: files, errors, sizes, times and the slowest requests") {
   CHECK(sums.slowest[0].duration_ns == 900);
   CHECK(sums.slowest[1].line == 1);
   CHECK(sums.times.at("read").requests() == 3);
+}
+
+TEST_CASE("trace lines: requests that share a line have a begin, a duration and an offset each") {
+  auto const trace =
+      parse_trace(line_of("read", 4096, "[0, 10, 8192], [-7, 20, 0], [5, 0, 4096]", 1000));
+  CHECK(trace.malformed.empty());
+  REQUIRE(trace.requests.size() == 3);
+  std::uint64_t const begins[] = {1000, 993, 1005}, ends[] = {1010, 1013, 1005},
+                      offsets[] = {8192, 0, 4096};
+  for (std::size_t i = 0; i < 3; ++i) {
+    auto const& r = trace.requests[i];
+    CHECK(r.begin_ns == begins[i]);
+    CHECK(r.end_ns() == ends[i]);
+    CHECK(r.offset == offsets[i]);
+    CHECK(r.bytes == 4096);
+    CHECK(r.line == 1);
+  }
+  CHECK(sum_up(trace, 3).files.at(0).counts == read_counts{{1, 3 * 4096}});
+}
+
+TEST_CASE("trace lines: a line whose requests are none is malformed as a whole") {
+  auto const largest = std::to_string(~0ull >> 1), above = std::to_string((~0ull >> 1) + 1);
+  for (std::string const& requests :
+       {std::string{}, std::string{"[0, 1]"}, std::string{"[0, 1, 2, 3]"}, std::string{"7"},
+        std::string{"[0, -1, 0]"}, std::string{"[0, 1, -1]"}, std::string{"[0.5, 1, 0]"},
+        std::string{"[-1001, 1, 0]"}, "[" + above + ", 1, 0]", "[" + largest + ", 1, 0]",
+        "[0, " + largest + ", 0]", "[0, 1, " + largest + "]"}) {
+    auto const trace = parse_trace(line_of("read", 1, "[0, 1, 0], " + requests, 1000));
+    CHECK_MESSAGE(trace.malformed.size() == 1, requests);
+    CHECK_MESSAGE(trace.requests.empty(), requests);
+    CHECK(trace.files.empty());
+  }
+  CHECK(parse_trace(line_of("read", 1, "", 0)).malformed.size() == 1);
 }
 
 TEST_CASE("trace sums: a trace without requests") {

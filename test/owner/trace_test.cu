@@ -68,9 +68,44 @@ std::vector<std::string> of_kind(std::vector<std::string> const& lines, std::str
   return some;
 }
 
+struct request {
+  std::int64_t after_ns;
+  std::uint64_t duration_ns, offset;
+};
+
+// The requests of a line: its last member is a list of [begin, duration, offset].
+std::vector<request> requests_of(std::string const& line) {
+  std::string const key = "\"requests\": [";
+  auto at = line.find(key);
+  REQUIRE_MESSAGE(at != line.npos, line);
+  at += key.size();
+  std::vector<request> all;
+  for (;;) {
+    char const* text = line.c_str() + at;
+    char* end = nullptr;
+    REQUIRE_MESSAGE(*text == '[', line);
+    auto const after = std::strtoll(text + 1, &end, 10);
+    auto const duration = std::strtoull(end + 1, &end, 10);
+    auto const offset = std::strtoull(end + 1, &end, 10);
+    all.push_back({after, duration, offset});
+    at = std::size_t(end - line.c_str());
+    if (line.compare(at, 2, "],") != 0) break;
+    at += 2;
+  }
+  CHECK_MESSAGE(line.substr(at) == "]]}", line);
+  return all;
+}
+
+std::uint64_t count(std::vector<std::string> const& lines) {
+  std::uint64_t all = 0;
+  for (auto const& line : lines) all += requests_of(line).size();
+  return all;
+}
+
+// Of all requests of the lines, which share the member.
 std::uint64_t sum(std::vector<std::string> const& lines, std::string const& key) {
   std::uint64_t all = 0;
-  for (auto const& line : lines) all += field(line, key);
+  for (auto const& line : lines) all += requests_of(line).size() * field(line, key);
   return all;
 }
 
@@ -84,7 +119,7 @@ void read_all(filesystem& fs, std::string const& file, std::uint64_t bytes) {
   CHECK(fs.close(fd) == 0);
 }
 
-TEST_CASE("trace: each open, read, write and sync has a line with file, place, bytes and time") {
+TEST_CASE("trace: each open, read, write and sync is there with file, place, bytes and time") {
   scratch_folder const folder;
   auto const file = make_file(folder, "a \"b\"\n", 64 << 10);
   auto const trace = folder / "trace";
@@ -104,12 +139,12 @@ TEST_CASE("trace: each open, read, write and sync has a line with file, place, b
   auto const lines = lines_of(trace);
   auto const reads = of_kind(lines, "read"), writes = of_kind(lines, "write");
   auto const opens = of_kind(lines, "open"), syncs = of_kind(lines, "sync");
-  CHECK(reads.size() == counted.host_reads);
+  CHECK(count(reads) == counted.host_reads);
   CHECK(sum(reads, "bytes") == counted.host_bytes);
-  REQUIRE(opens.size() == 3);
+  REQUIRE(opens.size() == 3);  // names and results differ
   CHECK(field(opens[1], "errno") == ENOENT);
   REQUIRE(writes.size() == 1);
-  CHECK(field(writes[0], "offset") == 100);
+  CHECK(requests_of(writes[0]).at(0).offset == 100);
   CHECK(field(writes[0], "bytes") == 5000);
   CHECK(writes[0].find("\"path\": \"host\"") != std::string::npos);
   CHECK(syncs.size() == 1);
@@ -126,10 +161,39 @@ TEST_CASE("trace: each open, read, write and sync has a line with file, place, b
   CHECK(field(lines.back(), "lines") == lines.size() - 1);
   CHECK(field(lines.back(), "dropped") == 0);
   // The times are counted without a trace, too.
-  CHECK(counted.times[std::size_t(host_request::read)].requests() == reads.size());
+  CHECK(counted.times[std::size_t(host_request::read)].requests() == count(reads));
   CHECK(counted.times[std::size_t(host_request::open)].requests() == 3);
   CHECK(counted.times[std::size_t(host_request::write)].requests() == 1);
   CHECK(counted.times[std::size_t(host_request::sync)].requests() == 1);
+}
+
+TEST_CASE("trace: requests that differ in time and place only share lines, and lose nothing") {
+  scratch_folder const folder;
+  constexpr std::uint64_t pages = 1000;
+  auto const file = make_file(folder, "a", pages * 4096);
+  auto const trace = folder / "trace";
+  {
+    auto c = traced(trace);
+    c.prefetch_size = 0;
+    c.host_threads = 1;
+    filesystem fs(c);
+    read_all(fs, file, pages * 4096);
+  }
+  auto const reads = of_kind(lines_of(trace), "read");
+  CHECK(reads.size() < pages / 10);
+  std::vector<unsigned> times(pages);
+  for (auto const& line : reads) {
+    CHECK(field(line, "bytes") == 4096);
+    auto const requests = requests_of(line);
+    CHECK(requests.size() <= 256);
+    CHECK(requests.front().after_ns == 0);
+    for (auto const& r : requests) {
+      CHECK(r.after_ns < 600'000'000'000);
+      CHECK(r.duration_ns < 600'000'000'000);
+      ++times.at(r.offset / 4096);
+    }
+  }
+  CHECK(std::ranges::all_of(times, [](unsigned n) { return n >= 1; }));
 }
 
 TEST_CASE("trace: a read that fails has its errno") {
@@ -185,11 +249,11 @@ TEST_CASE("trace: the filesystems of a process share it, the next process begins
   auto const lines = lines_of(trace);
   CHECK(of_kind(lines, "begin").size() == 2);
   CHECK(of_kind(lines, "end").size() == 2);
-  CHECK(of_kind(lines, "open").size() == 4);
+  CHECK(count(of_kind(lines, "open")) == 4);
   CHECK(sum(of_kind(lines, "read"), "bytes") == 4 * 8192);
   child next("trace once", folder.path());
   CHECK(next.succeeds());
-  CHECK(of_kind(lines_of(trace), "open").size() == 1);
+  CHECK(count(of_kind(lines_of(trace), "open")) == 1);
 }
 
 TEST_CASE("child: trace once") {
@@ -210,7 +274,7 @@ TEST_CASE("trace: another process adds to a trace that is in use; %p gives each 
   }
   auto const lines = lines_of(trace);
   CHECK(of_kind(lines, "begin").size() == 2);
-  CHECK(of_kind(lines, "open").size() == 2);
+  CHECK(count(of_kind(lines, "open")) == 2);
   { filesystem const fs(traced(folder / "of-%p.json")); }
   CHECK(lines_of(folder / ("of-" + std::to_string(::getpid()) + ".json")).size() == 2);
 }
@@ -242,7 +306,7 @@ TEST_CASE("trace: a child of fork() adds no line, however it ends") {
   auto const lines = lines_of(folder / "trace");
   CHECK(of_kind(lines, "begin").size() == 1);
   CHECK(of_kind(lines, "end").size() == 1);
-  CHECK(of_kind(lines, "open").size() == 2);
+  CHECK(count(of_kind(lines, "open")) == 2);
   CHECK(sum(of_kind(lines, "read"), "bytes") == 64 << 10);
   CHECK(field(lines.back(), "lines") == lines.size() - 1);
 }
@@ -290,10 +354,10 @@ TEST_CASE("trace: a full disk costs lines, which are counted; the others are who
   CHECK(lines_of(folder / "trace").size() > 10);
 }
 
-// Opens that fail are requests, too.
+// Opens that fail are requests, too. Their names differ, so each has a line.
 void make_requests(filesystem& fs, unsigned count) {
   for (unsigned i = 0; i < count; ++i)
-    CHECK(fs.open(given_path() + "/missing", O_RDONLY) == -ENOENT);
+    CHECK(fs.open(given_path() + "/missing" + std::to_string(i), O_RDONLY) == -ENOENT);
 }
 
 TEST_CASE("child: full disk") {
@@ -362,7 +426,7 @@ TEST_CASE("trace: threads that make requests at the same time lose no line") {
     for (auto& t : threads) t.join();
   }
   auto const lines = lines_of(trace);
-  CHECK(of_kind(lines, "open").size() == callers * each);
+  CHECK(count(of_kind(lines, "open")) == callers * each);
   CHECK(field(lines.back(), "lines") == lines.size() - 1);
 }
 
