@@ -145,57 +145,40 @@ if(TARGET emulated_programs_crash_test)
   add_dependencies(emulated_programs_crash_test
     gpufs_crash_log app_gpufs app_gpufs-cp app_mosaic)
 endif()
-# What the studies of `gpufs bench` write.
+# gpufs_test(<name> <label> <command>...): a test of a whole program. Exit status 77: what it needs
+# is not here.
+function(gpufs_test name label)
+  add_test(NAME ${name} COMMAND ${ARGN})
+  set_tests_properties(${name} PROPERTIES
+    TIMEOUT 900 LABELS ${label} SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+endfunction()
+set(program_tests ${PROJECT_SOURCE_DIR}/test/programs)
+
 if(TARGET app_gpufs)
-  add_test(NAME bench_studies
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/bench_studies.sh $<TARGET_FILE:app_gpufs>)
-  set_tests_properties(bench_studies PROPERTIES
-    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
-endif()
-# The figures of `gpufs bench mapping`.
-if(TARGET app_gpufs AND TARGET app_gpufs-mapping)
-  add_test(NAME bench_mapping
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/bench_mapping.sh $<TARGET_FILE:app_gpufs>)
-  set_tests_properties(bench_mapping PROPERTIES
-    TIMEOUT 900 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
-endif()
-# The figures of `gpufs bench bam`.
-if(TARGET app_gpufs AND TARGET app_gpufs-graph)
-  add_test(NAME bench_bam
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/bench_bam.sh $<TARGET_FILE:app_gpufs>)
-  set_tests_properties(bench_bam PROPERTIES
-    TIMEOUT 900 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
-endif()
-# What `gpufs trace` says of traces. The page of settings is what the table says.
-if(TARGET app_gpufs AND GPUFS_DEVICE STREQUAL "emulated")
-  add_test(NAME settings_page
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/settings_page.sh $<TARGET_FILE:app_gpufs>
+  set(gpufs_program $<TARGET_FILE:app_gpufs>)
+  # What the studies of `gpufs bench` write.
+  gpufs_test(bench_studies device ${program_tests}/bench_studies.sh ${gpufs_program})
+  gpufs_test(nvme_command device ${program_tests}/nvme_command.sh ${gpufs_program})
+  # The figures of `gpufs bench mapping` and `gpufs bench bam`.
+  if(TARGET app_gpufs-mapping)
+    gpufs_test(bench_mapping device ${program_tests}/bench_mapping.sh ${gpufs_program})
+  endif()
+  if(TARGET app_gpufs-graph)
+    gpufs_test(bench_bam device ${program_tests}/bench_bam.sh ${gpufs_program})
+  endif()
+  if(GPUFS_DEVICE STREQUAL "emulated")
+    # The page of settings is what the table says.
+    gpufs_test(settings_page host ${program_tests}/settings_page.sh ${gpufs_program}
       ${PROJECT_SOURCE_DIR}/docs/settings.md)
-  set_tests_properties(settings_page PROPERTIES TIMEOUT 600 LABELS host)
-  add_test(NAME trace_program
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/trace_program.sh $<TARGET_FILE:app_gpufs>)
-  set_tests_properties(trace_program PROPERTIES
-    TIMEOUT 600 LABELS device ENVIRONMENT "${test_environment}")
-endif()
-if(TARGET app_gpufs)
-  add_test(NAME nvme_command
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/nvme_command.sh $<TARGET_FILE:app_gpufs>)
-  set_tests_properties(nvme_command PROPERTIES
-    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
-endif()
-# What each row of `gpufs bench patterns` reads from the host.
-if(TARGET app_gpufs AND GPUFS_DEVICE STREQUAL "emulated")
-  add_test(NAME bench_patterns
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/bench_patterns.sh $<TARGET_FILE:app_gpufs>)
-  set_tests_properties(bench_patterns PROPERTIES
-    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
-endif()
-# The rows of `gpufs bench nvme`, and what they count.
-if(TARGET app_gpufs AND GPUFS_DEVICE STREQUAL "emulated")
-  add_test(NAME bench_nvme
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/bench_nvme.sh $<TARGET_FILE:app_gpufs>)
-  set_tests_properties(bench_nvme PROPERTIES
-    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+    # What `gpufs trace` says of traces.
+    gpufs_test(trace_program device ${program_tests}/trace_program.sh ${gpufs_program})
+    # What each row of `gpufs bench patterns` reads from the host.
+    gpufs_test(bench_patterns device ${program_tests}/bench_patterns.sh ${gpufs_program})
+    # The rows of `gpufs bench nvme`, and what they count.
+    gpufs_test(bench_nvme device ${program_tests}/bench_nvme.sh ${gpufs_program})
+    gpufs_test(peers_kvikio host ${program_tests}/peers_kvikio.sh
+      ${PROJECT_SOURCE_DIR}/scripts/peers_kvikio.py)
+  endif()
 endif()
 # The C interface, by a program that the C compiler compiles. It has no counters of clang.
 if(NOT GPUFS_COVERAGE)
@@ -204,46 +187,29 @@ if(NOT GPUFS_COVERAGE)
   set_target_properties(c_api PROPERTIES C_STANDARD 11 LINKER_LANGUAGE CXX)
   target_compile_options(c_api PRIVATE -Wall -Wextra)
   target_link_libraries(c_api PRIVATE gpufs)
-  add_test(NAME c_api COMMAND c_api ${PROJECT_BINARY_DIR}/c_api.data)
-  set_tests_properties(c_api PROPERTIES
-    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+  gpufs_test(c_api device c_api ${PROJECT_BINARY_DIR}/c_api.data)
 endif()
 # gpufs-cp copies a tree, and diff finds nothing.
 if(TARGET app_gpufs-cp AND GPUFS_DEVICE STREQUAL "emulated")
-  add_test(NAME cp_tree
-    COMMAND ${PROJECT_SOURCE_DIR}/scripts/test_cp.sh $<TARGET_FILE:app_gpufs-cp>
-      ${PROJECT_SOURCE_DIR}/test)
-  set_tests_properties(cp_tree PROPERTIES
-    TIMEOUT 600 LABELS device ENVIRONMENT "${test_environment}")
+  gpufs_test(cp_tree device ${PROJECT_SOURCE_DIR}/scripts/test_cp.sh $<TARGET_FILE:app_gpufs-cp>
+    ${PROJECT_SOURCE_DIR}/test)
 endif()
-
 if(TARGET app_gpufs-grep AND GPUFS_DEVICE STREQUAL "emulated")
-  add_test(NAME grep_program
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/grep_program.sh $<TARGET_FILE:app_gpufs-grep>)
-  set_tests_properties(grep_program PROPERTIES
-    TIMEOUT 600 LABELS device ENVIRONMENT "${test_environment}")
+  gpufs_test(grep_program device ${program_tests}/grep_program.sh $<TARGET_FILE:app_gpufs-grep>)
 endif()
 
-# Programs of the papers on shared memory, by hand and by all protocols.
+# Programs of the papers on shared memory, hand-written and by all protocols.
 if(TARGET app_gpufs-mapping)
-  add_test(NAME mapping_workloads
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/mapping_workloads.sh
-      $<TARGET_FILE:app_gpufs-mapping>)
-  add_test(NAME mapping_files
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/mapping_files.sh
-      $<TARGET_FILE:app_gpufs-mapping>)
-  set_tests_properties(mapping_workloads mapping_files PROPERTIES
-    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+  foreach(name IN ITEMS mapping_workloads mapping_files)
+    gpufs_test(${name} device ${program_tests}/${name}.sh $<TARGET_FILE:app_gpufs-mapping>)
+  endforeach()
 endif()
 
 # The analytics programs in all variants.
 if(TARGET gpufs_analytics)
   foreach(name IN ITEMS graph lookups taxi vectoradd)
-    add_test(NAME ${name}_program
-      COMMAND ${PROJECT_SOURCE_DIR}/test/programs/${name}_program.sh
-        $<TARGET_FILE:app_gpufs-${name}>)
-    set_tests_properties(${name}_program PROPERTIES
-      TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+    gpufs_test(${name}_program device ${program_tests}/${name}_program.sh
+      $<TARGET_FILE:app_gpufs-${name}>)
   endforeach()
 endif()
 
@@ -253,27 +219,21 @@ endif()
 
 # A few rounds of gpufs-stress. Of these seeds, some rounds fork, some are killed.
 if(TARGET app_gpufs-stress AND GPUFS_DEVICE STREQUAL "emulated")
-  add_test(NAME stress_rounds
-    COMMAND app_gpufs-stress --time 8s --rounds 6 --seed 26 --hang 300)
-  set_tests_properties(stress_rounds PROPERTIES
-    TIMEOUT 600 LABELS device ENVIRONMENT "${test_environment}")
+  gpufs_test(stress_rounds device app_gpufs-stress --time 8s --rounds 6 --seed 26 --hang 300)
 endif()
 
 # The rules of the tree: a planted violation of each is reported.
 find_program(GPUFS_PYTHON3 python3)
 mark_as_advanced(GPUFS_PYTHON3)
 if(GPUFS_PYTHON3)
-  add_test(NAME check_house_test
-    COMMAND ${GPUFS_PYTHON3} ${PROJECT_SOURCE_DIR}/test/check_house/run.py)
-  set_tests_properties(check_house_test PROPERTIES TIMEOUT 600 LABELS host)
+  gpufs_test(check_house_test host ${GPUFS_PYTHON3} ${PROJECT_SOURCE_DIR}/test/check_house/run.py)
 endif()
 
 # No call of the library is missing in the list of those that are refused. Sanitizers add symbols.
 if(GPUFS_PYTHON3 AND GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_SANITIZE)
-  add_test(NAME system_calls_are_listed
-    COMMAND ${GPUFS_PYTHON3} ${PROJECT_SOURCE_DIR}/test/refusals/listed.py ${CMAKE_NM}
-      $<TARGET_FILE:gpufs> ${PROJECT_SOURCE_DIR}/test/refusals/calls.txt)
-  set_tests_properties(system_calls_are_listed PROPERTIES TIMEOUT 600 LABELS host)
+  gpufs_test(system_calls_are_listed host ${GPUFS_PYTHON3}
+    ${PROJECT_SOURCE_DIR}/test/refusals/listed.py ${CMAKE_NM} $<TARGET_FILE:gpufs>
+    ${PROJECT_SOURCE_DIR}/test/refusals/calls.txt)
 endif()
 
 # The order of accesses in machine code, for the architectures that a release has. The machine code
@@ -286,26 +246,20 @@ else()
 endif()
 if(GPUFS_PYTHON3 AND GPUFS_NVCC AND NOT GPUFS_SANITIZE)
   string(REGEX MATCHALL "[0-9]+" architectures "${gpufs_cuda_architectures}")
-  add_test(NAME machine_order_test
-    COMMAND ${GPUFS_PYTHON3} ${PROJECT_SOURCE_DIR}/test/device/machine_order.py
-      ${GPUFS_NVCC} ${PROJECT_SOURCE_DIR} ${architectures})
-  set_tests_properties(machine_order_test PROPERTIES TIMEOUT 600 LABELS host)
+  gpufs_test(machine_order_test host ${GPUFS_PYTHON3}
+    ${PROJECT_SOURCE_DIR}/test/device/machine_order.py ${GPUFS_NVCC} ${PROJECT_SOURCE_DIR}
+    ${architectures})
 endif()
 
 # The applications' programs in every mode, the study of them, and real input files if they have
 # been fetched. Then the programs that the documents show.
 if(TARGET gpufs_ports)
   set(bin ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
-  add_test(NAME ports_programs COMMAND ${PROJECT_SOURCE_DIR}/test/programs/ports_programs.sh ${bin})
   set(real_data ${PROJECT_SOURCE_DIR}/build/real-data)
-  add_test(NAME bench_apps
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/bench_apps.sh $<TARGET_FILE:app_gpufs>)
-  add_test(NAME real_inputs
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/real_inputs.sh ${bin} ${real_data})
-  add_test(NAME mosaic_program
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/mosaic_program.sh ${bin} ${real_data})
-  set_tests_properties(ports_programs bench_apps real_inputs mosaic_program PROPERTIES
-    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+  gpufs_test(ports_programs device ${program_tests}/ports_programs.sh ${bin})
+  gpufs_test(bench_apps device ${program_tests}/bench_apps.sh $<TARGET_FILE:app_gpufs>)
+  gpufs_test(real_inputs device ${program_tests}/real_inputs.sh ${bin} ${real_data})
+  gpufs_test(mosaic_program device ${program_tests}/mosaic_program.sh ${bin} ${real_data})
 endif()
 include(gpufs-shown-programs)
 
@@ -324,8 +278,7 @@ if(GPUFS_DEVICE STREQUAL "cuda")
   endforeach()
   target_compile_options(plain_cuda_shared_threads PRIVATE --default-stream=per-thread)
   list(TRANSFORM builds PREPEND ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/ OUTPUT_VARIABLE paths)
-  add_test(NAME plain_cuda COMMAND ${PROJECT_SOURCE_DIR}/test/programs/plain_cuda.sh ${paths})
-  set_tests_properties(plain_cuda PROPERTIES TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77)
+  gpufs_test(plain_cuda device ${program_tests}/plain_cuda.sh ${paths})
 endif()
 
 # add_planted_bug(<name> <sanitizer> <report>): test/*/<name>.{cpp,cu} must pass with the argument

@@ -101,7 +101,7 @@ void complete(bench_options& o) {
   if (o.pattern.empty())
     throw usage_error(
         "bench: needs a pattern (seq, strided, rand, hit, write, rpc) or a study (ratios, paper, "
-        "apps, patterns, nvme); see gpufs bench --help");
+        "apps, patterns, peers, nvme); see gpufs bench --help");
   bool const emulated = device_to_run_on().kind == "emulated";
   auto const fill = [](std::int64_t& value, std::int64_t otherwise) {
     if (value == bench_options::not_given) value = otherwise;

@@ -1,8 +1,11 @@
 // Hand-written code that brings the same files to the device, without gpufs.
 #pragma once
 
+#include <gpufs/device.hpp>
+
 #include <apps/common/host_file.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -24,6 +27,16 @@ struct file_part {
 /// the device. Errors as above.
 [[nodiscard]] double measure_pipelined_GBps(std::vector<file_part> const& parts, unsigned threads,
                                             std::uint64_t chunk_bytes);
+
+/// Called with the bytes on the device, once they are all there and the clock has been stopped.
+using delivered = std::function<void(buffer<std::byte> const& memory)>;
+
+/// The same for records of `record` bytes at `offsets`, which come to lie one behind the other.
+/// `check` may be empty.
+[[nodiscard]] double measure_records_GBps(host_file const& file,
+                                          std::vector<std::uint64_t> const& offsets,
+                                          std::uint64_t record, unsigned threads,
+                                          std::uint64_t chunk_bytes, delivered const& check);
 
 /// The best of 8 and 16 threads with chunks of 1 to 16 MiB. `prepare` is called before each.
 [[nodiscard]] double measure_best_pipelined_GBps(std::vector<file_part> const& parts,

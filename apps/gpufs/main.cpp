@@ -11,6 +11,7 @@
 #include <apps/bench/options.hpp>
 #include <apps/bench/paper.hpp>
 #include <apps/bench/patterns.hpp>
+#include <apps/bench/peers.hpp>
 #include <apps/bench/ratios.hpp>
 #include <apps/bench/write.hpp>
 #include <apps/common/nvme_spec.hpp>
@@ -129,6 +130,11 @@ int main(int argc, char** argv) {
   patterns_options patterns;
   add_options(patterns_command, patterns);
 
+  CLI::App& peers_command = *bench_command.add_subcommand(
+      "peers", "gpufs with the default settings beside what its users would take instead");
+  peers_options peers;
+  add_options(peers_command, peers);
+
   CLI::App& queues_command = *bench_command.add_subcommand(
       "nvme", "NVMe queue pairs that kernels drive, on software controllers of this process");
   nvme_bench_options queues;
@@ -181,7 +187,7 @@ int main(int argc, char** argv) {
       });
     }
     for (auto const* sub : {&ratios_command, &apps_command, &paper_command, &patterns_command,
-                            &queues_command, &mapping_command, &bam_command}) {
+                            &peers_command, &queues_command, &mapping_command, &bam_command}) {
       if (sub->parsed()) require_not_given(bench_own, sub->get_name());
     }
     if (ratios_command.parsed()) return compare(ratio, bench_settings.load(study_defaults()));
@@ -192,6 +198,11 @@ int main(int argc, char** argv) {
       config const settings = bench_settings.load(study_defaults());
       validate(settings);
       return run_patterns(patterns, settings);
+    }
+    if (peers_command.parsed()) {
+      config const settings = bench_settings.load(study_defaults());
+      validate(settings);
+      return run_peers(peers, settings);
     }
     if (mapping_command.parsed()) return run_mapping_figures(mapped);
     if (bam_command.parsed()) return run_bam(analytics);

@@ -90,6 +90,23 @@ grep -q REACHED <<<"$text" && complain "bench ratios compared a small file with 
 [ $? -eq 2 ] && grep -q "must be among pull," "$folder/error" ||
   complain "bench ratios --only sideways: $(cat "$folder/error")"
 
+# What users would take instead.
+line=$(bench peers --size 1M --records 100 --runs 2 --json) || complain "bench peers failed"
+rates='\{"GBps": [0-9.e+-]+, [^}]*\}'  # of a pattern
+for row in gpufs threads model4k model64k; do
+  [[ $line =~ \"$row\":\ \{\"what\":\ \"[^\"]*\",\ \"stream\":\ $rates,\ \"records\":\ $rates ]] ||
+    complain "bench peers: no $row in $line"
+done
+text=$(bench peers --size 1M --records 10 --record 1K --runs 1 --only mmap pread) ||
+  complain "bench peers --only failed"
+[[ $text == *"mmap, one copy"*"one pread of all"* && $text != *KvikIO* ]] ||
+  complain "bench peers --only: $text"
+if [[ $line =~ \"kind\":\ \"emulated\" && $line != *'"missing": "needs a GPU"'* ]]; then
+  complain "bench peers: what needs a GPU must say so: $line"
+fi
+refuses "must be among gpufs, " peers --only sideways
+refuses "must have 1 to 2^32 records" peers --size 4K --record 8K "${settings[@]}"
+
 # The figures. Four blocks read 960 KiB, 240 KiB each: sizes 4 and 64 KiB fit. They read figure 10's
 # 4 MiB, 1 MiB each: that size fits, too.
 bench paper --figure all --out "$folder/out" --scale 0.001 --step 16 --runs 1 --no-charts \
