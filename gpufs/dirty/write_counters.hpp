@@ -37,6 +37,7 @@ __device__ __forceinline__ std::uint32_t writes_counted(fs_ref const& fs, std::u
                                                         std::uint64_t begin, std::uint64_t end) {
   if (fs.writes.write_counters == nullptr) return 0;
   std::uint32_t sum = 0;
+  GPUFS_ROLLED
   for (std::uint64_t r = begin >> write_region_shift; r <= (end - 1) >> write_region_shift; ++r) {
     sum += write_counter(fs, version, r).load(memory_order_relaxed);
   }

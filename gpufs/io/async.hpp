@@ -47,9 +47,9 @@ __device__ __forceinline__ void async_done(fs_ref const& fs, std::uint32_t n) {
 /// Requests the pages first .. first + pages - 1 that are neither in the cache nor in a file
 /// window, as channels allow. All lanes of the group's first warp call. Returns the bits of the
 /// requested pages; `*out` gets the lane's channel.
-GPUFS_STAGE inline std::uint32_t request_pages(fs_ref const* handle, read_span const span,
-                                               std::uint64_t first, unsigned pages,
-                                               async_page* out) {
+GPUFS_STAGE inline std::uint32_t request_pages(fs_ref const* __restrict__ handle,
+                                               read_span const span, std::uint64_t first,
+                                               unsigned pages, async_page* out) {
   fs_ref const& fs = *handle;
   unsigned const lane = lane_id();
   bool wants = false;
@@ -94,7 +94,7 @@ GPUFS_STAGE inline std::uint32_t request_pages(fs_ref const* handle, read_span c
 
 /// Whether all requests of a read are answered, or the daemon has stopped. All lanes of the first
 /// warp call.
-GPUFS_STAGE inline bool all_answered(fs_ref const* handle, std::uint32_t requested,
+GPUFS_STAGE inline bool all_answered(fs_ref const* __restrict__ handle, std::uint32_t requested,
                                      async_page const mine) {
   fs_ref const& fs = *handle;
   bool const waits = (requested >> lane_id() & 1) != 0;
@@ -109,7 +109,7 @@ GPUFS_STAGE inline bool all_answered(fs_ref const* handle, std::uint32_t request
 
 /// Gives up the requests of a read whose file is closed or has another version now. All lanes of
 /// the first warp call.
-GPUFS_STAGE inline void drop_pages(fs_ref const* handle, std::uint32_t requested,
+GPUFS_STAGE inline void drop_pages(fs_ref const* __restrict__ handle, std::uint32_t requested,
                                    async_page const mine) {
   fs_ref const& fs = *handle;
   if ((requested >> lane_id() & 1) != 0) ring::give_up_channel(fs, fs.channels.page, mine.via);
@@ -124,7 +124,7 @@ GPUFS_STAGE inline void drop_pages(fs_ref const* handle, std::uint32_t requested
 /// caller has brought it in or written to it meanwhile. The `*entry` of an entered page is
 /// fetching, and the group must move and publish the page. The channels of all other pages go back.
 /// Returns the bits of the pages to be moved.
-GPUFS_STAGE inline std::uint32_t adopt_pages(fs_ref const* handle, batch const b,
+GPUFS_STAGE inline std::uint32_t adopt_pages(fs_ref const* __restrict__ handle, batch const b,
                                              std::uint32_t requested, async_page const page,
                                              source::fill* entry) {
   fs_ref const& fs = *handle;

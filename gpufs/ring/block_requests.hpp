@@ -132,7 +132,7 @@ inline constexpr unsigned attempts_per_end = 128;
 /// whose channel is still owed a completion. Its answer shows here before it shows in the
 /// completion word, which lies across the bus.
 template <class Team>
-GPUFS_STAGE bool help_drives(fs_ref const* handle, bool waits, std::uint32_t channel,
+GPUFS_STAGE bool help_drives(fs_ref const* __restrict__ handle, bool waits, std::uint32_t channel,
                              unsigned attempt) {
   fs_ref const& fs = *handle;
   owed_command owed;
@@ -162,6 +162,7 @@ __device__ __forceinline__ handle::block_entry& entry_of(fs_ref const& fs, std::
 __device__ __forceinline__ void note_no_answer(fs_ref const& fs, std::uint32_t channel) {
   nvme::queue_pair_ref const* const pair = owed_to(fs, channel).pair;
   if (pair == nullptr) return;
+  GPUFS_ROLLED
   for (unsigned i = 0; i < handle::entry_places; ++i)
     // It announces no other data.
     atomic_ref<std::uint64_t, scope::system>(entry_of(fs, pair->backing, i).failed)
@@ -191,9 +192,9 @@ __device__ __forceinline__ nvme::block_backing const* usable_backing(fs_ref cons
 /// each sender owns its channel. Never waits. Returns true in the lanes whose read was sent.
 // The arguments travel in registers.
 template <class Team>
-GPUFS_STAGE bool send_reads(fs_ref const* handle, std::uint8_t backing, std::uint32_t channel,
-                            std::uint32_t sequence, std::uint64_t offset, std::uint64_t length,
-                            std::uint64_t staging) {
+GPUFS_STAGE bool send_reads(fs_ref const* __restrict__ handle, std::uint8_t backing,
+                            std::uint32_t channel, std::uint32_t sequence, std::uint64_t offset,
+                            std::uint64_t length, std::uint64_t staging) {
   fs_ref const& fs = *handle;
   nvme::queue_pair_ref const* pair = nullptr;
   nvme::sqe entry{};

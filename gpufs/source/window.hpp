@@ -16,8 +16,9 @@ using namespace base;
 /// window has them. Any thread calls. The bytes lie within one window. The caller needs no pin: the
 /// host first takes a window out of the table. It unmaps the window when no kernel runs that may
 /// have found it.
-GPUFS_STAGE inline std::uint64_t window_address(fs_ref const* handle, std::uint64_t version,
-                                                std::uint64_t begin, std::uint64_t length) {
+GPUFS_STAGE inline std::uint64_t window_address(fs_ref const* __restrict__ handle,
+                                                std::uint64_t version, std::uint64_t begin,
+                                                std::uint64_t length) {
   handle::window_table_ref const& table = handle->windows;
   std::uint64_t const window = begin >> table.shift;
   std::uint64_t const from = begin & ((std::uint64_t(1) << table.shift) - 1);

@@ -41,8 +41,9 @@ struct loaded_element : element_access {
 /// together and bring the missing ones in. With `beyond_end`, bytes that the file lacks read as
 /// zeros. Without it they give -EIO.
 template <class T>
-GPUFS_STAGE loaded_element<T> load_element(fs_ref const* handle, file::used_file const file,
-                                           std::int32_t seat, std::uint64_t at, bool beyond_end) {
+GPUFS_STAGE loaded_element<T> load_element(fs_ref const* __restrict__ handle,
+                                           file::used_file const file, std::int32_t seat,
+                                           std::uint64_t at, bool beyond_end) {
   lane_file f(handle, file, seat);
   T value{};
   std::int32_t const failed = for_each_part(
@@ -69,8 +70,9 @@ GPUFS_STAGE loaded_element<T> load_element(fs_ref const* handle, file::used_file
 /// Stores the element at byte `at` of the file. Any thread calls. If lanes come together and their
 /// elements lie one behind the other, their stores are one write.
 template <class T>
-GPUFS_STAGE element_access store_element(fs_ref const* handle, file::used_file const file,
-                                         std::int32_t seat, std::uint64_t at, T const value) {
+GPUFS_STAGE element_access store_element(fs_ref const* __restrict__ handle,
+                                         file::used_file const file, std::int32_t seat,
+                                         std::uint64_t at, T const value) {
   lane_file f(handle, file, seat);
   std::int32_t const failed = for_each_part(
       f, at, sizeof(T),
@@ -98,8 +100,9 @@ struct held_page : element_access {
 
 /// Pins the page once for each lane that comes; release_pins() gives the pins back. Any thread
 /// calls. Loads may use the first `valid` bytes. `beyond_end` has the meaning of load_element().
-GPUFS_STAGE inline held_page hold_page(fs_ref const* handle, file::used_file const file,
-                                       std::int32_t seat, std::uint64_t page, bool beyond_end) {
+GPUFS_STAGE inline held_page hold_page(fs_ref const* __restrict__ handle,
+                                       file::used_file const file, std::int32_t seat,
+                                       std::uint64_t page, bool beyond_end) {
   lane_file f(handle, file, seat);
   held_page held{};
   held.error = visit_pages(f, page, page_pinner{f.cache, held.frame, held.valid});

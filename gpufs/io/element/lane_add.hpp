@@ -111,8 +111,9 @@ struct page_adder {
 /// Lanes that come together and add to one page open its write buffer once. Returns the value
 /// before the add.
 template <class T>
-GPUFS_STAGE loaded_element<T> add_to_element(fs_ref const* handle, file::used_file const file,
-                                             std::int32_t seat, std::uint64_t at, T const value) {
+GPUFS_STAGE loaded_element<T> add_to_element(fs_ref const* __restrict__ handle,
+                                             file::used_file const file, std::int32_t seat,
+                                             std::uint64_t at, T const value) {
   lane_file f(handle, file, seat);
   std::uint64_t const page = at >> f.cache.page_shift;
   auto const begin = static_cast<std::uint32_t>(at & (f.page_bytes() - 1));

@@ -78,8 +78,9 @@ struct straight_source {
 };
 
 /// Finds the `length` bytes at byte `at` of a file version. Any thread calls. Never waits.
-GPUFS_STAGE inline straight_source find_straight(fs_ref const* handle, std::uint64_t version,
-                                                 std::uint64_t at, std::uint32_t length) {
+GPUFS_STAGE inline straight_source find_straight(fs_ref const* __restrict__ handle,
+                                                 std::uint64_t version, std::uint64_t at,
+                                                 std::uint32_t length) {
   fs_ref const& fs = *handle;
   // The lanes need each other's pages to see what is dense, and one of them counts for all. A
   // length is below the alignment of a handle, so the sum names both.

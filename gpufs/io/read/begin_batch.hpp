@@ -186,8 +186,9 @@ __device__ __forceinline__ batch_step as_step(fs_ref const& fs, source::fill con
 /// one: it tries for a while, and then in its turn in the frame line. Returns the pages to be
 /// moved, those that others bring in, and `again`. The last are pages that found no frame or
 /// channel, and pages whose chunk was of no use.
-GPUFS_STAGE inline batch_step begin_batch(fs_ref const* handle, batch const b, std::uint32_t todo,
-                                          std::uint32_t absent, source::fill* entry) {
+GPUFS_STAGE inline batch_step begin_batch(fs_ref const* __restrict__ handle, batch const b,
+                                          std::uint32_t todo, std::uint32_t absent,
+                                          source::fill* entry) {
   fs_ref const& fs = *handle;
   unsigned const lane = lane_id();
   prefetch::readahead chunks(fs, b.chunks);

@@ -60,8 +60,9 @@ __device__ __forceinline__ void copy_slice(fs_ref const& fs, read_span const& sp
 /// frames. All lanes of the group's full warps call; each warp takes the next slice. `own` has a
 /// tile's entries, one per lane.
 template <class Group>
-GPUFS_STAGE void move_pages(fs_ref const* handle, Group const& group, read_span const span,
-                            std::uint64_t first, std::uint32_t moving, source::fill const own) {
+GPUFS_STAGE void move_pages(fs_ref const* __restrict__ handle, Group const& group,
+                            read_span const span, std::uint64_t first, std::uint32_t moving,
+                            source::fill const own) {
   using ops = group_ops<Group>;
   fs_ref const& fs = *handle;
   if (moving == 0) return;
