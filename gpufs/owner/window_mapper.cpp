@@ -53,7 +53,9 @@ class table_mapper final : public daemon::window_mapper {
                   offsetof(rpc::window_entry, version) == 8);
     std::array const fields{w.version, w.window, w.address, w.bytes};
     std::array const tag{++last_tag_};
-    return store(entry, 1, fields) && store(entry, 0, tag);
+    // Before the first one, kernels are told that there are windows.
+    is_announced_ = is_announced_ || store(entries_, 0, tag);
+    return is_announced_ && store(entry, 1, fields) && store(entry, 0, tag);
   }
 
   bool withdraw(std::uint64_t entry) noexcept override {
@@ -87,6 +89,7 @@ class table_mapper final : public daemon::window_mapper {
   std::uint64_t entries_;
   std::uint32_t const* users_;
   std::uint64_t last_tag_ = 0;
+  bool is_announced_ = false;
 };
 
 }  // namespace

@@ -10,9 +10,9 @@
 
 namespace gpufs {
 
-/// Returns a mapper for `table`: `entries` zeroed entries in device memory, a power of two. `users`
-/// is a word there that is nonzero while kernels use the filesystem. The current device must be
-/// theirs.
+/// Returns a mapper for `table`: `entries` zeroed entries in device memory, a power of two, and
+/// behind them rpc::window_entries_more. `users` is a word there that is nonzero while kernels use
+/// the filesystem. The current device must be theirs.
 [[nodiscard]] std::unique_ptr<daemon::window_mapper> make_window_mapper(rpc::window_entry* table,
                                                                         std::uint64_t entries,
                                                                         std::uint32_t const* users);

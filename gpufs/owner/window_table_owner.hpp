@@ -16,8 +16,9 @@ namespace gpufs::owner {
 class window_table_owner {
  public:
   window_table_owner(config const& c, layout const& l)
-      : table_(on_device<rpc::window_entry>(l.window_entries, "the table of file windows",
-                                            "lower registered_memory")),
+      : table_(on_device<rpc::window_entry>(
+            l.window_entries == 0 ? 0 : l.window_entries + rpc::window_entries_more,
+            "the table of file windows", "lower registered_memory")),
         element_counts_(
             on_device<std::uint32_t>(l.element_counts, "counts of element loads", lower_cache)),
         straight_loads_(l.straight_loads),
@@ -26,7 +27,7 @@ class window_table_owner {
   void fill(fs_ref& r) const {
     if (table_.size() != 0)
       r.windows = {table_.data(),
-                   static_cast<std::uint32_t>(table_.size() - 1),
+                   static_cast<std::uint32_t>(table_.size() - rpc::window_entries_more - 1),
                    shift_,
                    element_counts_.data(),
                    static_cast<std::uint32_t>(element_counts_.size()),

@@ -23,6 +23,10 @@ struct alignas(64) window_entry {
 };
 static_assert(sizeof(window_entry) == 64);
 
+/// The table's entries are followed by one whose tag is 0 until a window is published for the first
+/// time. So kernels need not search an empty table.
+inline constexpr std::uint32_t window_entries_more = 1;
+
 /// A window's entry is one of this many, from its home on.
 inline constexpr unsigned window_probes = 4;
 

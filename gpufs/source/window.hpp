@@ -12,6 +12,14 @@ namespace gpufs::source {
 
 using namespace base;
 
+/// Loads a word that is 0 as long as no window has been published. Any thread calls.
+__device__ __forceinline__ std::uint64_t load_any_windows(fs_ref const& fs) {
+  handle::window_table_ref const& table = fs.windows;
+  if (table.entries == nullptr) return 0;
+  return atomic_ref<std::uint64_t, scope::system>(table.entries[std::uint64_t{table.mask} + 1].tag)
+      .load(memory_order_relaxed);
+}
+
 /// Returns the address of bytes [begin, begin + length) of file version `version`, or 0 if no file
 /// window has them. Any thread calls. The bytes lie within one window. The caller needs no pin: the
 /// host first takes a window out of the table. It unmaps the window when no kernel runs that may

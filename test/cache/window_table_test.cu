@@ -80,7 +80,7 @@ TEST_CASE(
     "windows: look-ups find a window as it was published or not at all, while entries are emptied "
     "and filled") {
   CAPTURE(seed());
-  buffer<rpc::window_entry> table(entries);
+  buffer<rpc::window_entry> table(entries + rpc::window_entries_more);
   table.fill_zero();
   buffer<std::uint32_t> users(1);
   users.fill_zero();

@@ -18,11 +18,11 @@ namespace gpufs::io {
 using namespace base;
 
 /// The address of the lane's page in a file window. Returns 0 if the page's bit in `absent` is not
-/// set, if no file window has it, or if the file is written. Any thread calls.
+/// set, if no file window has it, or if the file is written. `any`: of source::load_any_windows().
+/// Any thread calls.
 __device__ __forceinline__ std::uint64_t find_windows(fs_ref const& fs, batch const& b,
-                                                      std::uint32_t absent) {
-  if (fs.windows.entries == nullptr || b.span.zero_filled || (absent >> lane_id() & 1) == 0)
-    return 0;
+                                                      std::uint32_t absent, std::uint64_t any) {
+  if (any == 0 || b.span.zero_filled || (absent >> lane_id() & 1) == 0) return 0;
   std::uint64_t const page = b.first + lane_id();
   return source::window_address(fs.self, b.span.version, page << b.span.page_shift,
                                 b.span.name(page).expected);
@@ -196,14 +196,15 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* __restrict__ handle, bat
   cache::line_wait<> wait(*fs.cache.line);
   bool covered = false;
   for (unsigned attempt = 0; todo != 0; ++attempt) {
-    // Under way with the loads of the look-ups, so that it costs no trip of its own.
+    // Under way with the loads of the look-ups, so that they cost no trip of their own.
     std::uint64_t const waiting = wait.look();
+    std::uint64_t const any_windows = source::load_any_windows(fs);
     absent = (absent & todo) | look_up(fs, b, todo & ~absent, mine);
     todo &= absent;
     std::uint32_t contested = 0;
     bool short_of_channels = false;
     if (absent != 0) {
-      std::uint64_t const window = find_windows(fs, b, absent);
+      std::uint64_t const window = find_windows(fs, b, absent, any_windows);
       std::uint32_t const unregistered = absent & ~__ballot_sync(all_lanes, window != 0);
       if (wait.may_take(waiting)) {
         if (!covered && b.chunks != nullptr && unregistered != 0)
