@@ -144,6 +144,7 @@ void address_space::hand_over(object& o, block_run blocks, bool writes) {
     blocks = o.all();
     writes = true;
     protect_or_throw(o, blocks, host_access::none);
+    o.glimpses = {};
   }
   clean(o, blocks, released);
   if (!writes) return;
@@ -199,6 +200,11 @@ void address_space::drop_uses(std::int64_t call) {
   auto const is_of_call = [call](use const& u) { return u.call == std::uint64_t(call); };
   for (auto& [offset, o] : objects_) {
     if constexpr (!device_memory::shared_range::hands_over) {
+      if (!o.glimpses.empty()) {
+        for (auto const& u : o.uses) {
+          if (is_of_call(u)) end_glimpses(o, u.blocks);
+        }
+      }
       std::erase_if(o.uses, is_of_call);
       continue;
     }

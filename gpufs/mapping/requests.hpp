@@ -3,6 +3,7 @@
 
 #include <gpufs/mapping/object.hpp>
 #include <gpufs/mapping_options.hpp>
+#include <gpufs/mapping_statistics.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -27,6 +28,17 @@ enum class missing_bytes { refuse, bring };
 struct bytes_ahead {
   std::uint64_t offset, id;  ///< of the object
   byte_run bytes;
+};
+
+/// An object, for those who know an address of it.
+struct object_place {
+  std::uint64_t offset, bytes;
+};
+
+/// What counts moved bytes by their reason. Null `blocks`: they do not lie in whole blocks.
+using counter = std::uint64_t mapping_statistics::*;
+struct reason {
+  counter blocks, bytes;
 };
 
 /// What a range of an object is to be made ready for; see mapping::acquire().
