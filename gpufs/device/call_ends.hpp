@@ -1,4 +1,5 @@
-// Which calls on streams have ended. One implementation per device.
+// Which calls on streams have ended, and streams that run behind them. One implementation per
+// device.
 #pragma once
 
 #include <gpufs/device.hpp>
@@ -37,6 +38,13 @@ class call_ends {
 
   /// GPU: calls that have ended since the last time. Emulated: none.
   [[nodiscard]] std::vector<std::int64_t> ask();
+
+  /// Calls on streams other than `on` that are not known to have ended. In ascending order.
+  [[nodiscard]] std::vector<std::int64_t> under_way_beside(stream const& on) const;
+
+  /// What `on` gets from now on runs behind these calls, which the device sees to. `calls` are some
+  /// of those that under_way_beside() has just said. Throws device_error.
+  void order_behind(stream& on, std::vector<std::int64_t> const& calls);
 
  private:
   struct implementation;

@@ -84,7 +84,7 @@ class address_space {
   /// Returns the call's number, 0: it uses nothing, -EINVAL: an object has gone, -EACCES: it would
   /// write to one that is only read, -EAGAIN: bytes are missing and not to be brought, -EIO, or the
   /// error of a file. Every call that began is ended by end_behind().
-  std::int64_t begin(parts_of_call const& parts, missing_bytes missing);
+  std::int64_t begin(parts_of_call const& parts, beginning const& how);
   /// What a call uses that names bytes by their address: those that lie in the object that has the
   /// first one. Nothing: there is none, or no byte.
   [[nodiscard]] std::optional<part> part_at(void const* first, std::uint64_t bytes, bool writes);
@@ -174,6 +174,7 @@ class address_space {
   void clean(object& o, block_run r, reason why);
   void hand_over(object& o, block_run blocks, bool writes);
   void hand_over_batch(object& o, bool writes);
+  void order(stream& on, used_objects const& all);
   void use_range(object& o, use const& u);
   void take_ended_calls();
   void end_call(std::int64_t call);

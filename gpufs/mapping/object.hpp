@@ -32,7 +32,8 @@ using written_list = std::list<written_block>;
 struct use {
   block_run blocks;
   bool writes;
-  std::uint64_t call;  ///< its number
+  std::uint64_t call;        ///< its number
+  bool is_declared = false;  ///< and so ordered with calls of other streams
 };
 
 /// Bytes [first, end) of an object.

@@ -1,6 +1,7 @@
 // What calls of the API name of objects.
 #pragma once
 
+#include <gpufs/device.hpp>
 #include <gpufs/mapping/object.hpp>
 #include <gpufs/mapping_options.hpp>
 #include <gpufs/mapping_statistics.hpp>
@@ -23,6 +24,15 @@ using parts_of_call = std::optional<std::vector<part>>;
 
 /// What the begin of a call does about bytes that the device lacks.
 enum class missing_bytes { refuse, bring };
+
+/// How a call begins.
+struct beginning {
+  stream& on;  ///< where its work goes
+  missing_bytes missing;
+  /// A declaration orders it with calls of other streams that use the same bytes, unless none of
+  /// the two writes them. Not wanted for what the program itself puts on its streams.
+  bool is_ordered = true;
+};
 
 /// Bytes of an object that the CPU will probably touch next.
 struct bytes_ahead {

@@ -16,7 +16,7 @@ __global__ void scale(float const* in, float* out, long n, float f) {
 void declares(gpufs::mapping const& in, gpufs::mapping const& out, unsigned grid, unsigned block,
               long n);
 void declares(gpufs::mapping const& in, gpufs::mapping const& out, unsigned grid, unsigned block,
-              long n) {
+              long n){
 #include "declared_launch.inc"
 }
 
