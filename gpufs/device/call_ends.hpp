@@ -15,10 +15,11 @@ namespace gpufs::device_memory {
 ///
 /// Emulated: the stream tells at once, before it says that its work is done. GPU: a mark lies in
 /// the stream, and those who wait ask whether it has been reached. (A callback of the stream costs
-/// each launch more than ten times as much.)
+/// each launch more than ten times as much.) GPUFS_SEPARATE_SIDES: the emulated device is asked,
+/// too.
 class call_ends {
  public:
-#if defined(GPUFS_EMULATED)
+#if defined(GPUFS_EMULATED) && !defined(GPUFS_SEPARATE_SIDES)
   static constexpr bool must_ask = false;
 #else
   static constexpr bool must_ask = true;

@@ -39,6 +39,33 @@ class handshake {
   pinned_buffer<std::uint32_t> words_;
 };
 
+/// Kernels get addresses of their own, which depend on where an object lies.
+#if defined(GPUFS_SEPARATE_SIDES)
+inline constexpr bool separate_sides = true;
+#else
+inline constexpr bool separate_sides = false;
+#endif
+
+/// Settings with the addresses that for_kernels() counts on.
+inline mapping_config settings_of_suite(std::uint64_t block = block_automatic) {
+  mapping_config c;
+  c.address_space = 64ull << 30;
+  c.coherence_block = block;
+  return c;
+}
+
+/// What kernels get as the words of an object. Where both sides have memory of their own
+/// (GPUFS_SEPARATE_SIDES), that is where the library has the device's, or the host's if the device
+/// uses that.
+inline std::uint32_t* for_kernels(mapping const& m) {
+#if defined(GPUFS_SEPARATE_SIDES)
+  std::uint64_t const further = m.tiers().device != 0 ? 2 : 1;
+  return m.as<std::uint32_t>() + further * (settings_of_suite().address_space / 4);
+#else
+  return m.as<std::uint32_t>();
+#endif
+}
+
 /// Loads and stores of words that kernels use meanwhile.
 inline std::uint32_t word_at(mapping const& m, std::uint64_t i) {
   return shared_word(m.as<std::uint32_t>()[i]).load(gpufs::memory_order_relaxed);

@@ -35,13 +35,13 @@ call_ends::~call_ends() = default;
 
 void call_ends::add(stream& on, std::int64_t call) {
   auto& calls = implementation_->calls;
-  std::erase_if(calls, [](auto const& c) { return c.has_ended(); });
+  if (!must_ask) std::erase_if(calls, [](auto const& c) { return c.has_ended(); });
   auto const end = std::make_shared<std::latch>(1);
   calls.push_back({call, &on.access(), end});
   try {
     // A copy: this object may go as soon as it has been told of the last call.
     emulated::when_done(on, [ended = implementation_->ended, call, end] {
-      ended(call);
+      if (!must_ask) ended(call);
       end->count_down();
     });
   } catch (...) {
@@ -50,7 +50,16 @@ void call_ends::add(stream& on, std::int64_t call) {
   }
 }
 
-std::vector<std::int64_t> call_ends::ask() { return {}; }
+std::vector<std::int64_t> call_ends::ask() {
+  std::vector<std::int64_t> numbers;
+  if (!must_ask) return numbers;
+  std::erase_if(implementation_->calls, [&](auto const& c) {
+    if (!c.has_ended()) return false;
+    numbers.push_back(c.number);
+    return true;
+  });
+  return numbers;
+}
 
 std::vector<std::int64_t> call_ends::under_way_beside(stream const& on) const {
   std::vector<std::int64_t> numbers;
