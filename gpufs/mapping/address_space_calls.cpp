@@ -222,12 +222,7 @@ void address_space::end_call(std::int64_t call) {
 void address_space::drop_uses(std::int64_t call) {
   auto const is_of_call = [call](use const& u) { return u.call == std::uint64_t(call); };
   for (auto& [offset, o] : objects_) {
-    if constexpr (!device_memory::shared_range::hands_over) {
-      if (!o.glimpses.empty()) {
-        for (auto const& u : o.uses) {
-          if (is_of_call(u)) end_glimpses(o, u.blocks);
-        }
-      }
+    if (!device_memory::shared_range::hands_over && o.glimpses.empty()) {
       std::erase_if(o.uses, is_of_call);
       continue;
     }
@@ -241,6 +236,7 @@ void address_space::drop_uses(std::int64_t call) {
 
 // Gives the CPU back what no other call uses.
 void address_space::end_use(object& o, block_run r) {
+  if constexpr (!device_memory::shared_range::hands_over) return end_glimpses(o, r);
   for (auto const& free : o.unused(r)) {
     if (!range_.end_use(o.begin_of(free), o.pages_of(free))) {
       // The device's bytes lie there still. The CPU shall not take them for its own.

@@ -14,6 +14,7 @@
 #include <gpufs/mapping/address_space.hpp>
 
 #include <algorithm>
+#include <exception>
 
 namespace gpufs::shared {
 
@@ -59,18 +60,38 @@ fault_answer address_space::glimpse(object& o, std::uint64_t block, touch_kind k
   return fault_answer::served;
 }
 
-// In the service thread. Returns whether the CPU sees some still.
+// In the service thread. Returns whether the CPU sees some still. What cannot be closed stays, and
+// is tried again.
 bool address_space::end_old_glimpses() {
-  if (!glimpses_.is_over(glimpse_clock::clock::now())) return glimpses_.runs();
+  auto const now = glimpse_clock::clock::now();
+  if (!glimpses_.is_over(now)) return glimpses_.runs();
   glimpses_.end();
   quiet_lock const lock(mutex_);
-  for (auto& [offset, o] : objects_) end_glimpses(o, o.all());
-  return false;
+  for (auto& [offset, o] : objects_) {
+    for (auto const& run : o.glimpses.runs()) {
+      if (protect(o, run, host_access::none) == 0)
+        o.glimpses.take(run);
+      else
+        glimpses_.came(now, {});
+    }
+  }
+  return glimpses_.runs();
 }
 
+// A call has ended that used these blocks. If the system has no more mappings, they stay open, and
+// have the device's bytes.
 void address_space::end_glimpses(object& o, block_run r) {
+  constexpr reason why{nullptr, &mapping_statistics::merged_bytes};
   for (auto const& run : o.glimpses.take(r)) {
-    if (range_.protect(o.begin_of(run), o.pages_of(run), host_access::none) != 0) fail();
+    if (protect(o, run, host_access::none) == 0) continue;
+    try {
+      // Other calls may write them still, and go on while the CPU reads old bytes.
+      if (o.is_used(run, false)) throw device_error("no more mappings");
+      fetch(o, run, why);
+      set_state(o, run, block_state::read_only);
+    } catch (std::exception const&) {
+      fail();
+    }
   }
 }
 
