@@ -60,6 +60,9 @@ set(test_environment
 
 set(profiles ${PROJECT_BINARY_DIR}/profiles)  # with GPUFS_COVERAGE
 
+# Suites wait more than they compute. With -O2 they take half as long again to compile.
+set(quick_to_compile -O1)
+
 file(GLOB suites CONFIGURE_DEPENDS test/*/*_test.cpp test/*/*_test.cu)
 if(GPUFS_DEVICE STREQUAL "emulated")
   list(FILTER suites EXCLUDE REGEX "/cuda_[^/]*$")
@@ -88,8 +91,7 @@ foreach(suite IN LISTS suites)
   gpufs_add_sources(${name} ${suite})
   gpufs_set_up_program(${name})
   if(GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_COVERAGE)
-    # Suites wait more than they compute. With -O2 they take half as long again to compile.
-    target_compile_options(${name} PRIVATE -O1)
+    target_compile_options(${name} PRIVATE ${quick_to_compile})
   endif()
   target_link_libraries(${name} PRIVATE test_main_${kind} test_support gpufs_cli gpufs::CLI11)
   if(name MATCHES "^(history|write_crash)_")
@@ -137,6 +139,30 @@ foreach(suite IN LISTS suites)
     TIMEOUT 600 LABELS ${kind} SKIP_RETURN_CODE 77
     ENVIRONMENT "${test_environment};LLVM_PROFILE_FILE=${profiles}/${name}-%m%c.profraw")
 endforeach()
+
+# Suites of shared memory once more, where CPU and emulated device have memory of their own at
+# shared addresses, as with a GPU. The code that asks which of the two it is comes before gpufs's.
+if(GPUFS_DEVICE STREQUAL "emulated")
+  file(GLOB separate_sources CONFIGURE_DEPENDS gpufs/mapping/address_space*.cpp)
+  add_library(test_separate_sides OBJECT ${separate_sources} gpufs/owner/shared_memory.cpp
+    gpufs/device/emulated/shared_range.cpp gpufs/device/emulated/call_ends.cpp)
+  target_compile_definitions(test_separate_sides PUBLIC GPUFS_SEPARATE_SIDES)
+  target_link_libraries(test_separate_sides PUBLIC gpufs gpufs::fmt PRIVATE gpufs_warnings)
+  foreach(suite glimpses programs streams)
+    set(name separate_${suite}_test)
+    add_executable(${name} test/mapping/shared_${suite}_test.cu)
+    gpufs_set_up_program(${name})
+    if(NOT GPUFS_COVERAGE)
+      target_compile_options(${name} PRIVATE ${quick_to_compile})
+    endif()
+    target_link_libraries(${name} PRIVATE
+      test_separate_sides test_main_device test_support gpufs_cli gpufs::CLI11)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES
+      TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77
+      ENVIRONMENT "${test_environment};LLVM_PROFILE_FILE=${profiles}/${name}-%m%c.profraw")
+  endforeach()
+endif()
 
 if(TARGET tune_test)
   add_dependencies(tune_test app_gpufs)

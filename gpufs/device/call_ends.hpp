@@ -1,4 +1,5 @@
-// Which calls on streams have ended. One implementation per device.
+// Which calls on streams have ended, and streams that run behind them. One implementation per
+// device.
 #pragma once
 
 #include <gpufs/device.hpp>
@@ -14,10 +15,11 @@ namespace gpufs::device_memory {
 ///
 /// Emulated: the stream tells at once, before it says that its work is done. GPU: a mark lies in
 /// the stream, and those who wait ask whether it has been reached. (A callback of the stream costs
-/// each launch more than ten times as much.)
+/// each launch more than ten times as much.) GPUFS_SEPARATE_SIDES: the emulated device is asked,
+/// too.
 class call_ends {
  public:
-#if defined(GPUFS_EMULATED)
+#if defined(GPUFS_EMULATED) && !defined(GPUFS_SEPARATE_SIDES)
   static constexpr bool must_ask = false;
 #else
   static constexpr bool must_ask = true;
@@ -37,6 +39,13 @@ class call_ends {
 
   /// GPU: calls that have ended since the last time. Emulated: none.
   [[nodiscard]] std::vector<std::int64_t> ask();
+
+  /// Calls on streams other than `on` that are not known to have ended. In ascending order.
+  [[nodiscard]] std::vector<std::int64_t> under_way_beside(stream const& on) const;
+
+  /// What `on` gets from now on runs behind these calls, which the device sees to. `calls` are some
+  /// of those that under_way_beside() has just said. Throws device_error.
+  void order_behind(stream& on, std::vector<std::int64_t> const& calls);
 
  private:
   struct implementation;

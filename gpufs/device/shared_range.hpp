@@ -122,7 +122,9 @@ class shared_range {
   [[nodiscard]] std::byte* device_bytes(std::uint64_t at) const { return device_ + at; }
 
   /// Emulated: the CPU reaches the device's bytes while a call uses them. GPU: never.
-#if defined(GPUFS_EMULATED)
+  /// GPUFS_SEPARATE_SIDES: a test's build, in which it does not either. There kernels get
+  /// device_bytes() instead of shared addresses.
+#if defined(GPUFS_EMULATED) && !defined(GPUFS_SEPARATE_SIDES)
   static constexpr bool hands_over = true;
 #else
   static constexpr bool hands_over = false;

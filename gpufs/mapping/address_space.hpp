@@ -9,6 +9,7 @@
 #include <gpufs/mapping/file_lane.hpp>
 #include <gpufs/mapping/file_pieces.hpp>
 #include <gpufs/mapping/file_side.hpp>
+#include <gpufs/mapping/glimpse_clock.hpp>
 #include <gpufs/mapping/guard.hpp>
 #include <gpufs/mapping/page_work.hpp>
 #include <gpufs/mapping/quiet_lock.hpp>
@@ -73,11 +74,8 @@ class address_space {
   [[nodiscard]] std::byte* base() const { return range_.base(); }
   [[nodiscard]] std::uint64_t reserved() const { return range_.bytes(); }
   [[nodiscard]] std::byte* address_of(object const& o) const { return range_.base() + o.offset; }
-  /// Offset and bytes of the object that has an address; no bytes: there is none.
-  struct place {
-    std::uint64_t offset, bytes;
-  };
-  [[nodiscard]] place find(std::uintptr_t address) const;
+  /// The object that has an address; no bytes: there is none.
+  [[nodiscard]] object_place find(std::uintptr_t address) const;
 
   /// Brings what the device lacks for a call, with signals. begin() does the same without them.
   /// Returns 0 or an error, as begin().
@@ -86,7 +84,7 @@ class address_space {
   /// Returns the call's number, 0: it uses nothing, -EINVAL: an object has gone, -EACCES: it would
   /// write to one that is only read, -EAGAIN: bytes are missing and not to be brought, -EIO, or the
   /// error of a file. Every call that began is ended by end_behind().
-  std::int64_t begin(parts_of_call const& parts, missing_bytes missing);
+  std::int64_t begin(parts_of_call const& parts, beginning const& how);
   /// What a call uses that names bytes by their address: those that lie in the object that has the
   /// first one. Nothing: there is none, or no byte.
   [[nodiscard]] std::optional<part> part_at(void const* first, std::uint64_t bytes, bool writes);
@@ -128,10 +126,6 @@ class address_space {
   [[nodiscard]] std::vector<std::string> notes() const;
 
  private:
-  using counter = std::uint64_t mapping_statistics::*;
-  struct reason {
-    counter blocks, bytes;
-  };
   static constexpr reason released{&mapping_statistics::release_blocks,
                                    &mapping_statistics::release_bytes};
 
@@ -180,6 +174,7 @@ class address_space {
   void clean(object& o, block_run r, reason why);
   void hand_over(object& o, block_run blocks, bool writes);
   void hand_over_batch(object& o, bool writes);
+  void order(stream& on, used_objects const& all);
   void use_range(object& o, use const& u);
   void take_ended_calls();
   void end_call(std::int64_t call);
@@ -203,6 +198,8 @@ class address_space {
                                    touch_kind kind);
   [[nodiscard]] fault_answer serve_absent(quiet_lock& lock, object& o, block_run one);
   [[nodiscard]] fault_answer serve_single(object& o, std::uint64_t block, bool writes);
+  [[nodiscard]] fault_answer glimpse(object& o, std::uint64_t block, touch_kind kind);
+  void end_glimpses(object& o, block_run r);
   void make_readable(object& o, block_run r, device_memory::host_access to);
   [[nodiscard]] std::vector<byte_run> parts_to_copy(object& o, byte_run r);
   bool pin(object& o, std::uint64_t piece);
@@ -254,6 +251,7 @@ class address_space {
   [[nodiscard]] bool answer_all(std::vector<fault*>& open);
   [[nodiscard]] bool try_to_answer(fault& f);
   void prepare_ahead();
+  [[nodiscard]] bool end_old_glimpses();
 
   pid_t process_ = ::getpid();
   mapping_config settings_;
@@ -286,6 +284,7 @@ class address_space {
   std::uint64_t bytes_to_pin_;      ///< that may still be pinned
   std::vector<bytes_ahead> ahead_;  ///< since the service thread looked last
   fault_queue faults_;
+  glimpse_clock glimpses_;  ///< of the service thread
   device_memory::call_ends ends_{[this](std::int64_t call) {
     quiet_lock const lock(mutex_);
     end_call(call);

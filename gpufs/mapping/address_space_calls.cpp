@@ -71,16 +71,18 @@ int address_space::prepare(parts_of_call const& parts) {
   return bring_all(lock, parts, missing_bytes::bring, all);
 }
 
-std::int64_t address_space::begin(parts_of_call const& parts, missing_bytes missing) {
+std::int64_t address_space::begin(parts_of_call const& parts, beginning const& how) {
   if (in_forked_child()) return failed;
   quiet_lock lock(mutex_);
   why_refused_.clear();
   used_objects all;
-  if (int const error = bring_all(lock, parts, missing, all); error != 0) return error;
+  if (int const error = bring_all(lock, parts, how.missing, all); error != 0) return error;
   if (all.empty()) return 0;
+  for (auto& [o, u] : all) u.is_declared = parts.has_value() && how.is_ordered;
   auto const number = std::uint64_t(last_call_) + 1;
   try {
     rolling_.released(written_.size());
+    order(how.on, all);
     for (auto const& [o, u] : all) hand_over(*o, u.blocks, u.writes);
     wait_for_sends();
     for (auto const& [o, u] : all) use_range(*o, u);
@@ -91,6 +93,27 @@ std::int64_t address_space::begin(parts_of_call const& parts, missing_bytes miss
   }
   count_call(all, parts.has_value());
   return ++last_call_;
+}
+
+// Calls that are launched on other streams, and that use what this one does, come first: one of the
+// two writes it, and one declares it. Two launches that declare nothing may use everything. These
+// are ordered as the device's streams are, or programs with several streams would run on one.
+void address_space::order(stream& on, used_objects const& all) {
+  auto const beside = ends_.under_way_beside(on);
+  if (beside.empty()) return;
+  std::vector<std::int64_t> before;
+  for (auto const& [o, u] : all) {
+    for (auto const& other : o->uses) {
+      if ((u.writes || other.writes) && (u.is_declared || other.is_declared) &&
+          u.blocks.overlaps(other.blocks) &&
+          std::ranges::binary_search(beside, std::int64_t(other.call)))
+        before.push_back(std::int64_t(other.call));
+    }
+  }
+  if (before.empty()) return;
+  std::ranges::sort(before);
+  device_scope const here(device_);
+  ends_.order_behind(on, before);
 }
 
 std::optional<part> address_space::part_at(void const* first, std::uint64_t bytes, bool writes) {
@@ -144,6 +167,7 @@ void address_space::hand_over(object& o, block_run blocks, bool writes) {
     blocks = o.all();
     writes = true;
     protect_or_throw(o, blocks, host_access::none);
+    o.glimpses = {};
   }
   clean(o, blocks, released);
   if (!writes) return;
@@ -198,7 +222,7 @@ void address_space::end_call(std::int64_t call) {
 void address_space::drop_uses(std::int64_t call) {
   auto const is_of_call = [call](use const& u) { return u.call == std::uint64_t(call); };
   for (auto& [offset, o] : objects_) {
-    if constexpr (!device_memory::shared_range::hands_over) {
+    if (!device_memory::shared_range::hands_over && o.glimpses.empty()) {
       std::erase_if(o.uses, is_of_call);
       continue;
     }
@@ -212,6 +236,7 @@ void address_space::drop_uses(std::int64_t call) {
 
 // Gives the CPU back what no other call uses.
 void address_space::end_use(object& o, block_run r) {
+  if constexpr (!device_memory::shared_range::hands_over) return end_glimpses(o, r);
   for (auto const& free : o.unused(r)) {
     if (!range_.end_use(o.begin_of(free), o.pages_of(free))) {
       // The device's bytes lie there still. The CPU shall not take them for its own.

@@ -30,10 +30,12 @@ void address_space::serve_faults() {
     if (stops_.load(std::memory_order_acquire) && open.empty()) return;
     bool const has_answered = answer_all(open);
     prepare_ahead();
+    bool const has_glimpses = end_old_glimpses();
     if (has_answered) times = 0;
-    if (open.empty() || !device_memory::call_ends::must_ask)
+    bool const asks = device_memory::call_ends::must_ask && !open.empty();
+    if (!asks && !has_glimpses)
       faults_.wait(seen, has_answered && open.empty());
-    else if (!yields(times))
+    else if (!asks || !yields(times))
       faults_.wait_shortly(seen);
   }
 }
@@ -92,7 +94,7 @@ fault_answer address_space::serve(quiet_lock& lock, object& o, std::uint64_t blo
   block_run const one{block, block + 1};
   bool const is_batch = o.protocol == coherence_protocol::batch;
   if (o.is_used(one, device_memory::shared_range::hands_over))
-    return has_failed_ ? fault_answer::failed : fault_answer::waiting;
+    return has_failed_ ? fault_answer::failed : glimpse(o, block, kind);
   auto const state = is_batch ? block_state::dirty : o.states[block];
   // Where the processor does not tell, the first fault counts as a read, and one on a block that
   // may be read as a write.

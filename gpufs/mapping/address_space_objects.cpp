@@ -66,6 +66,7 @@ object& address_space::add(std::uint64_t bytes, map_options const& options,
                                            .bytes = bytes,
                                            .block_bytes = block_for(bytes, protocol, block),
                                            .protocol = protocol,
+                                           .waits_on_touch = options.wait_on_touch,
                                            .states = {}})
                   .first->second;
     o.file = std::move(file);
@@ -171,12 +172,12 @@ object* address_space::object_at(std::uint64_t offset) {
   return offset - at->first < at->second.bytes ? &at->second : nullptr;
 }
 
-address_space::place address_space::find(std::uintptr_t address) const {
+object_place address_space::find(std::uintptr_t address) const {
   auto const first = reinterpret_cast<std::uintptr_t>(range_.base());
   if (address < first || address - first >= range_.bytes() || in_forked_child()) return {0, 0};
   quiet_lock const lock(mutex_);
   auto const* const o = const_cast<address_space*>(this)->object_at(address - first);
-  return o == nullptr ? place{0, 0} : place{o->offset, o->bytes};
+  return o == nullptr ? object_place{0, 0} : object_place{o->offset, o->bytes};
 }
 
 }  // namespace gpufs::shared

@@ -27,8 +27,8 @@ class call {
   /// Why it did not begin.
   [[nodiscard]] std::string refusal() const { return space_->why_refused(); }
   /// Returns 0, or why not, as address_space::begin().
-  int begin(missing_bytes missing) {
-    auto const result = space_->begin(parts_, missing);
+  int begin(beginning const& how) {
+    auto const result = space_->begin(parts_, how);
     number_ = std::max<std::int64_t>(result, 0);
     return result < 0 ? int(result) : 0;
   }

@@ -32,7 +32,8 @@ using written_list = std::list<written_block>;
 struct use {
   block_run blocks;
   bool writes;
-  std::uint64_t call;  ///< its number
+  std::uint64_t call;        ///< its number
+  bool is_declared = false;  ///< and so ordered with calls of other streams
 };
 
 /// Bytes [first, end) of an object.
@@ -49,13 +50,14 @@ inline constexpr std::uint64_t moving = 0, spilling = ~0ull;
 
 inline bool is_of_call(use const& u) { return u.call != moving && u.call != spilling; }
 
-/// Protected by the mutex of its address space, but for what does not change: the first five.
+/// Protected by the mutex of its address space, but for what does not change: the first six.
 struct object {
   std::uint64_t id;      ///< no other object of the address space ever has it
   std::uint64_t offset;  ///< in the reservation
   std::uint64_t bytes;
   std::uint64_t block_bytes;
   coherence_protocol protocol;
+  bool waits_on_touch;
 
   std::vector<block_state> states;  ///< not of batch objects
   /// Blocks in a state other than invalid. A release goes through these, not through all blocks.
@@ -66,6 +68,9 @@ struct object {
   /// Number of the eviction that sent a block last, 0: none. Of rolling objects.
   std::vector<std::uint32_t> evicted_at = {};
   std::vector<use> uses = {};
+  /// GPU: invalid blocks that the CPU may read while calls run that may write them. It sees bytes
+  /// that the device had.
+  block_runs glimpses = {};
   /// Pieces that are pinned, and others that have been copied in part.
   block_runs pinned = {}, copied = {};
   /// The block that the CPU waited for last. Before the first one, block 0 is the next.

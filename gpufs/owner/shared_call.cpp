@@ -73,7 +73,7 @@ int shared_call::release() {
 int shared_call::begin_all(missing_bytes missing) {
   shared::no_signals const quiet;
   for (auto const& c : parts_) {
-    int const result = c->begin(missing);
+    int const result = c->begin({.on = *on_, .missing = missing});
     if (result == -EAGAIN && missing == missing_bytes::refuse) return result;
     if (result != 0) return refused(*c, result);
   }

@@ -105,7 +105,7 @@ class undeclared_launches final : public device::launch_observer {
     auto begun = std::make_unique<calls>(on);
     for (auto const& space : spaces) {
       auto& c = begun->all.emplace_back(space);
-      int const result = c.begin(missing);
+      int const result = c.begin({.on = on, .missing = missing});
       if (result == -EAGAIN && missing == missing_bytes::refuse) return nullptr;
       if (result != 0) throw shared_memory_error(-result, shared::refusal_text(c.refusal()));
     }
@@ -157,7 +157,7 @@ owner::shared_copy::shared_copy(stream& on, named_bytes to, named_bytes from)
     if (auto const p = space->part_at(to.first, to.bytes, true); p && writes) parts.push_back(*p);
     if (parts.empty()) continue;
     auto& c = implementation_->calls.emplace_back(std::move(space), std::move(parts));
-    int const result = c.begin(missing_bytes::bring);
+    int const result = c.begin({.on = on, .missing = missing_bytes::bring, .is_ordered = false});
     if (result != 0) throw shared_memory_error(-result, shared::refusal_text(c.refusal()));
   }
 }

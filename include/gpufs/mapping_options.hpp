@@ -136,6 +136,13 @@ struct map_options {
 
   /// As mapping_config::coherence_block. Nothing: the value there. Lazy objects have one block.
   std::optional<std::uint64_t> block = std::nullopt;
+
+  /// What a CPU thread does that touches a block while a call runs that may write to it. Batch
+  /// objects: not looked at.
+  /// true   It waits for the call.
+  /// false  It reads the device's bytes as they are at some moment of the call, and waits only to
+  ///        write. docs/mapping.md says what that promises.
+  bool wait_on_touch = true;
 };
 
 /// Checks each setting. Throws config_error naming the first wrong one, its value and the remedy.

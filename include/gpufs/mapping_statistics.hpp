@@ -17,6 +17,8 @@
   COUNTER(fault_read_bytes, "their bytes")                                                        \
   COUNTER(fault_write_blocks, "blocks fetched because the CPU wrote to a part of them")           \
   COUNTER(fault_write_bytes, "their bytes")                                                       \
+  COUNTER(glimpsed_blocks, "blocks fetched because the CPU read them while a call ran")           \
+  COUNTER(glimpsed_bytes, "their bytes")                                                          \
   COUNTER(acquire_blocks, "blocks fetched by acquire()")                                          \
   COUNTER(acquire_bytes, "their bytes")                                                           \
   COUNTER(io_h2d_bytes, "bytes that read(), copy() and set() put straight onto the device")       \
@@ -47,7 +49,8 @@
 namespace gpufs {
 
 /// Counters since the shared_memory or the object was made, or since the snapshot that was
-/// subtracted. Exact, not sampled. Spurious faults depend on timing, all others on the program.
+/// subtracted. Exact, not sampled. Spurious faults and what is read while calls run
+/// (map_options::wait_on_touch) depend on timing, all others on the program.
 struct mapping_statistics {
 #define GPUFS_MEMBER(name, help) std::uint64_t name = 0;
   GPUFS_MAPPING_COUNTERS(GPUFS_MEMBER)

@@ -3,6 +3,7 @@
 #include <gpufs/mapping.hpp>
 
 #include <test/mapping/budgets.hpp>
+#include <test/mapping/held_kernels.hpp>
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/memory_file.hpp>
 #include <test/support/files.hpp>
@@ -27,12 +28,14 @@ using words = std::vector<std::uint32_t>;
 struct twin {
   mapping shared;
   words plain;
+  bool is_batch, waits_on_touch;
   [[nodiscard]] std::uint32_t* data() const { return shared.as<std::uint32_t>(); }
+  [[nodiscard]] std::uint32_t* kernels() const { return for_kernels(shared); }
 };
 
 class program {
  public:
-  program(std::uint64_t seed, mapping_config const& c) : random_(seed), budgets_(c), memory_(c) {
+  program(std::uint64_t seed, mapping_config const& c) : random_(seed), settings_(c), memory_(c) {
     // Some chunks stay in the host's memory in any case.
     std::uint64_t const objects = 2 + below(3) + (c.spill_dir.empty() ? 0 : 5);
     for (std::uint64_t n = 0; n < objects; ++n) twins_.push_back(new_twin());
@@ -71,8 +74,8 @@ class program {
 
   bool keeps_budgets() {
     auto const now = memory_.tiers();
-    return (budgets_.device_memory == 0 || now.device <= budgets_.device_memory) &&
-           now.host <= budgets_.host_memory;
+    return (settings_.device_memory == 0 || now.device <= settings_.device_memory) &&
+           now.host <= settings_.host_memory;
   }
 
   bool advise() {
@@ -100,7 +103,10 @@ class program {
     std::uint64_t const count = 1 + below(longest);
     map_options options;
     if (below(2) == 0) options.protocol = protocols[below(3)];
-    return {memory_.allocate(count * 4, options), words(count)};
+    options.wait_on_touch = below(2) == 0;
+    return {memory_.allocate(count * 4, options), words(count),
+            options.protocol.value_or(settings_.protocol) == coherence_protocol::batch,
+            options.wait_on_touch};
   }
 
   struct stretch {
@@ -134,9 +140,15 @@ class program {
   }
 
   bool read() {
-    memory_.synchronize();
     auto& t = any();
     auto const [first, count] = part_of(t.plain, 20000);
+    // As on a GPU: what the CPU reads waits for calls, or is what the device has at the moment.
+    bool const may_touch = separate_sides && !t.is_batch && below(3) != 0;
+    if (may_touch && !t.waits_on_touch)
+      for (auto i = first; i < first + count; i += 1 + below(2000)) {
+        static_cast<void>(word_at(t.shared, i));
+      }
+    if (!may_touch || !t.waits_on_touch) memory_.synchronize();
     return is_right(t, first, count);
   }
 
@@ -236,7 +248,9 @@ class program {
     if (s.first >= from.plain.size()) return true;
     s.count = std::min<std::uint64_t>(s.count, from.plain.size() - s.first);
     auto const salt = static_cast<std::uint32_t>(random_());
-    if (launched([&] { launch(mix_words, 2, 32, to.data(), from.data(), s.first, s.count, salt); }))
+    if (launched([&] {
+          launch(mix_words, 2, 32, to.kernels(), from.kernels(), s.first, s.count, salt);
+        }))
       mix(to.plain, from.plain, s, salt);
     return true;
   }
@@ -256,14 +270,14 @@ class program {
       call.reads(from.shared, s.first * 4, s.count * 4)
           .reads_writes(to.shared, s.first * 4, s.count * 4);
     if (launched([&] {
-          launch(call, mix_words, 2, 32, to.data(), from.data(), s.first, s.count, salt);
+          launch(call, mix_words, 2, 32, to.kernels(), from.kernels(), s.first, s.count, salt);
         }))
       mix(to.plain, from.plain, s, salt);
     return true;
   }
 
   std::mt19937_64 random_;
-  mapping_config budgets_;
+  mapping_config settings_;
   unsigned refused_ = 0;
   shared_memory memory_;
   memory_file file_;
@@ -295,13 +309,14 @@ void run_programs(unsigned programs, Configure const& configure) {
 constexpr std::uint64_t mebi = 1 << 20;
 
 mapping_config any_settings(std::mt19937_64& random) {
-  mapping_config c;
+  auto c = settings_of_suite();
   coherence_protocol const protocols[] = {coherence_protocol::batch, coherence_protocol::lazy,
                                           coherence_protocol::rolling};
   c.protocol = protocols[random() % 3];
   std::uint64_t const blocks[] = {block_automatic, 4 << 10, 16 << 10, 64 << 10, 1 << 20};
   c.coherence_block = blocks[random() % 5];
   c.rolling_size = static_cast<std::uint32_t>(random() % 6);
+  if (separate_sides) return c;  // chunks stay where they are
   // All in device memory, and less and less of it and of the host's.
   std::uint64_t const budgets[] = {0, 1, 2 * mebi, 4 * mebi, 8 * mebi};
   c.device_memory = budgets[random() % 5];
@@ -317,6 +332,7 @@ TEST_CASE("shared programs: every byte that a program reads is that of plain arr
 }
 
 TEST_CASE("shared programs: the same where most bytes are spilled") {
+  if (separate_sides) return;
   scratch_folder const folder;
   run_programs(scaled(40, 8), [&](std::mt19937_64& random) {
     auto c = any_settings(random);

@@ -2,6 +2,7 @@
 #include <gpufs/device/call_ends.hpp>
 #include <gpufs/device/cuda/check.hpp>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <utility>
@@ -28,6 +29,10 @@ class mark {
 
   void put_behind(stream& on) { check(cudaEventRecord(event_, on.native()), "cudaEventRecord"); }
 
+  void put_before(stream& next) const {
+    check(cudaStreamWaitEvent(next.native(), event_, 0), "cudaStreamWaitEvent");
+  }
+
   /// An error is the stream's: its work has ended, too.
   [[nodiscard]] bool is_reached() const {
     cudaError_t const result = cudaEventQuery(event_);
@@ -41,7 +46,7 @@ class mark {
 };
 
 // Tells streams apart. Each thread has one of the name cudaStreamPerThread.
-void const* key_of(stream& on) {
+void const* key_of(stream const& on) {
   static thread_local char of_thread;
   return on.native() == cudaStreamPerThread ? &of_thread : static_cast<void const*>(on.native());
 }
@@ -85,6 +90,27 @@ std::vector<std::int64_t> call_ends::ask() {
     at = calls.empty() ? all.erase(at) : std::next(at);
   }
   return ended;
+}
+
+std::vector<std::int64_t> call_ends::under_way_beside(stream const& on) const {
+  std::vector<std::int64_t> numbers;
+  for (auto const& [key, calls] : implementation_->under_way) {
+    if (key == key_of(on)) continue;
+    for (auto const& c : calls) numbers.push_back(c.number);
+  }
+  std::ranges::sort(numbers);
+  return numbers;
+}
+
+// Behind the last one of each stream, which is behind the others. An event that is recorded anew
+// later is not waited for again.
+void call_ends::order_behind(stream& on, std::vector<std::int64_t> const& calls) {
+  for (auto const& [key, marked] : implementation_->under_way) {
+    auto const last = std::find_if(marked.rbegin(), marked.rend(), [&](marked_call const& c) {
+      return std::ranges::binary_search(calls, c.number);
+    });
+    if (last != marked.rend()) last->end.put_before(on);
+  }
 }
 
 }  // namespace gpufs::device_memory

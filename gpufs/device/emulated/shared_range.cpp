@@ -253,6 +253,7 @@ void shared_range::unpin(std::uint64_t) noexcept {}
 void shared_range::populate(std::uint64_t, std::uint64_t) noexcept {}
 
 void shared_range::begin_use(std::uint64_t at, std::uint64_t bytes, bool writes) {
+  if constexpr (!hands_over) return;
   int const protection = writes ? PROT_READ | PROT_WRITE : PROT_READ;
   for (auto const end = at + bytes; at < end;) {
     auto const [room, is_host] = implementation_->piece_at(at);
@@ -268,6 +269,7 @@ void shared_range::begin_use(std::uint64_t at, std::uint64_t bytes, bool writes)
 }
 
 bool shared_range::end_use(std::uint64_t at, std::uint64_t bytes) noexcept {
+  if constexpr (!hands_over) return true;
   auto const [fd, offset] = implementation_->host_side(at);
   return map(base_ + at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, fd, offset) != MAP_FAILED;
 }
