@@ -64,8 +64,8 @@ class control_plane {
 
   /// Disables the controller. When it returns true the controller accesses no memory any more. The
   /// memory of its queue pairs stays until free_retired(), as kernels may still use it.
-  /// False: CSTS.RDY did not become 0 in time. Then the memory of its queues is leaked, as the
-  /// controller may still write to it.
+  /// False: CSTS.RDY did not become 0 in time, or the controller has left. Then the memory of its
+  /// queues is unmapped and leaked.
   [[nodiscard]] bool stop();
 
   /// Frees the memory of queue pairs that stop() has ended. No kernel uses them any more.

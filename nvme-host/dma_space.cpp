@@ -54,6 +54,8 @@ void dma_memory::give_back() noexcept {
 }
 
 void dma_memory::leak() noexcept {
+  if (memory_ == nullptr) return;
+  space_->unmap(memory_.get(), bytes_);
   // The list itself is never destroyed, so leak checkers find the memory through it.
   static std::mutex mutex;
   static auto* const leaked = new std::vector<std::shared_ptr<std::byte>>;

@@ -44,7 +44,8 @@ class dma_memory {
   /// The address of the first byte for the controller.
   [[nodiscard]] std::uint64_t bus() const { return bus_; }
 
-  /// Gives up the memory without freeing it: a controller that does not stop may still write to it.
+  /// Gives up the memory without freeing it, for a controller that does not stop. It is unmapped:
+  /// behind an IOMMU the controller reaches it no more.
   void leak() noexcept;
 
  private:

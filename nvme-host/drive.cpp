@@ -107,7 +107,8 @@ int drive::reset() {
   if (before_reset_) before_reset_();
   for (auto const& queue : queues_) ended_ += queue->counts();
   bool const stopped = plane_.stop();
-  if (stopped && stopped_) stopped_();
+  if (stopped_) stopped_();
+  before_reset_ = stopped_ = nullptr;
   if (!stopped) {
     for (auto const& queue : queues_) queue->leak();
     lost_.store(true, std::memory_order_relaxed);
@@ -123,6 +124,18 @@ int drive::reset() {
   }
   broken_.store(false, std::memory_order_relaxed);
   return 0;
+}
+
+bool drive::look_after_kernels() {
+  {
+    std::shared_lock const lock{resets_, std::try_to_lock};
+    if (!lock) return true;  // a reset is under way
+    if (!stopped_) return false;
+    if (is_up()) return true;
+    broken_.store(true, std::memory_order_relaxed);
+  }
+  static_cast<void>(reset());
+  return false;
 }
 
 queue_counts drive::counts() const {

@@ -78,12 +78,16 @@ class drive {
   [[nodiscard]] std::vector<queue_pair_memory> const& device_pairs() const { return device_pairs_; }
   /// The memory that the controller reaches.
   [[nodiscard]] dma_space& memory() { return link_->memory(); }
-  /// What to call before a reset stops the controller, and once it has stopped. The thread that
-  /// resets calls. To be set before the first command.
+  /// Kernels use their queue pairs from now on. What the first reset calls, from its thread: before
+  /// it stops the controller, and once that has stopped or reaches no queue any more. To be set
+  /// before the first command.
   void on_reset(std::function<void()> before, std::function<void()> stopped) {
     before_reset_ = std::move(before);
     stopped_ = std::move(stopped);
   }
+  /// Resets the controller if kernels use it, and it has failed or left. Any thread calls.
+  /// Returns whether kernels still use it.
+  bool look_after_kernels();
 
   /// Returns 0, or -EIO if the controller cannot be reset; then leave() is not called.
   [[nodiscard]] int enter();
@@ -121,15 +125,16 @@ class drive {
   controller_identity controller_;
   namespace_identity identity_;
   std::uint32_t piece_bytes_ = 0;
-  // Held shared from enter() to leave(). Guards plane_, queues_ and ended_.
+  // Held shared from enter() to leave(). Guards plane_, queues_, ended_, and what
+  // a reset calls.
   mutable std::shared_mutex resets_;
   std::vector<std::unique_ptr<io_queue>> queues_;
   std::uint32_t host_pairs_ = 0;  // their ids are 1 to this; 0: they have not been made yet
   std::vector<queue_pair_memory> device_pairs_;
-  std::function<void()> before_reset_, stopped_;
-  queue_counts ended_;               // of queue pairs before the last reset
-  std::atomic<bool> broken_{false};  // reset it before the next command
-  std::atomic<bool> lost_{false};    // it does not stop: its memory is leaked, nothing works
+  std::function<void()> before_reset_, stopped_;  // null: kernels do not use it
+  queue_counts ended_;                            // of queue pairs before the last reset
+  std::atomic<bool> broken_{false};               // reset it before the next command
+  std::atomic<bool> lost_{false};  // it does not stop: its memory is leaked, nothing works
   std::atomic<std::uint32_t> turn_{0};
   drive_counters counters_;
 };

@@ -27,7 +27,8 @@ class bench_file {
   /// What --help says of names.
   static constexpr char help[] =
       "file to read, or nvme:mem:SIZE, nvme:soft:PATH,..., nvme:direct:PATH,... (past the OS page "
-      "cache), nvme:vfio:ADDRESS,... for a block file; default: a temporary one";
+      "cache), nvme:vfio:ADDRESS,... or nvme:relay:ADDRESS,... (doorbells by a thread of the host) "
+      "for a block file; default: a temporary one";
 
  private:
   std::unique_ptr<temp_file> made_;

@@ -22,4 +22,19 @@ std::vector<nvme::queue_pair_place> make_queue_pairs(nvme_host::control_plane& p
   return places;
 }
 
+std::unique_ptr<nvme_host::doorbell_relay> relay_doorbells(
+    std::vector<nvme::queue_pair_place>& places) {
+  std::vector<nvme_host::relayed_doorbell> all;
+  for (auto const& each : places) {
+    all.push_back({each.sq_doorbell});
+    all.push_back({each.cq_doorbell});
+  }
+  auto relay = std::make_unique<nvme_host::doorbell_relay>(all, kernel_memory());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    places[i].sq_doorbell = relay->word(2 * i);
+    places[i].cq_doorbell = relay->word(2 * i + 1);
+  }
+  return relay;
+}
+
 }  // namespace gpufs::apps

@@ -4,8 +4,10 @@
 #include <gpufs/nvme/queue_group.hpp>
 
 #include <nvme-host/control_plane.hpp>
+#include <nvme-host/doorbell_relay.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace gpufs::apps {
@@ -17,5 +19,10 @@ namespace gpufs::apps {
 [[nodiscard]] std::vector<nvme::queue_pair_place> make_queue_pairs(nvme_host::control_plane& plane,
                                                                    std::uint32_t count,
                                                                    std::uint32_t depth);
+
+/// Has a thread pass on the doorbells of queue pairs: kernels ring those that the places have
+/// afterwards. It ends before the queue pairs. Throws as doorbell_relay.
+[[nodiscard]] std::unique_ptr<nvme_host::doorbell_relay> relay_doorbells(
+    std::vector<nvme::queue_pair_place>& places);
 
 }  // namespace gpufs::apps

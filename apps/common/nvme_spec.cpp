@@ -45,7 +45,8 @@ nvme_spec parse_nvme_spec(std::string_view text) {
   if (std::ranges::find(members, "") != members.end()) throw wrong("has a member without a name");
   if (kind == "soft" || kind == "direct")
     return {nvme_spec::kinds::software, 0, std::move(members), kind == "direct"};
-  if (kind == "vfio") return {nvme_spec::kinds::vfio, 0, std::move(members)};
+  if (kind == "vfio" || kind == "relay")
+    return {nvme_spec::kinds::vfio, 0, std::move(members), false, kind == "relay"};
   throw wrong("has another kind");
 }
 
@@ -55,6 +56,7 @@ void attach(filesystem& fs, std::string const& name, nvme_spec const& spec) {
   if (spec.kind == nvme_spec::kinds::vfio) {
     nvme::vfio_options o;
     o.devices = spec.members;
+    o.relay_doorbells = spec.relay;
     o.stripe = std::max(o.stripe, least);
     return fs.attach(name, o);
   }

@@ -10,22 +10,25 @@
 
 namespace gpufs::apps {
 
-/// Controllers that a user named: mem:SIZE, soft:PATH,..., direct:PATH,..., or vfio:ADDRESS,...,
-/// with or without `nvme:` before it.
+/// Controllers that a user named: mem:SIZE, soft:PATH,..., direct:PATH,..., vfio:ADDRESS,..., or
+/// relay:ADDRESS,..., with or without `nvme:` before it.
 /// mem     Memory behind a software controller.
 /// soft    Files or block devices behind software controllers; they are only read.
 /// direct  The same, read past the OS page cache.
 /// vfio    Drives at PCI addresses that vfio-pci holds.
+/// relay   The same, and a thread of the host passes on the doorbells of kernels. A GPU needs it.
 struct nvme_spec {
   enum class kinds { memory, software, vfio };
   kinds kind = kinds::memory;
   std::uint64_t bytes = 0;           ///< of memory
   std::vector<std::string> members;  ///< paths or addresses
   bool direct = false;               ///< paths are read past the OS page cache
+  bool relay = false;                ///< doorbells of drives are relayed
 };
 
 /// What --help and errors say of them.
-inline constexpr char nvme_spec_forms[] = "mem:SIZE, soft:PATH, direct:PATH or vfio:ADDRESS";
+inline constexpr char nvme_spec_forms[] =
+    "mem:SIZE, soft:PATH, direct:PATH, vfio:ADDRESS or relay:ADDRESS";
 
 /// Whether a name is one of a block file: it begins with `nvme:`.
 [[nodiscard]] bool is_nvme_spec(std::string_view text);

@@ -27,8 +27,11 @@ void print_identity(nvme_host::control_plane& plane, nvme_host::namespace_identi
   fmt::print("namespace 1       {} blocks of {} bytes\n", blocks.blocks, blocks.lba_bytes);
 }
 
-int self_test(nvme_host::control_plane& plane, nvme_host::namespace_identity const& blocks) {
-  auto const seen = run_nvme_selftest(plane, blocks, {});
+int self_test(nvme_host::control_plane& plane, nvme_host::namespace_identity const& blocks,
+              bool relay) {
+  nvme_selftest_options o;
+  o.relay = relay;
+  auto const seen = run_nvme_selftest(plane, blocks, o);
   fmt::print("reads             {}, {:.0f} a second\n", seen.reads,
              static_cast<double>(seen.reads) / seen.seconds);
   fmt::print("doorbells         {}\n", seen.doorbells);
@@ -49,6 +52,10 @@ int run_nvme(nvme_options const& o) {
     throw usage_error(fmt::format("{}: is no action, identify or selftest is", o.action));
   check_option("--threads", o.threads, 1, 64);
   nvme_spec const spec = parse_nvme_spec(o.spec);
+  if (spec.kind == nvme_spec::kinds::vfio && !spec.relay && o.action == "selftest" &&
+      current_device().kind != "emulated")
+    throw usage_error(fmt::format(
+        "{}: a GPU does not reach the drive's doorbells, name it relay:ADDRESS", o.spec));
   auto const link = open_controller(spec, o.threads, kernel_memory());
   nvme_host::control_plane plane{*link, {.memory = kernel_memory()}};
   plane.bring_up();
@@ -60,7 +67,7 @@ int run_nvme(nvme_options const& o) {
     throw usage_error(fmt::format("{}: the self-test reads 4 KiB at a time, the namespace has {}",
                                   o.spec, format_size(blocks.blocks * blocks.lba_bytes)));
   } else {
-    status = self_test(plane, blocks);
+    status = self_test(plane, blocks, spec.relay);
   }
   plane.shut_down();
   return status;

@@ -66,7 +66,7 @@ std::vector<ability> look_at_nvme() {
         groups = true;
     if (!groups) why = "no group in /dev/vfio may be opened: bind a drive to vfio-pci";
   }
-  all.push_back({"nvme:vfio, drives as a block file", why.empty(), why});
+  all.push_back({"nvme:vfio, nvme:relay, drives as a block file", why.empty(), why});
   return all;
 }
 

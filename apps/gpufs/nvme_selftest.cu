@@ -83,8 +83,9 @@ nvme_selftest_result run_nvme_selftest(nvme_host::control_plane& plane,
                                        nvme_host::namespace_identity const& blocks,
                                        nvme_selftest_options const& o) {
   std::uint32_t const pairs = plane.request_queues(o.queue_pairs);
-  nvme::queue_group const group{
-      make_queue_pairs(plane, pairs, std::min(o.depth, plane.most_depth()))};
+  auto places = make_queue_pairs(plane, pairs, std::min(o.depth, plane.most_depth()));
+  auto const relay = o.relay ? relay_doorbells(places) : nullptr;
+  nvme::queue_group const group{places};
   nvme_host::dma_memory const data{plane.link().memory(), kernel_memory(),
                                    std::uint64_t{o.blocks} * o.threads * slot_bytes};
   buffer<selftest_counts> counts(1);

@@ -13,6 +13,7 @@ struct nvme_selftest_options {
   std::uint32_t blocks = 8;    ///< of the grid
   std::uint32_t threads = 64;  ///< of a block
   std::uint32_t rounds = 16;   ///< of each thread
+  bool relay = false;          ///< a thread of the host passes on the doorbells
 };
 
 struct nvme_selftest_result {

@@ -39,11 +39,15 @@ void filesystem::state::serve_block_file(std::string const& name,
     throw std::invalid_argument(
         fmt::format("nvme:{}: is attached already, detach it or use another name", name));
   try {
+    if (file->kind().unreachable_doorbells)
+      throw std::runtime_error{
+          "a GPU does not reach the doorbells of a drive behind vfio-pci, set relay_doorbells"};
     if (kernel_drives.all.size() == rpc::most_backings)
       throw std::runtime_error{fmt::format("{} block files were attached", rpc::most_backings)};
     auto const number = std::uint8_t(kernel_drives.all.size() + 1);
+    owner::device_drives::place const at{number, file->kind().relays_doorbells};
     kernel_drives.all.push_back(
-        std::make_shared<owner::device_drives>(device.ref(), file->volume(), number, keep));
+        std::make_shared<owner::device_drives>(device.ref(), file->volume(), at, keep));
     file->read_by_kernels(kernel_drives.all.back(), number);
   } catch (std::exception const& e) {
     file->not_by_kernels(e.what());

@@ -49,16 +49,20 @@ block_file::block_file(std::unique_ptr<nvme_host::volume> volume, std::string_vi
       made_{now()} {}
 
 block_file::~block_file() {
+  watch_.reset();
   if (drives_) drives_->end();
 }
 
 void block_file::read_by_kernels(std::shared_ptr<device_drives> drives, std::uint8_t number) {
-  drives_ = std::move(drives);
-  backing_ = number;
+  drives_ = std::move(drives);  // first: the destructor ends them
   std::size_t member = 0;
-  for (auto const& drive : volume_->drives())
-    drive->on_reset([d = drives_] { d->fail(); },
-                    [d = drives_, i = member++] { d->end_member(i); });
+  for (auto const& drive : volume_->drives()) {
+    drive->on_reset([d = drives_, member] { d->begin_reset(member); },
+                    [d = drives_, member] { d->end_member(member); });
+    ++member;
+  }
+  watch_ = std::make_unique<nvme_host::drive_watch>(volume_->drives());
+  backing_ = number;
   drives_->publish();
 }
 
@@ -114,6 +118,7 @@ nvme::attachment_statistics block_file::statistics() const {
   if (drives_) {
     sum.device_queue_pairs = drives_->pairs();
     sum.device_commands = drives_->completed();
+    sum.doorbells_relayed = drives_->relayed();
   }
   return sum;
 }

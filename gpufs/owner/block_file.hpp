@@ -6,6 +6,7 @@
 
 #include <host-daemon/backend/stored_file.hpp>
 
+#include <nvme-host/drive_watch.hpp>
 #include <nvme-host/volume.hpp>
 
 #include <cstdint>
@@ -21,7 +22,9 @@ class block_file final : public daemon::stored_file {
  public:
   struct traits {
     bool read_only = false;
-    bool modelled = false;  ///< its members have a drive_model
+    bool modelled = false;               ///< its members have a drive_model
+    bool relays_doorbells = false;       ///< kernels' doorbells go through a thread of the host
+    bool unreachable_doorbells = false;  ///< kernels cannot ring, and no thread does it for them
   };
   /// `path`: for traces. Throws std::bad_alloc.
   block_file(std::unique_ptr<nvme_host::volume> volume, std::string_view path, traits const& of);
@@ -48,9 +51,11 @@ class block_file final : public daemon::stored_file {
   ~block_file() override;
 
   [[nodiscard]] nvme_host::volume& volume() const { return *volume_; }
+  [[nodiscard]] traits const& kind() const { return traits_; }
   [[nodiscard]] nvme::attachment_statistics statistics() const;
 
   /// Lets kernels read the file by themselves, as backing `number`. Before the first open.
+  /// Throws std::system_error: there is no thread.
   void read_by_kernels(std::shared_ptr<device_drives> drives, std::uint8_t number);
   /// Says why they cannot.
   void not_by_kernels(std::string why) { why_not_ = std::move(why); }
@@ -63,7 +68,8 @@ class block_file final : public daemon::stored_file {
   std::uint64_t const inode_;
   ::timespec const made_;
   daemon::direct_file const direct_{-1};
-  std::shared_ptr<device_drives> drives_;  // null: kernels do not read it
+  std::shared_ptr<device_drives> drives_;          // null: kernels do not read it
+  std::unique_ptr<nvme_host::drive_watch> watch_;  // of the drives that they use
   std::uint8_t backing_ = 0;
   std::string why_not_;
 };

@@ -31,18 +31,18 @@ nvme_host::memory_source pinned_memory(device_drives::memory_list keep) {
   };
 }
 
-device_drives::device_drives(fs_ref const& fs, nvme_host::volume& volume, std::uint8_t number,
+device_drives::device_drives(fs_ref const& fs, nvme_host::volume& volume, place const& at,
                              memory_list keep)
     : shared_{fs.link.shared},
-      number_{number},
-      entries_{fs.blocks.table + std::size_t{handle::entry_places} * (number - 1u),
+      place_{at},
+      entries_{fs.blocks.table + std::size_t{handle::entry_places} * (at.number - 1u),
                handle::entry_places},
       keep_{std::move(keep)} {
   make_pairs(volume);
   try {
     map_staging(volume);
   } catch (...) {
-    unmap();
+    for (auto& member : members_) unmap(member);
     throw;
   }
 }
@@ -87,12 +87,29 @@ void device_drives::make_pairs(nvme_host::volume& volume) {
       ref.id = pair.id;
       ref.first_channel = place++;
       ref.channel_step = static_cast<std::uint32_t>(each);
-      ref.backing = number_;
+      ref.backing = place_.number;
       ref.ended = &ended_[at / each * nvme::state_places];
       refs_.push_back(ref);
     }
   }
+  if (place_.relays_doorbells) relay_doorbells();
   pairs_.copy_from_host(refs_.data(), count);
+}
+
+// Kernels get words of the relay in place of the doorbells. keep_ has a share of their memory, so a
+// kernel that is late does no harm, whatever becomes of the registers.
+void device_drives::relay_doorbells() {
+  std::vector<nvme_host::relayed_doorbell> all;
+  for (auto const& ref : refs_) {
+    auto const member = static_cast<std::size_t>(ref.ended - &ended_[0]) / nvme::state_places;
+    all.push_back({ref.sq_doorbell, member});
+    all.push_back({ref.cq_doorbell, member});
+  }
+  relay_.emplace(all, pinned_memory(keep_));
+  for (std::size_t i = 0; i < refs_.size(); ++i) {
+    refs_[i].sq_doorbell = relay_->word(2 * i);
+    refs_[i].cq_doorbell = relay_->word(2 * i + 1);
+  }
 }
 
 void device_drives::map_staging(nvme_host::volume& volume) {
@@ -139,24 +156,39 @@ void device_drives::fail() noexcept {
   for (auto& entry : entries_) std::atomic_ref{entry.failed}.store(1, std::memory_order_relaxed);
 }
 
-void device_drives::end_member(std::size_t member) noexcept {
-  fail();
+void device_drives::mark_ended(std::size_t member) noexcept {
   // Pairs with help_drives().
   nvme::mark_failed(&ended_[member * nvme::state_places], std::memory_order_release);
 }
 
-void device_drives::unmap() noexcept {
-  for (auto const& member : members_)
-    if (member.staging != 0)
-      member.space->unmap(shared_.staging, whole_pages(shared_.staging_bytes));
+void device_drives::unmap(member_memory& member) noexcept {
+  if (member.staging == 0) return;
+  member.space->unmap(shared_.staging, whole_pages(shared_.staging_bytes));
+  member.staging = 0;
+}
+
+// After end() the filesystem's memory may be gone, so the two return at once.
+void device_drives::begin_reset(std::size_t member) noexcept {
+  std::lock_guard const lock{ending_};
+  if (members_.empty()) return;
+  fail();
+  if (relay_) relay_->end(member);
+}
+
+void device_drives::end_member(std::size_t member) noexcept {
+  std::lock_guard const lock{ending_};
+  if (members_.empty()) return;
+  unmap(members_[member]);
+  mark_ended(member);
 }
 
 void device_drives::end() noexcept {
   std::lock_guard const lock{ending_};
+  if (relay_) relay_->stop();
   if (members_.empty()) return;
   fail();
-  unmap();
-  for (std::size_t i = 0; i < members_.size(); ++i) end_member(i);
+  for (auto& member : members_) unmap(member);
+  for (std::size_t i = 0; i < members_.size(); ++i) mark_ended(i);
   members_.clear();
 }
 

@@ -8,12 +8,14 @@
 #include <gpufs/nvme/queue_group.hpp>
 
 #include <nvme-host/dma_space.hpp>
+#include <nvme-host/doorbell_relay.hpp>
 #include <nvme-host/volume.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,10 +31,14 @@ class device_drives {
  public:
   using memory_list = std::shared_ptr<std::vector<std::shared_ptr<std::byte>>>;
 
-  /// `number`: of the backing, 1..rpc::most_backings. `keep`: the memory of the pairs. Not yet in
-  /// use: see publish().
+  struct place {
+    std::uint8_t number = 0;        ///< of the backing, 1..rpc::most_backings
+    bool relays_doorbells = false;  ///< kernels' doorbells go through a thread of the host
+  };
+
+  /// `keep`: the memory of the pairs. Not yet in use: see publish().
   /// Throws device_error, std::system_error, std::runtime_error: kernels cannot read the file.
-  device_drives(fs_ref const& fs, nvme_host::volume& volume, std::uint8_t number, memory_list keep);
+  device_drives(fs_ref const& fs, nvme_host::volume& volume, place const& at, memory_list keep);
   ~device_drives() { end(); }
   device_drives(device_drives const&) = delete;
   device_drives& operator=(device_drives const&) = delete;
@@ -40,10 +46,11 @@ class device_drives {
   /// Kernels that open the file from now on read it by themselves.
   void publish() noexcept;
 
-  /// The daemon serves the file from now on. Any thread calls.
-  void fail() noexcept;
-  /// The same, and kernels answer all commands under way on a member with -EIO: its controller has
-  /// stopped, or reaches their memory no more.
+  /// The daemon serves the file from now on, and kernels' doorbells are relayed to the member no
+  /// more: a reset of its controller begins. Any thread calls this and end_member().
+  void begin_reset(std::size_t member) noexcept;
+  /// The member's controller has stopped, or posts no completions any more. Takes staging away from
+  /// it, and has kernels answer all commands under way on it with -EIO.
   void end_member(std::size_t member) noexcept;
 
   /// Takes staging away from the controllers, and ends what is under way. The controllers may be
@@ -54,6 +61,8 @@ class device_drives {
   [[nodiscard]] std::uint32_t pairs() const { return std::uint32_t(refs_.size()); }
   /// Commands whose completions kernels have taken.
   [[nodiscard]] std::uint64_t completed() const;
+  /// Doorbells of kernels that a thread of the host has passed on.
+  [[nodiscard]] std::uint64_t relayed() const { return relay_ ? relay_->relayed() : 0; }
 
  private:
   struct member_memory {
@@ -63,15 +72,19 @@ class device_drives {
   };
 
   void make_pairs(nvme_host::volume& volume);
+  void relay_doorbells();
   void map_staging(nvme_host::volume& volume);
-  void unmap() noexcept;
+  void fail() noexcept;
+  void unmap(member_memory& member) noexcept;
+  void mark_ended(std::size_t member) noexcept;
 
   rpc::shared_region const shared_;
-  std::uint8_t const number_;
+  place const place_;
   std::span<handle::block_entry> const entries_;  // handle::entry_places of them
   memory_list const keep_;
-  std::mutex ending_;  // guards members_
+  std::mutex ending_;  // guards members_, and who stops relay_
   std::vector<member_memory> members_;
+  std::optional<nvme_host::doorbell_relay> relay_;
   // GPU memory, and what the host puts there.
   std::vector<nvme::queue_pair_ref> refs_;
   pinned_buffer<nvme::state_place> ended_;  // nvme::state_places of each member

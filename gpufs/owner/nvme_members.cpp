@@ -174,7 +174,9 @@ std::shared_ptr<block_file> make_block_file(std::string const& name,
                  {.replicated = o.how == nvme::layout::replicated,
                   .stripe = o.stripe,
                   .timeout = call_timeout(settings)},
-                 {.read_only = o.read_only, .modelled = o.model.has_value()});
+                 {.read_only = o.read_only,
+                  .modelled = o.model.has_value(),
+                  .relays_doorbells = o.relay_doorbells});
 }
 
 std::shared_ptr<block_file> make_block_file(std::string const& name, nvme::vfio_options const& o,
@@ -184,7 +186,8 @@ std::shared_ptr<block_file> make_block_file(std::string const& name, nvme::vfio_
   if (o.devices.empty() || o.devices.size() > most_members)
     refuse(name, fmt::format("{} devices, 1 to {} are possible", o.devices.size(), most_members));
   auto options = drive_options(settings, most_vfio_pairs, kernels);
-  if (!kernels.reaches_registers) options.channels = 0;
+  bool const rings = kernels.reaches_registers || o.relay_doorbells;
+  if (!rings) options.channels = 0;
   options.nsid = o.nsid;
   drives all;
   for (auto const& device : o.devices)
@@ -197,7 +200,7 @@ std::shared_ptr<block_file> make_block_file(std::string const& name, nvme::vfio_
                  {.replicated = o.how == nvme::layout::replicated,
                   .stripe = o.stripe,
                   .timeout = call_timeout(settings)},
-                 {});
+                 {.relays_doorbells = o.relay_doorbells, .unreachable_doorbells = !rings});
 }
 
 }  // namespace gpufs::owner

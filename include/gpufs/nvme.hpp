@@ -60,6 +60,8 @@ struct software_options {
   /// Opens members for reading only. Opens for writing then return -EROFS. Bytes of the last block
   /// behind the end of a member are zeros.
   bool read_only = false;
+  /// As vfio_options::relay_doorbells. Kernels do not need it: for tests, and to measure its cost.
+  bool relay_doorbells = false;
 };
 
 /// Drives that vfio-pci holds, all of them for this process alone.
@@ -72,6 +74,9 @@ struct vfio_options {
   layout how = layout::striped;  ///< of the members
   /// As software_options::stripe.
   std::uint64_t stripe = 128 << 10;
+  /// Kernels store doorbells to pinned memory, and a thread of the host copies them to the drives.
+  /// A GPU needs it to read by commands of its own. The thread spins while doorbells come.
+  bool relay_doorbells = false;
 };
 
 /// What was done with an attached block file since it was attached. Sums over its members.
@@ -109,6 +114,8 @@ struct attachment_statistics {
   std::uint64_t device_queue_pairs = 0;
   /// Commands of kernels whose completions they have taken. The counters above are the host's.
   std::uint64_t device_commands = 0;
+  /// Doorbells of kernels that a thread has passed on (relay_doorbells).
+  std::uint64_t doorbells_relayed = 0;
   std::string why_no_device_queues{};  ///< empty: kernels read the file by themselves
 };
 

@@ -29,6 +29,8 @@ struct read_faults : nvme_controller::fault_plan {
   std::mt19937_64 random{seed()};  // and this
   std::atomic<bool> shuffles{false};
   std::atomic<bool> fail{false};
+  std::atomic<bool> leave{false};
+  std::atomic<bool> stay_ready{false};
   std::atomic<bool> holds{false};               ///< completions are not posted
   std::atomic<std::uint64_t> lost_from{~0ull};  ///< completions of reads from this block on
 
@@ -50,6 +52,8 @@ struct read_faults : nvme_controller::fault_plan {
     return what;
   }
   bool fails() override { return fail; }
+  bool gone() override { return leave; }
+  bool keeps_ready() override { return stay_ready; }
   std::size_t posts_now(std::uint16_t, std::size_t ready) override {
     if (holds) return 0;
     if (!shuffles) return ready;
@@ -71,10 +75,12 @@ struct fault_scene {
   std::string path = make_file(folder, "disk", size, 5);
   std::shared_ptr<read_faults> faults = std::make_shared<read_faults>();
   filesystem fs;
+  bool relays;                      ///< doorbells of kernels
   std::uint64_t host_commands = 0;  ///< before the first read
   int fd = -1;
 
-  explicit fault_scene(config const& c = small_config(page, 8)) : fs(c) {
+  explicit fault_scene(config const& c = small_config(page, 8), bool relay = false)
+      : fs(c), relays(relay) {
     owner::inject_controller_faults({faults});
     attach();
   }
@@ -82,6 +88,7 @@ struct fault_scene {
     nvme::software_options o;
     o.members = {path};
     o.threads = 1;
+    o.relay_doorbells = relays;
     fs.attach("disk", o);
     fd = fs.open("nvme:disk", O_RDONLY);
     REQUIRE(fd > 0);

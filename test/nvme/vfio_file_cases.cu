@@ -21,7 +21,8 @@ using namespace gpufs::test;
 namespace {
 
 /// Nobody writes the file: kernels read it by commands of their own.
-void read_by_kernels(filesystem& fs, std::int64_t at, std::vector<std::byte> const& expected) {
+void read_by_kernels(filesystem& fs, std::int64_t at, std::vector<std::byte> const& expected,
+                     bool relays) {
   int const fd = fs.open("nvme:disk", O_RDONLY);
   REQUIRE(fd > 0);
   auto const before = fs.attachment_stats("disk");
@@ -37,12 +38,16 @@ void read_by_kernels(filesystem& fs, std::int64_t at, std::vector<std::byte> con
   auto const after = fs.attachment_stats("disk");
   CHECK(after.device_commands > before.device_commands);
   CHECK(after.commands == before.commands);
+  CHECK((after.doorbells_relayed > before.doorbells_relayed) == relays);
   CHECK(fs.close(fd) == 0);
 }
 
 }  // namespace
 
 TEST_CASE("vfio file: kernels read the drive's blocks, and what they write is there later") {
+  bool relays = false;
+  SUBCASE("kernels ring doorbells") { relays = false; }
+  SUBCASE("doorbells are relayed") { relays = true; }
   char const* const device = std::getenv("GPUFS_NVME_DEVICE");
   REQUIRE(device != nullptr);
   constexpr std::uint64_t page = 4096, count = 256 << 10;
@@ -55,6 +60,7 @@ TEST_CASE("vfio file: kernels read the drive's blocks, and what they write is th
     filesystem fs(c);
     nvme::vfio_options o;
     o.devices = {device};
+    o.relay_doorbells = relays;
     fs.attach("disk", o);
     int const fd = fs.open("nvme:disk", O_RDWR);
     REQUIRE(fd > 0);
@@ -75,7 +81,7 @@ TEST_CASE("vfio file: kernels read the drive's blocks, and what they write is th
     }
     CHECK(batch.bytes(got) == what);
     CHECK(fs.close(fd) == 0);
-    read_by_kernels(fs, written, what);
+    read_by_kernels(fs, written, what, relays);
     auto const s = fs.attachment_stats("disk");
     CHECK(s.errors.empty());
     CHECK(s.strays == 0);

@@ -21,8 +21,8 @@ says 0 "self-test         passed" mem:4K selftest --threads 1
 says 0 "namespace 1       586 blocks of 512 bytes" "soft:$folder/disk" identify
 says 0 "self-test         passed" "nvme:soft:$folder/disk" selftest
 
-says 2 "soft:PATH, direct:PATH or vfio:ADDRESS is allowed" disk identify
-says 2 "soft:PATH, direct:PATH or vfio:ADDRESS is allowed" disk:4M identify
+says 2 "soft:PATH, direct:PATH, vfio:ADDRESS or relay:ADDRESS is allowed" disk identify
+says 2 "soft:PATH, direct:PATH, vfio:ADDRESS or relay:ADDRESS is allowed" disk:4M identify
 says 2 "nothing follows the kind" mem: identify
 says 2 "nvme:mem" mem:1 identify
 says 2 "drives one controller" "soft:$folder/disk,$folder/disk" identify
@@ -31,6 +31,7 @@ says 2 "is empty" "soft:$folder/empty" identify
 says 2 "--threads" mem:4M identify --threads 0
 says 1 "cannot be opened" "soft:$folder/none" identify
 says 1 "lspci" vfio:0000:ff:1f.7 identify
+says 1 "lspci" relay:0000:ff:1f.7 identify
 
 [[ $("$gpufs" info) == *nvme:mem*nvme:soft*nvme:vfio* ]] || complain "info lacks NVMe"
 
@@ -66,10 +67,11 @@ refuses() {
   said=$("$gpufs" bench seq --runs 1 "$@" 2>&1) && complain "bench $* was not refused"
   [[ $said == *"$wanted"* ]] || complain "bench $*: said $said, not $wanted"
 }
-refuses "soft:PATH, direct:PATH or vfio:ADDRESS is allowed" --file nvme:disk
+refuses "soft:PATH, direct:PATH, vfio:ADDRESS or relay:ADDRESS is allowed" --file nvme:disk
 refuses "has a member without a name" --file "nvme:soft:$folder/a,"
 refuses "member $folder/none" --file "nvme:soft:$folder/a,$folder/none"
 refuses "stripes have" --file "nvme:soft:$folder/a,$folder/disk,$folder/empty"
 refuses "is not one file" --file nvme:mem:4M --cold
 refuses "0000:ff:1f.7" --file nvme:vfio:0000:ff:1f.7
+refuses "0000:ff:1f.7" --file nvme:relay:0000:ff:1f.7
 conclude

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # nvme_qemu.sh GUEST-PROGRAM GPUFS KERNEL-FOLDER [doctest argument]...: runs the conformance suite
 # on the NVMe controller that QEMU emulates. A guest without KVM boots, binds the drive to vfio-pci,
-# and runs the program, which is linked statically. Then `gpufs bench` reads the drive. Exit status
-# 77, with the reason, where something is missing that `scripts/setup.sh nvme` installs.
+# and runs the program, which is linked statically. Then `gpufs nvme` and `gpufs bench` read the
+# drive, with relayed doorbells, too. Exit status 77, with the reason, where something is missing
+# that `scripts/setup.sh nvme` installs.
 set -euo pipefail
 program=$1 gpufs=$2 kernel=$3
 shift 3
@@ -56,11 +57,14 @@ files=\$?
 suite=\$?
 # Small memory: the drive's IOMMU pins what it reaches.
 bench() {
-  /gpufs bench \$* --file nvme:vfio:\$nvme --size 512K --runs 1 --no-limits --cache-size 1M \
+  drive=\$1
+  shift
+  /gpufs bench \$* --file nvme:\$drive:\$nvme --size 512K --runs 1 --no-limits --cache-size 1M \
     --staging-size 1M --prefetch-memory 1M --blocks 2 --threads 64 | tee /tmp/said
   grep -q "by NVMe commands" /tmp/said && grep -q "bytes verified *yes" /tmp/said
 }
-bench seq && bench rand --level warp && bench rand --access array
+bench vfio seq && bench vfio rand --level warp && bench vfio rand --access array &&
+  bench relay seq && bench relay rand --level warp && /gpufs nvme relay:\$nvme selftest
 echo "suite ended with \$((files + suite + \$?))"
 poweroff -f
 INIT

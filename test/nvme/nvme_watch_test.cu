@@ -1,0 +1,137 @@
+// Controllers that fail while kernels alone use them: the host notices, and waits end with -EIO. A
+// wait of these suites would time out after two minutes.
+#include <gpufs/gpufs.hpp>
+
+#include <test/nvme/block_members.hpp>
+#include <test/nvme/read_faults.hpp>
+#include <test/support/cache_state.hpp>
+#include <test/support/file_ops.hpp>
+#include <test/support/seed.hpp>
+#include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+using namespace gpufs;
+using namespace gpufs::test;
+
+namespace {
+
+constexpr std::uint64_t page = 4096;
+constexpr unsigned callers = 4;
+
+/// Reads whose completions never come, under way while `broken` happens to the controller. The host
+/// sends no command.
+void waits_end(fault_scene& s, std::atomic<bool>& broken) {
+  s.read_is_right(1);
+  s.faults->plan({nvme_controller::fault::kind::lose, 0}, callers);
+  op_batch batch;
+  std::vector<std::size_t> ops;
+  for (unsigned caller = 0; caller < callers; ++caller)
+    ops.push_back(batch.read(caller, s.fd, std::int64_t(10 + caller) * page, page));
+  batch.start(s.fs.ref(), callers, 64);
+  wait_until([&] { return s.faults->planned() == 0; }, "lost completions");
+  broken = true;
+  batch.finish();
+  for (auto const op : ops) CHECK(batch.result(op) == -EIO);
+  CHECK(s.fs.stats().timeouts == 0);
+  auto const seen = s.fs.attachment_stats("disk");
+  CHECK(seen.resets >= 1);
+  CHECK(seen.commands == s.host_commands);
+  CHECK(inspect(s.fs.ref()).problems == "");
+}
+
+}  // namespace
+
+TEST_CASE("watch: a controller that fails ends kernels' waits, and works after its reset") {
+  bool relays = false;
+  SUBCASE("kernels ring") { relays = false; }
+  SUBCASE("relayed doorbells") { relays = true; }
+  fault_scene s(small_config(page, 8), relays);
+  waits_end(s, s.faults->fail);
+  s.faults->fail = false;
+  wait_until([&] { return s.read(1) == std::int64_t(page); }, "a read after the reset");
+  for (std::uint64_t number = 0; number < 20; ++number) s.read_is_right(number);
+}
+
+TEST_CASE("watch: a controller that leaves the bus ends kernels' waits, then all is -EIO") {
+  bool relays = false;
+  SUBCASE("kernels ring") { relays = false; }
+  SUBCASE("relayed doorbells") { relays = true; }
+  fault_scene s(small_config(page, 8), relays);
+  waits_end(s, s.faults->leave);
+  CHECK(s.read(2) == -EIO);
+  CHECK(s.read(3) == -EIO);
+  CHECK(s.fs.attachment_stats("disk").resets == 1);
+}
+
+TEST_CASE("watch: a controller that does not stop ends kernels' waits, then all is -EIO") {
+  fault_scene s;
+  s.faults->stay_ready = true;
+  waits_end(s, s.faults->fail);
+  s.faults->fail = false;
+  s.faults->stay_ready = false;
+  CHECK(s.read(2) == -EIO);
+  CHECK(s.fs.attachment_stats("disk").resets == 1);
+}
+
+TEST_CASE("watch: a failure is noticed while nobody reads") {
+  fault_scene s;
+  s.read_is_right(1);
+  s.faults->fail = true;
+  wait_until([&] { return s.fs.attachment_stats("disk").resets != 0; }, "a reset");
+  s.faults->fail = false;
+  wait_until([&] { return s.read(2) == std::int64_t(page); }, "a read after the reset");
+  s.read_is_right(3);
+}
+
+TEST_CASE("watch: one of two members fails, reads of the other are right") {
+  scratch_folder folder;
+  auto const files = make_members(folder, {2, false, page}, 64 * page);
+  std::vector<std::shared_ptr<read_faults>> faults{std::make_shared<read_faults>(),
+                                                   std::make_shared<read_faults>()};
+  filesystem fs(small_config(page, 8));
+  owner::inject_controller_faults({faults[0], faults[1]});
+  fs.attach("disk", files.options);
+  int const fd = fs.open("nvme:disk", O_RDONLY);
+  REQUIRE(fd > 0);
+  faults[0]->plan({nvme_controller::fault::kind::lose, 0}, 1);
+  op_batch batch;
+  auto const lost = batch.read(0, fd, 10 * page, page);
+  for (unsigned i = 0; i < 20; ++i) batch.read(1, fd, std::int64_t(2 * i + 1) * page, page);
+  batch.start(fs.ref(), 2, 64);
+  wait_until([&] { return faults[0]->planned() == 0; }, "a lost completion");
+  faults[0]->fail = true;
+  batch.finish();
+  CHECK(batch.result(lost) == -EIO);
+  for (std::size_t op = 1; op < batch.size(); ++op) {
+    CHECK(batch.result(op) == std::int64_t(page));
+    CHECK(batch.bytes(op) == pread_bytes(files.whole, (2 * op - 1) * page, page));
+  }
+  CHECK(fs.close(fd) == 0);
+  CHECK(fs.detach("disk") == 0);
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE("watch: attachments and filesystems end while their controller fails or leaves") {
+  std::mt19937_64 random(seed());
+  for (unsigned round = 0; round < scaled(60, 15); ++round) {
+    CAPTURE(round);
+    auto s = std::make_unique<fault_scene>(small_config(page, 8), round % 2 == 0);
+    s->read_is_right(1);
+    (random() % 2 == 0 ? s->faults->fail : s->faults->leave) = true;
+    // Some ends come before the look, some during the reset, some later.
+    if (random() % 2 == 0)
+      for (std::uint64_t reads = random() % 4; reads > 0; --reads)
+        static_cast<void>(s->fs.attachment_stats("disk"));
+    if (random() % 3 == 0)
+      wait_until([&] { return s->fs.attachment_stats("disk").resets != 0; }, "a reset");
+    s.reset();
+  }
+}
