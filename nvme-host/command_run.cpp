@@ -11,6 +11,7 @@ int command_run::enter(std::uint64_t members) {
   for (std::size_t i = 0; i < drives_.size(); ++i) {
     if ((members >> i & 1) == 0) continue;
     if (int const error = drives_[i]->enter(); error != 0) {
+      failed_.member = static_cast<std::uint32_t>(i);
       leave(members & ((std::uint64_t{1} << i) - 1));
       return error;
     }
@@ -55,15 +56,16 @@ void command_run::end_first() {
   if (!first.ticket.is_given_up) first.on->release(first.ticket);
   if (error == 0 || error_ != 0) return;
   error_ = error;
-  failed_ = first.command != nullptr ? first.command->at : 0;
+  if (first.command != nullptr) failed_ = {first.command->at, first.command->member};
 }
 
 int command_run::transfer(nvme::direction to, std::span<block_command const> commands,
-                          mover const& move, std::uint64_t& failed) {
+                          mover const& move, failure& failed) {
   std::uint64_t members = 0;
   for (block_command const& each : commands) members |= std::uint64_t{1} << each.member;
+  failed_.at = commands.front().at;
   if (int const error = enter(members); error != 0) {
-    failed = commands.front().at;
+    failed = failed_;
     return error;
   }
   move_ = &move;
@@ -72,7 +74,7 @@ int command_run::transfer(nvme::direction to, std::span<block_command const> com
     if (next_ - first_ == most_under_way) end_first();
     drive& on = *drives_[each.member];
     pending next{&each, &on, {}};
-    failed_ = error_ == 0 ? each.at : failed_;
+    if (error_ == 0) failed_ = {each.at, each.member};
     if (!take_slot(on, next.ticket)) break;
     if (!reads_) move(each, drive::piece(next.ticket));
     on.send(next.ticket, to, each.range);

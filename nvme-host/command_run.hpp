@@ -36,14 +36,20 @@ class command_run {
   /// Called with the memory of a command: before a write is sent, or after a read has succeeded.
   using mover = std::function<void(block_command const&, std::byte*)>;
 
+  /// Where the first command that failed has its bytes, and the member that failed it.
+  struct failure {
+    std::uint64_t at = 0;
+    std::uint32_t member = 0;
+  };
+
   /// At most most_drives.
   command_run(std::span<std::unique_ptr<drive> const> drives, io_clock::time_point end)
       : drives_{drives}, end_{end} {}
 
-  /// Returns 0, or the error of the first command in the list that failed, whose `at` is `failed`.
-  /// No command behind it is known to have succeeded.
+  /// Returns 0, or the error of the first command in the list that failed, which is `failed`. No
+  /// command behind it is known to have succeeded.
   [[nodiscard]] int transfer(nvme::direction to, std::span<block_command const> commands,
-                             mover const& move, std::uint64_t& failed);
+                             mover const& move, failure& failed);
   /// A flush of each drive.
   [[nodiscard]] int flush();
 
@@ -71,7 +77,7 @@ class command_run {
   std::size_t first_ = 0;
   std::size_t next_ = 0;
   int error_ = 0;
-  std::uint64_t failed_ = 0;
+  failure failed_;
 };
 
 }  // namespace gpufs::nvme_host

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -88,8 +89,27 @@ volume::volume(std::vector<std::unique_ptr<drive>> drives, volume_options const&
                                 std::to_string(options_.stripe) + " bytes, use smaller stripes"};
 }
 
+// The next replica in turn. If none is, the one that has been out for longest. Those with a bit in
+// `without` have failed the call; they are not all. No order is needed: who looks too early sends
+// one more read to a drive that fails.
+std::uint32_t volume::next_replica(std::uint64_t without) {
+  std::uint64_t const turn = turn_.fetch_add(1, std::memory_order_relaxed);
+  auto const now = io_clock::now().time_since_epoch().count();
+  auto earliest = std::numeric_limits<io_clock::rep>::max();
+  std::uint32_t best = 0;
+  for (std::uint64_t i = 0; i < drives_.size(); ++i) {
+    auto const member = static_cast<std::uint32_t>((turn + i) % drives_.size());
+    if ((without >> member & 1) != 0) continue;
+    auto const until = out_until_[member].load(std::memory_order_relaxed);
+    if (until <= now) return member;
+    if (until < earliest) earliest = until, best = member;
+  }
+  return best;
+}
+
 // Commands for a range of whole blocks, by rising place.
-std::vector<block_command> volume::plan_of(direction to, std::uint64_t begin, std::uint64_t end) {
+std::vector<block_command> volume::plan_of(direction to, std::uint64_t begin, std::uint64_t end,
+                                           std::uint64_t without) {
   std::vector<block_command> all;
   bool const striped = !options_.replicated && drives_.size() > 1;
   bool const takes_turns = options_.replicated && to == direction::read;
@@ -97,8 +117,7 @@ std::vector<block_command> volume::plan_of(direction to, std::uint64_t begin, st
   for (std::uint64_t at = begin; at < end;) {
     std::uint64_t bytes = std::min<std::uint64_t>(end - at, piece_);
     std::uint64_t place = at;
-    std::uint64_t member =
-        takes_turns ? turn_.fetch_add(1, std::memory_order_relaxed) % drives_.size() : 0;
+    std::uint64_t member = takes_turns ? next_replica(without) : 0;
     if (striped) {
       std::uint64_t const stripe = at / options_.stripe, within = at % options_.stripe;
       bytes = std::min(bytes, options_.stripe - within);
@@ -114,22 +133,44 @@ std::vector<block_command> volume::plan_of(direction to, std::uint64_t begin, st
   return all;
 }
 
+// Bytes before the command that failed count. The rest is read from replicas that have not failed
+// the call yet.
 std::int64_t volume::read_until(std::span<std::byte> to, std::uint64_t offset,
                                 io_clock::time_point end) {
+  std::uint64_t const all =
+      drives_.size() == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << drives_.size()) - 1;
+  std::uint64_t done = 0;
+  for (std::uint64_t without = options_.replicated ? 0 : all;;) {
+    command_run::failure failed;
+    int const error = read_once(to.subspan(done), offset + done, without, end, failed);
+    if (error == 0) return static_cast<std::int64_t>(to.size());
+    done += failed.at;
+    auto const now = io_clock::now();
+    if (options_.replicated)
+      out_until_[failed.member].store((now + options_.out_of_turn).time_since_epoch().count(),
+                                      std::memory_order_relaxed);
+    without |= std::uint64_t{1} << failed.member;
+    if (without == all || now > end) return done > 0 ? static_cast<std::int64_t>(done) : error;
+    others_.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+// Returns 0, or an error; then the first `failed.at` bytes are there.
+int volume::read_once(std::span<std::byte> to, std::uint64_t offset, std::uint64_t without,
+                      io_clock::time_point end, command_run::failure& failed) {
   std::uint64_t const first = offset / lba_ * lba_;
   std::uint64_t const skip = offset - first;
   std::uint64_t const stop = (offset + to.size() + lba_ - 1) / lba_ * lba_;
-  auto const commands = plan_of(direction::read, first, stop);
+  auto const commands = plan_of(direction::read, first, stop, without);
   // A command's first and last bytes may be outside of what is asked for.
   auto const take = [&](block_command const& c, std::byte const* piece) {
     std::uint64_t const begin = std::max(c.at, skip);
     std::uint64_t const last = std::min(c.at + c.bytes, skip + to.size());
     std::memcpy(to.data() + (begin - skip), piece + (begin - c.at), last - begin);
   };
-  std::uint64_t failed = 0;
   int const error = command_run{drives_, end}.transfer(direction::read, commands, take, failed);
-  if (error == 0) return static_cast<std::int64_t>(to.size());
-  return failed > skip ? static_cast<std::int64_t>(failed - skip) : error;
+  failed.at = failed.at > skip ? failed.at - skip : 0;
+  return error;
 }
 
 std::int64_t volume::read(std::span<std::byte> to, std::uint64_t offset) {
@@ -167,10 +208,10 @@ std::int64_t volume::write(std::span<::iovec const> parts, std::uint64_t offset)
   auto const fill = [&](block_command const& c, std::byte* piece) {
     from.copy(piece, c.at, c.bytes);
   };
-  std::uint64_t failed = 0;
+  command_run::failure failed;
   int const error = command_run{drives_, end}.transfer(direction::write, commands, fill, failed);
   if (error == 0) return static_cast<std::int64_t>(count);
-  return failed > head ? static_cast<std::int64_t>(failed - head) : error;
+  return failed.at > head ? static_cast<std::int64_t>(failed.at - head) : error;
 }
 
 int volume::flush() { return command_run{drives_, io_clock::now() + options_.timeout}.flush(); }

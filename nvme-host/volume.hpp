@@ -5,6 +5,7 @@
 #include <nvme-host/command_run.hpp>
 #include <nvme-host/drive.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -22,13 +23,16 @@ struct volume_options {
   std::uint64_t stripe = 128 << 10;  ///< bytes; a power of two, at least a block
   /// Longest time of a call.
   std::chrono::milliseconds timeout{5000};
+  /// How long reads leave out a replica that has failed one.
+  std::chrono::milliseconds out_of_turn{1000};
 };
 
 /// All functions but the constructor are thread-safe, and return -errno. They throw std::bad_alloc.
 ///
 /// striped     Stripe number s is on drive s modulo their number. All drives count as large as the
 ///             smallest, in whole stripes. One drive alone counts whole.
-/// replicated  All drives have the same bytes. Reads take turns. Writes go to all, and fail if one
+/// replicated  All drives have the same bytes. Reads take turns. One that fails goes on at another
+///             drive, and the drive is out of turn for a while. Writes go to all, and fail if one
 ///             fails: until the same bytes are written again, the drives may differ there.
 ///
 /// Two writes of one block are carried out one after the other. So bytes of different writers that
@@ -51,18 +55,27 @@ class volume {
   /// Has all drives make what was written durable. Returns 0 or the first error.
   [[nodiscard]] int flush();
 
+  /// Reads that went on at another replica, after one had failed.
+  [[nodiscard]] std::uint64_t other_replicas() const { return others_; }
+
  private:
   [[nodiscard]] std::int64_t read_until(std::span<std::byte> to, std::uint64_t offset,
                                         io_clock::time_point end);
+  [[nodiscard]] int read_once(std::span<std::byte> to, std::uint64_t offset, std::uint64_t without,
+                              io_clock::time_point end, command_run::failure& failed);
+  [[nodiscard]] std::uint32_t next_replica(std::uint64_t without);
   [[nodiscard]] std::vector<block_command> plan_of(nvme::direction to, std::uint64_t begin,
-                                                   std::uint64_t end);
+                                                   std::uint64_t end, std::uint64_t without = 0);
 
   std::vector<std::unique_ptr<drive>> const drives_;
   volume_options const options_;
   std::uint32_t lba_ = 0;
   std::uint32_t piece_ = 0;  // most bytes of a command
   std::uint64_t bytes_ = 0;
-  std::atomic<std::uint64_t> turn_{0};  // of reads of replicas
+  // Of reads of replicas: whose turn it is, and when each is in turn again.
+  std::atomic<std::uint64_t> turn_{0};
+  std::array<std::atomic<io_clock::rep>, most_drives> out_until_{};
+  std::atomic<std::uint64_t> others_{0};
   block_locks locks_;
 };
 

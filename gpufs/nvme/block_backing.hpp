@@ -26,6 +26,9 @@ struct block_backing {
   std::uint32_t lba_shift = 0;
   std::uint32_t nsid = 1;
   std::uint64_t most_bytes = 0;  ///< of one command
+  /// Of several replicas, each: the device's clock before which it is out of turn. Else null.
+  std::uint64_t* out_until = nullptr;
+  std::uint64_t out_ns = 0;  ///< how long a replica that fails is out of turn
 };
 
 /// Where the first of some bytes lies, and how many follow there.

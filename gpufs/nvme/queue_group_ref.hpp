@@ -29,6 +29,7 @@ struct queue_words {
   std::uint64_t empty_looks;  ///< at the completion queue
   std::uint64_t strays;       ///< completions of no command
   std::uint64_t own_faults;   ///< statuses that say the driver made a mistake
+  std::uint64_t failed;       ///< all statuses but success
 };
 
 /// One place of the controller's state. It exists many times, as the daemon's stop flag does.
@@ -56,6 +57,7 @@ struct queue_pair_ref {
   std::uint32_t first_channel = 0;  ///< the channel of CID 0
   std::uint32_t channel_step = 0;   ///< from the channel of a CID to that of the next
   std::uint32_t backing = 0;        ///< number of the backing
+  std::uint32_t member = 0;         ///< of the backing
   /// state_places in pinned memory. Failed: the controller has stopped, or reaches staging no more.
   state_place* ended = nullptr;
 };

@@ -113,14 +113,14 @@ __device__ void move_tail(queue_pair_ref const& q) {
   }
 }
 
-/// What the caller of a read is told: 0, -EAGAIN (send it again), or -errno. Counts mistakes of the
-/// driver.
+/// What the caller of a read is told: 0, -EAGAIN (send it again), or -errno. Counts errors, and
+/// those that are the driver's mistakes.
 __device__ __forceinline__ std::int32_t result_of(queue_pair_ref const& q, cqe const& e,
                                                   direction d) {
   std::uint16_t const code = status_of(e);
-  if (own_fault(code))
-    atomic_ref<std::uint64_t, scope::device>(q.words->own_faults)
-        .fetch_add(1, memory_order_relaxed);
+  if (code == status::success) return 0;
+  add_held(q.words->failed, 1);
+  if (own_fault(code)) add_held(q.words->own_faults, 1);
   return worth_retry(code, !may_retry(e)) ? -EAGAIN : error_of(code, d);
 }
 

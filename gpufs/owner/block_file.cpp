@@ -96,6 +96,7 @@ int block_file::sync() const noexcept {
 nvme::attachment_statistics block_file::statistics() const {
   nvme::attachment_statistics sum;
   sum.modelled = traits_.modelled;
+  sum.other_replicas = volume_->other_replicas();
   for (auto const& each : volume_->drives()) {
     auto const& c = each->counters();
     sum.commands += c.commands;
@@ -118,6 +119,7 @@ nvme::attachment_statistics block_file::statistics() const {
   if (drives_) {
     sum.device_queue_pairs = drives_->pairs();
     sum.device_commands = drives_->completed();
+    sum.device_errors = drives_->failed();
     sum.doorbells_relayed = drives_->relayed();
   }
   return sum;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <bit>
 #include <cerrno>
+#include <chrono>
 #include <stdexcept>
 #include <utility>
 
@@ -88,6 +89,7 @@ void device_drives::make_pairs(nvme_host::volume& volume) {
       ref.first_channel = place++;
       ref.channel_step = static_cast<std::uint32_t>(each);
       ref.backing = place_.number;
+      ref.member = static_cast<std::uint32_t>(at / each);
       ref.ended = &ended_[at / each * nvme::state_places];
       refs_.push_back(ref);
     }
@@ -101,9 +103,8 @@ void device_drives::make_pairs(nvme_host::volume& volume) {
 void device_drives::relay_doorbells() {
   std::vector<nvme_host::relayed_doorbell> all;
   for (auto const& ref : refs_) {
-    auto const member = static_cast<std::size_t>(ref.ended - &ended_[0]) / nvme::state_places;
-    all.push_back({ref.sq_doorbell, member});
-    all.push_back({ref.cq_doorbell, member});
+    all.push_back({ref.sq_doorbell, ref.member});
+    all.push_back({ref.cq_doorbell, ref.member});
   }
   relay_.emplace(all, pinned_memory(keep_));
   for (std::size_t i = 0; i < refs_.size(); ++i) {
@@ -141,6 +142,13 @@ void device_drives::map_staging(nvme_host::volume& volume) {
   backing.lba_shift = static_cast<std::uint32_t>(std::countr_zero(volume.lba_bytes()));
   backing.nsid = drives[0]->nsid();
   backing.most_bytes = most;
+  if (backing.is_replicated && places.size() > 1) {
+    out_until_ = buffer<std::uint64_t>(places.size());
+    out_until_.fill_zero();
+    backing.out_until = out_until_.data();
+    backing.out_ns =
+        static_cast<std::uint64_t>(std::chrono::nanoseconds(volume.options().out_of_turn).count());
+  }
   backing_ = buffer<nvme::block_backing>(1);
   backing_.copy_from_host(&backing, 1);
 }
@@ -192,11 +200,21 @@ void device_drives::end() noexcept {
   members_.clear();
 }
 
+std::vector<nvme::queue_words> device_drives::words() const {
+  std::vector<nvme::queue_words> all(words_.size());
+  words_.copy_to_host(all.data(), all.size());
+  return all;
+}
+
 std::uint64_t device_drives::completed() const {
-  std::vector<nvme::queue_words> words(words_.size());
-  words_.copy_to_host(words.data(), words.size());
   std::uint64_t sum = 0;
-  for (auto const& each : words) sum += each.drained;
+  for (auto const& each : words()) sum += each.drained;
+  return sum;
+}
+
+std::uint64_t device_drives::failed() const {
+  std::uint64_t sum = 0;
+  for (auto const& each : words()) sum += each.failed;
   return sum;
 }
 

@@ -61,6 +61,8 @@ class device_drives {
   [[nodiscard]] std::uint32_t pairs() const { return std::uint32_t(refs_.size()); }
   /// Commands whose completions kernels have taken.
   [[nodiscard]] std::uint64_t completed() const;
+  /// Of these, commands that ended with an error.
+  [[nodiscard]] std::uint64_t failed() const;
   /// Doorbells of kernels that a thread of the host has passed on.
   [[nodiscard]] std::uint64_t relayed() const { return relay_ ? relay_->relayed() : 0; }
 
@@ -77,6 +79,7 @@ class device_drives {
   void fail() noexcept;
   void unmap(member_memory& member) noexcept;
   void mark_ended(std::size_t member) noexcept;
+  [[nodiscard]] std::vector<nvme::queue_words> words() const;
 
   rpc::shared_region const shared_;
   place const place_;
@@ -92,6 +95,7 @@ class device_drives {
   buffer<nvme::queue_words> words_;
   buffer<std::uint32_t> marks_;
   buffer<nvme::block_member> places_;
+  buffer<std::uint64_t> out_until_;  // of each replica
   buffer<nvme::block_backing> backing_;
 };
 

@@ -7,6 +7,7 @@
 #include <gpufs/fs_ref.hpp>
 #include <gpufs/nvme/block_backing.hpp>
 #include <gpufs/nvme/queue_pair.hpp>
+#include <gpufs/nvme/replicas.hpp>
 
 #include <cerrno>
 #include <cstdint>
@@ -93,6 +94,29 @@ __device__ __forceinline__ bool answer(fs_ref const& fs, std::uint32_t channel,
   return true;
 }
 
+/// A place of a backing's entry. Any thread calls.
+__device__ __forceinline__ handle::block_entry& entry_of(fs_ref const& fs, std::uint32_t number,
+                                                         std::uint32_t place) {
+  return fs.blocks.table[(number - 1) * handle::entry_places + place % handle::entry_places];
+}
+
+/// The backing of a pair, which has been published.
+__device__ __forceinline__ nvme::block_backing const& backing_of(fs_ref const& fs,
+                                                                 nvme::queue_pair_ref const& q) {
+  // Never stored again. Its reader has had it from usable_backing() before, or has the pair of one.
+  return *reinterpret_cast<nvme::block_backing const*>(
+      atomic_ref<std::uint64_t, scope::system>(entry_of(fs, q.backing, warp_number()).backing)
+          .load(memory_order_relaxed));
+}
+
+/// The answer to a read that a controller has failed. Another replica may have the bytes.
+GPUFS_STAGE inline std::int32_t answer_of_failure(fs_ref const* handle,
+                                                  nvme::queue_pair_ref const* q,
+                                                  std::int32_t error) {
+  bool const others = nvme::take_out_of_turn(backing_of(*handle, *q), q->member);
+  return others || error == -EAGAIN ? try_again : error;
+}
+
 /// Puts the answers of a pair's commands into the channels' completion words.
 struct channel_receiver {
   fs_ref const* fs;
@@ -106,10 +130,9 @@ struct channel_receiver {
     if (owed.pair != &q || nvme::command_id(slot, owed.sequence, q.log2) != nvme::cid_of(e))
       return false;
     std::int32_t const error = nvme::result_of(q, e, nvme::direction::read);
-    return answer(*fs, static_cast<std::uint32_t>(number), owed.sequence,
-                  error == 0         ? rpc::read_result(owed.bytes, false)
-                  : error == -EAGAIN ? try_again
-                                     : error);
+    return answer(
+        *fs, static_cast<std::uint32_t>(number), owed.sequence,
+        error == 0 ? rpc::read_result(owed.bytes, false) : answer_of_failure(fs, &q, error));
   }
   __device__ void count_strays(unsigned) const {}
 };
@@ -127,10 +150,11 @@ __device__ __forceinline__ void for_each_drive_pair(nvme::queue_pair_ref const* 
 inline constexpr unsigned attempts_per_end = 128;
 
 /// Rings doorbells for, and takes completions of, the pairs that owe completions to the channels of
-/// the lanes that wait. Now and then answers commands of pairs that have ended with -EIO. `attempt`
-/// counts the caller's calls. All lanes of the team call. Never waits. Returns true in the lanes
-/// whose channel is still owed a completion. Its answer shows here before it shows in the
-/// completion word, which lies across the bus.
+/// the lanes that wait. Now and then answers commands of pairs that have ended: with -EIO, or with
+/// try_again if the daemon may read another replica. `attempt` counts the caller's calls. All lanes
+/// of the team call. Never waits. Returns true in the lanes whose channel is still owed a
+/// completion. Its answer shows here before it shows in the completion word, which lies across the
+/// bus.
 template <class Team>
 GPUFS_STAGE bool help_drives(fs_ref const* __restrict__ handle, bool waits, std::uint32_t channel,
                              unsigned attempt) {
@@ -140,7 +164,8 @@ GPUFS_STAGE bool help_drives(fs_ref const* __restrict__ handle, bool waits, std:
   // Pairs with the host's release: the controller writes to the channel's memory no more.
   if (owed.pair != nullptr && attempt % attempts_per_end == 0 &&
       nvme::state_of(owed.pair->ended).load(memory_order_acquire) != 0) {
-    answer(fs, channel, owed.sequence, -EIO);
+    bool const replicas = backing_of(fs, *owed.pair).out_until != nullptr;
+    answer(fs, channel, owed.sequence, replicas ? try_again : -EIO);
     owed.pair = nullptr;
   }
   for_each_drive_pair<Team>(owed.pair, [&](nvme::queue_pair_ref const& q, unsigned) {
@@ -149,12 +174,6 @@ GPUFS_STAGE bool help_drives(fs_ref const* __restrict__ handle, bool waits, std:
   });
   return owed.pair != nullptr &&
          sequence_of(fs.blocks.commands[channel]).load(memory_order_relaxed) == owed.sequence;
-}
-
-/// A place of a backing's entry. Any thread calls.
-__device__ __forceinline__ handle::block_entry& entry_of(fs_ref const& fs, std::uint32_t number,
-                                                         std::uint32_t place) {
-  return fs.blocks.table[(number - 1) * handle::entry_places + place % handle::entry_places];
 }
 
 /// A caller has given up waiting for its answer. If a controller owes it, the daemon serves the
@@ -199,7 +218,7 @@ GPUFS_STAGE bool send_reads(fs_ref const* __restrict__ handle, std::uint8_t back
   nvme::queue_pair_ref const* pair = nullptr;
   nvme::sqe entry{};
   if (nvme::block_backing const* const b = usable_backing(fs, backing)) {
-    nvme::block_place const at = nvme::place_of(*b, offset, length, channel);
+    nvme::block_place const at = nvme::place_of(*b, offset, length, nvme::replica_for(*b, channel));
     nvme::block_member const& member = b->members[at.member];
     std::uint64_t const bytes = least(at.bytes, nvme::most_by_list(staging)) >> b->lba_shift
                                                                                     << b->lba_shift;

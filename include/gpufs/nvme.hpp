@@ -15,6 +15,7 @@ namespace gpufs::nvme {
 /// striped     Stripes go to the members in turn. All members count as large as the smallest.
 /// replicated  Each member has all bytes. Reads take turns. Writes go to all members.
 ///
+/// A read that fails goes to another replica. The one that failed is out of turn for a second.
 /// A replicated write fails if one member fails. The members may differ there until the same bytes
 /// are written again.
 enum class layout { striped, replicated };
@@ -94,6 +95,8 @@ struct attachment_statistics {
   std::map<std::uint16_t, std::uint64_t> errors{};
   /// Of these, mistakes of the driver itself.
   std::uint64_t own_faults = 0;
+  /// Reads that went on at another replica, after one had failed.
+  std::uint64_t other_replicas = 0;
   /// Commands without an answer in time.
   std::uint64_t timeouts = 0;
   /// Doorbells that were rung, of both queues of a pair.
@@ -114,6 +117,8 @@ struct attachment_statistics {
   std::uint64_t device_queue_pairs = 0;
   /// Commands of kernels whose completions they have taken. The counters above are the host's.
   std::uint64_t device_commands = 0;
+  /// Of these, those that ended with an error. Kernels ask other replicas then.
+  std::uint64_t device_errors = 0;
   /// Doorbells of kernels that a thread has passed on (relay_doorbells).
   std::uint64_t doorbells_relayed = 0;
   std::string why_no_device_queues{};  ///< empty: kernels read the file by themselves

@@ -237,6 +237,74 @@ TEST_CASE("volume: threads write bytes that lie between each other's, and all ar
   }
 }
 
+TEST_CASE("volume: a read goes on at another replica, and the one that failed is out of turn") {
+  constexpr std::uint64_t size = 1 << 20;
+  scene s{{.members = 3,
+           .volume = {.replicated = true,
+                      .timeout = milliseconds{120'000},
+                      .out_of_turn = std::chrono::hours{1}}}};
+  auto const what = random_bytes(4, size);
+  REQUIRE(s.write(what, 0) == std::int64_t(size));
+  s.faults[1]->bad_lba = 700;
+  std::uint64_t failures = 0;
+  auto const reads_of = [&](unsigned member) {
+    return s.v->drives()[member]->counters().bytes_read.load();
+  };
+  // Until its turn comes, and it fails.
+  for (; failures == 0; failures = s.v->other_replicas())
+    CHECK(s.read(3, size - 5).size() == size - 5);
+  CHECK(failures == 1);
+  std::uint64_t const by_failed = reads_of(1), by_good = reads_of(0) + reads_of(2);
+  for (unsigned i = 0; i < 10; ++i)
+    CHECK(s.read(3, size - 5) == bytes(what.begin() + 3, what.end() - 2));
+  CHECK(s.v->other_replicas() == 1);
+  CHECK(reads_of(1) == by_failed);
+  CHECK(reads_of(0) + reads_of(2) == by_good + 10 * size);
+  // Another one fails: the third has all bytes.
+  s.faults[0]->bad_lba = 1500;
+  for (unsigned i = 0; i < 4; ++i)
+    CHECK(s.read(3, size - 5) == bytes(what.begin() + 3, what.end() - 2));
+  CHECK(s.v->other_replicas() == 2);
+  // If that fails, too, the others have the bytes, though they are out of turn.
+  s.faults[2]->bad_lba = 1900;
+  CHECK(s.read(0, size) == what);
+  for (auto const& each : s.faults) each->bad_lba = 1900;
+  CHECK(s.read(1900 * 512 + 1, 100).empty());
+  CHECK(s.read(1500 * 512, 600 * 512).size() == 128 << 10);  // its first command
+  for (auto const& each : s.faults) each->bad_lba = ~0ull;
+  CHECK(s.read(0, size) == what);
+}
+
+TEST_CASE("volume: replicas whose controllers fail or hold everything, and come back") {
+  CAPTURE(seed());
+  constexpr std::uint64_t size = 1 << 20;
+  scene s{{.members = 2,
+           .volume = {.replicated = true,
+                      .timeout = milliseconds{thread_sanitizer ? 20'000 : 4000},
+                      .out_of_turn = milliseconds{20}}}};
+  auto const what = random_bytes(5, size);
+  REQUIRE(s.write(what, 0) == std::int64_t(size));
+  std::mt19937_64 random{seed()};
+  auto const read_is_right = [&] {
+    std::uint64_t const at = random() % size, count = 1 + random() % (size - at);
+    auto const from = what.begin() + std::ptrdiff_t(at);
+    return s.read(at, count) == bytes(from, from + std::ptrdiff_t(count));
+  };
+  for (unsigned round = 0; round < 6; ++round) {
+    auto& faults = *s.faults[round % 2];
+    faults.fail = true;
+    for (unsigned i = 0; i < 20; ++i) CHECK(read_is_right());
+    faults.fail = false;
+    for (unsigned i = 0; i < 20; ++i) CHECK(read_is_right());
+  }
+  // A call that waits for such a replica may end by its deadline. The next one goes elsewhere.
+  s.faults[0]->hold = true;
+  wait_until([&] { return !read_is_right() || s.v->other_replicas() > 0; }, "a late read");
+  wait_until([&] { return read_is_right(); }, "a read of the other replica");
+  s.faults[0]->hold = false;
+  for (unsigned i = 0; i < 20; ++i) wait_until([&] { return read_is_right(); }, "right bytes");
+}
+
 TEST_CASE("volume: resets while threads read and write: each call is right or an error") {
   CAPTURE(seed());
   scene s{{.members = 2,
