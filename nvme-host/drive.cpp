@@ -97,12 +97,19 @@ int drive::enter() {
 
 void drive::leave() { resets_.unlock_shared(); }
 
-// With the lock no thread has a slot. A controller that stopped accesses no memory, so queues and
-// pieces may be freed, those of commands that were given up, too.
 int drive::reset() {
   std::unique_lock const alone{resets_};
   if (lost_.load(std::memory_order_relaxed)) return -EIO;
   if (!broken_.load(std::memory_order_relaxed)) return 0;  // another thread was faster
+  resetting_.store(true, std::memory_order_relaxed);
+  int const error = reset_alone();
+  resetting_.store(false, std::memory_order_relaxed);
+  return error;
+}
+
+// With the lock no thread has a slot. A controller that stopped accesses no memory, so queues and
+// pieces may be freed, those of commands that were given up, too.
+int drive::reset_alone() {
   add(counters_.resets);
   if (before_reset_) before_reset_();
   for (auto const& queue : queues_) ended_ += queue->counts();

@@ -92,6 +92,8 @@ class drive {
   /// Returns 0, or -EIO if the controller cannot be reset; then leave() is not called.
   [[nodiscard]] int enter();
   void leave();
+  /// Whether enter() would wait for another thread that resets the controller, maybe for seconds.
+  [[nodiscard]] bool is_resetting() const { return resetting_.load(std::memory_order_relaxed); }
 
   /// Takes a slot, if one is free.
   [[nodiscard]] bool try_slot(ticket& out);
@@ -117,6 +119,7 @@ class drive {
   [[nodiscard]] bool is_up();
   [[nodiscard]] int answer(ticket& t, nvme::cqe const& entry, bool& again);
   int reset();
+  int reset_alone();
 
   std::unique_ptr<controller_link> const link_;
   std::string const name_;
@@ -135,6 +138,7 @@ class drive {
   queue_counts ended_;                            // of queue pairs before the last reset
   std::atomic<bool> broken_{false};               // reset it before the next command
   std::atomic<bool> lost_{false};  // it does not stop: its memory is leaked, nothing works
+  std::atomic<bool> resetting_{false};
   std::atomic<std::uint32_t> turn_{0};
   drive_counters counters_;
 };

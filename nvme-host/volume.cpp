@@ -89,7 +89,8 @@ volume::volume(std::vector<std::unique_ptr<drive>> drives, volume_options const&
                                 std::to_string(options_.stripe) + " bytes, use smaller stripes"};
 }
 
-// The next replica in turn. If none is, the one that has been out for longest. Those with a bit in
+// The next replica in turn. If none is, the one that has been out for longest. One whose reset
+// another thread waits for comes last, so the others need not wait with it. Those with a bit in
 // `without` have failed the call; they are not all. No order is needed: who looks too early sends
 // one more read to a drive that fails.
 std::uint32_t volume::next_replica(std::uint64_t without) {
@@ -100,7 +101,9 @@ std::uint32_t volume::next_replica(std::uint64_t without) {
   for (std::uint64_t i = 0; i < drives_.size(); ++i) {
     auto const member = static_cast<std::uint32_t>((turn + i) % drives_.size());
     if ((without >> member & 1) != 0) continue;
-    auto const until = out_until_[member].load(std::memory_order_relaxed);
+    auto const until = drives_[member]->is_resetting()
+                           ? std::numeric_limits<io_clock::rep>::max() - 1
+                           : out_until_[member].load(std::memory_order_relaxed);
     if (until <= now) return member;
     if (until < earliest) earliest = until, best = member;
   }

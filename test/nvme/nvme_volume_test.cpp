@@ -305,6 +305,37 @@ TEST_CASE("volume: replicas whose controllers fail or hold everything, and come 
   for (unsigned i = 0; i < 20; ++i) wait_until([&] { return read_is_right(); }, "right bytes");
 }
 
+TEST_CASE("volume: one thread waits for the reset of a replica, the others read meanwhile") {
+  constexpr std::uint64_t size = 256 << 10;
+  scene s{
+      {.members = 2,
+       .bytes = size,
+       .volume = {
+           .replicated = true, .timeout = milliseconds{120'000}, .out_of_turn = milliseconds{0}}}};
+  auto const what = random_bytes(6, size);
+  REQUIRE(s.write(what, 0) == std::int64_t(size));
+  std::atomic<bool> goes_on{false}, is_late{false};
+  auto const wait = [&] {
+    try {
+      wait_until([&] { return goes_on.load(); }, "the end of the test");
+    } catch (std::runtime_error const&) {
+      is_late = true;
+    }
+  };
+  s.v->drives()[1]->on_reset(wait, [] {});
+  s.faults[1]->fail = true;
+  std::thread unlucky([&] {
+    while (s.v->drives()[1]->counters().resets == 0) CHECK(s.read(0, size) == what);
+  });
+  wait_until([&] { return s.v->drives()[1]->is_resetting(); }, "a reset");
+  for (unsigned i = 0; i < 50; ++i) CHECK(s.read(i, size - i).size() == size - i);
+  CHECK(!is_late);
+  s.faults[1]->fail = false;
+  goes_on = true;
+  unlucky.join();
+  CHECK(s.read(0, size) == what);
+}
+
 TEST_CASE("volume: resets while threads read and write: each call is right or an error") {
   CAPTURE(seed());
   scene s{{.members = 2,
