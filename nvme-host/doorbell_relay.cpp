@@ -4,6 +4,7 @@
 #include <nvme-host/doorbell_relay.hpp>
 
 #include <algorithm>
+#include <chrono>
 
 namespace gpufs::nvme_host {
 
@@ -11,6 +12,9 @@ namespace {
 
 // A word has two cache lines to itself: processors fetch lines in pairs.
 constexpr std::size_t word_distance = 128;
+// After this many rests, about a second, nobody reads for now: each rest is longer then.
+constexpr unsigned short_rests = 10'000;
+constexpr std::chrono::microseconds long_rest{1000};
 
 }  // namespace
 
@@ -33,11 +37,14 @@ std::uint32_t* doorbell_relay::word(std::size_t doorbell) const {
 void doorbell_relay::run() noexcept {
   daemon::set_up_thread("nvme-relay", daemon::rest_precision::fine);
   daemon::idle_policy idle;
+  unsigned rests = 0;
   while (!stops_.load(std::memory_order_relaxed)) {
     if (pass()) {
       idle.reset();
+      rests = 0;
     } else if (auto const rest = idle.next(); rest.count() > 0) {
-      daemon::idle_policy::sleep(rest);
+      daemon::idle_policy::sleep(rests < short_rests ? rest : long_rest);
+      rests += rests < short_rests ? 1 : 0;
     }
   }
 }

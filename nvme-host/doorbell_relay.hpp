@@ -20,7 +20,8 @@ struct relayed_doorbell {
   std::size_t member = 0;
 };
 
-/// Its thread looks at all words, and rests as daemon::idle_policy says while none changes.
+/// Its thread looks at all words. While none changes it rests, as daemon::idle_policy says, and 1
+/// ms at a time after about a second.
 ///
 /// Why no doorbell overtakes entries. A kernel stores a doorbell's value once the entries below it
 /// are in memory. The thread loads the value with acquire, and stores it with release. So a
