@@ -27,6 +27,7 @@ ROOMS = [
     ("values", "values", 0, [
         "include/gpufs/config.hpp", "include/gpufs/settings.hpp", "include/gpufs/advice.hpp",
         "include/gpufs/statistics.hpp", "include/gpufs/device_counters.hpp",
+        "include/gpufs/file_statistics.hpp",
         "include/gpufs/host_times.hpp", "include/gpufs/version.hpp",
         "include/gpufs/file.hpp", "include/gpufs/nvme.hpp", "include/gpufs/testing/*",
         "include/gpufs/mapping_options.hpp",
@@ -138,6 +139,7 @@ PUBLIC_HEADERS = [
     "include/gpufs/device.hpp",
     "include/gpufs/device_counters.hpp",
     "include/gpufs/file.hpp",
+    "include/gpufs/file_statistics.hpp",
     "include/gpufs/filesystem.hpp",
     "include/gpufs/fs_ref.hpp",
     "include/gpufs/gpufs.h",

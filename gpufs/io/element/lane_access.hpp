@@ -62,8 +62,10 @@ struct page_pinner {
 
 /// Pins the frame that the calling lane has seen (gpufs/cache/peek.hpp), if it still has the same
 /// page. Any thread calls. Each lane that comes gets a pin; lanes that saw the same frame share one
-/// atomic change. Returns false, with nothing pinned, if the frame has another page.
-__device__ __forceinline__ bool pin_seen(fs_ref const& fs, cache::seen_frame const& seen) {
+/// atomic change, and count one hit for the first one's `fd`. Returns false, with nothing pinned,
+/// if the frame has another page.
+__device__ __forceinline__ bool pin_seen(fs_ref const& fs, std::int32_t fd,
+                                         cache::seen_frame const& seen) {
   converged_group const g = converged();
   unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(seen.header));
   auto const first = lowest_lane(peers);
@@ -76,7 +78,7 @@ __device__ __forceinline__ bool pin_seen(fs_ref const& fs, cache::seen_frame con
   bool const same = (state ^ seen.state) >> cache::phase_shift == 0;
   if (!same)
     cache::unpin_read(*seen.header);  // each lane alone: lanes may have seen different generations
-  if (same && g.thread_rank() == first) handle::add(fs, handle::counter::hits);
+  if (same && g.thread_rank() == first) handle::count(fs, fd, handle::file_counter::hits);
   return same;
 }
 
@@ -185,7 +187,7 @@ struct page_writer {
       post_range(fs, static_cast<std::uint32_t>(buffer), f.file.write_index,
                  page << fs.cache.page_shift, range);
       dirty::unlock_frame(fs, v.frame, static_cast<std::uint32_t>(buffer) + 1);
-      handle::add(fs, handle::counter::bytes_written, range.end - range.begin);
+      handle::count(fs, f.file.fd, handle::file_counter::bytes_written, range.end - range.begin);
     }
     g.sync();  // everything is posted
     if (g.thread_rank() == 0) file::leave_writers(fs, f.file);

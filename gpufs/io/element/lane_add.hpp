@@ -103,7 +103,7 @@ struct page_adder {
     post_added(fs, static_cast<std::uint32_t>(buffer), f.file.write_index,
                (page << fs.cache.page_shift) + end);
     dirty::unlock_frame(fs, v.frame, static_cast<std::uint32_t>(buffer) + 1);
-    handle::add(fs, handle::counter::bytes_written, bytes);
+    handle::count(fs, f.file.fd, handle::file_counter::bytes_written, bytes);
   }
 };
 

@@ -106,7 +106,7 @@ __device__ __forceinline__ source::fill lanes_pin(converged_group const& g, lane
   bool const missing = leads && e.status != source::page_status::hit;
   unsigned const found = g.ballot(leads && !missing);
   if (attempt == 0 && g.thread_rank() == 0)
-    handle::add(fs, handle::counter::hits, count_lanes(found));
+    handle::count(fs, f.file.fd, handle::file_counter::hits, count_lanes(found));
   if (found != 0 && !alone) lanes_leave(g, fs, true, wait);
   if (!g.any(missing)) return e;
   fetched_page const fetched =

@@ -188,7 +188,8 @@ GPUFS_STAGE inline void post_batch(fs_ref const* handle, write_span const span, 
   rpc::byte_range const r = held ? span.range(first + lane_id()) : rpc::byte_range{0, 0};
   if (held)
     post_range(fs, mine.buffer, span.write_index, (first + lane_id()) << span.page_shift, r);
-  __syncwarp();
+  auto const hits = count_lanes(__ballot_sync(all_lanes, mine.status == write_status::ready));
+  if (lane_id() == 0) handle::count(fs, span.fd, handle::file_counter::hits, hits);
   if (held) {
     dirty::unlock_frame(fs, mine.frame, mine.buffer + 1);
     cache::frame_header& h = fs.cache.headers[mine.frame];
@@ -197,7 +198,7 @@ GPUFS_STAGE inline void post_batch(fs_ref const* handle, write_span const span, 
     } else {
       cache::unpin(h);
     }
-    handle::add(fs, handle::counter::bytes_written, r.end - r.begin);
+    handle::count(fs, span.fd, handle::file_counter::bytes_written, r.end - r.begin);
   }
   __syncwarp();
 }
