@@ -144,6 +144,20 @@ __device__ __forceinline__ std::int64_t open_for_lanes(converged_group const& g,
   return buffer;
 }
 
+/// The part of each lane's page that is written through: as the first lane says that stores there
+/// and writes through, since lanes may come by several arrays. All lanes of the group call.
+__device__ __forceinline__ rpc::byte_range block_of(converged_group const& g, lane_file const& f,
+                                                    std::uint64_t page, page_visit const& v,
+                                                    bool stores) {
+  rpc::byte_range const mine = f.block(page);
+  bool const through = stores && mine.begin != mine.end;
+  if (!g.any(through)) return {0, 0};
+  unsigned const lanes = g.ballot(through) & v.peers;
+  unsigned const from = lanes == 0 ? g.thread_rank() : lowest_lane(lanes);
+  rpc::byte_range const theirs{g.shfl(mine.begin, from), g.shfl(mine.end, from)};
+  return lanes == 0 ? rpc::byte_range{0, 0} : theirs;
+}
+
 /// Stores `count` bytes at byte `begin` of each lane's page, to the frame and to its write buffer.
 /// From the frame every block reads them at once. Lanes whose bytes lie one behind the other share
 /// one post. Other lanes wait for the next round. visit_pages() calls it.
@@ -173,6 +187,7 @@ struct page_writer {
     bool const member = follows && (others == 0 || g.thread_rank() < lowest_lane(others));
     auto const members = count_lanes(v.peers & g.ballot(member));
     rpc::byte_range const range{begin, begin + members * count};
+    rpc::byte_range const block = block_of(g, f, page, v, member);
     std::int64_t const buffer = open_for_lanes(g, f, page, v, range, wait);
     auto const theirs =
         static_cast<std::int64_t>(g.shfl(static_cast<std::uint64_t>(buffer), first));
@@ -185,7 +200,7 @@ struct page_writer {
     g.sync();  // all bytes are in place
     if (v.leads && buffer >= 0) {
       post_range(fs, static_cast<std::uint32_t>(buffer), f.file.write_index,
-                 page << fs.cache.page_shift, range);
+                 page << fs.cache.page_shift, range, block);
       dirty::unlock_frame(fs, v.frame, static_cast<std::uint32_t>(buffer) + 1);
       handle::count(fs, f.file.fd, handle::file_counter::bytes_written, range.end - range.begin);
     }
