@@ -3,37 +3,17 @@
 
 #include <gpufs/base/warp.hpp>
 #include <gpufs/device.hpp>
-#include <gpufs/file_statistics.hpp>
 #include <gpufs/fs_ref.hpp>
 #include <gpufs/handle/counters.hpp>
+#include <gpufs/handle/file_count_row.hpp>
 #include <gpufs/handle/file_counters_ref.hpp>
 
 #include <cstdint>
 
 namespace gpufs::handle {
 
-#define GPUFS_VALUE(name, help) name,
-enum class file_counter : unsigned { GPUFS_FILE_COUNTERS(GPUFS_VALUE) count };
-#undef GPUFS_VALUE
-
-inline constexpr unsigned file_counter_count = static_cast<unsigned>(file_counter::count);
-
-/// Callers of one stripe add to the same words.
-inline constexpr unsigned file_counter_stripes = 32;
-
-/// What the callers of a stripe have counted for a descriptor: two sectors of memory of its own.
-/// `tag` is the generation of the descriptor that the values are of. 0: nobody has counted yet.
-struct alignas(64) file_count_row {
-  std::uint64_t tag;
-  std::uint64_t value[file_counter_count];
-};
-static_assert(sizeof(file_count_row) == 64);
-
-/// A tag that no descriptor has: a caller makes the row that of its own descriptor.
-inline constexpr std::uint64_t file_row_changing = ~0ull;
-
 /// The filesystem's counter with the name of a file's.
-constexpr counter filesystem_counter(file_counter which) {
+__device__ constexpr counter filesystem_counter(file_counter which) {
 #define GPUFS_CASE(name, help) \
   if (which == file_counter::name) return counter::name;
   GPUFS_FILE_COUNTERS(GPUFS_CASE)
@@ -41,7 +21,6 @@ constexpr counter filesystem_counter(file_counter which) {
   return counter::count;
 }
 
-#if defined(__CUDACC__) || defined(GPUFS_EMULATED)
 // A place in the table of descriptors has many descriptors, one after the other, and no call of the
 // host tells device code of a new one in time. So a row says whose values it has. The first caller
 // of a stripe that finds an earlier descriptor there sets the values to 0. It does so only while
@@ -96,6 +75,5 @@ __device__ __forceinline__ void count(fs_ref const& fs, std::int32_t fd, file_co
   add(fs, filesystem_counter(which), n);
   if (fs.file_counters.rows != nullptr) count_of_file(fs.self, fd, which, n);
 }
-#endif
 
 }  // namespace gpufs::handle

@@ -3,9 +3,10 @@
 
 #include <gpufs/file_statistics.hpp>
 #include <gpufs/fs_ref.hpp>
-#include <gpufs/handle/file_counters.hpp>
+#include <gpufs/handle/file_count_row.hpp>
 #include <gpufs/owner/allocate.hpp>
 #include <gpufs/owner/layout.hpp>
+#include <gpufs/rpc/wire_format.hpp>
 
 #include <array>
 #include <cstdint>
