@@ -3,6 +3,7 @@
 
 #include <gpufs/cache/line_wait.hpp>
 #include <gpufs/cache/page_table.hpp>
+#include <gpufs/dirty/buffer_state.hpp>
 #include <gpufs/dirty/write_counters.hpp>
 #include <gpufs/fs_ref.hpp>
 #include <gpufs/rpc/write_format.hpp>
@@ -22,40 +23,6 @@ using namespace base;
 // file lacks. Replacement that meets such a frame takes back the pin of a clean buffer
 // (release_clean). The thread that changes a frame's buffer holds the lock in the frame's word.
 // Holders of locks wait only for the daemon.
-
-/// values of buffer_state::owner; any other is 1 + frame
-inline constexpr std::uint32_t buffer_free = 0;
-inline constexpr std::uint32_t buffer_taken = 0xffffffffu;
-inline constexpr std::uint32_t frame_locked = 1u << 31;
-
-/// State of a write buffer, in GPU memory. The lock of the buffer's frame protects all members but
-/// `owner`.
-struct buffer_state {
-  std::uint32_t owner;
-  std::uint32_t ranges;
-  std::uint64_t sequence;  ///< as last posted
-  std::uint64_t version;   ///< of the page
-  std::uint64_t page;
-  /// copy of the pinned header's list, which is quick to read
-  rpc::byte_range range[rpc::most_ranges];
-};
-static_assert(sizeof(buffer_state) == buffer_state_bytes);
-
-__device__ __forceinline__ atomic_ref<std::uint64_t, scope::system> posted_word(
-    fs_ref const& fs, std::uint32_t buffer) {
-  return atomic_ref<std::uint64_t, scope::system>(fs.link.shared.writes.posted[buffer]);
-}
-__device__ __forceinline__ atomic_ref<std::uint64_t, scope::system> written_word(
-    fs_ref const& fs, std::uint32_t buffer) {
-  return atomic_ref<std::uint64_t, scope::system>(fs.link.shared.writes.written[buffer]);
-}
-__device__ __forceinline__ std::byte* buffer_bytes(fs_ref const& fs, std::uint32_t buffer) {
-  return fs.link.shared.writes.bytes + (std::uint64_t(buffer) << fs.cache.page_shift);
-}
-__device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> frame_buffer(
-    fs_ref const& fs, std::uint32_t frame) {
-  return atomic_ref<std::uint32_t, scope::device>(fs.writes.frame_buffers[frame]);
-}
 
 /// Says that a clean buffer will have bytes of its page that the file lacks. One thread calls, with
 /// the lock of the buffer's frame, before these bytes are posted.
@@ -220,6 +187,7 @@ __device__ __forceinline__ void attach_buffer(fs_ref const& fs, std::uint32_t bu
                                               std::uint64_t page) {
   buffer_state& s = fs.writes.buffers[buffer];
   s.ranges = 0;
+  s.urgent = 0;
   s.version = version;
   s.page = page;
   rpc::buffer_header& h = fs.link.shared.writes.headers[buffer];
@@ -228,6 +196,11 @@ __device__ __forceinline__ void attach_buffer(fs_ref const& fs, std::uint32_t bu
   atomic_ref<std::uint32_t, scope::device>(s.owner).store(frame + 1, memory_order_relaxed);
   static_cast<void>(cache::pin(fs.cache.headers[frame]));
   mark_buffer(fs, buffer);
+}
+
+/// The bits of a posted word that is not busy.
+__device__ __forceinline__ std::uint64_t posted_by(buffer_state const& s) {
+  return s.sequence << rpc::posted_shift | (s.urgent != 0 ? rpc::posted_urgent : 0);
 }
 
 /// Opens an attached buffer for more bytes of its page. One thread calls, with the frame's lock.
@@ -244,7 +217,7 @@ __device__ __forceinline__ bool open_buffer(fs_ref const& fs, std::uint32_t buff
     posted.store(s.sequence << rpc::posted_shift | rpc::posted_busy, memory_order_seq_cst);
     std::uint64_t const seen = written.load(memory_order_seq_cst);
     if ((seen & rpc::written_locked) != 0) {
-      posted.store(s.sequence << rpc::posted_shift, memory_order_release);
+      posted.store(posted_by(s), memory_order_release);
       return false;
     }
     if (seen != s.sequence << rpc::written_shift) {
@@ -257,6 +230,7 @@ __device__ __forceinline__ bool open_buffer(fs_ref const& fs, std::uint32_t buff
     }
   }
   s.ranges = 0;
+  s.urgent = 0;
   mark_buffer(fs, buffer);
   return true;
 }
@@ -280,7 +254,19 @@ __device__ __forceinline__ void add_range(fs_ref const& fs, std::uint32_t buffer
     if (i != --n) h.range[i] = s.range[i] = s.range[n];
   }
   h.range[n] = s.range[n] = added;
-  h.ranges = s.ranges = n + 1;
+  h.ranges = n + 1;
+  s.ranges = static_cast<std::uint16_t>(n + 1);
+}
+
+/// Has the next posts of an open buffer hand its page to write-back at once, if its ranges cover
+/// `block`, which is empty for pages that are never handed over. One thread calls, with the frame's
+/// lock. Ranges do not touch each other, so one of them covers it, or none does.
+__device__ __forceinline__ void hand_over(fs_ref const& fs, std::uint32_t buffer,
+                                          rpc::byte_range block) {
+  if (block.begin == block.end) return;
+  buffer_state& s = fs.writes.buffers[buffer];
+  for (std::uint32_t i = 0; i < s.ranges; ++i)
+    if (s.range[i].begin <= block.begin && s.range[i].end >= block.end) s.urgent = 1;
 }
 
 /// Posts the added bytes to the host. One thread calls, with the frame's lock, after a barrier that
@@ -288,7 +274,7 @@ __device__ __forceinline__ void add_range(fs_ref const& fs, std::uint32_t buffer
 __device__ __forceinline__ void post_buffer(fs_ref const& fs, std::uint32_t buffer) {
   buffer_state& s = fs.writes.buffers[buffer];
   ++s.sequence;
-  posted_word(fs, buffer).store(s.sequence << rpc::posted_shift, memory_order_release);
+  posted_word(fs, buffer).store(posted_by(s), memory_order_release);
 }
 
 }  // namespace gpufs::dirty

@@ -85,7 +85,7 @@ __device__ __forceinline__ pinned_page pin_page(io_context<Group>& io, read_span
         cache::lookup const found = pin_if_ready(io.fs().self, span.version, span.first_page());
         now = {0, found.result == cache::lookup_result::hit ? 1u : 0u, found.frame, found.valid};
         if (round == 0 && now.pinned != 0 && lane_id() == 0)
-          handle::add(io.fs(), handle::counter::hits);
+          handle::count(io.fs(), span.fd, handle::file_counter::hits);
       } else {
         pinned_page const page = pin_in_turn(io.fs().self, span, io.seat());
         now = {page.error, 1, page.frame, page.valid};

@@ -3,6 +3,7 @@
 
 #include <host-daemon/base/profiler_range.hpp>
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <span>
@@ -82,6 +83,19 @@ statistics filesystem::stats() const {
   r.idle_polls = h.idle_polls;
   r.times = s.server->times();
   return r;
+}
+
+int filesystem::file_stats(int fd, file_statistics& counts) const {
+  auto const& shared = state_->device.ref().link.shared;
+  auto const place = rpc::descriptor_index(fd);
+  auto const generation = rpc::descriptor_generation(fd);
+  if (fd < 0 || generation == 0 || place >= shared.max_open_files) return -EBADF;
+  std::atomic_ref const tag(shared.open_files[place].tag);
+  if (tag.load(std::memory_order_acquire) != generation) return -EBADF;
+  auto const& counters = state_->device.get<owner::file_counter_owner>();
+  if (!counters.counts()) return -EOPNOTSUPP;
+  counts = counters.of(fd);
+  return 0;
 }
 
 std::vector<thread_statistics> filesystem::thread_stats() const {

@@ -150,6 +150,9 @@ std::vector<setting> nvme_settings() {
 /// What is seen of the work.
 std::vector<setting> report_settings() {
   return {
+      choice<bool>("file_counters",
+                   "whether hits, misses and bytes are counted for each open file: on or off",
+                   &config::file_counters, {{"on", true}, {"off", false}}),
       choice<log_level>("log", "what the process logs on stderr: off, error, warn, info or debug",
                         &config::log,
                         {{"off", log_level::off},

@@ -4,6 +4,7 @@
 #include <gpufs/owner/block_files_owner.hpp>
 #include <gpufs/owner/channel_owner.hpp>
 #include <gpufs/owner/counter_owner.hpp>
+#include <gpufs/owner/file_counter_owner.hpp>
 #include <gpufs/owner/link_owner.hpp>
 #include <gpufs/owner/page_cache_owner.hpp>
 #include <gpufs/owner/pins_owner.hpp>
@@ -46,8 +47,8 @@ class owners : private Owner... {
 ///   uint64_t metadata_bytes() const     GPU memory other than pages and the twin of staging
 ///   uint64_t pinned_bytes() const       host memory that it has pinned
 /// A new one is a class of its own, a place in this list, and a member of fs_ref.
-using subsystems =
-    owners<link_owner, channel_owner, block_files_owner, page_cache_owner, pins_owner, seats_owner,
-           prefetch_owner, write_owner, window_table_owner, record_owner, counter_owner>;
+using subsystems = owners<link_owner, channel_owner, block_files_owner, page_cache_owner,
+                          pins_owner, seats_owner, prefetch_owner, write_owner, window_table_owner,
+                          record_owner, counter_owner, file_counter_owner>;
 
 }  // namespace gpufs::owner

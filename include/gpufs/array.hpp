@@ -9,8 +9,16 @@
 
 namespace gpufs {
 
+/// When the host gets what kernels store to an array.
+/// on_evict  Later: as gwrite's bytes, when their page rests or makes room, or a call asks for it.
+/// through   The store that completes a page hands the page to write-back at once, and goes on.
+enum class write_policy : std::uint32_t { on_evict, through };
+
 template <class T>
 class held_ptr;
+
+template <class T>
+class held_writer;
 
 template <class T>
 class array;
@@ -80,13 +88,17 @@ class array {
   /// Elements of a writable array may lie beyond the end of the file. They read as zeros, and
   /// stores make the file longer.
   ///
+  /// With write_policy::through the host writes a page without waiting for it to rest, as soon as
+  /// all of the page's bytes that belong to the view are dirty. Stores do not wait for that. Their
+  /// errors are those of gmsync() with MS_ASYNC: a later store, or gfsync, reports a failed write.
+  ///
   /// error() then gives 0, or
   ///   -EBADF not open | -EACCES `fd` is O_WRONLY, or a writable array's is not O_RDWR
   ///   -EINVAL `offset` < 0 or no multiple of alignof(T), a group of less than 32 threads
   ///   -EINVAL elements beyond the end of a file, for array<T const>
   template <class Group>
   __device__ array(io_context<Group>& io, int fd, std::int64_t offset = 0,
-                   std::uint64_t count = to_the_end);
+                   std::uint64_t count = to_the_end, write_policy policy = write_policy::on_evict);
   /// A view of the same elements for this thread. It keeps no page.
   __device__ array(array const& other) { take_over(other); }
   /// Gives the kept page back, then as the copy.
@@ -140,6 +152,10 @@ class array {
   /// A pointer to element i that holds its page while it moves within it. Any thread calls.
   [[nodiscard]] __device__ held_ptr<value_type const> pointer(std::uint64_t i) const;
 
+  /// A pointer that stores to element i, and to those beside it, in a page that it holds. Any
+  /// thread calls. The array can be stored to.
+  [[nodiscard]] __device__ held_writer<value_type> writer(std::uint64_t i) const;
+
   /// The first error of the constructor or of this thread's accesses; 0: none.
   [[nodiscard]] __device__ int error() const { return view_.error; }
 
@@ -172,4 +188,5 @@ class array {
 }  // namespace gpufs
 
 #include <gpufs/held_ptr.hpp>
+#include <gpufs/held_writer.hpp>
 #include <gpufs/io/element/array.hpp>

@@ -138,6 +138,10 @@ struct config {
   /// shared by the members of an attachment, at least 1.
   std::uint32_t nvme_threads = 0;
 
+  /// Whether each descriptor counts what kernels do through it, for filesystem::file_stats() and
+  /// gfstats(). Takes 2 KiB of GPU memory for each of max_open_files. As text: on | off.
+  bool file_counters = false;
+
   /// The log of the process: that of the filesystem that was made last.
   /// As text: off | error | warn | info | debug.
   log_level log = log_level::warn;

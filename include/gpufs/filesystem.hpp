@@ -5,6 +5,7 @@
 #include <gpufs/advice.hpp>
 #include <gpufs/config.hpp>
 #include <gpufs/file.hpp>
+#include <gpufs/file_statistics.hpp>
 #include <gpufs/fs_ref.hpp>
 #include <gpufs/statistics.hpp>
 
@@ -150,6 +151,15 @@ class filesystem {
 
   /// The counters since this object was made. Exact once no kernel is running.
   [[nodiscard]] statistics stats() const;
+
+  /// Stores what kernels have done through `fd` since it was opened in `counts`;
+  /// gpufs::file_statistics says what counts. Exact once no kernel is running.
+  ///
+  /// Opens of a file in the same way share a descriptor and its counters. They end with its last
+  /// close, so keep it open to read them behind a kernel.
+  ///
+  /// Returns 0, or -EBADF not open | -EOPNOTSUPP config::file_counters is off.
+  int file_stats(int fd, file_statistics& counts) const;
 
   /// What each daemon thread did; empty after stop().
   [[nodiscard]] std::vector<thread_statistics> thread_stats() const;

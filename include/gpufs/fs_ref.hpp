@@ -4,6 +4,7 @@
 #include <gpufs/handle/ahead_ref.hpp>
 #include <gpufs/handle/block_files_ref.hpp>
 #include <gpufs/handle/channels_ref.hpp>
+#include <gpufs/handle/file_counters_ref.hpp>
 #include <gpufs/handle/link_ref.hpp>
 #include <gpufs/handle/page_cache_ref.hpp>
 #include <gpufs/handle/pins_ref.hpp>
@@ -39,7 +40,8 @@ struct fs_ref {
   /// grows when a written file gets another version; see file::is_outdated()
   std::uint32_t* file_changes = nullptr;
   std::uint64_t* counters = nullptr;  ///< see gpufs/handle/counters.hpp
-  handle::ahead_ref ahead;            ///< pages that array::prefetch() has requested
+  handle::file_counters_ref file_counters;
+  handle::ahead_ref ahead;  ///< pages that array::prefetch() has requested
 };
 static_assert(std::is_trivially_copyable_v<fs_ref>);
 

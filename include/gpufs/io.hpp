@@ -8,6 +8,7 @@
 #include <gpufs/advice.hpp>
 #include <gpufs/device.hpp>
 #include <gpufs/file.hpp>
+#include <gpufs/file_statistics.hpp>
 #include <gpufs/fs_ref.hpp>
 
 #include <cstddef>
@@ -185,6 +186,14 @@ template <class Group>
 template <class Group>
 [[nodiscard]] __device__ int gfstat(io_context<Group>& io, int fd, file_status* status);
 
+/// Stores what kernels have done through `fd` since it was opened in `*counts`;
+/// gpufs::file_statistics says what counts. Callers may count meanwhile. Waits for nothing but the
+/// group. All threads of the group call, each with `counts` of its own.
+///
+/// Returns 0, or -EBADF not open | -EINVAL small group | -EOPNOTSUPP config::file_counters is off.
+template <class Group>
+[[nodiscard]] __device__ int gfstats(io_context<Group>& io, int fd, file_statistics* counts);
+
 /// Says how the bytes [offset, offset + length) of `fd` will be used. Length 0 means up to the end
 /// of the file. All threads of the group call.
 ///
@@ -216,6 +225,7 @@ __device__ int gfadvise(io_context<Group>& io, int fd, std::int64_t offset, std:
 
 #include <gpufs/async.hpp>
 #include <gpufs/io/advise.hpp>
+#include <gpufs/io/file_counts.hpp>
 #include <gpufs/io/io_context.hpp>
 #include <gpufs/io/map.hpp>
 #include <gpufs/io/open.hpp>

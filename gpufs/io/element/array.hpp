@@ -34,11 +34,12 @@ __device__ array_element<T> const& array_element<T>::operator=(array_element con
 
 template <class T>
 template <class Group>
-__device__ array<T>::array(io_context<Group>& io, int fd, std::int64_t offset,
-                           std::uint64_t count) {
+__device__ array<T>::array(io_context<Group>& io, int fd, std::int64_t offset, std::uint64_t count,
+                           write_policy policy) {
   view_.handle = io.fs().self;
   view_.seat = io.seat();
   view_.writable = writable;
+  view_.through = writable && policy == write_policy::through;
   if (io_context<Group>::ops::warps(io.group()) == 0) {
     view_.error = -EINVAL;
     return;
@@ -95,8 +96,9 @@ __device__ __forceinline__ void array<T>::store(std::uint64_t i, value_type cons
     view_.note(-ERANGE);
     return;
   }
-  io::element_access const done = io::store_element<T>(view_.handle, view_.file, view_.seat,
-                                                       view_.begin + i * sizeof(T), value);
+  io::element_access const done =
+      io::store_element<T>(view_.handle, view_.file, view_.seat, view_.begin + i * sizeof(T), value,
+                           view_.template written_through<T>());
   view_.file = done.file;
   view_.note(done.error);
 }
@@ -112,8 +114,9 @@ __device__ __forceinline__ auto array<T>::fetch_add(std::uint64_t i, value_type 
     view_.note(-ERANGE);
     return {};
   }
-  auto const done = io::add_to_element<T>(view_.handle, view_.file, view_.seat,
-                                          view_.begin + i * sizeof(T), value);
+  auto const done =
+      io::add_to_element<T>(view_.handle, view_.file, view_.seat, view_.begin + i * sizeof(T),
+                            value, view_.template written_through<T>());
   view_.file = done.file;
   view_.note(done.error);
   return done.value;
@@ -144,6 +147,12 @@ __device__ __forceinline__ void array<T>::unkeep() const {
 template <class T>
 __device__ auto array<T>::pointer(std::uint64_t i) const -> held_ptr<value_type const> {
   return held_ptr<value_type const>(view_, i);
+}
+
+template <class T>
+__device__ auto array<T>::writer(std::uint64_t i) const -> held_writer<value_type> {
+  static_assert(writable, "array<T const> cannot be stored to");
+  return held_writer<value_type>(view_, i);
 }
 
 template <class T>

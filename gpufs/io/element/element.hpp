@@ -68,12 +68,14 @@ GPUFS_STAGE loaded_element<T> load_element(fs_ref const* __restrict__ handle,
 }
 
 /// Stores the element at byte `at` of the file. Any thread calls. If lanes come together and their
-/// elements lie one behind the other, their stores are one write.
+/// elements lie one behind the other, their stores are one write. Pages of `through` are written
+/// through.
 template <class T>
 GPUFS_STAGE element_access store_element(fs_ref const* __restrict__ handle,
                                          file::used_file const file, std::int32_t seat,
-                                         std::uint64_t at, T const value) {
-  lane_file f(handle, file, seat);
+                                         std::uint64_t at, T const value,
+                                         through_bytes const through) {
+  lane_file f(handle, file, seat, through);
   std::int32_t const failed = for_each_part(
       f, at, sizeof(T),
       [&](std::uint64_t page, std::uint32_t begin, std::uint32_t done, std::uint32_t count) {

@@ -10,6 +10,13 @@
 
 namespace gpufs::io {
 
+/// Bytes [begin, end) of a file whose pages are written through: the bytes of a page among them are
+/// handed to write-back when all of them are stored. Empty: no page is.
+struct through_bytes {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
 /// A part of a file that a thread accesses by elements.
 struct file_view {
   fs_ref const* handle = nullptr;
@@ -19,7 +26,14 @@ struct file_view {
   std::uint64_t begin = 0;  ///< first byte in the file
   std::uint64_t size = 0;   ///< in elements
   bool writable = false;    ///< then bytes that the file lacks are zeros
+  bool through = false;     ///< pages whose elements are all stored are written at once
 
+  /// The bytes that are written through, if the elements are of type T.
+  template <class T>
+  __device__ __forceinline__ through_bytes written_through() const {
+    if (!through) return {};
+    return {begin, begin + size * sizeof(T)};
+  }
   __device__ __forceinline__ void note(std::int32_t e) {
     if (error == 0) error = e;
   }

@@ -63,7 +63,7 @@ GPUFS_STAGE auto held_ptr<T>::find(io::file_view* view, cache::frame_header* hel
   io::page_elements here;
   bool const saw = io::see_elements<T>(*view->handle, view->file, view->begin, view->size, i, seen,
                                        here, cache::see_page_further);
-  if (converged().all(saw) && io::pin_seen(*view->handle, seen)) {
+  if (converged().all(saw) && io::pin_seen(*view->handle, view->file.fd, seen)) {
     elements const there{seen.bytes + here.offset, here.first,
                          static_cast<std::uint32_t>(here.count)};
     if (i - there.first < there.count) return {there.at(i - there.first), there, seen.header};

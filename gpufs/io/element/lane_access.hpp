@@ -62,8 +62,10 @@ struct page_pinner {
 
 /// Pins the frame that the calling lane has seen (gpufs/cache/peek.hpp), if it still has the same
 /// page. Any thread calls. Each lane that comes gets a pin; lanes that saw the same frame share one
-/// atomic change. Returns false, with nothing pinned, if the frame has another page.
-__device__ __forceinline__ bool pin_seen(fs_ref const& fs, cache::seen_frame const& seen) {
+/// atomic change, and count one hit for the first one's `fd`. Returns false, with nothing pinned,
+/// if the frame has another page.
+__device__ __forceinline__ bool pin_seen(fs_ref const& fs, std::int32_t fd,
+                                         cache::seen_frame const& seen) {
   converged_group const g = converged();
   unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(seen.header));
   auto const first = lowest_lane(peers);
@@ -76,7 +78,7 @@ __device__ __forceinline__ bool pin_seen(fs_ref const& fs, cache::seen_frame con
   bool const same = (state ^ seen.state) >> cache::phase_shift == 0;
   if (!same)
     cache::unpin_read(*seen.header);  // each lane alone: lanes may have seen different generations
-  if (same && g.thread_rank() == first) handle::add(fs, handle::counter::hits);
+  if (same && g.thread_rank() == first) handle::count(fs, fd, handle::file_counter::hits);
   return same;
 }
 
@@ -91,6 +93,15 @@ __device__ __forceinline__ std::uint32_t release_pins(converged_group const& g,
   auto const lanes = count_lanes(peers);
   cache::unpin_read(h, lanes);
   return lanes;
+}
+
+/// The same for lanes that may have stored to the page. A release orders their stores before those
+/// of the frame's next owner.
+__device__ __forceinline__ void release_written_pins(converged_group const& g,
+                                                     cache::frame_header& h) {
+  unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(&h));
+  g.sync();  // the accesses of all lanes come before the first lane's release
+  if (g.thread_rank() == lowest_lane(peers)) cache::unpin(h, count_lanes(peers));
 }
 
 /// Joins the writers of the lanes' file, unless an earlier write-back has failed. Then lanes that
@@ -142,6 +153,20 @@ __device__ __forceinline__ std::int64_t open_for_lanes(converged_group const& g,
   return buffer;
 }
 
+/// The part of each lane's page that is written through: as the first lane says that stores there
+/// and writes through, since lanes may come by several arrays. All lanes of the group call.
+__device__ __forceinline__ rpc::byte_range block_of(converged_group const& g, lane_file const& f,
+                                                    std::uint64_t page, page_visit const& v,
+                                                    bool stores) {
+  rpc::byte_range const mine = f.block(page);
+  bool const through = stores && mine.begin != mine.end;
+  if (!g.any(through)) return {0, 0};
+  unsigned const lanes = g.ballot(through) & v.peers;
+  unsigned const from = lanes == 0 ? g.thread_rank() : lowest_lane(lanes);
+  rpc::byte_range const theirs{g.shfl(mine.begin, from), g.shfl(mine.end, from)};
+  return lanes == 0 ? rpc::byte_range{0, 0} : theirs;
+}
+
 /// Stores `count` bytes at byte `begin` of each lane's page, to the frame and to its write buffer.
 /// From the frame every block reads them at once. Lanes whose bytes lie one behind the other share
 /// one post. Other lanes wait for the next round. visit_pages() calls it.
@@ -171,6 +196,7 @@ struct page_writer {
     bool const member = follows && (others == 0 || g.thread_rank() < lowest_lane(others));
     auto const members = count_lanes(v.peers & g.ballot(member));
     rpc::byte_range const range{begin, begin + members * count};
+    rpc::byte_range const block = block_of(g, f, page, v, member);
     std::int64_t const buffer = open_for_lanes(g, f, page, v, range, wait);
     auto const theirs =
         static_cast<std::int64_t>(g.shfl(static_cast<std::uint64_t>(buffer), first));
@@ -183,9 +209,9 @@ struct page_writer {
     g.sync();  // all bytes are in place
     if (v.leads && buffer >= 0) {
       post_range(fs, static_cast<std::uint32_t>(buffer), f.file.write_index,
-                 page << fs.cache.page_shift, range);
+                 page << fs.cache.page_shift, range, block);
       dirty::unlock_frame(fs, v.frame, static_cast<std::uint32_t>(buffer) + 1);
-      handle::add(fs, handle::counter::bytes_written, range.end - range.begin);
+      handle::count(fs, f.file.fd, handle::file_counter::bytes_written, range.end - range.begin);
     }
     g.sync();  // everything is posted
     if (g.thread_rank() == 0) file::leave_writers(fs, f.file);

@@ -90,6 +90,7 @@ struct page_adder {
                                        std::int64_t buffer) const {
     fs_ref const& fs = *f.handle;
     bool const opened = v.leads && buffer >= 0;
+    rpc::byte_range const block = block_of(g, f, page, v, adds);
     std::uint32_t end = 0;
     std::uint32_t bytes = 0;
     for_each_lane(g.ballot(adds && run.starts), [&](unsigned from) {
@@ -101,20 +102,21 @@ struct page_adder {
     });
     if (!opened) return;
     post_added(fs, static_cast<std::uint32_t>(buffer), f.file.write_index,
-               (page << fs.cache.page_shift) + end);
+               (page << fs.cache.page_shift) + end, block);
     dirty::unlock_frame(fs, v.frame, static_cast<std::uint32_t>(buffer) + 1);
-    handle::add(fs, handle::counter::bytes_written, bytes);
+    handle::count(fs, f.file.fd, handle::file_counter::bytes_written, bytes);
   }
 };
 
 /// Adds `value` to the element at byte `at` of the file, which lies in one page. Any thread calls.
-/// Lanes that come together and add to one page open its write buffer once. Returns the value
-/// before the add.
+/// Lanes that come together and add to one page open its write buffer once. Pages of `through` are
+/// written through. Returns the value before the add.
 template <class T>
 GPUFS_STAGE loaded_element<T> add_to_element(fs_ref const* __restrict__ handle,
                                              file::used_file const file, std::int32_t seat,
-                                             std::uint64_t at, T const value) {
-  lane_file f(handle, file, seat);
+                                             std::uint64_t at, T const value,
+                                             through_bytes const through) {
+  lane_file f(handle, file, seat, through);
   std::uint64_t const page = at >> f.cache.page_shift;
   auto const begin = static_cast<std::uint32_t>(at & (f.page_bytes() - 1));
   T old{};

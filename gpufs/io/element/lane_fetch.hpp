@@ -236,14 +236,14 @@ GPUFS_STAGE inline fetched_page fetch_for_lanes(fs_ref const* __restrict__ handl
   auto const failures = count_lanes(g.ballot(fetching && e.error != 0));
   auto const waited = count_lanes(g.ballot(waits));
   if (g.thread_rank() == 0) {
-    handle::add(fs, handle::counter::misses, misses);
+    handle::count(fs, name.fd, handle::file_counter::misses, misses);
     handle::add(fs, handle::counter::requests, requests);
     handle::add(fs, handle::counter::read_requests, requests);
     handle::add(fs, handle::counter::bytes_pulled, over_bus);
     handle::add(fs, handle::counter::bytes_registered, registered);
     handle::add(fs, handle::counter::bytes_dma, by_dma);
     handle::add(fs, handle::counter::errors, failures);
-    handle::add(fs, handle::counter::waits, waited);
+    handle::count(fs, name.fd, handle::file_counter::waits, waited);
   }
   if (waits) lane_await_other(fs, name, e);
   return {e, left};

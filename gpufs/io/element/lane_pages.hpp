@@ -3,6 +3,7 @@
 // section 4.1, warp coalescing) do the same.
 #pragma once
 
+#include <gpufs/io/element/file_view.hpp>
 #include <gpufs/io/element/lane_fetch.hpp>
 #include <gpufs/io/element/lanes_wait.hpp>
 #include <gpufs/io/open.hpp>
@@ -18,9 +19,11 @@ struct lane_file {
   handle::page_cache_ref cache;
   file::used_file file;
   std::int32_t seat = -1;  ///< the context's, or -1
+  through_bytes through;
 
-  __device__ lane_file(fs_ref const* fs, file::used_file const& used, std::int32_t seat)
-      : handle(fs), cache(fs->cache), file(used), seat(seat) {}
+  __device__ lane_file(fs_ref const* fs, file::used_file const& used, std::int32_t seat,
+                       through_bytes const& through = {})
+      : handle(fs), cache(fs->cache), file(used), seat(seat), through(through) {}
 
   __device__ std::uint64_t page_bytes() const { return std::uint64_t(1) << cache.page_shift; }
   /// The page's name for a fetch. Pages of written files are cached in full.
@@ -30,6 +33,13 @@ struct lane_file {
     std::uint64_t const left = file.size > begin ? file.size - begin : 0;
     return {file.version, page, file.fd, left < page_bytes() && !zero_filled ? left : page_bytes(),
             zero_filled};
+  }
+  /// The part of a page that is written through. `page` has some of its bytes, or none is.
+  __device__ rpc::byte_range block(std::uint64_t page) const {
+    if (through.begin == through.end) return {0, 0};
+    std::uint64_t const start = page << cache.page_shift;
+    return {static_cast<std::uint32_t>(through.begin > start ? through.begin - start : 0),
+            static_cast<std::uint32_t>(least(through.end - start, page_bytes()))};
   }
 };
 
@@ -106,7 +116,7 @@ __device__ __forceinline__ source::fill lanes_pin(converged_group const& g, lane
   bool const missing = leads && e.status != source::page_status::hit;
   unsigned const found = g.ballot(leads && !missing);
   if (attempt == 0 && g.thread_rank() == 0)
-    handle::add(fs, handle::counter::hits, count_lanes(found));
+    handle::count(fs, f.file.fd, handle::file_counter::hits, count_lanes(found));
   if (found != 0 && !alone) lanes_leave(g, fs, true, wait);
   if (!g.any(missing)) return e;
   fetched_page const fetched =

@@ -162,13 +162,14 @@ __device__ __forceinline__ std::uint32_t look_up(fs_ref const& fs, batch const& 
 
 /// Counts the hits of a batch and says what is to be done with its pages. All lanes of the first
 /// warp call.
-__device__ __forceinline__ batch_step as_step(fs_ref const& fs, source::fill const& mine,
-                                              std::uint32_t again, std::uint32_t chunk_failed) {
+__device__ __forceinline__ batch_step as_step(fs_ref const& fs, std::int32_t fd,
+                                              source::fill const& mine, std::uint32_t again,
+                                              std::uint32_t chunk_failed) {
   bool const moves =
       (mine.status == source::page_status::fetching || mine.status == source::page_status::hit) &&
       mine.got != 0;
   unsigned const hits = __ballot_sync(all_lanes, mine.status == source::page_status::hit);
-  if (lane_id() == 0) handle::add(fs, handle::counter::hits, count_lanes(hits));
+  if (lane_id() == 0) handle::count(fs, fd, handle::file_counter::hits, count_lanes(hits));
   batch_step step;
   step.moving = __ballot_sync(all_lanes, moves);
   step.waiting = __ballot_sync(all_lanes, mine.status == source::page_status::waiting);
@@ -234,7 +235,7 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* __restrict__ handle, bat
   wait.leave(__ballot_sync(all_lanes, got) != 0);
   std::uint32_t const chunk_failed = settle_answers(fs, b, chunks, mine);
   *entry = mine;
-  return as_step(fs, mine, todo | chunk_failed, chunk_failed);
+  return as_step(fs, b.span.fd, mine, todo | chunk_failed, chunk_failed);
 }
 
 }  // namespace gpufs::io

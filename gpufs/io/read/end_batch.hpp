@@ -51,7 +51,7 @@ GPUFS_STAGE inline read_stop end_batch(fs_ref const* __restrict__ handle, batch 
   std::uint32_t const registered =
       __ballot_sync(all_lanes, window) == 0 ? 0 : warp_sum(window ? e.got : 0);
   if (lane_id() == 0) {
-    handle::add(fs, handle::counter::misses, misses);
+    handle::count(fs, b.span.fd, handle::file_counter::misses, misses);
     handle::add(fs, handle::counter::bytes_registered, registered);
     handle::add(fs, handle::counter::bytes_pulled, arrived - by_dma - registered);
     handle::add(fs, handle::counter::bytes_dma, by_dma);
@@ -107,7 +107,7 @@ GPUFS_STAGE inline batch_step await_others(fs_ref const* __restrict__ handle, ba
     *entry = e;
   }
   auto const waited = count_lanes(__ballot_sync(all_lanes, waits));
-  if (lane_id() == 0) handle::add(fs, handle::counter::waits, waited);
+  if (lane_id() == 0) handle::count(fs, b.span.fd, handle::file_counter::waits, waited);
   batch_step step;
   step.moving =
       __ballot_sync(all_lanes, waits && e.status == source::page_status::hit && e.got != 0);

@@ -4,6 +4,7 @@
 #include <gpufs/cache/line_wait.hpp>
 #include <gpufs/cache/take.hpp>
 #include <gpufs/dirty/write_buffer.hpp>
+#include <gpufs/handle/file_counters.hpp>
 #include <gpufs/source/staged.hpp>
 
 #include <cerrno>
@@ -71,7 +72,7 @@ __device__ __forceinline__ source::fill enter_page(fs_ref const& fs, std::int32_
     if (first_lane && a.taken.evicted) handle::add(fs, handle::counter::evictions);
     if (__ballot_sync(all_lanes, a.taken.frame >= 0) == 0) return e;
     if (__ballot_sync(all_lanes, a.entered) != 0) {
-      if (first_lane) handle::add(fs, handle::counter::misses);
+      if (first_lane) handle::count(fs, name.fd, handle::file_counter::misses);
       e.frame = warp_broadcast(static_cast<std::uint32_t>(a.taken.frame));
       e.status = source::page_status::fetching;
       return e;

@@ -67,7 +67,7 @@ __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span
     // Part of a team may find a page that others miss. It is read again and counted then.
     if (found.leads_hit && lane_id() == 0 &&
         !(left_over && ops::is_missing(found.missing, warp / team))) {
-      handle::add(io.fs(), handle::counter::hits);
+      handle::count(io.fs(), span.fd, handle::file_counter::hits);
     }
     if (!left_over) {
       page += batch;
@@ -127,7 +127,7 @@ __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* bu
     io::span_read const done = io::read_pages(io, span, !looks);
     if (done.outdated) continue;
     if (io.group().thread_rank() == 0) {
-      handle::add(io.fs(), handle::counter::bytes_delivered, done.bytes);
+      handle::count(io.fs(), span.fd, handle::file_counter::bytes_delivered, done.bytes);
       io::note_read(io, span.version, begin + done.bytes);
     }
     return done.bytes != 0 ? static_cast<ssize_t>(done.bytes) : done.error;

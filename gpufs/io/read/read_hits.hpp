@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gpufs/file/file_record.hpp>
+#include <gpufs/handle/file_counters.hpp>
 #include <gpufs/io/group.hpp>
 #include <gpufs/io/read/move_pages.hpp>
 
@@ -61,7 +62,7 @@ GPUFS_STAGE inline hits_read read_hits(fs_ref const* __restrict__ handle, read_s
   }
   __syncwarp();
   r.outdated = is_outdated(span, changes);
-  if (lane_id() == 0) handle::add(fs, handle::counter::hits, hits);
+  if (lane_id() == 0) handle::count(fs, span.fd, handle::file_counter::hits, hits);
   return r;
 }
 

@@ -126,9 +126,12 @@ __device__ __forceinline__ std::int64_t open_frame(fs_ref const& fs, std::uint32
 
 /// Posts the ranges that were added to a page's buffer. Their bytes are in the frame and in the
 /// buffer that open_frame() opened. Then raises the file's size to byte `end`, where they end,
-/// before the page can leave the cache (see fill_for_write()). One thread calls.
+/// before the page can leave the cache (see fill_for_write()). One thread calls. If the bytes of
+/// `block` are all there, write-back takes the page at once.
 __device__ __forceinline__ void post_added(fs_ref const& fs, std::uint32_t buffer,
-                                           std::uint32_t write_index, std::uint64_t end) {
+                                           std::uint32_t write_index, std::uint64_t end,
+                                           rpc::byte_range block = {0, 0}) {
+  dirty::hand_over(fs, buffer, block);
   dirty::post_buffer(fs, buffer);
   atomic_ref<std::uint64_t, scope::device>(fs.writes.files[write_index - 1].size)
       .fetch_max(end, memory_order_relaxed);
@@ -137,9 +140,9 @@ __device__ __forceinline__ void post_added(fs_ref const& fs, std::uint32_t buffe
 /// Adds a range of a page to the bytes to be written and posts it, as post_added().
 __device__ __forceinline__ void post_range(fs_ref const& fs, std::uint32_t buffer,
                                            std::uint32_t write_index, std::uint64_t page_begin,
-                                           rpc::byte_range range) {
+                                           rpc::byte_range range, rpc::byte_range block = {0, 0}) {
   dirty::add_range(fs, buffer, range);
-  post_added(fs, buffer, write_index, page_begin + range.end);
+  post_added(fs, buffer, write_index, page_begin + range.end, block);
 }
 
 /// Bytes that a warp moves at a time. The warps share a batch in these units.
@@ -188,7 +191,8 @@ GPUFS_STAGE inline void post_batch(fs_ref const* __restrict__ handle, write_span
   rpc::byte_range const r = held ? span.range(first + lane_id()) : rpc::byte_range{0, 0};
   if (held)
     post_range(fs, mine.buffer, span.write_index, (first + lane_id()) << span.page_shift, r);
-  __syncwarp();
+  auto const hits = count_lanes(__ballot_sync(all_lanes, mine.status == write_status::ready));
+  if (lane_id() == 0) handle::count(fs, span.fd, handle::file_counter::hits, hits);
   if (held) {
     dirty::unlock_frame(fs, mine.frame, mine.buffer + 1);
     cache::frame_header& h = fs.cache.headers[mine.frame];
@@ -197,7 +201,7 @@ GPUFS_STAGE inline void post_batch(fs_ref const* __restrict__ handle, write_span
     } else {
       cache::unpin(h);
     }
-    handle::add(fs, handle::counter::bytes_written, r.end - r.begin);
+    handle::count(fs, span.fd, handle::file_counter::bytes_written, r.end - r.begin);
   }
   __syncwarp();
 }
