@@ -97,9 +97,9 @@ class mapped {
     });
     std::size_t const size = m.size();
     if (on_device)
-      return nb::cast(nb::ndarray<std::uint8_t>(m.data(), {size}, owner, {},
-                                                nb::dtype<std::uint8_t>(), nb::device::cuda::value,
-                                                device_));
+      return nb::cast(nb::ndarray<nb::array_api, std::uint8_t>(m.data(), {size}, owner, {},
+                                                               nb::dtype<std::uint8_t>(),
+                                                               nb::device::cuda::value, device_));
     if (only_read_)
       return nb::cast(nb::ndarray<nb::numpy, std::uint8_t const>(m.data(), {size}, owner));
     return nb::cast(nb::ndarray<nb::numpy, std::uint8_t>(m.data(), {size}, owner));

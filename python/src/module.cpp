@@ -157,9 +157,9 @@ nb::object device_bytes(core& of, std::uint64_t records, std::uint64_t size) {
 #if defined(GPUFS_EMULATED)
   return nb::cast(nb::ndarray<nb::numpy, std::uint8_t>(data, {records, size}, owner));
 #else
-  return nb::cast(nb::ndarray<std::uint8_t>(data, {records, size}, owner, {},
-                                            nb::dtype<std::uint8_t>(), nb::device::cuda::value,
-                                            of.device()));
+  return nb::cast(nb::ndarray<nb::array_api, std::uint8_t>(data, {records, size}, owner, {},
+                                                           nb::dtype<std::uint8_t>(),
+                                                           nb::device::cuda::value, of.device()));
 #endif
 }
 

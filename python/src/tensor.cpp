@@ -37,19 +37,22 @@ struct tensor::buffer_view {
 };
 
 tensor::tensor(nb::handle object, bool written, std::string const& name) {
-  if (PyObject_CheckBuffer(object.ptr()) != 0)
-    take_buffer(object, written, name);
-  else if (nb::hasattr(object, "__dlpack__"))
-    take_dlpack(object, written, name);
-  else
+  bool const gives_dlpack = nb::hasattr(object, "__dlpack__");
+  if (PyObject_CheckBuffer(object.ptr()) != 0) {
+    if (take_buffer(object, written, name)) return;
+    if (!gives_dlpack) throw nb::python_error();
+    PyErr_Clear();  // memory of a device
+  }
+  if (!gives_dlpack)
     throw nb::type_error(
         (name + ": must be a tensor with the buffer protocol or DLPack, not " + type_of(object))
             .c_str());
+  take_dlpack(object, written, name);
 }
 
-void tensor::take_buffer(nb::handle object, bool written, std::string const& name) {
+bool tensor::take_buffer(nb::handle object, bool written, std::string const& name) {
   auto const held = std::make_shared<buffer_view>();
-  if (PyObject_GetBuffer(object.ptr(), &held->view, PyBUF_FULL_RO) != 0) throw nb::python_error();
+  if (PyObject_GetBuffer(object.ptr(), &held->view, PyBUF_FULL_RO) != 0) return false;
   Py_buffer const& view = held->view;
   if (PyBuffer_IsContiguous(&view, 'C') == 0)
     throw nb::value_error(
@@ -59,6 +62,7 @@ void tensor::take_buffer(nb::handle object, bool written, std::string const& nam
   bytes_ = std::uint64_t(view.len);
   kind_ = kind_of_format(view.format, view.itemsize);
   keeps_ = held;
+  return true;
 }
 
 void tensor::take_dlpack(nb::handle object, bool written, std::string const& name) {

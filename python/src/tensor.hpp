@@ -32,7 +32,8 @@ class tensor {
 
  private:
   struct buffer_view;
-  void take_buffer(nanobind::handle object, bool written, std::string const& name);
+  /// False: the object gives no buffer, and Python's error says why.
+  bool take_buffer(nanobind::handle object, bool written, std::string const& name);
   void take_dlpack(nanobind::handle object, bool written, std::string const& name);
 
   std::shared_ptr<void> keeps_;

@@ -48,6 +48,14 @@ def path(data, tmp_path):
     return name
 
 
+def on_host(tensor):
+    """The numpy array of a tensor that the package has made: it lies on the device with CUDA."""
+    if gpufs.device_kind == "emulated":
+        return numpy.from_dlpack(tensor)
+    torch = pytest.importorskip("torch", reason="numpy cannot read the memory of a GPU")
+    return torch.from_dlpack(tensor).cpu().numpy()
+
+
 def records_of(data, offsets, size):
     """The records by numpy alone."""
     return data[numpy.asarray(offsets, dtype=numpy.int64)[:, None] + numpy.arange(size)]
