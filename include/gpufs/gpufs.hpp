@@ -16,6 +16,5 @@
 #include <gpufs/array.hpp>
 #include <gpufs/async.hpp>
 #include <gpufs/held_ptr.hpp>
-#include <gpufs/held_writer.hpp>
 #include <gpufs/io.hpp>
 #endif

@@ -24,8 +24,8 @@ enum class missing_bytes;
 /// Without a declaration a launch uses all objects for reading and writing. Declared, other objects
 /// stay with the CPU, and blocks that are only read need not be fetched afterwards.
 ///
-/// The launch runs behind those of other streams that write what it uses, or use what it writes.
-/// The device waits, not the host.
+/// The launch runs behind those that have been made on other streams and write what it uses, or use
+/// what it writes. The device waits, not the host. Two threads that launch at once have no order.
 class shared_call {
  public:
   /// null: this_thread_stream()

