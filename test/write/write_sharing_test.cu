@@ -332,7 +332,7 @@ TEST_CASE("fs.stat counts bytes of gwrite while their page is being written back
   wait_until([&] { return held->arrivals() != 0; }, "write-back of the page");
   // The page becomes clean while fs.stat waits for it, so that neither order may miss it.
   std::thread opener([&] {
-    for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+    for (int i = 0; i < 100; ++i) std::this_thread::yield();
     held->release();
   });
   file_status status{};
