@@ -31,6 +31,10 @@ measure() {
   fi
 }
 measure patterns patterns --folder "$dir" --rounds "$runs" --json "$out/patterns.json"
+# cuFile comes with PyTorch, too: GPUFS_CUFILE names the folder of its library.
+LD_LIBRARY_PATH=${GPUFS_CUFILE:-}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+  measure peers peers --dir "$dir" --runs "$runs" --json
+sed -n '/^{"name"/p' "$out/peers.log" >"$out/peers.json"
 for set in sequential random array; do
   settings=()
   if [ $set = array ]; then settings=(--page-size 64K); fi

@@ -68,8 +68,28 @@ def ratio_table(results):
                    f"{number(row['ratio'])} | {number(min(row['ratios']))} |")
 
 
+def peer_table(result):
+    record = result["record"]
+    yield f"| way | stream, GB/s | random records of {record} bytes, million/s |"
+    yield "|---|---|---|"
+    for row in result["rows"].values():
+        stream, records = (row.get(part, {}).get("GBps") for part in ("stream", "records"))
+        if stream is None and records is None:
+            continue
+        yield (f"| {row['what']} | {number(stream)} | "
+               f"{number(records and records * 1e3 / record)} |")
+
+
+def not_there(result):
+    """Names the ways that could not be measured, with the reasons."""
+    reasons = [f"{row['what']} ({row['stream']['missing']})" for row in result["rows"].values()
+               if "missing" in row.get("stream", {})]
+    return f"Not there: {'; '.join(reasons)}." if reasons else ""
+
+
 def tables():
     patterns = load(RESULTS, "patterns")
+    peers = load(RESULTS, "peers")
     ratios = [load(RESULTS, name) for name in SETS]
     first = ratios[0]
     yield f"Default settings (`gpufs bench patterns`, median of {rounds(patterns)} rounds):"
@@ -84,6 +104,14 @@ def tables():
     yield from ratio_table(ratios)
     yield ""
     yield from textwrap.wrap(f"Measured on: {machine(patterns)}.", 100)
+    yield ""
+    yield from textwrap.wrap(
+        f"What else brings a file to a GPU (`gpufs bench peers`, {peers['bytes'] >> 20} MiB in the "
+        f"OS page cache, median of {peers['runs']} rounds):", 100)
+    yield ""
+    yield from peer_table(peers)
+    yield ""
+    yield from textwrap.wrap(f"{not_there(peers)} Measured on: {machine(peers)}.".strip(), 100)
 
 
 def registered(patterns):
@@ -115,6 +143,10 @@ def rates(folder):
             rate = row.get("rate", row.get("GBps"))
             if rate:
                 found[f"{name}: {row['what']} ({key})"] = (row.get("unit", "GB/s"), rate)
+    for key, row in load(folder, "peers")["rows"].items():
+        for part in ("stream", "records"):
+            if rate := row.get(part, {}).get("GBps"):
+                found[f"peers: {row['what']}, {part} ({key})"] = ("GB/s", rate)
     return found
 
 
