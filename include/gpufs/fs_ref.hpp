@@ -39,9 +39,9 @@ struct fs_ref {
   file::record_share* records = nullptr;  ///< see gpufs/file/file_record.hpp
   /// grows when a written file gets another version; see file::is_outdated()
   std::uint32_t* file_changes = nullptr;
-  std::uint64_t* counters = nullptr;  ///< see gpufs/handle/counters.hpp
-  handle::file_counters_ref file_counters;
-  handle::ahead_ref ahead;  ///< pages that array::prefetch() has requested
+  std::uint64_t* counters = nullptr;        ///< see gpufs/handle/counters.hpp
+  handle::file_counters_ref file_counters;  ///< of each descriptor
+  handle::ahead_ref ahead;                  ///< pages that array::prefetch() has requested
 };
 static_assert(std::is_trivially_copyable_v<fs_ref>);
 
