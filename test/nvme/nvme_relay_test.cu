@@ -167,7 +167,8 @@ TEST_CASE("relay: short queues wrap often, and completions come in any order") {
   auto const seen = s.fs.attachment_stats("disk");
   CHECK(seen.commands == s.host_commands);
   // Each pair went round several times.
-  if (!thread_sanitizer) CHECK(seen.device_commands > 3 * 16 * seen.device_queue_pairs);
+  if (!thread_sanitizer && !counts_branches)
+    CHECK(seen.device_commands > 3 * 16 * seen.device_queue_pairs);
 }
 
 TEST_CASE(
