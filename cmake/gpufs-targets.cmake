@@ -138,7 +138,7 @@ function(gpufs_add_apps)
   add_custom_target(programs)
   # gpufs bench and mosaic look for them beside the program, which may be copied to another machine.
   foreach(script IN ITEMS
-      plot.py pictures.py trace.py figures.py mapping_figures.py bam_figures.py peers_kvikio.py
+      plot.py pictures.py trace.py figures.py mapping_figures.py bam_figures.py
       peers_kvikio.py)
     configure_file(scripts/${script} ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${script} COPYONLY)
     install(PROGRAMS scripts/${script} DESTINATION ${CMAKE_INSTALL_DATADIR}/gpufs)

@@ -171,26 +171,32 @@ if(TARGET emulated_programs_crash_test)
   add_dependencies(emulated_programs_crash_test
     gpufs_crash_log app_gpufs app_gpufs-cp app_mosaic)
 endif()
-# gpufs_test(<name> <label> <command>...): a test of a whole program. Exit status 77: what it needs
-# is not here.
+# gpufs_test(<name> <label> <command>...): a test of a whole program.
+# gpufs_test_or_skip(): the same. Exit status 77 says that what it needs is not here.
 function(gpufs_test name label)
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES
-    TIMEOUT 900 LABELS ${label} SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+    TIMEOUT 600 LABELS ${label} ENVIRONMENT "${test_environment}")
+endfunction()
+function(gpufs_test_or_skip name)
+  gpufs_test(${name} ${ARGN})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
 set(program_tests ${PROJECT_SOURCE_DIR}/test/programs)
 
 if(TARGET app_gpufs)
   set(gpufs_program $<TARGET_FILE:app_gpufs>)
   # What the studies of `gpufs bench` write.
-  gpufs_test(bench_studies device ${program_tests}/bench_studies.sh ${gpufs_program})
-  gpufs_test(nvme_command device ${program_tests}/nvme_command.sh ${gpufs_program})
+  gpufs_test_or_skip(bench_studies device ${program_tests}/bench_studies.sh ${gpufs_program})
+  gpufs_test_or_skip(nvme_command device ${program_tests}/nvme_command.sh ${gpufs_program})
   # The figures of `gpufs bench mapping` and `gpufs bench bam`.
   if(TARGET app_gpufs-mapping)
-    gpufs_test(bench_mapping device ${program_tests}/bench_mapping.sh ${gpufs_program})
+    gpufs_test_or_skip(bench_mapping device ${program_tests}/bench_mapping.sh ${gpufs_program})
+    set_tests_properties(bench_mapping PROPERTIES TIMEOUT 900)
   endif()
   if(TARGET app_gpufs-graph)
-    gpufs_test(bench_bam device ${program_tests}/bench_bam.sh ${gpufs_program})
+    gpufs_test_or_skip(bench_bam device ${program_tests}/bench_bam.sh ${gpufs_program})
+    set_tests_properties(bench_bam PROPERTIES TIMEOUT 900)
   endif()
   if(GPUFS_DEVICE STREQUAL "emulated")
     # The page of settings is what the table says.
@@ -199,10 +205,10 @@ if(TARGET app_gpufs)
     # What `gpufs trace` says of traces.
     gpufs_test(trace_program device ${program_tests}/trace_program.sh ${gpufs_program})
     # What each row of `gpufs bench patterns` reads from the host.
-    gpufs_test(bench_patterns device ${program_tests}/bench_patterns.sh ${gpufs_program})
+    gpufs_test_or_skip(bench_patterns device ${program_tests}/bench_patterns.sh ${gpufs_program})
     # The rows of `gpufs bench nvme`, and what they count.
-    gpufs_test(bench_nvme device ${program_tests}/bench_nvme.sh ${gpufs_program})
-    gpufs_test(peers_kvikio host ${program_tests}/peers_kvikio.sh
+    gpufs_test_or_skip(bench_nvme device ${program_tests}/bench_nvme.sh ${gpufs_program})
+    gpufs_test_or_skip(peers_kvikio host ${program_tests}/peers_kvikio.sh
       ${PROJECT_SOURCE_DIR}/scripts/peers_kvikio.py)
   endif()
 endif()
@@ -213,7 +219,7 @@ if(NOT GPUFS_COVERAGE)
   set_target_properties(c_api PROPERTIES C_STANDARD 11 LINKER_LANGUAGE CXX)
   target_compile_options(c_api PRIVATE -Wall -Wextra)
   target_link_libraries(c_api PRIVATE gpufs)
-  gpufs_test(c_api device c_api ${PROJECT_BINARY_DIR}/c_api.data)
+  gpufs_test_or_skip(c_api device c_api ${PROJECT_BINARY_DIR}/c_api.data)
 endif()
 # gpufs-cp copies a tree, and diff finds nothing.
 if(TARGET app_gpufs-cp AND GPUFS_DEVICE STREQUAL "emulated")
@@ -227,14 +233,14 @@ endif()
 # Programs of the papers on shared memory, hand-written and by all protocols.
 if(TARGET app_gpufs-mapping)
   foreach(name IN ITEMS mapping_workloads mapping_files)
-    gpufs_test(${name} device ${program_tests}/${name}.sh $<TARGET_FILE:app_gpufs-mapping>)
+    gpufs_test_or_skip(${name} device ${program_tests}/${name}.sh $<TARGET_FILE:app_gpufs-mapping>)
   endforeach()
 endif()
 
 # The analytics programs in all variants.
 if(TARGET gpufs_analytics)
   foreach(name IN ITEMS graph lookups taxi vectoradd)
-    gpufs_test(${name}_program device ${program_tests}/${name}_program.sh
+    gpufs_test_or_skip(${name}_program device ${program_tests}/${name}_program.sh
       $<TARGET_FILE:app_gpufs-${name}>)
   endforeach()
 endif()
@@ -282,10 +288,10 @@ endif()
 if(TARGET gpufs_ports)
   set(bin ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
   set(real_data ${PROJECT_SOURCE_DIR}/build/real-data)
-  gpufs_test(ports_programs device ${program_tests}/ports_programs.sh ${bin})
-  gpufs_test(bench_apps device ${program_tests}/bench_apps.sh $<TARGET_FILE:app_gpufs>)
-  gpufs_test(real_inputs device ${program_tests}/real_inputs.sh ${bin} ${real_data})
-  gpufs_test(mosaic_program device ${program_tests}/mosaic_program.sh ${bin} ${real_data})
+  gpufs_test_or_skip(ports_programs device ${program_tests}/ports_programs.sh ${bin})
+  gpufs_test_or_skip(bench_apps device ${program_tests}/bench_apps.sh $<TARGET_FILE:app_gpufs>)
+  gpufs_test_or_skip(real_inputs device ${program_tests}/real_inputs.sh ${bin} ${real_data})
+  gpufs_test_or_skip(mosaic_program device ${program_tests}/mosaic_program.sh ${bin} ${real_data})
 endif()
 include(gpufs-shown-programs)
 
@@ -304,7 +310,7 @@ if(GPUFS_DEVICE STREQUAL "cuda")
   endforeach()
   target_compile_options(plain_cuda_shared_threads PRIVATE --default-stream=per-thread)
   list(TRANSFORM builds PREPEND ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/ OUTPUT_VARIABLE paths)
-  gpufs_test(plain_cuda device ${program_tests}/plain_cuda.sh ${paths})
+  gpufs_test_or_skip(plain_cuda device ${program_tests}/plain_cuda.sh ${paths})
 endif()
 
 # add_planted_bug(<name> <sanitizer> <report>): test/*/<name>.{cpp,cu} must pass with the argument
