@@ -32,8 +32,10 @@ measure() {
 }
 measure patterns patterns --folder "$dir" --rounds "$runs" --json "$out/patterns.json"
 # cuFile comes with PyTorch, too: GPUFS_CUFILE names the folder of its library.
-LD_LIBRARY_PATH=${GPUFS_CUFILE:-}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
-  measure peers peers --dir "$dir" --runs "$runs" --json
+if [ -n "${GPUFS_CUFILE:-}" ]; then
+  export LD_LIBRARY_PATH=$GPUFS_CUFILE${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+fi
+measure peers peers --dir "$dir" --runs "$runs" --json
 sed -n '/^{"name"/p' "$out/peers.log" >"$out/peers.json"
 for set in sequential random array; do
   settings=()

@@ -113,8 +113,7 @@ void add_options(CLI::App& command, peers_options& o) {
   command.add_option("--size", o.size,
                      "bytes to read; default: all of --file, else 2G, emulated 16M");
   command.add_option("--runs", o.runs, "rounds; default 5");
-  command.add_option("--record", o.record, "bytes of a record, a multiple of 8")
-      ->capture_default_str();
+  command.add_option("--record", o.record, "bytes of a record, 8 to 1G")->capture_default_str();
   command.add_option("--records", o.records,
                      "random records that are read; default 262144, emulated 256");
   command.add_option("--only", o.only, "rows, by their short names");

@@ -161,7 +161,7 @@ std::vector<setting> report_settings() {
                          {"info", log_level::info},
                          {"debug", log_level::debug}}),
       text("trace",
-           "file that gets a line for each request to the host (gpufs trace FILE sums it up), "
+           "file that each request to the host is written to (gpufs trace FILE sums it up), "
            "empty: none; %p is the process",
            &config::trace),
   };

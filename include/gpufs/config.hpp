@@ -147,7 +147,7 @@ struct config {
   log_level log = log_level::warn;
 
 #if !defined(__CUDACC_RTC__)
-  /// The file that gets a line for each request to the host; empty: none. "%p" in it stands for the
+  /// The file that each request to the host is written to; empty: none. "%p" in it stands for the
   /// number of the process. docs/tracing.md describes the lines.
   std::string trace{};
 #endif
