@@ -1,6 +1,5 @@
 #include <gpufs/file_statistics.hpp>
-
-#include <fmt/format.h>
+#include <gpufs/owner/counter_fields.hpp>
 
 #include <array>
 
@@ -8,35 +7,19 @@ namespace gpufs {
 
 namespace {
 
-struct field {
-  char const* name;
-  std::uint64_t file_statistics::*value;
-};
-
-#define GPUFS_FIELD(name, help) field{#name, &file_statistics::name},
+#define GPUFS_FIELD(name, help) \
+  owner::counter_field<file_statistics>{#name, &file_statistics::name},
 constexpr std::array fields{GPUFS_FILE_COUNTERS(GPUFS_FIELD)};
 #undef GPUFS_FIELD
 
 }  // namespace
 
 file_statistics file_statistics::operator-(file_statistics const& earlier) const {
-  file_statistics d;
-  for (auto const& f : fields) d.*f.value = this->*f.value - earlier.*f.value;
-  return d;
+  return owner::difference(fields, *this, earlier);
 }
 
-std::string to_text(file_statistics const& s) {
-  std::string out;
-  for (auto const& f : fields)
-    if (s.*f.value != 0) out += fmt::format("  {:<18} {}\n", f.name, s.*f.value);
-  return out;
-}
+std::string to_text(file_statistics const& s) { return owner::lines_of(fields, s); }
 
-std::string to_json_fields(file_statistics const& s) {
-  std::string out;
-  for (auto const& f : fields)
-    out += fmt::format("{}\"{}\": {}", out.empty() ? "" : ", ", f.name, s.*f.value);
-  return out;
-}
+std::string to_json_fields(file_statistics const& s) { return owner::json_members_of(fields, s); }
 
 }  // namespace gpufs

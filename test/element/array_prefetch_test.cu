@@ -4,6 +4,7 @@
 
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
+#include <test/support/elements.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
@@ -43,10 +44,6 @@ std::string words(scratch_folder const& folder, std::uint64_t count) {
   auto path = folder / "words";
   write_bytes(path, bytes);
   return path;
-}
-
-__device__ void count_if(bool bad, word* wrong) {
-  if (bad) atomic_ref<word>(*wrong).fetch_add(1, memory_order_relaxed);
 }
 
 /// Each lane of a warp prefetches [i, i + n), then says so.

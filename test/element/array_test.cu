@@ -4,6 +4,7 @@
 
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
+#include <test/support/elements.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
@@ -60,10 +61,6 @@ std::string file_of(scratch_folder const& folder, std::string const& name, std::
 }
 std::string words(scratch_folder const& folder, std::uint64_t count) {
   return file_of<std::uint64_t>(folder, "words", 0, count, [](std::uint64_t i) { return nth(i); });
-}
-
-__device__ void count_if(bool bad, std::uint64_t* wrong) {
-  if (bad) atomic_ref<std::uint64_t>(*wrong).fetch_add(1, memory_order_relaxed);
 }
 
 /// How the lanes of a warp differ in what they do.

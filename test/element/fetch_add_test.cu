@@ -3,6 +3,7 @@
 
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
+#include <test/support/elements.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
@@ -31,21 +32,6 @@ namespace {
 
 using word = std::uint64_t;
 
-template <class T>
-std::string file_of(scratch_folder const& folder, std::vector<T> const& values) {
-  std::vector<std::byte> bytes(values.size() * sizeof(T));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  auto path = folder / "elements";
-  write_bytes(path, bytes);
-  return path;
-}
-template <class T>
-std::vector<T> elements_in(std::string const& path, std::uint64_t offset = 0) {
-  auto const bytes = pread_bytes(path, offset, ~0ull);
-  std::vector<T> values(bytes.size() / sizeof(T));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
-  return values;
-}
 /// How many elements of the file are not start + sums[i].
 template <class T>
 std::uint64_t differing(std::string const& path, std::vector<T> const& start,
@@ -56,19 +42,7 @@ std::uint64_t differing(std::string const& path, std::vector<T> const& start,
   for (std::size_t i = 0; i < got.size(); ++i) bad += got[i] != T(start[i] + sums[i]) ? 1 : 0;
   return bad;
 }
-std::vector<word> counted_up(std::uint64_t count) {
-  std::vector<word> values(count);
-  for (std::uint64_t i = 0; i < count; ++i) values[i] = i * 0x9e3779b97f4a7c15ull;
-  return values;
-}
 
-__device__ void count_if(bool bad, word* wrong) {
-  if (bad) atomic_ref<word>(*wrong).fetch_add(1, memory_order_relaxed);
-}
-__device__ std::uint64_t draw(std::uint64_t& random) {
-  random = random * 6364136223846793005ull + 1442695040888963407ull;
-  return random >> 33;
-}
 __device__ std::uint64_t seed_of_thread(std::uint64_t seed) {
   return seed + (blockIdx.x * blockDim.x + threadIdx.x) * 31;
 }

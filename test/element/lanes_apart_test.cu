@@ -4,6 +4,7 @@
 
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
+#include <test/support/elements.hpp>
 #include <test/support/files.hpp>
 #include <test/support/reads.hpp>
 #include <test/support/seed.hpp>
@@ -35,11 +36,6 @@ constexpr unsigned threads = 128;
 
 enum class way : std::uint32_t { array, pointer };
 
-__device__ std::uint64_t next(std::uint64_t& random) {
-  random = random * 6364136223846793005ull + 1442695040888963407ull;
-  return random >> 33;
-}
-
 /// In each round every lane pauses for a time of its own, then reads a random word: mostly close to
 /// the one before, so that some lanes have their page already and others wait for the host. Then
 /// the whole warp votes.
@@ -52,10 +48,10 @@ __global__ __launch_bounds__(threads) void read_apart(fs_ref fs, int fd,
   auto const pointer = a.pointer(0);
   std::uint64_t random = seed + blockIdx.x * 977 + threadIdx.x * 31, at = 0, bad = 0;
   for (std::uint32_t n = 0; n < rounds; ++n) {
-    if (next(random) % 4 == 0) at = next(random);
+    if (draw(random) % 4 == 0) at = draw(random);
     at = (at + 1) % a.size();
     unsigned state = 0;
-    for (std::uint64_t pauses = next(random) % 4; pauses > 0; --pauses) backoff(state, 1000);
+    for (std::uint64_t pauses = draw(random) % 4; pauses > 0; --pauses) backoff(state, 1000);
     std::uint64_t const value =
         Way == way::array ? a[at] : static_cast<std::uint64_t>(pointer[std::int64_t(at)]);
     bad += value != expected[at];

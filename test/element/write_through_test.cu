@@ -4,6 +4,7 @@
 
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
+#include <test/support/elements.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
@@ -37,28 +38,6 @@ constexpr std::uint64_t per_page = page / 8;
 struct record {
   word words[per_page];
 };
-
-std::string file_of(scratch_folder const& folder, std::vector<word> const& values) {
-  std::vector<std::byte> bytes(values.size() * 8);
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  auto path = folder / "elements";
-  write_bytes(path, bytes);
-  return path;
-}
-std::vector<word> elements_in(std::string const& path) {
-  auto const bytes = pread_bytes(path, 0, ~0ull);
-  std::vector<word> values(bytes.size() / 8);
-  std::memcpy(values.data(), bytes.data(), values.size() * 8);
-  return values;
-}
-
-__device__ void count_if(bool bad, word* wrong) {
-  if (bad) atomic_ref<word>(*wrong).fetch_add(1, memory_order_relaxed);
-}
-__device__ std::uint64_t draw(std::uint64_t& random) {
-  random = random * 6364136223846793005ull + 1442695040888963407ull;
-  return random >> 33;
-}
 
 /// The write buffers that have had a page of a file that begins at byte 0, whatever happened to
 /// them since.
@@ -181,18 +160,12 @@ __global__ void load_words(fs_ref fs, int fd, word const* expected, std::uint64_
   count_if(a.error() != 0, wrong);
 }
 
-std::vector<word> numbers(std::uint64_t count) {
-  std::vector<word> v(count);
-  for (std::uint64_t i = 0; i < count; ++i) v[i] = i * 0x9e3779b97f4a7c15ull;
-  return v;
-}
-
 }  // namespace
 
 TEST_CASE("write_policy: a store of a whole page hands it over, through and not otherwise") {
   for (auto const policy : {write_policy::on_evict, write_policy::through}) {
     scratch_folder folder;
-    auto const path = file_of(folder, numbers(8 * per_page));
+    auto const path = file_of(folder, counted_up(8 * per_page));
     filesystem fs(small_config(page, 64));
     int const fd = fs.open(path, O_RDWR);
     auto const wrong = zeroed<word>(1);
@@ -202,7 +175,7 @@ TEST_CASE("write_policy: a store of a whole page hands it over, through and not 
     CHECK(posts.complete == 8);
     CHECK(posts.handed_over == (policy == write_policy::through ? 8 : 0));
     CHECK(fs.close(fd) == 0);
-    auto const got = elements_in(path);
+    auto const got = elements_in<word>(path);
     for (std::uint64_t i = 0; i < got.size(); ++i)
       REQUIRE(got[i] == i / per_page * 100 + i % per_page);
   }
@@ -219,7 +192,7 @@ TEST_CASE(
         CAPTURE(count);
         CAPTURE(factor);
         scratch_folder folder;
-        auto const before = numbers(1000);
+        auto const before = counted_up(1000);
         auto const path = file_of(folder, before);
         filesystem fs(small_config(page, 64));
         int const fd = fs.open(path, O_RDWR);
@@ -232,26 +205,26 @@ TEST_CASE(
         CHECK(fs.close(fd) == 0);
         auto expected = before;
         for (std::uint64_t i = 0; i < count; ++i) expected[begin / 8 + i] = i + 1;
-        CHECK(elements_in(path) == expected);
+        CHECK(elements_in<word>(path) == expected);
       }
 }
 
 TEST_CASE("write_policy::through: the host writes a complete page that is stored to without end") {
   scratch_folder folder;
-  auto const path = file_of(folder, numbers(4 * per_page));
+  auto const path = file_of(folder, counted_up(4 * per_page));
   filesystem fs(small_config(page, 64));
   int const fd = fs.open(path, O_RDWR);
   pinned_buffer<std::uint32_t> seen(1);
   seen.fill_zero();
   auto const wrong = zeroed<word>(1);
   launch(store_until, 1, 32, fs.ref(), fd, seen.data(), wrong.data());
-  wait_until([&] { return elements_in(path)[per_page - 1] == 7; }, "the page in the file");
+  wait_until([&] { return elements_in<word>(path)[per_page - 1] == 7; }, "the page in the file");
   std::atomic_ref(seen[0]).store(1);
   CHECK(result_in(wrong)[0] == 0);
   CHECK(fs.close(fd) == 0);
-  auto expected = numbers(4 * per_page);
+  auto expected = counted_up(4 * per_page);
   for (std::uint64_t i = 0; i < per_page; ++i) expected[i] = 7;
-  CHECK(elements_in(path) == expected);
+  CHECK(elements_in<word>(path) == expected);
 }
 
 TEST_CASE(
@@ -262,7 +235,7 @@ TEST_CASE(
     scratch_folder folder;
     constexpr unsigned blocks = scaled(4, 2), threads = 64;
     constexpr std::uint64_t count = blocks * threads * 6;
-    auto const before = numbers(count + 5);
+    auto const before = counted_up(count + 5);
     auto const path = file_of(folder, before);
     filesystem fs(small_config(page, frames));
     int const fd = fs.open(path, O_RDWR);
@@ -278,14 +251,14 @@ TEST_CASE(
     CHECK(fs.close(fd) == 0);
     auto expected = contents(last);
     expected[count + 2] = theirs;
-    CHECK(elements_in(path) == expected);
+    CHECK(elements_in<word>(path) == expected);
     CHECK(inspect(fs.ref()).problems == "");
   }
 }
 
 TEST_CASE("write_policy::through: a later store and gfsync report a failed write, once") {
   scratch_folder folder;
-  auto const path = file_of(folder, numbers(8 * per_page));
+  auto const path = file_of(folder, counted_up(8 * per_page));
   std::atomic<bool> fails{true};
   auto const faults = read_faults({});
   faults->on_write = [&](std::uint64_t, std::uint64_t) {
@@ -306,14 +279,14 @@ TEST_CASE("write_policy::through: a later store and gfsync report a failed write
   CHECK(fs.sync(fd) == 0);
   CHECK(store(2) == 0);
   CHECK(fs.close(fd) == 0);
-  auto expected = numbers(8 * per_page);
+  auto expected = counted_up(8 * per_page);
   for (std::uint64_t i = 0; i < per_page; ++i) expected[i] = expected[2 * per_page + i] = 0;
-  CHECK(elements_in(path) == expected);
+  CHECK(elements_in<word>(path) == expected);
 }
 
 TEST_CASE("write_policy: an array that only reads takes it, and reads as ever") {
   scratch_folder folder;
-  auto const values = numbers(300);
+  auto const values = counted_up(300);
   auto const path = file_of(folder, values);
   filesystem fs(small_config(page, 16));
   int const fd = fs.open(path, O_RDONLY);

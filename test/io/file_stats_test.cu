@@ -3,6 +3,7 @@
 
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
+#include <test/support/elements.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
@@ -41,14 +42,6 @@ file_statistics counts_of(filesystem const& fs, int fd) {
   file_statistics s;
   CHECK(fs.file_stats(fd, s) == 0);
   return s;
-}
-
-__device__ void count_if(bool bad, word* wrong) {
-  if (bad) atomic_ref<word>(*wrong).fetch_add(1, memory_order_relaxed);
-}
-__device__ std::uint64_t draw(std::uint64_t& random) {
-  random = random * 6364136223846793005ull + 1442695040888963407ull;
-  return random >> 33;
 }
 
 /// One block reads pages [0, pages) one by one, `times` times.
