@@ -5,6 +5,7 @@
 #include <gpufs/file/shared_file.hpp>
 #include <gpufs/fs_ref.hpp>
 #include <gpufs/handle/counters.hpp>
+#include <gpufs/io/element/lane_gate.hpp>
 #include <gpufs/io/group.hpp>
 #include <gpufs/ring/channel.hpp>
 
@@ -40,6 +41,8 @@ class io_context {
   using ops = io::group_ops<Group>;
 
   __device__ io_context(fs_ref const& fs, Group const& group) : fs_(fs), group_(group) {
+    io::reset_warp_gate();
+    ops::sync(group_);
     std::int32_t seat = -1;
     if (group_.thread_rank() == 0) {
       seat = claim_seat();

@@ -20,10 +20,6 @@ namespace gpufs {
 /// If pointers hold all frames, accesses give -ENOMEM. So may accesses of an array, or calls of the
 /// file API, by threads that hold the last frames. Call release() before them.
 ///
-/// On a GPU, lanes of a warp that soon vote, shuffle or synchronise together must also read
-/// together, else the kernel may hang (docs/memory-model.md). A lane without work reads an element
-/// that another lane reads.
-///
 /// A copy points to the same element and holds nothing. A held page of a file that others truncate
 /// stays the version that it was. A failed read gives T{}; errors are as for array.
 template <class T>
@@ -71,6 +67,8 @@ class held_ptr {
   __device__ __forceinline__ value_type read_elsewhere(std::uint64_t i) const;
   GPUFS_STAGE static void let_go(cache::frame_header* header);
   GPUFS_STAGE static found find(io::file_view* view, cache::frame_header* held, std::uint64_t i);
+  __device__ __forceinline__ static found find_seen(converged_group const& g,
+                                                    io::file_view const& view, std::uint64_t i);
   GPUFS_STAGE static found find_in_file(io::file_view* view, std::uint64_t i);
 
   mutable io::file_view view_;

@@ -1,5 +1,5 @@
-// Lanes of a warp that come to the same read at different times, then vote together: no lane is
-// left behind, all values are right. docs/memory-model.md, "Lanes that run ahead".
+// Lanes of a warp that come to reads at different times, or not at all, then vote together: no lane
+// is left behind, all values are right. docs/memory-model.md, "Groups of lanes".
 #include <gpufs/gpufs.hpp>
 
 #include <test/support/cache_state.hpp>
@@ -34,15 +34,16 @@ constexpr std::uint32_t rounds = 200;
 #endif
 constexpr unsigned threads = 128;
 
-enum class way : std::uint32_t { array, pointer };
+enum class way : std::uint32_t { array, pointer, either };
 
 /// In each round every lane pauses for a time of its own, then reads a random word: mostly close to
-/// the one before, so that some lanes have their page already and others wait for the host. Then
-/// the whole warp votes.
+/// the one before, so that some lanes have their page already and others wait for the host. If
+/// lanes may skip, each goes without every fourth read. Then the whole warp votes.
 template <way Way>
 __global__ __launch_bounds__(threads) void read_apart(fs_ref fs, int fd,
                                                       std::uint64_t const* expected,
-                                                      std::uint64_t seed, std::uint64_t* wrong) {
+                                                      std::uint64_t seed, bool may_skip,
+                                                      std::uint64_t* wrong) {
   io_context io(fs, cg::this_thread_block());
   array<std::uint64_t const> const a(io, fd);
   auto const pointer = a.pointer(0);
@@ -52,9 +53,12 @@ __global__ __launch_bounds__(threads) void read_apart(fs_ref fs, int fd,
     at = (at + 1) % a.size();
     unsigned state = 0;
     for (std::uint64_t pauses = draw(random) % 4; pauses > 0; --pauses) backoff(state, 1000);
-    std::uint64_t const value =
-        Way == way::array ? a[at] : static_cast<std::uint64_t>(pointer[std::int64_t(at)]);
-    bad += value != expected[at];
+    if (!may_skip || draw(random) % 4 != 0) {
+      bool const by_array = Way == way::either ? draw(random) % 2 == 0 : Way == way::array;
+      std::uint64_t const value =
+          by_array ? a[at] : static_cast<std::uint64_t>(pointer[std::int64_t(at)]);
+      bad += value != expected[at];
+    }
     if (__any_sync(~0u, bad > rounds) != 0) break;
   }
   pointer.release();
@@ -65,13 +69,15 @@ __global__ __launch_bounds__(threads) void read_apart(fs_ref fs, int fd,
 struct trial {
   way by;
   std::uint64_t frames;
-  std::uint64_t registered_memory;
+  std::uint64_t registered_memory = 0;
+  bool may_skip = false;
 };
 
 void read_all(trial const& t) {
   CAPTURE(seed());
   CAPTURE(t.frames);
   CAPTURE(t.registered_memory);
+  CAPTURE(t.may_skip);
   constexpr std::uint64_t page = 4096, pages = 256;
   scratch_folder folder;
   std::string const path = make_file(folder, "a", pages * page, 1);
@@ -86,8 +92,10 @@ void read_all(trial const& t) {
   std::memcpy(words.data(), bytes.data(), bytes.size());
   auto const expected = filled(words);
   auto wrong = zeroed<std::uint64_t>(1);
-  auto const kernel = t.by == way::array ? read_apart<way::array> : read_apart<way::pointer>;
-  launch(kernel, blocks, threads, fs.ref(), fd, expected.data(), seed(), wrong.data());
+  auto const kernel = t.by == way::array     ? read_apart<way::array>
+                      : t.by == way::pointer ? read_apart<way::pointer>
+                                             : read_apart<way::either>;
+  launch(kernel, blocks, threads, fs.ref(), fd, expected.data(), seed(), t.may_skip, wrong.data());
   CHECK(result_in(wrong)[0] == 0);
   CHECK(fs.close(fd) == 0);
   CHECK(inspect(fs.ref()).problems == "");
@@ -96,11 +104,15 @@ void read_all(trial const& t) {
 }  // namespace
 
 TEST_CASE("lanes apart: a[i], with file windows and without, many frames and few") {
-  for (std::uint64_t const registered : {std::uint64_t{0}, std::uint64_t{64} << 20})
-    for (std::uint64_t const frames : {32ull, 512ull}) read_all({way::array, frames, registered});
+  for (bool const may_skip : {false, true})
+    for (std::uint64_t const registered : {std::uint64_t{0}, std::uint64_t{64} << 20})
+      for (std::uint64_t const frames : {32ull, 512ull})
+        read_all({way::array, frames, registered, may_skip});
 }
 
-TEST_CASE("lanes apart: reads by held_ptr") {
+TEST_CASE("lanes apart: reads by held_ptr, and by either") {
   // Each lane holds a page: fewer frames than lanes would leave some without.
-  read_all({way::pointer, 2 * blocks * threads, 0});
+  for (bool const may_skip : {false, true})
+    for (way const by : {way::pointer, way::either})
+      read_all({by, 2 * blocks * threads, 0, may_skip});
 }

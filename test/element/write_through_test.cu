@@ -111,7 +111,7 @@ __global__ void store_until(fs_ref fs, int fd, std::uint32_t* seen, word* wrong)
 }
 
 /// Blocks store to words of their own, by an array of either policy, by fetch_add and by gwrite.
-/// All lanes of a warp take the same way: docs/memory-model.md, "Lanes that run ahead".
+/// Each lane takes a way of its own.
 __global__ void store_anyhow(fs_ref fs, int fd, std::uint64_t count, std::uint32_t rounds,
                              std::uint64_t seed, word* last, word* wrong) {
   __shared__ word value[1];
@@ -119,13 +119,12 @@ __global__ void store_anyhow(fs_ref fs, int fd, std::uint64_t count, std::uint32
   io_context io(fs, block);
   array<word> const later(io, fd), now(io, fd, 0, count, write_policy::through);
   std::uint64_t random = seed + (blockIdx.x * blockDim.x + threadIdx.x) * 31;
-  std::uint64_t by_warp = seed + base::warp_number() * 977;
   std::uint64_t const threads = gridDim.x * blockDim.x;
   std::uint64_t const mine = blockIdx.x * blockDim.x + threadIdx.x;
   for (std::uint32_t round = 0; round < rounds; ++round) {
     std::uint64_t const i = mine + draw(random) % (count / threads) * threads;
     word const x = draw(random);
-    switch (draw(by_warp) % 4) {
+    switch (draw(random) % 4) {
       case 0: later.store(i, x); break;
       case 1: static_cast<void>(now.fetch_add(i, x - last[i])); break;
       default: now.store(i, x);

@@ -34,16 +34,11 @@ __device__ inline bool is_vertex(search_job const& job, std::uint64_t e, std::ui
   return false;
 }
 
-/// Adds a vertex to the next frontier. Lanes that come together take their places together.
+/// Adds a vertex to the next frontier.
 __device__ inline void enqueue(search_job const& job, std::uint64_t w) {
-  auto const together = converged();
-  std::uint64_t first = 0;
-  if (together.thread_rank() == 0) {
-    first = atomic_ref<std::uint64_t, scope::device>(job.words->queued)
-                .fetch_add(together.size(), memory_order_relaxed);
-  }
-  first = together.shfl(first, 0);
-  job.next_frontier[first + together.thread_rank()] = static_cast<vertex>(w);
+  std::uint64_t const place = atomic_ref<std::uint64_t, scope::device>(job.words->queued)
+                                  .fetch_add(1, memory_order_relaxed);
+  job.next_frontier[place] = static_cast<vertex>(w);
 }
 
 }  // namespace detail

@@ -7,6 +7,7 @@
 #include <gpufs/io/element/element.hpp>
 #include <gpufs/io/element/file_view.hpp>
 #include <gpufs/io/element/lane_access.hpp>
+#include <gpufs/io/element/lane_gate.hpp>
 
 #include <cerrno>
 #include <cstdint>
@@ -52,23 +53,36 @@ GPUFS_STAGE void held_ptr<T>::let_go(cache::frame_header* header) {
   io::release_pins(converged(), *header);
 }
 
-/// Gives back the page `held` by the caller, if any, then pins and reads element i's. If a lane
-/// that comes along has not seen its page, all lanes look for theirs together: a lane that holds
-/// its page already could keep the frame for which another one waits.
+/// Pins the page of element i, and reads that, if all lanes of the group see theirs in the cache.
+/// If one does not, all look for theirs together: a lane that holds its page already could keep the
+/// frame for which another one waits. No header: nothing is pinned. All lanes of the group call.
+template <class T>
+__device__ __forceinline__ auto held_ptr<T>::find_seen(converged_group const& g,
+                                                       io::file_view const& view, std::uint64_t i)
+    -> found {
+  cache::seen_frame seen;
+  io::page_elements here;
+  bool const saw = io::see_elements<T>(*view.handle, view.file, view.begin, view.size, i, seen,
+                                       here, cache::see_page_further);
+  if (!g.all(saw) || !io::pin_seen(g, *view.handle, view.file.fd, seen)) return {};
+  elements const there{seen.bytes + here.offset, here.first,
+                       static_cast<std::uint32_t>(here.count)};
+  if (i - there.first < there.count) return {there.at(i - there.first), there, seen.header};
+  cache::unpin_read(*seen.header);
+  return {};
+}
+
+/// Gives back the page `held` by the caller, if any, then pins and reads element i's.
 template <class T>
 GPUFS_STAGE auto held_ptr<T>::find(io::file_view* view, cache::frame_header* held, std::uint64_t i)
     -> found {
   if (held != nullptr) let_go(held);
-  cache::seen_frame seen;
-  io::page_elements here;
-  bool const saw = io::see_elements<T>(*view->handle, view->file, view->begin, view->size, i, seen,
-                                       here, cache::see_page_further);
-  if (converged().all(saw) && io::pin_seen(*view->handle, view->file.fd, seen)) {
-    elements const there{seen.bytes + here.offset, here.first,
-                         static_cast<std::uint32_t>(here.count)};
-    if (i - there.first < there.count) return {there.at(i - there.first), there, seen.header};
-    let_go(seen.header);
+  found f;
+  {
+    io::lane_gate<held_ptr<T>> const gate(view->handle, view->file.fd);
+    f = find_seen(gate.group(), *view, i);
   }
+  if (f.header != nullptr) return f;
   if (i < view->size) return find_in_file(view, i);
   view->note(-ERANGE);
   return {};

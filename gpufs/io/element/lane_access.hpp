@@ -61,12 +61,11 @@ struct page_pinner {
 };
 
 /// Pins the frame that the calling lane has seen (gpufs/cache/peek.hpp), if it still has the same
-/// page. Any thread calls. Each lane that comes gets a pin; lanes that saw the same frame share one
+/// page. All lanes of the group call. Each gets a pin; lanes that saw the same frame share one
 /// atomic change, and count one hit for the first one's `fd`. Returns false, with nothing pinned,
 /// if the frame has another page.
-__device__ __forceinline__ bool pin_seen(fs_ref const& fs, std::int32_t fd,
-                                         cache::seen_frame const& seen) {
-  converged_group const g = converged();
+__device__ __forceinline__ bool pin_seen(converged_group const& g, fs_ref const& fs,
+                                         std::int32_t fd, cache::seen_frame const& seen) {
   unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(seen.header));
   auto const first = lowest_lane(peers);
   std::uint64_t state = 0;

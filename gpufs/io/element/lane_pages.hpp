@@ -5,6 +5,7 @@
 
 #include <gpufs/io/element/file_view.hpp>
 #include <gpufs/io/element/lane_fetch.hpp>
+#include <gpufs/io/element/lane_gate.hpp>
 #include <gpufs/io/element/lanes_wait.hpp>
 #include <gpufs/io/open.hpp>
 
@@ -51,13 +52,6 @@ struct page_visit {
   std::uint32_t frame;
   std::uint64_t valid;  ///< bytes of the page that the file has
 };
-
-/// The lanes that access the same descriptor of the same filesystem as the calling lane.
-__device__ __forceinline__ converged_group lanes_of_file(converged_group const& together,
-                                                         lane_file const& f) {
-  unsigned const same_fd = __match_any_sync(together.mask(), f.file.fd);
-  return converged_group(__match_any_sync(same_fd, reinterpret_cast<std::uintptr_t>(f.handle)));
-}
 
 /// Whether version and size of a file may have changed. Any thread calls.
 __device__ __forceinline__ bool may_have_new_version(lane_file const& f) {
@@ -150,8 +144,7 @@ __device__ __forceinline__ bool lanes_let_go(converged_group const& g, fs_ref co
 /// Each round gives its pins back before the next one waits for frames. So no lane keeps a frame
 /// from another. With `keeps_pins`, lanes that are done keep their pages if no page lacks a frame.
 /// Otherwise all pages are given back, and the group waits until it is the first in the frame line.
-/// Only then it holds pages while it waits for more. The others in the line hold none. If a warp
-/// has diverged, its lanes come in separate groups. These need nothing of each other.
+/// Only then it holds pages while it waits for more. The others in the line hold none.
 template <class Visitor>
 __device__ __forceinline__ std::int32_t visit_in_file(converged_group const& g, lane_file& f,
                                                       std::uint64_t page, Visitor const& visitor) {
@@ -210,26 +203,13 @@ __device__ __forceinline__ std::int32_t visit_in_file(converged_group const& g, 
   return pending ? stop : error;
 }
 
-/// Calls visit_in_file() for all lanes that come together, one file after the other. Any thread
-/// calls.
-///
-/// Not side by side: a wait in a line is a loop, and on the GPU the lanes that leave a loop wait
-/// for those that came into it with them. A file's lanes could then be in front in the line, and
-/// wait for lanes that are behind them.
+/// Calls visit_in_file() for the lanes that come through the warp's gate together. Any thread
+/// calls, outside the gate.
 template <class Visitor>
 __device__ __forceinline__ std::int32_t visit_pages(lane_file& f, std::uint64_t page,
                                                     Visitor const& visitor) {
-  // Only lanes in this instance of the template come together, so all do the same with their pages.
-  converged_group const together = converged();
-  unsigned const mine = lanes_of_file(together, f).mask();
-  std::int32_t error = 0;
-  for (unsigned left = together.mask(); left != 0;) {
-    unsigned const turn = __shfl_sync(together.mask(), mine, static_cast<int>(lowest_lane(left)));
-    if (mine == turn) error = visit_in_file(converged_group(mine), f, page, visitor);
-    together.sync();
-    left &= ~turn;
-  }
-  return error;
+  lane_gate<Visitor> const gate(f.handle, f.file.fd);
+  return visit_in_file(gate.group(), f, page, visitor);
 }
 
 }  // namespace gpufs::io

@@ -82,26 +82,30 @@ GPUFS_STAGE inline straight_source find_straight(fs_ref const* __restrict__ hand
                                                  std::uint64_t version, std::uint64_t at,
                                                  std::uint32_t length) {
   fs_ref const& fs = *handle;
-  // The lanes need each other's pages to see what is dense, and one of them counts for all. A
+  // Lanes for elements of other lengths, or of another filesystem, are not counted for a page. A
   // length is below the alignment of a handle, so the sum names both.
   static_assert(alignof(fs_ref) > most_straight_bytes);
-  converged_group const together = converged();
-  converged_group const g(
-      __match_any_sync(together.mask(), reinterpret_cast<std::uintptr_t>(handle) + length));
+  unsigned const together = converged().mask();
   std::uint64_t const key = page_key(version, at >> fs.cache.page_shift);
+  unsigned const alike =
+      __match_any_sync(together, reinterpret_cast<std::uintptr_t>(handle) + length);
+  unsigned const of_page = alike & __match_any_sync(together, key);
   std::uint64_t address = 0;
   auto way = element_way::page;
-  if (count_lanes(__match_any_sync(g.mask(), key)) < dense_lanes) {
+  if (count_lanes(of_page) < dense_lanes) {
     address = source::window_address(handle, version, at, length);
     if (address == 0)
       way = element_way::nowhere;
     else if (!wants_page(fs.windows, key, fs.windows.straight_loads))
       way = element_way::window;
   }
-  std::uint64_t const straight = count_lanes(g.ballot(way == element_way::window));
-  if (g.thread_rank() == 0) {
-    handle::add(fs, handle::counter::elements_straight, straight);
-    handle::add(fs, handle::counter::bytes_registered, straight * length);
+  if (way == element_way::window) {
+    // One lane counts for those that are here. No lane waits for another (lane_gate.hpp).
+    converged_group const here = converged();
+    if (here.thread_rank() == 0) {
+      handle::add(fs, handle::counter::elements_straight, here.size());
+      handle::add(fs, handle::counter::bytes_registered, here.size() * length);
+    }
   }
   return {way, reinterpret_cast<std::byte const*>(address)};
 }
