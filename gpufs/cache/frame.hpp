@@ -119,8 +119,8 @@ __device__ __forceinline__ void release_filling(frame_header& h) {
 __device__ __forceinline__ std::uint64_t pin(frame_header& h) {
   return frame_state(h).fetch_add(1, memory_order_acquire);
 }
-__device__ __forceinline__ void unpin(frame_header& h) {
-  frame_state(h).fetch_sub(1, memory_order_release);
+__device__ __forceinline__ void unpin(frame_header& h, std::uint32_t pins = 1) {
+  frame_state(h).fetch_sub(pins, memory_order_release);
 }
 
 /// Removes pins of a frame that was only read. One thread calls. The danger is that the next

@@ -79,6 +79,8 @@ struct group_ops {
   __device__ static unsigned warps(Group const& g) { return g.size() == warp_size ? 1 : 0; }
   __device__ static unsigned warp(Group const&) { return 0; }
   __device__ static void sync(Group const& g) { g.sync(); }
+  /// As sync(), for threads that come from different places of the code.
+  __device__ static void sync_anywhere(Group const& g) { g.sync(); }
   __device__ static bool any(Group const& g, bool mine) { return g.any(mine); }
   /// The first thread's value, in every thread. T is trivially copyable, of at most 32 bytes.
   template <class T>
@@ -128,6 +130,7 @@ struct group_ops<cooperative_groups::thread_block> {
     return static_cast<unsigned>(g.thread_rank()) / warp_size;
   }
   __device__ static void sync(group const&) { __syncthreads(); }
+  __device__ static void sync_anywhere(group const&) { block_barrier_anywhere(); }
   __device__ static bool any(group const&, bool mine) { return __syncthreads_or(mine) != 0; }
   template <class T>
   __device__ static T broadcast(group const& g, T const& value) {

@@ -31,7 +31,8 @@ GPUFS_STAGE inline void drop_chunks(fs_ref const* __restrict__ handle,
 
 /// A context. All threads of a group make it together before their first file call. The group is a
 /// threadblock, or a cooperative_groups::tiled_partition<32> of one. They pass it to every call and
-/// destroy it together. A group can have several.
+/// destroy it together: threads that return early wait at its end for the others. A group can have
+/// several.
 ///
 /// A context has a seat until it ends. If no seat is free, all calls work, but reads are not
 /// prefetched and frames come from no queue of its own.
@@ -51,8 +52,9 @@ class io_context {
     seat_ = ops::broadcast(group_, seat);
   }
 
+  /// Threads may have returned early, and so come from different places of the code.
   __device__ ~io_context() {
-    ops::sync(group_);
+    ops::sync_anywhere(group_);
     if (prefetching() && ops::warp(group_) == 0) io::drop_chunks(fs_.self, chunks());
     // Pairs with the acquire in claim_seat(): the next owner sees the seat as this one left it.
     if (seat_ >= 0 && group_.thread_rank() == 0) {

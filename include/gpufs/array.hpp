@@ -18,6 +18,9 @@ template <class T>
 class held_ptr;
 
 template <class T>
+class held_writer;
+
+template <class T>
 class array;
 
 /// Proxy for a[i] of a writable array. Reading it loads the element; assigning to it stores.
@@ -149,6 +152,10 @@ class array {
   /// A pointer to element i that holds its page while it moves within it. Any thread calls.
   [[nodiscard]] __device__ held_ptr<value_type const> pointer(std::uint64_t i) const;
 
+  /// A pointer that stores to element i, and to those beside it, in a page that it holds. Any
+  /// thread calls. The array can be stored to.
+  [[nodiscard]] __device__ held_writer<value_type> writer(std::uint64_t i) const;
+
   /// The first error of the constructor or of this thread's accesses; 0: none.
   [[nodiscard]] __device__ int error() const { return view_.error; }
 
@@ -181,4 +188,5 @@ class array {
 }  // namespace gpufs
 
 #include <gpufs/held_ptr.hpp>
+#include <gpufs/held_writer.hpp>
 #include <gpufs/io/element/array.hpp>

@@ -20,6 +20,7 @@
   COUNTER(timeouts, "requests given up after rpc_timeout")                                         \
   COUNTER(errors, "page fetches that failed")                                                      \
   COUNTER(bytes_written, "bytes that gwrite took from kernels")                                    \
+  COUNTER(bytes_unposted, "bytes that a held_writer stored, and could not post when it let go")    \
   COUNTER(maps, "pages that gmmap mapped")                                                         \
   COUNTER(unmaps, "pages that gmunmap gave back")
 

@@ -16,5 +16,6 @@
 #include <gpufs/array.hpp>
 #include <gpufs/async.hpp>
 #include <gpufs/held_ptr.hpp>
+#include <gpufs/held_writer.hpp>
 #include <gpufs/io.hpp>
 #endif

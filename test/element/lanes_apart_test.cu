@@ -66,6 +66,37 @@ __global__ __launch_bounds__(threads) void read_apart(fs_ref fs, int fd,
   if (bad != 0) atomic_ref<std::uint64_t>(*wrong).fetch_add(bad, memory_order_relaxed);
 }
 
+/// Words of a lane in write_apart().
+constexpr std::uint64_t words_of_lane = 700;
+
+/// The same with stores, each lane to words of its own, of which some lie on pages that other lanes
+/// hold. last[i]: what was stored to word i last.
+__global__ __launch_bounds__(threads) void write_apart(fs_ref fs, int fd, std::uint64_t seed,
+                                                       bool may_skip, std::uint64_t* last,
+                                                       std::uint64_t* wrong) {
+  io_context io(fs, cg::this_thread_block());
+  array<std::uint64_t> const a(io, fd);
+  auto const lane = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x;
+  auto const pointer = a.writer(lane * words_of_lane);
+  std::uint64_t random = seed + lane * 31, at = 0, bad = 0;
+  for (std::uint32_t n = 0; n < rounds; ++n) {
+    if (draw(random) % 4 == 0) at = draw(random);
+    at = (at + 1) % words_of_lane;
+    unsigned state = 0;
+    for (std::uint64_t pauses = draw(random) % 4; pauses > 0; --pauses) backoff(state, 1000);
+    std::uint64_t const value = draw(random);
+    if (!may_skip || draw(random) % 4 != 0) {
+      pointer.store(std::int64_t(at), value);
+      last[lane * words_of_lane + at] = value;
+      if (n % 16 == 0) bad += pointer.load(std::int64_t(at)) != value;
+    }
+    if (__any_sync(~0u, bad > rounds) != 0) break;
+  }
+  pointer.release();
+  if (a.error() != 0 || pointer.error() != 0) ++bad;
+  if (bad != 0) atomic_ref<std::uint64_t>(*wrong).fetch_add(bad, memory_order_relaxed);
+}
+
 struct trial {
   way by;
   std::uint64_t frames;
@@ -115,4 +146,27 @@ TEST_CASE("lanes apart: reads by held_ptr, and by either") {
   for (bool const may_skip : {false, true})
     for (way const by : {way::pointer, way::either})
       read_all({by, 2 * blocks * threads, 0, may_skip});
+}
+
+TEST_CASE("lanes apart: stores by held_writer") {
+  CAPTURE(seed());
+  for (bool const may_skip : {false, true}) {
+    CAPTURE(may_skip);
+    constexpr std::uint64_t page = 4096, bytes = blocks * threads * words_of_lane * 8;
+    scratch_folder folder;
+    std::string const path = make_file(folder, "a", bytes, 1);
+    filesystem fs(small_config(page, 2 * blocks * threads));
+    int const fd = fs.open(path, O_RDWR);
+    std::vector<std::uint64_t> words(bytes / 8);
+    std::memcpy(words.data(), pread_bytes(path, 0, bytes).data(), bytes);
+    auto const last = filled(words);
+    auto const wrong = zeroed<std::uint64_t>(1);
+    launch(write_apart, blocks, threads, fs.ref(), fd, seed(), may_skip, last.data(), wrong.data());
+    CHECK(result_in(wrong)[0] == 0);
+    CHECK(fs.close(fd) == 0);
+    auto const expected = result_in(last);
+    auto const written = pread_bytes(path, 0, bytes);
+    CHECK(std::memcmp(written.data(), expected.data(), bytes) == 0);
+    CHECK(inspect(fs.ref()).problems == "");
+  }
 }

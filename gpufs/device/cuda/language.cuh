@@ -34,6 +34,12 @@ template <class T>
   return now;
 }
 
+/// A barrier of the block that threads may come to from different places of the code.
+/// __syncthreads() is for warps whose threads come to the same place.
+__device__ __forceinline__ void block_barrier_anywhere() {
+  asm volatile("barrier.sync 0;" ::: "memory");
+}
+
 /// Pauses between two looks at a condition that another thread, block or the host will make true.
 /// Any thread calls. `state` starts at 0 for each wait. The pause is 64 ns at first and then grows
 /// by a quarter each time, up to `most_ns`. Until then a wait is overshot by about a quarter, and

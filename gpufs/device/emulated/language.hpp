@@ -50,6 +50,11 @@ template <class T>
                            .count());
 }
 
+/// A barrier of the block that threads may come to from different places of the code.
+inline void block_barrier_anywhere(emulated::place const& where = emulated::place::current()) {
+  __syncthreads(where);
+}
+
 /// Call between two looks at a condition that another thread, block or the host will make true.
 /// `state` starts at 0 for each wait. Lets the block's other threads run. If all of them wait,
 /// other OS threads get the core.

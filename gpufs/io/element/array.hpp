@@ -150,6 +150,12 @@ __device__ auto array<T>::pointer(std::uint64_t i) const -> held_ptr<value_type 
 }
 
 template <class T>
+__device__ auto array<T>::writer(std::uint64_t i) const -> held_writer<value_type> {
+  static_assert(writable, "array<T const> cannot be stored to");
+  return held_writer<value_type>(view_, i);
+}
+
+template <class T>
 __device__ int array<T>::warp_error() const {
   converged_group const g = converged();
   unsigned const failed = g.ballot(view_.error != 0);

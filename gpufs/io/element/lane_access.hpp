@@ -94,6 +94,15 @@ __device__ __forceinline__ std::uint32_t release_pins(converged_group const& g,
   return lanes;
 }
 
+/// The same for lanes that may have stored to the page. A release orders their stores before those
+/// of the frame's next owner.
+__device__ __forceinline__ void release_written_pins(converged_group const& g,
+                                                     cache::frame_header& h) {
+  unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(&h));
+  g.sync();  // the accesses of all lanes come before the first lane's release
+  if (g.thread_rank() == lowest_lane(peers)) cache::unpin(h, count_lanes(peers));
+}
+
 /// Joins the writers of the lanes' file, unless an earlier write-back has failed. Then lanes that
 /// are `here` get its error. All lanes of the group call, and get the same result. Lanes that have
 /// neither joined nor failed look at the file again in a later round.
