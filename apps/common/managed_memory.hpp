@@ -21,4 +21,18 @@ class managed_memory {
   void* memory_ = nullptr;
 };
 
+/// Takes all of the GPU's free memory but `left` bytes, so that managed memory must do with these.
+class device_ballast {
+ public:
+  /// 0: takes nothing. Throws device_error if `left` bytes are not free, usage_error on the
+  /// emulated device.
+  explicit device_ballast(std::uint64_t left);
+  ~device_ballast();
+  device_ballast(device_ballast const&) = delete;
+  device_ballast& operator=(device_ballast const&) = delete;
+
+ private:
+  void* memory_ = nullptr;
+};
+
 }  // namespace gpufs::apps

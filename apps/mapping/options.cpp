@@ -123,7 +123,9 @@ void add_options(CLI::App& app, options& o) {
       ->capture_default_str();
   app.add_option("--spill-dir", o.spill_dir,
                  "of shared: folder for scratch that --host-memory does not hold; none by default");
-  app.add_option("--device-memory", o.device_memory, "of shared: most GPU memory; 0: what is free")
+  app.add_option("--device-memory", o.device_memory,
+                 "of shared, and of managed in programs with files: most GPU memory; 0: what is "
+                 "free")
       ->capture_default_str();
   app.add_option("--runs", o.runs, "runs of each variant")->capture_default_str();
   app.add_flag("--warm-up", o.warm_up, "one more run of each variant first, which is not reported");

@@ -104,8 +104,10 @@ struct mapped_how {
                                                               shared_memory& memory,
                                                               mapped_how how);
 
-/// read() into CUDA's managed memory. Throws usage_error on the emulated device.
-[[nodiscard]] std::unique_ptr<file_arrays> make_managed_arrays(work_files& files);
+/// read() into CUDA's managed memory, which gets `device_bytes` of GPU memory; 0: what is free.
+/// Throws usage_error on the emulated device.
+[[nodiscard]] std::unique_ptr<file_arrays> make_managed_arrays(work_files& files,
+                                                               std::uint64_t device_bytes);
 
 #if defined(GPUFS_EMULATED) || defined(__CUDACC__)
 /// Launches a kernel that uses these objects.

@@ -15,7 +15,7 @@ namespace gpufs::apps::workloads {
 
 #if defined(GPUFS_EMULATED)
 
-std::unique_ptr<file_arrays> make_managed_arrays(work_files&) {
+std::unique_ptr<file_arrays> make_managed_arrays(work_files&, std::uint64_t) {
   managed_memory const refused(1);
   return nullptr;
 }
@@ -26,7 +26,8 @@ namespace {
 
 class managed_arrays final : public file_arrays {
  public:
-  explicit managed_arrays(work_files& files) : files_(files) {}
+  managed_arrays(work_files& files, std::uint64_t device_bytes)
+      : files_(files), ballast_(device_bytes) {}
 
   void map() override {
     for (unsigned i = 0; i < files_.objects().size(); ++i) {
@@ -71,13 +72,14 @@ class managed_arrays final : public file_arrays {
   }
 
   work_files& files_;
+  device_ballast ballast_;
   std::vector<std::unique_ptr<managed_memory>> memory_;
 };
 
 }  // namespace
 
-std::unique_ptr<file_arrays> make_managed_arrays(work_files& files) {
-  return std::make_unique<managed_arrays>(files);
+std::unique_ptr<file_arrays> make_managed_arrays(work_files& files, std::uint64_t device_bytes) {
+  return std::make_unique<managed_arrays>(files, device_bytes);
 }
 
 #endif
