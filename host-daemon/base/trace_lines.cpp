@@ -1,7 +1,6 @@
 #include <host-daemon/base/trace_lines.hpp>
 
-#include <fmt/format.h>
-
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -21,11 +20,18 @@ class appender {
     at_ += s.size();
     return *this;
   }
+  appender& character(char c) noexcept {
+    *at_++ = c;
+    return *this;
+  }
+  template <class Number>
+  appender& number(Number n) noexcept {
+    at_ = std::to_chars(at_, at_ + 20, n).ptr;
+    return *this;
+  }
   template <class Number>
   appender& number(std::string_view key, Number n) noexcept {
-    text(key);
-    fmt::format_int const digits{n};
-    return text({digits.data(), digits.size()});
+    return text(key).number(n);
   }
   [[nodiscard]] char* end() const noexcept { return at_; }
 
@@ -34,7 +40,8 @@ class appender {
 };
 
 std::uint64_t thread_number() noexcept {
-  thread_local auto const number = std::uint64_t(::gettid());
+  constinit thread_local std::uint64_t number = 0;
+  if (number == 0) number = std::uint64_t(::gettid());
   return number;
 }
 
@@ -56,10 +63,13 @@ trace_lines::~trace_lines() {
 
 void trace_lines::add(ended_request const& r, std::string_view file) noexcept {
   // The system's paths are shorter than this even if each byte became an escape.
-  auto const names = [&] { return file.size() + std::strlen(r.path); };
-  if (names() + longest_numbers + longest_request > room) file = "\"\"";
+  std::size_t names = file.size() + std::strlen(r.path);
+  if (names + longest_numbers + longest_request > room) {
+    names -= file.size();
+    file = "\"\"";
+  }
   std::lock_guard const lock{mutex_};
-  if (used_ + names() + longest_numbers + longest_request > room) write();
+  if (used_ + names + longest_numbers + longest_request > room) write();
   if (used_ == 0) first_ = r.end;
   if (!continues_line(r, file)) {
     end_line();
@@ -67,10 +77,10 @@ void trace_lines::add(ended_request const& r, std::string_view file) noexcept {
   }
   auto const took = ns(r.end - r.begin);
   appender out{text_.get() + used_};
-  out.number(line_.requests++ == 0 ? "[" : ",[", ns(r.begin - line_.first.begin))
-      .number(",", took < 0 ? 0 : took)
-      .number(",", r.offset)
-      .text("]");
+  if (line_.requests++ != 0) out.character(',');
+  out.character('[').number(ns(r.begin - line_.first.begin));
+  out.character(',').number(std::uint64_t(took < 0 ? 0 : took));
+  out.character(',').number(r.offset).character(']');
   used_ = std::size_t(out.end() - text_.get());
   if (line_.requests == most_in_line) end_line();
   if (r.end - first_ > std::chrono::seconds{1}) write();
@@ -81,7 +91,7 @@ bool trace_lines::continues_line(ended_request const& r, std::string_view file) 
   auto const& first = line_.first;
   return line_.requests != 0 && r.kind == first.kind && r.length == first.length &&
          r.result == first.result && line_.thread == thread_number() &&
-         std::strcmp(r.path, first.path) == 0 &&
+         (r.path == first.path || std::strcmp(r.path, first.path) == 0) &&
          file == std::string_view{text_.get() + line_.name_at, line_.name_size};
 }
 
