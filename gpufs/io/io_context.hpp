@@ -31,8 +31,10 @@ GPUFS_STAGE inline void drop_chunks(fs_ref const* __restrict__ handle,
 
 /// A context. All threads of a group make it together before their first file call. The group is a
 /// threadblock, or a cooperative_groups::tiled_partition<32> of one. They pass it to every call and
-/// destroy it together: threads that return early wait at its end for the others. A group can have
-/// several.
+/// destroy it together. A group can have several.
+///
+/// Threads may return early. They wait at the context's end for the others. These may go on to
+/// access elements, but make no more calls and come to no barrier that is for all threads.
 ///
 /// A context has a seat until it ends. If no seat is free, all calls work, but reads are not
 /// prefetched and frames come from no queue of its own.
@@ -42,6 +44,7 @@ class io_context {
   using ops = io::group_ops<Group>;
 
   __device__ io_context(fs_ref const& fs, Group const& group) : fs_(fs), group_(group) {
+    ops::sync(group_);  // no lane is at a gate any more: it may have one by another context
     io::reset_warp_gate();
     ops::sync(group_);
     std::int32_t seat = -1;

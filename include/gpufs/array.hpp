@@ -159,9 +159,6 @@ class array {
   /// The first error of the constructor or of this thread's accesses; 0: none.
   [[nodiscard]] __device__ int error() const { return view_.error; }
 
-  /// An error of the lanes that call together, the same in all of them; 0: none has one.
-  [[nodiscard]] __device__ int warp_error() const;
-
  private:
   /// The frame in which `count` elements from elements_.first on were seen, and its state then.
   struct seen_page {

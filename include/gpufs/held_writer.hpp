@@ -59,9 +59,11 @@ class held_element {
 /// A copy points to the same element, holds nothing and has nothing to post. An element that
 /// straddles pages is stored at once, as by an array. A failed load gives T{}.
 ///
-/// Errors are as for array. What cannot be posted when a page is let go stays unwritten; error()
-/// and statistics::bytes_unposted tell. Only flush() keeps it. A kernel that must know calls
-/// flush() or release(), and then error(): the end of the pointer tells nobody.
+/// Errors are as for array. What cannot be posted when a page is let go, or when a store is not
+/// adjacent, stays unwritten; error() and statistics::bytes_unposted tell. Only flush() keeps it.
+///
+/// A kernel that must know calls flush() or release(), and then error(): the end of the pointer
+/// tells nobody.
 template <class T>
 class held_writer {
  public:

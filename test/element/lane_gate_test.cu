@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -26,7 +27,6 @@ constexpr std::uint32_t rounds = scaled(40, 20);
 constexpr unsigned blocks = 264;
 constexpr std::uint32_t rounds = 400;
 #endif
-constexpr unsigned threads = 96;
 
 /// What goes wrong, one counter each.
 struct faults {
@@ -49,12 +49,15 @@ __device__ void count(std::uint64_t& fault, bool wrong) {
 }
 
 /// Passes the gate, and works inside as the library does: one lane waits, the others meet it.
+/// `system` stands for the number of a filesystem.
 template <class Way>
-GPUFS_STAGE void pass(warp_state& state, std::int32_t fd, std::uint64_t random, faults& wrong) {
+GPUFS_STAGE void pass(warp_state& state, std::uint64_t system, std::int32_t fd,
+                      std::uint64_t random, faults& wrong) {
   atomic_ref<std::uint32_t, scope::block> key(state.keys[lane_id()]);
-  std::uint32_t const mine = (std::is_same_v<Way, first_way> ? 0u : 8u) + std::uint32_t(fd);
+  std::uint32_t const mine = (std::is_same_v<Way, first_way> ? 0u : 8u) + std::uint32_t(fd) +
+                             2 * static_cast<std::uint32_t>(system);
   key.store(mine, memory_order_relaxed);
-  io::lane_gate<Way> const gate(&wrong, fd);
+  io::lane_gate<Way> const gate(reinterpret_cast<std::byte const*>(&wrong) + system, fd);
   converged_group const g = gate.group();
   atomic_ref<std::uint32_t, scope::block> inside(state.inside);
   if (g.thread_rank() == 0)
@@ -78,42 +81,68 @@ GPUFS_STAGE void pass(warp_state& state, std::int32_t fd, std::uint64_t random, 
     count(wrong.not_alone, inside.exchange(0, memory_order_relaxed) != g.mask());
 }
 
-/// In each round, lanes pause for a time of their own, some pass the gate one way or the other, and
-/// then the whole warp votes.
-__global__ __launch_bounds__(threads) void pass_apart(std::uint64_t seed, faults* wrong,
-                                                      std::uint64_t* passages) {
-  __shared__ warp_state states[threads / 32];
-  warp_state& state = states[threadIdx.x / 32];
+/// How lanes of pass_apart() keep together.
+enum class pace : std::uint32_t {
+  vote,   ///< the whole warp votes in each round
+  apart,  ///< never: some lanes are many passages ahead, and leave the kernel first
+};
+
+/// In each round, lanes pause for a time of their own, and some pass the gate, one way or the
+/// other. shares[lane]: its passages.
+__global__ void pass_apart(std::uint64_t seed, pace how, faults* wrong, std::uint64_t* passages) {
+  __shared__ warp_state states[4];
+  unsigned const thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+  warp_state& state = states[thread / 32];
   if (lane_id() == 0) state.inside = 0;
+  __syncthreads();
   io::reset_warp_gate();
-  __syncwarp();
-  std::uint64_t random = seed + blockIdx.x * 977 + threadIdx.x * 31;
+  __syncthreads();
+  std::uint64_t random = seed + blockIdx.x * 977 + thread * 31;
   std::uint64_t passed = 0;
   for (std::uint32_t n = 0; n < rounds; ++n) {
     unsigned wait = 0;
     for (std::uint64_t pauses = draw(random) % 4; pauses > 0; --pauses) backoff(wait, 1000);
-    auto const fd = static_cast<std::int32_t>(draw(random) % 8 == 0);
+    std::uint64_t const from = draw(random);
+    auto const fd = static_cast<std::int32_t>(from % 8 == 0);
     std::uint64_t const way = draw(random) % 4;
     if (way != 0) {
       ++passed;
-      way == 1 ? pass<first_way>(state, fd, random, *wrong)
-               : pass<second_way>(state, fd, random, *wrong);
+      way == 1 ? pass<first_way>(state, from / 8 % 2, fd, random, *wrong)
+               : pass<second_way>(state, from / 8 % 2, fd, random, *wrong);
     }
-    if (__any_sync(~0u, passed > rounds) != 0) break;
+    if (how == pace::vote) {
+      unsigned const lanes = __ballot_sync(~0u, passed <= rounds);
+      count(wrong->votes, (lanes >> lane_id() & 1) == 0);
+    }
   }
   atomic_ref<std::uint64_t>(*passages).fetch_add(passed, memory_order_relaxed);
+}
+
+void pass_all(pace how, dim3 block) {
+  CAPTURE(seed());
+  CAPTURE(block.x);
+  auto wrong = zeroed<faults>(1);
+  auto passages = zeroed<std::uint64_t>(1);
+  launch(pass_apart, blocks, block, seed(), how, wrong.data(), passages.data());
+  faults const found = result_in(wrong)[0];
+  CHECK(found.not_alone == 0);
+  CHECK(found.other_keys == 0);
+  CHECK(found.votes == 0);
+  CHECK(result_in(passages)[0] > std::uint64_t{blocks} * block.x * block.y * block.z * rounds / 2);
 }
 
 }  // namespace
 
 TEST_CASE("lane gate: lanes that come apart go through in groups, one at a time") {
-  CAPTURE(seed());
-  auto wrong = zeroed<faults>(1);
-  auto passages = zeroed<std::uint64_t>(1);
-  launch(pass_apart, blocks, threads, seed(), wrong.data(), passages.data());
-  faults const found = result_in(wrong)[0];
-  CHECK(found.not_alone == 0);
-  CHECK(found.other_keys == 0);
-  CHECK(found.votes == 0);
-  CHECK(result_in(passages)[0] > std::uint64_t{blocks} * threads * rounds / 2);
+  pass_all(pace::vote, dim3(96));
+}
+
+TEST_CASE("lane gate: lanes that are many passages ahead keep no other one out") {
+  pass_all(pace::apart, dim3(96));
+}
+
+TEST_CASE("lane gate: blocks with a partial warp, and with three dimensions") {
+  pass_all(pace::apart, dim3(80));
+  pass_all(pace::vote, dim3(4, 8, 3));
+  pass_all(pace::apart, dim3(5, 5, 4));
 }

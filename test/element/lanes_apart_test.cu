@@ -66,6 +66,42 @@ __global__ __launch_bounds__(threads) void read_apart(fs_ref fs, int fd,
   if (bad != 0) atomic_ref<std::uint64_t>(*wrong).fetch_add(bad, memory_order_relaxed);
 }
 
+/// 12 bytes, so that some lie in two pages.
+struct triple {
+  std::uint32_t part[3];
+};
+
+/// The same with elements that may lie in two pages, loaded, stored and added to.
+__global__ __launch_bounds__(threads) void straddle_apart(fs_ref fs, int fd,
+                                                          std::uint32_t const* expected,
+                                                          std::uint64_t seed, int sums_fd,
+                                                          std::uint64_t* wrong) {
+  io_context io(fs, cg::this_thread_block());
+  array<triple const> const a(io, fd);
+  array<triple> const b(io, sums_fd, 4096, gridDim.x * std::uint64_t{blockDim.x});
+  array<std::uint32_t> const sums(io, sums_fd, 0, 1024);
+  auto const lane = blockIdx.x * std::uint64_t{blockDim.x} + threadIdx.x;
+  std::uint64_t random = seed + lane * 31, bad = 0;
+  for (std::uint32_t n = 0; n < rounds; ++n) {
+    unsigned state = 0;
+    for (std::uint64_t pauses = draw(random) % 4; pauses > 0; --pauses) backoff(state, 1000);
+    std::uint64_t const at = draw(random) % a.size();
+    switch (draw(random) % 4) {
+      case 0: sums.fetch_add(lane % 1024, 1); break;
+      case 1: b.store(lane, {{std::uint32_t(lane), n, 7}}); break;
+      case 2: {
+        triple const value = a[at];
+        for (unsigned i = 0; i < 3; ++i) bad += value.part[i] != expected[at * 3 + i];
+        break;
+      }
+      default: break;
+    }
+    if (__any_sync(~0u, bad > rounds) != 0) break;
+  }
+  if (a.error() != 0 || b.error() != 0 || sums.error() != 0) ++bad;
+  if (bad != 0) atomic_ref<std::uint64_t>(*wrong).fetch_add(bad, memory_order_relaxed);
+}
+
 /// Words of a lane in write_apart().
 constexpr std::uint64_t words_of_lane = 700;
 
@@ -169,4 +205,38 @@ TEST_CASE("lanes apart: stores by held_writer") {
     CHECK(std::memcmp(written.data(), expected.data(), bytes) == 0);
     CHECK(inspect(fs.ref()).problems == "");
   }
+}
+
+TEST_CASE("lanes apart: elements in two pages, loaded, stored and added to") {
+  CAPTURE(seed());
+  scratch_folder folder;
+  constexpr std::uint64_t page = 4096;
+  std::string const path = make_file(folder, "a", 96 * page, 1);
+  auto const bytes = pread_bytes(path, 0, 96 * page);
+  std::vector<std::uint32_t> parts(bytes.size() / 4);
+  std::memcpy(parts.data(), bytes.data(), bytes.size());
+  filesystem fs(small_config(page, 64));
+  int const fd = fs.open(path, O_RDONLY);
+  int const sums_fd = fs.open(folder / "sums", O_RDWR | O_CREAT);
+  REQUIRE(sums_fd > 0);
+  auto const expected = filled(parts);
+  auto const wrong = zeroed<std::uint64_t>(1);
+  launch(straddle_apart, blocks, threads, fs.ref(), fd, expected.data(), seed(), sums_fd,
+         wrong.data());
+  CHECK(result_in(wrong)[0] == 0);
+  CHECK(fs.close(fd) == 0);
+  CHECK(fs.close(sums_fd) == 0);
+  auto const written = pread_bytes(folder / "sums", 0, ~0ull);
+  std::vector<std::uint32_t> words(written.size() / 4);
+  std::memcpy(words.data(), written.data(), words.size() * 4);
+  REQUIRE(words.size() > 1024);
+  std::uint64_t adds = 0;
+  for (unsigned i = 0; i < 1024; ++i) adds += words[i];
+  CHECK(adds > blocks * threads);  // a quarter of all rounds
+  for (std::uint64_t at = 1024; at + 3 <= words.size(); at += 3) {
+    std::uint32_t const lane = words[at];
+    bool const untouched = words[at] == 0 && words[at + 1] == 0 && words[at + 2] == 0;
+    CHECK((untouched || (lane == (at - 1024) / 3 && words[at + 2] == 7)));
+  }
+  CHECK(inspect(fs.ref()).problems == "");
 }

@@ -60,6 +60,9 @@ namespace gpufs {
 /// Returns the lanes of the caller's warp that are at this call together. The hardware decides
 /// which, so code must be right for any split. This is no barrier: it does not wait for lanes that
 /// go another way.
+///
+/// Ask the group for one thing, at once. Groups whose lanes wait for each other later on may get
+/// mixed up on a GPU (docs/memory-model.md, "Groups of lanes").
 [[nodiscard]] __device__ __forceinline__ converged_group converged() {
   return converged_group(__activemask());
 }

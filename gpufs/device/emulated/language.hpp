@@ -72,6 +72,9 @@ namespace gpufs {
 /// Returns the lanes of the caller's warp that are at this call together. The seed decides which,
 /// so code must be right for any split. This is no barrier: it does not wait for lanes that go
 /// another way.
+///
+/// Ask the group for one thing, at once. Groups whose lanes wait for each other later on may get
+/// mixed up on a GPU (docs/memory-model.md, "Groups of lanes").
 [[nodiscard]] inline converged_group converged(
     emulated::place const& where = emulated::place::current()) {
   return converged_group(emulated::converged_lanes(where));

@@ -155,14 +155,6 @@ __device__ auto array<T>::writer(std::uint64_t i) const -> held_writer<value_typ
   return held_writer<value_type>(view_, i);
 }
 
-template <class T>
-__device__ int array<T>::warp_error() const {
-  converged_group const g = converged();
-  unsigned const failed = g.ballot(view_.error != 0);
-  std::int32_t const first = g.shfl(view_.error, failed == 0 ? 0 : base::lowest_lane(failed));
-  return failed == 0 ? 0 : first;
-}
-
 /// Element i, which is not on a kept page: from the page seen last, from another page in the cache,
 /// or from the file.
 template <class T>

@@ -16,6 +16,8 @@ template <class Part>
 __device__ __forceinline__ std::int32_t for_each_part(lane_file const& f, std::uint64_t at,
                                                       std::uint32_t bytes, Part&& part) {
   std::int32_t error = 0;
+  // Rolled, so that lanes which pass the gate together are at the same instructions.
+  GPUFS_ROLLED
   for (std::uint32_t done = 0; done < bytes && error == 0;) {
     std::uint64_t const page = (at + done) >> f.cache.page_shift;
     auto const begin = static_cast<std::uint32_t>((at + done) & (f.page_bytes() - 1));
@@ -100,7 +102,7 @@ struct held_page : element_access {
   std::uint64_t valid;
 };
 
-/// Pins the page once for each lane that comes; release_pins() gives the pins back. Any thread
+/// Pins the page once for each lane that comes; release_pin() gives the pins back. Any thread
 /// calls. Loads may use the first `valid` bytes. `beyond_end` has the meaning of load_element().
 GPUFS_STAGE inline held_page hold_page(fs_ref const* __restrict__ handle,
                                        file::used_file const file, std::int32_t seat,

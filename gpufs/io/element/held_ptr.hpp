@@ -50,7 +50,7 @@ __device__ __forceinline__ auto held_ptr<T>::read_elsewhere(std::uint64_t i) con
 
 template <class T>
 GPUFS_STAGE void held_ptr<T>::let_go(cache::frame_header* header) {
-  io::release_pins(converged(), *header);
+  static_cast<void>(io::release_pin(*header));
 }
 
 /// Pins the page of element i, and reads that, if all lanes of the group see theirs in the cache.
@@ -77,15 +77,16 @@ template <class T>
 GPUFS_STAGE auto held_ptr<T>::find(io::file_view* view, cache::frame_header* held, std::uint64_t i)
     -> found {
   if (held != nullptr) let_go(held);
+  if (i >= view->size) {
+    view->note(-ERANGE);
+    return {};
+  }
   found f;
   {
     io::lane_gate<held_ptr<T>> const gate(view->handle, view->file.fd);
     f = find_seen(gate.group(), *view, i);
   }
-  if (f.header != nullptr) return f;
-  if (i < view->size) return find_in_file(view, i);
-  view->note(-ERANGE);
-  return {};
+  return f.header != nullptr ? f : find_in_file(view, i);
 }
 
 /// find() for a page that is not in the cache, or a file that is written. An element that straddles

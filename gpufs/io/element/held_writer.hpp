@@ -140,7 +140,7 @@ GPUFS_STAGE void held_writer<T>::let_go(io::file_view* view, hold const held) {
   if (post(view, &held) != 0)
     handle::add(*view->handle, handle::counter::bytes_unposted,
                 (held.end - held.stored) * sizeof(T));
-  io::release_written_pins(converged(), *held.header);
+  io::release_written_pin(*held.header);
 }
 
 /// Posts what was stored. Keeps the page for a next try, or if it is still the file's.
@@ -152,7 +152,7 @@ GPUFS_STAGE auto held_writer<T>::post_and_keep(io::file_view* view, hold const h
       (view->begin + held.page.first * sizeof(T)) >> view->handle->cache.page_shift;
   if (cache::names(*held.header, view->file.version, page))
     return {{held.page, held.header, 0, 0}, 0};
-  io::release_written_pins(converged(), *held.header);
+  io::release_written_pin(*held.header);
   return {{}, 0};
 }
 
@@ -187,6 +187,7 @@ GPUFS_STAGE auto held_writer<T>::find(io::file_view* view, hold const held, std:
   view->note(now.error);
   if (now.error != 0) return {};
   auto const here = io::elements_of<T>(view->begin, view->size, page_begin, now.valid);
+  if (i - here.first >= here.count) view->note(-EIO);  // a written page has all its bytes
   return {{cache::frame_bytes(cache, now.frame) + here.offset, here.first,
            static_cast<std::uint32_t>(here.count)},
           &cache.headers[now.frame],

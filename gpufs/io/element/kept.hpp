@@ -71,7 +71,7 @@ GPUFS_STAGE inline bool keep_seen(fs_ref const* __restrict__ handle, cache::fram
 
 /// Gives back the pin of each lane that comes. The lanes have only read the page. Any thread calls.
 GPUFS_STAGE inline void unkeep(fs_ref const* __restrict__ handle, cache::frame_header* kept) {
-  std::uint32_t const lanes = release_pins(converged(), *kept);
+  std::uint32_t const lanes = release_pin(*kept);
   if (lanes != 0 && keepers(*handle, kept).fetch_sub(lanes, memory_order_relaxed) == lanes)
     kept_frames(*handle, kept).fetch_sub(1, memory_order_relaxed);
 }

@@ -36,7 +36,7 @@ struct page_reader {
   }
 };
 
-/// Pins each lane's page, one pin per lane. release_pins() gives the pins back.
+/// Pins each lane's page, one pin per lane. release_pin() gives the pins back.
 struct page_pinner {
   static constexpr bool keeps_pins = true;
   static constexpr bool stores = false;
@@ -81,26 +81,32 @@ __device__ __forceinline__ bool pin_seen(converged_group const& g, fs_ref const&
   return same;
 }
 
-/// Gives back one pin of each lane in `g`. The caller passes converged(), and all lanes of it call.
-/// They have only read the page. One lane does it for all with the same frame and returns their
-/// number; the others return 0.
-__device__ __forceinline__ std::uint32_t release_pins(converged_group const& g,
-                                                      cache::frame_header& h) {
-  unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(&h));
-  g.sync();  // the loads of all lanes are over, as unpin_read() needs
-  if (g.thread_rank() != lowest_lane(peers)) return 0;
+/// Gives back the calling lane's pin of a page that it has only read. Any thread calls. If the
+/// whole warp comes, one lane does it for all with the same frame and returns their number; the
+/// others return 0. Else each lane does it alone and returns 1 (lane_gate.hpp).
+__device__ __forceinline__ std::uint32_t release_pin(cache::frame_header& h) {
+  if (converged().mask() != all_lanes) {
+    cache::unpin_read(h);
+    return 1;
+  }
+  unsigned const peers = __match_any_sync(all_lanes, reinterpret_cast<std::uintptr_t>(&h));
+  __syncwarp();  // the loads of all lanes are over, as unpin_read() needs
+  if (lane_id() != lowest_lane(peers)) return 0;
   auto const lanes = count_lanes(peers);
   cache::unpin_read(h, lanes);
   return lanes;
 }
 
-/// The same for lanes that may have stored to the page. A release orders their stores before those
-/// of the frame's next owner.
-__device__ __forceinline__ void release_written_pins(converged_group const& g,
-                                                     cache::frame_header& h) {
-  unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(&h));
-  g.sync();  // the accesses of all lanes come before the first lane's release
-  if (g.thread_rank() == lowest_lane(peers)) cache::unpin(h, count_lanes(peers));
+/// The same for a page that lanes may have stored to. A release orders their stores before those of
+/// the frame's next owner.
+__device__ __forceinline__ void release_written_pin(cache::frame_header& h) {
+  if (converged().mask() != all_lanes) {
+    cache::unpin(h);
+    return;
+  }
+  unsigned const peers = __match_any_sync(all_lanes, reinterpret_cast<std::uintptr_t>(&h));
+  __syncwarp();  // the accesses of all lanes come before the first lane's release
+  if (lane_id() == lowest_lane(peers)) cache::unpin(h, count_lanes(peers));
 }
 
 /// Joins the writers of the lanes' file, unless an earlier write-back has failed. Then lanes that

@@ -15,7 +15,7 @@ using namespace base;
 //   instruction can get mixed up: measured on an H200 with CUDA 13.0, a vote takes lanes of another
 //   group for its own, and lanes leave a barrier that others of their group still wait at. Then the
 //   kernel hangs (docs/memory-model.md, "Groups of lanes").
-// Trick: lanes assemble at a gate, by words in shared memory, and go through in one group. The next
+// Trick: lanes announce themselves in words of shared memory, and one of them lets all in. The next
 // group comes in when all of its lanes have left.
 
 /// The gate of a warp, in the block's shared memory. Bit i is lane i.
@@ -40,7 +40,7 @@ __device__ __forceinline__ void reset_warp_gate() {
 }
 
 /// A word of a gate. All orders are relaxed: the words decide which lanes are inside, and nothing
-/// else is passed on by them.
+/// else is passed on by them. A lane leaves by its mask, or behind a barrier of its group.
 __device__ __forceinline__ atomic_ref<std::uint32_t, scope::block> gate_word(std::uint32_t& word) {
   return atomic_ref<std::uint32_t, scope::block>(word);
 }
@@ -48,10 +48,10 @@ __device__ __forceinline__ atomic_ref<std::uint32_t, scope::block> gate_word(std
 /// Waits until the calling lane is inside. Returns all lanes that have come in with it. The lanes
 /// of `together` call, each for itself.
 ///
-/// A lane that finds the gate free takes it by its own bit, and so alone. Then it lets in all that
-/// have arrived, itself among them: no other lane has taken its bit, since a group that has it does
-/// not leave without it. None leaves before the others have seen their bits either: each leaves
-/// behind a shuffle of all of them.
+/// A lane that finds the gate free stores its own bit, so only one lane succeeds. Then it lets in
+/// all lanes that have arrived. Its own bit is among them: only a group that let it in could have
+/// taken it, and no lane leaves before all of its group have seen their bits. Each leaves behind a
+/// shuffle of all of them.
 __device__ __forceinline__ unsigned await_gate(gate_words& gate, converged_group const& together) {
   unsigned const bit = 1u << lane_id();
   auto const arrived = gate_word(gate.arrived);
@@ -109,8 +109,8 @@ GPUFS_STAGE inline unsigned pass_gate(std::uint64_t key, std::uint64_t second_ke
   }
 }
 
-/// A number that tells instances of a template apart. The addresses of a program's constants differ
-/// in their lower halves.
+/// A number that tells instances of a template apart: the lower half of an address. A program has
+/// less than 4 GiB of constants.
 template <class Instance>
 __device__ __forceinline__ std::uint32_t instance_number() {
   static char const tag = 0;
@@ -118,9 +118,9 @@ __device__ __forceinline__ std::uint32_t instance_number() {
 }
 
 /// The calling lane's way through its warp's gate. While it lives, the lanes of group() are the
-/// only ones of the warp inside. All of them give it back together, before the function returns.
-/// Any thread makes one; it has no other one. The lanes of a group have the same `Instance`,
-/// descriptor and filesystem.
+/// only ones of the warp inside. All of them give it back together. A thread has at most one. The
+/// lanes of a group have the same `Instance`, descriptor and filesystem. An `Instance` is for one
+/// place in the compiled code.
 ///
 /// Waits for the group inside only. So lanes inside must not wait for lanes of their own warp.
 template <class Instance>

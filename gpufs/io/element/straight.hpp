@@ -82,14 +82,11 @@ GPUFS_STAGE inline straight_source find_straight(fs_ref const* __restrict__ hand
                                                  std::uint64_t version, std::uint64_t at,
                                                  std::uint32_t length) {
   fs_ref const& fs = *handle;
-  // Lanes for elements of other lengths, or of another filesystem, are not counted for a page. A
-  // length is below the alignment of a handle, so the sum names both.
-  static_assert(alignof(fs_ref) > most_straight_bytes);
-  unsigned const together = converged().mask();
+  // Lanes for elements of other lengths, or of another filesystem, are not counted for a page. If
+  // two sums are equal by chance, a page is brought in that few lanes want.
   std::uint64_t const key = page_key(version, at >> fs.cache.page_shift);
-  unsigned const alike =
-      __match_any_sync(together, reinterpret_cast<std::uintptr_t>(handle) + length);
-  unsigned const of_page = alike & __match_any_sync(together, key);
+  unsigned const of_page = __match_any_sync(
+      converged().mask(), key + mix64(reinterpret_cast<std::uintptr_t>(handle) + length));
   std::uint64_t address = 0;
   auto way = element_way::page;
   if (count_lanes(of_page) < dense_lanes) {

@@ -1,4 +1,5 @@
-// Threads that return early, while others go on: they wait at the end of the context.
+// Threads that come to the begin or the end of a context at different times: those that return
+// early, and those that come from accesses in which others still wait.
 #include <gpufs/gpufs.hpp>
 
 #include <test/support/cache_state.hpp>
@@ -60,6 +61,30 @@ __global__ void by_warps(fs_ref fs, int fd, std::uint64_t const* expected, std::
   use(fs, cg::tiled_partition<32>(cg::this_thread_block()), fd, expected, seed, wrong);
 }
 
+/// Makes contexts one after the other, and within each other, behind accesses from which lanes come
+/// at different times.
+__global__ void contexts_in_a_row(fs_ref fs, int fd, std::uint64_t const* expected,
+                                  std::uint64_t seed, std::uint64_t* wrong) {
+  auto const block = cg::this_thread_block();
+  std::uint64_t random = seed + blockIdx.x * 977 + threadIdx.x * 31;
+  io_context whole(fs, block);
+  array<std::uint64_t const> const a(whole, fd);
+  for (unsigned n = 0; n < scaled(40u, 10u); ++n) {
+    unsigned state = 0;
+    for (std::uint64_t pauses = draw(random) % 4; pauses > 0; --pauses) backoff(state, 1000);
+    std::uint64_t const at = draw(random) % a.size();
+    if (draw(random) % 4 != 0) count_if(a[at] != expected[at], wrong);
+    io_context part(fs, cg::tiled_partition<32>(block));
+    array<std::uint64_t const> const b(part, fd);
+    if (draw(random) % 4 != 0) count_if(b[at] != expected[at], wrong);
+    if (n % 4 != 0) continue;
+    io_context again(fs, block);
+    array<std::uint64_t const> const c(again, fd);
+    if (draw(random) % 4 != 0) count_if(c[at] != expected[at], wrong);
+  }
+  count_if(a.error() != 0, wrong);
+}
+
 }  // namespace
 
 TEST_CASE("early return: threads of blocks and of warps leave their context apart") {
@@ -76,6 +101,21 @@ TEST_CASE("early return: threads of blocks and of warps leave their context apar
     launch(by_blocks, blocks, threads, fs.ref(), fd, expected.data(), seed() + round, wrong.data());
     launch(by_warps, blocks, threads, fs.ref(), fd, expected.data(), seed() - round, wrong.data());
   }
+  CHECK(result_in(wrong)[0] == 0);
+  CHECK(fs.close(fd) == 0);
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE("contexts behind accesses from which lanes come at different times") {
+  CAPTURE(seed());
+  scratch_folder folder;
+  auto const values = counted_up(64 * 512);
+  auto const path = file_of(folder, values);
+  filesystem fs(small_config(4096, 64));
+  int const fd = fs.open(path, O_RDONLY);
+  auto const expected = filled(values);
+  auto const wrong = zeroed<std::uint64_t>(1);
+  launch(contexts_in_a_row, blocks, threads, fs.ref(), fd, expected.data(), seed(), wrong.data());
   CHECK(result_in(wrong)[0] == 0);
   CHECK(fs.close(fd) == 0);
   CHECK(inspect(fs.ref()).problems == "");
