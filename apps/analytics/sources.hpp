@@ -58,8 +58,8 @@ struct warp_context<open_files> {
 };
 
 /// Lanes take elements 32 apart, from a multiple of 16 on: of 8-byte elements that is 128 bytes.
-/// Each lane has four loads under way. All lanes load together: one without an element of its own
-/// loads the range's first or last one (held_ptr.hpp says why).
+/// Each lane has four loads under way. All lanes load together, which is faster than in groups: one
+/// without an element of its own loads the range's first or last one.
 template <class T, class Load, class Use>
 __device__ void visit_by_lanes(std::uint64_t begin, std::uint64_t end, Load const& load,
                                Use const& use) {
