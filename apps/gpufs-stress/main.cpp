@@ -57,6 +57,10 @@ int main(int argc, char** argv) {
   app.add_option("--dir", s.folder, "folder for the files")->capture_default_str();
   app.add_option("--hang", s.hang_seconds, "seconds without an operation that count as a hang")
       ->capture_default_str();
+  app.add_option("--longest-round", s.round_seconds,
+                 "seconds of a round; then it is killed, and what is left is compared")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--gpus", s.devices, "GPUs to spread the filesystems over")
       ->check(CLI::Range(1, 16))
       ->capture_default_str();

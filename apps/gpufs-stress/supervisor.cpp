@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -132,7 +133,8 @@ std::string wrong_after_the_end(round_plan const& plan, std::string const& folde
   return wrong_cell(cell_file(folder), plan, expected);
 }
 
-outcome run(round_plan const& plan, supervisor_options const& o) {
+/// Runs a round, and kills it where the plan says so, or at `last` the latest.
+outcome run(round_plan const& plan, supervisor_options const& o, clock::time_point last) {
   outcome r;
   std::filesystem::remove_all(o.folder);
   std::filesystem::create_directories(o.folder);
@@ -156,7 +158,7 @@ outcome run(round_plan const& plan, supervisor_options const& o) {
       r.problem = fmt::format("no operation ended for {} s", o.hang_seconds);
       return r;
     }
-    if (plan.kill_after != 0 && r.operations >= plan.kill_after) {
+    if ((plan.kill_after != 0 && r.operations >= plan.kill_after) || clock::now() >= last) {
       process.kill();
       r.killed = true;
     }
@@ -180,13 +182,19 @@ outcome run(round_plan const& plan, supervisor_options const& o) {
 
 int supervise(supervisor_options const& o) {
   auto const start = clock::now();
+  auto const after = [](clock::time_point from, double seconds) {
+    return from +
+           std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(seconds));
+  };
+  // A number of rounds is for one that is run again: the time does not cut it short.
+  auto const end = o.rounds == 0 ? after(start, o.seconds) : clock::time_point::max();
   outcome sum;
   std::uint64_t rounds = 0, killed = 0;
   while (apps::seconds_since(start) < o.seconds && (o.rounds == 0 || rounds < o.rounds)) {
     round_plan const plan = draw_plan(o.seed + rounds, o.emulated);
     if (o.verbose) fmt::print("round {}: {}\n", plan.seed, to_text(plan));
     std::fflush(stdout);
-    outcome const r = run(plan, o);
+    outcome const r = run(plan, o, std::min(end, after(clock::now(), o.round_seconds)));
     ++rounds;
     killed += r.killed ? 1 : 0;
     sum.verified_bytes += r.verified_bytes;

@@ -1,6 +1,7 @@
 """SharedMemory and Mapping: files, and memory, at one address for CPU and GPU."""
 from __future__ import annotations
 
+import gc
 import os
 from types import TracebackType
 from typing import Any, Iterable
@@ -129,7 +130,11 @@ class Mapping:
         Raises BufferError while tensors see the memory, OSError if it could not be written: then
         it is lost.
         """
-        self._core.close()
+        try:
+            self._core.close()
+        except BufferError:
+            gc.collect()  # a tensor that nothing names may still be in a cycle
+            self._core.close()
 
     def __enter__(self) -> Mapping:
         return self

@@ -1,5 +1,6 @@
 """Mappings: bytes, modes, write-back, ends."""
 import errno
+import gc
 
 import numpy
 import pytest
@@ -38,6 +39,24 @@ def test_writes_back(fs, path, data):
     want[:28].view("<u4")[[3, 5, 6]] = 77, 79, 80
     want[4100:4104].view("<u4")[0] = 78
     assert numpy.array_equal(found, want)
+
+
+def test_closes_while_a_cycle_has_a_tensor(fs, path):
+    class Holder:
+        pass
+
+    gc.disable()
+    try:
+        m = fs.map(path)
+        holder = Holder()
+        holder.itself, holder.tensor = holder, m.tensor()
+        with pytest.raises(BufferError):
+            m.close()
+        del holder
+        m.close()
+        assert m.closed
+    finally:
+        gc.enable()
 
 
 def test_makes_a_file(tmp_path):
