@@ -33,6 +33,7 @@ struct faults {
   std::uint64_t not_alone;   ///< another group was inside
   std::uint64_t other_keys;  ///< a lane of the group has other keys
   std::uint64_t votes;       ///< a vote or shuffle gave what is not the group's
+  std::uint64_t starved;     ///< a lane got no turn
 };
 
 struct first_way {};
@@ -81,10 +82,48 @@ GPUFS_STAGE void pass(warp_state& state, std::uint64_t system, std::int32_t fd,
     count(wrong.not_alone, inside.exchange(0, memory_order_relaxed) != g.mask());
 }
 
+/// Makes a warp's state and gate ready, which have any bytes before. All threads of the block call.
+__device__ void begin(warp_state& state) {
+  if (lane_id() == 0) {
+    state.inside = 0;
+    io::warp_gate() = {~0u, 5, 77};
+  }
+  __syncthreads();
+  io::reset_warp_gate();
+  __syncthreads();
+}
+
+/// The last lane passes another way than the others, which come again and again until it has had
+/// its turns.
+__global__ void take_turns(std::uint64_t seed, faults* wrong) {
+  constexpr std::uint32_t turns = 20, patience = 50 * turns;
+  __shared__ warp_state state;
+  __shared__ std::uint32_t had;
+  if (threadIdx.x == 0) had = 0;
+  begin(state);
+  atomic_ref<std::uint32_t, scope::block> had_turns(had);
+  std::uint64_t random = seed + blockIdx.x * 977 + threadIdx.x * 31;
+  if (threadIdx.x == 31) {
+    for (std::uint32_t n = 0; n < turns; ++n) {
+      pass<second_way>(state, 0, 0, random, *wrong);
+      had_turns.store(n + 1, memory_order_relaxed);
+    }
+    return;
+  }
+  std::uint32_t n = 0;
+  for (; had_turns.load(memory_order_relaxed) < turns && n < patience; ++n) {
+    unsigned wait = 0;
+    for (std::uint64_t pauses = draw(random) % 4; pauses > 0; --pauses) backoff(wait, 1000);
+    pass<first_way>(state, 0, 0, draw(random), *wrong);
+  }
+  count(wrong->starved, n == patience);
+}
+
 /// How lanes of pass_apart() keep together.
 enum class pace : std::uint32_t {
   vote,   ///< the whole warp votes in each round
   apart,  ///< never: some lanes are many passages ahead, and leave the kernel first
+  alike,  ///< as apart, and all pass the same way: the whole warp may go through together
 };
 
 /// In each round, lanes pause for a time of their own, and some pass the gate, one way or the
@@ -93,18 +132,15 @@ __global__ void pass_apart(std::uint64_t seed, pace how, faults* wrong, std::uin
   __shared__ warp_state states[4];
   unsigned const thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
   warp_state& state = states[thread / 32];
-  if (lane_id() == 0) state.inside = 0;
-  __syncthreads();
-  io::reset_warp_gate();
-  __syncthreads();
+  begin(state);
   std::uint64_t random = seed + blockIdx.x * 977 + thread * 31;
   std::uint64_t passed = 0;
   for (std::uint32_t n = 0; n < rounds; ++n) {
     unsigned wait = 0;
     for (std::uint64_t pauses = draw(random) % 4; pauses > 0; --pauses) backoff(wait, 1000);
-    std::uint64_t const from = draw(random);
+    std::uint64_t const from = how == pace::alike ? 1 : draw(random);
     auto const fd = static_cast<std::int32_t>(from % 8 == 0);
-    std::uint64_t const way = draw(random) % 4;
+    std::uint64_t const way = how == pace::alike ? 1 : draw(random) % 4;
     if (way != 0) {
       ++passed;
       way == 1 ? pass<first_way>(state, from / 8 % 2, fd, random, *wrong)
@@ -139,6 +175,17 @@ TEST_CASE("lane gate: lanes that come apart go through in groups, one at a time"
 
 TEST_CASE("lane gate: lanes that are many passages ahead keep no other one out") {
   pass_all(pace::apart, dim3(96));
+  pass_all(pace::alike, dim3(96));
+}
+
+TEST_CASE("lane gate: a lane has its turn, however often others come again") {
+  CAPTURE(seed());
+  auto wrong = zeroed<faults>(1);
+  launch(take_turns, blocks, 32, seed(), wrong.data());
+  faults const found = result_in(wrong)[0];
+  CHECK(found.starved == 0);
+  CHECK(found.not_alone == 0);
+  CHECK(found.votes == 0);
 }
 
 TEST_CASE("lane gate: blocks with a partial warp, and with three dimensions") {
