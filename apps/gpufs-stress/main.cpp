@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--longest-round", s.round_seconds,
                  "seconds of a round; then it is killed, and what is left is compared")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
   app.add_option("--gpus", s.devices, "GPUs to spread the filesystems over")
       ->check(CLI::Range(1, 16))

@@ -4,6 +4,7 @@
 
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
+#include <test/support/elements.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
@@ -31,33 +32,6 @@ namespace {
 using word = std::uint64_t;
 constexpr std::uint64_t page = 512;
 constexpr std::uint64_t per_page = page / 8;
-
-std::string file_of(scratch_folder const& folder, std::vector<word> const& values) {
-  std::vector<std::byte> bytes(values.size() * 8);
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  auto path = folder / "elements";
-  write_bytes(path, bytes);
-  return path;
-}
-std::vector<word> elements_in(std::string const& path) {
-  auto const bytes = pread_bytes(path, 0, ~0ull);
-  std::vector<word> values(bytes.size() / 8);
-  std::memcpy(values.data(), bytes.data(), values.size() * 8);
-  return values;
-}
-std::vector<word> numbers(std::uint64_t count) {
-  std::vector<word> v(count);
-  for (std::uint64_t i = 0; i < count; ++i) v[i] = i * 0x9e3779b97f4a7c15ull;
-  return v;
-}
-
-__device__ void count_if(bool bad, word* wrong) {
-  if (bad) atomic_ref<word>(*wrong).fetch_add(1, memory_order_relaxed);
-}
-__device__ std::uint64_t draw(std::uint64_t& random) {
-  random = random * 6364136223846793005ull + 1442695040888963407ull;
-  return random >> 33;
-}
 
 /// An element of `Bytes` bytes, aligned as `Unit`.
 template <class Unit, std::size_t Bytes>
@@ -314,7 +288,7 @@ void store_in_crowd(crowd const& c) {
   CAPTURE(int(c.policy));
   std::uint64_t const pages = c.blocks * c.threads * c.each / owned_per_page + 1;
   scratch_folder folder;
-  auto const before = numbers(pages * per_page);
+  auto const before = counted_up(pages * per_page);
   auto const path = file_of(folder, before);
   auto settings = small_config(page, c.frames == 0 ? pages + 16 : c.frames);
   settings.write_memory = c.write_memory;
@@ -336,7 +310,7 @@ void store_in_crowd(crowd const& c) {
   CHECK(fs.close(fd) == 0);
   auto expected = contents(last);
   for (std::uint64_t p = 0; p < pages; ++p) expected[p * per_page + owned_per_page] = 4711 + p;
-  CHECK(elements_in(path) == expected);
+  CHECK(elements_in<word>(path) == expected);
   CHECK(inspect(fs.ref()).problems == "");
   CHECK(fs.stats().bytes_unposted == 0);
 }
@@ -366,7 +340,7 @@ TEST_CASE(
 
 TEST_CASE("held_writer: a sync has what was posted, and not what was only stored") {
   scratch_folder folder;
-  auto expected = numbers(4 * per_page);
+  auto expected = counted_up(4 * per_page);
   auto const path = file_of(folder, expected);
   filesystem fs(small_config(page, 16));
   int const fd = fs.open(path, O_RDWR);
@@ -377,7 +351,7 @@ TEST_CASE("held_writer: a sync has what was posted, and not what was only stored
     CAPTURE(step);
     t.await(step);
     CHECK(fs.sync(fd) == 0);
-    CHECK(elements_in(path) == expected);
+    CHECK(elements_in<word>(path) == expected);
     t.go_on(step);
   };
   look(1);
@@ -398,7 +372,7 @@ TEST_CASE("held_writer: a sync has what was posted, and not what was only stored
 
 TEST_CASE("held_writer: what is posted behind fs.write is written to the new version") {
   scratch_folder folder;
-  auto expected = numbers(4 * per_page);
+  auto expected = counted_up(4 * per_page);
   auto const path = file_of(folder, expected);
   filesystem fs(small_config(page, 16));
   int const fd = fs.open(path, O_RDWR);
@@ -413,13 +387,13 @@ TEST_CASE("held_writer: what is posted behind fs.write is written to the new ver
   CHECK(fs.close(fd) == 0);
   for (word n = 3; n < 9; ++n) expected[n] = 100 + n;  // also 5: the pointer posts later
   expected[20] = theirs;
-  CHECK(elements_in(path) == expected);
+  CHECK(elements_in<word>(path) == expected);
   CHECK(inspect(fs.ref()).problems == "");
 }
 
 TEST_CASE("held_writer: what is posted behind gftruncate makes the file longer, as a gwrite does") {
   scratch_folder folder;
-  auto const before = numbers(4 * per_page);
+  auto const before = counted_up(4 * per_page);
   auto const path = file_of(folder, before);
   filesystem fs(small_config(page, 16));
   int const fd = fs.open(path, O_RDWR);
@@ -429,7 +403,7 @@ TEST_CASE("held_writer: what is posted behind gftruncate makes the file longer, 
   launch(store_over_versions, 1, 32, fs.ref(), fd, true, t.word.data(), wrong.data());
   CHECK(result_in(wrong)[0] == 0);
   CHECK(fs.close(fd) == 0);
-  CHECK(elements_in(path) ==
+  CHECK(elements_in<word>(path) ==
         std::vector<word>{before[0], before[1], 0, 103, 104, 105, 106, 107, 108});
   CHECK(inspect(fs.ref()).problems == "");
 }
@@ -438,7 +412,7 @@ TEST_CASE("held_writer: flush() tells why nothing was posted, and keeps it for t
   for (bool const flushes : {true, false}) {
     CAPTURE(flushes);
     scratch_folder folder;
-    auto expected = numbers(3 * per_page);
+    auto expected = counted_up(3 * per_page);
     auto const path = file_of(folder, expected);
     std::atomic<bool> fails{true};
     auto const faults = read_faults({});
@@ -475,14 +449,14 @@ TEST_CASE("held_writer: flush() tells why nothing was posted, and keeps it for t
       CHECK(fs.sync(fd) == -ENOSPC);
     }
     CHECK(fs.close(fd) == 0);
-    CHECK(elements_in(path) == expected);
+    CHECK(elements_in<word>(path) == expected);
     CHECK(inspect(fs.ref()).problems == "");
   }
 }
 
 TEST_CASE("held_writer: refused descriptors and indices store nothing; files grow") {
   scratch_folder folder;
-  auto expected = numbers(60);
+  auto expected = counted_up(60);
   auto const path = file_of(folder, expected);
   filesystem fs(small_config(page, 64));
   auto const store = [&](int fd, std::uint64_t i) {
@@ -507,13 +481,13 @@ TEST_CASE("held_writer: refused descriptors and indices store nothing; files gro
   CHECK(fs.close(fd) == 0);
   expected.resize(100, 0);
   for (word t = 0; t < 32; ++t) expected[99 - t] = 9;
-  CHECK(elements_in(path) == expected);
+  CHECK(elements_in<word>(path) == expected);
   CHECK(inspect(fs.ref()).problems == "");
 }
 
 TEST_CASE("held_writer: while every frame is held nothing is stored, and -ENOMEM says so") {
   scratch_folder folder;
-  auto expected = numbers(100);
+  auto expected = counted_up(100);
   auto const path = file_of(folder, expected);
   auto settings = small_config(page, 8);
   settings.rpc_timeout_ms = 300;
@@ -525,6 +499,6 @@ TEST_CASE("held_writer: while every frame is held nothing is stored, and -ENOMEM
   CHECK(result_in(errors) == std::vector<std::int32_t>{-ENOMEM, 0});
   CHECK(fs.close(fd) == 0);
   expected[1] = 6;
-  CHECK(elements_in(path) == expected);
+  CHECK(elements_in<word>(path) == expected);
   CHECK(inspect(fs.ref()).problems == "");
 }

@@ -45,10 +45,6 @@ struct warp_state {
   std::uint32_t keys[32];  ///< of each lane's last passage
 };
 
-__device__ void count(std::uint64_t& fault, bool wrong) {
-  if (wrong) atomic_ref<std::uint64_t>(fault).fetch_add(1, memory_order_relaxed);
-}
-
 /// Passes the gate, and works inside as the library does: one lane waits, the others meet it.
 /// `system` stands for the number of a filesystem.
 template <class Way>
@@ -62,24 +58,25 @@ GPUFS_STAGE void pass(warp_state& state, std::uint64_t system, std::int32_t fd,
   converged_group const g = gate.group();
   atomic_ref<std::uint32_t, scope::block> inside(state.inside);
   if (g.thread_rank() == 0)
-    count(wrong.not_alone, inside.exchange(g.mask(), memory_order_relaxed) != 0);
+    count_if(inside.exchange(g.mask(), memory_order_relaxed) != 0, &wrong.not_alone);
   for (unsigned left = g.mask(); left != 0; left &= left - 1) {
     atomic_ref<std::uint32_t, scope::block> other(state.keys[base::lowest_lane(left)]);
-    count(wrong.other_keys, other.load(memory_order_relaxed) != mine);
+    count_if(other.load(memory_order_relaxed) != mine, &wrong.other_keys);
   }
   bool pending = true;
   for (std::uint32_t turn = 0; g.any(pending); ++turn) {
     unsigned pause = 0;
     if (g.thread_rank() == turn % g.size()) backoff(pause, 1000);
-    count(wrong.votes, g.ballot(true) != (g.size() == 32 ? ~0u : (1u << g.size()) - 1));
-    count(wrong.votes, g.shfl(std::uint64_t{g.mask()} << 32 | turn, turn % g.size()) !=
-                           (std::uint64_t{g.mask()} << 32 | turn));
+    count_if(g.ballot(true) != (g.size() == 32 ? ~0u : (1u << g.size()) - 1), &wrong.votes);
+    count_if(g.shfl(std::uint64_t{g.mask()} << 32 | turn, turn % g.size()) !=
+                 (std::uint64_t{g.mask()} << 32 | turn),
+             &wrong.votes);
     g.sync();
     if (draw(random) % 3 == 0) pending = false;
   }
   g.sync();
   if (g.thread_rank() == 0)
-    count(wrong.not_alone, inside.exchange(0, memory_order_relaxed) != g.mask());
+    count_if(inside.exchange(0, memory_order_relaxed) != g.mask(), &wrong.not_alone);
 }
 
 /// Makes a warp's state and gate ready, which have any bytes before. All threads of the block call.
@@ -116,7 +113,7 @@ __global__ void take_turns(std::uint64_t seed, faults* wrong) {
     for (std::uint64_t pauses = draw(random) % 4; pauses > 0; --pauses) backoff(wait, 1000);
     pass<first_way>(state, 0, 0, draw(random), *wrong);
   }
-  count(wrong->starved, n == patience);
+  count_if(n == patience, &wrong->starved);
 }
 
 /// How lanes of pass_apart() keep together.
@@ -148,7 +145,7 @@ __global__ void pass_apart(std::uint64_t seed, pace how, faults* wrong, std::uin
     }
     if (how == pace::vote) {
       unsigned const lanes = __ballot_sync(~0u, passed <= rounds);
-      count(wrong->votes, (lanes >> lane_id() & 1) == 0);
+      count_if((lanes >> lane_id() & 1) == 0, &wrong->votes);
     }
   }
   atomic_ref<std::uint64_t>(*passages).fetch_add(passed, memory_order_relaxed);

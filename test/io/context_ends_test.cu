@@ -85,9 +85,9 @@ __global__ void contexts_in_a_row(fs_ref fs, int fd, std::uint64_t const* expect
   count_if(a.error() != 0, wrong);
 }
 
-}  // namespace
-
-TEST_CASE("early return: threads of blocks and of warps leave their context apart") {
+/// Opens a file of values, calls launch_all(fs, descriptor, values, counter of wrong ones), checks.
+template <class Launch>
+void check_contexts(Launch const& launch_all) {
   CAPTURE(seed());
   scratch_folder folder;
   auto const values = counted_up(64 * 512);
@@ -97,26 +97,25 @@ TEST_CASE("early return: threads of blocks and of warps leave their context apar
   REQUIRE(fd > 0);
   auto const expected = filled(values);
   auto const wrong = zeroed<std::uint64_t>(1);
-  for (std::uint64_t round = 0; round < scaled(20u, 5u); ++round) {
-    launch(by_blocks, blocks, threads, fs.ref(), fd, expected.data(), seed() + round, wrong.data());
-    launch(by_warps, blocks, threads, fs.ref(), fd, expected.data(), seed() - round, wrong.data());
-  }
+  launch_all(fs.ref(), fd, expected.data(), wrong.data());
   CHECK(result_in(wrong)[0] == 0);
   CHECK(fs.close(fd) == 0);
   CHECK(inspect(fs.ref()).problems == "");
 }
 
+}  // namespace
+
+TEST_CASE("early return: threads of blocks and of warps leave their context apart") {
+  check_contexts([](fs_ref const& fs, int fd, auto* expected, std::uint64_t* wrong) {
+    for (std::uint64_t round = 0; round < scaled(20u, 5u); ++round) {
+      launch(by_blocks, blocks, threads, fs, fd, expected, seed() + round, wrong);
+      launch(by_warps, blocks, threads, fs, fd, expected, seed() - round, wrong);
+    }
+  });
+}
+
 TEST_CASE("contexts behind accesses from which lanes come at different times") {
-  CAPTURE(seed());
-  scratch_folder folder;
-  auto const values = counted_up(64 * 512);
-  auto const path = file_of(folder, values);
-  filesystem fs(small_config(4096, 64));
-  int const fd = fs.open(path, O_RDONLY);
-  auto const expected = filled(values);
-  auto const wrong = zeroed<std::uint64_t>(1);
-  launch(contexts_in_a_row, blocks, threads, fs.ref(), fd, expected.data(), seed(), wrong.data());
-  CHECK(result_in(wrong)[0] == 0);
-  CHECK(fs.close(fd) == 0);
-  CHECK(inspect(fs.ref()).problems == "");
+  check_contexts([](fs_ref const& fs, int fd, auto* expected, std::uint64_t* wrong) {
+    launch(contexts_in_a_row, blocks, threads, fs, fd, expected, seed(), wrong);
+  });
 }

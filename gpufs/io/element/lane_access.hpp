@@ -81,32 +81,32 @@ __device__ __forceinline__ bool pin_seen(converged_group const& g, fs_ref const&
   return same;
 }
 
-/// Gives back the calling lane's pin of a page that it has only read. Any thread calls. If the
-/// whole warp comes, one lane does it for all with the same frame and returns their number; the
-/// others return 0. Else each lane does it alone and returns 1 (lane_gate.hpp).
-__device__ __forceinline__ std::uint32_t release_pin(cache::frame_header& h) {
+/// Gives back the calling lane's pin by give(header, pins). Any thread calls. If the whole warp
+/// comes, one lane does it for all with the same frame and returns their number; the others return
+/// 0. Else each lane does it alone and returns 1 (lane_gate.hpp).
+template <class Give>
+__device__ __forceinline__ std::uint32_t give_back_pin(cache::frame_header& h, Give const& give) {
   if (converged().mask() != all_lanes) {
-    cache::unpin_read(h);
+    give(h, 1u);
     return 1;
   }
   unsigned const peers = __match_any_sync(all_lanes, reinterpret_cast<std::uintptr_t>(&h));
-  __syncwarp();  // the loads of all lanes are over, as unpin_read() needs
+  __syncwarp();  // the accesses of all lanes are over, as unpin_read() and unpin() need
   if (lane_id() != lowest_lane(peers)) return 0;
   auto const lanes = count_lanes(peers);
-  cache::unpin_read(h, lanes);
+  give(h, lanes);
   return lanes;
 }
 
-/// The same for a page that lanes may have stored to. A release orders their stores before those of
-/// the frame's next owner.
+/// Gives back the pin of a page that the lane has only read, as give_back_pin().
+__device__ __forceinline__ std::uint32_t release_pin(cache::frame_header& h) {
+  return give_back_pin(h, [](cache::frame_header& of, unsigned n) { cache::unpin_read(of, n); });
+}
+
+/// The same for a page that the lane may have stored to. A release orders its stores before those
+/// of the frame's next owner.
 __device__ __forceinline__ void release_written_pin(cache::frame_header& h) {
-  if (converged().mask() != all_lanes) {
-    cache::unpin(h);
-    return;
-  }
-  unsigned const peers = __match_any_sync(all_lanes, reinterpret_cast<std::uintptr_t>(&h));
-  __syncwarp();  // the accesses of all lanes come before the first lane's release
-  if (lane_id() == lowest_lane(peers)) cache::unpin(h, count_lanes(peers));
+  give_back_pin(h, [](cache::frame_header& of, unsigned n) { cache::unpin(of, n); });
 }
 
 /// Joins the writers of the lanes' file, unless an earlier write-back has failed. Then lanes that
