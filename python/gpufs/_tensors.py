@@ -5,6 +5,8 @@ import array
 import sys
 from typing import Any
 
+from gpufs import _gpufs
+
 
 def offsets_of(offsets: Any) -> Any:
     """`offsets` as an object that has memory. Sequences of int become an array."""
@@ -22,7 +24,7 @@ def offsets_of(offsets: Any) -> Any:
 def _has_buffer(value: Any) -> bool:
     try:
         memoryview(value).release()
-    except TypeError:
+    except (TypeError, BufferError):  # BufferError: it has memory, but of a device
         return False
     return True
 
@@ -33,10 +35,9 @@ def byte_count(tensor: Any) -> int:
         return int(tensor.nbytes)
     if hasattr(tensor, "element_size"):  # PyTorch before 2.1
         return int(tensor.element_size() * tensor.numel())
-    if not _has_buffer(tensor):
+    if not hasattr(tensor, "__dlpack__") and not _has_buffer(tensor):
         raise TypeError(f"size: must be given, as {type(tensor).__name__} has no nbytes")
-    with memoryview(tensor) as view:
-        return view.nbytes
+    return _gpufs.byte_count(tensor)
 
 
 def stream_number(stream: Any) -> int | None:

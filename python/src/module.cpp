@@ -281,6 +281,7 @@ NB_MODULE(_gpufs, m) {
   m.attr("version") = GPUFS_PYTHON_VERSION;
   m.attr("O_GWRONCE") = O_GWRONCE;
   m.def("device_available", &device_available);
+  m.def("byte_count", [](nb::object const& of) { return tensor(of, false, "tensor").bytes(); });
   m.def("setting_names", [] {
     nb::dict d;
     for (auto const& s : settings())
