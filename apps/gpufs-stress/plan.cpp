@@ -57,6 +57,26 @@ config draw_settings(dice& d, bool impatient) {
   return c;
 }
 
+/// Makes the round one of many bytes: requests of up to 1 MiB, caches of up to 1 GiB, few writes.
+/// The other rounds are of few bytes, in tight places.
+void widen(dice& d, round_plan& p, bool emulated) {
+  unsigned const shift = emulated ? 6 : 0;  // everything is that much smaller
+  config& c = p.settings;
+  c.page_size = d.one_of<std::uint64_t>({4096, 4096, 16384, 65536});
+  c.cache_size = d.one_of<std::uint64_t>({64ull << 20, 256ull << 20, 1ull << 30}) >> shift;
+  c.prefetch_size = d.one_of<std::uint64_t>({prefetch_automatic, prefetch_automatic, 0});
+  c.prefetch_memory = d.one_of<std::uint64_t>({16ull << 20, 256ull << 20}) >> shift;
+  c.staging_size = d.one_of<std::uint64_t>({16ull << 20, 256ull << 20}) >> shift;
+  c.write_memory = (64ull << 20) >> shift;
+  c.host_threads = static_cast<std::uint32_t>(d.from(4, 14));
+  c.file_window_size = (16ull << 20) >> shift;
+  c.registered_memory = d.from(1, 64) * c.file_window_size;
+  c.pulls_in_flight = config().pulls_in_flight;
+  p.writes = static_cast<unsigned>(d.from(1, 5));
+  p.operations *= emulated ? 1 : 4;
+  p.cell_bytes = 8 * d.from(1024, d.one_of<std::uint64_t>({2048, 8192, 131072}) >> shift / 2);
+}
+
 }  // namespace
 
 round_plan draw_plan(std::uint64_t seed, bool emulated) {
@@ -72,7 +92,11 @@ round_plan draw_plan(std::uint64_t seed, bool emulated) {
   p.launches = static_cast<unsigned>(d.from(1, 4));
   p.operations = static_cast<unsigned>(d.from(8, emulated ? 64 : 512));
   p.cell_bytes = 8 * d.from(1, d.one_of<std::uint64_t>({8, 64, 512, 2048}));
-  std::uint64_t const most_bytes = (emulated ? 16ull : 256ull) << 20;
+  bool const wide = !p.impatient && d.one_in(3);
+  if (wide) widen(d, p, emulated);
+  std::uint64_t const most_bytes = (emulated ? 16ull : wide ? 512ull : 256ull) << 20;
+  p.cell_bytes =
+      std::min(p.cell_bytes, std::max<std::uint64_t>(most_bytes / p.owners() / 8, 1) * 8);
   p.cells = p.owners() *
             std::clamp<std::uint64_t>(most_bytes / (p.owners() * p.cell_bytes), 1, d.from(1, 8));
   p.host_writes = d.one_in(3);
@@ -87,9 +111,10 @@ round_plan draw_plan(std::uint64_t seed, bool emulated) {
 
 std::string to_text(round_plan const& p) {
   std::string text = fmt::format(
-      "{} filesystems, {} x {} x {} threads as {}, {} operations, {} cells of {} bytes{}{}{}{}",
+      "{} filesystems, {} x {} x {} threads as {}, {} operations ({} % writes), {} cells of {} "
+      "bytes{}{}{}{}",
       p.filesystems, p.launches, p.blocks, p.threads, p.tiles ? "tiles" : "blocks", p.operations,
-      p.cells, p.cell_bytes, p.host_writes ? ", fs.write" : "",
+      p.writes, p.cells, p.cell_bytes, p.host_writes ? ", fs.write" : "",
       p.foreign_writes ? ", another process writes" : "", p.forks ? ", forks" : "",
       p.kill_after != 0 ? fmt::format(", killed after {} operations", p.kill_after) : "");
   for (setting const& s : settings()) text += fmt::format(" {}={}", s.flag(), s.print(p.settings));

@@ -18,6 +18,7 @@ struct round_plan {
   bool tiles = false;        ///< 32-thread tiles are the workers, else blocks
   unsigned launches = 1;     ///< kernels of each filesystem, one after the other
   unsigned operations = 64;  ///< of each worker in each kernel
+  unsigned writes = 30;      ///< percent of the operations that write a cell
   std::uint64_t cells = 0;
   std::uint64_t cell_bytes = 0;  ///< a multiple of 8
   /// rpc_timeout is some milliseconds, so that calls may give -ETIMEDOUT, -ENOMEM or fewer bytes.

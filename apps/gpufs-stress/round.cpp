@@ -133,6 +133,7 @@ class site {
     j.workers = plan_.workers();
     j.owners = plan_.owners();
     j.operations = plan_.operations;
+    j.writes = plan_.writes;
     j.launch = launch;
     j.impatient = plan_.impatient ? 1 : 0;
     j.fd = fd_;

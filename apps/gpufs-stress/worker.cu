@@ -122,22 +122,21 @@ class worker {
   }
 
   __device__ void carry_out() {
-    std::uint64_t const choice = draw(100);
-    if (choice < 30) {
-      write();
-    } else if (choice < 55) {
+    if (draw(100) < job_.writes) return write();
+    std::uint64_t const choice = draw(70);
+    if (choice < 25) {
       read(job_.fd);
-    } else if (choice < 65) {
+    } else if (choice < 35) {
       read_many();
-    } else if (choice < 75) {
+    } else if (choice < 45) {
       read_elements();
-    } else if (choice < 82) {
+    } else if (choice < 52) {
       map();
-    } else if (choice < 85) {
+    } else if (choice < 55) {
       sync();
-    } else if (choice < 90) {
+    } else if (choice < 60) {
       open_again();
-    } else if (choice < 97) {
+    } else if (choice < 67) {
       append();
     } else {
       advise();

@@ -56,6 +56,7 @@ struct stress_job {
   std::uint32_t workers;  ///< of each filesystem
   std::uint32_t owners;
   std::uint32_t operations;
+  std::uint32_t writes;  ///< round_plan::writes
   std::uint32_t launch;
   std::uint32_t impatient;
   std::int32_t fd;      ///< O_RDWR
