@@ -34,7 +34,8 @@ class readahead : public seat_chunks {
   __device__ __forceinline__ void cover(wanted const& w, std::uint32_t absent, read_kind kind,
                                         depth_rule const& rule, piece const& p, bool jumped) {
     bool const jump = kind == read_kind::jump;
-    bool const goes_on = note_piece(w, jump, rule, p);
+    strides const pieces = note_piece(w, jump, rule, p);
+    bool const goes_on = pieces.repeats != 0;
     bool const careful = notice_sharing(w, absent, kind);
     std::uint32_t depth = next_depth(state_->reads.depth, !jump, rule);
     if (careful) depth = base::least(depth, cautious_limit(own_bytes(w, absent), chunk_bytes()));
@@ -72,6 +73,8 @@ class readahead : public seat_chunks {
       state_->reads.depth = depth;
       state_->confined = confined ? 1 : 0;
     }
+    requests_ahead_ = confined ? w.end < w.read_end : depth != 0;
+    if (pieces.depth != 0) requests_ahead_ = true;
     __syncwarp();
   }
 
@@ -122,6 +125,13 @@ class readahead : public seat_chunks {
     save();
   }
 
+  /// Whether look_ahead() has something to do behind cover() and entered(), if they were called:
+  /// chunks to request or to give back, or sharing to note. `waits` as there.
+  __device__ __forceinline__ bool has_work(bool waits) const {
+    return state_ != nullptr &&
+           (waits || requests_ahead_ || __ballot_sync(base::all_lanes, mine_.length != 0) != 0);
+  }
+
   /// Gives all chunks back. Channels of chunks under way are quarantined until the answers are
   /// there.
   __device__ void drop_all() {
@@ -133,16 +143,10 @@ class readahead : public seat_chunks {
   /// The least readahead depth within a read. The caller wants these bytes in any case.
   static constexpr std::uint32_t own_depth = 2;
 
-  /// Depths from this one on are filled up in rounds.
-  static constexpr std::uint32_t least_depth_of_rounds = 8;
-
-  /// Whether at least three quarters of the readahead depth are ahead of the batch. Then it pays to
-  /// wait with the next requests: to give chunks back and to request others costs several trips to
-  /// memory, however many they are, and the group's next batch would wait for them.
+  /// Whether enough chunks are ahead of the batch.
   __device__ __forceinline__ bool has_enough_ahead(wanted const& w, std::uint32_t depth) const {
     bool const ahead = mine_.length != 0 && mine_.version == w.version && mine_.begin >= w.end;
-    auto const chunks = base::count_lanes(__ballot_sync(base::all_lanes, ahead));
-    return depth >= least_depth_of_rounds && chunks >= depth - depth / 4;
+    return enough_ahead(base::count_lanes(__ballot_sync(base::all_lanes, ahead)), depth);
   }
 
   /// Lists the missing chunks within the readahead depth behind the batch and before byte `limit`,
@@ -205,38 +209,33 @@ class readahead : public seat_chunks {
     }
   }
 
-  /// The longest piece, in chunks, that is read ahead before it is wanted.
-  static constexpr std::uint32_t longest_piece = 8;
-
   /// Chunks that the pieces within the depth have, about.
   __device__ std::uint32_t chunks_of(strides const& s) const {
     auto const each = (s.length + chunk_bytes() - 1) / chunk_bytes();
     return s.depth * static_cast<std::uint32_t>(each);
   }
 
-  /// Notes the piece that the caller is about to bring in. Returns whether its chunks ahead are
-  /// still of use: it goes on at a constant distance.
-  __device__ __forceinline__ bool note_piece(wanted const& w, bool jump, depth_rule const& rule,
-                                             piece const& p) {
+  /// Notes the piece that the caller is about to bring in. Returns its strides. If they repeat, the
+  /// caller goes on at a constant distance, and its chunks ahead are still of use.
+  __device__ __forceinline__ strides note_piece(wanted const& w, bool jump, depth_rule const& rule,
+                                                piece const& p) {
     strides const before = state_->reads.version == w.version ? state_->pieces : strides{};
-    if (w.begin > w.read_begin) return before.repeats != 0;  // the read's first batch has noted it
+    if (w.begin > w.read_begin) return before;  // the read's first batch has noted it
     strides now{};
     if (jump && rule.automatic && !rule.random) {
       std::uint64_t const bytes = w.read_end - w.begin;
-      std::uint64_t const chunks = (bytes + chunk_bytes() - 1) / chunk_bytes();
-      now = before.after(chunks <= longest_piece ? p : piece{},
-                         depth_limit(rule.callers, pieces_together(bytes),
-                                     pieces_at_once(static_cast<std::uint32_t>(chunks))));
+      std::uint64_t const chunks =
+          bytes <= chunk_bytes() ? 1 : (bytes + chunk_bytes() - 1) / chunk_bytes();
+      now = before.after(chunks <= longest_piece ? p : piece{}, ~std::uint32_t{0});
+      if (now.depth != 0)  // seldom, and divisions take long
+        now.depth =
+            base::least(now.depth, depth_limit(rule.callers, pieces_together(bytes),
+                                               pieces_at_once(static_cast<std::uint32_t>(chunks))));
     }
     __syncwarp();  // all lanes have read the state
     if (lane_id() == 0) state_->pieces = now;
     __syncwarp();
-    return now.repeats != 0;
-  }
-
-  /// Pieces of `chunks` chunks that one context has ahead at most, beside the current one.
-  __device__ static std::uint32_t pieces_at_once(std::uint32_t chunks) {
-    return chunks <= 1 ? chunks_per_context - 2 : chunks_per_context / chunks - 1;
+    return now;
   }
 
   /// Pieces of `bytes` bytes that all contexts have ahead together: as many bytes as of chunks.
@@ -281,8 +280,7 @@ class readahead : public seat_chunks {
     stream& s = state_->reads;
     std::uint64_t const first = first_of(w, absent);
     bool const far =
-        kind == read_kind::jump &&
-        (first < s.own_begin || first > s.own_end + chunks_per_context * chunk_bytes());
+        kind == read_kind::jump && is_far(s, first, chunks_per_context * chunk_bytes());
     bool const taken_over = !s.follows(first) && has_chunk_in(w, s.own_end, first);
     bool const known = s.version == w.version && s.shared != 0;
     bool const shared = !far && (taken_over || known);
@@ -292,7 +290,8 @@ class readahead : public seat_chunks {
     return shared || kind == read_kind::gap;
   }
 
-  bool unsent_ = false;  ///< cover() has reserved the lane's chunk
+  bool unsent_ = false;          ///< cover() has reserved the lane's chunk
+  bool requests_ahead_ = false;  ///< cover() wants chunks beyond the batch
 };
 
 }  // namespace gpufs::prefetch

@@ -61,6 +61,12 @@ GPUFS_HOST_DEVICE inline read_kind kind_of(stream const& s, std::uint64_t versio
   return begin - s.next <= slack ? read_kind::gap : read_kind::jump;
 }
 
+/// Whether a read at byte `first` is further than `reach` behind the caller's own pages, or before
+/// them.
+GPUFS_HOST_DEVICE inline bool is_far(stream const& s, std::uint64_t first, std::uint64_t reach) {
+  return first < s.own_begin || first > s.own_end + reach;
+}
+
 /// A caller that may share pages with others has a chunk ahead for each `cautious_share` chunks
 /// that it has brought in itself one after the other. If another caller takes over there, what was
 /// read in vain is at most this part.
@@ -81,6 +87,16 @@ GPUFS_HOST_DEVICE inline std::uint32_t next_depth(std::uint32_t depth, bool goes
   if (rule.at_once) return rule.limit;
   std::uint32_t const doubled = depth == 0 ? 1 : depth * 2;
   return doubled < rule.limit ? doubled : rule.limit;
+}
+
+/// Depths from this one on are filled up in rounds.
+inline constexpr std::uint32_t least_depth_of_rounds = 8;
+
+/// Whether `ahead` chunks are enough for the readahead depth: three quarters of it. Then it pays to
+/// wait with the next requests. To give chunks back and to request others costs several trips to
+/// memory, however many they are, and the caller's next batch would wait for them.
+GPUFS_HOST_DEVICE inline bool enough_ahead(std::uint32_t ahead, std::uint32_t depth) {
+  return depth >= least_depth_of_rounds && ahead >= depth - depth / 4;
 }
 
 /// The largest readahead depth of one caller. `callers` share `together` chunks, which keep the

@@ -1,6 +1,8 @@
 // The state of one seat's prefetcher in GPU memory.
 #pragma once
 
+#include <gpufs/base/host_device.hpp>
+
 #include <prefetcher/readahead_depth.hpp>
 #include <prefetcher/stride.hpp>
 
@@ -27,6 +29,14 @@ inline constexpr unsigned chunks_per_context = 32;
 /// daemon thread busy.
 inline constexpr std::uint32_t chunks_ahead_together = 64;
 
+/// The longest piece, in chunks, that is read ahead before it is wanted.
+inline constexpr std::uint32_t longest_piece = 8;
+
+/// Pieces of `chunks` chunks that one context has ahead at most, beside the current one.
+GPUFS_HOST_DEVICE constexpr std::uint32_t pieces_at_once(std::uint32_t chunks) {
+  return chunks <= 1 ? chunks_per_context - 2 : chunks_per_context / chunks - 1;
+}
+
 /// Batches of missing pages between two looks at the host's advice.
 inline constexpr std::uint32_t looks_apart = 64;
 
@@ -48,6 +58,8 @@ struct readahead_state {
   stream reads;
   strides pieces;
   std::uint32_t serial;
+  /// bit i: entry[i] is a chunk, and the answer to its request has been seen
+  std::uint32_t answered;
   /// the current read began with a jump: nothing beyond its end is read ahead
   std::uint32_t confined;
   advice_seen advised;

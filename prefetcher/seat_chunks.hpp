@@ -6,6 +6,7 @@
 #include <gpufs/handle/counters.hpp>
 #include <gpufs/ring/block_requests.hpp>
 #include <gpufs/ring/channel.hpp>
+#include <gpufs/ring/submit.hpp>
 
 #include <prefetcher/readahead_state.hpp>
 
@@ -41,7 +42,9 @@ class seat_chunks {
   /// Loads the chunks of the seat with this `state`. The caller's context owns the seat. If `state`
   /// is null there are no chunks, and only find() may be called.
   __device__ seat_chunks(fs_ref const& fs, readahead_state* state) : fs_(fs), state_(state) {
-    if (state != nullptr) mine_ = state->entry[lane_id()];
+    if (state == nullptr) return;
+    mine_ = state->entry[lane_id()];
+    answered_ = state->answered;
   }
 
   /// Where the bytes [begin, end) of the calling lane's page are or will be, if it `wants` one. The
@@ -70,6 +73,27 @@ class seat_chunks {
         at = {true, via, static_cast<std::uint32_t>(begin - first)};
     }
     return at;
+  }
+
+  /// Notes the chunks whose answers the caller has seen: those that arrive by `via` of lanes with
+  /// `seen`. They can be given back without another look across the bus.
+  __device__ __forceinline__ void note_answers(bool seen, ring::channel const& via) {
+    unsigned left = __ballot_sync(base::all_lanes, seen);
+    if (left == 0) return;
+    auto const is = [](ring::channel const& a, std::uint32_t number, std::uint32_t sequence) {
+      return a.number == number && a.sequence == sequence;
+    };
+    GPUFS_ROLLED
+    while (left != 0) {
+      unsigned const from = base::lowest_lane(left);
+      std::uint32_t const number = base::warp_broadcast(via.number, from);
+      std::uint32_t const sequence = base::warp_broadcast(via.sequence, from);
+      bool const mine = mine_.length != 0 && is({mine_.number, mine_.sequence}, number, sequence);
+      answered_ |= __ballot_sync(base::all_lanes, mine);
+      left &= ~__ballot_sync(base::all_lanes, seen && is(via, number, sequence));
+    }
+    if (lane_id() == 0) state_->answered = answered_;
+    __syncwarp();
   }
 
   /// Whether bytes of the chunk that arrives by `via` may have been written since its request. Also
@@ -115,6 +139,7 @@ class seat_chunks {
 
   __device__ void save() {
     state_->entry[lane_id()] = mine_;
+    if (lane_id() == 0) state_->answered = answered_;
     __syncwarp();
   }
 
@@ -157,13 +182,24 @@ class seat_chunks {
   template <class Unwanted>
   __device__ void drop(Unwanted&& unwanted) {
     if (mine_.length != 0 && unwanted(mine_)) give_back();
-    __syncwarp();
+    forget_answers();
   }
 
-  /// Gives the calling lane's chunk back. One lane calls.
+  /// Gives the calling lane's chunk back. One lane calls; forget_answers() follows.
   __device__ void give_back() {
-    ring::give_up_channel(fs_, fs_.prefetch.channels, {mine_.number, mine_.sequence});
+    ring::channel const via{mine_.number, mine_.sequence};
+    if ((answered_ >> lane_id() & 1) != 0) {
+      // Its bytes are settled, as give_up_channel() wants it, too.
+      ring::return_channel(fs_.prefetch.channels, via, true, base::after_settling);
+    } else {
+      ring::give_up_channel(fs_, fs_.prefetch.channels, via);
+    }
     mine_.length = 0;
+  }
+
+  /// Forgets the answers of chunks that have been given back. All lanes call.
+  __device__ void forget_answers() {
+    answered_ &= __ballot_sync(base::all_lanes, mine_.length != 0);
   }
 
   /// Gives back the oldest chunks ahead of the batch until `n` are free or none is left. Chunks
@@ -185,7 +221,7 @@ class seat_chunks {
       }
       if (lane < 0) return;
       if (lane_id() == static_cast<unsigned>(lane)) give_back();
-      __syncwarp();
+      forget_answers();
     }
   }
 
@@ -250,6 +286,7 @@ class seat_chunks {
   fs_ref const& fs_;
   readahead_state* const state_;
   chunk mine_{};
+  std::uint32_t answered_ = 0;  ///< readahead_state::answered, in all lanes
 };
 
 }  // namespace gpufs::prefetch

@@ -58,8 +58,8 @@ __device__ __forceinline__ std::int32_t fetch_error(frame_header& h) {
 /// Takes a frame without pins. One thread calls. Returns the phase it was in (empty, ready or
 /// failed), or `evicting` if the frame was not taken. Acquire pairs with the release of the last
 /// unpin(): the reader's loads are over before the new owner writes.
-__device__ __forceinline__ phase claim(frame_header& h) {
-  std::uint64_t state = frame_state(h).load(memory_order_relaxed);
+/// `state` is the frame's state just before.
+__device__ __forceinline__ phase claim(frame_header& h, std::uint64_t state) {
   phase const was = phase_of(state);
   if (pins_of(state) != 0 || was == phase::filling || was == phase::evicting)
     return phase::evicting;
@@ -68,6 +68,9 @@ __device__ __forceinline__ phase claim(frame_header& h) {
                                                 memory_order_relaxed)
              ? was
              : phase::evicting;
+}
+__device__ __forceinline__ phase claim(frame_header& h) {
+  return claim(h, frame_state(h).load(memory_order_relaxed));
 }
 
 /// Whether the frame is ready and has one pin. Any thread calls.

@@ -176,6 +176,15 @@ __device__ __forceinline__ bool lane_visit(handle::page_cache_ref const& c, std:
   return false;
 }
 
+/// Stores a frame's entry to a free way, and settles it. One thread calls, with the bucket's lock.
+__device__ __forceinline__ void store_entry(handle::page_cache_ref const& c,
+                                            page_location const& at, unsigned way,
+                                            std::uint32_t frame) {
+  bucket_entry(c, at.bucket, way)
+      .store(std::uint64_t(at.tag) << 32 | (frame + 1), memory_order_relaxed);
+  settle(c.buckets[at.bucket * bucket_ways + way]);
+}
+
 /// Enters a frame under its name, which is settled. The filler calls, and holds the bucket's lock.
 __device__ __forceinline__ insert_result enter_locked(handle::page_cache_ref const& c,
                                                       page_location const& at,
@@ -207,10 +216,7 @@ __device__ __forceinline__ insert_result enter_locked(handle::page_cache_ref con
       return insert_result::duplicate;
   }
   if (free == 0) return insert_result::full;
-  unsigned const way = first_way(free, at.home());
-  bucket_entry(c, at.bucket, way)
-      .store(std::uint64_t(at.tag) << 32 | (frame + 1), memory_order_relaxed);
-  settle(c.buckets[at.bucket * bucket_ways + way]);
+  store_entry(c, at, first_way(free, at.home()), frame);
   return insert_result::inserted;
 }
 
@@ -275,22 +281,6 @@ __device__ __forceinline__ void remove_each(handle::page_cache_ref const& c, boo
 /// The same for one frame, which is the same in all lanes. All lanes of a warp call.
 __device__ __forceinline__ void remove(handle::page_cache_ref const& c, std::uint32_t frame) {
   remove_each(c, lane_id() == 0, frame);
-}
-
-/// Makes room in the page's bucket: evicts one of its ready pages without pins. This serves the
-/// rare bucket that is full. Any single thread calls. Returns whether a page was evicted.
-__device__ __forceinline__ bool evict_from_bucket(handle::page_cache_ref const& c,
-                                                  std::uint64_t version, std::uint64_t page) {
-  page_location const at = locate(c, version, page);
-  return lane_visit(c, at.bucket, at.home(), [&](unsigned, std::uint64_t entry) {
-    if (entry == 0) return false;
-    auto const frame = static_cast<std::uint32_t>(entry) - 1;
-    phase const was = claim(c.headers[frame]);
-    if (was == phase::evicting) return false;
-    if (was == phase::ready) lane_remove(c, frame);
-    release_evicting(c.headers[frame]);
-    return was == phase::ready;
-  });
 }
 
 }  // namespace gpufs::cache

@@ -9,6 +9,7 @@
 #include <gpufs/handle/counters.hpp>
 #include <gpufs/handle/deadline.hpp>
 #include <gpufs/ring/channel.hpp>
+#include <gpufs/ring/submit.hpp>
 
 #include <cerrno>
 #include <cstdint>

@@ -123,7 +123,7 @@ __device__ int gfadvise(io_context<Group>& io, int fd, std::int64_t offset, std:
                              to_the_end ? ((end - 1) >> shift) + 1 : end >> shift};
   ops::sync(group);  // the group's reads are over
   if (range.first < range.end && ops::warp(group) < warps) {
-    io::discard_pages(io.fs().self, range, ops::warp(group), warps);
+    io::discard_pages(io.handle(), range, ops::warp(group), warps);
   }
   ops::sync(group);
   return 0;

@@ -4,6 +4,7 @@
 #include <gpufs/async.hpp>
 #include <gpufs/io/async_page.hpp>
 #include <gpufs/io/read/read.hpp>
+#include <gpufs/ring/submit.hpp>
 
 #include <cerrno>
 #include <cstddef>
@@ -201,7 +202,7 @@ __device__ async_read gread_async(io_context<Group>& io, int fd, void* buf, std:
   auto const pages = static_cast<unsigned>(span.last_page() - first + 1);
   std::uint32_t requested = 0;
   if (ops::warp(io.group()) == 0)
-    requested = io::request_pages(io.fs().self, span, first, pages, &r.page);
+    requested = io::request_pages(io.handle(), span, first, pages, &r.page);
   r.requested = ops::broadcast(io.group(), requested);
   r.version = file.version;
   r.size = file.size;
@@ -214,7 +215,7 @@ __device__ int gtest(io_context<Group>& io, async_read const& r) {
   if (ops::warps(io.group()) == 0 || r.requested == 0) return 1;
   int answered = 0;
   if (ops::warp(io.group()) == 0)
-    answered = io::all_answered(io.fs().self, r.requested, r.page) ? 1 : 0;
+    answered = io::all_answered(io.handle(), r.requested, r.page) ? 1 : 0;
   return ops::broadcast(io.group(), answered);
 }
 
@@ -242,17 +243,17 @@ __device__ ssize_t gwait(io_context<Group>& io, async_read& r) {
     io::batch_step step;
     if (ops::warp(group) == 0) {
       if (same) {
-        step.moving = io::adopt_pages(io.fs().self, b, r.requested, r.page, entry);
+        step.moving = io::adopt_pages(io.handle(), b, r.requested, r.page, entry);
       } else {
-        io::drop_pages(io.fs().self, r.requested, r.page);
+        io::drop_pages(io.handle(), r.requested, r.page);
       }
     }
     if (same) {
       step = ops::share(group, step);
       if (ops::warp(group) < ops::warps(group))
-        io::move_pages(io.fs().self, group, span, first, step.moving, own);
+        io::move_pages(io.handle(), group, span, first, step.moving, own);
       ops::sync(group);
-      if (ops::warp(group) == 0) static_cast<void>(io::end_batch(io.fs().self, b, entry));
+      if (ops::warp(group) == 0) static_cast<void>(io::end_batch(io.handle(), b, entry));
     }
     r.requested = 0;
   }

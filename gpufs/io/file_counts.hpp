@@ -41,7 +41,7 @@ __device__ int gfstats(io_context<Group>& io, int fd, file_statistics* counts) {
   if (std::int32_t const error = io::use_file(io, fd); error != 0) return error;
   if (io.fs().file_counters.rows == nullptr) return -EOPNOTSUPP;
   std::uint64_t sums[handle::file_counter_count] = {};
-  if (ops::warp(io.group()) == 0) io::sum_file_counts(io.fs().self, fd, sums);
+  if (ops::warp(io.group()) == 0) io::sum_file_counts(io.handle(), fd, sums);
   for (auto& sum : sums) sum = ops::broadcast(io.group(), sum);
 #define GPUFS_STORE(name, help) \
   counts->name = sums[static_cast<unsigned>(handle::file_counter::name)];

@@ -3,9 +3,11 @@
 
 #include <gpufs/base/warp.hpp>
 #include <gpufs/device.hpp>
+#include <gpufs/fs_ref.hpp>
 #include <gpufs/io/write/write_page.hpp>
 #include <gpufs/source/fill.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -28,6 +30,7 @@ struct batch_step {
   /// of these, the chunk failed, came short or is older than a write
   std::uint32_t chunk_failed = 0;
   std::uint32_t registered = 0;  ///< of those moving, pulled from file windows
+  std::uint32_t ahead = 0;       ///< not 0: the prefetcher has something to do
 };
 
 /// A value as 8-byte words, the form in which group_ops::broadcast moves it.
@@ -62,6 +65,10 @@ struct block_scratch {
   missing_pages missing;  ///< union over the warps; 0 between batches
   batch_step step;
   std::uint32_t next_unit;  ///< of the work that warps share
+  /// A copy of the handle of the context that was made last, and where it was copied from. The copy
+  /// in GPU memory leaves the L1 with each acquire, and an access then takes ten times as long.
+  alignas(fs_ref) unsigned char handle[sizeof(fs_ref)];
+  fs_ref const* handle_of;
 };
 
 __device__ __forceinline__ block_scratch& scratch() {
@@ -98,6 +105,8 @@ struct group_ops {
   /// Forgets the union instead. All threads call, after a barrier behind any_missing() and before
   /// another one.
   __device__ static void drop_missing(Group const&) {}
+  /// The same. The first warp calls, behind take_missing(); no other warp looks at the union.
+  __device__ static void forget_missing(Group const&) {}
   /// Whether page i is missing. Call it between any_missing() and the next barrier.
   __device__ static bool is_missing(missing_pages const& own, unsigned i) {
     return (own.todo >> i & 1) != 0;
@@ -117,6 +126,10 @@ struct group_ops {
   __device__ static unsigned next_unit(unsigned last) { return last + 1; }
   /// The smallest of the values that the first lanes of the warps give, in every thread.
   __device__ static std::uint64_t smallest(Group const&, std::uint64_t value) { return value; }
+  /// All threads call, between barriers. Gives handle() a copy near by.
+  __device__ static void copy_handle(Group const&, fs_ref const&) {}
+  /// The handle, for stages. Its address is valid in threads of the group.
+  __device__ static fs_ref const* handle(fs_ref const& fs) { return fs.self; }
 };
 
 /// A threadblock. Its full warps work. Threads of a last, partial warp only take part in barriers.
@@ -164,6 +177,10 @@ struct group_ops<cooperative_groups::thread_block> {
   __device__ static void drop_missing(group const& g) {
     if (g.thread_rank() == 0) scratch().missing = {};
   }
+  __device__ static void forget_missing(group const& g) {
+    __syncwarp();  // all lanes have taken it
+    drop_missing(g);
+  }
   __device__ static batch_step share(group const& g, batch_step const& step) {
     if (g.thread_rank() == 0) {
       scratch().step = step;
@@ -194,6 +211,22 @@ struct group_ops<cooperative_groups::thread_block> {
     }
     __syncthreads();
     return scratch().stop;
+  }
+  __device__ static void copy_handle(group const& g, fs_ref const& fs) {
+    static_assert(sizeof(fs_ref) % sizeof(std::uint64_t) == 0);
+    constexpr unsigned words = sizeof(fs_ref) / sizeof(std::uint64_t);
+    auto const* const from = reinterpret_cast<std::uint64_t const*>(fs.self);
+    auto* const to = reinterpret_cast<std::uint64_t*>(scratch().handle);
+    for (unsigned i = static_cast<unsigned>(g.thread_rank()); i < words;
+         i += static_cast<unsigned>(g.size()))
+      to[i] = i == 0 ? reinterpret_cast<std::uint64_t>(scratch().handle) : from[i];
+    if (g.thread_rank() == 0) scratch().handle_of = fs.self;
+  }
+  /// A context of another filesystem that was made later has taken the place of the copy.
+  __device__ static fs_ref const* handle(fs_ref const& fs) {
+    static_assert(offsetof(fs_ref, self) == 0);
+    return scratch().handle_of == fs.self ? reinterpret_cast<fs_ref const*>(scratch().handle)
+                                          : fs.self;
   }
 };
 

@@ -46,6 +46,7 @@ class io_context {
   __device__ io_context(fs_ref const& fs, Group const& group) : fs_(fs), group_(group) {
     ops::sync(group_);  // no lane is at a gate any more: it may have one by another context
     io::reset_warp_gate();
+    ops::copy_handle(group_, fs);
     ops::sync(group_);
     std::int32_t seat = -1;
     if (group_.thread_rank() == 0) {
@@ -74,6 +75,8 @@ class io_context {
   io_context& operator=(io_context const&) = delete;
 
   __device__ fs_ref const& fs() const { return fs_; }
+  /// The handle for stages of collective calls. No thread keeps it beyond a call.
+  __device__ fs_ref const* handle() const { return ops::handle(fs_); }
   __device__ Group const& group() const { return group_; }
   /// The number of the seat, or -1.
   __device__ std::int32_t seat() const { return seat_; }

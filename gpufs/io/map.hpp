@@ -82,12 +82,12 @@ __device__ __forceinline__ pinned_page pin_page(io_context<Group>& io, read_span
     attempt now;
     if (ops::warp(io.group()) == 0) {
       if (round < 2) {
-        cache::lookup const found = pin_if_ready(io.fs().self, span.version, span.first_page());
+        cache::lookup const found = pin_if_ready(io.handle(), span.version, span.first_page());
         now = {0, found.result == cache::lookup_result::hit ? 1u : 0u, found.frame, found.valid};
         if (round == 0 && now.pinned != 0 && lane_id() == 0)
           handle::count(io.fs(), span.fd, handle::file_counter::hits);
       } else {
-        pinned_page const page = pin_in_turn(io.fs().self, span, io.seat());
+        pinned_page const page = pin_in_turn(io.handle(), span, io.seat());
         now = {page.error, 1, page.frame, page.valid};
       }
       if (lane_id() == 0 && now.error == 0 && now.pinned != 0) {

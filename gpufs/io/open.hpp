@@ -3,6 +3,7 @@
 
 #include <gpufs/file.hpp>
 #include <gpufs/io/io_context.hpp>
+#include <gpufs/ring/submit.hpp>
 
 #include <cerrno>
 #include <climits>
@@ -176,7 +177,7 @@ __device__ __forceinline__ std::int32_t look_at_file(io_context<Group>& io, std:
   io_context<Group>::ops::sync(io.group());
   if (io.group().thread_rank() == 0) {
     found_file const found =
-        fd < 0 ? found_file{{}, -EBADF} : find_file(io.fs().self, fd, io.file());
+        fd < 0 ? found_file{{}, -EBADF} : find_file(io.handle(), fd, io.file());
     look = {found.error,     found.file.write_index, found.file.version,
             found.file.size, found.file.flags,       found.file.changes};
   }

@@ -6,6 +6,7 @@
 #include <gpufs/handle/counters.hpp>
 #include <gpufs/ring/block_requests.hpp>
 #include <gpufs/ring/channel.hpp>
+#include <gpufs/ring/submit.hpp>
 #include <gpufs/source/fill.hpp>
 
 #include <cerrno>

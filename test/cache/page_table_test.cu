@@ -31,6 +31,7 @@ struct churn {
 
 struct tally {
   std::uint64_t hits, waits, vain_waits, fills, failures, duplicates, full, without_frame;
+  std::uint64_t together;      // frames that enter_one() took and entered, or could not enter
   std::uint64_t wrong_bytes;   // a pinned ready frame that did not hold its page
   std::uint64_t double_fills;  // a page being filled in two frames at once
   std::uint64_t wrong_errors;  // a failed fill whose waiter did not see the error
@@ -95,6 +96,31 @@ __device__ void fill(churn const& job, tally& t, std::uint32_t frame, std::uint6
   if (lane_id() == 0) add(failing ? t.failures : t.fills);
 }
 
+struct entered_frame {
+  bool taken = false, together = false;
+  std::uint32_t frame = 0;
+  cache::insert_result result = cache::insert_result::duplicate;
+};
+
+// Takes a frame and enters it, in one of the two ways. All lanes of a warp call.
+__device__ entered_frame enter(churn const& job, std::int32_t seat, std::uint64_t version,
+                               std::uint64_t page, bool together) {
+  if (together && seat >= 0) {
+    std::uint64_t const drawn = lane_id() == 0 ? cache::draw_next(job.cache, seat) : 0;
+    cache::one_entered const one = cache::enter_one(job.cache, seat, drawn, version, page);
+    if (one.taken) return {true, true, one.frame, one.result};
+  }
+  cache::taken_frame const taken = cache::take_each(job.cache, seat, lane_id() == 0);
+  if (__ballot_sync(base::all_lanes, taken.frame >= 0) == 0) return {};
+  std::uint32_t const frame = base::warp_broadcast(static_cast<std::uint32_t>(taken.frame));
+  if (lane_id() == 0) begin_fill(job.cache.headers[frame], version, page);
+  __syncwarp();
+  auto const result =
+      static_cast<cache::insert_result>(base::warp_broadcast(static_cast<std::uint32_t>(
+          cache::insert_each(job.cache, lane_id() == 0, version, page, frame))));
+  return {true, false, frame, result};
+}
+
 __global__ void churn_pages(churn job, tally* t, std::uint32_t* in_progress) {
   std::uint32_t const warp = base::warp_number();
   for (std::uint32_t i = 0; i < job.rounds; ++i) {
@@ -117,17 +143,14 @@ __global__ void churn_pages(churn job, tally* t, std::uint32_t* in_progress) {
       continue;
     }
     std::int32_t const seat = job.seats != 0 ? static_cast<std::int32_t>(warp % job.seats) : -1;
-    cache::taken_frame const taken = cache::take_each(job.cache, seat, lane_id() == 0);
-    if (__ballot_sync(base::all_lanes, taken.frame >= 0) == 0) {
+    entered_frame const mine = enter(job, seat, version, page, random >> 63 != 0);
+    if (!mine.taken) {
       if (lane_id() == 0) add(t->without_frame);
       continue;
     }
-    std::uint32_t const frame = base::warp_broadcast(static_cast<std::uint32_t>(taken.frame));
-    if (lane_id() == 0) begin_fill(job.cache.headers[frame], version, page);
-    __syncwarp();
-    auto const entered =
-        static_cast<cache::insert_result>(base::warp_broadcast(static_cast<std::uint32_t>(
-            cache::insert_each(job.cache, lane_id() == 0, version, page, frame))));
+    std::uint32_t const frame = mine.frame;
+    cache::insert_result const entered = mine.result;
+    if (lane_id() == 0 && mine.together) add(t->together);
     if (entered == cache::insert_result::inserted) {
       fill(job, *t, frame, version, page,
            job.fail_one_in != 0 && (random >> 40) % job.fail_one_in == 0, in_progress);
@@ -283,5 +306,21 @@ TEST_CASE(
     auto const t = run(fs, job, 8, 64);
     CHECK(t.hits > 0);
     CHECK(t.fills > 24);
+    CHECK(t.together > 24);
   }
+}
+
+TEST_CASE("lra: pages that are entered alone overflow a single bucket, and recover") {
+  CAPTURE(seed());
+  auto c = small_config(512, 64);
+  c.policy = replacement::lra;
+  c.seats = 16;
+  filesystem fs(c);
+  auto job = job_for(fs, 2, 40, scaled(1000, 300));
+  job.seats = 4;
+  job.cache.bucket_count = 1;
+  auto const t = run(fs, job, 8, 64);
+  CHECK(t.full > 0);
+  CHECK(t.duplicates > 0);
+  CHECK(t.together > 32);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpufs/ring/channel.hpp>
+#include <gpufs/ring/submit.hpp>
 
 #include <host-daemon/serve/request_queue.hpp>
 

@@ -65,8 +65,8 @@ struct settle_cells {
   buffer<line_of> lines;
 };
 
-/// Channels change hands without a release. What the last holder did is settled, and the sequence
-/// lies in the same 32 bytes as the phase. Each holder must find both.
+/// Channels change hands without a release. What the last holder did is settled. Each holder must
+/// find that, and the next sequence.
 template <broken B>
 struct channel_shape {
   fs_ref fs;

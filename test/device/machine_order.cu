@@ -71,7 +71,7 @@ extern "C" __global__ void unpin(cache::frame_header* header, std::byte const* f
   if (lane_id() == 0) cache::unpin_read(*header);
 }
 
-// Staging is pulled from, then the ring gets the request that overwrites it (ring/channel.hpp).
+// Staging is pulled from, then the ring gets the request that overwrites it (ring/submit.hpp).
 extern "C" __global__ void request(fs_ref fs, std::byte* frame, std::byte const* staging,
                                    std::uint64_t bytes, rpc::request r) {
   base::warp_pull(frame, staging, 0, bytes, bytes, {nullptr, 0, 0});

@@ -9,6 +9,7 @@
 #include <gpufs/io/element/ahead.hpp>
 #include <gpufs/io/element/lane_fetch.hpp>
 #include <gpufs/io/element/straight.hpp>
+#include <gpufs/ring/submit.hpp>
 #include <gpufs/source/staged.hpp>
 
 #include <cstddef>

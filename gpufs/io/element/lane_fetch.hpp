@@ -4,6 +4,7 @@
 #include <gpufs/cache/line.hpp>
 #include <gpufs/io/element/ahead.hpp>
 #include <gpufs/io/read/enter_page.hpp>
+#include <gpufs/ring/submit.hpp>
 #include <gpufs/source/pull_gate.hpp>
 #include <gpufs/source/staged.hpp>
 #include <gpufs/source/window.hpp>

@@ -4,6 +4,7 @@
 #include <gpufs/io/element/ahead.hpp>
 #include <gpufs/io/element/lane_fetch.hpp>
 #include <gpufs/io/element/lane_pages.hpp>
+#include <gpufs/ring/submit.hpp>
 
 #include <cstdint>
 

@@ -7,6 +7,7 @@
 #include <gpufs/io/group.hpp>
 #include <gpufs/io/read/batch.hpp>
 #include <gpufs/io/read/enter_page.hpp>
+#include <gpufs/ring/submit.hpp>
 #include <gpufs/source/staged.hpp>
 #include <gpufs/source/window.hpp>
 
@@ -100,7 +101,7 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
 /// first warp call. Returns the pages whose chunk failed, came short, or is older than a write.
 /// These are out of the table again and need requests of their own.
 __device__ __forceinline__ std::uint32_t settle_answers(fs_ref const& fs, batch const& b,
-                                                        prefetch::readahead const& chunks,
+                                                        prefetch::readahead& chunks,
                                                         source::fill& mine) {
   unsigned const lane = lane_id();
   bool const fetching =
@@ -111,6 +112,7 @@ __device__ __forceinline__ std::uint32_t settle_answers(fs_ref const& fs, batch 
   if (fetching) mine.answered = got.answered;
   bool const own = fetching && mine.kind == source::source_kind::channel;
   bool const in_chunk = fetching && !own;
+  chunks.note_answers(in_chunk && got.answered, mine.via);
   std::uint64_t const there = got.result < 0 ? 0 : rpc::bytes_read(got.result);
   // Checked now that the page is in the table: until then a writer may have written it and gone.
   bool const stale = in_chunk && b.span.zero_filled && chunks.overwritten(mine.via);
@@ -163,8 +165,9 @@ __device__ __forceinline__ std::uint32_t look_up(fs_ref const& fs, batch const& 
 /// Counts the hits of a batch and says what is to be done with its pages. All lanes of the first
 /// warp call.
 __device__ __forceinline__ batch_step as_step(fs_ref const& fs, std::int32_t fd,
-                                              source::fill const& mine, std::uint32_t again,
-                                              std::uint32_t chunk_failed) {
+                                              source::fill const& mine,
+                                              prefetch::readahead const& chunks,
+                                              std::uint32_t again, std::uint32_t chunk_failed) {
   bool const moves =
       (mine.status == source::page_status::fetching || mine.status == source::page_status::hit) &&
       mine.got != 0;
@@ -176,6 +179,7 @@ __device__ __forceinline__ batch_step as_step(fs_ref const& fs, std::int32_t fd,
   step.again = again;
   step.chunk_failed = chunk_failed;
   step.registered = __ballot_sync(all_lanes, moves && mine.kind == source::source_kind::window);
+  step.ahead = chunks.has_work(step.waiting != 0) ? 1 : 0;
   return step;
 }
 
@@ -235,7 +239,7 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* __restrict__ handle, bat
   wait.leave(__ballot_sync(all_lanes, got) != 0);
   std::uint32_t const chunk_failed = settle_answers(fs, b, chunks, mine);
   *entry = mine;
-  return as_step(fs, b.span.fd, mine, todo | chunk_failed, chunk_failed);
+  return as_step(fs, b.span.fd, mine, chunks, todo | chunk_failed, chunk_failed);
 }
 
 }  // namespace gpufs::io

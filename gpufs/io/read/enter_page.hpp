@@ -1,8 +1,8 @@
 // Enters pages into the page table: takes a frame, names it, makes it findable.
 #pragma once
 
+#include <gpufs/cache/enter_one.hpp>
 #include <gpufs/cache/line_wait.hpp>
-#include <gpufs/cache/take.hpp>
 #include <gpufs/dirty/write_buffer.hpp>
 #include <gpufs/handle/file_counters.hpp>
 #include <gpufs/source/staged.hpp>
@@ -39,11 +39,38 @@ __device__ __forceinline__ cache::taken_frame take_frames(fs_ref const& fs, std:
       fs.cache, seat, wants, [&](std::uint32_t frame) { return dirty::release_clean(fs, frame); });
 }
 
+/// cache::enter_one(). A frame that only a clean write buffer pins can be taken, too.
+GPUFS_STAGE inline cache::one_entered enter_alone(fs_ref const* __restrict__ handle,
+                                                  std::int32_t seat, std::uint64_t drawn,
+                                                  std::uint64_t version, std::uint64_t page) {
+  return cache::enter_one(handle->cache, seat, drawn, version, page, [=](std::uint32_t frame) {
+    return dirty::release_clean(*handle, frame);
+  });
+}
+
+/// The outcome of enter_one() for the lane that `wants` the page. If the frame could not be
+/// entered, gives it back. All lanes of a warp call.
+__device__ __forceinline__ entry_attempt as_attempt(fs_ref const& fs, cache::one_entered const& one,
+                                                    bool wants) {
+  if (!wants) return {{-1, false}, false, cache::insert_result::duplicate};
+  bool const entered = one.result == cache::insert_result::inserted;
+  if (!entered) cache::release_filling(fs.cache.headers[one.frame]);
+  return {{one.frame, one.evicted}, entered, one.result};
+}
+
 /// Takes a frame for each lane that `wants` one and enters it under the page's name, filling, with
 /// one pin. If that fails the lane has no frame. Frames come from the queue of `seat`; if it is -1,
 /// from the sweep. All lanes of a warp call. Waits for a bucket's lock at most.
 __device__ __forceinline__ entry_attempt enter_each(fs_ref const& fs, std::int32_t seat, bool wants,
                                                     std::uint64_t version, std::uint64_t page) {
+  unsigned const wanting = __ballot_sync(all_lanes, wants);
+  if (count_lanes(wanting) == 1 && seat >= 0 && cache::has_queues(fs.cache.policy)) {
+    auto const from = static_cast<int>(lowest_lane(wanting));
+    std::uint64_t const drawn = lane_id() == 0 ? cache::draw_next(fs.cache, seat) : 0;
+    cache::one_entered const one = enter_alone(fs.self, seat, drawn, warp_broadcast(version, from),
+                                               warp_broadcast(page, from));
+    if (one.taken) return as_attempt(fs, one, wants);
+  }
   entry_attempt a{take_frames(fs, seat, wants), false, cache::insert_result::duplicate};
   bool const filling = a.taken.frame >= 0;
   auto const frame = static_cast<std::uint32_t>(a.taken.frame);

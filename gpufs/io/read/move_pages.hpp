@@ -21,6 +21,7 @@ inline constexpr std::uint64_t smallest_slice = 4096;
 __device__ __forceinline__ unsigned team_size(read_span const& span, std::uint64_t pages,
                                               unsigned warps) {
   std::uint64_t const useful = span.page_bytes() / smallest_slice;
+  if (useful <= 1) return 1;
   std::uint64_t const available = pages < warps ? warps / pages : 1;
   std::uint64_t const size = least(useful, available);
   return static_cast<unsigned>(most<std::uint64_t>(size, 1));
@@ -56,38 +57,52 @@ __device__ __forceinline__ void copy_slice(fs_ref const& fs, read_span const& sp
     warp_copy(t.base + s.begin, cache::frame_bytes(fs.cache, frame) + s.begin, s.end - s.begin);
 }
 
-/// Moves the bytes of the pages whose bits are set in `moving`, and settles the bytes stored to
-/// frames. All lanes of the group's full warps call; each warp takes the next slice. `own` has a
-/// tile's entries, one per lane.
+/// Moves a member's slice of a page into the caller's buffer: from the frame, or from the page's
+/// source through the frame. Then it settles the bytes stored to the frame. All lanes of a warp
+/// call, with the page's entry.
+__device__ __forceinline__ void move_slice(fs_ref const& fs, source::pull_gate& gate,
+                                           read_span const& span, std::uint64_t page,
+                                           source::fill const& e, unsigned member, unsigned team) {
+  if (e.status == source::page_status::hit) {
+    copy_slice(fs, span, page, e.frame, e.got, member, team);
+    return;
+  }
+  slice const s = slice_of(0, span.page_bytes(), member, team);
+  if (s.begin >= s.end) return;
+  std::byte* const frame = cache::frame_bytes(fs.cache, e.frame);
+  if (!e.in_twin) gate.pass();
+  warp_pull(frame, source::source_of(fs, e), s.begin, s.end, e.got, span.target(page, e.got));
+  settle_frame(frame, s.begin, s.end, all_lanes, lane_id(), warp_size);
+}
+
+/// Moves the bytes of the pages whose bits are set in `moving`. All lanes of the group's full warps
+/// call; each warp takes the next slice. `own` has a tile's entries, one per lane.
 template <class Group>
 GPUFS_STAGE void move_pages(fs_ref const* __restrict__ handle, Group const& group,
                             read_span const span, std::uint64_t first, std::uint32_t moving,
                             source::fill const own) {
   using ops = group_ops<Group>;
-  fs_ref const& fs = *handle;
   if (moving == 0) return;
   auto const pages = count_lanes(moving);
   auto const slices =
       static_cast<unsigned>((span.page_bytes() + longest_slice - 1) / longest_slice);
   unsigned const shared = team_size(span, pages, ops::warps(group));
   unsigned const team = most(shared, slices);  // slices per page
-  source::pull_gate gate(fs);
+  source::pull_gate gate(*handle);
   unsigned unit = ~0u;
   while ((unit = ops::next_unit(unit)) < pages * team) {
     int const i = lane_of_rank(moving, unit / team);
-    source::fill const e = ops::look(own, i);
-    std::uint64_t const page = first + static_cast<unsigned>(i);
-    if (e.status == source::page_status::hit) {
-      copy_slice(fs, span, page, e.frame, e.got, unit % team, team);
-    } else {
-      slice const s = slice_of(0, span.page_bytes(), unit % team, team);
-      if (s.begin >= s.end) continue;
-      std::byte* const frame = cache::frame_bytes(fs.cache, e.frame);
-      if (!e.in_twin) gate.pass();
-      warp_pull(frame, source::source_of(fs, e), s.begin, s.end, e.got, span.target(page, e.got));
-      settle_frame(frame, s.begin, s.end, all_lanes, lane_id(), warp_size);
-    }
+    move_slice(*handle, gate, span, first + static_cast<unsigned>(i), ops::look(own, i),
+               unit % team, team);
   }
+}
+
+/// The same for a batch of one page, by one warp. `entry` is lane 0's.
+GPUFS_STAGE inline void move_page(fs_ref const* __restrict__ handle, read_span const span,
+                                  std::uint64_t page, source::fill const entry) {
+  source::pull_gate gate(*handle);
+  move_slice(*handle, gate, span, page, warp_broadcast(entry, 0), 0, 1);
+  __syncwarp();  // the bytes of all lanes are settled
 }
 
 }  // namespace gpufs::io

@@ -57,8 +57,8 @@ __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span
     // the whole cost.
     io::hits_read found;
     if (warp < warps) {
-      found = team > 1 ? io::read_hit_slice(io.fs().self, span, page, batch, team, warp)
-                       : io::read_hits(io.fs().self, span, page, batch, warp, warps);
+      found = team > 1 ? io::read_hit_slice(io.handle(), span, page, batch, team, warp)
+                       : io::read_hits(io.handle(), span, page, batch, warp, warps);
     }
     stop.note(found.stop);
     bool const outdated = checks && found.outdated && page == span.first_page();
@@ -77,7 +77,8 @@ __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span
       ops::drop_missing(group);
       return {0, 0, true};
     }
-    stop.note(io::read_missing(io, span, page, batch, found.missing));
+    stop.note(io::read_missing(io.handle(), group, {span, page, batch, io.seat(), io.chunks()},
+                               found.missing));
     page += batch;
     stopped =
         ops::any(group, !stop.none());  // this barrier also ends the batch: all bytes are in place

@@ -5,10 +5,17 @@
 #include <gpufs/io/read/begin_batch.hpp>
 #include <gpufs/io/read/end_batch.hpp>
 #include <gpufs/io/read/move_pages.hpp>
+#include <gpufs/io/read/read_one.hpp>
 
 #include <cstdint>
 
 namespace gpufs::io {
+
+/// Whether one warp reads the pages alone: a single page that is no longer than a slice. Other
+/// warps could not help, and barriers with them take longer than the pull.
+__device__ __forceinline__ bool reads_alone(read_span const& span, unsigned pages) {
+  return pages == 1 && span.page_bytes() <= smallest_slice;
+}
 
 /// Reads the missing pages of a batch. All threads of the group call, after any_missing(). Returns
 /// where the read must stop, in the first warp only.
@@ -22,37 +29,37 @@ namespace gpufs::io {
 /// form a circle. Pages that found no frame or channel get another round. The group then has no
 /// page pinned, so it never waits for a frame while it pins one.
 template <class Group>
-__device__ __forceinline__ read_stop read_missing(io_context<Group>& io, read_span const& span,
-                                                  std::uint64_t first, unsigned pages,
-                                                  missing_pages const& found) {
+__device__ __forceinline__ read_stop read_missing(fs_ref const* handle, Group const& group,
+                                                  batch const& whole, missing_pages const& found) {
   using ops = group_ops<Group>;
-  Group const& group = io.group();
-  fs_ref const* const handle = io.fs().self;
   bool const chief = ops::warp(group) == 0;
   bool const works = ops::warp(group) < ops::warps(group);
-  source::fill own;
-  source::fill* const entry = ops::home(own);
-  batch const whole{span, first, pages, io.seat(), io.chunks()};
-  batch b = whole;
   missing_pages missing;
   if (chief) missing = ops::take_missing(found);
+  if (reads_alone(whole.span, whole.pages)) {
+    if (!chief) return {};
+    ops::forget_missing(group);
+    return read_one_missing(handle, whole, missing);
+  }
+  source::fill own;
+  source::fill* const entry = ops::home(own);
+  batch b = whole;
   read_stop stop;
   for (bool first_round = true;; first_round = false) {
     batch_step step;
     if (chief) step = begin_batch(handle, b, missing.todo, missing.absent, entry);
     if (step.chunk_failed != 0) b.chunks = nullptr;  // requests of their own show the error
     step = ops::share(group, step);
-    // File windows need no readahead.
-    if (chief && first_round && whole.chunks != nullptr)
+    if (chief && first_round && step.ahead != 0)
       look_ahead(handle, whole, entry, step.registered == 0);
-    if (works) move_pages(handle, group, span, first, step.moving, own);
+    if (works) move_pages(handle, group, whole.span, whole.first, step.moving, own);
     ops::sync(group);
     if (chief) stop.note(end_batch(handle, b, entry));
     if (step.waiting != 0) {
       batch_step others;
       if (chief) others = await_others(handle, b, entry);
       others = ops::share(group, others);
-      if (works) move_pages(handle, group, span, first, others.moving, own);
+      if (works) move_pages(handle, group, whole.span, whole.first, others.moving, own);
       ops::sync(group);
       if (chief) stop.note(end_batch(handle, b, entry));
       step.again |= others.again;

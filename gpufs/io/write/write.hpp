@@ -53,11 +53,11 @@ __device__ __forceinline__ void ready_pages(io_context<Group>& io, write_span co
   unsigned const warp = ops::warp(io.group());
   if (in_turn) {
     unsigned const i = lowest_lane(todo);
-    if (warp == 0) notes.note(i, ready_in_turn(io.fs().self, span, io.seat(), first + i));
+    if (warp == 0) notes.note(i, ready_in_turn(io.handle(), span, io.seat(), first + i));
     return;
   }
   for (unsigned i = warp; i < source::batch_pages; i += warps) {
-    if ((todo >> i & 1) != 0) notes.note(i, ready_page(io.fs().self, span, io.seat(), first + i));
+    if ((todo >> i & 1) != 0) notes.note(i, ready_page(io.handle(), span, io.seat(), first + i));
   }
 }
 
@@ -101,11 +101,11 @@ __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_sp
         stop.note(page_begin > span.begin ? page_begin - span.begin : 0,
                   warp_broadcast(mine.error, at));
       }
-      if (ready != 0) copy_batch(io.fs().self, span, first, ready, mine, warp, warps);
+      if (ready != 0) copy_batch(io.handle(), span, first, ready, mine, warp, warps);
       in_turn = ready == 0;
     }
     more = ops::any(group, works && todo != 0);
-    if (works && warp == 0) post_batch(io.fs().self, span, first, mine);
+    if (works && warp == 0) post_batch(io.handle(), span, first, mine);
   }
   return stop;
 }

@@ -7,6 +7,7 @@
 #include <gpufs/io/group.hpp>
 #include <gpufs/io/read/enter_page.hpp>
 #include <gpufs/io/write/write_page.hpp>
+#include <gpufs/ring/submit.hpp>
 #include <gpufs/source/pull_gate.hpp>
 
 #include <cerrno>

@@ -1,0 +1,240 @@
+// Reads a page that is no longer than a slice and that was not in the cache, by one warp.
+#pragma once
+
+#include <gpufs/io/read/begin_batch.hpp>
+#include <gpufs/io/read/end_batch.hpp>
+#include <gpufs/io/read/move_pages.hpp>
+#include <gpufs/ring/submit.hpp>
+#include <gpufs/source/staged.hpp>
+
+#include <prefetcher/lone_read.hpp>
+
+#include <cerrno>
+#include <cstdint>
+
+namespace gpufs::io {
+
+using namespace base;
+
+// The short way. Most reads of one page are alone: no caller waits for a frame, the prefetcher has
+// nothing to do, a channel and a frame are free, and nobody else brings in the page. They do the
+// same as begin_batch(), look_ahead() and end_batch(), with a third of the instructions and trips
+// to memory. What the prefetcher and the counters note waits until the request is sent. If
+// something is not as supposed, the read takes the long way, which begins anew.
+
+/// A page that a warp brings in by itself. The same in all lanes.
+struct lone_page {
+  source::fill entry;        ///< fetching; or none: take the long way
+  bool contested = false;    ///< none: the page may be in the cache by now
+  bool looks_ahead = false;  ///< look_ahead() must follow
+};
+
+/// Waits for the answer to the request for a page and evaluates it. All lanes of a warp call.
+__device__ __forceinline__ void await_page(fs_ref const& fs, source::page_name const& name,
+                                           source::fill& e) {
+  std::int32_t result = 0;
+  std::uint32_t answered = 0;
+  if (lane_id() == 0) {
+    bool got = false;
+    result = ring::await(fs, e.via, got);
+    answered = got ? 1 : 0;
+  }
+  result = warp_broadcast(result);
+  e.answered = warp_broadcast(answered);
+  __syncwarp();  // all lanes come after lane 0's acquire
+  if (!e.answered) {
+    e.error = result;
+    if (lane_id() == 0 && result == -ETIMEDOUT) handle::add(fs, handle::counter::timeouts);
+  } else if (result >= 0 && rpc::bytes_read(result) == name.expected) {
+    e.got = static_cast<std::uint32_t>(name.expected);
+    e.in_twin = rpc::is_in_twin(result) ? 1 : 0;
+  } else {
+    e = source::complete_page(&fs, name, e, result);
+  }
+}
+
+/// A channel for a page, if the first one that the warp tries is free. One thread calls.
+__device__ __forceinline__ bool first_channel(fs_ref const& fs, ring::channel& via) {
+  handle::channel_pool_ref const& pool = fs.channels.page;
+  return ring::try_channel(fs, pool, warp_number() * pool.spacing % pool.count, via);
+}
+
+/// Looks for the answer to a chunk's request, a few times. All lanes of a warp call. Returns its
+/// result, or -1 if it is not there.
+__device__ __forceinline__ std::int32_t look_for_chunk(fs_ref const& fs, ring::channel const& via) {
+  constexpr unsigned most_looks = 16;
+  std::int32_t result = -1;
+  if (lane_id() == 0) {
+    unsigned pause = 0;
+    for (unsigned look = 0; look < most_looks; ++look) {
+      // Pairs with the daemon's release, as in ring::await().
+      std::uint64_t const word = ring::load_completion(fs, via.number, memory_order_acquire);
+      if (rpc::completion_sequence(word) == via.sequence) {
+        result = rpc::completion_result(word);
+        break;
+      }
+      backoff(pause);
+    }
+  }
+  result = warp_broadcast(result);
+  __syncwarp();  // all lanes come after lane 0's acquire
+  return result;
+}
+
+/// What a read that may be alone looks at first. All lanes of a warp call. The loads are under way
+/// together with those of lone_read, as long as nothing needs their values.
+struct first_looks {
+  cache::page_location at;
+  std::uint64_t entry;    ///< the lane's way of the page's bucket
+  std::uint64_t line;     ///< the frame line's state
+  std::uint64_t windows;  ///< not 0: there are file windows
+
+  __device__ __forceinline__ first_looks(fs_ref const& fs, read_span const& span,
+                                         std::uint64_t page)
+      : at(cache::locate(fs.cache, span.version, page)),
+        entry(cache::bucket_entry(fs.cache, at.bucket, lane_id()).load(memory_order_relaxed)),
+        line(cache::line_state(*fs.cache.line).load(memory_order_relaxed)),
+        windows(source::load_any_windows(fs)) {}
+
+  /// Whether another caller seems to bring in the page since the look-up.
+  [[nodiscard]] __device__ bool contested() const {
+    return __ballot_sync(all_lanes, at.may_be(entry)) != 0;
+  }
+};
+
+/// Finds where the bytes of a lone page come from, or leaves it at none. All lanes of a warp call.
+__device__ __forceinline__ source::fill find_source(fs_ref const& fs, prefetch::page_read const& r,
+                                                    prefetch::lone_read const& read,
+                                                    first_looks const& seen) {
+  using way = prefetch::lone_read::way;
+  // File windows need no readahead, so a read of any kind can use them.
+  bool const longer = read.found() == way::longer;
+  bool const may =
+      cache::is_empty(seen.line) && (seen.windows != 0 ? !read.has_chunks() || !longer : !longer);
+  if (__all_sync(all_lanes, may) == 0) return {};
+  std::uint64_t const bytes = r.page_end - r.page_begin;
+  std::uint64_t window = 0;
+  if (seen.windows != 0 && lane_id() == 0)
+    window = source::window_address(&fs, r.version, r.page_begin, bytes);
+  window = warp_broadcast(window);
+  if (window != 0)
+    return read.has_chunks() ? source::fill{} : source::fill::by_window(0, window, bytes);
+  if (longer) return {};
+  if (read.found() == way::chunk) {
+    source::fill e = source::fill::by_chunk(0, read.chunk_via(), read.chunk_offset(r));
+    std::int32_t const result = look_for_chunk(fs, e.via);
+    if (result < 0 || rpc::bytes_read(result) < e.position + bytes) return {};
+    e.answered = 1;
+    e.got = static_cast<std::uint32_t>(bytes);
+    e.in_twin = rpc::is_in_twin(result) ? 1 : 0;
+    return e;
+  }
+  ring::channel via;
+  std::uint32_t taken = 0;
+  if (lane_id() == 0) taken = first_channel(fs, via) ? 1 : 0;
+  if (warp_broadcast(taken) == 0) return {};
+  return source::fill::by_channel(0, {warp_broadcast(via.number), warp_broadcast(via.sequence)});
+}
+
+/// Brings in the page of a read that is alone, as above. All lanes of a warp call. The page was
+/// absent in a look-up just before.
+__device__ __forceinline__ lone_page bring_in_alone(fs_ref const& fs, batch const& b) {
+  read_span const& span = b.span;
+  if (span.zero_filled || b.seat < 0 || span.first_page() != span.last_page() ||
+      !cache::has_queues(fs.cache.policy) || rpc::block_backing_of(span.version) != 0)
+    return {};
+  source::page_name const name = span.name(b.first);
+  std::uint64_t const page_begin = b.first << span.page_shift;
+  prefetch::page_read const r{span.fd,        span.version, span.begin,
+                              span.end,       page_begin,   page_begin + name.expected,
+                              span.page_shift};
+  first_looks const seen(fs, span, b.first);
+  prefetch::lone_read read;
+  if (b.chunks != nullptr) read = prefetch::lone_read(fs, *b.chunks, r);
+  if (seen.contested()) return {{}, true};
+  // Under way together with the look for the source.
+  bool const draws = lane_id() == 0 && read.found() != prefetch::lone_read::way::longer;
+  std::uint64_t const drawn = draws ? cache::draw_next(fs.cache, b.seat) : 0;
+  lone_page mine{find_source(fs, r, read, seen)};
+  if (mine.entry.status == source::page_status::none) return {};
+  bool const own = mine.entry.kind == source::source_kind::channel;
+  bool const first_lane = lane_id() == 0;
+  cache::one_entered const one = enter_alone(&fs, b.seat, drawn, span.version, b.first);
+  if (one.evicted && first_lane) handle::add(fs, handle::counter::evictions);
+  if (!one.taken || one.result != cache::insert_result::inserted) {
+    if (first_lane) {
+      if (own) ring::return_channel(fs.channels.page, mine.entry.via, true);  // never used
+      if (one.taken) cache::release_filling(fs.cache.headers[one.frame]);
+    }
+    return {{}, one.taken};
+  }
+  mine.entry.frame = one.frame;
+  if (own) ring::submit(fs, source::page_request(fs, name, mine.entry.via, 0));
+  if (b.chunks != nullptr) read.note(*b.chunks);
+  if (first_lane) {
+    handle::add(fs, handle::counter::requests, own ? 1 : 0);
+    handle::add(fs, handle::counter::read_requests, own ? 1 : 0);
+    handle::add(fs, handle::counter::prefetch_hits,
+                mine.entry.kind == source::source_kind::chunk ? 1 : 0);
+  }
+  mine.looks_ahead = read.looks_ahead();
+  if (own) await_page(fs, name, mine.entry);
+  return mine;
+}
+
+/// Ends the read of a page that came in full. All lanes of a warp call. Its bytes are settled.
+__device__ __forceinline__ void end_alone(fs_ref const& fs, batch const& b, source::fill const& e) {
+  if (lane_id() == 0) {
+    cache::publish(fs.cache.headers[e.frame], e.got, after_settling);
+    if (e.kind == source::source_kind::channel)
+      ring::return_channel(fs.channels.page, e.via, true, after_settling);
+    handle::count(fs, b.span.fd, handle::file_counter::misses);
+    handle::add(fs,
+                e.kind == source::source_kind::window ? handle::counter::bytes_registered
+                : e.in_twin                           ? handle::counter::bytes_dma
+                                                      : handle::counter::bytes_pulled,
+                e.got);
+  }
+  __syncwarp();
+}
+
+/// Reads the missing page of a batch of one. All lanes of the group's first warp call. Returns
+/// where the read must stop.
+GPUFS_STAGE inline read_stop read_one_missing(fs_ref const* __restrict__ handle, batch const whole,
+                                              missing_pages missing) {
+  batch b = whole;
+  read_stop stop;
+  source::fill entry;
+  if (missing.absent != 0) {
+    lone_page const alone = bring_in_alone(*handle, b);
+    if (alone.contested) missing.absent = 0;
+    entry = alone.entry;
+    if (entry.status != source::page_status::none) {
+      if (alone.looks_ahead) look_ahead(handle, b, &entry, true);
+      if (entry.got != 0) move_page(handle, b.span, b.first, entry);
+      if (entry.error == 0 && entry.got == b.span.name(b.first).expected) {
+        end_alone(*handle, b, entry);
+        return stop;
+      }
+      if (lane_id() != 0) entry = {};  // one entry per page, in the lane of the page
+      return end_batch(handle, b, &entry);
+    }
+  }
+  for (bool first_round = true;; first_round = false) {
+    batch_step step = begin_batch(handle, b, missing.todo, missing.absent, &entry);
+    if (step.chunk_failed != 0) b.chunks = nullptr;  // requests of their own show the error
+    if (first_round && step.ahead != 0) look_ahead(handle, whole, &entry, step.registered == 0);
+    if (step.moving != 0) move_page(handle, b.span, b.first, entry);
+    stop.note(end_batch(handle, b, &entry));
+    if (step.waiting != 0) {
+      batch_step const others = await_others(handle, b, &entry);
+      if (others.moving != 0) move_page(handle, b.span, b.first, entry);
+      stop.note(end_batch(handle, b, &entry));
+      step.again |= others.again;
+    }
+    if (step.again == 0) return stop;
+    missing = {step.again, 0};
+  }
+}
+
+}  // namespace gpufs::io
