@@ -164,7 +164,7 @@ function(gpufs_add_apps)
     if(name STREQUAL "gpufs")  # gpufs trace
       target_link_libraries(app_${name} PRIVATE gpufs::nlohmann_json)
     endif()
-    if(name MATCHES "^gpufs-(graph|lookups|taxi|vectoradd)$")
+    if(name MATCHES "^gpufs-(graph|lookups|mapping|taxi|vectoradd)$")
       target_link_libraries(app_${name} PRIVATE gpufs_analytics)
     endif()
     if(name MATCHES "^(gpufs|mosaic)$")  # bench apps; the harness

@@ -28,7 +28,8 @@
   WORKLOAD(backprop)                   \
   WORKLOAD(binomialOptions)            \
   WORKLOAD(lavaMD)                     \
-  WORKLOAD(layers)
+  WORKLOAD(layers)                     \
+  WORKLOAD(outofcore_bfs)
 
 namespace gpufs::apps::workloads {
 

@@ -7,7 +7,6 @@
 #include <gpufs/io/write/write_page.hpp>
 #include <gpufs/source/fill.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -219,12 +218,15 @@ struct group_ops<cooperative_groups::thread_block> {
     auto* const to = reinterpret_cast<std::uint64_t*>(scratch().handle);
     for (unsigned i = static_cast<unsigned>(g.thread_rank()); i < words;
          i += static_cast<unsigned>(g.size()))
-      to[i] = i == 0 ? reinterpret_cast<std::uint64_t>(scratch().handle) : from[i];
-    if (g.thread_rank() == 0) scratch().handle_of = fs.self;
+      to[i] = from[i];
+    if (g.thread_rank() != 0) return;
+    // The first word, which the same thread has copied.
+    reinterpret_cast<fs_ref*>(scratch().handle)->self =
+        reinterpret_cast<fs_ref const*>(scratch().handle);
+    scratch().handle_of = fs.self;
   }
   /// A context of another filesystem that was made later has taken the place of the copy.
   __device__ static fs_ref const* handle(fs_ref const& fs) {
-    static_assert(offsetof(fs_ref, self) == 0);
     return scratch().handle_of == fs.self ? reinterpret_cast<fs_ref const*>(scratch().handle)
                                           : fs.self;
   }
