@@ -34,7 +34,7 @@ class lone_read {
   enum class way : std::uint32_t {
     longer,   ///< readahead must be asked, and nothing is to be noted
     request,  ///< a request of its own; nothing is to be requested beyond it
-    chunk,    ///< chunk() has them
+    chunk,    ///< chunk_via() brings them
   };
 
   /// Of a caller without a prefetcher.
@@ -67,7 +67,10 @@ class lone_read {
     reads_.shared = same && reads_.shared != 0 &&
                     !is_far(reads_, r.page_begin, chunks_per_context * fs.prefetch.chunk_bytes);
     reads_.depth = 0;
+    std::uint64_t const own_end = reads_.own_end;
+    bool const follows = reads_.follows(r.page_begin);
     reads_.bring_in(r.page_begin, r.page_begin + page);
+    __syncwarp();  // all lanes have read the state
     has_chunks_ = __ballot_sync(base::all_lanes, mine_.length != 0) != 0;
     // Kernels may give advice meanwhile, so lanes may differ.
     if (__all_sync(base::all_lanes, known && jump && (strided || random)) == 0) return;
@@ -78,7 +81,11 @@ class lone_read {
     bool const covers = mine_.length != 0 && mine_.version == r.version &&
                         mine_.begin <= r.page_begin && r.page_end <= mine_.begin + mine_.length;
     unsigned const lanes = __ballot_sync(base::all_lanes, covers);
-    if (lanes == 0 || pieces_.repeats == 0) return;
+    // Others have brought in pages between: the caller may share them.
+    bool const between = mine_.length != 0 && mine_.version == r.version &&
+                         mine_.begin < r.page_begin && mine_.begin + mine_.length > own_end;
+    bool const taken_over = !follows && __ballot_sync(base::all_lanes, between) != 0;
+    if (lanes == 0 || taken_over || pieces_.repeats == 0) return;
     way_ = way::chunk;
     lane_ = base::lowest_lane(lanes);
     auto const together =
@@ -103,10 +110,19 @@ class lone_read {
     return static_cast<std::uint32_t>(r.page_begin - base::warp_broadcast(mine_.begin, lane_));
   }
 
-  /// Notes the read, unless it needs the longer way. Its page is entered, and the caller brings it
-  /// in. If it comes in a chunk, the answer has been seen.
+  /// Notes that the caller brings in the page out of a file window. Readahead has no part in it.
+  __device__ __forceinline__ void note_window(readahead_state& state) const {
+    if (lane_id() == 0) {
+      state.reads.own_begin = reads_.own_begin;
+      state.reads.own_end = reads_.own_end;
+    }
+    __syncwarp();
+  }
+
+  /// Notes the read. Its page is entered, and the caller brings it in. If it comes in a chunk, the
+  /// answer has been seen.
   __device__ __forceinline__ void note(readahead_state& state) const {
-    if (lane_id() == 0 && way_ != way::longer) {
+    if (lane_id() == 0) {
       state.reads = reads_;
       state.pieces = pieces_;
       state.advised.calls = calls_;

@@ -199,6 +199,7 @@ class seat_chunks {
 
   /// Forgets the answers of chunks that have been given back. All lanes call.
   __device__ void forget_answers() {
+    __syncwarp();  // all lanes have read the state
     answered_ &= __ballot_sync(base::all_lanes, mine_.length != 0);
   }
 

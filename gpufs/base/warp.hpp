@@ -18,9 +18,10 @@
 #endif
 
 // Marks a stage of a call. Stages are out of line, so the calling kernel keeps its own registers.
-// They take the handle from GPU memory (fs_ref::self). The kernel's parameter then needs no copy on
-// the stack. Nobody writes to the handle while a kernel runs. Its parameter is `__restrict__`, so
-// that the compiler need not load members again behind each atomic access.
+// They take the handle from GPU memory (fs_ref::self), or a block's copy of it in shared memory.
+// The kernel's parameter then needs no copy on the stack. Nobody writes to the handle during a
+// call. Its parameter is `__restrict__`, so that the compiler need not load members again behind
+// each atomic access.
 #if defined(__CUDACC__)
 #define GPUFS_STAGE __device__ __noinline__
 #else

@@ -50,8 +50,8 @@ __device__ __forceinline__ claimed_frame claim_drawn(handle::page_cache_ref cons
     mine.frame = c.lra.frame_at(drawn);
   }
   frame_header& h = c.headers[mine.frame];
-  // The name comes in the same trip. It is right if claim() finds the same state, as its generation
-  // changes with the name.
+  // The name comes in the same trip. If its loads come behind that of the state, it is right if
+  // claim() finds the same state, as the generation changes with the name.
   std::uint64_t state = frame_state(h).load(memory_order_relaxed);
   page_location const old =
       locate(c, atomic_ref<std::uint64_t, scope::device>(h.version).load(memory_order_relaxed),
@@ -90,12 +90,15 @@ __device__ __forceinline__ one_entered enter_one(handle::page_cache_ref const& c
   std::uint64_t const own = std::uint64_t(warp_broadcast(mine.old_tag)) << 32 | (r.frame + 1);
   std::uint64_t const old =
       r.evicted ? bucket_entry(c, old_bucket, lane_id()).load(memory_order_relaxed) : 0;
-  // Pairs with the store below, as in lane_insert(). Holders run a few instructions.
-  if (first_lane)
-    for (unsigned pause = 0; lock.exchange(1, memory_order_acquire) != 0;) backoff(pause);
+  // Pairs with the store below, as in lane_insert(). The wait comes when the old entry is gone.
+  bool locked = !first_lane || lock.exchange(1, memory_order_acquire) == 0;
   if (old == own) bucket_entry(c, old_bucket, lane_id()).store(0, memory_order_relaxed);
-  // Never so on the hardware (docs/memory-model.md); then the name was an older one.
+  // The loads of state and name have no order. If the name was an older one, look again: now the
+  // acquire of claim() is behind us.
   if (r.evicted && __ballot_sync(all_lanes, old == own) == 0) remove(c, r.frame);
+  // Holders run a few instructions.
+  for (unsigned pause = 0; !locked; locked = lock.exchange(1, memory_order_acquire) == 0)
+    backoff(pause);
   __syncwarp();  // all lanes come after the acquire, and the old entry is gone before the new name
 
   if (first_lane) begin_fill(h, version, page);

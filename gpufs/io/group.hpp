@@ -55,7 +55,7 @@ union batch_record {
   write_page written[source::batch_pages];
 };
 
-/// Shared memory of a block for its collective calls, about 1 KB. All contexts of the block share
+/// Shared memory of a block for its collective calls, about 2 KB. All contexts of the block share
 /// it: calls follow each other, with barriers between uses.
 struct block_scratch {
   batch_record pages;

@@ -4,6 +4,7 @@
 #include <gpufs/owner/window_mapper.hpp>
 
 #include <chrono>
+#include <cstddef>
 
 namespace gpufs::owner {
 
@@ -12,6 +13,8 @@ endpoint::endpoint(config const& settings, layout const& sizes, testing::fault_i
     : subsystems_(settings, sizes),
       handle_(on_device<fs_ref>(1, "the handle", lower_cache)),
       ref_(subsystems_.ref()) {
+  // A block's copy of the handle has its own address there (io/group.hpp).
+  static_assert(offsetof(fs_ref, self) == 0);
   ref_.self = handle_.data();
   handle_.copy_from_host(&ref_, 1);
   make_transfers(settings, sizes, faults);

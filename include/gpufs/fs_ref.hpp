@@ -26,16 +26,16 @@ namespace gpufs {
 ///
 /// Trivially copyable. Valid while the gpufs::filesystem lives.
 struct fs_ref {
-  fs_ref const* self = nullptr;           ///< this handle in GPU memory
-  handle::link_ref link;                  ///< to the daemon: control words
-  handle::channels_ref channels;          ///< to the daemon: requests, staging, answers
-  handle::page_cache_ref cache;           ///< page table and frames
-  handle::pins_ref pins;                  ///< what is pinned, and who waits for frames
-  handle::seats_ref seats;                ///< places of contexts
-  handle::prefetch_ref prefetch;          ///< readahead windows of contexts
-  handle::write_ref writes;               ///< buffers of dirty pages
-  handle::window_table_ref windows;       ///< registered file windows
-  handle::block_files_ref blocks;         ///< files that kernels read by NVMe commands
+  fs_ref const* self = nullptr;      ///< this handle in GPU memory; in a block's copy, the copy
+  handle::link_ref link;             ///< to the daemon: control words
+  handle::channels_ref channels;     ///< to the daemon: requests, staging, answers
+  handle::page_cache_ref cache;      ///< page table and frames
+  handle::pins_ref pins;             ///< what is pinned, and who waits for frames
+  handle::seats_ref seats;           ///< places of contexts
+  handle::prefetch_ref prefetch;     ///< readahead windows of contexts
+  handle::write_ref writes;          ///< buffers of dirty pages
+  handle::window_table_ref windows;  ///< registered file windows
+  handle::block_files_ref blocks;    ///< files that kernels read by NVMe commands
   file::record_share* records = nullptr;  ///< see gpufs/file/file_record.hpp
   /// grows when a written file gets another version; see file::is_outdated()
   std::uint32_t* file_changes = nullptr;

@@ -53,12 +53,6 @@ __device__ __forceinline__ void await_page(fs_ref const& fs, source::page_name c
   }
 }
 
-/// A channel for a page, if the first one that the warp tries is free. One thread calls.
-__device__ __forceinline__ bool first_channel(fs_ref const& fs, ring::channel& via) {
-  handle::channel_pool_ref const& pool = fs.channels.page;
-  return ring::try_channel(fs, pool, warp_number() * pool.spacing % pool.count, via);
-}
-
 /// Looks for the answer to a chunk's request, a few times. All lanes of a warp call. Returns its
 /// result, or -1 if it is not there.
 __device__ __forceinline__ std::int32_t look_for_chunk(fs_ref const& fs, ring::channel const& via) {
@@ -129,10 +123,11 @@ __device__ __forceinline__ source::fill find_source(fs_ref const& fs, prefetch::
     e.in_twin = rpc::is_in_twin(result) ? 1 : 0;
     return e;
   }
+  handle::channel_pool_ref const& pool = fs.channels.page;
   ring::channel via;
-  std::uint32_t taken = 0;
-  if (lane_id() == 0) taken = first_channel(fs, via) ? 1 : 0;
-  if (warp_broadcast(taken) == 0) return {};
+  bool const got = ring::try_channels(fs, pool, warp_number() * pool.spacing % pool.count, 1,
+                                      lane_id() == 0, via);
+  if (__ballot_sync(all_lanes, got) == 0) return {};
   return source::fill::by_channel(0, {warp_broadcast(via.number), warp_broadcast(via.sequence)});
 }
 
@@ -152,13 +147,11 @@ __device__ __forceinline__ lone_page bring_in_alone(fs_ref const& fs, batch cons
   prefetch::lone_read read;
   if (b.chunks != nullptr) read = prefetch::lone_read(fs, *b.chunks, r);
   if (seen.contested()) return {{}, true};
-  // Under way together with the look for the source.
-  bool const draws = lane_id() == 0 && read.found() != prefetch::lone_read::way::longer;
-  std::uint64_t const drawn = draws ? cache::draw_next(fs.cache, b.seat) : 0;
   lone_page mine{find_source(fs, r, read, seen)};
   if (mine.entry.status == source::page_status::none) return {};
   bool const own = mine.entry.kind == source::source_kind::channel;
   bool const first_lane = lane_id() == 0;
+  std::uint64_t const drawn = first_lane ? cache::draw_next(fs.cache, b.seat) : 0;
   cache::one_entered const one = enter_alone(&fs, b.seat, drawn, span.version, b.first);
   if (one.evicted && first_lane) handle::add(fs, handle::counter::evictions);
   if (!one.taken || one.result != cache::insert_result::inserted) {
@@ -170,7 +163,12 @@ __device__ __forceinline__ lone_page bring_in_alone(fs_ref const& fs, batch cons
   }
   mine.entry.frame = one.frame;
   if (own) ring::submit(fs, source::page_request(fs, name, mine.entry.via, 0));
-  if (b.chunks != nullptr) read.note(*b.chunks);
+  if (b.chunks != nullptr) {
+    if (mine.entry.kind == source::source_kind::window)
+      read.note_window(*b.chunks);
+    else
+      read.note(*b.chunks);
+  }
   if (first_lane) {
     handle::add(fs, handle::counter::requests, own ? 1 : 0);
     handle::add(fs, handle::counter::read_requests, own ? 1 : 0);
