@@ -96,14 +96,15 @@ def tables():
     yield ""
     yield from pattern_table(patterns)
     yield ""
-    yield from textwrap.wrap(registered(patterns), 100)
+    yield from textwrap.wrap(
+        f"{registered(patterns)} Measured on: {machine(patterns)}.", 100)
     yield ""
     yield (f"Chosen settings (`gpufs bench ratios`, {first['blocks']} blocks of {first['threads']} "
            f"threads, median of {first['runs']} rounds):")
     yield ""
     yield from ratio_table(ratios)
     yield ""
-    yield from textwrap.wrap(f"Measured on: {machine(patterns)}.", 100)
+    yield from textwrap.wrap(f"Measured on: {machine(first)}.", 100)
     yield ""
     yield from textwrap.wrap(
         f"What else brings a file to a GPU (`gpufs bench peers`, {peers['bytes'] >> 20} MiB in the "
