@@ -125,6 +125,8 @@ struct group_ops {
   __device__ static unsigned next_unit(unsigned last) { return last + 1; }
   /// The smallest of the values that the first lanes of the warps give, in every thread.
   __device__ static std::uint64_t smallest(Group const&, std::uint64_t value) { return value; }
+  /// All threads call, before a barrier and the first use of what the group shares.
+  __device__ static void make_scratch(Group const&) {}
   /// All threads call, between barriers. Gives handle() a copy near by.
   __device__ static void copy_handle(Group const&, fs_ref const&) {}
   /// The handle, for stages. Its address is valid in threads of the group.
@@ -210,6 +212,10 @@ struct group_ops<cooperative_groups::thread_block> {
     }
     __syncthreads();
     return scratch().stop;
+  }
+  /// On the emulated device the first use makes the object, and the barrier tells the others.
+  __device__ static void make_scratch(group const& g) {
+    if (g.thread_rank() == 0) static_cast<void>(scratch());
   }
   __device__ static void copy_handle(group const& g, fs_ref const& fs) {
     static_assert(sizeof(fs_ref) % sizeof(std::uint64_t) == 0);

@@ -44,6 +44,7 @@ class io_context {
   using ops = io::group_ops<Group>;
 
   __device__ io_context(fs_ref const& fs, Group const& group) : fs_(fs), group_(group) {
+    ops::make_scratch(group_);
     ops::sync(group_);  // no lane is at a gate any more: it may have one by another context
     io::reset_warp_gate();
     ops::copy_handle(group_, fs);
