@@ -17,9 +17,9 @@ namespace gpufs::io {
 using namespace base;
 
 // The short way. Most reads of one page are alone: no caller waits for a frame, the prefetcher has
-// nothing to do, a channel and a frame are free, and nobody else brings in the page. They do the
-// same as begin_batch(), look_ahead() and end_batch(), with a third of the instructions and trips
-// to memory. What the prefetcher and the counters note waits until the request is sent. If
+// nothing to do or has the page in a chunk, a channel and a frame are free, and nobody else brings
+// in the page. The short way does the same as begin_batch(), look_ahead() and end_batch(), in fewer
+// trips to memory. What the prefetcher and the counters note waits until the request is sent. If
 // something is not as supposed, the read takes the long way, which begins anew.
 
 /// A page that a warp brings in by itself. The same in all lanes.
