@@ -11,7 +11,10 @@ constexpr std::uint64_t undefined_value = 0xbadc0ffee0ddf00d;
 
 // A call in a header has a copy of its place in every translation unit. Instances of one template
 // are different code, so their places differ.
-GPUFS_NO_TSAN bool same_place(place const& a, place const& b) {
+// By value: ThreadSanitizer checks the functions that are called here. So they read this thread's
+// stack, not the other thread's state. A thread that has returned may run this, and nothing orders
+// its reads before the end of the launch.
+GPUFS_NO_TSAN bool same_place(place a, place b) {
   if (__builtin_memcmp(&a, &b, sizeof(place)) == 0) return true;
   return a.line() == b.line() && a.column() == b.column() &&
          __builtin_strcmp(a.file_name(), b.file_name()) == 0 &&
