@@ -164,6 +164,22 @@ if(GPUFS_DEVICE STREQUAL "emulated")
   endforeach()
 endif()
 
+# Suites of shared memory once more, with accesses caught by userfaultfd, or by signals where that
+# is not permitted. ThreadSanitizer does not know that a thread was stopped and went on.
+if(GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_SANITIZE STREQUAL "thread")
+  foreach(suite
+      shared_memory shared_threads shared_programs shared_file_programs shared_file_threads
+      shared_tiers shared_spill shared_pins separate_glimpses separate_programs separate_streams
+      emulated_shared_files)
+    set(name userfault_${suite}_test)
+    add_test(NAME ${name} COMMAND ${suite}_test)
+    set_tests_properties(${name} PROPERTIES
+      TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77
+      ENVIRONMENT "${test_environment};GPUFS_FAULT_HANDLER=userfault;\
+LLVM_PROFILE_FILE=${profiles}/${name}-%m%c.profraw")
+  endforeach()
+endif()
+
 if(TARGET tune_test)
   add_dependencies(tune_test app_gpufs)
 endif()

@@ -43,6 +43,7 @@ facts look(config const& settings) {
   f.io = look_at_io(settings, temp_folder());
   for (ability const& each : look_at_nvme()) f.io.push_back(each);
   if (!f.device) return f;
+  f.io.push_back(look_at_user_faults());
   f.paths = look_at_paths(settings, temp_folder());
   try {
     config small = settings;

@@ -1,5 +1,6 @@
 #include <gpufs/device.hpp>
 #include <gpufs/device/file_window.hpp>
+#include <gpufs/mapping.hpp>
 
 #include <apps/common/build_facts.hpp>
 #include <apps/common/host_file.hpp>
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <string_view>
 #include <thread>
 
 #include <sys/resource.h>
@@ -74,6 +76,23 @@ std::vector<ability> look_at_io(config const& settings, std::string const& folde
     all.push_back({fmt::format("O_DIRECT in {}", folder), false, e.what()});
   }
   return all;
+}
+
+ability look_at_user_faults() {
+  ability a{"userfaultfd for shared memory", false, ""};
+  try {
+    mapping_config c;
+    c.fault_handler = fault_handling::userfault;
+    auto const notes = shared_memory(c).notes();
+    constexpr std::string_view refused = "fault_handler: signal, as ";
+    auto const why = std::ranges::find_if(
+        notes, [&](std::string const& note) { return note.starts_with(refused); });
+    a.works = why == notes.end();
+    if (!a.works) a.remark = why->substr(refused.size());
+  } catch (device_error const& e) {
+    a.remark = e.what();
+  }
+  return a;
 }
 
 std::vector<ability> look_at_paths(config const& settings, std::string const& folder) {

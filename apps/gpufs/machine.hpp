@@ -29,6 +29,9 @@ struct host_facts {
 /// io_uring, its registered buffers, pread threads, O_DIRECT in `folder`, cachestat.
 [[nodiscard]] std::vector<ability> look_at_io(config const& settings, std::string const& folder);
 
+/// Whether fault_handling::userfault is to be had. Needs a device.
+[[nodiscard]] ability look_at_user_faults();
+
 /// The values of io_path. For each: what the validator says, whether pinned memory is available,
 /// and whether a file in `folder` can be registered for the device.
 [[nodiscard]] std::vector<ability> look_at_paths(config const& settings, std::string const& folder);

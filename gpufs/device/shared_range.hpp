@@ -164,5 +164,7 @@ class shared_range {
 
 /// True in a thread that runs a kernel. GPU: never.
 [[nodiscard]] bool in_kernel() noexcept;
+/// Whether the thread with this number of the system runs kernels and nothing else. GPU: none does.
+[[nodiscard]] bool runs_kernels(pid_t thread) noexcept;
 
 }  // namespace gpufs::device_memory

@@ -29,12 +29,16 @@ std::uint64_t memory_of_host() {
   return std::uint64_t(host.totalram) * host.mem_unit;
 }
 
+bool uses_userfaultfd(mapping_config const& settings) {
+  return settings.fault_handler == fault_handling::userfault;
+}
+
 }  // namespace
 
 address_space::address_space(mapping_config const& settings, spill_file_maker spill_files)
     : settings_(settings),
       device_(current_device_number()),
-      range_(settings.address_space),
+      range_(settings.address_space, uses_userfaultfd(settings)),
       free_(range_.bytes()),
       rolling_(settings),
       tiers_{.make_spill_file = std::move(spill_files),
@@ -49,8 +53,11 @@ address_space::address_space(mapping_config const& settings, spill_file_maker sp
   if (range_.bytes() < settings.address_space)
     notes_.push_back(fmt::format("address_space: {} bytes instead of {}, as the system has no more",
                                  range_.bytes(), settings.address_space));
+  if (!range_.why_no_user_faults().empty())
+    notes_.push_back("fault_handler: signal, as " + range_.why_no_user_faults());
   no_signals const inherited;  // by the thread
   try {
+    if (range_.user_faults() != nullptr) touches_.emplace(range_, faults_);
     service_ = std::thread([this] { serve_faults(); });
   } catch (std::system_error const& e) {
     throw device_error(fmt::format(
@@ -63,6 +70,7 @@ address_space::~address_space() {
     quiet_lock lock(mutex_);
     wait_until(lock, [this] { return ending_.empty(); });
   }
+  if (touches_) touches_->stop();
   guard_.reset();
   // Pairs with the look of the service thread, which rings() orders.
   stops_.store(true, std::memory_order_release);

@@ -3,7 +3,6 @@
 
 #include <gpufs/device.hpp>
 #include <gpufs/device/call_ends.hpp>
-#include <gpufs/device/shared_range.hpp>
 #include <gpufs/mapping/arena.hpp>
 #include <gpufs/mapping/fault_queue.hpp>
 #include <gpufs/mapping/file_lane.hpp>
@@ -17,6 +16,7 @@
 #include <gpufs/mapping/rolling.hpp>
 #include <gpufs/mapping/staging.hpp>
 #include <gpufs/mapping/tier_account.hpp>
+#include <gpufs/mapping/touch_reader.hpp>
 #include <gpufs/mapping_options.hpp>
 #include <gpufs/mapping_statistics.hpp>
 
@@ -122,6 +122,7 @@ class address_space {
   [[nodiscard]] tier_budgets budgets() const;
 
   [[nodiscard]] int device() const { return device_; }
+  [[nodiscard]] bool lets_system_calls_wait() const { return range_.user_faults() != nullptr; }
   [[nodiscard]] mapping_statistics counts(object const* of = nullptr) const;
   [[nodiscard]] std::vector<std::string> notes() const;
 
@@ -256,7 +257,7 @@ class address_space {
   pid_t process_ = ::getpid();
   mapping_config settings_;
   int device_;
-  device_memory::shared_range range_;
+  guarded_range range_;
   staging_pool staging_;
   lane_pool lanes_;
   std::optional<page_hasher> hasher_;  ///< since the first object that needs it
@@ -292,6 +293,7 @@ class address_space {
   std::atomic<bool> stops_{false};
   std::atomic<bool> ends_with_process_{false};  ///< no file is read any more
   std::optional<guard> guard_;
+  std::optional<touch_reader> touches_;
   std::thread service_;  // last, since it uses all of the above
 };
 

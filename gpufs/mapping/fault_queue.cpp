@@ -68,7 +68,7 @@ void futex_wake(std::atomic<std::uint32_t>* word) noexcept {
   ::syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
-fault_answer fault_queue::post_and_wait(fault& f) noexcept {
+void fault_queue::post(fault& f) noexcept {
   f.next = newest_.load(std::memory_order_relaxed);
   // Pairs with take_all(): who takes the fault sees what it says. The queue is only ever taken
   // whole, so an address that comes again does no harm.
@@ -76,6 +76,10 @@ fault_answer fault_queue::post_and_wait(fault& f) noexcept {
                                         std::memory_order_relaxed)) {
   }
   ring();
+}
+
+fault_answer fault_queue::post_and_wait(fault& f) noexcept {
+  post(f);
   for (soon is_soon;;) {
     // Pairs with answer(): behind it are the bytes and the protection that the access needs.
     auto const now = f.answer.load(std::memory_order_acquire);
@@ -97,6 +101,7 @@ fault* fault_queue::take_all() noexcept {
 }
 
 void fault_queue::answer(fault& f, fault_answer with) noexcept {
+  if (f.listener != nullptr) return f.listener->answered(f, with);
   auto* const word = &f.answer;
   word->store(std::uint32_t(with), std::memory_order_release);
   futex_wake(word);

@@ -27,11 +27,25 @@ enum class fault_answer : std::uint32_t {
   failed,    ///< the bytes cannot be had
 };
 
-/// One fault. It lies on the stack of the thread that faulted, until it is answered.
+struct fault;
+
+/// Gets answers to faults whose thread does not wait in post_and_wait().
+class fault_listener {
+ public:
+  /// In the thread that answers. The fault is the listener's from here on.
+  virtual void answered(fault& f, fault_answer with) noexcept = 0;
+
+ protected:
+  ~fault_listener() = default;
+};
+
+/// One fault. It lies on the stack of the thread that faulted, or is its listener's, until it is
+/// answered.
 struct fault {
   std::uintptr_t address;
   touch_kind kind;
   bool in_kernel;
+  fault_listener* listener = nullptr;  ///< null: a thread waits for the answer
   fault* next = nullptr;
   std::atomic<std::uint32_t> answer{std::uint32_t(fault_answer::waiting)};
 };
@@ -39,13 +53,15 @@ struct fault {
 /// Many threads post, in signal handlers: nothing here allocates or locks. One thread takes.
 class fault_queue {
  public:
-  /// Posts the fault and waits for its answer.
+  /// Posts a fault that has a listener.
+  void post(fault& f) noexcept;
+  /// Posts a fault that has none, and waits for its answer.
   fault_answer post_and_wait(fault& f) noexcept;
 
   /// All faults posted since the last call, the oldest first; null: none.
   [[nodiscard]] fault* take_all() noexcept;
 
-  /// Lets the thread that posted it go on. The fault is gone then.
+  /// Lets the thread that posted it go on, or tells the listener. The fault is gone then.
   static void answer(fault& f, fault_answer with) noexcept;
 
   /// Wakes the thread that waits in wait(). Any thread calls. If none sleeps, without a system

@@ -14,9 +14,11 @@
 #include <bit>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
@@ -42,6 +44,17 @@ void check_chunk(std::uint64_t chunk) {
   if (chunk == chunk_automatic || (std::has_single_bit(chunk) && chunk >= least && chunk <= most))
     return;
   owner::reject("chunk_size", std::to_string(chunk), "auto (0) or a power of two from 2M to 1G");
+}
+
+fault_handling fault_handler_of(mapping_config const& c) {
+  constexpr char variable[] = "GPUFS_FAULT_HANDLER";
+  if (c.fault_handler != fault_handling::automatic) return c.fault_handler;
+  char const* const text = std::getenv(variable);
+  std::string_view const said = text != nullptr ? text : "";
+  if (said == "userfault") return fault_handling::userfault;
+  if (!said.empty() && said != "signal" && said != "auto")
+    owner::reject(variable, said, "auto, signal or userfault");
+  return fault_handling::signal;
 }
 
 }  // namespace
@@ -164,8 +177,10 @@ shared_memory::shared_memory(mapping_config const& settings) {
     spill_files = [folder] { return owner::make_spill_file(folder); };
     static_cast<void>(spill_files());  // a bad folder shows here
   }
+  mapping_config chosen = settings;
+  chosen.fault_handler = fault_handler_of(settings);
   // In a child of fork() threads and device are the parent's: all stays as it is.
-  space_ = std::shared_ptr<address_space>(new address_space(settings, std::move(spill_files)),
+  space_ = std::shared_ptr<address_space>(new address_space(chosen, std::move(spill_files)),
                                           [](address_space* s) {
                                             if (!s->in_forked_child()) delete s;
                                           });
@@ -241,7 +256,7 @@ mapping_statistics shared_memory::stats() const { return space_->counts(); }
 
 std::vector<std::string> shared_memory::notes() const {
   auto all = space_->notes();
-  if (&gpufs_io_is_wrapped == nullptr)
+  if (&gpufs_io_is_wrapped == nullptr && !space_->lets_system_calls_wait())
     all.emplace_back(
         "system calls of the program fail with EFAULT on bytes that the CPU would have to fetch; "
         "link it with gpufs_wrap_io(), or use shared_memory::read() and the like");

@@ -30,6 +30,16 @@ enum class memory_advice { automatic, device, host, atomics };
 /// all   All pages of blocks that the CPU or a call may have written are.
 enum class write_detection { hash, all };
 
+/// How accesses of CPU threads are caught that have to wait for bytes.
+/// automatic  As the environment variable GPUFS_FAULT_HANDLER says, signal or userfault. Else by
+///            signal.
+/// signal     By SIGSEGV. System calls that name such bytes fail with EFAULT, if the program is not
+///            linked with gpufs_wrap_io().
+/// userfault  By userfaultfd(2): system calls wait as well, and a fault takes longer. Needs Linux
+///            6.4 and CAP_SYS_PTRACE, access to /dev/userfaultfd or vm.unprivileged_userfaultfd.
+///            Where that is missing it is signal, and shared_memory::notes() says why.
+enum class fault_handling { automatic, signal, userfault };
+
 /// Value of mapping_config::coherence_block and map_options::block: 2 MiB, but at most a sixteenth
 /// of the object and at least 64 KiB.
 inline constexpr std::uint64_t block_automatic = 0;
@@ -95,6 +105,9 @@ struct mapping_config {
   /// Threads that read a file's bytes into GPU memory, or write them back, 1..256, for each object
   /// that is filled or written back.
   std::uint32_t fill_threads = 8;
+
+  /// How accesses of CPU threads are caught.
+  fault_handling fault_handler = fault_handling::automatic;
 
   /// How pages that kernels have changed are found when an object is written back.
   write_detection detect_writes = write_detection::hash;

@@ -4,6 +4,7 @@
 
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/memory_file.hpp>
+#include <test/mapping/user_faults.hpp>
 #include <test/refusals/refused_calls.hpp>
 #include <test/refusals/shared_sweep.hpp>
 #include <test/support/in_library.hpp>
@@ -35,8 +36,10 @@ struct stopped {};
 class program {
  public:
   /// `outcome`: what the refused call says, 0: none is refused.
-  program(coherence_protocol protocol, int outcome, bool is_tight) : outcome_(outcome) {
+  program(coherence_protocol protocol, int outcome, bool is_tight, fault_handling how)
+      : outcome_(outcome) {
     settings_.protocol = protocol;
+    settings_.fault_handler = how;
     if (is_tight) {  // one object in device memory, two at the host
       settings_.device_memory = 2 << 20;
       settings_.host_memory = 4 << 20;
@@ -187,8 +190,9 @@ class program {
 
 int sweeps_run = 0;
 
-void sweep(coherence_protocol protocol, bool is_tight = false) {
-  sweep_calls([=](int outcome) { program(protocol, outcome, is_tight).run(); });
+void sweep(coherence_protocol protocol, bool is_tight = false,
+           fault_handling how = fault_handling::signal) {
+  sweep_calls([=](int outcome) { program(protocol, outcome, is_tight, how).run(); });
   ++sweeps_run;
 }
 
@@ -204,12 +208,16 @@ TEST_CASE("shared calls: batch objects while calls are refused") {
 TEST_CASE("shared calls: objects that do not fit into device memory while calls are refused") {
   sweep(coherence_protocol::rolling, true);
 }
+TEST_CASE("shared calls: objects with userfaultfd, where permitted, while calls are refused") {
+  sweep(coherence_protocol::rolling, true, fault_handling::userfault);
+}
 
 // Last, as it counts what the others have refused.
 TEST_CASE("shared calls: every call of shared memory was refused") {
-  if (sweeps_run < 4) return;  // only some cases run
+  if (sweeps_run < 5) return;  // only some cases run
   for (auto const& call : refusable_calls()) {
     std::string const name = call.name;
+    if (is_of_user_faults(call.call) && !has_user_faults()) continue;
     if (is_of_shared_memory(call.call))
       CHECK_MESSAGE(reached_calls[std::size_t(call.call)] > 0, name);
   }

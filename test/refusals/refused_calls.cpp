@@ -18,8 +18,10 @@
 #include <system_error>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -160,6 +162,8 @@ std::span<refusable_call const> refusable_calls() {
       {punch_hole, "fallocate", none, {EINTR, ENOSYS, EOPNOTSUPP}},
       {seek_data, "lseek", none, {EINVAL}},
       {mprotect, "mprotect", error, {ENOMEM}},
+      {poll, "poll", none, {EINTR, ENOMEM}},
+      {event_counter, "eventfd", none, {EMFILE, ENFILE, ENOMEM}},
       {device_available, "device_available", error, {refused_by_device}},
       {device_number, "current_device_number", error, {refused_by_device}},
       {device_current, "make_device_current", error, {refused_by_device}},
@@ -183,7 +187,11 @@ bool is_of_shared_memory(refusable call) {
   using enum refusable;
   return call == read || call == write || call == pwrite || call == shared_map ||
          call == memory_file || call == punch_hole || call == seek_data || call == device_chunk ||
-         call == host_chunk;
+         call == host_chunk || is_of_user_faults(call);
+}
+
+bool is_of_user_faults(refusable call) {
+  return call == refusable::poll || call == refusable::event_counter;
 }
 
 }  // namespace gpufs::test
@@ -408,6 +416,14 @@ int __wrap_sem_wait(::sem_t* semaphore) {
 int __real_sem_clockwait(::sem_t*, clockid_t, ::timespec const*);
 int __wrap_sem_clockwait(::sem_t* semaphore, clockid_t clock, ::timespec const* end) {
   return fails(refusable::semaphore_wait) ? -1 : __real_sem_clockwait(semaphore, clock, end);
+}
+int __real_poll(::pollfd*, nfds_t, int);
+int __wrap_poll(::pollfd* files, nfds_t count, int timeout) {
+  return fails(refusable::poll) ? -1 : __real_poll(files, count, timeout);
+}
+int __real_eventfd(unsigned, int);
+int __wrap_eventfd(unsigned begin, int flags) {
+  return fails(refusable::event_counter) ? -1 : __real_eventfd(begin, flags);
 }
 int __real_getrlimit(int, ::rlimit*);
 int __wrap_getrlimit(int which, ::rlimit* out) {

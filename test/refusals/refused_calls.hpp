@@ -59,6 +59,8 @@ enum class refusable : unsigned {
   punch_hole,   ///< fallocate
   seek_data,    ///< lseek
   mprotect,
+  poll,           ///< of userfaultfd, in the thread that reads it,
+  event_counter,  ///< and eventfd, which ends that thread
   device_available,
   device_number,
   device_current,
@@ -103,6 +105,8 @@ struct refusable_call {
 
 /// Calls that the library makes only for shared memory.
 [[nodiscard]] bool is_of_shared_memory(refusable call);
+/// Of these, the ones that need userfaultfd.
+[[nodiscard]] bool is_of_user_faults(refusable call);
 
 /// Counts calls while it lives: those of a thread in library(), and those of the library's threads
 /// at any time.

@@ -279,5 +279,6 @@ std::uint64_t free_device_bytes() {
 }
 
 bool in_kernel() noexcept { return false; }
+bool runs_kernels(pid_t) noexcept { return false; }
 
 }  // namespace gpufs::device_memory

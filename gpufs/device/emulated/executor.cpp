@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <mutex>
+#include <set>
 
 #include <sys/prctl.h>
 
@@ -53,6 +55,29 @@ void run_blocks(block_scheduler& scheduler, kernel_launch& launch) {
   scheduler.trim_sanitizer_state();
 }
 
+/// Numbers of all workers that there have been. They work until the process ends.
+class worker_numbers {
+ public:
+  void add(pid_t thread) {
+    std::lock_guard const lock(mutex_);
+    numbers_.insert(thread);
+  }
+  bool has(pid_t thread) noexcept {
+    std::lock_guard const lock(mutex_);
+    return numbers_.contains(thread);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<pid_t> numbers_;
+};
+
+// Never freed: other threads may ask while the process ends.
+worker_numbers& numbers_of_workers() {
+  static auto* const all = new worker_numbers;
+  return *all;
+}
+
 }  // namespace
 
 std::shared_ptr<block_workers> block_workers::shared() {
@@ -84,10 +109,13 @@ void block_workers::run(kernel_launch& launch) {
   launch.all_left.wait(lock, [&] { return launch.workers_left == 0; });
 }
 
+bool block_workers::has(pid_t thread) noexcept { return numbers_of_workers().has(thread); }
+
 void block_workers::work() {
   // A wait's naps start at a microsecond. By default the kernel may add fifty to each.
   prctl(PR_SET_TIMERSLACK, 1);
   block_scheduler scheduler;
+  numbers_of_workers().add(::gettid());
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });

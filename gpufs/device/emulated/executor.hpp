@@ -69,6 +69,9 @@ class block_workers {
   /// The workers of this process. A copy of the pointer keeps them alive.
   [[nodiscard]] static std::shared_ptr<block_workers> shared();
 
+  /// Whether the thread with this number of the system is one of them. Any thread calls.
+  [[nodiscard]] static bool has(pid_t thread) noexcept;
+
  private:
   void work();
 

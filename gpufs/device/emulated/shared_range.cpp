@@ -1,6 +1,7 @@
 // Shared addresses of the emulated device: two memory files, one for the CPU's bytes and one for
 // the device's. One of them lies at the shared address, both lie elsewhere for the library.
 #include <gpufs/device/emulated/capacity.hpp>
+#include <gpufs/device/emulated/executor.hpp>
 #include <gpufs/device/emulated/threads.hpp>
 #include <gpufs/device/shared_range.hpp>
 
@@ -279,5 +280,7 @@ bool is_captured(stream&) { return false; }
 std::uint64_t free_device_bytes() { return emulated::free_memory(); }
 
 GPUFS_NO_TSAN bool in_kernel() noexcept { return emulated::running_thread != nullptr; }
+
+bool runs_kernels(pid_t thread) noexcept { return emulated::block_workers::has(thread); }
 
 }  // namespace gpufs::device_memory
