@@ -30,7 +30,7 @@ ROOMS = [
         "include/gpufs/file_statistics.hpp",
         "include/gpufs/host_times.hpp", "include/gpufs/version.hpp",
         "include/gpufs/file.hpp", "include/gpufs/nvme.hpp", "include/gpufs/testing/*",
-        "include/gpufs/mapping_options.hpp",
+        "include/gpufs/mapping_options.hpp", "include/gpufs/mapping_settings.hpp",
         "include/gpufs/mapping_statistics.hpp", "include/gpufs/shared_memory_error.hpp"]),
     # The host's daemon.
     ("serve", "host", 50, ["host-daemon/serve/*"]),
@@ -150,7 +150,9 @@ PUBLIC_HEADERS = [
     "include/gpufs/host_times.hpp",
     "include/gpufs/io.hpp",
     "include/gpufs/mapping.hpp",
+    "include/gpufs/mapping_cli.hpp",
     "include/gpufs/mapping_options.hpp",
+    "include/gpufs/mapping_settings.hpp",
     "include/gpufs/mapping_statistics.hpp",
     "include/gpufs/mapping_windows.hpp",
     "include/gpufs/nvme.hpp",

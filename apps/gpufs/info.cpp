@@ -68,8 +68,20 @@ json_line to_json(std::vector<ability> const& all) {
   return j;
 }
 
-void print_json(facts const& f, config const& settings,
-                std::function<std::string(setting const&)> const& origin) {
+template <class Config>
+json_line to_json(std::vector<basic_setting<Config>> const& all,
+                  settings_in_force<Config> const& in_force) {
+  json_line values;
+  for (auto const& s : all) {
+    values.object(
+        s.key,
+        json_line().text("value", s.print(in_force.values)).text("origin", in_force.origin(s)));
+  }
+  return values;
+}
+
+void print_json(facts const& f, settings_in_force<config> const& settings,
+                settings_in_force<mapping_config> const& shared) {
   json_line j;
   j.text("name", "info").text("version", GPUFS_VERSION_STRING).text("commit", commit());
   if (f.device) {
@@ -94,11 +106,8 @@ void print_json(facts const& f, config const& settings,
   std::string notes;
   for (auto const& n : f.notes) notes += (notes.empty() ? "" : "; ") + n;
   j.text("notes", notes);
-  json_line values;
-  for (auto const& s : gpufs::settings()) {
-    values.object(s.key, json_line().text("value", s.print(settings)).text("origin", origin(s)));
-  }
-  fmt::print("{}\n", j.object("settings", values).str());
+  j.object("settings", to_json(gpufs::settings(), settings));
+  fmt::print("{}\n", j.object("mapping_settings", to_json(mapping_settings(), shared)).str());
 }
 
 void print_all(char const* heading, std::vector<ability> const& all) {
@@ -109,24 +118,23 @@ void print_all(char const* heading, std::vector<ability> const& all) {
   }
 }
 
-/// The settings, one line each. Unless `expert`: the last line says how many were left out.
-void print_settings(config const& settings,
-                    std::function<std::string(setting const&)> const& origin, bool expert) {
+/// The settings, one line each. Returns how many were left out, as `expert` is false.
+template <class Config>
+std::size_t print_settings(std::vector<basic_setting<Config>> const& all,
+                           settings_in_force<Config> const& in_force, bool expert) {
   std::size_t left_out = 0;
-  fmt::print("settings:\n");
-  for (auto const& s : gpufs::settings()) {
+  for (auto const& s : all) {
     if (s.is_expert && !expert)
       ++left_out;
     else
-      fmt::print("  {:<16} {:<10} {:<14} {}\n", s.key, s.print(settings), origin(s), s.help);
+      fmt::print("  {:<16} {:<10} {:<14} {}\n", s.key, s.print(in_force.values), in_force.origin(s),
+                 s.help);
   }
-  if (left_out != 0)
-    fmt::print("gpufs info --expert lists {} more settings, for tests and measurements\n",
-               left_out);
+  return left_out;
 }
 
-void print_text(facts const& f, config const& settings,
-                std::function<std::string(setting const&)> const& origin, bool expert) {
+void print_text(facts const& f, settings_in_force<config> const& settings,
+                settings_in_force<mapping_config> const& shared, bool expert) {
   fmt::print("gpufs {}\n", version_text());
   if (f.device) {
     auto const& d = *f.device;
@@ -150,15 +158,21 @@ void print_text(facts const& f, config const& settings,
   for (auto const& note : f.notes) fmt::print("note: {}\n", note);
   if (!f.no_filesystem.empty())
     fmt::print("with these settings there is no filesystem: {}\n", f.no_filesystem);
-  print_settings(settings, origin, expert);
+  fmt::print("settings:\n");
+  auto left_out = print_settings(gpufs::settings(), settings, expert);
+  fmt::print("settings of shared memory:\n");
+  left_out += print_settings(mapping_settings(), shared, expert);
+  if (left_out != 0)
+    fmt::print("gpufs info --expert lists {} more settings, for tests and measurements\n",
+               left_out);
 }
 
 }  // namespace
 
-void print_info(config const& settings, std::function<std::string(setting const&)> const& origin,
-                info_options const& o) {
-  facts const f = look(settings);
-  o.json ? print_json(f, settings, origin) : print_text(f, settings, origin, o.expert);
+void print_info(settings_in_force<config> const& settings,
+                settings_in_force<mapping_config> const& shared, info_options const& o) {
+  facts const f = look(settings.values);
+  o.json ? print_json(f, settings, shared) : print_text(f, settings, shared, o.expert);
 }
 
 }  // namespace gpufs::apps

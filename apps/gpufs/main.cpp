@@ -2,6 +2,7 @@
 // for a file (tune), sums up traces (trace), tests NVMe controllers (nvme).
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
+#include <gpufs/mapping_cli.hpp>
 
 #include <apps/bench/apps_study.hpp>
 #include <apps/bench/bam.hpp>
@@ -36,10 +37,11 @@ using namespace gpufs;
 using namespace gpufs::apps;
 
 /// Where the value of a setting comes from.
-std::string origin(CLI::App const& command, config const& c, setting const& s) {
+template <class Config>
+std::string origin(CLI::App const& command, Config const& c, basic_setting<Config> const& s) {
   if (command.get_option(s.flag())->count() != 0) return s.flag();
   if (std::getenv(s.environment_name().c_str()) != nullptr) return s.environment_name();
-  return s.print(c) == s.print(config{}) ? "default" : "file";
+  return s.print(c) == s.print(Config{}) ? "default" : "file";
 }
 
 int bench(bench_options& o, config settings) {
@@ -94,6 +96,7 @@ int main(int argc, char** argv) {
   CLI::App& info_command = *app.add_subcommand(
       "info", "device, host, which ways to read files work here and why others do not, settings");
   cli_settings const info_settings(info_command);
+  cli_mapping_settings const info_mapping_settings(info_command);
   info_options what;
   info_command.add_flag("--json", what.json, "print one JSON object, with all settings");
   info_command.add_flag("--expert", what.expert,
@@ -212,9 +215,11 @@ int main(int argc, char** argv) {
       return run_nvme_bench(queues, settings);
     }
     if (bench_command.parsed()) return bench(options, bench_settings.load());
-    config const settings = info_settings.load();
-    print_info(
-        settings, [&](setting const& s) { return origin(info_command, settings, s); }, what);
+    auto const in_force = [&]<class Config>(Config const& c) {
+      return settings_in_force<Config>{
+          c, [&info_command, c](auto const& s) { return origin(info_command, c, s); }};
+    };
+    print_info(in_force(info_settings.load()), in_force(info_mapping_settings.load()), what);
     return 0;
   });
 }

@@ -1,4 +1,5 @@
 #include <gpufs/config.hpp>
+#include <gpufs/mapping_settings.hpp>
 
 #include <apps/gpufs/settings_page.hpp>
 
@@ -8,14 +9,16 @@ namespace gpufs::apps {
 
 namespace {
 
-std::string default_of(setting const& s) {
-  auto const text = s.print(config{});
+template <class Config>
+std::string default_of(basic_setting<Config> const& s) {
+  auto const text = s.print(Config{});
   return text.empty() ? "(empty)" : text;
 }
 
-void add_table(std::string& page, bool is_expert) {
+template <class Config>
+void add_table(std::string& page, std::vector<basic_setting<Config>> const& all, bool is_expert) {
   page += "| setting | default | environment | command line | |\n|---|---|---|---|---|\n";
-  for (auto const& s : settings()) {
+  for (auto const& s : all) {
     if (s.is_expert != is_expert) continue;
     auto const former =
         s.former_key.empty() ? "" : fmt::format(". Its former name is `{}`", s.former_key);
@@ -28,8 +31,12 @@ void add_table(std::string& page, bool is_expert) {
 
 std::string settings_text() {
   std::string text;
-  for (auto const& s : settings())
-    text += fmt::format("{:<18} {:<10} {}\n", s.key, default_of(s), s.help);
+  auto const add = [&](auto const& all) {
+    for (auto const& s : all)
+      text += fmt::format("{:<18} {:<10} {}\n", s.key, default_of(s), s.help);
+  };
+  add(settings());
+  add(mapping_settings());
   return text;
 }
 
@@ -37,8 +44,9 @@ std::string settings_page() {
   std::string page =
       "# Settings\n"
       "\n"
-      "<!-- gpufs settings --markdown wrote this page, from the table in gpufs/owner/settings.cpp. "
-      "-->\n"
+      "<!-- gpufs settings --markdown wrote this page, from the tables in gpufs/owner: "
+      "settings.cpp "
+      "and\nmapping_settings.cpp. -->\n"
       "\n"
       "A setting can be given in code (`gpufs::config`), in `gpufs.toml`, in the environment, or "
       "on the\ncommand line of every program of this repository. Later ones win. `GPUFS_CONFIG` "
@@ -46,9 +54,16 @@ std::string settings_page() {
       "1024). Times are in\nmilliseconds, or have the suffix ms or s. `gpufs info` lists the "
       "values that hold here, and where\neach comes from.\n"
       "\n";
-  add_table(page, false);
+  add_table(page, settings(), false);
+  page +=
+      "\n## Shared memory\n\nThese are the settings of a `gpufs::shared_memory` "
+      "(`gpufs::mapping_config`). They stand in the same\nfile. `gpufs info` takes them on the "
+      "command line, and programs with `cli_mapping_settings`.\n\n";
+  add_table(page, mapping_settings(), false);
   page += "\n## For tests and measurements\n\nThe defaults of these serve.\n\n";
-  add_table(page, true);
+  add_table(page, settings(), true);
+  page += "\nOf shared memory:\n\n";
+  add_table(page, mapping_settings(), true);
   return page;
 }
 

@@ -1,7 +1,7 @@
 #include <gpufs/device/memory.hpp>
+#include <gpufs/mapping_settings.hpp>
 #include <gpufs/owner/process_memory.hpp>
 #include <gpufs/owner/setting_kinds.hpp>
-#include <gpufs/settings.hpp>
 
 #include <fmt/format.h>
 
@@ -37,7 +37,7 @@ std::uint64_t block_of(std::string const& text) {
 }
 
 mapping_config settings_of_environment() {
-  mapping_config c;
+  mapping_config c = load_mapping_config();
   if (char const* const text = std::getenv("GMAC_PROTOCOL"); text != nullptr && *text != 0)
     c.protocol = protocol_named(text);
   if (char const* const text = std::getenv("GMAC_BLOCK_SIZE"); text != nullptr && *text != 0)

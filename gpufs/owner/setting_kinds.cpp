@@ -1,3 +1,4 @@
+#include <gpufs/mapping_settings.hpp>
 #include <gpufs/owner/setting_kinds.hpp>
 
 #include <cctype>
@@ -63,20 +64,26 @@ std::size_t letters_between(std::string_view a, std::string_view b) {
 }  // namespace
 
 void note_similar_name(std::string_view variable) {
-  for (auto const& s : settings()) {
-    auto const name = s.environment_name();
-    auto const letters = letters_between(variable, name);
-    bool const is_former =
-        !s.former_key.empty() && variable == owner::environment_name(s.former_key);
-    if (letters == 0 || is_former) return;
-    if (letters > 2) continue;
-    static std::mutex mutex;
-    static std::set<std::string, std::less<>> noted;
-    std::lock_guard const lock(mutex);
-    if (noted.emplace(variable).second)
-      fmt::print(stderr, "gpufs: {} is no setting and is ignored; is {} meant?\n", variable, name);
-    return;
-  }
+  std::vector<std::string> names, former;
+  auto const add = [&](auto const& all) {
+    for (auto const& s : all) {
+      names.push_back(s.environment_name());
+      if (!s.former_key.empty()) former.push_back(owner::environment_name(s.former_key));
+    }
+  };
+  add(settings());
+  add(mapping_settings());
+  auto const is_it = [&](std::string const& name) { return name == variable; };
+  if (std::ranges::any_of(names, is_it) || std::ranges::any_of(former, is_it)) return;
+  auto const similar = std::ranges::find_if(
+      names, [&](std::string const& name) { return letters_between(variable, name) <= 2; });
+  if (similar == names.end()) return;
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> noted;
+  std::lock_guard const lock(mutex);
+  if (noted.emplace(variable).second)
+    fmt::print(stderr, "gpufs: {} is no setting and is ignored; is {} meant?\n", variable,
+               *similar);
 }
 
 void reject(std::string_view origin, std::string_view value, std::string_view allowed) {

@@ -60,41 +60,48 @@ struct range {
 
 /// A numeric setting: `read` turns text into the value, `write` prints it so that `read` takes it
 /// back.
-template <class Number, class Read>
-setting number(std::string_view key, std::string_view help, Number config::*member, Read read,
-               std::string (*write)(std::uint64_t), range allowed, std::string_view allowed_text) {
+template <class Config, class Number, class Read>
+basic_setting<Config> number(std::string_view key, std::string_view help, Number Config::*member,
+                             Read read, std::string (*write)(std::uint64_t), range allowed,
+                             std::string_view allowed_text) {
   return {.key = key,
           .help = help,
           .assign =
-              [=](config& c, std::string_view value, std::string_view origin) {
+              [=](Config& c, std::string_view value, std::string_view origin) {
                 auto const n = read(value);
                 if (!n || !allowed.contains(*n)) reject(origin, value, allowed_text);
                 c.*member = Number(*n);
               },
-          .print = [=](config const& c) { return write(c.*member); }};
+          .print = [=](Config const& c) { return write(c.*member); }};
 }
 
-inline setting size(std::string_view key, std::string_view help, std::uint64_t config::*member,
-                    range allowed, std::string_view allowed_text) {
+template <class Config>
+basic_setting<Config> size(std::string_view key, std::string_view help,
+                           std::uint64_t Config::*member, range allowed,
+                           std::string_view allowed_text) {
   return number(key, help, member, read_size, format_size, allowed, allowed_text);
 }
 
-inline setting count(std::string_view key, std::string_view help, std::uint32_t config::*member,
-                     range allowed, std::string_view allowed_text) {
+template <class Config>
+basic_setting<Config> count(std::string_view key, std::string_view help,
+                            std::uint32_t Config::*member, range allowed,
+                            std::string_view allowed_text) {
   return number(key, help, member, read_integer, print_integer, allowed, allowed_text);
 }
 
 /// Any text. It must not have a zero byte.
-inline setting text(std::string_view key, std::string_view help, std::string config::*member) {
+template <class Config>
+basic_setting<Config> text(std::string_view key, std::string_view help,
+                           std::string Config::*member) {
   return {.key = key,
           .help = help,
           .assign =
-              [=](config& c, std::string_view value, std::string_view origin) {
+              [=](Config& c, std::string_view value, std::string_view origin) {
                 if (value.find('\0') != value.npos)
                   reject(origin, "...", "text without zero bytes");
                 c.*member = value;
               },
-          .print = [=](config const& c) { return c.*member; }};
+          .print = [=](Config const& c) { return c.*member; }};
 }
 
 /// Values that had another name before: the former name, and today's. Both are taken.
@@ -103,15 +110,15 @@ using former_names = std::vector<std::pair<std::string_view, std::string_view>>;
 template <class Enum>
 using names = std::vector<std::pair<std::string_view, Enum>>;
 
-template <class Enum>
-setting choice(std::string_view key, std::string_view help, Enum config::*member,
-               names<Enum> const& values, former_names const& former = {}) {
+template <class Enum, class Config>
+basic_setting<Config> choice(std::string_view key, std::string_view help, Enum Config::*member,
+                             names<Enum> const& values, former_names const& former = {}) {
   std::string allowed = "one of";
   for (auto const& [name, value] : values) allowed += fmt::format(" {}", name);
   return {.key = key,
           .help = help,
           .assign =
-              [=](config& c, std::string_view text, std::string_view origin) {
+              [=](Config& c, std::string_view text, std::string_view origin) {
                 for (auto const& [then, now] : former) {
                   if (text != then) continue;
                   note_former_name(fmt::format("{}={}", origin, then),
@@ -123,7 +130,7 @@ setting choice(std::string_view key, std::string_view help, Enum config::*member
                 if (found == values.end()) reject(origin, text, allowed);
                 c.*member = found->second;
               },
-          .print = [=](config const& c) -> std::string {
+          .print = [=](Config const& c) -> std::string {
             auto const found = std::ranges::find(values, c.*member,
                                                  [](auto const& entry) { return entry.second; });
             return found == values.end() ? fmt::format("{}", int(c.*member))

@@ -1,5 +1,6 @@
 // The table of settings.
 #include <gpufs/cache/replacement/policies.hpp>
+#include <gpufs/mapping_options.hpp>
 #include <gpufs/owner/setting_kinds.hpp>
 
 #include <algorithm>
@@ -177,9 +178,18 @@ std::vector<setting> make_settings() {
 
 }  // namespace
 
-std::string setting::environment_name() const { return owner::environment_name(key); }
+template <class Config>
+std::string basic_setting<Config>::environment_name() const {
+  return owner::environment_name(key);
+}
 
-std::string setting::flag() const { return owner::flag_name(key); }
+template <class Config>
+std::string basic_setting<Config>::flag() const {
+  return owner::flag_name(key);
+}
+
+template struct basic_setting<config>;
+template struct basic_setting<mapping_config>;
 
 std::vector<setting> const& settings() {
   static std::vector<setting> const all = make_settings();

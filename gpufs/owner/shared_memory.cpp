@@ -18,7 +18,6 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
-#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
@@ -39,47 +38,18 @@ void check_block(std::uint64_t block, char const* name) {
   owner::reject(name, std::to_string(block), "auto (0) or a power of two from 4K to 32M");
 }
 
-void check_chunk(std::uint64_t chunk) {
-  constexpr std::uint64_t least = device_memory::shared_range::granularity, most = 1 << 30;
-  if (chunk == chunk_automatic || (std::has_single_bit(chunk) && chunk >= least && chunk <= most))
-    return;
-  owner::reject("chunk_size", std::to_string(chunk), "auto (0) or a power of two from 2M to 1G");
-}
-
 fault_handling fault_handler_of(mapping_config const& c) {
-  constexpr char variable[] = "GPUFS_FAULT_HANDLER";
   if (c.fault_handler != fault_handling::automatic) return c.fault_handler;
-  char const* const text = std::getenv(variable);
-  std::string_view const said = text != nullptr ? text : "";
-  if (said == "userfault") return fault_handling::userfault;
-  if (!said.empty() && said != "signal" && said != "auto")
-    owner::reject(variable, said, "auto, signal or userfault");
-  return fault_handling::signal;
+  mapping_config of_process;
+  for (auto const& s : mapping_settings()) {
+    auto const variable = s.environment_name();
+    char const* const value = std::getenv(variable.c_str());
+    if (s.key == "fault_handler" && value != nullptr) s.assign(of_process, value, variable);
+  }
+  return of_process.fault_handler;
 }
 
 }  // namespace
-
-void validate(mapping_config const& c) {
-  constexpr std::uint64_t most_addresses = 64ull << 40;
-  if (c.address_space < device_memory::shared_range::least_bytes ||
-      c.address_space > most_addresses ||
-      c.address_space % device_memory::shared_range::granularity != 0)
-    owner::reject("address_space", std::to_string(c.address_space),
-                  "a multiple of 2M from 64G to 64T");
-  check_block(c.coherence_block, "coherence_block");
-  check_chunk(c.chunk_size);
-  if (c.rolling_size > 1u << 30)
-    owner::reject("rolling_size", std::to_string(c.rolling_size),
-                  "auto (0) or a number up to 1073741824");
-  if (c.rolling_per_object < 1 || c.rolling_per_object > 1024)
-    owner::reject("rolling_per_object", std::to_string(c.rolling_per_object),
-                  "a number from 1 to 1024");
-  if (c.fill_threads < 1 || c.fill_threads > 256)
-    owner::reject("fill_threads", std::to_string(c.fill_threads), "a number from 1 to 256");
-  if (c.rolling_patience < 1 || c.rolling_patience > 1u << 20)
-    owner::reject("rolling_patience", std::to_string(c.rolling_patience),
-                  "a number from 1 to 1048576");
-}
 
 // mapping
 

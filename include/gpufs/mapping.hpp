@@ -4,6 +4,7 @@
 
 #include <gpufs/device.hpp>
 #include <gpufs/mapping_options.hpp>
+#include <gpufs/mapping_settings.hpp>
 #include <gpufs/mapping_statistics.hpp>
 #include <gpufs/shared_memory_error.hpp>
 
@@ -148,9 +149,10 @@ struct shared_place {
 /// bytes of an object may wait for ever.
 class shared_memory {
  public:
+  /// Without settings: those of gpufs.toml and the environment.
   /// Throws config_error for bad settings. Throws device_error, with the remedy, if the device or
   /// the system has no such memory.
-  explicit shared_memory(mapping_config const& settings = {});
+  explicit shared_memory(mapping_config const& settings = load_mapping_config());
 
   /// The addresses stay reserved until the last of its mappings has gone, too.
   ~shared_memory();

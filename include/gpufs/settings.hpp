@@ -21,14 +21,15 @@ struct config_error : std::invalid_argument {
 
 /// One documented setting. `key` is its name in gpufs.toml. The environment variable is GPUFS_ and
 /// the key in upper case; the flag is -- and the key with dashes for underscores.
-struct setting {
+template <class Config>
+struct basic_setting {
   std::string_view key;  ///< page_size
   /// One line with unit and allowed values.
   std::string_view help;
   /// Sets the member from text. Throws config_error naming `origin`.
-  std::function<void(config&, std::string_view value, std::string_view origin)> assign;
+  std::function<void(Config&, std::string_view value, std::string_view origin)> assign;
   /// The member as text that `assign` takes back.
-  std::function<std::string(config const&)> print;
+  std::function<std::string(Config const&)> print;
   /// A former name that is still taken; empty: none.
   std::string_view former_key = {};
   /// The default serves, except for tests and measurements.
@@ -38,7 +39,10 @@ struct setting {
   [[nodiscard]] std::string flag() const;              ///< --page-size
 };
 
-/// All settings, in the order in which they are documented.
+/// One of a filesystem. Those of a shared_memory (gpufs/mapping_settings.hpp) have other keys.
+using setting = basic_setting<config>;
+
+/// All settings of a filesystem, in the order in which they are documented.
 [[nodiscard]] std::vector<setting> const& settings();
 
 /// Parses a size in bytes: digits, then an optional suffix K, M, G or T (powers of 1024, in either
@@ -50,7 +54,9 @@ struct setting {
 /// Prints a size so that parse_size reads it back exactly: 65536 -> "64K", 3000 -> "3000".
 [[nodiscard]] std::string format_size(std::uint64_t bytes);
 
-/// Overrides `c` by the keys of a TOML file. Their values are integers or strings.
+/// Overrides `c` by the keys of a TOML file. Their values are integers or strings. One file has the
+/// settings of shared memory as well: these are checked, and not taken.
+///
 /// Throws config_error with file, line and key for a syntax error, an unknown key, a wrong type or
 /// a bad value.
 void load_file(config& c, std::filesystem::path const& file);

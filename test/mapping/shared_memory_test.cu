@@ -466,14 +466,14 @@ TEST_CASE("shared memory: wrong settings and sizes are refused, and the message 
     return says([&] { shared_memory const memory(c); });
   };
   CHECK(refused([](auto& c) { c.address_space = 1 << 20; }) ==
-        "address_space=1048576: must be a multiple of 2M from 64G to 64T");
+        "address_space=1M: must be a multiple of 2M from 64G to 64T");
   CHECK(refused([](auto& c) { c.coherence_block = 5000; }) ==
-        "coherence_block=5000: must be auto (0) or a power of two from 4K to 32M");
+        "coherence_block=5000: must be auto or a power of two from 4K to 32M");
   CHECK(refused([](auto& c) { c.rolling_size = ~0u; }).starts_with("rolling_size="));
   CHECK(refused([](auto& c) { c.rolling_per_object = 0; }).starts_with("rolling_per_object=0"));
   CHECK(refused([](auto& c) { c.rolling_patience = 0; }).starts_with("rolling_patience=0"));
   CHECK(refused([](auto& c) { c.chunk_size = 3 << 20; }) ==
-        "chunk_size=3145728: must be auto (0) or a power of two from 2M to 1G");
+        "chunk_size=3M: must be auto or a power of two from 2M to 1G");
   shared_memory memory;
   CHECK(says([&] { (void)memory.allocate(0); }) == "shared memory: 0 bytes asked for");
   CHECK(says([&] { (void)memory.allocate(1, {.block = 3}); }).starts_with("block=3: must be"));

@@ -218,11 +218,11 @@ TEST_CASE("user faults: the environment chooses, and what it says is checked") {
     return notes;
   };
   CHECK(notes_with("signal").size() == 1);  // that system calls need wrappers
-  CHECK(notes_with("") == notes_with("auto"));
+  CHECK(notes_with("auto").size() == 1);
   if (has_user_faults()) CHECK(notes_with("userfault").empty());
   ::setenv("GPUFS_FAULT_HANDLER", "sigsegv", 1);
   CHECK_THROWS_WITH_AS(shared_memory(),
-                       "GPUFS_FAULT_HANDLER=sigsegv: must be auto, signal or userfault",
+                       "GPUFS_FAULT_HANDLER=sigsegv: must be one of auto signal userfault",
                        config_error);
   ::unsetenv("GPUFS_FAULT_HANDLER");
 }

@@ -223,6 +223,12 @@ TEST_CASE("wrapped io: a FILE's buffer, ungetc and other calls in between") {
   CHECK(std::fwrite(bytes, 100, 2000, f.get()) == 2000);
   CHECK(std::fputc('z', f.get()) == 'z');
   CHECK(std::fflush(f.get()) == 0);
+  bool is_free = false;  // for other threads
+  std::thread([&] {
+    is_free = ::ftrylockfile(f.get()) == 0;
+    if (is_free) ::funlockfile(f.get());
+  }).join();
+  CHECK(is_free);
   auto const written = file.content<char>();
   CHECK(std::memcmp(written.data() + 1000, "abcy", 4) == 0);
   CHECK(written[1002 + 200'000] == 'y');

@@ -3,6 +3,8 @@
 #include <gpufs/config.hpp>
 #include <gpufs/statistics.hpp>
 
+#include <test/owner/setting_sources.hpp>
+
 #include <CLI/CLI.hpp>
 #include <doctest/doctest.h>
 
@@ -18,44 +20,8 @@
 
 namespace {
 
+using namespace gpufs::test;
 using gpufs::config;
-
-/// What the config_error that `act` throws says; empty if it throws none.
-std::string error_of(std::function<void()> const& act) {
-  try {
-    act();
-  } catch (gpufs::config_error const& error) {
-    return error.what();
-  }
-  return {};
-}
-
-/// An environment variable for the length of a test.
-struct variable {
-  variable(std::string name, std::string const& value) : name_(std::move(name)) {
-    setenv(name_.c_str(), value.c_str(), 1);
-  }
-  ~variable() { unsetenv(name_.c_str()); }
-  variable(variable const&) = delete;
-  std::string name_;
-};
-
-/// A TOML file with the given text, in an empty working directory, for the length of a test.
-struct toml_file {
-  explicit toml_file(std::string const& text) {
-    std::filesystem::create_directory(folder_);
-    std::filesystem::current_path(folder_);
-    std::ofstream("gpufs.toml") << text;
-  }
-  ~toml_file() {
-    std::filesystem::current_path(before_);
-    std::filesystem::remove_all(folder_);
-  }
-  toml_file(toml_file const&) = delete;
-  std::filesystem::path before_ = std::filesystem::current_path();
-  std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / ("gpufs_config_test_" + std::to_string(getpid()));
-};
 
 config from_command_line(std::vector<std::string> const& arguments) {
   CLI::App app;
