@@ -115,7 +115,7 @@ class shared_range {
   void unpin(std::uint64_t at) noexcept;
 
   /// Gives the bytes memory that the CPU then writes to without a fault for each page, if it may
-  /// read them. Emulated: does nothing.
+  /// read them. Emulated: does nothing, as pages are not pinned there.
   void populate(std::uint64_t at, std::uint64_t bytes) noexcept;
 
   /// What copies name as the device's bytes.

@@ -122,7 +122,7 @@ class address_space {
   [[nodiscard]] tier_budgets budgets() const;
 
   [[nodiscard]] int device() const { return device_; }
-  [[nodiscard]] bool lets_system_calls_wait() const { return range_.user_faults() != nullptr; }
+  [[nodiscard]] bool lets_system_calls_wait() const { return range_.stops_system_calls(); }
   [[nodiscard]] mapping_statistics counts(object const* of = nullptr) const;
   [[nodiscard]] std::vector<std::string> notes() const;
 
@@ -281,7 +281,7 @@ class address_space {
   tier_account tiers_;
   mapping_statistics counts_;
   std::vector<std::string> notes_;
-  std::string why_refused_;
+  std::string why_refused_, to_say_;
   std::uint64_t bytes_to_pin_;      ///< that may still be pinned
   std::vector<bytes_ahead> ahead_;  ///< since the service thread looked last
   fault_queue faults_;

@@ -57,6 +57,10 @@ bool address_space::try_to_answer(fault& f) {
   auto const answer = answer_to(lock, f);
   if (answer == fault_answer::waiting) return false;
   --open_faults_;
+  // With a listener the thread may wait in write(2), with the lock of a pipe that is stderr. If it
+  // waits in an access instead, it comes again by a signal.
+  if (!to_say_.empty() && f.listener == nullptr) fmt::print(stderr, "gpufs: {}\n", to_say_);
+  to_say_.clear();
   fault_queue::answer(f, answer);
   // The thread that faulted goes on meanwhile. What is sent is protected: a write to it faults, and
   // is answered after this.
@@ -106,6 +110,9 @@ fault_answer address_space::serve(quiet_lock& lock, object& o, std::uint64_t blo
   if (touch.fetch && o.lacks(one)) return serve_absent(lock, o, one);
   if (touch.after == state) {  // another thread was first, or a call has ended since
     count(o, &mapping_statistics::faults_spurious);
+    // Or the system had no more mappings to let the CPU do what it may (guarded_range).
+    if (!is_batch && range_.user_faults() != nullptr)
+      static_cast<void>(protect(o, one, allowed(state)));
     return fault_answer::served;
   }
   if (o.single.contains(block)) return serve_single(o, block, writes);
@@ -133,7 +140,7 @@ fault_answer address_space::serve_absent(quiet_lock& lock, object& o, block_run 
   auto const bytes = o.bytes_in(one);
   auto const& units = o.file->units_of(bytes.first, bytes.end);
   if (fill(lock, o, units) == 0) return fault_answer::waiting;
-  fmt::print(stderr, "gpufs: {}\n", why_refused_);
+  to_say_ = why_refused_;
   return fault_answer::failed;
 }
 

@@ -1,5 +1,6 @@
 #include <gpufs/device.hpp>
 #include <gpufs/mapping/guarded_range.hpp>
+#include <gpufs/mapping/page_runs.hpp>
 #include <gpufs/mapping/quiet_lock.hpp>
 
 #include <algorithm>
@@ -13,30 +14,6 @@ namespace gpufs::shared {
 using device_memory::host_access;
 using device_memory::host_page;
 using device_memory::shared_range;
-
-namespace {
-
-// A touch makes entries for so many neighbours, and so many of these get memory: an entry costs
-// much less than a touch, and memory may never be used.
-constexpr std::uint64_t pages_with_entries = (2 << 20) / host_page;
-constexpr std::uint64_t pages_with_memory = (256 << 10) / host_page;
-
-block_run pages_of(std::uint64_t at, std::uint64_t bytes) {
-  return {at / host_page, (at + bytes + host_page - 1) / host_page};
-}
-
-block_run around(std::uint64_t page, std::uint64_t count) {
-  std::uint64_t const first = page / count * count;
-  return {first, first + count};
-}
-
-std::uint64_t bytes_of(block_run pages) { return (pages.end - pages.first) * host_page; }
-
-bool set_protection(void* first, std::uint64_t bytes, host_access to) {
-  return ::mprotect(first, bytes, device_memory::protection_for(to)) == 0;
-}
-
-}  // namespace
 
 guarded_range::guarded_range(std::uint64_t bytes, bool by_userfaultfd) : shared_range(bytes) {
   if (!by_userfaultfd) return;
@@ -54,6 +31,7 @@ std::byte* guarded_range::address_of(block_run pages) const {
 void guarded_range::attach(std::uint64_t at, std::uint64_t bytes) {
   shared_range::attach(at, bytes);
   quiet_lock const lock(mutex_);
+  in_memory_.add(pages_of(at, bytes));
   set_caught(at, bytes, host_access::read);
 }
 
@@ -61,14 +39,19 @@ void guarded_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
                                   std::uint64_t file_offset) {
   quiet_lock const lock(mutex_);
   forget(pages_of(at, bytes));
+  in_memory_.take(pages_of(at, bytes));
   shared_range::set_host_side(at, bytes, fd, file_offset);
-  if (fd < 0) set_caught(at, bytes, host_access::read);
+  if (fd >= 0) return;
+  in_memory_.add(pages_of(at, bytes));
+  set_caught(at, bytes, host_access::read);
 }
 
 void guarded_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
-  {
+  try {
     quiet_lock const lock(mutex_);
     forget(pages_of(at, bytes));
+    in_memory_.take(pages_of(at, bytes));
+  } catch (std::bad_alloc const&) {  // the next object here says anew what it is
   }
   shared_range::detach(at, bytes);
 }
@@ -81,11 +64,12 @@ void guarded_range::begin_use(std::uint64_t at, std::uint64_t bytes, bool writes
   shared_range::begin_use(at, bytes, writes);
 }
 
+// A file's pages have protections.
 bool guarded_range::end_use(std::uint64_t at, std::uint64_t bytes) noexcept {
   if (!shared_range::end_use(at, bytes)) return false;
   if constexpr (hands_over) {
     quiet_lock const lock(mutex_);
-    set_caught(at, bytes, host_access::none);
+    if (in_memory_.contains(at / host_page)) set_caught(at, bytes, host_access::none);
   }
   return true;
 }
@@ -101,39 +85,29 @@ bool guarded_range::add_host(std::uint64_t at, std::uint64_t bytes, bool is_writ
 
 // The mapping allows what set_caught() is told, or less. The order matters: no entry is made
 // between the drop of those that are there and the time when touches are caught.
-void guarded_range::set_caught(std::uint64_t at, std::uint64_t bytes, host_access to) noexcept try {
+void guarded_range::set_caught(std::uint64_t at, std::uint64_t bytes, host_access to) noexcept {
   auto const pages = pages_of(at, bytes);
   auto* const first = address_of(pages);
-  if (faults_ == nullptr || has_given_up_ || !faults_->add(first, bytes_of(pages))) return;
+  if (faults_ == nullptr || has_given_up_) return;
   // A child of fork() would have the pages without the faults.
-  bool const is_set = ::madvise(first, bytes_of(pages), MADV_DONTFORK) == 0 &&
-                      ::madvise(first, bytes_of(pages), MADV_DONTNEED) == 0;
+  bool is_done = faults_->add(first, bytes_of(pages)) &&
+                 ::madvise(first, bytes_of(pages), MADV_DONTFORK) == 0 && drop_entries(pages);
   try {
-    caught_.add(pages);
-    set_allowed(pages, to);
-    if (is_set && set_protection(first, bytes_of(pages), host_access::read_write)) return;
+    if (is_done) {
+      caught_.add(pages);
+      set_allowed(pages, to);
+      is_done = set_protection(first, bytes_of(pages), host_access::read_write);
+    }
   } catch (std::bad_alloc const&) {
+    is_done = false;
   }
+  if (is_done) return;
   forget(pages);
+  faults_->remove(first, bytes_of(pages));  // also what caught_ does not know
   static_cast<void>(set_protection(first, bytes_of(pages), to));
-} catch (std::bad_alloc const&) {
 }
 
-// What the pages allow stays. The mapping allows it from now on, and no more. Touches that wait
-// meet that.
-void guarded_range::leave_to_system(block_run pages) {
-  auto const set = [&](block_run run, host_access to) {
-    static_cast<void>(set_protection(address_of(run), bytes_of(run), to));
-  };
-  for (auto const& run : caught_.take(pages)) {
-    set(run, host_access::none);
-    for (auto const& some : readable_.take(run)) set(some, host_access::read);
-    for (auto const& some : writable_.take(run)) set(some, host_access::read_write);
-    faults_->remove(address_of(run), bytes_of(run));
-  }
-}
-
-// Pages that are caught get a protection without access. Mappings may replace them then.
+// Pages that are caught get a protection without access. Mappings replace them then.
 void guarded_range::forget(block_run pages) noexcept try {
   if (faults_ == nullptr) return;
   for (auto const& run : caught_.within(pages)) {
@@ -143,7 +117,7 @@ void guarded_range::forget(block_run pages) noexcept try {
   set_allowed(pages, host_access::none);
   caught_.take(pages);
 } catch (std::bad_alloc const&) {
-  // They count as caught still. Touches of them are let through, and meet the mapping.
+  // They may count as caught still. Who touches them meets the mapping.
 }
 
 void guarded_range::set_allowed(block_run pages, host_access to) {
@@ -157,12 +131,28 @@ void guarded_range::set_allowed(block_run pages, host_access to) {
     writable_.take(pages);
 }
 
-// What cannot be protected loses its entries, so that the next touch is seen.
-bool guarded_range::set_entries(block_run pages, host_access to) noexcept {
-  auto* const first = address_of(pages);
-  bool const keeps = to != host_access::none &&
-                     faults_->set_protected(first, bytes_of(pages), to == host_access::read);
-  return keeps || ::madvise(first, bytes_of(pages), MADV_DONTNEED) == 0;
+// Locked memory as well.
+bool guarded_range::drop_entries(block_run pages) const noexcept {
+  constexpr int dont_need_locked = 24;  // MADV_DONTNEED_LOCKED, of Linux 5.18
+  return ::madvise(address_of(pages), bytes_of(pages), dont_need_locked) == 0;
+}
+
+// Entries that allow more than `to` go, or are protected. Only readable pages have entries, and
+// only writable ones have entries that are not protected.
+bool guarded_range::narrow(block_run pages, host_access to) {
+  if (to == host_access::none)
+    return std::ranges::all_of(readable_.within(pages),
+                               [&](block_run run) { return drop_entries(run); });
+  return to == host_access::read_write ||
+         std::ranges::all_of(writable_.within(pages), [&](block_run run) {
+           return faults_->set_protected(address_of(run), bytes_of(run), true) || drop_entries(run);
+         });
+}
+
+// Pages may be written from now on.
+void guarded_range::widen(block_run pages) {
+  for (auto const& run : readable_.within(pages))
+    static_cast<void>(faults_->set_protected(address_of(run), bytes_of(run), false));
 }
 
 int guarded_range::protect(std::uint64_t at, std::uint64_t bytes, host_access to) noexcept try {
@@ -173,8 +163,9 @@ int guarded_range::protect(std::uint64_t at, std::uint64_t bytes, host_access to
   others.add(pages);
   for (auto const& run : caught_.within(pages)) {
     others.take(run);
+    if (!narrow(run, to)) return ENOMEM;
     set_allowed(run, to);
-    if (!set_entries(run, to)) return ENOMEM;
+    if (to == host_access::read_write) widen(run);
     // The thread that waits for a block goes on without another fault.
     if (to != host_access::none && run.end - run.first <= pages_with_entries)
       map_data(run, to == host_access::read);
@@ -193,6 +184,17 @@ void guarded_range::map_data(block_run pages, bool is_protected) {
     faults_->map(base() + first, device_memory::rounded_up(end - first, host_page), is_protected);
 }
 
+// Pages that the CPU may read.
+void guarded_range::map_allowed(block_run pages) {
+  block_runs only_read;
+  for (auto const& run : readable_.within(pages)) only_read.add(run);
+  for (auto const& run : writable_.within(pages)) {
+    map_data(run, false);
+    only_read.take(run);
+  }
+  for (auto const& run : only_read.runs()) map_data(run, true);
+}
+
 // By the library's own addresses.
 bool guarded_range::give_memory(block_run pages) const noexcept {
   return ::madvise(host_bytes(pages.first * host_page), bytes_of(pages), MADV_POPULATE_WRITE) == 0;
@@ -201,53 +203,14 @@ bool guarded_range::give_memory(block_run pages) const noexcept {
 void guarded_range::populate(std::uint64_t at, std::uint64_t bytes) noexcept try {
   if (faults_ == nullptr) return shared_range::populate(at, bytes);
   quiet_lock const lock(mutex_);
-  for (auto const& run : readable_.within(pages_of(at, bytes))) {
-    static_cast<void>(give_memory(run));
-    for (auto const& some : writable_.within(run)) map_data(some, false);
-    map_data(run, true);  // those that have none yet
-  }
+  for (auto const& run : readable_.within(pages_of(at, bytes))) static_cast<void>(give_memory(run));
+  map_allowed(pages_of(at, bytes));
 } catch (std::bad_alloc const&) {
 }
 
-bool guarded_range::lets_through(std::uint64_t at, bool writes) noexcept try {
+bool guarded_range::stops_system_calls() const {
   quiet_lock const lock(mutex_);
-  std::uint64_t const page = at / host_page;
-  if (caught_.contains(page)) {
-    bool const may_write = writable_.contains(page);
-    if (writes ? !may_write : !readable_.contains(page)) return false;
-    auto const& allowed = may_write ? writable_ : readable_;
-    for (auto const& run : allowed.within(around(page, pages_with_memory))) {
-      if (give_memory(run) || !run.contains(page)) continue;
-      // It says what is wrong, as with any memory that it does not have.
-      leave_to_system({page, page + 1});
-      return true;
-    }
-    for (auto const& run : allowed.within(around(page, pages_with_entries))) {
-      if (may_write) static_cast<void>(set_entries(run, host_access::read_write));
-      map_data(run, !may_write);
-    }
-  }
-  wake(at);
-  return true;
-} catch (std::bad_alloc const&) {
-  wake(at);
-  return true;
-}
-
-void guarded_range::wake(std::uint64_t at) const noexcept {
-  faults_->wake(base() + at / host_page * host_page, host_page);
-}
-
-void guarded_range::give_up(std::uint64_t at) noexcept {
-  quiet_lock const lock(mutex_);
-  forget(pages_of(at / host_page * host_page, host_page));
-}
-
-void guarded_range::give_up_all() noexcept try {
-  quiet_lock const lock(mutex_);
-  has_given_up_ = true;
-  for (auto const& run : caught_.runs()) leave_to_system(run);
-} catch (std::bad_alloc const&) {
+  return faults_ != nullptr && !has_given_up_;
 }
 
 }  // namespace gpufs::shared

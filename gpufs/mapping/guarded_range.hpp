@@ -19,7 +19,8 @@ namespace gpufs::shared {
 /// Pages of files, and those that were given up, keep protections. So faults of both kinds come.
 /// On the emulated device that holds for pages that a call uses, too.
 ///
-/// What a page allows is changed under one mutex, with entries and protection.
+/// What a page allows is changed under one mutex, with entries and protection. In between it allows
+/// less than either says.
 class guarded_range : public device_memory::shared_range {
  public:
   /// As shared_range's. If userfaultfd is asked for and refused, it uses mprotect().
@@ -27,6 +28,8 @@ class guarded_range : public device_memory::shared_range {
 
   /// Null: protections and SIGSEGV do all.
   [[nodiscard]] user_fault_file const* user_faults() const { return faults_.get(); }
+  /// Whether system calls wait for bytes, too.
+  [[nodiscard]] bool stops_system_calls() const;
   /// Why userfaultfd was refused, or nothing.
   [[nodiscard]] std::string const& why_no_user_faults() const { return why_not_; }
 
@@ -46,8 +49,8 @@ class guarded_range : public device_memory::shared_range {
   [[nodiscard]] bool lets_through(std::uint64_t at, bool writes) noexcept;
   /// Threads that wait for the page try again.
   void wake(std::uint64_t at) const noexcept;
-  /// The page has a protection from now on, and lets nothing through. Who waits for it gets
-  /// SIGSEGV, or EFAULT in a system call.
+  /// The page has a protection from now on, and lets nothing through until protect(). Who waits for
+  /// it gets SIGSEGV, or EFAULT in a system call.
   void give_up(std::uint64_t at) noexcept;
   /// All pages have protections from now on, as if userfaultfd had been refused.
   void give_up_all() noexcept;
@@ -57,19 +60,24 @@ class guarded_range : public device_memory::shared_range {
   void set_caught(std::uint64_t at, std::uint64_t bytes, device_memory::host_access to) noexcept;
   void forget(block_run pages) noexcept;
   void leave_to_system(block_run pages);
+  void close(std::uint64_t page);
   void set_allowed(block_run pages, device_memory::host_access to);
-  [[nodiscard]] bool set_entries(block_run pages, device_memory::host_access to) noexcept;
+  [[nodiscard]] bool narrow(block_run pages, device_memory::host_access to);
+  void widen(block_run pages);
+  [[nodiscard]] bool drop_entries(block_run pages) const noexcept;
   void map_data(block_run pages, bool is_protected);
+  void map_allowed(block_run pages);
   [[nodiscard]] bool give_memory(block_run pages) const noexcept;
   [[nodiscard]] std::byte* address_of(block_run pages) const;
 
   std::unique_ptr<user_fault_file const> faults_;
   std::string why_not_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   bool has_given_up_ = false;
-  block_runs caught_;    ///< pages of memory files that userfaultfd protects
-  block_runs readable_;  ///< of these, what the CPU may read
-  block_runs writable_;  ///< of these, what the CPU may write
+  block_runs in_memory_;  ///< pages whose CPU's side is a memory file
+  block_runs caught_;     ///< pages of memory files that userfaultfd protects
+  block_runs readable_;   ///< of these, what the CPU may read
+  block_runs writable_;   ///< of these, what the CPU may write
 };
 
 }  // namespace gpufs::shared

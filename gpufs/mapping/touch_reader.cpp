@@ -8,6 +8,14 @@
 
 namespace gpufs::shared {
 
+namespace {
+
+std::tuple<std::uintptr_t, bool, bool> key_of(fault const& f) {
+  return {f.address / device_memory::host_page, f.kind == touch_kind::write, f.in_kernel};
+}
+
+}  // namespace
+
 touch_reader::touch_reader(guarded_range& range, fault_queue& queue)
     : range_(range), queue_(queue) {
   no_signals const inherited;  // by the thread
@@ -26,21 +34,33 @@ void touch_reader::read_touches() {
   while (auto const touch = range_.user_faults()->next()) {
     std::uint64_t const at = touch->address - base;
     if (range_.lets_through(at, touch->writes)) continue;
-    auto* const f = new (std::nothrow)
-        fault{touch->address, touch->writes ? touch_kind::write : touch_kind::read,
-              device_memory::runs_kernels(touch->thread)};
-    if (f == nullptr) {
+    try {
+      post(*touch);
+    } catch (std::bad_alloc const&) {
       range_.wake(at);  // it comes again
-      continue;
     }
-    f->listener = this;
-    queue_.post(*f);
   }
   range_.give_up_all();
 }
 
+void touch_reader::post(stopped_access const& touch) {
+  std::unique_ptr<fault> f(new fault{touch.address,
+                                     touch.writes ? touch_kind::write : touch_kind::read,
+                                     device_memory::runs_kernels(touch.thread), this});
+  {
+    std::lock_guard const lock(mutex_);
+    if (!posted_.insert(key_of(*f)).second) return;
+  }
+  queue_.post(*f.release());
+}
+
+// The fault is forgotten before anybody is woken. So who waits from now on has one of its own.
 void touch_reader::answered(fault& f, fault_answer with) noexcept {
   std::unique_ptr<fault> const posted(&f);
+  {
+    std::lock_guard const lock(mutex_);
+    posted_.erase(key_of(f));
+  }
   std::uint64_t const at = f.address - reinterpret_cast<std::uintptr_t>(range_.base());
   if (with == fault_answer::served)
     range_.wake(at);

@@ -4,7 +4,11 @@
 #include <gpufs/mapping/fault_queue.hpp>
 #include <gpufs/mapping/guarded_range.hpp>
 
+#include <cstdint>
+#include <mutex>
+#include <set>
 #include <thread>
+#include <tuple>
 
 namespace gpufs::shared {
 
@@ -28,9 +32,15 @@ class touch_reader final : public fault_listener {
 
  private:
   void read_touches();
+  void post(stopped_access const& touch);
 
   guarded_range& range_;
   fault_queue& queue_;
+  std::mutex mutex_;
+  /// Faults that have no answer yet: page, whether it is written, and by a kernel. Needs the mutex.
+  /// One is enough for all that wait there. A system call that a signal interrupts tells again and
+  /// again.
+  std::set<std::tuple<std::uintptr_t, bool, bool>> posted_;
   std::thread thread_;  // last, since it uses the others
 };
 

@@ -92,7 +92,9 @@ bool maps_protected(int file) {
 user_fault_file::user_fault_file() : file_(open_file()), stop_(-1) {
   char const* why = nullptr;
   if (file_ < 0)
-    why = errno == ENOSYS ? "this system has none" : "this process may not have it";
+    why = errno == ENOSYS                     ? "this system has none"
+          : errno == EPERM || errno == EACCES ? "this process may not have it"
+                                              : std::strerror(errno);
   else if (!has_all_calls(file_) || !maps_protected(file_))
     why = "it cannot protect pages of memory files here";
   else if ((stop_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
@@ -113,10 +115,11 @@ bool user_fault_file::add(void* first, std::uint64_t bytes) const noexcept {
   return register_range(file_, first, bytes) == 0;
 }
 
-void user_fault_file::remove(void* first, std::uint64_t bytes) const noexcept {
+bool user_fault_file::remove(void* first, std::uint64_t bytes) const noexcept {
   auto what = range_of(first, bytes);
-  control(file_, UFFDIO_UNREGISTER, what);
+  bool const is_done = control(file_, UFFDIO_UNREGISTER, what) == 0;
   wake(first, bytes);
+  return is_done;
 }
 
 void user_fault_file::map(void* first, std::uint64_t bytes, bool is_protected) const noexcept {

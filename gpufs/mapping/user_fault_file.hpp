@@ -19,7 +19,8 @@ struct stopped_access {
 /// an entry in the page table stops its reader. An entry that is protected stops its writer. System
 /// calls are stopped as the program's own accesses are.
 ///
-/// Addresses and numbers of bytes are multiples of 4096. next(): one thread. Others: any thread.
+/// Addresses and numbers of bytes are multiples of 4096. Only one thread may call next(). Any
+/// thread calls the others.
 class user_fault_file {
  public:
   /// Throws device_error with the reason and the remedy: the system has no such calls, or does not
@@ -32,8 +33,9 @@ class user_fault_file {
   /// From now on accesses are stopped where there is no entry, or a protected one. Returns false
   /// if the system refuses.
   [[nodiscard]] bool add(void* first, std::uint64_t bytes) const noexcept;
-  /// Ends that, and wakes all that wait there.
-  void remove(void* first, std::uint64_t bytes) const noexcept;
+  /// Ends that, and wakes all that wait there. Returns false if the system has no more mappings:
+  /// it refuses to end it for a part.
+  bool remove(void* first, std::uint64_t bytes) const noexcept;
 
   /// Makes entries for pages that have none, protected or not. The file has memory there.
   void map(void* first, std::uint64_t bytes, bool is_protected) const noexcept;

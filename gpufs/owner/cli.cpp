@@ -29,11 +29,10 @@ struct texts {
 template <class Config>
 void texts<Config>::add_to(CLI::App& app, std::vector<basic_setting<Config>> const& all,
                            char const* group) {
+  constexpr char const* what = "TOML file with settings, in place of gpufs.toml";
   file = app.get_option_no_throw("--config");
-  if (file == nullptr) {
-    file = app.add_option("--config", "TOML file with settings, in place of gpufs.toml")
-               ->type_name("FILE")
-               ->group(group);
+  if (file == nullptr || file->get_description() != what) {  // one of the program's is an error
+    file = app.add_option("--config", what)->type_name("FILE")->group(group);
   }
   for (auto const& s : all) {
     std::string const flag = s.flag();

@@ -46,6 +46,8 @@ bool take(Config& c, file_setting const& s) {
   if (found == nullptr) return false;
   if (!s.value)
     throw config_error(fmt::format("{}: must be an integer or a string such as \"64K\"", s.origin));
+  if (s.has_lost_letters)
+    throw config_error(fmt::format("{}: must be ASCII in a file of settings", s.origin));
   found->assign(c, *s.value, s.origin);
   return true;
 }

@@ -58,10 +58,9 @@ std::vector<file_setting> read_settings_file(std::filesystem::path const& file) 
     std::string const origin =
         fmt::format("{}:{}: {}", file.string(), node.source().begin.line, key.str());
     auto const value = toml_text(node);
-    // See ascii_text(): the letters are lost.
-    if (has_others && value && value->find('?') != value->npos)
-      throw config_error(fmt::format("{}: must be ASCII in a file of settings", origin));
-    all.push_back({std::string(key.str()), value, origin});
+    // See ascii_text().
+    bool const has_lost_letters = has_others && value && value->find('?') != value->npos;
+    all.push_back({std::string(key.str()), value, has_lost_letters, origin});
   }
   return all;
 }

@@ -12,11 +12,11 @@ namespace gpufs::owner {
 struct file_setting {
   std::string key;
   std::optional<std::string> value;  ///< nothing: neither an integer nor a string
+  bool has_lost_letters = false;     ///< the value had letters beyond ASCII
   std::string origin;
 };
 
-/// The keys of a file. Throws config_error with file and line: it cannot be read, a syntax error,
-/// letters beyond ASCII.
+/// The keys of a file. Throws config_error with file and line: it cannot be read, a syntax error.
 [[nodiscard]] std::vector<file_setting> read_settings_file(std::filesystem::path const& file);
 
 /// The file that GPUFS_CONFIG names, or gpufs.toml in the working directory, or an empty path.

@@ -12,8 +12,8 @@ class App;
 
 namespace gpufs {
 
-/// The settings of a program's shared memory. A program that has cli_settings as well makes these
-/// second. `--config` is of both.
+/// The settings of a program's shared memory. A program may have cli_settings as well: `--config`
+/// is of both.
 class cli_mapping_settings {
  public:
   /// As cli_settings.
