@@ -165,7 +165,8 @@ if(GPUFS_DEVICE STREQUAL "emulated")
 endif()
 
 # Suites of shared memory once more, with accesses caught by userfaultfd, or by signals where that
-# is not permitted. ThreadSanitizer does not know that a thread was stopped and went on.
+# is not permitted. A profile has its program's name. ThreadSanitizer does not know that a thread
+# was stopped and went on.
 if(GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_SANITIZE STREQUAL "thread")
   foreach(suite
       shared_memory shared_threads shared_programs shared_file_programs shared_file_threads
@@ -176,7 +177,7 @@ if(GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_SANITIZE STREQUAL "thread")
     set_tests_properties(${name} PROPERTIES
       TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77
       ENVIRONMENT "${test_environment};GPUFS_FAULT_HANDLER=userfault;\
-LLVM_PROFILE_FILE=${profiles}/${name}-%m%c.profraw")
+LLVM_PROFILE_FILE=${profiles}/${suite}_test-userfault-%m%c.profraw")
   endforeach()
 endif()
 
