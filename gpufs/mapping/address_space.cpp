@@ -29,16 +29,12 @@ std::uint64_t memory_of_host() {
   return std::uint64_t(host.totalram) * host.mem_unit;
 }
 
-bool uses_userfaultfd(mapping_config const& settings) {
-  return settings.fault_handler == fault_handling::userfault;
-}
-
 }  // namespace
 
 address_space::address_space(mapping_config const& settings, spill_file_maker spill_files)
     : settings_(settings),
       device_(current_device_number()),
-      range_(settings.address_space, uses_userfaultfd(settings)),
+      range_(settings.address_space, settings.fault_handler == fault_handling::userfault),
       free_(range_.bytes()),
       rolling_(settings),
       tiers_{.make_spill_file = std::move(spill_files),

@@ -19,8 +19,8 @@ namespace gpufs::shared {
 /// Pages of files, and those that were given up, keep protections. So faults of both kinds come.
 /// On the emulated device that holds for pages that a call uses, too.
 ///
-/// What a page allows is changed under one mutex, with entries and protection. In between it allows
-/// less than either says.
+/// What a page allows is changed under one mutex, with its entry and its protection. While that is
+/// under way a page allows less, never more.
 class guarded_range : public device_memory::shared_range {
  public:
   /// As shared_range's. If userfaultfd is asked for and refused, it uses mprotect().

@@ -38,11 +38,6 @@ std::string print_rolling(std::uint64_t n) {
   return n == rolling_automatic ? "auto" : print_integer(n);
 }
 
-mapping_setting expert(mapping_setting s) {
-  s.is_expert = true;
-  return s;
-}
-
 /// What moves when, between CPU and GPU.
 std::vector<mapping_setting> protocol_settings() {
   return {

@@ -89,6 +89,13 @@ basic_setting<Config> count(std::string_view key, std::string_view help,
   return number(key, help, member, read_integer, print_integer, allowed, allowed_text);
 }
 
+/// A setting that its default serves, but for tests and measurements.
+template <class Config>
+basic_setting<Config> expert(basic_setting<Config> s) {
+  s.is_expert = true;
+  return s;
+}
+
 /// Any text. It must not have a zero byte.
 template <class Config>
 basic_setting<Config> text(std::string_view key, std::string_view help,

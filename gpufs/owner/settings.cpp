@@ -19,12 +19,6 @@ setting renamed(std::string_view former, setting s) {
   return s;
 }
 
-/// A setting that its default serves, but for tests and measurements.
-setting expert(setting s) {
-  s.is_expert = true;
-  return s;
-}
-
 names<replacement> policies() {
   names<replacement> all;
   cache::for_each_policy(

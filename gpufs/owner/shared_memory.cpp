@@ -40,12 +40,11 @@ void check_block(std::uint64_t block, char const* name) {
 
 fault_handling fault_handler_of(mapping_config const& c) {
   if (c.fault_handler != fault_handling::automatic) return c.fault_handler;
+  auto const s = std::ranges::find(mapping_settings(), "fault_handler", &mapping_setting::key);
+  auto const variable = s->environment_name();
   mapping_config of_process;
-  for (auto const& s : mapping_settings()) {
-    auto const variable = s.environment_name();
-    char const* const value = std::getenv(variable.c_str());
-    if (s.key == "fault_handler" && value != nullptr) s.assign(of_process, value, variable);
-  }
+  if (char const* const value = std::getenv(variable.c_str()); value != nullptr)
+    s->assign(of_process, value, variable);
   return of_process.fault_handler;
 }
 
