@@ -15,7 +15,7 @@ dir=${3:-${DIR:-/usr/include}}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-"$bin/gpufs" info | head -2
+"$bin/gpufs" info | sed -n 1,2p
 
 echo
 echo "== counting lines with the word '$word' in all files below $dir, from a kernel"

@@ -5,5 +5,5 @@
 "$1" settings --markdown >"$folder/page" || complain "gpufs settings --markdown failed"
 diff "$2" "$folder/page" >"$folder/difference" ||
   complain "$2 is not what gpufs settings --markdown prints: $(head -n 20 "$folder/difference")"
-"$1" settings | grep -q "^page_size  *4K " || complain "gpufs settings: no page_size"
+"$1" settings | grep "^page_size  *4K " >/dev/null || complain "gpufs settings: no page_size"
 conclude
