@@ -34,7 +34,8 @@ __device__ int rpc_nop(io_context<Group>& context) {
   });
 }
 
-__global__ void __launch_bounds__(1024)
+template <unsigned MostThreads>
+__global__ void __launch_bounds__(MostThreads)
     round_trips(fs_ref fs, std::uint64_t samples, std::uint64_t rounds, std::uint64_t* nanoseconds,
                 std::int32_t* error) {
   auto const block = cooperative_groups::this_thread_block();
@@ -98,11 +99,12 @@ rpc_times run_rpc(fs_ref const& fs, bench_shape shape, std::uint64_t samples,
   buffer<std::int32_t> error(1);
   nanoseconds.fill_zero();
   error.fill_zero();
-  load_kernel(round_trips);
+  auto const kernel = shape.threads <= 512 ? round_trips<512> : round_trips<1024>;
+  load_kernel(kernel);
 
   rpc_times t;
   auto const start = std::chrono::steady_clock::now();
-  launch(round_trips, shape.blocks, shape.threads, fs, samples, rounds, nanoseconds.data(),
+  launch(kernel, shape.blocks, shape.threads, fs, samples, rounds, nanoseconds.data(),
          error.data());
   this_thread_stream().synchronize();
   t.seconds = seconds_since(start);

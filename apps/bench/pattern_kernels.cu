@@ -75,7 +75,8 @@ float_result sum_by(unsigned blocks, Start const& start) {
 }
 
 /// Request i is number i * factor modulo all of the plan: `factor` is coprime to their number.
-__global__ void __launch_bounds__(1024)
+template <unsigned MostThreads>
+__global__ void __launch_bounds__(MostThreads)
     make_timed_requests(fs_ref fs, int fd, access_plan plan, std::uint64_t factor,
                         std::uint64_t together, std::byte* to, std::uint64_t* nanoseconds,
                         failure_record* failure) {
@@ -158,9 +159,10 @@ std::vector<double> time_requests(fs_ref const& fs, int fd, access_plan const& p
   buffer<failure_record> failure(1);
   nanoseconds.fill_zero();
   failure.fill_zero();
-  load_kernel(make_timed_requests);
-  launch(make_timed_requests, 1, threads, fs, fd, plan, factor, together, to.data(),
-         nanoseconds.data(), failure.data());
+  auto const kernel = threads <= 512 ? make_timed_requests<512> : make_timed_requests<1024>;
+  load_kernel(kernel);
+  launch(kernel, 1, threads, fs, fd, plan, factor, together, to.data(), nanoseconds.data(),
+         failure.data());
   this_thread_stream().synchronize();
   failure_record f;
   failure.copy_to_host(&f, 1);

@@ -55,20 +55,20 @@ __device__ __forceinline__ void settle(T const&... object) {
 /// Returns when the stores of `lanes` to bytes [begin, end) of a frame have reached memory. All of
 /// `lanes` call; the caller is number `rank` of `n`. A lane may load back another lane's store.
 /// This works because the lanes meet first and share one way to memory.
-__device__ __forceinline__ void settle_frame(std::byte const* frame, std::uint64_t begin,
-                                             std::uint64_t end, unsigned lanes, unsigned rank,
+__device__ __forceinline__ void settle_frame(std::byte const* frame, std::uint32_t begin,
+                                             std::uint32_t end, unsigned lanes, unsigned rank,
                                              unsigned n) {
-  constexpr std::uint64_t sector = 32;  // bytes that go to memory together
+  constexpr std::uint32_t sector = 32;  // bytes that go to memory together
   // loads under way per lane; a warp's slice takes one trip
   constexpr unsigned together = 16;
   __syncwarp(lanes);
   std::uint32_t mark = 0;
-  for (std::uint64_t at = begin / sector * sector + rank * sector; at < end;
-       at += std::uint64_t{n} * sector * together) {
+  for (std::uint32_t at = begin / sector * sector + rank * sector; at < end;
+       at += n * sector * together) {
     std::uint32_t word[together];
     GPUFS_UNROLL
     for (unsigned u = 0; u < together; ++u) {
-      std::uint64_t const next = at + std::uint64_t{n} * sector * u;
+      std::uint32_t const next = at + n * sector * u;
       word[u] = next < end ? *reinterpret_cast<std::uint32_t const volatile*>(frame + next) : 0;
     }
     GPUFS_UNROLL
@@ -93,7 +93,7 @@ inline std::uint64_t load_behind(std::uint64_t& word, std::uint32_t) {
 }
 template <class... T>
 void settle(T const&...) {}
-inline void settle_frame(std::byte const*, std::uint64_t, std::uint64_t, unsigned, unsigned,
+inline void settle_frame(std::byte const*, std::uint32_t, std::uint32_t, unsigned, unsigned,
                          unsigned) {}
 #endif
 

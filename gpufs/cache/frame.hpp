@@ -1,6 +1,7 @@
 // A frame's header and the named transitions of its state word.
 #pragma once
 
+#include <gpufs/base/reduce.hpp>
 #include <gpufs/cache/geometry.hpp>
 #include <gpufs/device.hpp>
 
@@ -86,7 +87,8 @@ __device__ __forceinline__ void begin_fill(frame_header& h, std::uint64_t versio
                                            std::uint64_t page) {
   atomic_ref<std::uint64_t, scope::device>(h.version).store(version, memory_order_relaxed);
   atomic_ref<std::uint64_t, scope::device>(h.page).store(page, memory_order_relaxed);
-  frame_state(h).fetch_add(
+  base::reduce_add(
+      h.state,
       (std::uint64_t{1} << generation_shift) + phase_delta(phase::evicting, phase::filling) + 1,
       memory_order_relaxed);
 }
@@ -98,7 +100,7 @@ __device__ __forceinline__ void begin_fill(frame_header& h, std::uint64_t versio
 __device__ __forceinline__ void publish(frame_header& h, std::uint32_t valid,
                                         memory_order order = memory_order_release) {
   atomic_ref<std::uint32_t, scope::device>(h.outcome).store(valid, memory_order_relaxed);
-  frame_state(h).fetch_add(phase_delta(phase::filling, phase::ready) - 1, order);
+  base::reduce_add(h.state, phase_delta(phase::filling, phase::ready) - 1, order);
 }
 
 /// filling -> failed; removes the filler's pin. One thread calls. The page must be out of the page
@@ -106,24 +108,24 @@ __device__ __forceinline__ void publish(frame_header& h, std::uint32_t valid,
 __device__ __forceinline__ void fail(frame_header& h, std::int32_t error) {
   atomic_ref<std::uint32_t, scope::device>(h.outcome).store(static_cast<std::uint32_t>(error),
                                                             memory_order_relaxed);
-  frame_state(h).fetch_add(phase_delta(phase::filling, phase::failed) - 1, memory_order_release);
+  base::reduce_add(h.state, phase_delta(phase::filling, phase::failed) - 1, memory_order_release);
 }
 
 /// Gives a frame back as empty. The first is for the owner of an evicting frame. The second is for
 /// the filler of a frame that is not in the page table; it removes the filler's pin.
 __device__ __forceinline__ void release_evicting(frame_header& h) {
-  frame_state(h).fetch_add(phase_delta(phase::evicting, phase::empty), memory_order_release);
+  base::reduce_add(h.state, phase_delta(phase::evicting, phase::empty), memory_order_release);
 }
 __device__ __forceinline__ void release_filling(frame_header& h) {
-  frame_state(h).fetch_add(phase_delta(phase::filling, phase::empty) - 1, memory_order_release);
+  base::reduce_add(h.state, phase_delta(phase::filling, phase::empty) - 1, memory_order_release);
 }
 
 /// Pins the frame and returns the state before. Any thread calls. It must unpin() in every phase.
 __device__ __forceinline__ std::uint64_t pin(frame_header& h) {
-  return frame_state(h).fetch_add(1, memory_order_acquire);
+  return base::fetch_add_acquire(h.state, 1);
 }
 __device__ __forceinline__ void unpin(frame_header& h, std::uint32_t pins = 1) {
-  frame_state(h).fetch_sub(pins, memory_order_release);
+  base::reduce_add(h.state, -std::uint64_t{pins}, memory_order_release);
 }
 
 /// Removes pins of a frame that was only read. One thread calls. The danger is that the next
@@ -138,9 +140,9 @@ __device__ __forceinline__ void unpin(frame_header& h, std::uint32_t pins = 1) {
 /// A fence would wait for all loads of the multiprocessor. On other devices this is a release.
 __device__ __forceinline__ void unpin_read(frame_header& h, std::uint32_t pins = 1) {
 #if defined(__CUDACC__)
-  frame_state(h).fetch_sub(pins, memory_order_relaxed);
+  base::reduce_add(h.state, -std::uint64_t{pins}, memory_order_relaxed);
 #else
-  frame_state(h).fetch_sub(pins, memory_order_release);
+  unpin(h, pins);
 #endif
 }
 

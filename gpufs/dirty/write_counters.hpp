@@ -3,6 +3,7 @@
 // this case as future work.
 #pragma once
 
+#include <gpufs/base/reduce.hpp>
 #include <gpufs/cache/page_table.hpp>
 #include <gpufs/dirty/sizes.hpp>
 #include <gpufs/fs_ref.hpp>
@@ -17,17 +18,16 @@ using namespace base;
 /// read.
 inline constexpr unsigned write_region_shift = 20;
 
-__device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> write_counter(
-    fs_ref const& fs, std::uint64_t version, std::uint64_t region) {
-  return atomic_ref<std::uint32_t, scope::device>(
-      fs.writes.write_counters[mix64(region + mix64(version)) % write_counter_count]);
+__device__ __forceinline__ std::uint32_t& write_counter(fs_ref const& fs, std::uint64_t version,
+                                                        std::uint64_t region) {
+  return fs.writes.write_counters[mix64(region + mix64(version)) % write_counter_count];
 }
 
 /// Counts that a page becomes dirty, or is clean again. One thread calls, before the page's frame
 /// may be replaced. A thread that then finds the page absent sees the new count.
 __device__ __forceinline__ void count_write(fs_ref const& fs, std::uint64_t version,
                                             std::uint64_t offset) {
-  write_counter(fs, version, offset >> write_region_shift).fetch_add(1, memory_order_relaxed);
+  reduce_add(write_counter(fs, version, offset >> write_region_shift), 1, memory_order_relaxed);
 }
 
 /// Sums the counters of the regions of [begin, end). One thread calls. Compare with the sum at the
@@ -39,7 +39,8 @@ __device__ __forceinline__ std::uint32_t writes_counted(fs_ref const& fs, std::u
   std::uint32_t sum = 0;
   GPUFS_ROLLED
   for (std::uint64_t r = begin >> write_region_shift; r <= (end - 1) >> write_region_shift; ++r) {
-    sum += write_counter(fs, version, r).load(memory_order_relaxed);
+    sum += atomic_ref<std::uint32_t, scope::device>(write_counter(fs, version, r))
+               .load(memory_order_relaxed);
   }
   return sum;
 }

@@ -6,6 +6,10 @@
 #include <gpufs/device_counters.hpp>
 #include <gpufs/fs_ref.hpp>
 
+#if defined(__CUDACC__) || defined(GPUFS_EMULATED)
+#include <gpufs/base/reduce.hpp>
+#endif
+
 #include <cstdint>
 
 namespace gpufs::handle {
@@ -25,9 +29,8 @@ inline constexpr unsigned counter_stripes =
 __device__ __forceinline__ void add(fs_ref const& fs, counter which, std::uint64_t n = 1) {
   if (n == 0) return;
   unsigned const stripe = (blockIdx.x * 7 + threadIdx.x / 32) % counter_stripes;
-  atomic_ref<std::uint64_t, scope::device>(
-      fs.counters[stripe * counters_per_stripe + static_cast<unsigned>(which)])
-      .fetch_add(n, memory_order_relaxed);
+  base::reduce_add(fs.counters[stripe * counters_per_stripe + static_cast<unsigned>(which)], n,
+                   memory_order_relaxed);
 }
 #endif
 

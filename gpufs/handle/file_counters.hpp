@@ -1,6 +1,7 @@
 // Counters of each descriptor: rows in GPU memory, kept by stripes as those of the filesystem.
 #pragma once
 
+#include <gpufs/base/reduce.hpp>
 #include <gpufs/base/warp.hpp>
 #include <gpufs/device.hpp>
 #include <gpufs/fs_ref.hpp>
@@ -63,8 +64,7 @@ GPUFS_STAGE inline void count_of_file(fs_ref const* __restrict__ handle, std::in
   if (atomic_ref<std::uint64_t, scope::device>(row.tag).load(memory_order_acquire) != generation &&
       !take_file_row(fs, row, place, generation))
     return;
-  atomic_ref<std::uint64_t, scope::device>(row.value[static_cast<unsigned>(which)])
-      .fetch_add(n, memory_order_relaxed);
+  base::reduce_add(row.value[static_cast<unsigned>(which)], n, memory_order_relaxed);
 }
 
 /// Adds to a counter of the filesystem and, if descriptors count, to that of `fd`. Call from one

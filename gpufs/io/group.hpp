@@ -100,16 +100,14 @@ struct group_ops {
   __device__ static bool any_missing(Group const& g, bool mine, missing_pages const&) {
     return g.any(mine);
   }
+  /// The first warp calls, behind any_missing() and before drop_missing(), forget_missing() or
+  /// share().
   __device__ static missing_pages take_missing(missing_pages const& own) { return own; }
   /// Forgets the union instead. All threads call, after a barrier behind any_missing() and before
   /// another one.
   __device__ static void drop_missing(Group const&) {}
   /// The same. The first warp calls, behind take_missing(); no other warp looks at the union.
   __device__ static void forget_missing(Group const&) {}
-  /// Whether page i is missing. Call it between any_missing() and the next barrier.
-  __device__ static bool is_missing(missing_pages const& own, unsigned i) {
-    return (own.todo >> i & 1) != 0;
-  }
   /// The first warp's step, in every thread, after a barrier.
   __device__ static batch_step share(Group const& g, batch_step const& step) {
     g.sync();
@@ -170,9 +168,6 @@ struct group_ops<cooperative_groups::thread_block> {
             .fetch_or(bits.absent, memory_order_relaxed);
     }
     return __syncthreads_or(mine) != 0;
-  }
-  __device__ static bool is_missing(missing_pages const&, unsigned i) {
-    return (scratch().missing.todo >> i & 1) != 0;
   }
   __device__ static missing_pages take_missing(missing_pages const&) { return scratch().missing; }
   __device__ static void drop_missing(group const& g) {

@@ -99,6 +99,10 @@ std::vector<setting> size_settings() {
            "written",
            &config::write_memory, {.low = 0, .high = tebi, .multiple_of = 4096},
            "a multiple of 4096 up to 1T"),
+      size("write_behind",
+           "bytes written to a file before the system is asked to begin to put them on the disk; "
+           "0 = never",
+           &config::write_behind, {.low = 0, .high = tebi}, "a size up to 1T"),
       renamed("window_size", expert(size("file_window_size",
                                          "bytes of a file registered with the GPU together, a "
                                          "power of two from 64K to 1G, at least page_size",

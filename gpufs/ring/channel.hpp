@@ -1,6 +1,7 @@
 // The device's side of the rings: channels, and waiting for answers.
 #pragma once
 
+#include <gpufs/base/reduce.hpp>
 #include <gpufs/base/settled.hpp>
 #include <gpufs/base/warp.hpp>
 #include <gpufs/device.hpp>
@@ -145,8 +146,8 @@ __device__ __forceinline__ void return_channel(handle::channel_pool_ref const& p
                                                memory_order order = memory_order_release) {
   // Adds to the phase, from busy. The sequence stays that of the last request.
   channel_phase const next = answered ? channel_phase::free : channel_phase::quarantined;
-  channel_word(pool, c.number - pool.first)
-      .fetch_add(state_word(next, 0) - state_word(channel_phase::busy, 0), order);
+  base::reduce_add(pool.states[c.number - pool.first].word,
+                   state_word(next, 0) - state_word(channel_phase::busy, 0), order);
 }
 
 /// Gives back a channel whose answer is not needed. It is free once the answer is there. One thread

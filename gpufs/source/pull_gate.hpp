@@ -1,6 +1,7 @@
 // Bounds how many warps pull from host memory at once.
 #pragma once
 
+#include <gpufs/base/reduce.hpp>
 #include <gpufs/base/warp.hpp>
 #include <gpufs/fs_ref.hpp>
 
@@ -40,8 +41,7 @@ class pull_gate {
   __device__ ~pull_gate() {
     __syncwarp(lanes_);
     if (inside_ && rank_in(lanes_) == 0)
-      atomic_ref<std::uint32_t, scope::device>(*fs_.channels.pulling)
-          .fetch_sub(1, memory_order_relaxed);
+      base::reduce_add(*fs_.channels.pulling, ~std::uint32_t{0}, memory_order_relaxed);  // one less
   }
   pull_gate(pull_gate const&) = delete;
   pull_gate& operator=(pull_gate const&) = delete;

@@ -92,6 +92,7 @@ server_settings server_settings::from(config const& c) {
   s.backend = c.backend;
   s.path = c.path;
   s.views = c.views;
+  s.write_behind = c.write_behind;
   return s;
 }
 
@@ -100,7 +101,7 @@ server::server(std::vector<endpoint> const& endpoints, server_settings settings,
     : settings_{checked(std::move(settings))},
       endpoints_{served(endpoints, settings_.threads)},
       faults_{faults},
-      writes_{buffers_of(endpoints), faults, settings_.requests},
+      writes_{buffers_of(endpoints), faults, settings_.requests, settings_.write_behind},
       files_{records_of(endpoints), settings_.files, &writes_},
       bulk_{files_,
             {.backend = settings_.backend,

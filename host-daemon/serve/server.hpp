@@ -32,7 +32,8 @@ struct server_settings {
   io_backend backend = io_backend::automatic;
   /// The way of the bytes of reads. See path_choice.
   io_path path = io_path::automatic;
-  bool views = true;          ///< copy out of views of files
+  bool views = true;                                   ///< copy out of views of files
+  std::uint64_t write_behind = config{}.write_behind;  ///< as config has it
   unsigned queue_depth = 64;  ///< reads that one thread keeps in flight with io_uring, 1..4096
   registry_settings files;
   io_hooks hooks;

@@ -9,6 +9,7 @@
 #include <host-daemon/base/request_recorder.hpp>
 #include <host-daemon/write_back/dirty_marks.hpp>
 #include <host-daemon/write_back/write_buffers.hpp>
+#include <host-daemon/write_back/write_order.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -41,6 +42,8 @@ struct written_file {
   std::atomic<int> error{0};                       ///< the first unreported -errno, or 0
   std::atomic<int> not_durable{0};                 ///< of the first sync that failed: -errno, or 0
   std::atomic<bool> changed{false};                ///< we have written, or tried to
+  std::atomic<std::uint64_t> behind{0};            ///< bytes written since the last begin_sync()
+  std::atomic<std::uint64_t> end{0};               ///< one past the last byte that was written
   mark_set marks;                                  ///< of the attached versions; write_back's
 };
 
@@ -64,9 +67,10 @@ struct slow_work {
 /// unwritten() need memory.
 class write_back {
  public:
-  /// Writes the pages of `buffers`. It asks `faults`, if given, before each system call, and tells
-  /// `requests`, if given, afterwards.
-  write_back(write_buffers buffers, fault_injector* faults, request_recorder* requests = nullptr);
+  /// Writes the pages of `buffers`. It asks `faults`, if given, before each call that writes or
+  /// syncs, and tells `requests`, if given, afterwards. `write_behind` as config has it.
+  write_back(write_buffers buffers, fault_injector* faults, request_recorder* requests = nullptr,
+             std::uint64_t write_behind = 0);
 
   /// Calls stop(), then writes all dirty pages, even if device code is adding to them. Lists on
   /// stderr the bytes that cannot be written.
@@ -222,6 +226,7 @@ class write_back {
   std::int64_t write_vectors(stored_file const& file, std::span<::iovec> vectors,
                              std::uint64_t offset, std::uint64_t length);
   int make_durable(stored_file const& file);
+  bool begin_sync(written_file& file);
   void fail(locked_buffer& locked, int error);
   void show_error(written_file const& file, int error);
   int flush(written_file const* file, write_back_part const& part, insist how);
@@ -229,17 +234,23 @@ class write_back {
                              series_look& last) const;
   void serve(unsigned number, unsigned threads) noexcept;
   void rest(std::chrono::microseconds interval);
+  void find_background(unsigned number, unsigned threads);
+  void lock_in_order(write_order& order, batch& locked);
   bool write_background(unsigned number, unsigned threads);
   bool wanted_now(std::uint32_t i, bool pressed);
 
   write_buffers buffers_;
   fault_injector* faults_;
   request_recorder* requests_;
+  std::uint64_t const write_behind_;
   dirty_marks marks_;
   std::vector<buffer_watch> watch_;
   std::vector<endpoint_counts> counts_;
   std::atomic<std::uint64_t> failures_{0};
-  std::atomic<unsigned> hurried_{0};  // flushes under way: the background helps
+  std::atomic<unsigned> hurried_{0};       // flushes under way: the background helps
+  std::atomic<std::uint64_t> flushes_{0};  // that began
+  std::atomic<unsigned> free_threads_{0};  // those without a job that may wait for a disk
+  std::atomic<bool> begins_sync_{false};
 
   mutable std::mutex files_mutex_;
   std::unordered_map<std::uint64_t, file_pointer> files_;  // by series
@@ -258,6 +269,7 @@ class write_back {
   bool stopping_ = false;
   bool watched_ = false;             // a resting thread looks for dirty pages again soon
   std::atomic<bool> ending_{false};  // writes at a closed gate give up
+  std::vector<write_order> orders_;  // of each thread
   std::vector<std::thread> threads_;
 };
 

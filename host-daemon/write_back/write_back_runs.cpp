@@ -85,6 +85,25 @@ void write_back::write(batch& locked) {
   for (auto const& h : locked) release_buffer(h, !h.failed);
 }
 
+// Asks for the file's bytes to go to the disk if it is time. A background thread calls, with no
+// buffer locked. Returns whether it asked. The call may wait for the disk, so one thread at a time
+// makes it, and only while another one is free: that goes on as fast as the OS page cache takes
+// bytes.
+bool write_back::begin_sync(written_file& file) {
+  auto const is_time = [&] { return file.behind.load(std::memory_order_relaxed) >= write_behind_; };
+  if (write_behind_ == 0 || !is_time() || begins_sync_.exchange(true, std::memory_order_acquire))
+    return false;
+  bool const others_write = free_threads_.fetch_sub(1, std::memory_order_relaxed) > 1;
+  bool const asks = others_write && is_time();  // the last caller may have asked for this file
+  if (asks) {
+    file.behind.store(0, std::memory_order_relaxed);
+    file.host->begin_sync(file.end.load(std::memory_order_relaxed));
+  }
+  free_threads_.fetch_add(1, std::memory_order_relaxed);
+  begins_sync_.store(false, std::memory_order_release);
+  return asks;
+}
+
 // Writes pieces [first, last), which are consecutive in one file and of one endpoint.
 void write_back::write_run(piece const* first, piece const* last) {
   std::uint64_t skip = 0;  // bytes of the first piece that are written
@@ -134,6 +153,12 @@ std::int64_t write_back::write_some(piece const* first, piece const* last, std::
   auto& counts = counts_[buffers_.endpoint_of(first->buffer->number)];
   counts.writes.fetch_add(1, std::memory_order_relaxed);
   counts.bytes.fetch_add(std::uint64_t(written), std::memory_order_relaxed);
+  auto& to = *first->buffer->file;
+  to.behind.fetch_add(std::uint64_t(written), std::memory_order_relaxed);
+  auto const reached = offset + std::uint64_t(written);
+  for (auto end = to.end.load(std::memory_order_relaxed);
+       end < reached && !to.end.compare_exchange_weak(end, reached, std::memory_order_relaxed);) {
+  }
   return written;
 }
 

@@ -107,6 +107,14 @@ struct config {
   /// and pinning then could wait for that kernel.
   std::uint64_t write_memory = 128ull << 20;
 
+  /// Bytes that kernels have written to a file before the host asks the operating system to begin
+  /// to put them on the disk, up to 1 TiB. A gfsync then finds little to do. Takes two writing
+  /// threads.
+  ///
+  /// 0 = never: the system begins after seconds or at a gfsync. This serves files that are removed
+  /// soon or written over and over.
+  std::uint64_t write_behind = 8ull << 20;
+
   /// With io_path registered and auto: bytes of a file window. A power of two from 64 KiB to 1 GiB,
   /// at least page_size.
   std::uint64_t file_window_size = 16ull << 20;

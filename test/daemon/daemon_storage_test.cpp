@@ -3,6 +3,7 @@
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
+#include <test/daemon/forwarding_file.hpp>
 #include <test/daemon/harness.hpp>
 
 #include <doctest/doctest.h>
@@ -44,29 +45,9 @@ struct noting_storage final : storage_backend {
 };
 
 // An ordinary file on a server that finds out at the end of writing that it has no room.
-struct full_server_file final : stored_file {
-  explicit full_server_file(std::shared_ptr<stored_file const> file) : below{std::move(file)} {}
-  std::shared_ptr<stored_file const> below;
-
-  int read_descriptor() const noexcept override { return below->read_descriptor(); }
-  direct_file const& direct() const override { return below->direct(); }
-  int status(struct ::stat& out) const noexcept override { return below->status(out); }
-  std::int64_t read(std::span<std::byte> to, std::uint64_t offset) const noexcept override {
-    return below->read(to, offset);
-  }
-  std::int64_t write(std::span<::iovec const> parts, std::uint64_t offset) const noexcept override {
-    return below->write(parts, offset);
-  }
-  int sync() const noexcept override { return below->sync(); }
+struct full_server_file final : gpufs::test::forwarding_file {
+  using forwarding_file::forwarding_file;
   int end_writes() const noexcept override { return -EDQUOT; }
-  int truncate(std::uint64_t size) const noexcept override { return below->truncate(size); }
-  int advise(std::int64_t offset, std::int64_t length, int what) const noexcept override {
-    return below->advise(offset, length, what);
-  }
-  std::optional<std::vector<file_extent>> extents(std::uint64_t offset,
-                                                  std::uint64_t length) const override {
-    return below->extents(offset, length);
-  }
 };
 
 struct full_server final : storage_backend {

@@ -53,7 +53,7 @@ struct litmus_run {
   std::byte const* pulled;  ///< pinned memory for the warps that make load
   std::uint64_t pulled_bytes;
   std::byte* scratch;        ///< `load_bytes` for each warp of the grid
-  std::uint64_t load_bytes;  ///< of one pull
+  std::uint32_t load_bytes;  ///< of one pull
 };
 
 enum class litmus_side { writer, reader, load };
@@ -171,7 +171,7 @@ litmus_counts launch_litmus(placement where, double seconds, std::uint64_t numbe
   unsigned const blocks = on_gpu ? current_device().multiprocessors * 4 : 4;
   unsigned const groups = where == placement::together ? blocks : blocks / 2;
   unsigned const warp_cells = groups * role_sets;
-  std::uint64_t const load_bytes = on_gpu ? 4096 : 512;
+  std::uint32_t const load_bytes = on_gpu ? 4096 : 512;
   std::uint64_t const warps = std::uint64_t(blocks) * litmus_threads / base::warp_size;
   pinned_buffer<std::byte> pulled(load_bytes * 1024);
   pulled.fill_zero();

@@ -212,7 +212,7 @@ GPUFS_STAGE inline fetched_page fetch_for_lanes(fs_ref const* __restrict__ handl
   bool const requested = fetching && e.kind == source::source_kind::channel;
   if (requested) lane_await(fs, name, e);
   g.sync();
-  std::uint64_t const page_bytes = std::uint64_t(1) << fs.cache.page_shift;
+  std::uint32_t const page_bytes = std::uint32_t{1} << fs.cache.page_shift;
   std::uint64_t over_bus = 0;
   std::uint64_t by_dma = 0;
   std::uint64_t registered = 0;

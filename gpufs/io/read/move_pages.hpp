@@ -32,17 +32,17 @@ __device__ __forceinline__ unsigned team_size(read_span const& span, std::uint64
 inline constexpr std::uint64_t longest_slice = 16384;
 
 struct slice {
-  std::uint64_t begin;
-  std::uint64_t end;
+  std::uint32_t begin;
+  std::uint32_t end;
 };
 
 /// The share of member `m` of `n` in [begin, end), cut at multiples of 16 bytes.
-__device__ __forceinline__ slice slice_of(std::uint64_t begin, std::uint64_t end, unsigned m,
+__device__ __forceinline__ slice slice_of(std::uint32_t begin, std::uint32_t end, unsigned m,
                                           unsigned n) {
-  std::uint64_t const from = begin / 16 * 16;
-  std::uint64_t const step = ((end - from + n - 1) / n + 15) / 16 * 16;
-  std::uint64_t const lo = from + m * step;
-  std::uint64_t const hi = lo + step;
+  std::uint32_t const from = begin / 16 * 16;
+  std::uint32_t const step = ((end - from + n - 1) / n + 15) / 16 * 16;
+  std::uint32_t const lo = from + m * step;
+  std::uint32_t const hi = lo + step;
   return {lo < begin ? begin : lo > end ? end : lo, least(hi, end)};
 }
 
@@ -50,7 +50,7 @@ __device__ __forceinline__ slice slice_of(std::uint64_t begin, std::uint64_t end
 /// lanes of a warp call.
 __device__ __forceinline__ void copy_slice(fs_ref const& fs, read_span const& span,
                                            std::uint64_t page, std::uint32_t frame,
-                                           std::uint64_t got, unsigned member, unsigned team) {
+                                           std::uint32_t got, unsigned member, unsigned team) {
   page_target const t = span.target(page, got);
   slice const s = slice_of(t.begin, t.end, member, team);
   if (s.begin < s.end)
@@ -67,7 +67,7 @@ __device__ __forceinline__ void move_slice(fs_ref const& fs, source::pull_gate& 
     copy_slice(fs, span, page, e.frame, e.got, member, team);
     return;
   }
-  slice const s = slice_of(0, span.page_bytes(), member, team);
+  slice const s = slice_of(0, std::uint32_t{1} << span.page_shift, member, team);
   if (s.begin >= s.end) return;
   std::byte* const frame = cache::frame_bytes(fs.cache, e.frame);
   if (!e.in_twin) gate.pass();

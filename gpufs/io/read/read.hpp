@@ -35,6 +35,46 @@ __device__ __forceinline__ void note_read(io_context<Group>& io, std::uint64_t v
   reads.next = end;
 }
 
+/// What a read has delivered when its last barrier is over. All threads of the group call.
+/// `stopped`: the same in all of them. `stop` counts in the first lanes of the warps, and `hits`,
+/// the pages that were there, in the first thread.
+template <class Group>
+__device__ __forceinline__ span_read end_read(io_context<Group> const& io, read_span const& span,
+                                              bool stopped, read_stop const& stop,
+                                              std::uint64_t hits) {
+  Group const& group = io.group();
+  if (group.thread_rank() == 0) handle::count(io.fs(), span.fd, handle::file_counter::hits, hits);
+  if (!stopped) return {span.end - span.begin, 0, false};
+  std::uint64_t const key = group_ops<Group>::smallest(group, stop.key());
+  return {read_stop::bytes(key), read_stop::error(key), false};
+}
+
+/// As read_pages() for a span within a page that one warp reads alone. If the page is in the cache,
+/// the other warps only come to the barrier.
+template <class Group>
+__device__ __forceinline__ span_read read_page(io_context<Group>& io, read_span const& span,
+                                               bool checks) {
+  using ops = typename io_context<Group>::ops;
+  Group const& group = io.group();
+  std::uint64_t const page = span.first_page();
+  io::hits_read found;
+  if (ops::warp(group) == 0) found = io::read_hits(io.handle(), span, page, 1, 0, 1);
+  bool const outdated = checks && found.outdated;
+  if (!ops::any_missing(group, found.missing.todo != 0 || !found.stop.none() || outdated,
+                        found.missing))
+    return end_read(io, span, false, found.stop, 1);
+  if (checks && ops::any(group, outdated)) {
+    ops::drop_missing(group);
+    return {0, 0, true};
+  }
+  read_stop stop = found.stop;
+  stop.note(
+      io::read_missing(io.handle(), group, {span, page, 1, io.seat(), io.chunks()}, found.missing));
+  // This barrier also ends the read: all bytes are in place.
+  bool const stopped = ops::any(group, !stop.none());
+  return end_read(io, span, stopped, stop, found.missing.todo == 0 ? 1 : 0);
+}
+
 /// Brings the pages of a span into the cache and delivers their bytes. All threads of the group
 /// call, and all get the result. The group has full warps, and the span is not empty. A group
 /// barrier has come since the last use of the buffer. Ends with a group barrier. With `checks`, the
@@ -43,9 +83,12 @@ template <class Group>
 __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span const& span,
                                                 bool checks = false) {
   using ops = typename io_context<Group>::ops;
+  if (span.first_page() == span.last_page() && io::reads_alone(span, 1))
+    return read_page(io, span, checks);
   Group const& group = io.group();
   unsigned const warps = ops::warps(group);
   unsigned const warp = ops::warp(group);
+  std::uint64_t hits = 0;
   read_stop stop;
   bool stopped = false;
   for (std::uint64_t page = span.first_page(), last = span.last_page(); page <= last;) {
@@ -64,15 +107,13 @@ __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span
     bool const outdated = checks && found.outdated && page == span.first_page();
     bool const left_over =
         ops::any_missing(group, found.missing.todo != 0 || !stop.none() || outdated, found.missing);
-    // Part of a team may find a page that others miss. It is read again and counted then.
-    if (found.leads_hit && lane_id() == 0 &&
-        !(left_over && ops::is_missing(found.missing, warp / team))) {
-      handle::count(io.fs(), span.fd, handle::file_counter::hits);
-    }
     if (!left_over) {
+      hits += batch;
       page += batch;
       continue;
     }
+    // Part of a team may find a page that others miss. It is read again and counted then.
+    if (warp == 0) hits += batch - count_lanes(ops::take_missing(found.missing).todo);
     if (checks && page == span.first_page() && ops::any(group, outdated)) {
       ops::drop_missing(group);
       return {0, 0, true};
@@ -85,9 +126,7 @@ __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span
     if (stopped) break;
   }
 
-  if (!stopped) return {span.end - span.begin, 0, false};
-  std::uint64_t const key = ops::smallest(group, stop.key());
-  return {read_stop::bytes(key), read_stop::error(key), false};
+  return end_read(io, span, stopped, stop, hits);
 }
 
 }  // namespace io

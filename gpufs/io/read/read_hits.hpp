@@ -3,7 +3,6 @@
 #pragma once
 
 #include <gpufs/file/file_record.hpp>
-#include <gpufs/handle/file_counters.hpp>
 #include <gpufs/io/group.hpp>
 #include <gpufs/io/read/move_pages.hpp>
 
@@ -15,9 +14,7 @@ using namespace base;
 
 /// The result of a warp's share of a batch.
 struct hits_read {
-  missing_pages missing;
-  /// this warp leads the team of a page that was there; the caller counts the hit
-  bool leads_hit = false;
+  missing_pages missing;  ///< the other pages are hits, which the caller counts
   /// the file may have got another version since the group looked at its record
   bool outdated = false;
   read_stop stop;
@@ -37,12 +34,12 @@ __device__ __forceinline__ bool is_outdated(read_span const& span, std::uint32_t
 GPUFS_STAGE inline hits_read read_hits(fs_ref const* __restrict__ handle, read_span const span,
                                        std::uint64_t first, unsigned batch, unsigned warp,
                                        unsigned warps) {
-  fs_ref const& fs = *handle;
+  // A copy: each access would load its members again, behind the stores of a whole page.
+  handle::page_cache_ref const cache = handle->cache;
   hits_read r;
-  std::uint64_t hits = 0;
-  std::uint32_t const changes = load_changes(fs);
+  std::uint32_t const changes = load_changes(*handle);
   for (unsigned i = warp; i < batch; i += warps) {
-    cache::lookup const found = cache::find_and_pin(fs.cache, span.version, first + i);
+    cache::lookup const found = cache::find_and_pin(cache, span.version, first + i);
     if (found.result == cache::lookup_result::absent) {
       r.missing.todo |= 1u << i;
       r.missing.absent |= 1u << i;
@@ -50,19 +47,18 @@ GPUFS_STAGE inline hits_read read_hits(fs_ref const* __restrict__ handle, read_s
     }
     if (found.result == cache::lookup_result::hit) {
       page_target const t = span.target(first + i, found.valid);
-      warp_copy(t.base + t.begin, cache::frame_bytes(fs.cache, found.frame) + t.begin,
-                t.end - t.begin);
+      if (t.begin < t.end)
+        warp_copy(t.base + t.begin, cache::frame_bytes(cache, found.frame) + t.begin,
+                  t.end - t.begin);
       __syncwarp();  // all lanes have read before the pin goes
       r.stop.note_page(span, first + i, {found.valid, 0});
-      ++hits;
     } else {
       r.missing.todo |= 1u << i;  // waited for later, when the group owes no page
     }
-    if (lane_id() == 0) cache::unpin_read(fs.cache.headers[found.frame]);
+    if (lane_id() == 0) cache::unpin_read(cache.headers[found.frame]);
   }
   __syncwarp();
   r.outdated = is_outdated(span, changes);
-  if (lane_id() == 0) handle::count(fs, span.fd, handle::file_counter::hits, hits);
   return r;
 }
 
@@ -85,12 +81,12 @@ GPUFS_STAGE inline hits_read read_hit_slice(fs_ref const* __restrict__ handle, r
     r.missing.absent = 1u << mine;
     return r;
   }
-  r.leads_hit = found.result == cache::lookup_result::hit && member == 0;
   if (found.result == cache::lookup_result::hit)
     copy_slice(fs, span, first + mine, found.frame, found.valid, member, team);
   __syncwarp();  // all lanes have read before the pin goes
   if (lane_id() == 0) cache::unpin_read(fs.cache.headers[found.frame]);
-  if (r.leads_hit) r.stop.note_page(span, first + mine, {found.valid, 0});
+  if (found.result == cache::lookup_result::hit && member == 0)
+    r.stop.note_page(span, first + mine, {found.valid, 0});
   return r;
 }
 

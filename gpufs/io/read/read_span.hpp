@@ -34,12 +34,14 @@ struct read_span {
     return {version, page, fd, left < page_bytes() && !zero_filled ? left : page_bytes(),
             zero_filled};
   }
-  /// The part of the page that the span covers, if the page has `got` bytes.
-  __device__ page_target target(std::uint64_t page, std::uint64_t got) const {
+  /// The part of the page that the span covers, if the page has `got` bytes. The page is one of the
+  /// span's.
+  __device__ page_target target(std::uint64_t page, std::uint32_t got) const {
     if (buffer == nullptr) return {nullptr, 0, 0};
     std::uint64_t const start = page << page_shift;
-    std::uint64_t const from = begin > start ? begin - start : 0;
-    std::uint64_t const to = least(least(end - start, page_bytes()), got);
+    std::uint32_t const from = begin > start ? static_cast<std::uint32_t>(begin - start) : 0;
+    std::uint32_t const to =
+        end - start < got ? static_cast<std::uint32_t>(end - start) : got;  // got: of a page
     return {buffer + static_cast<std::int64_t>(start - begin), from, most(from, to)};
   }
 };

@@ -76,8 +76,8 @@ __device__ __forceinline__ std::int32_t fetch_page(fs_ref const& fs, source::pag
     if (e.error == 0) {
       source::pull_gate gate(fs);
       if (!e.in_twin) gate.pass();
-      warp_pull(cache::frame_bytes(fs.cache, e.frame), source::source_of(fs, e), 0, name.expected,
-                e.got, {nullptr, 0, 0});
+      warp_pull(cache::frame_bytes(fs.cache, e.frame), source::source_of(fs, e), 0,
+                static_cast<std::uint32_t>(name.expected), e.got, {nullptr, 0, 0});
     }
     __syncwarp();  // the pull ends before the channel goes back
     if (lane_id() == 0) {
@@ -147,7 +147,7 @@ __device__ __forceinline__ void post_range(fs_ref const& fs, std::uint32_t buffe
 }
 
 /// Bytes that a warp moves at a time. The warps share a batch in these units.
-inline constexpr std::uint64_t write_piece = 4096;
+inline constexpr std::uint32_t write_piece = 4096;
 
 /// Copies this warp's share of a batch to frames and write buffers. Lane i has page first + i in
 /// `mine`. All lanes of a warp call.
@@ -155,7 +155,7 @@ GPUFS_STAGE inline void copy_batch(fs_ref const* __restrict__ handle, write_span
                                    std::uint64_t first, std::uint32_t ready, write_page const mine,
                                    unsigned warp, unsigned warps) {
   fs_ref const& fs = *handle;
-  std::uint64_t turn = 0;
+  std::uint32_t turn = 0;
   for_each_lane(ready, [&](unsigned i) {
     std::uint64_t const page = first + i;
     std::byte* const frame = cache::frame_bytes(fs.cache, warp_broadcast(mine.frame, i));
@@ -163,9 +163,9 @@ GPUFS_STAGE inline void copy_batch(fs_ref const* __restrict__ handle, write_span
     rpc::byte_range const r = span.range(page);
     std::byte const* const from =
         span.source + static_cast<std::int64_t>((page << span.page_shift) - span.begin);
-    for (std::uint64_t at = r.begin; at < r.end; ++turn) {
-      std::uint64_t const next = (at / write_piece + 1) * write_piece;
-      std::uint64_t const to = least<std::uint64_t>(next, r.end);
+    for (std::uint32_t at = r.begin; at < r.end; ++turn) {
+      std::uint32_t const next = (at / write_piece + 1) * write_piece;
+      std::uint32_t const to = least(next, r.end);
       if (turn % warps == warp) {
         if (span.once) {
           warp_copy(buffer + at, from + at, to - at);

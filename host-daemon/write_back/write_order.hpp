@@ -1,0 +1,62 @@
+// The dirty buffers that a background thread writes next, in the order of their files.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+namespace gpufs::daemon {
+
+/// A search finds buffers in the order of their numbers. Neighbouring pages that several blocks
+/// write lie far apart there. In the order of their files they join to long calls. All that one
+/// search found is written before the next search, and that goes on where a full one has stopped.
+/// So no page waits behind pages that become dirty again and again.
+///
+/// Entries are hints: a buffer may be clean, or another page's, when it is taken. Not thread-safe.
+class write_order {
+ public:
+  /// Has places for `most` entries. Only this needs memory.
+  explicit write_order(std::size_t most) : most_{most} { entries_.reserve(most); }
+
+  [[nodiscard]] bool empty() const noexcept { return next_ == entries_.size(); }
+  [[nodiscard]] bool full() const noexcept { return entries_.size() == most_; }
+  /// How many flushes had begun at the search.
+  [[nodiscard]] std::uint64_t flushes() const noexcept { return flushes_; }
+  /// The buffer behind the last one that a full search has found; else 0.
+  [[nodiscard]] std::uint32_t searched_to() const noexcept { return full() ? found_ + 1 : 0; }
+
+  /// Removes all entries, before a search.
+  void clear(std::uint64_t flushes) noexcept {
+    entries_.clear();
+    next_ = 0;
+    flushes_ = flushes;
+  }
+  /// Adds a buffer that a search has found. It is not full.
+  void add(std::uint32_t buffer, std::uint64_t version, std::uint64_t page) {
+    entries_.push_back({version, page, buffer});
+    found_ = buffer;
+  }
+  /// Ends a search. From now on take() may be called.
+  void sort() {
+    std::ranges::sort(entries_, {}, [](entry const& e) { return std::tuple{e.version, e.page}; });
+  }
+  /// Takes the next buffer. It is not empty.
+  [[nodiscard]] std::uint32_t take() noexcept { return entries_[next_++].buffer; }
+
+ private:
+  struct entry {
+    std::uint64_t version;
+    std::uint64_t page;
+    std::uint32_t buffer;
+  };
+
+  std::size_t most_;
+  std::vector<entry> entries_;
+  std::size_t next_ = 0;
+  std::uint32_t found_ = 0;
+  std::uint64_t flushes_ = 0;
+};
+
+}  // namespace gpufs::daemon
