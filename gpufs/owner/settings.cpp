@@ -101,7 +101,7 @@ std::vector<setting> size_settings() {
            "a multiple of 4096 up to 1T"),
       size("write_behind",
            "bytes written to a file before the system is asked to begin to put them on the disk; "
-           "0 = never",
+           "0 = never, as with host_threads = 1",
            &config::write_behind, {.low = 0, .high = tebi}, "a size up to 1T"),
       renamed("window_size", expert(size("file_window_size",
                                          "bytes of a file registered with the GPU together, a "

@@ -57,10 +57,9 @@ int host_file::sync() const noexcept {
   return ::fdatasync(fd_) == 0 || errno == EINVAL || errno == EROFS ? 0 : -errno;
 }
 
-void host_file::begin_sync(std::uint64_t end) const noexcept {
-  // The system passes over pages that are clean or on their way. Without an end it would follow
-  // writers that append.
-  static_cast<void>(::sync_file_range(fd_, 0, off_t(end), SYNC_FILE_RANGE_WRITE));
+int host_file::begin_sync(std::uint64_t offset, std::uint64_t length) const noexcept {
+  return ::sync_file_range(fd_, off_t(offset), off_t(length), SYNC_FILE_RANGE_WRITE) == 0 ? 0
+                                                                                          : -errno;
 }
 
 int host_file::end_writes() const noexcept {

@@ -33,7 +33,7 @@ class host_file final : public stored_file {
   [[nodiscard]] std::int64_t write(std::span<::iovec const> parts,
                                    std::uint64_t offset) const noexcept override;
   [[nodiscard]] int sync() const noexcept override;
-  void begin_sync(std::uint64_t end) const noexcept override;
+  [[nodiscard]] int begin_sync(std::uint64_t offset, std::uint64_t length) const noexcept override;
   [[nodiscard]] int end_writes() const noexcept override;
   [[nodiscard]] int truncate(std::uint64_t size) const noexcept override;
   [[nodiscard]] int allocate(std::uint64_t offset, std::uint64_t length) const noexcept override;

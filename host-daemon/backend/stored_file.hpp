@@ -66,10 +66,13 @@ class stored_file {
   /// Returns 0, also for storage that cannot be made durable, or -errno.
   [[nodiscard]] virtual int sync() const noexcept = 0;
 
-  /// Asks that the bytes before `end` go to the disk from now on, and waits for none of them, as
-  /// sync_file_range(2). The disk's queue may be full; then it waits for room there. Its errors
-  /// show at the next sync().
-  virtual void begin_sync(std::uint64_t /*end*/) const noexcept {}
+  /// Asks that `length` bytes from `offset` on go to the disk from now on, and waits for none of
+  /// them, as sync_file_range(2). The disk's queue may be full; then it waits for room there.
+  /// Returns 0, also for storage that cannot do that, or -errno.
+  [[nodiscard]] virtual int begin_sync(std::uint64_t /*offset*/,
+                                       std::uint64_t /*length*/) const noexcept {
+    return 0;
+  }
 
   /// Says that a writer is done, as the writer's close(2) does. A network file system sends the
   /// bytes to its server then, and only then learns that there is no room.

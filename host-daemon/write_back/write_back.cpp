@@ -196,7 +196,7 @@ void write_back::find_background(unsigned number, unsigned threads) {
   }
   auto& order = orders_[number];
   auto const goes_on = std::clamp(order.searched_to(), begin, end);
-  order.clear(flushes_.load(std::memory_order_relaxed));
+  order.clear(pressed);
   auto const add = [&](std::uint32_t i) {
     if (wanted_now(i, pressed)) order.add(i, version_of(i), page_of(i));
     return !order.full();
@@ -204,9 +204,13 @@ void write_back::find_background(unsigned number, unsigned threads) {
   // A search that found too much has left the rest to this one.
   marks_.each(goes_on, end, all, add);
   if (!order.full()) marks_.each(begin, goes_on, all, add);
-  // What lies beyond is the others' work unless there is none here.
-  if (order.empty()) marks_.each(end, count, all, add);
-  if (order.empty()) marks_.each(0, begin, all, add);
+  // What lies beyond is the others' work, unless there is none here or one of them waits for a
+  // disk.
+  auto const helps = [&] {
+    return order.empty() || (!order.full() && begins_sync_.load(std::memory_order_relaxed));
+  };
+  if (helps()) marks_.each(end, count, all, add);
+  if (helps()) marks_.each(0, begin, all, add);
   order.sort();
 }
 
@@ -215,7 +219,7 @@ void write_back::lock_in_order(write_order& order, batch& locked) {
   while (!order.empty() && locked.size() < most) {
     auto const i = order.take();
     locked_buffer buffer;
-    if (wanted_now(i, true) && lock_buffer(i, insist::no, buffer))
+    if (wanted_now(i, order.pressed()) && lock_buffer(i, insist::no, buffer))
       locked.push_back(std::move(buffer));
   }
 }
@@ -225,8 +229,7 @@ void write_back::lock_in_order(write_order& order, batch& locked) {
 bool write_back::write_background(unsigned number, unsigned threads) {
   auto& order = orders_[number];
   batch locked;
-  // A caller of a flush that began since the search waits for other pages, perhaps.
-  if (order.flushes() == flushes_.load(std::memory_order_relaxed)) lock_in_order(order, locked);
+  lock_in_order(order, locked);
   if (locked.empty()) {
     find_background(number, threads);
     lock_in_order(order, locked);

@@ -44,6 +44,7 @@ struct written_file {
   std::atomic<bool> changed{false};                ///< we have written, or tried to
   std::atomic<std::uint64_t> behind{0};            ///< bytes written since the last begin_sync()
   std::atomic<std::uint64_t> end{0};               ///< one past the last byte that was written
+  std::atomic<std::uint64_t> begun_to{0};          ///< where the next begin_sync() goes on
   mark_set marks;                                  ///< of the attached versions; write_back's
 };
 
@@ -248,7 +249,6 @@ class write_back {
   std::vector<endpoint_counts> counts_;
   std::atomic<std::uint64_t> failures_{0};
   std::atomic<unsigned> hurried_{0};       // flushes under way: the background helps
-  std::atomic<std::uint64_t> flushes_{0};  // that began
   std::atomic<unsigned> free_threads_{0};  // those without a job that may wait for a disk
   std::atomic<bool> begins_sync_{false};
 

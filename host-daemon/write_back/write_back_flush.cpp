@@ -59,7 +59,6 @@ int write_back::flush(written_file const* file, write_back_part const& part, ins
   no_size_signal const guard;
   auto const most = batch_size();
   hurried_.fetch_add(1, std::memory_order_relaxed);
-  flushes_.fetch_add(1, std::memory_order_relaxed);
   if (targets.size() > most) wake_.notify_all();  // this thread needs help
   int result = 0;
   bool timed_out = false;

@@ -22,6 +22,9 @@ namespace {
 
 constexpr unsigned most_fruitless = 100;
 
+// The longest part of a file that is sent to the disk by one call: stop() may wait for it.
+constexpr std::uint64_t most_begun = 64 << 20;
+
 }  // namespace
 
 // Adds the buffer's pieces in the order of the file. Returns false if the header is damaged, by a
@@ -85,19 +88,32 @@ void write_back::write(batch& locked) {
   for (auto const& h : locked) release_buffer(h, !h.failed);
 }
 
-// Asks for the file's bytes to go to the disk if it is time. A background thread calls, with no
+// Asks for a part of the file to go to the disk if it is time. A background thread calls, with no
 // buffer locked. Returns whether it asked. The call may wait for the disk, so one thread at a time
-// makes it, and only while another one is free: that goes on as fast as the OS page cache takes
-// bytes.
+// makes it, and only if another one is free then: that goes on as fast as the OS page cache takes
+// bytes. The next call goes on behind this part, and begins anew behind the last byte.
 bool write_back::begin_sync(written_file& file) {
-  auto const is_time = [&] { return file.behind.load(std::memory_order_relaxed) >= write_behind_; };
+  auto const is_time = [&] {
+    return file.behind.load(std::memory_order_relaxed) >= write_behind_ &&
+           !ending_.load(std::memory_order_relaxed);
+  };
   if (write_behind_ == 0 || !is_time() || begins_sync_.exchange(true, std::memory_order_acquire))
     return false;
   bool const others_write = free_threads_.fetch_sub(1, std::memory_order_relaxed) > 1;
   bool const asks = others_write && is_time();  // the last caller may have asked for this file
   if (asks) {
     file.behind.store(0, std::memory_order_relaxed);
-    file.host->begin_sync(file.end.load(std::memory_order_relaxed));
+    // Only the thread that has begins_sync_ changes begun_to.
+    auto const end = file.end.load(std::memory_order_relaxed);
+    auto const last = file.begun_to.load(std::memory_order_relaxed);
+    auto const from = last < end ? last : 0;
+    auto const to = std::min(end, from + most_begun);
+    int const error = file.host->begin_sync(from, to - from);
+    file.begun_to.store(to, std::memory_order_relaxed);
+    // Some file systems tell only this caller that they lost bytes.
+    int none = 0;
+    if (error == -EIO || error == -ENOSPC || error == -EDQUOT)
+      file.not_durable.compare_exchange_strong(none, error);
   }
   free_threads_.fetch_add(1, std::memory_order_relaxed);
   begins_sync_.store(false, std::memory_order_release);

@@ -22,16 +22,16 @@ class write_order {
 
   [[nodiscard]] bool empty() const noexcept { return next_ == entries_.size(); }
   [[nodiscard]] bool full() const noexcept { return entries_.size() == most_; }
-  /// How many flushes had begun at the search.
-  [[nodiscard]] std::uint64_t flushes() const noexcept { return flushes_; }
+  /// Whether the search was for all dirty buffers, and not only for those that have rested.
+  [[nodiscard]] bool pressed() const noexcept { return pressed_; }
   /// The buffer behind the last one that a full search has found; else 0.
   [[nodiscard]] std::uint32_t searched_to() const noexcept { return full() ? found_ + 1 : 0; }
 
   /// Removes all entries, before a search.
-  void clear(std::uint64_t flushes) noexcept {
+  void clear(bool pressed) noexcept {
     entries_.clear();
     next_ = 0;
-    flushes_ = flushes;
+    pressed_ = pressed;
   }
   /// Adds a buffer that a search has found. It is not full.
   void add(std::uint32_t buffer, std::uint64_t version, std::uint64_t page) {
@@ -56,7 +56,7 @@ class write_order {
   std::vector<entry> entries_;
   std::size_t next_ = 0;
   std::uint32_t found_ = 0;
-  std::uint64_t flushes_ = 0;
+  bool pressed_ = false;
 };
 
 }  // namespace gpufs::daemon

@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -38,10 +39,12 @@ struct watched_storage final : gpufs::daemon::storage_backend {
     watched_storage const& storage;
     file(std::shared_ptr<stored_file const> f, watched_storage const& s)
         : forwarding_file{std::move(f)}, storage{s} {}
-    void begin_sync(std::uint64_t) const noexcept override { storage.begin(); }
+    int begin_sync(std::uint64_t offset, std::uint64_t length) const noexcept override {
+      return storage.begin(offset, length);
+    }
   };
   gpufs::daemon::host_storage below;
-  std::function<void()> begin;
+  std::function<int(std::uint64_t offset, std::uint64_t length)> begin;
 
   gpufs::daemon::opened_file open(std::string const& path, int flags, unsigned mode) override {
     auto const opened = below.open(path, flags, mode);
@@ -73,9 +76,10 @@ unsigned begins(writing const& w, std::function<void(many_buffers const&)> const
   many_buffers memory;
   auto const storage = std::make_shared<watched_storage>();
   std::atomic<unsigned> count{0};
-  storage->begin = [&] {
+  storage->begin = [&](std::uint64_t, std::uint64_t) {
     count.fetch_add(1);
     if (begin) begin(memory);
+    return 0;
   };
   write_back writes{memory.region.writes, nullptr, nullptr, w.write_behind};
   file_registry files{memory.region, {.storage = storage}, &writes};
@@ -156,4 +160,57 @@ TEST_CASE("background writes: pages behind those of a full search are written, t
   // A thread takes the 4096 that it finds first.
   CHECK(begins({.threads = 1, .pages = 20'000}) == 0);
   CHECK(begins({.threads = 3, .pages = 20'001, .files = 3}) == 0);
+}
+
+TEST_CASE("background writes: calls go on where the last one stopped, up to the end of the file") {
+  scratch_folder folder;
+  many_buffers memory;
+  auto const storage = std::make_shared<watched_storage>();
+  std::uint64_t expected = 0;
+  std::atomic<unsigned> count{0};
+  // One thread at a time calls this, and the next one sees what it has stored.
+  storage->begin = [&](std::uint64_t offset, std::uint64_t length) {
+    CHECK((offset == expected || offset == 0));
+    CHECK(length != 0);
+    CHECK(length <= 64 << 20);
+    expected = offset + length;
+    count.fetch_add(1);
+    return 0;
+  };
+  write_back writes{memory.region.writes, nullptr, nullptr, page_bytes};
+  file_registry files{memory.region, {.storage = storage}, &writes};
+  auto const fd = files.open(folder / "file", O_RDWR | O_CREAT, 0644);
+  writes.start(2);
+  // Each page lies 100 MB behind the last one.
+  for (std::uint64_t round = 0; round < 20; ++round) {
+    memory.dirty(round, memory.version(fd), round * 200'000, page_bytes);
+    wait_until([&] { return all_clean(memory, round + 1); }, "written back");
+  }
+  wait_until([&] { return count.load() >= 1; }, "sent to the disk");
+  writes.stop();
+  CHECK(files.close(fd) == 0);
+}
+
+TEST_CASE("background writes: an error of sending bytes to the disk shows at the next sync") {
+  for (int const error : {EIO, ENOSPC, EDQUOT, EINVAL}) {
+    CAPTURE(error);
+    scratch_folder folder;
+    many_buffers memory;
+    auto const storage = std::make_shared<watched_storage>();
+    std::atomic<unsigned> count{0};
+    storage->begin = [&](std::uint64_t, std::uint64_t) {
+      count.fetch_add(1);
+      return -error;
+    };
+    write_back writes{memory.region.writes, nullptr, nullptr, page_bytes};
+    file_registry files{memory.region, {.storage = storage}, &writes};
+    auto const fd = files.open(folder / "file", O_RDWR | O_CREAT, 0644);
+    writes.start(2);
+    memory.dirty(0, memory.version(fd), 0, page_bytes);
+    wait_until([&] { return count.load() != 0; }, "sent to the disk");
+    writes.stop();
+    // EINVAL: the storage cannot do that.
+    CHECK(files.sync(fd) == (error == EINVAL ? 0 : -error));
+    static_cast<void>(files.close(fd));
+  }
 }

@@ -31,7 +31,9 @@ struct forwarding_file : daemon::stored_file {
     return below->write(parts, offset);
   }
   int sync() const noexcept override { return below->sync(); }
-  void begin_sync(std::uint64_t end) const noexcept override { below->begin_sync(end); }
+  int begin_sync(std::uint64_t offset, std::uint64_t length) const noexcept override {
+    return below->begin_sync(offset, length);
+  }
   int end_writes() const noexcept override { return below->end_writes(); }
   int truncate(std::uint64_t size) const noexcept override { return below->truncate(size); }
   int advise(std::int64_t offset, std::int64_t length, int what) const noexcept override {
