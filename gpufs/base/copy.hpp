@@ -121,12 +121,7 @@ __device__ __forceinline__ void warp_pull(std::byte* frame, std::byte const* sta
   auto* to = reinterpret_cast<uint4*>(frame) + i;
   auto* const user = reinterpret_cast<uint4*>(target.base);  // null: no unit is inner
   auto const* from = reinterpret_cast<uint4 const*>(staging) + i;
-  auto const step = [&](unsigned units) {
-    i += units;
-    to += units;
-    from += units;
-  };
-  for (; i + warp_size * (copy_unroll - 1) < last; step(warp_size * copy_unroll)) {
+  for (; i + warp_size * (copy_unroll - 1) < last; i += warp_size * copy_unroll) {
     uint4 v[copy_unroll];
     GPUFS_UNROLL
     for (unsigned u = 0; u < copy_unroll; ++u) v[u] = __ldcv(from + u * warp_size);
@@ -136,8 +131,10 @@ __device__ __forceinline__ void warp_pull(std::byte* frame, std::byte const* sta
       to[u * warp_size] = v[u];
       if (at >= inner_begin && at < inner_end) user[at] = v[u];
     }
+    to += warp_size * copy_unroll;
+    from += warp_size * copy_unroll;
   }
-  for (; i < last; step(warp_size)) {
+  for (; i < last; i += warp_size, to += warp_size, from += warp_size) {
     uint4 const v = __ldcv(from);
     *to = v;
     if (i >= inner_begin && i < inner_end) user[i] = v;
