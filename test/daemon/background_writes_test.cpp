@@ -57,11 +57,47 @@ struct watched_storage final : gpufs::daemon::storage_backend {
   int unlink(std::string const& path) noexcept override { return below.unlink(path); }
 };
 
-bool all_clean(many_buffers const& memory, std::uint64_t count) {
-  for (std::uint64_t i = 0; i < count; ++i)  // write_back::unwritten() would lock buffers
-    if (memory.marked(i)) return false;
-  return true;
-}
+// Write-back of ordinary files. `begins` counts the calls of begin_sync(), which `begin` answers.
+struct watched_files {
+  using sending = std::function<int(std::uint64_t offset, std::uint64_t length)>;
+  scratch_folder folder;
+  many_buffers memory;
+  std::shared_ptr<watched_storage> const storage = std::make_shared<watched_storage>();
+  std::atomic<unsigned> begins{0};
+  write_back writes;
+  file_registry files;
+
+  explicit watched_files(
+      std::uint64_t write_behind = 0,
+      sending const& begin = [](std::uint64_t, std::uint64_t) { return 0; })
+      : writes{memory.region.writes, nullptr, nullptr, write_behind},
+        files{memory.region, {.storage = storage}, &writes} {
+    storage->begin = [this, begin](std::uint64_t offset, std::uint64_t length) {
+      begins.fetch_add(1);
+      return begin(offset, length);
+    };
+  }
+
+  [[nodiscard]] std::int32_t open(std::string const& name) {
+    auto const fd = files.open(folder / name, O_RDWR | O_CREAT, 0644);
+    REQUIRE(fd > 0);
+    return fd;
+  }
+  [[nodiscard]] bool all_clean(std::uint64_t count) const {
+    for (std::uint64_t i = 0; i < count; ++i)  // write_back::unwritten() would lock buffers
+      if (memory.marked(i)) return false;
+    return true;
+  }
+  // Returns when the first `count` buffers are clean.
+  void await_clean(std::uint64_t count) const {
+    wait_until([&] { return all_clean(count); }, "written back");
+  }
+  // The file consists of so many pages that were written in full.
+  void check_pages(std::string const& name, std::uint64_t pages) const {
+    CHECK(gpufs::test::pread_bytes(folder / name, 0, ~0ull) ==
+          std::vector<std::byte>(pages * page_bytes, std::byte{'x'}));
+  }
+};
 
 // Has `threads` write `pages` pages in full, which `files` files share in turn. Returns how often
 // they asked for bytes to go to the disk. `begin` is what asking does besides.
@@ -71,37 +107,26 @@ struct writing {
   std::uint64_t pages = 2000;
   std::uint64_t files = 1;
 };
-unsigned begins(writing const& w, std::function<void(many_buffers const&)> const& begin = {}) {
-  scratch_folder folder;
-  many_buffers memory;
-  auto const storage = std::make_shared<watched_storage>();
-  std::atomic<unsigned> count{0};
-  storage->begin = [&](std::uint64_t, std::uint64_t) {
-    count.fetch_add(1);
-    if (begin) begin(memory);
-    return 0;
-  };
-  write_back writes{memory.region.writes, nullptr, nullptr, w.write_behind};
-  file_registry files{memory.region, {.storage = storage}, &writes};
+unsigned begins(writing const& w, std::function<void(watched_files const&)> const& begin = {}) {
+  watched_files t{w.write_behind, [&](std::uint64_t, std::uint64_t) {
+                    if (begin) begin(t);
+                    return 0;
+                  }};
   std::vector<std::int32_t> opened;
-  for (std::uint64_t f = 0; f < w.files; ++f) {
-    opened.push_back(files.open(folder / std::to_string(f), O_RDWR | O_CREAT, 0644));
-    REQUIRE(opened.back() > 0);
-  }
+  for (std::uint64_t f = 0; f < w.files; ++f) opened.push_back(t.open(std::to_string(f)));
   for (std::uint64_t i = 0; i < w.pages; ++i)
-    memory.dirty(i, memory.version(opened[i % w.files]), i / w.files, page_bytes);
+    t.memory.dirty(i, t.memory.version(opened[i % w.files]), i / w.files, page_bytes);
   if (w.threads == 0) {
-    CHECK(writes.flush(nullptr) == 0);
+    CHECK(t.writes.flush(nullptr) == 0);
   } else {
-    writes.start(w.threads);
-    wait_until([&] { return all_clean(memory, w.pages); }, "written back");
-    writes.stop();
+    t.writes.start(w.threads);
+    t.await_clean(w.pages);
+    t.writes.stop();
   }
-  auto const result = count.load();
+  auto const result = t.begins.load();
   for (std::uint64_t f = 0; f < w.files; ++f) {
-    CHECK(gpufs::test::pread_bytes(folder / std::to_string(f), 0, ~0ull) ==
-          std::vector<std::byte>(w.pages / w.files * page_bytes, std::byte{'x'}));
-    CHECK(files.close(opened[f]) == 0);
+    t.check_pages(std::to_string(f), w.pages / w.files);
+    CHECK(t.files.close(opened[f]) == 0);
   }
   return result;
 }
@@ -109,27 +134,23 @@ unsigned begins(writing const& w, std::function<void(many_buffers const&)> const
 }  // namespace
 
 TEST_CASE("background writes: neighbouring pages of many blocks go to the file in long calls") {
-  scratch_folder folder;
-  many_buffers memory;
-  write_back writes{memory.region.writes, nullptr};
-  file_registry files{memory.region, {}, &writes};
-  auto const fd = files.open(folder / "file", O_RDWR | O_CREAT, 0644);
+  watched_files t;
+  auto const fd = t.open("file");
   // Blocks take 16 pages in turn, each in buffers of its own stretch.
   constexpr std::uint64_t blocks = 32, turns = 4, together = 16, stretch = 1000;
   constexpr auto pages = blocks * turns * together;
   for (std::uint64_t b = 0; b < blocks; ++b)
     for (std::uint64_t k = 0; k < turns * together; ++k)
-      memory.dirty(b * stretch + k, memory.version(fd),
-                   (k / together * blocks + b) * together + k % together, page_bytes);
-  writes.start(1);
-  wait_until([&] { return all_clean(memory, blocks * stretch); }, "written back");
-  writes.stop();
-  CHECK(gpufs::test::pread_bytes(folder / "file", 0, ~0ull) ==
-        std::vector<std::byte>(pages * page_bytes, std::byte{'x'}));
+      t.memory.dirty(b * stretch + k, t.memory.version(fd),
+                     (k / together * blocks + b) * together + k % together, page_bytes);
+  t.writes.start(1);
+  t.await_clean(blocks * stretch);
+  t.writes.stop();
+  t.check_pages("file", pages);
   // A call takes 256 pages. The thread may find some pages a search later than the others.
-  CHECK(writes.writes(0) >= pages / 256);
-  CHECK(writes.writes(0) <= pages / 256 * 2);
-  CHECK(files.close(fd) == 0);
+  CHECK(t.writes.writes(0) >= pages / 256);
+  CHECK(t.writes.writes(0) <= pages / 256 * 2);
+  CHECK(t.files.close(fd) == 0);
 }
 
 TEST_CASE("background writes: what was written is sent to the disk, every write_behind bytes") {
@@ -147,9 +168,7 @@ TEST_CASE("background writes: a full queue of the disk holds up one thread, and 
     CAPTURE(files);
     writing const w{.write_behind = 16 * page_bytes, .pages = 3000, .files = files};
     // The disk takes nothing until all pages are written.
-    auto const count = begins(w, [](many_buffers const& memory) {
-      wait_until([&] { return all_clean(memory, 3000); }, "written by the other thread");
-    });
+    auto const count = begins(w, [](watched_files const& t) { t.await_clean(3000); });
     CHECK(count >= 1);
   }
   // A thread that writes alone would hold them up.
@@ -163,54 +182,38 @@ TEST_CASE("background writes: pages behind those of a full search are written, t
 }
 
 TEST_CASE("background writes: calls go on where the last one stopped, up to the end of the file") {
-  scratch_folder folder;
-  many_buffers memory;
-  auto const storage = std::make_shared<watched_storage>();
   std::uint64_t expected = 0;
-  std::atomic<unsigned> count{0};
   // One thread at a time calls this, and the next one sees what it has stored.
-  storage->begin = [&](std::uint64_t offset, std::uint64_t length) {
-    CHECK((offset == expected || offset == 0));
-    CHECK(length != 0);
-    CHECK(length <= 64 << 20);
-    expected = offset + length;
-    count.fetch_add(1);
-    return 0;
-  };
-  write_back writes{memory.region.writes, nullptr, nullptr, page_bytes};
-  file_registry files{memory.region, {.storage = storage}, &writes};
-  auto const fd = files.open(folder / "file", O_RDWR | O_CREAT, 0644);
-  writes.start(2);
+  watched_files t{page_bytes, [&](std::uint64_t offset, std::uint64_t length) {
+                    CHECK((offset == expected || offset == 0));
+                    CHECK(length != 0);
+                    CHECK(length <= 64 << 20);
+                    expected = offset + length;
+                    return 0;
+                  }};
+  auto const fd = t.open("file");
+  t.writes.start(2);
   // Each page lies 100 MB behind the last one.
   for (std::uint64_t round = 0; round < 20; ++round) {
-    memory.dirty(round, memory.version(fd), round * 200'000, page_bytes);
-    wait_until([&] { return all_clean(memory, round + 1); }, "written back");
+    t.memory.dirty(round, t.memory.version(fd), round * 200'000, page_bytes);
+    t.await_clean(round + 1);
   }
-  wait_until([&] { return count.load() >= 1; }, "sent to the disk");
-  writes.stop();
-  CHECK(files.close(fd) == 0);
+  wait_until([&] { return t.begins.load() >= 1; }, "sent to the disk");
+  t.writes.stop();
+  CHECK(t.files.close(fd) == 0);
 }
 
 TEST_CASE("background writes: an error of sending bytes to the disk shows at the next sync") {
   for (int const error : {EIO, ENOSPC, EDQUOT, EINVAL}) {
     CAPTURE(error);
-    scratch_folder folder;
-    many_buffers memory;
-    auto const storage = std::make_shared<watched_storage>();
-    std::atomic<unsigned> count{0};
-    storage->begin = [&](std::uint64_t, std::uint64_t) {
-      count.fetch_add(1);
-      return -error;
-    };
-    write_back writes{memory.region.writes, nullptr, nullptr, page_bytes};
-    file_registry files{memory.region, {.storage = storage}, &writes};
-    auto const fd = files.open(folder / "file", O_RDWR | O_CREAT, 0644);
-    writes.start(2);
-    memory.dirty(0, memory.version(fd), 0, page_bytes);
-    wait_until([&] { return count.load() != 0; }, "sent to the disk");
-    writes.stop();
+    watched_files t{page_bytes, [&](std::uint64_t, std::uint64_t) { return -error; }};
+    auto const fd = t.open("file");
+    t.writes.start(2);
+    t.memory.dirty(0, t.memory.version(fd), 0, page_bytes);
+    wait_until([&] { return t.begins.load() != 0; }, "sent to the disk");
+    t.writes.stop();
     // EINVAL: the storage cannot do that.
-    CHECK(files.sync(fd) == (error == EINVAL ? 0 : -error));
-    static_cast<void>(files.close(fd));
+    CHECK(t.files.sync(fd) == (error == EINVAL ? 0 : -error));
+    static_cast<void>(t.files.close(fd));
   }
 }
