@@ -7,7 +7,7 @@
 #include <gpufs/cache/page_table.hpp>
 #include <gpufs/ring/channel.hpp>
 
-#include <prefetcher/seat_chunks.hpp>
+#include <prefetcher/piece_chunks.hpp>
 
 #include <cstdint>
 
@@ -15,9 +15,9 @@ namespace gpufs::prefetch {
 
 /// The prefetcher of a seat. All lanes of its owner's first warp call each function, unless it says
 /// otherwise.
-class readahead : public seat_chunks {
+class readahead : public piece_chunks {
  public:
-  using seat_chunks::seat_chunks;
+  using piece_chunks::piece_chunks;
 
   __device__ stream& reads() { return state_->reads; }
 
@@ -105,11 +105,12 @@ class readahead : public seat_chunks {
   /// batch. Does nothing while enough is under way (has_enough_ahead()).
   __device__ __forceinline__ void look_ahead(wanted const& w, bool requests, bool waits) {
     bool const shared = waits || has_chunk_in(w, state_->reads.own_end, w.begin);
-    strides const pieces = waits ? strides{} : state_->pieces;
+    bool const enters = by_pages(w, state_->pieces.length);
+    strides const pieces = waits || enters ? strides{} : state_->pieces;
     __syncwarp();  // all lanes have read the state
     if (lane_id() == 0) {
       if (shared) state_->reads.shared = 1;
-      if (waits) state_->pieces = {};
+      if (waits && !enters) state_->pieces = {};
     }
     bool const confined = state_->confined != 0;
     std::uint32_t const depth =
@@ -175,25 +176,6 @@ class readahead : public seat_chunks {
     }
   }
 
-  /// Lists the next pieces at a constant distance that are missing, as free chunks allow.
-  __device__ __forceinline__ void list_pieces(wanted const& w, strides const& s, pending& list) {
-    unsigned const free = base::count_lanes(__ballot_sync(base::all_lanes, mine_.length == 0));
-    std::uint64_t const page = 1ull << w.page_shift;
-    std::uint64_t at = s.begin + s.distance;
-    GPUFS_ROLLED
-    for (std::uint32_t n = 0; n < s.depth && at < w.size; ++n, at += s.distance) {
-      std::uint64_t const last = base::least(at + s.length, w.size);
-      std::uint64_t const end = base::least((last + page - 1) / page * page, w.size);
-      GPUFS_ROLLED
-      for (std::uint64_t begin = at / page * page; begin < end; begin += chunk_bytes()) {
-        std::uint64_t const length = base::least(end - begin, chunk_bytes());
-        if (covering(w.version, begin, begin + length) >= 0) continue;
-        if (list.size() == free) return;
-        list.add(begin, length);
-      }
-    }
-  }
-
   /// Removes the first request whose first page the cache may have, and those behind it.
   __device__ __forceinline__ void cut_at_cached(wanted const& w, pending& list) {
     constexpr unsigned at_once = 4;  // loads under way
@@ -209,39 +191,32 @@ class readahead : public seat_chunks {
     }
   }
 
-  /// Chunks that the pieces within the depth have, about.
-  __device__ std::uint32_t chunks_of(strides const& s) const {
-    auto const each = (s.length + chunk_bytes() - 1) / chunk_bytes();
-    return s.depth * static_cast<std::uint32_t>(each);
-  }
-
-  /// Notes the piece that the caller is about to bring in. Returns its strides. If they repeat, the
-  /// caller goes on at a constant distance, and its chunks ahead are still of use.
+  /// Notes the piece that the caller is about to bring in. Returns its strides, if chunks bring the
+  /// next pieces. If they repeat, the caller goes on at a constant distance, and its chunks ahead
+  /// are still of use. A piece that another caller brings in ends a series of chunks, which nobody
+  /// else can use.
   __device__ __forceinline__ strides note_piece(wanted const& w, bool jump, depth_rule const& rule,
                                                 piece const& p) {
-    strides const before = state_->reads.version == w.version ? state_->pieces : strides{};
-    if (w.begin > w.read_begin) return before;  // the read's first batch has noted it
+    stream const reads = state_->reads;
+    strides const before = reads.version == w.version ? state_->pieces : strides{};
+    bool const enters = by_pages(w, p.length);
+    if (w.begin > w.read_begin) return enters ? strides{} : before;  // the first batch has noted it
     strides now{};
     if (jump && rule.automatic && !rule.random) {
       std::uint64_t const bytes = w.read_end - w.begin;
-      std::uint64_t const chunks =
-          bytes <= chunk_bytes() ? 1 : (bytes + chunk_bytes() - 1) / chunk_bytes();
-      now = before.after(chunks <= longest_piece ? p : piece{}, ~std::uint32_t{0});
-      if (now.depth != 0)  // seldom, and divisions take long
-        now.depth =
-            base::least(now.depth, depth_limit(rule.callers, pieces_together(bytes),
-                                               pieces_at_once(static_cast<std::uint32_t>(chunks))));
+      now = before.after(bytes <= longest_piece * chunk_bytes() ? p : piece{},
+                         enters ? reads.next : before.begin + before.length, ~std::uint32_t{0});
+      if (now.depth != 0 && enters)  // seldom, and divisions take long
+        now.entered =
+            pieces_entered(now, {rule.callers, fs_.channels.page.count, fs_.cache.frame_count},
+                           1ull << w.page_shift);
+      else if (now.depth != 0)
+        now.depth = base::least(now.depth, most_in_chunks(rule.callers, bytes));
     }
     __syncwarp();  // all lanes have read the state
     if (lane_id() == 0) state_->pieces = now;
     __syncwarp();
-    return now;
-  }
-
-  /// Pieces of `bytes` bytes that all contexts have ahead together: as many bytes as of chunks.
-  __device__ std::uint32_t pieces_together(std::uint64_t bytes) const {
-    return static_cast<std::uint32_t>(
-        base::most<std::uint64_t>(chunks_ahead_together * chunk_bytes() / bytes, 1));
+    return enters ? strides{} : now;
   }
 
   /// The absent pages that a chunk would have nothing beside. They get requests of their own, which

@@ -116,14 +116,18 @@ struct one_lane {
   __device__ static void sync() {}
 };
 
+/// The number of the calling thread's block in its launch.
+__device__ __forceinline__ std::uint32_t block_number() {
+  return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+}
+
 /// Returns a number that differs between the warps of a launch. A warp starts there when it looks
 /// for a free channel.
 __device__ __forceinline__ std::uint32_t warp_number() {
-  std::uint32_t const block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
   std::uint32_t const thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
   std::uint32_t const per_block =
       (blockDim.x * blockDim.y * blockDim.z + warp_size - 1) / warp_size;
-  return block * per_block + thread / warp_size;
+  return block_number() * per_block + thread / warp_size;
 }
 
 }  // namespace gpufs::base

@@ -1,6 +1,7 @@
 // A group's access to a filesystem: the handle, the group, a seat, the file that it used last.
 #pragma once
 
+#include <gpufs/base/mix64.hpp>
 #include <gpufs/cache/replacement/seat_queues.hpp>
 #include <gpufs/file/shared_file.hpp>
 #include <gpufs/fs_ref.hpp>
@@ -97,14 +98,23 @@ class io_context {
   __device__ std::int32_t claim_seat() {
     std::uint32_t const count = fs_.seats.count;
     atomic_ref<std::uint32_t, scope::device> claimed(*fs_.seats.claimed);
-    std::uint32_t const first = base::warp_number() % count;
+    // Side by side: look-ups of queues to take frames from go through all seats in use.
+    std::uint32_t const number = io::is_block<Group> ? base::block_number() : base::warp_number();
     if (claimed.load(memory_order_relaxed) >= count) return -1;
-    if (try_seat(first)) return static_cast<std::int32_t>(first);
-    // With few free seats the one that was freed last is the best guess.
-    std::uint32_t at =
+    if (try_seat(number % count)) return static_cast<std::int32_t>(number % count);
+    // Another context has that seat. With few free seats the one that was freed last is the best
+    // guess, with many any other that is not far beyond those in use.
+    std::uint32_t const freed =
         atomic_ref<std::uint32_t, scope::device>(*fs_.seats.freed).load(memory_order_relaxed);
-    for (std::uint32_t i = 0; i < count; ++i, at = at + 1 == count ? 0 : at + 1)
-      if (try_seat(at)) return static_cast<std::int32_t>(at);
+    constexpr std::uint32_t near_by = 16, guesses = 8;
+    std::uint32_t const some = base::least(count, 2 * claimed.load(memory_order_relaxed) + 64);
+    for (std::uint32_t i = 0; i < near_by + guesses + count; ++i) {
+      std::uint64_t const at = i < near_by             ? std::uint64_t(freed) + i
+                               : i < near_by + guesses ? base::mix64(number * guesses + i) % some
+                                                       : std::uint64_t(freed) + i;
+      auto const seat = static_cast<std::uint32_t>(at % count);
+      if (try_seat(seat)) return static_cast<std::int32_t>(seat);
+    }
     return -1;
   }
 

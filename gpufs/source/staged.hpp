@@ -92,11 +92,12 @@ __device__ __forceinline__ std::byte* source_of(fs_ref const& fs, fill const& e)
 
 /// Waits for the answers to up to 32 requests at once. All lanes of a warp call; lanes with
 /// `pending` have a request each. `owed`: controllers may owe the answers. Then the first look is
-/// at GPU memory.
+/// at GPU memory. `start`: of device_clock_ns(), from when on rpc_timeout counts. If it is over,
+/// the answers that are there are still taken.
 __device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending,
-                                                ring::channel const& via, bool owed) {
+                                                ring::channel const& via, bool owed,
+                                                std::uint64_t start = device_clock_ns()) {
   answer got{0, false};
-  std::uint64_t const start = device_clock_ns();
   unsigned pause = 0;
   for (unsigned round = 1;; ++round) {
     if (pending && !owed) {

@@ -132,7 +132,7 @@ struct config {
   std::uint32_t max_open_files = 8192;
 
   /// Contexts that can own a prefetch buffer and a replacement queue at once, 1..65536.
-  std::uint32_t seats = 1024;
+  std::uint32_t seats = 4096;
 
   /// Queue pairs of each NVMe member, 0..128. 0: two for each thread of a software controller, 64
   /// of an attachment in all; up to 16 of a drive. Fewer if the controller grants fewer.

@@ -5,12 +5,13 @@
 /// gpufs::handle::counter, a line of to_text() and a field of to_json_fields().
 #define GPUFS_DEVICE_COUNTERS(COUNTER)                                                             \
   COUNTER(hits, "page look-ups that the page cache answered; loads of array elements not counted") \
-  COUNTER(misses, "pages that the caller had to bring in")                                         \
+  COUNTER(misses, "pages that callers brought in")                                                 \
   COUNTER(waits, "page look-ups that waited for another caller's page")                            \
   COUNTER(evictions, "pages thrown out to make room")                                              \
   COUNTER(requests, "requests put into the ring, of all kinds")                                    \
   COUNTER(read_requests, "requests that asked for bytes of a file")                                \
   COUNTER(prefetch_hits, "misses whose bytes a prefetch buffer had, or had asked for")             \
+  COUNTER(pages_ahead, "misses of pages that were brought in before they were wanted")             \
   COUNTER(bytes_delivered, "bytes that gread gave to kernels")                                     \
   COUNTER(bytes_pulled, "bytes that kernels pulled from pinned staging over the bus")              \
   COUNTER(bytes_dma, "bytes that the copy engine brought into GPU memory")                         \

@@ -261,8 +261,8 @@ TEST_CASE("cache: a bucket that is full makes room instead of spinning") {
 }
 
 TEST_CASE(
-    "cache: metadata is at most 2 % of it at 4 KiB pages, and a seventh of what may be dirty; it "
-    "does not grow with files") {
+    "cache: metadata is at most 2 % of it at 4 KiB pages, 1.5 KiB for each seat, and a seventh of "
+    "what may be dirty; it does not grow with files") {
   scratch_folder folder;
   auto c = small_config(4096, 1024 * mebi / 4096);
   c.seats = config{}.seats;
@@ -270,10 +270,14 @@ TEST_CASE(
   c.prefetch_size = prefetch_automatic;
   filesystem fs(c);
   auto const dirty = fs.ref().link.shared.writes.count * 4096;
-  CHECK((fs.metadata_bytes() - dirty / 7) * 50 <= c.cache_size);
+  std::uint64_t const seats = c.seats * 1536ull;
+  CHECK((fs.metadata_bytes() - dirty / 7 - seats) * 50 <= c.cache_size);
   auto reading = c;
   reading.write_memory = 0;
-  CHECK(filesystem(reading).metadata_bytes() * 50 <= c.cache_size);
+  CHECK((filesystem(reading).metadata_bytes() - seats) * 50 <= c.cache_size);
+  auto fewer = reading;
+  fewer.seats = 1;
+  CHECK(filesystem(reading).metadata_bytes() - filesystem(fewer).metadata_bytes() <= seats);
   auto const before = fs.metadata_bytes();
   auto const path = folder / "sparse";
   set_size(path, 1ull << 40);

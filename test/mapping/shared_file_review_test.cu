@@ -42,6 +42,13 @@ bool takes_one(std::atomic<int>& left) {
   return false;
 }
 
+/// The test refuses mprotect, which only the handler of signals uses.
+mapping_config by_signals() {
+  mapping_config c;
+  c.fault_handler = fault_handling::signal;
+  return c;
+}
+
 }  // namespace
 
 // The library's calls come here.
@@ -172,7 +179,7 @@ TEST_CASE("a read that failed and is tried again beside the rest of the first fi
 TEST_CASE("access write: words that nobody wrote stay in the file, also if the device fails") {
   auto content = numbers(64 * kibi);
   named_file const file(content);
-  shared_memory memory;
+  shared_memory memory(by_signals());
   mapping m = memory.map(file.path(), {.access = access::write, .block = 64 * kibi});
   auto* const words = m.as<std::uint32_t>();
   words[0] = words[1] = content[0] = content[1] = 7;
@@ -186,7 +193,7 @@ TEST_CASE("access write: words that nobody wrote stay in the file, also if the d
 TEST_CASE("no more mappings: bytes of a file that the device lacks are read all the same") {
   auto const content = numbers(64 * kibi);
   named_file const file(content);
-  shared_memory memory;
+  shared_memory memory(by_signals());
   mapping m = memory.map(file.path(), {.access = access::read_write, .block = 64 * kibi});
   protections_to_refuse = 1;
   CHECK(m.acquire(0, 64 * kibi, access::read) == 0);
@@ -200,7 +207,7 @@ TEST_CASE("no more mappings: bytes of a file that the device lacks are read all 
 TEST_CASE("no more mappings: a call does not make bytes changed that the device lacks") {
   auto content = numbers(64 * kibi);
   named_file const file(content);
-  mapping_config config;
+  mapping_config config = by_signals();
   config.detect_writes = write_detection::all;
   shared_memory memory(config);
   mapping m = memory.map(file.path(), {.access = access::read_write, .block = 64 * kibi});

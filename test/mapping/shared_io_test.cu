@@ -279,7 +279,10 @@ TEST_CASE("shared io: nothing is lost while other threads launch with all object
 }
 
 TEST_CASE("shared io: without wrappers the system refuses bytes of the device, as notes() tells") {
-  shared_memory memory;
+  mapping_config config;
+  config.fault_handler =
+      fault_handling::signal;  // userfaultfd brings the bytes for the system, too
+  shared_memory memory(config);
   auto const zeros = memory.allocate(400), m = memory.allocate(400);
   fill_by_kernel(m, zeros, 3);
   memory.synchronize();

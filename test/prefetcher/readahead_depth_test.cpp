@@ -166,7 +166,7 @@ TEST_CASE(
   strides s;
   std::uint64_t at = 5000;
   for (std::uint32_t n = 0; n < 200; ++n, at += 16384) {
-    s = s.after({at, 512}, 20);
+    s = s.after({at, 512}, n == 0 ? 0 : at - 16384 + 512, 20);
     CAPTURE(n);
     CHECK(s.repeats == (n < 2 ? 0 : n - 1));
     CHECK(s.depth == (s.repeats / 8 < 20 ? s.repeats / 8 : 20));
@@ -181,10 +181,70 @@ TEST_CASE(
   };
   for (auto const& r : rows) {
     CAPTURE(r.what);
-    strides const ended = s.after(r.next, 20);
+    strides const ended = s.after(r.next, s.begin + s.length, 20);
     CHECK(ended.repeats == 0);
     CHECK(ended.depth == 0);
   }
-  CHECK(s.after({at, 512}, 0).depth == 0);
-  CHECK(strides{}.after({0, 512}, 20).depth == 0);
+  CHECK(s.after({at, 512}, s.begin + 512, 0).depth == 0);
+  CHECK(strides{}.after({0, 512}, 0, 20).depth == 0);
+}
+
+TEST_CASE("strides: pieces that the caller found between two of its own") {
+  strides s;
+  std::uint64_t const distance = 16384;
+  for (std::uint32_t n = 0; n < 20; ++n) s = s.after({n * distance, 512}, n * distance - 15872, 20);
+  CHECK(s.repeats == 18);
+  CHECK(s.depth == 2);
+  s.entered = 2;
+  struct {
+    char const* what;
+    std::uint64_t passed, last, length;
+    std::uint32_t repeats;
+  } const rows[] = {
+      {"the first of those that came with it is missing", 1, 1, 512, 19},
+      {"all that came with it", 3, 1, 512, 21},
+      {"others had brought in some more", 50, 1, 512, 21},
+      {"the last one was another distance", 3, 2, 512, 0},
+      {"another length", 1, 1, 513, 0},
+  };
+  for (auto const& r : rows) {
+    CAPTURE(r.what);
+    std::uint64_t const at = s.begin + r.passed * distance;
+    strides const next = s.after({at, r.length}, at - r.last * distance + r.length, 20);
+    CHECK(next.repeats == r.repeats);
+    CHECK(next.entered == 0);
+  }
+  // The last read was at the distance, but the way from the last piece is no multiple of it.
+  std::uint64_t const odd = s.begin + 3 * distance + 4096;
+  CHECK(s.after({odd, 512}, odd - distance + 512, 20).repeats == 0);
+}
+
+TEST_CASE(
+    "strides: what comes with a piece is at most the depth, and callers share what there is") {
+  constexpr std::uint32_t plenty = 1 << 20;
+  constexpr std::uint64_t page = 4096;
+  strides s;
+  s.length = 512;
+  s.distance = 4 * page;
+  for (s.depth = 0; s.depth < 30; ++s.depth)
+    CHECK(pieces_entered(s, {1, plenty, plenty}, page) ==
+          (s.depth < most_pieces_entered ? s.depth : most_pieces_entered));
+  struct {
+    std::uint64_t begin, distance;
+    pieces_pools of;
+    std::uint32_t entered;
+  } const rows[] = {
+      {0, 16384, {1, 16384, 1 << 18}, 14},   {0, 16384, {120, 16384, 1 << 18}, 14},
+      {0, 16384, {1920, 16384, 1 << 18}, 7}, {0, 16384, {4000, 16384, 1 << 18}, 3},
+      {0, 16384, {100, 16384, 64}, 0},       {0, 16384, {0, 16, 1 << 18}, 14},
+      {0, 16384, {1, 16384, 8}, 3},          {0, 20000, {1, 16, 1 << 18}, 7},
+      {3900, 16384, {1, 16, 1 << 18}, 7},
+  };
+  for (auto const& r : rows) {
+    CAPTURE(r.of.callers);
+    CAPTURE(r.of.frames);
+    s.begin = r.begin;
+    s.distance = r.distance;
+    CHECK(pieces_entered(s, r.of, page) == r.entered);
+  }
 }

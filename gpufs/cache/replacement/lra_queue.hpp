@@ -21,6 +21,7 @@ struct alignas(64) lra_totals {
   std::uint32_t unowned_segments;  ///< segments in queues without an owner
   std::uint32_t owners;            ///< queues with an owner
   std::uint32_t hint;              ///< the other queue that last gave a segment
+  std::uint32_t used;              ///< queues from it on never had an owner
 };
 
 }  // namespace gpufs::cache

@@ -54,30 +54,55 @@ __device__ __forceinline__ std::uint32_t pop_segment(handle::lra_ref const& l, l
   return segment;
 }
 
+/// Takes the oldest segment of `q`, if it is another queue than `own` and as steal_segment() wants
+/// it. One thread calls, with the lock of `own`. Returns the segment or -1.
+__device__ __forceinline__ std::int64_t take_segment(handle::lra_ref const& l, lra_queue& own,
+                                                     lra_queue& q, std::uint32_t above) {
+  auto const eligible = [&] {
+    return word(q.count).load(memory_order_relaxed) > above &&
+           (above != 0 || word(q.owned).load(memory_order_relaxed) == 0);
+  };
+  if (&q == &own || !eligible() || !try_lock(q)) return -1;
+  std::int64_t segment = -1;
+  if (eligible()) {
+    segment = pop_segment(l, q);
+    if (q.count == 0)
+      atomic_ref<std::uint64_t, scope::device>(q.cursor).store(0, memory_order_relaxed);
+    if (q.owned == 0) word(l.totals->unowned_segments).fetch_sub(1, memory_order_relaxed);
+  }
+  unlock(q);
+  return segment;
+}
+
 /// Takes the oldest segment of another queue. If `above` is 0, that queue has no owner; otherwise
 /// it has more than `above` segments. One thread calls, with the lock of `own`. Returns the segment
 /// or -1.
 __device__ __forceinline__ std::int64_t steal_segment(handle::lra_ref const& l, lra_queue& own,
                                                       std::uint32_t above) {
   std::uint32_t const first = word(l.totals->hint).load(memory_order_relaxed);
-  for (std::uint32_t i = 0; i < l.queue_count; ++i) {
-    std::uint32_t const at = (first + i) % l.queue_count;
-    lra_queue& q = l.queues[at];
-    auto const eligible = [&] {
-      std::uint32_t const count = word(q.count).load(memory_order_relaxed);
-      return above == 0 ? count > 0 && word(q.owned).load(memory_order_relaxed) == 0
-                        : count > above;
-    };
-    if (&q == &own || !eligible() || !try_lock(q)) continue;
-    std::int64_t segment = -1;
-    if (eligible()) {
-      segment = pop_segment(l, q);
-      if (q.count == 0)
-        atomic_ref<std::uint64_t, scope::device>(q.cursor).store(0, memory_order_relaxed);
-      if (q.owned == 0) word(l.totals->unowned_segments).fetch_sub(1, memory_order_relaxed);
+  std::uint32_t const queues = word(l.totals->used).load(memory_order_relaxed);
+  auto const number = [&](std::uint32_t i) {
+    return first + i < queues ? first + i : first + i - queues;  // the hint is in use
+  };
+  constexpr unsigned at_once = 8;  // loads under way
+  GPUFS_ROLLED
+  for (std::uint32_t next = 0; next < queues; next += at_once) {
+    std::uint32_t count[at_once], owned[at_once];
+    GPUFS_UNROLL
+    for (unsigned i = 0; i < at_once; ++i) {
+      bool const is = next + i < queues;
+      lra_queue& q = l.queues[number(is ? next + i : 0)];
+      count[i] = is ? word(q.count).load(memory_order_relaxed) : 0;
+      owned[i] = is && above == 0 ? word(q.owned).load(memory_order_relaxed) : 0;
     }
-    unlock(q);
-    if (segment >= 0) {
+    unsigned may = 0;
+    GPUFS_UNROLL
+    for (unsigned i = 0; i < at_once; ++i) may |= count[i] > above && owned[i] == 0 ? 1u << i : 0;
+    GPUFS_ROLLED
+    for (; may != 0; may &= may - 1) {
+      std::uint32_t const at = number(next + lowest_lane(may));
+      std::int64_t const segment = take_segment(l, own, l.queues[at], above);
+      if (segment < 0) continue;
       word(l.totals->hint).store(at, memory_order_relaxed);
       return segment;
     }
@@ -126,6 +151,7 @@ __device__ __forceinline__ void own_queue(handle::lra_ref const& l, std::int32_t
   word(q.owned).store(own ? 1 : 0, memory_order_relaxed);
   if (own) {
     word(l.totals->owners).fetch_add(1, memory_order_relaxed);
+    word(l.totals->used).fetch_max(static_cast<std::uint32_t>(seat) + 1, memory_order_relaxed);
     word(l.totals->unowned_segments).fetch_sub(q.count, memory_order_relaxed);
   } else {
     word(l.totals->owners).fetch_sub(1, memory_order_relaxed);

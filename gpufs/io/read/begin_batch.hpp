@@ -98,17 +98,19 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
 }
 
 /// Waits for the answers to all pages that this warp fetches and evaluates them. All lanes of the
-/// first warp call. Returns the pages whose chunk failed, came short, or is older than a write.
-/// These are out of the table again and need requests of their own.
+/// first warp call, each with the `name` of its page. Returns the pages whose chunk failed, came
+/// short, or is older than a write. These are out of the table again and need requests of their
+/// own. `start` as for await_answers().
 __device__ __forceinline__ std::uint32_t settle_answers(fs_ref const& fs, batch const& b,
                                                         prefetch::readahead& chunks,
-                                                        source::fill& mine) {
+                                                        source::fill& mine,
+                                                        source::page_name const& name,
+                                                        std::uint64_t start = device_clock_ns()) {
   unsigned const lane = lane_id();
   bool const fetching =
       mine.status == source::page_status::fetching && mine.kind != source::source_kind::window;
-  source::page_name const name = b.span.name(b.first + lane);
   bool const owed = source::may_be_owed(name);
-  source::answer const got = source::await_answers(fs, fetching, mine.via, owed);
+  source::answer const got = source::await_answers(fs, fetching, mine.via, owed, start);
   if (fetching) mine.answered = got.answered;
   bool const own = fetching && mine.kind == source::source_kind::channel;
   bool const in_chunk = fetching && !own;
@@ -127,8 +129,9 @@ __device__ __forceinline__ std::uint32_t settle_answers(fs_ref const& fs, batch 
   if (lane == 0) handle::add(fs, handle::counter::prefetch_hits, count_lanes(from_chunks));
 
   for_each_lane(__ballot_sync(all_lanes, own && !whole && got.answered), [&](unsigned i) {
-    source::fill const e = source::complete_page(
-        fs.self, b.span.name(b.first + i), warp_broadcast(mine, i), warp_broadcast(got.result, i));
+    source::fill const e =
+        source::complete_page(fs.self, b.span.name(warp_broadcast(name.page, static_cast<int>(i))),
+                              warp_broadcast(mine, i), warp_broadcast(got.result, i));
     if (lane == i) mine = e;
   });
   bool const chunk_failed = in_chunk && !whole && got.answered;
@@ -175,6 +178,7 @@ __device__ __forceinline__ batch_step as_step(fs_ref const& fs, std::int32_t fd,
   if (lane_id() == 0) handle::count(fs, fd, handle::file_counter::hits, count_lanes(hits));
   batch_step step;
   step.moving = __ballot_sync(all_lanes, moves);
+  step.fetching = __ballot_sync(all_lanes, mine.status == source::page_status::fetching);
   step.waiting = __ballot_sync(all_lanes, mine.status == source::page_status::waiting);
   step.again = again;
   step.chunk_failed = chunk_failed;
@@ -237,7 +241,8 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* __restrict__ handle, bat
   }
   bool const got = mine.status != source::page_status::none && mine.error == 0;
   wait.leave(__ballot_sync(all_lanes, got) != 0);
-  std::uint32_t const chunk_failed = settle_answers(fs, b, chunks, mine);
+  std::uint32_t const chunk_failed =
+      settle_answers(fs, b, chunks, mine, b.span.name(b.first + lane));
   *entry = mine;
   return as_step(fs, b.span.fd, mine, chunks, todo | chunk_failed, chunk_failed);
 }

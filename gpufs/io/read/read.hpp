@@ -49,6 +49,21 @@ __device__ __forceinline__ span_read end_read(io_context<Group> const& io, read_
   return {read_stop::bytes(key), read_stop::error(key), false};
 }
 
+/// Ends the read of a batch's missing pages with a barrier: all bytes are in place. If the first
+/// warp has entered pages ahead, also brings in these. All threads of the group call. Returns
+/// whether the read must stop: some warp has noted where in `stop`.
+template <class Group>
+__device__ __forceinline__ bool end_missing(io_context<Group>& io, batch const& whole,
+                                            std::uint64_t ahead_since, read_stop const& stop,
+                                            source::fill& own) {
+  using ops = typename io_context<Group>::ops;
+  Group const& group = io.group();
+  if (!ops::any(group, !stop.none() || ahead_since != 0)) return false;
+  if (ops::any(group, ahead_since != 0))
+    read_pieces_ahead(io.handle(), group, whole, own, ahead_since);
+  return ops::any(group, !stop.none());
+}
+
 /// As read_pages() for a span within a page that one warp reads alone. If the page is in the cache,
 /// the other warps only come to the barrier.
 template <class Group>
@@ -68,10 +83,11 @@ __device__ __forceinline__ span_read read_page(io_context<Group>& io, read_span 
     return {0, 0, true};
   }
   read_stop stop = found.stop;
-  stop.note(
-      io::read_missing(io.handle(), group, {span, page, 1, io.seat(), io.chunks()}, found.missing));
-  // This barrier also ends the read: all bytes are in place.
-  bool const stopped = ops::any(group, !stop.none());
+  io::batch const whole{span, page, 1, io.seat(), io.chunks()};
+  source::fill own;
+  io::batch_read const done = io::read_missing(io.handle(), group, whole, found.missing, own);
+  stop.note(done.stop);
+  bool const stopped = io::end_missing(io, whole, done.ahead_since, stop, own);
   return end_read(io, span, stopped, stop, found.missing.todo == 0 ? 1 : 0);
 }
 
@@ -118,11 +134,12 @@ __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span
       ops::drop_missing(group);
       return {0, 0, true};
     }
-    stop.note(io::read_missing(io.handle(), group, {span, page, batch, io.seat(), io.chunks()},
-                               found.missing));
+    io::batch const whole{span, page, batch, io.seat(), io.chunks()};
+    source::fill own;
+    io::batch_read const done = io::read_missing(io.handle(), group, whole, found.missing, own);
+    stop.note(done.stop);
     page += batch;
-    stopped =
-        ops::any(group, !stop.none());  // this barrier also ends the batch: all bytes are in place
+    stopped = io::end_missing(io, whole, done.ahead_since, stop, own);
     if (stopped) break;
   }
 

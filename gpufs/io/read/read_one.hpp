@@ -4,6 +4,7 @@
 #include <gpufs/io/read/begin_batch.hpp>
 #include <gpufs/io/read/end_batch.hpp>
 #include <gpufs/io/read/move_pages.hpp>
+#include <gpufs/io/read/pieces_ahead.hpp>
 #include <gpufs/ring/submit.hpp>
 #include <gpufs/source/staged.hpp>
 
@@ -17,16 +18,16 @@ namespace gpufs::io {
 using namespace base;
 
 // The short way. Most reads of one page are alone: no caller waits for a frame, the prefetcher has
-// nothing to do or has the page in a chunk, a channel and a frame are free, and nobody else brings
-// in the page. The short way does the same as begin_batch(), look_ahead() and end_batch(), in fewer
-// trips to memory. What the prefetcher and the counters note waits until the request is sent. If
-// something is not as supposed, the read takes the long way, which begins anew.
+// nothing to do, a channel and a frame are free, and nobody else brings in the page. The short way
+// does the same as begin_batch() and end_batch(), in fewer trips to memory. What the prefetcher and
+// the counters note waits until the request is sent. If something is not as supposed, the read
+// takes the long way, which begins anew.
 
 /// A page that a warp brings in by itself. The same in all lanes.
 struct lone_page {
-  source::fill entry;        ///< fetching; or none: take the long way
-  bool contested = false;    ///< none: the page may be in the cache by now
-  bool looks_ahead = false;  ///< look_ahead() must follow
+  source::fill entry;             ///< fetching; or none: take the long way
+  bool contested = false;         ///< none: the page may be in the cache by now
+  std::uint64_t ahead_since = 0;  ///< as batch_read::ahead_since
 };
 
 /// Waits for the answer to the request for a page and evaluates it. All lanes of a warp call.
@@ -51,28 +52,6 @@ __device__ __forceinline__ void await_page(fs_ref const& fs, source::page_name c
   } else {
     e = source::complete_page(&fs, name, e, result);
   }
-}
-
-/// Looks for the answer to a chunk's request, a few times. All lanes of a warp call. Returns its
-/// result, or -1 if it is not there.
-__device__ __forceinline__ std::int32_t look_for_chunk(fs_ref const& fs, ring::channel const& via) {
-  constexpr unsigned most_looks = 16;
-  std::int32_t result = -1;
-  if (lane_id() == 0) {
-    unsigned pause = 0;
-    for (unsigned look = 0; look < most_looks; ++look) {
-      // Pairs with the daemon's release, as in ring::await().
-      std::uint64_t const word = ring::load_completion(fs, via.number, memory_order_acquire);
-      if (rpc::completion_sequence(word) == via.sequence) {
-        result = rpc::completion_result(word);
-        break;
-      }
-      backoff(pause);
-    }
-  }
-  result = warp_broadcast(result);
-  __syncwarp();  // all lanes come after lane 0's acquire
-  return result;
 }
 
 /// What a read that may be alone looks at first. All lanes of a warp call. The loads are under way
@@ -100,29 +79,18 @@ struct first_looks {
 __device__ __forceinline__ source::fill find_source(fs_ref const& fs, prefetch::page_read const& r,
                                                     prefetch::lone_read const& read,
                                                     first_looks const& seen) {
-  using way = prefetch::lone_read::way;
   // File windows need no readahead, so a read of any kind can use them.
-  bool const longer = read.found() == way::longer;
+  bool const alone = read.is_alone();
   bool const may =
-      cache::is_empty(seen.line) && (seen.windows != 0 ? !read.has_chunks() || !longer : !longer);
+      cache::is_empty(seen.line) && (alone || (seen.windows != 0 && !read.has_chunks()));
   if (__all_sync(all_lanes, may) == 0) return {};
   std::uint64_t const bytes = r.page_end - r.page_begin;
   std::uint64_t window = 0;
   if (seen.windows != 0 && lane_id() == 0)
     window = source::window_address(&fs, r.version, r.page_begin, bytes);
   window = warp_broadcast(window);
-  if (window != 0)
-    return read.has_chunks() ? source::fill{} : source::fill::by_window(0, window, bytes);
-  if (longer) return {};
-  if (read.found() == way::chunk) {
-    source::fill e = source::fill::by_chunk(0, read.chunk_via(), read.chunk_offset(r));
-    std::int32_t const result = look_for_chunk(fs, e.via);
-    if (result < 0 || rpc::bytes_read(result) < e.position + bytes) return {};
-    e.answered = 1;
-    e.got = static_cast<std::uint32_t>(bytes);
-    e.in_twin = rpc::is_in_twin(result) ? 1 : 0;
-    return e;
-  }
+  if (window != 0) return source::fill::by_window(0, window, bytes);
+  if (!alone) return {};
   handle::channel_pool_ref const& pool = fs.channels.page;
   ring::channel via;
   bool const got = ring::try_channels(fs, pool, warp_number() * pool.spacing % pool.count, 1,
@@ -132,8 +100,9 @@ __device__ __forceinline__ source::fill find_source(fs_ref const& fs, prefetch::
 }
 
 /// Brings in the page of a read that is alone, as above. All lanes of a warp call. The page was
-/// absent in a look-up just before.
-__device__ __forceinline__ lone_page bring_in_alone(fs_ref const& fs, batch const& b) {
+/// absent in a look-up just before. `entries`: where those of pages ahead go.
+__device__ __forceinline__ lone_page bring_in_alone(fs_ref const& fs, batch const& b,
+                                                    source::fill* entries) {
   read_span const& span = b.span;
   if (span.zero_filled || b.seat < 0 || span.first_page() != span.last_page() ||
       !cache::has_queues(fs.cache.policy) || rpc::block_backing_of(span.version) != 0)
@@ -163,19 +132,18 @@ __device__ __forceinline__ lone_page bring_in_alone(fs_ref const& fs, batch cons
   }
   mine.entry.frame = one.frame;
   if (own) ring::submit(fs, source::page_request(fs, name, mine.entry.via, 0));
-  if (b.chunks != nullptr) {
-    if (mine.entry.kind == source::source_kind::window)
-      read.note_window(*b.chunks);
-    else
-      read.note(*b.chunks);
-  }
+  bool ahead = false;
+  if (b.chunks != nullptr)
+    ahead = mine.entry.kind == source::source_kind::window ? read.note_window(fs, *b.chunks, r)
+                                                           : read.note(fs, *b.chunks, r);
   if (first_lane) {
     handle::add(fs, handle::counter::requests, own ? 1 : 0);
     handle::add(fs, handle::counter::read_requests, own ? 1 : 0);
-    handle::add(fs, handle::counter::prefetch_hits,
-                mine.entry.kind == source::source_kind::chunk ? 1 : 0);
   }
-  mine.looks_ahead = read.looks_ahead();
+  // Out of file windows the read may be of any kind, and the advice unknown.
+  if (ahead && !read.is_alone())
+    ahead = prefetch::current_advice(fs, b.chunks, span.fd) != advice::random;
+  if (ahead) mine.ahead_since = enter_ahead(&fs, b, entries);
   if (own) await_page(fs, name, mine.entry);
   return mine;
 }
@@ -196,43 +164,49 @@ __device__ __forceinline__ void end_alone(fs_ref const& fs, batch const& b, sour
   __syncwarp();
 }
 
-/// Reads the missing page of a batch of one. All lanes of the group's first warp call. Returns
-/// where the read must stop.
-GPUFS_STAGE inline read_stop read_one_missing(fs_ref const* __restrict__ handle, batch const whole,
-                                              missing_pages missing) {
+/// Reads the missing page of a batch of one. All lanes of the group's first warp call. `entries`:
+/// where those of pages ahead go.
+GPUFS_STAGE inline batch_read read_one_missing(fs_ref const* __restrict__ handle, batch const whole,
+                                               missing_pages missing, source::fill* entries) {
   batch b = whole;
-  read_stop stop;
+  batch_read done;
   source::fill entry;
   if (missing.absent != 0) {
-    lone_page const alone = bring_in_alone(*handle, b);
+    lone_page const alone = bring_in_alone(*handle, b, entries);
     if (alone.contested) missing.absent = 0;
     entry = alone.entry;
+    done.ahead_since = alone.ahead_since;
     if (entry.status != source::page_status::none) {
-      if (alone.looks_ahead) look_ahead(handle, b, &entry, true);
       if (entry.got != 0) move_page(handle, b.span, b.first, entry);
       if (entry.error == 0 && entry.got == b.span.name(b.first).expected) {
         end_alone(*handle, b, entry);
-        return stop;
+        return done;
       }
       if (lane_id() != 0) entry = {};  // one entry per page, in the lane of the page
-      return end_batch(handle, b, &entry);
+      done.stop = end_batch(handle, b, &entry);
+      return done;
     }
   }
+  bool fetched = false;
   for (bool first_round = true;; first_round = false) {
     batch_step step = begin_batch(handle, b, missing.todo, missing.absent, &entry);
     if (step.chunk_failed != 0) b.chunks = nullptr;  // requests of their own show the error
     if (first_round && step.ahead != 0) look_ahead(handle, whole, &entry, step.registered == 0);
+    fetched = fetched || step.fetching != 0;
     if (step.moving != 0) move_page(handle, b.span, b.first, entry);
-    stop.note(end_batch(handle, b, &entry));
+    done.stop.note(end_batch(handle, b, &entry));
     if (step.waiting != 0) {
       batch_step const others = await_others(handle, b, &entry);
       if (others.moving != 0) move_page(handle, b.span, b.first, entry);
-      stop.note(end_batch(handle, b, &entry));
+      done.stop.note(end_batch(handle, b, &entry));
       step.again |= others.again;
     }
-    if (step.again == 0) return stop;
+    if (step.again == 0) break;
     missing = {step.again, 0};
   }
+  if (fetched && done.stop.none() && has_pieces_ahead(whole))
+    done.ahead_since = enter_ahead(handle, whole, entries);
+  return done;
 }
 
 }  // namespace gpufs::io
