@@ -24,7 +24,7 @@ struct missing_pages {
 /// The outcome of a step of the first warp. Bit i is page i of the batch.
 struct batch_step {
   std::uint32_t moving = 0;    ///< the group's warps must pull or copy them
-  std::uint32_t fetching = 0;  ///< of these or failed, this group brings them in
+  std::uint32_t fetching = 0;  ///< this group brings them in itself; some may have failed
   std::uint32_t waiting = 0;   ///< another caller is bringing them in
   std::uint32_t again = 0;     ///< no pin, no channel; try again
   /// of these, the chunk failed, came short or is older than a write
