@@ -20,5 +20,5 @@ function(gpufs_add_nvme_guest)
     COMMAND ${PROJECT_SOURCE_DIR}/test/programs/nvme_qemu.sh $<TARGET_FILE:nvme_guest>
       $<TARGET_FILE:app_gpufs> ${PROJECT_SOURCE_DIR}/build/nvme-kernel)
   set_tests_properties(nvme_qemu_test PROPERTIES
-    TIMEOUT 600 LABELS host SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+    TIMEOUT ${test_timeout} LABELS host SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endfunction()

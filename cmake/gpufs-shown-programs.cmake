@@ -21,7 +21,7 @@ function(gpufs_add_shown_program page name script)
   add_test(NAME ${name}
     COMMAND ${PROJECT_SOURCE_DIR}/test/programs/${script} $<TARGET_FILE:${name}>)
   set_tests_properties(${name} PROPERTIES
-    TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+    TIMEOUT ${test_timeout} LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endfunction()
 
 # The programs of examples/. scripts/test_install.sh builds them against the installed package, too.
@@ -30,7 +30,7 @@ add_subdirectory(${PROJECT_SOURCE_DIR}/examples ${examples_folder})
 add_test(NAME examples COMMAND ${PROJECT_SOURCE_DIR}/test/programs/examples.sh
   ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
 set_tests_properties(examples PROPERTIES
-  TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+  TIMEOUT ${test_timeout} LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 
 if(NOT GPUFS_PYTHON3)
   message(STATUS "python3 not found: the code of README.md and documents is not tested")
@@ -66,9 +66,9 @@ if(GPUFS_DEVICE STREQUAL "emulated")
       docs/mapping.md docs/python.md -- ${shown} porting_before.cu CMakeLists.txt wrapped.cmake
       records.py swap.py map.py
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(document_blocks PROPERTIES TIMEOUT 600 LABELS host)
+  set_tests_properties(document_blocks PROPERTIES TIMEOUT ${test_timeout} LABELS host)
   # The figures of README.md are those of docs/results.
   add_test(NAME readme_figures COMMAND ${GPUFS_PYTHON3} scripts/results.py check
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(readme_figures PROPERTIES TIMEOUT 600 LABELS host)
+  set_tests_properties(readme_figures PROPERTIES TIMEOUT ${test_timeout} LABELS host)
 endif()

@@ -119,8 +119,8 @@ endfunction()
 
 # gpufs_add_apps(): every folder of apps/ with a main.cu or main.cpp becomes a program of that name.
 # A program is built from all sources of its folder and links apps/common and apps/baseline. gpufs
-# also has the sources of apps/bench. The program of apps/mapping is called gpufs-mapping.
-# The target `programs` builds them all.
+# also has the sources of apps/bench, and vector addition of apps/mapping, whose program is called
+# gpufs-mapping. The target `programs` builds them all.
 function(gpufs_add_apps)
   file(GLOB_RECURSE common_sources CONFIGURE_DEPENDS
     apps/common/*.cpp apps/common/*.cu apps/baseline/*.cpp)
@@ -156,6 +156,8 @@ function(gpufs_add_apps)
     if(name STREQUAL "gpufs")  # gpufs bench
       file(GLOB bench_sources CONFIGURE_DEPENDS apps/bench/*.cpp apps/bench/*.cu)
       list(APPEND sources ${bench_sources})
+      list(APPEND sources  # gpufs tune --mapping
+        apps/mapping/session.cpp apps/mapping/runs.cpp apps/mapping/vecadd.cu)
     endif()
     add_executable(app_${name})
     gpufs_add_sources(app_${name} ${sources})

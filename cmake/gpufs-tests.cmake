@@ -58,6 +58,13 @@ set(test_environment
   "TSAN_OPTIONS=second_deadlock_stack=1" "ASAN_OPTIONS=detect_stack_use_after_return=0"
   "UBSAN_OPTIONS=print_stacktrace=1")
 
+# Seconds, the end of a test that hangs. With sanitizers some tests take five minutes.
+if(GPUFS_SANITIZE OR GPUFS_COVERAGE)
+  set(test_timeout 1800)
+else()
+  set(test_timeout 900)
+endif()
+
 set(profiles ${PROJECT_BINARY_DIR}/profiles)  # with GPUFS_COVERAGE
 
 # Suites wait more than they compute. With -O2 they take half as long again to compile.
@@ -136,7 +143,7 @@ foreach(suite IN LISTS suites)
   add_test(NAME ${name} COMMAND ${name})
   # 77: the suite needs a device and there is none.
   set_tests_properties(${name} PROPERTIES
-    TIMEOUT 600 LABELS ${kind} SKIP_RETURN_CODE 77
+    TIMEOUT ${test_timeout} LABELS ${kind} SKIP_RETURN_CODE 77
     ENVIRONMENT "${test_environment};LLVM_PROFILE_FILE=${profiles}/${name}-%m%c.profraw")
 endforeach()
 
@@ -159,7 +166,7 @@ if(GPUFS_DEVICE STREQUAL "emulated")
       test_separate_sides test_main_device test_support gpufs_cli gpufs::CLI11)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES
-      TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77
+      TIMEOUT ${test_timeout} LABELS device SKIP_RETURN_CODE 77
       ENVIRONMENT "${test_environment};LLVM_PROFILE_FILE=${profiles}/${name}-%m%c.profraw")
   endforeach()
 endif()
@@ -175,7 +182,7 @@ if(GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_SANITIZE STREQUAL "thread")
     set(name userfault_${suite}_test)
     add_test(NAME ${name} COMMAND ${suite}_test)
     set_tests_properties(${name} PROPERTIES
-      TIMEOUT 600 LABELS device SKIP_RETURN_CODE 77
+      TIMEOUT ${test_timeout} LABELS device SKIP_RETURN_CODE 77
       ENVIRONMENT "${test_environment};GPUFS_FAULT_HANDLER=userfault;\
 LLVM_PROFILE_FILE=${profiles}/${suite}_test-userfault-%m%c.profraw")
   endforeach()
@@ -193,7 +200,7 @@ endif()
 function(gpufs_test name label)
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES
-    TIMEOUT 600 LABELS ${label} ENVIRONMENT "${test_environment}")
+    TIMEOUT ${test_timeout} LABELS ${label} ENVIRONMENT "${test_environment}")
 endfunction()
 function(gpufs_test_or_skip name)
   gpufs_test(${name} ${ARGN})
@@ -209,11 +216,9 @@ if(TARGET app_gpufs)
   # The figures of `gpufs bench mapping` and `gpufs bench bam`.
   if(TARGET app_gpufs-mapping)
     gpufs_test_or_skip(bench_mapping device ${program_tests}/bench_mapping.sh ${gpufs_program})
-    set_tests_properties(bench_mapping PROPERTIES TIMEOUT 900)
   endif()
   if(TARGET app_gpufs-graph)
     gpufs_test_or_skip(bench_bam device ${program_tests}/bench_bam.sh ${gpufs_program})
-    set_tests_properties(bench_bam PROPERTIES TIMEOUT 900)
   endif()
   if(GPUFS_DEVICE STREQUAL "emulated")
     # The page of settings is what the table says.
@@ -269,6 +274,11 @@ endif()
 # A few rounds of gpufs-stress. Of these seeds, some rounds fork, some are killed.
 if(TARGET app_gpufs-stress AND GPUFS_DEVICE STREQUAL "emulated")
   gpufs_test(stress_rounds device app_gpufs-stress --time 8s --rounds 6 --seed 26 --hang 300)
+  foreach(option hang longest-round)
+    gpufs_test(stress_${option}_is_number host app_gpufs-stress --rounds 1 --${option} nan)
+    set_tests_properties(stress_${option}_is_number PROPERTIES
+      PASS_REGULAR_EXPRESSION "--${option}=nan: must be from 0.001 to 1000000 seconds")
+  endforeach()
 endif()
 
 # The rules of the tree: a planted violation of each is reported.
@@ -342,13 +352,13 @@ function(add_planted_bug name sanitizer report)
   gpufs_set_up_program(${name})
   add_test(NAME ${name}_clean COMMAND ${name} clean)
   set_tests_properties(${name}_clean PROPERTIES
-    TIMEOUT 600 LABELS planted ENVIRONMENT "${test_environment}")
+    TIMEOUT ${test_timeout} LABELS planted ENVIRONMENT "${test_environment}")
   if(GPUFS_SANITIZE MATCHES "${sanitizer}")
     # Its report would come before the one of AddressSanitizer.
     target_compile_options(${name} PRIVATE -fno-sanitize=object-size)
     add_test(NAME ${name}_is_reported COMMAND ${name})
     set_tests_properties(${name}_is_reported PROPERTIES
-      TIMEOUT 600 LABELS planted PASS_REGULAR_EXPRESSION "${report}"
+      TIMEOUT ${test_timeout} LABELS planted PASS_REGULAR_EXPRESSION "${report}"
       ENVIRONMENT "${test_environment}")
   endif()
 endfunction()

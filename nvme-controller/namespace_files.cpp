@@ -184,6 +184,8 @@ std::uint16_t file_namespace::read(std::uint64_t offset, std::span<segment const
     return ::preadv(descriptor_at(fd, at), list, count, at);
   };
   if (move_parts(offset, to, wanted, io, moved) != 0) return status::unrecovered_read;
+  // Somebody has cut the file. Another replica may have the bytes.
+  if (moved < wanted) return status::unrecovered_read;
   zero_behind(to, moved);
   return status::success;
 }

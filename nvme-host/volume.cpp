@@ -217,6 +217,8 @@ std::int64_t volume::write(std::span<::iovec const> parts, std::uint64_t offset)
   return failed.at > head ? static_cast<std::int64_t>(failed.at - head) : error;
 }
 
-int volume::flush() { return command_run{drives_, io_clock::now() + options_.timeout}.flush(); }
+int volume::flush() {
+  return command_run{drives_, io_clock::now() + options_.flush_timeout}.flush();
+}
 
 }  // namespace gpufs::nvme_host

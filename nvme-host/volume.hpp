@@ -23,6 +23,8 @@ struct volume_options {
   std::uint64_t stripe = 128 << 10;  ///< bytes; a power of two, at least a block
   /// Longest time of a call.
   std::chrono::milliseconds timeout{5000};
+  /// Of flush(): a disk may have gigabytes to write.
+  std::chrono::milliseconds flush_timeout{60'000};
   /// How long reads leave out a replica that has failed one.
   std::chrono::milliseconds out_of_turn{1000};
 };

@@ -22,7 +22,17 @@ struct page_read {
   std::uint64_t page_begin;  ///< of its page
   std::uint64_t page_end;    ///< at most the end of the file
   std::uint32_t page_shift;
+
+  /// Whether the caller wants all of the page.
+  [[nodiscard]] __device__ bool is_whole() const { return begin <= page_begin && page_end <= end; }
 };
+
+/// Notes that the caller did not have a page to itself, or requested it in vain. All lanes of the
+/// first warp of the seat's owner call.
+__device__ __forceinline__ void note_contested(readahead_state& state) {
+  if (lane_id() == 0) state.uncontested = 0;
+  __syncwarp();
+}
 
 /// What readahead would do and note for such a read. All lanes of a warp of the seat's owner call
 /// each function.
@@ -38,6 +48,7 @@ class lone_read {
     };
     std::uint32_t const changes = load(*fs.seats.advice_changes);
     callers_ = load(*fs.seats.claimed);
+    uncontested_ = state.uncontested;
     reads_ = state.reads;
     pieces_ = state.pieces;
     advice_seen const seen = state.advised;
@@ -66,6 +77,10 @@ class lone_read {
   /// Whether the page needs nothing but a request of its own. Otherwise readahead must be asked,
   /// and nothing is to be noted.
   [[nodiscard]] __device__ bool is_alone() const { return alone_; }
+  /// Whether the caller may request its page before it is entered.
+  [[nodiscard]] __device__ bool sends_first() const {
+    return uncontested_ >= reads_before_sending_first;
+  }
   /// Whether the seat has chunks, which readahead may have to give back.
   [[nodiscard]] __device__ bool has_chunks() const { return has_chunks_; }
 
@@ -93,6 +108,7 @@ class lone_read {
       state.pieces = now;
       state.advised.calls = calls_;
       state.confined = 1;
+      state.uncontested = base::least(uncontested_ + 1, reads_before_sending_first);
     }
     __syncwarp();
     return now.entered != 0;
@@ -113,6 +129,7 @@ class lone_read {
   bool alone_ = false, has_chunks_ = false;
   bool strided_ = false;  ///< the read may be a piece at a constant distance
   std::uint32_t callers_ = 0;
+  std::uint32_t uncontested_ = 0;  ///< readahead_state::uncontested
   std::uint32_t calls_ = 0;
   stream reads_;
   strides pieces_;  ///< before this read

@@ -21,6 +21,21 @@ class readahead : public piece_chunks {
 
   __device__ stream& reads() { return state_->reads; }
 
+  /// The end of the bytes from w.begin on that chunks have or will have without a gap, at most
+  /// w.read_end. A written file's last page counts only if they have all of it.
+  __device__ __forceinline__ std::uint64_t covered_end(wanted const& w) const {
+    std::uint64_t const page = 1ull << w.page_shift;
+    std::uint64_t at = w.begin;
+    GPUFS_ROLLED
+    for (int there = 0; at < w.read_end;) {
+      there = covering(w.version, at, w.written ? at + page : base::least(at + page, w.read_end));
+      if (there < 0) break;
+      std::uint64_t const end = base::warp_broadcast(mine_.begin + mine_.length, there);
+      at = end >= w.read_end ? w.read_end : end / page * page;
+    }
+    return at;
+  }
+
   /// Prepares chunks for the batch's absent pages that no chunk has, as channels allow. Bit i is
   /// page i. Notes the readahead depth for look_ahead(). entered() must follow; it sends the
   /// requests.

@@ -40,6 +40,9 @@ GPUFS_HOST_DEVICE constexpr std::uint32_t pieces_at_once(std::uint32_t chunks) {
 /// Batches of missing pages between two looks at the host's advice.
 inline constexpr std::uint32_t looks_apart = 64;
 
+/// Pages in a row that a caller must have had to itself before it requests one that is not entered.
+inline constexpr std::uint32_t reads_before_sending_first = 16;
+
 /// The advice that a seat's prefetcher uses, and the state in which it was read.
 struct advice_seen {
   std::int32_t fd;        ///< 0: nothing is known
@@ -62,6 +65,8 @@ struct readahead_state {
   std::uint32_t answered;
   /// the current read began with a jump: nothing beyond its end is read ahead
   std::uint32_t confined;
+  /// pages in a row that the caller has entered alone, up to `reads_before_sending_first`
+  std::uint32_t uncontested;
   advice_seen advised;
 };
 

@@ -9,31 +9,15 @@
 #include <gpufs/ring/submit.hpp>
 
 #include <prefetcher/readahead_state.hpp>
+#include <prefetcher/wanted.hpp>
 
 #include <cstdint>
 
 namespace gpufs::prefetch {
 
-/// The file bytes of a batch that a group is about to read.
-struct wanted {
-  std::int32_t fd;
-  std::uint64_t version;
-  std::uint64_t size;        ///< of the file
-  std::uint64_t begin;       ///< first byte of the batch's first page
-  std::uint64_t end;         ///< end of its last page, at most `size`
-  std::uint64_t read_begin;  ///< first byte of the read that the batch belongs to
-  std::uint64_t read_end;    ///< end of that read's last page, at most `size`
-  std::uint32_t page_shift;
-  /// the file is or was written through this filesystem, so copies of its bytes can be too old
-  bool written;
-};
-
-/// Where a page lies in a chunk.
-struct chunk_position {
-  bool found;
-  ring::channel via;
-  std::uint32_t offset;  ///< of the page in the chunk's staging piece
-};
+/// Says that several warps look at the chunks of a seat at the same time.
+struct one_of_many_t {};
+inline constexpr one_of_many_t one_of_many;
 
 /// A warp's view of a seat's chunks; chunk i is in lane i. All lanes of the warp call each
 /// function, unless it says otherwise.
@@ -45,6 +29,12 @@ class seat_chunks {
     if (state == nullptr) return;
     mine_ = state->entry[lane_id()];
     answered_ = state->answered;
+  }
+  /// The same for one of several warps at the same time. They may call find(), note_answers() and
+  /// overwritten() only, and note nothing.
+  __device__ seat_chunks(fs_ref const& fs, readahead_state* state, one_of_many_t)
+      : fs_(fs), state_(state), notes_(false) {
+    if (state != nullptr) mine_ = state->entry[lane_id()];
   }
 
   /// Where the bytes [begin, end) of the calling lane's page are or will be, if it `wants` one. The
@@ -79,7 +69,7 @@ class seat_chunks {
   /// `seen`. They can be given back without another look across the bus.
   __device__ __forceinline__ void note_answers(bool seen, ring::channel const& via) {
     unsigned left = __ballot_sync(base::all_lanes, seen);
-    if (left == 0) return;
+    if (left == 0 || !notes_) return;
     auto const is = [](ring::channel const& a, std::uint32_t number, std::uint32_t sequence) {
       return a.number == number && a.sequence == sequence;
     };
@@ -286,6 +276,7 @@ class seat_chunks {
 
   fs_ref const& fs_;
   readahead_state* const state_;
+  bool const notes_ = true;
   chunk mine_{};
   std::uint32_t answered_ = 0;  ///< readahead_state::answered, in all lanes
 };

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Changes one place of the sources at a time and asks whether a suite notices.
 
-  scripts/mutate.py [--seed N] [--count N] [--preset coverage|emulated-tsan] [--kinds KIND,...]
-                    [--files GLOB] [--suites N]
+  scripts/mutate.py [--seed N] [--count N] [--skip N] [--preset coverage|emulated-tsan]
+                    [--kinds KIND,...] [--files GLOB] [--suites N]
 
   order      a memory order becomes relaxed        call       a release, settle or wake is left out
   bound      < and <=, > and >= change places      condition  == and !=, && and || change places
@@ -10,8 +10,9 @@
 
 Works on a copy of the tree in build/mutants/PRESET. Run scripts/coverage.sh first: its suites.json
 names the suites that run the changed line. Of these the ones are built and run that run most of
-the changed file, and of equal ones those that run the fewest other lines. A changed line that no
-suite runs survives at once.
+the changed file, and of equal ones those that run the fewest other lines. Constants and members'
+first values have no counted line: all suites that run the file are asked. --skip leaves out the
+first changes of a seed, which an earlier run has judged.
 Changes of an order need --preset emulated-tsan: other programs on this processor do not show them.
 
 Prints for each change 'killed by SUITE', 'survived' or 'does not compile', with the changed line.
@@ -112,16 +113,16 @@ class Trial:
             return "time-out"
 
     def chosen(self, name, number):
-        suites = set(self.suites_of.get(name, {}).get(str(number), []))
         in_file = collections.Counter(
             suite for of_line in self.suites_of.get(name, {}).values() for suite in of_line)
+        suites = self.suites_of.get(name, {}).get(str(number), in_file)
         return sorted(suites, key=lambda s: (-in_file[s], self.lines_of[s]))[:self.number]
 
     def verdict(self, change):
         _, name, number, line, new = change
         suites = self.chosen(name, number)
         if not suites:
-            return "survived: no suite runs the line"
+            return "survived: no suite runs the file"
         path = os.path.join(self.tree, name)
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -147,6 +148,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--skip", type=int, default=0)
     parser.add_argument("--preset", default="coverage")
     parser.add_argument("--kinds", default="bound,step,condition,constant,call")
     parser.add_argument("--files", default="*")
@@ -157,6 +159,7 @@ def main():
     draw = random.Random(given.seed)
     # First the kind, then the place: else most changes would be of constants.
     changes = [draw.choice(draw.choice(places)) for _ in range(given.count)]
+    changes = changes[given.skip:]
     trial = None if given.list else Trial(given.preset, given.suites)
     counts = {"killed": 0, "survived": 0, "does": 0}
     for change in changes:

@@ -58,9 +58,58 @@ ln -s there alias
 refuses 'is the same file as its target' alias alias
 refuses 'is the same file as its target' alias .
 [ "$(readlink alias)" = there ]
+refuses 'is the same file as its target' alias there
+mkdir -p leads leads-to
+echo kept > leads-to/x
+ln -s ../leads-to/x leads/x
+refuses 'is the same file as its target' leads/. leads-to
+is there precious; is leads-to/x kept
+[ ! -L there ] && [ ! -L leads-to/x ]
 refuses 'cannot be copied into itself' tree tree/below
+refuses 'cannot be copied into itself' / links
+# A mount shows the target below the source. Not everybody may mount.
+mkdir -p mounted/seen mounted-to
+echo f > mounted/f
+export cp
+# shellcheck disable=SC2016
+if unshare --mount true 2> message; then
+  unshare --mount sh -c 'mount --bind . mounted/seen && "$cp" mounted/. mounted-to' 2> message ||
+    true
+  grep -q 'mounted-to: cannot be copied into itself' message
+  is mounted-to/f f; [ ! -e mounted-to/seen/mounted-to ]
+  rm -r mounted-to
+fi
 "$cp" alias newalias
 [ "$(readlink newalias)" = there ]
+
+# A file that cannot be copied brings none of its names: what is there is another file.
+mkdir twice twice-to
+head -c 3000000 /dev/zero > twice/a; ln twice/a twice/b
+echo old > twice-to/a; echo older > twice-to/b
+(ulimit -f 1000; refuses 'which was not copied' twice/. twice-to)
+is twice-to/a old; is twice-to/b older
+
+# A program that is stopped leaves links and files as they were, and no files of its own.
+mkdir stops stops-to
+truncate -s 4G stops/large; ln -s new stops/link
+echo old > stops-to/large; ln -s old stops-to/link
+# stopped SIGNAL: copies, and sends the signal when a file of its own is there.
+stopped() {
+  "$cp" stops/. stops-to &
+  local one=$!
+  while kill -0 $one && [ -z "$(find stops-to -name '.gpufs-cp-*' -print -quit)" ]; do :; done
+  kill -s "$1" $one
+  wait $one && { echo "SIG$1: the copy went on" >&2; exit 1; }
+  is stops-to/large old; [ "$(readlink stops-to/link)" = old ]
+  [ -z "$(find stops-to -name '.gpufs-cp-*')" ] || { echo "SIG$1: files are left" >&2; exit 1; }
+}
+stopped TERM
+stopped HUP
+# The same while it prepares: for a second there are only empty files.
+mkdir stops/many
+(cd stops/many; seq 20000 | xargs touch)
+stopped TERM
+rm -r stops stops-to
 
 # Nothing is written through links of the target, nor into what is no file.
 mkdir outside-of-it through source source/sub

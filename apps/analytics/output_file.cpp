@@ -12,18 +12,36 @@
 #include <system_error>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace gpufs::apps::analytics {
 
-output_file::output_file(std::string const& path) : path_(path) {
+namespace {
+
+bool is_same(int a, int b) {
+  struct ::stat one {
+  }, other{};
+  return ::fstat(a, &one) == 0 && ::fstat(b, &other) == 0 && one.st_dev == other.st_dev &&
+         one.st_ino == other.st_ino;
+}
+
+}  // namespace
+
+output_file::output_file(std::string const& path, std::vector<data_file> const& inputs)
+    : path_(path) {
   if (path.empty()) {
     nameless_ =
         std::make_unique<temp_file>(temp_folder(), 0, [](std::uint64_t, std::span<std::byte>) {});
     path_ = nameless_->path();
   }
-  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd_ < 0) throw usage_error(fmt::format("--output={}: {}", path_, error_text(errno)));
+  for (auto const& input : inputs) {
+    if (!is_same(fd_, input.file.descriptor())) continue;
+    ::close(fd_);
+    throw usage_error(fmt::format("--output={}: is the input {}", path_, input.file.path()));
+  }
 }
 
 output_file::~output_file() { ::close(fd_); }

@@ -2,20 +2,22 @@
 #pragma once
 
 #include <apps/common/temp_file.hpp>
+#include <apps/harness/data_set.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace gpufs::apps::analytics {
 
 /// A file for the results of runs, each of which begins with an empty one.
 class output_file {
  public:
-  /// Makes the file, or empties it. Without a path it has no name and goes with this object. Throws
-  /// usage_error naming --output.
-  explicit output_file(std::string const& path);
+  /// Makes the file, or opens it as it is: clear() empties it. Without a path it has no name and
+  /// goes with this object. `inputs`: files that it may not be. Throws usage_error naming --output.
+  output_file(std::string const& path, std::vector<data_file> const& inputs);
   ~output_file();
   output_file(output_file const&) = delete;
   output_file& operator=(output_file const&) = delete;

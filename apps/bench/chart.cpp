@@ -4,8 +4,14 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <string_view>
 
 namespace gpufs::apps {
+
+std::string png_beside(std::string const& csv) {
+  std::string_view const ending = ".csv";
+  return (csv.ends_with(ending) ? csv.substr(0, csv.size() - ending.size()) : csv) + ".png";
+}
 
 std::string draw_chart(std::string const& csv, std::string const& png) {
   std::string const script_name = "plot.py";

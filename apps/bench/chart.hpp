@@ -9,4 +9,7 @@ namespace gpufs::apps {
 /// empty text, or the reason why there is no chart and the remedy.
 [[nodiscard]] std::string draw_chart(std::string const& csv, std::string const& png);
 
+/// The name of the chart of NAME.csv: NAME.png.
+[[nodiscard]] std::string png_beside(std::string const& csv);
+
 }  // namespace gpufs::apps

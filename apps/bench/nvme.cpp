@@ -1,6 +1,7 @@
 #include <apps/bench/nvme.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
+#include <apps/common/report_files.hpp>
 #include <apps/common/run_report.hpp>
 #include <apps/common/temp_file.hpp>
 
@@ -96,6 +97,7 @@ int run_nvme_bench(nvme_bench_options& o, config const& settings) {
   bool const emulated = device_to_run_on().kind == "emulated";
   auto const rows = chosen_nvme_rows(o.only);
   complete(o, emulated);
+  check_report_files({{"--json", o.json}}, {});
   nvme_results all;
   all.compared = !emulated;
   all.bytes = size_option("--size", o.size, 0, ~0ull);

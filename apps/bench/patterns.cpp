@@ -1,10 +1,12 @@
 #include <apps/bench/bench_file.hpp>
+#include <apps/bench/chart.hpp>
 #include <apps/bench/named_rows.hpp>
 #include <apps/bench/pattern_runs.hpp>
 #include <apps/bench/patterns.hpp>
 #include <apps/common/median.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
+#include <apps/common/report_files.hpp>
 #include <apps/common/run_report.hpp>
 #include <apps/common/temp_file.hpp>
 
@@ -32,6 +34,16 @@ std::uint64_t most_bytes(std::vector<pattern_row> const& rows, std::uint64_t lar
   for (auto const& row : rows)
     if (counts(row.row)) most = std::max(most, scaled_bytes(row, largest));
   return most;
+}
+
+/// Bytes of the file that the rows read. The equivalent of `records` is the row `stream`.
+std::uint64_t bytes_to_read(std::vector<pattern_row> rows, std::uint64_t largest) {
+  auto const is = [](access_row wanted) {
+    return [=](pattern_row const& row) { return row.row == wanted; };
+  };
+  if (std::ranges::any_of(rows, is(access_row::records)))
+    rows.push_back(*std::ranges::find_if(pattern_rows(), is(access_row::stream)));
+  return most_bytes(rows, largest, [](access_row) { return true; });
 }
 
 void complete(patterns_options& o, bool emulated) {
@@ -127,8 +139,7 @@ patterns_result measure_patterns(patterns_options& o, config const& settings) {
   complete(o, emulated);
   std::uint64_t largest = size_option("--size", o.size, 0, 1ull << 48);
   if (largest == 0) largest = emulated ? 16 << 20 : largest_row_bytes;
-  auto const any = [](access_row) { return true; };
-  std::uint64_t const file_bytes = most_bytes(rows, largest, any);
+  std::uint64_t const file_bytes = bytes_to_read(rows, largest);
   bench_file const file(o.file, o.folder, file_bytes, o.seed);
   if (file->size() < file_bytes)
     throw usage_error(fmt::format("--file={}: has {} bytes, the rows need {}: lower --size", o.file,
@@ -162,6 +173,11 @@ patterns_result measure_patterns(patterns_options& o, config const& settings) {
 }
 
 int run_patterns(patterns_options& o, config const& settings) {
+  bool const has_chart = !o.csv.empty() && !o.no_charts;
+  check_report_files({{"--json", o.json},
+                      {"--csv", o.csv},
+                      {"the chart beside --csv", has_chart ? png_beside(o.csv) : ""}},
+                     {o.file});
   patterns_result const r = measure_patterns(o, settings);
   report(o, settings, r);
   bool good = std::ranges::all_of(r.rows, [](auto const& row) { return row.failed.empty(); });

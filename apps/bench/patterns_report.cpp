@@ -129,11 +129,6 @@ void write_csv(patterns_options const& o, patterns_result const& all) {
   write_whole_file(o.csv, text);
 }
 
-std::string png_beside(std::string const& csv) {
-  std::string_view const ending = ".csv";
-  return (csv.ends_with(ending) ? csv.substr(0, csv.size() - ending.size()) : csv) + ".png";
-}
-
 }  // namespace
 
 void report(patterns_options const& o, config const& settings, patterns_result const& r) {

@@ -13,9 +13,11 @@ sigset_t awaited() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
-  // In the background of a script SIGINT is ignored, and stays so.
-  struct sigaction now {};
-  if (sigaction(SIGINT, nullptr, &now) != 0 || now.sa_handler != SIG_IGN) sigaddset(&set, SIGINT);
+  // In the background of a script SIGINT is ignored, under nohup SIGHUP. They stay so.
+  for (int const which : {SIGINT, SIGHUP}) {
+    struct sigaction now {};
+    if (sigaction(which, nullptr, &now) != 0 || now.sa_handler != SIG_IGN) sigaddset(&set, which);
+  }
   return set;
 }
 

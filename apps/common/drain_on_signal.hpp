@@ -1,4 +1,4 @@
-// SIGTERM and SIGINT write dirty pages to their files before they end the program.
+// SIGTERM, SIGINT and SIGHUP write dirty pages to their files before they end the program.
 #pragma once
 
 #include <atomic>

@@ -28,6 +28,10 @@ json_line& json_line::integer(std::string_view key, std::uint64_t value) {
 json_line& json_line::number(std::string_view key, std::optional<double> value) {
   return add(key, printed(value));
 }
+json_line& json_line::hundredths(std::string_view key, std::int64_t value) {
+  std::uint64_t const size = value < 0 ? 0 - std::uint64_t(value) : std::uint64_t(value);
+  return add(key, fmt::format("{}{}.{:02}", value < 0 ? "-" : "", size / 100, size % 100));
+}
 json_line& json_line::boolean(std::string_view key, bool value) {
   return add(key, value ? "true" : "false");
 }

@@ -16,6 +16,8 @@ class json_line {
   json_line& integer(std::string_view key, std::uint64_t value);
   /// Six significant digits; null unless the value is there and finite.
   json_line& number(std::string_view key, std::optional<double> value);
+  /// A hundredth of `value`, exactly: 12345 becomes 123.45.
+  json_line& hundredths(std::string_view key, std::int64_t value);
   json_line& numbers(std::string_view key, std::vector<double> const& values);
   json_line& boolean(std::string_view key, bool value);
   /// An object as the value of `key`.

@@ -29,16 +29,24 @@ int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const
                       : fmt::format("standard output: {}", error_text(errno)));
     return status == 0 ? failed : status;
   };
-  app.set_version_flag("--version", [&] { return app.get_name() + " " + version_text(); });
-  try {
-    app.parse(argc, argv);
-    return with_output_written(body());
-  } catch (CLI::ExtrasError const&) {
+  auto const not_expected = [&] {
     // CLI11's own text has them in the reverse order.
     auto const extra = app.remaining(true);
     report(fmt::format("{} not expected: {}; --help lists what is",
                        extra.size() == 1 ? "an argument was" : "arguments were",
                        fmt::join(extra, " ")));
+    return status_usage;
+  };
+  app.set_version_flag("--version", [&] { return app.get_name() + " " + version_text(); });
+  try {
+    app.parse(argc, argv);
+    return with_output_written(body());
+  } catch (CLI::ExtrasError const&) {
+    return not_expected();
+  } catch (CLI::RequiredError const& e) {
+    // What is missing may be there, but misspelt.
+    if (!app.remaining(true).empty()) return not_expected();
+    app.exit(e);
     return status_usage;
   } catch (CLI::ParseError const& e) {
     return with_output_written(app.exit(e) == 0 ? 0 : status_usage);

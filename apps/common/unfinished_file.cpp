@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <random>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
@@ -45,6 +46,12 @@ int write_and_close(int fd, std::string_view bytes) {
 }  // namespace
 
 unfinished_file::unfinished_file(std::string path) : path_(std::move(path)) {
+  struct ::stat there {};
+  if (::stat(path_.c_str(), &there) == 0) {
+    if (!S_ISREG(there.st_mode)) throw std::runtime_error(path_ + ": must be a regular file");
+    path_ = std::filesystem::canonical(path_).string();
+    mode_ = there.st_mode & 07777;
+  }
   std::random_device random;
   int fd = -1;
   do {
@@ -54,7 +61,12 @@ unfinished_file::unfinished_file(std::string path) : path_(std::move(path)) {
     fd = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
   } while (fd < 0 && errno == EEXIST);
   if (fd < 0) refuse(errno, part_);
+  // Nobody may read it who may not read the old one.
+  int const error = mode_ && ::fchmod(fd, *mode_ | S_IRUSR | S_IWUSR) != 0 ? errno : 0;
   ::close(fd);
+  if (error == 0) return;
+  ::unlink(part_.c_str());
+  refuse(error, part_);
 }
 
 unfinished_file::~unfinished_file() { ::unlink(part().c_str()); }
@@ -66,7 +78,9 @@ int unfinished_file::open_part() const {
 void unfinished_file::make_durable() const {
   int const fd = ::open(part().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) refuse(errno, part());
-  auto const error = apps::make_durable(fd);
+  auto const error = mode_ && ::fchmod(fd, *mode_) != 0
+                         ? std::error_code(errno, std::generic_category())
+                         : apps::make_durable(fd);
   ::close(fd);
   if (error) throw std::system_error(error, part());
 }
@@ -83,20 +97,17 @@ void unfinished_file::put_in_place(replace old) const {
 void write_whole_file(std::string const& path, std::string_view bytes,
                       unfinished_file::replace old) {
   struct ::stat there {};
-  bool const replaces = old == unfinished_file::replace::yes && ::stat(path.c_str(), &there) == 0;
-  if (replaces && !S_ISREG(there.st_mode)) {
+  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    if (old == unfinished_file::replace::no) refuse(EEXIST, path);
     int const fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     int const error = fd < 0 ? errno : write_and_close(fd, bytes);
     if (error != 0) refuse(error, path);
     return;
   }
-  unfinished_file const file(replaces ? std::filesystem::canonical(path).string() : path);
+  unfinished_file const file(path);
   int const fd = file.open_part();
-  int error = fd < 0 ? errno : 0;
-  if (fd >= 0 && replaces && ::fchmod(fd, there.st_mode & 07777) != 0) error = errno;
-  if (fd >= 0)
-    if (int const failed = write_and_close(fd, bytes); error == 0) error = failed;
-  if (error != 0) refuse(error, path);
+  if (int const error = fd < 0 ? errno : write_and_close(fd, bytes); error != 0)
+    refuse(error, path);
   file.put_in_place(old);
 }
 

@@ -1,17 +1,22 @@
 // Files that appear whole or not at all, also after a loss of power.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include <sys/types.h>
 
 namespace gpufs::apps {
 
 /// A file under another name until it is complete. What is there stays until then. If the new file
 /// is not completed, nothing is left of it; after a crash it may be left under the other name.
+/// It gets the permissions of a file that it replaces. A link stays, and the file that it leads to
+/// is replaced. A link that leads nowhere is replaced itself.
 class unfinished_file {
  public:
   /// Makes the file, empty, under a name beside `path` that is free and that nobody can guess.
-  /// Throws std::system_error naming it.
+  /// Throws std::system_error naming it, and std::runtime_error if `path` is no regular file.
   explicit unfinished_file(std::string path);
   ~unfinished_file();
   unfinished_file(unfinished_file const&) = delete;
@@ -23,7 +28,8 @@ class unfinished_file {
   /// Opens it for writing. Returns the descriptor, or -1 with errno.
   [[nodiscard]] int open_part() const;
 
-  /// Makes its bytes durable, under the other name. Throws std::system_error naming it.
+  /// Makes its bytes and permissions durable, under the other name. Throws std::system_error naming
+  /// it.
   void make_durable() const;
 
   /// Gives it its own name, once its bytes are durable, and returns when the name is durable, too.
@@ -35,11 +41,11 @@ class unfinished_file {
  private:
   std::string path_;
   std::string part_;
+  std::optional<mode_t> mode_;  ///< of the file that it replaces
 };
 
-/// Writes a file that appears whole or not at all. It gets the permissions of a file that it
-/// replaces. A link stays, and the file that it leads to is replaced. What is no regular file is
-/// just written to.
+/// Writes a file that appears whole or not at all, as an unfinished_file. What is no regular file
+/// is just written to.
 /// Throws std::system_error naming the file.
 void write_whole_file(std::string const& path, std::string_view bytes,
                       unfinished_file::replace old = unfinished_file::replace::yes);

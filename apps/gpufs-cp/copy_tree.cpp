@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -41,7 +42,9 @@ std::error_code make_part(stdfs::path const& to, std::string& path) {
 
 /// Calls make(name) for a free name, then renames the new file to `to`.
 template <class Make>
-std::error_code put_in_place(stdfs::path const& to, Make const& make) {
+std::error_code put_in_place(copy_plan& plan, stdfs::path const& to, Make const& make) {
+  std::lock_guard const lock(plan.mutex);
+  if (plan.abandoned) return {};
   std::string name;
   if (auto const error = make_part(to, name)) return error;
   std::error_code error;
@@ -56,11 +59,17 @@ bool same_file(struct stat const& a, struct stat const& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/// Why a copy may not go there; empty if it may.
-std::string in_the_way(struct stat const& from, stdfs::path const& to) {
+/// Whether `from` is a link that leads to that file.
+bool leads_to(stdfs::path const& from, struct stat const& there) {
+  struct stat behind {};
+  return ::stat(from.c_str(), &behind) == 0 && same_file(behind, there);
+}
+
+/// Why a copy of `source`, whose status is `from`, may not go there; empty if it may.
+std::string in_the_way(stdfs::path const& source, struct stat const& from, stdfs::path const& to) {
   struct stat there {};
   if (::lstat(to.c_str(), &there) != 0) return {};
-  if (same_file(from, there)) return "is the same file as its target";
+  if (same_file(from, there) || leads_to(source, there)) return "is the same file as its target";
   if (S_ISDIR(from.st_mode)) return S_ISDIR(there.st_mode) ? "" : "is a folder, its target is none";
   if (S_ISREG(from.st_mode) && S_ISLNK(there.st_mode)) {
     struct stat behind {};
@@ -73,8 +82,15 @@ std::string in_the_way(struct stat const& from, stdfs::path const& to) {
              : "is a file or a link, its target is neither";
 }
 
-/// The copies of files that have several names, by device and inode.
-using first_names = std::map<std::pair<dev_t, ino_t>, stdfs::path>;
+/// The places in copy_plan::files of files that have several names, by device and inode.
+using first_names = std::map<std::pair<dev_t, ino_t>, std::size_t>;
+
+/// Whether it is the folder that the copy makes. A mount may show it below the source, too.
+bool is_target(struct stat const& folder, copy_plan const& plan) {
+  struct stat made {};
+  return !plan.folders.empty() && ::stat(plan.folders.front().path.c_str(), &made) == 0 &&
+         same_file(folder, made);
+}
 
 void add(stdfs::path const& from, stdfs::path const& to, first_names& names, copy_plan& plan) {
   auto const complain = [&](stdfs::path const& path, std::string const& what) {
@@ -82,16 +98,14 @@ void add(stdfs::path const& from, stdfs::path const& to, first_names& names, cop
   };
   struct stat status {};
   if (::lstat(from.c_str(), &status) != 0) return complain(from, last_error().message());
-  if (auto const what = in_the_way(status, to); !what.empty()) return complain(from, what);
+  if (auto const what = in_the_way(from, status, to); !what.empty()) return complain(from, what);
   std::error_code error;
   if (S_ISLNK(status.st_mode)) {
-    auto const leads_to = stdfs::read_symlink(from, error);
+    auto const end = stdfs::read_symlink(from, error);
     if (error) return complain(from, error.message());
-    error = put_in_place(to, [&](std::string const& name) {
-      return ::symlink(leads_to.c_str(), name.c_str()) == 0;
-    });
-    if (error) complain(to, error.message());
+    plan.links.push_back({end.string(), to.string()});
   } else if (S_ISDIR(status.st_mode)) {
+    if (is_target(status, plan)) return complain(from, "cannot be copied into itself");
     if (::mkdir(to.c_str(), (status.st_mode & permissions) | S_IRWXU) != 0 && errno != EEXIST)
       return complain(to, last_error().message());
     plan.folders.push_back({to.string(), status.st_mode & permissions});
@@ -104,12 +118,14 @@ void add(stdfs::path const& from, stdfs::path const& to, first_names& names, cop
   } else if (S_ISREG(status.st_mode)) {
     if (status.st_size == 0 && has_bytes_without_size(from))
       return complain(from, bytes_without_size);
-    if (status.st_nlink > 1) {
-      auto const [first, is_first] = names.try_emplace({status.st_dev, status.st_ino}, to);
-      if (!is_first) return plan.names.push_back({first->second.string(), to.string()});
-    }
+    std::pair const file{status.st_dev, status.st_ino};
+    if (auto const first = names.find(file); first != names.end())
+      return plan.names.push_back({first->second, to.string()});
+    std::lock_guard const lock(plan.mutex);
+    if (plan.abandoned) return;
     std::string part;
     if (auto const e = make_part(to, part)) return complain(to, e.message());
+    if (status.st_nlink > 1) names[file] = plan.files.size();
     plan.files.push_back({from.string(), std::move(part), to.string(),
                           static_cast<std::uint64_t>(status.st_size),
                           status.st_mode & permissions});
@@ -126,6 +142,30 @@ std::error_code open_and_set_mode(copied_folder const& f, int& fd) {
                   : ::fchmodat(AT_FDCWD, f.path.c_str(), f.mode, AT_SYMLINK_NOFOLLOW)) == 0
              ? std::error_code()
              : last_error();
+}
+
+/// `in_place`: whether each file is renamed to its target.
+void finish_names(copy_plan& plan, std::vector<bool> const& in_place, copy_errors& errors) {
+  for (auto const& n : plan.names) {
+    auto const& first = plan.files[n.first].to;
+    if (!in_place[n.first]) {
+      errors.emplace_back(n.to, "is a name of " + first + ", which was not copied");
+      continue;
+    }
+    auto const error = put_in_place(plan, n.to, [&](std::string const& name) {
+      return ::link(first.c_str(), name.c_str()) == 0;
+    });
+    if (error) errors.emplace_back(n.to, error.message());
+  }
+}
+
+void finish_links(copy_plan& plan, copy_errors& errors) {
+  for (auto const& l : plan.links) {
+    auto const error = put_in_place(plan, l.to, [&](std::string const& name) {
+      return ::symlink(l.leads_to.c_str(), name.c_str()) == 0;
+    });
+    if (error) errors.emplace_back(l.to, error.message());
+  }
 }
 
 /// Permissions first, then durability, for many folders at a time: the file system then writes its
@@ -165,8 +205,7 @@ std::int32_t make_part_durable(copied_file const& file) noexcept {
   return -error;
 }
 
-copy_plan prepare_copy(std::string const& source, std::string const& target) {
-  copy_plan plan;
+void prepare_copy(std::string const& source, std::string const& target, copy_plan& plan) {
   stdfs::path const from(source);
   stdfs::path to(target);
   std::error_code ignored;
@@ -178,37 +217,35 @@ copy_plan prepare_copy(std::string const& source, std::string const& target) {
   auto const inside = stdfs::weakly_canonical(to, ignored).string();
   auto const outside = stdfs::weakly_canonical(from, ignored).string();
   if (stdfs::is_directory(stdfs::symlink_status(from, ignored)) &&
-      (inside + "/").starts_with(outside + "/")) {
+      (inside + "/").starts_with(outside == "/" ? outside : outside + "/")) {
     plan.errors.emplace_back(source, "cannot be copied into itself");
-    return plan;
+    return;
   }
   first_names names;
   add(from, to, names, plan);
-  return plan;
 }
 
-copy_errors finish_copy(copy_plan const& plan, std::vector<std::int32_t> const& results) {
+copy_errors finish_copy(copy_plan& plan, std::vector<std::int32_t> const& results) {
   copy_errors errors;
+  std::vector<bool> in_place;
   for (std::size_t i = 0; i < plan.files.size(); ++i) {
     copied_file const& f = plan.files[i];
-    if (results[i] != 0) {
-      ::unlink(f.part.c_str());
-      continue;
-    }
-    if (::rename(f.part.c_str(), f.to.c_str()) == 0) continue;
-    errors.emplace_back(f.to, last_error().message());
-    ::unlink(f.part.c_str());
+    std::lock_guard const lock(plan.mutex);
+    if (plan.abandoned) return errors;
+    bool const renamed = results[i] == 0 && ::rename(f.part.c_str(), f.to.c_str()) == 0;
+    if (results[i] == 0 && !renamed) errors.emplace_back(f.to, last_error().message());
+    if (!renamed) ::unlink(f.part.c_str());
+    in_place.push_back(renamed);
   }
-  for (auto const& n : plan.names) {
-    auto const error = put_in_place(
-        n.to, [&](std::string const& name) { return ::link(n.first.c_str(), name.c_str()) == 0; });
-    if (error) errors.emplace_back(n.to, error.message());
-  }
+  finish_names(plan, in_place, errors);
+  finish_links(plan, errors);
   finish_folders(plan, errors);
   return errors;
 }
 
-void abandon_copy(copy_plan const& plan) noexcept {
+void abandon_copy(copy_plan& plan) noexcept {
+  std::lock_guard const lock(plan.mutex);
+  plan.abandoned = true;
   for (auto const& f : plan.files) ::unlink(f.part.c_str());
 }
 

@@ -2,7 +2,9 @@
 // kernel copies.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +23,12 @@ struct copied_file {
 
 /// A second name of a copied file.
 struct copied_name {
-  std::string first, to;
+  std::size_t first;  ///< the file, in copy_plan::files
+  std::string to;
+};
+
+struct copied_link {
+  std::string leads_to, to;
 };
 
 struct copied_folder {
@@ -36,31 +43,35 @@ struct copy_plan {
   std::string folder;  ///< where the copy's own name is
   std::vector<copied_file> files;
   std::vector<copied_name> names;
+  std::vector<copied_link> links;
   std::vector<copied_folder> folders;
   copy_errors errors;
+  std::mutex mutex;        ///< held while files of the copy's own names come and go
+  bool abandoned = false;  ///< guarded by it: then no more come, and no target is replaced
 };
 
-/// Makes the folders and symbolic links of `source` at `target`, and an empty file beside each
-/// target file; what is there stays as it is until finish_copy(). As with `cp -a`, an existing
+/// Makes the folders of `source` at `target`, and an empty file beside each target file. Files and
+/// links that are there stay as they are until finish_copy(). As with `cp -a`, an existing
 /// folder `target` gets `source` below it; symbolic links are copied as they are, wherever they
 /// lead from their new place, and a file with several names in the tree has them in the copy.
 /// Errors are: devices, FIFOs and sockets; targets that are something else than their source
 /// (symbolic links to folders are not followed); files that have bytes, but no size, as those of
-/// /proc.
-[[nodiscard]] copy_plan prepare_copy(std::string const& source, std::string const& target);
+/// /proc. `plan` is empty before. Another thread may abandon it meanwhile.
+void prepare_copy(std::string const& source, std::string const& target, copy_plan& plan);
 
 /// Sets the permissions of a part to those of its source, without set-user-id, set-group-id and
 /// sticky bits, and makes it durable. Returns 0 or -errno. Any thread may call.
 [[nodiscard]] std::int32_t make_part_durable(copied_file const& file) noexcept;
 
 /// Renames each file with result 0 to its target; other names of the old target keep the old file.
-/// Such files are durable. Drops the bytes of the other files. Then makes the second names, sets
-/// the permissions of folders as those of files, and makes all names durable. Returns the failures.
-[[nodiscard]] copy_errors finish_copy(copy_plan const& plan,
-                                      std::vector<std::int32_t> const& results);
+/// Such files are durable. Drops the bytes of the other files. Then makes the second names of
+/// files that have their first, and the symbolic links. Sets the permissions of folders as those of
+/// files, and makes all names durable. Returns the failures. Another thread may abandon the plan
+/// meanwhile.
+[[nodiscard]] copy_errors finish_copy(copy_plan& plan, std::vector<std::int32_t> const& results);
 
-/// Drops the bytes of all files that are not renamed to their targets. Any thread may call; it is
-/// not async-signal-safe.
-void abandon_copy(copy_plan const& plan) noexcept;
+/// Drops the bytes of all files that are not renamed to their targets. After it no target is
+/// replaced. Any thread may call; it is not async-signal-safe.
+void abandon_copy(copy_plan& plan) noexcept;
 
 }  // namespace gpufs::apps

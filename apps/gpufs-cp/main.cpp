@@ -77,20 +77,22 @@ int copy(options const& o, config const& settings, drain_on_signal& signals) {
   }
   auto const start = std::chrono::steady_clock::now();
   filesystem fs(settings);
-  copy_plan const plan = prepare_copy(o.source, o.target);
-  bool failed = complain(plan.errors);
+  copy_plan plan;
+  bool failed = false;
   std::uint64_t bytes = 0;
   {
-    // A stopped program leaves the old files as they were.
+    // A stopped program replaces no more targets, and leaves no files of its own.
     signals.set([&plan] { abandon_copy(plan); });
     struct at_end {
       drain_on_signal& signals;
-      copy_plan const& plan;
+      copy_plan& plan;
       ~at_end() {
         signals.set({});
         abandon_copy(plan);  // after an exception; else nothing is left to abandon
       }
     } const leave{signals, plan};
+    prepare_copy(o.source, o.target, plan);
+    failed = complain(plan.errors);
     for (auto const& f : plan.files) bytes += f.bytes;
     auto const results = copy_showing(fs, plan.files, bytes, shape);
     for (std::size_t i = 0; i < results.size(); ++i) {
@@ -119,8 +121,9 @@ int main(int argc, char** argv) {
   options o;
   app.add_option("source", o.source, "file or folder to copy")->required();
   app.add_option("target", o.target,
-                 "where to; an existing folder gets the copy below it, an existing file is "
-                 "replaced when its copy is whole")
+                 "where to; an existing folder gets the copy below it. Files and links that are "
+                 "there are replaced when the kernel is done with all files, each file if its copy "
+                 "is complete and durable")
       ->required();
   app.add_option("--blocks", o.blocks, "threadblocks; default one per multiprocessor, emulated 8");
   app.add_option("--threads", o.threads, "threads of each, at most 512; default 512, emulated 64");

@@ -11,6 +11,7 @@
 
 #include <random>
 #include <string>
+#include <string_view>
 
 #include <unistd.h>
 
@@ -25,6 +26,13 @@ struct options {
   int board = -1;
 };
 
+/// CLI::Range takes what is no number.
+void check_seconds(std::string_view option, double value) {
+  if (!(value >= 0.001 && value <= 1e6))
+    throw apps::usage_error(
+        fmt::format("{}={}: must be from 0.001 to 1000000 seconds", option, value));
+}
+
 int run_stress(options& o, bool seed_given) {
   o.supervisor.emulated = device_available() && current_device().kind == "emulated";
   if (o.board >= 0) {  // the process of a round
@@ -33,6 +41,8 @@ int run_stress(options& o, bool seed_given) {
     return 0;
   }
   o.supervisor.seconds = double(apps::seconds_option("--time", o.time, 10'000));
+  check_seconds("--hang", o.supervisor.hang_seconds);
+  check_seconds("--longest-round", o.supervisor.round_seconds);
   if (!seed_given) o.supervisor.seed = std::random_device{}();
   o.supervisor.folder += fmt::format("/gpufs-stress-{}", ::getpid());
   return supervise(o.supervisor);
@@ -59,7 +69,6 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--longest-round", s.round_seconds,
                  "seconds of a round; then it is killed, and what is left is compared")
-      ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
   app.add_option("--gpus", s.devices, "GPUs to spread the filesystems over")
       ->check(CLI::Range(1, 16))

@@ -85,8 +85,7 @@ std::vector<measured> answer(options const& o, unsigned query, taxi_setup const&
   if (!o.run.json) fmt::print("query {}: {}\n", query, text(results[0]));
   for (std::size_t i = 0; i < all.size(); ++i) {
     json_line members, sums;
-    for (unsigned c = 0; c <= query; ++c)
-      sums.number(column_names[c], static_cast<double>(results[i].sums[c]) / 100);
+    for (unsigned c = 0; c <= query; ++c) sums.hundredths(column_names[c], results[i].sums[c]);
     members.integer("query", query).integer("rows", setup.rows).text("clustering", o.clustering);
     members.integer("trips", results[i].trips).object("sums", sums);
     print_outcome(o.run, heading, all[i], members);

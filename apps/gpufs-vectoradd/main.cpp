@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -70,14 +71,22 @@ std::vector<measured> run_all(options const& o, vector_add_setup const& setup) {
       });
 }
 
+/// Before an old --output is emptied.
+void check_write_memory(options const& o, config const& used) {
+  auto const writes = [](auto const& name) { return uses_filesystem(variant_named(name)); };
+  if (used.write_memory == 0 && std::ranges::any_of(o.run.variants, writes))
+    throw usage_error("--write-memory=0: the sums are written, so it must be more");
+}
+
 int vectoradd(options const& o, config const& settings) {
   check_run_options(o.run);
   std::uint64_t const elements = elements_of(o);
   launch_shape const shape = shape_of(o.run);
   config const used = settings_of(settings, shape);
+  check_write_memory(o, used);
   std::string const origin = fmt::format("vectoradd {} {}", elements, o.run.seed);
   data_set const data(vector_add_inputs(elements, o.run.seed), origin, o.data);
-  output_file const sums(o.output);
+  output_file const sums(o.output, data.files());
   vector_add_setup const setup{&data.files()[0],
                                &data.files()[1],
                                &sums,

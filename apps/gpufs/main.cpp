@@ -22,6 +22,7 @@
 #include <apps/gpufs/settings_page.hpp>
 #include <apps/gpufs/trace.hpp>
 #include <apps/gpufs/tune.hpp>
+#include <apps/gpufs/tune_mapping.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -154,10 +155,15 @@ int main(int argc, char** argv) {
   add_options(bam_command, analytics);
 
   CLI::App& tune_command = *app.add_subcommand(
-      "tune", "finds the settings with which a file is read fastest, writes gpufs.toml");
+      "tune",
+      "finds the settings with which a file is read fastest, or with --mapping those of shared "
+      "memory, writes gpufs.toml");
   cli_settings const tune_settings(tune_command);
+  cli_mapping_settings const tune_mapping_settings(tune_command);
   tune_options tuning;
   add_options(tune_command, tuning);
+  mapping_tune_options mapping_tuning;
+  add_options(tune_command, mapping_tuning);
 
   CLI::App& trace_command = *app.add_subcommand(
       "trace", "sums up a trace: how often each byte was read, rates, errors, slowest requests");
@@ -185,9 +191,17 @@ int main(int argc, char** argv) {
     if (trace_command.parsed()) return run_trace(trace);
     if (nvme_command.parsed()) return run_nvme(drive);
     if (tune_command.parsed()) {
-      return run_tune(tuning, tune_settings.load(), [&](std::string_view key) {
-        return tune_command.get_option(setting_named(key).flag())->count() != 0;
-      });
+      require_fitting(tune_command, mapping_tuning);
+      auto const is_given = [&](auto const& s) {
+        return tune_command.get_option(s.flag())->count() != 0;
+      };
+      if (mapping_tuning.is_asked) {
+        return run_mapping_tune(
+            mapping_tuning, tuning.output, tune_mapping_settings.load(),
+            [&](std::string_view key) { return is_given(setting_named<mapping_config>(key)); });
+      }
+      return run_tune(tuning, tune_settings.load(),
+                      [&](std::string_view key) { return is_given(setting_named(key)); });
     }
     for (auto const* sub : {&ratios_command, &apps_command, &paper_command, &patterns_command,
                             &peers_command, &queues_command, &mapping_command, &bam_command}) {

@@ -57,8 +57,8 @@ std::string settings_page() {
   add_table(page, settings(), false);
   page +=
       "\n## Shared memory\n\nThese are the settings of a `gpufs::shared_memory` "
-      "(`gpufs::mapping_config`). They stand in the same\nfile. `gpufs info` takes them on the "
-      "command line, and programs with `cli_mapping_settings`.\n\n";
+      "(`gpufs::mapping_config`). They stand in the same\nfile. `gpufs info` and `gpufs tune "
+      "--mapping` take them on the command line, and programs with\n`cli_mapping_settings`.\n\n";
   add_table(page, mapping_settings(), false);
   page += "\n## For tests and measurements\n\nThe defaults of these serve.\n\n";
   add_table(page, settings(), true);

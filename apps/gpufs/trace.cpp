@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <stdexcept>
+#include <system_error>
 
 namespace gpufs::apps {
 
@@ -56,6 +58,10 @@ void add_options(CLI::App& command, trace_options& o) {
 }
 
 int run_trace(trace_options const& o) {
+  std::error_code ignored;
+  if (!o.picture.empty() && std::filesystem::equivalent(o.file, o.picture, ignored))
+    throw usage_error(
+        fmt::format("--picture={}: is the trace, which is never written to", o.picture));
   auto const trace = read_trace(o.file);
   auto const sums = sum_up(trace, o.slowest);
   if (o.json)

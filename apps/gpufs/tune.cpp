@@ -1,14 +1,12 @@
 #include <apps/bench/bench.hpp>
 #include <apps/bench/bench_file.hpp>
 #include <apps/common/host_file.hpp>
-#include <apps/common/median.hpp>
 #include <apps/common/nvme_spec.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
 #include <apps/common/seconds_since.hpp>
 #include <apps/common/temp_file.hpp>
-#include <apps/common/unfinished_file.hpp>
 #include <apps/gpufs/tune.hpp>
 
 #include <CLI/CLI.hpp>
@@ -16,7 +14,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -30,24 +27,9 @@ using clock = std::chrono::steady_clock;
 constexpr std::uint64_t mebi = 1 << 20;
 constexpr std::uint64_t most_bytes = 2048 * mebi;  // of a trial: more tells no more
 
-/// Fails before any time is spent if the result could not be written.
-void check_out(tune_options const& o) {
-  std::error_code ignored;
-  auto const files =
-      is_nvme_spec(o.file) ? parse_nvme_spec(o.file).members : std::vector<std::string>{o.file};
-  for (auto const& file : files) {
-    if (!std::filesystem::equivalent(o.out, file, ignored)) continue;
-    throw usage_error(
-        fmt::format("--out={}: is the file to be read, which is never written to", o.out));
-  }
-  if (!o.force && std::filesystem::exists(o.out, ignored)) {
-    throw usage_error(fmt::format(
-        "--out={}: exists already; --force replaces it, --out names another one", o.out));
-  }
-  auto const folder = std::filesystem::path(o.out).parent_path();
-  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
-    throw usage_error(fmt::format("--out={}: there is no folder {}", o.out, folder.string()));
-  }
+/// The files that are never written to.
+std::vector<std::string> files_of(tune_options const& o) {
+  return is_nvme_spec(o.file) ? parse_nvme_spec(o.file).members : std::vector<std::string>{o.file};
 }
 
 /// The size of the file. The program opens the file for reading only.
@@ -118,11 +100,10 @@ std::vector<double> speeds(bench_result const& r) {
 run_scores measure(bench_options b, config const& c, double best) {
   b.runs = 1;
   auto all = speeds(run_bench(b, c));
-  if (all.front() < 0.8 * best) return {all.front(), all.front(), all.front(), 1};
+  if (all.front() < 0.8 * best) return scores_of(all);
   b.runs = 2;
   for (double const s : speeds(run_bench(b, c))) all.push_back(s);
-  auto const [low, high] = std::ranges::minmax(all);
-  return {all[median_index(all)], low, high, static_cast<unsigned>(all.size())};
+  return scores_of(all);
 }
 
 /// The bytes for one run of about `seconds`, by the rate of a short one. A run takes a fiftieth of
@@ -142,22 +123,6 @@ std::uint64_t bytes_per_trial(bench_options b, config const& c, std::uint64_t fi
                     least, std::max(least, std::min(file_bytes, most_bytes)));
 }
 
-/// Whether gpufs has these settings without a file that tune writes.
-bool are_in_use(config const& c) {
-  config const now = load_config();
-  return std::ranges::all_of(settings(),
-                             [&](setting const& s) { return s.print(c) == s.print(now); });
-}
-
-std::string describe(config const& c) {
-  std::string text;
-  for (auto const& along : coordinates()) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", along.key,
-                        setting_named(along.key).print(c));
-  }
-  return text;
-}
-
 }  // namespace
 
 void add_options(CLI::App& command, tune_options& o) {
@@ -172,14 +137,10 @@ void add_options(CLI::App& command, tune_options& o) {
       "pread gives. If gpufs\n"
       "has the best settings already, nothing is written.");
   command.add_option("file", o.file, "file to read, or a block file as for gpufs bench")
-      ->required()
       ->type_name("FILE");
   command.add_option("--time", o.time, "longest time to search, such as 90, 90s, 2m or 1h")
       ->capture_default_str();
-  command.add_option("--out", o.out, "where to write the settings")
-      ->type_name("FILE")
-      ->capture_default_str();
-  command.add_flag("--force", o.force, "replace --out if it exists");
+  add_options(command, o.output);
   command
       .add_option("--pattern", o.pattern,
                   "how kernels read: seq, strided or rand, as gpufs bench does")
@@ -196,9 +157,10 @@ int run_tune(tune_options const& o, config const& start,
   auto const begun = clock::now();
   auto const limit = double(seconds_option("--time", o.time, 24));
   validate(start);
+  if (o.file.empty()) throw usage_error("file is required, or --mapping for shared memory");
   tune_result r;
   r.file_bytes = size_of(o.file);
-  check_out(o);
+  check(o.output, files_of(o));
   bench_options b = trial_options(o);
   auto along = coordinates();
   std::erase_if(along, [&](coordinate const& c) { return fixed(c.key); });
@@ -208,7 +170,8 @@ int run_tune(tune_options const& o, config const& start,
     unsigned number = 0;
     auto const timed = [&](config const& c, double best) {
       shown.set(static_cast<std::uint64_t>(seconds_since(begun) * 1000));
-      shown.say(fmt::format("{:.2f} GB/s; trial {}: {}", best, ++number, describe(c)));
+      shown.say(
+          fmt::format("{:.2f} GB/s; trial {}: {}", best, ++number, describe(c, keys_tuned())));
       return measure(b, c, best);
     };
     shown.say("how fast is it at all?");
@@ -226,16 +189,7 @@ int run_tune(tune_options const& o, config const& start,
   }
   r.seconds = seconds_since(begun);
   print(o, r);
-  if (are_in_use(r.found.trials[r.found.best].settings)) {
-    fmt::print("{} not written: gpufs has the best settings found without it\n", o.out);
-    return 0;
-  }
-  using replace = unfinished_file::replace;
-  write_whole_file(o.out, to_toml(o, r), o.force ? replace::yes : replace::no);
-  fmt::print(
-      "{} written: gpufs reads it where it is called gpufs.toml in the working directory, or "
-      "GPUFS_CONFIG names it\n",
-      o.out);
+  write(o.output, to_toml(o, r));
   return 0;
 }
 

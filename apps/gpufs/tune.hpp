@@ -4,6 +4,7 @@
 
 #include <gpufs/config.hpp>
 
+#include <apps/gpufs/tune_output.hpp>
 #include <apps/gpufs/tune_search.hpp>
 
 #include <cstdint>
@@ -21,13 +22,12 @@ namespace gpufs::apps {
 struct tune_options {
   std::string file;
   std::string time = "60s";
-  std::string out = "gpufs.toml";
   std::string pattern = "seq";
   std::string request = "64K";
   std::int64_t blocks = INT64_MIN;  ///< INT64_MIN: as gpufs bench does
   std::int64_t threads = INT64_MIN;
   bool cold = false;
-  bool force = false;
+  tune_output output;
 };
 
 /// Adds the options to the subcommand.
@@ -42,9 +42,9 @@ struct tune_result {
 };
 
 /// Searches, verifies the bytes that the best settings give against pread, prints a table and
-/// writes `o.out`, unless gpufs has these settings already. Never writes to the file.
+/// writes `o.output`, unless gpufs has these settings already. Never writes to the file.
 /// `fixed(key)`: the setting keeps the value it has in `start`. Returns the program's exit status.
-/// Throws usage_error (the file cannot be read or is empty, `o.out` exists or is the file itself,
+/// Throws usage_error (the file cannot be read or is empty, --out exists or is the file itself,
 /// an option is out of range), device_error, std::system_error, or std::runtime_error (the settings
 /// given do not work, or bytes were wrong).
 int run_tune(tune_options const& o, config const& start,
@@ -52,7 +52,10 @@ int run_tune(tune_options const& o, config const& start,
 
 void print(tune_options const& o, tune_result const& r);
 
+/// The settings that are tried, in their order.
+[[nodiscard]] tuned_keys const& keys_tuned();
+
 /// The best settings as the text of a TOML file that load_file() reads.
-[[nodiscard]] std::string to_toml(tune_options const& o, tune_result const& r);
+[[nodiscard]] tuned_text to_toml(tune_options const& o, tune_result const& r);
 
 }  // namespace gpufs::apps

@@ -1,30 +1,21 @@
-// The output of `gpufs tune`: the table of trials, and the settings as TOML.
+// The output of `gpufs tune FILE`: the table of trials, and the settings as TOML.
 #include <gpufs/device.hpp>
 
 #include <apps/common/run_report.hpp>
 #include <apps/gpufs/tune.hpp>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <numeric>
 
 namespace gpufs::apps {
 
 namespace {
 
-constexpr std::string_view tuned[] = {"page_size", "prefetch_size", "io_path", "host_threads"};
-
 std::string how_read(tune_options const& o, tune_result const& r) {
   return fmt::format("{}, requests of {}, {} of {} bytes, {}", o.pattern, o.request, r.bytes,
                      r.file_bytes, o.cold ? "not in the OS page cache" : "in the OS page cache");
-}
-
-std::string spread_of(run_scores const& s) {
-  if (s.runs == 1) return "in one run";
-  return fmt::format("{:.3f} to {:.3f} in {} runs", s.low, s.high, s.runs);
 }
 
 }  // namespace
@@ -36,16 +27,8 @@ void print(tune_options const& o, tune_result const& r) {
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
     return trials[a].score.median > trials[b].score.median;
   });
-  fmt::print("gpufs tune {} on {}: {}\n\n ", o.file, current_device().name, how_read(o, r));
-  for (auto const key : tuned) fmt::print(" {:>13}", key);
-  fmt::print(" {:>9}  {}\n", "GB/s", "slowest to fastest run");
-  for (auto const i : order) {
-    trial const& t = trials[i];
-    fmt::print("{}", i == r.found.best ? "*" : i == 0 ? ">" : " ");
-    for (auto const key : tuned) fmt::print(" {:>13}", setting_named(key).print(t.settings));
-    t.failure.empty() ? fmt::print(" {:>9.3f}  {}\n", t.score.median, spread_of(t.score))
-                      : fmt::print("  {}\n", t.failure);
-  }
+  fmt::print("gpufs tune {} on {}: {}\n\n", o.file, current_device().name, how_read(o, r));
+  print_trials(trials, order, keys_tuned(), r.found.best);
   trial const& best = trials[r.found.best];
   double const start = trials.front().score.median;
   fmt::print("\n* the best{}; bytes verified: {} requests equal what pread gives\n",
@@ -60,20 +43,16 @@ void print(tune_options const& o, tune_result const& r) {
              r.seconds, trials.size());
 }
 
-std::string to_toml(tune_options const& o, tune_result const& r) {
+tuned_keys const& keys_tuned() {
+  static tuned_keys const keys{"page_size", "prefetch_size", "io_path", "host_threads"};
+  return keys;
+}
+
+tuned_text to_toml(tune_options const& o, tune_result const& r) {
   trial const& best = r.found.trials[r.found.best];
-  std::string text = fmt::format("# gpufs tune, {:%Y-%m-%d}, {}\n# {}\n# {:.3f} GB/s, {}\n",
-                                 fmt::gmtime(std::time(nullptr)), current_device().name,
-                                 how_read(o, r), best.score.median, spread_of(best.score));
-  config const defaults;
-  for (auto const& s : settings()) {
-    if (s.key == "log" || s.key == "trace") continue;  // say nothing about speed
-    bool const was_tuned = std::ranges::find(tuned, s.key) != std::end(tuned);
-    // What else was not left at its default belongs to what was measured.
-    if (was_tuned || s.print(best.settings) != s.print(defaults))
-      text += fmt::format("{} = \"{}\"\n", s.key, s.print(best.settings));
-  }
-  return text;
+  return to_toml(best.settings, keys_tuned(), "gpufs tune",
+                 {when_and_where(), how_read(o, r),
+                  fmt::format("{:.3f} GB/s, {}", best.score.median, spread_of(best.score))});
 }
 
 }  // namespace gpufs::apps

@@ -4,6 +4,9 @@
 
 #include <gpufs/config.hpp>
 
+#include <apps/gpufs/tune_scores.hpp>
+#include <apps/gpufs/tune_settings.hpp>
+
 #include <cstddef>
 #include <functional>
 #include <set>
@@ -20,19 +23,7 @@ struct coordinate {
   std::function<std::vector<std::string>(config const&)> values;
 };
 
-/// What the runs of a configuration gave. More is better.
-struct run_scores {
-  double median = 0;
-  double low = 0, high = 0;
-  unsigned runs = 0;
-};
-
-/// What a configuration gave.
-struct trial {
-  config settings;
-  run_scores score;
-  std::string failure;  ///< if not empty: why it gave nothing
-};
+using trial = basic_trial<config>;
 
 struct search_result {
   /// in the order in which they were made, the first with the settings given; none twice
@@ -41,23 +32,14 @@ struct search_result {
   bool complete = false;  ///< false: time ran out before a whole round had brought nothing better
 };
 
-/// The setting of that name. It must exist.
-[[nodiscard]] inline setting const& setting_named(std::string_view key) {
-  for (auto const& s : settings()) {
-    if (s.key == key) return s;
-  }
-  throw config_error(std::string(key) + ": no such setting");
-}
-
 /// Measures `start`, then goes round the coordinates, in their order, until a round brings nothing
-/// better or `time_left()` says no. A value replaces the best one only if its median is better by
-/// `margin` (0.02 = 2 %) and its slowest run is faster than the fastest one of the best value. So
-/// noise moves nothing. `measure(settings, best)` is also told the best median so far; what it
-/// throws for `start` is passed on, for others it becomes the trial's failure.
+/// better or `time_left()` says no. A value replaces the best one only if is_better() says so.
+/// `measure(settings, best)` is also told the best median so far; what it throws for `start` is
+/// passed on, for others it becomes the trial's failure.
 [[nodiscard]] inline search_result descend(
     config const& start, std::vector<coordinate> const& coordinates,
     std::function<run_scores(config const&, double best)> const& measure,
-    std::function<bool()> const& time_left, double margin = 0.02) {
+    std::function<bool()> const& time_left) {
   search_result r;
   std::set<std::string> tried;
   auto const is_new = [&](config const& c) {
@@ -88,9 +70,7 @@ struct search_result {
           t.failure = e.what();
         }
         r.trials.push_back(t);
-        if (!t.failure.empty() || t.score.median <= best.median * (1 + margin) ||
-            t.score.low <= best.high)
-          continue;
+        if (!t.failure.empty() || !is_better(t.score, best)) continue;
         r.best = r.trials.size() - 1;
         better = true;
       }

@@ -7,6 +7,7 @@
 #include <apps/common/run_report.hpp>
 #include <apps/mapping/all.hpp>
 #include <apps/mapping/report.hpp>
+#include <apps/mapping/runs.hpp>
 #include <apps/mapping/session.hpp>
 
 #include <CLI/CLI.hpp>
@@ -27,30 +28,6 @@ int list() {
       fmt::print("{:<12}   {:<10} {} (smoke {}, paper {})\n", "", p.name, p.what, p.smoke, p.paper);
   }
   return 0;
-}
-
-/// A session and the program in it. The program goes first.
-struct one_run {
-  std::unique_ptr<session> in;
-  std::unique_ptr<workload> program;
-  measured result;
-};
-
-one_run run_once(description const& d, setup const& of, way const& how) {
-  one_run r;
-  r.in = std::make_unique<session>(of, how);
-  r.program = d.make(of);
-  auto& clock = r.in->clock();
-  clock.start();
-  r.program->allocate(*r.in);
-  r.result.allocation = clock.stop();
-  clock.start();
-  r.program->run(*r.in);
-  r.result.seconds = clock.stop();
-  for (std::size_t p = 0; p < phase_count; ++p) r.result.phases[p] = clock.seconds(phase(p));
-  r.result.launches = r.in->launches();
-  r.result.moved = r.in->statistics();
-  return r;
 }
 
 measured run_on_cpu(description const& d, setup const& of) {

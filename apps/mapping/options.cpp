@@ -159,13 +159,13 @@ setup setup_of(options const& o, description const& of) {
   s.is_cold = o.cold;
   s.keeps_files = o.keep_files;
   s.is_declared = o.declare;
-  s.device_memory = size_option("--device-memory", o.device_memory, 0, 1ull << 48);
-  s.host_memory = o.host_memory == "auto"
-                      ? host_memory_automatic
-                      : size_option("--host-memory", o.host_memory, 0, 1ull << 48);
-  s.spill_dir = o.spill_dir;
+  s.memory.device_memory = size_option("--device-memory", o.device_memory, 0, 1ull << 48);
+  s.memory.host_memory = o.host_memory == "auto"
+                             ? host_memory_automatic
+                             : size_option("--host-memory", o.host_memory, 0, 1ull << 48);
+  s.memory.spill_dir = o.spill_dir;
   s.is_eager = !o.no_eager;
-  if (o.chunk != "auto") s.chunk = size_option("--chunk", o.chunk, 2 << 20, 1 << 30);
+  if (o.chunk != "auto") s.memory.chunk_size = size_option("--chunk", o.chunk, 2 << 20, 1 << 30);
   bool const is_paper = o.size == "paper";
   s.is_smoke = !is_paper;
   for (auto const& p : of.parameters) s.numbers[p.name] = is_paper ? p.paper : p.smoke;

@@ -35,16 +35,13 @@ struct way {
 struct setup {
   std::map<std::string, std::uint64_t> numbers;
   std::uint64_t seed = 42;
-  bool is_smoke = true;                   ///< checks compare every element with the reference
-  std::string folder = "/tmp";            ///< of files
-  bool keeps_files = false;               ///< they stay when the program ends
-  bool is_cold = false;                   ///< files are not in the OS page cache at first
-  bool is_eager = true;                   ///< files are read from map() on
-  bool is_declared = false;               ///< launches declare what they use
-  std::uint64_t device_memory = 0;        ///< mapping_config::device_memory
-  std::uint64_t host_memory = ~0ull;      ///< mapping_config::host_memory
-  std::string spill_dir = {};             ///< mapping_config::spill_dir
-  std::uint64_t chunk = chunk_automatic;  ///< mapping_config::chunk_size
+  bool is_smoke = true;         ///< checks compare every element with the reference
+  std::string folder = "/tmp";  ///< of files
+  bool keeps_files = false;     ///< they stay when the program ends
+  bool is_cold = false;         ///< files are not in the OS page cache at first
+  bool is_eager = true;         ///< files are read from map() on
+  bool is_declared = false;     ///< launches declare what they use
+  mapping_config memory = {};   ///< of `shared`, but for what `way` says
 
   /// A parameter of the workload's description.
   [[nodiscard]] std::uint64_t operator[](char const* name) const { return numbers.at(name); }

@@ -67,9 +67,9 @@ std::string report::json_of(std::size_t w, measured const& m) const {
     line.text("protocol", name_of(how.protocol));
     line.integer("block", how.block).integer("rolling", how.rolling);
     line.boolean("declared", options_.declare).boolean("eager", setup_.is_eager);
-    line.integer("device_memory", setup_.device_memory);
-    if (setup_.host_memory != host_memory_automatic)
-      line.integer("host_memory", setup_.host_memory);
+    line.integer("device_memory", setup_.memory.device_memory);
+    if (setup_.memory.host_memory != host_memory_automatic)
+      line.integer("host_memory", setup_.memory.host_memory);
   }
   line.object("parameters", numbers).integer("seed", setup_.seed);
   line.number("seconds", m.seconds).number("allocation_seconds", m.allocation);

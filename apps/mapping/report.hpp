@@ -1,31 +1,16 @@
 // What gpufs-mapping prints.
 #pragma once
 
-#include <gpufs/mapping_statistics.hpp>
-
 #include <apps/mapping/options.hpp>
-#include <apps/mapping/phases.hpp>
+#include <apps/mapping/runs.hpp>
 #include <apps/mapping/workload.hpp>
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace gpufs::apps::workloads {
-
-/// One run of a workload in one way.
-struct measured {
-  double seconds = 0;     ///< of the program, without
-  double allocation = 0;  ///< seconds of making the objects
-  std::array<double, phase_count> phases{};
-  std::uint64_t launches = 0;
-  mapping_statistics moved;
-  std::optional<bool> is_verified;
-  std::vector<std::string> failures;
-};
 
 /// Prints runs as they come, and medians at the end. Ratios are those of the runs of one round.
 class report {

@@ -13,14 +13,10 @@ namespace gpufs::apps::workloads {
 namespace {
 
 mapping_config config_of(setup const& of, way const& how) {
-  mapping_config c;
+  mapping_config c = of.memory;
   c.protocol = how.protocol;
   c.coherence_block = how.block;
   c.rolling_size = how.rolling;
-  c.device_memory = of.device_memory;
-  c.host_memory = of.host_memory;
-  c.spill_dir = of.spill_dir;
-  c.chunk_size = of.chunk;
   return c;
 }
 

@@ -58,6 +58,15 @@ void write_histograms(std::string const& rgba, unfinished_file const& hist, std:
   });
 }
 
+/// Takes a file away for good. Of a link that leads to a file, it takes that file.
+void remove_durably(std::string const& path) {
+  std::error_code none;
+  auto const end = std::filesystem::canonical(path, none).string();
+  auto const& name = none ? path : end;
+  std::filesystem::remove(name);
+  if (auto const error = make_folder_durable(folder_of(name))) throw std::system_error(error, name);
+}
+
 void make_names_durable(database const& d) {
   if (auto const error = make_folder_durable(d.folder)) throw std::system_error(error, d.folder);
 }
@@ -69,8 +78,7 @@ void replace_files(database const& d, std::vector<std::string> const& old,
                    std::vector<unfinished_file const*> const& made) {
   for (auto const* const file : made) file->make_durable();
   make_names_durable(d);
-  for (auto const& path : old) std::filesystem::remove(path);
-  make_names_durable(d);
+  for (auto const& path : old) remove_durably(path);
   for (auto const* const file : made) file->put_in_place();
 }
 

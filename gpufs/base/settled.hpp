@@ -77,6 +77,29 @@ __device__ __forceinline__ void settle_frame(std::byte const* frame, std::uint32
   await_loads(mark);
 }
 
+/// The same for the first `bytes` of several frames, by all lanes of a warp: their loads are under
+/// way together.
+template <unsigned Frames>
+__device__ __forceinline__ void settle_frames(std::byte const* const (&frames)[Frames],
+                                              std::uint32_t bytes) {
+  constexpr std::uint32_t sector = 32;
+  constexpr unsigned together = 16 / Frames;
+  __syncwarp();
+  std::uint32_t mark = 0;
+  for (std::uint32_t at = lane_id() * sector; at < bytes; at += warp_size * sector * together) {
+    std::uint32_t word[Frames * together];
+    GPUFS_UNROLL
+    for (unsigned i = 0; i < Frames * together; ++i) {
+      std::uint32_t const next = at + warp_size * sector * (i % together);
+      std::byte const* const from = frames[i / together] + next;
+      word[i] = next < bytes ? *reinterpret_cast<std::uint32_t const volatile*>(from) : 0;
+    }
+    GPUFS_UNROLL
+    for (unsigned i = 0; i < Frames * together; ++i) mark |= word[i];
+  }
+  await_loads(mark);
+}
+
 /// Loads the word after the loads that `mark` was made of have returned. Any thread calls. A reader
 /// of a sequence makes this its last look.
 __device__ __forceinline__ std::uint64_t load_behind(std::uint64_t& word, std::uint32_t mark) {
@@ -95,6 +118,8 @@ template <class... T>
 void settle(T const&...) {}
 inline void settle_frame(std::byte const*, std::uint32_t, std::uint32_t, unsigned, unsigned,
                          unsigned) {}
+template <unsigned Frames>
+void settle_frames(std::byte const* const (&)[Frames], std::uint32_t) {}
 #endif
 
 }  // namespace gpufs::base

@@ -22,10 +22,24 @@
 // The kernel's parameter then needs no copy on the stack. Nobody writes to the handle during a
 // call. Its parameter is `__restrict__`, so that the compiler need not load members again behind
 // each atomic access.
+//
+// GPUFS_LIBRARY_STAGE marks stages that are not templates. Each source of kernels would compile all
+// of them again, and that takes most of its time. So for the emulated device the library has their
+// code, out of one source (gpufs/owner/emulated/stages.cu), and other sources only call it. Only
+// that one defines GPUFS_DEFINE_STAGES. `gnu_inline` says that the code is elsewhere. g++ ignores
+// it beside `noinline`, hence `optimize`.
 #if defined(__CUDACC__)
 #define GPUFS_STAGE __device__ __noinline__
+#define GPUFS_LIBRARY_STAGE GPUFS_STAGE inline
 #else
 #define GPUFS_STAGE __attribute__((noinline))
+#if defined(GPUFS_DEFINE_STAGES)
+#define GPUFS_LIBRARY_STAGE __attribute__((noinline, used)) inline
+#elif defined(__clang__)
+#define GPUFS_LIBRARY_STAGE extern __attribute__((noinline, gnu_inline)) inline
+#else
+#define GPUFS_LIBRARY_STAGE extern __attribute__((gnu_inline, optimize("no-inline"))) inline
+#endif
 #endif
 
 namespace gpufs::base {

@@ -114,8 +114,8 @@ __device__ __forceinline__ bool see_page(handle::page_cache_ref const& c, std::u
 
 /// The same in all other ways, which hold one page in a hundred. header is nullptr if it was not
 /// seen.
-GPUFS_STAGE inline seen_frame see_page_further(handle::page_cache_ref const* c,
-                                               std::uint64_t version, std::uint64_t page) {
+GPUFS_LIBRARY_STAGE seen_frame see_page_further(handle::page_cache_ref const* c,
+                                                std::uint64_t version, std::uint64_t page) {
   constexpr unsigned first = near_ways, half = (bucket_ways - first) / 2;
   static_assert(first + 2 * half == bucket_ways);
   page_location const at = locate(*c, version, page);

@@ -36,7 +36,7 @@ __device__ __forceinline__ taken_frame take_each(handle::page_cache_ref const& c
   constexpr unsigned most_rounds = 64;  // per source: queue, sweep
   taken_frame mine{-1, false};
   bool own = has_queues(c.policy) && seat >= 0;
-  std::uint32_t first_drawn = 0;
+  std::uint32_t first_drawn = no_frame;
   GPUFS_ROLLED
   for (unsigned round = 0; round < most_rounds; ++round) {
     bool const seeks = wants && mine.frame < 0;
@@ -46,11 +46,12 @@ __device__ __forceinline__ taken_frame take_each(handle::page_cache_ref const& c
     unsigned const rank = rank_in(seekers, Team::lane());
     candidate_frame candidate{false, 0};
     if (own) {
-      std::uint32_t drawn = 0;
+      std::uint32_t drawn = no_frame;
       bool const none = !lra_candidate<Team>(c, seat, seeks, n, rank, candidate, drawn);
-      if (round == 0) first_drawn = drawn;
       // The first frame again: all of the queue's frames are pinned.
-      if (none || (round != 0 && drawn == first_drawn) || round + 1 == most_rounds) {
+      bool const again = drawn != no_frame && drawn == first_drawn;
+      if (first_drawn == no_frame) first_drawn = drawn;
+      if (none || again || round + 1 == most_rounds) {
         own = false;
         round = 0;
         continue;

@@ -53,8 +53,8 @@ __device__ __forceinline__ bool take_file_row(fs_ref const& fs, file_count_row& 
 }
 
 /// Adds to a counter of a descriptor. Call from one thread of a warp.
-GPUFS_STAGE inline void count_of_file(fs_ref const* __restrict__ handle, std::int32_t fd,
-                                      file_counter which, std::uint64_t n) {
+GPUFS_LIBRARY_STAGE void count_of_file(fs_ref const* __restrict__ handle, std::int32_t fd,
+                                       file_counter which, std::uint64_t n) {
   fs_ref const& fs = *handle;
   std::uint32_t const place = rpc::descriptor_index(fd);
   std::uint64_t const generation = rpc::descriptor_generation(fd);

@@ -33,8 +33,8 @@ struct page_range {
 
 /// Removes a warp's share of a range from the cache. All lanes of the warp call. Waits for no page.
 /// Goes page by page, or over all frames if the range has more pages than that has steps.
-GPUFS_STAGE inline void discard_pages(fs_ref const* __restrict__ handle, page_range const range,
-                                      unsigned warp, unsigned warps) {
+GPUFS_LIBRARY_STAGE void discard_pages(fs_ref const* __restrict__ handle, page_range const range,
+                                       unsigned warp, unsigned warps) {
   handle::page_cache_ref const& c = handle->cache;
   unsigned const lane = lane_id();
   if (range.end - range.first <= c.frame_count / warp_size) {

@@ -48,9 +48,9 @@ __device__ __forceinline__ void async_done(fs_ref const& fs, std::uint32_t n) {
 /// Requests the pages first .. first + pages - 1 that are neither in the cache nor in a file
 /// window, as channels allow. All lanes of the group's first warp call. Returns the bits of the
 /// requested pages; `*out` gets the lane's channel.
-GPUFS_STAGE inline std::uint32_t request_pages(fs_ref const* __restrict__ handle,
-                                               read_span const span, std::uint64_t first,
-                                               unsigned pages, async_page* out) {
+GPUFS_LIBRARY_STAGE std::uint32_t request_pages(fs_ref const* __restrict__ handle,
+                                                read_span const span, std::uint64_t first,
+                                                unsigned pages, async_page* out) {
   fs_ref const& fs = *handle;
   unsigned const lane = lane_id();
   bool wants = false;
@@ -95,8 +95,8 @@ GPUFS_STAGE inline std::uint32_t request_pages(fs_ref const* __restrict__ handle
 
 /// Whether all requests of a read are answered, or the daemon has stopped. All lanes of the first
 /// warp call.
-GPUFS_STAGE inline bool all_answered(fs_ref const* __restrict__ handle, std::uint32_t requested,
-                                     async_page const mine) {
+GPUFS_LIBRARY_STAGE bool all_answered(fs_ref const* __restrict__ handle, std::uint32_t requested,
+                                      async_page const mine) {
   fs_ref const& fs = *handle;
   bool const waits = (requested >> lane_id() & 1) != 0;
   bool const owed = ring::help_drives<whole_warp>(fs.self, waits, mine.via.number, 0);
@@ -110,8 +110,8 @@ GPUFS_STAGE inline bool all_answered(fs_ref const* __restrict__ handle, std::uin
 
 /// Gives up the requests of a read whose file is closed or has another version now. All lanes of
 /// the first warp call.
-GPUFS_STAGE inline void drop_pages(fs_ref const* __restrict__ handle, std::uint32_t requested,
-                                   async_page const mine) {
+GPUFS_LIBRARY_STAGE void drop_pages(fs_ref const* __restrict__ handle, std::uint32_t requested,
+                                    async_page const mine) {
   fs_ref const& fs = *handle;
   if ((requested >> lane_id() & 1) != 0) ring::give_up_channel(fs, fs.channels.page, mine.via);
   if (lane_id() == 0) async_done(fs, count_lanes(requested));
@@ -125,9 +125,9 @@ GPUFS_STAGE inline void drop_pages(fs_ref const* __restrict__ handle, std::uint3
 /// caller has brought it in or written to it meanwhile. The `*entry` of an entered page is
 /// fetching, and the group must move and publish the page. The channels of all other pages go back.
 /// Returns the bits of the pages to be moved.
-GPUFS_STAGE inline std::uint32_t adopt_pages(fs_ref const* __restrict__ handle, batch const b,
-                                             std::uint32_t requested, async_page const page,
-                                             source::fill* entry) {
+GPUFS_LIBRARY_STAGE std::uint32_t adopt_pages(fs_ref const* __restrict__ handle, batch const b,
+                                              std::uint32_t requested, async_page const page,
+                                              source::fill* entry) {
   fs_ref const& fs = *handle;
   unsigned const lane = lane_id();
   bool const mine = (requested >> lane & 1) != 0;
@@ -237,7 +237,7 @@ __device__ ssize_t gwait(io_context<Group>& io, async_read& r) {
                              shift,
                              io.file().write_index != 0};
     io::batch const b{span, first, source::batch_pages, io.seat(), nullptr};
-    source::fill own;
+    typename ops::entries own;
     source::fill* const entry = ops::home(own);
     ops::sync(group);  // the block's scratch is free
     io::batch_step step;

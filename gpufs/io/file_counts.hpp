@@ -14,8 +14,8 @@ namespace io {
 using namespace base;
 
 /// Sums the stripes of a descriptor's counters. All lanes of a warp call, and get the sums.
-GPUFS_STAGE inline void sum_file_counts(fs_ref const* __restrict__ handle, std::int32_t fd,
-                                        std::uint64_t* sums) {
+GPUFS_LIBRARY_STAGE void sum_file_counts(fs_ref const* __restrict__ handle, std::int32_t fd,
+                                         std::uint64_t* sums) {
   static_assert(handle::file_counter_stripes == warp_size);
   handle::file_count_row& row =
       handle->file_counters.rows[std::uint64_t(rpc::descriptor_index(fd)) * warp_size + lane_id()];

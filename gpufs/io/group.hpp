@@ -101,24 +101,24 @@ struct group_ops {
   __device__ static bool any_missing(Group const& g, bool mine, missing_pages const&) {
     return g.any(mine);
   }
-  /// The first warp calls, behind any_missing() and before drop_missing(), forget_missing() or
-  /// share().
+  /// Any warp calls, behind any_missing() and before drop_missing(), forget_missing() or share().
   __device__ static missing_pages take_missing(missing_pages const& own) { return own; }
   /// Forgets the union instead. All threads call, after a barrier behind any_missing() and before
   /// another one.
   __device__ static void drop_missing(Group const&) {}
-  /// The same. The first warp calls, behind take_missing(); no other warp looks at the union.
+  /// The same. The first warp calls, behind take_missing(). No other warp may look at the union:
+  /// none does if the batch has one page.
   __device__ static void forget_missing(Group const&) {}
   /// The first warp's step, in every thread, after a barrier.
   __device__ static batch_step share(Group const& g, batch_step const& step) {
     g.sync();
     return step;
   }
+  /// What a thread keeps of a batch's entries: its lane's.
+  using entries = source::fill;
   /// home(): where the calling lane's entry is kept. look(): page i's entry, in every lane.
-  __device__ static source::fill* home(source::fill& own) { return &own; }
-  __device__ static source::fill look(source::fill const& own, int i) {
-    return warp_broadcast(own, i);
-  }
+  __device__ static source::fill* home(entries& own) { return &own; }
+  __device__ static source::fill look(entries const& own, int i) { return warp_broadcast(own, i); }
   /// The next unit of work for this warp. Each unit goes to one warp. `last` is the caller's last
   /// unit, or -1.
   __device__ static unsigned next_unit(unsigned last) { return last + 1; }
@@ -187,10 +187,10 @@ struct group_ops<cooperative_groups::thread_block> {
     if (g.thread_rank() == 0) scratch().missing = {};  // all threads are done with it
     return scratch().step;
   }
-  __device__ static source::fill* home(source::fill&) { return &scratch().pages.read[lane_id()]; }
-  __device__ static source::fill look(source::fill const&, int i) {
-    return scratch().pages.read[i];
-  }
+  /// The entries are in shared memory.
+  struct entries {};
+  __device__ static source::fill* home(entries&) { return &scratch().pages.read[lane_id()]; }
+  __device__ static source::fill look(entries const&, int i) { return scratch().pages.read[i]; }
   __device__ static unsigned next_unit(unsigned) {
     std::uint32_t unit = 0;
     if (lane_id() == 0)

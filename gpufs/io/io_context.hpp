@@ -22,10 +22,12 @@ namespace io {
 using namespace base;
 
 /// Gives a seat's chunks back. All lanes of one warp of the seat's owner call.
-GPUFS_STAGE inline void drop_chunks(fs_ref const* __restrict__ handle,
-                                    prefetch::readahead_state* state) {
+GPUFS_LIBRARY_STAGE void drop_chunks(fs_ref const* __restrict__ handle,
+                                     prefetch::readahead_state* state) {
   prefetch::readahead(*handle, state).drop_all();
-  if (lane_id() == 0) state->advised.fd = 0;  // the next owner loads the advice again
+  if (lane_id() != 0) return;
+  state->advised.fd = 0;  // the next owner loads the advice again
+  state->uncontested = 0;
 }
 
 }  // namespace io

@@ -29,8 +29,8 @@ inline constexpr std::uint32_t most_mappings = 1u << 20;
 
 /// Pins the page if it is ready. All lanes of a warp call. Returns `absent`, with nothing pinned,
 /// if it is not in the cache or another group is bringing it in.
-GPUFS_STAGE inline cache::lookup pin_if_ready(fs_ref const* __restrict__ handle,
-                                              std::uint64_t version, std::uint64_t page) {
+GPUFS_LIBRARY_STAGE cache::lookup pin_if_ready(fs_ref const* __restrict__ handle,
+                                               std::uint64_t version, std::uint64_t page) {
   fs_ref const& fs = *handle;
   cache::lookup found = cache::find_and_pin(fs.cache, version, page);
   if (found.result == cache::lookup_result::filling) {
@@ -50,8 +50,8 @@ struct pinned_page {
 
 /// Pins the page, and waits in turn for what that needs. All lanes of a warp call; its group holds
 /// no page. Returns -ENOMEM if no caller has got a frame for rpc_timeout, or the error of the read.
-GPUFS_STAGE inline pinned_page pin_in_turn(fs_ref const* __restrict__ handle, read_span const span,
-                                           std::int32_t seat) {
+GPUFS_LIBRARY_STAGE pinned_page pin_in_turn(fs_ref const* __restrict__ handle, read_span const span,
+                                            std::int32_t seat) {
   fs_ref const& fs = *handle;
   source::page_name const name = span.name(span.first_page());
   source::fill e = enter_in_turn(fs, seat, name);

@@ -39,8 +39,8 @@ struct late_close {
   std::int32_t error;
   std::uint32_t sequence;
 };
-GPUFS_STAGE inline late_close close_late_open(fs_ref const* __restrict__ handle, ring::channel c,
-                                              std::int32_t descriptor) {
+GPUFS_LIBRARY_STAGE late_close close_late_open(fs_ref const* __restrict__ handle, ring::channel c,
+                                               std::int32_t descriptor) {
   fs_ref const& fs = *handle;
   rpc::request r;
   r.op = rpc::operation::close;
@@ -150,8 +150,8 @@ struct found_file {
   file::used_file file;
   std::int32_t error;
 };
-GPUFS_STAGE inline found_file find_file(fs_ref const* __restrict__ handle, std::int32_t fd,
-                                        file::used_file known) {
+GPUFS_LIBRARY_STAGE found_file find_file(fs_ref const* __restrict__ handle, std::int32_t fd,
+                                         file::used_file known) {
   bool const current = known.fd == fd && !file::is_outdated(*handle, known);
   std::int32_t error = current ? 0 : file::load_record_together(*handle, fd, known);
   if (error == 0 && known.write_index != 0) error = file::load_shared(*handle, known);

@@ -107,6 +107,7 @@ class address_space {
   int gather(std::uint64_t at, staging_piece& to, std::uint64_t bytes);
   /// Waits until calls let go of [at, at + bytes), as scatter() and gather() do.
   void wait_for_use(std::uint64_t at, std::uint64_t bytes, bool writes);
+  int make_ready(std::uint64_t at, std::uint64_t bytes);  ///< waits for, and returns, as scatter()
   /// Returns 0 or -EIO.
   int wait_for_copies(staging_piece const& piece) noexcept;
   /// Throws device_error: no memory can be pinned.
@@ -121,15 +122,14 @@ class address_space {
   [[nodiscard]] memory_tiers tiers(object const* of = nullptr) const;
   [[nodiscard]] tier_budgets budgets() const;
 
+  /// That of an object with these options.
+  [[nodiscard]] coherence_protocol protocol_for(map_options const& options) const;
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] bool lets_system_calls_wait() const { return range_.stops_system_calls(); }
   [[nodiscard]] mapping_statistics counts(object const* of = nullptr) const;
   [[nodiscard]] std::vector<std::string> notes() const;
 
  private:
-  static constexpr reason released{&mapping_statistics::release_blocks,
-                                   &mapping_statistics::release_bytes};
-
   // All of these need the mutex.
   object& add(std::uint64_t bytes, map_options const& options, std::unique_ptr<file_side> file);
   void set_up(object& o);
@@ -215,16 +215,16 @@ class address_space {
   [[nodiscard]] bool can_move(object const& o, block_run blocks) const;
   [[nodiscard]] int carry_out(quiet_lock& lock, placed_chunks const& all,
                               std::vector<planned_move> const& moves);
-  [[nodiscard]] int move_chunk(quiet_lock& lock, object& o, std::size_t i, tier to);
+  [[nodiscard]] int move_chunk(quiet_lock& lock, object& o, std::size_t i, tier to, bool is_last);
   void leave_device(quiet_lock& lock, object& o, std::size_t i);
   [[nodiscard]] int enter_device(quiet_lock& lock, object& o, std::size_t i);
   void leave_host(quiet_lock& lock, object& o, std::size_t i);
-  void leave_host(quiet_lock& lock, object& o);
   [[nodiscard]] int enter_host(quiet_lock& lock, object& o, std::size_t i);
   void set_tier(object& o, std::size_t i, tier to);
   void forget_chunks(object& o);
   void keep_at_host(object& o, block_run blocks);
   void send_chunk(object& o, block_run blocks);
+  void give_up_at_host(quiet_lock& lock, object& o, std::size_t i);
   void drop_partly_absent(object& o, block_run blocks);
   void shrink_budget(tier t, std::string const& why);
   void open_single(object& o, block_run r);
@@ -291,7 +291,7 @@ class address_space {
     end_call(call);
   }};
   std::atomic<bool> stops_{false};
-  std::atomic<bool> ends_with_process_{false};  ///< no file is read any more
+  std::atomic<pid_t> ends_process_{0};  ///< the thread that does so: no file is read any more
   std::optional<guard> guard_;
   std::optional<touch_reader> touches_;
   std::thread service_;  // last, since it uses all of the above

@@ -42,10 +42,12 @@ int address_space::acquire(object& o, wanted const& what) {
         is_batch ? !o.uses.empty() : o.is_used(r, device_memory::shared_range::hands_over);
     return has_failed_ || (!is_used && !(writes && keeps_writers_out(o)));
   };
-  if (tiers_.can_spill(o)) o.acquired.add(r);  // what comes stays, until a call uses it
+  // What comes stays, until a call uses it.
+  if (tiers_.can_spill(o) || o.is_caught()) o.acquired.add(r);
   for (;;) {
     wait_until(lock, is_usable);
     if (has_failed_) return -EIO;
+    if (writes && o.is_read_only()) return -EACCES;  // since remap()
     if (o.is_read_only() || !o.lacks(r)) break;
     if (int const error = bring(lock, o, r); error != 0) return error;
   }

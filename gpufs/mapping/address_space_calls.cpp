@@ -47,6 +47,18 @@ int address_space::bring_all(quiet_lock& lock, parts_of_call const& parts, missi
     take_ended_calls();
     if (has_failed_) return -EIO;
     if (int const error = collect(parts, all); error != 0) return error;
+    // A remap() is under way: its objects' bytes and chunks stay as they are until it has ended. It
+    // waits for no call that is not launched, as this thread may have one.
+    auto const stopped = std::ranges::find_if(all, [](std::pair<object*, use> const& each) {
+      auto const* const f = each.first->file.get();
+      return f != nullptr && f->stops.load(std::memory_order_relaxed);
+    });
+    if (stopped != all.end()) {
+      if (missing == missing_bytes::refuse) return -EAGAIN;
+      if (int const error = bring(lock, *stopped->first, stopped->second.blocks); error != 0)
+        return error;
+      continue;
+    }
     if (int const placed = place_all(lock, all, missing); placed != 0) {
       if (placed < 0) return placed;
       continue;
@@ -188,6 +200,7 @@ void address_space::use_range(object& o, use const& u) {
 }
 
 void address_space::end_behind(stream& on, std::int64_t call) noexcept {
+  if (in_forked_child()) return;  // the call is the parent's
   quiet_lock lock(mutex_);
   try {
     device_scope const here(device_);

@@ -85,7 +85,13 @@ fault_answer address_space::answer_to(quiet_lock& lock, fault const& f) {
     object* const now = object_at(at);
     if (now == nullptr) return fault_answer::not_ours;
     auto const block = (at - now->offset) / now->block_bytes;
-    if (now->lacks({block, block + 1})) return fault_answer::waiting;
+    if (now->lacks({block, block + 1})) {
+      // The process ends, and other threads with it. One that ends it would wait for itself.
+      if (!reads_no_more(*now->file) || f.thread != ends_process_.load(std::memory_order_relaxed))
+        return fault_answer::waiting;
+      to_say_ = now->name() + ": not read any more, as the process ends";
+      return fault_answer::failed;
+    }
     return serve(lock, *now, block, f.kind);
   } catch (std::exception const&) {
     fail();

@@ -27,7 +27,7 @@ std::optional<file_version> settled_version(backing_file const& file) {
 }  // namespace
 
 object& address_space::map_file(file_to_map const& what, map_options const& options) {
-  auto const protocol = options.protocol.value_or(settings_.protocol);
+  auto const protocol = protocol_for(options);
   auto const block = options.block.value_or(settings_.coherence_block);
   std::uint64_t const block_bytes = protocol == coherence_protocol::lazy ? staging_piece::size * 2
                                     : block == block_automatic ? automatic_block(what.bytes)
@@ -72,7 +72,7 @@ object& address_space::map_file(file_to_map const& what, map_options const& opti
 // Each object is looked up anew. One that goes by itself writes itself back.
 void address_space::end_with_process() noexcept try {
   if (in_forked_child()) return;
-  ends_with_process_.store(true, std::memory_order_relaxed);
+  ends_process_.store(::gettid(), std::memory_order_relaxed);
   for (std::uint64_t next = 0;;) {
     quiet_lock lock(mutex_);
     auto at = objects_.lower_bound(next);
@@ -159,19 +159,33 @@ int address_space::remap(object& o, file_to_map const& what) {
   if (int const error = write_back(o, {0, o.bytes}, false); error != 0) return error;
   quiet_lock lock(mutex_);
   auto& f = *o.file;
+  // From here on until the end, nobody brings bytes, moves chunks or begins a call that uses the
+  // object. Calls that are not launched yet may be those of a thread that waits for that.
+  take_ended_calls();
+  if (std::ranges::any_of(o.uses, is_of_call)) return -EBUSY;
+  struct end_of_work {
+    address_space& space;
+    file_side& f;
+    bool is_busy = false;
+    ~end_of_work() {
+      if (is_busy) f.is_busy = false;
+      f.stops.store(false, std::memory_order_relaxed);
+      space.tell_changes();
+    }
+  } end{*this, f};
   stop_filling(lock, o);
   wait_until(lock, [&] { return !f.is_busy && f.fills == 0 && !o.is_moving(); });
-  f.stops.store(false, std::memory_order_relaxed);
   if (!o.uses.empty() || !f.changed.empty()) return -EBUSY;
   if (has_failed_) return -EIO;
-  f.is_busy = true;  // nobody brings bytes, or uses it for writing
+  f.is_busy = end.is_busy = true;  // nobody brings bytes, or uses it for writing
   auto const pinned = forget_pins(o, all_pieces);
-  leave_host(lock, o);
+  for (std::size_t i = 0; i < o.chunks.size(); ++i)
+    if (o.chunks[i].where == tier::host) leave_host(lock, o, i);
   lock.beside([&] { unpin(o.offset, pinned); });
   f.file = what.file;
   f.use = what.use;
   f.begins_with = what.begins_with;
-  f.absent = f.undurable = {};
+  f.absent = f.in_file = f.undurable = {};
   f.seen = settled_version(*f.file);
   int result = 0;
   try {
@@ -182,8 +196,6 @@ int address_space::remap(object& o, file_to_map const& what) {
     fail();
     result = -EIO;
   }
-  f.is_busy = false;
-  tell_changes();
   return result;
 }
 
@@ -210,6 +222,7 @@ std::vector<byte_run> address_space::unwritten(object const& o) const {
 }
 
 std::string address_space::why_refused() const {
+  if (in_forked_child()) return {};  // another thread may have the mutex for ever
   quiet_lock const lock(mutex_);
   return why_refused_;
 }

@@ -20,19 +20,26 @@ namespace {
 
 constexpr std::size_t most_errors = 100;  // that an object keeps
 
-// The bytes of a piece that nobody has written, or that were spilled.
+fill_source source_of(file_side const& f, std::uint64_t unit) {
+  if (f.spilled.contains(unit)) return fill_source::spill_file;
+  if (f.begins_with == first_bytes::file || f.in_file.contains(unit)) return fill_source::file;
+  return f.begins_with == first_bytes::zeros ? fill_source::zeros : fill_source::unwritten;
+}
+
+// The bytes of a piece of any source but `unwritten`.
 int read_piece(file_side const& f, fill_piece const& piece, std::span<std::byte> to,
                bool& is_direct) {
-  if (!piece.is_spilled && f.begins_with == first_bytes::zeros) {
+  if (piece.source == fill_source::zeros) {
     std::memset(to.data(), 0, to.size());
     return 0;
   }
-  auto const got = piece.is_spilled ? f.spill_file->read(to, piece.bytes.first)
-                                    : f.file->read(to, f.offset + piece.bytes.first);
+  bool const is_spilled = piece.source == fill_source::spill_file;
+  auto const got = is_spilled ? f.spill_file->read(to, piece.bytes.first)
+                              : f.file->read(to, f.offset + piece.bytes.first);
   if (got.bytes < 0) return int(got.bytes);
   is_direct = got.is_direct;
   if (std::uint64_t(got.bytes) == to.size()) return 0;
-  return piece.is_spilled ? -EIO : -ESTALE;
+  return is_spilled ? -EIO : -ESTALE;
 }
 
 // The last word of an object may have a part of it only.
@@ -92,25 +99,28 @@ std::vector<fill_piece> address_space::pieces_to_fill(object& o, block_run units
   for (auto const& run : claimed.runs()) {
     for (auto first = run.first; first < run.end;) {
       auto const begin = first * f.unit_bytes;
-      auto end = std::min({first + at_once, run.end, o.end_of_chunk(begin) / f.unit_bytes});
-      bool const is_spilled = f.spilled.contains(first);
-      if (auto const spilled = f.spilled.within({first, end}); !spilled.empty())
-        end = is_spilled ? spilled.front().end : spilled.front().first;
+      auto const most = std::min({first + at_once, run.end, o.end_of_chunk(begin) / f.unit_bytes});
+      auto const source = source_of(f, first);
+      auto end = first + 1;
+      while (end < most && source_of(f, end) == source) ++end;
       pieces.push_back({.units = {first, end},
                         .bytes = {begin, std::min(end * f.unit_bytes, o.bytes)},
                         .is_at_host = o.single.contains(begin / o.block_bytes),
-                        .is_spilled = is_spilled});
+                        .source = source});
       first = end;
     }
   }
   return pieces;
 }
 
-// Fills what no other thread fills. The object stays meanwhile. Returns 0 or the first error.
+// Fills what no other thread fills. The object stays meanwhile. Returns 0, also if nobody may bring
+// its bytes now, or the first error.
 int address_space::fill(quiet_lock& lock, object& o, block_run units) {
   auto& f = *o.file;
   fill_job job{.pieces = pieces_to_fill(o, units)};
-  if (job.pieces.empty()) return 0;
+  // With stops set, threads that try again and again would keep remap() from seeing an end of
+  // fills.
+  if (job.pieces.empty() || f.stops.load(std::memory_order_relaxed)) return 0;
   if (reads_no_more(f)) return -ECANCELED;
   for (auto const& p : job.pieces) f.filling.add(p.units);
   ++f.fills;
@@ -130,7 +140,7 @@ int address_space::fill(quiet_lock& lock, object& o, block_run units) {
 // The process ends, and files are not read any more. What was spilled still is: destructors of
 // static objects may use it.
 bool address_space::reads_no_more(file_side const& f) const {
-  return ends_with_process_.load(std::memory_order_relaxed) && !f.is_scratch;
+  return ends_process_.load(std::memory_order_relaxed) != 0 && !f.is_scratch;
 }
 
 // Nobody wants more bytes of the object.
@@ -188,7 +198,7 @@ int address_space::start_piece(object& o, fill_piece const& piece, file_lane& la
   std::byte* const device = range_.device_bytes(o.offset + first);
   try {
     if (piece.is_at_host) return start_at_host(o, piece, lane, to, is_direct);
-    if (f.begins_with == first_bytes::unwritten) {
+    if (piece.source == fill_source::unwritten) {
       fill_unwritten(lane.on, device, device_memory::rounded_up(last - first, 8), f.unwritten_key,
                      (f.offset + first) / 8);
     } else {
@@ -217,7 +227,7 @@ int address_space::start_at_host(object& o, fill_piece const& piece, file_lane& 
   auto const [first, last] = piece.bytes;
   std::span const target(range_.host_bytes(o.offset + first), last - first);
   if (!o.is_read_only()) {
-    if (f.begins_with == first_bytes::unwritten)
+    if (piece.source == fill_source::unwritten)
       put_unwritten(target, f.unwritten_key, (f.offset + first) / sizeof(std::uint64_t));
     else if (int const error = read_piece(f, piece, target, is_direct); error != 0)
       return error;
@@ -242,8 +252,9 @@ void address_space::end_piece(object& o, fill_job& job, fill_piece& piece, int e
     f.absent.take(piece.units);
     auto const bytes = piece.bytes.end - piece.bytes.first;
     if (piece.is_at_host) tiers_.keep(o, std::size_t(piece.bytes.first / o.chunk_bytes));
-    if (piece.is_spilled) count(o, &mapping_statistics::spill_read_bytes, bytes);
-    if (f.begins_with == first_bytes::file) count(o, &mapping_statistics::fill_bytes, bytes);
+    if (piece.source == fill_source::spill_file)
+      count(o, &mapping_statistics::spill_read_bytes, bytes);
+    if (piece.source == fill_source::file) count(o, &mapping_statistics::fill_bytes, bytes);
     if (is_direct) count(o, &mapping_statistics::direct_fill_bytes, bytes);
   }
   f.filling.take(piece.units);
@@ -257,12 +268,14 @@ int address_space::bring(quiet_lock& lock, object& o, block_run blocks) {
   auto& f = *o.file;
   auto const bytes = o.bytes_in(blocks);
   auto const units = f.units_of(bytes.first, bytes.end);
-  if (!pieces_to_fill(o, units).empty()) return fill(lock, o, units);
+  bool const stops = f.stops.load(std::memory_order_relaxed);
+  if (!stops && !pieces_to_fill(o, units).empty()) return fill(lock, o, units);
   auto const offset = o.offset, id = o.id;
   bool const is_filling = f.filling.overlaps(units);
   wait_until(lock, [&] {
     auto* const again = object_at(offset);
     if (again == nullptr || again->id != id) return true;
+    if (stops) return !again->file->stops.load(std::memory_order_relaxed);
     return is_filling ? !again->file->filling.overlaps(units) : !keeps_writers_out(*again);
   });
   return 0;
@@ -273,25 +286,14 @@ void address_space::fill_eagerly(object& o) {
   quiet_lock lock(mutex_);
   // Errors come again where somebody needs the bytes. What is not in device memory is read when a
   // call needs it.
-  block_runs there;
-  for (auto const& run : o.on_both_sides(o.all())) there.add(run);
-  for (auto const& run : o.is_moving() ? std::vector<block_run>{} : there.runs()) {
-    auto const bytes = o.bytes_in(run);
-    if (!is_stopped(*o.file))
-      static_cast<void>(fill(lock, o, o.file->units_of(bytes.first, bytes.end)));
+  for (auto const& run : o.on_both_sides(o.all())) {
+    // fill() gives the mutex back. What moves meanwhile may leave the device.
+    if (is_stopped(*o.file) || o.is_moving()) return;
+    auto const there = o.on_both_sides(run);
+    if (there.empty()) continue;
+    auto const bytes = o.bytes_in(there.front());
+    static_cast<void>(fill(lock, o, o.file->units_of(bytes.first, bytes.end)));
   }
-}
-
-// Several threads may want that.
-void address_space::join_filler(quiet_lock& lock, object& o) {
-  auto filler = std::exchange(o.file->filler, {});
-  if (filler.joinable()) lock.without([&] { filler.join(); });
-}
-
-void address_space::stop_filling(quiet_lock& lock, object& o) {
-  o.file->stops.store(true, std::memory_order_relaxed);
-  join_filler(lock, o);
-  wait_until(lock, [&] { return o.file->fills == 0 && o.file->stays == 0; });
 }
 
 }  // namespace gpufs::shared

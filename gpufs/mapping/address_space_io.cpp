@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <span>
 
 namespace gpufs::shared {
 
@@ -27,6 +28,12 @@ void for_each_block(object const& o, std::uint64_t at, std::uint64_t bytes,
     function(block, at + (now - first), next - now, now - first);
     now = next;
   }
+}
+
+int read_all(backing_file const& file, std::span<std::byte> to, std::uint64_t offset) {
+  auto const got = file.read(to, offset);
+  if (got.bytes < 0) return int(got.bytes);
+  return std::uint64_t(got.bytes) == to.size() ? 0 : -ESTALE;
 }
 
 }  // namespace
@@ -80,6 +87,15 @@ void address_space::wait_for_use(std::uint64_t at, std::uint64_t bytes, bool wri
   static_cast<void>(wait_for_calls(lock, at, bytes, writes));
 }
 
+int address_space::make_ready(std::uint64_t at, std::uint64_t bytes) {
+  if (in_forked_child()) return -EFAULT;
+  quiet_lock lock(mutex_);
+  int error = 0;
+  object const* const o = wait_for_bytes(lock, at, bytes, true, error);
+  if (o == nullptr) return error != 0 ? error : -EFAULT;
+  return has_failed_ ? -EIO : 0;
+}
+
 int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t bytes) {
   if (in_forked_child()) return -EFAULT;
   quiet_lock lock(mutex_);
@@ -128,6 +144,14 @@ int address_space::gather(std::uint64_t at, staging_piece& to, std::uint64_t byt
   int error = 0;
   object* const o = wait_for_bytes(lock, at, bytes, false, error);
   if (o == nullptr) return error != 0 ? error : -EFAULT;
+  if (o->is_read_only()) {
+    // Not from the mapping: if the file has become shorter, that would raise SIGBUS. The object may
+    // go meanwhile, the file stays.
+    auto const file = o->file->file;
+    std::uint64_t const first = o->file->offset + (at - o->offset);
+    lock.without([&] { error = read_all(*file, {to.bytes.data(), bytes}, first); });
+    return error;
+  }
   try {
     device_scope const here(device_);
     wait_for_scattered();

@@ -42,6 +42,10 @@ std::uint64_t room_for(std::uint64_t bytes) {
 
 }  // namespace
 
+coherence_protocol address_space::protocol_for(map_options const& options) const {
+  return options.protocol.value_or(settings_.protocol);
+}
+
 object& address_space::allocate(std::uint64_t bytes, map_options const& options) {
   if (bytes == 0) throw shared_memory_error(EINVAL, "shared memory: 0 bytes asked for");
   quiet_lock const lock(mutex_);
@@ -57,7 +61,7 @@ object& address_space::add(std::uint64_t bytes, map_options const& options,
   if (!offset)
     throw shared_memory_error(
         ENOMEM, fmt::format("shared memory: no {} addresses in a row; raise address_space", bytes));
-  auto const protocol = options.protocol.value_or(settings_.protocol);
+  auto const protocol = protocol_for(options);
   auto const block = options.block.value_or(settings_.coherence_block);
   try {
     auto& o = objects_
@@ -123,6 +127,18 @@ void address_space::set_up_file(object& o) {
   f.known.fill_zero();  // the hash of a page of zeros
 }
 
+// Several threads may want that.
+void address_space::join_filler(quiet_lock& lock, object& o) {
+  auto filler = std::exchange(o.file->filler, {});
+  if (filler.joinable()) lock.without([&] { filler.join(); });
+}
+
+void address_space::stop_filling(quiet_lock& lock, object& o) {
+  o.file->stops.store(true, std::memory_order_relaxed);
+  join_filler(lock, o);
+  wait_until(lock, [&] { return o.file->fills == 0 && o.file->stays == 0; });
+}
+
 // Memory is given back without the mutex. A GPU may do that only between kernels, and a kernel may
 // wait for what another thread does.
 int address_space::remove(object& o) {
@@ -139,6 +155,7 @@ int address_space::remove(object& o) {
   try {
     here.emplace(device_);
     wait_for_sends();
+    fetches_.synchronize();  // of gather(), as another thread may not have waited for it
   } catch (std::exception const&) {
     fail();
   }
@@ -162,6 +179,7 @@ void address_space::forget(quiet_lock& lock, object& o) {
   });
   free_.give_back(offset, room);
   --tiers_.forgetting;
+  ++tiers_.forgotten;
   tell_changes();
 }
 

@@ -112,6 +112,8 @@ int address_space::refuse_to_place(placed_chunks const& all) {
 bool address_space::can_move(object const& o, block_run blocks) const {
   if (o.is_used(blocks, true)) return false;
   if (o.file == nullptr) return true;
+  // remap() has waited for moves. The chunks of an object that goes may move until it is gone.
+  if (o.file->stops.load(std::memory_order_relaxed) && !o.is_going) return false;
   auto const bytes = o.bytes_in(blocks);
   return !(o.file->is_still && o.file->still.overlaps(blocks)) &&
          !o.file->filling.overlaps(o.file->units_of(bytes.first, bytes.end));
@@ -128,6 +130,13 @@ int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_
     return 1;
   }
   if (!must_plan(all)) return 0;
+  // Not in the middle of moves: a GPU may give memory back between kernels only, and a kernel may
+  // wait for a CPU thread that waits for a move.
+  if (tiers_.is_short && may_wait) {
+    wait_until(lock, [this] { return has_failed_ || tiers_.forgetting == 0; });
+    tiers_.is_short = false;
+    return 1;
+  }
   auto const chunks = all_chunks(all);
   auto const plan = plan_placement(chunks.seen, tiers_.budgets);
   if (!plan.is_possible && tiers_.forgetting != 0) {
@@ -196,9 +205,11 @@ int address_space::carry_out(quiet_lock& lock, placed_chunks const& all,
   ++tiers_.changes;
   try {
     device_scope const here(device_);
-    for (auto const& m : moves) {
-      auto const& [o, i] = all.which[m.which];
-      if (int const result = move_chunk(lock, *o, i, m.to); result != 0) return result;
+    for (auto m = moves.begin(); m != moves.end(); ++m) {
+      auto const& [o, i] = all.which[m->which];
+      bool const is_last = std::ranges::none_of(
+          m + 1, moves.end(), [&](planned_move const& later) { return later.which == m->which; });
+      if (int const result = move_chunk(lock, *o, i, m->to, is_last); result != 0) return result;
       // Chunks that leave the device fill the host. They spill before others follow.
       if (tiers_.make_spill_file != nullptr && tiers_.is_over()) break;
     }

@@ -23,11 +23,6 @@ namespace {
 // them goes while the thread gets the others.
 constexpr std::uint64_t kept_at_least = 4;
 
-block_run pieces_of_chunk(object const& o, std::size_t i) {
-  auto const bytes = o.bytes_of_chunk(i);
-  return {bytes.first / piece_bytes, (bytes.end - 1) / piece_bytes + 1};
-}
-
 // The units of a chunk that have bytes at the CPU's side. Others are zeros, or absent already.
 block_runs units_to_spill(object const& o, std::size_t i,
                           device_memory::shared_range const& range) {
@@ -75,7 +70,7 @@ std::optional<std::pair<object*, std::size_t>> address_space::coldest_kept(bool 
       auto const blocks = o.blocks_of_chunk(i);
       if (!c.is_kept || c.touched >= least || c.touched + kept_at_least > tiers_.touches) continue;
       if (!can_move(o, blocks) || o.acquired.overlaps(blocks)) continue;
-      if (!may_unpin && o.pinned.overlaps(pieces_of_chunk(o, i))) continue;
+      if (!may_unpin && o.pinned.overlaps(o.pieces_of_chunk(i))) continue;
       least = c.touched;
       coldest = {&o, i};
     }
@@ -135,7 +130,7 @@ void address_space::spill_chunk(quiet_lock& lock, object& o, std::size_t i) {
   }
   try {
     give_to_file(o, i, units);
-    auto const pinned = forget_pins(o, pieces_of_chunk(o, i));
+    auto const pinned = forget_pins(o, o.pieces_of_chunk(i));
     lock.without([&] {
       unpin(o.offset, pinned);
       range_.drop_host(o.offset + bytes.first, bytes.end - bytes.first);

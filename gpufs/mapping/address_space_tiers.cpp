@@ -43,7 +43,9 @@ void address_space::set_up_chunks(object& o) {
     try {
       range_.add_device(o.offset + o.bytes_of_chunk(i).first, room, is_zeros ? room : tail);
     } catch (device_error const& e) {
-      return shrink_budget(tier::device, e.what());
+      // Memory that others are giving back, or getting, is not counted right.
+      if (tiers_.forgetting == 0 && !tiers_.is_placing) shrink_budget(tier::device, e.what());
+      return;  // it is away until a launch needs it
     }
     set_tier(o, i, tier::device);
   }
@@ -83,11 +85,13 @@ void address_space::forget_chunks(object& o) {
 }
 
 // Returns 0, 1: another plan is needed; or an error.
-int address_space::move_chunk(quiet_lock& lock, object& o, std::size_t i, tier to) {
+// `is_last`: it moves no further in this plan.
+int address_space::move_chunk(quiet_lock& lock, object& o, std::size_t i, tier to, bool is_last) {
   auto const from = o.chunks[i].where;
   int result = 0;
   if (from == tier::device) leave_device(lock, o, i);
   if (from == tier::host) leave_host(lock, o, i);
+  if (to == tier::away && is_last && o.is_caught()) give_up_at_host(lock, o, i);
   if (to == tier::device) result = enter_device(lock, o, i);
   if (to == tier::host) result = enter_host(lock, o, i);
   if (result == 0) count(o, &mapping_statistics::moves);
@@ -107,55 +111,17 @@ void address_space::leave_device(quiet_lock& lock, object& o, std::size_t i) {
     wait_for_sends();
     keep_at_host(o, blocks);
   }
+  // gather() has queued copies of these bytes and given the mutex back. No more come: the move is a
+  // use that writes, and gather() waits for it.
+  fetches_.synchronize();
   lock.beside([&] { range_.remove_device(o.offset + o.bytes_of_chunk(i).first); });
   set_tier(o, i, tier::away);
-}
-
-// Units of which the device has a part of a block. Nobody has changed that.
-void address_space::drop_partly_absent(object& o, block_run blocks) {
-  if (o.file == nullptr) return;
-  auto& f = *o.file;
-  auto const all = o.bytes_in(blocks);
-  for (auto const& units : f.absent.within(f.units_of(all.first, all.end))) {
-    auto const first = units.first * f.unit_bytes;
-    auto const bytes =
-        o.bytes_in(o.blocks_of(first, std::min(units.end * f.unit_bytes, o.bytes) - first));
-    f.absent.add(f.units_of(bytes.first, bytes.end));
-  }
-}
-
-// The CPU's side gets what only the device has. What the file has as well is given up.
-void address_space::keep_at_host(object& o, block_run blocks) {
-  constexpr reason why{nullptr, &mapping_statistics::move_d2h_bytes};
-  drop_partly_absent(o, blocks);
-  block_runs missing;
-  missing.add(blocks);
-  for (auto const& run : o.readable.within(blocks)) missing.take(run);
-  if (o.is_caught()) {
-    auto& f = *o.file;
-    block_runs clean = missing;
-    for (auto const& run : f.changed.within(blocks)) clean.take(run);
-    for (auto const& run : clean.runs()) {
-      // Whole units only.
-      auto const bytes = o.bytes_in(run);
-      block_run const units{
-          (bytes.first + f.unit_bytes - 1) / f.unit_bytes,
-          bytes.end == o.bytes ? f.units_of(0, o.bytes).end : bytes.end / f.unit_bytes};
-      if (units.first < units.end) f.absent.add(units);
-    }
-  }
-  for (auto const& run : missing.runs()) {
-    block_runs some;
-    some.add(run);
-    for (auto const& present : o.present(some)) fetch(o, present, why);
-  }
-  // They stay invalid: the first touch opens them. Others are dirty or may be read, as before.
-  forget_dirty(o, blocks);
 }
 
 int address_space::enter_device(quiet_lock& lock, object& o, std::size_t i) {
   std::uint64_t const at = o.offset + o.bytes_of_chunk(i).first, room = o.room_of_chunk(i);
   std::string refused;
+  auto const forgotten = tiers_.forgotten;
   lock.beside([&] {
     try {
       range_.add_device(at, room, room);
@@ -164,7 +130,10 @@ int address_space::enter_device(quiet_lock& lock, object& o, std::size_t i) {
     }
   });
   if (!refused.empty()) {
-    shrink_budget(tier::device, refused);
+    if (tiers_.gets_back(forgotten))
+      tiers_.is_short = true;
+    else
+      shrink_budget(tier::device, refused);
     return 1;
   }
   auto const blocks = o.blocks_of_chunk(i);
@@ -213,13 +182,6 @@ void address_space::leave_host(quiet_lock& lock, object& o, std::size_t i) {
   set_tier(o, i, tier::away);
 }
 
-// All of the object.
-void address_space::leave_host(quiet_lock& lock, object& o) {
-  for (std::size_t i = 0; i < o.chunks.size(); ++i) {
-    if (o.chunks[i].where == tier::host) leave_host(lock, o, i);
-  }
-}
-
 // The device uses the CPU's memory from then on, so that has all bytes before.
 int address_space::enter_host(quiet_lock& lock, object& o, std::size_t i) {
   auto const blocks = o.blocks_of_chunk(i);
@@ -238,11 +200,19 @@ int address_space::enter_host(quiet_lock& lock, object& o, std::size_t i) {
     if (error != 0 || o.lacks(blocks)) return error != 0 ? error : 1;
   }
   bool is_done = false;
+  auto const forgotten = tiers_.forgotten;
   std::uint64_t const at = o.offset + bytes.first;
   lock.beside([&] { is_done = range_.add_host(at, bytes.end - bytes.first, !is_window); });
   if (!is_done) {
-    shrink_budget(tier::host, "the system refused to register more of it for the device");
-    if (!is_window) restore_single(o, blocks);
+    if (tiers_.gets_back(forgotten))
+      tiers_.is_short = true;
+    else
+      shrink_budget(tier::host, "the system refused to register more of it for the device");
+    if (is_window) return 1;
+    // The CPU may have written to them unseen.
+    if (o.is_caught()) o.file->changed.add(blocks);
+    tiers_.keep(o, i);
+    restore_single(o, blocks);
     return 1;
   }
   set_tier(o, i, tier::host);

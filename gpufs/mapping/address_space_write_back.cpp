@@ -215,6 +215,9 @@ int address_space::end_write_back(object& o, std::vector<write_piece> const& pie
     auto const blocks = o.blocks_of(p.bytes.first, p.bytes.end - p.bytes.first);
     for (auto const& run : p.written) {
       f.undurable.add(run);
+      // Words that say "unwritten" would come in place of what was written, if units were given up.
+      if (f.begins_with == first_bytes::unwritten)
+        f.in_file.add(f.units_of(run.first * file_page, std::min(run.end * file_page, o.bytes)));
       count(o, &mapping_statistics::writeback_pages, run.end - run.first);
     }
     count(o, &mapping_statistics::writeback_bytes, p.written_bytes);

@@ -30,7 +30,7 @@ class backing_file {
     std::int64_t bytes;  ///< fewer than asked for at the end of the file, or -errno
     bool is_direct;      ///< past the OS page cache
   };
-  /// Reads at `offset`, a multiple of 4096. `to` is aligned as a page.
+  /// Reads at `offset`. Past the OS page cache only if `to` and `offset` are aligned for that.
   [[nodiscard]] virtual read_result read(std::span<std::byte> to,
                                          std::uint64_t offset) const noexcept = 0;
 

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include <sys/types.h>
+
 namespace gpufs::shared {
 
 /// Waits until the word is other than `seen`, or for no reason. Safe in a signal handler.
@@ -45,6 +47,7 @@ struct fault {
   std::uintptr_t address;
   touch_kind kind;
   bool in_kernel;
+  pid_t thread;
   fault_listener* listener = nullptr;  ///< null: a thread waits for the answer
   fault* next = nullptr;
   std::atomic<std::uint32_t> answer{std::uint32_t(fault_answer::waiting)};

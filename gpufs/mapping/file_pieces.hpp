@@ -11,12 +11,15 @@
 
 namespace gpufs::shared {
 
+/// Where absent bytes come from. Only `file` and `spill_file` are read.
+enum class fill_source { file, unwritten, zeros, spill_file };
+
 /// Units of an object that one read brings.
 struct fill_piece {
   block_run units;
   byte_run bytes;
-  bool is_at_host;         ///< they go to the CPU's side, which is their only memory
-  bool is_spilled;         ///< they come from the spill file
+  bool is_at_host;  ///< they go to the CPU's side, which is their only memory
+  fill_source source;
   bool has_ended = false;  ///< with bytes or an error; needs the mutex
 };
 

@@ -57,6 +57,7 @@ struct file_side {
   first_bytes begins_with;
   std::uint64_t unwritten_key = 0;
   block_runs absent = {}, filling = {}, spilled = {};
+  block_runs in_file = {};  ///< units that are read from the file, whatever the object began with
   std::shared_ptr<backing_file const> spill_file = {};  ///< null: nothing was spilled
   block_runs changed = {};  ///< blocks that may differ from the file, since calls or the CPU wrote
   block_runs refused = {};  ///< of them, those that could not be written
@@ -70,7 +71,7 @@ struct file_side {
   std::optional<file_version> seen = std::nullopt;  ///< nothing: we have written to it since
   std::vector<std::string> errors = {};
 
-  std::atomic<bool> stops{false};  ///< the object goes: nobody wants more of its bytes
+  std::atomic<bool> stops{false};  ///< the object goes or gets another file: nobody brings bytes
   std::thread filler = {};         ///< of an eager object
 
   [[nodiscard]] bool is_written_back() const { return use != access::read && !is_scratch; }

@@ -108,7 +108,8 @@ void on_fault(int number, siginfo_t* info, void* context) {
       say("gpufs: shared objects cannot be used in a child of fork()\n");
       break;
     }
-    fault f{address, kind_of(*static_cast<ucontext_t*>(context)), device_memory::in_kernel()};
+    fault f{address, kind_of(*static_cast<ucontext_t*>(context)), device_memory::in_kernel(),
+            ::gettid()};
     auto const answer = g.queue.load(std::memory_order_relaxed)->post_and_wait(f);
     errno = error;
     if (answer == fault_answer::served) return;

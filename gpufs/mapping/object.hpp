@@ -80,7 +80,8 @@ struct object {
   std::uint64_t chunk_bytes = 0;
   std::vector<chunk> chunks = {};
   block_runs single = {}, away = {};
-  /// Of an object that spills: what acquire() made ready and no call has used since. It stays.
+  /// Of an object that spills or is written back: what acquire() made ready and no call has used
+  /// since. It stays.
   block_runs acquired = {};
   /// Of a batch object: the device has its bytes, and may have changed them.
   bool is_at_device = false;
@@ -142,6 +143,11 @@ struct object {
   }
   [[nodiscard]] byte_run bytes_of_chunk(std::size_t i) const {
     return {i * chunk_bytes, std::min((i + 1) * chunk_bytes, bytes)};
+  }
+  /// What may be pinned of it.
+  [[nodiscard]] block_run pieces_of_chunk(std::size_t i) const {
+    auto const b = bytes_of_chunk(i);
+    return {b.first / piece_bytes, (b.end - 1) / piece_bytes + 1};
   }
   [[nodiscard]] std::uint64_t room_of_chunk(std::size_t i) const {
     auto const b = bytes_of_chunk(i);

@@ -50,6 +50,9 @@ using counter = std::uint64_t mapping_statistics::*;
 struct reason {
   counter blocks, bytes;
 };
+/// Bytes are sent since a call or a write-back needs them.
+inline constexpr reason released{&mapping_statistics::release_blocks,
+                                 &mapping_statistics::release_bytes};
 
 /// What a range of an object is to be made ready for; see mapping::acquire().
 struct wanted {

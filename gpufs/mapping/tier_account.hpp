@@ -32,13 +32,19 @@ struct tier_account {
   /// then.
   std::vector<std::pair<std::uint64_t, block_run>> last_placed = {};
   std::uint64_t placed_at = ~0ull;
-  bool is_placing = false;  ///< launches wait until chunks have moved
-  unsigned forgetting = 0;  ///< objects whose memory is being given back
+  bool is_placing = false;      ///< launches wait until chunks have moved
+  unsigned forgetting = 0;      ///< objects whose memory is being given back; it counts in no tier
+  std::uint64_t forgotten = 0;  ///< those whose memory has been given back
+  bool is_short = false;        ///< memory was refused beside these; the next plan waits for them
 
   std::uint64_t kept_bytes = 0;  ///< of chunks that are kept
   std::uint64_t touches = 0;     ///< by which chunks came to be kept, or were used then
   bool is_spilling = false;
 
+  /// Whether memory that was refused since `forgotten` had that value may be there next time.
+  [[nodiscard]] bool gets_back(std::uint64_t since) const {
+    return forgetting != 0 || forgotten != since;
+  }
   [[nodiscard]] std::uint64_t in(tier t) const { return bytes[std::size_t(t)]; }
   [[nodiscard]] bool is_over() const { return in(tier::host) + kept_bytes > most_at_host; }
   [[nodiscard]] bool can_spill(object const& o) const {

@@ -44,9 +44,9 @@ void touch_reader::read_touches() {
 }
 
 void touch_reader::post(stopped_access const& touch) {
-  std::unique_ptr<fault> f(new fault{touch.address,
-                                     touch.writes ? touch_kind::write : touch_kind::read,
-                                     device_memory::runs_kernels(touch.thread), this});
+  std::unique_ptr<fault> f(
+      new fault{touch.address, touch.writes ? touch_kind::write : touch_kind::read,
+                device_memory::runs_kernels(touch.thread), touch.thread, this});
   {
     std::lock_guard const lock(mutex_);
     if (!posted_.insert(key_of(*f)).second) return;

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace gpufs {
@@ -43,6 +44,8 @@ int filesystem::advise(int fd, std::int64_t offset, std::int64_t length, advice 
 
 std::int64_t filesystem::read(int fd, void* bytes, std::uint64_t count, std::int64_t offset) {
   if (offset < 0) return -EINVAL;
+  auto const access = state_->server->files().access_of(fd);
+  if (access < 0 || (access & O_ACCMODE) == O_WRONLY) return -EBADF;
   if (int const error = state_->server->files().flush(fd); error != 0) return error;
   daemon::bulk_range range{.offset = std::uint64_t(offset), .length = count};
   std::span const to{static_cast<std::byte*>(bytes), count};
@@ -53,6 +56,9 @@ std::int64_t filesystem::read(int fd, void* bytes, std::uint64_t count, std::int
 std::int64_t filesystem::write(int fd, void const* bytes, std::uint64_t count,
                                std::int64_t offset) {
   if (offset < 0) return -EINVAL;
+  // Kernels reserve the range of an append in GPU memory, where the host cannot do so beside them.
+  auto const access = state_->server->files().access_of(fd);
+  if (access >= 0 && (access & O_APPEND) != 0) return -EOPNOTSUPP;
   daemon::bulk_range range{.offset = std::uint64_t(offset), .length = count};
   std::span const from{const_cast<std::byte*>(static_cast<std::byte const*>(bytes)), count};
   static_cast<void>(state_->server->bulk().write(fd, {&range, 1}, from));

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 // Version 3.3 asserts what follows from the file alone ("[^"). Without its assertions it reports
 // the same as a parse error.
@@ -66,14 +67,15 @@ std::vector<file_setting> read_settings_file(std::filesystem::path const& file) 
 }
 
 std::filesystem::path usual_settings_file() {
+  std::error_code error;  // of a loop of links
   if (char const* named = std::getenv("GPUFS_CONFIG")) {
-    if (!std::filesystem::is_regular_file(named))
+    if (!std::filesystem::is_regular_file(named, error))
       reject("GPUFS_CONFIG", named, "the path of a TOML file");
     return named;
   }
   std::filesystem::path const usual = "gpufs.toml";
-  if (!std::filesystem::exists(usual)) return {};
-  if (!std::filesystem::is_regular_file(usual))
+  if (!std::filesystem::exists(usual, error) && !error) return {};
+  if (!std::filesystem::is_regular_file(usual, error))
     throw config_error("gpufs.toml: must be a file, or not there");
   return usual;
 }

@@ -18,6 +18,19 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(blank) - first + 1);
 }
 
+/// The line up to a # that does not stand in the double quotes of its value.
+std::string_view without_comment(std::string_view line) {
+  std::size_t from = 0;
+  std::size_t const equals = line.find('=');
+  if (equals < line.find('#')) {
+    std::size_t const first = line.find_first_not_of(" \t", equals + 1);
+    bool const quoted = first != std::string_view::npos && line[first] == '"';
+    std::size_t const last = quoted ? line.find('"', first + 1) : std::string_view::npos;
+    if (last != std::string_view::npos) from = last;
+  }
+  return line.substr(0, line.find('#', from));
+}
+
 void load_line(config& c, std::string_view line, unsigned number) {
   std::size_t const equals = line.find('=');
   if (equals == std::string_view::npos)
@@ -49,7 +62,7 @@ void load_text(config& c, std::string_view text) {
     std::size_t const end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    line = trimmed(line.substr(0, line.find('#')));
+    line = trimmed(without_comment(line));
     if (!line.empty()) load_line(c, line, number);
   }
 }

@@ -7,8 +7,9 @@
 
 namespace gpufs::owner {
 
-/// Overrides `c` by lines `KEY = VALUE`. The value may stand in double quotes. `#` begins a
-/// comment. Throws config_error naming the line: no `=`, an unknown key, a wrong value.
+/// Overrides `c` by lines `KEY = VALUE`. The value may stand in double quotes. `#` outside
+/// them begins a comment. Throws config_error naming the line: no `=`, an unknown key, a wrong
+/// value.
 void load_text(config& c, std::string_view text);
 
 }  // namespace gpufs::owner

@@ -203,6 +203,8 @@ void make_length(daemon::stored_file const& file, std::string const& name, lengt
 shared::file_to_map open_to_map(std::string const& path, std::string const& name,
                                 map_options const& options) {
   check(options);
+  if (path.find('\0') != std::string::npos)
+    refuse(path.c_str(), EINVAL, "the path goes on behind a zero byte");
   bool const writes = options.access != access::read;
   daemon::host_storage storage;
   constexpr unsigned mode = 0666;

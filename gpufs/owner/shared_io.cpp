@@ -80,6 +80,9 @@ std::int64_t read_pieces(address_space& space, owner::transfer_end const& file, 
     auto& piece = pieces[turn];
     auto const wanted = std::min(piece_size, bytes - done);
     if (int const error = space.wait_for_copies(piece); error != 0) return result_of(done, error);
+    // First, as bytes that were read and cannot be put there would be lost.
+    if (int const error = space.make_ready(to + done, wanted); error != 0)
+      return result_of(done, error);
     auto const got = file.read(piece.bytes.data(), wanted, done);
     if (got <= 0) return result_of(done, got);
     // Bytes that a pipe has given cannot be had again. So all pieces before this one count.

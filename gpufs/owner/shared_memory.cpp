@@ -38,6 +38,14 @@ void check_block(std::uint64_t block, char const* name) {
   owner::reject(name, std::to_string(block), "auto (0) or a power of two from 4K to 32M");
 }
 
+// The protocol may be that of the settings, and not all are possible.
+map_options for_file(address_space const& space, map_options const& options) {
+  check_block(options.block.value_or(block_automatic), "block");
+  auto chosen = options;
+  chosen.protocol = space.protocol_for(options);
+  return chosen;
+}
+
 fault_handling fault_handler_of(mapping_config const& c) {
   if (c.fault_handler != fault_handling::automatic) return c.fault_handler;
   auto const s = std::ranges::find(mapping_settings(), "fault_handler", &mapping_setting::key);
@@ -164,20 +172,20 @@ mapping shared_memory::allocate(std::uint64_t bytes, map_options const& options)
 }
 
 mapping shared_memory::map(std::string const& path, map_options const& options) {
-  check_block(options.block.value_or(block_automatic), "block");
+  auto const chosen = for_file(*space_, options);
   owner::write_back_at_exit();
-  return {space_, space_->map_file(owner::open_to_map(path, path, options), options)};
+  return {space_, space_->map_file(owner::open_to_map(path, path, chosen), chosen)};
 }
 
 mapping shared_memory::map(int fd, map_options const& options) {
-  check_block(options.block.value_or(block_automatic), "block");
+  auto const chosen = for_file(*space_, options);
   owner::write_back_at_exit();
   if (::fcntl(fd, F_GETFD) < 0)
     throw shared_memory_error(EBADF, fmt::format("shared memory: descriptor {}: not open", fd));
   auto const path = "/proc/self/fd/" + std::to_string(fd);
   return {space_,
-          space_->map_file(owner::open_to_map(path, "descriptor " + std::to_string(fd), options),
-                           options)};
+          space_->map_file(owner::open_to_map(path, "descriptor " + std::to_string(fd), chosen),
+                           chosen)};
 }
 
 namespace {

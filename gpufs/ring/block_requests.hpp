@@ -110,9 +110,9 @@ __device__ __forceinline__ nvme::block_backing const& backing_of(fs_ref const& f
 }
 
 /// The answer to a read that a controller has failed. Another replica may have the bytes.
-GPUFS_STAGE inline std::int32_t answer_of_failure(fs_ref const* __restrict__ handle,
-                                                  nvme::queue_pair_ref const* q,
-                                                  std::int32_t error) {
+GPUFS_LIBRARY_STAGE std::int32_t answer_of_failure(fs_ref const* __restrict__ handle,
+                                                   nvme::queue_pair_ref const* q,
+                                                   std::int32_t error) {
   bool const others = nvme::take_out_of_turn(backing_of(*handle, *q), q->member);
   return others || error == -EAGAIN ? try_again : error;
 }

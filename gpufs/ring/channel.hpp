@@ -79,6 +79,33 @@ __device__ __forceinline__ bool try_channel(fs_ref const& fs, handle::channel_po
   return try_seen_channel(fs, pool, index, seen, out, late);
 }
 
+/// The word of the lane's channel among the 32 from number `from` of the pool on, modulo its size.
+/// For try_seen_channels(). All lanes of a warp call.
+__device__ __forceinline__ std::uint64_t look_at_channels(handle::channel_pool_ref const& pool,
+                                                          std::uint32_t from) {
+  return channel_word(pool, (from + lane_id()) % pool.count).load(memory_order_relaxed);
+}
+
+/// Tries for one of these channels for each lane with `wants`, whose words were `seen` just before.
+/// As try_channels().
+__device__ __forceinline__ bool try_seen_channels(fs_ref const& fs,
+                                                  handle::channel_pool_ref const& pool,
+                                                  std::uint32_t from, std::uint64_t seen,
+                                                  bool wants, channel& out,
+                                                  std::int32_t* late = nullptr) {
+  unsigned const seekers = __ballot_sync(all_lanes, wants);
+  bool const may_be_had = lane_id() < pool.count && phase_of_state(seen) != channel_phase::busy;
+  unsigned const chances = __ballot_sync(all_lanes, may_be_had);
+  int const mine = lane_of_rank(chances, rank_in(seekers));
+  std::uint64_t const word = warp_broadcast(seen, mine < 0 ? 0 : mine);
+  bool got = false;
+  if (wants && mine >= 0)
+    got = try_seen_channel(fs, pool, (from + static_cast<unsigned>(mine)) % pool.count, word, out,
+                           late);
+  __syncwarp();  // all lanes come after the acquires of these lanes
+  return got;
+}
+
 /// Tries for a channel for each lane with `wants`. Looks at 32 * `rounds` channels from number
 /// `from` of the pool on, modulo its size. All lanes of a warp call; true in the lanes that got a
 /// channel. Afterwards any lane may write to the staging piece of any of them. `late` as in
@@ -89,20 +116,11 @@ __device__ __forceinline__ bool try_channels(fs_ref const& fs, handle::channel_p
   bool got = false;
   GPUFS_ROLLED
   for (unsigned round = 0; round < rounds; ++round) {
-    unsigned const seekers = __ballot_sync(all_lanes, wants && !got);
-    if (seekers == 0) break;
+    if (__ballot_sync(all_lanes, wants && !got) == 0) break;
     std::uint32_t const first = (from + round * warp_size) % pool.count;
-    std::uint32_t const looked_at = (first + lane_id()) % pool.count;
-    std::uint64_t const word = channel_word(pool, looked_at).load(memory_order_relaxed);
-    bool const may_be_had = lane_id() < pool.count && phase_of_state(word) != channel_phase::busy;
-    unsigned const chances = __ballot_sync(all_lanes, may_be_had);
-    int const mine = lane_of_rank(chances, rank_in(seekers));
-    std::uint64_t const seen = warp_broadcast(word, mine < 0 ? 0 : mine);
-    if (wants && !got && mine >= 0)
-      got = try_seen_channel(fs, pool, (first + static_cast<unsigned>(mine)) % pool.count, seen,
-                             out, late);
+    std::uint64_t const seen = look_at_channels(pool, first);
+    if (try_seen_channels(fs, pool, first, seen, wants && !got, out, late)) got = true;
   }
-  __syncwarp();  // all lanes come after the acquires of these lanes
   return got;
 }
 

@@ -186,8 +186,8 @@ __device__ __forceinline__ void finish_page(fs_ref const& fs, page_name const& n
 }
 
 /// The same for a warp. All lanes call with the same entry, and get the same result.
-GPUFS_STAGE inline fill complete_page(fs_ref const* __restrict__ handle, page_name const name,
-                                      fill e, std::int32_t result) {
+GPUFS_LIBRARY_STAGE fill complete_page(fs_ref const* __restrict__ handle, page_name const name,
+                                       fill e, std::int32_t result) {
   if (lane_id() == 0) finish_page(*handle, name, e, result);
   __syncwarp();  // all lanes come after lane 0's acquires
   return warp_broadcast(e, 0);

@@ -24,9 +24,9 @@ __device__ __forceinline__ std::uint64_t load_any_windows(fs_ref const& fs) {
 /// window has them. Any thread calls. The bytes lie within one window. The caller needs no pin: the
 /// host first takes a window out of the table. It unmaps the window when no kernel runs that may
 /// have found it.
-GPUFS_STAGE inline std::uint64_t window_address(fs_ref const* __restrict__ handle,
-                                                std::uint64_t version, std::uint64_t begin,
-                                                std::uint64_t length) {
+GPUFS_LIBRARY_STAGE std::uint64_t window_address(fs_ref const* __restrict__ handle,
+                                                 std::uint64_t version, std::uint64_t begin,
+                                                 std::uint64_t length) {
   handle::window_table_ref const& table = handle->windows;
   std::uint64_t const window = begin >> table.shift;
   std::uint64_t const from = begin & ((std::uint64_t(1) << table.shift) - 1);

@@ -45,7 +45,7 @@ class open_traces {
   open_traces(open_traces const&) = delete;
   open_traces& operator=(open_traces const&) = delete;
 
-  // Calls begin(file id is new here) under the lock and keeps what it returns.
+  // Calls begin(file id is new here) under the lock and keeps what it returns, unless it is null.
   template <class Begin>
   std::shared_ptr<trace_file> find_or(std::string const& name, struct ::stat const& status,
                                       Begin begin) {
@@ -60,7 +60,7 @@ class open_traces {
     if (known != files_.end())
       if (auto shared = known->second.lock()) return shared;
     auto made = begin(known == files_.end());
-    files_[which] = made;
+    if (made) files_[which] = made;
     return made;
   }
 
@@ -99,6 +99,19 @@ std::pair<std::size_t, int> write_all(int fd, std::string_view text) noexcept {
     done += std::size_t(n);
   }
   return {done, 0};
+}
+
+constexpr std::string_view first_bytes = "{\"op\": \"begin\", \"time_ns\": ";
+
+// Whether a regular file begins as a trace does, or is empty.
+bool is_trace(std::string const& name, struct ::stat const& status) {
+  if (status.st_size == 0) return true;
+  int const fd = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (fd < 0) return false;
+  char begin[first_bytes.size()] = {};
+  auto const got = ::pread(fd, begin, sizeof begin, 0);
+  ::close(fd);
+  return got > 0 && std::string_view{begin, std::size_t(got)} == first_bytes;
 }
 
 }  // namespace
@@ -142,13 +155,18 @@ std::shared_ptr<trace_file> trace_file::open(std::string const& name, std::strin
     why = std::strerror(errno);
     return nullptr;
   }
-  return open_traces::get().find_or(fresh->name(), status, [&](bool first_here) {
+  using made = std::shared_ptr<trace_file>;
+  return open_traces::get().find_or(fresh->name(), status, [&](bool first_here) -> made {
+    if (first_here && S_ISREG(status.st_mode) && !is_trace(fresh->name(), status)) {
+      why = "has bytes that are no trace, and is not overwritten: name another file";
+      return nullptr;
+    }
     // A lock that another process has says that the file is in use: then its lines stay.
     if (first_here && S_ISREG(status.st_mode) &&
         (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK))
       static_cast<void>(::ftruncate(fd, 0));
     static_cast<void>(::flock(fd, LOCK_SH | LOCK_NB));
-    std::shared_ptr<trace_file> kept{std::move(fresh)};
+    made kept{std::move(fresh)};
     kept->process_ = ::getpid();
     kept->write_first_line();
     return kept;
@@ -163,9 +181,9 @@ trace_file::~trace_file() {
 void trace_file::write_first_line() {
   char program[256] = "";
   auto const length = ::readlink("/proc/self/exe", program, sizeof program);
-  write(fmt::format("{{\"op\": \"begin\", \"time_ns\": {}, \"date\": \"{:%Y-%m-%dT%H:%M:%SZ}\", "
+  write(fmt::format("{}{}, \"date\": \"{:%Y-%m-%dT%H:%M:%SZ}\", "
                     "\"process\": {}, \"program\": {}, \"version\": \"{}\"}}\n",
-                    now_ns(), fmt::gmtime(std::time(nullptr)), process_,
+                    first_bytes, now_ns(), fmt::gmtime(std::time(nullptr)), process_,
                     json_string({program, std::size_t(std::max<ssize_t>(length, 0))}),
                     GPUFS_VERSION_STRING),
         1);

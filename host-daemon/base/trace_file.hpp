@@ -22,8 +22,9 @@ class trace_lines;
 /// be written is dropped, counted, and said once on the log and at the end.
 class trace_file {
  public:
-  /// Opens a regular file or a character device, or makes a file. "%p" in `name` stands for the
-  /// number of the process. Returns null, and why, if that is not possible. Throws std::bad_alloc.
+  /// Opens a trace, an empty file or a character device, or makes a file. "%p" in `name` stands for
+  /// the number of the process. Returns null, and why, if that is not possible. Throws
+  /// std::bad_alloc.
   [[nodiscard]] static std::shared_ptr<trace_file> open(std::string const& name, std::string& why);
 
   /// Writes the last line. In a child of fork() it writes nothing.

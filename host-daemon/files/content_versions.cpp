@@ -62,7 +62,16 @@ content_versions::validation content_versions::open(file_stamp const& stamp, std
     }
     v.was_written = true;
   }
-  if (v.was_written && v.write_index == 0) v.write_index = numbers_.take_write_index();
+  if (v.was_written && v.write_index == 0) {
+    v.write_index = numbers_.take_write_index();
+    // Descriptors that were opened while no index was free know the end of the file from their
+    // record alone.
+    if (v.write_index != 0 && v.users > 1 && !changed) {
+      v.version = version_after(v.version, v.backing);
+      v.renewed = false;
+      changed = true;
+    }
+  }
   return {v.version, v.size, changed, v.write_index, v.renewed};
 }
 
@@ -116,6 +125,11 @@ content_versions::validation content_versions::resize(std::uint64_t device, std:
     v.size_order = order;
   }
   return {v.version, v.size, false, v.write_index, v.renewed};
+}
+
+bool content_versions::is_written(std::uint64_t device, std::uint64_t inode) const noexcept {
+  auto const found = versions_.find({device, inode});
+  return found != versions_.end() && found->second.writers > 0;
 }
 
 std::uint64_t content_versions::opens(std::uint64_t device, std::uint64_t inode) const noexcept {

@@ -94,6 +94,9 @@ class content_versions {
   validation resize(std::uint64_t device, std::uint64_t inode, std::uint64_t size,
                     std::uint64_t order) noexcept;
 
+  /// Returns whether the file is open for writing, so that open() does not validate it.
+  [[nodiscard]] bool is_written(std::uint64_t device, std::uint64_t inode) const noexcept;
+
   /// Returns open() less close() of the file.
   [[nodiscard]] std::uint64_t opens(std::uint64_t device, std::uint64_t inode) const noexcept;
 

@@ -124,12 +124,22 @@ void file_registry::remove(held_entry const& held, std::int32_t descriptor) noex
 }
 
 std::int32_t file_registry::stat(std::int32_t descriptor, rpc::file_status& out) const noexcept {
-  auto const host = borrow(descriptor);
-  if (!host) return -EBADF;
   // Bytes that gwrite has added belong to the file, even if the host file lacks them. The dirty
   // pages come first: a page that is written back in between is then in both answers, not in none.
   auto const file = written(descriptor, nullptr, false);
-  auto const dirty_end = file ? writes_->dirty_end(*file) : 0;
+  return status_from(descriptor, file ? writes_->dirty_end(*file) : 0, out);
+}
+
+std::int32_t file_registry::try_stat(std::int32_t descriptor,
+                                     rpc::file_status& out) const noexcept {
+  auto const file = written(descriptor, nullptr, false);
+  return file && file->once_version != 0 ? 1 : status_from(descriptor, 0, out);
+}
+
+std::int32_t file_registry::status_from(std::int32_t descriptor, std::uint64_t dirty_end,
+                                        rpc::file_status& out) const noexcept {
+  auto const host = borrow(descriptor);
+  if (!host) return -EBADF;
   struct ::stat s {};
   if (int const error = status_of(*host, s)) return error;
   auto stamp = stamp_of(s);
@@ -193,6 +203,11 @@ file_registry::held_entry file_registry::find(std::int32_t descriptor) const noe
 std::shared_ptr<stored_file const> file_registry::borrow(std::int32_t descriptor) const noexcept {
   auto const held = find(descriptor);
   return held ? held->host : nullptr;
+}
+
+std::int32_t file_registry::access_of(std::int32_t descriptor) const noexcept {
+  auto const held = find(descriptor);
+  return held ? held->file.access : -EBADF;
 }
 
 bool file_registry::is_open(std::int32_t descriptor) const noexcept {

@@ -26,7 +26,7 @@
 #include <string_view>
 #include <vector>
 
-struct stat;
+#include <sys/stat.h>
 
 namespace gpufs::daemon {
 
@@ -89,9 +89,14 @@ class file_registry {
   ///   -EINVAL other flags, O_TRUNC without access for writing, a NUL byte in the path
   ///   -EISDIR | -EOPNOTSUPP neither file nor directory | -EFBIG more than 2^48 bytes
   ///   -ENFILE max_open_files are open | -ENOMEM | as open(2), fstat(2), ftruncate(2)
-  /// O_TRUNC drops the dirty pages of a file that nobody has open, and asks `begin` before.
+  /// O_TRUNC drops the dirty pages of a file that nobody has open, and asks `begin` before. Other
+  /// opens of the file wait for that.
   [[nodiscard]] std::int32_t open(std::string_view path, int flags, unsigned mode = 0,
                                   may_begin const& begin = {}) noexcept;
+
+  /// open() for callers that must not wait. Returns as open(), or 0 if it would have to wait, for
+  /// another open or to truncate: then open() must be called.
+  [[nodiscard]] std::int32_t try_open(std::string_view path, int flags, unsigned mode = 0) noexcept;
 
   /// Ends one open. The last close of a descriptor for writing writes the file's dirty pages first,
   /// and blocks meanwhile. Reads under way end as they would have.
@@ -136,9 +141,14 @@ class file_registry {
   /// the path), -ENAMETOOLONG, or as unlink(2).
   std::int32_t unlink(std::string_view path) noexcept;
 
-  /// Stores the file's status as it is now, with the bytes that gwrite has added. Returns 0,
-  /// -EBADF, or as fstat(2).
+  /// Stores the file's status as it is now, with the bytes that gwrite has added. Waits for gwrites
+  /// under way. Returns 0, -EBADF, or as fstat(2).
   [[nodiscard]] std::int32_t stat(std::int32_t descriptor, rpc::file_status& out) const noexcept;
+
+  /// stat() for the device, which knows by itself how long gwrite has made a file, but for
+  /// O_GWRONCE. Waits for no gwrite. Returns as stat(), or 1: then stat() must be called.
+  [[nodiscard]] std::int32_t try_stat(std::int32_t descriptor,
+                                      rpc::file_status& out) const noexcept;
 
   /// Passes advice on to the operating system.
   /// normal, random, sequential  For the whole file. The descriptor's record notes it until the
@@ -176,6 +186,9 @@ class file_registry {
   /// descriptor is not open.
   [[nodiscard]] std::shared_ptr<stored_file const> borrow(std::int32_t descriptor) const noexcept;
 
+  /// Returns the access of `descriptor`, with O_APPEND and O_GWRONCE, or -EBADF.
+  [[nodiscard]] std::int32_t access_of(std::int32_t descriptor) const noexcept;
+
   /// Returns true if `descriptor` is open. Costs one load. It may miss a close that runs at the
   /// same time.
   [[nodiscard]] bool is_open(std::int32_t descriptor) const noexcept;
@@ -204,18 +217,27 @@ class file_registry {
   };
 
   [[nodiscard]] opened_file open_recorded(std::string const& path, int flags, unsigned mode);
-  std::int32_t open_checked(std::string const& path, int flags, unsigned mode,
+  struct file_look {  // what fstat said, and the number of that look
+    struct ::stat status;
+    std::int64_t now_ns;
+    std::uint64_t order;
+  };
+
+  std::int32_t open_as(std::string_view path, int flags, unsigned mode, bool waits,
+                       may_begin const& begin) noexcept;
+  std::int32_t open_checked(std::string const& path, int flags, unsigned mode, bool waits,
                             may_begin const& begin);
   std::int32_t open_truncating(std::string const& path, int flags, unsigned mode,
                                may_begin const& begin);
-  bool is_in_use(struct ::stat const& status, std::shared_ptr<written_file>& kept) noexcept;
-  int truncate_opened(stored_file const& host, may_begin const& begin,
-                      struct ::stat& status) noexcept;
-  std::int32_t share_or_insert(std::shared_ptr<stored_file const> host, std::string const& path,
-                               struct ::stat const& status, int access, std::int64_t now_ns,
-                               std::uint64_t order);
+  bool is_in_use(struct ::stat const& status, std::shared_ptr<written_file>& kept,
+                 bool truncates = false);
+  int truncate_opened(stored_file const& host, may_begin const& begin, struct ::stat const& status);
+  void end_truncating(struct ::stat const& status) noexcept;
+  std::optional<std::int32_t> share_or_insert(std::shared_ptr<stored_file const> const& host,
+                                              std::string const& path, int access, bool waits,
+                                              file_look const& seen);
   std::int32_t insert(shard& home, key const& k, std::uint32_t index,
-                      std::shared_ptr<stored_file const>& host, std::string const& path,
+                      std::shared_ptr<stored_file const> const& host, std::string const& path,
                       content_versions::validation const& opened);
   void forget_write_indices(shard& home, key const& k, written_file& file, bool shares) noexcept;
   std::shared_ptr<written_file> start_writing(shard& home, key const& k,
@@ -223,6 +245,7 @@ class file_registry {
                                               std::string const& path,
                                               content_versions::validation const& opened,
                                               std::uint32_t once_write_index);
+  void undo_writing(shard& home, key const& k, bool once) noexcept;
   void end_writing(shard& home, key const& k, std::shared_ptr<written_file> const& file, bool clean,
                    bool shares) noexcept;
   void release_kept() noexcept;
@@ -230,6 +253,8 @@ class file_registry {
   void update_records(shard& home, key const& k,
                       content_versions::validation const& opened) noexcept;
   [[nodiscard]] int flush_or_error(written_file const& file, write_back_part const& part) noexcept;
+  [[nodiscard]] std::int32_t status_from(std::int32_t descriptor, std::uint64_t dirty_end,
+                                         rpc::file_status& out) const noexcept;
   [[nodiscard]] int status_of(stored_file const& file, struct ::stat& out) const noexcept;
   enum class look { renews, resizes };
   int look_at(key const& k, stored_file const& file, look what,
@@ -265,6 +290,10 @@ class file_registry {
   close_log closes_;
   // Numbers opens before they look at the file.
   alignas(64) std::atomic<std::uint64_t> validations_{0};
+
+  [[nodiscard]] std::uint64_t next_look() noexcept {
+    return validations_.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
 };
 
 }  // namespace gpufs::daemon

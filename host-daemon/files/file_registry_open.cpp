@@ -36,15 +36,25 @@ int check_flags(int flags, bool writable) {
 
 std::int32_t file_registry::open(std::string_view path, int flags, unsigned mode,
                                  may_begin const& begin) noexcept {
+  return open_as(path, flags, mode, true, begin);
+}
+
+std::int32_t file_registry::try_open(std::string_view path, int flags, unsigned mode) noexcept {
+  return open_as(path, flags, mode, false, {});
+}
+
+std::int32_t file_registry::open_as(std::string_view path, int flags, unsigned mode, bool waits,
+                                    may_begin const& begin) noexcept {
   if (path.size() > PATH_MAX - 1) return -ENAMETOOLONG;
   if (path.find('\0') != std::string_view::npos) return -EINVAL;
   if ((flags & write_once) != 0) flags = (flags & ~O_ACCMODE) | O_WRONLY;
   if (int const error = check_flags(flags, writes_ != nullptr)) return error;
   if (!for_writing(flags)) flags &= ~O_APPEND;  // it says nothing about reads
   try {
-    return (flags & (O_TRUNC | O_EXCL)) != 0
-               ? open_truncating(std::string{path}, flags, mode, begin)
-               : open_checked(std::string{path}, flags, mode, begin);
+    if ((flags & (O_TRUNC | O_EXCL)) == 0)
+      return open_checked(std::string{path}, flags, mode, waits, begin);
+    // To cut a long file takes a file system as long as to remove it.
+    return waits ? open_truncating(std::string{path}, flags, mode, begin) : 0;
   } catch (std::bad_alloc const&) {
     return -ENOMEM;
   }
@@ -60,13 +70,14 @@ std::int32_t file_registry::open_truncating(std::string const& path, int flags, 
   if ((flags & O_EXCL) != 0 && settings_.storage->status(path, status) == 0 &&
       is_in_use(status, kept))
     flags &= ~(O_TRUNC | O_EXCL);
-  return open_checked(path, flags, mode, begin);
+  return open_checked(path, flags, mode, true, begin);
 }
 
 // Returns whether a descriptor of the file is open. Opens that are only kept for dirty pages do not
-// count; such a file is `kept`.
-bool file_registry::is_in_use(struct ::stat const& status,
-                              std::shared_ptr<written_file>& kept) noexcept {
+// count; such a file is `kept`. If it is not in use and not empty, `truncates` keeps it so: other
+// opens of it wait for end_truncating().
+bool file_registry::is_in_use(struct ::stat const& status, std::shared_ptr<written_file>& kept,
+                              bool truncates) {
   release_kept();
   auto& home = shard_of(status.st_dev, status.st_ino);
   std::lock_guard const lock{home.mutex};
@@ -75,7 +86,18 @@ bool file_registry::is_in_use(struct ::stat const& status,
   bool const only_kept =
       w != home.writing.end() && w->second.descriptors == 0 && w->second.kept == opens;
   if (only_kept) kept = w->second.file;
-  return opens != 0 && !only_kept;
+  bool const in_use = opens != 0 && !only_kept;
+  if (truncates && !in_use && (only_kept || status.st_size != 0))
+    home.truncating.insert({status.st_dev, status.st_ino});
+  return in_use;
+}
+
+void file_registry::end_truncating(struct ::stat const& status) noexcept {
+  auto& home = shard_of(status.st_dev, status.st_ino);
+  std::lock_guard const lock{home.mutex};
+  home.truncating.erase({status.st_dev, status.st_ino});
+  home.changed_at = next_look();
+  home.truncated.notify_all();
 }
 
 std::uint64_t file_registry::opens(std::uint64_t device, std::uint64_t inode) noexcept {
@@ -86,18 +108,23 @@ std::uint64_t file_registry::opens(std::uint64_t device, std::uint64_t inode) no
   return home.versions.opens(device, inode) + (w != home.writing.end() ? 1 : 0);
 }
 
-// Truncates a file that is being opened with O_TRUNC, and looks at it again. Returns 0 or -errno.
+// Truncates a file that is being opened with O_TRUNC. Its look is old then. Returns 0 or -errno.
 int file_registry::truncate_opened(stored_file const& host, may_begin const& begin,
-                                   struct ::stat& status) noexcept {
+                                   struct ::stat const& status) {
   std::shared_ptr<written_file> kept;
-  if (is_in_use(status, kept)) return 0;
+  if (is_in_use(status, kept, true)) return 0;
   if (!kept && status.st_size == 0) return 0;
+  struct truncation {
+    file_registry& of;
+    struct ::stat const& status;
+    ~truncation() { of.end_truncating(status); }
+  } const under_way{*this, status};
   if (begin && !begin()) return -ETIMEDOUT;
   auto const truncate = [&] { return while_interrupted([&] { return host.truncate(0); }); };
   int const error = kept ? writes_->discard(*kept, 0, truncate) : truncate();
   if (error != 0) return error;
   if (kept) writes_->take_error(*kept);
-  return status_of(host, status);
+  return 0;
 }
 
 opened_file file_registry::open_recorded(std::string const& path, int flags, unsigned mode) {
@@ -116,28 +143,42 @@ opened_file file_registry::open_recorded(std::string const& path, int flags, uns
 }
 
 std::int32_t file_registry::open_checked(std::string const& path, int flags, unsigned mode,
-                                         may_begin const& begin) {
-  auto const order = validations_.fetch_add(1, std::memory_order_relaxed) + 1;
+                                         bool waits, may_begin const& begin) {
+  auto order = next_look();
   auto [host, refused, status] = open_recorded(path, flags, mode);
   if (refused != 0) return refused;
   if (settings_.stat)
     if (int const error = status_of(*host, status)) return error;
   if ((flags & O_TRUNC) != 0)
     if (int const error = truncate_opened(*host, begin, status)) return error;
-  if (std::uint64_t(status.st_size) > rpc::payload_mask + 1)
-    return -EFBIG;  // offsets travel in 48 bits
-  return share_or_insert(std::move(host), path, status, kind_of(flags), settings_.now_ns(), order);
+  for (bool again = false;; again = true) {
+    if (auto const opened =
+            share_or_insert(host, path, kind_of(flags), waits, {status, settings_.now_ns(), order}))
+      return *opened;
+    if (again && !waits) return 0;  // closes of other files may go on for long
+    order = next_look();
+    if (int const error = status_of(*host, status)) return error;
+  }
 }
 
-std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> host,
-                                            std::string const& path, struct ::stat const& status,
-                                            int access, std::int64_t now_ns, std::uint64_t order) {
-  key const k{status.st_dev, status.st_ino, access};
+// Returns what try_open() returns, or nothing: what was seen of the file is older than our own
+// changes of it may be, so it must be looked at again.
+std::optional<std::int32_t> file_registry::share_or_insert(
+    std::shared_ptr<stored_file const> const& host, std::string const& path, int access, bool waits,
+    file_look const& seen) {
+  key const k{seen.status.st_dev, seen.status.st_ino, access};
   release_kept();
   auto& home = shard_of(k.device, k.inode);
-  std::lock_guard const lock{home.mutex};
+  std::unique_lock lock{home.mutex};
+  auto const is_truncated = [&] { return home.truncating.contains({k.device, k.inode}); };
+  if (is_truncated() && !waits) return 0;
+  home.truncated.wait(lock, [&] { return !is_truncated(); });
+  // The size of a file that is being written is not looked at: kernels know it.
+  if (seen.order < home.changed_at && !home.versions.is_written(k.device, k.inode)) return {};
+  if (std::uint64_t(seen.status.st_size) > rpc::payload_mask + 1)
+    return -EFBIG;  // offsets travel in 48 bits
   auto const validate = [&] {
-    return home.versions.open(stamp_of(status), now_ns, order, shares_pages(access),
+    return home.versions.open(stamp_of(seen.status), seen.now_ns, seen.order, shares_pages(access),
                               host->block_backing());
   };
   if (auto const shared = home.open.find(k); shared != home.open.end()) {
@@ -162,7 +203,7 @@ std::int32_t file_registry::share_or_insert(std::shared_ptr<stored_file const> h
 // Makes a descriptor at a free place, for an open that `opened` has counted. On failure it counts
 // no more, and `host` is the caller's still: it is closed outside the lock.
 std::int32_t file_registry::insert(shard& home, key const& k, std::uint32_t index,
-                                   std::shared_ptr<stored_file const>& host,
+                                   std::shared_ptr<stored_file const> const& host,
                                    std::string const& path,
                                    content_versions::validation const& opened) {
   bool const shares = shares_pages(k.access);
@@ -170,7 +211,11 @@ std::int32_t file_registry::insert(shard& home, key const& k, std::uint32_t inde
   bool const once = (k.access & write_once) != 0;
   auto const once_write_index = once ? numbers_.take_write_index() : 0;
   std::shared_ptr<written_file> file;
+  auto const tell_others = [&] {
+    if (opened.changed) update_records(home, k, opened);
+  };
   if ((once ? once_write_index : opened.write_index) == 0 && writes) {
+    tell_others();
     home.versions.close(k.device, k.inode, shares);
     return -ENFILE;  // files whose dirty pages cannot be written have all write indices
   }
@@ -178,7 +223,8 @@ std::int32_t file_registry::insert(shard& home, key const& k, std::uint32_t inde
     if (writes) file = start_writing(home, k, host, path, opened, once_write_index);
     home.open.emplace(k, index);
   } catch (...) {
-    if (file) end_writing(home, k, file, true, shares);
+    if (file) undo_writing(home, k, once);
+    tell_others();
     numbers_.return_write_index(once_write_index);
     home.versions.close(k.device, k.inode, shares);
     throw;
@@ -187,7 +233,7 @@ std::int32_t file_registry::insert(shard& home, key const& k, std::uint32_t inde
   e.generation = e.generation % rpc::last_generation + 1;
   e.users = 1;
   e.file = k;
-  e.host = std::move(host);
+  e.host = host;
   e.writes = std::move(file);
   e.once_write_index = once_write_index;
   publish(home, index,
@@ -195,7 +241,7 @@ std::int32_t file_registry::insert(shard& home, key const& k, std::uint32_t inde
                                               once_write_index, false}
                : opened,
           k.access);
-  if (opened.changed) update_records(home, k, opened);  // the file's other descriptors
+  tell_others();
   return rpc::make_descriptor(index, e.generation);
 }
 

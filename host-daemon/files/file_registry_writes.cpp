@@ -1,15 +1,12 @@
-// Files that are written: the start and end of writing, and the host's own changes to their
-// contents.
+// Files that are written: looks at them, and the host's own changes to their contents.
 #include <host-daemon/base/interrupted.hpp>
 #include <host-daemon/base/no_size_signal.hpp>
 #include <host-daemon/base/open_kind.hpp>
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
-#include <bit>
 #include <cerrno>
 #include <climits>
-#include <iterator>
 #include <new>
 
 #include <sys/stat.h>
@@ -22,87 +19,6 @@ namespace {
 constexpr int kinds[] = {O_RDONLY, O_WRONLY, O_RDWR, O_WRONLY | O_APPEND, O_RDWR | O_APPEND};
 
 }  // namespace
-
-std::shared_ptr<written_file> file_registry::start_writing(
-    shard& home, key const& k, std::shared_ptr<stored_file const> const& host,
-    std::string const& path, content_versions::validation const& opened,
-    std::uint32_t once_write_index) {
-  auto& files = home.writing;
-  auto found = files.find({k.device, k.inode});
-  if (found == files.end()) {  // made whole first, as each step may find no memory
-    writing_file made{std::make_shared<written_file>()};
-    made.file->host = host;
-    made.file->path = path;
-    found = files.emplace(file_id{k.device, k.inode}, std::move(made)).first;
-  }
-  auto& w = found->second;
-  (once_write_index != 0 ? w.file->once_write_index : w.file->write_index) =
-      once_write_index != 0 ? once_write_index : opened.write_index;
-  // Pages of an earlier open with O_GWRONCE may still be dirty. They keep their version, so that no
-  // page gets a second write buffer, which could be written before the first.
-  if (once_write_index != 0 && w.file->once_version == 0)
-    w.file->once_version = numbers_.fresh_version();
-  writes_->attach(once_write_index != 0 ? w.file->once_version.load() : opened.version, w.file);
-  // The indices may have been another file's, whose errors must not stay.
-  if (++w.descriptors == 1 || once_write_index != 0) writes_->show_error(*w.file);
-  return w.file;
-}
-
-// The end of a descriptor for writing may give write indices back. Errors of pages that stay dirty
-// must not be shown to the files that take them.
-void file_registry::forget_write_indices(shard& home, key const& k, written_file& file,
-                                         bool shares) noexcept {
-  if (!shares) file.once_write_index = 0;
-  auto const found = home.writing.find({k.device, k.inode});
-  if (found != home.writing.end() && found->second.descriptors == 1) file.write_index = 0;
-}
-
-// Ends a descriptor for writing. Pages that stayed dirty keep the file and its version.
-void file_registry::end_writing(shard& home, key const& k,
-                                std::shared_ptr<written_file> const& file, bool clean,
-                                bool shares) noexcept {
-  auto const found = home.writing.find({k.device, k.inode});
-  if (found == home.writing.end()) return;
-  if (!clean && shares) ++found->second.kept;
-  if (!clean) kept_.fetch_or(std::uint64_t(1) << home.number, std::memory_order_relaxed);
-  if (--found->second.descriptors > 0 || found->second.kept > 0 || !clean) return;
-  writes_->forget(*file);
-  home.writing.erase(found);
-}
-
-// Lets go of files that were kept for pages that are written by now, in all shards. Nobody may ever
-// open such a file again: it may be unlinked. The caller has no lock of a shard.
-void file_registry::release_kept() noexcept {
-  // A close that happened before has its bit here. Other threads' bits may be missed; the next open
-  // finds them.
-  for (auto left = kept_.load(std::memory_order_relaxed); left != 0; left &= left - 1) {
-    auto& home = shards_[std::size_t(std::countr_zero(left))];
-    std::lock_guard const lock{home.mutex};
-    release_kept_of(home);
-  }
-}
-
-void file_registry::release_kept_of(shard& home) noexcept {
-  bool any = false;
-  auto& files = home.writing;
-  for (auto w = files.begin(); w != files.end();) {
-    auto& [which, kept] = *w;
-    bool const is_kept = kept.kept > 0 || kept.descriptors == 0;
-    bool const dirty = is_kept && writes_->dirty(*kept.file);
-    any |= dirty;
-    bool ends = false;
-    if (is_kept && !dirty) {
-      // All bytes are in the file by now. The file that gets the write index must not see the
-      // error.
-      writes_->take_error(*kept.file);
-      for (; kept.kept > 0; --kept.kept) home.versions.close(which.device, which.inode, true);
-      ends = kept.descriptors == 0;
-      if (ends) writes_->forget(*kept.file);
-    }
-    w = ends ? files.erase(w) : std::next(w);
-  }
-  if (!any) kept_.fetch_and(~(std::uint64_t(1) << home.number), std::memory_order_relaxed);
-}
 
 int file_registry::flush_all() noexcept {
   int const result = writes_ != nullptr ? writes_->flush(nullptr) : 0;
@@ -132,39 +48,6 @@ void file_registry::update_records(shard& home, key const& k,
     records_.store(found->second, &record::version, opened.version);
   }
   records_.bump_epoch();
-}
-
-std::int32_t file_registry::finish_close(std::int32_t descriptor) noexcept {
-  key k{};
-  auto const file = written(descriptor, &k, true);
-  if (!file) return -EBADF;
-  bool const shares = shares_pages(k.access);
-  writes_->flush(file.get());
-  int error = writes_->take_error(*file);
-  if (int const refused = file->host->end_writes(); error == 0) error = refused;
-  // The bytes that this descriptor wrote are in the file, not in the pages of others.
-  if (!shares) static_cast<void>(look_at(k, *file->host, look::renews));
-  std::shared_ptr<stored_file const> last;
-  auto const held = find(descriptor);
-  if (!held) return -EBADF;
-  auto& home = *held.home;
-  bool const clean = !writes_->dirty(*file);
-  if (file->changed) home.versions.written(k.device, k.inode);
-  if (--held->users > 0) {  // opened again meanwhile
-    home.versions.close(k.device, k.inode, shares);
-    return error;
-  }
-  last = std::move(held->host);
-  forget_write_indices(home, k, *file, shares);  // before another file can take them
-  numbers_.return_write_index(held->once_write_index);
-  held->once_write_index = 0;
-  held->writes.reset();
-  // Pages that stayed dirty keep the version, so that the next open finds them. No open finds those
-  // of O_GWRONCE.
-  if (clean || !shares) home.versions.close(k.device, k.inode, shares);
-  end_writing(home, k, file, clean, shares);
-  remove(held, descriptor);
-  return error;
 }
 
 // Returns the written file behind the descriptor: if this descriptor writes it, or (not
@@ -208,7 +91,7 @@ std::int32_t file_registry::unlink(std::string_view path) noexcept {
 // O_GWRONCE keep their version: nobody reads them.
 int file_registry::look_at(key const& k, stored_file const& file, look what,
                            std::optional<std::uint64_t> known) noexcept {
-  auto order = validations_.fetch_add(1, std::memory_order_relaxed) + 1;
+  auto order = next_look();
   struct ::stat status {};
   int const error = status_of(file, status);
   if (error != 0 && what == look::resizes) return error;

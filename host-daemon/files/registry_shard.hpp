@@ -6,11 +6,13 @@
 #include <host-daemon/files/version_numbers.hpp>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace gpufs::daemon {
 
@@ -74,10 +76,16 @@ struct alignas(64) registry_shard {
   registry_shard(std::uint32_t n, version_numbers& numbers) : number{n}, versions{numbers} {}
 
   std::uint32_t const number;
-  std::mutex mutex;  ///< guards the three below, and the entries that are in `open`
+  std::mutex mutex;  ///< guards all below, and the entries that are in `open`
   std::unordered_map<open_key, std::uint32_t, open_key_hash> open;  ///< descriptor indices
   content_versions versions;
   std::unordered_map<file_id, writing_file, file_id_hash> writing;
+  /// Looks with a lower number may have come before bytes that this filesystem wrote or cut off,
+  /// to a file that it does not write any more. Such a file is looked at again.
+  std::uint64_t changed_at = 0;
+  /// Files that are being truncated by their opens. No other open of them ends meanwhile.
+  std::unordered_set<file_id, file_id_hash> truncating;
+  std::condition_variable truncated;
 };
 
 }  // namespace gpufs::daemon

@@ -59,8 +59,9 @@ struct thread_endpoint {
   explicit thread_endpoint(served_endpoint& e) : shared{e} {}
 
   served_endpoint& shared;
-  std::size_t home = 0;   ///< the ring this thread looks at first
-  std::size_t visit = 0;  ///< the ring it looks at next when there is nothing at home
+  std::size_t home = 0;     ///< the ring this thread looks at first
+  std::size_t visit = 0;    ///< the ring it looked at last besides
+  unsigned full_turns = 0;  ///< in which there was something at home, since it looked at another
   endpoint_counters counters;
 };
 

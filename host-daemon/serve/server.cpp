@@ -170,19 +170,33 @@ void server::make_workers() {
 
 // Those of detached endpoints stay raised.
 void server::raise_stop_flags(std::uint64_t value) noexcept {
+  std::lock_guard const lock{raising_};
   for (auto const& e : endpoints_)
     if (!e.detached.load(std::memory_order_relaxed)) raise_flags(e.region, value);
 }
 
 void server::detach(std::size_t number) {
   auto& e = endpoints_.at(number);
-  // Pairs with the acquire of device waits: a caller that sees it need not wait for an answer.
-  raise_flags(e.region, 1);
-  e.detached.store(true, std::memory_order_relaxed);
+  {
+    std::lock_guard const lock{raising_};
+    // Pairs with the acquire of device waits: a caller that sees it need not wait for an answer.
+    raise_flags(e.region, 1);
+    e.detached.store(true, std::memory_order_relaxed);
+  }
   writes_.end_endpoint(number);
 }
 
 void server::start() {
+  std::lock_guard const one_at_a_time{starting_};
+  start_serving();
+}
+
+void server::stop() {
+  std::lock_guard const one_at_a_time{starting_};
+  stop_serving();
+}
+
+void server::start_serving() {
   if (running_) return;
   if (workers_.empty()) make_workers();
   // Pairs with the acquire of device waits: callers may expect answers again.
@@ -199,18 +213,18 @@ void server::start() {
   } catch (...) {
     ready.count_down(std::ptrdiff_t(workers_.size() - started));
     ready.wait();
-    stop();
+    stop_serving();
     throw;
   }
   ready.wait();
   for (auto& w : workers_) {
     int const error = w->start_error();
     if (error == 0) continue;
-    stop();
+    stop_serving();
     if (settings_.backend == io_backend::uring)
       throw std::system_error{-error, std::generic_category(), "daemon: io_uring_enable_rings"};
     settings_.backend = io_backend::pread;
-    start();
+    start_serving();
     engine_notes_.push_back(
         fmt::format("reading with pread threads: the kernel refuses to enable io_uring ({})",
                     std::strerror(-error)));
@@ -218,7 +232,7 @@ void server::start() {
   }
 }
 
-void server::stop() {
+void server::stop_serving() {
   if (!running_) return;
   // Pairs with the acquire of device waits: a caller that sees it need not wait for an answer.
   raise_stop_flags(1);

@@ -13,6 +13,7 @@
 #include <host-daemon/serve/endpoint.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -35,8 +36,8 @@ struct server_settings {
   bool views = true;                                   ///< copy out of views of files
   std::uint64_t write_behind = config{}.write_behind;  ///< as config has it
   unsigned queue_depth = 64;  ///< reads that one thread keeps in flight with io_uring, 1..4096
-  registry_settings files;
-  io_hooks hooks;
+  registry_settings files{};
+  io_hooks hooks{};
   /// Records what is done outside of the daemon's threads. It must outlive the server. Null: nobody
   /// does, and there is no trace.
   request_recorder* requests = nullptr;
@@ -92,8 +93,8 @@ class server {
   server& operator=(server const&) = delete;
 
   /// Clears the stop flags and starts the threads. Returns when all serve. No effect if running. It
-  /// may be called again after stop(): requests that stayed in the ring are answered then. One
-  /// thread at a time calls start() and stop().
+  /// may be called again after stop(): requests that stayed in the ring are answered then.
+  /// Thread-safe, as stop() is: each waits for the other.
   /// Throws std::system_error if a thread or a ring cannot be made; nothing runs then.
   void start();
 
@@ -103,12 +104,12 @@ class server {
   /// writes no data and no answer after this returns.
   void stop();
 
-  [[nodiscard]] bool running() const noexcept { return running_; }
+  [[nodiscard]] bool running() const noexcept { return running_.load(); }
 
   /// Ends the service of endpoint `number` for good, as its device has failed or goes: no kernel of
   /// it may add bytes to write buffers any more. Its device waits end with -EIO. Requests that were
   /// taken are answered, others stay in the ring. What its kernels have posted is written back as
-  /// ever. The other endpoints go on. Called as start().
+  /// ever. The other endpoints go on. Thread-safe.
   void detach(std::size_t number);
 
   [[nodiscard]] std::size_t endpoints() const noexcept { return endpoints_.size(); }
@@ -140,6 +141,8 @@ class server {
   [[nodiscard]] std::vector<std::string> notes() const;
 
  private:
+  void start_serving();
+  void stop_serving();
   void raise_stop_flags(std::uint64_t value) noexcept;
   void make_workers();
   void retire_workers();
@@ -149,7 +152,9 @@ class server {
   std::deque<served_endpoint> endpoints_;
   fault_injector* faults_;
   io_backend backend_ = io_backend::pread;
-  bool running_ = false;
+  std::mutex starting_;  // held by start() and stop()
+  std::mutex raising_;   // held while stop flags change; locked last
+  std::atomic<bool> running_{false};
   std::vector<std::string> engine_notes_;
   note_list late_notes_;  // of the time while the threads serve
   write_back writes_;

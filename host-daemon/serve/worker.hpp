@@ -92,9 +92,9 @@ class worker {
   bool begin_transfer(job& j) noexcept;
   void offer_windows(job const& j) noexcept;
   void finish_open(taken_request const& request) noexcept;
-  std::int32_t stat(taken_request const& request) noexcept;
+  std::int32_t stat(taken_request const& request, bool waits) noexcept;
   std::int32_t advise(taken_request const& request) noexcept;
-  [[nodiscard]] std::int32_t open(taken_request const& request) noexcept;
+  [[nodiscard]] std::int32_t open(taken_request const& request, bool waits) noexcept;
   [[nodiscard]] std::int32_t unlink(taken_request const& request) noexcept;
   void answer_elsewhere(taken_request const& request) noexcept;
   void answer_slow(taken_request const& request) noexcept;

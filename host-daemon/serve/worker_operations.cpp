@@ -56,12 +56,17 @@ bool worker::take_requests(thread_endpoint& from) noexcept {
   std::array<rpc::request, request_queue::most_at_once> taken;
   auto const room = std::span{taken}.first(std::min(taken.size(), engine_->room()));
   auto& rings = from.shared.rings;
-  auto count = rings[from.home].take(room);
-  // No request at home: one other ring per turn, so that no request waits while a thread is idle.
-  if (count == 0 && rings.size() > 1) {
+  auto const visit = [&] {
+    from.full_turns = 0;
     from.visit = from.visit + 1 == rings.size() ? 0 : from.visit + 1;
-    if (from.visit != from.home) count = rings[from.visit].take(room);
-  }
+    return from.visit != from.home ? rings[from.visit].take(room) : 0;
+  };
+  // One turn in 8 begins at another ring, whose own thread may be held up by a disk.
+  auto count = from.full_turns == 8 && rings.size() > 1 ? visit() : 0;
+  if (count == 0) count = rings[from.home].take(room);
+  from.full_turns = std::min(from.full_turns + 1, 8u);
+  // No request at home: one other ring per turn, so that no request waits while a thread is idle.
+  if (count == 0 && rings.size() > 1) count = visit();
   if (count > 0) now_ = ended_request::time_point::clock::now();
   for (std::size_t i = 0; i < count; ++i) {
     dispatch({taken[i], &from});
@@ -88,7 +93,10 @@ void worker::dispatch(taken_request const& request) noexcept {
         auto const result = registry_.begin_close(request.file);
         return result == 1 ? answer_elsewhere(request) : answer(request, result);
       }
-      case rpc::operation::stat: return answer(request, stat(request));
+      case rpc::operation::stat: {
+        auto const result = stat(request, false);
+        return result == 1 ? answer_elsewhere(request) : answer(request, result);
+      }
       case rpc::operation::advise: return answer(request, advise(request));
       case rpc::operation::sync:
       case rpc::operation::truncate:
@@ -117,22 +125,26 @@ void worker::begin_open(taken_request const& request) {
 void worker::finish_open(taken_request const& request) noexcept {
   if (request.argument[0] > std::uint64_t(INT_MAX) || request.argument[1] > UINT_MAX)
     return answer(request, -EINVAL);
-  // To cut a long file takes a file system as long as to remove it.
-  if ((int(request.argument[0]) & O_TRUNC) != 0) return answer_elsewhere(request);
-  answer(request, open(request));
+  auto const opened = open(request, false);
+  if (opened == 0) return answer_elsewhere(request);
+  answer(request, opened);
 }
 
-std::int32_t worker::open(taken_request const& request) noexcept {
+// With `waits` unset both return what says that they would have to wait.
+std::int32_t worker::open(taken_request const& request, bool waits) noexcept {
   std::string_view const path{
       reinterpret_cast<char const*>(request.region().staging + request.staging), request.length};
-  return registry_.open(path, int(request.argument[0]), unsigned(request.argument[1]),
-                        still_awaited(completion_of(request), request.sequence));
+  auto const flags = int(request.argument[0]);
+  auto const mode = unsigned(request.argument[1]);
+  if (!waits) return registry_.try_open(path, flags, mode);
+  return registry_.open(path, flags, mode, still_awaited(completion_of(request), request.sequence));
 }
 
-std::int32_t worker::stat(taken_request const& request) noexcept {
+std::int32_t worker::stat(taken_request const& request, bool waits) noexcept {
   rpc::file_status status{};
   if (!in_staging(request, sizeof status)) return -EINVAL;
-  auto const result = registry_.stat(request.file, status);
+  auto const result =
+      waits ? registry_.stat(request.file, status) : registry_.try_stat(request.file, status);
   if (result == 0) std::memcpy(request.region().staging + request.staging, &status, sizeof status);
   return result;
 }
@@ -162,7 +174,8 @@ void worker::answer_elsewhere(taken_request const& request) noexcept {
 
 void worker::answer_slow(taken_request const& request) noexcept {
   switch (request.op) {
-    case rpc::operation::open: return answer(request, open(request));
+    case rpc::operation::open: return answer(request, open(request, true));
+    case rpc::operation::stat: return answer(request, stat(request, true));
     case rpc::operation::close: return answer(request, registry_.finish_close(request.file));
     case rpc::operation::sync: return answer(request, registry_.sync(request.file));
     case rpc::operation::flush: return answer(request, registry_.flush(request.file));

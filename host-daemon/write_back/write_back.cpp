@@ -219,7 +219,12 @@ void write_back::lock_in_order(write_order& order, batch& locked) {
   while (!order.empty() && locked.size() < most) {
     auto const i = order.take();
     locked_buffer buffer;
-    if (wanted_now(i, order.pressed()) && lock_buffer(i, insist::no, buffer))
+    if (!wanted_now(i, order.pressed()) || !lock_buffer(i, insist::no, buffer)) continue;
+    // A flush may have failed since then, and reported it. A second failure would be reported
+    // again.
+    if (watch_[i].failed.load(std::memory_order_relaxed) == buffer.sequence)
+      release_buffer(buffer, false);
+    else
       locked.push_back(std::move(buffer));
   }
 }

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include <sys/uio.h>
 
@@ -120,7 +121,9 @@ bool write_back::begin_sync(written_file& file) {
   return asks;
 }
 
-// Writes pieces [first, last), which are consecutive in one file and of one endpoint.
+// Writes pieces [first, last), which are consecutive in one file and of one endpoint. A piece that
+// finds no room keeps none behind it out of the file: those may have their place on a full disk.
+// After another error the rest fails without a try, as each may take as long as a time-out.
 void write_back::write_run(piece const* first, piece const* last) {
   std::uint64_t skip = 0;  // bytes of the first piece that are written
   for (unsigned fruitless = 0; first != last;) {
@@ -133,7 +136,11 @@ void write_back::write_run(piece const* first, piece const* last) {
     }
     if ((result == 0 || result == -EINTR || result == -EAGAIN) && ++fruitless < most_fruitless)
       continue;
-    for (; first != last; ++first) fail(*first->buffer, result == 0 ? EIO : int(-result));
+    bool const is_of_place = result == -ENOSPC || result == -EDQUOT || result == -EFBIG;
+    do fail(*first++->buffer, result == 0 ? EIO : int(-result));
+    while (!is_of_place && first != last);
+    fruitless = 0;
+    skip = 0;
   }
 }
 
@@ -200,7 +207,7 @@ std::int64_t write_back::write_vectors(stored_file const& file, std::span<::iove
 }
 
 void write_back::fail(locked_buffer& locked, int error) {
-  locked.failed = true;
+  if (std::exchange(locked.failed, true)) return;  // of another range; it may be reported by now
   auto& w = watch_[locked.number];
   w.failed.store(locked.sequence, std::memory_order_relaxed);
   if (locked.file != nullptr) {

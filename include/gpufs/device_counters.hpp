@@ -12,6 +12,7 @@
   COUNTER(read_requests, "requests that asked for bytes of a file")                                \
   COUNTER(prefetch_hits, "misses whose bytes a prefetch buffer had, or had asked for")             \
   COUNTER(pages_ahead, "misses of pages that were brought in before they were wanted")             \
+  COUNTER(pages_by_warps, "misses of long reads that the warps of a block shared out")             \
   COUNTER(bytes_delivered, "bytes that gread gave to kernels")                                     \
   COUNTER(bytes_pulled, "bytes that kernels pulled from pinned staging over the bus")              \
   COUNTER(bytes_dma, "bytes that the copy engine brought into GPU memory")                         \

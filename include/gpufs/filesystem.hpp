@@ -50,6 +50,7 @@ class filesystem {
   [[nodiscard]] int open(std::string const& path, int flags, unsigned mode = 0644);
 
   /// Closes `fd` once. The last close of a written file writes its dirty pages to the host file.
+  /// The daemon may keep the host file open for a moment more.
   /// Returns 0, or -EBADF not open | the error of the write-back (`fd` is closed all the same).
   int close(int fd);
 
@@ -69,6 +70,7 @@ class filesystem {
   ///
   /// Returns bytes written: `count` or fewer, or
   ///   -EBADF not open for writing | -EINVAL `offset` < 0 | -EFBIG beyond 2^48
+  ///   -EOPNOTSUPP open with O_APPEND: only kernels append
   ///   an error of pwrite(2)
   ///   the error of the write-back (nothing of this call is written then)
   std::int64_t write(int fd, void const* bytes, std::uint64_t count, std::int64_t offset);

@@ -30,8 +30,8 @@ enum gpufs_advice {
 /// Makes a filesystem on the current device and stores it in `*made`; on failure null.
 ///
 /// `settings` has a setting per line, as `page_size = 64K`; values may stand in double quotes. `#`
-/// begins a comment. Null or empty: the defaults. As in C++, gpufs.toml and GPUFS_* variables
-/// override these values.
+/// outside them begins a comment. Null or empty: the defaults. As in C++, gpufs.toml and GPUFS_*
+/// variables override these values.
 ///
 /// Returns 0, or
 ///   -EFAULT `made` is null | -EINVAL a wrong line or setting | -ENODEV no device

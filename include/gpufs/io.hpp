@@ -63,6 +63,9 @@ template <class Group>
 /// After an error of the write-back the pages stay dirty, and a gfsync after another gopen tries
 /// again.
 ///
+/// Nobody may use `fd` after its last gclose. A gwrite by another io_context might not notice that
+/// it is closed, and its bytes would be lost.
+///
 /// Returns 0, or
 ///   -EBADF not open | -ETIMEDOUT no answer in time | -EIO daemon stopped
 ///   the error of the write-back (`fd` is closed all the same)

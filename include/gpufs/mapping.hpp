@@ -91,7 +91,7 @@ class mapping {
   /// has changed and not written back stay. Scratch objects: does nothing.
   ///
   /// Stores of others through mmap(2) count as soon as they are synced. Objects of access::write
-  /// forget what they have written back. Returns 0, or
+  /// see the file where they have written back. Returns 0, or
   ///   -EBUSY a call uses the object | -ESTALE the file became shorter | -EIO | -errno as fstat(2)
   int refresh();
 
@@ -170,7 +170,7 @@ class shared_memory {
   /// back, and this object sees what they write before its bytes are read, or after refresh().
   ///
   /// Throws config_error for bad options, and shared_memory_error with the path:
-  ///   EINVAL no bytes, a bad offset, or beyond the end of the file | EBUSY has a writable object
+  ///   EINVAL no bytes, bad offset, zero byte in path, beyond the end | EBUSY has a writable object
   ///   ENOMEM | ENOSPC | EISDIR, EOPNOTSUPP no regular file | EACCES, ENOENT, ... as open(2)
   [[nodiscard]] mapping map(std::string const& path, map_options const& options = {});
   /// The same for the file behind an open descriptor, which may be closed then.
@@ -191,17 +191,19 @@ class shared_memory {
   /// Returns the number of bytes, which may be less, 0: the end of the file, or
   ///   -EFAULT the memory is not all of one object | -ENOMEM no memory can be pinned
   ///   -EIO the device failed, so that bytes are lost | -errno as the system call
-  /// A failure behind the first bytes: their number. What a pipe gave before -EIO is lost.
+  /// A failure behind the first bytes: their number. What a pipe gave before -EIO is lost. If the
+  /// memory cannot be had, nothing is read: the position stays, and so do a pipe's bytes.
   std::int64_t read(int fd, void* to, std::uint64_t bytes);
   /// As pread(2), else as read().
   std::int64_t pread(int fd, void* to, std::uint64_t bytes, std::uint64_t offset);
-  /// As write(2), else as read().
+  /// As write(2), else as read(). -ESTALE: a file that is mapped for reading became shorter.
   std::int64_t write(int fd, void const* from, std::uint64_t bytes);
   /// As pwrite(2), else as read().
   std::int64_t pwrite(int fd, void const* from, std::uint64_t bytes, std::uint64_t offset);
 
   /// As memmove(), with objects on one side or on both, in the same way. Returns 0, or
-  /// -EFAULT, -ENOMEM, -EIO as read(). A failure may leave a part of the bytes done.
+  /// -EFAULT, -ENOMEM, -EIO as read(), -ESTALE as write(). A failure may leave a part of the bytes
+  /// done.
   int copy(void* to, void const* from, std::uint64_t bytes);
   /// As memset(), else as copy().
   int set(void* to, int value, std::uint64_t bytes);

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import atexit
+import errno
+import operator
 import os
 import sys
 import weakref
@@ -49,8 +51,9 @@ class Filesystem:
     def __init__(self, config: Dictionary[str, Any] | None = None, *, device: int | None = None,
                  overrides: bool = True, **settings: Any) -> None:
         values = {**(config or {}), **settings}
-        self._core = _gpufs.make_core([(str(k), _text_of(k, v)) for k, v in values.items()],
-                                      overrides, device)
+        self._core = _gpufs.make_core(
+            [(os.fsencode(str(k)), os.fsencode(_text_of(k, v))) for k, v in values.items()],
+            overrides, device)
         self._shared: SharedMemory | None = None
         _open_filesystems.add(self)
 
@@ -60,9 +63,9 @@ class Filesystem:
 
         Raises OSError as open(2).
         """
-        flags = mode if isinstance(mode, int) else _flags_of(mode)
+        flags = _fitting(mode, "mode", 32) if isinstance(mode, int) else _flags_of(mode)
         fd = self._core.open(os.fsencode(path), flags, permissions)
-        return File(self, fd, os.fsdecode(path))
+        return File(self, fd, os.fsdecode(path), flags & os.O_APPEND != 0)
 
     def gather(self, file: File | int, offsets: Any, size: int | None = None, out: Any = None, *,
                stream: Any = None, wait: bool = True, _staged: bool = False) -> Any:
@@ -117,16 +120,27 @@ class Filesystem:
 
         Sees what kernels have written. Returns fewer bytes at the end of the file.
         """
-        left = max(0, self.size(file) - offset)
+        left = max(0, self.size(file) - _fitting(offset, "offset"))
         return self._core.read(_fd(file), left if count < 0 else min(count, left), offset)
 
     def readinto(self, file: File | int, buffer: Any, offset: int = 0) -> int:
         """Reads into writable host memory. Returns the number of bytes."""
-        return self._core.read_into(_fd(file), buffer, offset)
+        return self._core.read_into(_fd(file), buffer, _fitting(offset, "offset"))
 
     def write(self, file: File | int, data: Any, offset: int = 0) -> int:
-        """Writes host memory to byte `offset`. Returns the number of bytes."""
-        return self._core.write(_fd(file), data, offset)
+        """Writes host memory to byte `offset`. Returns the number of bytes.
+
+        A File that appends gets the bytes at its end, whatever `offset` is, by a kernel as
+        scatter() does. Its number alone does not: that raises OSError (EOPNOTSUPP).
+        """
+        if not isinstance(file, File) or not file._appends:
+            return self._core.write(_fd(file), data, _fitting(offset, "offset"))
+        if _fitting(offset, "offset") < 0:
+            raise OSError(errno.EINVAL, f"{os.strerror(errno.EINVAL)}: {file.path}")
+        count = _gpufs.byte_count(data)
+        if count != 0:
+            self.scatter(file, [0], data, count)
+        return count
 
     def size(self, file: File | int) -> int:
         """The bytes of the file, with those that kernels have added."""
@@ -143,7 +157,8 @@ class Filesystem:
         """
         if what not in _ADVICE:
             raise ValueError(f"what: must be one of {', '.join(_ADVICE)}, not {what!r}")
-        self._core.advise(_fd(file), offset, length, _ADVICE[what])
+        self._core.advise(_fd(file), _fitting(offset, "offset"), _fitting(length, "length"),
+                          _ADVICE[what])
 
     def sync(self, file: File | int | None = None) -> None:
         """Writes the file's dirty pages and makes them durable. None: all files', not durably.
@@ -212,10 +227,14 @@ class Filesystem:
         """Waits for transfers, writes all dirty pages and frees everything. Closing twice is fine.
 
         No kernel of others that uses the filesystem may be running. Mappings live on. Raises
-        OSError: bytes that could not be written are lost.
+        OSError: bytes that could not be written are lost. Raises RuntimeError in a signal handler
+        that interrupts a gather or scatter of the filesystem, which stops; then it stays open.
         """
-        _open_filesystems.discard(self)
-        self._core.close()
+        try:
+            self._core.close()
+        finally:
+            if self._core.closed():
+                _open_filesystems.discard(self)
 
     def __enter__(self) -> Filesystem:
         return self
@@ -240,8 +259,8 @@ class Filesystem:
 class File:
     """An open file of a Filesystem. close() ends it, and so does `with`."""
 
-    def __init__(self, fs: Filesystem, fd: int, path: str) -> None:
-        self._fs, self._fd, self._path = fs, fd, path
+    def __init__(self, fs: Filesystem, fd: int, path: str, appends: bool = False) -> None:
+        self._fs, self._fd, self._path, self._appends = fs, fd, path, appends
 
     @property
     def fs(self) -> Filesystem:
@@ -299,10 +318,17 @@ class File:
     def close(self) -> None:
         """Closes the file once. The last close writes its dirty pages to the host file.
 
+        Waits for transfers of the file. Raises RuntimeError in a signal handler that interrupts
+        one, which stops; then the file stays open.
         Closing twice is fine, also after the filesystem. Raises the OSError of the write-back.
         """
         fd, self._fd = self._fd, -1
         if fd >= 0 and not self._fs.closed:
+            try:
+                self._fs._core.finish_of(fd)
+            except RuntimeError:  # a signal handler cannot wait for what it interrupts
+                self._fd = fd
+                raise
             self._fs._core.close_file(fd)
 
     def __enter__(self) -> File:
@@ -320,11 +346,20 @@ def _fd(file: Union[File, int]) -> int:
     if isinstance(file, File):
         return file.fd
     if isinstance(file, int):
-        return file
+        return _fitting(file, "file", 32)
     raise TypeError(f"file: must be a gpufs.File or its fd, not {type(file).__name__}")
 
 
+def _fitting(value: Any, name: str, bits: int = 64) -> int:
+    number = operator.index(value)
+    if not -1 << bits - 1 <= number < 1 << bits - 1:
+        raise OverflowError(f"{name}: must fit {bits} bits, is {number}")
+    return number
+
+
 def _flags_of(mode: str) -> int:
+    if not isinstance(mode, str):
+        raise TypeError(f"mode: must be a str or flags, not {type(mode).__name__}")
     flags = _MODES.get(mode.replace("b", ""))
     if flags is None or mode.count("b") > 1:
         raise ValueError(f"mode: must be one of {', '.join(_MODES)} or flags, not {mode!r}")

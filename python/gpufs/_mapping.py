@@ -93,7 +93,10 @@ class Mapping:
         return os.fsdecode(self._core.name())
 
     def sync(self, first: int | None = None, length: int | None = None) -> None:
-        """Writes changed pages to the file and makes them durable. Raises OSError, once."""
+        """Writes changed pages to the file and makes them durable. Raises OSError, once.
+
+        Raises OSError (EBUSY) within using() of this thread.
+        """
         if first is None and length is None:
             self._core.sync()
         else:
@@ -127,8 +130,8 @@ class Mapping:
     def close(self) -> None:
         """Writes back what was changed, and frees the address. Closing twice is fine.
 
-        Raises BufferError while tensors see the memory, OSError if it could not be written: then
-        it is lost.
+        Waits for calls that other threads have begun. Raises BufferError while tensors see the
+        memory and within using() of it, OSError if it could not be written: then it is lost.
         """
         try:
             self._core.close()

@@ -56,6 +56,7 @@ int core::close() {
     for (auto& w : idle_) static_cast<void>(w.release());
     return 0;
   }
+  transfer::refuse_in_handler(*this, std::nullopt);
   std::vector<std::weak_ptr<transfer>> under_way;
   {
     std::unique_lock lock(mutex_);
@@ -66,8 +67,7 @@ int core::close() {
     closing_ = true;
     under_way.swap(transfers_);
   }
-  for (auto const& t : under_way)
-    if (auto const held = t.lock()) held->finish();
+  finish(under_way);
   {
     std::unique_lock lock(mutex_);
     unused_.wait(lock, [&] { return users_ == 0; });
@@ -83,6 +83,29 @@ int core::close() {
   return error;
 }
 
+void core::finish(std::vector<std::weak_ptr<transfer>> const& all, std::optional<int> fd) {
+  std::vector<std::shared_ptr<transfer>> held;
+  held.reserve(all.size());
+  for (auto const& t : all)
+    if (auto one = t.lock()) held.push_back(std::move(one));
+  for (auto const& t : held)
+    if (!fd.has_value() || t->fd() == *fd) t->finish();
+  if (held.empty()) return;
+  nanobind::gil_scoped_acquire const acquire;  // a transfer ends with its last owner, with the GIL
+  held.clear();
+}
+
+void core::finish_of(int fd) {
+  transfer::refuse_in_handler(*this, fd);
+  std::vector<std::weak_ptr<transfer>> all;
+  {
+    use const files(*this);
+    std::lock_guard const lock(mutex_);
+    all = transfers_;
+  }
+  finish(all, fd);
+}
+
 bool core::in_child() const { return process_ != ::getpid(); }
 
 bool core::closed() const {
@@ -91,11 +114,15 @@ bool core::closed() const {
   return closing_;
 }
 
-core::use::use(core& of) : of_(of) {
-  if (of.in_child())
+void core::refuse_in_child() const {
+  if (in_child())
     throw std::system_error(EPERM, std::generic_category(),
-                            "the filesystem belongs to process " + std::to_string(of.process_) +
+                            "the filesystem belongs to process " + std::to_string(process_) +
                                 ": a child of fork() must make one of its own");
+}
+
+core::use::use(core& of) : of_(of) {
+  of.refuse_in_child();
   {
     std::lock_guard const lock(of_.mutex_);
     if (of_.closing_) throw nanobind::value_error("the filesystem is closed");

@@ -56,12 +56,15 @@ class core : public std::enable_shared_from_this<core> {
 
   /// Waits for transfers and other calls, writes dirty pages, frees everything. A child of fork()
   /// forgets its copy. Returns 0, or -errno: bytes that could not be written are lost.
+  /// Throws std::runtime_error as transfer::refuse_in_handler(); then it is not closed.
   int close();
   [[nodiscard]] bool closed() const;
   [[nodiscard]] int device() const { return device_; }
 
   /// True in a child of fork(), which must leave everything as it is.
   [[nodiscard]] bool in_child() const;
+  /// Throws std::system_error (EPERM) in a child of fork().
+  void refuse_in_child() const;
 
   /// Keeps the filesystem while it lives.
   class use {
@@ -92,11 +95,16 @@ class core : public std::enable_shared_from_this<core> {
   [[nodiscard]] std::unique_ptr<workspace> take_workspace();
   void return_workspace(std::unique_ptr<workspace> w);
 
+  /// Waits for the transfers of a descriptor. Throws as `use`, and std::runtime_error as close().
+  void finish_of(int fd);
+
   /// close() finishes it.
   void add(std::shared_ptr<transfer> const& t);
 
  private:
   void end_use();
+  static void finish(std::vector<std::weak_ptr<transfer>> const& all,
+                     std::optional<int> fd = std::nullopt);
 
   std::unique_ptr<filesystem> files_;
   pid_t process_;

@@ -16,15 +16,21 @@ namespace {
 namespace nb = nanobind;
 
 void set_os_error(std::int64_t error, std::string const& what, std::string const& name) {
-  nb::object const path = nb::steal(
-      PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
-  nb::object const arguments = name.empty() ? nb::make_tuple(std::llabs(error), what)
-                                            : nb::make_tuple(std::llabs(error), what, path);
+  nb::str const text = text_of_bytes(what), path = text_of_bytes(name);
+  nb::object const arguments = name.empty() ? nb::make_tuple(std::llabs(error), text)
+                                            : nb::make_tuple(std::llabs(error), text, path);
   // Python makes FileNotFoundError and the like out of the errno.
   PyErr_SetObject(PyExc_OSError, arguments.ptr());
 }
 
 }  // namespace
+
+nb::str text_of_bytes(std::string_view bytes) {
+  auto const made = nb::steal<nb::str>(
+      PyUnicode_DecodeFSDefaultAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size())));
+  if (!made.is_valid()) throw nb::python_error();
+  return made;
+}
 
 void throw_os_error(std::int64_t error, std::string const& what, std::string const& name) {
   set_os_error(error, what, name);

@@ -5,8 +5,13 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace gpufs::python {
+
+/// Text of the system as a str: bytes that are not UTF-8 become surrogates, as in os.fsdecode().
+/// The caller holds the GIL.
+[[nodiscard]] nanobind::str text_of_bytes(std::string_view bytes);
 
 /// Throws OSError, or the subclass that Python has for the errno. `error` is an errno or -errno,
 /// `name` a path or empty. The caller holds the GIL.

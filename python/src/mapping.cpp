@@ -3,20 +3,20 @@
 #include <gpufs/settings.hpp>
 
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <python/src/errors.hpp>
+#include <python/src/mapped.hpp>
 #include <python/src/mapping.hpp>
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,97 +27,6 @@ namespace gpufs::python {
 namespace nb = nanobind;
 
 namespace {
-
-/// A gpufs::mapping, and how many tensors see its memory.
-class mapped {
- public:
-  mapped(mapping object, std::string name, bool only_read, int device)
-      : object_(std::move(object)),
-        name_(std::move(name)),
-        only_read_(only_read),
-        device_(device),
-        process_(::getpid()) {}
-  ~mapped() {
-    std::optional<nb::gil_scoped_release> release;
-    if (PyGILState_Check() != 0) release.emplace();
-    if (process_ != ::getpid()) {  // the object is the parent's
-      static_cast<void>(new mapping(std::move(object_)));
-      return;
-    }
-    object_ = {};
-  }
-  mapped(mapped const&) = delete;
-  mapped& operator=(mapped const&) = delete;
-
-  /// Throws ValueError: closed. Throws OSError: a child of fork().
-  mapping& object() {
-    if (process_ != ::getpid())
-      throw_os_error(EPERM, "the mapping belongs to process " + std::to_string(process_) +
-                                ": a child of fork() must make one of its own");
-    if (closed_) throw nb::value_error("the mapping is closed");
-    return object_;
-  }
-
-  /// Runs `act` on the object without the GIL. Throws OSError for a result other than 0.
-  template <class Act>
-  void run(Act const& act) {
-    mapping& m = object();
-    int error;
-    {
-      nb::gil_scoped_release const release;
-      error = act(m);
-    }
-    if (error != 0) throw_os_error(error, std::strerror(-error), name_);
-  }
-
-  void close() {
-    if (closed_) return;
-    mapping& m = object();
-    if (seen_.load(std::memory_order_relaxed) != 0) {
-      PyErr_SetString(PyExc_BufferError,
-                      "cannot close: tensors that see the memory of the mapping exist");
-      throw nb::python_error();
-    }
-    closed_ = true;
-    int error;
-    {
-      nb::gil_scoped_release const release;
-      error = m.unmap();
-    }
-    if (error != 0) throw_os_error(error, std::strerror(-error), name_);
-  }
-
-  /// The memory as a tensor of bytes, for the host or for the device.
-  nb::object bytes(std::shared_ptr<mapped> const& self, bool on_device) {
-    mapping& m = object();
-    seen_.fetch_add(1, std::memory_order_relaxed);
-    nb::capsule const owner(new std::shared_ptr<mapped>(self), [](void* p) noexcept {
-      std::unique_ptr<std::shared_ptr<mapped>> const held(static_cast<std::shared_ptr<mapped>*>(p));
-      (*held)->seen_.fetch_sub(1, std::memory_order_relaxed);
-    });
-    std::size_t const size = m.size();
-    if (on_device)
-      return nb::cast(nb::ndarray<nb::array_api, std::uint8_t>(m.data(), {size}, owner, {},
-                                                               nb::dtype<std::uint8_t>(),
-                                                               nb::device::cuda::value, device_));
-    if (only_read_)
-      return nb::cast(nb::ndarray<nb::numpy, std::uint8_t const>(m.data(), {size}, owner));
-    return nb::cast(nb::ndarray<nb::numpy, std::uint8_t>(m.data(), {size}, owner));
-  }
-
-  [[nodiscard]] bool closed() const { return closed_; }
-  [[nodiscard]] std::string const& name() const { return name_; }
-  [[nodiscard]] bool only_read() const { return only_read_; }
-
- private:
-  mapping object_;
-  std::string name_;
-  bool only_read_;
-  int device_;
-  pid_t process_;
-  bool closed_ = false;  // guarded by the GIL
-  std::atomic<unsigned> seen_{0};
-};
 
 access access_named(std::string const& name) {
   if (name == "read") return access::read;
@@ -138,14 +47,22 @@ class declared_launch {
 #endif
     call_.emplace(stream_.has_value() ? &*stream_ : nullptr);
   }
-  void uses(mapped& m, std::string const& how) {
+  ~declared_launch() {
+    call_.reset();  // before the objects, whose end would wait for it
+    end();
+  }
+  declared_launch(declared_launch const&) = delete;
+  declared_launch& operator=(declared_launch const&) = delete;
+
+  void uses(std::shared_ptr<mapped> const& m, std::string const& how) {
     access const a = access_named(how);
     if (a == access::read)
-      call_->reads(m.object());
+      call_->reads(m->object());
     else if (a == access::write)
-      call_->writes(m.object());
+      call_->writes(m->object());
     else
-      call_->reads_writes(m.object());
+      call_->reads_writes(m->object());
+    used_.push_back(m);
   }
   void release() {
     int error;
@@ -153,18 +70,33 @@ class declared_launch {
       nb::gil_scoped_release const no_gil;
       error = call_->release();
     }
-    if (error == 0) return;
+    if (error == 0) {
+      by_ = std::this_thread::get_id();
+      for (auto const& m : used_) m->declare(*by_);
+      return;
+    }
     std::string const why = call_->why_refused();
     throw_os_error(error, why.empty() ? std::strerror(-error) : why);
   }
   void launched() {
-    nb::gil_scoped_release const no_gil;
-    call_->launched();
+    {
+      nb::gil_scoped_release const no_gil;
+      call_->launched();
+    }
+    end();
   }
 
  private:
+  void end() {
+    if (by_.has_value())
+      for (auto const& m : used_) m->undeclare(*by_);
+    by_.reset();
+  }
+
   std::optional<stream> stream_;
   std::optional<shared_call> call_;
+  std::vector<std::shared_ptr<mapped>> used_;  // the objects live as long
+  std::optional<std::thread::id> by_;          // the thread whose declaration is open
 };
 
 /// A shared_memory on one device.
@@ -196,7 +128,7 @@ class space {
   }
   nb::list notes() {
     nb::list all;
-    for (auto const& line : memory().notes()) all.append(nb::str(line.c_str(), line.size()));
+    for (auto const& line : memory().notes()) all.append(text_of_bytes(line));
     return all;
   }
 
@@ -238,12 +170,13 @@ void register_mapping(nb::module_& m) {
       .def("size", [](mapped& of) { return of.object().size(); })
       .def("address",
            [](mapped& of) { return reinterpret_cast<std::uintptr_t>(of.object().data()); })
-      .def("sync", [](mapped& of) { of.run([](mapping& o) { return o.sync(); }); })
+      .def("sync", [](mapped& of) { of.run_behind_kernels([](mapping& o) { return o.sync(); }); })
       .def("sync_range",
            [](mapped& of, std::uint64_t first, std::uint64_t bytes) {
-             of.run([&](mapping& o) { return o.sync(first, bytes); });
+             of.run_behind_kernels([&](mapping& o) { return o.sync(first, bytes); });
            })
-      .def("write_back", [](mapped& of) { of.run([](mapping& o) { return o.write_back(); }); })
+      .def("write_back",
+           [](mapped& of) { of.run_behind_kernels([](mapping& o) { return o.write_back(); }); })
       .def("refresh", [](mapped& of) { of.run([](mapping& o) { return o.refresh(); }); })
       .def("discard", [](mapped& of) { of.run([](mapping& o) { return o.discard(); }); })
       .def("prefetch",
@@ -252,8 +185,7 @@ void register_mapping(nb::module_& m) {
            })
       .def("errors", [](mapped& of) {
         nb::list all;
-        for (auto const& line : of.object().errors())
-          all.append(nb::str(line.c_str(), line.size()));
+        for (auto const& line : of.object().errors()) all.append(text_of_bytes(line));
         return all;
       });
   nb::class_<declared_launch>(m, "LaunchCore", "What gpufs.using() stands on.")

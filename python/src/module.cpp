@@ -116,7 +116,7 @@ nb::dict settings_of(core& of) {
   nb::dict d;
   core::use files(of);
   for (auto const& s : settings())
-    d[nb::str(s.key.data(), s.key.size())] = s.print(files->settings());
+    d[nb::str(s.key.data(), s.key.size())] = text_of_bytes(s.print(files->settings()));
   return d;
 }
 
@@ -165,12 +165,16 @@ nb::object device_bytes(core& of, std::uint64_t records, std::uint64_t size) {
 
 nb::list lines_of(std::vector<std::string> const& lines) {
   nb::list all;
-  for (auto const& line : lines) all.append(nb::str(line.c_str(), line.size()));
+  for (auto const& line : lines) all.append(text_of_bytes(line));
   return all;
 }
 
-std::shared_ptr<core> make_core(named_values const& values, bool overrides,
-                                std::optional<int> device) {
+std::shared_ptr<core> make_core(std::vector<std::pair<nb::bytes, nb::bytes>> const& given,
+                                bool overrides, std::optional<int> device) {
+  named_values values;
+  for (auto const& [key, value] : given)
+    values.emplace_back(std::string(key.c_str(), key.size()),
+                        std::string(value.c_str(), value.size()));
   nb::gil_scoped_release const release;
   return std::make_shared<core>(config_of(values, overrides), device);
 }
@@ -201,6 +205,7 @@ void register_files(nb::class_<core>& c) {
       .def(
           "close_file",
           [](core& of, int fd) { run(of, fd, [&](filesystem& files) { return files.close(fd); }); })
+      .def("finish_of", &core::finish_of, nb::call_guard<nb::gil_scoped_release>())
       .def("status", &status_of)
       .def("read", &read_bytes)
       .def("read_into", &read_into)

@@ -27,6 +27,16 @@ bool has_no_gaps(Array const& a) {
   return true;
 }
 
+// Also within a structure. A field's name may have any letter.
+bool has_objects(char const* format) {
+  bool in_name = false;
+  for (char const* c = format; c != nullptr && *c != 0; ++c) {
+    if (*c == ':') in_name = !in_name;
+    if (*c == 'O' && !in_name) return true;
+  }
+  return false;
+}
+
 std::string type_of(nb::handle object) { return nb::type_name(object.type()).c_str(); }
 
 }  // namespace
@@ -54,6 +64,8 @@ bool tensor::take_buffer(nb::handle object, bool written, std::string const& nam
   auto const held = std::make_shared<buffer_view>();
   if (PyObject_GetBuffer(object.ptr(), &held->view, PyBUF_FULL_RO) != 0) return false;
   Py_buffer const& view = held->view;
+  if (has_objects(view.format))
+    throw nb::type_error((name + ": its elements must not be Python objects").c_str());
   if (PyBuffer_IsContiguous(&view, 'C') == 0)
     throw nb::value_error(
         (name + ": its elements must lie one after the other, in C order").c_str());

@@ -17,8 +17,9 @@ enum class element_kind { other, int64, uint64 };
 class tensor {
  public:
   /// `name`: of the argument, for errors.
-  /// Throws TypeError: no tensor. Throws ValueError: elements with gaps, or of another order than
-  /// C's; memory that is only read, if `written`; memory of a device that is not supported.
+  /// Throws TypeError: no tensor, or one of Python objects. Throws ValueError: elements with gaps,
+  /// or of another order than C's; memory that is only read, if `written`; memory of a device that
+  /// is not supported.
   tensor(nanobind::handle object, bool written, std::string const& name);
 
   [[nodiscard]] std::byte* data() const { return data_; }

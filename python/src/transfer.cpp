@@ -8,6 +8,7 @@
 #include <cstring>
 #include <future>
 #include <limits>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -31,6 +32,13 @@ std::string place_of(std::uint64_t record, std::uint64_t offset) {
   return "record " + std::to_string(record) + " at offset " +
          std::to_string(static_cast<std::int64_t>(offset));
 }
+
+/// A wait in which this thread runs handlers of signals, and the wait around it.
+struct interrupted_wait {
+  transfer& of;
+  interrupted_wait* outer;
+};
+thread_local interrupted_wait* innermost_wait = nullptr;
 
 }  // namespace
 
@@ -164,6 +172,7 @@ void transfer::move_staged() {
     launch_part(first, count, staging);
     await(true);
     if (!device_failure_.empty()) throw device_error(device_failure_);
+    throw_if_stopped();
     if (failure_ != ~std::uint64_t{0}) {
       failure_ += failure_of(first, 0);
       break;
@@ -194,11 +203,10 @@ void transfer::await(bool handle_signals) {
       });
       while (handle_signals && waiting.wait_for(signal_interval) != std::future_status::ready) {
         nb::gil_scoped_acquire const acquire;
-        if (PyErr_CheckSignals() == 0) continue;
+        if (run_handlers()) continue;
         raised.emplace();
         nb::gil_scoped_release const again;
-        constexpr std::uint64_t stop = 1;
-        w.state.copy_from_host(&stop, 1, 1);
+        stop_kernel();
         break;
       }
       waiting.get();
@@ -213,6 +221,46 @@ void transfer::await(bool handle_signals) {
     give_back();
     throw std::move(*raised);
   }
+}
+
+bool transfer::run_handlers() {
+  interrupted_wait here{*this, innermost_wait};
+  innermost_wait = &here;
+  bool const none_raised = PyErr_CheckSignals() == 0;
+  innermost_wait = here.outer;
+  return none_raised;
+}
+
+void transfer::stop_kernel() {
+  device_scope const scope(core_->device());
+  constexpr std::uint64_t stop = 1;
+  stopped_ = true;
+  workspace_->state.copy_from_host(&stop, 1, 1);
+}
+
+bool transfer::is_interrupted() const {
+  auto const* w = innermost_wait;
+  while (w != nullptr && &w->of != this) w = w->outer;
+  return w != nullptr;
+}
+
+void transfer::refuse_in_handler(core const& of, std::optional<int> fd) {
+  bool any = false;
+  for (auto* w = innermost_wait; w != nullptr; w = w->outer) {
+    if (w->of.core_.get() != &of || fd.value_or(w->of.fd()) != w->of.fd()) continue;
+    w->of.stop_kernel();
+    any = true;
+  }
+  if (any)
+    throw std::runtime_error(
+        "a signal handler cannot close what the transfer that it interrupts uses: the "
+        "transfer has been told to stop; close when it has ended");
+}
+
+void transfer::throw_if_stopped() const {
+  if (stopped_)
+    throw_os_error(ECANCELED, std::string(std::strerror(ECANCELED)) +
+                                  ": a signal handler stopped it, and records were not moved");
 }
 
 void transfer::give_back() noexcept {
@@ -237,6 +285,9 @@ void transfer::finish() noexcept {
 }
 
 void transfer::wait() {
+  core_->refuse_in_child();
+  if (is_interrupted())
+    throw std::runtime_error("a signal handler cannot wait for the transfer that it interrupts");
   {
     std::unique_lock lock(mutex_, std::defer_lock);
     {
@@ -247,10 +298,13 @@ void transfer::wait() {
     give_back();
   }
   if (!device_failure_.empty()) throw device_error(device_failure_);
+  throw_if_stopped();
   if (failure_ != ~std::uint64_t{0}) throw_failure(failure_);
 }
 
 bool transfer::done() {
+  core_->refuse_in_child();
+  if (is_interrupted()) return false;
   std::unique_lock const lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;  // another thread waits for it
   return ended_ || (on_.has_value() ? *on_ : workspace_->own).done();

@@ -42,12 +42,22 @@ class transfer {
   /// Waits until all records have been moved, and handles signals meanwhile: after one whose
   /// handler raises, the kernel is told to stop. The caller holds the GIL.
   ///
-  /// Throws what the handler raised. Throws OSError with the record's number for the first record
-  /// that failed, IndexError if the file ends within it, device_error. Each call throws the same.
+  /// Throws what the handler raised; later calls throw OSError (ECANCELED). Throws OSError with the
+  /// record's number for the first record that failed, IndexError if the file ends within it,
+  /// device_error. Each call throws the same. Throws std::runtime_error in a handler that
+  /// interrupts this very wait, std::system_error (EPERM) in a child of fork().
   void wait();
 
-  /// True once wait() need not wait. The caller holds the GIL. Throws device_error.
+  /// True once wait() need not wait. The caller holds the GIL. Throws device_error, and
+  /// std::system_error (EPERM) in a child of fork().
   [[nodiscard]] bool done();
+
+  /// Throws std::runtime_error if this thread runs a signal handler that interrupts its wait for a
+  /// transfer of `of`, if given of `fd`: waiting for the end of that would last for ever. The
+  /// transfer is told to stop. The caller does not hold the GIL.
+  static void refuse_in_handler(core const& of, std::optional<int> fd);
+
+  [[nodiscard]] int fd() const { return request_.fd; }
 
   /// As wait(), without the GIL, without signals, and keeps failures for wait().
   void finish() noexcept;
@@ -59,6 +69,10 @@ class transfer {
   void launch_part(std::uint64_t first, std::uint64_t count, std::byte* data);
   void move_staged();
   void await(bool handle_signals);
+  bool run_handlers();
+  void stop_kernel();
+  [[nodiscard]] bool is_interrupted() const;
+  void throw_if_stopped() const;
   void give_back() noexcept;
   void throw_failure(std::uint64_t failure) const;
 
@@ -74,6 +88,7 @@ class transfer {
   std::unique_ptr<workspace> workspace_;
   std::optional<stream> on_;  // none: the workspace's
   bool ended_ = true;
+  bool stopped_ = false;  // a signal handler did it
   std::uint64_t failure_ = ~std::uint64_t{0};
   std::string device_failure_;
 };

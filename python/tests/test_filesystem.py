@@ -328,3 +328,57 @@ def test_a_child_of_fork_is_refused_and_the_parent_goes_on(path, data):
         m.close(); fs.close()
     """, str(path))
     assert path.read_bytes()[:6] == b"parent"
+
+
+@pytest.mark.parametrize("mode", ["a", "a+", os.O_WRONLY | os.O_APPEND])
+def test_appends(fs, tmp_path, mode):
+    """Host and kernels in turns; offsets say nothing."""
+    (tmp_path / "log").write_bytes(b"line one\n")
+    want = b"line one\n"
+    with fs.open(tmp_path / "log", mode) as file:
+        for part in (b"two\n", bytes(10_000), bytearray(b"three\n")):
+            assert file.write(part) == len(part) and fs.write(file, part, 3) == len(part)
+            file.scatter([0], part)
+            want += bytes(part) * 3
+            assert file.size == len(want)
+        assert file.write(b"") == 0
+        with pytest.raises(OSError) as found:
+            fs.write(file.fd, b"over", 0)
+        assert found.value.errno == errno.EOPNOTSUPP
+        with pytest.raises(OSError):
+            file.write(b"over", -1)
+    assert (tmp_path / "log").read_bytes() == want
+
+
+def test_names_that_are_not_utf_8(tmp_path):
+    name = os.fsencode(tmp_path) + b"/no\xff"
+    with pytest.raises(FileNotFoundError) as found:
+        gpufs.SharedMemory().map(name)
+    assert os.fsdecode(name) in str(found.value)
+    trace = os.fsdecode(os.fsencode(tmp_path) + b"/no\xff/trace")
+    with gpufs.Filesystem(SMALL, trace=trace) as fs:
+        assert fs.settings["trace"] == trace and any(trace in note for note in fs.notes())
+        with pytest.raises(FileNotFoundError) as found:
+            fs.open(name)
+        assert found.value.filename == os.fsdecode(name)
+        with fs.open(name, "w+") as file:
+            assert os.fsencode(file.path) == name
+            file.scatter([0], b"12345678")
+            assert any(os.fsdecode(name) in line for line in fs.unwritten())
+    with gpufs.SharedMemory().map(name, "r+") as m:
+        os.truncate(name, 0)
+        with pytest.raises(OSError):
+            m.refresh()
+        assert isinstance(m.errors(), list)
+
+
+def test_numbers_that_do_not_fit(fs, path):
+    with fs.open(path, "r+") as file:
+        for call in (lambda: file.read(4, 1 << 63), lambda: file.readinto(bytearray(4), 1 << 63),
+                     lambda: file.write(b"abc", -(1 << 63) - 1), lambda: fs.read(1 << 40, 4),
+                     lambda: file.advise("random", 0, 1 << 64), lambda: fs.open(path, 1 << 40)):
+            with pytest.raises(OverflowError, match="must fit"):
+                call()
+        for call in (lambda: fs.open(path, None), lambda: file.read(4, 1.5)):
+            with pytest.raises(TypeError):
+                call()

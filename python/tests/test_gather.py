@@ -137,6 +137,10 @@ def test_wrong_arguments(fs, path):
             file.gather([0], 8, object())
         with pytest.raises(TypeError, match="size"):
             file.gather([0], out=object())
+        for objects in (numpy.zeros(1, object), numpy.zeros(1, [("a", "i8"), ("b", object)])):
+            with pytest.raises(TypeError, match="objects"):
+                file.gather([0], out=objects)
+        file.gather([0], out=numpy.zeros(1, [("O", "i8")]))
         with pytest.raises(TypeError, match="file"):
             fs.gather("name", [0], 8)
         with pytest.raises(IndexError):

@@ -1,6 +1,7 @@
 """Mappings: bytes, modes, write-back, ends."""
 import errno
 import gc
+import threading
 
 import numpy
 import pytest
@@ -161,3 +162,63 @@ def test_wrong_files(path, tmp_path):
     for wrong in (0, -5):
         with pytest.raises(ValueError):
             memory.allocate(wrong)
+
+
+@pytest.mark.parametrize("call", ["sync", "write_back", "refresh", "discard", "prefetch"])
+def test_close_waits_for_calls_of_other_threads(path, call):
+    memory = gpufs.SharedMemory()
+    for i in range(20):
+        m = memory.map(path, "r+")
+        m.numpy()[:] = i
+        failed = []
+
+        def work():
+            try:
+                getattr(m, call)()
+            except ValueError:
+                pass  # closed
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=work), threading.Thread(target=m.close)]
+        for t in threads:
+            t.start()
+        m.close()
+        assert m.closed
+        for t in threads:
+            t.join()
+        assert not failed
+        if call != "discard":
+            assert (numpy.fromfile(path, numpy.uint8) == i).all()
+
+
+def test_within_a_declaration_of_this_thread(path):
+    m = gpufs.SharedMemory().map(path, "r+")
+    with gpufs.using(reads_writes=[m, m]):
+        for call in (m.sync, m.write_back, lambda: m.sync(0, 10)):
+            with pytest.raises(OSError, match="using") as found:
+                call()
+            assert found.value.errno == errno.EBUSY
+        with pytest.raises(BufferError, match="using"):
+            m.close()
+        other = threading.Thread(target=m.sync)  # waits for the launch
+        other.start()
+    other.join()
+    m.sync()
+    declared = gpufs.using(writes=[m])
+    declared.__enter__()
+    del declared
+    m.close()
+
+
+def test_a_declaration_keeps_what_it_uses():
+    memory = gpufs.SharedMemory()
+    with gpufs.using(writes=[memory.allocate(4096)]):
+        gc.collect()
+
+
+def test_a_path_with_a_zero_byte_names_no_other_file(path, data):
+    with pytest.raises(OSError) as found:
+        gpufs.SharedMemory().map(str(path) + "\0.new", "w", length=4096, create=True, truncate=True)
+    assert found.value.errno == errno.EINVAL
+    assert numpy.array_equal(numpy.fromfile(path, numpy.uint8), data)

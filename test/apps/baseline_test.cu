@@ -195,13 +195,15 @@ TEST_CASE(
   for (std::uint64_t i = 0; i < 32; ++i) batch.add(static_cast<std::int64_t>(i * page), page);
   fs.start_counting();
   batch.run(fs, 32, 32);
-  auto const s = fs.stats();
+  // The others poll on, and count one poll after the other in two counters.
+  auto const s = fs.stats(), later = fs.stats();
   REQUIRE(s.threads.size() == 4);
   CHECK(s.threads[0].requests == 32);
   CHECK(s.threads[0].trace.size() == 32);
   for (unsigned t = 1; t < 4; ++t) {
     CHECK(s.threads[t].requests == 0);
-    CHECK(s.threads[t].polls_before_first == s.threads[t].idle_polls);
+    CHECK(s.threads[t].polls_before_first <= later.threads[t].idle_polls);
+    CHECK(s.threads[t].idle_polls <= later.threads[t].polls_before_first + 1);
   }
 
   // More blocks than slots: they take turns.
@@ -256,7 +258,9 @@ TEST_CASE("baseline: a slot that is never given back ends the waits of others") 
   o.timeout_ms = 20;
   original::file_system const fs(path, o);
   auto const results = zeroed<std::int32_t>(2);
-  launch(keep_slot, 1, 32, fs.ref(), results.data());
+  auto patient = fs.ref();
+  patient.timeout_ns = 120'000'000'000;
+  launch(keep_slot, 1, 32, patient, results.data());
   this_thread_stream().synchronize();
   CHECK(contents(results)[0] == 512);
   launch(keep_slot, 1, 32, fs.ref(), results.data());

@@ -1,4 +1,4 @@
-// Our programs at SIGTERM and SIGINT: they write dirty pages, then the signal ends them.
+// Our programs at SIGTERM, SIGINT and SIGHUP: they write dirty pages, then the signal ends them.
 #include <gpufs/gpufs.hpp>
 
 #include <apps/common/drain_on_signal.hpp>
@@ -19,6 +19,7 @@ using namespace gpufs::test;
 
 TEST_CASE("child: program") {
   if (!is_part("program")) return;
+  std::signal(SIGHUP, SIG_DFL);  // a suite under nohup ignores it
   apps::drain_on_signal signals;
   held_records records(given_path());
   signals.set([&] { records.drain(); });
@@ -27,9 +28,9 @@ TEST_CASE("child: program") {
 }
 
 TEST_CASE(
-    "SIGTERM and SIGINT end a program after every byte that gwrite returned for has got into its "
-    "file") {
-  for (int const signal : {SIGTERM, SIGINT}) {
+    "SIGTERM, SIGINT and SIGHUP end a program after every byte that gwrite returned for has got "
+    "into its file") {
+  for (int const signal : {SIGTERM, SIGINT, SIGHUP}) {
     scratch_folder folder;
     auto const path = folder / "file";
     child program("program", path, {.signals_wait = true});

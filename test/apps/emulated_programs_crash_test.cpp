@@ -262,6 +262,16 @@ TEST_CASE("crash: gpufs tune leaves the old settings or the new ones") {
   }
 }
 
+TEST_CASE("crash: gpufs tune --mapping leaves the old settings or the old and the new ones") {
+  scratch_folder folder;
+  put_text(folder / "old.toml", "page_size = \"4K\"\n");
+  program_run const run(folder.path(), "gpufs",
+                        "tune --mapping --size 64K --rounds 3 --coherence-block 4K "
+                        "--rolling-size 8 --force --out " +
+                            (folder / "old.toml"));
+  run.check({"old.toml"});
+}
+
 TEST_CASE("crash: gpufs bench apps leaves its old results or the new ones") {
   scratch_folder folder;
   for (int runs = 1; runs <= 2; ++runs) {

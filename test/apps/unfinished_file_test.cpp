@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 
@@ -78,6 +79,32 @@ TEST_CASE("an unfinished file that is not finished leaves the old one, and no ot
   CHECK(text_of(folder / "a") == "old");
   CHECK(files_in(folder.path()) == 1);
   CHECK_THROWS_AS(unfinished_file(folder / "none/b"), std::system_error);
+}
+
+TEST_CASE("an unfinished file replaces regular files only, and keeps links and permissions") {
+  scratch_folder folder;
+  auto const path = folder / "a", link = folder / "link", pipe = folder / "pipe";
+  write_whole_file(path, "old");
+  REQUIRE(::chmod(path.c_str(), 0400) == 0);
+  REQUIRE(::symlink("a", link.c_str()) == 0);
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  {
+    unfinished_file const file(link);
+    struct ::stat status {};
+    REQUIRE(::stat(file.part().c_str(), &status) == 0);
+    CHECK((status.st_mode & 0777) == 0600);
+    file.put_in_place();
+  }
+  CHECK(std::filesystem::is_symlink(link));
+  CHECK(text_of(path).empty());
+  struct ::stat status {};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0400);
+  CHECK_THROWS_WITH_AS(unfinished_file{pipe}, (pipe + ": must be a regular file").c_str(),
+                       std::runtime_error);
+  CHECK_THROWS_AS(unfinished_file(folder.path()), std::runtime_error);
+  CHECK(std::filesystem::is_fifo(pipe));
+  CHECK(files_in(folder.path()) == 3);
 }
 
 TEST_CASE("folders are made with those above them") {

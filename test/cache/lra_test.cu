@@ -183,6 +183,12 @@ TEST_CASE(
   CHECK(s.after(reads(0, 8, 9)) == span(5, 9) + span(21, 25));
 }
 
+TEST_CASE("lra: an owner at its quota takes its own oldest frame, though another is above it") {
+  scene s(9);  // the quota is 4
+  CHECK(s.after(reads(0, 0, 5) + reads(1, 20, 24)) == span(0, 5) + span(20, 24));
+  CHECK(s.after(reads(1, 24, 25)) == span(0, 5) + span(21, 25));
+}
+
 TEST_CASE("lra: two owners that go through the file side by side keep half the cache each") {
   scene s(16);
   std::vector<turn> turns;
@@ -192,13 +198,98 @@ TEST_CASE("lra: two owners that go through the file side by side keep half the c
   CHECK(s.fs.stats().misses == 120);
 }
 
+// From 32 segments on a queue appends several at once, if they follow each other in the cache: two,
+// and four from 64 on. The fresh ones of a cache of 64 frames are single and pairs.
+TEST_CASE("lra: a long queue takes its frames in the order of allocation, whatever it appends") {
+  scene s(64);
+  REQUIRE(s.fs.ref().cache.lra.segment_frames == 1);
+  for (std::uint32_t end = 1; end <= 200; ++end) {
+    CAPTURE(end);
+    CHECK(s.after(reads(0, end - 1, end), 1) == span(end < 64 ? 0 : end - 64, end));
+  }
+  CHECK(s.fs.stats().misses == 200);
+}
+
+TEST_CASE("lra: a long queue gives the pages of a read frames in order, across the ends of runs") {
+  scene s(64);
+  for (std::uint32_t end = 5; end <= 200; end += 5) {
+    CAPTURE(end);
+    read_batch batch;
+    batch.add(s.fd, s.path, std::int64_t((end - 5) * page), 5 * page);
+    batch.run(s.fs.ref(), 1, 32);
+    CHECK(batch.problems() == "");
+    CHECK(inspect(s.fs.ref()).pages == span(end < 64 ? 0 : end - 64, end));
+  }
+}
+
+TEST_CASE("lra: two long queues whose frames lie between each other's keep half the cache each") {
+  scene s(64);
+  std::vector<turn> turns;
+  for (std::uint32_t i = 0; i < 16; ++i)  // every other frame, one at a time
+    turns = turns + reads(0, i, i + 1) + reads(1, 100 + i, 101 + i);
+  CHECK(s.after(turns) == span(0, 16) + span(100, 116));
+  for (std::uint32_t i = 16; i < 90; ++i) {  // then four at a time
+    std::uint32_t const from = i < 31 ? 0 : i - 31;
+    CHECK(s.after(reads(0, i, i + 1) + reads(1, 100 + i, 101 + i)) ==
+          span(from, i + 1) + span(100 + from, 101 + i));
+  }
+  CHECK(s.fs.stats().evictions == 180 - 64);
+}
+
+TEST_CASE("lra: the oldest frames of a long queue go to others one at a time, up to the quota") {
+  scene s(64);
+  CHECK(s.after(reads(0, 0, 64)) == span(0, 64));
+  for (std::uint32_t i = 0; i < 32; ++i)
+    CHECK(s.after(reads(1, 100 + i, 101 + i)) == span(i + 1, 64) + span(100, 101 + i));
+  CHECK(s.after(reads(1, 132, 135)) == span(32, 64) + span(103, 135));  // its own oldest
+  CHECK(s.after(reads(0, 64, 67)) == span(35, 67) + span(103, 135));
+}
+
+TEST_CASE("lra: a queue does not draw the frames of its run that another queue has taken") {
+  scene s(64);
+  // A run of four frames is appended to the full queue, and one of them is drawn.
+  CHECK(s.after(reads(1, 0, 65)) == span(1, 65));
+  // Nobody owns the queue now. All of its segments are taken but the last two of the run.
+  CHECK(s.after(reads(0, 100, 162), 1) == span(2, 4) + span(100, 162));
+  // The queue has an owner again, which goes on with what is left of the run.
+  CHECK(s.after(reads(1, 0, 1)) == span(3, 4) + span(100, 162) + span(0, 1));
+  CHECK(s.after(reads(1, 1, 2)) == span(100, 162) + span(0, 2));
+  // It has nothing left then, and is below its quota: the oldest page of the other queue goes.
+  CHECK(s.after(reads(1, 2, 3)) == span(101, 162) + span(0, 3));
+}
+
+TEST_CASE("lra: a queue all of whose run was taken begins anew") {
+  scene s(64);
+  s.after(reads(1, 0, 65));
+  CHECK(s.after(reads(0, 100, 164), 1) == span(100, 164));
+  CHECK(s.after(reads(1, 0, 3)) == span(103, 164) + span(0, 3));
+}
+
+TEST_CASE("lra: the last segment of the cache has fewer frames, and ends a run") {
+  struct {
+    std::uint64_t frames;
+    std::uint32_t seats, segment_frames;
+  } const rows[] = {{139, 16, 2}, {131, 10, 3}, {140, 11, 3}};
+  for (auto const& r : rows) {
+    scene s(r.frames, r.seats);
+    auto const& lra = s.fs.ref().cache.lra;
+    REQUIRE(lra.segment_frames == r.segment_frames);
+    REQUIRE(r.frames % lra.segment_frames != 0);
+    for (std::uint32_t end = 5; end <= 200; end += 5) {
+      CAPTURE(r.frames);
+      CAPTURE(end);
+      CHECK(s.after(reads(0, end - 5, end), 1) == span(end < r.frames ? 0 : end - r.frames, end));
+    }
+  }
+}
+
 TEST_CASE(
     "lra: more blocks than seats, more seats than frames: no frame is lost, none is used twice") {
   struct {
     std::uint64_t frames;
     std::uint32_t seats;
     unsigned blocks;
-  } const rows[] = {{32, 2, 8}, {8, 64, 12}, {16, 1, 8}, {40, 8, 8}};
+  } const rows[] = {{32, 2, 8}, {8, 64, 12}, {16, 1, 8}, {40, 8, 8}, {130, 40, 3}};
   for (auto const& r : rows) {
     CAPTURE(r.frames);
     CAPTURE(r.seats);

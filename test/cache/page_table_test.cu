@@ -251,7 +251,8 @@ TEST_CASE(
     "page table: a fill that fails leaves no entry, and whoever waits for it sees the error") {
   CAPTURE(seed());
   filesystem fs(small_config(512, 16));
-  auto job = job_for(fs, 1, 10, scaled(2000, 400));
+  // More pages than frames: misses, and with them failures, go on for as long as the kernel runs.
+  auto job = job_for(fs, 1, 24, scaled(2000, 400));
   job.fail_one_in = 2;
   auto const t = run(fs, job, 8, 64);
   CHECK(t.failures > 0);

@@ -51,6 +51,12 @@ class device {
                                                       std::memory_order_seq_cst);
   }
 
+  // The kernel has added its bytes.
+  void end_gwrite(std::uint32_t i) const {
+    std::atomic_ref<std::uint64_t>{memory.region.writes.posted[i]}.fetch_and(
+        ~std::uint64_t{rpc::posted_busy});
+  }
+
   [[nodiscard]] bool clean(std::uint32_t i) const {
     auto const& w = memory.region.writes;
     return std::atomic_ref<std::uint64_t>{w.posted[i]}.load() >> rpc::posted_shift ==
@@ -212,6 +218,28 @@ TEST_CASE("endpoints: one that is detached ends alone; what it posted is written
   CHECK(b.read(fd, page, page) == page);
   CHECK_FALSE(a.answered());
   CHECK(b.close(fd) == 0);
+}
+
+TEST_CASE("endpoints: a status that waits for a kernel's gwrite holds up no request of others") {
+  scratch_folder folder;
+  write_range(folder / "a", 0, 3 * page);
+  device d;
+  server daemon{d.memory.region, {.threads = 1}};
+  daemon.start();
+  auto a = d.at(0), b = d.at(1);
+  for (bool const once : {false, true}) {
+    CAPTURE(once);
+    auto const fd = a.open(folder / "a", once ? int(rpc::open_write_once) : O_RDWR);
+    REQUIRE(fd > 0);
+    d.write(0, d.memory.version(fd), 5 * page, std::byte{1}, rpc::posted_busy);
+    a.post({.op = rpc::operation::stat, .file = fd, .staging = a.staging()});
+    if (!once) CHECK(a.wait() == 0);
+    CHECK(b.call({.op = rpc::operation::nop}) == 0);
+    CHECK(a.answered() == !once);
+    d.end_gwrite(0);
+    CHECK(a.wait() == 0);
+    CHECK(a.close(fd) == 0);
+  }
 }
 
 TEST_CASE("endpoints: callers of both get their own bytes while threads and engine are shared") {

@@ -2,12 +2,15 @@
 #include <host-daemon/serve/server.hpp>
 
 #include <test/daemon/harness.hpp>
+#include <test/support/faults.hpp>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using gpufs::io_backend;
@@ -53,6 +56,50 @@ TEST_CASE("rings: no ring serves more than its share of the channels, however ma
       REQUIRE(ring < rings);
       REQUIRE(++served[ring] <= (channel + rings) / rings);
     }
+  }
+}
+
+TEST_CASE("rings: one whose own thread is held up is served beside a ring that is never empty") {
+  scratch_folder folder;
+  write_range(folder / "a", 0, 100'000);
+  constexpr std::uint64_t slots = 256;
+  region_memory memory{2 * slots, 2 * slots, 4 << 20};
+  auto region = memory.region;
+  region.rings = 2;
+  region.slots = slots;
+  auto tickets = tickets_of(region);
+  gpufs::test::scripted_faults faults;
+  std::vector<std::uint64_t> order;
+  faults.on_read = [&](std::uint64_t offset, std::uint64_t) {
+    order.push_back(offset);
+    return gpufs::testing::fault_action::pass();
+  };
+  server daemon{region, with_threads(1), &faults};
+  std::vector<caller> callers;
+  for (std::uint32_t channel = 0; channel < 2 * slots; ++channel)
+    callers.emplace_back(region, tickets[rpc::ring_of(channel, 2)], channel);
+  daemon.start();
+  auto const fd = callers[0].open(folder / "a");
+  REQUIRE(fd > 0);
+  daemon.stop();
+  // One thread for both rings. One has as many requests as it holds, the other has one.
+  for (std::uint32_t const full : {0u, 1u}) {
+    CAPTURE(full);
+    order.clear();
+    std::vector<std::uint32_t> posted;
+    bool other = false;
+    for (std::uint32_t channel = 1; channel < 2 * slots; ++channel) {
+      bool const is_full = rpc::ring_of(channel, 2) == full;
+      if (!is_full && std::exchange(other, true)) continue;
+      callers[channel].post_read(fd, is_full ? 100 : 200, 1);
+      posted.push_back(channel);
+    }
+    daemon.start();
+    for (auto const channel : posted) CHECK(callers[channel].wait() == 1);
+    daemon.stop();
+    auto const place = std::ranges::find(order, 200u) - order.begin();
+    CHECK(place <= 8 * 16);
+    CHECK(order.size() == posted.size());
   }
 }
 

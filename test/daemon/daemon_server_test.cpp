@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <thread>
 
 using namespace gpufs::daemon;
 using gpufs::io_backend;
@@ -81,7 +82,22 @@ TEST_CASE("daemon: requests that make no sense get an error each and harm nothin
   tickets.write(tickets.take(), {.channel = 16, .sequence = 1});
   CHECK(c.call({.op = rpc::operation::nop}) == 0);
   wait_until([&] { return daemon.statistics().requests == taken + 2; }, "both requests counted");
-  CHECK(daemon.statistics().rejected == 1);
+  wait_until([&] { return daemon.statistics().rejected == 1; }, "one of them rejected");
+}
+
+TEST_CASE("daemon: any threads start it and stop it") {
+  region_memory memory{16, 16, 1 << 20, 8};
+  server daemon{memory.region, with(io_backend::pread)};
+  for (unsigned round = 0; round < 50; ++round) {
+    std::thread first{[&] { daemon.start(); }}, second{[&] { daemon.start(); }};
+    first.join();
+    second.join();
+    CHECK(daemon.running());
+    std::thread third{[&] { daemon.stop(); }}, fourth{[&] { daemon.stop(); }};
+    third.join();
+    fourth.join();
+    CHECK_FALSE(daemon.running());
+  }
 }
 
 TEST_CASE("daemon: stat through the ring fills in staging") {

@@ -177,6 +177,27 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "versions: a written file that was opened while no write index was free gets one with a new "
+    "version") {
+  version_numbers numbers{10, 1};
+  content_versions v{numbers};
+  std::uint64_t order = 1;
+  auto other = old_file;
+  other.inode = 3;
+  CHECK(v.open(other, now, order++, true).write_index != 0);
+  CHECK(v.open(old_file, now, order++, true).write_index == 0);
+  auto const reader = v.open(old_file, now, order++);
+  CHECK(reader.write_index == 0);
+  v.close(other.device, other.inode, true);
+  auto const writer = v.open(old_file, now, order++, true);
+  CHECK(writer.write_index != 0);
+  CHECK(writer.changed);
+  CHECK(writer.version != reader.version);
+  // With an index it stays.
+  CHECK_FALSE(v.open(old_file, now, order++, true).changed);
+}
+
 TEST_CASE("versions: closing what is not open changes nothing") {
   version_numbers numbers{2};
   content_versions v{numbers};

@@ -63,6 +63,18 @@ extern "C" __global__ void pull(fs_ref fs, std::byte* frame, std::byte const* st
   }
 }
 
+// The same for two pages at a time, which are settled together (io/read/read_by_warps.hpp).
+extern "C" __global__ void pull_two(fs_ref fs, base::page_pull a, base::page_pull b,
+                                    std::uint32_t bytes, ring::channel channel) {
+  base::warp_pull_two(a, b, bytes);
+  std::byte const* const frames[] = {a.frame, b.frame};
+  base::settle_frames(frames, bytes);
+  if (lane_id() == 0) {
+    cache::publish(fs.cache.headers[0], 1, base::after_settling);
+    ring::return_channel(fs.channels.page, channel, true, base::after_settling);
+  }
+}
+
 // Bytes of a page are read, then its pin goes (cache/frame.hpp).
 extern "C" __global__ void unpin(cache::frame_header* header, std::byte const* frame,
                                  std::byte* out, std::uint64_t bytes) {

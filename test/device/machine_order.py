@@ -199,7 +199,7 @@ def take(code, arch):
 CHECKS = {
     "peek_1": peek, "peek_1_bool": peek, "peek_2": peek, "peek_4": peek, "peek_4_of_2": peek,
     "peek_8": peek, "peek_3": lambda *code: peek(*code, 3), "peek_16": lambda *code: peek(*code, 2),
-    "see": see, "pull": pull, "request": request, "unpin": unpin,
+    "see": see, "pull": pull, "pull_two": pull, "request": request, "unpin": unpin,
     "settle_1": lambda *code: settle(*code, 1), "settle_8": lambda *code: settle(*code, 8),
     "share_record": share, "take_record": take, "elements": calls,
     # Of bytes. Wider loads are of the handle, which no one writes while kernels run.

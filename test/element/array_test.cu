@@ -196,7 +196,10 @@ __global__ void come_back(fs_ref fs, int fd, std::uint64_t per_page, std::uint32
     look(threadIdx.x);
   } else {
     wait_for(1);
-    for (std::uint64_t i = per_page + threadIdx.x; i < a.size(); i += 32) look(i);
+    for (std::uint64_t i = per_page + threadIdx.x; i < a.size(); i += 32) {
+      block.sync();
+      look(i);
+    }
     go_on(2);
   }
   count_if(a.error() != 0, wrong);
@@ -615,9 +618,7 @@ TEST_CASE("array: a warp with more arrays than frames reads through all of them,
   scratch_folder folder;
   constexpr std::uint64_t per_page = 64;
   auto const path = words(folder, 40 * per_page);
-  auto settings = small_config(512, 8);
-  settings.rpc_timeout_ms = 2000;
-  filesystem fs(settings);
+  filesystem fs(small_config(512, 8));
   auto bytes = zeroed<std::byte>(4 * per_page * 8);
   auto result = zeroed<ssize_t>(1);
   auto wrong = zeroed<std::uint64_t>(1);
@@ -670,7 +671,7 @@ TEST_CASE(
   scratch_folder folder;
   auto const path = words(folder, 64 * 10);
   auto settings = small_config(512, 8);
-  settings.rpc_timeout_ms = 300;
+  settings.rpc_timeout_ms = 2000;
   filesystem fs(settings);
   auto errors = zeroed<std::int32_t>(65);
   launch(hold_everything, 1, 64, fs.ref(), fs.open(path, O_RDONLY), std::uint64_t{64},

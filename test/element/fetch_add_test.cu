@@ -226,7 +226,7 @@ TEST_CASE(
     launch(add_amounts<word>, scaled(6, 3), 64, fs.ref(), fd, std::int64_t{0}, start.size(), how,
            scaled(24, 6), seed(), sums.data(), wrong.data());
     CHECK(result_in(wrong)[0] == 0);
-    if (how == spread::all || how == spread::neighbours) CHECK(fs.stats().evictions > 8);
+    if (how == spread::all || how == spread::neighbours) CHECK(fs.stats().evictions >= 8);
     CHECK(fs.close(fd) == 0);
     CHECK(differing(path, start, contents(sums)) == 0);
     CHECK(inspect(fs.ref()).problems == "");
@@ -461,7 +461,7 @@ TEST_CASE("fetch_add: while every frame is held nothing is added, and -ENOMEM sa
   scratch_folder folder;
   auto const path = file_of(folder, std::vector<word>(100, 1));
   auto settings = small_config(512, 8);
-  settings.rpc_timeout_ms = 300;
+  settings.rpc_timeout_ms = 2000;
   filesystem fs(settings);
   auto const old = zeroed<word>(2);
   auto const errors = zeroed<std::int32_t>(2);

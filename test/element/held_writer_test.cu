@@ -490,7 +490,7 @@ TEST_CASE("held_writer: while every frame is held nothing is stored, and -ENOMEM
   auto expected = counted_up(100);
   auto const path = file_of(folder, expected);
   auto settings = small_config(page, 8);
-  settings.rpc_timeout_ms = 300;
+  settings.rpc_timeout_ms = 2000;
   filesystem fs(settings);
   int const fd = fs.open(path, O_RDWR);
   auto const errors = zeroed<std::int32_t>(2);

@@ -245,6 +245,8 @@ class generator {
              std::uint64_t place) {
     auto count = some_count();
     bool const appends = (flags & O_APPEND) != 0 && p_.actors[actor].kind == actor_kind::block;
+    // The host cannot append.
+    if ((flags & O_APPEND) != 0 && p_.actors[actor].kind == actor_kind::host) return;
     auto& tag = appends ? next_append_ : next_tag_;
     if (tag == (appends ? first_placed_tag : tags) || reads_only_) return;
     if (appends) {

@@ -148,7 +148,7 @@ TEST_CASE(
     int const fd = fs.open(path, O_RDONLY);
     read_batch fill;
     fill.add(fd, path, 0, 8 * page);
-    fill.run(fs.ref(), 1, 32);
+    CHECK(fill.run_patiently(fs.ref(), 1, 32) == "");
     pin_all_but(fs, 0);
     read_batch batch;
     for (unsigned i = 0; i < 4; ++i) batch.add_failing(fd, (20 + i) * page, 4 * page, -ENOMEM);
@@ -159,8 +159,7 @@ TEST_CASE(
     pin_all_but(fs, 0, true);
     read_batch again;
     again.add(fd, path, 20 * page, 10 * page);
-    again.run(fs.ref(), 1, 64);
-    CHECK(again.problems() == "");
+    CHECK(again.run_patiently(fs.ref(), 1, 64) == "");
     CHECK(inspect(fs.ref()).problems == "");
   }
 }

@@ -82,7 +82,9 @@ __global__ void use_files(fs_ref fs, int const* fds, std::uint32_t files, std::u
   io_context io(fs, block);
   std::uint64_t random = seed + blockIdx.x * 977;
   for (std::uint32_t round = 0; round < rounds; ++round) {
-    int const fd = fds[draw(random) % files];
+    // Each file is used, whatever is drawn.
+    auto const file = round < files ? (round + blockIdx.x) % files : draw(random) % files;
+    int const fd = fds[file];
     std::size_t const n = 1 + draw(random) % sizeof buf;
     auto const at = std::int64_t(draw(random) % (bytes - n));
     std::uint64_t const first = draw(random) % (bytes / 8 - 8);

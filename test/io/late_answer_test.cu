@@ -105,13 +105,7 @@ TEST_CASE(
   // each.
   read_batch after;
   for (unsigned p = 0; p < pages; ++p) after.add(fd, path, p * page, page);
-  std::string problems = "not run";
-  for (int tries = 0; tries < 20 && problems != "";
-       ++tries) {  // a wait that was too short for a slow machine is no error here
-    after.run(fs.ref(), 8, 64);
-    problems = after.problems();
-  }
-  CHECK(problems == "");
+  CHECK(after.run_patiently(fs.ref(), 8, 64) == "");
 }
 
 TEST_CASE(
@@ -130,6 +124,7 @@ TEST_CASE(
   CHECK(batch.problems() == "");
   CHECK(inspect(fs.ref()).quarantined == channels);
   CHECK(inspect(fs.ref()).problems == "");
+  wait_until([&] { return hold->gate->arrivals() >= channels; }, "all requests at the gate");
   CHECK(hold->gate->arrivals() == channels);
   hold->gate->release();
   reading_kernel next(fs, fd, pages, 4, 20);
@@ -163,12 +158,7 @@ TEST_CASE(
   gate->release();
   read_batch after;
   for (unsigned p = 0; p < 8; ++p) after.add(fd, path, std::int64_t(p * large), large, p);
-  std::string problems = "not run";
-  for (int tries = 0; tries < 20 && problems != ""; ++tries) {  // as above
-    after.run(fs.ref(), 4, 128);
-    problems = after.problems();
-  }
-  CHECK(problems == "");
+  CHECK(after.run_patiently(fs.ref(), 4, 128) == "");
   CHECK(inspect(fs.ref()).problems == "");
 }
 

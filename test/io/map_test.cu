@@ -265,7 +265,7 @@ TEST_CASE(
   scratch_folder folder;
   auto const path = make_file(folder, "file", 10 * page);
   auto settings = small_config(page, 8);
-  settings.rpc_timeout_ms = 300;
+  settings.rpc_timeout_ms = 2000;
   filesystem fs(settings);
   int const fd = fs.open(path, O_RDONLY);
   std::vector<map_op> list;

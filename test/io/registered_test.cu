@@ -216,6 +216,10 @@ TEST_CASE(
       auto const before = fs.stats();
       CHECK(before.registering_ns > 0);
       read_at_random();
+      read_batch sweep;  // of more pages than there are frames
+      for (std::uint64_t at = 0; at < size; at += page) sweep.add(fd, path, std::int64_t(at), 1);
+      sweep.run(fs.ref(), 4, 64, caller_kind::block);
+      CHECK(sweep.problems() == "");
       auto const done = fs.stats() - before;
       CHECK(done.requests == 0);
       CHECK(done.host_reads == 0);

@@ -5,6 +5,11 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include <sys/stat.h>
 
 namespace gpufs::test {
 
@@ -29,6 +34,20 @@ bool launched(Launch const& launch) {
     if (e.code() != ENOMEM) throw;
     return false;
   }
+}
+
+/// What the CPU's side of this process's objects takes of the host's memory, in bytes.
+inline std::uint64_t host_bytes() {
+  std::uint64_t sum = 0;
+  for (auto const& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    auto const name = std::filesystem::read_symlink(entry.path(), gone).string();
+    struct ::stat status {};
+    if (!gone && name.find("gpufs shared, host") != std::string::npos &&
+        ::stat(entry.path().c_str(), &status) == 0)
+      sum += std::uint64_t(status.st_blocks) * 512;
+  }
+  return sum;
 }
 
 }  // namespace gpufs::test

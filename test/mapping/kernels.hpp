@@ -36,6 +36,12 @@ __device__ __forceinline__ std::uint64_t thread_count() {
   for (auto i = thread_number(); i < count; i += thread_count()) to[i] += what;
 }
 
+/// to[i] = what.
+[[maybe_unused]] static __global__ void store_to_all(std::uint32_t* to, std::uint64_t count,
+                                                     std::uint32_t what) {
+  for (auto i = thread_number(); i < count; i += thread_count()) to[i] = what;
+}
+
 /// The sum of the words, by one thread per launch.
 [[maybe_unused]] static __global__ void sum_words(std::uint32_t const* from, std::uint64_t count,
                                                   std::uint64_t* sum) {

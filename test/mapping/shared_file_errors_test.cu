@@ -83,6 +83,7 @@ TEST_CASE("files that cannot be mapped are named, with the reason") {
   CHECK(has(missing.text, folder / "missing"));
   CHECK(map(folder.path()).code == EISDIR);
   CHECK(map("/dev/null").code == EOPNOTSUPP);
+  CHECK(map(file.path() + std::string(1, '\0') + "x").code == EINVAL);
   CHECK(map(file.path(), {.length = 8193}).code == EINVAL);
   CHECK(map(file.path(), {.offset = 8192}).code == EINVAL);
   CHECK(map(folder / "new", {.access = access::write, .create = true}).code == EINVAL);
@@ -94,6 +95,25 @@ TEST_CASE("files that cannot be mapped are named, with the reason") {
       static_cast<void>(memory.map(file.path(), {.protocol = coherence_protocol::batch})),
       config_error);
   CHECK(refused([&] { static_cast<void>(memory.map(-1)); }).code == EBADF);
+}
+
+TEST_CASE("a file is not mapped with the protocol batch of the settings") {
+  named_file const file(std::vector<std::uint32_t>(2048, 1));
+  mapping_config settings;
+  settings.protocol = coherence_protocol::batch;
+  shared_memory memory(settings);
+  try {
+    static_cast<void>(memory.map(file.path(), {.access = access::read_write}));
+    FAIL("it was mapped");
+  } catch (config_error const& e) {
+    CHECK(std::string(e.what()) ==
+          "protocol=batch: must be lazy or rolling for an object with a file");
+  }
+  mapping m = memory.map(file.path(),
+                         {.access = access::read_write, .protocol = coherence_protocol::rolling});
+  launch(count_up, 1, 64, m.as<std::uint32_t>(), std::uint64_t(2048));
+  CHECK(m.unmap() == 0);
+  CHECK(file.content() == std::vector<std::uint32_t>(2048, 2));
 }
 
 TEST_CASE("a file has one writable object of a process, by whatever name") {

@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -18,6 +19,8 @@
 #include <thread>
 #include <vector>
 
+#include <sched.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +30,19 @@ using namespace gpufs::test;
 namespace {
 
 constexpr std::uint64_t kibi = 1 << 10;
+
+/// Its end comes behind that of all reads of files.
+struct last_touch {
+  mapping const* object = nullptr;
+  ~last_touch() {
+    if (object == nullptr) return;
+    ::signal(SIGBUS, SIG_DFL);  // sanitizers end a process with a status of their own
+    static_cast<void>(word_of(*object));
+  }
+  static std::uint32_t word_of(mapping const& m) {
+    return *static_cast<std::uint32_t volatile const*>(m.as<std::uint32_t const>());
+  }
+} touched_last;
 
 /// All words of a page get the same value.
 __global__ void store_pages(std::uint32_t* words, std::uint64_t pages, std::uint32_t value) {
@@ -91,6 +107,55 @@ TEST_CASE("pages that are written back while others launch are whole") {
   CHECK(content.front() == content.back());
 }
 
+TEST_CASE("remap() beside a thread that brings the object's bytes") {
+  constexpr std::uint64_t words = 8 << 20;
+  named_file const file(std::vector<std::uint32_t>(words, 3));
+  for (bool const launches : {true, false}) {
+    mapping_config c;
+    c.fill_threads = 1;
+    c.coherence_block = 64 * kibi;
+    shared_memory memory(c);
+    mapping m = memory.map(file.path(), {.access = access::read_write, .eager = false});
+    mapping const sum = memory.allocate(8);
+    std::thread other([&] {
+      if (launches)
+        launch(sum_words, 1, 1, m.as<std::uint32_t const>(), words, sum.as<std::uint64_t>());
+      else
+        CHECK(m.acquire(0, m.size(), access::read) == 0);
+    });
+    while (m.stats().fill_bytes == 0) ::sched_yield();
+    int const error = m.remap(access::read);  // it waits for a part of the fill
+    CHECK((error == 0 || error == -EBUSY));
+    other.join();
+    memory.synchronize();
+    if (launches) CHECK(*sum.as<std::uint64_t>() == words * 3);
+  }
+}
+
+TEST_CASE("remap() again and again beside launches") {
+  constexpr std::uint64_t words = 64 * kibi;
+  named_file const file(std::vector<std::uint32_t>(words, 3));
+  shared_memory memory;
+  mapping m = memory.map(file.path(), {.access = access::read_write});
+  mapping const sum = memory.allocate(8);
+  std::atomic<bool> stops{false};
+  std::uint64_t wrong = 0;
+  std::thread other([&] {
+    while (!stops.load()) {
+      launch(sum_words, 1, 1, m.as<std::uint32_t const>(), words, sum.as<std::uint64_t>());
+      memory.synchronize();
+      wrong += *sum.as<std::uint64_t>() == words * 3 ? 0 : 1;
+    }
+  });
+  for (int round = 0; round < 300; ++round) {
+    int const error = m.remap(round % 2 == 0 ? access::read : access::read_write);
+    CHECK((error == 0 || error == -EBUSY));
+  }
+  stops.store(true);
+  other.join();
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("child: ends with a changed object") {
   if (!is_part("ends with a changed object")) return;
   auto& memory = *new shared_memory;  // never destroyed
@@ -108,6 +173,22 @@ TEST_CASE("what is changed is in the file when a process has ended by exit()") {
   for (std::uint64_t i = 0; i < 3 * 1024; ++i) expected[i] = 9;
   expected[5 * 1024] = 4;
   CHECK(file.content() == expected);
+}
+
+TEST_CASE("child: ends while a static object touches a file") {
+  if (!is_part("ends while a static object touches a file")) return;
+  auto& memory = *new shared_memory;  // never destroyed
+  touched_last.object =
+      new mapping(memory.map(given_path(), {.access = access::read_write, .eager = false}));
+  std::exit(0);
+}
+
+TEST_CASE("a touch behind the end of all reads gets SIGBUS and does not hang") {
+  named_file const file(std::vector<std::uint32_t>(8 * 1024, 1));
+  child c("ends while a static object touches a file", file.path());
+  int const status = c.wait();
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGBUS);
 }
 
 TEST_CASE("a child of fork() writes nothing back") {

@@ -3,6 +3,7 @@
 
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/memory_file.hpp>
+#include <test/mapping/named_file.hpp>
 
 #include <doctest/doctest.h>
 
@@ -222,6 +223,53 @@ TEST_CASE("shared io: an error behind the first bytes comes with the next call")
   CHECK(memory.write(ends[1], m.data(), 8 * mebi) == -EAGAIN);
   ::close(ends[0]);
   ::close(ends[1]);
+}
+
+TEST_CASE("shared io: nothing is read for memory that cannot be had") {
+  auto const content = numbers(12 * mebi / 4, 1);
+  named_file const below(content);
+  memory_file const in(content);
+  shared_memory memory;
+  {
+    mapping const only_read = memory.map(below.path());
+    CHECK(memory.read(in.fd(), only_read.data(), 1000) == -EFAULT);
+    CHECK(::lseek(in.fd(), 0, SEEK_CUR) == 0);
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+    REQUIRE(::write(ends[1], "abc", 3) == 3);
+    CHECK(memory.read(ends[0], only_read.data(), 3) == -EFAULT);
+    char left[3];
+    CHECK(::read(ends[0], left, 3) == 3);
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  mapping const m = memory.map(below.path(), {.access = access::read_write, .eager = false});
+  REQUIRE(::truncate(below.path().c_str(), 4 * mebi) == 0);
+  CHECK(memory.read(in.fd(), m.data(), 12 * mebi) == std::int64_t(4 * mebi));
+  CHECK(::lseek(in.fd(), 0, SEEK_CUR) == std::int64_t(4 * mebi));
+  CHECK(memory.read(in.fd(), m.as<std::byte>() + 4 * mebi, mebi) == -ESTALE);
+  CHECK(::lseek(in.fd(), 0, SEEK_CUR) == std::int64_t(4 * mebi));
+}
+
+TEST_CASE("shared io: a file that is mapped for reading, and became shorter") {
+  auto const content = numbers(mebi / 4, 1);
+  named_file const file(content);
+  shared_memory memory;
+  mapping const m = memory.map(file.path(), {.access = access::read, .eager = false});
+  memory_file const out;
+  // Neither begins at a page.
+  CHECK(memory.pwrite(out.fd(), m.as<std::byte>() + 12, mebi - 100, 0) == mebi - 100);
+  CHECK(out.content<std::uint32_t>() ==
+        words(content.begin() + 3, content.begin() + 3 + (mebi - 100) / 4));
+  REQUIRE(::truncate(file.path().c_str(), 4096) == 0);
+  CHECK(memory.pwrite(out.fd(), m.as<std::byte>() + mebi / 2, 4096, 0) == -ESTALE);
+  std::vector<std::byte> bytes(8192);
+  CHECK(memory.copy(bytes.data(), m.data(), bytes.size()) == -ESTALE);
+  CHECK(memory.copy(bytes.data(), m.data(), 4096) == 0);
+  CHECK(std::memcmp(bytes.data(), content.data(), 4096) == 0);
+  mapping const other = memory.allocate(4096);  // the address space goes on
+  other.as<char>()[0] = 1;
+  CHECK(other.as<char>()[0] == 1);
 }
 
 TEST_CASE("shared io: it waits for calls that use the bytes, and launches wait for it") {

@@ -11,6 +11,8 @@
 
 #include <atomic>
 #include <barrier>
+#include <cerrno>
+#include <chrono>
 #include <csetjmp>
 #include <cstdint>
 #include <thread>
@@ -18,6 +20,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace gpufs;
@@ -249,6 +252,7 @@ TEST_CASE("shared threads: a handler of the program may use objects, also within
   });
   auto* const w = numbers.as<std::uint32_t>();
   auto const count = numbers.size() / 4;
+  wait_until([] { return std::atomic_ref(*touched_by_handler).load() > 0; }, "the first signal");
   for (unsigned round = 0; round < scaled(20, 4); ++round) {
     for (std::uint64_t i = 0; i < count; i += 64) w[i] += 1;
     shared_call call;
@@ -262,4 +266,36 @@ TEST_CASE("shared threads: a handler of the program may use objects, also within
   CHECK(w[64] == scaled(20, 4));
   CHECK(*touched_by_handler > 0);
   CHECK(*touched_by_handler <= sent);
+}
+
+TEST_CASE("shared threads: a call in a child of fork() is refused, whatever other threads did") {
+  shared_memory memory;
+  mapping const m = memory.allocate(4096);
+  std::atomic<bool> stops{false};
+  std::vector<std::thread> others;
+  for (unsigned t = 0; t < 2; ++t)
+    others.emplace_back([&] {
+      while (!stops) static_cast<void>(memory.stats());  // takes the mutex
+    });
+  stream on;
+  int status = 0;
+  for (unsigned round = 0; round < scaled(100, 20) && status == 0; ++round) {
+    pid_t const pid = ::fork();
+    if (pid == 0) {
+      shared_call call(&on);
+      int const result = call.reads(m).release();
+      call.launched();
+      ::_exit(result == -EIO && call.why_refused().empty() ? 0 : 1);
+    }
+    REQUIRE(pid > 0);
+    // A child that hangs lets no signal in but this one.
+    auto const most = std::chrono::steady_clock::now() + std::chrono::seconds(scaled(20, 60));
+    while (::waitpid(pid, &status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > most) ::kill(pid, SIGKILL);
+      std::this_thread::yield();
+    }
+  }
+  stops = true;
+  for (auto& t : others) t.join();
+  CHECK(status == 0);  // else it has hung, or ended with an error
 }

@@ -135,7 +135,7 @@ struct scene {
 
 config impatient_config() {
   auto c = small_config(page, 2 * pages);
-  c.rpc_timeout_ms = 2000;
+  c.rpc_timeout_ms = 5000;
   return c;
 }
 

@@ -1,6 +1,7 @@
 // Claims about settings: sizes, layers, and what an error says.
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
+#include <gpufs/owner/settings_text.hpp>
 #include <gpufs/statistics.hpp>
 
 #include <test/owner/setting_sources.hpp>
@@ -212,6 +213,17 @@ TEST_CASE("file: errors name file, line and key") {
   CHECK(error("page_size = 4096\npage_size = \n").starts_with("gpufs.toml:2: "));
 }
 
+TEST_CASE("C settings: # begins a comment outside the quotes of a value") {
+  config c;
+  gpufs::owner::load_text(c, "# trace = none\ntrace = \"/a #1/b = c\" # \"x\"\npage_size=4K#8K\n");
+  CHECK(c.trace == "/a #1/b = c");
+  CHECK(c.page_size == 4096);
+  gpufs::owner::load_text(c, "trace = a\"b # c\"");
+  CHECK(c.trace == "a\"b");
+  gpufs::owner::load_text(c, "trace = \"a # b");
+  CHECK(c.trace == "\"a");
+}
+
 TEST_CASE("file: characters beyond ASCII are for comments") {
   {
     toml_file const file("# größe\npage_size = 4096  # 4 КиБ, \xff\n");
@@ -230,13 +242,14 @@ TEST_CASE("file: characters beyond ASCII are for comments") {
 TEST_CASE("gpufs.toml: what is there under that name must be a file") {
   toml_file const folder("");
   std::filesystem::remove("gpufs.toml");
-  for (bool const pipe : {false, true}) {
-    if (pipe) {
-      std::filesystem::remove("gpufs.toml");
-      REQUIRE(mkfifo("gpufs.toml", 0600) == 0);  // would be waited for
-    } else {
+  for (int const kind : {0, 1, 2}) {
+    std::filesystem::remove("gpufs.toml");
+    if (kind == 0)
       std::filesystem::create_directory("gpufs.toml");
-    }
+    else if (kind == 1)
+      REQUIRE(mkfifo("gpufs.toml", 0600) == 0);  // would be waited for
+    else
+      REQUIRE(symlink("gpufs.toml", "gpufs.toml") == 0);
     CHECK(error_of([] { (void)gpufs::load_config(); }) ==
           "gpufs.toml: must be a file, or not there");
   }
@@ -254,6 +267,10 @@ TEST_CASE("GPUFS_CONFIG: names a file that must exist, and takes the place of gp
   variable const set("GPUFS_CONFIG", "absent.toml");
   CHECK(error_of([] { (void)gpufs::load_config(); }) ==
         "GPUFS_CONFIG=absent.toml: must be the path of a TOML file");
+  REQUIRE(symlink("loop.toml", "loop.toml") == 0);
+  variable const loop("GPUFS_CONFIG", "loop.toml");
+  CHECK(error_of([] { (void)gpufs::load_config(); }) ==
+        "GPUFS_CONFIG=loop.toml: must be the path of a TOML file");
 }
 
 TEST_CASE("layers: code, then file, then environment, then command line; a later one wins") {

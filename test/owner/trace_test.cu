@@ -18,6 +18,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -236,11 +237,35 @@ TEST_CASE("trace: a file that cannot be made costs a note, and nothing else") {
   read_all(fs, file, 8192);
 }
 
+void write_text(std::string const& file, std::string_view text) {
+  std::vector<std::byte> bytes(text.size());
+  std::memcpy(bytes.data(), text.data(), text.size());
+  write_bytes(file, bytes);
+}
+
+TEST_CASE("trace: a file that has other bytes is left alone, also one that is read") {
+  scratch_folder const folder;
+  auto const file = make_file(folder, "a", 8192), other = folder / "other";
+  auto const before = pread_bytes(file, 0, 8192);
+  write_text(other, "precious\n");
+  for (auto const& name : {file, other, other}) {
+    filesystem fs(traced(name));
+    auto const notes = fs.notes();
+    auto const said = [&](std::string const& note) {
+      return note.find("no trace: trace=" + name + ": has bytes that are no trace") != note.npos;
+    };
+    CHECK(std::ranges::any_of(notes, said));
+    read_all(fs, file, 8192);
+  }
+  CHECK(pread_bytes(file, 0, 8193) == before);
+  CHECK(text_of(other) == "precious\n");
+}
+
 TEST_CASE("trace: the filesystems of a process share it, the next process begins it anew") {
   scratch_folder const folder;
   auto const file = make_file(folder, "a", 8192);
   auto const trace = folder / "trace";
-  write_bytes(trace, std::vector<std::byte>(100, std::byte{'x'}));
+  write_text(trace, "{\"op\": \"begin\", \"time_ns\": 1, an older one, without its end");
   for (int i = 0; i < 2; ++i) {
     filesystem first(traced(trace)), second(traced(trace));
     read_all(first, file, 8192);

@@ -57,12 +57,9 @@ TEST_CASE("pieces ahead: a page that cannot be read fails the read that wants it
   auto const path = make_file(folder, "file", pieces * distance);
   for (auto const who : {caller_kind::block, caller_kind::tile}) {
     std::atomic<bool> broken{true};
-    testing::filesystem fs(
-        reading_ahead(1024), read_faults([&](std::uint64_t offset, std::uint64_t length) {
-          std::uint64_t const at = broken_piece * distance;
-          return broken && offset <= at && at < offset + length ? fault_action::fail(EIO)
-                                                                : fault_action::pass();
-        }));
+    testing::filesystem fs(reading_ahead(1024), read_faults_at(broken_piece * distance, [&] {
+                             return broken ? fault_action::fail(EIO) : fault_action::pass();
+                           }));
     int const fd = fs.open(path, O_RDONLY);
     read_batch batch = series(fd, path, pieces, distance, 600, broken_piece, -EIO);
     batch.run(fs.ref(), 1, who == caller_kind::block ? 128 : 32, who);
@@ -86,12 +83,9 @@ TEST_CASE(
   auto const path = make_file(folder, "file", pieces * distance);
   auto const gate = std::make_shared<testing::gate>();
   auto c = reading_ahead(512);
-  c.rpc_timeout_ms = 3000;
-  testing::filesystem fs(c, read_faults([gate](std::uint64_t offset, std::uint64_t length) {
-                           std::uint64_t const at = held_piece * distance;
-                           return offset <= at && at < offset + length ? fault_action::hold(gate)
-                                                                       : fault_action::pass();
-                         }));
+  c.rpc_timeout_ms = 5000;
+  testing::filesystem fs(
+      c, read_faults_at(held_piece * distance, [gate] { return fault_action::hold(gate); }));
   int const fd = fs.open(path, O_RDONLY);
   read_batch batch = series(fd, path, pieces, distance, 600, held_piece, -ETIMEDOUT);
   batch.run(fs.ref(), 1, 96);
@@ -144,7 +138,7 @@ TEST_CASE("pieces ahead: few frames and many callers, no error and no wrong byte
       // Every caller has a distance, a length and a place of its own, and changes them now and
       // then.
       std::uint64_t at[16] = {}, distance[16] = {}, length[16] = {};
-      for (unsigned i = 0; i < 150; ++i) {
+      for (unsigned i = 0; i < scaled(150, 60); ++i) {
         for (unsigned c = 0; c < callers; ++c) {
           if (i % 40 == 0 || at[c] >= size) {
             at[c] = random() % (size / 2);

@@ -73,4 +73,5 @@ refuses "--depth=48: must be a power of two" --depth 48
 refuses "--queue-pairs" --queue-pairs 129
 refuses "--threads" --threads 1024
 refuses "$folder/none, the folder of temporary files" --dir "$folder/none" --only file4K
+refuses "--json=$folder/none/x: there is no folder" --json "$folder/none/x"
 conclude

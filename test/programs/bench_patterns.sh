@@ -50,4 +50,24 @@ awk -F'"host_bytes": ' '{
 patterns --only sideways >/dev/null 2>"$folder/error"
 [ $? -eq 2 ] && grep -q "must be among stream," "$folder/error" ||
   complain "bench patterns --only sideways: $(cat "$folder/error")"
+
+# Reports that would replace the input or each other, or have no folder, are refused at once.
+# refuses TEXT ARGUMENT...: ends with status 2, and says that text.
+refuses() {
+  local wanted=$1 said got
+  shift
+  said=$(patterns --only stream --size 8M "$@" 2>&1)
+  got=$?
+  [ $got -eq 2 ] && [[ $said == *"$wanted"* ]] || complain "bench patterns $*: status $got, $said"
+}
+head -c 8M /dev/zero >"$folder/in.png"
+sum=$(cksum <"$folder/in.png")
+ln -s in.png "$folder/link"
+refuses "--json=$folder/link: is the file to be read" --file "$folder/in.png" --json "$folder/link"
+refuses "in.png: is the file to be read" --file "nvme:soft:$folder/in.png" --csv "$folder/in.png"
+refuses "in.png: is the file to be read" --file "$folder/in.png" --csv "$folder/in.csv"
+refuses "/./x: is the file of --json, too" --json "$folder/x" --csv "$folder/./x"
+refuses "--json=$folder/none/x: there is no folder $folder/none" --json "$folder/none/x"
+refuses "--csv=$folder: is a folder" --csv "$folder"
+[ "$(cksum <"$folder/in.png")" = "$sum" ] || complain "an input was written over"
 conclude

@@ -72,6 +72,18 @@ refuses "--scale=40: must be from 4 to 32" make --file "$folder/g" --scale 40
 refuses "excludes" make --file "$folder/g" --scale 8 --input "$folder/path.txt"
 [ ! -e "$folder/g" ] || complain "a graph was made from wrong input"
 
+# What is there stays a link, keeps its permissions, or is refused.
+made linked --scale 4
+chmod 600 "$folder/linked"
+ln -s linked "$folder/link"
+mkfifo "$folder/pipe"
+made link --scale 5
+[ -L "$folder/link" ] && [ "$(stat -c %a "$folder/linked")" = 600 ] ||
+  complain "a link was replaced"
+verified 1 run --file "$folder/linked"
+refuses "pipe: must be a regular file" make --file "$folder/pipe" --scale 4
+[ -p "$folder/pipe" ] || complain "a pipe was replaced"
+
 # Files that are no graphs, or are damaged.
 refuses "must be a graph file" run --file "$folder/path.txt"
 refuses "No such file" run --file "$folder/none"

@@ -27,6 +27,16 @@ if [ "$trips" -eq 0 ] || [ "$read" -le 524288 ] || [ "$read" -gt $((524288 + tri
   complain "$read bytes read for $trips trips"
 fi
 
+# The sums in JSON have all digits of the text, which has them to the hundredth.
+json=$("$program" --query 5 --rows 400000 --seed 3 --runs 1 --json "${settings[@]}")
+text=$("$program" --query 5 --rows 400000 --seed 3 --runs 1 "${settings[@]}")
+sums=$(sed -n 's/.*"sums": {\([^}]*\)}.*/\1/p' <<<"$json")
+[[ $sums =~ [0-9]{5}\.[0-9][0-9] ]] || complain "sums: $json"
+while read -r -d, sum; do
+  sum=${sum#\"} sum=${sum/\": / }
+  [[ $text == *", $sum"* ]] || complain "$sum is not in $text"
+done <<<"$sums,"
+
 # Files that stay are used again; others are made again.
 verified 1 --query 0 --data "$folder/in" --rows 1000 --seed 5
 made=$(stat -c %Y.%i "$folder/in/distance.i64")

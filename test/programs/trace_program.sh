@@ -32,6 +32,17 @@ case $? in
   *) complain "picture: $(cat picture)" ;;
 esac
 
+# A picture does not take the place of its trace, nor a trace that of another file.
+ln -s run.json linked.json
+said=$("$gpufs" trace run.json --picture linked.json 2>&1)
+[ $? -eq 2 ] && [[ $said == *"--picture=linked.json: is the trace"* ]] || complain "picture: $said"
+head -n 1 run.json | grep -q '"op": "begin"' || complain "the trace was written over"
+echo precious >other
+said=$("$gpufs" bench seq --size 64K --runs 1 --no-limits "${settings[@]}" --blocks 4 --threads 32 \
+  --trace other 2>&1 >/dev/null)
+[[ $said == *"no trace: trace=other: has bytes that are no trace"* ]] || complain "trace: $said"
+[ "$(cat other)" = precious ] || complain "a file was written over"
+
 # Lines that are none.
 { head -n 3 run.json; echo "no line"; tail -n 1 run.json | head -c 20; } >broken.json
 said=$("$gpufs" trace broken.json 2>&1 >/dev/null)
@@ -56,5 +67,10 @@ said=$("$gpufs" bench seq --size 64K --runs 1 --no-limits "${settings[@]}" --blo
 said=$("$gpufs" info --log loud 2>&1)
 [ $? -eq 2 ] && [[ $said == *"--log=loud: must be one of off error warn info debug"* ]] ||
   complain "--log loud: $said"
+said=$("$gpufs" nosuch 2>&1)
+[ $? -eq 2 ] && [[ $said == "gpufs: an argument was not expected: nosuch; "* ]] ||
+  complain "nosuch: $said"
+said=$("$gpufs" 2>&1)
+[ $? -eq 2 ] && [[ $said == *"subcommand is required"* ]] || complain "no subcommand: $said"
 [[ $("$gpufs" --version) == "gpufs "[0-9]*.*" (commit "* ]] || complain "--version"
 conclude

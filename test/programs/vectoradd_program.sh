@@ -35,6 +35,20 @@ echo mine >"$folder/other/a.u64"
 refuses "was not generated here" --data "$folder/other"
 [ "$(cat "$folder/other/a.u64")" = mine ] || complain "a file of another was changed"
 
+# What is refused leaves an old file, and an input is no output.
+echo precious >"$folder/old"
+refuses "--write-memory=0: " --output "$folder/old" --write-memory 0
+refuses "must be from 0 to" --output "$folder/old" --elements -1
+[[ $("$program" --json --runs 1) == *'"kind": "cuda"'* ]] ||
+  refuses "no managed memory" --output "$folder/old" --variant pointer,managed
+[ "$(cat "$folder/old")" = precious ] || complain "an old file was emptied"
+verified 1 --data "$folder/kept" --elements 1000 --seed 5
+sum=$(cksum <"$folder/kept/b.u64")
+ln "$folder/kept/b.u64" "$folder/b"
+refuses "--output=$folder/b: is the input $folder/kept/b.u64" --output "$folder/b" \
+  --data "$folder/kept" --elements 1000 --seed 5
+[ "$(cksum <"$folder/kept/b.u64")" = "$sum" ] || complain "an input was written"
+
 refuses "--variant: nothing not in" --variant nothing
 refuses "--threads=256: must be a multiple of 32 from 32 to 128" --threads 256
 refuses "--elements=-1: must be from 0 to" --elements -1

@@ -92,6 +92,7 @@ child::child(char const* part, std::string const& path, child_options const& opt
       ::sigemptyset(&set);
       ::sigaddset(&set, SIGTERM);
       ::sigaddset(&set, SIGINT);
+      ::sigaddset(&set, SIGHUP);
       ::sigprocmask(SIG_BLOCK, &set, nullptr);
     }
     if (failed == nullptr) {

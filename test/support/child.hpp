@@ -10,7 +10,7 @@ namespace gpufs::test {
 
 struct child_options {
   std::string output_to{};  ///< where its stdout and stderr go; empty: to ours
-  /// SIGTERM and SIGINT are blocked in all its threads, for it to take up with sigwait(3)
+  /// SIGTERM, SIGINT and SIGHUP are blocked in all its threads, for it to take up with sigwait(3)
   bool signals_wait = false;
   /// not 0: on `path` it sees a new tmpfs of that size, which nobody else sees
   std::uint64_t tmpfs_bytes = 0;

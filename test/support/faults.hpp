@@ -48,4 +48,12 @@ inline std::shared_ptr<scripted_faults> read_faults(
   return faults;
 }
 
+/// Faults on reads that have byte `at` of a file. `fault` says which, each time.
+inline std::shared_ptr<scripted_faults> read_faults_at(
+    std::uint64_t at, std::function<testing::fault_action()> fault) {
+  return read_faults([at, fault = std::move(fault)](std::uint64_t offset, std::uint64_t length) {
+    return offset <= at && at < offset + length ? fault() : testing::fault_action::pass();
+  });
+}
+
 }  // namespace gpufs::test

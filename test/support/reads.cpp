@@ -23,8 +23,9 @@ std::uint64_t round_up(std::uint64_t n) { return (n + guard - 1) / guard * guard
 
 void read_batch::add(int fd, std::string const& file, std::int64_t offset, std::uint64_t count,
                      unsigned misalign) {
-  expectation e{0, pread_bytes(file, std::uint64_t(offset), count), 0};
+  expectation e{0, pread_bytes(file, std::uint64_t(offset), count), 0, 0};
   e.result = std::int64_t(e.bytes.size());
+  e.free = e.bytes.size();
   e.room = std::min(count, e.bytes.size() + most_spare);
   std::uint64_t const place = round_up(output_bytes_) + guard + misalign;
   ops_.push_back({fd, 0, offset, count, place, 0});
@@ -40,7 +41,18 @@ void read_batch::add_failing(int fd, std::int64_t offset, std::uint64_t count,
   std::uint64_t const room = std::min(count, result < 0 ? most_failing : most_spare);
   ops_.push_back({fd, 0, offset, count, place, 0});
   output_bytes_ = place + room + guard;
-  expected_.push_back({result, {}, room});
+  expected_.push_back({result, {}, room, result < 0 ? room : 0});
+}
+
+void read_batch::add_cut(int fd, std::string const& file, std::int64_t offset, std::uint64_t count,
+                         std::uint64_t there) {
+  if (count > most_failing || there > count)
+    throw std::invalid_argument{"read_batch: a gread that is cut may ask for 1 MiB at most"};
+  std::uint64_t const place = round_up(output_bytes_) + guard;
+  ops_.push_back({fd, 0, offset, count, place, 0});
+  output_bytes_ = place + count + guard;
+  expected_.push_back(
+      {std::int64_t(there), pread_bytes(file, std::uint64_t(offset), there), count, count});
 }
 
 void read_batch::finish(stream* on) {
@@ -64,12 +76,10 @@ std::string read_batch::problem(std::size_t i) const {
     if (bytes[b] != e.bytes[b])
       return fmt::format("{}: byte {} is {:#x}, not {:#x}", where, b, int(bytes[b]),
                          int(e.bytes[b]));
-  auto const free = std::int64_t(
-      e.result < 0 ? e.room : e.bytes.size());  // bytes of the buffer that may hold anything by now
   for (auto b = -std::int64_t(guard); b < std::int64_t(e.room + guard); ++b)
-    if ((b < 0 || b >= free) && bytes[b] != std::byte{0})
+    if ((b < 0 || b >= std::int64_t(e.free)) && bytes[b] != std::byte{0})
       return fmt::format("{}: wrote {:#x} at byte {} of its buffer, of which {} are its own", where,
-                         int(bytes[b]), b, free);
+                         int(bytes[b]), b, e.free);
   return {};
 }
 

@@ -48,4 +48,13 @@ void read_batch::run(fs_ref const& fs, unsigned blocks, unsigned threads, caller
   finish(on);
 }
 
+std::string read_batch::run_patiently(fs_ref const& fs, unsigned blocks, unsigned threads) {
+  std::string wrong = "not run";
+  for (int tries = 0; tries < 20 && !wrong.empty(); ++tries) {
+    run(fs, blocks, threads);
+    wrong = problems();
+  }
+  return wrong;
+}
+
 }  // namespace gpufs::test

@@ -37,10 +37,19 @@ class read_batch {
   /// `count` is 1 MiB at most, and what the buffer holds afterwards is not looked at).
   void add_failing(int fd, std::int64_t offset, std::uint64_t count, std::int64_t result);
 
+  /// Adds a gread that meets an error behind its first `there` bytes. Of at most 1 MiB; what its
+  /// buffer holds behind them afterwards is not looked at.
+  void add_cut(int fd, std::string const& file, std::int64_t offset, std::uint64_t count,
+               std::uint64_t there);
+
   /// Carries all of them out, op i by caller i modulo the number of callers, and waits for the
   /// kernel.
   void run(fs_ref const& fs, unsigned blocks, unsigned threads,
            caller_kind who = caller_kind::block, stream* on = nullptr);
+
+  /// run(), anew up to 20 times while something is wrong: a time-out that was too short for a slow
+  /// host is no error. Returns problems().
+  std::string run_patiently(fs_ref const& fs, unsigned blocks, unsigned threads);
 
   /// The two halves of run().
   void start(fs_ref const& fs, unsigned blocks, unsigned threads,
@@ -61,6 +70,7 @@ class read_batch {
     std::vector<std::byte> bytes;
     std::uint64_t room;  // bytes between the guards: what a gread that ignores the end of the file
                          // would write, within reason
+    std::uint64_t free;  // bytes between the guards that may hold anything afterwards
   };
   [[nodiscard]] std::string problem(std::size_t i) const;
 

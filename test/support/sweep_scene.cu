@@ -39,7 +39,7 @@ config sweep_config() {
   c.max_open_files = 8;
   c.seats = 8;
   c.backend = io_backend::pread;
-  c.rpc_timeout_ms = 20'000;  // bounds the run of broken code
+  c.rpc_timeout_ms = 120'000;  // bounds the run of broken code
   return c;
 }
 

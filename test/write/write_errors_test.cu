@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -368,7 +369,7 @@ TEST_CASE(
   auto const before = pread_bytes(path, 0, ~0ull);
   auto const range = std::make_shared<failing_range>();
   auto c = small_config(page, 16);  // 8 write buffers
-  c.rpc_timeout_ms = 500;
+  c.rpc_timeout_ms = 2000;
   testing::filesystem fs(c, faults_of(range));
   int const fd = fs.open(path, O_RDWR);
   int const other = fs.open(other_path, O_RDWR);
@@ -478,6 +479,49 @@ TEST_CASE(
   CHECK(write_in_kernel(fs, again, 0, some_bytes(2, 0, 10)) == 10);
   CHECK(sync_in_kernel(fs, again) == 0);
   CHECK(fs.close(again) == 0);
+}
+
+TEST_CASE("gfsync: a failed sync is forgotten with the last descriptor, though pages stay dirty") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", page);
+  std::atomic<bool> fails{true};
+  auto faults = std::make_shared<scripted_faults>();
+  auto const fault = [&](int error) {
+    return fails ? fault_action::fail(error) : fault_action::pass();
+  };
+  faults->on_write = [&](std::uint64_t, std::uint64_t) { return fault(ENOSPC); };
+  faults->on_sync = [&] { return fault(EIO); };
+  testing::filesystem fs(small_config(page, 16), faults);
+  int const fd = fs.open(path, O_RDWR);
+  CHECK(write_in_kernel(fs, fd, 0, some_bytes(1, 0, 10)) == 10);
+  CHECK(fs.sync(fd) == -ENOSPC);
+  CHECK(fs.close(fd) == -ENOSPC);
+  fails = false;
+  int const again = fs.open(path, O_RDWR);
+  CHECK(fs.sync(again) == 0);
+  CHECK(fs.sync(again) == 0);
+  CHECK(pread_bytes(path, 0, 10) == some_bytes(1, 0, 10));
+}
+
+TEST_CASE("a page that cannot be written keeps none beside it out of the file") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 4 * page);
+  auto const before = pread_bytes(path, 0, ~0ull);
+  auto faults = std::make_shared<scripted_faults>();
+  // A hole of a full disk.
+  faults->on_write = [](std::uint64_t offset, std::uint64_t length) {
+    if (offset >= 2 * page || offset + length <= page) return fault_action::pass();
+    return offset < page ? fault_action::shorten(page - offset) : fault_action::fail(ENOSPC);
+  };
+  testing::filesystem fs(small_config(page, 32), faults);
+  int const fd = fs.open(path, O_RDWR);
+  auto expected = some_bytes(1, 0, 4 * page);
+  CHECK(write_in_kernel(fs, fd, 0, expected) == std::int64_t(4 * page));
+  CHECK(fs.sync(fd) == -ENOSPC);
+  CHECK(fs.unwritten().size() == 1);
+  std::copy_n(before.begin() + page, page, expected.begin() + page);
+  CHECK(pread_bytes(path, 0, ~0ull) == expected);
+  CHECK(fs.discard(fd) == 0);
 }
 
 TEST_CASE("a filesystem that goes away writes what is dirty") {
@@ -630,26 +674,26 @@ TEST_CASE("a truncation whose caller got -ETIMEDOUT does not come later, over ne
     c.rpc_timeout_ms = 300;
     testing::filesystem fs(c, faults);
     CAPTURE(by_open);
-    auto const bytes = some_bytes(2, 0, 100);
+    auto const bytes = some_bytes(2, 0, page);  // whole pages need no answer of a slow host
     if (by_open) {
       CHECK(open_in_kernel(fs, path, O_RDWR | O_TRUNC) == -ETIMEDOUT);
       int const fd = fs.open(path, O_RDWR);
-      CHECK(write_in_kernel(fs, fd, 2 * page, bytes) == 100);
+      CHECK(write_in_kernel(fs, fd, 2 * page, bytes) == std::int64_t(page));
       CHECK(fs.close(fd) == 0);
     } else {
       int const fd = fs.open(path, O_RDWR);
-      CHECK(write_in_kernel(fs, fd, 0, bytes) == 100);
+      CHECK(write_in_kernel(fs, fd, 0, bytes) == std::int64_t(page));
       wait_until([&] { return gate->arrivals() > 0; }, "the page is being written back");
       op_batch batch;
       auto const cut = batch.truncate(0, fd, page);
       batch.run(fs.ref(), 1, 64);
       CHECK(batch.result(cut) == -ETIMEDOUT);
-      CHECK(write_in_kernel(fs, fd, 2 * page, bytes) == 100);
+      CHECK(write_in_kernel(fs, fd, 2 * page, bytes) == std::int64_t(page));
     }
     gate->release();
     wait_until([&] { return late_answers_are_there(fs); }, "the late answer");
     CHECK(fs.sync() == 0);
     CHECK(pread_bytes(path, 0, ~0ull).size() == 4 * page);  // as it was
-    CHECK(pread_bytes(path, 2 * page, 100) == bytes);
+    CHECK(pread_bytes(path, 2 * page, page) == bytes);
   }
 }

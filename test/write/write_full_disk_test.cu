@@ -115,7 +115,7 @@ TEST_CASE("child: full, then discarded") {
   CHECK(disk.fs.unwritten().empty());
   CHECK(disk.sync() == 0);
   auto const kept = pread_bytes(disk.file, 0, ~0ull);
-  CHECK(kept.size() < written);
+  CHECK(kept != bytes);
   CHECK(disk.read() == kept);  // what did not fit is gone for kernels, too
   disk.make_room();
   CHECK(disk.write(0, bytes) == std::int64_t(written));  // all buffers are free again

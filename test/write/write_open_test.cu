@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
@@ -41,6 +42,23 @@ __global__ void open_write_close(fs_ref fs, char const* path, int flags, std::by
     if (closed != 0) result = closed;
   }
   if (threadIdx.x == 0) results[blockIdx.x] = result;
+}
+
+/// Every block appends a record as often as `rounds` says, through an open of its own each time.
+__global__ void open_append_close(fs_ref fs, char const* path, std::byte const* records,
+                                  std::uint64_t bytes, std::uint32_t rounds, std::int64_t* errors) {
+  auto const block = cg::this_thread_block();
+  io_context io(fs, block);
+  for (std::uint32_t i = 0; i < rounds; ++i) {
+    int const fd = gopen(io, path, O_WRONLY | O_APPEND);
+    std::int64_t result = fd;
+    if (fd > 0) {
+      result = gwrite(io, fd, records + blockIdx.x * bytes, bytes, 0);
+      int const closed = gclose(io, fd);
+      if (closed != 0) result = closed;
+    }
+    if (threadIdx.x == 0 && result != std::int64_t(bytes)) ++errors[blockIdx.x];
+  }
 }
 
 __global__ void unlink_all(fs_ref fs, char const* text, std::uint64_t const* offsets,
@@ -214,6 +232,48 @@ TEST_CASE("a file that a block opens for writing: contexts that have read it see
     CHECK(s.element_after == piece[0]);
     CHECK(s.other_view == piece[0]);
     CHECK(s.pointer == piece[1]);
+  }
+}
+
+TEST_CASE("O_APPEND: no record is lost if opens and closes of several blocks meet") {
+  constexpr std::uint64_t bytes = 64;
+  scratch_folder folder;
+  for (unsigned const blocks : {2u, 3u}) {
+    CAPTURE(blocks);
+    auto const path = make_file(folder, "file" + std::to_string(blocks), 0);
+    auto const rounds = scaled(2000, 200);
+    std::vector<std::byte> records;
+    for (unsigned b = 0; b < blocks; ++b) records.insert(records.end(), bytes, std::byte(b + 1));
+    auto const on_device = filled(records);
+    device_paths const name({path});
+    filesystem fs(small_config(4096, 32));
+    auto const errors = zeroed<std::int64_t>(blocks);
+    launch(open_append_close, blocks, 32, fs.ref(), name.text(), on_device.data(), bytes, rounds,
+           errors.data());
+    this_thread_stream().synchronize();
+    CHECK(contents(errors) == std::vector<std::int64_t>(blocks, 0));
+    auto const got = whole(path);
+    REQUIRE(got.size() == blocks * rounds * bytes);
+    std::vector<std::uint64_t> found(256);
+    for (std::uint64_t at = 0; at < got.size(); at += bytes) {
+      auto const first = got.begin() + std::ptrdiff_t(at);
+      CHECK(std::all_of(first, first + bytes, [&](std::byte b) { return b == *first; }));
+      ++found[std::size_t(*first)];
+    }
+    for (unsigned b = 1; b <= blocks; ++b) CHECK(found[b] == rounds);
+  }
+}
+
+TEST_CASE("fs.read of a descriptor that is open for writing alone gives -EBADF") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 100);
+  filesystem fs(small_config(4096, 32));
+  std::byte byte{};
+  for (int const flags : {O_WRONLY, O_WRONLY | O_APPEND, O_GWRONCE}) {
+    int const fd = fs.open(path, flags);
+    REQUIRE(fd > 0);
+    CHECK(fs.read(fd, &byte, 1, 0) == -EBADF);
+    CHECK(fs.close(fd) == 0);
   }
 }
 
@@ -426,4 +486,16 @@ TEST_CASE("close-to-open: two filesystems that wrote one page both read it whole
     CHECK(batch.bytes(read) == expected);
     CHECK(fs.close(fd) == 0);
   });
+}
+
+TEST_CASE("fs.write: a descriptor with O_APPEND gives -EOPNOTSUPP, and nothing is written") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 10);
+  auto const before = whole(path);
+  filesystem fs(small_config(4096, 8));
+  int const appends = fs.open(path, O_WRONLY | O_APPEND);
+  CHECK(fs.write(appends, "host", 4, 0) == -EOPNOTSUPP);
+  CHECK(fs.close(appends) == 0);
+  CHECK(fs.write(appends, "host", 4, 0) == -EBADF);
+  CHECK(whole(path) == before);
 }

@@ -44,7 +44,7 @@ std::unique_ptr<file_arrays> file_program::make_arrays(session& s) {
   switch (s.how().how) {
     case variant::naive: return make_naive_arrays(files_);
     case variant::hand: return make_hand_arrays(files_);
-    case variant::managed: return make_managed_arrays(files_, of_.device_memory);
+    case variant::managed: return make_managed_arrays(files_, of_.memory.device_memory);
     case variant::shared:
       return make_shared_arrays(files_, s.memory(), {s.is_declared(), of_.is_eager});
     case variant::cpu: break;

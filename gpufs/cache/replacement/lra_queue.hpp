@@ -11,9 +11,9 @@ struct alignas(64) lra_queue {
   std::uint32_t lock;
   std::uint32_t owned;   ///< 1 while a context has the seat
   std::uint32_t head;    ///< oldest segment; valid if count != 0
-  std::uint32_t tail;    ///< newest segment, which is being handed out
+  std::uint32_t tail;    ///< newest segment; it ends the run that is being handed out
   std::uint32_t count;   ///< segments in the list
-  std::uint64_t cursor;  ///< (segment + 1) << 32 | its next frame; 0 = none
+  std::uint64_t cursor;  ///< the run and its next frame (lra_ref::start_of()); 0 = none
 };
 
 struct alignas(64) lra_totals {

@@ -234,7 +234,6 @@ void shared_range::drop_host(std::uint64_t at, std::uint64_t bytes) noexcept {
 
 void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
   std::uint64_t const length = rounded_up(bytes, host_page);
-  for (auto const piece : implementation_->pieces_in(at, length)) implementation_->remove(piece);
   map(base_ + at, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
       0);
   if (implementation_->forget_file(at))
@@ -243,6 +242,8 @@ void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
   // The next object here has zeros.
   if (!gives_back(implementation_->host_file, at, length)) std::memset(host_ + at, 0, length);
   if (!gives_back(implementation_->device_file, at, length)) std::memset(device_ + at, 0, length);
+  // As on a GPU, others can have the memory only now.
+  for (auto const piece : implementation_->pieces_in(at, length)) implementation_->remove(piece);
 }
 
 int shared_range::protect(std::uint64_t at, std::uint64_t bytes, host_access to) noexcept {

@@ -67,8 +67,8 @@ __device__ __forceinline__ void leave_ahead(ring::ahead_page& a, ring::ahead_pha
 /// The bytes are those that a request made now would get, or those of a frame filled at the time of
 /// the request. Both are right under the page's version if nobody has written the page since. The
 /// write counters show that, as for chunks (docs/design/write.md).
-GPUFS_STAGE inline ring::channel take_ahead(fs_ref const* __restrict__ handle,
-                                            source::page_name const name) {
+GPUFS_LIBRARY_STAGE ring::channel take_ahead(fs_ref const* __restrict__ handle,
+                                             source::page_name const name) {
   fs_ref const& fs = *handle;
   ring::ahead_page& a = ahead_entry(fs, name.version, name.page);
   if (!is_requested(a, name.version, name.page) ||

@@ -47,9 +47,9 @@ struct requested_bytes {
 
 /// Requests bytes [begin, name.expected) of a page, and waits for them, if they are to go without
 /// the page. Any thread calls; it holds no page. The caller gives the channel of what came back.
-GPUFS_STAGE inline requested_bytes request_alone(fs_ref const* __restrict__ handle,
-                                                 source::page_name const name,
-                                                 std::uint32_t begin) {
+GPUFS_LIBRARY_STAGE requested_bytes request_alone(fs_ref const* __restrict__ handle,
+                                                  source::page_name const name,
+                                                  std::uint32_t begin) {
   fs_ref const& fs = *handle;
   requested_bytes got;
   if (!goes_alone(fs, name.version, name.page) || !lane_channel(fs, 0, got.via)) return got;

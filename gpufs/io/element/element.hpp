@@ -104,9 +104,9 @@ struct held_page : element_access {
 
 /// Pins the page once for each lane that comes; release_pin() gives the pins back. Any thread
 /// calls. Loads may use the first `valid` bytes. `beyond_end` has the meaning of load_element().
-GPUFS_STAGE inline held_page hold_page(fs_ref const* __restrict__ handle,
-                                       file::used_file const file, std::int32_t seat,
-                                       std::uint64_t page, bool beyond_end) {
+GPUFS_LIBRARY_STAGE held_page hold_page(fs_ref const* __restrict__ handle,
+                                        file::used_file const file, std::int32_t seat,
+                                        std::uint64_t page, bool beyond_end) {
   lane_file f(handle, file, seat);
   held_page held{};
   held.error = visit_pages(f, page, page_pinner{f.cache, held.frame, held.valid});

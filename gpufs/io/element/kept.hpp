@@ -38,8 +38,8 @@ __device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> kept_frames(
 /// kept_frames() rises before a frame gets its first keeper and falls after it loses the last. So
 /// it never undercounts. A warp that finds keepers takes its own increment back. The lane that
 /// takes the keepers to 0 takes back the frame's.
-GPUFS_STAGE inline bool keep_seen(fs_ref const* __restrict__ handle, cache::frame_header* header,
-                                  std::uint64_t seen) {
+GPUFS_LIBRARY_STAGE bool keep_seen(fs_ref const* __restrict__ handle, cache::frame_header* header,
+                                   std::uint64_t seen) {
   fs_ref const& fs = *handle;
   std::uint64_t const generation = seen >> cache::phase_shift;
   bool const together =
@@ -70,7 +70,7 @@ GPUFS_STAGE inline bool keep_seen(fs_ref const* __restrict__ handle, cache::fram
 }
 
 /// Gives back the pin of each lane that comes. The lanes have only read the page. Any thread calls.
-GPUFS_STAGE inline void unkeep(fs_ref const* __restrict__ handle, cache::frame_header* kept) {
+GPUFS_LIBRARY_STAGE void unkeep(fs_ref const* __restrict__ handle, cache::frame_header* kept) {
   std::uint32_t const lanes = release_pin(*kept);
   if (lanes != 0 && keepers(*handle, kept).fetch_sub(lanes, memory_order_relaxed) == lanes)
     kept_frames(*handle, kept).fetch_sub(1, memory_order_relaxed);

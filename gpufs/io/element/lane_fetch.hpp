@@ -198,10 +198,10 @@ struct fetched_page {
 /// Lanes wait for the daemon while they owe pages. Only after that they wait for pages of others.
 /// So waits cannot form a circle, whichever pages the lanes and warps need. All lanes together move
 /// the bytes of each page.
-GPUFS_STAGE inline fetched_page fetch_for_lanes(fs_ref const* __restrict__ handle, unsigned lanes,
-                                                bool wants, source::page_name const name,
-                                                std::int32_t seat, unsigned attempt,
-                                                std::uint32_t turn, bool stay) {
+GPUFS_LIBRARY_STAGE fetched_page fetch_for_lanes(fs_ref const* __restrict__ handle, unsigned lanes,
+                                                 bool wants, source::page_name const name,
+                                                 std::int32_t seat, unsigned attempt,
+                                                 std::uint32_t turn, bool stay) {
   fs_ref const& fs = *handle;
   converged_group const g(lanes);
   source::fill e;

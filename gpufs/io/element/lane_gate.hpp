@@ -81,7 +81,7 @@ __device__ __forceinline__ void leave_gate(gate_words& gate, unsigned bit) {
 /// need no gate. Lanes with other keys that came in go back and wait. The group is that of the next
 /// lane behind the last one whose group was chosen. So each lane has its turn, however often others
 /// come again.
-GPUFS_STAGE inline unsigned pass_gate(std::uint64_t key, std::uint64_t second_key) {
+GPUFS_LIBRARY_STAGE unsigned pass_gate(std::uint64_t key, std::uint64_t second_key) {
   auto const same_keys = [&](unsigned lanes) {
     unsigned const first = __match_any_sync(lanes, key);
     return first & __match_any_sync(lanes, second_key);

@@ -62,9 +62,9 @@ __device__ __forceinline__ void request_ahead(lane_file const& f, source::page_n
 
 /// Requests the pages of bytes [begin, end) of the file that are neither in the cache nor in a file
 /// window, as entries and channels allow. Any thread calls. Never waits.
-GPUFS_STAGE inline void prefetch_bytes(fs_ref const* __restrict__ handle,
-                                       file::used_file const file, std::int32_t seat,
-                                       std::uint64_t begin, std::uint64_t end) {
+GPUFS_LIBRARY_STAGE void prefetch_bytes(fs_ref const* __restrict__ handle,
+                                        file::used_file const file, std::int32_t seat,
+                                        std::uint64_t begin, std::uint64_t end) {
   lane_file const f(handle, file, seat);
   fs_ref const& fs = *handle;
   // A request for an old version would be of no use. The next access looks at the file again.

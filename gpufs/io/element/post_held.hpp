@@ -42,9 +42,9 @@ struct stored_bytes {
 /// so it stays in the table. Then only the write buffer lacks the bytes, and no frame is needed. In
 /// a newer version the page has another frame, which gets them, too. The lane waits for that frame
 /// while it pins the old one, within the deadline.
-GPUFS_STAGE inline element_access post_held(fs_ref const* __restrict__ handle,
-                                            file::used_file const file, std::int32_t seat,
-                                            stored_bytes const s, through_bytes const through) {
+GPUFS_LIBRARY_STAGE element_access post_held(fs_ref const* __restrict__ handle,
+                                             file::used_file const file, std::int32_t seat,
+                                             stored_bytes const s, through_bytes const through) {
   lane_file f(handle, file, seat, through);
   std::int32_t error = 0;
   auto const fill = [&](std::byte* to) {

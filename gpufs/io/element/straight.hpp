@@ -78,9 +78,9 @@ struct straight_source {
 };
 
 /// Finds the `length` bytes at byte `at` of a file version. Any thread calls. Never waits.
-GPUFS_STAGE inline straight_source find_straight(fs_ref const* __restrict__ handle,
-                                                 std::uint64_t version, std::uint64_t at,
-                                                 std::uint32_t length) {
+GPUFS_LIBRARY_STAGE straight_source find_straight(fs_ref const* __restrict__ handle,
+                                                  std::uint64_t version, std::uint64_t at,
+                                                  std::uint32_t length) {
   fs_ref const& fs = *handle;
   // Lanes for elements of other lengths, or of another filesystem, are not counted for a page. If
   // two sums are equal by chance, a page is brought in that few lanes want.

@@ -21,6 +21,8 @@ struct batch {
   unsigned pages;
   std::int32_t seat;                  ///< the context's, or -1
   prefetch::readahead_state* chunks;  ///< the seat's, or null for no prefetching
+  /// when the wait for answers began, of device_clock_ns(); 0: it begins now
+  std::uint64_t waits_since = 0;
 };
 
 /// The batch as the prefetcher sees it.
@@ -77,8 +79,8 @@ __device__ __forceinline__ void cover(fs_ref const& fs, batch const& b, prefetch
 /// chunks that the readahead depth asks for and that are missing. A group that brings in no page of
 /// the batch requests none: the group that does reads ahead. All lanes of the first warp call,
 /// before they move bytes; other warps move bytes meanwhile. `entry` has the lane's page.
-GPUFS_STAGE inline void look_ahead(fs_ref const* __restrict__ handle, batch const b,
-                                   source::fill const* entry, bool requests) {
+GPUFS_LIBRARY_STAGE void look_ahead(fs_ref const* __restrict__ handle, batch const b,
+                                    source::fill const* entry, bool requests) {
   prefetch::readahead chunks(*handle, b.chunks);
   bool const fetches =
       __ballot_sync(all_lanes, entry->status == source::page_status::fetching) != 0;

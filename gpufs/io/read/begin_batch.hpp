@@ -98,14 +98,14 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
 }
 
 /// Waits for the answers to all pages that this warp fetches and evaluates them. All lanes of the
-/// first warp call, each with the `name` of its page. Returns the pages whose chunk failed, came
+/// warp call, each with the `name` of its page. Returns the pages whose chunk failed, came
 /// short, or is older than a write. These are out of the table again and need requests of their
 /// own. `start` as for await_answers().
 __device__ __forceinline__ std::uint32_t settle_answers(fs_ref const& fs, batch const& b,
                                                         prefetch::readahead& chunks,
                                                         source::fill& mine,
                                                         source::page_name const& name,
-                                                        std::uint64_t start = device_clock_ns()) {
+                                                        std::uint64_t start) {
   unsigned const lane = lane_id();
   bool const fetching =
       mine.status == source::page_status::fetching && mine.kind != source::source_kind::window;
@@ -195,9 +195,9 @@ __device__ __forceinline__ batch_step as_step(fs_ref const& fs, std::int32_t fd,
 /// one: it tries for a while, and then in its turn in the frame line. Returns the pages to be
 /// moved, those that others bring in, and `again`. The last are pages that found no frame or
 /// channel, and pages whose chunk was of no use.
-GPUFS_STAGE inline batch_step begin_batch(fs_ref const* __restrict__ handle, batch const b,
-                                          std::uint32_t todo, std::uint32_t absent,
-                                          source::fill* entry) {
+GPUFS_LIBRARY_STAGE batch_step begin_batch(fs_ref const* __restrict__ handle, batch const b,
+                                           std::uint32_t todo, std::uint32_t absent,
+                                           source::fill* entry) {
   fs_ref const& fs = *handle;
   unsigned const lane = lane_id();
   prefetch::readahead chunks(fs, b.chunks);
@@ -242,7 +242,8 @@ GPUFS_STAGE inline batch_step begin_batch(fs_ref const* __restrict__ handle, bat
   bool const got = mine.status != source::page_status::none && mine.error == 0;
   wait.leave(__ballot_sync(all_lanes, got) != 0);
   std::uint32_t const chunk_failed =
-      settle_answers(fs, b, chunks, mine, b.span.name(b.first + lane));
+      settle_answers(fs, b, chunks, mine, b.span.name(b.first + lane),
+                     b.waits_since != 0 ? b.waits_since : device_clock_ns());
   *entry = mine;
   return as_step(fs, b.span.fd, mine, chunks, todo | chunk_failed, chunk_failed);
 }

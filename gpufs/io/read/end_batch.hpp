@@ -25,11 +25,11 @@ __device__ __forceinline__ std::uint64_t warp_min(std::uint64_t value) {
 }
 
 /// Publishes or fails the pages that this group fetched, and unpins those that it found. All lanes
-/// of the first warp call, after a barrier with all warps that moved bytes. The bytes are settled
+/// of a warp call, after a barrier with all other warps that moved bytes. The bytes are settled
 /// (see settled.hpp). Entries become none, except those of waiting pages. Returns the offset and
 /// error at which these pages stop the read.
-GPUFS_STAGE inline read_stop end_batch(fs_ref const* __restrict__ handle, batch const b,
-                                       source::fill* entry) {
+GPUFS_LIBRARY_STAGE read_stop end_batch(fs_ref const* __restrict__ handle, batch const b,
+                                        source::fill* entry) {
   fs_ref const& fs = *handle;
   source::fill const e = *entry;
   bool const fetching = e.status == source::page_status::fetching;
@@ -69,8 +69,8 @@ GPUFS_STAGE inline read_stop end_batch(fs_ref const* __restrict__ handle, batch 
 /// Waits for pages that other groups bring in; they become hits, or failed. All lanes of the first
 /// warp call. The group owes no page, so waits cannot form a circle. Returns the pages to be moved,
 /// and in `again` those whose frame got another page.
-GPUFS_STAGE inline batch_step await_others(fs_ref const* __restrict__ handle, batch const b,
-                                           source::fill* entry) {
+GPUFS_LIBRARY_STAGE batch_step await_others(fs_ref const* __restrict__ handle, batch const b,
+                                            source::fill* entry) {
   fs_ref const& fs = *handle;
   source::fill e = *entry;
   bool const waits = e.status == source::page_status::waiting;

@@ -40,9 +40,9 @@ __device__ __forceinline__ cache::taken_frame take_frames(fs_ref const& fs, std:
 }
 
 /// cache::enter_one(). A frame that only a clean write buffer pins can be taken, too.
-GPUFS_STAGE inline cache::one_entered enter_alone(fs_ref const* __restrict__ handle,
-                                                  std::int32_t seat, std::uint64_t drawn,
-                                                  std::uint64_t version, std::uint64_t page) {
+GPUFS_LIBRARY_STAGE cache::one_entered enter_alone(fs_ref const* __restrict__ handle,
+                                                   std::int32_t seat, std::uint64_t drawn,
+                                                   std::uint64_t version, std::uint64_t page) {
   return cache::enter_one(handle->cache, seat, drawn, version, page, [=](std::uint32_t frame) {
     return dirty::release_clean(*handle, frame);
   });

@@ -80,7 +80,7 @@ __device__ __forceinline__ void move_slice(fs_ref const& fs, source::pull_gate& 
 template <class Group>
 GPUFS_STAGE void move_pages(fs_ref const* __restrict__ handle, Group const& group,
                             read_span const span, std::uint64_t first, std::uint32_t moving,
-                            source::fill const own) {
+                            typename group_ops<Group>::entries const own) {
   using ops = group_ops<Group>;
   if (moving == 0) return;
   auto const pages = count_lanes(moving);
@@ -98,8 +98,8 @@ GPUFS_STAGE void move_pages(fs_ref const* __restrict__ handle, Group const& grou
 }
 
 /// The same for a batch of one page, by one warp. `entry` is lane 0's.
-GPUFS_STAGE inline void move_page(fs_ref const* __restrict__ handle, read_span const span,
-                                  std::uint64_t page, source::fill const entry) {
+GPUFS_LIBRARY_STAGE void move_page(fs_ref const* __restrict__ handle, read_span const span,
+                                   std::uint64_t page, source::fill const entry) {
   source::pull_gate gate(*handle);
   move_slice(*handle, gate, span, page, warp_broadcast(entry, 0), 0, 1);
   __syncwarp();  // the bytes of all lanes are settled

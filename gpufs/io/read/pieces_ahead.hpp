@@ -85,8 +85,8 @@ __device__ __forceinline__ std::uint32_t may_be_cached(fs_ref const& fs, std::ui
 /// are left out, and all are if others wait in the frame line. Leaves one entry per lane in
 /// `*entry`. Returns when it entered pages, of device_clock_ns(); then the group owes them, and
 /// read_pieces_ahead() must follow. Returns 0 if there are none.
-GPUFS_STAGE inline std::uint64_t enter_ahead(fs_ref const* __restrict__ handle, batch const b,
-                                             source::fill* entry) {
+GPUFS_LIBRARY_STAGE std::uint64_t enter_ahead(fs_ref const* __restrict__ handle, batch const b,
+                                              source::fill* entry) {
   fs_ref const& fs = *handle;
   piece_page const ahead(b.span, b.chunks->pieces);
   std::uint64_t const line = cache::line_state(*fs.cache.line).load(memory_order_relaxed);
@@ -132,8 +132,8 @@ GPUFS_STAGE inline std::uint64_t enter_ahead(fs_ref const* __restrict__ handle, 
 /// wait for these pages do not wait longer than this group may. All lanes of the group's first warp
 /// call. Returns the pages to be moved. If there are none, it has ended those that failed. An error
 /// of theirs is no error of the read, which does not want them yet.
-GPUFS_STAGE inline std::uint32_t await_ahead(fs_ref const* __restrict__ handle, batch const b,
-                                             source::fill* entry, std::uint64_t since) {
+GPUFS_LIBRARY_STAGE std::uint32_t await_ahead(fs_ref const* __restrict__ handle, batch const b,
+                                              source::fill* entry, std::uint64_t since) {
   source::fill mine = *entry;
   piece_page const ahead(b.span, b.chunks->pieces);
   prefetch::readahead none(*handle, nullptr);
@@ -151,7 +151,8 @@ GPUFS_STAGE inline std::uint32_t await_ahead(fs_ref const* __restrict__ handle, 
 /// Begins and ends with a barrier.
 template <class Group>
 GPUFS_STAGE void read_pieces_ahead(fs_ref const* __restrict__ handle, Group const& group,
-                                   batch const b, source::fill& own, std::uint64_t since) {
+                                   batch const b, typename group_ops<Group>::entries& own,
+                                   std::uint64_t since) {
   using ops = group_ops<Group>;
   bool const chief = ops::warp(group) == 0;
   source::fill* const entry = ops::home(own);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpufs/io/open.hpp>
+#include <gpufs/io/read/read_by_warps.hpp>
 #include <gpufs/io/read/read_hits.hpp>
 #include <gpufs/io/read/read_missing.hpp>
 #include <gpufs/io/read/read_span.hpp>
@@ -39,29 +40,116 @@ __device__ __forceinline__ void note_read(io_context<Group>& io, std::uint64_t v
 /// `stopped`: the same in all of them. `stop` counts in the first lanes of the warps, and `hits`,
 /// the pages that were there, in the first thread.
 template <class Group>
-__device__ __forceinline__ span_read end_read(io_context<Group> const& io, read_span const& span,
-                                              bool stopped, read_stop const& stop,
-                                              std::uint64_t hits) {
-  Group const& group = io.group();
-  if (group.thread_rank() == 0) handle::count(io.fs(), span.fd, handle::file_counter::hits, hits);
+__device__ __forceinline__ span_read end_read(fs_ref const& fs, Group const& group,
+                                              read_span const& span, bool stopped,
+                                              read_stop const& stop, std::uint64_t hits) {
+  if (group.thread_rank() == 0) handle::count(fs, span.fd, handle::file_counter::hits, hits);
   if (!stopped) return {span.end - span.begin, 0, false};
   std::uint64_t const key = group_ops<Group>::smallest(group, stop.key());
   return {read_stop::bytes(key), read_stop::error(key), false};
 }
 
-/// Ends the read of a batch's missing pages with a barrier: all bytes are in place. If the first
-/// warp has entered pages ahead, also brings in these. All threads of the group call. Returns
-/// whether the read must stop: some warp has noted where in `stop`.
+/// The outcome of a batch with missing pages.
+struct batch_outcome {
+  read_stop stop;  ///< as the calling warp knows it
+  bool stopped;    ///< some warp has noted a stop; the same in all threads
+};
+
+/// Brings in the missing pages of a batch, and those ahead that the first warp has entered. All
+/// threads of the group call, after any_missing(). `stop`: of the batch's hits. Ends with a
+/// barrier: all bytes are in place.
 template <class Group>
-__device__ __forceinline__ bool end_missing(io_context<Group>& io, batch const& whole,
-                                            std::uint64_t ahead_since, read_stop const& stop,
-                                            source::fill& own) {
-  using ops = typename io_context<Group>::ops;
-  Group const& group = io.group();
-  if (!ops::any(group, !stop.none() || ahead_since != 0)) return false;
-  if (ops::any(group, ahead_since != 0))
-    read_pieces_ahead(io.handle(), group, whole, own, ahead_since);
-  return ops::any(group, !stop.none());
+__device__ __forceinline__ batch_outcome bring_in_missing(fs_ref const* handle, Group const& group,
+                                                          batch const& whole,
+                                                          missing_pages const& found,
+                                                          read_stop stop) {
+  using ops = group_ops<Group>;
+  typename ops::entries own;
+  batch_read const done = read_missing(handle, group, whole, found, own);
+  stop.note(done.stop);
+  if (!ops::any(group, !stop.none() || done.ahead_since != 0)) return {stop, false};
+  if (ops::any(group, done.ahead_since != 0))
+    read_pieces_ahead(handle, group, whole, own, done.ahead_since);
+  return {stop, ops::any(group, !stop.none())};
+}
+
+/// A batch, of which every warp has delivered the pages that it found.
+struct batch_look {
+  unsigned pages;
+  hits_read found;  ///< by the calling warp
+  bool left_over;   ///< pages are missing, or the read stops, or its file is outdated
+};
+
+/// Delivers the cached pages of the next batch, from `page` on. All threads of the group call. One
+/// barrier is the whole cost. `checks`: says in `found` whether the file is outdated.
+template <class Group>
+__device__ __forceinline__ batch_look read_cached(fs_ref const* handle, Group const& group,
+                                                  read_span const& span, std::uint64_t page,
+                                                  bool checks) {
+  using ops = group_ops<Group>;
+  unsigned const warps = ops::warps(group);
+  unsigned const warp = ops::warp(group);
+  std::uint64_t const left = span.last_page() - page + 1;
+  unsigned const team = team_size(span, left, warps);
+  unsigned const most = team > 1 ? warps / team : source::batch_pages;
+  batch_look look{static_cast<unsigned>(least<std::uint64_t>(left, most)), {}, false};
+  if (warp < warps) {
+    look.found = team > 1 ? read_hit_slice(handle, span, page, look.pages, team, warp)
+                          : read_hits(handle, span, page, look.pages, warp, warps);
+  }
+  hits_read& found = look.found;
+  found.outdated = found.outdated && checks;
+  look.left_over = ops::any_missing(
+      group, found.missing.todo != 0 || !found.stop.none() || found.outdated, found.missing);
+  return look;
+}
+
+/// Reads the rest of a span, from a batch on that has been read as far as it is cached. `looked`:
+/// that batch. As read_pages(). A call of its own, so that the loop over hits keeps its registers.
+template <class Group>
+GPUFS_STAGE span_read read_rest(fs_ref const* handle, Group const& group, batch const from,
+                                batch_look const looked) {
+  using ops = group_ops<Group>;
+  read_span const& span = from.span;
+  std::uint64_t const last = span.last_page();
+  std::uint64_t hits = from.first - span.first_page();
+  if (ops::any(group, looked.found.outdated)) {
+    ops::drop_missing(group);
+    return {0, 0, true};
+  }
+  batch b = from;
+  batch_look look = looked;
+  batch_outcome done{};
+  bool by_warps = true;  // until that has failed once
+  while (!done.stopped) {
+    unsigned const many =
+        by_warps ? to_share_out(handle, group, b, look.found.missing, last - b.first + 1) : 0;
+    if (many != 0) {
+      batch whole = b;
+      whole.pages = many;
+      std::uint64_t const since = device_clock_ns();
+      by_warps = read_by_warps(handle, group, whole, since);
+      if (by_warps)
+        b.first += many;
+      else
+        b.waits_since = since;
+    } else {
+      // Part of a team may find a page that others miss. It is read again and counted then.
+      if (ops::warp(group) == 0)
+        hits += b.pages - count_lanes(ops::take_missing(look.found.missing).todo);
+      done = bring_in_missing(handle, group, b, look.found.missing, look.found.stop);
+      b.first += b.pages;
+    }
+    while (!done.stopped) {  // to the next batch of which a page is missing
+      if (b.first > last) return end_read(*handle, group, span, false, done.stop, hits);
+      look = read_cached(handle, group, span, b.first, false);
+      b.pages = look.pages;
+      if (look.left_over) break;
+      hits += b.pages;
+      b.first += b.pages;
+    }
+  }
+  return end_read(*handle, group, span, true, done.stop, hits);
 }
 
 /// As read_pages() for a span within a page that one warp reads alone. If the page is in the cache,
@@ -77,18 +165,15 @@ __device__ __forceinline__ span_read read_page(io_context<Group>& io, read_span 
   bool const outdated = checks && found.outdated;
   if (!ops::any_missing(group, found.missing.todo != 0 || !found.stop.none() || outdated,
                         found.missing))
-    return end_read(io, span, false, found.stop, 1);
+    return end_read(io.fs(), group, span, false, found.stop, 1);
   if (checks && ops::any(group, outdated)) {
     ops::drop_missing(group);
     return {0, 0, true};
   }
-  read_stop stop = found.stop;
   io::batch const whole{span, page, 1, io.seat(), io.chunks()};
-  source::fill own;
-  io::batch_read const done = io::read_missing(io.handle(), group, whole, found.missing, own);
-  stop.note(done.stop);
-  bool const stopped = io::end_missing(io, whole, done.ahead_since, stop, own);
-  return end_read(io, span, stopped, stop, found.missing.todo == 0 ? 1 : 0);
+  io::batch_outcome const done =
+      io::bring_in_missing(io.handle(), group, whole, found.missing, found.stop);
+  return end_read(io.fs(), group, span, done.stopped, done.stop, found.missing.todo == 0 ? 1 : 0);
 }
 
 /// Brings the pages of a span into the cache and delivers their bytes. All threads of the group
@@ -98,52 +183,19 @@ __device__ __forceinline__ span_read read_page(io_context<Group>& io, read_span 
 template <class Group>
 __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span const& span,
                                                 bool checks = false) {
-  using ops = typename io_context<Group>::ops;
   if (span.first_page() == span.last_page() && io::reads_alone(span, 1))
     return read_page(io, span, checks);
   Group const& group = io.group();
-  unsigned const warps = ops::warps(group);
-  unsigned const warp = ops::warp(group);
-  std::uint64_t hits = 0;
-  read_stop stop;
-  bool stopped = false;
-  for (std::uint64_t page = span.first_page(), last = span.last_page(); page <= last;) {
-    std::uint64_t const left = last - page + 1;
-    unsigned const team = io::team_size(span, left, warps);
-    unsigned const most = team > 1 ? warps / team : source::batch_pages;
-    unsigned const batch = static_cast<unsigned>(base::least<std::uint64_t>(left, most));
-    // Hits first: every warp delivers the pages that it finds. If none is missing, one barrier is
-    // the whole cost.
-    io::hits_read found;
-    if (warp < warps) {
-      found = team > 1 ? io::read_hit_slice(io.handle(), span, page, batch, team, warp)
-                       : io::read_hits(io.handle(), span, page, batch, warp, warps);
-    }
-    stop.note(found.stop);
-    bool const outdated = checks && found.outdated && page == span.first_page();
-    bool const left_over =
-        ops::any_missing(group, found.missing.todo != 0 || !stop.none() || outdated, found.missing);
-    if (!left_over) {
-      hits += batch;
-      page += batch;
-      continue;
-    }
-    // Part of a team may find a page that others miss. It is read again and counted then.
-    if (warp == 0) hits += batch - count_lanes(ops::take_missing(found.missing).todo);
-    if (checks && page == span.first_page() && ops::any(group, outdated)) {
-      ops::drop_missing(group);
-      return {0, 0, true};
-    }
-    io::batch const whole{span, page, batch, io.seat(), io.chunks()};
-    source::fill own;
-    io::batch_read const done = io::read_missing(io.handle(), group, whole, found.missing, own);
-    stop.note(done.stop);
-    page += batch;
-    stopped = io::end_missing(io, whole, done.ahead_since, stop, own);
-    if (stopped) break;
+  std::uint64_t const first = span.first_page(), last = span.last_page();
+  for (std::uint64_t page = first; page <= last;) {
+    io::batch_look const look =
+        io::read_cached(io.handle(), group, span, page, checks && page == first);
+    if (look.left_over)
+      return io::read_rest(io.handle(), group, {span, page, look.pages, io.seat(), io.chunks()},
+                           look);
+    page += look.pages;
   }
-
-  return end_read(io, span, stopped, stop, hits);
+  return io::end_read(io.fs(), group, span, false, {}, last - first + 1);
 }
 
 }  // namespace io

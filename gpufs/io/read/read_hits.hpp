@@ -31,9 +31,9 @@ __device__ __forceinline__ bool is_outdated(read_span const& span, std::uint32_t
 
 /// Delivers the batch's cached pages that fall to warp `warp` of `warps`. One warp delivers a page.
 /// All lanes of the warp call.
-GPUFS_STAGE inline hits_read read_hits(fs_ref const* __restrict__ handle, read_span const span,
-                                       std::uint64_t first, unsigned batch, unsigned warp,
-                                       unsigned warps) {
+GPUFS_LIBRARY_STAGE hits_read read_hits(fs_ref const* __restrict__ handle, read_span const span,
+                                        std::uint64_t first, unsigned batch, unsigned warp,
+                                        unsigned warps) {
   // A copy: each access would load its members again, behind the stores of a whole page.
   handle::page_cache_ref const cache = handle->cache;
   hits_read r;
@@ -65,9 +65,9 @@ GPUFS_STAGE inline hits_read read_hits(fs_ref const* __restrict__ handle, read_s
 /// The same for pages that a team of warps copies: page i belongs to warps [i * team, (i + 1) *
 /// team). Each warp of the team finds and pins it alone, so hits need no barrier. batch * team is
 /// at most the number of the block's warps. All lanes of the warp call.
-GPUFS_STAGE inline hits_read read_hit_slice(fs_ref const* __restrict__ handle, read_span const span,
-                                            std::uint64_t first, unsigned batch, unsigned team,
-                                            unsigned warp) {
+GPUFS_LIBRARY_STAGE hits_read read_hit_slice(fs_ref const* __restrict__ handle,
+                                             read_span const span, std::uint64_t first,
+                                             unsigned batch, unsigned team, unsigned warp) {
   fs_ref const& fs = *handle;
   unsigned const mine = warp / team;
   unsigned const member = warp % team;

@@ -33,7 +33,7 @@ __device__ __forceinline__ bool reads_alone(read_span const& span, unsigned page
 template <class Group>
 __device__ __forceinline__ batch_read read_missing(fs_ref const* handle, Group const& group,
                                                    batch const& whole, missing_pages const& found,
-                                                   source::fill& own) {
+                                                   typename group_ops<Group>::entries& own) {
   using ops = group_ops<Group>;
   bool const chief = ops::warp(group) == 0;
   bool const works = ops::warp(group) < ops::warps(group);

@@ -22,6 +22,12 @@ using namespace base;
 // does the same as begin_batch() and end_batch(), in fewer trips to memory. What the prefetcher and
 // the counters note waits until the request is sent. If something is not as supposed, the read
 // takes the long way, which begins anew.
+//
+// A page should be entered before it is requested: then callers that miss it together request it
+// once. But to enter it takes as long as half an answer. So a caller with a prefetcher that wants
+// all of a page requests it first, once it had `reads_before_sending_first` pages of this way in a
+// row to itself. If it cannot enter the page then, one request was in vain, and the row begins
+// anew. The bytes cannot be too old: a version of a file that is not written yet is never written.
 
 /// A page that a warp brings in by itself. The same in all lanes.
 struct lone_page {
@@ -61,19 +67,29 @@ struct first_looks {
   std::uint64_t entry;    ///< the lane's way of the page's bucket
   std::uint64_t line;     ///< the frame line's state
   std::uint64_t windows;  ///< not 0: there are file windows
+  std::uint32_t from;     ///< number of the first page channel that the warp tries
+  std::uint64_t channel;  ///< of look_at_channels()
 
   __device__ __forceinline__ first_looks(fs_ref const& fs, read_span const& span,
                                          std::uint64_t page)
       : at(cache::locate(fs.cache, span.version, page)),
         entry(cache::bucket_entry(fs.cache, at.bucket, lane_id()).load(memory_order_relaxed)),
         line(cache::line_state(*fs.cache.line).load(memory_order_relaxed)),
-        windows(source::load_any_windows(fs)) {}
+        windows(source::load_any_windows(fs)),
+        from(warp_number() * fs.channels.page.spacing % fs.channels.page.count),
+        channel(ring::look_at_channels(fs.channels.page, from)) {}
 
   /// Whether another caller seems to bring in the page since the look-up.
   [[nodiscard]] __device__ bool contested() const {
     return __ballot_sync(all_lanes, at.may_be(entry)) != 0;
   }
 };
+
+/// Counts the request for a page, if there was one. One thread calls.
+__device__ __forceinline__ void count_request(fs_ref const& fs, bool sent) {
+  handle::add(fs, handle::counter::requests, sent ? 1 : 0);
+  handle::add(fs, handle::counter::read_requests, sent ? 1 : 0);
+}
 
 /// Finds where the bytes of a lone page come from, or leaves it at none. All lanes of a warp call.
 __device__ __forceinline__ source::fill find_source(fs_ref const& fs, prefetch::page_read const& r,
@@ -91,10 +107,9 @@ __device__ __forceinline__ source::fill find_source(fs_ref const& fs, prefetch::
   window = warp_broadcast(window);
   if (window != 0) return source::fill::by_window(0, window, bytes);
   if (!alone) return {};
-  handle::channel_pool_ref const& pool = fs.channels.page;
   ring::channel via;
-  bool const got = ring::try_channels(fs, pool, warp_number() * pool.spacing % pool.count, 1,
-                                      lane_id() == 0, via);
+  bool const got =
+      ring::try_seen_channels(fs, fs.channels.page, seen.from, seen.channel, lane_id() == 0, via);
   if (__ballot_sync(all_lanes, got) == 0) return {};
   return source::fill::by_channel(0, {warp_broadcast(via.number), warp_broadcast(via.sequence)});
 }
@@ -119,27 +134,31 @@ __device__ __forceinline__ lone_page bring_in_alone(fs_ref const& fs, batch cons
   lone_page mine{find_source(fs, r, read, seen)};
   if (mine.entry.status == source::page_status::none) return {};
   bool const own = mine.entry.kind == source::source_kind::channel;
+  bool const sends_first = own && read.sends_first() && r.is_whole();
   bool const first_lane = lane_id() == 0;
+  if (sends_first) ring::submit(fs, source::page_request(fs, name, mine.entry.via, 0));
   std::uint64_t const drawn = first_lane ? cache::draw_next(fs.cache, b.seat) : 0;
   cache::one_entered const one = enter_alone(&fs, b.seat, drawn, span.version, b.first);
   if (one.evicted && first_lane) handle::add(fs, handle::counter::evictions);
   if (!one.taken || one.result != cache::insert_result::inserted) {
     if (first_lane) {
-      if (own) ring::return_channel(fs.channels.page, mine.entry.via, true);  // never used
+      if (sends_first)
+        ring::give_up_channel(fs, fs.channels.page, mine.entry.via);
+      else if (own)
+        ring::return_channel(fs.channels.page, mine.entry.via, true);  // never used
       if (one.taken) cache::release_filling(fs.cache.headers[one.frame]);
+      count_request(fs, sends_first);
     }
+    if (sends_first) prefetch::note_contested(*b.chunks);
     return {{}, one.taken};
   }
   mine.entry.frame = one.frame;
-  if (own) ring::submit(fs, source::page_request(fs, name, mine.entry.via, 0));
+  if (own && !sends_first) ring::submit(fs, source::page_request(fs, name, mine.entry.via, 0));
   bool ahead = false;
   if (b.chunks != nullptr)
     ahead = mine.entry.kind == source::source_kind::window ? read.note_window(fs, *b.chunks, r)
                                                            : read.note(fs, *b.chunks, r);
-  if (first_lane) {
-    handle::add(fs, handle::counter::requests, own ? 1 : 0);
-    handle::add(fs, handle::counter::read_requests, own ? 1 : 0);
-  }
+  if (first_lane) count_request(fs, own);
   // Out of file windows the read may be of any kind, and the advice unknown.
   if (ahead && !read.is_alone())
     ahead = prefetch::current_advice(fs, b.chunks, span.fd) != advice::random;
@@ -166,8 +185,9 @@ __device__ __forceinline__ void end_alone(fs_ref const& fs, batch const& b, sour
 
 /// Reads the missing page of a batch of one. All lanes of the group's first warp call. `entries`:
 /// where those of pages ahead go.
-GPUFS_STAGE inline batch_read read_one_missing(fs_ref const* __restrict__ handle, batch const whole,
-                                               missing_pages missing, source::fill* entries) {
+GPUFS_LIBRARY_STAGE batch_read read_one_missing(fs_ref const* __restrict__ handle,
+                                                batch const whole, missing_pages missing,
+                                                source::fill* entries) {
   batch b = whole;
   batch_read done;
   source::fill entry;
@@ -187,6 +207,7 @@ GPUFS_STAGE inline batch_read read_one_missing(fs_ref const* __restrict__ handle
       return done;
     }
   }
+  if (missing.absent == 0 && b.chunks != nullptr) prefetch::note_contested(*b.chunks);
   bool fetched = false;
   for (bool first_round = true;; first_round = false) {
     batch_step step = begin_batch(handle, b, missing.todo, missing.absent, &entry);

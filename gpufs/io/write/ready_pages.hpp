@@ -80,8 +80,8 @@ __device__ __forceinline__ write_page ready_absent(fs_ref const& fs, write_span 
 
 /// Makes a page ready to be written if it can be done now, or returns the reason why not. All lanes
 /// of a warp call. Waits for a channel and for the daemon, and for no page of another group.
-GPUFS_STAGE inline write_page ready_page(fs_ref const* __restrict__ handle, write_span const span,
-                                         std::int32_t seat, std::uint64_t page) {
+GPUFS_LIBRARY_STAGE write_page ready_page(fs_ref const* __restrict__ handle, write_span const span,
+                                          std::int32_t seat, std::uint64_t page) {
   fs_ref const& fs = *handle;
   cache::lookup const found = cache::find_and_pin(fs.cache, span.version, page);
   if (found.result == cache::lookup_result::absent) return ready_absent(fs, span, seat, page);
@@ -97,9 +97,9 @@ GPUFS_STAGE inline write_page ready_page(fs_ref const* __restrict__ handle, writ
 ///
 /// This order prevents a circle. Holders of locks wait for the daemon only. Holders of frames wait
 /// for no frame and no buffer, since only this function waits for a buffer, and it does so first.
-GPUFS_STAGE inline write_page ready_in_turn(fs_ref const* __restrict__ handle,
-                                            write_span const span, std::int32_t seat,
-                                            std::uint64_t page) {
+GPUFS_LIBRARY_STAGE write_page ready_in_turn(fs_ref const* __restrict__ handle,
+                                             write_span const span, std::int32_t seat,
+                                             std::uint64_t page) {
   fs_ref const& fs = *handle;
   std::int64_t const spare = dirty::buffer_in_turn(fs);
   if (spare < 0) return {write_status::failed, 0, 0, static_cast<std::int32_t>(spare)};

@@ -151,9 +151,9 @@ inline constexpr std::uint32_t write_piece = 4096;
 
 /// Copies this warp's share of a batch to frames and write buffers. Lane i has page first + i in
 /// `mine`. All lanes of a warp call.
-GPUFS_STAGE inline void copy_batch(fs_ref const* __restrict__ handle, write_span const span,
-                                   std::uint64_t first, std::uint32_t ready, write_page const mine,
-                                   unsigned warp, unsigned warps) {
+GPUFS_LIBRARY_STAGE void copy_batch(fs_ref const* __restrict__ handle, write_span const span,
+                                    std::uint64_t first, std::uint32_t ready, write_page const mine,
+                                    unsigned warp, unsigned warps) {
   fs_ref const& fs = *handle;
   std::uint32_t turn = 0;
   for_each_lane(ready, [&](unsigned i) {
@@ -184,8 +184,8 @@ GPUFS_STAGE inline void copy_batch(fs_ref const* __restrict__ handle, write_span
 
 /// Posts the pages of a batch and releases them. Lane i has page first + i in `mine`. All lanes of
 /// the group's first warp call, after a barrier behind copy_batch().
-GPUFS_STAGE inline void post_batch(fs_ref const* __restrict__ handle, write_span const span,
-                                   std::uint64_t first, write_page const mine) {
+GPUFS_LIBRARY_STAGE void post_batch(fs_ref const* __restrict__ handle, write_span const span,
+                                    std::uint64_t first, write_page const mine) {
   fs_ref const& fs = *handle;
   __syncwarp();  // orders a tile's copies, since its vote is no barrier
   bool const held = mine.status == write_status::ready || mine.status == write_status::filling;

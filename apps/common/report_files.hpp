@@ -1,0 +1,20 @@
+// Files that a program writes at its end, checked at its begin.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gpufs::apps {
+
+struct report_file {
+  std::string option;  ///< as "--json"
+  std::string path;    ///< empty: none is written
+};
+
+/// Fails before any time is spent if a report could not be written, or would replace what is read
+/// or another report. `only_read`: files, or block files by their nvme:KIND:PATH,... names.
+/// Throws usage_error.
+void check_report_files(std::vector<report_file> const& reports,
+                        std::vector<std::string> const& only_read);
+
+}  // namespace gpufs::apps

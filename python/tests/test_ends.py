@@ -1,0 +1,152 @@
+"""Ends while something is under way: close() beside other threads, signals, fork()."""
+import contextlib
+import errno
+import os
+import signal
+import threading
+import time
+
+import numpy
+import pytest
+
+import gpufs
+from conftest import SMALL, records_of
+
+
+def test_close_may_be_the_last_that_has_a_transfer(path):
+    """Other threads drop theirs meanwhile."""
+    for _ in range(10):
+        fs = gpufs.Filesystem(SMALL)
+        file = fs.open(path)
+        ended = []
+
+        def work():
+            try:
+                while True:
+                    file.gather(range(0, 10_000, 100), 64)
+            except (OSError, ValueError) as error:
+                ended.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for t in threads:
+            t.start()
+        time.sleep(0.02)
+        fs.close()
+        for t in threads:
+            t.join()
+        assert len(ended) == 3
+
+
+@pytest.fixture
+def slow(path, data):
+    """A file, and arguments of a gather that takes so long that tests stop it."""
+    offsets = numpy.arange(3_000_000) * 7919 % (len(data) - 64)
+    with gpufs.Filesystem(SMALL) as fs, fs.open(path) as file:
+        yield file, offsets, numpy.zeros((len(offsets), 64), numpy.uint8)
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def alarm(handler):
+    """`handler` runs in 0.2 s, and once."""
+    before = signal.signal(signal.SIGALRM, lambda number, frame: handler())
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_handler_cannot_close_the_filesystem(slow, staged):
+    file, offsets, out = slow
+    with alarm(file.fs.close), pytest.raises(RuntimeError, match="handler cannot close"):
+        file.gather(offsets, out=out, _staged=staged)
+    assert not file.fs.closed and len(file.read(8)) == 8
+    with alarm(file.close), pytest.raises(RuntimeError, match="handler cannot close"):
+        file.gather(offsets, out=out, _staged=staged)
+    assert not file.closed and len(file.read(8)) == 8
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_handler_that_goes_on_after_the_refusal(slow, staged):
+    file, offsets, out = slow
+
+    def handler():
+        with pytest.raises(RuntimeError, match="handler cannot close"):
+            file.fs.close()
+
+    with alarm(handler), pytest.raises(OSError) as found:
+        file.gather(offsets, out=out, _staged=staged)
+    assert found.value.errno == errno.ECANCELED
+
+
+def test_a_handler_cannot_wait_for_what_it_interrupts(slow):
+    file, offsets, out = slow
+    seen = []
+
+    def handler():
+        with pytest.raises(RuntimeError, match="handler cannot wait"):
+            transfer.wait()
+        seen.append(transfer.done())
+        seen.append(len(file.gather([0, 8], 8)))  # others are no problem
+        raise KeyboardInterrupt
+
+    transfer = file.gather(offsets, out=out, wait=False)
+    with alarm(handler), pytest.raises(KeyboardInterrupt):
+        transfer.wait()
+    assert seen == [False, 2] and transfer.done()
+
+
+def test_an_interrupted_transfer_tells_so_each_time(slow):
+    file, offsets, out = slow
+    transfer = file.gather(offsets, out=out, wait=False)
+    with alarm(interrupt), pytest.raises(KeyboardInterrupt):
+        transfer.wait()
+    assert transfer.done()
+    for _ in range(2):
+        with pytest.raises(OSError) as found:
+            transfer.wait()
+        assert found.value.errno == errno.ECANCELED
+
+
+def test_a_child_of_fork_cannot_wait(slow):
+    file, offsets, out = slow
+    transfer = file.gather(offsets, out=out, wait=False)
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for call in (transfer.wait, transfer.done):
+            try:
+                call()
+            except OSError as error:
+                refused += error.errno == errno.EPERM
+        os._exit(refused)
+    for _ in range(600):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended == child:
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pytest.fail("the child hangs")
+    assert os.WIFEXITED(status) and os.WEXITSTATUS(status) == 2
+    with alarm(interrupt), pytest.raises(KeyboardInterrupt):
+        transfer.wait()
+
+
+def test_closing_a_file_waits_for_its_transfers(path, data):
+    offsets = numpy.arange(5000) * 500
+    out = numpy.zeros((len(offsets), 64), numpy.uint8)
+    with gpufs.Filesystem(SMALL) as fs:
+        file = fs.open(path)
+        transfer = file.gather(offsets, out=out, wait=False)
+        file.close()
+        assert transfer.done()
+        transfer.wait()
+        assert numpy.array_equal(out, records_of(data, offsets, 64))
