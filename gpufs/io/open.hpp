@@ -252,7 +252,7 @@ __device__ int gfstat(io_context<Group>& io, int fd, file_status* status) {
   // gwrite may have made the file longer than the host file is so far.
   if (io::use_file(io, fd) == 0 && io.file().write_index != 0 &&
       (io.file().flags & rpc::open_write_once) == 0)
-    word[0] = io.file().size;
+    word[0] = base::most(word[0], io.file().size);
   status->size = word[0];
   status->device = word[1];
   status->inode = word[2];

@@ -37,12 +37,30 @@ def test_close_may_be_the_last_that_has_a_transfer(path):
         assert len(ended) == 3
 
 
+def slow_offsets(data, count):
+    return numpy.arange(count) * 7919 % (len(data) - 64)
+
+
 @pytest.fixture
 def slow(path, data):
     """A file, and arguments of a gather that takes so long that tests stop it."""
-    offsets = numpy.arange(3_000_000) * 7919 % (len(data) - 64)
+    offsets = slow_offsets(data, 3_000_000)
     with gpufs.Filesystem(SMALL) as fs, fs.open(path) as file:
         yield file, offsets, numpy.zeros((len(offsets), 64), numpy.uint8)
+
+
+@pytest.fixture
+def slow_kernel(path, data):
+    """The same, and the gather goes on behind its call. A GPU does so for its own memory alone."""
+    if gpufs.device_kind == "cuda":
+        torch = pytest.importorskip("torch")
+        offsets = slow_offsets(data, 15_000_000)
+        out = torch.zeros((len(offsets), 64), dtype=torch.uint8, device="cuda")
+    else:
+        offsets = slow_offsets(data, 3_000_000)
+        out = numpy.zeros((len(offsets), 64), numpy.uint8)
+    with gpufs.Filesystem(SMALL) as fs, fs.open(path) as file:
+        yield file, offsets, out
 
 
 def interrupt():
@@ -85,8 +103,8 @@ def test_a_handler_that_goes_on_after_the_refusal(slow, staged):
     assert found.value.errno == errno.ECANCELED
 
 
-def test_a_handler_cannot_wait_for_what_it_interrupts(slow):
-    file, offsets, out = slow
+def test_a_handler_cannot_wait_for_what_it_interrupts(slow_kernel):
+    file, offsets, out = slow_kernel
     seen = []
 
     def handler():
@@ -102,8 +120,8 @@ def test_a_handler_cannot_wait_for_what_it_interrupts(slow):
     assert seen == [False, 2] and transfer.done()
 
 
-def test_an_interrupted_transfer_tells_so_each_time(slow):
-    file, offsets, out = slow
+def test_an_interrupted_transfer_tells_so_each_time(slow_kernel):
+    file, offsets, out = slow_kernel
     transfer = file.gather(offsets, out=out, wait=False)
     with alarm(interrupt), pytest.raises(KeyboardInterrupt):
         transfer.wait()
@@ -114,8 +132,8 @@ def test_an_interrupted_transfer_tells_so_each_time(slow):
         assert found.value.errno == errno.ECANCELED
 
 
-def test_a_child_of_fork_cannot_wait(slow):
-    file, offsets, out = slow
+def test_a_child_of_fork_cannot_wait(slow_kernel):
+    file, offsets, out = slow_kernel
     transfer = file.gather(offsets, out=out, wait=False)
     child = os.fork()
     if child == 0:

@@ -51,6 +51,41 @@ __global__ void map_each(fs_ref fs, map_op* ops, std::uint32_t count) {
   }
 }
 
+/// The first block maps pages, and a thread of its last warp passes each pointer on at once. The
+/// second block unmaps it. Counts the calls that failed.
+__global__ void pass_on_mappings(fs_ref fs, int fd, std::uint32_t rounds, std::uint64_t* passed,
+                                 std::uint64_t* failed) {
+  auto const block = cg::this_thread_block();
+  io_context io(fs, block);
+  atomic_ref<std::uint64_t, scope::device> pointer(*passed);
+  __shared__ std::uint64_t taken;
+  unsigned const last = blockDim.x - 1;
+  for (std::uint32_t i = 0; i < rounds; ++i) {
+    if (blockIdx.x == 0) {
+      void* address = nullptr;
+      ssize_t const n = gmmap(io, fd, page, i % 4 * page, PROT_READ, &address);
+      if (threadIdx.x == last) {
+        if (n != static_cast<ssize_t>(page)) ++failed[0];
+        pointer.store(reinterpret_cast<std::uint64_t>(address), memory_order_release);
+        for (unsigned pause = 0; pointer.load(memory_order_acquire) != 0;) backoff(pause);
+      }
+      __syncthreads();
+    } else {
+      if (threadIdx.x == 0) {
+        for (unsigned pause = 0; (taken = pointer.load(memory_order_acquire)) == 0;)
+          backoff(pause, 64);
+      }
+      __syncthreads();
+      int const result = gmunmap(io, reinterpret_cast<void const*>(taken));
+      __syncthreads();
+      if (threadIdx.x == 0) {
+        if (result != 0) ++failed[1];
+        pointer.store(0, memory_order_release);
+      }
+    }
+  }
+}
+
 /// One block unmaps the pages at these addresses.
 __global__ void unmap_each(fs_ref fs, map_op const* ops, std::uint32_t count,
                            std::int32_t* results) {
@@ -307,6 +342,17 @@ TEST_CASE(
   launch(look_through_maps, warps / 4, 128, fs.ref(), fd, pages, scaled(40, 10), wrong.data());
   CHECK(result_in(wrong)[0] == 0);
   CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE("gmmap: another block may unmap a page as soon as any thread has the pointer") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 4 * page);
+  filesystem fs(small_config(page, 8));
+  int const fd = fs.open(path, O_RDONLY);
+  auto passed = zeroed<std::uint64_t>(1), failed = zeroed<std::uint64_t>(2);
+  launch(pass_on_mappings, 2, 64, fs.ref(), fd, scaled(40'000, 4000), passed.data(), failed.data());
+  CHECK(result_in(failed) == std::vector<std::uint64_t>{0, 0});
+  CHECK(fs.unreleased().empty());
 }
 
 TEST_CASE(

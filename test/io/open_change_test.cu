@@ -232,3 +232,28 @@ TEST_CASE("gfstat: every thread gets what stat says of the file now") {
   file_status host{};
   CHECK(fs.stat(fd + 1, host) == -EBADF);
 }
+
+TEST_CASE("gfstat: a file that is open for writing has the bytes that others have appended") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 700);
+  filesystem fs(small_config(512, 8));
+  int const fd = fs.open(path, O_RDWR), reader = fs.open(path, O_RDONLY);
+  REQUIRE(fd > 0);
+  REQUIRE(reader > 0);
+  buffer<file_status> status(32);
+  buffer<int> results(32);
+  auto const size_of = [&](int of) {
+    launch(stat_in_every_thread, 1, 32, fs.ref(), of, status.data(), results.data());
+    this_thread_stream().synchronize();
+    file_status got{};
+    status.copy_to_host(&got, 1);
+    return got.size;
+  };
+  CHECK(size_of(fd) == 700);
+  set_size(path, 1900);  // by somebody else
+  CHECK(size_of(fd) == 1900);
+  CHECK(size_of(reader) == 1900);
+  REQUIRE(fs.close(fd) == 0);
+  set_size(path, 2500);
+  CHECK(size_of(reader) == 2500);
+}

@@ -15,13 +15,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
+namespace cg = cooperative_groups;
 using namespace gpufs;
 using namespace gpufs::test;
 using testing::fault_action;
@@ -46,6 +49,19 @@ read_batch in_turn(int fd, std::string const& path, std::uint64_t begin, std::ui
   for (std::uint64_t at = begin; at < end; at += request)
     batch.add(fd, path, std::int64_t(at), std::min(request, end - at));
   return batch;
+}
+
+/// A block reads a page with one context, and then the first `size` bytes with another.
+__global__ void read_page_and_all(fs_ref fs, int fd, std::uint64_t page, std::byte* out,
+                                  std::uint64_t size, std::int64_t* result) {
+  auto const block = cg::this_thread_block();
+  io_context io(fs, block);
+  {
+    io_context other(fs, block);
+    static_cast<void>(gread(other, fd, out, 4096, static_cast<std::int64_t>(page * 4096)));
+  }
+  ssize_t const got = gread(io, fd, out, size, 0);
+  if (threadIdx.x == 0) *result = got;
 }
 
 }  // namespace
@@ -242,6 +258,42 @@ TEST_CASE("reads by warps: blocks that read the same stream, and pages that were
     CHECK(fs.stats().misses == size / page);
     if (blocks == 1) CHECK(fs.stats().pages_by_warps > 0);
   }
+}
+
+TEST_CASE("reads by warps: a read may last longer than rpc_timeout if each answer comes in time") {
+  // A slow disk: the whole file takes it longer than rpc_timeout.
+  struct slow_disk final : testing::fault_injector {
+    fault_action before_read(rpc::request const&, std::uint64_t, std::uint64_t) override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(35));
+      return fault_action::pass();
+    }
+  };
+  scratch_folder folder;
+  constexpr std::uint64_t page = 4 * kibi, size = 8 * mebi;
+  auto const path = make_file(folder, "file", size);
+  auto c = streaming(page, 8 * size / page);
+  c.host_threads = 1;
+  c.prefetch_memory = 16 * mebi;
+  c.rpc_timeout_ms = 2500;
+  c.views = false;
+  c.backend = io_backend::pread;
+  testing::filesystem fs(c, std::make_shared<slow_disk>());
+  int const fd = fs.open(path, O_RDONLY);
+  CHECK(fs.advise(fd, 0, 0, advice::sequential) == 0);
+  buffer<std::byte> out(size);
+  buffer<std::int64_t> result(1);
+  // The warps leave a range that has such a page to the block.
+  launch(read_page_and_all, 1, 256, fs.ref(), fd, 600, out.data(), size, result.data());
+  this_thread_stream().synchronize();
+  std::int64_t got = 0;
+  result.copy_to_host(&got, 1);
+  CHECK(got == std::int64_t(size));
+  std::vector<std::byte> bytes(size);
+  out.copy_to_host(bytes.data(), size);
+  CHECK(bytes == pread_bytes(path, 0, size));
+  CHECK(inspect(fs.ref()).problems == "");
+  CHECK(fs.stats().timeouts == 0);
+  CHECK(fs.stats().pages_by_warps > 0);
 }
 
 TEST_CASE("reads by warps: a written file is read in this way, with what the block has written") {

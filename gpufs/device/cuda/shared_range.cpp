@@ -267,6 +267,7 @@ void shared_range::begin_use(std::uint64_t, std::uint64_t, bool) {}
 bool shared_range::end_use(std::uint64_t, std::uint64_t) noexcept { return true; }
 
 bool is_captured(stream& on) {
+  if (cuda_device::in_forked_child()) return false;  // the caller refuses, and needs no device
   auto status = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(on.native(), &status), "cudaStreamIsCapturing");
   return status != cudaStreamCaptureStatusNone;

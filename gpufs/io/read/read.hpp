@@ -139,6 +139,7 @@ GPUFS_STAGE span_read read_rest(fs_ref const* handle, Group const& group, batch 
         hits += b.pages - count_lanes(ops::take_missing(look.found.missing).todo);
       done = bring_in_missing(handle, group, b, look.found.missing, look.found.stop);
       b.first += b.pages;
+      b.waits_since = 0;  // the next batch has requested nothing yet
     }
     while (!done.stopped) {  // to the next batch of which a page is missing
       if (b.first > last) return end_read(*handle, group, span, false, done.stop, hits);

@@ -52,6 +52,7 @@ __device__ __forceinline__ batch_read read_missing(fs_ref const* handle, Group c
     batch_step step;
     if (chief) step = begin_batch(handle, b, missing.todo, missing.absent, entry);
     if (step.chunk_failed != 0) b.chunks = nullptr;  // requests of their own show the error
+    b.waits_since = 0;                               // and their waits begin anew
     fetched = fetched || step.fetching != 0;
     step = ops::share(group, step);
     if (chief && first_round && step.ahead != 0)

@@ -212,6 +212,7 @@ GPUFS_LIBRARY_STAGE batch_read read_one_missing(fs_ref const* __restrict__ handl
   for (bool first_round = true;; first_round = false) {
     batch_step step = begin_batch(handle, b, missing.todo, missing.absent, &entry);
     if (step.chunk_failed != 0) b.chunks = nullptr;  // requests of their own show the error
+    b.waits_since = 0;                               // and their waits begin anew
     if (first_round && step.ahead != 0) look_ahead(handle, whole, &entry, step.registered == 0);
     fetched = fetched || step.fetching != 0;
     if (step.moving != 0) move_page(handle, b.span, b.first, entry);
