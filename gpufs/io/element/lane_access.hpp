@@ -190,6 +190,7 @@ struct page_writer {
                                              lanes_wait& wait) const {
     fs_ref const& fs = *f.handle;
     file::join_result const joined = lanes_join_writers(g, f, v.here, error);
+    wait.kept_out = joined == file::join_result::look_again;
     if (joined != file::join_result::joined) return file::join_error(joined) != 0;
     auto const first = lowest_lane(v.peers);
     auto const position = count_lanes(v.peers & ((1u << g.thread_rank()) - 1));

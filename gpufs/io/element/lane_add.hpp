@@ -56,6 +56,7 @@ struct page_adder {
                                              lanes_wait& wait) const {
     fs_ref const& fs = *f.handle;
     file::join_result const joined = lanes_join_writers(g, f, v.here, error);
+    wait.kept_out = joined == file::join_result::look_again;
     if (joined != file::join_result::joined) return file::join_error(joined) != 0;
     element_run const run = run_of(g, v, (page << fs.cache.page_shift) + begin, begin, sizeof(T));
     std::int64_t const buffer = open_for_lanes(g, f, page, v, run.range, wait);

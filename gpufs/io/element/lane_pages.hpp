@@ -187,7 +187,7 @@ __device__ __forceinline__ std::int32_t visit_in_file(converged_group const& g, 
     }
     if (!g.any(pending)) break;
     round.got_on = g.any(gets_on);
-    round.stuck = g.any(visit.here && !used);
+    round.stuck = g.any(visit.here && !used) && !wait.kept_out;  // a buffer opens no gate
     if constexpr (Visitor::keeps_pins) {
       if (round.lacks && wait.turn == cache::no_turn) {
         if (done) visitor.give_back();

@@ -135,8 +135,8 @@ struct join_attempt {
 };
 
 /// Joins the file's writers and finds the offset. An append reserves its range here. All threads of
-/// the group call. Returns 0 and the offset, or -EBADF, -EFBIG, -ETIMEDOUT, or the error of an
-/// earlier write-back.
+/// the group call. Returns 0 and the offset, or -EBADF, -EFBIG, -EIO, -ETIMEDOUT, or the error of
+/// an earlier write-back.
 template <class Group>
 __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::int32_t fd,
                                                     std::uint64_t count, bool may_append,
@@ -156,7 +156,9 @@ __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::
       } else if (!file::join_writers(fs, file)) {
         attempt.result = file::join_result::look_again;
         // The caller that closed the gate opens it within its own timeout.
-        attempt.late = file::await_gate(fs, file::shared_of(fs, file)) != 0;
+        std::int32_t const waited = file::await_gate(fs, file::shared_of(fs, file));
+        if (waited == -EIO) attempt.result = file::failed_join(waited);
+        attempt.late = waited != 0;
       } else if (may_append && (file.flags & O_APPEND) != 0) {
         attempt.offset = reserve_at_end(fs, file, count);
         if (attempt.offset == longest_file) {
