@@ -63,11 +63,10 @@ GPUFS_LIBRARY_STAGE late_close close_late_open(fs_ref const* __restrict__ handle
   return {warp_broadcast(error), warp_broadcast(c.sequence)};
 }
 
-/// Whether the request destroys bytes of a file. Then it must not be carried out once the caller
-/// has given up.
-__device__ __forceinline__ bool destroys_bytes(rpc::request const& r) {
-  return r.op == rpc::operation::truncate ||
-         (r.op == rpc::operation::open && (r.argument[0] & O_TRUNC) != 0);
+/// Whether the daemon must know that the caller has given up. It then destroys no bytes, and keeps
+/// no descriptor open that nobody would close.
+__device__ __forceinline__ bool is_for_caller_alone(rpc::request const& r) {
+  return r.op == rpc::operation::truncate || r.op == rpc::operation::open;
 }
 
 /// Sends one request over a control channel and waits for the answer. `before` fills the staging
@@ -98,7 +97,7 @@ __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::requ
   bool answered = false;
   if (lane == 0) {
     result = ring::await(fs, c, answered);
-    if (result == -ETIMEDOUT && !answered && destroys_bytes(r))
+    if (result == -ETIMEDOUT && !answered && is_for_caller_alone(r))
       result = ring::give_up(fs, c, answered);
     handle::add(fs, handle::counter::requests);
     if (!answered && result == -ETIMEDOUT) handle::add(fs, handle::counter::timeouts);

@@ -195,7 +195,7 @@ __device__ __forceinline__ std::int32_t await(fs_ref const& fs, channel const& c
   return answered ? rpc::completion_result(word) : error;
 }
 
-/// Gives up a request that destroys bytes, after await() has timed out. One thread calls. Returns
+/// Gives up a truncation or an open, after await() has timed out. One thread calls. Returns
 /// -ETIMEDOUT: the daemon will not carry it out. If it has begun to, waits for the answer, however
 /// long that takes, and returns as await().
 __device__ __forceinline__ std::int32_t give_up(fs_ref const& fs, channel const& c,

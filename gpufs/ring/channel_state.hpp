@@ -12,8 +12,8 @@ namespace gpufs::ring {
 //                       quarantined --- acquire, once the late answer is there ---> busy
 //
 /// The daemon owns the completion word and the staging piece of a quarantined channel until it has
-/// answered. So a late answer harms no request. If it is a descriptor, the next holder of the
-/// channel closes it (close_late_open).
+/// answered. So a late answer harms no request. It is a descriptor only if the daemon stopped when
+/// the open was under way. Then the next holder of the channel closes it (close_late_open).
 enum class channel_phase : std::uint32_t { free, busy, quarantined };
 
 /// One word, so that a single compare-and-swap takes the channel and draws the next sequence. Only

@@ -157,9 +157,10 @@ GPUFS_HOST_DEVICE inline request unpack(std::uint64_t const (&w)[words_per_slot]
 /// cache line of its own, so daemon threads do not share lines.
 ///
 /// Some requests destroy bytes: a truncation, an open with O_TRUNC. Such a request must not be
-/// carried out after its caller gave up, over bytes that were written since. A caller that gives up
-/// stores its sequence in `given_up`, then loads `begun`. The daemon stores the sequence in `begun`
-/// before it destroys anything, then loads `given_up`. All four are sequentially consistent. So at
+/// carried out after its caller gave up, over bytes that were written since. And nobody would close
+/// the descriptor of an open. A caller that gives up stores its sequence in `given_up`, then loads
+/// `begun`. The daemon stores the sequence in `begun` before it destroys anything, and before it
+/// answers with a descriptor, then loads `given_up`. All four are sequentially consistent. So at
 /// least one side sees the other: the daemon draws back, or the caller waits for the answer.
 struct alignas(64) completion {
   std::uint64_t word;

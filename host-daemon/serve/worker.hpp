@@ -92,6 +92,8 @@ class worker {
   bool begin_transfer(job& j) noexcept;
   void offer_windows(job const& j) noexcept;
   void finish_open(taken_request const& request) noexcept;
+  void answer_open(taken_request const& request, std::int32_t opened) noexcept;
+  void close(taken_request const& request) noexcept;
   std::int32_t stat(taken_request const& request, bool waits) noexcept;
   std::int32_t advise(taken_request const& request) noexcept;
   [[nodiscard]] std::int32_t open(taken_request const& request, bool waits) noexcept;

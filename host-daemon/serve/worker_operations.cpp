@@ -28,7 +28,8 @@ rpc::completion& completion_of(taken_request const& request) {
   return request.region().completions[request.channel];
 }
 
-// What a request that destroys bytes asks before it does so: whether its caller still waits.
+// What a request asks before it destroys bytes or answers with a descriptor: whether its caller
+// still waits.
 may_begin still_awaited(rpc::completion& words, std::uint64_t sequence) {
   return [&words, sequence] {
     // Pairs with ring::give_up() (rpc::completion).
@@ -89,10 +90,7 @@ void worker::dispatch(taken_request const& request) noexcept {
       case rpc::operation::nop: return answer(request, 0);
       case rpc::operation::read: return begin_read(request);
       case rpc::operation::open: return begin_open(request);
-      case rpc::operation::close: {
-        auto const result = registry_.begin_close(request.file);
-        return result == 1 ? answer_elsewhere(request) : answer(request, result);
-      }
+      case rpc::operation::close: return close(request);
       case rpc::operation::stat: {
         auto const result = stat(request, false);
         return result == 1 ? answer_elsewhere(request) : answer(request, result);
@@ -127,7 +125,23 @@ void worker::finish_open(taken_request const& request) noexcept {
     return answer(request, -EINVAL);
   auto const opened = open(request, false);
   if (opened == 0) return answer_elsewhere(request);
-  answer(request, opened);
+  answer_open(request, opened);
+}
+
+// If the caller has given up, nobody would close the descriptor.
+void worker::answer_open(taken_request const& request, std::int32_t opened) noexcept {
+  if (opened < 0 || still_awaited(completion_of(request), request.sequence)())
+    return answer(request, opened);
+  auto closes = request;
+  closes.op = rpc::operation::close;
+  closes.file = opened;
+  close(closes);
+}
+
+void worker::close(taken_request const& request) noexcept {
+  auto const result = registry_.begin_close(request.file);
+  if (result == 1) return answer_elsewhere(request);
+  answer(request, result);
 }
 
 // With `waits` unset both return what says that they would have to wait.
@@ -174,7 +188,7 @@ void worker::answer_elsewhere(taken_request const& request) noexcept {
 
 void worker::answer_slow(taken_request const& request) noexcept {
   switch (request.op) {
-    case rpc::operation::open: return answer(request, open(request, true));
+    case rpc::operation::open: return answer_open(request, open(request, true));
     case rpc::operation::stat: return answer(request, stat(request, true));
     case rpc::operation::close: return answer(request, registry_.finish_close(request.file));
     case rpc::operation::sync: return answer(request, registry_.sync(request.file));

@@ -15,12 +15,16 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
+
+#include <fcntl.h>
 
 using namespace gpufs;
 using namespace gpufs::test;
@@ -183,26 +187,27 @@ TEST_CASE(
   CHECK(inspect(fs.ref()).problems == "");
 }
 
-TEST_CASE(
-    "late answers: the descriptor of an open that nobody waited for is closed by the next call") {
+TEST_CASE("late answers: a descriptor that nobody waited for is closed, whoever calls next") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 1000);
-  auto const other = make_file(folder, "other", 1000, 2);
-  auto const gate = std::make_shared<testing::gate>();
-  testing::filesystem fs(impatient(8), held_opens(path, gate));
-  CHECK(open_in_kernel(fs, path) == -ETIMEDOUT);
-  CHECK(descriptors_of(path) == 0);
-  gate->release();
-  wait_until([&] { return descriptors_of(path) == 1; }, "the late answer");
-  int fd = 0;
-  auto const closed = [&] {  // the file is open a little before its answer is there to be found
-    fd = open_patiently(fs, other);
-    return descriptors_of(path) == 0;
-  };
-  wait_until(closed, "the end of the late answer's descriptor");
-  CHECK(fd > 0);
-  file_status status{};
-  CHECK(fs.stat(fd, status) == 0);  // its answer is its own
-  CHECK(status.size == 1000);
-  CHECK(inspect(fs.ref()).problems == "");
+  std::vector<std::string> paths(7, make_file(folder, "other", 1000, 2));
+  paths.push_back(path);  // opened by the last of eight blocks
+  for (int const flags : {O_RDWR, O_RDWR | O_TRUNC, O_RDONLY}) {
+    CAPTURE(flags);
+    auto const gate = std::make_shared<testing::gate>();
+    auto settings = impatient(8);
+    settings.host_threads = 1;
+    testing::filesystem fs(settings, held_opens(path, gate));
+    CHECK(open_in_kernel(fs, paths, flags, 8).back() == -ETIMEDOUT);
+    gate->release();
+    auto const opened = [&] {
+      return fs.stats().times[std::size_t(host_request::open)].requests() == 8;
+    };
+    wait_until(opened, "the late open");
+    wait_until([&] { return descriptors_of(path) == 0; }, "the end of its descriptor");
+    CHECK(std::filesystem::file_size(path) == 1000);
+    int const fd = fs.open(path, O_RDWR | O_TRUNC | O_EXCL | O_CREAT);
+    CHECK(fd == -EEXIST);  // as it is open nowhere
+    CHECK(inspect(fs.ref()).problems == "");
+  }
 }
