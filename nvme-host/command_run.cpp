@@ -3,6 +3,7 @@
 #include <nvme-host/command_run.hpp>
 
 #include <cerrno>
+#include <optional>
 
 namespace gpufs::nvme_host {
 
@@ -24,16 +25,19 @@ void command_run::leave(std::uint64_t members) {
     if ((members >> i & 1) != 0) drives_[i]->leave();
 }
 
-// Waits for a slot of `on`. False: the time is over, or a command has failed.
+// Waits for a slot of `on`. False: the time is over, or a command has failed. The time begins once
+// no command of this run is under way, as each has a time of its own.
 bool command_run::take_slot(drive& on, drive::ticket& out) {
   daemon::idle_policy idle;
+  std::optional<io_clock::time_point> end;
   while (error_ == 0) {
     if (on.try_slot(out)) return true;
     if (first_ != next_) {
       end_first();
       continue;
     }
-    if (io_clock::now() > end_) {
+    if (!end) end = io_clock::now() + longest_;
+    if (io_clock::now() > *end) {
       error_ = -ETIMEDOUT;
       return false;
     }
@@ -51,7 +55,7 @@ void command_run::end_all() {
 // Ends the oldest command. Commands behind one that failed are awaited, and their results dropped.
 void command_run::end_first() {
   pending& first = under_way_[first_++ % most_under_way];
-  int const error = first.on->wait(first.ticket, end_);
+  int const error = first.on->wait(first.ticket, longest_);
   if (error == 0 && error_ == 0 && reads_) (*move_)(*first.command, drive::piece(first.ticket));
   if (!first.ticket.is_given_up) first.on->release(first.ticket);
   if (error == 0 || error_ != 0) return;

@@ -6,6 +6,7 @@
 #include <nvme-host/drive.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -42,9 +43,9 @@ class command_run {
     std::uint32_t member = 0;
   };
 
-  /// At most most_drives.
-  command_run(std::span<std::unique_ptr<drive> const> drives, io_clock::time_point end)
-      : drives_{drives}, end_{end} {}
+  /// At most most_drives. `longest`: of each command, and of a wait for a slot.
+  command_run(std::span<std::unique_ptr<drive> const> drives, std::chrono::milliseconds longest)
+      : drives_{drives}, longest_{longest} {}
 
   /// Returns 0, or the error of the first command in the list that failed, which is `failed`. No
   /// command behind it is known to have succeeded.
@@ -69,7 +70,7 @@ class command_run {
   void end_all();
 
   std::span<std::unique_ptr<drive> const> const drives_;
-  io_clock::time_point const end_;
+  std::chrono::milliseconds const longest_;
   mover const* move_ = nullptr;
   bool reads_ = false;
   // Those under way, in the order of the list: number n is at n % most_under_way.

@@ -211,7 +211,7 @@ int drive::answer(ticket& t, nvme::cqe const& entry, bool& again) {
   return nvme::error_of(code, t.to);
 }
 
-int drive::wait(ticket& t, io_clock::time_point end) {
+int drive::wait(ticket& t, std::chrono::milliseconds longest) {
   constexpr unsigned looks = 64;  // at the queue, for one at the registers, which may be far away
   daemon::idle_policy idle;
   for (unsigned round = 1;; ++round) {
@@ -226,7 +226,7 @@ int drive::wait(ticket& t, io_clock::time_point end) {
     auto const rest = idle.next();
     if (rest.count() > 0) daemon::idle_policy::sleep(rest);
     if (rest.count() == 0 && round % looks != 0) continue;
-    bool const late = io_clock::now() > end;
+    bool const late = io_clock::now() > t.sent + longest;
     if (is_up() && !late) continue;
     broken_.store(true, std::memory_order_relaxed);
     t.queue->give_up(t.slot);

@@ -56,7 +56,7 @@ class drive {
     bool flushes = false;
     bool is_given_up = false;  ///< its slot is the queue's again
     unsigned tries = 0;
-    io_clock::time_point sent{};
+    io_clock::time_point sent{};  ///< for the first time
   };
 
   /// Brings the controller up. `name` stands in messages. Throws controller_error,
@@ -103,9 +103,10 @@ class drive {
   void send(ticket& t, nvme::direction to, nvme::block_range range);
   void send_flush(ticket& t);
   /// Waits for the answer, and sends the command again if that is worth it. Returns 0, or
-  ///   -EIO the controller failed | -ETIMEDOUT no answer until `end` | as nvme::error_of()
+  ///   -EIO the controller failed | -ETIMEDOUT no answer within `longest` of the first sending
+  ///   | as nvme::error_of()
   /// The slot is the caller's until release(), unless the ticket is given up.
-  [[nodiscard]] int wait(ticket& t, io_clock::time_point end);
+  [[nodiscard]] int wait(ticket& t, std::chrono::milliseconds longest);
   void release(ticket const& t) { t.queue->free_slot(t.slot); }
 
   [[nodiscard]] drive_counters const& counters() const { return counters_; }

@@ -145,7 +145,7 @@ std::int64_t volume::read_until(std::span<std::byte> to, std::uint64_t offset,
   std::uint64_t done = 0;
   for (std::uint64_t without = options_.replicated ? 0 : all;;) {
     command_run::failure failed;
-    int const error = read_once(to.subspan(done), offset + done, without, end, failed);
+    int const error = read_once(to.subspan(done), offset + done, without, failed);
     if (error == 0) return static_cast<std::int64_t>(to.size());
     done += failed.at;
     auto const now = io_clock::now();
@@ -160,7 +160,7 @@ std::int64_t volume::read_until(std::span<std::byte> to, std::uint64_t offset,
 
 // Returns 0, or an error; then the first `failed.at` bytes are there.
 int volume::read_once(std::span<std::byte> to, std::uint64_t offset, std::uint64_t without,
-                      io_clock::time_point end, command_run::failure& failed) {
+                      command_run::failure& failed) {
   std::uint64_t const first = offset / lba_ * lba_;
   std::uint64_t const skip = offset - first;
   std::uint64_t const stop = (offset + to.size() + lba_ - 1) / lba_ * lba_;
@@ -171,7 +171,8 @@ int volume::read_once(std::span<std::byte> to, std::uint64_t offset, std::uint64
     std::uint64_t const last = std::min(c.at + c.bytes, skip + to.size());
     std::memcpy(to.data() + (begin - skip), piece + (begin - c.at), last - begin);
   };
-  int const error = command_run{drives_, end}.transfer(direction::read, commands, take, failed);
+  int const error =
+      command_run{drives_, options_.timeout}.transfer(direction::read, commands, take, failed);
   failed.at = failed.at > skip ? failed.at - skip : 0;
   return error;
 }
@@ -212,13 +213,12 @@ std::int64_t volume::write(std::span<::iovec const> parts, std::uint64_t offset)
     from.copy(piece, c.at, c.bytes);
   };
   command_run::failure failed;
-  int const error = command_run{drives_, end}.transfer(direction::write, commands, fill, failed);
+  int const error =
+      command_run{drives_, options_.timeout}.transfer(direction::write, commands, fill, failed);
   if (error == 0) return static_cast<std::int64_t>(count);
   return failed.at > head ? static_cast<std::int64_t>(failed.at - head) : error;
 }
 
-int volume::flush() {
-  return command_run{drives_, io_clock::now() + options_.flush_timeout}.flush();
-}
+int volume::flush() { return command_run{drives_, options_.flush_timeout}.flush(); }
 
 }  // namespace gpufs::nvme_host

@@ -21,7 +21,8 @@ namespace gpufs::nvme_host {
 struct volume_options {
   bool replicated = false;
   std::uint64_t stripe = 128 << 10;  ///< bytes; a power of two, at least a block
-  /// Longest time of a call.
+  /// Longest wait for an answer to a command, for room for one, and for blocks that others write.
+  /// A call with many commands may take longer.
   std::chrono::milliseconds timeout{5000};
   /// Of flush(): a disk may have gigabytes to write.
   std::chrono::milliseconds flush_timeout{60'000};
@@ -64,7 +65,7 @@ class volume {
   [[nodiscard]] std::int64_t read_until(std::span<std::byte> to, std::uint64_t offset,
                                         io_clock::time_point end);
   [[nodiscard]] int read_once(std::span<std::byte> to, std::uint64_t offset, std::uint64_t without,
-                              io_clock::time_point end, command_run::failure& failed);
+                              command_run::failure& failed);
   [[nodiscard]] std::uint32_t next_replica(std::uint64_t without);
   [[nodiscard]] std::vector<block_command> plan_of(nvme::direction to, std::uint64_t begin,
                                                    std::uint64_t end, std::uint64_t without = 0);
