@@ -6,6 +6,7 @@
 #include <nvme-controller/io_thread.hpp>
 #include <nvme-controller/registers.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -82,6 +83,7 @@ class controller::parts {
 
   address_map& memory() { return memory_; }
   controller_counters const& counters() const { return counters_; }
+  [[nodiscard]] bool is_stopping() const { return stopping_.load(std::memory_order_acquire); }
 
  private:
   std::unique_ptr<io_thread> start_io(std::string const& name) {
@@ -114,12 +116,14 @@ class controller::parts {
     if (options_.faults->gone()) return leave();
     std::uint32_t const cc = registers_.load(reg::cc);
     bool const wants = (cc & reg::cc_enable) != 0;
-    if (wants != enabled_ && !options_.faults->keeps_ready()) {
-      if (wants) {
-        enable(cc);
-      } else {
-        disable();
-      }
+    if (wants == enabled_ || options_.faults->keeps_ready()) {
+      // Not earlier: a driver that has disabled a controller that failed waits for this look.
+      // Pairs with is_stopping(): CSTS has been stored.
+      stopping_.store(false, std::memory_order_release);
+    } else if (wants) {
+      enable(cc);
+    } else {
+      disable();
     }
     if (!enabled_) return;
     if (options_.faults->fails()) fail();
@@ -142,6 +146,7 @@ class controller::parts {
   }
 
   void drop_queues() {
+    stopping_.store(true, std::memory_order_relaxed);
     admin_queues_.clear();
     for (auto const& thread : threads_)
       thread->between_passes([](queue_set& queues) { queues.clear(); });
@@ -187,6 +192,7 @@ class controller::parts {
     left_ = true;
     drop_queues();
     for (std::uint32_t at = 0; at < reg::doorbells; at += 4) registers_.store(at, reg::gone);
+    stopping_.store(false, std::memory_order_release);  // pairs with is_stopping()
   }
 
   controller_options options_;
@@ -204,6 +210,7 @@ class controller::parts {
   bool failed_ = false;
   bool shut_down_ = false;
   bool left_ = false;
+  std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
 
@@ -213,6 +220,7 @@ controller::~controller() = default;
 
 void controller::map(mapped_range const& range) { parts_->memory().add(range); }
 void controller::unmap(std::uint64_t bus) { parts_->unmap(bus); }
+bool controller::is_stopping() const { return parts_->is_stopping(); }
 controller_counters const& controller::counters() const { return parts_->counters(); }
 
 }  // namespace gpufs::nvme_controller

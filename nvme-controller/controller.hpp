@@ -46,6 +46,10 @@ class controller {
   /// controller accesses it. Throws std::invalid_argument if there is none.
   void unmap(std::uint64_t bus);
 
+  /// Whether it drops its queues, because it is disabled or fails. That waits for system calls that
+  /// are under way. CSTS is stored before this becomes false.
+  [[nodiscard]] bool is_stopping() const;
+
   [[nodiscard]] controller_counters const& counters() const;
 
  private:

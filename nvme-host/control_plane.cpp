@@ -98,7 +98,12 @@ bool control_plane::stop() {
   up_ = false;
   if (admin_ == std::nullopt) return false;
   link_.registers().store(reg::cc, 0);
-  bool const stopped = wait_ready(false);
+  if (is_late_ && link_.is_stopping()) return false;
+  bool stopped = wait_ready(false);
+  is_late_ = !stopped && link_.is_stopping();
+  if (is_late_) return false;
+  // The system calls may have returned just now: a controller that has left reads as ready.
+  if (!stopped) stopped = (link_.registers().load(reg::csts) & reg::csts_ready) == 0;
   if (!stopped) {
     for (auto& [id, each] : pairs_) {
       each.sq.leak();

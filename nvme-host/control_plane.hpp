@@ -65,8 +65,11 @@ class control_plane {
   /// Disables the controller. When it returns true the controller accesses no memory any more. The
   /// memory of its queue pairs stays until free_retired(), as kernels may still use it.
   /// False: CSTS.RDY did not become 0 in time, or the controller has left. Then the memory of its
-  /// queues is unmapped and leaked.
+  /// queues is unmapped and leaked, unless is_late().
   [[nodiscard]] bool stop();
+  /// stop() has waited in vain for system calls of the controller. All memory stays as it is. Until
+  /// they have returned, stop() returns false at once.
+  [[nodiscard]] bool is_late() const { return is_late_; }
 
   /// Frees the memory of queue pairs that stop() has ended. No kernel uses them any more.
   void free_retired() { retired_.clear(); }
@@ -117,6 +120,7 @@ class control_plane {
   std::map<std::uint16_t, pair> pairs_;
   std::vector<pair> retired_;
   bool up_ = false;
+  bool is_late_ = false;
 };
 
 }  // namespace gpufs::nvme_host

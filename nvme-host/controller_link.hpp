@@ -46,6 +46,9 @@ class controller_link {
   virtual ~controller_link() = default;
   [[nodiscard]] virtual register_file registers() const = 0;
   [[nodiscard]] virtual dma_space& memory() = 0;
+  /// Whether the controller is about to stop, or to fail, but waits for system calls of its own.
+  /// CSTS follows once they have returned. Until then unmap() waits for them, too.
+  [[nodiscard]] virtual bool is_stopping() const { return false; }
 };
 
 }  // namespace gpufs::nvme_host

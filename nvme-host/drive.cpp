@@ -42,7 +42,7 @@ drive::drive(std::unique_ptr<controller_link> link, std::string name, drive_opti
 // Commands may be under way only if some were given up.
 drive::~drive() {
   if (!broken_.load(std::memory_order_relaxed) || lost_.load(std::memory_order_relaxed)) return;
-  if (plane_.stop()) return;
+  if (plane_.stop() || plane_.is_late()) return;
   for (auto const& queue : queues_) queue->leak();
 }
 
@@ -108,14 +108,19 @@ int drive::reset() {
 }
 
 // With the lock no thread has a slot. A controller that stopped accesses no memory, so queues and
-// pieces may be freed, those of commands that were given up, too.
+// pieces may be freed, those of commands that were given up, too. A reset that finds the controller
+// late ends with an error, and the next one goes on with it.
 int drive::reset_alone() {
-  add(counters_.resets);
-  if (before_reset_) before_reset_();
-  for (auto const& queue : queues_) ended_ += queue->counts();
+  if (!plane_.is_late()) {
+    add(counters_.resets);
+    if (before_reset_) before_reset_();
+    before_reset_ = nullptr;
+  }
   bool const stopped = plane_.stop();
+  if (plane_.is_late()) return -EIO;
+  for (auto const& queue : queues_) ended_ += queue->counts();
   if (stopped_) stopped_();
-  before_reset_ = stopped_ = nullptr;
+  stopped_ = nullptr;
   if (!stopped) {
     for (auto const& queue : queues_) queue->leak();
     lost_.store(true, std::memory_order_relaxed);
@@ -138,11 +143,11 @@ bool drive::look_after_kernels() {
     std::shared_lock const lock{resets_, std::try_to_lock};
     if (!lock) return true;  // a reset is under way
     if (!stopped_) return false;
-    if (is_up()) return true;
+    if (is_up() && !plane_.is_late()) return true;
     broken_.store(true, std::memory_order_relaxed);
   }
   static_cast<void>(reset());
-  return false;
+  return true;  // the next look says otherwise, unless the controller is late
 }
 
 queue_counts drive::counts() const {

@@ -89,7 +89,9 @@ class drive {
   /// Returns whether kernels still use it.
   bool look_after_kernels();
 
-  /// Returns 0, or -EIO if the controller cannot be reset; then leave() is not called.
+  /// Returns 0, or -EIO if the controller cannot be reset; then leave() is not called. While system
+  /// calls of a software controller do not return, the first reset waits for CAP.TO, later ones
+  /// not.
   [[nodiscard]] int enter();
   void leave();
   /// Whether enter() would wait for another thread that resets the controller, maybe for seconds.

@@ -20,6 +20,7 @@ class software_link final : public controller_link {
 
   [[nodiscard]] register_file registers() const override;
   [[nodiscard]] dma_space& memory() override { return space_; }
+  [[nodiscard]] bool is_stopping() const override { return controller_.is_stopping(); }
   [[nodiscard]] nvme_controller::controller& controller() { return controller_; }
 
  private:

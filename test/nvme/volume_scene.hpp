@@ -42,6 +42,40 @@ struct volume_faults : nvme_controller::fault_plan {
   bool fails() override { return fail; }
 };
 
+/// Memory whose reads and writes do not return while `hangs`.
+struct hanging_disk final : nvme_controller::block_namespace {
+  using segments = std::span<nvme_controller::segment const>;
+  std::shared_ptr<nvme_controller::memory_namespace> const memory;
+  std::atomic<bool> hangs{false};
+  std::atomic<unsigned> hanging{0};
+
+  explicit hanging_disk(std::shared_ptr<nvme_controller::memory_namespace> of)
+      : memory{std::move(of)} {}
+  void release() {
+    hangs = false;
+    hangs.notify_all();
+  }
+  void pass() {
+    ++hanging;
+    hangs.wait(true);
+    --hanging;
+  }
+  [[nodiscard]] std::uint32_t lba_bytes() const override { return memory->lba_bytes(); }
+  [[nodiscard]] std::uint64_t blocks() const override { return memory->blocks(); }
+  std::uint16_t read(std::uint64_t offset, segments to) override {
+    pass();
+    return memory->read(offset, to);
+  }
+  std::uint16_t write(std::uint64_t offset, segments from) override {
+    pass();
+    return memory->write(offset, from);
+  }
+  std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t bytes) override {
+    return memory->write_zeroes(offset, bytes);
+  }
+  std::uint16_t flush() override { return memory->flush(); }
+};
+
 struct volume_shape {
   unsigned members = 1;
   std::uint64_t bytes = 1 << 20;  // of a member
@@ -53,6 +87,7 @@ struct volume_shape {
 
 struct volume_scene {
   std::vector<std::shared_ptr<nvme_controller::memory_namespace>> disks;
+  std::vector<std::shared_ptr<hanging_disk>> calls;
   std::vector<std::shared_ptr<volume_faults>> faults;
   std::unique_ptr<nvme_host::volume> v;
 
@@ -61,9 +96,10 @@ struct volume_scene {
     std::vector<std::unique_ptr<drive>> drives;
     for (unsigned i = 0; i < s.members; ++i) {
       disks.push_back(std::make_shared<nvme_controller::memory_namespace>(s.bytes, s.lba));
+      calls.push_back(std::make_shared<hanging_disk>(disks.back()));
       faults.push_back(std::make_shared<volume_faults>());
       nvme_controller::controller_options const o{
-          .namespaces = {disks.back()}, .model = s.model, .faults = faults.back()};
+          .namespaces = {calls.back()}, .model = s.model, .faults = faults.back()};
       drives.push_back(std::make_unique<drive>(
           std::make_unique<software_link>(o, anonymous_memory(), std::uint64_t{1} << 44),
           std::to_string(i), s.drive));
