@@ -121,6 +121,7 @@ int drive::reset_alone() {
   for (auto const& queue : queues_) ended_ += queue->counts();
   if (stopped_) stopped_();
   stopped_ = nullptr;
+  reset_needed_ = nullptr;
   if (!stopped) {
     for (auto const& queue : queues_) queue->leak();
     lost_.store(true, std::memory_order_relaxed);
@@ -143,7 +144,7 @@ bool drive::look_after_kernels() {
     std::shared_lock const lock{resets_, std::try_to_lock};
     if (!lock) return true;  // a reset is under way
     if (!stopped_) return false;
-    if (is_up() && !plane_.is_late()) return true;
+    if (is_up() && !plane_.is_late() && !reset_needed_()) return true;
     broken_.store(true, std::memory_order_relaxed);
   }
   static_cast<void>(reset());

@@ -79,14 +79,17 @@ class drive {
   /// The memory that the controller reaches.
   [[nodiscard]] dma_space& memory() { return link_->memory(); }
   /// Kernels use their queue pairs from now on. What the first reset calls, from its thread: before
-  /// it stops the controller, and once that has stopped or reaches no queue any more. To be set
-  /// before the first command.
-  void on_reset(std::function<void()> before, std::function<void()> stopped) {
+  /// it stops the controller, and once that has stopped or reaches no queue any more. `needed`:
+  /// what look_after_kernels() asks. To be set before the first command.
+  void on_reset(
+      std::function<void()> before, std::function<void()> stopped,
+      std::function<bool()> needed = [] { return false; }) {
     before_reset_ = std::move(before);
     stopped_ = std::move(stopped);
+    reset_needed_ = std::move(needed);
   }
-  /// Resets the controller if kernels use it, and it has failed or left. Any thread calls.
-  /// Returns whether kernels still use it.
+  /// Resets the controller if kernels use it, and it has failed or left, or they need a reset. Any
+  /// thread calls. Returns whether kernels still use it.
   bool look_after_kernels();
 
   /// Returns 0, or -EIO if the controller cannot be reset; then leave() is not called. While system
@@ -138,6 +141,7 @@ class drive {
   std::uint32_t host_pairs_ = 0;  // their ids are 1 to this; 0: they have not been made yet
   std::vector<queue_pair_memory> device_pairs_;
   std::function<void()> before_reset_, stopped_;  // null: kernels do not use it
+  std::function<bool()> reset_needed_;            // as stopped_
   queue_counts ended_;                            // of queue pairs before the last reset
   std::atomic<bool> broken_{false};               // reset it before the next command
   std::atomic<bool> lost_{false};  // it does not stop: its memory is leaked, nothing works

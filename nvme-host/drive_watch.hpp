@@ -13,8 +13,9 @@
 
 namespace gpufs::nvme_host {
 
-/// Its thread looks at each drive every 10 ms, and resets a controller that has failed or left. So
-/// kernels' waits for it end. It leaves a drive alone once kernels do not use it any more.
+/// Its thread looks at each drive every 10 ms, and resets a controller that has failed, has left,
+/// or owes kernels an answer for too long. So their waits end, and their channels are free again.
+/// It leaves a drive alone once kernels do not use it any more.
 class drive_watch {
  public:
   /// The drives outlive this object. Throws std::system_error if there is no thread.

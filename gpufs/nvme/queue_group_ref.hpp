@@ -35,6 +35,9 @@ struct queue_words {
 /// One place of the controller's state. It exists many times, as the daemon's stop flag does.
 struct alignas(128) state_place {
   std::uint64_t failed;  ///< nonzero: all waits end with -EIO
+  /// Of the first place. Nonzero: a reader of a block file had no answer in time. The device
+  /// stores.
+  std::uint64_t no_answer;
 };
 inline constexpr unsigned state_places = 128;
 

@@ -58,7 +58,8 @@ void block_file::read_by_kernels(std::shared_ptr<device_drives> drives, std::uin
   std::size_t member = 0;
   for (auto const& drive : volume_->drives()) {
     drive->on_reset([d = drives_, member] { d->begin_reset(member); },
-                    [d = drives_, member] { d->end_member(member); });
+                    [d = drives_, member] { d->end_member(member); },
+                    [d = drives_, member] { return d->lacks_answers(member); });
     ++member;
   }
   watch_ = std::make_unique<nvme_host::drive_watch>(volume_->drives());

@@ -36,6 +36,7 @@ device_drives::device_drives(fs_ref const& fs, nvme_host::volume& volume, place 
                              memory_list keep)
     : shared_{fs.link.shared},
       place_{at},
+      timeout_{fs.link.timeout_ns},
       entries_{fs.blocks.table + std::size_t{handle::entry_places} * (at.number - 1u),
                handle::entry_places},
       keep_{std::move(keep)} {
@@ -188,6 +189,19 @@ void device_drives::end_member(std::size_t member) noexcept {
   if (members_.empty()) return;
   unmap(members_[member]);
   mark_ended(member);
+}
+
+// Kernels have sent the member no command since the first look that saw the word, as the backing
+// has failed. So nobody waits for one once the time of a wait is over.
+bool device_drives::lacks_answers(std::size_t member) noexcept {
+  std::lock_guard const lock{ending_};
+  if (members_.empty()) return false;
+  std::atomic_ref const word{ended_[member * nvme::state_places].no_answer};
+  if (word.load(std::memory_order_relaxed) == 0) return false;  // pairs with note_no_answer()
+  auto const now = std::chrono::steady_clock::now();
+  auto& since = members_[member].no_answer_since;
+  if (!since) since = now;
+  return now - *since > timeout_;
 }
 
 void device_drives::end() noexcept {

@@ -11,6 +11,7 @@
 #include <nvme-host/doorbell_relay.hpp>
 #include <nvme-host/volume.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -53,6 +54,10 @@ class device_drives {
   /// it, and has kernels answer all commands under way on it with -EIO.
   void end_member(std::size_t member) noexcept;
 
+  /// Whether a kernel had no answer of the member in time, and all others that wait for one have
+  /// had it by now, or have given up. Then a reset frees their channels.
+  [[nodiscard]] bool lacks_answers(std::size_t member) noexcept;
+
   /// Takes staging away from the controllers, and ends what is under way. The controllers may be
   /// freed then, and the filesystem's memory. Any thread calls, once or more often.
   void end() noexcept;
@@ -71,6 +76,7 @@ class device_drives {
     nvme_host::dma_space* space = nullptr;
     std::uint64_t staging = 0;  // bus address; 0: not mapped
     nvme_host::dma_memory list;
+    std::optional<std::chrono::steady_clock::time_point> no_answer_since;
   };
 
   void make_pairs(nvme_host::volume& volume);
@@ -83,6 +89,7 @@ class device_drives {
 
   rpc::shared_region const shared_;
   place const place_;
+  std::chrono::nanoseconds const timeout_;        // of kernels' waits
   std::span<handle::block_entry> const entries_;  // handle::entry_places of them
   memory_list const keep_;
   std::mutex ending_;  // guards members_, and who stops relay_

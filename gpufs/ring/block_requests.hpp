@@ -181,9 +181,10 @@ GPUFS_STAGE bool help_drives(fs_ref const* __restrict__ handle, bool waits, std:
 __device__ __forceinline__ void note_no_answer(fs_ref const& fs, std::uint32_t channel) {
   nvme::queue_pair_ref const* const pair = owed_to(fs, channel).pair;
   if (pair == nullptr) return;
+  // The host resets the controller. Neither store announces other data.
+  atomic_ref<std::uint64_t, scope::system>(pair->ended->no_answer).store(1, memory_order_relaxed);
   GPUFS_ROLLED
   for (unsigned i = 0; i < handle::entry_places; ++i)
-    // It announces no other data.
     atomic_ref<std::uint64_t, scope::system>(entry_of(fs, pair->backing, i).failed)
         .store(1, memory_order_relaxed);
 }

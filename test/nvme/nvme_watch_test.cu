@@ -91,6 +91,45 @@ TEST_CASE("watch: a failure is noticed while nobody reads") {
   s.read_is_right(3);
 }
 
+TEST_CASE("watch: channels are free again though their commands are never answered") {
+  auto c = small_config(page, 32);
+  c.staging_size = 64 << 10;
+  c.rpc_timeout_ms = 2000;
+  fault_scene s(c);
+  unsigned const channels = s.fs.ref().channels.page.count;
+  s.faults->plan({nvme_controller::fault::kind::lose, 0}, channels);
+  op_batch batch;
+  auto const lost = batch.read(0, s.fd, 0, channels * page);
+  batch.run(s.fs.ref(), 1, 64);
+  CHECK(batch.result(lost) == -ETIMEDOUT);
+  CHECK(s.faults->planned() == 0);
+  // All channels wait for the controller, which says that it is well, and the host sends nothing.
+  CHECK(s.fs.attachment_stats("disk").commands == s.host_commands);
+  wait_until([&] { return s.read(1) == std::int64_t(page); }, "a channel");
+  auto const seen = s.fs.attachment_stats("disk");
+  CHECK(seen.resets == 1);
+  CHECK(seen.timeouts == 0);
+  for (std::uint64_t number = 0; number < 20; ++number) s.read_is_right(number);
+  CHECK(inspect(s.fs.ref()).problems == "");
+}
+
+TEST_CASE(
+    "watch: a system call that hangs is an error in time, and the file works once it returns") {
+  auto c = small_config(page, 32);
+  c.rpc_timeout_ms = 2000;
+  fault_scene s(c);
+  s.faults->hangs = true;
+  CHECK(s.read(2) == -ETIMEDOUT);
+  CHECK(s.read(3) < 0);
+  wait_until([&] { return s.fs.attachment_stats("disk").resets != 0; }, "a reset");
+  CHECK(s.read(4) < 0);
+  s.faults->release();
+  wait_until([&] { return s.read(5) == std::int64_t(page); }, "a read after the system call");
+  for (std::uint64_t number = 0; number < 20; ++number)
+    wait_until([&] { return s.read(number) == std::int64_t(page); }, "a read");
+  CHECK(inspect(s.fs.ref()).problems == "");
+}
+
 TEST_CASE("watch: one of two members fails, reads of the other are right") {
   scratch_folder folder;
   auto const files = make_members(folder, {2, false, page}, 64 * page);

@@ -31,6 +31,7 @@ struct read_faults : nvme_controller::fault_plan {
   std::atomic<bool> fail{false};
   std::atomic<bool> leave{false};
   std::atomic<bool> stay_ready{false};
+  std::atomic<bool> hangs{false};               ///< commands, as in a system call; see release()
   std::atomic<bool> holds{false};               ///< completions are not posted
   std::atomic<std::uint64_t> lost_from{~0ull};  ///< completions of reads from this block on
 
@@ -39,11 +40,16 @@ struct read_faults : nvme_controller::fault_plan {
     what = each;
     left = times;
   }
+  void release() {
+    hangs = false;
+    hangs.notify_all();
+  }
   unsigned planned() {
     std::lock_guard const lock{mutex};
     return left;
   }
   nvme_controller::fault on_command(std::uint16_t, nvme::sqe const& entry) override {
+    hangs.wait(true);
     std::lock_guard const lock{mutex};
     if (nvme::two_words(entry.dw[10], entry.dw[11]) >= lost_from)
       return {nvme_controller::fault::kind::lose, 0};
