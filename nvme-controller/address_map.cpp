@@ -24,18 +24,21 @@ std::byte* find_memory(range_table const& table, std::uint64_t bus, std::uint64_
 address_map::address_map() : current_{make({})} {}
 
 std::shared_ptr<range_table const> address_map::make(range_table table) {
-  std::uint64_t const number = number_.fetch_add(1, std::memory_order_relaxed);
+  // First: a number that is inserted is taken back by `forget` alone.
+  auto made = std::make_unique<range_table>(std::move(table));
+  std::uint64_t const number = number_.load(std::memory_order_relaxed);
   {
     std::lock_guard const lock{living_->mutex};
     living_->tables.insert(number);
   }
+  number_.store(number + 1, std::memory_order_relaxed);
   auto const forget = [state = living_, number](range_table const* gone) {
     delete gone;
     std::lock_guard const lock{state->mutex};
     state->tables.erase(number);
     state->changed.notify_all();
   };
-  return {new range_table{std::move(table)}, forget};
+  return {made.release(), forget};  // calls it, too, if there is no memory
 }
 
 void address_map::add(mapped_range const& range) {

@@ -97,6 +97,7 @@ void control_plane::bring_up() {
 bool control_plane::stop() {
   up_ = false;
   if (admin_ == std::nullopt) return false;
+  retired_.reserve(retired_.size() + pairs_.size());  // nothing throws from here on
   link_.registers().store(reg::cc, 0);
   if (is_late_ && link_.is_stopping()) return false;
   bool stopped = wait_ready(false);

@@ -65,7 +65,7 @@ class control_plane {
   /// Disables the controller. When it returns true the controller accesses no memory any more. The
   /// memory of its queue pairs stays until free_retired(), as kernels may still use it.
   /// False: CSTS.RDY did not become 0 in time, or the controller has left. Then the memory of its
-  /// queues is unmapped and leaked, unless is_late().
+  /// queues is unmapped and leaked, unless is_late(). std::bad_alloc: nothing was done.
   [[nodiscard]] bool stop();
   /// stop() has waited in vain for system calls of the controller. All memory stays as it is. Until
   /// they have returned, stop() returns false at once.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 namespace gpufs::nvme_host {
@@ -102,7 +103,11 @@ int drive::reset() {
   if (lost_.load(std::memory_order_relaxed)) return -EIO;
   if (!broken_.load(std::memory_order_relaxed)) return 0;  // another thread was faster
   resetting_.store(true, std::memory_order_relaxed);
-  int const error = reset_alone();
+  int error = -EIO;
+  try {
+    error = reset_alone();
+  } catch (std::bad_alloc const&) {  // the next command tries again
+  }
   resetting_.store(false, std::memory_order_relaxed);
   return error;
 }

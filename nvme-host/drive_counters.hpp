@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <new>
 
 namespace gpufs::nvme_host {
 
@@ -25,9 +26,13 @@ struct drive_counters {
     while (seen < ns && !longest_wait_ns.compare_exchange_weak(seen, ns, std::memory_order_relaxed))
       ;
   }
-  void failed(std::uint16_t status) {
+  /// Without memory for a status that is new, it is not counted.
+  void failed(std::uint16_t status) noexcept {
     std::lock_guard const lock{mutex_};
-    ++errors_[status];
+    try {
+      ++errors_[status];
+    } catch (std::bad_alloc const&) {
+    }
   }
   /// Commands that failed, by status code.
   [[nodiscard]] std::map<std::uint16_t, std::uint64_t> errors() const {

@@ -1,5 +1,9 @@
 #include <nvme-host/software.hpp>
 
+#include <chrono>
+#include <new>
+#include <thread>
+
 namespace gpufs::nvme_host {
 
 software_link::software_link(nvme_controller::controller_options const& options,
@@ -18,8 +22,15 @@ std::uint64_t software_link::space::map(std::byte* memory, std::uint64_t bytes) 
   return bus;
 }
 
+// The caller frees the memory then. So it waits while there is none for a table without the range.
 void software_link::space::unmap(std::byte* memory, std::uint64_t) noexcept {
-  to_.unmap(reinterpret_cast<std::uint64_t>(memory) + offset_);
+  for (;;) {
+    try {
+      return to_.unmap(reinterpret_cast<std::uint64_t>(memory) + offset_);
+    } catch (std::bad_alloc const&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+  }
 }
 
 }  // namespace gpufs::nvme_host

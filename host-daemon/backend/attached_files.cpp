@@ -1,6 +1,7 @@
 #include <host-daemon/backend/attached_files.hpp>
 
 #include <cerrno>
+#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
@@ -57,7 +58,7 @@ void attached_files::end_use(std::string const& name) noexcept {
 int attached_files::status(std::string const& path, struct ::stat& out) noexcept {
   if (!is_ours(path)) return below_->status(path, out);
   std::lock_guard const lock{mutex_};
-  auto const found = entries_.find(path.substr(prefix_.size()));
+  auto const found = entries_.find(std::string_view{path}.substr(prefix_.size()));
   return found == entries_.end() ? -ENOENT : found->second.file->status(out);
 }
 

@@ -76,7 +76,7 @@ class attached_files final : public storage_backend {
   std::shared_ptr<storage_backend> const below_;
   mutable std::mutex mutex_;  // guards entries_
   std::condition_variable ended_;
-  std::map<std::string, entry> entries_;  // by name, without the prefix
+  std::map<std::string, entry, std::less<>> entries_;  // by name, without the prefix
 };
 
 }  // namespace gpufs::daemon

@@ -1,0 +1,132 @@
+// Host code of block files when an allocation fails: an error or an exception, and afterwards
+// everything works. The program has an operator new that fails when it is told to.
+#include <host-daemon/backend/attached_files.hpp>
+#include <host-daemon/backend/host_storage.hpp>
+
+#include <test/nvme/volume_scene.hpp>
+#include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
+#include <nvme-controller/address_map.hpp>
+#include <nvme-host/drive_counters.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/stat.h>
+
+using namespace gpufs;
+using namespace gpufs::test;
+
+namespace {
+
+// Allocations of the thread until one fails. Below 0: none does.
+thread_local long allocations_left = -1;
+
+/// Calls `call()`, whose allocation number `which` fails. Returns whether there was one.
+template <class Call>
+bool without_memory(long which, Call const& call) {
+  allocations_left = which;
+  try {
+    call();
+  } catch (std::bad_alloc const&) {
+  }
+  bool const failed = allocations_left < 0;
+  allocations_left = -1;
+  return failed;
+}
+
+}  // namespace
+
+// Not inlined: the compiler would see malloc() beside delete.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  bool const fails = allocations_left >= 0 && allocations_left-- == 0;
+  void* const memory = fails ? nullptr : std::malloc(std::max<std::size_t>(bytes, 1));
+  if (memory == nullptr) throw std::bad_alloc{};
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+TEST_CASE("no memory: a status that cannot be counted is no exception") {
+  nvme_host::drive_counters counters;
+  bool threw = false;
+  allocations_left = 0;
+  try {
+    counters.failed(0x281);
+  } catch (std::bad_alloc const&) {
+    threw = true;
+  }
+  allocations_left = -1;
+  CHECK(!threw);
+  CHECK(counters.errors().empty());
+  counters.failed(0x281);
+  CHECK(counters.errors()[0x281] == 1);
+}
+
+TEST_CASE("no memory: a range that could not be added keeps no other one") {
+  struct scene {
+    nvme_controller::address_map map;
+    std::atomic<bool> removed{false};
+  };
+  auto const s = std::make_shared<scene>();
+  std::byte memory[1];
+  s->map.add({4096, 1, memory});
+  long which = 0;
+  while (without_memory(which, [&] { s->map.add({8192, 1, memory}); })) ++which;
+  CHECK(which > 2);
+  std::thread remover([s] {
+    s->map.remove(4096);
+    s->removed = true;
+  });
+  try {
+    wait_until([&] { return s->removed.load(); }, "the end of a removal");
+    remover.join();
+  } catch (std::runtime_error const&) {
+    remover.detach();
+  }
+  CHECK(s->removed);
+}
+
+TEST_CASE("no memory: a reset without memory is an error, and a later one succeeds") {
+  volume_scene s{{.members = 2, .volume = {.stripe = 4096}}};
+  auto const what = random_bytes(3, 3 * 4096);
+  REQUIRE(s.write(what, 0) == std::int64_t(what.size()));
+  auto const& drives = s.v->drives();
+  bool fails = true;
+  for (long which = 0; fails; ++which) {
+    CAPTURE(which);
+    std::vector<std::byte> room(what.size());
+    s.faults[1]->fail = true;
+    wait_until([&] { return s.v->read(room, 0) < std::int64_t(room.size()); }, "a failure");
+    s.faults[1]->fail = false;
+    fails = without_memory(which, [&] { static_cast<void>(s.v->read(room, 0)); });
+    CHECK(!drives[0]->is_resetting());
+    CHECK(!drives[1]->is_resetting());
+    wait_until([&] { return s.read(0, what.size()) == what; }, "right bytes");
+    // Waits for the lock of a thread that has not left.
+    s.faults[0]->fail = true;
+    wait_until([&] { return s.v->read(room, 0) < 0; }, "a failure of the other drive");
+    s.faults[0]->fail = false;
+    wait_until([&] { return s.read(0, what.size()) == what; }, "right bytes");
+  }
+}
+
+TEST_CASE("no memory: the status of a file with a long name needs none") {
+  daemon::attached_files files{"x:", std::make_shared<daemon::host_storage>()};
+  std::string const path = "x:" + std::string(100, 'a');
+  struct ::stat status {};
+  int result = 0;
+  without_memory(0, [&] { result = files.status(path, status); });
+  CHECK(result == -ENOENT);
+}
