@@ -118,7 +118,10 @@ nvme::attachment_statistics block_file::statistics() const {
   }
   sum.why_no_device_queues = why_not_;
   if (drives_) {
-    sum.device_queue_pairs = drives_->pairs();
+    if (drives_->in_use())
+      sum.device_queue_pairs = drives_->pairs();
+    else
+      sum.why_no_device_queues = "a controller was reset, or gave kernels no answer in time";
     sum.device_commands = drives_->completed();
     sum.device_errors = drives_->failed();
     sum.doorbells_relayed = drives_->relayed();

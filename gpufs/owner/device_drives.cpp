@@ -165,6 +165,10 @@ void device_drives::fail() noexcept {
   for (auto& entry : entries_) std::atomic_ref{entry.failed}.store(1, std::memory_order_relaxed);
 }
 
+bool device_drives::in_use() const noexcept {
+  return std::atomic_ref{entries_[0].failed}.load(std::memory_order_relaxed) == 0;
+}
+
 void device_drives::mark_ended(std::size_t member) noexcept {
   // Pairs with help_drives().
   nvme::mark_failed(&ended_[member * nvme::state_places], std::memory_order_release);

@@ -62,6 +62,9 @@ class device_drives {
   /// freed then, and the filesystem's memory. Any thread calls, once or more often.
   void end() noexcept;
 
+  /// Whether kernels that open the file read it by themselves: no controller was reset, or owed an
+  /// answer for too long.
+  [[nodiscard]] bool in_use() const noexcept;
   /// Of all members together.
   [[nodiscard]] std::uint32_t pairs() const { return std::uint32_t(refs_.size()); }
   /// Commands whose completions kernels have taken.

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 using namespace gpufs;
@@ -89,6 +90,22 @@ TEST_CASE("watch: a failure is noticed while nobody reads") {
   s.faults->fail = false;
   wait_until([&] { return s.read(2) == std::int64_t(page); }, "a read after the reset");
   s.read_is_right(3);
+}
+
+TEST_CASE("watch: after a reset kernels drive no queue pairs, and the statistics say why") {
+  fault_scene s;
+  s.read_is_right(1);
+  auto const before = s.fs.attachment_stats("disk");
+  CHECK(before.device_queue_pairs > 0);
+  CHECK(before.why_no_device_queues == "");
+  s.faults->fail = true;
+  wait_until([&] { return s.fs.attachment_stats("disk").resets != 0; }, "a reset");
+  s.faults->fail = false;
+  wait_until([&] { return s.read(2) == std::int64_t(page); }, "a read after the reset");
+  auto const seen = s.fs.attachment_stats("disk");
+  CHECK(seen.device_queue_pairs == 0);
+  CHECK(seen.why_no_device_queues.find("reset") != std::string::npos);
+  CHECK(seen.device_commands == before.device_commands);
 }
 
 TEST_CASE("watch: channels are free again though their commands are never answered") {
