@@ -29,11 +29,25 @@ __device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> file_changes
   return atomic_ref<std::uint32_t, scope::device>(*fs.file_changes);
 }
 
-/// Whether a file that was not written may be written now. Its record then tells. Any thread calls.
+/// Whether a file that was not written may be written now, or have another version. Its record then
+/// tells. Any thread calls.
 /// A caller that comes after a gwrite sees it: load_shared() has raised the number before the
-/// gwrite began. Changes of files that are written are in their shared_file.
+/// gwrite began. A caller that comes after a gopen sees what the daemon knew when it answered that.
+/// Changes of files that are written are in their shared_file.
 __device__ __forceinline__ bool is_outdated(fs_ref const& fs, used_file const& file) {
   return file.write_index == 0 && file_changes(fs).load(memory_order_relaxed) != file.changes;
+}
+
+/// Tells all contexts that files have got new versions, unless `count`, the daemon's count of such
+/// changes at a gopen, is known here. One thread calls.
+__device__ __forceinline__ void tell_changes(fs_ref const& fs, std::uint64_t count) {
+  atomic_ref<std::uint64_t, scope::device> const told(*fs.told_changes);
+  // Pairs with the release below: a thread that finds the count finds the number raised.
+  if (told.load(memory_order_acquire) >= count) return;
+  // Release as in adopt(): a thread that sees the number finds the records as the daemon's answer
+  // left them, or newer.
+  file_changes(fs).fetch_add(1, memory_order_release);
+  told.fetch_max(count, memory_order_release);
 }
 
 /// The last load of the records that share this entry. There are a few, in GPU memory.
@@ -132,7 +146,8 @@ __device__ __forceinline__ std::int32_t load_record_together(fs_ref const& fs, s
   record_share& share = fs.records[rpc::descriptor_index(fd) % record_shares];
   atomic_ref<std::uint64_t, scope::device> loads(share.begun);
   atomic_ref<std::uint32_t, scope::device> lock(share.lock);
-  // Pairs with the release in load_shared(): the record is at least as new as the number.
+  // Pairs with the releases in adopt() and tell_changes(): the record is at least as new as the
+  // number.
   out.changes = file_changes(fs).load(memory_order_acquire);
   std::uint64_t const begun = loads.load(memory_order_relaxed);
   // The holder of the lock makes a few loads and never waits, so this wait is bounded.

@@ -70,8 +70,8 @@ __device__ __forceinline__ bool is_for_caller_alone(rpc::request const& r) {
 }
 
 /// Sends one request over a control channel and waits for the answer. `before` fills the staging
-/// piece, and `after` reads it. All lanes of one warp call. All get the daemon's result, or -EIO or
-/// -ETIMEDOUT.
+/// piece. `after` reads it and the completion. All lanes of one warp call. All get the daemon's
+/// result, or -EIO or -ETIMEDOUT.
 template <class Before, class After>
 __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::request r,
                                                      Before&& before, After&& after) {
@@ -104,16 +104,17 @@ __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::requ
   }
   result = warp_broadcast(result);
   __syncwarp();  // all lanes come after lane 0's acquire
-  if (result >= 0) after(staging);
+  if (result >= 0) after(staging, fs.link.shared.completions[c.number]);
   __syncwarp();
   if (lane == 0) ring::return_channel(fs.channels.control, c, answered);
   return result;
 }
 
-/// Sends a request that carries a path. All lanes of one warp call.
+/// Sends a request that carries a path. `after` as in control_call(). All lanes of one warp call.
+template <class After>
 __device__ __forceinline__ std::int32_t path_call(fs_ref const& fs, rpc::operation op,
                                                   char const* path, std::uint64_t first,
-                                                  std::uint64_t second) {
+                                                  std::uint64_t second, After&& after) {
   std::uint32_t const length = warp_strlen(path, PATH_MAX);
   if (length >= PATH_MAX) return -ENAMETOOLONG;
   rpc::request r;
@@ -127,7 +128,7 @@ __device__ __forceinline__ std::int32_t path_call(fs_ref const& fs, rpc::operati
         for (std::uint32_t i = lane_id(); i < length; i += warp_size)
           staging[i] = static_cast<std::byte>(path[i]);
       },
-      [](std::byte const*) {});
+      after);
 }
 
 /// Runs `call` in the group's first warp, once all threads have come, and returns its result in
@@ -196,6 +197,36 @@ __device__ __forceinline__ bool is_known(file::used_file const& file, std::int32
   return file.fd == fd && fd >= 0 && file.write_index == 0;
 }
 
+/// Opens a file, and lets all contexts know of the versions that the daemon tells with its answer.
+/// All lanes of one warp call. Returns as gopen.
+///
+/// Contexts that know a file as not written look at file_changes, and others at its shared_file. So
+/// the shared_file must have the version before gopen returns. It may fail to take it, while dirty
+/// pages cannot be written; then the next access tries again.
+__device__ __forceinline__ std::int32_t open_and_tell(fs_ref const& fs, char const* path,
+                                                      std::uint32_t flags, std::uint32_t mode) {
+  std::uint64_t changes = 0;
+  file::used_file opened;
+  std::int32_t const result = path_call(
+      fs, rpc::operation::open, path, flags, mode, [&](std::byte const*, rpc::completion& answer) {
+        if (lane_id() != 0) return;
+        // This thread has acquired the answer, and these words come before it.
+        auto const load = [](std::uint64_t& word) {
+          return atomic_ref<std::uint64_t, scope::system>(word).load(memory_order_relaxed);
+        };
+        changes = load(answer.changes);
+        opened.version = load(answer.version);
+        opened.write_index = static_cast<std::uint32_t>(load(answer.write_index));
+      });
+  if (result > 0 && lane_id() == 0) {
+    file::tell_changes(fs, changes);
+    opened.fd = result;
+    if (opened.write_index != 0) static_cast<void>(find_file(fs.self, result, opened));
+  }
+  __syncwarp();  // all lanes return together
+  return result;
+}
+
 /// Makes `fd` the context's current file. All threads of the group call. Has a group barrier.
 /// Returns 0 or -EBADF.
 template <class Group>
@@ -215,8 +246,7 @@ template <class Group>
 __device__ int gopen(io_context<Group>& io, char const* path, int flags, unsigned mode) {
   io.file().fd = -1;  // the context may know this descriptor as it was before this open
   return io::in_first_warp(io.group(), [&] {
-    return io::path_call(io.fs(), rpc::operation::open, path, static_cast<std::uint32_t>(flags),
-                         mode);
+    return io::open_and_tell(io.fs(), path, static_cast<std::uint32_t>(flags), mode);
   });
 }
 
@@ -228,7 +258,7 @@ __device__ int gclose(io_context<Group>& io, int fd) {
     r.op = rpc::operation::close;
     r.file = fd;
     return io::control_call(
-        io.fs(), r, [](std::byte*) {}, [](std::byte const*) {});
+        io.fs(), r, [](std::byte*) {}, [](std::byte const*, rpc::completion&) {});
   });
 }
 
@@ -241,7 +271,7 @@ __device__ int gfstat(io_context<Group>& io, int fd, file_status* status) {
     r.file = fd;
     return io::control_call(
         io.fs(), r, [](std::byte*) {},
-        [&](std::byte const* staging) {
+        [&](std::byte const* staging, rpc::completion&) {
           auto const* from = reinterpret_cast<unsigned long long const*>(staging);
           for (unsigned i = 0; i < sizeof(file_status) / 8; ++i) word[i] = __ldcv(from + i);
         });

@@ -22,7 +22,7 @@ __device__ __forceinline__ std::int32_t plain_call(fs_ref const& fs, rpc::operat
   r.file = fd;
   r.argument[0] = argument;
   return control_call(
-      fs, r, [](std::byte*) {}, [](std::byte const*) {});
+      fs, r, [](std::byte*) {}, [](std::byte const*, rpc::completion&) {});
 }
 
 }  // namespace io
@@ -54,8 +54,10 @@ __device__ int gftruncate(io_context<Group>& io, int fd, std::int64_t size) {
 
 template <class Group>
 __device__ int gunlink(io_context<Group>& io, char const* path) {
-  return io::in_first_warp(
-      io.group(), [&] { return io::path_call(io.fs(), rpc::operation::unlink, path, 0, 0); });
+  return io::in_first_warp(io.group(), [&] {
+    return io::path_call(io.fs(), rpc::operation::unlink, path, 0, 0,
+                         [](std::byte const*, rpc::completion&) {});
+  });
 }
 
 }  // namespace gpufs

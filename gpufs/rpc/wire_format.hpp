@@ -166,6 +166,11 @@ struct alignas(64) completion {
   std::uint64_t word;
   std::uint64_t given_up;  ///< the device writes
   std::uint64_t begun;     ///< the host writes
+  /// Of a successful open, stored before `word`: control_block::changes, and the version and write
+  /// index of the file's record. The index is 0 if the file is not written, or is O_GWRONCE.
+  std::uint64_t changes;
+  std::uint64_t version;
+  std::uint64_t write_index;
 };
 static_assert(sizeof(completion) == 64);
 
@@ -254,7 +259,10 @@ struct alignas(128) control_block {
   /// grows when a descriptor is closed and when a file is revalidated or advised; contexts look at
   /// it now and then for the host's advice (prefetcher/advised.hpp)
   std::uint64_t epoch;
-  std::uint64_t reserved[15];
+  /// new versions of files that were open already; the answer of each open tells it, and device
+  /// code does not look here, since the GPU's loads of one line take turns
+  std::uint64_t changes;
+  std::uint64_t reserved[14];
 };
 
 /// All memory that both sides share. Pinned memory has one address, so pointers are valid on both.

@@ -45,4 +45,11 @@ void record_tables::bump_epoch() noexcept {
     std::atomic_ref<std::uint64_t>{r.control->epoch}.fetch_add(1, std::memory_order_release);
 }
 
+void record_tables::count_change() noexcept {
+  // Pairs with the acquire of the thread that answers an open: the count that it tells comes after
+  // the records.
+  for (auto const& r : regions_)
+    std::atomic_ref<std::uint64_t>{r.control->changes}.fetch_add(1, std::memory_order_release);
+}
+
 }  // namespace gpufs::daemon

@@ -10,7 +10,7 @@
 namespace gpufs::daemon {
 
 /// All tables say the same. One thread at a time stores to a record; the registry's locks see to
-/// that. bump_epoch() is thread-safe.
+/// that. bump_epoch() and count_change() are thread-safe.
 class record_tables {
  public:
   /// A field of a record.
@@ -39,6 +39,10 @@ class record_tables {
 
   /// Raises every endpoint's epoch: records have changed.
   void bump_epoch() noexcept;
+
+  /// Counts a new version of a file that was open already, for the answers of later opens. Call it
+  /// when the records have the version.
+  void count_change() noexcept;
 
  private:
   std::vector<rpc::shared_region> regions_;

@@ -128,14 +128,33 @@ void worker::finish_open(taken_request const& request) noexcept {
   answer_open(request, opened);
 }
 
-// If the caller has given up, nobody would close the descriptor.
+// Tells the caller of an open, with the answer, which version the file has, and how many open files
+// have got a new one. The registry has counted all that this open found. If the caller has given
+// up, closes the descriptor, as nobody else would.
 void worker::answer_open(taken_request const& request, std::int32_t opened) noexcept {
-  if (opened < 0 || still_awaited(completion_of(request), request.sequence)())
-    return answer(request, opened);
-  auto closes = request;
-  closes.op = rpc::operation::close;
-  closes.file = opened;
-  close(closes);
+  if (opened < 0) return answer(request, opened);
+  auto& words = completion_of(request);
+  if (!still_awaited(words, request.sequence)()) {
+    auto closes = request;
+    closes.op = rpc::operation::close;
+    closes.file = opened;
+    return close(closes);
+  }
+  auto const& region = request.region();
+  auto& record = region.open_files[rpc::descriptor_index(opened)];
+  auto const load = [](std::uint64_t& word) {
+    // Pairs with the releases in record_tables.
+    return std::atomic_ref<std::uint64_t>{word}.load(std::memory_order_acquire);
+  };
+  // The release of the answer makes them visible.
+  auto const tell = [](std::uint64_t& word, std::uint64_t value) {
+    std::atomic_ref<std::uint64_t>{word}.store(value, std::memory_order_relaxed);
+  };
+  bool const shares = (load(record.flags) & rpc::open_write_once) == 0;
+  tell(words.changes, load(region.control->changes));
+  tell(words.version, load(record.version));
+  tell(words.write_index, shares ? load(record.write_index) : 0);
+  answer(request, opened);
 }
 
 void worker::close(taken_request const& request) noexcept {

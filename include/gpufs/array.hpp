@@ -66,7 +66,7 @@ class array_element {
 /// release() gives the page back earlier.
 ///
 /// The cached page of the last access stays the version that it was if the file is then opened for
-/// writing or truncated. Another page, and any page after release(), is read as it is now.
+/// writing, truncated or changed. Another page, and any page after release(), is read as it is now.
 ///
 /// Errors do not stop the kernel. A failed load or fetch_add gives T{}. A failed store stores
 /// nothing, or a part of an element that straddles pages. error() gives the thread's first error:

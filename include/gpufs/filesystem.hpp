@@ -63,7 +63,8 @@ class filesystem {
   std::int64_t read(int fd, void* bytes, std::uint64_t count, std::int64_t offset);
 
   /// Writes `count` bytes from host memory to byte `offset`, as pwrite(2), after the kernels' dirty
-  /// pages. Kernels see the bytes from their next gopen or io_context on; then all blocks do.
+  /// pages. All blocks see the bytes after the next gopen of the file in a kernel. An io_context
+  /// made afterwards sees them itself.
   ///
   /// Kernels may gwrite to the file meanwhile. While dirty pages of it cannot be written, kernels
   /// may miss these bytes.

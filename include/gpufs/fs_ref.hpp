@@ -37,8 +37,9 @@ struct fs_ref {
   handle::window_table_ref windows;  ///< registered file windows
   handle::block_files_ref blocks;    ///< files that kernels read by NVMe commands
   file::record_share* records = nullptr;  ///< see gpufs/file/file_record.hpp
-  /// grows when a written file gets another version; see file::is_outdated()
+  /// grows when a file that was open gets another version; see file::is_outdated()
   std::uint32_t* file_changes = nullptr;
+  std::uint64_t* told_changes = nullptr;    ///< see file::tell_changes()
   std::uint64_t* counters = nullptr;        ///< see gpufs/handle/counters.hpp
   handle::file_counters_ref file_counters;  ///< of each descriptor
   handle::ahead_ref ahead;                  ///< pages that array::prefetch() has requested

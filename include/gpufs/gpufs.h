@@ -66,8 +66,8 @@ int64_t gpufs_size(gpufs_filesystem* fs, int fd);
 ///   -EFAULT a null pointer | -EPERM a child of fork() | an error of gpufs::filesystem::read()
 int64_t gpufs_read(gpufs_filesystem* fs, int fd, void* bytes, uint64_t count, int64_t offset);
 
-/// Writes `count` bytes from host memory to byte `offset`, after the kernels' dirty pages. Kernels
-/// see them from their next gopen or io_context on.
+/// Writes `count` bytes from host memory to byte `offset`, after the kernels' dirty pages. All
+/// blocks see them after a kernel's next gopen of the file. A new io_context sees them itself.
 /// Returns bytes written, or
 ///   -EFAULT a null pointer | -EPERM a child of fork() | an error of gpufs::filesystem::write()
 int64_t gpufs_write(gpufs_filesystem* fs, int fd, void const* bytes, uint64_t count,
