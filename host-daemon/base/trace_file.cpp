@@ -195,8 +195,7 @@ void trace_file::write_last_line() noexcept {
     std::lock_guard const lock{mutex_};
     if (std::exchange(ended_, true)) return;
     if (!write_tail()) cut_tail();
-    lines = lines_;
-    dropped = dropped_;
+    lines = lines_, dropped = dropped_;
   }
   try {
     write(fmt::format("{{\"op\": \"end\", \"time_ns\": {}, \"process\": {}, \"lines\": {}, "
@@ -217,7 +216,7 @@ void trace_file::write(std::string_view lines, std::uint64_t number) noexcept {
     return std::uint64_t(std::count(text.begin(), text.end(), '\n'));
   };
   std::lock_guard const lock{mutex_};
-  if (!write_tail()) return drop(number, error_);
+  if (!write_tail()) return drop(number, tail_error_);
   auto const [done, error] = write_all(fd_, lines);
   if (done == lines.size()) {
     lines_ += number;
@@ -230,6 +229,7 @@ void trace_file::write(std::string_view lines, std::uint64_t number) noexcept {
     auto const end = left.find('\n') + 1;
     try {
       tail_ = left.substr(0, end);
+      tail_error_ = error;
     } catch (std::bad_alloc const&) {  // the line stays cut
       drop(1, error);
     }
@@ -244,16 +244,16 @@ bool trace_file::write_tail() noexcept {
   auto const [done, error] = write_all(fd_, tail_);
   cut_ += done;
   tail_.erase(0, done);
-  if (!tail_.empty()) return false;
-  ++lines_;
-  return true;
+  tail_error_ = error;
+  lines_ += tail_.empty() ? 1 : 0;
+  return tail_.empty();
 }
 
 // Called with the lock.
 void trace_file::drop(std::uint64_t lines, int error) noexcept {
   if (lines == 0) return;
   if (dropped_ == 0) {
-    error_ = error != 0 ? error : ENOSPC;
+    error_ = error;
     try {
       log_line(log_level::warn,
                fmt::format("trace {}: lines are being dropped: {}", name_, std::strerror(error)));
@@ -271,7 +271,7 @@ void trace_file::cut_tail() noexcept {
   if (::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == end)
     static_cast<void>(::ftruncate(fd_, end - off_t(cut_)));
   tail_.clear();
-  drop(1, error_);
+  drop(1, tail_error_);
 }
 
 std::uint64_t trace_file::dropped() const {

@@ -63,6 +63,7 @@ class trace_file {
   mutable std::mutex mutex_;  // guards what follows
   std::string tail_;          // the rest of a line of which a part is written,
   std::uint64_t cut_ = 0;     // and the bytes of that part
+  int tail_error_ = 0;        // why the rest is left
   std::uint64_t lines_ = 0, dropped_ = 0;
   int error_ = 0;  // the first that dropped lines
   bool ended_ = false;

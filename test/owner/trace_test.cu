@@ -3,6 +3,8 @@
 #include <gpufs/filesystem.hpp>
 #include <gpufs/testing/filesystem.hpp>
 
+#include <host-daemon/base/trace_file.hpp>
+
 #include <test/support/child.hpp>
 #include <test/support/faults.hpp>
 #include <test/support/files.hpp>
@@ -15,6 +17,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -403,6 +406,36 @@ TEST_CASE("child: size limit") {
     make_requests(fs, 2000);
     read_all(fs, given_path() + "/a", 8192);
   }
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);  // a build for coverage writes at the end
+}
+
+TEST_CASE("trace: a disk that becomes full within a line is named as the cause") {
+  scratch_folder const folder;
+  auto const output = folder / "output";
+  child next("full within a line", folder.path(), {.output_to = output});
+  CHECK(next.succeeds());
+  auto const said = text_of(output);
+  std::string const cause = std::strerror(EFBIG);
+  CHECK_MESSAGE(said.find("lines are being dropped: " + cause) != said.npos, said);
+  CHECK_MESSAGE(said.find("dropped in all: " + cause) != said.npos, said);
+}
+
+TEST_CASE("child: full within a line") {
+  if (!is_part("full within a line")) return;
+  auto const name = given_path() + "/trace";
+  ::rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::string why;
+  auto file = daemon::trace_file::open(name, why);
+  REQUIRE(file != nullptr);
+  file->write(std::string(20'000, 'x') + "\n", 1);  // the limit is the log's, too
+  ::rlimit const limit{std::filesystem::file_size(name) + 10, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  file->write("a line that is longer than that\n", 1);
+  CHECK(file->dropped() == 0);  // its rest may find room
+  file->write("another line\n", 1);
+  CHECK(file->dropped() == 1);
+  file.reset();
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);  // a build for coverage writes at the end
 }
 
