@@ -121,7 +121,9 @@ file_namespace::file_namespace(std::filesystem::path const& path, std::uint32_t 
     if (!read_only_ && ::flock(fd_, LOCK_EX | LOCK_NB) != 0)
       refuse(errno, path, "is in use for writing, close the other user first");
     if (cache == page_cache::past) {
-      direct_fd_ = ::open(path.c_str(), (read_only_ ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_DIRECT);
+      // The path may lead to another file by now.
+      auto const same = "/proc/self/fd/" + std::to_string(fd_);
+      direct_fd_ = ::open(same.c_str(), (read_only_ ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_DIRECT);
       if (direct_fd_ < 0)
         refuse(errno, path, "its file system does not allow O_DIRECT, use its page cache");
     } else {

@@ -56,6 +56,16 @@ std::vector<iova_range> iova_ranges(int container) {
 
 }  // namespace
 
+mapped_registers::~mapped_registers() {
+  if (view_.bytes() != 0) ::munmap(view_.at(0), view_.bytes());
+}
+mapped_registers::mapped_registers(mapped_registers&& other) noexcept
+    : view_{std::exchange(other.view_, {})} {}
+mapped_registers& mapped_registers::operator=(mapped_registers&& other) noexcept {
+  std::swap(view_, other.view_);
+  return *this;
+}
+
 owned_fd::~owned_fd() {
   if (fd_ >= 0) ::close(fd_);
 }
@@ -108,10 +118,6 @@ vfio_link::vfio_link(std::string const& device) {
   space_ = std::make_unique<vfio_space>(container_.get());
 }
 
-vfio_link::~vfio_link() {
-  if (registers_.bytes() != 0) ::munmap(registers_.at(0), registers_.bytes());
-}
-
 void vfio_link::open_device(std::string const& device) {
   std::filesystem::path const folder = "/sys/bus/pci/devices/" + device;
   std::error_code none;
@@ -152,7 +158,7 @@ void vfio_link::map_registers(std::string const& device) {
   void* const base = ::mmap(nullptr, region.size, PROT_READ | PROT_WRITE, MAP_SHARED, device_.get(),
                             static_cast<::off_t>(region.offset));
   if (base == MAP_FAILED) fail(errno, device + ": BAR0 cannot be mapped");
-  registers_ = {static_cast<std::uint32_t*>(base), region.size};
+  registers_ = mapped_registers{base, region.size};
 }
 
 void vfio_link::enable_bus_master(std::string const& device) const {

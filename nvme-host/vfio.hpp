@@ -26,6 +26,22 @@ class owned_fd {
   int fd_ = -1;
 };
 
+/// The registers of a device, mapped until the end.
+class mapped_registers {
+ public:
+  mapped_registers() = default;
+  /// `base`: what mmap() gave for `bytes` bytes.
+  mapped_registers(void* base, std::uint64_t bytes)
+      : view_{static_cast<std::uint32_t*>(base), bytes} {}
+  ~mapped_registers();
+  mapped_registers(mapped_registers&& other) noexcept;
+  mapped_registers& operator=(mapped_registers&& other) noexcept;
+  [[nodiscard]] register_file view() const { return view_; }
+
+ private:
+  register_file view_;
+};
+
 /// Bus addresses that an IOMMU takes, both ends included.
 struct iova_range {
   std::uint64_t first;
@@ -68,11 +84,10 @@ class vfio_link final : public controller_link {
  public:
   /// Throws std::system_error with the remedy.
   explicit vfio_link(std::string const& device);
-  ~vfio_link() override;
   vfio_link(vfio_link const&) = delete;
   vfio_link& operator=(vfio_link const&) = delete;
 
-  [[nodiscard]] register_file registers() const override { return registers_; }
+  [[nodiscard]] register_file registers() const override { return registers_.view(); }
   [[nodiscard]] dma_space& memory() override { return *space_; }
 
  private:
@@ -84,7 +99,7 @@ class vfio_link final : public controller_link {
   owned_fd group_;
   owned_fd device_;
   std::unique_ptr<vfio_space> space_;
-  register_file registers_;
+  mapped_registers registers_;
 };
 
 }  // namespace gpufs::nvme_host

@@ -8,8 +8,12 @@
 #include <random>
 #include <string>
 #include <system_error>
+#include <utility>
+
+#include <sys/mman.h>
 
 using gpufs::nvme_host::iova_allocator;
+using gpufs::nvme_host::mapped_registers;
 using gpufs::nvme_host::vfio_link;
 
 TEST_CASE("nvme vfio: addresses lie in the ranges, and the first 64 KiB stay free") {
@@ -54,6 +58,23 @@ TEST_CASE("nvme vfio: pieces that come and go never overlap") {
     if (above != taken.begin()) CHECK(std::prev(above)->second <= first);
     taken[first] = first + bytes;
   }
+}
+
+TEST_CASE("nvme vfio: registers are mapped as long as their owner lives") {
+  void* const base =
+      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(base != MAP_FAILED);
+  auto const is_mapped = [base] { return ::msync(base, 4096, MS_ASYNC) == 0; };
+  {
+    mapped_registers owner;
+    {
+      mapped_registers first{base, 4096};
+      owner = std::move(first);
+    }
+    CHECK(is_mapped());
+    CHECK(owner.view().bytes() == 4096);
+  }
+  CHECK(!is_mapped());
 }
 
 TEST_CASE("nvme vfio: a device that is not there is an error that says where to look") {
