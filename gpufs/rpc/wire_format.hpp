@@ -161,7 +161,8 @@ GPUFS_HOST_DEVICE inline request unpack(std::uint64_t const (&w)[words_per_slot]
 /// the descriptor of an open. A caller that gives up stores its sequence in `given_up`, then loads
 /// `begun`. The daemon stores the sequence in `begun` before it destroys anything, and before it
 /// answers with a descriptor, then loads `given_up`. All four are sequentially consistent. So at
-/// least one side sees the other: the daemon draws back, or the caller waits for the answer.
+/// least one side sees the other: the daemon draws back, or the caller waits for the answer. Both
+/// may happen. Then the answer is -ETIMEDOUT. Once the daemon has begun, it does not ask again.
 struct alignas(64) completion {
   std::uint64_t word;
   std::uint64_t given_up;  ///< the device writes

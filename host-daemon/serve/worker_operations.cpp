@@ -130,16 +130,15 @@ void worker::finish_open(taken_request const& request) noexcept {
 
 // Tells the caller of an open, with the answer, which version the file has, and how many open files
 // have got a new one. The registry has counted all that this open found. If the caller has given
-// up, closes the descriptor, as nobody else would.
+// up, closes the descriptor, as nobody else would. An open that has truncated its file has asked
+// before, so its caller waits for the descriptor, whatever it says by now.
 void worker::answer_open(taken_request const& request, std::int32_t opened) noexcept {
   if (opened < 0) return answer(request, opened);
   auto& words = completion_of(request);
-  if (!still_awaited(words, request.sequence)()) {
-    auto closes = request;
-    closes.op = rpc::operation::close;
-    closes.file = opened;
-    return close(closes);
-  }
+  bool const has_asked = std::atomic_ref<std::uint64_t>{words.begun}.load(
+                             std::memory_order_relaxed) == request.sequence;
+  if (!has_asked && !still_awaited(words, request.sequence)())
+    return close_unwanted(request, opened);
   auto const& region = request.region();
   auto& record = region.open_files[rpc::descriptor_index(opened)];
   auto const load = [](std::uint64_t& word) {
@@ -155,6 +154,20 @@ void worker::answer_open(taken_request const& request, std::int32_t opened) noex
   tell(words.version, load(record.version));
   tell(words.write_index, shares ? load(record.write_index) : 0);
   answer(request, opened);
+}
+
+// Closes what an open has opened whose caller gave up. The caller may have seen that the open had
+// begun, and wait: so it gets the answer of an open that failed, not that of the close.
+void worker::close_unwanted(taken_request const& request, std::int32_t opened) noexcept {
+  if (registry_.begin_close(opened) != 1) return answer(request, -ETIMEDOUT);
+  auto const run = [](slow_work const& self) noexcept {
+    auto& on = *static_cast<worker*>(self.on);
+    static_cast<void>(on.registry_.finish_close(self.request.file));
+    on.answer({self.request, static_cast<thread_endpoint*>(self.about)}, -ETIMEDOUT);
+  };
+  slow_work work{run, this, request.from, request};
+  work.request.file = opened;
+  if (!writes_.post(work)) run(work);
 }
 
 void worker::close(taken_request const& request) noexcept {
