@@ -50,7 +50,8 @@ void file_registry::update_records(shard& home, key const& k,
   records_.bump_epoch();
   // The first open of a file is news to nobody. Kernels that open many files must not make each
   // other load records again.
-  if (opened.renewed || home.versions.opens(k.device, k.inode) > 1) records_.count_change();
+  if (opened.changed && (opened.renewed || home.versions.opens(k.device, k.inode) > 1))
+    records_.count_change();
 }
 
 // Returns the written file behind the descriptor: if this descriptor writes it, or (not

@@ -111,13 +111,13 @@ def test_a_handler_cannot_wait_for_what_it_interrupts(slow_kernel):
         with pytest.raises(RuntimeError, match="handler cannot wait"):
             transfer.wait()
         seen.append(transfer.done())
-        seen.append(len(file.gather([0, 8], 8)))  # others are no problem
+        seen.append(file.gather([0, 8], 8) is not None)  # others are no problem
         raise KeyboardInterrupt
 
     transfer = file.gather(offsets, out=out, wait=False)
     with alarm(handler), pytest.raises(KeyboardInterrupt):
         transfer.wait()
-    assert seen == [False, 2] and transfer.done()
+    assert seen == [False, True] and transfer.done()
 
 
 def test_an_interrupted_transfer_tells_so_each_time(slow_kernel):

@@ -25,16 +25,20 @@ using namespace gpufs::test;
 
 namespace {
 
-/// A file system that cuts a file when the test lets it.
+constexpr off_t cut_size = 4096;
+
+/// A file system that cuts a file to `cut_size` when the test lets it.
 std::atomic<bool> is_held{false}, has_begun{false};
 
 }  // namespace
 
 // The daemon's calls come here, as the program is linked with the library.
 extern "C" int ftruncate(int fd, off_t size) noexcept {
-  has_begun = true;
-  has_begun.notify_all();
-  is_held.wait(true);
+  if (size == cut_size) {  // others may call, too
+    has_begun = true;
+    has_begun.notify_all();
+    is_held.wait(true);
+  }
   return int(::syscall(SYS_ftruncate, fd, size));
 }
 extern "C" int ftruncate64(int fd, off64_t size) noexcept { return ftruncate(fd, size); }
@@ -43,7 +47,8 @@ namespace {
 
 __global__ void cut(fs_ref fs, int fd, std::int64_t* result) {
   io_context io(fs, cg::this_thread_block());
-  int const got = gftruncate(io, fd, 4096);
+  int got = -ETIMEDOUT;  // given up before the daemon began
+  while (got == -ETIMEDOUT) got = gftruncate(io, fd, cut_size);
   if (threadIdx.x == 0) *result = got;
 }
 
@@ -82,6 +87,7 @@ struct held_cut {
 
   explicit held_cut(unsigned timeout_ms)
       : fs(settings(timeout_ms)), fd(fs.open(make_file(folder, "file", 1 << 16), O_RDWR)) {
+    load_kernel(change);  // a GPU may load none while a kernel waits
     is_held = true;
     has_begun = false;
     launch({.grid = 1, .block = 32, .on = &other}, cut, fs.ref(), fd, cut_result.data());
@@ -93,6 +99,7 @@ struct held_cut {
     return c;
   }
   void begin_changes() { launch(change, 4, 32, fs.ref(), fd, bytes.data(), results.data()); }
+  ~held_cut() { let_go(); }
   void let_go() {
     is_held = false;
     is_held.notify_all();
@@ -103,7 +110,7 @@ struct held_cut {
 }  // namespace
 
 TEST_CASE("closed gate: stores, adds, held writers and gwrites give -ETIMEDOUT, and take nothing") {
-  held_cut under_way(500);
+  held_cut under_way(2000);
   under_way.begin_changes();
   CHECK(result_in(under_way.results) == std::vector<std::int64_t>(4, -ETIMEDOUT));
   under_way.let_go();

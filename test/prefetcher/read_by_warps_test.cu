@@ -274,7 +274,7 @@ TEST_CASE("reads by warps: a read may last longer than rpc_timeout if each answe
   auto c = streaming(page, 8 * size / page);
   c.host_threads = 1;
   c.prefetch_memory = 16 * mebi;
-  c.rpc_timeout_ms = 2500;
+  c.rpc_timeout_ms = 3000;
   c.views = false;
   c.backend = io_backend::pread;
   testing::filesystem fs(c, std::make_shared<slow_disk>());

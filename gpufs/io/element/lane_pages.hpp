@@ -188,6 +188,8 @@ __device__ __forceinline__ std::int32_t visit_in_file(converged_group const& g, 
     if (!g.any(pending)) break;
     round.got_on = g.any(gets_on);
     round.stuck = g.any(visit.here && !used) && !wait.kept_out;  // a buffer opens no gate
+    // The one that closed it may wait for a writer, and the writer for a buffer.
+    if (wait.kept_out) lanes_return_buffer(g, fs, wait);
     if constexpr (Visitor::keeps_pins) {
       if (round.lacks && wait.turn == cache::no_turn) {
         if (done) visitor.give_back();
