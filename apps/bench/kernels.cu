@@ -30,7 +30,7 @@ template <class Group>
 __device__ int rpc_nop(io_context<Group>& context) {
   return io::in_first_warp(context.group(), [&] {
     return io::control_call(
-        context.fs(), rpc::request{}, [](std::byte*) {}, [](std::byte const*) {});
+        context.fs(), rpc::request{}, [](std::byte*) {}, [](std::byte const*, rpc::completion&) {});
   });
 }
 
