@@ -87,7 +87,9 @@ struct held_cut {
 
   explicit held_cut(unsigned timeout_ms)
       : fs(settings(timeout_ms)), fd(fs.open(make_file(folder, "file", 1 << 16), O_RDWR)) {
-    load_kernel(change);  // a GPU may load none while a kernel waits
+    // A GPU loads no kernel, and makes no room for its local memory, while another one runs.
+    begin_changes();
+    result_in(results);
     is_held = true;
     has_begun = false;
     launch({.grid = 1, .block = 32, .on = &other}, cut, fs.ref(), fd, cut_result.data());
