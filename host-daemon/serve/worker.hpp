@@ -94,7 +94,6 @@ class worker {
   void finish_open(taken_request const& request) noexcept;
   void answer_open(taken_request const& request, std::int32_t opened) noexcept;
   void close_unwanted(taken_request const& request, std::int32_t opened) noexcept;
-  void close(taken_request const& request) noexcept;
   std::int32_t stat(taken_request const& request, bool waits) noexcept;
   std::int32_t advise(taken_request const& request) noexcept;
   [[nodiscard]] std::int32_t open(taken_request const& request, bool waits) noexcept;

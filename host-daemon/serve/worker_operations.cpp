@@ -90,7 +90,10 @@ void worker::dispatch(taken_request const& request) noexcept {
       case rpc::operation::nop: return answer(request, 0);
       case rpc::operation::read: return begin_read(request);
       case rpc::operation::open: return begin_open(request);
-      case rpc::operation::close: return close(request);
+      case rpc::operation::close: {
+        auto const result = registry_.begin_close(request.file);
+        return result == 1 ? answer_elsewhere(request) : answer(request, result);
+      }
       case rpc::operation::stat: {
         auto const result = stat(request, false);
         return result == 1 ? answer_elsewhere(request) : answer(request, result);
@@ -168,12 +171,6 @@ void worker::close_unwanted(taken_request const& request, std::int32_t opened) n
   slow_work work{run, this, request.from, request};
   work.request.file = opened;
   if (!writes_.post(work)) run(work);
-}
-
-void worker::close(taken_request const& request) noexcept {
-  auto const result = registry_.begin_close(request.file);
-  if (result == 1) return answer_elsewhere(request);
-  answer(request, result);
 }
 
 // With `waits` unset both return what says that they would have to wait.

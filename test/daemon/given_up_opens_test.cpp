@@ -28,7 +28,6 @@ using gpufs::test::region_memory;
 using gpufs::test::scratch_folder;
 using gpufs::test::ticket_source;
 using gpufs::test::with;
-namespace rpc = gpufs::rpc;
 
 namespace {
 
