@@ -372,3 +372,13 @@ else()
   configure_file(
     scripts/run_gpu_suites.sh ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/run-gpu-suites COPYONLY)
 endif()
+
+# Tests that take longest begin first. One that begins last would run alone, with idle cores.
+foreach(name IN ITEMS
+    nvme_qemu_test bench_bam mapping_files read_by_warps_test machine_order_test bench_mapping
+    bench_apps emulated_system_calls_test registered_test page_table_test lra_test
+    prefetch_count_test pieces_ahead_test prefetch_differential_test)
+  if(TEST ${name})
+    set_tests_properties(${name} PROPERTIES COST 10)
+  endif()
+endforeach()

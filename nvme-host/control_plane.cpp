@@ -94,10 +94,9 @@ void control_plane::bring_up() {
     throw controller_error{"nvme: CSTS.RDY did not become 1 after CC.EN = 1, within CAP.TO"};
 }
 
-bool control_plane::stop() {
+bool control_plane::stop() noexcept {
   up_ = false;
   if (admin_ == std::nullopt) return false;
-  retired_.reserve(retired_.size() + pairs_.size());  // nothing throws from here on
   link_.registers().store(reg::cc, 0);
   if (is_late_ && link_.is_stopping()) return false;
   bool stopped = wait_ready(false);
@@ -114,8 +113,7 @@ bool control_plane::stop() {
     page_.leak();
     admin_.reset();
   }
-  for (auto& [id, each] : pairs_) retired_.push_back(std::move(each));
-  pairs_.clear();
+  retired_.merge(pairs_);  // asks for no memory
   return stopped;
 }
 

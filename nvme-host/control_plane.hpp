@@ -11,7 +11,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace gpufs::nvme_host {
 
@@ -65,8 +64,8 @@ class control_plane {
   /// Disables the controller. When it returns true the controller accesses no memory any more. The
   /// memory of its queue pairs stays until free_retired(), as kernels may still use it.
   /// False: CSTS.RDY did not become 0 in time, or the controller has left. Then the memory of its
-  /// queues is unmapped and leaked, unless is_late(). std::bad_alloc: nothing was done.
-  [[nodiscard]] bool stop();
+  /// queues is unmapped and leaked, unless is_late().
+  [[nodiscard]] bool stop() noexcept;
   /// stop() has waited in vain for system calls of the controller. All memory stays as it is. Until
   /// they have returned, stop() returns false at once.
   [[nodiscard]] bool is_late() const { return is_late_; }
@@ -118,7 +117,7 @@ class control_plane {
   std::optional<admin_queue> admin_;
   dma_memory page_;  // for answers of identify
   std::map<std::uint16_t, pair> pairs_;
-  std::vector<pair> retired_;
+  std::multimap<std::uint16_t, pair> retired_;
   bool up_ = false;
   bool is_late_ = false;
 };

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <stdexcept>
 #include <utility>
 
@@ -107,9 +108,11 @@ std::vector<mapping_config> candidates(mapping_config const& best, swept_setting
   return all;
 }
 
-/// Compares settings with the first of them, and keeps the best.
+/// Compares settings with the first of them, and keeps the best. It may take minutes, so it says
+/// that it has begun: not everybody sees the progress bar.
 void compare(std::string what, std::vector<mapping_config> const& all, unsigned rounds,
              vector_additions& program, mapping_tune_result& r) {
+  fmt::print(stderr, "gpufs tune: {}: {} settings, {} runs each\n", what, all.size(), rounds);
   progress shown("", rounds * all.size());
   auto found = sweep<mapping_config>(all, rounds, [&](mapping_config const& c) {
     shown.say(describe(c, keys_swept()));

@@ -104,9 +104,10 @@ class file_registry {
   std::int32_t close(std::int32_t descriptor) noexcept;
 
   /// close() in two parts, for callers that must not block. begin_close() returns as close(), or 1:
-  /// then finish_close() must be called, and it blocks.
+  /// then finish_close() must be called, and it blocks. If nobody is told what that returns,
+  /// `is_told` is unset: then an error of the write-back is left to the file's other descriptors.
   std::int32_t begin_close(std::int32_t descriptor) noexcept;
-  std::int32_t finish_close(std::int32_t descriptor) noexcept;
+  std::int32_t finish_close(std::int32_t descriptor, bool is_told = true) noexcept;
 
   /// Writes the file's dirty pages and makes the file durable. Blocks. Returns 0, -EBADF, or the
   /// file's first unreported error.

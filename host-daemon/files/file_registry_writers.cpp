@@ -111,13 +111,13 @@ void file_registry::release_kept_of(shard& home) noexcept {
   if (!any) kept_.fetch_and(~(std::uint64_t(1) << home.number), std::memory_order_relaxed);
 }
 
-std::int32_t file_registry::finish_close(std::int32_t descriptor) noexcept {
+std::int32_t file_registry::finish_close(std::int32_t descriptor, bool is_told) noexcept {
   key k{};
   auto const file = written(descriptor, &k, true);
   if (!file) return -EBADF;
   bool const shares = shares_pages(k.access);
   int const flushed = writes_->flush(file.get());
-  int error = writes_->take_error(*file);
+  int error = is_told ? writes_->take_error(*file) : 0;
   if (int const refused = file->host->end_writes(); error == 0) error = refused;
   // The bytes that this descriptor wrote are in the file, not in the pages of others.
   if (!shares) static_cast<void>(look_at(k, *file->host, look::renews));

@@ -165,7 +165,7 @@ void worker::close_unwanted(taken_request const& request, std::int32_t opened) n
   if (registry_.begin_close(opened) != 1) return answer(request, -ETIMEDOUT);
   auto const run = [](slow_work const& self) noexcept {
     auto& on = *static_cast<worker*>(self.on);
-    static_cast<void>(on.registry_.finish_close(self.request.file));
+    static_cast<void>(on.registry_.finish_close(self.request.file, false));
     on.answer({self.request, static_cast<thread_endpoint*>(self.about)}, -ETIMEDOUT);
   };
   slow_work work{run, this, request.from, request};

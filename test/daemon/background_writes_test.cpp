@@ -1,10 +1,10 @@
 // Write-back in the background: the order in which pages are written, and when they go on to the
 // disk.
-#include <host-daemon/backend/host_storage.hpp>
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <test/daemon/forwarding_file.hpp>
+#include <test/daemon/forwarding_storage.hpp>
 #include <test/daemon/harness.hpp>
 #include <test/daemon/many_buffers.hpp>
 
@@ -21,7 +21,6 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 using gpufs::daemon::file_registry;
 using gpufs::daemon::write_back;
@@ -34,7 +33,7 @@ namespace {
 constexpr std::uint64_t page_bytes = 1 << many_buffers::page_shift;
 
 // Ordinary files. `begin` is called instead of begin_sync().
-struct watched_storage final : gpufs::daemon::storage_backend {
+struct watched_storage final : gpufs::test::forwarding_storage {
   struct file final : gpufs::test::forwarding_file {
     watched_storage const& storage;
     file(std::shared_ptr<stored_file const> f, watched_storage const& s)
@@ -43,18 +42,12 @@ struct watched_storage final : gpufs::daemon::storage_backend {
       return storage.begin(offset, length);
     }
   };
-  gpufs::daemon::host_storage below;
   std::function<int(std::uint64_t offset, std::uint64_t length)> begin;
 
-  gpufs::daemon::opened_file open(std::string const& path, int flags, unsigned mode) override {
-    auto const opened = below.open(path, flags, mode);
-    if (opened.error != 0) return opened;
-    return {std::make_shared<file const>(opened.file, *this), 0, opened.status};
+  std::shared_ptr<gpufs::daemon::stored_file const> wrap(
+      std::shared_ptr<gpufs::daemon::stored_file const> f) override {
+    return std::make_shared<file const>(std::move(f), *this);
   }
-  int status(std::string const& path, struct ::stat& out) noexcept override {
-    return below.status(path, out);
-  }
-  int unlink(std::string const& path) noexcept override { return below.unlink(path); }
 };
 
 // Write-back of ordinary files. `begins` counts the calls of begin_sync(), which `begin` answers.
@@ -214,5 +207,23 @@ TEST_CASE("background writes: an error of sending bytes to the disk shows at the
     // EINVAL: the storage cannot do that.
     CHECK(t.files.sync(fd) == (error == EINVAL ? 0 : -error));
     static_cast<void>(t.files.close(fd));
+  }
+}
+
+TEST_CASE("background writes: a close that nobody waits for leaves errors to other descriptors") {
+  for (bool const is_told : {true, false}) {
+    CAPTURE(is_told);
+    watched_files t{page_bytes, [&](std::uint64_t, std::uint64_t) { return -EIO; }};
+    auto const fd = t.open("file");
+    auto const other = t.files.open(t.folder / "file", O_WRONLY);
+    REQUIRE(other > 0);
+    t.writes.start(2);
+    t.memory.dirty(0, t.memory.version(fd), 0, page_bytes);
+    wait_until([&] { return t.begins.load() != 0; }, "sent to the disk");
+    t.writes.stop();
+    REQUIRE(t.files.begin_close(other) == 1);
+    CHECK(t.files.finish_close(other, is_told) == (is_told ? -EIO : 0));
+    CHECK(t.files.sync(fd) == (is_told ? 0 : -EIO));
+    CHECK(t.files.close(fd) == 0);
   }
 }

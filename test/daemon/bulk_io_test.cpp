@@ -1,8 +1,9 @@
 // Bulk I/O with host memory: many ranges, short files, holes, errors, concurrent callers, O_DIRECT.
-#include <host-daemon/backend/host_storage.hpp>
 #include <host-daemon/bulk/bulk_io.hpp>
 #include <host-daemon/serve/server.hpp>
 
+#include <test/daemon/forwarding_file.hpp>
+#include <test/daemon/forwarding_storage.hpp>
 #include <test/daemon/harness.hpp>
 #include <test/daemon/paths.hpp>
 #include <test/support/seed.hpp>
@@ -11,10 +12,18 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include <sys/uio.h>
 
 using namespace gpufs::daemon;
 using gpufs::io_backend;
@@ -30,64 +39,38 @@ namespace {
 
 // Ordinary files whose reads and writes fail at chosen offsets. With `most_at_once`, a write moves
 // no more bytes than that, and every third is interrupted.
-struct failing_storage final : storage_backend {
-  struct file final : stored_file {
-    std::shared_ptr<stored_file const> below;
-    failing_storage* storage = nullptr;
+struct failing_storage final : gpufs::test::forwarding_storage {
+  struct file final : gpufs::test::forwarding_file {
+    failing_storage& storage;
+    file(std::shared_ptr<stored_file const> f, failing_storage& s)
+        : forwarding_file{std::move(f)}, storage{s} {}
 
-    [[nodiscard]] int read_descriptor() const noexcept override { return below->read_descriptor(); }
-    [[nodiscard]] direct_file const& direct() const override { return below->direct(); }
-    [[nodiscard]] int status(struct ::stat& out) const noexcept override {
-      return below->status(out);
-    }
-    [[nodiscard]] std::int64_t read(std::span<std::byte> to,
-                                    std::uint64_t offset) const noexcept override {
-      auto const bad = storage->bad_read.load();
+    std::int64_t read(std::span<std::byte> to, std::uint64_t offset) const noexcept override {
+      auto const bad = storage.bad_read.load();
       if (offset <= bad && bad < offset + to.size()) {
         if (offset == bad) return -EIO;
         return below->read(to.first(bad - offset), offset);
       }
       return below->read(to, offset);
     }
-    [[nodiscard]] std::int64_t write(std::span<::iovec const> parts,
-                                     std::uint64_t offset) const noexcept override {
+    std::int64_t write(std::span<::iovec const> parts,
+                       std::uint64_t offset) const noexcept override {
       ::iovec part = parts[0];
-      auto const full = storage->full_from.load();
+      auto const full = storage.full_from.load();
       if (offset >= full) return -ENOSPC;
-      auto const most = storage->most_at_once.load();
-      if (most != ~0ull && storage->writes++ % 3 == 1) return -EINTR;
+      auto const most = storage.most_at_once.load();
+      if (most != ~0ull && storage.writes++ % 3 == 1) return -EINTR;
       part.iov_len = std::min<std::size_t>({part.iov_len, full - offset, most});
       return below->write({&part, 1}, offset);
     }
-    [[nodiscard]] int sync() const noexcept override { return below->sync(); }
-    [[nodiscard]] int truncate(std::uint64_t size) const noexcept override {
-      return below->truncate(size);
-    }
-    int advise(std::int64_t offset, std::int64_t length, int what) const noexcept override {
-      return below->advise(offset, length, what);
-    }
-    [[nodiscard]] std::optional<std::vector<file_extent>> extents(
-        std::uint64_t offset, std::uint64_t length) const override {
-      return below->extents(offset, length);
-    }
   };
 
-  host_storage host;
   std::atomic<std::uint64_t> bad_read{~0ull}, full_from{~0ull}, most_at_once{~0ull};
   std::atomic<unsigned> writes{0};
 
-  opened_file open(std::string const& path, int flags, unsigned mode) override {
-    auto opened = host.open(path, flags, mode);
-    if (opened.error != 0) return opened;
-    auto wrapped = std::make_shared<file>();
-    wrapped->below = opened.file;
-    wrapped->storage = this;
-    return {std::move(wrapped), 0, opened.status};
+  std::shared_ptr<stored_file const> wrap(std::shared_ptr<stored_file const> f) override {
+    return std::make_shared<file const>(std::move(f), *this);
   }
-  int status(std::string const& path, struct ::stat& out) noexcept override {
-    return host.status(path, out);
-  }
-  int unlink(std::string const& path) noexcept override { return host.unlink(path); }
 };
 
 struct setup {

@@ -4,6 +4,7 @@
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <test/daemon/forwarding_file.hpp>
+#include <test/daemon/forwarding_storage.hpp>
 #include <test/daemon/harness.hpp>
 
 #include <doctest/doctest.h>
@@ -30,16 +31,12 @@ using gpufs::test::text_of;
 namespace {
 
 // Ordinary files, but it notes the names that are opened and refuses unlink.
-struct noting_storage final : storage_backend {
-  host_storage below;
+struct noting_storage final : gpufs::test::forwarding_storage {
   std::vector<std::string> opened;
 
   opened_file open(std::string const& path, int flags, unsigned mode) override {
     opened.push_back(path);
     return below.open(path, flags, mode);
-  }
-  int status(std::string const& path, struct ::stat& out) noexcept override {
-    return below.status(path, out);
   }
   int unlink(std::string const&) noexcept override { return -EDQUOT; }
 };
@@ -50,18 +47,10 @@ struct full_server_file final : gpufs::test::forwarding_file {
   int end_writes() const noexcept override { return -EDQUOT; }
 };
 
-struct full_server final : storage_backend {
-  host_storage below;
-
-  opened_file open(std::string const& path, int flags, unsigned mode) override {
-    auto const opened = below.open(path, flags, mode);
-    if (opened.error != 0) return opened;
-    return {std::make_shared<full_server_file const>(opened.file), 0, opened.status};
+struct full_server final : gpufs::test::forwarding_storage {
+  std::shared_ptr<stored_file const> wrap(std::shared_ptr<stored_file const> file) override {
+    return std::make_shared<full_server_file const>(std::move(file));
   }
-  int status(std::string const& path, struct ::stat& out) noexcept override {
-    return below.status(path, out);
-  }
-  int unlink(std::string const& path) noexcept override { return below.unlink(path); }
 };
 
 }  // namespace

@@ -1,10 +1,10 @@
 // Opens whose caller gives up: what the daemon answers, as the caller may have seen that the open
 // had begun, and wait for the answer.
-#include <host-daemon/backend/host_storage.hpp>
 #include <host-daemon/serve/server.hpp>
 
 #include <test/daemon/daemons.hpp>
 #include <test/daemon/forwarding_file.hpp>
+#include <test/daemon/forwarding_storage.hpp>
 
 #include <doctest/doctest.h>
 
@@ -18,7 +18,6 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 using namespace gpufs::daemon;
 using gpufs::io_backend;
@@ -42,20 +41,13 @@ struct noticed_file final : gpufs::test::forwarding_file {
   }
 };
 
-struct noticed_storage final : storage_backend {
+struct noticed_storage final : gpufs::test::forwarding_storage {
   explicit noticed_storage(std::function<void()> call) : before{std::move(call)} {}
   std::function<void()> before;
-  host_storage below;
 
-  opened_file open(std::string const& path, int flags, unsigned mode) override {
-    auto const opened = below.open(path, flags, mode);
-    if (opened.error != 0) return opened;
-    return {std::make_shared<noticed_file const>(opened.file, before), 0, opened.status};
+  std::shared_ptr<stored_file const> wrap(std::shared_ptr<stored_file const> file) override {
+    return std::make_shared<noticed_file const>(std::move(file), before);
   }
-  int status(std::string const& path, struct ::stat& out) noexcept override {
-    return below.status(path, out);
-  }
-  int unlink(std::string const& path) noexcept override { return below.unlink(path); }
 };
 
 // A daemon with one caller, which gives up its first request when the test says so.

@@ -52,20 +52,21 @@ __global__ void cut(fs_ref fs, int fd, std::int64_t* result) {
   if (threadIdx.x == 0) *result = got;
 }
 
-/// Each block changes the file in a way of its own.
+/// Each block changes elements of its own, in a way of its own.
 __global__ void change(fs_ref fs, int fd, std::byte* bytes, std::int64_t* results) {
   auto const block = cg::this_thread_block();
   io_context io(fs, block);
   array<unsigned> elements(io, fd);
+  auto const element = blockIdx.x * blockDim.x + threadIdx.x;
   std::int64_t result = 0;
   if (blockIdx.x == 0) {
-    elements.store(threadIdx.x, 7);
+    elements.store(element, 7);
     result = elements.error();
   } else if (blockIdx.x == 1) {
-    elements.fetch_add(threadIdx.x, 7);
+    elements.fetch_add(element, 7);
     result = elements.error();
   } else if (blockIdx.x == 2) {
-    auto writer = elements.writer(threadIdx.x);
+    auto writer = elements.writer(element);
     writer.store(0, 7);
     result = writer.flush();
     writer.release();

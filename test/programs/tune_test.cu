@@ -202,6 +202,8 @@ TEST_CASE("gpufs tune --mapping: it sweeps blocks up to a vector, and rolling si
     CHECK(contains(r.text, size));
   CHECK_FALSE(contains(r.text, " 128K "));
   CHECK(contains(r.text, "\nrolling_size\n"));
+  for (auto const* begun : {"coherence_block: 6 settings, 3 runs each\n", "rolling_size: 9 "})
+    CHECK(contains(r.text, std::string("gpufs tune: ") + begun));
   CHECK(contains(r.text, " in 3 runs"));
   CHECK(contains(r.text, "results verified: "));
 #ifdef GPUFS_EMULATED
