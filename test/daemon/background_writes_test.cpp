@@ -16,11 +16,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/uio.h>
 
 using gpufs::daemon::file_registry;
 using gpufs::daemon::write_back;
@@ -32,17 +34,24 @@ namespace {
 
 constexpr std::uint64_t page_bytes = 1 << many_buffers::page_shift;
 
-// Ordinary files. `begin` is called instead of begin_sync().
+// Ordinary files. `begin` is called instead of begin_sync(). The next write gives `refusal`, if
+// any.
 struct watched_storage final : gpufs::test::forwarding_storage {
   struct file final : gpufs::test::forwarding_file {
-    watched_storage const& storage;
-    file(std::shared_ptr<stored_file const> f, watched_storage const& s)
+    watched_storage& storage;
+    file(std::shared_ptr<stored_file const> f, watched_storage& s)
         : forwarding_file{std::move(f)}, storage{s} {}
+    std::int64_t write(std::span<::iovec const> parts,
+                       std::uint64_t offset) const noexcept override {
+      int const refused = storage.refusal.exchange(0);
+      return refused != 0 ? refused : below->write(parts, offset);
+    }
     int begin_sync(std::uint64_t offset, std::uint64_t length) const noexcept override {
       return storage.begin(offset, length);
     }
   };
   std::function<int(std::uint64_t offset, std::uint64_t length)> begin;
+  std::atomic<int> refusal{0};
 
   std::shared_ptr<gpufs::daemon::stored_file const> wrap(
       std::shared_ptr<gpufs::daemon::stored_file const> f) override {
@@ -213,17 +222,17 @@ TEST_CASE("background writes: an error of sending bytes to the disk shows at the
 TEST_CASE("background writes: a close that nobody waits for leaves errors to other descriptors") {
   for (bool const is_told : {true, false}) {
     CAPTURE(is_told);
-    watched_files t{page_bytes, [&](std::uint64_t, std::uint64_t) { return -EIO; }};
+    watched_files t;
     auto const fd = t.open("file");
     auto const other = t.files.open(t.folder / "file", O_WRONLY);
     REQUIRE(other > 0);
-    t.writes.start(2);
     t.memory.dirty(0, t.memory.version(fd), 0, page_bytes);
-    wait_until([&] { return t.begins.load() != 0; }, "sent to the disk");
-    t.writes.stop();
+    t.storage->refusal = -ENOSPC;
+    CHECK(t.writes.flush(nullptr) == -EIO);
+    CHECK(t.writes.flush(nullptr) == 0);
     REQUIRE(t.files.begin_close(other) == 1);
-    CHECK(t.files.finish_close(other, is_told) == (is_told ? -EIO : 0));
-    CHECK(t.files.sync(fd) == (is_told ? 0 : -EIO));
+    CHECK(t.files.finish_close(other, is_told) == (is_told ? -ENOSPC : 0));
+    CHECK(t.files.sync(fd) == (is_told ? 0 : -ENOSPC));
     CHECK(t.files.close(fd) == 0);
   }
 }
