@@ -137,6 +137,8 @@ file_namespace::file_namespace(std::filesystem::path const& path, std::uint32_t 
 
 file_namespace::~file_namespace() {
   view_.reset();
+  // A child of fork() may have the descriptor, and with it the lock.
+  if (!read_only_) ::flock(fd_, LOCK_UN);
   ::close(fd_);
   if (direct_fd_ >= 0) ::close(direct_fd_);
 }

@@ -2,11 +2,10 @@
 
 #include <nvme-host/dma_space.hpp>
 
+#include <atomic>
 #include <cerrno>
-#include <mutex>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <sys/mman.h>
 
@@ -26,6 +25,7 @@ memory_source anonymous_memory() {
 
 dma_memory::dma_memory(dma_space& space, memory_source const& source, std::uint64_t bytes)
     : space_{&space}, bytes_{(bytes + nvme::page_bytes - 1) / nvme::page_bytes * nvme::page_bytes} {
+  if_leaked_ = std::make_unique<leaked>();
   memory_ = source(bytes_);
   bus_ = space.map(memory_.get(), bytes_);
 }
@@ -35,6 +35,7 @@ dma_memory::~dma_memory() { give_back(); }
 dma_memory::dma_memory(dma_memory&& other) noexcept
     : space_{std::exchange(other.space_, nullptr)},
       memory_{std::move(other.memory_)},
+      if_leaked_{std::move(other.if_leaked_)},
       bytes_{std::exchange(other.bytes_, 0)},
       bus_{std::exchange(other.bus_, 0)} {}
 
@@ -43,6 +44,7 @@ dma_memory& dma_memory::operator=(dma_memory&& other) noexcept {
   give_back();
   space_ = std::exchange(other.space_, nullptr);
   memory_ = std::move(other.memory_);
+  if_leaked_ = std::move(other.if_leaked_);
   bytes_ = std::exchange(other.bytes_, 0);
   bus_ = std::exchange(other.bus_, 0);
   return *this;
@@ -56,12 +58,12 @@ void dma_memory::give_back() noexcept {
 void dma_memory::leak() noexcept {
   if (memory_ == nullptr) return;
   space_->unmap(memory_.get(), bytes_);
-  // The list itself is never destroyed, so leak checkers find the memory through it.
-  static std::mutex mutex;
-  static auto* const leaked = new std::vector<std::shared_ptr<std::byte>>;
-  std::lock_guard const lock{mutex};
-  leaked->push_back(std::move(memory_));
-  memory_ = nullptr;
+  static std::atomic<leaked*> all{nullptr};
+  leaked* const mine = if_leaked_.release();
+  mine->memory = std::move(memory_);
+  mine->next = all.load(std::memory_order_relaxed);
+  while (!all.compare_exchange_weak(mine->next, mine, std::memory_order_release)) {
+  }
 }
 
 }  // namespace gpufs::nvme_host

@@ -49,10 +49,17 @@ class dma_memory {
   void leak() noexcept;
 
  private:
+  /// Memory that is leaked, so that it can be found, by leak checkers, too.
+  struct leaked {
+    std::shared_ptr<std::byte> memory;
+    leaked* next = nullptr;
+  };
+
   void give_back() noexcept;
 
   dma_space* space_ = nullptr;
   std::shared_ptr<std::byte> memory_;
+  std::unique_ptr<leaked> if_leaked_;  // as leak() can ask for no memory
   std::uint64_t bytes_ = 0;
   std::uint64_t bus_ = 0;
 };

@@ -2,8 +2,6 @@
 #include <gpufs/device/memory.hpp>
 #include <gpufs/mapping/address_space.hpp>
 
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <exception>
 #include <iterator>
@@ -59,7 +57,8 @@ bool address_space::try_to_answer(fault& f) {
   --open_faults_;
   // With a listener the thread may wait in write(2), with the lock of a pipe that is stderr. If it
   // waits in an access instead, it comes again by a signal.
-  if (!to_say_.empty() && f.listener == nullptr) fmt::print(stderr, "gpufs: {}\n", to_say_);
+  if (!to_say_.empty() && f.listener == nullptr)
+    std::fprintf(stderr, "gpufs: %s\n", to_say_.c_str());
   to_say_.clear();
   fault_queue::answer(f, answer);
   // The thread that faulted goes on meanwhile. What is sent is protected: a write to it faults, and

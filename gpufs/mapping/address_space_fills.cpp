@@ -69,8 +69,7 @@ void address_space::in_lanes(std::size_t jobs, std::function<void(file_lane&)> c
   auto const run = [&] {
     try {
       device_memory::enter_library_thread(device_);
-      auto const lane = lanes_.take();
-      work(*lane);
+      work(*lanes_.take());
     } catch (std::exception const&) {  // what is left over counts as failed
     }
   };
@@ -122,10 +121,12 @@ int address_space::fill(quiet_lock& lock, object& o, block_run units) {
   // fills.
   if (job.pieces.empty() || f.stops.load(std::memory_order_relaxed)) return 0;
   if (reads_no_more(f)) return -ECANCELED;
-  for (auto const& p : job.pieces) f.filling.add(p.units);
+  auto filling = f.filling;
+  for (auto const& p : job.pieces) filling.add(p.units);
+  f.filling = std::move(filling);  // nothing throws from here on, as others wait for the end
   ++f.fills;
-  lock.without(
-      [&] { in_lanes(job.pieces.size(), [&](file_lane& lane) { fill_pieces(o, job, lane); }); });
+  auto const work = [&](file_lane& lane) { fill_pieces(o, job, lane); };
+  lock.without([&] { in_lanes(job.pieces.size(), std::ref(work)); });
   --f.fills;
   end_left_over(o, job);
   tell_changes();

@@ -125,7 +125,7 @@ int address_space::enter_device(quiet_lock& lock, object& o, std::size_t i) {
   lock.beside([&] {
     try {
       range_.add_device(at, room, room);
-    } catch (device_error const& e) {
+    } catch (std::exception const& e) {  // no memory of the device, or of the host for its record
       refused = e.what();
     }
   });

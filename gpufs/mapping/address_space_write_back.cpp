@@ -69,14 +69,14 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) try 
     fail();
   }
   std::atomic<std::size_t> next{0};
+  auto const work = [&](file_lane& lane) {
+    // Relaxed: the pieces were there before the threads.
+    for (auto i = next.fetch_add(1, std::memory_order_relaxed); i < pieces.size();
+         i = next.fetch_add(1, std::memory_order_relaxed))
+      write_pages(o, pieces[i], lane);
+  };
   lock.without([&] {
-    if (pieces.empty()) return;
-    in_lanes(pieces.size(), [&](file_lane& lane) {
-      // Relaxed: the pieces were there before the threads.
-      for (auto i = next.fetch_add(1, std::memory_order_relaxed); i < pieces.size();
-           i = next.fetch_add(1, std::memory_order_relaxed))
-        write_pages(o, pieces[i], lane);
-    });
+    if (!pieces.empty()) in_lanes(pieces.size(), std::ref(work));
   });
   int const error = has_failed_ ? write_from_host(o, blocks) : end_write_back(o, pieces);
   return error == 0 && makes_durable ? make_durable(lock, o) : error;

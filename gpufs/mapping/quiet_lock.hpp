@@ -64,25 +64,33 @@ class quiet_lock : private no_signals {
   explicit quiet_lock(std::mutex& m) : mutex_(m) { mutex_.lock(); }
   ~quiet_lock() { mutex_.unlock(); }
 
-  /// Calls work() without the mutex. Signals stay blocked.
+  /// Calls work() without the mutex. Signals stay blocked. Throws what it throws.
   template <class Work>
   void beside(Work const& work) {
-    mutex_.unlock();
+    unlocked const meanwhile{*this};
     work();
-    mutex_.lock();
   }
 
-  /// Calls wait() without the mutex, and with signals.
+  /// Calls wait() without the mutex, and with signals. Throws what it throws.
   template <class Wait>
   void without(Wait const& wait) {
-    mutex_.unlock();
-    unblock();
+    unlocked const meanwhile{*this};
+    struct signals_let_in {
+      quiet_lock& of;
+      explicit signals_let_in(quiet_lock& lock) : of(lock) { of.unblock(); }
+      ~signals_let_in() { of.block(); }
+    } const open{*this};
     wait();
-    block();
-    mutex_.lock();
   }
 
  private:
+  /// While it lives, others may have the mutex.
+  struct unlocked {
+    quiet_lock& of;
+    explicit unlocked(quiet_lock& lock) : of(lock) { of.mutex_.unlock(); }
+    ~unlocked() { of.mutex_.lock(); }
+  };
+
   std::mutex& mutex_;
 };
 

@@ -14,6 +14,7 @@
 #include <new>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include <sys/types.h>
 #include <unistd.h>
@@ -30,9 +31,11 @@ namespace {
 
 thread_local std::string last_error;
 
-int failed(int error, std::string_view text) noexcept {
+/// Keeps the text, which is empty if there is no memory for it. Returns `error`.
+template <class... Args>
+int failed(int error, fmt::format_string<Args...> text, Args&&... args) noexcept {
   try {
-    last_error = text;
+    last_error = fmt::format(text, std::forward<Args>(args)...);
   } catch (...) {
     last_error.clear();
   }
@@ -44,32 +47,35 @@ int failed_by_exception() noexcept {
   try {
     throw;
   } catch (config_error const& error) {
-    return failed(-EINVAL, error.what());
+    return failed(-EINVAL, "{}", error.what());
   } catch (device_error const& error) {
-    return failed(device_available() ? -EIO : -ENODEV, error.what());
+    return failed(device_available() ? -EIO : -ENODEV, "{}", error.what());
   } catch (std::system_error const& error) {
-    return failed(-error.code().value(), error.what());
+    return failed(-error.code().value(), "{}", error.what());
   } catch (std::bad_alloc const&) {
     return failed(-ENOMEM, "no memory left");
   } catch (std::exception const& error) {
-    return failed(-EIO, error.what());
+    return failed(-EIO, "{}", error.what());
   }
 }
 
-/// Has `act` work on the files of `fs`. A negative result becomes the last error.
+/// Has `act` work on the files of `fs`. A negative result becomes the last error. The text names
+/// `path`, if there is one.
 template <class Act>
-std::int64_t with_files(char const* call, gpufs_filesystem* fs, bool pointers, Act const& act) {
-  if (fs == nullptr || !pointers) return failed(-EFAULT, fmt::format("{}: a null pointer", call));
+std::int64_t with_files(char const* call, gpufs_filesystem* fs, bool pointers, Act const& act,
+                        char const* path = nullptr) noexcept {
+  if (fs == nullptr || !pointers) return failed(-EFAULT, "{}: a null pointer", call);
   if (fs->process != ::getpid())
     return failed(-EPERM,
-                  fmt::format("{}: the filesystem belongs to process {}; a child of fork() makes "
-                              "one of its own",
-                              call, fs->process));
+                  "{}: the filesystem belongs to process {}; a child of fork() makes one of its "
+                  "own",
+                  call, fs->process);
   try {
     std::int64_t const result = act(fs->files);
-    if (result < 0)
-      return failed(int(result), fmt::format("{}: {}", call, std::strerror(int(-result))));
-    return result;
+    if (result >= 0) return result;
+    char const* const why = std::strerror(int(-result));
+    if (path == nullptr) return failed(int(result), "{}: {}", call, why);
+    return failed(int(result), "{}: {}: {}", call, path, why);
   } catch (...) {
     return failed_by_exception();
   }
@@ -98,8 +104,8 @@ int gpufs_destroy(gpufs_filesystem* fs) {
   if (fs->process == ::getpid()) {
     error = fs->files.sync();
     if (error != 0)
-      failed(error, fmt::format("gpufs_destroy: {}: bytes that were not written are lost",
-                                std::strerror(-error)));
+      failed(error, "gpufs_destroy: {}: bytes that were not written are lost",
+             std::strerror(-error));
   }
   delete fs;
   return error;
@@ -107,8 +113,9 @@ int gpufs_destroy(gpufs_filesystem* fs) {
 
 int gpufs_open(gpufs_filesystem* fs, char const* path, int flags, unsigned mode) {
   if (fs == nullptr || path == nullptr) return failed(-EFAULT, "gpufs_open: a null pointer");
-  return int(with_files(fmt::format("gpufs_open: {}", path).c_str(), fs, true,
-                        [&](filesystem& files) { return files.open(path, flags, mode); }));
+  return int(with_files(
+      "gpufs_open", fs, true, [&](filesystem& files) { return files.open(path, flags, mode); },
+      path));
 }
 
 int gpufs_close(gpufs_filesystem* fs, int fd) {
@@ -152,8 +159,8 @@ std::size_t gpufs_ref_size(void) { return sizeof(fs_ref); }
 
 int gpufs_ref(gpufs_filesystem* fs, void* bytes, std::size_t size) {
   if (size != sizeof(fs_ref))
-    return failed(-EINVAL, fmt::format("gpufs_ref: size={}: must be {}, as gpufs_ref_size() says",
-                                       size, sizeof(fs_ref)));
+    return failed(-EINVAL, "gpufs_ref: size={}: must be {}, as gpufs_ref_size() says", size,
+                  sizeof(fs_ref));
   return int(with_files("gpufs_ref", fs, bytes != nullptr, [&](filesystem& files) {
     fs_ref const ref = files.ref();
     std::memcpy(bytes, &ref, sizeof(ref));

@@ -4,11 +4,10 @@
 #include <gpufs/mapping.hpp>
 #include <gpufs/owner/process_memory.hpp>
 
-#include <fmt/format.h>
+#include <host-daemon/base/say.hpp>
 
 #include <cerrno>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -63,7 +62,7 @@ dragonError_t error_for(int code) {
 }
 
 dragonError_t refused(dragonError_t error, char const* call, char const* why) {
-  fmt::print(stderr, "gpufs: {}: {}\n", call, why);
+  daemon::say("{}: {}", call, why);
   return error;
 }
 

@@ -1,10 +1,9 @@
 #include <gpufs/compat/gmac.h>
 #include <gpufs/owner/process_memory.hpp>
 
-#include <fmt/format.h>
+#include <host-daemon/base/say.hpp>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 namespace gpufs::owner {
@@ -22,7 +21,7 @@ gmacError_t as_gmac(int error) {
 }
 
 gmacError_t invalid(char const* call, char const* why) {
-  fmt::print(stderr, "gpufs: {}: {}\n", call, why);
+  daemon::say("{}: {}", call, why);
   return gmacErrorInvalidValue;
 }
 
@@ -39,7 +38,7 @@ gmacError_t allocate(char const* call, void** address, std::size_t bytes) {
 
 void* done(char const* call, void* to, int error) {
   if (error == 0) return to;
-  fmt::print(stderr, "gpufs: {}: {}\n", call, std::strerror(-error));
+  daemon::say("{}: {}", call, std::strerror(-error));
   return nullptr;
 }
 

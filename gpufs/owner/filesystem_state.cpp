@@ -3,6 +3,7 @@
 
 #include <host-daemon/backend/host_storage.hpp>
 #include <host-daemon/base/log.hpp>
+#include <host-daemon/base/say.hpp>
 #include <host-daemon/base/trace_file.hpp>
 #include <host-daemon/write_back/drain_at_exit.hpp>
 
@@ -83,7 +84,7 @@ filesystem::state::state(config const& c)
 }
 
 filesystem::state::~state() {
-  for (auto const& line : unreleased()) fmt::print(stderr, "gpufs: never unmapped: {}\n", line);
+  for (auto const& line : unreleased()) daemon::say("never unmapped: {}", line);
   if (server) daemon::drain_at_exit(server->writes(), false);
 }
 

@@ -3,7 +3,7 @@
 #include <gpufs/owner/process_memory.hpp>
 #include <gpufs/owner/setting_kinds.hpp>
 
-#include <fmt/format.h>
+#include <host-daemon/base/say.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -118,7 +118,7 @@ bool process_memory::is_for_kernels(void const* address) {
 }
 
 int reported_failure(char const* call) noexcept {
-  auto const say = [call](char const* what) { fmt::print(stderr, "gpufs: {}: {}\n", call, what); };
+  auto const say = [call](char const* what) { daemon::say("{}: {}", call, what); };
   try {
     try {
       throw;

@@ -1,9 +1,10 @@
 #include <gpufs/mapping_settings.hpp>
 #include <gpufs/owner/setting_kinds.hpp>
 
+#include <host-daemon/base/say.hpp>
+
 #include <cctype>
 #include <charconv>
-#include <cstdio>
 #include <limits>
 #include <mutex>
 #include <numeric>
@@ -41,7 +42,7 @@ void note_former_name(std::string_view former, std::string_view now) {
   static std::set<std::string, std::less<>> noted;
   std::lock_guard const lock(mutex);
   if (!noted.emplace(former).second) return;
-  fmt::print(stderr, "gpufs: {} is called {} now; the former name still works\n", former, now);
+  daemon::say("{} is called {} now; the former name still works", former, now);
 }
 
 namespace {
@@ -82,8 +83,7 @@ void note_similar_name(std::string_view variable) {
   static std::set<std::string, std::less<>> noted;
   std::lock_guard const lock(mutex);
   if (noted.emplace(variable).second)
-    fmt::print(stderr, "gpufs: {} is no setting and is ignored; is {} meant?\n", variable,
-               *similar);
+    daemon::say("{} is no setting and is ignored; is {} meant?", variable, *similar);
 }
 
 void reject(std::string_view origin, std::string_view value, std::string_view allowed) {

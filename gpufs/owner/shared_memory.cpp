@@ -8,12 +8,13 @@
 #include <gpufs/owner/shared_file.hpp>
 #include <gpufs/owner/shared_launches.hpp>
 
+#include <host-daemon/base/say.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -63,8 +64,8 @@ fault_handling fault_handler_of(mapping_config const& c) {
 mapping::~mapping() {
   int const result = unmap();
   if (result != 0)
-    fmt::print(stderr, "gpufs: bytes of a shared object are lost, as it was destroyed: {}\n",
-               std::strerror(-result));
+    daemon::say("bytes of a shared object are lost, as it was destroyed: {}",
+                std::strerror(-result));
 }
 
 mapping& mapping::operator=(mapping&& other) noexcept {

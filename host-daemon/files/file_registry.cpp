@@ -102,7 +102,15 @@ std::int32_t file_registry::begin_close(std::int32_t descriptor) noexcept {
   std::shared_ptr<stored_file const> last;  // destroyed after the lock is given back
   auto const held = find(descriptor);
   if (!held) return -EBADF;
-  if (held->users == 1 && held->writes) return 1;
+  if (held->writes) {
+    // Each close that may be the last one writes what is dirty, also while others do so. Another
+    // block may have opened the file and written to it since they looked.
+    if (held->users == held->closing) return -EBADF;  // a close too many
+    if (held->users == held->closing + 1) {
+      ++held->closing;
+      return 1;
+    }
+  }
   auto const& file = held->file;
   held.home->versions.close(file.device, file.inode, shares_pages(file.access));
   if (--held->users > 0) return 0;

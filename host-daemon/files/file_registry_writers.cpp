@@ -118,7 +118,10 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor, bool is_told) 
   bool const shares = shares_pages(k.access);
   int const flushed = writes_->flush(file.get());
   int error = is_told ? writes_->take_error(*file) : 0;
-  if (int const refused = file->host->end_writes(); error == 0) error = refused;
+  if (int const refused = file->host->end_writes(); !is_told)
+    writes_->keep_error(*file, refused);
+  else if (error == 0)
+    error = refused;
   // The bytes that this descriptor wrote are in the file, not in the pages of others.
   if (!shares) static_cast<void>(look_at(k, *file->host, look::renews));
   std::shared_ptr<stored_file const> last;
@@ -131,6 +134,7 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor, bool is_told) 
     home.versions.written(k.device, k.inode);
     home.changed_at = next_look();  // the flush may have come after an open looked at the file
   }
+  --held->closing;
   if (--held->users > 0) {  // opened again meanwhile
     home.versions.close(k.device, k.inode, shares);
     return error;

@@ -59,6 +59,7 @@ struct alignas(64) open_entry {
   std::atomic<std::uint32_t> open_as{0};
   std::uint32_t generation = 0;  ///< of its last descriptor
   std::uint64_t users = 0;       ///< open() less close()
+  std::uint64_t closing = 0;     ///< of `users`: ends that write dirty pages first
   open_key file{};
   std::shared_ptr<stored_file const> host;
   std::shared_ptr<written_file> writes;  ///< null: not open for writing

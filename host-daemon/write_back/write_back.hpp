@@ -113,6 +113,10 @@ class write_back {
   /// Returns the first unreported error, or 0. It counts as reported then.
   int take_error(written_file& file);
 
+  /// Keeps an error (-errno, or 0 for none) that nobody has been told of, unless there is an
+  /// earlier one. The caller has the file open for writing.
+  void keep_error(written_file& file, int error);
+
   /// Stores the file's unreported error, or none, where gwrite looks. Call it when the file gets a
   /// write index.
   void show_error(written_file const& file) {

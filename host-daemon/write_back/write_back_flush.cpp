@@ -129,6 +129,12 @@ int write_back::take_error(written_file& file) {
   return error;
 }
 
+void write_back::keep_error(written_file& file, int error) {
+  int none = 0;
+  if (error != 0 && file.error.compare_exchange_strong(none, error, std::memory_order_acq_rel))
+    show_error(file, -error);
+}
+
 // Stores the error, or 0, where gwrite looks.
 void write_back::show_error(written_file const& file, int error) {
   for (auto const* const write_index : {&file.write_index, &file.once_write_index})

@@ -34,8 +34,8 @@ namespace {
 
 constexpr std::uint64_t page_bytes = 1 << many_buffers::page_shift;
 
-// Ordinary files. `begin` is called instead of begin_sync(). The next write gives `refusal`, if
-// any.
+// Ordinary files. `begin` is called instead of begin_sync(). The next write gives `refusal`, unless
+// that is 0, and ends of writing give `last_word`.
 struct watched_storage final : gpufs::test::forwarding_storage {
   struct file final : gpufs::test::forwarding_file {
     watched_storage& storage;
@@ -46,12 +46,13 @@ struct watched_storage final : gpufs::test::forwarding_storage {
       int const refused = storage.refusal.exchange(0);
       return refused != 0 ? refused : below->write(parts, offset);
     }
+    int end_writes() const noexcept override { return storage.last_word; }
     int begin_sync(std::uint64_t offset, std::uint64_t length) const noexcept override {
       return storage.begin(offset, length);
     }
   };
   std::function<int(std::uint64_t offset, std::uint64_t length)> begin;
-  std::atomic<int> refusal{0};
+  std::atomic<int> refusal{0}, last_word{0};
 
   std::shared_ptr<gpufs::daemon::stored_file const> wrap(
       std::shared_ptr<gpufs::daemon::stored_file const> f) override {
@@ -216,6 +217,47 @@ TEST_CASE("background writes: an error of sending bytes to the disk shows at the
     // EINVAL: the storage cannot do that.
     CHECK(t.files.sync(fd) == (error == EINVAL ? 0 : -error));
     static_cast<void>(t.files.close(fd));
+  }
+}
+
+TEST_CASE("background writes: an error of sending bytes to the disk shows at the last close") {
+  for (int const error : {EIO, ENOSPC, EDQUOT}) {
+    CAPTURE(error);
+    watched_files t{page_bytes, [&](std::uint64_t, std::uint64_t) { return -error; }};
+    auto const fd = t.open("file");
+    t.writes.start(2);
+    t.memory.dirty(0, t.memory.version(fd), 0, page_bytes);
+    wait_until([&] { return t.begins.load() != 0; }, "sent to the disk");
+    t.writes.stop();
+    CHECK(t.files.close(fd) == -error);
+  }
+}
+
+TEST_CASE("background writes: a close while another one is under way has its bytes in the file") {
+  watched_files t;
+  auto const fd = t.open("file");
+  REQUIRE(t.files.begin_close(fd) == 1);
+  REQUIRE(t.open("file") == fd);
+  t.memory.dirty(0, t.memory.version(fd), 0, page_bytes);
+  CHECK(t.files.close(fd) == 0);
+  t.check_pages("file", 1);
+  CHECK(t.files.begin_close(fd) == -EBADF);  // a close too many
+  CHECK(t.files.is_open(fd));
+  CHECK(t.files.finish_close(fd) == 0);
+  CHECK_FALSE(t.files.is_open(fd));
+}
+
+TEST_CASE("background writes: what close(2) says is kept if nobody is told") {
+  for (bool const is_told : {true, false}) {
+    CAPTURE(is_told);
+    watched_files t;
+    auto const fd = t.open("file");
+    auto const other = t.files.open(t.folder / "file", O_WRONLY);
+    REQUIRE(t.files.begin_close(other) == 1);
+    t.storage->last_word = -EDQUOT;
+    CHECK(t.files.finish_close(other, is_told) == (is_told ? -EDQUOT : 0));
+    t.storage->last_word = 0;
+    CHECK(t.files.close(fd) == (is_told ? 0 : -EDQUOT));
   }
 }
 
