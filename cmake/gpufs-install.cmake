@@ -7,13 +7,11 @@ install(DIRECTORY include/gpufs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs
 install(DIRECTORY gpufs DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs
   FILES_MATCHING PATTERN *.hpp PATTERN *.cuh
   PATTERN ${other_device} EXCLUDE
-  REGEX "/gpufs/owner(/|$)" EXCLUDE)  # the library's own
+  REGEX "/gpufs/(owner|mapping)(/|$)" EXCLUDE)  # the library's own
 # What NVRTC compiles kernels with, as it has no headers of the host.
 install(DIRECTORY gpufs/nvrtc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs/gpufs)
-if(EXISTS ${PROJECT_SOURCE_DIR}/prefetcher)
-  install(DIRECTORY prefetcher DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs
-    FILES_MATCHING PATTERN *.hpp PATTERN *.cuh)
-endif()
+install(DIRECTORY prefetcher DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpufs
+  FILES_MATCHING PATTERN *.hpp PATTERN *.cuh)
 
 set(installed_targets gpufs)
 if(TARGET gpufs_cli)

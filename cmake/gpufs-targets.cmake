@@ -124,16 +124,11 @@ endfunction()
 function(gpufs_add_apps)
   file(GLOB_RECURSE common_sources CONFIGURE_DEPENDS
     apps/common/*.cpp apps/common/*.cu apps/baseline/*.cpp)
-  if(common_sources)
-    add_library(gpufs_apps_common STATIC)
-    gpufs_add_sources(gpufs_apps_common ${common_sources})
-    gpufs_add_commit(gpufs_apps_common)
-    target_link_libraries(gpufs_apps_common
-      PUBLIC gpufs gpufs_cli gpufs::CLI11 gpufs::fmt PRIVATE gpufs_warnings gpufs::uring)
-  else()
-    add_library(gpufs_apps_common INTERFACE)
-    target_link_libraries(gpufs_apps_common INTERFACE gpufs gpufs_cli gpufs::CLI11)
-  endif()
+  add_library(gpufs_apps_common STATIC)
+  gpufs_add_sources(gpufs_apps_common ${common_sources})
+  gpufs_add_commit(gpufs_apps_common)
+  target_link_libraries(gpufs_apps_common
+    PUBLIC gpufs gpufs_cli gpufs::CLI11 gpufs::fmt PRIVATE gpufs_warnings gpufs::uring)
   gpufs_find_headers(nlohmann_json nlohmann/json.hpp nlohmann-json3-dev)
   add_custom_target(programs)
   # gpufs bench and mosaic look for them beside the program, which may be copied to another machine.

@@ -18,6 +18,13 @@ if grep -rlE 'spdlog|fmt/|toml\+\+|boost/lockfree' "$prefix/include" "$prefix/li
   exit 1
 fi
 
+for room in owner mapping; do
+  if [ -e "$prefix/include/gpufs/gpufs/$room" ]; then
+    echo "the installed package has headers of gpufs/$room, which no public header includes" >&2
+    exit 1
+  fi
+done
+
 # build NAME SOURCES ARGUMENT...: configures and builds a project.
 build() {
   echo "== $1"

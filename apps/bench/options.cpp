@@ -61,7 +61,8 @@ void add_options(CLI::App& command, bench_options& o) {
       ->capture_default_str();
   command.add_option("--theta", o.theta, "rand: exponent of zipf, above 0, at most 8")
       ->capture_default_str();
-  command.add_option("--level", o.level, "rand: who makes requests of its own: block or warp")
+  command
+      .add_option("--level", o.level, "rand: each block, or each warp, makes requests of its own")
       ->check(CLI::IsMember({"block", "warp"}))
       ->capture_default_str();
   command.add_flag("--hot", o.hot,
@@ -101,7 +102,7 @@ void complete(bench_options& o) {
   if (o.pattern.empty())
     throw usage_error(
         "bench: needs a pattern (seq, strided, rand, hit, write, rpc) or a study (ratios, paper, "
-        "apps, patterns, peers, nvme); see gpufs bench --help");
+        "apps, patterns, peers, nvme, mapping, bam); see gpufs bench --help");
   bool const emulated = device_to_run_on().kind == "emulated";
   auto const fill = [](std::int64_t& value, std::int64_t otherwise) {
     if (value == bench_options::not_given) value = otherwise;

@@ -121,9 +121,9 @@ int main(int argc, char** argv) {
   options o;
   app.add_option("source", o.source, "file or folder to copy")->required();
   app.add_option("target", o.target,
-                 "where to; an existing folder gets the copy below it. Files and links that are "
-                 "there are replaced when the kernel is done with all files, each file if its copy "
-                 "is complete and durable")
+                 "new name, or an existing folder to copy into. Existing files and links are "
+                 "replaced only after the kernel is done with all files, and only if their copy is "
+                 "complete and durable")
       ->required();
   app.add_option("--blocks", o.blocks, "threadblocks; default one per multiprocessor, emulated 8");
   app.add_option("--threads", o.threads, "threads of each, at most 512; default 512, emulated 64");

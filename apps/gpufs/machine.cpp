@@ -71,7 +71,7 @@ std::vector<ability> look_at_io(config const& settings, std::string const& folde
         {"cachestat", plain.cached_part().has_value(),
          plain.cached_part()
              ? ""
-             : "refused, or older than Linux 6.5: nobody says what the OS page cache holds"});
+             : "refused, or older than Linux 6.5: what the OS page cache holds is only sampled"});
   } catch (std::exception const& e) {
     all.push_back({fmt::format("O_DIRECT in {}", folder), false, e.what()});
   }

@@ -1,5 +1,5 @@
-// gpufs: looks at the machine (info), measures what gpufs does on it (bench), finds the settings
-// for a file (tune), sums up traces (trace), tests NVMe controllers (nvme).
+// gpufs: looks at the machine (info), lists settings (settings), measures what gpufs does (bench),
+// finds the settings for a file (tune), sums up traces (trace), tests NVMe controllers (nvme).
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
 #include <gpufs/mapping_cli.hpp>

@@ -49,10 +49,10 @@ std::string settings_page() {
       "and\nmapping_settings.cpp. -->\n"
       "\n"
       "A setting can be given in code (`gpufs::config`), in `gpufs.toml`, in the environment, or "
-      "on the\ncommand line of every program of this repository. Later ones win. `GPUFS_CONFIG` "
-      "names another file\nthan `gpufs.toml`. Sizes take the suffixes K, M, G and T (powers of "
-      "1024). Times are in\nmilliseconds, or have the suffix ms or s. `gpufs info` lists the "
-      "values that hold here, and where\neach comes from.\n"
+      "on the\ncommand line of the programs whose `--help` lists it. Later ones win. "
+      "`GPUFS_CONFIG` names another\nfile than `gpufs.toml`. Sizes take the suffixes K, M, G and T "
+      "(powers of 1024). Times are in\nmilliseconds, or have the suffix ms or s. `gpufs info` "
+      "lists the values that hold here, and where\neach comes from.\n"
       "\n";
   add_table(page, settings(), false);
   page +=

@@ -60,12 +60,6 @@ void session::load_into_page_cache() const {
   for (auto const& f : data_->files()) f.file.load_into_page_cache(f.file.size());
 }
 
-std::vector<data_file const*> session::files_in_order() const {
-  std::vector<data_file const*> all;
-  for (unsigned const i : reads_) all.push_back(&data_->files().at(i));
-  return all;
-}
-
 void session::clear_outputs() {
   for (auto& o : outputs_) o.fill_zero();
 }

@@ -76,7 +76,6 @@ class session {
  private:
   void clear_outputs();
   [[nodiscard]] device_arrays arrays(bool with_inputs) const;
-  [[nodiscard]] std::vector<data_file const*> files_in_order() const;
 
   std::unique_ptr<port> port_;
   std::vector<output_array> shapes_;

@@ -218,7 +218,7 @@ void add_options(CLI::App& command, make_options& o) {
       ->delimiter(',');
   command
       .add_option("--level", o.level,
-                  "who reads a histogram: warp: each warp one of its own; block: the whole block")
+                  "each warp reads a histogram of its own, or a whole block reads one")
       ->check(CLI::IsMember({"warp", "block"}))
       ->capture_default_str();
   command

@@ -133,14 +133,14 @@ std::vector<setting> nvme_settings() {
   return {
       expert(count("nvme_queue_pairs",
                    "queue pairs of each NVMe member, 1 to 128; 0 = two for each thread of a "
-                   "software controller, up to 16 of a drive",
+                   "software controller, 64 of all members; up to 16 of a drive",
                    &config::nvme_queue_pairs, {.low = 0, .high = 128}, "a number from 0 to 128")),
       expert(count("nvme_queue_depth", "entries of an NVMe queue, a power of two from 16 to 4096",
                    &config::nvme_queue_depth, {.low = 16, .high = 4096, .power_of_two = true},
                    "a power of two from 16 to 4096")),
       expert(count("nvme_threads",
                    "threads of each software NVMe controller, 1 to 64; 0 = the cores less two, "
-                   "shared by the members",
+                   "at most 14, shared by the members",
                    &config::nvme_threads, {.low = 0, .high = 64},
                    "a number from 1 to 64, or 0 for a share of the cores less two")),
   };

@@ -19,9 +19,12 @@ def test_close_may_be_the_last_that_has_a_transfer(path):
         fs = gpufs.Filesystem(SMALL)
         file = fs.open(path)
         ended = []
+        begun = threading.Barrier(4)
 
         def work():
             try:
+                file.gather(range(0, 10_000, 100), 64)
+                begun.wait(60)
                 while True:
                     file.gather(range(0, 10_000, 100), 64)
             except (OSError, ValueError) as error:
@@ -30,7 +33,7 @@ def test_close_may_be_the_last_that_has_a_transfer(path):
         threads = [threading.Thread(target=work) for _ in range(3)]
         for t in threads:
             t.start()
-        time.sleep(0.02)
+        begun.wait(60)
         fs.close()
         for t in threads:
             t.join()

@@ -263,7 +263,9 @@ TEST_CASE("reads by warps: blocks that read the same stream, and pages that were
 TEST_CASE("reads by warps: a read may last longer than rpc_timeout if each answer comes in time") {
   // A slow disk: the whole file takes it longer than rpc_timeout.
   struct slow_disk final : testing::fault_injector {
+    std::atomic<unsigned> reads{0};
     fault_action before_read(rpc::request const&, std::uint64_t, std::uint64_t) override {
+      ++reads;
       std::this_thread::sleep_for(std::chrono::milliseconds(35));
       return fault_action::pass();
     }
@@ -277,7 +279,8 @@ TEST_CASE("reads by warps: a read may last longer than rpc_timeout if each answe
   c.rpc_timeout_ms = 3000;
   c.views = false;
   c.backend = io_backend::pread;
-  testing::filesystem fs(c, std::make_shared<slow_disk>());
+  auto const disk = std::make_shared<slow_disk>();
+  testing::filesystem fs(c, disk);
   int const fd = fs.open(path, O_RDONLY);
   CHECK(fs.advise(fd, 0, 0, advice::sequential) == 0);
   buffer<std::byte> out(size);
@@ -288,6 +291,7 @@ TEST_CASE("reads by warps: a read may last longer than rpc_timeout if each answe
   std::int64_t got = 0;
   result.copy_to_host(&got, 1);
   CHECK(got == std::int64_t(size));
+  CHECK(disk->reads * 35 > c.rpc_timeout_ms);
   std::vector<std::byte> bytes(size);
   out.copy_to_host(bytes.data(), size);
   CHECK(bytes == pread_bytes(path, 0, size));

@@ -2,7 +2,7 @@
 # bench_apps.sh GPUFS: runs `gpufs bench apps` on small applications and checks its output. It must
 # measure the missing results and no other, and refuse results and folders that it cannot use.
 # Exit status 77: no device.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 gpufs=$1
 study() { "$gpufs" bench apps --out "$folder/$1" --staging 4M --prefetch-memory 8M "${@:2}"; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # bench_bam.sh GPUFS: runs `gpufs bench bam` at smoke size and checks what it writes. The analytics
 # programs lie beside GPUFS. Exit status 77: no device.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 gpufs=$1
 said=$("$gpufs" bench bam --figure all --size smoke --out "$folder/out" --folder "$folder" 2>&1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # bench_mapping.sh GPUFS: runs `gpufs bench mapping` at smoke size and checks what it writes. The
 # program gpufs-mapping lies beside GPUFS. Exit status 77: no device.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 gpufs=$1
 figures=(adsm7 adsm8 adsm9 adsm10 adsm11 adsm12 dragon3 dragon5 dragon6)

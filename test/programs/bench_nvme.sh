@@ -2,7 +2,7 @@
 # bench_nvme.sh GPUFS: runs `gpufs bench nvme` at its sizes for the emulated device, and checks what
 # each row counts. No times are asserted. The program itself compares the commands of kernels with
 # those that controllers have taken, and bytes with their files. Exit status 77: no device.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 gpufs=$1
 nvme() {

@@ -2,7 +2,7 @@
 # bench_patterns.sh GPUFS: runs `gpufs bench patterns` on small files, and checks what each row
 # reads from the host. Only counters are asserted, no times. Every row compares its bytes with the
 # file. Exit status 77: no device.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 gpufs=$1
 # Only what makes the table small enough for the emulated device is set.

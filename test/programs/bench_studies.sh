@@ -2,7 +2,7 @@
 # bench_studies.sh GPUFS: runs `gpufs bench ratios` and `gpufs bench paper` on small files and
 # checks their output. Every row, series and size must be there, with plausible numbers.
 # Exit status 77: no device.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 gpufs=$1
 settings=(--staging 4M --prefetch-memory 8M --seats 64 --rpc-timeout 120s)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # examples.sh BIN: runs the programs of examples/, which lie in BIN, and compares what they say with
 # what other programs say. Exit status 77: no device.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 bin=$1
 export GPUFS_STAGING_SIZE=4M GPUFS_PREFETCH_MEMORY=4M GPUFS_WRITE_MEMORY=0 GPUFS_CACHE_SIZE=4M

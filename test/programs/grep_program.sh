@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # grep_program.sh GPUFS_GREP: the program gpufs-grep. It counts as grep does, and says which files
 # it does not search.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 grep=$1
 export GPUFS_CACHE_SIZE=1M GPUFS_STAGING_SIZE=1M GPUFS_PREFETCH_MEMORY=1M

@@ -2,7 +2,7 @@
 # mapping_workloads.sh PROGRAM: runs every workload of gpufs-mapping at smoke size, by hand and by
 # all protocols, with --check: results, and counters against their closed forms. Exit status 77: no
 # device.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 program=$1
 said=$("$program" vecadd 2>&1)

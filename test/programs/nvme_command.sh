@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # nvme_command.sh GPUFS: the command gpufs nvme. It tests a controller, and names what is wrong.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 gpufs=$1
 

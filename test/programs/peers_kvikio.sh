@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # peers_kvikio.sh SCRIPT: runs peers_kvikio.py with modules that stand in for CuPy and KvikIO, and
 # checks which bytes it asks for and that it sees wrong ones. Exits with 77 where numpy is missing.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 script=$1
 python=

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # plain_cuda.sh TWO_MEMORIES ONE_MEMORY...: builds of test/programs/plain_cuda.cu. They print the
 # same, also where the one memory moves by other protocols. Exit status 77: no device.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 two=$1
 shift

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # readme_count.sh PROGRAM: the first program of README.md counts the lines of a file, and says which
 # file it cannot read, and which setting is wrong. Exit status 77: no device.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 program=$1
 export GPUFS_STAGING_SIZE=4M GPUFS_PREFETCH_MEMORY=4M GPUFS_WRITE_MEMORY=0 GPUFS_CACHE_SIZE=4M

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # real_inputs.sh BIN_DIR DATA_DIR: the applications that take real files, on those that
 # `make fetch-data` has put into DATA_DIR. Exit status 77: there are none, or there is no device.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 bin=$1
 data=$2

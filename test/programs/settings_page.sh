@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # settings_page.sh GPUFS PAGE: docs/settings.md (PAGE) is what `gpufs settings --markdown` prints.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 "$1" settings --markdown >"$folder/page" || complain "gpufs settings --markdown failed"
 diff "$2" "$folder/page" >"$folder/difference" ||

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # trace_program.sh GPUFS: traces a benchmark, and checks what `gpufs trace` says of that trace and
 # of broken ones.
-# shellcheck source=SCRIPTDIR/support/complain.sh
+# shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
 gpufs=$1
 cd "$folder" || exit 1
