@@ -153,10 +153,12 @@ int address_space::drop(object& o, bool also_changed) {
   return 0;
 }
 
-// The bytes are read anew: what the device has need not be what the file has.
+// The bytes are read anew: what the device has need not be what the file has. What was written is
+// made durable first. A later sync() could not write it again if the disk has lost it.
 int address_space::remap(object& o, file_to_map const& what) {
   if (in_forked_child()) return -EIO;
-  if (int const error = write_back(o, {0, o.bytes}, false); error != 0) return error;
+  bool const is_written = o.file->is_written_back();
+  if (int const error = write_back(o, {0, o.bytes}, is_written); error != 0) return error;
   quiet_lock lock(mutex_);
   auto& f = *o.file;
   // From here on until the end, nobody brings bytes, moves chunks or begins a call that uses the

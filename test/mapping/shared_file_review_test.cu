@@ -128,6 +128,25 @@ TEST_CASE("discarded bytes do not come back when an fdatasync fails") {
   CHECK(m.as<std::uint32_t>()[9] == content[9]);
 }
 
+TEST_CASE("remap() reports a failed fdatasync of what was written before, and writes it again") {
+  for (auto const use : {access::read, access::read_write}) {
+    auto content = numbers(64 * kibi);
+    named_file const file(content);
+    shared_memory memory;
+    mapping m = memory.map(file.path(), {.access = access::write});
+    auto* const words = m.as<std::uint32_t>();
+    words[0] = words[1] = content[0] = content[1] = 77;
+    CHECK(m.write_back() == 0);
+    syncs_to_refuse = 1;
+    CHECK(m.remap(use) == -EIO);
+    CHECK(m.stats().writeback_pages == 1);
+    CHECK(m.remap(use) == 0);
+    CHECK(m.stats().writeback_pages == 2);
+    CHECK(file.content() == content);
+    CHECK(words[9] == content[9]);
+  }
+}
+
 TEST_CASE("a read that failed and is tried again beside the rest of the first fill") {
   constexpr std::uint64_t piece = 4 * mebi;
   auto const content = numbers(2 * piece / 4);
