@@ -10,6 +10,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -106,7 +107,11 @@ class controller::parts {
     daemon::set_up_thread("nvme-admin");
     std::unique_lock lock{mutex_};
     while (!stops_) {
-      look();
+      try {
+        look();
+      } catch (std::bad_alloc const&) {
+        fail();
+      }
       changed_.wait_for(lock, look_interval);
     }
   }

@@ -3,6 +3,7 @@
 
 #include <nvme-controller/io_thread.hpp>
 
+#include <new>
 #include <utility>
 
 namespace gpufs::nvme_controller {
@@ -32,9 +33,14 @@ void io_thread::run(std::string const& name) {
   daemon::idle_policy idle;
   std::unique_lock lock{mutex_};
   while (!stops_) {
-    bool worked = queues_.pass();
-    worked |= tools_.reads->collect(answers_);
-    // Who takes memory away from the controller waits for this.
+    bool worked = true;
+    try {
+      worked = queues_.pass();
+      worked |= tools_.reads->collect(answers_);
+    } catch (std::bad_alloc const&) {
+      // A command whose answer finds no memory is lost. Its driver resets the controller then.
+    }
+    // A thread that takes memory away from the controller waits for this.
     if (!worked) tools_.reader->let_go();
     if (worked) {
       idle.reset();
@@ -45,6 +51,15 @@ void io_thread::run(std::string const& name) {
     }
     if (wanted_.load(std::memory_order_relaxed))
       changed_.wait(lock, [this] { return !wanted_.load(std::memory_order_relaxed); });
+  }
+}
+
+void io_thread::finish_reads() {
+  while (tools_.reads->count() > 0) {
+    try {
+      tools_.reads->finish(answers_);
+    } catch (std::bad_alloc const&) {  // that command is lost, and there are fewer now
+    }
   }
 }
 

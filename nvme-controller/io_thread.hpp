@@ -34,7 +34,7 @@ class io_thread {
     wanted_.store(true, std::memory_order_relaxed);
     std::unique_lock lock{mutex_};
     wanted_.store(false, std::memory_order_relaxed);
-    tools_.reads->finish(answers_);
+    finish_reads();
     if constexpr (std::is_void_v<decltype(f(queues_))>) {
       f(queues_);
       lock.unlock();
@@ -49,6 +49,7 @@ class io_thread {
 
  private:
   void run(std::string const& name);
+  void finish_reads();
 
   std::mutex mutex_;
   std::condition_variable changed_;

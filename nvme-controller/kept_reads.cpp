@@ -78,10 +78,7 @@ bool kept_reads::start(int fd, std::uint64_t offset, std::span<segment const> to
     }
   }
   if (ring_->free.empty()) return false;
-  ::io_uring_sqe* const entry = ::io_uring_get_sqe(&ring_->of_kernel);
-  if (entry == nullptr) return false;
   std::uint32_t const number = ring_->free.back();
-  ring_->free.pop_back();
   auto& mine = ring_->slots[number];
   mine.of = of;
   mine.bytes = 0;
@@ -90,11 +87,18 @@ bool kept_reads::start(int fd, std::uint64_t offset, std::span<segment const> to
     mine.parts.push_back({part.memory, part.bytes});
     mine.bytes += part.bytes;
   }
+  ring_->unsent.push_back(number);
+  // Nothing throws from here on: an entry of the ring that is taken has to be filled.
+  ::io_uring_sqe* const entry = ::io_uring_get_sqe(&ring_->of_kernel);
+  if (entry == nullptr) {
+    ring_->unsent.pop_back();
+    return false;
+  }
+  ring_->free.pop_back();
   mine.memory = std::move(memory);
   ::io_uring_prep_readv(entry, fd, mine.parts.data(), static_cast<unsigned>(mine.parts.size()),
                         offset);
   ::io_uring_sqe_set_data64(entry, number);
-  ring_->unsent.push_back(number);
   return true;
 }
 
@@ -105,8 +109,11 @@ bool kept_reads::collect(receiver const& to) {
     // What the kernel has not taken it never will, as nothing is sent any more.
     refused_ = true;
     ended = true;
-    for (std::uint32_t const number : std::exchange(ring_->unsent, {}))
+    while (!ring_->unsent.empty()) {
+      auto const number = ring_->unsent.front();
+      ring_->unsent.pop_front();
       ring_->end(number, false, to);
+    }
   }
   for (::io_uring_cqe* done = nullptr; ::io_uring_peek_cqe(&ring_->of_kernel, &done) == 0;) {
     auto const number = static_cast<std::uint32_t>(::io_uring_cqe_get_data64(done));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 
 namespace gpufs::nvme_controller {
 
@@ -103,14 +104,23 @@ void queue_set::carry_out(submission_queue& queue, nvme::sqe const& entry) {
   bool const io = queue.place.id != 0;
   if (io) count(counters_.commands);
   fault const planned = io ? faults_.on_command(queue.place.id, entry) : fault{};
-  outcome const result = planned.what == fault::kind::status ? outcome{.word = planned.word}
-                                                             : execute_(queue.place.id, entry);
+  outcome const result =
+      planned.what == fault::kind::status ? outcome{.word = planned.word} : execute(queue, entry);
   if (io && result.word != 0) count(counters_.errors);
   if (!result.answers || planned.what == fault::kind::lose) return;
   auto& ready = queue.cq->ready;
   ready.push_back({queue.place.id, nvme::cid_of(entry), result});
   if (planned.what == fault::kind::twice) ready.push_back(ready.back());
   if (planned.what == fault::kind::foreign) ready.push_back({queue.place.id, foreign_cid, {}});
+}
+
+// Without memory the driver may try again.
+outcome queue_set::execute(submission_queue const& queue, nvme::sqe const& entry) const {
+  try {
+    return execute_(queue.place.id, entry);
+  } catch (std::bad_alloc const&) {
+    return {.word = nvme::status::internal_error};
+  }
 }
 
 void queue_set::answer(std::uint16_t sq, std::uint16_t cid, outcome const& result) {

@@ -93,6 +93,7 @@ class queue_set {
   [[nodiscard]] submission_queue* find_sq(std::uint16_t id) const;
   bool take(submission_queue& queue);
   void carry_out(submission_queue& queue, nvme::sqe const& entry);
+  [[nodiscard]] outcome execute(submission_queue const& queue, nvme::sqe const& entry) const;
   bool post(completion_queue& queue, bool all);
   void post_one(completion_queue& queue, finished const& done);
   [[nodiscard]] static std::size_t count_due(completion_queue const& queue);

@@ -32,6 +32,16 @@ namespace {
 
 // Allocations of the thread until one fails. Below 0: none does.
 thread_local long allocations_left = -1;
+// The same of all threads but the test's.
+std::atomic<long> allocations_left_to_others{-1};
+thread_local bool is_of_test = false;
+
+bool fails_for_others() {
+  if (is_of_test) return false;
+  for (long left = allocations_left_to_others; left >= 0;)
+    if (allocations_left_to_others.compare_exchange_weak(left, left - 1)) return left == 0;
+  return false;
+}
 
 /// Calls `call()`, whose allocation number `which` fails. Returns whether there was one.
 template <class Call>
@@ -50,7 +60,7 @@ bool without_memory(long which, Call const& call) {
 
 // Not inlined: the compiler would see malloc() beside delete.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
-  bool const fails = allocations_left >= 0 && allocations_left-- == 0;
+  bool const fails = fails_for_others() || (allocations_left >= 0 && allocations_left-- == 0);
   void* const memory = fails ? nullptr : std::malloc(std::max<std::size_t>(bytes, 1));
   if (memory == nullptr) throw std::bad_alloc{};
   return memory;
@@ -118,6 +128,24 @@ TEST_CASE("no memory: a reset without memory is an error, and a later one succee
     s.faults[0]->fail = true;
     wait_until([&] { return s.v->read(room, 0) < 0; }, "a failure of the other drive");
     s.faults[0]->fail = false;
+    wait_until([&] { return s.read(0, what.size()) == what; }, "right bytes");
+  }
+}
+
+TEST_CASE("no memory: threads of the controller answer, or their driver resets it") {
+  is_of_test = true;
+  volume_scene s{{.members = 2, .volume = {.stripe = 4096}}};
+  auto const what = random_bytes(4, 64 * 4096);
+  for (long which = 0, done = 0; done < 3; ++which) {
+    CAPTURE(which);
+    allocations_left_to_others = which;
+    std::vector<std::byte> room(what.size());
+    auto const written = s.write(what, 0);
+    auto const read = s.v->read(room, 0);
+    bool const failed = allocations_left_to_others.exchange(-1) < 0;
+    done = failed ? 0 : done + 1;  // no more than `which` are asked for
+    if (written == std::int64_t(what.size()) && read == written) CHECK(room == what);
+    wait_until([&] { return s.write(what, 0) == std::int64_t(what.size()); }, "a write");
     wait_until([&] { return s.read(0, what.size()) == what; }, "right bytes");
   }
 }
