@@ -16,10 +16,10 @@ endif()
 # The parsers of the applications. They are compiled without the kernels.
 gpufs_find_headers(CLI11 CLI/CLI.hpp libcli11-dev)
 add_library(fuzzed_apps STATIC
-  apps/bench/apps_table.cpp apps/common/build_facts.cpp apps/common/host_file.cpp
-  apps/common/program.cpp
-  apps/common/durable.cpp apps/common/progress.cpp apps/common/script.cpp apps/common/temp_file.cpp
-  apps/common/unfinished_file.cpp
+  apps/bench/apps_table.cpp
+  apps/common/build_facts.cpp apps/common/durable.cpp apps/common/file_io.cpp
+  apps/common/host_file.cpp apps/common/program.cpp apps/common/progress.cpp
+  apps/common/script.cpp apps/common/temp_file.cpp apps/common/unfinished_file.cpp
   apps/harness/data_set.cpp apps/harness/extras.cpp apps/harness/real_input.cpp
   apps/mosaic/database.cpp apps/mosaic/lsh_file.cpp apps/mosaic/lsh_index.cpp
   apps/mosaic/reference.cpp apps/mosaic/synthetic.cpp apps/ports/bfs_graph.cpp)

@@ -1,5 +1,6 @@
 #include <apps/analytics/output_file.hpp>
 #include <apps/common/durable.hpp>
+#include <apps/common/file_io.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/worker_threads.hpp>
 
@@ -51,14 +52,8 @@ void output_file::clear() const {
 }
 
 void output_file::write(std::byte const* from, std::uint64_t bytes, std::uint64_t offset) const {
-  for (std::uint64_t done = 0; done < bytes;) {
-    ssize_t const wrote =
-        ::pwrite(fd_, from + done, bytes - done, static_cast<off_t>(offset + done));
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0)
-      throw std::system_error(wrote < 0 ? errno : EIO, std::generic_category(), path_);
-    done += static_cast<std::uint64_t>(wrote);
-  }
+  int const error = write_at(fd_, {from, bytes}, offset);
+  if (error != 0) throw std::system_error(-error, std::generic_category(), path_);
 }
 
 void output_file::write_by_threads(std::byte const* from, std::uint64_t bytes,

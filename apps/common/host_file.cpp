@@ -1,3 +1,4 @@
+#include <apps/common/file_io.hpp>
 #include <apps/common/host_file.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/worker_threads.hpp>
@@ -54,16 +55,11 @@ host_file::host_file(host_file&& other) noexcept
       size_(other.size_) {}
 
 void host_file::read(void* buffer, std::size_t count, std::uint64_t offset) const {
-  for (std::size_t done = 0; done < count;) {
-    ssize_t const got = ::pread(fd_, static_cast<char*>(buffer) + done, count - done,
-                                static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) refuse(errno, path_);
-    if (got == 0)
-      refuse(EIO, fmt::format("{}: ended at byte {}, before byte {}", path_, offset + done,
-                              offset + count));
-    done += static_cast<std::size_t>(got);
-  }
+  auto const got = read_at(fd_, {static_cast<std::byte*>(buffer), count}, offset);
+  if (got < 0) refuse(static_cast<int>(-got), path_);
+  auto const end = offset + static_cast<std::uint64_t>(got);
+  if (end != offset + count)
+    refuse(EIO, fmt::format("{}: ended at byte {}, before byte {}", path_, end, offset + count));
 }
 
 std::optional<double> host_file::cached_part() const {

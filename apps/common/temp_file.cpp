@@ -1,5 +1,6 @@
 #include <gpufs/config.hpp>
 
+#include <apps/common/file_io.hpp>
 #include <apps/common/generator.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
@@ -16,7 +17,6 @@
 #include <system_error>
 #include <vector>
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,27 +30,6 @@ namespace {
       fmt::format(
           "a temporary file of {} in {} (--size says how large it is, --dir or TMPDIR where)",
           format_size(bytes), folder));
-}
-
-int make_nameless_file(std::string const& folder) {
-  int const fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return fd;
-  // The file system of this folder cannot make it without a name.
-  std::string name = folder + "/gpufs-XXXXXX";
-  int const named = ::mkostemp(name.data(), O_CLOEXEC);
-  if (named >= 0) ::unlink(name.c_str());
-  return named;
-}
-
-/// Writes all of it. Returns 0 or errno.
-int write_at(int fd, std::byte const* bytes, std::size_t count, std::uint64_t offset) {
-  for (std::size_t done = 0; done < count;) {
-    ssize_t const put = ::pwrite(fd, bytes + done, count - done, static_cast<off_t>(offset + done));
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return errno;
-    done += static_cast<std::size_t>(put);
-  }
-  return 0;
 }
 
 fill_function words_of(std::uint64_t seed) {
@@ -77,8 +56,8 @@ int fill_file(int fd, std::uint64_t bytes, fill_function const& fill) {
       if ((at = next.fetch_add(range, std::memory_order_relaxed)) >= bytes) return;
       std::span const part(buffer.data(), std::min(range, bytes - at));
       fill(at, part);
-      if (int const error = write_at(fd, part.data(), part.size(), at); error != 0) {
-        failure.store(error, std::memory_order_relaxed);
+      if (int const error = write_at(fd, part, at); error != 0) {
+        failure.store(-error, std::memory_order_relaxed);
         return;
       }
       shown.advance(part.size());
@@ -91,7 +70,7 @@ temp_file::temp_file(std::string const& folder, std::uint64_t bytes, std::uint64
     : temp_file(folder, bytes, words_of(seed)) {}
 
 temp_file::temp_file(std::string const& folder, std::uint64_t bytes, fill_function const& fill)
-    : fd_(make_nameless_file(folder)) {
+    : fd_(open_nameless(folder)) {
   if (fd_ < 0)
     throw usage_error(fmt::format("{}, the folder of temporary files (--dir, TMPDIR): {}", folder,
                                   error_text(errno)));

@@ -1,3 +1,4 @@
+#include <apps/common/file_io.hpp>
 #include <apps/common/host_file.hpp>
 #include <apps/mapping/files/work_files.hpp>
 
@@ -100,26 +101,17 @@ open_file_of::open_file_of(open_file_of&& other) noexcept
     : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
 
 void open_file_of::read(void* to, std::uint64_t bytes, std::uint64_t offset) const {
-  for (std::uint64_t done = 0; done < bytes;) {
-    ssize_t const got = ::pread(fd_, static_cast<char*>(to) + done, bytes - done,
-                                static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) refuse(errno, path_);
-    if (got == 0)
-      refuse(EIO, path_ + ": ended at byte " + std::to_string(offset + done) + ", before byte " +
-                      std::to_string(offset + bytes));
-    done += static_cast<std::uint64_t>(got);
-  }
+  auto const got = read_at(fd_, {static_cast<std::byte*>(to), bytes}, offset);
+  if (got < 0) refuse(static_cast<int>(-got), path_);
+  auto const end = offset + static_cast<std::uint64_t>(got);
+  if (end != offset + bytes)
+    refuse(EIO, path_ + ": ended at byte " + std::to_string(end) + ", before byte " +
+                    std::to_string(offset + bytes));
 }
 
 void open_file_of::write(void const* from, std::uint64_t bytes, std::uint64_t offset) const {
-  for (std::uint64_t done = 0; done < bytes;) {
-    ssize_t const put = ::pwrite(fd_, static_cast<char const*>(from) + done, bytes - done,
-                                 static_cast<off_t>(offset + done));
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) refuse(errno, path_);
-    done += static_cast<std::uint64_t>(put);
-  }
+  int const error = write_at(fd_, {static_cast<std::byte const*>(from), bytes}, offset);
+  if (error != 0) refuse(-error, path_);
 }
 
 void open_file_of::make_durable() const {
