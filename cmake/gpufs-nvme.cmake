@@ -16,9 +16,7 @@ function(gpufs_add_nvme_guest)
   gpufs_set_up_program(nvme_guest)
   target_link_libraries(nvme_guest PRIVATE test_main_device test_support)
   target_link_options(nvme_guest PRIVATE -static)
-  add_test(NAME nvme_qemu_test
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/nvme_qemu.sh $<TARGET_FILE:nvme_guest>
+  gpufs_test_or_skip(nvme_qemu_test host
+    ${PROJECT_SOURCE_DIR}/test/programs/nvme_qemu.sh $<TARGET_FILE:nvme_guest>
       $<TARGET_FILE:app_gpufs> ${PROJECT_SOURCE_DIR}/build/nvme-kernel)
-  set_tests_properties(nvme_qemu_test PROPERTIES
-    TIMEOUT ${test_timeout} LABELS host SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endfunction()

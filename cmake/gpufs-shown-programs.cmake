@@ -18,19 +18,15 @@ function(gpufs_add_shown_program page name script)
   add_executable(${name})
   gpufs_add_kernel_sources(${name} ${source})
   gpufs_set_up_program(${name})
-  add_test(NAME ${name}
-    COMMAND ${PROJECT_SOURCE_DIR}/test/programs/${script} $<TARGET_FILE:${name}>)
-  set_tests_properties(${name} PROPERTIES
-    TIMEOUT ${test_timeout} LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+  gpufs_test_or_skip(${name} device
+    ${PROJECT_SOURCE_DIR}/test/programs/${script} $<TARGET_FILE:${name}>)
 endfunction()
 
 # The programs of examples/. scripts/test_install.sh builds them against the installed package, too.
 set(examples_folder ${PROJECT_BINARY_DIR}/examples)
 add_subdirectory(${PROJECT_SOURCE_DIR}/examples ${examples_folder})
-add_test(NAME examples COMMAND ${PROJECT_SOURCE_DIR}/test/programs/examples.sh
-  ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
-set_tests_properties(examples PROPERTIES
-  TIMEOUT ${test_timeout} LABELS device SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+gpufs_test_or_skip(examples device
+  ${PROJECT_SOURCE_DIR}/test/programs/examples.sh ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
 
 if(NOT GPUFS_PYTHON3)
   message(STATUS "python3 not found: the code of README.md and documents is not tested")
@@ -61,14 +57,12 @@ target_include_directories(shown_fragments PRIVATE ${PROJECT_BINARY_DIR}/shown)
 # of CMake, python/tests runs those of Python.
 if(GPUFS_DEVICE STREQUAL "emulated")
   get_property(shown DIRECTORY PROPERTY gpufs_shown_blocks)
-  add_test(NAME document_blocks
-    COMMAND ${GPUFS_PYTHON3} scripts/document_block.py --check README.md docs/porting.md
-      docs/mapping.md docs/python.md -- ${shown} porting_before.cu CMakeLists.txt wrapped.cmake
-      records.py swap.py map.py
-    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(document_blocks PROPERTIES TIMEOUT ${test_timeout} LABELS host)
+  gpufs_test(document_blocks host
+    ${GPUFS_PYTHON3} scripts/document_block.py --check README.md docs/porting.md docs/mapping.md
+      docs/python.md -- ${shown} porting_before.cu CMakeLists.txt wrapped.cmake records.py swap.py
+      map.py)
   # The figures of README.md are those of docs/results.
-  add_test(NAME readme_figures COMMAND ${GPUFS_PYTHON3} scripts/results.py check
+  gpufs_test(readme_figures host ${GPUFS_PYTHON3} scripts/results.py check)
+  set_tests_properties(document_blocks readme_figures PROPERTIES
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(readme_figures PROPERTIES TIMEOUT ${test_timeout} LABELS host)
 endif()

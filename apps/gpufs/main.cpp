@@ -207,27 +207,19 @@ int main(int argc, char** argv) {
                             &peers_command, &queues_command, &mapping_command, &bam_command}) {
       if (sub->parsed()) require_not_given(bench_own, sub->get_name());
     }
-    if (ratios_command.parsed()) return compare(ratio, bench_settings.load(study_defaults()));
-    if (apps_command.parsed())
-      return study_apps(applications, bench_settings.load(study_defaults()));
-    if (paper_command.parsed()) return draw_figures(paper, bench_settings.load(study_defaults()));
-    if (patterns_command.parsed()) {
-      config const settings = bench_settings.load(study_defaults());
+    auto const study = [&] {
+      config settings = bench_settings.load(study_defaults());
       validate(settings);
-      return run_patterns(patterns, settings);
-    }
-    if (peers_command.parsed()) {
-      config const settings = bench_settings.load(study_defaults());
-      validate(settings);
-      return run_peers(peers, settings);
-    }
+      return settings;
+    };
+    if (ratios_command.parsed()) return compare(ratio, study());
+    if (apps_command.parsed()) return study_apps(applications, study());
+    if (paper_command.parsed()) return draw_figures(paper, study());
+    if (patterns_command.parsed()) return run_patterns(patterns, study());
+    if (peers_command.parsed()) return run_peers(peers, study());
     if (mapping_command.parsed()) return run_mapping_figures(mapped);
     if (bam_command.parsed()) return run_bam(analytics);
-    if (queues_command.parsed()) {
-      config const settings = bench_settings.load(study_defaults());
-      validate(settings);
-      return run_nvme_bench(queues, settings);
-    }
+    if (queues_command.parsed()) return run_nvme_bench(queues, study());
     if (bench_command.parsed()) return bench(options, bench_settings.load());
     auto const in_force = [&]<class Config>(Config const& c) {
       return settings_in_force<Config>{
