@@ -171,9 +171,9 @@ if(GPUFS_DEVICE STREQUAL "emulated")
   endforeach()
 endif()
 
-# Suites of shared memory once more, with accesses caught by userfaultfd, or by signals where that
-# is not permitted. A profile has its program's name. ThreadSanitizer does not know that a thread
-# was stopped and went on.
+# Suites of shared memory once more, with accesses caught by userfaultfd. Where that is not
+# permitted they are skipped. A profile has its program's name. ThreadSanitizer does not know that
+# a thread was stopped and went on.
 if(GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_SANITIZE STREQUAL "thread")
   foreach(suite
       shared_memory shared_threads shared_programs shared_file_programs shared_file_threads

@@ -16,6 +16,25 @@ namespace {
 constexpr unsigned most_events = 4;  // async event requests that are kept
 constexpr std::uint32_t contiguous = 1;
 
+/// A queue's number in a map. It goes again unless it is kept, for instance as there is no memory.
+template <class Map>
+class new_name {
+ public:
+  new_name(Map& all, std::uint16_t id, typename Map::mapped_type value)
+      : all_{all}, at_{all.emplace(id, value).first} {}
+  ~new_name() {
+    if (!kept_) all_.erase(at_);
+  }
+  new_name(new_name const&) = delete;
+  new_name& operator=(new_name const&) = delete;
+  void keep() { kept_ = true; }
+
+ private:
+  Map& all_;
+  typename Map::iterator at_;
+  bool kept_ = false;
+};
+
 }  // namespace
 
 /// What creation of a queue asks for.
@@ -75,10 +94,11 @@ std::uint16_t admin_commands::create_cq(nvme::sqe const& entry) {
   std::byte* memory = nullptr;
   if (std::uint16_t const error = check_place(asked, sizeof(nvme::cqe), memory); error != 0)
     return error;
+  new_name name{cqs_, asked.id, 0};
   thread_of(asked.id).between_passes([&](queue_set& queues) {
     queues.add_cq({asked.id, asked.entries, memory});
   });
-  cqs_[asked.id] = 0;
+  name.keep();
   return status::success;
 }
 
@@ -91,14 +111,15 @@ std::uint16_t admin_commands::create_sq(nvme::sqe const& entry) {
   std::byte* memory = nullptr;
   if (std::uint16_t const error = check_place(asked, sizeof(nvme::sqe), memory); error != 0)
     return error;
+  new_name name{sqs_, asked.id, cq};
   bool const added = thread_of(cq).between_passes([&](queue_set& queues) {
     if (!queues.has_cq(cq)) return false;  // its memory was taken away
     queues.add_sq({asked.id, asked.entries, memory}, cq);
     return true;
   });
   if (!added) return status::invalid_cq;
-  sqs_[asked.id] = cq;
-  ++cqs_[cq];
+  name.keep();
+  ++cqs_.at(cq);
   return status::success;
 }
 

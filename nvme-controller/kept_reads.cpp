@@ -27,9 +27,9 @@ struct kept_reads::ring {
   };
 
   ring() {
+    for (std::uint32_t i = most_reads; i > 0; --i) free.push_back(i - 1);
     if (int const error = ::io_uring_queue_init(most_reads, &of_kernel, 0); error < 0)
       throw std::system_error{-error, std::generic_category(), "nvme: io_uring"};
-    for (std::uint32_t i = most_reads; i > 0; --i) free.push_back(i - 1);
   }
   ~ring() { ::io_uring_queue_exit(&of_kernel); }
 
@@ -105,15 +105,13 @@ bool kept_reads::start(int fd, std::uint64_t offset, std::span<segment const> to
 bool kept_reads::collect(receiver const& to) {
   if (ring_ == nullptr) return false;
   bool ended = false;
-  if (!refused_ && !ring_->send()) {
-    // What the kernel has not taken it never will, as nothing is sent any more.
-    refused_ = true;
+  if (!refused_) refused_ = !ring_->send();
+  // What the kernel has not taken then it never will, as nothing is sent any more.
+  while (refused_ && !ring_->unsent.empty()) {
+    auto const number = ring_->unsent.front();
+    ring_->unsent.pop_front();
+    ring_->end(number, false, to);
     ended = true;
-    while (!ring_->unsent.empty()) {
-      auto const number = ring_->unsent.front();
-      ring_->unsent.pop_front();
-      ring_->end(number, false, to);
-    }
   }
   for (::io_uring_cqe* done = nullptr; ::io_uring_peek_cqe(&ring_->of_kernel, &done) == 0;) {
     auto const number = static_cast<std::uint32_t>(::io_uring_cqe_get_data64(done));

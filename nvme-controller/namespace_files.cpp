@@ -130,6 +130,7 @@ file_namespace::file_namespace(std::filesystem::path const& path, std::uint32_t 
       view_ = std::make_unique<daemon::file_view>(fd_);
     }
   } catch (...) {
+    if (!read_only_) ::flock(fd_, LOCK_UN);  // as in the destructor
     ::close(fd_);
     throw;
   }

@@ -25,6 +25,6 @@ passed=$((${tests:-0} - failed - ${skipped:-0}))
 said=build/$preset/Testing/Temporary/LastTest.log
 without=$(grep -ho 'not tested with io_uring: .*' "$said" 2>/dev/null | sort | uniq -c)
 if [ -n "$without" ]; then echo "test cases that fell back to pread alone:"$'\n'"$without"; fi
-if [ "${skipped:-0}" -gt 0 ]; then echo "$skipped skipped: no device for them"; fi
+if [ "${skipped:-0}" -gt 0 ]; then echo "$skipped skipped: what they need is not here"; fi
 echo "$((passed > 0 ? passed : 0)) passed, $failed failed"
 [ "$failed" -eq 0 ]

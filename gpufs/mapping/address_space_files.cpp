@@ -177,7 +177,8 @@ int address_space::remap(object& o, file_to_map const& what) {
   } end{*this, f};
   stop_filling(lock, o);
   wait_until(lock, [&] { return !f.is_busy && f.fills == 0 && !o.is_moving(); });
-  if (!o.uses.empty() || !f.changed.empty()) return -EBUSY;
+  // Another thread may have written bytes, or written them back, meanwhile.
+  if (!o.uses.empty() || !f.changed.empty() || !f.undurable.empty()) return -EBUSY;
   if (has_failed_) return -EIO;
   f.is_busy = end.is_busy = true;  // nobody brings bytes, or uses it for writing
   auto const pinned = forget_pins(o, all_pieces);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -121,14 +122,21 @@ void address_space::leave_device(quiet_lock& lock, object& o, std::size_t i) {
 int address_space::enter_device(quiet_lock& lock, object& o, std::size_t i) {
   std::uint64_t const at = o.offset + o.bytes_of_chunk(i).first, room = o.room_of_chunk(i);
   std::string refused;
+  bool lacks_host_memory = false;
   auto const forgotten = tiers_.forgotten;
   lock.beside([&] {
     try {
       range_.add_device(at, room, room);
-    } catch (std::exception const& e) {  // no memory of the device, or of the host for its record
+    } catch (device_error const& e) {
       refused = e.what();
+    } catch (std::bad_alloc const&) {
+      lacks_host_memory = true;
     }
   });
+  if (lacks_host_memory) {
+    why_refused_ = "no host memory left";
+    return -ENOMEM;
+  }
   if (!refused.empty()) {
     if (tiers_.gets_back(forgotten))
       tiers_.is_short = true;

@@ -98,14 +98,14 @@ class file_registry {
   /// another open or to truncate: then open() must be called.
   [[nodiscard]] std::int32_t try_open(std::string_view path, int flags, unsigned mode = 0) noexcept;
 
-  /// Ends one open. The last close of a descriptor for writing writes the file's dirty pages first,
-  /// and blocks meanwhile. Reads under way end as they would have.
+  /// Ends one open. A close of a descriptor for writing that may be its last writes the file's
+  /// dirty pages first, and blocks meanwhile. Reads under way end as they would have.
   /// Returns 0, -EBADF, or the error of the write-back (the descriptor is closed anyway).
   std::int32_t close(std::int32_t descriptor) noexcept;
 
   /// close() in two parts, for callers that must not block. begin_close() returns as close(), or 1:
   /// then finish_close() must be called, and it blocks. If nobody is told what that returns,
-  /// `is_told` is unset: then an error of the write-back is left to the file's other descriptors.
+  /// `is_told` is unset: then its errors are left to the file's other descriptors.
   std::int32_t begin_close(std::int32_t descriptor) noexcept;
   std::int32_t finish_close(std::int32_t descriptor, bool is_told = true) noexcept;
 

@@ -100,7 +100,7 @@ void file_registry::release_kept_of(shard& home) noexcept {
     if (is_kept && !dirty) {
       // All bytes are in the file by now. The file that gets the write index must not see the
       // error.
-      writes_->take_error(*kept.file);
+      writes_->take_write_error(*kept.file);
       for (; kept.kept > 0; --kept.kept) home.versions.close(which.device, which.inode, true);
       home.changed_at = next_look();
       ends = kept.descriptors == 0;
@@ -119,7 +119,7 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor, bool is_told) 
   int const flushed = writes_->flush(file.get());
   int error = is_told ? writes_->take_error(*file) : 0;
   if (int const refused = file->host->end_writes(); !is_told)
-    writes_->keep_error(*file, refused);
+    write_back::note_loss(*file, refused);
   else if (error == 0)
     error = refused;
   // The bytes that this descriptor wrote are in the file, not in the pages of others.

@@ -39,7 +39,8 @@ struct written_file {
   std::atomic<std::uint32_t> write_index{0};       ///< as in open_file_record, of its descriptors,
   std::atomic<std::uint32_t> once_write_index{0};  ///< and of the one with O_GWRONCE; 0: none
   std::atomic<std::uint64_t> once_version{0};      ///< of pages written with O_GWRONCE; 0: none
-  std::atomic<int> error{0};                       ///< the first unreported -errno, or 0
+  std::atomic<int> error{0};                       ///< of writes: the first unreported -errno, or 0
+  std::atomic<int> loss{0};                        ///< the same of bytes that were lost afterwards
   std::atomic<int> not_durable{0};                 ///< of the first sync that failed: -errno, or 0
   std::atomic<bool> changed{false};                ///< we have written, or tried to
   std::atomic<std::uint64_t> behind{0};            ///< bytes written since the last begin_sync()
@@ -113,9 +114,12 @@ class write_back {
   /// Returns the first unreported error, or 0. It counts as reported then.
   int take_error(written_file& file);
 
-  /// Keeps an error (-errno, or 0 for none) that nobody has been told of, unless there is an
-  /// earlier one. The caller has the file open for writing.
-  void keep_error(written_file& file, int error);
+  /// Drops the unreported error of writes, and returns it. Losses stay.
+  int take_write_error(written_file& file);
+
+  /// The system has lost bytes that were written to the file. `error` is -errno, or 0 if it has
+  /// not. The next sync or the last close reports the first such error.
+  static void note_loss(written_file& file, int error);
 
   /// Stores the file's unreported error, or none, where gwrite looks. Call it when the file gets a
   /// write index.

@@ -124,15 +124,20 @@ int write_back::make_durable(stored_file const& file) {
 }
 
 int write_back::take_error(written_file& file) {
+  int const error = take_write_error(file);
+  int const loss = file.loss.exchange(0, std::memory_order_acq_rel);
+  return error != 0 ? error : loss;
+}
+
+int write_back::take_write_error(written_file& file) {
   int const error = file.error.exchange(0, std::memory_order_acq_rel);
   if (error != 0) show_error(file, 0);
   return error;
 }
 
-void write_back::keep_error(written_file& file, int error) {
+void write_back::note_loss(written_file& file, int error) {
   int none = 0;
-  if (error != 0 && file.error.compare_exchange_strong(none, error, std::memory_order_acq_rel))
-    show_error(file, -error);
+  if (error != 0) file.loss.compare_exchange_strong(none, error, std::memory_order_acq_rel);
 }
 
 // Stores the error, or 0, where gwrite looks.

@@ -111,12 +111,10 @@ bool write_back::begin_sync(written_file& file) {
     auto const to = std::min(end, from + most_begun);
     int const error = file.host->begin_sync(from, to - from);
     file.begun_to.store(to, std::memory_order_relaxed);
-    // Some file systems tell only this caller that they lost bytes. The next sync or the last close
-    // reports it. The file may have been closed meanwhile: its write index is not touched.
+    // Some file systems tell only this caller that they lost bytes.
     if (error == -EIO || error == -ENOSPC || error == -EDQUOT) {
+      note_loss(file, error);
       int none = 0;
-      file.error.compare_exchange_strong(none, error, std::memory_order_acq_rel);
-      none = 0;
       file.not_durable.compare_exchange_strong(none, error);
     }
   }
@@ -214,7 +212,11 @@ void write_back::fail(locked_buffer& locked, int error) {
   if (std::exchange(locked.failed, true)) return;  // of another range; it may be reported by now
   auto& w = watch_[locked.number];
   w.failed.store(locked.sequence, std::memory_order_relaxed);
-  if (locked.file != nullptr) keep_error(*locked.file, -error);
+  if (locked.file != nullptr) {
+    int none = 0;
+    if (locked.file->error.compare_exchange_strong(none, -error, std::memory_order_acq_rel))
+      show_error(*locked.file, error);
+  }
   // Last: a flush that sees this reports the error above.
   w.failed_at.store(failures_.fetch_add(1, std::memory_order_relaxed) + 1,
                     std::memory_order_release);

@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -231,6 +232,25 @@ TEST_CASE("background writes: an error of sending bytes to the disk shows at the
     t.writes.stop();
     CHECK(t.files.close(fd) == -error);
   }
+}
+
+TEST_CASE("background writes: such an error does not hide later errors of writes from gwrite") {
+  watched_files t{page_bytes, [&](std::uint64_t, std::uint64_t) { return -EIO; }};
+  auto const fd = t.open("file");
+  t.writes.start(2);
+  t.memory.dirty(0, t.memory.version(fd), 0, page_bytes);
+  wait_until([&] { return t.begins.load() != 0; }, "sent to the disk");
+  t.writes.stop();
+  auto const shown = [&] {
+    auto const* const words = t.memory.region.writes.errors;
+    return std::any_of(words, words + 64, [](std::uint64_t word) { return word != 0; });
+  };
+  CHECK_FALSE(shown());
+  t.memory.dirty(1, t.memory.version(fd), 1, page_bytes);
+  t.storage->refusal = -ENOSPC;
+  CHECK(t.writes.flush(nullptr) == -EIO);
+  CHECK(shown());
+  CHECK(t.files.close(fd) == -ENOSPC);
 }
 
 TEST_CASE("background writes: a close while another one is under way has its bytes in the file") {

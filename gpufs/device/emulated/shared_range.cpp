@@ -200,8 +200,13 @@ void shared_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
 // The device's file has holes where nothing was added, so all of it is zeros.
 void shared_range::add_device(std::uint64_t at, std::uint64_t bytes, std::uint64_t) {
   emulated::take_memory(bytes);
-  std::lock_guard const lock(implementation_->mutex);
-  implementation_->pieces.emplace(at, implementation::piece{bytes, false});
+  try {
+    std::lock_guard const lock(implementation_->mutex);
+    implementation_->pieces.emplace(at, implementation::piece{bytes, false});
+  } catch (...) {
+    emulated::give_memory(bytes);
+    throw;
+  }
 }
 
 void shared_range::remove_device(std::uint64_t at) noexcept {
