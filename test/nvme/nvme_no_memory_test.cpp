@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -134,7 +135,9 @@ TEST_CASE("no memory: a reset without memory is an error, and a later one succee
 
 TEST_CASE("no memory: threads of the controller answer, or their driver resets it") {
   is_of_test = true;
-  volume_scene s{{.members = 2, .volume = {.stripe = 4096}}};
+  // A lost answer takes that long.
+  volume_scene s{
+      {.members = 2, .volume = {.stripe = 4096, .timeout = std::chrono::milliseconds{500}}}};
   auto const what = random_bytes(4, 64 * 4096);
   for (long which = 0, done = 0; done < 3; ++which) {
     CAPTURE(which);
