@@ -377,7 +377,8 @@ endif()
 foreach(name IN ITEMS
     nvme_qemu_test bench_bam mapping_files read_by_warps_test machine_order_test bench_mapping
     bench_apps emulated_system_calls_test registered_test page_table_test lra_test
-    prefetch_count_test pieces_ahead_test prefetch_differential_test)
+    prefetch_count_test pieces_ahead_test prefetch_differential_test
+    shared_pressure_test shared_files_test shared_file_threads_test shared_tiers_test)
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES COST 10)
   endif()
