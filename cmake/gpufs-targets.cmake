@@ -76,8 +76,9 @@ function(gpufs_set_up_library target)
   endif()
   if(GPUFS_COVERAGE)
     # Counters lie in a mapped file (%c in test_environment): processes that are killed count, too.
+    # -Xclang: ccache keeps nothing that is compiled with -fprofile-update itself.
     target_compile_options(${target} PUBLIC
-      -fprofile-instr-generate -fcoverage-mapping -fprofile-update=atomic
+      -fprofile-instr-generate -fcoverage-mapping "SHELL:-Xclang -fprofile-update=atomic"
       "SHELL:-mllvm -runtime-counter-relocation")
     target_link_options(${target} PUBLIC -fprofile-instr-generate)
     if(GPUFS_SANITIZE MATCHES "address")
