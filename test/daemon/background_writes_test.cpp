@@ -96,6 +96,13 @@ struct watched_files {
   void await_clean(std::uint64_t count) const {
     wait_until([&] { return all_clean(count); }, "written back");
   }
+  // Writes page 0 of the file in full, and returns when that was to go to the disk.
+  void send_first_page(std::int32_t fd) {
+    writes.start(2);
+    memory.dirty(0, memory.version(fd), 0, page_bytes);
+    wait_until([&] { return begins.load() != 0; }, "sent to the disk");
+    writes.stop();
+  }
   // The file consists of so many pages that were written in full.
   void check_pages(std::string const& name, std::uint64_t pages) const {
     CHECK(gpufs::test::pread_bytes(folder / name, 0, ~0ull) ==
@@ -211,10 +218,7 @@ TEST_CASE("background writes: an error of sending bytes to the disk shows at the
     CAPTURE(error);
     watched_files t{page_bytes, [&](std::uint64_t, std::uint64_t) { return -error; }};
     auto const fd = t.open("file");
-    t.writes.start(2);
-    t.memory.dirty(0, t.memory.version(fd), 0, page_bytes);
-    wait_until([&] { return t.begins.load() != 0; }, "sent to the disk");
-    t.writes.stop();
+    t.send_first_page(fd);
     // EINVAL: the storage cannot do that.
     CHECK(t.files.sync(fd) == (error == EINVAL ? 0 : -error));
     static_cast<void>(t.files.close(fd));
@@ -226,10 +230,7 @@ TEST_CASE("background writes: an error of sending bytes to the disk shows at the
     CAPTURE(error);
     watched_files t{page_bytes, [&](std::uint64_t, std::uint64_t) { return -error; }};
     auto const fd = t.open("file");
-    t.writes.start(2);
-    t.memory.dirty(0, t.memory.version(fd), 0, page_bytes);
-    wait_until([&] { return t.begins.load() != 0; }, "sent to the disk");
-    t.writes.stop();
+    t.send_first_page(fd);
     CHECK(t.files.close(fd) == -error);
   }
 }
@@ -237,10 +238,7 @@ TEST_CASE("background writes: an error of sending bytes to the disk shows at the
 TEST_CASE("background writes: such an error does not hide later errors of writes from gwrite") {
   watched_files t{page_bytes, [&](std::uint64_t, std::uint64_t) { return -EIO; }};
   auto const fd = t.open("file");
-  t.writes.start(2);
-  t.memory.dirty(0, t.memory.version(fd), 0, page_bytes);
-  wait_until([&] { return t.begins.load() != 0; }, "sent to the disk");
-  t.writes.stop();
+  t.send_first_page(fd);
   auto const shown = [&] {
     auto const* const words = t.memory.region.writes.errors;
     return std::any_of(words, words + 64, [](std::uint64_t word) { return word != 0; });
