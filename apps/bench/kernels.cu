@@ -28,10 +28,8 @@ reading_kernels kernels_of(bench_shape const& shape) {
 /// Returns 0, -ETIMEDOUT or -EIO.
 template <class Group>
 __device__ int rpc_nop(io_context<Group>& context) {
-  return io::in_first_warp(context.group(), [&] {
-    return io::control_call(
-        context.fs(), rpc::request{}, [](std::byte*) {}, [](std::byte const*, rpc::completion&) {});
-  });
+  return io::in_first_warp(context.group(),
+                           [&] { return io::plain_call(context.fs(), rpc::request{}); });
 }
 
 template <unsigned MostThreads>

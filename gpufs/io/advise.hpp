@@ -74,8 +74,7 @@ __device__ __forceinline__ std::int32_t advise_file(fs_ref const& fs, std::int32
   r.op = rpc::operation::advise;
   r.file = fd;
   r.argument[0] = static_cast<std::uint64_t>(what);
-  std::int32_t const result = control_call(
-      fs, r, [](std::byte*) {}, [](std::byte const*, rpc::completion&) {});
+  std::int32_t const result = plain_call(fs, r);
   // Pairs with the acquire in current_advice(). A thread that sees the change also sees the record
   // that the host changed before it answered.
   if (result == 0 && lane_id() == 0) {

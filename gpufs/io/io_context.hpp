@@ -32,15 +32,7 @@ GPUFS_LIBRARY_STAGE void drop_chunks(fs_ref const* __restrict__ handle,
 
 }  // namespace io
 
-/// A context. All threads of a group make it together before their first file call. The group is a
-/// threadblock, or a cooperative_groups::tiled_partition<32> of one. They pass it to every call and
-/// destroy it together. A group can have several.
-///
-/// Threads may return early. They wait at the context's end for the others. These may go on to
-/// access elements, but make no more calls and come to no barrier that is for all threads.
-///
-/// A context has a seat until it ends. If no seat is free, all calls work, but reads are not
-/// prefetched and frames come from no queue of its own.
+// gpufs/io.hpp has the contract.
 template <class Group>
 class io_context {
  public:

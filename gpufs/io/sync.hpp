@@ -1,6 +1,7 @@
 // gfsync, gftruncate, gunlink. Each is one request by the group's first warp.
 #pragma once
 
+#include <gpufs/io/control_call.hpp>
 #include <gpufs/io/open.hpp>
 
 #include <cerrno>

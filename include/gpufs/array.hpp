@@ -96,6 +96,7 @@ class array {
   ///   -EBADF not open | -EACCES `fd` is O_WRONLY, or a writable array's is not O_RDWR
   ///   -EINVAL `offset` < 0 or no multiple of alignof(T), a group of less than 32 threads
   ///   -EINVAL elements beyond the end of a file, for array<T const>
+  ///   -ETIMEDOUT, -EIO a new version of a written file could not be had, as gread()
   template <class Group>
   __device__ array(io_context<Group>& io, int fd, std::int64_t offset = 0,
                    std::uint64_t count = to_the_end, write_policy policy = write_policy::on_evict);

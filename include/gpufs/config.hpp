@@ -68,8 +68,8 @@ struct config {
   /// up to a quarter of them may be used up before further ones are made.
   std::uint32_t prefetch_depth = 1;
 
-  /// Bytes of pinned host memory for prefetch buffers, a multiple of 4096 from 64 KiB to 1 TiB. At
-  /// least 8 x (page_size + prefetch_size).
+  /// Bytes of pinned host memory for prefetch buffers, a multiple of 4096 from 64 KiB to 1 TiB.
+  /// With a fixed prefetch_size at least 8 x (page_size + prefetch_size).
   std::uint64_t prefetch_memory = 256ull << 20;
 
   /// Daemon threads, 1..256; 0 = one per core less two, at least 1, at most 14.
@@ -108,8 +108,8 @@ struct config {
   std::uint64_t write_memory = 128ull << 20;
 
   /// Bytes that kernels have written to a file before the host asks the operating system to begin
-  /// to put them on the disk, up to 1 TiB. A gfsync then finds little to do. Takes two writing
-  /// threads.
+  /// to put them on the disk, up to 1 TiB. A gfsync then finds little to do. The host asks only
+  /// while another daemon thread is free to write, so never with host_threads = 1.
   ///
   /// 0 = never: the system begins after seconds or at a gfsync. This serves files that are removed
   /// soon or written over and over.

@@ -59,6 +59,7 @@ class filesystem {
   ///
   /// Returns bytes read: fewer at the end of the file, or
   ///   -EBADF not open for reading | -EINVAL `offset` < 0 or the end beyond 2^63 | -ENOMEM
+  ///   -ETIMEDOUT dirty pages were written without progress for ten seconds (nothing was read)
   ///   an error of pread(2) | the error of the write-back (then nothing was read)
   std::int64_t read(int fd, void* bytes, std::uint64_t count, std::int64_t offset);
 
@@ -71,7 +72,8 @@ class filesystem {
   ///
   /// Returns bytes written: `count` or fewer, or
   ///   -EBADF not open for writing | -EINVAL `offset` < 0 | -EFBIG beyond 2^48
-  ///   -EOPNOTSUPP open with O_APPEND: only kernels append
+  ///   -EOPNOTSUPP open with O_APPEND: only kernels append | -ENOMEM
+  ///   -ETIMEDOUT dirty pages were written without progress for ten seconds (nothing is written)
   ///   an error of pwrite(2)
   ///   the error of the write-back (nothing of this call is written then)
   std::int64_t write(int fd, void const* bytes, std::uint64_t count, std::int64_t offset);

@@ -32,7 +32,7 @@ struct fs_ref {
   handle::page_cache_ref cache;      ///< page table and frames
   handle::pins_ref pins;             ///< what is pinned, and who waits for frames
   handle::seats_ref seats;           ///< places of contexts
-  handle::prefetch_ref prefetch;     ///< readahead windows of contexts
+  handle::prefetch_ref prefetch;     ///< readahead of contexts
   handle::write_ref writes;          ///< buffers of dirty pages
   handle::window_table_ref windows;  ///< registered file windows
   handle::block_files_ref blocks;    ///< files that kernels read by NVMe commands

@@ -1,5 +1,6 @@
-// All of gpufs: host owner, settings, statistics, device layer. Device code gets the file API, too.
-// NVRTC gets the settings' structs, the device layer and the file API.
+// The file system: host owner, settings, statistics, device layer. Device code gets the file API,
+// too. NVRTC gets the settings' structs, the device layer and the file API. Shared memory has a
+// header of its own: gpufs/mapping.hpp.
 #pragma once
 
 #include <gpufs/config.hpp>

@@ -19,6 +19,17 @@
 
 namespace gpufs {
 
+/// A context: a group's access to a filesystem, io_context(fs, group). The group is a threadblock,
+/// or a cooperative_groups::tiled_partition<32> of one.
+///
+/// All threads of a group make it together before their first file call, pass it to every call, and
+/// destroy it together. A group can have several.
+///
+/// Threads may return early. They wait at the context's end for the others. These may go on to
+/// access elements, but make no more calls and come to no barrier that is for all threads.
+///
+/// A context has a seat (config::seats) until it ends. If no seat is free, all calls work, but
+/// reads are not prefetched and frames come from no queue of its own.
 template <class Group>
 class io_context;
 
@@ -136,7 +147,8 @@ template <class Group>
 /// All threads of the group call.
 ///
 /// Returns 0, or
-///   an error of unlink(2) | -ENAMETOOLONG | -ETIMEDOUT no answer in time | -EIO daemon stopped
+///   -EINVAL a block file | an error of unlink(2) | -ENAMETOOLONG | -ETIMEDOUT no answer in time |
+///   -EIO daemon stopped
 template <class Group>
 [[nodiscard]] __device__ int gunlink(io_context<Group>& io, char const* path);
 
@@ -185,15 +197,20 @@ template <class Group>
 /// The size includes bytes of gwrites that the host file lacks.
 /// All threads of the group call, each with a `status` of its own.
 ///
-/// Returns 0, or -EBADF not open | -ETIMEDOUT no answer in time | -EIO daemon stopped.
+/// Returns 0, or
+///   -EBADF not open | an error of fstat(2) | -ETIMEDOUT no answer in time | -EIO daemon stopped
 template <class Group>
 [[nodiscard]] __device__ int gfstat(io_context<Group>& io, int fd, file_status* status);
 
 /// Stores what kernels have done through `fd` since it was opened in `*counts`;
-/// gpufs::file_statistics says what counts. Callers may count meanwhile. Waits for nothing but the
-/// group. All threads of the group call, each with `counts` of its own.
+/// gpufs::file_statistics says what counts. All threads of the group call, each with `counts` of
+/// its own.
 ///
-/// Returns 0, or -EBADF not open | -EINVAL small group | -EOPNOTSUPP config::file_counters is off.
+/// Callers may count meanwhile. Makes no request, unless the file is written and has a new version.
+///
+/// Returns 0, or
+///   -EBADF not open | -EINVAL small group | -EOPNOTSUPP config::file_counters is off
+///   -ETIMEDOUT, -EIO the new version could not be had, as gread()
 template <class Group>
 [[nodiscard]] __device__ int gfstats(io_context<Group>& io, int fd, file_statistics* counts);
 

@@ -79,7 +79,7 @@ class mapping {
   ///
   /// Returns 0, or the first error, once. What could not be written stays for the next call:
   ///   -EINVAL not all of them lie in the object | -EIO the device or the disk failed
-  ///   -ENOSPC | -EDQUOT | -EFBIG | -errno as pwrite(2) or fdatasync(2)
+  ///   -ENOSPC | -EDQUOT | -EFBIG | -ENOMEM | -errno as pread(2), pwrite(2) or fdatasync(2)
   int sync(std::uint64_t first, std::uint64_t bytes);
   /// The same for all bytes.
   int sync();
@@ -99,9 +99,11 @@ class mapping {
   /// refresh(), scratch objects have zeros. Returns as refresh().
   int discard();
 
-  /// Writes back, and uses the same bytes of the file for something else from now on. The address
-  /// stays. Not for anonymous and scratch objects. Returns 0, as write_back() or refresh(), or
-  ///   -EINVAL no such file | -EBUSY another object writes to it | -EACCES, ... as open(2)
+  /// As sync(), and uses the same bytes of the file for something else from now on. The address
+  /// stays. With the use that the object has: as write_back(). Returns 0, as sync() or refresh(),
+  /// or
+  ///   -EINVAL an anonymous or scratch object | -EBUSY another object writes to it, or it was
+  ///   written meanwhile | -EACCES, ... as open(2)
   int remap(access use);
 
   /// The errors of the file so far, with its path and the offset, a line each.
@@ -173,7 +175,8 @@ class shared_memory {
   ///   EINVAL no bytes, bad offset, zero byte in path, beyond the end | EBUSY has a writable object
   ///   ENOMEM | ENOSPC | EISDIR, EOPNOTSUPP no regular file | EACCES, ENOENT, ... as open(2)
   [[nodiscard]] mapping map(std::string const& path, map_options const& options = {});
-  /// The same for the file behind an open descriptor, which may be closed then.
+  /// The same for the file behind an open descriptor, which may be closed then. EBADF: it is not
+  /// open.
   [[nodiscard]] mapping map(int fd, map_options const& options = {});
 
   /// Waits for everything that was launched on the device, and makes the CPU's side ready as the

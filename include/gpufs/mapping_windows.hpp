@@ -49,8 +49,8 @@ class memory_window {
 };
 
 /// Calls body() for window after window of all objects in step, in this thread. body() launches
-/// kernels on window.on(), which use the window's items. It does nothing else with objects, and no
-/// signal comes in meanwhile. Nor does the CPU use them. `on`: null: this_thread_stream().
+/// kernels on window.on(), which use the window's items. Neither body() nor another CPU thread does
+/// anything else with the objects. body() gets no signals. `on`: null: this_thread_stream().
 ///
 /// While kernels use a window, the next one is read from the files, and what the one before has
 /// changed is written to them.
@@ -61,7 +61,7 @@ class memory_window {
 ///
 /// Throws what body() throws, device_error, and shared_memory_error:
 ///   EINVAL no object, an empty mapping, one of another shared_memory, or other numbers of items
-///   ENOMEM a window does not fit | as a launch
+///   ENOMEM a window does not fit | an errno of shared_call::release()
 int for_each_window(shared_memory& memory, std::vector<windowed_object> const& objects,
                     std::function<void(memory_window const&)> const& body,
                     window_options const& options = {}, stream* on = nullptr);

@@ -28,7 +28,7 @@ enum class missing_bytes;
 /// what it writes. The device waits, not the host. Two threads that launch at once have no order.
 class shared_call {
  public:
-  /// null: this_thread_stream()
+  /// `on`: where the launch goes; null: this_thread_stream().
   explicit shared_call(stream* on = nullptr);
   /// As launched().
   ~shared_call();
@@ -97,8 +97,9 @@ void release_or_throw(shared_call& call);
 }  // namespace detail
 
 #if defined(GPUFS_EMULATED) || defined(__CUDACC__)
-/// Runs `kernel` on the call's stream, with what the call declares. Throws shared_memory_error if
-/// it cannot have that, device_error as launch() without a call.
+/// Runs `kernel` on the call's stream, with what the call declares. Throws shared_memory_error with
+/// the errno of shared_call::release() if it cannot have that, and device_error as launch() without
+/// a call.
 template <class... Parameters, class... Arguments>
 void launch(shared_call& call, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             Arguments&&... arguments) {
