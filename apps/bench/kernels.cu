@@ -29,7 +29,7 @@ reading_kernels kernels_of(bench_shape const& shape) {
 template <class Group>
 __device__ int rpc_nop(io_context<Group>& context) {
   return io::in_first_warp(context.group(),
-                           [&] { return io::plain_call(context.fs(), rpc::request{}); });
+                           [&] { return io::plain_call(context.fs(), rpc::operation::nop, 0); });
 }
 
 template <unsigned MostThreads>

@@ -70,11 +70,8 @@ GPUFS_LIBRARY_STAGE void discard_pages(fs_ref const* __restrict__ handle, page_r
 /// call. Returns 0 or an error.
 __device__ __forceinline__ std::int32_t advise_file(fs_ref const& fs, std::int32_t fd,
                                                     advice what) {
-  rpc::request r;
-  r.op = rpc::operation::advise;
-  r.file = fd;
-  r.argument[0] = static_cast<std::uint64_t>(what);
-  std::int32_t const result = plain_call(fs, r);
+  std::int32_t const result =
+      plain_call(fs, rpc::operation::advise, fd, static_cast<std::uint64_t>(what));
   // Pairs with the acquire in current_advice(). A thread that sees the change also sees the record
   // that the host changed before it answered.
   if (result == 0 && lane_id() == 0) {

@@ -44,6 +44,7 @@ GPUFS_LIBRARY_STAGE late_close close_late_open(fs_ref const* __restrict__ handle
   rpc::request r;
   r.op = rpc::operation::close;
   r.file = descriptor;
+  r.argument[0] = rpc::tells_nobody;
   r.channel = c.number;
   r.sequence = c.sequence;
   ring::submit(fs, r);
@@ -62,10 +63,11 @@ GPUFS_LIBRARY_STAGE late_close close_late_open(fs_ref const* __restrict__ handle
   return {warp_broadcast(error), warp_broadcast(c.sequence)};
 }
 
-/// Whether the daemon must know that the caller has given up. It then destroys no bytes, and keeps
-/// no descriptor open that nobody would close.
+/// Whether the daemon must know that the caller has given up. It then destroys no bytes, keeps no
+/// descriptor open that nobody would close, and leaves errors to be told to somebody else.
 __device__ __forceinline__ bool is_for_caller_alone(rpc::request const& r) {
-  return r.op == rpc::operation::truncate || r.op == rpc::operation::open;
+  return r.op == rpc::operation::truncate || r.op == rpc::operation::open ||
+         r.op == rpc::operation::sync || r.op == rpc::operation::close;
 }
 
 /// Sends one request over a control channel and waits for the answer. `before` fills the staging
@@ -109,9 +111,14 @@ __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::requ
   return result;
 }
 
-/// Sends a request without data, and waits for the answer. All lanes of one warp call. Returns as
+/// Sends a request that carries no bytes and returns none. All lanes of one warp call. Returns as
 /// control_call().
-__device__ __forceinline__ std::int32_t plain_call(fs_ref const& fs, rpc::request const& r) {
+__device__ __forceinline__ std::int32_t plain_call(fs_ref const& fs, rpc::operation op,
+                                                   std::int32_t fd, std::uint64_t argument = 0) {
+  rpc::request r;
+  r.op = op;
+  r.file = fd;
+  r.argument[0] = argument;
   return control_call(
       fs, r, [](std::byte*) {}, [](std::byte const*, rpc::completion&) {});
 }

@@ -136,12 +136,8 @@ __device__ int gopen(io_context<Group>& io, char const* path, int flags, unsigne
 template <class Group>
 __device__ int gclose(io_context<Group>& io, int fd) {
   if (io.file().fd == fd) io.file().fd = -1;
-  return io::in_first_warp(io.group(), [&] {
-    rpc::request r;
-    r.op = rpc::operation::close;
-    r.file = fd;
-    return io::plain_call(io.fs(), r);
-  });
+  return io::in_first_warp(io.group(),
+                           [&] { return io::plain_call(io.fs(), rpc::operation::close, fd); });
 }
 
 template <class Group>

@@ -10,24 +10,6 @@
 
 namespace gpufs {
 
-namespace io {
-
-using namespace base;
-
-/// Sends a request about an open file that carries no bytes and returns none. All lanes of one warp
-/// call.
-__device__ __forceinline__ std::int32_t plain_call(fs_ref const& fs, rpc::operation op,
-                                                   std::int32_t fd, std::uint64_t argument = 0) {
-  rpc::request r;
-  r.op = op;
-  r.file = fd;
-  r.argument[0] = argument;
-  return control_call(
-      fs, r, [](std::byte*) {}, [](std::byte const*, rpc::completion&) {});
-}
-
-}  // namespace io
-
 template <class Group>
 __device__ int gfsync(io_context<Group>& io, int fd) {
   return io::in_first_warp(io.group(),

@@ -195,9 +195,9 @@ __device__ __forceinline__ std::int32_t await(fs_ref const& fs, channel const& c
   return answered ? rpc::completion_result(word) : error;
 }
 
-/// Gives up a truncation or an open, after await() has timed out. One thread calls. Returns
-/// -ETIMEDOUT: the daemon will not carry it out. If it has begun to, waits for the answer, however
-/// long that takes, and returns as await().
+/// Gives up a request that io::is_for_caller_alone(), after await() has timed out. One thread
+/// calls. Returns -ETIMEDOUT: the daemon will destroy no bytes, and take no error to be told. If it
+/// has begun to, waits for the answer, however long that takes, and returns as await().
 __device__ __forceinline__ std::int32_t give_up(fs_ref const& fs, channel const& c,
                                                 bool& answered) {
   rpc::completion& words = fs.link.shared.completions[c.number];

@@ -21,7 +21,7 @@ enum class operation : std::uint8_t {
   /// is in argument[1]. The result is the descriptor.
   open,
   /// Closes descriptor `file`. The result is 0, or the error of writing its dirty pages if it was
-  /// the file's last descriptor for writing.
+  /// the file's last descriptor for writing. With argument[0] tells_nobody that error stays.
   close,
   stat,    ///< writes a file_status of descriptor `file` to staging; result 0
   advise,  ///< argument[0] is an advice for which concerns_whole_file(); result 0
@@ -55,6 +55,9 @@ inline constexpr std::uint8_t read_flags =
 /// Flag of an open, besides those of open(2): the file is written and never read through this
 /// descriptor.
 inline constexpr std::uint32_t open_write_once = 1u << 30;
+
+/// request::argument[0] of a close: whoever gets the result drops it.
+inline constexpr std::uint64_t tells_nobody = 1;
 
 /// A request, unpacked. In a ring slot it is eight 64-bit words (pack_word, unpack). offset,
 /// length, staging and argument travel in 48 bits.
@@ -157,12 +160,13 @@ GPUFS_HOST_DEVICE inline request unpack(std::uint64_t const (&w)[words_per_slot]
 /// cache line of its own, so daemon threads do not share lines.
 ///
 /// Some requests destroy bytes: a truncation, an open with O_TRUNC. Such a request must not be
-/// carried out after its caller gave up, over bytes that were written since. And nobody would close
-/// the descriptor of an open. A caller that gives up stores its sequence in `given_up`, then loads
-/// `begun`. The daemon stores the sequence in `begun` before it destroys anything, and before it
-/// answers with a descriptor, then loads `given_up`. All four are sequentially consistent. So at
-/// least one side sees the other: the daemon draws back, or the caller waits for the answer. Both
-/// may happen. Then the answer is -ETIMEDOUT. Once the daemon has begun, it does not ask again.
+/// carried out after its caller gave up, over bytes that were written since. Nobody would close the
+/// descriptor of an open, and an error that a sync or a close takes would be told to nobody. A
+/// caller that gives up stores its sequence in `given_up`, then loads `begun`. The daemon stores
+/// the sequence in `begun` before it destroys anything, takes an error, or answers with a
+/// descriptor, then loads `given_up`. All four are sequentially consistent. So at least one side
+/// sees the other: the daemon draws back, or the caller waits for the answer. Both may happen. Then
+/// the answer is -ETIMEDOUT. Once the daemon has begun, it does not ask again.
 struct alignas(64) completion {
   std::uint64_t word;
   std::uint64_t given_up;  ///< the device writes

@@ -46,8 +46,9 @@ struct registry_settings {
   std::function<std::int64_t()> now_ns{};
 };
 
-/// Asked once, just before bytes of a file are destroyed. False: they must not be, and the call
-/// returns -ETIMEDOUT. Empty: they may be.
+/// Asked once, just before bytes of a file are destroyed, or its error is taken to be told. False:
+/// the caller has given up. Then the bytes, or the error, stay, and the call returns -ETIMEDOUT.
+/// Empty: the caller waits.
 using may_begin = std::function<bool()>;
 
 /// All public functions are thread-safe. Only the constructor throws.
@@ -104,14 +105,13 @@ class file_registry {
   std::int32_t close(std::int32_t descriptor) noexcept;
 
   /// close() in two parts, for callers that must not block. begin_close() returns as close(), or 1:
-  /// then finish_close() must be called, and it blocks. If nobody is told what that returns,
-  /// `is_told` is unset: then its errors are left to the file's other descriptors.
+  /// then finish_close() must be called, and it blocks. It closes also if the caller has given up.
   std::int32_t begin_close(std::int32_t descriptor) noexcept;
-  std::int32_t finish_close(std::int32_t descriptor, bool is_told = true) noexcept;
+  std::int32_t finish_close(std::int32_t descriptor, may_begin const& begin = {}) noexcept;
 
   /// Writes the file's dirty pages and makes the file durable. Blocks. Returns 0, -EBADF, or the
   /// file's first unreported error.
-  std::int32_t sync(std::int32_t descriptor) noexcept;
+  std::int32_t sync(std::int32_t descriptor, may_begin const& begin = {}) noexcept;
 
   /// Writes the file's dirty pages, but not those of O_GWRONCE, and stores the host file's size in
   /// its records. Blocks. Returns 0, -EBADF, as fstat(2), or the file's first unreported error,

@@ -111,17 +111,14 @@ void file_registry::release_kept_of(shard& home) noexcept {
   if (!any) kept_.fetch_and(~(std::uint64_t(1) << home.number), std::memory_order_relaxed);
 }
 
-std::int32_t file_registry::finish_close(std::int32_t descriptor, bool is_told) noexcept {
+std::int32_t file_registry::finish_close(std::int32_t descriptor, may_begin const& begin) noexcept {
   key k{};
   auto const file = written(descriptor, &k, true);
   if (!file) return -EBADF;
   bool const shares = shares_pages(k.access);
   int const flushed = writes_->flush(file.get());
-  int error = is_told ? writes_->take_error(*file) : 0;
-  if (int const refused = file->host->end_writes(); !is_told)
-    write_back::note_loss(*file, refused);
-  else if (error == 0)
-    error = refused;
+  write_back::note_loss(*file, file->host->end_writes());
+  int error = !begin || begin() ? writes_->take_error(*file) : -ETIMEDOUT;
   // The bytes that this descriptor wrote are in the file, not in the pages of others.
   if (!shares) static_cast<void>(look_at(k, *file->host, look::renews));
   std::shared_ptr<stored_file const> last;

@@ -67,8 +67,8 @@ std::shared_ptr<written_file> file_registry::written(std::int32_t descriptor, ke
   return found == files.end() ? nullptr : found->second.file;
 }
 
-std::int32_t file_registry::sync(std::int32_t descriptor) noexcept {
-  if (auto const file = written(descriptor, nullptr, false)) return writes_->sync(*file);
+std::int32_t file_registry::sync(std::int32_t descriptor, may_begin const& begin) noexcept {
+  if (auto const file = written(descriptor, nullptr, false)) return writes_->sync(*file, begin);
   auto const host = borrow(descriptor);
   if (!host) return -EBADF;
   return while_interrupted([&] { return host->sync(); });

@@ -97,6 +97,7 @@ class worker {
   std::int32_t stat(taken_request const& request, bool waits) noexcept;
   std::int32_t advise(taken_request const& request) noexcept;
   [[nodiscard]] std::int32_t open(taken_request const& request, bool waits) noexcept;
+  [[nodiscard]] std::int32_t finish_close(taken_request const& request) noexcept;
   [[nodiscard]] std::int32_t unlink(taken_request const& request) noexcept;
   void answer_elsewhere(taken_request const& request) noexcept;
   void answer_slow(taken_request const& request) noexcept;

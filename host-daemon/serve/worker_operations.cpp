@@ -28,8 +28,8 @@ rpc::completion& completion_of(taken_request const& request) {
   return request.region().completions[request.channel];
 }
 
-// What a request asks before it destroys bytes or answers with a descriptor: whether its caller
-// still waits.
+// What a request asks before it destroys bytes, takes an error, or answers with a descriptor:
+// whether its caller still waits.
 may_begin still_awaited(rpc::completion& words, std::uint64_t sequence) {
   return [&words, sequence] {
     // Pairs with ring::give_up() (rpc::completion).
@@ -165,7 +165,7 @@ void worker::close_unwanted(taken_request const& request, std::int32_t opened) n
   if (registry_.begin_close(opened) != 1) return answer(request, -ETIMEDOUT);
   auto const run = [](slow_work const& self) noexcept {
     auto& on = *static_cast<worker*>(self.on);
-    static_cast<void>(on.registry_.finish_close(self.request.file, false));
+    static_cast<void>(on.registry_.finish_close(self.request.file, [] { return false; }));
     on.answer({self.request, static_cast<thread_endpoint*>(self.about)}, -ETIMEDOUT);
   };
   slow_work work{run, this, request.from, request};
@@ -199,6 +199,13 @@ std::int32_t worker::advise(taken_request const& request) noexcept {
   return concerns_whole_file(what) ? registry_.advise(request.file, 0, 0, what) : -EINVAL;
 }
 
+std::int32_t worker::finish_close(taken_request const& request) noexcept {
+  if (request.argument[0] == rpc::tells_nobody)
+    return registry_.finish_close(request.file, [] { return false; });
+  return registry_.finish_close(request.file,
+                                still_awaited(completion_of(request), request.sequence));
+}
+
 std::int32_t worker::unlink(taken_request const& request) noexcept {
   if (!in_staging(request, request.length) || request.length >= PATH_MAX) return -EINVAL;
   return registry_.unlink(
@@ -219,8 +226,10 @@ void worker::answer_slow(taken_request const& request) noexcept {
   switch (request.op) {
     case rpc::operation::open: return answer_open(request, open(request, true));
     case rpc::operation::stat: return answer(request, stat(request, true));
-    case rpc::operation::close: return answer(request, registry_.finish_close(request.file));
-    case rpc::operation::sync: return answer(request, registry_.sync(request.file));
+    case rpc::operation::close: return answer(request, finish_close(request));
+    case rpc::operation::sync:
+      return answer(request, registry_.sync(request.file, still_awaited(completion_of(request),
+                                                                        request.sequence)));
     case rpc::operation::flush: return answer(request, registry_.flush(request.file));
     case rpc::operation::truncate:
       return answer(request,

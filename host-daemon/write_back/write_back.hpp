@@ -109,7 +109,10 @@ class write_back {
   /// Calls flush(), makes the file durable, and returns its first unreported error, once.
   /// If the file could not be made durable, every later call returns that error, too. The operating
   /// system takes its pages for clean then, and another fdatasync would write nothing.
-  int sync(written_file& file);
+  ///
+  /// `may_tell` is asked before the error is taken; empty: it may be. False: it stays unreported,
+  /// and sync() returns -ETIMEDOUT.
+  int sync(written_file& file, std::function<bool()> const& may_tell = {});
 
   /// Returns the first unreported error, or 0. It counts as reported then.
   int take_error(written_file& file);

@@ -94,13 +94,14 @@ int write_back::flush(written_file const* file, write_back_part const& part, ins
   return timed_out ? -ETIMEDOUT : result;
 }
 
-int write_back::sync(written_file& file) {
+int write_back::sync(written_file& file, std::function<bool()> const& may_tell) {
   int const flushed = flush(&file);
   int error = make_durable(*file.host);
-  int const first = take_error(file);
   int none = 0;
   // An interrupted sync has lost nothing: the next one starts anew.
   if (error != 0 && error != -EINTR) file.not_durable.compare_exchange_strong(none, error);
+  if (may_tell && !may_tell()) return -ETIMEDOUT;
+  int const first = take_error(file);
   if (int const sticks = file.not_durable; sticks != 0) error = sticks;
   if (first != 0) return first;
   // Another caller may have been told of the error. These bytes are not in the file all the same.

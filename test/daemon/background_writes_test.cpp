@@ -273,10 +273,21 @@ TEST_CASE("background writes: what close(2) says is kept if nobody is told") {
     auto const other = t.files.open(t.folder / "file", O_WRONLY);
     REQUIRE(t.files.begin_close(other) == 1);
     t.storage->last_word = -EDQUOT;
-    CHECK(t.files.finish_close(other, is_told) == (is_told ? -EDQUOT : 0));
+    CHECK(t.files.finish_close(other, [&] { return is_told; }) == (is_told ? -EDQUOT : -ETIMEDOUT));
     t.storage->last_word = 0;
     CHECK(t.files.close(fd) == (is_told ? 0 : -EDQUOT));
   }
+}
+
+TEST_CASE("background writes: a sync whose caller has given up leaves the error to the next one") {
+  watched_files t;
+  auto const fd = t.open("file");
+  t.memory.dirty(0, t.memory.version(fd), 0, page_bytes);
+  t.storage->refusal = -ENOSPC;
+  CHECK(t.files.sync(fd, [] { return false; }) == -ETIMEDOUT);
+  CHECK(t.files.sync(fd, [] { return true; }) == -ENOSPC);
+  CHECK(t.files.sync(fd) == 0);
+  CHECK(t.files.close(fd) == 0);
 }
 
 TEST_CASE("background writes: a close that nobody waits for leaves errors to other descriptors") {
@@ -291,7 +302,7 @@ TEST_CASE("background writes: a close that nobody waits for leaves errors to oth
     CHECK(t.writes.flush(nullptr) == -EIO);
     CHECK(t.writes.flush(nullptr) == 0);
     REQUIRE(t.files.begin_close(other) == 1);
-    CHECK(t.files.finish_close(other, is_told) == (is_told ? -ENOSPC : 0));
+    CHECK(t.files.finish_close(other, [&] { return is_told; }) == (is_told ? -ENOSPC : -ETIMEDOUT));
     CHECK(t.files.sync(fd) == (is_told ? 0 : -ENOSPC));
     CHECK(t.files.close(fd) == 0);
   }

@@ -1,5 +1,5 @@
-// Opens whose caller gives up: what the daemon answers, as the caller may have seen that the open
-// had begun, and wait for the answer.
+// Calls whose caller gives up. Of opens: what the daemon answers, as the caller may have seen that
+// the open had begun, and wait for the answer. Of syncs and closes: who is told of an error.
 #include <host-daemon/serve/server.hpp>
 
 #include <test/daemon/daemons.hpp>
@@ -50,7 +50,19 @@ struct noticed_storage final : gpufs::test::forwarding_storage {
   }
 };
 
-// A daemon with one caller, which gives up its first request when the test says so.
+// Files whose ends of writing fail.
+struct refusing_storage final : gpufs::test::forwarding_storage {
+  struct file final : gpufs::test::forwarding_file {
+    using forwarding_file::forwarding_file;
+    int end_writes() const noexcept override { return -EDQUOT; }
+  };
+  std::shared_ptr<stored_file const> wrap(std::shared_ptr<stored_file const> f) override {
+    return std::make_shared<file const>(std::move(f));
+  }
+};
+
+// A daemon with one caller, which gives up a request when the test says so. Its requests have the
+// sequences 1, 2, 3 and so on.
 struct giving_up {
   scratch_folder folder;
   std::string path = make_file(folder, "file", 1000);
@@ -58,9 +70,9 @@ struct giving_up {
   ticket_source tickets{memory.region};
   caller first{memory.region, tickets, 0};
 
-  void give_up() const {
-    // As ring::give_up() does. The first request of a channel has sequence 1.
-    std::atomic_ref<std::uint64_t>{memory.region.completions[0].given_up}.store(1);
+  // As ring::give_up() does.
+  void give_up(std::uint64_t sequence = 1) const {
+    std::atomic_ref<std::uint64_t>{memory.region.completions[0].given_up}.store(sequence);
   }
   [[nodiscard]] bool has_begun() const {
     return std::atomic_ref<std::uint64_t>{memory.region.completions[0].begun}.load() == 1;
@@ -103,4 +115,48 @@ TEST_CASE("given-up opens: a caller that gave up during the truncation gets the 
   CHECK(std::filesystem::file_size(g.path) == 0);
   CHECK(g.first.close(fd) == 0);
   CHECK(g.open_files() == 0);
+}
+
+TEST_CASE("given-up closes: an error that nobody was told of is told by the next sync") {
+  enum class caller_state { waits, has_given_up, drops_the_result };
+  using enum caller_state;
+  for (auto const state : {waits, has_given_up, drops_the_result}) {
+    CAPTURE(int(state));
+    giving_up g;
+    auto settings = with(io_backend::automatic);
+    settings.files.storage = std::make_shared<refusing_storage>();
+    server daemon{g.memory.region, settings};
+    daemon.start();
+    auto const fd = g.first.open(g.path, O_RDWR);
+    auto const other = g.first.open(g.path, O_WRONLY);
+    REQUIRE(other > 0);
+    REQUIRE(other != fd);
+    if (state == has_given_up) g.give_up(3);
+    gpufs::rpc::request close{.op = gpufs::rpc::operation::close, .file = other};
+    if (state == drops_the_result) close.argument[0] = gpufs::rpc::tells_nobody;
+    CHECK(g.first.call(close) == (state == waits ? -EDQUOT : -ETIMEDOUT));
+    CHECK(g.open_files() == 1);
+    gpufs::rpc::request const sync{.op = gpufs::rpc::operation::sync, .file = fd};
+    CHECK(g.first.call(sync) == (state == waits ? 0 : -EDQUOT));
+    CHECK(g.first.call(sync) == 0);
+    CHECK(g.first.close(fd) == -EDQUOT);
+  }
+}
+
+TEST_CASE("given-up syncs: the error is told by the next one") {
+  giving_up g;
+  auto settings = with(io_backend::automatic);
+  settings.files.storage = std::make_shared<refusing_storage>();
+  server daemon{g.memory.region, settings};
+  daemon.start();
+  auto const fd = g.first.open(g.path, O_RDWR);
+  auto const other = g.first.open(g.path, O_WRONLY);
+  gpufs::rpc::request close{.op = gpufs::rpc::operation::close, .file = other};
+  close.argument[0] = gpufs::rpc::tells_nobody;
+  CHECK(g.first.call(close) == -ETIMEDOUT);
+  gpufs::rpc::request const sync{.op = gpufs::rpc::operation::sync, .file = fd};
+  g.give_up(4);
+  CHECK(g.first.call(sync) == -ETIMEDOUT);
+  CHECK(g.first.call(sync) == -EDQUOT);
+  CHECK(g.first.call(sync) == 0);
 }
