@@ -130,6 +130,7 @@ int address_space::drop(object& o, bool also_changed) {
   if (also_changed) {
     forget_dirty(o, o.all());
     f.changed = f.refused = f.spilled = {};
+    f.loss = 0;
   } else {
     for (auto const& run : f.changed.runs()) {
       auto const bytes = o.bytes_in(run);

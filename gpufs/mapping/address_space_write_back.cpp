@@ -85,13 +85,14 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) try 
 }
 
 // What the OS had not written when it says an error may be lost, whatever it says next time. These
-// pages differ from all that the file may have, until they are written again.
+// pages differ from all that the file may have, until they are written again. Those that no memory
+// has any more cannot be: the OS may by now read old bytes in their place.
 int address_space::make_durable(quiet_lock& lock, object& o) {
   auto& f = *o.file;
   int error = 0;
   lock.without([&] { error = f.file->sync(); });
   auto const pages = std::exchange(f.undurable, {});
-  if (error == 0) return 0;
+  if (error == 0) return f.loss;
   block_runs blocks;
   for (auto const& run : pages.runs()) {
     blocks.add(o.blocks_of(run.first * file_page, (run.end - run.first) * file_page));
@@ -102,7 +103,9 @@ int address_space::make_durable(quiet_lock& lock, object& o) {
   for (auto const& run : o.present(blocks)) {
     f.changed.add(run);
     f.refused.add(run);
+    blocks.take(run);
   }
+  if (!blocks.empty()) f.loss = error;
   note_error(o, 0, error);
   return error;
 }

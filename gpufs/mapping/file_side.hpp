@@ -61,7 +61,9 @@ struct file_side {
   std::shared_ptr<backing_file const> spill_file = {};  ///< null: nothing was spilled
   block_runs changed = {};  ///< blocks that may differ from the file, since calls or the CPU wrote
   block_runs refused = {};  ///< of them, those that could not be written
-  block_runs undurable = {};     ///< pages that were written since the last fdatasync
+  block_runs undurable = {};  ///< pages that were written since the last fdatasync
+  /// of a failed fdatasync of pages that no memory has any more; 0: none
+  int loss = 0;
   buffer<page_hash> known = {};  ///< hashes of what the file has. None: all pages are written
   bool is_busy = false;          ///< it is written back, or waits for that
   bool is_still = false;         ///< it is written back: nobody writes to it meanwhile

@@ -77,6 +77,9 @@ class mapping {
   /// pages of 4 KiB, and makes it durable. Waits for calls that may write them. Any host thread
   /// calls. Objects without a file and scratch objects: does nothing.
   ///
+  /// If fdatasync(2) fails, the disk may have lost bytes that lay in the file alone. Then every
+  /// call returns that error, until discard().
+  ///
   /// Returns 0, or the first error, once. What could not be written stays for the next call:
   ///   -EINVAL not all of them lie in the object | -EIO the device or the disk failed
   ///   -ENOSPC | -EDQUOT | -EFBIG | -ENOMEM | -errno as pread(2), pwrite(2) or fdatasync(2)
