@@ -53,8 +53,7 @@ class address_space {
   object& allocate(std::uint64_t bytes, map_options const& options);
   /// Throws as shared_memory::map(). The options are valid.
   object& map_file(file_to_map const& what, map_options const& options);
-  /// Waits until no call uses the object, and writes back what was changed. Returns 0, -EIO or the
-  /// error of the file.
+  /// As mapping::unmap().
   int remove(object& o);
 
   /// See mapping's functions of these names. `first` and `bytes` lie in the object.
@@ -219,6 +218,7 @@ class address_space {
   void leave_device(quiet_lock& lock, object& o, std::size_t i);
   [[nodiscard]] int enter_device(quiet_lock& lock, object& o, std::size_t i);
   void leave_host(quiet_lock& lock, object& o, std::size_t i);
+  void leave_file_windows(quiet_lock& lock, object& o);
   [[nodiscard]] int enter_host(quiet_lock& lock, object& o, std::size_t i);
   void set_tier(object& o, std::size_t i, tier to);
   void forget_chunks(object& o);

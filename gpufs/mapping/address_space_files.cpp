@@ -1,5 +1,6 @@
 // Objects with a file behind them: made, looked at again, given up.
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/at_end.hpp>
 #include <gpufs/mapping/device_scope.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 #include <gpufs/shared_memory_error.hpp>
@@ -100,6 +101,22 @@ int address_space::discard(object& o) {
   return drop(o, true);
 }
 
+// The device has pinned pages of the file. After truncate(2) they are not the file's any more, so
+// it lets go of them. As in remap(), nobody moves chunks meanwhile, or begins a call that uses
+// them.
+void address_space::leave_file_windows(quiet_lock& lock, object& o) {
+  auto& f = *o.file;
+  f.stops.store(true, std::memory_order_relaxed);
+  f.is_busy = true;
+  at_end const end{[&] {
+    f.is_busy = false;
+    f.stops.store(false, std::memory_order_relaxed);
+    tell_changes();
+  }};
+  for (std::size_t i = 0; i < o.chunks.size(); ++i)
+    if (o.chunks[i].where == tier::host) leave_host(lock, o, i);
+}
+
 // The device lacks bytes of the file from now on, and the CPU's side, too. `also_changed`: of the
 // whole object, else of units that nobody has changed, if others have changed the file.
 int address_space::drop(object& o, bool also_changed) {
@@ -124,6 +141,7 @@ int address_space::drop(object& o, bool also_changed) {
     return -ESTALE;
   }
   if (!also_changed && f.seen == now) return 0;
+  if (o.is_read_only()) leave_file_windows(lock, o);
   f.seen = settled_version(*f.file);
   block_runs dropped;
   dropped.add(f.units_of(0, o.bytes));
@@ -166,22 +184,18 @@ int address_space::remap(object& o, file_to_map const& what) {
   // object. Calls that are not launched yet may be those of a thread that waits for that.
   take_ended_calls();
   if (std::ranges::any_of(o.uses, is_of_call)) return -EBUSY;
-  struct end_of_work {
-    address_space& space;
-    file_side& f;
-    bool is_busy = false;
-    ~end_of_work() {
-      if (is_busy) f.is_busy = false;
-      f.stops.store(false, std::memory_order_relaxed);
-      space.tell_changes();
-    }
-  } end{*this, f};
+  bool is_busy = false;
+  at_end const end{[&] {
+    if (is_busy) f.is_busy = false;
+    f.stops.store(false, std::memory_order_relaxed);
+    tell_changes();
+  }};
   stop_filling(lock, o);
   wait_until(lock, [&] { return !f.is_busy && f.fills == 0 && !o.is_moving(); });
   // Another thread may have written bytes, or written them back, meanwhile.
   if (!o.uses.empty() || !f.changed.empty() || !f.undurable.empty()) return -EBUSY;
   if (has_failed_) return -EIO;
-  f.is_busy = end.is_busy = true;  // nobody brings bytes, or uses it for writing
+  f.is_busy = is_busy = true;  // nobody brings bytes, or uses it for writing
   auto const pinned = forget_pins(o, all_pieces);
   for (std::size_t i = 0; i < o.chunks.size(); ++i)
     if (o.chunks[i].where == tier::host) leave_host(lock, o, i);

@@ -37,10 +37,10 @@ struct address_space::placed_chunks {
   std::vector<std::pair<object*, std::size_t>> which;
 };
 
-// Chunks that are all in place need no plan. Those at the host get one if something has changed
-// since the last: the gain of a move does not come by itself.
+// Chunks that are all in place need no plan. Those at the host, and those that advice wants there,
+// get one if something has changed since the last: the gain of a move does not come by itself.
 bool address_space::must_plan(used_objects const& all) {
-  bool at_host = false;
+  bool at_host = tiers_.has_host_advice;
   for (auto const& [o, u] : all) {
     if (o->single.empty()) continue;
     auto const [first, end] = chunks_of(*o, u.blocks);
@@ -122,7 +122,7 @@ bool address_space::can_move(object const& o, block_run blocks) const {
 // Returns 0: all is in place; 1: look again, objects may have come or gone; -EAGAIN: chunks have to
 // move, which is not wanted here; or an error.
 int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_bytes missing) {
-  if (tiers_.single_chunks == 0) return 0;
+  if (tiers_.single_chunks == 0 && !tiers_.has_host_advice) return 0;
   bool const may_wait = missing == missing_bytes::bring;
   if (tiers_.is_placing) {
     if (!may_wait) return -EAGAIN;
@@ -235,6 +235,7 @@ void address_space::advise(object& o, block_run r, memory_advice advice) {
   quiet_lock const lock(mutex_);
   auto const [first, end] = chunks_of(o, r);
   for (auto i = first; i < end; ++i) o.chunks[i].advice = advice;
+  tiers_.has_host_advice |= advice == memory_advice::host;
   ++tiers_.changes;
 }
 

@@ -35,6 +35,7 @@ class planner {
     for (auto const i : order)
       if (to_[i] == tier::away) possible = possible && place(order, i);
     if (!possible && !pack_anew(order)) return {false, {}};
+    if (possible) demote(order);
     if (possible) promote(order);
     make_room(tier::device);
     make_room(tier::host);
@@ -104,6 +105,16 @@ class planner {
     bool const is_kept_out = c.advice == memory_advice::host;
     assign(i, (pays || is_asked) && !is_kept_out ? tier::device : tier::host);
     return true;
+  }
+
+  // What lies in device memory, and is to lie at the host.
+  void demote(std::vector<std::size_t> const& order) {
+    for (auto const i : order) {
+      auto const& c = at(i);
+      if (c.advice == memory_advice::host && to_[i] == tier::device && !c.is_fixed &&
+          fits(tier::host, c.bytes))
+        assign(i, tier::host);
+    }
   }
 
   // What lies at the host and would pay in device memory. What advice asks for takes the place of

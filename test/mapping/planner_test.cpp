@@ -112,6 +112,14 @@ TEST_CASE("planner: advice comes before the front of objects") {
   all[0].advice = memory_advice::host;
   auto now = placed(all, {4 * mebi, 100 * mebi});
   CHECK(now == std::vector{tier::host, tier::host, tier::device, tier::device});
+  // Also where it has been elsewhere.
+  for (auto& c : all) c.where = tier::device;
+  CHECK(placed(all, {8 * mebi, 100 * mebi}) ==
+        std::vector{tier::host, tier::device, tier::device, tier::device});
+  CHECK(placed(all, {8 * mebi, mebi}) == std::vector(4, tier::device));  // no room
+  all[0].is_fixed = true;
+  CHECK(placed(all, {8 * mebi, 100 * mebi}) == std::vector(4, tier::device));
+  all[0].is_fixed = false;
   // Also where others have the room already.
   for (std::size_t i = 0; i < 4; ++i) all[i].where = i < 2 ? tier::device : tier::host;
   all[0].advice = memory_advice::automatic;

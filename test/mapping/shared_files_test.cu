@@ -232,6 +232,24 @@ TEST_CASE("a read-only object shows the file's bytes to kernels after refresh()"
   CHECK(sum_on_device(memory, m, content.size()) == sum_of(content));
 }
 
+TEST_CASE("refresh() of a read-only object that the GPU reads where the OS has it") {
+  for (bool const is_cut : {false, true}) {
+    CAPTURE(is_cut);
+    auto content = numbers(4 * mebi / 4);
+    named_file const file(content);
+    shared_memory memory;
+    mapping m = memory.map(file.path());
+    CHECK(m.advise(0, m.size(), memory_advice::host) == 0);
+    CHECK(sum_on_device(memory, m, content.size()) == sum_of(content));
+    CHECK(m.tiers().host == m.size());
+    content[9] = content[512 * kibi] = 900;
+    if (is_cut) REQUIRE(::truncate(file.path().c_str(), 0) == 0);  // other pages from now on
+    file.write(content, 0);
+    CHECK(m.refresh() == 0);
+    CHECK(sum_on_device(memory, m, content.size()) == sum_of(content));
+  }
+}
+
 TEST_CASE("I/O calls of the memory go to and from objects with files") {
   auto content = numbers(256 * kibi);
   named_file const file(content), other(numbers(256 * kibi, 100));
