@@ -195,7 +195,9 @@ int address_space::remap(object& o, file_to_map const& what) {
   // Another thread may have written bytes, or written them back, meanwhile.
   if (!o.uses.empty() || !f.changed.empty() || !f.undurable.empty()) return -EBUSY;
   if (has_failed_) return -EIO;
-  f.is_busy = is_busy = true;  // nobody brings bytes, or uses it for writing
+  if (f.loss != 0) return f.loss;
+  f.is_busy = is_busy = true;                      // nobody brings bytes, or uses it for writing
+  f.stops.store(true, std::memory_order_relaxed);  // leave_file_windows() may have ended meanwhile
   auto const pinned = forget_pins(o, all_pieces);
   for (std::size_t i = 0; i < o.chunks.size(); ++i)
     if (o.chunks[i].where == tier::host) leave_host(lock, o, i);
@@ -203,7 +205,7 @@ int address_space::remap(object& o, file_to_map const& what) {
   f.file = what.file;
   f.use = what.use;
   f.begins_with = what.begins_with;
-  f.absent = f.in_file = f.undurable = {};
+  f.absent = f.in_file = f.undurable = f.reread = {};
   f.seen = settled_version(*f.file);
   int result = 0;
   try {

@@ -117,8 +117,7 @@ std::vector<fill_piece> address_space::pieces_to_fill(object& o, block_run units
 int address_space::fill(quiet_lock& lock, object& o, block_run units) {
   auto& f = *o.file;
   fill_job job{.pieces = pieces_to_fill(o, units)};
-  // With stops set, threads that try again and again would keep remap() from seeing an end of
-  // fills.
+  // Else threads that try again and again would keep remap() from seeing an end of fills.
   if (job.pieces.empty() || f.stops.load(std::memory_order_relaxed)) return 0;
   if (reads_no_more(f)) return -ECANCELED;
   auto filling = f.filling;
@@ -256,6 +255,7 @@ void address_space::end_piece(object& o, fill_job& job, fill_piece& piece, int e
     if (piece.source == fill_source::spill_file)
       count(o, &mapping_statistics::spill_read_bytes, bytes);
     if (piece.source == fill_source::file) count(o, &mapping_statistics::fill_bytes, bytes);
+    f.note_read(to_pages(piece.bytes));
     if (is_direct) count(o, &mapping_statistics::direct_fill_bytes, bytes);
   }
   f.filling.take(piece.units);

@@ -40,11 +40,15 @@ struct address_space::placed_chunks {
 // Chunks that are all in place need no plan. Those at the host, and those that advice wants there,
 // get one if something has changed since the last: the gain of a move does not come by itself.
 bool address_space::must_plan(used_objects const& all) {
-  bool at_host = tiers_.has_host_advice;
+  bool at_host = false;
   for (auto const& [o, u] : all) {
-    if (o->single.empty()) continue;
+    if (o->single.empty() && !tiers_.has_host_advice) continue;
     auto const [first, end] = chunks_of(*o, u.blocks);
-    for (auto i = first; i < end; ++i) o->chunks[i].last_call = u.call;
+    for (auto i = first; i < end; ++i) {
+      auto& c = o->chunks[i];
+      c.last_call = u.call;
+      at_host = at_host || (c.advice == memory_advice::host && c.where == tier::device);
+    }
     if (o->away.overlaps(u.blocks)) return true;
     at_host = at_host || o->single.overlaps(u.blocks);
   }

@@ -85,14 +85,18 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) try 
 }
 
 // What the OS had not written when it says an error may be lost, whatever it says next time. These
-// pages differ from all that the file may have, until they are written again. Those that no memory
-// has any more cannot be: the OS may by now read old bytes in their place.
+// pages differ from all that the file may have, until they are written again. Those that have left
+// memory cannot be: the OS may by now read old bytes in their place. A sync that is interrupted has
+// lost nothing.
 int address_space::make_durable(quiet_lock& lock, object& o) {
   auto& f = *o.file;
   int error = 0;
   lock.without([&] { error = f.file->sync(); });
+  if (error == -EINTR) return error;
   auto const pages = std::exchange(f.undurable, {});
+  auto const reread = std::exchange(f.reread, {});
   if (error == 0) return f.loss;
+  int const before = std::exchange(f.loss, error);  // stays so if memory runs out below
   block_runs blocks;
   for (auto const& run : pages.runs()) {
     blocks.add(o.blocks_of(run.first * file_page, (run.end - run.first) * file_page));
@@ -105,7 +109,7 @@ int address_space::make_durable(quiet_lock& lock, object& o) {
     f.refused.add(run);
     blocks.take(run);
   }
-  if (!blocks.empty()) f.loss = error;
+  if (blocks.empty() && reread.empty()) f.loss = before;
   note_error(o, 0, error);
   return error;
 }

@@ -62,7 +62,8 @@ struct file_side {
   block_runs changed = {};  ///< blocks that may differ from the file, since calls or the CPU wrote
   block_runs refused = {};  ///< of them, those that could not be written
   block_runs undurable = {};  ///< pages that were written since the last fdatasync
-  /// of a failed fdatasync of pages that no memory has any more; 0: none
+  block_runs reread = {};     ///< of them, those that were read from the file since
+  /// of a failed fdatasync of pages that have left memory; 0: none
   int loss = 0;
   buffer<page_hash> known = {};  ///< hashes of what the file has. None: all pages are written
   bool is_busy = false;          ///< it is written back, or waits for that
@@ -76,6 +77,9 @@ struct file_side {
   std::atomic<bool> stops{false};  ///< the object goes or gets another file: nobody brings bytes
   std::thread filler = {};         ///< of an eager object
 
+  void note_read(block_run pages) {
+    for (auto const& run : undurable.within(pages)) reread.add(run);
+  }
   [[nodiscard]] bool is_written_back() const { return use != access::read && !is_scratch; }
   [[nodiscard]] block_run units_of(std::uint64_t first, std::uint64_t end) const {
     if (first >= end) return {0, 0};

@@ -30,12 +30,12 @@ class planner {
   placement_plan run() {
     count_kept();
     auto const order = needed_in_order();
+    demote(order);
     // A chunk of more than the budget in device memory: the budget has shrunk.
     bool possible = true;
     for (auto const i : order)
       if (to_[i] == tier::away) possible = possible && place(order, i);
     if (!possible && !pack_anew(order)) return {false, {}};
-    if (possible) demote(order);
     if (possible) promote(order);
     make_room(tier::device);
     make_room(tier::host);
@@ -107,12 +107,13 @@ class planner {
     return true;
   }
 
-  // What lies in device memory, and is to lie at the host.
+  // What lies in device memory and is to lie at the host, as far as that has room. Nothing has to
+  // leave the host for it: that would come back at the next launch.
   void demote(std::vector<std::size_t> const& order) {
     for (auto const i : order) {
       auto const& c = at(i);
       if (c.advice == memory_advice::host && to_[i] == tier::device && !c.is_fixed &&
-          fits(tier::host, c.bytes))
+          held(tier::host) + c.bytes <= budget(tier::host))
         assign(i, tier::host);
     }
   }

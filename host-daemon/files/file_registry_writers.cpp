@@ -1,14 +1,26 @@
 // Files that are written: the start and end of writing, and files that are kept for dirty pages.
 #include <host-daemon/base/open_kind.hpp>
+#include <host-daemon/base/say.hpp>
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <bit>
 #include <cerrno>
+#include <cstring>
 #include <iterator>
 #include <new>
 
 namespace gpufs::daemon {
+
+namespace {
+
+// Says what the last close would have returned, had its caller not given up.
+void say_loss(written_file const& file) noexcept {
+  if (int const error = file.loss.load(std::memory_order_acquire); error != 0)
+    say("{}: bytes may be lost: {}", file.path, std::strerror(-error));
+}
+
+}  // namespace
 
 std::shared_ptr<written_file> file_registry::start_writing(
     shard& home, key const& k, std::shared_ptr<stored_file const> const& host,
@@ -72,6 +84,7 @@ void file_registry::end_writing(shard& home, key const& k,
   if (!clean && shares) ++found->second.kept;
   if (!clean) kept_.fetch_or(std::uint64_t(1) << home.number, std::memory_order_relaxed);
   if (--found->second.descriptors > 0 || found->second.kept > 0 || !clean) return;
+  say_loss(*file);
   writes_->forget(*file);
   home.writing.erase(found);
 }
@@ -104,6 +117,7 @@ void file_registry::release_kept_of(shard& home) noexcept {
       for (; kept.kept > 0; --kept.kept) home.versions.close(which.device, which.inode, true);
       home.changed_at = next_look();
       ends = kept.descriptors == 0;
+      if (ends) say_loss(*kept.file);
       if (ends) writes_->forget(*kept.file);
     }
     w = ends ? files.erase(w) : std::next(w);

@@ -77,8 +77,8 @@ class mapping {
   /// pages of 4 KiB, and makes it durable. Waits for calls that may write them. Any host thread
   /// calls. Objects without a file and scratch objects: does nothing.
   ///
-  /// If fdatasync(2) fails, the disk may have lost bytes that lay in the file alone. Then every
-  /// call returns that error, until discard().
+  /// If fdatasync(2) fails, the disk may have lost bytes. Those that have not left memory are
+  /// written again by the next call. For others every call returns that error, until discard().
   ///
   /// Returns 0, or the first error, once. What could not be written stays for the next call:
   ///   -EINVAL not all of them lie in the object | -EIO the device or the disk failed
@@ -94,7 +94,8 @@ class mapping {
   /// has changed and not written back stay. Scratch objects: does nothing.
   ///
   /// Stores of others through mmap(2) count as soon as they are synced. Objects of access::write
-  /// see the file where they have written back. Returns 0, or
+  /// see the file where they have written back. May wait for kernels if the object is only read and
+  /// has bytes in memory_tiers::host. Returns 0, or
   ///   -EBUSY a call uses the object | -ESTALE the file became shorter | -EIO | -errno as fstat(2)
   int refresh();
 

@@ -120,6 +120,11 @@ TEST_CASE("planner: advice comes before the front of objects") {
   all[0].is_fixed = true;
   CHECK(placed(all, {8 * mebi, 100 * mebi}) == std::vector(4, tier::device));
   all[0].is_fixed = false;
+  // Nothing leaves the host for it.
+  all.push_back(a_chunk(tier::host, false));
+  CHECK(placed(all, {8 * mebi, 2 * mebi}) ==
+        std::vector{tier::device, tier::device, tier::device, tier::device, tier::host});
+  all.pop_back();
   // Also where others have the room already.
   for (std::size_t i = 0; i < 4; ++i) all[i].where = i < 2 ? tier::device : tier::host;
   all[0].advice = memory_advice::automatic;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -64,9 +65,12 @@ void write_range(std::string const& file, std::uint64_t contents, std::uint64_t 
   std::vector<std::byte> bytes(std::min(length, piece));
   for (std::uint64_t done = 0; done < length;) {
     auto const n = std::min(length - done, piece);
-    for (std::uint64_t i = 0; i < n; ++i) {
+    for (std::uint64_t i = 0; i < n;) {
       auto const at = offset + done + i;
-      bytes[i] = std::byte(word_of(contents, at / 8) >> at % 8 * 8);
+      auto const rest = word_of(contents, at / 8) >> at % 8 * 8;
+      auto const some = std::min(8 - at % 8, n - i);
+      std::memcpy(&bytes[i], &rest, some);
+      i += some;
     }
     if (::pwrite(fd, bytes.data(), n, off_t(offset + done)) != ssize_t(n)) fail(file);
     done += n;
