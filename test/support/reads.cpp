@@ -82,7 +82,7 @@ std::string read_batch::problem(std::size_t i) const {
   if (op.result != e.result)
     return fmt::format("{} returned {}, not {}", where(), op.result, e.result);
   auto const* const bytes = got_.data() + op.place;
-  if (std::memcmp(bytes, e.bytes.data(), e.bytes.size()) != 0) {
+  if (!e.bytes.empty() && std::memcmp(bytes, e.bytes.data(), e.bytes.size()) != 0) {
     auto const b = std::size_t(
         std::ranges::mismatch(e.bytes, std::span{bytes, e.bytes.size()}).in1 - e.bytes.begin());
     return fmt::format("{}: byte {} is {:#x}, not {:#x}", where(), b, int(bytes[b]),
