@@ -316,7 +316,10 @@ mapping_config any_settings(std::mt19937_64& random) {
   std::uint64_t const blocks[] = {block_automatic, 4 << 10, 16 << 10, 64 << 10, 1 << 20};
   c.coherence_block = blocks[random() % 5];
   c.rolling_size = static_cast<std::uint32_t>(random() % 6);
-  if (separate_sides) return c;  // chunks stay where they are
+  if (separate_sides) {  // chunks stay where they are, also if advice wants them at the host
+    c.host_memory = 0;
+    return c;
+  }
   // All in device memory, and less and less of it and of the host's.
   std::uint64_t const budgets[] = {0, 1, 2 * mebi, 4 * mebi, 8 * mebi};
   c.device_memory = budgets[random() % 5];
