@@ -117,8 +117,10 @@ void file_registry::release_kept_of(shard& home) noexcept {
       for (; kept.kept > 0; --kept.kept) home.versions.close(which.device, which.inode, true);
       home.changed_at = next_look();
       ends = kept.descriptors == 0;
-      if (ends) say_loss(*kept.file);
-      if (ends) writes_->forget(*kept.file);
+      if (ends) {
+        say_loss(*kept.file);
+        writes_->forget(*kept.file);
+      }
     }
     w = ends ? files.erase(w) : std::next(w);
   }

@@ -21,6 +21,8 @@
 
 using namespace gpufs::daemon;
 using gpufs::io_backend;
+using gpufs::rpc::operation;
+using gpufs::rpc::request;
 using gpufs::test::caller;
 using gpufs::test::make_file;
 using gpufs::test::region_memory;
@@ -84,6 +86,33 @@ struct giving_up {
   }
 };
 
+auto with_refusing_storage() {
+  auto settings = with(io_backend::automatic);
+  settings.files.storage = std::make_shared<refusing_storage>();
+  return settings;
+}
+
+// Two descriptors for writing of a file whose ends of writing fail. Sequences 1 and 2 are their
+// opens.
+struct two_writers : giving_up {
+  server daemon{memory.region, with_refusing_storage()};
+  std::int32_t fd = 0, other = 0;
+
+  two_writers() {
+    daemon.start();
+    fd = first.open(path, O_RDWR);
+    other = first.open(path, O_WRONLY);
+    REQUIRE(other > 0);
+    REQUIRE(other != fd);
+  }
+  std::int32_t close_other(bool drops_the_result) {
+    request close{.op = operation::close, .file = other};
+    if (drops_the_result) close.argument[0] = gpufs::rpc::tells_nobody;
+    return first.call(close);
+  }
+  std::int32_t sync() { return first.call({.op = operation::sync, .file = fd}); }
+};
+
 }  // namespace
 
 TEST_CASE("given-up opens: a caller that waits nevertheless gets -ETIMEDOUT, and no file is open") {
@@ -122,41 +151,21 @@ TEST_CASE("given-up closes: an error that nobody was told of is told by the next
   using enum caller_state;
   for (auto const state : {waits, has_given_up, drops_the_result}) {
     CAPTURE(int(state));
-    giving_up g;
-    auto settings = with(io_backend::automatic);
-    settings.files.storage = std::make_shared<refusing_storage>();
-    server daemon{g.memory.region, settings};
-    daemon.start();
-    auto const fd = g.first.open(g.path, O_RDWR);
-    auto const other = g.first.open(g.path, O_WRONLY);
-    REQUIRE(other > 0);
-    REQUIRE(other != fd);
-    if (state == has_given_up) g.give_up(3);
-    gpufs::rpc::request close{.op = gpufs::rpc::operation::close, .file = other};
-    if (state == drops_the_result) close.argument[0] = gpufs::rpc::tells_nobody;
-    CHECK(g.first.call(close) == (state == waits ? -EDQUOT : -ETIMEDOUT));
-    CHECK(g.open_files() == 1);
-    gpufs::rpc::request const sync{.op = gpufs::rpc::operation::sync, .file = fd};
-    CHECK(g.first.call(sync) == (state == waits ? 0 : -EDQUOT));
-    CHECK(g.first.call(sync) == 0);
-    CHECK(g.first.close(fd) == -EDQUOT);
+    two_writers t;
+    if (state == has_given_up) t.give_up(3);
+    CHECK(t.close_other(state == drops_the_result) == (state == waits ? -EDQUOT : -ETIMEDOUT));
+    CHECK(t.open_files() == 1);
+    CHECK(t.sync() == (state == waits ? 0 : -EDQUOT));
+    CHECK(t.sync() == 0);
+    CHECK(t.first.close(t.fd) == -EDQUOT);
   }
 }
 
 TEST_CASE("given-up syncs: the error is told by the next one") {
-  giving_up g;
-  auto settings = with(io_backend::automatic);
-  settings.files.storage = std::make_shared<refusing_storage>();
-  server daemon{g.memory.region, settings};
-  daemon.start();
-  auto const fd = g.first.open(g.path, O_RDWR);
-  auto const other = g.first.open(g.path, O_WRONLY);
-  gpufs::rpc::request close{.op = gpufs::rpc::operation::close, .file = other};
-  close.argument[0] = gpufs::rpc::tells_nobody;
-  CHECK(g.first.call(close) == -ETIMEDOUT);
-  gpufs::rpc::request const sync{.op = gpufs::rpc::operation::sync, .file = fd};
-  g.give_up(4);
-  CHECK(g.first.call(sync) == -ETIMEDOUT);
-  CHECK(g.first.call(sync) == -EDQUOT);
-  CHECK(g.first.call(sync) == 0);
+  two_writers t;
+  CHECK(t.close_other(true) == -ETIMEDOUT);
+  t.give_up(4);
+  CHECK(t.sync() == -ETIMEDOUT);
+  CHECK(t.sync() == -EDQUOT);
+  CHECK(t.sync() == 0);
 }
