@@ -36,7 +36,10 @@ class planner {
     for (auto const i : order)
       if (to_[i] == tier::away) possible = possible && place(order, i);
     if (!possible && !pack_anew(order)) return {false, {}};
-    if (possible) promote(order);
+    // What the one moves is room for the other: they trade places in one plan. It ends, as each move
+    // puts more of what ranks high into device memory, or less of what ranks lowest.
+    while (possible && promote(order) && demote(order)) {
+    }
     make_room(tier::device);
     make_room(tier::host);
     return {true, moves()};
@@ -108,19 +111,24 @@ class planner {
   }
 
   // What lies in device memory and is to lie at the host, as far as that has room. Nothing has to
-  // leave the host for it: that would come back at the next launch.
-  void demote(std::vector<std::size_t> const& order) {
+  // leave the host for it: that would come back at the next launch. Returns whether any moves.
+  bool demote(std::vector<std::size_t> const& order) {
+    bool moved = false;
     for (auto const i : order) {
       auto const& c = at(i);
       if (c.advice == memory_advice::host && to_[i] == tier::device && !c.is_fixed &&
-          held(tier::host) + c.bytes <= budget(tier::host))
+          held(tier::host) + c.bytes <= budget(tier::host)) {
         assign(i, tier::host);
+        moved = true;
+      }
     }
+    return moved;
   }
 
   // What lies at the host and would pay in device memory. What advice asks for takes the place of
-  // what has none.
-  void promote(std::vector<std::size_t> const& order) {
+  // what has none. Returns whether any moves.
+  bool promote(std::vector<std::size_t> const& order) {
+    bool moved = false;
     for (auto const i : order) {
       auto const& c = at(i);
       if (to_[i] != tier::host || c.where != tier::host || c.is_fixed) continue;
@@ -130,13 +138,18 @@ class planner {
         assign(i, tier::away);  // what it displaces may take its place
         bool const fits_now = fits(tier::device, c.bytes) || displace(order, i);
         assign(i, fits_now ? tier::device : tier::host);
+        moved = moved || fits_now;
         continue;
       }
       if (!fits(tier::device, c.bytes)) continue;
       double const cost =
           costs_.move(tier::host, tier::device, c.bytes) + cost_of_room(tier::device, c.bytes);
-      if (cost < launches_that_pay * costs_.gain(c.bytes)) assign(i, tier::device);
+      if (cost < launches_that_pay * costs_.gain(c.bytes)) {
+        assign(i, tier::device);
+        moved = true;
+      }
     }
+    return moved;
   }
 
   // Sends chunks of lower rank to the host, the last ones first, until `i` fits.
