@@ -142,12 +142,15 @@ int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_
     return 1;
   }
   auto const chunks = all_chunks(all);
-  auto const plan = plan_placement(chunks.seen, tiers_.budgets);
+  // Else plans that are cut short could move chunks there and back for ever.
+  auto const which = tiers_.was_cut_short ? moves_of_plan::needed : moves_of_plan::all;
+  auto const plan = plan_placement(chunks.seen, tiers_.budgets, which);
   if (!plan.is_possible && tiers_.forgetting != 0) {
     if (!may_wait) return -EAGAIN;
     wait_until(lock, [this] { return tiers_.forgetting == 0; });
     return 1;
   }
+  if (!plan.is_possible || plan.moves.empty()) tiers_.was_cut_short = false;
   if (!plan.is_possible) return refuse_to_place(chunks);
   if (plan.moves.empty()) {
     tiers_.last_placed.clear();
@@ -215,7 +218,8 @@ int address_space::carry_out(quiet_lock& lock, placed_chunks const& all,
           m + 1, moves.end(), [&](planned_move const& later) { return later.which == m->which; });
       if (int const result = move_chunk(lock, *o, i, m->to, is_last); result != 0) return result;
       // Chunks that leave the device fill the host. They spill before others follow.
-      if (tiers_.make_spill_file != nullptr && tiers_.is_over()) break;
+      tiers_.was_cut_short = tiers_.make_spill_file != nullptr && tiers_.is_over();
+      if (tiers_.was_cut_short) break;
     }
   } catch (std::exception const&) {
     fail();

@@ -27,18 +27,18 @@ class planner {
     for (std::size_t i = 0; i < chunks.size(); ++i) to_[i] = chunks[i].where;
   }
 
-  placement_plan run() {
+  placement_plan run(bool all_moves) {
     count_kept();
     auto const order = needed_in_order();
-    demote(order);
+    if (all_moves) demote(order);
     // A chunk of more than the budget in device memory: the budget has shrunk.
     bool possible = true;
     for (auto const i : order)
       if (to_[i] == tier::away) possible = possible && place(order, i);
     if (!possible && !pack_anew(order)) return {false, {}};
-    // What the one moves is room for the other: they trade places in one plan. It ends, as each move
-    // puts more of what ranks high into device memory, or less of what ranks lowest.
-    while (possible && promote(order) && demote(order)) {
+    // What the one moves is room for the other: they trade places in one plan. It ends, as each
+    // move puts more of what ranks high into device memory, or less of what ranks lowest.
+    while (possible && all_moves && promote(order) && demote(order)) {
     }
     make_room(tier::device);
     make_room(tier::host);
@@ -111,13 +111,17 @@ class planner {
   }
 
   // What lies in device memory and is to lie at the host, as far as that has room. Nothing has to
-  // leave the host for it: that would come back at the next launch. Returns whether any moves.
+  // leave the host for it: that would come back at the next launch. And what is away comes first:
+  // it has to move in any case. Returns whether any moves.
   bool demote(std::vector<std::size_t> const& order) {
     bool moved = false;
+    std::uint64_t coming = 0;
+    for (auto const i : order)
+      if (at(i).advice == memory_advice::host && to_[i] == tier::away) coming += at(i).bytes;
     for (auto const i : order) {
       auto const& c = at(i);
       if (c.advice == memory_advice::host && to_[i] == tier::device && !c.is_fixed &&
-          held(tier::host) + c.bytes <= budget(tier::host)) {
+          held(tier::host) + coming + c.bytes <= budget(tier::host)) {
         assign(i, tier::host);
         moved = true;
       }
@@ -229,8 +233,8 @@ double move_costs::move(tier from, tier to, std::uint64_t bytes) const {
 }
 
 placement_plan plan_placement(std::span<planned_chunk const> chunks, tier_budgets budgets,
-                              move_costs const& costs) {
-  return planner(chunks, budgets, costs).run();
+                              moves_of_plan which, move_costs const& costs) {
+  return planner(chunks, budgets, costs).run(which == moves_of_plan::all);
 }
 
 }  // namespace gpufs::shared

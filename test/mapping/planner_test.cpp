@@ -55,6 +55,29 @@ std::vector<tier> carried_out(chunks const& all, tier_budgets budgets, placement
   return now;
 }
 
+/// Chunks at random, within the budgets.
+struct scene {
+  chunks all;
+  tier_budgets budgets;
+  std::uint64_t stays;  ///< bytes that must be in some memory
+};
+scene random_scene(std::mt19937_64& random) {
+  auto const below = [&](std::uint64_t n) { return random() % n; };
+  scene s{{}, {2 * mebi * below(12), 2 * mebi * below(12)}, 0};
+  std::array<std::uint64_t, 3> held{};
+  for (auto count = below(20); count > 0; --count) {
+    planned_chunk c = a_chunk(tier(below(3)), below(2) == 0, double(below(10)) / 10, below(5));
+    c.advice = memory_advice(below(4));
+    auto const budget = c.where == tier::device ? s.budgets.device : s.budgets.host;
+    if (c.where != tier::away && held[std::size_t(c.where)] + c.bytes > budget) continue;
+    c.is_fixed = c.where != tier::away && below(6) == 0;
+    held[std::size_t(c.where)] += c.bytes;
+    s.stays += c.is_needed || c.is_fixed ? c.bytes : 0;
+    s.all.push_back(c);
+  }
+  return s;
+}
+
 std::vector<tier> placed(chunks const& all, tier_budgets budgets) {
   auto const p = plan_placement(all, budgets);
   REQUIRE(p.is_possible);
@@ -95,7 +118,7 @@ TEST_CASE("planner: a move that the launch can do without is made only if it pay
   CHECK(placed(all, {2 * mebi, 2 * mebi})[0] == tier::device);
   move_costs dear;
   dear.per_move = 1;
-  CHECK(plan_placement(all, {2 * mebi, 2 * mebi}, dear).moves.empty());
+  CHECK(plan_placement(all, {2 * mebi, 2 * mebi}, moves_of_plan::all, dear).moves.empty());
   // If another chunk has to leave for it, four launches do not.
   all.push_back(a_chunk(tier::device, false));
   CHECK(plan_placement(all, {2 * mebi, 2 * mebi}).moves.empty());
@@ -150,30 +173,23 @@ TEST_CASE("planner: large and small chunks are packed anew where they fit no oth
   CHECK(now == std::vector{tier::host, tier::host, tier::device});
 }
 
+TEST_CASE("planner: what is away and is to lie at the host comes before what would have to move") {
+  chunks all{a_chunk(tier::device, true), a_chunk(tier::away, true, 0.5),
+             a_chunk(tier::away, true)};
+  for (auto& c : all) c.advice = memory_advice::host;
+  CHECK(placed(all, {4 * mebi, 2 * mebi}) == std::vector{tier::device, tier::host, tier::device});
+}
+
 TEST_CASE("planner: random chunks keep the budgets, all that is needed has a place") {
   CAPTURE(seed());
   std::mt19937_64 random(seed());
-  auto const below = [&](std::uint64_t n) { return random() % n; };
   long possible = 0;
   for (unsigned n = 0; n < scaled(20'000, 2'000); ++n) {
     CAPTURE(n);
-    tier_budgets const budgets{2 * mebi * below(12), 2 * mebi * below(12)};
-    std::array<std::uint64_t, 3> held{};
-    chunks all;
-    std::uint64_t needed = 0, fixed = 0;
-    for (auto count = below(20); count > 0; --count) {
-      planned_chunk c = a_chunk(tier(below(3)), below(2) == 0, double(below(10)) / 10, below(5));
-      c.advice = memory_advice(below(4));
-      auto const budget = c.where == tier::device ? budgets.device : budgets.host;
-      if (c.where != tier::away && held[std::size_t(c.where)] + c.bytes > budget) continue;
-      c.is_fixed = c.where != tier::away && below(6) == 0;
-      held[std::size_t(c.where)] += c.bytes;
-      (c.is_needed ? needed : fixed) += c.is_needed || c.is_fixed ? c.bytes : 0;
-      all.push_back(c);
-    }
+    auto [all, budgets, stays] = random_scene(random);
     auto const p = plan_placement(all, budgets);
     // Chunks of one size fit exactly if their sum does.
-    REQUIRE(p.is_possible == (needed + fixed <= budgets.device + budgets.host));
+    REQUIRE(p.is_possible == (stays <= budgets.device + budgets.host));
     if (!p.is_possible) continue;
     ++possible;
     auto const now = carried_out(all, budgets, p);
@@ -187,4 +203,26 @@ TEST_CASE("planner: random chunks keep the budgets, all that is needed has a pla
     CHECK(plan_placement(all, budgets).moves.empty());
   }
   CHECK(possible > 100);
+}
+
+TEST_CASE("planner: plans that are cut short after any of their moves come to an end") {
+  CAPTURE(seed());
+  std::mt19937_64 random(seed());
+  for (unsigned n = 0; n < scaled(20'000, 2'000); ++n) {
+    CAPTURE(n);
+    auto [all, budgets, stays] = random_scene(random);
+    auto p = plan_placement(all, budgets);
+    if (!p.is_possible) continue;
+    // A chunk leaves, and comes to another place: two moves.
+    auto const most = 2 * all.size();
+    std::size_t rounds = 0;
+    for (; rounds <= most && !p.moves.empty(); ++rounds) {
+      auto const made = 1 + random() % p.moves.size();
+      for (std::size_t m = 0; m < made; ++m) all[p.moves[m].which].where = p.moves[m].to;
+      p = plan_placement(all, budgets, moves_of_plan::needed);
+      REQUIRE(p.is_possible);
+    }
+    CHECK(rounds <= most);
+    for (auto const& c : all) CHECK((!c.is_needed || c.where != tier::away));
+  }
 }
