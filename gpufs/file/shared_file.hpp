@@ -2,6 +2,7 @@
 // them out.
 #pragma once
 
+#include <gpufs/base/settled.hpp>
 #include <gpufs/device.hpp>
 #include <gpufs/file/file_record.hpp>
 #include <gpufs/file/sizes.hpp>
@@ -87,16 +88,30 @@ __device__ __forceinline__ std::int32_t flush_alone(fs_ref const& fs, std::int32
   return result;
 }
 
-/// Sets version and size of the shared record to those that `file` has of its descriptor's record.
-/// The one that closed the gate calls.
-__device__ __forceinline__ void adopt(fs_ref const& fs, shared_file& shared,
-                                      used_file const& file) {
+/// Sets version and size of the shared record. The one that closed the gate calls.
+__device__ __forceinline__ void adopt(fs_ref const& fs, shared_file& shared, std::uint64_t version,
+                                      std::uint64_t size) {
   // Release pairs with the acquire in load_record_together(): a thread that sees the number finds
   // the record of this version. No caller gets the version before the number grows.
   file_changes(fs).fetch_add(1, memory_order_release);
-  atomic_ref<std::uint64_t, scope::device>(shared.size).store(file.size, memory_order_relaxed);
-  atomic_ref<std::uint64_t, scope::device>(shared.version)
-      .store(file.version, memory_order_release);
+  atomic_ref<std::uint64_t, scope::device> const current(shared.version);
+  // No file has version 0. Pairs with load_size(): a reader that does not see it has loaded its
+  // size before.
+  await_loads(static_cast<std::uint32_t>(current.exchange(0, memory_order_acquire)));
+  atomic_ref<std::uint64_t, scope::device>(shared.size).store(size, memory_order_relaxed);
+  current.store(version, memory_order_release);
+}
+
+/// Loads the size that version `version` of the file has. Any thread calls; it has acquired the
+/// version, or has a size of it. Returns false if the file has another version by now.
+__device__ __forceinline__ bool load_size(shared_file& shared, std::uint64_t version,
+                                          std::uint64_t& size) {
+  std::uint64_t const now =
+      atomic_ref<std::uint64_t, scope::device>(shared.size).load(memory_order_relaxed);
+  if (load_behind(shared.version, static_cast<std::uint32_t>(now)) != version) return false;
+  // Appends that failed at the same time may have gone beyond what offsets can say.
+  size = least(now, rpc::payload_mask + 1);
+  return true;
 }
 
 /// Takes the version that the descriptor's record names. The one that closed the gate calls, and
@@ -135,7 +150,7 @@ __device__ __forceinline__ std::int32_t take_version(fs_ref const& fs, shared_fi
     error = load_record(fs, file.fd, file);
     if (error != 0 || file.write_index == 0 || &shared_of(fs, file) != &shared) return error;
   }
-  adopt(fs, shared, file);
+  adopt(fs, shared, file.version, file.size);
   return 0;
 }
 
@@ -146,13 +161,9 @@ __device__ __forceinline__ std::int32_t load_shared(fs_ref const& fs, used_file&
     shared_file& shared = shared_of(fs, file);
     // Pairs with the release in adopt(): a thread that sees the version sees its size.
     if (atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_acquire) ==
-        file.version) {
-      // Appends that failed at the same time may have gone beyond what offsets can say.
-      file.size =
-          least(atomic_ref<std::uint64_t, scope::device>(shared.size).load(memory_order_relaxed),
-                rpc::payload_mask + 1);
+            file.version &&
+        load_size(shared, file.version, file.size))
       return 0;
-    }
     std::int32_t error = load_record(fs, file.fd, file);
     if (error != 0 || file.write_index == 0) return error;
     if (&shared_of(fs, file) != &shared ||
@@ -183,6 +194,9 @@ __device__ __forceinline__ std::int32_t earlier_write_error(fs_ref const& fs,
 __device__ __forceinline__ bool join_writers(fs_ref const& fs, used_file const& file) {
   shared_file& shared = shared_of(fs, file);
   atomic_ref<std::uint32_t, scope::device> writers(shared.writers);
+  // Else the callers that find it closed again and again would keep the count above 0.
+  if (atomic_ref<std::uint32_t, scope::device>(shared.gate).load(memory_order_relaxed) != 0)
+    return false;
   // Sequentially consistent, as in try_close_gate() and await_writers().
   writers.fetch_add(1, memory_order_seq_cst);
   if (atomic_ref<std::uint32_t, scope::device>(shared.gate).load(memory_order_seq_cst) == 0 &&
@@ -219,29 +233,6 @@ __device__ __forceinline__ join_result try_join(fs_ref const& fs, used_file cons
 __device__ __forceinline__ void leave_writers(fs_ref const& fs, used_file const& file) {
   atomic_ref<std::uint32_t, scope::device>(shared_of(fs, file).writers)
       .fetch_sub(1, memory_order_release);
-}
-
-/// Stops new writers and waits until none is left. One thread calls. Returns 0, -ETIMEDOUT or -EIO.
-/// After an error this call stops no writer.
-__device__ __forceinline__ std::int32_t begin_truncation(fs_ref const& fs, used_file const& file) {
-  shared_file& shared = shared_of(fs, file);
-  if (int const error =
-          handle::spin_until(fs, handle::device_pause_ns, [&] { return try_close_gate(shared); }))
-    return error;
-  int const error = await_writers(fs, shared);
-  if (error != 0) open_gate(shared);
-  return error;
-}
-
-/// Lets writers in again. `done`: the file was truncated. Then the descriptor's record has a new
-/// version, and nothing is dirty, since the gate was closed. Callers with the old version notice
-/// the change.
-__device__ __forceinline__ void end_truncation(fs_ref const& fs, used_file const& file, bool done) {
-  shared_file& shared = shared_of(fs, file);
-  used_file fresh;
-  if (done && load_record(fs, file.fd, fresh) == 0 && fresh.write_index == file.write_index)
-    adopt(fs, shared, fresh);
-  open_gate(shared);
 }
 
 }  // namespace gpufs::file

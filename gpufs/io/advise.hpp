@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpufs/advice.hpp>
+#include <gpufs/dirty/write_buffer.hpp>
 #include <gpufs/io/open.hpp>
 #include <gpufs/io/read/read.hpp>
 
@@ -14,10 +15,13 @@ namespace io {
 
 using namespace base;
 
-/// Removes the pages of chosen, unpinned frames from the cache. All lanes of a warp call, a frame
-/// each. A frame chosen by its name may get another page before the claim. Then that page goes.
-__device__ __forceinline__ void discard_frames(handle::page_cache_ref const& c, bool chosen,
-                                               std::uint32_t frame) {
+/// Removes the pages of chosen frames from the cache, unless they are pinned or dirty. All lanes of
+/// a warp call, a frame each. A frame chosen by its name may get another page before the claim.
+/// Then that page goes.
+__device__ __forceinline__ void discard_frames(fs_ref const& fs, bool chosen, std::uint32_t frame) {
+  handle::page_cache_ref const& c = fs.cache;
+  // A write buffer pins its page, until it is taken for another one.
+  if (chosen) dirty::release_clean(fs, frame);
   cache::phase const was = chosen ? cache::claim(c.headers[frame]) : cache::phase::evicting;
   cache::remove_each(c, was == cache::phase::ready, frame);
   if (was != cache::phase::evicting) cache::release_evicting(c.headers[frame]);
@@ -44,7 +48,7 @@ GPUFS_LIBRARY_STAGE void discard_pages(fs_ref const* __restrict__ handle, page_r
           cache::bucket_entry(c, at.bucket, lane).load(memory_order_relaxed);
       std::uint32_t const frame = static_cast<std::uint32_t>(entry) - 1;
       bool const chosen = at.may_be(entry) && cache::names(c.headers[frame], range.version, page);
-      discard_frames(c, chosen, frame);
+      discard_frames(*handle, chosen, frame);
     }
     return;
   }
@@ -62,7 +66,7 @@ GPUFS_LIBRARY_STAGE void discard_pages(fs_ref const* __restrict__ handle, page_r
                    cache::phase::ready &&
                version == range.version && page >= range.first && page < range.end;
     }
-    discard_frames(c, chosen, frame);
+    discard_frames(*handle, chosen, frame);
   }
 }
 

@@ -186,16 +186,15 @@ __device__ async_read gread_async(io_context<Group>& io, int fd, void* buf, std:
   r.buffer = buf;
   r.count = count;
   r.offset = offset;
-  if (ops::warps(io.group()) == 0 || offset < 0 || io::use_file(io, fd) != 0)
-    return r;  // gwait reports the error
-  file::used_file const& file = io.file();
+  if (ops::warps(io.group()) == 0 || offset < 0) return r;  // gwait reports the error
   auto const begin = static_cast<std::uint64_t>(offset);
-  if ((file.flags & O_ACCMODE) == O_WRONLY || begin >= file.size) return r;
   std::uint32_t const shift = io.fs().cache.page_shift;
   std::uint64_t const first = begin >> shift;
   std::uint64_t const most = ((first + source::batch_pages) << shift) - begin;
   r.count = base::least(r.count, most);
-  if (r.count == 0 || buf == nullptr) return r;
+  if (r.count == 0 || buf == nullptr || io::use_file(io, fd) != 0) return r;
+  file::used_file const& file = io.file();
+  if ((file.flags & O_ACCMODE) == O_WRONLY || begin >= file.size) return r;
   std::uint64_t const end = begin + base::least(r.count, file.size - begin);
   io::read_span const span{nullptr,   begin,   end,   file.version,
                            file.size, file.fd, shift, file.write_index != 0};

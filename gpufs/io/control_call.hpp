@@ -71,8 +71,8 @@ __device__ __forceinline__ bool is_for_caller_alone(rpc::request const& r) {
 }
 
 /// Sends one request over a control channel and waits for the answer. `before` fills the staging
-/// piece. `after` reads it and the completion. All lanes of one warp call. All get the daemon's
-/// result, or -EIO or -ETIMEDOUT.
+/// piece. `after` reads it and the completion, unless the result is an error. All lanes of one warp
+/// call. All get the daemon's result, or -EIO or -ETIMEDOUT.
 template <class Before, class After>
 __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::request r,
                                                      Before&& before, After&& after) {
@@ -105,7 +105,8 @@ __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::requ
   }
   result = warp_broadcast(result);
   __syncwarp();  // all lanes come after lane 0's acquire
-  if (result >= 0) after(staging, fs.link.shared.completions[c.number]);
+  if (result >= 0 || result == rpc::other_gate_needed)
+    after(staging, fs.link.shared.completions[c.number]);
   __syncwarp();
   if (lane == 0) ring::return_channel(fs.channels.control, c, answered);
   return result;

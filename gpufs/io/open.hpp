@@ -157,8 +157,8 @@ __device__ int gfstat(io_context<Group>& io, int fd, file_status* status) {
   if (result != 0) return result;
   for (auto& w : word) w = io_context<Group>::ops::broadcast(io.group(), w);
   // gwrite may have made the file longer than the host file is so far.
-  if (io::use_file(io, fd) == 0 && io.file().write_index != 0 &&
-      (io.file().flags & rpc::open_write_once) == 0)
+  if (std::int32_t const error = io::use_file(io, fd); error != 0) return error;
+  if (io.file().write_index != 0 && (io.file().flags & rpc::open_write_once) == 0)
     word[0] = base::most(word[0], io.file().size);
   status->size = word[0];
   status->device = word[1];

@@ -39,9 +39,8 @@
 
 namespace gpufs::shared {
 
-/// All state is protected by one mutex, taken with signals blocked. The service thread answers
-/// faults of CPU threads; these hold nothing while they wait. Nobody waits for a call with the
-/// mutex held.
+/// All state is protected by one mutex, taken with signals blocked. Nobody waits for a call with
+/// it. The service thread answers faults of CPU threads; these hold nothing while they wait.
 class address_space {
  public:
   /// Throws as shared_memory's constructor. The settings are valid.
@@ -207,13 +206,14 @@ class address_space {
   void unpin(std::uint64_t offset, std::vector<block_run> const& pinned);
   void expect_next(object& o, std::uint64_t block);
   struct placed_chunks;
-  [[nodiscard]] int place_all(quiet_lock& lock, used_objects const& all, missing_bytes missing);
+  [[nodiscard]] int place_all(quiet_lock& lock, used_objects const& all, missing_bytes missing,
+                              moves_of_plan& which);
   [[nodiscard]] bool must_plan(used_objects const& all);
   [[nodiscard]] placed_chunks all_chunks(used_objects const& all);
   [[nodiscard]] int refuse_to_place(placed_chunks const& all);
   [[nodiscard]] bool can_move(object const& o, block_run blocks) const;
   [[nodiscard]] int carry_out(quiet_lock& lock, placed_chunks const& all,
-                              std::vector<planned_move> const& moves);
+                              std::vector<planned_move> const& moves, moves_of_plan& next);
   [[nodiscard]] int move_chunk(quiet_lock& lock, object& o, std::size_t i, tier to, bool is_last);
   void leave_device(quiet_lock& lock, object& o, std::size_t i);
   [[nodiscard]] int enter_device(quiet_lock& lock, object& o, std::size_t i);

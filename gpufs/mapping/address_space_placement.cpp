@@ -125,7 +125,9 @@ bool address_space::can_move(object const& o, block_run blocks) const {
 
 // Returns 0: all is in place; 1: look again, objects may have come or gone; -EAGAIN: chunks have to
 // move, which is not wanted here; or an error.
-int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_bytes missing) {
+// Makes the moves `which` of a plan. Sets it to what the next plan may have.
+int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_bytes missing,
+                             moves_of_plan& which) {
   if (tiers_.single_chunks == 0 && !tiers_.has_host_advice) return 0;
   bool const may_wait = missing == missing_bytes::bring;
   if (tiers_.is_placing) {
@@ -142,15 +144,12 @@ int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_
     return 1;
   }
   auto const chunks = all_chunks(all);
-  // Else plans that are cut short could move chunks there and back for ever.
-  auto const which = tiers_.was_cut_short ? moves_of_plan::needed : moves_of_plan::all;
   auto const plan = plan_placement(chunks.seen, tiers_.budgets, which);
   if (!plan.is_possible && tiers_.forgetting != 0) {
     if (!may_wait) return -EAGAIN;
     wait_until(lock, [this] { return tiers_.forgetting == 0; });
     return 1;
   }
-  if (!plan.is_possible || plan.moves.empty()) tiers_.was_cut_short = false;
   if (!plan.is_possible) return refuse_to_place(chunks);
   if (plan.moves.empty()) {
     tiers_.last_placed.clear();
@@ -168,7 +167,7 @@ int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_
   };
   tiers_.is_placing = true;
   end_of_placing const end{*this};
-  int const result = carry_out(lock, chunks, plan.moves);
+  int const result = carry_out(lock, chunks, plan.moves, which);
   wait_until(lock, [this] { return !tiers_.is_spilling; });
   spill(lock, true);
   return result;
@@ -176,7 +175,7 @@ int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_
 
 // Returns as place_all().
 int address_space::carry_out(quiet_lock& lock, placed_chunks const& all,
-                             std::vector<planned_move> const& moves) {
+                             std::vector<planned_move> const& moves, moves_of_plan& next) {
   struct moved {
     std::uint64_t offset, id;
     block_run blocks;
@@ -217,9 +216,12 @@ int address_space::carry_out(quiet_lock& lock, placed_chunks const& all,
       bool const is_last = std::ranges::none_of(
           m + 1, moves.end(), [&](planned_move const& later) { return later.which == m->which; });
       if (int const result = move_chunk(lock, *o, i, m->to, is_last); result != 0) return result;
-      // Chunks that leave the device fill the host. They spill before others follow.
-      tiers_.was_cut_short = tiers_.make_spill_file != nullptr && tiers_.is_over();
-      if (tiers_.was_cut_short) break;
+      // Chunks that leave the device fill the host. They spill before others follow. Plans that are
+      // cut short could move chunks there and back for ever.
+      if (tiers_.make_spill_file != nullptr && tiers_.is_over()) {
+        next = moves_of_plan::needed;
+        break;
+      }
     }
   } catch (std::exception const&) {
     fail();

@@ -34,7 +34,6 @@ struct tier_account {
   std::vector<std::pair<std::uint64_t, block_run>> last_placed = {};
   std::uint64_t placed_at = ~0ull;
   bool is_placing = false;      ///< launches wait until chunks have moved
-  bool was_cut_short = false;   ///< the last plan, as chunks had to spill before its other moves
   unsigned forgetting = 0;      ///< objects whose memory is being given back; it counts in no tier
   std::uint64_t forgotten = 0;  ///< those whose memory has been given back
   bool is_short = false;        ///< memory was refused beside these; the next plan waits for them

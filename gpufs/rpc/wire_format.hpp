@@ -29,7 +29,8 @@ enum class operation : std::uint8_t {
   /// error that was not reported yet.
   sync,
   /// Writes the dirty pages of `file` and sets its size to argument[0] bytes. The file gets a new
-  /// version. The result is 0.
+  /// version. The caller keeps out the writers with the descriptor's write index, and those with
+  /// argument[1], or 0. The result is 0, or other_gate_needed.
   truncate,
   unlink,  ///< takes a path as open does; result 0
   /// Writes the dirty pages of `file` that have its version or an earlier one, and stores the host
@@ -55,6 +56,10 @@ inline constexpr std::uint8_t read_flags =
 /// Flag of an open, besides those of open(2): the file is written and never read through this
 /// descriptor.
 inline constexpr std::uint32_t open_write_once = 1u << 30;
+
+/// Result of a truncation that was not begun: writers with another write index than argument[1]
+/// must be kept out, too. It is in the completion. No errno has this value.
+inline constexpr std::int32_t other_gate_needed = -4096;
 
 /// request::argument[0] of a close: whoever gets the result drops it.
 inline constexpr std::uint64_t tells_nobody = 1;
@@ -172,10 +177,13 @@ struct alignas(64) completion {
   std::uint64_t given_up;  ///< the device writes
   std::uint64_t begun;     ///< the host writes
   /// Of a successful open, stored before `word`: control_block::changes, and the version and write
-  /// index of the file's record. The index is 0 if the file is not written, or is O_GWRONCE.
+  /// index of the file's record. The index is 0 if the file is not written, or is O_GWRONCE. Of a
+  /// truncation: version, write index and size as its descriptors without O_GWRONCE have them, or
+  /// with other_gate_needed the index whose writers must be kept out, too.
   std::uint64_t changes;
   std::uint64_t version;
   std::uint64_t write_index;
+  std::uint64_t size;
 };
 static_assert(sizeof(completion) == 64);
 

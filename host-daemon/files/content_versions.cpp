@@ -132,6 +132,12 @@ bool content_versions::is_written(std::uint64_t device, std::uint64_t inode) con
   return found != versions_.end() && found->second.writers > 0;
 }
 
+std::uint32_t content_versions::write_index(std::uint64_t device,
+                                            std::uint64_t inode) const noexcept {
+  auto const found = versions_.find({device, inode});
+  return found != versions_.end() ? found->second.write_index : 0;
+}
+
 std::uint64_t content_versions::opens(std::uint64_t device, std::uint64_t inode) const noexcept {
   auto const found = versions_.find({device, inode});
   return found != versions_.end() ? found->second.users : 0;

@@ -97,6 +97,9 @@ class content_versions {
   /// Returns whether the file is open for writing, so that open() does not validate it.
   [[nodiscard]] bool is_written(std::uint64_t device, std::uint64_t inode) const noexcept;
 
+  /// Returns the file's write index as open() does, or 0.
+  [[nodiscard]] std::uint32_t write_index(std::uint64_t device, std::uint64_t inode) const noexcept;
+
   /// Returns open() less close() of the file.
   [[nodiscard]] std::uint64_t opens(std::uint64_t device, std::uint64_t inode) const noexcept;
 

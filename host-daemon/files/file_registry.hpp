@@ -123,9 +123,9 @@ class file_registry {
   int flush_all() noexcept;
 
   /// Writes dirty pages, sets the size, and gives the file a new version. Blocks. Returns 0,
-  /// -EBADF, -EINVAL (not open for writing), as ftruncate(2), or the error of the write-back. With
-  /// an error nothing is truncated, and dirty pages stay dirty.
-  std::int32_t truncate(std::int32_t descriptor, std::uint64_t size,
+  /// -EBADF, -EINVAL (not open for writing), rpc::other_gate_needed, -ENOMEM, as ftruncate(2), or
+  /// the write-back's error. With an error nothing is truncated, and dirty pages stay dirty.
+  std::int32_t truncate(std::int32_t descriptor, truncation& what,
                         may_begin const& begin = {}) noexcept;
 
   /// Writes dirty pages, then has `writer` write to the host file, and gives the file a new version
@@ -233,7 +233,8 @@ class file_registry {
   bool is_in_use(struct ::stat const& status, std::shared_ptr<written_file>& kept,
                  bool truncates = false);
   int truncate_opened(stored_file const& host, may_begin const& begin, struct ::stat const& status);
-  void end_truncating(struct ::stat const& status) noexcept;
+  std::int32_t begin_truncating(key const& k, truncation& what);
+  void end_truncating(std::uint64_t device, std::uint64_t inode) noexcept;
   std::optional<std::int32_t> share_or_insert(std::shared_ptr<stored_file const> const& host,
                                               std::string const& path, int access, bool waits,
                                               file_look const& seen);
@@ -251,7 +252,7 @@ class file_registry {
                    bool shares) noexcept;
   void release_kept() noexcept;
   void release_kept_of(shard& home) noexcept;
-  void update_records(shard& home, key const& k,
+  bool update_records(shard& home, key const& k,
                       content_versions::validation const& opened) noexcept;
   [[nodiscard]] int flush_or_error(written_file const& file, write_back_part const& part) noexcept;
   [[nodiscard]] std::int32_t status_from(std::int32_t descriptor, std::uint64_t dirty_end,
@@ -259,7 +260,7 @@ class file_registry {
   [[nodiscard]] int status_of(stored_file const& file, struct ::stat& out) const noexcept;
   enum class look { renews, resizes };
   int look_at(key const& k, stored_file const& file, look what,
-              std::optional<std::uint64_t> known = {}) noexcept;
+              std::optional<std::uint64_t> known = {}, truncation* told = nullptr) noexcept;
   [[nodiscard]] std::shared_ptr<written_file> written(std::int32_t descriptor, key* which,
                                                       bool for_writing) const noexcept;
   void remove(held_entry const& held, std::int32_t descriptor) noexcept;
@@ -272,7 +273,6 @@ class file_registry {
                int access) noexcept;
 
   static constexpr std::size_t most_shards = 64;
-
   record_tables records_;  // each record is written under the lock of its descriptor's shard
   registry_settings settings_;
   write_back* writes_;

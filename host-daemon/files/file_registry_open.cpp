@@ -92,10 +92,10 @@ bool file_registry::is_in_use(struct ::stat const& status, std::shared_ptr<writt
   return in_use;
 }
 
-void file_registry::end_truncating(struct ::stat const& status) noexcept {
-  auto& home = shard_of(status.st_dev, status.st_ino);
+void file_registry::end_truncating(std::uint64_t device, std::uint64_t inode) noexcept {
+  auto& home = shard_of(device, inode);
   std::lock_guard const lock{home.mutex};
-  home.truncating.erase({status.st_dev, status.st_ino});
+  home.truncating.erase({device, inode});
   home.changed_at = next_look();
   home.truncated.notify_all();
 }
@@ -114,10 +114,10 @@ int file_registry::truncate_opened(stored_file const& host, may_begin const& beg
   std::shared_ptr<written_file> kept;
   if (is_in_use(status, kept, true)) return 0;
   if (!kept && status.st_size == 0) return 0;
-  struct truncation {
+  struct truncating {
     file_registry& of;
     struct ::stat const& status;
-    ~truncation() { of.end_truncating(status); }
+    ~truncating() { of.end_truncating(status.st_dev, status.st_ino); }
   } const under_way{*this, status};
   if (begin && !begin()) return -ETIMEDOUT;
   auto const truncate = [&] { return while_interrupted([&] { return host.truncate(0); }); };
@@ -170,9 +170,8 @@ std::optional<std::int32_t> file_registry::share_or_insert(
   release_kept();
   auto& home = shard_of(k.device, k.inode);
   std::unique_lock lock{home.mutex};
-  auto const is_truncated = [&] { return home.truncating.contains({k.device, k.inode}); };
-  if (is_truncated() && !waits) return 0;
-  home.truncated.wait(lock, [&] { return !is_truncated(); });
+  if (!waits && home.truncating.contains({k.device, k.inode})) return 0;
+  home.await_truncation(lock, {k.device, k.inode});
   // The size of a file that is being written is not looked at: kernels know it.
   if (seen.order < home.changed_at && !home.versions.is_written(k.device, k.inode)) return {};
   if (std::uint64_t(seen.status.st_size) > rpc::payload_mask + 1)

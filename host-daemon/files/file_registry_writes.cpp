@@ -26,14 +26,16 @@ int file_registry::flush_all() noexcept {
   return result;
 }
 
-void file_registry::update_records(shard& home, key const& k,
+// Returns false if there is no memory. Then the old version stays in use: the pages that it names
+// are as old as its last open.
+bool file_registry::update_records(shard& home, key const& k,
                                    content_versions::validation const& opened) noexcept {
   auto const w = home.writing.find({k.device, k.inode});
   if (w != home.writing.end()) {
     try {
       writes_->attach(opened.version, w->second.file);
     } catch (std::bad_alloc const&) {
-      return;  // the old version stays in use: the pages it names are as old as its last open
+      return false;
     }
   }
   for (int const kind : kinds) {
@@ -52,6 +54,7 @@ void file_registry::update_records(shard& home, key const& k,
   // other load records again.
   if (opened.changed && (opened.renewed || home.versions.opens(k.device, k.inode) > 1))
     records_.count_change();
+  return true;
 }
 
 // Returns the written file behind the descriptor: if this descriptor writes it, or (not
@@ -94,7 +97,7 @@ std::int32_t file_registry::unlink(std::string_view path) noexcept {
 // the new version when none is left (file::take_version), and asks for the size again. Pages of
 // O_GWRONCE keep their version: nobody reads them.
 int file_registry::look_at(key const& k, stored_file const& file, look what,
-                           std::optional<std::uint64_t> known) noexcept {
+                           std::optional<std::uint64_t> known, truncation* told) noexcept {
   auto order = next_look();
   struct ::stat status {};
   int const error = status_of(file, status);
@@ -105,7 +108,12 @@ int file_registry::look_at(key const& k, stored_file const& file, look what,
   std::lock_guard const lock{home.mutex};
   auto const now = what == look::renews ? home.versions.renew(k.device, k.inode, size, order)
                                         : home.versions.resize(k.device, k.inode, size, order);
-  if (now.version != 0) update_records(home, k, now);
+  bool const is_known = now.version != 0 && update_records(home, k, now);
+  if (told != nullptr && is_known) {
+    told->write_index = now.write_index;
+    told->version = now.version;
+    told->new_size = now.size;
+  }
   return error;
 }
 
@@ -127,24 +135,50 @@ std::int32_t file_registry::flush(std::int32_t descriptor) noexcept {
   return look_at(k, *host, look::resizes);
 }
 
+// Returns 0, or rpc::other_gate_needed if writers of the other kind could have the file open. Until
+// end_truncating() no open of the file ends, so none come. Throws std::bad_alloc.
+std::int32_t file_registry::begin_truncating(key const& k, truncation& what) {
+  auto& home = shard_of(k.device, k.inode);
+  std::unique_lock lock{home.mutex};
+  home.await_truncation(lock, {k.device, k.inode});
+  auto const w = home.writing.find({k.device, k.inode});
+  if (w == home.writing.end()) return -EBADF;  // closed meanwhile
+  auto const other = shares_pages(k.access) ? w->second.file->once_write_index.load()
+                                            : home.versions.write_index(k.device, k.inode);
+  if (other != 0 && other != what.kept_out) {
+    what.write_index = other;
+    return rpc::other_gate_needed;
+  }
+  home.truncating.insert({k.device, k.inode});
+  return 0;
+}
+
 // A page that stays dirty would be left behind under the old version, and the next gwrite to it
 // would take a second buffer. So nothing is truncated unless all pages that stay are written.
-std::int32_t file_registry::truncate(std::int32_t descriptor, std::uint64_t size,
-                                     may_begin const& begin) noexcept {
+std::int32_t file_registry::truncate(std::int32_t descriptor, truncation& what,
+                                     may_begin const& begin) noexcept try {
   key k{};
   auto const file = written(descriptor, &k, true);
   if (!file) return borrow(descriptor) ? -EINVAL : -EBADF;
+  if (auto const refused = begin_truncating(k, what); refused != 0) return refused;
+  struct truncating {
+    file_registry& of;
+    key const& k;
+    ~truncating() { of.end_truncating(k.device, k.inode); }
+  } const under_way{*this, k};
   // Whole pages beyond the new end need not be written.
-  if (int const failed = flush_or_error(*file, {.end = size})) return failed;
+  if (int const failed = flush_or_error(*file, {.end = what.size})) return failed;
   if (begin && !begin()) return -ETIMEDOUT;
   no_size_signal const guard;
   file->changed = true;
-  if (int const error = writes_->discard(*file, size, [&] {
-        return while_interrupted([&] { return file->host->truncate(size); });
+  if (int const error = writes_->discard(*file, what.size, [&] {
+        return while_interrupted([&] { return file->host->truncate(what.size); });
       }))
     return error;
-  static_cast<void>(look_at(k, *file->host, look::renews, size));
+  static_cast<void>(look_at(k, *file->host, look::renews, what.size, &what));
   return 0;
+} catch (std::bad_alloc const&) {
+  return -ENOMEM;
 }
 
 std::int32_t file_registry::write(std::int32_t descriptor,

@@ -73,6 +73,18 @@ inline std::uint32_t open_word(std::uint32_t shard, std::uint32_t generation) no
 inline std::uint32_t shard_number(std::uint32_t open_word) noexcept { return open_word >> 16; }
 inline std::uint32_t generation_of(std::uint32_t open_word) noexcept { return open_word & 0xffff; }
 
+/// A truncation that device code asks for.
+struct truncation {
+  std::uint64_t size;  ///< bytes
+  /// Whose writers wait beside those of the descriptor's own write index; 0: no others.
+  std::uint32_t kept_out = 0;
+
+  // Set by file_registry::truncate(): what descriptors without O_GWRONCE have now; all 0: nothing
+  // new. If the result is rpc::other_gate_needed: the write index whose writers must wait, too.
+  std::uint32_t write_index = 0;
+  std::uint64_t version = 0, new_size = 0;
+};
+
 struct alignas(64) registry_shard {
   registry_shard(std::uint32_t n, version_numbers& numbers) : number{n}, versions{numbers} {}
 
@@ -84,9 +96,13 @@ struct alignas(64) registry_shard {
   /// Looks with a lower number may have come before bytes that this filesystem wrote or cut off,
   /// to a file that it does not write any more. Such a file is looked at again.
   std::uint64_t changed_at = 0;
-  /// Files that are being truncated by their opens. No other open of them ends meanwhile.
+  /// Files that are being truncated. No open of them ends meanwhile, but the one that truncates.
   std::unordered_set<file_id, file_id_hash> truncating;
   std::condition_variable truncated;
+
+  void await_truncation(std::unique_lock<std::mutex>& lock, file_id const& file) {
+    truncated.wait(lock, [&] { return !truncating.contains(file); });
+  }
 };
 
 }  // namespace gpufs::daemon

@@ -28,6 +28,11 @@ rpc::completion& completion_of(taken_request const& request) {
   return request.region().completions[request.channel];
 }
 
+// Stores a word of an answer. The release of the answer makes it visible.
+void tell(std::uint64_t& word, std::uint64_t value) {
+  std::atomic_ref<std::uint64_t>{word}.store(value, std::memory_order_relaxed);
+}
+
 // What a request asks before it destroys bytes, takes an error, or answers with a descriptor:
 // whether its caller still waits.
 may_begin still_awaited(rpc::completion& words, std::uint64_t sequence) {
@@ -148,10 +153,6 @@ void worker::answer_open(taken_request const& request, std::int32_t opened) noex
     // Pairs with the releases in record_tables.
     return std::atomic_ref<std::uint64_t>{word}.load(std::memory_order_acquire);
   };
-  // The release of the answer makes them visible.
-  auto const tell = [](std::uint64_t& word, std::uint64_t value) {
-    std::atomic_ref<std::uint64_t>{word}.store(value, std::memory_order_relaxed);
-  };
   bool const shares = (load(record.flags) & rpc::open_write_once) == 0;
   tell(words.changes, load(region.control->changes));
   tell(words.version, load(record.version));
@@ -231,12 +232,19 @@ void worker::answer_slow(taken_request const& request) noexcept {
       return answer(request, registry_.sync(request.file, still_awaited(completion_of(request),
                                                                         request.sequence)));
     case rpc::operation::flush: return answer(request, registry_.flush(request.file));
-    case rpc::operation::truncate:
-      return answer(request,
-                    registry_.truncate(request.file, request.argument[0],
-                                       still_awaited(completion_of(request), request.sequence)));
+    case rpc::operation::truncate: return truncate(request);
     default: return answer(request, unlink(request));
   }
+}
+
+void worker::truncate(taken_request const& request) noexcept {
+  auto& words = completion_of(request);
+  truncation of{request.argument[0], std::uint32_t(request.argument[1])};
+  auto const result = registry_.truncate(request.file, of, still_awaited(words, request.sequence));
+  tell(words.write_index, of.write_index);
+  tell(words.version, of.version);
+  tell(words.size, of.new_size);
+  answer(request, result);
 }
 
 }  // namespace gpufs::daemon

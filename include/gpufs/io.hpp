@@ -133,8 +133,8 @@ template <class Group>
 /// that the file gains are zeros. All threads of the group call.
 ///
 /// The host file then has the bytes of all earlier gwrites. The call waits for gwrites under way
-/// and holds up new ones. Once the host has begun its ftruncate(2), for this call or another one of
-/// the file, the call waits for the end of that, whatever config::rpc_timeout_ms.
+/// and holds up new ones. Once the host has begun its ftruncate(2), the call waits for the end of
+/// that, whatever config::rpc_timeout_ms.
 ///
 /// Returns 0, or
 ///   -EBADF not open | -EINVAL not open for writing, `size` < 0 | -EFBIG beyond 2^48 - 1

@@ -232,7 +232,10 @@ class run {
       case 2: files.close(descriptor()); return;
       case 3: static_cast<void>(files.stat(descriptor(), status)); return;
       case 4: static_cast<void>(files.name_of(version())); return;
-      default: files.truncate(descriptor(), in_.take<std::uint16_t>()); return;
+      default:
+        truncation t{in_.take<std::uint16_t>(), in_.take<std::uint8_t>()};
+        files.truncate(descriptor(), t);
+        return;
     }
   }
 

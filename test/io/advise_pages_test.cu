@@ -6,6 +6,7 @@
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
 #include <test/support/faults.hpp>
+#include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
 #include <test/support/settings.hpp>
 
@@ -157,6 +158,29 @@ TEST_CASE("gfadvise dontneed: a page that somebody has pinned stays") {
   CHECK(contents(there)[0] == 1);
   CHECK(inspect(fs.ref()).ready == 1);
   CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE("gfadvise dontneed: pages that were written leave, once the host has their bytes") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 20 * 512);
+  auto c = small_config(512, 64);
+  c.write_behind = 0;  // pages stay dirty until gfsync
+  filesystem fs(c);
+  int const fd = fs.open(path, O_RDWR);
+  auto const bytes = some_bytes(1, 0, 10 * 512);
+  op_batch batch;
+  batch.write(0, fd, 0, bytes);
+  batch.run(fs.ref(), 1, 64);
+  CHECK(batch.result(0) == 10 * 512);
+  CHECK(advise_in_kernel(fs.ref(), fd, 0, 0, advice::dontneed) == 0);
+  CHECK(inspect(fs.ref()).ready == 10);
+  CHECK(fs.sync(fd) == 0);
+  CHECK(advise_in_kernel(fs.ref(), fd, 512, 2 * 512, advice::dontneed) == 0);
+  CHECK(inspect(fs.ref()).ready == 8);
+  CHECK(advise_in_kernel(fs.ref(), fd, 0, 0, advice::dontneed) == 0);
+  CHECK(inspect(fs.ref()).ready == 0);
+  CHECK(inspect(fs.ref()).problems == "");
+  CHECK(pread_bytes(path, 0, 10 * 512) == bytes);
 }
 
 TEST_CASE("filesystem::advise: willneed and dontneed leave the pages in GPU memory alone") {

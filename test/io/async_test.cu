@@ -149,6 +149,16 @@ void require_reads(std::string const& path, std::vector<read_op> const& done,
   }
 }
 
+/// The file gets its bytes while the read is under way.
+__global__ void grow_under_read(fs_ref fs, int fd, std::byte* bytes, std::uint64_t count,
+                                std::int64_t* results) {
+  io_context io(fs, cg::this_thread_block());
+  async_read read = gread_async(io, fd, bytes, count, 0);
+  ssize_t const written = gwrite(io, fd, bytes, count, 0);
+  ssize_t const got = gwait(io, read);
+  if (threadIdx.x == 0) results[0] = written, results[1] = got;
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -247,6 +257,17 @@ TEST_CASE(
   CHECK(result_in(results) == std::vector<std::int64_t>{page, 0, 0, page});
   CHECK(contents(out) == fresh);
   CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE("gread_async: a read has at most 32 pages, also if it begins behind the end") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 0);
+  filesystem fs(small_config(512, 64));
+  int const fd = fs.open(path, O_RDWR);
+  auto out = zeroed<std::byte>(40 * 512);
+  auto results = zeroed<std::int64_t>(2);
+  launch(grow_under_read, 1, 64, fs.ref(), fd, out.data(), std::uint64_t(40 * 512), results.data());
+  CHECK(result_in(results) == std::vector<std::int64_t>{40 * 512, 32 * 512});
 }
 
 TEST_CASE("gread_async: gwait reports what gread would") {

@@ -187,6 +187,26 @@ TEST_CASE("O_APPEND: every block's records are whole, each once") {
   for (unsigned i = 0; i < blocks * records; ++i) CHECK(seen[1 + i] == 1);
 }
 
+TEST_CASE("O_APPEND: the offset of a gwrite does not count, however large it is") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "log", 0);
+  filesystem fs(small_config(512, 16));
+  int const fd = fs.open(path, O_WRONLY | O_APPEND), other = fs.open(path, O_RDWR);
+  auto const bytes = some_bytes(1, 0, 700);
+  op_batch batch;
+  batch.write(0, fd, INT64_MAX, bytes);
+  batch.write(0, fd, 1ll << 48, bytes);
+  batch.write(0, other, 1ll << 48, bytes);
+  batch.run(fs.ref(), 1, 64);
+  CHECK(batch.result(0) == 700);
+  CHECK(batch.result(1) == 700);
+  CHECK(batch.result(2) == -EFBIG);
+  CHECK(fs.sync() == 0);
+  auto twice = bytes;
+  twice.insert(twice.end(), bytes.begin(), bytes.end());
+  CHECK(whole(path) == twice);
+}
+
 TEST_CASE(
     "O_GWRONCE: nothing is fetched, only the written bytes change, and the next open sees them") {
   constexpr std::uint64_t page = 4096;

@@ -360,6 +360,40 @@ TEST_CASE(
   CHECK(pread_bytes(path, 0, 20) == kernel.first);
 }
 
+TEST_CASE("gfstat says nothing false where it cannot learn of gwrites that have returned") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 2 * page);
+  auto const gate = std::make_shared<testing::gate>();
+  std::atomic<bool> full{true}, holds{false};
+  auto faults = std::make_shared<scripted_faults>();
+  faults->on_write = [&](std::uint64_t, std::uint64_t) {
+    return full    ? testing::fault_action::fail(ENOSPC)
+           : holds ? testing::fault_action::hold(gate)
+                   : testing::fault_action::pass();
+  };
+  auto c = small_config(page, 64);
+  c.rpc_timeout_ms = 300;
+  testing::filesystem fs(c, faults);
+  int const fd = fs.open(path, O_RDWR), once = fs.open(path, O_GWRONCE);
+  op_batch writes;
+  writes.write(0, fd, 9 * page, some_bytes(1, 0, page));
+  writes.write(0, once, 0, some_bytes(2, 0, 8));
+  writes.run(fs.ref(), 1, 64);
+  CHECK(writes.result(0) == std::int64_t(page));
+  CHECK(writes.result(1) == 8);
+  CHECK(fs.close(once) == -ENOSPC);  // the file has a new version, and dirty pages of the old one
+  holds = true;
+  full = false;
+  op_batch batch;
+  auto const size = batch.size_of(0, fd);
+  batch.run(fs.ref(), 1, 64);
+  CHECK(batch.result(size) == -ETIMEDOUT);
+  holds = false;
+  gate->release();
+  batch.run(fs.ref(), 1, 64);
+  CHECK(batch.result(size) == std::int64_t(10 * page));
+}
+
 TEST_CASE("pages of O_GWRONCE that could not be written come before those of its next open") {
   for (unsigned before = 0; before < 4; ++before) {  // other buffers, other orders
     scratch_folder folder;

@@ -48,24 +48,28 @@ GPUFS_STAGE loaded_element<T> load_element(fs_ref const* __restrict__ handle,
                                            std::uint64_t at, bool beyond_end) {
   lane_file f(handle, file, seat);
   T value{};
-  std::int32_t const failed = for_each_part(
-      f, at, sizeof(T),
-      [&](std::uint64_t page, std::uint32_t begin, std::uint32_t done, std::uint32_t count) {
-        std::int32_t error = 0;
-        auto const use = [&](std::byte const* from) {
-          if (count == sizeof(T)) {
-            std::memcpy(&value, __builtin_assume_aligned(from, alignof(T)), sizeof(T));
-          } else {
-            std::memcpy(reinterpret_cast<std::byte*>(&value) + done, from, count);
-          }
-          base::await_loads(cache::mark_of_object(value));  // unpin_read() follows
-        };
-        std::int32_t const missed =
-            visit_pages(f, page, page_reader<decltype(use)>{f.cache, begin, count, use, error});
-        return missed != 0 ? missed : error;
-      });
-  std::int32_t const error =
-      failed == 0 && !beyond_end && ends_before(f, at + sizeof(T)) ? -EIO : failed;
+  auto const load_part = [&](std::uint64_t page, std::uint32_t begin, std::uint32_t done,
+                             std::uint32_t count) {
+    std::int32_t error = 0;
+    auto const use = [&](std::byte const* from) {
+      if (count == sizeof(T)) {
+        std::memcpy(&value, __builtin_assume_aligned(from, alignof(T)), sizeof(T));
+      } else {
+        std::memcpy(reinterpret_cast<std::byte*>(&value) + done, from, count);
+      }
+      base::await_loads(cache::mark_of_object(value));  // unpin_read() follows
+    };
+    std::int32_t const missed =
+        visit_pages(f, page, page_reader<decltype(use)>{f.cache, begin, count, use, error});
+    return missed != 0 ? missed : error;
+  };
+  std::int32_t error = 0;
+  auto end = file_end::behind;
+  do {
+    error = for_each_part(f, at, sizeof(T), load_part);
+    if (error == 0 && !beyond_end) end = ends(f, at + sizeof(T));
+  } while (error == 0 && end == file_end::unknown);
+  if (error == 0 && end == file_end::before) error = -EIO;
   return {{error, f.file}, error == 0 ? value : T{}};
 }
 
@@ -109,10 +113,16 @@ GPUFS_LIBRARY_STAGE held_page hold_page(fs_ref const* __restrict__ handle,
                                         std::uint64_t page, bool beyond_end) {
   lane_file f(handle, file, seat);
   held_page held{};
-  held.error = visit_pages(f, page, page_pinner{f.cache, held.frame, held.valid});
   std::uint64_t const page_begin = page << f.cache.page_shift;
-  if (held.error == 0 && !beyond_end && ends_before(f, page_begin + held.valid))
-    held.valid = f.file.size > page_begin ? f.file.size - page_begin : 0;
+  for (;;) {
+    held.error = visit_pages(f, page, page_pinner{f.cache, held.frame, held.valid});
+    if (held.error != 0 || beyond_end) break;
+    auto const end = ends(f, page_begin + held.valid);
+    if (end == file_end::before)
+      held.valid = f.file.size > page_begin ? f.file.size - page_begin : 0;
+    if (end != file_end::unknown) break;
+    cache::unpin_read(f.cache.headers[held.frame]);
+  }
   held.file = f.file;
   return held;
 }

@@ -78,15 +78,18 @@ __device__ __forceinline__ std::int32_t refresh(converged_group const& g, lane_f
   return g.shfl(now.error, 0);
 }
 
-/// Whether a written file ends before byte `end`, by the size that gwrite and gftruncate share.
-/// Pages of a written file do not show its end. Other files' pages do, and for these it returns
-/// false. Any thread calls.
-__device__ __forceinline__ bool ends_before(lane_file& f, std::uint64_t end) {
-  if (f.file.write_index == 0 || end <= f.file.size) return false;
-  f.file.size =
-      atomic_ref<std::uint64_t, scope::device>(f.handle->writes.files[f.file.write_index - 1].size)
-          .load(memory_order_relaxed);
-  return end > f.file.size;
+/// Where byte `end` of a file is.
+enum class file_end { behind, before, unknown };
+
+/// Whether a written file ends before byte `end` or behind it, by the size that gwrite and
+/// gftruncate share. Unknown: it has a new version, and the page that the caller has seen is of the
+/// old one. Pages of a written file do not show its end. Other files' pages do, and for these it
+/// returns `behind`. Any thread calls.
+__device__ __forceinline__ file_end ends(lane_file& f, std::uint64_t end) {
+  if (f.file.write_index == 0 || end <= f.file.size) return file_end::behind;
+  if (!file::load_size(file::shared_of(*f.handle, f.file), f.file.version, f.file.size))
+    return file_end::unknown;
+  return end > f.file.size ? file_end::before : file_end::behind;
 }
 
 /// Looks a page up. The status is hit, with a pin, or none. Any single thread calls.

@@ -99,7 +99,8 @@ __device__ __forceinline__ std::int32_t lanes_await_round(converged_group const&
     return 0;
   }
   if (round.stuck && !round.got_on) {
-    std::int32_t const error = lanes_take_buffer(g, fs, w);
+    // With a spare buffer the visitor has waited for a whole rpc_timeout (open_with_spare()).
+    std::int32_t const error = w.spare >= 0 ? lanes_late(g, fs, w) : lanes_take_buffer(g, fs, w);
     if (error != 0) return error;
   }
   if (w.turn != cache::no_turn || attempt % 16 == 15) return lanes_late(g, fs, w);

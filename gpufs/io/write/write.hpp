@@ -112,6 +112,9 @@ __device__ __forceinline__ read_stop write_batch(io_context<Group>& io, write_sp
 
 /// Bytes that a file can have. Offsets travel in 48 bits.
 inline constexpr std::uint64_t longest_file = rpc::payload_mask + 1;
+__device__ constexpr bool fits_in_file(std::uint64_t offset, std::uint64_t count) {
+  return offset < longest_file && count <= longest_file - offset;
+}
 
 /// Reserves `count` bytes at the file's end. One thread calls. Returns their place, or longest_file
 /// if they do not fit. Then nothing is reserved, unless other appends come at the same time.
@@ -119,12 +122,9 @@ __device__ __forceinline__ std::uint64_t reserve_at_end(fs_ref const& fs,
                                                         file::used_file const& file,
                                                         std::uint64_t count) {
   atomic_ref<std::uint64_t, scope::device> size(fs.writes.files[file.write_index - 1].size);
-  auto const fits = [&](std::uint64_t at) {
-    return at < longest_file && count <= longest_file - at;
-  };
-  if (!fits(size.load(memory_order_relaxed))) return longest_file;
+  if (!fits_in_file(size.load(memory_order_relaxed), count)) return longest_file;
   std::uint64_t const place = size.fetch_add(count, memory_order_relaxed);
-  return fits(place) ? place : longest_file;
+  return fits_in_file(place, count) ? place : longest_file;
 }
 
 /// One try of the group's first thread to join a file's writers.
@@ -134,9 +134,9 @@ struct join_attempt {
   bool late = false;  ///< look_again: the gate was closed for longer than rpc_timeout
 };
 
-/// Joins the file's writers and finds the offset. An append reserves its range here. All threads of
-/// the group call. Returns 0 and the offset, or -EBADF, -EFBIG, -EIO, -ETIMEDOUT, or the error of
-/// an earlier write-back.
+/// Joins the file's writers and finds the offset. An append reserves its range here, and ignores
+/// `offset`. All threads of the group call. Returns 0 and the offset, or -EBADF, -EFBIG, -EIO,
+/// -ETIMEDOUT, or the error of an earlier write-back.
 template <class Group>
 __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::int32_t fd,
                                                     std::uint64_t count, bool may_append,
@@ -147,6 +147,8 @@ __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::
     if (std::int32_t const error = use_file(io, fd); error != 0) return error;
     file::used_file const& file = io.file();
     if ((file.flags & O_ACCMODE) == O_RDONLY || file.write_index == 0) return -EBADF;
+    bool const appends = may_append && (file.flags & O_APPEND) != 0;
+    if (!appends && !fits_in_file(offset, count)) return -EFBIG;
     join_attempt attempt;
     attempt.offset = offset;
     if (io.group().thread_rank() == 0) {
@@ -159,7 +161,7 @@ __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::
         std::int32_t const waited = file::await_gate(fs, file::shared_of(fs, file));
         if (waited == -EIO) attempt.result = file::failed_join(waited);
         attempt.late = waited != 0;
-      } else if (may_append && (file.flags & O_APPEND) != 0) {
+      } else if (appends) {
         attempt.offset = reserve_at_end(fs, file, count);
         if (attempt.offset == longest_file) {
           file::leave_writers(fs, file);
@@ -188,7 +190,6 @@ __device__ ssize_t write_at(io_context<Group>& io, int fd, void const* buf, std:
   if (ops::warps(group) == 0) return -EINVAL;
   auto begin = static_cast<std::uint64_t>(offset);
   if (offset < 0) return -EINVAL;
-  if (begin >= longest_file || count > longest_file - begin) return -EFBIG;
   if (buf == nullptr && count != 0) return -EFAULT;
   if (std::int32_t const error = begin_write(io, fd, count, may_append, begin); error != 0)
     return error;
