@@ -18,7 +18,7 @@ bool is_young(file_stamp const& stamp, std::int64_t now_ns) noexcept {
 content_versions::validation content_versions::open(file_stamp const& stamp, std::int64_t now_ns,
                                                     std::uint64_t order, bool for_writing,
                                                     std::uint8_t backing) {
-  key const k{stamp.device, stamp.inode};
+  file_id const k{stamp.device, stamp.inode};
   auto [found, changed] = versions_.try_emplace(k);
   if (changed) {
     try {

@@ -2,6 +2,7 @@
 // have changed.
 #pragma once
 
+#include <host-daemon/files/file_id.hpp>
 #include <host-daemon/files/version_numbers.hpp>
 
 #include <cstddef>
@@ -114,15 +115,6 @@ class content_versions {
                : numbers_.fresh_version(backing);
   }
 
-  struct key {
-    std::uint64_t device, inode;
-    friend bool operator==(key const&, key const&) = default;
-  };
-  struct key_hash {
-    std::size_t operator()(key const& k) const noexcept {
-      return std::size_t((k.inode ^ k.device << 40 ^ k.device >> 24) * 0x9e3779b97f4a7c15ull);
-    }
-  };
   struct file_entry {
     std::uint64_t version = 0;
     std::uint8_t backing = 0;
@@ -136,15 +128,15 @@ class content_versions {
     // It is open for writing, or was since it got this version. Its pages are cached in full.
     bool was_written = false;
     bool renewed = false;
-    std::uint32_t write_index = 0;           // while it is open
-    std::list<key>::iterator place_in_list;  // open_ or closed_
+    std::uint32_t write_index = 0;               // while it is open
+    std::list<file_id>::iterator place_in_list;  // open_ or closed_
   };
 
   version_numbers& numbers_;
-  std::unordered_map<key, file_entry, key_hash> versions_;
+  std::unordered_map<file_id, file_entry, file_id_hash> versions_;
   // Each version is in open_ or in closed_, so moving it from one to the other allocates nothing.
-  std::list<key> open_;
-  std::list<key> closed_;  // least recently closed first
+  std::list<file_id> open_;
+  std::list<file_id> closed_;  // least recently closed first
 };
 
 }  // namespace gpufs::daemon

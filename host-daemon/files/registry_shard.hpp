@@ -3,6 +3,7 @@
 
 #include <host-daemon/backend/stored_file.hpp>
 #include <host-daemon/files/content_versions.hpp>
+#include <host-daemon/files/file_id.hpp>
 #include <host-daemon/files/version_numbers.hpp>
 
 #include <atomic>
@@ -17,19 +18,6 @@
 namespace gpufs::daemon {
 
 struct written_file;
-
-struct file_id {
-  std::uint64_t device, inode;
-  friend bool operator==(file_id const&, file_id const&) = default;
-};
-struct file_id_hash {
-  static std::uint64_t mix(std::uint64_t device, std::uint64_t inode) noexcept {
-    return (inode ^ device << 40 ^ device >> 24) * 0x9e3779b97f4a7c15ull;
-  }
-  std::size_t operator()(file_id const& f) const noexcept {
-    return std::size_t(mix(f.device, f.inode));
-  }
-};
 
 /// Opens with the same key share a descriptor.
 struct open_key {
