@@ -7,13 +7,12 @@
 #include <apps/common/program.hpp>
 #include <apps/common/run_report.hpp>
 #include <apps/common/script.hpp>
+#include <apps/common/temporary_folder.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -27,26 +26,6 @@ void complete(bam_options& o, bool is_emulated) {
   if (o.runs == 0) o.runs = o.size == "smoke" ? 1 : 3;
   check_option("--runs", o.runs, 1, 1000);
 }
-
-/// A folder of its own for graphs, which goes away.
-class graph_folder {
- public:
-  explicit graph_folder(std::string const& in) : path_(in + "/gpufs-bench-bam-XXXXXX") {
-    if (::mkdtemp(path_.data()) == nullptr)
-      throw std::system_error(errno, std::generic_category(), in + " (--folder)");
-  }
-  ~graph_folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  graph_folder(graph_folder const&) = delete;
-  graph_folder& operator=(graph_folder const&) = delete;
-
-  [[nodiscard]] std::string const& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 }  // namespace
 
@@ -70,7 +49,7 @@ int run_bam(bam_options o) {
   bool const is_emulated = device_to_run_on().kind == "emulated";
   complete(o, is_emulated);
   if (auto const error = make_folders(o.out)) throw std::system_error(error, o.out);
-  graph_folder const graphs(o.folder);
+  temporary_folder const graphs(o.folder, "gpufs-bench-bam");
   auto const runs = runs_of(o.figures, {.is_smoke = o.size == "smoke",
                                         .is_emulated = is_emulated,
                                         .runs = static_cast<std::uint64_t>(o.runs),

@@ -3,6 +3,7 @@
 #include <apps/common/program.hpp>
 #include <apps/common/script.hpp>
 #include <apps/common/temp_file.hpp>
+#include <apps/common/temporary_folder.hpp>
 #include <apps/harness/parallel.hpp>
 #include <apps/harness/picture_file.hpp>
 #include <apps/harness/real_input.hpp>
@@ -11,7 +12,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 
@@ -66,21 +66,6 @@ rgba_tile average_of(rgba_tile const& tile) {
   return flat;
 }
 
-/// A folder that goes away with what is in it.
-struct passing_folder {
-  passing_folder() {
-    if (::mkdtemp(path.data()) == nullptr)
-      throw std::system_error(errno, std::generic_category(), path);
-  }
-  ~passing_folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  passing_folder(passing_folder const&) = delete;
-  passing_folder& operator=(passing_folder const&) = delete;
-  std::string path = temp_folder() + "/mosaic-XXXXXX";
-};
-
 }  // namespace
 
 picture picture_of_tiles(database const& d, std::uint64_t columns, std::uint64_t rows,
@@ -108,8 +93,8 @@ picture read_picture(std::string const& path) {
   std::string const script = find_script("pictures.py");
   if (script.empty())
     throw std::runtime_error("pictures.py is not beside this program, which reads pictures by it");
-  passing_folder const folder;
-  std::string const raw = folder.path + "/picture.rgb8";
+  temporary_folder const folder(temp_folder(), "mosaic");
+  std::string const raw = folder.path() + "/picture.rgb8";
   if (run_picture_script(script, {"picture", path, raw}) != 0) {
     throw std::runtime_error(
         fmt::format("--input={}: could not be read (see above; needs python3)", path));

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -35,25 +34,18 @@ std::string origin_of(setup const& s, std::vector<file_object> const& objects) {
   return text;
 }
 
+constexpr char folder_prefix[] = "gpufs-mapping";
+
 std::string file_in(temporary_folder const& folder, file_object const& o) {
   return folder.path() + "/" + o.name + ".mem";
 }
 
 }  // namespace
 
-temporary_folder::temporary_folder(std::string const& parent, bool is_kept)
-    : path_(parent + "/gpufs-mapping-XXXXXX"), is_kept_(is_kept) {
-  if (::mkdtemp(path_.data()) == nullptr) refuse(errno, path_ + " (--folder)");
-}
-
-temporary_folder::~temporary_folder() {
-  if (is_kept_) return;
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 work_files::work_files(setup const& of, std::vector<file_object> const& objects)
-    : objects_(objects), inputs_(inputs_of(of, objects)), own_(of.folder, of.keeps_files) {
+    : objects_(objects),
+      inputs_(inputs_of(of, objects)),
+      own_(of.folder, folder_prefix, of.keeps_files) {
   for (auto const& o : objects_)
     if (o.use == object_use::updated) make_file(file_in(own_, o), o);
 }
@@ -66,7 +58,7 @@ std::shared_ptr<temporary_folder> work_files::inputs_of(setup const& of,
   static std::shared_ptr<temporary_folder> kept;
   if (kept && kept_origin == origin) return kept;
   kept.reset();
-  auto made = std::make_shared<temporary_folder>(of.folder, of.keeps_files);
+  auto made = std::make_shared<temporary_folder>(of.folder, folder_prefix, of.keeps_files);
   for (auto const& o : objects)
     if (o.use == object_use::input) make_file(file_in(*made, o), o);
   kept_origin = origin;

@@ -1,6 +1,7 @@
 // The files of a workload: made by the generator, removed at the end.
 #pragma once
 
+#include <apps/common/temporary_folder.hpp>
 #include <apps/mapping/files/file_object.hpp>
 #include <apps/mapping/options.hpp>
 
@@ -11,22 +12,6 @@
 #include <vector>
 
 namespace gpufs::apps::workloads {
-
-/// A new folder, removed with all files in it unless they are kept.
-class temporary_folder {
- public:
-  /// Makes it within `parent`. Throws std::system_error naming it.
-  temporary_folder(std::string const& parent, bool is_kept);
-  ~temporary_folder();
-  temporary_folder(temporary_folder const&) = delete;
-  temporary_folder& operator=(temporary_folder const&) = delete;
-
-  [[nodiscard]] std::string const& path() const { return path_; }
-
- private:
-  std::string path_;
-  bool is_kept_;
-};
 
 /// The files NAME.mem of objects. Inputs are made once, for all runs of a process that have the
 /// same ones. Updated files are made anew, and outputs are made by the run.
