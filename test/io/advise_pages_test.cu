@@ -12,8 +12,10 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace cg = cooperative_groups;
@@ -163,9 +165,12 @@ TEST_CASE("gfadvise dontneed: a page that somebody has pinned stays") {
 TEST_CASE("gfadvise dontneed: pages that were written leave, once the host has their bytes") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", 20 * 512);
-  auto c = small_config(512, 64);
-  c.write_behind = 0;  // pages stay dirty until gfsync
-  filesystem fs(c);
+  std::atomic<bool> full{true};
+  auto faults = std::make_shared<scripted_faults>();
+  faults->on_write = [&](std::uint64_t, std::uint64_t) {
+    return full ? fault_action::fail(ENOSPC) : fault_action::pass();
+  };
+  testing::filesystem fs(small_config(512, 64), faults);
   int const fd = fs.open(path, O_RDWR);
   auto const bytes = some_bytes(1, 0, 10 * 512);
   op_batch batch;
@@ -174,6 +179,8 @@ TEST_CASE("gfadvise dontneed: pages that were written leave, once the host has t
   CHECK(batch.result(0) == 10 * 512);
   CHECK(advise_in_kernel(fs.ref(), fd, 0, 0, advice::dontneed) == 0);
   CHECK(inspect(fs.ref()).ready == 10);
+  CHECK(fs.sync(fd) == -ENOSPC);
+  full = false;
   CHECK(fs.sync(fd) == 0);
   CHECK(advise_in_kernel(fs.ref(), fd, 512, 2 * 512, advice::dontneed) == 0);
   CHECK(inspect(fs.ref()).ready == 8);
