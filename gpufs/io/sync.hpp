@@ -47,12 +47,18 @@ __device__ __forceinline__ std::int32_t try_truncate(fs_ref const& fs, std::int3
 __device__ __forceinline__ std::int32_t truncate(fs_ref const& fs, file::used_file const& file,
                                                  std::uint64_t size) {
   file::kept_out who{file.write_index, 0};
+  std::uint64_t const start = device_clock_ns();
   for (;;) {
     std::int32_t error = 0;
     if (lane_id() == 0) error = file::begin_truncation(fs, who);
     error = warp_broadcast(error);
     if (error == 0) error = try_truncate(fs, file.fd, size, who);
     if (error != rpc::other_gate_needed) return error;
+    // Descriptors of the other kind may come and go for ever.
+    std::int32_t late = 0;
+    if (lane_id() == 0) late = handle::wait_error(fs, start);
+    late = warp_broadcast(late);
+    if (late != 0) return late;
   }
 }
 

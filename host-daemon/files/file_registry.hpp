@@ -90,13 +90,13 @@ class file_registry {
   ///   -EINVAL other flags, O_TRUNC without access for writing, a NUL byte in the path
   ///   -EISDIR | -EOPNOTSUPP neither file nor directory | -EFBIG more than 2^48 bytes
   ///   -ENFILE max_open_files are open | -ENOMEM | as open(2), fstat(2), ftruncate(2)
-  /// O_TRUNC drops the dirty pages of a file that nobody has open, and asks `begin` before. Other
-  /// opens of the file wait for that.
+  /// O_TRUNC drops the dirty pages of a file that nobody has open, and asks `begin` before. Opens
+  /// of a file wait while it is cut by O_TRUNC or truncate().
   [[nodiscard]] std::int32_t open(std::string_view path, int flags, unsigned mode = 0,
                                   may_begin const& begin = {}) noexcept;
 
-  /// open() for callers that must not wait. Returns as open(), or 0 if it would have to wait, for
-  /// another open or to truncate: then open() must be called.
+  /// open() for callers that must not wait. Returns as open(), or 0 if it would have to wait, or to
+  /// truncate: then open() must be called.
   [[nodiscard]] std::int32_t try_open(std::string_view path, int flags, unsigned mode = 0) noexcept;
 
   /// Ends one open. A close of a descriptor for writing that may be its last writes the file's
@@ -227,12 +227,14 @@ class file_registry {
   std::int32_t open_as(std::string_view path, int flags, unsigned mode, bool waits,
                        may_begin const& begin) noexcept;
   std::int32_t open_checked(std::string const& path, int flags, unsigned mode, bool waits,
-                            may_begin const& begin);
+                            may_begin const& begin,
+                            std::unique_lock<std::mutex>* one_at_a_time = nullptr);
   std::int32_t open_truncating(std::string const& path, int flags, unsigned mode,
                                may_begin const& begin);
   bool is_in_use(struct ::stat const& status, std::shared_ptr<written_file>& kept,
                  bool truncates = false);
-  int truncate_opened(stored_file const& host, may_begin const& begin, struct ::stat const& status);
+  int truncate_opened(stored_file const& host, may_begin const& begin, struct ::stat const& status,
+                      std::unique_lock<std::mutex>& one_at_a_time);
   std::int32_t begin_truncating(key const& k, truncation& what);
   void end_truncating(std::uint64_t device, std::uint64_t inode) noexcept;
   std::optional<std::int32_t> share_or_insert(std::shared_ptr<stored_file const> const& host,
@@ -279,7 +281,6 @@ class file_registry {
   std::vector<std::string> notes_;
   // Locked during opens with O_TRUNC or O_EXCL: these look first whether the file is open.
   std::mutex truncating_;
-
   std::unique_ptr<open_entry[]> entries_;
   version_numbers numbers_;
   mutable std::deque<shard> shards_;  // 1 or most_shards of them
@@ -291,7 +292,6 @@ class file_registry {
   close_log closes_;
   // Numbers opens before they look at the file.
   alignas(64) std::atomic<std::uint64_t> validations_{0};
-
   [[nodiscard]] std::uint64_t next_look() noexcept {
     return validations_.fetch_add(1, std::memory_order_relaxed) + 1;
   }

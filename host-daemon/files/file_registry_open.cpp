@@ -64,32 +64,40 @@ std::int32_t file_registry::open_as(std::string_view path, int flags, unsigned m
 // O_TRUNC by the file that was opened: a look at the name can fail, or be about another file.
 std::int32_t file_registry::open_truncating(std::string const& path, int flags, unsigned mode,
                                             may_begin const& begin) {
-  std::lock_guard const one_at_a_time{truncating_};
+  std::unique_lock one_at_a_time{truncating_};
   struct ::stat status {};
   std::shared_ptr<written_file> kept;
   if ((flags & O_EXCL) != 0 && settings_.storage->status(path, status) == 0 &&
-      is_in_use(status, kept))
+      is_in_use(status, kept)) {
     flags &= ~(O_TRUNC | O_EXCL);
-  return open_checked(path, flags, mode, true, begin);
+    one_at_a_time.unlock();  // an open as any other
+  }
+  return open_checked(path, flags, mode, true, begin, &one_at_a_time);
 }
 
 // Returns whether a descriptor of the file is open. Opens that are only kept for dirty pages do not
 // count; such a file is `kept`. If it is not in use and not empty, `truncates` keeps it so: other
-// opens of it wait for end_truncating().
+// opens of it wait for end_truncating(). A truncation whose caller has gone ends first.
 bool file_registry::is_in_use(struct ::stat const& status, std::shared_ptr<written_file>& kept,
                               bool truncates) {
   release_kept();
   auto& home = shard_of(status.st_dev, status.st_ino);
-  std::lock_guard const lock{home.mutex};
-  auto const opens = home.versions.opens(status.st_dev, status.st_ino);
-  auto const w = home.writing.find({status.st_dev, status.st_ino});
-  bool const only_kept =
-      w != home.writing.end() && w->second.descriptors == 0 && w->second.kept == opens;
-  if (only_kept) kept = w->second.file;
-  bool const in_use = opens != 0 && !only_kept;
-  if (truncates && !in_use && (only_kept || status.st_size != 0))
-    home.truncating.insert({status.st_dev, status.st_ino});
-  return in_use;
+  std::unique_lock lock{home.mutex};
+  file_id const file{status.st_dev, status.st_ino};
+  for (;;) {
+    auto const opens = home.versions.opens(file.device, file.inode);
+    auto const w = home.writing.find(file);
+    bool const only_kept =
+        w != home.writing.end() && w->second.descriptors == 0 && w->second.kept == opens;
+    if (only_kept) kept = w->second.file;
+    if (opens != 0 && !only_kept) return true;
+    if (!truncates || !home.truncating.contains(file)) {
+      if (truncates && (only_kept || status.st_size != 0)) home.truncating.insert(file);
+      return false;
+    }
+    home.await_truncation(lock, file);
+    kept.reset();
+  }
 }
 
 void file_registry::end_truncating(std::uint64_t device, std::uint64_t inode) noexcept {
@@ -109,10 +117,15 @@ std::uint64_t file_registry::opens(std::uint64_t device, std::uint64_t inode) no
 }
 
 // Truncates a file that is being opened with O_TRUNC. Its look is old then. Returns 0 or -errno.
+// Unlocks `one_at_a_time` if the file is in use: then this is an open as any other.
 int file_registry::truncate_opened(stored_file const& host, may_begin const& begin,
-                                   struct ::stat const& status) {
+                                   struct ::stat const& status,
+                                   std::unique_lock<std::mutex>& one_at_a_time) {
   std::shared_ptr<written_file> kept;
-  if (is_in_use(status, kept, true)) return 0;
+  if (is_in_use(status, kept, true)) {
+    one_at_a_time.unlock();
+    return 0;
+  }
   if (!kept && status.st_size == 0) return 0;
   struct truncating {
     file_registry& of;
@@ -143,14 +156,15 @@ opened_file file_registry::open_recorded(std::string const& path, int flags, uns
 }
 
 std::int32_t file_registry::open_checked(std::string const& path, int flags, unsigned mode,
-                                         bool waits, may_begin const& begin) {
+                                         bool waits, may_begin const& begin,
+                                         std::unique_lock<std::mutex>* one_at_a_time) {
   auto order = next_look();
   auto [host, refused, status] = open_recorded(path, flags, mode);
   if (refused != 0) return refused;
   if (settings_.stat)
     if (int const error = status_of(*host, status)) return error;
   if ((flags & O_TRUNC) != 0)
-    if (int const error = truncate_opened(*host, begin, status)) return error;
+    if (int const error = truncate_opened(*host, begin, status, *one_at_a_time)) return error;
   for (bool again = false;; again = true) {
     if (auto const opened =
             share_or_insert(host, path, kind_of(flags), waits, {status, settings_.now_ns(), order}))
@@ -170,8 +184,12 @@ std::optional<std::int32_t> file_registry::share_or_insert(
   release_kept();
   auto& home = shard_of(k.device, k.inode);
   std::unique_lock lock{home.mutex};
-  if (!waits && home.truncating.contains({k.device, k.inode})) return 0;
-  home.await_truncation(lock, {k.device, k.inode});
+  // An open that brings no new write index need not wait.
+  bool const is_known = home.open.contains(k) && home.versions.write_index(k.device, k.inode) != 0;
+  if (!is_known) {
+    if (!waits && home.truncating.contains({k.device, k.inode})) return 0;
+    home.await_truncation(lock, {k.device, k.inode});
+  }
   // The size of a file that is being written is not looked at: kernels know it.
   if (seen.order < home.changed_at && !home.versions.is_written(k.device, k.inode)) return {};
   if (std::uint64_t(seen.status.st_size) > rpc::payload_mask + 1)

@@ -138,9 +138,11 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor, may_begin cons
   // The bytes that this descriptor wrote are in the file, not in the pages of others.
   if (!shares) static_cast<void>(look_at(k, *file->host, look::renews));
   std::shared_ptr<stored_file const> last;
-  auto const held = find(descriptor);
+  auto held = find(descriptor);
   if (!held) return -EBADF;
   auto& home = *held.home;
+  // Its write index may be kept out. The next file that gets it must not wait for this one.
+  if (!shares) home.await_truncation(held.lock, {k.device, k.inode});
   bool const clean = !writes_->dirty(*file);
   if (flushed != 0 && !clean && error == 0) error = -EIO;  // another call has told the error
   if (file->changed) {

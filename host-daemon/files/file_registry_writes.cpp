@@ -135,8 +135,8 @@ std::int32_t file_registry::flush(std::int32_t descriptor) noexcept {
   return look_at(k, *host, look::resizes);
 }
 
-// Returns 0, or rpc::other_gate_needed if writers of the other kind could have the file open. Until
-// end_truncating() no open of the file ends, so none come. Throws std::bad_alloc.
+// Returns 0, or rpc::other_gate_needed if another write index is kept out than the file has. Until
+// end_truncating() the file gets none and gives none back. Throws std::bad_alloc.
 std::int32_t file_registry::begin_truncating(key const& k, truncation& what) {
   auto& home = shard_of(k.device, k.inode);
   std::unique_lock lock{home.mutex};
@@ -145,7 +145,7 @@ std::int32_t file_registry::begin_truncating(key const& k, truncation& what) {
   if (w == home.writing.end()) return -EBADF;  // closed meanwhile
   auto const other = shares_pages(k.access) ? w->second.file->once_write_index.load()
                                             : home.versions.write_index(k.device, k.inode);
-  if (other != 0 && other != what.kept_out) {
+  if (other != what.kept_out) {  // also if that one has gone: another file may have it by now
     what.write_index = other;
     return rpc::other_gate_needed;
   }
@@ -160,13 +160,15 @@ std::int32_t file_registry::truncate(std::int32_t descriptor, truncation& what,
   key k{};
   auto const file = written(descriptor, &k, true);
   if (!file) return borrow(descriptor) ? -EINVAL : -EBADF;
+  // Whole pages beyond the new end need not be written.
+  if (int const failed = flush_or_error(*file, {.end = what.size})) return failed;
   if (auto const refused = begin_truncating(k, what); refused != 0) return refused;
   struct truncating {
     file_registry& of;
     key const& k;
     ~truncating() { of.end_truncating(k.device, k.inode); }
   } const under_way{*this, k};
-  // Whole pages beyond the new end need not be written.
+  // Writers of the other kind may have come before the mark, and gone. So look again.
   if (int const failed = flush_or_error(*file, {.end = what.size})) return failed;
   if (begin && !begin()) return -ETIMEDOUT;
   no_size_signal const guard;

@@ -279,7 +279,8 @@ void worker::finish(job& j, std::int32_t result) noexcept {
 
 void worker::answer(taken_request const& request, std::int32_t result) noexcept {
   // Threads of write-back answer, too, so this counter alone has several writers.
-  if (result < 0) request.from->counters.failed.fetch_add(1, std::memory_order_relaxed);
+  if (result < 0 && result != rpc::other_gate_needed)
+    request.from->counters.failed.fetch_add(1, std::memory_order_relaxed);
   // Pairs with the acquire of the caller that waits on this channel: a caller that sees its
   // sequence number sees the data in staging.
   std::atomic_ref<std::uint64_t>{request.region().completions[request.channel].word}.store(

@@ -138,7 +138,8 @@ template <class Group>
 ///
 /// Returns 0, or
 ///   -EBADF not open | -EINVAL not open for writing, `size` < 0 | -EFBIG beyond 2^48 - 1
-///   -ETIMEDOUT not done in time, and not later | -EIO daemon stopped | an error of ftruncate(2)
+///   -ETIMEDOUT not done in time, and not later | -EIO daemon stopped | -ENOMEM
+///   an error of ftruncate(2)
 ///   the error of writing pages before the new end (nothing is truncated then)
 template <class Group>
 [[nodiscard]] __device__ int gftruncate(io_context<Group>& io, int fd, std::int64_t size);

@@ -102,6 +102,16 @@ extern "C" __global__ void take_record(file::record_share* share, std::uint64_t 
   *result = file::take_shared_record(*share, begun, fd, *out);
 }
 
+// Version and size of a written file (file/shared_file.hpp).
+extern "C" __global__ void adopt(fs_ref fs, file::shared_file* file, std::uint64_t version,
+                                 std::uint64_t size) {
+  file::adopt(fs, *file, version, size);
+}
+extern "C" __global__ void load_size(file::shared_file* file, std::uint64_t version,
+                                     std::uint64_t* size, bool* result) {
+  *result = file::load_size(*file, version, *size);
+}
+
 // An element is loaded under a pin, which then goes (io/element/element.hpp). Elements of a kept
 // page stay in registers, then the page is given back through a pointer (io/element/array.hpp).
 extern "C" __global__ void elements(fs_ref fs, int fd, std::uint64_t const* index,

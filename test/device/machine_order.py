@@ -195,13 +195,25 @@ def take(code, arch):
     check(code, arch, is_field, lambda c: c.at == looks[1], 4, 1)
 
 
+# Version is at offset 0, the size behind it.
+def adopt(code, arch):
+    check(code, arch, lambda c: c.is_atomic() and c.offset == 0 and c.bytes == 8,
+          lambda c: c.is_store(GPU, 8) and c.offset == 8, 1, 1)
+
+
+def load_size(code, arch):
+    check(code, arch, lambda c: c.is_load(GPU) and c.offset == 8,
+          lambda c: c.is_load(GPU) and c.offset == 0, 1, 1)
+
+
 # Kernels by name. The last are all functions of that name below a kernel.
 CHECKS = {
     "peek_1": peek, "peek_1_bool": peek, "peek_2": peek, "peek_4": peek, "peek_4_of_2": peek,
     "peek_8": peek, "peek_3": lambda *code: peek(*code, 3), "peek_16": lambda *code: peek(*code, 2),
     "see": see, "pull": pull, "pull_two": pull, "request": request, "unpin": unpin,
     "settle_1": lambda *code: settle(*code, 1), "settle_8": lambda *code: settle(*code, 8),
-    "share_record": share, "take_record": take, "elements": calls,
+    "share_record": share, "take_record": take, "adopt": adopt, "load_size": load_size,
+    "elements": calls,
     # Of bytes. Wider loads are of the handle, which no one writes while kernels run.
     "load_element": lambda *code: unpin(*code, (1,)),
 }

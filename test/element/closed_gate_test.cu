@@ -4,6 +4,7 @@
 
 #include <test/support/cache_state.hpp>
 #include <test/support/device_buffers.hpp>
+#include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
 #include <test/support/settings.hpp>
 
@@ -11,11 +12,14 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -79,15 +83,18 @@ __global__ void change(fs_ref fs, int fd, std::byte* bytes, std::int64_t* result
 /// Kernels that change a file, while another one cuts it and the file system takes its time.
 struct held_cut {
   scratch_folder folder;
+  std::string path = make_file(folder, "file", 1 << 16);
   filesystem fs;
-  int fd;
+  int fd, once;  ///< the same file; once: -1 or O_GWRONCE
   stream other;
   buffer<std::int64_t> cut_result = zeroed<std::int64_t>(1);
   buffer<std::int64_t> results = zeroed<std::int64_t>(4);
   buffer<std::byte> bytes = zeroed<std::byte>(8);
 
-  explicit held_cut(unsigned timeout_ms)
-      : fs(settings(timeout_ms)), fd(fs.open(make_file(folder, "file", 1 << 16), O_RDWR)) {
+  explicit held_cut(unsigned timeout_ms, bool with_once = false)
+      : fs(settings(timeout_ms)),
+        fd(fs.open(path, O_RDWR)),
+        once(with_once ? fs.open(path, O_GWRONCE) : -1) {
     // A GPU loads no kernel, and makes no room for its local memory, while another one runs.
     begin_changes();
     result_in(results);
@@ -132,4 +139,57 @@ TEST_CASE("closed gate: when the daemon stops, calls give -EIO, or come after th
   for (auto const result : result_in(under_way.results)) CHECK((result == -EIO || result >= 0));
   under_way.let_go();
   stops.join();
+}
+
+namespace {
+
+/// Time for another thread to do what it must not do yet.
+template <class Condition>
+void give_a_chance(Condition const& is_done) {
+  for (int i = 0; i < 20'000 && !is_done(); ++i) ::sched_yield();
+}
+
+std::int64_t written(held_cut& at, int fd, std::int64_t offset,
+                     std::vector<std::byte> const& bytes) {
+  op_batch batch;
+  batch.write(0, fd, offset, bytes);
+  batch.run(at.fs.ref(), 1, 64);
+  return batch.result(0);
+}
+
+}  // namespace
+
+TEST_CASE("closed gate: bytes of a descriptor with O_GWRONCE that is opened meanwhile come later") {
+  held_cut under_way(60'000);
+  auto const bytes = some_bytes(1, 0, 5 * 4096);
+  std::atomic<int> once{0};
+  std::thread opens([&] { once = under_way.fs.open(under_way.path, O_GWRONCE); });
+  give_a_chance([&] { return once != 0; });
+  bool const too_early = once != 0;
+  auto const write = [&] {
+    CHECK(written(under_way, once, 2 * cut_size, bytes) == std::int64_t(bytes.size()));
+    CHECK(under_way.fs.sync(once) == 0);
+  };
+  if (too_early) write();
+  under_way.let_go();
+  opens.join();
+  if (!too_early) write();
+  CHECK(pread_bytes(under_way.path, 2 * cut_size, ~0ull) == bytes);
+}
+
+TEST_CASE("closed gate: another file does not get it with the write index") {
+  held_cut under_way(2000, true);
+  auto const bytes = some_bytes(1, 0, 100);
+  auto const other = make_file(under_way.folder, "other", 100);
+  std::atomic<int> opened{0};
+  std::thread closes([&] {
+    CHECK(under_way.fs.close(under_way.once) == 0);
+    opened = under_way.fs.open(other, O_RDWR);
+  });
+  give_a_chance([&] { return opened != 0; });
+  if (opened != 0) CHECK(written(under_way, opened, 0, bytes) == 100);
+  under_way.let_go();
+  closes.join();
+  CHECK(written(under_way, opened, 0, bytes) == 100);
+  CHECK(result_in(under_way.cut_result)[0] == 0);
 }

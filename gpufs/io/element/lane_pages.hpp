@@ -78,7 +78,7 @@ __device__ __forceinline__ std::int32_t refresh(converged_group const& g, lane_f
   return g.shfl(now.error, 0);
 }
 
-/// Where byte `end` of a file is.
+/// Where a file ends, as seen from a byte.
 enum class file_end { behind, before, unknown };
 
 /// Whether a written file ends before byte `end` or behind it, by the size that gwrite and

@@ -157,7 +157,8 @@ __device__ __forceinline__ std::int32_t begin_write(io_context<Group>& io, std::
         attempt.result = file::failed_join(failed != 0 ? failed : -ETIMEDOUT);
       } else if (!file::join_writers(fs, file)) {
         attempt.result = file::join_result::look_again;
-        // The caller that closed the gate opens it within its own timeout.
+        // The caller that closed the gate opens it within its own timeout, unless the host is slow
+        // to cut the file.
         std::int32_t const waited = file::await_gate(fs, file::shared_of(fs, file));
         if (waited == -EIO) attempt.result = file::failed_join(waited);
         attempt.late = waited != 0;
