@@ -195,15 +195,17 @@ def take(code, arch):
     check(code, arch, is_field, lambda c: c.at == looks[1], 4, 1)
 
 
-# Version is at offset 0, the size behind it.
 def adopt(code, arch):
-    check(code, arch, lambda c: c.is_atomic() and c.offset == 0 and c.bytes == 8,
+    # The exchange is the atomic operation with a result. The size lies behind the version.
+    check(code, arch, lambda c: c.is_atomic() and c.scoreboard != 7,
           lambda c: c.is_store(GPU, 8) and c.offset == 8, 1, 1)
 
 
 def load_size(code, arch):
-    check(code, arch, lambda c: c.is_load(GPU) and c.offset == 8,
-          lambda c: c.is_load(GPU) and c.offset == 0, 1, 1)
+    looks = [c.at for c in code if c.is_load(GPU)]
+    if len(looks) != 2:
+        raise Failure(f"{len(looks)} loads instead of 2, of size and version")
+    check(code, arch, lambda c: c.at == looks[0], lambda c: c.at == looks[1], 1, 1)
 
 
 # Kernels by name. The last are all functions of that name below a kernel.
