@@ -207,13 +207,13 @@ class address_space {
   void expect_next(object& o, std::uint64_t block);
   struct placed_chunks;
   [[nodiscard]] int place_all(quiet_lock& lock, used_objects const& all, missing_bytes missing,
-                              moves_of_plan& which);
+                              std::size_t& cuts);
   [[nodiscard]] bool must_plan(used_objects const& all);
   [[nodiscard]] placed_chunks all_chunks(used_objects const& all);
   [[nodiscard]] int refuse_to_place(placed_chunks const& all);
   [[nodiscard]] bool can_move(object const& o, block_run blocks) const;
   [[nodiscard]] int carry_out(quiet_lock& lock, placed_chunks const& all,
-                              std::vector<planned_move> const& moves, moves_of_plan& next);
+                              std::vector<planned_move> const& moves, std::size_t& cuts);
   [[nodiscard]] int move_chunk(quiet_lock& lock, object& o, std::size_t i, tier to, bool is_last);
   void leave_device(quiet_lock& lock, object& o, std::size_t i);
   [[nodiscard]] int enter_device(quiet_lock& lock, object& o, std::size_t i);

@@ -43,7 +43,7 @@ int address_space::collect(parts_of_call const& parts, used_objects& all) {
 // The same, as soon as the device has the bytes of files that the call uses.
 int address_space::bring_all(quiet_lock& lock, parts_of_call const& parts, missing_bytes missing,
                              used_objects& all) {
-  auto moves = moves_of_plan::all;
+  std::size_t cuts = 0;
   for (;;) {
     take_ended_calls();
     if (has_failed_) return -EIO;
@@ -60,7 +60,7 @@ int address_space::bring_all(quiet_lock& lock, parts_of_call const& parts, missi
         return error;
       continue;
     }
-    if (int const placed = place_all(lock, all, missing, moves); placed != 0) {
+    if (int const placed = place_all(lock, all, missing, cuts); placed != 0) {
       if (placed < 0) return placed;
       continue;
     }

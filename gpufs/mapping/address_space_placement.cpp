@@ -125,9 +125,9 @@ bool address_space::can_move(object const& o, block_run blocks) const {
 
 // Returns 0: all is in place; 1: look again, objects may have come or gone; -EAGAIN: chunks have to
 // move, which is not wanted here; or an error.
-// Makes the moves `which` of a plan. Sets it to what the next plan may have.
+// `cuts`: how often the caller's plans have been cut short.
 int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_bytes missing,
-                             moves_of_plan& which) {
+                             std::size_t& cuts) {
   if (tiers_.single_chunks == 0 && !tiers_.has_host_advice) return 0;
   bool const may_wait = missing == missing_bytes::bring;
   if (tiers_.is_placing) {
@@ -144,7 +144,7 @@ int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_
     return 1;
   }
   auto const chunks = all_chunks(all);
-  auto const plan = plan_placement(chunks.seen, tiers_.budgets, which);
+  auto const plan = plan_placement(chunks.seen, tiers_.budgets);
   if (!plan.is_possible && tiers_.forgetting != 0) {
     if (!may_wait) return -EAGAIN;
     wait_until(lock, [this] { return tiers_.forgetting == 0; });
@@ -167,7 +167,7 @@ int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_
   };
   tiers_.is_placing = true;
   end_of_placing const end{*this};
-  int const result = carry_out(lock, chunks, plan.moves, which);
+  int const result = carry_out(lock, chunks, plan.moves, cuts);
   wait_until(lock, [this] { return !tiers_.is_spilling; });
   spill(lock, true);
   return result;
@@ -175,7 +175,7 @@ int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_
 
 // Returns as place_all().
 int address_space::carry_out(quiet_lock& lock, placed_chunks const& all,
-                             std::vector<planned_move> const& moves, moves_of_plan& next) {
+                             std::vector<planned_move> const& moves, std::size_t& cuts) {
   struct moved {
     std::uint64_t offset, id;
     block_run blocks;
@@ -216,10 +216,11 @@ int address_space::carry_out(quiet_lock& lock, placed_chunks const& all,
       bool const is_last = std::ranges::none_of(
           m + 1, moves.end(), [&](planned_move const& later) { return later.which == m->which; });
       if (int const result = move_chunk(lock, *o, i, m->to, is_last); result != 0) return result;
-      // Chunks that leave the device fill the host. They spill before others follow. Plans that are
-      // cut short could move chunks there and back for ever.
-      if (tiers_.make_spill_file != nullptr && tiers_.is_over()) {
-        next = moves_of_plan::needed;
+      // Chunks that leave the device fill the host. They spill before others follow. But plans that
+      // are cut short may move chunks there and back for ever, while those carried out whole end.
+      // Then the host has more for a moment.
+      if (tiers_.make_spill_file != nullptr && tiers_.is_over() && cuts < 2 * all.which.size()) {
+        ++cuts;
         break;
       }
     }

@@ -35,6 +35,7 @@ void address_space::set_up_chunks(object& o) {
   o.single.add(o.all());
   o.away.add(o.all());
   ++tiers_.changes;
+  if (tiers_.is_placing) return;  // the room that it finds may be for chunks under way
   bool const is_zeros = o.file == nullptr || o.file->begins_with == first_bytes::zeros;
   for (std::size_t i = 0; i < o.chunks.size(); ++i) {
     std::uint64_t const room = o.room_of_chunk(i), held = tiers_.in(tier::device);
@@ -45,7 +46,7 @@ void address_space::set_up_chunks(object& o) {
       range_.add_device(o.offset + o.bytes_of_chunk(i).first, room, is_zeros ? room : tail);
     } catch (device_error const& e) {
       // Memory that others are giving back, or getting, is not counted right.
-      if (tiers_.forgetting == 0 && !tiers_.is_placing) shrink_budget(tier::device, e.what());
+      if (tiers_.forgetting == 0) shrink_budget(tier::device, e.what());
       return;  // it is away until a launch needs it
     }
     set_tier(o, i, tier::device);

@@ -23,29 +23,38 @@ int rank(memory_advice a) {
 class planner {
  public:
   planner(std::span<planned_chunk const> chunks, tier_budgets budgets, move_costs const& costs)
-      : chunks_(chunks), costs_(costs), budgets_{budgets.device, budgets.host}, to_(chunks.size()) {
-    for (std::size_t i = 0; i < chunks.size(); ++i) to_[i] = chunks[i].where;
+      : chunks_(chunks),
+        costs_(costs),
+        budgets_{budgets.device, budgets.host},
+        to_(chunks.size()) {}
+
+  placement_plan run() {
+    // Chunks that leave device memory by advice make room. Where they should not take what others
+    // may need at the host, these may need that room.
+    if (try_to_plan(true) || try_to_plan(false)) return {true, moves()};
+    return {false, {}};
   }
 
-  placement_plan run(bool all_moves) {
+ private:
+  bool try_to_plan(bool spares_host) {
+    for (std::size_t i = 0; i < chunks_.size(); ++i) to_[i] = at(i).where;
     count_kept();
     auto const order = needed_in_order();
-    if (all_moves) demote(order);
+    demote(order, spares_host);
     // A chunk of more than the budget in device memory: the budget has shrunk.
     bool possible = true;
     for (auto const i : order)
       if (to_[i] == tier::away) possible = possible && place(order, i);
-    if (!possible && !pack_anew(order)) return {false, {}};
+    if (!possible && !pack_anew(order)) return false;
     // What the one moves is room for the other: they trade places in one plan. It ends, as each
     // move puts more of what ranks high into device memory, or less of what ranks lowest.
-    while (possible && all_moves && promote(order) && demote(order)) {
+    while (possible && promote(order) && demote(order, spares_host)) {
     }
     make_room(tier::device);
     make_room(tier::host);
-    return {true, moves()};
+    return true;
   }
 
- private:
   [[nodiscard]] planned_chunk const& at(std::size_t i) const { return chunks_[i]; }
   [[nodiscard]] std::uint64_t& kept(tier t) { return kept_[index_of(t)]; }
   [[nodiscard]] std::uint64_t& held(tier t) { return held_[index_of(t)]; }
@@ -56,6 +65,7 @@ class planner {
 
   // kept: what must stay in a tier. held: what would be there if nothing else left it.
   void count_kept() {
+    kept_ = held_ = {};
     for (auto const& c : chunks_) {
       held_[index_of(c.where)] += c.bytes;
       if (c.is_needed || c.is_fixed) kept_[index_of(c.where)] += c.bytes;
@@ -111,13 +121,14 @@ class planner {
   }
 
   // What lies in device memory and is to lie at the host, as far as that has room. Nothing has to
-  // leave the host for it: that would come back at the next launch. And what is away comes first:
-  // it has to move in any case. Returns whether any moves.
-  bool demote(std::vector<std::size_t> const& order) {
+  // leave the host for it: that would come back at the next launch. With `spares_host` what is away
+  // comes first, as it has to move in any case. Returns whether any moves.
+  bool demote(std::vector<std::size_t> const& order, bool spares_host) {
     bool moved = false;
     std::uint64_t coming = 0;
     for (auto const i : order)
-      if (at(i).advice == memory_advice::host && to_[i] == tier::away) coming += at(i).bytes;
+      if (spares_host && at(i).advice == memory_advice::host && to_[i] == tier::away)
+        coming += at(i).bytes;
     for (auto const i : order) {
       auto const& c = at(i);
       if (c.advice == memory_advice::host && to_[i] == tier::device && !c.is_fixed &&
@@ -233,8 +244,8 @@ double move_costs::move(tier from, tier to, std::uint64_t bytes) const {
 }
 
 placement_plan plan_placement(std::span<planned_chunk const> chunks, tier_budgets budgets,
-                              moves_of_plan which, move_costs const& costs) {
-  return planner(chunks, budgets, costs).run(which == moves_of_plan::all);
+                              move_costs const& costs) {
+  return planner(chunks, budgets, costs).run();
 }
 
 }  // namespace gpufs::shared

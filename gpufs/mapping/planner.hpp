@@ -57,19 +57,12 @@ struct move_costs {
 /// A move that a launch can do without is made if so many launches like it would pay for it.
 inline constexpr double launches_that_pay = 4;
 
-/// Which moves a plan may have.
-enum class moves_of_plan {
-  all,
-  /// None that launches could do without. Such plans come to an end even if only the first move of
-  /// each is made before the next one.
-  needed,
-};
-
 /// Finds a place for each chunk that is needed. The plan is not possible if the budgets cannot hold
 /// them beside what is fixed.
+///
+/// If plans are carried out whole, one after the other, they come to an end: with chunks of one
+/// size the second has no moves. If only a part of each is, they may not.
 [[nodiscard]] placement_plan plan_placement(std::span<planned_chunk const> chunks,
-                                            tier_budgets budgets,
-                                            moves_of_plan which = moves_of_plan::all,
-                                            move_costs const& costs = {});
+                                            tier_budgets budgets, move_costs const& costs = {});
 
 }  // namespace gpufs::shared
