@@ -8,15 +8,18 @@
 #include <test/mapping/memory_file.hpp>
 #include <test/mapping/named_file.hpp>
 #include <test/support/files.hpp>
+#include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -260,4 +263,38 @@ TEST_CASE("spill: threads that use more chunks than stay get on") {
   for (auto& t : all) t.join();
   CHECK(std::accumulate(wrong.begin(), wrong.end(), 0ull) == 0);
   CHECK(m.stats().spill_bytes != 0);
+}
+
+TEST_CASE("spill: launches end, whatever advice their objects have") {
+  CAPTURE(seed());
+  std::mt19937_64 random(seed());
+  for (unsigned n = 0; n < scaled(24, 6); ++n) {
+    CAPTURE(n);
+    scratch_folder const folder;
+    std::uint64_t const device = (1 + random() % 3) * chunk, host = random() % 2 * chunk;
+    shared_memory memory(spilling(device, host, folder));
+    std::vector<mapping> objects;
+    std::vector<std::uint32_t> expected;
+    for (unsigned i = 0; i < 4; ++i) {
+      objects.push_back(memory.allocate((1 + random() % 2) * chunk));
+      expected.push_back(0);
+    }
+    for (unsigned round = 0; round < 60; ++round) {
+      auto const i = random() % objects.size();
+      CHECK(objects[i].advise(0, objects[i].size(), memory_advice(random() % 4)) == 0);
+      // Bytes that have to be spilled.
+      for (std::size_t at = 0; at < objects[i].size() / 4; at += 1024)
+        objects[i].as<std::uint32_t>()[at] = round;
+      expected[i] = round;
+      shared_call call;
+      for (auto const& o : objects)
+        if (random() % 2 == 0) call.reads_writes(o);
+      int const result = call.release();  // it may need more than the budgets have
+      CHECK((result == 0 || result == -ENOMEM));
+      if (result == 0) call.launched();
+    }
+    for (std::size_t i = 0; i < objects.size(); ++i)
+      for (std::size_t at = 0; at < objects[i].size() / 4; at += 1024)
+        REQUIRE(objects[i].as<std::uint32_t>()[at] == expected[i]);
+  }
 }
