@@ -66,7 +66,8 @@ void widen(dice& d, round_plan& p, bool emulated) {
   c.cache_size = d.one_of<std::uint64_t>({64ull << 20, 256ull << 20, 1ull << 30}) >> shift;
   c.prefetch_size = d.one_of<std::uint64_t>({prefetch_automatic, prefetch_automatic, 0});
   c.prefetch_memory = d.one_of<std::uint64_t>({16ull << 20, 256ull << 20}) >> shift;
-  c.staging_size = d.one_of<std::uint64_t>({16ull << 20, 256ull << 20}) >> shift;
+  c.staging_size = std::max(d.one_of<std::uint64_t>({16ull << 20, 256ull << 20}) >> shift,
+                            8 * c.page_size);  // the least that is allowed
   c.write_memory = (64ull << 20) >> shift;
   c.host_threads = static_cast<std::uint32_t>(d.from(4, 14));
   c.file_window_size = (16ull << 20) >> shift;
