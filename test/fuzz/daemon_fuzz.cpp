@@ -233,7 +233,7 @@ class run {
       case 3: static_cast<void>(files.stat(descriptor(), status)); return;
       case 4: static_cast<void>(files.name_of(version())); return;
       default:
-        truncation t{in_.take<std::uint16_t>(), in_.take<std::uint8_t>()};
+        daemon::truncation t{in_.take<std::uint16_t>(), in_.take<std::uint8_t>()};
         files.truncate(descriptor(), t);
         return;
     }
