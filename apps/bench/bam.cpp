@@ -49,7 +49,7 @@ int run_bam(bam_options o) {
   bool const is_emulated = device_to_run_on().kind == "emulated";
   complete(o, is_emulated);
   if (auto const error = make_folders(o.out)) throw std::system_error(error, o.out);
-  temporary_folder const graphs(o.folder, "gpufs-bench-bam");
+  temporary_folder const graphs(o.folder, "--folder", "gpufs-bench-bam");
   auto const runs = runs_of(o.figures, {.is_smoke = o.size == "smoke",
                                         .is_emulated = is_emulated,
                                         .runs = static_cast<std::uint64_t>(o.runs),

@@ -7,11 +7,11 @@
 
 namespace gpufs::apps {
 
-temporary_folder::temporary_folder(std::string const& parent, std::string const& prefix,
-                                   bool is_kept)
+temporary_folder::temporary_folder(std::string const& parent, std::string const& from,
+                                   std::string const& prefix, bool is_kept)
     : path_(parent + "/" + prefix + "-XXXXXX"), is_kept_(is_kept) {
   if (::mkdtemp(path_.data()) == nullptr)
-    throw std::system_error(errno, std::generic_category(), path_);
+    throw std::system_error(errno, std::generic_category(), path_ + " (" + from + ")");
 }
 
 temporary_folder::~temporary_folder() {

@@ -93,7 +93,7 @@ picture read_picture(std::string const& path) {
   std::string const script = find_script("pictures.py");
   if (script.empty())
     throw std::runtime_error("pictures.py is not beside this program, which reads pictures by it");
-  temporary_folder const folder(temp_folder(), "mosaic");
+  temporary_folder const folder(temp_folder(), "TMPDIR", "mosaic");
   std::string const raw = folder.path() + "/picture.rgb8";
   if (run_picture_script(script, {"picture", path, raw}) != 0) {
     throw std::runtime_error(

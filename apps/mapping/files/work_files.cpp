@@ -45,7 +45,7 @@ std::string file_in(temporary_folder const& folder, file_object const& o) {
 work_files::work_files(setup const& of, std::vector<file_object> const& objects)
     : objects_(objects),
       inputs_(inputs_of(of, objects)),
-      own_(of.folder, folder_prefix, of.keeps_files) {
+      own_(of.folder, "--folder", folder_prefix, of.keeps_files) {
   for (auto const& o : objects_)
     if (o.use == object_use::updated) make_file(file_in(own_, o), o);
 }
@@ -58,7 +58,8 @@ std::shared_ptr<temporary_folder> work_files::inputs_of(setup const& of,
   static std::shared_ptr<temporary_folder> kept;
   if (kept && kept_origin == origin) return kept;
   kept.reset();
-  auto made = std::make_shared<temporary_folder>(of.folder, folder_prefix, of.keeps_files);
+  auto made =
+      std::make_shared<temporary_folder>(of.folder, "--folder", folder_prefix, of.keeps_files);
   for (auto const& o : objects)
     if (o.use == object_use::input) make_file(file_in(*made, o), o);
   kept_origin = origin;
