@@ -90,8 +90,8 @@ class file_registry {
   ///   -EINVAL other flags, O_TRUNC without access for writing, a NUL byte in the path
   ///   -EISDIR | -EOPNOTSUPP neither file nor directory | -EFBIG more than 2^48 bytes
   ///   -ENFILE max_open_files are open | -ENOMEM | as open(2), fstat(2), ftruncate(2)
-  /// O_TRUNC drops the dirty pages of a file that nobody has open, and asks `begin` before. Opens
-  /// of a file wait while it is cut by O_TRUNC or truncate().
+  /// O_TRUNC drops the dirty pages of a file that nobody has open, and asks `begin` before. While a
+  /// file is cut, by O_TRUNC or truncate(), opens wait that do not share a written descriptor.
   [[nodiscard]] std::int32_t open(std::string_view path, int flags, unsigned mode = 0,
                                   may_begin const& begin = {}) noexcept;
 

@@ -84,7 +84,8 @@ struct alignas(64) registry_shard {
   /// Looks with a lower number may have come before bytes that this filesystem wrote or cut off,
   /// to a file that it does not write any more. Such a file is looked at again.
   std::uint64_t changed_at = 0;
-  /// Files that are being truncated. No open of them ends meanwhile, but the one that truncates.
+  /// Files that are being truncated. Meanwhile they get no write index and give none back: opens
+  /// and closes that would change it wait.
   std::unordered_set<file_id, file_id_hash> truncating;
   std::condition_variable truncated;
 
