@@ -9,7 +9,7 @@
 # GPUFS_BENCH_DIR: where files lie (default /tmp). GPUFS_BENCH_FOOTPRINT: bytes of each workload's
 # objects (default 4G). GPUFS_BENCH_UPDATE: those of `update` (default 2G). GPUFS_BENCH_ROUNDS:
 # default 3. GPUFS_BENCH_VARIANTS: default naive,hand,managed,shared. GPUFS_BENCH_OPTIONS: more
-# options, such as --check or --cold.
+# options, such as --check, --cold, or --kernel-times for times of kernels alone.
 set -uo pipefail
 [ $# -eq 2 ] || { echo "usage: $0 OUT_DIR BIN_DIR" >&2; exit 2; }
 out=$1
@@ -100,7 +100,7 @@ BEGIN { split("naive managed hand", variant, " ") }
 }
 END {
   table("whole", "map + kernels + unmap")
-  table("kernels", "kernels, with what the CPU does between them")
+  table("kernels", "kernels, with what the CPU does between them (--kernel-times: without it)")
   if (wrong) { print "WRONG RESULTS"; exit 1 }
 }' "$jsonl" || failed=$((failed + 1))
 echo "$failed failed"

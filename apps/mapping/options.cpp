@@ -114,6 +114,8 @@ void add_options(CLI::App& app, options& o) {
   app.add_flag("--keep-files", o.keep_files, "leave the folders of files that are made in --dir");
   app.add_flag("--no-eager", o.no_eager,
                "of shared: files are read when a launch needs them, not from map() on");
+  app.add_flag("--kernel-times", o.kernel_times,
+               "of file workloads: wait for each kernel; `kernels` is the device's time then");
   app.add_flag("--cold", o.cold, "drop files from the OS page cache before each run");
   app.add_option("--host-memory", o.host_memory,
                  "of shared: most host memory that the GPU uses over the bus; auto: a quarter")
@@ -159,6 +161,7 @@ setup setup_of(options const& o, description const& of) {
   s.is_cold = o.cold;
   s.keeps_files = o.keep_files;
   s.is_declared = o.declare;
+  s.times_kernels = o.kernel_times;
   s.memory.device_memory = size_option("--device-memory", o.device_memory, 0, 1ull << 48);
   s.memory.host_memory = o.host_memory == "auto"
                              ? host_memory_automatic

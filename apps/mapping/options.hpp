@@ -41,6 +41,7 @@ struct setup {
   bool is_cold = false;         ///< files are not in the OS page cache at first
   bool is_eager = true;         ///< files are read from map() on
   bool is_declared = false;     ///< launches declare what they use
+  bool times_kernels = false;   ///< file workloads wait for each kernel, to time it
   mapping_config memory = {};   ///< of `shared`, but for what `way` says
 
   /// A parameter of the workload's description.
@@ -65,6 +66,7 @@ struct options {
   std::int64_t runs = 1;
   bool declare = false;
   bool cold = false;
+  bool kernel_times = false;
   bool keep_files = false;
   bool no_eager = false;
   bool warm_up = false;

@@ -1,6 +1,7 @@
 // Bytes of files come to the device: ahead of calls, or when a call or a CPU thread needs them.
 #include <gpufs/device/memory.hpp>
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/library_threads.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 
 #include <fmt/format.h>
@@ -63,8 +64,8 @@ void address_space::note_error(object& o, std::uint64_t offset, int error) {
   if (f.errors.size() < most_errors) f.errors.push_back(why_refused_);
 }
 
-// Runs work() in as many threads as there are jobs, each with a lane. Signals come through
-// meanwhile. A thread that gets no lane leaves its jobs to the others.
+// Runs work() in as many threads as there are jobs, each with a lane. A thread that gets no lane
+// leaves its jobs to the others.
 void address_space::in_lanes(std::size_t jobs, std::function<void(file_lane&)> const& work) {
   auto const run = [&] {
     try {
@@ -75,17 +76,7 @@ void address_space::in_lanes(std::size_t jobs, std::function<void(file_lane&)> c
   };
   // The service thread is one of the library's already. A fault needs one piece as a rule.
   if (jobs == 1 && std::this_thread::get_id() == service_.get_id()) return run();
-  std::vector<std::thread> threads;
-  std::size_t const wanted = std::min<std::size_t>(jobs, settings_.fill_threads);
-  {
-    no_signals const inherited;
-    try {
-      threads.reserve(wanted);
-      while (threads.size() < wanted) threads.emplace_back(run);
-    } catch (std::exception const&) {  // no thread, or no memory: fewer will do
-    }
-  }
-  for (auto& t : threads) t.join();
+  in_threads(std::min<std::size_t>(jobs, settings_.fill_threads), run);
 }
 
 std::vector<fill_piece> address_space::pieces_to_fill(object& o, block_run units) {

@@ -1,12 +1,15 @@
 // Chunks go from one tier to another. Nobody uses them meanwhile.
 #include <gpufs/device/memory.hpp>
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/library_threads.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <exception>
+#include <functional>
 #include <new>
 #include <utility>
 #include <vector>
@@ -15,6 +18,27 @@ namespace gpufs::shared {
 
 using device_memory::host_access;
 using device_memory::shared_range;
+
+namespace {
+
+// What is registered needs all of its pages. Those that are missing come one by one, which takes
+// ten times as long as to register them. Four threads get them in half the time, more do not.
+void populate(guarded_range& range, std::uint64_t at, std::uint64_t bytes, std::uint32_t threads) {
+  if constexpr (shared_range::hands_over) return;  // nothing is registered
+  constexpr std::uint64_t at_once = 4 << 20;
+  constexpr std::uint32_t useful = 4;
+  if (bytes <= at_once) return;
+  if (range.protect(at, bytes, host_access::read_write) != 0) return;  // add_host() will say so
+  std::atomic<std::uint64_t> next{0};
+  auto const work = [&] {
+    // Relaxed: it only deals out the bytes.
+    for (std::uint64_t first; (first = next.fetch_add(at_once, std::memory_order_relaxed)) < bytes;)
+      range.populate(at + first, std::min(at_once, bytes - first));
+  };
+  in_threads(std::min(threads, useful), std::ref(work));
+}
+
+}  // namespace
 
 // The front of an object gets what is left of device memory.
 void address_space::set_up_chunks(object& o) {
@@ -211,7 +235,11 @@ int address_space::enter_host(quiet_lock& lock, object& o, std::size_t i) {
   bool is_done = false;
   auto const forgotten = tiers_.forgotten;
   std::uint64_t const at = o.offset + bytes.first;
-  lock.beside([&] { is_done = range_.add_host(at, bytes.end - bytes.first, !is_window); });
+  auto const length = device_memory::rounded_up(bytes.end - bytes.first, device_memory::host_page);
+  lock.beside([&] {
+    if (!is_window) populate(range_, at, length, settings_.fill_threads);
+    is_done = range_.add_host(at, length, !is_window);
+  });
   if (!is_done) {
     if (tiers_.gets_back(forgotten))
       tiers_.is_short = true;

@@ -31,6 +31,7 @@ done
 # Files that end within a page, and within a block.
 for bytes in 12 49140 786444; do verified 2 vectorAdd --variant hand,shared --footprint $bytes; done
 verified 1 lavaMD --variant shared --set equal=1
+verified 2 hotspot --variant hand,shared --kernel-times
 verified 1 binomialOptions --variant shared --set steps=64 --footprint 48K
 verified 1 srad_v2 --variant shared --set iterations=3 --footprint 5M
 verified 1 backprop --variant shared --footprint 40M  # blocks of 1 MiB

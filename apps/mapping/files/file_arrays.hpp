@@ -4,6 +4,7 @@
 #include <gpufs/mapping.hpp>
 
 #include <apps/mapping/files/file_object.hpp>
+#include <apps/mapping/files/kernel_timer.hpp>
 #include <apps/mapping/files/work_files.hpp>
 
 #include <cstddef>
@@ -80,10 +81,22 @@ class file_arrays {
     return nullptr;
   }
 
-  void count_launch() { ++launches_; }
+  /// From now on launch_on() waits for each kernel, and `timer` says how long they ran.
+  void time_kernels(kernel_timer& timer) { timer_ = &timer; }
+
+  /// Makes a launch by `launch`.
+  template <class Launch>
+  void count_launch(Launch const& launch) {
+    ++launches_;
+    if (timer_ == nullptr)
+      launch();
+    else
+      timer_->time(launch);
+  }
   [[nodiscard]] std::uint64_t launches() const { return launches_; }
 
  private:
+  kernel_timer* timer_ = nullptr;
   std::uint64_t launches_ = 0;
 };
 
@@ -114,11 +127,12 @@ struct mapped_how {
 template <class... Parameters, class... Arguments>
 void launch_on(file_arrays& a, std::initializer_list<kernel_use> uses,
                void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments&&... arguments) {
-  a.count_launch();
-  if (auto const call = a.declare(uses))
-    gpufs::launch(*call, kernel, grid, block, std::forward<Arguments>(arguments)...);
-  else
-    gpufs::launch(kernel, grid, block, std::forward<Arguments>(arguments)...);
+  a.count_launch([&] {
+    if (auto const call = a.declare(uses))
+      gpufs::launch(*call, kernel, grid, block, std::forward<Arguments>(arguments)...);
+    else
+      gpufs::launch(kernel, grid, block, std::forward<Arguments>(arguments)...);
+  });
 }
 #endif
 

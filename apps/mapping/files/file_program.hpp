@@ -14,7 +14,8 @@ namespace gpufs::apps::workloads {
 
 /// A run maps the files, computes and unmaps. phase::io_read is the time until all bytes have
 /// arrived, phase::kernels that of kernels and of what the CPU does between them, phase::io_write
-/// that of unmap.
+/// that of unmap. With setup::times_kernels, phase::kernels is the device's time, and phase::launch
+/// what else passes between io_read and io_write.
 class file_program final : public workload {
  public:
   /// Makes the files.
