@@ -136,9 +136,11 @@ class controller::parts {
     while (admin_queues_.pass()) {
     }
     if ((cc & reg::cc_shutdown_mask) != 0 && !shut_down_) {
+      stopping_.store(true, std::memory_order_relaxed);
       static_cast<void>(io_.flush_all());
       shut_down_ = true;
       registers_.store(reg::csts, reg::csts_ready | reg::csts_shutdown_done);
+      stopping_.store(false, std::memory_order_release);  // pairs with is_stopping()
     }
   }
 

@@ -46,8 +46,8 @@ class controller {
   /// controller accesses it. Throws std::invalid_argument if there is none.
   void unmap(std::uint64_t bus);
 
-  /// Whether it drops its queues, because it is disabled or fails. That waits for system calls that
-  /// are under way. CSTS is stored before this becomes false.
+  /// Whether it drops its queues, because it is disabled or fails, or makes bytes durable as it
+  /// shuts down. That waits for system calls. CSTS is stored before this becomes false.
   [[nodiscard]] bool is_stopping() const;
 
   [[nodiscard]] controller_counters const& counters() const;

@@ -42,16 +42,28 @@ std::uint16_t write_status(int error) {
                           std::string{"nvme: "} + path.string() + ": " + what};
 }
 
+bool may_be_member(struct ::stat const& seen) {
+  return S_ISREG(seen.st_mode) || S_ISBLK(seen.st_mode);
+}
+
+[[noreturn]] void refuse_kind(std::filesystem::path const& path) {
+  throw std::invalid_argument{"nvme: " + path.string() +
+                              ": must be a regular file or a block device"};
+}
+
+// To open a pipe waits for its writer, and devices of other kinds may do more.
+void check_kind(std::filesystem::path const& path) {
+  struct ::stat seen {};
+  if (::stat(path.c_str(), &seen) == 0 && !may_be_member(seen)) refuse_kind(path);
+}
+
 std::uint64_t size_of(int fd, std::filesystem::path const& path) {
   struct stat seen {};
   if (::fstat(fd, &seen) != 0) refuse(errno, path, "cannot be looked at");
   std::uint64_t bytes = static_cast<std::uint64_t>(seen.st_size);
-  if (S_ISBLK(seen.st_mode)) {
-    if (::ioctl(fd, BLKGETSIZE64, &bytes) != 0) refuse(errno, path, "its size is unknown");
-  } else if (!S_ISREG(seen.st_mode)) {
-    throw std::invalid_argument{"nvme: " + path.string() +
-                                ": must be a regular file or a block device"};
-  }
+  if (!may_be_member(seen)) refuse_kind(path);
+  if (S_ISBLK(seen.st_mode) && ::ioctl(fd, BLKGETSIZE64, &bytes) != 0)
+    refuse(errno, path, "its size is unknown");
   if (bytes == 0)
     throw std::invalid_argument{"nvme: " + path.string() + ": is empty, give it its size first"};
   return bytes;
@@ -114,6 +126,7 @@ file_namespace::file_namespace(std::filesystem::path const& path, std::uint32_t 
   if (lba_ != 512 && lba_ != 4096)
     throw std::invalid_argument{"nvme: blocks of " + std::to_string(lba_) +
                                 " bytes, 512 or 4096 are possible"};
+  check_kind(path);
   fd_ = ::open(path.c_str(), (read_only_ ? O_RDONLY : O_RDWR) | O_CLOEXEC);
   if (fd_ < 0) refuse(errno, path, "cannot be opened");
   try {
@@ -168,7 +181,7 @@ int file_namespace::descriptor_of_read(std::uint64_t offset, std::span<segment c
 }
 
 // The size is fixed, so the file has one version. If it is cut all the same, the copy fails, and
-// preadv finds the end.
+// preadv finds the end. But in the page with the new end zeros follow it, and the copy succeeds.
 bool file_namespace::copy(std::uint64_t offset, std::span<segment const> to) const {
   auto const bytes = bytes_of(to);
   if (view_ == nullptr || bytes > daemon::file_view::longest_copy || bytes > size_ - offset)
@@ -177,7 +190,9 @@ bool file_namespace::copy(std::uint64_t offset, std::span<segment const> to) con
     if (!view_->copy({part.memory, part.bytes}, offset, 1, {})) return false;
     offset += part.bytes;
   }
-  return true;
+  if (to.empty() || to.back().memory[to.back().bytes - 1] != std::byte{0}) return true;
+  struct ::stat now {};
+  return ::fstat(fd_, &now) == 0 && (!S_ISREG(now.st_mode) || std::uint64_t(now.st_size) >= offset);
 }
 
 std::uint16_t file_namespace::read(std::uint64_t offset, std::span<segment const> to) {

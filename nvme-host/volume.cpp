@@ -48,12 +48,15 @@ std::uint64_t bytes_of(std::span<::iovec const> parts) {
   return sum;
 }
 
-/// The parts up to `count` bytes.
-std::vector<::iovec> first_bytes(std::span<::iovec const> parts, std::uint64_t count) {
+/// `count` bytes of the parts, behind the first `skip`.
+std::vector<::iovec> bytes_within(std::span<::iovec const> parts, std::uint64_t skip,
+                                  std::uint64_t count) {
   std::vector<::iovec> all;
   for (::iovec const& part : parts) {
-    std::uint64_t const here = std::min<std::uint64_t>(part.iov_len, count);
-    if (here != 0) all.push_back({part.iov_base, here});
+    std::uint64_t const before = std::min<std::uint64_t>(part.iov_len, skip);
+    std::uint64_t const here = std::min<std::uint64_t>(part.iov_len - before, count);
+    if (here != 0) all.push_back({static_cast<std::byte*>(part.iov_base) + before, here});
+    skip -= before;
     count -= here;
   }
   return all;
@@ -137,7 +140,7 @@ std::vector<block_command> volume::plan_of(direction to, std::uint64_t begin, st
 }
 
 // Bytes before the command that failed count. The rest is read from replicas that have not failed
-// the call yet.
+// the call yet. Each gets its share of the time, so that one that is silent leaves some to others.
 std::int64_t volume::read_until(std::span<std::byte> to, std::uint64_t offset,
                                 io_clock::time_point end) {
   std::uint64_t const all =
@@ -145,13 +148,23 @@ std::int64_t volume::read_until(std::span<std::byte> to, std::uint64_t offset,
   std::uint64_t done = 0;
   for (std::uint64_t without = options_.replicated ? 0 : all;;) {
     command_run::failure failed;
-    int const error = read_once(to.subspan(done), offset + done, without, failed);
+    auto longest = options_.timeout;
+    if (options_.replicated) {
+      auto const left = std::chrono::ceil<std::chrono::milliseconds>(end - io_clock::now()) /
+                        std::popcount(all & ~without);
+      longest = std::max(std::min(longest, left), std::chrono::milliseconds{1});
+    }
+    int const error = read_once(to.subspan(done), offset + done, without, longest, failed);
     if (error == 0) return static_cast<std::int64_t>(to.size());
     done += failed.at;
     auto const now = io_clock::now();
-    if (options_.replicated)
-      out_until_[failed.member].store((now + options_.out_of_turn).time_since_epoch().count(),
+    if (options_.replicated) {
+      // To ask a silent one takes long.
+      auto const out = error == -ETIMEDOUT ? std::max(options_.out_of_turn, options_.timeout)
+                                           : options_.out_of_turn;
+      out_until_[failed.member].store((now + out).time_since_epoch().count(),
                                       std::memory_order_relaxed);
+    }
     without |= std::uint64_t{1} << failed.member;
     if (without == all || now > end) return done > 0 ? static_cast<std::int64_t>(done) : error;
     others_.fetch_add(1, std::memory_order_relaxed);
@@ -160,7 +173,7 @@ std::int64_t volume::read_until(std::span<std::byte> to, std::uint64_t offset,
 
 // Returns 0, or an error; then the first `failed.at` bytes are there.
 int volume::read_once(std::span<std::byte> to, std::uint64_t offset, std::uint64_t without,
-                      command_run::failure& failed) {
+                      std::chrono::milliseconds longest, command_run::failure& failed) {
   std::uint64_t const first = offset / lba_ * lba_;
   std::uint64_t const skip = offset - first;
   std::uint64_t const stop = (offset + to.size() + lba_ - 1) / lba_ * lba_;
@@ -171,8 +184,7 @@ int volume::read_once(std::span<std::byte> to, std::uint64_t offset, std::uint64
     std::uint64_t const last = std::min(c.at + c.bytes, skip + to.size());
     std::memcpy(to.data() + (begin - skip), piece + (begin - c.at), last - begin);
   };
-  int const error =
-      command_run{drives_, options_.timeout}.transfer(direction::read, commands, take, failed);
+  int const error = command_run{drives_, longest}.transfer(direction::read, commands, take, failed);
   failed.at = failed.at > skip ? failed.at - skip : 0;
   return error;
 }
@@ -183,17 +195,31 @@ std::int64_t volume::read(std::span<std::byte> to, std::uint64_t offset) {
                     io_clock::now() + options_.timeout);
 }
 
-// The blocks stay locked from the read of their other bytes to the end of the write.
+// In turns, so that others who want some of the blocks wait for these only.
 std::int64_t volume::write(std::span<::iovec const> parts, std::uint64_t offset) {
   std::uint64_t count = bytes_of(parts);
   if (count == 0) return 0;
   if (offset >= bytes_) return -ENOSPC;
   count = std::min(count, bytes_ - offset);
+  for (std::uint64_t done = 0; done < count;) {
+    std::uint64_t const at = offset + done;
+    std::uint64_t const bytes = std::min(count - done, at / lba_ * lba_ + most_locked - at);
+    auto const got = write_locked(bytes_within(parts, done, bytes), bytes, at);
+    if (got < 0 && done == 0) return got;
+    if (got < 0) return static_cast<std::int64_t>(done);
+    done += static_cast<std::uint64_t>(got);
+    if (static_cast<std::uint64_t>(got) < bytes) return static_cast<std::int64_t>(done);
+  }
+  return static_cast<std::int64_t>(count);
+}
+
+// The blocks stay locked from the read of their other bytes to the end of the write.
+std::int64_t volume::write_locked(std::vector<::iovec> whole, std::uint64_t count,
+                                  std::uint64_t offset) {
   auto const end = io_clock::now() + options_.timeout;
   std::uint64_t const first = offset / lba_ * lba_;
   std::uint64_t const stop = (offset + count + lba_ - 1) / lba_ * lba_;
   std::uint64_t const head = offset - first, tail = stop - (offset + count);
-  auto whole = first_bytes(parts, count);
   std::vector<std::byte> edges(head + tail);
   block_locks::hold const lock{locks_, {first / lba_, stop / lba_ - 1}, end};
   if (!lock) return -ETIMEDOUT;

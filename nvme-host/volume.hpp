@@ -22,13 +22,16 @@ struct volume_options {
   bool replicated = false;
   std::uint64_t stripe = 128 << 10;  ///< bytes; a power of two, at least a block
   /// Longest wait for an answer to a command, for room for one, and for blocks that others write.
-  /// A call with many commands may take longer.
+  /// A call with many commands may take longer. Each replica gets its share of it.
   std::chrono::milliseconds timeout{5000};
   /// Of flush(): a disk may have gigabytes to write.
   std::chrono::milliseconds flush_timeout{60'000};
   /// How long reads leave out a replica that has failed one.
   std::chrono::milliseconds out_of_turn{1000};
 };
+
+/// Bytes that one turn of a write keeps from other writers.
+inline constexpr std::uint64_t most_locked = 16 << 20;
 
 /// All functions but the constructor are thread-safe, and return -errno. They throw std::bad_alloc.
 ///
@@ -39,8 +42,8 @@ struct volume_options {
 ///             fails: until the same bytes are written again, the drives may differ there.
 ///
 /// Two writes of one block are carried out one after the other. So bytes of different writers that
-/// share a block are all kept. Reads take no lock: a read beside a write sees either, block by
-/// block.
+/// share a block are all kept. A long write is carried out in turns of 16 MiB, and others may come
+/// between them. Reads take no lock: a read beside a write sees either, block by block.
 class volume {
  public:
   /// Throws std::invalid_argument if the drives' blocks differ, or one is too small.
@@ -65,7 +68,9 @@ class volume {
   [[nodiscard]] std::int64_t read_until(std::span<std::byte> to, std::uint64_t offset,
                                         io_clock::time_point end);
   [[nodiscard]] int read_once(std::span<std::byte> to, std::uint64_t offset, std::uint64_t without,
-                              command_run::failure& failed);
+                              std::chrono::milliseconds longest, command_run::failure& failed);
+  [[nodiscard]] std::int64_t write_locked(std::vector<::iovec> whole, std::uint64_t count,
+                                          std::uint64_t offset);
   [[nodiscard]] std::uint32_t next_replica(std::uint64_t without);
   [[nodiscard]] std::vector<block_command> plan_of(nvme::direction to, std::uint64_t begin,
                                                    std::uint64_t end, std::uint64_t without = 0);

@@ -19,11 +19,13 @@ __device__ __forceinline__ bool daemon_stopped(fs_ref const& fs) {
   return atomic_ref<std::uint64_t, scope::system>(flag.stopped).load(memory_order_relaxed) != 0;
 }
 
-/// Whether config::rpc_timeout_ms has passed since `start`, a value of device_clock_ns(). Any
-/// thread calls. The comparison is signed: the clock may step back by a nanosecond.
-__device__ __forceinline__ bool past_deadline(fs_ref const& fs, std::uint64_t start) {
+/// Whether config::rpc_timeout_ms has passed since `start`, a value of device_clock_ns(), or one of
+/// `parts` of that time. Any thread calls. The comparison is signed: the clock may step back by a
+/// nanosecond.
+__device__ __forceinline__ bool past_deadline(fs_ref const& fs, std::uint64_t start,
+                                              std::uint64_t parts = 1) {
   return static_cast<std::int64_t>(device_clock_ns() - start) >
-         static_cast<std::int64_t>(fs.link.timeout_ns);
+         static_cast<std::int64_t>(fs.link.timeout_ns / parts);
 }
 
 /// Why a wait that began at `start` must end: -EIO if the daemon has stopped, `late` past the

@@ -77,6 +77,7 @@ GPUFS_LIBRARY_STAGE std::uint32_t request_pages(fs_ref const* __restrict__ handl
     std::uint64_t const begin = name.page << span.page_shift;
     mine.writes = dirty::writes_counted(fs, span.version, begin, begin + span.page_bytes());
   }
+  mine.since = device_clock_ns();
   bool const by_drives = source::read_by_drives<whole_warp>(fs, sends, name, mine.via, 0);
   bool const by_daemon = sends && !by_drives;
   ring::submit_each(fs, by_daemon,
@@ -93,8 +94,8 @@ GPUFS_LIBRARY_STAGE std::uint32_t request_pages(fs_ref const* __restrict__ handl
   return requested;
 }
 
-/// Whether all requests of a read are answered, or the daemon has stopped. All lanes of the first
-/// warp call.
+/// Whether all requests of a read are answered, the daemon has stopped, or the time of a wait for
+/// them is over. All lanes of the first warp call.
 GPUFS_LIBRARY_STAGE bool all_answered(fs_ref const* __restrict__ handle, std::uint32_t requested,
                                       async_page const mine) {
   fs_ref const& fs = *handle;
@@ -104,7 +105,7 @@ GPUFS_LIBRARY_STAGE bool all_answered(fs_ref const* __restrict__ handle, std::ui
       waits && (owed || rpc::completion_sequence(ring::load_completion(
                             fs, mine.via.number, memory_order_relaxed)) != mine.via.sequence);
   std::uint32_t stopped = 0;
-  if (lane_id() == 0) stopped = handle::daemon_stopped(fs) ? 1 : 0;
+  if (lane_id() == 0) stopped = handle::wait_error(fs, mine.since) != 0 ? 1 : 0;
   return __ballot_sync(all_lanes, open) == 0 || warp_broadcast(stopped) != 0;
 }
 

@@ -11,6 +11,7 @@ namespace gpufs::io {
 struct async_page {
   ring::channel via;
   std::uint32_t writes = 0;  ///< writes_counted() at the time of the request
+  std::uint64_t since = 0;   ///< that time, of device_clock_ns()
 };
 
 }  // namespace gpufs::io

@@ -7,6 +7,8 @@
 #include <bit>
 #include <cerrno>
 #include <chrono>
+#include <limits>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -49,19 +51,33 @@ device_drives::device_drives(fs_ref const& fs, nvme_host::volume& volume, place 
   }
 }
 
-// Channel c has the CID c / pairs of pair c % pairs of each member.
+// Throws std::runtime_error if a member lacks pairs, or its queues have another depth.
+std::size_t device_drives::pairs_of_each(nvme_host::volume const& volume) const {
+  std::size_t each = std::numeric_limits<std::size_t>::max();
+  std::uint32_t depth = 0;
+  for (auto const& drive : volume.drives()) {
+    auto const& pairs = drive->device_pairs();
+    std::uint32_t const own = pairs.empty() ? 0 : pairs[0].depth;
+    std::size_t const needed = own == 0 ? 0 : nvme_host::pairs_for(shared_.channels, own);
+    if (pairs.empty() || pairs.size() < needed)
+      throw std::runtime_error{
+          fmt::format("{}: {} queue pairs for kernels, {} are needed for {} channels",
+                      drive->name(), pairs.size(), needed, shared_.channels)};
+    if (depth != 0 && own != depth)
+      throw std::runtime_error{fmt::format(
+          "{}: queues of {} entries, those of other members have {}", drive->name(), own, depth)};
+    depth = own;
+    each = std::min(each, pairs.size());
+  }
+  return each;
+}
+
+// Channel c has the CID c / pairs of pair c % pairs of each member. Pairs that not all members have
+// stay unused.
 void device_drives::make_pairs(nvme_host::volume& volume) {
   auto const& drives = volume.drives();
-  std::size_t const each = drives[0]->device_pairs().size();
-  std::uint32_t const depth = each == 0 ? 0 : drives[0]->device_pairs()[0].depth;
-  for (auto const& drive : drives)
-    if (drive->device_pairs().size() != each || each == 0 ||
-        drive->device_pairs()[0].depth != depth ||
-        nvme_host::pairs_for(shared_.channels, depth) > each)
-      throw std::runtime_error{fmt::format(
-          "{}: {} queue pairs for kernels, {} are needed for {} channels", drive->name(),
-          drive->device_pairs().size(),
-          depth == 0 ? 0 : nvme_host::pairs_for(shared_.channels, depth), shared_.channels)};
+  std::size_t const each = pairs_of_each(volume);
+  std::uint32_t const depth = drives[0]->device_pairs()[0].depth;
   ended_ = pinned_buffer<nvme::state_place>(drives.size() * nvme::state_places);
   ended_.fill_zero();
   std::uint64_t const count = each * drives.size();
@@ -75,7 +91,7 @@ void device_drives::make_pairs(nvme_host::volume& volume) {
   words_.copy_from_host(words.data(), count);
   for (auto const& drive : drives) {
     std::uint32_t place = 0;
-    for (auto const& pair : drive->device_pairs()) {
+    for (auto const& pair : std::span{drive->device_pairs()}.first(each)) {
       std::uint64_t const at = refs_.size();
       nvme::queue_pair_ref ref;
       ref.sq = pair.sq;
@@ -129,7 +145,7 @@ void device_drives::map_staging(nvme_host::volume& volume) {
     auto* const list = reinterpret_cast<std::uint64_t*>(memory.list.data());
     for (std::uint32_t i = 0; i < nvme::list_entries(staging); ++i)
       list[i] = nvme::list_entry(piece, i);
-    places.push_back({pairs_.data() + places.size() * drive->device_pairs().size(), piece});
+    places.push_back({pairs_.data() + places.size() * refs_.size() / drives.size(), piece});
     if (auto const limit = drive->identity().most_bytes; limit != 0) most = std::min(most, limit);
   }
   places_ = buffer<nvme::block_member>(places.size());
@@ -196,12 +212,14 @@ void device_drives::end_member(std::size_t member) noexcept {
 }
 
 // Kernels have sent the member no command since the first look that saw the word, as the backing
-// has failed. So nobody waits for one once the time of a wait is over.
+// has failed. So nobody waits for one once the time of a wait is over. Other replicas have the
+// bytes, so there nobody needs to wait so long.
 bool device_drives::lacks_answers(std::size_t member) noexcept {
   std::lock_guard const lock{ending_};
   if (members_.empty()) return false;
   std::atomic_ref const word{ended_[member * nvme::state_places].no_answer};
   if (word.load(std::memory_order_relaxed) == 0) return false;  // pairs with note_no_answer()
+  if (out_until_.size() != 0) return true;
   auto const now = std::chrono::steady_clock::now();
   auto& since = members_[member].no_answer_since;
   if (!since) since = now;

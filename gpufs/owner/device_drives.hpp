@@ -55,7 +55,8 @@ class device_drives {
   void end_member(std::size_t member) noexcept;
 
   /// Whether a kernel had no answer of the member in time, and all others that wait for one have
-  /// had it by now, or have given up. Then a reset frees their channels.
+  /// had it by now, or have given up. Then a reset frees their channels. If other replicas have the
+  /// bytes: whether a kernel had none in half of the time.
   [[nodiscard]] bool lacks_answers(std::size_t member) noexcept;
 
   /// Takes staging away from the controllers, and ends what is under way. The controllers may be
@@ -82,6 +83,7 @@ class device_drives {
     std::optional<std::chrono::steady_clock::time_point> no_answer_since;
   };
 
+  [[nodiscard]] std::size_t pairs_of_each(nvme_host::volume const& volume) const;
   void make_pairs(nvme_host::volume& volume);
   void relay_doorbells();
   void map_staging(nvme_host::volume& volume);

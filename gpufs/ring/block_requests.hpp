@@ -147,7 +147,8 @@ __device__ __forceinline__ void for_each_drive_pair(nvme::queue_pair_ref const* 
 }
 
 /// Attempts from one look at whether a pair has ended to the next. That word lies across the bus.
-inline constexpr unsigned attempts_per_end = 128;
+/// Prime: who goes through channels by attempts looks at the pairs of all of them so.
+inline constexpr unsigned attempts_per_end = 127;
 
 /// Rings doorbells for, and takes completions of, the pairs that owe completions to the channels of
 /// the lanes that wait. Now and then answers commands of pairs that have ended: with -EIO, or with
@@ -187,6 +188,15 @@ __device__ __forceinline__ void note_no_answer(fs_ref const& fs, std::uint32_t c
   for (unsigned i = 0; i < handle::entry_places; ++i)
     atomic_ref<std::uint64_t, scope::system>(entry_of(fs, pair->backing, i).failed)
         .store(1, memory_order_relaxed);
+}
+
+/// Half of the time of a wait for an answer is over. If other replicas may have the bytes, the host
+/// resets the controller, and the daemon reads them in the rest of the time. One thread calls.
+GPUFS_LIBRARY_STAGE void note_late_answer(fs_ref const* __restrict__ handle,
+                                          std::uint32_t channel) {
+  nvme::queue_pair_ref const* const pair = owed_to(*handle, channel).pair;
+  if (pair != nullptr && backing_of(*handle, *pair).out_until != nullptr)
+    note_no_answer(*handle, channel);
 }
 
 /// The backing of a request; null: the daemon serves the file.

@@ -127,6 +127,7 @@ __device__ __forceinline__ answer await_answers(fs_ref const& fs, bool pending,
         __syncwarp();
         return got;
       }
+      if (owed && handle::past_deadline(fs, start, 2)) ring::note_late_answer(fs.self, via.number);
     }
     if (owes && __ballot_sync(all_lanes, owed) == 0) continue;  // the answers are there
     backoff(pause, owes ? handle::device_pause_ns : handle::host_pause_ns);
@@ -140,9 +141,12 @@ __device__ __forceinline__ std::int32_t await_answer(fs_ref const& fs, ring::cha
   std::uint64_t word = 0;
   unsigned round = 0;
   unsigned const longest_pause = owed ? handle::device_pause_ns : handle::host_pause_ns;
+  std::uint64_t const start = device_clock_ns();
   int const error = handle::spin_until(fs, longest_pause, [&] {
     ++round;
     if (owed || round % 2 == 0) owed = ring::help_drives<one_lane>(fs.self, true, c.number, round);
+    if (owed && round % 128 == 0 && handle::past_deadline(fs, start, 2))
+      ring::note_late_answer(fs.self, c.number);
     if (owed) return false;
     // Pairs as in await_answers().
     word = ring::load_completion(fs, c.number, memory_order_acquire);

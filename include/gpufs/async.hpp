@@ -37,7 +37,8 @@ template <class Group>
                                                 std::size_t count, std::int64_t offset);
 
 /// Tells whether all requests of `r` are answered, so that gwait need not wait for them.
-/// All threads of the group call. Returns 1 or 0; also 1 once the daemon has stopped.
+/// All threads of the group call. Returns 1 or 0; also 1 once the daemon has stopped, or
+/// config::rpc_timeout_ms after gread_async.
 template <class Group>
 [[nodiscard]] __device__ int gtest(io_context<Group>& io, async_read const& r);
 

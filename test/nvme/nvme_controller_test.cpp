@@ -4,6 +4,7 @@
 #include <test/nvme/plain_queue.hpp>
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
+#include <test/support/settings.hpp>
 
 #include <doctest/doctest.h>
 #include <nvme-controller/controller.hpp>
@@ -12,7 +13,9 @@
 #include <nvme-host/software.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <random>
 #include <system_error>
@@ -21,6 +24,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace controller = gpufs::nvme_controller;
@@ -29,6 +33,7 @@ namespace nvme = gpufs::nvme;
 namespace status = gpufs::nvme::status;
 using controller::file_namespace;
 using gpufs::test::plain_queue;
+using gpufs::test::wait_until;
 using scene = gpufs::test::controller_scene;
 
 namespace {
@@ -135,6 +140,77 @@ TEST_CASE("nvme controller: blocks that others have cut off a file cannot be rea
         status::unrecovered_read);
   CHECK(nvme::status_of(queue.call(s.transfer(nvme::opcode::read, 1, 0, 1))) == 0);
   CHECK(s.memory.data()[511] == std::byte{'x'});
+}
+
+TEST_CASE("nvme controller: nor can those of a file that is read out of a mapping by then") {
+  gpufs::test::scratch_folder const folder;
+  std::string const path = folder / "disk";
+  gpufs::test::write_bytes(path, std::vector<std::byte>(8192, std::byte{'x'}));
+  scene s{std::make_shared<file_namespace>(path, 512, file_namespace::mode::read_write)};
+  plain_queue queue = s.queue();
+  auto const read = [&](std::uint64_t block, std::uint32_t blocks) {
+    return nvme::status_of(queue.call(s.transfer(nvme::opcode::read, 1, block, blocks)));
+  };
+  for (unsigned i = 0; i < 200; ++i) REQUIRE(read(8, 8) == 0);
+  std::filesystem::resize_file(path, 5000);
+  CHECK(read(8, 8) == status::unrecovered_read);
+  CHECK(read(10, 2) == status::unrecovered_read);
+  CHECK(read(8, 1) == 0);
+  CHECK(s.memory.data()[511] == std::byte{'x'});
+  std::filesystem::resize_file(path, 8192);
+  CHECK(read(10, 2) == 0);  // zeros that are there
+}
+
+TEST_CASE("nvme controller: a pipe is no member, and nobody waits for its writer") {
+  gpufs::test::scratch_folder const folder;
+  std::string const path = folder / "pipe";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  for (auto const how : {file_namespace::mode::read_only, file_namespace::mode::read_write})
+    CHECK_THROWS_WITH_AS(file_namespace(path, 512, how),
+                         doctest::Contains("must be a regular file or a block device"),
+                         std::invalid_argument);
+}
+
+namespace {
+
+/// A disk whose flush does not return while it hangs.
+struct slow_flush final : controller::block_namespace {
+  controller::memory_namespace memory{1 << 20, 512};
+  std::atomic<bool> hangs{true};
+  using segments = std::span<controller::segment const>;
+
+  [[nodiscard]] std::uint32_t lba_bytes() const override { return memory.lba_bytes(); }
+  [[nodiscard]] std::uint64_t blocks() const override { return memory.blocks(); }
+  std::uint16_t read(std::uint64_t offset, segments to) override { return memory.read(offset, to); }
+  std::uint16_t write(std::uint64_t offset, segments from) override {
+    return memory.write(offset, from);
+  }
+  std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t count) override {
+    return memory.write_zeroes(offset, count);
+  }
+  std::uint16_t flush() override {
+    hangs.wait(true);
+    return status::success;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("nvme controller: one that makes bytes durable as it shuts down is late, not lost") {
+  auto const disk = std::make_shared<slow_flush>();
+  host::software_link link{{.namespaces = {disk}}};
+  {
+    host::control_plane plane{link, {.admin_timeout = std::chrono::milliseconds{200}}};
+    plane.bring_up();
+    plane.create_queue_pair(1, 16);
+    CHECK_THROWS_AS(plane.shut_down(), host::controller_error);
+    CHECK(!plane.stop());
+    CHECK(plane.is_late());
+    disk->hangs = false;
+    disk->hangs.notify_all();
+    wait_until([&] { return !link.is_stopping(); }, "the flush");
+    CHECK(plane.stop());
+  }
 }
 
 TEST_CASE("nvme controller: event requests are kept, four of them, and logs are empty") {

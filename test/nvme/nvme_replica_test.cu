@@ -104,6 +104,18 @@ TEST_CASE("replicas: readahead, elements and late reads ask another replica, too
   CHECK(s.fs.attachment_stats("disk").commands == s.host_commands);
 }
 
+TEST_CASE("replicas: one that answers nothing is no error, by kernels and by the daemon") {
+  auto c = small_config(page, 8);
+  c.rpc_timeout_ms = thread_sanitizer ? 20'000 : 4000;
+  replica_scene s(2, c);
+  s.faults[1]->lost_from = 0;
+  for (auto const who : {caller_kind::block, caller_kind::tile, caller_kind::block})
+    s.read_at_random(40, who);
+  CHECK(s.fs.stats().timeouts == 0);
+  CHECK(s.fs.attachment_stats("disk").resets >= 1);
+  s.faults[1]->lost_from = ~0ull;
+}
+
 TEST_CASE("replicas: what all of them fail is an error, and the next read is right") {
   replica_scene s(2);
   for (auto const& each : s.faults)

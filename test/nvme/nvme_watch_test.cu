@@ -48,6 +48,53 @@ void waits_end(fault_scene& s, std::atomic<bool>& broken) {
   CHECK(inspect(s.fs.ref()).problems == "");
 }
 
+/// Polls a read that has no answer until gtest says that there is no more to wait for.
+__global__ void poll(fs_ref fs, int fd, std::int64_t offset, std::byte* to, std::int64_t* result) {
+  io_context io(fs, cooperative_groups::this_thread_block());
+  async_read read = gread_async(io, fd, to, page, offset);
+  while (gtest(io, read) == 0) {
+  }
+  std::int64_t const got = gwait(io, read);
+  if (threadIdx.x == 0) *result = got;
+}
+
+constexpr unsigned most_tries = 20;
+
+struct held_channels {
+  unsigned holds;       ///< block 0 has its reads under way
+  unsigned have_ended;  ///< those of block 1 have failed
+  std::int64_t lost, other, held;
+  unsigned tries;
+};
+
+/// Block 0 starts a read of 32 pages. Block 1 reads 32 pages, which takes all other channels. Block
+/// 0 then reads a page with them under way, and again if that takes too long.
+__global__ void hold_channels(fs_ref fs, int fd, std::byte* to, held_channels* h) {
+  io_context io(fs, cooperative_groups::this_thread_block());
+  std::byte* const mine = to + blockIdx.x * 33 * page;
+  atomic_ref<unsigned, scope::device> const holds(h->holds), ended(h->have_ended);
+  if (blockIdx.x == 1) {
+    while (holds.load(memory_order_acquire) == 0) {
+    }
+    std::int64_t const got = gread(io, fd, mine, 32 * page, 32 * page);
+    if (threadIdx.x == 0) {
+      h->lost = got;
+      ended.store(1, memory_order_release);
+    }
+    return;
+  }
+  async_read held = gread_async(io, fd, mine, 32 * page, 0);
+  if (threadIdx.x == 0) holds.store(1, memory_order_release);
+  while (ended.load(memory_order_acquire) == 0) {
+  }
+  std::int64_t got = -ETIMEDOUT;
+  unsigned tries = 0;
+  while (got == -ETIMEDOUT && ++tries <= most_tries)
+    got = gread(io, fd, mine + 32 * page, page, 7 * page);
+  std::int64_t const last = gwait(io, held);
+  if (threadIdx.x == 0) h->other = got, h->held = last, h->tries = tries;
+}
+
 }  // namespace
 
 TEST_CASE("watch: a controller that fails ends kernels' waits, and works after its reset") {
@@ -127,6 +174,43 @@ TEST_CASE("watch: channels are free again though their commands are never answer
   CHECK(seen.resets == 1);
   CHECK(seen.timeouts == 0);
   for (std::uint64_t number = 0; number < 20; ++number) s.read_is_right(number);
+  CHECK(inspect(s.fs.ref()).problems == "");
+}
+
+TEST_CASE("watch: those that are free again are found beside reads that are under way") {
+  auto c = small_config(page, 128);
+  c.staging_size = 64 * page;
+  c.rpc_timeout_ms = 2000;
+  fault_scene s(c);
+  REQUIRE(s.fs.ref().channels.page.count == 64);
+  s.faults->lost_from = 32 * page / 512;
+  buffer<std::byte> to(2 * 33 * page);
+  buffer<held_channels> h(1);
+  h.fill_zero();
+  launch(hold_channels, 2, 32, s.fs.ref(), s.fd, to.data(), h.data());
+  gpufs::synchronize();
+  held_channels seen{};
+  h.copy_to_host(&seen, 1);
+  CHECK(seen.lost == -ETIMEDOUT);
+  CHECK(seen.other == std::int64_t(page));
+  CHECK(seen.held == std::int64_t(32 * page));
+  CHECK(seen.tries <= most_tries);
+  s.faults->lost_from = ~0ull;
+  CHECK(inspect(s.fs.ref()).problems == "");
+}
+
+TEST_CASE("watch: a kernel that polls for an answer which never comes gets on") {
+  auto c = small_config(page, 8);
+  c.rpc_timeout_ms = 2000;
+  fault_scene s(c);
+  s.faults->plan({nvme_controller::fault::kind::lose, 0}, 1);
+  buffer<std::byte> to(page);
+  buffer<std::int64_t> result(1);
+  launch(poll, 1, 64, s.fs.ref(), s.fd, std::int64_t(5 * page), to.data(), result.data());
+  gpufs::synchronize();
+  std::int64_t seen = 0;
+  result.copy_to_host(&seen, 1);
+  CHECK(seen == std::int64_t(page));  // the daemon has read it
   CHECK(inspect(s.fs.ref()).problems == "");
 }
 
