@@ -2,6 +2,7 @@
 #include <gpufs/device/memory.hpp>
 #include <gpufs/mapping/address_space.hpp>
 #include <gpufs/mapping/device_scope.hpp>
+#include <gpufs/mapping/no_mappings.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 #include <gpufs/shared_memory_error.hpp>
 
@@ -158,10 +159,7 @@ int address_space::protect(object& o, block_run r, host_access to) {
 }
 
 void address_space::protect_or_throw(object& o, block_run r, host_access to) {
-  if (protect(o, r, to) == 0) return;
-  throw device_error(
-      "shared memory: the system has no more mappings; raise vm.max_map_count or use larger "
-      "blocks");
+  if (protect(o, r, to) != 0) throw no_mappings();
 }
 
 // Sets states and what follows from them in the object's sets, not the protection.

@@ -66,8 +66,8 @@ class address_space {
   int remap(object& o, file_to_map const& what);
   [[nodiscard]] std::vector<std::string> errors(object const& o) const;
   [[nodiscard]] std::vector<byte_run> unwritten(object const& o) const;
-  /// Why the last call was refused.
-  [[nodiscard]] std::string why_refused() const;
+  /// Why the last call of this thread was refused.
+  [[nodiscard]] static std::string why_refused() { return why_refused_; }
 
   [[nodiscard]] std::byte* base() const { return range_.base(); }
   [[nodiscard]] std::uint64_t reserved() const { return range_.bytes(); }
@@ -114,13 +114,10 @@ class address_space {
   /// Threads and device are the parent's there.
   [[nodiscard]] bool in_forked_child() const { return ::getpid() != process_; }
 
-  /// Advice for the blocks' chunks.
   void advise(object& o, block_run r, memory_advice advice);
-  /// Of all objects, or of one.
   [[nodiscard]] memory_tiers tiers(object const* of = nullptr) const;
   [[nodiscard]] tier_budgets budgets() const;
 
-  /// That of an object with these options.
   [[nodiscard]] coherence_protocol protocol_for(map_options const& options) const;
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] bool lets_system_calls_wait() const { return range_.stops_system_calls(); }
@@ -150,6 +147,8 @@ class address_space {
   void note_error(object& o, std::uint64_t offset, int error);
   void tell_changes();
   [[nodiscard]] bool keeps_writers_out(object const& o) const;
+  [[nodiscard]] bool may_be_written(object const& o, block_run r) const;
+  [[nodiscard]] bool close_written(object& o, block_run r);
   [[nodiscard]] std::vector<write_piece> pieces_to_write(object& o, block_run blocks);
   int write_from_host(object& o, block_run blocks);
   int end_write_back(object& o, std::vector<write_piece> const& pieces);
@@ -281,7 +280,8 @@ class address_space {
   tier_account tiers_;
   mapping_statistics counts_;
   std::vector<std::string> notes_;
-  std::string why_refused_, to_say_;
+  static inline thread_local std::string why_refused_;
+  std::string to_say_;
   std::uint64_t bytes_to_pin_;      ///< that may still be pinned
   std::vector<bytes_ahead> ahead_;  ///< since the service thread looked last
   fault_queue faults_;

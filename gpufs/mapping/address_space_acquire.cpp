@@ -1,6 +1,7 @@
 // What the CPU does of its own accord: bytes are made ready, sent ahead, fetched by the batch
 // protocol.
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/no_mappings.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 
 #include <cerrno>
@@ -48,7 +49,12 @@ int address_space::acquire(object& o, wanted const& what) {
     wait_until(lock, is_usable);
     if (has_failed_) return -EIO;
     if (writes && o.is_read_only()) return -EACCES;  // since remap()
-    if (o.is_read_only() || !o.lacks(r)) break;
+    if (o.is_read_only()) {
+      int const error = o.file->look_for_end(what.first + what.bytes);
+      if (error != 0) note_error(o, what.first, error);
+      return error;
+    }
+    if (!o.lacks(r)) break;
     if (int const error = bring(lock, o, r); error != 0) return error;
   }
   try {
@@ -70,6 +76,8 @@ int address_space::acquire(object& o, wanted const& what) {
       if (writes) make_dirty(o, block, false);
     }
     spill(lock, false);
+  } catch (no_mappings const&) {
+    return -ENOMEM;
   } catch (std::exception const&) {
     fail();
     return -EIO;

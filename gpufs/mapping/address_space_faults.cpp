@@ -1,8 +1,8 @@
 // Faults of CPU threads, answered by the service thread.
 #include <gpufs/device/memory.hpp>
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/no_mappings.hpp>
 
-#include <cstdio>
 #include <exception>
 #include <iterator>
 #include <utility>
@@ -55,11 +55,11 @@ bool address_space::try_to_answer(fault& f) {
   auto const answer = answer_to(lock, f);
   if (answer == fault_answer::waiting) return false;
   --open_faults_;
+  auto const text = std::exchange(to_say_, {});
   // With a listener the thread may wait in write(2), with the lock of a pipe that is stderr. If it
-  // waits in an access instead, it comes again by a signal.
-  if (!to_say_.empty() && f.listener == nullptr)
-    std::fprintf(stderr, "gpufs: %s\n", to_say_.c_str());
-  to_say_.clear();
+  // waits in an access instead, it comes again by a signal. It may have the lock of the stream.
+  if (!text.empty() && f.listener == nullptr)
+    lock.without([&] { say(("gpufs: " + text + "\n").c_str()); });
   fault_queue::answer(f, answer);
   // The thread that faulted goes on meanwhile. What is sent is protected: a write to it faults, and
   // is answered after this.
@@ -92,6 +92,13 @@ fault_answer address_space::answer_to(quiet_lock& lock, fault const& f) {
       return fault_answer::failed;
     }
     return serve(lock, *now, block, f.kind);
+  } catch (no_mappings const&) {
+    // Once its calls have ended, all blocks of the object can be made alike.
+    object* const now = object_at(at);
+    if (now == nullptr) return fault_answer::not_ours;
+    if (!now->uses.empty()) return fault_answer::waiting;
+    to_say_ = now->name() + ": " + no_mappings::text;
+    return fault_answer::failed;
   } catch (std::exception const&) {
     fail();
     return fault_answer::failed;
@@ -150,16 +157,19 @@ fault_answer address_space::serve_absent(quiet_lock& lock, object& o, block_run 
 }
 
 // The CPU's bytes of the block are up to date. It becomes read_only, if it was not.
+// Throws no_mappings, and leaves the block as it was.
 void address_space::make_readable(object& o, block_run one, host_access to) {
-  auto const make_valid = [&] {
-    if (o.states[one.first] == block_state::invalid) set_state(o, one, block_state::read_only);
+  auto const is_made = [&] {
+    bool const was_invalid = o.states[one.first] == block_state::invalid;
+    if (was_invalid) set_state(o, one, block_state::read_only);
+    if (protect(o, one, to) == 0) return true;
+    if (was_invalid) set_state(o, one, block_state::invalid);
+    return false;
   };
-  make_valid();
-  if (protect(o, one, to) == 0) return;
+  if (is_made()) return;
   // Parts of the object that a call uses cannot be made alike.
   if (o.uses.empty()) merge(o);
-  make_valid();
-  protect_or_throw(o, one, to);
+  if (!is_made()) throw no_mappings();
 }
 
 // `rolls`: it counts for the rolling size, and may be sent before a release. evict_beyond_limit()

@@ -70,17 +70,31 @@ object& address_space::map_file(file_to_map const& what, map_options const& opti
 }
 
 // Other threads may unmap objects meanwhile, as programs do that end in the middle of their work.
-// Each object is looked up anew. One that goes by itself writes itself back.
+// Each object is looked up anew. One that goes is written back by the thread that unmaps it. That
+// may be this thread, in a signal handler.
 void address_space::end_with_process() noexcept try {
   if (in_forked_child()) return;
-  ends_process_.store(::gettid(), std::memory_order_relaxed);
+  auto const self = ::gettid();
+  {
+    quiet_lock const lock(mutex_);
+    ends_process_.store(self, std::memory_order_relaxed);
+    tell_changes();  // write_back() waits for less now
+  }
   for (std::uint64_t next = 0;;) {
     quiet_lock lock(mutex_);
     auto at = objects_.lower_bound(next);
-    while (at != objects_.end() && (at->second.file == nullptr || at->second.is_going)) ++at;
+    while (at != objects_.end() && at->second.file == nullptr) ++at;
     if (at == objects_.end()) return;
     object& o = at->second;
     next = o.offset + 1;
+    if (o.is_going) {
+      wait_until(lock, [&, offset = o.offset, id = o.id] {
+        auto* const now = object_at(offset);
+        if (now == nullptr || now->id != id || now->file == nullptr) return true;
+        return now->file->saver == 0 || now->file->saver == self;
+      });
+      continue;
+    }
     ++o.file->stays;
     join_filler(lock, o);
     wait_until(lock, [&] { return o.file->fills == 0; });
@@ -201,7 +215,11 @@ int address_space::remap(object& o, file_to_map const& what) {
   auto const pinned = forget_pins(o, all_pieces);
   for (std::size_t i = 0; i < o.chunks.size(); ++i)
     if (o.chunks[i].where == tier::host) leave_host(lock, o, i);
-  lock.beside([&] { unpin(o.offset, pinned); });
+  auto known = std::exchange(f.known, {});
+  lock.beside([&] {
+    unpin(o.offset, pinned);
+    known = {};
+  });
   f.file = what.file;
   f.use = what.use;
   f.begins_with = what.begins_with;
@@ -239,12 +257,6 @@ std::vector<byte_run> address_space::unwritten(object const& o) const {
   }
   for (auto const& run : others.runs()) add(run);
   return all;
-}
-
-std::string address_space::why_refused() const {
-  if (in_forked_child()) return {};  // another thread may have the mutex for ever
-  quiet_lock const lock(mutex_);
-  return why_refused_;
 }
 
 }  // namespace gpufs::shared

@@ -119,6 +119,7 @@ int address_space::fill(quiet_lock& lock, object& o, block_run units) {
   lock.without([&] { in_lanes(job.pieces.size(), std::ref(work)); });
   --f.fills;
   end_left_over(o, job);
+  if (job.error != 0) why_refused_ = job.why;  // of this thread
   tell_changes();
   // A piece that failed here may have come by another thread. One that came may be dropped again.
   bool const is_whole =
@@ -149,6 +150,7 @@ void address_space::end_left_over(object& o, fill_job& job) {
     if (job.error != 0 || is_stopped(f)) continue;
     job.error = has_failed_ ? -EIO : -ENOMEM;
     note_error(o, p.bytes.first, job.error);
+    job.why = why_refused_;
   }
 }
 
@@ -238,6 +240,7 @@ void address_space::end_piece(object& o, fill_job& job, fill_piece& piece, int e
   auto& f = *o.file;
   if (error != 0) {
     note_error(o, piece.bytes.first, error);
+    if (job.error == 0) job.why = why_refused_;
     if (job.error == 0) job.error = error;
   } else {
     f.absent.take(piece.units);

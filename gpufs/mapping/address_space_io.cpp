@@ -2,6 +2,7 @@
 // the newest bytes.
 #include <gpufs/mapping/address_space.hpp>
 #include <gpufs/mapping/device_scope.hpp>
+#include <gpufs/mapping/no_mappings.hpp>
 #include <gpufs/mapping/stream_wait.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 
@@ -103,6 +104,7 @@ int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t 
   object* const o = wait_for_bytes(lock, at, bytes, true, error);
   if (o == nullptr) return error != 0 ? error : -EFAULT;
   if (has_failed_) return -EIO;
+  bool is_short = false;
   try {
     device_scope const here(device_);
     for_each_block(*o, at, bytes, [&](auto block, auto to, auto count, auto done) {
@@ -118,12 +120,19 @@ int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t 
     start_sends();
     from.copied.record(sends_);
     spill(lock, false);
+    return 0;
+  } catch (no_mappings const&) {
+    is_short = true;
   } catch (std::exception const&) {
-    fail();
-    wait_for_end(sends_);  // it may read the piece
-    return -EIO;
   }
-  return 0;
+  // The device may read the piece.
+  try {
+    if (is_short) return wait_for_sends(), -ENOMEM;
+  } catch (std::exception const&) {
+  }
+  fail();
+  wait_for_end(sends_);
+  return -EIO;
 }
 
 // Protected and dirty first, as if the CPU had written through the object's addresses.

@@ -10,7 +10,10 @@
 #include <cerrno>
 #include <exception>
 #include <optional>
+#include <string>
 #include <utility>
+
+#include <unistd.h>
 
 namespace gpufs::shared {
 
@@ -58,9 +61,12 @@ object& address_space::add(std::uint64_t bytes, map_options const& options,
   // Written so that no sum overflows.
   std::uint64_t const room = bytes <= range_.bytes() ? room_for(bytes) : ~0ull;
   auto const offset = room == ~0ull ? std::nullopt : free_.take(room);
+  // Of a file: its path.
+  bool const is_file = file != nullptr;
+  std::string const name = is_file ? file->file->name() : "shared memory";
   if (!offset)
     throw shared_memory_error(
-        ENOMEM, fmt::format("shared memory: no {} addresses in a row; raise address_space", bytes));
+        ENOMEM, fmt::format("{}: no {} addresses in a row; raise address_space", name, bytes));
   auto const protocol = protocol_for(options);
   auto const block = options.block.value_or(settings_.coherence_block);
   try {
@@ -87,7 +93,7 @@ object& address_space::add(std::uint64_t bytes, map_options const& options,
     }
     range_.detach(*offset, bytes);
     free_.give_back(*offset, room);
-    throw shared_memory_error(ENOMEM, e.what());
+    throw shared_memory_error(ENOMEM, is_file ? name + ": " + e.what() : e.what());
   }
 }
 
@@ -146,10 +152,13 @@ int address_space::remove(object& o) {
   {
     quiet_lock lock(mutex_);
     o.is_going = true;
+    if (o.file != nullptr) o.file->saver = ::gettid();
     if (o.file != nullptr) stop_filling(lock, o);
   }
   int const result = write_back(o, {0, o.bytes}, false);
   quiet_lock lock(mutex_);
+  if (o.file != nullptr) o.file->saver = 0;
+  tell_changes();
   wait_until(lock, [&] { return o.uses.empty(); });
   std::optional<device_scope> here;
   try {

@@ -2,6 +2,7 @@
 #include <gpufs/device/memory.hpp>
 #include <gpufs/mapping/address_space.hpp>
 #include <gpufs/mapping/library_threads.hpp>
+#include <gpufs/mapping/no_mappings.hpp>
 
 #include <fmt/format.h>
 
@@ -175,7 +176,7 @@ int address_space::enter_device(quiet_lock& lock, object& o, std::size_t i) {
     for (auto const& run : o.readable.within(blocks)) {
       if (range_.protect(o.begin_of(run), o.pages_of(run), host_access::read) == 0) continue;
       lock.beside([&] { range_.remove_device(at); });
-      why_refused_ = "the system has no more mappings; raise vm.max_map_count or use larger blocks";
+      why_refused_ = no_mappings::text;
       return -ENOMEM;
     }
     drop_partly_absent(o, blocks);
@@ -221,10 +222,7 @@ int address_space::enter_host(quiet_lock& lock, object& o, std::size_t i) {
   auto const bytes = o.bytes_of_chunk(i);
   bool const is_window = o.is_read_only();
   if (is_window) {
-    file_version now;
-    int error = o.file->file->version(now);
-    if (error == 0 && now.size < o.file->offset + bytes.end) error = -ESTALE;
-    if (error != 0) {
+    if (int const error = o.file->look_for_end(bytes.end); error != 0) {
       note_error(o, bytes.first, error);
       return error;
     }
@@ -261,8 +259,9 @@ int address_space::enter_host(quiet_lock& lock, object& o, std::size_t i) {
   // The CPU could write to them unseen. What it wrote is where it belongs; files have to know.
   if (o.is_caught()) o.file->changed.add(blocks);
   set_state(o, blocks, block_state::invalid);
+  // Without a mapping for that they stay open, until a call uses them.
   if (range_.protect(o.begin_of(blocks), o.pages_of(blocks), host_access::none) != 0)
-    throw device_error("shared memory: the system has no more mappings");
+    set_state(o, blocks, block_state::dirty);
   return 0;
 }
 

@@ -54,17 +54,20 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) try 
       space.tell_changes();
     }
   } const end{*this, f};
-  wait_until(lock, [&] { return has_failed_ || !o.is_used(blocks, false); });
+  wait_until(lock, [&] { return has_failed_ || !may_be_written(o, blocks); });
   f.is_still = true;
   f.still = blocks;
   std::vector<write_piece> pieces;
   try {
     auto const sent = has_failed_ ? block_run{0, 0} : blocks;
-    for (auto const& run : o.dirty_runs(sent)) protect_or_throw(o, run, host_access::read);
-    clean(o, sent, released);
-    still_single(o, sent);
+    if (!close_written(o, sent)) {
+      note_error(o, what.first, -ENOMEM);
+      return -ENOMEM;
+    }
     wait_for_sends();
     pieces = pieces_to_write(o, sent);
+  } catch (std::bad_alloc const&) {
+    throw;
   } catch (std::exception const&) {
     fail();
   }
@@ -212,35 +215,43 @@ int address_space::write_runs(object& o, write_piece& piece, file_lane& lane, st
   return 0;
 }
 
-// Returns the first error. What was not written counts as changed still.
+// Returns the first error. What was not written counts as changed still, also if memory runs out.
 int address_space::end_write_back(object& o, std::vector<write_piece> const& pieces) {
   auto& f = *o.file;
-  int error = 0;
-  for (auto const& p : pieces)
-    f.changed.take(o.blocks_of(p.bytes.first, p.bytes.end - p.bytes.first));
+  auto changed = f.changed, refused = f.refused, undurable = f.undurable, in_file = f.in_file;
+  auto const blocks_of = [&](write_piece const& p) {
+    return o.blocks_of(p.bytes.first, p.bytes.end - p.bytes.first);
+  };
+  for (auto const& p : pieces) changed.take(blocks_of(p));
   for (auto const& p : pieces) {
-    auto const blocks = o.blocks_of(p.bytes.first, p.bytes.end - p.bytes.first);
     for (auto const& run : p.written) {
-      f.undurable.add(run);
+      undurable.add(run);
       // Words that say "unwritten" would come in place of what was written, if units were given up.
       if (f.begins_with == first_bytes::unwritten)
-        f.in_file.add(f.units_of(run.first * file_page, std::min(run.end * file_page, o.bytes)));
-      count(o, &mapping_statistics::writeback_pages, run.end - run.first);
+        in_file.add(f.units_of(run.first * file_page, std::min(run.end * file_page, o.bytes)));
     }
+    if (p.error == 0) continue;
+    changed.add(blocks_of(p));
+    refused.add(blocks_of(p));
+  }
+  for (auto const& p : pieces)
+    if (!changed.overlaps(blocks_of(p))) refused.take(blocks_of(p));
+  f.changed = std::move(changed);
+  f.refused = std::move(refused);
+  f.undurable = std::move(undurable);
+  f.in_file = std::move(in_file);
+  int error = 0;
+  for (auto const& p : pieces) {
+    for (auto const& run : p.written)
+      count(o, &mapping_statistics::writeback_pages, run.end - run.first);
     count(o, &mapping_statistics::writeback_bytes, p.written_bytes);
     if (!p.is_at_host) count(o, &mapping_statistics::bytes_d2h, p.written_bytes);
     count(o, &mapping_statistics::pages_unchanged, p.unchanged_pages);
     count(o, &mapping_statistics::merge_read_bytes, p.merged_bytes);
     if (p.written_bytes != 0) f.seen.reset();  // others may have written as well
     if (p.error == 0) continue;
-    f.changed.add(blocks);
-    f.refused.add(blocks);
-    note_error(o, p.bytes.first, p.error);
     if (error == 0) error = p.error;
-  }
-  for (auto const& p : pieces) {
-    auto const blocks = o.blocks_of(p.bytes.first, p.bytes.end - p.bytes.first);
-    if (!f.changed.overlaps(blocks)) f.refused.take(blocks);
+    note_error(o, p.bytes.first, p.error);
   }
   return error;
 }

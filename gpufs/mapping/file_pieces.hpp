@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace gpufs::shared {
@@ -28,6 +29,7 @@ struct fill_job {
   std::vector<fill_piece> pieces;
   std::atomic<std::size_t> next{0};  ///< of them, that no thread has begun
   int error = 0;                     ///< the first one; needs the mutex
+  std::string why = {};              ///< where that was, and what; needs the mutex
 };
 
 /// A part of an object on its way to the file.

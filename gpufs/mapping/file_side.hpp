@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,6 +17,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <sys/types.h>
 
 namespace gpufs::shared {
 
@@ -71,6 +74,7 @@ struct file_side {
   block_run still = {0, 0};      ///< then: the blocks that go to the file
   unsigned fills = 0;            ///< under way
   unsigned stays = 0;            ///< others that need the object
+  pid_t saver = 0;               ///< the thread that unmaps it and writes it back; 0: none
   std::optional<file_version> seen = std::nullopt;  ///< nothing: we have written to it since
   std::vector<std::string> errors = {};
 
@@ -79,6 +83,12 @@ struct file_side {
 
   void note_read(block_run pages) {
     for (auto const& run : undurable.within(pages)) reread.add(run);
+  }
+  /// Returns 0, -ESTALE: the file ends before byte `end` of the object, or an error.
+  [[nodiscard]] int look_for_end(std::uint64_t end) const {
+    file_version now;
+    if (int const error = file->version(now); error != 0) return error;
+    return now.size < offset + end ? -ESTALE : 0;
   }
   [[nodiscard]] bool is_written_back() const { return use != access::read && !is_scratch; }
   [[nodiscard]] block_run units_of(std::uint64_t first, std::uint64_t end) const {

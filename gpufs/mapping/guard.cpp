@@ -15,6 +15,11 @@
 
 namespace gpufs::shared {
 
+void say(char const* text) noexcept {
+  auto const ignored = ::write(STDERR_FILENO, text, std::strlen(text));
+  static_cast<void>(ignored);
+}
+
 namespace {
 
 struct guarded {
@@ -81,11 +86,6 @@ void pass_on(int number, siginfo_t* info, void* context) {
   if (was_sent && is_ignored) return;
   set_standard_handler();
   if (was_sent) ::raise(number);  // it does not come again by itself
-}
-
-void say(char const* text) {
-  auto const ignored = ::write(STDERR_FILENO, text, std::strlen(text));
-  static_cast<void>(ignored);
 }
 
 // The bytes cannot be had. The thread gets SIGBUS, as for a mapped file that cannot be read.

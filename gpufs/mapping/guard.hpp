@@ -26,6 +26,9 @@ class guard {
   unsigned number_;
 };
 
+/// Writes to stderr past the lock of its stream. Any thread calls, also in signal handlers.
+void say(char const* text) noexcept;
+
 /// Whether any of [first, first + bytes) lies in a guarded range. Any thread calls, also in signal
 /// handlers. One load, if there has never been a guard.
 [[nodiscard]] bool is_guarded(void const* first, std::uint64_t bytes) noexcept;

@@ -62,8 +62,12 @@ process_memory& process_memory::get() {
   if (existing() == nullptr) {
     if (!device_available())
       throw shared_memory_error(ENODEV, "no device for shared memory: see `gpufs info`");
-    // Pairs with existing().
-    of_process.store(new process_memory, std::memory_order_release);
+    try {
+      // Pairs with existing().
+      of_process.store(new process_memory, std::memory_order_release);
+    } catch (device_error const& e) {  // the device or the system has no such memory
+      throw shared_memory_error(ENOMEM, e.what());
+    }
   }
   return *existing();
 }

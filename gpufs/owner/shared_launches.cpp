@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include <pthread.h>
+
 namespace gpufs {
 
 namespace {
@@ -31,7 +33,13 @@ struct living_spaces {
   std::vector<std::weak_ptr<address_space>> all;
 
   static living_spaces& list() {
-    static auto& spaces = *new living_spaces;  // static objects may launch when they end
+    // Static objects may launch when they end.
+    static auto& spaces = *[] {
+      // A child of fork() finds the mutex free. If there is no memory for that, it may hang.
+      static_cast<void>(::pthread_atfork([] { list().mutex.lock(); }, [] { list().mutex.unlock(); },
+                                         [] { list().mutex.unlock(); }));
+      return new living_spaces;
+    }();
     return spaces;
   }
   void add(std::shared_ptr<address_space> const& space) {

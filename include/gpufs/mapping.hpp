@@ -54,12 +54,14 @@ class mapping {
   }
 
   /// Makes bytes [first, first + bytes) ready for `use` by the CPU now instead of by faults. They
-  /// stay ready until a call uses them. Waits for calls that may write them. Any host thread calls.
+  /// stay ready until a call uses bytes of their chunk, or they are written back. Waits for calls
+  /// that may write them. Any host thread calls.
   ///
   /// access::write promises that all of these bytes will be written: what they were is lost.
   /// Returns 0, or
   ///   -EINVAL not all of them lie in the object | -EIO the device failed
   ///   -EACCES the object is only read | -EIO, -ESTALE, -errno its file could not be read
+  ///   -ENOMEM the system has no more mappings (vm.max_map_count)
   int acquire(std::uint64_t first, std::uint64_t bytes, access use);
 
   /// Says where the chunks of bytes [first, first + bytes) should lie, from the next launch on. Any
@@ -196,7 +198,8 @@ class shared_memory {
   ///
   /// At most most_io_bytes at once. Pipes, sockets and terminals: 4 MiB. Not in signal handlers.
   /// Returns the number of bytes, which may be less, 0: the end of the file, or
-  ///   -EFAULT the memory is not all of one object | -ENOMEM no memory can be pinned
+  ///   -EFAULT the memory is not all of one object
+  ///   -ENOMEM no memory can be pinned, or the system has no more mappings
   ///   -EIO the device failed, so that bytes are lost | -errno as the system call
   /// A failure behind the first bytes: their number. What a pipe gave before -EIO is lost. If the
   /// memory cannot be had, nothing is read: the position stays, and so do a pipe's bytes.

@@ -213,7 +213,9 @@ TEST_CASE("access write: words that nobody wrote stay in the file, also if the d
   auto* const words = m.as<std::uint32_t>();
   words[0] = words[1] = content[0] = content[1] = 7;
   protections_to_refuse = 1000;
-  CHECK(m.acquire(64 * kibi, 4096, access::write) == -EIO);
+  CHECK(m.acquire(64 * kibi, 4096, access::write) == -ENOMEM);  // the device is well still
+  shared_call call;
+  CHECK(call.reads_writes(m).release() == -EIO);
   protections_to_refuse = 0;
   CHECK(m.write_back() == -EIO);
   CHECK(file.content() == content);
@@ -249,6 +251,48 @@ TEST_CASE("no more mappings: a call does not make bytes changed that the device 
   for (std::uint64_t i = 0; i < 16; ++i) content[i] += 3;
   CHECK(m.write_back() == 0);
   CHECK(file.content() == content);
+}
+
+TEST_CASE("no more mappings: what cannot be closed is not written back, and stays for later") {
+  auto content = numbers(64 * kibi);
+  named_file const file(content);
+  shared_memory memory(by_signals());
+  mapping m = memory.map(file.path(), {.access = access::read_write, .block = 64 * kibi});
+  auto* const words = m.as<std::uint32_t>();
+  launch(add_to_words, 1, 64, words + 48 * kibi, 16, 3u);  // only the device has these
+  memory.synchronize();
+  words[5] = 7;
+  {
+    // The call keeps the object's blocks from being made alike.
+    shared_call call;
+    REQUIRE(call.reads(m, 192 * kibi, 4096).release() == 0);
+    protections_to_refuse = 1;
+    CHECK(m.sync() == -ENOMEM);
+    CHECK(protections_to_refuse == 0);
+    CHECK(file.content() == content);
+  }
+  words[5] = content[5] = 8;
+  for (std::uint64_t i = 48 * kibi; i < 48 * kibi + 16; ++i) content[i] += 3;
+  CHECK(m.sync() == 0);
+  CHECK(file.content() == content);
+}
+
+TEST_CASE("no more mappings: a touch beside a call waits for its end") {
+  auto const content = numbers(64 * kibi);
+  named_file const file(content);
+  shared_memory memory(by_signals());
+  mapping m = memory.map(file.path(), {.access = access::read_write, .block = 64 * kibi});
+  auto* const words = m.as<std::uint32_t>();
+  launch(add_to_words, 1, 64, words, 64 * kibi, 3u);
+  memory.synchronize();
+  shared_call call;
+  REQUIRE(call.reads(m, 192 * kibi, 4096).release() == 0);
+  protections_to_refuse = 1;
+  std::thread toucher([&] { CHECK(words[5] == content[5] + 3); });
+  while (protections_to_refuse != 0) ::sched_yield();
+  call.launched();
+  toucher.join();
+  CHECK(words[20 * kibi] == content[20 * kibi] + 3);
 }
 
 TEST_CASE("access write: the page that the object ends in is not written if nobody wrote to it") {

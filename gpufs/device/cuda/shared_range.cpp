@@ -28,7 +28,8 @@ namespace {
 
 using cuda_device::check;
 
-constexpr char remedy[] = "; lower address_space, or raise the limits on memory (ulimit -v)";
+constexpr char remedy[] =
+    "; lower address_space, or raise the limits on memory and files (ulimit -v, -f)";
 
 [[noreturn]] void fail(char const* what) {
   throw device_error(std::string("shared memory: ") + what + ": " + std::strerror(errno) + remedy);
@@ -87,6 +88,7 @@ shared_range::shared_range(std::uint64_t bytes) {
   if (own.host_file < 0) fail("memfd_create");
   CUresult refused = CUDA_SUCCESS;
   for (bytes_ = bytes;; bytes_ = bytes_ / 2 / granularity * granularity) {
+    errno = EFBIG;  // as ftruncate(2) would say
     if (bytes_ <= longest_file() && ::ftruncate(own.host_file, off_t(bytes_)) == 0 &&
         (refused = own.cuda.reserve(&own.reserved, bytes_, granularity, 0, 0)) == CUDA_SUCCESS) {
       void* const alias = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,

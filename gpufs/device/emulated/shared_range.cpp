@@ -55,8 +55,9 @@ bool gives_back(int file, std::uint64_t at, std::uint64_t bytes) {
 }
 
 [[noreturn]] void fail(char const* what) {
-  throw device_error(std::string("shared memory: ") + what + ": " + std::strerror(errno) +
-                     "; lower address_space, or raise the limits on memory (ulimit -v)");
+  throw device_error(
+      std::string("shared memory: ") + what + ": " + std::strerror(errno) +
+      "; lower address_space, or raise the limits on memory and files (ulimit -v, -f)");
 }
 
 }  // namespace
@@ -138,6 +139,7 @@ shared_range::shared_range(std::uint64_t bytes)
   files.device_file = ::memfd_create("gpufs shared, device", MFD_CLOEXEC);
   if (files.device_file < 0) fail("memfd_create");
   for (bytes_ = std::min(bytes, most_bytes);; bytes_ = bytes_ / 2 / granularity * granularity) {
+    errno = EFBIG;  // as ftruncate(2) would say
     if (bytes_ <= longest_file() && ::ftruncate(files.host_file, off_t(bytes_)) == 0 &&
         ::ftruncate(files.device_file, off_t(bytes_)) == 0) {
       constexpr int both = PROT_READ | PROT_WRITE;

@@ -1,0 +1,36 @@
+// Before an object is written back: nobody may write to it meanwhile.
+#include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/no_mappings.hpp>
+
+#include <algorithm>
+
+namespace gpufs::shared {
+
+using device_memory::host_access;
+
+// As the process ends, nobody may launch any more what is released and not launched.
+bool address_space::may_be_written(object const& o, block_run r) const {
+  bool const ends = ends_process_.load(std::memory_order_relaxed) != 0;
+  return std::ranges::any_of(o.uses, [&](use const& u) {
+    bool const is_left = ends && is_of_call(u) && !ending_.contains(std::int64_t(u.call));
+    return u.writes && !is_left && u.blocks.overlaps(r);
+  });
+}
+
+// Writes of the CPU to these blocks are seen from now on. What it has written is on its way to the
+// device. Returns false if the system has no more mappings. Blocks are closed one by one, so those
+// before are as they should be.
+bool address_space::close_written(object& o, block_run r) try {
+  for (auto const& run : o.dirty_runs(r)) {
+    protect_or_throw(o, run, host_access::read);
+    clean(o, run, released);
+  }
+  still_single(o, r);
+  return true;
+} catch (no_mappings const&) {
+  if (!o.uses.empty()) return false;
+  merge(o);
+  return true;
+}
+
+}  // namespace gpufs::shared
