@@ -51,10 +51,12 @@ bool may_be_member(struct ::stat const& seen) {
                               ": must be a regular file or a block device"};
 }
 
-// To open a pipe waits for its writer, and devices of other kinds may do more.
+// To open a pipe waits for its writer, and devices of other kinds may do more. Why a folder cannot
+// be opened the system says.
 void check_kind(std::filesystem::path const& path) {
   struct ::stat seen {};
-  if (::stat(path.c_str(), &seen) == 0 && !may_be_member(seen)) refuse_kind(path);
+  if (::stat(path.c_str(), &seen) == 0 && !may_be_member(seen) && !S_ISDIR(seen.st_mode))
+    refuse_kind(path);
 }
 
 std::uint64_t size_of(int fd, std::filesystem::path const& path) {

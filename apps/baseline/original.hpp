@@ -1,8 +1,8 @@
-// A second GPUfs, as the original was (Silberstein et al., ASPLOS 2013, as paper 001 section 2.2
-// and 3 describes it), to compare gpufs with: one request per page; request slots bound to block
-// ids; host threads that each poll their fixed share of the slots, read one page and bring it over
-// with a copy of its own; one global lock over frames that are freed and allocated anew, the oldest
-// first. For comparison only: one read-only file, whole blocks.
+// Our model of GPUfs, to compare gpufs with. It follows sections 2.2 and 3 of the GPUfs readahead
+// paper (docs/architecture.md, References). A request is for one page. Slots are bound to block
+// ids. Each host thread polls a fixed share of the slots, reads one page and copies it by itself.
+// One global lock guards the frames. The oldest frame is freed and allocated anew. For one file
+// that is only read, by whole blocks.
 #pragma once
 
 #include <apps/baseline/original_state.hpp>
@@ -17,15 +17,15 @@ namespace gpufs::apps::original {
 struct options {
   std::uint64_t page_size = 4096;         ///< bytes, a power of two from 512 to 4 MiB
   std::uint64_t cache_size = 1ull << 30;  ///< bytes; at least one page
-  /// bytes that a request asks for beyond its page, for the block's next misses (paper 001,
-  /// section 4.1); a multiple of page_size up to 64 MiB; 0: none, as it was
+  /// bytes that a request asks for beyond its page, for the block's next misses (GPUfs
+  /// readahead paper, section 4.1); a multiple of page_size up to 64 MiB; 0: none, as it was
   std::uint64_t readahead = 0;
   unsigned host_threads = 4;  ///< 1..256, at most `slots`
   /// of the shared queue, 1..4096; thread t polls [t * slots / threads, (t + 1) * slots / threads)
   unsigned slots = 128;
-  /// false: the host reads and answers, but brings nothing over (paper 001, Fig. 3)
+  /// false: the host reads and answers, but brings nothing over (the paper, figure 3)
   bool transfers = true;
-  bool record = false;  ///< keep a trace of what each host thread reads (paper 001, Fig. 5)
+  bool record = false;               ///< keep a trace of what each host thread reads (figure 5)
   std::uint32_t timeout_ms = 10000;  ///< longest wait of a kernel
 };
 
@@ -38,7 +38,7 @@ struct host_read {
 struct thread_statistics {
   std::uint64_t requests = 0;            ///< served
   std::uint64_t idle_polls = 0;          ///< looks at all of its slots that found nothing
-  std::uint64_t polls_before_first = 0;  ///< of these, before its first request (paper 001, Fig. 6)
+  std::uint64_t polls_before_first = 0;  ///< of these, before its first request (figure 6)
   std::vector<host_read> trace;          ///< options::record
 };
 

@@ -19,7 +19,8 @@ namespace gpufs::apps {
 int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const& body,
                 int failed) {
   auto const report = [&](std::string_view what) {
-    fmt::print(stderr, "{}: {}\n", app.get_name(), what);
+    // Not fmt::print(): it throws if stderr is closed or full, and the status would be lost.
+    std::fputs(fmt::format("{}: {}\n", app.get_name(), what).c_str(), stderr);
   };
   // What stdio still holds at exit would be lost without a word.
   auto const with_output_written = [&](int status) {

@@ -16,7 +16,7 @@ progress::progress(std::string what, std::uint64_t total, bool wanted)
 }
 
 progress::~progress() {
-  if (visible_) fmt::print(stderr, "\r\033[K");
+  if (visible_) std::fputs("\r\033[K", stderr);
 }
 
 void progress::advance(std::uint64_t amount) {
@@ -52,8 +52,9 @@ void progress::draw(bool now) {
   std::uint64_t const done = std::min(done_.load(std::memory_order_relaxed), total_);
   double const part = total_ == 0 ? 1 : static_cast<double>(done) / static_cast<double>(total_);
   auto const filled = static_cast<std::size_t>(part * width);
-  fmt::print(stderr, "\r\033[K[{:=<{}}{: <{}}] {:3.0f} %  {}", "", filled, "", width - filled,
-             part * 100, what_);
+  auto const text = fmt::format("\r\033[K[{:=<{}}{: <{}}] {:3.0f} %  {}", "", filled, "",
+                                width - filled, part * 100, what_);
+  std::fputs(text.c_str(), stderr);
 }
 
 }  // namespace gpufs::apps

@@ -50,9 +50,10 @@ copy_shape checked_shape(options const& o) {
           size_option("--req", o.request, 1, 1 << 30)};
 }
 
-/// Prints the errors; returns whether there are any.
+/// Prints the errors, if stderr takes them; returns whether there are any.
 bool complain(copy_errors const& errors) {
-  for (auto const& [path, what] : errors) fmt::print(stderr, "gpufs-cp: {}: {}\n", path, what);
+  for (auto const& [path, what] : errors)
+    std::fputs(fmt::format("gpufs-cp: {}: {}\n", path, what).c_str(), stderr);
   return !errors.empty();
 }
 

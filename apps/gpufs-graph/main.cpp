@@ -7,6 +7,7 @@
 #include <apps/analytics/graph/graph_file.hpp>
 #include <apps/analytics/graph/search_command.hpp>
 #include <apps/common/program.hpp>
+#include <apps/common/report_files.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -31,6 +32,7 @@ struct make_options {
 int make(make_options const& o) {
   check_option("--scale", o.scale, lowest_scale, highest_scale);
   bool const is_generated = o.input.empty();
+  if (!is_generated) check_report_files({{"--file", o.file}}, {o.input});
   csr_graph const g = is_generated
                           ? generate_graph(o.generator, static_cast<unsigned>(o.scale), o.seed)
                           : read_edge_list(o.input);

@@ -90,7 +90,7 @@ grep_shape checked_shape(options const& o) {
 }
 
 void complain(std::string const& path, std::string const& what) {
-  fmt::print(stderr, "gpufs-grep: {}: {}\n", path, what);
+  std::fputs(fmt::format("gpufs-grep: {}: {}\n", path, what).c_str(), stderr);
 }
 
 /// Files with another count on the host. Unreadable files are left out.
@@ -178,8 +178,7 @@ outcome search(options const& o, config const& settings) {
   }
   if (o.verify) r.wrong = wrong_counts(files, r.counts, o.word);
   for (std::size_t const i : r.wrong)
-    fmt::print(stderr, "gpufs-grep: {}: {} lines on the device, not on the host\n", files[i].path,
-               r.counts[i]);
+    complain(files[i].path, fmt::format("{} lines on the device, not on the host", r.counts[i]));
   return r;
 }
 
@@ -235,7 +234,7 @@ int grep(options const& o, config const& settings) {
         !o.verify         ? ""
         : r.wrong.empty() ? "; counts equal the host's"
                           : "; COUNTS DIFFER from the host's");
-    for (auto const& note : r.notes) fmt::print(stderr, "gpufs-grep: note: {}\n", note);
+    for (auto const& note : r.notes) complain("note", note);
   }
   if (r.unreadable != 0 || !r.wrong.empty()) return status_error;
   return r.lines != 0 ? status_match : status_no_match;

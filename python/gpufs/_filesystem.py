@@ -59,7 +59,8 @@ class Filesystem:
 
     def open(self, path: str | os.PathLike[str], mode: str | int = "r",
              permissions: int = 0o644) -> File:
-        """Opens a regular file. `mode` is as for open() of Python, always binary, or O_* flags.
+        """Opens a regular file. `mode` is as for open() of Python, always binary, or O_* flags. If
+        the file is open in this filesystem, "w" drops nothing and "x" opens it.
 
         Raises OSError as open(2).
         """

@@ -59,9 +59,13 @@ class RecordDataset:
 
     def gather(self, indices: Any, out: Any = None) -> Any:
         """The records of `indices` as a tensor (len(indices), *shape). Negative ones count from
-        the end. Raises IndexError."""
+        the end. Raises IndexError, TypeError for other numbers than whole ones, and ValueError for
+        an `out` with gaps."""
         torch = self._torch
-        which = torch.as_tensor(indices, dtype=torch.int64).reshape(-1)
+        which = torch.as_tensor(indices)
+        if which.numel() != 0 and (which.dtype == torch.bool or which.is_floating_point()):
+            raise TypeError(f"indices: must be whole numbers, are {which.dtype}")
+        which = which.to(torch.int64).reshape(-1)
         if not which.is_cuda:
             which = torch.where(which < 0, which + self._count, which)
             wrong = (which < 0) | (which >= self._count)
@@ -69,6 +73,8 @@ class RecordDataset:
                 raise IndexError(f"record {int(which[wrong][0])}: the file has {self._count}")
         if out is None:
             out = torch.empty((len(which), *self.shape), dtype=self.dtype, device=self.device)
+        elif not out.is_contiguous():
+            raise ValueError("out: must be without gaps")  # flattened, it would be a copy
         if len(which) == 0:
             return out
         offsets = which * self.record_bytes + self.header

@@ -42,7 +42,7 @@ mapped::~mapped() {
 mapping& mapped::object() {
   if (process_ != ::getpid())
     throw_os_error(EPERM, "the mapping belongs to process " + std::to_string(process_) +
-                              ": a child of fork() must make one of its own");
+                              ": it is of another process; start processes by " spawn "");
   if (closed_) throw nb::value_error("the mapping is closed");
   return object_;
 }
