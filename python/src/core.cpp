@@ -118,7 +118,7 @@ void core::refuse_in_child() const {
   if (in_child())
     throw std::system_error(EPERM, std::generic_category(),
                             "the filesystem belongs to process " + std::to_string(process_) +
-                                ": it is of another process; start processes by " spawn "");
+                                ": start processes by spawn, not by fork()");
 }
 
 core::use::use(core& of) : of_(of) {

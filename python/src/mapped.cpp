@@ -42,7 +42,7 @@ mapped::~mapped() {
 mapping& mapped::object() {
   if (process_ != ::getpid())
     throw_os_error(EPERM, "the mapping belongs to process " + std::to_string(process_) +
-                              ": it is of another process; start processes by " spawn "");
+                              ": start processes by spawn, not by fork()");
   if (closed_) throw nb::value_error("the mapping is closed");
   return object_;
 }
