@@ -2,6 +2,7 @@
 
 #include <apps/analytics/outcome.hpp>
 #include <apps/common/median.hpp>
+#include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/run_report.hpp>
 
@@ -94,7 +95,7 @@ int conclude(run_options const& o, std::string_view program, std::vector<measure
   bool good = true;
   for (auto const& m : all) {
     if (m.wrong.empty()) continue;
-    fmt::print(stderr, "{}: {}: check failed: {}\n", program, name_of(m.how), m.wrong);
+    print_error("{}: {}: check failed: {}\n", program, name_of(m.how), m.wrong);
     good = false;
   }
   if (o.check && good && !o.json) fmt::print("checked: {}\n", checked);

@@ -5,6 +5,7 @@
 #include <apps/bench/apps_variants.hpp>
 #include <apps/bench/chart.hpp>
 #include <apps/common/durable.hpp>
+#include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
@@ -119,7 +120,7 @@ std::vector<app_run> measure(apps_options const& o, subject const& app,
       }
       shown.advance(1);
       if (!run.run) {
-        fmt::print(stderr, "{}: no {}: {}\n", name, v->name, run.why_not);
+        print_error("{}: no {}: {}\n", name, v->name, run.why_not);
         cannot.push_back(v);
         continue;
       }
@@ -163,7 +164,7 @@ std::vector<variant const*> missing(apps_options const& o, subject const& app,
   }
   for (auto const& name : o.variants) {
     if (std::ranges::find(app.variants, name, &variant::name) == app.variants.end())
-      fmt::print(stderr, "{}: has no variant {} at this size\n", app.what.name, name);
+      print_error("{}: has no variant {} at this size\n", app.what.name, name);
   }
   return wanted;
 }
@@ -175,7 +176,7 @@ void complete(apps_options const& o, config const& settings, port_description co
   std::string const path = results_of(o, what.name);
   auto const wanted = missing(o, app, there);
   if (wanted.empty()) {
-    if (!there.empty()) fmt::print(stderr, "{}: taken from {}\n", what.name, path);
+    if (!there.empty()) print_error("{}: taken from {}\n", what.name, path);
     return;
   }
   auto const fresh = measure(o, app, wanted);
@@ -188,7 +189,7 @@ void complete(apps_options const& o, config const& settings, port_description co
   }
   write_runs(all, path);
   there = std::move(all);
-  fmt::print(stderr, "{}: measured{}\n", what.name, o.no_verify ? "" : ", verified");
+  print_error("{}: measured{}\n", what.name, o.no_verify ? "" : ", verified");
 }
 
 /// --out/apps-SIZE.md, and those of the figures of which something was measured, as
@@ -220,7 +221,7 @@ void write_summary(apps_options const& o, runs_by_app const& measured) {
     write_whole_file(name + ".csv", text);
     if (!o.no_charts && no_chart.empty()) no_chart = draw_chart(name + ".csv", name + ".png");
   }
-  if (!no_chart.empty()) fmt::print(stderr, "gpufs: no charts: {}\n", no_chart);
+  if (!no_chart.empty()) print_error("gpufs: no charts: {}\n", no_chart);
 }
 
 std::vector<port_description const*> chosen(apps_options const& o) {
@@ -301,7 +302,7 @@ int study_apps(apps_options const& o, config const& settings) {
     try {
       complete(o, settings, *what, measured[std::string(what->name)]);
     } catch (std::exception const& e) {  // the others may do better
-      fmt::print(stderr, "{}: {}\n", what->name, e.what());
+      print_error("{}: {}\n", what->name, e.what());
       status = status_failed;
     }
   }

@@ -1,4 +1,5 @@
 #include <apps/bench/figure_script.hpp>
+#include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/script.hpp>
 
@@ -18,7 +19,7 @@ std::string required_program(std::string const& name) {
 bool make_figures(std::string const& script, std::string const& folder) {
   auto const path = find_script(script);
   if (path.empty()) {
-    fmt::print(stderr, "gpufs: {} is not beside this program: run it on {}\n", script, folder);
+    print_error("gpufs: {} is not beside this program: run it on {}\n", script, folder);
     return false;
   }
   auto python = python_with("matplotlib");  // for the PNGs

@@ -4,6 +4,7 @@
 #include <apps/bench/pattern_runs.hpp>
 #include <apps/bench/patterns.hpp>
 #include <apps/common/median.hpp>
+#include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/report_files.hpp>
@@ -184,8 +185,8 @@ int run_patterns(patterns_options& o, config const& settings) {
   if (o.check.empty()) return good ? 0 : status_failed;
   for (auto const& row : r.rows) {
     if (row.per_touched().value_or(0) <= most_per_touched) continue;
-    fmt::print(stderr, "{}: {:.3f} times the bytes of the touched pages came from the host\n",
-               row.row.key, *row.per_touched());
+    print_error("{}: {:.3f} times the bytes of the touched pages came from the host\n", row.row.key,
+                *row.per_touched());
     good = false;
   }
   return good ? 0 : status_failed;

@@ -1,6 +1,7 @@
 #include <gpufs/config.hpp>
 
 #include <apps/common/build_facts.hpp>
+#include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
 
 #include <CLI/CLI.hpp>
@@ -18,10 +19,7 @@ namespace gpufs::apps {
 
 int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const& body,
                 int failed) {
-  auto const report = [&](std::string_view what) {
-    // Not fmt::print(): it throws if stderr is closed or full, and the status would be lost.
-    std::fputs(fmt::format("{}: {}\n", app.get_name(), what).c_str(), stderr);
-  };
+  auto const report = [&](std::string_view what) { print_error("{}: {}\n", app.get_name(), what); };
   // What stdio still holds at exit would be lost without a word.
   auto const with_output_written = [&](int status) {
     errno = 0;

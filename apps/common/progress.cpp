@@ -1,3 +1,4 @@
+#include <apps/common/print_error.hpp>
 #include <apps/common/progress.hpp>
 
 #include <fmt/format.h>
@@ -16,7 +17,7 @@ progress::progress(std::string what, std::uint64_t total, bool wanted)
 }
 
 progress::~progress() {
-  if (visible_) std::fputs("\r\033[K", stderr);
+  if (visible_) print_error("\r\033[K");
 }
 
 void progress::advance(std::uint64_t amount) {
@@ -52,9 +53,8 @@ void progress::draw(bool now) {
   std::uint64_t const done = std::min(done_.load(std::memory_order_relaxed), total_);
   double const part = total_ == 0 ? 1 : static_cast<double>(done) / static_cast<double>(total_);
   auto const filled = static_cast<std::size_t>(part * width);
-  auto const text = fmt::format("\r\033[K[{:=<{}}{: <{}}] {:3.0f} %  {}", "", filled, "",
-                                width - filled, part * 100, what_);
-  std::fputs(text.c_str(), stderr);
+  print_error("\r\033[K[{:=<{}}{: <{}}] {:3.0f} %  {}", "", filled, "", width - filled, part * 100,
+              what_);
 }
 
 }  // namespace gpufs::apps

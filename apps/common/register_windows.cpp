@@ -1,3 +1,4 @@
+#include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/register_windows.hpp>
 #include <apps/common/seconds_since.hpp>
@@ -31,8 +32,8 @@ double register_windows(filesystem& fs, int fd, std::uint64_t file_bytes) {
     registered = now;
   }
   if (registered < wanted)
-    fmt::print(stderr, "io_path=registered: {} of {} windows of the file are registered\n",
-               registered, wanted);
+    print_error("io_path=registered: {} of {} windows of the file are registered\n", registered,
+                wanted);
   return std::chrono::duration<double>(last_progress - start).count();
 }
 

@@ -6,6 +6,7 @@
 #include <gpufs/filesystem.hpp>
 
 #include <apps/common/drain_on_signal.hpp>
+#include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
@@ -50,10 +51,9 @@ copy_shape checked_shape(options const& o) {
           size_option("--req", o.request, 1, 1 << 30)};
 }
 
-/// Prints the errors, if stderr takes them; returns whether there are any.
+/// Prints the errors; returns whether there are any.
 bool complain(copy_errors const& errors) {
-  for (auto const& [path, what] : errors)
-    std::fputs(fmt::format("gpufs-cp: {}: {}\n", path, what).c_str(), stderr);
+  for (auto const& [path, what] : errors) print_error("gpufs-cp: {}: {}\n", path, what);
   return !errors.empty();
 }
 
@@ -99,8 +99,8 @@ int copy(options const& o, config const& settings, drain_on_signal& signals) {
     for (std::size_t i = 0; i < results.size(); ++i) {
       if (results[i] == 0) continue;
       failed = true;
-      fmt::print(stderr, "gpufs-cp: {} to {}: {}\n", plan.files[i].from, plan.files[i].to,
-                 error_text(results[i]));
+      print_error("gpufs-cp: {} to {}: {}\n", plan.files[i].from, plan.files[i].to,
+                  error_text(results[i]));
     }
     failed |= complain(finish_copy(plan, results));
   }

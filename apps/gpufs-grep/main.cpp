@@ -7,6 +7,7 @@
 
 #include <apps/common/host_file.hpp>
 #include <apps/common/json_line.hpp>
+#include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
@@ -90,7 +91,7 @@ grep_shape checked_shape(options const& o) {
 }
 
 void complain(std::string const& path, std::string const& what) {
-  std::fputs(fmt::format("gpufs-grep: {}: {}\n", path, what).c_str(), stderr);
+  print_error("gpufs-grep: {}: {}\n", path, what);
 }
 
 /// Files with another count on the host. Unreadable files are left out.
@@ -226,14 +227,17 @@ int grep(options const& o, config const& settings) {
   if (o.json) {
     print_json(o, settings, r);
   } else {
-    fmt::print(
-        o.quiet ? stdout : stderr,
+    auto const summary = fmt::format(
         "gpufs-grep: {} lines in {} of {} files; {} bytes in {:.3f} s ({:.3f} GB/s) on {}{}\n",
         r.lines, r.matching, r.list.files.size(), r.counters.bytes_delivered, r.seconds,
         gigabytes_per_second(r.counters.bytes_delivered, r.seconds), current_device().name,
         !o.verify         ? ""
         : r.wrong.empty() ? "; counts equal the host's"
                           : "; COUNTS DIFFER from the host's");
+    if (o.quiet)
+      fmt::print("{}", summary);
+    else
+      print_error("{}", summary);
     for (auto const& note : r.notes) complain("note", note);
   }
   if (r.unreadable != 0 || !r.wrong.empty()) return status_error;

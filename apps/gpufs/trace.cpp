@@ -1,3 +1,4 @@
+#include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/script.hpp>
 #include <apps/gpufs/trace.hpp>
@@ -20,11 +21,9 @@ constexpr std::size_t most_named = 10;  // malformed lines
 
 void name_malformed(std::string const& file, std::vector<malformed_line> const& lines) {
   for (std::size_t i = 0; i < std::min(lines.size(), most_named); ++i)
-    fmt::print(stderr, "gpufs: {}:{}: not a line of a trace: {}\n", file, lines[i].line,
-               lines[i].why);
+    print_error("gpufs: {}:{}: not a line of a trace: {}\n", file, lines[i].line, lines[i].why);
   if (lines.size() > most_named)
-    fmt::print(stderr, "gpufs: {}: {} more lines are not of a trace\n", file,
-               lines.size() - most_named);
+    print_error("gpufs: {}: {} more lines are not of a trace\n", file, lines.size() - most_named);
 }
 
 int draw(trace_options const& o) {
@@ -32,9 +31,8 @@ int draw(trace_options const& o) {
   if (script.empty()) throw std::runtime_error("trace.py is not beside the program");
   auto const python = python_with("matplotlib");
   if (python.empty()) {
-    fmt::print(stderr,
-               "gpufs: --picture={}: no python3 has matplotlib (Debian: python3-matplotlib)\n",
-               o.picture);
+    print_error("gpufs: --picture={}: no python3 has matplotlib (Debian: python3-matplotlib)\n",
+                o.picture);
     return status_no_python;
   }
   if (run_script(python, script, {o.file, o.picture}) != 0)

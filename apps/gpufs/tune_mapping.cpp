@@ -1,3 +1,4 @@
+#include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
@@ -112,7 +113,7 @@ std::vector<mapping_config> candidates(mapping_config const& best, swept_setting
 /// that it has begun: not everybody sees the progress bar.
 void compare(std::string what, std::vector<mapping_config> const& all, unsigned rounds,
              vector_additions& program, mapping_tune_result& r) {
-  fmt::print(stderr, "gpufs tune: {}: {} settings, {} runs each\n", what, all.size(), rounds);
+  print_error("gpufs tune: {}: {} settings, {} runs each\n", what, all.size(), rounds);
   progress shown("", rounds * all.size());
   auto found = sweep<mapping_config>(all, rounds, [&](mapping_config const& c) {
     shown.say(describe(c, keys_swept()));

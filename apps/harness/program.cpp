@@ -4,6 +4,7 @@
 
 #include <apps/common/json_line.hpp>
 #include <apps/common/median.hpp>
+#include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
@@ -170,7 +171,7 @@ outcome run_mode(options const& o, config const& settings, io_shape shape, sessi
   if (!o.output.empty()) {
     for (auto const& path :
          s.application().write_pictures(o.mode == "cpu" ? on_host : s.outputs(), o.output)) {
-      fmt::print(stderr, "wrote {}\n", path);
+      print_error("wrote {}\n", path);
     }
   }
   if (o.check) {
@@ -242,7 +243,7 @@ int run(options const& o, config const& settings, port_description const& what) 
     print_text(o, what, r);
   }
   if (r.checked.good()) return 0;
-  fmt::print(stderr, "{}: check failed: {}\n", what.name, r.checked.text());
+  print_error("{}: check failed: {}\n", what.name, r.checked.text());
   return status_failed;
 }
 

@@ -1,5 +1,6 @@
 #include <apps/common/json_line.hpp>
 #include <apps/common/median.hpp>
+#include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/run_report.hpp>
 #include <apps/mapping/report.hpp>
@@ -36,7 +37,7 @@ report::report(options const& o, description const& d, setup const& of, std::vec
 void report::add(std::size_t w, measured const& m) {
   runs_[w].push_back(m);
   for (auto const& failure : m.failures) {
-    fmt::print(stderr, "gpufs-mapping: {} {}: {}\n", description_.name, text_of(ways_[w]), failure);
+    print_error("gpufs-mapping: {} {}: {}\n", description_.name, text_of(ways_[w]), failure);
     has_failed_ = true;
   }
   if (options_.json) fmt::print("{}\n", json_of(w, m));

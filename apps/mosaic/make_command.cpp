@@ -3,6 +3,7 @@
 #include <apps/common/host_file.hpp>
 #include <apps/common/json_line.hpp>
 #include <apps/common/median.hpp>
+#include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
@@ -282,15 +283,14 @@ int make_mosaic(make_options const& o, config const& settings) {
   }
   for (auto const& m : all) {
     o.json ? print_json(o, p, m) : print_text(p, m);
-    if (!m.wrong.empty())
-      fmt::print(stderr, "mosaic: {}: check failed: {}\n", m.way->name(), m.wrong);
+    if (!m.wrong.empty()) print_error("mosaic: {}: check failed: {}\n", m.way->name(), m.wrong);
   }
   print_ratios(o, all);
   if (o.check && good && !o.json)
     fmt::print("checked: {} places as by the host\n", p.wanted.places.size());
   if (!o.output.empty()) {
-    fmt::print(stderr, "wrote {}\n",
-               write_mosaic(p.wanted, all.front().median_run().matched.best, p.files, o.output));
+    print_error("wrote {}\n",
+                write_mosaic(p.wanted, all.front().median_run().matched.best, p.files, o.output));
   }
   return good ? 0 : status_failed;
 }

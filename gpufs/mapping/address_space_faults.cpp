@@ -156,8 +156,8 @@ fault_answer address_space::serve_absent(quiet_lock& lock, object& o, block_run 
   return fault_answer::failed;
 }
 
-// The CPU's bytes of the block are up to date. It becomes read_only, if it was not.
-// Throws no_mappings, and leaves the block as it was.
+// The CPU's bytes of the block are up to date. It becomes read_only, if it was not. Throws
+// no_mappings, and leaves the block as it was.
 void address_space::make_readable(object& o, block_run one, host_access to) {
   auto const is_made = [&] {
     bool const was_invalid = o.states[one.first] == block_state::invalid;

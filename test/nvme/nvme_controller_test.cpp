@@ -2,6 +2,7 @@
 #include <test/nvme/controller_scene.hpp>
 #include <test/nvme/pattern.hpp>
 #include <test/nvme/plain_queue.hpp>
+#include <test/nvme/volume_scene.hpp>
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
@@ -171,46 +172,19 @@ TEST_CASE("nvme controller: a pipe is no member, and nobody waits for its writer
                          std::invalid_argument);
 }
 
-namespace {
-
-/// A disk whose flush does not return while it hangs.
-struct slow_flush final : controller::block_namespace {
-  controller::memory_namespace memory{1 << 20, 512};
-  std::atomic<bool> hangs{true};
-  using segments = std::span<controller::segment const>;
-
-  [[nodiscard]] std::uint32_t lba_bytes() const override { return memory.lba_bytes(); }
-  [[nodiscard]] std::uint64_t blocks() const override { return memory.blocks(); }
-  std::uint16_t read(std::uint64_t offset, segments to) override { return memory.read(offset, to); }
-  std::uint16_t write(std::uint64_t offset, segments from) override {
-    return memory.write(offset, from);
-  }
-  std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t count) override {
-    return memory.write_zeroes(offset, count);
-  }
-  std::uint16_t flush() override {
-    hangs.wait(true);
-    return status::success;
-  }
-};
-
-}  // namespace
-
 TEST_CASE("nvme controller: one that makes bytes durable as it shuts down is late, not lost") {
-  auto const disk = std::make_shared<slow_flush>();
+  auto const disk = std::make_shared<gpufs::test::hanging_disk>(small_disk());
   host::software_link link{{.namespaces = {disk}}};
-  {
-    host::control_plane plane{link, {.admin_timeout = std::chrono::milliseconds{200}}};
-    plane.bring_up();
-    plane.create_queue_pair(1, 16);
-    CHECK_THROWS_AS(plane.shut_down(), host::controller_error);
-    CHECK(!plane.stop());
-    CHECK(plane.is_late());
-    disk->hangs = false;
-    disk->hangs.notify_all();
-    wait_until([&] { return !link.is_stopping(); }, "the flush");
-    CHECK(plane.stop());
-  }
+  host::control_plane plane{link, {.admin_timeout = std::chrono::milliseconds{200}}};
+  plane.bring_up();
+  plane.create_queue_pair(1, 16);
+  disk->hangs = true;
+  CHECK_THROWS_AS(plane.shut_down(), host::controller_error);
+  CHECK(!plane.stop());
+  CHECK(plane.is_late());
+  disk->release();
+  wait_until([&] { return !link.is_stopping(); }, "the flush");
+  CHECK(plane.stop());
 }
 
 TEST_CASE("nvme controller: event requests are kept, four of them, and logs are empty") {

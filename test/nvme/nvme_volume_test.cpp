@@ -236,57 +236,23 @@ TEST_CASE("volume: replicas whose controllers fail or hold everything, and come 
   for (unsigned i = 0; i < 20; ++i) CHECK(read_is_right());
 }
 
-namespace {
-
-/// A disk whose writes behind the first turn of a long write do not return while it hangs.
-struct half_hanging_disk final : nvme_controller::block_namespace {
-  using segments = std::span<nvme_controller::segment const>;
-  nvme_controller::memory_namespace memory{2 * nvme_host::most_locked, 512};
-  std::atomic<bool> hangs{true};
-  std::atomic<unsigned> hanging{0};
-
-  [[nodiscard]] std::uint32_t lba_bytes() const override { return memory.lba_bytes(); }
-  [[nodiscard]] std::uint64_t blocks() const override { return memory.blocks(); }
-  std::uint16_t read(std::uint64_t offset, segments to) override { return memory.read(offset, to); }
-  std::uint16_t write(std::uint64_t offset, segments from) override {
-    if (offset >= nvme_host::most_locked) {
-      ++hanging;
-      hangs.wait(true);
-    }
-    return memory.write(offset, from);
-  }
-  std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t count) override {
-    return memory.write_zeroes(offset, count);
-  }
-  std::uint16_t flush() override { return memory.flush(); }
-};
-
-}  // namespace
-
 TEST_CASE("volume: a long write keeps other writers from the blocks of its turn only") {
-  auto const disk = std::make_shared<half_hanging_disk>();
-  std::vector<std::unique_ptr<nvme_host::drive>> drives;
-  drives.push_back(std::make_unique<nvme_host::drive>(
-      std::make_unique<nvme_host::software_link>(
-          nvme_controller::controller_options{.namespaces = {disk}, .threads = 2}),
-      "disk", nvme_host::drive_options{.queue_pairs = 2, .depth = 16}));
-  nvme_host::volume v{std::move(drives), {.timeout = milliseconds{120'000}}};
-  auto const write = [&](bytes const& what, std::uint64_t offset) {
-    ::iovec const part{const_cast<std::byte*>(what.data()), what.size()};
-    return v.write({&part, 1}, offset);
-  };
+  scene s{{.threads = 2,
+           .bytes = 2 * nvme_host::most_locked,
+           .drive = {.queue_pairs = 2, .depth = 16}}};
+  auto& disk = *s.calls[0];
+  disk.hangs_from = nvme_host::most_locked;
+  disk.hangs = true;
   bytes const long_one(nvme_host::most_locked + 8192, std::byte{1}), short_one(512, std::byte{2});
-  std::thread writer{[&] { CHECK(write(long_one, 0) == std::int64_t(long_one.size())); }};
-  wait_until([&] { return disk->hanging > 0; }, "the second turn");
+  std::thread writer{[&] { CHECK(s.write(long_one, 0) == std::int64_t(long_one.size())); }};
+  wait_until([&] { return disk.hanging > 0; }, "the second turn");
   // One command, for the queue that has none under way.
-  CHECK(write(short_one, 1024) == 512);
-  disk->hangs = false;
-  disk->hangs.notify_all();
+  CHECK(s.write(short_one, 1024) == 512);
+  disk.release();
   writer.join();
-  bytes wanted(2048, std::byte{1}), seen(wanted.size());
+  bytes wanted(2048, std::byte{1});
   std::fill_n(wanted.begin() + 1024, short_one.size(), std::byte{2});
-  CHECK(v.read(seen, 0) == std::int64_t(seen.size()));
-  CHECK(seen == wanted);
+  CHECK(s.read(0, wanted.size()) == wanted);
 }
 
 TEST_CASE("volume: one thread waits for the reset of a replica, the others read meanwhile") {

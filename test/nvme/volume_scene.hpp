@@ -42,11 +42,12 @@ struct volume_faults : nvme_controller::fault_plan {
   bool fails() override { return fail; }
 };
 
-/// Memory whose reads and writes do not return while `hangs`.
+/// Memory whose reads, writes and flushes do not return while `hangs`.
 struct hanging_disk final : nvme_controller::block_namespace {
   using segments = std::span<nvme_controller::segment const>;
   std::shared_ptr<nvme_controller::memory_namespace> const memory;
   std::atomic<bool> hangs{false};
+  std::atomic<std::uint64_t> hangs_from{0};  ///< earlier bytes are read and written all the same
   std::atomic<unsigned> hanging{0};
 
   explicit hanging_disk(std::shared_ptr<nvme_controller::memory_namespace> of)
@@ -55,7 +56,8 @@ struct hanging_disk final : nvme_controller::block_namespace {
     hangs = false;
     hangs.notify_all();
   }
-  void pass() {
+  void pass(std::uint64_t offset) {
+    if (offset < hangs_from) return;
     ++hanging;
     hangs.wait(true);
     --hanging;
@@ -63,21 +65,25 @@ struct hanging_disk final : nvme_controller::block_namespace {
   [[nodiscard]] std::uint32_t lba_bytes() const override { return memory->lba_bytes(); }
   [[nodiscard]] std::uint64_t blocks() const override { return memory->blocks(); }
   std::uint16_t read(std::uint64_t offset, segments to) override {
-    pass();
+    pass(offset);
     return memory->read(offset, to);
   }
   std::uint16_t write(std::uint64_t offset, segments from) override {
-    pass();
+    pass(offset);
     return memory->write(offset, from);
   }
   std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t bytes) override {
     return memory->write_zeroes(offset, bytes);
   }
-  std::uint16_t flush() override { return memory->flush(); }
+  std::uint16_t flush() override {
+    pass(hangs_from);
+    return memory->flush();
+  }
 };
 
 struct volume_shape {
   unsigned members = 1;
+  unsigned threads = 1;           // of a controller
   std::uint64_t bytes = 1 << 20;  // of a member
   std::uint32_t lba = 512;
   nvme_host::drive_options drive{.queue_pairs = 1, .depth = 16};
@@ -98,8 +104,10 @@ struct volume_scene {
       disks.push_back(std::make_shared<nvme_controller::memory_namespace>(s.bytes, s.lba));
       calls.push_back(std::make_shared<hanging_disk>(disks.back()));
       faults.push_back(std::make_shared<volume_faults>());
-      nvme_controller::controller_options const o{
-          .namespaces = {calls.back()}, .model = s.model, .faults = faults.back()};
+      nvme_controller::controller_options const o{.namespaces = {calls.back()},
+                                                  .threads = s.threads,
+                                                  .model = s.model,
+                                                  .faults = faults.back()};
       drives.push_back(std::make_unique<drive>(
           std::make_unique<software_link>(o, anonymous_memory(), std::uint64_t{1} << 44),
           std::to_string(i), s.drive));

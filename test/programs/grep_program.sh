@@ -20,6 +20,9 @@ printf 'a word\nwords\nword' >"$folder/tree/two"
 : >"$folder/tree/empty"
 says 0 "$folder/tree/two:2" word "$folder/tree"
 says 1 "$folder/tree/empty:0" absent "$folder/tree"
+# A stderr that takes nothing costs no status.
+"$grep" word "$folder/tree" 2>/dev/full >/dev/null || complain "stderr is full: status $?"
+"$grep" word "$folder/tree" 2>&- >/dev/null || complain "stderr is closed: status $?"
 
 # Operands that are neither file nor folder, and files that only seem to be empty.
 says 2 "/dev/null: is neither file nor folder" word /dev/null "$folder/tree"
