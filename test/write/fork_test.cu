@@ -6,6 +6,7 @@
 #include <test/support/faults.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
+#include <test/support/fork_child.hpp>
 #include <test/support/settings.hpp>
 
 #include <doctest/doctest.h>
@@ -31,10 +32,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Leaks of a child are no matter: what it leaves alone ends with it.
-static bool is_fork_child = false;
-extern "C" int __lsan_is_turned_off() { return is_fork_child ? 1 : 0; }
-
 namespace cg = cooperative_groups;
 using namespace gpufs;
 using namespace gpufs::test;
@@ -50,7 +47,6 @@ pid_t start_child(std::function<void()> const& part) {
   pid_t const pid = ::fork();
   REQUIRE(pid >= 0);
   if (pid != 0) return pid;
-  is_fork_child = true;
   ::signal(SIGABRT, SIG_DFL);  // not doctest's
   ::rlimit const no_core{};
   ::setrlimit(RLIMIT_CORE, &no_core);
@@ -182,7 +178,7 @@ TEST_CASE("a child may destroy its copy of a filesystem: the parent's goes on") 
 // registered.
 static int after_ours[2];
 extern "C" void say_that_ours_have_returned() {
-  [[maybe_unused]] ssize_t const n = is_fork_child ? ::write(after_ours[1], "x", 1) : 0;
+  [[maybe_unused]] ssize_t const n = is_fork_child() ? ::write(after_ours[1], "x", 1) : 0;
 }
 
 TEST_CASE("child: static") {
