@@ -26,10 +26,11 @@ def make(figures_of, arguments, usage, command):
                 continue
             columns, rows = table
             path = os.path.join(folder, name + ".csv")
-            with open(path, "w", newline="", encoding="utf-8") as file:
+            with open(path + ".part", "w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(columns)
                 writer.writerows(rows)
+            os.replace(path + ".part", path)
             made += 1
             subprocess.run([sys.executable, plot, path], check=False)
     except (OSError, ValueError, KeyError, IndexError) as error:

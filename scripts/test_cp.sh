@@ -37,6 +37,12 @@ is() { [ "$(cat "$1")" = "$2" ] || { echo "$1: is $(cat "$1"), not $2" >&2; exit
 
 refuses 'missing: No such file or directory' missing nowhere
 
+# A folder takes no descriptor while what is below it is copied.
+(mkdir deep && cd deep && for _ in $(seq 120); do mkdir d && cd d; done && echo bytes > file)
+(ulimit -n 100 && "$cp" --verbose deep deep-copy) > message
+diff -r deep deep-copy
+grep -q '^1 files, 6 bytes' message
+
 # Other names of what is replaced keep their bytes: those of a snapshot, or of the source itself.
 mkdir old new links own
 echo old > old/f; echo newer > new/f; ln old/f links/f

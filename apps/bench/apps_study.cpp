@@ -272,7 +272,7 @@ void add_options(CLI::App& command, apps_options& o) {
   command.add_option("--only", o.only, "these applications alone");
   command.add_option("--variants", o.variants,
                      "these variants alone (docs/applications.md names them)");
-  command.add_option("--dir", o.folder,
+  command.add_option("--dir,--folder", o.folder,
                      "keep the input files, of each application in a folder of its own in this "
                      "one; default: nameless ones, "
                      "gone after use");

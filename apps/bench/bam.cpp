@@ -39,7 +39,7 @@ void add_options(CLI::App& command, bam_options& o) {
       ->check(CLI::IsMember(names));
   command.add_option("--out", o.out, "folder for bamN.csv, .png and .jsonl; made if need be")
       ->required();
-  command.add_option("--folder", o.folder, "folder of the graph")->capture_default_str();
+  command.add_option("--dir,--folder", o.folder, "folder of the graph")->capture_default_str();
   command.add_option("--size", o.size, "smoke or paper; default paper, emulated smoke")
       ->check(CLI::IsMember({"smoke", "paper"}));
   command.add_option("--runs", o.runs, "runs of each variant, in turns; default 3, of smoke 1");

@@ -76,7 +76,8 @@ void add_options(CLI::App& command, nvme_bench_options& o) {
       ->delimiter(',');
   command.add_option("--runs", o.runs, "rounds; the median of each round's figure counts")
       ->capture_default_str();
-  command.add_option("--dir", o.folder, "where the temporary file lies")->capture_default_str();
+  command.add_option("--dir,--folder", o.folder, "where the temporary file lies")
+      ->capture_default_str();
   command.add_option("--size", o.size,
                      "bytes of the namespaces that are read; default 1G, emulated 2M");
   command.add_option("--blocks", o.blocks, "threadblocks; default 120, emulated 4");

@@ -29,7 +29,8 @@ void add_options(CLI::App& command, bench_options& o) {
                   "cache already; write: a new file, synced; rpc: empty round trips")
       ->check(CLI::IsMember({"seq", "strided", "rand", "hit", "write", "rpc"}));
   command.add_option("--file", o.file, bench_file::help);
-  command.add_option("--dir", o.folder, "where the temporary file lies")->capture_default_str();
+  command.add_option("--dir,--folder", o.folder, "where the temporary file lies")
+      ->capture_default_str();
   command.add_option("--size", o.size, "its size; default 1G, emulated 64M");
   command.add_option(
       "--bytes", o.bytes,

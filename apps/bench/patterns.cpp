@@ -110,14 +110,17 @@ void add_options(CLI::App& command, patterns_options& o) {
   o.folder = temp_folder();
   command.fallthrough();
   command.add_option("--file", o.file, bench_file::help);
-  command.add_option("--folder", o.folder, "where temporary files lie, and files that are written")
+  command
+      .add_option("--dir,--folder", o.folder,
+                  "where temporary files lie, and files that are written")
       ->capture_default_str();
   command.add_option("--tmpfs", o.tmpfs, "a folder on tmpfs, for the row writetmpfs")
       ->capture_default_str();
   command.add_option("--size", o.size,
                      "bytes of the largest row; the others shrink along; default 8G, emulated 16M");
   command.add_option("--only", o.only, "rows, by their short names: row,row,...")->delimiter(',');
-  command.add_option("--rounds", o.rounds, "times that each row is measured; the median counts")
+  command
+      .add_option("--rounds,--runs", o.rounds, "times that each row is measured; the median counts")
       ->capture_default_str();
   command.add_option("--blocks", o.blocks, "threadblocks; default 120, emulated 8");
   command.add_option("--threads", o.threads, "threads of each; default 512, emulated 64");

@@ -41,8 +41,8 @@ void print_json(ratio_options const& o, config const& settings, ratios const& r)
     bool const any = !row.ratios.empty();
     one.number("ratio", any ? std::optional(median(row.ratios)) : std::nullopt);
     if (compared && row.row.target != 0) {
-      one.number("bar", row.row.target).number("goal", row.row.goal);
-      one.boolean("bar_reached", any && median(row.ratios) >= row.row.target);
+      one.number("target", row.row.target).number("goal", row.row.goal);
+      one.boolean("target_reached", any && median(row.ratios) >= row.row.target);
       one.boolean("goal_reached", any && median(row.ratios) >= row.row.goal);
     }
     if (any) one.number("GBps", median(row.over)).number("against_GBps", median(row.under));

@@ -29,7 +29,8 @@ void add_options(CLI::App& command, study_options& o) {
   o.folder = temp_folder();
   command.fallthrough();
   command.add_option("--file", o.file, bench_file::help);
-  command.add_option("--dir", o.folder, "where the temporary file lies")->capture_default_str();
+  command.add_option("--dir,--folder", o.folder, "where the temporary file lies")
+      ->capture_default_str();
   command.add_option("--req", o.request, "bytes per gread; at least a page")->capture_default_str();
   command.add_option("--blocks", o.blocks, "threadblocks; default 120, emulated 8");
   command.add_option("--threads", o.threads, "threads of each; default 512, emulated 64");

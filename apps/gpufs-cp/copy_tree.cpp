@@ -92,6 +92,18 @@ bool is_target(struct stat const& folder, copy_plan const& plan) {
          same_file(folder, made);
 }
 
+/// The names in a folder, up to the first error. A descriptor for each level of folders that stayed
+/// open meanwhile could be more than a process may have.
+std::vector<stdfs::path> names_in(stdfs::path const& folder, std::error_code& error) {
+  std::vector<stdfs::path> found;
+  stdfs::directory_iterator entries(folder, error);
+  while (!error && entries != stdfs::directory_iterator{}) {
+    found.push_back(entries->path().filename());
+    entries.increment(error);  // at an error it is at the end, too
+  }
+  return found;
+}
+
 void add(stdfs::path const& from, stdfs::path const& to, first_names& names, copy_plan& plan) {
   auto const complain = [&](stdfs::path const& path, std::string const& what) {
     plan.errors.emplace_back(path.string(), what);
@@ -109,12 +121,9 @@ void add(stdfs::path const& from, stdfs::path const& to, first_names& names, cop
     if (::mkdir(to.c_str(), (status.st_mode & permissions) | S_IRWXU) != 0 && errno != EEXIST)
       return complain(to, last_error().message());
     plan.folders.push_back({to.string(), status.st_mode & permissions});
-    stdfs::directory_iterator entries(from, error);
-    while (!error && entries != stdfs::directory_iterator{}) {
-      add(entries->path(), to / entries->path().filename(), names, plan);
-      entries.increment(error);  // at an error it is at the end, too
-    }
+    auto const entries = names_in(from, error);
     if (error) complain(from, error.message());
+    for (auto const& name : entries) add(from / name, to / name, names, plan);
   } else if (S_ISREG(status.st_mode)) {
     if (status.st_size == 0 && has_bytes_without_size(from))
       return complain(from, bytes_without_size);

@@ -80,7 +80,7 @@ int copy(options const& o, config const& settings, drain_on_signal& signals) {
   filesystem fs(settings);
   copy_plan plan;
   bool failed = false;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0, copied = 0, copied_bytes = 0;
   {
     // A stopped program replaces no more targets, and leaves no files of its own.
     signals.set([&plan] { abandon_copy(plan); });
@@ -97,7 +97,11 @@ int copy(options const& o, config const& settings, drain_on_signal& signals) {
     for (auto const& f : plan.files) bytes += f.bytes;
     auto const results = copy_showing(fs, plan.files, bytes, shape);
     for (std::size_t i = 0; i < results.size(); ++i) {
-      if (results[i] == 0) continue;
+      if (results[i] == 0) {
+        ++copied;
+        copied_bytes += plan.files[i].bytes;
+        continue;
+      }
       failed = true;
       print_error("gpufs-cp: {} to {}: {}\n", plan.files[i].from, plan.files[i].to,
                   error_text(results[i]));
@@ -107,8 +111,8 @@ int copy(options const& o, config const& settings, drain_on_signal& signals) {
   if (o.verbose) {
     double const seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    fmt::print("{} files, {} bytes, {:.3f} s, {:.3f} GB/s\n", plan.files.size(), bytes, seconds,
-               double(bytes) / seconds / 1e9);
+    fmt::print("{} files, {} bytes, {:.3f} s, {:.3f} GB/s\n", copied, copied_bytes, seconds,
+               double(copied_bytes) / seconds / 1e9);
   }
   return failed ? status_failed : 0;
 }

@@ -86,6 +86,21 @@ __device__ __forceinline__ std::uint32_t warp_union(std::uint32_t bits) {
   return bits;
 }
 
+/// The sum and the minimum over the lanes of a warp, in every lane. All lanes call.
+template <class T>
+__device__ __forceinline__ T warp_sum(T value) {
+  for (int step = static_cast<int>(warp_size) / 2; step > 0; step /= 2)
+    value += __shfl_xor_sync(all_lanes, value, step);
+  return value;
+}
+__device__ __forceinline__ std::uint64_t warp_min(std::uint64_t value) {
+  for (int step = static_cast<int>(warp_size) / 2; step > 0; step /= 2) {
+    std::uint64_t const other = __shfl_xor_sync(all_lanes, value, step);
+    if (other < value) value = other;
+  }
+  return value;
+}
+
 /// Counts the lanes of `lanes` that come before `lane`, by default the calling one.
 __device__ __forceinline__ unsigned rank_in(unsigned lanes, unsigned lane = lane_id()) {
   return count_lanes(lanes & ((1u << lane) - 1));

@@ -25,8 +25,8 @@ using namespace base;
 // overdue, and they must join. Then a turn can be overtaken by the others in front only, so by
 // fewer than front_turns. After that `left` stays until it has left, and it alone tries.
 //
-// The words order nothing. They say who may try, and what is taken has an order of its own. So all
-// accesses are relaxed.
+// The words order nothing. They say which callers may try; what is taken has an order of its own.
+// So all accesses are relaxed.
 
 inline constexpr unsigned turn_bits = 24;
 inline constexpr unsigned left_shift = 16;

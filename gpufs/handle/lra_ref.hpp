@@ -18,10 +18,9 @@ struct lra_ref {
   static constexpr std::uint32_t most_in_run = 4;
   static_assert(most_in_run <= 16, "the cursor has 4 bits for it");
 
-  cache::lra_queue* queues = nullptr;  ///< queue_count, one per seat; null under other policies
+  cache::lra_queue* queues = nullptr;  ///< one per seat; null under other policies
   cache::lra_totals* totals = nullptr;
   std::uint32_t* next_segment = nullptr;  ///< the lists' links, one per segment
-  std::uint32_t queue_count = 0;
   std::uint32_t segment_count = 0;
   std::uint32_t segment_frames = 0;  ///< frames per segment; the last one may have fewer
 

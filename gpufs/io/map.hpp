@@ -165,7 +165,7 @@ __device__ ssize_t gmmap(io_context<Group>& io, int fd, std::size_t count, std::
     }
   }
   if (mapped == 0) return 0;
-  ops::sync(io.group());  // counted before any thread passes the pointer on to who unmaps it
+  ops::sync(io.group());  // counted before any thread passes the pointer on to one that unmaps it
   *address = cache::frame_bytes(io.fs().cache, page.frame) + in_page;
   return static_cast<ssize_t>(mapped);
 }

@@ -70,8 +70,8 @@ void futex_wake(std::atomic<std::uint32_t>* word) noexcept {
 
 void fault_queue::post(fault& f) noexcept {
   f.next = newest_.load(std::memory_order_relaxed);
-  // Pairs with take_all(): who takes the fault sees what it says. The queue is only ever taken
-  // whole, so an address that comes again does no harm.
+  // Pairs with take_all(): the thread that takes the fault sees what it says. The queue is only
+  // ever taken whole, so an address that comes again does no harm.
   while (!newest_.compare_exchange_weak(f.next, &f, std::memory_order_release,
                                         std::memory_order_relaxed)) {
   }

@@ -37,12 +37,6 @@ __device__ __forceinline__ std::uint64_t warp_number() {
 }
 __device__ __forceinline__ std::uint64_t warp_count() { return gridDim.x * std::uint64_t(warps); }
 
-__device__ __forceinline__ std::uint64_t warp_sum(std::uint64_t value) {
-  for (int step = base::warp_size / 2; step > 0; step /= 2)
-    value += __shfl_xor_sync(base::all_lanes, value, step);
-  return value;
-}
-
 __device__ page_hash hash_page(two_keys const* keys, uint4 const* page) {
   unsigned const lane = lane_id();
   uint4 words[loads];
@@ -59,7 +53,7 @@ __device__ page_hash hash_page(two_keys const* keys, uint4 const* page) {
       sum.second += k.b * w[j];
     }
   }
-  return {warp_sum(sum.first), warp_sum(sum.second)};
+  return {base::warp_sum(sum.first), base::warp_sum(sum.second)};
 }
 
 __device__ void load_keys(two_keys* to, std::uint64_t const* from) {

@@ -31,18 +31,6 @@ constexpr touch_result on_touch(block_state s, bool writes) {
   return {s == block_state::invalid, writes ? block_state::dirty : block_state::read_only};
 }
 
-/// What follows from a call that uses the block.
-struct release_result {
-  bool send;  ///< bring the bytes to the device first
-  block_state after;
-};
-
-constexpr release_result on_release(block_state s, bool kernel_writes) {
-  bool const send = s == block_state::dirty;
-  if (kernel_writes || s == block_state::invalid) return {send, block_state::invalid};
-  return {send, block_state::read_only};
-}
-
 /// What the CPU may do with a block in a state.
 constexpr device_memory::host_access allowed(block_state s) {
   using device_memory::host_access;

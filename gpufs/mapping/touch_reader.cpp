@@ -54,7 +54,7 @@ void touch_reader::post(stopped_access const& touch) {
   queue_.post(*f.release());
 }
 
-// The fault is forgotten before anybody is woken. So who waits from now on has one of its own.
+// The fault is forgotten before any thread is woken. So one that waits from now on posts its own.
 void touch_reader::answered(fault& f, fault_answer with) noexcept {
   std::unique_ptr<fault> const posted(&f);
   {

@@ -84,10 +84,10 @@ __device__ __forceinline__ bool may_move_tail(queue_pair_ref const& q) {
 }
 
 /// Rings the doorbell for the entries that are complete. All lanes of the team call. Never waits:
-/// if somebody else is at it, they do it, or the next who comes.
+/// if another team is at it, that one does it, or the next that comes.
 template <class Team>
 __device__ void move_tail(queue_pair_ref const& q) {
-  if (!may_move_tail<Team>(q)) return;  // as most who wait: no lock is taken for nothing
+  if (!may_move_tail<Team>(q)) return;  // as most teams that wait: no lock is taken for nothing
   std::uint64_t state;
   if (!try_lock<Team>(q.words->tail, state)) return;
   auto const first = static_cast<std::uint32_t>(state >> 32);

@@ -9,7 +9,7 @@
 
 namespace gpufs::nvme {
 
-// No order is needed: who looks too early sends one more read to a replica that fails.
+// No order is needed: a thread that looks too early sends one more read to a replica that fails.
 
 /// The first replica that is in turn from number `turn` on, modulo their count. If none is, the one
 /// that has been out for longest. Any thread calls, for any backing.

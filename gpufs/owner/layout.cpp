@@ -9,8 +9,8 @@ namespace gpufs::owner {
 
 namespace {
 
-// What is registered is memory that the operating system cannot use for anything else: who has not
-// asked for that gives a quarter of it at most.
+// What is registered is memory that the operating system cannot use for anything else. A user who
+// has not asked for that gives a quarter of it at most.
 std::uint64_t budget_of_windows(config const& c, std::uint64_t host_memory) {
   registered_files const which = files_to_register(c);
   if (which == registered_files::none) return 0;

@@ -45,12 +45,8 @@ class page_cache_owner {
     r.cache.page_shift = page_shift_;
     r.cache.policy = policy_;
     if (cache::has_queues(policy_)) {
-      r.cache.lra = {queues_.data(),
-                     totals_.data(),
-                     links_.data(),
-                     static_cast<std::uint32_t>(queues_.size()),
-                     static_cast<std::uint32_t>(links_.size()),
-                     segment_frames_};
+      r.cache.lra = {queues_.data(), totals_.data(), links_.data(),
+                     static_cast<std::uint32_t>(links_.size()), segment_frames_};
     }
   }
   [[nodiscard]] std::uint64_t metadata_bytes() const {

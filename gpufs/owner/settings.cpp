@@ -194,6 +194,17 @@ std::vector<setting> const& settings() {
   return all;
 }
 
+setting const& find_setting(std::string_view key, std::string_view origin) {
+  auto const named = [&](setting const& s) {
+    return s.key == key || (!key.empty() && s.former_key == key);
+  };
+  auto const found = std::ranges::find_if(settings(), named);
+  if (found != settings().end()) return *found;
+  std::string known;
+  for (auto const& s : settings()) known += fmt::format("{}{}", known.empty() ? "" : ", ", s.key);
+  throw config_error(fmt::format("{}: unknown setting; known: {}", origin, known));
+}
+
 std::uint64_t parse_size(std::string_view text, std::string_view origin) {
   auto const bytes = owner::read_size(text);
   if (!bytes)

@@ -42,17 +42,8 @@ void load_line(config& c, std::string_view line, unsigned number) {
   std::string_view value = trimmed(line.substr(equals + 1));
   if (value.size() >= 2 && value.front() == '"' && value.back() == '"')
     value = value.substr(1, value.size() - 2);
-  auto const named = [&](setting const& s) {
-    return s.key == key || (!key.empty() && s.former_key == key);
-  };
-  auto const found = std::ranges::find_if(settings(), named);
-  if (found == settings().end()) {
-    std::string known;
-    for (auto const& s : settings()) known += fmt::format("{}{}", known.empty() ? "" : ", ", s.key);
-    throw config_error(
-        fmt::format("settings, line {}: {}: unknown setting; known: {}", number, key, known));
-  }
-  found->assign(c, value, fmt::format("settings, line {}: {}", number, key));
+  auto const origin = fmt::format("settings, line {}: {}", number, key);
+  find_setting(key, origin).assign(c, value, origin);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ using namespace base;
 // rest, as after any short answer.
 //
 // Nobody but device code takes completions. So every wait for the answer to a read calls
-// help_drives() now and then, and so does who finds no channel for a page.
+// help_drives() now and then, and so does a caller that finds no channel for a page.
 
 __device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> sequence_of(
     handle::block_command& c) {
@@ -39,8 +39,8 @@ struct owed_command {
   nvme::queue_pair_ref const* pair = nullptr;  ///< null: nothing is owed
 };
 /// Any thread calls. The command may be answered meanwhile, and the channel have another one. Pair
-/// and bytes are never older than the sequence. So who gets this sequence from answer() has its
-/// pair.
+/// and bytes are never older than the sequence. So a caller that gets this sequence from answer()
+/// has its pair.
 __device__ __forceinline__ owed_command owed_to(fs_ref const& fs, std::uint32_t channel) {
   handle::block_command& command = fs.blocks.commands[channel];
 #if defined(__CUDACC__)
@@ -147,7 +147,8 @@ __device__ __forceinline__ void for_each_drive_pair(nvme::queue_pair_ref const* 
 }
 
 /// Attempts from one look at whether a pair has ended to the next. That word lies across the bus.
-/// Prime: who goes through channels by attempts looks at the pairs of all of them so.
+/// Prime, so that a caller whose attempts go through the channels looks at the pairs of all of
+/// them.
 inline constexpr unsigned attempts_per_end = 127;
 
 /// Rings doorbells for, and takes completions of, the pairs that owe completions to the channels of

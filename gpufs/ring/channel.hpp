@@ -124,7 +124,7 @@ __device__ __forceinline__ bool try_channels(fs_ref const& fs, handle::channel_p
   return got;
 }
 
-/// Whether who waits for a channel takes completions that controllers owe.
+/// Whether a caller that waits for a channel takes completions that controllers owe.
 enum class helps { no, yes };
 
 /// Takes a free channel, or waits for one. All lanes of a warp call. Returns 0, -EIO or -ETIMEDOUT.

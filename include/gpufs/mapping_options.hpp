@@ -141,13 +141,14 @@ struct map_options {
   /// it had. Needs access write or read_write.
   bool scratch = false;
 
-  /// Reads the file into GPU memory from now on, beside the program. Nothing: if `access` is read.
+  /// Reads the file into GPU memory from now on, beside the program. Not given: if `access` is
+  /// read.
   std::optional<bool> eager = std::nullopt;
 
-  /// Nothing: mapping_config::protocol.
+  /// Not given: mapping_config::protocol.
   std::optional<coherence_protocol> protocol = std::nullopt;
 
-  /// As mapping_config::coherence_block. Nothing: the value there. Lazy objects have one block.
+  /// As mapping_config::coherence_block. Not given: the value there. Lazy objects have one block.
   std::optional<std::uint64_t> block = std::nullopt;
 
   /// What a CPU thread does that touches a block while a call runs that may write to it. Batch

@@ -45,6 +45,10 @@ using setting = basic_setting<config>;
 /// All settings of a filesystem, in the order in which they are documented.
 [[nodiscard]] std::vector<setting> const& settings();
 
+/// The setting of that key, or of that former one.
+/// Throws config_error naming `origin`, and the keys that there are.
+[[nodiscard]] setting const& find_setting(std::string_view key, std::string_view origin);
+
 /// Parses a size in bytes: digits, then an optional suffix K, M, G or T (powers of 1024, in either
 /// case), then an optional "iB" or "B".
 ///

@@ -92,6 +92,9 @@ class Filesystem:
         if out is None:
             if not wait:
                 raise ValueError("out: must be given with wait=False")
+            if count != 0 and size > (most := self.size(file)):
+                raise IndexError(f"size: records of {size} bytes do not lie within the {most} "
+                                 "bytes of the file")
             out = self._core.device_bytes(count, size)
         transfer = self._start(file, offsets, size, out, False, stream, _staged)
         if not wait:

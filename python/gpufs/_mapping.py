@@ -100,8 +100,7 @@ class Mapping:
         if first is None and length is None:
             self._core.sync()
         else:
-            first = first or 0
-            self._core.sync_range(first, self.size - first if length is None else length)
+            self._core.sync_range(*self._range(first or 0, length))
 
     def write_back(self) -> None:
         """As sync(), but the bytes need not be durable."""
@@ -117,7 +116,7 @@ class Mapping:
 
     def prefetch(self, first: int = 0, length: int | None = None) -> None:
         """Sends what the CPU has written of these bytes to the device."""
-        self._core.prefetch(first, self.size - first if length is None else length)
+        self._core.prefetch(*self._range(first, length))
 
     def errors(self) -> list[str]:
         """The errors of the file so far, a line each."""
@@ -148,7 +147,19 @@ class Mapping:
 
     def __repr__(self) -> str:
         what = repr(self.path) if self.path else "memory"
-        return f"<gpufs.Mapping of {what}, {'closed' if self.closed else f'{self.size} bytes'}>"
+        try:
+            state = "closed" if self.closed else f"{self.size} bytes"
+        except OSError:
+            state = "of another process"
+        return f"<gpufs.Mapping of {what}, {state}>"
+
+    def _range(self, first: int, length: int | None) -> tuple[int, int]:
+        size = self.size
+        length = size - first if length is None else length
+        if not (0 <= first <= size and 0 <= length <= size - first):
+            raise ValueError(f"first {first}, length {length}: must lie within the {size} bytes "
+                             "of the mapping")
+        return first, length
 
 
 class using:

@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 #include <python/src/core.hpp>
+#include <python/src/gil.hpp>
 #include <python/src/records.hpp>
 #include <python/src/transfer.hpp>
 
@@ -44,7 +45,7 @@ core::core(config const& settings, std::optional<int> device) : process_(::getpi
 }
 
 core::~core() {
-  std::optional<nanobind::gil_scoped_release> release;
+  std::optional<without_gil> release;
   if (PyGILState_Check() != 0) release.emplace();
   int const error = close();
   if (error != 0) std::fprintf(stderr, "gpufs: Filesystem.close(): %s\n", std::strerror(-error));
@@ -91,7 +92,7 @@ void core::finish(std::vector<std::weak_ptr<transfer>> const& all, std::optional
   for (auto const& t : held)
     if (!fd.has_value() || t->fd() == *fd) t->finish();
   if (held.empty()) return;
-  nanobind::gil_scoped_acquire const acquire;  // a transfer ends with its last owner, with the GIL
+  with_gil const acquire;  // a transfer ends with its last owner, with the GIL
   held.clear();
 }
 

@@ -1,4 +1,5 @@
 #include <nanobind/ndarray.h>
+#include <python/src/gil.hpp>
 #include <python/src/mapped.hpp>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ mapped::mapped(mapping object, std::string name, bool only_read, int device)
       process_(::getpid()) {}
 
 mapped::~mapped() {
-  std::optional<nb::gil_scoped_release> release;
+  std::optional<without_gil> release;
   if (PyGILState_Check() != 0) release.emplace();
   if (process_ != ::getpid()) {  // the object is the parent's
     static_cast<void>(new mapping(std::move(object_)));
@@ -68,7 +69,7 @@ void mapped::close() {
   closed_ = true;  // so no call begins any more
   int error = 0;
   {
-    nb::gil_scoped_release const release;
+    without_gil const release;
     std::unique_lock lock(mutex_);
     ended_.wait(lock, [&] { return is_first ? running_ == 0 : unmapped_; });
     if (is_first) {

@@ -5,14 +5,17 @@
 
 #include <nanobind/nanobind.h>
 #include <python/src/errors.hpp>
+#include <python/src/gil.hpp>
 
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <sys/types.h>
@@ -38,9 +41,10 @@ class mapped {
   void run(Act const& act) {
     int error;
     {
-      counted_use const use(*this);
-      nanobind::gil_scoped_release const release;
+      std::optional<counted_use> use(std::in_place, *this);
+      without_gil const release;
       error = act(object_);
+      use.reset();  // here: the GIL may not come any more
     }
     if (error != 0) throw_os_error(error, std::strerror(-error), name_);
   }

@@ -8,6 +8,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <python/src/errors.hpp>
+#include <python/src/gil.hpp>
 #include <python/src/mapped.hpp>
 #include <python/src/mapping.hpp>
 
@@ -67,7 +68,7 @@ class declared_launch {
   void release() {
     int error;
     {
-      nb::gil_scoped_release const no_gil;
+      without_gil const no_gil;
       error = call_->release();
     }
     if (error == 0) {
@@ -80,7 +81,7 @@ class declared_launch {
   }
   void launched() {
     {
-      nb::gil_scoped_release const no_gil;
+      without_gil const no_gil;
       call_->launched();
     }
     end();
@@ -106,7 +107,7 @@ class space {
     device_ = current_device_number();
   }
   ~space() {
-    std::optional<nb::gil_scoped_release> release;
+    std::optional<without_gil> release;
     if (PyGILState_Check() != 0) release.emplace();
     memory_.reset();
   }
@@ -114,16 +115,16 @@ class space {
   space& operator=(space const&) = delete;
 
   std::shared_ptr<mapped> map(std::string const& path, map_options const& options) {
-    nb::gil_scoped_release const release;
+    without_gil const release;
     return std::make_shared<mapped>(memory().map(path, options), path,
                                     options.access == access::read, device_);
   }
   std::shared_ptr<mapped> allocate(std::uint64_t bytes) {
-    nb::gil_scoped_release const release;
+    without_gil const release;
     return std::make_shared<mapped>(memory().allocate(bytes), "", false, device_);
   }
   void synchronize() {
-    nb::gil_scoped_release const release;
+    without_gil const release;
     memory().synchronize();
   }
   nb::list notes() {

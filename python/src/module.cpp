@@ -11,11 +11,11 @@
 #include <nanobind/stl/vector.h>
 #include <python/src/core.hpp>
 #include <python/src/errors.hpp>
+#include <python/src/gil.hpp>
 #include <python/src/mapping.hpp>
 #include <python/src/tensor.hpp>
 #include <python/src/transfer.hpp>
 
-#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -31,18 +31,7 @@ using named_values = std::vector<std::pair<std::string, std::string>>;
 
 config config_of(named_values const& values, bool overrides) {
   config c;
-  for (auto const& [key, value] : values) {
-    auto const named = [&key = key](setting const& s) {
-      return s.key == key || (!key.empty() && s.former_key == key);
-    };
-    auto const found = std::ranges::find_if(settings(), named);
-    if (found == settings().end()) {
-      std::string known;
-      for (auto const& s : settings()) known += (known.empty() ? "" : ", ") + std::string(s.key);
-      throw config_error(key + ": unknown setting; known: " + known);
-    }
-    found->assign(c, value, key);
-  }
+  for (auto const& [key, value] : values) find_setting(key, key).assign(c, value, key);
   return overrides ? load_config(c) : c;
 }
 
@@ -53,7 +42,7 @@ template <class Act>
 std::int64_t run(core& of, std::string const& name, Act const& act) {
   std::int64_t result;
   {
-    nb::gil_scoped_release const release;
+    without_gil const release;
     core::call files(of);
     result = act(*files);
   }
@@ -66,7 +55,7 @@ std::string name_of(int fd) { return "descriptor " + std::to_string(fd); }
 std::int64_t run(core& of, int fd, auto const& act) {
   std::int64_t result;
   {
-    nb::gil_scoped_release const release;
+    without_gil const release;
     core::call files(of);
     result = act(*files);
   }
@@ -123,7 +112,7 @@ nb::dict settings_of(core& of) {
 void close_core(core& of) {
   int error;
   {
-    nb::gil_scoped_release const release;
+    without_gil const release;
     error = of.close();
   }
   if (error != 0)
@@ -175,7 +164,7 @@ std::shared_ptr<core> make_core(std::vector<std::pair<nb::bytes, nb::bytes>> con
   for (auto const& [key, value] : given)
     values.emplace_back(std::string(key.c_str(), key.size()),
                         std::string(value.c_str(), value.size()));
-  nb::gil_scoped_release const release;
+  without_gil const release;
   return std::make_shared<core>(config_of(values, overrides), device);
 }
 
@@ -205,7 +194,7 @@ void register_files(nb::class_<core>& c) {
       .def(
           "close_file",
           [](core& of, int fd) { run(of, fd, [&](filesystem& files) { return files.close(fd); }); })
-      .def("finish_of", &core::finish_of, nb::call_guard<nb::gil_scoped_release>())
+      .def("finish_of", &core::finish_of, nb::call_guard<without_gil>())
       .def("status", &status_of)
       .def("read", &read_bytes)
       .def("read_into", &read_into)
@@ -283,6 +272,8 @@ NB_MODULE(_gpufs, m) {
 #else
   m.attr("device_kind") = "cuda";
 #endif
+  // Handlers run in reverse order: those of the package close filesystems before.
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&end_of_python));
   m.attr("version") = GPUFS_PYTHON_VERSION;
   m.attr("O_GWRONCE") = O_GWRONCE;
   m.def("device_available", &device_available);

@@ -1,5 +1,6 @@
 
 #include <python/src/errors.hpp>
+#include <python/src/gil.hpp>
 #include <python/src/transfer.hpp>
 
 #include <algorithm>
@@ -69,6 +70,8 @@ std::shared_ptr<transfer> transfer::start(std::shared_ptr<core> const& of,
     t->on_.emplace(stream::of(reinterpret_cast<CUstream_st*>(request.stream.value_or(0))));
 #endif
   if (staged) {
+    std::lock_guard const lock(t->mutex_);  // of->finish_of() waits for it
+    of->add(t);
     t->move_staged();
   } else {
     t->launch_part(0, t->count_, t->data_->data());
@@ -85,7 +88,7 @@ transfer::transfer(std::shared_ptr<core> of, transfer_request const& request, te
       data_(std::move(data)) {}
 
 transfer::~transfer() {
-  nb::gil_scoped_release const release;
+  without_gil const release;
   finish();
 }
 
@@ -166,7 +169,7 @@ void transfer::move_staged() {
     std::uint64_t const bytes = count * request_.size;
     std::byte* const part = data_->data() + first * request_.size;
     if (request_.writes) {
-      nb::gil_scoped_release const release;
+      without_gil const release;
       workspace_->staging.copy_from_host(part, bytes);
     }
     launch_part(first, count, staging);
@@ -178,7 +181,7 @@ void transfer::move_staged() {
       break;
     }
     if (!request_.writes) {
-      nb::gil_scoped_release const release;
+      without_gil const release;
       workspace_->staging.copy_to_host(part, bytes);
     }
   }
@@ -192,7 +195,7 @@ void transfer::await(bool handle_signals) {
   device_scope const scope(core_->device());
   std::optional<nb::python_error> raised;
   try {
-    std::optional<nb::gil_scoped_release> release;
+    std::optional<without_gil> release;
     if (handle_signals) release.emplace();
     auto const spun = std::chrono::steady_clock::now() + spin_time;
     while (!on.done() && std::chrono::steady_clock::now() < spun) std::this_thread::yield();
@@ -202,10 +205,10 @@ void transfer::await(bool handle_signals) {
         w.ended.synchronize();
       });
       while (handle_signals && waiting.wait_for(signal_interval) != std::future_status::ready) {
-        nb::gil_scoped_acquire const acquire;
+        with_gil const acquire;
         if (run_handlers()) continue;
         raised.emplace();
-        nb::gil_scoped_release const again;
+        without_gil const again;
         stop_kernel();
         break;
       }
@@ -291,7 +294,7 @@ void transfer::wait() {
   {
     std::unique_lock lock(mutex_, std::defer_lock);
     {
-      nb::gil_scoped_release const release;
+      without_gil const release;
       lock.lock();
     }
     if (!ended_) await(true);

@@ -1,6 +1,9 @@
 """What the tests share: a seed, small filesystems, files of random bytes."""
 import os
 import random
+import subprocess
+import sys
+import textwrap
 
 import numpy
 import pytest
@@ -59,3 +62,16 @@ def on_host(tensor):
 def records_of(data, offsets, size):
     """The records by numpy alone."""
     return data[numpy.asarray(offsets, dtype=numpy.int64)[:, None] + numpy.arange(size)]
+
+
+def run(code, *arguments, timeout=120):
+    """Runs a program in a process of its own. Returns what it prints."""
+    try:
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), *arguments],
+                              capture_output=True, text=True, timeout=timeout)
+    finally:
+        for name in arguments:
+            if name.startswith("/dev/shm/") and os.path.exists(name):
+                os.unlink(name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr

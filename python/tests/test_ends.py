@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 import gpufs
-from conftest import SMALL, records_of
+from conftest import SMALL, records_of, run
 
 
 def test_close_may_be_the_last_that_has_a_transfer(path):
@@ -171,3 +171,56 @@ def test_closing_a_file_waits_for_its_transfers(path, data):
         assert transfer.done()
         transfer.wait()
         assert numpy.array_equal(out, records_of(data, offsets, 64))
+
+
+def test_closing_a_file_waits_for_a_staged_transfer_of_another_thread(path, data):
+    offsets = numpy.arange(50_000) * 30
+    out = numpy.zeros((len(offsets), 64), numpy.uint8)
+    failed = []
+    with gpufs.Filesystem(SMALL) as fs:
+        file = fs.open(path)
+
+        def work():
+            try:
+                file.gather(offsets, out=out, _staged=True)
+            except BaseException as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        while fs.stats()["misses"] == 0 and thread.is_alive():
+            pass
+        file.close()
+        thread.join()
+    assert not failed
+    assert numpy.array_equal(out, records_of(data, offsets, 64))
+
+
+@pytest.mark.parametrize("call", ["m.sync()", "memory.map(sys.argv[2]).close()", "memory.notes()",
+                                  "file.gather([0], 64)", "fs.size(file)"])
+def test_daemon_threads_in_calls_at_the_end_of_the_program(path, tmp_path, call):
+    """What mappings have is written back all the same."""
+    other = tmp_path / "other"
+    other.write_bytes(bytes(8192))
+    for _ in range(5):
+        assert run("""
+            import sys, threading, gpufs
+            fs = gpufs.Filesystem(page_size="4K", cache_size="1M", staging_size="256K",
+                                  prefetch_memory="1M", prefetch_size=0)
+            file = fs.open(sys.argv[1])
+            memory = gpufs.SharedMemory()
+            m = memory.map(sys.argv[1], "r+")
+            kept = memory.map(sys.argv[2], "r+")
+            kept.numpy()[:] = int(sys.argv[3])
+            begun = threading.Barrier(4)
+            def work():
+                call = eval("lambda: " + sys.argv[4])
+                begun.wait()
+                try:
+                    while True: call()
+                except (OSError, ValueError): pass
+            for _ in range(3): threading.Thread(target=work, daemon=True).start()
+            begun.wait()
+        """, str(path), str(other), "7", call) == ""
+        assert other.read_bytes() == bytes([7]) * 8192
+        other.write_bytes(bytes(8192))

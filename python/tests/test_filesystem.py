@@ -2,16 +2,13 @@
 import errno
 import gc
 import os
-import subprocess
-import sys
-import textwrap
 import threading
 
 import numpy
 import pytest
 
 import gpufs
-from conftest import SMALL, on_host, records_of
+from conftest import SMALL, on_host, records_of, run
 
 
 def test_settings_come_from_dict_keywords_file_and_environment(tmp_path, monkeypatch):
@@ -150,19 +147,6 @@ def test_a_full_disk_is_told():
         file.close(); fs.close()
     """
     run(code, "/dev/shm/gpufs_python_%d" % os.getpid())
-
-
-def run(code, *arguments, timeout=120):
-    """Runs a program in a process of its own. Returns what it prints."""
-    try:
-        done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), *arguments],
-                              capture_output=True, text=True, timeout=timeout)
-    finally:
-        for name in arguments:
-            if name.startswith("/dev/shm/") and os.path.exists(name):
-                os.unlink(name)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
 
 
 def test_advice(fs, path):

@@ -132,6 +132,10 @@ def test_discard_and_refresh(path, data):
     assert view[0] == data[0]
     m.refresh()
     m.prefetch(0, 4096)
+    for call in (m.prefetch, m.sync):
+        for first, length in ((-1, 1), (0, -1), (m.size + 1, None), (1, m.size), (0, 2**64)):
+            with pytest.raises(ValueError, match="must lie within"):
+                call(first, length)
     assert m.errors() == []
     del view
     m.close()

@@ -10,20 +10,6 @@ namespace gpufs::io {
 
 using namespace base;
 
-/// The sum and the minimum over the lanes of a warp, in every lane. All lanes call.
-__device__ __forceinline__ std::uint32_t warp_sum(std::uint32_t value) {
-  for (int step = warp_size / 2; step > 0; step /= 2)
-    value += __shfl_xor_sync(all_lanes, value, step);
-  return value;
-}
-__device__ __forceinline__ std::uint64_t warp_min(std::uint64_t value) {
-  for (int step = warp_size / 2; step > 0; step /= 2) {
-    std::uint64_t const other = __shfl_xor_sync(all_lanes, value, step);
-    if (other < value) value = other;
-  }
-  return value;
-}
-
 /// Publishes or fails the pages that this group fetched, and unpins those that it found. All lanes
 /// of a warp call, after a barrier with all other warps that moved bytes. The bytes are settled
 /// (see settled.hpp). Entries become none, except those of waiting pages. Returns the offset and
