@@ -86,7 +86,7 @@ __device__ __forceinline__ buffer_search search_of_block(fs_ref const& fs) {
   std::uint32_t const blocks = gridDim.x * gridDim.y * gridDim.z;
   std::uint32_t const block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
   std::uint32_t used = fs.writes.hand_count;
-  while (used / 2 >= blocks) used /= 2;
+  while (used > 1 && used / 2 >= blocks) used /= 2;  // a grid may have 2^32 blocks, which is 0
   std::uint32_t const number = block & (used - 1);
   return {atomic_ref<std::uint64_t, scope::device>(fs.writes.hands[number * handle::hand_stride]),
           fs.link.shared.writes.count / used * number};

@@ -44,6 +44,7 @@ class io_context {
     io::reset_warp_gate();
     ops::copy_handle(group_, fs);
     ops::sync(group_);
+    if (ops::warps(group_) == 0) return;  // all calls of a group without a warp are refused
     std::int32_t seat = -1;
     if (group_.thread_rank() == 0) {
       seat = claim_seat();

@@ -64,6 +64,9 @@ content_versions::validation content_versions::open(file_stamp const& stamp, std
   }
   if (v.was_written && v.write_index == 0) {
     v.write_index = numbers_.take_write_index();
+    // Descriptors without an index cache pages up to the end of the file only. The next open for
+    // writing must not find these.
+    if (v.write_index == 0) v.was_written = false;
     // Descriptors that were opened while no index was free know the end of the file from their
     // record alone.
     if (v.write_index != 0 && v.users > 1 && !changed) {

@@ -188,7 +188,7 @@ __device__ int gmunmap(io_context<Group>& io, void const* address);
 /// @param flags  MS_ASYNC, or MS_SYNC: the bytes are durable on return
 ///
 /// Returns 0, or
-///   -EBADF not open | -EACCES not O_RDWR | -ESTALE truncated since it was mapped
+///   -EBADF not open | -EACCES not O_RDWR | -ESTALE the file has another version than was mapped
 ///   -EINVAL other flags, not mapped, beyond the page's end | an error of gwrite() or gfsync()
 template <class Group>
 [[nodiscard]] __device__ int gmsync(io_context<Group>& io, int fd, void const* address,

@@ -198,6 +198,35 @@ TEST_CASE(
   CHECK_FALSE(v.open(old_file, now, order++, true).changed);
 }
 
+TEST_CASE("versions: no writer finds pages that were cached while no write index was free") {
+  version_numbers numbers{10, 1};
+  content_versions v{numbers};
+  std::uint64_t order = 1;
+  auto other = old_file;
+  other.inode = 3;
+  v.open(old_file, now, order++, true);
+  v.close(old_file.device, old_file.inode, true);
+  v.open(other, now, order++, true);
+  auto const reader = v.open(old_file, now, order++);
+  CHECK(reader.write_index == 0);
+  v.close(old_file.device, old_file.inode);
+  v.close(other.device, other.inode, true);
+  auto const writer = v.open(old_file, now, order++, true);
+  CHECK(writer.write_index != 0);
+  CHECK(writer.version != reader.version);
+  // Beside a writer that is refused for want of an index, too.
+  content_versions w{numbers};
+  numbers.return_write_index(writer.write_index);
+  auto const taken = w.open(other, now, order++, true);
+  CHECK(w.open(old_file, now, order++, true).write_index == 0);
+  auto const beside = w.open(old_file, now, order++);
+  w.close(old_file.device, old_file.inode, true);
+  w.close(old_file.device, old_file.inode);
+  CHECK(taken.write_index != 0);
+  w.close(other.device, other.inode, true);
+  CHECK(w.open(old_file, now, order++, true).version != beside.version);
+}
+
 TEST_CASE("versions: closing what is not open changes nothing") {
   version_numbers numbers{2};
   content_versions v{numbers};

@@ -72,6 +72,12 @@ __global__ void make_context(fs_ref fs, std::int32_t* seat) {
   if (threadIdx.x == 0) *seat = io.seat();
 }
 
+__global__ void make_contexts_of_tiles(fs_ref fs, std::int32_t* seats) {
+  auto const tile = cg::tiled_partition<16>(cg::this_thread_block());
+  io_context const io(fs, tile);
+  seats[threadIdx.x] = io.seat();
+}
+
 __global__ void set_claimed(fs_ref fs, std::uint32_t count) {
   atomic_ref<std::uint32_t>(*fs.seats.claimed).store(count, memory_order_relaxed);
 }
@@ -211,6 +217,21 @@ TEST_CASE("contexts: one that finds all seats claimed looks at none of them") {
   CHECK(seat_of_next() == -1);
   launch(set_claimed, 1, 1, ref, 0u);
   CHECK(seat_of_next() >= 0);
+}
+
+TEST_CASE("contexts: tiles of 16 threads have no seats, and leave all to others") {
+  auto c = small_config(512, 16);
+  c.seats = 4;
+  filesystem fs(c);
+  auto const tile_seats = zeroed<std::int32_t>(64);
+  for (int i = 0; i < 3; ++i) launch(make_contexts_of_tiles, 1, 64, fs.ref(), tile_seats.data());
+  this_thread_stream().synchronize();
+  for (auto const seat : contents(tile_seats)) CHECK(seat == -1);
+  auto const seat = zeroed<std::int32_t>(1);
+  launch(make_context, 1, 32, fs.ref(), seat.data());
+  this_thread_stream().synchronize();
+  CHECK(contents(seat)[0] >= 0);
+  CHECK(inspect(fs.ref()).problems == "");
 }
 
 TEST_CASE("contexts: the last free seat is found, wherever it is") {

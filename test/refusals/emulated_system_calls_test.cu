@@ -197,7 +197,7 @@ call_counts counted() {
 }
 
 int sweeps_run = 0;
-constexpr int all_sweeps = 22;
+constexpr int all_sweeps = 23;
 
 /// Runs the scenario with each of its calls refused in each way.
 void sweep(scenario const& of) {
@@ -233,6 +233,25 @@ TEST_CASE("kernels read while the system refuses calls") {
            s.read(fd);
            s.close(fd);
          }});
+}
+
+// In other scenarios the daemon need not come to rest.
+TEST_CASE("the daemon rests while the system refuses calls") {
+  sweep({.name = "rest",
+         .settings = sweep_config(),
+         .run =
+             [](scene& s) {
+               auto const has_rested = [&] {
+                 return &s.fault == &no_fault ? call_counter::count_of(refusable::sleep) > 2
+                                              : s.fault.happened();
+               };
+               wait_until(has_rested, "rest of the daemon");
+               int const fd = s.open(O_RDONLY);
+               if (fd < 0) return;
+               s.read(fd);
+               s.close(fd);
+             },
+         .only = {refusable::sleep}});
 }
 
 TEST_CASE("kernels write while the system refuses calls") {

@@ -204,6 +204,7 @@ GPUFS_LIBRARY_STAGE batch_step begin_batch(fs_ref const* __restrict__ handle, ba
   source::fill mine;
   cache::line_wait<> wait(*fs.cache.line);
   bool covered = false;
+  bool waited = false;  // for frames or channels: that is no wait for an answer
   for (unsigned attempt = 0; todo != 0; ++attempt) {
     // Under way with the loads of the look-ups, so that they cost no trip of their own.
     std::uint64_t const waiting = wait.look();
@@ -229,6 +230,7 @@ GPUFS_LIBRARY_STAGE batch_step begin_batch(fs_ref const* __restrict__ handle, ba
     absent = 0;  // from now on the rest may be in the cache
     if (contested != 0 && attempt < 4) continue;
     if (__ballot_sync(all_lanes, mine.status != source::page_status::none) != 0) break;
+    waited = true;
     std::int32_t const error = wait.try_again(fs, short_of_channels ? -ETIMEDOUT : -ENOMEM);
     if (error != 0) {
       // The first of these pages ends the read.
@@ -243,7 +245,7 @@ GPUFS_LIBRARY_STAGE batch_step begin_batch(fs_ref const* __restrict__ handle, ba
   wait.leave(__ballot_sync(all_lanes, got) != 0);
   std::uint32_t const chunk_failed =
       settle_answers(fs, b, chunks, mine, b.span.name(b.first + lane),
-                     b.waits_since != 0 ? b.waits_since : device_clock_ns());
+                     b.waits_since != 0 && !waited ? b.waits_since : device_clock_ns());
   *entry = mine;
   return as_step(fs, b.span.fd, mine, chunks, todo | chunk_failed, chunk_failed);
 }
