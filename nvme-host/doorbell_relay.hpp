@@ -28,9 +28,9 @@ struct relayed_doorbell {
 /// controller that sees the value finds the entries, and a head follows the looks at its entries.
 ///
 /// Why no doorbell is missed. Values are positions in a queue, so the last one stands for all
-/// before it. A position does not come back to the value that the controller has: at most D - 1
-/// commands are under way until it sees the next one, and it posts at most 2 D - 1 completions
-/// until it sees the next head. For the same reason no value is written twice in a row.
+/// before it. A position does not come back to the value that the controller has. Until it sees the
+/// next one, at most D - 1 commands are under way. Until it sees the next head, it posts at most
+/// 2 D - 1 completions. For the same reason no value is written twice in a row.
 class doorbell_relay {
  public:
   /// `memory` gives what kernels and the host reach. Throws what it throws, and std::system_error

@@ -23,7 +23,7 @@ import statistics
 import subprocess
 import sys
 
-WIDTH_CHECKED = ("*.hpp", "*.cpp", "*.cu", "*.cuh", "*.cmake", "*.py", "*.sh", "*.md",
+WIDTH_CHECKED = ("*.hpp", "*.h", "*.cpp", "*.cu", "*.cuh", "*.cmake", "*.py", "*.sh", "*.md",
                  "*CMakeLists.txt", "*Makefile", ".ci/run")
 SOURCES = ("*.hpp", "*.cpp", "*.cu", "*.cuh")
 RULES = ("columns", "layers", "namespaces", "public", "contracts", "lengths")
@@ -174,7 +174,7 @@ class Checker:
 
     def check_contracts(self):
         lengths = []
-        for name in self.sources(["include/*"]):
+        for name in (f for f in self.files if f.startswith("include/")):
             lines = self.text[name].splitlines()
             lengths += sentence_lengths(lines)
             for begin, end in comment_blocks(lines):

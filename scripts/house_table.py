@@ -166,8 +166,7 @@ PUBLIC_HEADERS = [
 ]
 
 # Headers whose functions that return an error code must say what they return.
-CONTRACT_HEADERS = ["include/gpufs/io.hpp", "include/gpufs/async.hpp",
-                    "include/gpufs/filesystem.hpp"]
+CONTRACT_HEADERS = PUBLIC_HEADERS
 
 LIBRARY = ["include/*", "gpufs/*", "prefetcher/*", "host-daemon/*", "nvme-host/*",
            "nvme-controller/*"]

@@ -16,7 +16,7 @@ std::error_code last_error() { return {errno, std::generic_category()}; }
 
 std::error_code make_durable(int fd) {
   while (::fsync(fd) != 0)
-    if (errno != EINTR) return errno == EINVAL || errno == EROFS ? std::error_code() : last_error();
+    if (errno != EINTR) return errno == EINVAL ? std::error_code() : last_error();
   return {};
 }
 

@@ -1,4 +1,4 @@
-// Takes a frame for one page and enters it, with few trips to memory: loads that do not need each
+// Takes a frame for one page and enters it, with few trips to memory. Loads that do not need each
 // other's results are under way together, and a warp looks at a whole bucket at once.
 #pragma once
 

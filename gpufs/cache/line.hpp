@@ -103,7 +103,7 @@ __device__ __forceinline__ bool is_first(line& l, std::uint32_t turn) {
 }
 
 /// Joins the line, waits until the caller is one of the `front` in front, and returns its turn. One
-/// lane of those that come together calls, with no pin, no lock and no frame: on the GPU, lanes
+/// lane of those that come together calls, with no pin, no lock and no frame. On the GPU, lanes
 /// that come into the loop together leave it together, and one could have to leave the line first.
 /// The caller must leave_line() soon: when it has what the line is for, or when it gives up.
 /// `front` is at most front_turns.

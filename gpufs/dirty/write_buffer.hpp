@@ -128,7 +128,7 @@ __device__ __forceinline__ std::int64_t take_buffer(fs_ref const& fs,
       unsigned const chosen = lowest_lane(left);
       bool const got = lane == chosen && try_buffer(fs, mine);
       if (Team::ballot(got) == 0) continue;
-      // Buffers that were not to be had are passed over. Others may have moved the hand further.
+      // Buffers that are in use are passed over. Others may have moved the hand further.
       if (got) hand.fetch_max(from + lane + 1, memory_order_relaxed);
       Team::sync();  // all lanes come after the chosen lane's acquire
       return Team::broadcast(mine, chosen);

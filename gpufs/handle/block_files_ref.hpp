@@ -6,7 +6,7 @@
 namespace gpufs::handle {
 
 /// The last command of a channel, in GPU memory. The channel's owner stores it before it sends the
-/// command. Who takes the completion sets the sequence to 0.
+/// command. The thread that takes the completion sets the sequence to 0.
 struct alignas(16) block_command {
   std::uint64_t pair = 0;      ///< address of its nvme::queue_pair_ref
   std::uint32_t sequence = 0;  ///< of the channel; 0: no completion is owed

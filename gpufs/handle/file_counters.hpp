@@ -68,7 +68,7 @@ GPUFS_LIBRARY_STAGE void count_of_file(fs_ref const* __restrict__ handle, std::i
 }
 
 /// Adds to a counter of the filesystem and, if descriptors count, to that of `fd`. Call from one
-/// thread of a warp. Who does not ask for such counters pays a branch.
+/// thread of a warp. Where such counters are not asked for, it costs a branch.
 __device__ __forceinline__ void count(fs_ref const& fs, std::int32_t fd, file_counter which,
                                       std::uint64_t n = 1) {
   if (n == 0) return;

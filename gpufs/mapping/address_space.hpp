@@ -79,9 +79,9 @@ class address_space {
   /// Returns 0 or an error, as begin().
   int prepare(parts_of_call const& parts);
   /// Hands blocks to the device for a call. No parts: all objects, for reading and writing.
-  /// Returns the call's number, 0: it uses nothing, -EINVAL: an object has gone, -EACCES: it would
-  /// write to one that is only read, -EAGAIN: bytes are missing and not to be brought, -EIO, or the
-  /// error of a file. Every call that began is ended by end_behind().
+  /// Returns the call's number, which end_behind() needs, 0: it uses nothing, or
+  ///   -EINVAL an object has gone | -EACCES it would write to one that is only read
+  ///   -EAGAIN bytes are missing and not to be brought | -EIO | the error of a file
   std::int64_t begin(parts_of_call const& parts, beginning const& how);
   /// What a call uses that names bytes by their address: those that lie in the object that has the
   /// first one. Nothing: there is none, or no byte.

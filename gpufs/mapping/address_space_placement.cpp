@@ -195,7 +195,7 @@ int address_space::carry_out(quiet_lock& lock, placed_chunks const& all,
     });
     return has_failed_ ? -EIO : 1;
   }
-  // Whoever wants to use these blocks waits as for a call. So their objects stay.
+  // Threads that want to use these blocks wait as for a call. So their objects stay.
   struct uses_of_moves {
     std::vector<object*> of;
     ~uses_of_moves() {

@@ -117,7 +117,7 @@ void guarded_range::forget(block_run pages) noexcept try {
   set_allowed(pages, host_access::none);
   caught_.take(pages);
 } catch (std::bad_alloc const&) {
-  // They may count as caught still. Who touches them meets the mapping.
+  // They may count as caught still. Threads that touch them meet the mapping.
 }
 
 void guarded_range::set_allowed(block_run pages, host_access to) {

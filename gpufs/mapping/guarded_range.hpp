@@ -49,8 +49,8 @@ class guarded_range : public device_memory::shared_range {
   [[nodiscard]] bool lets_through(std::uint64_t at, bool writes) noexcept;
   /// Threads that wait for the page try again.
   void wake(std::uint64_t at) const noexcept;
-  /// The page has a protection from now on, and lets nothing through until protect(). Who waits for
-  /// it gets SIGSEGV, or EFAULT in a system call.
+  /// The page has a protection from now on, and lets nothing through until protect(). Threads
+  /// that wait for it get SIGSEGV, or EFAULT in a system call.
   void give_up(std::uint64_t at) noexcept;
   /// All pages have protections from now on, as if userfaultfd had been refused.
   void give_up_all() noexcept;

@@ -7,7 +7,7 @@
 #include <exception>
 #include <vector>
 
-namespace gpufs {
+namespace gpufs::owner {
 
 namespace {
 
@@ -62,4 +62,4 @@ std::unique_ptr<daemon::device_copier> make_device_copier(unsigned parts,
   return std::make_unique<stream_device_copier>(parts, part_bytes);
 }
 
-}  // namespace gpufs
+}  // namespace gpufs::owner

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace gpufs {
+namespace gpufs::owner {
 
 /// Returns a copier with `parts` (at least 1) pinned parts of `part_bytes` each and a stream for
 /// each. It copies to and from memory of the device that is current now, in any thread. Throws
@@ -14,4 +14,4 @@ namespace gpufs {
 [[nodiscard]] std::unique_ptr<daemon::device_copier> make_device_copier(unsigned parts,
                                                                         std::uint64_t part_bytes);
 
-}  // namespace gpufs
+}  // namespace gpufs::owner

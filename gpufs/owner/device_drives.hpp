@@ -6,6 +6,7 @@
 #include <gpufs/handle/block_files_ref.hpp>
 #include <gpufs/nvme/block_backing.hpp>
 #include <gpufs/nvme/queue_group.hpp>
+#include <gpufs/owner/allocate.hpp>
 
 #include <nvme-host/dma_space.hpp>
 #include <nvme-host/doorbell_relay.hpp>
@@ -68,6 +69,10 @@ class device_drives {
   [[nodiscard]] bool in_use() const noexcept;
   /// Of all members together.
   [[nodiscard]] std::uint32_t pairs() const { return std::uint32_t(refs_.size()); }
+  /// GPU memory.
+  [[nodiscard]] std::uint64_t metadata_bytes() const {
+    return bytes_of(pairs_, words_, marks_, places_, out_until_, backing_);
+  }
   /// Commands whose completions kernels have taken.
   [[nodiscard]] std::uint64_t completed() const;
   /// Of these, commands that ended with an error.
@@ -119,6 +124,13 @@ struct device_drive_list {
   device_drive_list() = default;
   ~device_drive_list() {
     for (auto const& each : all) each->end();
+  }
+  /// GPU memory of all of them. It stays until the end of the filesystem.
+  [[nodiscard]] std::uint64_t metadata_bytes() {
+    std::lock_guard const lock{mutex};
+    std::uint64_t sum = 0;
+    for (auto const& each : all) sum += each->metadata_bytes();
+    return sum;
   }
   device_drive_list(device_drive_list const&) = delete;
   device_drive_list& operator=(device_drive_list const&) = delete;

@@ -123,7 +123,9 @@ std::string filesystem::backend_name() const {
   return state_->server->backend() == io_backend::uring ? "io_uring" : "pread";
 }
 
-std::uint64_t filesystem::metadata_bytes() const { return state_->device.metadata_bytes(); }
+std::uint64_t filesystem::metadata_bytes() const {
+  return state_->device.metadata_bytes() + state_->kernel_drives.metadata_bytes();
+}
 
 std::uint64_t filesystem::pinned_bytes() const { return state_->device.pinned_bytes(); }
 

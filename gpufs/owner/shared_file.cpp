@@ -1,31 +1,25 @@
 // Files behind shared objects, on the storage that the daemon uses as well.
-#include <gpufs/mapping/backing_file.hpp>
 #include <gpufs/owner/setting_kinds.hpp>
 #include <gpufs/owner/shared_file.hpp>
+#include <gpufs/owner/stored_backing.hpp>
 #include <gpufs/shared_memory_error.hpp>
 
 #include <host-daemon/backend/host_storage.hpp>
 #include <host-daemon/base/interrupted.hpp>
 #include <host-daemon/base/no_size_signal.hpp>
-#include <host-daemon/base/os_page_cache.hpp>
-#include <host-daemon/files/content_versions.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <set>
 #include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 namespace gpufs::owner {
@@ -33,121 +27,6 @@ namespace gpufs::owner {
 namespace {
 
 using daemon::while_interrupted;
-using file_key = std::pair<dev_t, ino_t>;
-
-/// Files that have a writable object in this process.
-class written_files {
- public:
-  bool add(file_key file) {
-    std::lock_guard const lock(mutex_);
-    return files_.insert(file).second;
-  }
-  void remove(file_key file) {
-    std::lock_guard const lock(mutex_);
-    files_.erase(file);
-  }
-  static written_files& list() {
-    static auto& all = *new written_files;  // static objects may unmap when they end
-    return all;
-  }
-
- private:
-  std::mutex mutex_;
-  std::set<file_key> files_;
-};
-
-class stored_backing final : public shared::backing_file {
- public:
-  stored_backing(std::shared_ptr<daemon::stored_file const> file, std::string name)
-      : file_(std::move(file)), name_(std::move(name)) {}
-  ~stored_backing() override {
-    if (is_written_) written_files::list().remove(key_);
-  }
-
-  /// Returns false if another object writes to the file.
-  bool begin_writes(file_key key) {
-    key_ = key;
-    is_written_ = written_files::list().add(key);
-    return is_written_;
-  }
-
-  std::string const& name() const noexcept override { return name_; }
-  int descriptor() const noexcept override { return file_->read_descriptor(); }
-
-  read_result read(std::span<std::byte> to, std::uint64_t offset) const noexcept override {
-    bool const is_direct = goes_direct(to, offset);
-    std::uint64_t done = 0;
-    if (is_direct) {
-      auto const got = while_interrupted([&] { return file_->direct().read(to, offset); });
-      if (got == std::int64_t(to.size())) return {got, true};
-      if (got < 0) file_->direct().give_up();
-    }
-    while (done < to.size()) {
-      auto const got =
-          while_interrupted([&] { return file_->read(to.subspan(done), offset + done); });
-      if (got < 0) return {got, false};
-      if (got == 0) break;
-      done += std::uint64_t(got);
-    }
-    return {std::int64_t(done), false};
-  }
-
-  int write(std::span<std::byte const> from, std::uint64_t offset) const noexcept override {
-    daemon::no_size_signal const quiet;
-    while (!from.empty()) {
-      ::iovec const part{const_cast<std::byte*>(from.data()), from.size()};
-      auto const put = while_interrupted([&] { return file_->write({&part, 1}, offset); });
-      if (put < 0) return int(put);
-      if (put == 0) return -EIO;
-      from = from.subspan(std::size_t(put));
-      offset += std::uint64_t(put);
-    }
-    return 0;
-  }
-
-  int sync() const noexcept override {
-    return while_interrupted([&] { return file_->sync(); });
-  }
-
-  int version(shared::file_version& out) const noexcept override {
-    struct ::stat status {};
-    if (int const error = file_->status(status); error != 0) return error;
-    out = {std::uint64_t(status.st_size), daemon::nanoseconds(status.st_mtim),
-           daemon::nanoseconds(status.st_ctim)};
-    return 0;
-  }
-
-  bool is_young(shared::file_version const& v) const noexcept override {
-    auto const now = std::chrono::duration_cast<std::chrono::nanoseconds>(
-        std::chrono::system_clock::now().time_since_epoch());
-    daemon::file_stamp stamp{};
-    stamp.mtime_ns = v.modified;
-    stamp.ctime_ns = v.changed;
-    return daemon::is_young(stamp, now.count());
-  }
-
- private:
-  // Direct reads pay for large parts of which the OS page cache has little.
-  bool goes_direct(std::span<std::byte const> to, std::uint64_t offset) const noexcept try {
-    constexpr std::uint64_t least = 256 << 10;
-    auto const& direct = file_->direct();
-    auto const [unit, memory] = direct.alignment();
-    if (to.size() < least || !direct.usable() || offset % unit != 0 || to.size() % unit != 0 ||
-        reinterpret_cast<std::uintptr_t>(to.data()) % memory != 0)
-      return false;
-    auto const cached = daemon::ask_cachestat({}, descriptor(), offset, to.size());
-    if (cached) return cached->cached * 2 < cached->pages;
-    // Looked at in the middle: readahead of a part before this one ends earlier.
-    return daemon::is_byte_cached(descriptor(), offset + to.size() / 2) == false;
-  } catch (std::bad_alloc const&) {
-    return false;
-  }
-
-  std::shared_ptr<daemon::stored_file const> file_;
-  std::string name_;
-  file_key key_{};
-  bool is_written_ = false;
-};
 
 [[noreturn]] void refuse(std::string const& name, int error, std::string const& what) {
   throw shared_memory_error(error, fmt::format("shared memory: {}: {}", name, what));
@@ -184,9 +63,18 @@ int grow(daemon::stored_file const& file, std::uint64_t from, std::uint64_t size
   return error == -EOPNOTSUPP ? 0 : error;
 }
 
+// Nothing is lost of a file for which there is no room: blocks come first.
 void make_length(daemon::stored_file const& file, std::string const& name, lengths const& l,
                  bool with_blocks) {
   if (l.before > l.kept) {
+    if (with_blocks && l.wanted > l.before) {
+      int const error =
+          while_interrupted([&] { return file.allocate(l.before, l.wanted - l.before); });
+      if (error != 0 && error != -EOPNOTSUPP) {
+        static_cast<void>(file.truncate(l.before));  // gives back what was there
+        refuse(name, -error, fmt::format("{} bytes: {}", l.wanted, std::strerror(-error)));
+      }
+    }
     int const error = while_interrupted([&] { return file.truncate(l.kept); });
     if (error != 0)
       refuse(name, -error, std::string("cannot be truncated: ") + std::strerror(-error));
@@ -211,10 +99,14 @@ shared::file_to_map open_to_map(std::string const& path, std::string const& name
   struct ::stat before {};
   if (options.create && options.length == 0 && storage.status(path, before) == -ENOENT)
     refuse(name, EINVAL, "a new file needs a length");
-  auto const opened =
-      storage.open(path, (writes ? O_RDWR : O_RDONLY) | (options.create ? O_CREAT : 0), mode);
+  int const access = writes ? O_RDWR : O_RDONLY;
+  auto opened = storage.open(path, access, mode);
+  bool const is_new = opened.error == -ENOENT && options.create &&
+                      (opened = storage.open(path, access | O_CREAT | O_EXCL, mode)).error == 0;
+  if (opened.error == -EEXIST) opened = storage.open(path, access | O_CREAT, mode);
   if (opened.file == nullptr) refuse(name, -opened.error, std::strerror(-opened.error));
   auto const backing = std::make_shared<stored_backing>(opened.file, name);
+  if (is_new) backing->goes_unless_kept(path);
   auto const& status = opened.status;
   if (writes && !backing->begin_writes({status.st_dev, status.st_ino}))
     refuse(name, EBUSY, "has a writable object in this process; unmap it first");
@@ -236,6 +128,7 @@ shared::file_to_map open_to_map(std::string const& path, std::string const& name
   if (size > kept || end > kept)
     prepare = [=, file = opened.file, with_blocks = !options.scratch] {
       make_length(*file, name, {size, kept, end}, with_blocks);
+      backing->keep();
     };
   bool const has_old = kept > options.offset;
   auto const begins_with = !has_old || options.scratch       ? shared::first_bytes::zeros

@@ -28,7 +28,7 @@ namespace {
   throw shared_memory_error(EINVAL, "shared memory: for_each_window: " + what);
 }
 
-/// Work in a thread of its own, or in this one if there is none to be had.
+/// Work in a thread of its own, or in this one if the system gives none.
 class side_work {
  public:
   side_work() = default;

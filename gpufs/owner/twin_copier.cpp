@@ -8,7 +8,7 @@
 #include <exception>
 #include <vector>
 
-namespace gpufs {
+namespace gpufs::owner {
 
 namespace {
 
@@ -61,4 +61,4 @@ std::unique_ptr<daemon::twin_copier> make_twin_copier(std::byte const* staging, 
   return std::make_unique<stream_copier>(staging, twin);
 }
 
-}  // namespace gpufs
+}  // namespace gpufs::owner

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <memory>
 
-namespace gpufs {
+namespace gpufs::owner {
 
 /// Returns a copier from `staging` (pinned) to the same offsets of `twin` (device memory). It has
 /// streams of its own. The current device must be the twin's. Throws device_error if the device
@@ -14,4 +14,4 @@ namespace gpufs {
 [[nodiscard]] std::unique_ptr<daemon::twin_copier> make_twin_copier(std::byte const* staging,
                                                                     std::byte* twin);
 
-}  // namespace gpufs
+}  // namespace gpufs::owner

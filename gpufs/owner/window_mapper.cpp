@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <exception>
 
-namespace gpufs {
+namespace gpufs::owner {
 
 namespace {
 
@@ -100,4 +100,4 @@ std::unique_ptr<daemon::window_mapper> make_window_mapper(rpc::window_entry* tab
   return std::make_unique<table_mapper>(table, entries, users);
 }
 
-}  // namespace gpufs
+}  // namespace gpufs::owner

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace gpufs {
+namespace gpufs::owner {
 
 /// Returns a mapper for `table`: `entries` zeroed entries in device memory, a power of two, and
 /// behind them rpc::window_entries_more. `users` is a word there that is nonzero while kernels use
@@ -17,4 +17,4 @@ namespace gpufs {
                                                                         std::uint64_t entries,
                                                                         std::uint32_t const* users);
 
-}  // namespace gpufs
+}  // namespace gpufs::owner

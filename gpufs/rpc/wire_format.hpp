@@ -61,7 +61,7 @@ inline constexpr std::uint32_t open_write_once = 1u << 30;
 /// must be kept out, too. It is in the completion. No errno has this value.
 inline constexpr std::int32_t other_gate_needed = -4096;
 
-/// request::argument[0] of a close: whoever gets the result drops it.
+/// request::argument[0] of a close: the caller drops the result.
 inline constexpr std::uint64_t tells_nobody = 1;
 
 /// A request, unpacked. In a ring slot it is eight 64-bit words (pack_word, unpack). offset,

@@ -53,8 +53,9 @@ std::int64_t host_file::write(std::span<::iovec const> parts, std::uint64_t offs
 }
 
 int host_file::sync() const noexcept {
-  // EINVAL, EROFS: the file system has nothing that it could make durable.
-  return ::fdatasync(fd_) == 0 || errno == EINVAL || errno == EROFS ? 0 : -errno;
+  // EINVAL: the file system has nothing that it could make durable. Not so EROFS, which a file
+  // system gives that has become read-only at an error: bytes are lost.
+  return ::fdatasync(fd_) == 0 || errno == EINVAL ? 0 : -errno;
 }
 
 int host_file::begin_sync(std::uint64_t offset, std::uint64_t length) const noexcept {
@@ -66,7 +67,7 @@ int host_file::end_writes() const noexcept {
   // The descriptor itself may be in use by a reader. The close of any descriptor of the open file
   // has the same effect. An interrupted close has closed it.
   int const copy = ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
-  if (copy < 0) return 0;  // no descriptor left: then the last close says nothing, as before
+  if (copy < 0) return sync();  // no descriptor is left; this asks for the same errors
   return ::close(copy) == 0 || errno == EINTR ? 0 : -errno;
 }
 

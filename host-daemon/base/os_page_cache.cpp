@@ -1,5 +1,6 @@
 // Questions to the kernel about its page cache.
 #include <host-daemon/base/os_page_cache.hpp>
+#include <host-daemon/base/overlay_file.hpp>
 
 #include <cerrno>
 
@@ -33,6 +34,7 @@ std::optional<cached_part> ask_cachestat(cachestat_function const& hook, int fd,
   std::uint64_t cached = 0;
   if ((hook ? hook(fd, offset, length, cached) : call_cachestat(fd, offset, length, cached)) != 0)
     return std::nullopt;
+  if (cached == 0 && !hook && is_on_overlay(fd)) return std::nullopt;
   return cached_part{cached, (offset + length - 1) / page - offset / page + 1};
 }
 

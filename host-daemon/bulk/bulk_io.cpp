@@ -104,10 +104,10 @@ bool write_from_device(recorded_file const& file, bulk_parts& parts, bulk_memory
     }
     idle.reset();
     ++ended;
-    if (state == device_copier::state::copied)
-      any |= write_part(file, parts, under_way[n], copier.part(n).data());
-    else
+    if (state != device_copier::state::copied)
       parts.end(under_way[n], 0, -EIO);
+    else if (!parts.is_cut_off(under_way[n]))
+      any |= write_part(file, parts, under_way[n], copier.part(n).data());
   }
   return any;
 }

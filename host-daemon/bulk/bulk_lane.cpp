@@ -37,6 +37,11 @@ bulk_parts::part bulk_parts::next() noexcept {
 void bulk_parts::end(part const& p, std::uint64_t done, std::int32_t error) noexcept {
   auto& o = outcomes_[p.range];
   if (done != p.length && p.begin + done < o.end) o = {p.begin + done, error};
+  // Nothing behind a part that came short is moved.
+  if (p.range == range_ && o.end < begin_) {
+    begin_ = ranges_[range_].length;
+    skip_empty();
+  }
 }
 
 int bulk_parts::set_results() noexcept {

@@ -41,6 +41,11 @@ class bulk_parts {
   /// Says that `done` bytes of a part were moved, and the -errno that ended it, or 0.
   void end(part const& p, std::uint64_t done, std::int32_t error) noexcept;
 
+  /// Whether a part before this one came short. Then this one is not to be written.
+  [[nodiscard]] bool is_cut_off(part const& p) const noexcept {
+    return outcomes_[p.range].end <= p.begin;
+  }
+
   /// Sets the results of all ranges. Returns the error of the first one that met one, or 0.
   int set_results() noexcept;
 

@@ -5,6 +5,7 @@
 
 #include <host-daemon/base/open_kind.hpp>
 #include <host-daemon/base/os_page_cache.hpp>
+#include <host-daemon/base/overlay_file.hpp>
 #include <host-daemon/base/thread.hpp>
 #include <host-daemon/device_work/window_registrar.hpp>
 
@@ -139,6 +140,7 @@ void window_registrar::consider(window_offer const& o) {
   if (begin >= size || size < settings_.window_bytes / smallest_part) return;
   auto const bytes = std::min(settings_.window_bytes, size - begin);
   auto const charge = (bytes + host_page - 1) / host_page * host_page;
+  if (is_on_overlay(o.file->read_descriptor())) return;
   if (!is_warm(o.file->read_descriptor(), begin, bytes)) return put_off();
   if (in_use_.load(std::memory_order_relaxed) + charge > settings_.budget ||
       live_.size() >= taken_.size() / 2) {

@@ -15,12 +15,12 @@ bool is_young(file_stamp const& stamp, std::int64_t now_ns) noexcept {
   return now_ns - stamp.ctime_ns < grain || (mtime_age < grain && mtime_age > -grain);
 }
 
-content_versions::validation content_versions::open(file_stamp const& stamp, std::int64_t now_ns,
-                                                    std::uint64_t order, bool for_writing,
-                                                    std::uint8_t backing) {
-  file_id const k{stamp.device, stamp.inode};
-  auto [found, changed] = versions_.try_emplace(k);
-  if (changed) {
+// Finds the version of a file, or makes one, and lists it as open. Throws std::bad_alloc, and has
+// changed nothing then.
+content_versions::file_entry& content_versions::opened(file_id const& k, bool& is_new) {
+  auto const [found, made] = versions_.try_emplace(k);
+  is_new = made;
+  if (made) {
     try {
       open_.push_back(k);
     } catch (...) {
@@ -32,7 +32,14 @@ content_versions::validation content_versions::open(file_stamp const& stamp, std
     open_.splice(open_.end(), closed_, found->second.place_in_list);
     numbers_.forget();
   }
-  auto& v = found->second;
+  return found->second;
+}
+
+content_versions::validation content_versions::open(file_stamp const& stamp, std::int64_t now_ns,
+                                                    std::uint64_t order, bool for_writing,
+                                                    std::uint8_t backing) {
+  bool changed = false;
+  auto& v = opened({stamp.device, stamp.inode}, changed);
   v.backing = backing;
   bool const known = !changed;
   // Kernels do not read pages of a written file by themselves. Nobody holds it open any more.

@@ -132,6 +132,8 @@ class content_versions {
     std::list<file_id>::iterator place_in_list;  // open_ or closed_
   };
 
+  file_entry& opened(file_id const& k, bool& is_new);
+
   version_numbers& numbers_;
   std::unordered_map<file_id, file_entry, file_id_hash> versions_;
   // Each version is in open_ or in closed_, so moving it from one to the other allocates nothing.

@@ -135,7 +135,8 @@ std::int32_t file_registry::stat(std::int32_t descriptor, rpc::file_status& out)
   // Bytes that gwrite has added belong to the file, even if the host file lacks them. The dirty
   // pages come first: a page that is written back in between is then in both answers, not in none.
   auto const file = written(descriptor, nullptr, false);
-  return status_from(descriptor, file ? writes_->dirty_end(*file) : 0, out);
+  auto const end = file ? writes_->dirty_end(*file) : 0;
+  return end ? status_from(descriptor, *end, out) : -ETIMEDOUT;
 }
 
 std::int32_t file_registry::try_stat(std::int32_t descriptor,

@@ -57,7 +57,8 @@ using may_begin = std::function<bool()>;
 /// shard. A shard's lock guards its members, the entries of its open descriptors, and their
 /// records. Threads that use different files rarely meet at a lock. open(), borrow() and close()
 /// take one each.
-/// - Order: truncating_, a shard, then locks inside write_back or version_numbers. Those call
+/// - Order: names_, truncated_, a shard, then locks inside write_back or version_numbers. Those
+/// call
 ///   nothing here. No thread holds the locks of two shards.
 /// - Functions about all files visit the shards one after the other. What they say of a file holds
 ///   for the moment of the visit.
@@ -227,8 +228,7 @@ class file_registry {
   std::int32_t open_as(std::string_view path, int flags, unsigned mode, bool waits,
                        may_begin const& begin) noexcept;
   std::int32_t open_checked(std::string const& path, int flags, unsigned mode, bool waits,
-                            may_begin const& begin,
-                            std::unique_lock<std::mutex>* one_at_a_time = nullptr);
+                            may_begin const& begin);
   std::int32_t open_truncating(std::string const& path, int flags, unsigned mode,
                                may_begin const& begin);
   bool is_in_use(struct ::stat const& status, std::shared_ptr<written_file>& kept,
@@ -279,8 +279,9 @@ class file_registry {
   registry_settings settings_;
   write_back* writes_;
   std::vector<std::string> notes_;
-  // Locked during opens with O_TRUNC or O_EXCL: these look first whether the file is open.
-  std::mutex truncating_;
+  // Locked during opens with O_EXCL, by their names, and with O_TRUNC, by their files: these look
+  // first whether the file is open here. Many, so that a file system that hangs stops few others.
+  std::array<std::mutex, 64> names_, truncated_;
   std::unique_ptr<open_entry[]> entries_;
   version_numbers numbers_;
   mutable std::deque<shard> shards_;  // 1 or most_shards of them
@@ -290,8 +291,7 @@ class file_registry {
   // First in, first out: so a generation recurs as late as possible.
   free_places free_;
   close_log closes_;
-  // Numbers opens before they look at the file.
-  alignas(64) std::atomic<std::uint64_t> validations_{0};
+  alignas(64) std::atomic<std::uint64_t> validations_{0};  // numbers looks at files
   [[nodiscard]] std::uint64_t next_look() noexcept {
     return validations_.fetch_add(1, std::memory_order_relaxed) + 1;
   }

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <climits>
 #include <cstring>
+#include <functional>
 #include <new>
 #include <utility>
 
@@ -64,15 +65,15 @@ std::int32_t file_registry::open_as(std::string_view path, int flags, unsigned m
 // O_TRUNC by the file that was opened: a look at the name can fail, or be about another file.
 std::int32_t file_registry::open_truncating(std::string const& path, int flags, unsigned mode,
                                             may_begin const& begin) {
-  std::unique_lock one_at_a_time{truncating_};
+  if ((flags & O_EXCL) == 0) return open_checked(path, flags, mode, true, begin);
+  std::unique_lock one_at_a_time{names_[std::hash<std::string>{}(path) % names_.size()]};
   struct ::stat status {};
   std::shared_ptr<written_file> kept;
-  if ((flags & O_EXCL) != 0 && settings_.storage->status(path, status) == 0 &&
-      is_in_use(status, kept)) {
+  if (settings_.storage->status(path, status) == 0 && is_in_use(status, kept)) {
     flags &= ~(O_TRUNC | O_EXCL);
     one_at_a_time.unlock();  // an open as any other
   }
-  return open_checked(path, flags, mode, true, begin, &one_at_a_time);
+  return open_checked(path, flags, mode, true, begin);
 }
 
 // Returns whether a descriptor of the file is open. Opens that are only kept for dirty pages do not
@@ -117,10 +118,13 @@ std::uint64_t file_registry::opens(std::uint64_t device, std::uint64_t inode) no
 }
 
 // Truncates a file that is being opened with O_TRUNC. Its look is old then. Returns 0 or -errno.
-// Unlocks `one_at_a_time` if the file is in use: then this is an open as any other.
+// `one_at_a_time` keeps other such opens of the file out, until this one has its descriptor. If the
+// file is in use, this is an open as any other, and keeps out none.
 int file_registry::truncate_opened(stored_file const& host, may_begin const& begin,
                                    struct ::stat const& status,
                                    std::unique_lock<std::mutex>& one_at_a_time) {
+  auto const place = file_id_hash::mix(status.st_dev, status.st_ino) % truncated_.size();
+  one_at_a_time = std::unique_lock{truncated_[place]};
   std::shared_ptr<written_file> kept;
   if (is_in_use(status, kept, true)) {
     one_at_a_time.unlock();
@@ -156,15 +160,15 @@ opened_file file_registry::open_recorded(std::string const& path, int flags, uns
 }
 
 std::int32_t file_registry::open_checked(std::string const& path, int flags, unsigned mode,
-                                         bool waits, may_begin const& begin,
-                                         std::unique_lock<std::mutex>* one_at_a_time) {
+                                         bool waits, may_begin const& begin) {
   auto order = next_look();
   auto [host, refused, status] = open_recorded(path, flags, mode);
   if (refused != 0) return refused;
   if (settings_.stat)
     if (int const error = status_of(*host, status)) return error;
+  std::unique_lock<std::mutex> one_at_a_time;
   if ((flags & O_TRUNC) != 0)
-    if (int const error = truncate_opened(*host, begin, status, *one_at_a_time)) return error;
+    if (int const error = truncate_opened(*host, begin, status, one_at_a_time)) return error;
   for (bool again = false;; again = true) {
     if (auto const opened =
             share_or_insert(host, path, kind_of(flags), waits, {status, settings_.now_ns(), order}))

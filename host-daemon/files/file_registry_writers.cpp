@@ -1,26 +1,17 @@
 // Files that are written: the start and end of writing, and files that are kept for dirty pages.
 #include <host-daemon/base/open_kind.hpp>
-#include <host-daemon/base/say.hpp>
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <bit>
 #include <cerrno>
-#include <cstring>
 #include <iterator>
 #include <new>
+#include <utility>
+
+#include <fcntl.h>
 
 namespace gpufs::daemon {
-
-namespace {
-
-// Says what the last close would have returned, had its caller not given up.
-void say_loss(written_file const& file) noexcept {
-  if (int const error = file.loss.load(std::memory_order_acquire); error != 0)
-    say("{}: bytes may be lost: {}", file.path, std::strerror(-error));
-}
-
-}  // namespace
 
 std::shared_ptr<written_file> file_registry::start_writing(
     shard& home, key const& k, std::shared_ptr<stored_file const> const& host,
@@ -82,9 +73,10 @@ void file_registry::end_writing(shard& home, key const& k,
   auto const found = home.writing.find({k.device, k.inode});
   if (found == home.writing.end()) return;
   if (!clean && shares) ++found->second.kept;
+  if (!clean && !shares) found->second.once_kept = true;
   if (!clean) kept_.fetch_or(std::uint64_t(1) << home.number, std::memory_order_relaxed);
   if (--found->second.descriptors > 0 || found->second.kept > 0 || !clean) return;
-  say_loss(*file);
+  write_back::say_loss(*file);
   writes_->forget(*file);
   home.writing.erase(found);
 }
@@ -107,9 +99,15 @@ void file_registry::release_kept_of(shard& home) noexcept {
   for (auto w = files.begin(); w != files.end();) {
     auto& [which, kept] = *w;
     bool const is_kept = kept.kept > 0 || kept.descriptors == 0;
-    bool const dirty = is_kept && writes_->dirty(*kept.file);
+    bool const dirty = (is_kept || kept.once_kept) && writes_->dirty(*kept.file);
     any |= dirty;
     bool ends = false;
+    if (!dirty && std::exchange(kept.once_kept, false)) {
+      // Pages that were read since the close lack these bytes. Order 0: the size stays, and the
+      // device asks for it.
+      auto const now = home.versions.renew(which.device, which.inode, 0, 0);
+      if (now.version != 0) update_records(home, {which.device, which.inode, O_RDONLY}, now);
+    }
     if (is_kept && !dirty) {
       // All bytes are in the file by now. The file that gets the write index must not see the
       // error.
@@ -118,7 +116,7 @@ void file_registry::release_kept_of(shard& home) noexcept {
       home.changed_at = next_look();
       ends = kept.descriptors == 0;
       if (ends) {
-        say_loss(*kept.file);
+        write_back::say_loss(*kept.file);
         writes_->forget(*kept.file);
       }
     }

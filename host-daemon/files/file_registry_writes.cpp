@@ -71,7 +71,11 @@ std::shared_ptr<written_file> file_registry::written(std::int32_t descriptor, ke
 }
 
 std::int32_t file_registry::sync(std::int32_t descriptor, may_begin const& begin) noexcept {
-  if (auto const file = written(descriptor, nullptr, false)) return writes_->sync(*file, begin);
+  if (auto const file = written(descriptor, nullptr, false)) {
+    int const error = writes_->sync(*file, begin);
+    release_kept();  // pages of an earlier O_GWRONCE may be written now
+    return error;
+  }
   auto const host = borrow(descriptor);
   if (!host) return -EBADF;
   return while_interrupted([&] { return host->sync(); });
@@ -106,6 +110,8 @@ int file_registry::look_at(key const& k, stored_file const& file, look what,
   if (error != 0 && !known) order = 0;  // older than any look: the size stays
   auto& home = shard_of(k.device, k.inode);
   std::lock_guard const lock{home.mutex};
+  // A file that is not written keeps its size until the next open, as its pages do.
+  if (what == look::resizes && home.versions.write_index(k.device, k.inode) == 0) return error;
   auto const now = what == look::renews ? home.versions.renew(k.device, k.inode, size, order)
                                         : home.versions.resize(k.device, k.inode, size, order);
   bool const is_known = now.version != 0 && update_records(home, k, now);

@@ -37,6 +37,9 @@ struct writing_file {
   std::uint64_t descriptors = 0;  ///< open for writing
   /// Opens in the versions that stay for the sake of pages that were dirty after the last close.
   std::uint64_t kept = 0;
+  /// Pages of O_GWRONCE were dirty after the last close of such a descriptor. When they are
+  /// written, the file gets another version.
+  bool once_kept = false;
 };
 
 /// A descriptor of the registry. While it is free it belongs to the thread that takes or gives its

@@ -1,6 +1,7 @@
 #include <host-daemon/write_back/drain_at_exit.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
+#include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -12,6 +13,10 @@ namespace gpufs::daemon {
 
 namespace {
 
+// The list of filesystems has gone. One that a global owns, which was made before the list, ends
+// behind it: its destructor writes.
+constinit std::atomic<bool> is_over{false};
+
 class live_filesystems {
  public:
   static live_filesystems& get() {
@@ -20,9 +25,11 @@ class live_filesystems {
   }
   ~live_filesystems() {
     std::set_terminate(then_);
-    if (!ours()) return;
-    std::lock_guard const lock{mutex_};
-    drain();
+    if (ours()) {
+      std::lock_guard const lock{mutex_};
+      drain();
+    }
+    is_over = true;
   }
   live_filesystems(live_filesystems const&) = delete;
   live_filesystems& operator=(live_filesystems const&) = delete;
@@ -72,6 +79,7 @@ class live_filesystems {
 }  // namespace
 
 void drain_at_exit(write_back& writes, bool on) {
+  if (is_over) return;
   auto& live = live_filesystems::get();
   on ? live.add(writes) : live.remove(writes);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <new>
+#include <set>
 #include <utility>
 
 namespace gpufs::daemon {
@@ -45,11 +46,19 @@ write_back::~write_back() {
   stop();
   static_cast<void>(flush(nullptr, {}, insist::yes));
   report_lost();
+  std::set<written_file const*> seen;  // a file may have several series
+  for (auto const& [series, file] : files_) {
+    if (!seen.insert(file.get()).second) continue;
+    note_loss(*file, file->host->end_writes());
+    say_loss(*file);
+  }
 }
 
 void write_back::start(unsigned threads) {
   if (!threads_.empty()) return;
-  if (buffers_.count() == 0) threads = 1;  // jobs come even if no page can be dirty
+  // Jobs may wait long for a disk. So one thread more has none, and always writes pages. Jobs come
+  // even if no page can be dirty.
+  threads = buffers_.count() == 0 ? 1 : threads + 1;
   stopping_ = false;
   free_threads_.store(threads, std::memory_order_relaxed);
   ending_.store(false, std::memory_order_relaxed);
@@ -81,18 +90,19 @@ bool write_back::post(slow_work const& work) noexcept {
     if (job_count_ == most_jobs) return false;
     jobs_[(first_job_ + job_count_++) % most_jobs] = work;
   }
-  wake_.notify_one();
+  wake_.notify_all();  // not all threads take jobs
   return true;
 }
 
 void write_back::serve(unsigned number, unsigned threads) noexcept {
   set_up_thread("gpufs-wb-" + std::to_string(number));
+  bool const takes_jobs = number != 0 || threads == 1;
   for (;;) {
     slow_work next;
     {
       std::unique_lock lock{jobs_mutex_};
-      if (job_count_ == 0 && stopping_) return;
-      if (job_count_ != 0) {
+      if (stopping_ && (job_count_ == 0 || !takes_jobs)) return;
+      if (job_count_ != 0 && takes_jobs) {
         next = jobs_[first_job_];
         first_job_ = (first_job_ + 1) % most_jobs;
         --job_count_;
@@ -107,15 +117,15 @@ void write_back::serve(unsigned number, unsigned threads) noexcept {
     auto const before = looks();
     if (write_background(number, threads)) continue;
     // While pages are dirty, others may soon fill the buffers.
-    rest(looks() == before ? look_again : look_again / threads);
+    rest(looks() == before ? look_again : look_again / threads, takes_jobs);
   }
 }
 
 // Waits until there may be something to do. One resting thread looks for dirty pages again after
 // `interval`, so that the others need not.
-void write_back::rest(std::chrono::microseconds interval) {
+void write_back::rest(std::chrono::microseconds interval, bool takes_jobs) {
   std::unique_lock lock{jobs_mutex_};
-  auto const something = [&] { return stopping_ || job_count_ != 0; };
+  auto const something = [&] { return stopping_ || (takes_jobs && job_count_ != 0); };
   if (something()) return;
   bool idle = false;
   {

@@ -19,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -124,11 +125,13 @@ class write_back {
   /// not. The next sync or the last close reports the first such error.
   static void note_loss(written_file& file, int error);
 
-  /// Stores the file's unreported error, or none, where gwrite looks. Call it when the file gets a
-  /// write index.
-  void show_error(written_file const& file) {
-    show_error(file, -file.error.load(std::memory_order_acquire));
-  }
+  /// Says on stderr what the last close has not returned, as its caller has given up, or as there
+  /// was none.
+  static void say_loss(written_file const& file) noexcept;
+
+  /// Stores the file's unreported error, or none, where gwrite looks. Call it when the error has
+  /// changed, and when the file gets a write index.
+  void show_error(written_file const& file);
 
   /// Drops the dirty pages from byte `from` of the file on. A page is dropped as a whole. `first`,
   /// if given, is called while nothing can write them. Its result is returned, and unless that is
@@ -137,8 +140,9 @@ class write_back {
               std::function<int()> const& first = {});
 
   [[nodiscard]] bool dirty(written_file const& file) const;
-  /// Returns one past the last dirty byte of the file, or 0 if no byte is dirty.
-  [[nodiscard]] std::uint64_t dirty_end(written_file const& file);
+  /// Returns one past the last dirty byte of the file, or 0 if no byte is dirty. Nothing: a page
+  /// stayed in use for ten seconds.
+  [[nodiscard]] std::optional<std::uint64_t> dirty_end(written_file const& file);
 
   /// Lists the dirty bytes, also those that are being written, one line per page: "PATH: bytes
   /// 4096..8191 9000..9001".
@@ -240,12 +244,11 @@ class write_back {
   int make_durable(stored_file const& file);
   bool begin_sync(written_file& file);
   void fail(locked_buffer& locked, int error);
-  void show_error(written_file const& file, int error);
   int flush(written_file const* file, write_back_part const& part, insist how);
   [[nodiscard]] bool belongs(std::uint32_t i, written_file const* file, write_back_part const& part,
                              series_look& last) const;
   void serve(unsigned number, unsigned threads) noexcept;
-  void rest(std::chrono::microseconds interval);
+  void rest(std::chrono::microseconds interval, bool takes_jobs);
   void find_background(unsigned number, unsigned threads);
   void lock_in_order(write_order& order, batch& locked);
   bool write_background(unsigned number, unsigned threads);

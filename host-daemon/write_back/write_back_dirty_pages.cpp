@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <functional>
 #include <new>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -41,13 +42,14 @@ bool write_back::wait_for_buffer(std::uint32_t i, time_point end, locked_buffer&
 int write_back::discard(written_file const& file, std::uint64_t from,
                         std::function<int()> const& first) {
   std::vector<locked_buffer> held;
+  auto const end = clock::now() + patience;
   int error = 0;
   auto const wanted = [&](std::uint32_t b) {
     return file_of(b).get() == &file && page_of(b) << buffers_.page_shift() >= from;
   };
   marks_.each(0, buffers_.count(), marks_of(&file), [&](std::uint32_t i) {
     locked_buffer locked;
-    bool const is_locked = wait_for_buffer(i, clock::now() + patience, locked, wanted);
+    bool const is_locked = wait_for_buffer(i, end, locked, wanted);
     if (!first) {
       if (is_locked) release_buffer(locked, true);
       return true;
@@ -75,18 +77,23 @@ bool write_back::dirty(written_file const& file) const {
   return found;
 }
 
-std::uint64_t write_back::dirty_end(written_file const& file) {
-  std::uint64_t end = 0;
+std::optional<std::uint64_t> write_back::dirty_end(written_file const& file) {
+  std::uint64_t reached = 0;
+  bool is_known = true;
+  auto const end = clock::now() + patience;
   auto const wanted = [&](std::uint32_t i) { return file_of(i).get() == &file; };
   each_marked(&file, [&](std::uint32_t i) {
     locked_buffer locked;
-    if (!wait_for_buffer(i, clock::now() + patience, locked, wanted)) return;
+    if (!wait_for_buffer(i, end, locked, wanted)) {
+      is_known = is_known && !(is_dirty(i) && wanted(i));
+      return;
+    }
     buffer_pieces pieces;
     static_cast<void>(pieces_of(locked, pieces));
     release_buffer(locked, false);
-    for (auto const& p : pieces) end = std::max(end, p.offset + p.length);
+    for (auto const& p : pieces) reached = std::max(reached, p.offset + p.length);
   });
-  return end;
+  return is_known ? std::optional(reached) : std::nullopt;
 }
 
 // A page that is being written stays in the list until the file has it, as the write may fail.

@@ -3,6 +3,7 @@
 #include <host-daemon/base/interrupted.hpp>
 #include <host-daemon/base/no_size_signal.hpp>
 #include <host-daemon/base/profiler_range.hpp>
+#include <host-daemon/base/say.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -131,8 +133,8 @@ int write_back::take_error(written_file& file) {
 }
 
 int write_back::take_write_error(written_file& file) {
-  int const error = file.error.exchange(0, std::memory_order_acq_rel);
-  if (error != 0) show_error(file, 0);
+  int const error = file.error.exchange(0, std::memory_order_seq_cst);
+  if (error != 0) show_error(file);
   return error;
 }
 
@@ -141,11 +143,23 @@ void write_back::note_loss(written_file& file, int error) {
   if (error != 0) file.loss.compare_exchange_strong(none, error, std::memory_order_acq_rel);
 }
 
-// Stores the error, or 0, where gwrite looks.
-void write_back::show_error(written_file const& file, int error) {
-  for (auto const* const write_index : {&file.write_index, &file.once_write_index})
-    if (auto const p = write_index->load(std::memory_order_relaxed); p != 0)
-      buffers_.store_error(p, error);
+void write_back::say_loss(written_file const& file) noexcept {
+  if (int const error = file.loss.load(std::memory_order_acquire); error != 0)
+    say("{}: bytes may be lost: {}", file.path, std::strerror(-error));
+}
+
+// Threads that have changed the error may do this side by side. All accesses are in one order
+// (seq_cst). So the thread that changed it last stores it behind the others, or these see the
+// change when they look again.
+void write_back::show_error(written_file const& file) {
+  for (int shown = 1;;) {  // 1 is no -errno
+    int const now = file.error.load(std::memory_order_seq_cst);
+    if (now == shown) return;
+    shown = now;
+    for (auto const* const write_index : {&file.write_index, &file.once_write_index})
+      if (auto const p = write_index->load(std::memory_order_relaxed); p != 0)
+        buffers_.store_error(p, -now);
+  }
 }
 
 }  // namespace gpufs::daemon

@@ -214,8 +214,8 @@ void write_back::fail(locked_buffer& locked, int error) {
   w.failed.store(locked.sequence, std::memory_order_relaxed);
   if (locked.file != nullptr) {
     int none = 0;
-    if (locked.file->error.compare_exchange_strong(none, -error, std::memory_order_acq_rel))
-      show_error(*locked.file, error);
+    if (locked.file->error.compare_exchange_strong(none, -error, std::memory_order_seq_cst))
+      show_error(*locked.file);
   }
   // Last: a flush that sees this reports the error above.
   w.failed_at.store(failures_.fetch_add(1, std::memory_order_relaxed) + 1,

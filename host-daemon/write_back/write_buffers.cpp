@@ -20,7 +20,7 @@ write_buffers::write_buffers(std::vector<rpc::write_region> regions)
 void write_buffers::store_error(std::uint32_t write_index, int error) const noexcept {
   for (auto const& r : regions_)
     if (r.count != 0)
-      word{r.errors[write_index - 1]}.store(std::uint64_t(error), std::memory_order_release);
+      word{r.errors[write_index - 1]}.store(std::uint64_t(error), std::memory_order_seq_cst);
 }
 
 // Pairs with ended(): what the caller knows of the endpoint's kernels precedes our next look at

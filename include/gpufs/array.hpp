@@ -104,6 +104,7 @@ class array {
   __device__ array(array const& other) { take_over(other); }
   /// Gives the kept page back, then as the copy.
   __device__ array& operator=(array const& other);
+  /// Gives the kept page back.
   __device__ ~array() { release(); }
 
   /// Number of elements.
@@ -157,7 +158,7 @@ class array {
   /// thread calls. The array can be stored to.
   [[nodiscard]] __device__ held_writer<value_type> writer(std::uint64_t i) const;
 
-  /// The first error of the constructor or of this thread's accesses; 0: none.
+  /// Returns the first error of the constructor or of this thread's accesses; 0: none.
   [[nodiscard]] __device__ int error() const { return view_.error; }
 
  private:

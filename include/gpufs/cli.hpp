@@ -1,5 +1,5 @@
 // Every setting of gpufs::config as a command-line option of a CLI11 program. This is the library
-// gpufs::cli; programs without it need no CLI11.
+// gpufs::cli; programs without it need no CLI11. Any host thread calls.
 #pragma once
 
 #include <gpufs/config.hpp>

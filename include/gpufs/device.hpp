@@ -2,6 +2,9 @@
 // for memory, streams, events and launches. GPUFS_EMULATED=1 selects the emulated device (g++).
 // Without it the device is CUDA: nvcc sees all of this header, g++ only the host API, NVRTC only
 // the device language.
+//
+// Any host thread calls the functions of the host API. Members of one object are not called by two
+// threads at once.
 #pragma once
 
 #include <cstddef>
@@ -64,7 +67,8 @@ struct device_info {
 /// Describes the device that launches of this thread go to. Throws device_error if there is none.
 [[nodiscard]] device_info current_device();
 
-/// The number of the device that is current in this thread. Emulated: 0. Throws device_error.
+/// Returns the number of the device that is current in this thread, emulated 0. Throws
+/// device_error.
 [[nodiscard]] int current_device_number();
 
 /// Makes a device current in this thread, by its number. Throws device_error.
@@ -85,6 +89,7 @@ class stream {
  public:
   /// Throws device_error if the device has no room for another stream.
   stream();
+  /// Lets go of the queue, as said above.
   ~stream();
   /// Takes over the other's work.
   stream(stream&&) noexcept;
@@ -125,7 +130,9 @@ class stream {
 /// A point in a stream's work, and the time at which the device reached it.
 class event {
  public:
+  /// No point yet. Throws device_error.
   event();
+  /// Work that is under way goes on.
   ~event();
   /// Takes over the other's point. The other may only be destroyed or assigned to.
   event(event&&) noexcept;
@@ -157,10 +164,12 @@ class buffer {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
+  /// Empty.
   buffer() = default;
   /// Allocates `count` elements. Throws device_error if there is no memory, std::length_error if
   /// the bytes exceed 64 bits.
   explicit buffer(std::uint64_t count);
+  /// Frees the memory.
   ~buffer();
   /// Takes over the memory. The other is empty afterwards.
   buffer(buffer&& other) noexcept;
@@ -196,10 +205,12 @@ class pinned_buffer {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
+  /// Empty.
   pinned_buffer() = default;
   /// Allocates `count` elements. Throws device_error if there is no memory, std::length_error if
   /// the bytes exceed 64 bits.
   explicit pinned_buffer(std::uint64_t count);
+  /// Frees the memory.
   ~pinned_buffer();
   /// Takes over the memory. The other is empty afterwards.
   pinned_buffer(pinned_buffer&& other) noexcept;

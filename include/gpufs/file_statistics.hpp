@@ -1,4 +1,4 @@
-// The counters of one open file.
+// The counters of one open file. Any host thread calls.
 #pragma once
 
 #include <cstdint>

@@ -109,7 +109,8 @@ class filesystem {
 
   /// Stores size, times and identity of an open file, as the host sees them now, in `status`.
   /// The size includes bytes of gwrites that the host file lacks.
-  /// Returns 0, or -EBADF not open | an error of fstat(2).
+  /// Returns 0, or -EBADF not open | an error of fstat(2) |
+  ///   -ETIMEDOUT the write of a page takes longer than ten seconds, or a kernel died writing one
   int stat(int fd, file_status& status) const;
 
   /// Says how the bytes [offset, offset + length) of `fd` will be used. Length 0 means up to the
@@ -180,7 +181,7 @@ class filesystem {
   [[nodiscard]] std::string backend_name() const;
 
   /// Bytes of GPU memory for all but pages and the twin of staging: page table, frame headers,
-  /// queues, write buffers' ranges, prefetchers, counters.
+  /// queues, write buffers' ranges, prefetchers, counters, queues of attached block files.
   [[nodiscard]] std::uint64_t metadata_bytes() const;
 
   /// Bytes of host memory that is pinned.

@@ -50,7 +50,8 @@ class held_ptr {
   /// Number of the element in the array.
   [[nodiscard]] __device__ std::uint64_t index() const { return index_; }
 
-  /// The first error of the array, at the time of array::pointer(), or of this pointer; 0: none.
+  /// Returns the first error of the array, at the time of array::pointer(), or of this pointer; 0:
+  /// none.
   [[nodiscard]] __device__ int error() const { return view_.error; }
 
   /// Gives the held page back, if any. The next read looks for its page again.

@@ -40,9 +40,9 @@ class held_element {
 /// pointer *posts* it, and from then on is as a gwrite of its bytes. A gfsync covers what was
 /// posted before, and bytes that were never posted are lost with the page.
 ///
-/// The pointer posts what it has stored when it is told to (flush()), when it lets its page go
-/// (release(), an access on another page, its end), and when a store is not adjacent to those
-/// before. So it is for runs of elements: a thread that jumps posts each store.
+/// The pointer posts what it has stored when it is told to (flush()), and when it lets its page go:
+/// by release(), by an access on another page, at its end. It posts as well when a store is not
+/// adjacent to those before. So it is for runs of elements: a thread that jumps posts each store.
 ///
 /// Exactly the stored elements are posted, with the values that they have then. So pointers of
 /// other threads on the same page, arrays and gwrites may store to other bytes of it, and nothing
@@ -98,7 +98,8 @@ class held_writer {
   /// Number of the element in the array.
   [[nodiscard]] __device__ std::uint64_t index() const { return index_; }
 
-  /// The first error of the array, at the time of array::writer(), or of this pointer; 0: none.
+  /// Returns the first error of the array, at the time of array::writer(), or of this pointer; 0:
+  /// none.
   [[nodiscard]] __device__ int error() const { return view_.error; }
 
   /// Posts what was stored and not posted yet. Any thread calls. Keeps the page.

@@ -1,4 +1,5 @@
-// How long the daemon's requests to the host took: a histogram for each kind of request.
+// How long the daemon's requests to the host took: a histogram for each kind of request. Any host
+// thread calls.
 #pragma once
 
 #include <array>

@@ -86,10 +86,10 @@ class mapping {
   ///   -EINVAL not all of them lie in the object | -EIO the device or the disk failed
   ///   -ENOSPC | -EDQUOT | -EFBIG | -ENOMEM | -errno as pread(2), pwrite(2) or fdatasync(2)
   int sync(std::uint64_t first, std::uint64_t bytes);
-  /// The same for all bytes.
+  /// The same for all bytes. Returns as that.
   int sync();
 
-  /// As sync(), but the bytes need not be durable.
+  /// As sync(), but the bytes need not be durable. Returns as that.
   int write_back();
 
   /// Lets later calls and touches see what others have written to the file. Bytes that this object
@@ -204,18 +204,19 @@ class shared_memory {
   /// A failure behind the first bytes: their number. What a pipe gave before -EIO is lost. If the
   /// memory cannot be had, nothing is read: the position stays, and so do a pipe's bytes.
   std::int64_t read(int fd, void* to, std::uint64_t bytes);
-  /// As pread(2), else as read().
+  /// As pread(2), else as read(). Returns as that.
   std::int64_t pread(int fd, void* to, std::uint64_t bytes, std::uint64_t offset);
-  /// As write(2), else as read(). -ESTALE: a file that is mapped for reading became shorter.
+  /// As write(2), else as read(). Returns as that, and -ESTALE: a file that is mapped for reading
+  /// became shorter.
   std::int64_t write(int fd, void const* from, std::uint64_t bytes);
-  /// As pwrite(2), else as read().
+  /// As pwrite(2), else as write(). Returns as that.
   std::int64_t pwrite(int fd, void const* from, std::uint64_t bytes, std::uint64_t offset);
 
   /// As memmove(), with objects on one side or on both, in the same way. Returns 0, or
   /// -EFAULT, -ENOMEM, -EIO as read(), -ESTALE as write(). A failure may leave a part of the bytes
   /// done.
   int copy(void* to, void const* from, std::uint64_t bytes);
-  /// As memset(), else as copy().
+  /// As memset(), else as copy(). Returns as that.
   int set(void* to, int value, std::uint64_t bytes);
 
   /// The object that an address lies in. Its object member is null if it lies in none.

@@ -1,5 +1,5 @@
 // Every setting of gpufs::mapping_config as a command-line option of a CLI11 program, by the
-// library gpufs::cli.
+// library gpufs::cli. Any host thread calls.
 #pragma once
 
 #include <gpufs/mapping_options.hpp>

@@ -1,4 +1,5 @@
-// Settings of a gpufs::shared_memory, and options of its objects, as plain structs.
+// Settings of a gpufs::shared_memory, and options of its objects, as plain structs. Any host thread
+// calls.
 #pragma once
 
 #include <cstdint>

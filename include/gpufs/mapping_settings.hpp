@@ -1,5 +1,5 @@
 // The text forms of gpufs::mapping_config: as gpufs/settings.hpp has them for gpufs::config, in the
-// same file and with the same layers.
+// same file and with the same layers. Any host thread calls.
 #pragma once
 
 #include <gpufs/mapping_options.hpp>

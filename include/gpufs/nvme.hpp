@@ -1,5 +1,5 @@
 // Block files: NVMe drives, or files and memory behind a software NVMe controller, attached to a
-// filesystem under a name. Kernels and the host open them as "nvme:NAME".
+// filesystem under a name. Kernels and the host open them as "nvme:NAME". Any host thread calls.
 #pragma once
 
 #include <cstdint>

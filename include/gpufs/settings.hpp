@@ -1,4 +1,5 @@
-// The text forms of gpufs::config: the table of settings, files, environment, validation.
+// The text forms of gpufs::config: the table of settings, files, environment, validation. Any host
+// thread calls.
 #pragma once
 
 #include <gpufs/config.hpp>

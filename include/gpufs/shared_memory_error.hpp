@@ -13,7 +13,7 @@ class shared_memory_error : public std::runtime_error {
  public:
   /// `code`: an errno. `text`: what() it says.
   shared_memory_error(int code, std::string const& text) : std::runtime_error(text), code_(code) {}
-  /// The errno, above 0.
+  /// Returns the errno, above 0.
   [[nodiscard]] int code() const { return code_; }
 
  private:

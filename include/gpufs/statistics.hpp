@@ -1,4 +1,4 @@
-// The counters of one filesystem, summed over the device and the daemon.
+// The counters of one filesystem, summed over the device and the daemon. Any host thread calls.
 #pragma once
 
 #include <gpufs/device_counters.hpp>

@@ -1,6 +1,7 @@
 // The version of gpufs. It stands here and nowhere else: the build reads these lines.
 #pragma once
 
+/// The version is MAJOR.MINOR.PATCH.
 #define GPUFS_VERSION_MAJOR 0
 #define GPUFS_VERSION_MINOR 1
 #define GPUFS_VERSION_PATCH 0

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,6 +25,7 @@
 
 #include <fcntl.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 using gpufs::daemon::file_registry;
 using gpufs::daemon::write_back;
@@ -277,6 +279,23 @@ TEST_CASE("background writes: what close(2) says is kept if nobody is told") {
     t.storage->last_word = 0;
     CHECK(t.files.close(fd) == (is_told ? 0 : -EDQUOT));
   }
+}
+
+TEST_CASE("background writes: what close(2) says at the end of a filesystem is said on stderr") {
+  scratch_folder const said;
+  auto const name = said / "said";
+  std::optional<watched_files> t;
+  t.emplace();
+  auto const fd = t->open("file");
+  t->memory.dirty(0, t->memory.version(fd), 0, page_bytes);
+  t->storage->last_word = -EDQUOT;
+  int const before = ::dup(2), to = ::open(name.c_str(), O_WRONLY | O_CREAT, 0600);
+  ::dup2(to, 2);
+  ::close(to);
+  t.reset();
+  ::dup2(before, 2);
+  ::close(before);
+  CHECK(gpufs::test::text_of(name).find("bytes may be lost") != std::string::npos);
 }
 
 TEST_CASE("background writes: a sync whose caller has given up leaves the error to the next one") {

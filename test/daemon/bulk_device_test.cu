@@ -66,7 +66,7 @@ class failing final : public device_copier {
   }
 
  private:
-  std::unique_ptr<device_copier> below_ = gpufs::make_device_copier(2, 64 << 10);
+  std::unique_ptr<device_copier> below_ = gpufs::owner::make_device_copier(2, 64 << 10);
   bool at_start_;
   unsigned started_ = 0;
   int failing_part_ = -1;
@@ -76,7 +76,7 @@ class failing final : public device_copier {
 
 TEST_CASE("bulk device: a file goes to device memory and back, in parts that copy side by side") {
   setup s;
-  auto const copier = gpufs::make_device_copier(3, 64 << 10);
+  auto const copier = gpufs::owner::make_device_copier(3, 64 << 10);
   bulk_range ranges[] = {{.offset = 5, .length = 500'000, .position = 3},
                          {.offset = 900'000, .length = 200'000, .position = 600'000}};
   CHECK(s.server.bulk().read(s.fd, ranges, s.memory(*copier)) == 0);

@@ -1,5 +1,6 @@
 // Bulk I/O with host memory: many ranges, short files, holes, errors, concurrent callers, O_DIRECT.
 #include <host-daemon/bulk/bulk_io.hpp>
+#include <host-daemon/bulk/bulk_lane.hpp>
 #include <host-daemon/serve/server.hpp>
 
 #include <test/daemon/forwarding_file.hpp>
@@ -122,6 +123,24 @@ TEST_CASE("bulk: ranges in any order arrive where they belong; short at the end 
     }
     CHECK(wrong == 0);
   }
+}
+
+TEST_CASE("bulk: of a range that ends beyond the file, no more parts are asked for") {
+  bulk_range ranges[] = {{.offset = 0, .length = 1ull << 60}, {.offset = 7, .length = 10}};
+  bulk_parts parts{ranges, 100};
+  auto const first = parts.next(), second = parts.next();
+  parts.end(first, 60, 0);
+  REQUIRE(parts.more());
+  CHECK(parts.is_cut_off(second));
+  parts.end(second, 0, 0);
+  auto const other = parts.next();
+  CHECK(other.range == 1);
+  CHECK_FALSE(parts.is_cut_off(other));
+  parts.end(other, 10, 0);
+  CHECK_FALSE(parts.more());
+  CHECK(parts.set_results() == 0);
+  CHECK(ranges[0].result == 60);
+  CHECK(ranges[1].result == 10);
 }
 
 TEST_CASE("bulk: holes are zeros") {

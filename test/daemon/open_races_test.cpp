@@ -2,6 +2,7 @@
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
+#include <test/daemon/forwarding_storage.hpp>
 #include <test/daemon/harness.hpp>
 #include <test/daemon/many_buffers.hpp>
 #include <test/support/faults.hpp>
@@ -12,6 +13,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -124,6 +126,32 @@ TEST_CASE("open races: no open of a file ends while another one truncates it") {
   rpc::file_status status{};
   CHECK(f.files.stat(cutting, status) == 0);
   CHECK(status.size == page_bytes);
+}
+
+TEST_CASE("open races: a file system that hangs at an open with O_TRUNC stops no other file") {
+  struct slow_storage final : gpufs::test::forwarding_storage {
+    std::atomic<bool> hangs{true}, has_begun{false};
+    gpufs::daemon::opened_file open(std::string const& path, int flags, unsigned mode) override {
+      if (path.ends_with("slow")) {
+        has_begun = true;
+        wait_until([&] { return !hangs; }, "end of the hang");
+      }
+      return forwarding_storage::open(path, flags, mode);
+    }
+  };
+  scratch_folder folder;
+  many_buffers memory;
+  scripted_faults faults;
+  write_back writes{memory.region.writes, &faults};
+  auto const storage = std::make_shared<slow_storage>();
+  file_registry files{memory.region, {.storage = storage}, &writes};
+  std::thread slow(
+      [&] { CHECK(files.open(folder / "slow", O_RDWR | O_CREAT | O_TRUNC, 0644) > 0); });
+  wait_until([&] { return storage->has_begun.load(); }, "begin of the open");
+  CHECK(files.open(folder / "other", O_RDWR | O_CREAT | O_TRUNC, 0644) > 0);
+  CHECK(storage->hangs);
+  storage->hangs = false;
+  slow.join();
 }
 
 TEST_CASE("open races: opens that cut, or make a file, say that they would wait") {

@@ -231,3 +231,24 @@ TEST_CASE("new files that the file system cannot hold are refused, and leave wha
   CHECK(error.code == EFBIG);
   CHECK(file.content() == std::vector<std::uint32_t>(2048, 1));
 }
+
+TEST_CASE("files that are refused for want of room: new ones go, and truncate drops nothing") {
+  scratch_folder const folder;
+  auto const path = folder / "new";
+  named_file const old(std::vector<std::uint32_t>(kibi, 7));
+  shared_memory memory;
+  {
+    file_size_limit const limit(64 * kibi);
+    for (bool const truncates : {false, true}) {
+      map_options const o{
+          .access = access::write, .create = true, .truncate = truncates, .length = 1024 * kibi};
+      CHECK(refused([&] { static_cast<void>(memory.map(path, o)); }).code == EFBIG);
+      CHECK_FALSE(std::filesystem::exists(path));
+      CHECK(refused([&] { static_cast<void>(memory.map(old.path(), o)); }).code == EFBIG);
+      CHECK(old.content() == std::vector<std::uint32_t>(kibi, 7));
+    }
+  }
+  mapping const m =
+      memory.map(path, {.access = access::write, .create = true, .length = 1024 * kibi});
+  CHECK(std::filesystem::file_size(path) == 1024 * kibi);
+}

@@ -63,7 +63,7 @@ class refused_outcome final : public sweep_fault {
   // Interruptions and the like do not show, unless each try meets them.
   [[nodiscard]] bool is_tried_again() const {
     if (call_.call == refusable::close) return what_ == EINTR;
-    if (call_.call == refusable::fdatasync && (what_ == EINVAL || what_ == EROFS)) return true;
+    if (call_.call == refusable::fdatasync && what_ == EINVAL) return true;
     if (what_ == few_bytes) return true;
     bool const reads = call_.call == refusable::pread || call_.call == refusable::ring_result;
     bool const again = what_ == EINTR || (what_ == EAGAIN && reads);
@@ -278,6 +278,15 @@ TEST_CASE("kernels write while the system refuses calls") {
            if (s.write(fd, 5, s.expected.size(), 1000)) s.write(fd, 6, s.expected.size(), 1000);
            s.close(fd);
          }});
+}
+
+TEST_CASE("a file system that became read-only at an error has made nothing durable") {
+  scene s{no_fault};
+  s.make_filesystem(sweep_config());
+  int const fd = s.open(O_RDWR);
+  s.write(fd, 5, 0, 100);
+  refusal const now(refusable::fdatasync, 0, EROFS, refused::from_then_on);
+  CHECK(library([&] { return s.fs->sync(fd); }) == -EROFS);
 }
 
 TEST_CASE("files change their sizes and names while the system refuses calls") {
@@ -523,14 +532,14 @@ TEST_CASE("bulk reads and writes while the system refuses calls") {
                                        size};
       return library([&] { return move(memory); });
     };
-    int const error = on_device_by(make_device_copier(2, 4096), [&](auto const& to) {
+    int const error = on_device_by(owner::make_device_copier(2, 4096), [&](auto const& to) {
       return server.bulk().read(fd, ranges, to);
     });
     on_device.copy_to_host(host.data(), size);
     check(error);
     host = whole;
     on_device.copy_from_host(whole.data(), size);
-    check(on_device_by(make_device_copier(2, 4096),
+    check(on_device_by(owner::make_device_copier(2, 4096),
                        [&](auto const& from) { return server.bulk().write(fd, ranges, from); }));
     static_cast<void>(server.files().close(fd));
   };

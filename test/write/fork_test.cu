@@ -205,6 +205,26 @@ TEST_CASE("child: static") {
   file.put(3);
 }
 
+// Made before the library's list of filesystems, it ends behind it.
+static std::unique_ptr<filesystem> owned_by_a_global;
+
+TEST_CASE("child: global") {
+  if (!is_part("global")) return;
+  owned_by_a_global = std::make_unique<filesystem>(small_config(page, 16));
+  int const fd = owned_by_a_global->open(given_path(), O_RDWR);
+  op_batch b;
+  b.write(0, fd, 0, some_bytes(3, 0, page));
+  b.run(owned_by_a_global->ref(), 1, 64);
+}
+
+TEST_CASE("a process whose filesystem belongs to a global ends, and its bytes are written") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", page);
+  child other("global", path);
+  CHECK(other.succeeds());
+  CHECK(pread_bytes(path, 0, page) == some_bytes(3, 0, page));
+}
+
 TEST_CASE("a child of a process with a filesystem of static storage writes nothing and ends") {
   scratch_folder folder;
   auto const path = make_file(folder, "file", page);

@@ -12,9 +12,9 @@ using namespace base;
 
 // Problem: lanes of a warp may diverge, and come to the same code in several groups. CUDA lets each
 //   group have votes and shuffles of its own, by its mask. But groups that are at the same
-//   instruction can get mixed up: measured on an H200 with CUDA 13.0, a vote takes lanes of another
-//   group for its own, and lanes leave a barrier that others of their group still wait at. Then the
-//   kernel hangs (docs/memory-model.md, "Groups of lanes").
+//   instruction can get mixed up. On an H200 with CUDA 13.0 a vote takes lanes of another group for
+//   its own. Lanes leave a barrier that others of their group still wait at, and the kernel hangs
+//   (docs/memory-model.md, "Groups of lanes").
 // Trick: lanes announce themselves in words of shared memory, and one of them lets all in. The next
 // group comes in when all of its lanes have left.
 

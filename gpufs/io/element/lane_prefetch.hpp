@@ -20,8 +20,8 @@ __device__ __forceinline__ bool is_cached(lane_file const& f, std::uint64_t page
   return true;
 }
 
-/// Requests a page that is not in the cache, if its entry and a channel are to be had. Any single
-/// thread calls. Never waits.
+/// Requests a page that is not in the cache, if it gets its entry and a channel. Any single thread
+/// calls. Never waits.
 ///
 /// An entry goes to another page once its request is answered, and not before: each request would
 /// else take a channel away for the time of its answer.

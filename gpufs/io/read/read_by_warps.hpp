@@ -32,10 +32,10 @@ __device__ __forceinline__ bool has_pages_for_warps(Group const& group, batch co
 }
 
 /// How many of the `left` pages of a read, from b.first on, the block's warps can bring in, each
-/// some of them. Returns 0 if the chunks of the seat have too few of them, if others have brought
-/// in pages of this stream, or if `b` is the first batch of a read that begins with a jump. All
-/// lanes of all warps call, between barriers, and no warp changes the chunks meanwhile. So all get
-/// the same result.
+/// some of them. Returns 0 if the chunks of the seat have too few of them, and if others have
+/// brought in pages of this stream. Returns 0 as well if `b` is the first batch of a read that
+/// begins with a jump. All lanes of all warps call, between barriers, and no warp changes the
+/// chunks meanwhile. So all get the same result.
 GPUFS_LIBRARY_STAGE unsigned pages_by_warps(fs_ref const* __restrict__ handle, batch const b,
                                             std::uint64_t left, unsigned warps) {
   prefetch::readahead chunks(*handle, b.chunks);

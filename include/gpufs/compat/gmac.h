@@ -64,8 +64,8 @@ void* gmacMemcpy(void* to, void const* from, size_t bytes);
 void* gmacMemset(void* to, int value, size_t bytes);
 
 /// Lets kernels use the program's own memory at its address, over the bus. Neither side copies it.
-/// Returns gmacErrorInvalidValue (shared or mapped already, null, 0 bytes), FeatureNotSupported (the
-/// device has another address for it) or MemoryAllocation (the system refuses to pin so much).
+/// Returns gmacErrorInvalidValue (shared or mapped already, null, 0 bytes), FeatureNotSupported
+/// (the device has another address for it) or MemoryAllocation (the system refuses to pin so much).
 gmacError_t gmacMemoryMap(void* memory, size_t bytes, enum GmacProtection protection);
 
 /// Ends that, after all kernels. Returns gmacErrorInvalidValue: never mapped with these bytes.
