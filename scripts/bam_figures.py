@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bam_figures.py OUT_DIR: makes figures of the runs that `gpufs bench bam` left in OUT_DIR. Each
+"""bam_figures.py OUT_DIR [NOTE]: makes figures of the runs that `gpufs bench bam` left in OUT_DIR. Each
 figure is a CSV, and a PNG where matplotlib is.
 
 bam4        random reads of 512 bytes: million a second by the number of drives

@@ -13,10 +13,10 @@ def make(figures_of, arguments, usage, command):
     """Writes NAME.csv for each (NAME, (columns, rows)) of figures_of(folder) that has rows, and has
     it drawn. `command` makes the runs. Returns the exit status: 2 there are none, or they cannot be
     read."""
-    if len(arguments) != 1:
+    if not 1 <= len(arguments) <= 2:
         print(usage, file=sys.stderr)
         return 2
-    folder = arguments[0]
+    folder, note = arguments[0], arguments[1:]
     script = os.path.basename(sys.argv[0])
     plot = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plot.py")
     made = 0
@@ -32,7 +32,8 @@ def make(figures_of, arguments, usage, command):
                 writer.writerows(rows)
             os.replace(path + ".part", path)
             made += 1
-            subprocess.run([sys.executable, plot, path], check=False)
+            picture = os.path.splitext(path)[0] + ".png"
+            subprocess.run([sys.executable, plot, path, picture, *note], check=False)
     except (OSError, ValueError, KeyError, IndexError) as error:
         print(f"{script}: {folder}: {error!r}", file=sys.stderr)
         return 2

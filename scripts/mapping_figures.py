@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""mapping_figures.py OUT_DIR: makes figures of the runs that `gpufs bench mapping` left in OUT_DIR.
-Each figure is a CSV, and a PNG where matplotlib is.
+"""mapping_figures.py OUT_DIR [NOTE]: makes figures of the runs that `gpufs bench mapping` left in
+OUT_DIR. Each figure is a CSV, and a PNG where matplotlib is, with NOTE below it.
 
 adsm7     time of each program by protocol, in times of the hand-written one, allocation included
 adsm8     bytes that lazy and rolling move, in times of what batch moves

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""plot.py CSV [PNG]: draws a figure that `gpufs bench paper`, `apps` or `patterns`,
+"""plot.py CSV [PNG [NOTE]]: draws a figure that `gpufs bench paper`, `apps` or `patterns`,
 mapping_figures.py or bam_figures.py wrote as CSV.
 
-PNG is by default the same name with .png. Needs matplotlib (Debian: python3-matplotlib).
+PNG is by default the same name with .png. NOTE stands below the picture: the device, the date, how
+often what was run. Needs matplotlib (Debian: python3-matplotlib).
 Exit status: 2 the CSV is not one of these, 3 matplotlib is not installed for this Python."""
 import csv
 import os
@@ -82,6 +83,18 @@ def series_of(rows, kind):
     return found
 
 
+# Of lines that stand for limits. Curves have the ten of matplotlib.
+LIMIT_COLOURS = ("black", "dimgray", "darkred", "navy", "darkgreen")
+
+# A linear axis shows all curves up to here, from the lowest to the highest value.
+WIDEST_LINEAR = 10
+
+
+def is_wide(rows):
+    values = [r["y"] for r in rows if r["y"] > 0]
+    return bool(values) and max(values) > WIDEST_LINEAR * min(values)
+
+
 def draw_sweep(axes, rows):
     places = sorted({r["x"] for r in rows if r["kind"] != "line"})
     index = {x: i for i, x in enumerate(places)}
@@ -94,15 +107,19 @@ def draw_sweep(axes, rows):
         width = 0.8 / len(bars)
         at = [index[p["x"]] - 0.4 + (number + 0.5) * width for p in points]
         axes.bar(at, [p["y"] for p in points], width, label=name)
-    if bars:
-        axes.set_yscale("symlog")
     for number, (name, points) in enumerate(series_of(rows, "line").items()):
-        style = [":", "--", "-."][number % 3]
+        style = [":", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3))][number % 5]
         axes.axhline(points[0]["y"], linestyle=style, linewidth=1.2,
-                     color=f"C{(number + 4) % 10}", label=name)
+                     color=LIMIT_COLOURS[number % len(LIMIT_COLOURS)], label=name)
     axes.set_xticks(range(len(places)))
     axes.set_xticklabels([size_text(x) for x in places])
-    axes.set_ylim(bottom=0)
+    if bars:
+        axes.set_yscale("symlog")
+        axes.set_ylim(bottom=0)
+    elif is_wide(rows):
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
 
@@ -141,11 +158,12 @@ def draw_patterns(axes, rows):
 
 
 def main(arguments):
-    if not 1 <= len(arguments) <= 2:
+    if not 1 <= len(arguments) <= 3:
         print(__doc__, file=sys.stderr)
         return 2
     path = arguments[0]
-    target = arguments[1] if len(arguments) == 2 else os.path.splitext(path)[0] + ".png"
+    target = arguments[1] if len(arguments) > 1 else os.path.splitext(path)[0] + ".png"
+    note = arguments[2] if len(arguments) > 2 else ""
     try:
         import matplotlib
     except ImportError:
@@ -163,6 +181,8 @@ def main(arguments):
     of_apps, of_patterns = "app" in rows[0], "row" in rows[0]
     size = (12, 5) if of_apps else (9, 6.5) if of_patterns else (9, 5.5)
     figure, axes = pyplot.subplots(figsize=size, constrained_layout=True)
+    if note:
+        figure.supxlabel(note, fontsize="x-small")
     if of_patterns:
         draw_patterns(axes, rows)
         axes.set_title("Access patterns with default settings")
@@ -173,7 +193,9 @@ def main(arguments):
     number = rows[0]["figure"]
     prefix = f"GPUfs readahead paper, figure {number}: " if number.isdigit() else ""
     axes.set_title(prefix + title)
-    axes.set_ylabel(rows[0]["unit"])
+    unit = rows[0]["unit"]
+    rises = any(word in unit for word in ("speed-up", "GB/s", "times"))
+    axes.set_ylabel(unit + (" (higher is better)" if rises else ""))
     if x_label:
         axes.set_xlabel(x_label)
     figure.savefig(target, dpi=120)

@@ -211,6 +211,7 @@ void write_summary(apps_options const& o, runs_by_app const& measured) {
   write_whole_file(fmt::format("{}/apps-{}.md", o.out, o.size), table);
   fmt::print("{}", table);
   std::string no_chart;
+  auto const what = fmt::format("programs with --size {}, medians of {} runs", o.size, o.runs);
   for (int const figure : {11, 12, 13, 14}) {
     std::string const name = fmt::format("{}/figure_{}-{}", o.out, figure, o.size);
     std::string const text = figure_csv(runs, figure);
@@ -219,7 +220,7 @@ void write_summary(apps_options const& o, runs_by_app const& measured) {
       continue;
     }
     write_whole_file(name + ".csv", text);
-    if (!o.no_charts && no_chart.empty()) no_chart = draw_chart(name + ".csv", name + ".png");
+    if (!o.no_charts && no_chart.empty()) no_chart = draw_chart(name + ".csv", name + ".png", what);
   }
   if (!no_chart.empty()) print_error("gpufs: no charts: {}\n", no_chart);
 }

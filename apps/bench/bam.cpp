@@ -69,7 +69,8 @@ int run_bam(bam_options o) {
     fmt::print("FAILED: {}\n", fmt::join(command, " "));
     ++failed;
   }
-  if (!make_figures("bam_figures.py", o.out)) ++failed;
+  if (!make_figures("bam_figures.py", o.out, fmt::format("--size {}, {} runs", o.size, o.runs)))
+    ++failed;
   fmt::print("{} of {} runs failed; figures are in {}\n", failed, runs.size(), o.out);
   return failed == 0 ? 0 : status_failed;
 }

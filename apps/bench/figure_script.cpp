@@ -1,3 +1,4 @@
+#include <apps/bench/chart.hpp>
 #include <apps/bench/figure_script.hpp>
 #include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
@@ -16,7 +17,7 @@ std::string required_program(std::string const& name) {
   return path;
 }
 
-bool make_figures(std::string const& script, std::string const& folder) {
+bool make_figures(std::string const& script, std::string const& folder, std::string const& what) {
   auto const path = find_script(script);
   if (path.empty()) {
     print_error("gpufs: {} is not beside this program: run it on {}\n", script, folder);
@@ -24,7 +25,7 @@ bool make_figures(std::string const& script, std::string const& folder) {
   }
   auto python = python_with("matplotlib");  // for the PNGs
   if (python.empty()) python = python_with("csv");
-  return run_script(python, path, {folder}) == 0;
+  return run_script(python, path, {folder, chart_note(what)}) == 0;
 }
 
 }  // namespace gpufs::apps

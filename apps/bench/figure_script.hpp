@@ -10,6 +10,7 @@ namespace gpufs::apps {
 
 /// Has a script make CSVs and PNGs of the .jsonl files in `folder`. Returns whether it did; stderr
 /// says why not.
-[[nodiscard]] bool make_figures(std::string const& script, std::string const& folder);
+[[nodiscard]] bool make_figures(std::string const& script, std::string const& folder,
+                                std::string const& what);
 
 }  // namespace gpufs::apps

@@ -158,7 +158,9 @@ void run_paper(paper_options const& o, config const& settings) {
     fmt::print("figure {}: {}.csv\n", f.name, path);
     for (auto const& note : table.notes) fmt::print("  note: {}\n", note);
     if (o.no_charts) continue;
-    if (std::string const why = draw_chart(path + ".csv", path + ".png"); !why.empty())
+    auto const what =
+        fmt::format("{} of a file, medians of {} runs", format_size(all.bytes()), o.runs);
+    if (std::string const why = draw_chart(path + ".csv", path + ".png", what); !why.empty())
       fmt::print("  no chart: {}\n", why);
     std::fflush(stdout);
   }

@@ -137,7 +137,13 @@ void report(patterns_options const& o, config const& settings, patterns_result c
   if (o.csv.empty()) return;
   write_csv(o, r);
   if (o.no_charts) return;
-  if (std::string const why = draw_chart(o.csv, png_beside(o.csv)); !why.empty())
+  if (current_device().kind == "emulated") {
+    fmt::print("  no chart: emulated device: correctness only\n");
+    return;
+  }
+  auto const what =
+      fmt::format("files of up to {}, medians of {} rounds", format_size(r.largest), o.rounds);
+  if (std::string const why = draw_chart(o.csv, png_beside(o.csv), what); !why.empty())
     fmt::print("  no chart: {}\n", why);
 }
 
