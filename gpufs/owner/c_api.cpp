@@ -59,11 +59,61 @@ int failed_by_exception() noexcept {
   }
 }
 
+/// What would be right, as ": ..." behind the text of an error. Empty: that text says it all.
+using remedy = std::string;
+
+remedy no_remedy(int) { return {}; }
+
+/// For calls on `fd`, which must be `open`.
+auto of_descriptor(int fd, char const* open = "open") {
+  return [fd, open](int error) -> remedy {
+    return error == -EBADF ? fmt::format(": fd={}: must be {}", fd, open) : remedy();
+  };
+}
+
+/// For calls on bytes from `offset` of `fd`, which must be `open`.
+auto of_offset(int fd, char const* open, std::int64_t offset) {
+  return [=](int error) -> remedy {
+    if (error == -EINVAL && offset < 0) return fmt::format(": offset={}: must be >= 0", offset);
+    return of_descriptor(fd, open)(error);
+  };
+}
+
+auto of_write(int fd, std::int64_t offset) {
+  return [=](int error) -> remedy {
+    if (error == -EOPNOTSUPP)
+      return fmt::format(": fd={}: is open with O_APPEND: append in a kernel", fd);
+    return of_offset(fd, "open for writing", offset)(error);
+  };
+}
+
+auto of_flags(int flags) {
+  return [flags](int error) -> remedy {
+    if (error == -EOPNOTSUPP) return ": must be a regular file";
+    if (error != -EINVAL) return {};
+    return fmt::format(
+        ": flags={:#x}: must be O_RDONLY, O_WRONLY, O_RDWR or O_GWRONCE, with any of O_CREAT, "
+        "O_EXCL, O_TRUNC (not with O_RDONLY), O_APPEND (not with O_GWRONCE), O_NOFOLLOW; for a "
+        "block file alone",
+        unsigned(flags));
+  };
+}
+
+auto of_advice(int fd, std::int64_t offset, std::int64_t length, int advice) {
+  return [=](int error) -> remedy {
+    if (error != -EINVAL) return of_descriptor(fd)(error);
+    if (offset < 0) return fmt::format(": offset={}: must be >= 0", offset);
+    if (length < 0) return fmt::format(": length={}: must be >= 0", length);
+    return fmt::format(": advice={}: must be from {} to {}", advice, int(GPUFS_ADVICE_NORMAL),
+                       int(GPUFS_ADVICE_DONTNEED));
+  };
+}
+
 /// Has `act` work on the files of `fs`. A negative result becomes the last error. The text names
-/// `path`, if there is one.
-template <class Act>
+/// `path`, if there is one, and ends with `right` of the result.
+template <class Act, class Right = remedy (*)(int)>
 std::int64_t with_files(char const* call, gpufs_filesystem* fs, bool pointers, Act const& act,
-                        char const* path = nullptr) noexcept {
+                        Right const& right = no_remedy, char const* path = nullptr) noexcept {
   if (fs == nullptr || !pointers) return failed(-EFAULT, "{}: a null pointer", call);
   if (fs->process != ::getpid())
     return failed(-EPERM,
@@ -74,8 +124,9 @@ std::int64_t with_files(char const* call, gpufs_filesystem* fs, bool pointers, A
     std::int64_t const result = act(fs->files);
     if (result >= 0) return result;
     char const* const why = std::strerror(int(-result));
-    if (path == nullptr) return failed(int(result), "{}: {}", call, why);
-    return failed(int(result), "{}: {}: {}", call, path, why);
+    remedy const then = right(int(result));
+    if (path == nullptr) return failed(int(result), "{}: {}{}", call, why, then);
+    return failed(int(result), "{}: {}: {}{}", call, path, why, then);
   } catch (...) {
     return failed_by_exception();
   }
@@ -115,44 +166,57 @@ int gpufs_open(gpufs_filesystem* fs, char const* path, int flags, unsigned mode)
   if (fs == nullptr || path == nullptr) return failed(-EFAULT, "gpufs_open: a null pointer");
   return int(with_files(
       "gpufs_open", fs, true, [&](filesystem& files) { return files.open(path, flags, mode); },
-      path));
+      of_flags(flags), path));
 }
 
 int gpufs_close(gpufs_filesystem* fs, int fd) {
-  return int(
-      with_files("gpufs_close", fs, true, [&](filesystem& files) { return files.close(fd); }));
+  return int(with_files(
+      "gpufs_close", fs, true, [&](filesystem& files) { return files.close(fd); },
+      of_descriptor(fd)));
 }
 
 std::int64_t gpufs_size(gpufs_filesystem* fs, int fd) {
-  return with_files("gpufs_size", fs, true, [&](filesystem& files) {
-    file_status status{};
-    int const error = files.stat(fd, status);
-    return error != 0 ? std::int64_t(error) : std::int64_t(status.size);
-  });
+  return with_files(
+      "gpufs_size", fs, true,
+      [&](filesystem& files) {
+        file_status status{};
+        int const error = files.stat(fd, status);
+        return error != 0 ? std::int64_t(error) : std::int64_t(status.size);
+      },
+      of_descriptor(fd));
 }
 
 std::int64_t gpufs_read(gpufs_filesystem* fs, int fd, void* bytes, std::uint64_t count,
                         std::int64_t offset) {
-  return with_files("gpufs_read", fs, bytes != nullptr || count == 0,
-                    [&](filesystem& files) { return files.read(fd, bytes, count, offset); });
+  return with_files(
+      "gpufs_read", fs, bytes != nullptr || count == 0,
+      [&](filesystem& files) { return files.read(fd, bytes, count, offset); },
+      of_offset(fd, "open for reading", offset));
 }
 
 std::int64_t gpufs_write(gpufs_filesystem* fs, int fd, void const* bytes, std::uint64_t count,
                          std::int64_t offset) {
-  return with_files("gpufs_write", fs, bytes != nullptr || count == 0,
-                    [&](filesystem& files) { return files.write(fd, bytes, count, offset); });
+  return with_files(
+      "gpufs_write", fs, bytes != nullptr || count == 0,
+      [&](filesystem& files) { return files.write(fd, bytes, count, offset); },
+      of_write(fd, offset));
 }
 
 int gpufs_sync(gpufs_filesystem* fs, int fd) {
-  return int(with_files("gpufs_sync", fs, true,
-                        [&](filesystem& files) { return fd < 0 ? files.sync() : files.sync(fd); }));
+  return int(with_files(
+      "gpufs_sync", fs, true,
+      [&](filesystem& files) { return fd < 0 ? files.sync() : files.sync(fd); },
+      of_descriptor(fd)));
 }
 
 int gpufs_advise(gpufs_filesystem* fs, int fd, std::int64_t offset, std::int64_t length,
                  int advice) {
-  return int(with_files("gpufs_advise", fs, true, [&](filesystem& files) {
-    return files.advise(fd, offset, length, static_cast<gpufs::advice>(advice));
-  }));
+  return int(with_files(
+      "gpufs_advise", fs, true,
+      [&](filesystem& files) {
+        return files.advise(fd, offset, length, static_cast<gpufs::advice>(advice));
+      },
+      of_advice(fd, offset, length, advice)));
 }
 
 std::size_t gpufs_ref_size(void) { return sizeof(fs_ref); }

@@ -46,6 +46,7 @@ int gpufs_create(char const* settings, gpufs_filesystem** made);
 int gpufs_destroy(gpufs_filesystem* fs);
 
 /// Opens a regular file for kernels and for the calls below. `flags` and `mode` are as for gopen().
+/// A descriptor with O_APPEND is for appends in kernels; gpufs_write() returns -EOPNOTSUPP.
 /// Returns a descriptor > 0, or
 ///   -EFAULT a null pointer | -EPERM a child of fork() | an error of gopen()
 int gpufs_open(gpufs_filesystem* fs, char const* path, int flags, unsigned mode);

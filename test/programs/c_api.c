@@ -19,6 +19,38 @@ static void check(int holds, char const* what) {
 }
 
 #define CHECK(condition) check((condition), #condition)
+#define SAYS(text) check(strstr(gpufs_last_error(), text) != NULL, "says " text)
+
+/* Texts of refusals name the value that was wrong. */
+static void check_remedies(gpufs_filesystem* fs, char const* path) {
+  static char bytes[8];
+  int const reads = gpufs_open(fs, path, O_RDONLY, 0);
+  int const appends = gpufs_open(fs, path, O_WRONLY | O_APPEND, 0);
+  CHECK(reads > 0 && appends > 0);
+  CHECK(gpufs_open(fs, path, O_RDONLY | O_TRUNC, 0) == -EINVAL);
+  SAYS("flags=0x");
+  CHECK(gpufs_open(fs, path, -1, 0) == -EINVAL);
+  SAYS("flags=0xffffffff: must be O_RDONLY");
+  CHECK(gpufs_open(fs, "/dev/null", O_RDONLY, 0) == -EOPNOTSUPP);
+  SAYS("must be a regular file");
+  CHECK(gpufs_read(fs, reads, bytes, 1, -7) == -EINVAL);
+  SAYS("offset=-7: must be >= 0");
+  CHECK(gpufs_read(fs, appends, bytes, 1, 0) == -EBADF);
+  SAYS("must be open for reading");
+  CHECK(gpufs_write(fs, reads, bytes, 1, 0) == -EBADF);
+  SAYS("must be open for writing");
+  CHECK(gpufs_write(fs, appends, bytes, 1, 0) == -EOPNOTSUPP);
+  SAYS("O_APPEND: append in a kernel");
+  CHECK(gpufs_advise(fs, reads, 0, 0, 9) == -EINVAL);
+  SAYS("advice=9: must be from 0 to 4");
+  CHECK(gpufs_advise(fs, reads, -1, 0, 1) == -EINVAL);
+  SAYS("offset=-1");
+  CHECK(gpufs_advise(fs, reads, 0, -2, 1) == -EINVAL);
+  SAYS("length=-2");
+  CHECK(gpufs_close(fs, reads) == 0 && gpufs_close(fs, appends) == 0);
+  CHECK(gpufs_close(fs, 9999) == -EBADF);
+  SAYS("fd=9999: must be open");
+}
 
 int main(int argc, char** argv) {
   static char const settings[] =
@@ -85,6 +117,7 @@ int main(int argc, char** argv) {
   CHECK(gpufs_ref(NULL, ref, gpufs_ref_size()) == -EFAULT);
   free(ref);
 
+  check_remedies(fs, argv[1]);
   CHECK(gpufs_close(fs, fd) == 0);
   CHECK(gpufs_close(fs, fd) == -EBADF);
   CHECK(gpufs_close(NULL, fd) == -EFAULT);
