@@ -42,6 +42,16 @@ def test_wrong_settings(wrong, says):
     assert isinstance(found.value, gpufs.ConfigError)
 
 
+@pytest.mark.parametrize("wrong, says", [
+    (dict(page_size="4K\0x"), r"page_size=4K\\0x: must be "),
+    (dict(trace="a\0b"), r"trace=a\\0b: must be text without zero bytes"),
+    ({"page_size\0x": 4096}, r"page_size\\0x: .*unknown"),
+])
+def test_zero_bytes_do_not_cut_the_remedy_off(wrong, says):
+    with pytest.raises(gpufs.ConfigError, match=says):
+        gpufs.Filesystem(wrong)
+
+
 def test_wrong_layers(tmp_path, monkeypatch):
     (tmp_path / "gpufs.toml").write_text("page_size = \n")
     with pytest.raises(gpufs.ConfigError, match="gpufs.toml:1"):
