@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import atexit
 import errno
-import operator
 import os
 import sys
 import weakref
@@ -50,10 +49,12 @@ class Filesystem:
 
     def __init__(self, config: Dictionary[str, Any] | None = None, *, device: int | None = None,
                  overrides: bool = True, **settings: Any) -> None:
+        if config is not None and not isinstance(config, Dictionary):
+            raise TypeError(f"config: must be a dict of settings or None, not {config!r}")
         values = {**(config or {}), **settings}
         self._core = _gpufs.make_core(
             [(os.fsencode(str(k)), os.fsencode(_text_of(k, v))) for k, v in values.items()],
-            overrides, device)
+            _tensors.boolean(overrides, "overrides"), _device_number(device))
         self._shared: SharedMemory | None = None
         _open_filesystems.add(self)
 
@@ -65,7 +66,7 @@ class Filesystem:
         Raises OSError as open(2).
         """
         flags = _fitting(mode, "mode", 32) if isinstance(mode, int) else _flags_of(mode)
-        fd = self._core.open(os.fsencode(path), flags, permissions)
+        fd = self._core.open(os.fsencode(path), flags, _permission_bits(permissions))
         return File(self, fd, os.fsdecode(path), flags & os.O_APPEND != 0)
 
     def gather(self, file: File | int, offsets: Any, size: int | None = None, out: Any = None, *,
@@ -124,6 +125,7 @@ class Filesystem:
 
         Sees what kernels have written. Returns fewer bytes at the end of the file.
         """
+        count = _tensors.integer(count, "count")
         left = max(0, self.size(file) - _fitting(offset, "offset"))
         return self._core.read(_fd(file), left if count < 0 else min(count, left), offset)
 
@@ -355,9 +357,25 @@ def _fd(file: Union[File, int]) -> int:
 
 
 def _fitting(value: Any, name: str, bits: int = 64) -> int:
-    number = operator.index(value)
+    number = _tensors.integer(value, name)
     if not -1 << bits - 1 <= number < 1 << bits - 1:
         raise OverflowError(f"{name}: must fit {bits} bits, is {number}")
+    return number
+
+
+def _device_number(device: Any) -> int | None:
+    if device is None:
+        return None
+    number = _tensors.integer(device, "device")
+    if not 0 <= number < 1 << 31:
+        raise _gpufs.DeviceError(f"device={number}: there is no such device")
+    return number
+
+
+def _permission_bits(permissions: Any) -> int:
+    number = _tensors.integer(permissions, "permissions")
+    if not 0 <= number < 1 << 16:
+        raise ValueError(f"permissions: must be from 0 to 0o177777, is {number}")
     return number
 
 
@@ -371,9 +389,7 @@ def _flags_of(mode: str) -> int:
 
 
 def _positive(size: Any) -> int:
-    number = size.__index__() if hasattr(size, "__index__") else None
-    if number is None:
-        raise TypeError(f"size: must be an int, not {type(size).__name__}")
+    number = _tensors.integer(size, "size")
     if not 1 <= number < 1 << 63:
         raise ValueError(f"size: must be at least 1 byte, not {number}")
     return number

@@ -33,17 +33,18 @@ class SharedMemory:
         """
         if mode not in _MODES:
             raise ValueError(f"mode: must be one of {', '.join(_MODES)}, not {mode!r}")
-        if length < 0 or offset < 0:
-            raise ValueError("length, offset: must not be negative")
         return Mapping(self, self._core.map(
-            path=os.fsencode(path), access=_MODES[mode], create=create, truncate=truncate,
-            length=length, offset=offset, scratch=scratch, eager=eager))
+            path=os.fsencode(path), access=_MODES[mode],
+            create=_tensors.boolean(create, "create"),
+            truncate=_tensors.boolean(truncate, "truncate"),
+            length=_tensors.byte_number(length, "length"),
+            offset=_tensors.byte_number(offset, "offset"),
+            scratch=_tensors.boolean(scratch, "scratch"),
+            eager=_tensors.boolean(eager, "eager", or_none=True)))
 
     def allocate(self, size: int) -> Mapping:
         """Makes `size` bytes of zeros without a file."""
-        if size <= 0:
-            raise ValueError(f"size: must be at least 1 byte, not {size}")
-        return Mapping(self, self._core.allocate(size))
+        return Mapping(self, self._core.allocate(_tensors.byte_number(size, "size", 1)))
 
     def synchronize(self) -> None:
         """Waits for everything that was launched on the device."""
@@ -100,7 +101,7 @@ class Mapping:
         if first is None and length is None:
             self._core.sync()
         else:
-            self._core.sync_range(*self._range(first or 0, length))
+            self._core.sync_range(*self._range(0 if first is None else first, length))
 
     def write_back(self) -> None:
         """As sync(), but the bytes need not be durable."""
@@ -154,8 +155,8 @@ class Mapping:
         return f"<gpufs.Mapping of {what}, {state}>"
 
     def _range(self, first: int, length: int | None) -> tuple[int, int]:
-        size = self.size
-        length = size - first if length is None else length
+        size, first = self.size, _tensors.integer(first, "first")
+        length = size - first if length is None else _tensors.integer(length, "length")
         if not (0 <= first <= size and 0 <= length <= size - first):
             raise ValueError(f"first {first}, length {length}: must lie within the {size} bytes "
                              "of the mapping")
@@ -174,8 +175,9 @@ class using:
     def __init__(self, *, reads: Iterable[Mapping] = (), writes: Iterable[Mapping] = (),
                  reads_writes: Iterable[Mapping] = (), stream: Any = None) -> None:
         self._core = _gpufs.LaunchCore(_tensors.stream_number(stream))
-        for how, mappings in (("read", reads), ("write", writes), ("read_write", reads_writes)):
-            for m in mappings:
+        for name, how, mappings in (("reads", "read", reads), ("writes", "write", writes),
+                                    ("reads_writes", "read_write", reads_writes)):
+            for m in _mappings_of(mappings, name):
                 self._core.uses(m._core, how)
 
     def __enter__(self) -> using:
@@ -185,3 +187,10 @@ class using:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         self._core.launched()
+
+
+def _mappings_of(given: Any, name: str) -> list[Mapping]:
+    found = list(given) if isinstance(given, Iterable) else [None]
+    if not all(isinstance(m, Mapping) for m in found):
+        raise TypeError(f"{name}: must be a sequence of gpufs.Mapping, not {given!r}")
+    return found

@@ -2,10 +2,35 @@
 from __future__ import annotations
 
 import array
+import operator
 import sys
 from typing import Any
 
 from gpufs import _gpufs
+
+
+def integer(value: Any, name: str) -> int:
+    """An argument as an int. Raises TypeError naming it."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: must be an int, not {type(value).__name__}") from None
+
+
+def byte_number(value: Any, name: str, least: int = 0) -> int:
+    """An argument that counts bytes. Raises TypeError and ValueError naming it."""
+    number = integer(value, name)
+    if not least <= number < 1 << 63:
+        raise ValueError(f"{name}: must be from {least} to {(1 << 63) - 1} bytes, is {number}")
+    return number
+
+
+def boolean(value: Any, name: str, or_none: bool = False) -> Any:
+    """An argument that is True or False, or None if it may be. Raises TypeError naming it."""
+    if isinstance(value, bool) or (or_none and value is None):
+        return value
+    raise TypeError(f"{name}: must be True{', False or None' if or_none else ' or False'}, not "
+                    f"{value!r}")
 
 
 def offsets_of(offsets: Any) -> Any:
@@ -42,6 +67,13 @@ def byte_count(tensor: Any) -> int:
 
 def stream_number(stream: Any) -> int | None:
     """A stream of CUDA as a number: of PyTorch, CuPy, cuda.core, Numba, or a number."""
+    number = _stream_number(stream)
+    if number is not None and not 0 <= number < 1 << 64:
+        raise ValueError(f"stream: must be a number of 64 bits without a sign, is {number}")
+    return number
+
+
+def _stream_number(stream: Any) -> int | None:
     if stream is None or isinstance(stream, int):
         return stream
     if hasattr(stream, "__cuda_stream__"):

@@ -213,8 +213,8 @@ void register_files(nb::class_<core>& c) {
       .def("finish_of", &core::finish_of, nb::call_guard<without_gil>())
       .def("status", &status_of)
       .def("read", &read_bytes)
-      .def("read_into", &read_into)
-      .def("write", &write_bytes)
+      .def("read_into", &read_into, nb::arg("fd"), nb::arg("buffer").none(), nb::arg("offset"))
+      .def("write", &write_bytes, nb::arg("fd"), nb::arg("data").none(), nb::arg("offset"))
       .def("sync",
            [](core& of, int fd) { run(of, fd, [&](filesystem& files) { return files.sync(fd); }); })
       .def("sync_all",
@@ -230,7 +230,7 @@ void register_files(nb::class_<core>& c) {
              });
            })
       .def("start", &start_transfer, nb::arg("fd"), nb::arg("offsets"), nb::arg("size"),
-           nb::arg("data"), nb::arg("writes"), nb::arg("stream").none(), nb::arg("staged"))
+           nb::arg("data").none(), nb::arg("writes"), nb::arg("stream").none(), nb::arg("staged"))
       .def("device_bytes", &device_bytes);
 }
 

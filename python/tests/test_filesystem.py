@@ -380,3 +380,28 @@ def test_numbers_that_do_not_fit(fs, path):
         for call in (lambda: fs.open(path, None), lambda: file.read(4, 1.5)):
             with pytest.raises(TypeError):
                 call()
+
+
+@pytest.mark.parametrize("arguments, error, says", [
+    (dict(config="x.toml"), TypeError, "config: must be a dict of settings or None, not 'x.toml'"),
+    (dict(device="cuda:0"), TypeError, "device: must be an int, not str"),
+    (dict(device=1 << 40), gpufs.DeviceError, "device=1099511627776: there is no such device"),
+    (dict(overrides=7), TypeError, "overrides: must be True or False, not 7"),
+])
+def test_wrong_arguments_of_a_filesystem(arguments, error, says):
+    with pytest.raises(error, match=says):
+        gpufs.Filesystem(**arguments)
+
+
+@pytest.mark.parametrize("call, error, says", [
+    (lambda file: file.read(1.0), TypeError, "count: must be an int, not float"),
+    (lambda file: file.read(1, "0"), TypeError, "offset: must be an int, not str"),
+    (lambda file: file.write(None), TypeError, "data: must be a tensor .* not NoneType"),
+    (lambda file: file.readinto(None), TypeError, "buffer: must be a tensor .* not NoneType"),
+    (lambda file: file.scatter([0], None, 8), TypeError, "data: must be a tensor .* not NoneType"),
+    (lambda file: file.gather([0], 8, stream=-1), ValueError, "stream: must be .* is -1"),
+    (lambda file: file.fs.open("x", "w", -1), ValueError, "permissions: must be from 0 to"),
+])
+def test_wrong_arguments_of_a_file(fs, path, call, error, says):
+    with fs.open(path, "r+") as file, pytest.raises(error, match=says):
+        call(file)

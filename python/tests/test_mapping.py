@@ -153,6 +153,24 @@ def test_wrong_options(path, options, error):
         assert found.value.errno == error
 
 
+@pytest.mark.parametrize("call, error, says", [
+    (lambda space, m: space.map(m.path, length=1 << 70), ValueError, "length: must be from 0 to"),
+    (lambda space, m: space.map(m.path, offset="1"), TypeError, "offset: must be an int, not str"),
+    (lambda space, m: space.map(m.path, eager=3), TypeError, "eager: must be .* None, not 3"),
+    (lambda space, m: space.map(m.path, create=1), TypeError, "create: must be .* False, not 1"),
+    (lambda space, m: space.allocate(1.5), TypeError, "size: must be an int, not float"),
+    (lambda space, m: space.allocate("4K"), TypeError, "size: must be an int, not str"),
+    (lambda space, m: space.allocate(1 << 64), ValueError, "size: must be from 1 to"),
+    (lambda space, m: m.sync("x"), TypeError, "first: must be an int, not str"),
+    (lambda space, m: gpufs.using(reads=[m, 3]), TypeError, "reads: must be .*, not .*3"),
+    (lambda space, m: gpufs.using(writes=m), TypeError, "writes: must be .* gpufs.Mapping"),
+])
+def test_wrong_arguments_are_named(path, call, error, says):
+    space = gpufs.SharedMemory()
+    with space.map(path) as m, pytest.raises(error, match=says):
+        call(space, m)
+
+
 def test_wrong_files(path, tmp_path):
     memory = gpufs.SharedMemory()
     with pytest.raises(FileNotFoundError):
