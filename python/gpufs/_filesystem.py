@@ -359,7 +359,7 @@ def _fd(file: Union[File, int]) -> int:
 def _fitting(value: Any, name: str, bits: int = 64) -> int:
     number = _tensors.integer(value, name)
     if not -1 << bits - 1 <= number < 1 << bits - 1:
-        raise OverflowError(f"{name}: must fit {bits} bits, is {number}")
+        raise OverflowError(f"{name}: must fit a signed number of {bits} bits, is {number}")
     return number
 
 

@@ -40,10 +40,17 @@ def offsets_of(offsets: Any) -> Any:
     try:
         return array.array("q", offsets)
     except OverflowError:
-        raise IndexError("offsets: must fit 63 bits") from None
+        raise IndexError("offsets: must fit a signed number of 64 bits"
+                         f"{_beyond(offsets)}") from None
     except TypeError:
         raise TypeError("offsets: must be a tensor of int64 or uint64, or a sequence of int, not "
                         f"{type(offsets).__name__}") from None
+
+
+def _beyond(offsets: Any) -> str:
+    """The first offset that does not fit, where it can be told."""
+    fits = range(-(1 << 63), 1 << 63)
+    return next((f", one is {o}" for o in offsets if isinstance(o, int) and o not in fits), "")
 
 
 def _has_buffer(value: Any) -> bool:

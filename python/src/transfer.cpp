@@ -29,9 +29,16 @@ constexpr bool host_is_in_reach = true;
 constexpr bool host_is_in_reach = false;
 #endif
 
-std::string place_of(std::uint64_t record, std::uint64_t offset) {
+std::uint64_t const* numbers_of(tensor const& offsets) {
+  return reinterpret_cast<std::uint64_t const*>(offsets.data());
+}
+
+/// Names a record whose offset is in host memory.
+std::string place_of(std::uint64_t record, tensor const& offsets) {
+  std::uint64_t const offset = numbers_of(offsets)[record];
   return "record " + std::to_string(record) + " at offset " +
-         std::to_string(static_cast<std::int64_t>(offset));
+         (offsets.kind() == element_kind::int64 ? std::to_string(static_cast<std::int64_t>(offset))
+                                                : std::to_string(offset));
 }
 
 /// A wait in which this thread runs handlers of signals, and the wait around it.
@@ -60,7 +67,7 @@ std::shared_ptr<transfer> transfer::start(std::shared_ptr<core> const& of,
   t->workspace_->reserve(
       t->offsets_->in_reach() ? 0 : t->count_,
       !staged ? 0 : std::max(request.size, std::min(staging_bytes, t->data_->bytes())));
-  t->device_offsets_ = reinterpret_cast<std::uint64_t const*>(t->offsets_->data());
+  t->device_offsets_ = numbers_of(*t->offsets_);
   if (!t->offsets_->in_reach()) {
     t->workspace_->offsets.copy_from_host(t->device_offsets_, t->count_);
     t->device_offsets_ = t->workspace_->offsets.data();
@@ -119,8 +126,7 @@ void transfer::check() {
   if (request_.stream.has_value() && host_is_in_reach)
     throw nb::value_error("stream: the emulated device has none that others know; must be None");
   filesystem& files = **use_;
-  if (!offsets_->on_device())
-    check_offsets(reinterpret_cast<std::uint64_t const*>(offsets_->data()), files);
+  if (!offsets_->on_device()) check_offsets(numbers_of(*offsets_), files);
 }
 
 void transfer::check_offsets(std::uint64_t const* offsets, filesystem& files) {
@@ -132,7 +138,7 @@ void transfer::check_offsets(std::uint64_t const* offsets, filesystem& files) {
   std::uint64_t const end = request_.writes ? std::uint64_t{1} << 48 : status.size;
   for (std::uint64_t i = 0; i < count_; ++i) {
     if (offsets[i] > end || request_.size > end - offsets[i])
-      throw_index_error(place_of(i, offsets[i]) + ", " + std::to_string(request_.size) +
+      throw_index_error(place_of(i, *offsets_) + ", " + std::to_string(request_.size) +
                         " bytes: must lie within the " + std::to_string(end) + " bytes " +
                         (request_.writes ? "that a file may have" : "of the file"));
     bits |= offsets[i];
@@ -316,8 +322,7 @@ bool transfer::done() {
 void transfer::throw_failure(std::uint64_t failure) const {
   std::uint64_t const record = failure >> 16, code = failure & 0xffff;
   std::string place = "record " + std::to_string(record);
-  if (!offsets_->on_device())
-    place = place_of(record, reinterpret_cast<std::uint64_t const*>(offsets_->data())[record]);
+  if (!offsets_->on_device()) place = place_of(record, *offsets_);
   if (code == came_short && !request_.writes)
     throw_index_error(place + ": the file has less than " + std::to_string(request_.size) +
                       " bytes there");

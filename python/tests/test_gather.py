@@ -163,6 +163,16 @@ def test_records_beyond_the_file(fs, path, wrong):
     assert (out == 7).all()  # nothing was started
 
 
+@pytest.mark.parametrize("offsets, says", [
+    (numpy.array([(1 << 64) - 1], numpy.uint64), "record 0 at offset 18446744073709551615,"),
+    (numpy.array([-1]), "record 0 at offset -1,"),
+    ([0, 1 << 64], "offsets: must fit .* one is 18446744073709551616"),
+])
+def test_offsets_are_named_as_they_were_given(fs, path, offsets, says):
+    with fs.open(path) as file, pytest.raises(IndexError, match=says):
+        file.gather(offsets, 16)
+
+
 def test_descriptors_that_are_not_open(fs, path):
     for fd in (0, -1, 12345, 1 << 30):
         with pytest.raises(OSError) as found:
