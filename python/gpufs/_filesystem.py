@@ -125,13 +125,13 @@ class Filesystem:
 
         Sees what kernels have written. Returns fewer bytes at the end of the file.
         """
-        count = _tensors.integer(count, "count")
-        left = max(0, self.size(file) - _fitting(offset, "offset"))
+        count, offset = _tensors.integer(count, "count"), _not_negative(file, offset, "offset")
+        left = max(0, self.size(file) - offset)
         return self._core.read(_fd(file), left if count < 0 else min(count, left), offset)
 
     def readinto(self, file: File | int, buffer: Any, offset: int = 0) -> int:
         """Reads into writable host memory. Returns the number of bytes."""
-        return self._core.read_into(_fd(file), buffer, _fitting(offset, "offset"))
+        return self._core.read_into(_fd(file), buffer, _not_negative(file, offset, "offset"))
 
     def write(self, file: File | int, data: Any, offset: int = 0) -> int:
         """Writes host memory to byte `offset`. Returns the number of bytes.
@@ -139,10 +139,9 @@ class Filesystem:
         A File that appends gets the bytes at its end, whatever `offset` is, by a kernel as
         scatter() does. Its number alone does not: that raises OSError (EOPNOTSUPP).
         """
+        offset = _not_negative(file, offset, "offset")
         if not isinstance(file, File) or not file._appends:
-            return self._core.write(_fd(file), data, _fitting(offset, "offset"))
-        if _fitting(offset, "offset") < 0:
-            raise OSError(errno.EINVAL, f"{os.strerror(errno.EINVAL)}: {file.path}")
+            return self._core.write(_fd(file), data, offset)
         count = _gpufs.byte_count(data)
         if count != 0:
             self.scatter(file, [0], data, count)
@@ -163,8 +162,8 @@ class Filesystem:
         """
         if what not in _ADVICE:
             raise ValueError(f"what: must be one of {', '.join(_ADVICE)}, not {what!r}")
-        self._core.advise(_fd(file), _fitting(offset, "offset"), _fitting(length, "length"),
-                          _ADVICE[what])
+        self._core.advise(_fd(file), _not_negative(file, offset, "offset"),
+                          _not_negative(file, length, "length"), _ADVICE[what])
 
     def sync(self, file: File | int | None = None) -> None:
         """Writes the file's dirty pages and makes them durable. None: all files', not durably.
@@ -360,6 +359,16 @@ def _fitting(value: Any, name: str, bits: int = 64) -> int:
     number = _tensors.integer(value, name)
     if not -1 << bits - 1 <= number < 1 << bits - 1:
         raise OverflowError(f"{name}: must fit a signed number of {bits} bits, is {number}")
+    return number
+
+
+def _not_negative(file: File | int, value: Any, name: str) -> int:
+    """Raises OSError (EINVAL) as the system does, naming the argument."""
+    number, _ = _fitting(value, name), _fd(file)
+    if number < 0:
+        path = [file.path] if isinstance(file, File) else []
+        raise OSError(errno.EINVAL, f"{os.strerror(errno.EINVAL)}: {name}: must be at least 0, is "
+                      f"{number}", *path)
     return number
 
 

@@ -157,6 +157,28 @@ void core::return_workspace(std::unique_ptr<workspace> w) {
   idle_.push_back(std::move(w));
 }
 
+void core::note_open(int fd, std::string const& path) {
+  std::lock_guard const lock(mutex_);
+  opened& o = opened_[fd];
+  o.path = path;
+  ++o.times;
+}
+
+std::string core::forget_open(int fd) {
+  std::lock_guard const lock(mutex_);
+  auto const found = opened_.find(fd);
+  if (found == opened_.end()) return {};
+  std::string path = found->second.path;
+  if (--found->second.times == 0) opened_.erase(found);
+  return path;
+}
+
+std::string core::path_of(int fd) const {
+  std::lock_guard const lock(mutex_);
+  auto const found = opened_.find(fd);
+  return found != opened_.end() ? found->second.path : std::string();
+}
+
 void core::add(std::shared_ptr<transfer> const& t) {
   std::lock_guard const lock(mutex_);
   std::erase_if(transfers_, [](auto const& other) { return other.expired(); });

@@ -8,9 +8,11 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <sys/types.h>
@@ -98,10 +100,21 @@ class core : public std::enable_shared_from_this<core> {
   /// Waits for the transfers of a descriptor. Throws as `use`, and std::runtime_error as close().
   void finish_of(int fd);
 
+  /// Notes the path of an open, for texts of errors. Opens in the same way share a descriptor.
+  void note_open(int fd, std::string const& path);
+  /// Forgets one open, and returns its path, or nothing.
+  std::string forget_open(int fd);
+  /// The path of an open descriptor, or nothing.
+  [[nodiscard]] std::string path_of(int fd) const;
+
   /// close() finishes it.
   void add(std::shared_ptr<transfer> const& t);
 
  private:
+  struct opened {
+    std::string path;  // of the latest open
+    unsigned times = 0;
+  };
   void end_use();
   static void finish(std::vector<std::weak_ptr<transfer>> const& all,
                      std::optional<int> fd = std::nullopt);
@@ -115,6 +128,7 @@ class core : public std::enable_shared_from_this<core> {
   bool closing_ = false;
   std::vector<std::unique_ptr<workspace>> idle_;
   std::vector<std::weak_ptr<transfer>> transfers_;
+  std::map<int, opened> opened_;
 };
 
 }  // namespace gpufs::python

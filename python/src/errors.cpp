@@ -5,7 +5,9 @@
 #include <nanobind/stl/string.h>
 #include <python/src/errors.hpp>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <system_error>
 
@@ -35,6 +37,19 @@ nb::str text_of_bytes(std::string_view bytes) {
 void throw_os_error(std::int64_t error, std::string const& what, std::string const& name) {
   set_os_error(error, what, name);
   throw nb::python_error();
+}
+
+void throw_file_error(std::int64_t error, int fd, std::string const& name, char const* use,
+                      std::string const& place) {
+  int const code = int(std::llabs(error));
+  std::string text = std::strerror(code);
+  if (!place.empty()) text += ": " + place;
+  if (name.empty()) text += ": descriptor " + std::to_string(fd);
+  if (code == EBADF)
+    text += use != nullptr ? std::string(": must be open for ") + use : ": must be open";
+  if (code == EOPNOTSUPP && use != nullptr && use == std::string_view("writing"))
+    text += ": opened to append: use write() of its File, or a kernel";
+  throw_os_error(code, text, name);
 }
 
 void throw_index_error(std::string const& what) {

@@ -18,6 +18,12 @@ namespace gpufs::python {
 [[noreturn]] void throw_os_error(std::int64_t error, std::string const& what,
                                  std::string const& name = {});
 
+/// Throws OSError for a call on `fd`, whose path is `name`; empty: not known. `use` is what the
+/// file must be open for: "reading", "writing" or null. `place` is a part of the call, or empty.
+/// The caller holds the GIL.
+[[noreturn]] void throw_file_error(std::int64_t error, int fd, std::string const& name,
+                                   char const* use = nullptr, std::string const& place = {});
+
 /// Throws IndexError. The caller holds the GIL.
 [[noreturn]] void throw_index_error(std::string const& what);
 

@@ -66,24 +66,45 @@ std::int64_t run(core& of, std::string const& name, Act const& act) {
   return result;
 }
 
-std::string name_of(int fd) { return "descriptor " + std::to_string(fd); }
-
-std::int64_t run(core& of, int fd, auto const& act) {
+/// The same on an open file. `use`: as for throw_file_error().
+std::int64_t run(core& of, int fd, char const* use, auto const& act) {
   std::int64_t result;
   {
     without_gil const release;
     core::call files(of);
     result = act(*files);
   }
-  if (result < 0) throw_os_error(result, text_of(result) + ": " + name_of(fd));
+  if (result < 0) throw_file_error(result, fd, of.path_of(fd), use);
   return result;
+}
+
+constexpr char reading[] = "reading", writing[] = "writing";
+
+int open_file(core& of, nb::bytes const& encoded, int flags, unsigned mode) {
+  std::string const path(encoded.c_str(), encoded.size());
+  int const fd =
+      int(run(of, path, [&](filesystem& files) { return files.open(path, flags, mode); }));
+  of.note_open(fd, path);
+  return fd;
+}
+
+void close_file(core& of, int fd) {
+  std::int64_t result;
+  std::string path;
+  {
+    without_gil const release;
+    core::call files(of);
+    path = of.forget_open(fd);
+    result = files->close(fd);
+  }
+  if (result < 0) throw_file_error(result, fd, path);
 }
 
 nb::bytes read_bytes(core& of, int fd, std::uint64_t count, std::int64_t offset) {
   nb::bytes const result =
       nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, Py_ssize_t(count)));
   if (!result.is_valid()) throw nb::python_error();
-  auto const got = std::uint64_t(run(of, fd, [&](filesystem& files) {
+  auto const got = std::uint64_t(run(of, fd, reading, [&](filesystem& files) {
     return files.read(fd, PyBytes_AS_STRING(result.ptr()), count, offset);
   }));
   return got == count ? result : nb::bytes(result.c_str(), got);
@@ -91,7 +112,7 @@ nb::bytes read_bytes(core& of, int fd, std::uint64_t count, std::int64_t offset)
 
 nb::dict status_of(core& of, int fd) {
   file_status s{};
-  run(of, fd, [&](filesystem& files) { return std::int64_t(files.stat(fd, s)); });
+  run(of, fd, nullptr, [&](filesystem& files) { return std::int64_t(files.stat(fd, s)); });
   nb::dict d;
   d["size"] = s.size;
   d["mtime_ns"] = s.mtime_ns;
@@ -189,7 +210,7 @@ std::int64_t write_bytes(core& of, int fd, nb::handle bytes, std::int64_t offset
   tensor const from(bytes, false, "data");
   if (from.on_device())
     throw nb::value_error("data: must be in host memory; scatter() takes device memory");
-  return run(of, fd,
+  return run(of, fd, writing,
              [&](filesystem& files) { return files.write(fd, from.data(), from.bytes(), offset); });
 }
 
@@ -197,35 +218,31 @@ std::int64_t read_into(core& of, int fd, nb::handle buffer, std::int64_t offset)
   tensor const to(buffer, true, "buffer");
   if (to.on_device())
     throw nb::value_error("buffer: must be in host memory; gather() takes device memory");
-  return run(of, fd,
+  return run(of, fd, reading,
              [&](filesystem& files) { return files.read(fd, to.data(), to.bytes(), offset); });
 }
 
 void register_files(nb::class_<core>& c) {
-  c.def("open",
-        [](core& of, nb::bytes const& encoded, int flags, unsigned mode) {
-          std::string const path(encoded.c_str(), encoded.size());
-          return run(of, path, [&](filesystem& files) { return files.open(path, flags, mode); });
-        })
-      .def(
-          "close_file",
-          [](core& of, int fd) { run(of, fd, [&](filesystem& files) { return files.close(fd); }); })
+  c.def("open", &open_file)
+      .def("close_file", &close_file)
       .def("finish_of", &core::finish_of, nb::call_guard<without_gil>())
       .def("status", &status_of)
       .def("read", &read_bytes)
       .def("read_into", &read_into, nb::arg("fd"), nb::arg("buffer").none(), nb::arg("offset"))
       .def("write", &write_bytes, nb::arg("fd"), nb::arg("data").none(), nb::arg("offset"))
       .def("sync",
-           [](core& of, int fd) { run(of, fd, [&](filesystem& files) { return files.sync(fd); }); })
+           [](core& of, int fd) {
+             run(of, fd, nullptr, [&](filesystem& files) { return files.sync(fd); });
+           })
       .def("sync_all",
            [](core& of) { run(of, "", [&](filesystem& files) { return files.sync(); }); })
       .def("discard",
            [](core& of, int fd) {
-             run(of, fd, [&](filesystem& files) { return files.discard(fd); });
+             run(of, fd, nullptr, [&](filesystem& files) { return files.discard(fd); });
            })
       .def("advise",
            [](core& of, int fd, std::int64_t offset, std::int64_t length, int what) {
-             run(of, fd, [&](filesystem& files) {
+             run(of, fd, nullptr, [&](filesystem& files) {
                return files.advise(fd, offset, length, static_cast<advice>(what));
              });
            })

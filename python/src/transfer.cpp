@@ -91,6 +91,7 @@ transfer::transfer(std::shared_ptr<core> of, transfer_request const& request, te
                    tensor data)
     : core_(std::move(of)),
       request_(request),
+      name_(core_->path_of(request.fd)),
       offsets_(std::move(offsets)),
       data_(std::move(data)) {}
 
@@ -132,8 +133,7 @@ void transfer::check() {
 void transfer::check_offsets(std::uint64_t const* offsets, filesystem& files) {
   file_status status{};
   if (int const error = files.stat(request_.fd, status); error != 0)
-    throw_os_error(
-        error, std::string(std::strerror(-error)) + ": descriptor " + std::to_string(request_.fd));
+    throw_file_error(error, request_.fd, name_);
   std::uint64_t bits = request_.size | reinterpret_cast<std::uintptr_t>(data_->data());
   std::uint64_t const end = request_.writes ? std::uint64_t{1} << 48 : status.size;
   for (std::uint64_t i = 0; i < count_; ++i) {
@@ -327,7 +327,7 @@ void transfer::throw_failure(std::uint64_t failure) const {
     throw_index_error(place + ": the file has less than " + std::to_string(request_.size) +
                       " bytes there");
   std::int64_t const error = code == came_short ? EIO : std::int64_t(code);
-  throw_os_error(error, std::string(std::strerror(int(error))) + ": " + place);
+  throw_file_error(error, request_.fd, name_, request_.writes ? "writing" : "reading", place);
 }
 
 }  // namespace gpufs::python

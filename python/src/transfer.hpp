@@ -78,6 +78,7 @@ class transfer {
 
   std::shared_ptr<core> core_;
   transfer_request request_;
+  std::string name_;  // of the file; empty: not known
   std::uint64_t count_ = 0;
   unsigned word_ = 0;                     ///< as word_of(); 0: not known
   std::optional<tensor> offsets_, data_;  // destroyed with the GIL

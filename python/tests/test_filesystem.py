@@ -150,7 +150,7 @@ def test_a_full_disk_is_told():
                 file.sync()
                 assert error == 0
             except OSError as found:
-                assert found.errno == errno.EFBIG, found
+                assert found.errno == errno.EFBIG and found.filename == sys.argv[1], found
         assert fs.unwritten()
         fs.discard(file)
         assert not fs.unwritten()
@@ -405,3 +405,31 @@ def test_wrong_arguments_of_a_filesystem(arguments, error, says):
 def test_wrong_arguments_of_a_file(fs, path, call, error, says):
     with fs.open(path, "r+") as file, pytest.raises(error, match=says):
         call(file)
+
+
+@pytest.mark.parametrize("mode, call, says", [
+    ("r", lambda file: file.write(b"x"), "must be open for writing"),
+    ("w", lambda file: file.read(1), "must be open for reading"),
+    ("w", lambda file: file.readinto(bytearray(1)), "must be open for reading"),
+    ("r", lambda file: file.scatter([0], b"x"), "record 0 at offset 0: must be open for writing"),
+    ("r", lambda file: file.read(1, -1), "offset: must be at least 0, is -1"),
+    ("a", lambda file: file.write(b"x", -1), "offset: must be at least 0, is -1"),
+    ("r", lambda file: file.advise("random", 0, -1), "length: must be at least 0, is -1"),
+    ("a", lambda file: file.fs.write(file.fd, b"x"), "opened to append: use write"),
+])
+def test_errors_name_the_file(fs, tmp_path, mode, call, says):
+    name = tmp_path / "named"
+    name.write_bytes(bytes(10))
+    with fs.open(name, mode) as file, fs.open(name, mode) as same:
+        same.close()  # opens in the same way share a descriptor
+        with pytest.raises(OSError, match=says) as found:
+            call(file)
+    assert found.value.filename == str(name)
+
+
+def test_errors_name_a_descriptor_that_is_not_open(fs, path):
+    fd = fs.open(path).fd
+    fs._core.close_file(fd)
+    for call in (lambda: fs.size(fd), lambda: fs.sync(fd), lambda: fs.gather(fd, [0], 8)):
+        with pytest.raises(OSError, match=f"descriptor {fd}: must be open"):
+            call()
