@@ -96,7 +96,7 @@ class Filesystem:
             if count != 0 and size > (most := self.size(file)):
                 raise IndexError(f"size: records of {size} bytes do not lie within the {most} "
                                  "bytes of the file")
-            out = self._core.device_bytes(count, size)
+            out = self._core.device_bytes(_fd(file), offsets, size)
         transfer = self._start(file, offsets, size, out, False, stream, _staged)
         if not wait:
             return transfer

@@ -170,11 +170,16 @@ std::shared_ptr<transfer> start_transfer(core& of, int fd, nb::handle offsets, s
       tensor(offsets, false, "offsets"), tensor(data, !writes, writes ? "data" : "out"));
 }
 
-/// Device memory that other packages take through DLPack.
-nb::object device_bytes(core& of, std::uint64_t records, std::uint64_t size) {
+/// Device memory for records, which other packages take through DLPack. Offsets in host memory are
+/// checked before, as transfer::start() checks them.
+nb::object device_bytes(core& of, int fd, nb::handle offsets, std::uint64_t size) {
   auto memory = std::make_unique<buffer<std::byte>>();
+  tensor const places(offsets, false, "offsets");
+  std::uint64_t const records = places.bytes() / sizeof(std::uint64_t);
   {
     core::call const files(of);
+    if (!places.on_device() && places.kind() != element_kind::other)
+      static_cast<void>(check_records(*files, {.fd = fd, .size = size}, places, of.path_of(fd)));
     *memory = buffer<std::byte>(device_memory::array_bytes(records, size, "gpufs.gather"));
   }
   void* const data = memory->data();

@@ -50,6 +50,24 @@ thread_local interrupted_wait* innermost_wait = nullptr;
 
 }  // namespace
 
+std::uint64_t check_records(filesystem& files, transfer_request const& of, tensor const& offsets,
+                            std::string const& name) {
+  file_status status{};
+  if (int const error = files.stat(of.fd, status); error != 0) throw_file_error(error, of.fd, name);
+  std::uint64_t const end = of.writes ? std::uint64_t{1} << 48 : status.size;
+  std::uint64_t const count = offsets.bytes() / sizeof(std::uint64_t);
+  std::uint64_t const* const all = numbers_of(offsets);
+  std::uint64_t bits = 0;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (all[i] > end || of.size > end - all[i])
+      throw_index_error(place_of(i, offsets) + ", " + std::to_string(of.size) +
+                        " bytes: must lie within the " + std::to_string(end) + " bytes " +
+                        (of.writes ? "that a file may have" : "of the file"));
+    bits |= all[i];
+  }
+  return bits;
+}
+
 std::shared_ptr<transfer> transfer::start(std::shared_ptr<core> const& of,
                                           transfer_request const& request, tensor offsets,
                                           tensor data) {
@@ -126,24 +144,9 @@ void transfer::check() {
   }
   if (request_.stream.has_value() && host_is_in_reach)
     throw nb::value_error("stream: the emulated device has none that others know; must be None");
-  filesystem& files = **use_;
-  if (!offsets_->on_device()) check_offsets(numbers_of(*offsets_), files);
-}
-
-void transfer::check_offsets(std::uint64_t const* offsets, filesystem& files) {
-  file_status status{};
-  if (int const error = files.stat(request_.fd, status); error != 0)
-    throw_file_error(error, request_.fd, name_);
-  std::uint64_t bits = request_.size | reinterpret_cast<std::uintptr_t>(data_->data());
-  std::uint64_t const end = request_.writes ? std::uint64_t{1} << 48 : status.size;
-  for (std::uint64_t i = 0; i < count_; ++i) {
-    if (offsets[i] > end || request_.size > end - offsets[i])
-      throw_index_error(place_of(i, *offsets_) + ", " + std::to_string(request_.size) +
-                        " bytes: must lie within the " + std::to_string(end) + " bytes " +
-                        (request_.writes ? "that a file may have" : "of the file"));
-    bits |= offsets[i];
-  }
-  word_ = word_of(bits);
+  if (!offsets_->on_device())
+    word_ = word_of(check_records(**use_, request_, *offsets_, name_) | request_.size |
+                    reinterpret_cast<std::uintptr_t>(data_->data()));
 }
 
 void transfer::launch_part(std::uint64_t first, std::uint64_t count, std::byte* data) {

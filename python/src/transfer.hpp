@@ -23,6 +23,12 @@ struct transfer_request {
   bool staged = false;  ///< through device memory even if the tensor is in reach, for tests
 };
 
+/// Checks that records at `offsets`, in host memory, lie within the file, or for a scatter within
+/// the bytes that a file may have. `name`: as for throw_file_error().
+/// Returns all bits of the offsets. The caller holds the GIL. Throws IndexError, OSError.
+std::uint64_t check_records(filesystem& files, transfer_request const& of, tensor const& offsets,
+                            std::string const& name);
+
 /// Records on their way between a file and a tensor. Any thread calls.
 class transfer {
  public:
@@ -65,7 +71,6 @@ class transfer {
  private:
   transfer(std::shared_ptr<core> of, transfer_request const& request, tensor offsets, tensor data);
   void check();
-  void check_offsets(std::uint64_t const* offsets, filesystem& fs);
   void launch_part(std::uint64_t first, std::uint64_t count, std::byte* data);
   void move_staged();
   void await(bool handle_signals);

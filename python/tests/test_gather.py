@@ -173,6 +173,11 @@ def test_offsets_are_named_as_they_were_given(fs, path, offsets, says):
         file.gather(offsets, 16)
 
 
+def test_records_are_checked_before_memory_for_them_is_made(fs, path, data):
+    with fs.open(path) as file, pytest.raises(IndexError, match="record 0 at offset 1,"):
+        file.gather(numpy.ones(1 << 20, numpy.int64), len(data))  # 3 TB
+
+
 def test_descriptors_that_are_not_open(fs, path):
     for fd in (0, -1, 12345, 1 << 30):
         with pytest.raises(OSError) as found:
