@@ -232,8 +232,9 @@ class Filesystem:
         """Waits for transfers, writes all dirty pages and frees everything. Closing twice is fine.
 
         No kernel of others that uses the filesystem may be running. Mappings live on. Raises
-        OSError: bytes that could not be written are lost. Raises RuntimeError in a signal handler
-        that interrupts a gather or scatter of the filesystem, which stops; then it stays open.
+        OSError: bytes that could not be written are lost. After a signal whose handler raises the
+        transfers stop, the filesystem stays open, and that is raised. In a handler that interrupts
+        such a transfer RuntimeError is raised, with the same effect.
         """
         try:
             self._core.close()
@@ -323,15 +324,16 @@ class File:
     def close(self) -> None:
         """Closes the file once. The last close writes its dirty pages to the host file.
 
-        Waits for transfers of the file. Raises RuntimeError in a signal handler that interrupts
-        one, which stops; then the file stays open.
+        Waits for transfers of the file. After a signal whose handler raises they stop, the file
+        stays open, and that is raised. In a handler that interrupts such a transfer RuntimeError is
+        raised, with the same effect.
         Closing twice is fine, also after the filesystem. Raises the OSError of the write-back.
         """
         fd, self._fd = self._fd, -1
         if fd >= 0 and not self._fs.closed:
             try:
-                self._fs._core.finish_of(fd)
-            except RuntimeError:  # a signal handler cannot wait for what it interrupts
+                self._fs._core.finish_transfers(fd)
+            except BaseException:  # a signal: the file stays open
                 self._fd = fd
                 raise
             self._fs._core.close_file(fd)
@@ -421,7 +423,11 @@ def _text_of(key: Any, value: Any) -> str:
 @atexit.register
 def _close_all() -> None:
     for fs in list(_open_filesystems):
-        try:
-            fs.close()
-        except Exception as error:  # the program ends: nobody else can be told
-            print(f"gpufs: {error}", file=sys.stderr)
+        while not fs.closed:
+            try:
+                fs.close()
+            except Exception as error:  # the program ends: nobody else can be told
+                print(f"gpufs: {error}", file=sys.stderr)
+                break
+            except BaseException:  # Ctrl-C: transfers stop, but nothing that was written is lost
+                continue

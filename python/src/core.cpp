@@ -84,27 +84,38 @@ int core::close() {
   return error;
 }
 
-void core::finish(std::vector<std::weak_ptr<transfer>> const& all, std::optional<int> fd) {
+void core::finish(std::vector<std::weak_ptr<transfer>> const& all) {
   std::vector<std::shared_ptr<transfer>> held;
   held.reserve(all.size());
   for (auto const& t : all)
     if (auto one = t.lock()) held.push_back(std::move(one));
-  for (auto const& t : held)
-    if (!fd.has_value() || t->fd() == *fd) t->finish();
+  for (auto const& t : held) t->finish();
   if (held.empty()) return;
   with_gil const acquire;  // a transfer ends with its last owner, with the GIL
   held.clear();
 }
 
-void core::finish_of(int fd) {
-  transfer::refuse_in_handler(*this, fd);
-  std::vector<std::weak_ptr<transfer>> all;
+void core::finish_transfers(std::optional<int> fd) {
+  if (in_child()) return;
+  std::vector<std::shared_ptr<transfer>> held;  // a transfer ends with its last owner, with the GIL
   {
-    use const files(*this);
+    without_gil const release;
+    transfer::refuse_in_handler(*this, fd);
     std::lock_guard const lock(mutex_);
-    all = transfers_;
+    held.reserve(transfers_.size());
+    for (auto const& t : transfers_)
+      if (auto one = t.lock()) held.push_back(std::move(one));
   }
-  finish(all, fd);
+  auto const is_of_others = [&](auto const& t) { return t->fd() != fd.value_or(t->fd()); };
+  try {
+    for (auto const& t : held)
+      if (!is_of_others(t)) t->finish_or_raise();
+  } catch (...) {
+    without_gil const release;
+    for (auto const& t : held)
+      if (!is_of_others(t)) t->stop();
+    throw;
+  }
 }
 
 bool core::in_child() const { return process_ != ::getpid(); }

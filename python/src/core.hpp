@@ -97,8 +97,10 @@ class core : public std::enable_shared_from_this<core> {
   [[nodiscard]] std::unique_ptr<workspace> take_workspace();
   void return_workspace(std::unique_ptr<workspace> w);
 
-  /// Waits for the transfers of a descriptor. Throws as `use`, and std::runtime_error as close().
-  void finish_of(int fd);
+  /// Waits for the transfers of a descriptor, or for all, and handles signals meanwhile: after one
+  /// whose handler raises, their kernels are told to stop. The caller holds the GIL. Does nothing
+  /// in a child of fork(). Throws what the handler raised, and std::runtime_error as close().
+  void finish_transfers(std::optional<int> fd);
 
   /// Notes the path of an open, for texts of errors. Opens in the same way share a descriptor.
   void note_open(int fd, std::string const& path);
@@ -116,8 +118,7 @@ class core : public std::enable_shared_from_this<core> {
     unsigned times = 0;
   };
   void end_use();
-  static void finish(std::vector<std::weak_ptr<transfer>> const& all,
-                     std::optional<int> fd = std::nullopt);
+  static void finish(std::vector<std::weak_ptr<transfer>> const& all);
 
   std::unique_ptr<filesystem> files_;
   pid_t process_;

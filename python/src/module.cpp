@@ -147,6 +147,7 @@ nb::dict settings_of(core& of) {
 }
 
 void close_core(core& of) {
+  of.finish_transfers(std::nullopt);
   int error;
   {
     without_gil const release;
@@ -230,7 +231,7 @@ std::int64_t read_into(core& of, int fd, nb::handle buffer, std::int64_t offset)
 void register_files(nb::class_<core>& c) {
   c.def("open", &open_file)
       .def("close_file", &close_file)
-      .def("finish_of", &core::finish_of, nb::call_guard<without_gil>())
+      .def("finish_transfers", &core::finish_transfers, nb::arg("fd").none())
       .def("status", &status_of)
       .def("read", &read_bytes)
       .def("read_into", &read_into, nb::arg("fd"), nb::arg("buffer").none(), nb::arg("offset"))

@@ -296,30 +296,50 @@ void transfer::finish() noexcept {
   give_back();
 }
 
+void transfer::finish_or_raise() {
+  for (;;) {
+    std::unique_lock lock(mutex_, std::defer_lock);
+    {
+      without_gil const release;
+      static_cast<void>(lock.try_lock_for(signal_interval));
+    }
+    if (!lock.owns_lock()) {  // another thread waits for it
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      continue;
+    }
+    if (!ended_) await(true);
+    give_back();
+    return;
+  }
+}
+
+void transfer::stop() noexcept {
+  std::unique_lock const lock(mutex_, std::try_to_lock);
+  try {
+    if (lock.owns_lock() && !has_ended()) stop_kernel();
+  } catch (device_error const&) {  // wait() tells of it
+  }
+}
+
 void transfer::wait() {
   core_->refuse_in_child();
   if (is_interrupted())
     throw std::runtime_error("a signal handler cannot wait for the transfer that it interrupts");
-  {
-    std::unique_lock lock(mutex_, std::defer_lock);
-    {
-      without_gil const release;
-      lock.lock();
-    }
-    if (!ended_) await(true);
-    give_back();
-  }
+  finish_or_raise();
   if (!device_failure_.empty()) throw device_error(device_failure_);
   throw_if_stopped();
   if (failure_ != ~std::uint64_t{0}) throw_failure(failure_);
+}
+
+bool transfer::has_ended() const {
+  return ended_ || (on_.has_value() ? *on_ : workspace_->own).done();
 }
 
 bool transfer::done() {
   core_->refuse_in_child();
   if (is_interrupted()) return false;
   std::unique_lock const lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return false;  // another thread waits for it
-  return ended_ || (on_.has_value() ? *on_ : workspace_->own).done();
+  return lock.owns_lock() && has_ended();  // else another thread waits for it
 }
 
 void transfer::throw_failure(std::uint64_t failure) const {

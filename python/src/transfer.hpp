@@ -68,12 +68,21 @@ class transfer {
   /// As wait(), without the GIL, without signals, and keeps failures for wait().
   void finish() noexcept;
 
+  /// As wait(), and keeps failures for wait(). While another thread waits for it, what a handler
+  /// raises is thrown at once, and the kernel goes on. Throws what a handler raised, system_error.
+  void finish_or_raise();
+
+  /// Tells the kernel to stop, unless another thread waits for it. The caller does not hold the
+  /// GIL.
+  void stop() noexcept;
+
  private:
   transfer(std::shared_ptr<core> of, transfer_request const& request, tensor offsets, tensor data);
   void check();
   void launch_part(std::uint64_t first, std::uint64_t count, std::byte* data);
   void move_staged();
   void await(bool handle_signals);
+  [[nodiscard]] bool has_ended() const;
   bool run_handlers();
   void stop_kernel();
   [[nodiscard]] bool is_interrupted() const;
@@ -89,7 +98,7 @@ class transfer {
   std::optional<tensor> offsets_, data_;  // destroyed with the GIL
   std::uint64_t const* device_offsets_ = nullptr;
 
-  std::mutex mutex_;  // guards what follows; taken without the GIL
+  std::timed_mutex mutex_;  // guards what follows; taken without the GIL
   std::optional<core::use> use_;
   std::unique_ptr<workspace> workspace_;
   std::optional<stream> on_;  // none: the workspace's

@@ -135,6 +135,75 @@ def test_an_interrupted_transfer_tells_so_each_time(slow_kernel):
         assert found.value.errno == errno.ECANCELED
 
 
+@pytest.mark.parametrize("closed_by", [lambda file: file, lambda file: file.fs])
+def test_a_signal_ends_a_close(slow_kernel, closed_by):
+    """What was to be closed stays open, and is closed by the next call."""
+    file, offsets, out = slow_kernel
+    first, second = (file.gather(offsets, out=out, wait=False) for _ in range(2))
+    with alarm(interrupt), pytest.raises(KeyboardInterrupt):
+        closed_by(file).close()
+    assert not file.closed and len(file.read(8)) == 8
+    for transfer in (first, second):
+        with pytest.raises(OSError) as found:
+            transfer.wait()
+        assert found.value.errno == errno.ECANCELED
+    closed_by(file).close()
+    assert closed_by(file).closed
+
+
+def test_a_handler_cannot_close_what_is_being_closed(slow_kernel):
+    file, offsets, out = slow_kernel
+    transfer = file.gather(offsets, out=out, wait=False)
+    with alarm(file.fs.close), pytest.raises(RuntimeError, match="handler cannot close"):
+        file.close()
+    assert transfer.done() and not file.closed
+
+
+def test_a_signal_while_close_waits_for_what_another_thread_waits_for(slow):
+    """That transfer goes on."""
+    file, offsets, _ = slow
+    offsets = offsets[:15_000]
+    out = numpy.zeros((len(offsets), 64), numpy.uint8)
+    thread = threading.Thread(target=lambda: file.gather(offsets, out=out, _staged=True))
+    before = file.fs.stats()["misses"]
+    thread.start()
+    while file.fs.stats()["misses"] == before and thread.is_alive():
+        pass
+    with alarm(interrupt), contextlib.suppress(KeyboardInterrupt):  # or it has ended before
+        file.close()
+        while True:
+            pass
+    file.close()
+    thread.join()
+    assert file.closed and out[-1].any()
+
+
+def test_a_signal_at_the_end_of_the_program(path, tmp_path):
+    """The program's end stops its transfer, and writes what was written before."""
+    other = tmp_path / "other"
+    assert run("""
+        import signal, sys, threading
+        import gpufs, numpy
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it for jobs
+        fs = gpufs.Filesystem(page_size="4K", cache_size="1M", staging_size="256K",
+                              prefetch_memory="1M", prefetch_size=0, write_memory="1M")
+        fs.open(sys.argv[2], "w+").scatter([0], b"kept")
+        file = fs.open(sys.argv[1])
+        offsets = numpy.random.default_rng(1).integers(0, file.size - 2100, 1_000_000)
+        transfer = file.gather(offsets, out=numpy.empty((1_000_000, 2100), "u1"), wait=False)
+        closing = threading.Event()
+        def close():
+            closing.set()
+            gpufs.Filesystem.close(fs)
+        fs.close = close
+        def interrupt():
+            closing.wait()
+            signal.raise_signal(signal.SIGINT)
+        threading.Thread(target=interrupt, daemon=True).start()
+    """, str(path), str(other)) == ""
+    assert other.read_bytes() == b"kept"
+
+
 def test_a_child_of_fork_cannot_wait(slow_kernel):
     file, offsets, out = slow_kernel
     transfer = file.gather(offsets, out=out, wait=False)
