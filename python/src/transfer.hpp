@@ -23,12 +23,6 @@ struct transfer_request {
   bool staged = false;  ///< through device memory even if the tensor is in reach, for tests
 };
 
-/// Checks that records at `offsets`, in host memory, lie within the file, or for a scatter within
-/// the bytes that a file may have. `name`: as for throw_file_error().
-/// Returns all bits of the offsets. The caller holds the GIL. Throws IndexError, OSError.
-std::uint64_t check_records(filesystem& files, transfer_request const& of, tensor const& offsets,
-                            std::string const& name);
-
 /// Records on their way between a file and a tensor. Any thread calls.
 class transfer {
  public:
