@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bam_figures.py OUT_DIR [NOTE]: makes figures of the runs that `gpufs bench bam` left in OUT_DIR. Each
-figure is a CSV, and a PNG where matplotlib is.
+"""bam_figures.py OUT_DIR [NOTE]: makes figures of the runs that `gpufs bench bam` left in OUT_DIR.
+Each figure is a CSV, and a PNG where matplotlib is, with NOTE below it.
 
 bam4        random reads of 512 bytes: million a second by the number of drives
 bam5        a stream: GB/s by bytes of a request
