@@ -93,6 +93,7 @@ mkdir twice twice-to
 head -c 3000000 /dev/zero > twice/a; ln twice/a twice/b
 echo old > twice-to/a; echo older > twice-to/b
 (ulimit -f 1000; refuses 'which was not copied' twice/. twice-to)
+if grep lost message; then echo "bytes of a file of its own are listed" >&2; exit 1; fi
 is twice-to/a old; is twice-to/b older
 
 # A program that is stopped leaves links and files as they were, and no files of its own.

@@ -166,6 +166,19 @@ class part_syncs {
   std::vector<std::jthread> threads_;  ///< destroyed first, which joins them
 };
 
+/// Drops what could not be written to parts, which finish_copy() removes. Else the filesystem would
+/// list it at its end, page by page.
+void discard_failed(filesystem& fs, std::vector<copied_file> const& files,
+                    pinned_buffer<std::int32_t> const& results) {
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (results[i] == 0) continue;
+    int const fd = fs.open(files[i].part, O_WRONLY | O_NOFOLLOW);
+    if (fd < 0) continue;
+    fs.discard(fd);
+    fs.close(fd);
+  }
+}
+
 }  // namespace
 
 std::vector<std::int32_t> run_copy(filesystem& fs, std::vector<copied_file> const& files,
@@ -217,6 +230,7 @@ std::vector<std::int32_t> run_copy(filesystem& fs, std::vector<copied_file> cons
     show_progress(this_thread_stream(), bytes, show);
     this_thread_stream().synchronize();
   }
+  discard_failed(fs, files, results);
   return {results.begin(), results.end()};
 }
 
