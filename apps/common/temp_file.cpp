@@ -1,6 +1,7 @@
 #include <gpufs/config.hpp>
 
 #include <apps/common/file_io.hpp>
+#include <apps/common/free_space.hpp>
 #include <apps/common/generator.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
@@ -24,12 +25,23 @@ namespace gpufs::apps {
 
 namespace {
 
+/// Where the folder comes from. A folder that is not the default one was given as an option.
+char const* origin_of(std::string const& folder) {
+  return folder == temp_folder() ? "TMPDIR" : "--dir";
+}
+
 [[noreturn]] void refuse(int error, std::string const& folder, std::uint64_t bytes) {
-  throw std::system_error(
-      error, std::generic_category(),
-      fmt::format(
-          "a temporary file of {} in {} (--size says how large it is, --dir or TMPDIR where)",
-          format_size(bytes), folder));
+  throw std::system_error(error, std::generic_category(),
+                          fmt::format("a temporary file of {} in {} ({})", format_size(bytes),
+                                      folder, origin_of(folder)));
+}
+
+int open_with_room(std::string const& folder, std::uint64_t bytes) {
+  require_free_space(folder, origin_of(folder), bytes);
+  int const fd = open_nameless(folder);
+  if (fd >= 0) return fd;
+  throw usage_error(fmt::format("{}, the folder of temporary files ({}): {}", folder,
+                                origin_of(folder), error_text(errno)));
 }
 
 fill_function words_of(std::uint64_t seed) {
@@ -70,10 +82,7 @@ temp_file::temp_file(std::string const& folder, std::uint64_t bytes, std::uint64
     : temp_file(folder, bytes, words_of(seed)) {}
 
 temp_file::temp_file(std::string const& folder, std::uint64_t bytes, fill_function const& fill)
-    : fd_(open_nameless(folder)) {
-  if (fd_ < 0)
-    throw usage_error(fmt::format("{}, the folder of temporary files (--dir, TMPDIR): {}", folder,
-                                  error_text(errno)));
+    : fd_(open_with_room(folder, bytes)) {
   if (int const error = fill_file(fd_, bytes, fill); error != 0) {
     ::close(fd_);
     refuse(error, folder, bytes);

@@ -21,8 +21,9 @@ using fill_function = std::function<void(std::uint64_t offset, std::span<std::by
 /// 8-byte words. It is gone however the program ends. Others open it by path().
 class temp_file {
  public:
-  /// Writes `bytes` bytes, with progress on a terminal. Throws usage_error naming --dir if no file
-  /// can be made there, std::system_error naming folder and size if it cannot be filled.
+  /// Writes `bytes` bytes, with progress on a terminal. Throws usage_error naming --dir or TMPDIR
+  /// if no file can be made there or there is no room, std::system_error naming folder and size if
+  /// it cannot be filled.
   temp_file(std::string const& folder, std::uint64_t bytes, std::uint64_t seed);
   /// The same with contents of the caller's.
   temp_file(std::string const& folder, std::uint64_t bytes, fill_function const& fill);

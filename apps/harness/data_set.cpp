@@ -1,5 +1,6 @@
 #include <apps/common/checksum.hpp>
 #include <apps/common/durable.hpp>
+#include <apps/common/free_space.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/unfinished_file.hpp>
 #include <apps/harness/data_set.hpp>
@@ -87,6 +88,9 @@ std::uint64_t make_named(std::string const& path, input_file const& wanted,
   // The old file goes first, as there may be no room for both. It must be gone before another
   // sidecar speaks for it.
   std::error_code ignored;
+  auto const old = std::filesystem::file_size(path, ignored);
+  std::uint64_t const old_bytes = ignored ? 0 : old;
+  require_free_space(folder_of(path), "--data", wanted.bytes - std::min(wanted.bytes, old_bytes));
   if (std::filesystem::remove(path, ignored))
     if (auto const error = make_folder_durable(folder_of(path)))
       throw std::system_error(error, path);
