@@ -17,6 +17,49 @@
 
 namespace gpufs::apps {
 
+namespace {
+
+/// Why the text is no value of an integer option, or an empty text. CLI11 reads numbers as
+/// strtoll() does: those beyond 64 bits become the largest one, and negative ones become large
+/// unsigned ones.
+std::string why_no_integer(std::string const& text, bool is_unsigned) {
+  char* end = nullptr;
+  errno = 0;
+  if (is_unsigned)
+    static_cast<void>(std::strtoull(text.c_str(), &end, 0));
+  else
+    static_cast<void>(std::strtoll(text.c_str(), &end, 0));
+  if (text.empty() || *end != 0) return "must be a whole number";
+  if (is_unsigned && text.find('-') != text.npos) return "must be at least 0";
+  return errno == ERANGE ? "has more than 64 bits, --help says what is allowed" : "";
+}
+
+/// The first option with a value that is no number of its type, and why. Empty if there is none.
+std::string wrong_number(CLI::App const& app) {
+  for (auto const* const option : app.get_options()) {
+    auto const type = option->get_type_name();
+    bool const is_unsigned = type.starts_with("UINT");
+    if (!is_unsigned && !type.starts_with("INT")) continue;
+    for (auto const& text : option->results()) {
+      auto const why = why_no_integer(text, is_unsigned);
+      if (!why.empty()) return fmt::format("{}={}: {}", option->get_name(), text, why);
+    }
+  }
+  for (auto const* const command : app.get_subcommands()) {
+    auto wrong = wrong_number(*command);
+    if (!wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+/// A line about a command line that CLI11 refuses.
+std::string text_of(CLI::ParseError const& e, CLI::App const& app) {
+  auto number = e.get_name() == "ConversionError" ? wrong_number(app) : std::string();
+  return number.empty() ? std::string(e.what()) + "; --help lists what is allowed" : number;
+}
+
+}  // namespace
+
 int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const& body,
                 int failed) {
   auto const report = [&](std::string_view what) { print_error("{}: {}\n", app.get_name(), what); };
@@ -39,6 +82,7 @@ int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const
   app.set_version_flag("--version", [&] { return app.get_name() + " " + version_text(); });
   try {
     app.parse(argc, argv);
+    if (auto const wrong = wrong_number(app); !wrong.empty()) throw usage_error(wrong);
     return with_output_written(body());
   } catch (CLI::ExtrasError const&) {
     return not_expected();
@@ -48,7 +92,9 @@ int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const
     app.exit(e);
     return status_usage;
   } catch (CLI::ParseError const& e) {
-    return with_output_written(app.exit(e) == 0 ? 0 : status_usage);
+    if (e.get_exit_code() == 0) return with_output_written(app.exit(e));  // --help, --version
+    report(text_of(e, app));
+    return status_usage;
   } catch (usage_error const& e) {
     report(e.what());
     return status_usage;
@@ -57,6 +103,10 @@ int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const
     return status_usage;
   } catch (std::bad_alloc const&) {
     report("out of host memory");
+    return failed;
+  } catch (std::system_error const& e) {
+    // That of fmt::print() does not name what could not be written.
+    report(std::ferror(stdout) == 0 ? e.what() : "standard output: " + e.code().message());
     return failed;
   } catch (std::exception const& e) {
     report(e.what());
