@@ -20,6 +20,11 @@ namespace gpufs::apps::analytics {
 
 namespace {
 
+bool is_regular(int fd) {
+  struct ::stat status {};
+  return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 bool is_same(int a, int b) {
   struct ::stat one {
   }, other{};
@@ -38,6 +43,10 @@ output_file::output_file(std::string const& path, std::vector<data_file> const& 
   }
   fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd_ < 0) throw usage_error(fmt::format("--output={}: {}", path_, error_text(errno)));
+  if (!is_regular(fd_)) {
+    ::close(fd_);
+    throw usage_error(fmt::format("--output={}: must be a regular file", path_));
+  }
   for (auto const& input : inputs) {
     if (!is_same(fd_, input.file.descriptor())) continue;
     ::close(fd_);

@@ -65,6 +65,10 @@ launch_shape shape_of(run_options const& o) {
 
 drive_set drives_of(run_options const& o) {
   check_option("--drives", o.drives, 0, 10);
+  auto const reads = [](auto const& name) { return uses_filesystem(variant_named(name)); };
+  if (o.drives != 0 && std::ranges::none_of(o.variants, reads))
+    throw usage_error(
+        fmt::format("--drives={}: is of the variants array, pointer and gread", o.drives));
   return {static_cast<unsigned>(o.drives), o.drive};
 }
 

@@ -33,6 +33,7 @@ int make(make_options const& o) {
   check_option("--scale", o.scale, lowest_scale, highest_scale);
   bool const is_generated = o.input.empty();
   if (!is_generated) check_report_files({{"--file", o.file}}, {o.input});
+  check_graph_target(o.file);
   csr_graph const g = is_generated
                           ? generate_graph(o.generator, static_cast<unsigned>(o.scale), o.seed)
                           : read_edge_list(o.input);
@@ -46,7 +47,10 @@ int make(make_options const& o) {
 }
 
 void add_options(CLI::App& command, make_options& o) {
-  command.add_option("--file", o.file, "the graph file to make, or to replace")->required();
+  command
+      .add_option("--file", o.file,
+                  "the graph file to make, or to replace; a file that is no graph stays")
+      ->required();
   auto* const generator =
       command
           .add_option("--generator", o.generator,

@@ -76,7 +76,8 @@ lookup_plan plan_of(options const& o, std::uint64_t page_size) {
   check_option("--lookers", o.threads, 32, std::int64_t{1} << 40);
   check_option("--steps", o.steps, 1, 1 << 20);
   check_option("--lanes", o.lanes, 1, 32);
-  check_option("--uses", o.uses, 1, o.steps);
+  if (o.uses < 1 || o.uses > o.steps)
+    throw usage_error(fmt::format("--uses={}: must be from 1 to --steps={}", o.uses, o.steps));
   if (!(o.theta > 0 && o.theta <= 8))
     throw usage_error(fmt::format("--theta={}: must be above 0, and at most 8", o.theta));
   if (o.threads % 32 != 0)

@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -96,6 +97,8 @@ std::vector<measured> answer(options const& o, unsigned query, taxi_setup const&
 int taxi(options const& o, config const& settings) {
   check_run_options(o.run);
   for (auto const q : o.queries) check_option("--query", q, 0, most_queries - 1);
+  if (o.mean && std::ranges::find(o.queries, most_queries - 1) == o.queries.end())
+    throw usage_error(fmt::format("--mean: is of --query={}", most_queries - 1));
   std::uint64_t const rows = rows_of(o);
   launch_shape const shape = shape_of(o.run);
   config const used = settings_of(settings, shape);

@@ -46,7 +46,8 @@ void add_options(CLI::App& app, options& o) {
                  "keep a.u64 and b.u64 in this folder, or take them from there; default: nameless "
                  "temporary files");
   app.add_option("--output", o.output,
-                 "the file for the sums, which stays; default: a nameless temporary file");
+                 "the file for the sums, which stays; a file that is there is emptied; default: a "
+                 "nameless temporary file");
   add_run_options(app, o.run, allowed);
 }
 

@@ -69,6 +69,13 @@ refuses 'the coordinate format' \
 refuses "No such file" make --file "$folder/g" --input "$folder/none"
 refuses "No such file" make --file "$folder/none/g"
 refuses "--scale=40: must be from 4 to 32" make --file "$folder/g" --scale 40
+echo mine >"$folder/mine"
+refuses "--file=$folder/mine: is there, and is no graph file" make --file "$folder/mine"
+[ "$(cat "$folder/mine")" = mine ] || complain "a file that is no graph was replaced"
+# Few machines have memory for this one.
+[ "$(awk '/^MemTotal/ { print $2 }' /proc/meminfo)" -gt $((32 << 20)) ] ||
+  refuses "4294967296 vertices and 1 edges take 34359738392 bytes of host memory" \
+    make --file "$folder/g" --input "$(input '0 4294967295\n')"
 refuses "excludes" make --file "$folder/g" --scale 8 --input "$folder/path.txt"
 [ ! -e "$folder/g" ] || complain "a graph was made from wrong input"
 

@@ -48,6 +48,8 @@ refuses "tax.i64 is not as it was generated" --data "$folder/in" --rows 1000 --s
 verified 1 --query 0 --data "$folder/in" --rows 1000 --seed 6
 
 refuses "--query=6: must be from 0 to 5" --query 0,6
+refuses "gpufs-taxi: --query=foo: must be a whole number" --query foo
+refuses "--mean: is of --query=5" --query 0 --mean
 refuses "--rows=-1: must be from 0 to" --rows -1
 refuses "--clustering" --clustering nothing
 refuses "--threads=33: must be a multiple of 32" --threads 33

@@ -54,6 +54,19 @@ refuses "--threads=256: must be a multiple of 32 from 32 to 128" --threads 256
 refuses "--elements=-1: must be from 0 to" --elements -1
 refuses "--runs=0: must be from 1 to 1000" --runs 0
 refuses "--output=$folder/none/c: No such file" --output "$folder/none/c"
+mkfifo "$folder/pipe"
+refuses "--output=$folder/pipe: must be a regular file" --output "$folder/pipe"
+refuses "--elements=99999999999999999999: has more than 64 bits" --elements 99999999999999999999
+refuses "--seed=-1: must be at least 0" --seed -1
+refuses "--drives=1: is of the variants array, pointer and gread" --drives 1 --variant zerocopy
+# Files that do not fit are not begun. Few machines have room for these.
+free=$(($(stat -f -c '%f * %S' "$folder")))
+[ $free -ge $((8 << 40)) ] || {
+  refuses "(TMPDIR): needs 8T, has " --elements $((1 << 40))
+  refuses "$folder/in (--data): needs " --elements $((1 << 40)) --data "$folder/in"
+}
+[ -e "$folder/in/a.u64" ] || complain "files that were there are gone"
+TMPDIR=$folder/none refuses "$folder/none, the folder of temporary files (TMPDIR): No such file"
 [[ $("$program" --json --runs 1) == *'"kind": "cuda"'* ]] ||
   refuses "the emulated device has no managed memory" --variant managed
 conclude

@@ -6,8 +6,12 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <new>
+#include <stdexcept>
 #include <string_view>
 #include <vector>
+
+#include <unistd.h>
 
 namespace gpufs::apps::analytics {
 
@@ -62,11 +66,26 @@ class lines {
   std::uint64_t number_ = 0;
 };
 
-csr_graph graph_of(std::vector<edge> const& edges, std::uint64_t vertices) {
-  return build_graph(vertices, edges.size(), [&](std::uint64_t k) { return edges[k]; });
+/// Throws std::runtime_error if the graph does not fit into the machine's memory.
+csr_graph graph_of(std::string const& path, std::vector<edge> const& edges,
+                   std::uint64_t vertices) {
+  std::uint64_t const needed = (vertices + 1 + 2 * edges.size()) * sizeof(std::uint64_t);
+  std::uint64_t const memory =
+      std::uint64_t(::sysconf(_SC_PHYS_PAGES)) * std::uint64_t(::sysconf(_SC_PAGESIZE));
+  auto const refused = [&] {
+    return std::runtime_error(fmt::format(
+        "--input={}: {} vertices and {} edges take {} bytes of host memory, more than there is",
+        path, vertices, edges.size(), needed));
+  };
+  if (needed > memory) throw refused();
+  try {
+    return build_graph(vertices, edges.size(), [&](std::uint64_t k) { return edges[k]; });
+  } catch (std::bad_alloc const&) {
+    throw refused();
+  }
 }
 
-csr_graph read_matrix(lines& text, std::string_view first_line) {
+csr_graph read_matrix(std::string const& path, lines& text, std::string_view first_line) {
   if (first_line.find(" coordinate") == first_line.npos) {
     text.next();
     text.refuse("the matrix must be in the coordinate format");
@@ -81,7 +100,7 @@ csr_graph read_matrix(lines& text, std::string_view first_line) {
   }
   if (edges.size() != entries)
     text.refuse(fmt::format("the file ends after {} of {} entries", edges.size(), entries));
-  return graph_of(edges, std::max(rows, columns));
+  return graph_of(path, edges, std::max(rows, columns));
 }
 
 }  // namespace
@@ -92,7 +111,7 @@ csr_graph read_edge_list(std::string const& path) {
   std::string_view const text(reinterpret_cast<char const*>(map.bytes().data()),
                               map.bytes().size());
   lines all(path, text);
-  if (text.starts_with(banner)) return read_matrix(all, text.substr(0, text.find('\n')));
+  if (text.starts_with(banner)) return read_matrix(path, all, text.substr(0, text.find('\n')));
   std::vector<edge> edges;
   std::uint64_t last = 0;
   while (all.next()) {
@@ -101,7 +120,7 @@ csr_graph read_edge_list(std::string const& path) {
     last = std::max({last, from, to});
   }
   if (edges.empty()) throw usage_error(fmt::format("--input={}: must have an edge", path));
-  return graph_of(edges, last + 1);
+  return graph_of(path, edges, last + 1);
 }
 
 }  // namespace gpufs::apps::analytics

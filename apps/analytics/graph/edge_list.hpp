@@ -11,7 +11,8 @@ namespace gpufs::apps::analytics {
 /// 1 on), which says so in its first line. What follows the two numbers in a line is ignored, and
 /// so are empty lines and those that begin with # or %. Edges count as undirected.
 ///
-/// Throws usage_error naming file, line and what is wrong, or std::system_error.
+/// Throws usage_error naming file, line and what is wrong, std::runtime_error if the graph does not
+/// fit into memory, or std::system_error.
 [[nodiscard]] csr_graph read_edge_list(std::string const& path);
 
 }  // namespace gpufs::apps::analytics

@@ -1,5 +1,7 @@
 #include <apps/analytics/graph/graph_file.hpp>
 #include <apps/common/checksum.hpp>
+#include <apps/common/durable.hpp>
+#include <apps/common/free_space.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/temp_file.hpp>
 #include <apps/common/unfinished_file.hpp>
@@ -11,6 +13,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <system_error>
 
 #include <unistd.h>
@@ -75,11 +78,23 @@ int write_part(int fd, graph_header& h, csr_graph const& g) {
 
 }  // namespace
 
+void check_graph_target(std::string const& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return;
+  host_file const old(path);
+  std::array<char, magic.size()> first{};
+  if (old.size() >= first.size()) old.read(first.data(), first.size(), 0);
+  if (old.size() == 0 || first == magic) return;
+  throw usage_error(fmt::format(
+      "--file={}: is there, and is no graph file: move it away, or name another one", path));
+}
+
 void write_graph(std::string const& path, csr_graph const& g, std::string_view generator,
                  std::uint64_t seed) {
   graph_header h = header_of(g.vertices(), g.edges.size());
   h.seed = seed;
   std::ranges::copy(generator.substr(0, h.generator.size() - 1), h.generator.begin());
+  require_free_space(folder_of(path), "--file", h.file_bytes());
   unfinished_file const file(path);
   int const fd = file.open_part();
   int const error = fd < 0 ? errno : write_part(fd, h, g);

@@ -37,7 +37,11 @@ static_assert(sizeof(graph_header) <= header_bytes);
 
 inline constexpr std::uint64_t undirected_graph = 1, sorted_lists = 2;
 
-/// Writes a graph to a file that appears whole or not at all. Throws std::system_error naming it.
+/// Throws usage_error naming --file if a file is there that is neither empty nor a graph.
+void check_graph_target(std::string const& path);
+
+/// Writes a graph to a file that appears whole or not at all. Throws std::system_error naming it,
+/// and usage_error if there is no room.
 void write_graph(std::string const& path, csr_graph const& g, std::string_view generator,
                  std::uint64_t seed);
 
