@@ -1,6 +1,7 @@
 // gpufs-stress: random settings, shapes and events; every byte that is read or left is compared.
 #include <gpufs/device.hpp>
 
+#include <apps/common/durable.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/temp_file.hpp>
 #include <apps/gpufs-stress/round.hpp>
@@ -9,9 +10,11 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <random>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <unistd.h>
 
@@ -33,6 +36,15 @@ void check_seconds(std::string_view option, double value) {
         fmt::format("{}={}: must be from 0.001 to 1000000 seconds", option, value));
 }
 
+/// Makes the folder where it is missing.
+void check_folder(std::string const& folder) {
+  std::error_code ignored;
+  if (std::filesystem::exists(folder, ignored) && !std::filesystem::is_directory(folder, ignored))
+    throw apps::usage_error(fmt::format("--dir={}: must be a folder", folder));
+  if (auto const error = apps::make_folders(folder))
+    throw apps::usage_error(fmt::format("--dir={}: {}", folder, error.message()));
+}
+
 int run_stress(options& o, bool seed_given) {
   o.supervisor.emulated = device_available() && current_device().kind == "emulated";
   if (o.board >= 0) {  // the process of a round
@@ -44,6 +56,7 @@ int run_stress(options& o, bool seed_given) {
   check_seconds("--hang", o.supervisor.hang_seconds);
   check_seconds("--longest-round", o.supervisor.round_seconds);
   if (!seed_given) o.supervisor.seed = std::random_device{}();
+  check_folder(o.supervisor.folder);
   o.supervisor.folder += fmt::format("/gpufs-stress-{}", ::getpid());
   return supervise(o.supervisor);
 }
