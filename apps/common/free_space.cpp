@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 namespace gpufs::apps {
 
@@ -14,9 +15,9 @@ void require_free_space(std::string const& folder, std::string const& from, std:
   struct ::statvfs system {};
   if (::statvfs(folder.c_str(), &system) != 0 || system.f_blocks == 0) return;
   // The superuser may use what is kept for it.
+  std::uint64_t const blocks = ::geteuid() == 0 ? system.f_bfree : system.f_bavail;
   std::uint64_t free = 0;
-  if (__builtin_mul_overflow(std::uint64_t{system.f_bfree}, std::uint64_t{system.f_frsize}, &free))
-    return;
+  if (__builtin_mul_overflow(blocks, std::uint64_t{system.f_frsize}, &free)) return;
   if (bytes <= free) return;
   throw usage_error(fmt::format("{} ({}): needs {}, has {} free", folder, from, format_size(bytes),
                                 format_size(free / mebi * mebi)));

@@ -89,7 +89,7 @@ int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const
   } catch (CLI::RequiredError const& e) {
     // What is missing may be there, but misspelt.
     if (!app.remaining(true).empty()) return not_expected();
-    app.exit(e);
+    report(text_of(e, app));
     return status_usage;
   } catch (CLI::ParseError const& e) {
     if (e.get_exit_code() == 0) return with_output_written(app.exit(e));  // --help, --version
