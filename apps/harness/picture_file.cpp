@@ -1,4 +1,5 @@
 #include <apps/common/durable.hpp>
+#include <apps/common/program.hpp>
 #include <apps/common/unfinished_file.hpp>
 #include <apps/harness/picture_file.hpp>
 
@@ -6,13 +7,31 @@
 #include <png.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <vector>
 
+#include <unistd.h>
+
 namespace gpufs::apps {
+
+void check_picture_folder(std::string const& folder) {
+  if (folder.empty()) return;
+  std::error_code error;
+  // The folder, or the one above it that is there.
+  auto there = std::filesystem::absolute(folder, error);
+  while (!std::filesystem::exists(there, error) && there.has_relative_path())
+    there = there.parent_path();
+  if (!std::filesystem::is_directory(there, error))
+    throw usage_error(fmt::format("--output={}: {} is no folder", folder, there.string()));
+  if (::access(there.c_str(), W_OK | X_OK) != 0)
+    throw usage_error(
+        fmt::format("--output={}: {}: {}", folder, there.string(), error_text(errno)));
+}
 
 std::string write_picture(std::string const& folder, std::string const& name,
                           std::span<std::uint8_t const> samples, std::uint64_t width,

@@ -7,6 +7,10 @@
 
 namespace gpufs::apps {
 
+/// Throws usage_error naming --output unless pictures can be written to the folder, or the folder
+/// can be made. Does nothing for an empty name.
+void check_picture_folder(std::string const& folder);
+
 /// Writes samples of 8 bits, `channels` (1: grey, 3: red, green, blue) for each pixel, as they are,
 /// to `folder`/`name`; makes the folder. Returns the path. Throws std::system_error naming the
 /// path, std::runtime_error if libpng refuses.

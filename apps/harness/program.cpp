@@ -8,6 +8,7 @@
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
+#include <apps/harness/picture_file.hpp>
 #include <apps/harness/program.hpp>
 #include <apps/harness/session.hpp>
 #include <apps/harness/verify.hpp>
@@ -234,6 +235,7 @@ void print_text(options const& o, port_description const& what, outcome const& r
 int run(options const& o, config const& settings, port_description const& what) {
   validate(settings);
   check_option("--runs", o.runs, 1, 1000);
+  check_picture_folder(o.output);
   io_shape const shape = shape_of(o);
   session s(what, problem_of(o), o.data);
   outcome const r = run_mode(o, settings, shape, s);

@@ -1,4 +1,5 @@
 #include <apps/common/durable.hpp>
+#include <apps/common/free_space.hpp>
 #include <apps/common/host_file.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/script.hpp>
@@ -95,6 +96,23 @@ bool take_record(std::byte const* record, histogram& h) {
   return sum == 3 * tile_pixels;
 }
 
+/// Throws usage_error if a file has the name of tiles.hist and holds something else.
+void check_old_tiles(database const& d) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(d.hist(), ignored)) return;
+  host_file const old(d.hist());
+  if (old.size() == 0) return;
+  std::vector<std::byte> record(record_bytes);
+  histogram found;
+  if (old.size() % record_bytes == 0) {
+    old.read(record.data(), record_bytes, 0);
+    if (take_record(record.data(), found)) return;
+  }
+  throw usage_error(fmt::format(
+      "--data={}: its tiles.hist holds no histograms: move it away, or name another folder",
+      d.folder));
+}
+
 }  // namespace
 
 std::uint64_t records_in(std::string const& path) {
@@ -117,6 +135,8 @@ void put_record(histogram const& h, std::span<std::byte, record_bytes> to) {
 
 void generate_database(database const& d, std::uint64_t tiles, std::uint64_t seed, bool pictures) {
   make_folder(d.folder);
+  check_old_tiles(d);
+  require_free_space(d.folder, "--data", (pictures ? 2 : 1) * tiles * record_bytes);
   std::vector<unfinished_file const*> made;
   std::optional<unfinished_file> rgba;
   if (pictures) {
@@ -139,7 +159,10 @@ void generate_database(database const& d, std::uint64_t tiles, std::uint64_t see
 std::uint64_t import_database(database const& d, std::string const& source) {
   if (!std::filesystem::exists(source))
     throw usage_error(fmt::format("{}: there is no such file or folder", source));
+  if (!std::filesystem::is_directory(source) && !std::filesystem::is_regular_file(source))
+    throw usage_error(fmt::format("{}: must be a regular file or a folder", source));
   make_folder(d.folder);
+  check_old_tiles(d);
   unfinished_file const rgba(d.rgba()), hist(d.hist());
   std::error_code none;
   bool const is_there = std::filesystem::equivalent(source, d.rgba(), none);

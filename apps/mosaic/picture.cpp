@@ -90,6 +90,8 @@ picture read_picture(std::string const& path) {
   if (path.ends_with(".rgb8")) return read_raw(path);
   if (!std::filesystem::exists(path))
     throw usage_error(fmt::format("--input={}: there is no such file", path));
+  if (!std::filesystem::is_regular_file(path))
+    throw usage_error(fmt::format("--input={}: must be a regular file", path));
   std::string const script = find_script("pictures.py");
   if (script.empty())
     throw std::runtime_error("pictures.py is not beside this program, which reads pictures by it");

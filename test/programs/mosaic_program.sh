@@ -39,7 +39,7 @@ head -c 5000 /dev/urandom >"$folder/junk.rgba"
 mkdir "$folder/empty"
 mkfifo "$folder/empty/pipe"  # would be waited for
 : >"$folder/none.rgba"
-for source in junk.rgba none.rgba empty; do
+for source in junk.rgba none.rgba empty empty/pipe; do
   "$bin/mosaic" import "$folder/$source" --data "$folder/db" >/dev/null 2>&1 &&
     complain "import of $source was accepted"
 done
@@ -51,6 +51,19 @@ done
 "$bin/mosaic" index --data "$folder/db" --json | grep -q '"lost": 0' || complain "index"
 [ "$(stat -c %s "$folder/db/tiles.hist" "$folder/db/tiles.rgba" | sort -u)" = 409600 ] ||
   complain "tiles.hist, tiles.rgba"
+
+# What has the name of tiles and is something else stays.
+mkdir "$folder/foreign"
+echo mine >"$folder/foreign/tiles.hist"
+for command in "generate --tiles 10" "import $folder/db/tiles.rgba"; do
+  # shellcheck disable=SC2086 # words
+  refuses "foreign: its tiles.hist holds no histograms" $command --data "$folder/foreign"
+done
+[ "$(cat "$folder/foreign/tiles.hist")" = mine ] || complain "a foreign tiles.hist was replaced"
+refuses "--output=$folder/none.rgba/b: $folder/none.rgba is no folder" make --data "$folder/db" \
+  --output "$folder/none.rgba/b"
+refuses "--input=$folder/empty/pipe: must be a regular file" make --data "$folder/db" \
+  --input "$folder/empty/pipe"
 
 # Other tiles have no index.
 cp -r "$folder/db" "$folder/again"

@@ -41,6 +41,7 @@ refuses "--pitch=narrow: must be chip or fixed" "$bin/hotspot" --pitch narrow
 refuses "--iterations=0: must be from 1 to 100" "$bin/stencil" --iterations 0
 refuses "--threads=33: must be a multiple of 32 from 32 to 512" "$bin/mvt" --threads 33
 refuses "--input=/none: No such file" "$bin/2dconv" --input /none
+refuses "--output=$bin/mvt: $bin/mvt is no folder" "$bin/2dconv" --output "$bin/mvt"
 # Only applications with pictures offer --output. --help describes the application's own files.
 for app in nw bfs mvt; do refuses "not expected: --output" "$bin/$app" --output=/none; done
 refuses "every edge in both directions" "$bin/bfs" --help
