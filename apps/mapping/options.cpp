@@ -1,3 +1,5 @@
+#include <gpufs/config.hpp>
+
 #include <apps/common/program.hpp>
 #include <apps/mapping/options.hpp>
 #include <apps/mapping/workload.hpp>
@@ -6,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace gpufs::apps::workloads {
 
@@ -26,14 +29,45 @@ Value named(std::string_view option, std::string const& text, Value const (&all)
   throw usage_error(fmt::format("{}={}: must be one of {}", option, text, names));
 }
 
+/// A number, which may have a suffix as sizes have. Throws usage_error naming `option` unless it is
+/// from `low` to `high`.
+std::uint64_t number_option(std::string const& option, std::string const& text, std::uint64_t low,
+                            std::uint64_t high) {
+  auto const wrong = [&] {
+    return usage_error(
+        fmt::format("{}={}: must be a number from {} to {}", option, text, low, high));
+  };
+  try {
+    std::uint64_t const number = parse_size(text, option);
+    if (number < low || number > high) throw wrong();
+    return number;
+  } catch (config_error const&) {
+    throw wrong();
+  }
+}
+
+/// Bytes, a power of two.
+std::uint64_t power_option(std::string const& option, std::string const& text, std::uint64_t low,
+                           std::uint64_t high) {
+  std::uint64_t const bytes = size_option(option, text, low, high);
+  if (std::has_single_bit(bytes)) return bytes;
+  throw usage_error(fmt::format("{}={}: must be auto or a power of two from {} to {}", option, text,
+                                format_size(low), format_size(high)));
+}
+
 std::uint64_t block_of(std::string const& text) {
   if (text == "auto") return block_automatic;
-  return size_option("--block", text, 4 << 10, 32 << 20);
+  return power_option("--block", text, 4 << 10, 32 << 20);
+}
+
+std::uint64_t chunk_of(std::string const& text) {
+  if (text == "auto") return chunk_automatic;
+  return power_option("--chunk", text, 2 << 20, 1 << 30);
 }
 
 std::uint32_t rolling_of(std::string const& text) {
   if (text == "auto") return rolling_automatic;
-  return static_cast<std::uint32_t>(size_option("--rolling", text, 1, 1 << 30));
+  return static_cast<std::uint32_t>(number_option("--rolling", text, 1, 1 << 30));
 }
 
 std::string bytes_text(std::uint64_t bytes) {
@@ -50,7 +84,7 @@ void set_number(setup& s, description const& of, std::string const& text) {
     throw usage_error(
         fmt::format("--set={}: must be NAME=NUMBER with a name of {}:{}", text, of.name, names));
   }
-  s.numbers[name] = size_option("--set " + name, text.substr(at + 1), 0, 1ull << 48);
+  s.numbers[name] = number_option("--set " + name, text.substr(at + 1), 0, 1ull << 48);
 }
 
 /// Blocks and rolling sizes matter to rolling alone.
@@ -168,13 +202,14 @@ setup setup_of(options const& o, description const& of) {
                              : size_option("--host-memory", o.host_memory, 0, 1ull << 48);
   s.memory.spill_dir = o.spill_dir;
   s.is_eager = !o.no_eager;
-  if (o.chunk != "auto") s.memory.chunk_size = size_option("--chunk", o.chunk, 2 << 20, 1 << 30);
+  s.memory.chunk_size = chunk_of(o.chunk);
   bool const is_paper = o.size == "paper";
   s.is_smoke = !is_paper;
   for (auto const& p : of.parameters) s.numbers[p.name] = is_paper ? p.paper : p.smoke;
   if (o.size != "smoke" && !is_paper) {
     auto const& first = of.parameters.front();
-    auto const number = size_option("--size", o.size, 1, 1ull << 48);
+    auto const number = of.has_files ? size_option("--footprint", o.size, 1, 1ull << 48)
+                                     : number_option("--size", o.size, 1, 1ull << 48);
     s.numbers[first.name] = number;
     s.is_smoke = number <= first.smoke;
   }

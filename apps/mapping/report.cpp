@@ -16,11 +16,22 @@ namespace gpufs::apps::workloads {
 
 namespace {
 
+constexpr char const* json_option = "--json-to=";
+
+/// Fails before any run if objects cannot be appended to the file.
+void check_json_file(std::string const& path) {
+  std::FILE* const file = std::fopen(path.c_str(), "a");
+  if (file == nullptr) throw usage_error(json_option + path + ": " + error_text(errno));
+  std::fclose(file);
+}
+
 void append_line(std::string const& path, std::string const& line) {
   std::FILE* const file = std::fopen(path.c_str(), "a");
-  if (file == nullptr) throw std::system_error(errno, std::generic_category(), path);
-  fmt::print(file, "{}\n", line);
-  if (std::fclose(file) != 0) throw std::system_error(errno, std::generic_category(), path);
+  if (file == nullptr) throw std::system_error(errno, std::generic_category(), json_option + path);
+  std::string const text = line + "\n";
+  bool const is_whole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) != 0 || !is_whole)
+    throw std::system_error(errno, std::generic_category(), json_option + path);
 }
 
 std::vector<double> seconds_of(std::vector<measured> const& runs) {
@@ -32,7 +43,9 @@ std::vector<double> seconds_of(std::vector<measured> const& runs) {
 }  // namespace
 
 report::report(options const& o, description const& d, setup const& of, std::vector<way> ways)
-    : options_(o), description_(d), setup_(of), ways_(std::move(ways)), runs_(ways_.size()) {}
+    : options_(o), description_(d), setup_(of), ways_(std::move(ways)), runs_(ways_.size()) {
+  if (!o.json_file.empty()) check_json_file(o.json_file);
+}
 
 void report::add(std::size_t w, measured const& m) {
   runs_[w].push_back(m);

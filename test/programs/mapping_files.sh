@@ -68,6 +68,14 @@ said=$("$program" binomialOptions --set steps=100 --folder "$folder" 2>&1)
 [[ $said == *"steps=100: must be a power of two from 64 to 2048"* ]] || complain "steps: $said"
 said=$("$program" vectorAdd --folder "$folder/none" 2>&1)
 [[ $said == *"none/gpufs-mapping-"*"(--folder): No such file"* ]] || complain "folder: $said"
+said=$("$program" vectorAdd --footprint 1P --folder "$folder/files" 2>&1)
+[[ $said == *"--footprint=1P: "* ]] || complain "footprint: $said"
+# Files that do not fit are not begun.
+free=$(($(stat -f -c '%f * %S' "$folder")))
+said=$([ $free -ge $((60 << 40)) ] ||
+  timeout 60 "$program" vectorAdd --footprint 100T --folder "$folder/files" 2>&1)
+[ $free -ge $((60 << 40)) ] || [[ $said == *"/files (--folder): needs "*" free"* ]] ||
+  complain "a large footprint: $said"
 # Figures of runs.
 "$program" vectorAdd --footprint 2M --variant naive,hand,shared --folder "$folder/files" \
   --json-to "$folder/mapping_files.jsonl" >/dev/null || complain "vectorAdd --json-to"

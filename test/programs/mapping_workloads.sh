@@ -47,4 +47,10 @@ refuses "--protocol=eager: must be one of batch, lazy, rolling" vecadd --protoco
 refuses "--set=m=1: must be NAME=NUMBER with a name of vecadd: n stride" vecadd --set m=1
 refuses "--runs=0: must be from 1 to 1000" vecadd --runs 0
 refuses "--block" vecadd --block 1K
+refuses "--block=5K: must be auto or a power of two from 4K to 32M" vecadd --block 5K
+refuses "--chunk=3M: must be auto or a power of two from 2M to 1G" vecadd --chunk 3M
+refuses "--rolling=0: must be a number from 1 to 1073741824" vecadd --rolling 0
+refuses "--size=0: must be a number from 1 to 281474976710656" vecadd --size 0
+refuses "--set n=abc: must be a number from 0 to 281474976710656" vecadd --set n=abc
+refuses "--json-to=$folder: Is a directory" vecadd --json-to "$folder"
 conclude

@@ -1,4 +1,5 @@
 #include <apps/common/file_io.hpp>
+#include <apps/common/free_space.hpp>
 #include <apps/common/host_file.hpp>
 #include <apps/mapping/files/work_files.hpp>
 
@@ -58,6 +59,10 @@ std::shared_ptr<temporary_folder> work_files::inputs_of(setup const& of,
   static std::shared_ptr<temporary_folder> kept;
   if (kept && kept_origin == origin) return kept;
   kept.reset();
+  std::uint64_t bytes = 0;
+  for (auto const& o : objects)
+    if (begins_with_bytes(o.use)) bytes += o.bytes;
+  require_free_space(of.folder, "--folder", bytes);
   auto made =
       std::make_shared<temporary_folder>(of.folder, "--folder", folder_prefix, of.keeps_files);
   for (auto const& o : objects)
