@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 namespace gpufs::apps {
 
@@ -17,6 +18,29 @@ namespace {
 
 constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t largest_file = 1ull << 48;
+
+/// Whether the host reads a temporary copy of --file.
+bool is_copied(std::string const& file) {
+  if (!is_nvme_spec(file)) return false;
+  nvme_spec const spec = parse_nvme_spec(file);
+  return spec.kind != nvme_spec::kinds::software || spec.members.size() != 1;
+}
+
+/// Throws usage_error naming an option that was given and means nothing. `size`: as given.
+void check_unused(bench_options const& o, std::string_view size) {
+  bool const is_file_named = !o.file.empty() && !o.is("rpc") && !o.is("write");
+  if (is_file_named && !is_nvme_spec(o.file) && size != "0")
+    throw usage_error(
+        fmt::format("--size={}: is of the temporary file, and --file={} is read", size, o.file));
+  if (is_file_named && !is_copied(o.file) && o.folder != temp_folder())
+    throw usage_error(
+        fmt::format("--dir={}: is of the temporary file, and --file={} is read", o.folder, o.file));
+  if (o.repeat != bench_options::not_given && !o.begins_hot() && !o.is("rpc"))
+    throw usage_error(fmt::format("--repeat={}: means nothing for bench {}{}", o.repeat, o.pattern,
+                                  o.is("rand") ? " without --hot" : ""));
+  if (o.theta != bench_options{}.theta && !o.zipf())
+    throw usage_error(fmt::format("--theta={}: is of --distribution=zipf", o.theta));
+}
 
 }  // namespace
 
@@ -31,7 +55,11 @@ void add_options(CLI::App& command, bench_options& o) {
   command.add_option("--file", o.file, bench_file::help);
   command.add_option("--dir,--folder", o.folder, "where the temporary file lies")
       ->capture_default_str();
-  command.add_option("--size", o.size, "its size; default 1G, emulated 64M");
+  command.add_option("--size", o.size, "its size; default 1G, emulated 64M")
+      ->check([](std::string const& text) {
+        static_cast<void>(size_option("--size", text, 1, largest_file));
+        return std::string();
+      });
   command.add_option(
       "--bytes", o.bytes,
       "bytes of the file to read, from its start; rand: bytes to read in all; default: all (hit: "
@@ -110,6 +138,7 @@ void complete(bench_options& o) {
   };
   fill(o.blocks, emulated ? 8 : 120);
   fill(o.threads, o.is("rpc") ? 32 : emulated ? 64 : 512);
+  check_unused(o, o.size);
   if (o.size == "0") o.size = emulated ? "64M" : "1G";
   check_option("--blocks", o.blocks, 1, 1 << 20);
   check_threads(o.threads);

@@ -4,6 +4,7 @@
 #include <gpufs/filesystem.hpp>
 
 #include <apps/bench/write.hpp>
+#include <apps/common/free_space.hpp>
 #include <apps/common/generator.hpp>
 #include <apps/common/json_line.hpp>
 #include <apps/common/median.hpp>
@@ -155,6 +156,7 @@ void verify(std::string const& path, write_plan const& plan, write_result& r) {
 write_result run_write_bench(bench_options const& o, config const& settings) {
   write_result r;
   r.plan = plan_of(o);
+  require_free_space(o.folder, "--dir", r.plan.bytes());
   new_name const name(o.folder);
   auto const runs = static_cast<std::uint64_t>(o.runs);
   progress shown("", 2 * runs + 1, !o.quiet);

@@ -1,12 +1,16 @@
+#include <apps/common/durable.hpp>
 #include <apps/common/nvme_spec.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/report_files.hpp>
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <system_error>
+
+#include <unistd.h>
 
 namespace gpufs::apps {
 
@@ -33,13 +37,22 @@ void check_report_file(report_file const& r) {
   std::error_code ignored;
   if (stdfs::is_directory(r.path, ignored))
     throw usage_error(fmt::format("{}={}: is a folder", r.option, r.path));
-  auto const folder = stdfs::path(r.path).parent_path();
-  if (!folder.empty() && !stdfs::is_directory(folder, ignored))
-    throw usage_error(
-        fmt::format("{}={}: there is no folder {}", r.option, r.path, folder.string()));
+  // What is there and no regular file is just written to.
+  if (stdfs::is_regular_file(r.path, ignored) || !stdfs::exists(r.path, ignored))
+    check_target_folder(r.option, r.path);
 }
 
 }  // namespace
+
+void check_target_folder(std::string const& option, std::string const& path) {
+  std::error_code error;
+  auto const end = stdfs::canonical(path, error).string();
+  auto const folder = folder_of(error ? path : end);
+  if (!stdfs::is_directory(folder, error))
+    throw usage_error(fmt::format("{}={}: there is no folder {}", option, path, folder));
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    throw usage_error(fmt::format("{}={}: {}: {}", option, path, folder, error_text(errno)));
+}
 
 void check_report_files(std::vector<report_file> const& reports,
                         std::vector<std::string> const& only_read) {

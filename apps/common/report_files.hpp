@@ -11,6 +11,10 @@ struct report_file {
   std::string path;    ///< empty: none is written
 };
 
+/// Throws usage_error naming `option` unless a new file can be put at `path`: its folder is there
+/// and may be written to. A link stands for what it leads to.
+void check_target_folder(std::string const& option, std::string const& path);
+
 /// Fails before any time is spent if a report could not be written, or would replace what is read
 /// or another report. `only_read`: files, or block files by their nvme:KIND:PATH,... names.
 /// Throws usage_error.

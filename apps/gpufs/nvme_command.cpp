@@ -56,7 +56,7 @@ int run_nvme(nvme_options const& o) {
       current_device().kind != "emulated")
     throw usage_error(fmt::format(
         "{}: a GPU does not reach the drive's doorbells, name it relay:ADDRESS", o.spec));
-  auto const link = open_controller(spec, o.threads, kernel_memory());
+  auto const link = open_controller(spec, static_cast<unsigned>(o.threads), kernel_memory());
   nvme_host::control_plane plane{*link, {.memory = kernel_memory()}};
   plane.bring_up();
   auto const blocks = plane.identify_namespace(1);

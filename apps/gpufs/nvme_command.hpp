@@ -1,6 +1,7 @@
 // `gpufs nvme SPEC identify|selftest`.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace gpufs::apps {
@@ -8,7 +9,7 @@ namespace gpufs::apps {
 struct nvme_options {
   std::string spec;
   std::string action;
-  unsigned threads = 2;  ///< of a software controller
+  std::int64_t threads = 2;  ///< of a software controller
 };
 
 /// Prints what was found. Returns the exit status. Throws usage_error, and what the controller's

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int status_no_python = 3;
 constexpr std::size_t most_named = 10;  // malformed lines
+constexpr std::int64_t most_slowest = 1'000'000;
 
 void name_malformed(std::string const& file, std::vector<malformed_line> const& lines) {
   for (std::size_t i = 0; i < std::min(lines.size(), most_named); ++i)
@@ -51,17 +52,19 @@ void add_options(CLI::App& command, trace_options& o) {
   command.add_option("--picture", o.picture, "draw a time line (PNG), by matplotlib")
       ->type_name("FILE");
   command.add_option("--slowest", o.slowest, "how many of the slowest requests to list")
-      ->type_name("N")
       ->capture_default_str();
 }
 
 int run_trace(trace_options const& o) {
+  check_option("--slowest", o.slowest, 0, most_slowest);
   std::error_code ignored;
   if (!o.picture.empty() && std::filesystem::equivalent(o.file, o.picture, ignored))
     throw usage_error(
         fmt::format("--picture={}: is the trace, which is never written to", o.picture));
   auto const trace = read_trace(o.file);
-  auto const sums = sum_up(trace, o.slowest);
+  if (trace.begun == 0 && trace.requests.empty() && trace.malformed.empty())
+    print_error("gpufs: {}: is empty: a program's trace begins with a line\n", o.file);
+  auto const sums = sum_up(trace, static_cast<std::size_t>(o.slowest));
   if (o.json)
     fmt::print("{}\n", to_json(trace, sums));
   else

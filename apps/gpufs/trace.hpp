@@ -1,7 +1,7 @@
 // gpufs trace: sums up a trace of requests to the host, and draws it.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace CLI {
@@ -13,8 +13,8 @@ namespace gpufs::apps {
 struct trace_options {
   std::string file;
   bool json = false;
-  std::string picture;       ///< PNG to draw, empty: none
-  std::size_t slowest = 10;  ///< requests that are listed
+  std::string picture;        ///< PNG to draw, empty: none
+  std::int64_t slowest = 10;  ///< requests that are listed
 };
 
 void add_options(CLI::App& command, trace_options& o);

@@ -5,12 +5,14 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <istream>
 #include <limits>
 #include <map>
 #include <sstream>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 namespace gpufs::apps {
@@ -134,9 +136,13 @@ trace_lines parse_trace(std::string_view text) {
 }
 
 trace_lines read_trace(std::string const& file) {
+  // A device may have no end, and a FIFO waits for its writer.
+  std::error_code ignored;
+  if (std::filesystem::exists(file, ignored) && !std::filesystem::is_regular_file(file, ignored))
+    throw std::runtime_error(fmt::format("{}: must be a regular file", file));
   errno = 0;
   std::ifstream in(file, std::ios::binary);
-  if (in) in.peek();  // a folder opens, and cannot be read
+  if (in) in.peek();
   if (!in.is_open() || in.bad())
     throw std::runtime_error(
         fmt::format("{}: {}", file, errno != 0 ? std::strerror(errno) : "cannot be read"));

@@ -78,6 +78,7 @@ bench_options trial_options(tune_options const& o) {
   bench_options b;
   b.pattern = o.pattern;
   b.file = o.file;
+  b.folder = temp_folder();  // of the copy of a block file
   b.request = o.request;
   b.blocks = o.blocks;
   b.threads = o.threads;

@@ -1,6 +1,7 @@
 #include <gpufs/device.hpp>
 
 #include <apps/common/program.hpp>
+#include <apps/common/report_files.hpp>
 #include <apps/common/unfinished_file.hpp>
 #include <apps/gpufs/tune_output.hpp>
 
@@ -77,6 +78,7 @@ void add_options(CLI::App& command, tune_output& o) {
 }
 
 void check(tune_output const& o, std::vector<std::string> const& only_read) {
+  if (o.out.empty()) throw usage_error("--out=: must name a file");
   std::error_code ignored;
   for (auto const& file : only_read) {
     if (!std::filesystem::equivalent(o.out, file, ignored)) continue;
@@ -91,10 +93,7 @@ void check(tune_output const& o, std::vector<std::string> const& only_read) {
   if (std::filesystem::exists(o.out, ignored) && !std::filesystem::is_regular_file(o.out, ignored))
     throw usage_error(fmt::format("--out={}: must be a regular file", o.out));
   require_keepable(o);
-  auto const folder = std::filesystem::path(o.out).parent_path();
-  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
-    throw usage_error(fmt::format("--out={}: there is no folder {}", o.out, folder.string()));
-  }
+  check_target_folder("--out", o.out);
 }
 
 std::string spread_of(run_scores const& s) {

@@ -54,6 +54,18 @@ refuses "--access=async needs 124K or less" rand --access async --req 128K --pag
   --size 1M "${settings[@]}"
 refuses "--theta=0: must be above 0" rand --distribution zipf --theta 0
 refuses "--hot: needs a --cache-size that holds" rand --hot --size 2M --cache 1M "${settings[@]}"
+# Files that do not fit are not begun.
+if [ $(($(stat -f -c '%f * %S' "$folder"))) -lt $((100 << 40)) ]; then
+  for kind in seq write; do
+    refuses "$folder (--dir): needs 100T, has " $kind --size 100T --dir "$folder" "${settings[@]}"
+  done
+fi
+refuses "--repeat=2: means nothing for bench seq" seq --repeat 2
+refuses "--repeat=2: means nothing for bench rand without --hot" rand --repeat 2
+refuses "--theta=1.5: is of --distribution=zipf" rand --theta 1.5
+refuses "--size=0: must be from 1 to 256T" seq --size 0
+refuses "--size=1M: is of the temporary file" seq --size 1M --file "$folder/first"
+refuses "--dir=$folder: is of the temporary file" seq --dir "$folder" --file "$folder/first"
 refuses "not with --level=warp" rand --level warp --baseline gpufs
 
 # The ratios. has_rows WHAT ROW...: $line has these rows.

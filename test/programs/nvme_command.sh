@@ -29,6 +29,8 @@ says 2 "drives one controller" "soft:$folder/disk,$folder/disk" identify
 says 2 "identify or selftest is" mem:4M format
 says 2 "is empty" "soft:$folder/empty" identify
 says 2 "--threads" mem:4M identify --threads 0
+says 2 "--threads=-1: must be from 1 to 64" mem:4M identify --threads -1
+says 2 "gpufs: --threads=two: must be a whole number" mem:4M identify --threads two
 says 1 "cannot be opened" "soft:$folder/none" identify
 says 1 "lspci" vfio:0000:ff:1f.7 identify
 says 1 "lspci" relay:0000:ff:1f.7 identify
@@ -57,6 +59,8 @@ reads strided --file "nvme:soft:$folder/a,$folder/b,$folder/c"
 # tune reads them, too, and spares their members.
 said=$("$gpufs" tune "nvme:soft:$folder/disk" --time 1s --out "$folder/out" 2>&1) ||
   complain "tune: $said"
+said=$(TMPDIR=$folder "$gpufs" tune nvme:mem:1M --time 1s --out "$folder/mem" 2>&1) ||
+  complain "tune nvme:mem: $said"
 said=$("$gpufs" tune "nvme:soft:$folder/disk" --time 1s --out "$folder/disk" 2>&1) &&
   complain "tune wrote to a member"
 [[ $said == *"never written to"* ]] || complain "tune: said $said"

@@ -55,7 +55,18 @@ said=$("$gpufs" trace missing.json 2>&1)
 said=$("$gpufs" trace . 2>&1)
 [ $? -eq 1 ] || complain "a folder: $said"
 : >empty.json
-"$gpufs" trace empty.json >/dev/null 2>&1 || complain "an empty trace must do"
+"$gpufs" trace empty.json >/dev/null 2>empty || complain "an empty trace must do"
+grep -q "empty.json: is empty" empty || complain "empty.json: $(cat empty)"
+mkfifo pipe.json
+for file in pipe.json /dev/zero; do
+  said=$(timeout 60 "$gpufs" trace $file 2>&1)
+  [ $? -eq 1 ] && [[ $said == *"$file: must be a regular file"* ]] || complain "$file: $said"
+done
+for number in -1 1000001; do
+  said=$("$gpufs" trace run.json --slowest $number 2>&1)
+  [ $? -eq 2 ] && [[ $said == *"--slowest=$number: must be from 0 to 1000000"* ]] ||
+    complain "--slowest $number: $said"
+done
 
 # The log: what notes() says, as it happens. Warnings are logged by default.
 said=$("$gpufs" bench seq --size 64K --runs 1 --no-limits "${settings[@]}" --blocks 4 --threads 32 \
@@ -67,6 +78,9 @@ said=$("$gpufs" bench seq --size 64K --runs 1 --no-limits "${settings[@]}" --blo
 said=$("$gpufs" info --log loud 2>&1)
 [ $? -eq 2 ] && [[ $said == *"--log=loud: must be one of off error warn info debug"* ]] ||
   complain "--log loud: $said"
+said=$("$gpufs" settings 2>&1 >/dev/full)
+[ $? -eq 1 ] && [[ $said == "gpufs: standard output: No space left on device" ]] ||
+  complain "settings >/dev/full: $said"
 said=$("$gpufs" nosuch 2>&1)
 [ $? -eq 2 ] && [[ $said == "gpufs: an argument was not expected: nosuch; "* ]] ||
   complain "nosuch: $said"

@@ -174,6 +174,7 @@ TEST_CASE(
       {path + out + " --time soon", "--time=soon: must be from 1 second to 24 hours"},
       {path + out + " --page-size 3000", "--page-size=3000: must be a power of two"},
       {path + " --out " + (folder / "no/out.toml"), "there is no folder " + (folder / "no")},
+      {path + " --out ''", "--out=: must name a file"},
       {out, "file is required"},
       {path + out + " --protocol lazy", "--protocol: is of gpufs tune --mapping"},
       {path + out + " --rounds 5", "--rounds: is of gpufs tune --mapping"},
@@ -190,6 +191,12 @@ TEST_CASE(
     CHECK(contains(r.text, row.message));
   }
   CHECK_FALSE(std::filesystem::exists(folder / "out.toml"));
+  if (::geteuid() == 0) return;  // may write to any folder
+  std::filesystem::create_directory(folder / "closed");
+  REQUIRE(::chmod((folder / "closed").c_str(), 0500) == 0);
+  auto const closed = gpufs_tune(path + " --out " + (folder / "closed/out.toml"));
+  CHECK(closed.status == 2);
+  CHECK(contains(closed.text, (folder / "closed") + ": Permission denied"));
 }
 
 TEST_CASE("gpufs tune --mapping: it sweeps blocks up to a vector, and rolling sizes") {
