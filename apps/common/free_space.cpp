@@ -19,7 +19,9 @@ void require_free_space(std::string const& folder, std::string const& from, std:
   std::uint64_t free = 0;
   if (__builtin_mul_overflow(blocks, std::uint64_t{system.f_frsize}, &free)) return;
   if (bytes <= free) return;
-  throw usage_error(fmt::format("{} ({}): needs {}, has {} free", folder, from, format_size(bytes),
+  std::uint64_t const more = bytes % mebi == 0 ? 0 : 1;
+  throw usage_error(fmt::format("{} ({}): needs {}, has {} free", folder, from,
+                                format_size((bytes / mebi + more) * mebi),
                                 format_size(free / mebi * mebi)));
 }
 
