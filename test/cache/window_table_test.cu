@@ -90,7 +90,7 @@ TEST_CASE(
   handle.copy_from_host(&ref, 1);
   buffer<tally> counted(1);
   counted.fill_zero();
-  auto const mapper = make_window_mapper(table.data(), entries, users.data());
+  auto const mapper = owner::make_window_mapper(table.data(), entries, users.data());
   CHECK(mapper->idle());
 
   struct content {
