@@ -20,7 +20,7 @@ constexpr std::int64_t not_given = INT64_MIN;
 void add_run_options(CLI::App& app, run_options& o, std::vector<variant> const& allowed) {
   app.add_option("--variant", o.variants,
                  "one or several, which take turns: array, pointer, gread: how kernels read the "
-                 "files; the others are written by hand: zerocopy: from pinned memory; managed: "
+                 "files; the others are hand-written: zerocopy: from pinned memory; managed: "
                  "from memory that the driver moves (CUDA only); copy: whole files by one thread "
                  "and one copy; pipeline or tiles: by 8 threads; memory: the kernel alone")
       ->check(CLI::IsMember(names_of(allowed)))

@@ -1,4 +1,4 @@
-// gpufs-vectoradd: c = a + b with all three in files, by gpufs and by hand.
+// gpufs-vectoradd: c = a + b with all three in files, by gpufs and hand-written.
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
 

@@ -1,4 +1,4 @@
-// gpufs-mapping WORKLOAD: programs of the papers on shared memory, by hand and with
+// gpufs-mapping WORKLOAD: programs of the papers on shared memory, hand-written and with
 // gpufs::shared_memory.
 #include <gpufs/device.hpp>
 
@@ -88,7 +88,7 @@ int run(options const& o) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Runs a program of the papers on shared memory, by hand and with gpufs::shared_memory.\n"
+      "Runs a program of the papers on shared memory, hand-written and with gpufs::shared_memory.\n"
       "`gpufs-mapping list` prints the workloads and their parameters.",
       "gpufs-mapping");
   options o;

@@ -63,27 +63,27 @@ int grow(daemon::stored_file const& file, std::uint64_t from, std::uint64_t size
   return error == -EOPNOTSUPP ? 0 : error;
 }
 
-// Nothing is lost of a file for which there is no room: blocks come first.
+// The same, or leaves it `from` bytes long and refuses.
+void grow_or_refuse(daemon::stored_file const& file, std::string const& name, std::uint64_t from,
+                    std::uint64_t size, bool with_blocks) {
+  if (size <= from) return;
+  int const error = grow(file, from, size, with_blocks);
+  if (error == 0) return;
+  static_cast<void>(file.truncate(from));
+  refuse(name, -error, fmt::format("{} bytes: {}", size, std::strerror(-error)));
+}
+
+// A file that is to be cut is made as long as wanted before: nothing is lost of one for which there
+// is no room.
 void make_length(daemon::stored_file const& file, std::string const& name, lengths const& l,
                  bool with_blocks) {
   if (l.before > l.kept) {
-    if (with_blocks && l.wanted > l.before) {
-      int const error =
-          while_interrupted([&] { return file.allocate(l.before, l.wanted - l.before); });
-      if (error != 0 && error != -EOPNOTSUPP) {
-        static_cast<void>(file.truncate(l.before));  // gives back what was there
-        refuse(name, -error, fmt::format("{} bytes: {}", l.wanted, std::strerror(-error)));
-      }
-    }
+    grow_or_refuse(file, name, l.before, l.wanted, with_blocks);
     int const error = while_interrupted([&] { return file.truncate(l.kept); });
     if (error != 0)
       refuse(name, -error, std::string("cannot be truncated: ") + std::strerror(-error));
   }
-  if (l.wanted <= l.kept) return;
-  int const error = grow(file, l.kept, l.wanted, with_blocks);
-  if (error == 0) return;
-  static_cast<void>(file.truncate(l.kept));
-  refuse(name, -error, fmt::format("{} bytes: {}", l.wanted, std::strerror(-error)));
+  grow_or_refuse(file, name, l.kept, l.wanted, with_blocks);
 }
 
 }  // namespace
