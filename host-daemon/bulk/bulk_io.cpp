@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 namespace gpufs::daemon {
@@ -112,6 +113,14 @@ bool write_from_device(recorded_file const& file, bulk_parts& parts, bulk_memory
   return any;
 }
 
+// Nothing is asked for behind the end of a file: an O_DIRECT read may write zeros there, and the
+// memory may have no room for them. Some files of the system have bytes, and the size 0.
+std::uint64_t end_of(stored_file const& file) noexcept {
+  struct ::stat status {};
+  bool const is_known = file.status(status) == 0 && status.st_size > 0;
+  return is_known ? std::uint64_t(status.st_size) : std::numeric_limits<std::uint64_t>::max();
+}
+
 }  // namespace
 
 /// A lane for the time of a call.
@@ -146,7 +155,7 @@ int bulk_io::read(std::int32_t descriptor, std::span<bulk_range> ranges,
   file.begin();
   try {
     bool const deep = ranges.size() > 1 || (!ranges.empty() && ranges[0].length > part_bytes);
-    return lane_lease { *this, deep } -> read(file, ranges, to);
+    return lane_lease { *this, deep } -> read(file, ranges, to, end_of(*file.host));
   } catch (std::bad_alloc const&) {
     return fail(ranges, -ENOMEM);
   }

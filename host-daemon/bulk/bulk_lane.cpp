@@ -16,19 +16,19 @@ constexpr std::size_t most_jobs = 32;
 
 }  // namespace
 
-bulk_parts::bulk_parts(std::span<bulk_range> ranges, std::uint64_t longest)
-    : ranges_{ranges}, longest_{longest} {
+bulk_parts::bulk_parts(std::span<bulk_range> ranges, std::uint64_t longest, std::uint64_t file_end)
+    : ranges_{ranges}, longest_{longest}, file_end_{file_end} {
   outcomes_.reserve(ranges.size());
-  for (auto const& r : ranges) outcomes_.push_back({r.length});
+  for (auto const& r : ranges) outcomes_.push_back({length_of(r)});
   skip_empty();
 }
 
 void bulk_parts::skip_empty() noexcept {
-  while (range_ < ranges_.size() && begin_ == ranges_[range_].length) ++range_, begin_ = 0;
+  while (range_ < ranges_.size() && begin_ == length_of(ranges_[range_])) ++range_, begin_ = 0;
 }
 
 bulk_parts::part bulk_parts::next() noexcept {
-  part const p{range_, begin_, std::min(ranges_[range_].length - begin_, longest_)};
+  part const p{range_, begin_, std::min(length_of(ranges_[range_]) - begin_, longest_)};
   begin_ += p.length;
   skip_empty();
   return p;
@@ -39,7 +39,7 @@ void bulk_parts::end(part const& p, std::uint64_t done, std::int32_t error) noex
   if (done != p.length && p.begin + done < o.end) o = {p.begin + done, error};
   // Nothing behind a part that came short is moved.
   if (p.range == range_ && o.end < begin_) {
-    begin_ = ranges_[range_].length;
+    begin_ = length_of(ranges_[range_]);
     skip_empty();
   }
 }
@@ -54,11 +54,12 @@ int bulk_parts::set_results() noexcept {
   return first;
 }
 
-int bulk_io::lane::read(local_file& file, std::span<bulk_range> ranges, bulk_memory const& to) {
+int bulk_io::lane::read(local_file& file, std::span<bulk_range> ranges, bulk_memory const& to,
+                        std::uint64_t file_end) {
   bool const on_device = to.copier != nullptr;
-  bulk_parts parts{ranges, on_device
-                               ? std::min<std::uint64_t>(part_bytes, to.copier->part(0).size())
-                               : part_bytes};
+  auto const longest =
+      on_device ? std::min<std::uint64_t>(part_bytes, to.copier->part(0).size()) : part_bytes;
+  bulk_parts parts{ranges, longest, file_end};
   prepare(on_device ? std::min<std::size_t>(most_jobs, to.copier->parts()) : most_jobs);
   file_ = &file;
   to_ = &to;

@@ -6,8 +6,10 @@
 #include <host-daemon/engine/io_engine.hpp>
 #include <host-daemon/engine/path_choice.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <utility>
@@ -24,8 +26,9 @@ class bulk_parts {
     std::uint64_t length = 0;
   };
 
-  /// Parts of at most `longest` bytes. Throws std::bad_alloc.
-  bulk_parts(std::span<bulk_range> ranges, std::uint64_t longest);
+  /// Parts of at most `longest` bytes, none behind byte `file_end`. Throws std::bad_alloc.
+  bulk_parts(std::span<bulk_range> ranges, std::uint64_t longest,
+             std::uint64_t file_end = std::numeric_limits<std::uint64_t>::max());
 
   [[nodiscard]] bool more() const noexcept { return range_ < ranges_.size(); }
   /// Returns the next part. Needs more().
@@ -55,10 +58,14 @@ class bulk_parts {
     std::int32_t error = 0;  // that ended it there
   };
   void skip_empty() noexcept;
+  /// Of a range, up to the end of the file.
+  [[nodiscard]] std::uint64_t length_of(bulk_range const& r) const noexcept {
+    return std::min(r.length, file_end_ - std::min(r.offset, file_end_));
+  }
 
   std::span<bulk_range> ranges_;
   std::vector<outcome> outcomes_;  // by range
-  std::uint64_t longest_;
+  std::uint64_t longest_, file_end_;
   std::size_t range_ = 0;  // of the next part
   std::uint64_t begin_ = 0;
 };
@@ -69,9 +76,10 @@ class bulk_io::lane {
   lane(std::unique_ptr<io_engine> engine, path_choice paths, bool with_ring)
       : has_ring{with_ring}, engine_{std::move(engine)}, paths_{std::move(paths)} {}
 
-  /// Reads ranges that fit `to`. Sets their results, and returns the first error or 0.
-  /// Throws std::bad_alloc, and has read nothing then.
-  int read(local_file& file, std::span<bulk_range> ranges, bulk_memory const& to);
+  /// Reads ranges that fit `to`, nothing behind byte `file_end`. Sets their results, and returns
+  /// the first error or 0. Throws std::bad_alloc, and has read nothing then.
+  int read(local_file& file, std::span<bulk_range> ranges, bulk_memory const& to,
+           std::uint64_t file_end);
 
   bool const has_ring;
 

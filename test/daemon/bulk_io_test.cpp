@@ -143,6 +143,19 @@ TEST_CASE("bulk: of a range that ends beyond the file, no more parts are asked f
   CHECK(ranges[1].result == 10);
 }
 
+TEST_CASE("bulk: no part lies behind the end of the file") {
+  bulk_range ranges[] = {{.offset = 0, .length = 1ull << 60}, {.offset = 150, .length = 10}};
+  bulk_parts parts{ranges, 100, 130};
+  parts.end(parts.next(), 100, 0);
+  auto const last = parts.next();
+  CHECK(last.length == 30);
+  parts.end(last, 30, 0);
+  CHECK_FALSE(parts.more());
+  CHECK(parts.set_results() == 0);
+  CHECK(ranges[0].result == 130);
+  CHECK(ranges[1].result == 0);
+}
+
 TEST_CASE("bulk: holes are zeros") {
   setup s;
   write_range(s.folder / "a", 5 << 20, 100);
