@@ -18,6 +18,7 @@ gpufs_find_headers(CLI11 CLI/CLI.hpp libcli11-dev)
 add_library(fuzzed_apps STATIC
   apps/bench/apps_table.cpp
   apps/common/build_facts.cpp apps/common/durable.cpp apps/common/file_io.cpp
+  apps/common/free_space.cpp
   apps/common/host_file.cpp apps/common/program.cpp apps/common/progress.cpp
   apps/common/script.cpp apps/common/temp_file.cpp apps/common/unfinished_file.cpp
   apps/harness/data_set.cpp apps/harness/extras.cpp apps/harness/real_input.cpp
