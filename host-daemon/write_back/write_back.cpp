@@ -56,11 +56,11 @@ write_back::~write_back() {
 
 void write_back::start(unsigned threads) {
   if (!threads_.empty()) return;
-  // Jobs may wait long for a disk. So one thread more has none, and always writes pages. Jobs come
-  // even if no page can be dirty.
-  threads = buffers_.count() == 0 ? 1 : threads + 1;
+  if (buffers_.count() == 0) threads = 1;  // jobs come even if no page can be dirty
   stopping_ = false;
   free_threads_.store(threads, std::memory_order_relaxed);
+  // Jobs may wait long for a disk. So one thread more has none, and always writes pages.
+  if (buffers_.count() != 0) ++threads;
   ending_.store(false, std::memory_order_relaxed);
   threads_.reserve(threads);
   orders_.clear();
