@@ -1,3 +1,4 @@
+#include <gpufs/owner/allocate.hpp>
 #include <gpufs/owner/device_drives.hpp>
 
 #include <fmt/format.h>
@@ -240,6 +241,10 @@ std::vector<nvme::queue_words> device_drives::words() const {
   std::vector<nvme::queue_words> all(words_.size());
   words_.copy_to_host(all.data(), all.size());
   return all;
+}
+
+std::uint64_t device_drives::metadata_bytes() const {
+  return bytes_of(pairs_, words_, marks_, places_, out_until_, backing_);
 }
 
 std::uint64_t device_drives::completed() const {

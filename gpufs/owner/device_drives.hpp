@@ -6,7 +6,6 @@
 #include <gpufs/handle/block_files_ref.hpp>
 #include <gpufs/nvme/block_backing.hpp>
 #include <gpufs/nvme/queue_group.hpp>
-#include <gpufs/owner/allocate.hpp>
 
 #include <nvme-host/dma_space.hpp>
 #include <nvme-host/doorbell_relay.hpp>
@@ -70,9 +69,7 @@ class device_drives {
   /// Of all members together.
   [[nodiscard]] std::uint32_t pairs() const { return std::uint32_t(refs_.size()); }
   /// GPU memory.
-  [[nodiscard]] std::uint64_t metadata_bytes() const {
-    return bytes_of(pairs_, words_, marks_, places_, out_until_, backing_);
-  }
+  [[nodiscard]] std::uint64_t metadata_bytes() const;
   /// Commands whose completions kernels have taken.
   [[nodiscard]] std::uint64_t completed() const;
   /// Of these, commands that ended with an error.
