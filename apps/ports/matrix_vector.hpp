@@ -3,6 +3,7 @@
 // function objects.
 #pragma once
 
+#include <gpufs/base/warp.hpp>
 #include <gpufs/gpufs.hpp>
 
 #include <apps/harness/chunk_io.hpp>
@@ -18,11 +19,7 @@ struct matrix_shape {
   std::uint64_t columns;
 };
 
-/// The sum of `value` over the warp, in a fixed order; all lanes get it.
-__device__ inline float warp_sum(float value) {
-  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
-  return value;
-}
+using base::warp_sum;  // in a fixed order
 
 /// The sum of `value` over the block, in a fixed order; all threads get it. Ends with a barrier.
 __device__ inline float block_sum(float value) {
