@@ -56,21 +56,22 @@ write_back::~write_back() {
 
 void write_back::start(unsigned threads) {
   if (!threads_.empty()) return;
-  if (buffers_.count() == 0) threads = 1;  // jobs come even if no page can be dirty
+  bool const pages = buffers_.count() != 0;
+  if (!pages) threads = 1;  // jobs come even if no page can be dirty
   stopping_ = false;
   free_threads_.store(threads, std::memory_order_relaxed);
-  // Jobs may wait long for a disk. So one thread more has none, and always writes pages.
-  if (buffers_.count() != 0) ++threads;
   ending_.store(false, std::memory_order_relaxed);
-  threads_.reserve(threads);
+  threads_.reserve(threads + 1);
   orders_.clear();
-  orders_.reserve(threads);
+  orders_.reserve(threads + 1);
   auto const most =
       std::min({std::size_t{buffers_.count()}, most_in_order,
                 std::max(batch_size(), std::size_t(most_bytes_in_order >> buffers_.page_shift()))});
-  for (unsigned i = 0; i < threads; ++i) orders_.emplace_back(most);
+  for (unsigned i = 0; i <= threads; ++i) orders_.emplace_back(most);
   for (unsigned i = 0; i < threads; ++i)
     threads_.push_back(start_thread(lower_host_threads, [this, i, threads] { serve(i, threads); }));
+  if (pages)
+    threads_.push_back(start_thread(lower_host_threads, [this] { stand_in(orders_.back()); }));
 }
 
 void write_back::stop() {
@@ -80,6 +81,7 @@ void write_back::stop() {
   }
   ending_.store(true, std::memory_order_relaxed);
   wake_.notify_all();
+  stand_in_wake_.notify_all();
   for (auto& t : threads_) t.join();
   threads_.clear();
 }
@@ -90,42 +92,61 @@ bool write_back::post(slow_work const& work) noexcept {
     if (job_count_ == most_jobs) return false;
     jobs_[(first_job_ + job_count_++) % most_jobs] = work;
   }
-  wake_.notify_all();  // not all threads take jobs
+  wake_.notify_one();
   return true;
 }
 
 void write_back::serve(unsigned number, unsigned threads) noexcept {
   set_up_thread("gpufs-wb-" + std::to_string(number));
-  bool const takes_jobs = number != 0 || threads == 1;
+  auto const begin_of = [&](unsigned n) {
+    return std::uint32_t(std::uint64_t(buffers_.count()) * n / threads);
+  };
+  buffer_stretch const share{begin_of(number), begin_of(number + 1)};
   for (;;) {
     slow_work next;
     {
       std::unique_lock lock{jobs_mutex_};
-      if (stopping_ && (job_count_ == 0 || !takes_jobs)) return;
-      if (job_count_ != 0 && takes_jobs) {
+      if (job_count_ == 0 && stopping_) return;
+      if (job_count_ != 0) {
         next = jobs_[first_job_];
         first_job_ = (first_job_ + 1) % most_jobs;
         --job_count_;
+        if (free_threads_.fetch_sub(1, std::memory_order_relaxed) == 1) stand_in_wake_.notify_one();
       }
     }
     if (next.run != nullptr) {
-      free_threads_.fetch_sub(1, std::memory_order_relaxed);
       next.run(next);
       free_threads_.fetch_add(1, std::memory_order_relaxed);
       continue;
     }
     auto const before = looks();
-    if (write_background(number, threads)) continue;
+    if (write_background(orders_[number], share)) continue;
     // While pages are dirty, others may soon fill the buffers.
-    rest(looks() == before ? look_again : look_again / threads, takes_jobs);
+    rest(looks() == before ? look_again : look_again / threads);
+  }
+}
+
+// Writes pages while all threads have jobs, which may wait long for a disk.
+void write_back::stand_in(write_order& order) noexcept {
+  set_up_thread("gpufs-wb-standin");
+  // The last thread counts itself out under the mutex. In begin_sync(), one that stays counts out.
+  auto const alone = [&] { return free_threads_.load(std::memory_order_relaxed) == 0; };
+  std::unique_lock lock{jobs_mutex_};
+  for (;;) {
+    stand_in_wake_.wait(lock, [&] { return stopping_ || alone(); });
+    if (stopping_) return;
+    lock.unlock();
+    bool const wrote = write_background(order, {0, buffers_.count()});
+    lock.lock();
+    if (!wrote) stand_in_wake_.wait_for(lock, look_again, [&] { return stopping_; });
   }
 }
 
 // Waits until there may be something to do. One resting thread looks for dirty pages again after
 // `interval`, so that the others need not.
-void write_back::rest(std::chrono::microseconds interval, bool takes_jobs) {
+void write_back::rest(std::chrono::microseconds interval) {
   std::unique_lock lock{jobs_mutex_};
-  auto const something = [&] { return stopping_ || (takes_jobs && job_count_ != 0); };
+  auto const something = [&] { return stopping_ || job_count_ != 0; };
   if (something()) return;
   bool idle = false;
   {
@@ -190,11 +211,9 @@ bool write_back::wanted_now(std::uint32_t i, bool pressed) {
 
 // Finds the buffers of a thread's share that should not stay dirty longer, or others' if there are
 // none.
-void write_back::find_background(unsigned number, unsigned threads) {
+void write_back::find_background(write_order& order, buffer_stretch share) {
   auto const all = mark_set{}.set();
-  auto const count = buffers_.count();
-  auto const begin = std::uint32_t(std::uint64_t(count) * number / threads);
-  auto const end = std::uint32_t(std::uint64_t(count) * (number + 1) / threads);
+  auto const [begin, end] = share;
   bool pressed = hurried_.load(std::memory_order_relaxed) != 0;
   if (!pressed) {  // this thread's share of the buffers stands for all of them
     std::uint64_t dirty = 0;
@@ -204,7 +223,6 @@ void write_back::find_background(unsigned number, unsigned threads) {
     });
     pressed = dirty * 2 > end - begin;
   }
-  auto& order = orders_[number];
   auto const goes_on = std::clamp(order.searched_to(), begin, end);
   order.clear(pressed);
   auto const add = [&](std::uint32_t i) {
@@ -219,7 +237,7 @@ void write_back::find_background(unsigned number, unsigned threads) {
   auto const helps = [&] {
     return order.empty() || (!order.full() && begins_sync_.load(std::memory_order_relaxed));
   };
-  if (helps()) marks_.each(end, count, all, add);
+  if (helps()) marks_.each(end, buffers_.count(), all, add);
   if (helps()) marks_.each(0, begin, all, add);
   order.sort();
 }
@@ -241,12 +259,11 @@ void write_back::lock_in_order(write_order& order, batch& locked) {
 
 // Writes one batch of the buffers that should not stay dirty longer. Returns false if there are
 // none.
-bool write_back::write_background(unsigned number, unsigned threads) {
-  auto& order = orders_[number];
+bool write_back::write_background(write_order& order, buffer_stretch share) {
   batch locked;
   lock_in_order(order, locked);
   if (locked.empty()) {
-    find_background(number, threads);
+    find_background(order, share);
     lock_in_order(order, locked);
   }
   if (locked.empty()) return false;

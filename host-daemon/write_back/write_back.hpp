@@ -248,10 +248,11 @@ class write_back {
   [[nodiscard]] bool belongs(std::uint32_t i, written_file const* file, write_back_part const& part,
                              series_look& last) const;
   void serve(unsigned number, unsigned threads) noexcept;
-  void rest(std::chrono::microseconds interval, bool takes_jobs);
-  void find_background(unsigned number, unsigned threads);
+  void stand_in(write_order& order) noexcept;
+  void rest(std::chrono::microseconds interval);
+  void find_background(write_order& order, buffer_stretch share);
   void lock_in_order(write_order& order, batch& locked);
-  bool write_background(unsigned number, unsigned threads);
+  bool write_background(write_order& order, buffer_stretch share);
   bool wanted_now(std::uint32_t i, bool pressed);
 
   write_buffers buffers_;
@@ -277,13 +278,13 @@ class write_back {
   bounded_list<file_series, 64> files_without_memory_;
 
   std::mutex jobs_mutex_;  // guards the four below
-  std::condition_variable wake_;
+  std::condition_variable wake_, stand_in_wake_;
   std::vector<slow_work> jobs_;  // most_jobs places, used in turn
   std::size_t first_job_ = 0, job_count_ = 0;
   bool stopping_ = false;
   bool watched_ = false;             // a resting thread looks for dirty pages again soon
   std::atomic<bool> ending_{false};  // writes at a closed gate give up
-  std::vector<write_order> orders_;  // of each thread
+  std::vector<write_order> orders_;  // of each thread, and of the stand-in
   std::vector<std::thread> threads_;
 };
 

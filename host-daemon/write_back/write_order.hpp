@@ -9,6 +9,12 @@
 
 namespace gpufs::daemon {
 
+/// The write buffers [begin, end).
+struct buffer_stretch {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+};
+
 /// A search finds buffers in the order of their numbers. Neighbouring pages that several blocks
 /// write lie far apart there. In the order of their files they join to long calls. All that one
 /// search found is written before the next search, and that goes on where a full one has stopped.
