@@ -150,7 +150,8 @@ endforeach()
 # Suites of shared memory once more, where CPU and emulated device have memory of their own at
 # shared addresses, as with a GPU. The code that asks which of the two it is comes before gpufs's.
 if(GPUFS_DEVICE STREQUAL "emulated")
-  file(GLOB separate_sources CONFIGURE_DEPENDS gpufs/mapping/address_space*.cpp)
+  file(GLOB separate_sources CONFIGURE_DEPENDS
+    gpufs/mapping/address_space*.cpp gpufs/mapping/block_*.cpp)
   add_library(test_separate_sides OBJECT ${separate_sources} gpufs/owner/shared_memory.cpp
     gpufs/device/emulated/shared_range.cpp gpufs/device/emulated/call_ends.cpp)
   target_compile_definitions(test_separate_sides PUBLIC GPUFS_SEPARATE_SIDES)

@@ -4,16 +4,17 @@
 #include <gpufs/device.hpp>
 #include <gpufs/device/call_ends.hpp>
 #include <gpufs/mapping/arena.hpp>
+#include <gpufs/mapping/block_states.hpp>
+#include <gpufs/mapping/block_transfers.hpp>
 #include <gpufs/mapping/fault_queue.hpp>
 #include <gpufs/mapping/file_lane.hpp>
 #include <gpufs/mapping/file_pieces.hpp>
 #include <gpufs/mapping/file_side.hpp>
+#include <gpufs/mapping/file_transfers.hpp>
 #include <gpufs/mapping/glimpse_clock.hpp>
 #include <gpufs/mapping/guard.hpp>
-#include <gpufs/mapping/page_work.hpp>
 #include <gpufs/mapping/quiet_lock.hpp>
 #include <gpufs/mapping/requests.hpp>
-#include <gpufs/mapping/rolling.hpp>
 #include <gpufs/mapping/staging.hpp>
 #include <gpufs/mapping/tier_account.hpp>
 #include <gpufs/mapping/touch_reader.hpp>
@@ -23,7 +24,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -154,22 +154,7 @@ class address_space {
   int end_write_back(object& o, std::vector<write_piece> const& pieces);
   [[nodiscard]] int make_durable(quiet_lock& lock, object& o);
   int drop(object& o, bool also_changed);
-  void count(object& o, counter what, std::uint64_t n = 1);
-  void count_moved(object& o, reason why, counter direction, std::uint64_t blocks,
-                   std::uint64_t bytes);
-  void queue_send(object& o, block_run r, reason why);
-  void start_sends();
-  void wait_for_sends();
-  void fetch(object& o, block_run r, reason why);
-  void set_state(object& o, block_run r, block_state to);
-  [[nodiscard]] int protect(object& o, block_run r, device_memory::host_access to);
-  void protect_or_throw(object& o, block_run r, device_memory::host_access to);
   void make_dirty(object& o, std::uint64_t block, bool rolls);
-  void forget_dirty(object& o, block_run r);
-  void evict_beyond_limit();
-  void evict(written_block oldest);
-  void merge(object& o);
-  void clean(object& o, block_run r, reason why);
   void hand_over(object& o, block_run blocks, bool writes);
   void hand_over_batch(object& o, bool writes);
   void order(stream& on, used_objects const& all);
@@ -188,7 +173,6 @@ class address_space {
   [[nodiscard]] bool is_home_at_device(object const& o, std::uint64_t block) const;
   void scatter_to_host(object& o, std::uint64_t block, std::uint64_t to,
                        std::span<std::byte const> bytes);
-  void wait_for_scattered();
   template <class Condition>
   void wait_until(quiet_lock& lock, Condition const& holds);
   [[nodiscard]] fault_answer answer_to(quiet_lock& lock, fault const& f);
@@ -198,11 +182,6 @@ class address_space {
   [[nodiscard]] fault_answer serve_single(object& o, std::uint64_t block, bool writes);
   [[nodiscard]] fault_answer glimpse(object& o, std::uint64_t block, touch_kind kind);
   void end_glimpses(object& o, block_run r);
-  void make_readable(object& o, block_run r, device_memory::host_access to);
-  [[nodiscard]] std::vector<byte_run> parts_to_copy(object& o, byte_run r);
-  bool pin(object& o, std::uint64_t piece);
-  [[nodiscard]] std::vector<block_run> forget_pins(object& o, block_run pieces);
-  void unpin(std::uint64_t offset, std::vector<block_run> const& pinned);
   void expect_next(object& o, std::uint64_t block);
   struct placed_chunks;
   [[nodiscard]] int place_all(quiet_lock& lock, used_objects const& all, missing_bytes missing,
@@ -235,17 +214,12 @@ class address_space {
   [[nodiscard]] std::optional<std::pair<object*, std::size_t>> coldest_kept(bool may_unpin);
 
   // Without the mutex, in threads of their own.
-  void in_lanes(std::size_t jobs, std::function<void(file_lane&)> const& work);
   void fill_eagerly(object& o);
   void fill_pieces(object& o, fill_job& job, file_lane& lane);
   [[nodiscard]] int start_piece(object& o, fill_piece const& piece, file_lane& lane,
                                 staging_piece& to, bool& is_direct);
-  [[nodiscard]] int start_at_host(object& o, fill_piece const& piece, file_lane& lane,
-                                  staging_piece& to, bool& is_direct);
   void end_piece(object& o, fill_job& job, fill_piece& piece, int error, bool is_direct);
   void write_pages(object& o, write_piece& piece, file_lane& lane);
-  [[nodiscard]] std::uint32_t find_changed(object& o, write_piece& piece, file_lane& lane);
-  [[nodiscard]] int write_runs(object& o, write_piece& piece, file_lane& lane, std::uint32_t count);
   // In the service thread.
   void serve_faults();
   [[nodiscard]] bool answer_all(std::vector<fault*>& open);
@@ -256,21 +230,16 @@ class address_space {
   pid_t process_ = ::getpid();
   mapping_config settings_;
   int device_;
+  std::vector<std::string> notes_;
   guarded_range range_;
   staging_pool staging_;
-  lane_pool lanes_;
-  std::optional<page_hasher> hasher_;  ///< since the first object that needs it
-  stream sends_;
-  stream fetches_;
+  block_transfers transfers_;
+  block_states states_;
+  file_transfers files_;
   mutable std::mutex mutex_;
   std::atomic<std::uint32_t> changes_{0};  ///< calls have ended, or the device has failed
   arena free_;
   std::map<std::uint64_t, object> objects_;  ///< by offset
-  written_list written_;                     ///< of rolling objects, the oldest first
-  rolling_size rolling_;
-  std::vector<device_memory::pinned_copy> to_send_;
-  bool is_sending_ = false;
-  bool has_scattered_ = false;  ///< and not waited for since: fetches must do so
   bool has_failed_ = false;
   std::size_t open_faults_ = 0;  ///< that the service thread has looked at; a change may help them
   unsigned waiters_ = 0;         ///< threads that wait for a change
@@ -278,11 +247,8 @@ class address_space {
   std::int64_t last_call_ = 0;
   std::set<std::int64_t> ending_;  ///< calls that have a mark behind them, which is not reached
   tier_account tiers_;
-  mapping_statistics counts_;
-  std::vector<std::string> notes_;
   static inline thread_local std::string why_refused_;
   std::string to_say_;
-  std::uint64_t bytes_to_pin_;      ///< that may still be pinned
   std::vector<bytes_ahead> ahead_;  ///< since the service thread looked last
   fault_queue faults_;
   glimpse_clock glimpses_;  ///< of the service thread

@@ -20,7 +20,7 @@ void address_space::acquire_batches() {
   for (auto& [offset, o] : objects_) {
     if (!o.is_at_device || !o.uses.empty()) continue;
     try {
-      if (o.is_changed) fetch(o, o.all(), why);
+      if (o.is_changed) transfers_.fetch(o, o.all(), why);
     } catch (...) {
       fail();
       throw;
@@ -59,7 +59,7 @@ int address_space::acquire(object& o, wanted const& what) {
   }
   try {
     if (is_batch) {
-      if (o.is_at_device && o.is_changed) fetch(o, o.all(), why);
+      if (o.is_at_device && o.is_changed) transfers_.fetch(o, o.all(), why);
       o.is_at_device = o.is_changed = false;
       return 0;
     }
@@ -70,8 +70,8 @@ int address_space::acquire(object& o, wanted const& what) {
       std::uint64_t const begin = block * o.block_bytes;
       bool const is_overwritten = what.use == access::write && what.first <= begin &&
                                   begin + o.bytes_of(one) <= what.first + what.bytes;
-      if (touch.fetch && !is_overwritten) fetch(o, one, why);
-      make_readable(o, one, allowed(touch.after));
+      if (touch.fetch && !is_overwritten) transfers_.fetch(o, one, why);
+      states_.make_readable(o, one, allowed(touch.after));
       // They stay with the CPU until a release, however many there are.
       if (writes) make_dirty(o, block, false);
     }
@@ -92,10 +92,10 @@ int address_space::send(object& o, block_run r) {
   if (o.protocol == coherence_protocol::batch) return 0;
   try {
     for (auto const& run : o.dirty_runs(r)) {
-      if (protect(o, run, host_access::read) != 0) break;  // the launch sends them
-      clean(o, run, released);
+      if (states_.protect(o, run, host_access::read) != 0) break;  // the launch sends them
+      states_.clean(o, run, released);
     }
-    wait_for_sends();
+    transfers_.wait_for_sends();
   } catch (std::exception const&) {
     fail();
     return -EIO;

@@ -94,10 +94,10 @@ std::int64_t address_space::begin(parts_of_call const& parts, beginning const& h
   for (auto& [o, u] : all) u.is_declared = parts.has_value() && how.is_ordered;
   auto const number = std::uint64_t(last_call_) + 1;
   try {
-    rolling_.released(written_.size());
+    states_.launched();
     order(how.on, all);
     for (auto const& [o, u] : all) hand_over(*o, u.blocks, u.writes);
-    wait_for_sends();
+    transfers_.wait_for_sends();
     for (auto const& [o, u] : all) use_range(*o, u);
   } catch (std::exception const&) {
     drop_uses(std::int64_t(number));
@@ -142,8 +142,8 @@ std::optional<part> address_space::part_at(void const* first, std::uint64_t byte
 
 // Each object once, however many parts of it the call uses.
 void address_space::count_call(used_objects const& all, bool is_declared) {
-  ++counts_.calls;
-  counts_.declared_calls += is_declared ? 1 : 0;
+  ++transfers_.counts().calls;
+  transfers_.counts().declared_calls += is_declared ? 1 : 0;
   for (auto at = all.begin(); at != all.end(); ++at) {
     auto* const o = at->first;
     auto const is_same = [o](std::pair<object*, use> const& other) { return other.first == o; };
@@ -157,7 +157,7 @@ void address_space::hand_over_batch(object& o, bool writes) {
   constexpr reason why{nullptr, &mapping_statistics::batch_h2d_bytes};
   if (!o.single.empty()) return;
   // Between two calls without a synchronize() the device has the newest bytes.
-  if (!o.is_at_device) queue_send(o, o.all(), why);
+  if (!o.is_at_device) transfers_.queue_send(o, o.all(), why);
   o.is_at_device = true;
   o.is_changed = o.is_changed || writes;
 }
@@ -170,21 +170,21 @@ void address_space::hand_over(object& o, block_run blocks, bool writes) {
   if (writes && o.file != nullptr && o.file->is_written_back()) o.file->changed.add(blocks);
   if (writes) {
     for (auto const& run : o.readable.within(blocks))
-      error = error != 0 ? error : protect(o, run, host_access::none);
+      error = error != 0 ? error : states_.protect(o, run, host_access::none);
   } else {
     for (auto const& run : o.dirty_runs(blocks))
-      error = error != 0 ? error : protect(o, run, host_access::read);
+      error = error != 0 ? error : states_.protect(o, run, host_access::read);
   }
   if (error != 0) {
     // No more mappings. All blocks alike need one. What the device has as well is fetched again.
     blocks = o.all();
     writes = true;
-    protect_or_throw(o, blocks, host_access::none);
+    states_.protect_or_throw(o, blocks, host_access::none);
     o.glimpses = {};
   }
-  clean(o, blocks, released);
+  states_.clean(o, blocks, released);
   if (!writes) return;
-  for (auto const& run : o.readable.within(blocks)) set_state(o, run, block_state::invalid);
+  for (auto const& run : o.readable.within(blocks)) states_.set_state(o, run, block_state::invalid);
 }
 
 void address_space::use_range(object& o, use const& u) {
@@ -254,17 +254,18 @@ void address_space::end_use(object& o, block_run r) {
   for (auto const& free : o.unused(r)) {
     if (!range_.end_use(o.begin_of(free), o.pages_of(free))) {
       // The device's bytes lie there still. The CPU shall not take them for its own.
-      static_cast<void>(protect(o, free, host_access::none));
+      static_cast<void>(states_.protect(o, free, host_access::none));
       fail();
       continue;
     }
     if (o.protocol == coherence_protocol::batch) {
-      if (protect(o, free, host_access::read_write) != 0) fail();
+      if (states_.protect(o, free, host_access::read_write) != 0) fail();
       continue;
     }
     // The device has these bytes, too. So blocks that cannot be protected are fetched again.
     for (auto const& run : o.readable.within(free)) {
-      if (protect(o, run, host_access::read) != 0) set_state(o, run, block_state::invalid);
+      if (states_.protect(o, run, host_access::read) != 0)
+        states_.set_state(o, run, block_state::invalid);
     }
     for (auto const& run : o.single.within(free)) restore_single(o, run);
   }

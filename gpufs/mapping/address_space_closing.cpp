@@ -22,14 +22,14 @@ bool address_space::may_be_written(object const& o, block_run r) const {
 // before are as they should be.
 bool address_space::close_written(object& o, block_run r) try {
   for (auto const& run : o.dirty_runs(r)) {
-    protect_or_throw(o, run, host_access::read);
-    clean(o, run, released);
+    states_.protect_or_throw(o, run, host_access::read);
+    states_.clean(o, run, released);
   }
   still_single(o, r);
   return true;
 } catch (no_mappings const&) {
   if (!o.uses.empty()) return false;
-  merge(o);
+  states_.merge(o);
   return true;
 }
 

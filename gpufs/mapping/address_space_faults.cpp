@@ -64,7 +64,7 @@ bool address_space::try_to_answer(fault& f) {
   // The thread that faulted goes on meanwhile. What is sent is protected: a write to it faults, and
   // is answered after this.
   try {
-    start_sends();
+    transfers_.start_sends();
   } catch (std::exception const&) {
     fail();
   }
@@ -121,25 +121,26 @@ fault_answer address_space::serve(quiet_lock& lock, object& o, std::uint64_t blo
   if (writes && keeps_writers_out(o)) return fault_answer::waiting;
   if (touch.fetch && o.lacks(one)) return serve_absent(lock, o, one);
   if (touch.after == state) {  // another thread was first, or a call has ended since
-    count(o, &mapping_statistics::faults_spurious);
+    transfers_.count(o, &mapping_statistics::faults_spurious);
     // Or the system had no more mappings to let the CPU do what it may (guarded_range).
     if (!is_batch && range_.user_faults() != nullptr)
-      static_cast<void>(protect(o, one, allowed(state)));
+      static_cast<void>(states_.protect(o, one, allowed(state)));
     return fault_answer::served;
   }
   if (o.single.contains(block)) return serve_single(o, block, writes);
   if (has_failed_ && touch.fetch) return fault_answer::failed;
-  count(o, writes ? &mapping_statistics::faults_write : &mapping_statistics::faults_read);
+  transfers_.count(o,
+                   writes ? &mapping_statistics::faults_write : &mapping_statistics::faults_read);
   if (touch.fetch)
-    fetch(o, one,
-          writes ? reason{&mapping_statistics::fault_write_blocks,
-                          &mapping_statistics::fault_write_bytes}
-                 : reason{&mapping_statistics::fault_read_blocks,
-                          &mapping_statistics::fault_read_bytes});
-  make_readable(o, one, allowed(touch.after));
+    transfers_.fetch(o, one,
+                     writes ? reason{&mapping_statistics::fault_write_blocks,
+                                     &mapping_statistics::fault_write_bytes}
+                            : reason{&mapping_statistics::fault_read_blocks,
+                                     &mapping_statistics::fault_read_bytes});
+  states_.make_readable(o, one, allowed(touch.after));
   if (writes) {
     make_dirty(o, block, true);
-    evict_beyond_limit();
+    if (!has_failed_) states_.evict_beyond_limit();
   }
   expect_next(o, block);
   return fault_answer::served;
@@ -156,58 +157,10 @@ fault_answer address_space::serve_absent(quiet_lock& lock, object& o, block_run 
   return fault_answer::failed;
 }
 
-// The CPU's bytes of the block are up to date. It becomes read_only, if it was not. Throws
-// no_mappings, and leaves the block as it was.
-void address_space::make_readable(object& o, block_run one, host_access to) {
-  auto const is_made = [&] {
-    bool const was_invalid = o.states[one.first] == block_state::invalid;
-    if (was_invalid) set_state(o, one, block_state::read_only);
-    if (protect(o, one, to) == 0) return true;
-    if (was_invalid) set_state(o, one, block_state::invalid);
-    return false;
-  };
-  if (is_made()) return;
-  // Parts of the object that a call uses cannot be made alike.
-  if (o.uses.empty()) merge(o);
-  if (!is_made()) throw no_mappings();
-}
-
-// `rolls`: it counts for the rolling size, and may be sent before a release. evict_beyond_limit()
-// and start_sends() are to follow then.
+// See block_states. Host memory keeps blocks whose only memory it is.
 void address_space::make_dirty(object& o, std::uint64_t block, bool rolls) {
-  set_state(o, {block, block + 1}, block_state::dirty);
-  if (o.file != nullptr) o.file->changed.add({block, block + 1});
-  if (o.single.contains(block)) return tiers_.keep(o, o.chunk_of(block));  // nothing is sent
-  if (o.protocol == coherence_protocol::lazy || !rolls) {
-    o.dirty.emplace(block, written_.end());
-    return;
-  }
-  if (rolling_.written_again(o.evicted_at[block])) count(o, &mapping_statistics::reevictions);
-  written_.push_back({&o, block});
-  o.dirty.emplace(block, std::prev(written_.end()));
-}
-
-// The neighbour of the block that was written last stays: an access may need both of them.
-void address_space::evict_beyond_limit() {
-  if (has_failed_ || written_.size() <= rolling_.limit()) return;
-  auto const newest = written_.back();
-  auto oldest = written_.begin();
-  while (written_.size() > rolling_.limit() && oldest != written_.end()) {
-    auto const next = std::next(oldest);
-    bool const is_near = oldest->of == newest.of && oldest->block + 1 >= newest.block &&
-                         oldest->block <= newest.block + 1;
-    if (!is_near) evict(*oldest);
-    oldest = next;
-  }
-}
-
-void address_space::evict(written_block oldest) {
-  object& o = *oldest.of;
-  // Protected first, sent then. A write meanwhile faults, and has the block sent again.
-  if (protect(o, {oldest.block, oldest.block + 1}, host_access::read) != 0) return;
-  clean(o, {oldest.block, oldest.block + 1},
-        {&mapping_statistics::eviction_blocks, &mapping_statistics::eviction_bytes});
-  o.evicted_at[oldest.block] = rolling_.evicted();
+  states_.make_dirty(o, block, rolls);
+  if (o.single.contains(block)) tiers_.keep(o, o.chunk_of(block));
 }
 
 }  // namespace gpufs::shared

@@ -60,7 +60,7 @@ object& address_space::map_file(file_to_map const& what, map_options const& opti
   o.is_going = false;
   o.file->seen = seen;
   if (what.begins_with != first_bytes::file)
-    count(o, &mapping_statistics::fills_skipped, what.bytes);
+    transfers_.count(o, &mapping_statistics::fills_skipped, what.bytes);
   if (!what.is_eager || what.begins_with != first_bytes::file) return o;
   try {
     o.file->filler = std::thread([this, &o] { fill_eagerly(o); });
@@ -143,7 +143,7 @@ int address_space::drop(object& o, bool also_changed) {
   if (has_failed_) return -EIO;
   try {
     device_scope const here(device_);
-    wait_for_sends();  // they would land on bytes of the file that come next
+    transfers_.wait_for_sends();  // they would land on bytes of the file that come next
   } catch (std::exception const&) {
     fail();
     return -EIO;
@@ -160,7 +160,7 @@ int address_space::drop(object& o, bool also_changed) {
   block_runs dropped;
   dropped.add(f.units_of(0, o.bytes));
   if (also_changed) {
-    forget_dirty(o, o.all());
+    states_.forget_dirty(o, o.all());
     f.changed = f.refused = f.spilled = {};
     f.loss = 0;
   } else {
@@ -177,8 +177,8 @@ int address_space::drop(object& o, bool also_changed) {
     auto const blocks =
         o.blocks_of(run.first * f.unit_bytes,
                     std::min(run.end * f.unit_bytes, o.bytes) - run.first * f.unit_bytes);
-    set_state(o, blocks, block_state::invalid);
-    if (protect(o, blocks, host_access::none) != 0) {
+    states_.set_state(o, blocks, block_state::invalid);
+    if (states_.protect(o, blocks, host_access::none) != 0) {
       fail();
       return -EIO;
     }
@@ -212,12 +212,12 @@ int address_space::remap(object& o, file_to_map const& what) {
   if (f.loss != 0) return f.loss;
   f.is_busy = is_busy = true;                      // nobody brings bytes, or uses it for writing
   f.stops.store(true, std::memory_order_relaxed);  // leave_file_windows() may have ended meanwhile
-  auto const pinned = forget_pins(o, all_pieces);
+  auto const pinned = transfers_.forget_pins(o, all_pieces);
   for (std::size_t i = 0; i < o.chunks.size(); ++i)
     if (o.chunks[i].where == tier::host) leave_host(lock, o, i);
   auto known = std::exchange(f.known, {});
   lock.beside([&] {
-    unpin(o.offset, pinned);
+    transfers_.unpin(o.offset, pinned);
     known = {};
   });
   f.file = what.file;

@@ -1,7 +1,5 @@
 // Bytes of files come to the device: ahead of calls, or when a call or a CPU thread needs them.
-#include <gpufs/device/memory.hpp>
 #include <gpufs/mapping/address_space.hpp>
-#include <gpufs/mapping/library_threads.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 
 #include <fmt/format.h>
@@ -11,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
-#include <span>
 #include <thread>
 #include <utility>
 
@@ -27,34 +24,6 @@ fill_source source_of(file_side const& f, std::uint64_t unit) {
   return f.begins_with == first_bytes::zeros ? fill_source::zeros : fill_source::unwritten;
 }
 
-// The bytes of a piece of any source but `unwritten`.
-int read_piece(file_side const& f, fill_piece const& piece, std::span<std::byte> to,
-               bool& is_direct) {
-  if (piece.source == fill_source::zeros) {
-    std::memset(to.data(), 0, to.size());
-    return 0;
-  }
-  bool const is_spilled = piece.source == fill_source::spill_file;
-  auto const got = is_spilled ? f.spill_file->read(to, piece.bytes.first)
-                              : f.file->read(to, f.offset + piece.bytes.first);
-  if (got.bytes < 0) return int(got.bytes);
-  is_direct = got.is_direct;
-  if (std::uint64_t(got.bytes) == to.size()) return 0;
-  return is_spilled ? -EIO : -ESTALE;
-}
-
-// The last word of an object may have a part of it only.
-void put_unwritten(std::span<std::byte> to, std::uint64_t key, std::uint64_t first_word) {
-  for (std::uint64_t at = 0; at < to.size(); at += sizeof(std::uint64_t), ++first_word) {
-    auto const word = unwritten_word(key, first_word);
-    std::memcpy(&to[at], &word, std::min(sizeof word, to.size() - at));
-  }
-}
-
-block_run to_pages(byte_run bytes) {
-  return {bytes.first / file_page, (bytes.end + file_page - 1) / file_page};
-}
-
 }  // namespace
 
 void address_space::note_error(object& o, std::uint64_t offset, int error) {
@@ -62,21 +31,6 @@ void address_space::note_error(object& o, std::uint64_t offset, int error) {
   why_refused_ = fmt::format("{}: offset {}: {}", o.name(), f.offset + offset,
                              error == -ESTALE ? "the file became shorter" : std::strerror(-error));
   if (f.errors.size() < most_errors) f.errors.push_back(why_refused_);
-}
-
-// Runs work() in as many threads as there are jobs, each with a lane. A thread that gets no lane
-// leaves its jobs to the others.
-void address_space::in_lanes(std::size_t jobs, std::function<void(file_lane&)> const& work) {
-  auto const run = [&] {
-    try {
-      device_memory::enter_library_thread(device_);
-      work(*lanes_.take());
-    } catch (std::exception const&) {  // what is left over counts as failed
-    }
-  };
-  // The service thread is one of the library's already. A fault needs one piece as a rule.
-  if (jobs == 1 && std::this_thread::get_id() == service_.get_id()) return run();
-  in_threads(std::min<std::size_t>(jobs, settings_.fill_threads), run);
 }
 
 std::vector<fill_piece> address_space::pieces_to_fill(object& o, block_run units) {
@@ -116,7 +70,14 @@ int address_space::fill(quiet_lock& lock, object& o, block_run units) {
   f.filling = std::move(filling);  // nothing throws from here on, as others wait for the end
   ++f.fills;
   auto const work = [&](file_lane& lane) { fill_pieces(o, job, lane); };
-  lock.without([&] { in_lanes(job.pieces.size(), std::ref(work)); });
+  // The service thread is one of the library's already. A fault needs one piece as a rule.
+  bool const is_here = job.pieces.size() == 1 && std::this_thread::get_id() == service_.get_id();
+  lock.without([&] {
+    if (is_here)
+      files_.in_this_thread(std::ref(work));
+    else
+      files_.in_lanes(job.pieces.size(), std::ref(work));
+  });
   --f.fills;
   end_left_over(o, job);
   if (job.error != 0) why_refused_ = job.why;  // of this thread
@@ -186,52 +147,13 @@ void address_space::fill_pieces(object& o, fill_job& job, file_lane& lane) {
 
 int address_space::start_piece(object& o, fill_piece const& piece, file_lane& lane,
                                staging_piece& to, bool& is_direct) {
-  auto const& f = *o.file;
-  auto const [first, last] = piece.bytes;
-  std::byte* const device = range_.device_bytes(o.offset + first);
   try {
-    if (piece.is_at_host) return start_at_host(o, piece, lane, to, is_direct);
-    if (piece.source == fill_source::unwritten) {
-      fill_unwritten(lane.on, device, device_memory::rounded_up(last - first, 8), f.unwritten_key,
-                     (f.offset + first) / 8);
-    } else {
-      std::span const bytes(to.bytes.data(), last - first);
-      if (int const error = read_piece(f, piece, bytes, is_direct); error != 0) return error;
-      device_memory::copy_to_device(
-          lane.on, std::array{device_memory::pinned_copy{device, to.bytes.data(), last - first}});
-    }
-    if (f.known.size() != 0) {
-      auto const pages = to_pages(piece.bytes);
-      hasher_->hash(lane.on, device, pages.end - pages.first, f.known.data() + pages.first);
-    }
-    to.copied.record(lane.on);
-    return 0;
+    return files_.start_read(o, piece, lane, to, is_direct);
   } catch (std::exception const&) {
     quiet_lock const lock(mutex_);
     fail();
     return -EIO;
   }
-}
-
-// The bytes go to the CPU's side. The device sees them in pinned memory, where it hashes them.
-int address_space::start_at_host(object& o, fill_piece const& piece, file_lane& lane,
-                                 staging_piece& to, bool& is_direct) {
-  auto const& f = *o.file;
-  auto const [first, last] = piece.bytes;
-  std::span const target(range_.host_bytes(o.offset + first), last - first);
-  if (!o.is_read_only()) {
-    if (piece.source == fill_source::unwritten)
-      put_unwritten(target, f.unwritten_key, (f.offset + first) / sizeof(std::uint64_t));
-    else if (int const error = read_piece(f, piece, target, is_direct); error != 0)
-      return error;
-  }
-  if (f.known.size() != 0) {
-    auto const pages = to_pages(piece.bytes);
-    std::memcpy(to.bytes.data(), target.data(), (pages.end - pages.first) * file_page);
-    hasher_->hash(lane.on, to.bytes.data(), pages.end - pages.first, f.known.data() + pages.first);
-  }
-  to.copied.record(lane.on);
-  return 0;
 }
 
 void address_space::end_piece(object& o, fill_job& job, fill_piece& piece, int error,
@@ -247,10 +169,11 @@ void address_space::end_piece(object& o, fill_job& job, fill_piece& piece, int e
     auto const bytes = piece.bytes.end - piece.bytes.first;
     if (piece.is_at_host) tiers_.keep(o, std::size_t(piece.bytes.first / o.chunk_bytes));
     if (piece.source == fill_source::spill_file)
-      count(o, &mapping_statistics::spill_read_bytes, bytes);
-    if (piece.source == fill_source::file) count(o, &mapping_statistics::fill_bytes, bytes);
-    f.note_read(to_pages(piece.bytes));
-    if (is_direct) count(o, &mapping_statistics::direct_fill_bytes, bytes);
+      transfers_.count(o, &mapping_statistics::spill_read_bytes, bytes);
+    if (piece.source == fill_source::file)
+      transfers_.count(o, &mapping_statistics::fill_bytes, bytes);
+    f.note_read(pages_of(piece.bytes));
+    if (is_direct) transfers_.count(o, &mapping_statistics::direct_fill_bytes, bytes);
   }
   f.filling.take(piece.units);
   piece.has_ended = true;

@@ -45,16 +45,17 @@ fault_answer address_space::glimpse(object& o, std::uint64_t block, touch_kind k
     return fault_answer::waiting;
   if (device_memory::shared_range::hands_over || o.glimpses.contains(block)) {
     // The thread touched it before the call had it, or another thread was first.
-    count(o, &mapping_statistics::faults_spurious);
+    transfers_.count(o, &mapping_statistics::faults_spurious);
     return fault_answer::served;
   }
   auto const begin = glimpse_clock::clock::now();
   if (!o.single.contains(block))
-    fetch(o, one, {&mapping_statistics::glimpsed_blocks, &mapping_statistics::glimpsed_bytes});
+    transfers_.fetch(o, one,
+                     {&mapping_statistics::glimpsed_blocks, &mapping_statistics::glimpsed_bytes});
   // If the system has no more mappings, the call's end makes it readable.
-  if (protect(o, one, host_access::read) != 0) return fault_answer::waiting;
+  if (states_.protect(o, one, host_access::read) != 0) return fault_answer::waiting;
   o.glimpses.add(one);
-  count(o, &mapping_statistics::faults_read);
+  transfers_.count(o, &mapping_statistics::faults_read);
   auto const now = glimpse_clock::clock::now();
   glimpses_.came(now, now - begin);
   return fault_answer::served;
@@ -69,7 +70,7 @@ bool address_space::end_old_glimpses() {
   quiet_lock const lock(mutex_);
   for (auto& [offset, o] : objects_) {
     for (auto const& run : o.glimpses.runs()) {
-      if (protect(o, run, host_access::none) == 0)
+      if (states_.protect(o, run, host_access::none) == 0)
         o.glimpses.take(run);
       else
         glimpses_.came(now, {});
@@ -83,12 +84,12 @@ bool address_space::end_old_glimpses() {
 void address_space::end_glimpses(object& o, block_run r) {
   constexpr reason why{nullptr, &mapping_statistics::merged_bytes};
   for (auto const& run : o.glimpses.take(r)) {
-    if (protect(o, run, host_access::none) == 0) continue;
+    if (states_.protect(o, run, host_access::none) == 0) continue;
     try {
       // Other calls may write them still, and go on while the CPU reads old bytes.
       if (o.is_used(run, false)) throw device_error("no more mappings");
-      fetch(o, run, why);
-      set_state(o, run, block_state::read_only);
+      transfers_.fetch(o, run, why);
+      states_.set_state(o, run, block_state::read_only);
     } catch (std::exception const&) {
       fail();
     }

@@ -110,15 +110,14 @@ int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t 
     for_each_block(*o, at, bytes, [&](auto block, auto to, auto count, auto done) {
       std::byte const* const source = from.bytes.data() + done;
       if (!is_home_at_device(*o, block)) return scatter_to_host(*o, block, to, {source, count});
-      to_send_.push_back({range_.device_bytes(to), source, count});
+      transfers_.queue_scattered(to, source, count);
       o->is_changed = true;  // of a batch object: the CPU's side lacks this
       if (o->file != nullptr) o->file->changed.add({block, block + 1});
-      count_moved(*o, {nullptr, &mapping_statistics::io_h2d_bytes}, &mapping_statistics::bytes_h2d,
-                  0, count);
-      has_scattered_ = true;
+      transfers_.count_moved(*o, {nullptr, &mapping_statistics::io_h2d_bytes},
+                             &mapping_statistics::bytes_h2d, 0, count);
     });
-    start_sends();
-    from.copied.record(sends_);
+    transfers_.start_sends();
+    from.copied.record(transfers_.sends());
     spill(lock, false);
     return 0;
   } catch (no_mappings const&) {
@@ -127,11 +126,11 @@ int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t 
   }
   // The device may read the piece.
   try {
-    if (is_short) return wait_for_sends(), -ENOMEM;
+    if (is_short) return transfers_.wait_for_sends(), -ENOMEM;
   } catch (std::exception const&) {
   }
   fail();
-  wait_for_end(sends_);
+  wait_for_end(transfers_.sends());
   return -EIO;
 }
 
@@ -139,10 +138,10 @@ int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t 
 void address_space::scatter_to_host(object& o, std::uint64_t block, std::uint64_t to,
                                     std::span<std::byte const> bytes) {
   if (o.protocol != coherence_protocol::batch && o.states[block] != block_state::dirty) {
-    make_readable(o, {block, block + 1}, allowed(block_state::dirty));
+    states_.make_readable(o, {block, block + 1}, allowed(block_state::dirty));
     make_dirty(o, block, true);
-    evict_beyond_limit();
-    start_sends();
+    if (!has_failed_) states_.evict_beyond_limit();
+    transfers_.start_sends();
   }
   std::memcpy(range_.host_bytes(to), bytes.data(), bytes.size());
 }
@@ -163,7 +162,7 @@ int address_space::gather(std::uint64_t at, staging_piece& to, std::uint64_t byt
   }
   try {
     device_scope const here(device_);
-    wait_for_scattered();
+    transfers_.wait_for_scattered();
     bool is_lost = false;
     for_each_block(*o, at, bytes, [&](auto block, auto from, auto count, auto done) {
       std::byte* const target = to.bytes.data() + done;
@@ -175,23 +174,18 @@ int address_space::gather(std::uint64_t at, staging_piece& to, std::uint64_t byt
       }
       is_lost = is_lost || has_failed_;
       if (is_lost) return;
-      device_memory::copy_to_pinned(fetches_, target, range_.device_bytes(from), count);
-      count_moved(*o, {nullptr, &mapping_statistics::io_d2h_bytes}, &mapping_statistics::bytes_d2h,
-                  0, count);
+      transfers_.start_fetch(target, from, count);
+      transfers_.count_moved(*o, {nullptr, &mapping_statistics::io_d2h_bytes},
+                             &mapping_statistics::bytes_d2h, 0, count);
     });
-    to.copied.record(fetches_);
+    to.copied.record(transfers_.fetches());
     spill(lock, false);
     return is_lost ? -EIO : 0;
   } catch (std::exception const&) {
     fail();
-    wait_for_end(fetches_);  // it may write the piece
+    wait_for_end(transfers_.fetches());  // it may write the piece
     return -EIO;
   }
-}
-
-// Bytes that I/O has sent to blocks whose home is the device are there.
-void address_space::wait_for_scattered() {
-  if (has_scattered_) wait_for_sends();
 }
 
 // Waits without the mutex. Copies of a piece take far less than a millisecond.

@@ -59,10 +59,10 @@ void address_space::keep_at_host(object& o, block_run blocks) {
   for (auto const& run : missing.runs()) {
     block_runs some;
     some.add(run);
-    for (auto const& present : o.present(some)) fetch(o, present, why);
+    for (auto const& present : o.present(some)) transfers_.fetch(o, present, why);
   }
   // They stay invalid: the first touch opens them. Others are dirty or may be read, as before.
-  forget_dirty(o, blocks);
+  states_.forget_dirty(o, blocks);
 }
 
 // The chunk is away, and the CPU's side needs no memory for what the file has as well. It is closed
@@ -88,13 +88,13 @@ void address_space::give_up_at_host(quiet_lock& lock, object& o, std::size_t i) 
       continue;
     }
     give_up(f, units);
-    set_state(o, blocks, block_state::invalid);
+    states_.set_state(o, blocks, block_state::invalid);
   }
   auto const given = f.absent.within(f.units_of(all.first, all.end));
   if (given.empty()) return;
-  auto const pinned = forget_pins(o, o.pieces_of_chunk(i));
+  auto const pinned = transfers_.forget_pins(o, o.pieces_of_chunk(i));
   lock.beside([&] {
-    unpin(o.offset, pinned);
+    transfers_.unpin(o.offset, pinned);
     for (auto const& units : given) {
       auto const bytes = bytes_of(units);
       range_.drop_host(o.offset + bytes.first, bytes.end - bytes.first);

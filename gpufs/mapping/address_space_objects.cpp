@@ -84,7 +84,7 @@ object& address_space::add(std::uint64_t bytes, map_options const& options,
         protocol == coherence_protocol::rolling)
       o.file = spilling_side(o.block_bytes);
     set_up(o);
-    if (protocol == coherence_protocol::rolling) rolling_.object_added();
+    if (protocol == coherence_protocol::rolling) states_.rolling().object_added();
     return o;
   } catch (std::exception const& e) {
     if (auto const made = objects_.find(*offset); made != objects_.end()) {
@@ -105,7 +105,7 @@ void address_space::set_up(object& o) {
     range_.attach(o.offset, o.bytes);
   set_up_chunks(o);
   if (o.protocol == coherence_protocol::batch)
-    protect_or_throw(o, o.all(), host_access::read_write);
+    states_.protect_or_throw(o, o.all(), host_access::read_write);
   else
     set_up_states(o);
   if (o.protocol == coherence_protocol::rolling) o.evicted_at.resize(o.block_count());
@@ -121,14 +121,14 @@ void address_space::set_up_states(object& o) {
   if (is_at_host)
     o.readable.add(o.all());
   else
-    protect_or_throw(o, o.all(), host_access::none);
+    states_.protect_or_throw(o, o.all(), host_access::none);
 }
 
 void address_space::set_up_file(object& o) {
   auto& f = *o.file;
   if (f.begins_with != first_bytes::zeros) f.absent.add(f.units_of(0, o.bytes));
   if (!f.is_written_back() || settings_.detect_writes == write_detection::all) return;
-  if (!hasher_) hasher_.emplace();
+  files_.needs_hashes();
   f.known = buffer<page_hash>(rounded_up(o.bytes, file_page) / file_page);
   f.known.fill_zero();  // the hash of a page of zeros
 }
@@ -163,8 +163,9 @@ int address_space::remove(object& o) {
   std::optional<device_scope> here;
   try {
     here.emplace(device_);
-    wait_for_sends();
-    fetches_.synchronize();  // of gather(), as another thread may not have waited for it
+    transfers_.wait_for_sends();
+    transfers_.fetches()
+        .synchronize();  // of gather(), as another thread may not have waited for it
   } catch (std::exception const&) {
     fail();
   }
@@ -173,16 +174,16 @@ int address_space::remove(object& o) {
 }
 
 void address_space::forget(quiet_lock& lock, object& o) {
-  forget_dirty(o, o.all());
-  if (o.protocol == coherence_protocol::rolling) rolling_.object_removed();
+  states_.forget_dirty(o, o.all());
+  if (o.protocol == coherence_protocol::rolling) states_.rolling().object_removed();
   std::uint64_t const room = room_for(o.bytes), offset = o.offset, bytes = o.bytes;
-  auto const pinned = forget_pins(o, all_pieces);
+  auto const pinned = transfers_.forget_pins(o, all_pieces);
   auto file = std::move(o.file);
   forget_chunks(o);
   objects_.erase(offset);
   ++tiers_.forgetting;
   lock.beside([&] {
-    unpin(offset, pinned);
+    transfers_.unpin(offset, pinned);
     range_.detach(offset, bytes);
     file.reset();
   });

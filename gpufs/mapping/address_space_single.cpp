@@ -15,7 +15,8 @@ using device_memory::host_access;
 // The whole chunk is opened, as far as no call uses it: a program that touches one block touches
 // others.
 fault_answer address_space::serve_single(object& o, std::uint64_t block, bool writes) {
-  count(o, writes ? &mapping_statistics::faults_write : &mapping_statistics::faults_read);
+  transfers_.count(o,
+                   writes ? &mapping_statistics::faults_write : &mapping_statistics::faults_read);
   if (o.states[block] == block_state::invalid) {
     auto const i = o.chunk_of(block);
     auto const chunk = o.blocks_of_chunk(i);
@@ -27,7 +28,7 @@ fault_answer address_space::serve_single(object& o, std::uint64_t block, bool wr
   }
   auto const after = on_touch(o.states[block], writes).after;
   if (after == o.states[block]) return fault_answer::served;
-  make_readable(o, {block, block + 1}, allowed(after));
+  states_.make_readable(o, {block, block + 1}, allowed(after));
   if (writes) make_dirty(o, block, true);
   return fault_answer::served;
 }
@@ -35,7 +36,7 @@ fault_answer address_space::serve_single(object& o, std::uint64_t block, bool wr
 // A run that cannot be protected stays closed.
 void address_space::open_single(object& o, block_run r) {
   auto const open = [&](block_run some, block_state to) {
-    if (protect(o, some, allowed(to)) == 0) set_state(o, some, to);
+    if (states_.protect(o, some, allowed(to)) == 0) states_.set_state(o, some, to);
   };
   if (!o.is_caught()) return open(r, block_state::dirty);
   block_runs unseen;
@@ -57,7 +58,7 @@ void address_space::restore_single(object& o, block_run r) {
     while (end < r.end && o.states[end] == o.states[block]) ++end;
     block_run const run{block, end};
     if (range_.protect(o.begin_of(run), o.pages_of(run), allowed(o.states[block])) != 0)
-      set_state(o, run, block_state::invalid);
+      states_.set_state(o, run, block_state::invalid);
     block = end;
   }
 }
@@ -66,8 +67,8 @@ void address_space::restore_single(object& o, block_run r) {
 void address_space::still_single(object& o, block_run r) {
   for (auto const& run : o.single.within(r)) {
     for (auto const& open : o.readable.within(run)) {
-      protect_or_throw(o, open, host_access::read);
-      set_state(o, open, block_state::read_only);
+      states_.protect_or_throw(o, open, host_access::read);
+      states_.set_state(o, open, block_state::read_only);
     }
   }
 }

@@ -130,9 +130,9 @@ void address_space::spill_chunk(quiet_lock& lock, object& o, std::size_t i) {
   }
   try {
     give_to_file(o, i, units);
-    auto const pinned = forget_pins(o, o.pieces_of_chunk(i));
+    auto const pinned = transfers_.forget_pins(o, o.pieces_of_chunk(i));
     lock.without([&] {
-      unpin(o.offset, pinned);
+      transfers_.unpin(o.offset, pinned);
       range_.drop_host(o.offset + bytes.first, bytes.end - bytes.first);
     });
   } catch (std::exception const&) {  // no memory in the middle of it
@@ -154,11 +154,11 @@ void address_space::give_to_file(object& o, std::size_t i, std::vector<block_run
   for (auto const& run : written) {
     f.spilled.add(run);
     auto const end = std::min(run.end * f.unit_bytes, o.bytes);
-    count(o, &mapping_statistics::spill_bytes, end - run.first * f.unit_bytes);
+    transfers_.count(o, &mapping_statistics::spill_bytes, end - run.first * f.unit_bytes);
   }
   f.absent.add(all);
-  forget_dirty(o, blocks);
-  set_state(o, blocks, block_state::invalid);
+  states_.forget_dirty(o, blocks);
+  states_.set_state(o, blocks, block_state::invalid);
   tiers_.give_up(o, i);
 }
 

@@ -121,7 +121,7 @@ int address_space::move_chunk(quiet_lock& lock, object& o, std::size_t i, tier t
   if (to == tier::away && is_last && o.is_caught()) give_up_at_host(lock, o, i);
   if (to == tier::device) result = enter_device(lock, o, i);
   if (to == tier::host) result = enter_host(lock, o, i);
-  if (result == 0) count(o, &mapping_statistics::moves);
+  if (result == 0) transfers_.count(o, &mapping_statistics::moves);
   return result;
 }
 
@@ -129,18 +129,18 @@ void address_space::leave_device(quiet_lock& lock, object& o, std::size_t i) {
   constexpr reason why{nullptr, &mapping_statistics::move_d2h_bytes};
   auto const blocks = o.blocks_of_chunk(i);
   if (o.protocol == coherence_protocol::batch) {
-    if (o.is_at_device && o.is_changed) fetch(o, blocks, why);
+    if (o.is_at_device && o.is_changed) transfers_.fetch(o, blocks, why);
     o.is_at_device = o.is_changed = false;
   } else if (o.is_read_only()) {
     auto const bytes = o.bytes_of_chunk(i);
     o.file->absent.add(o.file->units_of(bytes.first, bytes.end));
   } else {
-    wait_for_sends();
+    transfers_.wait_for_sends();
     keep_at_host(o, blocks);
   }
   // gather() has queued copies of these bytes and given the mutex back. No more come: the move is a
   // use that writes, and gather() waits for it.
-  fetches_.synchronize();
+  transfers_.fetches().synchronize();
   lock.beside([&] { range_.remove_device(o.offset + o.bytes_of_chunk(i).first); });
   set_tier(o, i, tier::away);
 }
@@ -181,7 +181,8 @@ int address_space::enter_device(quiet_lock& lock, object& o, std::size_t i) {
     }
     drop_partly_absent(o, blocks);
     send_chunk(o, blocks);
-    for (auto const& run : o.readable.within(blocks)) set_state(o, run, block_state::read_only);
+    for (auto const& run : o.readable.within(blocks))
+      states_.set_state(o, run, block_state::read_only);
   }
   set_tier(o, i, tier::device);
   return 0;
@@ -198,15 +199,12 @@ void address_space::send_chunk(object& o, block_run blocks) {
   auto const all = o.bytes_in(blocks);
   for (auto const& [first, end] : range_.host_data(o.offset + all.first, all.end - all.first)) {
     for (auto const& run : present.within({first - o.offset, end - o.offset})) {
-      for (auto const& part : parts_to_copy(o, {run.first, run.end})) {
-        auto const at = o.offset + part.first;
-        to_send_.push_back({range_.device_bytes(at), range_.host_bytes(at), part.end - part.first});
-      }
-      count_moved(o, {nullptr, &mapping_statistics::move_h2d_bytes}, &mapping_statistics::bytes_h2d,
-                  0, run.end - run.first);
+      transfers_.queue_bytes(o, {run.first, run.end});
+      transfers_.count_moved(o, {nullptr, &mapping_statistics::move_h2d_bytes},
+                             &mapping_statistics::bytes_h2d, 0, run.end - run.first);
     }
   }
-  wait_for_sends();
+  transfers_.wait_for_sends();
 }
 
 void address_space::leave_host(quiet_lock& lock, object& o, std::size_t i) {
@@ -258,10 +256,10 @@ int address_space::enter_host(quiet_lock& lock, object& o, std::size_t i) {
   if (o.protocol == coherence_protocol::batch) return 0;
   // The CPU could write to them unseen. What it wrote is where it belongs; files have to know.
   if (o.is_caught()) o.file->changed.add(blocks);
-  set_state(o, blocks, block_state::invalid);
+  states_.set_state(o, blocks, block_state::invalid);
   // Without a mapping for that they stay open, until a call uses them.
   if (range_.protect(o.begin_of(blocks), o.pages_of(blocks), host_access::none) != 0)
-    set_state(o, blocks, block_state::dirty);
+    states_.set_state(o, blocks, block_state::dirty);
   return 0;
 }
 

@@ -4,12 +4,10 @@
 #include <gpufs/mapping/wait_until.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <exception>
 #include <new>
-#include <span>
 #include <utility>
 
 namespace gpufs::shared {
@@ -64,7 +62,7 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) try 
       note_error(o, what.first, -ENOMEM);
       return -ENOMEM;
     }
-    wait_for_sends();
+    transfers_.wait_for_sends();
     pieces = pieces_to_write(o, sent);
   } catch (std::bad_alloc const&) {
     throw;
@@ -79,7 +77,7 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) try 
       write_pages(o, pieces[i], lane);
   };
   lock.without([&] {
-    if (!pieces.empty()) in_lanes(pieces.size(), std::ref(work));
+    if (!pieces.empty()) files_.in_lanes(pieces.size(), std::ref(work));
   });
   int const error = has_failed_ ? write_from_host(o, blocks) : end_write_back(o, pieces);
   return error == 0 && makes_durable ? make_durable(lock, o) : error;
@@ -117,6 +115,17 @@ int address_space::make_durable(quiet_lock& lock, object& o) {
   return error;
 }
 
+// In a thread of its own.
+void address_space::write_pages(object& o, write_piece& piece, file_lane& lane) {
+  try {
+    files_.write_changed(o, piece, lane);
+  } catch (std::exception const&) {
+    piece.error = -EIO;
+    quiet_lock const lock(mutex_);
+    fail();
+  }
+}
+
 std::vector<write_piece> address_space::pieces_to_write(object& o, block_run blocks) {
   auto& f = *o.file;
   std::vector<write_piece> pieces;
@@ -132,87 +141,6 @@ std::vector<write_piece> address_space::pieces_to_write(object& o, block_run blo
     }
   }
   return pieces;
-}
-
-// In a thread of its own. Hashes are kept as soon as the file has the pages.
-void address_space::write_pages(object& o, write_piece& piece, file_lane& lane) {
-  auto const& f = *o.file;
-  std::uint64_t const first = piece.bytes.first / file_page;
-  std::uint64_t const pages = (piece.bytes.end + file_page - 1) / file_page - first;
-  try {
-    auto const count = find_changed(o, piece, lane);
-    piece.unchanged_pages = pages - count;
-    piece.error = count == 0 ? 0 : write_runs(o, piece, lane, count);
-    if (piece.error == 0 && count != 0 && f.known.size() != 0)
-      copy_hashes(lane.on, lane.now.data(), pages, f.known.data() + first);
-    lane.on.synchronize();
-  } catch (std::exception const&) {
-    piece.error = -EIO;
-    quiet_lock const lock(mutex_);
-    fail();
-  }
-}
-
-// Puts the numbers of changed pages into lane.which, and the pages into lane.pieces[0].
-std::uint32_t address_space::find_changed(object& o, write_piece& piece, file_lane& lane) {
-  auto const& f = *o.file;
-  std::uint64_t const first = piece.bytes.first / file_page;
-  std::uint64_t const pages = (piece.bytes.end + file_page - 1) / file_page - first;
-  std::byte const* device = range_.device_bytes(o.offset + piece.bytes.first);
-  if (piece.is_at_host) {
-    // Pinned memory is the device's as well.
-    std::memcpy(lane.pieces[1].bytes.data(), range_.host_bytes(o.offset + piece.bytes.first),
-                pages * file_page);
-    device = lane.pieces[1].bytes.data();
-  }
-  if (f.known.size() != 0) {
-    hasher_->compare(lane.on, device, pages, f.known.data() + first, lane.now.data(),
-                     lane.changed.data());
-    lane.on.synchronize();
-  }
-  std::uint32_t count = 0;
-  for (std::uint32_t i = 0; i < pages; ++i) {
-    if (f.known.size() == 0 || lane.changed[i] != 0) lane.which[count++] = i;
-  }
-  gather_pages(lane.on, device, lane.which.data(), count, lane.pieces[0].bytes.data());
-  lane.on.synchronize();
-  return count;
-}
-
-// Neighbours in one write.
-int address_space::write_runs(object& o, write_piece& piece, file_lane& lane, std::uint32_t count) {
-  auto const& f = *o.file;
-  std::byte* const bytes = lane.pieces[0].bytes.data();
-  auto const file_offset = [&](std::uint32_t i) {
-    return f.offset + piece.bytes.first + lane.which[i] * file_page;
-  };
-  std::uint64_t const end = f.offset + piece.bytes.end;
-  auto const merge = [&](std::uint32_t i) {
-    return merge_page(bytes + i * file_page, bytes_until(end, file_offset(i)), *f.file,
-                      file_offset(i), f.unwritten_key);
-  };
-  for (std::uint32_t i = 0; i < count;) {
-    std::uint32_t last = i;  // one behind the run
-    bool skips = false;
-    for (; last < count && (last == i || lane.which[last] == lane.which[last - 1] + 1); ++last) {
-      if (f.begins_with != first_bytes::unwritten) continue;
-      auto const merged = merge(last);
-      piece.merged_bytes += merged.read;
-      if (merged.error != 0) return merged.error;
-      if ((skips = !merged.is_written)) break;
-    }
-    std::uint64_t const from = file_offset(i);
-    std::uint64_t const length = std::min<std::uint64_t>((last - i) * file_page, end - from);
-    if (last > i) {
-      int const error = f.file->write({bytes + i * file_page, length}, from);
-      if (error != 0) return error;
-      auto const page = piece.bytes.first / file_page + lane.which[i];
-      piece.written.push_back({page, page + (last - i)});
-      piece.written_bytes += length;
-    }
-    i = last + (skips ? 1 : 0);
-  }
-  return 0;
 }
 
 // Returns the first error. What was not written counts as changed still, also if memory runs out.
@@ -243,11 +171,11 @@ int address_space::end_write_back(object& o, std::vector<write_piece> const& pie
   int error = 0;
   for (auto const& p : pieces) {
     for (auto const& run : p.written)
-      count(o, &mapping_statistics::writeback_pages, run.end - run.first);
-    count(o, &mapping_statistics::writeback_bytes, p.written_bytes);
-    if (!p.is_at_host) count(o, &mapping_statistics::bytes_d2h, p.written_bytes);
-    count(o, &mapping_statistics::pages_unchanged, p.unchanged_pages);
-    count(o, &mapping_statistics::merge_read_bytes, p.merged_bytes);
+      transfers_.count(o, &mapping_statistics::writeback_pages, run.end - run.first);
+    transfers_.count(o, &mapping_statistics::writeback_bytes, p.written_bytes);
+    if (!p.is_at_host) transfers_.count(o, &mapping_statistics::bytes_d2h, p.written_bytes);
+    transfers_.count(o, &mapping_statistics::pages_unchanged, p.unchanged_pages);
+    transfers_.count(o, &mapping_statistics::merge_read_bytes, p.merged_bytes);
     if (p.written_bytes != 0) f.seen.reset();  // others may have written as well
     if (p.error == 0) continue;
     if (error == 0) error = p.error;

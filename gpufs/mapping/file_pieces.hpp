@@ -3,6 +3,7 @@
 
 #include <gpufs/mapping/block_runs.hpp>
 #include <gpufs/mapping/object.hpp>
+#include <gpufs/mapping/page_work.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -31,6 +32,11 @@ struct fill_job {
   int error = 0;                     ///< the first one; needs the mutex
   std::string why = {};              ///< where that was, and what; needs the mutex
 };
+
+/// The pages that have bytes of an object.
+[[nodiscard]] inline block_run pages_of(byte_run bytes) {
+  return {bytes.first / file_page, (bytes.end + file_page - 1) / file_page};
+}
 
 /// A part of an object on its way to the file.
 struct write_piece {

@@ -1,0 +1,126 @@
+// Copies of blocks, and the memory that is pinned for them.
+#include <gpufs/device/memory.hpp>
+#include <gpufs/mapping/block_transfers.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace gpufs::shared {
+
+void block_transfers::count(object& o, counter what, std::uint64_t n) {
+  counts_.*what += n;
+  o.counts.*what += n;
+}
+
+void block_transfers::count_moved(object& o, reason why, counter direction, std::uint64_t blocks,
+                                  std::uint64_t bytes) {
+  if (why.blocks != nullptr) count(o, why.blocks, blocks);
+  count(o, why.bytes, bytes);
+  count(o, direction, bytes);
+}
+
+void block_transfers::queue_send(object& o, block_run r, reason why) {
+  queue_bytes(o, o.bytes_in(r));
+  count_moved(o, why, &mapping_statistics::bytes_h2d, r.end - r.first, o.bytes_of(r));
+}
+
+void block_transfers::queue_bytes(object& o, byte_run r) {
+  for (auto const& part : parts_to_copy(o, r)) {
+    std::uint64_t const at = o.offset + part.first;
+    to_send_.push_back({range_.device_bytes(at), range_.host_bytes(at), part.end - part.first});
+  }
+}
+
+void block_transfers::queue_scattered(std::uint64_t at, std::byte const* from,
+                                      std::uint64_t bytes) {
+  to_send_.push_back({range_.device_bytes(at), from, bytes});
+  has_scattered_ = true;
+}
+
+void block_transfers::start_sends() {
+  if (to_send_.empty()) return;
+  device_memory::copy_to_device(sends_, std::exchange(to_send_, {}));
+  is_sending_ = true;
+}
+
+void block_transfers::wait_for_sends() {
+  start_sends();
+  if (!is_sending_) return;
+  sends_.synchronize();
+  is_sending_ = has_scattered_ = false;
+}
+
+void block_transfers::wait_for_scattered() {
+  if (has_scattered_) wait_for_sends();
+}
+
+void block_transfers::fetch(object& o, block_run r, reason why) {
+  wait_for_scattered();
+  for (auto const& run : o.on_both_sides(r)) {
+    for (auto const& part : parts_to_copy(o, o.bytes_in(run))) {
+      std::uint64_t const at = o.offset + part.first;
+      start_fetch(range_.host_bytes(at), at, part.end - part.first);
+    }
+    count_moved(o, why, &mapping_statistics::bytes_d2h, run.end - run.first, o.bytes_of(run));
+  }
+  fetches_.synchronize();
+}
+
+void block_transfers::start_fetch(std::byte* to, std::uint64_t at, std::uint64_t bytes) {
+  device_memory::copy_to_pinned(fetches_, to, range_.device_bytes(at), bytes);
+}
+
+// One part per piece: a copy may not lie in two of them. Pinning a piece costs as much as a slow
+// copy of most of it. So it pays where most of it is copied, or where it is copied again.
+std::vector<byte_run> block_transfers::parts_to_copy(object& o, byte_run r) {
+  std::vector<byte_run> parts;
+  auto const pieces = pieces_of(r);
+  for (auto piece = pieces.first; piece < pieces.end; ++piece) {
+    auto const whole = bytes_of_piece(o, piece);
+    byte_run const part{std::max(r.first, whole.first), std::min(r.end, whole.end)};
+    bool const is_most = (part.end - part.first) * 2 >= whole.end - whole.first;
+    if (is_most || o.copied.contains(piece))
+      pin(o, piece);
+    else
+      o.copied.add({piece, piece + 1});
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+bool block_transfers::pin(object& o, std::uint64_t piece) {
+  auto const whole = bytes_of_piece(o, piece);
+  std::uint64_t const bytes =
+      device_memory::rounded_up(whole.end - whole.first, device_memory::host_page);
+  if (bytes > bytes_to_pin_ || o.pinned.contains(piece)) return false;
+  if (!range_.pin(o.offset + whole.first, bytes)) {
+    notes_.push_back(
+        "pinned_memory: the system refused to pin more memory, so copies of other bytes are "
+        "slower; raise the limit of locked memory (ulimit -l)");
+    bytes_to_pin_ = 0;
+    return false;
+  }
+  o.pinned.add({piece, piece + 1});
+  bytes_to_pin_ -= bytes;
+  count(o, &mapping_statistics::pinned_bytes, bytes);
+  return true;
+}
+
+std::vector<block_run> block_transfers::forget_pins(object& o, block_run pieces) {
+  auto const pinned = o.pinned.take(pieces);
+  o.copied.take(pieces);
+  for (auto const& run : pinned)
+    bytes_to_pin_ += std::min(run.end * piece_bytes,
+                              device_memory::rounded_up(o.bytes, device_memory::host_page)) -
+                     run.first * piece_bytes;
+  return pinned;
+}
+
+void block_transfers::unpin(std::uint64_t offset, std::vector<block_run> const& pinned) {
+  for (auto const& run : pinned) {
+    for (auto piece = run.first; piece < run.end; ++piece)
+      range_.unpin(offset + piece * piece_bytes);
+  }
+}
+
+}  // namespace gpufs::shared
