@@ -22,8 +22,9 @@ std::string cell(std::optional<double> value) {
   return value ? fmt::format("{:.3f}", *value) : "-";
 }
 
-std::string bar_cell(nvme_row const& row, double bar) {
-  if (bar == 0) return "-";
+// A target or goal; a dash where nothing is compared with it.
+std::string bar_cell(nvme_results const& all, nvme_row const& row, double bar) {
+  if (bar == 0 || !all.compared) return "-";
   return fmt::format("{:.4g}{}", bar, row.about == target_of::ratio ? "x" : "");
 }
 
@@ -46,7 +47,8 @@ void print_table(nvme_bench_options const& o, config const& settings, nvme_resul
       "threads, namespaces of {}, median of {} rounds\n",
       current_device().name, o.blocks, o.threads, o.pairs, o.depth, o.controller_threads,
       format_size(all.bytes), o.runs);
-  if (!all.compared) fmt::print("emulated device: correctness only\n");
+  if (!all.compared)
+    fmt::print("emulated device: correctness only, its rates say nothing of a GPU\n");
   std::size_t width = 0;
   for (auto const& r : all.rows) width = std::max(width, std::string_view(r.row.text).size());
   fmt::print(
@@ -61,7 +63,7 @@ void print_table(nvme_bench_options const& o, config const& settings, nvme_resul
     }
     fmt::print("{:>9} {:>4} {:>11} {:>8} {:>8} {:>6} {:>6}  {:<12} {}{}\n", cell(median(r.rates)),
                r.row.unit, cell(median_of(r.counterparts)), cell(median_of(r.ratios)), lowest(r),
-               bar_cell(r.row, r.row.target), bar_cell(r.row, r.row.goal),
+               bar_cell(all, r.row, r.row.target), bar_cell(all, r.row, r.row.goal),
                all.compared ? verdict(r) : "", r.row.counterpart,
                r.row.modelled ? " (modelled)" : "");
     for (std::size_t i = 0; i < r.points.size(); ++i)

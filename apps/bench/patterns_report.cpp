@@ -24,6 +24,12 @@ std::optional<double> median_of(std::vector<double> const& values) {
   return values.empty() ? std::nullopt : std::optional(median(values));
 }
 
+// A target or goal; a dash where nothing is compared with it.
+std::string bar_cell(patterns_result const& all, pattern_row const& row, double bar) {
+  if (!all.compared) return "-";
+  return fmt::format("{:.4g}{}", bar, row.about == target_of::ratio ? "x" : "");
+}
+
 char const* verdict(patterns_result const& all, pattern_result const& r) {
   if (!all.compared) return "";
   return r.meets(r.row.goal) ? "goal met" : r.meets(r.row.target) ? "met" : "NOT MET";
@@ -34,7 +40,10 @@ void print_table(patterns_options const& o, config const& settings, patterns_res
       "gpufs bench patterns on {}: {} blocks x {} threads, {} of {}, median of {} rounds{}\n",
       current_device().name, o.blocks, o.threads, format_size(all.largest), all.file, o.rounds,
       o.no_verify ? "" : ", bytes equal the file's");
-  if (!all.compared) fmt::print("targets are for a GPU and the default size\n");
+  if (current_device().kind == "emulated")
+    fmt::print("emulated device: correctness only, its rates say nothing of a GPU\n");
+  else if (!all.compared)
+    fmt::print("targets are for the default size\n");
   std::size_t width = 0;
   for (auto const& r : all.rows) width = std::max(width, std::string_view(r.row.text).size());
   fmt::print(
@@ -48,11 +57,11 @@ void print_table(patterns_options const& o, config const& settings, patterns_res
       fmt::print("FAILED: {}\n", r.failed);
       continue;
     }
-    fmt::print("{:<5} {:>9} {:>9} {:>10} {:>7} {:>5.4g}{} {:>5.4g}{}  {:<9} {:>9} {:>9}  {}\n",
-               r.row.unit, cell(median(r.rates)), cell(r.worst()), cell(median_of(r.equivalents)),
-               cell(median_of(r.ratios)), r.row.target, r.row.about == target_of::ratio ? "x" : " ",
-               r.row.goal, r.row.about == target_of::ratio ? "x" : " ", verdict(all, r),
-               cell(r.per_wanted()), cell(r.per_touched()), r.row.equivalent);
+    fmt::print("{:<5} {:>9} {:>9} {:>10} {:>7} {:>6} {:>6}  {:<9} {:>9} {:>9}  {}\n", r.row.unit,
+               cell(median(r.rates)), cell(r.worst()), cell(median_of(r.equivalents)),
+               cell(median_of(r.ratios)), bar_cell(all, r.row, r.row.target),
+               bar_cell(all, r.row, r.row.goal), verdict(all, r), cell(r.per_wanted()),
+               cell(r.per_touched()), r.row.equivalent);
     if (r.registering_ms)
       fmt::print("    registering file windows took {:.1f} ms\n", *r.registering_ms);
     if (!r.failed.empty()) fmt::print("    FAILED later: {}\n", r.failed);

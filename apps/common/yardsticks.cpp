@@ -97,11 +97,12 @@ void add_members(json_line& to, yardsticks const& y, double GBps) {
 
 std::string to_text(yardsticks const& y, double GBps) {
   std::string out;
+  bool const is_emulated = current_device().kind == "emulated";
   for (auto const& e : entries) {
     std::optional<double> const& limit = y.*e.value;
     if (!limit) continue;
     out += fmt::format("  {:<30} {:>10.3f} GB/s", e.text, *limit);
-    if (GBps > 0) {
+    if (GBps > 0 && !is_emulated) {
       bool const times = std::string_view(e.ratio).starts_with("times_");
       out +=
           fmt::format("   {:>7.3f} {}", GBps / *limit, times ? "times as fast" : "of it reached");
@@ -111,6 +112,8 @@ std::string to_text(yardsticks const& y, double GBps) {
   if (y.storage_random_iops)
     out += fmt::format("  {:<30} {:>10.0f} /s\n", "storage, O_DIRECT random 4K",
                        *y.storage_random_iops);
+  if (is_emulated)
+    out += "  note: emulated device: correctness only, its rates say nothing of a GPU\n";
   for (auto const& note : y.notes) out += fmt::format("  note: {}\n", note);
   return out;
 }
