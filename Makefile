@@ -42,7 +42,7 @@ fuzz: setup
 	@scripts/fuzz.sh $(SECONDS)
 
 install: setup
-	@scripts/build.sh $(PRESET)
+	@BUILD_TARGET=programs scripts/build.sh $(PRESET)
 	cmake --install build/$(PRESET) --prefix "$(PREFIX)"
 
 fetch-data:
