@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test_python.sh [pytest argument]...: installs the Python package into a fresh virtual environment
-# and runs python/tests. GPUFS_DEVICE=emulated|cuda; default: cuda with nvcc, else emulated.
+# test_python.sh [pytest argument]...: builds a wheel of the Python package, installs it into a fresh
+# virtual environment, and runs python/tests. GPUFS_DEVICE=emulated|cuda; default: cuda with nvcc, else emulated.
 # GPUFS_PREFIX: an installed library to use. Without it a built preset of that device is used if
 # there is one; else the library is built, too.
 # The last line is 'N passed, N failed'.
@@ -26,9 +26,19 @@ fi
 
 python3 -m venv "$folder/venv" || fail "no virtual environment"
 python=$folder/venv/bin/python
-echo "== pip install . (device $GPUFS_DEVICE, $("$python" --version))"
-"$python" -m pip install --quiet --disable-pip-version-check ".[test]" \
-  >"$folder/install.log" 2>&1 || { cat "$folder/install.log" >&2; fail "pip install failed"; }
+echo "== pip wheel . (device $GPUFS_DEVICE, $("$python" --version))"
+pip() {
+  "$python" -m pip "$1" --quiet --disable-pip-version-check "${@:2}" >"$folder/$1.log" 2>&1 ||
+    { cat "$folder/$1.log" >&2; fail "pip $1 failed"; }
+}
+pip wheel --no-deps --wheel-dir "$folder/wheels" .
+wheel=$(ls "$folder/wheels")
+echo "== $wheel"
+case $GPUFS_DEVICE:$wheel in
+  emulated:gpufs-*+emulated-* | cuda:gpufs-*+cu[1-9]*-*) ;;
+  *) fail "$wheel: its version does not say that it is for the device $GPUFS_DEVICE" ;;
+esac
+pip install "$folder/wheels/$wheel[test]"
 "$python" -m pytest -q --junitxml="$folder/pytest.xml" "$@"
 status=$?
 count() { grep -m1 -o "\b$1=\"[0-9]*\"" "$folder/pytest.xml" 2>/dev/null | grep -o '[0-9]*'; }

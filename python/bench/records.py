@@ -2,23 +2,31 @@
 """Random fixed-size records of a file into a tensor: gpufs beside what a reader would use instead.
 
   python records.py [--file FILE] [--size 1G] [--record 4096] [--batch 4096] [--batches 64]
-                    [--rounds 5] [--cold] [--json FILE]
+                    [--rounds 5] [--program PROGRAM] [--cold] [--json FILE]
 
-Rows, each into the same place, each checked against the bytes of the file:
-  gpufs            gather() of a batch, one kernel
+Rows, each checked against the bytes of the file:
+  gpufs gather     File.gather() of a batch, one kernel
+  RecordDataset    the same by gpufs.torch.RecordDataset, which advises RANDOM, if there is PyTorch
+  C++              `gpufs bench rand --level warp` reads as many random records, if PROGRAM names
+                   the program gpufs
   numpy memmap     memmap[indices] on the host, then a copy to the device if there is one
   torch.from_file  the same through a mapped tensor, if PyTorch is installed
   pread threads    16 threads that pread into pinned memory, if PyTorch gives it, then a copy
   KvikIO           a read per record into device memory, if kvikio is installed
 
-A row that cannot run says why. The rounds of all rows alternate. Without FILE a file is made.
-On the emulated device the bytes count, not the speed.
+A row that cannot run says why. The rounds of all rows alternate, and each has other records. The
+three rows of gpufs begin each round with a new filesystem: its cache is empty, nothing of the file
+is registered. It is made before the clock starts; so is the C++ program's. Without FILE a file is
+made. On the emulated device the bytes count, not the speed.
 """
 import argparse
 import concurrent.futures
+import datetime
 import json
 import os
+import platform
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -59,6 +67,17 @@ class Row:
         if self.on_gpu:
             self.torch = torch_module()
 
+    def begin(self):
+        """Before the clock of a round starts."""
+
+    def round(self, batches):
+        """Reads the batches of a round. Returns the seconds, and the records of the last batch."""
+        self.begin()
+        start = time.perf_counter()
+        for indices in batches:
+            records = self.batch(indices)
+        return time.perf_counter() - start, self.host(records)
+
     def to_device(self, records):
         if not self.on_gpu:
             return records
@@ -76,21 +95,67 @@ class Row:
         pass
 
 
-class Gpufs(Row):
+class Gather(Row):
     def __init__(self, options):
         super().__init__(options)
-        self.fs = gpufs.Filesystem()
-        self.file = self.fs.open(self.path)
-        self.file.advise("random")
+        self.fs = None
         shape = (options.batch, self.size)
         self.out = self.torch.empty(shape, dtype=self.torch.uint8, device="cuda") if (
             self.on_gpu) else numpy.empty(shape, numpy.uint8)
+
+    def begin(self):
+        self.close()
+        self.fs = gpufs.Filesystem()
+        self.file = self.fs.open(self.path)
 
     def batch(self, indices):
         return self.file.gather(indices * self.size, self.size, self.out)
 
     def close(self):
-        self.fs.close()
+        if self.fs is not None:
+            self.fs.close()
+
+
+class Dataset(Gather):
+    def __init__(self, options):
+        self.torch = torch_module()
+        import gpufs.torch
+        self.dataset_of = gpufs.torch.RecordDataset
+        super().__init__(options)
+        self.torch = torch_module()
+        self.out = self.torch.empty((options.batch, self.size), dtype=self.torch.uint8,
+                                    device="cuda" if self.on_gpu else "cpu")
+
+    def begin(self):
+        super().begin()
+        self.dataset = self.dataset_of(self.fs, self.path, (self.size,))
+
+    def batch(self, indices):
+        return self.dataset.gather(self.torch.from_numpy(indices), self.out)
+
+
+class Cpp(Row):
+    """Its program checks the bytes itself."""
+
+    def __init__(self, options):
+        super().__init__(options)
+        if options.program is None:
+            raise Skip("no --program")
+        self.command = [options.program, "bench", "rand", "--file", self.path, "--level", "warp",
+                        "--req", str(self.size), "--runs", "1", "--no-limits", "--json"]
+        self.seed, self.facts = options.seed, {}
+
+    def round(self, batches):
+        self.seed += 1
+        records = sum(len(indices) for indices in batches)
+        done = subprocess.run([*self.command, "--bytes", str(records * self.size), "--seed",
+                               str(self.seed)], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(self.command)}: {done.stderr or done.stdout}")
+        self.facts = json.loads(done.stdout.splitlines()[-1])
+        if not self.facts["verified"]:
+            sys.exit("C++: the bytes differ from the file")
+        return self.facts["seconds"], None
 
 
 class Memmap(Row):
@@ -142,6 +207,15 @@ class Pread(Row):
         os.close(self.fd)
 
 
+def kvikio_default(defaults, name):
+    """KvikIO's setting as text. The function is get(NAME) in newer versions, NAME() in older."""
+    read = getattr(defaults, "get", None) or (lambda name: getattr(defaults, name)())
+    try:
+        return str(read(name))
+    except (AttributeError, KeyError, ValueError) as error:
+        return f"unknown: {error}"
+
+
 class KvikIO(Row):
     def __init__(self, options):
         super().__init__(options)
@@ -152,6 +226,9 @@ class KvikIO(Row):
             raise Skip(f"{error.name} is not installed") from None
         if not self.on_gpu:
             raise Skip("it needs a GPU")
+        self.facts = {"kvikio": kvikio.__version__, "cupy": cupy.__version__}
+        for name in ("num_threads", "compat_mode"):
+            self.facts[f"kvikio_{name}"] = kvikio_default(kvikio.defaults, name)
         self.file = kvikio.CuFile(self.path, "r")
         self.out = cupy.empty((options.batch, self.size), cupy.uint8)
 
@@ -166,7 +243,7 @@ class KvikIO(Row):
         self.file.close()
 
 
-ROWS = {"gpufs": Gpufs, "numpy memmap": Memmap, "torch.from_file": FromFile,
+ROWS = {"gpufs gather": Gather, "RecordDataset": Dataset, "C++": Cpp, "numpy memmap": Memmap, "torch.from_file": FromFile,
         "pread threads": Pread, "KvikIO": KvikIO}
 
 
@@ -185,17 +262,18 @@ def drop_from_page_cache(path):
     os.close(fd)
 
 
-def check(row, records, indices, path, size):
-    found = row.host(records)
+def check(name, found, indices, path, size):
     with open(path, "rb") as file:
-        for i in range(0, len(indices), max(1, len(indices) // 64)):
+        for i in range(0, len(indices), max(1, len(indices) // 1024)):
             file.seek(int(indices[i]) * size)
             if file.read(size) != found[i].tobytes():
-                sys.exit(f"{type(row).__name__}: record {indices[i]} differs from the file")
+                sys.exit(f"{name}: record {indices[i]} differs from the file")
 
 
 def run(options):
-    rows, skipped = {}, {}
+    """Returns {row: seconds of rounds}, {row: why it did not run}, and what rows say of themselves.
+    """
+    rows, skipped, facts = {}, {}, {}
     for name, make in ROWS.items():
         try:
             rows[name] = make(options)
@@ -204,19 +282,42 @@ def run(options):
     count = os.path.getsize(options.file) // options.record
     rng = numpy.random.default_rng(options.seed)
     seconds = {name: [] for name in rows}
+    with open(options.file, "rb") as file:  # the OS page cache has it
+        while file.read(1 << 24):
+            pass
     for _ in range(options.rounds):
         batches = [rng.integers(0, count, options.batch) for _ in range(options.batches)]
         for name, row in rows.items():
             if options.cold:
                 drop_from_page_cache(options.file)
-            check(row, row.batch(batches[0]), batches[0], options.file, options.record)
-            start = time.perf_counter()
-            for indices in batches:
-                row.batch(indices)
-            seconds[name].append(time.perf_counter() - start)
-    for row in rows.values():
+            took, last = row.round(batches)
+            if last is not None:
+                check(name, last, batches[-1], options.file, options.record)
+            seconds[name].append(took)
+    for name, row in rows.items():
         row.close()
-    return seconds, skipped
+        facts.update(getattr(row, "facts", {}) if name == "KvikIO" else {})
+    if "C++" in rows:
+        facts["commit"] = rows["C++"].facts["commit"]
+        facts["device_name"] = rows["C++"].facts["device"]
+    return seconds, skipped, facts
+
+
+def machine():
+    """What a reader needs to trust the figures."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        models = [line.split(":")[1].strip() for line in file if line.startswith("model name")]
+    facts = {"cpu": models[0] if models else platform.machine(),
+             "kernel": f"Linux {platform.release()}", "numpy": numpy.__version__,
+             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    try:
+        import torch
+        facts["torch"] = torch.__version__
+        if gpufs.device_kind == "cuda":
+            facts["device_name"] = torch.cuda.get_device_name()
+    except ImportError:
+        pass
+    return facts
 
 
 def main():
@@ -231,6 +332,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cold", action="store_true",
                         help="drop the file from the OS page cache before each row")
+    parser.add_argument("--program", help="the program gpufs, for the row C++")
     parser.add_argument("--json", help="write the results there")
     options = parser.parse_args()
     if min(options.batch, options.batches, options.rounds) < 1:
@@ -244,7 +346,8 @@ def main():
         if os.path.getsize(options.file) < options.record:
             parser.error(f"--record {options.record}: the file has only "
                          f"{os.path.getsize(options.file)} bytes")
-        seconds, skipped = run(options)
+        file_bytes = os.path.getsize(options.file)
+        seconds, skipped, facts = run(options)
     records = options.batch * options.batches
     print(f"gpufs {gpufs.__version__}, {gpufs.device_kind} device; {records} random records of "
           f"{options.record} bytes, {'cold' if options.cold else 'warm'}, "
@@ -260,9 +363,12 @@ def main():
         print(f"{name:<16} skipped: {why}")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as out:
-            json.dump({"version": gpufs.__version__, "device": gpufs.device_kind,
-                       "record": options.record, "batch": options.batch, "cold": options.cold,
+            json.dump({"name": "records", "version": gpufs.__version__,
+                       "device": gpufs.device_kind, **machine(), **facts, "file_bytes": file_bytes,
+                       "record": options.record, "batch": options.batch,
+                       "batches": options.batches, "rounds": options.rounds, "cold": options.cold,
                        "results": results, "skipped": skipped}, out, indent=1)
+            out.write("\n")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import sys
 import numpy
 import pytest
 
+import gpufs
+
 SOURCES = pathlib.Path(__file__).parents[2]
 
 
@@ -53,14 +55,36 @@ def test_map(tmp_path):
     assert numpy.array_equal(numpy.fromfile(tmp_path / "floats", "f4"), want)
 
 
+EXAMPLES = SOURCES / "python" / "examples"
+
+
+def test_example_gather(small):
+    assert "10 records of 512 bytes are those of the file" in run(EXAMPLES / "gather.py", small,
+                                                                  "--count", "10")
+    wrong = subprocess.run([sys.executable, EXAMPLES / "gather.py", small, "--record", "1000000"],
+                           capture_output=True, text=True)
+    assert wrong.returncode == 2 and "--record 1000000: the file has only" in wrong.stderr
+
+
+@pytest.mark.parametrize("package, said", [("cupy", "kernel "), ("numba", "equal")])
+def test_example_kernels(package, said, tmp_path, rng):
+    if gpufs.device_kind != "cuda" or not gpufs.device_available():
+        pytest.skip("it needs a GPU")
+    pytest.importorskip(package)
+    rng.random(100_000, dtype=numpy.float32).tofile(tmp_path / "floats")
+    assert said in run(EXAMPLES / f"{package}_kernel.py", tmp_path / "floats")
+
+
 def test_benchmark(small, tmp_path):
     out = run(SOURCES / "python" / "bench" / "records.py", "--file", small, "--record", "512",
               "--batch", "20", "--batches", "2", "--rounds", "2", "--json", tmp_path / "out.json")
     result = json.loads((tmp_path / "out.json").read_text())
     rows = [r["row"] for r in result["results"]]
-    assert "gpufs" in rows and "gpufs" in out
-    assert set(rows) | set(result["skipped"]) == {"gpufs", "numpy memmap", "torch.from_file",
-                                                  "pread threads", "KvikIO"}
+    assert "gpufs gather" in rows and "gpufs gather" in out
+    assert set(rows) | set(result["skipped"]) == {
+        "gpufs gather", "RecordDataset", "C++", "numpy memmap", "torch.from_file", "pread threads",
+        "KvikIO"}
+    assert result["batches"] == 2 and len(result["results"][0]["seconds"]) == 2
     wrong = subprocess.run([sys.executable, SOURCES / "python" / "bench" / "records.py", "--record",
                             "0"], capture_output=True, text=True)
     assert wrong.returncode == 2 and "--record" in wrong.stderr
