@@ -50,7 +50,7 @@ control_plane::control_plane(controller_link& link, control_options options)
         "nvme: the controller's registers read as all ones: it is not there, or "
         "its memory space is disabled"};
   if (!capabilities_.nvm_commands())
-    throw controller_error{"nvme: the controller lacks the NVM command set"};
+    throw controller_error{"nvme: the controller lacks the NVM command set: is it a drive?"};
   if (capabilities_.smallest_page() > nvme::page_bytes)
     throw controller_error{"nvme: the controller cannot use pages of 4 KiB"};
   admin_.emplace(link, options_.memory, capabilities_.doorbell_stride());
@@ -86,12 +86,16 @@ bool control_plane::wait_ready(bool ready) const {
 
 void control_plane::bring_up() {
   if (!stop())
-    throw controller_error{"nvme: CSTS.RDY did not become 0 after CC.EN = 0, within CAP.TO"};
+    throw controller_error{
+        "nvme: the controller does not stop (CSTS.RDY stays 1 for CAP.TO); reset the device, or "
+        "the machine"};
   admin_->install();
   link_.registers().store(reg::cc, reg::cc_enable | reg::cc_entry_sizes);
   up_ = true;
   if (!wait_ready(true))
-    throw controller_error{"nvme: CSTS.RDY did not become 1 after CC.EN = 1, within CAP.TO"};
+    throw controller_error{
+        "nvme: the controller does not start (CSTS.RDY stays 0 for CAP.TO); reset the device, "
+        "or the machine"};
 }
 
 bool control_plane::stop() noexcept {

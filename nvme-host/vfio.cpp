@@ -140,7 +140,7 @@ void vfio_link::open_device(std::string const& device) {
     fail(EBUSY, "group " + group + " has devices with other drivers, bind them to vfio-pci, too");
   int const container = container_.get();
   if (::ioctl(group_.get(), VFIO_GROUP_SET_CONTAINER, &container) != 0)
-    fail(errno, "group " + group + " is in use");
+    fail(errno, "group " + group + " is in use: end the other user of it");
   if (::ioctl(container_.get(), VFIO_SET_IOMMU, VFIO_TYPE1_IOMMU) != 0)
     fail(errno, "the IOMMU cannot be set up for group " + group);
   device_ = owned_fd{::ioctl(group_.get(), VFIO_GROUP_GET_DEVICE_FD, device.c_str())};
@@ -152,7 +152,7 @@ void vfio_link::map_registers(std::string const& device) {
   region.argsz = sizeof region;
   region.index = VFIO_PCI_BAR0_REGION_INDEX;
   if (::ioctl(device_.get(), VFIO_DEVICE_GET_REGION_INFO, &region) != 0)
-    fail(errno, device + ": BAR0 is unknown");
+    fail(errno, device + ": vfio-pci has no BAR0 of it: is it an NVMe drive?");
   if ((region.flags & VFIO_REGION_INFO_FLAG_MMAP) == 0 || region.size < 8192)
     fail(ENOTSUP, device + ": BAR0 cannot be mapped: is it an NVMe drive?");
   void* const base = ::mmap(nullptr, region.size, PROT_READ | PROT_WRITE, MAP_SHARED, device_.get(),

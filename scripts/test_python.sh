@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# test_python.sh [pytest argument]...: builds a wheel of the Python package, installs it into a fresh
-# virtual environment, and runs python/tests. GPUFS_DEVICE=emulated|cuda; default: cuda with nvcc, else emulated.
+# test_python.sh [pytest argument]...: builds a wheel of the Python package, installs it into a
+# fresh virtual environment, and runs python/tests. GPUFS_DEVICE=emulated|cuda; default: cuda with
+# nvcc, else emulated.
 # GPUFS_PREFIX: an installed library to use. Without it a built preset of that device is used if
 # there is one; else the library is built, too.
 # The last line is 'N passed, N failed'.

@@ -139,6 +139,7 @@ class address_space {
   [[nodiscard]] int bring_all(quiet_lock& lock, parts_of_call const& parts, missing_bytes missing,
                               used_objects& all);
   int bring(quiet_lock& lock, object& o, block_run blocks);
+  [[nodiscard]] std::optional<int> bring_for_cpu(quiet_lock& lock, object& o, wanted const& what);
   int fill(quiet_lock& lock, object& o, block_run units);
   [[nodiscard]] std::vector<fill_piece> pieces_to_fill(object& o, block_run units);
   void end_left_over(object& o, fill_job& job);
@@ -155,8 +156,8 @@ class address_space {
   [[nodiscard]] int make_durable(quiet_lock& lock, object& o);
   int drop(object& o, bool also_changed);
   void make_dirty(object& o, std::uint64_t block, bool rolls);
-  void hand_over(object& o, block_run blocks, bool writes);
-  void hand_over_batch(object& o, bool writes);
+  [[nodiscard]] block_run hand_over(object& o, block_run blocks, bool writes);
+  void leave_to_device(object& o, block_run written, bool writes);
   void order(stream& on, used_objects const& all);
   void use_range(object& o, use const& u);
   void take_ended_calls();
@@ -171,8 +172,8 @@ class address_space {
   object* wait_for_bytes(quiet_lock& lock, std::uint64_t at, std::uint64_t bytes, bool writes,
                          int& error);
   [[nodiscard]] bool is_home_at_device(object const& o, std::uint64_t block) const;
-  void scatter_to_host(object& o, std::uint64_t block, std::uint64_t to,
-                       std::span<std::byte const> bytes);
+  [[nodiscard]] bool scatter_to_host(object& o, std::uint64_t block, std::uint64_t to,
+                                     std::span<std::byte const> bytes);
   template <class Condition>
   void wait_until(quiet_lock& lock, Condition const& holds);
   [[nodiscard]] fault_answer answer_to(quiet_lock& lock, fault const& f);
@@ -207,6 +208,7 @@ class address_space {
   void shrink_budget(tier t, std::string const& why);
   void open_single(object& o, block_run r);
   void restore_single(object& o, block_run r);
+  void count_as_written(object& o, block_run r);
   void still_single(object& o, block_run r);
   void spill(quiet_lock& lock, bool may_unpin) noexcept;
   void spill_chunk(quiet_lock& lock, object& o, std::size_t i);

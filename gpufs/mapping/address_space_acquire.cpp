@@ -6,7 +6,8 @@
 
 #include <cerrno>
 #include <exception>
-#include <vector>
+#include <new>
+#include <optional>
 
 namespace gpufs::shared {
 
@@ -30,7 +31,6 @@ void address_space::acquire_batches() {
 }
 
 int address_space::acquire(object& o, wanted const& what) {
-  constexpr reason why{&mapping_statistics::acquire_blocks, &mapping_statistics::acquire_bytes};
   if (in_forked_child()) return -EIO;
   bool const writes = what.use != access::read;
   bool const is_batch = o.protocol == coherence_protocol::batch;
@@ -45,44 +45,61 @@ int address_space::acquire(object& o, wanted const& what) {
   };
   // What comes stays, until a call uses it.
   if (tiers_.can_spill(o) || o.is_caught()) o.acquired.add(r);
-  for (;;) {
+  std::optional<int> error;
+  while (!error) {
     wait_until(lock, is_usable);
-    if (has_failed_) return -EIO;
-    if (writes && o.is_read_only()) return -EACCES;  // since remap()
-    if (o.is_read_only()) {
-      int const error = o.file->look_for_end(what.first + what.bytes);
-      if (error != 0) note_error(o, what.first, error);
-      return error;
-    }
-    if (!o.lacks(r)) break;
-    if (int const error = bring(lock, o, r); error != 0) return error;
+    error = bring_for_cpu(lock, o, what);
   }
-  try {
-    if (is_batch) {
-      if (o.is_at_device && o.is_changed) transfers_.fetch(o, o.all(), why);
-      o.is_at_device = o.is_changed = false;
-      return 0;
+  if (*error == 0) spill(lock, false);
+  if (*error != 0) try {
+      o.acquired.take(r);
+    } catch (std::bad_alloc const&) {  // they stay all the same
     }
-    for (std::uint64_t block = r.first; block < r.end; ++block) {
-      auto const touch = on_touch(o.states[block], writes);
-      if (touch.after == o.states[block]) continue;
-      block_run const one{block, block + 1};
-      std::uint64_t const begin = block * o.block_bytes;
-      bool const is_overwritten = what.use == access::write && what.first <= begin &&
-                                  begin + o.bytes_of(one) <= what.first + what.bytes;
-      if (touch.fetch && !is_overwritten) transfers_.fetch(o, one, why);
-      states_.make_readable(o, one, allowed(touch.after));
-      // They stay with the CPU until a release, however many there are.
-      if (writes) make_dirty(o, block, false);
-    }
-    spill(lock, false);
-  } catch (no_mappings const&) {
-    return -ENOMEM;
-  } catch (std::exception const&) {
-    fail();
-    return -EIO;
+  return *error;
+}
+
+// No call uses the bytes, and they may be written. Nothing: that may be otherwise now.
+std::optional<int> address_space::bring_for_cpu(quiet_lock& lock, object& o,
+                                                wanted const& what) try {
+  constexpr reason why{&mapping_statistics::acquire_blocks, &mapping_statistics::acquire_bytes};
+  bool const writes = what.use != access::read;
+  block_run const r = o.blocks_of(what.first, what.bytes);
+  if (has_failed_) return -EIO;
+  if (writes && o.is_read_only()) return -EACCES;  // since remap()
+  if (o.is_read_only()) {
+    int const error = o.file->look_for_end(what.first + what.bytes);
+    if (error != 0) note_error(o, what.first, error);
+    return error;
+  }
+  if (o.lacks(r)) {
+    int const error = bring(lock, o, r);
+    return error != 0 ? std::optional(error) : std::nullopt;
+  }
+  if (o.protocol == coherence_protocol::batch) {
+    if (o.is_at_device && o.is_changed) transfers_.fetch(o, o.all(), why);
+    o.is_at_device = o.is_changed = false;
+    return 0;
+  }
+  for (std::uint64_t block = r.first; block < r.end; ++block) {
+    auto const touch = on_touch(o.states[block], writes);
+    if (touch.after == o.states[block]) continue;
+    block_run const one{block, block + 1};
+    std::uint64_t const begin = block * o.block_bytes;
+    bool const is_overwritten = what.use == access::write && what.first <= begin &&
+                                begin + o.bytes_of(one) <= what.first + what.bytes;
+    if (touch.fetch && !is_overwritten) transfers_.fetch(o, one, why);
+    states_.make_readable(o, one, allowed(touch.after));
+    // They stay with the CPU until a release, however many there are.
+    if (writes) make_dirty(o, block, false);
   }
   return 0;
+} catch (no_mappings const&) {
+  return -ENOMEM;
+} catch (std::bad_alloc const&) {
+  return -ENOMEM;
+} catch (std::exception const&) {
+  fail();
+  return -EIO;
 }
 
 int address_space::send(object& o, block_run r) {

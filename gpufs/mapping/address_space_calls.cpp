@@ -1,6 +1,7 @@
 // Calls: blocks are handed to the device before a launch, and can be had back when it has ended.
 #include <gpufs/mapping/address_space.hpp>
 #include <gpufs/mapping/device_scope.hpp>
+#include <gpufs/mapping/no_mappings.hpp>
 #include <gpufs/mapping/stream_wait.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 
@@ -8,7 +9,9 @@
 #include <cerrno>
 #include <exception>
 #include <iterator>
+#include <new>
 #include <utility>
+#include <vector>
 
 namespace gpufs::shared {
 
@@ -96,9 +99,21 @@ std::int64_t address_space::begin(parts_of_call const& parts, beginning const& h
   try {
     states_.launched();
     order(how.on, all);
-    for (auto const& [o, u] : all) hand_over(*o, u.blocks, u.writes);
+    std::vector<block_run> written;
+    for (auto const& [o, u] : all) written.push_back(hand_over(*o, u.blocks, u.writes));
     transfers_.wait_for_sends();
+    // Not before the device has them: what it lacks can be saved from the CPU's side.
+    for (std::size_t i = 0; i < all.size(); ++i)
+      leave_to_device(*all[i].first, written[i], all[i].second.writes);
     for (auto const& [o, u] : all) use_range(*o, u);
+  } catch (no_mappings const&) {
+    drop_uses(std::int64_t(number));
+    why_refused_ = no_mappings::text;
+    return -ENOMEM;
+  } catch (std::bad_alloc const&) {
+    drop_uses(std::int64_t(number));
+    why_refused_ = "no host memory left";
+    return -ENOMEM;
   } catch (std::exception const&) {
     drop_uses(std::int64_t(number));
     fail();
@@ -153,18 +168,17 @@ void address_space::count_call(used_objects const& all, bool is_declared) {
   }
 }
 
-void address_space::hand_over_batch(object& o, bool writes) {
-  constexpr reason why{nullptr, &mapping_statistics::batch_h2d_bytes};
-  if (!o.single.empty()) return;
-  // Between two calls without a synchronize() the device has the newest bytes.
-  if (!o.is_at_device) transfers_.queue_send(o, o.all(), why);
-  o.is_at_device = true;
-  o.is_changed = o.is_changed || writes;
-}
-
-// Blocks are protected first and sent then: no write of the CPU is lost in between.
-void address_space::hand_over(object& o, block_run blocks, bool writes) {
-  if (o.protocol == coherence_protocol::batch) return hand_over_batch(o, writes);
+// Blocks are protected first and sent then: no write of the CPU is lost in between. Returns those
+// that the call may write. If it does not begin after all, the first touch of the CPU opens them
+// again.
+block_run address_space::hand_over(object& o, block_run blocks, bool writes) {
+  constexpr block_run none{0, 0};
+  if (o.protocol == coherence_protocol::batch) {
+    constexpr reason why{nullptr, &mapping_statistics::batch_h2d_bytes};
+    // Between two calls without a synchronize() the device has the newest bytes.
+    if (o.single.empty() && !o.is_at_device) transfers_.queue_send(o, o.all(), why);
+    return none;
+  }
   int error = 0;
   o.acquired.take(blocks);
   if (writes && o.file != nullptr && o.file->is_written_back()) o.file->changed.add(blocks);
@@ -183,8 +197,17 @@ void address_space::hand_over(object& o, block_run blocks, bool writes) {
     o.glimpses = {};
   }
   states_.clean(o, blocks, released);
-  if (!writes) return;
-  for (auto const& run : o.readable.within(blocks)) states_.set_state(o, run, block_state::invalid);
+  return writes ? blocks : none;
+}
+
+// The device has all bytes that a call uses. The CPU may do nothing with `written`.
+void address_space::leave_to_device(object& o, block_run written, bool writes) {
+  if (o.protocol == coherence_protocol::batch && o.single.empty()) {
+    o.is_at_device = true;
+    o.is_changed = o.is_changed || writes;
+  }
+  for (auto const& run : o.readable.within(written))
+    states_.set_state(o, run, block_state::invalid);
 }
 
 void address_space::use_range(object& o, use const& u) {

@@ -4,7 +4,7 @@
 #include <gpufs/mapping/no_mappings.hpp>
 
 #include <exception>
-#include <iterator>
+#include <new>
 #include <utility>
 
 #include <pthread.h>
@@ -99,6 +99,9 @@ fault_answer address_space::answer_to(quiet_lock& lock, fault const& f) {
     if (!now->uses.empty()) return fault_answer::waiting;
     to_say_ = now->name() + ": " + no_mappings::text;
     return fault_answer::failed;
+  } catch (std::bad_alloc const&) {  // the block is as it was
+    to_say_ = "shared memory: no host memory left for an access to it";
+    return fault_answer::failed;
   } catch (std::exception const&) {
     fail();
     return fault_answer::failed;
@@ -122,9 +125,11 @@ fault_answer address_space::serve(quiet_lock& lock, object& o, std::uint64_t blo
   if (touch.fetch && o.lacks(one)) return serve_absent(lock, o, one);
   if (touch.after == state) {  // another thread was first, or a call has ended since
     transfers_.count(o, &mapping_statistics::faults_spurious);
-    // Or the system had no more mappings to let the CPU do what it may (guarded_range).
-    if (!is_batch && range_.user_faults() != nullptr)
-      static_cast<void>(states_.protect(o, one, allowed(state)));
+    // Or it may do less than it should: the system had no more mappings, or what closed the block
+    // did not come to its end. Without userfaultfd an access that fails again comes back at once.
+    if (!is_batch && states_.protect(o, one, allowed(state)) != 0 &&
+        range_.user_faults() == nullptr)
+      throw no_mappings();
     return fault_answer::served;
   }
   if (o.single.contains(block)) return serve_single(o, block, writes);

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <span>
 
 namespace gpufs::shared {
@@ -109,7 +110,7 @@ int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t 
     device_scope const here(device_);
     for_each_block(*o, at, bytes, [&](auto block, auto to, auto count, auto done) {
       std::byte const* const source = from.bytes.data() + done;
-      if (!is_home_at_device(*o, block)) return scatter_to_host(*o, block, to, {source, count});
+      if (!is_home_at_device(*o, block) && scatter_to_host(*o, block, to, {source, count})) return;
       transfers_.queue_scattered(to, source, count);
       o->is_changed = true;  // of a batch object: the CPU's side lacks this
       if (o->file != nullptr) o->file->changed.add({block, block + 1});
@@ -121,6 +122,8 @@ int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t 
     spill(lock, false);
     return 0;
   } catch (no_mappings const&) {
+    is_short = true;
+  } catch (std::bad_alloc const&) {
     is_short = true;
   } catch (std::exception const&) {
   }
@@ -134,16 +137,26 @@ int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t 
   return -EIO;
 }
 
-// Protected and dirty first, as if the CPU had written through the object's addresses.
-void address_space::scatter_to_host(object& o, std::uint64_t block, std::uint64_t to,
+// Protected and dirty first, as if the CPU had written through the object's addresses. Returns
+// false if the device shall get the bytes, too: the block cannot be opened, as the system has no
+// more mappings. A pipe would have lost them.
+bool address_space::scatter_to_host(object& o, std::uint64_t block, std::uint64_t to,
                                     std::span<std::byte const> bytes) {
-  if (o.protocol != coherence_protocol::batch && o.states[block] != block_state::dirty) {
-    states_.make_readable(o, {block, block + 1}, allowed(block_state::dirty));
-    make_dirty(o, block, true);
-    if (!has_failed_) states_.evict_beyond_limit();
-    transfers_.start_sends();
-  }
+  bool is_open = true;
+  if (o.protocol != coherence_protocol::batch && o.states[block] != block_state::dirty) try {
+      states_.make_readable(o, {block, block + 1}, allowed(block_state::dirty));
+      make_dirty(o, block, true);
+      if (!has_failed_) states_.evict_beyond_limit();
+      transfers_.start_sends();
+    } catch (no_mappings const&) {
+      if (o.states[block] != block_state::read_only) throw;
+      is_open = false;
+    }
   std::memcpy(range_.host_bytes(to), bytes.data(), bytes.size());
+  if (is_open || !o.single.contains(block)) return is_open;
+  tiers_.keep(o, o.chunk_of(block));
+  if (o.file != nullptr) o.file->changed.add({block, block + 1});
+  return true;  // the device uses these bytes, or gets them when it needs them
 }
 
 int address_space::gather(std::uint64_t at, staging_piece& to, std::uint64_t bytes) {

@@ -58,8 +58,19 @@ void address_space::restore_single(object& o, block_run r) {
     while (end < r.end && o.states[end] == o.states[block]) ++end;
     block_run const run{block, end};
     if (range_.protect(o.begin_of(run), o.pages_of(run), allowed(o.states[block])) != 0)
-      states_.set_state(o, run, block_state::invalid);
+      count_as_written(o, run);
     block = end;
+  }
+}
+
+// What the CPU may do with these blocks is not known: it may have more than it should, and write
+// unseen.
+void address_space::count_as_written(object& o, block_run r) {
+  block_runs some;
+  some.add(r);
+  for (auto const& run : o.present(some)) {
+    states_.set_state(o, run, block_state::dirty);
+    if (o.is_caught()) o.file->changed.add(run);
   }
 }
 

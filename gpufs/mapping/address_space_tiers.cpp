@@ -176,6 +176,7 @@ int address_space::enter_device(quiet_lock& lock, object& o, std::size_t i) {
     for (auto const& run : o.readable.within(blocks)) {
       if (range_.protect(o.begin_of(run), o.pages_of(run), host_access::read) == 0) continue;
       lock.beside([&] { range_.remove_device(at); });
+      restore_single(o, blocks);
       why_refused_ = no_mappings::text;
       return -ENOMEM;
     }

@@ -86,12 +86,11 @@ void block_states::evict(written_block oldest) {
 }
 
 void block_states::clean(object& o, block_run r, reason why) {
+  // If memory runs out on the way, they are dirty still, and sent once more.
   auto const all = o.dirty_runs(r);
+  for (auto const& run : all) transfers_.queue_send(o, run, why);
+  for (auto const& run : all) set_state(o, run, block_state::read_only);
   forget_dirty(o, r);
-  for (auto const& run : all) {
-    set_state(o, run, block_state::read_only);
-    transfers_.queue_send(o, run, why);
-  }
 }
 
 void block_states::forget_dirty(object& o, block_run r) {

@@ -28,6 +28,12 @@ owner::kernel_side kernel_side_of(owner::endpoint const& device,
           .reaches_registers = current_device().kind == "emulated"};
 }
 
+void refuse_taken(daemon::attached_files const& all, std::string const& name) {
+  if (all.find(name) != nullptr)
+    throw std::invalid_argument(
+        fmt::format("nvme:{}: is attached already, detach it or use another name", name));
+}
+
 }  // namespace
 
 // Kernels read the file by themselves if they can. It works without.
@@ -35,15 +41,17 @@ void filesystem::state::serve_block_file(std::string const& name,
                                          std::shared_ptr<owner::block_file> const& file,
                                          owner::device_drives::memory_list const& keep) {
   std::lock_guard const lock{kernel_drives.mutex};
-  if (attached->find(name) != nullptr)
-    throw std::invalid_argument(
-        fmt::format("nvme:{}: is attached already, detach it or use another name", name));
+  refuse_taken(*attached, name);
   try {
     if (file->kind().unreachable_doorbells)
       throw std::runtime_error{
           "a GPU does not reach the doorbells of a drive behind vfio-pci, set relay_doorbells"};
     if (kernel_drives.all.size() == rpc::most_backings)
-      throw std::runtime_error{fmt::format("{} block files were attached", rpc::most_backings)};
+      throw std::runtime_error{
+          fmt::format("{} block files were attached to this filesystem, and kernels know no more "
+                      "of it, also if "
+                      "they are detached; attach this one to another filesystem",
+                      rpc::most_backings)};
     auto const number = std::uint8_t(kernel_drives.all.size() + 1);
     owner::device_drives::place const at{number, file->kind().relays_doorbells};
     kernel_drives.all.push_back(
@@ -56,6 +64,7 @@ void filesystem::state::serve_block_file(std::string const& name,
 }
 
 void filesystem::attach(std::string const& name, nvme::software_options const& options) {
+  refuse_taken(*state_->attached, name);  // before its members: those are in use
   shared::device_scope const here(state_->device_number);
   auto const keep = std::make_shared<owner::device_drives::memory_list::element_type>();
   state_->serve_block_file(
@@ -64,6 +73,7 @@ void filesystem::attach(std::string const& name, nvme::software_options const& o
 }
 
 void filesystem::attach(std::string const& name, nvme::vfio_options const& options) {
+  refuse_taken(*state_->attached, name);  // before its members: those are in use
   shared::device_scope const here(state_->device_number);
   auto const keep = std::make_shared<owner::device_drives::memory_list::element_type>();
   state_->serve_block_file(

@@ -117,7 +117,7 @@ nvme::attachment_statistics block_file::statistics() const {
     for (auto const& [status, count] : c.errors()) sum.errors[status] += count;
   }
   sum.why_no_device_queues = why_not_;
-  if (drives_) {
+  if (drives_ && backing_ != 0) {  // kernels were given them
     if (drives_->in_use())
       sum.device_queue_pairs = drives_->pairs();
     else

@@ -62,11 +62,14 @@ std::size_t device_drives::pairs_of_each(nvme_host::volume const& volume) const 
     std::size_t const needed = own == 0 ? 0 : nvme_host::pairs_for(shared_.channels, own);
     if (pairs.empty() || pairs.size() < needed)
       throw std::runtime_error{
-          fmt::format("{}: {} queue pairs for kernels, {} are needed for {} channels",
+          fmt::format("{}: {} queue pairs for kernels, {} are needed for {} channels; raise "
+                      "nvme_queue_depth, or use a controller that grants more",
                       drive->name(), pairs.size(), needed, shared_.channels)};
     if (depth != 0 && own != depth)
       throw std::runtime_error{fmt::format(
-          "{}: queues of {} entries, those of other members have {}", drive->name(), own, depth)};
+          "{}: queues of {} entries, those of other members have {}; set nvme_queue_depth to what "
+          "all controllers allow",
+          drive->name(), own, depth)};
     depth = own;
     each = std::min(each, pairs.size());
   }

@@ -104,6 +104,9 @@ bool file_registry::is_in_use(struct ::stat const& status, std::shared_ptr<writt
 void file_registry::end_truncating(std::uint64_t device, std::uint64_t inode) noexcept {
   auto& home = shard_of(device, inode);
   std::lock_guard const lock{home.mutex};
+  // Before those that wait: they must not take a file that was kept for dropped pages for one that
+  // is being written, and join its old version.
+  release_kept_of(home);
   home.truncating.erase({device, inode});
   home.changed_at = next_look();
   home.truncated.notify_all();
@@ -136,6 +139,10 @@ int file_registry::truncate_opened(stored_file const& host, may_begin const& beg
     struct ::stat const& status;
     ~truncating() { of.end_truncating(status.st_dev, status.st_ino); }
   } const under_way{*this, status};
+  // A refused open changes nothing.
+  auto const index = numbers_.take_write_index();
+  numbers_.return_write_index(index);
+  if (free_.size() == 0 || (index == 0 && !kept)) return -ENFILE;
   if (begin && !begin()) return -ETIMEDOUT;
   auto const truncate = [&] { return while_interrupted([&] { return host.truncate(0); }); };
   int const error = kept ? writes_->discard(*kept, 0, truncate) : truncate();

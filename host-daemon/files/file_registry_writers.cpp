@@ -26,7 +26,8 @@ std::shared_ptr<written_file> file_registry::start_writing(
     found = files.emplace(file_id{k.device, k.inode}, std::move(made)).first;
   }
   auto& w = found->second;
-  bool const is_first = ++w.descriptors == 1;
+  // No writer that the failed sync could be told to has the file open any more.
+  if (++w.descriptors == 1) w.file->not_durable = 0;
   (once_write_index != 0 ? w.file->once_write_index : w.file->write_index) =
       once_write_index != 0 ? once_write_index : opened.write_index;
   // Pages of an earlier open with O_GWRONCE may still be dirty. They keep their version, so that no
@@ -39,10 +40,8 @@ std::shared_ptr<written_file> file_registry::start_writing(
     undo_writing(home, k, once_write_index != 0);
     throw;
   }
-  // No writer that the failed sync could be told to has the file open any more.
-  if (is_first) w.file->not_durable = 0;
-  // The indices may have been another file's, whose errors must not stay.
-  if (is_first || once_write_index != 0) writes_->show_error(*w.file);
+  // Errors of writes show at each index. It may have been another file's, whose must not stay.
+  writes_->show_error(*w.file);
   return w.file;
 }
 
@@ -76,7 +75,7 @@ void file_registry::end_writing(shard& home, key const& k,
   if (!clean && !shares) found->second.once_kept = true;
   if (!clean) kept_.fetch_or(std::uint64_t(1) << home.number, std::memory_order_relaxed);
   if (--found->second.descriptors > 0 || found->second.kept > 0 || !clean) return;
-  write_back::say_loss(*file);
+  write_back::say_untold(*file);
   writes_->forget(*file);
   home.writing.erase(found);
 }
@@ -110,13 +109,13 @@ void file_registry::release_kept_of(shard& home) noexcept {
     }
     if (is_kept && !dirty) {
       // All bytes are in the file by now. The file that gets the write index must not see the
-      // error.
-      writes_->take_write_error(*kept.file);
+      // error. A descriptor that is open is still told of it.
+      if (kept.descriptors == 0) writes_->take_write_error(*kept.file);
       for (; kept.kept > 0; --kept.kept) home.versions.close(which.device, which.inode, true);
       home.changed_at = next_look();
       ends = kept.descriptors == 0;
       if (ends) {
-        write_back::say_loss(*kept.file);
+        write_back::say_untold(*kept.file);
         writes_->forget(*kept.file);
       }
     }

@@ -2,6 +2,7 @@
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -54,7 +55,9 @@ class live_filesystems {
 
   void drain() {
     for (auto* const writes : all_) {
-      static_cast<void>(writes->flush(nullptr));
+      // Kernels that run keep their pages for a moment, those that died for ever.
+      if (writes->flush(nullptr) == -ETIMEDOUT)
+        static_cast<void>(writes->flush(nullptr, {}, write_back::busy_pages::write));
       writes->report_lost();
     }
   }

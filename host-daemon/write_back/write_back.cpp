@@ -44,7 +44,7 @@ write_back::write_back(write_buffers buffers, fault_injector* faults, request_re
 
 write_back::~write_back() {
   stop();
-  static_cast<void>(flush(nullptr, {}, insist::yes));
+  static_cast<void>(flush(nullptr, {}, busy_pages::write));
   report_lost();
   std::set<written_file const*> seen;  // a file may have several series
   for (auto const& [series, file] : files_) {
@@ -120,7 +120,11 @@ void write_back::serve(unsigned number, unsigned threads) noexcept {
       continue;
     }
     auto const before = looks();
-    if (write_background(orders_[number], share)) continue;
+    if (auto const written = write_background(orders_[number], share); !written.empty()) {
+      for (auto const& h : written)
+        if (h.file != nullptr && begin_sync(*h.file)) break;
+      continue;
+    }
     // While pages are dirty, others may soon fill the buffers.
     rest(looks() == before ? look_again : look_again / threads);
   }
@@ -128,7 +132,7 @@ void write_back::serve(unsigned number, unsigned threads) noexcept {
 
 // Writes pages while all threads have jobs, which may wait long for a disk.
 void write_back::stand_in(write_order& order) noexcept {
-  set_up_thread("gpufs-wb-standin");
+  set_up_thread("gpufs-wb-spare");
   // The last thread counts itself out under the mutex. In begin_sync(), one that stays counts out.
   auto const alone = [&] { return free_threads_.load(std::memory_order_relaxed) == 0; };
   std::unique_lock lock{jobs_mutex_};
@@ -136,7 +140,8 @@ void write_back::stand_in(write_order& order) noexcept {
     stand_in_wake_.wait(lock, [&] { return stopping_ || alone(); });
     if (stopping_) return;
     lock.unlock();
-    bool const wrote = write_background(order, {0, buffers_.count()});
+    // It begins no sync: that may wait for the disk, too.
+    bool const wrote = !write_background(order, {0, buffers_.count()}).empty();
     lock.lock();
     if (!wrote) stand_in_wake_.wait_for(lock, look_again, [&] { return stopping_; });
   }
@@ -172,6 +177,7 @@ void write_back::attach(std::uint64_t version, file_pointer file) {
     std::lock_guard const lock{files_mutex_};
     first = files_.empty() && files_without_memory_.empty();
     file->marks.set(rpc::mark_of(version));
+    if (find_series(rpc::series_of(version)) == file) return;
     try {
       files_.insert_or_assign(rpc::series_of(version), file);
     } catch (std::bad_alloc const&) {
@@ -247,7 +253,7 @@ void write_back::lock_in_order(write_order& order, batch& locked) {
   while (!order.empty() && locked.size() < most) {
     auto const i = order.take();
     locked_buffer buffer;
-    if (!wanted_now(i, order.pressed()) || !lock_buffer(i, insist::no, buffer)) continue;
+    if (!wanted_now(i, order.pressed()) || !lock_buffer(i, busy_pages::wait, buffer)) continue;
     // A flush may have failed since then, and reported it. A second failure would be reported
     // again.
     if (watch_[i].failed.load(std::memory_order_relaxed) == buffer.sequence)
@@ -257,21 +263,18 @@ void write_back::lock_in_order(write_order& order, batch& locked) {
   }
 }
 
-// Writes one batch of the buffers that should not stay dirty longer. Returns false if there are
-// none.
-bool write_back::write_background(write_order& order, buffer_stretch share) {
+// Writes one batch of the buffers that should not stay dirty longer, and returns it.
+write_back::batch write_back::write_background(write_order& order, buffer_stretch share) {
   batch locked;
   lock_in_order(order, locked);
   if (locked.empty()) {
     find_background(order, share);
     lock_in_order(order, locked);
   }
-  if (locked.empty()) return false;
+  if (locked.empty()) return locked;
   wake_.notify_one();  // another thread looks for more, or watches, during the write
   write(locked);
-  for (auto const& h : locked)
-    if (h.file != nullptr && begin_sync(*h.file)) break;
-  return true;
+  return locked;
 }
 
 }  // namespace gpufs::daemon

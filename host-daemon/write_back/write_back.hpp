@@ -105,7 +105,10 @@ class write_back {
   /// Writes all bytes that were posted to `part` of `file` before the call (null: to any file).
   /// Bytes that cannot be written stay dirty, and the file keeps the error.
   /// Returns 0, or -EIO or -ETIMEDOUT if some bytes stay dirty.
-  int flush(written_file const* file, write_back_part const& part = {});
+  /// At the end of a process kernels that died may keep pages busy: `busy` writes these, too.
+  enum class busy_pages { wait, write };
+  int flush(written_file const* file, write_back_part const& part = {},
+            busy_pages busy = busy_pages::wait);
 
   /// Calls flush(), makes the file durable, and returns its first unreported error, once.
   /// If the file could not be made durable, every later call returns that error, too. The operating
@@ -126,8 +129,9 @@ class write_back {
   static void note_loss(written_file& file, int error);
 
   /// Says on stderr what the last close has not returned, as its caller has given up, or as there
-  /// was none.
-  static void say_loss(written_file const& file) noexcept;
+  /// was none: losses, and errors of writes that have succeeded since.
+  static void say_untold(written_file const& file) noexcept;
+  static void say_loss(written_file const& file) noexcept;  ///< losses alone
 
   /// Stores the file's unreported error, or none, where gwrite looks. Call it when the error has
   /// changed, and when the file gets a write index.
@@ -214,9 +218,6 @@ class write_back {
     std::atomic<std::uint64_t> writes{0}, bytes{0};
   };
 
-  // yes: lock the buffer even if the device says that it is busy.
-  enum class insist { no, yes };
-
   [[nodiscard]] std::size_t batch_size() const;
   [[nodiscard]] std::uint64_t posted(std::uint32_t i) const;
   [[nodiscard]] std::uint64_t written(std::uint32_t i) const;
@@ -230,7 +231,7 @@ class write_back {
   void each_marked(written_file const* file, Visit visit) const;
   [[nodiscard]] std::uint64_t version_of(std::uint32_t i) const;
   [[nodiscard]] std::uint64_t page_of(std::uint32_t i) const;
-  bool lock_buffer(std::uint32_t i, insist how, locked_buffer& out);
+  bool lock_buffer(std::uint32_t i, busy_pages busy, locked_buffer& out);
   template <class Wanted>
   bool wait_for_buffer(std::uint32_t i, time_point end, locked_buffer& locked, Wanted wanted);
   void release_buffer(locked_buffer const& locked, bool clean);
@@ -244,7 +245,6 @@ class write_back {
   int make_durable(stored_file const& file);
   bool begin_sync(written_file& file);
   void fail(locked_buffer& locked, int error);
-  int flush(written_file const* file, write_back_part const& part, insist how);
   [[nodiscard]] bool belongs(std::uint32_t i, written_file const* file, write_back_part const& part,
                              series_look& last) const;
   void serve(unsigned number, unsigned threads) noexcept;
@@ -252,7 +252,7 @@ class write_back {
   void rest(std::chrono::microseconds interval);
   void find_background(write_order& order, buffer_stretch share);
   void lock_in_order(write_order& order, batch& locked);
-  bool write_background(write_order& order, buffer_stretch share);
+  batch write_background(write_order& order, buffer_stretch share);
   bool wanted_now(std::uint32_t i, bool pressed);
 
   write_buffers buffers_;

@@ -66,8 +66,8 @@ void write_back::find_files(batch& locked) const {
 
 // Returns true if the buffer is dirty and locked. Then neither another thread nor the device
 // touches it until release_buffer().
-bool write_back::lock_buffer(std::uint32_t i, insist how, locked_buffer& out) {
-  if (buffers_.ended(i)) how = insist::yes;
+bool write_back::lock_buffer(std::uint32_t i, busy_pages busy, locked_buffer& out) {
+  if (buffers_.ended(i)) busy = busy_pages::write;
   auto& claimed = watch_[i].claimed;
   if (claimed.load(std::memory_order_relaxed) || claimed.exchange(true, std::memory_order_acquire))
     return false;
@@ -75,13 +75,13 @@ bool write_back::lock_buffer(std::uint32_t i, insist how, locked_buffer& out) {
   auto const ours = buffers_.written(i);
   auto word = posted(i);
   bool locked = word >> rpc::posted_shift != before >> rpc::written_shift &&
-                (how == insist::yes || !(word & rpc::posted_busy));
+                (busy == busy_pages::write || !(word & rpc::posted_busy));
   if (locked) {
     // Pairs with open_buffer(): of the device's busy bit and our locked bit, at least one side sees
     // the other's.
     ours.store(before | rpc::written_locked, std::memory_order_seq_cst);
     word = buffers_.posted(i).load(std::memory_order_seq_cst);
-    if ((word & rpc::posted_busy) != 0 && how == insist::no) {
+    if ((word & rpc::posted_busy) != 0 && busy == busy_pages::wait) {
       ours.store(before, std::memory_order_release);
       locked = false;
     }

@@ -32,7 +32,7 @@ template <class Wanted>
 bool write_back::wait_for_buffer(std::uint32_t i, time_point end, locked_buffer& locked,
                                  Wanted wanted) {
   while (is_dirty(i) && wanted(i)) {
-    if (lock_buffer(i, insist::no, locked)) return true;
+    if (lock_buffer(i, busy_pages::wait, locked)) return true;
     if (clock::now() >= end) break;
     std::this_thread::sleep_for(std::chrono::microseconds{20});
   }

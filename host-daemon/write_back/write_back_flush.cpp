@@ -25,10 +25,6 @@ constexpr std::chrono::seconds patience{10};
 
 }  // namespace
 
-int write_back::flush(written_file const* file, write_back_part const& part) {
-  return flush(file, part, insist::no);
-}
-
 bool write_back::belongs(std::uint32_t i, written_file const* file, write_back_part const& part,
                          series_look& last) const {
   if (file == nullptr) return true;
@@ -38,7 +34,7 @@ bool write_back::belongs(std::uint32_t i, written_file const* file, write_back_p
   return part.once || version_of(i) != file->once_version;
 }
 
-int write_back::flush(written_file const* file, write_back_part const& part, insist how) {
+int write_back::flush(written_file const* file, write_back_part const& part, busy_pages busy) {
   auto const failures = failures_.load(std::memory_order_relaxed);
   // A part of the buffers at a time. Those that are looked at late may have newer bytes, too.
   bounded_list<flush_target, batch_buffers> targets;
@@ -70,7 +66,7 @@ int write_back::flush(written_file const* file, write_back_part const& part, ins
       if (locked.size() == most) break;
       locked_buffer buffer;
       if (watch_[t.number].failed_at.load(std::memory_order_relaxed) <= failures &&
-          lock_buffer(t.number, how, buffer))
+          lock_buffer(t.number, busy, buffer))
         locked.push_back(std::move(buffer));
     }
     write(locked);
@@ -141,6 +137,13 @@ int write_back::take_write_error(written_file& file) {
 void write_back::note_loss(written_file& file, int error) {
   int none = 0;
   if (error != 0) file.loss.compare_exchange_strong(none, error, std::memory_order_acq_rel);
+}
+
+void write_back::say_untold(written_file const& file) noexcept {
+  if (int const error = file.error.load(std::memory_order_seq_cst); error != 0)
+    say("{}: a write failed at first, and no call has said so: {}", file.path,
+        std::strerror(-error));
+  say_loss(file);
 }
 
 void write_back::say_loss(written_file const& file) noexcept {

@@ -1,5 +1,5 @@
-"""Random records of a file, gathered by a kernel: on a GPU into a tensor of PyTorch, on the emulated
-device into an array of NumPy. Compares them with what NumPy reads.
+"""Random records of a file, gathered by a kernel: on a GPU into a tensor of PyTorch, on the
+emulated device into an array of NumPy. Compares them with what NumPy reads.
 
   python gather.py FILE [--record 512] [--count 100000]
 """

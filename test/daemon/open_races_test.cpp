@@ -95,6 +95,48 @@ TEST_CASE("open races: an open sees pages that stayed dirty and were written beh
   CHECK(f.size(f.open(O_RDONLY)) == page_bytes);
 }
 
+TEST_CASE("open races: O_TRUNC drops kept pages for an open that waits for it, too") {
+  for (int round = 0; round < 50; ++round) {
+    files_and_buffers f;
+    f.faults.on_write = [](std::uint64_t, std::uint64_t) { return fault_action::fail(ENOSPC); };
+    auto const writer = f.open(O_WRONLY);
+    f.dirty(writer, 0);
+    CHECK(f.files.close(writer) == -ENOSPC);  // the page is kept
+    auto const path = f.folder / "file";
+    std::thread other;
+    std::atomic<bool> looks{false};
+    auto const cutting = f.files.open(path, O_RDWR | O_TRUNC, 0, [&] {
+      f.between = [&] { looks = true; };
+      other = std::thread([&] {
+        auto const fd = f.files.open(path, O_RDWR, 0);
+        CHECK(f.size(fd) == 0);
+        CHECK(f.files.close(fd) == 0);
+      });
+      while (!looks) std::this_thread::yield();
+      for (int i = 0; i < round * 10; ++i) std::this_thread::yield();
+      return true;
+    });
+    other.join();
+    CHECK(f.size(cutting) == 0);
+    CHECK(f.files.close(cutting) == 0);
+  }
+}
+
+TEST_CASE("open races: O_TRUNC of an open for which there is no place changes nothing") {
+  scratch_folder const folder;
+  many_buffers memory;
+  auto const path = gpufs::test::make_file(folder, "file", 5000, 1);
+  write_back writes{memory.region.writes, nullptr};
+  file_registry files{memory.region, {}, &writes};
+  std::int32_t last = 0;
+  for (std::uint64_t i = 0; last != -ENFILE; ++i) {
+    REQUIRE(i < 100'000);
+    last = files.open(folder / std::to_string(i), O_RDONLY | O_CREAT, 0644);
+  }
+  CHECK(files.open(path, O_RDWR | O_TRUNC, 0) == -ENFILE);
+  CHECK(gpufs::test::pread_bytes(path, 0, ~0ull).size() == 5000);
+}
+
 TEST_CASE("open races: no open of a file ends while another one truncates it") {
   files_and_buffers f;
   auto const before = f.open(O_WRONLY);

@@ -94,3 +94,21 @@ TEST_CASE("shared refusals: a child of fork() ends instead of waiting, and may e
   CHECK(WEXITSTATUS(status) == 0);
   CHECK(*word == 1);
 }
+
+TEST_CASE("shared refusals: a child of fork() writes nothing to what its parent was writing") {
+  mapping_config settings;
+  settings.fault_handler = fault_handling::signal;
+  shared_memory memory(settings);
+  auto const m = memory.allocate(4096);
+  auto* const word = m.as<std::uint32_t>();
+  *word = 5;  // the CPU may go on writing without a fault
+  int status = 0;
+  pid_t const child = ::fork();
+  if (child == 0) {
+    *const_cast<std::uint32_t volatile*>(word) = 6;
+    ::_exit(0);
+  }
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK(!(WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  CHECK(*word == 5);
+}

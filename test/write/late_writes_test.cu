@@ -67,6 +67,32 @@ TEST_CASE("late writes: bytes of O_GWRONCE that are written after the close are 
   CHECK(read_in_kernel(fs, fd, 0, 2 * page) == bytes);
 }
 
+TEST_CASE("late writes: an error that O_GWRONCE has met is shown to a later descriptor, too") {
+  scratch_folder const folder;
+  auto const path = make_file(folder, "file", page, 1);
+  std::atomic<bool> is_full{true};
+  auto const faults = std::make_shared<scripted_faults>();
+  faults->on_write = [&](auto, auto) {
+    return is_full ? fault_action::fail(ENOSPC) : fault_action::pass();
+  };
+  testing::filesystem fs(small_config(page, 16), faults);
+  auto const write = [&](int fd) {
+    op_batch b;
+    auto const written = b.write(0, fd, 0, some_bytes(7, 0, 10));
+    b.run(fs.ref(), 1, 64);
+    return b.result(written);
+  };
+  int const once = fs.open(path, O_WRONLY | O_GWRONCE);
+  wait_until([&] { return write(once) == -ENOSPC; }, "a write that has failed");
+  int const other = fs.open(path, O_RDWR);
+  CHECK(write(other) == -ENOSPC);
+  is_full = false;
+  CHECK(fs.sync(other) == -ENOSPC);  // told once
+  CHECK(write(other) == 10);
+  CHECK(write(once) == 10);
+  CHECK(fs.sync(once) == 0);
+}
+
 TEST_CASE("late writes: one thread in a slow sync holds up no pages of other files") {
   scratch_folder const folder;
   constexpr std::uint64_t pages = 200;

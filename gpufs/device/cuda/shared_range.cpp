@@ -35,6 +35,13 @@ constexpr char remedy[] =
   throw device_error(std::string("shared memory: ") + what + ": " + std::strerror(errno) + remedy);
 }
 
+/// A core file would have memory for every hole of it. A child of fork() would write to
+/// its parent's objects, unseen.
+void keep_from_others(std::byte* at, std::uint64_t bytes) {
+  ::madvise(at, bytes, MADV_DONTDUMP);
+  ::madvise(at, bytes, MADV_DONTFORK);
+}
+
 /// Memory of the device at addresses of the reservation.
 struct device_piece {
   CUmemGenericAllocationHandle handle;
@@ -191,7 +198,7 @@ void shared_range::attach(std::uint64_t at, std::uint64_t bytes) {
   if (::mmap(base_ + at, rounded_up(bytes, host_page), PROT_READ, MAP_SHARED | MAP_FIXED,
              implementation_->host_file, off_t(at)) == MAP_FAILED)
     fail("mmap");
-  ::madvise(base_ + at, rounded_up(bytes, host_page), MADV_DONTDUMP);
+  keep_from_others(base_ + at, rounded_up(bytes, host_page));
 }
 
 void shared_range::attach_file(std::uint64_t at, std::uint64_t bytes, int fd,
@@ -213,7 +220,7 @@ void shared_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
     fail("mmap");
   if (is_file) return;
   ::madvise(host_ + at, length, MADV_DONTDUMP);
-  ::madvise(base_ + at, length, MADV_DONTDUMP);
+  keep_from_others(base_ + at, length);
 }
 
 void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {

@@ -46,6 +46,8 @@ void* map(void* at, std::uint64_t bytes, int protection, int flags, int fd, std:
   auto* const mapped = reinterpret_cast<void*>(result);
   // A core file would have memory for every hole of it.
   ::madvise(mapped, bytes, MADV_DONTDUMP);
+  // A child of fork() would write to the parent's objects, unseen.
+  if ((flags & MAP_SHARED) != 0) ::madvise(mapped, bytes, MADV_DONTFORK);
   return mapped;
 }
 
