@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# measure.sh OUT_DIR [BIN_DIR]: on a machine with a GPU, measures the figures of README.md, and
-# writes their JSON to OUT_DIR. Copied to docs/results, scripts/results.py makes tables of it. That
-# takes about eight minutes, and 10 GB in GPUFS_BENCH_DIR (default /tmp). BIN_DIR is that of
-# bench_gpu.sh.
+# measure.sh OUT_DIR [BIN_DIR]: on a machine with a GPU, measures the figures of README.md and
+# docs/python.md, and writes their JSON to OUT_DIR. Copied to docs/results, scripts/results.py makes
+# tables of it. That takes about eight minutes, and 10 GB in GPUFS_BENCH_DIR (default /tmp). BIN_DIR
+# is that of bench_gpu.sh. Those of docs/python.md need a python3 that has gpufs and PyTorch.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# -ge 1 ] && [ $# -le 2 ] || { echo "usage: $0 OUT_DIR [BIN_DIR]" >&2; exit 2; }
@@ -43,4 +43,22 @@ for set in sequential random array; do
   measure "ratios-$set" ratios --set $set --dir "$dir" --runs "$runs" --json "${settings[@]}"
   sed -n '/^{"name"/p' "$out/ratios-$set.log" >"$out/ratios-$set.json"
 done
+# From /: a folder named gpufs or torch in the current one is no package.
+if why=$(cd / && python3 -c '
+import gpufs, torch
+if gpufs.device_kind != "cuda" or not torch.cuda.is_available():
+    raise SystemExit("gpufs or torch there is for no GPU")' 2>&1); then
+  started=$SECONDS
+  if TMPDIR=$dir python3 "$here/../python/bench/records.py" --size 4G --batch 100000 --batches 1 \
+    --rounds "$runs" --program "$bin/gpufs" --json "$out/records.json" >"$out/records.log" 2>&1
+  then
+    echo "ok      records ($((SECONDS - started)) s)"
+  else
+    failed=$((failed + 1))
+    echo "FAILED  records ($((SECONDS - started)) s); end of $out/records.log:"
+    tail -5 "$out/records.log" | sed 's/^/        /'
+  fi
+else
+  echo "skipped records (python3: $(tail -1 <<<"$why"))"
+fi
 [ $failed -eq 0 ]
