@@ -222,6 +222,7 @@ class KvikIO(Row):
         try:
             import cupy
             import kvikio
+            import kvikio.defaults
         except ImportError as error:
             raise Skip(f"{error.name} is not installed") from None
         if not self.on_gpu:
