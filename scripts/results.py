@@ -1,24 +1,25 @@
 #!/usr/bin/env python3
 """results.py write|check|compare NEW [OLD]: the figures of documents, from the raw results.
 
-docs/results/ holds what scripts/measure.sh wrote on a machine with a GPU: JSON of `gpufs bench`.
-README.md has tables of them between two marks. Nobody types these figures.
+docs/results/ holds what scripts/measure.sh wrote on a machine with a GPU: JSON of `gpufs bench` and
+of python/bench/records.py. first-steps.json is of scripts/first_steps.sh. README.md and
+docs/python.md have tables of them between marks. Nobody types these figures.
 
-write         puts the tables into README.md.
-check         fails if README.md has others.
+write         puts the tables into the documents.
+check         fails if they have others.
 compare NEW [OLD]  names each row whose rate differs by more than 5 % between two folders of
               results (OLD: docs/results). The exit status is 0: machines of one kind differ, too.
 """
 import argparse
 import json
 import pathlib
+import statistics
 import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
-DOCUMENT = ROOT / "README.md"
-BEGIN = "<!-- scripts/results.py writes this, from docs/results -->\n"
+BEGIN = "<!-- scripts/results.py writes this, from docs/results: {} -->\n"
 END = "<!-- end of results -->\n"
 SETS = ("ratios-sequential", "ratios-random", "ratios-array")
 SAME = 0.05  # rates that differ by less agree
@@ -28,6 +29,11 @@ def load(folder, name):
     """Returns the last line of NAME.json that is an object; the program may print others first."""
     lines = (folder / f"{name}.json").read_text(encoding="utf-8").splitlines()
     return json.loads(next(line for line in reversed(lines) if line.startswith("{")))
+
+
+def load_object(name):
+    """Returns NAME.json, one object."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def number(value):
@@ -87,20 +93,28 @@ def not_there(result):
     return f"Not there: {'; '.join(reasons)}." if reasons else ""
 
 
+def grid(result):
+    return (f"{result['blocks']} blocks of {result['threads']} threads, a file of "
+            f"{result['bytes'] >> 20} MiB, pages of {result['settings']['page_size'] >> 10} KiB")
+
+
 def tables():
     patterns = load(RESULTS, "patterns")
     peers = load(RESULTS, "peers")
     ratios = [load(RESULTS, name) for name in SETS]
     first = ratios[0]
-    yield f"Default settings (`gpufs bench patterns`, median of {rounds(patterns)} rounds):"
+    yield from textwrap.wrap(
+        f"Default settings (`gpufs bench patterns`; {grid(patterns)} unless the row says "
+        f"otherwise, median of {rounds(patterns)} rounds):", 100)
     yield ""
     yield from pattern_table(patterns)
     yield ""
     yield from textwrap.wrap(
         f"{registered(patterns)} Measured on: {machine(patterns)}.", 100)
     yield ""
-    yield (f"Chosen settings (`gpufs bench ratios`, {first['blocks']} blocks of {first['threads']} "
-           f"threads, median of {first['runs']} rounds):")
+    yield from textwrap.wrap(
+        f"Chosen settings (`gpufs bench ratios`; {grid(first)}, arrays with pages of "
+        f"{ratios[2]['settings']['page_size'] >> 10} KiB, median of {first['runs']} rounds):", 100)
     yield ""
     yield from ratio_table(ratios)
     yield ""
@@ -127,13 +141,64 @@ def rounds(patterns):
     return max(len(row.get("rates", [])) for row in patterns["rows"].values())
 
 
-def replaced(text):
+def record_tables():
+    result = load_object("records")
+    rows = {row["row"]: row for row in result["results"]}
+    ours = statistics.median(rows["gpufs gather"]["seconds"])
+    yield from textwrap.wrap(
+        f"{result['batch'] * result['batches']:,} random records of {result['record']} bytes of a "
+        f"file of {result['file_bytes'] >> 20} MiB in the OS page cache, into one tensor in GPU "
+        f"memory (`python/bench/records.py`, median of {result['rounds']} rounds):", 100)
+    yield ""
+    yield "| way | million records/s | GB/s | time / gather()'s |"
+    yield "|---|---|---|---|"
+    for name, row in rows.items():
+        ratio = statistics.median(row["seconds"]) / ours
+        yield (f"| {name} | {number(row['records_per_second'] / 1e6)} | {number(row['GBps'])} | "
+               f"{number(ratio)} |")
+    yield ""
+    skipped = "; ".join(f"{name}, {why}" for name, why in result["skipped"].items())
+    kvikio = (f" KvikIO {result['kvikio']} (num_threads {result['kvikio_num_threads']}, "
+              f"compat_mode {result['kvikio_compat_mode']});" if "kvikio" in result else "")
+    yield from textwrap.wrap(
+        (f"Not there: {skipped}. " if skipped else "") +
+        f"Measured on: {result['device_name']}, {result['cpu']}, {result['kernel']}; gpufs "
+        f"{result['version']}, commit {result.get('commit', 'unknown')}; PyTorch "
+        f"{result['torch']};{kvikio} {result['date'][:10]}.", 100)
+
+
+def step_tables():
+    result = load_object("first-steps")
+    yield "| step | command | time |"
+    yield "|---|---|---|"
+    for row in result["rows"]:
+        seconds = row["seconds"]
+        time = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+        yield f"| {row['step']} | `{row['command']}` | {time if seconds >= 1 else 'below 1 s'} |"
+    yield ""
+    yield from textwrap.wrap(
+        f"Measured by `scripts/first_steps.sh` in a fresh clone, with {result['processors']} "
+        f"processors ({result['cpu']}), the packages installed, nothing compiled before: "
+        f"{result['variant']}, {result['date'][:10]}.", 100)
+
+
+# What stands between marks: (document, name, tables).
+BLOCKS = (("README.md", "first-steps", step_tables), ("README.md", "figures", tables),
+          ("docs/python.md", "records", record_tables))
+
+
+def replaced(document, text):
     """Returns the document's text with new tables."""
-    before, found, rest = text.partition(BEGIN)
-    _, ended, after = rest.partition(END)
-    if not found or not ended:
-        sys.exit(f"{DOCUMENT.name}: the marks {BEGIN.strip()} and {END.strip()} are not there")
-    return before + BEGIN + "\n" + "\n".join(tables()) + "\n\n" + END + after
+    for page, name, lines in BLOCKS:
+        if page != document:
+            continue
+        before, found, rest = text.partition(BEGIN.format(name))
+        _, ended, after = rest.partition(END)
+        if not found or not ended:
+            sys.exit(f"{document}: the marks {BEGIN.format(name).strip()} and {END.strip()} are "
+                     "not there")
+        text = before + found + "\n" + "\n".join(lines()) + "\n\n" + END + after
+    return text
 
 
 def rates(folder):
@@ -177,13 +242,14 @@ def main():
             parser.error("compare: one folder of results, or two")
         compare(arguments.folders[0], (arguments.folders + [RESULTS])[1])
         return
-    text = DOCUMENT.read_text(encoding="utf-8")
-    right = replaced(text)
-    if arguments.mode == "write":
-        DOCUMENT.write_text(right, encoding="utf-8")
-    elif right != text:
-        sys.exit("README.md: its figures are not those of docs/results: run scripts/results.py "
-                 "write")
+    for document in sorted({page for page, *_ in BLOCKS}):
+        text = (ROOT / document).read_text(encoding="utf-8")
+        right = replaced(document, text)
+        if arguments.mode == "write":
+            (ROOT / document).write_text(right, encoding="utf-8")
+        elif right != text:
+            sys.exit(f"{document}: its figures are not those of docs/results: run "
+                     "scripts/results.py write")
 
 
 if __name__ == "__main__":
