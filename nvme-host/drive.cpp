@@ -124,6 +124,7 @@ int drive::reset_alone() {
   bool const stopped = plane_.stop();
   if (plane_.is_late()) return -EIO;
   for (auto const& queue : queues_) ended_ += queue->counts();
+  stops_.fetch_add(1, std::memory_order_release);  // pairs with see_stops()
   if (stopped_) stopped_();
   stopped_ = nullptr;
   reset_needed_ = nullptr;

@@ -100,6 +100,10 @@ class drive {
   /// Whether enter() would wait for another thread that resets the controller, maybe for seconds.
   [[nodiscard]] bool is_resetting() const { return resetting_.load(std::memory_order_relaxed); }
 
+  /// What the controller wrote before its last reset comes before what the caller does next. Any
+  /// thread calls, at any time.
+  void see_stops() const { static_cast<void>(stops_.load(std::memory_order_acquire)); }
+
   /// Takes a slot, if one is free.
   [[nodiscard]] bool try_slot(ticket& out);
   /// Memory of piece_bytes() bytes.
@@ -144,6 +148,7 @@ class drive {
   std::function<bool()> reset_needed_;            // as stopped_
   queue_counts ended_;                            // of queue pairs before the last reset
   std::atomic<bool> broken_{false};               // reset it before the next command
+  std::atomic<std::uint64_t> stops_{0};           // resets that have stopped the controller
   std::atomic<bool> lost_{false};  // it does not stop: its memory is leaked, nothing works
   std::atomic<bool> resetting_{false};
   std::atomic<std::uint32_t> turn_{0};

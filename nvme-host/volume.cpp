@@ -191,6 +191,9 @@ int volume::read_once(std::span<std::byte> to, std::uint64_t offset, std::uint64
 
 std::int64_t volume::read(std::span<std::byte> to, std::uint64_t offset) {
   if (offset >= bytes_ || to.empty()) return 0;
+  // A kernel may hand over a read that it gave to a controller, which has stopped since. That may
+  // have written to the same memory.
+  for (auto const& each : drives_) each->see_stops();
   return read_until(to.first(std::min<std::uint64_t>(to.size(), bytes_ - offset)), offset,
                     io_clock::now() + options_.timeout);
 }
