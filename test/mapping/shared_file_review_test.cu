@@ -72,8 +72,9 @@ extern "C" int mprotect(void* at, std::size_t bytes, int protection) noexcept {
   return int(::syscall(SYS_mprotect, at, bytes, protection));
 }
 #if defined(GPUFS_EMULATED)
-// What a device does in place of a failure: the emulated one cannot map what a call uses.
-extern "C" long syscall(long number, ...) noexcept {
+// What a device does in place of a failure: the emulated one cannot map what a call uses. The
+// number of arguments is not known here, so this reads six, as the C library does.
+extern "C" __attribute__((no_sanitize("address"))) long syscall(long number, ...) noexcept {
   using function = long (*)(long, long, long, long, long, long, long);
   static auto const real = reinterpret_cast<function>(::dlsym(RTLD_NEXT, "syscall"));
   std::va_list all;
