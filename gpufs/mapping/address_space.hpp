@@ -156,7 +156,7 @@ class address_space {
   [[nodiscard]] int make_durable(quiet_lock& lock, object& o);
   int drop(object& o, bool also_changed);
   void make_dirty(object& o, std::uint64_t block, bool rolls);
-  [[nodiscard]] block_run hand_over(object& o, block_run blocks, bool writes);
+  [[nodiscard]] block_run hand_over(object& o, use const& u, bool is_first);
   void leave_to_device(object& o, block_run written, bool writes);
   void order(stream& on, used_objects const& all);
   void use_range(object& o, use const& u);

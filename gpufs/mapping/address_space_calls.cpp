@@ -19,6 +19,11 @@ using device_memory::host_access;
 
 namespace {
 
+// A call may name an object several times.
+bool is_first_of_object(auto const& all, auto at) {
+  return std::none_of(all.begin(), at, [&](auto const& other) { return other.first == at->first; });
+}
+
 constexpr std::int64_t failed = -EIO;
 
 }  // namespace
@@ -100,7 +105,8 @@ std::int64_t address_space::begin(parts_of_call const& parts, beginning const& h
     states_.launched();
     order(how.on, all);
     std::vector<block_run> written;
-    for (auto const& [o, u] : all) written.push_back(hand_over(*o, u.blocks, u.writes));
+    for (auto at = all.cbegin(); at != all.cend(); ++at)
+      written.push_back(hand_over(*at->first, at->second, is_first_of_object(all, at)));
     transfers_.wait_for_sends();
     // Not before the device has them: what it lacks can be saved from the CPU's side.
     for (std::size_t i = 0; i < all.size(); ++i)
@@ -160,24 +166,21 @@ void address_space::count_call(used_objects const& all, bool is_declared) {
   ++transfers_.counts().calls;
   transfers_.counts().declared_calls += is_declared ? 1 : 0;
   for (auto at = all.begin(); at != all.end(); ++at) {
-    auto* const o = at->first;
-    auto const is_same = [o](std::pair<object*, use> const& other) { return other.first == o; };
-    if (is_declared && std::any_of(all.begin(), at, is_same)) continue;
-    ++o->counts.calls;
-    o->counts.declared_calls += is_declared ? 1 : 0;
+    if (is_declared && !is_first_of_object(all, at)) continue;
+    ++at->first->counts.calls;
+    at->first->counts.declared_calls += is_declared ? 1 : 0;
   }
 }
 
 // Blocks are protected first and sent then: no write of the CPU is lost in between. Returns those
-// that the call may write. If it does not begin after all, the first touch of the CPU opens them
-// again.
-block_run address_space::hand_over(object& o, block_run blocks, bool writes) {
-  constexpr block_run none{0, 0};
+// that the call may write. If it does not begin, the first touch of the CPU opens them again.
+block_run address_space::hand_over(object& o, use const& u, bool is_first) {
+  auto [blocks, writes] = std::pair(u.blocks, u.writes);
   if (o.protocol == coherence_protocol::batch) {
     constexpr reason why{nullptr, &mapping_statistics::batch_h2d_bytes};
     // Between two calls without a synchronize() the device has the newest bytes.
-    if (o.single.empty() && !o.is_at_device) transfers_.queue_send(o, o.all(), why);
-    return none;
+    if (is_first && o.single.empty() && !o.is_at_device) transfers_.queue_send(o, o.all(), why);
+    return {0, 0};
   }
   int error = 0;
   o.acquired.take(blocks);
@@ -197,7 +200,7 @@ block_run address_space::hand_over(object& o, block_run blocks, bool writes) {
     o.glimpses = {};
   }
   states_.clean(o, blocks, released);
-  return writes ? blocks : none;
+  return writes ? blocks : block_run{0, 0};
 }
 
 // The device has all bytes that a call uses. The CPU may do nothing with `written`.
