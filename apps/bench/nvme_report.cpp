@@ -22,12 +22,6 @@ std::string cell(std::optional<double> value) {
   return value ? fmt::format("{:.3f}", *value) : "-";
 }
 
-// A target or goal; a dash where nothing is compared with it.
-std::string bar_cell(nvme_results const& all, nvme_row const& row, double bar) {
-  if (bar == 0 || !all.compared) return "-";
-  return fmt::format("{:.4g}{}", bar, row.about == target_of::ratio ? "x" : "");
-}
-
 bool reaches(nvme_result const& r, double bar) {
   return !r.judged().empty() && median(r.judged()) >= bar;
 }
@@ -63,9 +57,9 @@ void print_table(nvme_bench_options const& o, config const& settings, nvme_resul
     }
     fmt::print("{:>9} {:>4} {:>11} {:>8} {:>8} {:>6} {:>6}  {:<12} {}{}\n", cell(median(r.rates)),
                r.row.unit, cell(median_of(r.counterparts)), cell(median_of(r.ratios)), lowest(r),
-               bar_cell(all, r.row, r.row.target), bar_cell(all, r.row, r.row.goal),
-               all.compared ? verdict(r) : "", r.row.counterpart,
-               r.row.modelled ? " (modelled)" : "");
+               bar_cell(all.compared, r.row.about, r.row.target),
+               bar_cell(all.compared, r.row.about, r.row.goal), all.compared ? verdict(r) : "",
+               r.row.counterpart, r.row.modelled ? " (modelled)" : "");
     for (std::size_t i = 0; i < r.points.size(); ++i)
       fmt::print("    {}: {}\n", r.point_names[i], cell(median(r.points[i])));
     if (!r.failed.empty()) fmt::print("    FAILED later: {}\n", r.failed);

@@ -1,10 +1,17 @@
 #include <apps/bench/pattern_rows.hpp>
 #include <apps/harness/zipf.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <stdexcept>
 
 namespace gpufs::apps {
+
+std::string bar_cell(bool compared, target_of about, double bar) {
+  if (bar == 0 || !compared) return "-";
+  return fmt::format("{:.4g}{}", bar, about == target_of::ratio ? "x" : "");
+}
 
 namespace {
 

@@ -36,6 +36,9 @@ enum class access_row {
 /// What a row's target and goal are about: the ratio to the equivalent, or the rate itself.
 enum class target_of { ratio, rate };
 
+/// A target or goal for a table. A dash: there is none (0), or nothing is compared with it.
+[[nodiscard]] std::string bar_cell(bool compared, target_of about, double bar);
+
 /// What the bytes read from the host are limited by: nothing, the bytes that were asked for, or the
 /// 4 KiB pages that were touched.
 enum class host_limit { none, wanted, touched };

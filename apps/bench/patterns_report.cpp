@@ -24,12 +24,6 @@ std::optional<double> median_of(std::vector<double> const& values) {
   return values.empty() ? std::nullopt : std::optional(median(values));
 }
 
-// A target or goal; a dash where nothing is compared with it.
-std::string bar_cell(patterns_result const& all, pattern_row const& row, double bar) {
-  if (!all.compared) return "-";
-  return fmt::format("{:.4g}{}", bar, row.about == target_of::ratio ? "x" : "");
-}
-
 char const* verdict(patterns_result const& all, pattern_result const& r) {
   if (!all.compared) return "";
   return r.meets(r.row.goal) ? "goal met" : r.meets(r.row.target) ? "met" : "NOT MET";
@@ -59,9 +53,9 @@ void print_table(patterns_options const& o, config const& settings, patterns_res
     }
     fmt::print("{:<5} {:>9} {:>9} {:>10} {:>7} {:>6} {:>6}  {:<9} {:>9} {:>9}  {}\n", r.row.unit,
                cell(median(r.rates)), cell(r.worst()), cell(median_of(r.equivalents)),
-               cell(median_of(r.ratios)), bar_cell(all, r.row, r.row.target),
-               bar_cell(all, r.row, r.row.goal), verdict(all, r), cell(r.per_wanted()),
-               cell(r.per_touched()), r.row.equivalent);
+               cell(median_of(r.ratios)), bar_cell(all.compared, r.row.about, r.row.target),
+               bar_cell(all.compared, r.row.about, r.row.goal), verdict(all, r),
+               cell(r.per_wanted()), cell(r.per_touched()), r.row.equivalent);
     if (r.registering_ms)
       fmt::print("    registering file windows took {:.1f} ms\n", *r.registering_ms);
     if (!r.failed.empty()) fmt::print("    FAILED later: {}\n", r.failed);

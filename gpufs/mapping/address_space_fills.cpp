@@ -172,7 +172,7 @@ void address_space::end_piece(object& o, fill_job& job, fill_piece& piece, int e
       transfers_.count(o, &mapping_statistics::spill_read_bytes, bytes);
     if (piece.source == fill_source::file)
       transfers_.count(o, &mapping_statistics::fill_bytes, bytes);
-    f.note_read(pages_of(piece.bytes));
+    f.note_read(file_pages_of(piece.bytes));
     if (is_direct) transfers_.count(o, &mapping_statistics::direct_fill_bytes, bytes);
   }
   f.filling.take(piece.units);

@@ -164,8 +164,8 @@ int address_space::remove(object& o) {
   try {
     here.emplace(device_);
     transfers_.wait_for_sends();
-    transfers_.fetches()
-        .synchronize();  // of gather(), as another thread may not have waited for it
+    // Those of gather(): another thread may not have waited for them.
+    transfers_.fetches().synchronize();
   } catch (std::exception const&) {
     fail();
   }

@@ -33,8 +33,8 @@ struct fill_job {
   std::string why = {};              ///< where that was, and what; needs the mutex
 };
 
-/// The pages that have bytes of an object.
-[[nodiscard]] inline block_run pages_of(byte_run bytes) {
+/// The pages of the file that have bytes of an object.
+[[nodiscard]] inline block_run file_pages_of(byte_run bytes) {
   return {bytes.first / file_page, (bytes.end + file_page - 1) / file_page};
 }
 

@@ -105,7 +105,7 @@ int file_transfers::start_read(object const& o, fill_piece const& piece, file_la
         lane.on, std::array{device_memory::pinned_copy{device, to.bytes.data(), last - first}});
   }
   if (f.known.size() != 0) {
-    auto const pages = pages_of(piece.bytes);
+    auto const pages = file_pages_of(piece.bytes);
     hasher_->hash(lane.on, device, pages.end - pages.first, f.known.data() + pages.first);
   }
   to.copied.record(lane.on);
@@ -125,7 +125,7 @@ int file_transfers::start_at_host(object const& o, fill_piece const& piece, file
       return error;
   }
   if (f.known.size() != 0) {
-    auto const pages = pages_of(piece.bytes);
+    auto const pages = file_pages_of(piece.bytes);
     std::memcpy(to.bytes.data(), target.data(), (pages.end - pages.first) * file_page);
     hasher_->hash(lane.on, to.bytes.data(), pages.end - pages.first, f.known.data() + pages.first);
   }
@@ -135,7 +135,7 @@ int file_transfers::start_at_host(object const& o, fill_piece const& piece, file
 
 void file_transfers::write_changed(object const& o, write_piece& piece, file_lane& lane) {
   auto const& f = *o.file;
-  auto const pages = pages_of(piece.bytes);
+  auto const pages = file_pages_of(piece.bytes);
   auto const count = find_changed(o, piece, lane);
   piece.unchanged_pages = pages.end - pages.first - count;
   piece.error = count == 0 ? 0 : write_runs(o, piece, lane, count);

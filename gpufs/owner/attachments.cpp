@@ -47,11 +47,10 @@ void filesystem::state::serve_block_file(std::string const& name,
       throw std::runtime_error{
           "a GPU does not reach the doorbells of a drive behind vfio-pci, set relay_doorbells"};
     if (kernel_drives.all.size() == rpc::most_backings)
-      throw std::runtime_error{
-          fmt::format("{} block files were attached to this filesystem, and kernels know no more "
-                      "of it, also if "
-                      "they are detached; attach this one to another filesystem",
-                      rpc::most_backings)};
+      throw std::runtime_error{fmt::format(
+          "{} block files were attached to this filesystem, and kernels know no more of "
+          "it, also if they are detached; attach this one to another filesystem",
+          rpc::most_backings)};
     auto const number = std::uint8_t(kernel_drives.all.size() + 1);
     owner::device_drives::place const at{number, file->kind().relays_doorbells};
     kernel_drives.all.push_back(

@@ -102,11 +102,11 @@ class write_back {
   /// Prints the lines of unwritten() on stderr, as lost.
   void report_lost() noexcept;
 
+  /// write: also what has been posted to pages that kernels keep busy. They may have died.
+  enum class busy_pages { wait, write };
   /// Writes all bytes that were posted to `part` of `file` before the call (null: to any file).
   /// Bytes that cannot be written stay dirty, and the file keeps the error.
   /// Returns 0, or -EIO or -ETIMEDOUT if some bytes stay dirty.
-  /// At the end of a process kernels that died may keep pages busy: `busy` writes these, too.
-  enum class busy_pages { wait, write };
   int flush(written_file const* file, write_back_part const& part = {},
             busy_pages busy = busy_pages::wait);
 

@@ -118,17 +118,15 @@ class Gather(Row):
 
 class Dataset(Gather):
     def __init__(self, options):
-        self.torch = torch_module()
-        import gpufs.torch
-        self.dataset_of = gpufs.torch.RecordDataset
         super().__init__(options)
         self.torch = torch_module()
-        self.out = self.torch.empty((options.batch, self.size), dtype=self.torch.uint8,
-                                    device="cuda" if self.on_gpu else "cpu")
+        if not self.on_gpu:
+            self.out = self.torch.from_numpy(self.out)
 
     def begin(self):
+        from gpufs.torch import RecordDataset
         super().begin()
-        self.dataset = self.dataset_of(self.fs, self.path, (self.size,))
+        self.dataset = RecordDataset(self.fs, self.path, (self.size,))
 
     def batch(self, indices):
         return self.dataset.gather(self.torch.from_numpy(indices), self.out)

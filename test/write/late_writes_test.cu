@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -36,17 +37,27 @@ std::vector<std::byte> read_in_kernel(filesystem& fs, int fd, std::uint64_t offs
   return found;
 }
 
+/// A file of one page, and no room for writes while `is_full`.
+struct full_disk {
+  full_disk() {
+    faults->on_write = [this](auto, auto) {
+      return is_full ? fault_action::fail(ENOSPC) : fault_action::pass();
+    };
+  }
+
+  scratch_folder const folder;
+  std::string const path = make_file(folder, "file", page, 1);
+  std::atomic<bool> is_full{true};
+  std::shared_ptr<scripted_faults> const faults = std::make_shared<scripted_faults>();
+  testing::filesystem fs{small_config(page, 16), faults};
+};
+
 }  // namespace
 
 TEST_CASE("late writes: bytes of O_GWRONCE that are written after the close are seen by an open") {
-  scratch_folder const folder;
-  auto const path = make_file(folder, "file", page, 1);
-  std::atomic<bool> is_full{true};
-  auto const faults = std::make_shared<scripted_faults>();
-  faults->on_write = [&](auto, auto) {
-    return is_full ? fault_action::fail(ENOSPC) : fault_action::pass();
-  };
-  testing::filesystem fs(small_config(page, 16), faults);
+  full_disk disk;
+  auto const& path = disk.path;
+  auto& fs = disk.fs;
   int const fd = fs.open(path, O_RDWR);
   auto const old = read_in_kernel(fs, fd, 0, page);
   int const once = fs.open(path, O_WRONLY | O_GWRONCE);
@@ -60,7 +71,7 @@ TEST_CASE("late writes: bytes of O_GWRONCE that are written after the close are 
     CHECK(b.result(closed) == -ENOSPC);
   }
   CHECK(read_in_kernel(fs, fd, 0, page) == old);
-  is_full = false;
+  disk.is_full = false;
   CHECK(fs.sync(fd) == 0);
   int const again = fs.open(path, O_RDONLY);
   CHECK(read_in_kernel(fs, again, 0, 2 * page) == bytes);
@@ -68,14 +79,9 @@ TEST_CASE("late writes: bytes of O_GWRONCE that are written after the close are 
 }
 
 TEST_CASE("late writes: an error that O_GWRONCE has met is shown to a later descriptor, too") {
-  scratch_folder const folder;
-  auto const path = make_file(folder, "file", page, 1);
-  std::atomic<bool> is_full{true};
-  auto const faults = std::make_shared<scripted_faults>();
-  faults->on_write = [&](auto, auto) {
-    return is_full ? fault_action::fail(ENOSPC) : fault_action::pass();
-  };
-  testing::filesystem fs(small_config(page, 16), faults);
+  full_disk disk;
+  auto const& path = disk.path;
+  auto& fs = disk.fs;
   auto const write = [&](int fd) {
     op_batch b;
     auto const written = b.write(0, fd, 0, some_bytes(7, 0, 10));
@@ -86,7 +92,7 @@ TEST_CASE("late writes: an error that O_GWRONCE has met is shown to a later desc
   wait_until([&] { return write(once) == -ENOSPC; }, "a write that has failed");
   int const other = fs.open(path, O_RDWR);
   CHECK(write(other) == -ENOSPC);
-  is_full = false;
+  disk.is_full = false;
   CHECK(fs.sync(other) == -ENOSPC);  // told once
   CHECK(write(other) == 10);
   CHECK(write(once) == 10);

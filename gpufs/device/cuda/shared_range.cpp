@@ -35,8 +35,8 @@ constexpr char remedy[] =
   throw device_error(std::string("shared memory: ") + what + ": " + std::strerror(errno) + remedy);
 }
 
-/// A core file would have memory for every hole of it. A child of fork() would write to
-/// its parent's objects, unseen.
+/// A core file would have memory for every hole of it. A child of fork() would write to its
+/// parent's objects, unseen.
 void keep_from_others(std::byte* at, std::uint64_t bytes) {
   ::madvise(at, bytes, MADV_DONTDUMP);
   ::madvise(at, bytes, MADV_DONTFORK);
