@@ -135,8 +135,8 @@ class file_registry {
   std::int32_t write(std::int32_t descriptor,
                      std::function<bool(stored_file const&)> const& writer) noexcept;
 
-  /// Drops the file's dirty pages and its error, and gives it a new version. Returns 0, -EBADF, or
-  /// -EINVAL (not open for writing).
+  /// Drops the file's dirty pages and its error, and gives it a new version. Returns 0, -EBADF,
+  /// -EINVAL (not open for writing), or -ETIMEDOUT (a page stayed in use, and dirty).
   std::int32_t discard(std::int32_t descriptor) noexcept;
 
   /// Removes a name, as unlink(2). Open descriptors keep the file. Returns 0, -EINVAL (NUL byte in

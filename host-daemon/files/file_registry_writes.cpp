@@ -206,10 +206,10 @@ std::int32_t file_registry::discard(std::int32_t descriptor) noexcept {
   key k{};
   auto const file = written(descriptor, &k, true);
   if (!file) return borrow(descriptor) ? -EINVAL : -EBADF;
-  writes_->discard(*file);
+  int const error = writes_->discard(*file);
   writes_->take_error(*file);
   static_cast<void>(look_at(k, *file->host, look::renews));
-  return 0;
+  return error;
 }
 
 }  // namespace gpufs::daemon

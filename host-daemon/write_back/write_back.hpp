@@ -137,9 +137,9 @@ class write_back {
   /// changed, and when the file gets a write index.
   void show_error(written_file const& file);
 
-  /// Drops the dirty pages from byte `from` of the file on. A page is dropped as a whole. `first`,
-  /// if given, is called while nothing can write them. Its result is returned, and unless that is
-  /// 0, the pages stay dirty. -ETIMEDOUT: a page stayed in use, and `first` was not called.
+  /// Drops the dirty pages from byte `from` of the file on, each as a whole. `first`, if given, is
+  /// called while nothing can write them. Unless it returns 0, they stay dirty. Returns its result,
+  /// or -ETIMEDOUT: a page stayed in use. Then `first` was not called, or all others are dropped.
   int discard(written_file const& file, std::uint64_t from = 0,
               std::function<int()> const& first = {});
 

@@ -50,11 +50,11 @@ int write_back::discard(written_file const& file, std::uint64_t from,
   marks_.each(0, buffers_.count(), marks_of(&file), [&](std::uint32_t i) {
     locked_buffer locked;
     bool const is_locked = wait_for_buffer(i, end, locked, wanted);
+    if (!is_locked && is_dirty(i) && wanted(i)) error = -ETIMEDOUT;
     if (!first) {
       if (is_locked) release_buffer(locked, true);
       return true;
     }
-    if (!is_locked && is_dirty(i) && wanted(i)) error = -ETIMEDOUT;
     try {
       if (is_locked) held.push_back(std::move(locked));
     } catch (std::bad_alloc const&) {

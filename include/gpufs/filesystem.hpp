@@ -92,7 +92,10 @@ class filesystem {
 
   /// Drops the dirty pages of a file that cannot be written, and its error.
   /// Kernels see the host file from their next gopen on. No gwrite to the file may be under way.
-  /// Returns 0, or -EBADF not open | -EINVAL not open for writing.
+  ///
+  /// Returns 0, or:
+  ///   -EBADF not open | -EINVAL not open for writing
+  ///   -ETIMEDOUT a page stayed in use for ten seconds: it stays dirty, all others are dropped
   int discard(int fd);
 
   /// The bytes that are dirty now, and those that are being written. One line per page:

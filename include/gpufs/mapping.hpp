@@ -61,7 +61,7 @@ class mapping {
   /// Returns 0, or
   ///   -EINVAL not all of them lie in the object | -EIO the device failed
   ///   -EACCES the object is only read | -EIO, -ESTALE, -errno its file could not be read
-  ///   -ENOMEM the system has no more mappings (vm.max_map_count)
+  ///   -ENOMEM no host memory, or no more mappings (vm.max_map_count)
   int acquire(std::uint64_t first, std::uint64_t bytes, access use);
 
   /// Says where the chunks of bytes [first, first + bytes) should lie, from the next launch on. Any
@@ -72,7 +72,7 @@ class mapping {
   [[nodiscard]] memory_tiers tiers() const;
 
   /// Sends what the CPU has written of bytes [first, first + bytes), so that the next launch need
-  /// not. Any host thread calls. Returns 0, -EINVAL as acquire(), or -EIO the device failed.
+  /// not. Any host thread calls. Returns 0, -EINVAL, -ENOMEM or -EIO as acquire().
   int prefetch_to_device(std::uint64_t first, std::uint64_t bytes);
 
   /// Writes to the file what kernels and the CPU have changed in bytes [first, first + bytes), by

@@ -52,7 +52,8 @@ class shared_call {
   /// Returns 0, or
   ///   -EINVAL bytes beyond an object, an empty or removed mapping, or a second release
   ///   -EBUSY the stream is being captured | -EIO the device failed
-  ///   -EACCES it would write to an object that is only read | -ENOMEM more than the budgets hold
+  ///   -EACCES it would write to an object that is only read
+  ///   -ENOMEM more than the budgets hold, no host memory, or no more mappings
   ///   -EIO, -ESTALE, -errno bytes of a file could not be read; see why_refused()
   int release();
 

@@ -61,9 +61,10 @@ __device__ __forceinline__ bool may_have_new_version(lane_file const& f) {
          atomic_ref<std::uint64_t, scope::device>(version).load(memory_order_relaxed);
 }
 
-/// The same for a group. All its lanes call.
+/// The same for a group, whose lanes look pages up together. True also if their arrays were made of
+/// two versions: refresh() gives all of them one. All lanes of the group call.
 __device__ __forceinline__ bool has_new_version(converged_group const& g, lane_file const& f) {
-  return g.any(may_have_new_version(f));
+  return g.any(may_have_new_version(f) || f.file.version != g.shfl(f.file.version, 0));
 }
 
 /// Loads version and size of a file again. All lanes of the group call, and hold nothing that
