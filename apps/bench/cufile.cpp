@@ -6,10 +6,14 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <stdexcept>
+#include <system_error>
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 namespace gpufs::apps {
 
@@ -65,13 +69,21 @@ class library {
 
 cufile::cufile(host_file const& file) {
   if (current_device().kind == "emulated") throw not_here("needs a GPU");
-  cufile_descriptor what{
-      .type = by_descriptor, .file = {.fd = file.descriptor()}, .operations = {}};
-  if (auto const error = library::get().register_file(&handle_, &what); error.code != 0)
+  auto const& all = library::get();
+  // A descriptor of its own: cuFile refuses flags that host_file's has (O_NONBLOCK, O_TMPFILE).
+  fd_ = ::open(file.path().c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd_ < 0) throw std::system_error(errno, std::generic_category(), file.path());
+  cufile_descriptor what{.type = by_descriptor, .file = {.fd = fd_}, .operations = {}};
+  if (auto const error = all.register_file(&handle_, &what); error.code != 0) {
+    ::close(fd_);
     throw not_here(fmt::format("cuFileHandleRegister: error {}", error.code));
+  }
 }
 
-cufile::~cufile() { library::get().deregister_file(handle_); }
+cufile::~cufile() {
+  library::get().deregister_file(handle_);
+  ::close(fd_);
+}
 
 void cufile::read(std::byte* memory, std::uint64_t bytes, std::uint64_t offset,
                   std::uint64_t at) const {

@@ -24,6 +24,7 @@ class cufile {
   void read(std::byte* memory, std::uint64_t bytes, std::uint64_t offset, std::uint64_t at) const;
 
  private:
+  int fd_ = -1;
   void* handle_ = nullptr;
 };
 
