@@ -16,8 +16,9 @@ Rows, each checked against the bytes of the file:
 
 A row that cannot run says why. The rounds of all rows alternate, and each has other records. The
 three rows of gpufs begin each round with a new filesystem: its cache is empty, nothing of the file
-is registered. It is made before the clock starts; so is the C++ program's. Without FILE a file is
-made. On the emulated device the bytes count, not the speed.
+is registered. It is made before the clock starts, and so is the memory for offsets: the C++ program
+has its own by then. Without FILE a file is made. On the emulated device the bytes count, not the
+speed.
 """
 import argparse
 import concurrent.futures
@@ -107,6 +108,11 @@ class Gather(Row):
         self.close()
         self.fs = gpufs.Filesystem()
         self.file = self.fs.open(self.path)
+        with tempfile.NamedTemporaryFile() as other:  # a gather of as many records of another file
+            other.write(bytes(self.size))
+            other.flush()
+            with self.fs.open(other.name) as file:
+                file.gather(numpy.zeros(len(self.out), numpy.int64), self.size, self.out)
 
     def batch(self, indices):
         return self.file.gather(indices * self.size, self.size, self.out)
