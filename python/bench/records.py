@@ -13,6 +13,7 @@ Rows, each checked against the bytes of the file:
   torch.from_file  the same through a mapped tensor, if PyTorch is installed
   pread threads    16 threads that pread into pinned memory, if PyTorch gives it, then a copy
   KvikIO           a read per record into device memory, if kvikio is installed
+  KvikIO, 16       the same with 16 threads in place of its default
 
 A row that cannot run says why. The rounds of all rows alternate, and each has other records. The
 three rows of gpufs begin each round with a new filesystem: its cache is empty, nothing of the file
@@ -248,9 +249,18 @@ class KvikIO(Row):
         self.file.close()
 
 
+class KvikIOThreads(KvikIO):
+    threads = 16
+
+    def round(self, batches):
+        import kvikio.defaults
+        with kvikio.defaults.set("num_threads", self.threads):
+            return super().round(batches)
+
+
 ROWS = {"gpufs gather": Gather, "RecordDataset": Dataset, "C++": Cpp, "numpy memmap": Memmap,
-        "torch.from_file": FromFile,
-        "pread threads": Pread, "KvikIO": KvikIO}
+        "torch.from_file": FromFile, "pread threads": Pread, "KvikIO": KvikIO,
+        "KvikIO, 16": KvikIOThreads}
 
 
 def make_file(path, size):
