@@ -251,7 +251,7 @@ class file_registry {
                                               std::uint32_t once_write_index);
   void undo_writing(shard& home, key const& k, bool once) noexcept;
   void end_writing(shard& home, key const& k, std::shared_ptr<written_file> const& file, bool clean,
-                   bool shares) noexcept;
+                   bool shares, bool told) noexcept;
   void release_kept() noexcept;
   void release_kept_of(shard& home) noexcept;
   bool update_records(shard& home, key const& k,

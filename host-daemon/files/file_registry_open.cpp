@@ -139,15 +139,19 @@ int file_registry::truncate_opened(stored_file const& host, may_begin const& beg
     struct ::stat const& status;
     ~truncating() { of.end_truncating(status.st_dev, status.st_ino); }
   } const under_way{*this, status};
-  // A refused open changes nothing.
+  // A refused open changes nothing. Kept pages may have a write index, which they give back.
   auto const index = numbers_.take_write_index();
   numbers_.return_write_index(index);
-  if (free_.size() == 0 || (index == 0 && !kept)) return -ENFILE;
+  auto const has_index = [&, &home = shard_of(status.st_dev, status.st_ino)] {
+    std::lock_guard const lock{home.mutex};
+    return home.versions.write_index(status.st_dev, status.st_ino) != 0;
+  };
+  if (free_.size() == 0 || (index == 0 && !has_index())) return -ENFILE;
   if (begin && !begin()) return -ETIMEDOUT;
   auto const truncate = [&] { return while_interrupted([&] { return host.truncate(0); }); };
   int const error = kept ? writes_->discard(*kept, 0, truncate) : truncate();
   if (error != 0) return error;
-  if (kept) writes_->take_error(*kept);
+  if (kept) writes_->drop_errors(*kept);
   return 0;
 }
 

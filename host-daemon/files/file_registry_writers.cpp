@@ -51,6 +51,8 @@ void file_registry::undo_writing(shard& home, key const& k, bool once) noexcept 
   if (found == home.writing.end()) return;
   auto& w = found->second;
   if (once) w.file->once_write_index = 0;
+  // It goes back. The file that takes it must not be shown this one's errors.
+  if (!once && w.descriptors == 1 && w.kept == 0) w.file->write_index = 0;
   if (--w.descriptors > 0 || w.kept > 0 || writes_->dirty(*w.file)) return;
   writes_->forget(*w.file);
   home.writing.erase(found);
@@ -65,17 +67,20 @@ void file_registry::forget_write_indices(shard& home, key const& k, written_file
   if (found != home.writing.end() && found->second.descriptors == 1) file.write_index = 0;
 }
 
-// Ends a descriptor for writing. Pages that stayed dirty keep the file and its version.
+// Ends a descriptor for writing. Pages that stayed dirty keep the file and its version. `told`:
+// whether the caller of the close gets its result.
 void file_registry::end_writing(shard& home, key const& k,
-                                std::shared_ptr<written_file> const& file, bool clean,
-                                bool shares) noexcept {
+                                std::shared_ptr<written_file> const& file, bool clean, bool shares,
+                                bool told) noexcept {
   auto const found = home.writing.find({k.device, k.inode});
   if (found == home.writing.end()) return;
   if (!clean && shares) ++found->second.kept;
   if (!clean && !shares) found->second.once_kept = true;
   if (!clean) kept_.fetch_or(std::uint64_t(1) << home.number, std::memory_order_relaxed);
-  if (--found->second.descriptors > 0 || found->second.kept > 0 || !clean) return;
-  write_back::say_untold(*file);
+  if (--found->second.descriptors > 0) return;
+  bool const ends = found->second.kept == 0 && clean;
+  if (ends || !told) write_back::say_untold(*file);
+  if (!ends) return;
   writes_->forget(*file);
   home.writing.erase(found);
 }
@@ -131,7 +136,8 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor, may_begin cons
   bool const shares = shares_pages(k.access);
   int const flushed = writes_->flush(file.get());
   write_back::note_loss(*file, file->host->end_writes());
-  int error = !begin || begin() ? writes_->take_error(*file) : -ETIMEDOUT;
+  bool const told = !begin || begin();
+  int error = told ? writes_->take_error(*file) : -ETIMEDOUT;
   // The bytes that this descriptor wrote are in the file, not in the pages of others.
   if (!shares) static_cast<void>(look_at(k, *file->host, look::renews));
   std::shared_ptr<stored_file const> last;
@@ -159,7 +165,7 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor, may_begin cons
   // Pages that stayed dirty keep the version, so that the next open finds them. No open finds those
   // of O_GWRONCE.
   if (clean || !shares) home.versions.close(k.device, k.inode, shares);
-  end_writing(home, k, file, clean, shares);
+  end_writing(home, k, file, clean, shares, told);
   remove(held, descriptor);
   return error;
 }

@@ -207,7 +207,7 @@ std::int32_t file_registry::discard(std::int32_t descriptor) noexcept {
   auto const file = written(descriptor, &k, true);
   if (!file) return borrow(descriptor) ? -EINVAL : -EBADF;
   int const error = writes_->discard(*file);
-  writes_->take_error(*file);
+  writes_->drop_errors(*file);
   static_cast<void>(look_at(k, *file->host, look::renews));
   return error;
 }

@@ -118,11 +118,11 @@ class write_back {
   /// and sync() returns -ETIMEDOUT.
   int sync(written_file& file, std::function<bool()> const& may_tell = {});
 
-  /// Returns the first unreported error, or 0. It counts as reported then.
+  /// Returns the first unreported error, or 0. It counts as reported then. One of a write comes
+  /// before a loss.
   int take_error(written_file& file);
-
-  /// Drops the unreported error of writes, and returns it. Losses stay.
-  int take_write_error(written_file& file);
+  int take_write_error(written_file& file);  ///< the same without losses
+  void drop_errors(written_file& file);      ///< nobody is told of them
 
   /// The system has lost bytes that were written to the file. `error` is -errno, or 0 if it has
   /// not. The next sync or the last close reports the first such error.

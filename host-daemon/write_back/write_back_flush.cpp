@@ -123,9 +123,13 @@ int write_back::make_durable(stored_file const& file) {
 }
 
 int write_back::take_error(written_file& file) {
-  int const error = take_write_error(file);
-  int const loss = file.loss.exchange(0, std::memory_order_acq_rel);
-  return error != 0 ? error : loss;
+  if (int const error = take_write_error(file); error != 0) return error;
+  return file.loss.exchange(0, std::memory_order_acq_rel);
+}
+
+void write_back::drop_errors(written_file& file) {
+  while (take_error(file) != 0) {
+  }
 }
 
 int write_back::take_write_error(written_file& file) {

@@ -59,7 +59,7 @@ int gpufs_close(gpufs_filesystem* fs, int fd);
 
 /// The bytes of an open file now, with those of gwrites that the host file lacks.
 /// Returns the size, or
-///   -EFAULT null `fs` | -EPERM a child of fork() | -EBADF not open | an error of fstat(2)
+///   -EFAULT null `fs` | -EPERM a child of fork() | an error of gpufs::filesystem::stat()
 int64_t gpufs_size(gpufs_filesystem* fs, int fd);
 
 /// Reads `count` bytes from byte `offset` into host memory, after the kernels' dirty pages.

@@ -146,6 +146,20 @@ unsigned begins(writing const& w, std::function<void(watched_files const&)> cons
   return result;
 }
 
+// What `call` says on stderr.
+template <class Call>
+std::string said_by(Call const& call) {
+  scratch_folder const folder;
+  auto const name = folder / "said";
+  int const before = ::dup(2), to = ::open(name.c_str(), O_WRONLY | O_CREAT, 0600);
+  ::dup2(to, 2);
+  ::close(to);
+  call();
+  ::dup2(before, 2);
+  ::close(before);
+  return gpufs::test::text_of(name);
+}
+
 }  // namespace
 
 TEST_CASE("background writes: neighbouring pages of many blocks go to the file in long calls") {
@@ -282,20 +296,40 @@ TEST_CASE("background writes: what close(2) says is kept if nobody is told") {
 }
 
 TEST_CASE("background writes: what close(2) says at the end of a filesystem is said on stderr") {
-  scratch_folder const said;
-  auto const name = said / "said";
   std::optional<watched_files> t;
   t.emplace();
   auto const fd = t->open("file");
   t->memory.dirty(0, t->memory.version(fd), 0, page_bytes);
   t->storage->last_word = -EDQUOT;
-  int const before = ::dup(2), to = ::open(name.c_str(), O_WRONLY | O_CREAT, 0600);
-  ::dup2(to, 2);
-  ::close(to);
-  t.reset();
-  ::dup2(before, 2);
-  ::close(before);
-  CHECK(gpufs::test::text_of(name).find("bytes may be lost") != std::string::npos);
+  CHECK(said_by([&] { t.reset(); }).find("bytes may be lost") != std::string::npos);
+}
+
+TEST_CASE(
+    "background writes: stderr has the error of a last close that gave up, pages kept or not") {
+  watched_files t;
+  auto const fd = t.open("file");
+  t.memory.dirty(0, t.memory.version(fd), 0, page_bytes);
+  t.storage->refusal = -ENOSPC;
+  REQUIRE(t.files.begin_close(fd) == 1);
+  auto const said = said_by([&] {
+    CHECK(t.files.finish_close(fd, [] { return false; }) == -ETIMEDOUT);
+    CHECK(t.writes.flush(nullptr) == 0);
+  });
+  CHECK(said.find("no call has said so: No space left") != std::string::npos);
+}
+
+TEST_CASE("background writes: an error of a write and a loss are told one after the other") {
+  watched_files t;
+  auto const fd = t.open("file");
+  auto const other = t.files.open(t.folder / "file", O_WRONLY);
+  t.memory.dirty(0, t.memory.version(fd), 0, page_bytes);
+  t.storage->refusal = -ENOSPC;
+  t.storage->last_word = -EDQUOT;
+  CHECK(t.files.close(other) == -ENOSPC);
+  t.storage->last_word = 0;
+  CHECK(t.files.sync(fd) == -EDQUOT);
+  CHECK(t.files.sync(fd) == 0);
+  CHECK(t.files.close(fd) == 0);
 }
 
 TEST_CASE("background writes: a sync whose caller has given up leaves the error to the next one") {

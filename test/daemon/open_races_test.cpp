@@ -137,6 +137,31 @@ TEST_CASE("open races: O_TRUNC of an open for which there is no place changes no
   CHECK(gpufs::test::pread_bytes(path, 0, ~0ull).size() == 5000);
 }
 
+TEST_CASE(
+    "open races: O_TRUNC without a write index changes nothing, though pages of it are kept") {
+  files_and_buffers f;
+  f.faults.on_write = [](std::uint64_t, std::uint64_t) { return fault_action::fail(ENOSPC); };
+  std::uint64_t page = 0;
+  auto const keep = [&](std::string const& path, int flags) {
+    auto const fd = f.files.open(path, flags | O_CREAT, 0644);
+    if (fd < 0) return fd;
+    f.dirty(fd, page++);
+    return f.files.close(fd);
+  };
+  auto const path = gpufs::test::make_file(f.folder, "file", 5000, 1);
+  CHECK(keep(path, int(rpc::open_write_once)) == -ENOSPC);  // its index goes back
+  std::int32_t last = -ENOSPC;
+  for (std::uint64_t i = 0; last == -ENOSPC; ++i) {
+    REQUIRE(i < 10'000);
+    last = keep(f.folder / std::to_string(i), O_WRONLY);
+  }
+  CHECK(last == -ENFILE);
+  CHECK(f.files.open(path, O_WRONLY | O_TRUNC, 0) == -ENFILE);
+  CHECK(gpufs::test::pread_bytes(path, 0, ~0ull).size() == 5000);
+  // A file whose kept pages have an index gives it back with them.
+  CHECK(f.files.open(f.folder / "0", O_WRONLY | O_TRUNC, 0) > 0);
+}
+
 TEST_CASE("open races: no open of a file ends while another one truncates it") {
   files_and_buffers f;
   auto const before = f.open(O_WRONLY);
