@@ -66,11 +66,10 @@ class RecordDataset:
         if which.numel() != 0 and (which.dtype == torch.bool or which.is_floating_point()):
             raise TypeError(f"indices: must be whole numbers, are {which.dtype}")
         which = which.to(torch.int64).reshape(-1)
-        if not which.is_cuda:
-            which = torch.where(which < 0, which + self._count, which)
-            wrong = (which < 0) | (which >= self._count)
-            if bool(wrong.any()):
-                raise IndexError(f"record {int(which[wrong][0])}: the file has {self._count}")
+        which = torch.where(which < 0, which + self._count, which)
+        wrong = (which < 0) | (which >= self._count)
+        if bool(wrong.any()):
+            raise IndexError(f"record {int(which[wrong][0])}: the file has {self._count}")
         if out is None:
             out = torch.empty((len(which), *self.shape), dtype=self.dtype, device=self.device)
         elif not out.is_contiguous():

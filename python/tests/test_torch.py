@@ -29,9 +29,14 @@ def test_records(dataset, floats):
     for which in ([3, 3, 999, 0], torch.tensor([5, 6]), range(10), []):
         numbers = torch.as_tensor([int(i) for i in which]).long()
         assert torch.equal(dataset[which].cpu(), want[numbers])
-    for wrong in (1000, -1001, [0, 1000]):
+    wrong = [1000, -1001, [0, 1000]]
+    if gpufs.device_kind == "cuda":
+        numbers = torch.tensor([-1, 4, -1000], device="cuda")
+        assert torch.equal(dataset[numbers].cpu(), want[numbers.cpu()])
+        wrong += [torch.tensor([0, n], device="cuda") for n in (1000, -1001)]
+    for each in wrong:
         with pytest.raises(IndexError):
-            dataset[wrong]
+            dataset[each]
 
 
 def test_data_loader(dataset, floats):
@@ -62,6 +67,11 @@ def test_wrong_arguments(fs, dataset, tmp_path):
         gpufs.torch.RecordBatches(dataset, 0)
     with pytest.raises(FileNotFoundError):
         gpufs.torch.RecordDataset(fs, tmp_path / "missing", (1,))
+
+
+def test_the_reason_of_pytorch_is_told(dataset):
+    with pytest.raises(ValueError, match="detach"):
+        dataset.file.gather([0], 4, torch.zeros(1, requires_grad=True))
 
 
 def test_tensors_of_any_type(fs, dataset):
