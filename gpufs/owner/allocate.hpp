@@ -15,14 +15,18 @@ inline constexpr char lower_writes[] = "lower write_memory";
 inline constexpr char lower_seats[] = "lower seats";
 inline constexpr char lower_files[] = "lower max_open_files";
 
-/// `count` elements of memory, with any contents. Throws device_error naming `what` and the
-/// `remedy`.
+/// There is not so much memory.
+struct no_memory : device_error {
+  using device_error::device_error;
+};
+
+/// `count` elements of memory, with any contents. Throws no_memory naming `what` and the `remedy`.
 template <class Memory>
 Memory allocate_unset(std::uint64_t count, char const* what, char const* remedy) {
   try {
     return Memory(count);
   } catch (device_error const& e) {
-    throw device_error(
+    throw no_memory(
         fmt::format("no memory for {} ({} elements): {}; {}", what, count, e.what(), remedy));
   }
 }

@@ -2,6 +2,7 @@
 #include <gpufs/device.hpp>
 #include <gpufs/filesystem.hpp>
 #include <gpufs/gpufs.h>
+#include <gpufs/owner/allocate.hpp>
 #include <gpufs/owner/settings_text.hpp>
 #include <gpufs/settings.hpp>
 
@@ -48,6 +49,8 @@ int failed_by_exception() noexcept {
     throw;
   } catch (config_error const& error) {
     return failed(-EINVAL, "{}", error.what());
+  } catch (no_memory const& error) {
+    return failed(-ENOMEM, "{}", error.what());
   } catch (device_error const& error) {
     return failed(device_available() ? -EIO : -ENODEV, "{}", error.what());
   } catch (std::system_error const& error) {

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,6 +116,24 @@ TEST_CASE("a child of fork() is refused, and frees nothing") {
   CHECK(fd > 0);
   CHECK(gpufs_close(fs, fd) == 0);
 }
+
+// Sanitizers end a process that asks for too much, and have mapped more than the limit.
+#if defined(GPUFS_EMULATED) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("a want of memory is told apart from a device that failed") {
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
+  rlimit less = before;
+  less.rlim_cur = rlim_t{8} << 30;
+  REQUIRE(::setrlimit(RLIMIT_AS, &less) == 0);
+  gpufs_filesystem* fs = nullptr;
+  std::string const more =
+      std::string(small) + "cache_size = 16G\npage_size = 64K\nstaging_size = 1M\n";
+  CHECK(gpufs_create(more.c_str(), &fs) == -ENOMEM);
+  CHECK(fs == nullptr);
+  CHECK(std::strstr(gpufs_last_error(), "lower cache_size") != nullptr);
+  CHECK(::setrlimit(RLIMIT_AS, &before) == 0);
+}
+#endif
 
 TEST_CASE("settings may have former names, quotes and comments; the environment comes last") {
   gpufs_filesystem* fs = nullptr;
