@@ -66,6 +66,17 @@ def test_no_such_device():
         gpufs.Filesystem(SMALL, device=77)
 
 
+def test_modules_for_other_packages_come_with_the_package():
+    assert run("""
+        import sys, gpufs
+        print(gpufs.torch.RecordDataset.__name__, gpufs.cupy.raw_module.__name__,
+              gpufs.numba.address.__name__, {"torch", "cupy", "numba"} & set(sys.modules))
+        try: gpufs.jax
+        except AttributeError as error: print(error)
+    """) == ("RecordDataset raw_module address set()\n"
+            "module gpufs has no attribute 'jax'\n")
+
+
 def test_open_modes(fs, tmp_path):
     name = tmp_path / "file"
     for mode in ("r", "r+"):
