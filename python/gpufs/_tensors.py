@@ -99,9 +99,16 @@ def _stream_number(stream: Any) -> int | None:
 
 def current_stream(tensor: Any) -> int | None:
     """The stream on which the package of a tensor works now. None: it has none."""
-    package = type(tensor).__module__.partition(".")[0]
-    if package == "torch" and tensor.is_cuda:
-        return int(sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream)
-    if package == "cupy":
-        return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if _is_one(tensor, torch, "Tensor") and tensor.is_cuda:
+        return int(torch.cuda.current_stream(tensor.device).cuda_stream)
+    if _is_one(tensor, cupy, "ndarray"):
+        with tensor.device:  # each device has its own
+            return int(cupy.cuda.get_current_stream().ptr)
     return None
+
+
+def _is_one(value: Any, package: Any, name: str) -> bool:
+    """Whether it is of a class, or of one made from it, of a package that may be there."""
+    kind = getattr(package, name, None)
+    return isinstance(kind, type) and isinstance(value, kind)

@@ -39,6 +39,21 @@ bool has_objects(char const* format) {
 
 std::string type_of(nb::handle object) { return nb::type_name(object.type()).c_str(); }
 
+/// Throws ValueError, with the error of the tensor's package as its cause.
+[[noreturn]] void throw_refusal(nb::handle object, bool written, std::string const& name) {
+  PyErr_Clear();
+  std::string text = name + ": " + type_of(object) + " gives no tensor through DLPack";
+  try {
+    static_cast<void>(object.attr("__dlpack__")());
+  } catch (nb::python_error& error) {
+    text += ": " + std::string(nb::str(error.value()).c_str());
+    if (nb::hasattr(object, "view") && PyObject_CheckBuffer(object.ptr()) != 0)
+      text += "; its bytes, as view(\"uint8\"), may be passed";
+    nb::raise_from(error, PyExc_ValueError, "%s", text.c_str());
+  }
+  throw nb::value_error((text + (written ? "; it must be writable" : "")).c_str());
+}
+
 }  // namespace
 
 struct tensor::buffer_view {
@@ -51,7 +66,7 @@ tensor::tensor(nb::handle object, bool written, std::string const& name) {
   if (PyObject_CheckBuffer(object.ptr()) != 0) {
     if (take_buffer(object, written, name)) return;
     if (!gives_dlpack) throw nb::python_error();
-    PyErr_Clear();  // memory of a device
+    PyErr_Clear();  // memory of a device, or of elements that buffers have no letter for
   }
   if (!gives_dlpack)
     throw nb::type_error(
@@ -82,12 +97,7 @@ void tensor::take_dlpack(nb::handle object, bool written, std::string const& nam
   auto const held = std::make_shared<any>();
   nb::ndarray<> writable;
   bool const taken = written ? nb::try_cast(object, writable) : nb::try_cast(object, *held);
-  if (!taken) {
-    PyErr_Clear();
-    throw nb::value_error((name + ": " + type_of(object) + " gives no tensor through DLPack" +
-                           (written ? "; it must be writable" : ""))
-                              .c_str());
-  }
+  if (!taken) throw_refusal(object, written, name);
   auto const look = [&](auto const& a, std::shared_ptr<void> keeps) {
     if (!has_no_gaps(a))
       throw nb::value_error(

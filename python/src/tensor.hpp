@@ -13,7 +13,7 @@ namespace gpufs::python {
 enum class element_kind { other, int64, uint64 };
 
 /// The memory of a tensor whose elements lie one after the other. Keeps the tensor.
-/// All members but the destructor's caller are used with the GIL held, and so is the destructor.
+/// It is made and destroyed with the GIL held.
 class tensor {
  public:
   /// `name`: of the argument, for errors.

@@ -1,6 +1,9 @@
 """gather() and scatter(): bytes, sizes, types, bounds, tensors."""
 import array
+import contextlib
 import errno
+import sys
+import types
 
 import numpy
 import pytest
@@ -107,6 +110,57 @@ def test_dlpack(fs, path, data, tmp_path):
     with fs.open(tmp_path / "out", "w+") as file:
         file.scatter([0, 400, 800], only_dlpack(out))
         assert file.read() == out.tobytes()
+
+
+class refusing:
+    """A tensor whose package says why not, as PyTorch's that require a gradient."""
+
+    nbytes = 8
+
+    def __dlpack__(self, **options):
+        raise BufferError("use tensor.detach()")
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+@pytest.mark.parametrize("tensor, says", [
+    (refusing(), r"refusing gives no tensor through DLPack: use tensor.detach\(\)"),
+    (numpy.zeros(1, "M8[s]"), "ndarray gives no tensor .*; its bytes, as view"),
+])
+def test_the_reason_of_the_tensors_package_is_told(fs, path, tensor, says):
+    with fs.open(path) as file, pytest.raises(ValueError, match="out: .*" + says) as found:
+        file.gather([0], 8, tensor)
+    assert found.value.__cause__ is not None
+
+
+def test_dates_by_their_bytes(fs, path, data):
+    dates = numpy.zeros(3, "M8[s]")
+    with fs.open(path) as file:
+        file.gather([0, 8, 16], 8, dates.view("uint8"))
+    assert dates.tobytes() == data[:24].tobytes()
+
+
+def test_the_stream_of_a_tensors_package(monkeypatch):
+    """Also for classes of users that are made from the package's, and for each device."""
+    class Tensor:
+        is_cuda, device = True, 3
+
+    class ndarray:
+        device = contextlib.nullcontext()
+
+    stream = types.SimpleNamespace(cuda_stream=77, ptr=88)
+    asked = []
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(
+        Tensor=Tensor, cuda=types.SimpleNamespace(
+            current_stream=lambda device: asked.append(device) or stream)))
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(
+        ndarray=ndarray, cuda=types.SimpleNamespace(get_current_stream=lambda: stream)))
+    for kind, number in ((Tensor, 77), (ndarray, 88)):
+        assert gpufs._tensors.current_stream(kind()) == number
+        assert gpufs._tensors.current_stream(type("of_a_user", (kind,), {})()) == number
+    assert asked == [3, 3]
+    assert gpufs._tensors.current_stream(numpy.zeros(1)) is None
 
 
 def test_wrong_arguments(fs, path):
