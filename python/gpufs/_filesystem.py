@@ -217,11 +217,11 @@ class Filesystem:
         return self._core.ref_address()
 
     def map(self, path: str | os.PathLike[str], mode: str = "r", **options: Any) -> Mapping:
-        """Maps a file at one address for CPU and GPU, as SharedMemory.map() does."""
+        """Maps a file at one address for CPU and the filesystem's device, as SharedMemory.map()."""
         if self._core.closed():
             raise ValueError("the filesystem is closed")
         if self._shared is None:
-            self._shared = SharedMemory()
+            self._shared = SharedMemory(_device=self.device)
         return self._shared.map(path, mode, **options)
 
     @property

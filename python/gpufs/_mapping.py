@@ -17,8 +17,8 @@ class SharedMemory:
     While it lives, gpufs catches SIGSEGV: faulthandler.enable() must come before it, not after.
     """
 
-    def __init__(self) -> None:
-        self._core = _gpufs.SpaceCore()
+    def __init__(self, *, _device: int | None = None) -> None:
+        self._core = _gpufs.SpaceCore(_device)
 
     def map(self, path: str | os.PathLike[str], mode: str = "r", *, length: int = 0,
             offset: int = 0, create: bool = False, truncate: bool = False, scratch: bool = False,
@@ -169,7 +169,8 @@ class using:
         with gpufs.using(reads=[a], writes=[b], stream=stream): ...launch on that stream...
 
     `stream`: as for gather(); None: the legacy default stream. What kernels have written can be
-    used by the CPU afterwards: a touch of the memory waits for them.
+    used by the CPU afterwards: a touch of the memory waits for them. One `with` statement uses it:
+    a second one raises RuntimeError, a closed mapping ValueError.
     """
 
     def __init__(self, *, reads: Iterable[Mapping] = (), writes: Iterable[Mapping] = (),

@@ -30,6 +30,32 @@ mapped::mapped(mapping object, std::string name, bool only_read, int device)
       device_(device),
       process_(::getpid()) {}
 
+namespace {
+
+// Guarded by the GIL. Owners let go of mappings with the GIL, so none ends while this is gone
+// through. It is never destroyed.
+std::vector<std::weak_ptr<mapped>>& noted() {
+  static auto& all = *new std::vector<std::weak_ptr<mapped>>;
+  return all;
+}
+
+}  // namespace
+
+void mapped::note(std::shared_ptr<mapped> const& m) {
+  std::erase_if(noted(), [](auto const& other) { return other.expired(); });
+  noted().push_back(m);
+}
+
+std::shared_ptr<mapped> mapped::at(void const* address) {
+  auto const wanted = reinterpret_cast<std::uintptr_t>(address);
+  for (auto const& each : noted()) {
+    auto m = each.lock();
+    if (m == nullptr || m->closed_ || m->process_ != ::getpid()) continue;
+    if (wanted - reinterpret_cast<std::uintptr_t>(m->object_.data()) < m->object_.size()) return m;
+  }
+  return nullptr;
+}
+
 mapped::~mapped() {
   std::optional<without_gil> release;
   if (PyGILState_Check() != 0) release.emplace();

@@ -35,6 +35,23 @@ class mapped {
   /// Throws ValueError: closed. Throws OSError (EPERM): a child of fork().
   mapping& object();
 
+  /// For calls that have a counted_use, with or without the GIL.
+  [[nodiscard]] mapping const& used_object() const { return object_; }
+
+  /// A call that close() waits for.
+  class counted_use {
+   public:
+    /// Throws as object().
+    explicit counted_use(mapped& of);
+    /// Any thread, with or without the GIL.
+    ~counted_use();
+    counted_use(counted_use const&) = delete;
+    counted_use& operator=(counted_use const&) = delete;
+
+   private:
+    mapped& of_;
+  };
+
   /// Runs `act` on the object without the GIL. close() waits for it.
   /// Throws as object(), and OSError for a result other than 0.
   template <class Act>
@@ -65,6 +82,11 @@ class mapped {
   /// The memory as a tensor of bytes, for the host or for the device.
   nanobind::object bytes(std::shared_ptr<mapped> const& self, bool on_device);
 
+  /// Has at() find it while it is open.
+  static void note(std::shared_ptr<mapped> const& m);
+  /// The open mapping of this process that has the address, or null.
+  [[nodiscard]] static std::shared_ptr<mapped> at(void const* address);
+
   /// From declare() to undeclare() a kernel that `by` is about to launch uses the object.
   void declare(std::thread::id by);
   void undeclare(std::thread::id by);
@@ -74,16 +96,6 @@ class mapped {
   [[nodiscard]] bool only_read() const { return only_read_; }
 
  private:
-  class counted_use {
-   public:
-    explicit counted_use(mapped& of);
-    ~counted_use();
-    counted_use(counted_use const&) = delete;
-    counted_use& operator=(counted_use const&) = delete;
-
-   private:
-    mapped& of_;
-  };
   [[nodiscard]] bool is_declared_here() const;
   void refuse_in_declaration() const;
 

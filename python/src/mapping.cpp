@@ -1,12 +1,14 @@
 #include <gpufs/device.hpp>
 #include <gpufs/mapping.hpp>
 #include <gpufs/settings.hpp>
+#include <gpufs/shared_call.hpp>
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <python/src/core.hpp>
 #include <python/src/errors.hpp>
 #include <python/src/gil.hpp>
 #include <python/src/mapped.hpp>
@@ -16,6 +18,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -66,18 +69,16 @@ class declared_launch {
     used_.push_back(m);
   }
   void release() {
-    int error;
+    if (was_released_)
+      throw std::runtime_error("gpufs.using() is for one `with` statement: make another one");
+    for (auto const& m : used_) static_cast<void>(m->object());  // not closed
+    was_released_ = true;
     {
       without_gil const no_gil;
-      error = call_->release();
+      detail::release_or_throw(*call_);
     }
-    if (error == 0) {
-      by_ = std::this_thread::get_id();
-      for (auto const& m : used_) m->declare(*by_);
-      return;
-    }
-    std::string const why = call_->why_refused();
-    throw_os_error(error, why.empty() ? std::strerror(-error) : why);
+    by_ = std::this_thread::get_id();
+    for (auto const& m : used_) m->declare(*by_);
   }
   void launched() {
     {
@@ -98,13 +99,18 @@ class declared_launch {
   std::optional<shared_call> call_;
   std::vector<std::shared_ptr<mapped>> used_;  // the objects live as long
   std::optional<std::thread::id> by_;          // the thread whose declaration is open
+  bool was_released_ = false;
 };
 
 /// A shared_memory on one device.
 class space {
  public:
-  space() : memory_(std::make_unique<shared_memory>()), process_(::getpid()) {
-    device_ = current_device_number();
+  /// Without a number: on the current device.
+  explicit space(std::optional<int> device) : process_(::getpid()) {
+    without_gil const release;
+    device_ = device.has_value() ? *device : current_device_number();
+    device_scope const scope(device_);
+    memory_ = std::make_unique<shared_memory>();
   }
   ~space() {
     std::optional<without_gil> release;
@@ -115,13 +121,11 @@ class space {
   space& operator=(space const&) = delete;
 
   std::shared_ptr<mapped> map(std::string const& path, map_options const& options) {
-    without_gil const release;
-    return std::make_shared<mapped>(memory().map(path, options), path,
-                                    options.access == access::read, device_);
+    return listed([&] { return memory().map(path, options); }, path,
+                  options.access == access::read);
   }
   std::shared_ptr<mapped> allocate(std::uint64_t bytes) {
-    without_gil const release;
-    return std::make_shared<mapped>(memory().allocate(bytes), "", false, device_);
+    return listed([&] { return memory().allocate(bytes); }, "", false);
   }
   void synchronize() {
     without_gil const release;
@@ -134,6 +138,16 @@ class space {
   }
 
  private:
+  template <class Make>
+  std::shared_ptr<mapped> listed(Make const& make, std::string const& path, bool only_read) {
+    std::shared_ptr<mapped> made;
+    {
+      without_gil const release;
+      made = std::make_shared<mapped>(make(), path, only_read, device_);
+    }
+    mapped::note(made);
+    return made;
+  }
   shared_memory& memory() {
     if (process_ != ::getpid())
       throw shared_memory_error(EPERM, "shared memory belongs to process " +
@@ -195,7 +209,7 @@ void register_mapping(nb::module_& m) {
       .def("release", &declared_launch::release)
       .def("launched", &declared_launch::launched);
   nb::class_<space>(m, "SpaceCore", "What gpufs.SharedMemory stands on.")
-      .def(nb::init<>())
+      .def(nb::init<std::optional<int>>(), nb::arg("device").none())
       .def(
           "map",
           [](space& of, nb::bytes const& path, std::string const& how, bool create, bool truncate,

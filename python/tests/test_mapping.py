@@ -120,7 +120,7 @@ def test_using(path, data):
         pass
     with pytest.raises(OSError) as found, gpufs.using(writes=[a]):
         pass
-    assert found.value.errno == errno.EACCES
+    assert found.value.errno == errno.EACCES and "map it with access" in str(found.value)
     assert not b.numpy().any()
 
 
@@ -197,6 +197,21 @@ def test_close_waits_for_calls_of_other_threads(path, call):
         def work():
             try:
                 getattr(m, call)()
+def test_using_is_for_one_with_statement():
+    memory = gpufs.SharedMemory()
+    m = memory.allocate(4096)
+    use = gpufs.using(writes=[m])
+    with use:
+        with pytest.raises(RuntimeError, match="make another one"), use:
+            pass
+    with pytest.raises(RuntimeError, match="make another one"), use:
+        pass
+    use = gpufs.using(writes=[m])
+    m.close()
+    with pytest.raises(ValueError, match="closed"), use:
+        pass
+
+
             except ValueError:
                 pass  # closed
             except BaseException as error:
