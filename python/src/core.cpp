@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 #include <python/src/core.hpp>
+#include <python/src/frees.hpp>
 #include <python/src/gil.hpp>
 #include <python/src/records.hpp>
 #include <python/src/transfer.hpp>
@@ -8,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -28,18 +30,42 @@ device_scope::~device_scope() {
   }
 }
 
+namespace {
+
+/// Throws device_error naming the setting.
+void refuse_missing(int device) {
+  std::string why;
+  try {
+    device_scope const scope(device);
+    if (current_device_number() == device) return;
+  } catch (device_error const& error) {
+    why = std::string(": ") + error.what();
+  }
+  throw device_error("device=" + std::to_string(device) + ": there is no such device" + why);
+}
+
+/// Makes room for `count` elements. What `b` had is freed when no transfer runs.
+template <class T>
+void grow(buffer<T>& b, std::uint64_t count) {
+  if (b.size() >= count) return;
+  buffer<T> larger(std::bit_ceil(count));
+  if (b.size() != 0) free_between_transfers(std::make_shared<buffer<T>>(std::move(b)));
+  b = std::move(larger);
+}
+
+}  // namespace
+
 workspace::workspace() : state(2) {}
 
 void workspace::reserve(std::uint64_t records, std::uint64_t staged_bytes) {
-  if (offsets.size() < records) offsets = buffer<std::uint64_t>(std::bit_ceil(records));
-  if (staging.size() < staged_bytes) staging = buffer<std::byte>(std::bit_ceil(staged_bytes));
+  grow(offsets, records);
+  grow(staging, staged_bytes);
 }
 
 core::core(config const& settings, std::optional<int> device) : process_(::getpid()) {
   device_ = device.has_value() ? *device : current_device_number();
+  refuse_missing(device_);
   device_scope const scope(device_);
-  if (current_device_number() != device_)
-    throw device_error("device=" + std::to_string(device_) + ": there is no such device");
   load_record_kernels();
   files_ = std::make_unique<filesystem>(settings);
 }
@@ -47,8 +73,12 @@ core::core(config const& settings, std::optional<int> device) : process_(::getpi
 core::~core() {
   std::optional<without_gil> release;
   if (PyGILState_Check() != 0) release.emplace();
-  int const error = close();
-  if (error != 0) std::fprintf(stderr, "gpufs: Filesystem.close(): %s\n", std::strerror(-error));
+  try {
+    int const error = close();
+    if (error != 0) std::fprintf(stderr, "gpufs: Filesystem.close(): %s\n", std::strerror(-error));
+  } catch (std::exception const& error) {
+    std::fprintf(stderr, "gpufs: Filesystem.close(): %s\n", error.what());
+  }
 }
 
 int core::close() {
@@ -62,7 +92,7 @@ int core::close() {
   {
     std::unique_lock lock(mutex_);
     if (closing_) {  // by another thread
-      unused_.wait(lock, [&] { return files_ == nullptr; });
+      unused_.wait(lock, [&] { return has_ended_; });
       return 0;
     }
     closing_ = true;
@@ -73,26 +103,42 @@ int core::close() {
     std::unique_lock lock(mutex_);
     unused_.wait(lock, [&] { return users_ == 0; });
   }
-  // Nobody else has it now.
-  device_scope const scope(device_);
-  int const error = files_->sync();
-  auto files = std::exchange(files_, nullptr);
-  files.reset();
-  idle_.clear();
-  std::lock_guard const lock(mutex_);
-  unused_.notify_all();
+  return end();
+}
+
+// Nobody else has it now. It ends whatever is thrown: other calls of close() wait for that.
+int core::end() {
+  int error = 0;
+  std::exception_ptr failure;
+  {
+    std::optional<device_scope> scope;
+    try {
+      scope.emplace(device_);
+      error = files_->sync();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    files_.reset();
+    idle_.clear();
+  }
+  {
+    std::lock_guard const lock(mutex_);
+    has_ended_ = true;
+    unused_.notify_all();
+  }
+  if (failure) std::rethrow_exception(failure);
   return error;
 }
 
-void core::finish(std::vector<std::weak_ptr<transfer>> const& all) {
-  std::vector<std::shared_ptr<transfer>> held;
-  held.reserve(all.size());
-  for (auto const& t : all)
-    if (auto one = t.lock()) held.push_back(std::move(one));
-  for (auto const& t : held) t->finish();
-  if (held.empty()) return;
-  with_gil const acquire;  // a transfer ends with its last owner, with the GIL
-  held.clear();
+// Allocates nothing, as a close() that has begun must come to its end.
+void core::finish(std::vector<std::weak_ptr<transfer>> const& all) noexcept {
+  for (auto const& t : all) {
+    auto held = t.lock();
+    if (held == nullptr) continue;
+    held->finish();
+    with_gil const acquire;  // a transfer ends with its last owner, with the GIL
+    held.reset();
+  }
 }
 
 void core::finish_transfers(std::optional<int> fd) {
@@ -192,6 +238,7 @@ std::string core::path_of(int fd) const {
 
 void core::add(std::shared_ptr<transfer> const& t) {
   std::lock_guard const lock(mutex_);
+  if (closing_) throw nanobind::value_error("the filesystem is closed");
   std::erase_if(transfers_, [](auto const& other) { return other.expired(); });
   transfers_.push_back(t);
 }

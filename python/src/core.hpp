@@ -58,7 +58,8 @@ class core : public std::enable_shared_from_this<core> {
 
   /// Waits for transfers and other calls, writes dirty pages, frees everything. A child of fork()
   /// forgets its copy. Returns 0, or -errno: bytes that could not be written are lost.
-  /// Throws std::runtime_error as transfer::refuse_in_handler(); then it is not closed.
+  /// Throws std::runtime_error as transfer::refuse_in_handler(); then it is not closed. Throws
+  /// device_error: it is closed, and bytes may be lost.
   int close();
   [[nodiscard]] bool closed() const;
   [[nodiscard]] int device() const { return device_; }
@@ -109,7 +110,7 @@ class core : public std::enable_shared_from_this<core> {
   /// The path of an open descriptor, or nothing.
   [[nodiscard]] std::string path_of(int fd) const;
 
-  /// close() finishes it.
+  /// close() finishes it. Throws nanobind::value_error: close() has begun.
   void add(std::shared_ptr<transfer> const& t);
 
  private:
@@ -118,7 +119,8 @@ class core : public std::enable_shared_from_this<core> {
     unsigned times = 0;
   };
   void end_use();
-  static void finish(std::vector<std::weak_ptr<transfer>> const& all);
+  int end();
+  static void finish(std::vector<std::weak_ptr<transfer>> const& all) noexcept;
 
   std::unique_ptr<filesystem> files_;
   pid_t process_;
@@ -126,7 +128,7 @@ class core : public std::enable_shared_from_this<core> {
   mutable std::mutex mutex_;
   std::condition_variable unused_;
   unsigned users_ = 0;
-  bool closing_ = false;
+  bool closing_ = false, has_ended_ = false;
   std::vector<std::unique_ptr<workspace>> idle_;
   std::vector<std::weak_ptr<transfer>> transfers_;
   std::map<int, opened> opened_;

@@ -11,6 +11,7 @@
 #include <nanobind/stl/vector.h>
 #include <python/src/core.hpp>
 #include <python/src/errors.hpp>
+#include <python/src/frees.hpp>
 #include <python/src/gil.hpp>
 #include <python/src/make_core.hpp>
 #include <python/src/mapping.hpp>
@@ -19,6 +20,8 @@
 #include <python/src/transfer_check.hpp>
 
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -142,28 +145,43 @@ fs_ref ref_of(core& of) {
 
 std::shared_ptr<transfer> start_transfer(core& of, int fd, nb::handle offsets, std::uint64_t size,
                                          nb::handle data, bool writes,
-                                         std::optional<std::uint64_t> stream, bool staged) {
-  return transfer::start(
-      of.shared_from_this(),
-      {.fd = fd, .writes = writes, .size = size, .stream = stream, .staged = staged},
-      tensor(offsets, false, "offsets"), tensor(data, !writes, writes ? "data" : "out"));
+                                         std::optional<std::uint64_t> stream, bool staged,
+                                         bool unchecked) {
+  return transfer::start(of.shared_from_this(),
+                         {.fd = fd,
+                          .writes = writes,
+                          .size = size,
+                          .stream = stream,
+                          .unchecked = unchecked,
+                          .staged = staged},
+                         tensor(offsets, false, "offsets"),
+                         tensor(data, !writes, writes ? "data" : "out"));
+}
+
+void give_up_memory(void* memory) noexcept {
+  std::optional<without_gil> release;
+  if (PyGILState_Check() != 0) release.emplace();
+  std::unique_ptr<std::shared_ptr<buffer<std::byte>>> const held(
+      static_cast<std::shared_ptr<buffer<std::byte>>*>(memory));
+  free_between_transfers(std::move(*held));
 }
 
 /// Device memory for records, which other packages take through DLPack. Offsets in host memory are
 /// checked before, as transfer::start() checks them.
 nb::object device_bytes(core& of, int fd, nb::handle offsets, std::uint64_t size) {
-  auto memory = std::make_unique<buffer<std::byte>>();
+  auto memory = std::make_unique<std::shared_ptr<buffer<std::byte>>>();
   tensor const places(offsets, false, "offsets");
   std::uint64_t const records = places.bytes() / sizeof(std::uint64_t);
   {
     core::call const files(of);
     if (!places.on_device() && places.kind() != element_kind::other)
       static_cast<void>(check_records(*files, {.fd = fd, .size = size}, places, of.path_of(fd)));
-    *memory = buffer<std::byte>(device_memory::array_bytes(records, size, "gpufs.gather"));
+    without_gil const release;
+    *memory = std::make_shared<buffer<std::byte>>(
+        device_memory::array_bytes(records, size, "gpufs.gather"));
   }
-  void* const data = memory->data();
-  nb::capsule const owner(memory.release(),
-                          [](void* p) noexcept { delete static_cast<buffer<std::byte>*>(p); });
+  void* const data = (*memory)->data();
+  nb::capsule const owner(memory.release(), &give_up_memory);
 #if defined(GPUFS_EMULATED)
   return nb::cast(nb::ndarray<nb::numpy, std::uint8_t>(data, {records, size}, owner));
 #else
@@ -221,7 +239,8 @@ void register_files(nb::class_<core>& c) {
              });
            })
       .def("start", &start_transfer, nb::arg("fd"), nb::arg("offsets"), nb::arg("size"),
-           nb::arg("data").none(), nb::arg("writes"), nb::arg("stream").none(), nb::arg("staged"))
+           nb::arg("data").none(), nb::arg("writes"), nb::arg("stream").none(), nb::arg("staged"),
+           nb::arg("unchecked") = false)
       .def("device_bytes", &device_bytes);
 }
 

@@ -15,9 +15,12 @@ constexpr unsigned warp_threads = 32, block_threads = 256;
 constexpr unsigned records_per_look = 4, words_per_look = 16;
 
 __device__ void note_failure(record_job const& job, std::uint64_t record, std::int64_t got) {
+  bool const is_outside = got == -EFBIG || static_cast<std::int64_t>(job.offsets[record]) < 0;
   // Relaxed: the host looks after the kernel.
   atomic_ref<std::uint64_t, scope::device>(*job.failure)
-      .fetch_min(failure_of(record, got < 0 ? std::uint64_t(-got) : came_short),
+      .fetch_min(failure_of(record, is_outside ? lies_outside
+                                    : got < 0  ? std::uint64_t(-got)
+                                               : came_short),
                  memory_order_relaxed);
 }
 
@@ -26,10 +29,20 @@ __device__ bool told_to_stop(record_job const& job) {
 }
 
 struct by_gread {
+  // A short result means the end of the file, or an error that the next call returns.
   template <class Io>
   __device__ static ssize_t move(Io& io, record_job const& job, std::uint64_t i) {
-    return gread(io, job.fd, job.data + i * job.size, job.size,
-                 static_cast<std::int64_t>(job.offsets[i]));
+    std::byte* const record = job.data + i * job.size;
+    std::uint64_t const offset = job.offsets[i];
+    std::uint64_t moved = 0;
+    while (moved < job.size) {
+      ssize_t const got = gread(io, job.fd, record + moved, job.size - moved,
+                                static_cast<std::int64_t>(offset + moved));
+      if (got < 0) return got;
+      if (got == 0) break;
+      moved += static_cast<std::uint64_t>(got);
+    }
+    return static_cast<ssize_t>(moved);
   }
 };
 

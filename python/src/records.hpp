@@ -24,8 +24,9 @@ struct record_job {
   std::uint64_t* stop = nullptr;
 };
 
-/// A record could not be moved: its number, and an errno, or `came_short`.
-inline constexpr std::uint64_t came_short = 0xffff;
+/// A record could not be moved: its number, and an errno, or one of these. `lies_outside`: of the
+/// bytes that a file may have.
+inline constexpr std::uint64_t came_short = 0xffff, lies_outside = 0xfffe;
 constexpr std::uint64_t failure_of(std::uint64_t record, std::uint64_t code) {
   return record << 16 | code;
 }

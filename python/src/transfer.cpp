@@ -19,7 +19,6 @@ namespace nb = nanobind;
 
 namespace {
 
-constexpr std::uint64_t staging_bytes = 64ull << 20;
 constexpr auto spin_time = std::chrono::microseconds(200);
 constexpr auto signal_interval = std::chrono::milliseconds(50);
 
@@ -32,43 +31,6 @@ thread_local interrupted_wait* innermost_wait = nullptr;
 
 }  // namespace
 
-std::shared_ptr<transfer> transfer::start(std::shared_ptr<core> const& of,
-                                          transfer_request const& request, tensor offsets,
-                                          tensor data) {
-  std::shared_ptr<transfer> const t(new transfer(of, request, std::move(offsets), std::move(data)));
-  t->use_.emplace(*of);
-  device_scope const scope(of->device());
-  t->check();
-  if (t->count_ == 0) {
-    t->give_back();
-    return t;
-  }
-  bool const reached = t->data_->in_reach() || (host_is_in_reach && !t->data_->on_device());
-  t->workspace_ = of->take_workspace();
-  bool const staged = request.staged || !reached;
-  t->workspace_->reserve(
-      t->offsets_->in_reach() ? 0 : t->count_,
-      !staged ? 0 : std::max(request.size, std::min(staging_bytes, t->data_->bytes())));
-  t->device_offsets_ = numbers_of(*t->offsets_);
-  if (!t->offsets_->in_reach()) {
-    t->workspace_->offsets.copy_from_host(t->device_offsets_, t->count_);
-    t->device_offsets_ = t->workspace_->offsets.data();
-  }
-#if !defined(GPUFS_EMULATED)
-  if (request.stream.has_value() || !staged)
-    t->on_.emplace(stream::of(reinterpret_cast<CUstream_st*>(request.stream.value_or(0))));
-#endif
-  if (staged) {
-    std::lock_guard const lock(t->mutex_);  // of->finish_of() waits for it
-    of->add(t);
-    t->move_staged();
-  } else {
-    t->launch_part(0, t->count_, t->data_->data());
-    of->add(t);
-  }
-  return t;
-}
-
 transfer::transfer(std::shared_ptr<core> of, transfer_request const& request, tensor offsets,
                    tensor data)
     : core_(std::move(of)),
@@ -80,54 +42,6 @@ transfer::transfer(std::shared_ptr<core> of, transfer_request const& request, te
 transfer::~transfer() {
   without_gil const release;
   finish();
-}
-
-void transfer::launch_part(std::uint64_t first, std::uint64_t count, std::byte* data) {
-  constexpr std::uint64_t nothing_failed_nor_stops[] = {~std::uint64_t{0}, 0};
-  workspace& w = *workspace_;
-  w.state.copy_from_host(nothing_failed_nor_stops, 2);
-  stream& on = on_.has_value() ? *on_ : w.own;
-  record_job const job{.fs = (*use_)->ref(),
-                       .fd = request_.fd,
-                       .offsets = device_offsets_ + first,
-                       .count = count,
-                       .size = request_.size,
-                       .data = data,
-                       .failure = w.state.data(),
-                       .stop = w.state.data() + 1};
-  if (request_.writes)
-    launch_scatter(on, job);
-  else
-    launch_gather(on, job, word_, (*use_)->settings().page_size);
-  ended_ = false;
-  w.ended.record(on);
-}
-
-void transfer::move_staged() {
-  std::uint64_t const at_once = std::max<std::uint64_t>(1, staging_bytes / request_.size);
-  std::byte* const staging = workspace_->staging.data();
-  for (std::uint64_t first = 0; first < count_; first += at_once) {
-    std::uint64_t const count = std::min(at_once, count_ - first);
-    std::uint64_t const bytes = count * request_.size;
-    std::byte* const part = data_->data() + first * request_.size;
-    if (request_.writes) {
-      without_gil const release;
-      workspace_->staging.copy_from_host(part, bytes);
-    }
-    launch_part(first, count, staging);
-    await(true);
-    if (!device_failure_.empty()) throw device_error(device_failure_);
-    throw_if_stopped();
-    if (failure_ != ~std::uint64_t{0}) {
-      failure_ += failure_of(first, 0);
-      break;
-    }
-    if (!request_.writes) {
-      without_gil const release;
-      workspace_->staging.copy_to_host(part, bytes);
-    }
-  }
-  give_back();
 }
 
 // Called with the GIL if it handles signals, else without.
@@ -158,8 +72,10 @@ void transfer::await(bool handle_signals) {
     }
     if (!on_.has_value()) on.synchronize();  // tells of failures of our own stream
     w.state.copy_to_host(&failure_, 1);
+    running_.reset();
   } catch (device_error const& error) {
     device_failure_ = error.what();
+    running_.reset();  // a device that failed frees at once
   }
   ended_ = true;
   if (raised.has_value()) {
@@ -226,6 +142,7 @@ void transfer::finish() noexcept {
   } catch (std::exception const& error) {
     device_failure_ = error.what();
   }
+  running_.reset();
   give_back();
 }
 
@@ -279,6 +196,11 @@ void transfer::throw_failure(std::uint64_t failure) const {
   std::uint64_t const record = failure >> 16, code = failure & 0xffff;
   std::string place = "record " + std::to_string(record);
   if (!offsets_->on_device()) place = place_of(record, *offsets_);
+  if (code == lies_outside)
+    throw_index_error(
+        place + ", " + std::to_string(request_.size) + " bytes: must lie within the " +
+        (request_.writes ? std::to_string(most_file_bytes) + " bytes that a file may have"
+                         : "file"));
   if (code == came_short && !request_.writes)
     throw_index_error(place + ": the file has less than " + std::to_string(request_.size) +
                       " bytes there");

@@ -3,6 +3,8 @@
 
 #include <nanobind/nanobind.h>
 #include <python/src/core.hpp>
+#include <python/src/frees.hpp>
+#include <python/src/mapped.hpp>
 #include <python/src/records.hpp>
 #include <python/src/tensor.hpp>
 
@@ -20,7 +22,8 @@ struct transfer_request {
   bool writes = false;                    ///< scatter
   std::uint64_t size = 0;                 ///< of a record
   std::optional<std::uint64_t> stream{};  ///< a cudaStream_t; none: the legacy default stream
-  bool staged = false;  ///< through device memory even if the tensor is in reach, for tests
+  bool unchecked = false;  ///< offsets as if the host could not reach them, for tests
+  bool staged = false;     ///< through device memory even if the tensor is in reach, for tests
 };
 
 /// Records on their way between a file and a tensor. Any thread calls.
@@ -73,7 +76,9 @@ class transfer {
  private:
   transfer(std::shared_ptr<core> of, transfer_request const& request, tensor offsets, tensor data);
   void check();
+  void take_memory(bool staged);
   void launch_part(std::uint64_t first, std::uint64_t count, std::byte* data);
+  void launch_declared(stream& on, record_job const& job);
   void move_staged();
   void await(bool handle_signals);
   [[nodiscard]] bool has_ended() const;
@@ -88,14 +93,16 @@ class transfer {
   transfer_request request_;
   std::string name_;  // of the file; empty: not known
   std::uint64_t count_ = 0;
-  unsigned word_ = 0;                     ///< as word_of(); 0: not known
-  std::optional<tensor> offsets_, data_;  // destroyed with the GIL
+  unsigned word_ = 0;                             ///< as word_of(); 0: not known
+  std::optional<tensor> offsets_, data_;          // destroyed with the GIL
+  std::shared_ptr<mapped> data_in_, offsets_in_;  // null: in no mapping
   std::uint64_t const* device_offsets_ = nullptr;
 
   std::timed_mutex mutex_;  // guards what follows; taken without the GIL
   std::optional<core::use> use_;
   std::unique_ptr<workspace> workspace_;
   std::optional<stream> on_;  // none: the workspace's
+  std::optional<running_kernel> running_;
   bool ended_ = true;
   bool stopped_ = false;  // a signal handler did it
   std::uint64_t failure_ = ~std::uint64_t{0};

@@ -1,4 +1,5 @@
 #include <python/src/errors.hpp>
+#include <python/src/gil.hpp>
 #include <python/src/transfer_check.hpp>
 
 #include <limits>
@@ -22,18 +23,25 @@ std::string place_of(std::uint64_t record, tensor const& offsets) {
 std::uint64_t check_records(filesystem& files, transfer_request const& of, tensor const& offsets,
                             std::string const& name) {
   file_status status{};
-  if (int const error = files.stat(of.fd, status); error != 0) throw_file_error(error, of.fd, name);
-  std::uint64_t const end = of.writes ? std::uint64_t{1} << 48 : status.size;
+  int error;
   std::uint64_t const count = offsets.bytes() / sizeof(std::uint64_t);
-  std::uint64_t const* const all = numbers_of(offsets);
-  std::uint64_t bits = 0;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    if (all[i] > end || of.size > end - all[i])
-      throw_index_error(place_of(i, offsets) + ", " + std::to_string(of.size) +
-                        " bytes: must lie within the " + std::to_string(end) + " bytes " +
-                        (of.writes ? "that a file may have" : "of the file"));
-    bits |= all[i];
+  std::uint64_t end = 0, bits = 0, i = 0;
+  {
+    // A touch of the offsets may wait for a kernel whose declaration another thread ends.
+    without_gil const release;
+    error = files.stat(of.fd, status);
+    end = of.writes ? most_file_bytes : status.size;
+    std::uint64_t const* const all = numbers_of(offsets);
+    for (; error == 0 && i < count; ++i) {
+      if (all[i] > end || of.size > end - all[i]) break;
+      bits |= all[i];
+    }
   }
+  if (error != 0) throw_file_error(error, of.fd, name);
+  if (i != count)
+    throw_index_error(place_of(i, offsets) + ", " + std::to_string(of.size) +
+                      " bytes: must lie within the " + std::to_string(end) + " bytes " +
+                      (of.writes ? "that a file may have" : "of the file"));
   return bits;
 }
 
@@ -63,7 +71,7 @@ void transfer::check() {
   }
   if (request_.stream.has_value() && host_is_in_reach)
     throw nb::value_error("stream: the emulated device has none that others know; must be None");
-  if (!offsets_->on_device())
+  if (!offsets_->on_device() && !request_.unchecked)
     word_ = word_of(check_records(**use_, request_, *offsets_, name_) | request_.size |
                     reinterpret_cast<std::uintptr_t>(data_->data()));
 }

@@ -15,6 +15,9 @@ constexpr bool host_is_in_reach = true;
 constexpr bool host_is_in_reach = false;
 #endif
 
+/// Bytes that a file may have.
+inline constexpr std::uint64_t most_file_bytes = std::uint64_t{1} << 48;
+
 /// The elements of a tensor of offsets.
 [[nodiscard]] std::uint64_t const* numbers_of(tensor const& offsets);
 
@@ -23,7 +26,8 @@ constexpr bool host_is_in_reach = false;
 
 /// Checks that records at `offsets`, in host memory, lie within the file, or for a scatter within
 /// the bytes that a file may have. `name`: as for throw_file_error().
-/// Returns all bits of the offsets. The caller holds the GIL. Throws IndexError, OSError.
+/// Returns all bits of the offsets. The caller holds the GIL, which is given away meanwhile.
+/// Throws IndexError, OSError.
 std::uint64_t check_records(filesystem& files, transfer_request const& of, tensor const& offsets,
                             std::string const& name);
 

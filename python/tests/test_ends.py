@@ -40,6 +40,22 @@ def test_close_may_be_the_last_that_has_a_transfer(path):
         assert len(ended) == 3
 
 
+def test_results_are_dropped_while_transfers_run(path, data):
+    """Their memory is kept until none does."""
+    with gpufs.Filesystem(SMALL) as fs, fs.open(path) as file:
+        offsets = slow_offsets(data, 20_000)
+        out = numpy.zeros((len(offsets), 64), numpy.uint8)
+        transfer = file.gather(offsets, out=out, wait=False)
+        threads = [threading.Thread(target=lambda: [file.gather(offsets[:9], 64, None)
+                                                    for _ in range(20)]) for _ in range(3)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        transfer.wait()
+        assert numpy.array_equal(out, records_of(data, offsets, 64))
+
+
 def slow_offsets(data, count):
     return numpy.arange(count) * 7919 % (len(data) - 64)
 

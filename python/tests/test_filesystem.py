@@ -62,7 +62,7 @@ def test_wrong_layers(tmp_path, monkeypatch):
 
 
 def test_no_such_device():
-    with pytest.raises(gpufs.DeviceError):
+    with pytest.raises(gpufs.DeviceError, match="device=77: there is no such device"):
         gpufs.Filesystem(SMALL, device=77)
 
 

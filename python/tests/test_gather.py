@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 import gpufs
-from conftest import SMALL, on_host, records_of
+from conftest import SMALL, on_host, records_of, run
 
 
 def test_100000_random_records_equal_numpy(tmp_path, rng):
@@ -227,6 +227,31 @@ def test_offsets_are_named_as_they_were_given(fs, path, offsets, says):
         file.gather(offsets, 16)
 
 
+def test_other_threads_run_while_offsets_are_checked(path):
+    """Nothing but the check lets them run here: if it keeps Python's lock, the program hangs."""
+    run("""
+        import sys, threading
+        import gpufs, numpy
+        fs = gpufs.Filesystem(page_size="4K", cache_size="1M", staging_size="256K",
+                              prefetch_memory="1M", prefetch_size=0)
+        file = fs.open(sys.argv[1])
+        offsets = numpy.zeros(1_000_000, numpy.int64)
+        offsets[-1] = -1
+        begun, go, ran = threading.Event(), threading.Event(), []
+        def work():
+            begun.set()
+            go.wait()
+            ran.append(True)
+        threading.Thread(target=work, daemon=True).start()
+        begun.wait()
+        sys.setswitchinterval(1000)
+        go.set()
+        while not ran:
+            try: fs._core.device_bytes(file.fd, offsets, 8)
+            except IndexError: pass
+    """, str(path), timeout=30)
+
+
 def test_records_are_checked_before_memory_for_them_is_made(fs, path, data):
     with fs.open(path) as file, pytest.raises(IndexError, match="record 0 at offset 1,"):
         file.gather(numpy.ones(1 << 20, numpy.int64), len(data))  # 3 TB
@@ -273,6 +298,36 @@ def test_scatter_beyond_the_largest_file(fs, tmp_path):
             file.scatter([(1 << 48) - 1], b"12345678")
         with pytest.raises(IndexError):
             file.scatter([-8], b"12345678")
+
+
+@pytest.mark.parametrize("writes", [False, True])
+@pytest.mark.parametrize("wrong, size, says", [
+    (-1, 8, "record 1 at offset -1, 8 bytes: must lie within the"),
+    (-(1 << 63), 8, "must lie within the"), (-4096, 9999, "must lie within the"),
+])
+def test_kernels_check_offsets_that_the_host_does_not_know(fs, tmp_path, writes, wrong, size, says):
+    with fs.open(tmp_path / "file", "w+") as file:
+        file.write(bytes(10_000))
+        moved = fs._core.start(fd=file.fd, offsets=numpy.array([0, wrong]), size=size,
+                               data=bytearray(2 * size), writes=writes, stream=None, staged=False,
+                               unchecked=True)
+        for _ in range(2):
+            with pytest.raises(IndexError, match=says):
+                moved.wait()
+
+
+def test_kernels_check_where_files_end(fs, path, data):
+    def start(offset, writes):
+        return fs._core.start(fd=file.fd, offsets=numpy.array([offset]), size=9999,
+                              data=bytearray(9999), writes=writes, stream=None, staged=False,
+                              unchecked=True)
+
+    with fs.open(path, "r+") as file:
+        for offset in (len(data) - 5000, len(data), 1 << 50):
+            with pytest.raises(IndexError, match="record 0 .*the file has less than 9999 bytes"):
+                start(offset, False).wait()
+        with pytest.raises(IndexError, match="within the 281474976710656 bytes that a file may"):
+            start(1 << 50, True).wait()
 
 
 def test_transfers_without_waiting(fs, path, data, rng):

@@ -1,6 +1,7 @@
 """Mappings: bytes, modes, write-back, ends."""
 import errno
 import gc
+import os
 import threading
 
 import numpy
@@ -91,6 +92,51 @@ def test_gather_into_a_mapping(fs, path, data, tmp_path):
     assert numpy.array_equal(numpy.fromfile(tmp_path / "out", numpy.uint8), want)
 
 
+def test_scatter_out_of_a_mapping_at_offsets_in_another(fs, path, data, tmp_path):
+    places = numpy.array([4096, 0, 1024], numpy.int64)
+    places.tofile(tmp_path / "places")
+    with fs.open(tmp_path / "out", "w+") as file, fs.map(path, length=4096) as m, (
+            fs.map(tmp_path / "places")) as p:
+        out = m.tensor()[:3072] if gpufs.device_kind == "emulated" else m.numpy()[:3072]
+        file.scatter(p.numpy("int64"), out)
+        found = numpy.frombuffer(file.read(), numpy.uint8)
+        del out
+    for i, place in enumerate(places):
+        assert numpy.array_equal(found[place:place + 1024], data[i * 1024:(i + 1) * 1024])
+
+
+def test_a_gather_uses_no_mapping_but_its_own(fs, path, data, tmp_path):
+    """The other one's file cannot be read any more."""
+    other = tmp_path / "other"
+    other.write_bytes(bytes(100_000))
+    broken = fs.map(other)
+    os.truncate(other, 0)
+    out = numpy.zeros(2048, numpy.uint8)
+    with fs.open(path) as file, fs.map(tmp_path / "out", "w", length=4096, create=True) as m:
+        file.gather([0, 1024], 1024, out)
+        to = m.tensor()
+        file.gather([0, 1024, 2048, 3072], 1024, to)
+        del to
+        with pytest.raises(OSError), gpufs.using(reads=[broken]):
+            pass
+    assert numpy.array_equal(out, data[:2048])
+    assert numpy.array_equal(numpy.fromfile(tmp_path / "out", numpy.uint8), data[:4096])
+    broken.close()
+
+
+def test_a_mapping_is_on_the_device_of_its_filesystem(fs, path, monkeypatch):
+    made = []
+
+    class Core(gpufs._gpufs.SpaceCore):
+        def __init__(self, device):
+            made.append(device)
+            super().__init__(device)
+
+    monkeypatch.setattr(gpufs._gpufs, "SpaceCore", Core)
+    with fs.map(path):
+        assert made == [fs.device]
+
+
 def test_a_mapping_outlives_its_filesystem(path, data):
     with gpufs.Filesystem(page_size="4K", cache_size="1M") as fs:
         m = fs.map(path)
@@ -122,6 +168,21 @@ def test_using(path, data):
         pass
     assert found.value.errno == errno.EACCES and "map it with access" in str(found.value)
     assert not b.numpy().any()
+
+
+def test_using_is_for_one_with_statement():
+    memory = gpufs.SharedMemory()
+    m = memory.allocate(4096)
+    use = gpufs.using(writes=[m])
+    with use:
+        with pytest.raises(RuntimeError, match="make another one"), use:
+            pass
+    with pytest.raises(RuntimeError, match="make another one"), use:
+        pass
+    use = gpufs.using(writes=[m])
+    m.close()
+    with pytest.raises(ValueError, match="closed"), use:
+        pass
 
 
 def test_discard_and_refresh(path, data):
@@ -197,21 +258,6 @@ def test_close_waits_for_calls_of_other_threads(path, call):
         def work():
             try:
                 getattr(m, call)()
-def test_using_is_for_one_with_statement():
-    memory = gpufs.SharedMemory()
-    m = memory.allocate(4096)
-    use = gpufs.using(writes=[m])
-    with use:
-        with pytest.raises(RuntimeError, match="make another one"), use:
-            pass
-    with pytest.raises(RuntimeError, match="make another one"), use:
-        pass
-    use = gpufs.using(writes=[m])
-    m.close()
-    with pytest.raises(ValueError, match="closed"), use:
-        pass
-
-
             except ValueError:
                 pass  # closed
             except BaseException as error:
