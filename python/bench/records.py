@@ -11,9 +11,9 @@ Rows, each checked against the bytes of the file:
                    the program gpufs
   numpy memmap     memmap[indices] on the host, then a copy to the device if there is one
   torch.from_file  the same through a mapped tensor, if PyTorch is installed
-  pread threads    16 threads that pread into pinned memory, if PyTorch gives it, then a copy
+  pread, 16 threads   they pread into pinned memory, if PyTorch gives it, then a copy
   KvikIO           a read per record into device memory, if kvikio is installed
-  KvikIO, 16       the same with 16 threads in place of its default
+  KvikIO, 16 threads  the same with 16 threads in place of its default
 
 A row that cannot run says why. The rounds of all rows alternate, and each has other records. The
 three rows of gpufs begin each round with a new filesystem: its cache is empty, nothing of the file
@@ -259,8 +259,8 @@ class KvikIOThreads(KvikIO):
 
 
 ROWS = {"gpufs gather": Gather, "RecordDataset": Dataset, "C++": Cpp, "numpy memmap": Memmap,
-        "torch.from_file": FromFile, "pread threads": Pread, "KvikIO": KvikIO,
-        "KvikIO, 16": KvikIOThreads}
+        "torch.from_file": FromFile, "pread, 16 threads": Pread,
+        "KvikIO": KvikIO, "KvikIO, 16 threads": KvikIOThreads}
 
 
 def make_file(path, size):
@@ -372,10 +372,10 @@ def main():
         median = statistics.median(times)
         results.append({"row": name, "seconds": times, "records_per_second": records / median,
                         "GBps": records * options.record / median / 1e9})
-        print(f"{name:<16} {records / median / 1e6:9.4f} M records/s "
+        print(f"{name:<18} {records / median / 1e6:9.4f} M records/s "
               f"{records * options.record / median / 1e9:9.3f} GB/s")
     for name, why in skipped.items():
-        print(f"{name:<16} skipped: {why}")
+        print(f"{name:<18} skipped: {why}")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as out:
             json.dump({"name": "records", "version": gpufs.__version__,
