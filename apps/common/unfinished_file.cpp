@@ -29,6 +29,32 @@ int rename_to_free_name(char const* from, char const* to) {
   return ::link(from, to);  // a file system without that flag; the old name goes in the end
 }
 
+/// A descriptor of this process's output that leads to the same file, or -1.
+int output_that_is(struct ::stat const& file) {
+  for (int const fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct ::stat own {};
+    if (::fstat(fd, &own) == 0 && own.st_dev == file.st_dev && own.st_ino == file.st_ino) return fd;
+  }
+  return -1;
+}
+
+/// Whether a name stands for something that is open (/dev/stdout, /dev/fd/3) or that is no regular
+/// file. A new file in its place would be lost to those who read it, and take what it has.
+bool is_written_to(std::string const& path, struct ::stat const& there) {
+  if (!S_ISREG(there.st_mode) || output_that_is(there) >= 0) return true;
+  std::error_code ignored;
+  auto const folder = std::filesystem::canonical(folder_of(path), ignored).string();
+  return folder.starts_with("/proc/");
+}
+
+/// Opens what is_written_to(). Returns the descriptor, or -1 with errno.
+int open_for_appending(std::string const& path, struct ::stat const& there) {
+  int const own = output_that_is(there);
+  if (own < 0) return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  std::fflush(own == STDOUT_FILENO ? stdout : stderr);
+  return ::fcntl(own, F_DUPFD_CLOEXEC, 0);  // an open of its own would begin at the first byte
+}
+
 /// Writes all of it and closes the descriptor. Returns 0 or errno.
 int write_and_close(int fd, std::string_view bytes) {
   int error = 0;
@@ -97,9 +123,9 @@ void unfinished_file::put_in_place(replace old) const {
 void write_whole_file(std::string const& path, std::string_view bytes,
                       unfinished_file::replace old) {
   struct ::stat there {};
-  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+  if (::stat(path.c_str(), &there) == 0 && is_written_to(path, there)) {
     if (old == unfinished_file::replace::no) refuse(EEXIST, path);
-    int const fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    int const fd = open_for_appending(path, there);
     int const error = fd < 0 ? errno : write_and_close(fd, bytes);
     if (error != 0) refuse(error, path);
     return;

@@ -44,8 +44,8 @@ class unfinished_file {
   std::optional<mode_t> mode_;  ///< of the file that it replaces
 };
 
-/// Writes a file that appears whole or not at all, as an unfinished_file. What is no regular file
-/// is just written to.
+/// Writes a file that appears whole or not at all, as an unfinished_file. What is no regular file,
+/// or is open as stdout, stderr or under /dev/fd, is just written to.
 /// Throws std::system_error naming the file.
 void write_whole_file(std::string const& path, std::string_view bytes,
                       unfinished_file::replace old = unfinished_file::replace::yes);

@@ -7,11 +7,13 @@
 #include <doctest/doctest.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -117,4 +119,28 @@ TEST_CASE("folders are made with those above them") {
   CHECK(folder_of("a") == ".");
   CHECK(folder_of("/a") == "/");
   CHECK(folder_of("b/a") == "b");
+}
+
+TEST_CASE("a file that is standard output gets more bytes, and is not replaced") {
+  scratch_folder folder;
+  for (std::string const name : {"/dev/stdout", "/proc/self/fd/1", "/dev/fd/1", "results"}) {
+    CAPTURE(name);
+    auto const path = folder / "results";
+    write_whole_file(path, "old, ");
+    int const appending = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+    std::fflush(stdout);
+    int const before = ::dup(STDOUT_FILENO);
+    REQUIRE(::dup2(appending, STDOUT_FILENO) == STDOUT_FILENO);
+    int const error = error_of(name == "results" ? path : name);
+    REQUIRE(::dup2(before, STDOUT_FILENO) == STDOUT_FILENO);
+    // Another descriptor that is open.
+    int const other = error_of("/dev/fd/" + std::to_string(appending));
+    ::close(before);
+    ::close(appending);
+    CHECK(error == 0);
+    CHECK(other == 0);
+    CHECK(text_of(path) == "old, newnew");
+    CHECK(files_in(folder.path()) == 1);
+    std::filesystem::remove(path);
+  }
 }
