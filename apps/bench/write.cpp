@@ -90,28 +90,23 @@ pinned_buffer<std::byte> host_data(write_plan const& plan) {
 
 /// Host threads write a new file from pinned memory in chunks of `request`, then call fdatasync.
 double write_by_host(std::string const& path, write_plan const& plan,
-                     pinned_buffer<std::byte> const& memory, std::uint64_t request,
-                     bool random_order) {
+                     pinned_buffer<std::byte> const& memory, std::uint64_t request) {
   ::unlink(path.c_str());
   int const fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) throw std::system_error(errno, std::generic_category(), path);
   std::uint64_t const in_memory = memory.size() / request;  // ranges
-  write_plan order = plan;
-  order.range_bytes = request;
-  order.ranges = plan.bytes() / request;
-  if (random_order && request != plan.range_bytes) {
-    while (std::gcd(order.factor, order.ranges) != 1) order.factor += 2;
-  }
+  request_order const requests(plan, request);
   std::atomic<std::uint64_t> next{0};
   std::atomic<int> failure{0};
   auto const start = steady::now();
   run_on_threads(host_writers, [&](unsigned) {
     for (std::uint64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) <
-                          order.ranges;) {  // a counter: orders nothing
-      auto const at = order.range(i) * request;
-      std::byte const* const from = memory.data() + order.range(i) % in_memory * request;
-      for (std::uint64_t done = 0; done < request;) {
-        auto const n = ::pwrite(fd, from + done, request - done, static_cast<off_t>(at + done));
+                          requests.order.ranges;) {  // a counter: orders nothing
+      auto const range = requests.order.range(i), at = range * request;
+      std::byte const* const from = memory.data() + range % in_memory * request;
+      std::uint64_t const bytes = requests.bytes_of(range);
+      for (std::uint64_t done = 0; done < bytes;) {
+        auto const n = ::pwrite(fd, from + done, bytes - done, static_cast<off_t>(at + done));
         if (n <= 0) {
           failure = n == 0 ? EIO : errno;
           return;
@@ -170,8 +165,7 @@ write_result run_write_bench(bench_options const& o, config const& settings) {
       double best = 1e300;
       for (std::uint64_t const request : {r.plan.range_bytes, large_request}) {
         if (request > r.plan.bytes()) continue;
-        double const seconds = write_by_host(name.path(), r.plan, data, request,
-                                             o.random_order && request == r.plan.range_bytes);
+        double const seconds = write_by_host(name.path(), r.plan, data, request);
         if (seconds < best) {
           best = seconds;
           r.host_request = request;

@@ -8,8 +8,10 @@
 #include <apps/bench/kernels.hpp>
 #include <apps/bench/options.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -27,7 +29,23 @@ struct write_plan {
   [[nodiscard]] constexpr std::uint64_t range(std::uint64_t i) const {
     return static_cast<std::uint64_t>(static_cast<unsigned __int128>(i) * factor % ranges);
   }
-  [[nodiscard]] std::uint64_t bytes() const { return ranges * range_bytes; }
+  [[nodiscard]] constexpr std::uint64_t bytes() const { return ranges * range_bytes; }
+};
+
+/// The same file in requests of `bytes`, of which the last may be shorter.
+struct request_order {
+  write_plan order;
+  std::uint64_t file_bytes = 0;
+
+  constexpr request_order(write_plan const& plan, std::uint64_t bytes)
+      : order(plan), file_bytes(plan.bytes()) {
+    order.range_bytes = bytes;
+    order.ranges = (file_bytes + bytes - 1) / bytes;
+    while (std::gcd(order.factor, order.ranges) != 1) ++order.factor;
+  }
+  [[nodiscard]] constexpr std::uint64_t bytes_of(std::uint64_t range) const {
+    return std::min(order.range_bytes, file_bytes - range * order.range_bytes);
+  }
 };
 
 struct write_result {

@@ -1,5 +1,6 @@
 // The access plans of `gpufs bench`: which block reads what.
 #include <apps/bench/access_plan.hpp>
+#include <apps/bench/write.hpp>
 #include <apps/harness/zipf.hpp>
 #include <test/support/seed.hpp>
 
@@ -172,6 +173,24 @@ TEST_CASE("zipf: every range has one rank, and wanted ones are no neighbours in 
       auto const a = static_cast<std::int64_t>(range_of_rank(rank, ranges)),
                  b = static_cast<std::int64_t>(range_of_rank(rank + 1, ranges));
       CHECK(std::abs(a - b) > 8);
+    }
+  }
+}
+
+TEST_CASE("bench plan: host threads write each byte of bench write's file once, also its tail") {
+  for (std::uint64_t const factor : {1u, 3u, 5u}) {
+    for (std::uint64_t const request : {8u, 24u, 64u, 136u}) {
+      write_plan const plan{17, 8, factor, 1};
+      request_order const requests(plan, request);
+      std::vector<int> times(plan.bytes(), 0);
+      for (std::uint64_t i = 0; i < requests.order.ranges; ++i) {
+        auto const range = requests.order.range(i), first = range * request;
+        REQUIRE(first + requests.bytes_of(range) <= plan.bytes());
+        for (std::uint64_t k = 0; k < requests.bytes_of(range); ++k) ++times[first + k];
+      }
+      CAPTURE(request);
+      CAPTURE(factor);
+      CHECK(times == std::vector<int>(plan.bytes(), 1));
     }
   }
 }
