@@ -73,7 +73,9 @@ int main(int argc, char** argv) {
   options o;
   supervisor_options& s = o.supervisor;
   s.folder = apps::temp_folder();
-  app.add_option("--time", o.time, "how long: seconds, or with s, m or h")->capture_default_str();
+  app.add_option("--time", o.time,
+                 "how long: seconds, or with s, m or h; a round that hangs then gets --hang, too")
+      ->capture_default_str();
   app.add_option("--rounds", s.rounds, "at most so many rounds; 0: no limit")
       ->capture_default_str();
   auto const* const seed = app.add_option("--seed", s.seed, "of the first round; default random");
@@ -81,7 +83,8 @@ int main(int argc, char** argv) {
   app.add_option("--hang", s.hang_seconds, "seconds without an operation that count as a hang")
       ->capture_default_str();
   app.add_option("--longest-round", s.round_seconds,
-                 "seconds of a round; then it is killed, and what is left is compared")
+                 "seconds of a round; at the next operation that ends it is killed, and what is "
+                 "left is compared; if none ends, --hang counts")
       ->capture_default_str();
   app.add_option("--gpus", s.devices, "GPUs to spread the filesystems over")
       ->check(CLI::Range(1, 16))

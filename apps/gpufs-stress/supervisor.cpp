@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,9 +61,12 @@ class round_process {
     std::vector<char*> arguments;
     for (auto const& w : words) arguments.push_back(const_cast<char*>(w.c_str()));
     arguments.push_back(nullptr);
+    pid_t const supervisor = ::getpid();
     pid_ = ::fork();
     if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
     if (pid_ != 0) return;
+    // A signal may end the supervisor, also before this call.
+    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != supervisor) ::_exit(127);
     ::execv("/proc/self/exe", arguments.data());
     ::_exit(127);
   }
@@ -133,7 +137,13 @@ std::string wrong_after_the_end(round_plan const& plan, std::string const& folde
   return wrong_cell(cell_file(folder), plan, expected);
 }
 
-/// Runs a round, and kills it where the plan says so, or at `last` the latest.
+/// What grows while a round is alive: operations first, then the bytes that it compares.
+std::uint64_t signs_of_life(board_header const& h) {
+  return h.operations.load() + h.verified_bytes.load() + h.files_made.load();
+}
+
+/// Runs a round. Kills it where the plan says so, or at the first sign of life after `last`:
+/// without one, only --hang tells a round that hangs from one that is long.
 outcome run(round_plan const& plan, supervisor_options const& o, clock::time_point last) {
   outcome r;
   std::filesystem::remove_all(o.folder);
@@ -149,16 +159,21 @@ outcome run(round_plan const& plan, supervisor_options const& o, clock::time_poi
   foreign_writer foreign(plan, path);
   round_process process(plan, o, shared);
   auto life = clock::now();
+  std::uint64_t signs = 0;
   std::optional<int> status;
   while (!(status = process.ended())) {
-    if (auto const now = h.operations.load(); now != r.operations) {
-      r.operations = now;
+    auto const now = signs_of_life(h);
+    bool const is_alive = now != signs;
+    signs = now;
+    if (is_alive) {
       life = clock::now();
     } else if (apps::seconds_since(life) > o.hang_seconds) {
       r.problem = fmt::format("no operation ended for {} s", o.hang_seconds);
       return r;
     }
-    if ((plan.kill_after != 0 && r.operations >= plan.kill_after) || clock::now() >= last) {
+    r.operations = h.operations.load();
+    if ((plan.kill_after != 0 && r.operations >= plan.kill_after) ||
+        (is_alive && clock::now() >= last)) {
       process.kill();
       r.killed = true;
     }

@@ -13,7 +13,8 @@ struct supervisor_options {
   std::uint64_t rounds = 0;   ///< 0: as many as the time allows
   std::uint64_t seed = 0;     ///< of the first round; the next has the next number
   double hang_seconds = 120;  ///< without an operation: the round hangs
-  double round_seconds = 60;  ///< of a round; then it is killed, and what is left is compared
+  /// Of a round. At its next sign of life it is killed, and what is left is compared.
+  double round_seconds = 60;
   unsigned devices = 1;
   bool emulated = false;
   bool verbose = false;  ///< a line for each round
