@@ -38,13 +38,13 @@ void require_equal(std::byte const* got, std::byte const* right, std::uint64_t b
         fmt::format("wrong bytes in [{}, {}) of the file", offset, offset + bytes));
 }
 
-/// Compares with the file, in pieces.
+/// Compares all of it with the file's first bytes, in pieces.
 void check_stream(peer_work const& w, buffer<std::byte> const& memory) {
   constexpr std::uint64_t piece = 16 << 20;
   if (!w.all.checking()) return;
   std::vector<std::byte> got(piece), right(piece);
-  for (std::uint64_t at = 0; at < w.all.bytes(); at += piece) {
-    auto const bytes = std::min(piece, w.all.bytes() - at);
+  for (std::uint64_t at = 0; at < memory.size(); at += piece) {
+    auto const bytes = std::min(piece, memory.size() - at);
     memory.copy_to_host(got.data(), bytes, at);
     w.all.file().read(right.data(), bytes, at);
     require_equal(got.data(), right.data(), bytes, at);
@@ -140,6 +140,7 @@ double stream_managed(peer_work const& w) {
   if (w.all.checking()) {
     buffer<std::byte> copy(bytes);
     copy.copy_from_host(memory.data(), bytes);
+    check_stream(w, copy);
     if (sum != sum_on_device(copy.data(), bytes))
       throw std::runtime_error("a kernel read wrong bytes of unified memory");
   }
