@@ -11,12 +11,6 @@
 
 namespace gpufs::apps::analytics {
 
-namespace {
-
-constexpr std::int64_t not_given = INT64_MIN;
-
-}  // namespace
-
 void add_run_options(CLI::App& app, run_options& o, std::vector<variant> const& allowed) {
   app.add_option("--variant", o.variants,
                  "one or several, which take turns: array, pointer, gread: how kernels read the "

@@ -30,7 +30,7 @@ constexpr double least_hit_seconds = 0.08;
 
 /// Passes over the plan that make a kernel of resident pages run long enough to be timed.
 std::uint64_t passes(bench_options const& o, file_reader& reader, fs_ref const& fs, int fd) {
-  if (o.repeat != bench_options::not_given) return static_cast<std::uint64_t>(o.repeat);
+  if (o.repeat != not_given) return static_cast<std::uint64_t>(o.repeat);
   double const once = std::max(reader.run(fs, fd, 1), 1e-6);
   return static_cast<std::uint64_t>(std::clamp(std::ceil(least_hit_seconds / once), 1.0, 1e6));
 }
@@ -53,8 +53,7 @@ double measure_baseline_GBps(bench_options const& o, config const& settings, hos
 }  // namespace
 
 bench_result run_bench(bench_options const& o, config const& settings) {
-  bench_file const source(o.file, o.folder,
-                          o.file.empty() ? size_option("--size", o.size, 1, ~0ull) : 0, o.seed);
+  bench_file const source(o.file, o.folder, size_option("--size", o.size, 0, ~0ull), o.seed);
   host_file const& file = *source;
   bench_result r;
   r.file = source.name();
@@ -133,9 +132,7 @@ bench_result run_bench(bench_options const& o, config const& settings) {
 rpc_result run_rpc_bench(bench_options const& o, config const& settings) {
   constexpr std::uint64_t rounds = 16;  // in one sample: the device's clock may be coarse
   std::uint64_t const samples = std::max<std::uint64_t>(
-      (o.repeat == bench_options::not_given ? 20000 : static_cast<std::uint64_t>(o.repeat)) /
-          rounds,
-      1);
+      (o.repeat == not_given ? 20000 : static_cast<std::uint64_t>(o.repeat)) / rounds, 1);
   filesystem fs(settings);
   auto const run = [&](unsigned blocks, std::uint64_t count) {
     rpc_times t = run_rpc(fs.ref(), {blocks, static_cast<unsigned>(o.threads)}, count, rounds);

@@ -24,6 +24,13 @@ class bench_file {
   [[nodiscard]] std::vector<host_file> const& all() const { return files_; }  ///< just it
   [[nodiscard]] std::string const& name() const { return name_; }             ///< for reports
 
+  /// Whether the host reads a copy of drives, as large as --size says.
+  [[nodiscard]] static bool is_copy_of_drives(std::string const& path);
+  /// Throws usage_error if --dir was given beside a --file that needs no file there.
+  static void check_folder(std::string const& path, std::string const& folder);
+  /// For CLI::Option::check(): throws usage_error unless --size is from 1 byte to 256T.
+  static std::string check_size(std::string const& text);
+
   /// What --help says of names.
   static constexpr char help[] =
       "file to read, or nvme:mem:SIZE, nvme:soft:PATH,..., nvme:direct:PATH,... (past the OS page "

@@ -1,3 +1,4 @@
+#include <apps/bench/bench_file.hpp>
 #include <apps/bench/nvme.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
@@ -17,14 +18,11 @@ namespace gpufs::apps {
 namespace {
 
 void complete(nvme_bench_options& o, bool emulated) {
-  auto const fill = [&](std::int64_t& value, std::int64_t on_gpu, std::int64_t otherwise) {
-    if (value == 0) value = emulated ? otherwise : on_gpu;
-  };
-  fill(o.blocks, 120, 4);
-  fill(o.threads, 512, 64);
-  fill(o.controller_threads, 8, 2);
-  fill(o.pairs, 32, 4);
-  fill(o.depth, 4096, 64);
+  fill_in(o.blocks, emulated ? 4 : 120);
+  fill_in(o.threads, emulated ? 64 : 512);
+  fill_in(o.controller_threads, emulated ? 2 : 8);
+  fill_in(o.pairs, emulated ? 4 : 32);
+  fill_in(o.depth, emulated ? 64 : 4096);
   if (o.size == "0") o.size = emulated ? "2M" : "1G";
   check_option("--runs", o.runs, 1, 1000);
   check_option("--blocks", o.blocks, 1, 1 << 16);
@@ -78,8 +76,10 @@ void add_options(CLI::App& command, nvme_bench_options& o) {
       ->capture_default_str();
   command.add_option("--dir,--folder", o.folder, "where the temporary file lies")
       ->capture_default_str();
-  command.add_option("--size", o.size,
-                     "bytes of the namespaces that are read; default 1G, emulated 2M");
+  command
+      .add_option("--size", o.size,
+                  "bytes of the namespaces that are read; default 1G, emulated 2M")
+      ->check(bench_file::check_size);
   command.add_option("--blocks", o.blocks, "threadblocks; default 120, emulated 4");
   command.add_option("--threads", o.threads, "threads of each; default 512, emulated 64");
   command.add_option("--controller-threads", o.controller_threads,

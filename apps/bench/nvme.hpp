@@ -5,6 +5,7 @@
 #include <gpufs/config.hpp>
 
 #include <apps/bench/nvme_runs.hpp>
+#include <apps/common/program.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -22,11 +23,11 @@ struct nvme_bench_options {
   std::string size = "0";         ///< of the namespaces with data; 0: 1G, emulated 2M
   std::vector<std::string> only;  ///< keys; empty: all rows
   std::int64_t runs = 5;
-  std::int64_t blocks = 0;              ///< 0: 120, emulated 4
-  std::int64_t threads = 0;             ///< 0: 512, emulated 64
-  std::int64_t controller_threads = 0;  ///< 0: 8, emulated 2
-  std::int64_t pairs = 0;               ///< 0: 32, emulated 4
-  std::int64_t depth = 0;               ///< 0: 4096, emulated 64
+  std::int64_t blocks = not_given;              ///< 120, emulated 4
+  std::int64_t threads = not_given;             ///< 512, emulated 64
+  std::int64_t controller_threads = not_given;  ///< 8, emulated 2
+  std::int64_t pairs = not_given;               ///< 32, emulated 4
+  std::int64_t depth = not_given;               ///< 4096, emulated 64
   std::uint64_t seed = 1;
   bool no_verify = false;
   std::string json;  ///< a file; empty: none

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <limits>
 #include <string_view>
+#include <vector>
 
 namespace gpufs::apps {
 
@@ -19,23 +20,51 @@ namespace {
 constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t largest_file = 1ull << 48;
 
-/// Whether the host reads a temporary copy of --file.
-bool is_copied(std::string const& file) {
-  if (!is_nvme_spec(file)) return false;
-  nvme_spec const spec = parse_nvme_spec(file);
-  return spec.kind != nvme_spec::kinds::software || spec.members.size() != 1;
+/// An option, as it was given, and how it is if it was not.
+struct option_value {
+  char const* name;
+  std::string given, otherwise;  ///< flags: empty if not given
+};
+
+/// Throws usage_error naming an option that was given and that `write` or `rpc` has no use for.
+void check_unused_without_file(bench_options const& o) {
+  bench_options const d;
+  auto const flag = [](bool is_given) { return std::string(is_given ? "given" : ""); };
+  std::vector<option_value> unused{
+      {"--bytes", o.bytes, d.bytes},
+      {"--stride", o.stride, d.stride},
+      {"--baseline-threads", std::to_string(o.baseline_threads),
+       std::to_string(d.baseline_threads)},
+      {"--thorough", flag(o.thorough), ""},
+  };
+  if (o.is("rpc")) {
+    unused.insert(unused.end(), {{"--file", o.file, d.file},
+                                 {"--dir", o.folder, temp_folder()},
+                                 {"--size", o.size, d.size},
+                                 {"--req", o.request, d.request},
+                                 {"--seed", std::to_string(o.seed), std::to_string(d.seed)},
+                                 {"--no-limits", flag(o.no_limits), ""},
+                                 {"--no-verify", flag(o.no_verify), ""}});
+  }
+  for (auto const& option : unused) {
+    if (option.given == option.otherwise) continue;
+    bool const is_flag = option.otherwise.empty() && option.given == "given";
+    throw usage_error(fmt::format("{}{}: means nothing for bench {}", option.name,
+                                  is_flag ? "" : "=" + option.given, o.pattern));
+  }
 }
 
 /// Throws usage_error naming an option that was given and means nothing. `size`: as given.
 void check_unused(bench_options const& o, std::string_view size) {
-  bool const is_file_named = !o.file.empty() && !o.is("rpc") && !o.is("write");
-  if (is_file_named && !is_nvme_spec(o.file) && size != "0")
-    throw usage_error(
-        fmt::format("--size={}: is of the temporary file, and --file={} is read", size, o.file));
-  if (is_file_named && !is_copied(o.file) && o.folder != temp_folder())
-    throw usage_error(
-        fmt::format("--dir={}: is of the temporary file, and --file={} is read", o.folder, o.file));
-  if (o.repeat != bench_options::not_given && !o.begins_hot() && !o.is("rpc"))
+  if (o.is("rpc") || o.is("write")) {
+    check_unused_without_file(o);
+  } else {
+    bench_file::check_folder(o.file, o.folder);
+    if (!o.file.empty() && size != "0" && !bench_file::is_copy_of_drives(o.file))
+      throw usage_error(
+          fmt::format("--size={}: is of the temporary file, and --file={} is read", size, o.file));
+  }
+  if (o.repeat != not_given && !o.begins_hot() && !o.is("rpc"))
     throw usage_error(fmt::format("--repeat={}: means nothing for bench {}{}", o.repeat, o.pattern,
                                   o.is("rand") ? " without --hot" : ""));
   if (o.theta != bench_options{}.theta && !o.zipf())
@@ -55,11 +84,10 @@ void add_options(CLI::App& command, bench_options& o) {
   command.add_option("--file", o.file, bench_file::help);
   command.add_option("--dir,--folder", o.folder, "where the temporary file lies")
       ->capture_default_str();
-  command.add_option("--size", o.size, "its size; default 1G, emulated 64M")
-      ->check([](std::string const& text) {
-        static_cast<void>(size_option("--size", text, 1, largest_file));
-        return std::string();
-      });
+  command
+      .add_option("--size", o.size,
+                  "its size, or of the copy of drives, default 64M; default 1G, emulated 64M")
+      ->check(bench_file::check_size);
   command.add_option(
       "--bytes", o.bytes,
       "bytes of the file to read, from its start; rand: bytes to read in all; default: all (hit: "
@@ -133,19 +161,16 @@ void complete(bench_options& o) {
         "bench: needs a pattern (seq, strided, rand, hit, write, rpc) or a study (ratios, paper, "
         "apps, patterns, peers, nvme, mapping, bam); see gpufs bench --help");
   bool const emulated = device_to_run_on().kind == "emulated";
-  auto const fill = [](std::int64_t& value, std::int64_t otherwise) {
-    if (value == bench_options::not_given) value = otherwise;
-  };
-  fill(o.blocks, emulated ? 8 : 120);
-  fill(o.threads, o.is("rpc") ? 32 : emulated ? 64 : 512);
+  fill_in(o.blocks, emulated ? 8 : 120);
+  fill_in(o.threads, o.is("rpc") ? 32 : emulated ? 64 : 512);
   check_unused(o, o.size);
-  if (o.size == "0") o.size = emulated ? "64M" : "1G";
+  if (o.size == "0" && o.file.empty()) o.size = emulated ? "64M" : "1G";
   check_option("--blocks", o.blocks, 1, 1 << 20);
   check_threads(o.threads);
   check_option("--runs", o.runs, 1, 1000);
-  if (o.repeat != bench_options::not_given) check_option("--repeat", o.repeat, 1, 1'000'000'000);
+  if (o.repeat != not_given) check_option("--repeat", o.repeat, 1, 1'000'000'000);
   (void)size_option("--req", o.request, 1, 1 << 30);
-  (void)size_option("--size", o.size, 1, largest_file);
+  (void)size_option("--size", o.size, 0, largest_file);
   if (o.is("write") && !o.file.empty())
     throw usage_error(
         fmt::format("--file={}: bench write makes a file of its own in --dir", o.file));
@@ -181,7 +206,7 @@ void complete(bench_options& o) {
     throw usage_error(
         fmt::format("--baseline={}: means nothing for bench {}", o.baseline, o.pattern));
   }
-  if (o.is("rand") || o.is("hit") || o.is("rpc")) {
+  if (o.is("rand") || o.is("hit")) {
     if (o.stride != "0")
       throw usage_error(
           fmt::format("--stride={}: means nothing for bench {}", o.stride, o.pattern));

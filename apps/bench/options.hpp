@@ -5,6 +5,7 @@
 
 #include <apps/bench/access_plan.hpp>
 #include <apps/bench/kernels.hpp>
+#include <apps/common/program.hpp>
 
 #include <cstdint>
 #include <string>
@@ -20,7 +21,7 @@ struct bench_options {
   std::string pattern;  ///< seq, strided, rand, hit, write or rpc
   std::string file;     ///< empty: a temporary one of `size` bytes in `folder`
   std::string folder;
-  std::string size = "0";
+  std::string size = "0";  ///< 0: of a temporary file 1G, emulated 64M; of a copy of drives 64M
   std::string bytes = "0";
   std::string request = "64K";
   std::string stride = "0";
@@ -44,8 +45,6 @@ struct bench_options {
   bool thorough = false;
   bool no_verify = false;
   bool quiet = false;  ///< no progress bar: the caller has one
-
-  static constexpr std::int64_t not_given = INT64_MIN;
 
   [[nodiscard]] bool is(char const* name) const { return pattern == name; }
   /// everything is read once before the clock starts

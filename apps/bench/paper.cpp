@@ -28,18 +28,19 @@ struct figure {
   std::uint64_t bytes;  ///< that the paper reads
   unsigned series;      ///< along the axis
   unsigned lines;       ///< that are measured as often as they
+  bool checks_bytes;    ///< of what reached the device
   void (*measure)(figure_table&, figure_setup const&);
 };
 
 constexpr std::uint64_t mebi = 1 << 20;
 constexpr std::array all_figures{
-    figure{"2", 960 * mebi, 3, 2, measure_page_sizes},
-    figure{"3", 960 * mebi, 3, 0, measure_requests},
-    figure{"5", 960 * mebi, 5, 0, measure_replay},
-    figure{"6", 960 * mebi, 2, 0, measure_idle_polls},
-    figure{"7", 960 * mebi, 3, 2, measure_page_sizes},
-    figure{"9", 1024 * mebi, 3, 5, measure_readahead},
-    figure{"10", 4096 * mebi, 3, 6, measure_replacement},
+    figure{"2", 960 * mebi, 3, 2, true, measure_page_sizes},
+    figure{"3", 960 * mebi, 3, 0, false, measure_requests},
+    figure{"5", 960 * mebi, 5, 0, false, measure_replay},
+    figure{"6", 960 * mebi, 2, 0, false, measure_idle_polls},
+    figure{"7", 960 * mebi, 3, 2, true, measure_page_sizes},
+    figure{"9", 1024 * mebi, 3, 5, true, measure_readahead},
+    figure{"10", 4096 * mebi, 3, 6, true, measure_replacement},
 };
 
 /// Whether a file of `bytes` bytes finds room in a folder.
@@ -60,12 +61,17 @@ std::vector<figure> chosen(std::vector<std::string> const& names) {
 }
 
 std::uint64_t scaled(figure const& f, paper_options const& o) {
-  auto const bytes = static_cast<std::uint64_t>(static_cast<double>(f.bytes) * o.scale);
+  auto const bytes = static_cast<std::uint64_t>(static_cast<double>(f.bytes) * *o.scale);
   return std::max<std::uint64_t>(bytes / 4096 * 4096, 4096);
 }
 
-void write_facts(paper_options const& o, config const& settings, figure_table const& table,
-                 study const& all, std::string const& path) {
+/// Figure 7 reads from memory.
+bool is_cold(figure const& f, paper_options const& o) {
+  return o.cold && std::string_view(f.name) != "7";
+}
+
+void write_facts(figure const& f, paper_options const& o, config const& settings,
+                 figure_table const& table, study const& all, std::string const& path) {
   json_line j;
   add_heading(j, fmt::format("figure {}", table.number));
   j.integer("bytes", all.bytes())
@@ -73,9 +79,9 @@ void write_facts(paper_options const& o, config const& settings, figure_table co
       .integer("threads", all.shape().threads);
   j.text("req", o.request)
       .integer("runs", static_cast<std::uint64_t>(o.runs))
-      .boolean("cold", o.cold);
+      .boolean("cold", is_cold(f, o));
   j.integer("baseline_threads", static_cast<std::uint64_t>(o.baseline_threads))
-      .boolean("verified", !o.no_verify);
+      .boolean("verified", f.checks_bytes && !o.no_verify);
   std::string notes;
   for (auto const& note : table.notes)
     notes += fmt::format("{}{}", notes.empty() ? "" : "; ", note);
@@ -88,8 +94,7 @@ figure_table measure(figure const& f, paper_options const& o, study& all) {
   figure_table table;
   table.number = std::stoi(f.name);
   progress shown("", 0);
-  figure_setup s{all, o.cold && std::string_view(f.name) != "7", static_cast<std::uint64_t>(o.step),
-                 o.runs, shown};
+  figure_setup s{all, is_cold(f, o), static_cast<std::uint64_t>(o.step), o.runs, shown};
   shown.expect(static_cast<std::uint64_t>(o.runs) * (s.sizes().size() * f.series + f.lines));
   all.prepare_with(s.preparation());
   if (!s.cold) all.file().load_into_page_cache(all.bytes());
@@ -124,10 +129,10 @@ void add_options(CLI::App& command, paper_options& o) {
 void complete(paper_options& o) {
   complete(o, 3);
   bool const emulated = device_to_run_on().kind == "emulated";
-  if (o.scale == 0) o.scale = emulated ? 0.01 : 1;
-  if (o.step == 0) o.step = emulated ? 4 : 2;
-  if (!(o.scale > 0 && o.scale <= 64))
-    throw usage_error(fmt::format("--scale={}: must be more than 0 and at most 64", o.scale));
+  if (!o.scale) o.scale = emulated ? 0.01 : 1;
+  fill_in(o.step, emulated ? 4 : 2);
+  if (!(*o.scale > 0 && *o.scale <= 64))
+    throw usage_error(fmt::format("--scale={}: must be more than 0 and at most 64", *o.scale));
   check_option("--step", o.step, 2, 64);
 }
 
@@ -154,7 +159,7 @@ void run_paper(paper_options const& o, config const& settings) {
       table.notes.push_back(fmt::format("the file has {} bytes only, not {}", all.bytes(), bytes));
     std::string const path = fmt::format("{}/figure_{}", o.out, f.name);
     write_csv(table, path + ".csv");
-    write_facts(o, settings, table, all, path + ".json");
+    write_facts(f, o, settings, table, all, path + ".json");
     fmt::print("figure {}: {}.csv\n", f.name, path);
     for (auto const& note : table.notes) fmt::print("  note: {}\n", note);
     if (o.no_charts) continue;

@@ -7,6 +7,7 @@
 #include <apps/bench/study.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,8 @@ struct paper_options : study_options {
   std::vector<std::string> figures;  ///< "2", ... or "all"
   std::string out;
   std::string ram_folder = "/dev/shm";
-  double scale = 0;       ///< of the paper's file sizes; 0: 1, emulated 0.01
-  std::int64_t step = 0;  ///< 0: 2, emulated 4
+  std::optional<double> scale;    ///< of the paper's file sizes; not given: 1, emulated 0.01
+  std::int64_t step = not_given;  ///< 2, emulated 4
   bool cold = false;
   bool no_charts = false;
 };

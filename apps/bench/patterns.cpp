@@ -48,8 +48,8 @@ std::uint64_t bytes_to_read(std::vector<pattern_row> rows, std::uint64_t largest
 }
 
 void complete(patterns_options& o, bool emulated) {
-  if (o.blocks == 0) o.blocks = emulated ? 8 : 120;
-  if (o.threads == 0) o.threads = emulated ? 64 : 512;
+  fill_in(o.blocks, emulated ? 8 : 120);
+  fill_in(o.threads, emulated ? 64 : 512);
   check_option("--blocks", o.blocks, 1, 1 << 20);
   check_threads(o.threads);
   check_option("--rounds", o.rounds, 1, 1000);
@@ -116,8 +116,10 @@ void add_options(CLI::App& command, patterns_options& o) {
       ->capture_default_str();
   command.add_option("--tmpfs", o.tmpfs, "a folder on tmpfs, for the row writetmpfs")
       ->capture_default_str();
-  command.add_option("--size", o.size,
-                     "bytes of the largest row; the others shrink along; default 8G, emulated 16M");
+  command
+      .add_option("--size", o.size,
+                  "bytes of the largest row; the others shrink along; default 8G, emulated 16M")
+      ->check(bench_file::check_size);
   command.add_option("--only", o.only, "rows, by their short names: row,row,...")->delimiter(',');
   command
       .add_option("--rounds,--runs", o.rounds, "times that each row is measured; the median counts")

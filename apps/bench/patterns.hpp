@@ -5,6 +5,7 @@
 #include <gpufs/config.hpp>
 
 #include <apps/bench/pattern_rows.hpp>
+#include <apps/common/program.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -24,8 +25,8 @@ struct patterns_options {
   std::string size = "0";         ///< of the largest row; 0: 8G, emulated 16M
   std::vector<std::string> only;  ///< keys; empty: all rows
   std::int64_t rounds = 5;
-  std::int64_t blocks = 0;   ///< 0: 120, emulated 8
-  std::int64_t threads = 0;  ///< 0: 512, emulated 64
+  std::int64_t blocks = not_given;   ///< 120, emulated 8
+  std::int64_t threads = not_given;  ///< 512, emulated 64
   std::uint64_t seed = 1;
   bool no_verify = false;
   std::string json;   ///< a file; empty: none

@@ -110,8 +110,9 @@ void print_table(peers_options const& o, study const& all, peer_records const& r
 
 void add_options(CLI::App& command, peers_options& o) {
   add_options(command, static_cast<study_options&>(o));
-  command.add_option("--size", o.size,
-                     "bytes to read; default: all of --file, else 2G, emulated 16M");
+  command
+      .add_option("--size", o.size, "bytes to read; default: all of --file, else 2G, emulated 16M")
+      ->check(bench_file::check_size);
   command.add_option("--runs", o.runs, "rounds; default 5");
   command.add_option("--record", o.record, "bytes of a record, 8 to 1G")->capture_default_str();
   command.add_option("--records", o.records,
@@ -123,7 +124,7 @@ void add_options(CLI::App& command, peers_options& o) {
 int run_peers(peers_options& o, config const& settings) {
   complete(o, 5);
   bool const emulated = device_to_run_on().kind == "emulated";
-  if (o.records == 0) o.records = emulated ? 256 : 1 << 18;
+  fill_in(o.records, emulated ? 256 : 1 << 18);
   check_option("--records", o.records, 1, 1 << 28);
   std::uint64_t bytes = size_option("--size", o.size, 0, ~0ull);
   if (bytes == 0 && o.file.empty()) bytes = emulated ? 16 << 20 : 2ull << 30;

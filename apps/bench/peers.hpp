@@ -12,9 +12,9 @@
 namespace gpufs::apps {
 
 struct peers_options : study_options {
-  std::string record = "4K";      ///< bytes of a record
-  std::int64_t records = 0;       ///< how many; 0: 262144, emulated 256
-  std::vector<std::string> only;  ///< keys; empty: all rows
+  std::string record = "4K";         ///< bytes of a record
+  std::int64_t records = not_given;  ///< how many; 262144, emulated 256
+  std::vector<std::string> only;     ///< keys; empty: all rows
   bool json = false;
 };
 

@@ -219,9 +219,11 @@ std::vector<ratio_row> const& ratio_rows() {
 
 void add_options(CLI::App& command, ratio_options& o) {
   add_options(command, static_cast<study_options&>(o));
-  command.add_option(
-      "--size", o.size,
-      "bytes to read; default: all of --file, else 2G, emulated 16M; --set array: 4G, emulated 4M");
+  command
+      .add_option("--size", o.size,
+                  "bytes to read; default: all of --file, else 2G, emulated 16M; --set array: 4G, "
+                  "emulated 4M")
+      ->check(bench_file::check_size);
   command.add_option("--runs", o.runs,
                      "rounds; the median of each round's ratio counts; default 5");
   command

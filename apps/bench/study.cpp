@@ -14,8 +14,6 @@ namespace gpufs::apps {
 
 namespace {
 
-constexpr std::uint64_t largest_file = 1ull << 48;
-
 /// Pinned memory for two requests of `each` bytes per block, at least `least` bytes and 8 requests,
 /// at most 1 GiB.
 std::uint64_t pinned_for(std::uint64_t blocks, std::uint64_t each, std::uint64_t least) {
@@ -43,15 +41,15 @@ void add_options(CLI::App& command, study_options& o) {
 
 void complete(study_options& o, std::int64_t runs) {
   bool const emulated = device_to_run_on().kind == "emulated";
-  if (o.blocks == 0) o.blocks = emulated ? 8 : 120;
-  if (o.threads == 0) o.threads = emulated ? 64 : 512;
-  if (o.runs == 0) o.runs = runs;
+  fill_in(o.blocks, emulated ? 8 : 120);
+  fill_in(o.threads, emulated ? 64 : 512);
+  fill_in(o.runs, runs);
   check_option("--blocks", o.blocks, 1, 1 << 20);
   check_threads(o.threads);
   check_option("--runs", o.runs, 1, 1000);
   check_option("--baseline-threads", o.baseline_threads, 1, 128);
   (void)size_option("--req", o.request, 1, 1 << 30);
-  (void)size_option("--size", o.size, 0, largest_file);
+  bench_file::check_folder(o.file, o.folder);
 }
 
 config study_defaults() {

@@ -7,6 +7,7 @@
 #include <apps/bench/bench_file.hpp>
 #include <apps/bench/pass.hpp>
 #include <apps/common/baselines.hpp>
+#include <apps/common/program.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -23,9 +24,9 @@ struct study_options {
   std::string folder;
   std::string size = "0";  ///< 0: as the study says
   std::string request = "128K";
-  std::int64_t blocks = 0;   ///< 0: 120, emulated 8
-  std::int64_t threads = 0;  ///< 0: 512, emulated 64
-  std::int64_t runs = 0;     ///< 0: as the study says
+  std::int64_t blocks = not_given;   ///< 120, emulated 8
+  std::int64_t threads = not_given;  ///< 512, emulated 64
+  std::int64_t runs = not_given;     ///< as the study says
   std::int64_t baseline_threads = 4;
   std::uint64_t seed = 1;
   bool no_verify = false;

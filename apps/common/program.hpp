@@ -39,6 +39,13 @@ int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const
 [[nodiscard]] std::uint64_t seconds_option(std::string_view option, std::string_view text,
                                            std::uint64_t most_hours);
 
+/// An integer option that was not given.
+inline constexpr std::int64_t not_given = INT64_MIN;
+
+inline void fill_in(std::int64_t& value, std::int64_t otherwise) {
+  if (value == not_given) value = otherwise;
+}
+
 /// Throws usage_error unless `value`, given as `option`, is from `low` to `high`.
 void check_option(std::string_view option, std::int64_t value, std::int64_t low, std::int64_t high);
 

@@ -28,8 +28,6 @@ namespace {
 using namespace gpufs;
 using namespace gpufs::apps;
 
-constexpr std::int64_t not_given = INT64_MIN;
-
 struct options {
   std::string source, target;
   std::int64_t blocks = not_given;

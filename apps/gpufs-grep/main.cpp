@@ -33,7 +33,6 @@ using namespace gpufs;
 using namespace gpufs::apps;
 
 constexpr int status_match = 0, status_no_match = 1, status_error = 2;  // as grep's
-constexpr std::int64_t not_given = INT64_MIN;
 
 struct options {
   std::string word;

@@ -35,7 +35,7 @@ struct options {
   std::string output;
   std::string input;
   std::int64_t blocks;
-  std::int64_t threads = 0;
+  std::int64_t threads = not_given;
   std::string request = "64K";
   std::int64_t runs = 1;
   bool cold = false;
@@ -97,9 +97,8 @@ problem problem_of(options const& o) {
 
 io_shape shape_of(options const& o) {
   check_option("--blocks", o.blocks, 1, 65535);
-  std::int64_t const threads = o.threads != 0                          ? o.threads
-                               : device_to_run_on().kind == "emulated" ? 64
-                                                                       : 512;
+  std::int64_t threads = o.threads;
+  fill_in(threads, device_to_run_on().kind == "emulated" ? 64 : 512);
   check_threads(threads, 512);
   return {static_cast<unsigned>(o.blocks), static_cast<unsigned>(threads),
           size_option("--req", o.request, 512, 1ull << 30)};

@@ -24,8 +24,6 @@ namespace gpufs::apps {
 
 namespace {
 
-constexpr std::int64_t not_given = INT64_MIN;
-
 /// What the runs of one variant came to.
 struct measured {
   std::unique_ptr<variant> way;

@@ -67,6 +67,45 @@ refuses "--size=0: must be from 1 to 256T" seq --size 0
 refuses "--size=1M: is of the temporary file" seq --size 1M --file "$folder/first"
 refuses "--dir=$folder: is of the temporary file" seq --dir "$folder" --file "$folder/first"
 refuses "not with --level=warp" rand --level warp --baseline gpufs
+# What a command does not use is refused, also what is no number.
+for option in --bytes=1M --bytes=garbage --stride=1M --thorough --baseline-threads=2; do
+  for kind in rpc write; do refuses "$option: means nothing for bench $kind" $kind $option; done
+done
+for option in --file=/none --dir=/none --size=1M --req=x --seed=2 --no-limits --no-verify; do
+  refuses "$option: means nothing for bench rpc" rpc $option
+done
+refuses "--stride=1M: means nothing for bench hit" hit --stride 1M
+# --size is of a temporary file, or of the copy of drives.
+refuses "--size=1M: is of the temporary file, and --file=nvme:mem:4M is read" \
+  seq --size 1M --file nvme:mem:4M
+refuses "member none: " seq --size 1M --file nvme:vfio:none --dir "$folder" "${settings[@]}"
+for study in ratios "paper --figure 2 --out $folder/none" peers; do
+  # shellcheck disable=SC2086 # words
+  refuses "--dir=$folder: is of the temporary file" $study --dir "$folder" --file "$folder/first"
+done
+# 0 is not "as by default".
+for study in ratios peers "paper --figure 2 --out $folder/none"; do
+  for option in --runs --blocks --threads; do
+    # shellcheck disable=SC2086 # words
+    refuses "$option=0: must be " $study $option 0
+  done
+done
+refuses "--scale=0: must be more than 0" paper --figure 2 --out "$folder/none" --scale 0
+refuses "--step=0: must be from 2 to 64" paper --figure 2 --out "$folder/none" --step 0
+refuses "--records=0: must be from 1" peers --records 0
+for study in ratios peers patterns nvme; do
+  refuses "--size=0: must be from 1 to 256T" $study --size 0
+done
+for option in --blocks --threads; do
+  for study in patterns nvme; do refuses "$option=0: must be " $study $option 0; done
+done
+for option in --controller-threads --queue-pairs --depth; do
+  refuses "$option=0: must be from " nvme $option 0
+done
+refuses "--threads=0: must be " apps --out "$folder/none" --threads 0
+# A tail that is no whole request of the host threads.
+line=$(bench write --size 2047K --req 1K --runs 1 --random-order --json) || complain "bench write"
+[[ $line =~ \"verified\":\ true ]] || complain "bench write: $line"
 
 # The ratios. has_rows WHAT ROW...: $line has these rows.
 has_rows() {
@@ -186,6 +225,17 @@ grep -q '6,"our model of GPUfs, thread 0: requests",table,4096,245,' "$folder/ou
   complain "figure 6: the first thread did not serve all requests of the original"
 grep -q '"name": "figure 10"' "$folder/out/figure_10.json" ||
   complain "figure_10.json does not say what it is"
+# Figures 3, 5 and 6 bring no bytes to the device: there is nothing to verify.
+for figure in 2 3 5 6 7 9 10; do
+  verified=true
+  [[ $figure == [356] ]] && verified=false
+  grep -q "\"verified\": $verified" "$folder/out/figure_$figure.json" ||
+    complain "figure_$figure.json: verified must be $verified"
+done
+bench paper --figure 7 --cold --out "$folder/cold" --scale 0.001 --step 64 --runs 1 --no-charts \
+  --ram-dir "$folder" >"$folder/log" 2>&1 || complain "bench paper --cold: $(cat "$folder/log")"
+grep -q '"cold": false' "$folder/cold/figure_7.json" ||
+  complain "figure 7 is measured warm: $(cat "$folder/cold/figure_7.json")"
 
 # A chart, or the reason why there is none.
 bench paper --figure 3 --out "$folder/chart" --scale 0.001 --step 64 --runs 1 \
