@@ -13,8 +13,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <filesystem>
-#include <set>
 #include <system_error>
 
 namespace gpufs::apps {
@@ -23,7 +21,7 @@ namespace {
 
 void complete(bam_options& o, bool is_emulated) {
   if (o.size.empty()) o.size = is_emulated ? "smoke" : "paper";
-  if (o.runs == 0) o.runs = o.size == "smoke" ? 1 : 3;
+  fill_in(o.runs, o.size == "smoke" ? 1 : 3);
   check_option("--runs", o.runs, 1, 1000);
 }
 
@@ -54,18 +52,22 @@ int run_bam(bam_options o) {
                                         .is_emulated = is_emulated,
                                         .runs = static_cast<std::uint64_t>(o.runs),
                                         .folder = graphs.path()});
-  std::set<std::string> begun;
+  std::vector<std::string> names;
+  for (auto const& r : runs) {
+    static_cast<void>(required_program(r.program));
+    names.push_back(r.results);
+  }
+  figure_results all(o.out, names);
   unsigned failed = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     auto const& r = runs[i];
-    auto const results = r.results.empty() ? "" : fmt::format("{}/{}.jsonl", o.out, r.results);
-    std::error_code ignored;  // there may be none of an earlier call
-    if (begun.insert(results).second) std::filesystem::remove(results, ignored);
     std::vector<std::string> command{required_program(r.program)};
     command.insert(command.end(), r.arguments.begin(), r.arguments.end());
     fmt::print("{} of {}: {} {}\n", i + 1, runs.size(), r.program, fmt::join(r.arguments, " "));
     std::fflush(stdout);
-    if (run_command(command, results) == 0) continue;
+    bool const is_good = run_command(command, all.file_of(r.results)) == 0;
+    all.end_run(r.results, is_good);
+    if (is_good) continue;
     fmt::print("FAILED: {}\n", fmt::join(command, " "));
     ++failed;
   }

@@ -12,8 +12,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <filesystem>
-#include <set>
 #include <system_error>
 
 namespace gpufs::apps {
@@ -22,7 +20,7 @@ namespace {
 
 void complete(mapping_figures_options& o, bool is_emulated) {
   if (o.size.empty()) o.size = is_emulated ? "smoke" : "paper";
-  if (o.runs == 0) o.runs = o.size == "smoke" ? 1 : 5;
+  fill_in(o.runs, o.size == "smoke" ? 1 : 5);
   check_option("--runs", o.runs, 1, 1000);
 }
 
@@ -54,17 +52,19 @@ int run_mapping_figures(mapping_figures_options o) {
                                         .is_emulated = is_emulated,
                                         .runs = static_cast<std::uint64_t>(o.runs),
                                         .folder = o.folder});
-  std::set<std::string> begun;
+  std::vector<std::string> names;
+  for (auto const& r : runs) names.push_back(r.results);
+  figure_results all(o.out, names);
   unsigned failed = 0;
   for (auto const& r : runs) {
-    auto const results = fmt::format("{}/{}.jsonl", o.out, r.results);
-    std::error_code ignored;  // there may be none of an earlier call
-    if (begun.insert(r.results).second) std::filesystem::remove(results, ignored);
+    auto const results = all.file_of(r.results);
     std::vector<std::string> command{program};
     command.insert(command.end(), r.arguments.begin(), r.arguments.end());
     for (auto const& word : {"--dir", o.folder.c_str(), "--json-to", results.c_str(), "--summary"})
       command.emplace_back(word);
-    if (run_command(command) == 0) continue;
+    bool const is_good = run_command(command) == 0;
+    all.end_run(r.results, is_good);
+    if (is_good) continue;
     fmt::print("FAILED: {}\n", fmt::join(command, " "));
     std::fflush(stdout);
     ++failed;

@@ -81,6 +81,16 @@ void require_not_given(std::vector<CLI::Option*> const& options, std::string con
   }
 }
 
+/// Throws usage_error naming a setting that was given and that the programs of a study do not get.
+void require_no_settings(std::vector<CLI::Option*> const& options, std::string const& study) {
+  for (auto const* option : options) {
+    if (option->count() == 0) continue;
+    throw usage_error(fmt::format(
+        "{}: bench {} runs programs that do not get it; they read their environment and gpufs.toml",
+        option->get_name(), study));
+  }
+}
+
 int draw_figures(paper_options& o, config const& settings) {
   validate(settings);
   complete(o);
@@ -110,6 +120,8 @@ int main(int argc, char** argv) {
   std::size_t const shared = bench_command.get_options().size();
   add_options(bench_command, options);
   auto const bench_all = bench_command.get_options();
+  std::vector<CLI::Option*> const bench_shared(
+      bench_all.begin(), bench_all.begin() + static_cast<std::ptrdiff_t>(shared));
   std::vector<CLI::Option*> const bench_own(bench_all.begin() + static_cast<std::ptrdiff_t>(shared),
                                             bench_all.end());
   CLI::App& ratios_command = *bench_command.add_subcommand(
@@ -207,6 +219,8 @@ int main(int argc, char** argv) {
                             &peers_command, &queues_command, &mapping_command, &bam_command}) {
       if (sub->parsed()) require_not_given(bench_own, sub->get_name());
     }
+    for (auto const* sub : {&mapping_command, &bam_command})
+      if (sub->parsed()) require_no_settings(bench_shared, sub->get_name());
     auto const study = [&] {
       config settings = bench_settings.load(study_defaults());
       validate(settings);

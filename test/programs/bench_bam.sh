@@ -40,4 +40,20 @@ said=$("$gpufs" bench bam --figure 13 --out "$folder/none" 2>&1)
 said=$("$gpufs" bench bam --figure 6 --folder "$folder/none" --out "$folder/x" 2>&1)
 [[ $said == *"none/gpufs-bench-bam-"*"(--folder): No such file"* ||
   $said == *"none (--folder): No such file"* ]] || complain "--folder: $said"
+
+# Older results stay where a run fails, or where its program is not there.
+mkdir "$folder/bin"
+cp "$gpufs" "$folder/bin/gpufs"
+echo old >"$folder/out/lines.jsonl"
+again() {
+  said=$("$folder/bin/gpufs" bench bam --figure 6 --size smoke --out "$folder/out" \
+    --folder "$folder" 2>&1)
+  [ $? -eq "$1" ] && [[ $said == *"$2"* ]] || complain "$2: $said"
+  [ "$(cat "$folder/out/lines.jsonl")" = old ] || complain "$2: older results are gone"
+}
+again 2 "the program gpufs-lookups is needed beside this one"
+printf '#!/bin/sh\necho new\nexit 1\n' >"$folder/bin/gpufs-lookups"
+chmod +x "$folder/bin/gpufs-lookups"
+again 1 "lines.jsonl: not written, as runs failed"
+compgen -G "$folder/out/*part*" && complain "something is left behind"
 conclude

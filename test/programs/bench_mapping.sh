@@ -36,4 +36,25 @@ said=$("$gpufs" bench mapping --figure adsm6 --out "$folder/none" 2>&1)
 [[ $said == *"adsm6"* ]] || complain "adsm6: $said"
 said=$("$gpufs" bench mapping --figure dragon6 --runs 5000 --out "$folder/none" 2>&1)
 [[ $said == *"--runs=5000: must be from 1 to 1000"* ]] || complain "--runs: $said"
+said=$("$gpufs" bench mapping --figure dragon6 --runs 0 --out "$folder/none" 2>&1)
+[[ $said == *"--runs=0: must be from 1 to 1000"* ]] || complain "--runs 0: $said"
+said=$("$gpufs" bench --page-size 4K mapping --figure dragon6 --out "$folder/none" 2>&1)
+[ $? -eq 2 ] && [[ $said == *"--page-size: bench mapping runs programs that do not get it"* ]] ||
+  complain "a setting before bench mapping: $said"
+
+# Older results stay where a run fails, or where its program is not there.
+mkdir "$folder/bin"
+cp "$gpufs" "$folder/bin/gpufs"
+echo old >"$folder/out/dragon6.jsonl"
+again() {
+  said=$("$folder/bin/gpufs" bench mapping --figure dragon6 --size smoke --out "$folder/out" \
+    --folder "$folder" 2>&1)
+  [ $? -eq "$1" ] && [[ $said == *"$2"* ]] || complain "$2: $said"
+  [ "$(cat "$folder/out/dragon6.jsonl")" = old ] || complain "$2: older results are gone"
+}
+again 2 "the program gpufs-mapping is needed beside this one"
+printf '#!/bin/sh\necho new\nexit 1\n' >"$folder/bin/gpufs-mapping"
+chmod +x "$folder/bin/gpufs-mapping"
+again 1 "dragon6.jsonl: not written, as runs failed"
+compgen -G "$folder/out/*part*" && complain "something is left behind"
 conclude
