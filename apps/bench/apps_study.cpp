@@ -4,6 +4,7 @@
 #include <apps/bench/apps_table.hpp>
 #include <apps/bench/apps_variants.hpp>
 #include <apps/bench/chart.hpp>
+#include <apps/common/build_facts.hpp>
 #include <apps/common/durable.hpp>
 #include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
@@ -50,9 +51,7 @@ struct subject {
                  : o.size == "medium" ? size_class::medium
                                       : size_class::paper;
     for (auto const& e : what.extras) which.extras[e.name] = e.value;
-    shape.threads = o.threads != 0                          ? static_cast<unsigned>(o.threads)
-                    : device_to_run_on().kind == "emulated" ? 64
-                                                            : 512;
+    shape.threads = static_cast<unsigned>(o.threads);
     variants = variants_of(o, settings, shape, what, bytes_read_by(*what.make(which)));
   }
 };
@@ -169,6 +168,12 @@ std::vector<variant const*> missing(apps_options const& o, subject const& app,
   return wanted;
 }
 
+/// What the results of a folder have in common, so that they may stand under one heading.
+std::string conditions(apps_options const& o, config const& settings) {
+  return fmt::format("device={}; commit={}; threads={}; settings={}", current_device().name,
+                     commit(), o.threads, changed_settings(settings));
+}
+
 /// Measures what is missing of an application and adds it to the runs that are there.
 void complete(apps_options const& o, config const& settings, port_description const& what,
               std::vector<app_run>& there) {
@@ -187,7 +192,7 @@ void complete(apps_options const& o, config const& settings, port_description co
     std::ranges::copy_if(is_new ? fresh : there, std::back_inserter(all),
                          [&](app_run const& r) { return r.variant == v.name; });
   }
-  write_runs(all, path);
+  write_runs(all, path, conditions(o, settings));
   there = std::move(all);
   print_error("{}: measured{}\n", what.name, o.no_verify ? "" : ", verified");
 }
@@ -249,12 +254,24 @@ void require_folder(std::string const& folder) {
   if (error) throw usage_error(fmt::format("--out={}: {}", folder, error.message()));
 }
 
-/// The results that are there, of all applications.
-runs_by_app read_results(apps_options const& o) {
+/// The results that are there, of all applications. Those of other conditions are refused, or left
+/// out where --again measures them.
+runs_by_app read_results(apps_options const& o, config const& settings,
+                         std::vector<port_description const*> const& chosen) {
   runs_by_app all;
   for (auto const* what : all_ports()) {
     std::string const path = results_of(o, what->name);
-    if (std::filesystem::exists(path)) all[std::string(what->name)] = read_runs(path, what->name);
+    if (!std::filesystem::exists(path)) continue;
+    auto runs = read_runs(path, what->name);
+    auto const differs = difference(read_conditions(path), conditions(o, settings));
+    if (differs.empty()) {
+      all[std::string(what->name)] = std::move(runs);
+    } else if (!o.again || std::ranges::find(chosen, what) == chosen.end()) {
+      throw usage_error(fmt::format(
+          "{}: is of other conditions ({}): take another --out, or remove it, and it is "
+          "measured again",
+          path, differs));
+    }
   }
   return all;
 }
@@ -268,7 +285,11 @@ void add_options(CLI::App& command, apps_options& o) {
                   "size of the inputs: paper is that of the GPUfs readahead paper, Table 1")
       ->check(CLI::IsMember({"smoke", "medium", "paper"}))
       ->capture_default_str();
-  command.add_option("--out", o.out, "folder for results; what is there is not measured again")
+  command
+      .add_option(
+          "--out", o.out,
+          "folder for results; what is there is not measured again, and must be of the same "
+          "device, commit, threads and settings")
       ->required();
   command.add_option("--only", o.only, "these applications alone");
   command.add_option("--variants", o.variants,
@@ -284,20 +305,21 @@ void add_options(CLI::App& command, apps_options& o) {
   command.add_flag(
       "--full", o.full,
       "also pinned memory, no and automatic readahead, clock, fused, more of them cold");
-  command.add_flag("--again", o.again, "measure again what has been measured");
+  command.add_flag("--again", o.again,
+                   "measure again what has been measured, and drop what is of other conditions");
   command.add_flag("--no-verify", o.no_verify, "do not check bytes and outputs");
   command.add_flag("--no-charts", o.no_charts, "write no PNG");
 }
 
-int study_apps(apps_options const& o, config const& settings) {
+int study_apps(apps_options o, config const& settings) {
   validate(settings);
   check_option("--runs", o.runs, 1, 1000);
-  if (o.threads != 0) check_threads(o.threads, 512);
+  fill_in(o.threads, device_to_run_on().kind == "emulated" ? 64 : 512);
+  check_threads(o.threads, 512);
   for (auto const& name : o.variants) require_variant(name);
   auto const apps = chosen(o);
-  static_cast<void>(device_to_run_on());
   require_folder(o.out);
-  runs_by_app measured = read_results(o);
+  runs_by_app measured = read_results(o, settings, apps);
   int status = 0;
   for (auto const* what : apps) {
     try {

@@ -4,6 +4,8 @@
 
 #include <gpufs/config.hpp>
 
+#include <apps/common/program.hpp>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,7 +23,7 @@ struct apps_options {
   std::vector<std::string> only;      ///< empty: all
   std::vector<std::string> variants;  ///< empty: all of `full`
   std::int64_t runs = 3;
-  std::int64_t threads = 0;  ///< 0: 512, emulated 64
+  std::int64_t threads = not_given;  ///< 512, emulated 64
   bool full = false;
   bool again = false;
   bool no_verify = false;
@@ -34,8 +36,8 @@ void add_options(CLI::App& command, apps_options& o);
 /// --out/NAME-SIZE.csv, and writes that file. Then writes the summary of all results.
 /// Returns the exit status: status_failed if an application could not be measured or its results
 /// were wrong. The others are measured anyway.
-/// Throws usage_error before anything is measured, also for damaged results; device_error,
-/// std::system_error.
-int study_apps(apps_options const& o, config const& settings);
+/// Throws usage_error before anything is measured, also for results that are damaged or of other
+/// conditions; device_error, std::system_error.
+int study_apps(apps_options o, config const& settings);
 
 }  // namespace gpufs::apps

@@ -16,6 +16,7 @@ namespace gpufs::apps {
 namespace {
 
 constexpr char heading[] = "app,variant,bytes,io_seconds,seconds";
+constexpr std::string_view mark = "# ";  // of the line with conditions
 
 template <class Value>
 std::optional<double> median_of(std::vector<app_run> const& runs, std::string const& app,
@@ -90,8 +91,10 @@ std::string table(std::vector<app_run> const& runs, Median const& value) {
 
 }  // namespace
 
-void write_runs(std::vector<app_run> const& runs, std::string const& path) {
-  auto text = fmt::format("{}\n", heading);
+void write_runs(std::vector<app_run> const& runs, std::string const& path,
+                std::string const& conditions) {
+  auto text = conditions.empty() ? std::string() : fmt::format("{}{}\n", mark, conditions);
+  text += fmt::format("{}\n", heading);
   for (auto const& r : runs) {
     text +=
         fmt::format("{},{},{},{:.9g},{:.9g}\n", r.app, r.variant, r.bytes, r.io_seconds, r.seconds);
@@ -107,9 +110,15 @@ std::vector<app_run> read_runs(std::string const& path, std::string_view app) {
     throw usage_error(
         fmt::format("{}:{}: {}: remove it, and it is measured again", path, number, what));
   };
-  if (!std::getline(in, line) || line != heading)
-    reject(1, fmt::format("must begin with {}", heading));
-  for (int number = 2; std::getline(in, line); ++number) {
+  int number = 1;
+  std::getline(in, line);
+  if (in && line.starts_with(mark)) {
+    ++number;
+    std::getline(in, line);
+  }
+  if (!in || line != heading) reject(number, fmt::format("must begin with {}", heading));
+  while (std::getline(in, line)) {
+    ++number;
     if (in.eof()) reject(number, "ends within a line");
     auto const fields = split(line, ',');
     app_run r;
@@ -125,6 +134,25 @@ std::vector<app_run> read_runs(std::string const& path, std::string_view app) {
     runs.push_back(std::move(r));
   }
   return runs;
+}
+
+std::string read_conditions(std::string const& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line.starts_with(mark) ? line.substr(mark.size()) : std::string();
+}
+
+std::string difference(std::string const& there, std::string const& now) {
+  if (there.empty() && !now.empty()) return "it does not say which ones";
+  std::vector<std::string> differing;
+  auto const old_parts = split(there, ';'), new_parts = split(now, ';');
+  for (std::size_t i = 0; i < std::max(old_parts.size(), new_parts.size()); ++i) {
+    auto const old_part = i < old_parts.size() ? old_parts[i] : "";
+    auto const new_part = i < new_parts.size() ? new_parts[i] : "";
+    if (old_part != new_part) differing.push_back(fmt::format("{}, now{}", old_part, new_part));
+  }
+  return fmt::format("{}", fmt::join(differing, ";"));
 }
 
 std::optional<double> median_io_GBps(std::vector<app_run> const& runs, std::string const& app,

@@ -18,13 +18,22 @@ struct app_run {
   double seconds = 0;
 };
 
-/// Writes "app,variant,bytes,io_seconds,seconds" and a line for each run. The file appears complete
-/// or not at all. Throws std::system_error naming the path.
-void write_runs(std::vector<app_run> const& runs, std::string const& path);
+/// Writes a line "# CONDITIONS" unless they are empty, "app,variant,bytes,io_seconds,seconds", and
+/// a line for each run. The file appears complete or not at all. Throws std::system_error naming
+/// it.
+void write_runs(std::vector<app_run> const& runs, std::string const& path,
+                std::string const& conditions = {});
 
 /// Reads back the runs of application `app`. Throws usage_error naming path and line if the file is
 /// incomplete or belongs to another application.
 [[nodiscard]] std::vector<app_run> read_runs(std::string const& path, std::string_view app);
+
+/// The conditions that write_runs() was given; empty if there are none.
+[[nodiscard]] std::string read_conditions(std::string const& path);
+
+/// How conditions "key=value; key=value" differ from those that hold `now`, in words; empty if they
+/// do not.
+[[nodiscard]] std::string difference(std::string const& there, std::string const& now);
 
 /// The median over the runs of an application's variant: bytes / I/O time in GB/s, or the whole
 /// time in seconds.

@@ -9,7 +9,7 @@ study() { "$gpufs" bench apps --out "$folder/$1" --staging 4M --prefetch-memory 
 
 # rows DIR APP SIZE: the variants that have results, with their number.
 rows() {
-  tail -n +2 "$folder/$1/$2-$3.csv" | cut -d, -f2 | sort | uniq -c |
+  grep -v '^# ' "$folder/$1/$2-$3.csv" | tail -n +2 | cut -d, -f2 | sort | uniq -c |
     awk '{ printf "%s%s:%s", NR == 1 ? "" : " ", $2, $1 }'
 }
 has_rows() {
@@ -70,6 +70,15 @@ study some --only nw --runs 2 --variants 4K cpuio 4K >/dev/null 2>&1
 has_rows some nw smoke "4K:2 cpuio:2"
 study some --only nw --runs 1 --variants 4K --again >/dev/null 2>&1
 has_rows some nw smoke "4K:1 cpuio:2"
+
+# Results of other conditions do not stand beside those that are there.
+refuses "nw-smoke.csv: is of other conditions ( threads=64, now threads=32)" \
+  some --only nw mvt --runs 2 --variants cpuio --threads 32
+refuses "nw-smoke.csv: is of other conditions ( settings=" some --only mvt --page-size 64K --again
+study some --only nw --runs 1 --variants 4K --threads 32 --again >/dev/null 2>&1
+has_rows some nw smoke "4K:1"
+sed -i 1d "$folder/some/nw-smoke.csv"
+refuses "nw-smoke.csv: is of other conditions (it does not say" some --only nw --threads 32
 
 refuses "--only=nosuch: must be among" none --only nosuch
 refuses "--cold: is of bench's patterns, not of bench apps" none --only nw --cold
