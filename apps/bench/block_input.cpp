@@ -20,7 +20,6 @@ namespace gpufs::apps {
 namespace {
 
 constexpr char attached_name[] = "bench";
-constexpr std::uint64_t stripe = 128 << 10;  // that attach() uses
 
 std::vector<host_file> open_members(std::vector<std::string> const& paths) {
   std::vector<host_file> all;
@@ -38,15 +37,18 @@ std::unique_ptr<temp_file> copy_of_members(nvme_spec const& spec, std::string co
   auto const members = open_members(spec.members);
   std::uint64_t least = ~std::uint64_t{0};
   for (auto const& each : members) least = std::min(least, each.size());
+  std::uint64_t const stripe = stripe_of(spec);  // as attach() has it
   std::uint64_t const bytes = least / stripe * stripe * members.size();
   if (bytes == 0)
     throw usage_error(fmt::format("--file: a member has {} bytes, stripes have {}", least, stripe));
   return std::make_unique<temp_file>(
       folder, bytes, [&](std::uint64_t offset, std::span<std::byte> to) {
-        for (std::uint64_t at = 0; at < to.size(); at += stripe) {
-          std::uint64_t const number = (offset + at) / stripe;
-          members[number % members.size()].read(to.data() + at, std::min(stripe, to.size() - at),
-                                                number / members.size() * stripe);
+        for (std::uint64_t at = 0; at < to.size();) {
+          std::uint64_t const number = (offset + at) / stripe, within = (offset + at) % stripe;
+          std::uint64_t const here = std::min(stripe - within, to.size() - at);
+          members[number % members.size()].read(to.data() + at, here,
+                                                number / members.size() * stripe + within);
+          at += here;
         }
       });
 }

@@ -6,12 +6,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <filesystem>
+#include <system_error>
 
 namespace gpufs::apps {
 
 namespace {
 
 constexpr std::uint64_t most_memory = std::uint64_t{1} << 40;
+constexpr std::uint64_t largest_page = 4 << 20;  // that settings allow
 constexpr std::string_view prefix = "nvme:";
 
 std::vector<std::string> split(std::string_view list) {
@@ -50,9 +54,21 @@ nvme_spec parse_nvme_spec(std::string_view text) {
   throw wrong("has another kind");
 }
 
+std::uint64_t stripe_of(nvme_spec const& spec) {
+  std::uint64_t least = largest_page;
+  if (spec.kind == nvme_spec::kinds::software)
+    for (auto const& member : spec.members) {
+      std::error_code error;
+      auto const bytes = std::filesystem::file_size(member, error);
+      if (!error) least = std::min<std::uint64_t>(least, bytes);
+    }
+  return std::max(std::bit_floor(least), nvme::software_options{}.stripe);
+}
+
 void attach(filesystem& fs, std::string const& name, nvme_spec const& spec) {
-  // Stripes hold whole pages.
-  std::uint64_t const least = fs.settings().page_size;
+  // Stripes hold whole pages. One member alone has all bytes in their order with any stripe.
+  std::uint64_t const least =
+      spec.members.size() > 1 ? stripe_of(spec) : std::uint64_t{fs.settings().page_size};
   if (spec.kind == nvme_spec::kinds::vfio) {
     nvme::vfio_options o;
     o.devices = spec.members;

@@ -36,6 +36,10 @@ inline constexpr char nvme_spec_forms[] =
 /// Throws usage_error that says what is allowed.
 [[nodiscard]] nvme_spec parse_nvme_spec(std::string_view text);
 
+/// Bytes of a stripe of a block file of several members, the same with all page sizes: 4M, or less
+/// if a file among them is smaller: the largest power of two that it holds, at least 128K.
+[[nodiscard]] std::uint64_t stripe_of(nvme_spec const& spec);
+
 /// Attaches what `spec` names, striped, for reading; memory for writing, too. Throws as
 /// filesystem::attach().
 void attach(filesystem& fs, std::string const& name, nvme_spec const& spec);

@@ -55,8 +55,17 @@ direct=$("$gpufs" bench rand --level warp --file "nvme:direct:$folder/a" --size 
 [[ $direct == *"bytes verified                 yes"* || $direct == *"does not allow O_DIRECT"* ]] ||
   complain "bench past the page cache: $direct"
 reads strided --file "nvme:soft:$folder/a,$folder/b,$folder/c"
+# Stripes are the same with all page sizes: smaller than a stripe of 128K, larger, and the largest.
+head -c 9M /dev/urandom >"$folder/d"
+head -c 9M /dev/urandom >"$folder/e"
+for page in 4K 256K 1M 4M; do
+  reads seq --file "nvme:soft:$folder/d,$folder/e" --page-size $page --cache-size 64M \
+    --staging-size 64M --prefetch-size 0
+done
 
 # tune reads them, too, and spares their members.
+said=$(TMPDIR=$folder "$gpufs" tune "nvme:soft:$folder/d,$folder/e" --time 1s \
+  --out "$folder/striped" 2>&1) || complain "tune of two members: $said"
 said=$("$gpufs" tune "nvme:soft:$folder/disk" --time 1s --out "$folder/out" 2>&1) ||
   complain "tune: $said"
 said=$(TMPDIR=$folder "$gpufs" tune nvme:mem:1M --time 1s --out "$folder/mem" 2>&1) ||
@@ -75,6 +84,8 @@ refuses "soft:PATH, direct:PATH, vfio:ADDRESS or relay:ADDRESS is allowed" --fil
 refuses "has a member without a name" --file "nvme:soft:$folder/a,"
 refuses "member $folder/none" --file "nvme:soft:$folder/a,$folder/none"
 refuses "stripes have" --file "nvme:soft:$folder/a,$folder/disk,$folder/empty"
+refuses "at least page_size=1048576" --file "nvme:soft:$folder/a,$folder/b" --page-size 1M \
+  --cache-size 64M --prefetch-size 0
 refuses "is not one file" --file nvme:mem:4M --cold
 refuses "0000:ff:1f.7" --file nvme:vfio:0000:ff:1f.7
 refuses "0000:ff:1f.7" --file nvme:relay:0000:ff:1f.7
