@@ -6,6 +6,8 @@
 #include <apps/analytics/graph/generators.hpp>
 #include <apps/analytics/graph/graph_file.hpp>
 #include <apps/analytics/graph/search_command.hpp>
+#include <apps/common/durable.hpp>
+#include <apps/common/free_space.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/report_files.hpp>
 
@@ -34,6 +36,12 @@ int make(make_options const& o) {
   bool const is_generated = o.input.empty();
   if (!is_generated) check_report_files({{"--file", o.file}}, {o.input});
   check_graph_target(o.file);
+  if (is_generated) {
+    auto const scale = static_cast<unsigned>(o.scale);
+    require_free_space(
+        folder_of(o.file), "--file",
+        graph_file_bytes(std::uint64_t{1} << scale, 2 * edges_drawn(o.generator, scale)));
+  }
   csr_graph const g = is_generated
                           ? generate_graph(o.generator, static_cast<unsigned>(o.scale), o.seed)
                           : read_edge_list(o.input);

@@ -71,6 +71,19 @@ void add_options(CLI::App& app, options& o) {
                    variant::copy, variant::pipeline, variant::memory});
 }
 
+/// Throws usage_error naming an option that was given and means nothing for the pattern.
+void check_pattern_options(options const& o) {
+  options const unset;
+  auto const check = [&](char const* option, auto const& value, auto const& usual,
+                         char const* owner) {
+    if (value != usual && o.pattern != owner)
+      throw usage_error(fmt::format("{}={}: is of --pattern={}", option, value, owner));
+  };
+  check("--lanes", o.lanes, unset.lanes, "reuse");
+  check("--uses", o.uses, unset.uses, "reuse");
+  check("--theta", o.theta, unset.theta, "zipf");
+}
+
 lookup_plan plan_of(options const& o, std::uint64_t page_size) {
   check_option("--elements", o.elements, 1, std::int64_t{1} << 40);
   check_option("--lookers", o.threads, 32, std::int64_t{1} << 40);
@@ -85,6 +98,7 @@ lookup_plan plan_of(options const& o, std::uint64_t page_size) {
   auto const lanes = static_cast<std::uint64_t>(o.lanes);
   if (!std::has_single_bit(lanes))
     throw usage_error(fmt::format("--lanes={}: must be 1, 2, 4, 8, 16 or 32", o.lanes));
+  check_pattern_options(o);
   pattern const what = o.pattern == "consecutive" ? pattern::consecutive
                        : o.pattern == "random"    ? pattern::random
                        : o.pattern == "page"      ? pattern::page

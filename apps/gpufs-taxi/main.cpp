@@ -40,10 +40,11 @@ void add_options(CLI::App& app, options& o) {
                  "further one sums another column: total, surcharge, hail fee, tolls, tax")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--size", o.size, "smoke (2^16 rows), medium (2^24), large (2^28)")
-      ->check(CLI::IsMember({"smoke", "medium", "large"}))
-      ->capture_default_str();
-  app.add_option("--rows", o.rows, "another number of rows, up to 2^40");
+  auto* const size =
+      app.add_option("--size", o.size, "smoke (2^16 rows), medium (2^24), large (2^28)")
+          ->check(CLI::IsMember({"smoke", "medium", "large"}))
+          ->capture_default_str();
+  app.add_option("--rows", o.rows, "another number of rows, up to 2^40")->excludes(size);
   app.add_option("--clustering", o.clustering,
                  "how the long trips lie, 3 of 10,000: scattered; runs of 64 neighbouring rows; "
                  "mixed: at a rate that changes")

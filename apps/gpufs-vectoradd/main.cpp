@@ -37,10 +37,12 @@ struct options {
 };
 
 void add_options(CLI::App& app, options& o) {
-  app.add_option("--size", o.size, "smoke (2^14 elements), medium (2^22), large (2^28)")
-      ->check(CLI::IsMember({"smoke", "medium", "large"}))
-      ->capture_default_str();
-  app.add_option("--elements", o.elements, "another number of elements of 8 bytes, up to 2^40");
+  auto* const size =
+      app.add_option("--size", o.size, "smoke (2^14 elements), medium (2^22), large (2^28)")
+          ->check(CLI::IsMember({"smoke", "medium", "large"}))
+          ->capture_default_str();
+  app.add_option("--elements", o.elements, "another number of elements of 8 bytes, up to 2^40")
+      ->excludes(size);
   app.add_option("--seed", o.run.seed, "of a; b has the one behind it")->capture_default_str();
   app.add_option("--data", o.data,
                  "keep a.u64 and b.u64 in this folder, or take them from there; default: nameless "

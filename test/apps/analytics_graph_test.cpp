@@ -74,6 +74,13 @@ TEST_CASE("each generated graph is of its kind") {
     for (std::uint64_t v = 0; v < g.header().vertices; ++v) most = std::max(most, g.degree(v));
     return most;
   };
+  for (auto const& name : generator_names()) {  // loops are few
+    CAPTURE(name);
+    auto const most = 2 * edges_drawn(name, 12),
+               edges = generate_graph(name, 12, seed).edges.size();
+    CHECK(edges <= most);
+    CHECK(edges >= most - most / 16);
+  }
   graph_file const grid = made("grid", 8);
   CHECK(grid.header().edges == 4 * 256);
   CHECK(largest(grid) == 4);

@@ -16,15 +16,15 @@ seed=$((RANDOM * 32768 + RANDOM))
 echo "seed $seed"
 for generator in kron urand social dense deep grid; do
   made $generator --generator $generator --scale 7 --seed $seed
-  for search in "bfs --frontier scan" "bfs --frontier queue" cc; do
+  for search in "bfs --frontier scan --sources 2" "bfs --frontier queue --sources 2" cc; do
     # shellcheck disable=SC2086
-    verified 3 run --file "$folder/$generator" --algorithm $search --seed $seed --sources 2 \
+    verified 3 run --file "$folder/$generator" --algorithm $search --seed $seed \
       --variant array,pointer,gread
   done
 done
-for search in "bfs --frontier scan" "bfs --frontier queue" cc; do
+for search in "bfs --frontier scan --sources 1" "bfs --frontier queue --sources 1" cc; do
   # shellcheck disable=SC2086
-  verified 8 run --file "$folder/kron" --algorithm $search --seed $seed --sources 1 \
+  verified 8 run --file "$folder/kron" --algorithm $search --seed $seed \
     --variant array,pointer,gread,zerocopy,copy,pipeline,memory,pointer --stride 7 --hot
 done
 # Few frames, small and large pages, a cold file.
@@ -67,7 +67,12 @@ refuses 'the file ends after 1 of 2 entries' \
 refuses 'the coordinate format' \
   make --file "$folder/g" --input "$(input '%%MatrixMarket matrix array real general\n3 3\n')"
 refuses "No such file" make --file "$folder/g" --input "$folder/none"
-refuses "No such file" make --file "$folder/none/g"
+# A place where the file cannot be is refused before a graph is made, which would take memory.
+refuses "--file=$folder/none/g: there is no folder $folder/none" make --file "$folder/none/g" \
+  --scale 32
+refuses "--file=$folder: is a folder" make --file "$folder" --scale 32
+[ $(($(stat -f -c '%f * %S' "$folder"))) -ge $((7 << 40)) ] ||
+  refuses "$folder (--file): needs " make --file "$folder/g" --scale 32 --generator dense
 refuses "--scale=40: must be from 4 to 32" make --file "$folder/g" --scale 40
 echo mine >"$folder/mine"
 refuses "--file=$folder/mine: is there, and is no graph file" make --file "$folder/mine"
@@ -88,7 +93,7 @@ made link --scale 5
 [ -L "$folder/link" ] && [ "$(stat -c %a "$folder/linked")" = 600 ] ||
   complain "a link was replaced"
 verified 1 run --file "$folder/linked"
-refuses "pipe: must be a regular file" make --file "$folder/pipe" --scale 4
+refuses "pipe: must be a regular file" make --file "$folder/pipe" --scale 32
 [ -p "$folder/pipe" ] || complain "a pipe was replaced"
 
 # Files that are no graphs, or are damaged.
@@ -102,5 +107,11 @@ printf '\377\377' | dd of="$folder/damaged" bs=1 seek=$(($(stat -c %s "$folder/k
   conv=notrunc status=none
 refuses "its checksum is" run --file "$folder/damaged" --check
 refuses "leads to a vertex beyond the last one" run --file "$folder/damaged" --algorithm cc
-refuses "--source=128: must be from -1 to 127" run --file "$folder/kron" --source 128
+refuses "--source=128: must be from 0 to 127" run --file "$folder/kron" --source 128
+refuses "--source=-1: must be from 0 to 127" run --file "$folder/kron" --source=-1
+# Options that mean nothing beside others.
+refuses "--sources excludes --source" run --file "$folder/kron" --source 3 --sources 64
+refuses "--frontier=queue: is of --algorithm=bfs" run --file "$folder/kron" --algorithm cc \
+  --frontier queue
+refuses "--sources=2: is of --algorithm=bfs" run --file "$folder/kron" --algorithm cc --sources 2
 conclude

@@ -39,6 +39,9 @@ refuses "each of 256 threads holds a page, and the cache has 255" --variant poin
 refuses "--lookers=33: must be a multiple of 32" --lookers 33
 refuses "--lanes=3: must be 1, 2, 4, 8, 16 or 32" --lanes 3
 refuses "--uses=2: must be from 1 to --steps=1" --uses 2
+refuses "--lanes=4: is of --pattern=reuse" --lanes 4
+refuses "--uses=2: is of --pattern=reuse" --pattern zipf --steps 2 --uses 2
+refuses "--theta=2: is of --pattern=zipf" --pattern reuse --theta 2
 refuses "--elements=0: must be from 1 to" --elements 0
 refuses "--theta=0: must be above 0, and at most 8" --pattern zipf --theta 0
 refuses "--drives=11: must be from 0 to 10" --drives 11

@@ -39,6 +39,7 @@ refuses "was not generated here" --data "$folder/other"
 echo precious >"$folder/old"
 refuses "--write-memory=0: " --output "$folder/old" --write-memory 0
 refuses "must be from 0 to" --output "$folder/old" --elements -1
+refuses "--size excludes --elements" --output "$folder/old" --elements 100 --size medium
 [[ $("$program" --json --runs 1) == *'"kind": "cuda"'* ]] ||
   refuses "no managed memory" --output "$folder/old" --variant pointer,managed
 [ "$(cat "$folder/old")" = precious ] || complain "an old file was emptied"

@@ -10,6 +10,14 @@ namespace gpufs::apps::analytics {
 
 namespace {
 
+struct density {
+  std::string_view name;
+  std::uint64_t per_vertex;  ///< edges that are drawn
+};
+constexpr std::uint64_t deep_inside = 6, deep_draws = deep_inside + 4;
+constexpr density densities[] = {{"kron", 16},   {"urand", 16},        {"social", 27},
+                                 {"dense", 110}, {"deep", deep_draws}, {"grid", 2}};
+
 /// A bijection of [0, 2^bits): neighbours in number are no neighbours in the graph.
 struct scrambling {
   unsigned bits;
@@ -44,37 +52,36 @@ struct rmat_edges {
 };
 static_assert(highest_scale <= 32, "a draw has 8 words of 4 quadrants");
 
-csr_graph rmat(unsigned scale, std::uint64_t seed, double a, double b, std::uint64_t per_vertex) {
+csr_graph rmat(unsigned scale, std::uint64_t seed, double a, double b, std::uint64_t drawn) {
   auto const times = [](double p) { return static_cast<std::uint32_t>(p * 65536 + 0.5); };
-  return build_graph(std::uint64_t{1} << scale, per_vertex << scale,
+  return build_graph(std::uint64_t{1} << scale, drawn,
                      rmat_edges{seed, scale, times(a), times(b), times(b)});
 }
 
-csr_graph uniform_graph(unsigned scale, std::uint64_t seed) {
+csr_graph uniform_graph(unsigned scale, std::uint64_t seed, std::uint64_t drawn) {
   std::uint64_t const n = std::uint64_t{1} << scale;
-  return build_graph(n, 16 * n, [=](std::uint64_t k) {
+  return build_graph(n, drawn, [=](std::uint64_t k) {
     return edge{generate_below(seed, 2 * k, n), generate_below(seed, 2 * k + 1, n)};
   });
 }
 
 /// Communities of 2^13 vertices, or smaller ones so that there are 128. Each vertex draws 6
 /// neighbours in its own and 4 in the next one, which the last one lacks.
-csr_graph deep_graph(unsigned scale, std::uint64_t seed) {
-  constexpr std::uint64_t inside = 6, draws = inside + 4;
+csr_graph deep_graph(unsigned scale, std::uint64_t seed, std::uint64_t drawn) {
   unsigned const bits = std::clamp(scale < 9 ? 2u : scale - 7, 2u, 13u);
   std::uint64_t const n = std::uint64_t{1} << scale;
-  return build_graph(n, draws * n, [=](std::uint64_t k) {
-    std::uint64_t const v = k / draws;
-    std::uint64_t const community = (v >> bits) + (k % draws < inside ? 0 : 1);
+  return build_graph(n, drawn, [=](std::uint64_t k) {
+    std::uint64_t const v = k / deep_draws;
+    std::uint64_t const community = (v >> bits) + (k % deep_draws < deep_inside ? 0 : 1);
     std::uint64_t const w = (community << bits) + generate_below(seed, k, std::uint64_t{1} << bits);
     return w < n ? edge{v, w} : edge{v, v};
   });
 }
 
-csr_graph torus(unsigned scale) {
+csr_graph torus(unsigned scale, std::uint64_t drawn) {
   unsigned const column_bits = scale / 2;
   std::uint64_t const n = std::uint64_t{1} << scale, columns = std::uint64_t{1} << column_bits;
-  return build_graph(n, 2 * n, [=](std::uint64_t k) {
+  return build_graph(n, drawn, [=](std::uint64_t k) {
     std::uint64_t const v = k / 2, column = v % columns;
     return k % 2 == 0 ? edge{v, v - column + (column + 1) % columns} : edge{v, (v + columns) % n};
   });
@@ -83,18 +90,25 @@ csr_graph torus(unsigned scale) {
 }  // namespace
 
 std::vector<std::string> generator_names() {
-  return {"kron", "urand", "social", "dense", "deep", "grid"};
+  std::vector<std::string> names;
+  for (auto const& d : densities) names.emplace_back(d.name);
+  return names;
+}
+
+std::uint64_t edges_drawn(std::string_view name, unsigned scale) {
+  auto const* const found = std::ranges::find(densities, name, &density::name);
+  if (found == std::end(densities)) throw usage_error(fmt::format("--generator={}: no such", name));
+  return found->per_vertex << scale;
 }
 
 csr_graph generate_graph(std::string_view name, unsigned scale, std::uint64_t seed) {
   check_option("--scale", scale, lowest_scale, highest_scale);
-  if (name == "kron") return rmat(scale, seed, 0.57, 0.19, 16);
-  if (name == "urand") return uniform_graph(scale, seed);
-  if (name == "social") return rmat(scale, seed, 0.45, 0.22, 27);
-  if (name == "dense") return rmat(scale, seed, 0.57, 0.19, 110);
-  if (name == "deep") return deep_graph(scale, seed);
-  if (name == "grid") return torus(scale);
-  throw usage_error(fmt::format("--generator={}: no such", name));
+  std::uint64_t const drawn = edges_drawn(name, scale);
+  if (name == "urand") return uniform_graph(scale, seed, drawn);
+  if (name == "deep") return deep_graph(scale, seed, drawn);
+  if (name == "grid") return torus(scale, drawn);
+  if (name == "social") return rmat(scale, seed, 0.45, 0.22, drawn);
+  return rmat(scale, seed, 0.57, 0.19, drawn);  // kron and dense
 }
 
 }  // namespace gpufs::apps::analytics

@@ -21,6 +21,10 @@ namespace gpufs::apps::analytics {
 /// From 2^lowest_scale to 2^highest_scale vertices.
 inline constexpr unsigned lowest_scale = 4, highest_scale = 32;
 
+/// Edges that are drawn for a graph of 2^scale vertices. It has each twice, but for a few loops,
+/// which are dropped. Throws usage_error for another name.
+[[nodiscard]] std::uint64_t edges_drawn(std::string_view name, unsigned scale);
+
 /// A graph of 2^scale vertices. It depends on the three arguments alone. Throws usage_error for
 /// another name.
 [[nodiscard]] csr_graph generate_graph(std::string_view name, unsigned scale, std::uint64_t seed);

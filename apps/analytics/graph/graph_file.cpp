@@ -3,6 +3,7 @@
 #include <apps/common/durable.hpp>
 #include <apps/common/free_space.hpp>
 #include <apps/common/program.hpp>
+#include <apps/common/report_files.hpp>
 #include <apps/common/temp_file.hpp>
 #include <apps/common/unfinished_file.hpp>
 #include <apps/harness/parallel.hpp>
@@ -78,9 +79,16 @@ int write_part(int fd, graph_header& h, csr_graph const& g) {
 
 }  // namespace
 
+std::uint64_t graph_file_bytes(std::uint64_t vertices, std::uint64_t edges) {
+  return header_of(vertices, edges).file_bytes();
+}
+
 void check_graph_target(std::string const& path) {
+  check_report_files({{"--file", path}}, {});
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return;
+  if (!std::filesystem::exists(path, ignored)) return;
+  if (!std::filesystem::is_regular_file(path, ignored))
+    throw usage_error(fmt::format("--file={}: must be a regular file", path));
   host_file const old(path);
   std::array<char, magic.size()> first{};
   if (old.size() >= first.size()) old.read(first.data(), first.size(), 0);

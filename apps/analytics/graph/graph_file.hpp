@@ -37,7 +37,11 @@ static_assert(sizeof(graph_header) <= header_bytes);
 
 inline constexpr std::uint64_t undirected_graph = 1, sorted_lists = 2;
 
-/// Throws usage_error naming --file if a file is there that is neither empty nor a graph.
+/// Bytes of the file of a graph with so many directed edges.
+[[nodiscard]] std::uint64_t graph_file_bytes(std::uint64_t vertices, std::uint64_t edges);
+
+/// Throws usage_error naming --file if no file can be made there, or what is there is neither empty
+/// nor a graph.
 void check_graph_target(std::string const& path);
 
 /// Writes a graph to a file that appears whole or not at all. Throws std::system_error naming it,

@@ -34,13 +34,25 @@ std::uint64_t random_source(graph_file const& g, std::uint64_t seed, std::uint64
 
 std::vector<std::uint64_t> sources_of(search_options const& o, graph_file const& g) {
   check_option("--sources", o.sources, 1, 1 << 16);
-  check_option("--source", o.source, -1, static_cast<std::int64_t>(g.header().vertices) - 1);
+  auto const last = static_cast<std::int64_t>(g.header().vertices) - 1;
+  if (o.source) check_option("--source", *o.source, 0, last);
   if (o.algorithm == "cc") return {0};
-  if (o.source >= 0) return {static_cast<std::uint64_t>(o.source)};
+  if (o.source) return {static_cast<std::uint64_t>(*o.source)};
   std::vector<std::uint64_t> all;
   for (std::int64_t i = 0; i < o.sources; ++i)
     all.push_back(random_source(g, o.run.seed, static_cast<std::uint64_t>(i)));
   return all;
+}
+
+/// Throws usage_error naming an option that was given and means nothing. A --source of cc is let
+/// pass: runs of several algorithms have one in common.
+void check_algorithm_options(search_options const& o) {
+  search_options const unset;
+  if (o.algorithm == "bfs") return;
+  if (o.frontier != unset.frontier)
+    throw usage_error(fmt::format("--frontier={}: is of --algorithm=bfs", o.frontier));
+  if (o.sources != unset.sources)
+    throw usage_error(fmt::format("--sources={}: is of --algorithm=bfs", o.sources));
 }
 
 /// What results are compared with.
@@ -159,9 +171,14 @@ void add_search_options(CLI::App& command, search_options& o) {
           "how bfs finds what it reached last: scan: looks at all vertices; queue: by a list")
       ->check(CLI::IsMember({"scan", "queue"}))
       ->capture_default_str();
-  command.add_option("--sources", o.sources, "of bfs: random vertices to search from, by --seed")
-      ->capture_default_str();
-  command.add_option("--source", o.source, "of bfs: the vertex to search from");
+  auto* const sources =
+      command
+          .add_option("--sources", o.sources, "of bfs: random vertices to search from, by --seed")
+          ->capture_default_str();
+  command
+      .add_option("--source", o.source,
+                  "of bfs: the vertex to search from; default: as --sources says")
+      ->excludes(sources);
   command.add_option("--seed", o.run.seed, "of the sources")->capture_default_str();
   command
       .add_option("--advice", o.advice,
@@ -179,6 +196,7 @@ void add_search_options(CLI::App& command, search_options& o) {
 
 int run_search(search_options const& o, config const& settings) {
   check_run_options(o.run);
+  check_algorithm_options(o);
   graph_file const graph(o.file);
   launch_shape const shape = shape_of(o.run);
   advice const lists = o.advice == "random"       ? advice::random

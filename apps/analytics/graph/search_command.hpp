@@ -6,6 +6,7 @@
 #include <apps/analytics/run_options.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace gpufs::apps::analytics {
@@ -17,7 +18,7 @@ struct search_options {
   std::string frontier = "scan";
   std::string advice = "random";
   std::int64_t sources = 4;
-  std::int64_t source = -1;
+  std::optional<std::int64_t> source;
   bool hot = false;
 };
 
