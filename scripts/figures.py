@@ -1,5 +1,6 @@
 """What mapping_figures.py and bam_figures.py share: the columns of their CSVs, which plot.py draws,
-and how a folder of runs becomes figures."""
+and how a folder of runs becomes figures. And how scripts write files."""
+import contextlib
 import csv
 import os
 import subprocess
@@ -7,6 +8,28 @@ import sys
 
 SWEEP = ["figure", "series", "kind", "x", "y", "unit", "low", "high"]
 APPS = ["figure", "app", "series", "value", "unit"]
+
+
+@contextlib.contextmanager
+def whole_file(path, mode="w", **how):
+    """Opens a file that appears whole or not at all: PATH.part until its bytes are durable. What is
+    there and no regular file is just written to."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, mode, **how) as file:
+            yield file
+        return
+    path = os.path.realpath(path)
+    part = path + ".part"
+    try:
+        with open(part, mode, **how) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise
 
 
 def make(figures_of, arguments, usage, command):
@@ -26,11 +49,10 @@ def make(figures_of, arguments, usage, command):
                 continue
             columns, rows = table
             path = os.path.join(folder, name + ".csv")
-            with open(path + ".part", "w", newline="", encoding="utf-8") as file:
+            with whole_file(path, newline="", encoding="utf-8") as file:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(columns)
                 writer.writerows(rows)
-            os.replace(path + ".part", path)
             made += 1
             picture = os.path.splitext(path)[0] + ".png"
             subprocess.run([sys.executable, plot, path, picture, *note], check=False)

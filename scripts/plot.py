@@ -9,6 +9,8 @@ import csv
 import os
 import sys
 
+import figures
+
 # By number of the paper's figure: its title, and the title of the horizontal axis. None: a group of
 # bars for each application.
 FIGURES = {
@@ -157,6 +159,12 @@ def draw_patterns(axes, rows):
     axes.legend(fontsize="small")
 
 
+def save(figure, target):
+    form = os.path.splitext(target)[1][1:] or "png"
+    with figures.whole_file(target, "wb") as file:
+        figure.savefig(file, format=form, dpi=120)
+
+
 def main(arguments):
     if not 1 <= len(arguments) <= 3:
         print(__doc__, file=sys.stderr)
@@ -186,7 +194,7 @@ def main(arguments):
     if of_patterns:
         draw_patterns(axes, rows)
         axes.set_title("Access patterns with default settings")
-        figure.savefig(target, dpi=120)
+        save(figure, target)
         return 0
     (draw_apps if of_apps else draw_sweep)(axes, rows)
     title, x_label = FIGURES.get(rows[0]["figure"], ("", None if of_apps else "bytes"))
@@ -198,7 +206,7 @@ def main(arguments):
     axes.set_ylabel(unit + (" (higher is better)" if rises else ""))
     if x_label:
         axes.set_xlabel(x_label)
-    figure.savefig(target, dpi=120)
+    save(figure, target)
     return 0
 
 

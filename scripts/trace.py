@@ -9,6 +9,7 @@ import os
 import random
 import sys
 
+import figures
 import matplotlib
 
 matplotlib.use("Agg")
@@ -80,7 +81,8 @@ def main():
     figure.suptitle(f"{os.path.basename(trace)}: {len(requests)} requests in {seconds:.3f} s")
     draw_rates(above, requests, begin, seconds)
     draw_places(figure, below, requests, begin)
-    figure.savefig(picture, format="png", dpi=110)
+    with figures.whole_file(picture, "wb") as file:
+        figure.savefig(file, format="png", dpi=110)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
+#include <apps/common/report_files.hpp>
 #include <apps/common/script.hpp>
 #include <apps/gpufs/trace.hpp>
 #include <apps/gpufs/trace_report.hpp>
@@ -61,6 +62,7 @@ int run_trace(trace_options const& o) {
   if (!o.picture.empty() && std::filesystem::equivalent(o.file, o.picture, ignored))
     throw usage_error(
         fmt::format("--picture={}: is the trace, which is never written to", o.picture));
+  check_report_files({{"--picture", o.picture}}, {});
   auto const trace = read_trace(o.file);
   if (trace.begun == 0 && trace.requests.empty() && trace.malformed.empty())
     print_error("gpufs: {}: is empty: a program's trace begins with a line\n", o.file);

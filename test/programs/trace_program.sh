@@ -32,6 +32,19 @@ case $? in
   *) complain "picture: $(cat picture)" ;;
 esac
 
+# A place where no picture can be is told before the trace is read.
+said=$("$gpufs" trace run.json --picture none/run.png 2>&1)
+[ $? -eq 2 ] && [[ $said == "gpufs: --picture=none/run.png: there is no folder none" ]] ||
+  complain "picture: $said"
+# A picture that fails leaves the old one.
+if [ -s run.png ]; then
+  sum=$(cksum <run.png)
+  (ulimit -f 1 && trap '' XFSZ && "$gpufs" trace run.json --picture run.png >/dev/null 2>&1) &&
+    complain "a picture of more than a block was drawn"
+  [ "$sum" = "$(cksum <run.png)" ] || complain "an old picture was damaged"
+  [ ! -e run.png.part ] || complain "left behind: run.png.part"
+fi
+
 # A picture does not take the place of its trace, nor a trace that of another file.
 ln -s run.json linked.json
 said=$("$gpufs" trace run.json --picture linked.json 2>&1)
