@@ -10,6 +10,7 @@ import re
 import subprocess
 
 SOURCES = pathlib.Path(__file__).resolve().parent.parent
+DEVICES = ("cuda", "emulated")
 
 
 def first_match(pattern, text, where):
@@ -20,10 +21,14 @@ def first_match(pattern, text, where):
 
 
 def device_of_prefix(prefix):
-    config = pathlib.Path(prefix, "lib", "cmake", "gpufs", "gpufs-config.cmake")
-    if not config.is_file():
-        raise RuntimeError(f"GPUFS_PREFIX={prefix}: no gpufs is installed there: {config} is "
-                           "missing")
+    name = "cmake/gpufs/gpufs-config.cmake"
+    # lib, lib64, or Debian's lib/x86_64-linux-gnu.
+    root = pathlib.Path(prefix)
+    found = [*sorted(root.glob(f"lib*/{name}")), *sorted(root.glob(f"lib/*/{name}"))]
+    if not found:
+        raise RuntimeError(f"GPUFS_PREFIX={prefix}: no gpufs is installed there: lib/{name} is "
+                           "missing, and so is one in lib64")
+    config = found[0]
     return first_match(r"GPUFS_DEVICE[ \"]+(\w+)", config.read_text(encoding="utf-8"), config)
 
 
@@ -31,6 +36,8 @@ def label():
     prefix, device = os.environ.get("GPUFS_PREFIX"), os.environ.get("GPUFS_DEVICE")
     if not device and prefix:
         device = device_of_prefix(prefix)
+    if device and device not in DEVICES:
+        raise RuntimeError(f"GPUFS_DEVICE={device}: must be one of {', '.join(DEVICES)}")
     nvcc = ""
     if device != "emulated":
         done = subprocess.run([SOURCES / "scripts" / "find_nvcc.sh"], capture_output=True,
