@@ -57,10 +57,10 @@ target_include_directories(shown_fragments PRIVATE ${PROJECT_BINARY_DIR}/shown)
 # of CMake, python/tests runs those of Python.
 if(GPUFS_DEVICE STREQUAL "emulated")
   get_property(shown DIRECTORY PROPERTY gpufs_shown_blocks)
+  file(GLOB_RECURSE pages RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS docs/*.md)
   gpufs_test(document_blocks host
-    ${GPUFS_PYTHON3} scripts/document_block.py --check README.md docs/porting.md docs/mapping.md
-      docs/python.md -- ${shown} porting_before.cu CMakeLists.txt wrapped.cmake records.py swap.py
-      map.py)
+    ${GPUFS_PYTHON3} scripts/document_block.py --check README.md ${pages} --
+      ${shown} porting_before.cu CMakeLists.txt wrapped.cmake records.py swap.py map.py)
   # The figures of README.md are those of docs/results.
   gpufs_test(readme_figures host ${GPUFS_PYTHON3} scripts/results.py check)
   set_tests_properties(document_blocks readme_figures PROPERTIES
