@@ -11,17 +11,15 @@
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
-#include <apps/common/worker_threads.hpp>
 #include <apps/common/yardsticks.hpp>
 #include <apps/gpufs-grep/file_list.hpp>
 #include <apps/gpufs-grep/grep_run.hpp>
-#include <apps/gpufs-grep/reference.hpp>
+#include <apps/gpufs-grep/verify.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -55,7 +53,9 @@ void add_options(CLI::App& app, options& o) {
   app.add_option("--req", o.request, "bytes per gread")->capture_default_str();
   app.add_flag("--quiet,-q", o.quiet, "print the total only, on stdout");
   app.add_flag("--json", o.json, "print one JSON object per file, and one for the run");
-  app.add_flag("--verify", o.verify, "compare with counts made on the host");
+  app.add_flag("--verify", o.verify,
+               "compare with counts made on the host; status 2 if one differs or the "
+               "host cannot read a file");
   app.add_flag("--no-limits", o.no_limits, "with --json: do not measure limits and baselines");
 }
 
@@ -93,34 +93,6 @@ void complain(std::string const& path, std::string const& what) {
   print_error("gpufs-grep: {}: {}\n", path, what);
 }
 
-/// Files with another count on the host. Unreadable files are left out.
-std::vector<std::size_t> wrong_counts(std::vector<listed_file> const& files,
-                                      std::vector<std::int64_t> const& counts,
-                                      std::string const& word) {
-  std::vector<char> wrong(files.size(), 0);
-  std::atomic<std::size_t> next{0};
-  run_on_threads(io_threads(), [&](unsigned) {
-    std::string text;
-    for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) <
-                        files.size();) {  // a counter: orders nothing
-      if (counts[i] < 0) continue;
-      try {
-        host_file const file(files[i].path);
-        text.resize(file.size());
-        file.read(text.data(), text.size(), 0);
-        wrong[i] = count_lines(text, word) != static_cast<std::uint64_t>(counts[i]) ? 1 : 0;
-      } catch (std::exception const&) {
-        wrong[i] = 1;  // the device could read it
-      }
-    }
-  });
-  std::vector<std::size_t> all;
-  for (std::size_t i = 0; i < wrong.size(); ++i) {
-    if (wrong[i] != 0) all.push_back(i);
-  }
-  return all;
-}
-
 /// The files that can be opened, for the baselines: as many as descriptors allow.
 std::vector<host_file> open_for_baselines(std::vector<listed_file> const& files) {
   constexpr std::size_t most = 512;
@@ -144,7 +116,7 @@ struct outcome {
   std::uint64_t lines = 0;
   std::size_t matching = 0;
   std::size_t unreadable = 0;
-  std::vector<std::size_t> wrong;
+  verification verified;
   std::vector<std::string> notes;
 };
 
@@ -176,9 +148,12 @@ outcome search(options const& o, config const& settings) {
       r.matching += r.counts[i] != 0 ? 1 : 0;
     }
   }
-  if (o.verify) r.wrong = wrong_counts(files, r.counts, o.word);
-  for (std::size_t const i : r.wrong)
-    complain(files[i].path, fmt::format("{} lines on the device, not on the host", r.counts[i]));
+  if (o.verify) r.verified = verify_counts(files, r.counts, o.word);
+  for (auto const& [i, on_host] : r.verified.wrong)
+    complain(files[i].path,
+             fmt::format("{} lines on the device, {} on the host", r.counts[i], on_host));
+  for (auto const& [i, why] : r.verified.unverified)
+    complain(files[i].path, "could not be verified: " + why);
   return r;
 }
 
@@ -186,7 +161,7 @@ void print_json(options const& o, config const& settings, outcome const& r) {
   json_line j;
   add_heading(j, "grep");
   add_throughput(j, r.counters.bytes_delivered, r.seconds, r.counters);
-  j.boolean("verified", o.verify && r.wrong.empty());
+  j.boolean("verified", o.verify && r.verified.passed());
   if (!o.no_limits) {
     auto const open = open_for_baselines(r.list.files);
     std::uint64_t bytes = 0;
@@ -199,9 +174,16 @@ void print_json(options const& o, config const& settings, outcome const& r) {
       .integer("files", r.list.files.size())
       .integer("matching_files", r.matching)
       .integer("lines", r.lines);
-  j.integer("errors", r.unreadable).integer("wrong", r.wrong.size());
+  j.integer("errors", r.unreadable).integer("wrong", r.verified.wrong.size());
+  j.integer("unverified", r.verified.unverified.size());
   add_settings(j, settings);
   fmt::print("{}\n", j.str());
+}
+
+std::string said_of(verification const& v) {
+  if (!v.wrong.empty()) return "; COUNTS DIFFER from the host's";
+  if (v.passed()) return "; counts equal the host's";
+  return fmt::format("; {} files could not be verified", v.unverified.size());
 }
 
 int grep(options const& o, config const& settings) {
@@ -230,16 +212,14 @@ int grep(options const& o, config const& settings) {
         "gpufs-grep: {} lines in {} of {} files; {} bytes in {:.3f} s ({:.3f} GB/s) on {}{}\n",
         r.lines, r.matching, r.list.files.size(), r.counters.bytes_delivered, r.seconds,
         gigabytes_per_second(r.counters.bytes_delivered, r.seconds), current_device().name,
-        !o.verify         ? ""
-        : r.wrong.empty() ? "; counts equal the host's"
-                          : "; COUNTS DIFFER from the host's");
+        o.verify ? said_of(r.verified) : "");
     if (o.quiet)
       fmt::print("{}", summary);
     else
       print_error("{}", summary);
     for (auto const& note : r.notes) complain("note", note);
   }
-  if (r.unreadable != 0 || !r.wrong.empty()) return status_error;
+  if (r.unreadable != 0 || !r.verified.passed()) return status_error;
   return r.lines != 0 ? status_match : status_no_match;
 }
 

@@ -4,6 +4,7 @@
 #include <apps/common/generator.hpp>
 #include <apps/gpufs-grep/grep_kernel.hpp>
 #include <apps/gpufs-grep/reference.hpp>
+#include <apps/gpufs-grep/verify.hpp>
 #include <test/support/files.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -195,4 +197,30 @@ TEST_CASE("grep kernel: a file that cannot be opened gives -errno") {
   filesystem fs(small_config());
   CHECK(count_on_device(fs, "/nonexistent/file", 1, "a", 100, 512, 32) == -ENOENT);
   CHECK(count_on_device(fs, "/", 1, "a", 100, 512, 32) == -EISDIR);
+}
+
+TEST_CASE("verify_counts: counts in windows of any size, and tells what it could not read") {
+  test::scratch_folder const folder;
+  std::string const text = "a word\n\nwords in a line that is longer than windows\nword\n" +
+                           std::string(300, 'x') + " word\nat the end, a word";
+  std::vector<listed_file> files;
+  for (auto const* const name : {"right", "wrong", "unread", "none", "folder"})
+    files.push_back({folder / name, text.size()});
+  for (int i = 0; i < 3; ++i) std::ofstream(files[std::size_t(i)].path, std::ios::binary) << text;
+  std::filesystem::create_directory(files[4].path);
+  auto const right = static_cast<std::int64_t>(count_lines(text, "word"));
+  CHECK(right == 4);
+  for (std::size_t const window : {1, 7, 64, 1 << 20}) {
+    CAPTURE(window);
+    auto const v = verify_counts(files, {right, right + 1, -13, right, right}, "word", window);
+    CHECK(!v.passed());
+    REQUIRE(v.wrong.size() == 1);
+    CHECK(v.wrong[0].file == 1);
+    CHECK(v.wrong[0].on_host == std::uint64_t(right));
+    REQUIRE(v.unverified.size() == 2);
+    CHECK(v.unverified[0].file == 3);
+    CHECK(v.unverified[0].why == "No such file or directory");
+    CHECK(v.unverified[1].why == "must be a regular file");
+  }
+  CHECK(verify_counts({files[0]}, {right}, "word").passed());
 }

@@ -19,6 +19,7 @@ mkdir "$folder/tree"
 printf 'a word\nwords\nword' >"$folder/tree/two"
 : >"$folder/tree/empty"
 says 0 "$folder/tree/two:2" word "$folder/tree"
+says 0 "counts equal the host's" word "$folder/tree" --verify
 says 1 "$folder/tree/empty:0" absent "$folder/tree"
 # A stderr that takes nothing costs no status.
 "$grep" word "$folder/tree" 2>/dev/full >/dev/null || complain "stderr is full: status $?"
