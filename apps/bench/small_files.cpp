@@ -14,7 +14,6 @@
 #include <system_error>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace gpufs::apps {
@@ -38,10 +37,7 @@ void for_each_file(unsigned threads, std::uint64_t count, Work const& work) {
 }  // namespace
 
 small_files::small_files(std::string const& folder, std::uint64_t count, std::uint64_t bytes)
-    : folder_(fmt::format("{}/gpufs-bench-files-{}", folder, ::getpid())),
-      count_(count),
-      bytes_(bytes) {
-  if (::mkdir(folder_.c_str(), 0700) != 0) fail(folder_, errno);
+    : folder_(folder, "--dir", "gpufs-bench-files"), count_(count), bytes_(bytes) {
   try {
     for_each_file(io_threads(), count_, [this](std::uint64_t i) { make(i); });
   } catch (...) {
@@ -54,10 +50,11 @@ small_files::~small_files() { remove(); }
 
 void small_files::remove() const {
   for_each_file(io_threads(), count_, [this](std::uint64_t i) { ::unlink(path(i).c_str()); });
-  ::rmdir(folder_.c_str());
 }
 
-std::string small_files::path(std::uint64_t i) const { return fmt::format("{}/{:08}", folder_, i); }
+std::string small_files::path(std::uint64_t i) const {
+  return fmt::format("{}/{:08}", folder_.path(), i);
+}
 
 std::vector<std::uint64_t> small_files::contents(std::uint64_t i) const {
   std::vector<std::uint64_t> words(bytes_ / 8);

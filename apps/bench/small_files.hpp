@@ -1,13 +1,16 @@
 // Many small files, for the row `files` of `gpufs bench patterns`.
 #pragma once
 
+#include <apps/common/temporary_folder.hpp>
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace gpufs::apps {
 
-/// Files of equal size in a folder of their own, which goes with this object.
+/// Files of equal size in a folder of their own, which goes with this object. A signal that ends
+/// the program leaves it.
 class small_files {
  public:
   /// Makes `count` files of `bytes` bytes, a multiple of 8, with contents of their own.
@@ -37,7 +40,7 @@ class small_files {
   void make(std::uint64_t i) const;
   void remove() const;
 
-  std::string folder_;
+  temporary_folder folder_;
   std::uint64_t count_;
   std::uint64_t bytes_;
 };

@@ -10,6 +10,7 @@
 #include <apps/common/median.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
+#include <apps/common/temporary_folder.hpp>
 #include <apps/common/worker_threads.hpp>
 
 #include <fmt/format.h>
@@ -37,17 +38,16 @@ double since(steady::time_point start) {
   return std::chrono::duration<double>(steady::now() - start).count();
 }
 
-/// A name in a folder that is removed at the end.
+/// A name that nobody else uses. The file goes at the end; a signal that ends the program leaves
+/// it.
 class new_name {
  public:
   explicit new_name(std::string const& folder)
-      : path_(fmt::format("{}/gpufs-bench-{}", folder, ::getpid())) {}
-  ~new_name() { ::unlink(path_.c_str()); }
-  new_name(new_name const&) = delete;
-  new_name& operator=(new_name const&) = delete;
+      : folder_(folder, "--dir", "gpufs-bench-write"), path_(folder_.path() + "/file") {}
   [[nodiscard]] std::string const& path() const { return path_; }
 
  private:
+  temporary_folder folder_;
   std::string path_;
 };
 

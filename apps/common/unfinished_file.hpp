@@ -10,9 +10,9 @@
 namespace gpufs::apps {
 
 /// A file under another name until it is complete. What is there stays until then. If the new file
-/// is not completed, nothing is left of it; after a crash it may be left under the other name.
-/// It gets the permissions of a file that it replaces. A link stays, and the file that it leads to
-/// is replaced. A link that leads nowhere is replaced itself.
+/// is not completed, nothing is left of it. A crash, or a signal that ends the program, may leave
+/// it under the other name. It gets the permissions of a file that it replaces. A link stays, and
+/// the file that it leads to is replaced. A link that leads nowhere is replaced itself.
 class unfinished_file {
  public:
   /// Makes the file, empty, under a name beside `path` that is free and that nobody can guess.
