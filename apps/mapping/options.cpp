@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -98,6 +99,23 @@ void add_shared(std::vector<way>& ways, options const& o, coherence_protocol p) 
   if (p != coherence_protocol::rolling) ways.push_back({.how = variant::shared, .protocol = p});
 }
 
+/// Throws usage_error naming an option that was given and means nothing for the ways.
+void check_way_options(options const& o, std::vector<way> const& ways) {
+  options const unset;
+  bool const is_shared = std::ranges::find(ways, variant::shared, &way::how) != ways.end();
+  bool const rolls = std::ranges::any_of(ways, [](way const& w) {
+    return w.how == variant::shared && w.protocol == coherence_protocol::rolling;
+  });
+  auto const check = [](char const* option, std::vector<std::string> const& given,
+                        std::vector<std::string> const& usual, bool has_owner, char const* owner) {
+    if (given != usual && !has_owner)
+      throw usage_error(fmt::format("{}={}: is of {}", option, fmt::join(given, ","), owner));
+  };
+  check("--protocol", o.protocols, unset.protocols, is_shared, "--variant=shared");
+  check("--block", o.blocks, unset.blocks, rolls, "--variant=shared with --protocol=rolling");
+  check("--rolling", o.rolling, unset.rolling, rolls, "--variant=shared with --protocol=rolling");
+}
+
 }  // namespace
 
 char const* name_of(variant v) {
@@ -134,9 +152,9 @@ void add_options(CLI::App& app, options& o) {
   list("--variant", o.variants,
        "hand, shared, cpu, and of file workloads naive, managed; several take turns");
   list("--protocol", o.protocols, "of shared: batch, lazy, rolling; several take turns");
-  list("--block", o.blocks, "of shared: bytes of a block, 4K to 32M, or auto; several take turns");
+  list("--block", o.blocks, "of rolling: bytes of a block, 4K to 32M, or auto; several take turns");
   list("--rolling", o.rolling,
-       "of shared: blocks that may be written, or auto; several take turns");
+       "of rolling: blocks that may be written, or auto; several take turns");
   app.add_flag("--declare", o.declare, "launches declare what they use");
   app.add_option("--size,--footprint", o.size,
                  "smoke, paper, or a number for the first parameter; of file workloads: bytes")
@@ -185,6 +203,7 @@ std::vector<way> ways_of(options const& o, description const& of) {
     }
     for (auto const& p : o.protocols) add_shared(ways, o, named("--protocol", p, all_protocols));
   }
+  check_way_options(o, ways);
   return ways;
 }
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
@@ -53,9 +54,19 @@ void report::add(std::size_t w, measured const& m) {
     print_error("gpufs-mapping: {} {}: {}\n", description_.name, text_of(ways_[w]), failure);
     has_failed_ = true;
   }
-  if (options_.json) fmt::print("{}\n", json_of(w, m));
   if (!options_.json && !options_.summary) print_text(w, m);
-  if (!options_.json_file.empty()) append_line(options_.json_file, json_of(w, m));
+  waiting_.push_back(w);
+  auto const hand = std::ranges::find(ways_, variant::hand, &way::how) - ways_.begin();
+  auto const h = static_cast<std::size_t>(hand);
+  if (h == ways_.size() || runs_[h].size() >= runs_[w].size()) print_json();
+}
+
+void report::print_json() {
+  for (auto const w : std::exchange(waiting_, {})) {
+    std::string const line = json_of(w, runs_[w].back());
+    if (options_.json) fmt::print("{}\n", line);
+    if (!options_.json_file.empty()) append_line(options_.json_file, line);
+  }
 }
 
 void report::print_text(std::size_t w, measured const& m) const {

@@ -17,7 +17,7 @@ class report {
  public:
   report(options const& o, description const& d, setup const& of, std::vector<way> ways);
 
-  /// A run in ways[w].
+  /// A run in ways[w]. JSON of runs before the variant hand waits for that of the same round.
   void add(std::size_t w, measured const& m);
 
   /// Prints the medians, unless as JSON. Returns the program's exit status.
@@ -27,12 +27,14 @@ class report {
   [[nodiscard]] std::optional<double> ratio_to_hand(std::size_t w, std::size_t round) const;
   [[nodiscard]] std::string json_of(std::size_t w, measured const& m) const;
   void print_text(std::size_t w, measured const& m) const;
+  void print_json();
 
   options const& options_;
   description const& description_;
   setup const& setup_;
   std::vector<way> ways_;
   std::vector<std::vector<measured>> runs_;  // of each way
+  std::vector<std::size_t> waiting_;         // ways whose last run is not in JSON yet
   bool has_failed_ = false;
 };
 

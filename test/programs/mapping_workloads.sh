@@ -29,6 +29,9 @@ for workload in $("$program" list | sed -n 's/^\([^ ][^ ]*\) .*/\1/p'); do
   verified 2 "$workload" --variant hand,shared --seed 7
   "$program" "$workload" --variant cpu >/dev/null || complain "$workload --variant cpu"
 done
+# Each object has its ratio, also if the hand-written variant comes last.
+said=$("$program" vecadd --variant cpu,shared,hand --runs 2 --json)
+[ "$(grep -c '"ratio_to_hand": [0-9]' <<<"$said")" -eq 6 ] || complain "ratio_to_hand: $said"
 verified 3 vecadd --variant shared --block 4K --rolling 1,2,6 --set stride=100
 
 # refuses TEXT ARGUMENT...: a wrong option is refused by its name.
@@ -50,6 +53,11 @@ refuses "--block" vecadd --block 1K
 refuses "--block=5K: must be auto or a power of two from 4K to 32M" vecadd --block 5K
 refuses "--chunk=3M: must be auto or a power of two from 2M to 1G" vecadd --chunk 3M
 refuses "--rolling=0: must be a number from 1 to 1073741824" vecadd --rolling 0
+refuses "--protocol=nonsense: is of --variant=shared" vecadd --variant hand --protocol nonsense
+refuses "--block=garbage: is of --variant=shared with --protocol=rolling" vecadd \
+  --variant hand,cpu --block garbage
+refuses "--rolling=3: is of --variant=shared with --protocol=rolling" vecadd --protocol batch,lazy \
+  --rolling 3
 refuses "--size=0: must be a number from 1 to 281474976710656" vecadd --size 0
 refuses "--set n=abc: must be a number from 0 to 281474976710656" vecadd --set n=abc
 refuses "--json-to=$folder: Is a directory" vecadd --json-to "$folder"
