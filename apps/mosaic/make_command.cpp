@@ -7,7 +7,6 @@
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
-#include <apps/harness/picture_file.hpp>
 #include <apps/mosaic/make_command.hpp>
 #include <apps/mosaic/match_job.hpp>
 #include <apps/mosaic/sizes.hpp>
@@ -247,7 +246,7 @@ void add_options(CLI::App& command, make_options& o) {
 
 int make_mosaic(make_options const& o, config const& settings) {
   check_option("--runs", o.runs, 1, 1000);
-  check_picture_folder(o.output);
+  check_mosaic_output(database{o.data}, o.output);
   if (o.target == "self" && !o.input.empty()) throw usage_error("--target=self: not with --input");
   mosaic_problem p{{o.data}, load_index(database{o.data}.lsh()), {}};
   std::uint64_t const tiles = records_in(p.files.hist());

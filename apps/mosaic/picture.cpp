@@ -14,6 +14,7 @@
 
 #include <filesystem>
 #include <stdexcept>
+#include <system_error>
 
 namespace gpufs::apps {
 
@@ -102,6 +103,21 @@ picture read_picture(std::string const& path) {
         fmt::format("--input={}: could not be read (see above; needs python3)", path));
   }
   return read_raw(raw);
+}
+
+void check_mosaic_output(database const& d, std::string const& folder) {
+  check_picture_folder(folder);
+  if (folder.empty()) return;
+  std::uint64_t const tiles = records_in(d.hist());
+  std::error_code ignored;
+  if (!std::filesystem::exists(d.rgba(), ignored))
+    throw usage_error(
+        fmt::format("--output={}: a mosaic needs the pictures of the tiles, {}, which is not there "
+                    "(--histograms-only leaves it out)",
+                    folder, d.rgba()));
+  if (std::uint64_t const pictures = records_in(d.rgba()); pictures != tiles)
+    throw usage_error(fmt::format("--output={}: {} has {} tiles, {} has {}: make both again",
+                                  folder, d.rgba(), pictures, d.hist(), tiles));
 }
 
 std::string write_mosaic(picture const& p, std::span<tile_match const> best, database const& d,

@@ -31,6 +31,10 @@ struct picture {
 /// Throws usage_error naming --input, std::runtime_error.
 [[nodiscard]] picture read_picture(std::string const& path);
 
+/// Throws usage_error naming --output unless a mosaic can be written to the folder: that is one or
+/// can be made, and the database has a picture of each tile. Does nothing for an empty name.
+void check_mosaic_output(database const& d, std::string const& folder);
+
 /// Writes the mosaic to `folder`/mosaic.png and returns that path. A place without a tile gets its
 /// own average colour. Throws std::system_error.
 std::string write_mosaic(picture const& p, std::span<tile_match const> best, database const& d,

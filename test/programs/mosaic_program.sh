@@ -84,6 +84,15 @@ verified 1 --data "$folder/db" --target self --mode cpu --host-reads mmap
 
 refuses "must be a multiple of 32 from 32 to 256" make --data "$folder/db" --threads 512
 refuses "must have at least 32 x 32" make --data "$folder/db" --input "$folder/small.rgb8"
+# Without the tiles' pictures no mosaic can be written. That is told before any run.
+"$bin/mosaic" generate --data "$folder/bare" --tiles 100 --histograms-only >/dev/null &&
+  "$bin/mosaic" index --data "$folder/bare" >/dev/null || complain "generate --histograms-only"
+said=$("$bin/mosaic" make --data "$folder/bare" --mode cpu --output "$folder/bare-out" 2>&1)
+[ $? -eq 2 ] && [[ $said == "mosaic: --output=$folder/bare-out: a mosaic needs the pictures"* ]] ||
+  complain "make without tiles.rgba: $said"
+head -c 4096 "$folder/db/tiles.rgba" >"$folder/bare/tiles.rgba"
+refuses "bare/tiles.rgba has 1 tiles, " make --data "$folder/bare" --output "$folder/bare-out"
+[ ! -e "$folder/bare-out" ] || complain "a folder was made for no mosaic"
 
 # A database and its index must fit each other.
 truncate -s -4096 "$folder/db/tiles.hist"
