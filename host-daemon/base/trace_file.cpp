@@ -66,7 +66,6 @@ class open_traces {
 
  private:
   open_traces() = default;
-
   std::mutex mutex_;
   std::map<std::tuple<std::string, dev_t, ino_t>, std::weak_ptr<trace_file>> files_;
   pid_t process_ = ::getpid();
@@ -103,14 +102,14 @@ std::pair<std::size_t, int> write_all(int fd, std::string_view text) noexcept {
 
 constexpr std::string_view first_bytes = "{\"op\": \"begin\", \"time_ns\": ";
 
-// Whether a regular file begins as a trace does, or is empty.
-bool is_trace(std::string const& name, struct ::stat const& status) {
+// Whether a regular file begins as a trace does, or is empty. Sets `error` if it cannot be read.
+bool is_trace(std::string const& name, struct ::stat const& status, int& error) {
   if (status.st_size == 0) return true;
   int const fd = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  if (fd < 0) return false;
   char begin[first_bytes.size()] = {};
-  auto const got = ::pread(fd, begin, sizeof begin, 0);
-  ::close(fd);
+  auto const got = fd < 0 ? -1 : ::pread(fd, begin, sizeof begin, 0);
+  error = got < 0 ? errno : 0;
+  if (fd >= 0) ::close(fd);
   return got > 0 && std::string_view{begin, std::size_t(got)} == first_bytes;
 }
 
@@ -157,13 +156,14 @@ std::shared_ptr<trace_file> trace_file::open(std::string const& name, std::strin
   }
   using made = std::shared_ptr<trace_file>;
   return open_traces::get().find_or(fresh->name(), status, [&](bool first_here) -> made {
-    if (first_here && S_ISREG(status.st_mode) && !is_trace(fresh->name(), status)) {
+    bool const is_file = first_here && S_ISREG(status.st_mode);
+    if (int error = 0; is_file && !is_trace(fresh->name(), status, error)) {
       why = "has bytes that are no trace, and is not overwritten: name another file";
+      if (error != 0) why = fmt::format("has bytes, and cannot be read: {}", std::strerror(error));
       return nullptr;
     }
     // A lock that another process has says that the file is in use: then its lines stay.
-    if (first_here && S_ISREG(status.st_mode) &&
-        (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK))
+    if (is_file && (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK))
       static_cast<void>(::ftruncate(fd, 0));
     static_cast<void>(::flock(fd, LOCK_SH | LOCK_NB));
     made kept{std::move(fresh)};

@@ -260,6 +260,28 @@ TEST_CASE("trace: a file that has other bytes is left alone, also one that is re
   CHECK(text_of(other) == "precious\n");
 }
 
+TEST_CASE("trace: a file that may be written and not read is left alone, and why is told") {
+  scratch_folder const folder;
+  auto const name = folder / "secret";
+  write_text(name, "precious\n");
+  REQUIRE(::chmod(folder.path().c_str(), 0755) == 0);
+  REQUIRE(::chmod(name.c_str(), 0222) == 0);
+  auto const user = ::geteuid();
+  if (user == 0) REQUIRE(::seteuid(65534) == 0);  // may read any file
+  std::vector<std::string> notes;
+  {
+    filesystem fs(traced(name));
+    notes = fs.notes();
+  }
+  if (user == 0) REQUIRE(::seteuid(0) == 0);
+  CHECK(std::ranges::any_of(notes, [&](std::string const& note) {
+    return note.find("trace=" + name +
+                     ": has bytes, and cannot be read: " + std::strerror(EACCES)) != note.npos;
+  }));
+  REQUIRE(::chmod(name.c_str(), 0600) == 0);
+  CHECK(text_of(name) == "precious\n");
+}
+
 TEST_CASE("trace: the filesystems of a process share it, the next process begins it anew") {
   scratch_folder const folder;
   auto const file = make_file(folder, "a", 8192);
