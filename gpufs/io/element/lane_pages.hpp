@@ -64,7 +64,8 @@ __device__ __forceinline__ bool may_have_new_version(lane_file const& f) {
 /// The same for a group, whose lanes look pages up together. True also if their arrays were made of
 /// two versions: refresh() gives all of them one. All lanes of the group call.
 __device__ __forceinline__ bool has_new_version(converged_group const& g, lane_file const& f) {
-  return g.any(may_have_new_version(f) || f.file.version != g.shfl(f.file.version, 0));
+  bool const differs = f.file.version != g.shfl(f.file.version, 0);  // each lane takes part
+  return g.any(differs || may_have_new_version(f));
 }
 
 /// Loads version and size of a file again. All lanes of the group call, and hold nothing that
