@@ -52,38 +52,58 @@ struct lengths {
   std::uint64_t before, kept, wanted;
 };
 
-// Gives the file `size` bytes. Returns 0 or -errno.
+// Makes the file `size` bytes long, unless it is longer: others may have made it so since. Returns
+// 0 or -errno.
+int lengthen(daemon::stored_file const& file, std::uint64_t size, bool with_blocks) {
+  // This one never makes it shorter, but gives its last byte a block.
+  if (with_blocks &&
+      while_interrupted([&] {
+        return ::fallocate(file.read_descriptor(), 0, off_t(size - 1), 1) == 0 ? 0 : -errno;
+      }) == 0)
+    return 0;
+  struct ::stat now {};
+  if (int const error = file.status(now); error != 0) return error;
+  if (std::uint64_t(now.st_size) >= size) return 0;
+  return while_interrupted([&] { return file.truncate(size); });
+}
+
+// Gives the file `size` bytes at least, and those from `from` on blocks. Returns 0 or -errno.
 int grow(daemon::stored_file const& file, std::uint64_t from, std::uint64_t size,
          bool with_blocks) {
   daemon::no_size_signal const quiet;
-  if (int const error = while_interrupted([&] { return file.truncate(size); }); error != 0)
-    return error;
-  if (!with_blocks) return 0;
-  int const error = while_interrupted([&] { return file.allocate(from, size - from); });
-  return error == -EOPNOTSUPP ? 0 : error;
+  // The blocks first, so that a full disk leaves the size as it is.
+  if (with_blocks) {
+    int const error = while_interrupted([&] { return file.allocate(from, size - from); });
+    if (error != 0 && error != -EOPNOTSUPP) return error;
+  }
+  return lengthen(file, size, with_blocks);
 }
 
-// The same, or leaves it `from` bytes long and refuses.
-void grow_or_refuse(daemon::stored_file const& file, std::string const& name, std::uint64_t from,
-                    std::uint64_t size, bool with_blocks) {
+// The same, or refuses. A file that was `before` bytes long stays so.
+void grow_or_refuse(daemon::stored_file const& file, std::string const& name, std::uint64_t before,
+                    std::uint64_t from, std::uint64_t size, bool with_blocks) {
   if (size <= from) return;
   int const error = grow(file, from, size, with_blocks);
   if (error == 0) return;
-  static_cast<void>(file.truncate(from));
+  // Blocks behind its end are given back. Others may have written there.
+  struct ::stat now {};
+  if (file.status(now) == 0 && std::uint64_t(now.st_size) == before)
+    static_cast<void>(file.truncate(before));
   refuse(name, -error, fmt::format("{} bytes: {}", size, std::strerror(-error)));
 }
 
-// A file that is to be cut is made as long as wanted before: nothing is lost of one for which there
-// is no room.
+// A file that is to be cut gets all of its blocks before: nothing is lost of one for which there is
+// no room.
 void make_length(daemon::stored_file const& file, std::string const& name, lengths const& l,
                  bool with_blocks) {
   if (l.before > l.kept) {
-    grow_or_refuse(file, name, l.before, l.wanted, with_blocks);
+    auto const from = with_blocks ? l.kept : l.before;
+    grow_or_refuse(file, name, l.before, from, l.wanted, with_blocks);
     int const error = while_interrupted([&] { return file.truncate(l.kept); });
     if (error != 0)
       refuse(name, -error, std::string("cannot be truncated: ") + std::strerror(-error));
   }
-  grow_or_refuse(file, name, l.kept, l.wanted, with_blocks);
+  grow_or_refuse(file, name, l.kept, l.kept, l.wanted, with_blocks);
 }
 
 }  // namespace

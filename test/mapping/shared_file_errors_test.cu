@@ -1,6 +1,7 @@
 // Files that cannot be mapped, read or written: every error is named, and nothing is lost.
 #include <gpufs/config.hpp>
 #include <gpufs/mapping.hpp>
+#include <gpufs/owner/shared_file.hpp>
 
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/memory_file.hpp>
@@ -251,4 +252,55 @@ TEST_CASE("files that are refused for want of room: new ones go, and truncate dr
   mapping const m =
       memory.map(path, {.access = access::write, .create = true, .length = 1024 * kibi});
   CHECK(std::filesystem::file_size(path) == 1024 * kibi);
+}
+
+TEST_CASE("a file that others make longer while it is mapped keeps their bytes") {
+  for (bool const is_scratch : {false, true}) {
+    CAPTURE(is_scratch);
+    named_file const file;
+    file.write({7}, 0);
+    auto const opened = owner::open_to_map(
+        file.path(), file.path(),
+        {.access = access::read_write, .create = true, .length = 64 * kibi, .scratch = is_scratch});
+    file.write({8}, 128 * kibi - 4);
+    opened.prepare();
+    CHECK(std::filesystem::file_size(file.path()) == 128 * kibi);
+    CHECK(file.content().front() == 7);
+    CHECK(file.content().back() == 8);
+  }
+}
+
+TEST_CASE("child: cuts a file with holes on a full disk") {
+  if (!is_part("cuts a file with holes on a full disk")) return;
+  auto const path = given_path() + "/data";
+  std::uint32_t const old = 7;
+  int const fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  REQUIRE(::pwrite(fd, &old, sizeof old, 0) == ssize_t(sizeof old));
+  REQUIRE(::ftruncate(fd, 4096 * kibi) == 0);
+  shared_memory memory;
+  for (std::uint64_t const length : {2048 * kibi, 8192 * kibi}) {
+    auto const error = refused([&] {
+      static_cast<void>(memory.map(
+          path, {.access = access::write, .create = true, .truncate = true, .length = length}));
+    });
+    CHECK(error.code == ENOSPC);
+    std::uint32_t now = 0;
+    CHECK(::pread(fd, &now, sizeof now, 0) == ssize_t(sizeof now));
+    CHECK(now == old);
+    CHECK(std::filesystem::file_size(path) == 4096 * kibi);
+  }
+  mapping const m = memory.map(
+      path, {.access = access::write, .create = true, .truncate = true, .length = 256 * kibi});
+  CHECK(std::filesystem::file_size(path) == 256 * kibi);
+  ::close(fd);
+}
+
+TEST_CASE("truncate drops nothing of a file with holes for which there is no room") {
+  scratch_folder const folder;
+  child c("cuts a file with holes on a full disk", folder.path(), {.tmpfs_bytes = 1024 * kibi});
+  if (!c.refused().empty()) {
+    MESSAGE("not run: " << c.refused());
+    return;
+  }
+  CHECK(c.succeeds());
 }
