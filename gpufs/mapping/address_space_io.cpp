@@ -149,7 +149,7 @@ bool address_space::scatter_to_host(object& o, std::uint64_t block, std::uint64_
       if (!has_failed_) states_.evict_beyond_limit();
       transfers_.start_sends();
     } catch (no_mappings const&) {
-      if (o.states[block] != block_state::read_only) throw;
+      if (o.states[block] != block_state::read_only && !o.single.contains(block)) throw;
       is_open = false;
     }
   std::memcpy(range_.host_bytes(to), bytes.data(), bytes.size());

@@ -363,6 +363,37 @@ TEST_CASE("no more mappings: what a pipe gave is in the memory, and in the file"
   CHECK(file.content() == content);
 }
 
+TEST_CASE("no more mappings: what a pipe gave is in memory that the device uses at the host") {
+  auto content = numbers(64 * kibi);
+  named_file const file(content);
+  auto config = by_signals();
+  config.device_memory = 1;
+  config.host_memory = 4 * mebi;
+  shared_memory memory(config);
+  mapping m = memory.map(file.path(), {.access = access::read_write, .block = 64 * kibi});
+  auto* const words = m.as<std::uint32_t>();
+  launch(add_to_words, 1, 32, words, 64 * kibi, 1u);  // its blocks are closed from now on
+  for (auto& word : content) ++word;
+  memory.synchronize();
+  REQUIRE(m.tiers().host != 0);
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  std::uint32_t const given[] = {101, 102, 103};
+  REQUIRE(::write(ends[1], given, sizeof given) == ssize_t(sizeof given));
+  protections_to_refuse = 1000;
+  CHECK(memory.read(ends[0], words + 7, sizeof given) == std::int64_t(sizeof given));
+  protections_to_refuse = 0;
+  ::close(ends[0]);
+  ::close(ends[1]);
+  std::copy(std::begin(given), std::end(given), content.begin() + 7);
+  CHECK(words[7] == 101);
+  CHECK(words[6] == content[6]);
+  launch(add_to_words, 1, 32, words + 8, 1, 5u);
+  content[8] += 5;
+  CHECK(m.sync() == 0);
+  CHECK(file.content() == content);
+}
+
 TEST_CASE("no more mappings: a touch beside a call waits for its end") {
   auto const content = numbers(64 * kibi);
   named_file const file(content);
