@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <utility>
 
 namespace gpufs::shared {
 
@@ -17,27 +18,31 @@ class arena {
     for (auto at = free_.begin(); at != free_.end(); ++at) {
       auto const [offset, room] = *at;
       if (room < bytes) continue;
-      free_.erase(at);
-      if (room > bytes) free_.emplace(offset + bytes, room - bytes);
+      auto rest = free_.extract(at);
+      rest.key() += bytes;
+      rest.mapped() -= bytes;
+      if (room > bytes) free_.insert(std::move(rest));
       return offset;
     }
     return std::nullopt;
   }
 
+  /// Needs memory only if no neighbour is free. If there is none, nothing changes.
   void give_back(std::uint64_t offset, std::uint64_t bytes) {
-    auto next = free_.upper_bound(offset);
-    if (next != free_.end() && next->first == offset + bytes) {
-      bytes += next->second;
-      next = free_.erase(next);
+    auto const next = free_.upper_bound(offset);
+    bool const joins_next = next != free_.end() && next->first == offset + bytes;
+    auto const before = next == free_.begin() ? free_.end() : std::prev(next);
+    if (before != free_.end() && before->first + before->second == offset) {
+      before->second += bytes + (joins_next ? next->second : 0);
+      if (joins_next) free_.erase(next);
+    } else if (joins_next) {
+      auto grown = free_.extract(next);
+      grown.key() = offset;
+      grown.mapped() += bytes;
+      free_.insert(std::move(grown));
+    } else {
+      free_.emplace(offset, bytes);
     }
-    if (next != free_.begin()) {
-      auto const before = std::prev(next);
-      if (before->first + before->second == offset) {
-        before->second += bytes;
-        return;
-      }
-    }
-    free_.emplace(offset, bytes);
   }
 
  private:

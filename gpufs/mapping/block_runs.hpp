@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <utility>
 #include <vector>
 
 namespace gpufs::shared {
@@ -21,19 +22,27 @@ struct block_run {
   bool operator==(block_run const&) const = default;
 };
 
-/// Costs follow the number of runs, not that of blocks.
+/// Costs follow the number of runs, not that of blocks. If memory runs out, add() and take() leave
+/// the set as it was.
 class block_runs {
  public:
   void add(block_run r) {
     if (r.first >= r.end) return;
     auto at = runs_.upper_bound(r.first);
     if (at != runs_.begin() && std::prev(at)->second >= r.first) --at;
-    while (at != runs_.end() && at->first <= r.end) {
-      r.first = std::min(r.first, at->first);
-      r.end = std::max(r.end, at->second);
+    if (at == runs_.end() || at->first > r.end) {
+      runs_.emplace(r.first, r.end);
+      return;
+    }
+    // A run that is there grows.
+    auto grown = runs_.extract(at++);
+    grown.key() = std::min(grown.key(), r.first);
+    grown.mapped() = std::max(grown.mapped(), r.end);
+    while (at != runs_.end() && at->first <= grown.mapped()) {
+      grown.mapped() = std::max(grown.mapped(), at->second);
       at = runs_.erase(at);
     }
-    runs_.emplace(r.first, r.end);
+    runs_.insert(std::move(grown));
   }
 
   /// Takes the blocks of `r` out. Returns those that were in the set.
@@ -42,9 +51,17 @@ class block_runs {
     for (auto const& t : taken) {
       auto const at = std::prev(runs_.upper_bound(t.first));
       block_run const whole{at->first, at->second};
-      runs_.erase(at);
-      if (whole.first < t.first) runs_.emplace(whole.first, t.first);
-      if (t.end < whole.end) runs_.emplace(t.end, whole.end);
+      if (whole.first < t.first) {
+        // Only a run of which both ends stay needs memory, and then it is the only one.
+        if (t.end < whole.end) runs_.emplace(t.end, whole.end);
+        at->second = t.first;
+      } else if (t.end < whole.end) {
+        auto rest = runs_.extract(at);
+        rest.key() = t.end;
+        runs_.insert(std::move(rest));
+      } else {
+        runs_.erase(at);
+      }
     }
     return taken;
   }
@@ -76,6 +93,12 @@ class block_runs {
     std::vector<block_run> all;
     for (auto const& [first, end] : runs_) all.push_back({first, end});
     return all;
+  }
+
+  /// Calls function(run) for all of them. Needs no memory.
+  template <class Function>
+  void for_each(Function const& function) const {
+    for (auto const& [first, end] : runs_) function(block_run{first, end});
   }
 
   [[nodiscard]] bool empty() const { return runs_.empty(); }
