@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -71,6 +73,15 @@ address_space::~address_space() {
 void address_space::fail() noexcept {
   has_failed_ = true;
   tell_changes();
+}
+
+int address_space::lacks_memory() noexcept {
+  try {
+    why_refused_ = "no host memory left";
+  } catch (std::bad_alloc const&) {
+    why_refused_.clear();
+  }
+  return -ENOMEM;
 }
 
 // Under the mutex: this object may go as soon as no call is under way.

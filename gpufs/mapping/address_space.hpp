@@ -88,6 +88,9 @@ class address_space {
   [[nodiscard]] std::optional<part> part_at(void const* first, std::uint64_t bytes, bool writes);
   /// Ends the call behind the work that the stream has so far.
   void end_behind(stream& on, std::int64_t call) noexcept;
+  /// Ends a call for which nothing was launched: what the CPU has of batch objects stays the
+  /// newest.
+  void cancel(std::int64_t call) noexcept;
 
   /// Waits for calls that have been launched, with signals.
   void wait_for_calls();
@@ -131,7 +134,7 @@ class address_space {
   void set_up_states(object& o);
   void set_up_file(object& o);
   void set_up_chunks(object& o);
-  void forget(quiet_lock& lock, object& o);
+  void forget(quiet_lock& lock, object& o) noexcept;
   void stop_filling(quiet_lock& lock, object& o);
   void join_filler(quiet_lock& lock, object& o);
   using used_objects = std::vector<std::pair<object*, use>>;
@@ -145,25 +148,30 @@ class address_space {
   void end_left_over(object& o, fill_job& job);
   [[nodiscard]] bool reads_no_more(file_side const& f) const;
   [[nodiscard]] bool is_stopped(file_side const& f) const;
-  void note_error(object& o, std::uint64_t offset, int error);
+  void note_error(object& o, std::uint64_t offset, int error) noexcept;
   void tell_changes();
   [[nodiscard]] bool keeps_writers_out(object const& o) const;
   [[nodiscard]] bool may_be_written(object const& o, block_run r) const;
   [[nodiscard]] bool close_written(object& o, block_run r);
   [[nodiscard]] std::vector<write_piece> pieces_to_write(object& o, block_run blocks);
   int write_from_host(object& o, block_run blocks);
-  int end_write_back(object& o, std::vector<write_piece> const& pieces);
+  struct written_pages;
+  [[nodiscard]] static written_pages all_written(file_side const& f,
+                                                 std::vector<write_piece> const& pieces);
+  int end_write_back(object& o, std::vector<write_piece> const& pieces, written_pages at_most);
   [[nodiscard]] int make_durable(quiet_lock& lock, object& o);
   int drop(object& o, bool also_changed);
+  int drop_bytes(object& o, bool also_changed);
   void make_dirty(object& o, std::uint64_t block, bool rolls);
   [[nodiscard]] block_run hand_over(object& o, use const& u, bool is_first);
-  void leave_to_device(object& o, block_run written, bool writes);
+  void leave_to_device(object& o, block_run written);
   void order(stream& on, used_objects const& all);
   void use_range(object& o, use const& u);
   void take_ended_calls();
-  void end_call(std::int64_t call);
-  void drop_uses(std::int64_t call);
+  void end_call(std::int64_t call) noexcept;
+  void drop_uses(std::int64_t call) noexcept;
   void fail() noexcept;
+  static int lacks_memory() noexcept;
   void count_call(used_objects const& all, bool is_declared);
   void end_use(object& o, block_run r);
   object* object_at(std::uint64_t offset);
@@ -199,10 +207,12 @@ class address_space {
   void leave_host(quiet_lock& lock, object& o, std::size_t i);
   void leave_file_windows(quiet_lock& lock, object& o);
   [[nodiscard]] int enter_host(quiet_lock& lock, object& o, std::size_t i);
+  void use_at_host(object& o, std::size_t i);
   void set_tier(object& o, std::size_t i, tier to);
   void forget_chunks(object& o);
   void keep_at_host(object& o, block_run blocks);
   void send_chunk(object& o, block_run blocks);
+  [[nodiscard]] bool send_protected(object& o, block_run blocks);
   void give_up_at_host(quiet_lock& lock, object& o, std::size_t i);
   void drop_partly_absent(object& o, block_run blocks);
   void shrink_budget(tier t, std::string const& why);

@@ -22,6 +22,8 @@ void address_space::acquire_batches() {
     if (!o.is_at_device || !o.uses.empty()) continue;
     try {
       if (o.is_changed) transfers_.fetch(o, o.all(), why);
+    } catch (std::bad_alloc const&) {
+      throw;  // it is fetched next time
     } catch (...) {
       fail();
       throw;
@@ -113,6 +115,8 @@ int address_space::send(object& o, block_run r) {
       states_.clean(o, run, released);
     }
     transfers_.wait_for_sends();
+  } catch (std::bad_alloc const&) {
+    return -ENOMEM;
   } catch (std::exception const&) {
     fail();
     return -EIO;

@@ -1,14 +1,12 @@
-// Calls: blocks are handed to the device before a launch, and can be had back when it has ended.
+// Calls begin: blocks are handed to the device before a launch.
 #include <gpufs/mapping/address_space.hpp>
 #include <gpufs/mapping/device_scope.hpp>
 #include <gpufs/mapping/no_mappings.hpp>
-#include <gpufs/mapping/stream_wait.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 
 #include <algorithm>
 #include <cerrno>
 #include <exception>
-#include <iterator>
 #include <new>
 #include <utility>
 #include <vector>
@@ -50,7 +48,7 @@ int address_space::collect(parts_of_call const& parts, used_objects& all) {
 
 // The same, as soon as the device has the bytes of files that the call uses.
 int address_space::bring_all(quiet_lock& lock, parts_of_call const& parts, missing_bytes missing,
-                             used_objects& all) {
+                             used_objects& all) try {
   std::size_t cuts = 0;
   for (;;) {
     take_ended_calls();
@@ -82,6 +80,8 @@ int address_space::bring_all(quiet_lock& lock, parts_of_call const& parts, missi
     if (int const error = bring(lock, *waits->first, waits->second.blocks); error != 0)
       return error;
   }
+} catch (std::bad_alloc const&) {
+  return lacks_memory();
 }
 
 int address_space::prepare(parts_of_call const& parts) {
@@ -109,17 +109,15 @@ std::int64_t address_space::begin(parts_of_call const& parts, beginning const& h
       written.push_back(hand_over(*at->first, at->second, is_first_of_object(all, at)));
     transfers_.wait_for_sends();
     // Not before the device has them: what it lacks can be saved from the CPU's side.
-    for (std::size_t i = 0; i < all.size(); ++i)
-      leave_to_device(*all[i].first, written[i], all[i].second.writes);
     for (auto const& [o, u] : all) use_range(*o, u);
+    for (std::size_t i = 0; i < all.size(); ++i) leave_to_device(*all[i].first, written[i]);
   } catch (no_mappings const&) {
     drop_uses(std::int64_t(number));
     why_refused_ = no_mappings::text;
     return -ENOMEM;
   } catch (std::bad_alloc const&) {
     drop_uses(std::int64_t(number));
-    why_refused_ = "no host memory left";
-    return -ENOMEM;
+    return lacks_memory();
   } catch (std::exception const&) {
     drop_uses(std::int64_t(number));
     fail();
@@ -179,7 +177,7 @@ block_run address_space::hand_over(object& o, use const& u, bool is_first) {
   if (o.protocol == coherence_protocol::batch) {
     constexpr reason why{nullptr, &mapping_statistics::batch_h2d_bytes};
     // Between two calls without a synchronize() the device has the newest bytes.
-    if (is_first && o.single.empty() && !o.is_at_device) transfers_.queue_send(o, o.all(), why);
+    if (is_first && o.single.empty() && !o.is_sent()) transfers_.queue_send(o, o.all(), why);
     return {0, 0};
   }
   int error = 0;
@@ -204,11 +202,7 @@ block_run address_space::hand_over(object& o, use const& u, bool is_first) {
 }
 
 // The device has all bytes that a call uses. The CPU may do nothing with `written`.
-void address_space::leave_to_device(object& o, block_run written, bool writes) {
-  if (o.protocol == coherence_protocol::batch && o.single.empty()) {
-    o.is_at_device = true;
-    o.is_changed = o.is_changed || writes;
-  }
+void address_space::leave_to_device(object& o, block_run written) {
   for (auto const& run : o.readable.within(written))
     states_.set_state(o, run, block_state::invalid);
 }
@@ -224,77 +218,6 @@ void address_space::use_range(object& o, use const& u) {
   }
   for (auto const& r : to_map.within(u.blocks))
     range_.begin_use(o.begin_of(r), o.pages_of(r), u.writes);
-}
-
-void address_space::end_behind(stream& on, std::int64_t call) noexcept {
-  if (in_forked_child()) return;  // the call is the parent's
-  quiet_lock lock(mutex_);
-  try {
-    device_scope const here(device_);
-    ending_.insert(call);  // first, as it may find no memory
-    ends_.add(on, call);
-  } catch (...) {
-    // No mark lies behind the call. Its kernel may run.
-    fail();
-    lock.beside([&] { wait_for_end(on); });
-    end_call(call);
-  }
-}
-
-void address_space::wait_for_calls() {
-  if (in_forked_child()) return;
-  quiet_lock lock(mutex_);
-  // Others may launch on and on.
-  auto const last = last_call_;
-  wait_until(lock, [&] { return ending_.empty() || *ending_.begin() > last; });
-}
-
-void address_space::take_ended_calls() {
-  for (auto const call : ends_.ask()) end_call(call);
-}
-
-void address_space::end_call(std::int64_t call) {
-  ending_.erase(call);
-  drop_uses(call);
-  tell_changes();
-}
-
-void address_space::drop_uses(std::int64_t call) {
-  auto const is_of_call = [call](use const& u) { return u.call == std::uint64_t(call); };
-  for (auto& [offset, o] : objects_) {
-    if (!device_memory::shared_range::hands_over && o.glimpses.empty()) {
-      std::erase_if(o.uses, is_of_call);
-      continue;
-    }
-    std::vector<use> ended;
-    std::ranges::copy_if(o.uses, std::back_inserter(ended), is_of_call);
-    if (ended.empty()) continue;
-    std::erase_if(o.uses, is_of_call);
-    for (auto const& u : ended) end_use(o, u.blocks);
-  }
-}
-
-// Gives the CPU back what no other call uses.
-void address_space::end_use(object& o, block_run r) {
-  if constexpr (!device_memory::shared_range::hands_over) return end_glimpses(o, r);
-  for (auto const& free : o.unused(r)) {
-    if (!range_.end_use(o.begin_of(free), o.pages_of(free))) {
-      // The device's bytes lie there still. The CPU shall not take them for its own.
-      static_cast<void>(states_.protect(o, free, host_access::none));
-      fail();
-      continue;
-    }
-    if (o.protocol == coherence_protocol::batch) {
-      if (states_.protect(o, free, host_access::read_write) != 0) fail();
-      continue;
-    }
-    // The device has these bytes, too. So blocks that cannot be protected are fetched again.
-    for (auto const& run : o.readable.within(free)) {
-      if (states_.protect(o, run, host_access::read) != 0)
-        states_.set_state(o, run, block_state::invalid);
-    }
-    for (auto const& run : o.single.within(free)) restore_single(o, run);
-  }
 }
 
 }  // namespace gpufs::shared

@@ -65,6 +65,7 @@ bool address_space::try_to_answer(fault& f) {
   // is answered after this.
   try {
     transfers_.start_sends();
+  } catch (std::bad_alloc const&) {  // they start with the next ones
   } catch (std::exception const&) {
     fail();
   }
@@ -163,9 +164,13 @@ fault_answer address_space::serve_absent(quiet_lock& lock, object& o, block_run 
 }
 
 // See block_states. Host memory keeps blocks whose only memory it is.
-void address_space::make_dirty(object& o, std::uint64_t block, bool rolls) {
+void address_space::make_dirty(object& o, std::uint64_t block, bool rolls) try {
   states_.make_dirty(o, block, rolls);
   if (o.single.contains(block)) tiers_.keep(o, o.chunk_of(block));
+} catch (std::bad_alloc const&) {
+  // It is open for writing already, and would be written unseen.
+  if (states_.protect(o, {block, block + 1}, host_access::read) != 0) fail();
+  throw;
 }
 
 }  // namespace gpufs::shared

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -133,7 +134,7 @@ void address_space::leave_file_windows(quiet_lock& lock, object& o) {
 
 // The device lacks bytes of the file from now on, and the CPU's side, too. `also_changed`: of the
 // whole object, else of units that nobody has changed, if others have changed the file.
-int address_space::drop(object& o, bool also_changed) {
+int address_space::drop(object& o, bool also_changed) try {
   if (o.file == nullptr || o.file->file == nullptr || (o.file->is_scratch && !also_changed))
     return 0;
   auto& f = *o.file;
@@ -144,6 +145,8 @@ int address_space::drop(object& o, bool also_changed) {
   try {
     device_scope const here(device_);
     transfers_.wait_for_sends();  // they would land on bytes of the file that come next
+  } catch (std::bad_alloc const&) {
+    throw;
   } catch (std::exception const&) {
     fail();
     return -EIO;
@@ -156,33 +159,53 @@ int address_space::drop(object& o, bool also_changed) {
   }
   if (!also_changed && f.seen == now) return 0;
   if (o.is_read_only()) leave_file_windows(lock, o);
-  f.seen = settled_version(*f.file);
+  auto const seen = settled_version(*f.file);
+  if (int const error = drop_bytes(o, also_changed); error != 0) return error;
+  f.seen = seen;
+  return 0;
+} catch (std::bad_alloc const&) {
+  return -ENOMEM;
+}
+
+// Returns 0 or -EIO. If memory runs out, nothing has changed but for blocks that are closed: a
+// touch opens them.
+int address_space::drop_bytes(object& o, bool also_changed) {
+  auto& f = *o.file;
   block_runs dropped;
   dropped.add(f.units_of(0, o.bytes));
-  if (also_changed) {
-    states_.forget_dirty(o, o.all());
-    f.changed = f.refused = f.spilled = {};
-    f.loss = 0;
-  } else {
+  if (!also_changed) {
     for (auto const& run : f.changed.runs()) {
       auto const bytes = o.bytes_in(run);
       dropped.take(f.units_of(bytes.first, bytes.end));
     }
   }
-  if (f.begins_with == first_bytes::zeros && !f.is_scratch) f.begins_with = first_bytes::file;
+  auto absent = f.absent, readable = o.readable;
+  std::vector<block_run> closed;
   for (auto const& run : dropped.runs()) {
-    f.absent.add(run);
+    absent.add(run);
     if (o.is_read_only()) continue;
     // The whole blocks of these units.
     auto const blocks =
         o.blocks_of(run.first * f.unit_bytes,
                     std::min(run.end * f.unit_bytes, o.bytes) - run.first * f.unit_bytes);
-    states_.set_state(o, blocks, block_state::invalid);
-    if (states_.protect(o, blocks, host_access::none) != 0) {
-      fail();
-      return -EIO;
-    }
+    readable.take(blocks);
+    closed.push_back(blocks);
   }
+  for (auto const& blocks : closed) {
+    if (states_.protect(o, blocks, host_access::none) == 0) continue;
+    fail();
+    return -EIO;
+  }
+  // Nothing below needs memory.
+  if (also_changed) {
+    states_.forget_dirty(o, o.all());
+    f.changed = f.refused = f.spilled = {};
+    f.loss = 0;
+  }
+  if (f.begins_with == first_bytes::zeros && !f.is_scratch) f.begins_with = first_bytes::file;
+  f.absent = std::move(absent);
+  o.readable = std::move(readable);
+  for (auto const& blocks : closed) states_.set_invalid(o, blocks);
   return 0;
 }
 
@@ -212,12 +235,12 @@ int address_space::remap(object& o, file_to_map const& what) {
   if (f.loss != 0) return f.loss;
   f.is_busy = is_busy = true;                      // nobody brings bytes, or uses it for writing
   f.stops.store(true, std::memory_order_relaxed);  // leave_file_windows() may have ended meanwhile
-  auto const pinned = transfers_.forget_pins(o, all_pieces);
+  auto const pinned = transfers_.forget_all_pins(o);
   for (std::size_t i = 0; i < o.chunks.size(); ++i)
     if (o.chunks[i].where == tier::host) leave_host(lock, o, i);
   auto known = std::exchange(f.known, {});
   lock.beside([&] {
-    transfers_.unpin(o.offset, pinned);
+    pinned.for_each([&](block_run pieces) { transfers_.unpin(o.offset, pieces); });
     known = {};
   });
   f.file = what.file;

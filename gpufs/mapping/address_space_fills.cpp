@@ -1,5 +1,6 @@
 // Bytes of files come to the device: ahead of calls, or when a call or a CPU thread needs them.
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/stream_wait.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -26,11 +28,12 @@ fill_source source_of(file_side const& f, std::uint64_t unit) {
 
 }  // namespace
 
-void address_space::note_error(object& o, std::uint64_t offset, int error) {
+void address_space::note_error(object& o, std::uint64_t offset, int error) noexcept try {
   auto& f = *o.file;
   why_refused_ = fmt::format("{}: offset {}: {}", o.name(), f.offset + offset,
                              error == -ESTALE ? "the file became shorter" : std::strerror(-error));
   if (f.errors.size() < most_errors) f.errors.push_back(why_refused_);
+} catch (std::bad_alloc const&) {  // the error itself is told all the same
 }
 
 std::vector<fill_piece> address_space::pieces_to_fill(object& o, block_run units) {
@@ -149,6 +152,9 @@ int address_space::start_piece(object& o, fill_piece const& piece, file_lane& la
                                staging_piece& to, bool& is_direct) {
   try {
     return files_.start_read(o, piece, lane, to, is_direct);
+  } catch (std::bad_alloc const&) {
+    wait_for_end(lane.on);  // it may use the lane's memory
+    return -ENOMEM;
   } catch (std::exception const&) {
     quiet_lock const lock(mutex_);
     fail();

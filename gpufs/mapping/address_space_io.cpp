@@ -73,7 +73,7 @@ object* address_space::wait_for_bytes(quiet_lock& lock, std::uint64_t at, std::u
 }
 
 bool address_space::is_home_at_device(object const& o, std::uint64_t block) const {
-  if (o.protocol == coherence_protocol::batch) return o.is_at_device;
+  if (o.protocol == coherence_protocol::batch) return o.is_sent();
   return o.states[block] == block_state::invalid && !o.single.contains(block);
 }
 
@@ -112,7 +112,8 @@ int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t 
       std::byte const* const source = from.bytes.data() + done;
       if (!is_home_at_device(*o, block) && scatter_to_host(*o, block, to, {source, count})) return;
       transfers_.queue_scattered(to, source, count);
-      o->is_changed = true;  // of a batch object: the CPU's side lacks this
+      // The CPU's side lacks this.
+      if (o->protocol == coherence_protocol::batch) o->is_at_device = o->is_changed = true;
       if (o->file != nullptr) o->file->changed.add({block, block + 1});
       transfers_.count_moved(*o, {nullptr, &mapping_statistics::io_h2d_bytes},
                              &mapping_statistics::bytes_h2d, 0, count);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -173,21 +174,25 @@ int address_space::remove(object& o) {
   return has_failed_ ? -EIO : result;
 }
 
-void address_space::forget(quiet_lock& lock, object& o) {
+// Needs no memory: the object has to go.
+void address_space::forget(quiet_lock& lock, object& o) noexcept {
   states_.forget_dirty(o, o.all());
   if (o.protocol == coherence_protocol::rolling) states_.rolling().object_removed();
   std::uint64_t const room = room_for(o.bytes), offset = o.offset, bytes = o.bytes;
-  auto const pinned = transfers_.forget_pins(o, all_pieces);
+  auto const pinned = transfers_.forget_all_pins(o);
   auto file = std::move(o.file);
   forget_chunks(o);
   objects_.erase(offset);
   ++tiers_.forgetting;
   lock.beside([&] {
-    transfers_.unpin(offset, pinned);
+    pinned.for_each([&](block_run pieces) { transfers_.unpin(offset, pieces); });
     range_.detach(offset, bytes);
     file.reset();
   });
-  free_.give_back(offset, room);
+  try {
+    free_.give_back(offset, room);
+  } catch (std::bad_alloc const&) {  // nobody gets these addresses any more
+  }
   --tiers_.forgetting;
   ++tiers_.forgotten;
   tell_changes();

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <exception>
 #include <iterator>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -224,6 +225,8 @@ int address_space::carry_out(quiet_lock& lock, placed_chunks const& all,
         break;
       }
     }
+  } catch (std::bad_alloc const&) {  // chunks that have not moved are as they were
+    return lacks_memory();
   } catch (std::exception const&) {
     fail();
     return -EIO;

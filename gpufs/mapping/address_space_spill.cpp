@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <span>
 #include <string>
 #include <utility>
@@ -90,6 +91,7 @@ void address_space::spill(quiet_lock& lock, bool may_unpin) noexcept {
       if (!next) break;
       spill_chunk(lock, *next->first, next->second);
     }
+  } catch (std::bad_alloc const&) {  // it is tried again
   } catch (std::exception const& e) {
     stop_spilling(tiers_, notes_, e.what());
   }
@@ -128,19 +130,18 @@ void address_space::spill_chunk(quiet_lock& lock, object& o, std::size_t i) {
         tiers_, notes_,
         fmt::format("spill_dir: a file there cannot be written: {}", std::strerror(-error)));
   }
-  try {
-    give_to_file(o, i, units);
-    auto const pinned = transfers_.forget_pins(o, o.pieces_of_chunk(i));
-    lock.without([&] {
-      transfers_.unpin(o.offset, pinned);
-      range_.drop_host(o.offset + bytes.first, bytes.end - bytes.first);
-    });
-  } catch (std::exception const&) {  // no memory in the middle of it
-    fail();
-  }
+  // If there is no memory for that, the bytes stay where they are, and a touch opens the blocks. If
+  // there is none for the pins, only the memory stays.
+  give_to_file(o, i, units);
+  auto const pinned = transfers_.forget_pins(o, o.pieces_of_chunk(i));
+  lock.without([&] {
+    transfers_.unpin(o.offset, pinned);
+    range_.drop_host(o.offset + bytes.first, bytes.end - bytes.first);
+  });
 }
 
-// `written`: units that the file has now. Others of the chunk that are not absent are zeros.
+// `written`: units that the file has now. Others of the chunk that are not absent are zeros. If
+// memory runs out, nothing has changed.
 void address_space::give_to_file(object& o, std::size_t i, std::vector<block_run> const& written) {
   auto& f = *o.file;
   auto const blocks = o.blocks_of_chunk(i);
@@ -150,15 +151,18 @@ void address_space::give_to_file(object& o, std::size_t i, std::vector<block_run
   zeros.add(all);
   for (auto const& run : f.absent.within(all)) zeros.take(run);
   for (auto const& run : written) zeros.take(run);
-  for (auto const& run : zeros.runs()) f.spilled.take(run);
+  auto spilled = f.spilled, absent = f.absent;
+  for (auto const& run : zeros.runs()) spilled.take(run);
+  for (auto const& run : written) spilled.add(run);
+  absent.add(all);
+  states_.set_state(o, blocks, block_state::invalid);
+  states_.forget_dirty(o, blocks);
+  f.spilled = std::move(spilled);
+  f.absent = std::move(absent);
   for (auto const& run : written) {
-    f.spilled.add(run);
     auto const end = std::min(run.end * f.unit_bytes, o.bytes);
     transfers_.count(o, &mapping_statistics::spill_bytes, end - run.first * f.unit_bytes);
   }
-  f.absent.add(all);
-  states_.forget_dirty(o, blocks);
-  states_.set_state(o, blocks, block_state::invalid);
   tiers_.give_up(o, i);
 }
 

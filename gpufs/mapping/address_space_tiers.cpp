@@ -78,23 +78,27 @@ void address_space::set_up_chunks(object& o) {
   }
 }
 
+// If memory runs out, nothing has changed.
 void address_space::set_tier(object& o, std::size_t i, tier to) {
   auto& c = o.chunks[i];
   std::uint64_t const room = o.room_of_chunk(i);
   auto const blocks = o.blocks_of_chunk(i);
+  auto single = o.single, away = o.away;
+  if (to == tier::device)
+    single.take(blocks);
+  else
+    single.add(blocks);
+  if (to == tier::away)
+    away.add(blocks);
+  else
+    away.take(blocks);
+  o.single = std::move(single);
+  o.away = std::move(away);
   tiers_.bytes[std::size_t(c.where)] -= room;
   tiers_.bytes[std::size_t(to)] += room;
   tiers_.single_chunks += to == tier::device ? 0 : 1;
   tiers_.single_chunks -= c.where == tier::device ? 0 : 1;
   c.where = to;
-  if (to == tier::device)
-    o.single.take(blocks);
-  else
-    o.single.add(blocks);
-  if (to == tier::away)
-    o.away.add(blocks);
-  else
-    o.away.take(blocks);
   tiers_.give_up(o, i);
   tiers_.keep(o, i);
 }
@@ -141,8 +145,9 @@ void address_space::leave_device(quiet_lock& lock, object& o, std::size_t i) {
   // gather() has queued copies of these bytes and given the mutex back. No more come: the move is a
   // use that writes, and gather() waits for it.
   transfers_.fetches().synchronize();
-  lock.beside([&] { range_.remove_device(o.offset + o.bytes_of_chunk(i).first); });
+  // First what may find no memory. The move keeps others from the chunk until its end.
   set_tier(o, i, tier::away);
+  lock.beside([&] { range_.remove_device(o.offset + o.bytes_of_chunk(i).first); });
 }
 
 int address_space::enter_device(quiet_lock& lock, object& o, std::size_t i) {
@@ -159,10 +164,7 @@ int address_space::enter_device(quiet_lock& lock, object& o, std::size_t i) {
       lacks_host_memory = true;
     }
   });
-  if (lacks_host_memory) {
-    why_refused_ = "no host memory left";
-    return -ENOMEM;
-  }
+  if (lacks_host_memory) return lacks_memory();
   if (!refused.empty()) {
     if (tiers_.gets_back(forgotten))
       tiers_.is_short = true;
@@ -170,23 +172,29 @@ int address_space::enter_device(quiet_lock& lock, object& o, std::size_t i) {
       shrink_budget(tier::device, refused);
     return 1;
   }
-  auto const blocks = o.blocks_of_chunk(i);
-  if (o.protocol != coherence_protocol::batch && !o.is_read_only()) {
-    // Protected first, sent then.
-    for (auto const& run : o.readable.within(blocks)) {
-      if (range_.protect(o.begin_of(run), o.pages_of(run), host_access::read) == 0) continue;
-      lock.beside([&] { range_.remove_device(at); });
-      restore_single(o, blocks);
-      why_refused_ = no_mappings::text;
-      return -ENOMEM;
-    }
-    drop_partly_absent(o, blocks);
-    send_chunk(o, blocks);
-    for (auto const& run : o.readable.within(blocks))
-      states_.set_state(o, run, block_state::read_only);
+  try {
+    bool const is_sent = o.protocol == coherence_protocol::batch || o.is_read_only() ||
+                         send_protected(o, o.blocks_of_chunk(i));
+    if (is_sent) return set_tier(o, i, tier::device), 0;
+    why_refused_ = no_mappings::text;
+  } catch (std::bad_alloc const&) {
+    static_cast<void>(lacks_memory());
   }
-  set_tier(o, i, tier::device);
-  return 0;
+  transfers_.forget_sends(o, o.bytes_of_chunk(i));
+  lock.beside([&] { range_.remove_device(at); });
+  restore_single(o, o.blocks_of_chunk(i));
+  return -ENOMEM;
+}
+
+// Protected first, sent then. Returns false if the system has no more mappings.
+bool address_space::send_protected(object& o, block_run blocks) {
+  auto const open = o.readable.within(blocks);
+  for (auto const& run : open)
+    if (range_.protect(o.begin_of(run), o.pages_of(run), host_access::read) != 0) return false;
+  drop_partly_absent(o, blocks);
+  send_chunk(o, blocks);
+  for (auto const& run : open) states_.set_state(o, run, block_state::read_only);
+  return true;
 }
 
 // Memory of the device that was just added has zeros, so only what is no hole is sent.
@@ -210,9 +218,36 @@ void address_space::send_chunk(object& o, block_run blocks) {
 
 void address_space::leave_host(quiet_lock& lock, object& o, std::size_t i) {
   auto const bytes = o.bytes_of_chunk(i);
-  lock.beside([&] { range_.remove_host(o.offset + bytes.first); });
+  // First what may find no memory.
   if (o.is_read_only()) o.file->absent.add(o.file->units_of(bytes.first, bytes.end));
   set_tier(o, i, tier::away);
+  lock.beside([&] { range_.remove_host(o.offset + bytes.first); });
+}
+
+// The device uses the CPU's memory, which has all bytes. If there is no memory for that, nothing
+// has changed, but for blocks that count as written.
+void address_space::use_at_host(object& o, std::size_t i) {
+  auto const blocks = o.blocks_of_chunk(i);
+  auto const bytes = o.bytes_of_chunk(i);
+  if (o.is_read_only()) {
+    auto absent = o.file->absent;
+    absent.take(o.file->units_of(bytes.first, bytes.end));
+    set_tier(o, i, tier::host);
+    o.file->absent = std::move(absent);
+    return;
+  }
+  if (o.protocol == coherence_protocol::batch) return set_tier(o, i, tier::host);
+  // The CPU could write to them unseen. What it wrote is where it belongs; files have to know.
+  if (o.is_caught()) o.file->changed.add(blocks);
+  auto readable = o.readable;
+  readable.take(blocks);
+  set_tier(o, i, tier::host);
+  // Without a mapping for that they stay open, until a call uses them.
+  bool const is_closed =
+      range_.protect(o.begin_of(blocks), o.pages_of(blocks), host_access::none) == 0;
+  if (!is_closed) return states_.set_state(o, blocks, block_state::dirty);
+  o.readable = std::move(readable);
+  states_.set_invalid(o, blocks);
 }
 
 // The device uses the CPU's memory from then on, so that has all bytes before.
@@ -249,19 +284,14 @@ int address_space::enter_host(quiet_lock& lock, object& o, std::size_t i) {
     restore_single(o, blocks);
     return 1;
   }
-  set_tier(o, i, tier::host);
-  if (is_window) {
-    o.file->absent.take(o.file->units_of(bytes.first, bytes.end));
-    return 0;
+  try {
+    return use_at_host(o, i), 0;
+  } catch (std::bad_alloc const&) {
+    lock.beside([&] { range_.remove_host(at); });
+    tiers_.keep(o, i);
+    restore_single(o, blocks);
+    return lacks_memory();
   }
-  if (o.protocol == coherence_protocol::batch) return 0;
-  // The CPU could write to them unseen. What it wrote is where it belongs; files have to know.
-  if (o.is_caught()) o.file->changed.add(blocks);
-  states_.set_state(o, blocks, block_state::invalid);
-  // Without a mapping for that they stay open, until a call uses them.
-  if (range_.protect(o.begin_of(blocks), o.pages_of(blocks), host_access::none) != 0)
-    states_.set_state(o, blocks, block_state::dirty);
-  return 0;
 }
 
 }  // namespace gpufs::shared

@@ -1,6 +1,7 @@
 // What was changed goes to the files, by pages.
 #include <gpufs/mapping/address_space.hpp>
 #include <gpufs/mapping/merge_page.hpp>
+#include <gpufs/mapping/stream_wait.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 
 #include <algorithm>
@@ -23,6 +24,23 @@ block_runs single_within(object const& o, block_run r) {
 }
 
 }  // namespace
+
+/// What a file's side knows of written pages.
+struct address_space::written_pages {
+  block_runs undurable, in_file;
+};
+
+// As if all pages of the pieces were written. Made before they are, since memory may run out then.
+address_space::written_pages address_space::all_written(file_side const& f,
+                                                        std::vector<write_piece> const& pieces) {
+  written_pages all{f.undurable, f.in_file};
+  for (auto const& p : pieces) {
+    all.undurable.add(file_pages_of(p.bytes));
+    if (f.begins_with == first_bytes::unwritten)
+      all.in_file.add(f.units_of(p.bytes.first, p.bytes.end));
+  }
+  return all;
+}
 
 // Calls and CPU threads that would write to the object wait while it is written back, and while
 // that waits for other calls. Not if it waits for a call that is not launched yet: the thread that
@@ -69,6 +87,7 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) try 
   } catch (std::exception const&) {
     fail();
   }
+  auto at_most = all_written(f, pieces);
   std::atomic<std::size_t> next{0};
   auto const work = [&](file_lane& lane) {
     // Relaxed: the pieces were there before the threads.
@@ -79,7 +98,8 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) try 
   lock.without([&] {
     if (!pieces.empty()) files_.in_lanes(pieces.size(), std::ref(work));
   });
-  int const error = has_failed_ ? write_from_host(o, blocks) : end_write_back(o, pieces);
+  int const error =
+      has_failed_ ? write_from_host(o, blocks) : end_write_back(o, pieces, std::move(at_most));
   return error == 0 && makes_durable ? make_durable(lock, o) : error;
 } catch (std::bad_alloc const&) {
   return -ENOMEM;
@@ -119,6 +139,9 @@ int address_space::make_durable(quiet_lock& lock, object& o) {
 void address_space::write_pages(object& o, write_piece& piece, file_lane& lane) {
   try {
     files_.write_changed(o, piece, lane);
+  } catch (std::bad_alloc const&) {
+    wait_for_end(lane.on);  // it may use the lane's memory
+    piece.error = -ENOMEM;
   } catch (std::exception const&) {
     piece.error = -EIO;
     quiet_lock const lock(mutex_);
@@ -144,7 +167,8 @@ std::vector<write_piece> address_space::pieces_to_write(object& o, block_run blo
 }
 
 // Returns the first error. What was not written counts as changed still, also if memory runs out.
-int address_space::end_write_back(object& o, std::vector<write_piece> const& pieces) {
+int address_space::end_write_back(object& o, std::vector<write_piece> const& pieces,
+                                  written_pages at_most) try {
   auto& f = *o.file;
   auto changed = f.changed, refused = f.refused, undurable = f.undurable, in_file = f.in_file;
   auto const blocks_of = [&](write_piece const& p) {
@@ -182,6 +206,13 @@ int address_space::end_write_back(object& o, std::vector<write_piece> const& pie
     note_error(o, p.bytes.first, p.error);
   }
   return error;
+} catch (std::bad_alloc const&) {
+  auto& f = *o.file;
+  f.undurable = std::move(at_most.undurable);
+  // Others may have given up units meanwhile that begin with zeros.
+  if (f.begins_with == first_bytes::unwritten) f.in_file = std::move(at_most.in_file);
+  f.seen.reset();
+  return -ENOMEM;
 }
 
 // The device has failed. What the CPU's side has as well can be saved, as a whole.

@@ -9,6 +9,15 @@ namespace gpufs::shared {
 
 using device_memory::host_access;
 
+namespace {
+
+void fill(object& o, block_run r, block_state with) {
+  std::fill(o.states.begin() + std::ptrdiff_t(r.first), o.states.begin() + std::ptrdiff_t(r.end),
+            with);
+}
+
+}  // namespace
+
 // While a call uses blocks on the emulated device, the device's bytes lie there. The end of the
 // call sets what the CPU may do with them.
 int block_states::protect(object& o, block_run r, host_access to) {
@@ -26,12 +35,16 @@ void block_states::protect_or_throw(object& o, block_run r, host_access to) {
 }
 
 void block_states::set_state(object& o, block_run r, block_state to) {
-  std::fill(o.states.begin() + std::ptrdiff_t(r.first), o.states.begin() + std::ptrdiff_t(r.end),
-            to);
+  // First what may find no memory.
   if (to == block_state::invalid)
     o.readable.take(r);
   else
     o.readable.add(r);
+  fill(o, r, to);
+}
+
+void block_states::set_invalid(object& o, block_run r) noexcept {
+  fill(o, r, block_state::invalid);
 }
 
 void block_states::make_readable(object& o, block_run one, host_access to) {
@@ -49,17 +62,18 @@ void block_states::make_readable(object& o, block_run one, host_access to) {
 }
 
 void block_states::make_dirty(object& o, std::uint64_t block, bool rolls) {
-  set_state(o, {block, block + 1}, block_state::dirty);
-  if (o.file != nullptr) o.file->changed.add({block, block + 1});
-  if (o.single.contains(block)) return;  // nothing is sent
-  if (o.protocol == coherence_protocol::lazy || !rolls) {
-    o.dirty.emplace(block, written_.end());
-    return;
+  block_run const one{block, block + 1};
+  if (o.file != nullptr) o.file->changed.add(one);
+  if (o.single.contains(block)) return set_state(o, one, block_state::dirty);  // nothing is sent
+  // If memory runs out on the way, it is sent once more than it need be.
+  auto const place = o.dirty.emplace(block, written_.end()).first;
+  if (o.protocol != coherence_protocol::lazy && rolls) {
+    written_.push_back({&o, block});
+    place->second = std::prev(written_.end());
+    if (rolling_.written_again(o.evicted_at[block]))
+      transfers_.count(o, &mapping_statistics::reevictions);
   }
-  if (rolling_.written_again(o.evicted_at[block]))
-    transfers_.count(o, &mapping_statistics::reevictions);
-  written_.push_back({&o, block});
-  o.dirty.emplace(block, std::prev(written_.end()));
+  set_state(o, one, block_state::dirty);
 }
 
 // The neighbour of the block that was written last stays: an access may need both of them.

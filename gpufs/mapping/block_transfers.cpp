@@ -1,6 +1,7 @@
 // Copies of blocks, and the memory that is pinned for them.
 #include <gpufs/device/memory.hpp>
 #include <gpufs/mapping/block_transfers.hpp>
+#include <gpufs/mapping/stream_wait.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -39,8 +40,18 @@ void block_transfers::queue_scattered(std::uint64_t at, std::byte const* from,
 
 void block_transfers::start_sends() {
   if (to_send_.empty()) return;
-  device_memory::copy_to_device(sends_, std::exchange(to_send_, {}));
+  device_memory::copy_to_device(sends_, to_send_);
+  to_send_.clear();  // not before: if memory runs out, they stay, as their blocks count as sent
   is_sending_ = true;
+}
+
+void block_transfers::forget_sends(object const& o, byte_run r) noexcept {
+  auto const* const first = range_.device_bytes(o.offset + r.first);
+  std::erase_if(to_send_, [&](device_memory::pinned_copy const& copy) {
+    auto const* const to = static_cast<std::byte const*>(copy.device);
+    return first <= to && to < first + (r.end - r.first);
+  });
+  wait_for_end(sends_);
 }
 
 void block_transfers::wait_for_sends() {
@@ -107,20 +118,32 @@ bool block_transfers::pin(object& o, std::uint64_t piece) {
 }
 
 std::vector<block_run> block_transfers::forget_pins(object& o, block_run pieces) {
-  auto const pinned = o.pinned.take(pieces);
   o.copied.take(pieces);
-  for (auto const& run : pinned)
-    bytes_to_pin_ += std::min(run.end * piece_bytes,
-                              device_memory::rounded_up(o.bytes, device_memory::host_page)) -
-                     run.first * piece_bytes;
+  auto const pinned = o.pinned.take(pieces);
+  for (auto const& run : pinned) may_pin_again(o, run);
   return pinned;
 }
 
-void block_transfers::unpin(std::uint64_t offset, std::vector<block_run> const& pinned) {
-  for (auto const& run : pinned) {
-    for (auto piece = run.first; piece < run.end; ++piece)
-      range_.unpin(offset + piece * piece_bytes);
-  }
+block_runs block_transfers::forget_all_pins(object& o) noexcept {
+  o.copied = {};
+  auto pinned = std::exchange(o.pinned, {});
+  pinned.for_each([&](block_run run) { may_pin_again(o, run); });
+  return pinned;
+}
+
+void block_transfers::may_pin_again(object const& o, block_run pieces) noexcept {
+  bytes_to_pin_ += std::min(pieces.end * piece_bytes,
+                            device_memory::rounded_up(o.bytes, device_memory::host_page)) -
+                   pieces.first * piece_bytes;
+}
+
+void block_transfers::unpin(std::uint64_t offset, std::vector<block_run> const& pinned) noexcept {
+  for (auto const& run : pinned) unpin(offset, run);
+}
+
+void block_transfers::unpin(std::uint64_t offset, block_run pinned) noexcept {
+  for (auto piece = pinned.first; piece < pinned.end; ++piece)
+    range_.unpin(offset + piece * piece_bytes);
 }
 
 }  // namespace gpufs::shared

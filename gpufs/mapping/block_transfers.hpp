@@ -37,6 +37,8 @@ class block_transfers {
   /// Queues bytes of pinned memory for the device's side from `at` on. They are I/O's: a fetch
   /// waits for them.
   void queue_scattered(std::uint64_t at, std::byte const* from, std::uint64_t bytes);
+  /// Bytes of an object are not sent any more, or have been.
+  void forget_sends(object const& o, byte_run r) noexcept;
   /// Starts what is queued. Nothing is queued: does nothing.
   void start_sends();
   /// All that was queued is at the device.
@@ -56,11 +58,15 @@ class block_transfers {
   bool pin(object& o, std::uint64_t piece);
   /// Returns what was pinned of some pieces. They count as neither pinned nor copied from now on.
   [[nodiscard]] std::vector<block_run> forget_pins(object& o, block_run pieces);
+  /// The same of all of them.
+  [[nodiscard]] block_runs forget_all_pins(object& o) noexcept;
   /// Without the mutex, as a GPU may wait for kernels. `offset`: of the object.
-  void unpin(std::uint64_t offset, std::vector<block_run> const& pinned);
+  void unpin(std::uint64_t offset, std::vector<block_run> const& pinned) noexcept;
+  void unpin(std::uint64_t offset, block_run pinned) noexcept;
 
  private:
   [[nodiscard]] std::vector<byte_run> parts_to_copy(object& o, byte_run r);
+  void may_pin_again(object const& o, block_run pieces) noexcept;
 
   guarded_range& range_;
   stream sends_;

@@ -37,6 +37,16 @@ class call {
   void end_behind(stream& on) noexcept {
     if (number_ > 0) space_->end_behind(on, std::exchange(number_, 0));
   }
+  /// Nothing was launched.
+  void cancel() noexcept {
+    if (number_ > 0) space_->cancel(std::exchange(number_, 0));
+  }
+  void end(stream& on, bool is_launched) noexcept {
+    if (is_launched)
+      end_behind(on);
+    else
+      cancel();
+  }
 
  private:
   std::shared_ptr<address_space> space_;

@@ -43,7 +43,6 @@ struct byte_run {
 
 /// Host memory is pinned by pieces of so many bytes.
 inline constexpr std::uint64_t piece_bytes = device_memory::shared_range::granularity;
-inline constexpr block_run all_pieces{0, ~0ull};
 
 /// Numbers of uses that are no call's: chunks move, or are spilled.
 inline constexpr std::uint64_t moving = 0, spilling = ~0ull;
@@ -83,7 +82,8 @@ struct object {
   /// Of an object that spills or is written back: what acquire() made ready and no call has used
   /// since. It stays.
   block_runs acquired = {};
-  /// Of a batch object: the device has its bytes, and may have changed them.
+  /// Of a batch object: the device has its bytes since a call that has ended, and may have changed
+  /// them.
   bool is_at_device = false;
   bool is_changed = false;
   /// It is being removed: calls that declare nothing do not use it any more.
@@ -97,6 +97,11 @@ struct object {
   }
   /// The CPU's side is the file itself.
   [[nodiscard]] bool is_read_only() const { return file != nullptr && file->use == access::read; }
+  /// Of a batch object: whether the device has its bytes, also if it has them for a call that may
+  /// still be cancelled.
+  [[nodiscard]] bool is_sent() const {
+    return is_at_device || (single.empty() && std::ranges::any_of(uses, is_of_call));
+  }
   /// Whether the device lacks bytes of a run.
   [[nodiscard]] bool lacks(block_run r) const {
     if (file == nullptr || r.first >= r.end) return false;

@@ -16,6 +16,15 @@ namespace gpufs {
 using shared::call;
 using shared::missing_bytes;
 
+namespace {
+
+// Nothing is launched.
+void cancel(std::vector<std::unique_ptr<call>> const& parts) noexcept {
+  for (auto const& c : parts) c->cancel();
+}
+
+}  // namespace
+
 shared_call::shared_call(stream* on) : on_(on) {
   shared::no_signals const quiet;
   if (on_ == nullptr) on_ = &this_thread_stream();
@@ -62,7 +71,7 @@ int shared_call::release() {
   }
   released_ = true;
   if (int const result = begin_all(missing_bytes::refuse); result != -EAGAIN) return result;
-  launched();  // the parts that began
+  cancel(parts_);  // those that began
   // Bytes of files are read here, so that signals come through meanwhile.
   for (auto const& c : parts_) {
     if (int const result = c->prepare(); result != 0) return refused(*c, result);
@@ -82,7 +91,7 @@ int shared_call::begin_all(missing_bytes missing) {
 
 int shared_call::refused(shared::call const& by, int error) {
   why_refused_ = by.refusal();
-  launched();  // the other address spaces' parts
+  cancel(parts_);  // the other address spaces' parts
   return error;
 }
 

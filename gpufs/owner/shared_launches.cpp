@@ -77,11 +77,12 @@ class undeclared_launches final : public device::launch_observer {
   struct calls final : under_way {
     explicit calls(stream& on) : on(on) {}
     ~calls() override {
-      for (auto& c : all) c.end_behind(on);
+      for (auto& c : all) c.end(on, have_begun);
     }
     shared::no_signals const quiet;  // a handler would wait for a thread that waits for this launch
     stream& on;
     std::vector<call> all;
+    bool have_begun = false;  // else nothing is launched
   };
 
  public:
@@ -117,6 +118,7 @@ class undeclared_launches final : public device::launch_observer {
       if (result == -EAGAIN && missing == missing_bytes::refuse) return nullptr;
       if (result != 0) throw shared_memory_error(-result, shared::refusal_text(c.refusal()));
     }
+    begun->have_begun = true;
     return begun;
   }
 };
@@ -147,11 +149,12 @@ std::shared_ptr<shared::address_space> owner::space_at(void const* address) noex
 struct owner::shared_copy::implementation {
   explicit implementation(stream& on) : on(on) {}
   ~implementation() {
-    for (auto& c : calls) c.end_behind(on);
+    for (auto& c : calls) c.end(on, have_begun);
   }
   shared::no_signals const quiet;  // as of launches
   stream& on;
   std::vector<call> calls;
+  bool have_begun = false;  // else nothing is copied
 };
 
 owner::shared_copy::shared_copy(stream& on, named_bytes to, named_bytes from)
@@ -168,6 +171,7 @@ owner::shared_copy::shared_copy(stream& on, named_bytes to, named_bytes from)
     int const result = c.begin({.on = on, .missing = missing_bytes::bring, .is_ordered = false});
     if (result != 0) throw shared_memory_error(-result, shared::refusal_text(c.refusal()));
   }
+  implementation_->have_begun = true;
 }
 
 owner::shared_copy::~shared_copy() = default;

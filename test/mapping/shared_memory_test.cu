@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -333,6 +334,42 @@ TEST_CASE("shared memory: calls on two streams each wait for what the CPU has wr
       wrong += second.as<std::uint32_t>()[i] != i * round * 3 + i + 2;
     }
     REQUIRE(wrong == 0);
+  }
+}
+
+TEST_CASE("shared memory: what the CPU writes to a batch object after a refused launch counts") {
+  for (bool const is_declared : {false, true}) {
+    CAPTURE(is_declared);
+    shared_memory memory(with(coherence_protocol::batch, block_automatic));
+    auto const m = memory.allocate(4 * kibi);
+    auto* const words = m.as<std::uint32_t>();
+    words[0] = 1;
+    // Its object fits nowhere, so it refuses every launch that may use it.
+    mapping_config nowhere;
+    nowhere.device_memory = 1;
+    nowhere.host_memory = 0;
+    auto refuses = std::make_unique<shared_memory>(nowhere);
+    auto large = refuses->allocate(4 * kibi);
+    auto const is_refused = [&] {
+      if (is_declared) return shared_call().reads_writes(m).reads(large).release() == -ENOMEM;
+      try {
+        launch(add_to_all, 1, 32, words, std::uint64_t(1), 1u);
+        return false;
+      } catch (shared_memory_error const& e) {
+        return e.code() == ENOMEM;
+      }
+    };
+    CHECK(is_refused());
+    words[0] = 5;
+    memory.synchronize();
+    CHECK(words[0] == 5);
+    CHECK(is_refused());
+    words[0] = 7;
+    CHECK(large.unmap() == 0);
+    refuses.reset();
+    launch(add_to_all, 1, 32, words, std::uint64_t(1), 1u);
+    memory.synchronize();
+    CHECK(words[0] == 8);
   }
 }
 

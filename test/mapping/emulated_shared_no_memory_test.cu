@@ -1,0 +1,282 @@
+// Shared memory while allocations fail in turn: a call that finds no memory says so, and has lost
+// nothing. Made once more, it succeeds.
+#include <gpufs/mapping.hpp>
+#include <gpufs/mapping/arena.hpp>
+#include <gpufs/mapping/block_runs.hpp>
+
+#include <test/mapping/budgets.hpp>
+#include <test/mapping/kernels.hpp>
+#include <test/mapping/named_file.hpp>
+#include <test/support/failing_allocations.hpp>
+#include <test/support/files.hpp>
+#include <test/support/in_library.hpp>
+#include <test/support/seed.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace gpufs;
+using namespace gpufs::test;
+
+namespace {
+
+using words = std::vector<std::uint32_t>;
+constexpr std::uint64_t count = 40'000, bytes = count * 4;
+
+words numbers(std::uint32_t first) {
+  words all(count);
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
+/// An object, and what it has.
+struct tracked {
+  mapping m;
+  words now = words(count);
+
+  void write(std::uint64_t first, std::uint64_t end, std::uint32_t what) {
+    for (auto i = first; i < end; ++i)
+      m.as<std::uint32_t>()[i] = now[i] = std::uint32_t(i) * what + what;
+  }
+  [[nodiscard]] bool is_right() const {
+    return std::equal(now.begin(), now.end(), m.as<std::uint32_t const>());
+  }
+};
+
+/// The CPU touches only what acquire() made ready: a touch that finds no memory ends the process.
+class program {
+ public:
+  explicit program(mapping_config const& settings) : settings_(settings) {
+    settings_.coherence_block = 16 << 10;
+    settings_.rolling_size = 2;
+    settings_.fill_threads = 2;
+    settings_.fault_handler = fault_handling::signal;
+  }
+
+  void run() {
+    memory_.emplace(settings_);
+    make_objects();
+    write_by_cpu(3);
+    add_to_all_of_them(5);
+    read_by_cpu();
+    must([&] { return both_.m.sync(); }, "sync");
+    CHECK(file_.content() == both_.now);
+    write_by_cpu(7);
+    add_to_all_of_them(11);
+    must([&] { return both_.m.write_back(); }, "write_back");
+    CHECK(file_.content() == both_.now);
+    see_others();
+    add_to_all_of_them(13);
+    read_by_cpu();
+    must([&] { return both_.m.sync(); }, "sync before the end");
+    for (auto* const o : {&rolling_, &lazy_, &batch_, &both_}) CHECK(o->m.unmap() == 0);
+    CHECK(file_.content() == both_.now);
+  }
+
+ private:
+  static bool has_failed() { return failing_allocation::has_failed(); }
+
+  /// One allocation fails, so the second time it succeeds.
+  template <class Call>
+  static void must(Call const& call, char const* where) {
+    int result = 0;
+    for (int tries = 0; tries < 2; ++tries) {
+      try {
+        result = library(call);
+      } catch (std::bad_alloc const&) {
+        result = -ENOMEM;
+      } catch (shared_memory_error const& e) {
+        result = -e.code();
+      }
+      if (result == 0) return;
+      CHECK_MESSAGE((result == -ENOMEM && has_failed()), where, ": ", result);
+    }
+    REQUIRE_MESSAGE(result == 0, where);
+  }
+
+  void make_objects() {
+    auto const make = [&](tracked& o, coherence_protocol protocol) {
+      must(
+          [&] {
+            o.m = memory_->allocate(bytes, {.protocol = protocol});
+            return 0;
+          },
+          "allocate");
+    };
+    make(rolling_, coherence_protocol::rolling);
+    make(lazy_, coherence_protocol::lazy);
+    make(batch_, coherence_protocol::batch);
+    must(
+        [&] {
+          both_.m = memory_->map(file_.path(), {.access = access::read_write});
+          return 0;
+        },
+        "map");
+    both_.now = numbers(9);
+  }
+
+  void write_by_cpu(std::uint32_t what) {
+    for (auto* const o : {&rolling_, &lazy_, &batch_}) {
+      must([&] { return o->m.acquire(0, bytes, access::read_write); }, "acquire");
+      o->write(what, count - what, what);
+    }
+    must([&] { return rolling_.m.prefetch_to_device(0, bytes / 2); }, "prefetch");
+    must([&] { return both_.m.acquire(bytes / 4, bytes / 4, access::read_write); }, "acquire");
+    both_.write(count / 4, count / 2, what);
+    rolling_.write(0, 0, what);
+  }
+
+  // Calls of the library, and a kernel that finds its memory.
+  void add_to_all_of_them(std::uint32_t what) {
+    for (auto* const o : {&rolling_, &lazy_, &batch_, &both_}) {
+      std::unique_ptr<shared_call> call;
+      must(
+          [&] {
+            call = std::make_unique<shared_call>();
+            call->reads_writes(o->m);
+            return call->release();
+          },
+          "release");
+      {
+        detail::declared_launch const declared(*call);
+        launch(add_to_all, 1, 32, o->m.as<std::uint32_t>(), count, what);
+      }
+      for (auto& word : o->now) word += what;
+    }
+    must(
+        [&] {
+          memory_->synchronize();
+          return 0;
+        },
+        "synchronize");
+  }
+
+  void read_by_cpu() {
+    for (auto* const o : {&rolling_, &lazy_, &batch_, &both_}) {
+      must([&] { return o->m.acquire(0, bytes, access::read); }, "acquire to read");
+      CHECK(o->is_right());
+    }
+  }
+
+  void see_others() {
+    both_.now[5] = 4242;
+    file_.write({4242}, 5 * 4);
+    must([&] { return both_.m.refresh(); }, "refresh");
+    must([&] { return both_.m.acquire(0, bytes, access::read_write); }, "acquire to change");
+    CHECK(both_.is_right());
+    both_.m.as<std::uint32_t>()[6] = 1;
+    must([&] { return both_.m.discard(); }, "discard");
+    must([&] { return both_.m.acquire(0, bytes, access::read); }, "acquire what was discarded");
+    CHECK(both_.is_right());
+  }
+
+  mapping_config settings_;
+  named_file file_{numbers(9)};
+  std::optional<shared_memory> memory_;
+  tracked rolling_, lazy_, batch_, both_;
+};
+
+/// Each allocation, or one of `step` by the seed.
+void sweep(mapping_config const& settings, long step) {
+  CAPTURE(seed());
+  constexpr long most = 5000;
+  program(settings).run();  // what is made once per process is there
+  long n = long(seed() % std::uint64_t(step)), all = 0;
+  for (bool failed = true; failed && n < most; n += step, ++all) {
+    CAPTURE(n);
+    failing_allocation const one(n);
+    program(settings).run();
+    failed = failing_allocation::has_failed();
+  }
+  CHECK(n < most);
+  MESSAGE((all - 1) << " allocations refused");
+}
+
+}  // namespace
+
+TEST_CASE("no memory: runs and free addresses are as they were") {
+  CAPTURE(seed());
+  std::mt19937_64 random(seed());
+  constexpr std::uint64_t most = 40;
+  shared::block_runs runs;
+  shared::arena free(most);
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;
+  for (int step = 0; step < 20'000; ++step) {
+    shared::block_run const r{random() % most, random() % (most + 1)};
+    auto const before = runs.runs();
+    try {
+      failing_allocation const one(long(random() % 3));
+      library([&] {
+        if (random() % 2 == 0)
+          runs.add(r);
+        else
+          static_cast<void>(runs.take(r));
+      });
+    } catch (std::bad_alloc const&) {
+      REQUIRE(runs.runs() == before);
+    }
+    if (taken.empty() || random() % 2 == 0) {
+      std::uint64_t const size = random() % 5 + 1;
+      taken.reserve(taken.size() + 1);
+      failing_allocation const one(0);
+      if (auto const at = library([&] { return free.take(size); })) taken.emplace_back(*at, size);
+    } else {
+      auto const which = std::ptrdiff_t(random() % taken.size());
+      try {
+        failing_allocation const one(0);
+        library([&] {
+          free.give_back(taken[std::size_t(which)].first, taken[std::size_t(which)].second);
+        });
+        taken.erase(taken.begin() + which);
+      } catch (std::bad_alloc const&) {  // taken still
+      }
+    }
+  }
+  for (auto const& [offset, size] : taken) free.give_back(offset, size);
+  REQUIRE(free.take(most) == 0);
+}
+
+TEST_CASE("no memory: every call of objects says so, and nothing is lost") { sweep({}, 1); }
+
+TEST_CASE("no memory: the same where they do not fit into device memory") {
+  sweep(tight(4 << 20, 4 << 20), 5);
+}
+
+TEST_CASE("no memory: the same where they are spilled") {
+  scratch_folder const folder;
+  auto settings = tight(4 << 20, 0);
+  settings.spill_dir = folder.path();
+  sweep(settings, 5);
+}
+
+TEST_CASE("no memory: calls end all the same") {
+  for (long n = 0; n < 40; ++n) {
+    CAPTURE(n);
+    shared_memory memory;
+    mapping m = memory.allocate(bytes), other = memory.allocate(bytes);
+    for (std::uint64_t i = 0; i < count; i += 100) m.as<std::uint32_t>()[i] = 1;
+    auto call = std::make_unique<shared_call>();
+    REQUIRE(call->reads_writes(m).reads(other).release() == 0);
+    {
+      failing_allocation const all(n, refused::all_from_then_on);
+      library([&] { call->launched(); });
+    }
+    int const result = m.unmap();
+    CHECK((result == 0 || result == -EIO));
+    CHECK(m.data() == nullptr);
+    mapping const next = memory.allocate(bytes);
+    CHECK(next.data() != nullptr);
+  }
+}
