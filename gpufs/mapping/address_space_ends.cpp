@@ -63,6 +63,7 @@ void address_space::end_call(std::int64_t call) noexcept {
 void address_space::drop_uses(std::int64_t call) noexcept {
   auto const is_of_call = [call](use const& u) { return u.call == std::uint64_t(call); };
   for (auto& [offset, o] : objects_) {
+    for (auto& u : o.uses) u.writes = u.writes && !is_of_call(u);  // none of them counts any more
     if (!device_memory::shared_range::hands_over && o.glimpses.empty()) {
       std::erase_if(o.uses, is_of_call);
       continue;

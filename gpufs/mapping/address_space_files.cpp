@@ -205,7 +205,7 @@ int address_space::drop_bytes(object& o, bool also_changed) {
   if (f.begins_with == first_bytes::zeros && !f.is_scratch) f.begins_with = first_bytes::file;
   f.absent = std::move(absent);
   o.readable = std::move(readable);
-  for (auto const& blocks : closed) states_.set_invalid(o, blocks);
+  for (auto const& blocks : closed) states_.fill(o, blocks, block_state::invalid);
   return 0;
 }
 

@@ -26,10 +26,11 @@ block_runs clean_units(object const& o, block_runs some) {
   return units;
 }
 
-// A new file has its length. So what nobody has written is zeros there, too.
+// A new file has its length. So what nobody has written is zeros there, too. If memory runs out
+// between the two, the file has units that are not absent, which does no harm.
 void give_up(file_side& f, block_run units) {
-  f.absent.add(units);
   if (f.begins_with == first_bytes::zeros) f.in_file.add(units);
+  f.absent.add(units);
 }
 
 }  // namespace
@@ -62,7 +63,6 @@ void address_space::keep_at_host(object& o, block_run blocks) {
     for (auto const& present : o.present(some)) transfers_.fetch(o, present, why);
   }
   // They stay invalid: the first touch opens them. Others are dirty or may be read, as before.
-  states_.forget_dirty(o, blocks);
 }
 
 // The chunk is away, and the CPU's side needs no memory for what the file has as well. It is closed
@@ -87,8 +87,8 @@ void address_space::give_up_at_host(quiet_lock& lock, object& o, std::size_t i) 
       restore_single(o, blocks);
       continue;
     }
+    states_.set_state(o, blocks, block_state::invalid);  // first: they are closed
     give_up(f, units);
-    states_.set_state(o, blocks, block_state::invalid);
   }
   auto const given = f.absent.within(f.units_of(all.first, all.end));
   if (given.empty()) return;

@@ -164,7 +164,11 @@ int address_space::remove(object& o) {
   std::optional<device_scope> here;
   try {
     here.emplace(device_);
-    transfers_.wait_for_sends();
+    try {
+      transfers_.wait_for_sends();
+    } catch (std::bad_alloc const&) {  // those of other objects start with the next ones
+      transfers_.forget_sends(o, {0, o.bytes});
+    }
     // Those of gather(): another thread may not have waited for them.
     transfers_.fetches().synchronize();
   } catch (std::exception const&) {

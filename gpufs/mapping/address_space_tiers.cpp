@@ -132,21 +132,23 @@ int address_space::move_chunk(quiet_lock& lock, object& o, std::size_t i, tier t
 void address_space::leave_device(quiet_lock& lock, object& o, std::size_t i) {
   constexpr reason why{nullptr, &mapping_statistics::move_d2h_bytes};
   auto const blocks = o.blocks_of_chunk(i);
-  if (o.protocol == coherence_protocol::batch) {
-    if (o.is_at_device && o.is_changed) transfers_.fetch(o, blocks, why);
-    o.is_at_device = o.is_changed = false;
-  } else if (o.is_read_only()) {
+  if (o.is_read_only()) {
     auto const bytes = o.bytes_of_chunk(i);
     o.file->absent.add(o.file->units_of(bytes.first, bytes.end));
   } else {
-    transfers_.wait_for_sends();
-    keep_at_host(o, blocks);
+    transfers_.wait_for_sends();  // a refused launch may have left some for this memory
+    if (o.protocol != coherence_protocol::batch) keep_at_host(o, blocks);
+  }
+  if (o.protocol == coherence_protocol::batch) {
+    if (o.is_at_device && o.is_changed) transfers_.fetch(o, blocks, why);
+    o.is_at_device = o.is_changed = false;
   }
   // gather() has queued copies of these bytes and given the mutex back. No more come: the move is a
   // use that writes, and gather() waits for it.
   transfers_.fetches().synchronize();
   // First what may find no memory. The move keeps others from the chunk until its end.
   set_tier(o, i, tier::away);
+  states_.forget_dirty(o, blocks);  // not before: the device would lack what the CPU has written
   lock.beside([&] { range_.remove_device(o.offset + o.bytes_of_chunk(i).first); });
 }
 
@@ -237,17 +239,16 @@ void address_space::use_at_host(object& o, std::size_t i) {
     return;
   }
   if (o.protocol == coherence_protocol::batch) return set_tier(o, i, tier::host);
-  // The CPU could write to them unseen. What it wrote is where it belongs; files have to know.
-  if (o.is_caught()) o.file->changed.add(blocks);
-  auto readable = o.readable;
-  readable.take(blocks);
+  // What the CPU wrote to them unseen is where it belongs.
+  auto closed = o.readable, opened = o.readable;
+  closed.take(blocks);
+  opened.add(blocks);
   set_tier(o, i, tier::host);
   // Without a mapping for that they stay open, until a call uses them.
   bool const is_closed =
       range_.protect(o.begin_of(blocks), o.pages_of(blocks), host_access::none) == 0;
-  if (!is_closed) return states_.set_state(o, blocks, block_state::dirty);
-  o.readable = std::move(readable);
-  states_.set_invalid(o, blocks);
+  o.readable = std::move(is_closed ? closed : opened);
+  states_.fill(o, blocks, is_closed ? block_state::invalid : block_state::dirty);
 }
 
 // The device uses the CPU's memory from then on, so that has all bytes before.
@@ -264,6 +265,9 @@ int address_space::enter_host(quiet_lock& lock, object& o, std::size_t i) {
     int const error = fill(lock, o, o.file->units_of(bytes.first, bytes.end));
     if (error != 0 || o.lacks(blocks)) return error != 0 ? error : 1;
   }
+  // The CPU may write to them unseen from here on, and the file has to know. If nobody writes, the
+  // bytes are compared once.
+  if (!is_window && o.is_caught()) o.file->changed.add(blocks);
   bool is_done = false;
   auto const forgotten = tiers_.forgotten;
   std::uint64_t const at = o.offset + bytes.first;
@@ -278,8 +282,6 @@ int address_space::enter_host(quiet_lock& lock, object& o, std::size_t i) {
     else
       shrink_budget(tier::host, "the system refused to register more of it for the device");
     if (is_window) return 1;
-    // The CPU may have written to them unseen.
-    if (o.is_caught()) o.file->changed.add(blocks);
     tiers_.keep(o, i);
     restore_single(o, blocks);
     return 1;

@@ -9,15 +9,6 @@ namespace gpufs::shared {
 
 using device_memory::host_access;
 
-namespace {
-
-void fill(object& o, block_run r, block_state with) {
-  std::fill(o.states.begin() + std::ptrdiff_t(r.first), o.states.begin() + std::ptrdiff_t(r.end),
-            with);
-}
-
-}  // namespace
-
 // While a call uses blocks on the emulated device, the device's bytes lie there. The end of the
 // call sets what the CPU may do with them.
 int block_states::protect(object& o, block_run r, host_access to) {
@@ -43,8 +34,9 @@ void block_states::set_state(object& o, block_run r, block_state to) {
   fill(o, r, to);
 }
 
-void block_states::set_invalid(object& o, block_run r) noexcept {
-  fill(o, r, block_state::invalid);
+void block_states::fill(object& o, block_run r, block_state to) noexcept {
+  std::fill(o.states.begin() + std::ptrdiff_t(r.first), o.states.begin() + std::ptrdiff_t(r.end),
+            to);
 }
 
 void block_states::make_readable(object& o, block_run one, host_access to) {

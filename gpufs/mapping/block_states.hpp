@@ -31,8 +31,8 @@ class block_states {
   void protect_or_throw(object& o, block_run r, device_memory::host_access to);
   /// Sets states and what follows from them in the object's sets, not the protection.
   void set_state(object& o, block_run r, block_state to);
-  /// The same for blocks that are not in the object's set of readable ones any more.
-  static void set_invalid(object& o, block_run r) noexcept;
+  /// The same where the object's set of readable blocks is right already.
+  static void fill(object& o, block_run r, block_state to) noexcept;
 
   /// The CPU's bytes of the block are up to date. It becomes read_only, if it was not. Throws
   /// no_mappings, and leaves the block as it was.

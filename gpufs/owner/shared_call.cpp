@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -90,8 +91,12 @@ int shared_call::begin_all(missing_bytes missing) {
 }
 
 int shared_call::refused(shared::call const& by, int error) {
-  why_refused_ = by.refusal();
   cancel(parts_);  // the other address spaces' parts
+  try {
+    why_refused_ = by.refusal();
+  } catch (std::bad_alloc const&) {
+    why_refused_.clear();
+  }
   return error;
 }
 

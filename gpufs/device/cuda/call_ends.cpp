@@ -80,6 +80,11 @@ void call_ends::add(stream& on, std::int64_t call) {
 std::vector<std::int64_t> call_ends::ask() {
   std::vector<std::int64_t> ended;
   auto& all = implementation_->under_way;
+  // First what may find no memory: a call is told of once.
+  std::size_t most = 0;
+  for (auto const& [key, calls] : all) most += calls.size();
+  ended.reserve(most);
+  implementation_->spare.reserve(implementation_->spare.size() + most);
   for (auto at = all.begin(); at != all.end();) {
     auto& calls = at->second;
     while (!calls.empty() && calls.front().end.is_reached()) {

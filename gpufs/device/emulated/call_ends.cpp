@@ -53,6 +53,7 @@ void call_ends::add(stream& on, std::int64_t call) {
 std::vector<std::int64_t> call_ends::ask() {
   std::vector<std::int64_t> numbers;
   if (!must_ask) return numbers;
+  numbers.reserve(implementation_->calls.size());  // first: a call is told of once
   std::erase_if(implementation_->calls, [&](auto const& c) {
     if (!c.has_ended()) return false;
     numbers.push_back(c.number);
