@@ -316,6 +316,14 @@ def test_kernels_check_offsets_that_the_host_does_not_know(fs, tmp_path, writes,
                 moved.wait()
 
 
+def test_a_negative_offset_hides_no_other_error(fs):
+    moved = fs._core.start(fd=12345, offsets=numpy.array([-8]), size=8, data=bytearray(8),
+                           writes=False, stream=None, staged=False, unchecked=True)
+    with pytest.raises(OSError) as found:
+        moved.wait()
+    assert found.value.errno == errno.EBADF
+
+
 def test_kernels_check_where_files_end(fs, path, data):
     def start(offset, writes):
         return fs._core.start(fd=file.fd, offsets=numpy.array([offset]), size=9999,
