@@ -116,10 +116,11 @@ class RecordBatches:
         self.epoch += 1
         ahead = None
         for number in range(len(self)):
-            started = self._start(order[number * self.batch_size:(number + 1) * self.batch_size])
-            if ahead is not None:
-                yield self._finish(ahead)
-            ahead = started
+            # Before the next one: memory is freed while no transfer runs.
+            batch = None if ahead is None else self._finish(ahead)
+            ahead = self._start(order[number * self.batch_size:(number + 1) * self.batch_size])
+            if batch is not None:
+                yield batch
         if ahead is not None:
             yield self._finish(ahead)
 

@@ -34,22 +34,25 @@ namespace {
 
 /// Throws device_error naming the setting.
 void refuse_missing(int device) {
-  std::string why;
+  std::string why = "there is no such device";
   try {
     device_scope const scope(device);
     if (current_device_number() == device) return;
-  } catch (device_error const& error) {
-    why = std::string(": ") + error.what();
+  } catch (device_error const& error) {  // one that is there may be out of order, or not free
+    std::string const text = error.what();
+    bool const is_missing = text.find("cudaErrorInvalidDevice") != std::string::npos;
+    why = is_missing ? why + ": " + text : text;
   }
-  throw device_error("device=" + std::to_string(device) + ": there is no such device" + why);
+  throw device_error("device=" + std::to_string(device) + ": " + why);
 }
 
 /// Makes room for `count` elements. What `b` had is freed when no transfer runs.
 template <class T>
 void grow(buffer<T>& b, std::uint64_t count) {
   if (b.size() >= count) return;
-  buffer<T> larger(std::bit_ceil(count));
-  if (b.size() != 0) free_between_transfers(std::make_shared<buffer<T>>(std::move(b)));
+  buffer<T> larger = allocate<T>(std::bit_ceil(count));
+  std::uint64_t const bytes = b.bytes();
+  if (bytes != 0) free_between_transfers(std::make_shared<buffer<T>>(std::move(b)), bytes);
   b = std::move(larger);
 }
 

@@ -49,7 +49,7 @@ class transfer;
 /// Any thread calls. The functions that wait are called without the GIL.
 class core : public std::enable_shared_from_this<core> {
  public:
-  /// Throws as gpufs::filesystem, and device_error: no such device.
+  /// Throws as gpufs::filesystem, and device_error: no such device, or it cannot be used.
   core(config const& settings, std::optional<int> device);
   /// As close(). A failure is told on stderr.
   ~core();

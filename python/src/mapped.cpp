@@ -34,24 +34,29 @@ namespace {
 
 // Guarded by the GIL. Owners let go of mappings with the GIL, so none ends while this is gone
 // through. It is never destroyed.
-std::vector<std::weak_ptr<mapped>>& noted() {
-  static auto& all = *new std::vector<std::weak_ptr<mapped>>;
+struct noted_mapping {
+  std::uintptr_t first;
+  std::uint64_t bytes;
+  std::weak_ptr<mapped> object;
+};
+std::vector<noted_mapping>& noted() {
+  static auto& all = *new std::vector<noted_mapping>;
   return all;
 }
 
 }  // namespace
 
 void mapped::note(std::shared_ptr<mapped> const& m) {
-  std::erase_if(noted(), [](auto const& other) { return other.expired(); });
-  noted().push_back(m);
+  std::erase_if(noted(), [](auto const& other) { return other.object.expired(); });
+  noted().push_back({reinterpret_cast<std::uintptr_t>(m->object_.data()), m->object_.size(), m});
 }
 
 std::shared_ptr<mapped> mapped::at(void const* address) {
   auto const wanted = reinterpret_cast<std::uintptr_t>(address);
   for (auto const& each : noted()) {
-    auto m = each.lock();
-    if (m == nullptr || m->closed_ || m->process_ != ::getpid()) continue;
-    if (wanted - reinterpret_cast<std::uintptr_t>(m->object_.data()) < m->object_.size()) return m;
+    if (wanted - each.first >= each.bytes) continue;  // most are not it
+    auto m = each.object.lock();
+    if (m != nullptr && !m->closed_ && m->process_ == ::getpid()) return m;
   }
   return nullptr;
 }

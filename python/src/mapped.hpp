@@ -92,6 +92,7 @@ class mapped {
   void undeclare(std::thread::id by);
 
   [[nodiscard]] bool closed() const { return closed_; }
+  [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] std::string const& name() const { return name_; }
   [[nodiscard]] bool only_read() const { return only_read_; }
 

@@ -163,7 +163,8 @@ void give_up_memory(void* memory) noexcept {
   if (PyGILState_Check() != 0) release.emplace();
   std::unique_ptr<std::shared_ptr<buffer<std::byte>>> const held(
       static_cast<std::shared_ptr<buffer<std::byte>>*>(memory));
-  free_between_transfers(std::move(*held));
+  std::uint64_t const bytes = (*held)->bytes();
+  free_between_transfers(std::move(*held), bytes);
 }
 
 /// Device memory for records, which other packages take through DLPack. Offsets in host memory are
@@ -178,7 +179,7 @@ nb::object device_bytes(core& of, int fd, nb::handle offsets, std::uint64_t size
       static_cast<void>(check_records(*files, {.fd = fd, .size = size}, places, of.path_of(fd)));
     without_gil const release;
     *memory = std::make_shared<buffer<std::byte>>(
-        device_memory::array_bytes(records, size, "gpufs.gather"));
+        allocate<std::byte>(device_memory::array_bytes(records, size, "gpufs.gather")));
   }
   void* const data = (*memory)->data();
   nb::capsule const owner(memory.release(), &give_up_memory);

@@ -48,19 +48,19 @@ transfer::~transfer() {
 void transfer::await(bool handle_signals) {
   workspace& w = *workspace_;
   stream& on = on_.has_value() ? *on_ : w.own;
-  device_scope const scope(core_->device());
   std::optional<nb::python_error> raised;
+  std::optional<without_gil> release;
+  if (handle_signals) release.emplace();
   try {
-    std::optional<without_gil> release;
-    if (handle_signals) release.emplace();
+    device_scope const scope(core_->device());
     auto const spun = std::chrono::steady_clock::now() + spin_time;
     while (!on.done() && std::chrono::steady_clock::now() < spun) std::this_thread::yield();
-    if (!on.done()) {
+    if (!on.done() && handle_signals) {
       auto waiting = std::async(std::launch::async, [&w, device = core_->device()] {
         device_scope const scope(device);
         w.ended.synchronize();
       });
-      while (handle_signals && waiting.wait_for(signal_interval) != std::future_status::ready) {
+      while (waiting.wait_for(signal_interval) != std::future_status::ready) {
         with_gil const acquire;
         if (run_handlers()) continue;
         raised.emplace();
@@ -69,6 +69,8 @@ void transfer::await(bool handle_signals) {
         break;
       }
       waiting.get();
+    } else {
+      w.ended.synchronize();
     }
     if (!on_.has_value()) on.synchronize();  // tells of failures of our own stream
     w.state.copy_to_host(&failure_, 1);
@@ -78,6 +80,7 @@ void transfer::await(bool handle_signals) {
     running_.reset();  // a device that failed frees at once
   }
   ended_ = true;
+  release.reset();
   if (raised.has_value()) {
     give_back();
     throw std::move(*raised);
@@ -141,6 +144,7 @@ void transfer::finish() noexcept {
     if (!ended_) await(false);
   } catch (std::exception const& error) {
     device_failure_ = error.what();
+    ended_ = true;
   }
   running_.reset();
   give_back();
@@ -189,13 +193,25 @@ bool transfer::done() {
   core_->refuse_in_child();
   if (is_interrupted()) return false;
   std::unique_lock const lock(mutex_, std::try_to_lock);
-  return lock.owns_lock() && has_ended();  // else another thread waits for it
+  if (!lock.owns_lock() || !has_ended()) return false;  // another thread may wait for it
+  if (running_.has_value()) {
+    without_gil const release;
+    running_.reset();  // what is kept for its kernel need not wait for wait()
+  }
+  return true;
 }
 
 void transfer::throw_failure(std::uint64_t failure) const {
   std::uint64_t const record = failure >> 16, code = failure & 0xffff;
   std::string place = "record " + std::to_string(record);
-  if (!offsets_->on_device()) place = place_of(record, *offsets_);
+  if (!offsets_->on_device()) {
+    std::uint64_t offset;
+    {
+      without_gil const release;  // as in check_records()
+      offset = numbers_of(*offsets_)[record];
+    }
+    place = place_of(record, offset, offsets_->kind());
+  }
   if (code == lies_outside)
     throw_index_error(
         place + ", " + std::to_string(request_.size) + " bytes: must lie within the " +

@@ -76,6 +76,8 @@ class transfer {
  private:
   transfer(std::shared_ptr<core> of, transfer_request const& request, tensor offsets, tensor data);
   void check();
+  template <class Act>
+  void use_mappings(Act const& act);
   void take_memory(bool staged);
   void launch_part(std::uint64_t first, std::uint64_t count, std::byte* data);
   void launch_declared(stream& on, record_job const& job);
@@ -93,9 +95,10 @@ class transfer {
   transfer_request request_;
   std::string name_;  // of the file; empty: not known
   std::uint64_t count_ = 0;
-  unsigned word_ = 0;                             ///< as word_of(); 0: not known
-  std::optional<tensor> offsets_, data_;          // destroyed with the GIL
-  std::shared_ptr<mapped> data_in_, offsets_in_;  // null: in no mapping
+  unsigned word_ = 0;                                    ///< as word_of(); 0: not known
+  std::optional<tensor> offsets_, data_;                 // destroyed with the GIL
+  std::shared_ptr<mapped> data_in_, offsets_in_;         // null: in no mapping
+  bool data_reached_ = false, offsets_reached_ = false;  // by kernels; else they are copied
   std::uint64_t const* device_offsets_ = nullptr;
 
   std::timed_mutex mutex_;  // guards what follows; taken without the GIL

@@ -13,11 +13,10 @@ std::uint64_t const* numbers_of(tensor const& offsets) {
   return reinterpret_cast<std::uint64_t const*>(offsets.data());
 }
 
-std::string place_of(std::uint64_t record, tensor const& offsets) {
-  std::uint64_t const offset = numbers_of(offsets)[record];
+std::string place_of(std::uint64_t record, std::uint64_t offset, element_kind kind) {
   return "record " + std::to_string(record) + " at offset " +
-         (offsets.kind() == element_kind::int64 ? std::to_string(static_cast<std::int64_t>(offset))
-                                                : std::to_string(offset));
+         (kind == element_kind::int64 ? std::to_string(static_cast<std::int64_t>(offset))
+                                      : std::to_string(offset));
 }
 
 std::uint64_t check_records(filesystem& files, transfer_request const& of, tensor const& offsets,
@@ -25,21 +24,23 @@ std::uint64_t check_records(filesystem& files, transfer_request const& of, tenso
   file_status status{};
   int error;
   std::uint64_t const count = offsets.bytes() / sizeof(std::uint64_t);
-  std::uint64_t end = 0, bits = 0, i = 0;
+  std::uint64_t end = 0, bits = 0, i = 0, wrong = 0;
   {
-    // A touch of the offsets may wait for a kernel whose declaration another thread ends.
+    // A touch of the offsets may wait for a kernel whose declaration another thread ends, and the
+    // size of a file that kernels write for the device.
     without_gil const release;
     error = files.stat(of.fd, status);
     end = of.writes ? most_file_bytes : status.size;
     std::uint64_t const* const all = numbers_of(offsets);
     for (; error == 0 && i < count; ++i) {
-      if (all[i] > end || of.size > end - all[i]) break;
-      bits |= all[i];
+      wrong = all[i];
+      if (wrong > end || of.size > end - wrong) break;
+      bits |= wrong;
     }
   }
   if (error != 0) throw_file_error(error, of.fd, name);
   if (i != count)
-    throw_index_error(place_of(i, offsets) + ", " + std::to_string(of.size) +
+    throw_index_error(place_of(i, wrong, offsets.kind()) + ", " + std::to_string(of.size) +
                       " bytes: must lie within the " + std::to_string(end) + " bytes " +
                       (of.writes ? "that a file may have" : "of the file"));
   return bits;

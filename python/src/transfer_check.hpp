@@ -21,8 +21,8 @@ inline constexpr std::uint64_t most_file_bytes = std::uint64_t{1} << 48;
 /// The elements of a tensor of offsets.
 [[nodiscard]] std::uint64_t const* numbers_of(tensor const& offsets);
 
-/// Names a record whose offset is in host memory.
-[[nodiscard]] std::string place_of(std::uint64_t record, tensor const& offsets);
+/// Names a record. `kind`: the offset's, which says whether it has a sign.
+[[nodiscard]] std::string place_of(std::uint64_t record, std::uint64_t offset, element_kind kind);
 
 /// Checks that records at `offsets`, in host memory, lie within the file, or for a scatter within
 /// the bytes that a file may have. `name`: as for throw_file_error().

@@ -16,6 +16,12 @@ namespace {
 
 constexpr std::uint64_t staging_bytes = 64ull << 20;
 
+/// True if kernels reach the tensor. `in`: the mapping that it lies in, or null. All mappings are
+/// memory of the device.
+bool is_reached(tensor const& t, mapped const* in, int device) {
+  return t.in_reach() || (in != nullptr && in->device() == device);
+}
+
 /// Bytes [first, first + bytes) of memory, as far as they lie in the mapping.
 struct part_of {
   part_of(mapping const& m, void const* memory, std::uint64_t wanted)
@@ -33,38 +39,49 @@ std::shared_ptr<transfer> transfer::start(std::shared_ptr<core> const& of,
   std::shared_ptr<transfer> const t(new transfer(of, request, std::move(offsets), std::move(data)));
   t->use_.emplace(*of);
   device_scope const scope(of->device());
+  // Nobody else has it, so this waits for no one. Calls of close() find it from now on, and wait
+  // here until it has been launched, or refused.
+  std::lock_guard const lock(t->mutex_);
+  of->add(t);
   t->check();
   if (t->count_ == 0) {
     t->give_back();
     return t;
   }
-  // Nobody else has it, so this waits for no one. Calls of close() find it from now on, and wait
-  // here until it has been launched.
-  std::lock_guard const lock(t->mutex_);
-  of->add(t);
-  bool const reached = t->data_->in_reach() || (host_is_in_reach && !t->data_->on_device());
-  bool const staged = request.staged || !reached;
   t->data_in_ = mapped::at(t->data_->data());
   t->offsets_in_ = mapped::at(t->offsets_->data());
-  {
-    without_gil const release;
-    t->take_memory(staged);
-  }
-  if (staged)
-    t->move_staged();
-  else
-    t->launch_part(0, t->count_, t->data_->data());
+  t->offsets_reached_ = is_reached(*t->offsets_, t->offsets_in_.get(), of->device());
+  t->data_reached_ = !request.staged &&
+                     (host_is_in_reach || is_reached(*t->data_, t->data_in_.get(), of->device()));
+  t->use_mappings([&] {
+    t->take_memory(!t->data_reached_);
+    if (t->data_reached_) t->launch_part(0, t->count_, t->data_->data());
+  });
+  if (!t->data_reached_) t->move_staged();
   return t;
 }
 
-// Without the GIL: it allocates, and touches memory that may be a mapping's.
+// The caller holds the GIL, which is given away meanwhile: memory of mappings is touched, a launch
+// may read their files, and both wait. No mapping is closed before `act` is behind it.
+template <class Act>
+void transfer::use_mappings(Act const& act) {
+  std::optional<mapped::counted_use> data_use, offsets_use;
+  if (data_in_ != nullptr) data_use.emplace(*data_in_);
+  if (offsets_in_ != nullptr) offsets_use.emplace(*offsets_in_);
+  without_gil const release;
+  act();
+  data_use.reset();  // here: the GIL may not come any more
+  offsets_use.reset();
+}
+
+// Within use_mappings(): it allocates, and touches memory that may be a mapping's.
 void transfer::take_memory(bool staged) {
   workspace_ = core_->take_workspace();
   workspace_->reserve(
-      offsets_->in_reach() ? 0 : count_,
+      offsets_reached_ ? 0 : count_,
       !staged ? 0 : std::max(request_.size, std::min(staging_bytes, data_->bytes())));
   device_offsets_ = numbers_of(*offsets_);
-  if (!offsets_->in_reach()) {
+  if (!offsets_reached_) {
     workspace_->offsets.copy_from_host(device_offsets_, count_);
     device_offsets_ = workspace_->offsets.data();
   }
@@ -74,13 +91,8 @@ void transfer::take_memory(bool staged) {
 #endif
 }
 
-// The caller holds the GIL, which is given away meanwhile: a launch may read files of mappings, and
-// wait. No mapping is closed before the launch is behind it.
+// Within use_mappings().
 void transfer::launch_part(std::uint64_t first, std::uint64_t count, std::byte* data) {
-  std::optional<mapped::counted_use> data_use, offsets_use;
-  if (data_in_ != nullptr) data_use.emplace(*data_in_);
-  if (offsets_in_ != nullptr) offsets_use.emplace(*offsets_in_);
-  without_gil const release;
   constexpr std::uint64_t nothing_failed_nor_stops[] = {~std::uint64_t{0}, 0};
   workspace& w = *workspace_;
   w.state.copy_from_host(nothing_failed_nor_stops, 2);
@@ -97,16 +109,17 @@ void transfer::launch_part(std::uint64_t first, std::uint64_t count, std::byte* 
   launch_declared(on, job);
   ended_ = false;
   w.ended.record(on);
-  data_use.reset();  // here: the GIL may not come any more
-  offsets_use.reset();
+  running_->launched(w.ended);
 }
 
 // A launch that declares nothing would use all mappings for writing: missing bytes of their files
-// would be read, and the launch would fail with their errors. Nobody touches them by the GIL that
-// is held: between the declaration and its end this thread waits for no one.
+// would be read, and the launch would fail with their errors. Between the declaration and its end
+// this thread waits for no one. What the kernel does not touch is not declared.
 void transfer::launch_declared(stream& on, record_job const& job) {
   shared_call call(&on);
-  if (data_in_ != nullptr) {
+  bool const uses_data = data_in_ != nullptr && data_reached_;
+  bool const uses_offsets = offsets_in_ != nullptr && offsets_reached_;
+  if (uses_data) {
     mapping const& m = data_in_->used_object();
     part_of const p(m, data_->data(), data_->bytes());
     if (request_.writes)
@@ -114,12 +127,12 @@ void transfer::launch_declared(stream& on, record_job const& job) {
     else
       call.writes(m, p.first, p.bytes);
   }
-  if (offsets_in_ != nullptr) {
+  if (uses_offsets) {
     mapping const& m = offsets_in_->used_object();
     part_of const p(m, offsets_->data(), offsets_->bytes());
     call.reads(m, p.first, p.bytes);
   }
-  if (data_in_ != nullptr || offsets_in_ != nullptr) detail::release_or_throw(call);
+  if (uses_data || uses_offsets) detail::release_or_throw(call);
   detail::declared_launch const declared(call);
   if (request_.writes)
     launch_scatter(on, job);
@@ -134,11 +147,10 @@ void transfer::move_staged() {
     std::uint64_t const count = std::min(at_once, count_ - first);
     std::uint64_t const bytes = count * request_.size;
     std::byte* const part = data_->data() + first * request_.size;
-    if (request_.writes) {
-      without_gil const release;
-      workspace_->staging.copy_from_host(part, bytes);
-    }
-    launch_part(first, count, staging);
+    use_mappings([&] {
+      if (request_.writes) workspace_->staging.copy_from_host(part, bytes);
+      launch_part(first, count, staging);
+    });
     await(true);
     if (!device_failure_.empty()) throw device_error(device_failure_);
     throw_if_stopped();
@@ -146,10 +158,7 @@ void transfer::move_staged() {
       failure_ += failure_of(first, 0);
       break;
     }
-    if (!request_.writes) {
-      without_gil const release;
-      workspace_->staging.copy_to_host(part, bytes);
-    }
+    if (!request_.writes) use_mappings([&] { workspace_->staging.copy_to_host(part, bytes); });
   }
   give_back();
 }

@@ -56,6 +56,41 @@ def test_results_are_dropped_while_transfers_run(path, data):
         assert numpy.array_equal(out, records_of(data, offsets, 64))
 
 
+def bytes_in_use():
+    """Of addresses: pages that nobody touched count, too."""
+    if gpufs.device_kind == "cuda":
+        free, total = pytest.importorskip("torch").cuda.mem_get_info()
+        return total - free
+    with open("/proc/self/statm") as pages:
+        return int(pages.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("polled, results, most", [(True, 20, 2), (False, 100, 50)])
+def test_results_are_freed_although_a_transfer_is_kept(fs, path, polled, results, most):
+    """At once if done() has seen its end, else once they are 256 MiB. `most`: of 64 MiB each."""
+    one = 64 << 20
+    with fs.open(path) as file:
+        transfer = file.gather([0], out=numpy.zeros(64, numpy.uint8), wait=False)
+        while polled and not transfer.done():
+            pass
+        before = bytes_in_use()
+        for _ in range(results):
+            fs._core.device_bytes(file.fd, numpy.zeros(64, numpy.int64), 1 << 20)
+        assert bytes_in_use() - before < most * one
+        transfer.wait()
+
+
+def test_results_are_freed_while_a_kernel_runs(slow_kernel):
+    """The drop waits for it."""
+    file, offsets, out = slow_kernel
+    transfer = file.gather(offsets[:20_000], out=out[:20_000], wait=False)
+    before = bytes_in_use()
+    for _ in range(100):
+        file.fs._core.device_bytes(file.fd, numpy.zeros(64, numpy.int64), 1 << 20)
+    assert bytes_in_use() - before < 50 * (64 << 20)  # with the memory of the kernel's threads
+    transfer.wait()
+
+
 def slow_offsets(data, count):
     return numpy.arange(count) * 7919 % (len(data) - 64)
 
@@ -246,6 +281,27 @@ def test_a_child_of_fork_cannot_wait(slow_kernel):
         transfer.wait()
 
 
+@pytest.mark.skipif(gpufs.device_kind != "emulated", reason="CUDA cannot do without addresses")
+def test_a_transfer_is_waited_for_where_no_thread_can_be_made(path):
+    """For want of addresses for its stack."""
+    assert run("""
+        import resource, sys
+        import gpufs, numpy
+        fs = gpufs.Filesystem(page_size="4K", cache_size="1M", staging_size="256K",
+                              prefetch_memory="1M", prefetch_size=0)
+        file = fs.open(sys.argv[1])
+        offsets = numpy.arange(20_000) * 7919 % (file.size - 64)
+        out = numpy.zeros((len(offsets), 64), "u1")
+        transfer = file.gather(offsets, out=out, wait=False)
+        while fs.stats()["misses"] == 0: pass
+        pages = int(open("/proc/self/statm").read().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 20), -1))
+        del transfer
+        resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+        print(out.any(1).all())
+    """, str(path)) == "True\n"
+
+
 def test_closing_a_file_waits_for_its_transfers(path, data):
     offsets = numpy.arange(5000) * 500
     out = numpy.zeros((len(offsets), 64), numpy.uint8)
@@ -256,6 +312,30 @@ def test_closing_a_file_waits_for_its_transfers(path, data):
         assert transfer.done()
         transfer.wait()
         assert numpy.array_equal(out, records_of(data, offsets, 64))
+
+
+def test_closing_a_file_waits_for_a_transfer_that_is_being_checked(path):
+    """Its kernel does not find the file closed."""
+    offsets = numpy.zeros(4_000_000, numpy.int64)
+    out = numpy.zeros((len(offsets), 1), numpy.uint8)
+    with gpufs.Filesystem(SMALL) as fs:
+        for _ in range(5):
+            file = fs.open(path)
+            begun, failed = threading.Event(), []
+
+            def work():
+                begun.set()
+                try:
+                    file.gather(offsets, out=out)
+                except (OSError, ValueError) as error:  # closed before
+                    failed.append(str(error))
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            begun.wait()
+            file.close()
+            thread.join()
+            assert not any("record" in text for text in failed)
 
 
 def test_closing_a_file_waits_for_a_staged_transfer_of_another_thread(path, data):

@@ -82,27 +82,41 @@ def test_memory_without_a_file():
     m.close()
 
 
-def test_gather_into_a_mapping(fs, path, data, tmp_path):
+@pytest.mark.parametrize("staged", [False, True])
+def test_gather_into_a_mapping(fs, path, data, tmp_path, staged):
     """A kernel writes to the memory of a mapping, which writes it back."""
     with fs.open(path) as file, fs.map(tmp_path / "out", "w", length=4096, create=True) as m:
-        out = m.tensor()
-        file.gather([0, 1024, 2048, 5000], 1024, out)
+        for out in (m.tensor(), m.numpy()):
+            file.gather([0, 1024, 2048, 5000], 1024, out, _staged=staged)
         del out
     want = numpy.concatenate([data[o:o + 1024] for o in (0, 1024, 2048, 5000)])
     assert numpy.array_equal(numpy.fromfile(tmp_path / "out", numpy.uint8), want)
 
 
-def test_scatter_out_of_a_mapping_at_offsets_in_another(fs, path, data, tmp_path):
+@pytest.mark.parametrize("staged", [False, True])
+def test_scatter_out_of_a_mapping_at_offsets_in_another(fs, path, data, tmp_path, staged):
     places = numpy.array([4096, 0, 1024], numpy.int64)
     places.tofile(tmp_path / "places")
     with fs.open(tmp_path / "out", "w+") as file, fs.map(path, length=4096) as m, (
             fs.map(tmp_path / "places")) as p:
         out = m.tensor()[:3072] if gpufs.device_kind == "emulated" else m.numpy()[:3072]
-        file.scatter(p.numpy("int64"), out)
+        file.scatter(p.numpy("int64"), out, _staged=staged)
         found = numpy.frombuffer(file.read(), numpy.uint8)
         del out
     for i, place in enumerate(places):
         assert numpy.array_equal(found[place:place + 1024], data[i * 1024:(i + 1) * 1024])
+
+
+def test_a_wrong_offset_in_a_mapping_is_named(fs, path, tmp_path):
+    numpy.array([0, -5], numpy.int64).tofile(tmp_path / "places")
+    with fs.open(path) as file, fs.map(tmp_path / "places") as p:
+        with pytest.raises(IndexError, match="record 1 at offset -5,"):
+            file.gather(p.numpy("int64"), 8)
+        moved = fs._core.start(fd=file.fd, offsets=p.numpy("int64"), size=8, data=bytearray(16),
+                               writes=False, stream=None, staged=False, unchecked=True)
+        with pytest.raises(IndexError, match="record 1 at offset -5,"):
+            moved.wait()
+        del moved
 
 
 def test_a_gather_uses_no_mapping_but_its_own(fs, path, data, tmp_path):
