@@ -66,7 +66,7 @@ class failing_allocation {
 }  // namespace gpufs::test
 
 #if defined(__CUDACC__)
-#pragma nv_diag_suppress 20011  // nvcc takes operator new for device code, too
+#pragma nv_diag_suppress 20011, 20014  // nvcc takes operator new for device code, too
 #else
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // if it inlines only one of a pair
 #endif
