@@ -31,7 +31,9 @@ measure() {
   fi
 }
 measure patterns patterns --folder "$dir" --rounds "$runs" --json "$out/patterns.json"
-# cuFile comes with PyTorch, too: GPUFS_CUFILE names the folder of its library.
+# cuFile comes with PyTorch, too: GPUFS_CUFILE names the folder of its library. Also without the
+# nvidia-fs driver it asks udev for the file system of the disk. Where no udev runs, it needs a file
+# /run/udev/data/bMAJOR:MINOR with the lines E:ID_FS_TYPE=ext4 and E:ID_FS_USAGE=filesystem.
 if [ -n "${GPUFS_CUFILE:-}" ]; then
   export LD_LIBRARY_PATH=$GPUFS_CUFILE${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 fi

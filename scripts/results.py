@@ -2,8 +2,9 @@
 """results.py write|check|compare NEW [OLD]: the figures of documents, from the raw results.
 
 docs/results/ holds what scripts/measure.sh wrote on a machine with a GPU: JSON of `gpufs bench` and
-of python/bench/records.py. first-steps.json is of scripts/first_steps.sh. README.md and
-docs/python.md have tables of them between marks. Nobody types these figures.
+of python/bench/records.py. first-steps.json is of scripts/first_steps.sh. The folder second has
+those of another run. README.md, docs/python.md and docs/benchmarks.md have tables of them between
+marks. Nobody types these figures.
 
 write         puts the tables into the documents.
 check         fails if they have others.
@@ -31,9 +32,9 @@ def load(folder, name):
     return json.loads(next(line for line in reversed(lines) if line.startswith("{")))
 
 
-def load_object(name):
+def load_object(folder, name):
     """Returns NAME.json, one object."""
-    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def number(value):
@@ -104,8 +105,8 @@ def tables():
     ratios = [load(RESULTS, name) for name in SETS]
     first = ratios[0]
     yield from textwrap.wrap(
-        f"Default settings (`gpufs bench patterns`; {grid(patterns)} unless the row says "
-        f"otherwise, median of {rounds(patterns)} rounds):", 100)
+        f"One {patterns['device']}, default settings (`gpufs bench patterns`; {grid(patterns)} "
+        f"unless the row says otherwise, median of {rounds(patterns)} rounds):", 100)
     yield ""
     yield from pattern_table(patterns)
     yield ""
@@ -113,16 +114,17 @@ def tables():
         f"{registered(patterns)} Measured on: {machine(patterns)}.", 100)
     yield ""
     yield from textwrap.wrap(
-        f"Chosen settings (`gpufs bench ratios`; {grid(first)}, arrays with pages of "
-        f"{ratios[2]['settings']['page_size'] >> 10} KiB, median of {first['runs']} rounds):", 100)
+        f"One {first['device']}, chosen settings (`gpufs bench ratios`; {grid(first)}, arrays with "
+        f"pages of {ratios[2]['settings']['page_size'] >> 10} KiB, "
+        f"median of {first['runs']} rounds):", 100)
     yield ""
     yield from ratio_table(ratios)
     yield ""
     yield from textwrap.wrap(f"Measured on: {machine(first)}.", 100)
     yield ""
     yield from textwrap.wrap(
-        f"What else brings a file to a GPU (`gpufs bench peers`, {peers['bytes'] >> 20} MiB in the "
-        f"OS page cache, median of {peers['runs']} rounds):", 100)
+        f"What else brings a file to a GPU, one {peers['device']} (`gpufs bench peers`, "
+        f"{peers['bytes'] >> 20} MiB in the OS page cache, median of {peers['runs']} rounds):", 100)
     yield ""
     yield from peer_table(peers)
     yield ""
@@ -142,24 +144,27 @@ def rounds(patterns):
 
 
 def record_tables():
-    result = load_object("records")
+    result = load_object(RESULTS, "records")
     rows = {row["row"]: row for row in result["results"]}
     ours = statistics.median(rows["gpufs gather"]["seconds"])
     yield from textwrap.wrap(
         f"{result['batch'] * result['batches']:,} random records of {result['record']} bytes of a "
         f"file of {result['file_bytes'] >> 20} MiB in the OS page cache, into one tensor in GPU "
-        f"memory (`python/bench/records.py`, median of {result['rounds']} rounds):", 100)
+        f"memory of one {result['device_name']} (`python/bench/records.py`, median of "
+        f"{result['rounds']} rounds):", 100)
     yield ""
     yield "| way | million records/s | GB/s | time / gather()'s |"
     yield "|---|---|---|---|"
     for name, row in rows.items():
         ratio = statistics.median(row["seconds"]) / ours
+        if name == "KvikIO":
+            name = f"KvikIO, num_threads {result['kvikio_num_threads']}, its default"
         yield (f"| {name} | {number(row['records_per_second'] / 1e6)} | {number(row['GBps'])} | "
                f"{number(ratio)} |")
     yield ""
     skipped = "; ".join(f"{name}, {why}" for name, why in result["skipped"].items())
-    kvikio = (f" KvikIO {result['kvikio']} (num_threads {result['kvikio_num_threads']}, "
-              f"compat_mode {result['kvikio_compat_mode']});" if "kvikio" in result else "")
+    kvikio = (f" KvikIO {result['kvikio']} (compat_mode {result['kvikio_compat_mode']});"
+              if "kvikio" in result else "")
     yield from textwrap.wrap(
         (f"Not there: {skipped}. " if skipped else "") +
         f"Measured on: {result['device_name']}, {result['cpu']}, {result['kernel']}; gpufs "
@@ -168,7 +173,7 @@ def record_tables():
 
 
 def step_tables():
-    result = load_object("first-steps")
+    result = load_object(RESULTS, "first-steps")
     yield "| step | command | time |"
     yield "|---|---|---|"
     for row in result["rows"]:
@@ -182,9 +187,23 @@ def step_tables():
         f"{result['variant']}, {result['date'][:10]}.", 100)
 
 
+def second_tables():
+    apart, same = rows_apart(RESULTS / "second", RESULTS)
+    facts = load(RESULTS / "second", "patterns")
+    yield from textwrap.wrap(
+        f"`scripts/measure.sh` once more ({machine(facts)}): {same} of {same + len(apart)} rows "
+        f"agree within {SAME:.0%}. These do not:", 100)
+    yield ""
+    yield "| row | first run | second run | difference |"
+    yield "|---|---|---|---|"
+    for name, unit, was, now in apart:
+        yield f"| {name} | {number(was)} {unit} | {number(now)} {unit} | {now / was - 1:+.0%} |"
+
+
 # What stands between marks: (document, name, tables).
 BLOCKS = (("README.md", "first-steps", step_tables), ("README.md", "figures", tables),
-          ("docs/python.md", "records", record_tables))
+          ("docs/python.md", "records", record_tables),
+          ("docs/benchmarks.md", "second", second_tables))
 
 
 def replaced(document, text):
@@ -202,33 +221,42 @@ def replaced(document, text):
 
 
 def rates(folder):
-    """Returns {row: (unit, rate)} of all results in the folder."""
+    """Returns {row: (unit, rate)} of the results in the folder, without those that it lacks."""
     found = {}
-    for name in ("patterns", *SETS):
+    for name in ("patterns", *SETS, "peers", "records"):
+        if not (folder / f"{name}.json").is_file():
+            print(f"{folder}: no {name}.json")
+            continue
+        if name == "records":
+            for row in load_object(folder, name)["results"]:
+                found[f"{name}: {row['row']}"] = ("M/s", row["records_per_second"] / 1e6)
+            continue
         for key, row in load(folder, name)["rows"].items():
-            rate = row.get("rate", row.get("GBps"))
-            if rate:
-                found[f"{name}: {row['what']} ({key})"] = (row.get("unit", "GB/s"), rate)
-    for key, row in load(folder, "peers")["rows"].items():
-        for part in ("stream", "records"):
-            if rate := row.get(part, {}).get("GBps"):
-                found[f"peers: {row['what']}, {part} ({key})"] = ("GB/s", rate)
+            parts = [(f"{row['what']} ({key})", row)] if name != "peers" else [
+                (f"{row['what']}, {part} ({key})", row.get(part, {}))
+                for part in ("stream", "records")]
+            for what, of in parts:
+                if rate := of.get("rate", of.get("GBps")):
+                    found[f"{name}: {what}"] = (of.get("unit", "GB/s"), rate)
     return found
 
 
-def compare(new, old):
+def rows_apart(new, old):
+    """Returns [(row, unit, rate in old, rate in new)] of rows that differ, and how many agree."""
     before, after = rates(old), rates(new)
-    apart = 0
-    for name in sorted(before.keys() & after.keys()):
-        unit, was = before[name]
-        now = after[name][1]
-        if abs(now / was - 1) > SAME:
-            apart += 1
-            print(f"{name}: {number(was)} {unit}, now {number(now)} ({now / was - 1:+.0%})")
-    for name in sorted(before.keys() ^ after.keys()):
+    both = sorted(before.keys() & after.keys())
+    apart = [(name, *before[name], after[name][1]) for name in both
+             if abs(after[name][1] / before[name][1] - 1) > SAME]
+    return apart, len(both) - len(apart)
+
+
+def compare(new, old):
+    apart, same = rows_apart(new, old)
+    for name, unit, was, now in apart:
+        print(f"{name}: {number(was)} {unit}, now {number(now)} ({now / was - 1:+.0%})")
+    for name in sorted(rates(old).keys() ^ rates(new).keys()):
         print(f"{name}: in one folder only")
-    both = len(before.keys() & after.keys())
-    print(f"{both - apart} of {both} rows agree within {SAME:.0%}")
+    print(f"{same} of {same + len(apart)} rows agree within {SAME:.0%}")
 
 
 def main():
