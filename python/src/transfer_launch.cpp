@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace gpufs::python {
 
@@ -30,6 +31,22 @@ struct part_of {
         bytes(std::min(wanted, m.size() - first)) {}
   std::uint64_t first, bytes;
 };
+
+// CUDA takes an address in a mapping for the GPU's side, whichever side has the newest bytes. An
+// access of the CPU faults, and finds these. So bytes of mappings are copied by the CPU.
+template <class T>
+void copy_in(buffer<T>& to, T const* from, std::uint64_t count, bool is_mapped) {
+  if (!is_mapped) return to.copy_from_host(from, count);
+  std::vector<T> const newest(from, from + count);
+  to.copy_from_host(newest.data(), count);
+}
+template <class T>
+void copy_out(buffer<T> const& from, T* to, std::uint64_t count, bool is_mapped) {
+  if (!is_mapped) return from.copy_to_host(to, count);
+  std::vector<T> moved(count);
+  from.copy_to_host(moved.data(), count);
+  std::ranges::copy(moved, to);
+}
 
 }  // namespace
 
@@ -82,7 +99,7 @@ void transfer::take_memory(bool staged) {
       !staged ? 0 : std::max(request_.size, std::min(staging_bytes, data_->bytes())));
   device_offsets_ = numbers_of(*offsets_);
   if (!offsets_reached_) {
-    workspace_->offsets.copy_from_host(device_offsets_, count_);
+    copy_in(workspace_->offsets, device_offsets_, count_, offsets_in_ != nullptr);
     device_offsets_ = workspace_->offsets.data();
   }
 #if !defined(GPUFS_EMULATED)
@@ -148,7 +165,7 @@ void transfer::move_staged() {
     std::uint64_t const bytes = count * request_.size;
     std::byte* const part = data_->data() + first * request_.size;
     use_mappings([&] {
-      if (request_.writes) workspace_->staging.copy_from_host(part, bytes);
+      if (request_.writes) copy_in(workspace_->staging, part, bytes, data_in_ != nullptr);
       launch_part(first, count, staging);
     });
     await(true);
@@ -158,7 +175,8 @@ void transfer::move_staged() {
       failure_ += failure_of(first, 0);
       break;
     }
-    if (!request_.writes) use_mappings([&] { workspace_->staging.copy_to_host(part, bytes); });
+    if (!request_.writes)
+      use_mappings([&] { copy_out(workspace_->staging, part, bytes, data_in_ != nullptr); });
   }
   give_back();
 }

@@ -69,11 +69,6 @@ def test_wrong_arguments(fs, dataset, tmp_path):
         gpufs.torch.RecordDataset(fs, tmp_path / "missing", (1,))
 
 
-def test_the_reason_of_pytorch_is_told(dataset):
-    with pytest.raises(ValueError, match="detach"):
-        dataset.file.gather([0], 4, torch.zeros(1, requires_grad=True))
-
-
 def test_tensors_of_any_type(fs, dataset):
     with pytest.raises(ValueError, match="order"):
         dataset.file.gather([0, 8], 8, torch.zeros(4, 4, dtype=torch.int8)[:, ::2])
