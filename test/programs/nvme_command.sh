@@ -40,7 +40,7 @@ says 1 "lspci" relay:0000:ff:1f.7 identify
 # bench reads block files, and holds their bytes against the host's.
 reads() {
   local said
-  said=$("$gpufs" bench --size 4M --runs 1 --no-limits "$@" 2>&1) || complain "bench $*: $said"
+  said=$("$gpufs" bench --runs 1 --no-limits "$@" 2>&1) || complain "bench $*: $said"
   [[ $said == *verified* ]] || complain "bench $*: said $said"
 }
 head -c 1M /dev/urandom >"$folder/a"
@@ -50,7 +50,7 @@ reads seq --file nvme:mem:4M
 reads rand --file "nvme:soft:$folder/disk" --access array
 reads seq --file "nvme:soft:$folder/disk" --cold
 # Not every file system allows O_DIRECT.
-direct=$("$gpufs" bench rand --level warp --file "nvme:direct:$folder/a" --size 1M --runs 1 \
+direct=$("$gpufs" bench rand --level warp --file "nvme:direct:$folder/a" --runs 1 \
   --no-limits 2>&1)
 [[ $direct == *"bytes verified                 yes"* || $direct == *"does not allow O_DIRECT"* ]] ||
   complain "bench past the page cache: $direct"
