@@ -118,8 +118,8 @@ TEST_CASE("a child of fork() is refused, and frees nothing") {
 }
 
 // Sanitizers end a process that asks for too much, and have mapped more than the limit.
-#if defined(GPUFS_EMULATED) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__) && !defined(GPUFS_COVERAGE)
+#if defined(GPUFS_EMULATED) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
+    !defined(GPUFS_COVERAGE)
 TEST_CASE("a want of memory is told apart from a device that failed") {
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
