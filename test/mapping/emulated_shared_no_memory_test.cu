@@ -11,6 +11,7 @@
 #include <test/support/files.hpp>
 #include <test/support/in_library.hpp>
 #include <test/support/seed.hpp>
+#include <test/support/settings.hpp>
 
 #include <doctest/doctest.h>
 
@@ -248,17 +249,19 @@ TEST_CASE("no memory: runs and free addresses are as they were") {
   REQUIRE(free.take(most) == 0);
 }
 
-TEST_CASE("no memory: every call of objects says so, and nothing is lost") { sweep({}, 1); }
+TEST_CASE("no memory: every call of objects says so, and nothing is lost") {
+  sweep({}, scaled(1, 20));
+}
 
 TEST_CASE("no memory: the same where they do not fit into device memory") {
-  sweep(tight(4 << 20, 4 << 20), 5);
+  sweep(tight(4 << 20, 4 << 20), scaled(5, 50));
 }
 
 TEST_CASE("no memory: the same where they are spilled") {
   scratch_folder const folder;
   auto settings = tight(4 << 20, 0);
   settings.spill_dir = folder.path();
-  sweep(settings, 5);
+  sweep(settings, scaled(5, 50));
 }
 
 TEST_CASE("no memory: calls end all the same") {
