@@ -12,7 +12,6 @@ namespace gpufs::apps {
 namespace {
 
 constexpr std::uint64_t default_copy = 64 << 20;  // of drives, where --size does not say more
-constexpr std::uint64_t largest_file = 1ull << 48;
 
 /// Whether it is, or is read as, one file of the host.
 bool is_file(nvme_spec const& spec) {
@@ -33,7 +32,7 @@ void bench_file::check_folder(std::string const& path, std::string const& folder
 }
 
 std::string bench_file::check_size(std::string const& text) {
-  static_cast<void>(size_option("--size", text, 1, largest_file));
+  static_cast<void>(size_option("--size", text, 1, largest));
   return {};
 }
 

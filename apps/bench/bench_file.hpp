@@ -31,6 +31,8 @@ class bench_file {
   /// For CLI::Option::check(): throws usage_error unless --size is from 1 byte to 256T.
   static std::string check_size(std::string const& text);
 
+  static constexpr std::uint64_t largest = 1ull << 48;  ///< bytes that --size may name
+
   /// What --help says of names.
   static constexpr char help[] =
       "file to read, or nvme:mem:SIZE, nvme:soft:PATH,..., nvme:direct:PATH,... (past the OS page "

@@ -18,7 +18,6 @@ namespace gpufs::apps {
 namespace {
 
 constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
-constexpr std::uint64_t largest_file = 1ull << 48;
 
 /// An option, as it was given, and how it is if it was not.
 struct option_value {
@@ -170,7 +169,7 @@ void complete(bench_options& o) {
   check_option("--runs", o.runs, 1, 1000);
   if (o.repeat != not_given) check_option("--repeat", o.repeat, 1, 1'000'000'000);
   (void)size_option("--req", o.request, 1, 1 << 30);
-  (void)size_option("--size", o.size, 0, largest_file);
+  (void)size_option("--size", o.size, 0, bench_file::largest);
   if (o.is("write") && !o.file.empty())
     throw usage_error(
         fmt::format("--file={}: bench write makes a file of its own in --dir", o.file));
@@ -221,7 +220,7 @@ access_plan make_plan(bench_options const& o, std::uint64_t file_bytes, config c
   std::uint64_t const bytes =
       size_option("--bytes", o.bytes, 0, o.is("rand") ? no_limit : file_bytes);
   p.bytes = bytes == 0 ? file_bytes : bytes;
-  std::uint64_t const stride = size_option("--stride", o.stride, 0, largest_file);
+  std::uint64_t const stride = size_option("--stride", o.stride, 0, bench_file::largest);
 
   if (o.is("rand")) {
     p.pattern = access_pattern::random;

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -34,8 +35,7 @@ struct make_options {
 int make(make_options const& o) {
   check_option("--scale", o.scale, lowest_scale, highest_scale);
   bool const is_generated = o.input.empty();
-  if (!is_generated) check_report_files({{"--file", o.file}}, {o.input});
-  check_graph_target(o.file);
+  check_graph_target(o.file, is_generated ? std::vector<std::string>{} : std::vector{o.input});
   if (is_generated) {
     auto const scale = static_cast<unsigned>(o.scale);
     require_free_space(

@@ -70,24 +70,20 @@ int compare(ratio_options& o, config const& settings) {
   return 0;
 }
 
-/// Settings are for all of `bench`, but these options for its patterns alone. Throws usage_error
-/// naming one that was given.
-void require_not_given(std::vector<CLI::Option*> const& options, std::string const& study) {
-  for (auto const* option : options) {
-    if (option->count() == 0) continue;
-    throw usage_error(fmt::format(
-        "{}: is of bench's patterns, not of bench {}, whose options come behind that word",
-        option->get_name(), study));
-  }
-}
+/// Settings are for all of `bench`, but these options for its patterns alone.
+constexpr char of_patterns[] =
+    "is of bench's patterns, not of bench {}, whose options come behind that word";
+/// Of settings.
+constexpr char of_no_program[] =
+    "bench {} runs programs that do not get it; they read their environment and gpufs.toml";
 
-/// Throws usage_error naming a setting that was given and that the programs of a study do not get.
-void require_no_settings(std::vector<CLI::Option*> const& options, std::string const& study) {
+/// Throws usage_error naming one of the options that was given before a study's word, and why it is
+/// none of the study's.
+void require_not_given(std::vector<CLI::Option*> const& options, std::string const& study,
+                       fmt::format_string<std::string const&> why) {
   for (auto const* option : options) {
-    if (option->count() == 0) continue;
-    throw usage_error(fmt::format(
-        "{}: bench {} runs programs that do not get it; they read their environment and gpufs.toml",
-        option->get_name(), study));
+    if (option->count() != 0)
+      throw usage_error(fmt::format("{}: {}", option->get_name(), fmt::format(why, study)));
   }
 }
 
@@ -217,10 +213,10 @@ int main(int argc, char** argv) {
     }
     for (auto const* sub : {&ratios_command, &apps_command, &paper_command, &patterns_command,
                             &peers_command, &queues_command, &mapping_command, &bam_command}) {
-      if (sub->parsed()) require_not_given(bench_own, sub->get_name());
+      if (sub->parsed()) require_not_given(bench_own, sub->get_name(), of_patterns);
     }
     for (auto const* sub : {&mapping_command, &bam_command})
-      if (sub->parsed()) require_no_settings(bench_shared, sub->get_name());
+      if (sub->parsed()) require_not_given(bench_shared, sub->get_name(), of_no_program);
     auto const study = [&] {
       config settings = bench_settings.load(study_defaults());
       validate(settings);

@@ -132,16 +132,16 @@ int address_space::move_chunk(quiet_lock& lock, object& o, std::size_t i, tier t
 void address_space::leave_device(quiet_lock& lock, object& o, std::size_t i) {
   constexpr reason why{nullptr, &mapping_statistics::move_d2h_bytes};
   auto const blocks = o.blocks_of_chunk(i);
-  if (o.is_read_only()) {
-    auto const bytes = o.bytes_of_chunk(i);
-    o.file->absent.add(o.file->units_of(bytes.first, bytes.end));
-  } else {
-    transfers_.wait_for_sends();  // a refused launch may have left some for this memory
-    if (o.protocol != coherence_protocol::batch) keep_at_host(o, blocks);
-  }
+  // A refused launch may have left some for this memory.
+  if (!o.is_read_only()) transfers_.wait_for_sends();
   if (o.protocol == coherence_protocol::batch) {
     if (o.is_at_device && o.is_changed) transfers_.fetch(o, blocks, why);
     o.is_at_device = o.is_changed = false;
+  } else if (o.is_read_only()) {
+    auto const bytes = o.bytes_of_chunk(i);
+    o.file->absent.add(o.file->units_of(bytes.first, bytes.end));
+  } else {
+    keep_at_host(o, blocks);
   }
   // gather() has queued copies of these bytes and given the mutex back. No more come: the move is a
   // use that writes, and gather() waits for it.

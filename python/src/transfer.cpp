@@ -74,11 +74,10 @@ void transfer::await(bool handle_signals) {
     }
     if (!on_.has_value()) on.synchronize();  // tells of failures of our own stream
     w.state.copy_to_host(&failure_, 1);
-    running_.reset();
   } catch (device_error const& error) {
     device_failure_ = error.what();
-    running_.reset();  // a device that failed frees at once
   }
+  running_.reset();  // without the GIL, as it may free
   ended_ = true;
   release.reset();
   if (raised.has_value()) {

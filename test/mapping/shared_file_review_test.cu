@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
@@ -52,6 +53,23 @@ mapping_config by_signals() {
   c.fault_handler = fault_handling::signal;
   return c;
 }
+
+// A pipe with three words.
+struct full_pipe {
+  std::array<std::uint32_t, 3> given{101, 102, 103};
+  int ends[2];
+
+  full_pipe() {
+    REQUIRE(::pipe(ends) == 0);
+    REQUIRE(::write(ends[1], given.data(), sizeof given) == ssize_t(sizeof given));
+  }
+  ~full_pipe() {
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  full_pipe(full_pipe const&) = delete;
+  full_pipe& operator=(full_pipe const&) = delete;
+};
 
 }  // namespace
 
@@ -341,21 +359,17 @@ TEST_CASE("no more mappings: what a pipe gave is in the memory, and in the file"
   mapping m = memory.map(file.path(), {.access = access::read_write, .block = 64 * kibi});
   auto* const words = m.as<std::uint32_t>();
   CHECK(words[5] == content[5]);  // on both sides from now on
-  int ends[2];
-  REQUIRE(::pipe(ends) == 0);
-  std::uint32_t const given[] = {101, 102, 103};
-  REQUIRE(::write(ends[1], given, sizeof given) == ssize_t(sizeof given));
+  full_pipe const pipe;
   {
     // The call keeps the object's blocks from being made alike.
     shared_call call;
     REQUIRE(call.reads(m, 192 * kibi, 4096).release() == 0);
     protections_to_refuse = 2;
-    CHECK(memory.read(ends[0], words + 7, sizeof given) == std::int64_t(sizeof given));
+    CHECK(memory.read(pipe.ends[0], words + 7, sizeof pipe.given) ==
+          std::int64_t(sizeof pipe.given));
     protections_to_refuse = 0;
   }
-  ::close(ends[0]);
-  ::close(ends[1]);
-  std::copy(std::begin(given), std::end(given), content.begin() + 7);
+  std::ranges::copy(pipe.given, content.begin() + 7);
   CHECK(words[7] == 101);
   launch(add_to_words, 1, 32, words + 8, 1, 5u);
   content[8] += 5;
@@ -376,16 +390,11 @@ TEST_CASE("no more mappings: what a pipe gave is in memory that the device uses 
   for (auto& word : content) ++word;
   memory.synchronize();
   REQUIRE(m.tiers().host != 0);
-  int ends[2];
-  REQUIRE(::pipe(ends) == 0);
-  std::uint32_t const given[] = {101, 102, 103};
-  REQUIRE(::write(ends[1], given, sizeof given) == ssize_t(sizeof given));
+  full_pipe const pipe;
   protections_to_refuse = 1000;
-  CHECK(memory.read(ends[0], words + 7, sizeof given) == std::int64_t(sizeof given));
+  CHECK(memory.read(pipe.ends[0], words + 7, sizeof pipe.given) == std::int64_t(sizeof pipe.given));
   protections_to_refuse = 0;
-  ::close(ends[0]);
-  ::close(ends[1]);
-  std::copy(std::begin(given), std::end(given), content.begin() + 7);
+  std::ranges::copy(pipe.given, content.begin() + 7);
   CHECK(words[7] == 101);
   CHECK(words[6] == content[6]);
   launch(add_to_words, 1, 32, words + 8, 1, 5u);

@@ -3,6 +3,8 @@
 # programs lie beside GPUFS. Exit status 77: no device.
 # shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
+# shellcheck source=SCRIPTDIR/../support/keeps_results.sh
+. "$(dirname "$0")/../support/keeps_results.sh"
 gpufs=$1
 said=$("$gpufs" bench bam --figure all --size smoke --out "$folder/out" --folder "$folder" 2>&1)
 status=$?
@@ -41,19 +43,5 @@ said=$("$gpufs" bench bam --figure 6 --folder "$folder/none" --out "$folder/x" 2
 [[ $said == *"none/gpufs-bench-bam-"*"(--folder): No such file"* ||
   $said == *"none (--folder): No such file"* ]] || complain "--folder: $said"
 
-# Older results stay where a run fails, or where its program is not there.
-mkdir "$folder/bin"
-cp "$gpufs" "$folder/bin/gpufs"
-echo old >"$folder/out/lines.jsonl"
-again() {
-  said=$("$folder/bin/gpufs" bench bam --figure 6 --size smoke --out "$folder/out" \
-    --folder "$folder" 2>&1)
-  [ $? -eq "$1" ] && [[ $said == *"$2"* ]] || complain "$2: $said"
-  [ "$(cat "$folder/out/lines.jsonl")" = old ] || complain "$2: older results are gone"
-}
-again 2 "the program gpufs-lookups is needed beside this one"
-printf '#!/bin/sh\necho new\nexit 1\n' >"$folder/bin/gpufs-lookups"
-chmod +x "$folder/bin/gpufs-lookups"
-again 1 "lines.jsonl: not written, as runs failed"
-compgen -G "$folder/out/*part*" && complain "something is left behind"
+keeps_results bam 6 lines gpufs-lookups
 conclude

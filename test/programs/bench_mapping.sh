@@ -3,6 +3,8 @@
 # program gpufs-mapping lies beside GPUFS. Exit status 77: no device.
 # shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
+# shellcheck source=SCRIPTDIR/../support/keeps_results.sh
+. "$(dirname "$0")/../support/keeps_results.sh"
 gpufs=$1
 figures=(adsm7 adsm8 adsm9 adsm10 adsm11 adsm12 dragon3 dragon5 dragon6)
 said=$("$gpufs" bench mapping --figure all --size smoke --out "$folder/out" --folder "$folder" 2>&1)
@@ -42,19 +44,5 @@ said=$("$gpufs" bench --page-size 4K mapping --figure dragon6 --out "$folder/non
 [ $? -eq 2 ] && [[ $said == *"--page-size: bench mapping runs programs that do not get it"* ]] ||
   complain "a setting before bench mapping: $said"
 
-# Older results stay where a run fails, or where its program is not there.
-mkdir "$folder/bin"
-cp "$gpufs" "$folder/bin/gpufs"
-echo old >"$folder/out/dragon6.jsonl"
-again() {
-  said=$("$folder/bin/gpufs" bench mapping --figure dragon6 --size smoke --out "$folder/out" \
-    --folder "$folder" 2>&1)
-  [ $? -eq "$1" ] && [[ $said == *"$2"* ]] || complain "$2: $said"
-  [ "$(cat "$folder/out/dragon6.jsonl")" = old ] || complain "$2: older results are gone"
-}
-again 2 "the program gpufs-mapping is needed beside this one"
-printf '#!/bin/sh\necho new\nexit 1\n' >"$folder/bin/gpufs-mapping"
-chmod +x "$folder/bin/gpufs-mapping"
-again 1 "dragon6.jsonl: not written, as runs failed"
-compgen -G "$folder/out/*part*" && complain "something is left behind"
+keeps_results mapping dragon6 dragon6 gpufs-mapping
 conclude

@@ -83,8 +83,8 @@ std::uint64_t graph_file_bytes(std::uint64_t vertices, std::uint64_t edges) {
   return header_of(vertices, edges).file_bytes();
 }
 
-void check_graph_target(std::string const& path) {
-  check_report_files({{"--file", path}}, {});
+void check_graph_target(std::string const& path, std::vector<std::string> const& inputs) {
+  check_report_files({{"--file", path}}, inputs);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return;
   if (!std::filesystem::is_regular_file(path, ignored))

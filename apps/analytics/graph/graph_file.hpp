@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gpufs::apps::analytics {
 
@@ -41,8 +42,8 @@ inline constexpr std::uint64_t undirected_graph = 1, sorted_lists = 2;
 [[nodiscard]] std::uint64_t graph_file_bytes(std::uint64_t vertices, std::uint64_t edges);
 
 /// Throws usage_error naming --file if no file can be made there, or what is there is neither empty
-/// nor a graph.
-void check_graph_target(std::string const& path);
+/// nor a graph, or is one of the `inputs`.
+void check_graph_target(std::string const& path, std::vector<std::string> const& inputs);
 
 /// Writes a graph to a file that appears whole or not at all. Throws std::system_error naming it,
 /// and usage_error if there is no room.
