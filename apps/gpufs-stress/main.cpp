@@ -79,7 +79,8 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", s.rounds, "at most so many rounds; 0: no limit")
       ->capture_default_str();
   auto const* const seed = app.add_option("--seed", s.seed, "of the first round; default random");
-  app.add_option("--dir,--folder", s.folder, "folder for the files")->capture_default_str();
+  app.add_option("--dir,--folder", s.folder, "folder for the files; made if it is not there")
+      ->capture_default_str();
   app.add_option("--hang", s.hang_seconds, "seconds without an operation that count as a hang")
       ->capture_default_str();
   app.add_option("--longest-round", s.round_seconds,
