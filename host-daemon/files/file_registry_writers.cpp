@@ -51,7 +51,7 @@ void file_registry::undo_writing(shard& home, key const& k, bool once) noexcept 
   if (found == home.writing.end()) return;
   auto& w = found->second;
   if (once) w.file->once_write_index = 0;
-  // It goes back. The file that takes it must not be shown this one's errors.
+  // The write index goes back. The file that takes it next must not be shown this one's errors.
   if (!once && w.descriptors == 1 && w.kept == 0) w.file->write_index = 0;
   if (--w.descriptors > 0 || w.kept > 0 || writes_->dirty(*w.file)) return;
   writes_->forget(*w.file);
