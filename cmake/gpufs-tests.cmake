@@ -309,6 +309,10 @@ else()
   find_program(GPUFS_NVCC nvcc)
   mark_as_advanced(GPUFS_NVCC)
 endif()
+if(GPUFS_NVCC AND NOT GPUFS_SANITIZE)
+  gpufs_test(debug_build_test host ${PROJECT_SOURCE_DIR}/test/device/debug_build.sh ${GPUFS_NVCC}
+    ${PROJECT_SOURCE_DIR})
+endif()
 if(GPUFS_PYTHON3 AND GPUFS_NVCC AND NOT GPUFS_SANITIZE)
   string(REGEX MATCHALL "[0-9]+" architectures "${gpufs_cuda_architectures}")
   gpufs_test(machine_order_test host ${GPUFS_PYTHON3}

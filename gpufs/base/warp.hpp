@@ -44,7 +44,7 @@
 
 namespace gpufs::base {
 
-/// Calls `f` through a pointer that the compiler cannot see through. Any thread calls. The call
+/// Calls `F` through a pointer that the compiler cannot see through. Any thread calls. The call
 /// follows the calling convention: the callee saves the registers that it uses. In a direct call
 /// the compiler gives a long callee most registers. The loop around a rare call then spills its own
 /// registers in each turn.
@@ -52,14 +52,22 @@ namespace gpufs::base {
 /// The callee must not make a far_call() itself. ptxas would take it for a recursion, so the
 /// kernel's stack size would be unknown. The driver then gives each thread 1 KiB, whatever the
 /// kernel needs. The emulated device refuses such a call.
-template <class Result, class... Argument>
-__device__ __forceinline__ Result far_call(Result (*f)(Argument...), Argument... argument) {
-#if defined(__CUDACC__)
+///
+/// Code for a debugger (`nvcc -G`) is not optimised. There, atomics of libcu++ call through
+/// pointers, too, so ptxas would take each of them in a callee for that recursion. The call is a
+/// direct one there.
+template <auto F, class... Argument>
+__device__ __forceinline__ auto far_call(Argument... argument) {
+#if defined(__CUDACC_DEBUG__)
+  return F(argument...);
+#elif defined(__CUDACC__)
+  auto f = F;
   asm volatile("" : "+l"(f));
+  return f(argument...);
 #else
   emulated::far_call_scope const far;
+  return F(argument...);
 #endif
-  return f(argument...);
 }
 
 inline constexpr unsigned warp_size = 32;

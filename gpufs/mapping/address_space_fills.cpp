@@ -124,12 +124,12 @@ void address_space::fill_pieces(object& o, fill_job& job, file_lane& lane) {
     fill_piece* piece = nullptr;
     bool is_direct = false;
   };
-  std::array<under_way, 2> slots;
+  std::array<under_way, 2> fills;
   auto const end = [&](unsigned turn) {
-    auto const slot = std::exchange(slots[turn], {});
-    if (slot.piece == nullptr) return;
+    auto const fill = std::exchange(fills[turn], {});
+    if (fill.piece == nullptr) return;
     int const error = wait_for_copies(lane.pieces[turn]);
-    end_piece(o, job, *slot.piece, error, slot.is_direct);
+    end_piece(o, job, *fill.piece, error, fill.is_direct);
   };
   for (unsigned turn = 0;; turn = 1 - turn) {
     end(turn);
@@ -140,7 +140,7 @@ void address_space::fill_pieces(object& o, fill_job& job, file_lane& lane) {
     bool is_direct = false;
     int const error = start_piece(o, piece, lane, lane.pieces[turn], is_direct);
     if (error == 0)
-      slots[turn] = {&piece, is_direct};
+      fills[turn] = {&piece, is_direct};
     else
       end_piece(o, job, piece, error, false);
   }

@@ -9,8 +9,8 @@ namespace {
 
 thread_local std::shared_ptr<testing::fault_injector> injected;
 
-/// Fills the calling thread's slot, and empties it again: a constructor that throws may not have
-/// taken the injector, and the thread's next filesystem must not get it.
+/// Gives the calling thread an injector, and takes it away again: a constructor that throws may not
+/// have taken it, and the thread's next filesystem must not get it.
 class injection {
  public:
   explicit injection(std::shared_ptr<testing::fault_injector> faults) noexcept {

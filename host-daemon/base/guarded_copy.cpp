@@ -19,7 +19,7 @@ namespace {
 // A copy under way. Slots belong to threads only during copies. They are no thread-local variables,
 // for which the handler might have to allocate memory. Or a shared library with gpufs would need
 // memory that is there before it is loaded, and a process has little of that.
-struct alignas(64) copy_slot {
+struct alignas(64) running_copy {
   std::atomic<pthread_t> thread{0};  // 0: free
   // The other members are the thread's. Whole pages: for broken memory the kernel names the page
   // only.
@@ -28,28 +28,28 @@ struct alignas(64) copy_slot {
   sigjmp_buf* end = nullptr;
 };
 
-constexpr std::size_t slots = 256;
-constinit std::array<copy_slot, slots> copies;
+constexpr std::size_t entries = 256;
+constinit std::array<running_copy, entries> copies;
 constinit thread_local bool is_unblocked = false;
 
-// Visits the slots in a thread's own order, until `found` returns true. Returns that slot, or none.
-// A thread claims and finds by the same order. So it finds its own slot first, also in a child of
-// fork() where a thread of the parent, of the same name, has left another one.
+// Visits the entries in a thread's own order, until `found` returns true. Returns that entry, or
+// none. A thread claims and finds by the same order. So it finds its own entry first, also in a
+// child of fork() where a thread of the parent, of the same name, has left another one.
 template <class Found>
-copy_slot* find_slot(pthread_t self, Found found) noexcept {
-  // Names of threads are addresses, and may lie as far apart as many slots.
+running_copy* find_entry(pthread_t self, Found found) noexcept {
+  // Names of threads are addresses, and may lie as far apart as many entries.
   auto const start = base::mix64(std::uint64_t(self));
-  for (std::size_t i = 0; i < slots; ++i) {
-    auto& slot = copies[(start + i) % slots];
-    if (found(slot.thread)) return &slot;
+  for (std::size_t i = 0; i < entries; ++i) {
+    auto& entry = copies[(start + i) % entries];
+    if (found(entry.thread)) return &entry;
   }
   return nullptr;
 }
 
-copy_slot* claim_slot(pthread_t self) noexcept {
-  return find_slot(self, [self](std::atomic<pthread_t>& thread) {
+running_copy* claim_entry(pthread_t self) noexcept {
+  return find_entry(self, [self](std::atomic<pthread_t>& thread) {
     auto current = thread.load(std::memory_order_relaxed);
-    // Acquire: pairs with the release of the thread that had the slot before.
+    // Acquire: pairs with the release of the thread that had the entry before.
     return current == self ||
            (current == 0 && thread.compare_exchange_strong(current, self, std::memory_order_acquire,
                                                            std::memory_order_relaxed));
@@ -92,7 +92,7 @@ void pass_on(int number, siginfo_t* info, void* context) {
 
 void on_bus_error(int number, siginfo_t* info, void* context) {
   auto const self = ::pthread_self();
-  auto const* const copy = find_slot(self, [self](std::atomic<pthread_t> const& thread) {
+  auto const* const copy = find_entry(self, [self](std::atomic<pthread_t> const& thread) {
     return thread.load(std::memory_order_relaxed) == self;
   });
   auto const address = reinterpret_cast<std::uintptr_t>(info->si_addr);
@@ -136,7 +136,7 @@ bool guard_copies() noexcept {
 bool guarded_copy(std::byte* to, std::byte const* from, std::size_t bytes) noexcept {
   // The kernel ends a process that gets SIGBUS for an access while it blocks it.
   if (!is_unblocked) unblock();
-  auto* const copy = claim_slot(::pthread_self());
+  auto* const copy = claim_entry(::pthread_self());
   if (copy == nullptr) return false;
   sigjmp_buf end;
   constexpr std::uintptr_t within_page = 4095;

@@ -10,19 +10,20 @@ std::uint64_t count_in(std::uint64_t word) noexcept { return word & ((1ull << co
 
 }  // namespace
 
-// A slot changes by one compare-and-swap, which adds a cost or takes a count that is enough. So no
-// cost is counted twice. If another thread changed the slot meanwhile, this cost is lost, which
-// delays a window by one read. The counts order nothing.
+// A counter changes by one compare-and-swap, which adds a cost or takes a count that is enough. So
+// no cost is counted twice. If another thread changed the counter meanwhile, this cost is lost,
+// which delays a window by one read. The counts order nothing.
 bool window_demand::add(std::uint64_t key, std::uint64_t cost) noexcept {
-  auto const tag = key >> count_bits | 1;  // the lower bits choose the set; never an empty slot's
-  auto& slots = sets_[key % sets].slot;
-  auto* chosen = &slots[0];
+  auto const tag =
+      key >> count_bits | 1;  // the lower bits choose the set; never an empty counter's
+  auto& counters = sets_[key % sets].counter;
+  auto* chosen = &counters[0];
   auto seen = chosen->load(std::memory_order_relaxed);
-  for (auto& slot : slots) {
-    auto const word = slot.load(std::memory_order_relaxed);
+  for (auto& counter : counters) {
+    auto const word = counter.load(std::memory_order_relaxed);
     bool const is_it = word >> count_bits == tag;
     if (!is_it && count_in(word) >= count_in(seen)) continue;
-    chosen = &slot;
+    chosen = &counter;
     seen = word;
     if (is_it) break;
   }

@@ -66,9 +66,9 @@ class window_demand {
   //  63   32 31    0
   //  tag    | count      0: empty
   //
-  // A cache line of slots.
+  // A cache line of counters.
   struct alignas(64) set {
-    std::array<std::atomic<std::uint64_t>, ways> slot{};
+    std::array<std::atomic<std::uint64_t>, ways> counter{};
   };
 
   std::uint64_t const enough_;

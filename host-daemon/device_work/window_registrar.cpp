@@ -99,12 +99,12 @@ void window_registrar::read_at_random(std::uint64_t version,
 bool window_registrar::offer(std::uint64_t version, std::uint64_t window,
                              std::shared_ptr<stored_file const> const& file) noexcept {
   auto const key = key_of(version, window);
-  auto& slot = asked(key);
-  // Before the offer, which orders it: the thread may empty the slot when it has the offer.
-  slot.store(key, std::memory_order_relaxed);
+  auto& entry = asked(key);
+  // Before the offer, which orders it: the thread may empty the entry when it has the offer.
+  entry.store(key, std::memory_order_relaxed);
   if (offers_.add({version, window, file})) return true;
   auto refused = key;  // a later read of the window offers it again
-  slot.compare_exchange_strong(refused, 0, std::memory_order_relaxed);
+  entry.compare_exchange_strong(refused, 0, std::memory_order_relaxed);
   return false;
 }
 
@@ -258,7 +258,7 @@ void window_registrar::make_room() noexcept {
   if (++turns_ >= turns_until_asked_again) {
     turns_ = 0;
     if (std::exchange(put_off_, false))
-      for (auto& slot : asked_) slot.store(0, std::memory_order_relaxed);
+      for (auto& entry : asked_) entry.store(0, std::memory_order_relaxed);
   }
 }
 

@@ -139,8 +139,8 @@ void uring_engine::register_files(io_hooks const& hooks) {
                     std::strerror(-result)));
     return;
   }
-  free_slots_.reserve(places);
-  for (unsigned i = places; i-- > 0;) free_slots_.push_back(int(i));
+  free_entries_.reserve(places);
+  for (unsigned i = places; i-- > 0;) free_entries_.push_back(int(i));
 }
 
 int uring_engine::attach() {
@@ -154,14 +154,14 @@ int uring_engine::attach() {
 
 // Where the descriptor is registered, -1 if it is not. A registration costs a system call, so a
 // file read a few times only gets none.
-int uring_engine::slot_of(read_source& source) {
-  if (source.registration >= 0 || free_slots_.empty() || source.reads < reads_before_registration)
+int uring_engine::registration_of(read_source& source) {
+  if (source.registration >= 0 || free_entries_.empty() || source.reads < reads_before_registration)
     return source.registration;
   if (source.reads > reads_before_registration) return -1;  // tried already
-  int const slot = free_slots_.back();
-  if (::io_uring_register_files_update(&ring_, unsigned(slot), &source.fd, 1) == 1) {
-    free_slots_.pop_back();
-    source.registration = slot;
+  int const entry = free_entries_.back();
+  if (::io_uring_register_files_update(&ring_, unsigned(entry), &source.fd, 1) == 1) {
+    free_entries_.pop_back();
+    source.registration = entry;
   }
   return source.registration;
 }
@@ -176,7 +176,7 @@ void uring_engine::forget(read_source& source) {
   int const none = -1;
   // If this failed the place would still hold the file; it is then not handed out again.
   if (::io_uring_register_files_update(&ring_, unsigned(source.registration), &none, 1) == 1)
-    free_slots_.push_back(source.registration);
+    free_entries_.push_back(source.registration);
   source.registration = -1;
 }
 
@@ -205,13 +205,13 @@ std::optional<std::int64_t> uring_engine::submit(read_operation const& read) {
   if (gave_up_ || read.from->fd < 0) return read_now(read);
   auto* sqe = ::io_uring_get_sqe(
       &ring_);  // there is room: the queue has depth_ entries, of which in_flight_ at most are used
-  auto const slot = slot_of(*read.from);
-  auto const fd = slot >= 0 ? slot : read.from->fd;
+  auto const entry = registration_of(*read.from);
+  auto const fd = entry >= 0 ? entry : read.from->fd;
   if (int const buffer = buffer_of(read.to, read.length); buffer >= 0)
     ::io_uring_prep_read_fixed(sqe, fd, read.to, read.length, read.offset, buffer);
   else
     ::io_uring_prep_read(sqe, fd, read.to, read.length, read.offset);
-  if (slot >= 0) sqe->flags |= IOSQE_FIXED_FILE;
+  if (entry >= 0) sqe->flags |= IOSQE_FIXED_FILE;
   sqe->user_data = read.cookie;
   ++in_flight_;
   waiting_.push_back(read);

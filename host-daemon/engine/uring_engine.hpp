@@ -58,7 +58,7 @@ class uring_engine final : public io_engine {
   int clone_staging(io_hooks const& hooks, uring_engine& first);
   void register_staging(io_hooks const& hooks);
   void register_files(io_hooks const& hooks);
-  int slot_of(read_source& source);
+  int registration_of(read_source& source);
   [[nodiscard]] std::size_t staging_bytes() const noexcept;
   [[nodiscard]] int buffer_of(std::byte const* to, std::uint32_t length) const noexcept;
   void forget(read_source& source);
@@ -74,7 +74,7 @@ class uring_engine final : public io_engine {
   std::vector<std::span<std::byte>> staging_;
   bool buffers_registered_ = false;
   std::size_t registered_ = 0;  // bytes that this engine and those that name it first registered
-  std::vector<int> free_slots_;
+  std::vector<int> free_entries_;
   std::size_t in_flight_ = 0;  // submitted and not polled
   // Of these, not started, oldest first. It has room for all.
   std::vector<read_operation> waiting_;

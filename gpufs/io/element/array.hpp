@@ -140,7 +140,7 @@ __device__ __forceinline__ void array<T>::release() const {
 template <class T>
 __device__ __forceinline__ void array<T>::unkeep() const {
   if (elements_.count == 0) return;
-  base::far_call<void, fs_ref const*, cache::frame_header*>(io::unkeep, view_.handle, seen_.header);
+  base::far_call<io::unkeep>(view_.handle, seen_.header);
   elements_.count = 0;
 }
 
@@ -187,8 +187,7 @@ __device__ __forceinline__ bool array<T>::see(std::uint64_t i) const {
   io::page_elements here;
   auto const further = [](handle::page_cache_ref const* cache, std::uint64_t version,
                           std::uint64_t page) {
-    return base::far_call<cache::seen_frame, handle::page_cache_ref const*, std::uint64_t,
-                          std::uint64_t>(cache::see_page_further, cache, version, page);
+    return base::far_call<cache::see_page_further>(cache, version, page);
   };
   if (!io::see_elements<T>(*view_.handle, view_.file, view_.begin, view_.size, i, found, here,
                            further))
@@ -207,8 +206,7 @@ __device__ __forceinline__ bool array<T>::keep() const {
           base::all_lanes,
           header == __shfl_sync(base::all_lanes, static_cast<unsigned long long>(header), 0)) == 0)
     return false;
-  return base::far_call<bool, fs_ref const*, cache::frame_header*, std::uint64_t>(
-      io::keep_seen, view_.handle, seen_.header, seen_.state);
+  return base::far_call<io::keep_seen>(view_.handle, seen_.header, seen_.state);
 }
 
 template <class T>
@@ -218,8 +216,7 @@ __device__ __forceinline__ auto array<T>::load_from_file(std::uint64_t i) const 
     return {};
   }
   io::file_view view = view_;  // a copy, so that the rest can stay in registers
-  value_type const value =
-      base::far_call<value_type, io::file_view*, std::uint64_t>(load_missed, &view, i);
+  value_type const value = base::far_call<load_missed>(&view, i);
   if (view.file.version != view_.file.version)
     seen_.count = 0;  // a newer version is read from now on
   view_ = view;

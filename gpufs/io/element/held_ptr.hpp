@@ -31,7 +31,7 @@ __device__ held_ptr<T>& held_ptr<T>::operator+=(std::int64_t n) {
 template <class T>
 __device__ __forceinline__ void held_ptr<T>::release() const {
   if (header_ == nullptr) return;
-  base::far_call<void, cache::frame_header*>(let_go, header_);
+  base::far_call<let_go>(header_);
   header_ = nullptr;
   elements_ = {};
 }
@@ -40,8 +40,7 @@ __device__ __forceinline__ void held_ptr<T>::release() const {
 template <class T>
 __device__ __forceinline__ auto held_ptr<T>::read_elsewhere(std::uint64_t i) const -> value_type {
   io::file_view view = view_;  // a copy, so that the rest can stay in registers
-  found const f = base::far_call<found, io::file_view*, cache::frame_header*, std::uint64_t>(
-      find, &view, header_, i);
+  found const f = base::far_call<find>(&view, header_, i);
   view_ = view;
   header_ = f.header;
   elements_ = f.held;

@@ -33,7 +33,7 @@ __device__ __forceinline__ void held_writer<T>::store(std::int64_t n, T const& v
   move_to(i);
   if (put(i, value) || !straddles(i)) return;
   io::file_view view = view_;
-  base::far_call<void, io::file_view*, std::uint64_t, T const*>(store_parts, &view, i, &value);
+  base::far_call<store_parts>(&view, i, &value);
   view_ = view;
 }
 
@@ -45,7 +45,7 @@ __device__ __forceinline__ T held_writer<T>::load(std::int64_t n) const {
   if (number < hold_.page.count) return hold_.page.at(number);
   if (!straddles(i)) return {};
   io::file_view view = view_;
-  T const value = base::far_call<T, io::file_view*, std::uint64_t>(load_parts, &view, i);
+  T const value = base::far_call<load_parts>(&view, i);
   view_ = view;
   return value;
 }
@@ -60,7 +60,7 @@ template <class T>
 __device__ __forceinline__ int held_writer<T>::flush() const {
   if (hold_.stored == hold_.end) return 0;
   io::file_view view = view_;
-  flushed const f = base::far_call<flushed, io::file_view*, hold>(post_and_keep, &view, hold_);
+  flushed const f = base::far_call<post_and_keep>(&view, hold_);
   view_ = view;
   hold_ = f.now;
   return f.error;
@@ -70,7 +70,7 @@ template <class T>
 __device__ __forceinline__ void held_writer<T>::release() const {
   if (hold_.header == nullptr) return;
   io::file_view view = view_;
-  base::far_call<void, io::file_view*, hold>(let_go, &view, hold_);
+  base::far_call<let_go>(&view, hold_);
   view_ = view;
   hold_ = {};
 }
@@ -105,7 +105,7 @@ __device__ __forceinline__ bool held_writer<T>::put(std::uint64_t i, T const& va
 template <class T>
 __device__ __forceinline__ void held_writer<T>::move_to(std::uint64_t i) const {
   io::file_view view = view_;  // a copy, so that the rest can stay in registers
-  hold_ = base::far_call<hold, io::file_view*, hold, std::uint64_t>(find, &view, hold_, i);
+  hold_ = base::far_call<find>(&view, hold_, i);
   view_ = view;
 }
 
