@@ -81,7 +81,8 @@ if(NOT TARGET app_gpufs)
   list(FILTER suites EXCLUDE REGEX "/(tune|trace_sums|emulated_programs_crash)_test[^/]*$")
 endif()
 # They link the code that the programs share.
-set(suites_of_apps "/(baseline|drain_on_signal|grep|host_reads|options|unfinished_file)_[^/]*$")
+set(suites_of_apps
+  "/(baseline|drain_on_signal|grep|host_reads|options|stress|unfinished_file)_[^/]*$")
 if(NOT TARGET gpufs_apps_common)
   list(FILTER suites EXCLUDE REGEX "${suites_of_apps}")
 endif()
@@ -140,6 +141,11 @@ foreach(suite IN LISTS suites)
   endif()
   if(name MATCHES "^mosaic_")  # all of the program but its main()
     file(GLOB sources CONFIGURE_DEPENDS apps/mosaic/*.cpp apps/mosaic/*.cu)
+    list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+    gpufs_add_sources(${name} ${sources})
+  endif()
+  if(name MATCHES "^stress_")  # all of the program but its main()
+    file(GLOB sources CONFIGURE_DEPENDS apps/gpufs-stress/*.cpp apps/gpufs-stress/*.cu)
     list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
     gpufs_add_sources(${name} ${sources})
   endif()
@@ -275,7 +281,7 @@ if(TARGET app_gpufs AND GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_SANITIZE)
   gpufs_add_nvme_guest()
 endif()
 
-# A few rounds of gpufs-stress. Of these seeds, some rounds fork, some are killed.
+# A few rounds of gpufs-stress. Of these seeds, some are wide, some rounds fork, some are killed.
 if(TARGET app_gpufs-stress AND GPUFS_DEVICE STREQUAL "emulated")
   gpufs_test(stress_rounds device app_gpufs-stress --time 8s --rounds 6 --seed 26 --hang 300)
   # A round that hangs, and a supervisor that is ended.

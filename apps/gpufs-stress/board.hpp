@@ -13,11 +13,13 @@
 namespace gpufs::stress {
 
 /// The fixed part; an atomic<uint32_t> for each cell follows it: the version that gfsync has
-/// returned for. Only the round writes; the supervisor reads.
+/// returned for. Only the round writes, but for `end`; the supervisor reads.
 struct board_header {
-  std::atomic<std::uint64_t> operations;      ///< done so far; the sign of life
-  std::atomic<std::uint64_t> verified_bytes;  ///< compared so far
-  std::atomic<std::uint32_t> finished;        ///< 1: the round has run to its end
+  std::atomic<std::uint64_t> operations;    ///< done so far; the sign of life
+  std::atomic<std::uint64_t> kernel_bytes;  ///< that kernels have compared so far
+  std::atomic<std::uint64_t> file_bytes;    ///< of the files, compared after the kernels
+  std::atomic<std::uint32_t> finished;      ///< 1: the round has run to its end
+  std::atomic<std::uint32_t> end;           ///< 1: the supervisor wants no further operations
   /// 1: the files are there, and the kernels may begin. The other process waits for it.
   std::atomic<std::uint32_t> files_made;
   std::atomic<std::uint32_t> problem_length;  ///< 0: none

@@ -9,13 +9,39 @@
 
 namespace gpufs::stress {
 
-/// Byte `k` of version `version` of cell `cell`. Version 0 is a file that was never written: zeros.
-constexpr std::byte cell_byte(std::uint64_t seed, std::uint64_t cell, std::uint32_t version,
-                              std::uint64_t k) {
-  if (version == 0) return std::byte{0};
-  std::uint64_t const word =
-      apps::generate(apps::generate(seed, cell), std::uint64_t(version) << 32 | k / 8);
-  return static_cast<std::byte>(word >> k % 8 * 8);
+/// What the words of a cell follow from.
+constexpr std::uint64_t cell_key(std::uint64_t seed, std::uint64_t cell) {
+  return apps::generate(seed, cell);
+}
+
+/// Word `word` of version `version` of the cell of `key`. Its lowest byte comes first. Version 0 is
+/// what the file begins with: zeros, unless it was `filled`.
+constexpr std::uint64_t cell_word(std::uint64_t key, std::uint32_t version, std::uint64_t word,
+                                  bool filled) {
+  if (version == 0 && !filled) return 0;
+  return apps::generate(key, std::uint64_t(version) << 32 | word);
+}
+
+/// What operation `operation` of a launch draws its numbers from.
+constexpr std::uint64_t operation_seed(std::uint64_t seed, std::uint32_t launch,
+                                       std::uint32_t owner, std::uint32_t operation) {
+  return apps::generate(seed + launch, std::uint64_t(owner) << 32 | operation);
+}
+
+/// Whether an operation writes a cell, if `percent` of all do. It is the operation's first draw.
+constexpr bool is_write(std::uint64_t operation, unsigned percent) {
+  return apps::generate(operation, 0) % 100 < percent;
+}
+
+/// The number of cells that an owner has: every `owners`th from the one of its own number on.
+constexpr std::uint64_t cells_of(std::uint32_t owner, std::uint64_t cells, std::uint32_t owners) {
+  return (cells - owner + owners - 1) / owners;
+}
+
+/// The cell that an operation writes. It is the operation's second draw.
+constexpr std::uint64_t written_cell(std::uint64_t operation, std::uint32_t owner,
+                                     std::uint64_t cells, std::uint32_t owners) {
+  return owner + apps::generate(operation, 1) % cells_of(owner, cells, owners) * owners;
 }
 
 /// Bytes of a record of the log file.

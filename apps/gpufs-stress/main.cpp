@@ -1,7 +1,9 @@
 // gpufs-stress: random settings, shapes and events; every byte that is read or left is compared.
+#include <gpufs/config.hpp>
 #include <gpufs/device.hpp>
 
 #include <apps/common/durable.hpp>
+#include <apps/common/free_space.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/temp_file.hpp>
 #include <apps/gpufs-stress/round.hpp>
@@ -18,6 +20,10 @@
 
 #include <unistd.h>
 
+// Leaks of a forked child are no matter: what it leaves alone ends with it.
+static ::pid_t const first_process = ::getpid();
+extern "C" int __lsan_is_turned_off() { return ::getpid() != first_process ? 1 : 0; }
+
 namespace {
 
 using namespace gpufs;
@@ -26,6 +32,8 @@ using namespace gpufs::stress;
 struct options {
   supervisor_options supervisor;
   std::string time = "60s";
+  std::string gpu_memory = format_size(memory_limits().gpu);
+  std::string host_memory = format_size(memory_limits().host);
   int board = -1;
 };
 
@@ -47,8 +55,11 @@ void check_folder(std::string const& folder) {
 
 int run_stress(options& o, bool seed_given) {
   o.supervisor.emulated = device_available() && current_device().kind == "emulated";
+  memory_limits& limits = o.supervisor.limits;
+  limits.gpu = apps::size_option("--gpu-memory", o.gpu_memory, least_memory, 1ull << 40);
+  limits.host = apps::size_option("--host-memory", o.host_memory, least_memory, 1ull << 40);
   if (o.board >= 0) {  // the process of a round
-    round_plan const plan = draw_plan(o.supervisor.seed, o.supervisor.emulated);
+    round_plan const plan = draw_plan(o.supervisor.seed, o.supervisor.emulated, limits);
     run_round(plan, o.supervisor.folder, o.supervisor.devices, board(o.board, plan.cells));
     return 0;
   }
@@ -57,6 +68,8 @@ int run_stress(options& o, bool seed_given) {
   check_seconds("--longest-round", o.supervisor.round_seconds);
   if (!seed_given) o.supervisor.seed = std::random_device{}();
   check_folder(o.supervisor.folder);
+  apps::require_free_space(o.supervisor.folder, "--dir; --host-memory says how much",
+                           largest_file(limits, o.supervisor.emulated));
   o.supervisor.folder += fmt::format("/gpufs-stress-{}", ::getpid());
   return supervise(o.supervisor);
 }
@@ -68,13 +81,17 @@ int main(int argc, char** argv) {
       "Stresses gpufs with random settings, kernels, host writes, foreign writes, forks and "
       "kills.\n"
       "Compares every byte with the versions that it may have. Prints one line as its verdict.\n"
+      "Rounds of odd seeds are wide: many warps, many bytes, few writes. The others have few "
+      "bytes\n"
+      "in tight caches.\n"
       "Exit status: 0 nothing wrong, 1 a wrong byte, a failed call, a leak or a hang.",
       "gpufs-stress");
   options o;
   supervisor_options& s = o.supervisor;
   s.folder = apps::temp_folder();
   app.add_option("--time", o.time,
-                 "how long: seconds, or with s, m or h; a round that hangs then gets --hang, too")
+                 "how long: seconds, or with s, m or h; the last round then has a quarter of "
+                 "--longest-round to end, and one that hangs --hang")
       ->capture_default_str();
   app.add_option("--rounds", s.rounds, "at most so many rounds; 0: no limit")
       ->capture_default_str();
@@ -84,8 +101,17 @@ int main(int argc, char** argv) {
   app.add_option("--hang", s.hang_seconds, "seconds without an operation that count as a hang")
       ->capture_default_str();
   app.add_option("--longest-round", s.round_seconds,
-                 "seconds of a round; at the next operation that ends it is killed, and what is "
-                 "left is compared; if none ends, --hang counts")
+                 "seconds of a wide round, others get a quarter. Then its workers end, and all is "
+                 "compared. A quarter later it is killed at the next operation that ends, and what "
+                 "is left is compared; if none ends, --hang counts")
+      ->capture_default_str();
+  app.add_option("--gpu-memory", o.gpu_memory,
+                 "of a round at most, from 512M: caches and buffers. Each instance takes it, and "
+                 "about 512M for its CUDA context. Wide rounds on the emulated device have a 64th")
+      ->capture_default_str();
+  app.add_option("--host-memory", o.host_memory,
+                 "of a round at most, from 512M: its file, which has half of it in --dir and the "
+                 "OS page cache, and pinned memory. Each instance takes it; as --gpu-memory")
       ->capture_default_str();
   app.add_option("--gpus", s.devices, "GPUs to spread the filesystems over")
       ->check(CLI::Range(1, 16))

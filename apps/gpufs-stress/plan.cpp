@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <initializer_list>
 
 namespace gpufs::stress {
@@ -57,33 +58,10 @@ config draw_settings(dice& d, bool impatient) {
   return c;
 }
 
-/// Makes the round one of many bytes: requests of up to 1 MiB, caches of up to 1 GiB, few writes.
-/// The other rounds are of few bytes, in tight places.
-void widen(dice& d, round_plan& p, bool emulated) {
-  unsigned const shift = emulated ? 6 : 0;  // everything is that much smaller
-  config& c = p.settings;
-  c.page_size = d.one_of<std::uint64_t>({4096, 4096, 16384, 65536});
-  c.cache_size = d.one_of<std::uint64_t>({64ull << 20, 256ull << 20, 1ull << 30}) >> shift;
-  c.prefetch_size = d.one_of<std::uint64_t>({prefetch_automatic, prefetch_automatic, 0});
-  c.prefetch_memory = d.one_of<std::uint64_t>({16ull << 20, 256ull << 20}) >> shift;
-  c.staging_size = std::max(d.one_of<std::uint64_t>({16ull << 20, 256ull << 20}) >> shift,
-                            8 * c.page_size);  // the least that is allowed
-  c.write_memory = (64ull << 20) >> shift;
-  c.host_threads = static_cast<std::uint32_t>(d.from(4, 14));
-  c.file_window_size = (16ull << 20) >> shift;
-  c.registered_memory = d.from(1, 64) * c.file_window_size;
-  c.pulls_in_flight = config().pulls_in_flight;
-  p.writes = static_cast<unsigned>(d.from(1, 5));
-  p.operations *= emulated ? 1 : 4;
-  p.cell_bytes = 8 * d.from(1024, d.one_of<std::uint64_t>({2048, 8192, 131072}) >> shift / 2);
-}
+/// Everything of a wide round on the emulated device is that much smaller.
+constexpr unsigned emulated_shift = 6;
 
-}  // namespace
-
-round_plan draw_plan(std::uint64_t seed, bool emulated) {
-  dice d(seed);
-  round_plan p;
-  p.seed = seed;
+void draw_narrow(dice& d, round_plan& p, bool emulated, memory_limits const& limits) {
   p.impatient = d.one_in(5);
   p.settings = draw_settings(d, p.impatient);
   p.filesystems = d.one_in(3) ? 2 : 1;
@@ -93,13 +71,100 @@ round_plan draw_plan(std::uint64_t seed, bool emulated) {
   p.launches = static_cast<unsigned>(d.from(1, 4));
   p.operations = static_cast<unsigned>(d.from(8, emulated ? 64 : 512));
   p.cell_bytes = 8 * d.from(1, d.one_of<std::uint64_t>({8, 64, 512, 2048}));
-  bool const wide = !p.impatient && d.one_in(3);
-  if (wide) widen(d, p, emulated);
-  std::uint64_t const most_bytes = (emulated ? 16ull : wide ? 512ull : 256ull) << 20;
+  std::uint64_t const most_bytes =
+      std::min<std::uint64_t>((emulated ? 16ull : 256ull) << 20, largest_file(limits, false));
   p.cell_bytes =
       std::min(p.cell_bytes, std::max<std::uint64_t>(most_bytes / p.owners() / 8, 1) * 8);
   p.cells = p.owners() *
             std::clamp<std::uint64_t>(most_bytes / (p.owners() * p.cell_bytes), 1, d.from(1, 8));
+  p.filled = d.one_in(2);
+}
+
+/// Pages from 4 KiB, a cache from a 32nd to half of the filesystem's GPU memory, all pulls that the
+/// bus takes.
+config draw_wide_settings(dice& d, std::uint64_t gpu, std::uint64_t host) {
+  config c = draw_settings(d, false);
+  c.page_size = d.one_of<std::uint64_t>({4096, 4096, 16384, 65536});
+  c.cache_size =
+      std::max(gpu / d.one_of<std::uint64_t>({32, 8, 2}) / c.page_size, std::uint64_t{64}) *
+      c.page_size;
+  c.prefetch_size = d.one_of<std::uint64_t>({prefetch_automatic, prefetch_automatic, 0});
+  auto const pinned = [&](std::uint64_t part) {
+    return round_up(std::max<std::uint64_t>({host / part, 8 * c.page_size, 64 << 10}), 4096);
+  };
+  c.prefetch_memory = pinned(d.one_of<std::uint64_t>({512, 32}));
+  c.staging_size = pinned(d.one_of<std::uint64_t>({512, 32}));
+  c.write_memory = pinned(128);
+  c.host_threads = static_cast<std::uint32_t>(d.from(4, 14));
+  c.file_window_size = std::bit_floor(std::clamp<std::uint64_t>(host / 512, 64 << 10, 16 << 20));
+  c.registered_memory = d.from(1, 64) * c.file_window_size;
+  c.pulls_in_flight = config().pulls_in_flight;
+  c.seats = config().seats;
+  return c;
+}
+
+/// The sizes of a wide round's cells and file, and the number of its operations: they read the file
+/// `passes` times.
+void draw_wide_sizes(dice& d, round_plan& p, std::uint64_t gpu, std::uint64_t most_file,
+                     std::uint64_t passes) {
+  std::uint64_t const file = most_file / d.one_of<std::uint64_t>({8, 4, 1});
+  std::uint64_t const buffers = gpu / 4;  // of the workers of a filesystem
+  std::uint64_t const most_cell = std::min(file / p.owners(), buffers / p.workers());
+  p.cell_bytes = 8 * d.from(1024, d.one_of<std::uint64_t>({2048, 8192, 65536}));
+  p.cell_bytes = std::clamp<std::uint64_t>(p.cell_bytes, 8, std::max<std::uint64_t>(most_cell, 8));
+  p.cell_bytes = p.cell_bytes / 8 * 8;
+  p.cells = std::max<std::uint64_t>(file / p.cell_bytes, p.owners());
+  p.cells_at_once = static_cast<unsigned>(std::clamp<std::uint64_t>(
+      buffers / (p.workers() * p.cell_bytes), 1, d.from(2, round_plan::most_cells_at_once)));
+  std::uint64_t const workers = std::uint64_t(p.filesystems) * p.workers() * p.launches;
+  std::uint64_t const usual_bytes =  // of an operation
+      p.cell_bytes * (p.weights.read_many * p.cells_at_once + p.weights.read / 4) / p.weights.sum();
+  constexpr std::uint64_t most_operations = 16 << 20;  // of all workers: each has a note
+  p.operations = static_cast<unsigned>(
+      std::clamp<std::uint64_t>(passes * file / (workers * std::max<std::uint64_t>(usual_bytes, 1)),
+                                8, most_operations / workers));
+}
+
+void draw_wide(dice& d, round_plan& p, bool emulated, memory_limits const& limits) {
+  unsigned const shift = emulated ? emulated_shift : 0;
+  p.wide = true;
+  p.filled = true;
+  p.filesystems = d.one_in(4) ? 2 : 1;
+  std::uint64_t const gpu = (limits.gpu >> shift) / p.filesystems;
+  p.settings = draw_wide_settings(d, gpu, (limits.host >> shift) / p.filesystems);
+  p.blocks = static_cast<unsigned>(emulated ? d.from(4, 8) : d.from(96, 264));
+  p.threads = static_cast<unsigned>(32 * (emulated ? d.from(1, 4) : d.from(4, 16)));
+  p.tiles = d.one_in(2);
+  p.launches = static_cast<unsigned>(d.from(1, 3));
+  p.writes = static_cast<unsigned>(d.from(0, 5));
+  // An element is 8 bytes that are compared and a page that is fetched.
+  p.weights = {.read = d.one_of({30u, 300u}),
+               .read_many = d.one_of({100u, 300u}),
+               .element = 1,
+               .map = 20,
+               .sync = 1,
+               .open_again = 10,
+               .append = 4,
+               .advise = 2};
+  draw_wide_sizes(d, p, gpu, largest_file(limits, emulated),
+                  emulated ? d.from(1, 4) : d.one_of<std::uint64_t>({8, 32, 128}));
+}
+
+}  // namespace
+
+std::uint64_t largest_file(memory_limits const& limits, bool emulated) {
+  return (limits.host >> (emulated ? emulated_shift : 0)) / 2;
+}
+
+round_plan draw_plan(std::uint64_t seed, bool emulated, memory_limits const& limits) {
+  dice d(seed);
+  round_plan p;
+  p.seed = seed;
+  if (seed % 2 != 0) {
+    draw_wide(d, p, emulated, limits);
+  } else {
+    draw_narrow(d, p, emulated, limits);
+  }
   p.host_writes = d.one_in(3);
   p.foreign_writes = d.one_in(3);
   p.forks = d.one_in(8);
@@ -112,10 +177,11 @@ round_plan draw_plan(std::uint64_t seed, bool emulated) {
 
 std::string to_text(round_plan const& p) {
   std::string text = fmt::format(
-      "{} filesystems, {} x {} x {} threads as {}, {} operations ({} % writes), {} cells of {} "
-      "bytes{}{}{}{}",
-      p.filesystems, p.launches, p.blocks, p.threads, p.tiles ? "tiles" : "blocks", p.operations,
-      p.writes, p.cells, p.cell_bytes, p.host_writes ? ", fs.write" : "",
+      "{}, {} filesystems, {} x {} x {} threads as {}, {} operations ({} % writes), {} cells of {} "
+      "bytes, {} at once{}{}{}{}{}",
+      p.wide ? "wide" : "narrow", p.filesystems, p.launches, p.blocks, p.threads,
+      p.tiles ? "tiles" : "blocks", p.operations, p.writes, p.cells, p.cell_bytes, p.cells_at_once,
+      p.filled ? ", filled" : "", p.host_writes ? ", fs.write" : "",
       p.foreign_writes ? ", another process writes" : "", p.forks ? ", forks" : "",
       p.kill_after != 0 ? fmt::format(", killed after {} operations", p.kill_after) : "");
   for (setting const& s : settings()) text += fmt::format(" {}={}", s.flag(), s.print(p.settings));

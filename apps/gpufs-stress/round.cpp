@@ -1,185 +1,30 @@
 #include <gpufs/device.hpp>
-#include <gpufs/filesystem.hpp>
 
 #include <apps/common/program.hpp>
 #include <apps/common/worker_threads.hpp>
-#include <apps/gpufs-stress/contents.hpp>
 #include <apps/gpufs-stress/round.hpp>
+#include <apps/gpufs-stress/site.hpp>
 #include <apps/gpufs-stress/verify.hpp>
-#include <apps/gpufs-stress/worker.hpp>
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
-#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-// Leaks of a forked child are no matter: what it leaves alone ends with it.
-static bool is_forked_child = false;
-extern "C" int __lsan_is_turned_off() { return is_forked_child ? 1 : 0; }
 
 namespace gpufs::stress {
 
 namespace {
-
-using apps::error_text;
-
-/// One filesystem with its descriptors and its kernels' memory.
-class site {
- public:
-  site(round_plan const& plan, std::string const& folder, unsigned number)
-      : plan_(plan), number_(number), path_(cell_file(folder)), fs_(plan.settings) {
-    std::uint64_t const workers = plan.workers();
-    fd_ = opened(path_, O_RDWR);
-    log_fd_ = opened(log_file(folder, number), O_WRONLY | O_CREAT | O_APPEND);
-    stride_ = (2 * plan.cell_bytes + record_bytes + 15) / 16 * 16;
-    versions_ = buffer<cell_versions>(plan.cells);
-    versions_.fill_zero();
-    appends_ = buffer<append_state>(workers * plan.launches * plan.operations);
-    appends_.fill_zero();
-    memory_ = buffer<std::byte>(workers * stride_);
-    name_ = pinned_buffer<char>(path_.size() + 1);
-    std::copy_n(path_.c_str(), path_.size() + 1, name_.data());
-    synced_ = pinned_buffer<std::uint32_t>(plan.cells);
-    synced_.fill_zero();
-    progress_ = pinned_buffer<std::uint64_t>(1);
-    progress_.fill_zero();
-    verified_ = buffer<std::uint64_t>(1);
-    verified_.fill_zero();
-    finding_ = pinned_buffer<finding>(1);
-    finding_.fill_zero();
-  }
-
-  /// All kernels, one after the other. Throws device_error.
-  void run_kernels() {
-    for (unsigned i = 0; i < plan_.launches; ++i) {
-      launch_workers(plan_, fs_.ref(), job(i));
-      this_thread_stream().synchronize();
-    }
-  }
-
-  /// Writes a cell of the host's own. Returns fs.write's result.
-  std::int64_t write_host_cell(std::uint64_t cell, std::uint32_t version) {
-    std::vector<std::byte> const bytes = cell_bytes_of(plan_, cell, version);
-    return fs_.write(fd_, bytes.data(), bytes.size(),
-                     static_cast<std::int64_t>(cell * plan_.cell_bytes));
-  }
-
-  // Relaxed, and so is the kernel's store: numbers to watch, and lower bounds.
-  [[nodiscard]] std::uint64_t operations() const {
-    return atomic_ref<std::uint64_t, scope::system>(progress_[0]).load(memory_order_relaxed);
-  }
-  [[nodiscard]] std::uint32_t synced(std::uint64_t cell) const {
-    return atomic_ref<std::uint32_t, scope::system>(synced_[cell]).load(memory_order_relaxed);
-  }
-
-  /// After the kernels. An empty text, or the problem.
-  [[nodiscard]] std::string close() {
-    finding const& f = finding_[0];
-    if (f.found != 0) return describe(f);
-    // A gopen that timed out may have opened the file all the same. It stays open until the late
-    // answer is met, so this close need not be the last.
-    for (int const fd : {fd_, log_fd_}) {
-      int const error = plan_.impatient ? fs_.sync(fd) : 0;
-      if (error != 0) return fmt::format("filesystem {}: sync: {}", number_, error_text(error));
-    }
-    for (int const fd : {fd_, log_fd_}) {
-      if (int const error = fs_.close(fd); error != 0)
-        return fmt::format("filesystem {}: close: {}", number_, error_text(error));
-    }
-    if (auto const left = fs_.unwritten(); !left.empty())
-      return fmt::format("filesystem {}: unwritten after the last close: {}", number_, left[0]);
-    if (auto const left = fs_.unreleased(); !left.empty())
-      return fmt::format("filesystem {}: unreleased: {}", number_, left[0]);
-    return {};
-  }
-
-  [[nodiscard]] std::vector<cell_versions> versions() const { return contents(versions_); }
-  [[nodiscard]] std::vector<append_state> appends() const { return contents(appends_); }
-  [[nodiscard]] std::uint64_t verified() const { return contents(verified_)[0]; }
-
- private:
-  template <class T>
-  static std::vector<T> contents(buffer<T> const& from) {
-    std::vector<T> values(from.size());
-    from.copy_to_host(values.data(), values.size());
-    return values;
-  }
-
-  int opened(std::string const& path, int flags) {
-    int const fd = fs_.open(path, flags);
-    if (fd < 0) throw std::runtime_error(fmt::format("{}: {}", path, error_text(fd)));
-    return fd;
-  }
-
-  [[nodiscard]] stress_job job(unsigned launch) const {
-    stress_job j{};
-    j.seed = plan_.seed;
-    j.filesystem = number_;
-    j.filesystems = plan_.filesystems;
-    j.workers = plan_.workers();
-    j.owners = plan_.owners();
-    j.operations = plan_.operations;
-    j.writes = plan_.writes;
-    j.launch = launch;
-    j.impatient = plan_.impatient ? 1 : 0;
-    j.fd = fd_;
-    j.log_fd = log_fd_;
-    j.path = name_.data();
-    j.cells = plan_.cells;
-    j.cell_bytes = plan_.cell_bytes;
-    j.versions = versions_.data();
-    j.synced = synced_.data();
-    j.appends = appends_.data();
-    j.appends_each = plan_.launches * plan_.operations;
-    j.memory = memory_.data();
-    j.memory_stride = stride_;
-    j.progress = progress_.data();
-    j.verified = verified_.data();
-    j.first = finding_.data();
-    return j;
-  }
-
-  [[nodiscard]] std::string describe(finding const& f) const {
-    auto const what = name_of(static_cast<operation_kind>(f.kind));
-    std::string where = fmt::format("filesystem {}, worker {}, operation {}: {}", number_, f.worker,
-                                    f.operation, what);
-    if (f.result != 0) return fmt::format("{} gave {}", where, f.result);
-    return fmt::format(
-        "{}: byte {} of cell {} (byte {} of the file) is {:#x}, which is of none of "
-        "the versions {} to {}",
-        where, f.byte, f.cell, f.cell * plan_.cell_bytes + f.byte, f.value, f.lowest, f.highest);
-  }
-
-  round_plan const& plan_;
-  unsigned number_;
-  std::string path_;
-  filesystem fs_;
-  int fd_ = -1;
-  int log_fd_ = -1;
-  std::uint64_t stride_ = 0;
-  buffer<cell_versions> versions_;
-  buffer<append_state> appends_;
-  buffer<std::byte> memory_;
-  pinned_buffer<char> name_;
-  pinned_buffer<std::uint32_t> synced_;
-  pinned_buffer<std::uint64_t> progress_;
-  buffer<std::uint64_t> verified_;
-  pinned_buffer<finding> finding_;
-};
 
 /// Writes the host's cells until told to end; the version of each is in `written`.
 void write_host_cells(round_plan const& plan, unsigned number, site& s,
@@ -201,7 +46,6 @@ void write_host_cells(round_plan const& plan, unsigned number, site& s,
 void fork_once(unsigned number, board const& shared) {
   pid_t const child = ::fork();
   if (child == 0) {
-    is_forked_child = true;
     if (number % 3 == 0) ::execl("/bin/true", "true", nullptr);
     if (number % 3 == 1) std::exit(0);
     ::_exit(0);
@@ -217,86 +61,120 @@ std::size_t open_descriptors() {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-/// Copies the kernels' progress and synced versions to the board until told to end.
-void watch(round_plan const& plan, std::vector<std::unique_ptr<site>> const& sites,
-           std::atomic<bool> const& ended, board const& shared) {
-  auto const synced = shared.synced();
-  unsigned forked = 0;
-  while (!ended.load()) {
+using site_list = std::vector<std::unique_ptr<site>>;
+
+/// Whether an owner is a worker, thus in some kernel.
+bool is_worker(round_plan const& plan, std::uint64_t owner) {
+  return owner < std::uint64_t(plan.filesystems) * plan.workers();
+}
+
+/// Tells the board what the kernels have done. The versions are copied if a gfsync has returned.
+void tell(round_plan const& plan, site_list const& sites, std::uint64_t& syncs,
+          board const& shared) {
+  worker_progress all{};
+  for (auto const& s : sites) {
+    worker_progress const p = s->progress();
+    all.operations += p.operations;
+    all.bytes += p.bytes;
+    all.syncs += p.syncs;
+  }
+  if (all.syncs != syncs) {
+    syncs = all.syncs;
+    auto const synced = shared.synced();
     for (std::uint64_t c = 0; c < plan.cells; ++c) {
       auto const owner = c % plan.owners();
-      if (owner < std::uint64_t(plan.filesystems) * plan.workers())
-        synced[c].store(sites[owner / plan.workers()]->synced(c));
+      if (is_worker(plan, owner)) synced[c].store(sites[owner / plan.workers()]->synced(c));
     }
-    std::uint64_t operations = 0;
-    for (auto const& s : sites) operations += s->operations();
-    shared.header().operations.store(operations);
-    if (plan.forks && forked < 4 && operations > forked * 16) fork_once(forked++, shared);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  shared.header().operations.store(all.operations);
+  shared.header().kernel_bytes.store(all.bytes);
+}
+
+/// Keeps the board up to date, forks, and passes on that the supervisor wants an end, until told to
+/// end itself.
+void watch(round_plan const& plan, site_list const& sites, std::atomic<bool> const& ended,
+           board const& shared) {
+  unsigned forked = 0;
+  std::uint64_t syncs = 0;
+  bool is_last = false;
+  while (!is_last) {
+    is_last = ended.load();
+    tell(plan, sites, syncs, shared);
+    auto const operations = shared.header().operations.load();
+    if (plan.forks && forked < 4 && operations > forked * 16) fork_once(forked++, shared);
+    if (shared.header().end.load() != 0) {
+      for (auto const& s : sites) s->end();
+    }
+    if (!is_last) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void run_kernels(round_plan const& plan, unsigned devices, site_list const& sites,
+                 std::vector<std::vector<std::uint32_t>>& host_versions, board const& shared) {
+  std::atomic<bool> ended{false};
+  std::jthread watcher([&] { watch(plan, sites, ended, shared); });
+  std::vector<std::jthread> writers;
+  if (plan.host_writes) {
+    for (unsigned f = 0; f < plan.filesystems; ++f) {
+      writers.emplace_back(
+          [&, f] { write_host_cells(plan, f, *sites[f], ended, host_versions[f], shared); });
+    }
+  }
+  try {
+    apps::run_on_threads(plan.filesystems, [&](unsigned f) {
+      if (devices > 1) make_device_current(static_cast<int>(f % devices));
+      sites[f]->run_kernels();
+    });
+  } catch (std::exception const& e) {
+    shared.report(e.what());
+  }
+  ended.store(true);
+}
+
+/// Runs the kernels and closes the files. Returns what each cell must hold then, but for those of
+/// the other process; nothing after a problem.
+std::vector<std::optional<cell_versions>> run_sites(round_plan const& plan,
+                                                    std::string const& folder, unsigned devices,
+                                                    board const& shared) {
+  site_list sites;
+  for (unsigned f = 0; f < plan.filesystems; ++f) {
+    if (devices > 1) make_device_current(static_cast<int>(f % devices));
+    sites.push_back(std::make_unique<site>(plan, folder, f));
+  }
+  shared.header().files_made.store(1);
+  std::vector<std::vector<std::uint32_t>> host_versions(plan.filesystems,
+                                                        std::vector<std::uint32_t>(plan.cells));
+  run_kernels(plan, devices, sites, host_versions, shared);
+  std::vector<std::optional<cell_versions>> expected(plan.cells);
+  for (unsigned f = 0; f < plan.filesystems; ++f) {
+    site& s = *sites[f];
+    auto problem = s.close();
+    if (problem.empty()) problem = wrong_record(log_file(folder, f), plan, s.appends());
+    if (!problem.empty()) {
+      shared.report(problem);
+      return {};
+    }
+    auto const versions = s.versions();
+    for (std::uint64_t c = 0; c < plan.cells; ++c) {
+      auto const owner = c % plan.owners();
+      if (is_worker(plan, owner) && owner / plan.workers() == f) expected[c] = versions[c];
+      if (owner == plan.host_owner(f))
+        expected[c] = cell_versions{host_versions[f][c], host_versions[f][c]};
+    }
+  }
+  return expected;
 }
 
 }  // namespace
 
-std::string cell_file(std::string const& folder) { return folder + "/cells"; }
-
-std::string log_file(std::string const& folder, unsigned filesystem) {
-  return fmt::format("{}/log{}", folder, filesystem);
-}
-
 void run_round(round_plan const& plan, std::string const& folder, unsigned devices,
                board const& shared) {
   std::size_t const descriptors = open_descriptors();
-  std::vector<std::optional<cell_versions>> expected(plan.cells);
-  {
-    std::vector<std::unique_ptr<site>> sites;
-    for (unsigned f = 0; f < plan.filesystems; ++f) {
-      if (devices > 1) make_device_current(static_cast<int>(f % devices));
-      sites.push_back(std::make_unique<site>(plan, folder, f));
-    }
-    shared.header().files_made.store(1);
-    std::vector<std::vector<std::uint32_t>> host_versions(plan.filesystems,
-                                                          std::vector<std::uint32_t>(plan.cells));
-    std::atomic<bool> ended{false};
-    std::jthread watcher([&] { watch(plan, sites, ended, shared); });
-    std::vector<std::jthread> writers;
-    if (plan.host_writes) {
-      for (unsigned f = 0; f < plan.filesystems; ++f) {
-        writers.emplace_back(
-            [&, f] { write_host_cells(plan, f, *sites[f], ended, host_versions[f], shared); });
-      }
-    }
-    try {
-      apps::run_on_threads(plan.filesystems, [&](unsigned f) {
-        if (devices > 1) make_device_current(static_cast<int>(f % devices));
-        sites[f]->run_kernels();
-      });
-    } catch (std::exception const& e) {
-      shared.report(e.what());
-    }
-    ended.store(true);
-    writers.clear();
-    watcher.join();
-    for (unsigned f = 0; f < plan.filesystems; ++f) {
-      site& s = *sites[f];
-      if (auto const problem = s.close(); !problem.empty()) return shared.report(problem);
-      auto const versions = s.versions();
-      for (std::uint64_t c = 0; c < plan.cells; ++c) {
-        auto const owner = c % plan.owners();
-        if (owner / plan.workers() == f && owner < std::uint64_t(plan.filesystems) * plan.workers())
-          expected[c] = versions[c];
-        if (owner == plan.host_owner(f))
-          expected[c] = cell_versions{host_versions[f][c], host_versions[f][c]};
-      }
-      shared.header().verified_bytes.fetch_add(s.verified());
-      if (auto const problem = wrong_record(log_file(folder, f), plan, s.appends());
-          !problem.empty())
-        return shared.report(problem);
-    }
-  }
-  if (auto const problem = wrong_cell(cell_file(folder), plan, expected); !problem.empty())
-    return shared.report(problem);
-  shared.header().verified_bytes.fetch_add(plan.file_bytes());
+  auto const expected = run_sites(plan, folder, devices, shared);
+  if (!shared.problem().empty()) return;
+  comparison const files = compare_cells(cell_file(folder), plan, expected);
+  shared.header().file_bytes.store(files.bytes);
+  if (!files.problem.empty()) return shared.report(files.problem);
   // What the device's runtime keeps open stays open; files of the round do not.
   if (current_device().kind == "emulated" && open_descriptors() != descriptors)
     return shared.report("descriptors are left open after the filesystems' end");

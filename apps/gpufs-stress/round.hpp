@@ -9,10 +9,6 @@
 
 namespace gpufs::stress {
 
-/// The files of a round in `folder`.
-[[nodiscard]] std::string cell_file(std::string const& folder);
-[[nodiscard]] std::string log_file(std::string const& folder, unsigned filesystem);
-
 /// Runs the round and reports the first problem on the board. Throws what filesystem throws.
 /// @param devices  filesystem f lives on device f % devices
 void run_round(round_plan const& plan, std::string const& folder, unsigned devices,

@@ -1,7 +1,10 @@
+#include <gpufs/config.hpp>
+
 #include <apps/common/program.hpp>
 #include <apps/common/seconds_since.hpp>
 #include <apps/gpufs-stress/board.hpp>
-#include <apps/gpufs-stress/round.hpp>
+#include <apps/gpufs-stress/open_file.hpp>
+#include <apps/gpufs-stress/site.hpp>
 #include <apps/gpufs-stress/supervisor.hpp>
 #include <apps/gpufs-stress/verify.hpp>
 
@@ -30,21 +33,6 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-/// A descriptor that is closed at the end of the scope.
-class open_file {
- public:
-  open_file(std::string const& path, int flags) : fd_(::open(path.c_str(), flags, 0644)) {
-    if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path);
-  }
-  ~open_file() { ::close(fd_); }
-  open_file(open_file const&) = delete;
-  open_file& operator=(open_file const&) = delete;
-  [[nodiscard]] int number() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 /// The process of a round.
 class round_process {
  public:
@@ -56,6 +44,10 @@ class round_process {
                                             std::to_string(plan.seed),
                                             "--gpus",
                                             std::to_string(o.devices),
+                                            "--gpu-memory",
+                                            std::to_string(o.limits.gpu),
+                                            "--host-memory",
+                                            std::to_string(o.limits.host),
                                             "--board",
                                             std::to_string(shared.descriptor())};
     std::vector<char*> arguments;
@@ -120,48 +112,52 @@ struct outcome {
   std::string problem;
   std::uint64_t verified_bytes = 0;
   std::uint64_t operations = 0;
+  bool stopped = false;  ///< asked to end before its operations were done
   bool killed = false;
+  double made_after = 0;  ///< seconds; the kernels began then
+  double seconds = 0;
 };
 
-/// What the files must hold after the round's process is gone: bytes that gfsync has returned for,
-/// or later ones; of the other process, its last.
-std::string wrong_after_the_end(round_plan const& plan, std::string const& folder,
-                                board const& shared, std::uint32_t foreign) {
+/// Compares the files after the round's process is gone. After a round that ran to its end, and has
+/// compared its own cells, these are those of this process. After a kill it is what the kernels
+/// have written: bytes that gfsync has returned for, or later ones.
+comparison compare_after_the_end(round_plan const& plan, std::string const& folder,
+                                 board const& shared, std::uint32_t foreign) {
   std::vector<std::optional<cell_versions>> expected(plan.cells);
-  for (std::uint64_t c = 0; c < plan.cells; ++c) {
-    auto const owner = c % plan.owners();
-    if (owner < std::uint64_t(plan.filesystems) * plan.workers())
-      expected[c] = cell_versions{shared.synced()[c].load(), plan.launches * plan.operations};
-    if (owner == plan.foreign_owner()) expected[c] = cell_versions{foreign, foreign};
+  for (std::uint64_t c = plan.foreign_owner(); c < plan.cells; c += plan.owners())
+    expected[c] = cell_versions{foreign, foreign};
+  if (shared.header().finished.load() == 0) {
+    auto const most = most_versions(plan);
+    for (std::uint64_t c = 0; c < plan.cells; ++c) {
+      if (c % plan.owners() < std::uint64_t(plan.filesystems) * plan.workers())
+        expected[c] = cell_versions{shared.synced()[c].load(), most[c]};
+    }
   }
-  return wrong_cell(cell_file(folder), plan, expected);
+  return compare_cells(cell_file(folder), plan, expected);
 }
 
 /// What grows while a round is alive: operations first, then the bytes that it compares.
 std::uint64_t signs_of_life(board_header const& h) {
-  return h.operations.load() + h.verified_bytes.load() + h.files_made.load();
+  return h.operations.load() + h.kernel_bytes.load() + h.file_bytes.load() + h.files_made.load();
 }
 
-/// Runs a round. Kills it where the plan says so, or at the first sign of life after `last`:
-/// without one, only --hang tells a round that hangs from one that is long.
-outcome run(round_plan const& plan, supervisor_options const& o, clock::time_point last) {
-  outcome r;
-  std::filesystem::remove_all(o.folder);
-  std::filesystem::create_directories(o.folder);
-  std::string const path = cell_file(o.folder);
-  {
-    open_file const made(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
-    if (::ftruncate(made.number(), static_cast<off_t>(plan.file_bytes())) != 0)
-      throw std::system_error(errno, std::generic_category(), path);
-  }
-  board const shared(plan.cells);
+clock::time_point after(clock::time_point from, double seconds) {
+  return from + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+/// Waits for the end of a round's process, and has it end: where the plan says so by a kill; else
+/// its workers at `last`, and by a kill a while later, at a sign of life. Without one, only --hang
+/// tells a round that hangs from one that is long. Returns its status; none if it hangs.
+std::optional<int> await(round_process& process, round_plan const& plan,
+                         supervisor_options const& o, clock::time_point last, board const& shared,
+                         foreign_writer& foreign, outcome& r) {
   board_header& h = shared.header();
-  foreign_writer foreign(plan, path);
-  round_process process(plan, o, shared);
-  auto life = clock::now();
+  auto const begin = clock::now();
+  auto const longest = after(last, o.round_seconds / 4);
+  auto life = begin;
   std::uint64_t signs = 0;
-  std::optional<int> status;
-  while (!(status = process.ended())) {
+  for (;;) {
+    if (auto const status = process.ended()) return status;
     auto const now = signs_of_life(h);
     bool const is_alive = now != signs;
     signs = now;
@@ -169,63 +165,108 @@ outcome run(round_plan const& plan, supervisor_options const& o, clock::time_poi
       life = clock::now();
     } else if (apps::seconds_since(life) > o.hang_seconds) {
       r.problem = fmt::format("no operation ended for {} s", o.hang_seconds);
-      return r;
+      return {};
     }
-    r.operations = h.operations.load();
-    if ((plan.kill_after != 0 && r.operations >= plan.kill_after) ||
-        (is_alive && clock::now() >= last)) {
+    if (clock::now() >= last) {
+      r.stopped = true;
+      h.end.store(1);
+    }
+    if ((plan.kill_after != 0 && h.operations.load() >= plan.kill_after) ||
+        (is_alive && clock::now() >= longest)) {
       process.kill();
       r.killed = true;
     }
-    if (plan.foreign_writes && h.files_made.load() != 0) foreign.write_all();
+    if (h.files_made.load() != 0) {
+      if (r.made_after == 0) r.made_after = apps::seconds_since(begin);
+      if (plan.foreign_writes) foreign.write_all();
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  r.verified_bytes = h.verified_bytes.load();
+}
+
+outcome run(round_plan const& plan, supervisor_options const& o, clock::time_point end) {
+  outcome r;
+  auto const start = clock::now();
+  std::filesystem::remove_all(o.folder);
+  std::filesystem::create_directories(o.folder);
+  std::string const path = cell_file(o.folder);
+  make_cells(path, plan);
+  board const shared(plan.cells);
+  board_header const& h = shared.header();
+  foreign_writer foreign(plan, path);
+  round_process process(plan, o, shared);
+  auto const last =
+      std::min(end, after(clock::now(), plan.wide ? o.round_seconds : o.round_seconds / 4));
+  auto const status = await(process, plan, o, last, shared, foreign, r);
   r.operations = h.operations.load();
+  r.verified_bytes = h.kernel_bytes.load() + h.file_bytes.load();
   if (h.problem_length.load() != 0) {
     r.problem = shared.problem();
-  } else if (!r.killed && (!WIFEXITED(*status) || WEXITSTATUS(*status) != 0)) {
+  } else if (status && !r.killed && (!WIFEXITED(*status) || WEXITSTATUS(*status) != 0)) {
     r.problem = fmt::format("the round's process ended with status {:#x}", *status);
-  } else {
-    r.problem = wrong_after_the_end(plan, o.folder, shared, foreign.version());
-    r.verified_bytes += plan.file_bytes();
+  } else if (status && !r.killed && h.finished.load() == 0) {
+    r.problem = "the round's process left before its end";
+  } else if (status) {
+    comparison const left = compare_after_the_end(plan, o.folder, shared, foreign.version());
+    r.problem = left.problem;
+    r.verified_bytes += left.bytes;
   }
+  r.seconds = apps::seconds_since(start);
   return r;
+}
+
+/// The options that a round depends on, beside its seed.
+std::string options_text(supervisor_options const& o) {
+  memory_limits const usual;
+  std::string text;
+  if (o.limits.gpu != usual.gpu) text += " --gpu-memory " + format_size(o.limits.gpu);
+  if (o.limits.host != usual.host) text += " --host-memory " + format_size(o.limits.host);
+  if (o.devices != 1) text += fmt::format(" --gpus {}", o.devices);
+  return text;
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  return fmt::format("{} bytes ({:.3f} GB)", bytes, static_cast<double>(bytes) / 1e9);
 }
 
 }  // namespace
 
 int supervise(supervisor_options const& o) {
   auto const start = clock::now();
-  auto const after = [](clock::time_point from, double seconds) {
-    return from +
-           std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(seconds));
-  };
   // A number of rounds is for one that is run again: the time does not cut it short.
   auto const end = o.rounds == 0 ? after(start, o.seconds) : clock::time_point::max();
   outcome sum;
-  std::uint64_t rounds = 0, killed = 0;
+  std::uint64_t rounds = 0, wide = 0, stopped = 0, killed = 0;
   while (apps::seconds_since(start) < o.seconds && (o.rounds == 0 || rounds < o.rounds)) {
-    round_plan const plan = draw_plan(o.seed + rounds, o.emulated);
+    round_plan const plan = draw_plan(o.seed + rounds, o.emulated, o.limits);
     if (o.verbose) fmt::print("round {}: {}\n", plan.seed, to_text(plan));
     std::fflush(stdout);
-    outcome const r = run(plan, o, std::min(end, after(clock::now(), o.round_seconds)));
+    outcome const r = run(plan, o, end);
     ++rounds;
+    wide += plan.wide ? 1 : 0;
+    stopped += r.stopped && !r.killed ? 1 : 0;
     killed += r.killed ? 1 : 0;
     sum.verified_bytes += r.verified_bytes;
     sum.operations += r.operations;
     if (!r.problem.empty()) {
       fmt::print("gpufs-stress: FAILED in round {} of seed {}: {}\n", rounds, o.seed, r.problem);
-      fmt::print("  {}\n  again: gpufs-stress --seed {} --rounds 1; its files are in {}\n",
-                 to_text(plan), plan.seed, o.folder);
+      fmt::print("  {}\n  again: gpufs-stress --seed {} --rounds 1{}; its files are in {}\n",
+                 to_text(plan), plan.seed, options_text(o), o.folder);
       return apps::status_failed;
+    }
+    if (o.verbose) {
+      fmt::print("  {}{} operations, {} verified in {:.2f} s, kernels from {:.2f} s on\n",
+                 r.killed    ? "killed, "
+                 : r.stopped ? "cut short, "
+                             : "",
+                 r.operations, bytes_text(r.verified_bytes), r.seconds, r.made_after);
     }
   }
   std::filesystem::remove_all(o.folder);
   fmt::print(
-      "gpufs-stress: passed: {} rounds ({} killed), {} operations, {:.3f} GB verified in "
-      "{:.0f} s; seed {}\n",
-      rounds, killed, sum.operations, static_cast<double>(sum.verified_bytes) / 1e9,
+      "gpufs-stress: passed: {} rounds ({} wide, {} killed, {} cut short), {} operations, {} "
+      "verified in {:.0f} s; seed {}\n",
+      rounds, wide, killed, stopped, sum.operations, bytes_text(sum.verified_bytes),
       apps::seconds_since(start), o.seed);
   return 0;
 }

@@ -1,6 +1,8 @@
 // Runs rounds in processes of their own, kills some, watches for hangs, and compares what is left.
 #pragma once
 
+#include <apps/gpufs-stress/plan.hpp>
+
 #include <cstdint>
 #include <string>
 
@@ -13,8 +15,10 @@ struct supervisor_options {
   std::uint64_t rounds = 0;   ///< 0: as many as the time allows
   std::uint64_t seed = 0;     ///< of the first round; the next has the next number
   double hang_seconds = 120;  ///< without an operation: the round hangs
-  /// Of a round. At its next sign of life it is killed, and what is left is compared.
-  double round_seconds = 60;
+  /// Of a wide round; others get a quarter. Then the workers are to end. A quarter later the round
+  /// is killed at its next sign of life, and what is left is compared.
+  double round_seconds = 20;
+  memory_limits limits;
   unsigned devices = 1;
   bool emulated = false;
   bool verbose = false;  ///< a line for each round

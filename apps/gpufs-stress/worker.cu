@@ -1,6 +1,6 @@
 #include <gpufs/gpufs.hpp>
 
-#include <apps/gpufs-stress/contents.hpp>
+#include <apps/gpufs-stress/cell_check.hpp>
 #include <apps/gpufs-stress/worker.hpp>
 
 #include <cerrno>
@@ -28,56 +28,70 @@ class worker {
         memory_(job.memory + number * job.memory_stride) {}
 
   __device__ void run() {
+    seed_ = operation_seed(job_.seed, job_.launch, owner_, job_.operations);
+    cell_ = any_cell();
     for (operation_ = 0; operation_ < job_.operations; ++operation_) {
-      seed_ = apps::generate(job_.seed + job_.launch, std::uint64_t(owner_) << 32 | operation_);
+      seed_ = operation_seed(job_.seed, job_.launch, owner_, operation_);
       draws_ = 0;
       carry_out();
-      if (group_.thread_rank() == 0) {
-        // Relaxed: a number to watch.
-        atomic_ref<std::uint64_t, scope::system>(*job_.progress).fetch_add(1, memory_order_relaxed);
-      }
+      if (tell()) return;
     }
-    atomic_ref<std::uint64_t>(*job_.verified).fetch_add(verified_, memory_order_relaxed);
   }
 
  private:
-  struct cell_range {
-    std::uint32_t lowest;
-    std::uint32_t highest;
-  };
-
   __device__ std::uint64_t draw(std::uint64_t limit) {
     return apps::generate(seed_, draws_++) % limit;
   }
-  __device__ std::uint64_t cell_of(std::uint32_t owner) {
-    std::uint64_t const cells = (job_.cells - owner + job_.owners - 1) / job_.owners;
-    return owner + draw(cells) * job_.owners;
-  }
+  /// A cell of this filesystem's workers.
   __device__ std::uint64_t any_cell() {
-    auto const who = static_cast<std::uint32_t>(draw(job_.workers));
-    return cell_of(job_.filesystem * job_.workers + who);
+    std::uint32_t const owner =
+        job_.filesystem * job_.workers + static_cast<std::uint32_t>(draw(job_.workers));
+    return owner + draw(cells_of(owner, job_.cells, job_.owners)) * job_.owners;
   }
-  __device__ bool is_ours(std::uint64_t cell) const {
+  /// Whether it is known what a cell may hold. The other filesystem's cells change unnoticed.
+  __device__ bool is_known(std::uint64_t cell) const {
     auto const owner = static_cast<std::uint32_t>(cell % job_.owners);
-    return owner >= job_.filesystem * job_.workers && owner < (job_.filesystem + 1) * job_.workers;
+    if (owner / job_.workers == job_.filesystem) return true;
+    if (owner < job_.filesystems * job_.workers) return false;
+    return owner == job_.owners - 1 ? job_.foreign_writes == 0 : job_.host_writes == 0;
   }
   __device__ std::int64_t place_of(std::uint64_t cell) const {
     return static_cast<std::int64_t>(cell * job_.cell_bytes);
   }
 
-  // A reader loads `acknowledged` before its call and `begun` after it. The acquire pairs with the
-  // owner's release: the call must see that gwrite. A byte of a later version was stored after
-  // `begun` rose; the load comes after the byte's.
+  // A reader loads this before its call, and the last version that has begun after it. The acquire
+  // pairs with the owner's release: the call must see that gwrite.
   __device__ std::uint32_t acknowledged(std::uint64_t cell) const {
     return atomic_ref<std::uint32_t>(job_.versions[cell].acknowledged).load(memory_order_acquire);
   }
-  __device__ std::uint32_t begun(std::uint64_t cell) const {
-    // An addition of nothing: unlike a load, its release keeps the loads before it in their place.
-    return atomic_ref<std::uint32_t>(job_.versions[cell].begun).fetch_add(0, memory_order_acq_rel);
+
+  /// Tells the host of an operation and of the bytes that were compared. All threads call.
+  /// Returns whether the workers are to end.
+  __device__ bool tell() {
+    worker_state& state = job_.states[number_];
+    // Relaxed: the barrier puts the additions before the load.
+    if (compared_ != 0)
+      atomic_ref<std::uint64_t>(state.bytes).fetch_add(compared_, memory_order_relaxed);
+    compared_ = 0;
+    group_.sync();
+    if (group_.thread_rank() == 0) {
+      // Relaxed, as the host's: numbers to watch, and a wish.
+      tell_host(job_.progress[number_].bytes,
+                atomic_ref<std::uint64_t>(state.bytes).load(memory_order_relaxed),
+                memory_order_relaxed);
+      tell_host(job_.progress[number_].operations, ++state.operations, memory_order_relaxed);
+      state.ended = atomic_ref<std::uint32_t, scope::system>(*job_.end).load(memory_order_relaxed);
+    }
+    group_.sync();
+    return state.ended != 0;
+  }
+  static __device__ void tell_host(std::uint64_t& number, std::uint64_t value, memory_order order) {
+    atomic_ref<std::uint64_t, scope::system>(number).store(value, order);
   }
 
   __device__ void report(std::int64_t result, std::uint64_t cell, std::uint64_t byte,
-                         cell_range allowed, std::uint32_t value) {
+                         std::uint32_t lowest = 0, std::uint32_t highest = 0,
+                         std::uint32_t value = 0) {
     finding& f = *job_.first;
     std::uint32_t nothing = 0;
     // Relaxed: the host reads the rest after the kernel.
@@ -91,8 +105,8 @@ class worker {
     f.result = result;
     f.cell = cell;
     f.byte = byte;
-    f.lowest = allowed.lowest;
-    f.highest = allowed.highest;
+    f.lowest = lowest;
+    f.highest = highest;
     f.value = value;
   }
 
@@ -101,55 +115,71 @@ class worker {
     if (result == wanted) return true;
     bool const may_fail = job_.impatient != 0 && (result == -ETIMEDOUT || result == -ENOMEM ||
                                                   (result >= 0 && result < wanted));
-    if (!may_fail && group_.thread_rank() == 0) report(result, ~0ull, 0, {}, 0);
+    if (!may_fail && group_.thread_rank() == 0) report(result, ~0ull, 0);
     return false;
   }
 
-  __device__ void check(std::uint64_t cell, std::uint64_t k, std::byte value, cell_range allowed) {
-    ++verified_;
-    for (std::uint32_t v = allowed.highest;; --v) {
-      if (value == cell_byte(job_.seed, cell, v, k)) return;
-      if (v == allowed.lowest) break;
-    }
-    report(0, cell, k, allowed, static_cast<std::uint32_t>(value));
+  /// Compares bytes [from, to) of a word.
+  __device__ void check_word(cell_check& check, std::uint64_t cell, std::uint64_t word,
+                             std::uint64_t value, unsigned from, unsigned to) {
+    compared_ += to - from;
+    unsigned const wrong = check.first_wrong(word, value, from, to);
+    if (wrong == to) return;
+    report(0, cell, 8 * word + wrong, check.lowest(), check.highest(),
+           static_cast<std::uint32_t>(value >> 8 * wrong & 0xff));
   }
 
   /// The threads share the bytes [first, first + count) of a cell, which lie at `bytes`.
+  /// @tparam Byte, Word  volatile where other groups may store to them meanwhile
+  template <class Byte = std::byte const, class Word = std::uint64_t const>
   __device__ void check_bytes(std::uint64_t cell, std::uint64_t first, std::uint64_t count,
-                              std::byte const* bytes, cell_range allowed) {
-    for (std::uint64_t k = group_.thread_rank(); k < count; k += group_.num_threads())
-      check(cell, first + k, bytes[k], allowed);
+                              Byte* bytes, std::uint32_t lowest) {
+    cell_check check(job_, cell, lowest);
+    std::uint64_t const end = first + count;
+    bool const is_aligned = (reinterpret_cast<std::uintptr_t>(bytes) - first) % 8 == 0;
+    for (std::uint64_t w = first / 8 + group_.thread_rank(); 8 * w < end;
+         w += group_.num_threads()) {
+      auto const from = static_cast<unsigned>(8 * w < first ? first - 8 * w : 0);
+      auto const to = static_cast<unsigned>(end - 8 * w < 8 ? end - 8 * w : 8);
+      std::uint64_t value = 0;
+      if (is_aligned && from == 0 && to == 8) {
+        value = *reinterpret_cast<Word*>(bytes + (8 * w - first));
+      } else {
+        for (unsigned k = from; k < to; ++k)
+          value |= static_cast<std::uint64_t>(std::byte{bytes[8 * w + k - first]}) << 8 * k;
+      }
+      check_word(check, cell, w, value, from, to);
+    }
   }
 
   __device__ void carry_out() {
-    if (draw(100) < job_.writes) return write();
-    std::uint64_t const choice = draw(70);
-    if (choice < 25) {
-      read(job_.fd);
-    } else if (choice < 35) {
-      read_many();
-    } else if (choice < 45) {
-      read_elements();
-    } else if (choice < 52) {
-      map();
-    } else if (choice < 55) {
-      sync();
-    } else if (choice < 60) {
-      open_again();
-    } else if (choice < 67) {
-      append();
-    } else {
-      advise();
-    }
+    if (draw(100) < job_.writes) return write();  // as is_write() says
+    operation_weights const& weights = job_.weights;
+    std::uint64_t choice = draw(weights.sum());
+    auto const is = [&](unsigned weight) {
+      bool const chosen = choice < weight;
+      choice -= weight;
+      return chosen;
+    };
+    if (is(weights.read)) return read(job_.fd);
+    if (is(weights.read_many)) return read_many();
+    if (is(weights.element)) return read_elements();
+    if (is(weights.map)) return map();
+    if (is(weights.sync)) return sync();
+    if (is(weights.open_again)) return open_again();
+    if (is(weights.append)) return append();
+    advise();
   }
 
   __device__ void write() {
     kind_ = operation_kind::write;
-    std::uint64_t const cell = cell_of(owner_);
+    std::uint64_t const cell = written_cell(seed_, owner_, job_.cells, job_.owners);
+    std::uint64_t const key = cell_key(job_.seed, cell);
     cell_versions& versions = job_.versions[cell];
     std::uint32_t const next = versions.begun + 1;  // of this group alone
-    for (std::uint64_t k = group_.thread_rank(); k < job_.cell_bytes; k += group_.num_threads())
-      memory_[k] = cell_byte(job_.seed, cell, next, k);
+    auto* const words = reinterpret_cast<std::uint64_t*>(memory_);
+    for (std::uint64_t w = group_.thread_rank(); w < job_.cell_bytes / 8; w += group_.num_threads())
+      words[w] = cell_word(key, next, w, true);
     group_.sync();
     // Relaxed: gwrite begins with a barrier, which puts it before every byte of the new version.
     if (group_.thread_rank() == 0)
@@ -168,24 +198,28 @@ class worker {
     std::uint32_t const lowest = acknowledged(cell);
     ssize_t const n = gread(io_, fd, memory_, count, place_of(cell) + std::int64_t(first));
     if (succeeded(n, static_cast<std::int64_t>(count)))
-      check_bytes(cell, first, count, memory_, {lowest, begun(cell)});
+      check_bytes(cell, first, count, memory_, lowest);
     group_.sync();
   }
 
+  /// Goes on where the last such operation ended, or at another cell.
   __device__ void read_many() {
     kind_ = operation_kind::read_many;
-    std::uint64_t const cell = any_cell();
-    std::uint64_t const next = cell + 1 < job_.cells && is_ours(cell + 1) ? cell + 1 : cell;
-    std::uint64_t const count = (next - cell + 1) * job_.cell_bytes;
-    std::uint32_t const lowest = acknowledged(cell), lowest_next = acknowledged(next);
-    ssize_t const n = gread(io_, job_.fd, memory_, count, place_of(cell));
-    if (succeeded(n, static_cast<std::int64_t>(count))) {
-      check_bytes(cell, 0, job_.cell_bytes, memory_, {lowest, begun(cell)});
-      if (next != cell) {
-        check_bytes(next, 0, job_.cell_bytes, memory_ + job_.cell_bytes,
-                    {lowest_next, begun(next)});
+    if (draw(8) == 0 || cell_ >= job_.cells) cell_ = any_cell();
+    std::uint64_t const cells =
+        job_.cells - cell_ < job_.cells_at_once ? job_.cells - cell_ : job_.cells_at_once;
+    std::uint32_t lowest[round_plan::most_cells_at_once];
+    for (unsigned i = 0; i < cells; ++i) lowest[i] = acknowledged(cell_ + i);
+    auto const count = static_cast<std::int64_t>(cells * job_.cell_bytes);
+    ssize_t const n =
+        gread(io_, job_.fd, memory_, static_cast<std::uint64_t>(count), place_of(cell_));
+    if (succeeded(n, count)) {
+      for (unsigned i = 0; i < cells; ++i) {
+        if (is_known(cell_ + i))
+          check_bytes(cell_ + i, 0, job_.cell_bytes, memory_ + i * job_.cell_bytes, lowest[i]);
       }
     }
+    cell_ += cells;
     group_.sync();
   }
 
@@ -200,11 +234,10 @@ class worker {
     std::uint32_t const lowest = acknowledged(cell);
     std::uint64_t const value = words[static_cast<std::uint64_t>(place_of(cell)) / 8 + word];
     if (words.error() == 0) {
-      cell_range const allowed{lowest, begun(cell)};
-      for (unsigned k = 0; k < 8; ++k)
-        check(cell, 8 * word + k, static_cast<std::byte>(value >> 8 * k), allowed);
+      cell_check check(job_, cell, lowest);
+      check_word(check, cell, word, value, 0, 8);
     } else if (job_.impatient == 0) {
-      report(words.error(), cell, 0, {}, 0);
+      report(words.error(), cell, 0);
     }
     group_.sync();
   }
@@ -219,12 +252,10 @@ class worker {
       succeeded(n, static_cast<std::int64_t>(job_.cell_bytes));
       return;
     }
-    auto const* const bytes = static_cast<std::byte const volatile*>(address);
-    for (ssize_t k = group_.thread_rank(); k < n; k += group_.num_threads()) {
-      std::byte const value{bytes[k]};
-      check(cell, std::uint64_t(k), value, {lowest, begun(cell)});
-    }
-    if (gmunmap(io_, address) != 0 && group_.thread_rank() == 0) report(-EINVAL, cell, 0, {}, 0);
+    check_bytes<std::byte const volatile, std::uint64_t const volatile>(
+        cell, 0, static_cast<std::uint64_t>(n), static_cast<std::byte const volatile*>(address),
+        lowest);
+    if (gmunmap(io_, address) != 0 && group_.thread_rank() == 0) report(-EINVAL, cell, 0);
   }
 
   __device__ void sync() {
@@ -235,6 +266,8 @@ class worker {
       atomic_ref<std::uint32_t, scope::system>(job_.synced[cell])
           .store(job_.versions[cell].acknowledged, memory_order_relaxed);
     }
+    // The release pairs with the watcher's acquire: it looks at the versions after a new number.
+    tell_host(job_.progress[number_].syncs, ++job_.states[number_].syncs, memory_order_release);
   }
 
   __device__ void open_again() {
@@ -284,7 +317,8 @@ class worker {
   std::uint32_t operation_ = 0;
   std::uint64_t seed_ = 0;  ///< of the operation
   std::uint64_t draws_ = 0;
-  std::uint64_t verified_ = 0;
+  std::uint64_t cell_ = 0;      ///< where read_many() goes on
+  std::uint64_t compared_ = 0;  ///< bytes, by this thread in this operation
   operation_kind kind_ = operation_kind::write;
 };
 

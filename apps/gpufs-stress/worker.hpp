@@ -47,6 +47,21 @@ enum class operation_kind : std::int32_t {
 };
 [[nodiscard]] char const* name_of(operation_kind kind);
 
+/// What a worker has done, for the host. Pinned; the worker alone stores it.
+struct worker_progress {
+  std::uint64_t operations;
+  std::uint64_t bytes;  ///< compared
+  std::uint64_t syncs;  ///< gfsyncs that succeeded
+};
+
+/// What the threads of a worker share, in device memory. It lasts from kernel to kernel.
+struct worker_state {
+  std::uint64_t bytes;       ///< compared; all threads add to it
+  std::uint64_t operations;  ///< for the worker's first thread, as the rest
+  std::uint64_t syncs;
+  std::uint32_t ended;  ///< 1: the host wants no further operation; all threads read it
+};
+
 /// What all workers of one filesystem get. Arrays over cells have an entry for each cell of the
 /// file; arrays over workers one for each worker of this filesystem.
 struct stress_job {
@@ -57,8 +72,13 @@ struct stress_job {
   std::uint32_t owners;
   std::uint32_t operations;
   std::uint32_t writes;  ///< round_plan::writes
+  operation_weights weights;
+  std::uint32_t cells_at_once;
   std::uint32_t launch;
   std::uint32_t impatient;
+  std::uint32_t filled;
+  std::uint32_t host_writes;
+  std::uint32_t foreign_writes;
   std::int32_t fd;      ///< O_RDWR
   std::int32_t log_fd;  ///< O_APPEND
   char const* path;
@@ -68,10 +88,11 @@ struct stress_job {
   std::uint32_t* synced;       ///< over cells, pinned
   append_state* appends;       ///< over workers x launches x operations
   std::uint32_t appends_each;  ///< launches x operations
-  std::byte* memory;           ///< over workers: room for two cells and a record each
+  std::byte* memory;           ///< over workers: room for cells_at_once cells and a record each
   std::uint64_t memory_stride;
-  std::uint64_t* progress;  ///< pinned: operations done
-  std::uint64_t* verified;  ///< bytes compared
+  worker_state* states;       ///< over workers
+  worker_progress* progress;  ///< over workers, pinned
+  std::uint32_t* end;         ///< pinned: 1 once the workers are to end
   finding* first;
 };
 

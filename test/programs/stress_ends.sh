@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # stress_ends.sh GPUFS_STRESS: a round that hangs is a failure, although it is longer than
-# --longest-round. A supervisor that a signal ends leaves no process of a round.
+# --longest-round. A wrong byte is, too. A supervisor that a signal ends leaves no process of a
+# round.
 # shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"
-stress=$1  # the round of seed 5 is a long one
+stress=$1  # the round of seed 5 is a wide one: about 67 MB, and nobody writes to byte 40000000
 
-# begin_stopped OPTION...: a supervisor whose round is stopped. $supervisor is its number. What it
-# prints comes from descriptor 3; the round's process has the other end, too.
+# begin_stopped OPTION...: a supervisor whose round is stopped. $supervisor is its number, $round
+# that of the round's process. What it prints comes from descriptor 3; the round's process has the
+# other end, too.
 begin_stopped() {
-  local round
   exec 3< <(exec "$stress" --dir "$folder" --seed 5 "$@" 2>&1)
   supervisor=$!
   until [ -e "$folder/gpufs-stress-$supervisor/log0" ]; do
@@ -30,6 +31,22 @@ begin_stopped --time 2s --hang 4
 said=$(timeout 120 cat <&3)
 [[ $said == *"FAILED in round 1 of seed 5: no operation ended for 4 s"* ]] ||
   complain "a round that hangs at the end of the time: $said"
+
+# One wrong byte of a wide round, at the place that is named.
+begin_stopped --rounds 1
+cells=$folder/gpufs-stress-$supervisor/cells
+value=$(od -An -tu1 -j 40000000 -N 1 "$cells")
+printf "\\x$(printf %02x $((value ^ 255)))" |
+  dd of="$cells" bs=1 seek=40000000 conv=notrunc status=none
+kill -CONT "$round"
+said=$(timeout 300 cat <&3)
+wait "$supervisor"
+status=$?
+wrong=$(printf '(byte 40000000 of the file) is %#x, which is of none of the versions' \
+  $((value ^ 255)))
+[ $status -eq 1 ] && [[ $said == *"FAILED in round 1 of seed 5: "*"$wrong"* ]] ||
+  complain "a wrong byte: status $status: $said"
+rm -rf "$folder/gpufs-stress-$supervisor"
 
 begin_stopped --rounds 1
 kill -TERM "$supervisor"
