@@ -283,7 +283,7 @@ endif()
 
 # A few rounds of gpufs-stress. Of these seeds, some are wide, some rounds fork, some are killed.
 if(TARGET app_gpufs-stress AND GPUFS_DEVICE STREQUAL "emulated")
-  gpufs_test(stress_rounds device app_gpufs-stress --time 8s --rounds 6 --seed 26 --hang 300)
+  gpufs_test(stress_rounds device app_gpufs-stress --time 8s --rounds 6 --seed 6 --hang 300)
   # A round that hangs, and a supervisor that is ended.
   gpufs_test(stress_ends device ${program_tests}/stress_ends.sh $<TARGET_FILE:app_gpufs-stress>)
   foreach(option hang longest-round)

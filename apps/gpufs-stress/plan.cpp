@@ -147,7 +147,7 @@ void draw_wide(dice& d, round_plan& p, bool emulated, memory_limits const& limit
                .append = 4,
                .advise = 2};
   draw_wide_sizes(d, p, gpu, largest_file(limits, emulated),
-                  emulated ? d.from(1, 4) : d.one_of<std::uint64_t>({8, 32, 128}));
+                  emulated ? d.from(1, 4) : d.one_of<std::uint64_t>({16, 64, 256}));
 }
 
 }  // namespace
@@ -169,8 +169,10 @@ round_plan draw_plan(std::uint64_t seed, bool emulated, memory_limits const& lim
   p.foreign_writes = d.one_in(3);
   p.forks = d.one_in(8);
   if (d.one_in(4)) {
-    p.kill_after =
-        1 + d.below(std::uint64_t(p.filesystems) * p.workers() * p.launches * p.operations);
+    std::uint64_t const all =
+        std::uint64_t(p.filesystems) * p.workers() * p.launches * p.operations;
+    // Early ones, too: a wide round may be cut short before all are done.
+    p.kill_after = 1 + d.below(std::max<std::uint64_t>(all / d.one_of({1u, 8u, 64u}), 1));
   }
   return p;
 }
