@@ -23,6 +23,15 @@ namespace cg = cooperative_groups;
 using namespace gpufs;
 using namespace gpufs::test;
 
+namespace gpufs {
+
+// In the namespace of its operands: doctest finds it there only.
+static bool operator==(file_statistics const& a, file_statistics const& b) {
+  return to_json_fields(a) == to_json_fields(b);
+}
+
+}  // namespace gpufs
+
 namespace {
 
 using word = std::uint64_t;
@@ -32,10 +41,6 @@ config counting(std::uint64_t frames) {
   auto c = small_config(page, frames);
   c.file_counters = true;
   return c;
-}
-
-bool operator==(file_statistics const& a, file_statistics const& b) {
-  return to_json_fields(a) == to_json_fields(b);
 }
 
 file_statistics counts_of(filesystem const& fs, int fd) {
