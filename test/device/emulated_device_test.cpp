@@ -116,17 +116,15 @@ __global__ void trap_in_block(unsigned block) {
 }
 
 __device__ unsigned once(unsigned n) { return n + 1; }
-__device__ unsigned twice(unsigned n) {
-  return gpufs::base::far_call<unsigned, unsigned>(once, once(n));
-}
+__device__ unsigned twice(unsigned n) { return gpufs::base::far_call<once>(once(n)); }
 
 __global__ void call_far(unsigned* result) {
-  unsigned const first = gpufs::base::far_call<unsigned, unsigned>(once, 0);
-  result[threadIdx.x] = gpufs::base::far_call<unsigned, unsigned>(once, first);
+  unsigned const first = gpufs::base::far_call<once>(0);
+  result[threadIdx.x] = gpufs::base::far_call<once>(first);
 }
 
 __global__ void call_far_within_far(unsigned* result) {
-  result[threadIdx.x] = gpufs::base::far_call<unsigned, unsigned>(twice, 0);
+  result[threadIdx.x] = gpufs::base::far_call<twice>(0);
 }
 
 __global__ void wait_for_ever(std::uint32_t* word) {
