@@ -5,6 +5,7 @@
 #include <gpufs/nvme/transfer.hpp>
 
 #include <apps/bench/nvme_commands.hpp>
+#include <apps/bench/nvme_formal_order.hpp>
 #include <apps/common/seconds_since.hpp>
 
 #include <chrono>
@@ -22,9 +23,25 @@ GPUFS_HOST_DEVICE constexpr std::uint64_t block_word(std::uint64_t lba, std::uin
   return base::mix64(lba << 8 | k);
 }
 
+/// The library's order: entries are loaded back.
+struct loading_back {
+  static __device__ void help(nvme::queue_group_ref const& g, std::uint32_t pair) {
+    nvme::help<team>(g, pair);
+  }
+  static __device__ void submit(nvme::queue_group_ref const& g, bool sends, nvme::channel const& c,
+                                nvme::sqe const& command) {
+    nvme::submit<team>(g, sends, c, command);
+  }
+  static __device__ std::int32_t await(nvme::queue_group_ref const& g, bool waits,
+                                       nvme::channel const& c, bool& answered) {
+    return nvme::await<team>(g, waits, c, answered);
+  }
+};
+
 /// Sends the command of each lane and waits for all answers, as nvme::transfer() does. All lanes of
 /// a warp call, and each gets its result. A controller's "try again" is an error. Channels of chunk
 /// `chunk` are tried first; the next call begins where this one found some.
+template <class Order = loading_back>
 __device__ std::int32_t carry_out(nvme::queue_group_ref const& g, std::uint32_t& chunk,
                                   nvme::sqe const& command) {
   std::uint64_t start = device_clock_ns();
@@ -36,16 +53,16 @@ __device__ std::int32_t carry_out(nvme::queue_group_ref const& g, std::uint32_t&
     nvme::channel c;
     bool const got = nvme::try_channels<team>(g, chunk, pending, nvme::direction::read, c);
     if (team::ballot(got) == 0) {
-      nvme::help<team>(g, chunk % nvme::chunks_of(g) % g.count);
+      Order::help(g, chunk % nvme::chunks_of(g) % g.count);
       ++chunk;
       std::int32_t const error = nvme::end_of_wait<team>(g, start);
       if (error != 0) return pending ? error : result;
       backoff(pause, nvme::longest_pause_ns);
       continue;
     }
-    nvme::submit<team>(g, got, c, command);
+    Order::submit(g, got, c, command);
     bool answered = false;
-    std::int32_t const came = nvme::await<team>(g, got, c, answered);
+    std::int32_t const came = Order::await(g, got, c, answered);
     if (got) {
       // Nothing was stored or loaded for the channel's next holder.
       nvme::return_channel(g, c, answered, base::after_settling);
@@ -79,6 +96,7 @@ struct flushes {
   std::uint32_t rounds;
 };
 
+template <class Order>
 __global__ void __launch_bounds__(most_command_threads, 1)
     flush_kernel(flushes plan, command_report* report) {
   nvme::sqe const command = nvme::make_flush(0, plan.group.nsid);
@@ -86,7 +104,7 @@ __global__ void __launch_bounds__(most_command_threads, 1)
   std::int32_t error = 0;
   std::uint32_t done = 0;
   for (; done < plan.rounds; ++done) {
-    error = carry_out(plan.group, chunk, command);
+    error = carry_out<Order>(plan.group, chunk, command);
     if (team::ballot(error != 0) != 0) break;
   }
   report_warp(report, done, error, 0);
@@ -146,15 +164,17 @@ __global__ void __launch_bounds__(most_command_threads, 1)
 }
 
 template <class Plan>
-command_run run(char const* what, bench_controllers const& on, command_shape const& shape,
+command_run run(char const* what, answered_queues& on, command_shape const& shape,
                 void (*kernel)(Plan, command_report*), Plan const& plan) {
   buffer<command_report> reports(1);
   reports.fill_zero();
   load_kernel(kernel);
+  answers given(on);
   auto const start = std::chrono::steady_clock::now();
   launch(kernel, shape.blocks, shape.threads, plan, reports.data());
   this_thread_stream().synchronize();
   double const seconds = seconds_since(start);
+  given.end();
   command_report report;
   reports.copy_to_host(&report, 1);
   nvme::queue_group_counts const counts = on.group().counts();
@@ -172,11 +192,17 @@ command_run run(char const* what, bench_controllers const& on, command_shape con
 
 }  // namespace
 
-command_run send_flushes(bench_controllers const& on, command_shape const& shape) {
-  return run("commands", on, shape, flush_kernel, flushes{on.group().ref(), shape.rounds});
+command_run send_flushes(answered_queues& on, command_shape const& shape) {
+  return run("commands", on, shape, flush_kernel<loading_back>,
+             flushes{on.group().ref(), shape.rounds});
 }
 
-command_run read_blocks(bench_controllers const& on, command_shape const& shape) {
+command_run send_flushes_formally(answered_queues& on, command_shape const& shape) {
+  return run("commands in formal order", on, shape, flush_kernel<formal_order<team>>,
+             flushes{on.group().ref(), shape.rounds});
+}
+
+command_run read_blocks(bench_controllers& on, command_shape const& shape) {
   block_reads const plan{on.group().ref(), on.data(), on.bus(), on.options().blocks->blocks(),
                          shape.rounds};
   return run("reads", on, shape, read_kernel, plan);

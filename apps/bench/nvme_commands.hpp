@@ -49,16 +49,19 @@ struct command_run {
 /// command fails or is not answered in time, or if counts or bytes are wrong.
 
 /// Sends flushes: commands without data, which controllers answer at once.
-[[nodiscard]] command_run send_flushes(bench_controllers const& on, command_shape const& shape);
+[[nodiscard]] command_run send_flushes(answered_queues& on, command_shape const& shape);
+
+/// The same in the order that the memory model asks for: marks and doorbells are releases, and
+/// entries are not loaded back. The emulated device knows no other order.
+[[nodiscard]] command_run send_flushes_formally(answered_queues& on, command_shape const& shape);
 
 /// The same by the published protocol: a ticket for each entry, and each thread looks through the
 /// completion queue for the entry of its command.
-[[nodiscard]] command_run send_flushes_published(bench_controllers const& on,
-                                                 command_shape const& shape);
+[[nodiscard]] command_run send_flushes_published(answered_queues& on, command_shape const& shape);
 
 /// Reads random blocks of read_block_bytes into pinned memory, and pulls and checks all bytes. The
 /// namespace has what fill_blocks() stores, data() has a block for each thread.
-[[nodiscard]] command_run read_blocks(bench_controllers const& on, command_shape const& shape);
+[[nodiscard]] command_run read_blocks(bench_controllers& on, command_shape const& shape);
 
 /// Millions of flushes a second that the controllers answer if all entries of the queues are there
 /// in time: the limit of send_flushes(). No kernel takes part. Each lap is a queue's entries but
@@ -70,7 +73,7 @@ void fill_blocks(nvme_controller::memory_namespace const& blocks);
 
 /// What a run came to, if the kernel answered all commands, and the controllers have counted as
 /// many. Throws std::runtime_error that begins with `what`.
-[[nodiscard]] command_run checked_run(char const* what, bench_controllers const& on,
+[[nodiscard]] command_run checked_run(char const* what, answered_queues const& on,
                                       command_shape const& shape, command_report const& report,
                                       double seconds);
 

@@ -7,10 +7,12 @@
 #include <nvme-controller/controller.hpp>
 
 #include <stdexcept>
+#include <utility>
 
 namespace gpufs::apps {
 
-bench_controllers::bench_controllers(controllers_options const& o) : options_{o} {
+bench_controllers::bench_controllers(controllers_options const& o)
+    : answered_queues(o.timeout_ns), options_{o} {
   if (o.data_bytes != 0) {
     data_ = pinned_buffer<std::byte>((o.data_bytes + 4095) / 4096 * 4096);
     data_.fill_zero();
@@ -20,9 +22,10 @@ bench_controllers::bench_controllers(controllers_options const& o) : options_{o}
     add_controller();
     each.push_back(make_queue_pairs(*planes_.back(), o.pairs, o.depth));
   }
+  std::vector<nvme::queue_pair_place> all;
   for (std::uint32_t pair = 0; pair < o.pairs; ++pair)
-    for (auto const& places : each) places_.push_back(places[pair]);
-  group_.emplace(places_, nvme::queue_group_options{.timeout_ns = o.timeout_ns});
+    for (auto const& places : each) all.push_back(places[pair]);
+  set_places(std::move(all));
 }
 
 // The memory of a controller that does not stop is leaked by its control plane.
@@ -58,7 +61,7 @@ std::uint64_t bench_controllers::completions() const {
   return sum;
 }
 
-command_run checked_run(char const* what, bench_controllers const& on, command_shape const& shape,
+command_run checked_run(char const* what, answered_queues const& on, command_shape const& shape,
                         command_report const& report, double seconds) {
   std::uint64_t const sent = shape.commands(), counted = on.commands();
   if (report.error != 0)

@@ -1,4 +1,4 @@
-// Software controllers without a filesystem, and the queue pairs that kernels drive on them.
+// Software controllers without a filesystem, and the queue pairs that kernels drive.
 #pragma once
 
 #include <gpufs/nvme/queue_group.hpp>
@@ -12,9 +12,67 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace gpufs::apps {
+
+/// Queue pairs that kernels drive, and whoever answers their commands. Each object serves one run.
+class answered_queues {
+ public:
+  virtual ~answered_queues() = default;
+  answered_queues(answered_queues const&) = delete;
+  answered_queues& operator=(answered_queues const&) = delete;
+
+  /// Neighbours are of different controllers.
+  [[nodiscard]] std::vector<nvme::queue_pair_place> const& places() const { return places_; }
+  [[nodiscard]] nvme::queue_group const& group() const { return *group_; }
+  [[nodiscard]] std::uint32_t depth() const { return places_[0].depth; }
+  /// Of a kernel's waits.
+  [[nodiscard]] std::uint64_t timeout_ns() const { return timeout_ns_; }
+
+  /// Before kernels send commands. What they need is loaded and allocated by then: if the
+  /// controller is a kernel, CUDA could wait for it. Throws device_error.
+  virtual void begin() {}
+  /// After the kernels have ended, or where none was launched. Throws device_error.
+  virtual void end() {}
+  /// Commands that were taken from these pairs. After end().
+  [[nodiscard]] virtual std::uint64_t commands() const = 0;
+
+ protected:
+  explicit answered_queues(std::uint64_t timeout_ns) : timeout_ns_{timeout_ns} {}
+  void set_places(std::vector<nvme::queue_pair_place> places) {
+    places_ = std::move(places);
+    group_.emplace(places_, nvme::queue_group_options{.timeout_ns = timeout_ns_});
+  }
+
+ private:
+  std::uint64_t timeout_ns_;
+  std::vector<nvme::queue_pair_place> places_;
+  std::optional<nvme::queue_group> group_;
+};
+
+/// Answers come as long as this object lives.
+class answers {
+ public:
+  explicit answers(answered_queues& of) : of_{of} { of_.begin(); }
+  /// For a run that has failed: it says no more.
+  ~answers() {
+    try {
+      end();
+    } catch (...) {
+    }
+  }
+  answers(answers const&) = delete;
+  answers& operator=(answers const&) = delete;
+  void end() {
+    if (!std::exchange(ended_, true)) of_.end();
+  }
+
+ private:
+  answered_queues& of_;
+  bool ended_ = false;
+};
 
 struct controllers_options {
   std::uint32_t controllers = 1;
@@ -30,24 +88,18 @@ struct controllers_options {
 };
 
 /// All controllers are up. No kernel uses them when this object ends.
-class bench_controllers {
+class bench_controllers final : public answered_queues {
  public:
   /// Throws controller_error, device_error, std::system_error, or std::runtime_error if a
   /// controller grants fewer queue pairs.
   explicit bench_controllers(controllers_options const& o);
-  ~bench_controllers();
-  bench_controllers(bench_controllers const&) = delete;
-  bench_controllers& operator=(bench_controllers const&) = delete;
+  ~bench_controllers() override;
 
   [[nodiscard]] controllers_options const& options() const { return options_; }
-  /// The pairs of all controllers. Neighbours are of different controllers.
-  [[nodiscard]] std::vector<nvme::queue_pair_place> const& places() const { return places_; }
-  [[nodiscard]] nvme::queue_group const& group() const { return *group_; }
   [[nodiscard]] std::byte* data() const { return data_.data(); }
   /// The address of data() for each controller.
   [[nodiscard]] std::uint64_t bus() const { return reinterpret_cast<std::uint64_t>(data_.data()); }
-  /// Commands that the controllers have taken from these pairs.
-  [[nodiscard]] std::uint64_t commands() const;
+  [[nodiscard]] std::uint64_t commands() const override;
   /// Completions that they have posted.
   [[nodiscard]] std::uint64_t completions() const;
 
@@ -58,8 +110,6 @@ class bench_controllers {
   pinned_buffer<std::byte> data_;
   std::vector<std::unique_ptr<nvme_host::software_link>> links_;
   std::vector<std::unique_ptr<nvme_host::control_plane>> planes_;
-  std::vector<nvme::queue_pair_place> places_;
-  std::optional<nvme::queue_group> group_;
 };
 
 }  // namespace gpufs::apps

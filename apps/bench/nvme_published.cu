@@ -189,13 +189,13 @@ __global__ void __launch_bounds__(most_command_threads, 1)
 /// GPU memory of the pairs of a run.
 class published_queues {
  public:
-  explicit published_queues(bench_controllers const& on)
+  explicit published_queues(answered_queues const& on)
       : words_(on.places().size()),
-        counters_(4 * on.places().size() * on.options().depth),
+        counters_(4 * on.places().size() * on.depth()),
         pairs_(on.places().size()) {
     words_.fill_zero();
     counters_.fill_zero();
-    std::uint64_t const depth = on.options().depth;
+    std::uint64_t const depth = on.depth();
     std::vector<published_pair> pairs;
     for (auto const& place : on.places()) {
       std::uint32_t* const turns = counters_.data() + 4 * depth * pairs.size();
@@ -224,17 +224,19 @@ class published_queues {
 
 }  // namespace
 
-command_run send_flushes_published(bench_controllers const& on, command_shape const& shape) {
+command_run send_flushes_published(answered_queues& on, command_shape const& shape) {
   published_queues const queues(on);
   buffer<command_report> reports(1);
   reports.fill_zero();
   load_kernel(published_kernel);
   published_plan const plan{queues.data(), static_cast<std::uint32_t>(on.places().size()), 1,
-                            shape.rounds, on.options().timeout_ns};
+                            shape.rounds, on.timeout_ns()};
+  answers given(on);
   auto const start = std::chrono::steady_clock::now();
   launch(published_kernel, shape.blocks, shape.threads, plan, reports.data());
   this_thread_stream().synchronize();
   double const seconds = seconds_since(start);
+  given.end();
   command_report report;
   reports.copy_to_host(&report, 1);
   queues.count_doorbells(report);

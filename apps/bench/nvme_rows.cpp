@@ -24,6 +24,10 @@ std::vector<nvme_row> const& nvme_rows() {
        rate, 20, 0},
       {pairs, "pairs", "commands without data, 40 queue pairs", "the same, 128 queue pairs", "M/s",
        ratio, 0.95, 0},
+      {gpuctl, "gpuctl", "commands without data, queues in GPU memory, a kernel answers",
+       "the same by the published protocol", "M/s", ratio, 8, 20},
+      {gpuorder, "gpuorder", "gpuctl, 128 queue pairs, entries loaded back",
+       "the same, doorbells by release.sys", "M/s", ratio, 2, 4},
       {drives, "drives", "random 512 B, 4 modelled drives", "4 x the drive's specification", "M/s",
        ratio, 0.90, 0.95, true},
   };

@@ -18,6 +18,8 @@ enum class nvme_measure {
   cold_4k,
   doorbells,
   pairs,
+  gpuctl,
+  gpuorder,
   drives
 };
 

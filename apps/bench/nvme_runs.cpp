@@ -28,6 +28,12 @@ void add_counts(nvme_outcome& to, command_run const& run) {
   to.head_doorbells += run.head_doorbells;
 }
 
+/// The published protocol is slower, and sends fewer commands.
+command_shape published(command_shape shape) {
+  shape.rounds = std::max(shape.rounds / 8, 1u);
+  return shape;
+}
+
 /// A pass over a block file. The rate is in GB/s.
 nvme_outcome outcome_of(pass_result const& done) {
   nvme_outcome out;
@@ -54,6 +60,8 @@ nvme_outcome nvme_runs::measure(nvme_row const& row, bool check) {
     case nvme_measure::protocol: return measure_protocol();
     case nvme_measure::doorbells: return measure_doorbells();
     case nvme_measure::pairs: return measure_pairs();
+    case nvme_measure::gpuctl: return measure_gpuctl();
+    case nvme_measure::gpuorder: return measure_gpuorder();
     case nvme_measure::drives: return measure_drives();
     case nvme_measure::rand_4k: return measure_rand_4k(check);
     case nvme_measure::rand_512: return measure_rand_512(check);
@@ -79,7 +87,7 @@ controllers_options nvme_runs::controllers(std::uint32_t pairs) const {
 }
 
 command_run nvme_runs::run_commands(std::uint32_t pairs) const {
-  bench_controllers const on(controllers(pairs));
+  bench_controllers on(controllers(pairs));
   return send_flushes(on, shape());
 }
 
@@ -112,20 +120,66 @@ nvme_outcome nvme_runs::measure_commands() const {
   return out;
 }
 
-nvme_outcome nvme_runs::measure_protocol() const {
+command_shape nvme_runs::few() const {
   command_shape few = shape();
   few.blocks = std::min(few.blocks, protocol_blocks);
   few.threads = std::min(few.threads, protocol_threads);
+  return few;
+}
+
+nvme_outcome nvme_runs::measure_protocol() const {
   nvme_outcome out;
   {
-    bench_controllers const on(controllers(setup_.pairs));
-    command_run const ours = send_flushes(on, few);
+    bench_controllers on(controllers(setup_.pairs));
+    command_run const ours = send_flushes(on, few());
     add_counts(out, ours);
     out.rate = ours.rate();
   }
-  few.rounds = std::max(few.rounds / 8, 1u);  // it is slower
-  bench_controllers const on(controllers(setup_.pairs));
-  out.counterpart = send_flushes_published(on, few).rate();
+  bench_controllers on(controllers(setup_.pairs));
+  out.counterpart = send_flushes_published(on, published(few())).rate();
+  return out;
+}
+
+device_controller_options nvme_runs::device_controllers(std::uint32_t pairs) const {
+  controllers_options const o = controllers(pairs);
+  return {o.pairs, o.depth, o.timeout_ns};
+}
+
+nvme_outcome nvme_runs::measure_gpuctl() const {
+  std::vector<std::uint32_t> const pair_counts =
+      setup_.emulated ? std::vector<std::uint32_t>{2, 4}
+                      : std::vector<std::uint32_t>{8, 16, 32, 40, 64, 128};
+  struct both {
+    double ours, published;
+    [[nodiscard]] double ratio() const { return ours / published; }
+  };
+  std::vector<both> rates;
+  nvme_outcome out;
+  for (std::uint32_t const pairs : pair_counts) {
+    device_controller on(device_controllers(pairs));
+    command_run const ours = send_flushes(on, few());
+    add_counts(out, ours);
+    device_controller again(device_controllers(pairs));
+    rates.push_back({ours.rate(), send_flushes_published(again, published(few())).rate()});
+    out.points.push_back({fmt::format("{} pairs, M/s", pairs), rates.back().ours});
+    out.points.push_back({fmt::format("{} pairs, published, M/s", pairs), rates.back().published});
+  }
+  std::ranges::sort(rates, {}, &both::ratio);
+  both const& middle = rates[(rates.size() - 1) / 2];
+  out.rate = middle.ours;
+  out.counterpart = middle.published;
+  return out;
+}
+
+nvme_outcome nvme_runs::measure_gpuorder() const {
+  std::uint32_t const pairs = setup_.emulated ? 4 : most_pairs;
+  nvme_outcome out;
+  device_controller on(device_controllers(pairs));
+  command_run const ours = send_flushes(on, few());
+  add_counts(out, ours);
+  out.rate = ours.rate();
+  device_controller again(device_controllers(pairs));
+  out.counterpart = send_flushes_formally(again, few()).rate();
   return out;
 }
 
@@ -170,7 +224,7 @@ command_run nvme_runs::run_drives(std::uint32_t drives) const {
       m.read_512, m.read_4k, m.write_512, m.write_4k,
       std::chrono::nanoseconds{static_cast<std::int64_t>(m.latency_us * 1000)}};
   o.data_bytes = std::uint64_t{s.blocks} * s.threads * read_block_bytes;
-  bench_controllers const on(o);
+  bench_controllers on(o);
   return read_blocks(on, s);
 }
 

@@ -4,6 +4,7 @@
 #include <gpufs/config.hpp>
 
 #include <apps/bench/nvme_commands.hpp>
+#include <apps/bench/nvme_device_controller.hpp>
 #include <apps/bench/nvme_reads.hpp>
 #include <apps/bench/nvme_rows.hpp>
 
@@ -55,6 +56,8 @@ class nvme_runs {
   [[nodiscard]] nvme_outcome measure_protocol() const;
   [[nodiscard]] nvme_outcome measure_doorbells() const;
   [[nodiscard]] nvme_outcome measure_pairs() const;
+  [[nodiscard]] nvme_outcome measure_gpuctl() const;
+  [[nodiscard]] nvme_outcome measure_gpuorder() const;
   [[nodiscard]] nvme_outcome measure_drives();
   [[nodiscard]] nvme_outcome measure_rand_4k(bool check);
   [[nodiscard]] nvme_outcome measure_rand_512(bool check);
@@ -65,7 +68,10 @@ class nvme_runs {
   /// Millions of round trips a second: the best of several numbers of blocks.
   [[nodiscard]] double ring_rate() const;
   [[nodiscard]] command_shape shape() const;
+  /// As many callers as the published protocol was tried with.
+  [[nodiscard]] command_shape few() const;
   [[nodiscard]] controllers_options controllers(std::uint32_t pairs) const;
+  [[nodiscard]] device_controller_options device_controllers(std::uint32_t pairs) const;
   [[nodiscard]] command_run run_commands(std::uint32_t pairs) const;
   [[nodiscard]] command_run run_drives(std::uint32_t drives) const;
 
