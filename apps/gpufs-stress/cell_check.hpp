@@ -8,6 +8,22 @@
 
 namespace gpufs::stress {
 
+/// Whether a filesystem's workers know what a cell may hold. The other filesystem's cells change
+/// unnoticed.
+__device__ inline bool is_known(stress_job const& job, std::uint64_t cell) {
+  auto const owner = static_cast<std::uint32_t>(cell % job.owners);
+  if (owner / job.workers == job.filesystem) return true;
+  if (owner < job.filesystems * job.workers) return false;
+  return owner == job.owners - 1 ? job.foreign_writes == 0 : job.host_writes == 0;
+}
+
+/// The last version of a cell whose gwrite has returned. A reader loads it before its call, and the
+/// last version that has begun after it.
+__device__ inline std::uint32_t acknowledged(stress_job const& job, std::uint64_t cell) {
+  // Pairs with the owner's release: the call must see that gwrite.
+  return atomic_ref<std::uint32_t>(job.versions[cell].acknowledged).load(memory_order_acquire);
+}
+
 /// The words of one cell, as one thread sees them. A word may be of any version from `lowest` to
 /// the last that had begun when it was read, and so may each of its bytes.
 class cell_check {

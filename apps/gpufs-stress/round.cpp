@@ -77,6 +77,8 @@ void tell(round_plan const& plan, site_list const& sites, std::uint64_t& syncs,
     all.operations += p.operations;
     all.bytes += p.bytes;
     all.syncs += p.syncs;
+    // At once: the process may be killed before its end.
+    if (auto const problem = s->problem(); !problem.empty()) shared.report(problem);
   }
   if (all.syncs != syncs) {
     syncs = all.syncs;

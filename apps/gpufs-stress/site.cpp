@@ -46,6 +46,21 @@ std::string log_file(std::string const& folder, unsigned filesystem) {
   return fmt::format("{}/log{}", folder, filesystem);
 }
 
+char const* name_of(operation_kind kind) {
+  switch (kind) {
+    case operation_kind::write: return "gwrite";
+    case operation_kind::read: return "gread";
+    case operation_kind::read_many: return "gread of several cells";
+    case operation_kind::element: return "array";
+    case operation_kind::map: return "gmmap";
+    case operation_kind::sync: return "gfsync";
+    case operation_kind::open_again: return "gopen, gread, gclose";
+    case operation_kind::append: return "gwrite with O_APPEND";
+    case operation_kind::advise: return "gfadvise";
+  }
+  return "?";
+}
+
 site::site(round_plan const& plan, std::string const& folder, unsigned number)
     : plan_(plan), number_(number), path_(cell_file(folder)), fs_(plan.settings) {
   std::uint64_t const workers = plan.workers();
@@ -94,9 +109,14 @@ worker_progress site::progress() const {
 
 std::uint32_t site::synced(std::uint64_t cell) const { return watched(synced_[cell]); }
 
+std::string site::problem() const {
+  finding& f = finding_[0];
+  return watched(f.found, memory_order_acquire) == finding::complete ? describe(f.what)
+                                                                     : std::string();
+}
+
 std::string site::close() {
-  finding const& f = finding_[0];
-  if (f.found != 0) return describe(f);
+  if (auto found = problem(); !found.empty()) return found;
   // A gopen that timed out may have opened the file all the same. It stays open until the late
   // answer is met, so this close need not be the last.
   for (int const fd : {fd_, log_fd_}) {
@@ -158,7 +178,7 @@ stress_job site::job(unsigned launch) const {
   return j;
 }
 
-std::string site::describe(finding const& f) const {
+std::string site::describe(wrong_operation const& f) const {
   auto const what = name_of(static_cast<operation_kind>(f.kind));
   std::string where = fmt::format("filesystem {}, worker {}, operation {}: {}", number_, f.worker,
                                   f.operation, what);

@@ -39,6 +39,9 @@ class site {
   /// number of syncs that progress() gave before.
   [[nodiscard]] std::uint32_t synced(std::uint64_t cell) const;
 
+  /// Watches: the first thing that a kernel found wrong, in words, or an empty text.
+  [[nodiscard]] std::string problem() const;
+
   /// After the kernels. An empty text, or the problem.
   [[nodiscard]] std::string close();
   [[nodiscard]] std::vector<cell_versions> versions() const;
@@ -47,7 +50,7 @@ class site {
  private:
   [[nodiscard]] int opened(std::string const& path, int flags);
   [[nodiscard]] stress_job job(unsigned launch) const;
-  [[nodiscard]] std::string describe(finding const& f) const;
+  [[nodiscard]] std::string describe(wrong_operation const& f) const;
 
   round_plan const& plan_;
   unsigned number_;

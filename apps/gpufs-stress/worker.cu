@@ -2,6 +2,7 @@
 
 #include <apps/gpufs-stress/cell_check.hpp>
 #include <apps/gpufs-stress/worker.hpp>
+#include <apps/gpufs-stress/worker_news.hpp>
 
 #include <cerrno>
 #include <cstdint>
@@ -23,6 +24,7 @@ class worker {
       : io_(fs, group),
         group_(group),
         job_(job),
+        news_(job, number),
         number_(number),
         owner_(job.filesystem * job.workers + number),
         memory_(job.memory + number * job.memory_stride) {}
@@ -33,8 +35,9 @@ class worker {
     for (operation_ = 0; operation_ < job_.operations; ++operation_) {
       seed_ = operation_seed(job_.seed, job_.launch, owner_, operation_);
       draws_ = 0;
+      compared_ = 0;
       carry_out();
-      if (tell()) return;
+      if (news_.tell(group_, compared_)) return;
     }
   }
 
@@ -48,66 +51,15 @@ class worker {
         job_.filesystem * job_.workers + static_cast<std::uint32_t>(draw(job_.workers));
     return owner + draw(cells_of(owner, job_.cells, job_.owners)) * job_.owners;
   }
-  /// Whether it is known what a cell may hold. The other filesystem's cells change unnoticed.
-  __device__ bool is_known(std::uint64_t cell) const {
-    auto const owner = static_cast<std::uint32_t>(cell % job_.owners);
-    if (owner / job_.workers == job_.filesystem) return true;
-    if (owner < job_.filesystems * job_.workers) return false;
-    return owner == job_.owners - 1 ? job_.foreign_writes == 0 : job_.host_writes == 0;
-  }
   __device__ std::int64_t place_of(std::uint64_t cell) const {
     return static_cast<std::int64_t>(cell * job_.cell_bytes);
-  }
-
-  // A reader loads this before its call, and the last version that has begun after it. The acquire
-  // pairs with the owner's release: the call must see that gwrite.
-  __device__ std::uint32_t acknowledged(std::uint64_t cell) const {
-    return atomic_ref<std::uint32_t>(job_.versions[cell].acknowledged).load(memory_order_acquire);
-  }
-
-  /// Tells the host of an operation and of the bytes that were compared. All threads call.
-  /// Returns whether the workers are to end.
-  __device__ bool tell() {
-    worker_state& state = job_.states[number_];
-    // Relaxed: the barrier puts the additions before the load.
-    if (compared_ != 0)
-      atomic_ref<std::uint64_t>(state.bytes).fetch_add(compared_, memory_order_relaxed);
-    compared_ = 0;
-    group_.sync();
-    if (group_.thread_rank() == 0) {
-      // Relaxed, as the host's: numbers to watch, and a wish.
-      tell_host(job_.progress[number_].bytes,
-                atomic_ref<std::uint64_t>(state.bytes).load(memory_order_relaxed),
-                memory_order_relaxed);
-      tell_host(job_.progress[number_].operations, ++state.operations, memory_order_relaxed);
-      state.ended = atomic_ref<std::uint32_t, scope::system>(*job_.end).load(memory_order_relaxed);
-    }
-    group_.sync();
-    return state.ended != 0;
-  }
-  static __device__ void tell_host(std::uint64_t& number, std::uint64_t value, memory_order order) {
-    atomic_ref<std::uint64_t, scope::system>(number).store(value, order);
   }
 
   __device__ void report(std::int64_t result, std::uint64_t cell, std::uint64_t byte,
                          std::uint32_t lowest = 0, std::uint32_t highest = 0,
                          std::uint32_t value = 0) {
-    finding& f = *job_.first;
-    std::uint32_t nothing = 0;
-    // Relaxed: the host reads the rest after the kernel.
-    if (!atomic_ref<std::uint32_t, scope::system>(f.found).compare_exchange_strong(
-            nothing, 1, memory_order_relaxed)) {
-      return;
-    }
-    f.worker = number_;
-    f.operation = operation_;
-    f.kind = static_cast<std::int32_t>(kind_);
-    f.result = result;
-    f.cell = cell;
-    f.byte = byte;
-    f.lowest = lowest;
-    f.highest = highest;
-    f.value = value;
+    news_.report({number_, operation_, static_cast<std::int32_t>(kind_), result, cell, byte, lowest,
+                  highest, value});
   }
 
   /// Whether a call did all of `wanted`. Reports what may not happen. All threads call.
@@ -176,7 +128,9 @@ class worker {
     std::uint64_t const cell = written_cell(seed_, owner_, job_.cells, job_.owners);
     std::uint64_t const key = cell_key(job_.seed, cell);
     cell_versions& versions = job_.versions[cell];
-    std::uint32_t const next = versions.begun + 1;  // of this group alone
+    // Of this group alone. Others add nothing to it.
+    std::uint32_t const next =
+        atomic_ref<std::uint32_t>(versions.begun).load(memory_order_relaxed) + 1;
     auto* const words = reinterpret_cast<std::uint64_t*>(memory_);
     for (std::uint64_t w = group_.thread_rank(); w < job_.cell_bytes / 8; w += group_.num_threads())
       words[w] = cell_word(key, next, w, true);
@@ -195,7 +149,7 @@ class worker {
     std::uint64_t const cell = any_cell();
     std::uint64_t const first = draw(job_.cell_bytes);
     std::uint64_t const count = 1 + draw(job_.cell_bytes - first);
-    std::uint32_t const lowest = acknowledged(cell);
+    std::uint32_t const lowest = acknowledged(job_, cell);
     ssize_t const n = gread(io_, fd, memory_, count, place_of(cell) + std::int64_t(first));
     if (succeeded(n, static_cast<std::int64_t>(count)))
       check_bytes(cell, first, count, memory_, lowest);
@@ -209,13 +163,13 @@ class worker {
     std::uint64_t const cells =
         job_.cells - cell_ < job_.cells_at_once ? job_.cells - cell_ : job_.cells_at_once;
     std::uint32_t lowest[round_plan::most_cells_at_once];
-    for (unsigned i = 0; i < cells; ++i) lowest[i] = acknowledged(cell_ + i);
+    for (unsigned i = 0; i < cells; ++i) lowest[i] = acknowledged(job_, cell_ + i);
     auto const count = static_cast<std::int64_t>(cells * job_.cell_bytes);
     ssize_t const n =
         gread(io_, job_.fd, memory_, static_cast<std::uint64_t>(count), place_of(cell_));
     if (succeeded(n, count)) {
       for (unsigned i = 0; i < cells; ++i) {
-        if (is_known(cell_ + i))
+        if (is_known(job_, cell_ + i))
           check_bytes(cell_ + i, 0, job_.cell_bytes, memory_ + i * job_.cell_bytes, lowest[i]);
       }
     }
@@ -231,7 +185,7 @@ class worker {
     auto const who = static_cast<std::uint32_t>(mine % job_.workers);
     std::uint64_t const cell = job_.filesystem * job_.workers + who;
     std::uint64_t const word = (mine >> 32) % (job_.cell_bytes / 8);
-    std::uint32_t const lowest = acknowledged(cell);
+    std::uint32_t const lowest = acknowledged(job_, cell);
     std::uint64_t const value = words[static_cast<std::uint64_t>(place_of(cell)) / 8 + word];
     if (words.error() == 0) {
       cell_check check(job_, cell, lowest);
@@ -245,7 +199,7 @@ class worker {
   __device__ void map() {
     kind_ = operation_kind::map;
     std::uint64_t const cell = any_cell();
-    std::uint32_t const lowest = acknowledged(cell);
+    std::uint32_t const lowest = acknowledged(job_, cell);
     void* address = nullptr;
     ssize_t const n = gmmap(io_, job_.fd, job_.cell_bytes, place_of(cell), PROT_READ, &address);
     if (n <= 0) {
@@ -266,8 +220,7 @@ class worker {
       atomic_ref<std::uint32_t, scope::system>(job_.synced[cell])
           .store(job_.versions[cell].acknowledged, memory_order_relaxed);
     }
-    // The release pairs with the watcher's acquire: it looks at the versions after a new number.
-    tell_host(job_.progress[number_].syncs, ++job_.states[number_].syncs, memory_order_release);
+    news_.tell_sync();
   }
 
   __device__ void open_again() {
@@ -311,6 +264,7 @@ class worker {
   io_context<Group> io_;
   Group const& group_;
   stress_job const& job_;
+  worker_news news_;
   std::uint32_t const number_;  ///< of the filesystem's workers
   std::uint32_t const owner_;   ///< of all owners of cells
   std::byte* const memory_;
@@ -336,21 +290,6 @@ __global__ __launch_bounds__(512) void tile_workers(fs_ref fs, stress_job job) {
 }
 
 }  // namespace
-
-char const* name_of(operation_kind kind) {
-  switch (kind) {
-    case operation_kind::write: return "gwrite";
-    case operation_kind::read: return "gread";
-    case operation_kind::read_many: return "gread of several cells";
-    case operation_kind::element: return "array";
-    case operation_kind::map: return "gmmap";
-    case operation_kind::sync: return "gfsync";
-    case operation_kind::open_again: return "gopen, gread, gclose";
-    case operation_kind::append: return "gwrite with O_APPEND";
-    case operation_kind::advise: return "gfadvise";
-  }
-  return "?";
-}
 
 void launch_workers(round_plan const& plan, fs_ref const& fs, stress_job const& job) {
   launch(plan.tiles ? tile_workers : block_workers, plan.blocks, plan.threads, fs, job);

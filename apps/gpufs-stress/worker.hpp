@@ -17,9 +17,8 @@ struct cell_versions {
   std::uint32_t begun;         ///< of the last gwrite that began
 };
 
-/// The first call or byte that was wrong. Pinned, so that the host sees it after a crash, too.
-struct finding {
-  std::uint32_t found;  ///< 0: nothing
+/// A call or a byte that was wrong.
+struct wrong_operation {
   std::uint32_t worker;
   std::uint32_t operation;
   std::int32_t kind;    ///< an operation_kind
@@ -29,6 +28,16 @@ struct finding {
   std::uint32_t lowest;  ///< versions that the byte may have
   std::uint32_t highest;
   std::uint32_t value;
+};
+
+/// The first of them. Pinned, so that the host sees it at once, and after a crash, too.
+struct finding {
+  static constexpr std::uint32_t none = 0;
+  static constexpr std::uint32_t claimed = 1;   ///< somebody stores what it is
+  static constexpr std::uint32_t complete = 2;  ///< the host may read what it is
+
+  std::uint32_t found;
+  wrong_operation what;
 };
 
 /// What became of a record of the log file.
