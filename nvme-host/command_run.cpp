@@ -29,15 +29,15 @@ void command_run::leave(std::uint64_t members) {
 // no command of this run is under way, as each has a time of its own.
 bool command_run::take_slot(drive& on, drive::ticket& out) {
   daemon::idle_policy idle;
-  std::optional<io_clock::time_point> end;
+  std::optional<io_clock::time_point> begin;
   while (error_ == 0) {
     if (on.try_slot(out)) return true;
     if (first_ != next_) {
       end_first();
       continue;
     }
-    if (!end) end = io_clock::now() + longest_;
-    if (io_clock::now() > *end) {
+    if (!begin) begin = io_clock::now();
+    if (on.is_over(*begin, longest_)) {
       error_ = -ETIMEDOUT;
       return false;
     }

@@ -43,7 +43,8 @@ class command_run {
     std::uint32_t member = 0;
   };
 
-  /// At most most_drives. `longest`: of each command, and of a wait for a slot.
+  /// At most most_drives. `longest`: of each command, and of a wait for a slot. See
+  /// drive::is_over() for commands to a controller that is to be reset.
   command_run(std::span<std::unique_ptr<drive> const> drives, std::chrono::milliseconds longest)
       : drives_{drives}, longest_{longest} {}
 

@@ -42,7 +42,7 @@ drive::drive(std::unique_ptr<controller_link> link, std::string name, drive_opti
 
 // Commands may be under way only if some were given up.
 drive::~drive() {
-  if (!broken_.load(std::memory_order_relaxed) || lost_.load(std::memory_order_relaxed)) return;
+  if (!is_broken() || lost_.load(std::memory_order_relaxed)) return;
   if (plane_.stop() || plane_.is_late()) return;
   for (auto const& queue : queues_) queue->leak();
 }
@@ -88,7 +88,7 @@ int drive::enter() {
   for (;;) {
     resets_.lock_shared();
     if (lost_.load(std::memory_order_relaxed)) break;
-    if (!broken_.load(std::memory_order_relaxed)) return 0;
+    if (!is_broken()) return 0;
     resets_.unlock_shared();
     if (int const error = reset(); error != 0) return error;
   }
@@ -101,7 +101,7 @@ void drive::leave() { resets_.unlock_shared(); }
 int drive::reset() {
   std::unique_lock const alone{resets_};
   if (lost_.load(std::memory_order_relaxed)) return -EIO;
-  if (!broken_.load(std::memory_order_relaxed)) return 0;  // another thread was faster
+  if (!is_broken()) return 0;  // another thread was faster
   resetting_.store(true, std::memory_order_relaxed);
   int error = -EIO;
   try {
@@ -141,7 +141,7 @@ int drive::reset_alone() {
   } catch (std::exception const&) {  // the next command tries again
     return -EIO;
   }
-  broken_.store(false, std::memory_order_relaxed);
+  broken_since_.store(0, std::memory_order_relaxed);
   return 0;
 }
 
@@ -151,7 +151,7 @@ bool drive::look_after_kernels() {
     if (!lock) return true;  // a reset is under way
     if (!stopped_) return false;
     if (is_up() && !plane_.is_late() && !reset_needed_()) return true;
-    broken_.store(true, std::memory_order_relaxed);
+    mark_broken();
   }
   static_cast<void>(reset());
   return true;  // the next look says otherwise, unless the controller is late
@@ -208,6 +208,22 @@ bool drive::is_up() {
          (state & nvme::reg::csts_ready) != 0;
 }
 
+// The thread that finds it broken first says since when.
+void drive::mark_broken() {
+  io_clock::rep none = 0;
+  broken_since_.compare_exchange_strong(none, io_clock::now().time_since_epoch().count(),
+                                        std::memory_order_relaxed);
+}
+
+// A flush may take a minute. Threads that want a reset meanwhile wait for it.
+bool drive::is_over(io_clock::time_point begin, std::chrono::milliseconds longest) const {
+  auto const now = io_clock::now();
+  if (now > begin + longest) return true;
+  auto const since = broken_since_.load(std::memory_order_relaxed);
+  io_clock::time_point const broken{io_clock::duration{since}};
+  return since != 0 && now > std::max(begin, broken) + std::min(longest, options_.timeout);
+}
+
 int drive::answer(ticket& t, nvme::cqe const& entry, bool& again) {
   counters_.waited(nanoseconds_since(t.sent));
   std::uint16_t const code = nvme::status_of(entry);
@@ -238,9 +254,9 @@ int drive::wait(ticket& t, std::chrono::milliseconds longest) {
     auto const rest = idle.next();
     if (rest.count() > 0) daemon::idle_policy::sleep(rest);
     if (rest.count() == 0 && round % looks != 0) continue;
-    bool const late = io_clock::now() > t.sent + longest;
+    bool const late = is_over(t.sent, longest);
     if (is_up() && !late) continue;
-    broken_.store(true, std::memory_order_relaxed);
+    mark_broken();
     t.queue->give_up(t.slot);
     t.is_given_up = true;
     if (!is_up()) return -EIO;

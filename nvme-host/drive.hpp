@@ -116,6 +116,9 @@ class drive {
   ///   | as nvme::error_of()
   /// The slot is the caller's until release(), unless the ticket is given up.
   [[nodiscard]] int wait(ticket& t, std::chrono::milliseconds longest);
+  /// Whether a wait that began at `begin` is over: after `longest`, or sooner if the controller is
+  /// to be reset. No wait then keeps others from that for longer than an admin command may take.
+  [[nodiscard]] bool is_over(io_clock::time_point begin, std::chrono::milliseconds longest) const;
   void release(ticket const& t) { t.queue->free_slot(t.slot); }
 
   [[nodiscard]] drive_counters const& counters() const { return counters_; }
@@ -127,6 +130,10 @@ class drive {
   void make_device_queues(std::uint32_t granted, std::uint32_t depth);
   void send_again(ticket& t);
   [[nodiscard]] bool is_up();
+  [[nodiscard]] bool is_broken() const {
+    return broken_since_.load(std::memory_order_relaxed) != 0;
+  }
+  void mark_broken();
   [[nodiscard]] int answer(ticket& t, nvme::cqe const& entry, bool& again);
   int reset();
   int reset_alone();
@@ -147,7 +154,7 @@ class drive {
   std::function<void()> before_reset_, stopped_;  // null: kernels do not use it
   std::function<bool()> reset_needed_;            // as stopped_
   queue_counts ended_;                            // of queue pairs before the last reset
-  std::atomic<bool> broken_{false};               // reset it before the next command
+  std::atomic<io_clock::rep> broken_since_{0};    // not 0: reset it before the next command
   std::atomic<std::uint64_t> stops_{0};           // resets that have stopped the controller
   std::atomic<bool> lost_{false};  // it does not stop: its memory is leaked, nothing works
   std::atomic<bool> resetting_{false};

@@ -109,3 +109,36 @@ TEST_CASE("slow drive: system calls hang while a controller fails and threads re
   CHECK(recovers);
   CHECK(wrong == 0);
 }
+
+TEST_CASE("slow drive: a flush that hangs does not keep other calls for as long as it may take") {
+  volume_scene s{
+      {.drive = {.queue_pairs = 1, .depth = 16, .timeout = milliseconds{2000}},
+       .volume = {.timeout = milliseconds{50}, .flush_timeout = std::chrono::hours{24}}}};
+  auto const what = random_bytes(3, 5000);
+  std::ranges::copy(what, s.disks[0]->bytes().begin());
+  s.calls[0]->hangs = true;
+  int flushed = 0;
+  std::thread flusher([&] { flushed = s.v->flush(); });
+  std::array<std::int64_t, 2> results{};
+  std::atomic<bool> end{false};
+  std::thread reader([&] {
+    while (s.calls[0]->hanging == 0) std::this_thread::yield();
+    std::vector<std::byte> room(5000);
+    for (auto& each : results) each = s.v->read(room, 0);
+    end = true;
+  });
+  bool in_time = true;
+  try {
+    wait_until([&] { return end.load(); }, "the end of the reads");
+  } catch (std::runtime_error const&) {
+    in_time = false;
+  }
+  CHECK(in_time);
+  s.calls[0]->release();
+  reader.join();
+  flusher.join();
+  CHECK(flushed == -ETIMEDOUT);
+  CHECK(results == std::array<std::int64_t, 2>{-ETIMEDOUT, -EIO});
+  wait_until([&] { return s.read(0, 5000) == what; }, "right bytes once the flush has returned");
+  CHECK(s.v->flush() == 0);
+}
