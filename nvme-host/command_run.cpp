@@ -11,7 +11,7 @@ namespace gpufs::nvme_host {
 int command_run::enter(std::uint64_t members) {
   for (std::size_t i = 0; i < drives_.size(); ++i) {
     if ((members >> i & 1) == 0) continue;
-    if (int const error = drives_[i]->enter(); error != 0) {
+    if (int const error = drives_[i]->enter(patience_.silence); error != 0) {
       failed_.member = static_cast<std::uint32_t>(i);
       leave(members & ((std::uint64_t{1} << i) - 1));
       return error;
@@ -37,7 +37,7 @@ bool command_run::take_slot(drive& on, drive::ticket& out) {
       continue;
     }
     if (!begin) begin = io_clock::now();
-    if (on.is_over(*begin, longest_)) {
+    if (on.is_over(*begin, patience_.longest)) {
       error_ = -ETIMEDOUT;
       return false;
     }
@@ -55,7 +55,7 @@ void command_run::end_all() {
 // Ends the oldest command. Commands behind one that failed are awaited, and their results dropped.
 void command_run::end_first() {
   pending& first = under_way_[first_++ % most_under_way];
-  int const error = first.on->wait(first.ticket, longest_);
+  int const error = first.on->wait(first.ticket, patience_);
   if (error == 0 && error_ == 0 && reads_) (*move_)(*first.command, drive::piece(first.ticket));
   if (!first.ticket.is_given_up) first.on->release(first.ticket);
   if (error == 0 || error_ != 0) return;

@@ -6,7 +6,6 @@
 #include <nvme-host/drive.hpp>
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -43,10 +42,10 @@ class command_run {
     std::uint32_t member = 0;
   };
 
-  /// At most most_drives. `longest`: of each command, and of a wait for a slot. See
+  /// At most most_drives. Each command, and each wait for a slot, has the time of `with`. See
   /// drive::is_over() for commands to a controller that is to be reset.
-  command_run(std::span<std::unique_ptr<drive> const> drives, std::chrono::milliseconds longest)
-      : drives_{drives}, longest_{longest} {}
+  command_run(std::span<std::unique_ptr<drive> const> drives, patience const& with)
+      : drives_{drives}, patience_{with} {}
 
   /// Returns 0, or the error of the first command in the list that failed, which is `failed`. No
   /// command behind it is known to have succeeded.
@@ -71,7 +70,7 @@ class command_run {
   void end_all();
 
   std::span<std::unique_ptr<drive> const> const drives_;
-  std::chrono::milliseconds const longest_;
+  patience const patience_;
   mover const* move_ = nullptr;
   bool reads_ = false;
   // Those under way, in the order of the list: number n is at n % most_under_way.

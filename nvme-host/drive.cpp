@@ -42,7 +42,8 @@ drive::drive(std::unique_ptr<controller_link> link, std::string name, drive_opti
 
 // Commands may be under way only if some were given up.
 drive::~drive() {
-  if (!is_broken() || lost_.load(std::memory_order_relaxed)) return;
+  if (!is_broken() && !oldest_given_up()) return;
+  if (lost_.load(std::memory_order_relaxed)) return;
   if (plane_.stop() || plane_.is_late()) return;
   for (auto const& queue : queues_) queue->leak();
 }
@@ -84,10 +85,12 @@ void drive::make_device_queues(std::uint32_t granted, std::uint32_t depth) {
 }
 
 // Threads that see the controller broken wait here for the one that resets it.
-int drive::enter() {
+int drive::enter(std::chrono::milliseconds silence) {
   for (;;) {
     resets_.lock_shared();
     if (lost_.load(std::memory_order_relaxed)) break;
+    if (auto const sent = oldest_given_up(); sent && io_clock::now() - *sent >= silence)
+      mark_broken();
     if (!is_broken()) return 0;
     resets_.unlock_shared();
     if (int const error = reset(); error != 0) return error;
@@ -224,6 +227,14 @@ bool drive::is_over(io_clock::time_point begin, std::chrono::milliseconds longes
   return since != 0 && now > std::max(begin, broken) + std::min(longest, options_.timeout);
 }
 
+std::optional<io_clock::time_point> drive::oldest_given_up() const {
+  std::optional<io_clock::time_point> oldest;
+  for (auto const& queue : queues_)
+    if (auto const sent = queue->oldest_given_up())
+      oldest = std::min(*sent, oldest.value_or(*sent));
+  return oldest;
+}
+
 int drive::answer(ticket& t, nvme::cqe const& entry, bool& again) {
   counters_.waited(nanoseconds_since(t.sent));
   std::uint16_t const code = nvme::status_of(entry);
@@ -235,34 +246,41 @@ int drive::answer(ticket& t, nvme::cqe const& entry, bool& again) {
   counters_.failed(code);
   if (nvme::own_fault(code)) add(counters_.own_faults);
   again = t.tries <= nvme::most_retries && nvme::worth_retry(code, !nvme::may_retry(entry));
-  if (again) add(counters_.retries);
   return nvme::error_of(code, t.to);
 }
 
-int drive::wait(ticket& t, std::chrono::milliseconds longest) {
+// An answer that has come counts, however late it is looked at.
+int drive::wait(ticket& t, patience const& with) {
   constexpr unsigned looks = 64;  // at the queue, for one at the registers, which may be far away
   daemon::idle_policy idle;
+  bool late = false;
   for (unsigned round = 1;; ++round) {
-    if (auto const entry = t.queue->poll(t.slot)) {
-      bool again = false;
-      int const error = answer(t, *entry, again);
-      if (!again) return error;
-      send_again(t);
-      idle.reset();
-      continue;
+    auto entry = t.queue->poll(t.slot);
+    if (!entry) {
+      auto const rest = idle.next();
+      if (rest.count() > 0) daemon::idle_policy::sleep(rest);
+      if (rest.count() == 0 && round % looks != 0) continue;
+      bool const up = is_up();
+      late = is_over(t.sent, with.longest);
+      if (up && !late) continue;
+      entry = t.queue->give_up(t.slot, t.sent);
+      if (!entry) return no_answer(t, up, with.silence);
     }
-    auto const rest = idle.next();
-    if (rest.count() > 0) daemon::idle_policy::sleep(rest);
-    if (rest.count() == 0 && round % looks != 0) continue;
-    bool const late = is_over(t.sent, longest);
-    if (is_up() && !late) continue;
-    mark_broken();
-    t.queue->give_up(t.slot);
-    t.is_given_up = true;
-    if (!is_up()) return -EIO;
-    add(counters_.timeouts);
-    return -ETIMEDOUT;
+    bool again = false;
+    int const error = answer(t, *entry, again);
+    if (!again || late) return error;
+    add(counters_.retries);
+    send_again(t);
+    idle.reset();
   }
+}
+
+int drive::no_answer(ticket& t, bool up, std::chrono::milliseconds silence) {
+  t.is_given_up = true;
+  if (!up || io_clock::now() - t.sent >= silence) mark_broken();
+  if (!up) return -EIO;
+  add(counters_.timeouts);
+  return -ETIMEDOUT;
 }
 
 }  // namespace gpufs::nvme_host

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <utility>
@@ -35,7 +36,13 @@ struct drive_options {
   std::chrono::milliseconds timeout{5000};
 };
 
-using io_clock = std::chrono::steady_clock;
+/// How long a call waits for a drive.
+struct patience {
+  std::chrono::milliseconds longest;  ///< for an answer to a command, and for a slot
+  /// A controller that owes an answer for so long is reset. One that owes it for `longest` only is
+  /// slow, if that is less.
+  std::chrono::milliseconds silence;
+};
 
 /// Queue pairs of `depth` entries that serve a filesystem with `channels` channels: each has a CID
 /// of its own.
@@ -44,7 +51,7 @@ using io_clock = std::chrono::steady_clock;
 }
 
 /// Commands are sent and awaited between enter() and leave(), by any thread. Meanwhile there is no
-/// reset. enter() resets a controller that failed or gave no answer.
+/// reset. enter() resets a controller that failed, or owes an answer for too long.
 class drive {
  public:
   /// A slot that the caller holds.
@@ -94,8 +101,8 @@ class drive {
 
   /// Returns 0, or -EIO if the controller cannot be reset; then leave() is not called. While system
   /// calls of a software controller do not return, the first reset waits for CAP.TO, later ones
-  /// not.
-  [[nodiscard]] int enter();
+  /// not. A command of another call that was given up counts, too, once it was sent `silence` ago.
+  [[nodiscard]] int enter(std::chrono::milliseconds silence);
   void leave();
   /// Whether enter() would wait for another thread that resets the controller, maybe for seconds.
   [[nodiscard]] bool is_resetting() const { return resetting_.load(std::memory_order_relaxed); }
@@ -112,10 +119,10 @@ class drive {
   void send(ticket& t, nvme::direction to, nvme::block_range range);
   void send_flush(ticket& t);
   /// Waits for the answer, and sends the command again if that is worth it. Returns 0, or
-  ///   -EIO the controller failed | -ETIMEDOUT no answer within `longest` of the first sending
-  ///   | as nvme::error_of()
+  ///   -EIO the controller failed | -ETIMEDOUT no answer within patience::longest of the first
+  ///   sending | as nvme::error_of()
   /// The slot is the caller's until release(), unless the ticket is given up.
-  [[nodiscard]] int wait(ticket& t, std::chrono::milliseconds longest);
+  [[nodiscard]] int wait(ticket& t, patience const& with);
   /// Whether a wait that began at `begin` is over: after `longest`, or sooner if the controller is
   /// to be reset. No wait then keeps others from that for longer than an admin command may take.
   [[nodiscard]] bool is_over(io_clock::time_point begin, std::chrono::milliseconds longest) const;
@@ -134,7 +141,9 @@ class drive {
     return broken_since_.load(std::memory_order_relaxed) != 0;
   }
   void mark_broken();
+  [[nodiscard]] std::optional<io_clock::time_point> oldest_given_up() const;
   [[nodiscard]] int answer(ticket& t, nvme::cqe const& entry, bool& again);
+  [[nodiscard]] int no_answer(ticket& t, bool up, std::chrono::milliseconds silence);
   int reset();
   int reset_alone();
 

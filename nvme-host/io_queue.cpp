@@ -1,5 +1,6 @@
 #include <nvme-host/io_queue.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstring>
@@ -120,6 +121,7 @@ void io_queue::take(nvme::cqe const& entry) {
   } else if (known && slots_[slot].is == phase::given_up) {
     slots_[slot].is = phase::free;
     free_.push_back(slot);
+    given_up_.fetch_sub(1, std::memory_order_relaxed);
   } else {
     ++counts_.strays;
   }
@@ -131,12 +133,26 @@ void io_queue::free_slot(std::uint32_t slot) {
   free_.push_back(slot);
 }
 
-void io_queue::give_up(std::uint32_t slot) {
+std::optional<nvme::cqe> io_queue::give_up(std::uint32_t slot, io_clock::time_point sent) {
+  std::lock_guard const lock{mutex_};
+  slot_state& state = slots_[slot];
+  if (state.is != phase::answered) drain();
+  if (state.is == phase::answered) return state.answer;
+  state.is = phase::given_up;
+  state.sent = sent;
+  given_up_.fetch_add(1, std::memory_order_relaxed);
+  return std::nullopt;
+}
+
+// Without the lock while none was given up: calls ask for each queue.
+std::optional<io_clock::time_point> io_queue::oldest_given_up() {
+  if (given_up_.load(std::memory_order_relaxed) == 0) return std::nullopt;
   std::lock_guard const lock{mutex_};
   drain();
-  bool const answered = slots_[slot].is == phase::answered;
-  slots_[slot].is = answered ? phase::free : phase::given_up;
-  if (answered) free_.push_back(slot);
+  std::optional<io_clock::time_point> oldest;
+  for (slot_state const& each : slots_)
+    if (each.is == phase::given_up) oldest = std::min(each.sent, oldest.value_or(each.sent));
+  return oldest;
 }
 
 queue_counts io_queue::counts() const {

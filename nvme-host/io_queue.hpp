@@ -6,6 +6,8 @@
 
 #include <nvme-host/control_plane.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -13,6 +15,8 @@
 #include <vector>
 
 namespace gpufs::nvme_host {
+
+using io_clock = std::chrono::steady_clock;
 
 /// What the driver of queue pairs did.
 struct queue_counts {
@@ -57,8 +61,11 @@ class io_queue {
 
   /// Gives a slot back whose command was answered.
   void free_slot(std::uint32_t slot);
-  /// Gives a slot back whose command was not answered. It is free when its completion has come.
-  void give_up(std::uint32_t slot);
+  /// Gives a slot back whose command, sent at `sent`, was not answered. It is free when its
+  /// completion has come. Has that come by now, it is returned, and the slot stays the caller's.
+  [[nodiscard]] std::optional<nvme::cqe> give_up(std::uint32_t slot, io_clock::time_point sent);
+  /// When the oldest command was sent that was given up and has no answer yet. Nothing: all have.
+  [[nodiscard]] std::optional<io_clock::time_point> oldest_given_up();
 
   [[nodiscard]] queue_counts counts() const;
 
@@ -69,7 +76,8 @@ class io_queue {
   enum class phase : std::uint8_t { free, busy, answered, given_up };
   struct slot_state {
     phase is = phase::free;
-    std::uint32_t sequence = 0;  // of its commands
+    std::uint32_t sequence = 0;   // of its commands
+    io_clock::time_point sent{};  // of one that was given up
     nvme::cqe answer{};
   };
 
@@ -90,6 +98,7 @@ class io_queue {
   std::uint32_t tail_ = 0;
   std::uint32_t head_ = 0;  // of all completions
   queue_counts counts_;
+  std::atomic<std::uint32_t> given_up_{0};  // slots; stored with the lock
 };
 
 }  // namespace gpufs::nvme_host

@@ -141,6 +141,8 @@ std::vector<block_command> volume::plan_of(direction to, std::uint64_t begin, st
 
 // Bytes before the command that failed count. The rest is read from replicas that have not failed
 // the call yet. Each gets its share of the time, so that one that is silent leaves some to others.
+// One that has not answered in its share may be slow: it is reset once it owes an answer for the
+// whole time.
 std::int64_t volume::read_until(std::span<std::byte> to, std::uint64_t offset,
                                 io_clock::time_point end) {
   std::uint64_t const all =
@@ -184,7 +186,8 @@ int volume::read_once(std::span<std::byte> to, std::uint64_t offset, std::uint64
     std::uint64_t const last = std::min(c.at + c.bytes, skip + to.size());
     std::memcpy(to.data() + (begin - skip), piece + (begin - c.at), last - begin);
   };
-  int const error = command_run{drives_, longest}.transfer(direction::read, commands, take, failed);
+  int const error = command_run{drives_, {longest, options_.timeout}}.transfer(
+      direction::read, commands, take, failed);
   failed.at = failed.at > skip ? failed.at - skip : 0;
   return error;
 }
@@ -242,12 +245,14 @@ std::int64_t volume::write_locked(std::vector<::iovec> whole, std::uint64_t coun
     from.copy(piece, c.at, c.bytes);
   };
   command_run::failure failed;
-  int const error =
-      command_run{drives_, options_.timeout}.transfer(direction::write, commands, fill, failed);
+  int const error = command_run{drives_, {options_.timeout, options_.timeout}}.transfer(
+      direction::write, commands, fill, failed);
   if (error == 0) return static_cast<std::int64_t>(count);
   return failed.at > head ? static_cast<std::int64_t>(failed.at - head) : error;
 }
 
-int volume::flush() { return command_run{drives_, options_.flush_timeout}.flush(); }
+int volume::flush() {
+  return command_run{drives_, {options_.flush_timeout, options_.timeout}}.flush();
+}
 
 }  // namespace gpufs::nvme_host

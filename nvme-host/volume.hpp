@@ -22,7 +22,8 @@ struct volume_options {
   bool replicated = false;
   std::uint64_t stripe = 128 << 10;  ///< bytes; a power of two, at least a block
   /// Longest wait for an answer to a command, for room for one, and for blocks that others write.
-  /// A call with many commands may take longer. Each replica gets its share of it.
+  /// A call with many commands may take longer. Each replica gets its share of it. A controller
+  /// that owes an answer for so long is reset.
   std::chrono::milliseconds timeout{5000};
   /// Of flush(): a disk may have gigabytes to write.
   std::chrono::milliseconds flush_timeout{60'000};

@@ -236,6 +236,63 @@ TEST_CASE("volume: replicas whose controllers fail or hold everything, and come 
   for (unsigned i = 0; i < 20; ++i) CHECK(read_is_right());
 }
 
+TEST_CASE("volume: a replica that is slow in its share of the time is not reset, a silent one is") {
+  constexpr std::uint64_t size = 64 << 10;
+  scene s{
+      {.members = 2, .bytes = size, .volume = {.replicated = true, .timeout = milliseconds{4000}}}};
+  auto const what = random_bytes(9, size);
+  REQUIRE(s.write(what, 0) == std::int64_t(size));
+  auto const& drive = *s.v->drives()[0];
+  s.faults[0]->hold = true;
+  while (drive.counters().timeouts == 0) CHECK(s.read(0, size) == what);
+  s.faults[0]->hold = false;
+  CHECK(s.write(what, 0) == std::int64_t(size));  // by both
+  CHECK(drive.counters().resets == 0);
+  CHECK(drive.counts().strays == 0);
+  // No wait is longer than its share, so it is a call that finds the old command.
+  scene silent{{.members = 2,
+                .bytes = size,
+                .volume = {.replicated = true, .timeout = milliseconds{scaled(100, 1000)}}}};
+  REQUIRE(silent.write(what, 0) == std::int64_t(size));
+  silent.faults[0]->hold = true;
+  wait_until(
+      [&] {
+        static_cast<void>(silent.read(0, size));
+        return silent.v->drives()[0]->counters().resets != 0;
+      },
+      "a reset of a replica that answers nothing");
+  silent.faults[0]->hold = false;
+  wait_until([&] { return silent.write(what, 0) == std::int64_t(size); }, "a write to both");
+}
+
+TEST_CASE("volume: a replica that owes an answer ends in order") {
+  scene s{{.members = 2, .volume = {.replicated = true, .timeout = milliseconds{200}}}};
+  s.faults[0]->hold = true;
+  while (s.v->drives()[0]->counters().timeouts == 0) static_cast<void>(s.read(0, 4096));
+}
+
+TEST_CASE("io queue: who gives up a command whose completion has come gets it") {
+  using namespace nvme_controller;
+  software_link link{{.namespaces = {std::make_shared<memory_namespace>(1 << 20, 512)}}};
+  control_plane plane{link};
+  plane.bring_up();
+  io_queue queue{plane, plane.create_queue_pair(1, 16), {4, 4096, 1}};
+  auto const first = queue.try_slot(), second = queue.try_slot();
+  REQUIRE(first);
+  REQUIRE(second);
+  auto const sent = io_clock::now();
+  queue.send_transfer(*first, nvme::opcode::read, {0, 8}, 4096);
+  queue.send_transfer(*second, nvme::opcode::read, {8, 8}, 4096);
+  // Completions of one queue come in order.
+  wait_until([&] { return queue.poll(*second).has_value(); }, "the second completion");
+  CHECK(queue.give_up(*first, sent).has_value());
+  CHECK(!queue.oldest_given_up());
+  queue.free_slot(*first);
+  queue.free_slot(*second);
+  for (unsigned i = 0; i < 4; ++i) CHECK(queue.try_slot());
+  CHECK(!queue.try_slot());
+}
+
 TEST_CASE("volume: a long write keeps other writers from the blocks of its turn only") {
   scene s{{.threads = 2,
            .bytes = 2 * nvme_host::most_locked,
