@@ -38,6 +38,7 @@ T value_at(std::byte const* page, std::size_t at) {
 
 constexpr std::uint32_t contiguous = 1;
 constexpr std::uint32_t least_depth = 16;
+constexpr std::uint32_t least_entries = 2 * least_depth;  // of a completion queue
 
 }  // namespace
 
@@ -53,6 +54,10 @@ control_plane::control_plane(controller_link& link, control_options options)
     throw controller_error{"nvme: the controller lacks the NVM command set: is it a drive?"};
   if (capabilities_.smallest_page() > nvme::page_bytes)
     throw controller_error{"nvme: the controller cannot use pages of 4 KiB"};
+  if (capabilities_.most_entries() < least_entries)
+    throw controller_error{"nvme: the controller has queues of " +
+                           std::to_string(capabilities_.most_entries()) + " entries, " +
+                           std::to_string(least_entries) + " are needed"};
   admin_.emplace(link, options_.memory, capabilities_.doorbell_stride());
   page_ = dma_memory{link.memory(), options_.memory, nvme::identify::bytes};
 }
@@ -150,7 +155,7 @@ void control_plane::expect(nvme::cqe const& answer, std::string const& what) con
 void control_plane::identify(nvme::identify_kind kind, std::uint32_t nsid) {
   expect(admin(make_admin(admin_opcode::identify, 0, nsid, {page_.bus(), 0},
                           static_cast<std::uint32_t>(kind))),
-         "identify");
+         nsid == 0 ? "identify" : "identify namespace " + std::to_string(nsid));
 }
 
 controller_identity control_plane::identify_controller() {
@@ -219,27 +224,45 @@ queue_pair_memory const& control_plane::create_queue_pair(std::uint16_t id, std:
   if (nvme::cq_doorbell(id, stride) + 4ull > registers.bytes())
     throw controller_error{name + ": the controller has no doorbells for it"};
   memory_source const& source = memory ? memory : options_.memory;
-  pair made{dma_memory{link_.memory(), source, depth * sizeof(nvme::sqe)},
-            dma_memory{link_.memory(), source, 2 * depth * sizeof(nvme::cqe)},
-            {}};
+  auto const at =
+      pairs_
+          .try_emplace(id, pair{dma_memory{link_.memory(), source, depth * sizeof(nvme::sqe)},
+                                dma_memory{link_.memory(), source, 2 * depth * sizeof(nvme::cqe)},
+                                {}})
+          .first;
+  pair& made = at->second;
   made.view = {id,
                depth,
                reinterpret_cast<nvme::sqe*>(made.sq.data()),
                reinterpret_cast<nvme::cqe*>(made.cq.data()),
                registers.at(nvme::sq_doorbell(id, stride)),
                registers.at(nvme::cq_doorbell(id, stride))};
+  // Without an answer the controller may have them: their memory then stays until stop().
+  try {
+    create_queues(made);
+  } catch (command_error const&) {
+    pairs_.erase(at);
+    throw;
+  }
+  return made.view;
+}
+
+// Throws command_error if the controller has neither of the two.
+void control_plane::create_queues(pair const& made) {
+  std::uint32_t const id = made.view.id, depth = made.view.depth;
   expect(admin(make_admin(admin_opcode::create_cq, 0, 0, {made.cq.bus(), 0},
                           (2 * depth - 1) << 16 | id, contiguous)),
          "creation of completion queue " + std::to_string(id));
-  nvme::cqe const answer =
-      admin(make_admin(admin_opcode::create_sq, 0, 0, {made.sq.bus(), 0}, (depth - 1) << 16 | id,
-                       std::uint32_t{id} << 16 | contiguous));
-  if (nvme::status_of(answer) != status::success) {
-    expect(admin(make_admin(admin_opcode::delete_cq, 0, 0, {}, id)),
-           "deletion of completion queue " + std::to_string(id));
-    expect(answer, "creation of submission queue " + std::to_string(id));
-  }
-  return pairs_.emplace(id, std::move(made)).first->second.view;
+  nvme::cqe const answer = admin(make_admin(admin_opcode::create_sq, 0, 0, {made.sq.bus(), 0},
+                                            (depth - 1) << 16 | id, id << 16 | contiguous));
+  if (nvme::status_of(answer) == status::success) return;
+  nvme::cqe const gone = admin(make_admin(admin_opcode::delete_cq, 0, 0, {}, id));
+  std::string const what = "creation of submission queue " + std::to_string(id);
+  if (nvme::status_of(gone) != status::success)
+    throw controller_error{"nvme: " + what + ": status " + hex(nvme::status_of(answer)) +
+                           ", and the completion queue stays: status " +
+                           hex(nvme::status_of(gone))};
+  expect(answer, what);
 }
 
 void control_plane::delete_queue_pair(std::uint16_t id) {

@@ -49,8 +49,8 @@ struct control_options {
 /// memory's source throws.
 class control_plane {
  public:
-  /// `link` outlives this object. Refuses a controller that lacks the NVM command set or pages of
-  /// 4 KiB.
+  /// `link` outlives this object. Refuses a controller that lacks the NVM command set, pages of
+  /// 4 KiB, or queues of 32 entries.
   explicit control_plane(controller_link& link, control_options options = {});
   /// As shut_down(), if it is up. Memory is leaked if the controller does not stop.
   ~control_plane();
@@ -107,6 +107,7 @@ class control_plane {
     queue_pair_memory view;
   };
 
+  void create_queues(pair const& made);
   void expect(nvme::cqe const& answer, std::string const& what) const;
   [[nodiscard]] bool wait_ready(bool ready) const;
   void identify(nvme::identify_kind kind, std::uint32_t nsid);

@@ -34,6 +34,9 @@ drive::drive(std::unique_ptr<controller_link> link, std::string name, drive_opti
       plane_{*link_, {.memory = anonymous_memory(), .admin_timeout = options.timeout}} {
   plane_.bring_up();
   controller_ = plane_.identify_controller();
+  if (options_.nsid == 0 || options_.nsid > controller_.namespaces)
+    throw controller_error{"nvme: namespace " + std::to_string(options_.nsid) +
+                           ", the drive has 1 to " + std::to_string(controller_.namespaces)};
   identity_ = plane_.identify_namespace(options_.nsid);
   std::uint64_t const most = controller_.most_bytes == 0 ? most_piece : controller_.most_bytes;
   piece_bytes_ = static_cast<std::uint32_t>(std::min(most, most_piece));
@@ -51,37 +54,47 @@ drive::~drive() {
 // Those of kernels come behind those of the host, and only once: after a reset no queue has their
 // numbers, so that a late doorbell is of no queue.
 void drive::make_queues() {
-  std::uint32_t const depth = std::min(options_.depth, plane_.most_depth());
-  bool const first = host_pairs_ == 0;
-  std::uint32_t const needed = options_.channels == 0 ? 0 : pairs_for(options_.channels, depth);
-  std::uint32_t const wanted =
-      first && needed != 0 ? std::max(needed, options_.device_queue_pairs) : 0;
   std::uint32_t const granted =
-      plane_.request_queues(std::min(options_.queue_pairs + wanted, most_queues));
-  if (first) {
-    bool const enough = needed != 0 && granted > needed;
-    host_pairs_ = std::min(options_.queue_pairs, enough ? granted - needed : granted);
-    if (enough) make_device_queues(granted, depth);
-  }
+      host_pairs_ == 0 ? share_pairs() : plane_.request_queues(options_.queue_pairs);
   for (std::uint32_t id = 1; id <= std::min(host_pairs_, granted); ++id) {
-    auto const& pair = plane_.create_queue_pair(static_cast<std::uint16_t>(id), depth);
-    io_queue::shape const shape{std::min(depth - 1, most_slots), piece_bytes_, options_.nsid};
+    auto const& pair = plane_.create_queue_pair(static_cast<std::uint16_t>(id), depth());
+    io_queue::shape const shape{std::min(depth() - 1, most_slots), piece_bytes_, options_.nsid};
     queues_.push_back(std::make_unique<io_queue>(plane_, pair, shape));
   }
 }
 
-// The host's queues work without them.
-void drive::make_device_queues(std::uint32_t granted, std::uint32_t depth) {
-  std::uint32_t id = host_pairs_ + 1;
+// Returns how many the controller grants. If those are too few for all, kernels get half of them,
+// or more if their channels need more.
+std::uint32_t drive::share_pairs() {
+  bool const shares = options_.channels != 0;
+  std::uint32_t const needed = shares ? pairs_for(options_.channels, depth()) : 0;
+  std::uint32_t const wanted = shares ? std::max(needed, options_.device_queue_pairs) : 0;
+  std::uint32_t granted =
+      plane_.request_queues(std::min(options_.queue_pairs + wanted, most_queues));
+  std::uint32_t const theirs = std::max(needed, std::min(wanted, granted / 2));
+  bool const enough = shares && granted > theirs;
+  host_pairs_ = std::min(options_.queue_pairs, enough ? granted - theirs : granted);
+  if (!enough || make_device_queues(granted)) return granted;
+  granted = plane_.request_queues(options_.queue_pairs);
+  host_pairs_ = std::min(options_.queue_pairs, granted);
+  return granted;
+}
+
+// The host's queues work without them. After an error nobody knows which of them the controller
+// has, so it begins anew.
+bool drive::make_device_queues(std::uint32_t granted) {
   try {
-    for (; id <= granted; ++id)
-      device_pairs_.push_back(
-          plane_.create_queue_pair(static_cast<std::uint16_t>(id), depth, options_.device_memory));
-  } catch (std::exception const&) {
-    for (std::uint32_t made = host_pairs_ + 1; made < id; ++made)
-      plane_.delete_queue_pair(static_cast<std::uint16_t>(made));
-    device_pairs_.clear();
+    for (std::uint32_t id = host_pairs_ + 1; id <= granted; ++id)
+      device_pairs_.push_back(plane_.create_queue_pair(static_cast<std::uint16_t>(id), depth(),
+                                                       options_.device_memory));
+    return true;
+  } catch (std::exception const& e) {
+    why_no_device_pairs_ = e.what();
   }
+  device_pairs_.clear();
+  plane_.bring_up();
+  plane_.free_retired();
+  return false;
 }
 
 // Threads that see the controller broken wait here for the one that resets it.

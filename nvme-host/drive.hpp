@@ -10,6 +10,7 @@
 #include <nvme-host/drive_counters.hpp>
 #include <nvme-host/io_queue.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -30,8 +31,9 @@ struct drive_options {
   std::uint32_t depth = 1024;     ///< of a queue; smaller if the controller allows less
   /// Channels of a filesystem whose kernels drive queue pairs of their own; 0: none do.
   std::uint64_t channels = 0;
-  std::uint32_t device_queue_pairs = 0;  ///< of them at least, if the controller grants so many
-  memory_source device_memory = {};      ///< of their queues
+  /// Of them at least, if the controller grants as many to the host, too.
+  std::uint32_t device_queue_pairs = 0;
+  memory_source device_memory = {};  ///< of their queues
   /// Longest wait for an admin command.
   std::chrono::milliseconds timeout{5000};
 };
@@ -83,6 +85,12 @@ class drive {
 
   /// Queue pairs for kernels: enough for all channels, or none. A reset ends them for good.
   [[nodiscard]] std::vector<queue_pair_memory> const& device_pairs() const { return device_pairs_; }
+  /// What kept them from being made. Empty: nothing did, or the controller grants too few.
+  [[nodiscard]] std::string const& why_no_device_pairs() const { return why_no_device_pairs_; }
+  /// Entries of a queue.
+  [[nodiscard]] std::uint32_t depth() const {
+    return std::min(options_.depth, plane_.most_depth());
+  }
   /// The memory that the controller reaches.
   [[nodiscard]] dma_space& memory() { return link_->memory(); }
   /// Kernels use their queue pairs from now on. What the first reset calls, from its thread: before
@@ -134,7 +142,8 @@ class drive {
 
  private:
   void make_queues();
-  void make_device_queues(std::uint32_t granted, std::uint32_t depth);
+  [[nodiscard]] std::uint32_t share_pairs();
+  [[nodiscard]] bool make_device_queues(std::uint32_t granted);
   void send_again(ticket& t);
   [[nodiscard]] bool is_up();
   [[nodiscard]] bool is_broken() const {
@@ -160,6 +169,7 @@ class drive {
   std::vector<std::unique_ptr<io_queue>> queues_;
   std::uint32_t host_pairs_ = 0;  // their ids are 1 to this; 0: they have not been made yet
   std::vector<queue_pair_memory> device_pairs_;
+  std::string why_no_device_pairs_;
   std::function<void()> before_reset_, stopped_;  // null: kernels do not use it
   std::function<bool()> reset_needed_;            // as stopped_
   queue_counts ended_;                            // of queue pairs before the last reset

@@ -58,8 +58,11 @@ std::size_t device_drives::pairs_of_each(nvme_host::volume const& volume) const 
   std::uint32_t depth = 0;
   for (auto const& drive : volume.drives()) {
     auto const& pairs = drive->device_pairs();
-    std::uint32_t const own = pairs.empty() ? 0 : pairs[0].depth;
-    std::size_t const needed = own == 0 ? 0 : nvme_host::pairs_for(shared_.channels, own);
+    if (auto const& why = drive->why_no_device_pairs(); !why.empty())
+      throw std::runtime_error{
+          fmt::format("{}: no queue pairs for kernels: {}", drive->name(), why)};
+    std::uint32_t const own = drive->depth();
+    std::size_t const needed = nvme_host::pairs_for(shared_.channels, own);
     if (pairs.empty() || pairs.size() < needed)
       throw std::runtime_error{
           fmt::format("{}: {} queue pairs for kernels, {} are needed for {} channels; raise "

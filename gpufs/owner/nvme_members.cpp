@@ -185,6 +185,9 @@ std::shared_ptr<block_file> make_block_file(std::string const& name, nvme::vfio_
   check_stripe(name, o.stripe, settings);
   if (o.devices.empty() || o.devices.size() > most_members)
     refuse(name, fmt::format("{} devices, 1 to {} are possible", o.devices.size(), most_members));
+  if (o.nsid == 0 || o.nsid == nvme_controller::every_namespace)
+    refuse(name, fmt::format("nsid={}: must be from 1 to {}, the number of a namespace", o.nsid,
+                             nvme_controller::every_namespace - 1));
   auto options = drive_options(settings, most_vfio_pairs, kernels);
   bool const rings = kernels.reaches_registers || o.relay_doorbells;
   if (!rings) options.channels = 0;

@@ -287,6 +287,18 @@ TEST_CASE("nvme control: an event request that is never answered ends with an er
   CHECK(plane.identify_namespace(1).blocks == 2048);
 }
 
+TEST_CASE("nvme control: a controller whose queues are too short is refused") {
+  for (std::uint32_t const entries : {2u, 3u, 31u}) {
+    CAPTURE(entries);
+    host::software_link link{{.namespaces = {}, .entries = entries}};
+    std::string const wanted =
+        "nvme: the controller has queues of " + std::to_string(entries) + " entries, 32 are needed";
+    CHECK_THROWS_WITH_AS(host::control_plane{link}, wanted.c_str(), host::controller_error);
+  }
+  host::software_link link{{.namespaces = {}, .entries = 32}};
+  CHECK(host::control_plane{link}.most_depth() == 16);
+}
+
 TEST_CASE("nvme control: depths that are no power of two, or too large, are refused") {
   host::software_link link{{.namespaces = {small_disk()}, .entries = 64}};
   host::control_plane plane{link};

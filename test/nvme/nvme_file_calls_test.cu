@@ -220,6 +220,17 @@ TEST_CASE("block file calls: drives are refused with what is missing") {
   } catch (std::runtime_error const& e) {
     CHECK(std::string(e.what()).find("nvme:d: member ffff:ff:1f.7") != std::string::npos);
   }
+  for (std::uint32_t const nsid : {0u, 0xffffffffu}) {
+    o.nsid = nsid;
+    std::string const wanted = "nvme:d: nsid=" + std::to_string(nsid) + ": must be from 1";
+    try {
+      fs.attach("d", o);
+      FAIL("there is no such namespace");
+    } catch (std::invalid_argument const& e) {
+      CHECK(std::string(e.what()).find(wanted) == 0);
+    }
+  }
+  o.nsid = 1;
   o.stripe = 1;
   CHECK_THROWS_AS(fs.attach("d", o), std::invalid_argument);
   o.stripe = 1 << 20;

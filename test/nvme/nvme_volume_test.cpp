@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 #include <nvme-controller/controller.hpp>
+#include <nvme-host/errors.hpp>
 #include <nvme-host/software.hpp>
 #include <nvme-host/volume.hpp>
 
@@ -119,6 +120,77 @@ TEST_CASE("volume: members that do not fit each other are refused") {
     FAIL("blocks of two sizes");
   } catch (std::invalid_argument const& e) {
     CHECK(std::string(e.what()).find("member 4096 has blocks of 4096") != std::string::npos);
+  }
+}
+
+TEST_CASE("drive: namespaces that a controller cannot have are refused by their numbers") {
+  using namespace nvme_controller;
+  for (std::uint32_t const nsid : {0u, most_namespaces + 1, every_namespace}) {
+    CAPTURE(nsid);
+    controller_options const o{.namespaces = {std::make_shared<memory_namespace>(1 << 20, 512)}};
+    std::string const wanted =
+        "nvme: namespace " + std::to_string(nsid) + ", the drive has 1 to 256";
+    CHECK_THROWS_WITH_AS(drive(std::make_unique<software_link>(o), "d", {.nsid = nsid}),
+                         wanted.c_str(), controller_error);
+  }
+}
+
+TEST_CASE("drive: host and kernels share the queue pairs that a controller grants") {
+  using namespace nvme_controller;
+  struct shape {
+    std::uint32_t queue_pairs, channels;
+    std::size_t kernels;  // have
+  };
+  // A channel has a CID, 15 of them a pair.
+  for (auto const& [pairs, channels, kernels] :
+       {shape{4, 30, 4}, shape{4, 150, 10}, shape{126, 15, 64}, shape{126, 1500, 100},
+        shape{1, 15 * 127, 127}, shape{1, 15 * 128, 0}}) {
+    CAPTURE(pairs);
+    CAPTURE(channels);
+    controller_options const o{.namespaces = {std::make_shared<memory_namespace>(1 << 20, 512)}};
+    drive const d{std::make_unique<software_link>(o),
+                  "d",
+                  {.queue_pairs = pairs,
+                   .depth = 16,
+                   .channels = channels,
+                   .device_queue_pairs = pairs,
+                   .device_memory = anonymous_memory()}};
+    CHECK(d.device_pairs().size() == kernels);
+    CHECK(d.why_no_device_pairs().empty());
+  }
+}
+
+TEST_CASE("drive: a failure among the pairs of kernels leaves those of the host") {
+  using namespace nvme_controller;
+  for (bool const fails : {false, true}) {
+    CAPTURE(fails);
+    auto const faults = std::make_shared<volume_faults>();
+    auto link = std::make_unique<software_link>(controller_options{
+        .namespaces = {std::make_shared<memory_namespace>(1 << 20, 512)}, .faults = faults});
+    unsigned calls = 0;
+    auto const memory = [&, registers = link->registers()](std::uint64_t bytes) {
+      if (++calls < 4) return anonymous_memory()(bytes);
+      faults->fail = fails;
+      wait_until(
+          [&] { return !fails || (registers.load(nvme::reg::csts) & nvme::reg::csts_fatal) != 0; },
+          "a controller that fails");
+      faults->fail = false;
+      throw std::runtime_error{"no more memory of that kind"};
+    };
+    std::vector<std::unique_ptr<drive>> drives;
+    drives.push_back(std::make_unique<drive>(std::move(link), "d",
+                                             drive_options{.queue_pairs = 2,
+                                                           .depth = 16,
+                                                           .channels = 30,
+                                                           .device_queue_pairs = 2,
+                                                           .device_memory = memory}));
+    CHECK(calls == 4);
+    CHECK(drives[0]->device_pairs().empty());
+    CHECK(drives[0]->why_no_device_pairs() == "no more memory of that kind");
+    volume v{std::move(drives), {.timeout = milliseconds{120'000}}};
+    bytes seen(1 << 20);
+    CHECK(v.read(seen, 0) == 1 << 20);
+    CHECK(v.drives()[0]->counters().resets == 0);
   }
 }
 
