@@ -176,13 +176,11 @@ class write_back {
   using file_pointer = std::shared_ptr<written_file>;
   struct locked_buffer {
     std::uint32_t number = 0;
-    std::uint64_t sequence = 0;
-    std::uint64_t page = 0;
+    std::uint64_t sequence = 0, page = 0;
     file_pointer file;  // set by write()
     bool failed = false;
   };
-  // The file of the series that was looked up last. Buffers that come one after the other are
-  // mostly of one series, and files_mutex_ is shared by all threads.
+  // The last look-up. Buffers in a row are mostly of one series, and files_mutex_ is shared.
   struct series_look {
     std::uint64_t series = ~0ull;
     file_pointer file;
@@ -193,8 +191,7 @@ class write_back {
     std::byte* bytes = nullptr;
     std::uint64_t length = 0;
   };
-  // The most buffers of a batch: enough for long runs of small pages, and few enough that a caller
-  // does not wait long for a page that is being written.
+  // Of a batch: enough for long runs of small pages, few enough that no caller waits for it long.
   static constexpr std::size_t batch_buffers = 256;
   using batch = bounded_list<locked_buffer, batch_buffers>;
   using buffer_pieces = bounded_list<piece, rpc::most_ranges>;
@@ -209,6 +206,7 @@ class write_back {
     std::atomic<std::uint64_t> failed_at{0};   // number of that failure
   };
 
+  enum class hold { locked, gone, timed_out };
   struct flush_target {  // what a flush waits for: this sequence of a buffer, or a later one
     std::uint32_t number = 0;
     std::uint64_t sequence = 0;
@@ -233,7 +231,9 @@ class write_back {
   [[nodiscard]] std::uint64_t page_of(std::uint32_t i) const;
   bool lock_buffer(std::uint32_t i, busy_pages busy, locked_buffer& out);
   template <class Wanted>
-  bool wait_for_buffer(std::uint32_t i, time_point end, locked_buffer& locked, Wanted wanted);
+  hold wait_for_buffer(std::uint32_t i, time_point end, locked_buffer& locked, Wanted wanted);
+  hold lock_page_of(written_file const& file, std::uint64_t from, std::uint32_t i, time_point end,
+                    locked_buffer& locked);
   void release_buffer(locked_buffer const& locked, bool clean);
   bool pieces_of(locked_buffer& locked, buffer_pieces& pieces) const;
   [[nodiscard]] bool continues(piece const& before, piece const& next) const;

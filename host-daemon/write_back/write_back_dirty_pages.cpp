@@ -26,17 +26,30 @@ constexpr std::chrono::milliseconds listing_patience{1};
 
 }  // namespace
 
-// Returns true if `locked` is buffer i, dirty, locked, and as `wanted` asks. Returns false if it is
-// clean, if `wanted` says no, or if others had it until `end`.
+// Locks buffer i. gone: it is clean, or `wanted` says no. timed_out: others had it until `end`.
 template <class Wanted>
-bool write_back::wait_for_buffer(std::uint32_t i, time_point end, locked_buffer& locked,
-                                 Wanted wanted) {
+write_back::hold write_back::wait_for_buffer(std::uint32_t i, time_point end, locked_buffer& locked,
+                                             Wanted wanted) {
   while (is_dirty(i) && wanted(i)) {
-    if (lock_buffer(i, busy_pages::wait, locked)) return true;
-    if (clock::now() >= end) break;
+    if (lock_buffer(i, busy_pages::wait, locked)) return hold::locked;
+    if (clock::now() >= end) return hold::timed_out;
     std::this_thread::sleep_for(std::chrono::microseconds{20});
   }
-  return false;
+  return hold::gone;
+}
+
+// Locks buffer i if it has a dirty page of the file, at or behind byte `from`.
+write_back::hold write_back::lock_page_of(written_file const& file, std::uint64_t from,
+                                          std::uint32_t i, time_point end, locked_buffer& locked) {
+  auto const wanted = [&](std::uint32_t b) {
+    return file_of(b).get() == &file && page_of(b) << buffers_.page_shift() >= from;
+  };
+  auto const got = wait_for_buffer(i, end, locked, wanted);
+  // Before it was locked, its page may have been written, and the device may have taken it for a
+  // page of another file.
+  if (got != hold::locked || wanted(i)) return got;
+  release_buffer(locked, false);
+  return hold::gone;
 }
 
 int write_back::discard(written_file const& file, std::uint64_t from,
@@ -44,19 +57,16 @@ int write_back::discard(written_file const& file, std::uint64_t from,
   std::vector<locked_buffer> held;
   auto const end = clock::now() + patience;
   int error = 0;
-  auto const wanted = [&](std::uint32_t b) {
-    return file_of(b).get() == &file && page_of(b) << buffers_.page_shift() >= from;
-  };
   marks_.each(0, buffers_.count(), marks_of(&file), [&](std::uint32_t i) {
     locked_buffer locked;
-    bool const is_locked = wait_for_buffer(i, end, locked, wanted);
-    if (!is_locked && is_dirty(i) && wanted(i)) error = -ETIMEDOUT;
+    auto const got = lock_page_of(file, from, i, end, locked);
+    if (got == hold::timed_out) error = -ETIMEDOUT;
     if (!first) {
-      if (is_locked) release_buffer(locked, true);
+      if (got == hold::locked) release_buffer(locked, true);
       return true;
     }
     try {
-      if (is_locked) held.push_back(std::move(locked));
+      if (got == hold::locked) held.push_back(std::move(locked));
     } catch (std::bad_alloc const&) {
       release_buffer(locked, false);
       error = -ENOMEM;
@@ -81,13 +91,11 @@ std::optional<std::uint64_t> write_back::dirty_end(written_file const& file) {
   std::uint64_t reached = 0;
   bool is_known = true;
   auto const end = clock::now() + patience;
-  auto const wanted = [&](std::uint32_t i) { return file_of(i).get() == &file; };
   each_marked(&file, [&](std::uint32_t i) {
     locked_buffer locked;
-    if (!wait_for_buffer(i, end, locked, wanted)) {
-      is_known = is_known && !(is_dirty(i) && wanted(i));
-      return;
-    }
+    auto const got = lock_page_of(file, 0, i, end, locked);
+    if (got == hold::timed_out) is_known = false;
+    if (got != hold::locked) return;
     buffer_pieces pieces;
     static_cast<void>(pieces_of(locked, pieces));
     release_buffer(locked, false);
@@ -106,7 +114,7 @@ std::vector<std::string> write_back::unwritten() {
     auto const wanted = [&](std::uint32_t b) {
       return (posted(b) & rpc::posted_busy) == 0 || clock::now() < busy_end;
     };
-    bool const is_locked = wait_for_buffer(i, end, locked, wanted);
+    bool const is_locked = wait_for_buffer(i, end, locked, wanted) == hold::locked;
     if (!is_locked && !is_dirty(i)) return;
     auto const file = file_of(i);
     buffer_pieces pieces;

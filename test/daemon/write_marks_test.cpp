@@ -9,8 +9,11 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <sys/uio.h>
 
@@ -177,4 +180,67 @@ TEST_CASE("write back: a file that gets many versions while it is open takes no 
   CHECK(writes.attached() == 1);
   CHECK(files.close(other) == 0);
   CHECK(writes.attached() == 0);
+}
+
+// Four threads drop one file's pages, while two use each a buffer for that file and another in
+// turn.
+TEST_CASE("write back: a buffer that was taken for another file is not discarded") {
+  constexpr std::uint64_t rounds = 20'000, writers = 2;
+  scratch_folder folder;
+  many_buffers memory;
+  write_back writes{memory.region.writes, nullptr};
+  file_registry files{memory.region, {}, &writes};
+  auto const dropped = files.open(folder / "dropped", O_RDWR | O_CREAT, 0644);
+  auto const kept = files.open(folder / "kept", O_RDWR | O_CREAT, 0644);
+  std::atomic<std::uint64_t> ended{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      while (ended.load() < writers) static_cast<void>(files.discard(dropped));
+    });
+  for (std::uint64_t t = 0; t < writers; ++t)
+    threads.emplace_back([&, t] {
+      for (std::uint64_t i = 0; i < rounds; ++i) {
+        memory.dirty(t, memory.version(dropped), t);
+        static_cast<void>(writes.flush(nullptr));
+        memory.dirty(t, memory.version(kept), i * writers + t);
+        static_cast<void>(writes.flush(nullptr));
+      }
+      ++ended;
+    });
+  for (auto& t : threads) t.join();
+  CHECK(files.sync(kept) == 0);
+  CHECK(dirty_bytes(folder / "kept") == rounds * writers);
+  CHECK(files.close(kept) == 0);
+  CHECK(files.close(dropped) == 0);
+}
+
+TEST_CASE("write back: stat knows the size while pages are written, cleaned and written again") {
+  scratch_folder folder;
+  many_buffers memory;
+  write_back writes{memory.region.writes, nullptr};
+  file_registry files{memory.region, {}, &writes};
+  auto const fd = files.open(folder / "file", O_RDWR | O_CREAT, 0644);
+  auto const version = memory.version(fd);
+  std::atomic<bool> over{false};
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 2; ++t)
+    threads.emplace_back([&, t] {
+      while (!over.load()) {
+        for (std::uint64_t i = t; i < 64; i += 2) {
+          memory.mark(i, version);
+          memory.dirty(i, version, i);
+        }
+        static_cast<void>(writes.flush(nullptr));
+      }
+    });
+  int unknown = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    rpc::file_status status{};
+    unknown += files.stat(fd, status) == 0 ? 0 : 1;
+  }
+  over = true;
+  for (auto& t : threads) t.join();
+  CHECK(unknown == 0);
+  CHECK(files.close(fd) == 0);
 }
