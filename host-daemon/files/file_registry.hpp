@@ -234,12 +234,12 @@ class file_registry {
   bool is_in_use(struct ::stat const& status, std::shared_ptr<written_file>& kept,
                  bool truncates = false);
   int truncate_opened(stored_file const& host, may_begin const& begin, struct ::stat const& status,
-                      std::unique_lock<std::mutex>& one_at_a_time);
+                      bool has_place, std::unique_lock<std::mutex>& one_at_a_time);
   std::int32_t begin_truncating(key const& k, truncation& what);
   void end_truncating(std::uint64_t device, std::uint64_t inode) noexcept;
   std::optional<std::int32_t> share_or_insert(std::shared_ptr<stored_file const> const& host,
                                               std::string const& path, int access, bool waits,
-                                              file_look const& seen);
+                                              file_look const& seen, reserved_place& place);
   std::int32_t insert(shard& home, key const& k, std::uint32_t index,
                       std::shared_ptr<stored_file const> const& host, std::string const& path,
                       content_versions::validation const& opened);

@@ -1,4 +1,4 @@
-// Opening files: flags, validation, sharing of descriptors, the record that the device reads.
+// Opening files: flags, truncation, the storage's open.
 #include <host-daemon/base/interrupted.hpp>
 #include <host-daemon/base/json_string.hpp>
 #include <host-daemon/base/log.hpp>
@@ -124,7 +124,7 @@ std::uint64_t file_registry::opens(std::uint64_t device, std::uint64_t inode) no
 // `one_at_a_time` keeps other such opens of the file out, until this one has its descriptor. If the
 // file is in use, this is an open as any other, and keeps out none.
 int file_registry::truncate_opened(stored_file const& host, may_begin const& begin,
-                                   struct ::stat const& status,
+                                   struct ::stat const& status, bool has_place,
                                    std::unique_lock<std::mutex>& one_at_a_time) {
   auto const place = file_id_hash::mix(status.st_dev, status.st_ino) % truncated_.size();
   one_at_a_time = std::unique_lock{truncated_[place]};
@@ -140,13 +140,11 @@ int file_registry::truncate_opened(stored_file const& host, may_begin const& beg
     ~truncating() { of.end_truncating(status.st_dev, status.st_ino); }
   } const under_way{*this, status};
   // A refused open changes nothing. Kept pages may have a write index, which they give back.
-  auto const index = numbers_.take_write_index();
-  numbers_.return_write_index(index);
   auto const has_index = [&, &home = shard_of(status.st_dev, status.st_ino)] {
     std::lock_guard const lock{home.mutex};
     return home.versions.write_index(status.st_dev, status.st_ino) != 0;
   };
-  if (free_.size() == 0 || (index == 0 && !has_index())) return -ENFILE;
+  if (!has_place || (!numbers_.has_write_index() && !has_index())) return -ENFILE;
   if (begin && !begin()) return -ETIMEDOUT;
   auto const truncate = [&] { return while_interrupted([&] { return host.truncate(0); }); };
   int const error = kept ? writes_->discard(*kept, 0, truncate) : truncate();
@@ -172,126 +170,37 @@ opened_file file_registry::open_recorded(std::string const& path, int flags, uns
 
 std::int32_t file_registry::open_checked(std::string const& path, int flags, unsigned mode,
                                          bool waits, may_begin const& begin) {
+  // A refused open changes nothing: the place is there before the file is made or cut. Without one,
+  // and without a write index, only a file that is there can be opened.
+  reserved_place place{free_};
+  if ((flags & (O_CREAT | O_TRUNC)) != 0) {
+    release_kept();
+    place.reserve();
+  }
+  bool const makes = (flags & O_CREAT) != 0 && place.is_reserved() &&
+                     (!for_writing(flags) || numbers_.has_write_index());
   auto order = next_look();
-  auto [host, refused, status] = open_recorded(path, flags, mode);
+  auto [host, refused, status] =
+      open_recorded(path, makes ? flags : flags & ~(O_CREAT | O_EXCL), mode);
+  if ((flags & O_CREAT) != 0 && !makes) {
+    if (refused == -ENOENT) return -ENFILE;
+    if (refused == 0 && (flags & O_EXCL) != 0) return -EEXIST;
+  }
   if (refused != 0) return refused;
   if (settings_.stat)
     if (int const error = status_of(*host, status)) return error;
   std::unique_lock<std::mutex> one_at_a_time;
   if ((flags & O_TRUNC) != 0)
-    if (int const error = truncate_opened(*host, begin, status, one_at_a_time)) return error;
+    if (int const error = truncate_opened(*host, begin, status, place.is_reserved(), one_at_a_time))
+      return error;
   for (bool again = false;; again = true) {
-    if (auto const opened =
-            share_or_insert(host, path, kind_of(flags), waits, {status, settings_.now_ns(), order}))
+    if (auto const opened = share_or_insert(host, path, kind_of(flags), waits,
+                                            {status, settings_.now_ns(), order}, place))
       return *opened;
     if (again && !waits) return 0;  // closes of other files may go on for long
     order = next_look();
     if (int const error = status_of(*host, status)) return error;
   }
-}
-
-// Returns what try_open() returns, or nothing: what was seen of the file is older than our own
-// changes of it may be, so it must be looked at again.
-std::optional<std::int32_t> file_registry::share_or_insert(
-    std::shared_ptr<stored_file const> const& host, std::string const& path, int access, bool waits,
-    file_look const& seen) {
-  key const k{seen.status.st_dev, seen.status.st_ino, access};
-  release_kept();
-  auto& home = shard_of(k.device, k.inode);
-  std::unique_lock lock{home.mutex};
-  // An open that brings no new write index need not wait.
-  bool const is_known = home.open.contains(k) && home.versions.write_index(k.device, k.inode) != 0;
-  if (!is_known) {
-    if (!waits && home.truncating.contains({k.device, k.inode})) return 0;
-    home.await_truncation(lock, {k.device, k.inode});
-  }
-  // The size of a file that is being written is not looked at: kernels know it.
-  if (seen.order < home.changed_at && !home.versions.is_written(k.device, k.inode)) return {};
-  if (std::uint64_t(seen.status.st_size) > rpc::payload_mask + 1)
-    return -EFBIG;  // offsets travel in 48 bits
-  auto const validate = [&] {
-    return home.versions.open(stamp_of(seen.status), seen.now_ns, seen.order, shares_pages(access),
-                              host->block_backing());
-  };
-  if (auto const shared = home.open.find(k); shared != home.open.end()) {
-    auto const opened = validate();
-    auto& e = entries_[shared->second];
-    ++e.users;
-    if (opened.changed) update_records(home, k, opened);
-    return rpc::make_descriptor(shared->second, e.generation);
-  }
-  auto const place = free_.take();  // first: without a place nothing changes
-  if (!place) return -ENFILE;
-  try {
-    auto const result = insert(home, k, *place, host, path, validate());
-    if (result < 0) free_.give(*place);
-    return result;
-  } catch (...) {
-    free_.give(*place);
-    throw;
-  }
-}
-
-// Makes a descriptor at a free place, for an open that `opened` has counted. On failure it counts
-// no more, and `host` is the caller's still: it is closed outside the lock.
-std::int32_t file_registry::insert(shard& home, key const& k, std::uint32_t index,
-                                   std::shared_ptr<stored_file const> const& host,
-                                   std::string const& path,
-                                   content_versions::validation const& opened) {
-  bool const shares = shares_pages(k.access);
-  bool const writes = for_writing(k.access);
-  bool const once = (k.access & write_once) != 0;
-  auto const once_write_index = once ? numbers_.take_write_index() : 0;
-  std::shared_ptr<written_file> file;
-  auto const tell_others = [&] {
-    if (opened.changed) update_records(home, k, opened);
-  };
-  if ((once ? once_write_index : opened.write_index) == 0 && writes) {
-    tell_others();
-    home.versions.close(k.device, k.inode, shares);
-    return -ENFILE;  // files whose dirty pages cannot be written have all write indices
-  }
-  try {
-    if (writes) file = start_writing(home, k, host, path, opened, once_write_index);
-    home.open.emplace(k, index);
-  } catch (...) {
-    if (file) undo_writing(home, k, once);
-    tell_others();
-    numbers_.return_write_index(once_write_index);
-    home.versions.close(k.device, k.inode, shares);
-    throw;
-  }
-  auto& e = entries_[index];
-  e.generation = e.generation % rpc::last_generation + 1;
-  e.users = 1;
-  e.file = k;
-  e.host = host;
-  e.writes = std::move(file);
-  e.once_write_index = once_write_index;
-  publish(home, index,
-          once ? content_versions::validation{e.writes->once_version, opened.size, true,
-                                              once_write_index, false}
-               : opened,
-          k.access);
-  tell_others();
-  return rpc::make_descriptor(index, e.generation);
-}
-
-void file_registry::publish(shard const& home, std::uint32_t index,
-                            content_versions::validation const& opened, int access) noexcept {
-  using record = rpc::open_file_record;
-  records_.store(index, &record::version, opened.version);
-  records_.store(index, &record::size, opened.size);
-  records_.store(index, &record::flags, std::uint64_t(access));
-  records_.store(index, &record::advice, std::uint64_t(advice::normal));
-  records_.store(index, &record::write_index, opened.write_index);
-  records_.store(index, &record::renewed, opened.renewed ? 1 : 0);
-  // Pairs with the device's acquire of the tag: a thread that sees this generation sees the fields
-  // above.
-  auto& e = entries_[index];
-  records_.store(index, &record::tag, e.generation);
-  // Pairs with the acquire in is_open().
-  e.open_as.store(open_word(home.number, e.generation), std::memory_order_release);
 }
 
 }  // namespace gpufs::daemon

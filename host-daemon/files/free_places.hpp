@@ -42,4 +42,30 @@ class free_places {
   alignas(64) std::atomic<std::uint64_t> given_;
 };
 
+/// A place for an object that may not come to be. It goes back unless it is kept.
+class reserved_place {
+ public:
+  explicit reserved_place(free_places& of) noexcept : of_{of} {}
+  ~reserved_place() {
+    if (place_) of_.give(*place_);
+  }
+  reserved_place(reserved_place const&) = delete;
+  reserved_place& operator=(reserved_place const&) = delete;
+
+  /// Takes a place, unless it has one. Returns whether it has one then.
+  bool reserve() noexcept {
+    if (!place_) place_ = of_.take();
+    return is_reserved();
+  }
+  [[nodiscard]] bool is_reserved() const noexcept { return place_.has_value(); }
+  /// Needs is_reserved().
+  [[nodiscard]] std::uint32_t number() const noexcept { return *place_; }
+  /// The place is in use from now on.
+  void keep() noexcept { place_.reset(); }
+
+ private:
+  free_places& of_;
+  std::optional<std::uint32_t> place_;
+};
+
 }  // namespace gpufs::daemon

@@ -24,4 +24,9 @@ void version_numbers::return_write_index(std::uint32_t write_index) noexcept {
   free_write_indices_.push_back(write_index);
 }
 
+bool version_numbers::has_write_index() noexcept {
+  std::lock_guard const lock{mutex_};
+  return !free_write_indices_.empty();
+}
+
 }  // namespace gpufs::daemon

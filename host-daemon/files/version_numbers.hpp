@@ -30,6 +30,8 @@ class version_numbers {
   /// Returns a write index that no file has, or 0. return_write_index() gives it back.
   [[nodiscard]] std::uint32_t take_write_index() noexcept;
   void return_write_index(std::uint32_t write_index) noexcept;
+  /// Returns whether take_write_index() would have found one.
+  [[nodiscard]] bool has_write_index() noexcept;
 
   /// Counts a closed file that a table remembers, or one that it remembers no more. Returns false
   /// if it is one too many: then the table forgets another one.

@@ -1,11 +1,14 @@
 // The file registry: descriptors, sharing, records, versions.
 #include <host-daemon/files/file_registry.hpp>
+#include <host-daemon/write_back/write_back.hpp>
 
 #include <test/daemon/harness.hpp>
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <set>
 
 #include <sys/resource.h>
@@ -181,6 +184,29 @@ TEST_CASE(
   CHECK(c > 0);
   CHECK(rpc::descriptor_index(c) == rpc::descriptor_index(a));
   CHECK(files.close(a) == -EBADF);
+}
+
+TEST_CASE("registry: an open that finds no place makes no file and changes none") {
+  scratch_folder folder;
+  region_memory memory{64, 64, 1 << 20, 1, 4};
+  gpufs::daemon::write_back writes{memory.region.writes, nullptr};
+  file_registry files{memory.region, settled(), &writes};
+  write_range(folder / "old", 0, 1);
+  auto const used = files.open(folder / "used", O_RDWR | O_CREAT, 0644);
+  REQUIRE(used > 0);
+  for (int const flags : {O_RDWR, O_RDWR | O_EXCL, O_RDONLY, O_RDWR | O_TRUNC}) {
+    CHECK(files.open(folder / "new", flags | O_CREAT, 0644) == -ENFILE);
+    CHECK_FALSE(std::filesystem::exists(folder / "new"));
+  }
+  CHECK(files.open(folder / "old", O_RDWR | O_CREAT | O_EXCL, 0644) == -EEXIST);
+  CHECK(files.open(folder / "old", O_RDWR | O_CREAT | O_TRUNC, 0644) == -ENFILE);
+  CHECK(std::filesystem::file_size(folder / "old") == 1);
+  CHECK(files.open(folder / "used", O_RDWR | O_CREAT, 0644) == used);
+  for (int i = 0; i < 2; ++i) CHECK(files.close(used) == 0);
+  auto const made = files.open(folder / "new", O_RDWR | O_CREAT | O_EXCL, 0644);
+  CHECK(made > 0);
+  CHECK(files.open_count() == 1);
+  CHECK(files.close(made) == 0);
 }
 
 TEST_CASE("registry: 4096 files are open at once, and the process's limit is raised for them") {
