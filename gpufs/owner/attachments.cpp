@@ -65,7 +65,7 @@ void filesystem::state::serve_block_file(std::string const& name,
 void filesystem::attach(std::string const& name, nvme::software_options const& options) {
   refuse_taken(*state_->attached, name);  // before its members: those are in use
   shared::device_scope const here(state_->device_number);
-  auto const keep = std::make_shared<owner::device_drives::memory_list::element_type>();
+  auto const keep = std::make_shared<owner::kept_memory>(state_->kernel_drives.pinned);
   state_->serve_block_file(
       name, owner::make_block_file(name, options, settings(), kernel_side_of(state_->device, keep)),
       keep);
@@ -74,7 +74,7 @@ void filesystem::attach(std::string const& name, nvme::software_options const& o
 void filesystem::attach(std::string const& name, nvme::vfio_options const& options) {
   refuse_taken(*state_->attached, name);  // before its members: those are in use
   shared::device_scope const here(state_->device_number);
-  auto const keep = std::make_shared<owner::device_drives::memory_list::element_type>();
+  auto const keep = std::make_shared<owner::kept_memory>(state_->kernel_drives.pinned);
   state_->serve_block_file(
       name, owner::make_block_file(name, options, settings(), kernel_side_of(state_->device, keep)),
       keep);

@@ -23,14 +23,28 @@ std::uint64_t whole_pages(std::uint64_t bytes) {
   return (bytes + page_bytes - 1) / page_bytes * page_bytes;
 }
 
+/// Memory that is counted while it exists.
+struct counted_piece {
+  pinned_buffer<std::byte> memory;
+  std::shared_ptr<std::atomic<std::uint64_t>> const pinned;
+
+  counted_piece(std::uint64_t bytes, std::shared_ptr<std::atomic<std::uint64_t>> count)
+      : memory{bytes}, pinned{std::move(count)} {
+    memory.fill_zero();
+    pinned->fetch_add(bytes, std::memory_order_relaxed);
+  }
+  ~counted_piece() { pinned->fetch_sub(memory.bytes(), std::memory_order_relaxed); }
+  counted_piece(counted_piece const&) = delete;
+  counted_piece& operator=(counted_piece const&) = delete;
+};
+
 }  // namespace
 
-nvme_host::memory_source pinned_memory(device_drives::memory_list keep) {
+nvme_host::memory_source pinned_memory(std::shared_ptr<kept_memory> keep) {
   return [keep = std::move(keep)](std::uint64_t bytes) {
-    auto owner = std::make_shared<pinned_buffer<std::byte>>(bytes);
-    owner->fill_zero();
-    std::shared_ptr<std::byte> memory{owner, owner->data()};
-    keep->push_back(memory);
+    auto owner = std::make_shared<counted_piece>(bytes, keep->pinned);
+    std::shared_ptr<std::byte> memory{owner, owner->memory.data()};
+    keep->pieces.push_back(memory);
     return memory;
   };
 }

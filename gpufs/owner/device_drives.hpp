@@ -11,6 +11,7 @@
 #include <nvme-host/doorbell_relay.hpp>
 #include <nvme-host/volume.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -22,15 +23,20 @@
 
 namespace gpufs::owner {
 
-/// Memory that host and device reach. `keep` gets a share of each piece.
-[[nodiscard]] nvme_host::memory_source pinned_memory(
-    std::shared_ptr<std::vector<std::shared_ptr<std::byte>>> keep);
+/// Memory that host and device reach, of one attachment.
+struct kept_memory {
+  std::shared_ptr<std::atomic<std::uint64_t>> pinned;  ///< bytes of the pieces that exist
+  std::vector<std::shared_ptr<std::byte>> pieces{};
+};
+
+/// `keep` gets a share of each piece.
+[[nodiscard]] nvme_host::memory_source pinned_memory(std::shared_ptr<kept_memory> keep);
 
 /// Made while its volume's drives have device pairs. end() comes before the volume ends, this
 /// object ends with the filesystem: kernels may know its pairs until then.
 class device_drives {
  public:
-  using memory_list = std::shared_ptr<std::vector<std::shared_ptr<std::byte>>>;
+  using memory_list = std::shared_ptr<kept_memory>;
 
   struct place {
     std::uint8_t number = 0;        ///< of the backing, 1..rpc::most_backings
@@ -70,6 +76,8 @@ class device_drives {
   [[nodiscard]] std::uint32_t pairs() const { return std::uint32_t(refs_.size()); }
   /// GPU memory.
   [[nodiscard]] std::uint64_t metadata_bytes() const;
+  /// Pinned memory beside that of the list.
+  [[nodiscard]] std::uint64_t pinned_bytes() const { return ended_.bytes(); }
   /// Commands whose completions kernels have taken.
   [[nodiscard]] std::uint64_t completed() const;
   /// Of these, commands that ended with an error.
@@ -117,6 +125,9 @@ class device_drives {
 struct device_drive_list {
   std::mutex mutex;  ///< guards `all`
   std::vector<std::shared_ptr<device_drives>> all;
+  /// As kept_memory, of all attachments.
+  std::shared_ptr<std::atomic<std::uint64_t>> const pinned =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
 
   device_drive_list() = default;
   ~device_drive_list() {
@@ -127,6 +138,13 @@ struct device_drive_list {
     std::lock_guard const lock{mutex};
     std::uint64_t sum = 0;
     for (auto const& each : all) sum += each->metadata_bytes();
+    return sum;
+  }
+  /// Host memory that is pinned for them, and for controllers of block files that the daemon reads.
+  [[nodiscard]] std::uint64_t pinned_bytes() {
+    std::lock_guard const lock{mutex};
+    std::uint64_t sum = pinned->load(std::memory_order_relaxed);
+    for (auto const& each : all) sum += each->pinned_bytes();
     return sum;
   }
   device_drive_list(device_drive_list const&) = delete;

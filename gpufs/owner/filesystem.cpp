@@ -127,7 +127,9 @@ std::uint64_t filesystem::metadata_bytes() const {
   return state_->device.metadata_bytes() + state_->kernel_drives.metadata_bytes();
 }
 
-std::uint64_t filesystem::pinned_bytes() const { return state_->device.pinned_bytes(); }
+std::uint64_t filesystem::pinned_bytes() const {
+  return state_->device.pinned_bytes() + state_->kernel_drives.pinned_bytes();
+}
 
 void filesystem::stop() { state_->server->stop(); }
 

@@ -378,12 +378,16 @@ TEST_CASE("device reads: without queue pairs for all channels the daemon reads, 
   c.staging_size = 32 << 20;  // 8192 channels
   c.nvme_queue_depth = 16;
   filesystem fs(c);
+  auto const pinned = fs.pinned_bytes();
   fs.attach("disk", files.options);
+  CHECK(fs.pinned_bytes() > pinned);  // doorbells of the controller
   auto const before = fs.attachment_stats("disk");
   CHECK(before.device_queue_pairs == 0);
   // 15 channels a pair.
-  CHECK(before.why_no_device_queues.find("0 queue pairs for kernels, 547 are needed for 8192") !=
-        std::string::npos);
+  std::uint64_t const channels = fs.ref().link.shared.channels;
+  auto const wanted = "0 queue pairs for kernels, " + std::to_string((channels + 14) / 15) +
+                      " are needed for " + std::to_string(channels) + " channels";
+  CHECK(before.why_no_device_queues.find(wanted) != std::string::npos);
   int const fd = fs.open("nvme:disk", O_RDONLY);
   read_batch batch;
   batch.add(fd, files.whole, 0, files.size);
@@ -391,4 +395,23 @@ TEST_CASE("device reads: without queue pairs for all channels the daemon reads, 
   CHECK(batch.problems() == "");
   CHECK(fs.attachment_stats("disk").commands > before.commands);
   CHECK(fs.close(fd) == 0);
+  CHECK(fs.detach("disk") == 0);
+  CHECK(fs.pinned_bytes() == pinned);
+}
+
+TEST_CASE("device reads: memory of queues is pinned until the filesystem ends, and counts") {
+  scratch_folder folder;
+  auto const files = make_members(folder, {2, false, page}, 16 * page);
+  auto c = small_config(page, 8);
+  c.nvme_queue_depth = 64;
+  filesystem fs(c);
+  auto const before = fs.pinned_bytes();
+  fs.attach("disk", files.options);
+  auto const pairs = fs.attachment_stats("disk").device_queue_pairs;
+  REQUIRE(pairs > 0);
+  // Entries of 64 bytes, and two of 16 bytes.
+  auto const queues = pairs * 64 * (64 + 2 * 16);
+  CHECK(fs.pinned_bytes() >= before + queues);
+  CHECK(fs.detach("disk") == 0);
+  CHECK(fs.pinned_bytes() >= before + queues);
 }
