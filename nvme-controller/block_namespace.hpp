@@ -33,6 +33,8 @@ class block_namespace {
   virtual std::uint16_t write(std::uint64_t offset, std::span<segment const> from) = 0;
   virtual std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t bytes) = 0;
   virtual std::uint16_t flush() = 0;
+  /// Whether flush() may wait for a disk.
+  [[nodiscard]] virtual bool flush_waits() const { return false; }
 };
 
 /// Zeroed memory.
@@ -107,6 +109,7 @@ class file_namespace final : public block_namespace {
   std::uint16_t write(std::uint64_t offset, std::span<segment const> from) override;
   std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t bytes) override;
   std::uint16_t flush() override;
+  [[nodiscard]] bool flush_waits() const override { return !read_only_; }
 
  private:
   std::uint32_t lba_;

@@ -89,7 +89,7 @@ class controller::parts {
  private:
   std::unique_ptr<io_thread> start_io(std::string const& name) {
     thread_tools const tools{std::make_shared<address_map::reader>(memory_),
-                             std::make_shared<kept_reads>()};
+                             std::make_shared<kept_reads>(), std::make_shared<kept_flushes>()};
     // A plan of faults says what becomes of a command when it is taken, so none is kept.
     fault_plan const& faults = *options_.faults;
     bool const keeps = typeid(faults) == typeid(fault_plan);

@@ -18,7 +18,8 @@ std::uint16_t io_commands::flush_all() const {
   return first;
 }
 
-// The time that the execution takes is part of the drive's latency. Reads of a model are not kept.
+// The time that the execution takes is part of the drive's latency. Commands of a model are not
+// kept.
 outcome io_commands::execute(std::uint16_t queue, nvme::sqe const& entry, thread_tools const& with,
                              bool keeps) const {
   auto const came =
@@ -54,7 +55,10 @@ std::optional<std::uint16_t> io_commands::dispatch(std::uint16_t queue, nvme::sq
   block_namespace* const in = find(nsid);
   if (in == nullptr) return status::invalid_field;
   switch (code) {
-    case opcode::flush: return in->flush();
+    case opcode::flush:
+      if (keeps && in->flush_waits() && with.flushes->start(*in, {queue, nvme::cid_of(entry)}))
+        return {};
+      return in->flush();
     case opcode::read:
     case opcode::write:
     case opcode::write_zeroes: return transfer(queue, entry, with, *in, keeps);

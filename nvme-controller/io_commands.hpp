@@ -7,6 +7,7 @@
 #include <nvme-controller/block_namespace.hpp>
 #include <nvme-controller/counters.hpp>
 #include <nvme-controller/drive_model.hpp>
+#include <nvme-controller/kept_flushes.hpp>
 #include <nvme-controller/kept_reads.hpp>
 #include <nvme-controller/queue_set.hpp>
 
@@ -31,6 +32,7 @@ using namespace_list = std::vector<std::shared_ptr<block_namespace>>;
 struct thread_tools {
   std::shared_ptr<address_map::reader> reader;  ///< looks at the driver's memory
   std::shared_ptr<kept_reads> reads;
+  std::shared_ptr<kept_flushes> flushes;
 };
 
 /// Carries out commands. Threads of the controller call, several at once.
@@ -41,8 +43,8 @@ class io_commands {
               drive_model* model = nullptr)
       : namespaces_{namespaces}, counters_{counters}, model_{model} {}
 
-  /// Carries a command of `queue` out. If `keeps`, a read may be left under way: then the outcome
-  /// has no answer, and end() gives it later.
+  /// Carries a command of `queue` out. If `keeps`, a read or a flush may be left under way: then
+  /// the outcome has no answer. Later end() gives that of a read, and the tools that of a flush.
   [[nodiscard]] outcome execute(std::uint16_t queue, nvme::sqe const& entry,
                                 thread_tools const& with, bool keeps) const;
   /// The outcome of a read that was kept, when it has ended.
@@ -55,7 +57,7 @@ class io_commands {
   [[nodiscard]] std::uint16_t flush_all() const;
 
  private:
-  // Return a status code, or nothing: the read is kept.
+  // Return a status code, or nothing: the command is kept.
   [[nodiscard]] std::optional<std::uint16_t> dispatch(std::uint16_t queue, nvme::sqe const& entry,
                                                       thread_tools const& with, bool keeps) const;
   [[nodiscard]] std::optional<std::uint16_t> transfer(std::uint16_t queue, nvme::sqe const& entry,

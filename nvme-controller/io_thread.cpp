@@ -14,6 +14,9 @@ io_thread::io_thread(std::string const& name, queue_set queues, thread_tools too
       answers_{[this, end = std::move(end)](kept_reads::command const& of, bool complete) {
         queues_.answer(of.queue, nvme::cid_of(of.entry), end(of, complete));
       }},
+      flushed_{[this](kept_flushes::command const& of, std::uint16_t code) {
+        queues_.answer(of.queue, of.cid, outcome_of(code));
+      }},
       thread_{daemon::start_thread("lower the number of the controller's threads",
                                    [this, name] { run(name); })} {}
 
@@ -37,6 +40,7 @@ void io_thread::run(std::string const& name) {
     try {
       worked = queues_.pass();
       worked |= tools_.reads->collect(answers_);
+      worked |= tools_.flushes->collect(flushed_);
     } catch (std::bad_alloc const&) {
       // A command whose answer finds no memory is lost. Its driver resets the controller then.
     }
@@ -54,7 +58,13 @@ void io_thread::run(std::string const& name) {
   }
 }
 
-void io_thread::finish_reads() {
+void io_thread::finish_kept() {
+  while (tools_.flushes->count() > 0) {
+    try {
+      tools_.flushes->finish(flushed_);
+    } catch (std::bad_alloc const&) {  // as below
+    }
+  }
   while (tools_.reads->count() > 0) {
     try {
       tools_.reads->finish(answers_);

@@ -27,14 +27,14 @@ class io_thread {
   io_thread(io_thread const&) = delete;
   io_thread& operator=(io_thread const&) = delete;
 
-  /// Calls f(queues) between two passes, with no read under way. One other thread calls, the
-  /// controller's.
+  /// Calls f(queues) between two passes, with no read and no flush under way. One other thread
+  /// calls, the controller's.
   template <class F>
   auto between_passes(F const& f) {
     wanted_.store(true, std::memory_order_relaxed);
     std::unique_lock lock{mutex_};
     wanted_.store(false, std::memory_order_relaxed);
-    finish_reads();
+    finish_kept();
     if constexpr (std::is_void_v<decltype(f(queues_))>) {
       f(queues_);
       lock.unlock();
@@ -49,7 +49,7 @@ class io_thread {
 
  private:
   void run(std::string const& name);
-  void finish_reads();
+  void finish_kept();
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -58,6 +58,7 @@ class io_thread {
   queue_set queues_;
   thread_tools const tools_;
   kept_reads::receiver const answers_;  // to queues_
+  kept_flushes::receiver const flushed_;
   std::thread thread_;
 };
 

@@ -187,6 +187,38 @@ TEST_CASE("nvme controller: one that makes bytes durable as it shuts down is lat
   CHECK(plane.stop());
 }
 
+TEST_CASE("nvme controller: commands behind a flush that takes long are answered meanwhile") {
+  auto const disk = std::make_shared<gpufs::test::hanging_disk>(small_disk());
+  disk->hangs_from = 4096;
+  scene s{disk};
+  struct release_at_end {
+    gpufs::test::hanging_disk& disk;
+    ~release_at_end() { disk.release(); }
+  } const guard{*disk};
+  auto queue = s.queue();
+  disk->hangs = true;
+  queue.push(nvme::make_flush(1, 1));
+  queue.push(s.transfer(nvme::opcode::read, 2, 0));
+  queue.ring();
+  CHECK(nvme::cid_of(queue.wait()) == 2);
+  disk->release();
+  CHECK(nvme::cid_of(queue.wait()) == 1);
+  // A reset waits for it, and nobody gets a late answer.
+  disk->hangs = true;
+  queue.push(nvme::make_flush(1, 1));
+  queue.ring();
+  wait_until([&] { return disk->hanging != 0; }, "a flush");
+  CHECK(!s.plane.stop());
+  CHECK(s.plane.is_late());
+  disk->release();
+  wait_until([&] { return s.plane.stop(); }, "the end of the flush");
+  s.plane.free_retired();
+  s.plane.bring_up();
+  auto fresh = s.queue();
+  CHECK(nvme::cid_of(fresh.call(s.transfer(nvme::opcode::read, 3, 0))) == 3);
+  CHECK(!fresh.poll());
+}
+
 TEST_CASE("nvme controller: event requests are kept, four of them, and logs are empty") {
   scene s{small_disk()};
   host::dma_memory page{s.link.memory(), host::anonymous_memory(), 4096};

@@ -79,6 +79,7 @@ struct hanging_disk final : nvme_controller::block_namespace {
     pass(hangs_from);
     return memory->flush();
   }
+  [[nodiscard]] bool flush_waits() const override { return true; }
 };
 
 struct volume_shape {
