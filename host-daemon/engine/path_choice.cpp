@@ -13,16 +13,26 @@
 #include <optional>
 #include <system_error>
 
+#include <sys/stat.h>
+
 namespace gpufs::daemon {
 
 namespace {
 
-// Returns whether at least half of a range is not cached. Nothing: the kernel does not tell.
+// Returns whether at least half of a range is not cached. Nothing: the kernel does not tell. Pages
+// behind the end of the file are in no cache, and count as little as they are read.
 std::optional<bool> is_half_missing(cachestat_function const& hook, int fd, std::uint64_t offset,
                                     std::uint64_t length) {
-  auto const part = ask_cachestat(hook, fd, offset, length);
+  auto part = ask_cachestat(hook, fd, offset, length);
   if (!part) return std::nullopt;
-  return 2 * part->cached <= part->pages;
+  if (2 * part->cached > part->pages) return false;
+  struct ::stat status {};
+  if (::fstat(fd, &status) != 0) return true;
+  auto const end = std::uint64_t(status.st_size);
+  if (offset >= end) return false;
+  if (end - offset >= length) return true;
+  part = ask_cachestat(hook, fd, offset, end - offset);
+  return !part || 2 * part->cached <= part->pages;
 }
 
 // Returns whether the first or the last byte of a range is not cached. Nothing: the file system

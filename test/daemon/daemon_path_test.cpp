@@ -87,6 +87,26 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("path auto: what lies behind the end of a file does not make it cold") {
+  scratch_folder folder;
+  write_range(folder / "a", 0, 5000);  // two pages
+  if (!has_direct(folder / "a")) return;
+  auto settings = with(io_backend::automatic, io_path::automatic);
+  settings.views = false;
+  settings.hooks.cachestat = [](int, std::uint64_t offset, std::uint64_t length,
+                                std::uint64_t& cached) {
+    cached = 0;
+    for (auto page = offset / 4096; page * 4096 < offset + length; ++page) cached += page < 2;
+    return 0;
+  };
+  running_daemon s{settings};
+  auto& c = s.callers[0];
+  auto const fd = c.open(folder / "a");
+  for (std::uint64_t const offset : {0, 4096, 8192})
+    CHECK(c.read(fd, offset, 65536) == std::int32_t(offset < 5000 ? 5000 - offset : 0));
+  CHECK(s.server.statistics().bytes_direct == 0);
+}
+
 TEST_CASE(
     "path auto: a file is read directly from the first request on while it is cold, and through "
     "the cache once it is warm") {
