@@ -24,7 +24,7 @@ void file_read::begin(local_file& file, std::uint64_t offset, std::uint64_t leng
   direct_ = direct;
   zeros_ = beyond == beyond_end::zeros;
   is_direct_ = false;
-  done_ = done_directly_ = 0;
+  done_ = padded_ = done_directly_ = 0;
   fruitless_ = 0;
   error_ = 0;
 }
@@ -57,7 +57,8 @@ bool file_read::absorb(std::int64_t result, path_choice& paths) noexcept {
   }
   if (result == 0) {
     if (zeros_) {
-      std::memset(to_ + done_, 0, left());
+      padded_ = left();
+      std::memset(to_ + done_, 0, padded_);
       done_ = length_;
     }
     return true;

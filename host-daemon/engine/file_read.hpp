@@ -37,6 +37,8 @@ class file_read {
 
   /// The bytes that have arrived. Those that came before an error count.
   [[nodiscard]] std::uint64_t done() const noexcept { return done_; }
+  /// Of these, what the file had: the others are zeros behind its end.
+  [[nodiscard]] std::uint64_t done_from_file() const noexcept { return done_ - padded_; }
   /// Of these, read with O_DIRECT.
   [[nodiscard]] std::uint64_t done_directly() const noexcept { return done_directly_; }
   /// The -errno that ended the read, or 0.
@@ -46,7 +48,7 @@ class file_read {
   bool absorb_direct(std::int64_t& result, path_choice& paths) noexcept;
 
   local_file* file_ = nullptr;
-  std::uint64_t offset_ = 0, length_ = 0, done_ = 0, done_directly_ = 0;
+  std::uint64_t offset_ = 0, length_ = 0, done_ = 0, padded_ = 0, done_directly_ = 0;
   std::byte* to_ = nullptr;
   std::uint64_t room_ = 0;
   bool direct_ = false;     // further operations go past the OS page cache

@@ -233,7 +233,7 @@ bool worker::absorb(job& j, std::int64_t result) noexcept {
   if (!j.read.absorb(result, paths_)) return false;
   auto& counters = j.request.from->counters;
   count(counters.bytes_direct, j.read.done_directly());
-  count(counters.bytes_read, j.read.done());
+  count(counters.bytes_read, j.read.done_from_file());
   if (begin_transfer(j)) return true;
   // Bytes that came before an error count. The request for the rest meets the error.
   bool const failed = j.read.error() != 0 && j.read.done() == 0;

@@ -62,6 +62,28 @@ TEST_CASE("daemon: an empty file reads as its end") {
   });
 }
 
+TEST_CASE("daemon: zeros behind the end of a file are not counted as bytes of it") {
+  scratch_folder folder;
+  write_range(folder / "a", 0, 5000);
+  with_each_engine([&](io_backend backend) {
+    running_daemon s{backend};
+    auto& c = s.callers[0];
+    auto const fd = c.open(folder / "a");
+    REQUIRE(fd > 0);
+    std::memset(c.data(), 0xee, c.capacity());
+    CHECK(c.call({.op = rpc::operation::read,
+                  .flags = rpc::read_zeros_beyond_end,
+                  .file = fd,
+                  .offset = 1000,
+                  .length = 8192,
+                  .staging = c.staging()}) == 8192);
+    CHECK(wrong_bytes(c.data(), 1000, 4000) == 0);
+    CHECK(std::all_of(c.data() + 4000, c.data() + 8192,
+                      [](std::byte b) { return b == std::byte{}; }));
+    CHECK(s.server.statistics().bytes_read == 4000);
+  });
+}
+
 TEST_CASE("daemon: sparse files are read right beyond 4 GiB") {
   scratch_folder folder;
   auto const far = (std::uint64_t(5) << 30) + 12345;
