@@ -247,6 +247,8 @@ std::vector<std::string> server::notes() const {
   auto all = engine_notes_;
   all.insert(all.end(), files_.notes().begin(), files_.notes().end());
   for (auto const& note : late_notes_.all()) all.push_back(note);
+  for (auto const& note : bulk_.notes())
+    if (std::find(all.begin(), all.end(), note) == all.end()) all.push_back(note);
   return all;
 }
 

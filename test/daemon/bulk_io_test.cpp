@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <random>
 #include <span>
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include <sys/uio.h>
+#include <unistd.h>
 
 using namespace gpufs::daemon;
 using gpufs::io_backend;
@@ -300,6 +302,33 @@ TEST_CASE("bulk: past the OS page cache, at any alignment of file and memory") {
     CHECK(wrong == 0);
     CHECK(s.server.bulk().notes().empty());
   }
+}
+
+TEST_CASE("bulk: the server's notes have what bulk reads could not do, once") {
+  if (!std::filesystem::is_directory("/dev/shm")) {
+    MESSAGE("skipped: no /dev/shm");
+    return;
+  }
+  auto const path = "/dev/shm/gpufs-bulk-test-" + std::to_string(::getpid());
+  struct removed {
+    std::string path;
+    ~removed() { ::unlink(path.c_str()); }
+  } const file{path};
+  write_range(path, 0, 10'000);
+  gpufs::test::running_daemon s{gpufs::test::with(io_backend::pread, io_path::direct)};
+  auto const fd = s.callers[0].open(path);
+  REQUIRE(fd > 0);
+  std::vector<std::byte> memory(10'000);
+  bulk_range all{.length = memory.size()};
+  CHECK(s.server.bulk().read(fd, {&all, 1}, std::span{memory}) == 0);
+  auto const told = [&] {
+    auto const notes = s.server.notes();
+    return std::count_if(notes.begin(), notes.end(),
+                         [](auto const& n) { return n.find("io_path=direct") != n.npos; });
+  };
+  CHECK(told() == 1);
+  CHECK(s.callers[0].read(fd, 0, 3000) == 3000);
+  CHECK(told() == 1);
 }
 
 TEST_CASE("bulk: callers do not wait for each other, nor get each other's bytes") {
