@@ -39,11 +39,23 @@ basic_setting<Config> const* find(std::string_view key, std::string_view origin)
   return &*found;
 }
 
+/// Returns whether the key is a former name of one of these settings.
+template <class Config>
+bool has_former(file_setting const& s) {
+  auto const& all = table_of<Config>();
+  return !s.key.empty() &&
+         std::ranges::find(all, s.key, &basic_setting<Config>::former_key) != all.end();
+}
+
 /// Returns whether the key is one of these settings.
 template <class Config>
 bool take(Config& c, file_setting const& s) {
   auto const* const found = find<Config>(s.key, s.origin);
   if (found == nullptr) return false;
+  if (!s.value && !s.other_value.empty()) {  // most settings say by themselves what would be right
+    Config unused = c;
+    found->assign(unused, s.other_value, s.origin);
+  }
   if (!s.value)
     throw config_error(fmt::format("{}: must be an integer or a string such as \"64K\"", s.origin));
   if (s.has_lost_letters)
@@ -55,7 +67,11 @@ bool take(Config& c, file_setting const& s) {
 template <class Config, class Other>
 void take_file(Config& c, std::filesystem::path const& file) {
   Other others;  // their values are checked
-  for (auto const& s : owner::read_settings_file(file)) {
+  auto all = owner::read_settings_file(file);
+  // Today's name wins where both are there: it is taken later.
+  std::ranges::stable_partition(
+      all, [](file_setting const& s) { return has_former<Config>(s) || has_former<Other>(s); });
+  for (auto const& s : all) {
     if (take(c, s) || take(others, s)) continue;
     std::string known;
     for (auto const& one : settings()) known += fmt::format("{}, ", one.key);

@@ -9,7 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <ios>
 #include <iterator>
+#include <string_view>
 #include <system_error>
 
 // Version 3.3 asserts what follows from the file alone ("[^"). Without its assertions it reports
@@ -27,26 +29,39 @@ std::optional<std::string> toml_text(toml::node const& node) {
   return std::nullopt;
 }
 
-// The text of `file`, with a '?' for each byte beyond ASCII, and whether there were any. Comments
-// may have them. Version 3.3 of toml++ has undefined behaviour after a value that is followed by
-// some of them
-// ("64K" and U+032E): its look-up of white space believes that no such character gets there.
-std::string ascii_text(std::filesystem::path const& file, bool& has_others) {
-  std::ifstream stream(file, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(stream), {});
-  if (!stream.is_open() || stream.bad())
-    throw config_error(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
+std::string text_of(std::filesystem::path const& file) {
+  try {
+    std::ifstream stream(file, std::ios::binary);
+    errno = stream.is_open() ? 0 : errno;
+    std::string text(std::istreambuf_iterator<char>(stream), {});
+    if (stream.is_open() && !stream.bad()) return text;
+  } catch (std::ios_base::failure const&) {  // the read failed
+  }
+  throw config_error(fmt::format("{}: cannot be read: {}", file.string(),
+                                 std::strerror(errno != 0 ? errno : EIO)));
+}
+
+// Puts one character in place of all bytes beyond ASCII, and returns it; 0: there were none.
+// Comments may have them. Version 3.3 of toml++ has undefined behaviour after a value that is
+// followed by some of them ("64K" and U+032E): its look-up of white space believes that no such
+// character gets there. It is a character that means nothing outside of strings, and that the text
+// has not, if there is one.
+char make_ascii(std::string& text) {
   auto const is_other = [](char c) { return (c & 0x80) != 0; };
-  has_others = std::ranges::any_of(text, is_other);
-  std::ranges::replace_if(text, is_other, '?');
-  return text;
+  if (!std::ranges::any_of(text, is_other)) return 0;
+  constexpr std::string_view candidates = "?!~@$%^&|;<>`";
+  auto const unused =
+      std::ranges::find_if(candidates, [&](char c) { return text.find(c) == text.npos; });
+  char const other = unused != candidates.end() ? *unused : candidates[0];
+  std::ranges::replace_if(text, is_other, other);
+  return other;
 }
 
 }  // namespace
 
 std::vector<file_setting> read_settings_file(std::filesystem::path const& file) {
-  bool has_others = false;
-  std::string const text = ascii_text(file, has_others);
+  std::string text = text_of(file);
+  char const other = make_ascii(text);
   toml::table table;
   try {
     table = toml::parse(text, file.string());
@@ -59,9 +74,10 @@ std::vector<file_setting> read_settings_file(std::filesystem::path const& file) 
     std::string const origin =
         fmt::format("{}:{}: {}", file.string(), node.source().begin.line, key.str());
     auto const value = toml_text(node);
-    // See ascii_text().
-    bool const has_lost_letters = has_others && value && value->find('?') != value->npos;
-    all.push_back({std::string(key.str()), value, has_lost_letters, origin});
+    auto const* const truth = node.as_boolean();
+    std::string const other_value = truth == nullptr ? "" : truth->get() ? "true" : "false";
+    bool const has_lost_letters = other != 0 && value && value->find(other) != value->npos;
+    all.push_back({std::string(key.str()), value, other_value, has_lost_letters, origin});
   }
   return all;
 }

@@ -12,6 +12,7 @@ namespace gpufs::owner {
 struct file_setting {
   std::string key;
   std::optional<std::string> value;  ///< nothing: neither an integer nor a string
+  std::string other_value;           ///< then: true or false, or empty for what has no short text
   bool has_lost_letters = false;     ///< the value had letters beyond ASCII
   std::string origin;
 };

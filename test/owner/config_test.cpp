@@ -165,6 +165,10 @@ TEST_CASE("former names of settings and values still work; today's name wins") {
   CHECK(c.file_window_size == 1u << 20);
   CHECK(c.registered_memory == 2u << 20);
   CHECK(c.path == gpufs::io_path::registered);
+  {
+    std::ofstream("gpufs.toml") << "window_size = \"1M\"\nfile_window_size = \"4M\"\n";
+    CHECK(gpufs::load_config().file_window_size == 4u << 20);
+  }
   CHECK(from_command_line({"--context-slots", "5"}).seats == 5);
   CHECK(from_command_line({"--io-path", "mapped"}).path == gpufs::io_path::registered);
 }
@@ -202,8 +206,10 @@ TEST_CASE("file: errors name file, line and key") {
       error("host_threads = -1\n").starts_with("gpufs.toml:1: host_threads=-1: must be a number"));
   CHECK(error("cache_size = 1.5\n") ==
         "gpufs.toml:1: cache_size: must be an integer or a string such as \"64K\"");
-  CHECK(error("cache_size = true\n") ==
-        "gpufs.toml:1: cache_size: must be an integer or a string such as \"64K\"");
+  CHECK(error("cache_size = true\n").starts_with("gpufs.toml:1: cache_size=true: must be a"));
+  CHECK(error("views = true\n") == "gpufs.toml:1: views=true: must be one of on off");
+  CHECK(error("trace = false\n") ==
+        "gpufs.toml:1: trace: must be an integer or a string such as \"64K\"");
   CHECK(error("\n\npage_sise = 4096\n")
             .starts_with(
                 "gpufs.toml:3: page_sise: no such setting; there are page_size, cache_size,"));
@@ -228,6 +234,10 @@ TEST_CASE("file: characters beyond ASCII are for comments") {
   {
     toml_file const file("# größe\npage_size = 4096  # 4 КиБ, \xff\n");
     CHECK(gpufs::load_config().page_size == 4096);
+  }
+  {
+    toml_file const file("# größe\ntrace = \"/tmp/a?b!\"\n");
+    CHECK(gpufs::load_config().trace == "/tmp/a?b!");
   }
   // Characters of the ranges that toml++ 3.3 does not expect behind a value, and bytes that are no
   // UTF-8.
@@ -267,6 +277,9 @@ TEST_CASE("GPUFS_CONFIG: names a file that must exist, and takes the place of gp
   variable const set("GPUFS_CONFIG", "absent.toml");
   CHECK(error_of([] { (void)gpufs::load_config(); }) ==
         "GPUFS_CONFIG=absent.toml: must be the path of a TOML file");
+  variable const unreadable("GPUFS_CONFIG", "/proc/self/mem");
+  CHECK(error_of([] { (void)gpufs::load_config(); }) ==
+        "/proc/self/mem: cannot be read: Input/output error");
   REQUIRE(symlink("loop.toml", "loop.toml") == 0);
   variable const loop("GPUFS_CONFIG", "loop.toml");
   CHECK(error_of([] { (void)gpufs::load_config(); }) ==
