@@ -10,7 +10,7 @@
 namespace gpufs::owner {
 
 inline constexpr char lower_cache[] = "lower cache_size";
-inline constexpr char lower_staging[] = "lower staging_size";
+inline constexpr char lower_staging[] = "lower prefetch_memory or staging_size";
 inline constexpr char lower_writes[] = "lower write_memory";
 inline constexpr char lower_seats[] = "lower seats";
 inline constexpr char lower_files[] = "lower max_open_files";

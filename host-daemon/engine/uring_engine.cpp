@@ -90,7 +90,7 @@ void uring_engine::share_staging(io_hooks const& hooks, uring_engine* first) {
     notes_.push_back(
         fmt::format("io_uring reads into unregistered buffers: the kernel cannot share registered "
                     "buffers (Linux 6.12 can), and {} GiB are the most that gpufs registers; "
-                    "lower host_threads or staging_size",
+                    "lower host_threads, prefetch_memory or staging_size",
                     most_registered >> 30));
     return;
   }
@@ -120,7 +120,7 @@ void uring_engine::register_staging(io_hooks const& hooks) {
     notes_.push_back(
         fmt::format("io_uring reads into unregistered buffers: the kernel refuses to lock {} MiB "
                     "of staging per thread ({}); raise the "
-                    "locked-memory limit (ulimit -l) or lower staging_size",
+                    "locked-memory limit (ulimit -l), or lower prefetch_memory or staging_size",
                     (staging_bytes() + (1u << 20) - 1) >> 20, std::strerror(-result)));
   } else if (result < 0) {
     notes_.push_back(fmt::format(

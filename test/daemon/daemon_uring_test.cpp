@@ -193,7 +193,7 @@ TEST_CASE("daemon: threads that cannot share a registration register at most 8 G
       return;
     }
     CHECK(registered == (gib == 16 ? 16ull << 30 : 8 / gib * gib << 30));  // one does in any case
-    CHECK(mentions(daemon.notes(), "lower host_threads or staging_size [" +
+    CHECK(mentions(daemon.notes(), "lower host_threads, prefetch_memory or staging_size [" +
                                        std::to_string(20 - registered / (gib << 30)) +
                                        " of 20 threads]"));
   }
