@@ -201,12 +201,13 @@ std::unique_ptr<bulk_io::lane> bulk_io::take_lane(bool deep) {
       return std::make_unique<lane>(
           std::make_unique<uring_engine>(settings_.queue_depth, std::vector<std::span<std::byte>>{},
                                          settings_.hooks, nullptr, ring_users::any),
-          path_choice{settings_.path, settings_.hooks, notes_}, true);
+          path_choice{settings_.path, settings_.hooks, notes_}, settings_.requests, true);
     } catch (std::system_error const&) {  // then one part after the other
     }
   }
   return std::make_unique<lane>(std::make_unique<pread_engine>(),
-                                path_choice{settings_.path, settings_.hooks, notes_}, false);
+                                path_choice{settings_.path, settings_.hooks, notes_},
+                                settings_.requests, false);
 }
 
 void bulk_io::return_lane(std::unique_ptr<lane> used) noexcept {

@@ -46,7 +46,7 @@ struct bulk_settings {
   io_path path = io_path::automatic;           ///< reads: past the OS page cache or not
   unsigned queue_depth = 64;                   ///< of a ring
   io_hooks hooks;
-  request_recorder* requests = nullptr;  ///< where writes are recorded, null: nowhere
+  request_recorder* requests = nullptr;  ///< where they are recorded, null: nowhere
 };
 
 /// Works in the caller's thread. Any number of threads call at a time; a copier serves one call at

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <new>
+#include <string_view>
 
 namespace gpufs::daemon {
 
@@ -118,13 +120,29 @@ void bulk_io::lane::advance(std::size_t number) noexcept {
   for (;;) {
     auto const operation = j.read.next(j.read.left(), number);
     if (operation.from->reads != ~0u) ++operation.from->reads;
+    j.recorded = {.kind = host_request::read,
+                  .path = operation.from == &file_->direct ? "direct" : "pull",
+                  .offset = operation.offset,
+                  .length = operation.length,
+                  .begin = std::chrono::steady_clock::now()};
     auto const result = engine_->submit(operation);
     if (!result) {
       ++reading_;
       return;
     }
-    if (j.read.absorb(*result, paths_)) return arrived(number);
+    if (absorb(number, *result)) return arrived(number);
   }
+}
+
+// Records the operation that has ended, and takes in its result. Returns true if the read is over.
+bool bulk_io::lane::absorb(std::size_t number, std::int64_t result) noexcept {
+  auto& j = jobs_[number];
+  j.recorded.result = result;
+  j.recorded.end = std::chrono::steady_clock::now();
+  if (requests_ != nullptr)
+    requests_->record(j.recorded,
+                      requests_->traces() ? file_->host->traced_name() : std::string_view{});
+  return j.read.absorb(result, paths_);
 }
 
 void bulk_io::lane::arrived(std::size_t number) noexcept {
@@ -149,7 +167,7 @@ bool bulk_io::lane::reap() noexcept {
   reading_ -= count;
   for (std::size_t i = 0; i < count; ++i) {
     auto const number = std::size_t(results[i].cookie);
-    jobs_[number].read.absorb(results[i].result, paths_) ? arrived(number) : advance(number);
+    absorb(number, results[i].result) ? arrived(number) : advance(number);
   }
   return count > 0;
 }

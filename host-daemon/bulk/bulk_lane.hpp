@@ -1,6 +1,8 @@
 // What one bulk call works with: an engine, and the parts under way.
 #pragma once
 
+#include <host-daemon/base/ended_request.hpp>
+#include <host-daemon/base/request_recorder.hpp>
 #include <host-daemon/bulk/bulk_io.hpp>
 #include <host-daemon/engine/file_read.hpp>
 #include <host-daemon/engine/io_engine.hpp>
@@ -73,8 +75,13 @@ class bulk_parts {
 /// Serves one call at a time.
 class bulk_io::lane {
  public:
-  lane(std::unique_ptr<io_engine> engine, path_choice paths, bool with_ring)
-      : has_ring{with_ring}, engine_{std::move(engine)}, paths_{std::move(paths)} {}
+  /// `requests`: where reads are recorded, null: nowhere.
+  lane(std::unique_ptr<io_engine> engine, path_choice paths, request_recorder* requests,
+       bool with_ring)
+      : has_ring{with_ring},
+        engine_{std::move(engine)},
+        paths_{std::move(paths)},
+        requests_{requests} {}
 
   /// Reads ranges that fit `to`, nothing behind byte `file_end`. Sets their results, and returns
   /// the first error or 0. Throws std::bad_alloc, and has read nothing then.
@@ -87,17 +94,20 @@ class bulk_io::lane {
   struct job {
     bulk_parts::part part;
     file_read read;
+    ended_request recorded;  // of the operation under way
   };
 
   void prepare(std::size_t jobs);
   void start(std::size_t number) noexcept;
   void advance(std::size_t number) noexcept;
+  bool absorb(std::size_t number, std::int64_t result) noexcept;
   void arrived(std::size_t number) noexcept;
   bool reap() noexcept;
   bool end_copies() noexcept;
 
   std::unique_ptr<io_engine> engine_;
   path_choice paths_;
+  request_recorder* requests_;
   std::vector<job> jobs_;  // they keep their memory from one call to the next
 
   // Of the call.

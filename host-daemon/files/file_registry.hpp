@@ -38,7 +38,7 @@ struct registry_settings {
   std::size_t remembered_files = 65536;
   /// The storage that files come from. Empty: the host's file systems.
   std::shared_ptr<storage_backend> storage{};
-  /// Where opens are recorded, null: nowhere. It must outlive the registry.
+  /// Where opens and syncs are recorded, null: nowhere. It must outlive the registry.
   request_recorder* requests = nullptr;
   /// How to stat an open file. Empty: as the storage does. Returns 0, or -1 and errno.
   std::function<int(int fd, struct ::stat&)> stat{};

@@ -6,8 +6,10 @@
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <new>
+#include <string_view>
 
 #include <sys/stat.h>
 
@@ -78,7 +80,15 @@ std::int32_t file_registry::sync(std::int32_t descriptor, may_begin const& begin
   }
   auto const host = borrow(descriptor);
   if (!host) return -EBADF;
-  return while_interrupted([&] { return host->sync(); });
+  auto const begun = std::chrono::steady_clock::now();
+  int const error = while_interrupted([&] { return host->sync(); });
+  if (auto* const requests = settings_.requests; requests != nullptr)
+    requests->record({.kind = host_request::sync,
+                      .result = error,
+                      .begin = begun,
+                      .end = std::chrono::steady_clock::now()},
+                     requests->traces() ? host->traced_name() : std::string_view{});
+  return error;
 }
 
 std::int32_t file_registry::unlink(std::string_view path) noexcept {

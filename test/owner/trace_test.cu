@@ -167,6 +167,31 @@ TEST_CASE("trace: each open, read, write and sync is there with file, place, byt
   CHECK(counted.times[std::size_t(host_request::sync)].requests() == 1);
 }
 
+TEST_CASE("trace: reads of the host are there, and syncs of files that nobody writes") {
+  scratch_folder const folder;
+  auto const file = make_file(folder, "a", 3 << 20);
+  auto const trace = folder / "trace";
+  {
+    filesystem fs(traced(trace));
+    int const fd = fs.open(file, O_RDONLY);
+    REQUIRE(fd >= 0);
+    std::vector<char> bytes(3 << 20);
+    CHECK(fs.read(fd, bytes.data(), bytes.size(), 0) == std::int64_t(bytes.size()));
+    CHECK(fs.read(fd, bytes.data(), 1000, 4096) == 1000);
+    CHECK(fs.sync(fd) == 0);
+    auto const counted = fs.stats().times;
+    CHECK(counted[std::size_t(host_request::read)].requests() >= 4);  // parts have at most 1 MiB
+    CHECK(counted[std::size_t(host_request::sync)].requests() == 1);
+    CHECK(fs.close(fd) == 0);
+  }
+  auto const lines = lines_of(trace);
+  auto const reads = of_kind(lines, "read");
+  CHECK(count(reads) >= 4);
+  CHECK(sum(reads, "bytes") == (3 << 20) + 1000);
+  for (auto const& line : reads) CHECK(line.find(file) != line.npos);
+  CHECK(count(of_kind(lines, "sync")) == 1);
+}
+
 TEST_CASE("trace: requests that differ in time and place only share lines, and lose nothing") {
   scratch_folder const folder;
   constexpr std::uint64_t pages = 1000;
