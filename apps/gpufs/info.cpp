@@ -44,6 +44,7 @@ facts look(config const& settings) {
   for (ability const& each : look_at_nvme()) f.io.push_back(each);
   if (!f.device) return f;
   f.io.push_back(look_at_user_faults());
+  f.io.push_back(look_at_managed_memory());
   f.paths = look_at_paths(settings, temp_folder());
   try {
     config small = settings;

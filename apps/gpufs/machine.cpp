@@ -95,6 +95,20 @@ ability look_at_user_faults() {
   return a;
 }
 
+ability look_at_managed_memory() {
+  ability a{"managed memory for shared memory", false, ""};
+  try {
+    mapping_config c;
+    c.backing = memory_backing::managed;
+    shared_memory memory(c);
+    mapping const one = memory.allocate(1);
+    a.works = true;
+  } catch (std::exception const& e) {
+    a.remark = e.what();
+  }
+  return a;
+}
+
 std::vector<ability> look_at_paths(config const& settings, std::string const& folder) {
   std::vector<ability> all;
   std::string no_memory;

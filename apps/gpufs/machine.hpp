@@ -31,6 +31,8 @@ struct host_facts {
 
 /// Whether fault_handling::userfault is to be had. Needs a device.
 [[nodiscard]] ability look_at_user_faults();
+/// Whether objects can lie in managed memory.
+[[nodiscard]] ability look_at_managed_memory();
 
 /// The values of io_path. For each: what the validator says, whether pinned memory is available,
 /// and whether a file in `folder` can be registered for the device.

@@ -17,6 +17,7 @@ namespace {
 
 constexpr variant all_variants[] = {variant::naive, variant::hand, variant::managed,
                                     variant::shared, variant::cpu};
+constexpr memory_backing all_backings[] = {memory_backing::automatic, memory_backing::managed};
 constexpr coherence_protocol all_protocols[] = {coherence_protocol::batch, coherence_protocol::lazy,
                                                 coherence_protocol::rolling};
 
@@ -92,7 +93,8 @@ void set_number(setup& s, description const& of, std::string const& text) {
 void add_shared(std::vector<way>& ways, options const& o, coherence_protocol p) {
   for (auto const& b : o.blocks) {
     for (auto const& r : o.rolling) {
-      way const w{variant::shared, p, block_of(b), rolling_of(r)};
+      way const w{
+          .how = variant::shared, .protocol = p, .block = block_of(b), .rolling = rolling_of(r)};
       if (p == coherence_protocol::rolling) ways.push_back(w);
     }
   }
@@ -103,15 +105,21 @@ void add_shared(std::vector<way>& ways, options const& o, coherence_protocol p) 
 void check_way_options(options const& o, std::vector<way> const& ways) {
   options const unset;
   bool const is_shared = std::ranges::find(ways, variant::shared, &way::how) != ways.end();
-  bool const rolls = std::ranges::any_of(ways, [](way const& w) {
-    return w.how == variant::shared && w.protocol == coherence_protocol::rolling;
+  auto const is_automatic = [](way const& w) {
+    return w.how == variant::shared && w.backing == memory_backing::automatic;
+  };
+  bool const has_protocol = std::ranges::any_of(ways, is_automatic);
+  bool const rolls = std::ranges::any_of(ways, [&](way const& w) {
+    return is_automatic(w) && w.protocol == coherence_protocol::rolling;
   });
   auto const check = [](char const* option, std::vector<std::string> const& given,
                         std::vector<std::string> const& usual, bool has_owner, char const* owner) {
     if (given != usual && !has_owner)
       throw usage_error(fmt::format("{}={}: is of {}", option, fmt::join(given, ","), owner));
   };
-  check("--protocol", o.protocols, unset.protocols, is_shared, "--variant=shared");
+  check("--backing", o.backings, unset.backings, is_shared, "--variant=shared");
+  check("--protocol", o.protocols, unset.protocols, has_protocol,
+        is_shared ? "--backing=auto" : "--variant=shared");
   check("--block", o.blocks, unset.blocks, rolls, "--variant=shared with --protocol=rolling");
   check("--rolling", o.rolling, unset.rolling, rolls, "--variant=shared with --protocol=rolling");
 }
@@ -135,8 +143,11 @@ char const* name_of(coherence_protocol p) {
                                          : "rolling";
 }
 
+char const* name_of(memory_backing b) { return b == memory_backing::managed ? "managed" : "auto"; }
+
 std::string text_of(way const& w) {
   if (w.how != variant::shared) return name_of(w.how);
+  if (w.backing == memory_backing::managed) return "shared managed";
   std::string text = fmt::format("shared {}", name_of(w.protocol));
   if (w.block != block_automatic) text += fmt::format(" {}", bytes_text(w.block));
   if (w.rolling != rolling_automatic) text += fmt::format(", {} blocks", w.rolling);
@@ -151,6 +162,8 @@ void add_options(CLI::App& app, options& o) {
   };
   list("--variant", o.variants,
        "hand, shared, cpu, and of file workloads naive, managed; several take turns");
+  list("--backing", o.backings,
+       "of shared: auto, or managed = in CUDA's managed memory; several take turns");
   list("--protocol", o.protocols, "of shared: batch, lazy, rolling; several take turns");
   list("--block", o.blocks, "of rolling: bytes of a block, 4K to 32M, or auto; several take turns");
   list("--rolling", o.rolling,
@@ -201,7 +214,13 @@ std::vector<way> ways_of(options const& o, description const& of) {
       ways.push_back({.how = how});
       continue;
     }
-    for (auto const& p : o.protocols) add_shared(ways, o, named("--protocol", p, all_protocols));
+    for (auto const& b : o.backings) {
+      if (named("--backing", b, all_backings) == memory_backing::managed) {
+        ways.push_back({.how = how, .backing = memory_backing::managed});
+        continue;
+      }
+      for (auto const& p : o.protocols) add_shared(ways, o, named("--protocol", p, all_protocols));
+    }
   }
   check_way_options(o, ways);
   return ways;

@@ -29,6 +29,7 @@ struct way {
   coherence_protocol protocol = coherence_protocol::rolling;
   std::uint64_t block = block_automatic;
   std::uint32_t rolling = rolling_automatic;
+  memory_backing backing = memory_backing::automatic;
 };
 
 /// The dimensions of a workload, and what else its data depend on.
@@ -51,6 +52,7 @@ struct setup {
 struct options {
   std::string workload;
   std::vector<std::string> variants{"hand", "shared"};
+  std::vector<std::string> backings{"auto"};
   std::vector<std::string> protocols{"rolling"};
   std::vector<std::string> blocks{"auto"};
   std::vector<std::string> rolling{"auto"};
@@ -86,6 +88,7 @@ void add_options(CLI::App& app, options& o);
 
 [[nodiscard]] char const* name_of(variant v);
 [[nodiscard]] char const* name_of(coherence_protocol p);
+[[nodiscard]] char const* name_of(memory_backing b);
 /// "shared rolling 64K, 4 blocks".
 [[nodiscard]] std::string text_of(way const& w);
 

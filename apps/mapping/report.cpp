@@ -89,8 +89,10 @@ std::string report::json_of(std::size_t w, measured const& m) const {
   line.text("workload", description_.name).text("variant", name_of(how.how));
   line.text("way", text_of(how));
   if (how.how == variant::shared) {
-    line.text("protocol", name_of(how.protocol));
-    line.integer("block", how.block).integer("rolling", how.rolling);
+    bool const is_managed = how.backing == memory_backing::managed;
+    line.text("backing", name_of(how.backing));
+    if (!is_managed) line.text("protocol", name_of(how.protocol));
+    if (!is_managed) line.integer("block", how.block).integer("rolling", how.rolling);
     line.boolean("declared", options_.declare).boolean("eager", setup_.is_eager);
     line.integer("device_memory", setup_.memory.device_memory);
     if (setup_.memory.host_memory != host_memory_automatic)

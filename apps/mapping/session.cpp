@@ -14,6 +14,7 @@ namespace {
 
 mapping_config config_of(setup const& of, way const& how) {
   mapping_config c = of.memory;
+  c.backing = how.backing;
   c.protocol = how.protocol;
   c.coherence_block = how.block;
   c.rolling_size = how.rolling;

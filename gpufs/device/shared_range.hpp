@@ -48,8 +48,12 @@ class shared_range {
   /// Least addresses that are worth having.
   static constexpr std::uint64_t least_bytes = 64ull << 30;
 
+  /// Bytes of a range that reserves nothing: all addresses of the process.
+  static constexpr std::uint64_t all_addresses = 1ull << 47;
+
   /// Reserves `bytes` of addresses, or, if they are refused, half of them and so on, down to
-  /// least_bytes. Throws device_error with the remedy.
+  /// least_bytes. Throws device_error with the remedy. With all_addresses: reserves nothing, and
+  /// only base(), bytes(), host_bytes() and device_bytes() may be called.
   explicit shared_range(std::uint64_t bytes);
   ~shared_range();
   shared_range(shared_range const&) = delete;
@@ -139,6 +143,16 @@ class shared_range {
   [[nodiscard]] bool end_use(std::uint64_t at, std::uint64_t bytes) noexcept;
 
  private:
+  [[nodiscard]] bool takes_all_addresses(std::uint64_t bytes) {
+    if (bytes != all_addresses) return false;
+    base_ = host_ = device_ = reinterpret_cast<std::byte*>(granularity);
+    bytes_ = bytes - granularity;
+    return true;
+  }
+  // GPU.
+  void test_sides();
+  void give_up_addresses() noexcept;
+
   struct implementation;
   std::unique_ptr<implementation> implementation_;
   std::byte* reserved_ = nullptr;

@@ -70,7 +70,9 @@ class address_space {
   [[nodiscard]] static std::string why_refused() { return why_refused_; }
 
   [[nodiscard]] std::byte* base() const { return range_.base(); }
-  [[nodiscard]] std::uint64_t reserved() const { return range_.bytes(); }
+  /// Whether [first, first + bytes) has addresses of the reservation, or, if nothing is reserved,
+  /// the first byte is an object's.
+  [[nodiscard]] bool has_addresses(void const* first, std::uint64_t bytes) const;
   [[nodiscard]] std::byte* address_of(object const& o) const { return range_.base() + o.offset; }
   /// The object that has an address; no bytes: there is none.
   [[nodiscard]] object_place find(std::uintptr_t address) const;
@@ -129,8 +131,11 @@ class address_space {
 
  private:
   // All of these need the mutex.
+  [[nodiscard]] std::optional<std::uint64_t> take_room(std::uint64_t room, std::string const& name);
+  void give_back_room(std::uint64_t offset, std::uint64_t room);
   object& add(std::uint64_t bytes, map_options const& options, std::unique_ptr<file_side> file);
   void set_up(object& o);
+  void set_up_managed(object& o);
   void set_up_states(object& o);
   void set_up_file(object& o);
   void set_up_chunks(object& o);
@@ -155,6 +160,7 @@ class address_space {
   [[nodiscard]] bool close_written(object& o, block_run r);
   [[nodiscard]] std::vector<write_piece> pieces_to_write(object& o, block_run blocks);
   int write_from_host(object& o, block_run blocks);
+  static void count_all_as_changed(object& o, block_run blocks);
   struct written_pages;
   [[nodiscard]] static written_pages all_written(file_side const& f,
                                                  std::vector<write_piece> const& pieces);
@@ -227,6 +233,7 @@ class address_space {
 
   // Without the mutex, in threads of their own.
   void fill_eagerly(object& o);
+  void fill_managed(object& o);
   void fill_pieces(object& o, fill_job& job, file_lane& lane);
   [[nodiscard]] int start_piece(object& o, fill_piece const& piece, file_lane& lane,
                                 staging_piece& to, bool& is_direct);

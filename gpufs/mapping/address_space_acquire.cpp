@@ -68,7 +68,7 @@ std::optional<int> address_space::bring_for_cpu(quiet_lock& lock, object& o,
   block_run const r = o.blocks_of(what.first, what.bytes);
   if (has_failed_) return -EIO;
   if (writes && o.is_read_only()) return -EACCES;  // since remap()
-  if (o.is_read_only()) {
+  if (o.shows_file()) {
     int const error = o.file->look_for_end(what.first + what.bytes);
     if (error != 0) note_error(o, what.first, error);
     return error;

@@ -57,12 +57,13 @@ object& address_space::map_file(file_to_map const& what, map_options const& opti
     throw;
   }
   auto const seen = settled_version(*what.file);
+  if (o.is_managed) fill_managed(o);
   quiet_lock const lock(mutex_);
   o.is_going = false;
   o.file->seen = seen;
   if (what.begins_with != first_bytes::file)
     transfers_.count(o, &mapping_statistics::fills_skipped, what.bytes);
-  if (!what.is_eager || what.begins_with != first_bytes::file) return o;
+  if (!what.is_eager || what.begins_with != first_bytes::file || o.is_managed) return o;
   try {
     o.file->filler = std::thread([this, &o] { fill_eagerly(o); });
   } catch (std::system_error const&) {  // a call brings the bytes
@@ -108,6 +109,7 @@ void address_space::end_with_process() noexcept try {
 
 int address_space::refresh(object& o) {
   if (in_forked_child()) return -EIO;
+  if (o.is_managed && o.file != nullptr && o.file->is_written_back()) return -EOPNOTSUPP;
   return drop(o, false);
 }
 
@@ -158,11 +160,11 @@ int address_space::drop(object& o, bool also_changed) try {
     return -ESTALE;
   }
   if (!also_changed && f.seen == now) return 0;
-  if (o.is_read_only()) leave_file_windows(lock, o);
+  if (o.shows_file()) leave_file_windows(lock, o);
   auto const seen = settled_version(*f.file);
   if (int const error = drop_bytes(o, also_changed); error != 0) return error;
   f.seen = seen;
-  return 0;
+  return o.is_managed ? fill(lock, o, f.units_of(0, o.bytes)) : 0;
 } catch (std::bad_alloc const&) {
   return -ENOMEM;
 }
@@ -183,7 +185,7 @@ int address_space::drop_bytes(object& o, bool also_changed) {
   std::vector<block_run> closed;
   for (auto const& run : dropped.runs()) {
     absent.add(run);
-    if (o.is_read_only()) continue;
+    if (o.is_read_only() || o.is_managed) continue;
     // The whole blocks of these units.
     auto const blocks =
         o.blocks_of(run.first * f.unit_bytes,
@@ -271,6 +273,7 @@ std::vector<byte_run> address_space::unwritten(object const& o) const {
   quiet_lock const lock(mutex_);
   std::vector<byte_run> all;
   if (o.file == nullptr || !o.file->is_written_back()) return all;
+  if (o.is_managed) return {{0, o.bytes}};  // nobody sees what is written
   auto const add = [&](block_run r) { all.push_back(o.bytes_in(r)); };
   block_runs others;
   for (auto const& run : o.file->changed.runs()) others.add(run);

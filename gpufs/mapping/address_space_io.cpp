@@ -66,7 +66,7 @@ object* address_space::wait_for_bytes(quiet_lock& lock, std::uint64_t at, std::u
     object* const o = wait_for_calls(lock, at, bytes, writes);
     if (o == nullptr || (writes && o->is_read_only())) return nullptr;
     auto const blocks = o->blocks_of(at - o->offset, bytes);
-    if (has_failed_ || o->is_read_only() || !o->lacks(blocks)) return o;
+    if (has_failed_ || o->shows_file() || !o->lacks(blocks)) return o;
     error = bring(lock, *o, blocks);
     if (error != 0) return nullptr;
   }
@@ -166,7 +166,7 @@ int address_space::gather(std::uint64_t at, staging_piece& to, std::uint64_t byt
   int error = 0;
   object* const o = wait_for_bytes(lock, at, bytes, false, error);
   if (o == nullptr) return error != 0 ? error : -EFAULT;
-  if (o->is_read_only()) {
+  if (o->shows_file()) {
     // Not from the mapping: if the file has become shorter, that would raise SIGBUS. The object may
     // go meanwhile, the file stays.
     auto const file = o->file->file;

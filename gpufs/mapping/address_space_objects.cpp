@@ -47,6 +47,7 @@ std::uint64_t room_for(std::uint64_t bytes) {
 }  // namespace
 
 coherence_protocol address_space::protocol_for(map_options const& options) const {
+  if (range_.is_managed()) return coherence_protocol::rolling;  // it does not matter
   return options.protocol.value_or(settings_.protocol);
 }
 
@@ -61,14 +62,14 @@ object& address_space::add(std::uint64_t bytes, map_options const& options,
   device_scope const here(device_);
   // Written so that no sum overflows.
   std::uint64_t const room = bytes <= range_.bytes() ? room_for(bytes) : ~0ull;
-  auto const offset = room == ~0ull ? std::nullopt : free_.take(room);
   // Of a file: its path.
   bool const is_file = file != nullptr;
   std::string const name = is_file ? file->file->name() : "shared memory";
+  auto const offset = room == ~0ull ? std::nullopt : take_room(room, name);
   if (!offset)
     throw shared_memory_error(
         ENOMEM, fmt::format("{}: no {} addresses in a row; raise address_space", name, bytes));
-  auto const protocol = protocol_for(options);
+  auto const protocol = range_.is_managed() ? coherence_protocol::batch : protocol_for(options);
   auto const block = options.block.value_or(settings_.coherence_block);
   try {
     auto& o = objects_
@@ -93,13 +94,18 @@ object& address_space::add(std::uint64_t bytes, map_options const& options,
       objects_.erase(made);
     }
     range_.detach(*offset, bytes);
-    free_.give_back(*offset, room);
+    give_back_room(*offset, room);
     throw shared_memory_error(ENOMEM, is_file ? name + ": " + e.what() : e.what());
   }
 }
 
 // Memory, states and protection at first.
 void address_space::set_up(object& o) {
+  if (range_.is_managed()) {
+    set_up_managed(o);
+    if (o.file != nullptr) set_up_file(o);
+    return;
+  }
   if (o.is_read_only())
     range_.attach_file(o.offset, o.bytes, o.file->file->descriptor(), o.file->offset);
   else
@@ -194,7 +200,7 @@ void address_space::forget(quiet_lock& lock, object& o) noexcept {
     file.reset();
   });
   try {
-    free_.give_back(offset, room);
+    give_back_room(offset, room);
   } catch (std::bad_alloc const&) {  // nobody gets these addresses any more
   }
   --tiers_.forgetting;

@@ -129,7 +129,7 @@ bool address_space::can_move(object const& o, block_run blocks) const {
 // `cuts`: how often the caller's plans have been cut short.
 int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_bytes missing,
                              std::size_t& cuts) {
-  if (tiers_.single_chunks == 0 && !tiers_.has_host_advice) return 0;
+  if (range_.is_managed() || (tiers_.single_chunks == 0 && !tiers_.has_host_advice)) return 0;
   bool const may_wait = missing == missing_bytes::bring;
   if (tiers_.is_placing) {
     if (!may_wait) return -EAGAIN;

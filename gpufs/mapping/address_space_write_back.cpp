@@ -76,6 +76,7 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) try 
   std::vector<write_piece> pieces;
   try {
     auto const sent = has_failed_ ? block_run{0, 0} : blocks;
+    if (o.is_managed) count_all_as_changed(o, sent);
     if (!close_written(o, sent)) {
       note_error(o, what.first, -ENOMEM);
       return -ENOMEM;

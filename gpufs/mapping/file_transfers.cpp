@@ -113,16 +113,20 @@ int file_transfers::start_read(object const& o, fill_piece const& piece, file_la
 }
 
 // The bytes go to the CPU's side. The device sees them in pinned memory, where it hashes them.
+// Managed memory is not read into: O_DIRECT would pin pages that the driver may move.
 int file_transfers::start_at_host(object const& o, fill_piece const& piece, file_lane& lane,
                                   staging_piece& to, bool& is_direct) {
   auto const& f = *o.file;
   auto const [first, last] = piece.bytes;
   std::span const target(range_.host_bytes(o.offset + first), last - first);
-  if (!o.is_read_only()) {
+  if (!o.shows_file()) {
+    auto const read = o.is_managed ? std::span(to.bytes.data(), target.size()) : target;
     if (piece.source == fill_source::unwritten)
       put_unwritten(target, f.unwritten_key, (f.offset + first) / sizeof(std::uint64_t));
-    else if (int const error = read_piece(f, piece, target, is_direct); error != 0)
+    else if (int const error = read_piece(f, piece, read, is_direct); error != 0)
       return error;
+    else if (o.is_managed)
+      std::ranges::copy(read, target.begin());
   }
   if (f.known.size() != 0) {
     auto const pages = file_pages_of(piece.bytes);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
+#include <utility>
 
 #include <sys/mman.h>
 
@@ -16,7 +17,7 @@ using device_memory::host_page;
 using device_memory::shared_range;
 
 guarded_range::guarded_range(std::uint64_t bytes, bool by_userfaultfd) : shared_range(bytes) {
-  if (!by_userfaultfd) return;
+  if (!by_userfaultfd || is_managed()) return;
   try {
     faults_ = std::make_unique<user_fault_file const>();
   } catch (device_error const& e) {
@@ -46,7 +47,23 @@ void guarded_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
   set_caught(at, bytes, host_access::read);
 }
 
+std::uint64_t guarded_range::attach_managed(std::uint64_t bytes) {
+  device_memory::managed_memory memory(bytes);
+  auto const at = std::uint64_t(memory.data() - base());
+  quiet_lock const lock(mutex_);
+  managed_.emplace(at, std::move(memory));
+  return at;
+}
+
 void guarded_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
+  if (is_managed()) {
+    // A GPU may wait for kernels when it is given back.
+    auto const memory = [&] {
+      quiet_lock const lock(mutex_);
+      return managed_.extract(at);
+    }();
+    return;
+  }
   try {
     quiet_lock const lock(mutex_);
     forget(pages_of(at, bytes));
@@ -57,6 +74,7 @@ void guarded_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
 }
 
 void guarded_range::begin_use(std::uint64_t at, std::uint64_t bytes, bool writes) {
+  if (is_managed()) return;
   if constexpr (hands_over) {
     quiet_lock const lock(mutex_);
     forget(pages_of(at, bytes));
@@ -66,6 +84,7 @@ void guarded_range::begin_use(std::uint64_t at, std::uint64_t bytes, bool writes
 
 // A file's pages have protections.
 bool guarded_range::end_use(std::uint64_t at, std::uint64_t bytes) noexcept {
+  if (is_managed()) return true;
   if (!shared_range::end_use(at, bytes)) return false;
   if constexpr (hands_over) {
     quiet_lock const lock(mutex_);
@@ -156,6 +175,7 @@ void guarded_range::widen(block_run pages) {
 }
 
 int guarded_range::protect(std::uint64_t at, std::uint64_t bytes, host_access to) noexcept try {
+  if (is_managed()) return 0;
   if (faults_ == nullptr) return shared_range::protect(at, bytes, to);
   quiet_lock const lock(mutex_);
   auto const pages = pages_of(at, bytes);
@@ -210,7 +230,7 @@ void guarded_range::populate(std::uint64_t at, std::uint64_t bytes) noexcept try
 
 bool guarded_range::stops_system_calls() const {
   quiet_lock const lock(mutex_);
-  return faults_ != nullptr && !has_given_up_;
+  return is_managed() || (faults_ != nullptr && !has_given_up_);
 }
 
 }  // namespace gpufs::shared

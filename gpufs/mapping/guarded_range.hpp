@@ -1,11 +1,13 @@
 // A shared range whose pages are protected by userfaultfd instead of mprotect(), where asked for.
 #pragma once
 
+#include <gpufs/device/managed_memory.hpp>
 #include <gpufs/device/shared_range.hpp>
 #include <gpufs/mapping/block_runs.hpp>
 #include <gpufs/mapping/user_fault_file.hpp>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,7 +25,8 @@ namespace gpufs::shared {
 /// under way a page allows less, never more.
 class guarded_range : public device_memory::shared_range {
  public:
-  /// As shared_range's. If userfaultfd is asked for and refused, it uses mprotect().
+  /// As shared_range's. If userfaultfd is asked for and refused, it uses mprotect(). With
+  /// all_addresses: objects lie in managed memory, and the CPU may always do everything.
   guarded_range(std::uint64_t bytes, bool by_userfaultfd);
 
   /// Null: protections and SIGSEGV do all.
@@ -32,6 +35,10 @@ class guarded_range : public device_memory::shared_range {
   [[nodiscard]] bool stops_system_calls() const;
   /// Why userfaultfd was refused, or nothing.
   [[nodiscard]] std::string const& why_no_user_faults() const { return why_not_; }
+
+  [[nodiscard]] bool is_managed() const { return bytes() + granularity == all_addresses; }
+  /// Managed: makes `bytes` zeros, and returns their place. Until detach(). Throws device_error.
+  [[nodiscard]] std::uint64_t attach_managed(std::uint64_t bytes);
 
   // These are shared_range's, and have its contracts.
   void attach(std::uint64_t at, std::uint64_t bytes);
@@ -78,6 +85,7 @@ class guarded_range : public device_memory::shared_range {
   block_runs caught_;     ///< pages of memory files that userfaultfd protects
   block_runs readable_;   ///< of these, what the CPU may read
   block_runs writable_;   ///< of these, what the CPU may write
+  std::map<std::uint64_t, device_memory::managed_memory> managed_;  ///< by their place
 };
 
 }  // namespace gpufs::shared

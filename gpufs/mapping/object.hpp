@@ -88,6 +88,8 @@ struct object {
   bool is_changed = false;
   /// It is being removed: calls that declare nothing do not use it any more.
   bool is_going = false;
+  /// The driver moves its bytes. It has one memory: blocks are single, states are not kept.
+  bool is_managed = false;
   mapping_statistics counts = {};
   std::unique_ptr<file_side> file = {};  ///< null: an anonymous object that does not spill
 
@@ -95,8 +97,9 @@ struct object {
   [[nodiscard]] std::string name() const {
     return file != nullptr && file->file != nullptr ? file->file->name() : "an anonymous object";
   }
-  /// The CPU's side is the file itself.
   [[nodiscard]] bool is_read_only() const { return file != nullptr && file->use == access::read; }
+  /// The CPU's side is the file itself.
+  [[nodiscard]] bool shows_file() const { return is_read_only() && !is_managed; }
   /// Of a batch object: whether the device has its bytes, also if it has them for a call that may
   /// still be cancelled.
   [[nodiscard]] bool is_sent() const {
@@ -140,7 +143,9 @@ struct object {
     return {r.first * block_bytes, r.first * block_bytes + bytes_of(r)};
   }
   /// Whether the first write of the CPU to a block must be seen, as it is written back.
-  [[nodiscard]] bool is_caught() const { return file != nullptr && file->is_written_back(); }
+  [[nodiscard]] bool is_caught() const {
+    return file != nullptr && file->is_written_back() && !is_managed;
+  }
   /// The blocks of chunk `i`, its bytes from the begin of the object, and what it takes of memory.
   [[nodiscard]] block_run blocks_of_chunk(std::size_t i) const {
     std::uint64_t const per_chunk = std::max<std::uint64_t>(chunk_bytes / block_bytes, 1);

@@ -86,6 +86,12 @@ std::vector<mapping_setting> protocol_settings() {
 /// Memory.
 std::vector<mapping_setting> memory_settings() {
   return {
+      choice<memory_backing>(
+          "backing",
+          "what memory objects lie in: auto = memory of their own for the CPU and the GPU; managed "
+          "= CUDA's managed memory",
+          &mapping_config::backing,
+          {{"auto", memory_backing::automatic}, {"managed", memory_backing::managed}}),
       expert(size("address_space", "bytes of addresses for all objects, a multiple of 2M",
                   &mapping_config::address_space,
                   {.low = device_memory::shared_range::least_bytes,

@@ -41,7 +41,7 @@ std::optional<memory_place> place_of(address_space const& space, void const* add
   auto const first = reinterpret_cast<std::uintptr_t>(address);
   auto const base = reinterpret_cast<std::uintptr_t>(space.base());
   if (bytes > ~0ull - first) return std::nullopt;
-  if (first >= base + space.reserved() || first + bytes <= base)
+  if (!space.has_addresses(address, bytes))
     return memory_place{static_cast<std::byte*>(const_cast<void*>(address)), 0};
   auto const found = space.find(first);
   if (found.bytes == 0 || bytes > found.offset + found.bytes - (first - base)) return std::nullopt;

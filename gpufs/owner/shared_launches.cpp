@@ -50,12 +50,10 @@ struct living_spaces {
   /// The one that has an address, for calls of this process.
   std::shared_ptr<address_space> at(void const* address) {
     std::lock_guard const lock(mutex);
-    auto const wanted = reinterpret_cast<std::uintptr_t>(address);
     for (auto const& s : all) {
       auto space = s.lock();
       if (space == nullptr || space->in_forked_child()) continue;
-      if (wanted - reinterpret_cast<std::uintptr_t>(space->base()) < space->reserved())
-        return space;
+      if (space->has_addresses(address, 1)) return space;
     }
     return nullptr;
   }

@@ -99,6 +99,7 @@ class mapping {
   /// see the file where they have written back. May wait for kernels if the object is only read and
   /// has bytes in memory_tiers::host. Returns 0, or
   ///   -EBUSY a call uses the object | -ESTALE the file became shorter | -EIO | -errno as fstat(2)
+  ///   -EOPNOTSUPP managed memory of an object that is written
   int refresh();
 
   /// Drops what was changed and not written back. Later calls and touches see the file as with
@@ -109,7 +110,7 @@ class mapping {
   /// stays. With the use that the object has: as write_back(). Returns 0, as sync() or refresh(),
   /// or
   ///   -EINVAL an anonymous or scratch object | -EBUSY another object writes to it, or it was
-  ///   written meanwhile | -EACCES, ... as open(2)
+  ///   written meanwhile | -EOPNOTSUPP managed memory | -EACCES, ... as open(2)
   int remap(access use);
 
   /// The errors of the file so far, with its path and the offset, a line each.
@@ -149,8 +150,9 @@ struct shared_place {
 
 /// An address space of objects on one device. Any host thread calls its members.
 ///
-/// While it lives, gpufs catches SIGSEGV. Faults outside of its objects go to the handler that was
-/// there before. Plain launches by gpufs::launch() use all objects of all address spaces.
+/// While it lives, gpufs catches SIGSEGV, unless its memory is managed. Faults outside of its
+/// objects go to the handler that was there before. Plain launches by gpufs::launch() use all
+/// objects of all address spaces.
 ///
 /// In a child of fork() objects cannot be used, and the destructors do nothing. The service thread
 /// allocates memory: a signal handler that interrupts malloc() or a call of CUDA and then waits for
@@ -172,14 +174,14 @@ class shared_memory {
   [[nodiscard]] mapping allocate(std::uint64_t bytes, map_options const& options = {});
 
   /// Makes an object of bytes of a file, which are read when a call or a CPU thread needs them, or
-  /// from now on (map_options::eager).
+  /// from now on (map_options::eager). Managed memory: now.
   ///
   /// A process has one writable object of a file at a time. Other processes see what is written
   /// back, and this object sees what they write before its bytes are read, or after refresh().
   ///
   /// Throws config_error for bad options, and shared_memory_error with the path:
   ///   EINVAL no bytes, bad offset, zero byte in path, beyond the end | EBUSY has a writable object
-  ///   ENOMEM | ENOSPC | EISDIR, EOPNOTSUPP no regular file | EACCES, ENOENT, ... as open(2)
+  ///   ENOMEM | ENOSPC | EISDIR, EOPNOTSUPP no regular file | EACCES, ... as open(2), pread(2)
   [[nodiscard]] mapping map(std::string const& path, map_options const& options = {});
   /// The same for the file behind an open descriptor, which may be closed then. EBADF: it is not
   /// open.

@@ -41,6 +41,12 @@ enum class write_detection { hash, all };
 ///            Where that is missing it is signal, and shared_memory::notes() says why.
 enum class fault_handling { automatic, signal, userfault };
 
+/// What memory objects lie in.
+/// automatic  The CPU's bytes and the GPU's have memory of their own, as the protocols say.
+/// managed    CUDA's managed memory, which the driver moves page by page, also if it is more than
+///            the GPU has. docs/mapping.md says what has no effect then, and what is refused.
+enum class memory_backing { automatic, managed };
+
 /// Value of mapping_config::coherence_block and map_options::block: 2 MiB, but at most a sixteenth
 /// of the object and at least 64 KiB.
 inline constexpr std::uint64_t block_automatic = 0;
@@ -59,6 +65,9 @@ inline constexpr std::uint64_t chunk_automatic = 0;
 
 /// Every setting of a shared_memory with its default. The constructor calls validate().
 struct mapping_config {
+  /// What memory objects lie in.
+  memory_backing backing = memory_backing::automatic;
+
   /// Bytes of addresses for all objects, from 64 GiB to 64 TiB, a multiple of 2 MiB. If the system
   /// refuses them, half of them are tried, down to 64 GiB; see shared_memory::notes().
   std::uint64_t address_space = 16ull << 40;

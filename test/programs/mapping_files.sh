@@ -24,6 +24,7 @@ for workload in $("$program" list | sed -n 's/^\([^ ][^ ]*\) .*/\1/p'); do
   "$program" list | grep -A1 "^$workload " | grep -q " footprint " || continue
   verified 3 "$workload" --variant naive,hand,shared
   verified 1 "$workload" --variant shared --declare
+  verified 1 "$workload" --variant shared --backing managed
   verified 2 "$workload" --variant hand,shared --seed 7 --cold
   timeout 300 "$program" "$workload" --variant cpu --folder "$folder/files" >/dev/null ||
     complain "$workload --variant cpu"

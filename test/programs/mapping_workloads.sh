@@ -27,6 +27,7 @@ for workload in $("$program" list | sed -n 's/^\([^ ][^ ]*\) .*/\1/p'); do
     verified 2 "$workload" --variant shared --block 4K --rolling 3,auto $declare
   done
   verified 2 "$workload" --variant hand,shared --seed 7
+  verified 2 "$workload" --variant shared --backing managed,auto --declare
   "$program" "$workload" --variant cpu >/dev/null || complain "$workload --variant cpu"
 done
 # Each object has its ratio, also if the hand-written variant comes last.
@@ -46,6 +47,9 @@ refuses "none: no such workload, must be one of vecadd" none
 refuses "--variant=naked: must be one of naive, hand, managed, shared, cpu" vecadd --variant naked
 refuses "--variant=naive: vecadd has no files, must be one of hand, shared, cpu" \
   vecadd --variant naive
+refuses "--backing=none: must be one of auto, managed" vecadd --backing none
+refuses "--protocol=lazy: is of --backing=auto" vecadd --backing managed --protocol lazy
+refuses "--backing=managed: is of --variant=shared" vecadd --variant hand --backing managed
 refuses "--protocol=eager: must be one of batch, lazy, rolling" vecadd --protocol eager
 refuses "--set=m=1: must be NAME=NUMBER with a name of vecadd: n stride" vecadd --set m=1
 refuses "--runs=0: must be from 1 to 1000" vecadd --runs 0

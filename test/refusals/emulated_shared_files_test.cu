@@ -62,13 +62,16 @@ __global__ void copy_words(std::uint32_t* to, std::uint32_t const* from, std::ui
   for (auto i = thread_number(); i < n; i += thread_count()) to[i] = from[i];
 }
 
+enum class memory_kind { roomy, tight, managed };
+
 class program {
  public:
-  program(int outcome, bool is_tight) : outcome_(outcome) {
-    if (is_tight) {  // one object in device memory, two at the host
+  program(int outcome, memory_kind kind) : outcome_(outcome) {
+    if (kind == memory_kind::tight) {  // one object in device memory, two at the host
       settings_.device_memory = 2 << 20;
       settings_.host_memory = 4 << 20;
     }
+    if (kind == memory_kind::managed) settings_.backing = memory_backing::managed;
     settings_.coherence_block = 16 << 10;
     settings_.fill_threads = 2;
   }
@@ -119,12 +122,17 @@ class program {
     change_by_cpu();
     must(library([&] { return both_.write_back(); }), "write_back");
     changed_.is_promised();
-    must(library([&] { return both_.refresh(); }), "refresh");
+    if (!is_managed()) must(library([&] { return both_.refresh(); }), "refresh");
     must(library([&] { return both_.acquire(0, bytes, access::read); }), "acquire");
     CHECK(std::equal(changed_.now.begin(), changed_.now.end(), both_.as<std::uint32_t>()));
-    must(library([&] { return out_.remap(access::read_write); }), "remap");
+    if (is_managed())
+      must(library([&] { return out_.sync(); }), "sync");
+    else
+      must(library([&] { return out_.remap(access::read_write); }), "remap");
     made_.is_promised();
   }
+
+  [[nodiscard]] bool is_managed() const { return settings_.backing == memory_backing::managed; }
 
   void launch_mixed() {
     words mixed = changed_.now, made = made_.now;
@@ -163,8 +171,11 @@ class program {
 }  // namespace
 
 TEST_CASE("shared files: every call is refused at each place") {
-  sweep_calls([](int outcome) { program(outcome, false).run(); });
+  sweep_calls([](int outcome) { program(outcome, memory_kind::roomy).run(); });
 }
 TEST_CASE("shared files: the same where they do not fit into device memory") {
-  sweep_calls([](int outcome) { program(outcome, true).run(); });
+  sweep_calls([](int outcome) { program(outcome, memory_kind::tight).run(); });
+}
+TEST_CASE("shared files: the same in managed memory") {
+  sweep_calls([](int outcome) { program(outcome, memory_kind::managed).run(); });
 }

@@ -29,7 +29,8 @@ namespace {
 using cuda_device::check;
 
 constexpr char remedy[] =
-    "; lower address_space, or raise the limits on memory and files (ulimit -v, -f)";
+    "; lower address_space, or raise the limits on memory and files (ulimit -v, -f), or set "
+    "backing = managed";
 
 [[noreturn]] void fail(char const* what) {
   throw device_error(std::string("shared memory: ") + what + ": " + std::strerror(errno) + remedy);
@@ -88,6 +89,7 @@ struct shared_range::implementation {
 
 shared_range::shared_range(std::uint64_t bytes) {
   check(cudaFree(nullptr), "cudaFree");  // makes the context, which the driver's calls need
+  if (takes_all_addresses(bytes)) return;
   implementation_ = std::make_unique<implementation>();
   auto& own = *implementation_;
   check(cudaGetDevice(&own.device), "cudaGetDevice");
@@ -105,7 +107,13 @@ shared_range::shared_range(std::uint64_t bytes) {
         ::madvise(alias, bytes_, MADV_DONTDUMP);
         base_ = device_ = reinterpret_cast<std::byte*>(own.reserved);
         host_ = static_cast<std::byte*>(alias);
-        return;
+        try {
+          test_sides();
+          return;
+        } catch (...) {
+          give_up_addresses();
+          throw;
+        }
       }
       own.cuda.release_addresses(own.reserved, bytes_);
     }
@@ -116,7 +124,10 @@ shared_range::shared_range(std::uint64_t bytes) {
 }
 
 shared_range::~shared_range() {
-  if (cuda_device::in_forked_child()) return;
+  if (implementation_ != nullptr && !cuda_device::in_forked_child()) give_up_addresses();
+}
+
+void shared_range::give_up_addresses() noexcept {
   ::munmap(host_, bytes_);
   // Frees what lies on the CPU's side, too. Objects have left mappings without access there.
   implementation_->cuda.release_addresses(implementation_->reserved, bytes_);
@@ -274,21 +285,5 @@ void shared_range::drop_host(std::uint64_t at, std::uint64_t bytes) noexcept {
 // CPU and GPU have page tables of their own.
 void shared_range::begin_use(std::uint64_t, std::uint64_t, bool) {}
 bool shared_range::end_use(std::uint64_t, std::uint64_t) noexcept { return true; }
-
-bool is_captured(stream& on) {
-  if (cuda_device::in_forked_child()) return false;  // the caller refuses, and needs no device
-  auto status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(on.native(), &status), "cudaStreamIsCapturing");
-  return status != cudaStreamCaptureStatusNone;
-}
-
-std::uint64_t free_device_bytes() {
-  std::size_t free = 0, all = 0;
-  check(cudaMemGetInfo(&free, &all), "cudaMemGetInfo");
-  return free;
-}
-
-bool in_kernel() noexcept { return false; }
-bool runs_kernels(pid_t) noexcept { return false; }
 
 }  // namespace gpufs::device_memory

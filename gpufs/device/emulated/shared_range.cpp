@@ -135,6 +135,7 @@ struct shared_range::implementation {
 
 shared_range::shared_range(std::uint64_t bytes)
     : implementation_(std::make_unique<implementation>()) {
+  if (takes_all_addresses(bytes)) return;
   auto& files = *implementation_;
   files.host_file = ::memfd_create("gpufs shared, host", MFD_CLOEXEC);
   if (files.host_file < 0) fail("memfd_create");
@@ -166,7 +167,9 @@ shared_range::shared_range(std::uint64_t bytes)
   }
 }
 
-shared_range::~shared_range() { ::munmap(reserved_, 3 * bytes_ + granularity); }
+shared_range::~shared_range() {
+  if (reserved_ != nullptr) ::munmap(reserved_, 3 * bytes_ + granularity);
+}
 
 void shared_range::attach(std::uint64_t at, std::uint64_t bytes) {
   if (map(base_ + at, rounded_up(bytes, host_page), PROT_READ, MAP_SHARED | MAP_FIXED,
