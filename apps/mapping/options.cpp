@@ -190,6 +190,9 @@ void add_options(CLI::App& app, options& o) {
       ->capture_default_str();
   app.add_option("--spill-dir", o.spill_dir,
                  "of shared: folder for scratch that --host-memory does not hold; none by default");
+  app.add_option("--profile", o.profile,
+                 "of shared in programs with files, with --declare: file of what launches touch; "
+                 "written with --backing managed, used otherwise");
   app.add_option("--device-memory", o.device_memory,
                  "of shared, and of managed in programs with files: most GPU memory; 0: what is "
                  "free")
@@ -239,6 +242,12 @@ setup setup_of(options const& o, description const& of) {
                              ? host_memory_automatic
                              : size_option("--host-memory", o.host_memory, 0, 1ull << 48);
   s.memory.spill_dir = o.spill_dir;
+  if (!o.profile.empty() && !(of.has_files && o.declare))
+    throw usage_error(
+        fmt::format("--profile={}: must be left out, or beside --declare and a "
+                    "workload with files",
+                    o.profile));
+  s.memory.mapping_profile = o.profile;
   s.is_eager = !o.no_eager;
   s.memory.chunk_size = chunk_of(o.chunk);
   bool const is_paper = o.size == "paper";

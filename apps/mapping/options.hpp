@@ -62,6 +62,7 @@ struct options {
   std::string device_memory = "0";
   std::string host_memory = "auto";
   std::string spill_dir;
+  std::string profile;
   std::string chunk = "auto";
   std::string json_file;
   std::uint64_t seed = 42;

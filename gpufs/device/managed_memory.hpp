@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace gpufs::device_memory {
 
@@ -25,6 +26,14 @@ class managed_memory {
     auto const at = reinterpret_cast<std::uintptr_t>(all_);
     return all_ + (rounded_up(at, shared_range::granularity) - at);
   }
+
+  /// It is seen from now on what the device touches of bytes [first, end). Nobody else uses them
+  /// until touched_units(). GPU: all of them get memory of the host. Throws device_error.
+  void watch(std::uint64_t first, std::uint64_t end) const;
+  /// The units of shared_range::granularity that have bytes which it has touched since. Throws
+  /// device_error.
+  [[nodiscard]] std::vector<std::uint64_t> touched_units(std::uint64_t first,
+                                                         std::uint64_t end) const;
 
  private:
   std::byte* all_ = nullptr;

@@ -24,7 +24,8 @@ std::uint64_t memory_of_host() {
 
 }  // namespace
 
-address_space::address_space(mapping_config const& settings, spill_file_maker spill_files)
+address_space::address_space(mapping_config const& settings, spill_file_maker spill_files,
+                             profile_keeper profile)
     : settings_(settings),
       device_(current_device_number()),
       range_(settings.backing == memory_backing::managed
@@ -42,7 +43,8 @@ address_space::address_space(mapping_config const& settings, spill_file_maker sp
              .budgets = {settings.device_memory != 0 ? settings.device_memory
                                                      : device_memory::free_device_bytes() / 10 * 9,
                          settings.host_memory != host_memory_automatic ? settings.host_memory
-                                                                       : memory_of_host() / 4}} {
+                                                                       : memory_of_host() / 4}},
+      profile_(std::move(profile)) {
   tiers_.most_at_host = tiers_.budgets.host;
   if (!range_.is_managed()) guard_.emplace(range_.base(), range_.bytes(), faults_);
   if (range_.bytes() < settings.address_space)

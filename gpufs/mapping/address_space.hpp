@@ -13,6 +13,7 @@
 #include <gpufs/mapping/file_transfers.hpp>
 #include <gpufs/mapping/glimpse_clock.hpp>
 #include <gpufs/mapping/guard.hpp>
+#include <gpufs/mapping/profile_keeper.hpp>
 #include <gpufs/mapping/quiet_lock.hpp>
 #include <gpufs/mapping/requests.hpp>
 #include <gpufs/mapping/staging.hpp>
@@ -44,7 +45,8 @@ namespace gpufs::shared {
 class address_space {
  public:
   /// Throws as shared_memory's constructor. The settings are valid.
-  address_space(mapping_config const& settings, spill_file_maker spill_files);
+  address_space(mapping_config const& settings, spill_file_maker spill_files,
+                profile_keeper profile);
   /// Waits for calls. All objects are gone.
   ~address_space();
 
@@ -88,6 +90,13 @@ class address_space {
   /// What a call uses that names bytes by their address: those that lie in the object that has the
   /// first one. Nothing: there is none, or no byte.
   [[nodiscard]] std::optional<part> part_at(void const* first, std::uint64_t bytes, bool writes);
+  /// Of a launch that has a name, in this order. Before it begins: chunks that such launches touch
+  /// are wanted in device memory; managed memory: waits for other calls.
+  void expect_launch(parts_of_call const& parts, std::string const& name) noexcept;
+  /// Since it has begun. Returns whether it is seen what the launch touches.
+  bool watch_launch(parts_of_call const& parts) noexcept;
+  /// Then, when the launch has ended, and before the call does.
+  void keep_touches(parts_of_call const& parts, std::string const& name) noexcept;
   /// Ends the call behind the work that the stream has so far.
   void end_behind(stream& on, std::int64_t call) noexcept;
   /// Ends a call for which nothing was launched: what the CPU has of batch objects stays the
@@ -178,6 +187,10 @@ class address_space {
   void drop_uses(std::int64_t call) noexcept;
   void fail() noexcept;
   static int lacks_memory() noexcept;
+  struct declared_object;
+  [[nodiscard]] std::vector<declared_object> declared(parts_of_call const& parts);
+  void note_profile(std::string const& what);
+  [[nodiscard]] static bool heat_chunks(object& o, block_runs const& units);
   void count_call(used_objects const& all, bool is_declared);
   void end_use(object& o, block_run r);
   object* object_at(std::uint64_t offset);
@@ -266,6 +279,7 @@ class address_space {
   std::int64_t last_call_ = 0;
   std::set<std::int64_t> ending_;  ///< calls that have a mark behind them, which is not reached
   tier_account tiers_;
+  profile_keeper profile_;
   static inline thread_local std::string why_refused_;
   std::string to_say_;
   std::vector<bytes_ahead> ahead_;  ///< since the service thread looked last

@@ -84,7 +84,8 @@ address_space::placed_chunks address_space::all_chunks(used_objects const& all) 
                             .is_needed = is_needed,
                             .is_fixed = waiting.overlaps(o.blocks_of_chunk(i)),
                             .position = double(i + 1) / count,
-                            .last_call = c.last_call});
+                            .last_call = c.last_call,
+                            .heat = c.heat});
       found.which.emplace_back(&o, i);
     }
   }

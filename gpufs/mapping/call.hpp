@@ -34,6 +34,12 @@ class call {
   }
   /// Bytes of files are read here, so that signals come through meanwhile.
   int prepare() { return space_->prepare(parts_); }
+  /// Of a launch that has a name, in turn as those of address_space.
+  void expect(std::string const& name) noexcept { space_->expect_launch(parts_, name); }
+  bool watch() noexcept { return number_ > 0 && space_->watch_launch(parts_); }
+  void keep_touches(std::string const& name) noexcept {
+    if (number_ > 0) space_->keep_touches(parts_, name);
+  }
   void end_behind(stream& on) noexcept {
     if (number_ > 0) space_->end_behind(on, std::exchange(number_, 0));
   }

@@ -55,6 +55,11 @@ std::uint64_t guarded_range::attach_managed(std::uint64_t bytes) {
   return at;
 }
 
+device_memory::managed_memory const& guarded_range::managed_at(std::uint64_t at) const {
+  quiet_lock const lock(mutex_);
+  return managed_.at(at);
+}
+
 void guarded_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
   if (is_managed()) {
     // A GPU may wait for kernels when it is given back.

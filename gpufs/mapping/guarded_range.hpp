@@ -39,6 +39,8 @@ class guarded_range : public device_memory::shared_range {
   [[nodiscard]] bool is_managed() const { return bytes() + granularity == all_addresses; }
   /// Managed: makes `bytes` zeros, and returns their place. Until detach(). Throws device_error.
   [[nodiscard]] std::uint64_t attach_managed(std::uint64_t bytes);
+  /// The memory that it made there.
+  [[nodiscard]] device_memory::managed_memory const& managed_at(std::uint64_t at) const;
 
   // These are shared_range's, and have its contracts.
   void attach(std::uint64_t at, std::uint64_t bytes);

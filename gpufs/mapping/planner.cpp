@@ -10,14 +10,17 @@ namespace {
 
 std::size_t index_of(tier t) { return std::size_t(t); }
 
-int rank(memory_advice a) {
-  switch (a) {
-    case memory_advice::atomics: return 3;
-    case memory_advice::device: return 2;
-    case memory_advice::automatic: return 1;
+constexpr int usual_rank = 1;
+
+// A profile counts where advice says nothing.
+int rank(planned_chunk const& c) {
+  switch (c.advice) {
+    case memory_advice::atomics: return 4;
+    case memory_advice::device: return 3;
+    case memory_advice::automatic: return c.heat > 0 ? 2 : usual_rank;
     case memory_advice::host: return 0;
   }
-  return 1;
+  return usual_rank;
 }
 
 class planner {
@@ -77,7 +80,8 @@ class planner {
     for (std::size_t i = 0; i < chunks_.size(); ++i)
       if (at(i).is_needed) order.push_back(i);
     std::ranges::stable_sort(order, {}, [this](std::size_t i) {
-      return std::tuple(-rank(at(i).advice), at(i).position);
+      bool const is_profiled = at(i).advice == memory_advice::automatic;
+      return std::tuple(-rank(at(i)), is_profiled ? -at(i).heat : 0, at(i).position);
     });
     return order;
   }
@@ -102,7 +106,7 @@ class planner {
   // Puts a chunk that is away to the better place.
   bool place(std::vector<std::size_t> const& order, std::size_t i) {
     auto const& c = at(i);
-    bool const is_asked = rank(c.advice) > rank(memory_advice::automatic);
+    bool const is_asked = rank(c) > usual_rank;
     bool const device = fits(tier::device, c.bytes) || (is_asked && displace(order, i));
     bool const host = fits(tier::host, c.bytes);
     if (!device && !host) return false;
@@ -148,7 +152,7 @@ class planner {
       auto const& c = at(i);
       if (to_[i] != tier::host || c.where != tier::host || c.is_fixed) continue;
       if (c.advice == memory_advice::host) continue;
-      bool const is_asked = rank(c.advice) > rank(memory_advice::automatic);
+      bool const is_asked = rank(c) > usual_rank;
       if (is_asked) {
         assign(i, tier::away);  // what it displaces may take its place
         bool const fits_now = fits(tier::device, c.bytes) || displace(order, i);
@@ -173,8 +177,7 @@ class planner {
     for (auto last = order.rbegin(); last != order.rend() && !fits(tier::device, at(i).bytes);
          ++last) {
       auto const& other = at(*last);
-      if (to_[*last] != tier::device || other.is_fixed || rank(other.advice) >= rank(at(i).advice))
-        continue;
+      if (to_[*last] != tier::device || other.is_fixed || rank(other) >= rank(at(i))) continue;
       if (!fits(tier::host, other.bytes)) break;
       assign(*last, tier::host);
       gone.push_back(*last);
@@ -207,7 +210,7 @@ class planner {
     for (std::size_t i = 0; i < chunks_.size(); ++i)
       if (to_[i] == t && !at(i).is_needed && !at(i).is_fixed) others.push_back(i);
     std::ranges::stable_sort(others, {}, [this](std::size_t i) {
-      return std::tuple(rank(at(i).advice), at(i).last_call, -at(i).position);
+      return std::tuple(rank(at(i)), at(i).last_call, -at(i).position);
     });
     for (auto const i : others) {
       if (held(t) <= budget(t)) return;

@@ -1,8 +1,9 @@
 // Which chunks the device has in its memory, and which it uses at the host. Decided before a
 // launch. No device, no system calls.
 //
-// What a launch uses gets device memory in this order: what advice asks for, then the front of each
-// object, in proportion to its size. What is there stays, as it serves as well as its neighbour:
+// What a launch uses gets device memory in this order: what advice asks for, then what a profile
+// says that launches touch, the densest first, then the front of each object, in proportion to its
+// size. What is there stays, as it serves as well as its neighbour:
 // a program that sweeps over more than fits would find nothing in a least-recently-used order.
 #pragma once
 
@@ -24,6 +25,7 @@ struct planned_chunk {
   bool is_fixed;            ///< it cannot be moved now
   double position;          ///< in its object: 0 the front, 1 the end
   std::uint64_t last_call;  ///< that used it
+  double heat = 0;          ///< the part of it that launches touch, as far as a profile says
 };
 
 struct tier_budgets {

@@ -19,6 +19,7 @@ enum class tier : std::uint8_t { device, host, away };
 struct chunk {
   tier where = tier::away;
   memory_advice advice = memory_advice::automatic;
+  double heat = 0;              ///< the part of it that launches touch, as a profile says
   std::uint64_t last_call = 0;  ///< that used it while anything was not in device memory
   /// It is away, and the CPU's side may have bytes of it that no file has. Of objects that spill.
   bool is_kept = false;

@@ -112,6 +112,10 @@ std::vector<mapping_setting> memory_settings() {
       text("spill_dir",
            "folder for intermediate data that host_memory does not hold; empty: it stays there",
            &mapping_config::spill_dir),
+      text("mapping_profile",
+           "file of what launches touch that have a name, written with backing=managed, used "
+           "otherwise; empty: none",
+           &mapping_config::mapping_profile),
       size_or_auto<chunk_automatic>(
           "chunk_size",
           "bytes that move between GPU memory and the host at once, a power of two from 2M to 1G; "

@@ -1,7 +1,9 @@
 // Launches that declare what they use of shared memory.
 #include <gpufs/mapping.hpp>
 #include <gpufs/mapping/call.hpp>
+#include <gpufs/mapping/launch_profile.hpp>
 #include <gpufs/mapping/quiet_lock.hpp>
+#include <gpufs/mapping/stream_wait.hpp>
 #include <gpufs/owner/shared_launches.hpp>
 
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gpufs {
@@ -64,6 +67,12 @@ shared_call& shared_call::reads_writes(mapping const& m, std::uint64_t first, st
   return add(m, first, bytes, access::read_write);
 }
 
+shared_call& shared_call::profile(std::string name) {
+  if (!shared::is_launch_name(name)) wrong_ = -EINVAL;
+  name_ = std::move(name);
+  return *this;
+}
+
 int shared_call::release() {
   if (wrong_ != 0 || released_) return -EINVAL;
   {
@@ -71,6 +80,14 @@ int shared_call::release() {
     if (device_memory::is_captured(*on_)) return -EBUSY;
   }
   released_ = true;
+  if (name_.empty()) return begin();
+  for (auto const& c : parts_) c->expect(name_);
+  int const result = begin();
+  for (auto const& c : parts_) is_watched_ = (result == 0 && c->watch()) || is_watched_;
+  return result;
+}
+
+int shared_call::begin() {
   if (int const result = begin_all(missing_bytes::refuse); result != -EAGAIN) return result;
   cancel(parts_);  // those that began
   // Bytes of files are read here, so that signals come through meanwhile.
@@ -101,6 +118,10 @@ int shared_call::refused(shared::call const& by, int error) {
 }
 
 void shared_call::launched() noexcept {
+  if (std::exchange(is_watched_, false)) {
+    shared::wait_for_end(*on_);
+    for (auto const& c : parts_) c->keep_touches(name_);
+  }
   for (auto const& c : parts_) c->end_behind(*on_);
 }
 
@@ -115,8 +136,9 @@ void release_or_throw(shared_call& call) {
   if (result == -EINVAL)
     throw shared_memory_error(
         EINVAL,
-        "shared memory: a call declares bytes beyond an object, an empty or a removed mapping, or "
-        "is launched twice; make a shared_call per launch");
+        "shared memory: a call declares bytes beyond an object, an empty or a removed mapping, is "
+        "launched twice, or has a name that is empty, too long or not one line; make a shared_call "
+        "per launch");
   if (result == -EBUSY)
     throw shared_memory_error(
         EBUSY,

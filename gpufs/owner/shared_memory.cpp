@@ -4,6 +4,7 @@
 #include <gpufs/mapping/device_scope.hpp>
 #include <gpufs/mapping/quiet_lock.hpp>
 #include <gpufs/mapping/stream_wait.hpp>
+#include <gpufs/owner/profile_file.hpp>
 #include <gpufs/owner/setting_kinds.hpp>
 #include <gpufs/owner/shared_file.hpp>
 #include <gpufs/owner/shared_launches.hpp>
@@ -158,11 +159,13 @@ shared_memory::shared_memory(mapping_config const& settings) {
   }
   mapping_config chosen = settings;
   chosen.fault_handler = fault_handler_of(settings);
+  auto profile =
+      owner::open_profile(settings.mapping_profile, settings.backing == memory_backing::managed);
   // In a child of fork() threads and device are the parent's: all stays as it is.
-  space_ = std::shared_ptr<address_space>(new address_space(chosen, std::move(spill_files)),
-                                          [](address_space* s) {
-                                            if (!s->in_forked_child()) delete s;
-                                          });
+  space_ = std::shared_ptr<address_space>(
+      new address_space(chosen, std::move(spill_files), std::move(profile)), [](address_space* s) {
+        if (!s->in_forked_child()) delete s;
+      });
   owner::watch_launches(space_);
 }
 

@@ -108,6 +108,11 @@ struct mapping_config {
   /// and lazy objects stay there, too. Source: DRAGON's intermediate data.
   std::string spill_dir = {};
 
+  /// File of what launches touch that have a name (shared_call::profile()), by parts of 2 MiB of
+  /// objects. With managed memory it is found out and kept there, else what it has comes to GPU
+  /// memory first. Empty: none.
+  std::string mapping_profile = {};
+
   /// Objects move between GPU memory and the host by so many bytes: a power of two from 2 MiB to
   /// 1 GiB, or chunk_automatic. At least a block. Batch and lazy objects move as a whole.
   std::uint64_t chunk_size = chunk_automatic;

@@ -16,8 +16,15 @@ __global__ void scale(float const* in, float* out, long n, float f) {
 void declares(gpufs::mapping const& in, gpufs::mapping const& out, unsigned grid, unsigned block,
               long n);
 void declares(gpufs::mapping const& in, gpufs::mapping const& out, unsigned grid, unsigned block,
-              long n){
+              long n) {
 #include "declared_launch.inc"
+}
+
+void has_a_name(gpufs::mapping const& in, gpufs::mapping const& out, unsigned grid, unsigned block,
+                long n);
+void has_a_name(gpufs::mapping const& in, gpufs::mapping const& out, unsigned grid, unsigned block,
+                long n){
+#include "profiled_launch.inc"
 }
 
 gpufs::mapping does_not_wait(gpufs::shared_memory& memory);

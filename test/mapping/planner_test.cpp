@@ -68,6 +68,7 @@ scene random_scene(std::mt19937_64& random, std::uint64_t sizes = 1) {
   for (auto count = below(20); count > 0; --count) {
     planned_chunk c = a_chunk(tier(below(3)), below(2) == 0, double(below(10)) / 10, below(5));
     c.advice = memory_advice(below(4));
+    c.heat = double(below(3)) / 2;
     c.bytes = 2 * mebi * (1 + below(sizes));
     auto const budget = c.where == tier::device ? s.budgets.device : s.budgets.host;
     if (c.where != tier::away && held[std::size_t(c.where)] + c.bytes > budget) continue;
@@ -154,6 +155,28 @@ TEST_CASE("planner: advice comes before the front of objects") {
   all[0].advice = memory_advice::automatic;
   now = placed(all, {4 * mebi, 100 * mebi});
   CHECK(now == std::vector{tier::host, tier::host, tier::device, tier::device});
+}
+
+TEST_CASE("planner: what a profile says comes before the front of objects, and behind advice") {
+  chunks all;
+  add_object(all, tier::away, 5);
+  all[2].heat = 0.5;
+  all[4].heat = 1;
+  CHECK(placed(all, {4 * mebi, 100 * mebi}) ==
+        std::vector{tier::host, tier::host, tier::device, tier::host, tier::device});
+  // The denser one first. Advice says more.
+  CHECK(placed(all, {2 * mebi, 100 * mebi})[4] == tier::device);
+  all[1].advice = memory_advice::device;
+  all[4].advice = memory_advice::host;
+  CHECK(placed(all, {4 * mebi, 100 * mebi}) ==
+        std::vector{tier::host, tier::device, tier::device, tier::host, tier::host});
+  // Also where others have the room already. Then it stays.
+  for (auto& c : all) c.advice = memory_advice::automatic;
+  for (std::size_t i = 0; i < 5; ++i) all[i].where = i < 2 ? tier::device : tier::host;
+  auto const now = placed(all, {4 * mebi, 100 * mebi});
+  CHECK(now == std::vector{tier::host, tier::host, tier::device, tier::host, tier::device});
+  for (std::size_t i = 0; i < 5; ++i) all[i].where = now[i];
+  CHECK(plan_placement(all, {4 * mebi, 100 * mebi}).moves.empty());
 }
 
 TEST_CASE("planner: what the budgets cannot hold is refused, and what is fixed stays") {

@@ -37,6 +37,15 @@ verified 1 binomialOptions --variant shared --set steps=64 --footprint 48K
 verified 1 srad_v2 --variant shared --set iterations=3 --footprint 5M
 verified 1 backprop --variant shared --footprint 40M  # blocks of 1 MiB
 verified 3 vectorAdd --variant naive,hand,shared --set bits=1
+# What launches touch is found, and placed first where not all fits.
+verified 1 outofcore-bfs --variant shared --declare --backing managed --profile "$folder/profile"
+grep -q '^1 [0-9]* 0 offsets edges levels found$' "$folder/profile" ||
+  complain "profile: $(cat "$folder/profile")"
+verified 1 outofcore-bfs --variant shared --declare --profile "$folder/profile" \
+  --device-memory 4M --chunk 2M
+said=$("$program" vectorAdd --profile "$folder/profile" --folder "$folder" 2>&1)
+[[ $said == *"--profile=$folder/profile: must be left out, or beside --declare"* ]] ||
+  complain "profile: $said"
 # Each launch uses four arrays of 17, of some 1.4 MiB. The others are spilled.
 spilled=$("$program" layers --variant shared --declare --footprint 24M --check --json \
   --device-memory 4M --host-memory 4M --chunk 2M --spill-dir "$folder" --folder "$folder/files")

@@ -108,8 +108,9 @@ class file_arrays {
 [[nodiscard]] std::unique_ptr<file_arrays> make_hand_arrays(work_files& files);
 
 /// is_declared: launches declare what they use. is_eager: files are read from map() on.
+/// is_profiled: launches have names.
 struct mapped_how {
-  bool is_declared, is_eager;
+  bool is_declared, is_eager, is_profiled;
 };
 
 /// Mappings of `memory`.

@@ -46,7 +46,8 @@ std::unique_ptr<file_arrays> file_program::make_arrays(session& s) {
     case variant::hand: return make_hand_arrays(files_);
     case variant::managed: return make_managed_arrays(files_, of_.memory.device_memory);
     case variant::shared:
-      return make_shared_arrays(files_, s.memory(), {s.is_declared(), of_.is_eager});
+      return make_shared_arrays(
+          files_, s.memory(), {s.is_declared(), of_.is_eager, !of_.memory.mapping_profile.empty()});
     case variant::cpu: break;
   }
   return nullptr;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -56,6 +57,7 @@ class shared_arrays final : public file_arrays {
   std::unique_ptr<shared_call> declare(std::initializer_list<kernel_use> uses) override {
     if (!how_.is_declared) return nullptr;
     auto call = std::make_unique<shared_call>();
+    if (how_.is_profiled) call->profile(launch_name(uses));
     for (auto const& u : uses) {
       auto const& m = mappings_.at(u.object);
       std::uint64_t const bytes = std::min(u.bytes, m.size() - u.first);
@@ -69,6 +71,13 @@ class shared_arrays final : public file_arrays {
   }
 
  private:
+  // By what it uses: "offsets edges levels found".
+  [[nodiscard]] std::string launch_name(std::initializer_list<kernel_use> uses) const {
+    std::string name;
+    for (auto const& u : uses) name += (name.empty() ? "" : " ") + files_.object(u.object).name;
+    return name;
+  }
+
   mapping make(unsigned i) {
     auto const& o = files_.object(i);
     map_options options;

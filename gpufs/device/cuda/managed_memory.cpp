@@ -1,5 +1,6 @@
 #include <gpufs/device/cuda/check.hpp>
 #include <gpufs/device/managed_memory.hpp>
+#include <gpufs/device/page_entries.hpp>
 
 #include <cuda_runtime_api.h>
 
@@ -24,6 +25,18 @@ managed_memory::managed_memory(std::uint64_t bytes) : bytes_(bytes + shared_rang
 managed_memory::~managed_memory() {
   if (all_ != nullptr && !cuda_device::in_forked_child() && cudaFree(all_) != cudaSuccess)
     cudaGetLastError();
+}
+
+// The driver gives a page that the CPU touches an entry in the CPU's page table, and takes it away
+// when the GPU does.
+void managed_memory::watch(std::uint64_t first, std::uint64_t end) const {
+  for (auto at = first / host_page * host_page; at < end; at += host_page)
+    static_cast<void>(*static_cast<std::byte const volatile*>(data() + at));
+}
+
+std::vector<std::uint64_t> managed_memory::touched_units(std::uint64_t first,
+                                                         std::uint64_t end) const {
+  return units_with_pages(data(), first, end, false);
 }
 
 }  // namespace gpufs::device_memory

@@ -1,5 +1,6 @@
 // A memory file, so that its entries in the page table can be dropped while the bytes stay.
 #include <gpufs/device/managed_memory.hpp>
+#include <gpufs/device/page_entries.hpp>
 
 #include <cerrno>
 #include <cstring>
@@ -39,6 +40,19 @@ managed_memory::managed_memory(std::uint64_t bytes) : bytes_(bytes + shared_rang
 
 managed_memory::~managed_memory() {
   if (all_ != nullptr) ::munmap(all_, bytes_);
+}
+
+// The memory file keeps the bytes. Touches bring entries back, at most those of 64 KiB around.
+void managed_memory::watch(std::uint64_t first, std::uint64_t end) const {
+  first = first / host_page * host_page;
+  if (first < end &&
+      ::madvise(data() + first, rounded_up(end - first, host_page), MADV_DONTNEED) != 0)
+    fail("madvise");
+}
+
+std::vector<std::uint64_t> managed_memory::touched_units(std::uint64_t first,
+                                                         std::uint64_t end) const {
+  return units_with_pages(data(), first, end, true);
 }
 
 }  // namespace gpufs::device_memory

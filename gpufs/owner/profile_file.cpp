@@ -1,0 +1,69 @@
+#include <gpufs/owner/profile_file.hpp>
+#include <gpufs/owner/setting_kinds.hpp>
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include <unistd.h>
+
+namespace gpufs::owner {
+
+namespace {
+
+/// Adds what the file has. Returns why not, or nothing. A file that is missing has nothing.
+std::string read_into(shared::launch_profile& known, std::string const& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file.is_open() && errno == ENOENT) return "";
+  std::ostringstream text;
+  text << file.rdbuf();  // of an empty file: fails, and is not bad
+  if (!file.is_open() || text.bad()) return fmt::format("cannot be read: {}", std::strerror(errno));
+  auto const wrong = known.read(text.str());
+  if (wrong == 0) return "";
+  return fmt::format("line {}: must be NUMBER BYTES PARTS NAME as in 0 8388608 0,2-3 add", wrong);
+}
+
+/// Puts the text in the file's place as a whole.
+std::string replace(std::string const& path, std::string const& text) {
+  auto const beside = fmt::format("{}.{}", path, ::getpid());
+  errno = 0;
+  std::ofstream file(beside, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (file.fail() || std::rename(beside.c_str(), path.c_str()) != 0) {
+    auto const why = fmt::format("cannot be written: {}", std::strerror(errno));
+    ::unlink(beside.c_str());
+    return why;
+  }
+  return "";
+}
+
+std::string keep(shared::launch_profile& known, std::string const& path) {
+  auto why = read_into(known, path);
+  if (why.empty()) why = replace(path, known.text());
+  return why.empty() ? why : fmt::format("{}: {}", path, why);
+}
+
+}  // namespace
+
+shared::profile_keeper open_profile(std::string const& path, bool is_written) {
+  shared::profile_keeper keeper;
+  if (path.empty()) return keeper;
+  // The program may change its folder.
+  auto const file = std::filesystem::absolute(path).string();
+  auto why = read_into(keeper.known, file);
+  if (why.empty() && is_written) why = replace(file, keeper.known.text());
+  if (!why.empty()) reject("mapping_profile", path, fmt::format("a file of profiles ({})", why));
+  keeper.keep = [file](shared::launch_profile& known) { return keep(known, file); };
+  return keeper;
+}
+
+}  // namespace gpufs::owner
