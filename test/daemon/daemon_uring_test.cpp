@@ -96,6 +96,7 @@ TEST_CASE(
   }
   CHECK(mentions(daemon.notes(), "unregistered buffers"));
   CHECK(mentions(daemon.notes(), "locked-memory limit"));
+  CHECK(mentions(daemon.notes(), "lower prefetch_memory or staging_size"));
   CHECK(mentions(daemon.notes(), "unregistered files"));
   CHECK(daemon.notes().size() - daemon.files().notes().size() == 2);
   ticket_source tickets{memory.region};
