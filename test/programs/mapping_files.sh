@@ -46,6 +46,12 @@ verified 1 outofcore-bfs --variant shared --declare --profile "$folder/profile" 
 said=$("$program" vectorAdd --profile "$folder/profile" --folder "$folder" 2>&1)
 [[ $said == *"--profile=$folder/profile: must be left out, or beside --declare"* ]] ||
   complain "profile: $said"
+# By hand, with GPU memory for a part of the lists only: less than the longest one, and more.
+for gather in 4K 1M; do
+  verified 2 outofcore-bfs --variant hand,shared --set gather=$gather
+done
+said=$("$program" outofcore-bfs --set gather=100 --folder "$folder" 2>&1)
+[[ $said == *"--set gather=100: must be 0 or at least 4096"* ]] || complain "gather: $said"
 # Each launch uses four arrays of 17, of some 1.4 MiB. The others are spilled.
 spilled=$("$program" layers --variant shared --declare --footprint 24M --check --json \
   --device-memory 4M --host-memory 4M --chunk 2M --spill-dir "$folder" --folder "$folder/files")

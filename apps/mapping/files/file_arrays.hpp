@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,10 @@ class file_arrays {
   [[nodiscard]] T* of(unsigned object) const {
     return static_cast<T*>(address(object));
   }
+
+  /// The file of an object that the program reads itself; such an object has no address. Empty: it
+  /// does not.
+  [[nodiscard]] virtual std::string own_file(unsigned) const { return ""; }
 
   /// Bytes of an object for the CPU, as the kernels so far have left them. Valid until the next
   /// launch or call for that object.

@@ -26,6 +26,7 @@ struct file_object {
   object_use use = object_use::input;
   fill_function fill = nullptr;                       ///< what is in the file at first
   std::optional<std::uint64_t> block = std::nullopt;  ///< bytes of a block in the variant `shared`
+  bool is_gathered = false;  ///< in the variant `hand` the program reads parts of the file itself
 };
 
 [[nodiscard]] constexpr bool begins_with_bytes(object_use u) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <fcntl.h>
@@ -23,14 +24,15 @@ class hand_arrays final : public file_arrays {
     std::vector<whole_move> moves;
     for (unsigned i = 0; i < files_.objects().size(); ++i) {
       auto const& o = files_.object(i);
-      device_.emplace_back(o.bytes);
+      device_.emplace_back(o.is_gathered ? 0 : o.bytes);
       if (o.use == object_use::scratch) device_.back().fill_zero();
       if (o.use == object_use::scratch) continue;
       int const flags = o.use == object_use::input     ? O_RDONLY
                         : o.use == object_use::updated ? O_RDWR
                                                        : O_RDWR | O_CREAT | O_TRUNC;
       auto const& file = open_.try_emplace(i, files_.path(i), flags).first->second;
-      if (begins_with_bytes(o.use)) moves.push_back({&file, device_.back().data(), o.bytes});
+      if (begins_with_bytes(o.use) && !o.is_gathered)
+        moves.push_back({&file, device_.back().data(), o.bytes});
     }
     pipeline_.load(moves);
   }
@@ -43,6 +45,10 @@ class hand_arrays final : public file_arrays {
   }
 
   void* address(unsigned i) const override { return device_.at(i).data(); }
+
+  std::string own_file(unsigned i) const override {
+    return files_.object(i).is_gathered ? files_.path(i) : "";
+  }
 
   cpu_rows read(unsigned i, byte_rows const& what) override {
     if (files_.object(i).use == object_use::input) return read_file(i, what);

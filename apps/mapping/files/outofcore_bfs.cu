@@ -3,16 +3,19 @@
 #include <gpufs/device.hpp>
 
 #include <apps/analytics/graph/generators.hpp>
+#include <apps/common/program.hpp>
 #include <apps/harness/input_file.hpp>
 #include <apps/mapping/all.hpp>
 #include <apps/mapping/files/file_arrays.hpp>
 #include <apps/mapping/files/file_program.hpp>
+#include <apps/mapping/files/list_gather.hpp>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -61,6 +64,35 @@ __global__ void __launch_bounds__(256)
   if (any) atomic_ref<std::int32_t, scope::device>(*found).store(1, memory_order_relaxed);
 }
 
+/// Gives the unreached vertices among `edges` the level behind `level`.
+__global__ void __launch_bounds__(256)
+    reach(std::uint64_t const* edges, std::uint64_t count, std::int32_t* levels, std::int32_t level,
+          std::int32_t* found) {
+  bool any = false;
+  std::uint64_t const step = std::uint64_t{gridDim.x} * blockDim.x;
+  for (auto e = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < count; e += step) {
+    std::int32_t& next = levels[edges[e]];
+    if (load_level(next) != no_level) continue;
+    atomic_ref<std::int32_t, scope::device>(next).store(level + 1, memory_order_relaxed);
+    any = true;
+  }
+  if (any) atomic_ref<std::int32_t, scope::device>(*found).store(1, memory_order_relaxed);
+}
+
+/// The lists of the vertices of `level`, neighbours together.
+std::vector<word_run> lists_of(std::int32_t const* levels, std::uint64_t const* offsets,
+                               std::uint64_t n, std::int32_t level) {
+  std::vector<word_run> runs;
+  for (std::uint64_t v = 0; v < n; ++v) {
+    if (levels[v] != level || offsets[v] == offsets[v + 1]) continue;
+    if (!runs.empty() && runs.back().end == offsets[v])
+      runs.back().end = offsets[v + 1];
+    else
+      runs.push_back({offsets[v], offsets[v + 1]});
+  }
+  return runs;
+}
+
 /// The graph of all runs of a process, and the vertex with the most neighbours.
 struct searched_graph {
   analytics::csr_graph csr;
@@ -90,7 +122,11 @@ class outofcore_bfs final : public file_workload {
                         static_cast<unsigned>(
                             std::bit_width(std::max<std::uint64_t>(
                                 s["footprint"] / (2 * edges_each * sizeof(std::uint64_t)), 1)) -
-                            1))) {
+                            1))),
+        gathers_(s["gather"]) {
+    if (gathers_ != 0 && gathers_ < least_gather)
+      throw usage_error("--set gather=" + std::to_string(gathers_) + ": must be 0 or at least " +
+                        std::to_string(least_gather));
     objects_ = {{.name = "offsets",
                  .bytes = (n() + 1) * sizeof(std::uint64_t),
                  .fill = fill_records<std::uint64_t>(
@@ -101,7 +137,8 @@ class outofcore_bfs final : public file_workload {
                  .fill = fill_records<std::uint64_t>([this](std::uint64_t e) {
                    auto const& edges = graph().csr.edges;
                    return e < edges.size() ? edges[e] : 0;
-                 })},
+                 }),
+                 .is_gathered = gathers_ != 0},
                 {.name = "levels", .bytes = n() * sizeof(std::int32_t), .use = object_use::output},
                 {.name = "found", .bytes = sizeof(std::int32_t), .use = object_use::scratch}};
     rules_ = {{.object = object_levels, .type = element::i32}};
@@ -115,9 +152,10 @@ class outofcore_bfs final : public file_workload {
     auto* const levels = a.of<std::int32_t>(object_levels);
     launch_on(a, {{object_levels, access::write}}, begin_levels, blocks, 256, levels, n(),
               graph().source);
+    if (auto const file = a.own_file(object_edges); !file.empty())
+      return search_by_hand(a, file, blocks);
     for (std::int32_t level = 0;; ++level) {
-      std::int32_t found = 0;
-      a.write(object_found, 0, &found, sizeof found);
+      clear_found(a);
       launch_on(a,
                 {{object_offsets, access::read},
                  {object_edges, access::read},
@@ -126,9 +164,7 @@ class outofcore_bfs final : public file_workload {
                 expand, blocks, 256, a.of<std::uint64_t const>(object_offsets),
                 a.of<std::uint64_t const>(object_edges), levels, n(), level,
                 a.of<std::int32_t>(object_found));
-      auto const now = a.read(object_found, {.first = 0, .row_bytes = sizeof found});
-      std::memcpy(&found, now.data, sizeof found);
-      if (found == 0) return;
+      if (!has_found(a)) return;
     }
   }
 
@@ -161,6 +197,37 @@ class outofcore_bfs final : public file_workload {
   }
 
  private:
+  static constexpr std::uint64_t least_gather = 4096;
+
+  static void clear_found(file_arrays& a) {
+    std::int32_t const none = 0;
+    a.write(object_found, 0, &none, sizeof none);
+  }
+  static bool has_found(file_arrays& a) {
+    std::int32_t found = 0;
+    auto const now = a.read(object_found, {.first = 0, .row_bytes = sizeof found});
+    std::memcpy(&found, now.data, sizeof found);
+    return found != 0;
+  }
+
+  // The lists lie in the file. The CPU reads which vertices a level has, and gathers their lists.
+  void search_by_hand(file_arrays& a, std::string const& file, unsigned blocks) const {
+    auto const* const offsets =
+        a.read(object_offsets, {.first = 0, .row_bytes = objects_[object_offsets].bytes})
+            .row<std::uint64_t>(0);
+    list_gather lists(file, gathers_);
+    for (std::int32_t level = 0;; ++level) {
+      clear_found(a);
+      auto const now = a.read(object_levels, {.first = 0, .row_bytes = n() * sizeof level});
+      auto const runs = lists_of(now.row<std::int32_t>(0), offsets, n(), level);
+      lists.for_each_part(runs, [&](std::uint64_t const* edges, std::uint64_t count) {
+        launch_on(a, {}, reach, blocks, 256, edges, count, a.of<std::int32_t>(object_levels), level,
+                  a.of<std::int32_t>(object_found));
+      });
+      if (!has_found(a)) return;
+    }
+  }
+
   [[nodiscard]] std::uint64_t n() const { return std::uint64_t{1} << scale_; }
   [[nodiscard]] searched_graph const& graph() const {
     std::call_once(once_, [this] { graph_ = graph_of(scale_, seed_); });
@@ -169,6 +236,7 @@ class outofcore_bfs final : public file_workload {
 
   std::uint64_t seed_;
   unsigned scale_;
+  std::uint64_t gathers_;  // bytes
   mutable std::once_flag once_;
   mutable std::shared_ptr<searched_graph const> graph_;
   std::vector<std::int32_t> levels_;
@@ -181,7 +249,10 @@ class outofcore_bfs final : public file_workload {
 description const workload_outofcore_bfs = {
     .name = "outofcore-bfs",
     .what = "levels of an R-MAT graph whose lists of neighbours are a file",
-    .parameters = {{"footprint", 1 << 20, 4ull << 30, "bytes of the lists, about"}},
+    .parameters = {{"footprint", 1 << 20, 4ull << 30, "bytes of the lists, about"},
+                   {"gather", 0, 0,
+                    "of hand: the CPU gathers the lists of each level, with so many bytes of GPU "
+                    "memory; 0: it has the whole file"}},
     .make = make_file_program<outofcore_bfs>,
     .has_files = true,
 };
