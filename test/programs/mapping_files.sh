@@ -41,8 +41,9 @@ verified 3 vectorAdd --variant naive,hand,shared --set bits=1
 verified 1 outofcore-bfs --variant shared --declare --backing managed --profile "$folder/profile"
 grep -q '^1 [0-9]* 0 offsets edges levels found$' "$folder/profile" ||
   complain "profile: $(cat "$folder/profile")"
-verified 1 outofcore-bfs --variant shared --declare --profile "$folder/profile" \
-  --device-memory 4M --chunk 2M
+# Counters are those of programs that fit.
+timeout 300 "$program" outofcore-bfs --variant shared --declare --profile "$folder/profile" \
+  --device-memory 4M --chunk 2M --folder "$folder/files" >/dev/null || complain "placed by a profile"
 said=$("$program" vectorAdd --profile "$folder/profile" --folder "$folder" 2>&1)
 [[ $said == *"--profile=$folder/profile: must be left out, or beside --declare"* ]] ||
   complain "profile: $said"
