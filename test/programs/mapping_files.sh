@@ -43,7 +43,8 @@ grep -q '^1 [0-9]* 0 offsets edges levels found$' "$folder/profile" ||
   complain "profile: $(cat "$folder/profile")"
 # Counters are those of programs that fit.
 timeout 300 "$program" outofcore-bfs --variant shared --declare --profile "$folder/profile" \
-  --device-memory 4M --chunk 2M --folder "$folder/files" >/dev/null || complain "placed by a profile"
+  --device-memory 4M --chunk 2M --folder "$folder/files" >/dev/null ||
+  complain "placed by a profile"
 said=$("$program" vectorAdd --profile "$folder/profile" --folder "$folder" 2>&1)
 [[ $said == *"--profile=$folder/profile: must be left out, or beside --declare"* ]] ||
   complain "profile: $said"
