@@ -105,7 +105,8 @@ int address_space::refuse_to_place(placed_chunks const& all) {
   why_refused_ = fmt::format(
       "{}: {} mapped, and a launch may use {} of shared objects in chunks of {}, device_memory is "
       "{} and host_memory {}{}: declare the ranges that it uses (shared_call), use "
-      "for_each_window(), free objects, or raise device_memory or host_memory",
+      "for_each_window(), free objects, raise device_memory or host_memory, or set "
+      "backing = managed",
       o.name(), size_text(o.bytes), size_text(sum), size_text(o.chunk_bytes),
       size_text(tiers_.budgets.device), size_text(tiers_.budgets.host),
       fixed == 0

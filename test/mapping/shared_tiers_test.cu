@@ -107,8 +107,8 @@ TEST_CASE("tiers: a launch of more than there is is refused, and nothing is lost
   CHECK(refusal_of(all) ==
         "shared memory: an anonymous object: 8.0 MiB mapped, and a launch may use 8.0 MiB of "
         "shared objects in chunks of 2.0 MiB, device_memory is 2.0 MiB and host_memory 2.0 MiB: "
-        "declare the ranges that it uses (shared_call), use for_each_window(), free objects, or "
-        "raise device_memory or host_memory");
+        "declare the ranges that it uses (shared_call), use for_each_window(), free objects, raise "
+        "device_memory or host_memory, or set backing = managed");
   shared_call call;
   CHECK(call.reads(m).release() == -ENOMEM);
   CHECK(call.why_refused().starts_with("an anonymous object: 8.0 MiB mapped"));
