@@ -6,6 +6,7 @@
 
 #include <test/daemon/harness.hpp>
 #include <test/daemon/many_buffers.hpp>
+#include <test/support/settings.hpp>
 
 #include <doctest/doctest.h>
 
@@ -185,7 +186,7 @@ TEST_CASE("write back: a file that gets many versions while it is open takes no 
 // Four threads drop one file's pages, while two use each a buffer for that file and another in
 // turn.
 TEST_CASE("write back: a buffer that was taken for another file is not discarded") {
-  constexpr std::uint64_t rounds = 20'000, writers = 2;
+  constexpr std::uint64_t rounds = gpufs::test::scaled(20'000, 1'000), writers = 2;
   scratch_folder folder;
   many_buffers memory;
   write_back writes{memory.region.writes, nullptr};
@@ -235,7 +236,7 @@ TEST_CASE("write back: stat knows the size while pages are written, cleaned and 
       }
     });
   int unknown = 0;
-  for (int i = 0; i < 20'000; ++i) {
+  for (unsigned i = 0; i < gpufs::test::scaled(20'000, 1'000); ++i) {
     rpc::file_status status{};
     unknown += files.stat(fd, status) == 0 ? 0 : 1;
   }
