@@ -47,7 +47,8 @@ std::uint64_t room_for(std::uint64_t bytes) {
 }  // namespace
 
 coherence_protocol address_space::protocol_for(map_options const& options) const {
-  if (range_.is_managed()) return coherence_protocol::rolling;  // it does not matter
+  // For the checks of options, which refuse none then. add() makes batch objects.
+  if (range_.is_managed()) return coherence_protocol::rolling;
   return options.protocol.value_or(settings_.protocol);
 }
 

@@ -1,3 +1,4 @@
+#include <gpufs/owner/file_text.hpp>
 #include <gpufs/owner/profile_file.hpp>
 #include <gpufs/owner/setting_kinds.hpp>
 
@@ -8,9 +9,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
-#include <utility>
+#include <system_error>
 
 #include <unistd.h>
 
@@ -19,16 +19,13 @@ namespace gpufs::owner {
 namespace {
 
 /// Adds what the file has. Returns why not, or nothing. A file that is missing has nothing.
-std::string read_into(shared::launch_profile& known, std::string const& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file.is_open() && errno == ENOENT) return "";
-  std::ostringstream text;
-  text << file.rdbuf();  // of an empty file: fails, and is not bad
-  if (!file.is_open() || text.bad()) return fmt::format("cannot be read: {}", std::strerror(errno));
-  auto const wrong = known.read(text.str());
+std::string read_into(shared::launch_profile& known, std::string const& path) try {
+  auto const wrong = known.read(file_text(path));
   if (wrong == 0) return "";
   return fmt::format("line {}: must be NUMBER BYTES PARTS NAME as in 0 8388608 0,2-3 add", wrong);
+} catch (std::system_error const& e) {
+  if (e.code().value() == ENOENT) return "";
+  return fmt::format("cannot be read: {}", std::strerror(e.code().value()));
 }
 
 /// Puts the text in the file's place as a whole.

@@ -1,16 +1,13 @@
 #include <gpufs/config.hpp>
+#include <gpufs/owner/file_text.hpp>
 #include <gpufs/owner/setting_kinds.hpp>
 #include <gpufs/owner/settings_file.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <ios>
-#include <iterator>
 #include <string_view>
 #include <system_error>
 
@@ -29,16 +26,11 @@ std::optional<std::string> toml_text(toml::node const& node) {
   return std::nullopt;
 }
 
-std::string text_of(std::filesystem::path const& file) {
-  try {
-    std::ifstream stream(file, std::ios::binary);
-    errno = stream.is_open() ? 0 : errno;
-    std::string text(std::istreambuf_iterator<char>(stream), {});
-    if (stream.is_open() && !stream.bad()) return text;
-  } catch (std::ios_base::failure const&) {  // the read failed
-  }
-  throw config_error(fmt::format("{}: cannot be read: {}", file.string(),
-                                 std::strerror(errno != 0 ? errno : EIO)));
+std::string text_of(std::filesystem::path const& file) try {
+  return owner::file_text(file);
+} catch (std::system_error const& e) {
+  throw config_error(
+      fmt::format("{}: cannot be read: {}", file.string(), std::strerror(e.code().value())));
 }
 
 // Puts one character in place of all bytes beyond ASCII, and returns it; 0: there were none.

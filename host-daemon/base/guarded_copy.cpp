@@ -16,9 +16,9 @@ namespace gpufs::daemon {
 
 namespace {
 
-// A copy under way. Slots belong to threads only during copies. They are no thread-local variables,
-// for which the handler might have to allocate memory. Or a shared library with gpufs would need
-// memory that is there before it is loaded, and a process has little of that.
+// A copy under way. Entries belong to threads only during copies. They are no thread-local
+// variables, for which the handler might have to allocate memory. Or a shared library with gpufs
+// would need memory that is there before it is loaded, and a process has little of that.
 struct alignas(64) running_copy {
   std::atomic<pthread_t> thread{0};  // 0: free
   // The other members are the thread's. Whole pages: for broken memory the kernel names the page

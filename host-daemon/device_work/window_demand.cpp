@@ -14,8 +14,7 @@ std::uint64_t count_in(std::uint64_t word) noexcept { return word & ((1ull << co
 // no cost is counted twice. If another thread changed the counter meanwhile, this cost is lost,
 // which delays a window by one read. The counts order nothing.
 bool window_demand::add(std::uint64_t key, std::uint64_t cost) noexcept {
-  auto const tag =
-      key >> count_bits | 1;  // the lower bits choose the set; never an empty counter's
+  auto const tag = key >> count_bits | 1;  // the lower bits choose the set; not 0: that is empty
   auto& counters = sets_[key % sets].counter;
   auto* chosen = &counters[0];
   auto seen = chosen->load(std::memory_order_relaxed);

@@ -5,6 +5,7 @@
 #include <test/mapping/budgets.hpp>
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/named_file.hpp>
+#include <test/mapping/numbers.hpp>
 
 #include <doctest/doctest.h>
 
@@ -12,7 +13,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -23,15 +23,6 @@ using namespace gpufs;
 using namespace gpufs::test;
 
 namespace {
-
-using words = std::vector<std::uint32_t>;
-constexpr std::uint64_t mebi = 1 << 20;
-
-words numbers(std::uint64_t count) {
-  words all(count);
-  std::iota(all.begin(), all.end(), 1u);
-  return all;
-}
 
 /// Budgets that nothing fits, as they have no effect.
 mapping_config managed() {

@@ -207,6 +207,8 @@ TEST_CASE("profile: what is not known is said once, and bad names and files are 
   std::ofstream(file) << "# two lines\n0 8 1 x\n";
   CHECK(refused(settings).find("mapping_profile=" + file) != std::string::npos);
   CHECK(refused(settings).find("(line 2: must be NUMBER BYTES PARTS NAME") != std::string::npos);
+  settings.mapping_profile = folder.path();
+  CHECK(refused(settings).find("cannot be read: Is a directory") != std::string::npos);
   CHECK(refused(managed(folder.path())).find("cannot be") != std::string::npos);
   CHECK(refused(managed(folder / "none/file")).find("No such file") != std::string::npos);
 }

@@ -4,6 +4,7 @@
 #include <test/mapping/budgets.hpp>
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/named_file.hpp>
+#include <test/mapping/numbers.hpp>
 #include <test/support/child.hpp>
 
 #include <doctest/doctest.h>
@@ -26,14 +27,7 @@ using namespace gpufs::test;
 
 namespace {
 
-using words = std::vector<std::uint32_t>;
-constexpr std::uint64_t mebi = 1 << 20, words_of_mebi = mebi / 4;
-
-words numbers(std::uint64_t count) {
-  words all(count);
-  std::iota(all.begin(), all.end(), 1u);
-  return all;
-}
+constexpr std::uint64_t words_of_mebi = mebi / 4;
 
 __global__ void copy_one(std::uint32_t* to, std::uint32_t const* from) {
   if (thread_number() == 0) *to = *from;

@@ -5,6 +5,7 @@
 #include <test/mapping/budgets.hpp>
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/named_file.hpp>
+#include <test/mapping/numbers.hpp>
 #include <test/support/seed.hpp>
 #include <test/support/settings.hpp>
 
@@ -24,15 +25,6 @@ using namespace gpufs;
 using namespace gpufs::test;
 
 namespace {
-
-using words = std::vector<std::uint32_t>;
-constexpr std::uint64_t mebi = 1 << 20;
-
-words numbers(std::uint64_t count) {
-  words all(count);
-  std::iota(all.begin(), all.end(), 1u);
-  return all;
-}
 
 __global__ void triple(std::uint32_t const* from, std::uint32_t* to, std::uint64_t first,
                        std::uint64_t count) {
