@@ -69,8 +69,9 @@ void take_file(Config& c, std::filesystem::path const& file) {
   Other others;  // their values are checked
   auto all = owner::read_settings_file(file);
   // Today's name wins where both are there: it is taken later.
-  std::ranges::stable_partition(
-      all, [](file_setting const& s) { return has_former<Config>(s) || has_former<Other>(s); });
+  std::stable_partition(all.begin(), all.end(), [](file_setting const& s) {
+    return has_former<Config>(s) || has_former<Other>(s);
+  });
   for (auto const& s : all) {
     if (take(c, s) || take(others, s)) continue;
     std::string known;
