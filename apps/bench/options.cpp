@@ -85,7 +85,7 @@ void add_options(CLI::App& command, bench_options& o) {
       ->capture_default_str();
   command
       .add_option("--size", o.size,
-                  "its size, or of the copy of drives, default 64M; default 1G, emulated 64M")
+                  "size of the temporary file (1G, emulated 64M); of drives: of their copy (64M)")
       ->check(bench_file::check_size);
   command.add_option(
       "--bytes", o.bytes,

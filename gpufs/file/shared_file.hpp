@@ -7,10 +7,7 @@
 #include <gpufs/file/file_record.hpp>
 #include <gpufs/file/sizes.hpp>
 #include <gpufs/fs_ref.hpp>
-#include <gpufs/handle/counters.hpp>
 #include <gpufs/handle/deadline.hpp>
-#include <gpufs/ring/channel.hpp>
-#include <gpufs/ring/submit.hpp>
 
 #include <cerrno>
 #include <cstdint>
@@ -28,7 +25,7 @@ struct shared_file {
   std::uint32_t writers;  ///< groups in gwrite
   /// 1: a caller truncates the file or takes a newer version, and no group may join the writers
   std::uint32_t gate;
-  std::uint64_t reserved;
+  std::uint64_t untaken;  ///< not 0: a newer version could not be taken (take_version.hpp)
 };
 static_assert(sizeof(shared_file) == shared_file_bytes);
 
@@ -62,122 +59,41 @@ __device__ __forceinline__ std::int32_t await_writers(fs_ref const& fs, shared_f
   });
 }
 
-/// Has the daemon write the file's dirty pages. Any single thread calls. Returns the daemon's
-/// result, or -ETIMEDOUT or -EIO with `answered` false.
-__device__ __forceinline__ std::int32_t flush_alone(fs_ref const& fs, std::int32_t fd,
-                                                    bool& answered) {
-  handle::channel_pool_ref const& pool = fs.channels.page;
-  std::uint32_t index = warp_number() * pool.spacing % pool.count;
-  ring::channel c;
-  answered = false;
-  if (int const error = handle::spin_until(fs, handle::device_pause_ns, [&] {
-        index = index + 1 == pool.count ? 0 : index + 1;
-        return ring::try_channel(fs, pool, index, c);
-      }))
-    return error;
-  rpc::request r;
-  r.op = rpc::operation::flush;
-  r.file = fd;
-  r.channel = c.number;
-  r.sequence = c.sequence;
-  // The daemon that sees the request sees the posts that await_writers() has waited for.
-  ring::submit_alone<ring::carries::staged_data>(fs, r);
-  std::int32_t const result = ring::await(fs, c, answered);
-  handle::add(fs, handle::counter::requests);
-  ring::return_channel(pool, c, answered);
-  return result;
+__device__ __forceinline__ atomic_ref<std::uint64_t, scope::device> untaken_of(
+    shared_file& shared) {
+  return atomic_ref<std::uint64_t, scope::device>(shared.untaken);
 }
 
-/// Sets version and size of the shared record. The one that closed the gate calls.
+/// Sets version and size of the shared record. The one that closed the gate calls. What has been
+/// noted of a version that could not be taken is dropped behind the version, with release: see
+/// load_size(). A note that somebody makes meanwhile stays.
 __device__ __forceinline__ void adopt(fs_ref const& fs, shared_file& shared, std::uint64_t version,
                                       std::uint64_t size) {
   // Release pairs with the acquire in load_record_together(): a thread that sees the number finds
   // the record of this version. No caller gets the version before the number grows.
   file_changes(fs).fetch_add(1, memory_order_release);
+  std::uint64_t noted = untaken_of(shared).load(memory_order_relaxed);
   atomic_ref<std::uint64_t, scope::device> const current(shared.version);
   // No file has version 0. Pairs with load_size(): a reader that does not see it has loaded its
   // size before.
   await_loads(static_cast<std::uint32_t>(current.exchange(0, memory_order_acquire)));
   atomic_ref<std::uint64_t, scope::device>(shared.size).store(size, memory_order_relaxed);
   current.store(version, memory_order_release);
+  untaken_of(shared).compare_exchange_strong(noted, 0, memory_order_release, memory_order_relaxed);
 }
 
 /// Loads the size that version `version` of the file has. Any thread calls; it has acquired the
-/// version, or has a size of it. Returns false if the file has another version by now.
+/// version, or has a size of it. Returns false if the file has another version by now. `noted`: of
+/// shared_file::untaken, which the caller has loaded before. So the look at the version is behind
+/// both loads: a caller that finds the note dropped finds the version that was taken.
 __device__ __forceinline__ bool load_size(shared_file& shared, std::uint64_t version,
-                                          std::uint64_t& size) {
+                                          std::uint64_t& size, std::uint64_t noted = 0) {
   std::uint64_t const now =
       atomic_ref<std::uint64_t, scope::device>(shared.size).load(memory_order_relaxed);
-  if (load_behind(shared.version, static_cast<std::uint32_t>(now)) != version) return false;
+  if (load_behind(shared.version, static_cast<std::uint32_t>(now ^ noted)) != version) return false;
   // Appends that failed at the same time may have gone beyond what offsets can say.
   size = least(now, rpc::payload_mask + 1);
   return true;
-}
-
-/// Takes the version that the descriptor's record names. The one that closed the gate calls, and
-/// opens it afterwards. Returns 0, -EBADF, -ETIMEDOUT or -EIO.
-///
-/// A file that is open for writing can get a new version at any moment: by fs.write, or by the last
-/// gclose of an O_GWRONCE descriptor. What gwrite posts until a caller comes here still has the old
-/// version. Pages of the new version must not be read or written before the host file has those
-/// bytes. Else a reader would cache pages without them, write-back could bring two buffers of a
-/// page in the wrong order, and the host file's size would be too small for the next append. So
-/// this call waits for the groups in gwrite, then has everything written, and only then passes
-/// version and size on. Readers with the old version go on meanwhile. Nobody waits for this call
-/// while joined to the writers, so there is no circle.
-///
-/// If the host cannot write the dirty pages, the old version stays, and so do its pages. The next
-/// caller tries again.
-__device__ __forceinline__ std::int32_t take_version(fs_ref const& fs, shared_file& shared,
-                                                     used_file& file) {
-  std::uint64_t renewed = 0;
-  std::int32_t error = load_record(fs, file.fd, file, &renewed);
-  if (error != 0 || file.write_index == 0 || &shared_of(fs, file) != &shared) return error;
-  std::uint64_t const current =
-      atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_relaxed);
-  if (current == file.version) return 0;  // another caller has taken it
-  if (renewed != 0) {
-    bool answered = false;
-    error = await_writers(fs, shared);
-    if (error == 0) error = flush_alone(fs, file.fd, answered);
-    if (error != 0 && !answered) return error;
-    if (error != 0) {
-      file.version = current;
-      return 0;
-    }
-    // The gate is closed and nothing is dirty. So the record's size is right, whichever version it
-    // has by now.
-    error = load_record(fs, file.fd, file);
-    if (error != 0 || file.write_index == 0 || &shared_of(fs, file) != &shared) return error;
-  }
-  adopt(fs, shared, file.version, file.size);
-  return 0;
-}
-
-/// Updates version and size of a written file. One thread calls. Returns 0, -EBADF, or -ETIMEDOUT
-/// or -EIO if a new version could not be taken.
-__device__ __forceinline__ std::int32_t load_shared(fs_ref const& fs, used_file& file) {
-  for (;;) {
-    shared_file& shared = shared_of(fs, file);
-    // Pairs with the release in adopt(): a thread that sees the version sees its size.
-    if (atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_acquire) ==
-            file.version &&
-        load_size(shared, file.version, file.size))
-      return 0;
-    std::int32_t error = load_record(fs, file.fd, file);
-    if (error != 0 || file.write_index == 0) return error;
-    if (&shared_of(fs, file) != &shared ||
-        atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_relaxed) ==
-            file.version)
-      continue;
-    if (try_close_gate(shared)) {
-      error = take_version(fs, shared, file);
-      open_gate(shared);
-    } else {
-      error = await_gate(fs, shared);
-    }
-    if (error != 0 || file.write_index == 0) return error;
-  }
 }
 
 /// Returns the error of a write-back that no gfsync or gclose has reported: -errno, or 0. One

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpufs/file.hpp>
+#include <gpufs/file/take_version.hpp>
 #include <gpufs/io/control_call.hpp>
 #include <gpufs/io/io_context.hpp>
 

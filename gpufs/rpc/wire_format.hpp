@@ -238,7 +238,7 @@ struct alignas(64) open_file_record {
   /// the file is opened for writing
   std::uint64_t write_index;
   /// 1: the file was open for writing when it got this version. Pages of an earlier version may be
-  /// dirty, or become dirty, until device code has taken the version (gpufs/file/shared_file.hpp).
+  /// dirty, or become dirty, until device code has taken the version (gpufs/file/take_version.hpp).
   std::uint64_t renewed;
   std::uint64_t reserved;
 };

@@ -9,12 +9,20 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string_view>
 
 namespace gpufs::daemon {
+
+/// A file that knows its name as a JSON string.
+template <class File>
+concept has_traced_name = requires(File const& file) {
+  { file.traced_name() }
+  noexcept->std::convertible_to<std::string_view>;
+};
 
 /// One for each daemon thread, and one for all other callers together. Any thread calls; a thread
 /// that has it to itself meets nobody.
@@ -23,7 +31,7 @@ class request_recorder {
   /// `trace`: null if there is none. Throws std::bad_alloc.
   explicit request_recorder(std::shared_ptr<trace_file> trace = {});
 
-  /// Whether there is a trace. Callers look up the name of a file only then.
+  /// Whether there is a trace. A name that must be made is made only then.
   [[nodiscard]] bool traces() const noexcept { return lines_ != nullptr; }
 
   /// Records a request. `file`: its name as a JSON string, empty unless traces().
@@ -31,6 +39,14 @@ class request_recorder {
     count(r);
     if (lines_) [[unlikely]]
       lines_->add(r, file);
+  }
+
+  /// Records a request of `file`, whose name is asked for only if there is a trace.
+  template <has_traced_name File>
+  void record(ended_request const& r, File const& file) noexcept {
+    count(r);
+    if (lines_) [[unlikely]]
+      lines_->add(r, file.traced_name());
   }
 
   void flush() noexcept {

@@ -11,7 +11,6 @@
 #include <chrono>
 #include <limits>
 #include <new>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -59,7 +58,7 @@ struct recorded_file {
                         .result = n,
                         .begin = begin,
                         .end = std::chrono::steady_clock::now()},
-                       requests->traces() ? file.traced_name() : std::string_view{});
+                       file);
     return n;
   }
 };

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <new>
-#include <string_view>
 
 namespace gpufs::daemon {
 
@@ -139,9 +138,7 @@ bool bulk_io::lane::absorb(std::size_t number, std::int64_t result) noexcept {
   auto& j = jobs_[number];
   j.recorded.result = result;
   j.recorded.end = std::chrono::steady_clock::now();
-  if (requests_ != nullptr)
-    requests_->record(j.recorded,
-                      requests_->traces() ? file_->host->traced_name() : std::string_view{});
+  if (requests_ != nullptr) requests_->record(j.recorded, *file_->host);
   return j.read.absorb(result, paths_);
 }
 

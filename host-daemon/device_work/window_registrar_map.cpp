@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <string_view>
 
 namespace gpufs::daemon {
 
@@ -35,7 +34,7 @@ window_mapper::outcome window_registrar::map_for_device(window_offer const& o, s
                                                                           : -std::int64_t(EIO),
                       .begin = start,
                       .end = end},
-                     requests->traces() ? o.file->traced_name() : std::string_view{});
+                     *o.file);
   registering_ns_.fetch_add(std::uint64_t(taken.count()), std::memory_order_relaxed);
   return outcome;
 }

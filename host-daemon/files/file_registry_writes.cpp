@@ -87,7 +87,7 @@ std::int32_t file_registry::sync(std::int32_t descriptor, may_begin const& begin
                       .result = error,
                       .begin = begun,
                       .end = std::chrono::steady_clock::now()},
-                     requests->traces() ? host->traced_name() : std::string_view{});
+                     *host);
   return error;
 }
 

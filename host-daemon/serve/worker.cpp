@@ -223,8 +223,7 @@ void worker::advance(job& j) noexcept {
 void worker::record(job& j, std::int64_t result) noexcept {
   j.recorded.result = result;
   j.recorded.end = now_;
-  requests_.record(j.recorded,
-                   requests_.traces() ? j.file->host->traced_name() : std::string_view{});
+  requests_.record(j.recorded, *j.file->host);
 }
 
 // Takes in the result of one read operation. Returns true if it answered the request. Else there is

@@ -3,7 +3,6 @@
 #include <host-daemon/serve/worker.hpp>
 
 #include <algorithm>
-#include <string_view>
 
 namespace gpufs::daemon {
 
@@ -52,7 +51,7 @@ bool worker::end_transfers(bool give_up) noexcept {
                         .result = std::int64_t(j->read.done()),
                         .begin = j->handed_over,
                         .end = std::max(now, j->handed_over)},
-                       requests_.traces() ? j->file->host->traced_name() : std::string_view{});
+                       *j->file->host);
     }
     finish(*j, rpc::read_result(std::uint32_t(j->read.done()), in_twin));
   }

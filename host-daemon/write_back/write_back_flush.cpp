@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <string_view>
 #include <utility>
 
 namespace gpufs::daemon {
@@ -117,8 +116,7 @@ int write_back::make_durable(stored_file const& file) {
   if (error == 0) error = while_interrupted([&] { return file.sync(); });
   if (requests_ != nullptr)
     requests_->record(
-        {.kind = host_request::sync, .result = error, .begin = begin, .end = clock::now()},
-        requests_->traces() ? file.traced_name() : std::string_view{});
+        {.kind = host_request::sync, .result = error, .begin = begin, .end = clock::now()}, file);
   return error;
 }
 

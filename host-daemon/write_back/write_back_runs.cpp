@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <string_view>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -171,7 +170,7 @@ std::int64_t write_back::write_some(piece const* first, piece const* last, std::
                        .result = result,
                        .begin = begin,
                        .end = clock::now()},
-                      requests_->traces() ? file.traced_name() : std::string_view{});
+                      file);
     return result;
   }();
   if (written < 0) return written;

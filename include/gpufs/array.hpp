@@ -54,7 +54,7 @@ class array_element {
 /// Lanes that access together look up, and bring in, each distinct page once (BaM paper, section
 /// 4.1). Other lanes go separately. For runs of elements held_ptr is cheaper.
 ///
-/// Loads of cached elements pin no page and count no hit, unless the file is written
+/// In files that nobody writes, loads of cached elements pin no page and are not counted as hits
 /// (gpufs/cache/peek.hpp). Stores are gwrites of the element's bytes. Every block sees them at
 /// once; the host file has them after gfsync or the last gclose.
 ///

@@ -22,7 +22,7 @@ enum class io_backend { automatic, uring, pread };
 ///             that are read at random are registered. The GPU reads them itself from then on.
 ///
 ///             Random access is noticed. Advice (gfadvise, filesystem::advise) overrides that:
-///             random has a file registered as soon as it is read, sequential never.
+///             `random` registers a file at its first read, `sequential` forbids it.
 ///
 /// dma         Direct or not as automatic. The copy engine moves large requests to GPU memory.
 /// registered  As automatic, with file windows of all files.
@@ -33,7 +33,7 @@ enum class io_path { automatic, pull, dma, direct, registered };
 /// error  What makes a call or a filesystem fail.
 /// warn   What was asked for and is not done, such as a trace that cannot be written.
 /// info   What filesystem::notes() says, as it happens. Filesystems that begin and end.
-/// debug  Files that are opened, and file windows that are registered.
+/// debug  Files that are opened.
 enum class log_level { off, error, warn, info, debug };
 
 /// Page replacement policy.
@@ -64,8 +64,8 @@ struct config {
   /// prefetch_automatic (as text: auto): the depth follows from the reads.
   std::uint64_t prefetch_size = prefetch_automatic;
 
-  /// With a fixed prefetch_size: requests under way beyond the one being consumed, 0..16. From 8 on
-  /// up to a quarter of them may be used up before further ones are made.
+  /// With a fixed prefetch_size: requests under way beyond the one being consumed, 0..16. With 8 or
+  /// more, further ones are made when a quarter of them is used up.
   std::uint32_t prefetch_depth = 1;
 
   /// Bytes of pinned host memory for prefetch buffers, a multiple of 4096 from 64 KiB to 1 TiB.
@@ -124,8 +124,8 @@ struct config {
   /// limit, as the host cannot reclaim this memory.
   std::uint64_t registered_memory = 8ull << 30;
 
-  /// Warps that pull up to 4 KiB each over the bus at once, 1..65536. More than the bus needs only
-  /// queue; 64 KiB pages came at 42.7 GB/s with 96, and at 47.4 GB/s with 1024.
+  /// Warps that pull up to 4 KiB each over the bus at once, 1..65536; the others wait. Beyond what
+  /// the bus needs nothing is gained: 64 KiB pages came at 42.7 GB/s with 96, 47.4 with 1024.
   std::uint32_t pulls_in_flight = 1024;
 
   /// Descriptors open at once, 1..65536.

@@ -60,7 +60,7 @@ class filesystem {
   /// Returns bytes read: fewer at the end of the file, or
   ///   -EBADF not open for reading | -EINVAL `offset` < 0 or the end beyond 2^63 | -ENOMEM
   ///   -ETIMEDOUT dirty pages were written without progress for ten seconds (nothing was read)
-  ///   an error of pread(2) | the error of the write-back (then nothing was read)
+  ///   an error of fstat(2) or pread(2) | the error of the write-back (then nothing was read)
   std::int64_t read(int fd, void* bytes, std::uint64_t count, std::int64_t offset);
 
   /// Writes `count` bytes from host memory to byte `offset`, as pwrite(2), after the kernels' dirty
@@ -102,8 +102,8 @@ class filesystem {
   /// "PATH: bytes 4096..8191 9000..9001". Waits at most ten seconds for pages that are being
   /// written.
   ///
-  /// "PATH: bytes in 4096..8191" is a page to which a kernel is adding bytes, or died doing so, or
-  /// whose write takes longer than that.
+  /// "PATH: bytes in 4096..8191" is a page whose bytes are not known. A kernel is adding some, or
+  /// died doing so, or the write of the page takes longer than ten seconds.
   [[nodiscard]] std::vector<std::string> unwritten() const;
 
   /// The pages that gmmap has mapped and gmunmap has not given back, one line per page.
@@ -127,7 +127,8 @@ class filesystem {
   /// them (posix_fadvise(2)). willneed also registers file windows of them, where config::path
   /// allows that.
   ///
-  /// Returns 0, or -EBADF not open | -EINVAL another advice, `offset` or `length` < 0.
+  /// Returns 0, or -EBADF not open | -EINVAL another advice, `offset` or `length` < 0 |
+  ///   another error of posix_fadvise(2)
   int advise(int fd, std::int64_t offset, std::int64_t length, advice what);
 
   /// Attaches a block file, which kernels and the host then open as "nvme:NAME"; see
@@ -140,8 +141,10 @@ class filesystem {
   /// returns -ENOSPC, and they stay dirty until discard().
   ///
   /// Kernels read it by NVMe commands of their own while it is not written, if each member has
-  /// enough queue pairs for them. Else bytes travel through the daemon, as those of other files.
-  /// attachment_stats() says which. config::path does not apply.
+  /// enough queue pairs for them. On a GPU, drives of vfio_options need relay_doorbells, too.
+  ///
+  /// Else bytes travel through the daemon, as those of other files. attachment_stats() says which.
+  /// config::path does not apply.
   /// @param name  not empty, without '/'
   ///
   /// Throws std::invalid_argument for wrong options or a name that is in use. Throws

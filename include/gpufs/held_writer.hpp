@@ -62,8 +62,8 @@ class held_element {
 /// Errors are as for array. What cannot be posted when a page is let go, or when a store is not
 /// adjacent, stays unwritten; error() and statistics::bytes_unposted tell. Only flush() keeps it.
 ///
-/// A kernel that must know calls flush() or release(), and then error(): the end of the pointer
-/// tells nobody.
+/// A kernel that must know calls flush() or release(), and then error(). The destructor reports no
+/// error.
 template <class T>
 class held_writer {
  public:

@@ -25,11 +25,11 @@ namespace gpufs {
 /// All threads of a group make it together before their first file call, pass it to every call, and
 /// destroy it together. A group can have several.
 ///
-/// Threads may return early. They wait at the context's end for the others. These may go on to
-/// access elements, but make no more calls and come to no barrier that is for all threads.
+/// Threads may return early. They wait at the context's end for the others. After one thread has
+/// returned, the others may only access elements: no calls, and no barrier of the whole group.
 ///
 /// A context has a seat (config::seats) until it ends. If no seat is free, all calls work, but
-/// reads are not prefetched and frames come from no queue of its own.
+/// reads are not prefetched, and frames come from the queues that all share.
 template <class Group>
 class io_context;
 
@@ -37,15 +37,15 @@ class io_context;
 /// is a block file that filesystem::attach() serves; attach() says what it refuses.
 /// All threads of the group call.
 /// @param flags  O_RDONLY, O_WRONLY or O_RDWR; may add O_CREAT, O_EXCL, O_TRUNC, O_APPEND,
-///               O_NOFOLLOW and O_GWRONCE
+///               O_NOFOLLOW and O_GWRONCE. O_CLOEXEC, O_NONBLOCK, O_NOCTTY and O_LARGEFILE are
+///               taken and change nothing
 /// @param mode   permissions of a created file, as for open(2)
 ///
 /// Every block, later kernels and the host may use the descriptor. It stays open until gclose was
 /// called as often as gopen. A file opened again in the same way gets the same descriptor.
 ///
-/// It belongs to this filesystem. Another one answers -EBADF to it, unless its own descriptors have
-/// been opened thousands of times. O_WRONLY needs the right to read, too: pages are written in
-/// part. O_GWRONCE does not.
+/// It belongs to this filesystem. Another one normally returns -EBADF for it; do not rely on that.
+/// O_WRONLY needs the right to read, too: pages are written in part. O_GWRONCE does not.
 ///
 /// O_TRUNC and O_EXCL act only while this filesystem has no descriptor of the file open. So of
 /// blocks that all open with them, only the first truncates or creates.
@@ -57,7 +57,8 @@ class io_context;
 ///   -ENOENT | -EEXIST | -EACCES | -ENAMETOOLONG | another error of open(2)
 ///   -EPERM writing an append-only file (chattr +a): write-back does not append
 ///   -EISDIR a directory | -EOPNOTSUPP not a regular file | -EFBIG a file above 2^48 bytes
-///   -ENFILE config::max_open_files are open | -EMFILE the process has no descriptor left
+///   -ENFILE config::max_open_files are open, or files that cannot be written hold all places of
+///   written files | -EMFILE the process has no descriptor left
 ///   -EINVAL other flags, O_TRUNC without write access, O_GWRONCE with O_APPEND
 ///   -EROFS write access or O_CREAT with config::write_memory == 0
 ///   -ETIMEDOUT no answer in time | -EIO daemon stopped
@@ -78,7 +79,8 @@ template <class Group>
 /// it is closed, and its bytes would be lost.
 ///
 /// Returns 0, or
-///   -EBADF not open | -ETIMEDOUT no answer in time | -EIO daemon stopped
+///   -EBADF not open | -EIO daemon stopped
+///   -ETIMEDOUT no answer in time (the daemon goes on, and closes `fd`)
 ///   the error of the write-back (`fd` is closed all the same)
 template <class Group>
 __device__ int gclose(io_context<Group>& io, int fd);
@@ -106,7 +108,7 @@ template <class Group>
 /// different bytes all survive: of this GPU, of the host, of other processes.
 ///
 /// Returns the number of bytes written, from the first on: `count`, or those before the first page
-/// that could not be had. Pages behind that one may be written all the same. If it is the first:
+/// that got no frame, write buffer or answer. Pages behind it may be written. If it is the first:
 ///   -EBADF not open for writing | -EFAULT null `buf` | -EINVAL `offset` < 0, small group
 ///   -EFBIG beyond 2^48
 ///   -ENOMEM for config::rpc_timeout_ms all frames stayed pinned, or all write buffers held pages
@@ -122,8 +124,8 @@ template <class Group>
 /// Covers every gwrite that returned before the call. All threads of the group call.
 /// Pages that could not be written stay dirty, and the next gfsync tries again.
 ///
-/// Returns 0, or the first error since the last gfsync of the file. An error is reported once, but
-/// an error of fdatasync(2) at each call until the file is closed for writing.
+/// Returns 0, or the first error since the last gfsync of the file. It is reported once. Only an
+/// error of fdatasync(2) is reported by each call until the file is closed for writing.
 ///   -EBADF not open | -ETIMEDOUT not done in time (the daemon goes on)
 ///   -ENOSPC | -EDQUOT | -EFBIG | -EIO | another errno of the host's write
 template <class Group>
@@ -196,7 +198,7 @@ template <class Group>
 
 /// Stores size, times and identity of an open file, as the host sees them now, in `*status`.
 /// The size includes bytes of gwrites that the host file lacks.
-/// All threads of the group call, each with a `status` of its own.
+/// All threads of the group call, each with a `status` of its own, not null.
 ///
 /// Returns 0, or
 ///   -EBADF not open | an error of fstat(2) | -ETIMEDOUT no answer in time | -EIO daemon stopped
@@ -205,7 +207,7 @@ template <class Group>
 
 /// Stores what kernels have done through `fd` since it was opened in `*counts`;
 /// gpufs::file_statistics says what counts. All threads of the group call, each with `counts` of
-/// its own.
+/// its own, not null.
 ///
 /// Callers may count meanwhile. Makes no request, unless the file is written and has a new version.
 ///
@@ -219,8 +221,8 @@ template <class Group>
 /// of the file. All threads of the group call.
 ///
 /// normal, random, sequential: concern the descriptor and all that have opened it, whatever the
-/// range. The last one holds until the descriptor is closed for good. All contexts follow it from
-/// their next miss on, and so does the host's own readahead.
+/// range. The latest advice holds until the last gclose. All contexts follow it from their next
+/// miss on, and so does the host's own readahead.
 ///
 /// random: a request covers the missed bytes and no others, whatever config::prefetch_size. With
 /// io_path auto, file windows are registered as they are read, and stay registered whatever is said

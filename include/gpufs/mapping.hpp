@@ -96,19 +96,19 @@ class mapping {
   /// has changed and not written back stay. Scratch objects: does nothing.
   ///
   /// Stores of others through mmap(2) count as soon as they are synced. Objects of access::write
-  /// see the file where they have written back. May wait for kernels if the object is only read and
-  /// has bytes in memory_tiers::host. Returns 0, or
+  /// see others' changes only where they have written back themselves. May wait for kernels if the
+  /// object is only read and has bytes in memory_tiers::host. Returns 0, or
   ///   -EBUSY a call uses the object | -ESTALE the file became shorter | -EIO | -errno as fstat(2)
-  ///   -EOPNOTSUPP managed memory of an object that is written
+  ///   -ENOMEM no host memory | -EOPNOTSUPP managed memory of an object that is written
   int refresh();
 
   /// Drops what was changed and not written back. Later calls and touches see the file as with
   /// refresh(), scratch objects have zeros. Returns as refresh().
   int discard();
 
-  /// As sync(), and uses the same bytes of the file for something else from now on. The address
-  /// stays. With the use that the object has: as write_back(). Returns 0, as sync() or refresh(),
-  /// or
+  /// As sync(), and changes how the object is used from now on. The address and the bytes of the
+  /// file stay. If the object is used so already: as write_back(). Returns 0, as sync() or
+  /// refresh(), or
   ///   -EINVAL an anonymous or scratch object | -EBUSY another object writes to it, or it was
   ///   written meanwhile | -EOPNOTSUPP managed memory | -EACCES, ... as open(2)
   int remap(access use);

@@ -28,7 +28,7 @@ enum class memory_advice { automatic, device, host, atomics };
 /// How pages that kernels have changed are found.
 /// hash  Each page of 4 KiB has two hashes on the device, and those that differ are written. A
 ///       changed page is missed with a probability of 2^-64.
-/// all   All pages of blocks that the CPU or a call may have written are.
+/// all   Each page of a block that the CPU or a call may have written is written, without a look.
 enum class write_detection { hash, all };
 
 /// How accesses of CPU threads are caught that have to wait for bytes.
@@ -108,9 +108,9 @@ struct mapping_config {
   /// and lazy objects stay there, too. Source: DRAGON's intermediate data.
   std::string spill_dir = {};
 
-  /// File of what launches touch that have a name (shared_call::profile()), by parts of 2 MiB of
-  /// objects. With managed memory it is found out and kept there, else what it has comes to GPU
-  /// memory first. Empty: none.
+  /// File of profiles: which parts of 2 MiB of objects the launches with a name touch
+  /// (shared_call::profile()). Runs with backing = managed write it. Other runs read it, and place
+  /// those parts in GPU memory first. Empty: none.
   std::string mapping_profile = {};
 
   /// Objects move between GPU memory and the host by so many bytes: a power of two from 2 MiB to
@@ -166,8 +166,8 @@ struct map_options {
   /// As mapping_config::coherence_block. Not given: the value there. Lazy objects have one block.
   std::optional<std::uint64_t> block = std::nullopt;
 
-  /// What a CPU thread does that touches a block while a call runs that may write to it. Batch
-  /// objects: not looked at.
+  /// What happens when a CPU thread touches a block that a running call may write. Batch objects:
+  /// not looked at.
   /// true   It waits for the call.
   /// false  It reads the device's bytes as they are at some moment of the call, and waits only to
   ///        write. docs/mapping.md says what that promises.

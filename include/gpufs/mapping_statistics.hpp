@@ -37,7 +37,7 @@
   COUNTER(move_d2h_bytes, "bytes fetched as their chunk left GPU memory")                         \
   COUNTER(spill_bytes, "bytes written to spill_dir, as host_memory did not hold them")            \
   COUNTER(spill_read_bytes, "bytes read back from there")                                         \
-  COUNTER(merged_bytes, "bytes moved because the system has no more mappings; max_map_count")     \
+  COUNTER(merged_bytes, "bytes moved because vm.max_map_count mappings were there")               \
   COUNTER(faults_read, "reads of the CPU that had to wait for a block")                           \
   COUNTER(faults_write, "writes of the CPU that had to wait for a block or for its protection")   \
   COUNTER(faults_spurious, "faults of the CPU on blocks that another thread had just made ready") \

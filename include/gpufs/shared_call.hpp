@@ -24,8 +24,8 @@ enum class missing_bytes;
 /// Without a declaration a launch uses all objects for reading and writing. Declared, other objects
 /// stay with the CPU, and blocks that are only read need not be fetched afterwards.
 ///
-/// The launch runs behind those that have been made on other streams and write what it uses, or use
-/// what it writes. The device waits, not the host. Two threads that launch at once have no order.
+/// Earlier launches on other streams run before it if both use the same bytes and one of them
+/// writes. The device waits, not the host. Two threads that launch at once have no order.
 class shared_call {
  public:
   /// `on`: where the launch goes; null: this_thread_stream().
@@ -51,8 +51,8 @@ class shared_call {
   /// Gives launches a name in the file mapping_config::mapping_profile. Chunks that launches of
   /// this name have touched come to GPU memory before others.
   ///
-  /// With managed memory it is found out what the launch touches of the bytes that it declares, and
-  /// kept there. Then nobody else uses the objects meanwhile, and launched() waits for the launch.
+  /// With backing = managed, gpufs records in that file which of the declared bytes the launch
+  /// touches. Then nobody else uses the objects meanwhile, and launched() waits for the launch.
   ///
   /// The name has 1 to 200 bytes, without control characters. Without such a file: does nothing.
   shared_call& profile(std::string name);

@@ -63,6 +63,7 @@ __device__ __forceinline__ auto held_ptr<T>::find_seen(converged_group const& g,
   io::page_elements here;
   bool const saw = io::see_elements<T>(*view.handle, view.file, view.begin, view.size, i, seen,
                                        here, cache::see_page_further);
+  // The answers are the group's, so all lanes come to the second one.
   if (!g.all(saw) || !io::pin_seen(g, *view.handle, view.file.fd, seen)) return {};
   elements const there{seen.bytes + here.offset, here.first,
                        static_cast<std::uint32_t>(here.count)};

@@ -60,10 +60,11 @@ struct page_pinner {
   __device__ __forceinline__ void give_back() const { cache::unpin_read(cache.headers[frame]); }
 };
 
-/// Pins the frame that the calling lane has seen (gpufs/cache/peek.hpp), if it still has the same
-/// page. All lanes of the group call. Each gets a pin; lanes that saw the same frame share one
-/// atomic change, and count one hit for the first one's `fd`. Returns false, with nothing pinned,
-/// if the frame has another page.
+/// Pins the frame that each lane has seen (gpufs/cache/peek.hpp), if all frames still have the same
+/// pages. All lanes of the group call, and get the same answer. Lanes that saw the same frame share
+/// one atomic change, and count one hit for the first one's `fd`. Returns false, with nothing
+/// pinned, if a frame has another page: a lane that kept its pin could keep the frame for which
+/// another one waits.
 __device__ __forceinline__ bool pin_seen(converged_group const& g, fs_ref const& fs,
                                          std::int32_t fd, cache::seen_frame const& seen) {
   unsigned const peers = g.match_any(reinterpret_cast<std::uintptr_t>(seen.header));
@@ -74,7 +75,7 @@ __device__ __forceinline__ bool pin_seen(converged_group const& g, fs_ref const&
     state = cache::frame_state(*seen.header).fetch_add(count_lanes(peers), memory_order_acquire);
   state = g.shfl(state, first);
   g.sync();  // all lanes come after the first lane's acquire
-  bool const same = (state ^ seen.state) >> cache::phase_shift == 0;
+  bool const same = g.all((state ^ seen.state) >> cache::phase_shift == 0);
   if (!same)
     cache::unpin_read(*seen.header);  // each lane alone: lanes may have seen different generations
   if (same && g.thread_rank() == first) handle::count(fs, fd, handle::file_counter::hits);

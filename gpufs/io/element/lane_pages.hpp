@@ -56,9 +56,13 @@ struct page_visit {
 /// Whether version and size of a file may have changed. Any thread calls.
 __device__ __forceinline__ bool may_have_new_version(lane_file const& f) {
   if (f.file.write_index == 0) return file::is_outdated(*f.handle, f.file);
-  auto& version = file::shared_of(*f.handle, f.file).version;
-  return f.file.version !=
-         atomic_ref<std::uint64_t, scope::device>(version).load(memory_order_relaxed);
+  file::shared_file& shared = file::shared_of(*f.handle, f.file);
+  // Before the version, as in load_size(). They are in one sector, so the loads come in this order.
+  std::uint64_t const noted = file::untaken_of(shared).load(memory_order_relaxed);
+  if (f.file.version !=
+      atomic_ref<std::uint64_t, scope::device>(shared.version).load(memory_order_relaxed))
+    return true;
+  return file::may_be_taken(*f.handle, f.file, noted);
 }
 
 /// The same for a group, whose lanes look pages up together. True also if their arrays were made of

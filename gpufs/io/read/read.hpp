@@ -120,7 +120,8 @@ GPUFS_STAGE span_read read_rest(fs_ref const* handle, Group const& group, batch 
   batch b = from;
   batch_look look = looked;
   batch_outcome done{};
-  bool by_warps = true;  // until that has failed once
+  bool by_warps = true;         // until that has failed once
+  std::uint64_t failed_to = 0;  // behind the pages of that try
   while (!done.stopped) {
     unsigned const many =
         by_warps ? to_share_out(handle, group, b, look.found.missing, last - b.first + 1) : 0;
@@ -129,10 +130,12 @@ GPUFS_STAGE span_read read_rest(fs_ref const* handle, Group const& group, batch 
       whole.pages = many;
       std::uint64_t const since = device_clock_ns();
       by_warps = read_by_warps(handle, group, whole, since);
-      if (by_warps)
+      if (by_warps) {
         b.first += many;
-      else
-        b.waits_since = since;
+      } else {
+        b.waits_since = since;  // its requests have had part of their time
+        failed_to = b.first + many;
+      }
     } else {
       // Part of a team may find a page that others miss. It is read again and counted then.
       if (ops::warp(group) == 0)
@@ -148,6 +151,7 @@ GPUFS_STAGE span_read read_rest(fs_ref const* handle, Group const& group, batch 
       if (look.left_over) break;
       hits += b.pages;
       b.first += b.pages;
+      if (b.first >= failed_to) b.waits_since = 0;
     }
   }
   return end_read(*handle, group, span, true, done.stop, hits);

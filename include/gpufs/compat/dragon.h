@@ -17,7 +17,7 @@ enum {
   D_F_READ = 1,       /* kernels read */
   D_F_WRITE = 2,      /* kernels write; alone: what the file had before is not read */
   D_F_CREATE = 4,     /* the file begins as `size` zeros, whatever it had before */
-  D_F_DONTTRASH = 8,  /* stays in GPU memory; all objects do */
+  D_F_DONTTRASH = 8,  /* stays in GPU memory; no effect: where objects lie follows from budgets */
   D_F_VOLATILE = 16,  /* never written back */
   D_F_USEHOSTBUF = 32, /* through pinned memory; all files are read so */
   D_READ = D_F_READ,
@@ -57,8 +57,8 @@ dragonError_t dragon_remap(void* address, unsigned short flags);
 /* Writes back and unmaps. */
 dragonError_t dragon_unmap(void* address);
 
-/* The driver's limits for memory of the host. They have no effect: gpufs keeps objects in GPU
- * memory. */
+/* The driver's limits for memory of the host. They have no effect: gpufs has settings for that,
+ * GPUFS_DEVICE_MEMORY and GPUFS_HOST_MEMORY. */
 dragonError_t dragon_trash_set_num_blocks(unsigned long blocks);
 dragonError_t dragon_trash_set_num_reserved_sys_cache_pages(unsigned long pages);
 

@@ -1,0 +1,219 @@
+// A new version that a gopen could not take, as bytes could not be written or a gwrite took too
+// long: all who know the old version read the new one as soon as it can be taken.
+#include <gpufs/gpufs.hpp>
+#include <gpufs/io/open.hpp>
+
+#include <test/support/cache_state.hpp>
+#include <test/support/device_buffers.hpp>
+#include <test/support/faults.hpp>
+#include <test/support/files.hpp>
+#include <test/support/opens.hpp>
+#include <test/support/settings.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+
+namespace cg = cooperative_groups;
+using namespace gpufs;
+using namespace gpufs::test;
+
+namespace {
+
+constexpr std::uint64_t page = 512;
+constexpr std::uint64_t size = 4 * page;
+constexpr std::byte old_byte{'o'}, new_byte{'n'};
+
+struct steps {
+  std::uint32_t knows[3], go, busy, opened, free;
+};
+
+/// What block 0 reads, by a gread, by another context, by an array: before the change, while the
+/// version cannot be taken, afterwards.
+constexpr unsigned ways = 3;
+struct readings {
+  std::byte before[ways], between[ways], after[ways];
+  std::int64_t busy, opened, opener;
+  std::uint32_t failures;
+};
+
+__device__ void tell(std::uint32_t& word) {
+  __syncthreads();
+  if (threadIdx.x == 0)
+    atomic_ref<std::uint32_t, scope::system>(word).store(1, memory_order_release);
+}
+
+__device__ void await_told(std::uint32_t& word) {
+  if (threadIdx.x == 0) wait_for(word, 1);
+  __syncthreads();
+}
+
+__device__ void fail_unless(readings& out, bool right) {
+  if (threadIdx.x == 0 && !right)
+    atomic_ref<std::uint32_t>(out.failures).fetch_add(1, memory_order_relaxed);
+}
+
+template <class Context>
+__device__ void read_all(Context& io, Context& second, array<std::byte const> const& elements,
+                         int fd, std::byte* to, readings& out) {
+  std::byte const element = elements[page];
+  elements.release();  // else the page would stay what it is
+  fail_unless(out, gread(io, fd, &to[0], 1, 0) == 1 && gread(second, fd, &to[1], 1, 0) == 1);
+  if (threadIdx.x == 0) to[2] = element;
+}
+
+/// Block 0 reads, block 1 opens the file, block 2 is what keeps the version from being taken: it
+/// writes a byte that cannot be written back, or is a gwrite that takes long.
+__global__ void reach(fs_ref fs, char const* path, int fd, bool is_long, steps* at, readings* out) {
+  io_context io(fs, cg::this_thread_block());
+  __shared__ std::byte one[1];
+  if (threadIdx.x == 0) one[0] = std::byte{'w'};
+  if (blockIdx.x == 0) {
+    io_context second(fs, cg::this_thread_block());
+    array<std::byte const> elements(io, fd);
+    read_all(io, second, elements, fd, out->before, *out);
+    tell(at->knows[0]);
+    await_told(at->opened);
+    read_all(io, second, elements, fd, out->between, *out);
+    tell(at->go);
+    await_told(at->free);
+    read_all(io, second, elements, fd, out->after, *out);
+    fail_unless(*out, elements.error() == 0);
+    return;
+  }
+  if (blockIdx.x == 1) {
+    await_told(at->busy);
+    int const opened = gopen(io, path, O_RDONLY);
+    if (threadIdx.x == 0) out->opened = opened;
+    tell(at->opened);
+    await_told(at->free);
+    fail_unless(*out, gclose(io, opened) == 0);
+    return;
+  }
+  __syncthreads();
+  fail_unless(*out, io::use_file(io, fd) == 0);
+  tell(at->knows[2]);
+  await_told(at->knows[1]);
+  if (is_long) {
+    if (threadIdx.x == 0) out->busy = file::join_writers(io.fs(), io.file()) ? 1 : 0;
+    tell(at->busy);
+    await_told(at->go);
+    if (threadIdx.x == 0) file::leave_writers(io.fs(), io.file());
+    tell(at->free);
+  } else {
+    std::int64_t const wrote = gwrite(io, fd, one, 1, 3 * page);
+    if (threadIdx.x == 0) out->busy = wrote;
+    // The host says the rest: it knows when the disk is full, and when it has room again.
+  }
+}
+
+/// The kernel, and the words through which the test directs it.
+struct running {
+  running(filesystem& fs, std::string const& path, int fd, bool is_long) : path_text({path}) {
+    at.fill_zero();
+    launch(reach, 3, 64, fs.ref(), path_text.text(), fd, is_long, at.data(), out.data());
+  }
+  static void tell(std::uint32_t& word) {
+    atomic_ref<std::uint32_t, scope::system>(word).store(1, memory_order_release);
+  }
+  static void await(std::uint32_t& word, char const* what) {
+    wait_until(
+        [&] {
+          return atomic_ref<std::uint32_t, scope::system>(word).load(memory_order_acquire) != 0;
+        },
+        what);
+  }
+
+  device_paths path_text;
+  pinned_buffer<steps> at{1};
+  buffer<readings> out = zeroed<readings>(1);
+};
+
+struct written_file {
+  explicit written_file(unsigned timeout_ms) : path{folder / "file"} {
+    write_bytes(path, std::vector<std::byte>(size, old_byte));
+    let_stamps_age(path);
+    auto settings = small_config(page, 32);
+    settings.rpc_timeout_ms = timeout_ms;
+    faults->on_write = [this](std::uint64_t, std::uint64_t) {
+      return full ? testing::fault_action::fail(ENOSPC) : testing::fault_action::pass();
+    };
+    fs = std::make_unique<testing::filesystem>(settings, faults);
+    fd = fs->open(path, O_RDWR);
+    reader = fs->open(path, O_RDONLY);
+    REQUIRE(fd > 0);
+    REQUIRE(reader > 0);
+  }
+  /// Gives the file a new version, whose bytes before the last page are new.
+  void renew() const {
+    std::vector<std::byte> const bytes(size - page, new_byte);
+    REQUIRE(fs->write(fd, bytes.data(), bytes.size(), 0) == std::int64_t(bytes.size()));
+  }
+
+  scratch_folder folder;
+  std::string path;
+  std::atomic<bool> full{false};
+  std::shared_ptr<scripted_faults> faults = std::make_shared<scripted_faults>();
+  std::unique_ptr<testing::filesystem> fs;
+  int fd = 0, reader = 0;
+};
+
+void check_ways(std::byte const (&seen)[ways], std::byte right) {
+  for (unsigned way = 0; way < ways; ++way) {
+    CAPTURE(way);
+    CHECK(seen[way] == right);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a version that came while the disk was full is read as soon as there is room") {
+  written_file f(120'000);
+  running kernel(*f.fs, f.path, f.fd, false);
+  auto& at = kernel.at[0];
+  kernel.await(at.knows[0], "block 0 has read the file");
+  kernel.await(at.knows[2], "block 2 knows the file");
+  f.renew();
+  f.full = true;
+  kernel.tell(at.knows[1]);
+  wait_until([&] { return f.fs->stats().bytes_written != 0; }, "block 2 has written");
+  CHECK(f.fs->sync() == -EIO);
+  kernel.tell(at.busy);
+  kernel.await(at.go, "block 0 has read the file while it cannot be written");
+  f.full = false;
+  CHECK(f.fs->sync(f.fd) == -ENOSPC);  // of before
+  CHECK(f.fs->sync(f.fd) == 0);
+  kernel.tell(at.free);
+  auto const read = result_in(kernel.out)[0];
+  CHECK(read.failures == 0);
+  CHECK(read.busy == 1);
+  CHECK(read.opened == f.reader);
+  check_ways(read.before, old_byte);
+  check_ways(read.after, new_byte);
+  CHECK(inspect(f.fs->ref()).problems == "");
+}
+
+TEST_CASE("a version that a gwrite kept back for rpc_timeout is read as soon as that is over") {
+  written_file f(2'000);
+  running kernel(*f.fs, f.path, f.fd, true);
+  auto& at = kernel.at[0];
+  kernel.await(at.knows[0], "block 0 has read the file");
+  kernel.await(at.knows[2], "block 2 knows the file");
+  f.renew();
+  kernel.tell(at.knows[1]);
+  auto const read = result_in(kernel.out)[0];
+  CHECK(read.failures == 0);
+  CHECK(read.busy == 1);
+  CHECK(read.opened == f.reader);
+  check_ways(read.before, old_byte);
+  check_ways(read.after, new_byte);
+  CHECK(inspect(f.fs->ref()).problems == "");
+}
