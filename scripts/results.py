@@ -3,8 +3,8 @@
 
 docs/results/ holds what scripts/measure.sh wrote on a machine with a GPU: JSON of `gpufs bench` and
 of python/bench/records.py. first-steps.json is of scripts/first_steps.sh. The folder second has
-those of another run. README.md, docs/python.md and docs/benchmarks.md have tables of them between
-marks. Nobody types these figures.
+those of another run. README.md, docs/python.md, docs/performance.md and docs/benchmarks.md have
+tables of them between marks. Nobody types these figures.
 
 write         puts the tables into the documents.
 check         fails if they have others.
@@ -17,6 +17,8 @@ import pathlib
 import statistics
 import sys
 import textwrap
+
+from guide_table import guide_table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -200,9 +202,17 @@ def second_tables():
         yield f"| {name} | {number(was)} {unit} | {number(now)} {unit} | {now / was - 1:+.0%} |"
 
 
+def guide_tables():
+    patterns = load(RESULTS, "patterns")
+    yield from guide_table(patterns, load(RESULTS, "ratios-array"), number)
+    yield ""
+    yield from textwrap.wrap(f"Measured on: {machine(patterns)}.", 100)
+
+
 # What stands between marks: (document, name, tables).
 BLOCKS = (("README.md", "first-steps", step_tables), ("README.md", "figures", tables),
           ("docs/python.md", "records", record_tables),
+          ("docs/performance.md", "guide", guide_tables),
           ("docs/benchmarks.md", "second", second_tables))
 
 

@@ -56,8 +56,8 @@ std::vector<mapping_setting> protocol_settings() {
           "auto or a power of two from 4K to 32M"),
       number(
           "rolling_size",
-          "blocks that the CPU has written and that are not sent yet, 1 to 1073741824; auto = as "
-          "the faults show",
+          "blocks that the CPU has written and that are not sent yet, 1 to 1073741824; auto = some "
+          "per object, and more after writes to blocks just sent",
           &mapping_config::rolling_size, read_rolling, print_rolling,
           {.low = 1, .high = 1 << 30, .also = rolling_automatic},
           "auto or a number from 1 to 1073741824"),

@@ -36,7 +36,7 @@ std::vector<setting> path_settings() {
            {.low = 4096, .high = 16 * tebi}, "a size from 4K to 16T"),
       number("prefetch_size",
              "bytes read ahead after each missing page, a multiple of page_size; 0 = off; auto = "
-             "as the reads show",
+             "grows while reads are sequential",
              &config::prefetch_size, read_prefetch, print_prefetch,
              {.low = 0, .high = 512 * mebi, .also = prefetch_automatic},
              "auto, 0 or a size up to 512M"),
@@ -57,15 +57,16 @@ std::vector<setting> path_settings() {
                          {{"auto", io_backend::automatic},
                           {"uring", io_backend::uring},
                           {"pread", io_backend::pread}}),
-      choice<io_path>("io_path",
-                      "how bytes reach GPU memory: auto, pull, direct, dma or registered",
-                      &config::path,
-                      {{"auto", io_path::automatic},
-                       {"pull", io_path::pull},
-                       {"dma", io_path::dma},
-                       {"direct", io_path::direct},
-                       {"registered", io_path::registered}},
-                      {{"mapped", "registered"}}),
+      choice<io_path>(
+          "io_path",
+          "how bytes reach GPU memory: auto, pull, direct, dma or registered (formerly mapped)",
+          &config::path,
+          {{"auto", io_path::automatic},
+           {"pull", io_path::pull},
+           {"dma", io_path::dma},
+           {"direct", io_path::direct},
+           {"registered", io_path::registered}},
+          {{"mapped", "registered"}}),
       expert(choice<bool>("views",
                           "whether the daemon copies warm pages out of mappings of files, without "
                           "a system call: on or off",
@@ -119,12 +120,11 @@ std::vector<setting> size_settings() {
           &config::pulls_in_flight, {.low = 1, .high = 65536}, "a number from 1 to 65536")),
       expert(count("max_open_files", "files open at once, 1 to 65536", &config::max_open_files,
                    {.low = 1, .high = 65536}, "a number from 1 to 65536")),
-      renamed(
-          "context_slots",
-          expert(count(
-              "seats",
-              "threadblocks that own a prefetch buffer and a replacement queue at once, 1 to 65536",
-              &config::seats, {.low = 1, .high = 65536}, "a number from 1 to 65536"))),
+      renamed("context_slots",
+              expert(count(
+                  "seats",
+                  "contexts that own a prefetch buffer and a replacement queue at once, 1 to 65536",
+                  &config::seats, {.low = 1, .high = 65536}, "a number from 1 to 65536"))),
   };
 }
 
