@@ -125,6 +125,7 @@ class stream {
 };
 
 /// The stream of launch(kernel, grid, block, ...). Each host thread has one, made at first use.
+/// Throws device_error if it cannot be made.
 [[nodiscard]] stream& this_thread_stream();
 
 /// A point in a stream's work, and the time at which the device reached it.
@@ -140,6 +141,7 @@ class event {
   event& operator=(event&&) noexcept;
 
   /// Puts the point behind all work that `on` has so far. A second call moves it.
+  /// Throws device_error.
   void record(stream& on);
 
   /// Waits until the device has reached the point. Returns at once if it was never recorded.

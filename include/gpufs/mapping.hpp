@@ -61,7 +61,7 @@ class mapping {
   /// Returns 0, or
   ///   -EINVAL not all of them lie in the object | -EIO the device failed
   ///   -EACCES the object is only read | -EIO, -ESTALE, -errno its file could not be read
-  ///   -ENOMEM no host memory, or no more mappings (vm.max_map_count)
+  ///   -ENOMEM no host memory, or no more mappings (vm.max_map_count) | -ECANCELED exit() has begun
   int acquire(std::uint64_t first, std::uint64_t bytes, access use);
 
   /// Says where the chunks of bytes [first, first + bytes) should lie, from the next launch on. Any
@@ -92,8 +92,8 @@ class mapping {
   /// As sync(), but the bytes need not be durable. Returns as that.
   int write_back();
 
-  /// Lets later calls and touches see what others have written to the file. Bytes that this object
-  /// has changed and not written back stay. Scratch objects: does nothing.
+  /// Lets later calls and touches see what others have written to the file. Blocks that a call or
+  /// the CPU may have written, and that are not written back, stay. Scratch objects: does nothing.
   ///
   /// Stores of others through mmap(2) count as soon as they are synced. Objects of access::write
   /// see others' changes only where they have written back themselves. May wait for kernels if the
@@ -200,23 +200,22 @@ class shared_memory {
   ///
   /// At most most_io_bytes at once. Pipes, sockets and terminals: 4 MiB. Not in signal handlers.
   /// Returns the number of bytes, which may be less, 0: the end of the file, or
-  ///   -EFAULT the memory is not all of one object
+  ///   -EFAULT the memory is not all of one object | -EACCES the object is only read
   ///   -ENOMEM no memory can be pinned, or the system has no more mappings
   ///   -EIO the device failed, so that bytes are lost | -errno as the system call
+  ///   -ESTALE, -errno bytes of the object's own file could not be read
   /// A failure behind the first bytes: their number. What a pipe gave before -EIO is lost. If the
   /// memory cannot be had, nothing is read: the position stays, and so do a pipe's bytes.
   std::int64_t read(int fd, void* to, std::uint64_t bytes);
   /// As pread(2), else as read(). Returns as that.
   std::int64_t pread(int fd, void* to, std::uint64_t bytes, std::uint64_t offset);
-  /// As write(2), else as read(). Returns as that, and -ESTALE: a file that is mapped for reading
-  /// became shorter.
+  /// As write(2), else as read(). Returns as that. The object may be one that is only read.
   std::int64_t write(int fd, void const* from, std::uint64_t bytes);
   /// As pwrite(2), else as write(). Returns as that.
   std::int64_t pwrite(int fd, void const* from, std::uint64_t bytes, std::uint64_t offset);
 
-  /// As memmove(), with objects on one side or on both, in the same way. Returns 0, or
-  /// -EFAULT, -ENOMEM, -EIO as read(), -ESTALE as write(). A failure may leave a part of the bytes
-  /// done.
+  /// As memmove(), with objects on one side or on both, in the same way. Returns 0, or an error as
+  /// read(). A failure may leave a part of the bytes done.
   int copy(void* to, void const* from, std::uint64_t bytes);
   /// As memset(), else as copy(). Returns as that.
   int set(void* to, int value, std::uint64_t bytes);

@@ -61,7 +61,7 @@ class shared_call {
   /// Returns 0, or
   ///   -EINVAL bytes beyond an object, an empty or removed mapping, a second release, a bad name
   ///   -EBUSY the stream is being captured | -EIO the device failed
-  ///   -EACCES it would write to an object that is only read
+  ///   -EACCES it would write to an object that is only read | -ECANCELED exit() has begun
   ///   -ENOMEM more than the budgets hold, no host memory, or no more mappings
   ///   -EIO, -ESTALE, -errno bytes of a file could not be read; see why_refused()
   int release();
