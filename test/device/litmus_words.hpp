@@ -4,7 +4,7 @@
 
 #include <gpufs/base/settled.hpp>
 #include <gpufs/cache/line.hpp>
-#include <gpufs/file/shared_file.hpp>
+#include <gpufs/file/take_version.hpp>
 #include <gpufs/ring/channel.hpp>
 
 #include <test/device/litmus.hpp>

@@ -111,6 +111,11 @@ extern "C" __global__ void load_size(file::shared_file* file, std::uint64_t vers
                                      std::uint64_t* size, bool* result) {
   *result = file::load_size(*file, version, *size);
 }
+extern "C" __global__ void load_noted(file::shared_file* file, std::uint64_t version,
+                                      std::uint64_t* size, bool* result) {
+  *result =
+      file::load_size(*file, version, *size, file::untaken_of(*file).load(memory_order_relaxed));
+}
 
 // An element is loaded under a pin, which then goes (io/element/element.hpp). Elements of a kept
 // page stay in registers, then the page is given back through a pointer (io/element/array.hpp).

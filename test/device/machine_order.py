@@ -196,16 +196,16 @@ def take(code, arch):
 
 
 def adopt(code, arch):
-    # The exchange is the atomic operation with a result. The size lies behind the version.
+    # The exchange is the atomic operation with a result. The stores are of size and version.
     check(code, arch, lambda c: c.is_atomic() and c.scoreboard != 7,
-          lambda c: c.is_store(GPU, 8) and c.offset == 8, 1, 1)
+          lambda c: c.is_store(GPU, 8), 1, 2)
 
 
-def load_size(code, arch):
+def load_size(code, arch, before=("size",)):
     looks = [c.at for c in code if c.is_load(GPU)]
-    if len(looks) != 2:
-        raise Failure(f"{len(looks)} loads instead of 2, of size and version")
-    check(code, arch, lambda c: c.at == looks[0], lambda c: c.at == looks[1], 1, 1)
+    if len(looks) != len(before) + 1:
+        raise Failure(f"{len(looks)} loads instead of those of {', '.join(before)} and version")
+    check(code, arch, lambda c: c.at in looks[:-1], lambda c: c.at == looks[-1], len(before), 1)
 
 
 # Kernels by name. The last are all functions of that name below a kernel.
@@ -215,6 +215,7 @@ CHECKS = {
     "see": see, "pull": pull, "pull_two": pull, "request": request, "unpin": unpin,
     "settle_1": lambda *code: settle(*code, 1), "settle_8": lambda *code: settle(*code, 8),
     "share_record": share, "take_record": take, "adopt": adopt, "load_size": load_size,
+    "load_noted": lambda *code: load_size(*code, ("note", "size")),
     "elements": calls,
     # Of bytes. Wider loads are of the handle, which no one writes while kernels run.
     "load_element": lambda *code: unpin(*code, (1,)),

@@ -335,6 +335,16 @@ __global__ void store_triples(fs_ref fs, int fd, std::int64_t offset, std::uint6
   count_if(a.error() != 0, wrong);
 }
 
+/// Reads one element through a pointer to its page.
+__global__ void read_held(fs_ref fs, int fd, std::uint64_t i, std::uint64_t* value, int* error) {
+  io_context io(fs, cg::this_thread_block());
+  array<std::uint64_t const> const a(io, fd);
+  if (threadIdx.x != 0) return;
+  auto const p = a.pointer(i);
+  *value = *p;
+  *error = p.error();
+}
+
 __global__ void sum_through_pointer(fs_ref fs, int fd, std::uint64_t per_warp, std::uint64_t* sums,
                                     std::uint64_t* wrong) {
   auto const block = cg::this_thread_block();
@@ -760,4 +770,21 @@ TEST_CASE(
   CHECK(result_in(error)[0] == -EIO);
   triple const got = contents(value)[0];
   CHECK((got.a | got.b | got.c) == 0);
+}
+
+TEST_CASE("held_ptr: a file that became shorter gives -EIO from its first missing element on") {
+  scratch_folder folder;
+  auto const path = words(folder, 512);
+  filesystem fs(small_config(512, 16));
+  int const fd = fs.open(path, O_RDONLY);
+  constexpr std::uint64_t left = 200;  // ends within a page
+  REQUIRE(::truncate(path.c_str(), left * 8) == 0);
+  auto value = zeroed<std::uint64_t>(1);
+  auto error = zeroed<int>(1);
+  for (std::uint64_t const i : {left - 1, left, left + 1, left + 100}) {
+    CAPTURE(i);
+    launch(read_held, 1, 32, fs.ref(), fd, i, value.data(), error.data());
+    CHECK(result_in(error)[0] == (i < left ? 0 : -EIO));
+    CHECK(result_in(value)[0] == (i < left ? nth(i) : 0));
+  }
 }
