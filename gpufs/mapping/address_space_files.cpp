@@ -163,7 +163,8 @@ int address_space::drop(object& o, bool also_changed) try {
   if (o.shows_file()) leave_file_windows(lock, o);
   auto const seen = settled_version(*f.file);
   if (int const error = drop_bytes(o, also_changed); error != 0) return error;
-  f.seen = seen;
+  // Where blocks were changed, the object has what the file had before.
+  f.seen = f.changed.empty() ? seen : std::nullopt;
   return o.is_managed ? fill(lock, o, f.units_of(0, o.bytes)) : 0;
 } catch (std::bad_alloc const&) {
   return -ENOMEM;

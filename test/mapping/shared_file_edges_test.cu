@@ -93,6 +93,24 @@ TEST_CASE("refresh: a file that nobody has changed, and one that is shorter") {
   CHECK(m.errors().size() == 1);
 }
 
+TEST_CASE("refresh: what others wrote where a call might have shows once that is written back") {
+  named_file const file(words(64 * kibi, 1));
+  let_stamps_age(file.path());
+  shared_memory memory;
+  mapping m = memory.map(file.path(), {.access = access::read_write});
+  // It may write to the object, and does not.
+  launch(count_up, 1, 64, m.as<std::uint32_t>(), std::uint64_t(0));
+  memory.synchronize();
+  file.write({5}, 0);
+  let_stamps_age(file.path());
+  CHECK(m.refresh() == 0);
+  CHECK(m.write_back() == 0);
+  CHECK(m.stats().writeback_pages == 0);
+  CHECK(m.refresh() == 0);
+  CHECK(m.as<std::uint32_t>()[0] == 5);
+  CHECK(m.as<std::uint32_t>()[1] == 1);
+}
+
 TEST_CASE("a new file's object sees what others write to it; scratch objects are zeros again") {
   named_file const made, scratch;
   shared_memory memory;
