@@ -160,6 +160,9 @@ shared::file_to_map open_to_map(std::string const& path, std::string const& name
 }
 
 shared::file_to_map open_to_remap(shared::file_side const& file, std::uint64_t bytes, access use) {
+  if (int const error = file.look_for_end(bytes); error != 0)
+    refuse(file.file->name(), -error,
+           error == -ESTALE ? "the file became shorter" : std::strerror(-error));
   // One that writes keeps others from it, so it stays the same.
   if (use != access::read && file.use != access::read)
     return {file.file,

@@ -91,6 +91,7 @@ TEST_CASE("refresh: a file that nobody has changed, and one that is shorter") {
   REQUIRE(::truncate(file.path().c_str(), 4096) == 0);
   CHECK(m.refresh() == -ESTALE);
   CHECK(m.errors().size() == 1);
+  for (auto const use : {access::read, access::write}) CHECK(m.remap(use) == -ESTALE);
 }
 
 TEST_CASE("refresh: what others wrote where a call might have shows once that is written back") {
