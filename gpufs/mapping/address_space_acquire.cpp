@@ -32,7 +32,7 @@ void address_space::acquire_batches() {
   }
 }
 
-int address_space::acquire(object& o, wanted const& what) {
+int address_space::acquire(object& o, wanted const& what) try {
   if (in_forked_child()) return -EIO;
   bool const writes = what.use != access::read;
   bool const is_batch = o.protocol == coherence_protocol::batch;
@@ -45,8 +45,13 @@ int address_space::acquire(object& o, wanted const& what) {
         is_batch ? !o.uses.empty() : o.is_used(r, device_memory::shared_range::hands_over);
     return has_failed_ || (!is_used && !(writes && keeps_writers_out(o)));
   };
-  // What comes stays, until a call uses it.
-  if (tiers_.can_spill(o) || o.is_caught()) o.acquired.add(r);
+  // What comes stays, until a call uses it. If it fails, what others have made ready does so still.
+  block_runs added;
+  if (tiers_.can_spill(o) || o.is_caught()) {
+    added.add(r);
+    for (auto const& run : o.acquired.within(r)) added.take(run);
+    o.acquired.add(r);
+  }
   std::optional<int> error;
   while (!error) {
     wait_until(lock, is_usable);
@@ -54,10 +59,12 @@ int address_space::acquire(object& o, wanted const& what) {
   }
   if (*error == 0) spill(lock, false);
   if (*error != 0) try {
-      o.acquired.take(r);
+      for (auto const& run : added.runs()) o.acquired.take(run);
     } catch (std::bad_alloc const&) {  // they stay all the same
     }
   return *error;
+} catch (std::bad_alloc const&) {
+  return -ENOMEM;
 }
 
 // No call uses the bytes, and they may be written. Nothing: that may be otherwise now.

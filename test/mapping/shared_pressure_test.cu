@@ -175,6 +175,24 @@ TEST_CASE("bytes that acquire() has made ready stay, though their chunk leaves t
   CHECK(copy.content<std::uint32_t>() == words(words_of_mebi, 8));
 }
 
+TEST_CASE("an acquire() that fails leaves ready what another one has made so") {
+  constexpr std::uint64_t some = 64 << 10;
+  named_file const file(words(4 * words_of_mebi, 7));
+  shared_memory memory(tight(1, 4 * mebi));
+  mapping m = memory.map(file.path(), {.access = access::read_write, .block = some});
+  mapping const other = memory.allocate(4 * mebi);
+  add(m, 0, 2 * words_of_mebi, 1);
+  CHECK(m.write_back() == 0);
+  CHECK(m.acquire(0, some, access::read) == 0);
+  REQUIRE(::truncate(file.path().c_str(), 2 * mebi) == 0);
+  CHECK(m.acquire(0, m.size(), access::read) == -ESTALE);
+  add(other, 1);  // needs all memory at the host
+  memory.synchronize();
+  memory_file const copy;
+  CHECK(::write(copy.fd(), m.data(), some) == std::int64_t(some));
+  CHECK(copy.content<std::uint32_t>() == words(some / 4, 8));
+}
+
 TEST_CASE("child: uses the memory of objects that are just being removed") {
   if (!is_part("uses the memory of objects that are just being removed")) return;
   shared_memory memory(tight(32 * mebi, 0));
