@@ -177,6 +177,7 @@ class address_space {
   [[nodiscard]] int make_durable(quiet_lock& lock, object& o);
   int drop(object& o, bool also_changed);
   int drop_bytes(object& o, bool also_changed);
+  [[nodiscard]] int close_all(object& o, bool drops_changed);
   void make_dirty(object& o, std::uint64_t block, bool rolls);
   [[nodiscard]] block_run hand_over(object& o, use const& u, bool is_first);
   void leave_to_device(object& o, block_run written);

@@ -1,8 +1,13 @@
-// Before an object is written back: nobody may write to it meanwhile.
+// Blocks are closed before an object is written back, as nobody may write to it meanwhile, and
+// before its bytes are dropped.
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/device_scope.hpp>
 #include <gpufs/mapping/no_mappings.hpp>
 
 #include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <new>
 
 namespace gpufs::shared {
 
@@ -31,6 +36,22 @@ bool address_space::close_written(object& o, block_run r) try {
   if (!o.uses.empty()) return false;
   states_.merge(o);
   return true;
+}
+
+// The system has no more mappings. All blocks alike need one. Unless it is dropped as well, what
+// the CPU has written is sent: the device has the only bytes then. Returns 0, -ENOMEM or -EIO.
+int address_space::close_all(object& o, bool drops_changed) try {
+  if (states_.protect(o, o.all(), host_access::none) != 0) return -ENOMEM;
+  if (drops_changed) return 0;
+  device_scope const here(device_);
+  states_.clean(o, o.all(), {nullptr, &mapping_statistics::merged_bytes});
+  transfers_.wait_for_sends();
+  return 0;
+} catch (std::bad_alloc const&) {
+  return -ENOMEM;
+} catch (std::exception const&) {
+  fail();
+  return -EIO;
 }
 
 }  // namespace gpufs::shared

@@ -170,8 +170,8 @@ int address_space::drop(object& o, bool also_changed) try {
   return -ENOMEM;
 }
 
-// Returns 0 or -EIO. If memory runs out, nothing has changed but for blocks that are closed: a
-// touch opens them.
+// Returns 0, -ENOMEM or -EIO. If memory or mappings run out, nothing has changed but for blocks
+// that are closed: a touch opens them.
 int address_space::drop_bytes(object& o, bool also_changed) {
   auto& f = *o.file;
   block_runs dropped;
@@ -194,10 +194,12 @@ int address_space::drop_bytes(object& o, bool also_changed) {
     readable.take(blocks);
     closed.push_back(blocks);
   }
-  for (auto const& blocks : closed) {
-    if (states_.protect(o, blocks, host_access::none) == 0) continue;
-    fail();
-    return -EIO;
+  bool const is_closed = std::ranges::all_of(
+      closed, [&](block_run blocks) { return states_.protect(o, blocks, host_access::none) == 0; });
+  if (!is_closed) {
+    if (int const error = close_all(o, also_changed); error != 0) return error;
+    readable = {};
+    closed.assign(1, o.all());
   }
   // Nothing below needs memory.
   if (also_changed) {

@@ -403,6 +403,43 @@ TEST_CASE("no more mappings: what a pipe gave is in memory that the device uses 
   CHECK(file.content() == content);
 }
 
+TEST_CASE("no more mappings: refresh() and discard() close all blocks alike, and others go on") {
+  named_file const file(numbers(64 * kibi));
+  shared_memory memory(by_signals());
+  mapping const other = memory.allocate(64 * kibi);
+  mapping m = memory.map(file.path(), {.access = access::read_write, .block = 64 * kibi});
+  auto* const words = m.as<std::uint32_t>();
+  words[0] = 77;  // only the CPU's side has this
+  shared_call call;
+  call.reads_writes(m, 64 * kibi, 64 * kibi);
+  launch(call, add_to_words, 1, 64, words + 16 * kibi, 1, 3u);
+  memory.synchronize();
+  CHECK(words[32 * kibi] == 32 * kibi + 1);
+  file.write({5}, 128 * kibi);
+  protections_to_refuse = 1;
+  CHECK(m.refresh() == 0);
+  CHECK(protections_to_refuse == 0);
+  CHECK(words[0] == 77);
+  CHECK(words[16 * kibi] == 16 * kibi + 4);
+  CHECK(words[32 * kibi] == 5);
+  words[1] = 78;
+  protections_to_refuse = 1000;
+  CHECK(m.discard() == -ENOMEM);
+  protections_to_refuse = 0;
+  CHECK(words[1] == 78);
+  CHECK(words[32 * kibi] == 5);
+  protections_to_refuse = 1;
+  CHECK(m.discard() == 0);
+  CHECK(protections_to_refuse == 0);
+  for (std::uint64_t const i : {0, 1, 16 * 1024}) CHECK(words[i] == i + 1);
+  words[1] = 79;
+  CHECK(m.sync() == 0);
+  CHECK(file.content()[1] == 79);
+  launch(add_to_words, 1, 64, other.as<std::uint32_t>(), 16 * kibi, 3u);
+  memory.synchronize();
+  CHECK(other.as<std::uint32_t>()[9] == 3);
+}
+
 TEST_CASE("no more mappings: a touch beside a call waits for its end") {
   auto const content = numbers(64 * kibi);
   named_file const file(content);
