@@ -43,7 +43,7 @@ int address_space::acquire(object& o, wanted const& what) try {
   auto const is_usable = [&] {
     bool const is_used =
         is_batch ? !o.uses.empty() : o.is_used(r, device_memory::shared_range::hands_over);
-    return has_failed_ || (!is_used && !(writes && keeps_writers_out(o)));
+    return has_failed_ || (!is_used && !(writes && o.is_still(r)));
   };
   // What comes stays, until a call uses it. If it fails, what others have made ready does so still.
   block_runs added;

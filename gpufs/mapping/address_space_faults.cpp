@@ -125,7 +125,7 @@ fault_answer address_space::serve(quiet_lock& lock, object& o, std::uint64_t blo
       kind == touch_kind::write || (kind == touch_kind::unknown && state == block_state::read_only);
   auto const touch = on_touch(state, writes);
   if (writes && o.is_read_only()) return fault_answer::not_ours;
-  if (writes && keeps_writers_out(o)) return fault_answer::waiting;
+  if (writes && o.is_still(one)) return fault_answer::waiting;
   if (touch.fetch && o.lacks(one)) return serve_absent(lock, o, one);
   if (touch.after == state) {  // another thread was first, or a call has ended since
     transfers_.count(o, &mapping_statistics::faults_spurious);

@@ -228,7 +228,7 @@ int address_space::remap(object& o, file_to_map const& what) {
   if (std::ranges::any_of(o.uses, is_of_call)) return -EBUSY;
   bool is_busy = false;
   at_end const end{[&] {
-    if (is_busy) f.is_busy = false;
+    if (is_busy) f.is_busy = f.is_still = false;
     f.stops.store(false, std::memory_order_relaxed);
     tell_changes();
   }};
@@ -238,7 +238,8 @@ int address_space::remap(object& o, file_to_map const& what) {
   if (!o.uses.empty() || !f.changed.empty() || !f.undurable.empty()) return -EBUSY;
   if (has_failed_) return -EIO;
   if (f.loss != 0) return f.loss;
-  f.is_busy = is_busy = true;                      // nobody brings bytes, or uses it for writing
+  f.is_busy = f.is_still = is_busy = true;  // nobody brings bytes, or uses it for writing
+  f.still = o.all();
   f.stops.store(true, std::memory_order_relaxed);  // leave_file_windows() may have ended meanwhile
   auto const pinned = transfers_.forget_all_pins(o);
   for (std::size_t i = 0; i < o.chunks.size(); ++i)

@@ -51,9 +51,9 @@ object* address_space::wait_for_calls(quiet_lock& lock, std::uint64_t at, std::u
   object* o = nullptr;
   wait_until(lock, [&] {  // the object may go meanwhile
     o = object_with(at, bytes);
-    return o == nullptr || has_failed_ ||
-           (!(writes && keeps_writers_out(*o)) &&
-            !o->is_used(o->blocks_of(at - o->offset, bytes), writes ? by_any : !by_any));
+    if (o == nullptr || has_failed_) return true;
+    auto const blocks = o->blocks_of(at - o->offset, bytes);
+    return !(writes && o->is_still(blocks)) && !o->is_used(blocks, writes ? by_any : !by_any);
   });
   return o;
 }

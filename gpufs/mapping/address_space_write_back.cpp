@@ -42,9 +42,10 @@ address_space::written_pages address_space::all_written(file_side const& f,
   return all;
 }
 
-// Calls and CPU threads that would write to the object wait while it is written back, and while
-// that waits for other calls. Not if it waits for a call that is not launched yet: the thread that
-// has released it may release others before.
+// Calls that would write to the object wait while it is written back, and while that waits for
+// other calls. Not if it waits for a call that is not launched yet: the thread that has released it
+// may release others before. The CPU waits while its blocks are written only (object::is_still()):
+// a kernel may wait for what it does elsewhere.
 bool address_space::keeps_writers_out(object const& o) const {
   if (o.file == nullptr || !o.file->is_busy) return false;
   return o.file->is_still || std::ranges::none_of(o.uses, [this](use const& u) {
@@ -52,8 +53,9 @@ bool address_space::keeps_writers_out(object const& o) const {
          });
 }
 
-// Nobody writes to the object meanwhile: calls and CPU threads wait while it is busy. What the CPU
-// has written is sent to the device first. There hashes find the pages that differ.
+// Nobody writes to these blocks meanwhile: calls wait while it is busy, CPU threads while it is
+// still. What the CPU has written is sent to the device first. There hashes find the pages that
+// differ.
 int address_space::write_back(object& o, byte_run what, bool makes_durable) try {
   if (in_forked_child()) return -EIO;
   if (o.file == nullptr || !o.file->is_written_back()) return 0;

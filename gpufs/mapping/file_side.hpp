@@ -70,7 +70,7 @@ struct file_side {
   int loss = 0;
   buffer<page_hash> known = {};  ///< hashes of what the file has. None: all pages are written
   bool is_busy = false;          ///< it is written back, or waits for that
-  bool is_still = false;         ///< it is written back: nobody writes to it meanwhile
+  bool is_still = false;         ///< pages are written: nobody writes to these blocks meanwhile
   block_run still = {0, 0};      ///< then: the blocks that go to the file
   unsigned fills = 0;            ///< under way
   unsigned stays = 0;            ///< others that need the object

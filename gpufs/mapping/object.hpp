@@ -180,6 +180,10 @@ struct object {
   }
   /// Whether chunks of it move or are spilled.
   [[nodiscard]] bool is_moving() const { return !std::ranges::all_of(uses, is_of_call); }
+  /// Whether bytes of a run go to the file just now: the CPU does not write to them then.
+  [[nodiscard]] bool is_still(block_run r) const {
+    return file != nullptr && file->is_still && file->still.overlaps(r);
+  }
   /// The dirty blocks of a run, neighbours together.
   [[nodiscard]] std::vector<block_run> dirty_runs(block_run r) const {
     block_runs found;

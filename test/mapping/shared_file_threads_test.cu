@@ -2,6 +2,7 @@
 // processes.
 #include <gpufs/mapping.hpp>
 
+#include <test/mapping/held_kernels.hpp>
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/named_file.hpp>
 #include <test/support/child.hpp>
@@ -105,6 +106,31 @@ TEST_CASE("pages that are written back while others launch are whole") {
   CHECK(m.unmap() == 0);
   auto const content = file.content();
   CHECK(content.front() == content.back());
+}
+
+TEST_CASE("a write-back that waits for a call leaves the CPU what no call uses") {
+  constexpr std::uint64_t block = 64 * kibi, words = block / 4;
+  std::vector<std::uint32_t> content(8 * words, 1);
+  named_file const file(content);
+  shared_memory memory;
+  mapping m = memory.map(file.path(), {.access = access::read_write, .block = block});
+  auto* const all = m.as<std::uint32_t>();
+  handshake with;
+  shared_call call;
+  call.writes(m, 0, block);
+  launch(call, store_in_halves, 1, 1, all, std::uint64_t(4), 9u, with.data());
+  with.wait_for_kernel(1);
+  std::thread writer([&] { CHECK(m.write_back() == 0); });
+  for (int i = 0; i < 10'000; ++i) ::sched_yield();  // it waits by now, most probably
+  all[5 * words] = content[5 * words] = 2;
+  CHECK(m.acquire(6 * block, 4096, access::read_write) == 0);
+  all[6 * words] = content[6 * words] = 3;
+  CHECK(memory.set(all + 7 * words, 0, 4) == 0);
+  content[7 * words] = 0;
+  with.let_go();
+  std::fill_n(content.begin(), 4, 9);
+  writer.join();
+  CHECK(file.content() == content);
 }
 
 TEST_CASE("remap() beside a thread that brings the object's bytes") {
