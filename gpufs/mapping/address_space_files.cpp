@@ -222,6 +222,7 @@ int address_space::remap(object& o, file_to_map const& what) {
   if (int const error = write_back(o, {0, o.bytes}, is_written); error != 0) return error;
   quiet_lock lock(mutex_);
   auto& f = *o.file;
+  wait_until(lock, [&] { return !f.is_busy; });
   // From here on until the end, nobody brings bytes, moves chunks or begins a call that uses the
   // object. Calls that are not launched yet may be those of a thread that waits for that.
   take_ended_calls();
@@ -232,6 +233,7 @@ int address_space::remap(object& o, file_to_map const& what) {
     f.stops.store(false, std::memory_order_relaxed);
     tell_changes();
   }};
+  quiet_lock::closed const quiet{lock};  // a handler's touch would wait for this thread
   stop_filling(lock, o);
   wait_until(lock, [&] { return !f.is_busy && f.fills == 0 && !o.is_moving(); });
   // Another thread may have written bytes, or written them back, meanwhile.

@@ -205,6 +205,7 @@ int address_space::carry_out(quiet_lock& lock, placed_chunks const& all,
         std::erase_if(o->uses, [](use const& u) { return u.call == moving; });
     }
   } held;
+  quiet_lock::closed const quiet{lock};
   for (auto const& m : moves) {
     auto const& [o, i] = all.which[m.which];
     held.of.push_back(o);

@@ -99,7 +99,8 @@ void address_space::spill(quiet_lock& lock, bool may_unpin) noexcept {
   tell_changes();
 }
 
-// The object stays meanwhile, and nobody uses these blocks.
+// The object stays meanwhile, and nobody uses these blocks: a handler of a signal would wait for
+// its thread.
 void address_space::spill_chunk(quiet_lock& lock, object& o, std::size_t i) {
   auto& f = *o.file;
   auto const blocks = o.blocks_of_chunk(i);
@@ -123,7 +124,7 @@ void address_space::spill_chunk(quiet_lock& lock, object& o, std::size_t i) {
     }
   } const end{*this, o};
   int error = 0;
-  lock.without([&] { error = write_units(o, units, range_); });
+  lock.beside([&] { error = write_units(o, units, range_); });
   if (error != 0) {
     restore_single(o, blocks);
     return stop_spilling(
@@ -134,7 +135,7 @@ void address_space::spill_chunk(quiet_lock& lock, object& o, std::size_t i) {
   // there is none for the pins, only the memory stays.
   give_to_file(o, i, units);
   auto const pinned = transfers_.forget_pins(o, o.pieces_of_chunk(i));
-  lock.without([&] {
+  lock.beside([&] {
     transfers_.unpin(o.offset, pinned);
     range_.drop_host(o.offset + bytes.first, bytes.end - bytes.first);
   });

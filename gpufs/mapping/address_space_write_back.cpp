@@ -98,7 +98,7 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) try 
          i = next.fetch_add(1, std::memory_order_relaxed))
       write_pages(o, pieces[i], lane);
   };
-  lock.without([&] {
+  lock.beside([&] {  // a handler's store would wait for this thread
     if (!pieces.empty()) files_.in_lanes(pieces.size(), std::ref(work));
   });
   int const error =
@@ -114,6 +114,8 @@ int address_space::write_back(object& o, byte_run what, bool makes_durable) try 
 // lost nothing.
 int address_space::make_durable(quiet_lock& lock, object& o) {
   auto& f = *o.file;
+  f.is_still = false;  // the pages are written
+  tell_changes();
   int error = 0;
   lock.without([&] { error = f.file->sync(); });
   if (error == -EINTR) return error;

@@ -71,9 +71,23 @@ class quiet_lock : private no_signals {
     work();
   }
 
+  /// While it lives, without() lets no signals in either: the thread has what a handler's touch
+  /// would wait for.
+  class closed {
+   public:
+    explicit closed(quiet_lock& lock) : of_(lock) { of_.is_closed_ = true; }
+    ~closed() { of_.is_closed_ = false; }
+    closed(closed const&) = delete;
+    closed& operator=(closed const&) = delete;
+
+   private:
+    quiet_lock& of_;
+  };
+
   /// Calls wait() without the mutex, and with signals. Throws what it throws.
   template <class Wait>
   void without(Wait const& wait) {
+    if (is_closed_) return beside(wait);
     unlocked const meanwhile{*this};
     struct signals_let_in {
       quiet_lock& of;
@@ -92,6 +106,7 @@ class quiet_lock : private no_signals {
   };
 
   std::mutex& mutex_;
+  bool is_closed_ = false;
 };
 
 }  // namespace gpufs::shared
