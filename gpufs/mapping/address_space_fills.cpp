@@ -40,7 +40,7 @@ std::vector<fill_piece> address_space::pieces_to_fill(object& o, block_run units
   auto& f = *o.file;
   block_runs claimed;
   for (auto const& run : f.absent.within(units)) claimed.add(run);
-  for (auto const& run : f.filling.runs()) claimed.take(run);
+  for (auto const& run : f.filling) claimed.take(run);
   std::uint64_t const at_once = std::max<std::uint64_t>(staging_piece::size / f.unit_bytes, 1);
   std::vector<fill_piece> pieces;
   for (auto const& run : claimed.runs()) {
@@ -68,9 +68,9 @@ int address_space::fill(quiet_lock& lock, object& o, block_run units) {
   // Else threads that try again and again would keep remap() from seeing an end of fills.
   if (job.pieces.empty() || f.stops.load(std::memory_order_relaxed)) return 0;
   if (reads_no_more(f)) return -ECANCELED;
-  auto filling = f.filling;
-  for (auto const& p : job.pieces) filling.add(p.units);
-  f.filling = std::move(filling);  // nothing throws from here on, as others wait for the end
+  f.filling.reserve(f.filling.size() + job.pieces.size());
+  // Nothing throws from here on until the end of all pieces, as others wait for that.
+  for (auto const& p : job.pieces) f.filling.push_back(p.units);
   ++f.fills;
   auto const work = [&](file_lane& lane) { fill_pieces(o, job, lane); };
   // The service thread is one of the library's already. A fault needs one piece as a rule.
@@ -83,8 +83,7 @@ int address_space::fill(quiet_lock& lock, object& o, block_run units) {
   });
   --f.fills;
   end_left_over(o, job);
-  if (job.error != 0) why_refused_ = job.why;  // of this thread
-  tell_changes();
+  if (job.error != 0) why_refused_ = std::move(job.why);  // of this thread
   // A piece that failed here may have come by another thread. One that came may be dropped again.
   bool const is_whole =
       std::ranges::none_of(job.pieces, [&](auto const& p) { return f.absent.overlaps(p.units); });
@@ -108,14 +107,17 @@ bool address_space::is_stopped(file_side const& f) const {
 // be under way again, in another job.
 void address_space::end_left_over(object& o, fill_job& job) {
   auto& f = *o.file;
+  fill_piece const* first = nullptr;
   for (auto& p : job.pieces) {
     if (std::exchange(p.has_ended, true)) continue;
-    f.filling.take(p.units);
-    if (job.error != 0 || is_stopped(f)) continue;
-    job.error = has_failed_ ? -EIO : -ENOMEM;
-    note_error(o, p.bytes.first, job.error);
-    job.why = why_refused_;
+    std::erase(f.filling, p.units);
+    if (first == nullptr) first = &p;
   }
+  tell_changes();
+  if (first == nullptr || job.error != 0 || is_stopped(f)) return;
+  job.error = has_failed_ ? -EIO : -ENOMEM;
+  note_error(o, first->bytes.first, job.error);
+  job.why = std::move(why_refused_);
 }
 
 // In a thread of its own.
@@ -166,22 +168,26 @@ void address_space::end_piece(object& o, fill_job& job, fill_piece& piece, int e
                               bool is_direct) {
   quiet_lock const lock(mutex_);
   auto& f = *o.file;
+  if (error == 0) try {
+      f.note_read(file_pages_of(piece.bytes));
+      f.absent.take(piece.units);
+    } catch (std::bad_alloc const&) {
+      error = -ENOMEM;
+    }
   if (error != 0) {
     note_error(o, piece.bytes.first, error);
-    if (job.error == 0) job.why = why_refused_;
+    if (job.error == 0) job.why = std::move(why_refused_);
     if (job.error == 0) job.error = error;
   } else {
-    f.absent.take(piece.units);
     auto const bytes = piece.bytes.end - piece.bytes.first;
     if (piece.is_at_host) tiers_.keep(o, std::size_t(piece.bytes.first / o.chunk_bytes));
     if (piece.source == fill_source::spill_file)
       transfers_.count(o, &mapping_statistics::spill_read_bytes, bytes);
     if (piece.source == fill_source::file)
       transfers_.count(o, &mapping_statistics::fill_bytes, bytes);
-    f.note_read(file_pages_of(piece.bytes));
     if (is_direct) transfers_.count(o, &mapping_statistics::direct_fill_bytes, bytes);
   }
-  f.filling.take(piece.units);
+  std::erase(f.filling, piece.units);
   piece.has_ended = true;
   tell_changes();
 }
@@ -195,12 +201,12 @@ int address_space::bring(quiet_lock& lock, object& o, block_run blocks) {
   bool const stops = f.stops.load(std::memory_order_relaxed);
   if (!stops && !pieces_to_fill(o, units).empty()) return fill(lock, o, units);
   auto const offset = o.offset, id = o.id;
-  bool const is_filling = f.filling.overlaps(units);
+  bool const is_filling = f.is_filling(units);
   wait_until(lock, [&] {
     auto* const again = object_at(offset);
     if (again == nullptr || again->id != id) return true;
     if (stops) return !again->file->stops.load(std::memory_order_relaxed);
-    return is_filling ? !again->file->filling.overlaps(units) : !keeps_writers_out(*again);
+    return is_filling ? !again->file->is_filling(units) : !keeps_writers_out(*again);
   });
   return 0;
 }

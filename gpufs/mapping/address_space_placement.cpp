@@ -122,7 +122,7 @@ bool address_space::can_move(object const& o, block_run blocks) const {
   // remap() has waited for moves. The chunks of an object that goes may move until it is gone.
   if (o.file->stops.load(std::memory_order_relaxed) && !o.is_going) return false;
   auto const bytes = o.bytes_in(blocks);
-  return !o.is_still(blocks) && !o.file->filling.overlaps(o.file->units_of(bytes.first, bytes.end));
+  return !o.is_still(blocks) && !o.file->is_filling(o.file->units_of(bytes.first, bytes.end));
 }
 
 // Returns 0: all is in place; 1: look again, objects may have come or gone; -EAGAIN: chunks have to

@@ -59,7 +59,8 @@ struct file_side {
 
   first_bytes begins_with;
   std::uint64_t unwritten_key = 0;
-  block_runs absent = {}, filling = {}, spilled = {};
+  block_runs absent = {}, spilled = {};
+  std::vector<block_run> filling = {};  ///< by pieces, so that the end of one needs no memory
   block_runs in_file = {};  ///< units that are read from the file, whatever the object began with
   std::shared_ptr<backing_file const> spill_file = {};  ///< null: nothing was spilled
   block_runs changed = {};  ///< blocks that may differ from the file, since calls or the CPU wrote
@@ -89,6 +90,9 @@ struct file_side {
     file_version now;
     if (int const error = file->version(now); error != 0) return error;
     return now.size < offset + end ? -ESTALE : 0;
+  }
+  [[nodiscard]] bool is_filling(block_run units) const {
+    return std::ranges::any_of(filling, [&](block_run f) { return f.overlaps(units); });
   }
   [[nodiscard]] bool is_written_back() const { return use != access::read && !is_scratch; }
   [[nodiscard]] block_run units_of(std::uint64_t first, std::uint64_t end) const {

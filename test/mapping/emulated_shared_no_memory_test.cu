@@ -264,6 +264,28 @@ TEST_CASE("no memory: the same where they are spilled") {
   sweep(settings, scaled(5, 50));
 }
 
+TEST_CASE("no memory: a read that could not be taken down is made again") {
+  named_file const file(numbers(9));
+  auto settings = tight(1, 2 << 20);
+  settings.detect_writes = write_detection::all;  // no kernels
+  for (auto const which : {refused::one, refused::all_from_then_on}) {
+    long refusals = 0;
+    for (int result = -ENOMEM; result != 0; ++refusals) {
+      CAPTURE(refusals);
+      shared_memory memory(settings);
+      mapping m = memory.map(file.path(), {.access = access::read_write});
+      {
+        failing_allocation const some(refusals, which);
+        result = library([&] { return m.acquire(0, bytes, access::read); });
+      }
+      CHECK((result == 0 || result == -ENOMEM));
+      REQUIRE(m.acquire(0, bytes, access::read) == 0);
+      CHECK(m.as<std::uint32_t>()[5] == 14);
+    }
+    CHECK(refusals > 1);
+  }
+}
+
 TEST_CASE("no memory: calls end all the same") {
   for (long n = 0; n < 40; ++n) {
     CAPTURE(n);
