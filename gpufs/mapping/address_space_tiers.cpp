@@ -277,13 +277,14 @@ int address_space::enter_host(quiet_lock& lock, object& o, std::size_t i) {
     is_done = range_.add_host(at, length, !is_window);
   });
   if (!is_done) {
+    if (!is_window) {  // first, as the note below may find no memory
+      tiers_.keep(o, i);
+      restore_single(o, blocks);
+    }
     if (tiers_.gets_back(forgotten))
       tiers_.is_short = true;
     else
       shrink_budget(tier::host, "the system refused to register more of it for the device");
-    if (is_window) return 1;
-    tiers_.keep(o, i);
-    restore_single(o, blocks);
     return 1;
   }
   try {

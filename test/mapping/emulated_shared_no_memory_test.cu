@@ -19,6 +19,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <new>
 #include <numeric>
@@ -284,6 +285,41 @@ TEST_CASE("no memory: a read that could not be taken down is made again") {
     }
     CHECK(refusals > 1);
   }
+}
+
+TEST_CASE("no memory: what the CPU writes is seen, though its chunk could not go to the host") {
+  named_file const file(numbers(9));
+  auto settings = tight(1, 2 << 20);
+  settings.fault_handler = fault_handling::signal;
+  long refusals = 0;
+  for (bool is_at_host = false; !is_at_host; ++refusals) {
+    CAPTURE(refusals);
+    shared_memory memory(settings);
+    mapping m = memory.map(file.path(), {.access = access::read_write});
+    mapping const other = memory.allocate(bytes);
+    for (mapping const* const each : std::initializer_list<mapping const*>{&m, &other}) {
+      shared_call call;
+      call.reads_writes(*each);
+      launch(call, add_to_all, 1, 32, each->as<std::uint32_t>(), count, 0u);
+      memory.synchronize();
+    }
+    REQUIRE(m.tiers().away != 0);
+    {
+      auto call = std::make_unique<shared_call>();
+      call->reads_writes(m);
+      failing_allocation const all(refusals, refused::all_from_then_on);
+      int const result = library([&] { return call->release(); });
+      CHECK((result == 0 || result == -ENOMEM));
+    }
+    is_at_host = m.tiers().host != 0;
+    for (std::uint32_t const value : {17u, 18u}) {
+      if (is_at_host) break;
+      m.as<std::uint32_t>()[5] = value;
+      CHECK(m.write_back() == 0);
+      CHECK(file.content()[5] == value);
+    }
+  }
+  CHECK(refusals > 1);
 }
 
 TEST_CASE("no memory: calls end all the same") {
