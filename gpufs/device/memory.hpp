@@ -33,6 +33,19 @@ void unshare_host_memory(void* memory) noexcept;
 /// device_error.
 void enter_library_thread(int device);
 
+/// While it lives, a thread of the program may be one of the library's. At its end the thread has
+/// its device and its mode of captures again. Throws device_error.
+class borrowed_thread {
+ public:
+  borrowed_thread();
+  ~borrowed_thread();
+  borrowed_thread(borrowed_thread const&) = delete;
+  borrowed_thread& operator=(borrowed_thread const&) = delete;
+
+ private:
+  int device_ = 0, mode_ = 0;
+};
+
 /// A copy from pinned memory to device memory.
 struct pinned_copy {
   void* device;

@@ -79,6 +79,7 @@ int write_runs(object const& o, write_piece& piece, file_lane& lane, std::uint32
 
 void file_transfers::in_this_thread(std::function<void(file_lane&)> const& work) {
   try {
+    device_memory::borrowed_thread const gives_back;  // the caller's, if there are no others
     device_memory::enter_library_thread(device_);
     work(*lanes_.take());
   } catch (std::exception const&) {  // what is left over counts as failed

@@ -17,6 +17,10 @@ void in_threads(std::size_t count, std::function<void()> const& work) {
     } catch (std::exception const&) {  // no thread, or no memory: fewer will do
     }
   }
+  if (threads.empty()) {
+    no_signals const as_theirs;
+    work();
+  }
   for (auto& t : threads) t.join();
 }
 

@@ -6,9 +6,9 @@
 
 namespace gpufs::shared {
 
-/// Runs work() in `count` threads, or in fewer if the system gives no more, and waits for them. It
-/// may be none. The threads get no signals; the caller gets its own meanwhile. `work` throws
-/// nothing.
+/// Runs work() in `count` threads, or in fewer if the system gives no more, and waits for them. If
+/// it gives none, the caller does the work, and gets no signals meanwhile. The threads get none
+/// either; the caller gets its own while it waits. `work` throws nothing.
 void in_threads(std::size_t count, std::function<void()> const& work);
 
 }  // namespace gpufs::shared

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -37,7 +38,8 @@ namespace {
 constexpr std::uint64_t kibi = 1 << 10, mebi = 1 << 20;
 
 /// What the calls below do instead of what they say. 0: nothing.
-std::atomic<int> syncs_to_refuse{0}, protections_to_refuse{0}, maps_to_refuse{0};
+std::atomic<int> syncs_to_refuse{0}, protections_to_refuse{0}, maps_to_refuse{0},
+    threads_to_refuse{0};
 /// Reads of 4 MiB or less, told their offset before. Returns an error, or 0: read.
 std::function<int(std::uint64_t)> on_read;
 
@@ -80,6 +82,13 @@ extern "C" int fdatasync(int fd) {
     return -1;
   }
   return int(::syscall(SYS_fdatasync, fd));
+}
+extern "C" int pthread_create(pthread_t* made, pthread_attr_t const* attributes,
+                              void* (*body)(void*), void* of) noexcept {
+  if (takes_one(threads_to_refuse)) return EAGAIN;
+  static auto const real =
+      reinterpret_cast<decltype(&pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));
+  return real(made, attributes, body, of);
 }
 extern "C" int mprotect(void* at, std::size_t bytes, int protection) noexcept {
   // Pages of 4 KiB guard the stacks of the emulated device.
@@ -524,4 +533,21 @@ TEST_CASE("a process may end while a file is read ahead") {
     child c("ends while a file is read ahead", file.path());
     CHECK(c.succeeds());
   }
+}
+
+TEST_CASE("no thread to be had: the caller writes changed bytes itself, and reads absent ones") {
+  constexpr std::uint64_t count = 3 * mebi;
+  auto content = numbers(count);
+  named_file const file(content);
+  shared_memory memory;
+  mapping m = memory.map(file.path(), {.access = access::read_write, .eager = false});
+  auto* const words = m.as<std::uint32_t>();
+  words[5] = content[5] = 7;
+  CHECK(m.write_back() == 0);  // one lane is there from now on
+  threads_to_refuse = 1000;
+  CHECK(m.acquire(0, m.size(), access::read_write) == 0);
+  for (std::uint64_t i = 0; i < count; i += 1000) words[i] = content[i] = 9;
+  CHECK(m.unmap() == 0);
+  CHECK(threads_to_refuse.exchange(0) < 1000);
+  CHECK(file.content() == content);
 }

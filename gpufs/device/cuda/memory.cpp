@@ -135,6 +135,21 @@ void enter_library_thread(int device) {
   check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
 }
 
+borrowed_thread::borrowed_thread() : device_(current_device_number()) {
+  auto mode = cudaStreamCaptureModeRelaxed;
+  check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+  mode_ = int(mode);
+}
+
+borrowed_thread::~borrowed_thread() {
+  auto mode = cudaStreamCaptureMode(mode_);
+  if (cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess) cudaGetLastError();
+  try {
+    if (current_device_number() != device_) make_device_current(device_);
+  } catch (device_error const&) {  // the next call of the thread reports
+  }
+}
+
 void copy_to_device(void* device, void const* host, std::uint64_t bytes) {
   copy(device, host, bytes, cudaMemcpyHostToDevice, "cudaMemcpyAsync to the device");
 }

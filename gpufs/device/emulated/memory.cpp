@@ -64,6 +64,8 @@ bool share_host_memory(void*, std::uint64_t) { return true; }
 void unshare_host_memory(void*) noexcept {}
 
 void enter_library_thread(int) {}
+borrowed_thread::borrowed_thread() = default;
+borrowed_thread::~borrowed_thread() = default;
 
 void copy_to_device(void* device, void const* host, std::uint64_t bytes) {
   if (bytes != 0) std::memcpy(device, host, bytes);
