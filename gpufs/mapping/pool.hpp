@@ -1,6 +1,8 @@
 // Things that are costly to make, and are used by one thread at a time.
 #pragma once
 
+#include <gpufs/mapping/quiet_lock.hpp>
+
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -35,7 +37,7 @@ class pool {
   /// Throws what the thing's constructor throws.
   [[nodiscard]] lease take() {
     {
-      std::lock_guard const lock(mutex_);
+      quiet_lock const lock(mutex_);
       if (!free_.empty()) {
         auto thing = std::move(free_.back());
         free_.pop_back();
@@ -47,8 +49,9 @@ class pool {
   }
 
  private:
+  // Also where signals come through: a handler of the program may take a thing.
   void give_back(std::unique_ptr<Thing> thing) {
-    std::lock_guard const lock(mutex_);
+    quiet_lock const lock(mutex_);
     free_.push_back(std::move(thing));
   }
 
