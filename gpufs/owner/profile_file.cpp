@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -28,9 +29,12 @@ std::string read_into(shared::launch_profile& known, std::string const& path) tr
   return fmt::format("cannot be read: {}", std::strerror(e.code().value()));
 }
 
-/// Puts the text in the file's place as a whole.
+/// Puts the text in the file's place as a whole. Other threads may do so as well.
 std::string replace(std::string const& path, std::string const& text) {
-  auto const beside = fmt::format("{}.{}", path, ::getpid());
+  static std::atomic<unsigned> made{0};
+  // Relaxed: only the number counts.
+  auto const number = made.fetch_add(1, std::memory_order_relaxed);
+  auto const beside = fmt::format("{}.{}.{}", path, ::getpid(), number);
   errno = 0;
   std::ofstream file(beside, std::ios::binary | std::ios::trunc);
   file << text;

@@ -20,6 +20,10 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 using namespace gpufs;
 using namespace gpufs::test;
 
@@ -88,7 +92,25 @@ std::string refused(mapping_config const& c) {
   return "";
 }
 
+/// Files that were renamed, by their former names.
+std::vector<std::string> renamed;
+
 }  // namespace
+
+// The library's calls come here.
+extern "C" int rename(char const* from, char const* to) noexcept {
+  renamed.emplace_back(from);
+  return int(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+
+TEST_CASE("profile: two that are written at once do not share a temporary file") {
+  scratch_folder const folder;
+  auto const file = folder / "gpufs.profile";
+  renamed.clear();
+  shared_memory const memory(managed(file)), other(managed(file));
+  REQUIRE(renamed.size() == 2);
+  CHECK(renamed[0] != renamed[1]);
+}
 
 TEST_CASE("profile: exactly what a launch touches is found, and bytes stay") {
   scratch_folder const folder;
