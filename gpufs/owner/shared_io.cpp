@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -116,8 +117,10 @@ std::int64_t write_pieces(address_space& space, owner::transfer_end const& file,
   }
 }
 
+// `is_staged`: the piece has the bytes, whatever becomes of them.
 int copy_piece(address_space& space, memory_place const& to, memory_place const& from,
-               std::uint64_t bytes, staging_piece& piece) {
+               std::uint64_t bytes, staging_piece& piece, bool& is_staged) try {
+  is_staged = false;
   if (int const error = space.wait_for_copies(piece); error != 0) return error;
   if (from.plain != nullptr)
     std::memcpy(piece.bytes.data(), from.plain, bytes);
@@ -126,11 +129,14 @@ int copy_piece(address_space& space, memory_place const& to, memory_place const&
   if (to.plain == nullptr) {
     // The copy to the device is behind the one from it only if that one has ended.
     int const error = from.plain == nullptr ? space.wait_for_copies(piece) : 0;
+    is_staged = error == 0;
     return error != 0 ? error : space.scatter(to.at, piece, bytes);
   }
   if (int const error = space.wait_for_copies(piece); error != 0) return error;
   std::memcpy(to.plain, piece.bytes.data(), bytes);
   return 0;
+} catch (std::bad_alloc const&) {
+  return -ENOMEM;
 }
 
 // The memory for the pieces may be refused.
@@ -205,7 +211,8 @@ int shared_memory::set(void* to, int value, std::uint64_t bytes) {
   return owner::set(*space_, to, value, bytes);
 }
 
-int owner::copy(address_space& space, void* to, void const* from, std::uint64_t bytes) {
+int owner::copy(address_space& space, void* to, void const* from, std::uint64_t bytes,
+                true_move by_touch) {
   auto const target = place_of(space, to, bytes), source = place_of(space, from, bytes);
   if (!target || !source) return -EFAULT;
   if (bytes == 0) return 0;
@@ -221,9 +228,17 @@ int owner::copy(address_space& space, void* to, void const* from, std::uint64_t 
     std::uint64_t const count = (bytes + piece_size - 1) / piece_size;
     for (std::uint64_t turn = 0; turn < count; ++turn) {
       auto const begin = (is_backward ? count - 1 - turn : turn) * piece_size;
-      int const error = copy_piece(space, target->behind(begin), source->behind(begin),
-                                   std::min(piece_size, bytes - begin), pieces[turn]);
-      if (error != 0) return error;
+      auto const length = std::min(piece_size, bytes - begin);
+      auto& piece = pieces[turn];
+      bool is_staged = false;
+      int const error =
+          copy_piece(space, target->behind(begin), source->behind(begin), length, piece, is_staged);
+      if (error == 0) continue;
+      if (by_touch == nullptr) return error;
+      // The target may have a part of them already, in place of the source.
+      by_touch(static_cast<std::byte*>(to) + begin,
+               is_staged ? piece.bytes.data() : static_cast<std::byte const*>(from) + begin,
+               length);
     }
     return 0;
   }));

@@ -1,6 +1,7 @@
 // I/O on objects of an address space, for the public calls and for wrapped ones.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -44,8 +45,11 @@ class descriptor final : public transfer_end {
                                    std::uint64_t bytes);
 [[nodiscard]] std::int64_t write_from(shared::address_space& space, transfer_end const& file,
                                       void const* from, std::uint64_t bytes);
+/// With `by_touch`, pieces that cannot be had are moved by that function through the objects'
+/// addresses. Only if nothing has been moved, an error is returned then.
+using true_move = void* (*)(void*, void const*, std::size_t);
 [[nodiscard]] int copy(shared::address_space& space, void* to, void const* from,
-                       std::uint64_t bytes);
+                       std::uint64_t bytes, true_move by_touch = nullptr);
 [[nodiscard]] int set(shared::address_space& space, void* to, int value, std::uint64_t bytes);
 
 }  // namespace gpufs::owner

@@ -41,7 +41,7 @@ bool copies(void* to, void const* from, std::size_t bytes) {
   same_errno const keeps;
   auto const target = find_own(to, bytes), source = find_own(from, bytes);
   auto const& space = target.space != nullptr ? target.space : source.space;
-  return space != nullptr && owner::copy(*space, to, from, bytes) == 0;
+  return space != nullptr && owner::copy(*space, to, from, bytes, __real_memmove) == 0;
 }
 
 bool sets(void* to, int value, std::size_t bytes) {
@@ -53,7 +53,8 @@ bool sets(void* to, int value, std::size_t bytes) {
 
 }  // namespace
 
-// What cannot be done goes to the true function. It touches the bytes, which says what is wrong.
+// What cannot be done goes to the true function. It touches the bytes, which says what is wrong. Of
+// a copy that has begun, that holds for each piece: what it has moved may lie over its source.
 extern "C" {
 
 void* __wrap_memcpy(void* to, void const* from, std::size_t bytes) {
