@@ -10,7 +10,7 @@
 namespace gpufs::shared {
 
 namespace detail {
-inline constinit thread_local unsigned quiet_depth = 0;
+inline constinit thread_local unsigned quiet_depth = 0, declared_depth = 0;
 /// Signals are blocked by this thread's outermost no_signals. A handler sees false: it runs only
 /// while they are not.
 inline constinit thread_local bool blocks_signals = false;
@@ -20,23 +20,27 @@ inline constinit thread_local bool blocks_signals = false;
 /// it makes meanwhile are the library's own, also where the linker leads them to wrappers.
 inline bool is_in_library() { return detail::quiet_depth != 0; }
 
+/// Whether launches of this thread are the library's own, or what they use is declared.
+inline bool is_declared() { return is_in_library() || detail::declared_depth != 0; }
+
 /// While it lives, the thread gets no signals, but for those of its own faults. A handler of the
 /// program might touch shared memory, and then wait for the service thread. Within another one it
 /// makes no system call.
 class no_signals {
  public:
-  no_signals() {
-    block();
-    ++detail::quiet_depth;
-  }
+  no_signals() : no_signals(detail::quiet_depth) {}
   ~no_signals() {
-    --detail::quiet_depth;
+    --depth_;
     unblock();
   }
   no_signals(no_signals const&) = delete;
   no_signals& operator=(no_signals const&) = delete;
 
  protected:
+  explicit no_signals(unsigned& depth) : depth_(depth) {
+    block();
+    ++depth_;
+  }
   void block() {
     if (!is_outermost_) return;
     ::sigset_t all;
@@ -54,8 +58,16 @@ class no_signals {
   }
 
  private:
+  unsigned& depth_;
   bool const is_outermost_ = !detail::blocks_signals;
   ::sigset_t before_;
+};
+
+/// While it lives, the thread gets no signals, and its launches are declared. It runs code of the
+/// program: copies and I/O are not the library's.
+class declared_launches : private no_signals {
+ public:
+  declared_launches() : no_signals(detail::declared_depth) {}
 };
 
 /// The mutex is given back before the signals are let through.

@@ -86,7 +86,7 @@ class undeclared_launches final : public device::launch_observer {
  public:
   std::unique_ptr<under_way> before_launch(stream& on) override {
     // Declared launches, launches within wrapped ones, and our own kernels.
-    if (shared::is_in_library()) return nullptr;
+    if (shared::is_declared()) return nullptr;
     std::vector<std::shared_ptr<address_space>> spaces;
     {
       shared::no_signals const quiet;

@@ -2,6 +2,7 @@
 // use the window between them.
 #include <gpufs/device/memory.hpp>
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/at_end.hpp>
 #include <gpufs/mapping/quiet_lock.hpp>
 #include <gpufs/mapping/stream_wait.hpp>
 #include <gpufs/mapping/window_plan.hpp>
@@ -136,7 +137,8 @@ class window_loop {
         call.reads_writes(*o.object, bytes.first, n);
     }
     release_or_throw(call);
-    declared_launch const declared(call);
+    shared::declared_launches const declared;
+    shared::at_end const launched{[&] { call.launched(); }};
     body(memory_window(objects_, first, std::min(step_, count_ - first), on_));
   }
 

@@ -1,5 +1,6 @@
 // A program that is linked with gpufs_wrap_io(): its own I/O and copies take shared memory.
 #include <gpufs/mapping.hpp>
+#include <gpufs/mapping_windows.hpp>
 
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/memory_file.hpp>
@@ -367,4 +368,29 @@ TEST_CASE("wrapped io: random calls on random parts agree with plain memory and 
   }
   CHECK(std::memcmp(all, plain.data(), bytes) == 0);
   CHECK(file.content<char>() == content);
+}
+
+TEST_CASE("wrapped io: the body of a loop over windows reads into another object") {
+  constexpr std::uint64_t count = 2 * mebi, bytes = count * 4;
+  shared_memory memory;
+  auto const looped = memory.allocate(bytes);
+  auto const content = numbers(count, 8);
+  memory_file const file(content);
+  unsigned windows = 0;
+  auto const body = [&](memory_window const& w) {
+    ++windows;
+    auto const m = made_by_kernel(memory, count, 9);  // the device has its bytes
+    memory.synchronize();
+    auto const f = opened(file, "r");
+    std::rewind(f.get());
+    REQUIRE(std::fread(m.data(), 4, count, f.get()) == count);
+    CHECK(holds(m, content));
+    launch({.grid = 4, .block = 64, .on = &w.on()}, add_to_all, w.as<std::uint32_t>(0), w.count,
+           1u);
+  };
+  CHECK(for_each_window(memory, {{&looped, access::read_write, 4}}, body, {.items = count / 2}) ==
+        0);
+  CHECK(windows == 2);
+  memory.synchronize();
+  CHECK(holds(looped, words(count, 1)));
 }

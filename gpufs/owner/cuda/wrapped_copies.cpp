@@ -20,6 +20,7 @@ named_bytes rows(void const* first, std::size_t pitch, std::size_t width, std::s
 
 template <class Copy>
 cudaError_t copy_with_objects(cudaStream_t on, named_bytes to, named_bytes from, Copy const& copy) {
+  if (shared::is_declared()) return copy(false);
   if (!concerns_us(to.first, to.bytes) && !concerns_us(from.first, from.bytes)) return copy(false);
   try {
     stream where = stream::of(on);

@@ -38,7 +38,7 @@ namespace {
 template <class Launch>
 cudaError_t launch_with_objects(cudaStream_t on, dim3 grid, Launch const& launch) {
   // Pairs with the store where the first shared_memory is made.
-  if (device::observer.load(std::memory_order_acquire) == nullptr || shared::is_in_library())
+  if (device::observer.load(std::memory_order_acquire) == nullptr || shared::is_declared())
     return launch(grid);
   try {
     stream where = stream::of(on);
