@@ -183,7 +183,7 @@ class address_space {
   void leave_to_device(object& o, block_run written);
   void order(stream& on, used_objects const& all);
   void use_range(object& o, use const& u);
-  void take_ended_calls();
+  void take_ended_calls() noexcept;
   void end_call(std::int64_t call) noexcept;
   void drop_uses(std::int64_t call) noexcept;
   void fail() noexcept;

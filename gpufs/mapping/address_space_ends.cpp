@@ -34,8 +34,8 @@ void address_space::wait_for_calls() {
   wait_until(lock, [&] { return ending_.empty() || *ending_.begin() > last; });
 }
 
-void address_space::take_ended_calls() {
-  for (auto const call : ends_.ask()) end_call(call);
+void address_space::take_ended_calls() noexcept {
+  ends_.ask([this](std::int64_t call) { end_call(call); });
 }
 
 void address_space::cancel(std::int64_t call) noexcept {

@@ -43,10 +43,7 @@ bool address_space::answer_all(std::vector<fault*>& open) {
   if (open.empty()) return false;
   {
     quiet_lock const lock(mutex_);
-    try {
-      take_ended_calls();
-    } catch (std::bad_alloc const&) {  // the next look takes them
-    }
+    take_ended_calls();
     // From here on, what changes has them tried again.
     open_faults_ = open.size();
   }

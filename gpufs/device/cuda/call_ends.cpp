@@ -62,7 +62,8 @@ struct call_ends::implementation {
   /// Calls of each stream in their order. A stream that is made anew may have an old one's handle:
   /// the old one's calls had ended by then.
   std::map<void const*, std::deque<marked_call>> under_way;
-  std::vector<mark> spare;
+  std::vector<mark> spare;  ///< has room for all that were made
+  std::size_t made = 0;
 };
 
 call_ends::call_ends(std::function<void(std::int64_t)>)
@@ -71,30 +72,28 @@ call_ends::~call_ends() = default;
 
 void call_ends::add(stream& on, std::int64_t call) {
   auto& spare = implementation_->spare;
-  if (spare.empty()) spare.emplace_back();
+  if (spare.empty()) {
+    spare.reserve(implementation_->made + 1);
+    spare.emplace_back();
+    ++implementation_->made;
+  }
   spare.back().put_behind(on);
   implementation_->under_way[key_of(on)].push_back({call, std::move(spare.back())});
   spare.pop_back();
 }
 
-std::vector<std::int64_t> call_ends::ask() {
-  std::vector<std::int64_t> ended;
+void call_ends::ask(std::function<void(std::int64_t)> const& ended) noexcept {
   auto& all = implementation_->under_way;
-  // First what may find no memory: a call is told of once.
-  std::size_t most = 0;
-  for (auto const& [key, calls] : all) most += calls.size();
-  ended.reserve(most);
-  implementation_->spare.reserve(implementation_->spare.size() + most);
   for (auto at = all.begin(); at != all.end();) {
     auto& calls = at->second;
     while (!calls.empty() && calls.front().end.is_reached()) {
-      ended.push_back(calls.front().number);
+      auto const number = calls.front().number;
       implementation_->spare.push_back(std::move(calls.front().end));
       calls.pop_front();
+      ended(number);
     }
     at = calls.empty() ? all.erase(at) : std::next(at);
   }
-  return ended;
 }
 
 std::vector<std::int64_t> call_ends::under_way_beside(stream const& on) const {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,14 +67,13 @@ struct shared_range::implementation {
     cuda.release(what.handle);
   }
 
-  /// Where pieces of [at, at + room) begin.
+  /// Where the first piece of [at, at + room) begins. Nothing: there is none.
   template <class Pieces>
-  std::vector<std::uint64_t> first_of(Pieces const& of, std::uint64_t at, std::uint64_t room) {
+  std::optional<std::uint64_t> first_of(Pieces const& of, std::uint64_t at, std::uint64_t room) {
     std::lock_guard const lock(mutex);
-    std::vector<std::uint64_t> found;
-    for (auto p = of.lower_bound(at); p != of.end() && p->first < at + room; ++p)
-      found.push_back(p->first);
-    return found;
+    auto const found = of.lower_bound(at);
+    if (found == of.end() || found->first >= at + room) return std::nullopt;
+    return found->first;
   }
 
   /// The next object here has zeros.
@@ -238,11 +238,11 @@ void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
   auto& own = *implementation_;
   std::uint64_t const room = rounded_up(bytes, granularity);
   // Registered memory is given up while it is there.
-  for (auto const piece : own.first_of(own.host_pieces, at, room)) remove_host(piece);
+  while (auto const piece = own.first_of(own.host_pieces, at, room)) remove_host(*piece);
   // Not a bare munmap: another thread's mapping could move in.
   ::mmap(base_ + at, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
          0);
-  for (auto const piece : own.first_of(own.pieces, at, room)) remove_device(piece);
+  while (auto const piece = own.first_of(own.pieces, at, room)) remove_device(*piece);
   ::mmap(host_ + at, room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
          own.host_file, off_t(at));  // there may be a file
   ::madvise(host_ + at, room, MADV_DONTDUMP);

@@ -50,16 +50,13 @@ void call_ends::add(stream& on, std::int64_t call) {
   }
 }
 
-std::vector<std::int64_t> call_ends::ask() {
-  std::vector<std::int64_t> numbers;
-  if (!must_ask) return numbers;
-  numbers.reserve(implementation_->calls.size());  // first: a call is told of once
+void call_ends::ask(std::function<void(std::int64_t)> const& ended) noexcept {
+  if (!must_ask) return;
   std::erase_if(implementation_->calls, [&](auto const& c) {
     if (!c.has_ended()) return false;
-    numbers.push_back(c.number);
+    ended(c.number);
     return true;
   });
-  return numbers;
 }
 
 std::vector<std::int64_t> call_ends::under_way_beside(stream const& on) const {

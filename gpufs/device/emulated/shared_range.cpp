@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -110,13 +111,12 @@ struct shared_range::implementation {
     emulated::give_memory(p.mapped().bytes);
   }
 
-  /// Where pieces of [at, at + bytes) begin.
-  std::vector<std::uint64_t> pieces_in(std::uint64_t at, std::uint64_t bytes) {
+  /// Where the first piece of [at, at + bytes) begins. Nothing: there is none.
+  std::optional<std::uint64_t> first_in(std::uint64_t at, std::uint64_t bytes) {
     std::lock_guard const lock(mutex);
-    std::vector<std::uint64_t> found;
-    for (auto p = pieces.lower_bound(at); p != pieces.end() && p->first < at + bytes; ++p)
-      found.push_back(p->first);
-    return found;
+    auto const found = pieces.lower_bound(at);
+    if (found == pieces.end() || found->first >= at + bytes) return std::nullopt;
+    return found->first;
   }
 
   /// Returns whether there was one.
@@ -255,7 +255,7 @@ void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
   if (!gives_back(implementation_->host_file, at, length)) std::memset(host_ + at, 0, length);
   if (!gives_back(implementation_->device_file, at, length)) std::memset(device_ + at, 0, length);
   // As on a GPU, others can have the memory only now.
-  for (auto const piece : implementation_->pieces_in(at, length)) implementation_->remove(piece);
+  while (auto const piece = implementation_->first_in(at, length)) implementation_->remove(*piece);
 }
 
 int shared_range::protect(std::uint64_t at, std::uint64_t bytes, host_access to) noexcept {
