@@ -149,6 +149,7 @@ class address_space {
   void set_up_file(object& o);
   void set_up_chunks(object& o);
   void forget(quiet_lock& lock, object& o) noexcept;
+  [[nodiscard]] int use_anew(quiet_lock& lock, object& o, file_to_map const& what);
   void stop_filling(quiet_lock& lock, object& o);
   void join_filler(quiet_lock& lock, object& o);
   using used_objects = std::vector<std::pair<object*, use>>;
@@ -211,7 +212,7 @@ class address_space {
   [[nodiscard]] fault_answer serve_single(object& o, std::uint64_t block, bool writes);
   [[nodiscard]] fault_answer glimpse(object& o, std::uint64_t block, touch_kind kind);
   void end_glimpses(object& o, block_run r);
-  void expect_next(object& o, std::uint64_t block);
+  void expect_next(object& o, std::uint64_t block) noexcept;
   struct placed_chunks;
   [[nodiscard]] int place_all(quiet_lock& lock, used_objects const& all, missing_bytes missing,
                               std::size_t& cuts);
@@ -255,7 +256,7 @@ class address_space {
   void write_pages(object& o, write_piece& piece, file_lane& lane);
   // In the service thread.
   void serve_faults();
-  [[nodiscard]] bool answer_all(std::vector<fault*>& open);
+  [[nodiscard]] bool answer_all(fault*& open);
   [[nodiscard]] bool try_to_answer(fault& f);
   void prepare_ahead();
   [[nodiscard]] bool end_old_glimpses();

@@ -5,6 +5,7 @@
 
 #include <exception>
 #include <new>
+#include <string>
 #include <utility>
 
 #include <pthread.h>
@@ -21,45 +22,63 @@ void address_space::serve_faults() {
     quiet_lock const lock(mutex_);
     fail();
   }
-  std::vector<fault*> open;
+  fault* open = nullptr;
   for (unsigned times = 0;;) {
     auto const seen = faults_.rings();
-    for (fault* f = faults_.take_all(); f != nullptr; f = f->next) open.push_back(f);
-    if (stops_.load(std::memory_order_acquire) && open.empty()) return;
+    fault** last = &open;
+    while (*last != nullptr) last = &(*last)->next;
+    *last = faults_.take_all();
+    if (stops_.load(std::memory_order_acquire) && open == nullptr) return;
     bool const has_answered = answer_all(open);
     prepare_ahead();
     bool const has_glimpses = end_old_glimpses();
     if (has_answered) times = 0;
-    bool const asks = device_memory::call_ends::must_ask && !open.empty();
+    bool const asks = device_memory::call_ends::must_ask && open != nullptr;
     if (!asks && !has_glimpses)
-      faults_.wait(seen, has_answered && open.empty());
+      faults_.wait(seen, has_answered && open == nullptr);
     else if (!asks || !yields(times))
       faults_.wait_shortly(seen);
   }
 }
 
 // Those that wait for a call, or for bytes of a file, stay in the list. Returns whether any left.
-bool address_space::answer_all(std::vector<fault*>& open) {
-  if (open.empty()) return false;
+bool address_space::answer_all(fault*& open) {
+  if (open == nullptr) return false;
   {
     quiet_lock const lock(mutex_);
     take_ended_calls();
     // From here on, what changes has them tried again.
-    open_faults_ = open.size();
+    open_faults_ = 0;
+    for (fault const* f = open; f != nullptr; f = f->next) ++open_faults_;
   }
-  return std::erase_if(open, [this](fault* f) { return try_to_answer(*f); }) != 0;
+  bool has_answered = false;
+  for (fault** at = &open; *at != nullptr;) {
+    auto* const next = (*at)->next;  // it is gone once it is answered
+    if (try_to_answer(**at)) {
+      *at = next;
+      has_answered = true;
+    } else {
+      at = &(*at)->next;
+    }
+  }
+  return has_answered;
 }
 
 bool address_space::try_to_answer(fault& f) {
   quiet_lock lock(mutex_);
-  auto const answer = answer_to(lock, f);
+  auto answer = fault_answer::failed;
+  std::string text;
+  try {
+    answer = answer_to(lock, f);
+    text = std::exchange(to_say_, {});
+    if (!text.empty()) text = "gpufs: " + text + "\n";
+  } catch (std::bad_alloc const&) {  // not even for the text
+  }
   if (answer == fault_answer::waiting) return false;
   --open_faults_;
-  auto const text = std::exchange(to_say_, {});
   // With a listener the thread may wait in write(2), with the lock of a pipe that is stderr. If it
   // waits in an access instead, it comes again by a signal. It may have the lock of the stream.
-  if (!text.empty() && f.listener == nullptr)
-    lock.without([&] { say(("gpufs: " + text + "\n").c_str()); });
+  if (!text.empty() && f.listener == nullptr) lock.without([&] { say(text.c_str()); });
   fault_queue::answer(f, answer);
   // The thread that faulted goes on meanwhile. What is sent is protected: a write to it faults, and
   // is answered after this.

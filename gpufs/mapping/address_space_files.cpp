@@ -13,20 +13,11 @@
 #include <thread>
 #include <utility>
 
+#include <pthread.h>
+
 namespace gpufs::shared {
 
 using device_memory::host_access;
-
-namespace {
-
-// Nothing: a change of the file might leave its stamps the same.
-std::optional<file_version> settled_version(backing_file const& file) {
-  file_version now;
-  if (file.version(now) != 0 || file.is_young(now)) return std::nullopt;
-  return now;
-}
-
-}  // namespace
 
 object& address_space::map_file(file_to_map const& what, map_options const& options) {
   auto const protocol = protocol_for(options);
@@ -65,7 +56,13 @@ object& address_space::map_file(file_to_map const& what, map_options const& opti
     transfers_.count(o, &mapping_statistics::fills_skipped, what.bytes);
   if (!what.is_eager || what.begins_with != first_bytes::file || o.is_managed) return o;
   try {
-    o.file->filler = std::thread([this, &o] { fill_eagerly(o); });
+    o.file->filler = std::thread([this, &o] {
+      ::pthread_setname_np(::pthread_self(), "gpufs-fill");
+      try {
+        fill_eagerly(o);
+      } catch (std::bad_alloc const&) {  // a call brings the bytes
+      }
+    });
   } catch (std::system_error const&) {  // a call brings the bytes
   }
   return o;
@@ -212,60 +209,6 @@ int address_space::drop_bytes(object& o, bool also_changed) {
   o.readable = std::move(readable);
   for (auto const& blocks : closed) states_.fill(o, blocks, block_state::invalid);
   return 0;
-}
-
-// The bytes are read anew: what the device has need not be what the file has. What was written is
-// made durable first. A later sync() could not write it again if the disk has lost it.
-int address_space::remap(object& o, file_to_map const& what) {
-  if (in_forked_child()) return -EIO;
-  bool const is_written = o.file->is_written_back();
-  if (int const error = write_back(o, {0, o.bytes}, is_written); error != 0) return error;
-  quiet_lock lock(mutex_);
-  auto& f = *o.file;
-  wait_until(lock, [&] { return !f.is_busy; });
-  // From here on until the end, nobody brings bytes, moves chunks or begins a call that uses the
-  // object. Calls that are not launched yet may be those of a thread that waits for that.
-  take_ended_calls();
-  if (std::ranges::any_of(o.uses, is_of_call)) return -EBUSY;
-  bool is_busy = false;
-  at_end const end{[&] {
-    if (is_busy) f.is_busy = f.is_still = false;
-    f.stops.store(false, std::memory_order_relaxed);
-    tell_changes();
-  }};
-  quiet_lock::closed const quiet{lock};  // a handler's touch would wait for this thread
-  stop_filling(lock, o);
-  wait_until(lock, [&] { return !f.is_busy && f.fills == 0 && !o.is_moving(); });
-  // Another thread may have written bytes, or written them back, meanwhile.
-  if (!o.uses.empty() || !f.changed.empty() || !f.undurable.empty()) return -EBUSY;
-  if (has_failed_) return -EIO;
-  if (f.loss != 0) return f.loss;
-  f.is_busy = f.is_still = is_busy = true;  // nobody brings bytes, or uses it for writing
-  f.still = o.all();
-  f.stops.store(true, std::memory_order_relaxed);  // leave_file_windows() may have ended meanwhile
-  auto const pinned = transfers_.forget_all_pins(o);
-  for (std::size_t i = 0; i < o.chunks.size(); ++i)
-    if (o.chunks[i].where == tier::host) leave_host(lock, o, i);
-  auto known = std::exchange(f.known, {});
-  lock.beside([&] {
-    pinned.for_each([&](block_run pieces) { transfers_.unpin(o.offset, pieces); });
-    known = {};
-  });
-  f.file = what.file;
-  f.use = what.use;
-  f.begins_with = what.begins_with;
-  f.absent = f.in_file = f.undurable = f.reread = {};
-  f.seen = settled_version(*f.file);
-  int result = 0;
-  try {
-    range_.set_host_side(o.offset, o.bytes, o.is_read_only() ? f.file->descriptor() : -1, f.offset);
-    set_up_states(o);
-    set_up_file(o);
-  } catch (std::exception const&) {
-    fail();
-    result = -EIO;
-  }
-  return result;
 }
 
 std::vector<std::string> address_space::errors(object const& o) const {

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 
 namespace gpufs::shared {
 
@@ -68,13 +69,17 @@ bool address_space::end_old_glimpses() {
   if (!glimpses_.is_over(now)) return glimpses_.runs();
   glimpses_.end();
   quiet_lock const lock(mutex_);
-  for (auto& [offset, o] : objects_) {
-    for (auto const& run : o.glimpses.runs()) {
-      if (states_.protect(o, run, host_access::none) == 0)
-        o.glimpses.take(run);
-      else
-        glimpses_.came(now, {});
+  try {
+    for (auto& [offset, o] : objects_) {
+      for (auto const& run : o.glimpses.runs()) {
+        if (states_.protect(o, run, host_access::none) == 0)
+          o.glimpses.take(run);
+        else
+          glimpses_.came(now, {});
+      }
     }
+  } catch (std::bad_alloc const&) {
+    glimpses_.came(now, {});
   }
   return glimpses_.runs();
 }

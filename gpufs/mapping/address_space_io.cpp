@@ -195,6 +195,9 @@ int address_space::gather(std::uint64_t at, staging_piece& to, std::uint64_t byt
     to.copied.record(transfers_.fetches());
     spill(lock, false);
     return is_lost ? -EIO : 0;
+  } catch (std::bad_alloc const&) {
+    wait_for_end(transfers_.fetches());  // it may write the piece
+    return -ENOMEM;
   } catch (std::exception const&) {
     fail();
     wait_for_end(transfers_.fetches());  // it may write the piece

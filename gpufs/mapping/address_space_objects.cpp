@@ -135,10 +135,8 @@ void address_space::set_up_states(object& o) {
 void address_space::set_up_file(object& o) {
   auto& f = *o.file;
   if (f.begins_with != first_bytes::zeros) f.absent.add(f.units_of(0, o.bytes));
-  if (!f.is_written_back() || settings_.detect_writes == write_detection::all) return;
-  files_.needs_hashes();
-  f.known = buffer<page_hash>(rounded_up(o.bytes, file_page) / file_page);
-  f.known.fill_zero();  // the hash of a page of zeros
+  if (f.is_written_back() && settings_.detect_writes != write_detection::all)
+    f.known = files_.new_hashes(o.bytes);
 }
 
 // Several threads may want that.

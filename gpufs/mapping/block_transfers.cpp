@@ -4,6 +4,7 @@
 #include <gpufs/mapping/stream_wait.hpp>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace gpufs::shared {
@@ -111,7 +112,12 @@ bool block_transfers::pin(object& o, std::uint64_t piece) {
     bytes_to_pin_ = 0;
     return false;
   }
-  o.pinned.add({piece, piece + 1});
+  try {
+    o.pinned.add({piece, piece + 1});
+  } catch (std::bad_alloc const&) {
+    range_.unpin(o.offset + whole.first);
+    throw;
+  }
   bytes_to_pin_ -= bytes;
   count(o, &mapping_statistics::pinned_bytes, bytes);
   return true;

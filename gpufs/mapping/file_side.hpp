@@ -101,6 +101,13 @@ struct file_side {
   }
 };
 
+/// The file's stamps. Nothing: a change of the file might leave them the same.
+inline std::optional<file_version> settled_version(backing_file const& file) {
+  file_version now;
+  if (file.version(now) != 0 || file.is_young(now)) return std::nullopt;
+  return now;
+}
+
 /// Bytes of a unit: those of a block, at least 64 KiB and at most a piece of I/O.
 constexpr std::uint64_t unit_for(std::uint64_t block_bytes, std::uint64_t piece) {
   constexpr std::uint64_t least = 64 << 10;

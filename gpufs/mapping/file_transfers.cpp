@@ -77,6 +77,13 @@ int write_runs(object const& o, write_piece& piece, file_lane& lane, std::uint32
 
 }  // namespace
 
+buffer<page_hash> file_transfers::new_hashes(std::uint64_t bytes) {
+  if (!hasher_) hasher_.emplace();
+  buffer<page_hash> hashes((bytes + file_page - 1) / file_page);
+  hashes.fill_zero();
+  return hashes;
+}
+
 void file_transfers::in_this_thread(std::function<void(file_lane&)> const& work) {
   try {
     device_memory::borrowed_thread const gives_back;  // the caller's, if there are no others

@@ -17,17 +17,15 @@ namespace gpufs::shared {
 
 /// What threads do with parts of an object that were given to them under the mutex of the address
 /// space. They need no mutex for it: nobody else touches these bytes, and the object stays. Only
-/// needs_hashes() needs it.
+/// new_hashes() needs it.
 class file_transfers {
  public:
   /// The device is the one of the address space. At most `threads` work for one caller.
   file_transfers(guarded_range& range, int device, std::uint32_t threads)
       : range_(range), device_(device), threads_(threads) {}
 
-  /// An object keeps hashes of its pages. Throws device_error.
-  void needs_hashes() {
-    if (!hasher_) hasher_.emplace();
-  }
+  /// Hashes of the pages of so many bytes, all of them zeros. Throws device_error.
+  [[nodiscard]] buffer<page_hash> new_hashes(std::uint64_t bytes);
 
   /// Runs work() in as many threads as there are jobs, each with a lane. A thread that gets no lane
   /// leaves its jobs to the others.

@@ -39,12 +39,16 @@ void guarded_range::attach(std::uint64_t at, std::uint64_t bytes) {
 void guarded_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
                                   std::uint64_t file_offset) {
   quiet_lock const lock(mutex_);
+  // First what may find no memory.
+  auto in_memory = in_memory_;
+  if (fd >= 0)
+    in_memory.take(pages_of(at, bytes));
+  else
+    in_memory.add(pages_of(at, bytes));
   forget(pages_of(at, bytes));
-  in_memory_.take(pages_of(at, bytes));
   shared_range::set_host_side(at, bytes, fd, file_offset);
-  if (fd >= 0) return;
-  in_memory_.add(pages_of(at, bytes));
-  set_caught(at, bytes, host_access::read);
+  in_memory_ = std::move(in_memory);
+  if (fd < 0) set_caught(at, bytes, host_access::read);
 }
 
 std::uint64_t guarded_range::attach_managed(std::uint64_t bytes) {

@@ -20,6 +20,7 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include <fcntl.h>
@@ -123,6 +124,8 @@ int mapping::remap(access use) try {
   return space_->remap(*object_, owner::open_to_remap(*file, size(), use));
 } catch (shared_memory_error const& e) {
   return -e.code();
+} catch (std::bad_alloc const&) {
+  return -ENOMEM;
 }
 
 std::vector<std::string> mapping::errors() const {

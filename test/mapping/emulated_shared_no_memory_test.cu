@@ -6,6 +6,7 @@
 
 #include <test/mapping/budgets.hpp>
 #include <test/mapping/kernels.hpp>
+#include <test/mapping/memory_file.hpp>
 #include <test/mapping/named_file.hpp>
 #include <test/support/failing_allocations.hpp>
 #include <test/support/files.hpp>
@@ -81,6 +82,11 @@ class program {
     CHECK(file_.content() == both_.now);
     see_others();
     add_to_all_of_them(13);
+    move_bytes();
+    read_by_cpu();
+    must([&] { return both_.m.sync(); }, "sync before another use");
+    use_for_reading();
+    add_to_all_of_them(17);
     read_by_cpu();
     must([&] { return both_.m.sync(); }, "sync before the end");
     for (auto* const o : {&rolling_, &lazy_, &batch_, &both_}) {
@@ -107,9 +113,9 @@ class program {
         result = -e.code();
       }
       if (result == 0) return;
-      CHECK_MESSAGE((result == -ENOMEM && has_failed()), where, ": ", result);
+      CHECK_MESSAGE((result == -ENOMEM && has_failed()), std::string(where), ": ", result);
     }
-    REQUIRE_MESSAGE(result == 0, where);
+    REQUIRE_MESSAGE(result == 0, std::string(where));
   }
 
   void make_objects() {
@@ -174,6 +180,33 @@ class program {
       must([&] { return o->m.acquire(0, bytes, access::read); }, "acquire to read");
       CHECK(o->is_right());
     }
+  }
+
+  // The device has the newest bytes.
+  void move_bytes() {
+    auto const all = [](std::int64_t moved) { return moved == bytes ? 0 : int(moved); };
+    memory_file const file(numbers(0));
+    words plain(count);
+    for (auto* const o : {&rolling_, &lazy_, &batch_, &both_}) {
+      must([&] { return memory_->copy(plain.data(), o->m.data(), bytes); }, "copy");
+      CHECK(plain == o->now);
+      must([&] { return all(memory_->pwrite(file.fd(), o->m.data(), bytes, 0)); }, "pwrite");
+      CHECK(file.content<std::uint32_t>() == o->now);
+      must([&] { return memory_->set(o->m.data(), 1, bytes / 2); }, "set");
+      std::fill_n(o->now.begin(), count / 2, 0x01010101u);
+      file.fill(numbers(4));
+      must([&] { return all(memory_->pread(file.fd(), o->m.data(), bytes, 0)); }, "pread");
+      o->now = numbers(4);
+    }
+    must([&] { return memory_->copy(rolling_.m.data(), both_.m.data(), bytes); }, "copy of both");
+    rolling_.now = both_.now;
+  }
+
+  void use_for_reading() {
+    must([&] { return both_.m.remap(access::read); }, "remap to read");
+    must([&] { return both_.m.acquire(0, bytes, access::read); }, "acquire to read");
+    CHECK(both_.is_right());
+    must([&] { return both_.m.remap(access::read_write); }, "remap to write");
   }
 
   void see_others() {

@@ -28,7 +28,6 @@ event& event::operator=(event&&) noexcept = default;
 
 void event::record(stream& on) {
   auto const point = std::make_shared<implementation::point>();
-  implementation_->last = point;
   on.access().enqueue({[point] {
                          std::lock_guard const lock(point->mutex);
                          point->at = std::chrono::steady_clock::now();
@@ -36,6 +35,7 @@ void event::record(stream& on) {
                          return std::string();
                        },
                        false});
+  implementation_->last = point;  // not before: if memory runs out, nothing will reach it
 }
 
 void event::synchronize() const {
