@@ -2,11 +2,15 @@
 #include <gpufs/mapping/address_space.hpp>
 #include <gpufs/mapping/at_end.hpp>
 #include <gpufs/mapping/device_scope.hpp>
+#include <gpufs/mapping/guard.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 #include <gpufs/shared_memory_error.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <system_error>
@@ -18,6 +22,20 @@
 namespace gpufs::shared {
 
 using device_memory::host_access;
+
+namespace {
+
+// In the process's last moments.
+void say_unwritten(object const& o, int error) noexcept try {
+  auto const text =
+      fmt::format("gpufs: {}: what was changed is not written back, as the process ends: {}\n",
+                  o.name(), std::strerror(-error));
+  say(text.c_str());
+} catch (std::bad_alloc const&) {
+  say("gpufs: what was changed of a shared object is not written back, as the process ends\n");
+}
+
+}  // namespace
 
 object& address_space::map_file(file_to_map const& what, map_options const& options) {
   auto const protocol = protocol_for(options);
@@ -97,11 +115,14 @@ void address_space::end_with_process() noexcept try {
     ++o.file->stays;
     join_filler(lock, o);
     wait_until(lock, [&] { return o.file->fills == 0; });
-    lock.without([&] { static_cast<void>(write_back(o, {0, o.bytes}, false)); });
+    lock.without([&] {
+      if (int const error = write_back(o, {0, o.bytes}, false); error != 0) say_unwritten(o, error);
+    });
     --o.file->stays;
     tell_changes();
   }
-} catch (std::exception const&) {  // no memory: nothing more can be done
+} catch (std::exception const&) {
+  say("gpufs: shared objects are not all written back: no host memory left as the process ends\n");
 }
 
 int address_space::refresh(object& o) {

@@ -21,6 +21,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +53,28 @@ TEST_CASE("shared ends: exit() waits for no call that is released and not launch
   child c("ends with a call that is not launched", file.path());
   CHECK(c.succeeds());
   CHECK(file.content()[5] == 4);
+}
+
+TEST_CASE("child: ends with bytes that its file cannot have") {
+  if (!is_part("ends with bytes that its file cannot have")) return;
+  auto& memory = *new shared_memory;  // never destroyed
+  auto& m = *new mapping(memory.map(given_path(), {.access = access::read_write}));
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit const limit{.rlim_cur = 64 * kibi, .rlim_max = 64 * kibi};
+  if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return;
+  m.as<std::uint32_t>()[32 * kibi] = 4;
+  std::exit(0);
+}
+
+TEST_CASE("shared ends: exit() says what it could not write back") {
+  scratch_folder const folder;
+  named_file const file(std::vector<std::uint32_t>(64 * kibi, 5));
+  std::string const output = folder / "output";
+  child c("ends with bytes that its file cannot have", file.path(), {.output_to = output});
+  CHECK(c.succeeds());
+  CHECK(has(text_of(output), "gpufs: " + file.path() +
+                                 ": what was changed is not written back, as the process ends: "
+                                 "File too large"));
 }
 
 TEST_CASE("child: ends while another thread unmaps") {
