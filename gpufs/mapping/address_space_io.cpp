@@ -58,13 +58,15 @@ object* address_space::wait_for_calls(quiet_lock& lock, std::uint64_t at, std::u
   return o;
 }
 
-// The same, and brings the bytes of a file that the device lacks. Null and `error` 0: no object has
-// all of them, or one that has them is only read.
+// The same, and brings the bytes of a file that the device lacks. Null: an error.
 object* address_space::wait_for_bytes(quiet_lock& lock, std::uint64_t at, std::uint64_t bytes,
                                       bool writes, int& error) {
   for (error = 0;;) {
     object* const o = wait_for_calls(lock, at, bytes, writes);
-    if (o == nullptr || (writes && o->is_read_only())) return nullptr;
+    if (o == nullptr || (writes && o->is_read_only())) {
+      error = o == nullptr ? -EFAULT : -EACCES;
+      return nullptr;
+    }
     auto const blocks = o->blocks_of(at - o->offset, bytes);
     if (has_failed_ || o->shows_file() || !o->lacks(blocks)) return o;
     error = bring(lock, *o, blocks);
@@ -94,7 +96,7 @@ int address_space::make_ready(std::uint64_t at, std::uint64_t bytes) {
   quiet_lock lock(mutex_);
   int error = 0;
   object const* const o = wait_for_bytes(lock, at, bytes, true, error);
-  if (o == nullptr) return error != 0 ? error : -EFAULT;
+  if (o == nullptr) return error;
   return has_failed_ ? -EIO : 0;
 }
 
@@ -103,7 +105,7 @@ int address_space::scatter(std::uint64_t at, staging_piece& from, std::uint64_t 
   quiet_lock lock(mutex_);
   int error = 0;
   object* const o = wait_for_bytes(lock, at, bytes, true, error);
-  if (o == nullptr) return error != 0 ? error : -EFAULT;
+  if (o == nullptr) return error;
   if (has_failed_) return -EIO;
   bool is_short = false;
   try {
@@ -165,7 +167,7 @@ int address_space::gather(std::uint64_t at, staging_piece& to, std::uint64_t byt
   quiet_lock lock(mutex_);
   int error = 0;
   object* const o = wait_for_bytes(lock, at, bytes, false, error);
-  if (o == nullptr) return error != 0 ? error : -EFAULT;
+  if (o == nullptr) return error;
   if (o->shows_file()) {
     // Not from the mapping: if the file has become shorter, that would raise SIGBUS. The object may
     // go meanwhile, the file stays.

@@ -51,7 +51,9 @@ ssize_t with_errno(std::int64_t result) {
 template <class Real>
 ssize_t read_bytes(descriptor const& file, void* to, std::size_t bytes, Real const& real) {
   auto const own = find_own(to, bytes);
-  return own.space == nullptr ? real() : with_errno(read_to(*own.space, file, to, own.count));
+  if (own.space == nullptr) return real();
+  auto const result = read_to(*own.space, file, to, own.count);
+  return with_errno(result == -EACCES ? -EFAULT : result);  // memory that is only read
 }
 template <class Real>
 ssize_t write_bytes(descriptor const& file, void const* from, std::size_t bytes, Real const& real) {
