@@ -21,7 +21,8 @@ ROOMS = [
     ("nvme driver formats", "formats", 10, ["gpufs/nvme/status.hpp", "gpufs/nvme/prp.hpp"]),
     ("nvme formats", "formats", 0, ["gpufs/nvme/format.hpp"]),
     ("base", "device", 20, ["gpufs/base/*"]),
-    ("plain base", "plain", 0, ["gpufs/base/host_device.hpp", "gpufs/base/mix64.hpp"]),
+    ("plain base", "plain", 0, [
+        "gpufs/base/above_stderr.hpp", "gpufs/base/host_device.hpp", "gpufs/base/mix64.hpp"]),
     ("device", "device", 10, ["gpufs/device/*", "include/gpufs/device.hpp"]),
     # Settings, advice, statistics: plain types for everybody.
     ("values", "values", 0, [

@@ -52,6 +52,12 @@ echo A > own/a; echo B > own/b; ln own/b links/a
 "$cp" own/. links
 is own/b B; is links/a A; is links/b B
 
+# What a program prints does not stand in a file, if its standard streams are closed.
+mkdir many
+for i in $(seq 9); do echo "hello $i" > many/$i; done
+GPUFS_LOG=debug "$cp" many many-copy <&- >&- 2>&-
+diff -r many many-copy
+
 # What fails leaves what was there.
 echo precious > there
 refuses 'must be more' old/f there --write-memory 0

@@ -15,6 +15,9 @@
 #include <new>
 #include <system_error>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 namespace gpufs::apps {
 
 namespace {
@@ -58,10 +61,21 @@ std::string text_of(CLI::ParseError const& e, CLI::App const& app) {
   return number.empty() ? std::string(e.what()) + "; --help lists what is allowed" : number;
 }
 
+/// Standard streams that are closed get a descriptor that fails as a closed one does. Else a file
+/// that is opened later would have its number, and what is printed would stand in that file.
+void take_closed_streams() {
+  for (int const stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0) continue;
+    int const way = stream == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+    static_cast<void>(::open("/dev/null", way));  // the lowest number that is free
+  }
+}
+
 }  // namespace
 
 int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const& body,
                 int failed) {
+  take_closed_streams();
   auto const report = [&](std::string_view what) { print_error("{}: {}\n", app.get_name(), what); };
   // What stdio still holds at exit would be lost without a word.
   auto const with_output_written = [&](int status) {

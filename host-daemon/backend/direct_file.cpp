@@ -1,4 +1,6 @@
 // Opening a file again with O_DIRECT.
+#include <gpufs/base/above_stderr.hpp>
+
 #include <host-daemon/backend/direct_file.hpp>
 #include <host-daemon/base/interrupted.hpp>
 
@@ -58,7 +60,7 @@ direct_file::direct_file(int fd) {
   // set O_DIRECT for the first descriptor, too, as duplicates share their flags.
   auto const name = fmt::format("/proc/self/fd/{}", fd);
   fd_ = while_interrupted([&] {
-    int const opened = ::open(name.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+    int const opened = base::above_stderr(::open(name.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
     return opened >= 0 ? opened : -errno;
   });
   if (fd_ < 0) {

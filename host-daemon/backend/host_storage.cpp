@@ -1,4 +1,6 @@
 // Opening and removing ordinary files.
+#include <gpufs/base/above_stderr.hpp>
+
 #include <host-daemon/backend/host_file.hpp>
 #include <host-daemon/backend/host_storage.hpp>
 #include <host-daemon/base/interrupted.hpp>
@@ -24,7 +26,8 @@ int open_without_waiting(std::string const& path, int flags, unsigned mode) {
   if (stated == 0 && !S_ISLNK(status.st_mode))
     if (int const error = kind_error(status.st_mode)) return error;
   return while_interrupted([&] {
-    int const fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
+    int const fd =
+        base::above_stderr(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
     return fd >= 0 ? fd : -errno;
   });
 }

@@ -1,4 +1,5 @@
 // Opening, writing and ending traces.
+#include <gpufs/base/above_stderr.hpp>
 #include <gpufs/version.hpp>
 
 #include <host-daemon/base/interrupted.hpp>
@@ -77,11 +78,8 @@ std::uint64_t now_ns() {
 }
 
 std::string with_process(std::string name) {
-  for (std::size_t at = 0; (at = name.find("%p", at)) != std::string::npos;) {
-    auto const number = std::to_string(::getpid());
-    name.replace(at, 2, number);
-    at += number.size();
-  }
+  for (std::size_t at = 0; (at = name.find("%p", at)) != std::string::npos;)
+    name.replace(at, 2, std::to_string(::getpid()));
   return name;
 }
 
@@ -118,8 +116,8 @@ bool is_trace(std::string const& name, struct ::stat const& status, int& error) 
 int trace_file::open_descriptor(std::string const& name, std::string& why) {
   int const fd = while_interrupted([&] {
     // O_NONBLOCK: a FIFO without a reader is refused, and not waited for.
-    int const result = ::open(
-        name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+    int const result = base::above_stderr(::open(
+        name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666));
     return result < 0 ? -errno : result;
   });
   if (fd < 0) {

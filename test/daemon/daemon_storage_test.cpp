@@ -1,5 +1,6 @@
 // The storage backend: the answers of ordinary files, and a registry with another backend.
 #include <host-daemon/backend/host_storage.hpp>
+#include <host-daemon/base/trace_file.hpp>
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
@@ -96,6 +97,31 @@ TEST_CASE("storage: errors are those of the system") {
   ::iovec const part{&byte, 1};
   CHECK(file->write({&part, 1}, 0) == -EBADF);
   CHECK(file->truncate(0) == -EINVAL);
+}
+
+TEST_CASE("storage: a file does not get the number of a standard stream that is closed") {
+  scratch_folder folder;
+  host_storage storage;
+  auto const path = make_file(folder, "a", 10);
+  int kept[3] = {};
+  for (int stream = 0; stream < 3; ++stream) {
+    kept[stream] = ::fcntl(stream, F_DUPFD_CLOEXEC, 3);
+    ::close(stream);
+  }
+  std::string why;
+  auto const opened = storage.open(path, O_RDWR, 0);
+  auto const trace = trace_file::open(folder / "trace", why);
+  ssize_t written = 0;
+  for (int stream = 0; stream < 3; ++stream) written += ::write(stream, "printed", 7);
+  for (int stream = 0; stream < 3; ++stream) {
+    if (kept[stream] < 0) continue;  // it was closed
+    ::dup2(kept[stream], stream);
+    ::close(kept[stream]);
+  }
+  REQUIRE(opened.error == 0);
+  CHECK(opened.file->read_descriptor() > 2);
+  CHECK(trace);
+  CHECK(written == -3);
 }
 
 TEST_CASE("storage: extents are known in full, in order and without overlap, or not at all") {

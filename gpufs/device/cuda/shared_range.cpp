@@ -1,5 +1,6 @@
 // Shared addresses on a GPU: one reservation of GPU addresses. The CPU's side is a memory file that
 // is mapped over the same addresses, and elsewhere for the library.
+#include <gpufs/base/above_stderr.hpp>
 #include <gpufs/device/cuda/check.hpp>
 #include <gpufs/device/cuda/driver.hpp>
 #include <gpufs/device/memory.hpp>
@@ -93,7 +94,7 @@ shared_range::shared_range(std::uint64_t bytes) {
   implementation_ = std::make_unique<implementation>();
   auto& own = *implementation_;
   check(cudaGetDevice(&own.device), "cudaGetDevice");
-  own.host_file = ::memfd_create("gpufs shared, host", MFD_CLOEXEC);
+  own.host_file = base::above_stderr(::memfd_create("gpufs shared, host", MFD_CLOEXEC));
   if (own.host_file < 0) fail("memfd_create");
   CUresult refused = CUDA_SUCCESS;
   for (bytes_ = bytes;; bytes_ = bytes_ / 2 / granularity * granularity) {

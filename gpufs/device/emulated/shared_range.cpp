@@ -1,5 +1,6 @@
 // Shared addresses of the emulated device: two memory files, one for the CPU's bytes and one for
 // the device's. One of them lies at the shared address, both lie elsewhere for the library.
+#include <gpufs/base/above_stderr.hpp>
 #include <gpufs/device/emulated/capacity.hpp>
 #include <gpufs/device/emulated/executor.hpp>
 #include <gpufs/device/emulated/threads.hpp>
@@ -137,9 +138,9 @@ shared_range::shared_range(std::uint64_t bytes)
     : implementation_(std::make_unique<implementation>()) {
   if (takes_all_addresses(bytes)) return;
   auto& files = *implementation_;
-  files.host_file = ::memfd_create("gpufs shared, host", MFD_CLOEXEC);
+  files.host_file = base::above_stderr(::memfd_create("gpufs shared, host", MFD_CLOEXEC));
   if (files.host_file < 0) fail("memfd_create");
-  files.device_file = ::memfd_create("gpufs shared, device", MFD_CLOEXEC);
+  files.device_file = base::above_stderr(::memfd_create("gpufs shared, device", MFD_CLOEXEC));
   if (files.device_file < 0) fail("memfd_create");
   for (bytes_ = std::min(bytes, most_bytes);; bytes_ = bytes_ / 2 / granularity * granularity) {
     errno = EFBIG;  // as ftruncate(2) would say
@@ -190,7 +191,7 @@ void shared_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
   int protection = PROT_READ | PROT_WRITE;
   if (fd >= 0) {
     if (!gives_back(from, at, length)) std::memset(host_ + at, 0, length);
-    from = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    from = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     if (from < 0) fail("dup");
     protection = PROT_READ;
     std::lock_guard const lock(implementation_->mutex);
