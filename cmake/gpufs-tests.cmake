@@ -234,6 +234,8 @@ if(TARGET app_gpufs)
     # The page of settings is what the table says.
     gpufs_test(settings_page host ${program_tests}/settings_page.sh ${gpufs_program}
       ${PROJECT_SOURCE_DIR}/docs/settings.md)
+    # What `gpufs info` says of settings.
+    gpufs_test(info_program device ${program_tests}/info_program.sh ${gpufs_program})
     # What `gpufs trace` says of traces.
     gpufs_test(trace_program device ${program_tests}/trace_program.sh ${gpufs_program})
     # What each row of `gpufs bench patterns` reads from the host.

@@ -47,6 +47,7 @@ facts look(config const& settings) {
   f.io.push_back(look_at_managed_memory());
   f.paths = look_at_paths(settings, temp_folder());
   try {
+    validate(settings);
     config small = settings;
     small.cache_size = std::min<std::uint64_t>(settings.cache_size, 8 * settings.page_size);
     filesystem const fs(small);

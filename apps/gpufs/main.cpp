@@ -3,6 +3,7 @@
 #include <gpufs/cli.hpp>
 #include <gpufs/config.hpp>
 #include <gpufs/mapping_cli.hpp>
+#include <gpufs/owner/settings_file.hpp>
 
 #include <apps/bench/apps_study.hpp>
 #include <apps/bench/bam.hpp>
@@ -29,6 +30,8 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,12 +40,30 @@ namespace {
 using namespace gpufs;
 using namespace gpufs::apps;
 
-/// Where the value of a setting comes from.
+/// The keys of the file of settings, if there is one.
+std::set<std::string> keys_of_file(CLI::App const& command) {
+  auto const* const named = command.get_option("--config");
+  auto const file = named->count() != 0 ? std::filesystem::path(named->as<std::string>())
+                                        : owner::usual_settings_file();
+  std::set<std::string> keys;
+  if (file.empty()) return keys;
+  for (auto const& s : owner::read_settings_file(file)) keys.insert(s.key);
+  return keys;
+}
+
+/// Where the value of a setting comes from, by its name of today or its former one.
 template <class Config>
-std::string origin(CLI::App const& command, Config const& c, basic_setting<Config> const& s) {
-  if (command.get_option(s.flag())->count() != 0) return s.flag();
-  if (std::getenv(s.environment_name().c_str()) != nullptr) return s.environment_name();
-  return s.print(c) == s.print(Config{}) ? "default" : "file";
+std::string origin(CLI::App const& command, std::set<std::string> const& file,
+                   basic_setting<Config> const& s) {
+  std::vector<basic_setting<Config>> names{s};
+  if (!s.former_key.empty()) names.emplace_back(s).key = s.former_key;
+  for (auto const& n : names)
+    if (command.get_option(n.flag())->count() != 0) return n.flag();
+  for (auto const& n : names)
+    if (std::getenv(n.environment_name().c_str()) != nullptr) return n.environment_name();
+  for (auto const& n : names)
+    if (file.contains(std::string(n.key))) return "file";
+  return "default";
 }
 
 int bench(bench_options& o, config settings) {
@@ -233,7 +254,9 @@ int main(int argc, char** argv) {
     if (bench_command.parsed()) return bench(options, bench_settings.load());
     auto const in_force = [&]<class Config>(Config const& c) {
       return settings_in_force<Config>{
-          c, [&info_command, c](auto const& s) { return origin(info_command, c, s); }};
+          c, [&info_command, file = keys_of_file(info_command)](auto const& s) {
+            return origin(info_command, file, s);
+          }};
     };
     print_info(in_force(info_settings.load()), in_force(info_mapping_settings.load()), what);
     return 0;
