@@ -47,13 +47,13 @@ class cp final : public workload {
  public:
   explicit cp(setup const& of)
       : edge_(of["edge"]),
-        calls_(std::max<std::uint64_t>(of["calls"], 1)),
-        per_call_(of["atoms"] / calls_),
+        calls_(of["calls"]),
+        atom_count_(of["atoms"]),
         seed_(of.seed),
         is_smoke_(of.is_smoke) {}
 
   void allocate(session& s) override {
-    atoms_ = s.allocate<atom>(calls_ * per_call_);
+    atoms_ = s.allocate<atom>(atom_count_);
     plane_ = s.allocate<float>(edge_ * edge_);
   }
 
@@ -64,7 +64,8 @@ class cp final : public workload {
     dim3 const grid(unsigned((edge_ + columns - 1) / columns), unsigned((edge_ + 7) / 8));
     for (std::uint64_t c = 0; c < calls_; ++c) {
       s.launch({s.reads(atoms_), s.reads_writes(plane_)}, add_atoms, grid, dim3(16, 8),
-               atoms_.device() + c * per_call_, per_call_, plane_.device(), edge_);
+               atoms_.device() + first_of(c), first_of(c + 1) - first_of(c), plane_.device(),
+               edge_);
       s.synchronize();
     }
     s.fetch(plane_);
@@ -109,14 +110,19 @@ class cp final : public workload {
             2 * u01(seed_, 4 * i + 3) - 1};
   }
 
+  /// The first atom of a call. Calls have as many, give or take one.
+  [[nodiscard]] std::uint64_t first_of(std::uint64_t call) const {
+    return atom_count_ * call / calls_;
+  }
+
   [[nodiscard]] double potential_at(std::uint64_t i) const {
     double sum = 0;
-    for (std::uint64_t a = 0; a < calls_ * per_call_; ++a)
+    for (std::uint64_t a = 0; a < atom_count_; ++a)
       sum += potential<double>(atom_of(a), i % edge_, i / edge_);
     return sum;
   }
 
-  std::uint64_t edge_, calls_, per_call_, seed_;
+  std::uint64_t edge_, calls_, atom_count_, seed_;
   bool is_smoke_;
   object<atom> atoms_;
   object<float> plane_;
@@ -129,9 +135,9 @@ class cp final : public workload {
 description const workload_cp{
     .name = "cp",
     .what = "Parboil CP: the Coulomb potential of atoms on a plane, some atoms in each call",
-    .parameters = {{"edge", 24, 512, "points of an edge of the plane"},
-                   {"calls", 4, 10, "launches"},
-                   {"atoms", 120, 40'000, "atoms of all launches together"}},
+    .parameters = {{"edge", 24, 512, "points of an edge of the plane", 1, 500'000},
+                   {"calls", 4, 10, "launches", 1, 1 << 20},
+                   {"atoms", 120, 40'000, "atoms of all launches together", 1, 1ull << 40}},
     .make = make_workload<cp>,
 };
 

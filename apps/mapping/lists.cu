@@ -61,7 +61,7 @@ class lists final : public workload {
  public:
   explicit lists(setup const& of)
       : n_(of["n"]),
-        more_(std::max<std::uint64_t>(of["more"], 1)),
+        more_(of["more"]),
         queries_(of["queries"]),
         seed_(of.seed),
         shift_(64 - static_cast<unsigned>(std::bit_width(std::bit_ceil(n_)) - 1)) {
@@ -205,9 +205,9 @@ class lists final : public workload {
 description const workload_lists{
     .name = "lists",
     .what = "pointers in data: the CPU builds chains, kernels walk and grow them, the CPU walks",
-    .parameters = {{"n", 700, 1 << 20, "records that the CPU inserts"},
-                   {"more", 300, 1 << 18, "records that a kernel inserts"},
-                   {"queries", 1000, 10'000'000, "keys that a kernel looks up"}},
+    .parameters = {{"n", 700, 1 << 20, "records that the CPU inserts", 1, 1ull << 40},
+                   {"more", 300, 1 << 18, "records that a kernel inserts", 1, 1ull << 31},
+                   {"queries", 1000, 10'000'000, "keys that a kernel looks up", 1, 1ull << 37}},
     .make = make_workload<lists>,
 };
 

@@ -25,7 +25,8 @@ int list() {
   for (auto const* const d : all_workloads()) {
     fmt::print("{:<12} {}\n", d->name, d->what);
     for (auto const& p : d->parameters)
-      fmt::print("{:<12}   {:<10} {} (smoke {}, paper {})\n", "", p.name, p.what, p.smoke, p.paper);
+      fmt::print("{:<12}   {:<10} {} ({} to {}; smoke {}, paper {})\n", "", p.name, p.what, p.low,
+                 p.high, p.smoke, p.paper);
   }
   return 0;
 }

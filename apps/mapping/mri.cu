@@ -1,6 +1,7 @@
 // MRI-Q and MRI-FHD (Parboil): samples in k-space and points of a volume come from a file straight
 // into objects; two sums over the samples are made for each point, and go to a file.
 #include <apps/common/generator.hpp>
+#include <apps/common/program.hpp>
 #include <apps/mapping/all.hpp>
 #include <apps/mapping/random.hpp>
 #include <apps/mapping/session.hpp>
@@ -8,8 +9,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <numbers>
+#include <string>
 
 namespace gpufs::apps::workloads {
 
@@ -69,12 +72,16 @@ class mri final : public workload {
   explicit mri(setup const& of)
       : points_(of["points"]),
         samples_(of["samples"]),
-        tile_(std::max<std::uint64_t>(of["tile"], 1)),
+        tile_(of["tile"]),
         read_back_(of["readback"]),
         seed_(of.seed),
         is_smoke_(of.is_smoke),
         in_(of.folder),
-        out_(of.folder) {}
+        out_(of.folder) {
+    if (read_back_ > points_ * sizeof(float))
+      throw usage_error("--set readback=" + std::to_string(read_back_) +
+                        ": must be at most 4 bytes for each of the points");
+  }
 
   void allocate(session& s) override {
     for (auto& c : place_) c = s.allocate<float>(points_);
@@ -177,7 +184,7 @@ class mri final : public workload {
 
   static unsigned blocks(std::uint64_t threads) { return unsigned((threads + 255) / 256); }
   [[nodiscard]] std::uint64_t known_points() const {
-    return read_back_ == 0 ? points_ : std::min(points_, read_back_ / sizeof(float));
+    return read_back_ == 0 ? points_ : read_back_ / sizeof(float);
   }
 
   void get(std::vector<float>& to, std::uint64_t offset) const {
@@ -292,20 +299,22 @@ description const workload_mri_q{
     .name = "mri-q",
     .what =
         "Parboil MRI-Q: a file is read into objects; the CPU builds a table between two kernels",
-    .parameters = {{"points", 343, 262'144, "points of the volume"},
-                   {"samples", 40, 2'048, "samples in k-space"},
-                   {"tile", 16, 1'024, "samples of a launch"},
-                   {"readback", 0, 0, "the CPU looks at so many bytes; 0: all goes to a file"}},
+    .parameters = {{"points", 343, 262'144, "points of the volume", 1, UINT32_MAX},
+                   {"samples", 40, 2'048, "samples in k-space", 1, UINT32_MAX},
+                   {"tile", 16, 1'024, "samples of a launch", 1, UINT32_MAX},
+                   {"readback", 0, 0, "the CPU looks at so many bytes; 0: all goes to a file", 0,
+                    4ull * UINT32_MAX, 4}},
     .make = make_workload<mri<false>>,
 };
 
 description const workload_mri_fhd{
     .name = "mri-fhd",
     .what = "Parboil MRI-FHD: as mri-q, with complex samples",
-    .parameters = {{"points", 343, 262'144, "points of the volume"},
-                   {"samples", 40, 2'048, "samples in k-space"},
-                   {"tile", 16, 512, "samples of a launch"},
-                   {"readback", 0, 0, "the CPU looks at so many bytes; 0: all goes to a file"}},
+    .parameters = {{"points", 343, 262'144, "points of the volume", 1, UINT32_MAX},
+                   {"samples", 40, 2'048, "samples in k-space", 1, UINT32_MAX},
+                   {"tile", 16, 512, "samples of a launch", 1, UINT32_MAX},
+                   {"readback", 0, 0, "the CPU looks at so many bytes; 0: all goes to a file", 0,
+                    4ull * UINT32_MAX, 4}},
     .make = make_workload<mri<true>>,
 };
 

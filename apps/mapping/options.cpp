@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
+#include <string>
 
 namespace gpufs::apps::workloads {
 
@@ -77,16 +79,42 @@ std::string bytes_text(std::uint64_t bytes) {
   return bytes % (1 << 10) == 0 ? fmt::format("{}K", bytes >> 10) : fmt::format("{}", bytes);
 }
 
-void set_number(setup& s, description const& of, std::string const& text) {
+void require_multiple(std::string const& option, std::string const& text, std::uint64_t value,
+                      parameter const& p) {
+  if (value % p.multiple_of == 0) return;
+  throw usage_error(fmt::format("{}={}: must be a multiple of {} from {} to {}", option, text,
+                                p.multiple_of, p.low, p.high));
+}
+
+/// --size, if it is a number.
+void set_first(setup& s, description const& of, std::string const& text) {
+  auto const& first = of.parameters.front();
+  auto const number = of.has_files ? size_option("--footprint", text, first.low, first.high)
+                                   : number_option("--size", text, first.low, first.high);
+  require_multiple("--size", text, number, first);
+  s.numbers[first.name] = number;
+  s.is_smoke = number <= first.smoke;
+}
+
+/// One --set. `given` are the names that have a value.
+void set_number(setup& s, description const& of, std::string const& text,
+                std::set<std::string>& given) {
   auto const at = text.find('=');
   auto const name = text.substr(0, at);
-  if (at == text.npos || !s.numbers.contains(name)) {
+  auto const found = std::ranges::find(of.parameters, name, &parameter::name);
+  if (at == text.npos || found == of.parameters.end()) {
     std::string names;
     for (auto const& p : of.parameters) names += fmt::format(" {}", p.name);
     throw usage_error(
         fmt::format("--set={}: must be NAME=NUMBER with a name of {}:{}", text, of.name, names));
   }
-  s.numbers[name] = number_option("--set " + name, text.substr(at + 1), 0, 1ull << 48);
+  if (!given.insert(name).second)
+    throw usage_error(
+        fmt::format("--set={}: {} has a value already, by --size or another --set", text, name));
+  auto const number_text = text.substr(at + 1);
+  auto const number = number_option("--set " + name, number_text, found->low, found->high);
+  require_multiple("--set " + name, number_text, number, *found);
+  s.numbers[name] = number;
 }
 
 /// Blocks and rolling sizes matter to rolling alone.
@@ -253,14 +281,12 @@ setup setup_of(options const& o, description const& of) {
   bool const is_paper = o.size == "paper";
   s.is_smoke = !is_paper;
   for (auto const& p : of.parameters) s.numbers[p.name] = is_paper ? p.paper : p.smoke;
+  std::set<std::string> given;
   if (o.size != "smoke" && !is_paper) {
-    auto const& first = of.parameters.front();
-    auto const number = of.has_files ? size_option("--footprint", o.size, 1, 1ull << 48)
-                                     : number_option("--size", o.size, 1, 1ull << 48);
-    s.numbers[first.name] = number;
-    s.is_smoke = number <= first.smoke;
+    set_first(s, of, o.size);
+    given.insert(of.parameters.front().name);
   }
-  for (auto const& text : o.settings) set_number(s, of, text);
+  for (auto const& text : o.settings) set_number(s, of, text, given);
   return s;
 }
 

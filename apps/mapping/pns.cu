@@ -10,7 +10,8 @@ namespace gpufs::apps::workloads {
 
 namespace {
 
-constexpr unsigned draws = 256;  // of a round, one per thread
+constexpr unsigned draws = 256;             // of a round, one per thread
+constexpr unsigned most_rounds = 1u << 24;  // what claims of 32 bits tell apart
 
 /// Places (r, c) and transitions (r, c) with r < 2 edge, c < edge.
 struct net {
@@ -130,10 +131,10 @@ struct trajectory {
 class pns final : public workload {
  public:
   explicit pns(setup const& of)
-      : net_{std::max<std::uint64_t>(of["edge"], 1)},
+      : net_{of["edge"]},
         rounds_(unsigned(of["rounds"])),
         count_(of["trajectories"]),
-        per_call_(std::max<std::uint64_t>(of["per-call"], 1)),
+        per_call_(of["per-call"]),
         seed_(of.seed),
         is_smoke_(of.is_smoke) {}
 
@@ -179,7 +180,8 @@ class pns final : public workload {
       c.near("variance", i, found_variances_[i], wanted.variance, 0, 0);
       c.equal("largest marking", unsigned(found_largest_[i]), unsigned(wanted.largest));
     }
-    c.expect(mean_variance_ > 0 && mean_largest_ > 1, "nothing has fired");
+    // The few places of a smaller net may have what they had at first.
+    if (net_.edge >= 12) c.expect(mean_variance_ > 0 && mean_largest_ > 1, "nothing has fired");
   }
 
   std::vector<std::span<std::byte const>> results() override {
@@ -220,10 +222,10 @@ class pns final : public workload {
 description const workload_pns{
     .name = "pns",
     .what = "Parboil PNS: simulations of a Petri net; their state never leaves the GPU",
-    .parameters = {{"edge", 12, 2'000, "the net has 2 edge^2 places"},
-                   {"rounds", 6, 2'000, "rounds of 256 draws"},
-                   {"trajectories", 5, 256, "simulations"},
-                   {"per-call", 2, 18, "simulations of a launch"}},
+    .parameters = {{"edge", 12, 2'000, "the net has 2 edge^2 places", 1, 1 << 20},
+                   {"rounds", 6, 2'000, "rounds of 256 draws", 1, most_rounds},
+                   {"trajectories", 5, 256, "simulations", 1, 1 << 24},
+                   {"per-call", 2, 18, "simulations of a launch", 1, 1 << 16}},
     .make = make_workload<pns>,
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numbers>
 
 namespace gpufs::apps::workloads {
@@ -15,6 +16,7 @@ namespace {
 constexpr unsigned primitives = 3;      // of a shell
 constexpr unsigned per_quadruple = 81;  // products of four primitives
 constexpr unsigned threads = 64;        // of a block; a power of two, as sums halve it
+constexpr unsigned most_shells = 470;   // more have more blocks than 32 bits count
 
 /// Gaussians around one centre.
 struct shell {
@@ -100,8 +102,8 @@ __global__ void reduce(extent const* extents, float const* sums, std::uint64_t f
 class rpes final : public workload {
  public:
   explicit rpes(setup const& of)
-      : shell_count_(std::clamp<std::uint64_t>(of["shells"], 1, 1000)),
-        per_call_(std::max<std::uint64_t>(of["per-call"], 1)),
+      : shell_count_(of["shells"]),
+        per_call_(of["per-call"]),
         seed_(of.seed),
         is_smoke_(of.is_smoke) {}
 
@@ -260,8 +262,8 @@ class rpes final : public workload {
 description const workload_rpes{
     .name = "rpes",
     .what = "Parboil RPES: two-electron integrals; many calls on the lists that the CPU wrote",
-    .parameters = {{"shells", 5, 30, "shells; quadruples of them are integrated"},
-                   {"per-call", 40, 4'096, "blocks of a launch"}},
+    .parameters = {{"shells", 5, 30, "shells; quadruples of them are integrated", 1, most_shells},
+                   {"per-call", 40, 4'096, "blocks of a launch", 1, INT32_MAX}},
     .make = make_workload<rpes>,
 };
 

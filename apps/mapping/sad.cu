@@ -116,10 +116,7 @@ __global__ void sums_to_16x16(pictures p, value* sums) {
 class sad final : public workload {
  public:
   explicit sad(setup const& of)
-      : width_(std::max<std::uint64_t>(of["width"] / 16, 1) * 16),
-        height_(std::max<std::uint64_t>(of["height"] / 16, 1) * 16),
-        seed_(of.seed),
-        is_smoke_(of.is_smoke) {}
+      : width_(of["width"]), height_(of["height"]), seed_(of.seed), is_smoke_(of.is_smoke) {}
 
   void allocate(session& s) override {
     current_ = s.allocate<value>(width_ * height_);
@@ -278,8 +275,8 @@ class sad final : public workload {
 description const workload_sad{
     .name = "sad",
     .what = "Parboil SAD: sums of differences of two pictures; the CPU reads a few rows of them",
-    .parameters = {{"width", 32, 1'920, "of the pictures, a multiple of 16"},
-                   {"height", 48, 1'088, "of the pictures, a multiple of 16"}},
+    .parameters = {{"width", 32, 1'920, "of the pictures, a multiple of 16", 16, 1 << 19, 16},
+                   {"height", 48, 1'088, "of the pictures, a multiple of 16", 16, 1 << 19, 16}},
     .make = make_workload<sad>,
 };
 

@@ -251,7 +251,8 @@ class tpacf final : public workload {
 description const workload_tpacf{
     .name = "tpacf",
     .what = "Parboil TPACF: the CPU writes three arrays of one object in passes; pairs are counted",
-    .parameters = {{"n", 700, 10'391, "points of a set"}, {"sets", 2, 100, "random sets"}},
+    .parameters = {{"n", 700, 10'391, "points of a set", 1, 65'535},
+                   {"sets", 2, 100, "random sets", 1, 1 << 20}},
     .make = make_workload<tpacf>,
 };
 

@@ -18,8 +18,7 @@ float b_of(std::uint64_t i) { return static_cast<float>(i / 1024 % 1024); }
 
 class vecadd final : public workload {
  public:
-  explicit vecadd(setup const& of)
-      : n_(of["n"]), stride_(std::max<std::uint64_t>(of["stride"], 1)) {}
+  explicit vecadd(setup const& of) : n_(of["n"]), stride_(of["stride"]) {}
 
   void allocate(session& s) override {
     a_ = s.allocate<float>(n_);
@@ -121,8 +120,8 @@ class vecadd final : public workload {
 description const workload_vecadd{
     .name = "vecadd",
     .what = "c = a + b: the CPU writes a and b side by side and sums c",
-    .parameters = {{"n", 20'000, 8 << 20, "elements"},
-                   {"stride", 1, 1, "the CPU touches each stride-th element"}},
+    .parameters = {{"n", 20'000, 8 << 20, "elements", 1, 1ull << 38},
+                   {"stride", 1, 1, "the CPU touches each stride-th element", 1, 1ull << 38}},
     .make = make_workload<vecadd>,
 };
 

@@ -61,10 +61,7 @@ float source_at(std::uint64_t t) {
 class wave final : public workload {
  public:
   explicit wave(setup const& of)
-      : v_{of["n"]},
-        steps_(of["steps"]),
-        every_(std::max<std::uint64_t>(of["every"], 1)),
-        file_(of.folder) {}
+      : v_{of["n"]}, steps_(of["steps"]), every_(of["every"]), file_(of.folder) {}
 
   void allocate(session& s) override {
     for (auto& u : u_) u = s.allocate<float>(v_.size(), {.block = 64 << 10});
@@ -176,9 +173,9 @@ class wave final : public workload {
 description const workload_wave{
     .name = "wave",
     .what = "3-D wave: the CPU adds a source to one point in each step; dumps go to a file",
-    .parameters = {{"n", 13, 256, "points of an edge"},
-                   {"steps", 10, 50, "steps in time"},
-                   {"every", 5, 10, "steps between two dumps"}},
+    .parameters = {{"n", 13, 256, "points of an edge", 1, 500'000},
+                   {"steps", 10, 50, "steps in time", 1, 1ull << 32},
+                   {"every", 5, 10, "steps between two dumps", 1, 1ull << 32}},
     .make = make_workload<wave>,
 };
 

@@ -47,6 +47,8 @@ struct parameter {
   char const* name;
   std::uint64_t smoke, paper;
   char const* what;
+  std::uint64_t low = 1, high = 1ull << 48;  ///< the least value, and the largest
+  std::uint64_t multiple_of = 1;
 };
 
 struct description {

@@ -90,9 +90,9 @@ said=$("$program" vectorAdd --footprint 1P --folder "$folder/files" 2>&1)
 [[ $said == *"--footprint=1P: "* ]] || complain "footprint: $said"
 # Files that do not fit are not begun.
 free=$(($(stat -f -c '%f * %S' "$folder")))
-said=$([ $free -ge $((60 << 40)) ] ||
-  timeout 60 "$program" vectorAdd --footprint 100T --folder "$folder/files" 2>&1)
-[ $free -ge $((60 << 40)) ] || [[ $said == *"/files (--folder): needs "*" free"* ]] ||
+said=$([ $free -ge $((10 << 40)) ] ||
+  timeout 60 "$program" vectorAdd --footprint 16T --folder "$folder/files" 2>&1)
+[ $free -ge $((10 << 40)) ] || [[ $said == *"/files (--folder): needs "*" free"* ]] ||
   complain "a large footprint: $said"
 # Figures of runs.
 "$program" vectorAdd --footprint 2M --variant naive,hand,shared --folder "$folder/files" \

@@ -62,7 +62,28 @@ refuses "--block=garbage: is of --variant=shared with --protocol=rolling" vecadd
   --variant hand,cpu --block garbage
 refuses "--rolling=3: is of --variant=shared with --protocol=rolling" vecadd --protocol batch,lazy \
   --rolling 3
-refuses "--size=0: must be a number from 1 to 281474976710656" vecadd --size 0
-refuses "--set n=abc: must be a number from 0 to 281474976710656" vecadd --set n=abc
+refuses "--size=0: must be a number from 1 to 274877906944" vecadd --size 0
+refuses "--set n=abc: must be a number from 1 to 274877906944" vecadd --set n=abc
+# Each parameter at its least value, and what is out of its range. Smoke sizes are small.
+"$program" list >"$folder/list"
+while IFS= read -r line; do
+  read -r name _ <<<"$line"
+  read -r low high < <(sed -n 's/.*(\([0-9]*\) to \([0-9]*\); smoke.*/\1 \2/p' <<<"$line")
+  [ -n "${low:-}" ] || { workload=$name; continue; }
+  verified 2 "$workload" --variant hand,shared --set "$name=$low"
+  for value in $((low - 1)) $((high + 1)); do
+    [ $value -lt 0 ] || refuses "--set $name=$value: must be a number from $low to $high" \
+      "$workload" --dir "$folder" --set "$name=$value"
+  done
+done <"$folder/list"
+verified 4 cp --variant hand,shared --protocol batch,lazy,rolling --set atoms=3
+verified 2 cp --variant hand,shared --set atoms=121
+verified 2 mri-q --variant hand,shared --set readback=8
+refuses "--set readback=3: must be a multiple of 4 from 0 to " mri-q --set readback=3
+refuses "--set readback=1376: must be at most 4 bytes" mri-q --set readback=1376
+refuses "--set width=17: must be a multiple of 16 from 16 to " sad --set width=17
+refuses "--size=17: must be a multiple of 16 from 16 to " sad --size 17
+refuses "--set=stride=2: stride has a value already" vecadd --set stride=3 stride=2
+refuses "--set=n=5: n has a value already, by --size" vecadd --size 100 --set n=5
 refuses "--json-to=$folder: Is a directory" vecadd --json-to "$folder"
 conclude

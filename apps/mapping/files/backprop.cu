@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(256)
 class backprop final : public file_workload {
  public:
   explicit backprop(setup const& s)
-      : network_(std::max<std::uint64_t>(16, s["footprint"] / 136 / 16 * 16), s.seed),
+      : network_(s["footprint"] / 136 / 16 * 16, s.seed),
         n_(network_.inputs()),
         is_declared_(s.is_declared) {
     std::uint64_t const weights = row_bytes * (n_ + 1);
@@ -126,7 +126,7 @@ class backprop final : public file_workload {
     c.equal("fills_skipped", got.fills_skipped, 0);
     c.equal("writeback_pages", got.writeback_pages, pages(weights) + pages(small));
     c.equal("writeback_bytes", got.writeback_bytes, weights + small);
-    std::uint64_t const row = *objects_[object_w1].block;
+    std::uint64_t const row = std::min<std::uint64_t>(*objects_[object_w1].block, weights);
     std::uint64_t const written = is_declared_ ? 0 : small + row_bytes;
     c.equal("bytes_d2h", got.bytes_d2h, 4 * n_ + row + small + written + weights + small);
     c.equal("bytes_h2d", got.bytes_h2d, small + row_bytes + (is_declared_ ? 0 : small));
@@ -166,7 +166,7 @@ class backprop final : public file_workload {
 description const workload_backprop = {
     .name = "backprop",
     .what = "a training step of a network, the second layer on the CPU",
-    .parameters = {{"footprint", 3 << 20, 4ull << 30, "bytes of all arrays"}},
+    .parameters = {{"footprint", 3 << 20, 4ull << 30, "bytes of all arrays", 2176, 1ull << 41}},
     .make = make_file_program<backprop>,
     .has_files = true,
 };

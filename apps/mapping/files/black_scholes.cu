@@ -59,8 +59,7 @@ __global__ void __launch_bounds__(128)
 
 class black_scholes final : public file_workload {
  public:
-  explicit black_scholes(setup const& s)
-      : seed_(s.seed), n_(std::max<std::uint64_t>(1, s["footprint"] / 20)) {
+  explicit black_scholes(setup const& s) : seed_(s.seed), n_(s["footprint"] / 20) {
     std::uint64_t const bytes = 4 * n_;
     auto const values = [this](unsigned array) {
       return fill_elements<float>([this, array](std::uint64_t i) { return value(array, i); });
@@ -141,7 +140,7 @@ class black_scholes final : public file_workload {
 description const workload_BlackScholes = {
     .name = "BlackScholes",
     .what = "prices of options, from three files into two",
-    .parameters = {{"footprint", 3 << 20, 4ull << 30, "bytes of all files"}},
+    .parameters = {{"footprint", 3 << 20, 4ull << 30, "bytes of all files", 20, 1ull << 42}},
     .make = make_file_program<black_scholes>,
     .has_files = true,
 };

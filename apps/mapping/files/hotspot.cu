@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(tile* tile)
 std::uint64_t side_of(std::uint64_t footprint) {
   auto const side = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(footprint) / 12));
   std::uint64_t const unit = side >= 1024 ? 1024 : 64;
-  return std::max(unit, side / unit * unit);
+  return side / unit * unit;
 }
 
 class hotspot final : public file_workload {
@@ -141,7 +141,8 @@ class hotspot final : public file_workload {
 description const workload_hotspot = {
     .name = "hotspot",
     .what = "a step of the temperatures of a chip, in tiles that overlap",
-    .parameters = {{"footprint", 3 << 20, 4ull << 30, "bytes of all files"}},
+    .parameters = {{"footprint", 3 << 20, 4ull << 30, "bytes of all files", 12 * 64 * 64,
+                    1ull << 45}},
     .make = make_file_program<hotspot>,
     .has_files = true,
 };

@@ -80,7 +80,7 @@ std::uint64_t side_of(std::uint64_t footprint) {
   // The cube root may be rounded to just below a whole number.
   auto side = static_cast<std::uint64_t>(std::cbrt(static_cast<double>(footprint) / 8000));
   if ((side + 1) * (side + 1) * (side + 1) * 8000 <= footprint) ++side;
-  return std::max<std::uint64_t>(1, side);
+  return side;
 }
 
 class lavamd final : public file_workload {
@@ -213,8 +213,8 @@ class lavamd final : public file_workload {
 description const workload_lavaMD = {
     .name = "lavaMD",
     .what = "forces between particles of neighbouring boxes",
-    .parameters = {{"footprint", 512 << 10, 4ull << 30, "bytes of all files"},
-                   {"equal", 0, 0, "1: equal charges, whose forces add up to 0"}},
+    .parameters = {{"footprint", 512 << 10, 4ull << 30, "bytes of all files", 8000, 1ull << 43},
+                   {"equal", 0, 0, "1: equal charges, whose forces add up to 0", 0, 1}},
     .make = make_file_program<lavamd>,
     .has_files = true,
 };

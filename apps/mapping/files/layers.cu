@@ -202,8 +202,6 @@ std::unique_ptr<workload> make_layers(setup const& of) {
   auto const width = of["width"];
   if (width != 16 && width != 64 && width != 256 && width != 1024)
     throw usage_error("width=" + std::to_string(width) + ": must be one of 16, 64, 256, 1024");
-  if (of["layers"] == 0 || of["layers"] > 1000)
-    throw usage_error("layers=" + std::to_string(of["layers"]) + ": must be from 1 to 1000");
   return make_file_program<layers>(of);
 }
 
@@ -212,9 +210,10 @@ std::unique_ptr<workload> make_layers(setup const& of) {
 description const workload_layers = {
     .name = "layers",
     .what = "a chain of matrix layers, forward and back, whose activations are scratch",
-    .parameters = {{"footprint", 3 << 20, 4ull << 30, "bytes of the files and of scratch"},
-                   {"layers", 8, 32, "layers"},
-                   {"width", 64, 256, "elements of a row: 16, 64, 256 or 1024"}},
+    .parameters = {{"footprint", 3 << 20, 4ull << 30, "bytes of the files and of scratch", 1,
+                    1ull << 42},
+                   {"layers", 8, 32, "layers", 1, 1000},
+                   {"width", 64, 256, "elements of a row: 16, 64, 256 or 1024", 16, 1024}},
     .make = make_layers,
     .has_files = true,
 };

@@ -27,6 +27,7 @@ enum : unsigned { object_offsets, object_edges, object_levels, object_found };
 
 constexpr std::int32_t no_level = -1;
 constexpr std::uint64_t edges_each = 16;  // edges per vertex, each in both directions in the file
+constexpr std::uint64_t vertex_bytes = 2 * edges_each * sizeof(std::uint64_t);  // of the lists
 
 __device__ std::int32_t load_level(std::int32_t& level) {
   return atomic_ref<std::int32_t, scope::device>(level).load(memory_order_relaxed);
@@ -118,11 +119,7 @@ class outofcore_bfs final : public file_workload {
  public:
   explicit outofcore_bfs(setup const& s)
       : seed_(s.seed),
-        scale_(std::max(analytics::lowest_scale,
-                        static_cast<unsigned>(
-                            std::bit_width(std::max<std::uint64_t>(
-                                s["footprint"] / (2 * edges_each * sizeof(std::uint64_t)), 1)) -
-                            1))),
+        scale_(static_cast<unsigned>(std::bit_width(s["footprint"] / vertex_bytes) - 1)),
         gathers_(s["gather"]) {
     if (gathers_ != 0 && gathers_ < least_gather)
       throw usage_error("--set gather=" + std::to_string(gathers_) + ": must be 0 or at least " +
@@ -133,7 +130,7 @@ class outofcore_bfs final : public file_workload {
                      [this](std::uint64_t v) { return graph().csr.offsets[v]; })},
                 // Loops have been dropped. Zeros stand in their places, behind all lists.
                 {.name = "edges",
-                 .bytes = 2 * edges_each * n() * sizeof(std::uint64_t),
+                 .bytes = vertex_bytes * n(),
                  .fill = fill_records<std::uint64_t>([this](std::uint64_t e) {
                    auto const& edges = graph().csr.edges;
                    return e < edges.size() ? edges[e] : 0;
@@ -249,10 +246,13 @@ class outofcore_bfs final : public file_workload {
 description const workload_outofcore_bfs = {
     .name = "outofcore-bfs",
     .what = "levels of an R-MAT graph whose lists of neighbours are a file",
-    .parameters = {{"footprint", 1 << 20, 4ull << 30, "bytes of the lists, about"},
+    .parameters = {{"footprint", 1 << 20, 4ull << 30, "bytes of the lists, about",
+                    vertex_bytes << analytics::lowest_scale,
+                    vertex_bytes << analytics::highest_scale},
                    {"gather", 0, 0,
                     "of hand: the CPU gathers the lists of each level, with so many bytes of GPU "
-                    "memory; 0: it has the whole file"}},
+                    "memory; 0: it has the whole file",
+                    0, 1ull << 48}},
     .make = make_file_program<outofcore_bfs>,
     .has_files = true,
 };

@@ -114,7 +114,7 @@ class pathfinder final : public file_workload {
 description const workload_pathfinder = {
     .name = "pathfinder",
     .what = "the cheapest way down a grid of costs, a launch for each row of the file",
-    .parameters = {{"footprint", 1 << 20, 4ull << 30, "bytes of the grid"}},
+    .parameters = {{"footprint", 1 << 20, 4ull << 30, "bytes of the grid", 16, 1ull << 48}},
     .make = make_file_program<pathfinder>,
     .has_files = true,
 };

@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(side* side)
 /// A multiple of 16, and no less than the region.
 std::uint64_t side_of(std::uint64_t footprint) {
   auto const n = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(footprint) / 24));
-  return std::max(srad_region, n / 16 * 16);
+  return n / 16 * 16;
 }
 
 class srad final : public file_workload {
@@ -175,8 +175,9 @@ class srad final : public file_workload {
 description const workload_srad_v2 = {
     .name = "srad_v2",
     .what = "removes speckles from a picture, with five arrays of scratch",
-    .parameters = {{"footprint", 3 << 20, 4ull << 30, "bytes of the file and of scratch"},
-                   {"iterations", 2, 2, "iterations"}},
+    .parameters = {{"footprint", 3 << 20, 4ull << 30, "bytes of the file and of scratch",
+                    24 * srad_region* srad_region, 1ull << 44},
+                   {"iterations", 2, 2, "iterations", 1, 1ull << 32}},
     .make = make_file_program<srad>,
     .has_files = true,
 };

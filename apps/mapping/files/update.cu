@@ -35,7 +35,7 @@ class update final : public file_workload {
  public:
   explicit update(setup const& s)
       : seed_(s.seed),
-        pages_(std::max<std::uint64_t>(1, s["footprint"] / page_bytes)),
+        pages_(s["footprint"] / page_bytes),
         rounds_(s["rounds"]),
         last_round_(s["kill"]) {
     objects_ = {
@@ -94,9 +94,10 @@ class update final : public file_workload {
 description const workload_update = {
     .name = "update",
     .what = "a kernel changes 1 % of the pages of a file, which become durable, in rounds",
-    .parameters = {{"footprint", 3 << 20, 16ull << 30, "bytes of the file"},
-                   {"rounds", 3, 20, "rounds"},
-                   {"kill", 0, 0, "kills the process behind that round, 0: does not"}},
+    .parameters = {{"footprint", 3 << 20, 16ull << 30, "bytes of the file", page_bytes, 1ull << 48},
+                   {"rounds", 3, 20, "rounds", 1, 1ull << 32},
+                   {"kill", 0, 0, "kills the process behind that round, 0: does not", 0,
+                    1ull << 32}},
     .make = make_file_program<update>,
     .has_files = true,
 };

@@ -24,9 +24,7 @@ __global__ void __launch_bounds__(1024)
 class vector_add final : public file_workload {
  public:
   explicit vector_add(setup const& s)
-      : seed_(s.seed),
-        n_(std::max<std::uint64_t>(1, s["footprint"] / 12)),
-        has_any_bits_(s["bits"] != 0) {
+      : seed_(s.seed), n_(s["footprint"] / 12), has_any_bits_(s["bits"] != 0) {
     std::uint64_t const bytes = 4 * n_;
     auto const term = [this](unsigned array) {
       return fill_elements<float>([this, array](std::uint64_t i) { return value(array, i); });
@@ -76,8 +74,8 @@ class vector_add final : public file_workload {
 description const workload_vectorAdd = {
     .name = "vectorAdd",
     .what = "c = a + b, of files",
-    .parameters = {{"footprint", 3 << 20, 4ull << 30, "bytes of all files"},
-                   {"bits", 0, 0, "1: random bits, NaNs among them"}},
+    .parameters = {{"footprint", 3 << 20, 4ull << 30, "bytes of all files", 12, 1ull << 44},
+                   {"bits", 0, 0, "1: random bits, NaNs among them", 0, 1}},
     .make = make_file_program<vector_add>,
     .has_files = true,
 };
