@@ -79,7 +79,10 @@ std::optional<std::uint64_t> kept_checksum(std::string const& path, input_file c
 std::uint64_t make_named(std::string const& path, input_file const& wanted,
                          std::string const& origin) {
   std::string const sidecar = path + ".meta";
-  if (std::filesystem::exists(path) && !read_meta(sidecar).contains("origin")) {
+  std::error_code unknown;
+  bool const is_there = std::filesystem::exists(path, unknown);
+  if (unknown) throw usage_error(fmt::format("{}: {}", path, unknown.message()));
+  if (is_there && !read_meta(sidecar).contains("origin")) {
     throw usage_error(
         fmt::format("{}: is there, and was not generated here ({} would say so): move it away, or "
                     "name another folder",

@@ -157,9 +157,12 @@ void generate_database(database const& d, std::uint64_t tiles, std::uint64_t see
 }
 
 std::uint64_t import_database(database const& d, std::string const& source) {
-  if (!std::filesystem::exists(source))
-    throw usage_error(fmt::format("{}: there is no such file or folder", source));
-  if (!std::filesystem::is_directory(source) && !std::filesystem::is_regular_file(source))
+  std::error_code error;
+  if (!std::filesystem::exists(source, error))
+    throw usage_error(
+        fmt::format("{}: {}", source, error ? error.message() : "there is no such file or folder"));
+  if (!std::filesystem::is_directory(source, error) &&
+      !std::filesystem::is_regular_file(source, error))
     throw usage_error(fmt::format("{}: must be a regular file or a folder", source));
   make_folder(d.folder);
   check_old_tiles(d);

@@ -89,9 +89,11 @@ picture picture_of_strangers(std::uint64_t columns, std::uint64_t rows, std::uin
 
 picture read_picture(std::string const& path) {
   if (path.ends_with(".rgb8")) return read_raw(path);
-  if (!std::filesystem::exists(path))
-    throw usage_error(fmt::format("--input={}: there is no such file", path));
-  if (!std::filesystem::is_regular_file(path))
+  std::error_code error;
+  if (!std::filesystem::exists(path, error))
+    throw usage_error(
+        fmt::format("--input={}: {}", path, error ? error.message() : "there is no such file"));
+  if (!std::filesystem::is_regular_file(path, error))
     throw usage_error(fmt::format("--input={}: must be a regular file", path));
   std::string const script = find_script("pictures.py");
   if (script.empty())

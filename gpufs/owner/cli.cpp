@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace gpufs {
@@ -65,7 +66,8 @@ Config texts<Config>::over(Config c) const {
     c = load_usual(std::move(c));
   } else {
     auto const named = file->as<std::string>();
-    if (!std::filesystem::is_regular_file(named))
+    std::error_code ignored;  // of a loop of links, or of a long name
+    if (!std::filesystem::is_regular_file(named, ignored))
       throw config_error("--config=" + named + ": must be the path of a TOML file");
     load_file(c, named);
     load_environment(c);

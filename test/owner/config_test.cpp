@@ -326,6 +326,10 @@ TEST_CASE("command line: a bad value names the flag") {
   CHECK(error_of([] {
           (void)from_command_line({"--config", "absent.toml"});
         }) == "--config=absent.toml: must be the path of a TOML file");
+  std::string const long_name(300, 'a');
+  CHECK(error_of([&] {
+          (void)from_command_line({"--config", long_name.c_str()});
+        }) == "--config=" + long_name + ": must be the path of a TOML file");
 }
 
 TEST_CASE(

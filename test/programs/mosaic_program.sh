@@ -52,6 +52,12 @@ done
 [ "$(stat -c %s "$folder/db/tiles.hist" "$folder/db/tiles.rgba" | sort -u)" = 409600 ] ||
   complain "tiles.hist, tiles.rgba"
 
+ln -s loop.png "$folder/loop.png"
+refuses "mosaic: --input=$folder/loop.png: Too many levels of symbolic links" make \
+  --data "$folder/db" --input "$folder/loop.png"
+refuses "mosaic: $folder/loop.png: Too many levels of symbolic links" import "$folder/loop.png" \
+  --data "$folder/db"
+
 # What has the name of tiles and is something else stays.
 mkdir "$folder/foreign"
 echo mine >"$folder/foreign/tiles.hist"

@@ -35,6 +35,11 @@ echo mine >"$folder/other/a.u64"
 refuses "was not generated here" --data "$folder/other"
 [ "$(cat "$folder/other/a.u64")" = mine ] || complain "a file of another was changed"
 
+mkdir "$folder/loop"
+ln -s a.u64 "$folder/loop/a.u64"
+refuses "gpufs-vectoradd: $folder/loop/a.u64: Too many levels of symbolic links" \
+  --data "$folder/loop"
+
 # What is refused leaves an old file, and an input is no output.
 echo precious >"$folder/old"
 refuses "--write-memory=0: " --output "$folder/old" --write-memory 0
