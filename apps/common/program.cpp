@@ -7,11 +7,13 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iterator>
 #include <new>
 #include <system_error>
 
@@ -51,6 +53,26 @@ std::string wrong_number(CLI::App const& app) {
   for (auto const* const command : app.get_subcommands()) {
     auto wrong = wrong_number(*command);
     if (!wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+/// The first option of a file or a folder whose value is an empty text; empty if there is none. The
+/// programs take an empty text for an option that was not given. Settings have an empty type, and
+/// some of them may be empty.
+std::string empty_path(CLI::App const& app) {
+  constexpr std::string_view of_paths[] = {
+      "--config",  "--csv", "--data",   "--dir",     "--file",    "--input",   "--json",
+      "--json-to", "--out", "--output", "--picture", "--profile", "--ram-dir", "--spill-dir"};
+  for (auto const* const option : app.get_options()) {
+    if (option->get_type_name() == " ") continue;
+    if (std::ranges::find(of_paths, option->get_name()) == std::end(of_paths)) continue;
+    if (std::ranges::find(option->results(), "") != option->results().end())
+      return fmt::format("{}=: must name a file or folder", option->get_name());
+  }
+  for (auto const* const command : app.get_subcommands()) {
+    auto empty = empty_path(*command);
+    if (!empty.empty()) return empty;
   }
   return {};
 }
@@ -97,6 +119,7 @@ int run_program(CLI::App& app, int argc, char** argv, std::function<int()> const
   try {
     app.parse(argc, argv);
     if (auto const wrong = wrong_number(app); !wrong.empty()) throw usage_error(wrong);
+    if (auto const empty = empty_path(app); !empty.empty()) throw usage_error(empty);
     return with_output_written(body());
   } catch (CLI::ExtrasError const&) {
     return not_expected();

@@ -67,6 +67,9 @@ refuses "--json=$folder/link: is the file to be read" --file "$folder/in.png" --
 refuses "in.png: is the file to be read" --file "nvme:soft:$folder/in.png" --csv "$folder/in.png"
 refuses "in.png: is the file to be read" --file "$folder/in.png" --csv "$folder/in.csv"
 refuses "/./x: is the file of --json, too" --json "$folder/x" --csv "$folder/./x"
+for option in --json --csv --file; do
+  refuses "gpufs: $option=: must name a file or folder" $option ""
+done
 refuses "--json=$folder/none/x: there is no folder $folder/none" --json "$folder/none/x"
 refuses "--csv=$folder: is a folder" --csv "$folder"
 [ "$(cksum <"$folder/in.png")" = "$sum" ] || complain "an input was written over"

@@ -99,6 +99,8 @@ refuses "pipe: must be a regular file" make --file "$folder/pipe" --scale 32
 # Files that are no graphs, or are damaged.
 refuses "must be a graph file" run --file "$folder/path.txt"
 refuses "No such file" run --file "$folder/none"
+refuses "gpufs-graph: --file=: must name a file or folder" run --file ""
+refuses "gpufs-graph: --input=: must name a file or folder" make --file "$folder/g" --input ""
 cp "$folder/kron" "$folder/damaged"
 truncate -s -8 "$folder/damaged"
 refuses "must have " run --file "$folder/damaged"

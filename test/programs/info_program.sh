@@ -35,6 +35,8 @@ mv gpufs.toml other.toml
 origin cache_size file --config other.toml
 origin cache_size default
 
+"$gpufs" info --trace "" --spill-dir "" >/dev/null || complain "settings that may be empty"
+
 # Settings with which there is no filesystem.
 json=$("$gpufs" info --json --cache 16T) || complain "info --cache 16T failed"
 [[ $json == *'"no_filesystem": "cache_size=16T: '* && $json != *'"backend"'* ]] ||

@@ -85,5 +85,8 @@ refuses "--set width=17: must be a multiple of 16 from 16 to " sad --set width=1
 refuses "--size=17: must be a multiple of 16 from 16 to " sad --size 17
 refuses "--set=stride=2: stride has a value already" vecadd --set stride=3 stride=2
 refuses "--set=n=5: n has a value already, by --size" vecadd --size 100 --set n=5
+for option in --json-to --dir --spill-dir; do
+  refuses "gpufs-mapping: $option=: must name a file or folder" vecadd $option ""
+done
 refuses "--json-to=$folder: Is a directory" vecadd --json-to "$folder"
 conclude

@@ -52,6 +52,7 @@ done
 [ "$(stat -c %s "$folder/db/tiles.hist" "$folder/db/tiles.rgba" | sort -u)" = 409600 ] ||
   complain "tiles.hist, tiles.rgba"
 
+refuses "mosaic: --output=: must name a file or folder" make --data "$folder/db" --output ""
 ln -s loop.png "$folder/loop.png"
 refuses "mosaic: --input=$folder/loop.png: Too many levels of symbolic links" make \
   --data "$folder/db" --input "$folder/loop.png"

@@ -43,6 +43,8 @@ refuses "--threads=33: must be a multiple of 32 from 32 to 512" "$bin/mvt" --thr
 refuses "--input=/none: No such file" "$bin/2dconv" --input /none
 refuses "--output=$bin/mvt: $bin/mvt is no folder" "$bin/2dconv" --output "$bin/mvt"
 # Only applications with pictures offer --output. --help describes the application's own files.
+refuses "--input=: must name a file or folder" "$bin/nw" --input ""
+refuses "--data=: must name a file or folder" "$bin/nw" --data ""
 for app in nw bfs mvt; do refuses "not expected: --output" "$bin/$app" --output=/none; done
 refuses "every edge in both directions" "$bin/bfs" --help
 [[ $("$bin/bfs" --help) != *NAME.meta* ]] || {

@@ -26,6 +26,10 @@ status=$?
 [ $status -eq 1 ] && [[ $said == *"FAILED in round 1 of seed 5: no operation ended for 4 s"* ]] ||
   complain "a round that hangs: status $status: $said"
 
+said=$("$stress" --rounds 1 --dir "" 2>&1)
+[ $? -eq 2 ] && [ "$said" = "gpufs-stress: --dir=: must name a file or folder" ] ||
+  complain "a folder without a name: $said"
+
 # Also at the end of the time.
 begin_stopped --time 2s --hang 4
 said=$(timeout 120 cat <&3)

@@ -51,6 +51,7 @@ refuses "--query=6: must be from 0 to 5" --query 0,6
 refuses "gpufs-taxi: --query=foo: must be a whole number" --query foo
 refuses "--mean: is of --query=5" --query 0 --mean
 refuses "--rows=-1: must be from 0 to" --rows -1
+refuses "--data=: must name a file or folder" --data ""
 refuses "--size excludes --rows" --size large --rows 100
 refuses "--clustering" --clustering nothing
 refuses "--threads=33: must be a multiple of 32" --threads 33

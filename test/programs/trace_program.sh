@@ -36,6 +36,9 @@ esac
 said=$("$gpufs" trace run.json --picture none/run.png 2>&1)
 [ $? -eq 2 ] && [[ $said == "gpufs: --picture=none/run.png: there is no folder none" ]] ||
   complain "picture: $said"
+said=$("$gpufs" trace run.json --picture "" 2>&1)
+[ $? -eq 2 ] && [ "$said" = "gpufs: --picture=: must name a file or folder" ] ||
+  complain "picture without a name: $said"
 # A picture that fails leaves the old one.
 if [ -s run.png ]; then
   sum=$(cksum <run.png)

@@ -58,6 +58,9 @@ refuses "--output=$folder/b: is the input $folder/kept/b.u64" --output "$folder/
 refuses "--variant: nothing not in" --variant nothing
 refuses "--threads=256: must be a multiple of 32 from 32 to 128" --threads 256
 refuses "--elements=-1: must be from 0 to" --elements -1
+for option in --data --output; do
+  refuses "gpufs-vectoradd: $option=: must name a file or folder" $option ""
+done
 refuses "--runs=0: must be from 1 to 1000" --runs 0
 refuses "--output=$folder/none/c: No such file" --output "$folder/none/c"
 mkfifo "$folder/pipe"
