@@ -74,19 +74,26 @@ auto of_descriptor(int fd, char const* open = "open") {
   };
 }
 
-/// For calls on bytes from `offset` of `fd`, which must be `open`.
-auto of_offset(int fd, char const* open, std::int64_t offset) {
+/// For calls on `count` bytes from `offset` of `fd`, which must be `open`.
+auto of_bytes(int fd, char const* open, std::uint64_t count, std::int64_t offset) {
   return [=](int error) -> remedy {
     if (error == -EINVAL && offset < 0) return fmt::format(": offset={}: must be >= 0", offset);
+    auto const ends_beyond = [&](unsigned bits) {
+      std::uint64_t const end = std::uint64_t{1} << bits, first = std::uint64_t(offset);
+      return first > end || count > end - first;
+    };
+    unsigned const bits = error == -EINVAL ? 63 : error == -EFBIG ? 48 : 0;
+    if (bits != 0 && ends_beyond(bits))
+      return fmt::format(": count={}, offset={}: must end at or before 2^{}", count, offset, bits);
     return of_descriptor(fd, open)(error);
   };
 }
 
-auto of_write(int fd, std::int64_t offset) {
+auto of_write(int fd, std::uint64_t count, std::int64_t offset) {
   return [=](int error) -> remedy {
     if (error == -EOPNOTSUPP)
       return fmt::format(": fd={}: is open with O_APPEND: append in a kernel", fd);
-    return of_offset(fd, "open for writing", offset)(error);
+    return of_bytes(fd, "open for writing", count, offset)(error);
   };
 }
 
@@ -194,7 +201,7 @@ std::int64_t gpufs_read(gpufs_filesystem* fs, int fd, void* bytes, std::uint64_t
   return with_files(
       "gpufs_read", fs, bytes != nullptr || count == 0,
       [&](filesystem& files) { return files.read(fd, bytes, count, offset); },
-      of_offset(fd, "open for reading", offset));
+      of_bytes(fd, "open for reading", count, offset));
 }
 
 std::int64_t gpufs_write(gpufs_filesystem* fs, int fd, void const* bytes, std::uint64_t count,
@@ -202,7 +209,7 @@ std::int64_t gpufs_write(gpufs_filesystem* fs, int fd, void const* bytes, std::u
   return with_files(
       "gpufs_write", fs, bytes != nullptr || count == 0,
       [&](filesystem& files) { return files.write(fd, bytes, count, offset); },
-      of_write(fd, offset));
+      of_write(fd, count, offset));
 }
 
 int gpufs_sync(gpufs_filesystem* fs, int fd) {

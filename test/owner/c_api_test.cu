@@ -95,6 +95,26 @@ TEST_CASE("each thread has its own last error") {
   CHECK(std::strstr(gpufs_last_error(), "/nowhere/at/all") != nullptr);
 }
 
+TEST_CASE("the last error says where bytes must end") {
+  test::scratch_folder const folder;
+  c_filesystem const fs;
+  int const fd = gpufs_open(fs, (folder / "a").c_str(), O_RDWR | O_CREAT, 0600);
+  REQUIRE(fd > 0);
+  char byte = 'x';
+  CHECK(gpufs_read(fs, fd, &byte, UINT64_MAX, 0) == -EINVAL);
+  CHECK(gpufs_last_error() ==
+        std::string("gpufs_read: Invalid argument: count=18446744073709551615, offset=0: must end "
+                    "at or before 2^63"));
+  CHECK(gpufs_write(fs, fd, &byte, 1, std::int64_t{1} << 48) == -EFBIG);
+  CHECK(gpufs_last_error() == std::string("gpufs_write: File too large: count=1, "
+                                          "offset=281474976710656: must end at or before 2^48"));
+  CHECK(gpufs_write(fs, fd, &byte, UINT64_MAX, INT64_MAX) < 0);
+  CHECK(std::strstr(gpufs_last_error(), "must end at or before 2^") != nullptr);
+  CHECK(gpufs_read(fs, fd, &byte, 1, -1) == -EINVAL);
+  CHECK(std::strstr(gpufs_last_error(), "offset=-1: must be >= 0") != nullptr);
+  CHECK(gpufs_close(fs, fd) == 0);
+}
+
 TEST_CASE("a child of fork() is refused, and frees nothing") {
   test::scratch_folder const folder;
   std::string const path = test::make_file(folder, "in", 100);
