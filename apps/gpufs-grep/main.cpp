@@ -161,7 +161,7 @@ void print_json(options const& o, config const& settings, outcome const& r) {
   json_line j;
   add_heading(j, "grep");
   add_throughput(j, r.counters.bytes_delivered, r.seconds, r.counters);
-  j.boolean("verified", o.verify && r.verified.passed());
+  j.boolean("verified", r.verified.passed() && r.verified.compared != 0 && r.unreadable == 0);
   if (!o.no_limits) {
     auto const open = open_for_baselines(r.list.files);
     std::uint64_t bytes = 0;
@@ -182,8 +182,9 @@ void print_json(options const& o, config const& settings, outcome const& r) {
 
 std::string said_of(verification const& v) {
   if (!v.wrong.empty()) return "; COUNTS DIFFER from the host's";
-  if (v.passed()) return "; counts equal the host's";
-  return fmt::format("; {} files could not be verified", v.unverified.size());
+  if (!v.passed()) return fmt::format("; {} files could not be verified", v.unverified.size());
+  if (v.compared == 0) return "; no file was compared";
+  return fmt::format("; counts of {} files equal the host's", v.compared);
 }
 
 int grep(options const& o, config const& settings) {

@@ -59,9 +59,9 @@ verification verify_counts(std::vector<listed_file> const& files,
       if (counts[i] < 0) continue;
       try {
         auto const right = count_lines_of(host_file(files[i].path), word, window);
-        if (right == static_cast<std::uint64_t>(counts[i])) continue;
         std::lock_guard const lock(mutex);
-        v.wrong.push_back({i, right});
+        ++v.compared;
+        if (right != static_cast<std::uint64_t>(counts[i])) v.wrong.push_back({i, right});
       } catch (std::bad_alloc const&) {
         fails(i, "no host memory for a line of it");
       } catch (std::exception const& e) {

@@ -24,7 +24,9 @@ struct unverified_file {
 struct verification {
   std::vector<wrong_count> wrong;
   std::vector<unverified_file> unverified;
+  std::size_t compared = 0;  ///< files whose counts were compared
 
+  /// Nothing speaks against the counts. Perhaps none was compared.
   [[nodiscard]] bool passed() const { return wrong.empty() && unverified.empty(); }
 };
 

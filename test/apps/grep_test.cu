@@ -217,6 +217,7 @@ TEST_CASE("verify_counts: counts in windows of any size, and tells what it could
     REQUIRE(v.wrong.size() == 1);
     CHECK(v.wrong[0].file == 1);
     CHECK(v.wrong[0].on_host == std::uint64_t(right));
+    CHECK(v.compared == 2);
     REQUIRE(v.unverified.size() == 2);
     CHECK(v.unverified[0].file == 3);
     CHECK(v.unverified[0].why == "No such file or directory");

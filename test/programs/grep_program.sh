@@ -19,7 +19,7 @@ mkdir "$folder/tree"
 printf 'a word\nwords\nword' >"$folder/tree/two"
 : >"$folder/tree/empty"
 says 0 "$folder/tree/two:2" word "$folder/tree"
-says 0 "counts equal the host's" word "$folder/tree" --verify
+says 0 "counts of 2 files equal the host's" word "$folder/tree" --verify
 says 1 "$folder/tree/empty:0" absent "$folder/tree"
 # A stderr that takes nothing costs no status.
 "$grep" word "$folder/tree" 2>/dev/full >/dev/null || complain "stderr is full: status $?"
@@ -30,6 +30,15 @@ says 2 "/dev/null: is neither file nor folder" word /dev/null "$folder/tree"
 mkfifo "$folder/pipe"
 says 2 "$folder/pipe: is neither file nor folder" word "$folder/pipe"
 says 2 "$folder/none: No such file or directory" word "$folder/none"
+# What was not compared is not verified.
+says 2 "no file was compared" word "$folder/none" --verify
+says 2 "counts of 2 files equal the host's" word "$folder/tree" "$folder/none" --verify
+mkdir "$folder/bare"
+says 1 "no file was compared" word "$folder/bare" --verify
+says 1 '"verified": false' word "$folder/bare" --verify --json --no-limits
+says 2 '"verified": false' word "$folder/tree" "$folder/none" --verify --json --no-limits
+says 0 '"verified": true' word "$folder/tree" --verify --json --no-limits
+says 0 '"verified": false' word "$folder/tree" --json --no-limits
 if [ -s /proc/self/status ] || [ -n "$(head -c 1 /proc/self/status 2>/dev/null)" ]; then
   says 2 "/proc/self/status: has bytes but no size" Name /proc/self/status
 fi
