@@ -47,7 +47,9 @@ struct options {
 void add_options(CLI::App& app, options& o) {
   app.add_option("word", o.word, "the word: any bytes but newlines, at most 255; taken literally")
       ->required();
-  app.add_option("paths", o.paths, "files, and folders whose files are searched")->required();
+  app.add_option("paths", o.paths,
+                 "files, and folders whose files are searched; paths have at most 4095 bytes")
+      ->required();
   app.add_option("--blocks", o.blocks, "threadblocks; default 4 per multiprocessor, emulated 8");
   app.add_option("--threads", o.threads, "threads of each; default 128, emulated 64");
   app.add_option("--req", o.request, "bytes per gread")->capture_default_str();

@@ -39,6 +39,11 @@ says 1 '"verified": false' word "$folder/bare" --verify --json --no-limits
 says 2 '"verified": false' word "$folder/tree" "$folder/none" --verify --json --no-limits
 says 0 '"verified": true' word "$folder/tree" --verify --json --no-limits
 says 0 '"verified": false' word "$folder/tree" --json --no-limits
+# A folder takes no descriptor while what is below it is listed.
+(mkdir "$folder/deep" && cd "$folder/deep" && for _ in $(seq 120); do mkdir d && cd d; done &&
+  echo a word >file)
+(ulimit -n 100 && says 0 "/d/d/file:1" word "$folder/deep"; [ $failures -eq 0 ]) ||
+  complain "a deep tree"
 if [ -s /proc/self/status ] || [ -n "$(head -c 1 /proc/self/status 2>/dev/null)" ]; then
   says 2 "/proc/self/status: has bytes but no size" Name /proc/self/status
 fi
