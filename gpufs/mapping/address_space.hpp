@@ -59,8 +59,8 @@ class address_space {
 
   /// See mapping's functions of these names. `first` and `bytes` lie in the object.
   int write_back(object& o, byte_run what, bool makes_durable);
-  /// The process ends: stops all reads of files, and writes back all objects. Errors are lost. May
-  /// wait for calls, as long as their kernels run.
+  /// The process ends: stops all reads of files, and writes back all objects. stderr has the
+  /// errors. May wait for calls, as long as their kernels run.
   void end_with_process() noexcept;
   int refresh(object& o);
   int discard(object& o);
@@ -99,8 +99,7 @@ class address_space {
   void keep_touches(parts_of_call const& parts, std::string const& name) noexcept;
   /// Ends the call behind the work that the stream has so far.
   void end_behind(stream& on, std::int64_t call) noexcept;
-  /// Ends a call for which nothing was launched: what the CPU has of batch objects stays the
-  /// newest.
+  /// Ends a call for which nothing was launched: the CPU's side of batch objects stays the newest.
   void cancel(std::int64_t call) noexcept;
 
   /// Waits for calls that have been launched, with signals.

@@ -40,7 +40,7 @@ int address_space::remap(object& o, file_to_map const& what) {
   if (!o.uses.empty() || !f.changed.empty() || !f.undurable.empty()) return -EBUSY;
   if (has_failed_) return -EIO;
   if (f.loss != 0) return f.loss;
-  f.is_busy = f.is_still = is_busy = true;         // nobody brings bytes, or uses it for writing
+  f.is_busy = f.is_still = is_busy = true;  // nobody brings bytes, or uses it for writing
   f.still = o.all();
   f.stops.store(true, std::memory_order_relaxed);  // leave_file_windows() may have ended meanwhile
   return use_anew(lock, o, what);
