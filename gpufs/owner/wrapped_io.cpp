@@ -47,13 +47,18 @@ ssize_t with_errno(std::int64_t result) {
   return -1;
 }
 
+// Memory that is only read is bad memory for read(2).
+std::int64_t read_to_own(own_bytes const& own, transfer_end const& file, void* to,
+                         std::uint64_t bytes) {
+  auto const result = read_to(*own.space, file, to, bytes);
+  return result == -EACCES ? -EFAULT : result;
+}
+
 // A file's bytes end with the object, as with the system at the end of valid memory.
 template <class Real>
 ssize_t read_bytes(descriptor const& file, void* to, std::size_t bytes, Real const& real) {
   auto const own = find_own(to, bytes);
-  if (own.space == nullptr) return real();
-  auto const result = read_to(*own.space, file, to, own.count);
-  return with_errno(result == -EACCES ? -EFAULT : result);  // memory that is only read
+  return own.space == nullptr ? real() : with_errno(read_to_own(own, file, to, own.count));
 }
 template <class Real>
 ssize_t write_bytes(descriptor const& file, void const* from, std::size_t bytes, Real const& real) {
@@ -133,7 +138,7 @@ std::size_t read_items(void* to, std::size_t size, std::size_t count, std::FILE*
   file_lock const lock(file, locks);
   stdio const from(file);
   auto done = move_items(own, file, [&](std::uint64_t at, std::uint64_t wanted) {
-    return read_to(*own.space, from, target + at, wanted);
+    return read_to_own(own, from, target + at, wanted);
   });
   if (done == own.count && done < bytes) done += real(target + done, 1, bytes - done);
   return done / size;

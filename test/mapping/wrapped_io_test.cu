@@ -4,6 +4,7 @@
 
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/memory_file.hpp>
+#include <test/mapping/named_file.hpp>
 #include <test/support/seed.hpp>
 
 #include <doctest/doctest.h>
@@ -185,6 +186,16 @@ TEST_CASE("wrapped io: errors are those of the system calls") {
   auto const unreadable = opened(file, "w");
   CHECK(std::fread(bytes, 1, 1, unreadable.get()) == 0);
   CHECK(std::ferror(unreadable.get()) != 0);
+
+  {
+    named_file const below(numbers(1000, 1));
+    auto const only_read = memory.map(below.path());
+    CHECK(fails(::pread(file.fd(), only_read.data(), 1, 0), EFAULT));
+    auto const g = opened(file, "r");
+    CHECK(std::fread(only_read.data(), 1, 1, g.get()) == 0);
+    CHECK(std::ferror(g.get()) != 0);
+    CHECK(errno == EFAULT);
+  }
 
   // Memory without an object.
   auto* const gone = m.data();
