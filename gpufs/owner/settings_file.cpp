@@ -53,13 +53,15 @@ char make_ascii(std::string& text) {
 
 std::vector<file_setting> read_settings_file(std::filesystem::path const& file) {
   std::string text = text_of(file);
+  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // editors mark UTF-8 so
   char const other = make_ascii(text);
   toml::table table;
   try {
     table = toml::parse(text, file.string());
   } catch (toml::parse_error const& error) {
-    throw config_error(
-        fmt::format("{}:{}: {}", file.string(), error.source().begin.line, error.description()));
+    throw config_error(fmt::format(
+        "{}:{}: {}{}", file.string(), error.source().begin.line, error.description(),
+        other == 0 ? "" : fmt::format(" (letters beyond ASCII are shown as {})", other)));
   }
   std::vector<file_setting> all;
   for (auto const& [key, node] : table) {

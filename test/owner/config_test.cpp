@@ -245,7 +245,17 @@ TEST_CASE("file: characters beyond ASCII are for comments") {
        {"page_size = 4096\xcc\xae\n", "page_size = 4096\xe2\xb1\xa0\n",
         "page_size = 4096\xef\xbb\xbe\n", "\xc3\xa4 = 4096\n", "page_size = 4096 \xff\n"}) {
     toml_file const file(text);
-    CHECK(error_of([] { (void)gpufs::load_config(); }).starts_with("gpufs.toml:1: "));
+    auto const error = error_of([] { (void)gpufs::load_config(); });
+    CHECK(error.starts_with("gpufs.toml:1: "));
+    CHECK(error.ends_with(" (letters beyond ASCII are shown as ?)"));
+  }
+  {
+    toml_file const file("\xef\xbb\xbfpage_size = 8192  # with the mark of UTF-8\n");
+    CHECK(gpufs::load_config().page_size == 8192);
+  }
+  {
+    toml_file const file("\xef\xbb\xbfpage_size = \n");
+    CHECK_FALSE(error_of([] { (void)gpufs::load_config(); }).ends_with("shown as ?)"));
   }
 }
 
