@@ -206,7 +206,7 @@ void complete(bench_options& o) {
         fmt::format("--baseline={}: means nothing for bench {}", o.baseline, o.pattern));
   }
   if (o.is("rand") || o.is("hit")) {
-    if (o.stride != "0")
+    if (!o.stride.empty())
       throw usage_error(
           fmt::format("--stride={}: means nothing for bench {}", o.stride, o.pattern));
   }
@@ -217,10 +217,12 @@ access_plan make_plan(bench_options const& o, std::uint64_t file_bytes, config c
   p.blocks = shape_of(o).readers();
   p.request = size_option("--req", o.request, 1, 1 << 30);
   p.seed = o.seed;
-  std::uint64_t const bytes =
-      size_option("--bytes", o.bytes, 0, o.is("rand") ? no_limit : file_bytes);
+  auto const given = [](char const* option, std::string const& text, std::uint64_t most) {
+    return text.empty() ? 0 : size_option(option, text, 1, most);
+  };
+  std::uint64_t const bytes = given("--bytes", o.bytes, o.is("rand") ? no_limit : file_bytes);
   p.bytes = bytes == 0 ? file_bytes : bytes;
-  std::uint64_t const stride = size_option("--stride", o.stride, 0, bench_file::largest);
+  std::uint64_t const stride = given("--stride", o.stride, bench_file::largest);
 
   if (o.is("rand")) {
     p.pattern = access_pattern::random;

@@ -22,9 +22,9 @@ struct bench_options {
   std::string file;     ///< empty: a temporary one of `size` bytes in `folder`
   std::string folder;
   std::string size = "0";  ///< 0: of a temporary file 1G, emulated 64M; of a copy of drives 64M
-  std::string bytes = "0";
+  std::string bytes;       ///< empty: all, or half of the cache
   std::string request = "64K";
-  std::string stride = "0";
+  std::string stride;  ///< empty: even parts, or `request`
   std::int64_t blocks = not_given;
   std::int64_t threads = not_given;
   std::uint64_t seed = 1;

@@ -28,7 +28,7 @@ struct options {
   run_options run;
   std::vector<std::int64_t> queries = {0, 5};
   std::string size = "smoke";
-  std::int64_t rows = 0;
+  std::int64_t rows = not_given;
   std::string clustering = "scattered";
   bool mean = false;
   std::string data;
@@ -61,8 +61,10 @@ void add_options(CLI::App& app, options& o) {
 }
 
 std::uint64_t rows_of(options const& o) {
-  check_option("--rows", o.rows, 0, std::int64_t{1} << 40);
-  if (o.rows != 0) return static_cast<std::uint64_t>(o.rows);
+  if (o.rows != not_given) {
+    check_option("--rows", o.rows, 1, std::int64_t{1} << 40);
+    return static_cast<std::uint64_t>(o.rows);
+  }
   return std::uint64_t{1} << (o.size == "smoke" ? 16 : o.size == "medium" ? 24 : 28);
 }
 

@@ -31,7 +31,7 @@ std::vector<variant> const allowed = {variant::array, variant::pointer,  variant
 struct options {
   run_options run;
   std::string size = "smoke";
-  std::int64_t elements = 0;
+  std::int64_t elements = not_given;
   std::string data;
   std::string output;
 };
@@ -54,8 +54,10 @@ void add_options(CLI::App& app, options& o) {
 }
 
 std::uint64_t elements_of(options const& o) {
-  check_option("--elements", o.elements, 0, std::int64_t{1} << 40);
-  if (o.elements != 0) return static_cast<std::uint64_t>(o.elements);
+  if (o.elements != not_given) {
+    check_option("--elements", o.elements, 1, std::int64_t{1} << 40);
+    return static_cast<std::uint64_t>(o.elements);
+  }
   return std::uint64_t{1} << (o.size == "smoke" ? 14 : o.size == "medium" ? 22 : 28);
 }
 

@@ -25,7 +25,7 @@ using namespace gpufs::apps;
 struct options {
   std::string data;
   std::string size = "smoke";
-  std::int64_t tiles = 0;
+  std::int64_t tiles = not_given;
   std::uint64_t seed = 1;
   bool histograms_only = false;
   std::string source;
@@ -36,9 +36,10 @@ struct options {
 };
 
 int generate(options const& o) {
-  check_option("--tiles", o.tiles, 0, std::int64_t{1} << 31);
+  bool const is_number = o.tiles != not_given;
+  if (is_number) check_option("--tiles", o.tiles, 1, std::int64_t{1} << 31);
   std::uint64_t const tiles =
-      o.tiles != 0 ? static_cast<std::uint64_t>(o.tiles) : size_named(o.size).tiles;
+      is_number ? static_cast<std::uint64_t>(o.tiles) : size_named(o.size).tiles;
   std::error_code ignored;
   bool const had_index = std::filesystem::exists(database{o.data}.lsh(), ignored);
   generate_database({o.data}, tiles, o.seed, !o.histograms_only);
@@ -114,13 +115,15 @@ int main(int argc, char** argv) {
   CLI::App& generate_command = *app.add_subcommand(
       "generate", "makes a database of synthetic tiles: tiles.hist and tiles.rgba");
   generate_command.add_option("--data", o.data, "folder of the database")->required();
-  generate_command
-      .add_option(
-          "--size", o.size,
-          "smoke (4096 tiles), medium (262144, 1 GiB in each file), paper (5 million, 20.5 GB)")
-      ->check(CLI::IsMember({"smoke", "medium", "paper"}))
-      ->capture_default_str();
-  generate_command.add_option("--tiles", o.tiles, "another number of tiles");
+  auto* const size =
+      generate_command
+          .add_option(
+              "--size", o.size,
+              "smoke (4096 tiles), medium (262144, 1 GiB in each file), paper (5 million, 20.5 GB)")
+          ->check(CLI::IsMember({"smoke", "medium", "paper"}))
+          ->capture_default_str();
+  generate_command.add_option("--tiles", o.tiles, "another number of tiles, up to 2^31")
+      ->excludes(size);
   generate_command.add_option("--seed", o.seed, "of the tiles")->capture_default_str();
   generate_command.add_flag("--histograms-only", o.histograms_only,
                             "no tiles.rgba: then no picture can be written, nor made of tiles");

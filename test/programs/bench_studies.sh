@@ -64,6 +64,9 @@ refuses "--repeat=2: means nothing for bench seq" seq --repeat 2
 refuses "--repeat=2: means nothing for bench rand without --hot" rand --repeat 2
 refuses "--theta=1.5: is of --distribution=zipf" rand --theta 1.5
 refuses "--size=0: must be from 1 to 256T" seq --size 0
+refuses "--bytes=0: must be from 1 to " seq --bytes 0 --size 1M "${settings[@]}"
+refuses "--stride=0: must be from 1 to " strided --stride 0 --size 1M "${settings[@]}"
+refuses "--stride=0: means nothing for bench hit" hit --stride 0
 refuses "gpufs: --file=: must name a file or folder" seq --file ""
 refuses "--size=1M: is of the temporary file" seq --size 1M --file "$folder/first"
 refuses "--dir=$folder: is of the temporary file" seq --dir "$folder" --file "$folder/first"

@@ -52,6 +52,9 @@ done
 [ "$(stat -c %s "$folder/db/tiles.hist" "$folder/db/tiles.rgba" | sort -u)" = 409600 ] ||
   complain "tiles.hist, tiles.rgba"
 
+refuses "--tiles=0: must be from 1 to 2147483648" generate --data "$folder/no" --tiles 0
+refuses "--size" generate --data "$folder/no" --tiles 100 --size medium
+[ ! -e "$folder/no" ] || complain "generate: a refused database was made"
 refuses "mosaic: --output=: must name a file or folder" make --data "$folder/db" --output ""
 ln -s loop.png "$folder/loop.png"
 refuses "mosaic: --input=$folder/loop.png: Too many levels of symbolic links" make \

@@ -43,7 +43,7 @@ refuses "gpufs-vectoradd: $folder/loop/a.u64: Too many levels of symbolic links"
 # What is refused leaves an old file, and an input is no output.
 echo precious >"$folder/old"
 refuses "--write-memory=0: " --output "$folder/old" --write-memory 0
-refuses "must be from 0 to" --output "$folder/old" --elements -1
+refuses "must be from 1 to" --output "$folder/old" --elements -1
 refuses "--size excludes --elements" --output "$folder/old" --elements 100 --size medium
 [[ $("$program" --json --runs 1) == *'"kind": "cuda"'* ]] ||
   refuses "no managed memory" --output "$folder/old" --variant pointer,managed
@@ -57,7 +57,9 @@ refuses "--output=$folder/b: is the input $folder/kept/b.u64" --output "$folder/
 
 refuses "--variant: nothing not in" --variant nothing
 refuses "--threads=256: must be a multiple of 32 from 32 to 128" --threads 256
-refuses "--elements=-1: must be from 0 to" --elements -1
+for elements in -1 0; do
+  refuses "--elements=$elements: must be from 1 to" --elements $elements
+done
 for option in --data --output; do
   refuses "gpufs-vectoradd: $option=: must name a file or folder" $option ""
 done
