@@ -8,15 +8,39 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
 
 namespace gpufs::apps::analytics {
 
+namespace {
+
+/// What --help says of --variant: of those that the program takes.
+std::string help_of(std::vector<variant> const& allowed) {
+  constexpr std::pair<variant, std::string_view> by_hand[] = {
+      {variant::zerocopy, "from pinned memory"},
+      {variant::managed, "from memory that the driver moves (CUDA only)"},
+      {variant::copy, "whole files by one thread and one copy"},
+      {variant::pipeline, "by 8 threads"},
+      {variant::tiles, "by 8 threads"},
+      {variant::memory, "the kernel alone"}};
+  std::string readers, others;
+  for (auto const v : allowed)
+    if (uses_filesystem(v)) readers += fmt::format("{}{}", readers.empty() ? "" : ", ", name_of(v));
+  for (auto const& [v, what] : by_hand)
+    if (std::ranges::find(allowed, v) != allowed.end())
+      others += fmt::format("{}{}: {}", others.empty() ? "" : "; ", name_of(v), what);
+  return fmt::format(
+      "one or several, which take turns: {}: how kernels read the files; the others are "
+      "hand-written: {}",
+      readers, others);
+}
+
+}  // namespace
+
 void add_run_options(CLI::App& app, run_options& o, std::vector<variant> const& allowed) {
-  app.add_option("--variant", o.variants,
-                 "one or several, which take turns: array, pointer, gread: how kernels read the "
-                 "files; the others are hand-written: zerocopy: from pinned memory; managed: "
-                 "from memory that the driver moves (CUDA only); copy: whole files by one thread "
-                 "and one copy; pipeline or tiles: by 8 threads; memory: the kernel alone")
+  app.add_option("--variant", o.variants, help_of(allowed))
       ->check(CLI::IsMember(names_of(allowed)))
       ->delimiter(',')
       ->capture_default_str();
@@ -35,7 +59,7 @@ void add_run_options(CLI::App& app, run_options& o, std::vector<variant> const& 
       "--cold", o.cold,
       "drop the files from the OS page cache before each run; else they are brought there");
   app.add_option("--drives", o.drives,
-                 "of array, pointer and gread: kernels read the files by NVMe commands from so "
+                 "of those that read by gpufs: kernels read the files by NVMe commands from so "
                  "many modelled drives, 1 to 10; each has all bytes, and takes a core. 0: none")
       ->capture_default_str();
   app.add_option("--drive", o.drive, "what they behave like")
@@ -63,6 +87,8 @@ drive_set drives_of(run_options const& o) {
   if (o.drives != 0 && std::ranges::none_of(o.variants, reads))
     throw usage_error(
         fmt::format("--drives={}: is of the variants array, pointer and gread", o.drives));
+  if (o.drives == 0 && o.drive != run_options{}.drive)
+    throw usage_error(fmt::format("--drive={}: is of --drives", o.drive));
   return {static_cast<unsigned>(o.drives), o.drive};
 }
 

@@ -46,4 +46,7 @@ refuses "--elements=0: must be from 1 to" --elements 0
 refuses "--theta=0: must be above 0, and at most 8" --pattern zipf --theta 0
 refuses "--drives=11: must be from 0 to 10" --drives 11
 refuses "--stride: must be 1" --stride 2
+# --help names the variants that there are.
+[[ $("$program" --help) == *" array, pointer: how kernels read the files;"* ]] ||
+  complain "--help: $("$program" --help)"
 conclude

@@ -51,6 +51,7 @@ refuses "--query=6: must be from 0 to 5" --query 0,6
 refuses "gpufs-taxi: --query=foo: must be a whole number" --query foo
 refuses "--mean: is of --query=5" --query 0 --mean
 for rows in -1 0; do refuses "--rows=$rows: must be from 1 to" --rows $rows; done
+refuses "--drive=pm1735: is of --drives" --drive pm1735
 refuses "--data=: must name a file or folder" --data ""
 refuses "--size excludes --rows" --size large --rows 100
 refuses "--clustering" --clustering nothing
