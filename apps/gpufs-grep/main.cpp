@@ -191,6 +191,7 @@ std::string said_of(verification const& v) {
 
 int grep(options const& o, config const& settings) {
   validate(settings);
+  if (o.no_limits && !o.json) throw usage_error("--no-limits: is of --json");
   outcome const r = search(o, settings);
   if (!o.quiet) {
     fmt::memory_buffer out;

@@ -48,6 +48,8 @@ if [ -s /proc/self/status ] || [ -n "$(head -c 1 /proc/self/status 2>/dev/null)"
   says 2 "/proc/self/status: has bytes but no size" Name /proc/self/status
 fi
 
+says 2 "--no-limits: is of --json" word "$folder/tree" --no-limits
+
 # Arguments that are not expected are named in their order.
 says 2 "arguments were not expected: --one --two --three" word "$folder/tree" --one --two --three
 conclude
