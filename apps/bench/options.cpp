@@ -66,6 +66,10 @@ void check_unused(bench_options const& o, std::string_view size) {
   if (o.repeat != not_given && !o.begins_hot() && !o.is("rpc"))
     throw usage_error(fmt::format("--repeat={}: means nothing for bench {}{}", o.repeat, o.pattern,
                                   o.is("rand") ? " without --hot" : ""));
+  if (o.thorough && o.no_limits)
+    throw usage_error("--thorough: is of the baselines, which --no-limits leaves out");
+  if (o.baseline_threads != bench_options{}.baseline_threads && o.baseline.empty())
+    throw usage_error(fmt::format("--baseline-threads={}: is of --baseline", o.baseline_threads));
   if (o.theta != bench_options{}.theta && !o.zipf())
     throw usage_error(fmt::format("--theta={}: is of --distribution=zipf", o.theta));
 }

@@ -67,6 +67,8 @@ refuses "--size=0: must be from 1 to 256T" seq --size 0
 refuses "--bytes=0: must be from 1 to " seq --bytes 0 --size 1M "${settings[@]}"
 refuses "--stride=0: must be from 1 to " strided --stride 0 --size 1M "${settings[@]}"
 refuses "--stride=0: means nothing for bench hit" hit --stride 0
+refuses "--thorough: is of the baselines" seq --thorough --no-limits
+refuses "--baseline-threads=2: is of --baseline" seq --baseline-threads 2
 refuses "gpufs: --file=: must name a file or folder" seq --file ""
 refuses "--size=1M: is of the temporary file" seq --size 1M --file "$folder/first"
 refuses "--dir=$folder: is of the temporary file" seq --dir "$folder" --file "$folder/first"
