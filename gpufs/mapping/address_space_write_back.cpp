@@ -128,7 +128,11 @@ int address_space::make_durable(quiet_lock& lock, object& o) {
     blocks.add(o.blocks_of(run.first * file_page, (run.end - run.first) * file_page));
     if (f.known.size() == 0) continue;
     std::vector<page_hash> const unlike(run.end - run.first, page_hash{~0ull, ~0ull});
-    f.known.copy_from_host(unlike.data(), unlike.size(), run.first);
+    try {
+      f.known.copy_from_host(unlike.data(), unlike.size(), run.first);
+    } catch (device_error const&) {
+      fail();
+    }
   }
   for (auto const& run : o.present(blocks)) {
     f.changed.add(run);

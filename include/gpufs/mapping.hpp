@@ -93,13 +93,14 @@ class mapping {
   int write_back();
 
   /// Lets later calls and touches see what others have written to the file. Blocks that a call or
-  /// the CPU may have written, and that are not written back, stay. Scratch objects: does nothing.
+  /// the CPU may have changed since they were written back stay. Scratch objects: does nothing.
   ///
   /// Stores of others through mmap(2) count as soon as they are synced. Objects of access::write
   /// see others' changes only where they have written back themselves. May wait for kernels if the
   /// object is only read and has bytes in memory_tiers::host. Returns 0, or
   ///   -EBUSY a call uses the object | -ESTALE the file became shorter | -EIO | -errno as fstat(2)
-  ///   -ENOMEM no host memory | -EOPNOTSUPP managed memory of an object that is written
+  ///   -ENOMEM no host memory or no more mappings
+  ///   -EOPNOTSUPP managed memory of an object that is written
   int refresh();
 
   /// Drops what was changed and not written back. Later calls and touches see the file as with

@@ -49,8 +49,10 @@ class memory_window {
 };
 
 /// Calls body() for window after window of all objects in step, in this thread. body() launches
-/// kernels on window.on(), which use the window's items. Neither body() nor another CPU thread does
-/// anything else with the objects. body() gets no signals. `on`: null: this_thread_stream().
+/// kernels on window.on(), which use the window's items, and no other objects unless a shared_call
+/// declares them. body() gets no signals. `on`: null: this_thread_stream().
+///
+/// Neither body() nor another CPU thread does anything else with the objects of the loop.
 ///
 /// While kernels use a window, the next one is read from the files, and what the one before has
 /// changed is written to them.
