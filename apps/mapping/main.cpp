@@ -76,8 +76,13 @@ measured measure(description const& d, setup const& of, way const& how, bool is_
   return r.result;
 }
 
-int run(options const& o) {
-  if (o.workload == "list") return list();
+int run(CLI::App const& app, options const& o) {
+  if (o.workload == "list") {
+    for (auto const* const option : app.get_options())
+      if (option->count() != 0 && !option->get_positional())
+        throw usage_error(fmt::format("{}: means nothing for list", option->get_name()));
+    return list();
+  }
   auto const& d = workload_named(o.workload);
   check_option("--runs", o.runs, 1, 1000);
   auto const of = setup_of(o, d);
@@ -102,5 +107,5 @@ int main(int argc, char** argv) {
       "gpufs-mapping");
   options o;
   add_options(app, o);
-  return run_program(app, argc, argv, [&] { return run(o); });
+  return run_program(app, argc, argv, [&] { return run(app, o); });
 }

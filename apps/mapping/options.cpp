@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -129,29 +128,6 @@ void add_shared(std::vector<way>& ways, options const& o, coherence_protocol p) 
   if (p != coherence_protocol::rolling) ways.push_back({.how = variant::shared, .protocol = p});
 }
 
-/// Throws usage_error naming an option that was given and means nothing for the ways.
-void check_way_options(options const& o, std::vector<way> const& ways) {
-  options const unset;
-  bool const is_shared = std::ranges::find(ways, variant::shared, &way::how) != ways.end();
-  auto const is_automatic = [](way const& w) {
-    return w.how == variant::shared && w.backing == memory_backing::automatic;
-  };
-  bool const has_protocol = std::ranges::any_of(ways, is_automatic);
-  bool const rolls = std::ranges::any_of(ways, [&](way const& w) {
-    return is_automatic(w) && w.protocol == coherence_protocol::rolling;
-  });
-  auto const check = [](char const* option, std::vector<std::string> const& given,
-                        std::vector<std::string> const& usual, bool has_owner, char const* owner) {
-    if (given != usual && !has_owner)
-      throw usage_error(fmt::format("{}={}: is of {}", option, fmt::join(given, ","), owner));
-  };
-  check("--backing", o.backings, unset.backings, is_shared, "--variant=shared");
-  check("--protocol", o.protocols, unset.protocols, has_protocol,
-        is_shared ? "--backing=auto" : "--variant=shared");
-  check("--block", o.blocks, unset.blocks, rolls, "--variant=shared with --protocol=rolling");
-  check("--rolling", o.rolling, unset.rolling, rolls, "--variant=shared with --protocol=rolling");
-}
-
 }  // namespace
 
 char const* name_of(variant v) {
@@ -253,7 +229,7 @@ std::vector<way> ways_of(options const& o, description const& of) {
       for (auto const& p : o.protocols) add_shared(ways, o, named("--protocol", p, all_protocols));
     }
   }
-  check_way_options(o, ways);
+  check_given(o, of, ways);
   return ways;
 }
 

@@ -84,6 +84,9 @@ void add_options(CLI::App& app, options& o);
 /// The ways to run, in the order of a round. Throws usage_error.
 [[nodiscard]] std::vector<way> ways_of(options const& o, description const& of);
 
+/// Throws usage_error naming an option that was given and means nothing for the ways.
+void check_given(options const& o, description const& of, std::vector<way> const& ways);
+
 /// The parameters at --size, with those that --set changes. Throws usage_error.
 [[nodiscard]] setup setup_of(options const& o, description const& of);
 

@@ -85,6 +85,14 @@ refuses "--set width=17: must be a multiple of 16 from 16 to " sad --set width=1
 refuses "--size=17: must be a multiple of 16 from 16 to " sad --size 17
 refuses "--set=stride=2: stride has a value already" vecadd --set stride=3 stride=2
 refuses "--set=n=5: n has a value already, by --size" vecadd --size 100 --set n=5
+for option in --declare --no-eager --chunk=2M --host-memory=1G --spill-dir=/tmp \
+  --device-memory=1G; do
+  refuses "gpufs-mapping: ${option%=*}: is of --variant=shared" vecadd --variant hand,cpu "$option"
+done
+for option in --cold --keep-files --kernel-times; do
+  refuses "gpufs-mapping: $option: is of workloads with files" vecadd "$option"
+done
+refuses "gpufs-mapping: --size: means nothing for list" list --size 5
 for option in --json-to --dir --spill-dir; do
   refuses "gpufs-mapping: $option=: must name a file or folder" vecadd $option ""
 done
