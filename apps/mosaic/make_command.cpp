@@ -246,6 +246,7 @@ void add_options(CLI::App& command, make_options& o) {
 
 int make_mosaic(make_options const& o, config const& settings) {
   check_option("--runs", o.runs, 1, 1000);
+  check_given(o);
   check_mosaic_output(database{o.data}, o.output);
   if (o.target == "self" && !o.input.empty()) throw usage_error("--target=self: not with --input");
   mosaic_problem p{{o.data}, load_index(database{o.data}.lsh()), {}};

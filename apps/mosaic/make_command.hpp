@@ -35,6 +35,9 @@ struct make_options {
 
 void add_options(CLI::App& command, make_options& o);
 
+/// Throws usage_error naming an option that was given and means nothing for the modes.
+void check_given(make_options const& o);
+
 /// Returns the exit status. Throws usage_error, config_error, device_error, std::system_error,
 /// std::runtime_error.
 [[nodiscard]] int make_mosaic(make_options const& o, config const& settings);

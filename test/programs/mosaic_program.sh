@@ -92,6 +92,13 @@ verified 8 --data "$folder/db" --input "$folder/noise.rgb8" --mode cpu,cpuio,gre
 verified 1 --data "$folder/db" --input "$folder/noise.rgb8" --level block --advice normal --cold
 verified 1 --data "$folder/db" --target self --mode cpu --host-reads mmap
 
+for option in --level=block --blocks=4 --threads=64 --advice=normal --hist-page-size=4K; do
+  refuses "mosaic: $option: is of --mode=gread, gmmap" make --data "$folder/db" --mode cpu $option
+done
+for option in --advice=normal --hist-page-size=4K; do
+  refuses "mosaic: $option: is of --mode=gread, gmmap" make --data "$folder/db" --mode cpuio $option
+done
+refuses "mosaic: --host-reads=mmap: is of --mode=cpu" make --data "$folder/db" --host-reads mmap
 refuses "must be a multiple of 32 from 32 to 256" make --data "$folder/db" --threads 512
 refuses "must have at least 32 x 32" make --data "$folder/db" --input "$folder/small.rgb8"
 # Without the tiles' pictures no mosaic can be written. That is told before any run.
