@@ -25,6 +25,15 @@ void set_os_error(std::int64_t error, std::string const& what, std::string const
   PyErr_SetObject(PyExc_OSError, arguments.ptr());
 }
 
+// The types of Python for config_error and device_error. They live as long as the module.
+PyObject* config_type = nullptr;
+PyObject* device_type = nullptr;
+
+// what() may have any bytes: that of a path, or of a value that was given.
+void set_error(PyObject* type, std::exception const& error) {
+  PyErr_SetObject(type, text_of_bytes(error.what()).ptr());
+}
+
 }  // namespace
 
 nb::str text_of_bytes(std::string_view bytes) {
@@ -58,8 +67,9 @@ void throw_index_error(std::string const& what) {
 }
 
 void register_errors(nb::module_& m) {
-  nb::exception<config_error>(m, "ConfigError", PyExc_ValueError);
-  nb::exception<device_error>(m, "DeviceError", PyExc_RuntimeError);
+  config_type = nb::exception<config_error>(m, "ConfigError", PyExc_ValueError).ptr();
+  device_type = nb::exception<device_error>(m, "DeviceError", PyExc_RuntimeError).ptr();
+  // The last one is asked first.
   nb::register_exception_translator([](std::exception_ptr const& thrown, void*) {
     try {
       std::rethrow_exception(thrown);
@@ -67,6 +77,10 @@ void register_errors(nb::module_& m) {
       set_os_error(error.code(), error.what(), {});
     } catch (std::system_error const& error) {
       set_os_error(error.code().value(), error.what(), {});
+    } catch (config_error const& error) {
+      set_error(config_type, error);
+    } catch (device_error const& error) {
+      set_error(device_type, error);
     }
   });
 }

@@ -52,6 +52,12 @@ def test_zero_bytes_do_not_cut_the_remedy_off(wrong, says):
         gpufs.Filesystem(wrong)
 
 
+def test_errors_may_have_any_bytes():
+    with pytest.raises(gpufs.ConfigError) as found:
+        gpufs.Filesystem(log="caf\udce9")
+    assert str(found.value).startswith("log=caf\udce9: must be ")
+
+
 def test_wrong_layers(tmp_path, monkeypatch):
     (tmp_path / "gpufs.toml").write_text("page_size = \n")
     with pytest.raises(gpufs.ConfigError, match="gpufs.toml:1"):
