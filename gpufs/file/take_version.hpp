@@ -64,26 +64,32 @@ __device__ __forceinline__ bool may_be_taken(fs_ref const& fs, used_file const& 
          (state == untaken::write_error && earlier_write_error(fs, file) == 0);
 }
 
-/// The note of a caller that tries to take a version that could not be taken. 0: there is none.
+/// A caller that knows the present version, and looks for one that could not be taken.
 struct claim {
   shared_file* of = nullptr;
-  std::uint64_t word = 0;
+  std::uint64_t word = 0;  ///< what the caller has noted, as it tries; 0: it does not
+  used_file known;         ///< with the present version, if `of` is set
 };
 
-/// Lets the calling thread try to take a version that could not be taken, if it may be taken now:
-/// `mine` has its note then. Or waits for the one that tries. Returns 0, -ETIMEDOUT or -EIO.
+/// Lets the calling thread try to take a version that could not be taken, if it may be taken now.
+/// Or waits for the one that tries. Returns 0, -ETIMEDOUT or -EIO.
+///
+/// If gwrites are under way the others do not wait: they go on with the version that they know.
 __device__ __forceinline__ std::int32_t claim_untaken(fs_ref const& fs, used_file const& file,
                                                       claim& mine) {
   shared_file& shared = shared_of(fs, file);
   auto const noted = untaken_of(shared);
+  mine = {&shared, 0, file};
   std::uint64_t word = noted.load(memory_order_relaxed);
   while (may_be_taken(fs, file, word)) {
     if (untaken_state(word) == untaken::tried)
       return handle::spin_until(fs, handle::device_pause_ns,
                                 [&] { return noted.load(memory_order_relaxed) != word; });
-    std::uint64_t const tried = untaken_word(untaken::tried);
-    if (noted.compare_exchange_strong(word, tried, memory_order_relaxed, memory_order_relaxed)) {
-      mine = {&shared, tried};
+    bool const waits =
+        atomic_ref<std::uint32_t, scope::device>(shared.writers).load(memory_order_relaxed) != 0;
+    std::uint64_t const mark = untaken_word(waits ? untaken::callers : untaken::tried);
+    if (noted.compare_exchange_strong(word, mark, memory_order_relaxed, memory_order_relaxed)) {
+      mine.word = mark;
       return 0;
     }
   }
@@ -96,7 +102,7 @@ __device__ __forceinline__ void end_claim(claim& mine, std::uint64_t word) {
   if (mine.word != 0)
     untaken_of(*mine.of).compare_exchange_strong(mine.word, word, memory_order_relaxed,
                                                  memory_order_relaxed);
-  mine = {};
+  mine.word = 0;
 }
 
 /// Has the daemon write the file's dirty pages. Any single thread calls. Returns the daemon's
@@ -211,12 +217,18 @@ __device__ __forceinline__ std::int32_t load_newest(fs_ref const& fs, used_file&
 }
 
 /// Updates version and size of a written file. One thread calls. Returns 0, -EBADF, or -ETIMEDOUT
-/// or -EIO if a new version could not be taken.
+/// or -EIO if a new version could not be taken. A caller that knows the present version keeps it
+/// instead of -ETIMEDOUT.
 __device__ __forceinline__ std::int32_t load_shared(fs_ref const& fs, used_file& file) {
   claim mine;
   std::int32_t const error = load_newest(fs, file, mine);
   end_claim(mine, untaken_word(untaken::other));
-  return error;
+  if (error != -ETIMEDOUT || mine.of == nullptr ||
+      atomic_ref<std::uint64_t, scope::device>(mine.of->version).load(memory_order_relaxed) !=
+          mine.known.version)
+    return error;
+  file = mine.known;
+  return 0;
 }
 
 }  // namespace gpufs::file

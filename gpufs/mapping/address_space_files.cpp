@@ -116,7 +116,8 @@ void address_space::end_with_process() noexcept try {
     join_filler(lock, o);
     wait_until(lock, [&] { return o.file->fills == 0; });
     lock.without([&] {
-      if (int const error = write_back(o, {0, o.bytes}, false); error != 0) say_unwritten(o, error);
+      int const error = write_back(o, {0, o.bytes}, false);
+      if (error != 0 && !unwritten(o).empty()) say_unwritten(o, error);
     });
     --o.file->stays;
     tell_changes();

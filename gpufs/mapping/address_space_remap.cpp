@@ -82,10 +82,10 @@ int address_space::use_anew(quiet_lock& lock, object& o, file_to_map const& what
     f.known.fill_zero();
   else
     std::swap(f.known, known);
-  lock.beside([&] { known = {}; });
   o.readable = std::move(readable);
   states_.fill(o, o.all(), is_read_only ? block_state::read_only : block_state::invalid);
   if (!is_read_only) states_.protect_or_throw(o, o.all(), host_access::none);
+  lock.beside([&] { known = {}; });
   return 0;
 } catch (std::bad_alloc const&) {
   return -ENOMEM;

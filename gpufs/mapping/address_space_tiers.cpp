@@ -36,7 +36,7 @@ void populate(guarded_range& range, std::uint64_t at, std::uint64_t bytes, std::
     for (std::uint64_t first; (first = next.fetch_add(at_once, std::memory_order_relaxed)) < bytes;)
       range.populate(at + first, std::min(at_once, bytes - first));
   };
-  in_threads(std::min(threads, useful), std::ref(work));
+  in_threads(std::min(threads, useful), std::ref(work), std::ref(work));
 }
 
 }  // namespace

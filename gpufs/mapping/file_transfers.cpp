@@ -86,7 +86,6 @@ buffer<page_hash> file_transfers::new_hashes(std::uint64_t bytes) {
 
 void file_transfers::in_this_thread(std::function<void(file_lane&)> const& work) {
   try {
-    device_memory::borrowed_thread const gives_back;  // the caller's, if there are no others
     device_memory::enter_library_thread(device_);
     work(*lanes_.take());
   } catch (std::exception const&) {  // what is left over counts as failed
@@ -94,7 +93,15 @@ void file_transfers::in_this_thread(std::function<void(file_lane&)> const& work)
 }
 
 void file_transfers::in_lanes(std::size_t jobs, std::function<void(file_lane&)> const& work) {
-  in_threads(std::min<std::size_t>(jobs, threads_), [&] { in_this_thread(work); });
+  auto const in_caller = [&] {
+    try {
+      device_memory::borrowed_thread const gives_back;
+      in_this_thread(work);
+    } catch (device_error const&) {  // as in_this_thread()
+    }
+  };
+  in_threads(
+      std::min<std::size_t>(jobs, threads_), [&] { in_this_thread(work); }, in_caller);
 }
 
 int file_transfers::start_read(object const& o, fill_piece const& piece, file_lane& lane,

@@ -30,7 +30,7 @@ class file_transfers {
   /// Runs work() in as many threads as there are jobs, each with a lane. A thread that gets no lane
   /// leaves its jobs to the others.
   void in_lanes(std::size_t jobs, std::function<void(file_lane&)> const& work);
-  /// The same in this thread, which is one of the library's.
+  /// work() in this thread, which is one of the library's.
   void in_this_thread(std::function<void(file_lane&)> const& work);
 
   /// Starts to bring a piece, through `to`, which is free when to.copied has passed. Returns 0, or

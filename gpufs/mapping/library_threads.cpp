@@ -7,7 +7,8 @@
 
 namespace gpufs::shared {
 
-void in_threads(std::size_t count, std::function<void()> const& work) {
+void in_threads(std::size_t count, std::function<void()> const& work,
+                std::function<void()> const& in_caller) {
   std::vector<std::thread> threads;
   {
     no_signals const inherited;
@@ -19,7 +20,7 @@ void in_threads(std::size_t count, std::function<void()> const& work) {
   }
   if (threads.empty()) {
     no_signals const as_theirs;
-    work();
+    in_caller();
   }
   for (auto& t : threads) t.join();
 }

@@ -1,3 +1,4 @@
+#include <gpufs/base/above_stderr.hpp>
 #include <gpufs/device.hpp>
 #include <gpufs/mapping/user_fault_file.hpp>
 
@@ -97,7 +98,7 @@ user_fault_file::user_fault_file() : file_(open_file()), stop_(-1) {
                                               : std::strerror(errno);
   else if (!has_all_calls(file_) || !maps_protected(file_))
     why = "it cannot protect pages of memory files here";
-  else if ((stop_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
+  else if ((stop_ = base::above_stderr(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) < 0)
     why = "no descriptor is left";
   if (why == nullptr) return;
   if (file_ >= 0) ::close(file_);

@@ -66,7 +66,7 @@ int host_file::begin_sync(std::uint64_t offset, std::uint64_t length) const noex
 int host_file::end_writes() const noexcept {
   // The descriptor itself may be in use by a reader. The close of any descriptor of the open file
   // has the same effect. An interrupted close has closed it.
-  int const copy = ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+  int const copy = ::fcntl(fd_, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   if (copy < 0) return sync();  // no descriptor is left; this asks for the same errors
   return ::close(copy) == 0 || errno == EINTR ? 0 : -errno;
 }

@@ -71,8 +71,10 @@ __device__ void read_all(Context& io, Context& second, array<std::byte const> co
 }
 
 /// Block 0 reads, block 1 opens the file, block 2 is what keeps the version from being taken: it
-/// writes a byte that cannot be written back, or is a gwrite that takes long.
-__global__ void reach(fs_ref fs, char const* path, int fd, bool is_long, steps* at, readings* out) {
+/// writes a byte that cannot be written back, or is a gwrite that takes long. Block 0 reads for
+/// `reads_ns` before that ends.
+__global__ void reach(fs_ref fs, char const* path, int fd, bool is_long, std::uint64_t reads_ns,
+                      steps* at, readings* out) {
   io_context io(fs, cg::this_thread_block());
   __shared__ std::byte one[1];
   if (threadIdx.x == 0) one[0] = std::byte{'w'};
@@ -82,7 +84,14 @@ __global__ void reach(fs_ref fs, char const* path, int fd, bool is_long, steps* 
     read_all(io, second, elements, fd, out->before, *out);
     tell(at->knows[0]);
     await_told(at->opened);
-    read_all(io, second, elements, fd, out->between, *out);
+    __shared__ std::uint64_t start;
+    if (threadIdx.x == 0) start = device_clock_ns();
+    bool reads_on = true;
+    while (reads_on) {
+      read_all(io, second, elements, fd, out->between, *out);
+      reads_on = __syncthreads_or(device_clock_ns() - start < reads_ns) != 0;
+    }
+    fail_unless(*out, elements.error() == 0);
     tell(at->go);
     await_told(at->free);
     read_all(io, second, elements, fd, out->after, *out);
@@ -117,9 +126,10 @@ __global__ void reach(fs_ref fs, char const* path, int fd, bool is_long, steps* 
 
 /// The kernel, and the words through which the test directs it.
 struct running {
-  running(filesystem& fs, std::string const& path, int fd, bool is_long) : path_text({path}) {
+  running(filesystem& fs, std::string const& path, int fd, bool is_long, std::uint64_t reads_ns = 0)
+      : path_text({path}) {
     at.fill_zero();
-    launch(reach, 3, 64, fs.ref(), path_text.text(), fd, is_long, at.data(), out.data());
+    launch(reach, 3, 64, fs.ref(), path_text.text(), fd, is_long, reads_ns, at.data(), out.data());
   }
   static void tell(std::uint32_t& word) {
     atomic_ref<std::uint32_t, scope::system>(word).store(1, memory_order_release);
@@ -201,9 +211,12 @@ TEST_CASE("a version that came while the disk was full is read as soon as there 
   CHECK(inspect(f.fs->ref()).problems == "");
 }
 
-TEST_CASE("a version that a gwrite kept back for rpc_timeout is read as soon as that is over") {
-  written_file f(2'000);
-  running kernel(*f.fs, f.path, f.fd, true);
+TEST_CASE(
+    "a version that a gwrite keeps back for longer than rpc_timeout is read as soon as that is "
+    "over, and the old one until then") {
+  constexpr unsigned timeout_ms = 2'000;
+  written_file f(timeout_ms);
+  running kernel(*f.fs, f.path, f.fd, true, 5ull * timeout_ms * 1'000'000 / 2);
   auto& at = kernel.at[0];
   kernel.await(at.knows[0], "block 0 has read the file");
   kernel.await(at.knows[2], "block 2 knows the file");
@@ -214,6 +227,7 @@ TEST_CASE("a version that a gwrite kept back for rpc_timeout is read as soon as 
   CHECK(read.busy == 1);
   CHECK(read.opened == f.reader);
   check_ways(read.before, old_byte);
+  check_ways(read.between, old_byte);
   check_ways(read.after, new_byte);
   CHECK(inspect(f.fs->ref()).problems == "");
 }
