@@ -64,8 +64,11 @@ bool share_host_memory(void*, std::uint64_t) { return true; }
 void unshare_host_memory(void*) noexcept {}
 
 void enter_library_thread(int) {}
-borrowed_thread::borrowed_thread() = default;
-borrowed_thread::~borrowed_thread() = default;
+borrowed_thread::borrowed_thread() : device_(current_device_number()) {}
+borrowed_thread::~borrowed_thread() {
+  make_device_current(device_);
+  static_cast<void>(mode_);  // nobody captures here
+}
 
 void copy_to_device(void* device, void const* host, std::uint64_t bytes) {
   if (bytes != 0) std::memcpy(device, host, bytes);
