@@ -33,7 +33,7 @@ constexpr std::uint64_t size = 4 * page;
 constexpr std::byte old_byte{'o'}, new_byte{'n'};
 
 struct steps {
-  std::uint32_t knows[3], go, busy, opened, free;
+  std::uint32_t knows[3], go, wrote, busy, opened, free;
 };
 
 /// What block 0 reads, by a gread, by another context, by an array: before the change, while the
@@ -120,7 +120,7 @@ __global__ void reach(fs_ref fs, char const* path, int fd, bool is_long, std::ui
   } else {
     std::int64_t const wrote = gwrite(io, fd, one, 1, 3 * page);
     if (threadIdx.x == 0) out->busy = wrote;
-    // The host says the rest: it knows when the disk is full, and when it has room again.
+    tell(at->wrote);  // the host says the rest: it knows when the disk is full
   }
 }
 
@@ -194,7 +194,7 @@ TEST_CASE("a version that came while the disk was full is read as soon as there 
   f.renew();
   f.full = true;
   kernel.tell(at.knows[1]);
-  wait_until([&] { return f.fs->stats().bytes_written != 0; }, "block 2 has written");
+  kernel.await(at.wrote, "block 2 has written");
   CHECK(f.fs->sync() == -EIO);
   kernel.tell(at.busy);
   kernel.await(at.go, "block 0 has read the file while it cannot be written");
