@@ -364,9 +364,10 @@ TEST_CASE("gfstat says nothing false where it cannot learn of gwrites that have 
   scratch_folder folder;
   auto const path = make_file(folder, "file", 2 * page);
   auto const gate = std::make_shared<testing::gate>();
-  std::atomic<bool> full{true}, holds{false};
+  std::atomic<bool> written{false}, full{true}, holds{false};
   auto faults = std::make_shared<scripted_faults>();
   faults->on_write = [&](std::uint64_t, std::uint64_t) {
+    written.wait(false);  // a write-back that fails before the second gwrite would be told by it
     return full    ? testing::fault_action::fail(ENOSPC)
            : holds ? testing::fault_action::hold(gate)
                    : testing::fault_action::pass();
@@ -379,6 +380,8 @@ TEST_CASE("gfstat says nothing false where it cannot learn of gwrites that have 
   writes.write(0, fd, 9 * page, some_bytes(1, 0, page));
   writes.write(0, once, 0, some_bytes(2, 0, 8));
   writes.run(fs.ref(), 1, 64);
+  written = true;
+  written.notify_all();
   CHECK(writes.result(0) == std::int64_t(page));
   CHECK(writes.result(1) == 8);
   CHECK(fs.close(once) == -ENOSPC);  // the file has a new version, and dirty pages of the old one
