@@ -1,5 +1,6 @@
 #include <apps/common/durable.hpp>
 #include <apps/common/host_file.hpp>
+#include <apps/common/names_in.hpp>
 #include <apps/gpufs-cp/copy_tree.hpp>
 
 #include <cerrno>
@@ -90,18 +91,6 @@ bool is_target(struct stat const& folder, copy_plan const& plan) {
   struct stat made {};
   return !plan.folders.empty() && ::stat(plan.folders.front().path.c_str(), &made) == 0 &&
          same_file(folder, made);
-}
-
-/// The names in a folder, up to the first error. A descriptor for each level of folders that stayed
-/// open meanwhile could be more than a process may have.
-std::vector<stdfs::path> names_in(stdfs::path const& folder, std::error_code& error) {
-  std::vector<stdfs::path> found;
-  stdfs::directory_iterator entries(folder, error);
-  while (!error && entries != stdfs::directory_iterator{}) {
-    found.push_back(entries->path().filename());
-    entries.increment(error);  // at an error it is at the end, too
-  }
-  return found;
 }
 
 void add(stdfs::path const& from, stdfs::path const& to, first_names& names, copy_plan& plan) {

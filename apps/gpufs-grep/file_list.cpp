@@ -1,15 +1,14 @@
 #include <apps/common/host_file.hpp>
+#include <apps/common/names_in.hpp>
 #include <apps/common/program.hpp>
 #include <apps/gpufs-grep/file_list.hpp>
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
 #include <string>
-#include <string_view>
-#include <vector>
+#include <system_error>
+#include <utility>
 
-#include <dirent.h>
 #include <sys/stat.h>
 
 namespace gpufs::apps {
@@ -24,27 +23,15 @@ void add_regular(std::string path, struct stat const& status, file_list& to) {
   }
 }
 
-/// The names in a folder, in any order. An error is added to `to`.
-std::vector<std::string> names_in(std::string const& folder, file_list& to) {
-  std::vector<std::string> names;
-  std::unique_ptr<DIR, int (*)(DIR*)> const open(::opendir(folder.c_str()), ::closedir);
-  for (dirent const* entry = nullptr; open != nullptr;) {
-    errno = 0;
-    entry = ::readdir(open.get());
-    if (entry == nullptr) break;
-    std::string_view const name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
-  }
-  if (errno != 0) to.errors.emplace_back(folder, error_text(errno));
-  return names;
-}
-
 /// Adds what lies below `folder`. Each file's status is asked for: its size decides how it is cut
 /// into ranges. No folder is open while another one is read: there may be many, one in the other.
 void walk(std::string const& folder, file_list& to) {
   std::string const prefix = folder.ends_with('/') ? folder : folder + '/';
-  for (auto const& name : names_in(folder, to)) {
-    std::string path = prefix + name;
+  std::error_code error;
+  auto const names = names_in(folder, error);
+  if (error) to.errors.emplace_back(folder, error.message());
+  for (auto const& name : names) {
+    std::string path = prefix + name.string();
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0) {
       to.errors.emplace_back(std::move(path), error_text(errno));

@@ -9,6 +9,7 @@
 #include <test/support/files.hpp>
 #include <test/support/opens.hpp>
 #include <test/support/settings.hpp>
+#include <test/support/steps.hpp>
 
 #include <doctest/doctest.h>
 
@@ -44,17 +45,6 @@ struct readings {
   std::int64_t busy, opened, opener;
   std::uint32_t failures;
 };
-
-__device__ void tell(std::uint32_t& word) {
-  __syncthreads();
-  if (threadIdx.x == 0)
-    atomic_ref<std::uint32_t, scope::system>(word).store(1, memory_order_release);
-}
-
-__device__ void await_told(std::uint32_t& word) {
-  if (threadIdx.x == 0) wait_for(word, 1);
-  __syncthreads();
-}
 
 __device__ void fail_unless(readings& out, bool right) {
   if (threadIdx.x == 0 && !right)
@@ -131,17 +121,6 @@ struct running {
     at.fill_zero();
     launch(reach, 3, 64, fs.ref(), path_text.text(), fd, is_long, reads_ns, at.data(), out.data());
   }
-  static void tell(std::uint32_t& word) {
-    atomic_ref<std::uint32_t, scope::system>(word).store(1, memory_order_release);
-  }
-  static void await(std::uint32_t& word, char const* what) {
-    wait_until(
-        [&] {
-          return atomic_ref<std::uint32_t, scope::system>(word).load(memory_order_acquire) != 0;
-        },
-        what);
-  }
-
   device_paths path_text;
   pinned_buffer<steps> at{1};
   buffer<readings> out = zeroed<readings>(1);
@@ -183,25 +162,8 @@ void check_ways(std::byte const (&seen)[ways], std::byte right) {
   }
 }
 
-}  // namespace
-
-TEST_CASE("a version that came while the disk was full is read as soon as there is room") {
-  written_file f(120'000);
-  running kernel(*f.fs, f.path, f.fd, false);
-  auto& at = kernel.at[0];
-  kernel.await(at.knows[0], "block 0 has read the file");
-  kernel.await(at.knows[2], "block 2 knows the file");
-  f.renew();
-  f.full = true;
-  kernel.tell(at.knows[1]);
-  kernel.await(at.wrote, "block 2 has written");
-  CHECK(f.fs->sync() == -EIO);
-  kernel.tell(at.busy);
-  kernel.await(at.go, "block 0 has read the file while it cannot be written");
-  f.full = false;
-  CHECK(f.fs->sync(f.fd) == -ENOSPC);  // of before
-  CHECK(f.fs->sync(f.fd) == 0);
-  kernel.tell(at.free);
+/// What holds at the end, however the version was kept from being taken.
+readings check_end(written_file const& f, running const& kernel) {
   auto const read = result_in(kernel.out)[0];
   CHECK(read.failures == 0);
   CHECK(read.busy == 1);
@@ -209,6 +171,29 @@ TEST_CASE("a version that came while the disk was full is read as soon as there 
   check_ways(read.before, old_byte);
   check_ways(read.after, new_byte);
   CHECK(inspect(f.fs->ref()).problems == "");
+  return read;
+}
+
+}  // namespace
+
+TEST_CASE("a version that came while the disk was full is read as soon as there is room") {
+  written_file f(120'000);
+  running kernel(*f.fs, f.path, f.fd, false);
+  auto& at = kernel.at[0];
+  await_kernel(at.knows[0], "block 0 has read the file");
+  await_kernel(at.knows[2], "block 2 knows the file");
+  f.renew();
+  f.full = true;
+  tell_kernel(at.knows[1]);
+  await_kernel(at.wrote, "block 2 has written");
+  CHECK(f.fs->sync() == -EIO);
+  tell_kernel(at.busy);
+  await_kernel(at.go, "block 0 has read the file while it cannot be written");
+  f.full = false;
+  CHECK(f.fs->sync(f.fd) == -ENOSPC);  // of before
+  CHECK(f.fs->sync(f.fd) == 0);
+  tell_kernel(at.free);
+  check_end(f, kernel);
 }
 
 TEST_CASE(
@@ -218,16 +203,9 @@ TEST_CASE(
   written_file f(timeout_ms);
   running kernel(*f.fs, f.path, f.fd, true, 5ull * timeout_ms * 1'000'000 / 2);
   auto& at = kernel.at[0];
-  kernel.await(at.knows[0], "block 0 has read the file");
-  kernel.await(at.knows[2], "block 2 knows the file");
+  await_kernel(at.knows[0], "block 0 has read the file");
+  await_kernel(at.knows[2], "block 2 knows the file");
   f.renew();
-  kernel.tell(at.knows[1]);
-  auto const read = result_in(kernel.out)[0];
-  CHECK(read.failures == 0);
-  CHECK(read.busy == 1);
-  CHECK(read.opened == f.reader);
-  check_ways(read.before, old_byte);
-  check_ways(read.between, old_byte);
-  check_ways(read.after, new_byte);
-  CHECK(inspect(f.fs->ref()).problems == "");
+  tell_kernel(at.knows[1]);
+  check_ways(check_end(f, kernel).between, old_byte);
 }

@@ -7,6 +7,7 @@
 #include <test/support/files.hpp>
 #include <test/support/opens.hpp>
 #include <test/support/settings.hpp>
+#include <test/support/steps.hpp>
 
 #include <doctest/doctest.h>
 
@@ -54,16 +55,6 @@ struct readings {
   std::byte before[ways], between[ways], after[ways], opener;
   std::uint32_t failures;
 };
-
-__device__ void tell(std::uint32_t& word) {
-  if (threadIdx.x == 0)
-    atomic_ref<std::uint32_t, scope::system>(word).store(1, memory_order_release);
-}
-
-__device__ void await_told(std::uint32_t& word) {
-  if (threadIdx.x == 0) wait_for(word, 1);
-  __syncthreads();
-}
 
 __device__ void fail_unless(readings& out, bool right) {
   if (threadIdx.x == 0 && !right)
@@ -161,16 +152,10 @@ readings run(change what, bool written) {
          scene{path_text.text(), another_text.text(), on_device.data(), fd,
                what == change::last_close},
          at.data(), out.data());
-  // Pairs with the release in the kernel.
-  wait_until(
-      [&] {
-        return atomic_ref<std::uint32_t, scope::system>(at[0].knows).load(memory_order_acquire) !=
-               0;
-      },
-      "block 0 has read the file");
+  await_kernel(at[0].knows, "block 0 has read the file");
   if (what == change::host_write) CHECK(fs.write(writer, bytes.data(), size, 0) == size);
   if (what == change::foreign) write_bytes(path, bytes);
-  atomic_ref<std::uint32_t, scope::system>(at[0].go).store(1, memory_order_release);
+  tell_kernel(at[0].go);
   auto const read = result_in(out)[0];
   CHECK(inspect(fs.ref()).problems == "");
   return read;

@@ -10,6 +10,7 @@
 #include <test/support/files.hpp>
 #include <test/support/opens.hpp>
 #include <test/support/settings.hpp>
+#include <test/support/steps.hpp>
 
 #include <doctest/doctest.h>
 
@@ -133,17 +134,6 @@ struct overwriting {
     launch(write_then_overwrite, 2, 64, fs, fd, first_there.data(), second_there.data(),
            seen.data(), count, &at[0], results.data());
   }
-  static void set(std::uint32_t& word) {
-    atomic_ref<std::uint32_t, scope::system>(word).store(1, memory_order_release);
-  }
-  static void await(std::uint32_t& word, char const* what) {
-    wait_until(
-        [&] {
-          return atomic_ref<std::uint32_t, scope::system>(word).load(memory_order_acquire) != 0;
-        },
-        what);
-  }
-
   std::uint64_t count;
   std::vector<std::byte> first, second;
   buffer<std::byte> first_there = filled(first), second_there = filled(second);
@@ -303,11 +293,11 @@ TEST_CASE(
   int const fd = fs.open(path, O_RDWR);
   overwriting kernel(20);
   kernel.start(fs.ref(), fd);
-  kernel.await(kernel.at[0].ready, "block 0 has read the file");
+  await_kernel(kernel.at[0].ready, "block 0 has read the file");
   CHECK(fs.write(fd, "host", 4, 3 * page) == 4);
-  kernel.set(kernel.at[0].go);
+  tell_kernel(kernel.at[0].go);
   wait_until([&] { return gate->arrivals() > 0; }, "the first gwrite is being written back");
-  kernel.set(kernel.at[0].look);
+  tell_kernel(kernel.at[0].look);
   // A second write that came before the first one is over would be of the same bytes.
   auto const end = std::chrono::steady_clock::now() + std::chrono::milliseconds{30};
   while (writes < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
@@ -337,13 +327,13 @@ TEST_CASE(
   int const fd = fs.open(path, O_RDWR);
   overwriting kernel(20);
   kernel.start(fs.ref(), fd);
-  kernel.await(kernel.at[0].ready, "block 0 has read the file");
+  await_kernel(kernel.at[0].ready, "block 0 has read the file");
   CHECK(fs.write(fd, "host", 4, 100) == 4);
   full = true;
-  kernel.set(kernel.at[0].go);
-  kernel.await(kernel.at[0].wrote, "block 0 has written");
+  tell_kernel(kernel.at[0].go);
+  await_kernel(kernel.at[0].wrote, "block 0 has written");
   CHECK(fs.sync() == -EIO);
-  kernel.set(kernel.at[0].look);
+  tell_kernel(kernel.at[0].look);
   this_thread_stream().synchronize();
   CHECK(contents(kernel.results) == std::vector<std::int64_t>{20, 20, 20, -ENOSPC});
   CHECK(contents(kernel.seen) == kernel.first);
