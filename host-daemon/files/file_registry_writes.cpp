@@ -25,7 +25,7 @@ constexpr int kinds[] = {O_RDONLY, O_WRONLY, O_RDWR, O_WRONLY | O_APPEND, O_RDWR
 int file_registry::flush_all() noexcept {
   int const result = writes_ != nullptr ? writes_->flush(nullptr) : 0;
   release_kept();
-  return result;
+  return result == 0 || result == -ETIMEDOUT ? result : -EIO;  // sync(fd) says which error
 }
 
 // Returns false if there is no memory. Then the old version stays in use: the pages that it names

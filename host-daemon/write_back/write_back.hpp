@@ -106,7 +106,7 @@ class write_back {
   enum class busy_pages { wait, write };
   /// Writes all bytes that were posted to `part` of `file` before the call (null: to any file).
   /// Bytes that cannot be written stay dirty, and the file keeps the error.
-  /// Returns 0, or -EIO or -ETIMEDOUT if some bytes stay dirty.
+  /// Returns 0, or if bytes stay dirty the -errno of a write that failed meanwhile, or -ETIMEDOUT.
   int flush(written_file const* file, write_back_part const& part = {},
             busy_pages busy = busy_pages::wait);
 
@@ -195,15 +195,15 @@ class write_back {
   static constexpr std::size_t batch_buffers = 256;
   using batch = bounded_list<locked_buffer, batch_buffers>;
   using buffer_pieces = bounded_list<piece, rpc::most_ranges>;
-  // The pieces of one call; the system allows 1024 (IOV_MAX).
-  static constexpr std::size_t most_pieces = 256;
+  static constexpr std::size_t most_pieces = 256;  // of one call; Linux allows 1024 (IOV_MAX)
   using run = bounded_list<piece, most_pieces>;
   struct buffer_watch {                        // the background threads' notes on a buffer
     std::atomic<bool> claimed{false};          // a thread may change its `written` word
     std::atomic<std::uint64_t> seen{0};        // sequence at the last look,
     std::atomic<std::int64_t> seen_at{0};      // when it was new, steady clock, ns
     std::atomic<std::uint64_t> failed{~0ull};  // sequence that could not be written
-    std::atomic<std::uint64_t> failed_at{0};   // number of that failure
+    std::atomic<std::uint64_t> failed_at{0};   // number of that failure,
+    std::atomic<int> error{0};                 // and its -errno, stored before it
   };
 
   enum class hold { locked, gone, timed_out };

@@ -72,7 +72,7 @@ int write_back::flush(written_file const* file, write_back_part const& part, bus
     auto const done = targets.erase_if([&](flush_target const& t) {
       if (written(t.number) >> rpc::written_shift >= t.sequence) return true;
       bool const failed = watch_[t.number].failed_at.load(std::memory_order_acquire) > failures;
-      if (failed) result = -EIO;
+      if (failed) result = watch_[t.number].error.load(std::memory_order_relaxed);
       return failed;
     });
     if (done != 0) {

@@ -92,9 +92,8 @@ class checker {
       if (p_.calls[k].what == call_kind::open && p_.calls[k].handle == c.handle && h_[k].result < 0)
         return true;
     if (!p_.fails()) return false;
-    // fs.sync() says only that pages stay dirty. So does a sync if another call was told why.
-    bool const syncs = c.what == call_kind::sync || c.what == call_kind::sync_all;
-    return (result == -EIO && syncs) || (result == -ENOSPC && c.what != call_kind::sync_all);
+    // fs.sync() says only that pages stay dirty.
+    return result == (c.what == call_kind::sync_all ? -EIO : -ENOSPC);
   }
 
   void check_read(std::size_t i) {

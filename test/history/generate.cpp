@@ -1,6 +1,7 @@
 // Random programs.
 #include <gpufs/file.hpp>
 
+#include <test/history/overlaps.hpp>
 #include <test/history/program.hpp>
 #include <test/support/settings.hpp>
 
@@ -364,6 +365,9 @@ class generator {
 
 }  // namespace
 
-program generate(std::uint64_t seed) { return generator(seed).make(); }
+program generate(std::uint64_t seed) {
+  auto p = generator(seed).make();
+  return test::thread_sanitizer ? without_overlaps(p) : p;
+}
 
 }  // namespace gpufs::history

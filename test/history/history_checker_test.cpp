@@ -3,6 +3,7 @@
 #include <gpufs/file.hpp>
 
 #include <test/history/check.hpp>
+#include <test/history/overlaps.hpp>
 #include <test/history/shrink.hpp>
 
 #include <doctest/doctest.h>
@@ -357,8 +358,12 @@ TEST_CASE("errors are allowed only where writes of write-back fail") {
     s.read(b, h, 0, 2, {first_tag, old});
     s.simple(call_kind::sync, a, h, -ENOSPC);
     CHECK(s.allowed() == fails);
-    s.simple(call_kind::sync, a, h, -ETIMEDOUT);
-    CHECK(!s.allowed());
+    auto const kept = s;
+    for (int const other : {-EIO, -ETIMEDOUT}) {  // it was another error
+      s = kept;
+      s.simple(call_kind::sync, a, h, other);
+      CHECK(!s.allowed());
+    }
   }
 }
 
@@ -393,6 +398,37 @@ TEST_CASE("programs follow from their seed, and wait for earlier calls alone") {
         CHECK(p.actors[p.calls[c.after - 1].actor].phase <= p.actors[c.actor].phase);
     }
   }
+}
+
+TEST_CASE("without overlaps, reads wait for writes of the same bytes or are left out") {
+  story s(100);
+  auto const ha = s.open(a, O_RDWR), hb = s.open(b, O_RDWR), hc = s.open(c, O_RDWR);
+  auto const wrote = s.write(a, ha, 0, 10, first_tag);
+  auto const apart = s.read(b, hb, 20, 5, {});
+  auto const elsewhere = s.read(c, hc, 0, 10, {});  // another filesystem, other pages
+  auto const meets = s.read(b, hb, 5, 10, {});
+  auto const later = s.write(b, hb, 8, 4, first_tag + 1);  // of two writes, either may be last
+  auto const all = without_overlaps(s.p);
+  REQUIRE(all.calls.size() == s.p.calls.size());
+  for (auto const i : {wrote, apart, elsewhere, later}) CHECK(all.calls[i].after == 0);
+  CHECK(all.calls[meets].after == wrote + 1);
+
+  // The last block's read is beside two writes that have no order. Another call waits for it.
+  s.p.actors.push_back({actor_kind::block, 1, 0});
+  auto const last = std::uint32_t(s.p.actors.size() - 1);
+  s.p.calls[meets].actor = last;
+  std::swap(s.p.calls[meets], s.p.calls[later]);
+  auto const waits = s.write(a, ha, 50, 4, first_tag + 2);
+  s.p.calls[waits].after = std::uint32_t(later + 1);
+  auto const fewer = without_overlaps(s.p);
+  REQUIRE(fewer.calls.size() == s.p.calls.size() - 1);
+  CHECK(fewer.calls[later].what == call_kind::write);  // the call behind the read
+  CHECK(fewer.calls[later].after == 0);                // for which there is nothing to wait
+  s.p.calls[later] = {.what = call_kind::open, .actor = last, .filesystem = 1, .flags = O_TRUNC};
+  s.p.calls[wrote].what = call_kind::read;  // beside the read of another block
+  auto const kept = without_overlaps(s.p);
+  REQUIRE(kept.calls.size() == s.p.calls.size());
+  CHECK(kept.calls[later].flags == 0);  // a handle that others need
 }
 
 TEST_CASE("crash: what gfsync has returned for must be there, and nothing else need be") {

@@ -96,7 +96,8 @@ inline constexpr std::uint32_t first_placed_tag = 64, tags = 256, initial_tag = 
 /// read the file.
 [[nodiscard]] program with_end(program p);
 
-/// A random program. All choices follow from the seed.
+/// A random program. All choices follow from the seed. With ThreadSanitizer it has no overlaps
+/// (test/history/overlaps.hpp).
 [[nodiscard]] program generate(std::uint64_t seed);
 
 }  // namespace gpufs::history

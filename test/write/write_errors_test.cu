@@ -116,7 +116,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "gfsync of several blocks at once on a full disk: none of them says that all is written") {
+    "gfsync of several blocks and a host thread's write on a full disk: none of them says that all "
+    "is written, and each says why it is not") {
   constexpr unsigned blocks = scaled(8, 4);
   for (unsigned round = 0; round < scaled(10, 3); ++round) {
     CAPTURE(round);
@@ -131,12 +132,22 @@ TEST_CASE(
       writes.push_back(batch.write(b, fd, b * std::int64_t(page), some_bytes(b, 0, 100)));
       syncs.push_back(batch.sync(b, fd));
     }
+    std::atomic<bool> ended{false};
+    std::vector<std::int64_t> host_writes;
+    std::thread host([&] {
+      std::byte const byte{1};
+      do host_writes.push_back(fs.write(fd, &byte, 1, page / 2));
+      while (!ended);
+    });
     batch.run(fs.ref(), blocks, 64);
+    ended = true;
+    host.join();
+    for (auto const result : host_writes) CHECK((result == 1 || result == -ENOSPC));
     for (unsigned b = 0; b < blocks; ++b) {
       // A gwrite may meet an error that no call has reported yet.
       auto const wrote = batch.result(writes[b]);
       CHECK((wrote == 100 || wrote == -ENOSPC));
-      if (wrote == 100) CHECK(batch.result(syncs[b]) < 0);
+      if (wrote == 100) CHECK(batch.result(syncs[b]) == -ENOSPC);
     }
     CHECK_FALSE(fs.unwritten().empty());
     range->error = 0;
