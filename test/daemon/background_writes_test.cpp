@@ -262,7 +262,7 @@ TEST_CASE("background writes: such an error does not hide later errors of writes
   CHECK_FALSE(shown());
   t.memory.dirty(1, t.memory.version(fd), 1, page_bytes);
   t.storage->refusal = -ENOSPC;
-  CHECK(t.writes.flush(nullptr) == -EIO);
+  CHECK(t.writes.flush(nullptr) == -ENOSPC);
   CHECK(shown());
   CHECK(t.files.close(fd) == -ENOSPC);
 }
@@ -352,7 +352,7 @@ TEST_CASE("background writes: a close that nobody waits for leaves errors to oth
     REQUIRE(other > 0);
     t.memory.dirty(0, t.memory.version(fd), 0, page_bytes);
     t.storage->refusal = -ENOSPC;
-    CHECK(t.writes.flush(nullptr) == -EIO);
+    CHECK(t.writes.flush(nullptr) == -ENOSPC);
     CHECK(t.writes.flush(nullptr) == 0);
     REQUIRE(t.files.begin_close(other) == 1);
     CHECK(t.files.finish_close(other, [&] { return is_told; }) == (is_told ? -ENOSPC : -ETIMEDOUT));
