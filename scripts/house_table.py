@@ -17,7 +17,7 @@ ROOMS = [
     ("ring", "device", 34, ["gpufs/ring/*"]),
     ("nvme queues", "device", 32, ["gpufs/nvme/*"]),
     ("handle", "device", 30, ["gpufs/handle/*", "include/gpufs/fs_ref.hpp"]),
-    ("rpc formats", "formats", 0, ["gpufs/rpc/*_format.hpp"]),
+    ("rpc formats", "formats", 0, ["gpufs/rpc/*_format.hpp", "gpufs/rpc/channel_places.hpp"]),
     ("nvme driver formats", "formats", 10, ["gpufs/nvme/status.hpp", "gpufs/nvme/prp.hpp"]),
     ("nvme formats", "formats", 0, ["gpufs/nvme/format.hpp"]),
     ("base", "device", 20, ["gpufs/base/*"]),

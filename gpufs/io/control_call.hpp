@@ -63,11 +63,13 @@ GPUFS_LIBRARY_STAGE late_close close_late_open(fs_ref const* __restrict__ handle
   return {warp_broadcast(error), warp_broadcast(c.sequence)};
 }
 
-/// Whether the daemon must know that the caller has given up. It then destroys no bytes, keeps no
-/// descriptor open that nobody would close, and leaves errors to be told to somebody else.
+/// Whether the daemon must know that the caller has given up. It then destroys no bytes, removes no
+/// name, keeps no descriptor open that nobody would close, and leaves errors to be told to somebody
+/// else.
 __device__ __forceinline__ bool is_for_caller_alone(rpc::request const& r) {
   return r.op == rpc::operation::truncate || r.op == rpc::operation::open ||
-         r.op == rpc::operation::sync || r.op == rpc::operation::close;
+         r.op == rpc::operation::sync || r.op == rpc::operation::close ||
+         r.op == rpc::operation::unlink;
 }
 
 /// Sends one request over a control channel and waits for the answer. `before` fills the staging

@@ -57,10 +57,10 @@ struct queue_pair_ref {
   std::uint32_t channel_count = 0;
   std::uint32_t id = 0;
   // Pairs that serve the channels of a filesystem: see ring/block_requests.hpp.
-  std::uint32_t first_channel = 0;  ///< the channel of CID 0
-  std::uint32_t channel_step = 0;   ///< from the channel of a CID to that of the next
-  std::uint32_t backing = 0;        ///< number of the backing
-  std::uint32_t member = 0;         ///< of the backing
+  std::uint32_t place = 0;    ///< number of the pair, as of rpc::place_of_channel()
+  std::uint32_t places = 0;   ///< pairs of the member
+  std::uint32_t backing = 0;  ///< number of the backing
+  std::uint32_t member = 0;   ///< of the backing
   /// state_places in pinned memory. Failed: the controller has stopped, or reaches staging no more.
   state_place* ended = nullptr;
 };

@@ -93,8 +93,8 @@ std::size_t device_drives::pairs_of_each(nvme_host::volume const& volume) const 
   return each;
 }
 
-// Channel c has the CID c / pairs of pair c % pairs of each member. Pairs that not all members have
-// stay unused.
+// Channel c has the CID c / pairs of pair place_of_channel(c, pairs) of each member. Pairs that not
+// all members have stay unused.
 void device_drives::make_pairs(nvme_host::volume& volume) {
   auto const& drives = volume.drives();
   std::size_t const each = pairs_of_each(volume);
@@ -124,8 +124,8 @@ void device_drives::make_pairs(nvme_host::volume& volume) {
       ref.log2 = static_cast<std::uint32_t>(std::countr_zero(depth));
       ref.channel_count = depth - 1;
       ref.id = pair.id;
-      ref.first_channel = place++;
-      ref.channel_step = static_cast<std::uint32_t>(each);
+      ref.place = place++;
+      ref.places = static_cast<std::uint32_t>(each);
       ref.backing = place_.number;
       ref.member = static_cast<std::uint32_t>(at / each);
       ref.ended = &ended_[at / each * nvme::state_places];

@@ -8,6 +8,7 @@
 #include <gpufs/nvme/block_backing.hpp>
 #include <gpufs/nvme/queue_pair.hpp>
 #include <gpufs/nvme/replicas.hpp>
+#include <gpufs/rpc/channel_places.hpp>
 
 #include <cerrno>
 #include <cstdint>
@@ -16,10 +17,10 @@ namespace gpufs::ring {
 
 using namespace base;
 
-// A channel has a CID of its own on one pair of each member: pair number % pairs, CID number /
-// pairs, and above it the low bits of the sequence. It has one command at a time. A caller keeps
-// its channel until the answer, or leaves it in quarantine. So a pair never has more commands under
-// way than CIDs, and submitting waits for nothing (queue_pair.hpp has the argument).
+// A channel has a CID of its own on one pair of each member: pair rpc::place_of_channel(number),
+// CID number / pairs, and above it the low bits of the sequence. It has one command at a time. A
+// caller keeps its channel until the answer, or leaves it in quarantine. So a pair never has more
+// commands under way than CIDs, and submitting waits for nothing (queue_pair.hpp has the argument).
 //
 // Bytes arrive in the channel's staging piece. So waits, late answers and give-ups are those of
 // ring/channel.hpp. A command that cannot have all bytes reads fewer; callers then ask for the
@@ -123,7 +124,7 @@ struct channel_receiver {
 
   __device__ bool take(nvme::queue_pair_ref const& q, nvme::cqe const& e) const {
     std::uint32_t const slot = nvme::slot_of(q, nvme::cid_of(e));
-    std::uint64_t const number = q.first_channel + std::uint64_t{slot} * q.channel_step;
+    std::uint64_t const number = rpc::channel_of_place(q.place, slot, q.places);
     if (nvme::sq_id_of(e) != q.id || slot >= q.channel_count || number >= fs->link.shared.channels)
       return false;
     owed_command const owed = owed_to(*fs, static_cast<std::uint32_t>(number));
@@ -230,12 +231,14 @@ GPUFS_STAGE bool send_reads(fs_ref const* __restrict__ handle, std::uint8_t back
   nvme::queue_pair_ref const* pair = nullptr;
   nvme::sqe entry{};
   if (nvme::block_backing const* const b = usable_backing(fs, backing)) {
-    nvme::block_place const at = nvme::place_of(*b, offset, length, nvme::replica_for(*b, channel));
+    std::uint32_t const turn =
+        b->is_replicated ? rpc::place_of_channel(channel, b->member_count) : 0;
+    nvme::block_place const at = nvme::place_of(*b, offset, length, nvme::replica_for(*b, turn));
     nvme::block_member const& member = b->members[at.member];
     std::uint64_t const bytes = least(at.bytes, nvme::most_by_list(staging)) >> b->lba_shift
                                                                                     << b->lba_shift;
     if (bytes != 0) {
-      pair = member.pairs + channel % b->pairs;
+      pair = member.pairs + rpc::place_of_channel(channel, b->pairs);
       handle::block_command& command = fs.blocks.commands[channel];
       atomic_ref<std::uint64_t, scope::device>(command.pair)
           .store(reinterpret_cast<std::uint64_t>(pair), memory_order_relaxed);

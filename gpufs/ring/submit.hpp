@@ -4,6 +4,7 @@
 #include <gpufs/base/warp.hpp>
 #include <gpufs/device.hpp>
 #include <gpufs/fs_ref.hpp>
+#include <gpufs/rpc/channel_places.hpp>
 
 #include <cstdint>
 
@@ -43,7 +44,7 @@ template <carries Carries = carries::nothing>
 __device__ __forceinline__ void submit(fs_ref const& fs, rpc::request const& r) {
   unsigned const lane = lane_id();
   std::uint32_t const ring =
-      rpc::ring_of(r.channel, static_cast<std::uint32_t>(fs.link.shared.rings));
+      rpc::place_of_channel(r.channel, static_cast<std::uint32_t>(fs.link.shared.rings));
   std::uint64_t ticket = 0;
   if (lane == 0)
     ticket = atomic_ref<std::uint64_t, scope::device>(fs.link.tails[ring * handle::tail_stride])
@@ -67,7 +68,7 @@ __device__ __forceinline__ void submit(fs_ref const& fs, rpc::request const& r) 
 template <carries Carries = carries::nothing>
 __device__ __forceinline__ void submit_alone(fs_ref const& fs, rpc::request const& r) {
   std::uint32_t const ring =
-      rpc::ring_of(r.channel, static_cast<std::uint32_t>(fs.link.shared.rings));
+      rpc::place_of_channel(r.channel, static_cast<std::uint32_t>(fs.link.shared.rings));
   std::uint64_t const ticket =
       atomic_ref<std::uint64_t, scope::device>(fs.link.tails[ring * handle::tail_stride])
           .fetch_add(1, ticket_order);
@@ -90,7 +91,7 @@ __device__ __forceinline__ void submit_each(fs_ref const& fs, bool sends, rpc::r
   std::uint64_t at = 0;  // index of the slot
   if (sends) {
     std::uint32_t const ring =
-        rpc::ring_of(r.channel, static_cast<std::uint32_t>(fs.link.shared.rings));
+        rpc::place_of_channel(r.channel, static_cast<std::uint32_t>(fs.link.shared.rings));
     std::uint64_t const ticket =
         atomic_ref<std::uint64_t, scope::device>(fs.link.tails[ring * handle::tail_stride])
             .fetch_add(1, ticket_order);

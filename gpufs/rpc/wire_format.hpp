@@ -110,14 +110,6 @@ struct alignas(64) slot {
 };
 static_assert(sizeof(slot) == 64 && alignof(slot) == 64);
 
-/// Returns the ring, of `rings` rings, that takes the channel's requests. Channels at a distance of
-/// 1 or of `rings` use different rings, so any pattern of neighbouring callers spreads. Each ring
-/// serves at most ceil(channels / rings) channels.
-GPUFS_HOST_DEVICE inline std::uint32_t ring_of(std::uint32_t channel, std::uint32_t rings) {
-  std::uint32_t const turn = channel / rings;
-  return (channel + turn + turn / rings) % rings;
-}
-
 /// Returns the tag of a ticket in a ring of `slots` slots: 1..65535. Zeroed memory is an empty
 /// ring.
 GPUFS_HOST_DEVICE inline std::uint64_t lap_tag(std::uint64_t ticket, std::uint64_t slots) {

@@ -209,6 +209,8 @@ std::int32_t worker::finish_close(taken_request const& request) noexcept {
 
 std::int32_t worker::unlink(taken_request const& request) noexcept {
   if (!in_staging(request, request.length) || request.length >= PATH_MAX) return -EINVAL;
+  // The name may be another file's by now.
+  if (!still_awaited(completion_of(request), request.sequence)()) return -ETIMEDOUT;
   return registry_.unlink(
       {reinterpret_cast<char const*>(request.region().staging + request.staging), request.length});
 }

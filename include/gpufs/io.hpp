@@ -150,8 +150,8 @@ template <class Group>
 /// All threads of the group call.
 ///
 /// Returns 0, or
-///   -EINVAL a block file | an error of unlink(2) | -ENAMETOOLONG | -ETIMEDOUT no answer in time |
-///   -EIO daemon stopped
+///   -EINVAL a block file | an error of unlink(2) | -ENAMETOOLONG
+///   -ETIMEDOUT not done in time, and not later | -EIO daemon stopped
 template <class Group>
 [[nodiscard]] __device__ int gunlink(io_context<Group>& io, char const* path);
 

@@ -1,4 +1,6 @@
 // Several rings: the spread of channels over them, and answers to requests in each of them.
+#include <gpufs/rpc/channel_places.hpp>
+
 #include <host-daemon/serve/server.hpp>
 
 #include <test/daemon/harness.hpp>
@@ -52,9 +54,26 @@ TEST_CASE("rings: no ring serves more than its share of the channels, however ma
     std::vector<std::uint32_t> served(rings);
     for (std::uint32_t channel = 0; channel < 3 * rings * rings + 7; ++channel) {
       CAPTURE(channel);
-      auto const ring = rpc::ring_of(channel, rings);
+      auto const ring = rpc::place_of_channel(channel, rings);
       REQUIRE(ring < rings);
+      REQUIRE(rpc::channel_of_place(ring, channel / rings, rings) == channel);
       REQUIRE(++served[ring] <= (channel + rings) / rings);
+    }
+  }
+}
+
+// A warp begins to look for channels 32 behind the one before. So these are the distances if one
+// warp of each block asks, with blocks of 32 to 1024 threads.
+TEST_CASE("rings: callers whose channels lie at a regular distance spread over them") {
+  constexpr std::uint32_t first = 256, callers = 128;
+  for (std::uint32_t rings = 1; rings <= 32; ++rings) {
+    for (std::uint32_t distance = 32; distance <= 1024; distance += 32) {
+      CAPTURE(rings);
+      CAPTURE(distance);
+      std::vector<std::uint32_t> served(rings);
+      for (std::uint32_t i = 0; i < callers; ++i)
+        ++served[rpc::place_of_channel(first + i * distance, rings)];
+      CHECK(*std::max_element(served.begin(), served.end()) * rings <= 3.1 * callers);
     }
   }
 }
@@ -77,7 +96,7 @@ TEST_CASE("rings: one whose own thread is held up is served beside a ring that i
   server daemon{region, with_threads(1), &faults};
   std::vector<caller> callers;
   for (std::uint32_t channel = 0; channel < 2 * slots; ++channel)
-    callers.emplace_back(region, tickets[rpc::ring_of(channel, 2)], channel);
+    callers.emplace_back(region, tickets[rpc::place_of_channel(channel, 2)], channel);
   daemon.start();
   auto const fd = callers[0].open(folder / "a");
   REQUIRE(fd > 0);
@@ -89,7 +108,7 @@ TEST_CASE("rings: one whose own thread is held up is served beside a ring that i
     std::vector<std::uint32_t> posted;
     bool other = false;
     for (std::uint32_t channel = 1; channel < 2 * slots; ++channel) {
-      bool const is_full = rpc::ring_of(channel, 2) == full;
+      bool const is_full = rpc::place_of_channel(channel, 2) == full;
       if (!is_full && std::exchange(other, true)) continue;
       callers[channel].post_read(fd, is_full ? 100 : 200, 1);
       posted.push_back(channel);
@@ -124,7 +143,7 @@ TEST_CASE(
       std::vector<std::thread> callers;
       for (std::uint32_t channel = 0; channel < channels; ++channel) {
         callers.emplace_back([&, channel] {
-          caller c{region, tickets[rpc::ring_of(channel, std::uint32_t(rings))], channel};
+          caller c{region, tickets[rpc::place_of_channel(channel, std::uint32_t(rings))], channel};
           auto const fd = c.open(folder / "a");
           for (std::uint64_t i = 0; i < 50; ++i) {
             auto const offset = i * 1000 + channel;
@@ -152,7 +171,7 @@ TEST_CASE("rings: what waits in any ring when the daemon starts is answered") {
   server daemon{region, with_threads(1)};
   std::vector<caller> callers;
   for (std::uint32_t channel = 0; channel < rings * slots; ++channel) {
-    callers.emplace_back(region, tickets[rpc::ring_of(channel, rings)], channel);
+    callers.emplace_back(region, tickets[rpc::place_of_channel(channel, rings)], channel);
     callers.back().post({.op = rpc::operation::nop});
   }
   daemon.start();

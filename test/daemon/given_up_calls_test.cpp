@@ -1,5 +1,6 @@
 // Calls whose caller gives up. Of opens: what the daemon answers, as the caller may have seen that
-// the open had begun, and wait for the answer. Of syncs and closes: who is told of an error.
+// the open had begun, and wait for the answer. Of syncs and closes: who is told of an error. Of
+// unlinks: what is removed.
 #include <host-daemon/serve/server.hpp>
 
 #include <test/daemon/daemons.hpp>
@@ -127,6 +128,18 @@ TEST_CASE("given-up opens: a caller that waits nevertheless gets -ETIMEDOUT, and
     CHECK(g.open_files() == 0);
     CHECK(std::filesystem::file_size(g.path) == 1000);
   }
+}
+
+TEST_CASE("given-up unlinks: the name stays, which may be that of another file by now") {
+  giving_up g;
+  server daemon{g.memory.region, with(io_backend::automatic)};
+  daemon.start();
+  g.give_up();
+  CHECK(g.first.unlink(g.path) == -ETIMEDOUT);
+  CHECK(g.has_begun());
+  CHECK(std::filesystem::exists(g.path));
+  CHECK(g.first.unlink(g.path) == 0);
+  CHECK(!std::filesystem::exists(g.path));
 }
 
 TEST_CASE("given-up opens: a caller that gave up during the truncation gets the descriptor") {

@@ -168,6 +168,10 @@ class caller {
     post_open(path, flags);
     return wait();
   }
+  std::int32_t unlink(std::string_view path) {
+    std::memcpy(data(), path.data(), path.size());
+    return call({.op = rpc::operation::unlink, .length = path.size(), .staging = staging_});
+  }
   std::int32_t close(std::int32_t file) {
     return call({.op = rpc::operation::close, .file = file});
   }

@@ -2,6 +2,7 @@
 // of it: requests and their tags, paths, headers of write buffers, posted words, marks, records.
 // The daemon must read and write no memory but the region's, must end, and must answer all requests
 // that came in order.
+#include <gpufs/rpc/channel_places.hpp>
 #include <gpufs/rpc/wire_format.hpp>
 
 #include <host-daemon/serve/server.hpp>
@@ -130,7 +131,7 @@ class run {
     if (!wild) await_answer(d, q.channel);
     q.sequence = ++sequence_;
     if (!wild && !d.detached) d.pending[q.channel] = q.sequence;
-    auto const ring = d.region.rings == 1 ? 0 : rpc::ring_of(q.channel, 2);
+    auto const ring = d.region.rings == 1 ? 0 : rpc::place_of_channel(q.channel, 2);
     await_room(d);
     auto const ticket = d.tickets[ring]++;
     auto& slot = d.region.ring[ring * shared_memory::slots + ticket % shared_memory::slots];

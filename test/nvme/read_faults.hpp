@@ -26,6 +26,7 @@ struct read_faults : nvme_controller::fault_plan {
   std::mutex mutex;
   nvme_controller::fault what{};   // the mutex guards this
   unsigned left = 0;               // and this
+  std::uint64_t commands = 0;      // and this
   std::mt19937_64 random{seed()};  // and this
   std::atomic<bool> shuffles{false};
   std::atomic<bool> fail{false};
@@ -48,9 +49,14 @@ struct read_faults : nvme_controller::fault_plan {
     std::lock_guard const lock{mutex};
     return left;
   }
+  std::uint64_t seen_commands() {
+    std::lock_guard const lock{mutex};
+    return commands;
+  }
   nvme_controller::fault on_command(std::uint16_t, nvme::sqe const& entry) override {
     hangs.wait(true);
     std::lock_guard const lock{mutex};
+    ++commands;
     if (nvme::two_words(entry.dw[10], entry.dw[11]) >= lost_from)
       return {nvme_controller::fault::kind::lose, 0};
     if (left == 0 || nvme::opcode_of(entry) != std::uint32_t(nvme::opcode::read)) return {};
