@@ -1,4 +1,5 @@
 #include <gpufs/base/mix64.hpp>
+#include <gpufs/base/settled.hpp>
 #include <gpufs/device.hpp>
 #include <gpufs/nvme/queue_group.hpp>
 #include <gpufs/nvme/transfer.hpp>
@@ -51,6 +52,18 @@ __device__ std::int32_t read_blocks(selftest_plan const& plan, nvme::block_range
   return error;
 }
 
+/// Gives the two pages of a slot different words: reads that transfer nothing leave them so.
+__device__ void fill_slot(std::uint64_t volatile* words, std::uint64_t random) {
+  constexpr std::uint32_t page_words = nvme::page_bytes / 8;
+  for (std::uint32_t i = 0; i < page_words; ++i) {
+    std::uint64_t const word = base::mix64(random + i);
+    words[i] = word;
+    words[i + page_words] = ~word;
+  }
+  // Otherwise they may arrive behind the bytes of the reads.
+  base::settle(const_cast<std::uint64_t const&>(words[0]));
+}
+
 __global__ void selftest_kernel(selftest_plan plan, selftest_counts* out) {
   std::uint32_t const thread = blockIdx.x * blockDim.x + threadIdx.x;
   std::uint64_t const at = std::uint64_t{thread} * slot_bytes;
@@ -58,13 +71,14 @@ __global__ void selftest_kernel(selftest_plan plan, selftest_counts* out) {
   for (std::uint32_t round = 0; round < plan.rounds; ++round) {
     std::uint64_t const random = base::mix64(std::uint64_t{thread} << 32 | round);
     std::uint64_t const lba = random % (plan.blocks - page_blocks + 1);
+    auto* const words = reinterpret_cast<std::uint64_t volatile*>(plan.data + at);
+    fill_slot(words, random);
     std::int32_t error = read_blocks(plan, {lba, page_blocks}, plan.bus + at, out);
     for (std::uint32_t i = 0; i < page_blocks; ++i) {
       std::uint64_t const to = plan.bus + at + nvme::page_bytes + i * plan.lba_bytes;
       std::int32_t const came = read_blocks(plan, {lba + i, 1}, to, out);
       if (error == 0) error = came;
     }
-    auto const* const words = reinterpret_cast<std::uint64_t volatile*>(plan.data + at);
     bool same = true;
     for (std::uint32_t i = 0; i < nvme::page_bytes / 8; ++i)
       same = same && words[i] == words[i + nvme::page_bytes / 8];

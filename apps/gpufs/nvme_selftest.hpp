@@ -28,7 +28,8 @@ struct nvme_selftest_result {
 };
 
 /// Each thread reads random blocks twice: 4 KiB by one command, and the same blocks one by one. It
-/// compares the bytes. Nothing is written. Throws controller_error or device_error.
+/// compares the bytes, which differed before. Nothing is written. Throws controller_error or
+/// device_error.
 [[nodiscard]] nvme_selftest_result run_nvme_selftest(nvme_host::control_plane& plane,
                                                      nvme_host::namespace_identity const& blocks,
                                                      nvme_selftest_options const& o);

@@ -1,0 +1,66 @@
+// The reads of `gpufs nvme SPEC selftest`: what they must find of a controller that loses bytes.
+#include <apps/common/nvme_queues.hpp>
+#include <apps/gpufs/nvme_selftest.hpp>
+#include <test/nvme/pattern.hpp>
+
+#include <doctest/doctest.h>
+#include <nvme-controller/controller.hpp>
+#include <nvme-host/software.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+using namespace gpufs;
+
+namespace {
+
+/// Memory whose reads succeed, and leave the bytes of one length as they are.
+struct losing_disk final : nvme_controller::block_namespace {
+  nvme_controller::memory_namespace memory{1 << 20, 512};
+  std::uint64_t lost_bytes;
+
+  explicit losing_disk(std::uint64_t lost) : lost_bytes{lost} {
+    test::fill_pattern(memory.bytes(), 0);
+  }
+  [[nodiscard]] std::uint32_t lba_bytes() const override { return memory.lba_bytes(); }
+  [[nodiscard]] std::uint64_t blocks() const override { return memory.blocks(); }
+  std::uint16_t read(std::uint64_t offset, std::span<nvme_controller::segment const> to) override {
+    return to[0].bytes == lost_bytes ? nvme::status::success : memory.read(offset, to);
+  }
+  std::uint16_t write(std::uint64_t offset,
+                      std::span<nvme_controller::segment const> from) override {
+    return memory.write(offset, from);
+  }
+  std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t bytes) override {
+    return memory.write_zeroes(offset, bytes);
+  }
+  std::uint16_t flush() override { return memory.flush(); }
+};
+
+apps::nvme_selftest_result self_test(std::shared_ptr<nvme_controller::block_namespace> blocks) {
+  nvme_host::software_link link{{.namespaces = {std::move(blocks)}}, apps::kernel_memory()};
+  nvme_host::control_plane plane{link, {.memory = apps::kernel_memory()}};
+  plane.bring_up();
+  auto const seen =
+      apps::run_nvme_selftest(plane, plane.identify_namespace(1), {.blocks = 2, .rounds = 2});
+  CHECK(seen.failed == 0);
+  CHECK(seen.reads == 2 * 64 * 2 * 9);
+  return seen;
+}
+
+}  // namespace
+
+TEST_CASE("nvme self-test: reads whose bytes arrive do not differ") {
+  CHECK(self_test(std::make_shared<losing_disk>(0)).differing == 0);
+}
+
+TEST_CASE("nvme self-test: bytes that a controller says to have read, and has not, differ") {
+  constexpr std::uint64_t pages = 2 * 64 * 2;
+  CHECK(self_test(std::make_shared<losing_disk>(4096)).differing == pages);
+  CHECK(self_test(std::make_shared<losing_disk>(512)).differing == pages);
+  // Neither of the two ways transfers anything.
+  CHECK(self_test(std::make_shared<nvme_controller::null_namespace>(2048, 512)).differing == pages);
+}
