@@ -63,7 +63,7 @@ control_plane::control_plane(controller_link& link, control_options options)
 }
 
 control_plane::~control_plane() {
-  if (!up_) return;
+  if (!enabled_) return;
   try {
     shut_down();
   } catch (std::exception const&) {
@@ -96,15 +96,16 @@ void control_plane::bring_up() {
         "the machine"};
   admin_->install();
   link_.registers().store(reg::cc, reg::cc_enable | reg::cc_entry_sizes);
-  up_ = true;
+  enabled_ = true;
   if (!wait_ready(true))
     throw controller_error{
         "nvme: the controller does not start (CSTS.RDY stays 0 for CAP.TO); reset the device, "
         "or the machine"};
+  up_ = true;
 }
 
 bool control_plane::stop() noexcept {
-  up_ = false;
+  up_ = enabled_ = false;
   if (admin_ == std::nullopt) return false;
   link_.registers().store(reg::cc, 0);
   if (is_late_ && link_.is_stopping()) return false;
@@ -127,6 +128,7 @@ bool control_plane::stop() noexcept {
 }
 
 void control_plane::shut_down() {
+  check_up();
   while (!pairs_.empty()) delete_queue_pair(pairs_.begin()->first);
   register_file const registers = link_.registers();
   registers.store(reg::cc, reg::cc_enable | reg::cc_entry_sizes | reg::cc_shutdown_normal);
@@ -134,6 +136,9 @@ void control_plane::shut_down() {
   for (;;) {
     std::uint32_t const state = registers.load(reg::csts);
     if (state == reg::gone) throw controller_error{"nvme: the controller has left"};
+    if ((state & reg::csts_fatal) != 0)
+      throw controller_error{
+          "nvme: the controller failed as it shut down (CSTS.CFS), its cache may not be written"};
     if ((state & reg::csts_shutdown_mask) == reg::csts_shutdown_done) break;
     if (std::chrono::steady_clock::now() > end)
       throw controller_error{"nvme: the controller did not shut down in time"};
@@ -142,8 +147,12 @@ void control_plane::shut_down() {
   if (!stop()) throw controller_error{"nvme: CSTS.RDY did not become 0 after shutdown"};
 }
 
-nvme::cqe control_plane::admin(nvme::sqe const& command) {
+void control_plane::check_up() const {
   if (!up_) throw controller_error{"nvme: the controller is not up, call bring_up()"};
+}
+
+nvme::cqe control_plane::admin(nvme::sqe const& command) {
+  check_up();
   return admin_->call(command, options_.admin_timeout);
 }
 

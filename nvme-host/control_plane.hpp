@@ -52,7 +52,8 @@ class control_plane {
   /// `link` outlives this object. Refuses a controller that lacks the NVM command set, pages of
   /// 4 KiB, or queues of 32 entries.
   explicit control_plane(controller_link& link, control_options options = {});
-  /// As shut_down(), if it is up. Memory is leaked if the controller does not stop.
+  /// As shut_down() if it is up, as stop() if bring_up() failed. Memory is leaked if the controller
+  /// does not stop.
   ~control_plane();
   control_plane(control_plane const&) = delete;
   control_plane& operator=(control_plane const&) = delete;
@@ -73,7 +74,7 @@ class control_plane {
   /// Frees the memory of queue pairs that stop() has ended. No kernel uses them any more.
   void free_retired() { retired_.clear(); }
 
-  /// Deletes all queues, has the controller flush its cache, and disables it.
+  /// Deletes all queues, has the controller flush its cache, and disables it. It must be up.
   void shut_down();
 
   [[nodiscard]] controller_identity identify_controller();
@@ -107,6 +108,7 @@ class control_plane {
     queue_pair_memory view;
   };
 
+  void check_up() const;
   void create_queues(pair const& made);
   void expect(nvme::cqe const& answer, std::string const& what) const;
   [[nodiscard]] bool wait_ready(bool ready) const;
@@ -119,7 +121,8 @@ class control_plane {
   dma_memory page_;  // for answers of identify
   std::map<std::uint16_t, pair> pairs_;
   std::multimap<std::uint16_t, pair> retired_;
-  bool up_ = false;
+  bool enabled_ = false;  // CC.EN = 1 was stored
+  bool up_ = false;       // and CSTS.RDY followed
   bool is_late_ = false;
 };
 

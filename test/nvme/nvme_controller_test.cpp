@@ -286,6 +286,31 @@ TEST_CASE("nvme control: a controller that fails is reported, and works after a 
   CHECK(nvme::status_of(queue.call(s.transfer(nvme::opcode::read, 1, 5))) == 0);
 }
 
+TEST_CASE("nvme control: one that fails as it shuts down is an error, and nobody waits for it") {
+  auto const faults = std::make_shared<switched_faults>();
+  host::software_link link{{.namespaces = {small_disk()}, .faults = faults}};
+  host::control_plane plane{link, {.admin_timeout = std::chrono::hours{1}}};
+  plane.bring_up();
+  faults->fail = true;
+  wait_until([&] { return plane.failed(); }, "CSTS.CFS");
+  CHECK_THROWS_WITH_AS(plane.shut_down(), doctest::Contains("CSTS.CFS"), host::controller_error);
+}
+
+TEST_CASE("nvme control: a controller that never started is disabled at the end, not shut down") {
+  auto const faults = std::make_shared<switched_faults>();
+  faults->keep = true;
+  host::software_link link{{.namespaces = {small_disk()}, .faults = faults}};
+  {
+    host::control_plane plane{link, {.admin_timeout = std::chrono::hours{1}}};
+    CHECK_THROWS_WITH_AS(plane.shut_down(), doctest::Contains("is not up"), host::controller_error);
+    CHECK(link.registers().load(nvme::reg::cc) == 0);
+    CHECK_THROWS_WITH_AS(plane.bring_up(), doctest::Contains("does not start"),
+                         host::controller_error);
+    CHECK_THROWS_AS(plane.shut_down(), host::controller_error);
+  }
+  CHECK(link.registers().load(nvme::reg::cc) == 0);
+}
+
 TEST_CASE("nvme control: a controller that leaves is an error in every call, and nothing hangs") {
   auto const faults = std::make_shared<switched_faults>();
   scene s{small_disk(), faults};
