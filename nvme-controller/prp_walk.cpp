@@ -21,6 +21,7 @@ class list_reader {
     if (std::uint16_t const error = load(entry); error != status::success) return error;
     if (at_ % page_bytes != 0 || left == 1) return status::success;
     at_ = entry;  // the last one of its page
+    if (at_ % page_bytes != 0) return status::invalid_prp_offset;
     return load(entry);
   }
 

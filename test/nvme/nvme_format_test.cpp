@@ -195,6 +195,23 @@ TEST_CASE("nvme: PRP entries at every dword offset name the bytes of the piece")
   CHECK(memory.finds(nvme::most_piece_bytes - 4, 4));
 }
 
+TEST_CASE("nvme: only the first list may begin within a page") {
+  std::vector<std::uint64_t> lists(3 * 512, piece_bus);
+  std::vector<std::byte> piece(8 * 4096);
+  range_table const table{{piece_bus, piece.size(), piece.data()},
+                          {list_bus, 3 * 4096, reinterpret_cast<std::byte*>(lists.data())}};
+  auto const walk = [&](std::uint64_t next) {
+    lists[511] = next;
+    std::vector<segment> parts;
+    return walk_prps(table, {piece_bus, list_bus + 510 * 8}, 5 * 4096, parts);
+  };
+  CHECK(walk(list_bus + 4096) == status::success);
+  for (std::uint64_t const offset : {4u, 8u, 4088u}) {
+    CAPTURE(offset);
+    CHECK(walk(list_bus + 4096 + offset) == status::invalid_prp_offset);
+  }
+}
+
 TEST_CASE("nvme: a walk over PRP entries refuses what is not aligned or not mapped") {
   piece_memory memory;
   std::vector<segment> parts;
