@@ -13,8 +13,8 @@ using nvme::admin_opcode;
 
 namespace {
 
-constexpr unsigned most_events = 4;  // async event requests that are kept
 constexpr std::uint32_t contiguous = 1;
+constexpr std::uint16_t command_sequence_error = 0x00c;
 
 /// A queue's number in a map. It goes again unless it is kept, for instance as there is no memory.
 template <class Map>
@@ -55,6 +55,8 @@ void admin_commands::reset() {
   cqs_.clear();
   sqs_.clear();
   kept_events_ = 0;
+  granted_sqs_ = granted_cqs_ = most_queues;
+  was_asked_ = made_queues_ = false;
 }
 
 outcome admin_commands::execute(nvme::sqe const& entry) {
@@ -89,7 +91,7 @@ std::uint16_t admin_commands::check_place(queue_request const& asked, std::uint3
 
 std::uint16_t admin_commands::create_cq(nvme::sqe const& entry) {
   queue_request const asked{entry};
-  if (asked.id == 0 || asked.id > most_queues || cqs_.contains(asked.id))
+  if (asked.id == 0 || asked.id > granted_cqs_ || cqs_.contains(asked.id))
     return status::invalid_queue_id;
   std::byte* memory = nullptr;
   if (std::uint16_t const error = check_place(asked, sizeof(nvme::cqe), memory); error != 0)
@@ -99,6 +101,7 @@ std::uint16_t admin_commands::create_cq(nvme::sqe const& entry) {
     queues.add_cq({asked.id, asked.entries, memory});
   });
   name.keep();
+  made_queues_ = true;  // no submission queue comes before
   return status::success;
 }
 
@@ -106,7 +109,7 @@ std::uint16_t admin_commands::create_sq(nvme::sqe const& entry) {
   queue_request const asked{entry};
   auto const cq = static_cast<std::uint16_t>(asked.flags >> 16);
   if (!cqs_.contains(cq)) return status::invalid_cq;
-  if (asked.id == 0 || asked.id > most_queues || sqs_.contains(asked.id))
+  if (asked.id == 0 || asked.id > granted_sqs_ || sqs_.contains(asked.id))
     return status::invalid_queue_id;
   std::byte* memory = nullptr;
   if (std::uint16_t const error = check_place(asked, sizeof(nvme::sqe), memory); error != 0)
@@ -159,7 +162,7 @@ std::uint16_t admin_commands::identify(nvme::sqe const& entry) const {
   std::uint32_t const nsid = nvme::nsid_of(entry);
   identity_page page{};
   switch (static_cast<nvme::identify_kind>(entry.dw[10] & 0xff)) {
-    case nvme::identify_kind::controller: page = controller_identity(); break;
+    case nvme::identify_kind::controller: page = controller_identity(subsystem_); break;
     case nvme::identify_kind::name_space: {
       if (nsid == 0 || nsid > most_namespaces) return status::invalid_namespace;
       block_namespace const* const seen = io_.find(nsid);
@@ -191,15 +194,23 @@ std::uint16_t admin_commands::log_page(nvme::sqe const& entry) const {
   return give(entry, zeros.data(), dwords * 4);
 }
 
+// Both numbers count from 0. Once granted, they stay until a reset.
+std::uint16_t admin_commands::grant(std::uint32_t asked) {
+  if (made_queues_) return command_sequence_error;
+  std::uint32_t const sqs = (asked & 0xffff) + 1, cqs = (asked >> 16) + 1;
+  if (sqs > 0xffff || cqs > 0xffff) return status::invalid_field;
+  if (was_asked_) return status::success;
+  granted_sqs_ = std::min(sqs, most_queues);
+  granted_cqs_ = std::min(cqs, most_queues);
+  was_asked_ = true;
+  return status::success;
+}
+
 outcome admin_commands::feature(nvme::sqe const& entry, bool sets) {
   if ((entry.dw[10] & 0xff) != nvme::feature_queue_count) return outcome_of(status::invalid_field);
-  std::uint32_t sq = most_queues, cq = most_queues;
-  if (sets) {
-    sq = (entry.dw[11] & 0xffff) + 1;
-    cq = (entry.dw[11] >> 16) + 1;
-    if (sq > 0xffff || cq > 0xffff) return outcome_of(status::invalid_field);
-  }
-  return {.specific = (std::min(cq, most_queues) - 1) << 16 | (std::min(sq, most_queues) - 1)};
+  if (sets)
+    if (std::uint16_t const error = grant(entry.dw[11]); error != 0) return outcome_of(error);
+  return {.specific = (granted_cqs_ - 1) << 16 | (granted_sqs_ - 1)};
 }
 
 }  // namespace gpufs::nvme_controller

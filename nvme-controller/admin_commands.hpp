@@ -3,12 +3,14 @@
 
 #include <gpufs/nvme/format.hpp>
 
+#include <nvme-controller/identity.hpp>
 #include <nvme-controller/io_commands.hpp>
 #include <nvme-controller/io_thread.hpp>
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace gpufs::nvme_controller {
@@ -22,10 +24,12 @@ class admin_commands {
  public:
   admin_commands(io_commands const& io, io_threads const& threads, address_map const& memory,
                  std::uint32_t entries)
-      : io_{io}, threads_{threads}, memory_{memory}, entries_{entries} {}
+      : io_{io}, threads_{threads}, memory_{memory}, entries_{entries} {
+    reset();
+  }
 
   [[nodiscard]] outcome execute(nvme::sqe const& entry);
-  /// Forgets all queues and kept commands, after a reset.
+  /// Forgets all queues, kept commands and how many queues were granted, after a reset.
   void reset();
 
  private:
@@ -40,6 +44,7 @@ class admin_commands {
   [[nodiscard]] std::uint16_t identify(nvme::sqe const& entry) const;
   [[nodiscard]] std::uint16_t log_page(nvme::sqe const& entry) const;
   [[nodiscard]] outcome feature(nvme::sqe const& entry, bool sets);
+  [[nodiscard]] std::uint16_t grant(std::uint32_t asked);
   [[nodiscard]] std::uint16_t give(nvme::sqe const& entry, std::byte const* bytes,
                                    std::uint64_t count) const;
   [[nodiscard]] io_thread& thread_of(std::uint16_t cq) const {
@@ -53,6 +58,11 @@ class admin_commands {
   std::map<std::uint16_t, std::uint32_t> cqs_;  // id -> submission queues that use it
   std::map<std::uint16_t, std::uint16_t> sqs_;  // id -> its completion queue
   unsigned kept_events_ = 0;
+  std::uint32_t granted_sqs_;
+  std::uint32_t granted_cqs_;
+  bool was_asked_ = false;    // how many queues it grants, since the last reset
+  bool made_queues_ = false;  // since then, deleted ones count, too
+  std::string const subsystem_ = new_subsystem_name();
 };
 
 }  // namespace gpufs::nvme_controller

@@ -82,7 +82,8 @@ class control_plane {
   /// blocks.
   [[nodiscard]] namespace_identity identify_namespace(std::uint32_t nsid);
 
-  /// Asks for `wanted` queue pairs, 1..65534. Returns how many the controller grants.
+  /// Asks for `wanted` queue pairs, 1..65534. Returns how many of them the controller grants. Call
+  /// it once after bring_up(), and before queue pairs are made: a controller refuses it later.
   [[nodiscard]] std::uint32_t request_queues(std::uint32_t wanted);
 
   /// Makes queue pair `id` with `depth` entries, a power of two from 16 to most_depth().

@@ -40,7 +40,31 @@ TEST_CASE("conformance: queues are granted, and get features tells how many") {
   nvme::cqe const told = scene.plane.admin(
       nvme::make_admin(admin_opcode::get_features, 0, 0, {}, nvme::feature_queue_count));
   CHECK(nvme::status_of(told) == status::success);
-  CHECK((told.dw[0] & 0xffff) + 1 >= many);
+  std::uint32_t const sqs = (told.dw[0] & 0xffff) + 1, cqs = (told.dw[0] >> 16) + 1;
+  CHECK(sqs >= many);
+  // Numbers beyond are of no queue.
+  CHECK(scene.admin(admin_opcode::create_cq, sized(16, cqs + 1), contiguous, scene.piece.bus()) ==
+        status::invalid_queue_id);
+  CHECK(scene.admin(admin_opcode::create_cq, sized(16, 1), contiguous, scene.piece.bus()) ==
+        status::success);
+  CHECK(scene.admin(admin_opcode::create_sq, sized(16, sqs + 1), 1u << 16 | contiguous,
+                    scene.piece.bus() + 8192) == status::invalid_queue_id);
+}
+
+TEST_CASE("conformance: how many queues there are is asked before the first one is made") {
+  conformance_scene scene;
+  constexpr std::uint16_t command_sequence_error = 0x00c;
+  auto const ask = [&] {
+    return scene.admin(admin_opcode::set_features, nvme::feature_queue_count, 3u << 16 | 3);
+  };
+  CHECK(ask() == status::success);
+  static_cast<void>(scene.plane.create_queue_pair(1, 16));
+  CHECK(ask() == command_sequence_error);
+  scene.plane.delete_queue_pair(1);
+  CHECK(ask() == command_sequence_error);
+  CHECK(scene.plane.stop());
+  scene.plane.bring_up();
+  CHECK(ask() == status::success);
 }
 
 TEST_CASE("conformance: creation and deletion of queues refuse what is wrong") {

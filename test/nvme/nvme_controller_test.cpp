@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <memory>
 #include <random>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -234,6 +235,46 @@ TEST_CASE("nvme controller: event requests are kept, four of them, and logs are 
   nvme::cqe const abort = s.plane.admin(nvme::make_admin(nvme::admin_opcode::abort, 0, 0));
   CHECK(nvme::status_of(abort) == status::success);
   CHECK(abort.dw[0] == 1);
+}
+
+TEST_CASE("nvme controller: queues that were not granted cannot be made until a reset") {
+  scene s{small_disk()};
+  CHECK(s.plane.request_queues(3) == 3);
+  CHECK(s.plane.request_queues(4) == 3);
+  CHECK(s.plane.create_queue_pair(3, 16).id == 3);
+  CHECK_THROWS_WITH_AS(static_cast<void>(s.plane.create_queue_pair(4, 16)),
+                       "nvme: creation of completion queue 4: status 101h", host::command_error);
+  s.plane.bring_up();
+  CHECK(s.plane.create_queue_pair(4, 16).id == 4);  // nobody has asked
+  s.plane.bring_up();
+  CHECK(s.plane.request_queues(4) == 4);
+}
+
+TEST_CASE("nvme controller: identify has what NVMe 1.4 demands") {
+  auto const page_of = [](scene& s) {
+    host::dma_memory const page{s.link.memory(), host::anonymous_memory(), 4096};
+    auto const kind = static_cast<std::uint32_t>(nvme::identify_kind::controller);
+    auto const command =
+        nvme::make_admin(nvme::admin_opcode::identify, 0, 0, {page.bus(), 0}, kind);
+    REQUIRE(nvme::status_of(s.plane.admin(command)) == status::success);
+    return std::vector<unsigned char>(reinterpret_cast<unsigned char*>(page.data()),
+                                      reinterpret_cast<unsigned char*>(page.data()) + 4096);
+  };
+  auto const name_in = [](std::vector<unsigned char> const& page) {
+    return std::string{reinterpret_cast<char const*>(page.data() + 768)};
+  };
+  scene s{small_disk()};
+  auto const page = page_of(s);
+  CHECK(page[111] == 1);  // CNTRLTYPE: an I/O controller
+  CHECK(page[259] == 3);  // AERL: four event requests
+  std::string const prefix = "nqn.2014-08.org.nvmexpress:uuid:";
+  std::string const name = name_in(page);
+  CHECK(name.starts_with(prefix));
+  CHECK(name.size() == prefix.size() + 36);
+  CHECK(name[prefix.size() + 14] == '4');
+  CHECK(name_in(page_of(s)) == name);
+  scene other{small_disk()};
+  CHECK(name_in(page_of(other)) != name);
 }
 
 TEST_CASE("nvme controller: doorbell values beyond the queue are counted and do no harm") {
