@@ -52,16 +52,21 @@ void kept_flushes::run() {
   }
 }
 
+// One by one: if the receiver finds no memory for an answer, those behind it stay.
 bool kept_flushes::collect(receiver const& to) {
-  if (count_ == 0) return false;
-  std::list<job> ended;
-  {
-    std::lock_guard const lock{mutex_};
-    ended.swap(ended_);
+  bool any = false;
+  while (count_ > 0) {
+    std::list<job> first;
+    {
+      std::lock_guard const lock{mutex_};
+      if (ended_.empty()) break;
+      first.splice(first.end(), ended_, ended_.begin());
+    }
+    any = true;
+    --count_;
+    to(first.front().of, first.front().status);
   }
-  count_ -= ended.size();
-  for (job const& each : ended) to(each.of, each.status);
-  return !ended.empty();
+  return any;
 }
 
 void kept_flushes::finish(receiver const& to) {

@@ -37,7 +37,8 @@ class kept_flushes {
   /// flushes by itself.
   [[nodiscard]] bool start(block_namespace& blocks, command const& of);
 
-  /// Hands out what has ended. Never waits. Returns whether something has ended.
+  /// Hands out what has ended. Never waits. Returns whether something has ended. A command for
+  /// which `to` throws gets no answer. The others come with the next call.
   bool collect(receiver const& to);
   /// Waits until all flushes have ended, and hands them out.
   void finish(receiver const& to);

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 #include <nvme-controller/address_map.hpp>
+#include <nvme-controller/kept_flushes.hpp>
 #include <nvme-host/drive_counters.hpp>
 
 #include <algorithm>
@@ -151,6 +152,33 @@ TEST_CASE("no memory: threads of the controller answer, or their driver resets i
     wait_until([&] { return s.write(what, 0) == std::int64_t(what.size()); }, "a write");
     wait_until([&] { return s.read(0, what.size()) == what; }, "right bytes");
   }
+}
+
+TEST_CASE("no memory: a flush without an answer takes no others with it") {
+  using nvme_controller::kept_flushes;
+  nvme_controller::memory_namespace quick{4096, 512};
+  hanging_disk slow{std::make_shared<nvme_controller::memory_namespace>(4096, 512)};
+  struct release_at_end {
+    hanging_disk& disk;
+    ~release_at_end() { disk.release(); }
+  };
+  kept_flushes flushes;
+  release_at_end const guard{slow};
+  slow.hangs = true;
+  for (std::uint16_t cid : {1, 2, 3}) REQUIRE(flushes.start(quick, {1, cid}));
+  REQUIRE(flushes.start(slow, {1, 4}));
+  wait_until([&] { return slow.hanging != 0; }, "the last flush");  // the others have ended
+  std::vector<std::uint16_t> answered;
+  kept_flushes::receiver const to = [&](kept_flushes::command const& of, std::uint16_t) {
+    answered.push_back(of.cid);
+  };
+  CHECK(without_memory(0, [&] { flushes.collect(to); }));
+  CHECK(flushes.count() == 3);
+  CHECK(flushes.collect(to));
+  slow.release();
+  flushes.finish(to);
+  CHECK(answered == std::vector<std::uint16_t>{2, 3, 4});
+  CHECK(flushes.count() == 0);
 }
 
 TEST_CASE("no memory: the status of a file with a long name needs none") {
