@@ -11,6 +11,7 @@ function(gpufs_add_nvme_guest)
   add_executable(nvme_guest)
   gpufs_add_sources(nvme_guest ${nvme_conformance_sources}
     ${PROJECT_SOURCE_DIR}/test/nvme/vfio_drive.cpp
+    ${PROJECT_SOURCE_DIR}/test/nvme/vfio_link_cases.cpp
     ${PROJECT_SOURCE_DIR}/test/nvme/queue_cases.cu
     ${PROJECT_SOURCE_DIR}/test/nvme/vfio_file_cases.cu)
   gpufs_set_up_program(nvme_guest)

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -25,6 +26,19 @@ int open_or_fail(std::string const& path, std::string const& remedy) {
   int const fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) fail(errno, path + ": " + remedy);
   return fd;
+}
+
+int open_group(std::string const& group, std::string const& device) {
+  std::string const path = "/dev/vfio/" + group;
+  int const fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd >= 0) return fd;
+  int const error = errno;
+  fail(error,
+       path + (error == EBUSY
+                   ? ": the IOMMU group of " + device +
+                         " is open already: name each drive once, end other users of it; "
+                         "drives of one group cannot be used together"
+                   : ": bind " + device + " to vfio-pci, and allow this user to open the group"));
 }
 
 /// The addresses that the IOMMU takes. An older kernel does not tell: then 39 bits, which all take.
@@ -81,6 +95,13 @@ std::uint64_t vfio_space::map(std::byte* memory, std::uint64_t bytes) {
   std::lock_guard const lock{mutex_};
   std::uint64_t const bus = addresses_.take(bytes);
   if (bus == 0) fail(ENOSPC, "no addresses of the IOMMU are left, use less memory");
+  // Before the system call: nobody could take back a mapping that is not noted here.
+  try {
+    mapped_[memory] = bus;
+  } catch (std::bad_alloc const&) {
+    addresses_.give_back(bus);
+    throw;
+  }
   ::vfio_iommu_type1_dma_map map{};
   map.argsz = sizeof map;
   map.flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE;
@@ -89,12 +110,12 @@ std::uint64_t vfio_space::map(std::byte* memory, std::uint64_t bytes) {
   map.size = bytes;
   if (::ioctl(container_, VFIO_IOMMU_MAP_DMA, &map) != 0) {
     int const error = errno;
+    mapped_.erase(memory);
     addresses_.give_back(bus);
     fail(error, error == ENOMEM
                     ? "memory cannot be locked for the drive, raise RLIMIT_MEMLOCK (ulimit -l)"
                     : "memory cannot be mapped for the drive");
   }
-  mapped_[memory] = bus;
   return bus;
 }
 
@@ -114,7 +135,7 @@ void vfio_space::unmap(std::byte* memory, std::uint64_t bytes) noexcept {
 vfio_link::vfio_link(std::string const& device) {
   open_device(device);
   map_registers(device);
-  enable_bus_master(device);
+  set_command_register(device);
   space_ = std::make_unique<vfio_space>(container_.get());
 }
 
@@ -130,9 +151,7 @@ void vfio_link::open_device(std::string const& device) {
   if (::ioctl(container_.get(), VFIO_GET_API_VERSION) != VFIO_API_VERSION ||
       ::ioctl(container_.get(), VFIO_CHECK_EXTENSION, VFIO_TYPE1_IOMMU) != 1)
     fail(ENOTSUP, "vfio has no IOMMU of type 1 here");
-  group_ = owned_fd{
-      open_or_fail("/dev/vfio/" + group,
-                   "bind " + device + " to vfio-pci, and allow this user to open the group")};
+  group_ = owned_fd{open_group(group, device)};
   ::vfio_group_status status{};
   status.argsz = sizeof status;
   if (::ioctl(group_.get(), VFIO_GROUP_GET_STATUS, &status) != 0 ||
@@ -161,9 +180,12 @@ void vfio_link::map_registers(std::string const& device) {
   registers_ = mapped_registers{base, region.size};
 }
 
-void vfio_link::enable_bus_master(std::string const& device) const {
+// Legacy interrupts go off: nobody handles them, and the line of one that stays asserted is
+// switched off by the system, also for other devices that share it.
+void vfio_link::set_command_register(std::string const& device) const {
   constexpr std::uint64_t command = 4;  // register of the configuration space
   constexpr std::uint16_t memory_and_master = 2 | 4;
+  constexpr std::uint16_t no_legacy_interrupts = 0x400;
   ::vfio_region_info region{};
   region.argsz = sizeof region;
   region.index = VFIO_PCI_CONFIG_REGION_INDEX;
@@ -171,7 +193,7 @@ void vfio_link::enable_bus_master(std::string const& device) const {
   if (::ioctl(device_.get(), VFIO_DEVICE_GET_REGION_INFO, &region) != 0 ||
       ::pread(device_.get(), &word, 2, static_cast<::off_t>(region.offset + command)) != 2)
     fail(errno, device + ": its configuration space cannot be read");
-  word |= memory_and_master;
+  word |= memory_and_master | no_legacy_interrupts;
   if (::pwrite(device_.get(), &word, 2, static_cast<::off_t>(region.offset + command)) != 2)
     fail(errno, device + ": bus mastering cannot be switched on");
 }

@@ -93,7 +93,7 @@ class vfio_link final : public controller_link {
  private:
   void open_device(std::string const& device);
   void map_registers(std::string const& device);
-  void enable_bus_master(std::string const& device) const;
+  void set_command_register(std::string const& device) const;
 
   owned_fd container_;
   owned_fd group_;

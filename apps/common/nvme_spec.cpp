@@ -28,6 +28,13 @@ std::vector<std::string> split(std::string_view list) {
   }
 }
 
+/// The first member that is named again, or "".
+std::string named_twice(std::vector<std::string> const& members) {
+  for (auto at = members.begin(); at != members.end(); ++at)
+    if (std::find(at + 1, members.end(), *at) != members.end()) return *at;
+  return "";
+}
+
 }  // namespace
 
 bool is_nvme_spec(std::string_view text) { return text.starts_with(prefix); }
@@ -49,8 +56,11 @@ nvme_spec parse_nvme_spec(std::string_view text) {
   if (std::ranges::find(members, "") != members.end()) throw wrong("has a member without a name");
   if (kind == "soft" || kind == "direct")
     return {nvme_spec::kinds::software, 0, std::move(members), kind == "direct"};
-  if (kind == "vfio" || kind == "relay")
+  if (kind == "vfio" || kind == "relay") {
+    if (auto const twice = named_twice(members); !twice.empty())
+      throw wrong(fmt::format("names the drive {} twice", twice));
     return {nvme_spec::kinds::vfio, 0, std::move(members), false, kind == "relay"};
+  }
   throw wrong("has another kind");
 }
 

@@ -185,6 +185,9 @@ std::shared_ptr<block_file> make_block_file(std::string const& name, nvme::vfio_
   check_stripe(name, o.stripe, settings);
   if (o.devices.empty() || o.devices.size() > most_members)
     refuse(name, fmt::format("{} devices, 1 to {} are possible", o.devices.size(), most_members));
+  for (auto at = o.devices.begin(); at != o.devices.end(); ++at)
+    if (std::find(at + 1, o.devices.end(), *at) != o.devices.end())
+      refuse(name, fmt::format("device {} is named twice, name each drive once", *at));
   if (o.nsid == 0 || o.nsid == nvme_controller::every_namespace)
     refuse(name, fmt::format("nsid={}: must be from 1 to {}, the number of a namespace", o.nsid,
                              nvme_controller::every_namespace - 1));

@@ -220,6 +220,11 @@ TEST_CASE("block file calls: drives are refused with what is missing") {
   } catch (std::runtime_error const& e) {
     CHECK(std::string(e.what()).find("nvme:d: member ffff:ff:1f.7") != std::string::npos);
   }
+  o.devices = {"ffff:ff:1f.7", "ffff:ff:1f.6", "ffff:ff:1f.7"};
+  CHECK_THROWS_WITH_AS(fs.attach("d", o),
+                       "nvme:d: device ffff:ff:1f.7 is named twice, name each drive once",
+                       std::invalid_argument);
+  o.devices = {"ffff:ff:1f.7"};
   for (std::uint32_t const nsid : {0u, 0xffffffffu}) {
     o.nsid = nsid;
     std::string const wanted = "nvme:d: nsid=" + std::to_string(nsid) + ": must be from 1";

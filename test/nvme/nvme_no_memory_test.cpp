@@ -10,11 +10,13 @@
 #include <nvme-controller/address_map.hpp>
 #include <nvme-controller/kept_flushes.hpp>
 #include <nvme-host/drive_counters.hpp>
+#include <nvme-host/vfio.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -25,7 +27,11 @@
 #include <thread>
 #include <vector>
 
+#include <linux/vfio.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 using namespace gpufs;
 using namespace gpufs::test;
@@ -69,6 +75,23 @@ bool without_memory(long which, Call const& call) {
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+/// The descriptor of a container of vfio that maps all memory.
+constexpr int fake_container = 1'000'000;
+static int mapped_for_drive = 0;
+
+extern "C" int ioctl(int fd, unsigned long request, ...) noexcept {
+  std::va_list rest;
+  va_start(rest, request);
+  void* const argument = va_arg(rest, void*);
+  va_end(rest);
+  if (fd != fake_container) return static_cast<int>(::syscall(SYS_ioctl, fd, request, argument));
+  if (request == VFIO_IOMMU_MAP_DMA) ++mapped_for_drive;
+  if (request == VFIO_IOMMU_UNMAP_DMA) --mapped_for_drive;
+  if (request == VFIO_IOMMU_MAP_DMA || request == VFIO_IOMMU_UNMAP_DMA) return 0;
+  errno = ENOTTY;
+  return -1;
+}
 
 TEST_CASE("no memory: a status that cannot be counted is no exception") {
   nvme_host::drive_counters counters;
@@ -152,6 +175,23 @@ TEST_CASE("no memory: threads of the controller answer, or their driver resets i
     wait_until([&] { return s.write(what, 0) == std::int64_t(what.size()); }, "a write");
     wait_until([&] { return s.read(0, what.size()) == what; }, "right bytes");
   }
+}
+
+TEST_CASE("no memory: memory that a drive could reach is taken back, or was never mapped") {
+  nvme_host::vfio_space space{fake_container};
+  std::byte memory[1];
+  for (long which = 0;; ++which) {
+    CAPTURE(which);
+    std::uint64_t bus = 0;
+    bool const failed = without_memory(which, [&] { bus = space.map(memory, 4096); });
+    CHECK(mapped_for_drive == (failed ? 0 : 1));
+    if (failed) continue;
+    CHECK(which > 1);
+    CHECK(bus == 65536);  // those that failed have given their addresses back
+    break;
+  }
+  space.unmap(memory, 4096);
+  CHECK(mapped_for_drive == 0);
 }
 
 TEST_CASE("no memory: a flush without an answer takes no others with it") {

@@ -26,6 +26,7 @@ says 2 "soft:PATH, direct:PATH, vfio:ADDRESS or relay:ADDRESS is allowed" disk:4
 says 2 "nothing follows the kind" mem: identify
 says 2 "nvme:mem" mem:1 identify
 says 2 "drives one controller" "soft:$folder/disk,$folder/disk" identify
+says 2 "names the drive 0000:ff:1f.7 twice" vfio:0000:ff:1f.7,0000:ff:1f.7 identify
 says 2 "identify or selftest is" mem:4M format
 says 2 "is empty" "soft:$folder/empty" identify
 says 2 "--threads" mem:4M identify --threads 0
@@ -88,5 +89,7 @@ refuses "at least page_size=1048576" --file "nvme:soft:$folder/a,$folder/b" --pa
   --cache-size 64M --prefetch-size 0
 refuses "is not one file" --file nvme:mem:4M --cold
 refuses "0000:ff:1f.7" --file nvme:vfio:0000:ff:1f.7
+refuses "names the drive 0000:ff:1f.7 twice" \
+  --file nvme:relay:0000:ff:1f.7,0000:ff:1f.6,0000:ff:1f.7
 refuses "0000:ff:1f.7" --file nvme:relay:0000:ff:1f.7
 conclude
