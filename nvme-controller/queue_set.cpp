@@ -82,7 +82,7 @@ bool queue_set::take(submission_queue& queue) {
   std::uint32_t const tail = registers_.load(nvme::sq_doorbell(queue.place.id, stride));
   if (tail == queue.head || tail == queue.missed) return false;
   if (tail >= queue.place.entries) {
-    if (tail != queue.missed) count(counters_.bad_doorbells);
+    count(counters_.bad_doorbells);
     queue.missed = tail;
     return false;
   }
@@ -90,7 +90,7 @@ bool queue_set::take(submission_queue& queue) {
     queue.missed = tail;
     return false;
   }
-  queue.missed = no_tail;
+  queue.missed.reset();
   for (unsigned taken = 0; queue.head != tail && taken < most_taken; ++taken) {
     // A copy of the object: ThreadSanitizer sees no memcpy of a known size.
     nvme::sqe const entry = reinterpret_cast<nvme::sqe const*>(queue.place.memory)[queue.head];
@@ -129,12 +129,14 @@ void queue_set::answer(std::uint16_t sq, std::uint16_t cid, outcome const& resul
     queue->cq->ready.push_back({sq, cid, result});
 }
 
-std::uint32_t queue_set::room(completion_queue const& queue) const {
+std::uint32_t queue_set::room(completion_queue& queue) {
   std::uint32_t const head = registers_.load(nvme::cq_doorbell(queue.place.id, stride));
   if (head >= queue.place.entries) {
-    count(counters_.bad_doorbells);
+    if (head != queue.bad_head) count(counters_.bad_doorbells);
+    queue.bad_head = head;
     return 0;
   }
+  queue.bad_head.reset();
   std::uint32_t const used = (queue.tail + queue.place.entries - head) % queue.place.entries;
   return queue.place.entries - 1 - used;
 }

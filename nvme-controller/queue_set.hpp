@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace gpufs::nvme_controller {
@@ -69,8 +70,6 @@ class queue_set {
   void answer(std::uint16_t sq, std::uint16_t cid, outcome const& result);
 
  private:
-  static constexpr std::uint32_t no_tail = 0xffffffffu;
-
   struct finished {
     std::uint16_t sq;
     std::uint16_t cid;
@@ -80,13 +79,14 @@ class queue_set {
     queue_place place;
     std::uint32_t tail = 0;
     std::uint32_t phase = 1;
-    std::deque<finished> ready;  // executed, not posted
+    std::optional<std::uint32_t> bad_head{};  // value of the doorbell that was counted
+    std::deque<finished> ready;               // executed, not posted
   };
   struct submission_queue {
     queue_place place;
     completion_queue* cq;
     std::uint32_t head = 0;
-    std::uint32_t missed = no_tail;  // value of the doorbell that was lost
+    std::optional<std::uint32_t> missed{};  // value of the doorbell that was lost, or is bad
   };
 
   [[nodiscard]] completion_queue* find_cq(std::uint16_t id) const;
@@ -97,7 +97,7 @@ class queue_set {
   bool post(completion_queue& queue, bool all);
   void post_one(completion_queue& queue, finished const& done);
   [[nodiscard]] static std::size_t count_due(completion_queue const& queue);
-  [[nodiscard]] std::uint32_t room(completion_queue const& queue) const;
+  [[nodiscard]] std::uint32_t room(completion_queue& queue);
 
   register_view registers_;
   fault_plan& faults_;

@@ -289,6 +289,36 @@ TEST_CASE("nvme controller: doorbell values beyond the queue are counted and do 
   CHECK_FALSE(s.plane.failed());
 }
 
+TEST_CASE("nvme controller: a bad doorbell is counted once, however often it is looked at") {
+  scene s{small_disk()};
+  auto const& pair = s.plane.create_queue_pair(1, 16);
+  plain_queue queue{pair}, other{s.plane.create_queue_pair(2, 16)};
+  auto const& counters = s.link.controller().counters();
+  std::atomic_ref<std::uint32_t> const head{*pair.cq_doorbell};
+  // The thread looks at both queues in each pass.
+  auto const several_passes = [&] {
+    for (std::uint16_t i = 0; i < 10; ++i)
+      CHECK(nvme::status_of(other.call(s.transfer(nvme::opcode::read, i, 5))) == 0);
+  };
+  head.store(32);
+  queue.push(s.transfer(nvme::opcode::read, 1, 5));
+  queue.ring();
+  wait_until([&] { return counters.bad_doorbells > 0; }, "the doorbell is seen");
+  several_passes();
+  CHECK(counters.bad_doorbells.load() == 1);
+  CHECK_FALSE(queue.poll().has_value());
+  head.store(0xffffffff);
+  wait_until([&] { return counters.bad_doorbells > 1; }, "the other value is seen");
+  several_passes();
+  CHECK(counters.bad_doorbells.load() == 2);
+  head.store(0);
+  CHECK(nvme::status_of(queue.wait()) == 0);
+  std::atomic_ref<std::uint32_t>{*pair.sq_doorbell}.store(0xffffffff);
+  wait_until([&] { return counters.bad_doorbells > 2; }, "the tail is seen");
+  several_passes();
+  CHECK(counters.bad_doorbells.load() == 3);
+}
+
 TEST_CASE("nvme controller: bad settings at CC.EN = 1 are a fatal error, and a reset ends it") {
   scene s{small_disk()};
   REQUIRE(s.plane.stop());
