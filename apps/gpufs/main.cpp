@@ -218,7 +218,10 @@ int main(int argc, char** argv) {
       return 0;
     }
     if (trace_command.parsed()) return run_trace(trace);
-    if (nvme_command.parsed()) return run_nvme(drive);
+    if (nvme_command.parsed()) {
+      drive.threads_given = nvme_command.get_option("--threads")->count() != 0;
+      return run_nvme(drive);
+    }
     if (tune_command.parsed()) {
       require_fitting(tune_command, mapping_tuning);
       auto const is_given = [&](auto const& s) {

@@ -52,11 +52,15 @@ int run_nvme(nvme_options const& o) {
     throw usage_error(fmt::format("{}: is no action, identify or selftest is", o.action));
   check_option("--threads", o.threads, 1, 64);
   nvme_spec const spec = parse_nvme_spec(o.spec);
+  if (spec.kind == nvme_spec::kinds::vfio && o.threads_given)
+    throw usage_error(fmt::format("--threads={}: is of software controllers, and {} is a drive",
+                                  o.threads, o.spec));
   if (spec.kind == nvme_spec::kinds::vfio && !spec.relay && o.action == "selftest" &&
       current_device().kind != "emulated")
     throw usage_error(fmt::format(
         "{}: a GPU does not reach the drive's doorbells, name it relay:ADDRESS", o.spec));
-  auto const link = open_controller(spec, static_cast<unsigned>(o.threads), kernel_memory());
+  auto const link = open_controller(spec, static_cast<unsigned>(o.threads), kernel_memory(),
+                                    o.action == "selftest");
   nvme_host::control_plane plane{*link, {.memory = kernel_memory()}};
   plane.bring_up();
   auto const blocks = plane.identify_namespace(1);

@@ -19,7 +19,17 @@ namespace gpufs::apps {
 
 namespace {
 
-std::shared_ptr<nvme_controller::block_namespace> open_blocks(nvme_spec const& spec) {
+// To fill more would end this process, or others.
+void check_memory(std::uint64_t bytes) {
+  auto const pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
+  if (pages <= 0 || page <= 0) return;
+  std::uint64_t const host = static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page);
+  if (bytes > host)
+    throw usage_error(fmt::format("nvme:mem={}: must be at most {}, the memory of this machine",
+                                  format_size(bytes), format_size(host)));
+}
+
+std::shared_ptr<nvme_controller::block_namespace> open_blocks(nvme_spec const& spec, bool filled) {
   if (spec.kind == nvme_spec::kinds::software) {
     try {
       using file = nvme_controller::file_namespace;
@@ -29,7 +39,9 @@ std::shared_ptr<nvme_controller::block_namespace> open_blocks(nvme_spec const& s
       throw usage_error(e.what());
     }
   }
+  check_memory(spec.bytes);
   auto made = std::make_shared<nvme_controller::memory_namespace>(spec.bytes, 512);
+  if (!filled) return made;
   auto const bytes = made->bytes();
   for (std::size_t at = 0; at < bytes.size(); at += 8) {
     std::uint64_t const word = base::mix64(at);
@@ -40,15 +52,17 @@ std::shared_ptr<nvme_controller::block_namespace> open_blocks(nvme_spec const& s
 
 }  // namespace
 
-std::unique_ptr<nvme_host::controller_link> open_controller(
-    nvme_spec const& spec, unsigned threads, nvme_host::memory_source const& memory) {
+std::unique_ptr<nvme_host::controller_link> open_controller(nvme_spec const& spec, unsigned threads,
+                                                            nvme_host::memory_source const& memory,
+                                                            bool filled) {
   if (spec.members.size() > 1)
     throw usage_error(
         fmt::format("{} members: gpufs nvme drives one controller", spec.members.size()));
   if (spec.kind == nvme_spec::kinds::vfio)
     return std::make_unique<nvme_host::vfio_link>(spec.members[0]);
   return std::make_unique<nvme_host::software_link>(
-      nvme_controller::controller_options{.namespaces = {open_blocks(spec)}, .threads = threads},
+      nvme_controller::controller_options{.namespaces = {open_blocks(spec, filled)},
+                                          .threads = threads},
       memory);
 }
 

@@ -1,5 +1,7 @@
 // The reads of `gpufs nvme SPEC selftest`: what they must find of a controller that loses bytes.
+// And the memory that `gpufs nvme mem:SIZE` takes.
 #include <apps/common/nvme_queues.hpp>
+#include <apps/gpufs/nvme_controllers.hpp>
 #include <apps/gpufs/nvme_selftest.hpp>
 #include <test/nvme/pattern.hpp>
 
@@ -9,9 +11,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <span>
 #include <utility>
+
+#include <unistd.h>
 
 using namespace gpufs;
 
@@ -63,4 +68,29 @@ TEST_CASE("nvme self-test: bytes that a controller says to have read, and has no
   CHECK(self_test(std::make_shared<losing_disk>(512)).differing == pages);
   // Neither of the two ways transfers anything.
   CHECK(self_test(std::make_shared<nvme_controller::null_namespace>(2048, 512)).differing == pages);
+}
+
+namespace {
+
+/// Bytes of memory that this process has.
+std::uint64_t resident() {
+  std::uint64_t size = 0, pages = 0;
+  std::ifstream{"/proc/self/statm"} >> size >> pages;
+  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+TEST_CASE("nvme controllers: memory is touched only if it is to be filled") {
+  constexpr std::uint64_t bytes = 256 << 20;
+  auto const before = resident();
+  auto const link = apps::open_controller({apps::nvme_spec::kinds::memory, bytes, {}}, 1,
+                                          apps::kernel_memory(), false);
+  nvme_host::control_plane plane{*link, {.memory = apps::kernel_memory()}};
+  plane.bring_up();
+  CHECK(plane.identify_namespace(1).blocks == bytes / 512);
+  CHECK(resident() < before + bytes / 2);
+  auto const filled = apps::open_controller({apps::nvme_spec::kinds::memory, bytes, {}}, 1,
+                                            apps::kernel_memory(), true);
+  CHECK(resident() >= before + bytes);
 }

@@ -32,6 +32,15 @@ says 2 "is empty" "soft:$folder/empty" identify
 says 2 "--threads" mem:4M identify --threads 0
 says 2 "--threads=-1: must be from 1 to 64" mem:4M identify --threads -1
 says 2 "gpufs: --threads=two: must be a whole number" mem:4M identify --threads two
+says 2 "--threads=3: is of software controllers, and vfio:0000:ff:1f.7 is a drive" \
+  vfio:0000:ff:1f.7 identify --threads 3
+# One page more than there is.
+more=$(($(getconf _PHYS_PAGES) + 1)) page=$(getconf PAGESIZE)
+if [ $((more * page)) -le $((1 << 40)) ]; then
+  for action in identify selftest; do
+    says 2 "the memory of this machine" mem:$((more * page)) $action
+  done
+fi
 says 1 "cannot be opened" "soft:$folder/none" identify
 says 1 "lspci" vfio:0000:ff:1f.7 identify
 says 1 "lspci" relay:0000:ff:1f.7 identify
