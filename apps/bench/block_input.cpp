@@ -33,10 +33,22 @@ std::vector<host_file> open_members(std::vector<std::string> const& paths) {
   return all;
 }
 
+/// Bytes of a member's blocks, as its controller has them: the last one is filled up with zeros.
+std::uint64_t bytes_of_blocks(host_file const& member) {
+  constexpr std::uint64_t block = nvme::software_options{}.lba;
+  return (member.size() + block - 1) / block * block;
+}
+
+void read_blocks(host_file const& member, std::byte* to, std::uint64_t count, std::uint64_t at) {
+  std::uint64_t const there = at < member.size() ? std::min(count, member.size() - at) : 0;
+  if (there != 0) member.read(to, there, at);
+  std::fill(to + there, to + count, std::byte{0});
+}
+
 std::unique_ptr<temp_file> copy_of_members(nvme_spec const& spec, std::string const& folder) {
   auto const members = open_members(spec.members);
   std::uint64_t least = ~std::uint64_t{0};
-  for (auto const& each : members) least = std::min(least, each.size());
+  for (auto const& each : members) least = std::min(least, bytes_of_blocks(each));
   std::uint64_t const stripe = stripe_of(spec);  // as attach() has it
   std::uint64_t const bytes = least / stripe * stripe * members.size();
   if (bytes == 0)
@@ -46,8 +58,8 @@ std::unique_ptr<temp_file> copy_of_members(nvme_spec const& spec, std::string co
         for (std::uint64_t at = 0; at < to.size();) {
           std::uint64_t const number = (offset + at) / stripe, within = (offset + at) % stripe;
           std::uint64_t const here = std::min(stripe - within, to.size() - at);
-          members[number % members.size()].read(to.data() + at, here,
-                                                number / members.size() * stripe + within);
+          read_blocks(members[number % members.size()], to.data() + at, here,
+                      number / members.size() * stripe + within);
           at += here;
         }
       });

@@ -72,6 +72,10 @@ for page in 4K 256K 1M 4M; do
   reads seq --file "nvme:soft:$folder/d,$folder/e" --page-size $page --cache-size 64M \
     --staging-size 64M --prefetch-size 0
 done
+# Members whose blocks hold a stripe, though their bytes do not.
+head -c 131000 /dev/urandom >"$folder/f"
+head -c 131071 /dev/urandom >"$folder/g"
+reads seq --file "nvme:soft:$folder/f,$folder/g"
 
 # tune reads them, too, and spares their members.
 said=$(TMPDIR=$folder "$gpufs" tune "nvme:soft:$folder/d,$folder/e" --time 1s \
