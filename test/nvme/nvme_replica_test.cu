@@ -125,7 +125,7 @@ TEST_CASE("replicas: readahead, elements and late reads ask another replica, too
 
 TEST_CASE("replicas: one that answers nothing is no error, by kernels and by the daemon") {
   auto c = small_config(page, 8);
-  c.rpc_timeout_ms = thread_sanitizer ? 20'000 : 4000;
+  c.rpc_timeout_ms = scaled(4000, 20'000);
   replica_scene s(2, c);
   s.faults[1]->lost_from = 0;
   for (auto const who : {caller_kind::block, caller_kind::tile, caller_kind::block})

@@ -282,7 +282,7 @@ TEST_CASE("volume: replicas whose controllers fail or hold everything, and come 
   constexpr std::uint64_t size = 1 << 20;
   scene s{{.members = 2,
            .volume = {.replicated = true,
-                      .timeout = milliseconds{thread_sanitizer ? 20'000 : 4000},
+                      .timeout = milliseconds{scaled(4000, 20'000)},
                       .out_of_turn = milliseconds{20}}}};
   auto const what = random_bytes(5, size);
   REQUIRE(s.write(what, 0) == std::int64_t(size));
@@ -310,8 +310,9 @@ TEST_CASE("volume: replicas whose controllers fail or hold everything, and come 
 
 TEST_CASE("volume: a replica that is slow in its share of the time is not reset, a silent one is") {
   constexpr std::uint64_t size = 64 << 10;
-  scene s{
-      {.members = 2, .bytes = size, .volume = {.replicated = true, .timeout = milliseconds{4000}}}};
+  scene s{{.members = 2,
+           .bytes = size,
+           .volume = {.replicated = true, .timeout = milliseconds{scaled(4000, 20'000)}}}};
   auto const what = random_bytes(9, size);
   REQUIRE(s.write(what, 0) == std::int64_t(size));
   auto const& drive = *s.v->drives()[0];
