@@ -249,7 +249,7 @@ def test_other_threads_run_while_offsets_are_checked(path):
         while not ran:
             try: fs._core.device_bytes(file.fd, offsets, 8)
             except IndexError: pass
-    """, str(path), timeout=30)
+    """, str(path))
 
 
 def test_records_are_checked_before_memory_for_them_is_made(fs, path, data):

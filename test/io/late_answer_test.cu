@@ -58,13 +58,6 @@ std::shared_ptr<scripted_faults> held_opens(std::string const& path,
   return faults;
 }
 
-/// Opens in a kernel, again if that takes too long on a slow machine.
-int open_patiently(filesystem& fs, std::string const& path) {
-  int fd = -ETIMEDOUT;
-  for (int tries = 0; tries < 20 && fd == -ETIMEDOUT; ++tries) fd = open_in_kernel(fs, path);
-  return fd;
-}
-
 /// How many descriptors of this process are of the file.
 unsigned descriptors_of(std::string const& path) {
   auto const target = std::filesystem::canonical(path);

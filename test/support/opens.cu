@@ -3,6 +3,8 @@
 
 #include <test/support/opens.hpp>
 
+#include <cerrno>
+
 namespace gpufs::test {
 
 namespace {
@@ -45,6 +47,12 @@ std::vector<int> open_in_kernel(filesystem& fs, std::vector<std::string> const& 
 
 int open_in_kernel(filesystem& fs, std::string const& path, int flags) {
   return open_in_kernel(fs, std::vector{path}, flags, 1)[0];
+}
+
+int open_patiently(filesystem& fs, std::string const& path, int flags) {
+  int fd = -ETIMEDOUT;
+  for (int tries = 0; tries < 20 && fd == -ETIMEDOUT; ++tries) fd = open_in_kernel(fs, path, flags);
+  return fd;
 }
 
 std::vector<int> close_in_kernel(filesystem& fs, std::vector<int> const& fds, unsigned blocks) {

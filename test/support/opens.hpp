@@ -46,6 +46,9 @@ std::vector<int> open_in_kernel(filesystem& fs, std::vector<std::string> const& 
                                 int flags = O_RDONLY, unsigned blocks = 4);
 int open_in_kernel(filesystem& fs, std::string const& path, int flags = O_RDONLY);
 
+/// The same, again if it takes longer than `rpc_timeout`: for short ones, on slow machines.
+int open_patiently(filesystem& fs, std::string const& path, int flags = O_RDONLY);
+
 /// What gclose returns for each descriptor.
 std::vector<int> close_in_kernel(filesystem& fs, std::vector<int> const& fds, unsigned blocks = 4);
 

@@ -57,8 +57,7 @@ pid_t start_child(std::function<void()> const& part) {
 /// The status of waitpid(2). A child that has not ended after a while is killed.
 int status_of(pid_t pid) {
   int status = 0;
-  auto const end =
-      std::chrono::steady_clock::now() + std::chrono::seconds{thread_sanitizer ? 60 : 20};
+  auto const end = std::chrono::steady_clock::now() + std::chrono::seconds{scaled(20, 60)};
   while (::waitpid(pid, &status, WNOHANG) == 0) {
     if (std::chrono::steady_clock::now() > end) ::kill(pid, SIGKILL);
     std::this_thread::yield();
