@@ -98,12 +98,14 @@ int main(int argc, char** argv) {
   auto const* const seed = app.add_option("--seed", s.seed, "of the first round; default random");
   app.add_option("--dir,--folder", s.folder, "folder for the files; made if it is not there")
       ->capture_default_str();
-  app.add_option("--hang", s.hang_seconds, "seconds without an operation that count as a hang")
+  app.add_option("--hang", s.hang_seconds,
+                 "seconds without an operation that count as a hang; a round has 120 at least to "
+                 "make its files")
       ->capture_default_str();
   app.add_option("--longest-round", s.round_seconds,
-                 "seconds of a wide round, others get a quarter. Then its workers end, and all is "
-                 "compared. A quarter later it is killed at the next operation that ends, and what "
-                 "is left is compared; if none ends, --hang counts")
+                 "seconds of a wide round once its files are made, others get a quarter. Then its "
+                 "workers end, and all is compared. A quarter later it is killed at the next "
+                 "operation that ends, and what is left is compared; if none ends, --hang counts")
       ->capture_default_str();
   app.add_option("--gpu-memory", o.gpu_memory,
                  "of a round at most, from 512M: caches and buffers. Each instance takes it, and "

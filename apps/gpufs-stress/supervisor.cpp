@@ -33,6 +33,10 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
+/// A round that makes its filesystems and files counts as one that hangs after --hang, but not
+/// before this: how long it takes depends on the machine.
+constexpr double least_start_seconds = 120;
+
 /// The process of a round.
 class round_process {
  public:
@@ -146,14 +150,17 @@ clock::time_point after(clock::time_point from, double seconds) {
 }
 
 /// Waits for the end of a round's process, and has it end: where the plan says so by a kill; else
-/// its workers at `last`, and by a kill a while later, at a sign of life. Without one, only --hang
-/// tells a round that hangs from one that is long. Returns its status; none if it hangs.
+/// its workers at `end`, or when they have had the time of a round, and by a kill a while later, at
+/// a sign of life. Without one, only --hang tells a round that hangs from one that is long. Until
+/// the files are made, no operation can end. Returns its status; none if it hangs.
 std::optional<int> await(round_process& process, round_plan const& plan,
-                         supervisor_options const& o, clock::time_point last, board const& shared,
+                         supervisor_options const& o, clock::time_point end, board const& shared,
                          foreign_writer& foreign, outcome& r) {
   board_header& h = shared.header();
   auto const begin = clock::now();
-  auto const longest = after(last, o.round_seconds / 4);
+  auto last = end;
+  auto const kill_wait = std::chrono::duration<double>(o.round_seconds / 4);
+  auto hang = std::max(o.hang_seconds, least_start_seconds);
   auto life = begin;
   std::uint64_t signs = 0;
   for (;;) {
@@ -163,23 +170,25 @@ std::optional<int> await(round_process& process, round_plan const& plan,
     signs = now;
     if (is_alive) {
       life = clock::now();
-    } else if (apps::seconds_since(life) > o.hang_seconds) {
-      r.problem = fmt::format("no operation ended for {} s", o.hang_seconds);
+    } else if (apps::seconds_since(life) > hang) {
+      r.problem = fmt::format("no operation ended for {} s", hang);
       return {};
+    }
+    if (r.made_after == 0 && h.files_made.load() != 0) {
+      r.made_after = apps::seconds_since(begin);
+      hang = o.hang_seconds;
+      last = std::min(end, after(clock::now(), plan.wide ? o.round_seconds : o.round_seconds / 4));
     }
     if (clock::now() >= last) {
       r.stopped = true;
       h.end.store(1);
     }
     if ((plan.kill_after != 0 && h.operations.load() >= plan.kill_after) ||
-        (is_alive && clock::now() >= longest)) {
+        (is_alive && clock::now() - last >= kill_wait)) {
       process.kill();
       r.killed = true;
     }
-    if (h.files_made.load() != 0) {
-      if (r.made_after == 0) r.made_after = apps::seconds_since(begin);
-      if (plan.foreign_writes) foreign.write_all();
-    }
+    if (r.made_after != 0 && plan.foreign_writes) foreign.write_all();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -195,9 +204,7 @@ outcome run(round_plan const& plan, supervisor_options const& o, clock::time_poi
   board_header const& h = shared.header();
   foreign_writer foreign(plan, path);
   round_process process(plan, o, shared);
-  auto const last =
-      std::min(end, after(clock::now(), plan.wide ? o.round_seconds : o.round_seconds / 4));
-  auto const status = await(process, plan, o, last, shared, foreign, r);
+  auto const status = await(process, plan, o, end, shared, foreign, r);
   r.operations = h.operations.load();
   r.verified_bytes = h.kernel_bytes.load() + h.file_bytes.load();
   if (h.problem_length.load() != 0) {

@@ -14,9 +14,9 @@ struct supervisor_options {
   double seconds = 60;        ///< for all rounds
   std::uint64_t rounds = 0;   ///< 0: as many as the time allows
   std::uint64_t seed = 0;     ///< of the first round; the next has the next number
-  double hang_seconds = 120;  ///< without an operation: the round hangs
-  /// Of a wide round; others get a quarter. Then the workers are to end. A quarter later the round
-  /// is killed at its next sign of life, and what is left is compared.
+  double hang_seconds = 120;  ///< without an operation once the files are made: the round hangs
+  /// Of a wide round once its files are made; others get a quarter. Then the workers are to end. A
+  /// quarter later the round is killed at its next sign of life, and what is left is compared.
   double round_seconds = 20;
   memory_limits limits;
   unsigned devices = 1;

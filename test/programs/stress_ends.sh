@@ -6,24 +6,27 @@
 . "$(dirname "$0")/../support/complain.sh"
 stress=$1  # the round of seed 5 is a wide one: about 67 MB, and nobody writes to byte 40000000
 
-# begin_stopped OPTION...: a supervisor whose round is stopped. $supervisor is its number, $round
-# that of the round's process. What it prints comes from descriptor 3; the round's process has the
-# other end, too.
+# begin_stopped OPTION...: a supervisor whose round is stopped once a kernel has written to its log.
+# $supervisor is its number, $round that of the round's process. What it prints comes from
+# descriptor 3; the round's process has the other end, too.
 begin_stopped() {
   exec 3< <(exec "$stress" --dir "$folder" --seed 5 "$@" 2>&1)
   supervisor=$!
-  until [ -e "$folder/gpufs-stress-$supervisor/log0" ]; do
+  until round=$(pgrep -P "$supervisor"); do
     kill -0 "$supervisor" 2>/dev/null || break
   done
-  round=$(pgrep -P "$supervisor")
+  # Nothing that takes time comes between what is seen and the signal: a round may be short.
+  until [ -s "$folder/gpufs-stress-$supervisor/log0" ]; do
+    kill -0 "$supervisor" 2>/dev/null || break
+  done
   kill -STOP "$round" || complain "$*: no round to stop"
 }
 
-begin_stopped --rounds 1 --longest-round 2 --hang 4
+begin_stopped --rounds 1 --longest-round 4 --hang 6
 said=$(timeout 120 cat <&3)
 wait "$supervisor"
 status=$?
-[ $status -eq 1 ] && [[ $said == *"FAILED in round 1 of seed 5: no operation ended for 4 s"* ]] ||
+[ $status -eq 1 ] && [[ $said == *"FAILED in round 1 of seed 5: no operation ended for 6 s"* ]] ||
   complain "a round that hangs: status $status: $said"
 
 said=$("$stress" --rounds 1 --dir "" 2>&1)
@@ -31,9 +34,9 @@ said=$("$stress" --rounds 1 --dir "" 2>&1)
   complain "a folder without a name: $said"
 
 # Also at the end of the time.
-begin_stopped --time 2s --hang 4
+begin_stopped --time 8s --hang 10
 said=$(timeout 120 cat <&3)
-[[ $said == *"FAILED in round 1 of seed 5: no operation ended for 4 s"* ]] ||
+[[ $said == *"FAILED in round 1 of seed 5: no operation ended for 10 s"* ]] ||
   complain "a round that hangs at the end of the time: $said"
 
 # One wrong byte of a wide round, at the place that is named.
