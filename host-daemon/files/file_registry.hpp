@@ -64,8 +64,7 @@ using may_begin = std::function<bool()>;
 ///   for the moment of the visit.
 /// - Files are opened, looked at, truncated and closed outside the shards' locks. So a file system
 ///   that hangs stops no other file. If two opens of a file race, the numbers of validations tell
-///   which look is newer. Only write_back::attach() and the last pointer to a file that was kept
-///   for dirty pages may reach the system under a lock.
+///   which look is newer. Only write_back::attach() may reach the system under a lock.
 /// - No lock: the free places, the log of closes, and is_open().
 class file_registry {
  public:
@@ -253,7 +252,8 @@ class file_registry {
   void end_writing(shard& home, key const& k, std::shared_ptr<written_file> const& file, bool clean,
                    bool shares, bool told) noexcept;
   void release_kept() noexcept;
-  void release_kept_of(shard& home) noexcept;
+  [[nodiscard]] std::shared_ptr<written_file> release_kept_of(shard& home) noexcept;
+  static void end_files(std::shared_ptr<written_file> last) noexcept;
   bool update_records(shard& home, key const& k,
                       content_versions::validation const& opened) noexcept;
   [[nodiscard]] int flush_or_error(written_file const& file, write_back_part const& part) noexcept;

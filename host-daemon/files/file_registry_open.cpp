@@ -103,13 +103,15 @@ bool file_registry::is_in_use(struct ::stat const& status, std::shared_ptr<writt
 
 void file_registry::end_truncating(std::uint64_t device, std::uint64_t inode) noexcept {
   auto& home = shard_of(device, inode);
-  std::lock_guard const lock{home.mutex};
+  std::unique_lock lock{home.mutex};
   // Before those that wait: they must not take a file that was kept for dropped pages for one that
   // is being written, and join its old version.
-  release_kept_of(home);
+  auto ended = release_kept_of(home);
   home.truncating.erase({device, inode});
   home.changed_at = next_look();
   home.truncated.notify_all();
+  lock.unlock();
+  end_files(std::move(ended));
 }
 
 std::uint64_t file_registry::opens(std::uint64_t device, std::uint64_t inode) noexcept {

@@ -92,12 +92,25 @@ void file_registry::release_kept() noexcept {
   // finds them.
   for (auto left = kept_.load(std::memory_order_relaxed); left != 0; left &= left - 1) {
     auto& home = shards_[std::size_t(std::countr_zero(left))];
-    std::lock_guard const lock{home.mutex};
-    release_kept_of(home);
+    std::unique_lock lock{home.mutex};
+    auto ended = release_kept_of(home);
+    lock.unlock();
+    end_files(std::move(ended));
   }
 }
 
-void file_registry::release_kept_of(shard& home) noexcept {
+// Ends the files from `last` on. No call is left that could say what close(2) says: stderr does.
+// The caller has no lock of a shard, as a file server may take its time.
+void file_registry::end_files(std::shared_ptr<written_file> last) noexcept {
+  for (; last; last = std::exchange(last->ended_before, nullptr)) {
+    write_back::note_loss(*last, last->host->end_writes());
+    write_back::say_untold(*last);
+  }
+}
+
+// Returns the last of the files that have no descriptor any more, for end_files().
+std::shared_ptr<written_file> file_registry::release_kept_of(shard& home) noexcept {
+  std::shared_ptr<written_file> last;
   bool any = false;
   auto& files = home.writing;
   for (auto w = files.begin(); w != files.end();) {
@@ -120,13 +133,14 @@ void file_registry::release_kept_of(shard& home) noexcept {
       home.changed_at = next_look();
       ends = kept.descriptors == 0;
       if (ends) {
-        write_back::say_untold(*kept.file);
         writes_->forget(*kept.file);
+        kept.file->ended_before = std::exchange(last, kept.file);
       }
     }
     w = ends ? files.erase(w) : std::next(w);
   }
   if (!any) kept_.fetch_and(~(std::uint64_t(1) << home.number), std::memory_order_relaxed);
+  return last;
 }
 
 std::int32_t file_registry::finish_close(std::int32_t descriptor, may_begin const& begin) noexcept {

@@ -48,6 +48,7 @@ struct written_file {
   std::atomic<std::uint64_t> end{0};               ///< one past the last byte that was written
   std::atomic<std::uint64_t> begun_to{0};          ///< where the next begin_sync() goes on
   mark_set marks;                                  ///< of the attached versions; write_back's
+  std::shared_ptr<written_file> ended_before;      ///< file_registry's, to end files one by one
 };
 
 /// Some of a file's dirty pages: those that begin before `end`. Without `once`, not those that were

@@ -318,6 +318,20 @@ TEST_CASE(
   CHECK(said.find("no call has said so: No space left") != std::string::npos);
 }
 
+TEST_CASE("background writes: stderr has what close(2) says of pages that were kept and written") {
+  watched_files t;
+  auto const fd = t.open("file");
+  t.memory.dirty(0, t.memory.version(fd), 0, page_bytes);
+  t.storage->refusal = -ENOSPC;
+  CHECK(t.files.close(fd) == -ENOSPC);
+  CHECK(t.writes.flush(nullptr) == 0);
+  t.storage->last_word = -EDQUOT;
+  auto const said = said_by([&] { static_cast<void>(t.open("other")); });
+  t.storage->last_word = 0;
+  CHECK(said.find("bytes may be lost: Disk quota exceeded") != std::string::npos);
+  CHECK(said.find("no call has said so") == std::string::npos);
+}
+
 TEST_CASE("background writes: an error of a write and a loss are told one after the other") {
   watched_files t;
   auto const fd = t.open("file");
