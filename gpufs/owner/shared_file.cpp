@@ -5,6 +5,7 @@
 #include <gpufs/shared_memory_error.hpp>
 
 #include <host-daemon/backend/host_storage.hpp>
+#include <host-daemon/backend/open_with_patience.hpp>
 #include <host-daemon/base/interrupted.hpp>
 #include <host-daemon/base/no_size_signal.hpp>
 
@@ -120,10 +121,13 @@ shared::file_to_map open_to_map(std::string const& path, std::string const& name
   if (options.create && options.length == 0 && storage.status(path, before) == -ENOENT)
     refuse(name, EINVAL, "a new file needs a length");
   int const access = writes ? O_RDWR : O_RDONLY;
-  auto opened = storage.open(path, access, mode);
-  bool const is_new = opened.error == -ENOENT && options.create &&
-                      (opened = storage.open(path, access | O_CREAT | O_EXCL, mode)).error == 0;
-  if (opened.error == -EEXIST) opened = storage.open(path, access | O_CREAT, mode);
+  auto const open = [&](int flags) {
+    return daemon::open_with_patience(storage, path, access | flags, mode);
+  };
+  auto opened = open(0);
+  bool const is_new =
+      opened.error == -ENOENT && options.create && (opened = open(O_CREAT | O_EXCL)).error == 0;
+  if (opened.error == -EEXIST) opened = open(O_CREAT);
   if (opened.file == nullptr) refuse(name, -opened.error, std::strerror(-opened.error));
   auto const backing = std::make_shared<stored_backing>(opened.file, name);
   if (is_new) backing->goes_unless_kept(path);

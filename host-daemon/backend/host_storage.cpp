@@ -16,7 +16,10 @@ namespace gpufs::daemon {
 
 namespace {
 
-// Opens `path` and never waits for a peer of a FIFO or a device. Returns the descriptor or -errno.
+bool makes_file(int flags) { return (flags & O_CREAT) != 0 && (flags & O_EXCL) != 0; }
+
+// Opens `path` and never waits for a peer of a FIFO or a device, nor for the holder of a lease:
+// that is asked to give it up, and -EAGAIN says so. Returns the descriptor or -errno.
 int open_without_waiting(std::string const& path, int flags, unsigned mode) {
   // The mere open of a special file can have effects: it wakes a FIFO's writer or rewinds a tape.
   // So stat comes first. open() judges what stat refuses and links that must not be followed.
@@ -24,7 +27,7 @@ int open_without_waiting(std::string const& path, int flags, unsigned mode) {
   auto const stated =
       (flags & O_NOFOLLOW) != 0 ? ::lstat(path.c_str(), &status) : ::stat(path.c_str(), &status);
   if (stated == 0 && !S_ISLNK(status.st_mode))
-    if (int const error = kind_error(status.st_mode)) return error;
+    if (int const error = kind_error(status.st_mode)) return makes_file(flags) ? -EEXIST : error;
   return while_interrupted([&] {
     int const fd =
         base::above_stderr(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));

@@ -23,10 +23,11 @@ class storage_backend {
  public:
   virtual ~storage_backend() = default;
 
-  /// Opens a file for gopen's `flags`. Never waits for a peer of a FIFO or a device.
+  /// Opens a file for gopen's `flags`. Never waits for a peer of a FIFO or a device, nor for the
+  /// holder of a lease: open_with_patience() does.
   /// A file for writing is opened for reading, too, if that is allowed. O_TRUNC and O_APPEND are
   /// not carried out: the file registry sets sizes and chooses offsets.
-  /// Errors: -EISDIR, -EOPNOTSUPP (neither file nor directory), or as open(2).
+  /// Errors: -EISDIR, -EOPNOTSUPP (neither file nor directory), -EAGAIN (a lease), or as open(2).
   /// Throws std::bad_alloc.
   [[nodiscard]] virtual opened_file open(std::string const& path, int flags, unsigned mode) = 0;
 

@@ -92,8 +92,11 @@ class file_registry {
   ///   -ENFILE max_open_files are open | -ENOMEM | as open(2), fstat(2), ftruncate(2)
   /// O_TRUNC drops the dirty pages of a file that nobody has open, and asks `begin` before. While a
   /// file is cut, by O_TRUNC or truncate(), opens wait that do not share a written descriptor.
+  /// It waits while others have a lease of the file; `is_awaited` is asked meanwhile, and if it
+  /// says false, or write-back ends, open() returns -ETIMEDOUT.
   [[nodiscard]] std::int32_t open(std::string_view path, int flags, unsigned mode = 0,
-                                  may_begin const& begin = {}) noexcept;
+                                  may_begin const& begin = {},
+                                  std::function<bool()> const& is_awaited = {}) noexcept;
 
   /// open() for callers that must not wait. Returns as open(), or 0 if it would have to wait, or to
   /// truncate: then open() must be called.
@@ -118,8 +121,7 @@ class file_registry {
   /// which stays unreported.
   std::int32_t flush(std::int32_t descriptor) noexcept;
 
-  /// Writes the dirty pages of all files. Blocks. Returns 0, or -EIO or -ETIMEDOUT if some bytes
-  /// stay dirty.
+  /// Writes all dirty pages. Blocks. Returns 0, or -EIO or -ETIMEDOUT if some bytes stay dirty.
   int flush_all() noexcept;
 
   /// Writes dirty pages, sets the size, and gives the file a new version. Blocks. Returns 0,
@@ -155,8 +157,7 @@ class file_registry {
   /// normal, random, sequential  For the whole file. The descriptor's record notes it until the
   /// descriptor is closed for good.
   /// willneed, dontneed  For the range. Length 0: to the end.
-  /// Returns 0, -EBADF, -EINVAL (other advice, a negative offset or length), or as
-  /// posix_fadvise(2).
+  /// Returns 0, -EBADF, -EINVAL (other advice, `offset`, `length` < 0), or as posix_fadvise(2).
   std::int32_t advise(std::int32_t descriptor, std::int64_t offset, std::int64_t length,
                       advice what) noexcept;
 
@@ -217,19 +218,19 @@ class file_registry {
     open_entry* operator->() const noexcept { return of; }
   };
 
-  [[nodiscard]] opened_file open_recorded(std::string const& path, int flags, unsigned mode);
+  struct opener;
+  [[nodiscard]] opened_file open_recorded(std::string const& path, int flags, unsigned mode,
+                                          opener const& who);
   struct file_look {  // what fstat said, and the number of that look
     struct ::stat status;
     std::int64_t now_ns;
     std::uint64_t order;
   };
 
-  std::int32_t open_as(std::string_view path, int flags, unsigned mode, bool waits,
-                       may_begin const& begin) noexcept;
-  std::int32_t open_checked(std::string const& path, int flags, unsigned mode, bool waits,
-                            may_begin const& begin);
+  std::int32_t open_as(std::string_view path, int flags, unsigned mode, opener const& who) noexcept;
+  std::int32_t open_checked(std::string const& path, int flags, unsigned mode, opener const& who);
   std::int32_t open_truncating(std::string const& path, int flags, unsigned mode,
-                               may_begin const& begin);
+                               opener const& who);
   bool is_in_use(struct ::stat const& status, std::shared_ptr<written_file>& kept,
                  bool truncates = false);
   int truncate_opened(stored_file const& host, may_begin const& begin, struct ::stat const& status,
@@ -253,7 +254,6 @@ class file_registry {
                    bool shares, bool told) noexcept;
   void release_kept() noexcept;
   [[nodiscard]] std::shared_ptr<written_file> release_kept_of(shard& home) noexcept;
-  static void end_files(std::shared_ptr<written_file> last) noexcept;
   bool update_records(shard& home, key const& k,
                       content_versions::validation const& opened) noexcept;
   [[nodiscard]] int flush_or_error(written_file const& file, write_back_part const& part) noexcept;

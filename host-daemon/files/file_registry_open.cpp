@@ -1,4 +1,5 @@
 // Opening files: flags, truncation, the storage's open.
+#include <host-daemon/backend/open_with_patience.hpp>
 #include <host-daemon/base/interrupted.hpp>
 #include <host-daemon/base/json_string.hpp>
 #include <host-daemon/base/log.hpp>
@@ -35,27 +36,34 @@ int check_flags(int flags, bool writable) {
 
 }  // namespace
 
+// Who opens.
+struct file_registry::opener {
+  bool waits;
+  may_begin const& begin;
+  std::function<bool()> const& is_awaited;
+};
+
 std::int32_t file_registry::open(std::string_view path, int flags, unsigned mode,
-                                 may_begin const& begin) noexcept {
-  return open_as(path, flags, mode, true, begin);
+                                 may_begin const& begin,
+                                 std::function<bool()> const& is_awaited) noexcept {
+  return open_as(path, flags, mode, {true, begin, is_awaited});
 }
 
 std::int32_t file_registry::try_open(std::string_view path, int flags, unsigned mode) noexcept {
-  return open_as(path, flags, mode, false, {});
+  return open_as(path, flags, mode, {false, {}, {}});
 }
 
-std::int32_t file_registry::open_as(std::string_view path, int flags, unsigned mode, bool waits,
-                                    may_begin const& begin) noexcept {
+std::int32_t file_registry::open_as(std::string_view path, int flags, unsigned mode,
+                                    opener const& who) noexcept {
   if (path.size() > PATH_MAX - 1) return -ENAMETOOLONG;
   if (path.find('\0') != std::string_view::npos) return -EINVAL;
   if ((flags & write_once) != 0) flags = (flags & ~O_ACCMODE) | O_WRONLY;
   if (int const error = check_flags(flags, writes_ != nullptr)) return error;
   if (!for_writing(flags)) flags &= ~O_APPEND;  // it says nothing about reads
   try {
-    if ((flags & (O_TRUNC | O_EXCL)) == 0)
-      return open_checked(std::string{path}, flags, mode, waits, begin);
+    if ((flags & (O_TRUNC | O_EXCL)) == 0) return open_checked(std::string{path}, flags, mode, who);
     // To cut a long file takes a file system as long as to remove it.
-    return waits ? open_truncating(std::string{path}, flags, mode, begin) : 0;
+    return who.waits ? open_truncating(std::string{path}, flags, mode, who) : 0;
   } catch (std::bad_alloc const&) {
     return -ENOMEM;
   }
@@ -64,8 +72,8 @@ std::int32_t file_registry::open_as(std::string_view path, int flags, unsigned m
 // O_TRUNC and O_EXCL have no effect on a file that is open here. O_EXCL is judged by the name, and
 // O_TRUNC by the file that was opened: a look at the name can fail, or be about another file.
 std::int32_t file_registry::open_truncating(std::string const& path, int flags, unsigned mode,
-                                            may_begin const& begin) {
-  if ((flags & O_EXCL) == 0) return open_checked(path, flags, mode, true, begin);
+                                            opener const& who) {
+  if ((flags & O_EXCL) == 0) return open_checked(path, flags, mode, who);
   std::unique_lock one_at_a_time{names_[std::hash<std::string>{}(path) % names_.size()]};
   struct ::stat status {};
   std::shared_ptr<written_file> kept;
@@ -73,7 +81,7 @@ std::int32_t file_registry::open_truncating(std::string const& path, int flags, 
     flags &= ~(O_TRUNC | O_EXCL);
     one_at_a_time.unlock();  // an open as any other
   }
-  return open_checked(path, flags, mode, true, begin);
+  return open_checked(path, flags, mode, who);
 }
 
 // Returns whether a descriptor of the file is open. Opens that are only kept for dirty pages do not
@@ -111,7 +119,7 @@ void file_registry::end_truncating(std::uint64_t device, std::uint64_t inode) no
   home.changed_at = next_look();
   home.truncated.notify_all();
   lock.unlock();
-  end_files(std::move(ended));
+  write_back::end_files(std::move(ended));
 }
 
 std::uint64_t file_registry::opens(std::uint64_t device, std::uint64_t inode) noexcept {
@@ -155,11 +163,18 @@ int file_registry::truncate_opened(stored_file const& host, may_begin const& beg
   return 0;
 }
 
-opened_file file_registry::open_recorded(std::string const& path, int flags, unsigned mode) {
+opened_file file_registry::open_recorded(std::string const& path, int flags, unsigned mode,
+                                         opener const& who) {
+  auto const open = [&] {
+    if (!who.waits) return settings_.storage->open(path, flags, mode);
+    return open_with_patience(*settings_.storage, path, flags, mode, [&] {
+      return (writes_ == nullptr || !writes_->is_ending()) && (!who.is_awaited || who.is_awaited());
+    });
+  };
   auto* const requests = settings_.requests;
-  if (requests == nullptr) return settings_.storage->open(path, flags, mode);
+  if (requests == nullptr) return open();
   auto const begin = std::chrono::steady_clock::now();
-  auto opened = settings_.storage->open(path, flags, mode);
+  auto opened = open();
   auto const end = std::chrono::steady_clock::now();
   requests->record({.kind = host_request::open, .result = opened.error, .begin = begin, .end = end},
                    requests->traces() ? json_string(path) : std::string{});
@@ -171,7 +186,7 @@ opened_file file_registry::open_recorded(std::string const& path, int flags, uns
 }
 
 std::int32_t file_registry::open_checked(std::string const& path, int flags, unsigned mode,
-                                         bool waits, may_begin const& begin) {
+                                         opener const& who) {
   // A refused open changes nothing: the place is there before the file is made or cut. Without one,
   // and without a write index, only a file that is there can be opened.
   reserved_place place{free_};
@@ -183,23 +198,26 @@ std::int32_t file_registry::open_checked(std::string const& path, int flags, uns
                      (!for_writing(flags) || numbers_.has_write_index());
   auto order = next_look();
   auto [host, refused, status] =
-      open_recorded(path, makes ? flags : flags & ~(O_CREAT | O_EXCL), mode);
+      open_recorded(path, makes ? flags : flags & ~(O_CREAT | O_EXCL), mode, who);
+  if (refused == -EAGAIN && !who.waits) return 0;
   if ((flags & O_CREAT) != 0 && !makes) {
     if (refused == -ENOENT) return -ENFILE;
-    if (refused == 0 && (flags & O_EXCL) != 0) return -EEXIST;
+    bool const is_there = refused == 0 || refused == -EISDIR || refused == -EOPNOTSUPP;
+    if (is_there && (flags & O_EXCL) != 0) return -EEXIST;
   }
   if (refused != 0) return refused;
   if (settings_.stat)
     if (int const error = status_of(*host, status)) return error;
   std::unique_lock<std::mutex> one_at_a_time;
   if ((flags & O_TRUNC) != 0)
-    if (int const error = truncate_opened(*host, begin, status, place.is_reserved(), one_at_a_time))
+    if (int const error =
+            truncate_opened(*host, who.begin, status, place.is_reserved(), one_at_a_time))
       return error;
   for (bool again = false;; again = true) {
-    if (auto const opened = share_or_insert(host, path, kind_of(flags), waits,
+    if (auto const opened = share_or_insert(host, path, kind_of(flags), who.waits,
                                             {status, settings_.now_ns(), order}, place))
       return *opened;
-    if (again && !waits) return 0;  // closes of other files may go on for long
+    if (again && !who.waits) return 0;  // closes of other files may go on for long
     order = next_look();
     if (int const error = status_of(*host, status)) return error;
   }

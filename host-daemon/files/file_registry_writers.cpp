@@ -95,20 +95,11 @@ void file_registry::release_kept() noexcept {
     std::unique_lock lock{home.mutex};
     auto ended = release_kept_of(home);
     lock.unlock();
-    end_files(std::move(ended));
+    write_back::end_files(std::move(ended));  // a file server may take its time
   }
 }
 
-// Ends the files from `last` on. No call is left that could say what close(2) says: stderr does.
-// The caller has no lock of a shard, as a file server may take its time.
-void file_registry::end_files(std::shared_ptr<written_file> last) noexcept {
-  for (; last; last = std::exchange(last->ended_before, nullptr)) {
-    write_back::note_loss(*last, last->host->end_writes());
-    write_back::say_untold(*last);
-  }
-}
-
-// Returns the last of the files that have no descriptor any more, for end_files().
+// Returns the files that have no descriptor any more, for write_back::end_files().
 std::shared_ptr<written_file> file_registry::release_kept_of(shard& home) noexcept {
   std::shared_ptr<written_file> last;
   bool any = false;

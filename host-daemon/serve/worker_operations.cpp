@@ -181,7 +181,13 @@ std::int32_t worker::open(taken_request const& request, bool waits) noexcept {
   auto const flags = int(request.argument[0]);
   auto const mode = unsigned(request.argument[1]);
   if (!waits) return registry_.try_open(path, flags, mode);
-  return registry_.open(path, flags, mode, still_awaited(completion_of(request), request.sequence));
+  auto& words = completion_of(request);
+  // The question alone: not even the caller learns that it was asked.
+  auto const is_awaited = [&words, sequence = request.sequence] {
+    return std::atomic_ref<std::uint64_t>{words.given_up}.load(std::memory_order_relaxed) !=
+           sequence;
+  };
+  return registry_.open(path, flags, mode, still_awaited(words, request.sequence), is_awaited);
 }
 
 std::int32_t worker::stat(taken_request const& request, bool waits) noexcept {

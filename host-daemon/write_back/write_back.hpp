@@ -10,6 +10,7 @@
 #include <host-daemon/write_back/dirty_marks.hpp>
 #include <host-daemon/write_back/write_buffers.hpp>
 #include <host-daemon/write_back/write_order.hpp>
+#include <host-daemon/write_back/written_file.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -31,25 +32,6 @@ struct iovec;
 namespace gpufs::daemon {
 
 class stored_file;
-
-/// A file that is written, with all its descriptors and versions. It lives while one of them is
-/// open for writing or a page is dirty.
-struct written_file {
-  std::shared_ptr<stored_file const> host;
-  std::string path;                                ///< as it was opened, for messages
-  std::atomic<std::uint32_t> write_index{0};       ///< as in open_file_record, of its descriptors,
-  std::atomic<std::uint32_t> once_write_index{0};  ///< and of the one with O_GWRONCE; 0: none
-  std::atomic<std::uint64_t> once_version{0};      ///< of pages written with O_GWRONCE; 0: none
-  std::atomic<int> error{0};                       ///< of writes: the first unreported -errno, or 0
-  std::atomic<int> loss{0};                        ///< the same of bytes that were lost afterwards
-  std::atomic<int> not_durable{0};                 ///< of the first sync that failed: -errno, or 0
-  std::atomic<bool> changed{false};                ///< we have written, or tried to
-  std::atomic<std::uint64_t> behind{0};            ///< bytes written since the last begin_sync()
-  std::atomic<std::uint64_t> end{0};               ///< one past the last byte that was written
-  std::atomic<std::uint64_t> begun_to{0};          ///< where the next begin_sync() goes on
-  mark_set marks;                                  ///< of the attached versions; write_back's
-  std::shared_ptr<written_file> ended_before;      ///< file_registry's, to end files one by one
-};
 
 /// Some of a file's dirty pages: those that begin before `end`. Without `once`, not those that were
 /// written with O_GWRONCE.
@@ -86,6 +68,8 @@ class write_back {
   /// one without write buffers. stop() returns after all posted jobs have run.
   void start(unsigned threads);
   void stop();
+  /// Returns true from the beginning of stop() on: jobs are to end soon.
+  [[nodiscard]] bool is_ending() const noexcept { return ending_.load(std::memory_order_relaxed); }
 
   /// Runs `work` on one of the threads. A job may block. Returns false, and runs nothing, if
   /// most_jobs wait already.
@@ -133,6 +117,10 @@ class write_back {
   /// was none: losses, and errors of writes that have succeeded since.
   static void say_untold(written_file const& file) noexcept;
   static void say_loss(written_file const& file) noexcept;  ///< losses alone
+
+  /// Says on stderr what close(2) says of `last` and the files that ended before it, and what
+  /// nobody was told of them. It may wait for a file server: call it without a lock.
+  static void end_files(std::shared_ptr<written_file> last) noexcept;
 
   /// Stores the file's unreported error, or none, where gwrite looks. Call it when the error has
   /// changed, and when the file gets a write index.
@@ -284,7 +272,7 @@ class write_back {
   std::size_t first_job_ = 0, job_count_ = 0;
   bool stopping_ = false;
   bool watched_ = false;             // a resting thread looks for dirty pages again soon
-  std::atomic<bool> ending_{false};  // writes at a closed gate give up
+  std::atomic<bool> ending_{false};  // what waits for others gives up
   std::vector<write_order> orders_;  // of each thread, and of the stand-in
   std::vector<std::thread> threads_;
 };

@@ -153,6 +153,13 @@ void write_back::say_loss(written_file const& file) noexcept {
     say("{}: bytes may be lost: {}", file.path, std::strerror(-error));
 }
 
+void write_back::end_files(std::shared_ptr<written_file> last) noexcept {
+  for (; last; last = std::exchange(last->ended_before, nullptr)) {
+    note_loss(*last, last->host->end_writes());
+    say_untold(*last);
+  }
+}
+
 // Threads that have changed the error may do this side by side. All accesses are in one order
 // (seq_cst). So the thread that changed it last stores it behind the others, or these see the
 // change when they look again.

@@ -1,10 +1,20 @@
 // The file registry: the paths that it does not open, and the descriptors that it does not take.
 #include <host-daemon/files/file_registry.hpp>
+#include <host-daemon/write_back/write_back.hpp>
 
 #include <test/daemon/harness.hpp>
+#include <test/support/leased_file.hpp>
 
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -73,6 +83,56 @@ TEST_CASE("registry: what cannot be opened says why") {
       ::chmod((folder / "a").c_str(), 0);
       CHECK(files.open(folder / "a", O_RDONLY) == -EACCES);
     }
+  }
+}
+
+TEST_CASE("registry: O_EXCL finds everything that has the name, also if there is no place") {
+  scratch_folder folder;
+  for (unsigned const places : {4u, 1u}) {
+    CAPTURE(places);
+    region_memory memory{64, 64, 1 << 20, places, 4};
+    gpufs::daemon::write_back writes{memory.region.writes, nullptr};
+    file_registry files{memory.region, settled(), &writes};
+    write_range(folder / "a", 0, 1);
+    REQUIRE(files.open(folder / "a", O_RDONLY) > 0);
+    for (int const flags : {O_RDWR, O_RDONLY, O_RDWR | O_TRUNC}) {
+      CHECK(files.open(folder.path(), flags | O_CREAT | O_EXCL, 0644) == -EEXIST);
+      CHECK(files.open("/dev/zero", flags | O_CREAT | O_EXCL, 0644) == -EEXIST);
+    }
+    CHECK(files.open(folder.path(), O_RDWR | O_CREAT, 0644) == -EISDIR);
+    CHECK(files.open("/dev/zero", O_RDWR | O_CREAT, 0644) == -EOPNOTSUPP);
+  }
+}
+
+TEST_CASE("registry: an open waits for the holder of a lease, while its caller does") {
+  enum class ends { by_holder, by_caller, by_stop };
+  for (auto const how : {ends::by_holder, ends::by_caller, ends::by_stop}) {
+    CAPTURE(int(how));
+    gpufs::test::leased_file const leased{1};
+    if (!leased.is_leased()) return;
+    region_memory memory{64, 64, 1 << 20, 4, 4};
+    gpufs::daemon::write_back writes{memory.region.writes, nullptr};
+    file_registry files{memory.region, settled(), &writes};
+    CHECK(files.try_open(leased.path(), O_RDONLY) == 0);
+    std::atomic<unsigned> asked{0};
+    std::atomic<bool> is_awaited{true};
+    std::int32_t opened = 0;
+    std::jthread opens{[&] {
+      opened = files.open(leased.path(), O_RDWR, 0, {}, [&] {
+        ++asked;
+        return is_awaited.load();
+      });
+    }};
+    gpufs::test::wait_until([&] { return asked > 2; }, "the open waits");
+    if (how == ends::by_holder) leased.let_go();
+    if (how == ends::by_caller) is_awaited = false;
+    if (how == ends::by_stop) writes.stop();
+    opens.join();
+    if (how == ends::by_holder)
+      CHECK(opened > 0);
+    else
+      CHECK(opened == -ETIMEDOUT);
+    CHECK(files.open_count() == (how == ends::by_holder ? 1 : 0));
   }
 }
 

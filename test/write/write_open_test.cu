@@ -6,6 +6,7 @@
 #include <test/support/faults.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
+#include <test/support/leased_file.hpp>
 #include <test/support/opens.hpp>
 #include <test/support/settings.hpp>
 
@@ -17,6 +18,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <sys/stat.h>
@@ -316,12 +318,39 @@ TEST_CASE(
   CHECK(fs.close(fd) == 0);
   CHECK(fs.close(fd) == 0);
   CHECK(open_in_kernel(fs, path, O_RDWR | O_CREAT | O_EXCL) == -EEXIST);
+  CHECK(open_in_kernel(fs, folder.path(), O_RDWR | O_CREAT | O_EXCL) == -EEXIST);
+  CHECK(open_in_kernel(fs, folder.path(), O_RDWR | O_CREAT) == -EISDIR);
   auto const secret = folder / "secret";
   int const other = fs.open(secret, O_WRONLY | O_CREAT, 0600);
   CHECK(other > 0);
   struct ::stat s {};
   REQUIRE(::stat(secret.c_str(), &s) == 0);
   CHECK((s.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("an open waits for the holder of a lease, for rpc_timeout in a kernel") {
+  for (bool const in_kernel : {false, true}) {
+    CAPTURE(in_kernel);
+    leased_file const file(3000);
+    if (!file.is_leased()) return;
+    filesystem fs(small_config(512, 8));
+    std::jthread const holder([&] {
+      wait_until([&] { return file.is_wanted(); }, "the open");
+      file.let_go();
+    });
+    int const fd = in_kernel ? open_in_kernel(fs, file.path(), O_RDONLY | O_NONBLOCK)
+                             : fs.open(file.path(), O_RDWR);
+    CHECK(fd > 0);
+    CHECK(fs.close(fd) == 0);
+  }
+  leased_file const file(3000);
+  if (!file.is_leased()) return;
+  auto c = small_config(512, 8);
+  c.rpc_timeout_ms = 300;
+  filesystem fs(c);
+  CHECK(open_in_kernel(fs, file.path()) == -ETIMEDOUT);
+  file.let_go();
+  CHECK(open_patiently(fs, file.path()) > 0);
 }
 
 TEST_CASE("gunlink removes names; a file that is open lives on") {
