@@ -130,6 +130,10 @@ config study::settings_at(std::uint64_t page_size, std::uint64_t prefetch_size,
   if (prefetch_size != 0 && prefetch_size != prefetch_automatic) {
     c.prefetch_memory = pinned_for(shape_.blocks, page_size + prefetch_size, c.prefetch_memory);
   }
+  // Pages of a study may be longer than those that the settings are for.
+  if (prefetch_size == prefetch_automatic)
+    c.prefetch_memory = std::max(c.prefetch_memory, page_size);
+  if (c.write_memory != 0) c.write_memory = std::max(c.write_memory, page_size);
   return c;
 }
 

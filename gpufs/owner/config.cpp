@@ -48,6 +48,16 @@ void validate(config const& c) {
                        format_size(8 * request), format_size(c.page_size),
                        format_size(c.prefetch_size)));
   }
+  // Less would be exceeded: buffers hold whole pages.
+  if (!fixed && c.prefetch_memory < c.page_size) {
+    reject("prefetch_memory", format_size(c.prefetch_memory),
+           fmt::format("at least page_size={}, or prefetch_size=0 for no readahead",
+                       format_size(c.page_size)));
+  }
+  if (c.write_memory != 0 && c.write_memory < c.page_size) {
+    reject("write_memory", format_size(c.write_memory),
+           fmt::format("at least page_size={}, or 0 to write no files", format_size(c.page_size)));
+  }
   bool const maps = files_to_register(c) != registered_files::none;
   if (maps && c.file_window_size < c.page_size) {
     reject("file_window_size", format_size(c.file_window_size),

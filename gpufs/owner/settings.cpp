@@ -46,7 +46,7 @@ std::vector<setting> path_settings() {
           "16",
           &config::prefetch_depth, {.low = 0, .high = 16}, "a number from 0 to 16")),
       size("prefetch_memory",
-           "bytes of pinned host memory for prefetch buffers, a multiple of 4096",
+           "bytes of pinned host memory for prefetch buffers, a multiple of 4096, at least a page",
            &config::prefetch_memory, {.low = 64 * kibi, .high = tebi, .multiple_of = 4096},
            "a multiple of 4096 from 64K to 1T"),
       count("host_threads", "threads that serve requests, 1 to 256; 0 = cores less two, at most 14",
@@ -96,8 +96,8 @@ std::vector<setting> size_settings() {
            &config::staging_size, {.low = 64 * kibi, .high = tebi, .multiple_of = 4096},
            "a multiple of 4096 from 64K to 1T"),
       size("write_memory",
-           "bytes of pinned host memory for dirty pages, a multiple of 4096; 0 = files cannot be "
-           "written",
+           "bytes of pinned host memory for dirty pages, a multiple of 4096, at least a page; 0 = "
+           "files cannot be written",
            &config::write_memory, {.low = 0, .high = tebi, .multiple_of = 4096},
            "a multiple of 4096 up to 1T"),
       size("write_behind",

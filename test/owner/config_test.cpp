@@ -422,6 +422,24 @@ TEST_CASE(
   CHECK(error_of([&] { gpufs::validate(c); }).empty());
 }
 
+TEST_CASE("validate: buffers for reads and for writes hold a page, or there are none") {
+  config c;
+  c.page_size = 1 << 20;
+  c.prefetch_memory = c.write_memory = c.page_size;
+  CHECK(error_of([&] { gpufs::validate(c); }).empty());
+  c.prefetch_memory -= 4096;
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "prefetch_memory=1020K: must be at least page_size=1M, or prefetch_size=0 for no "
+        "readahead");
+  c.prefetch_size = 0;
+  CHECK(error_of([&] { gpufs::validate(c); }).empty());
+  c.write_memory -= 4096;
+  CHECK(error_of([&] { gpufs::validate(c); }) ==
+        "write_memory=1020K: must be at least page_size=1M, or 0 to write no files");
+  c.write_memory = 0;
+  CHECK(error_of([&] { gpufs::validate(c); }).empty());
+}
+
 TEST_CASE("prefetch_size: auto is a value of its own, printed as it is read") {
   toml_file const file("prefetch_size = \"auto\"\n");
   config c;
