@@ -15,8 +15,10 @@ constexpr unsigned warp_threads = 32, block_threads = 256;
 constexpr unsigned records_per_look = 4, words_per_look = 16;
 
 __device__ void note_failure(record_job const& job, std::uint64_t record, std::int64_t got) {
-  bool const is_outside =
-      got == -EFBIG || (got == -EINVAL && static_cast<std::int64_t>(job.offsets[record]) < 0);
+  // These errors alone do not say so: a gwrite also returns those of writes before it.
+  std::uint64_t const offset = job.offsets[record];
+  bool const is_outside = (got == -EFBIG || got == -EINVAL) &&
+                          (offset > most_file_bytes || job.size > most_file_bytes - offset);
   // Relaxed: the host looks after the kernel.
   atomic_ref<std::uint64_t, scope::device>(*job.failure)
       .fetch_min(failure_of(record, is_outside ? lies_outside

@@ -24,6 +24,9 @@ struct record_job {
   std::uint64_t* stop = nullptr;
 };
 
+/// Bytes that a file may have.
+inline constexpr std::uint64_t most_file_bytes = std::uint64_t{1} << 48;
+
 /// A record could not be moved: its number, and an errno, or one of these. `lies_outside`: of the
 /// bytes that a file may have.
 inline constexpr std::uint64_t came_short = 0xffff, lies_outside = 0xfffe;

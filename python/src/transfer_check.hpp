@@ -15,9 +15,6 @@ constexpr bool host_is_in_reach = true;
 constexpr bool host_is_in_reach = false;
 #endif
 
-/// Bytes that a file may have.
-inline constexpr std::uint64_t most_file_bytes = std::uint64_t{1} << 48;
-
 /// The elements of a tensor of offsets.
 [[nodiscard]] std::uint64_t const* numbers_of(tensor const& offsets);
 

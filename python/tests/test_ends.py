@@ -1,6 +1,7 @@
 """Ends while something is under way: close() beside other threads, signals, fork()."""
 import contextlib
 import errno
+import functools
 import os
 import signal
 import threading
@@ -133,27 +134,34 @@ def alarm(handler):
         signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize("staged", [False, True])
-def test_a_handler_cannot_close_the_filesystem(slow, staged):
-    file, offsets, out = slow
-    with alarm(file.fs.close), pytest.raises(RuntimeError, match="handler cannot close"):
-        file.gather(offsets, out=out, _staged=staged)
-    assert not file.fs.closed and len(file.read(8)) == 8
-    with alarm(file.close), pytest.raises(RuntimeError, match="handler cannot close"):
-        file.gather(offsets, out=out, _staged=staged)
-    assert not file.closed and len(file.read(8)) == 8
+@pytest.fixture(params=["slow", "slow_kernel"])
+def move(request):
+    """A file, and what begins a long transfer: in pieces, or by a kernel that runs at once."""
+    file, offsets, out = request.getfixturevalue(request.param)
+    if request.param == "slow":
+        return file, lambda: functools.partial(file.gather, offsets, out=out, _staged=True)
+    return file, lambda: file.gather(offsets, out=out, wait=False).wait
 
 
-@pytest.mark.parametrize("staged", [False, True])
-def test_a_handler_that_goes_on_after_the_refusal(slow, staged):
-    file, offsets, out = slow
+def test_a_handler_cannot_close_the_filesystem(move):
+    file, begin = move
+    for closed_by in (file.fs, file):
+        go_on = begin()
+        with alarm(closed_by.close), pytest.raises(RuntimeError, match="handler cannot close"):
+            go_on()
+        assert not closed_by.closed and len(file.read(8)) == 8
+
+
+def test_a_handler_that_goes_on_after_the_refusal(move):
+    file, begin = move
 
     def handler():
         with pytest.raises(RuntimeError, match="handler cannot close"):
             file.fs.close()
 
+    go_on = begin()
     with alarm(handler), pytest.raises(OSError) as found:
-        file.gather(offsets, out=out, _staged=staged)
+        go_on()
     assert found.value.errno == errno.ECANCELED
 
 

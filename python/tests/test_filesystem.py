@@ -161,7 +161,7 @@ def test_a_full_disk_is_told():
                               prefetch_memory="1M", prefetch_size=0, write_memory="1M")
         file = fs.open(sys.argv[1], "w+")
         resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
-        file.scatter([0, 50000], numpy.ones((2, 4096), "u1"))
+        file.scatter([50000], numpy.ones((1, 4096), "u1"))
         for error in (errno.EFBIG, 0):
             try:
                 file.sync()
@@ -171,6 +171,34 @@ def test_a_full_disk_is_told():
         assert fs.unwritten()
         fs.discard(file)
         assert not fs.unwritten()
+        file.close(); fs.close()
+    """
+    run(code, "/dev/shm/gpufs_python_%d" % os.getpid())
+
+
+def test_a_scatter_tells_of_an_earlier_write():
+    """As an error of the file, also if that is what an offset that no file has would give."""
+    if not os.path.exists("/dev/shm"):
+        pytest.skip("no tmpfs")
+    code = """
+        import errno, resource, signal, sys
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        import gpufs, numpy
+        fs = gpufs.Filesystem(page_size="4K", cache_size="1M", staging_size="256K",
+                              prefetch_memory="1M", prefetch_size=0, write_memory="1M")
+        file = fs.open(sys.argv[1], "w+")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+        file.scatter([50000], numpy.ones((1, 4096), "u1"))
+        def refused(call, number):
+            try:
+                call()
+            except OSError as found:
+                assert found.errno == number, found
+            else:
+                raise AssertionError("no error")
+        refused(fs.sync, errno.EIO)
+        refused(lambda: file.scatter([0], numpy.ones((1, 4096), "u1")), errno.EFBIG)
+        fs.discard(file)
         file.close(); fs.close()
     """
     run(code, "/dev/shm/gpufs_python_%d" % os.getpid())
