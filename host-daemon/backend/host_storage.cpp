@@ -55,7 +55,7 @@ int kind_error(mode_t mode) noexcept {
 
 opened_file host_storage::open(std::string const& path, int flags, unsigned mode) {
   int const fd = open_for_daemon(path, flags, mode);
-  if (fd < 0) return {nullptr, fd};
+  if (fd < 0) return {.file = nullptr, .error = fd, .is_leased = fd == -EAGAIN};
   std::shared_ptr<host_file const> file;
   try {
     file = std::make_shared<host_file const>(fd, path);

@@ -18,7 +18,7 @@ opened_file open_with_patience(storage_backend& storage, std::string const& path
   auto pause = 1ms;
   for (;;) {
     auto opened = storage.open(path, flags, mode);
-    if (opened.error != -EAGAIN || std::chrono::steady_clock::now() > end) return opened;
+    if (!opened.is_leased || std::chrono::steady_clock::now() > end) return opened;
     if (goes_on && !goes_on()) return {nullptr, -ETIMEDOUT};
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, longest_pause);

@@ -16,6 +16,8 @@ struct opened_file {
   int error = 0;
   /// as file->status() gave it after the open had begun
   struct ::stat status {};
+  /// -EAGAIN says that another process has a lease of the file, which it was asked to give up
+  bool is_leased = false;
 };
 
 /// All functions are thread-safe. Errors are -errno.

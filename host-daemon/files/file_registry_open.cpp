@@ -197,9 +197,9 @@ std::int32_t file_registry::open_checked(std::string const& path, int flags, uns
   bool const makes = (flags & O_CREAT) != 0 && place.is_reserved() &&
                      (!for_writing(flags) || numbers_.has_write_index());
   auto order = next_look();
-  auto [host, refused, status] =
+  auto [host, refused, status, is_leased] =
       open_recorded(path, makes ? flags : flags & ~(O_CREAT | O_EXCL), mode, who);
-  if (refused == -EAGAIN && !who.waits) return 0;
+  if (is_leased && !who.waits) return 0;
   if ((flags & O_CREAT) != 0 && !makes) {
     if (refused == -ENOENT) return -ENFILE;
     bool const is_there = refused == 0 || refused == -EISDIR || refused == -EOPNOTSUPP;
