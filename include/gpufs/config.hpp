@@ -69,7 +69,8 @@ struct config {
   std::uint32_t prefetch_depth = 1;
 
   /// Bytes of pinned host memory for prefetch buffers, a multiple of 4096 from 64 KiB to 1 TiB.
-  /// With a fixed prefetch_size at least 8 x (page_size + prefetch_size).
+  /// At least page_size; with a fixed prefetch_size at least 8 x (page_size + prefetch_size); with
+  /// prefetch_size = 0 any.
   std::uint64_t prefetch_memory = 256ull << 20;
 
   /// Daemon threads, 1..256; 0 = one per core less two, at least 1, at most 14.
@@ -100,8 +101,8 @@ struct config {
   /// pages, at most 1 TiB.
   std::uint64_t staging_size = 256ull << 20;
 
-  /// Bytes of pinned host memory for dirty pages, a multiple of 4096 up to 1 TiB; 0 = files cannot
-  /// be written. At most half as many pages as the cache has are dirty at once.
+  /// Bytes of pinned host memory for dirty pages, a multiple of 4096 from page_size to 1 TiB; 0 =
+  /// files cannot be written. At most half as many pages as the cache has are dirty at once.
   ///
   /// It is pinned even if no file is written. A kernel may be the first to open a file for writing,
   /// and pinning then could wait for that kernel.
