@@ -62,7 +62,7 @@ TEST_CASE("storage: parts are written one behind the other, and read, sized and 
   scratch_folder folder;
   host_storage storage;
   auto const path = folder / "a";
-  auto const [file, error, opened] = storage.open(path, O_RDWR | O_CREAT, 0644);
+  auto const [file, error, opened, is_leased] = storage.open(path, O_RDWR | O_CREAT, 0644);
   REQUIRE(error == 0);
   std::string first = "one", second = "two";
   ::iovec const parts[] = {{first.data(), 3}, {second.data(), 3}};
