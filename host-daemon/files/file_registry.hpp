@@ -92,14 +92,14 @@ class file_registry {
   ///   -ENFILE max_open_files are open | -ENOMEM | as open(2), fstat(2), ftruncate(2)
   /// O_TRUNC drops the dirty pages of a file that nobody has open, and asks `begin` before. While a
   /// file is cut, by O_TRUNC or truncate(), opens wait that do not share a written descriptor.
-  /// It waits while others have a lease of the file; `is_awaited` is asked meanwhile, and if it
-  /// says false, or write-back ends, open() returns -ETIMEDOUT.
+  /// While another process has a lease of the file, open() waits, and returns -ETIMEDOUT if
+  /// write-back ends meanwhile; or it asks the holder to let go, and returns 0: call it again.
+  enum class leased { waits, returns };
   [[nodiscard]] std::int32_t open(std::string_view path, int flags, unsigned mode = 0,
                                   may_begin const& begin = {},
-                                  std::function<bool()> const& is_awaited = {}) noexcept;
+                                  leased what = leased::waits) noexcept;
 
-  /// open() for callers that must not wait. Returns as open(), or 0 if it would have to wait, or to
-  /// truncate: then open() must be called.
+  /// Never waits. Returns as open(), or 0: open() must be called, it would wait or truncate.
   [[nodiscard]] std::int32_t try_open(std::string_view path, int flags, unsigned mode = 0) noexcept;
 
   /// Ends one open. A close of a descriptor for writing that may be its last writes the file's

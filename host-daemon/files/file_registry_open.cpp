@@ -40,17 +40,16 @@ int check_flags(int flags, bool writable) {
 struct file_registry::opener {
   bool waits;
   may_begin const& begin;
-  std::function<bool()> const& is_awaited;
+  leased what;
 };
 
 std::int32_t file_registry::open(std::string_view path, int flags, unsigned mode,
-                                 may_begin const& begin,
-                                 std::function<bool()> const& is_awaited) noexcept {
-  return open_as(path, flags, mode, {true, begin, is_awaited});
+                                 may_begin const& begin, leased what) noexcept {
+  return open_as(path, flags, mode, {true, begin, what});
 }
 
 std::int32_t file_registry::try_open(std::string_view path, int flags, unsigned mode) noexcept {
-  return open_as(path, flags, mode, {false, {}, {}});
+  return open_as(path, flags, mode, {false, {}, leased::returns});
 }
 
 std::int32_t file_registry::open_as(std::string_view path, int flags, unsigned mode,
@@ -59,7 +58,8 @@ std::int32_t file_registry::open_as(std::string_view path, int flags, unsigned m
   if (path.find('\0') != std::string_view::npos) return -EINVAL;
   if ((flags & write_once) != 0) flags = (flags & ~O_ACCMODE) | O_WRONLY;
   if (int const error = check_flags(flags, writes_ != nullptr)) return error;
-  if (!for_writing(flags)) flags &= ~O_APPEND;  // it says nothing about reads
+  if (!for_writing(flags)) flags &= ~O_APPEND;   // it says nothing about reads
+  if ((flags & O_CREAT) == 0) flags &= ~O_EXCL;  // without O_CREAT it means nothing
   try {
     if ((flags & (O_TRUNC | O_EXCL)) == 0) return open_checked(std::string{path}, flags, mode, who);
     // To cut a long file takes a file system as long as to remove it.
@@ -166,10 +166,9 @@ int file_registry::truncate_opened(stored_file const& host, may_begin const& beg
 opened_file file_registry::open_recorded(std::string const& path, int flags, unsigned mode,
                                          opener const& who) {
   auto const open = [&] {
-    if (!who.waits) return settings_.storage->open(path, flags, mode);
-    return open_with_patience(*settings_.storage, path, flags, mode, [&] {
-      return (writes_ == nullptr || !writes_->is_ending()) && (!who.is_awaited || who.is_awaited());
-    });
+    if (who.what == leased::returns) return settings_.storage->open(path, flags, mode);
+    return open_with_patience(*settings_.storage, path, flags, mode,
+                              [&] { return writes_ == nullptr || !writes_->is_ending(); });
   };
   auto* const requests = settings_.requests;
   if (requests == nullptr) return open();
@@ -196,15 +195,16 @@ std::int32_t file_registry::open_checked(std::string const& path, int flags, uns
   }
   bool const makes = (flags & O_CREAT) != 0 && place.is_reserved() &&
                      (!for_writing(flags) || numbers_.has_write_index());
+  if (!makes && (flags & O_EXCL) != 0) {
+    struct ::stat there {};
+    int const error = settings_.storage->status(path, there);
+    return error == 0 ? -EEXIST : error == -ENOENT ? -ENFILE : error;
+  }
   auto order = next_look();
   auto [host, refused, status, is_leased] =
-      open_recorded(path, makes ? flags : flags & ~(O_CREAT | O_EXCL), mode, who);
-  if (is_leased && !who.waits) return 0;
-  if ((flags & O_CREAT) != 0 && !makes) {
-    if (refused == -ENOENT) return -ENFILE;
-    bool const is_there = refused == 0 || refused == -EISDIR || refused == -EOPNOTSUPP;
-    if (is_there && (flags & O_EXCL) != 0) return -EEXIST;
-  }
+      open_recorded(path, makes ? flags : flags & ~O_CREAT, mode, who);
+  if (is_leased && who.what == leased::returns) return 0;
+  if (refused == -ENOENT && (flags & O_CREAT) != 0 && !makes) return -ENFILE;
   if (refused != 0) return refused;
   if (settings_.stat)
     if (int const error = status_of(*host, status)) return error;

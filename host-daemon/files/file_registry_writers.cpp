@@ -152,7 +152,8 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor, may_begin cons
   // Its write index may be kept out. The next file that gets it must not wait for this one.
   if (!shares) home.await_truncation(held.lock, {k.device, k.inode});
   bool const clean = !writes_->dirty(*file);
-  if (flushed != 0 && !clean && error == 0) error = flushed;  // told by another call, too
+  if (flushed != 0 && !clean && error == 0)  // told by another call, too
+    error = flushed == -ETIMEDOUT ? -EIO : flushed;
   if (file->changed) {
     home.versions.written(k.device, k.inode);
     home.changed_at = next_look();  // the flush may have come after an open looked at the file

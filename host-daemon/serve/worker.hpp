@@ -100,7 +100,9 @@ class worker {
   [[nodiscard]] std::int32_t finish_close(taken_request const& request) noexcept;
   [[nodiscard]] std::int32_t unlink(taken_request const& request) noexcept;
   void answer_elsewhere(taken_request const& request) noexcept;
+  [[nodiscard]] bool post_slow(taken_request const& request) noexcept;
   void answer_slow(taken_request const& request) noexcept;
+  void open_slow(taken_request const& request) noexcept;
   void truncate(taken_request const& request) noexcept;
 
   [[nodiscard]] static bool in_staging(taken_request const& request, std::uint64_t bytes) noexcept;

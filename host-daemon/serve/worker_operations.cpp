@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <new>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -181,13 +183,8 @@ std::int32_t worker::open(taken_request const& request, bool waits) noexcept {
   auto const flags = int(request.argument[0]);
   auto const mode = unsigned(request.argument[1]);
   if (!waits) return registry_.try_open(path, flags, mode);
-  auto& words = completion_of(request);
-  // The question alone: not even the caller learns that it was asked.
-  auto const is_awaited = [&words, sequence = request.sequence] {
-    return std::atomic_ref<std::uint64_t>{words.given_up}.load(std::memory_order_relaxed) !=
-           sequence;
-  };
-  return registry_.open(path, flags, mode, still_awaited(words, request.sequence), is_awaited);
+  return registry_.open(path, flags, mode, still_awaited(completion_of(request), request.sequence),
+                        file_registry::leased::returns);
 }
 
 std::int32_t worker::stat(taken_request const& request, bool waits) noexcept {
@@ -224,16 +221,31 @@ std::int32_t worker::unlink(taken_request const& request) noexcept {
 // Operations that may take long go to a thread that no read waits for. The server ends those
 // threads before it destroys this object.
 void worker::answer_elsewhere(taken_request const& request) noexcept {
+  if (!post_slow(request)) answer_slow(request);
+}
+
+bool worker::post_slow(taken_request const& request) noexcept {
   auto const run = [](slow_work const& self) noexcept {
     static_cast<worker*>(self.on)->answer_slow(
         {self.request, static_cast<thread_endpoint*>(self.about)});
   };
-  if (!writes_.post({run, this, request.from, request})) answer_slow(request);
+  return writes_.post({run, this, request.from, request});
+}
+
+// While another process has a lease of the file, tries again and again, behind all other jobs: so
+// syncs and closes wait for a pause, and not for that process.
+void worker::open_slow(taken_request const& request) noexcept {
+  if (auto const opened = open(request, true); opened != 0) return answer_open(request, opened);
+  auto const given_up = std::atomic_ref<std::uint64_t>{completion_of(request).given_up}.load(
+      std::memory_order_relaxed);
+  if (writes_.is_ending() || given_up == request.sequence) return answer(request, -ETIMEDOUT);
+  std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  if (!post_slow(request)) answer(request, -EAGAIN);  // all places for jobs are taken
 }
 
 void worker::answer_slow(taken_request const& request) noexcept {
   switch (request.op) {
-    case rpc::operation::open: return answer_open(request, open(request, true));
+    case rpc::operation::open: return open_slow(request);
     case rpc::operation::stat: return answer(request, stat(request, true));
     case rpc::operation::close: return answer(request, finish_close(request));
     case rpc::operation::sync:

@@ -211,7 +211,8 @@ void write_back::fail(locked_buffer& locked, int error) {
   if (std::exchange(locked.failed, true)) return;  // of another range; it may be reported by now
   auto& w = watch_[locked.number];
   w.failed.store(locked.sequence, std::memory_order_relaxed);
-  w.error.store(-error, std::memory_order_relaxed);
+  // flush() has a meaning of its own for ETIMEDOUT, which file servers give, too.
+  w.error.store(error == ETIMEDOUT ? -EIO : -error, std::memory_order_relaxed);
   if (locked.file != nullptr) {
     int none = 0;
     if (locked.file->error.compare_exchange_strong(none, -error, std::memory_order_seq_cst))

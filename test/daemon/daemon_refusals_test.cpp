@@ -104,28 +104,21 @@ TEST_CASE("registry: O_EXCL finds everything that has the name, also if there is
   }
 }
 
-TEST_CASE("registry: an open waits for the holder of a lease, while its caller does") {
-  enum class ends { by_holder, by_caller, by_stop };
-  for (auto const how : {ends::by_holder, ends::by_caller, ends::by_stop}) {
+TEST_CASE("registry: an open waits for the holder of a lease, until write-back ends") {
+  enum class ends { by_holder, by_stop };
+  for (auto const how : {ends::by_holder, ends::by_stop}) {
     CAPTURE(int(how));
     gpufs::test::leased_file const leased{1};
     if (!leased.is_leased()) return;
     region_memory memory{64, 64, 1 << 20, 4, 4};
     gpufs::daemon::write_back writes{memory.region.writes, nullptr};
     file_registry files{memory.region, settled(), &writes};
-    CHECK(files.try_open(leased.path(), O_RDONLY) == 0);
-    std::atomic<unsigned> asked{0};
-    std::atomic<bool> is_awaited{true};
     std::int32_t opened = 0;
-    std::jthread opens{[&] {
-      opened = files.open(leased.path(), O_RDWR, 0, {}, [&] {
-        ++asked;
-        return is_awaited.load();
-      });
-    }};
-    gpufs::test::wait_until([&] { return asked > 2; }, "the open waits");
+    std::jthread opens{[&] { opened = files.open(leased.path(), O_RDWR); }};
+    gpufs::test::wait_until([&] { return leased.is_wanted(); }, "the open");
+    CHECK(files.try_open(leased.path(), O_RDONLY) == 0);
+    CHECK(files.open(leased.path(), O_RDONLY, 0, {}, file_registry::leased::returns) == 0);
     if (how == ends::by_holder) leased.let_go();
-    if (how == ends::by_caller) is_awaited = false;
     if (how == ends::by_stop) writes.stop();
     opens.join();
     if (how == ends::by_holder)

@@ -6,6 +6,7 @@
 #include <test/daemon/daemons.hpp>
 #include <test/daemon/forwarding_file.hpp>
 #include <test/daemon/forwarding_storage.hpp>
+#include <test/support/leased_file.hpp>
 
 #include <doctest/doctest.h>
 
@@ -128,6 +129,24 @@ TEST_CASE("given-up opens: a caller that waits nevertheless gets -ETIMEDOUT, and
     CHECK(g.open_files() == 0);
     CHECK(std::filesystem::file_size(g.path) == 1000);
   }
+}
+
+TEST_CASE("given-up opens: one that waits for a lease holds up no other call, and ends") {
+  giving_up g;
+  gpufs::test::leased_file const leased{1000};
+  if (!leased.is_leased()) return;
+  server daemon{g.memory.region, with(io_backend::automatic)};
+  daemon.start();
+  caller second{g.memory.region, g.tickets, 1};
+  auto const fd = second.open(g.path, O_RDWR);
+  REQUIRE(fd > 0);
+  g.first.post_open(leased.path());
+  gpufs::test::wait_until([&] { return leased.is_wanted(); }, "the open");
+  for (int i = 0; i < 10; ++i) CHECK(second.call({.op = operation::sync, .file = fd}) == 0);
+  CHECK(second.close(fd) == 0);
+  CHECK(g.open_files() == 0);
+  g.give_up();
+  CHECK(g.first.wait() == -ETIMEDOUT);
 }
 
 TEST_CASE("given-up unlinks: the name stays, which may be that of another file by now") {

@@ -37,7 +37,10 @@ class leased_file {
   [[nodiscard]] bool is_leased() const { return is_leased_; }
   /// Whether somebody wants to open the file.
   [[nodiscard]] bool is_wanted() const { return ::fcntl(holder_, F_GETLEASE) != F_WRLCK; }
-  void let_go() const { CHECK(::fcntl(holder_, F_SETLEASE, F_UNLCK) == 0); }
+  void let_go() const {
+    bool const went = ::fcntl(holder_, F_SETLEASE, F_UNLCK) == 0;
+    CHECK((went || errno == EAGAIN));  // the system has taken it away by now
+  }
 
  private:
   scratch_folder folder_;
