@@ -35,14 +35,18 @@ void tell(std::uint64_t& word, std::uint64_t value) {
   std::atomic_ref<std::uint64_t>{word}.store(value, std::memory_order_relaxed);
 }
 
+// Whether the caller of a request has said that it waits no more.
+bool is_given_up(rpc::completion& words, std::uint64_t sequence) {
+  return std::atomic_ref<std::uint64_t>{words.given_up}.load(std::memory_order_seq_cst) == sequence;
+}
+
 // What a request asks before it destroys bytes, takes an error, or answers with a descriptor:
 // whether its caller still waits.
 may_begin still_awaited(rpc::completion& words, std::uint64_t sequence) {
   return [&words, sequence] {
     // Pairs with ring::give_up() (rpc::completion).
     std::atomic_ref<std::uint64_t>{words.begun}.store(sequence, std::memory_order_seq_cst);
-    return std::atomic_ref<std::uint64_t>{words.given_up}.load(std::memory_order_seq_cst) !=
-           sequence;
+    return !is_given_up(words, sequence);
   };
 }
 
@@ -236,9 +240,8 @@ bool worker::post_slow(taken_request const& request) noexcept {
 // syncs and closes wait for a pause, and not for that process.
 void worker::open_slow(taken_request const& request) noexcept {
   if (auto const opened = open(request, true); opened != 0) return answer_open(request, opened);
-  auto const given_up = std::atomic_ref<std::uint64_t>{completion_of(request).given_up}.load(
-      std::memory_order_relaxed);
-  if (writes_.is_ending() || given_up == request.sequence) return answer(request, -ETIMEDOUT);
+  if (writes_.is_ending() || is_given_up(completion_of(request), request.sequence))
+    return answer(request, -ETIMEDOUT);
   std::this_thread::sleep_for(std::chrono::milliseconds{5});
   if (!post_slow(request)) answer(request, -EAGAIN);  // all places for jobs are taken
 }

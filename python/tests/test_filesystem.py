@@ -150,11 +150,12 @@ def test_the_host_reads_what_kernels_wrote(fs, tmp_path):
         assert file.read(4, 99_998) == b"\0\0" + b"01"
 
 
-def test_a_full_disk_is_told():
+def run_on_a_full_disk(code):
+    """Runs `code` in a process in which `file` of `fs` has a page that can never be written."""
     if not os.path.exists("/dev/shm"):
         pytest.skip("no tmpfs")
-    code = """
-        import errno, os, resource, signal, sys
+    scene = """
+        import errno, resource, signal, sys
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         import gpufs, numpy
         fs = gpufs.Filesystem(page_size="4K", cache_size="1M", staging_size="256K",
@@ -162,6 +163,12 @@ def test_a_full_disk_is_told():
         file = fs.open(sys.argv[1], "w+")
         resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
         file.scatter([50000], numpy.ones((1, 4096), "u1"))
+    """
+    run(scene + code, "/dev/shm/gpufs_python_%d" % os.getpid())
+
+
+def test_a_full_disk_is_told():
+    run_on_a_full_disk("""
         for error in (errno.EFBIG, 0):
             try:
                 file.sync()
@@ -172,23 +179,12 @@ def test_a_full_disk_is_told():
         fs.discard(file)
         assert not fs.unwritten()
         file.close(); fs.close()
-    """
-    run(code, "/dev/shm/gpufs_python_%d" % os.getpid())
+    """)
 
 
 def test_a_scatter_tells_of_an_earlier_write():
     """As an error of the file, also if that is what an offset that no file has would give."""
-    if not os.path.exists("/dev/shm"):
-        pytest.skip("no tmpfs")
-    code = """
-        import errno, resource, signal, sys
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        import gpufs, numpy
-        fs = gpufs.Filesystem(page_size="4K", cache_size="1M", staging_size="256K",
-                              prefetch_memory="1M", prefetch_size=0, write_memory="1M")
-        file = fs.open(sys.argv[1], "w+")
-        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
-        file.scatter([50000], numpy.ones((1, 4096), "u1"))
+    run_on_a_full_disk("""
         def refused(call, number):
             try:
                 call()
@@ -200,8 +196,7 @@ def test_a_scatter_tells_of_an_earlier_write():
         refused(lambda: file.scatter([0], numpy.ones((1, 4096), "u1")), errno.EFBIG)
         fs.discard(file)
         file.close(); fs.close()
-    """
-    run(code, "/dev/shm/gpufs_python_%d" % os.getpid())
+    """)
 
 
 def test_advice(fs, path):

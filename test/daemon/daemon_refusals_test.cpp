@@ -7,7 +7,6 @@
 
 #include <doctest/doctest.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,5 @@
 // Resets while kernels submit: all callers return, and nothing is wrong afterwards.
+#include <test/nvme/forwarding_memory.hpp>
 #include <test/nvme/queue_scene.hpp>
 #include <test/support/device_buffers.hpp>
 #include <test/support/seed.hpp>
@@ -83,30 +84,20 @@ __global__ void endless_readers(read_plan plan, published_groups* groups, read_c
 
 /// Memory that one thread of the controller reads slowly. So commands of a failed group end late,
 /// while the other thread answers new ones.
-class late_namespace final : public nvme_controller::block_namespace {
+class late_namespace final : public forwarding_memory {
  public:
-  late_namespace(std::uint64_t bytes, std::uint32_t lba) : memory_(bytes, lba) {
-    fill_pattern(memory_.bytes(), 0);
+  late_namespace(std::uint64_t bytes, std::uint32_t lba)
+      : forwarding_memory(std::make_shared<nvme_controller::memory_namespace>(bytes, lba)) {
+    fill_pattern(memory->bytes(), 0);
   }
-  std::uint64_t blocks() const override { return memory_.blocks(); }
-  std::uint32_t lba_bytes() const override { return memory_.lba_bytes(); }
-  std::uint16_t read(std::uint64_t offset, std::span<nvme_controller::segment const> to) override {
+  std::uint16_t read(std::uint64_t offset, segments to) override {
     thread_local bool const late = !has_late_.exchange(true);
     thread_local unsigned reads = 0;
     if (late && reads++ % 16 == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
-    return memory_.read(offset, to);
+    return memory->read(offset, to);
   }
-  std::uint16_t write(std::uint64_t offset,
-                      std::span<nvme_controller::segment const> from) override {
-    return memory_.write(offset, from);
-  }
-  std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t bytes) override {
-    return memory_.write_zeroes(offset, bytes);
-  }
-  std::uint16_t flush() override { return memory_.flush(); }
 
  private:
-  nvme_controller::memory_namespace memory_;
   std::atomic<bool> has_late_{false};
 };
 

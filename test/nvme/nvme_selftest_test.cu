@@ -3,17 +3,16 @@
 #include <apps/common/nvme_queues.hpp>
 #include <apps/gpufs/nvme_controllers.hpp>
 #include <apps/gpufs/nvme_selftest.hpp>
+#include <test/nvme/forwarding_memory.hpp>
 #include <test/nvme/pattern.hpp>
 
 #include <doctest/doctest.h>
 #include <nvme-controller/controller.hpp>
 #include <nvme-host/software.hpp>
 
-#include <atomic>
 #include <cstdint>
 #include <fstream>
 #include <memory>
-#include <span>
 #include <utility>
 
 #include <unistd.h>
@@ -23,26 +22,17 @@ using namespace gpufs;
 namespace {
 
 /// Memory whose reads succeed, and leave the bytes of one length as they are.
-struct losing_disk final : nvme_controller::block_namespace {
-  nvme_controller::memory_namespace memory{1 << 20, 512};
+struct losing_disk final : test::forwarding_memory {
   std::uint64_t lost_bytes;
 
-  explicit losing_disk(std::uint64_t lost) : lost_bytes{lost} {
-    test::fill_pattern(memory.bytes(), 0);
+  explicit losing_disk(std::uint64_t lost)
+      : forwarding_memory(std::make_shared<nvme_controller::memory_namespace>(1 << 20, 512)),
+        lost_bytes{lost} {
+    test::fill_pattern(memory->bytes(), 0);
   }
-  [[nodiscard]] std::uint32_t lba_bytes() const override { return memory.lba_bytes(); }
-  [[nodiscard]] std::uint64_t blocks() const override { return memory.blocks(); }
-  std::uint16_t read(std::uint64_t offset, std::span<nvme_controller::segment const> to) override {
-    return to[0].bytes == lost_bytes ? nvme::status::success : memory.read(offset, to);
+  std::uint16_t read(std::uint64_t offset, segments to) override {
+    return to[0].bytes == lost_bytes ? nvme::status::success : memory->read(offset, to);
   }
-  std::uint16_t write(std::uint64_t offset,
-                      std::span<nvme_controller::segment const> from) override {
-    return memory.write(offset, from);
-  }
-  std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t bytes) override {
-    return memory.write_zeroes(offset, bytes);
-  }
-  std::uint16_t flush() override { return memory.flush(); }
 };
 
 apps::nvme_selftest_result self_test(std::shared_ptr<nvme_controller::block_namespace> blocks) {

@@ -3,6 +3,8 @@
 
 #include <gpufs/base/mix64.hpp>
 
+#include <test/nvme/forwarding_memory.hpp>
+
 #include <nvme-controller/controller.hpp>
 #include <nvme-host/software.hpp>
 #include <nvme-host/volume.hpp>
@@ -43,15 +45,12 @@ struct volume_faults : nvme_controller::fault_plan {
 };
 
 /// Memory whose reads, writes and flushes do not return while `hangs`.
-struct hanging_disk final : nvme_controller::block_namespace {
-  using segments = std::span<nvme_controller::segment const>;
-  std::shared_ptr<nvme_controller::memory_namespace> const memory;
+struct hanging_disk final : forwarding_memory {
   std::atomic<bool> hangs{false};
   std::atomic<std::uint64_t> hangs_from{0};  ///< earlier bytes are read and written all the same
   std::atomic<unsigned> hanging{0};
 
-  explicit hanging_disk(std::shared_ptr<nvme_controller::memory_namespace> of)
-      : memory{std::move(of)} {}
+  using forwarding_memory::forwarding_memory;
   void release() {
     hangs = false;
     hangs.notify_all();
@@ -62,8 +61,6 @@ struct hanging_disk final : nvme_controller::block_namespace {
     hangs.wait(true);
     --hanging;
   }
-  [[nodiscard]] std::uint32_t lba_bytes() const override { return memory->lba_bytes(); }
-  [[nodiscard]] std::uint64_t blocks() const override { return memory->blocks(); }
   std::uint16_t read(std::uint64_t offset, segments to) override {
     pass(offset);
     return memory->read(offset, to);
@@ -71,9 +68,6 @@ struct hanging_disk final : nvme_controller::block_namespace {
   std::uint16_t write(std::uint64_t offset, segments from) override {
     pass(offset);
     return memory->write(offset, from);
-  }
-  std::uint16_t write_zeroes(std::uint64_t offset, std::uint64_t bytes) override {
-    return memory->write_zeroes(offset, bytes);
   }
   std::uint16_t flush() override {
     pass(hangs_from);
