@@ -232,7 +232,7 @@ GPUFS_STAGE bool send_reads(fs_ref const* __restrict__ handle, std::uint8_t back
   nvme::sqe entry{};
   if (nvme::block_backing const* const b = usable_backing(fs, backing)) {
     std::uint32_t const turn =
-        b->is_replicated ? rpc::place_of_channel(channel, b->member_count) : 0;
+        b->is_replicated ? rpc::replica_of_channel(channel, b->member_count) : 0;
     nvme::block_place const at = nvme::place_of(*b, offset, length, nvme::replica_for(*b, turn));
     nvme::block_member const& member = b->members[at.member];
     std::uint64_t const bytes = least(at.bytes, nvme::most_by_list(staging)) >> b->lba_shift

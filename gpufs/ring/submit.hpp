@@ -38,26 +38,38 @@ inline constexpr memory_order ticket_order = memory_order_acq_rel;
 inline constexpr memory_order bare_request_order = memory_order_release;
 #endif
 
+/// A slot of the ring that serves a channel.
+struct slot_place {
+  std::uint64_t ticket;
+  std::uint64_t index;  ///< in the slots of all rings
+};
+/// Takes the next ticket of the channel's ring. Any single thread calls.
+__device__ __forceinline__ slot_place take_slot(fs_ref const& fs, std::uint32_t channel) {
+  rpc::shared_region const& shared = fs.link.shared;
+  std::uint32_t const ring =
+      rpc::place_of_channel(channel, static_cast<std::uint32_t>(shared.rings));
+  std::uint64_t const ticket =
+      atomic_ref<std::uint64_t, scope::device>(fs.link.tails[ring * handle::tail_stride])
+          .fetch_add(1, ticket_order);
+  return {ticket, ring * shared.slots + (ticket & (shared.slots - 1))};
+}
+
 /// Puts a request, the same in all lanes, into its ring. All lanes of a warp call. The caller owns
 /// r.channel. Never waits.
 template <carries Carries = carries::nothing>
 __device__ __forceinline__ void submit(fs_ref const& fs, rpc::request const& r) {
   unsigned const lane = lane_id();
-  std::uint32_t const ring =
-      rpc::place_of_channel(r.channel, static_cast<std::uint32_t>(fs.link.shared.rings));
-  std::uint64_t ticket = 0;
-  if (lane == 0)
-    ticket = atomic_ref<std::uint64_t, scope::device>(fs.link.tails[ring * handle::tail_stride])
-                 .fetch_add(1, ticket_order);
-  ticket = warp_broadcast(ticket);
+  slot_place place{};
+  if (lane == 0) place = take_slot(fs, r.channel);
+  place.ticket = warp_broadcast(place.ticket);
+  place.index = warp_broadcast(place.index);
   __syncwarp();
-  rpc::slot& slot =
-      fs.link.shared.ring[ring * fs.link.shared.slots + (ticket & (fs.link.shared.slots - 1))];
+  rpc::slot& slot = fs.link.shared.ring[place.index];
   if (lane < rpc::words_per_slot) {  // one coalesced store crosses the bus as one packet
     // Pairs with the acquire in daemon::request_queue. A daemon thread that sees the tags also sees
     // the data in staging, if there is any.
     atomic_ref<std::uint64_t, scope::system>(slot.word[lane])
-        .store(rpc::pack_word(r, lane, rpc::lap_tag(ticket, fs.link.shared.slots)),
+        .store(rpc::pack_word(r, lane, rpc::lap_tag(place.ticket, fs.link.shared.slots)),
                Carries == carries::staged_data ? memory_order_release : bare_request_order);
   }
   __syncwarp();
@@ -67,18 +79,13 @@ __device__ __forceinline__ void submit(fs_ref const& fs, rpc::request const& r) 
 /// Never waits.
 template <carries Carries = carries::nothing>
 __device__ __forceinline__ void submit_alone(fs_ref const& fs, rpc::request const& r) {
-  std::uint32_t const ring =
-      rpc::place_of_channel(r.channel, static_cast<std::uint32_t>(fs.link.shared.rings));
-  std::uint64_t const ticket =
-      atomic_ref<std::uint64_t, scope::device>(fs.link.tails[ring * handle::tail_stride])
-          .fetch_add(1, ticket_order);
-  rpc::slot& slot =
-      fs.link.shared.ring[ring * fs.link.shared.slots + (ticket & (fs.link.shared.slots - 1))];
+  slot_place const place = take_slot(fs, r.channel);
+  rpc::slot& slot = fs.link.shared.ring[place.index];
   for (unsigned i = 0; i < rpc::words_per_slot; ++i) {
     // Pairs with the acquire in daemon::request_queue. bare_request_order has the reason for the
     // order.
     atomic_ref<std::uint64_t, scope::system>(slot.word[i])
-        .store(rpc::pack_word(r, i, rpc::lap_tag(ticket, fs.link.shared.slots)),
+        .store(rpc::pack_word(r, i, rpc::lap_tag(place.ticket, fs.link.shared.slots)),
                Carries == carries::nothing ? bare_request_order : memory_order_release);
   }
 }
@@ -90,15 +97,11 @@ __device__ __forceinline__ void submit_each(fs_ref const& fs, bool sends, rpc::r
   std::uint64_t word[rpc::words_per_slot] = {};
   std::uint64_t at = 0;  // index of the slot
   if (sends) {
-    std::uint32_t const ring =
-        rpc::place_of_channel(r.channel, static_cast<std::uint32_t>(fs.link.shared.rings));
-    std::uint64_t const ticket =
-        atomic_ref<std::uint64_t, scope::device>(fs.link.tails[ring * handle::tail_stride])
-            .fetch_add(1, ticket_order);
-    at = ring * fs.link.shared.slots + (ticket & (fs.link.shared.slots - 1));
+    slot_place const place = take_slot(fs, r.channel);
+    at = place.index;
     GPUFS_UNROLL
     for (unsigned i = 0; i < rpc::words_per_slot; ++i)
-      word[i] = rpc::pack_word(r, i, rpc::lap_tag(ticket, fs.link.shared.slots));
+      word[i] = rpc::pack_word(r, i, rpc::lap_tag(place.ticket, fs.link.shared.slots));
   }
   __syncwarp();
   // Four slots at a time, eight lanes each. A slot crosses the bus as one packet.

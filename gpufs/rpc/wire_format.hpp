@@ -156,10 +156,11 @@ GPUFS_HOST_DEVICE inline request unpack(std::uint64_t const (&w)[words_per_slot]
 /// request writes it with one release store. The waiting device thread acquires it. Each word has a
 /// cache line of its own, so daemon threads do not share lines.
 ///
-/// Some requests destroy bytes: a truncation, an open with O_TRUNC. Such a request must not be
-/// carried out after its caller gave up, over bytes that were written since. Nobody would close the
-/// descriptor of an open, and an error that a sync or a close takes would be told to nobody. A
-/// caller that gives up stores its sequence in `given_up`, then loads `begun`. The daemon stores
+/// Some requests must not be carried out after their callers gave up. A truncation or an open with
+/// O_TRUNC would destroy bytes that were written since, an unlink a name that is another file's by
+/// then. Nobody would close the descriptor of an open, and an error that a sync or a close takes
+/// would be told to nobody. So a caller that gives up stores its sequence in `given_up`, then loads
+/// `begun`. The daemon stores
 /// the sequence in `begun` before it destroys anything, takes an error, or answers with a
 /// descriptor, then loads `given_up`. All four are sequentially consistent. So at least one side
 /// sees the other: the daemon draws back, or the caller waits for the answer. Both may happen. Then

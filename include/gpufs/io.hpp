@@ -147,7 +147,8 @@ template <class Group>
 [[nodiscard]] __device__ int gftruncate(io_context<Group>& io, int fd, std::int64_t size);
 
 /// Removes the name `path`, as unlink(2) does. Open descriptors keep the file.
-/// All threads of the group call.
+/// All threads of the group call. Once the host has begun its unlink(2), the call waits for the end
+/// of that, whatever config::rpc_timeout_ms.
 ///
 /// Returns 0, or
 ///   -EINVAL a block file | an error of unlink(2) | -ENAMETOOLONG

@@ -65,15 +65,42 @@ TEST_CASE("rings: no ring serves more than its share of the channels, however ma
 // A warp begins to look for channels 32 behind the one before. So these are the distances if one
 // warp of each block asks, with blocks of 32 to 1024 threads.
 TEST_CASE("rings: callers whose channels lie at a regular distance spread over them") {
-  constexpr std::uint32_t first = 256, callers = 128;
-  for (std::uint32_t rings = 1; rings <= 32; ++rings) {
-    for (std::uint32_t distance = 32; distance <= 1024; distance += 32) {
-      CAPTURE(rings);
-      CAPTURE(distance);
-      std::vector<std::uint32_t> served(rings);
-      for (std::uint32_t i = 0; i < callers; ++i)
-        ++served[rpc::place_of_channel(first + i * distance, rings)];
-      CHECK(*std::max_element(served.begin(), served.end()) * rings <= 3.1 * callers);
+  constexpr std::uint32_t first = 256;
+  for (std::uint32_t const callers : {32u, 64u, 128u, 256u}) {
+    for (std::uint32_t rings = 1; rings <= 32; ++rings) {
+      for (std::uint32_t distance = 32; distance <= 1024; distance += 32) {
+        CAPTURE(callers);
+        CAPTURE(rings);
+        CAPTURE(distance);
+        std::vector<std::uint32_t> served(rings);
+        for (std::uint32_t i = 0; i < callers; ++i)
+          ++served[rpc::place_of_channel(first + i * distance, rings)];
+        std::uint32_t const share = (callers + rings - 1) / rings;
+        CHECK(*std::max_element(served.begin(), served.end()) <= 3.4 * share);
+      }
+    }
+  }
+}
+
+TEST_CASE("rings: callers at a regular distance spread over replicas, and over their queue pairs") {
+  constexpr std::uint32_t first = 256, callers = 1024;
+  for (std::uint32_t const replicas : {2u, 3u, 4u, 8u}) {
+    for (std::uint32_t const pairs : {4u, 8u, 16u, 32u}) {
+      for (std::uint32_t distance = 32; distance <= 1024; distance += 32) {
+        CAPTURE(replicas);
+        CAPTURE(pairs);
+        CAPTURE(distance);
+        std::vector<std::uint32_t> served(replicas * pairs), by_replica(replicas);
+        for (std::uint32_t i = 0; i < callers; ++i) {
+          auto const channel = first + i * distance;
+          auto const replica = rpc::replica_of_channel(channel, replicas);
+          REQUIRE(replica < replicas);
+          ++by_replica[replica];
+          ++served[replica * pairs + rpc::place_of_channel(channel, pairs)];
+        }
+        CHECK(*std::ranges::max_element(by_replica) * replicas <= 1.2 * callers);
+        CHECK(*std::ranges::max_element(served) * served.size() <= 3.3 * callers);
+      }
     }
   }
 }
