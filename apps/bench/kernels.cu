@@ -28,8 +28,9 @@ reading_kernels kernels_of(bench_shape const& shape) {
 /// Returns 0, -ETIMEDOUT or -EIO.
 template <class Group>
 __device__ int rpc_nop(io_context<Group>& context) {
-  return io::in_first_warp(context.group(),
-                           [&] { return io::plain_call(context.fs(), rpc::operation::nop, 0); });
+  return io::in_first_warp(context.group(), [&] {
+    return io::plain_call<ring::carries::nothing>(context.fs(), rpc::operation::nop, 0);
+  });
 }
 
 template <unsigned MostThreads>

@@ -74,8 +74,9 @@ __device__ __forceinline__ bool is_for_caller_alone(rpc::request const& r) {
 
 /// Sends one request over a control channel and waits for the answer. `before` fills the staging
 /// piece. `after` reads it and the completion, unless the result is an error. All lanes of one warp
-/// call. All get the daemon's result, or -EIO or -ETIMEDOUT.
-template <class Before, class After>
+/// call. All get the daemon's result, or -EIO or -ETIMEDOUT. A request that announces nothing uses
+/// no staging piece either.
+template <ring::carries Carries = ring::carries::staged_data, class Before, class After>
 __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::request r,
                                                      Before&& before, After&& after) {
   unsigned const lane = lane_id();
@@ -96,7 +97,7 @@ __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::requ
   std::byte* const staging = ring::staging_bytes(fs, fs.channels.control, c);
   before(staging);
   __syncwarp();
-  ring::submit<ring::carries::staged_data>(fs, r);
+  ring::submit<Carries>(fs, r);
   bool answered = false;
   if (lane == 0) {
     result = ring::await(fs, c, answered);
@@ -110,19 +111,22 @@ __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::requ
   if (result >= 0 || result == rpc::other_gate_needed)
     after(staging, fs.link.shared.completions[c.number]);
   __syncwarp();
-  if (lane == 0) ring::return_channel(fs.channels.control, c, answered);
+  if (lane == 0)
+    ring::return_channel(fs.channels.control, c, answered,
+                         Carries == ring::carries::nothing ? after_settling : memory_order_release);
   return result;
 }
 
-/// Sends a request that carries no bytes and returns none. All lanes of one warp call. Returns as
-/// control_call().
+/// Sends a request that carries no bytes and returns none. It may announce what the caller has
+/// posted. All lanes of one warp call. Returns as control_call().
+template <ring::carries Carries = ring::carries::staged_data>
 __device__ __forceinline__ std::int32_t plain_call(fs_ref const& fs, rpc::operation op,
                                                    std::int32_t fd, std::uint64_t argument = 0) {
   rpc::request r;
   r.op = op;
   r.file = fd;
   r.argument[0] = argument;
-  return control_call(
+  return control_call<Carries>(
       fs, r, [](std::byte*) {}, [](std::byte const*, rpc::completion&) {});
 }
 

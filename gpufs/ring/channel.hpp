@@ -44,30 +44,71 @@ __device__ __forceinline__ atomic_ref<std::uint64_t, scope::device> channel_word
   return atomic_ref<std::uint64_t, scope::device>(pool.states[index].word);
 }
 
+/// Whether a channel without an owner, whose word was `seen`, can have its next request: it is
+/// free, or answered by now. `late`, if given, gets the result of such a late answer; otherwise it
+/// stays unchanged.
+__device__ __forceinline__ bool is_usable(fs_ref const& fs, std::uint32_t number,
+                                          std::uint64_t seen, std::int32_t* late) {
+  if (phase_of_state(seen) == channel_phase::free) return true;
+  // Pairs with the daemon's release of the answer: its writes to staging are over.
+  std::uint64_t const answer = load_completion(fs, number, memory_order_acquire);
+  if (rpc::completion_sequence(answer) != sequence_of_state(seen)) return false;
+  if (late != nullptr) *late = rpc::completion_result(answer);
+  return true;
+}
+
 /// Tries for channel `index` of the pool, whose word was `seen` just before. Any single thread
-/// calls. Takes the channel if it is free, or quarantined and answered by now. `late`, if given,
-/// gets the result of such a late answer; otherwise it stays unchanged.
+/// calls. Takes the channel if it is usable. `late`: as in is_usable().
 __device__ __forceinline__ bool try_seen_channel(fs_ref const& fs,
                                                  handle::channel_pool_ref const& pool,
                                                  std::uint32_t index, std::uint64_t seen,
                                                  channel& out, std::int32_t* late = nullptr) {
-  if (phase_of_state(seen) == channel_phase::busy) return false;
-  std::uint32_t const last = sequence_of_state(seen);
-  std::uint64_t answer = 0;
-  bool const quarantined = phase_of_state(seen) == channel_phase::quarantined;
-  if (quarantined) {
-    // Pairs with the daemon's release of the answer: its writes to staging are over.
-    answer = load_completion(fs, pool.first + index, memory_order_acquire);
-    if (rpc::completion_sequence(answer) != last) return false;
-  }
-  std::uint32_t const sequence = next_sequence(last);
+  if (is_owned(seen)) return false;
+  std::int32_t result = late != nullptr ? *late : 0;
+  if (!is_usable(fs, pool.first + index, seen, &result)) return false;
+  std::uint32_t const sequence = next_sequence(sequence_of_state(seen));
   // Pairs with the release in return_channel(): the last holder is done with staging.
   if (!channel_word(pool, index)
            .compare_exchange_strong(seen, state_word(channel_phase::busy, sequence),
                                     memory_order_acquire, memory_order_relaxed))
     return false;
-  if (quarantined && late != nullptr) *late = rpc::completion_result(answer);
+  if (late != nullptr) *late = result;
   out = {pool.first + index, sequence};
+  return true;
+}
+
+// An acquire would hold up the loads behind it. Without one, what the claimer does with the channel
+// comes behind the former word, as it depends on it; and the last holder's loads have returned
+// before it gave the channel up, as for requests without staged data (submit.hpp).
+#if defined(__CUDACC__)
+inline constexpr memory_order claim_order = memory_order_relaxed;
+#else
+inline constexpr memory_order claim_order = memory_order_acquire;
+#endif
+
+/// Claims channel `index` of the pool without a look before. Any single thread calls. Returns the
+/// former word. If that is not owned, the caller owns the channel, and calls take_claimed() or
+/// drop_claimed().
+__device__ __forceinline__ std::uint64_t claim_channel(handle::channel_pool_ref const& pool,
+                                                       std::uint32_t index, memory_order order) {
+  // Pairs with the release in return_channel(): the last holder is done with staging.
+  return channel_word(pool, index).fetch_or(static_cast<std::uint32_t>(channel_phase::busy), order);
+}
+/// Gives a claimed channel back, whose former word was `seen`. It has had no request.
+__device__ __forceinline__ void drop_claimed(handle::channel_pool_ref const& pool,
+                                             std::uint32_t index, std::uint64_t seen) {
+  channel_word(pool, index).store(seen, after_settling);
+}
+/// Takes a claimed channel, whose former word was `seen`, or drops it if it is not usable. The
+/// claimer calls. `late`: as in is_usable().
+__device__ __forceinline__ bool take_claimed(fs_ref const& fs, handle::channel_pool_ref const& pool,
+                                             std::uint32_t index, std::uint64_t seen, channel& out,
+                                             std::int32_t* late = nullptr) {
+  if (!is_usable(fs, pool.first + index, seen, late)) {
+    drop_claimed(pool, index, seen);
+    return false;
+  }
+  out = {pool.first + index, next_sequence(sequence_of_state(seen))};
   return true;
 }
 
@@ -94,7 +135,7 @@ __device__ __forceinline__ bool try_seen_channels(fs_ref const& fs,
                                                   bool wants, channel& out,
                                                   std::int32_t* late = nullptr) {
   unsigned const seekers = __ballot_sync(all_lanes, wants);
-  bool const may_be_had = lane_id() < pool.count && phase_of_state(seen) != channel_phase::busy;
+  bool const may_be_had = lane_id() < pool.count && !is_owned(seen);
   unsigned const chances = __ballot_sync(all_lanes, may_be_had);
   int const mine = lane_of_rank(chances, rank_in(seekers));
   std::uint64_t const word = warp_broadcast(seen, mine < 0 ? 0 : mine);
@@ -134,8 +175,17 @@ __device__ __forceinline__ int acquire_channel(fs_ref const& fs,
                                                handle::channel_pool_ref const& pool, channel& out,
                                                std::int32_t* late = nullptr) {
   std::uint32_t from = warp_number() * pool.spacing % pool.count, attempt = 0;
+  channel mine;
+  bool claimed = false;
+  if (lane_id() == 0) {
+    std::uint64_t const seen = claim_channel(pool, from, memory_order_acquire);
+    claimed = !is_owned(seen) && take_claimed(fs, pool, from, seen, mine, late);
+  }
+  if (__ballot_sync(all_lanes, claimed) != 0) {
+    out = {warp_broadcast(mine.number), warp_broadcast(mine.sequence)};
+    return 0;
+  }
   return handle::warp_spin_until(fs, [&] {
-    channel mine;
     bool const got = try_channels(fs, pool, from, 1, lane_id() == 0, mine, late);
     from = (from + (pool.count < warp_size ? 1 : warp_size)) % pool.count;
     if (__ballot_sync(all_lanes, got) == 0) {
@@ -162,10 +212,8 @@ __device__ __forceinline__ void next_request(handle::channel_pool_ref const& poo
 __device__ __forceinline__ void return_channel(handle::channel_pool_ref const& pool,
                                                channel const& c, bool answered,
                                                memory_order order = memory_order_release) {
-  // Adds to the phase, from busy. The sequence stays that of the last request.
   channel_phase const next = answered ? channel_phase::free : channel_phase::quarantined;
-  base::reduce_add(pool.states[c.number - pool.first].word,
-                   state_word(next, 0) - state_word(channel_phase::busy, 0), order);
+  channel_word(pool, c.number - pool.first).store(state_word(next, c.sequence), order);
 }
 
 /// Gives back a channel whose answer is not needed. It is free once the answer is there. One thread

@@ -71,12 +71,18 @@ struct request_shape {
   fs_ref fs;
   std::byte* frames;  ///< piece_bytes for each warp of the grid
 
-  __device__ void write(litmus_place const& at, std::uint64_t, litmus_counts& counts) const {
+  __device__ void write(litmus_place const& at, std::uint64_t random, litmus_counts& counts) const {
     handle::channel_pool_ref const& pool = fs.channels.page;
     ring::channel c;
     std::uint32_t got = 0;
     if (lane_id() == 0) {
-      got = ring::try_channel(fs, pool, at.warp_cell, c) ? 1 : 0;
+      if (random / 8 % 2 == 0) {
+        std::uint64_t const seen = ring::claim_channel(pool, at.warp_cell, ring::claim_order);
+        if (!ring::is_owned(seen))
+          got = ring::take_claimed(fs, pool, at.warp_cell, seen, c) ? 1 : 0;
+      } else {
+        got = ring::try_channel(fs, pool, at.warp_cell, c) ? 1 : 0;
+      }
       unsigned pause = 0;
       if (got == 0) backoff(pause);  // the holder waits for the host
     }

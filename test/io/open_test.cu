@@ -185,9 +185,9 @@ TEST_CASE(
   CHECK(open_in_kernel(fs, paths[0]) != -EMFILE);
   CHECK(close_in_kernel(fs, {fds[0]}) == std::vector{0});
   {
+    // By the host: CUDA may want a descriptor to wait for a kernel.
     limited_files const few(3);
-    auto const got = open_in_kernel(fs, paths);
-    CHECK(std::ranges::count(got, -EMFILE) == std::ptrdiff_t(got.size()));
+    for (auto const& path : paths) CHECK(fs.open(path, O_RDONLY) == -EMFILE);
   }
 }
 

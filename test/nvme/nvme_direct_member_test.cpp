@@ -40,6 +40,8 @@ extern "C" int open(char const* path, int flags, ...) {
   }
   return fd;
 }
+// Fortified sources call this one.
+extern "C" int __open_2(char const* path, int flags) { return open(path, flags); }
 
 TEST_CASE("direct member: a path that leads to another file after the first open") {
   constexpr std::size_t page = 4096;

@@ -121,7 +121,7 @@ cache_state inspect(fs_ref const& fs, std::uint64_t pinned) {
   for (auto const& pool : {fs.channels.control, fs.channels.page, fs.prefetch.channels}) {
     std::uint32_t number = pool.first;
     for (auto const& c : fetch(pool.states, pool.count)) {
-      bool const busy = ring::phase_of_state(c.word) == ring::channel_phase::busy;
+      bool const busy = ring::is_owned(c.word);
       bool const ahead = held.contains(number++);
       if (busy && !ahead) result.problems = "a channel is busy";
       if (ahead && !busy) result.problems = "a request ahead has lost its channel";
