@@ -74,17 +74,22 @@ __device__ __forceinline__ taken_frame take_each(handle::page_cache_ref const& c
 }
 
 /// Makes room in the page's bucket: evicts one of its ready pages without pins. This serves the
-/// rare bucket that is full. Any single thread calls. Returns whether a page was evicted.
+/// rare bucket that is full. Any single thread calls. Returns whether a page was evicted. `unpin`
+/// as in take_each().
+template <class Unpin>
 __device__ __forceinline__ bool evict_from_bucket(handle::page_cache_ref const& c,
-                                                  std::uint64_t version, std::uint64_t page) {
+                                                  std::uint64_t version, std::uint64_t page,
+                                                  Unpin const& unpin) {
   page_location const at = locate(c, version, page);
   return lane_visit(c, at.bucket, at.home(), [&](unsigned, std::uint64_t entry) {
     if (entry == 0) return false;
     auto const frame = static_cast<std::uint32_t>(entry) - 1;
-    phase const was = claim(c.headers[frame]);
+    frame_header& h = c.headers[frame];
+    phase was = claim(h);
+    if (was == phase::evicting && is_pinned_once(h) && unpin(frame)) was = claim(h);
     if (was == phase::evicting) return false;
     if (was == phase::ready) lane_remove(c, frame);
-    release_evicting(c.headers[frame]);
+    release_evicting(h);
     return was == phase::ready;
   });
 }

@@ -203,12 +203,14 @@ __device__ __forceinline__ std::uint64_t posted_by(buffer_state const& s) {
   return s.sequence << rpc::posted_shift | (s.urgent != 0 ? rpc::posted_urgent : 0);
 }
 
-/// Opens an attached buffer for more bytes of its page. One thread calls, with the frame's lock.
-/// Returns false if the host reads the buffer. Returns false, too, if the buffer has no room for
-/// another range and must be written back first. The caller then unlocks the frame and tries again
-/// later.
-__device__ __forceinline__ bool open_buffer(fs_ref const& fs, std::uint32_t buffer,
-                                            rpc::byte_range added) {
+/// host_reads    The host has locked the buffer.
+/// list_is_full  The buffer has no room for another range, and must be written back first.
+enum class open_result { opened, host_reads, list_is_full };
+
+/// Opens an attached buffer for more bytes of its page. One thread calls, with the frame's lock. If
+/// it is not opened, the caller unlocks the frame and tries again later.
+__device__ __forceinline__ open_result open_buffer(fs_ref const& fs, std::uint32_t buffer,
+                                                   rpc::byte_range added) {
   buffer_state& s = fs.writes.buffers[buffer];
   auto const posted = posted_word(fs, buffer);
   auto const written = written_word(fs, buffer);
@@ -218,21 +220,21 @@ __device__ __forceinline__ bool open_buffer(fs_ref const& fs, std::uint32_t buff
     std::uint64_t const seen = written.load(memory_order_seq_cst);
     if ((seen & rpc::written_locked) != 0) {
       posted.store(posted_by(s), memory_order_release);
-      return false;
+      return open_result::host_reads;
     }
     if (seen != s.sequence << rpc::written_shift) {
       std::uint32_t apart = 0;
       for (std::uint32_t i = 0; i < s.ranges; ++i)
         apart += s.range[i].begin > added.end || s.range[i].end < added.begin ? 1 : 0;
-      if (apart < rpc::most_ranges) return true;
+      if (apart < rpc::most_ranges) return open_result::opened;
       posted.store(s.sequence << rpc::posted_shift | rpc::posted_urgent, memory_order_release);
-      return false;
+      return open_result::list_is_full;
     }
   }
   s.ranges = 0;
   s.urgent = 0;
   mark_buffer(fs, buffer);
-  return true;
+  return open_result::opened;
 }
 
 /// Adds a range to those of an open buffer, here and in the pinned header. One thread calls, with

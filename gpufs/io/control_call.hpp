@@ -72,10 +72,17 @@ __device__ __forceinline__ bool is_for_caller_alone(rpc::request const& r) {
          r.op == rpc::operation::unlink;
 }
 
+/// The result of a request that found no channel in time, or `error` if that is another one. A
+/// close or a sync goes on after -ETIMEDOUT, but of this one the daemon has not heard.
+constexpr std::int32_t not_sent(rpc::operation op, std::int32_t error) {
+  bool const goes_on = op == rpc::operation::close || op == rpc::operation::sync;
+  return goes_on && error == -ETIMEDOUT ? -EAGAIN : error;
+}
+
 /// Sends one request over a control channel and waits for the answer. `before` fills the staging
 /// piece. `after` reads it and the completion, unless the result is an error. All lanes of one warp
-/// call. All get the daemon's result, or -EIO or -ETIMEDOUT. A request that announces nothing uses
-/// no staging piece either.
+/// call. All get the daemon's result, -EIO, -ETIMEDOUT or not_sent(). A request that announces
+/// nothing uses no staging piece either.
 template <ring::carries Carries = ring::carries::staged_data, class Before, class After>
 __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::request r,
                                                      Before&& before, After&& after) {
@@ -90,7 +97,10 @@ __device__ __forceinline__ std::int32_t control_call(fs_ref const& fs, rpc::requ
     result = closed.error;
     c.sequence = closed.sequence;
   }
-  if (result != 0) return result;
+  if (result != 0) {
+    if (lane == 0 && result == -ETIMEDOUT) handle::add(fs, handle::counter::timeouts);
+    return not_sent(r.op, result);
+  }
   r.channel = c.number;
   r.sequence = c.sequence;
   r.staging = ring::staging_offset(fs.channels.control, c);

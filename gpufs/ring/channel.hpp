@@ -135,7 +135,10 @@ __device__ __forceinline__ bool try_seen_channels(fs_ref const& fs,
                                                   bool wants, channel& out,
                                                   std::int32_t* late = nullptr) {
   unsigned const seekers = __ballot_sync(all_lanes, wants);
-  bool const may_be_had = lane_id() < pool.count && !is_owned(seen);
+  // Else one that waits for its answer would hide the free ones behind it.
+  bool const may_be_had =
+      lane_id() < pool.count && !is_owned(seen) &&
+      is_usable(fs, pool.first + (from + lane_id()) % pool.count, seen, nullptr);
   unsigned const chances = __ballot_sync(all_lanes, may_be_had);
   int const mine = lane_of_rank(chances, rank_in(seekers));
   std::uint64_t const word = warp_broadcast(seen, mine < 0 ? 0 : mine);

@@ -81,6 +81,7 @@ template <class Group>
 /// Returns 0, or
 ///   -EBADF not open | -EIO daemon stopped
 ///   -ETIMEDOUT no answer in time (the daemon goes on, and closes `fd`)
+///   -EAGAIN too many requests wait for answers (`fd` stays open: call again)
 ///   the error of the write-back (`fd` is closed all the same)
 template <class Group>
 __device__ int gclose(io_context<Group>& io, int fd);
@@ -127,6 +128,7 @@ template <class Group>
 /// Returns 0, or the first error since the last gfsync of the file. It is reported once. Only an
 /// error of fdatasync(2) is reported by each call until the file is closed for writing.
 ///   -EBADF not open | -ETIMEDOUT not done in time (the daemon goes on)
+///   -EAGAIN too many requests wait for answers (nothing was begun: call again)
 ///   -ENOSPC | -EDQUOT | -EFBIG | -EIO | another errno of the host's write
 template <class Group>
 [[nodiscard]] __device__ int gfsync(io_context<Group>& io, int fd);

@@ -74,7 +74,9 @@ TEST_CASE("registry: a freed place comes back with another generation, after all
   for (std::size_t i = 4; i < order.size(); ++i) CHECK(order[i] == order[i - 4]);
 }
 
-TEST_CASE("registry: generations wrap from 32767 to 1 and descriptors stay positive") {
+TEST_CASE(
+    "registry: generations wrap from 32767 to 1, which callers hear of, and descriptors stay "
+    "positive") {
   scratch_folder folder;
   write_range(folder / "a", 0, 1);
   region_memory memory{64, 64, 1 << 20, 1};
@@ -93,6 +95,7 @@ TEST_CASE("registry: generations wrap from 32767 to 1 and descriptors stay posit
     REQUIRE(files.close(fd) == 0);
   }
   CHECK(last == first);
+  CHECK(memory.region.control->changes == 1);
 }
 
 TEST_CASE(

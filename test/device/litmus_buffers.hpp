@@ -56,7 +56,7 @@ struct buffer_shape {
         return false;
       }
     }
-    return dirty::open_buffer(fs, b, {0, small_buffer});
+    return dirty::open_buffer(fs, b, {0, small_buffer}) == dirty::open_result::opened;
   }
 };
 

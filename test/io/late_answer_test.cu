@@ -13,6 +13,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -29,6 +30,7 @@
 using namespace gpufs;
 using namespace gpufs::test;
 using testing::fault_action;
+namespace cg = cooperative_groups;
 
 namespace {
 
@@ -56,6 +58,18 @@ std::shared_ptr<scripted_faults> held_opens(std::string const& path,
     return p == path ? fault_action::hold(gate) : fault_action::pass();
   };
   return faults;
+}
+
+__global__ void sync_file(fs_ref fs, int fd, int* result) {
+  io_context io(fs, cg::this_thread_block());
+  int const got = gfsync(io, fd);
+  if (threadIdx.x == 0) *result = got;
+}
+int sync_in_kernel(filesystem& fs, int fd) {
+  pinned_buffer<int> result(1);
+  launch(sync_file, 1, 32, fs.ref(), fd, result.data());
+  this_thread_stream().synchronize();
+  return result[0];
 }
 
 /// How many descriptors of this process are of the file.
@@ -177,6 +191,47 @@ TEST_CASE(
   file_status status{};
   CHECK(fs.stat(fd, status) == 0);
   CHECK(status.size == 1000);
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE("late answers: opens that hang keep no other caller from the free channels") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 1000);
+  auto const other = make_file(folder, "other", 1000, 2);
+  auto const gate = std::make_shared<testing::gate>();
+  testing::filesystem fs(impatient(8), held_opens(path, gate));
+  constexpr unsigned hanging = 12;  // more than there are groups of 32 channels
+  for (unsigned i = 0; i < hanging; ++i) CHECK(open_in_kernel(fs, path) == -ETIMEDOUT);
+  CHECK(inspect(fs.ref()).quarantined == hanging);
+  CHECK(open_patiently(fs, other) > 0);
+  gate->release();
+  CHECK(open_patiently(fs, path) > 0);
+  CHECK(inspect(fs.ref()).problems == "");
+}
+
+TEST_CASE("late answers: a close and a sync that no request can be sent for change nothing") {
+  scratch_folder folder;
+  auto const path = make_file(folder, "file", 1000);
+  auto const other = make_file(folder, "other", 1000, 2);
+  auto const gate = std::make_shared<testing::gate>();
+  testing::filesystem fs(impatient(8), held_opens(path, gate));
+  int const fd = fs.open(other, O_RDWR);
+  REQUIRE(fd > 0);
+  auto const all = fs.ref().channels.control.count;
+  for (unsigned tries = 0; tries < 20 && inspect(fs.ref()).quarantined < all; ++tries) {
+    auto const opened = open_in_kernel(fs, std::vector<std::string>(all, path), O_RDONLY, 32);
+    CHECK(std::ranges::count(opened, -ETIMEDOUT) == all);
+  }
+  CHECK(inspect(fs.ref()).quarantined == all);
+  auto const before = fs.stats().timeouts;
+  CHECK(sync_in_kernel(fs, fd) == -EAGAIN);
+  CHECK(close_in_kernel(fs, {fd}) == std::vector{-EAGAIN});
+  CHECK(fs.stats().timeouts == before + 2);
+  gate->release();
+  read_batch after;
+  after.add(fd, other, 0, 1000, 2);
+  CHECK(after.run_patiently(fs.ref(), 1, 64) == "");
+  CHECK(close_in_kernel(fs, {fd}) == std::vector{0});
   CHECK(inspect(fs.ref()).problems == "");
 }
 

@@ -145,7 +145,7 @@ __device__ __forceinline__ std::int64_t open_with_spare(lane_file const& f, std:
 
 /// Opens each page that lanes visit for the leading lane's `range`. If the lanes have a spare
 /// buffer, only the first page is opened, with that buffer. All lanes of the group call; they have
-/// joined the writers. Returns the page's buffer in the leading lane, or -1.
+/// joined the writers. Returns the page's buffer in the leading lane, or less than 0.
 __device__ __forceinline__ std::int64_t open_for_lanes(converged_group const& g, lane_file const& f,
                                                        std::uint64_t page, page_visit const& v,
                                                        rpc::byte_range range, lanes_wait& wait) {
@@ -154,6 +154,7 @@ __device__ __forceinline__ std::int64_t open_for_lanes(converged_group const& g,
   unsigned const leaders = g.ballot(v.leads);
   bool const opens = v.leads && (spare < 0 || g.thread_rank() == lowest_lane(leaders));
   if (opens) buffer = open_with_spare(f, page, v.frame, range, spare);
+  wait.held_up = g.any(opens && spare >= 0 && buffer == -1);
   bool const took = g.any(spare >= 0 && buffer == spare);
   if (took) wait.spare = -1;
   return buffer;

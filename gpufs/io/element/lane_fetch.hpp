@@ -59,8 +59,7 @@ __device__ __forceinline__ source::fill lane_enter(fs_ref const& fs, source::pag
         cache::lane_insert(fs.cache, name.version, name.page, e.frame);
     entered = result == cache::insert_result::inserted;
     if (!entered) cache::release_filling(fs.cache.headers[e.frame]);
-    if (result == cache::insert_result::full &&
-        cache::evict_from_bucket(fs.cache, name.version, name.page))
+    if (result == cache::insert_result::full && make_room(fs, name))
       handle::add(fs, handle::counter::evictions);
   }
   if (!entered) {

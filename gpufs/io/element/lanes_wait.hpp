@@ -19,6 +19,7 @@ struct lanes_wait {
   std::uint64_t since = 0;              ///< when they last got on, or joined the line
   std::int64_t spare = -1;              ///< a write buffer that they have taken, or -1
   bool kept_out = false;                ///< the gate of the file's writers was closed just now
+  bool held_up = false;                 ///< the host, or one who may wait for it, has the page
 };
 
 /// Joins the frame line and waits until the lanes are in front; if `alone`, until they are the
@@ -46,13 +47,14 @@ __device__ __forceinline__ void lanes_leave(converged_group const& g, fs_ref con
 }
 
 /// Why lanes that have not got on must stop trying: 0, -EIO if the daemon has stopped, -ENOMEM at
-/// the deadline, or -ETIMEDOUT if a closed gate keeps them out. All lanes of the group call.
+/// the deadline, or -ETIMEDOUT if they wait for one who may wait for the host. All lanes of the
+/// group call.
 __device__ __forceinline__ std::int32_t lanes_late(converged_group const& g, fs_ref const& fs,
                                                    lanes_wait const& w) {
   std::int32_t late = 0;
   if (g.thread_rank() == 0)
     late = w.turn == cache::no_turn
-               ? handle::wait_error(fs, w.since, w.kept_out ? -ETIMEDOUT : -ENOMEM)
+               ? handle::wait_error(fs, w.since, w.kept_out || w.held_up ? -ETIMEDOUT : -ENOMEM)
                : cache::line_error(fs, *fs.cache.line, w.since, -ENOMEM);
   return g.shfl(late, 0);
 }
@@ -93,6 +95,7 @@ __device__ __forceinline__ std::int32_t lanes_await_round(converged_group const&
                                                           lanes_round const& round, bool alone,
                                                           unsigned attempt, lanes_wait& w) {
   if (w.since == 0 || round.got_on) w.since = device_clock_ns();
+  w.held_up = w.held_up && round.stuck;
   if (w.turn == cache::no_turn && round.lacks &&
       g.any(g.thread_rank() == 0 && cache::must_join(*fs.cache.line, w.since))) {
     lanes_join(g, fs, alone, w);

@@ -84,7 +84,7 @@ __device__ __forceinline__ entered_pages enter_pages(fs_ref const& fs, batch con
                       : source::fill::by_channel(frame, own);
 
   bool const found_full = a.taken.frame >= 0 && a.result == cache::insert_result::full;
-  bool const made_room = found_full && cache::evict_from_bucket(fs.cache, name.version, name.page);
+  bool const made_room = found_full && make_room(fs, name);
   auto const evictions = count_lanes(__ballot_sync(all_lanes, a.taken.evicted)) +
                          count_lanes(__ballot_sync(all_lanes, made_room));
   auto const requests = count_lanes(__ballot_sync(all_lanes, sends));

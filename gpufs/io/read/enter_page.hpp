@@ -39,6 +39,13 @@ __device__ __forceinline__ cache::taken_frame take_frames(fs_ref const& fs, std:
       fs.cache, seat, wants, [&](std::uint32_t frame) { return dirty::release_clean(fs, frame); });
 }
 
+/// cache::evict_from_bucket(). A page that only a clean write buffer pins can go, too.
+__device__ __forceinline__ bool make_room(fs_ref const& fs, source::page_name const& name) {
+  return cache::evict_from_bucket(fs.cache, name.version, name.page, [&](std::uint32_t frame) {
+    return dirty::release_clean(fs, frame);
+  });
+}
+
 /// cache::enter_one(). A frame that only a clean write buffer pins can be taken, too.
 GPUFS_LIBRARY_STAGE cache::one_entered enter_alone(fs_ref const* __restrict__ handle,
                                                    std::int32_t seat, std::uint64_t drawn,
@@ -107,8 +114,7 @@ __device__ __forceinline__ source::fill enter_page(fs_ref const& fs, std::int32_
     __syncwarp();
     bool const found_full = first_lane && a.result == cache::insert_result::full;
     if (__ballot_sync(all_lanes, found_full) == 0) continue;
-    bool const made_room =
-        found_full && cache::evict_from_bucket(fs.cache, name.version, name.page);
+    bool const made_room = found_full && make_room(fs, name);
     if (__ballot_sync(all_lanes, made_room) == 0) return source::fill{};
     if (first_lane) handle::add(fs, handle::counter::evictions);
   }

@@ -109,7 +109,7 @@ GPUFS_LIBRARY_STAGE write_page ready_in_turn(fs_ref const* __restrict__ handle,
     done = fill_for_write(fs, span, page, static_cast<std::uint32_t>(spare), work);
   } else if (work.status == source::page_status::hit) {
     std::int64_t buffer = -1;
-    // The pin stays, so the page does, too. Each writer holds the lock for a copy only.
+    // The pin stays, so the page does, too.
     done.error = handle::warp_spin_until(fs, [&] {
       buffer = open_frame(fs, work.frame, span.version, page, span.range(page), spare);
       return buffer >= 0;
@@ -117,7 +117,8 @@ GPUFS_LIBRARY_STAGE write_page ready_in_turn(fs_ref const* __restrict__ handle,
     if (buffer >= 0)
       done = {write_status::ready, work.frame, static_cast<std::uint32_t>(buffer), 0};
     if (buffer < 0 && lane_id() == 0) cache::unpin_read(fs.cache.headers[work.frame]);
-    if (done.error == -ETIMEDOUT) done.error = -ENOMEM;  // the buffer cannot be written back
+    // The buffer cannot be written back. Otherwise its holder waits for the host.
+    if (done.error == -ETIMEDOUT && buffer == list_is_full) done.error = -ENOMEM;
   }
   bool const attached = done.status != write_status::failed && done.buffer == spare;
   if (!attached && lane_id() == 0) dirty::give_back_buffer(fs, static_cast<std::uint32_t>(spare));

@@ -90,28 +90,33 @@ __device__ __forceinline__ std::int32_t fetch_page(fs_ref const& fs, source::pag
   return e.error;
 }
 
+/// Returned by open_frame(): the page's buffer has no room for another range, and must be written
+/// back first.
+inline constexpr std::int32_t list_is_full = -2;
+
 /// Locks a frame and opens its write buffer for the bytes `added`. If the frame has none it gets
 /// `spare`, a buffer that the caller has taken, or another one if `spare` is -1. The caller has
 /// pinned the frame, and it has a page of a written file. All lanes of a team call.
 ///
-/// Returns the buffer, or -1 with nothing locked. Then another caller has the frame, the host has
-/// locked the buffer, its list of ranges is full, or no buffer is free.
+/// Returns the buffer, or list_is_full with nothing locked, or -1: another caller has the frame,
+/// the host has locked the buffer, or no buffer is free.
 template <class Team = whole_warp>
 __device__ __forceinline__ std::int64_t open_frame(fs_ref const& fs, std::uint32_t frame,
                                                    std::uint64_t version, std::uint64_t page,
                                                    rpc::byte_range added, std::int64_t spare = -1) {
   std::uint32_t has = 0;
-  std::uint32_t ok = 0;
-  if (Team::lane() == 0) {
-    ok = dirty::try_lock_frame(fs, frame, has) ? 1 : 0;
-    if (ok != 0 && has != 0 && !dirty::open_buffer(fs, has - 1, added)) {
-      dirty::unlock_frame(fs, frame, has);
-      ok = 0;
-    }
+  std::int32_t error = -1;
+  if (Team::lane() == 0 && dirty::try_lock_frame(fs, frame, has)) {
+    auto const opened =
+        has == 0 ? dirty::open_result::opened : dirty::open_buffer(fs, has - 1, added);
+    error = opened == dirty::open_result::opened         ? 0
+            : opened == dirty::open_result::list_is_full ? list_is_full
+                                                         : -1;
+    if (error != 0) dirty::unlock_frame(fs, frame, has);
   }
-  ok = Team::broadcast(ok);
+  error = Team::broadcast(error);
   has = Team::broadcast(has);
-  if (ok == 0) return -1;
+  if (error != 0) return error;
   if (has != 0) return std::int64_t(has) - 1;
   std::int64_t const buffer =
       spare >= 0 ? spare : dirty::take_buffer(fs, cache::line_wait<Team>(*fs.writes.line));
