@@ -151,7 +151,7 @@ __device__ __forceinline__ lone_page bring_in_alone(fs_ref const& fs, batch cons
   mine.contested = seen.contested();
   if (!mine.contested) mine.entry = find_source(fs, r, read, seen);
   seen.drop_channel(fs);
-  if (mine.entry.status == source::page_status::none) return {};
+  if (mine.entry.status == source::page_status::none) return mine;
   bool const own = mine.entry.kind == source::source_kind::channel;
   bool const sends_first = own && read.sends_first() && r.is_whole();
   bool const first_lane = lane_id() == 0;
