@@ -162,7 +162,7 @@ __global__ void churn_pages(churn job, tally* t, std::uint32_t* in_progress) {
     }
     __syncwarp();
     if (entered == cache::insert_result::full && lane_id() == 0)
-      cache::evict_from_bucket(job.cache, version, page);
+      cache::evict_from_bucket(job.cache, version, page, cache::keep_pins{});
     __syncwarp();
   }
 }
