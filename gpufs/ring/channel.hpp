@@ -77,35 +77,19 @@ __device__ __forceinline__ bool try_seen_channel(fs_ref const& fs,
   return true;
 }
 
-// An acquire would hold up the loads behind it. Without one, what the claimer does with the channel
-// comes behind the former word, as it depends on it; and the last holder's loads have returned
-// before it gave the channel up, as for requests without staged data (submit.hpp).
-#if defined(__CUDACC__)
-inline constexpr memory_order claim_order = memory_order_relaxed;
-#else
-inline constexpr memory_order claim_order = memory_order_acquire;
-#endif
-
-/// Claims channel `index` of the pool without a look before. Any single thread calls. Returns the
-/// former word. If that is not owned, the caller owns the channel, and calls take_claimed() or
-/// drop_claimed().
-__device__ __forceinline__ std::uint64_t claim_channel(handle::channel_pool_ref const& pool,
-                                                       std::uint32_t index, memory_order order) {
+/// Tries for channel `index` of the pool without a look before, which is one trip to memory less.
+/// Any single thread calls. `late`: as in is_usable().
+__device__ __forceinline__ bool claim_channel(fs_ref const& fs,
+                                              handle::channel_pool_ref const& pool,
+                                              std::uint32_t index, channel& out,
+                                              std::int32_t* late = nullptr) {
+  auto const word = channel_word(pool, index);
   // Pairs with the release in return_channel(): the last holder is done with staging.
-  return channel_word(pool, index).fetch_or(static_cast<std::uint32_t>(channel_phase::busy), order);
-}
-/// Gives a claimed channel back, whose former word was `seen`. It has had no request.
-__device__ __forceinline__ void drop_claimed(handle::channel_pool_ref const& pool,
-                                             std::uint32_t index, std::uint64_t seen) {
-  channel_word(pool, index).store(seen, after_settling);
-}
-/// Takes a claimed channel, whose former word was `seen`, or drops it if it is not usable. The
-/// claimer calls. `late`: as in is_usable().
-__device__ __forceinline__ bool take_claimed(fs_ref const& fs, handle::channel_pool_ref const& pool,
-                                             std::uint32_t index, std::uint64_t seen, channel& out,
-                                             std::int32_t* late = nullptr) {
+  std::uint64_t const seen =
+      word.fetch_or(static_cast<std::uint32_t>(channel_phase::busy), memory_order_acquire);
+  if (is_owned(seen)) return false;
   if (!is_usable(fs, pool.first + index, seen, late)) {
-    drop_claimed(pool, index, seen);
+    word.store(seen, memory_order_release);
     return false;
   }
   out = {pool.first + index, next_sequence(sequence_of_state(seen))};
@@ -179,11 +163,7 @@ __device__ __forceinline__ int acquire_channel(fs_ref const& fs,
                                                std::int32_t* late = nullptr) {
   std::uint32_t from = warp_number() * pool.spacing % pool.count, attempt = 0;
   channel mine;
-  bool claimed = false;
-  if (lane_id() == 0) {
-    std::uint64_t const seen = claim_channel(pool, from, memory_order_acquire);
-    claimed = !is_owned(seen) && take_claimed(fs, pool, from, seen, mine, late);
-  }
+  bool const claimed = lane_id() == 0 && claim_channel(fs, pool, from, mine, late);
   if (__ballot_sync(all_lanes, claimed) != 0) {
     out = {warp_broadcast(mine.number), warp_broadcast(mine.sequence)};
     return 0;

@@ -76,13 +76,11 @@ struct request_shape {
     ring::channel c;
     std::uint32_t got = 0;
     if (lane_id() == 0) {
-      if (random / 8 % 2 == 0) {
-        std::uint64_t const seen = ring::claim_channel(pool, at.warp_cell, ring::claim_order);
-        if (!ring::is_owned(seen))
-          got = ring::take_claimed(fs, pool, at.warp_cell, seen, c) ? 1 : 0;
-      } else {
-        got = ring::try_channel(fs, pool, at.warp_cell, c) ? 1 : 0;
-      }
+      bool const claims = random / 8 % 2 == 0;
+      got = (claims ? ring::claim_channel(fs, pool, at.warp_cell, c)
+                    : ring::try_channel(fs, pool, at.warp_cell, c))
+                ? 1
+                : 0;
       unsigned pause = 0;
       if (got == 0) backoff(pause);  // the holder waits for the host
     }

@@ -74,30 +74,21 @@ struct channel_shape {
 
   __device__ void write(litmus_place const& at, std::uint64_t random, litmus_counts& counts) const {
     if (random % 8 == 0) pause_at_random(random >> 8);
-    bool const claims = random / 8 % 2 == 0;
+    handle::channel_pool_ref const& pool = fs.channels.page;
     ring::channel c;
-    if (!(claims ? claim(at.lane_cell, c)
-                 : ring::try_channel(fs, fs.channels.page, at.lane_cell, c)))
+    if (!(random / 8 % 2 == 0 ? ring::claim_channel(fs, pool, at.lane_cell, c)
+                              : ring::try_channel(fs, pool, at.lane_cell, c)))
       return;
     std::uint64_t& note = notes[at.lane_cell * 16ull];
     ++counts.rounds;
     ++counts.writes;
-    // A claim leaves the L1 as it is.
-    std::uint64_t const last =
-        claims ? atomic_ref<std::uint64_t, scope::device>(note).load(memory_order_relaxed) : note;
-    if (last + 1 != c.sequence) ++counts.forbidden;
+    if (note + 1 != c.sequence) ++counts.forbidden;
     note = c.sequence;
     if (B != broken::writer) base::settle(note);
-    ring::return_channel(fs.channels.page, c, true, base::after_settling);
+    ring::return_channel(pool, c, true, base::after_settling);
   }
   __device__ void read(litmus_place const& at, std::uint64_t random, litmus_counts& counts) const {
     write(at, random, counts);
-  }
-
- private:
-  __device__ bool claim(std::uint32_t cell, ring::channel& c) const {
-    std::uint64_t const seen = ring::claim_channel(fs.channels.page, cell, ring::claim_order);
-    return !ring::is_owned(seen) && ring::take_claimed(fs, fs.channels.page, cell, seen, c);
   }
 };
 template <broken B = broken::no>

@@ -68,8 +68,7 @@ struct first_looks {
   std::uint64_t line;     ///< the frame line's state
   std::uint64_t windows;  ///< not 0: there are file windows
   std::uint32_t from;     ///< number of the first page channel that the warp tries
-  /// Of look_at_channels(). Lane 0 has claimed the first one, if that was not owned.
-  std::uint64_t channel;
+  std::uint64_t channel;  ///< of look_at_channels()
 
   __device__ __forceinline__ first_looks(fs_ref const& fs, read_span const& span,
                                          std::uint64_t page)
@@ -78,28 +77,11 @@ struct first_looks {
         line(cache::line_state(*fs.cache.line).load(memory_order_relaxed)),
         windows(source::load_any_windows(fs)),
         from(warp_number() * fs.channels.page.spacing % fs.channels.page.count),
-        channel(lane_id() == 0 ? ring::claim_channel(fs.channels.page, from, ring::claim_order)
-                               : ring::look_at_channels(fs.channels.page, from)) {}
+        channel(ring::look_at_channels(fs.channels.page, from)) {}
 
   /// Whether another caller seems to bring in the page since the look-up.
   [[nodiscard]] __device__ bool contested() const {
     return __ballot_sync(all_lanes, at.may_be(entry)) != 0;
-  }
-
-  /// Tries for one of the channels, by lane 0. All lanes call.
-  __device__ __forceinline__ bool take_channel(fs_ref const& fs, ring::channel& out) {
-    bool got = false;
-    if (lane_id() == 0 && !ring::is_owned(channel)) {
-      got = ring::take_claimed(fs, fs.channels.page, from, channel, out);
-      channel = ring::state_word(ring::channel_phase::busy, 0);  // no claim is left
-    }
-    if (__ballot_sync(all_lanes, got) != 0) return got;
-    return ring::try_seen_channels(fs, fs.channels.page, from, channel, lane_id() == 0, out);
-  }
-  /// Gives up the claim, if it has not been taken.
-  __device__ __forceinline__ void drop_channel(fs_ref const& fs) const {
-    if (lane_id() == 0 && !ring::is_owned(channel))
-      ring::drop_claimed(fs.channels.page, from, channel);
   }
 };
 
@@ -112,7 +94,7 @@ __device__ __forceinline__ void count_request(fs_ref const& fs, bool sent) {
 /// Finds where the bytes of a lone page come from, or leaves it at none. All lanes of a warp call.
 __device__ __forceinline__ source::fill find_source(fs_ref const& fs, prefetch::page_read const& r,
                                                     prefetch::lone_read const& read,
-                                                    first_looks& seen) {
+                                                    first_looks const& seen) {
   // File windows need no readahead, so a read of any kind can use them.
   bool const alone = read.is_alone();
   bool const may =
@@ -126,7 +108,8 @@ __device__ __forceinline__ source::fill find_source(fs_ref const& fs, prefetch::
   if (window != 0) return source::fill::by_window(0, window, bytes);
   if (!alone) return {};
   ring::channel via;
-  bool const got = seen.take_channel(fs, via);
+  bool const got =
+      ring::try_seen_channels(fs, fs.channels.page, seen.from, seen.channel, lane_id() == 0, via);
   if (__ballot_sync(all_lanes, got) == 0) return {};
   return source::fill::by_channel(0, {warp_broadcast(via.number), warp_broadcast(via.sequence)});
 }
@@ -144,14 +127,12 @@ __device__ __forceinline__ lone_page bring_in_alone(fs_ref const& fs, batch cons
   prefetch::page_read const r{span.fd,        span.version, span.begin,
                               span.end,       page_begin,   page_begin + name.expected,
                               span.page_shift};
-  first_looks seen(fs, span, b.first);
+  first_looks const seen(fs, span, b.first);
   prefetch::lone_read read;
   if (b.chunks != nullptr) read = prefetch::lone_read(fs, *b.chunks, r);
-  lone_page mine;
-  mine.contested = seen.contested();
-  if (!mine.contested) mine.entry = find_source(fs, r, read, seen);
-  seen.drop_channel(fs);
-  if (mine.entry.status == source::page_status::none) return mine;
+  if (seen.contested()) return {{}, true};
+  lone_page mine{find_source(fs, r, read, seen)};
+  if (mine.entry.status == source::page_status::none) return {};
   bool const own = mine.entry.kind == source::source_kind::channel;
   bool const sends_first = own && read.sends_first() && r.is_whole();
   bool const first_lane = lane_id() == 0;
