@@ -78,22 +78,22 @@ class Filesystem:
         one of uint8, (records, size). `size` None: what `out` has per record.
 
         `stream`: the CUDA stream to work on; None: the one on which PyTorch or CuPy works now if
-        `out` is theirs, else the legacy default stream. `wait` False: returns a Transfer at once.
+        `out` or else `offsets` is theirs and on the GPU, else the legacy default stream. `wait`
+        False: returns a Transfer at once.
 
         Returns `out`. Raises IndexError for a record that does not lie within the file, ValueError
         or TypeError for wrong sizes, types or devices, OSError if the file cannot be read.
         """
         offsets = _tensors.offsets_of(offsets)
-        count = _tensors.byte_count(offsets) // 8
         if size is None:
             if out is None:
                 raise ValueError("size: must be given if out is None")
-            size = _size_of_records(out, count)
+            size = _size_of_records(out, _gpufs.record_count(offsets))
         size = _positive(size)
         if out is None:
             if not wait:
                 raise ValueError("out: must be given with wait=False")
-            if count != 0 and size > (most := self.size(file)):
+            if size > (most := self.size(file)) and _gpufs.record_count(offsets) != 0:
                 raise IndexError(f"size: records of {size} bytes do not lie within the {most} "
                                  "bytes of the file")
             out = self._core.device_bytes(_fd(file), offsets, size)
@@ -113,7 +113,7 @@ class Filesystem:
         """
         offsets = _tensors.offsets_of(offsets)
         if size is None:
-            size = _size_of_records(data, _tensors.byte_count(offsets) // 8)
+            size = _size_of_records(data, _gpufs.record_count(offsets))
         transfer = self._start(file, offsets, _positive(size), data, True, stream, _staged)
         if not wait:
             return transfer
@@ -125,7 +125,7 @@ class Filesystem:
 
         Sees what kernels have written. Returns fewer bytes at the end of the file.
         """
-        count, offset = _tensors.integer(count, "count"), _not_negative(file, offset, "offset")
+        count, offset = _fitting(count, "count"), _not_negative(file, offset, "offset")
         left = max(0, self.size(file) - offset)
         return self._core.read(_fd(file), left if count < 0 else min(count, left), offset)
 
@@ -258,6 +258,8 @@ class Filesystem:
         number = _tensors.stream_number(stream)
         if number is None and _gpufs.device_kind == "cuda":
             number = _tensors.current_stream(data)
+            if number is None:
+                number = _tensors.current_stream(offsets)
         return self._core.start(fd=_fd(file), offsets=offsets, size=size, data=data, writes=writes,
                                 stream=number, staged=staged)
 

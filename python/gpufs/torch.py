@@ -8,6 +8,7 @@ import os
 from typing import Any, Iterator, Sequence
 
 import gpufs
+from gpufs import _tensors
 
 __all__ = ["RecordBatches", "RecordDataset", "as_it_is"]
 
@@ -30,19 +31,17 @@ class RecordDataset:
 
         self._torch = torch
         self.dtype = torch.uint8 if dtype is None else dtype
-        self.shape = tuple(int(n) for n in shape)
+        self.shape = tuple(_tensors.integer(n, "shape") for n in shape)
         self.record_bytes = self.dtype.itemsize
         for n in self.shape:
+            if n < 1:
+                raise ValueError(f"shape: must have numbers from 1 on, is {self.shape}")
             self.record_bytes *= n
-        if self.record_bytes <= 0:
-            raise ValueError(f"shape: {self.shape} has no elements")
-        if header < 0:
-            raise ValueError(f"header: must not be negative, is {header}")
-        self.header = header
+        self.header = _tensors.byte_number(header, "header")
         self.device = torch.device("cuda", fs.device) if gpufs.device_kind == "cuda" else (
             torch.device("cpu"))
         self.file = fs.open(path)
-        self._count = max(0, self.file.size - header) // self.record_bytes
+        self._count = max(0, self.file.size - self.header) // self.record_bytes
         self.file.advise("random")
 
     def __len__(self) -> int:

@@ -172,10 +172,10 @@ void give_up_memory(void* memory) noexcept {
 nb::object device_bytes(core& of, int fd, nb::handle offsets, std::uint64_t size) {
   auto memory = std::make_unique<std::shared_ptr<buffer<std::byte>>>();
   tensor const places(offsets, false, "offsets");
-  std::uint64_t const records = places.bytes() / sizeof(std::uint64_t);
+  std::uint64_t const records = records_in(places);
   {
     core::call const files(of);
-    if (!places.on_device() && places.kind() != element_kind::other)
+    if (!places.on_device())
       static_cast<void>(check_records(*files, {.fd = fd, .size = size}, places, of.path_of(fd)));
     without_gil const release;
     *memory = std::make_shared<buffer<std::byte>>(
@@ -305,6 +305,8 @@ NB_MODULE(_gpufs, m) {
   m.attr("O_GWRONCE") = O_GWRONCE;
   m.def("device_available", &device_available);
   m.def("byte_count", [](nb::object const& of) { return tensor(of, false, "tensor").bytes(); });
+  m.def("record_count",
+        [](nb::object const& of) { return records_in(tensor(of, false, "offsets")); });
   m.def("setting_names", [] {
     nb::dict d;
     for (auto const& s : settings())

@@ -13,6 +13,12 @@ std::uint64_t const* numbers_of(tensor const& offsets) {
   return reinterpret_cast<std::uint64_t const*>(offsets.data());
 }
 
+std::uint64_t records_in(tensor const& offsets) {
+  if (offsets.kind() == element_kind::other)
+    throw nb::type_error("offsets: elements must be int64 or uint64");
+  return offsets.bytes() / sizeof(std::uint64_t);
+}
+
 std::string place_of(std::uint64_t record, std::uint64_t offset, element_kind kind) {
   return "record " + std::to_string(record) + " at offset " +
          (kind == element_kind::int64 ? std::to_string(static_cast<std::int64_t>(offset))
@@ -47,10 +53,8 @@ std::uint64_t check_records(filesystem& files, transfer_request const& of, tenso
 }
 
 void transfer::check() {
-  if (offsets_->kind() == element_kind::other)
-    throw nb::type_error("offsets: elements must be int64 or uint64");
+  count_ = records_in(*offsets_);
   if (request_.size == 0) throw nb::value_error("size: must be at least 1 byte");
-  count_ = offsets_->bytes() / sizeof(std::uint64_t);
   bool const fits =
       count_ <= most_records &&
       (count_ == 0 || request_.size <= std::numeric_limits<std::int64_t>::max() / count_);

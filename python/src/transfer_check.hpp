@@ -18,6 +18,9 @@ constexpr bool host_is_in_reach = false;
 /// The elements of a tensor of offsets.
 [[nodiscard]] std::uint64_t const* numbers_of(tensor const& offsets);
 
+/// The number of those elements. Throws TypeError unless they are int64 or uint64.
+[[nodiscard]] std::uint64_t records_in(tensor const& offsets);
+
 /// Names a record. `kind`: the offset's, which says whether it has a sign.
 [[nodiscard]] std::string place_of(std::uint64_t record, std::uint64_t offset, element_kind kind);
 

@@ -103,7 +103,8 @@ void transfer::take_memory(bool staged) {
     device_offsets_ = workspace_->offsets.data();
   }
 #if !defined(GPUFS_EMULATED)
-  if (request_.stream.has_value() || !staged)
+  // What others left in GPU memory is ordered by the stream, also if it is the default one.
+  if (request_.stream.has_value() || !staged || offsets_reached_)
     on_.emplace(stream::of(reinterpret_cast<CUstream_st*>(request_.stream.value_or(0))));
 #endif
 }

@@ -414,7 +414,8 @@ def test_numbers_that_do_not_fit(fs, path):
     with fs.open(path, "r+") as file:
         for call in (lambda: file.read(4, 1 << 63), lambda: file.readinto(bytearray(4), 1 << 63),
                      lambda: file.write(b"abc", -(1 << 63) - 1), lambda: fs.read(1 << 40, 4),
-                     lambda: file.advise("random", 0, 1 << 64), lambda: fs.open(path, 1 << 40)):
+                     lambda: file.advise("random", 0, 1 << 64), lambda: fs.open(path, 1 << 40),
+                     lambda: file.read(1 << 70), lambda: file.read(-(1 << 70))):
             with pytest.raises(OverflowError, match="must fit"):
                 call()
         for call in (lambda: fs.open(path, None), lambda: file.read(4, 1.5)):

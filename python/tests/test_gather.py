@@ -161,6 +161,19 @@ def test_the_stream_of_a_tensors_package(monkeypatch):
         assert gpufs._tensors.current_stream(type("of_a_user", (kind,), {})()) == number
     assert asked == [3, 3]
     assert gpufs._tensors.current_stream(numpy.zeros(1)) is None
+    Tensor.is_cuda = False  # also if it is pinned
+    assert gpufs._tensors.current_stream(Tensor()) is None
+
+
+@pytest.mark.skipif(gpufs.device_kind != "emulated", reason="the stream does not exist")
+def test_offsets_on_the_device_say_the_stream_of_a_tensor_in_host_memory(fs, path, monkeypatch):
+    offsets, out = numpy.zeros(1, numpy.int64), numpy.zeros(8, numpy.uint8)
+    with fs.open(path) as file:
+        monkeypatch.setattr(gpufs._gpufs, "device_kind", "cuda")
+        monkeypatch.setattr(gpufs._tensors, "current_stream",
+                            lambda tensor: 77 if tensor is offsets else None)
+        with pytest.raises(ValueError, match="stream: the emulated device has none"):
+            file.gather(offsets, 8, out)
 
 
 def test_wrong_arguments(fs, path):
@@ -183,6 +196,13 @@ def test_wrong_arguments(fs, path):
             file.gather([0, 8], 4, out[:, ::2])
         with pytest.raises(TypeError, match="int64"):
             file.gather(numpy.array([0, 8], numpy.int32), 8, out)
+        for each in (numpy.array([0, 8, 16], numpy.int32), numpy.zeros(3, numpy.float64)):
+            with pytest.raises(TypeError, match="int64"):
+                file.gather(each, out=out)
+            with pytest.raises(TypeError, match="int64"):
+                file.gather(each, 1 << 40)
+            with pytest.raises(TypeError, match="int64"):
+                file.scatter(each, out)
         with pytest.raises(TypeError, match="offsets"):
             file.gather([0.5], 8)
         with pytest.raises(TypeError, match="offsets"):

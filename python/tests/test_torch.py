@@ -59,10 +59,15 @@ def test_batches(dataset, floats):
 
 
 def test_wrong_arguments(fs, dataset, tmp_path):
-    with pytest.raises(ValueError):
-        gpufs.torch.RecordDataset(fs, tmp_path / "floats", (0,))
-    with pytest.raises(ValueError):
+    for shape in (0,), (-2, -3):
+        with pytest.raises(ValueError, match="shape: must have numbers from 1 on"):
+            gpufs.torch.RecordDataset(fs, tmp_path / "floats", shape)
+    with pytest.raises(TypeError, match="shape: must be an int, not float"):
+        gpufs.torch.RecordDataset(fs, tmp_path / "floats", (2.7,))
+    with pytest.raises(ValueError, match="header: must be from 0"):
         gpufs.torch.RecordDataset(fs, tmp_path / "floats", (1,), header=-1)
+    with pytest.raises(TypeError, match="header: must be an int, not float"):
+        gpufs.torch.RecordDataset(fs, tmp_path / "floats", (1,), header=16.0)
     with pytest.raises(ValueError):
         gpufs.torch.RecordBatches(dataset, 0)
     with pytest.raises(FileNotFoundError):
