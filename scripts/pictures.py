@@ -99,7 +99,7 @@ def read_rgb(path, fit=None):
     try:
         with Image.open(path) as image:
             rgba = image.convert("RGBA")
-    except OSError as error:
+    except (OSError, Image.DecompressionBombError) as error:
         raise Unreadable(f"{path}: {error}") from error
     if fit and rgba.size != (fit, fit):
         rgba = rgba.resize((fit, fit))

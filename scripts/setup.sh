@@ -11,6 +11,12 @@
 set -euo pipefail
 
 mode=${1:-}
+case $mode in
+  "" | format | ccache | charts | fuzz | coverage | docs | python | nvme) ;;
+  *)
+    echo "usage: setup.sh [format|ccache|charts|fuzz|coverage|docs|python|nvme], not $mode" >&2
+    exit 2 ;;
+esac
 missing=()
 need_command() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
 need_command cmake cmake

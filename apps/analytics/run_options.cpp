@@ -81,10 +81,14 @@ launch_shape shape_of(run_options const& o) {
   return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads)};
 }
 
+bool is_by_filesystem(run_options const& o) {
+  auto const reads = [](auto const& name) { return uses_filesystem(variant_named(name)); };
+  return std::ranges::any_of(o.variants, reads);
+}
+
 drive_set drives_of(run_options const& o) {
   check_option("--drives", o.drives, 0, 10);
-  auto const reads = [](auto const& name) { return uses_filesystem(variant_named(name)); };
-  if (o.drives != 0 && std::ranges::none_of(o.variants, reads))
+  if (o.drives != 0 && !is_by_filesystem(o))
     throw usage_error(
         fmt::format("--drives={}: is of the variants array, pointer and gread", o.drives));
   if (o.drives == 0 && o.drive != run_options{}.drive)

@@ -47,6 +47,9 @@ inline constexpr unsigned most_warps = 4;
 /// Throws usage_error, or device_error if there is no device.
 [[nodiscard]] launch_shape shape_of(run_options const& o);
 
+/// Whether one of the variants reads through a filesystem of gpufs.
+[[nodiscard]] bool is_by_filesystem(run_options const& o);
+
 /// The drives that kernels read from. Throws usage_error.
 [[nodiscard]] drive_set drives_of(run_options const& o);
 

@@ -71,9 +71,12 @@ void add_options(CLI::App& app, options& o) {
                    variant::copy, variant::pipeline, variant::memory});
 }
 
-/// Throws usage_error naming an option that was given and means nothing for the pattern.
-void check_pattern_options(options const& o) {
+/// Throws usage_error naming an option that was given and means nothing for the pattern or the
+/// variants.
+void check_given(options const& o) {
   options const unset;
+  if (o.hot && !is_by_filesystem(o.run))
+    throw usage_error("--hot: is of the variants array and pointer");
   auto const check = [&](char const* option, auto const& value, auto const& usual,
                          char const* owner) {
     if (value != usual && o.pattern != owner)
@@ -98,7 +101,7 @@ lookup_plan plan_of(options const& o, std::uint64_t page_size) {
   auto const lanes = static_cast<std::uint64_t>(o.lanes);
   if (!std::has_single_bit(lanes))
     throw usage_error(fmt::format("--lanes={}: must be 1, 2, 4, 8, 16 or 32", o.lanes));
-  check_pattern_options(o);
+  check_given(o);
   pattern const what = o.pattern == "consecutive" ? pattern::consecutive
                        : o.pattern == "random"    ? pattern::random
                        : o.pattern == "page"      ? pattern::page

@@ -75,6 +75,7 @@ struct port_description {
   bool fused;                   ///< has compute_fused()
   std::string_view real_input;  ///< what --input takes, for --help; empty: there is no --input
   bool pictures;                ///< has write_pictures(), for --output
+  bool has_formula = false;     ///< the input of --gen=paper does not depend on --seed
   std::vector<extra_option> extras;
   std::unique_ptr<port> (*make)(problem const&);
 };

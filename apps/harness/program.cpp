@@ -34,7 +34,7 @@ struct options {
   std::string data;
   std::string output;
   std::string input;
-  std::int64_t blocks;
+  std::int64_t blocks = not_given;
   std::int64_t threads = not_given;
   std::string request = "64K";
   std::int64_t runs = 1;
@@ -58,9 +58,10 @@ void add_options(CLI::App& app, options& o, port_description const& what) {
       ->check(CLI::IsMember({"paper", "rand"}))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of the random input")->capture_default_str();
-  app.add_option("--data", o.data,
-                 "keep the input files in this folder, or take them from there; default: nameless "
-                 "temporary files");
+  app.add_option(
+      "--data", o.data,
+      "keep the generated files in this folder, or take them from there; default: nameless "
+      "temporary files");
   if (!what.real_input.empty()) {
     app.add_option("--input", o.input,
                    fmt::format("a real file in place of a generated one: {}", what.real_input));
@@ -81,6 +82,29 @@ void add_options(CLI::App& app, options& o, port_description const& what) {
     o.extras[e.name] = e.value;
     app.add_option("--" + e.name, o.extras[e.name], e.help)->capture_default_str();
   }
+}
+
+/// Throws usage_error naming an option that was given and means nothing.
+void check_given(options const& o, port_description const& what) {
+  options unset;
+  unset.blocks = what.blocks;
+  auto const check = [](char const* option, auto const& value, auto const& usual, bool has_owner,
+                        std::string const& owner) {
+    if (value != usual && !has_owner)
+      throw usage_error(fmt::format("{}={}: is of {}", option, value, owner));
+  };
+  bool const is_generated = o.input.empty();
+  std::string const generated = "generated input, and --input=" + o.input + " is read";
+  check("--size", o.size, unset.size, is_generated, generated);
+  check("--gen", o.generator, unset.generator, is_generated, generated);
+  check("--seed", o.seed, unset.seed, is_generated, generated);
+  bool const is_random = o.generator == "rand" || !what.has_formula;
+  check("--seed", o.seed, unset.seed, is_random, "--gen=rand");
+  bool const is_by_io_kernel = o.mode == "gread" || o.mode == "fused";
+  std::string const owner = what.fused ? "--mode=gread or fused" : "--mode=gread";
+  check("--blocks", o.blocks, unset.blocks, is_by_io_kernel, owner);
+  check("--threads", o.threads, unset.threads, is_by_io_kernel, owner);
+  check("--req", o.request, unset.request, is_by_io_kernel, owner);
 }
 
 problem problem_of(options const& o) {
@@ -191,12 +215,14 @@ void print_json(options const& o, config const& settings, port_description const
                 outcome const& r) {
   json_line j;
   add_heading(j, what.name);
-  j.text("mode", o.mode)
-      .text("size", o.size)
-      .text("gen", o.generator)
-      .integer("seed", o.seed)
-      .boolean("cold", o.cold);
-  j.integer("runs", static_cast<std::uint64_t>(o.runs)).integer("bytes", r.bytes);
+  j.text("mode", o.mode);
+  if (o.input.empty())
+    j.text("size", o.size).text("gen", o.generator).integer("seed", o.seed);
+  else
+    j.text("input", o.input);
+  j.boolean("cold", o.cold)
+      .integer("runs", static_cast<std::uint64_t>(o.runs))
+      .integer("bytes", r.bytes);
   j.number("seconds", r.times.seconds)
       .number("io_seconds", r.times.io_seconds)
       .number("compute_seconds", r.times.compute_seconds);
@@ -220,7 +246,7 @@ void print_text(options const& o, port_description const& what, outcome const& r
   fmt::print(
       "{} {} {}: {} bytes in {:.4f} s ({:.3f} GB/s): I/O {:.4f} s ({:.3f} GB/s), compute {:.4f} s, "
       "on {}\n",
-      what.name, o.mode, o.size, r.bytes, r.times.seconds,
+      what.name, o.mode, o.input.empty() ? o.size : o.input, r.bytes, r.times.seconds,
       gigabytes_per_second(r.bytes, r.times.seconds), r.times.io_seconds,
       gigabytes_per_second(r.bytes, r.times.io_seconds), r.times.compute_seconds,
       o.mode == "cpu" ? "the host" : current_device().name);
@@ -234,6 +260,7 @@ void print_text(options const& o, port_description const& what, outcome const& r
 int run(options const& o, config const& settings, port_description const& what) {
   validate(settings);
   check_option("--runs", o.runs, 1, 1000);
+  check_given(o, what);
   check_picture_folder(o.output);
   io_shape const shape = shape_of(o);
   session s(what, problem_of(o), o.data);

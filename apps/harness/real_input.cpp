@@ -22,10 +22,9 @@ std::map<std::string, std::uint64_t> read_real_input(std::string const& path,
     auto const equals = line.find('=');
     if (equals == line.npos) continue;
     std::uint64_t value = 0;
-    if (std::from_chars(line.data() + equals + 1, line.data() + line.size(), value).ec ==
-        std::errc()) {
-      found[line.substr(0, equals)] = value;
-    }
+    char const* const end = line.data() + line.size();
+    auto const [read, failed] = std::from_chars(line.data() + equals + 1, end, value);
+    if (failed == std::errc() && read == end) found[line.substr(0, equals)] = value;
   }
   std::uint64_t bytes = element_bytes;
   for (auto const& key : keys) {

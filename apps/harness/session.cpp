@@ -1,3 +1,4 @@
+#include <apps/common/program.hpp>
 #include <apps/harness/array_checksum.hpp>
 #include <apps/harness/session.hpp>
 
@@ -28,6 +29,9 @@ std::string compare_sums(data_file const& file, std::uint64_t got) {
 session::session(port_description const& what, problem const& which, std::string const& folder)
     : port_(what.make(which)), shapes_(port_->outputs()), reads_(port_->reads()) {
   auto const files = port_->files();
+  if (!folder.empty() && std::ranges::none_of(files, &std::string::empty, &input_file::path))
+    throw usage_error(fmt::format("--data={}: is of generated input, and --input={} is read",
+                                  folder, which.input));
   data_ = std::make_unique<data_set>(files, origin_of(what, which), folder);
   for (auto const& f : files) inputs_.emplace_back((f.bytes + 15) / 16 * 16);
   for (auto const& s : shapes_) outputs_.emplace_back(s.bytes());

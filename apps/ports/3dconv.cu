@@ -92,6 +92,7 @@ port_description const port_3dconv{
     .fused = false,
     .real_input = {},
     .pictures = false,
+    .has_formula = true,
     .extras = {},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<conv3d>(p); },
 };

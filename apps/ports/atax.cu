@@ -89,6 +89,7 @@ port_description const port_atax{
     .fused = true,
     .real_input = {},
     .pictures = false,
+    .has_formula = true,
     .extras = {compute_option()},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<atax>(p); },
 };

@@ -85,6 +85,7 @@ port_description const port_gesummv{
     .fused = true,
     .real_input = {},
     .pictures = false,
+    .has_formula = true,
     .extras = {compute_option()},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<gesummv>(p); },
 };

@@ -215,6 +215,7 @@ port_description const port_lud{
     .fused = false,
     .real_input = {},
     .pictures = false,
+    .has_formula = true,
     .extras = {},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<lud>(p); },
 };

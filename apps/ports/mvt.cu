@@ -93,6 +93,7 @@ port_description const port_mvt{
     .fused = true,
     .real_input = {},
     .pictures = false,
+    .has_formula = true,
     .extras = {compute_option()},
     .make = [](problem const& p) -> std::unique_ptr<port> { return std::make_unique<mvt>(p); },
 };

@@ -369,6 +369,10 @@ TEST_CASE(
   std::string const shorter = real_hole(folder, "short", 16, 16, 1000);
   CHECK(refusal(port_nw, shorter) ==
         "--input=" + shorter + ": has 1000 bytes: by its .meta must have 1024");
+  std::ofstream(shorter + ".meta") << "rows=16abc\ncolumns=16\n";
+  CHECK(refusal(port_nw, shorter) ==
+        "--input=" + shorter + ": " + shorter +
+            ".meta must have a line rows=NUMBER, from 1 to 2147483648");
 }
 
 TEST_CASE("level 3: an output that should be NaN or infinite is said not to be checkable") {

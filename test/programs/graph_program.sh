@@ -16,15 +16,17 @@ seed=$((RANDOM * 32768 + RANDOM))
 echo "seed $seed"
 for generator in kron urand social dense deep grid; do
   made $generator --generator $generator --scale 7 --seed $seed
-  for search in "bfs --frontier scan --sources 2" "bfs --frontier queue --sources 2" cc; do
+  for search in "bfs --frontier scan --sources 2 --seed $seed" \
+    "bfs --frontier queue --sources 2 --seed $seed" cc; do
     # shellcheck disable=SC2086
-    verified 3 run --file "$folder/$generator" --algorithm $search --seed $seed \
+    verified 3 run --file "$folder/$generator" --algorithm $search \
       --variant array,pointer,gread
   done
 done
-for search in "bfs --frontier scan --sources 1" "bfs --frontier queue --sources 1" cc; do
+for search in "bfs --frontier scan --sources 1 --seed $seed" \
+  "bfs --frontier queue --sources 1 --seed $seed" cc; do
   # shellcheck disable=SC2086
-  verified 8 run --file "$folder/kron" --algorithm $search --seed $seed \
+  verified 8 run --file "$folder/kron" --algorithm $search \
     --variant array,pointer,gread,zerocopy,copy,pipeline,memory,pointer --stride 7 --hot
 done
 # Few frames, small and large pages, a cold file.
@@ -115,5 +117,14 @@ refuses "--source=-1: must be from 0 to 127" run --file "$folder/kron" --source=
 refuses "--sources excludes --source" run --file "$folder/kron" --source 3 --sources 64
 refuses "--frontier=queue: is of --algorithm=bfs" run --file "$folder/kron" --algorithm cc \
   --frontier queue
+for search in "--algorithm cc" "--source 5"; do
+  # shellcheck disable=SC2086
+  refuses "--seed=3: is of the random sources of --algorithm=bfs" run --file "$folder/kron" \
+    $search --seed 3
+done
+for option in --hot --advice=normal; do
+  refuses "$option: is of the variants array, pointer and gread" run --file "$folder/kron" \
+    --variant copy $option
+done
 refuses "--sources=2: is of --algorithm=bfs" run --file "$folder/kron" --algorithm cc --sources 2
 conclude

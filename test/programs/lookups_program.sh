@@ -42,6 +42,7 @@ refuses "--uses=2: must be from 1 to --steps=1" --uses 2
 refuses "--lanes=4: is of --pattern=reuse" --lanes 4
 refuses "--uses=2: is of --pattern=reuse" --pattern zipf --steps 2 --uses 2
 refuses "--theta=2: is of --pattern=zipf" --pattern reuse --theta 2
+refuses "--hot: is of the variants array and pointer" --variant memory --hot
 refuses "--elements=0: must be from 1 to" --elements 0
 refuses "--theta=0: must be above 0, and at most 8" --pattern zipf --theta 0
 refuses "--drives=11: must be from 0 to 10" --drives 11

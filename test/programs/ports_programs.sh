@@ -42,6 +42,25 @@ refuses "--iterations=0: must be from 1 to 100" "$bin/stencil" --iterations 0
 refuses "--threads=33: must be a multiple of 32 from 32 to 512" "$bin/mvt" --threads 33
 refuses "--input=/none: No such file" "$bin/2dconv" --input /none
 refuses "--output=$bin/mvt: $bin/mvt is no folder" "$bin/2dconv" --output "$bin/mvt"
+# What means nothing for a mode, for a formula, or beside a real file.
+for option in --blocks=7 --threads=64 --req=8K; do
+  refuses "dwt2d: $option: is of --mode=gread" "$bin/dwt2d" --mode cpu $option
+  refuses "mvt: $option: is of --mode=gread or fused" "$bin/mvt" --mode pipelined $option
+done
+refuses "mvt: --seed=7: is of --gen=rand" "$bin/mvt" --gen paper --seed 7
+real=$(mktemp -d)
+head -c 262144 /dev/zero >"$real/a.f32"
+printf 'rows=256\ncolumns=256\n' >"$real/a.f32.meta"
+for option in --size=medium --gen=paper --seed=7 --data=/none; do
+  refuses "2dconv: $option: is of generated input, and --input=$real/a.f32 is read" \
+    "$bin/2dconv" --input "$real/a.f32" $option
+done
+said=$("$bin/2dconv" --input "$real/a.f32" --json "${small[@]}" 2>&1)
+[[ $said == *"\"input\": \"$real/a.f32\""* && $said != *'"seed"'* ]] || {
+  failed=$((failed + 1))
+  echo "FAILED: 2dconv --input: $said"
+}
+rm -r "$real"
 # Only applications with pictures offer --output. --help describes the application's own files.
 refuses "--input=: must name a file or folder" "$bin/nw" --input ""
 refuses "--data=: must name a file or folder" "$bin/nw" --data ""

@@ -46,8 +46,18 @@ std::vector<std::uint64_t> sources_of(search_options const& o, graph_file const&
 
 /// Throws usage_error naming an option that was given and means nothing. A --source of cc is let
 /// pass: runs of several algorithms have one in common.
-void check_algorithm_options(search_options const& o) {
+void check_given(search_options const& o) {
   search_options const unset;
+  if (!is_by_filesystem(o.run)) {
+    constexpr char const* owners = "is of the variants array, pointer and gread";
+    if (o.hot) throw usage_error(fmt::format("--hot: {}", owners));
+    if (o.advice != unset.advice)
+      throw usage_error(fmt::format("--advice={}: {}", o.advice, owners));
+  }
+  if (o.run.seed != unset.run.seed && (o.source || o.algorithm != "bfs")) {
+    throw usage_error(
+        fmt::format("--seed={}: is of the random sources of --algorithm=bfs", o.run.seed));
+  }
   if (o.algorithm == "bfs") return;
   if (o.frontier != unset.frontier)
     throw usage_error(fmt::format("--frontier={}: is of --algorithm=bfs", o.frontier));
@@ -179,7 +189,7 @@ void add_search_options(CLI::App& command, search_options& o) {
       .add_option("--source", o.source,
                   "of bfs: the vertex to search from; default: as --sources says")
       ->excludes(sources);
-  command.add_option("--seed", o.run.seed, "of the sources")->capture_default_str();
+  command.add_option("--seed", o.run.seed, "of random sources of bfs")->capture_default_str();
   command
       .add_option("--advice", o.advice,
                   "for the file: random: nothing is read ahead; sequential; normal: as "
@@ -196,7 +206,7 @@ void add_search_options(CLI::App& command, search_options& o) {
 
 int run_search(search_options const& o, config const& settings) {
   check_run_options(o.run);
-  check_algorithm_options(o);
+  check_given(o);
   graph_file const graph(o.file);
   launch_shape const shape = shape_of(o.run);
   advice const lists = o.advice == "random"       ? advice::random
