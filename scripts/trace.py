@@ -17,7 +17,14 @@ import matplotlib.pyplot as plt  # noqa: E402  the backend comes first
 
 PARTS = 200  # of the time
 MOST_POINTS = 20000
-KEYS = ("op", "path", "file", "time_ns", "bytes", "requests")
+TYPES = {"op": str, "path": str, "file": str, "time_ns": int, "bytes": int, "requests": list}
+
+
+def is_of_trace(line):
+    return isinstance(line, dict) and all(
+        type(line.get(key)) is kind for key, kind in TYPES.items()) and all(
+            isinstance(request, list) and len(request) == 3 and all(
+                type(number) is int for number in request) for request in line["requests"])
 
 
 def requests_of(trace):
@@ -27,7 +34,7 @@ def requests_of(trace):
                 line = json.loads(text)
             except ValueError:
                 continue
-            if not isinstance(line, dict) or not all(key in line for key in KEYS):
+            if not is_of_trace(line):
                 continue
             shared = {key: line[key] for key in ("op", "path", "file", "bytes")}
             for after, duration, offset in line["requests"]:

@@ -26,8 +26,10 @@
 #include <filesystem>
 #include <map>
 #include <random>
+#include <ranges>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include <unistd.h>
 
@@ -170,8 +172,9 @@ std::vector<variant const*> missing(apps_options const& o, subject const& app,
 
 /// What the results of a folder have in common, so that they may stand under one heading.
 std::string conditions(apps_options const& o, config const& settings) {
-  return fmt::format("device={}; commit={}; threads={}; settings={}", current_device().name,
-                     commit(), o.threads, changed_settings(settings));
+  return fmt::format("device={}; commit={}; threads={}; verified={}; settings={}",
+                     current_device().name, commit(), o.threads, o.no_verify ? "no" : "yes",
+                     changed_settings(settings));
 }
 
 /// Measures what is missing of an application and adds it to the runs that are there.
@@ -197,6 +200,15 @@ void complete(apps_options const& o, config const& settings, port_description co
   print_error("{}: measured{}\n", what.name, o.no_verify ? "" : ", verified");
 }
 
+/// "3", or "1 to 3": the runs of one variant of an application.
+std::string runs_of_each(std::vector<app_run> const& runs) {
+  std::map<std::pair<std::string, std::string>, std::size_t> counts;
+  for (auto const& r : runs) ++counts[{r.app, r.variant}];
+  if (counts.empty()) return "0";
+  auto const [least, most] = std::ranges::minmax(counts | std::views::values);
+  return least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most);
+}
+
 /// --out/apps-SIZE.md, and those of the figures of which something was measured, as
 /// figure_N-SIZE.csv and .png.
 void write_summary(apps_options const& o, runs_by_app const& measured) {
@@ -206,9 +218,9 @@ void write_summary(apps_options const& o, runs_by_app const& measured) {
       runs.insert(runs.end(), found->second.begin(), found->second.end());
   }
   auto const device = current_device();
-  std::string const heading =
-      fmt::format("# `gpufs bench apps --size {}`\n\n{}, written {:%Y-%m-%d}.\n\n", o.size,
-                  device.name, fmt::gmtime(std::time(nullptr)));
+  std::string const heading = fmt::format(
+      "# `gpufs bench apps --size {}`\n\n{}, written {:%Y-%m-%d}{}.\n\n", o.size, device.name,
+      fmt::gmtime(std::time(nullptr)), o.no_verify ? ". Bytes and outputs were not checked" : "");
   char const* const why_not = device.kind == "emulated" ? "emulated device: correctness only"
                               : o.size != "paper"       ? "they hold for --size paper"
                                                         : "";
@@ -216,7 +228,8 @@ void write_summary(apps_options const& o, runs_by_app const& measured) {
   write_whole_file(fmt::format("{}/apps-{}.md", o.out, o.size), table);
   fmt::print("{}", table);
   std::string no_chart;
-  auto const what = fmt::format("programs with --size {}, medians of {} runs", o.size, o.runs);
+  auto const what =
+      fmt::format("programs with --size {}, medians of {} runs", o.size, runs_of_each(runs));
   for (int const figure : {11, 12, 13, 14}) {
     std::string const name = fmt::format("{}/figure_{}-{}", o.out, figure, o.size);
     std::string const text = figure_csv(runs, figure);
@@ -289,7 +302,7 @@ void add_options(CLI::App& command, apps_options& o) {
       .add_option(
           "--out", o.out,
           "folder for results; what is there is not measured again, and must be of the same "
-          "device, commit, threads and settings")
+          "device, commit, threads and settings, and as checked")
       ->required();
   command.add_option("--only", o.only, "these applications alone");
   command.add_option("--variants", o.variants,

@@ -24,6 +24,11 @@ bool bench_file::is_copy_of_drives(std::string const& path) {
   return is_nvme_spec(path) && parse_nvme_spec(path).kind == nvme_spec::kinds::vfio;
 }
 
+bool bench_file::is_generated(std::string const& path) {
+  return path.empty() ||
+         (is_nvme_spec(path) && parse_nvme_spec(path).kind == nvme_spec::kinds::memory);
+}
+
 void bench_file::check_folder(std::string const& path, std::string const& folder) {
   if (path.empty() || folder == temp_folder()) return;
   if (is_nvme_spec(path) && !is_file(parse_nvme_spec(path))) return;

@@ -26,6 +26,8 @@ class bench_file {
 
   /// Whether the host reads a copy of drives, as large as --size says.
   [[nodiscard]] static bool is_copy_of_drives(std::string const& path);
+  /// Whether its bytes are generated, by --seed.
+  [[nodiscard]] static bool is_generated(std::string const& path);
   /// Throws usage_error if --dir was given beside a --file that needs no file there.
   static void check_folder(std::string const& path, std::string const& folder);
   /// For CLI::Option::check(): throws usage_error unless --size is from 1 byte to 256T.

@@ -62,6 +62,9 @@ void check_unused(bench_options const& o, std::string_view size) {
     if (!o.file.empty() && size != "0" && !bench_file::is_copy_of_drives(o.file))
       throw usage_error(
           fmt::format("--size={}: is of the temporary file, and --file={} is read", size, o.file));
+    if (!bench_file::is_generated(o.file) && !o.is("rand") && o.seed != bench_options{}.seed)
+      throw usage_error(
+          fmt::format("--seed={}: is of a generated file, and --file={} is read", o.seed, o.file));
   }
   if (o.repeat != not_given && !o.begins_hot() && !o.is("rpc"))
     throw usage_error(fmt::format("--repeat={}: means nothing for bench {}{}", o.repeat, o.pattern,
@@ -101,7 +104,7 @@ void add_options(CLI::App& command, bench_options& o) {
   command.add_option("--req", o.request, "bytes per gread")->capture_default_str();
   command.add_option("--stride", o.stride,
                      "seq: bytes of each block's part; strided: distance of ranges, default --req");
-  command.add_option("--seed", o.seed, "of random offsets and of the temporary file")
+  command.add_option("--seed", o.seed, "of random offsets and of a generated file")
       ->capture_default_str();
   command.add_option("--runs", o.runs, "runs; the median counts")->capture_default_str();
   command.add_option("--repeat", o.repeat,

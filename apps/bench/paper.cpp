@@ -3,6 +3,7 @@
 #include <apps/bench/paper.hpp>
 #include <apps/common/durable.hpp>
 #include <apps/common/json_line.hpp>
+#include <apps/common/memory_folder.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
 #include <apps/common/run_report.hpp>
@@ -43,10 +44,12 @@ constexpr std::array all_figures{
     figure{"10", 4096 * mebi, 3, 6, true, measure_replacement},
 };
 
-/// Whether a file of `bytes` bytes finds room in a folder.
+bool is_in_ram(figure const& f) { return std::string_view(f.name) == "7"; }
+
+/// Whether a file of `bytes` bytes finds room in a folder that lies in memory.
 bool has_room(std::string const& folder, std::uint64_t bytes) {
   struct statvfs s {};
-  return ::statvfs(folder.c_str(), &s) == 0 &&
+  return is_in_memory(folder) && ::statvfs(folder.c_str(), &s) == 0 &&
          std::uint64_t(s.f_bavail) * s.f_frsize > bytes + bytes / 8;
 }
 
@@ -66,9 +69,7 @@ std::uint64_t scaled(figure const& f, paper_options const& o) {
 }
 
 /// Figure 7 reads from memory.
-bool is_cold(figure const& f, paper_options const& o) {
-  return o.cold && std::string_view(f.name) != "7";
-}
+bool is_cold(figure const& f, paper_options const& o) { return o.cold && !is_in_ram(f); }
 
 void write_facts(figure const& f, paper_options const& o, config const& settings,
                  figure_table const& table, study const& all, std::string const& path) {
@@ -119,7 +120,7 @@ void add_options(CLI::App& command, paper_options& o) {
       "factor from one size along the axis to the next, 2 to 64; default 2, emulated 4");
   command.add_option("--runs", o.runs,
                      "measurements of each point; the median is drawn; default 3");
-  command.add_option("--ram-dir", o.ram_folder, "a folder on tmpfs, for figure 7")
+  command.add_option("--ram-dir", o.ram_folder, "a folder on tmpfs or ramfs, for figure 7")
       ->capture_default_str();
   command.add_flag("--cold", o.cold,
                    "as in the paper: drop the file from the OS page cache before each measurement");
@@ -138,6 +139,8 @@ void complete(paper_options& o) {
 
 void run_paper(paper_options const& o, config const& settings) {
   auto const figures = chosen(o.figures);
+  if (std::ranges::any_of(figures, is_in_ram) && o.ram_folder != paper_options{}.ram_folder)
+    require_in_memory("--ram-dir", o.ram_folder);
   if (auto const error = make_folders(o.out)) throw std::system_error(error, o.out);
   // One file for all figures but 7.
   std::uint64_t most = 0;
@@ -145,15 +148,16 @@ void run_paper(paper_options const& o, config const& settings) {
   std::optional<bench_file> file;
   for (auto const& f : figures) {
     std::uint64_t const bytes = scaled(f, o);
-    bool const in_ram = std::string_view(f.name) == "7" && has_room(o.ram_folder, bytes);
+    bool const in_ram = is_in_ram(f) && has_room(o.ram_folder, bytes);
     std::optional<bench_file> ram;
     if (in_ram) ram.emplace("", o.ram_folder, bytes, o.seed);
     if (!in_ram && !file) file.emplace(o.file, o.folder, most, o.seed);
     study all(o, settings, in_ram ? **ram : **file, bytes);
     figure_table table = measure(f, o, all);
-    if (std::string_view(f.name) == "7" && !in_ram) {
-      table.notes.push_back(fmt::format("--ram-dir={}: no room for {}: read from the OS page cache",
-                                        o.ram_folder, format_size(bytes)));
+    if (is_in_ram(f) && !in_ram) {
+      table.notes.push_back(
+          fmt::format("--ram-dir={}: no memory with room for {}: read from the OS page cache",
+                      o.ram_folder, format_size(bytes)));
     }
     if (all.bytes() < bytes)
       table.notes.push_back(fmt::format("the file has {} bytes only, not {}", all.bytes(), bytes));

@@ -8,6 +8,7 @@
 #include <apps/common/baselines.hpp>
 #include <apps/common/device_limits.hpp>
 #include <apps/common/median.hpp>
+#include <apps/common/memory_folder.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/run_report.hpp>
 #include <apps/common/worker_threads.hpp>
@@ -338,6 +339,7 @@ pattern_outcome pattern_runs::write_stream(pattern_row const& row) {
   bench_options o;
   o.pattern = "write";
   o.folder = row.row == access_row::write ? setup_.folder : setup_.tmpfs;
+  if (row.row == access_row::write_tmpfs) require_in_memory("--tmpfs", o.folder);
   o.size = std::to_string(bytes_of(row));
   o.blocks = setup_.shape.blocks;
   o.threads = std::min(setup_.shape.threads, 512u);

@@ -4,6 +4,7 @@
 #include <apps/bench/pattern_runs.hpp>
 #include <apps/bench/patterns.hpp>
 #include <apps/common/median.hpp>
+#include <apps/common/memory_folder.hpp>
 #include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/progress.hpp>
@@ -114,7 +115,7 @@ void add_options(CLI::App& command, patterns_options& o) {
       .add_option("--dir,--folder", o.folder,
                   "where temporary files lie, and files that are written")
       ->capture_default_str();
-  command.add_option("--tmpfs", o.tmpfs, "a folder on tmpfs, for the row writetmpfs")
+  command.add_option("--tmpfs", o.tmpfs, "a folder on tmpfs or ramfs, for the row writetmpfs")
       ->capture_default_str();
   command
       .add_option("--size", o.size,
@@ -143,6 +144,10 @@ patterns_result measure_patterns(patterns_options& o, config const& settings) {
   auto const rows = o.only.empty() ? pattern_rows() : named_rows(pattern_rows(), o.only);
   bool const emulated = device_to_run_on().kind == "emulated";
   complete(o, emulated);
+  // Where the usual folder is not in memory, that row fails, and the others do not.
+  bool const writes =
+      std::ranges::find(rows, access_row::write_tmpfs, &pattern_row::row) != rows.end();
+  if (writes && o.tmpfs != patterns_options{}.tmpfs) require_in_memory("--tmpfs", o.tmpfs);
   std::uint64_t largest = size_option("--size", o.size, 0, 1ull << 48);
   if (largest == 0) largest = emulated ? 16 << 20 : largest_row_bytes;
   std::uint64_t const file_bytes = bytes_to_read(rows, largest);

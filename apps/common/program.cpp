@@ -61,9 +61,10 @@ std::string wrong_number(CLI::App const& app) {
 /// programs take an empty text for an option that was not given. Settings have an empty type, and
 /// some of them may be empty.
 std::string empty_path(CLI::App const& app) {
-  constexpr std::string_view of_paths[] = {
-      "--config",  "--csv", "--data",   "--dir",     "--file",    "--input",   "--json",
-      "--json-to", "--out", "--output", "--picture", "--profile", "--ram-dir", "--spill-dir"};
+  constexpr std::string_view of_paths[] = {"--config",  "--csv",       "--data",    "--dir",
+                                           "--file",    "--input",     "--json",    "--json-to",
+                                           "--out",     "--output",    "--picture", "--profile",
+                                           "--ram-dir", "--spill-dir", "--tmpfs"};
   for (auto const* const option : app.get_options()) {
     if (option->get_type_name() == " ") continue;
     if (std::ranges::find(of_paths, option->get_name()) == std::end(of_paths)) continue;

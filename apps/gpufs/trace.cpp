@@ -64,8 +64,9 @@ int run_trace(trace_options const& o) {
         fmt::format("--picture={}: is the trace, which is never written to", o.picture));
   check_report_files({{"--picture", o.picture}}, {});
   auto const trace = read_trace(o.file);
-  if (trace.begun == 0 && trace.requests.empty() && trace.malformed.empty())
-    print_error("gpufs: {}: is empty: a program's trace begins with a line\n", o.file);
+  if (trace.begun == 0 && trace.ended == 0 && trace.requests.empty() && trace.malformed.empty())
+    throw std::runtime_error(
+        fmt::format("{}: is empty: a program's trace begins with a line", o.file));
   auto const sums = sum_up(trace, static_cast<std::size_t>(o.slowest));
   if (o.json)
     fmt::print("{}\n", to_json(trace, sums));

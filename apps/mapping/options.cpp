@@ -182,7 +182,8 @@ void add_options(CLI::App& app, options& o) {
       ->capture_default_str();
   app.add_flag("--keep-files", o.keep_files, "leave the folders of files that are made in --dir");
   app.add_flag("--no-eager", o.no_eager,
-               "of shared: files are read when a launch needs them, not from map() on");
+               "of shared in programs with files: they are read when a launch needs them, not from "
+               "map() on");
   app.add_flag("--kernel-times", o.kernel_times,
                "of file workloads: wait for each kernel; `kernels` is the device's time then");
   app.add_flag("--cold", o.cold, "drop files from the OS page cache before each run");

@@ -36,7 +36,7 @@ void check_way_options(options const& o, std::vector<way> const& ways) {
   check("--rolling", o.rolling, unset.rolling, rolls, "--variant=shared with --protocol=rolling");
 }
 
-/// Options of one variant, or of workloads with files.
+/// Options of one variant, of workloads with files, or of what is printed.
 void check_owned_options(options const& o, description const& of, std::vector<way> const& ways) {
   options const unset;
   bool const is_shared = std::ranges::find(ways, variant::shared, &way::how) != ways.end();
@@ -49,6 +49,7 @@ void check_owned_options(options const& o, description const& of, std::vector<wa
   for (owned const& one : std::initializer_list<owned>{
            {"--declare", o.declare, is_shared, "--variant=shared"},
            {"--no-eager", o.no_eager, is_shared, "--variant=shared"},
+           {"--no-eager", o.no_eager, of.has_files, "workloads with files"},
            {"--chunk", o.chunk != unset.chunk, is_shared, "--variant=shared"},
            {"--host-memory", o.host_memory != unset.host_memory, is_shared, "--variant=shared"},
            {"--spill-dir", !o.spill_dir.empty(), is_shared, "--variant=shared"},
@@ -56,7 +57,10 @@ void check_owned_options(options const& o, description const& of, std::vector<wa
             "--variant=shared or managed"},
            {"--cold", o.cold, of.has_files, "workloads with files"},
            {"--keep-files", o.keep_files, of.has_files, "workloads with files"},
-           {"--kernel-times", o.kernel_times, of.has_files, "workloads with files"}}) {
+           {"--kernel-times", o.kernel_times, of.has_files, "workloads with files"},
+           {"--summary", o.summary, !o.json, "the text, which --json leaves out"},
+           {"--counters", o.counters, !o.json && !o.summary,
+            "the text of each run, which --json and --summary leave out"}}) {
     if (one.is_given && !one.has_owner)
       throw usage_error(fmt::format("{}: is of {}", one.option, one.owner));
   }

@@ -248,7 +248,6 @@ int make_mosaic(make_options const& o, config const& settings) {
   check_option("--runs", o.runs, 1, 1000);
   check_given(o);
   check_mosaic_output(database{o.data}, o.output);
-  if (o.target == "self" && !o.input.empty()) throw usage_error("--target=self: not with --input");
   mosaic_problem p{{o.data}, load_index(database{o.data}.lsh()), {}};
   std::uint64_t const tiles = records_in(p.files.hist());
   if (tiles != p.index.tiles) {

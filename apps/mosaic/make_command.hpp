@@ -35,7 +35,8 @@ struct make_options {
 
 void add_options(CLI::App& command, make_options& o);
 
-/// Throws usage_error naming an option that was given and means nothing for the modes.
+/// Throws usage_error naming an option that was given and means nothing for the modes or the
+/// picture.
 void check_given(make_options const& o);
 
 /// Returns the exit status. Throws usage_error, config_error, device_error, std::system_error,

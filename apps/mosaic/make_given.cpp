@@ -1,4 +1,4 @@
-// Options of `mosaic make` that mean nothing for its modes.
+// Options of `mosaic make` that mean nothing for its modes or its picture.
 #include <apps/common/program.hpp>
 #include <apps/mosaic/make_command.hpp>
 
@@ -20,6 +20,14 @@ void check_given(make_options const& o) {
     if (value != usual && !has_owner)
       throw usage_error(fmt::format("{}={}: is of --mode={}", option, value, owner));
   };
+  auto const check_generated = [&](char const* option, auto const& value, auto const& usual) {
+    if (value != usual && !o.input.empty())
+      throw usage_error(fmt::format("{}={}: is of a generated picture, and --input={} is read",
+                                    option, value, o.input));
+  };
+  check_generated("--size", o.size, unset.size);
+  check_generated("--target", o.target, unset.target);
+  check_generated("--seed", o.seed, unset.seed);
   constexpr char const* readers = "gread, gmmap or array";
   constexpr char const* launchers = "gread, gmmap, array or cpuio";
   check("--hist-page-size", fmt::format("{}", fmt::join(o.page_sizes, ",")), "", reads, readers);

@@ -75,10 +75,18 @@ has_rows some nw smoke "4K:1 cpuio:2"
 refuses "nw-smoke.csv: is of other conditions ( threads=64, now threads=32)" \
   some --only nw mvt --runs 2 --variants cpuio --threads 32
 refuses "nw-smoke.csv: is of other conditions ( settings=" some --only mvt --page-size 64K --again
+refuses "nw-smoke.csv: is of other conditions ( verified=yes, now verified=no)" \
+  some --only nw --runs 2 --variants cpuio --no-verify
 study some --only nw --runs 1 --variants 4K --threads 32 --again >/dev/null 2>&1
 has_rows some nw smoke "4K:1"
 sed -i 1d "$folder/some/nw-smoke.csv"
 refuses "nw-smoke.csv: is of other conditions (it does not say" some --only nw --threads 32
+
+study unchecked --only nw --runs 1 --variants cpuio --no-verify >/dev/null 2>&1
+grep -q "Bytes and outputs were not checked" "$folder/unchecked/apps-smoke.md" ||
+  complain "the table does not say that nothing was checked"
+refuses "nw-smoke.csv: is of other conditions ( verified=no, now verified=yes)" \
+  unchecked --only nw --runs 1 --variants cpuio
 
 refuses "--only=nosuch: must be among" none --only nosuch
 refuses "--cold: is of bench's patterns, not of bench apps" none --only nw --cold

@@ -67,9 +67,11 @@ refuses "--json=$folder/link: is the file to be read" --file "$folder/in.png" --
 refuses "in.png: is the file to be read" --file "nvme:soft:$folder/in.png" --csv "$folder/in.png"
 refuses "in.png: is the file to be read" --file "$folder/in.png" --csv "$folder/in.csv"
 refuses "/./x: is the file of --json, too" --json "$folder/x" --csv "$folder/./x"
-for option in --json --csv --file; do
+for option in --json --csv --file --tmpfs; do
   refuses "gpufs: $option=: must name a file or folder" $option ""
 done
+refuses "--tmpfs=/proc: must be on tmpfs or ramfs" --only writetmpfs --tmpfs /proc
+refuses "--tmpfs=$folder/none: No such file" --only writetmpfs --tmpfs "$folder/none"
 refuses "--json=$folder/none/x: there is no folder $folder/none" --json "$folder/none/x"
 refuses "--csv=$folder: is a folder" --csv "$folder"
 [ "$(cksum <"$folder/in.png")" = "$sum" ] || complain "an input was written over"

@@ -71,6 +71,7 @@ refuses "--thorough: is of the baselines" seq --thorough --no-limits
 refuses "--baseline-threads=2: is of --baseline" seq --baseline-threads 2
 refuses "gpufs: --file=: must name a file or folder" seq --file ""
 refuses "--size=1M: is of the temporary file" seq --size 1M --file "$folder/first"
+refuses "--seed=7: is of a generated file" seq --seed 7 --file "$folder/first"
 refuses "--dir=$folder: is of the temporary file" seq --dir "$folder" --file "$folder/first"
 refuses "not with --level=warp" rand --level warp --baseline gpufs
 # What a command does not use is refused, also what is no number.
@@ -97,6 +98,10 @@ for study in ratios peers "paper --figure 2 --out $folder/none"; do
   done
 done
 refuses "--scale=0: must be more than 0" paper --figure 2 --out "$folder/none" --scale 0
+refuses "gpufs: --ram-dir=/proc: must be on tmpfs or ramfs" paper --figure 7 \
+  --out "$folder/none" --ram-dir /proc
+refuses "gpufs: --ram-dir=$folder/none: No such file" paper --figure 7 --out "$folder/none" \
+  --ram-dir "$folder/none"
 refuses "--step=0: must be from 2 to 64" paper --figure 2 --out "$folder/none" --step 0
 refuses "--records=0: must be from 1" peers --records 0
 for study in ratios peers patterns nvme; do
@@ -167,7 +172,7 @@ refuses "must have 1 to 2^32 records" peers --size 4K --record 8K "${settings[@]
 # The figures. Four blocks read 960 KiB, 240 KiB each: sizes 4 and 64 KiB fit. They read figure 10's
 # 4 MiB, 1 MiB each: that size fits, too.
 bench paper --figure all --out "$folder/out" --scale 0.001 --step 16 --runs 1 --no-charts \
-  --ram-dir "$folder" >"$folder/log" 2>&1 || complain "bench paper: $(cat "$folder/log")"
+  >"$folder/log" 2>&1 || complain "bench paper: $(cat "$folder/log")"
 
 # check FIGURE SERIES KIND: a row at each size (line: one row), with low <= y <= high. Rates are
 # above 0.
@@ -239,7 +244,7 @@ for figure in 2 3 5 6 7 9 10; do
     complain "figure_$figure.json: verified must be $verified"
 done
 bench paper --figure 7 --cold --out "$folder/cold" --scale 0.001 --step 64 --runs 1 --no-charts \
-  --ram-dir "$folder" >"$folder/log" 2>&1 || complain "bench paper --cold: $(cat "$folder/log")"
+  >"$folder/log" 2>&1 || complain "bench paper --cold: $(cat "$folder/log")"
 grep -q '"cold": false' "$folder/cold/figure_7.json" ||
   complain "figure 7 is measured warm: $(cat "$folder/cold/figure_7.json")"
 

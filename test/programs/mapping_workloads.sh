@@ -89,8 +89,12 @@ for option in --declare --no-eager --chunk=2M --host-memory=1G --spill-dir=/tmp 
   --device-memory=1G; do
   refuses "gpufs-mapping: ${option%=*}: is of --variant=shared" vecadd --variant hand,cpu "$option"
 done
-for option in --cold --keep-files --kernel-times; do
+for option in --cold --keep-files --kernel-times --no-eager; do
   refuses "gpufs-mapping: $option: is of workloads with files" vecadd "$option"
+done
+refuses "gpufs-mapping: --summary: is of the text, which --json leaves out" vecadd --json --summary
+for option in --json --summary; do
+  refuses "gpufs-mapping: --counters: is of the text of each run" vecadd $option --counters
 done
 refuses "gpufs-mapping: --size: means nothing for list" list --size 5
 for option in --json-to --dir --spill-dir; do

@@ -99,6 +99,10 @@ for option in --advice=normal --hist-page-size=4K; do
   refuses "mosaic: $option: is of --mode=gread, gmmap" make --data "$folder/db" --mode cpuio $option
 done
 refuses "mosaic: --host-reads=mmap: is of --mode=cpu" make --data "$folder/db" --host-reads mmap
+for option in --size=paper --target=self --seed=3; do
+  refuses "mosaic: $option: is of a generated picture, and --input=$folder/noise.rgb8 is read" \
+    make --data "$folder/db" --input "$folder/noise.rgb8" $option
+done
 refuses "must be a multiple of 32 from 32 to 256" make --data "$folder/db" --threads 512
 refuses "must have at least 32 x 32" make --data "$folder/db" --input "$folder/small.rgb8"
 # Without the tiles' pictures no mosaic can be written. That is told before any run.
@@ -145,7 +149,13 @@ class Grey:
         return b"\x80\x80\x80\xff" * 1024
 
 
+class DecompressionBombError(Exception):
+    pass
+
+
 def open(path):
+    if path.endswith("bomb.ppm"):
+        raise DecompressionBombError("too many pixels")
     return contextlib.nullcontext(Grey())
 END
   printf '#!/bin/sh\nPYTHONPATH="%s" exec /usr/bin/python3 "$@"\n' "$folder/venv/lib" \
@@ -154,6 +164,10 @@ END
   echo "no PNG" >"$folder/pictures/a.ppm"
   PATH="$folder/venv/bin:$PATH" "$bin/mosaic" import "$folder/pictures" --data "$folder/grey" |
     grep -q "^1 tiles" || complain "a Pillow of a virtual environment was not used"
+  # A picture that Pillow holds for an attack is one that cannot be read.
+  echo "no PNG" >"$folder/pictures/bomb.ppm"
+  PATH="$folder/venv/bin:$PATH" "$bin/mosaic" import "$folder/pictures" --data "$folder/grey" |
+    grep -q "^1 tiles" || complain "a picture that is too large ended the import"
 fi
 
 if [ -e "$data/icons.rgba" ] && [ -e "$data/coffee.rgb8" ]; then

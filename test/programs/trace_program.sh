@@ -71,8 +71,25 @@ said=$("$gpufs" trace missing.json 2>&1)
 said=$("$gpufs" trace . 2>&1)
 [ $? -eq 1 ] || complain "a folder: $said"
 : >empty.json
-"$gpufs" trace empty.json >/dev/null 2>empty || complain "an empty trace must do"
-grep -q "empty.json: is empty" empty || complain "empty.json: $(cat empty)"
+said=$("$gpufs" trace empty.json 2>&1)
+[ $? -eq 1 ] && [[ $said == "gpufs: empty.json: is empty: "* ]] || complain "empty.json: $said"
+# The script for pictures leaves out what is no line of a trace.
+python3 - "$(dirname "$gpufs")/trace.py" <<'END' || complain "trace.py does not leave out lines"
+import sys, types
+for name in ("figures", "matplotlib", "matplotlib.pyplot"):
+    sys.modules[name] = types.SimpleNamespace(use=lambda backend: None)
+sys.modules["matplotlib"].pyplot = sys.modules["matplotlib.pyplot"]
+script = {"__name__": "trace"}
+exec(open(sys.argv[1]).read(), script)
+good = '{"op":"read","path":"ring","file":"f","time_ns":5,"bytes":7,"requests":[[1,2,3]]}'
+lines = [good, "[]", "no line"]
+for was, wrong in (('"read"', "1"), ("5", '"5"'), ("7", "null"), ("[[1,2,3]]", "3"),
+                   ("[[1,2,3]]", "[3]"), ("[1,2,3]", "[1,2]"), ("[1,2,3]", '[1,2,"3"]')):
+    lines.append(good.replace(was, wrong))
+with open("lines.json", "w") as file:
+    file.write("\n".join(lines))
+assert len(list(script["requests_of"]("lines.json"))) == 1
+END
 mkfifo pipe.json
 for file in pipe.json /dev/zero; do
   said=$(timeout 60 "$gpufs" trace $file 2>&1)
