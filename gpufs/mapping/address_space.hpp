@@ -54,8 +54,8 @@ class address_space {
   object& allocate(std::uint64_t bytes, map_options const& options);
   /// Throws as shared_memory::map(). The options are valid.
   object& map_file(file_to_map const& what, map_options const& options);
-  /// As mapping::unmap().
-  int remove(object& o);
+  /// As mapping::unmap(). What the program has never had is not written back.
+  int remove(object& o, bool is_written_back = true);
 
   /// See mapping's functions of these names. `first` and `bytes` lie in the object.
   int write_back(object& o, byte_run what, bool makes_durable);
@@ -119,13 +119,12 @@ class address_space {
   /// Waits until calls let go of [at, at + bytes), as scatter() and gather() do.
   void wait_for_use(std::uint64_t at, std::uint64_t bytes, bool writes);
   int make_ready(std::uint64_t at, std::uint64_t bytes);  ///< waits for, and returns, as scatter()
-  /// Returns 0 or -EIO.
-  int wait_for_copies(staging_piece const& piece) noexcept;
-  /// Throws device_error: no memory can be pinned.
-  [[nodiscard]] staging_pool::lease take_staging();
+  int wait_for_copies(staging_piece const& piece) noexcept;  ///< returns 0 or -EIO
+  [[nodiscard]] staging_pool::lease take_staging();  ///< throws device_error: none can be pinned
 
   /// Threads and device are the parent's there.
   [[nodiscard]] bool in_forked_child() const { return ::getpid() != process_; }
+  void refuse_in_forked_child() const;  ///< throws shared_memory_error
 
   void advise(object& o, block_run r, memory_advice advice);
   [[nodiscard]] memory_tiers tiers(object const* of = nullptr) const;
@@ -149,6 +148,7 @@ class address_space {
   void set_up_chunks(object& o);
   void forget(quiet_lock& lock, object& o) noexcept;
   [[nodiscard]] int use_anew(quiet_lock& lock, object& o, file_to_map const& what);
+  [[nodiscard]] bool use_host_side(object& o, file_to_map const& what);
   void stop_filling(quiet_lock& lock, object& o);
   void join_filler(quiet_lock& lock, object& o);
   using used_objects = std::vector<std::pair<object*, use>>;

@@ -34,8 +34,12 @@ bool address_space::close_written(object& o, block_run r) try {
   return true;
 } catch (no_mappings const&) {
   if (!o.uses.empty()) return false;
-  states_.merge(o);
-  return true;
+  try {
+    states_.merge(o);
+    return true;
+  } catch (no_mappings const&) {  // a touch opens what was closed
+    return false;
+  }
 }
 
 // The system has no more mappings. All blocks alike need one. Unless it is dropped as well, what

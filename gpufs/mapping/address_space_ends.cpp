@@ -18,12 +18,14 @@ void address_space::end_behind(stream& on, std::int64_t call) noexcept {
     device_scope const here(device_);
     ending_.insert(call);  // first, as it may find no memory
     ends_.add(on, call);
+    return;
+  } catch (std::bad_alloc const&) {
   } catch (...) {
-    // No mark lies behind the call. Its kernel may run.
     fail();
-    lock.beside([&] { wait_for_end(on); });
-    end_call(call);
   }
+  // No mark lies behind the call. Its kernel may run.
+  lock.beside([&] { wait_for_end(on); });
+  end_call(call);
 }
 
 void address_space::wait_for_calls() {

@@ -13,7 +13,6 @@
 #include <cstring>
 #include <exception>
 #include <new>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -25,8 +24,10 @@ using device_memory::host_access;
 
 namespace {
 
-// In the process's last moments.
-void say_unwritten(object const& o, int error) noexcept try {
+// In the process's last moments. `unwritten` asks what is left, and may find no memory.
+template <class Unwritten>
+void say_unwritten(object const& o, int error, Unwritten const& unwritten) noexcept try {
+  if (error == 0 || unwritten().empty()) return;
   auto const text =
       fmt::format("gpufs: {}: what was changed is not written back, as the process ends: {}\n",
                   o.name(), std::strerror(-error));
@@ -38,6 +39,7 @@ void say_unwritten(object const& o, int error) noexcept try {
 }  // namespace
 
 object& address_space::map_file(file_to_map const& what, map_options const& options) {
+  refuse_in_forked_child();
   auto const protocol = protocol_for(options);
   auto const block = options.block.value_or(settings_.coherence_block);
   std::uint64_t const block_bytes = protocol == coherence_protocol::lazy ? staging_piece::size * 2
@@ -59,15 +61,16 @@ object& address_space::map_file(file_to_map const& what, map_options const& opti
     added.is_going = true;  // nobody uses it yet
     return added;
   }();
-  try {
-    if (what.prepare) what.prepare();
-  } catch (...) {
-    static_cast<void>(remove(o));
-    throw;
-  }
+  // The file keeps what it has: nobody has written to the object.
+  bool is_made = false;
+  at_end const undo{[&] {
+    if (!is_made) static_cast<void>(remove(o, false));
+  }};
+  if (what.prepare) what.prepare();
   auto const seen = settled_version(*what.file);
   if (o.is_managed) fill_managed(o);
   quiet_lock const lock(mutex_);
+  is_made = true;  // nothing below throws
   o.is_going = false;
   o.file->seen = seen;
   if (what.begins_with != first_bytes::file)
@@ -81,7 +84,7 @@ object& address_space::map_file(file_to_map const& what, map_options const& opti
       } catch (std::bad_alloc const&) {  // a call brings the bytes
       }
     });
-  } catch (std::system_error const&) {  // a call brings the bytes
+  } catch (std::exception const&) {  // no thread, or no memory for one: a call brings the bytes
   }
   return o;
 }
@@ -113,14 +116,15 @@ void address_space::end_with_process() noexcept try {
       continue;
     }
     ++o.file->stays;
+    at_end const end{[&] {
+      --o.file->stays;
+      tell_changes();
+    }};
     join_filler(lock, o);
     wait_until(lock, [&] { return o.file->fills == 0; });
     lock.without([&] {
-      int const error = write_back(o, {0, o.bytes}, false);
-      if (error != 0 && !unwritten(o).empty()) say_unwritten(o, error);
+      say_unwritten(o, write_back(o, {0, o.bytes}, false), [&] { return unwritten(o); });
     });
-    --o.file->stays;
-    tell_changes();
   }
 } catch (std::exception const&) {
   say("gpufs: shared objects are not all written back: no host memory left as the process ends\n");

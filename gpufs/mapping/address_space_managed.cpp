@@ -3,6 +3,8 @@
 #include <gpufs/shared_memory_error.hpp>
 
 #include <algorithm>
+#include <cerrno>
+#include <new>
 
 namespace gpufs::shared {
 
@@ -43,17 +45,16 @@ void address_space::set_up_managed(object& o) {
 }
 
 // Before anybody uses the object: no touch would wait for its bytes.
-void address_space::fill_managed(object& o) {
+void address_space::fill_managed(object& o) try {
   int error = 0;
   {
     quiet_lock lock(mutex_);
     why_refused_.clear();
     error = fill(lock, o, o.file->units_of(0, o.bytes));
   }
-  if (error == 0) return;
-  auto const why = why_refused_;
-  static_cast<void>(remove(o));
-  throw shared_memory_error(-error, "shared memory: " + why);
+  if (error != 0) throw shared_memory_error(-error, "shared memory: " + why_refused_);
+} catch (std::bad_alloc const&) {
+  throw shared_memory_error(ENOMEM, "shared memory: no host memory left");
 }
 
 // What is absent could not be read, and is not written over.

@@ -52,8 +52,16 @@ coherence_protocol address_space::protocol_for(map_options const& options) const
   return options.protocol.value_or(settings_.protocol);
 }
 
+// Its memory is the parent's, and so is the mutex: a thread that has it is not there.
+void address_space::refuse_in_forked_child() const {
+  if (in_forked_child())
+    throw shared_memory_error(
+        EIO, "shared memory: a child of fork() has no objects; make a shared_memory of its own");
+}
+
 object& address_space::allocate(std::uint64_t bytes, map_options const& options) {
   if (bytes == 0) throw shared_memory_error(EINVAL, "shared memory: 0 bytes asked for");
+  refuse_in_forked_child();
   quiet_lock const lock(mutex_);
   return add(bytes, options, nullptr);
 }
@@ -153,15 +161,15 @@ void address_space::stop_filling(quiet_lock& lock, object& o) {
 
 // Memory is given back without the mutex. A GPU may do that only between kernels, and a kernel may
 // wait for what another thread does.
-int address_space::remove(object& o) {
+int address_space::remove(object& o, bool is_written_back) {
   if (in_forked_child()) return 0;
   {
     quiet_lock lock(mutex_);
     o.is_going = true;
-    if (o.file != nullptr) o.file->saver = ::gettid();
+    if (o.file != nullptr && is_written_back) o.file->saver = ::gettid();
     if (o.file != nullptr) stop_filling(lock, o);
   }
-  int const result = write_back(o, {0, o.bytes}, false);
+  int const result = is_written_back ? write_back(o, {0, o.bytes}, false) : 0;
   quiet_lock lock(mutex_);
   if (o.file != nullptr) o.file->saver = 0;
   tell_changes();

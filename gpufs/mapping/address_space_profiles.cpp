@@ -97,6 +97,7 @@ bool address_space::watch_launch(parts_of_call const& parts) noexcept try {
 }
 
 void address_space::keep_touches(parts_of_call const& parts, std::string const& name) noexcept try {
+  if (in_forked_child()) return;
   std::vector<declared_object> all;
   {
     quiet_lock const lock(mutex_);

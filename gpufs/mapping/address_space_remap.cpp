@@ -46,6 +46,24 @@ int address_space::remap(object& o, file_to_map const& what) {
   return use_anew(lock, o, what);
 }
 
+// Returns false, and leaves the CPU's side as it was, if the system has no more mappings or
+// descriptors. Throws device_error if that fails as well.
+bool address_space::use_host_side(object& o, file_to_map const& what) {
+  bool const was_read_only = o.is_read_only(), is_read_only = what.use == access::read;
+  auto const set = [&](bool is_file, backing_file const& file) {
+    range_.set_host_side(o.offset, o.bytes, is_file ? file.descriptor() : -1, o.file->offset);
+  };
+  if (was_read_only || is_read_only) try {
+      set(is_read_only, *what.file);
+    } catch (std::exception const&) {
+      return false;
+    }
+  if (is_read_only || states_.protect(o, o.all(), host_access::none) == 0) return true;
+  // Else the CPU could read bytes that are not there yet.
+  if (was_read_only) set(true, *o.file->file);
+  return false;
+}
+
 // First what may find no memory. The object is as it was then, but for chunks that have left the
 // host.
 int address_space::use_anew(quiet_lock& lock, object& o, file_to_map const& what) try {
@@ -71,7 +89,7 @@ int address_space::use_anew(quiet_lock& lock, object& o, file_to_map const& what
   } catch (device_error const&) {  // as map() says it
     return -ENOMEM;
   }
-  range_.set_host_side(o.offset, o.bytes, is_read_only ? what.file->descriptor() : -1, f.offset);
+  if (!use_host_side(o, what)) return -ENOMEM;
   f.file = what.file;
   f.use = what.use;
   f.begins_with = what.begins_with;
@@ -84,7 +102,6 @@ int address_space::use_anew(quiet_lock& lock, object& o, file_to_map const& what
     std::swap(f.known, known);
   o.readable = std::move(readable);
   states_.fill(o, o.all(), is_read_only ? block_state::read_only : block_state::invalid);
-  if (!is_read_only) states_.protect_or_throw(o, o.all(), host_access::none);
   lock.beside([&] { known = {}; });
   return 0;
 } catch (std::bad_alloc const&) {

@@ -237,7 +237,10 @@ int address_space::write_from_host(object& o, block_run blocks) {
     for (auto const& saved : at_host.runs()) {
       auto const bytes = o.bytes_in(saved);
       int const error = write_bytes(f, range_.host_bytes(o.offset + bytes.first), bytes);
-      if (error == 0) gone.take(saved);
+      if (error == 0)
+        gone.take(saved);
+      else
+        note_error(o, bytes.first, error);
     }
     for (auto const& g : gone.runs()) lost += (o.bytes_of(g) + file_page - 1) / file_page;
   }

@@ -46,7 +46,13 @@ void guarded_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
   else
     in_memory.add(pages_of(at, bytes));
   forget(pages_of(at, bytes));
-  shared_range::set_host_side(at, bytes, fd, file_offset);
+  try {
+    shared_range::set_host_side(at, bytes, fd, file_offset);
+  } catch (...) {
+    // It is as it was. The next touch opens what it may have.
+    if (in_memory_.contains(at / host_page)) set_caught(at, bytes, host_access::none);
+    throw;
+  }
   in_memory_ = std::move(in_memory);
   if (fd < 0) set_caught(at, bytes, host_access::read);
 }

@@ -14,6 +14,23 @@ inline constinit thread_local unsigned quiet_depth = 0, declared_depth = 0;
 /// Signals are blocked by this thread's outermost no_signals. A handler sees false: it runs only
 /// while they are not.
 inline constinit thread_local bool blocks_signals = false;
+
+/// The thread gets no signals any more, but for those of its own faults. What the program has
+/// blocked stays so. But a fault that is blocked ends the process, and the library may touch
+/// objects: these two come through. Returns what was blocked before.
+inline ::sigset_t block_signals() {
+  ::sigset_t others, touches, before;
+  ::sigfillset(&others);
+  // A thread made meanwhile inherits these. One that is stopped by its own fault would be ended.
+  for (int const own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
+    ::sigdelset(&others, own);
+  ::pthread_sigmask(SIG_BLOCK, &others, &before);
+  if (::sigismember(&before, SIGSEGV) == 0 && ::sigismember(&before, SIGBUS) == 0) return before;
+  ::sigemptyset(&touches);
+  for (int const touch : {SIGSEGV, SIGBUS}) ::sigaddset(&touches, touch);
+  ::pthread_sigmask(SIG_UNBLOCK, &touches, nullptr);
+  return before;
+}
 }  // namespace detail
 
 /// Whether this thread makes a call of the library that lets no signal in. Copies and launches that
@@ -43,12 +60,7 @@ class no_signals {
   }
   void block() {
     if (!is_outermost_) return;
-    ::sigset_t all;
-    ::sigfillset(&all);
-    // A thread made meanwhile inherits these. One that is stopped by its own fault would be ended.
-    for (int const own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
-      ::sigdelset(&all, own);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+    before_ = detail::block_signals();
     detail::blocks_signals = true;
   }
   void unblock() {

@@ -90,7 +90,7 @@ bool maps_protected(int file) {
 
 }  // namespace
 
-user_fault_file::user_fault_file() : file_(open_file()), stop_(-1) {
+user_fault_file::user_fault_file() : file_(base::above_stderr(open_file())), stop_(-1) {
   char const* why = nullptr;
   if (file_ < 0)
     why = errno == ENOSYS                     ? "this system has none"

@@ -1,4 +1,5 @@
 #include <gpufs/device/memory.hpp>
+#include <gpufs/mapping/at_end.hpp>
 #include <gpufs/mapping_settings.hpp>
 #include <gpufs/owner/process_memory.hpp>
 #include <gpufs/owner/setting_kinds.hpp>
@@ -57,7 +58,10 @@ process_memory* process_memory::existing() noexcept {
 
 process_memory& process_memory::get() {
   static std::mutex& making = *new std::mutex;
-  if (auto* const made = existing()) return *made;
+  if (auto* const made = existing()) {
+    if (made->process_ == ::getpid()) return *made;
+    throw shared_memory_error(EIO, "a child of fork() cannot use its parent's shared memory");
+  }
   std::lock_guard const lock(making);
   if (existing() == nullptr) {
     if (!device_available())
@@ -97,10 +101,15 @@ int process_memory::map(void* memory, std::uint64_t bytes) {
   bool const meets_last =
       next != mapped_.begin() && std::prev(next)->first + std::prev(next)->second > first;
   if (meets_next || meets_last || memory_.find(memory).object != nullptr) return -EINVAL;
-  if (!device_memory::share_host_memory(memory, bytes))
+  auto const made = mapped_.emplace(first, bytes).first;  // first, as it may find no memory
+  bool is_shared = false;
+  shared::at_end const undo{[&] {
+    if (!is_shared) mapped_.erase(made);
+  }};
+  is_shared = device_memory::share_host_memory(memory, bytes);
+  if (!is_shared)
     throw shared_memory_error(
         EOPNOTSUPP, "the device has another address for this memory; use gmacMalloc() instead");
-  mapped_.emplace(first, bytes);
   return 0;
 }
 

@@ -7,13 +7,16 @@
 #include <map>
 #include <mutex>
 
+#include <sys/types.h>
+#include <unistd.h>
+
 namespace gpufs::owner {
 
 /// Any thread calls. It is never destroyed: static objects of the program may use what it has.
 class process_memory {
  public:
   /// Made at the first call, with the settings of the environment. Throws config_error,
-  /// device_error; then the next call tries again.
+  /// device_error; then the next call tries again. Throws shared_memory_error in a child of fork().
   [[nodiscard]] static process_memory& get();
   /// Null: it has not been made yet.
   [[nodiscard]] static process_memory* existing() noexcept;
@@ -35,6 +38,7 @@ class process_memory {
  private:
   process_memory();
 
+  pid_t const process_ = ::getpid();
   shared_memory memory_;
   std::mutex mutex_;
   std::map<void*, mapping> objects_;

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <system_error>
@@ -58,8 +57,7 @@ std::string keep(shared::launch_profile& known, std::string const& path) {
 shared::profile_keeper open_profile(std::string const& path, bool is_written) {
   shared::profile_keeper keeper;
   if (path.empty()) return keeper;
-  // The program may change its folder.
-  auto const file = std::filesystem::absolute(path).string();
+  auto const file = absolute_path("mapping_profile", path);
   auto why = read_into(keeper.known, file);
   if (why.empty() && is_written) why = replace(file, keeper.known.text());
   if (!why.empty()) reject("mapping_profile", path, fmt::format("a file of profiles ({})", why));

@@ -84,7 +84,12 @@ std::filesystem::path usual_settings_file() {
     return named;
   }
   std::filesystem::path const usual = "gpufs.toml";
-  if (!std::filesystem::exists(usual, error) && !error) return {};
+  // Settings may stand in a folder that cannot be searched, so it does not count as absent.
+  bool const is_there = std::filesystem::exists(usual, error);
+  if (error == std::errc::permission_denied)
+    throw config_error(fmt::format("gpufs.toml: cannot be looked for in the working folder: {}",
+                                   std::strerror(error.value())));
+  if (!is_there && !error) return {};
   if (!std::filesystem::is_regular_file(usual, error))
     throw config_error("gpufs.toml: must be a file, or not there");
   return usual;

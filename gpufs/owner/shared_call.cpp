@@ -1,4 +1,5 @@
 // Launches that declare what they use of shared memory.
+#include <gpufs/device.hpp>
 #include <gpufs/mapping.hpp>
 #include <gpufs/mapping/call.hpp>
 #include <gpufs/mapping/launch_profile.hpp>
@@ -77,6 +78,11 @@ int shared_call::release() {
   if (wrong_ != 0 || released_) return -EINVAL;
   {
     shared::no_signals const quiet;
+    // The stream is another device's: no mark of this one could lie behind the launch.
+    auto const is_elsewhere = [now = current_device_number()](auto const& c) {
+      return c->space()->device() != now;
+    };
+    if (std::ranges::any_of(parts_, is_elsewhere)) return -EINVAL;
     if (device_memory::is_captured(*on_)) return -EBUSY;
   }
   released_ = true;
@@ -118,7 +124,9 @@ int shared_call::refused(shared::call const& by, int error) {
 }
 
 void shared_call::launched() noexcept {
-  if (std::exchange(is_watched_, false)) {
+  // In a child of fork() stream and call are the parent's.
+  auto const is_parents = [](auto const& c) { return c->space()->in_forked_child(); };
+  if (std::exchange(is_watched_, false) && std::ranges::none_of(parts_, is_parents)) {
     shared::wait_for_end(*on_);
     for (auto const& c : parts_) c->keep_touches(name_);
   }
@@ -137,8 +145,8 @@ void release_or_throw(shared_call& call) {
     throw shared_memory_error(
         EINVAL,
         "shared memory: a call declares bytes beyond an object, an empty or a removed mapping, is "
-        "launched twice, or has a name that is empty, too long or not one line; make a shared_call "
-        "per launch");
+        "launched twice, has a name that is empty, too long or not one line, or uses objects of "
+        "another device than the current one; make a shared_call per launch");
   if (result == -EBUSY)
     throw shared_memory_error(
         EBUSY,

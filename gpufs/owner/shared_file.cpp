@@ -54,7 +54,8 @@ struct lengths {
 };
 
 // Makes the file `size` bytes long, unless it is longer: others may have made it so since. Returns
-// 0 or -errno.
+// 0 or -errno. Without blocks, what others append in the very moment between the look and the cut
+// is lost: no call makes a file longer only, and gives it no block.
 int lengthen(daemon::stored_file const& file, std::uint64_t size, bool with_blocks) {
   // This one never makes it shorter, but gives its last byte a block.
   if (with_blocks &&

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <new>
 #include <optional>
 #include <utility>
@@ -72,11 +73,36 @@ std::int64_t result_of(std::uint64_t done, std::int64_t error) {
   return done != 0 ? std::int64_t(done) : error;
 }
 
+/// Memory for what scatter() keeps of a piece, taken before the piece is read and given up if it
+/// finds no other. Blocks have 4 KiB at least, and each may be in a list, a map and several runs.
+class scatter_reserve {
+ public:
+  explicit scatter_reserve(std::uint64_t bytes)
+      : memory_(std::make_unique_for_overwrite<std::byte[]>((bytes / 4096 + 2) * 256)) {
+    *static_cast<std::byte volatile*>(memory_.get()) =
+        std::byte{0};  // else a compiler leaves it out
+  }
+  int put(address_space& space, std::uint64_t to, staging_piece& from, std::uint64_t bytes) {
+    for (;;) {
+      int error = -ENOMEM;
+      try {
+        error = space.scatter(to, from, bytes);
+      } catch (std::bad_alloc const&) {
+      }
+      if (error != -ENOMEM || memory_ == nullptr) return error;
+      memory_.reset();
+    }
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+};
+
+// `done`: the bytes of pieces that are in place, also if it throws.
 std::int64_t read_pieces(address_space& space, owner::transfer_end const& file, std::uint64_t to,
-                         std::uint64_t bytes) {
+                         std::uint64_t bytes, std::uint64_t& done) {
   piece_pair const pieces(space);
   if (bytes > piece_size && file.may_give_less()) bytes = piece_size;
-  std::uint64_t done = 0;
   for (std::uint64_t turn = 0; done < bytes; ++turn) {
     auto& piece = pieces[turn];
     auto const wanted = std::min(piece_size, bytes - done);
@@ -84,10 +110,11 @@ std::int64_t read_pieces(address_space& space, owner::transfer_end const& file, 
     // First, as bytes that were read and cannot be put there would be lost.
     if (int const error = space.make_ready(to + done, wanted); error != 0)
       return result_of(done, error);
+    scatter_reserve reserve(wanted);
     auto const got = file.read(piece.bytes.data(), wanted, done);
     if (got <= 0) return result_of(done, got);
     // Bytes that a pipe has given cannot be had again. So all pieces before this one count.
-    int const error = space.scatter(to + done, piece, std::uint64_t(got));
+    int const error = reserve.put(space, to + done, piece, std::uint64_t(got));
     if (error != 0) return result_of(done, error);
     done += std::uint64_t(got);
     if (std::uint64_t(got) < wanted) break;
@@ -96,7 +123,7 @@ std::int64_t read_pieces(address_space& space, owner::transfer_end const& file, 
 }
 
 std::int64_t write_pieces(address_space& space, owner::transfer_end const& file, std::uint64_t from,
-                          std::uint64_t bytes) {
+                          std::uint64_t bytes, std::uint64_t& done) {
   piece_pair const pieces(space);
   auto const gather = [&](std::uint64_t turn) {
     auto const begin = turn * piece_size;
@@ -104,7 +131,7 @@ std::int64_t write_pieces(address_space& space, owner::transfer_end const& file,
     return space.gather(from + begin, pieces[turn], std::min(piece_size, bytes - begin));
   };
   int error = gather(0);
-  for (std::uint64_t turn = 0, done = 0;; ++turn) {
+  for (std::uint64_t turn = 0;; ++turn) {
     auto& piece = pieces[turn];
     if (error == 0) error = space.wait_for_copies(piece);
     if (error != 0) return result_of(done, error);
@@ -139,13 +166,14 @@ int copy_piece(address_space& space, memory_place const& to, memory_place const&
   return -ENOMEM;
 }
 
-// The memory for the pieces may be refused.
+// The memory for the pieces may be refused. transfer() is given the count of what is done.
 template <class Transfer>
 std::int64_t or_no_memory(Transfer const& transfer) {
+  std::uint64_t done = 0;
   try {
-    return transfer();
+    return transfer(done);
   } catch (std::exception const&) {
-    return -ENOMEM;
+    return result_of(done, -ENOMEM);
   }
 }
 
@@ -174,7 +202,8 @@ std::int64_t owner::read_to(address_space& space, transfer_end const& file, void
   auto const where = place_of(space, to, bytes);
   if (!where) return -EFAULT;
   if (where->plain != nullptr || bytes == 0) return file.read(to, bytes, 0);
-  return or_no_memory([&] { return read_pieces(space, file, where->at, bytes); });
+  return or_no_memory(
+      [&](std::uint64_t& done) { return read_pieces(space, file, where->at, bytes, done); });
 }
 
 std::int64_t owner::write_from(address_space& space, transfer_end const& file, void const* from,
@@ -183,7 +212,8 @@ std::int64_t owner::write_from(address_space& space, transfer_end const& file, v
   auto const where = place_of(space, from, bytes);
   if (!where) return -EFAULT;
   if (where->plain != nullptr || bytes == 0) return file.write(from, bytes, 0);
-  return or_no_memory([&] { return write_pieces(space, file, where->at, bytes); });
+  return or_no_memory(
+      [&](std::uint64_t& done) { return write_pieces(space, file, where->at, bytes, done); });
 }
 
 std::int64_t shared_memory::read(int fd, void* to, std::uint64_t bytes) {
@@ -223,7 +253,7 @@ int owner::copy(address_space& space, void* to, void const* from, std::uint64_t 
   // Where they overlap, the end first, if its bytes would be overwritten otherwise.
   bool const is_backward =
       target->plain == nullptr && source->plain == nullptr && target->at > source->at;
-  return int(or_no_memory([&]() -> std::int64_t {
+  return int(or_no_memory([&](std::uint64_t&) -> std::int64_t {
     piece_pair const pieces(space);
     std::uint64_t const count = (bytes + piece_size - 1) / piece_size;
     for (std::uint64_t turn = 0; turn < count; ++turn) {
@@ -252,7 +282,7 @@ int owner::set(address_space& space, void* to, int value, std::uint64_t bytes) {
     std::memset(to, value, bytes);
     return 0;
   }
-  return int(or_no_memory([&]() -> std::int64_t {
+  return int(or_no_memory([&](std::uint64_t&) -> std::int64_t {
     piece_pair const pieces(space);
     auto& piece = pieces[0];
     std::memset(piece.bytes.data(), value, std::min(piece_size, bytes));

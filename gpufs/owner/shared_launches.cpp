@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <pthread.h>
+#include <signal.h>
 
 namespace gpufs {
 
@@ -31,16 +32,28 @@ using shared::missing_bytes;
 struct living_spaces {
   std::mutex mutex;
   std::vector<std::weak_ptr<address_space>> all;
+  ::sigset_t before_fork;  // needs the mutex
 
   static living_spaces& list() {
     // Static objects may launch when they end.
     static auto& spaces = *[] {
       // A child of fork() finds the mutex free. If there is no memory for that, it may hang.
-      static_cast<void>(::pthread_atfork([] { list().mutex.lock(); }, [] { list().mutex.unlock(); },
-                                         [] { list().mutex.unlock(); }));
+      static_cast<void>(::pthread_atfork([] { list().begin_fork(); }, [] { list().end_fork(); },
+                                         [] { list().end_fork(); }));
       return new living_spaces;
     }();
     return spaces;
+  }
+  // A handler of a signal would wait for its own thread.
+  void begin_fork() {
+    auto const before = shared::detail::block_signals();
+    mutex.lock();
+    before_fork = before;
+  }
+  void end_fork() {
+    auto const before = before_fork;
+    mutex.unlock();
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   void add(std::shared_ptr<address_space> const& space) {
     std::lock_guard const lock(mutex);

@@ -4,6 +4,7 @@
 #include <gpufs/mapping/device_scope.hpp>
 #include <gpufs/mapping/quiet_lock.hpp>
 #include <gpufs/mapping/stream_wait.hpp>
+#include <gpufs/owner/file_text.hpp>
 #include <gpufs/owner/profile_file.hpp>
 #include <gpufs/owner/setting_kinds.hpp>
 #include <gpufs/owner/shared_file.hpp>
@@ -18,7 +19,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -155,8 +155,7 @@ shared_memory::shared_memory(mapping_config const& settings) {
   validate(settings);
   shared::spill_file_maker spill_files;
   if (!settings.spill_dir.empty()) {
-    // The program may change its folder.
-    auto const folder = std::filesystem::absolute(settings.spill_dir).string();
+    auto const folder = owner::absolute_path("spill_dir", settings.spill_dir);
     spill_files = [folder] { return owner::make_spill_file(folder); };
     static_cast<void>(spill_files());  // a bad folder shows here
   }

@@ -16,6 +16,9 @@
 #include <string>
 #include <vector>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 using namespace gpufs::test;
 
 namespace {
@@ -124,4 +127,23 @@ TEST_CASE("gmac: settings come from the environment, and wrong ones are named") 
   CHECK(says(output, "GMAC_PROTOCOL=eager: must be batch, lazy or rolling"));
   CHECK(says(output, "GMAC_BLOCK_SIZE=5000: must be a power of two from 4K to 32M"));
   CHECK(says(output, "GMAC_BLOCK_SIZE=64M: must be"));
+}
+
+TEST_CASE("gmac: a child of fork() gets no memory, and the parent keeps its own") {
+  void* m = nullptr;
+  REQUIRE(gmacMalloc(&m, 4096) == gmacSuccess);
+  REQUIRE(gmacMemset(m, 7, 4096) == m);
+  pid_t const child = ::fork();
+  if (child == 0) {
+    void* other = nullptr;
+    ::_exit(gmacMalloc(&other, 4096) == gmacSuccess ? 1 : 0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  char first = 0;
+  CHECK(gmacMemcpy(&first, m, 1) == &first);
+  CHECK(first == 7);
+  CHECK(gmacFree(m) == gmacSuccess);
 }

@@ -30,6 +30,10 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 using namespace gpufs;
 using namespace gpufs::test;
 
@@ -357,6 +361,65 @@ TEST_CASE("no memory: what the CPU writes is seen, though its chunk could not go
     }
   }
   CHECK(refusals > 1);
+}
+
+TEST_CASE("no memory: a read counts the bytes that it took of a file or a pipe") {
+  words const content = numbers(9);
+  constexpr std::uint64_t length = 5 << 20;
+  named_file const file(words(length / 4, 7));
+  int const fd = ::open(file.path().c_str(), O_RDONLY | O_CLOEXEC);
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  constexpr std::uint64_t in_pipe = 32 << 10;
+  for (bool const is_pipe : {false, true}) {
+    bool failed = true;
+    for (long n = 0; failed; ++n) {
+      CAPTURE(n);
+      CAPTURE(is_pipe);
+      shared_memory memory;
+      mapping const m = memory.allocate(length, {.block = is_pipe ? 4 << 10 : 1 << 20});
+      REQUIRE(::lseek(fd, 0, SEEK_SET) == 0);
+      if (is_pipe) REQUIRE(::write(ends[1], content.data(), in_pipe) == ssize_t(in_pipe));
+      std::int64_t got = 0;
+      {
+        failing_allocation const one(n);
+        got = library([&] {
+          return memory.read(is_pipe ? ends[0] : fd, m.data(), is_pipe ? in_pipe : length);
+        });
+        failed = failing_allocation::has_failed();
+      }
+      CHECK((got == -ENOMEM || got > 0));
+      auto const taken = std::uint64_t(std::max<std::int64_t>(got, 0));
+      if (!is_pipe) {
+        CHECK(::lseek(fd, 0, SEEK_CUR) == off_t(taken));
+        if (taken != 0) CHECK(m.as<std::uint32_t>()[taken / 4 - 1] == 7);
+        continue;
+      }
+      int left = 0;
+      REQUIRE(::ioctl(ends[0], FIONREAD, &left) == 0);
+      CHECK(std::uint64_t(left) == in_pipe - taken);
+      words rest(in_pipe / 4);
+      if (left != 0) REQUIRE(::read(ends[0], rest.data(), in_pipe) == left);
+      auto const* const read = m.as<std::uint32_t const>();
+      CHECK(std::equal(read, read + taken / 4, content.begin()));
+    }
+  }
+  for (int const open : {fd, ends[0], ends[1]}) ::close(open);
+}
+
+TEST_CASE("no memory: a call's end that finds none waits for the call") {
+  for (long n = 0; n < 8; ++n) {
+    CAPTURE(n);
+    shared_memory memory;
+    mapping m = memory.allocate(bytes);
+    auto call = std::make_unique<shared_call>();
+    REQUIRE(call->reads_writes(m).release() == 0);
+    {
+      failing_allocation const one(n);
+      library([&] { call->launched(); });
+    }
+    CHECK(m.unmap() == 0);
+  }
 }
 
 TEST_CASE("no memory: calls end all the same") {

@@ -254,6 +254,23 @@ TEST_CASE("files that are refused for want of room: new ones go, and truncate dr
   CHECK(std::filesystem::file_size(path) == 1024 * kibi);
 }
 
+TEST_CASE("a path of a setting that needs a working folder, where there is none") {
+  int const before = ::open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  REQUIRE(before >= 0);
+  {
+    scratch_folder const folder;
+    REQUIRE(::chdir(folder.path().c_str()) == 0);
+    std::filesystem::remove(folder.path());
+    for (bool const spills : {false, true}) {
+      mapping_config settings;
+      (spills ? settings.spill_dir : settings.mapping_profile) = "here";
+      CHECK_THROWS_AS(shared_memory{settings}, config_error);
+    }
+  }
+  REQUIRE(::fchdir(before) == 0);
+  ::close(before);
+}
+
 TEST_CASE("a file that others make longer while it is mapped keeps their bytes") {
   for (bool const is_scratch : {false, true}) {
     CAPTURE(is_scratch);
@@ -277,18 +294,25 @@ TEST_CASE("child: cuts a file with holes on a full disk") {
   int const fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   REQUIRE(::pwrite(fd, &old, sizeof old, 0) == ssize_t(sizeof old));
   REQUIRE(::ftruncate(fd, 4096 * kibi) == 0);
-  shared_memory memory;
-  for (std::uint64_t const length : {2048 * kibi, 8192 * kibi}) {
-    auto const error = refused([&] {
-      static_cast<void>(memory.map(
-          path, {.access = access::write, .create = true, .truncate = true, .length = length}));
-    });
-    CHECK(error.code == ENOSPC);
-    std::uint32_t now = 0;
-    CHECK(::pread(fd, &now, sizeof now, 0) == ssize_t(sizeof now));
-    CHECK(now == old);
-    CHECK(std::filesystem::file_size(path) == 4096 * kibi);
+  // In managed memory all pages count as written.
+  mapping_config managed;
+  managed.backing = memory_backing::managed;
+  managed.detect_writes = write_detection::all;
+  for (auto const& settings : {mapping_config{}, managed}) {
+    shared_memory memory(settings);
+    for (std::uint64_t const length : {2048 * kibi, 8192 * kibi}) {
+      auto const error = refused([&] {
+        static_cast<void>(memory.map(
+            path, {.access = access::write, .create = true, .truncate = true, .length = length}));
+      });
+      CHECK(error.code == ENOSPC);
+      std::uint32_t now = 0;
+      CHECK(::pread(fd, &now, sizeof now, 0) == ssize_t(sizeof now));
+      CHECK(now == old);
+      CHECK(std::filesystem::file_size(path) == 4096 * kibi);
+    }
   }
+  shared_memory memory;
   mapping const m = memory.map(
       path, {.access = access::write, .create = true, .truncate = true, .length = 256 * kibi});
   CHECK(std::filesystem::file_size(path) == 256 * kibi);

@@ -40,6 +40,8 @@ constexpr std::uint64_t kibi = 1 << 10, mebi = 1 << 20;
 /// What the calls below do instead of what they say. 0: nothing.
 std::atomic<int> syncs_to_refuse{0}, protections_to_refuse{0}, maps_to_refuse{0},
     threads_to_refuse{0};
+/// Mappings that are made before one is refused.
+std::atomic<int> maps_to_pass{0};
 /// Reads of 4 MiB or less, told their offset before. Returns an error, or 0: read.
 std::function<int(std::uint64_t)> on_read;
 
@@ -109,7 +111,7 @@ extern "C" __attribute__((no_sanitize("address"))) long syscall(long number, ...
   long of[6];
   for (auto& each : of) each = va_arg(all, long);
   va_end(all);
-  if (number == SYS_mmap && takes_one(maps_to_refuse)) {
+  if (number == SYS_mmap && !takes_one(maps_to_pass) && takes_one(maps_to_refuse)) {
     errno = ENOMEM;
     return -1;
   }
@@ -332,6 +334,60 @@ TEST_CASE("no more mappings: what cannot be closed is not written back, and stay
   words[5] = content[5] = 8;
   for (std::uint64_t i = 48 * kibi; i < 48 * kibi + 16; ++i) content[i] += 3;
   CHECK(m.sync() == 0);
+  CHECK(file.content() == content);
+}
+
+TEST_CASE("no more mappings: blocks cannot be made alike either, and other calls go on") {
+  auto content = numbers(64 * kibi);
+  named_file const file(content);
+  shared_memory memory(by_signals());
+  mapping m = memory.map(file.path(), {.access = access::read_write, .block = 64 * kibi});
+  auto* const words = m.as<std::uint32_t>();
+  launch(add_to_words, 1, 64, words + 48 * kibi, 16, 3u);
+  memory.synchronize();
+  for (std::uint64_t i = 48 * kibi; i < 48 * kibi + 16; ++i) content[i] += 3;
+  words[5] = content[5] = 7;
+  protections_to_refuse = 2;  // of the block, then of all of them
+  CHECK(m.sync() == -ENOMEM);
+  CHECK(protections_to_refuse == 0);
+  CHECK(words[5] == 7);
+  CHECK(m.sync() == 0);
+  CHECK(file.content() == content);
+  words[6] = content[6] = 9;
+  launch(add_to_words, 1, 64, words, 1, 3u);
+  content[0] += 3;
+  CHECK(m.unmap() == 0);
+  CHECK(file.content() == content);
+}
+
+TEST_CASE("no more mappings: remap() gives -ENOMEM, and the object is as it was") {
+  auto content = numbers(64 * kibi);
+  named_file const file(content);
+  shared_memory memory(by_signals());
+  mapping m = memory.map(file.path(), {.access = access::read_write, .block = 64 * kibi});
+  auto* const words = m.as<std::uint32_t>();
+  bool const is_emulated = current_device().kind == "emulated";
+  words[5] = content[5] = 7;
+  for (int const before : {0, 1}) {
+    if (!is_emulated) break;  // its mappings can be refused
+    maps_to_pass = before;
+    maps_to_refuse = 1;
+    CHECK(m.remap(access::read) == -ENOMEM);
+    CHECK(maps_to_refuse == 0);
+    words[6 + before] = content[6 + before] = 8;
+    CHECK(words[5] == content[5]);
+  }
+  CHECK(m.remap(access::read) == 0);
+  CHECK(words[5] == content[5]);
+  protections_to_refuse = 1;
+  CHECK(m.remap(access::read_write) == -ENOMEM);
+  CHECK(protections_to_refuse == 0);
+  CHECK(words[5] == content[5]);
+  CHECK(m.remap(access::read_write) == 0);
+  launch(add_to_words, 1, 64, words, 16, 3u);
+  for (std::uint64_t i = 0; i < 16; ++i) content[i] += 3;
+  words[40 * kibi] = content[40 * kibi] = 1;
+  CHECK(m.unmap() == 0);
   CHECK(file.content() == content);
 }
 

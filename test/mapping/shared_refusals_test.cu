@@ -79,6 +79,16 @@ bool child_can_write(std::uint32_t* word) {
   CHECK(::waitpid(child, &status, 0) == child);
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
+
+template <class Call>
+bool is_refused(Call const& call) {
+  try {
+    call();
+    return false;
+  } catch (shared_memory_error const& e) {
+    return e.code() == EIO;
+  }
+}
 }  // namespace
 
 TEST_CASE("shared refusals: a child of fork() ends instead of waiting, and may end what it has") {
@@ -93,6 +103,8 @@ TEST_CASE("shared refusals: a child of fork() ends instead of waiting, and may e
   pid_t const ender = ::fork();
   if (ender == 0) {
     bool right = m.acquire(0, 4, gpufs::access::read) == -EIO;
+    right = right && is_refused([&] { static_cast<void>(memory->allocate(4096)); });
+    right = right && is_refused([&] { static_cast<void>(memory->map("/proc/self/exe")); });
     right = right && m.prefetch_to_device(0, 4) == -EIO && m.unmap() == 0;
     memory.reset();
     ::_exit(right ? 0 : 1);

@@ -173,3 +173,28 @@ TEST_CASE("shared signals: a handler reads bytes of an object that its thread re
   CHECK(h.was_called());
   CHECK(seen == 7);
 }
+
+TEST_CASE(
+    "shared signals: a signal that the program has blocked stays so in calls of the library") {
+  if (thread_sanitizer) return;
+  static std::atomic<int> caught{0};
+  caught = 0;
+  struct sigaction mine {
+  }, before{};
+  mine.sa_handler = [](int) { ++caught; };
+  ::sigaction(SIGABRT, &mine, &before);
+  sigset_t aborts, mask;
+  ::sigemptyset(&aborts);
+  ::sigaddset(&aborts, SIGABRT);
+  ::pthread_sigmask(SIG_BLOCK, &aborts, &mask);
+  CHECK(::raise(SIGABRT) == 0);
+  named_file const file(words(chunk / 4, 7));
+  shared_memory memory;
+  mapping m = memory.map(file.path(), {.access = access::read_write});
+  m.as<std::uint32_t>()[5] = 8;
+  CHECK(m.sync() == 0);
+  CHECK(caught == 0);
+  ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  CHECK(caught == 1);
+  ::sigaction(SIGABRT, &before, nullptr);
+}

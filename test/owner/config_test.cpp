@@ -17,6 +17,7 @@
 #include <string>
 
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace {
@@ -273,6 +274,25 @@ TEST_CASE("gpufs.toml: what is there under that name must be a file") {
     CHECK(error_of([] { (void)gpufs::load_config(); }) ==
           "gpufs.toml: must be a file, or not there");
   }
+}
+
+TEST_CASE("gpufs.toml: a working folder that cannot be searched is no folder without it") {
+  toml_file const file("page_size = 4096\n");
+  pid_t const child = ::fork();
+  if (child == 0) {
+    // Of another user, who may search it no more.
+    bool const is_there = ::mkdir("closed", 0700) == 0 && ::chdir("closed") == 0;
+    constexpr uid_t nobody = 65534;
+    bool const is_closed =
+        is_there && (::getuid() == 0 ? ::setuid(nobody) == 0 : ::chmod(".", 0) == 0);
+    auto const error = error_of([] { (void)gpufs::load_config(); });
+    ::_exit(!is_closed ? 2 : error.ends_with("working folder: Permission denied") ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  std::filesystem::remove("closed");
 }
 
 TEST_CASE("GPUFS_CONFIG: names a file that must exist, and takes the place of gpufs.toml") {

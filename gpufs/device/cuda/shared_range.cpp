@@ -78,9 +78,11 @@ struct shared_range::implementation {
   }
 
   /// The next object here has zeros.
+  /// Clears what cannot be given back, if it is to be reached at `host`.
   void give_back(std::byte* host, std::uint64_t at, std::uint64_t length) const noexcept {
     if (::fallocate(host_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(at),
-                    off_t(length)) != 0)
+                    off_t(length)) != 0 &&
+        host != nullptr)
       std::memset(host + at, 0, length);
   }
   ~implementation() {
@@ -224,15 +226,23 @@ void shared_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
   bool const is_file = fd >= 0;
   int const from = is_file ? fd : implementation_->host_file;
   auto const offset = off_t(is_file ? file_offset : at);
-  if (is_file) implementation_->give_back(host_, at, length);  // memory of zeros may follow
-  int const protection = is_file ? PROT_READ : PROT_READ | PROT_WRITE;
-  if (::mmap(host_ + at, length, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, from,
-             offset) == MAP_FAILED ||
-      ::mmap(base_ + at, length, PROT_READ, MAP_SHARED | MAP_FIXED, from, offset) == MAP_FAILED)
+  auto const map_host = [&](int file, off_t first, int protection) {
+    bool const is_done = ::mmap(host_ + at, length, protection,
+                                MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, first) != MAP_FAILED;
+    if (is_done) ::madvise(host_ + at, length, MADV_DONTDUMP);
+    return is_done;
+  };
+  constexpr int both = PROT_READ | PROT_WRITE;
+  if (!map_host(from, offset, is_file ? PROT_READ : both)) fail("mmap");
+  if (::mmap(base_ + at, length, PROT_READ, MAP_SHARED | MAP_FIXED, from, offset) == MAP_FAILED) {
+    int const error = errno;
+    if (is_file) map_host(implementation_->host_file, off_t(at), both);  // needs no more mappings
+    errno = error;
     fail("mmap");
-  if (is_file) return;
-  ::madvise(host_ + at, length, MADV_DONTDUMP);
-  keep_from_others(base_ + at, length);
+  }
+  // Memory of zeros may follow. What cannot be given back is cleared then.
+  implementation_->give_back(is_file ? nullptr : host_, at, length);
+  if (!is_file) keep_from_others(base_ + at, length);
 }
 
 void shared_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {

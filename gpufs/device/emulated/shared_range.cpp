@@ -2,8 +2,6 @@
 // the device's. One of them lies at the shared address, both lie elsewhere for the library.
 #include <gpufs/base/above_stderr.hpp>
 #include <gpufs/device/emulated/capacity.hpp>
-#include <gpufs/device/emulated/executor.hpp>
-#include <gpufs/device/emulated/threads.hpp>
 #include <gpufs/device/shared_range.hpp>
 
 #include <algorithm>
@@ -39,6 +37,8 @@ constexpr std::uint64_t most_bytes = 16ull << 40;
 #else
 constexpr std::uint64_t most_bytes = 16ull << 40;
 #endif
+
+constexpr int both = PROT_READ | PROT_WRITE;
 
 // By the system call itself. ThreadSanitizer would take the memory behind an address that is mapped
 // anew for other memory, and forget who has used it.
@@ -120,6 +120,15 @@ struct shared_range::implementation {
     return found->first;
   }
 
+  /// Keeps a copy of a file's descriptor, and returns it. There was none. Throws device_error.
+  int keep_file(std::uint64_t at, attached_file file) {
+    std::lock_guard const lock(mutex);
+    auto const made = files.emplace(at, file).first;
+    made->second.fd = ::fcntl(file.fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (made->second.fd >= 0) return made->second.fd;
+    files.erase(made);  // which leaves errno
+    fail("dup");
+  }
   /// Returns whether there was one.
   bool forget_file(std::uint64_t at) {
     std::lock_guard const lock(mutex);
@@ -146,7 +155,6 @@ shared_range::shared_range(std::uint64_t bytes)
     errno = EFBIG;  // as ftruncate(2) would say
     if (bytes_ <= longest_file() && ::ftruncate(files.host_file, off_t(bytes_)) == 0 &&
         ::ftruncate(files.device_file, off_t(bytes_)) == 0) {
-      constexpr int both = PROT_READ | PROT_WRITE;
       // One reservation for all three, so that each of them is aligned alike.
       void* const all = map(nullptr, 3 * bytes_ + granularity, PROT_NONE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -185,24 +193,24 @@ void shared_range::attach_file(std::uint64_t at, std::uint64_t bytes, int fd,
 
 void shared_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
                                  std::uint64_t file_offset) {
+  auto& own = *implementation_;
   std::uint64_t const length = rounded_up(bytes, host_page);
-  implementation_->forget_file(at);
-  int from = implementation_->host_file;
-  int protection = PROT_READ | PROT_WRITE;
-  if (fd >= 0) {
-    if (!gives_back(from, at, length)) std::memset(host_ + at, 0, length);
-    from = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    if (from < 0) fail("dup");
-    protection = PROT_READ;
-    std::lock_guard const lock(implementation_->mutex);
-    implementation_->files.emplace(at, implementation::attached_file{length, from, file_offset});
-  } else {
-    file_offset = at;
-  }
-  if (map(host_ + at, length, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, from,
-          file_offset) == MAP_FAILED ||
-      map(base_ + at, length, PROT_READ, MAP_SHARED | MAP_FIXED, from, file_offset) == MAP_FAILED)
-    fail("mmap");
+  bool const is_file = fd >= 0;
+  int const from = is_file ? own.keep_file(at, {length, fd, file_offset}) : own.host_file;
+  auto const map_host = [&](int file, std::uint64_t first, int to) {
+    return map(host_ + at, length, to, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, first);
+  };
+  std::uint64_t const offset = is_file ? file_offset : at;
+  bool const is_mapped = map_host(from, offset, is_file ? PROT_READ : both) != MAP_FAILED;
+  bool const is_done = is_mapped && map(base_ + at, length, PROT_READ, MAP_SHARED | MAP_FIXED, from,
+                                        offset) != MAP_FAILED;
+  int const error = errno;
+  if (is_file && is_mapped && !is_done) map_host(own.host_file, at, both);  // needs no mappings
+  if (is_file != is_done) own.forget_file(at);  // the new one, or the one before
+  errno = error;
+  if (!is_done) fail("mmap");
+  // Memory of zeros may follow. What cannot be given back is cleared then.
+  if (!gives_back(own.host_file, at, length) && !is_file) std::memset(host_ + at, 0, length);
 }
 
 // The device's file has holes where nothing was added, so all of it is zeros.
@@ -288,13 +296,5 @@ bool shared_range::end_use(std::uint64_t at, std::uint64_t bytes) noexcept {
   auto const [fd, offset] = implementation_->host_side(at);
   return map(base_ + at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, fd, offset) != MAP_FAILED;
 }
-
-bool is_captured(stream&) { return false; }
-
-std::uint64_t free_device_bytes() { return emulated::free_memory(); }
-
-GPUFS_NO_TSAN bool in_kernel() noexcept { return emulated::running_thread != nullptr; }
-
-bool runs_kernels(pid_t thread) noexcept { return emulated::block_workers::has(thread); }
 
 }  // namespace gpufs::device_memory
