@@ -86,7 +86,7 @@ std::filesystem::path usual_settings_file() {
   std::filesystem::path const usual = "gpufs.toml";
   // Settings may stand in a folder that cannot be searched, so it does not count as absent.
   bool const is_there = std::filesystem::exists(usual, error);
-  if (error == std::errc::permission_denied)
+  if (error && error != std::errc::too_many_symbolic_link_levels)
     throw config_error(fmt::format("gpufs.toml: cannot be looked for in the working folder: {}",
                                    std::strerror(error.value())));
   if (!is_there && !error) return {};

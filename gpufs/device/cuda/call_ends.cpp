@@ -52,6 +52,7 @@ void const* key_of(stream const& on) {
 }
 
 struct marked_call {
+  marked_call(std::int64_t call, mark&& behind) : number(call), end(std::move(behind)) {}
   std::int64_t number;
   mark end;
 };
@@ -78,7 +79,8 @@ void call_ends::add(stream& on, std::int64_t call) {
     ++implementation_->made;
   }
   spare.back().put_behind(on);
-  implementation_->under_way[key_of(on)].push_back({call, std::move(spare.back())});
+  // If memory runs out, the mark stays where it is.
+  implementation_->under_way[key_of(on)].emplace_back(call, std::move(spare.back()));
   spare.pop_back();
 }
 
