@@ -33,6 +33,10 @@ bool address_space::close_written(object& o, block_run r) try {
   still_single(o, r);
   return true;
 } catch (no_mappings const&) {
+  if (o.is_going) {  // nobody writes to it any more
+    states_.clean(o, r, released);
+    return true;
+  }
   if (!o.uses.empty()) return false;
   try {
     states_.merge(o);

@@ -56,7 +56,9 @@ coherence_protocol address_space::protocol_for(map_options const& options) const
 void address_space::refuse_in_forked_child() const {
   if (in_forked_child())
     throw shared_memory_error(
-        EIO, "shared memory: a child of fork() has no objects; make a shared_memory of its own");
+        EIO,
+        "shared memory: a child of fork() can make no objects, as threads and device are its "
+        "parent's; make them there");
 }
 
 object& address_space::allocate(std::uint64_t bytes, map_options const& options) {

@@ -356,7 +356,11 @@ TEST_CASE("no more mappings: blocks cannot be made alike either, and other calls
   words[6] = content[6] = 9;
   launch(add_to_words, 1, 64, words, 1, 3u);
   content[0] += 3;
+  memory.synchronize();
+  words[7] = content[7] = 10;
+  protections_to_refuse = 1000;  // nobody touches it any more, so unmap() needs none
   CHECK(m.unmap() == 0);
+  protections_to_refuse = 0;
   CHECK(file.content() == content);
 }
 
