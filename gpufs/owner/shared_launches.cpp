@@ -70,6 +70,16 @@ struct living_spaces {
     }
     return nullptr;
   }
+  /// The first one of this process from number `i` on, which it sets; null: there are no more.
+  /// Needs no memory.
+  std::shared_ptr<address_space> from(std::size_t& i) {
+    std::lock_guard const lock(mutex);
+    for (; i < all.size(); ++i) {
+      auto space = all[i].lock();
+      if (space != nullptr && !space->in_forked_child()) return space;
+    }
+    return nullptr;
+  }
   /// Those of this process. With a device: those of it.
   std::vector<std::shared_ptr<address_space>> living(std::optional<int> device = std::nullopt) {
     std::lock_guard const lock(mutex);
@@ -139,7 +149,8 @@ class undeclared_launches final : public device::launch_observer {
 // Registered after the device's library has registered its own end, so it runs before that.
 void owner::write_back_at_exit() {
   static int const registered = std::atexit([] {
-    for (auto const& space : living_spaces::list().living()) space->end_with_process();
+    for (std::size_t i = 0; auto const space = living_spaces::list().from(i); ++i)
+      space->end_with_process();
   });
   static_cast<void>(registered);
 }

@@ -8,6 +8,7 @@
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/memory_file.hpp>
 #include <test/mapping/named_file.hpp>
+#include <test/support/child.hpp>
 #include <test/support/failing_allocations.hpp>
 #include <test/support/files.hpp>
 #include <test/support/in_library.hpp>
@@ -19,6 +20,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -420,6 +422,32 @@ TEST_CASE("no memory: a call's end that finds none waits for the call") {
     }
     CHECK(m.unmap() == 0);
   }
+}
+
+TEST_CASE("child: ends without host memory") {
+  if (!is_part("ends without host memory")) return;
+  static std::optional<shared_memory> memory;
+  static std::optional<mapping> m;  // before map(), so that it goes behind exit()'s write-back
+  mapping_config settings;
+  settings.detect_writes = write_detection::all;
+  settings.backing = memory_backing::managed;  // no kernels: the emulated device finds no memory
+  memory.emplace(settings);
+  m = memory->map(given_path(), {.access = access::read_write});
+  m->as<std::uint32_t>()[5] = 3;
+  new failing_allocation(std::atol(std::getenv("REFUSED_ALLOCATION")), refused::all_from_then_on);
+  in_library = true;
+  std::exit(0);
+}
+
+TEST_CASE("no memory: exit() ends, and unmaps of static objects behind it") {
+  named_file const file(numbers(9));
+  for (long n = 0; n < 30; n += scaled(1, 5)) {
+    CAPTURE(n);
+    ::setenv("REFUSED_ALLOCATION", std::to_string(n).c_str(), 1);
+    child c("ends without host memory", file.path());
+    CHECK(c.succeeds());
+  }
+  ::unsetenv("REFUSED_ALLOCATION");
 }
 
 TEST_CASE("no memory: calls end all the same") {
