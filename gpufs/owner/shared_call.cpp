@@ -79,8 +79,9 @@ int shared_call::release() {
   {
     shared::no_signals const quiet;
     // The stream is another device's: no mark of this one could lie behind the launch.
-    auto const is_elsewhere = [now = current_device_number()](auto const& c) {
-      return c->space()->device() != now;
+    // A child of fork() has no device: begin() says so.
+    auto const is_elsewhere = [](auto const& c) {
+      return !c->space()->in_forked_child() && c->space()->device() != current_device_number();
     };
     if (std::ranges::any_of(parts_, is_elsewhere)) return -EINVAL;
     if (device_memory::is_captured(*on_)) return -EBUSY;
