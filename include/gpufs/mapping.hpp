@@ -171,7 +171,8 @@ class shared_memory {
   shared_memory& operator=(shared_memory const&) = delete;
 
   /// Makes an object of `bytes` zeros. No bytes move.
-  /// Throws shared_memory_error (EINVAL for 0 bytes, ENOMEM), config_error for bad options.
+  /// Throws shared_memory_error (EINVAL for 0 bytes, ENOMEM, EIO in a child of fork()),
+  /// config_error for bad options.
   [[nodiscard]] mapping allocate(std::uint64_t bytes, map_options const& options = {});
 
   /// Makes an object of bytes of a file, which are read when a call or a CPU thread needs them, or
@@ -180,7 +181,8 @@ class shared_memory {
   /// A process has one writable object of a file at a time. Other processes see what is written
   /// back, and this object sees what they write before its bytes are read, or after refresh().
   ///
-  /// Throws config_error for bad options, and shared_memory_error with the path:
+  /// Throws config_error for bad options, and shared_memory_error, with the path or, in a child of
+  /// fork(), EIO:
   ///   EINVAL no bytes, bad offset, zero byte in path, beyond the end | EBUSY has a writable object
   ///   ENOMEM | ENOSPC | EISDIR, EOPNOTSUPP no regular file | EACCES, ... as open(2), pread(2)
   [[nodiscard]] mapping map(std::string const& path, map_options const& options = {});

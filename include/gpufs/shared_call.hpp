@@ -59,7 +59,8 @@ class shared_call {
 
   /// Hands the objects to the device: sends what the CPU has written of them.
   /// Returns 0, or
-  ///   -EINVAL bytes beyond an object, an empty or removed mapping, a second release, a bad name
+  ///   -EINVAL bytes beyond an object, an empty or removed mapping, a second release, a bad name;
+  ///   or another device than that of the objects is current
   ///   -EBUSY the stream is being captured | -EIO the device failed
   ///   -EACCES it would write to an object that is only read | -ECANCELED exit() has begun
   ///   -ENOMEM more than the budgets hold, no host memory, or no more mappings
