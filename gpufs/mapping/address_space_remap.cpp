@@ -56,6 +56,7 @@ bool address_space::use_host_side(object& o, file_to_map const& what) {
   if (was_read_only || is_read_only) try {
       set(is_read_only, *what.file);
     } catch (std::exception const&) {
+      if (was_read_only) set(true, *o.file->file);  // one of two mappings may be another by now
       return false;
     }
   if (is_read_only || states_.protect(o, o.all(), host_access::none) == 0) return true;

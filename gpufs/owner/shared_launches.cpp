@@ -57,8 +57,12 @@ struct living_spaces {
   }
   void add(std::shared_ptr<address_space> const& space) {
     std::lock_guard const lock(mutex);
-    std::erase_if(all, [](auto const& s) { return s.expired(); });
-    all.push_back(space);
+    // The others keep their numbers: exit() may be going through them.
+    auto const gone = std::ranges::find_if(all, [](auto const& s) { return s.expired(); });
+    if (gone != all.end())
+      *gone = space;
+    else
+      all.push_back(space);
   }
   /// The one that has an address, for calls of this process.
   std::shared_ptr<address_space> at(void const* address) {

@@ -165,6 +165,7 @@ __device__ __forceinline__ int acquire_channel(fs_ref const& fs,
   channel mine;
   bool const claimed = lane_id() == 0 && claim_channel(fs, pool, from, mine, late);
   if (__ballot_sync(all_lanes, claimed) != 0) {
+    __syncwarp();  // all lanes come after the acquire of lane 0
     out = {warp_broadcast(mine.number), warp_broadcast(mine.sequence)};
     return 0;
   }

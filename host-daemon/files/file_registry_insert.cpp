@@ -77,10 +77,10 @@ std::int32_t file_registry::insert(shard& home, key const& k, std::uint32_t inde
     throw;
   }
   auto& e = entries_[index];
-  e.generation = e.generation % rpc::last_generation + 1;
   // Generations begin anew. Contexts that have not looked for so long must look again: what they
   // remember may be a file that had this descriptor before.
-  if (e.generation == 1) records_.count_change();
+  if (e.generation == rpc::last_generation) records_.count_change();
+  e.generation = e.generation % rpc::last_generation + 1;
   e.users = 1;
   e.file = k;
   e.host = host;

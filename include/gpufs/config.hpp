@@ -90,8 +90,8 @@ struct config {
   /// As text: lra | fifo | clock. The default follows the GPUfs readahead paper, section 5.1.
   replacement policy = replacement::lra;
 
-  /// Milliseconds that a device caller waits for the host at most, 1..3600000. gftruncate and
-  /// gunlink wait longer if the host is within its call; see io.hpp.
+  /// Milliseconds that a device caller waits for the host at most, 1..3600000. gftruncate, gunlink
+  /// and gopen with O_TRUNC wait longer if the host has begun; see io.hpp.
   std::uint32_t rpc_timeout_ms = 10000;
 
   /// With io_path dma: milliseconds without progress of a copy before the kernel pulls instead,

@@ -51,7 +51,8 @@ class io_context;
 /// blocks that all open with them, only the first truncates or creates.
 ///
 /// If all of them close before a late block opens, that block is the first again. To avoid this,
-/// the host opens the file before the launch and closes it after the kernel has ended.
+/// the host opens the file before the launch and closes it after the kernel has ended. Once the
+/// host has begun to truncate, gopen waits for the end, whatever config::rpc_timeout_ms.
 ///
 /// Returns the descriptor, or
 ///   -ENOENT | -EEXIST | -EACCES | -ENAMETOOLONG | another error of open(2)

@@ -181,8 +181,9 @@ class shared_memory {
   /// A process has one writable object of a file at a time. Other processes see what is written
   /// back, and this object sees what they write before its bytes are read, or after refresh().
   ///
-  /// Throws config_error for bad options, and shared_memory_error, with the path or, in a child of
-  /// fork(), EIO:
+  /// In a child of fork() it throws shared_memory_error (EIO).
+  ///
+  /// Throws config_error for bad options, and shared_memory_error with the path:
   ///   EINVAL no bytes, bad offset, zero byte in path, beyond the end | EBUSY has a writable object
   ///   ENOMEM | ENOSPC | EISDIR, EOPNOTSUPP no regular file | EACCES, ... as open(2), pread(2)
   [[nodiscard]] mapping map(std::string const& path, map_options const& options = {});

@@ -77,8 +77,8 @@ struct shared_range::implementation {
     return found->first;
   }
 
-  /// The next object here has zeros.
-  /// Clears what cannot be given back, if it is to be reached at `host`.
+  /// Frees the memory of the CPU's side, so that the next object here has zeros. What cannot be
+  /// freed is cleared at `host`; null: it stays.
   void give_back(std::byte* host, std::uint64_t at, std::uint64_t length) const noexcept {
     if (::fallocate(host_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(at),
                     off_t(length)) != 0 &&

@@ -132,8 +132,9 @@ __device__ __forceinline__ std::int64_t open_with_spare(lane_file const& f, std:
   fs_ref const& fs = *f.handle;
   std::int64_t buffer = -1;
   auto const opened = [&] {
-    buffer = open_frame<one_lane>(fs, frame, f.file.version, page, range, spare);
-    return buffer >= 0;
+    std::int64_t const got = open_frame<one_lane>(fs, frame, f.file.version, page, range, spare);
+    if (got != -1) buffer = got;  // while others lock the frame, what it was before
+    return got >= 0;
   };
   if (spare < 0) {
     static_cast<void>(opened());
@@ -154,7 +155,7 @@ __device__ __forceinline__ std::int64_t open_for_lanes(converged_group const& g,
   unsigned const leaders = g.ballot(v.leads);
   bool const opens = v.leads && (spare < 0 || g.thread_rank() == lowest_lane(leaders));
   if (opens) buffer = open_with_spare(f, page, v.frame, range, spare);
-  wait.held_up = g.any(opens && spare >= 0 && buffer == -1);
+  wait.held_up = g.any(opens && spare >= 0 && buffer < 0 && buffer != list_is_full);
   bool const took = g.any(spare >= 0 && buffer == spare);
   if (took) wait.spare = -1;
   return buffer;

@@ -108,17 +108,18 @@ GPUFS_LIBRARY_STAGE write_page ready_in_turn(fs_ref const* __restrict__ handle,
   if (work.status == source::page_status::fetching) {
     done = fill_for_write(fs, span, page, static_cast<std::uint32_t>(spare), work);
   } else if (work.status == source::page_status::hit) {
-    std::int64_t buffer = -1;
+    std::int64_t buffer = -1, last = -1;  // what it is, or was when the frame was not locked
     // The pin stays, so the page does, too.
     done.error = handle::warp_spin_until(fs, [&] {
       buffer = open_frame(fs, work.frame, span.version, page, span.range(page), spare);
+      if (buffer != -1) last = buffer;
       return buffer >= 0;
     });
     if (buffer >= 0)
       done = {write_status::ready, work.frame, static_cast<std::uint32_t>(buffer), 0};
     if (buffer < 0 && lane_id() == 0) cache::unpin_read(fs.cache.headers[work.frame]);
     // The buffer cannot be written back. Otherwise its holder waits for the host.
-    if (done.error == -ETIMEDOUT && buffer == list_is_full) done.error = -ENOMEM;
+    if (done.error == -ETIMEDOUT && last == list_is_full) done.error = -ENOMEM;
   }
   bool const attached = done.status != write_status::failed && done.buffer == spare;
   if (!attached && lane_id() == 0) dirty::give_back_buffer(fs, static_cast<std::uint32_t>(spare));

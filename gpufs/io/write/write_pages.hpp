@@ -90,16 +90,17 @@ __device__ __forceinline__ std::int32_t fetch_page(fs_ref const& fs, source::pag
   return e.error;
 }
 
-/// Returned by open_frame(): the page's buffer has no room for another range, and must be written
-/// back first.
+/// Returned by open_frame(): the page's buffer has no room for another range and must be written
+/// back first, or the host has locked it.
 inline constexpr std::int32_t list_is_full = -2;
+inline constexpr std::int32_t host_reads = -3;
 
 /// Locks a frame and opens its write buffer for the bytes `added`. If the frame has none it gets
 /// `spare`, a buffer that the caller has taken, or another one if `spare` is -1. The caller has
 /// pinned the frame, and it has a page of a written file. All lanes of a team call.
 ///
-/// Returns the buffer, or list_is_full with nothing locked, or -1: another caller has the frame,
-/// the host has locked the buffer, or no buffer is free.
+/// Returns the buffer. Or list_is_full, host_reads, or -1 with nothing locked: another caller has
+/// the frame, or no buffer is free.
 template <class Team = whole_warp>
 __device__ __forceinline__ std::int64_t open_frame(fs_ref const& fs, std::uint32_t frame,
                                                    std::uint64_t version, std::uint64_t page,
@@ -111,7 +112,7 @@ __device__ __forceinline__ std::int64_t open_frame(fs_ref const& fs, std::uint32
         has == 0 ? dirty::open_result::opened : dirty::open_buffer(fs, has - 1, added);
     error = opened == dirty::open_result::opened         ? 0
             : opened == dirty::open_result::list_is_full ? list_is_full
-                                                         : -1;
+                                                         : host_reads;
     if (error != 0) dirty::unlock_frame(fs, frame, has);
   }
   error = Team::broadcast(error);
