@@ -48,7 +48,8 @@ struct round_plan {
   std::uint64_t cell_bytes = 0;  ///< a multiple of 8
   unsigned cells_at_once = 2;    ///< of the longest reads, 1 to most_cells_at_once
   bool filled = false;           ///< the file begins with bytes of version 0, else with zeros
-  /// rpc_timeout is some milliseconds, so that calls may give -ETIMEDOUT, -ENOMEM or fewer bytes.
+  /// rpc_timeout is some milliseconds, so that calls may give -ETIMEDOUT, -EAGAIN, -ENOMEM or fewer
+  /// bytes.
   bool impatient = false;
   bool host_writes = false;      ///< fs.write by a host thread meanwhile
   bool foreign_writes = false;   ///< pwrite by another process meanwhile

@@ -65,8 +65,9 @@ class worker {
   /// Whether a call did all of `wanted`. Reports what may not happen. All threads call.
   __device__ bool succeeded(std::int64_t result, std::int64_t wanted) {
     if (result == wanted) return true;
-    bool const may_fail = job_.impatient != 0 && (result == -ETIMEDOUT || result == -ENOMEM ||
-                                                  (result >= 0 && result < wanted));
+    bool const may_fail =
+        job_.impatient != 0 && (result == -ETIMEDOUT || result == -EAGAIN || result == -ENOMEM ||
+                                (result >= 0 && result < wanted));
     if (!may_fail && group_.thread_rank() == 0) report(result, ~0ull, 0);
     return false;
   }
@@ -232,7 +233,11 @@ class worker {
     }
     read(fd);
     kind_ = operation_kind::open_again;
-    succeeded(gclose(io_, fd), 0);
+    int closed = 0;
+    do {
+      closed = gclose(io_, fd);
+    } while (job_.impatient != 0 && closed == -EAGAIN);  // it stays open then
+    succeeded(closed, 0);
   }
 
   __device__ void append() {
