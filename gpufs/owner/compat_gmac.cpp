@@ -107,7 +107,10 @@ gmacError_t gmacMemoryMap(void* memory, std::size_t bytes, enum GmacProtection) 
 gmacError_t gmacMemoryUnmap(void* memory, std::size_t bytes) {
   auto* const own = process_memory::existing();
   try {
-    if (own != nullptr && own->unmap(memory, bytes) == 0) return gmacSuccess;
+    if (own != nullptr) {
+      own->memory().synchronize();  // kernels may use the bytes
+      if (own->unmap(memory, bytes) == 0) return gmacSuccess;
+    }
   } catch (...) {
     return as_gmac(reported_failure("gmacMemoryUnmap"));
   }

@@ -261,7 +261,7 @@ class Filesystem:
             if number is None:
                 number = _tensors.current_stream(offsets)
         return self._core.start(fd=_fd(file), offsets=offsets, size=size, data=data, writes=writes,
-                                stream=number, staged=staged)
+                                stream=number, staged=staged, stream_owner=stream)
 
 
 class File:

@@ -146,6 +146,21 @@ void core::finish(std::vector<std::weak_ptr<transfer>> const& all) noexcept {
 
 void core::finish_transfers(std::optional<int> fd) {
   if (in_child()) return;
+  for (;;) {
+    finish_named(fd);
+    if (!fd) return;
+    // One that nobody names any more ends by itself. One that begins has a name by then.
+    {
+      without_gil const release;
+      std::unique_lock lock(mutex_);
+      if (unused_.wait_for(lock, signal_interval, [&] { return !moving_.contains(*fd); })) return;
+    }
+    if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+  }
+}
+
+// finish_transfers() for those that have an owner.
+void core::finish_named(std::optional<int> fd) {
   std::vector<std::shared_ptr<transfer>> held;  // a transfer ends with its last owner, with the GIL
   {
     without_gil const release;
@@ -182,22 +197,25 @@ void core::refuse_in_child() const {
                                 ": start processes by spawn, not by fork()");
 }
 
-core::use::use(core& of) : of_(of) {
+core::use::use(core& of, std::optional<int> fd) : of_(of), fd_(fd) {
   of.refuse_in_child();
   {
     std::lock_guard const lock(of_.mutex_);
     if (of_.closing_) throw nanobind::value_error("the filesystem is closed");
+    if (fd_) ++of_.moving_[*fd_];
     ++of_.users_;
   }
 }
 
 core::use::~use() {
-  if (!of_.in_child()) of_.end_use();
+  if (!of_.in_child()) of_.end_use(fd_);
 }
 
-void core::end_use() {
+void core::end_use(std::optional<int> fd) {
   std::lock_guard const lock(mutex_);
-  if (--users_ == 0) unused_.notify_all();
+  bool const was_last = fd && --moving_[*fd] == 0;
+  if (was_last) moving_.erase(*fd);
+  if (--users_ == 0 || was_last) unused_.notify_all();
 }
 
 std::unique_ptr<workspace> core::take_workspace() {

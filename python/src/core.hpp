@@ -5,6 +5,7 @@
 #include <gpufs/device.hpp>
 #include <gpufs/filesystem.hpp>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,9 @@
 #include <sys/types.h>
 
 namespace gpufs::python {
+
+/// From one look for signals to the next, in waits that handle them.
+inline constexpr auto signal_interval = std::chrono::milliseconds(50);
 
 /// Makes a device current in this thread while it lives. Throws device_error.
 class device_scope {
@@ -69,11 +73,11 @@ class core : public std::enable_shared_from_this<core> {
   /// Throws std::system_error (EPERM) in a child of fork().
   void refuse_in_child() const;
 
-  /// Keeps the filesystem while it lives.
+  /// Keeps the filesystem while it lives. With a descriptor, finish_transfers() waits for its end.
   class use {
    public:
     /// Throws nanobind::value_error: closed. Throws std::system_error: a child of fork().
-    explicit use(core& of);
+    explicit use(core& of, std::optional<int> fd = std::nullopt);
     ~use();
     use(use const&) = delete;
     use& operator=(use const&) = delete;
@@ -82,6 +86,7 @@ class core : public std::enable_shared_from_this<core> {
 
    private:
     core& of_;
+    std::optional<int> fd_;
   };
 
   /// A `use` for the length of a call, with the filesystem's device current.
@@ -118,7 +123,8 @@ class core : public std::enable_shared_from_this<core> {
     std::string path;  // of the latest open
     unsigned times = 0;
   };
-  void end_use();
+  void end_use(std::optional<int> fd);
+  void finish_named(std::optional<int> fd);
   int end();
   static void finish(std::vector<std::weak_ptr<transfer>> const& all) noexcept;
 
@@ -128,6 +134,7 @@ class core : public std::enable_shared_from_this<core> {
   mutable std::mutex mutex_;
   std::condition_variable unused_;
   unsigned users_ = 0;
+  std::map<int, unsigned> moving_;  // uses with a descriptor
   bool closing_ = false, has_ended_ = false;
   std::vector<std::unique_ptr<workspace>> idle_;
   std::vector<std::weak_ptr<transfer>> transfers_;

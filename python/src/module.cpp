@@ -146,7 +146,7 @@ fs_ref ref_of(core& of) {
 std::shared_ptr<transfer> start_transfer(core& of, int fd, nb::handle offsets, std::uint64_t size,
                                          nb::handle data, bool writes,
                                          std::optional<std::uint64_t> stream, bool staged,
-                                         bool unchecked) {
+                                         bool unchecked, nb::object stream_owner) {
   return transfer::start(of.shared_from_this(),
                          {.fd = fd,
                           .writes = writes,
@@ -155,7 +155,7 @@ std::shared_ptr<transfer> start_transfer(core& of, int fd, nb::handle offsets, s
                           .unchecked = unchecked,
                           .staged = staged},
                          tensor(offsets, false, "offsets"),
-                         tensor(data, !writes, writes ? "data" : "out"));
+                         tensor(data, !writes, writes ? "data" : "out"), std::move(stream_owner));
 }
 
 void give_up_memory(void* memory) noexcept {
@@ -241,7 +241,7 @@ void register_files(nb::class_<core>& c) {
            })
       .def("start", &start_transfer, nb::arg("fd"), nb::arg("offsets"), nb::arg("size"),
            nb::arg("data").none(), nb::arg("writes"), nb::arg("stream").none(), nb::arg("staged"),
-           nb::arg("unchecked") = false)
+           nb::arg("unchecked") = false, nb::arg("stream_owner").none() = nb::none())
       .def("device_bytes", &device_bytes);
 }
 

@@ -20,7 +20,6 @@ namespace nb = nanobind;
 namespace {
 
 constexpr auto spin_time = std::chrono::microseconds(200);
-constexpr auto signal_interval = std::chrono::milliseconds(50);
 
 /// A wait in which this thread runs handlers of signals, and the wait around it.
 struct interrupted_wait {
@@ -32,12 +31,13 @@ thread_local interrupted_wait* innermost_wait = nullptr;
 }  // namespace
 
 transfer::transfer(std::shared_ptr<core> of, transfer_request const& request, tensor offsets,
-                   tensor data)
+                   tensor data, nb::object stream)
     : core_(std::move(of)),
       request_(request),
       name_(core_->path_of(request.fd)),
       offsets_(std::move(offsets)),
-      data_(std::move(data)) {}
+      data_(std::move(data)),
+      stream_(std::move(stream)) {}
 
 transfer::~transfer() {
   without_gil const release;

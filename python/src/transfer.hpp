@@ -30,13 +30,15 @@ struct transfer_request {
 class transfer {
  public:
   /// Checks everything, and starts the kernel. Records of a tensor in memory that kernels do not
-  /// reach are moved at once. The caller holds the GIL.
+  /// reach are moved at once. `stream` owns the request's stream, and is kept. The caller holds the
+  /// GIL.
   ///
   /// Throws nanobind::value_error (sizes, device), nanobind::type_error (offsets), IndexError (a
   /// record beyond the end of the file), OSError (not open), device_error, KeyboardInterrupt.
   [[nodiscard]] static std::shared_ptr<transfer> start(std::shared_ptr<core> const& of,
                                                        transfer_request const& request,
-                                                       tensor offsets, tensor data);
+                                                       tensor offsets, tensor data,
+                                                       nanobind::object stream);
   /// Waits for the kernel. The caller holds the GIL.
   ~transfer();
   transfer(transfer const&) = delete;
@@ -74,7 +76,8 @@ class transfer {
   void stop() noexcept;
 
  private:
-  transfer(std::shared_ptr<core> of, transfer_request const& request, tensor offsets, tensor data);
+  transfer(std::shared_ptr<core> of, transfer_request const& request, tensor offsets, tensor data,
+           nanobind::object stream);
   void check();
   template <class Act>
   void use_mappings(Act const& act);
@@ -97,6 +100,7 @@ class transfer {
   std::uint64_t count_ = 0;
   unsigned word_ = 0;                                    ///< as word_of(); 0: not known
   std::optional<tensor> offsets_, data_;                 // destroyed with the GIL
+  nanobind::object stream_;                              // the same
   std::shared_ptr<mapped> data_in_, offsets_in_;         // null: in no mapping
   bool data_reached_ = false, offsets_reached_ = false;  // by kernels; else they are copied
   std::uint64_t const* device_offsets_ = nullptr;

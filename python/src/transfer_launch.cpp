@@ -52,9 +52,10 @@ void copy_out(buffer<T> const& from, T* to, std::uint64_t count, bool is_mapped)
 
 std::shared_ptr<transfer> transfer::start(std::shared_ptr<core> const& of,
                                           transfer_request const& request, tensor offsets,
-                                          tensor data) {
-  std::shared_ptr<transfer> const t(new transfer(of, request, std::move(offsets), std::move(data)));
-  t->use_.emplace(*of);
+                                          tensor data, nanobind::object stream) {
+  std::shared_ptr<transfer> const t(
+      new transfer(of, request, std::move(offsets), std::move(data), std::move(stream)));
+  t->use_.emplace(*of, request.fd);
   device_scope const scope(of->device());
   // Nobody else has it, so this waits for no one. Calls of close() find it from now on, and wait
   // here until it has been launched, or refused.

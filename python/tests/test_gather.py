@@ -3,6 +3,7 @@ import array
 import contextlib
 import errno
 import sys
+import threading
 import types
 
 import numpy
@@ -310,6 +311,26 @@ def test_scatter_and_gather_again(fs, tmp_path, rng):
         assert not fs.unwritten()
     whole = numpy.fromfile(tmp_path / "out", numpy.uint8).reshape(2000, size)
     assert numpy.array_equal(whole[places], want)
+
+
+def test_close_waits_for_a_scatter_that_is_dropped(fs, tmp_path, rng):
+    size = 777
+    want = rng.integers(0, 256, (2000, size), dtype=numpy.uint8)
+    for name in map(str, range(20)):
+        file = fs.open(tmp_path / name, "w+")
+        begun = threading.Event()
+
+        def drop(file=file, begun=begun):
+            begun_scatter = file.scatter(numpy.arange(2000) * size, want, wait=False)
+            begun.set()
+            del begun_scatter
+
+        thread = threading.Thread(target=drop)
+        thread.start()
+        begun.wait()
+        file.close()
+        thread.join()
+        assert numpy.array_equal(numpy.fromfile(tmp_path / name, numpy.uint8), want.reshape(-1))
 
 
 def test_scatter_beyond_the_largest_file(fs, tmp_path):

@@ -9,7 +9,9 @@ verified() {
   local wanted=$1
   shift
   said=$(timeout 300 "$program" "$@" --check --json --runs 1 "${settings[@]}" 2>&1)
-  [[ $said == *"no device to run on"* ]] && exit 77
+  local status=$?
+  [[ $said == *"no device to run on"* ]] && [ "${failures:-0}" -eq 0 ] && exit 77
+  [ "$status" -eq 0 ] || complain "$*: status $status: $said"
   [ "$(grep -c '"verified": true' <<<"$said")" -eq "$wanted" ] || complain "$*: $said"
 }
 
@@ -17,6 +19,9 @@ verified() {
 refuses() {
   local wanted=$1
   shift
-  said=$(timeout 300 "$program" "$@" 2>&1) && complain "$*: was accepted"
+  said=$(timeout 300 "$program" "$@" 2>&1)
+  local status=$?
+  # 124 and more: it was stopped, or crashed.
+  { [ "$status" -ne 0 ] && [ "$status" -lt 124 ]; } || complain "$*: status $status: $said"
   [[ $said == *"$wanted"* ]] || complain "$*: $said"
 }

@@ -53,6 +53,9 @@ std::string read_batch::run_patiently(fs_ref const& fs, unsigned blocks, unsigne
   for (int tries = 0; tries < 20 && !wrong.empty(); ++tries) {
     run(fs, blocks, threads);
     wrong = problems();
+    // Time does not mend wrong bytes of a gread that returned what it should.
+    for (std::size_t i = 0; i < done_.size(); ++i)
+      if (done_[i].result == expected_[i].result && !problem(i).empty()) return wrong;
   }
   return wrong;
 }
