@@ -34,9 +34,20 @@ install(FILES
   cmake/gpufs-dependencies.cmake cmake/gpufs-kernel-sources.cmake cmake/gpufs-wrapping.cmake
   DESTINATION ${package_dir})
 
-# For pkg-config.
-file(RELATIVE_PATH gpufs_pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-string(REGEX REPLACE "/$" "" gpufs_pc_prefix "${gpufs_pc_prefix}")
+# For pkg-config. The prefix is found from where gpufs.pc lies: all may be moved together. Folders
+# that are named in full stay where they are.
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+  set(gpufs_pc_prefix "${CMAKE_INSTALL_PREFIX}")
+else()
+  file(RELATIVE_PATH gpufs_pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+  string(REGEX REPLACE "/$" "" gpufs_pc_prefix "\${pcfiledir}/${gpufs_pc_prefix}")
+endif()
+foreach(folder LIBDIR INCLUDEDIR)
+  set(gpufs_pc_${folder} "${CMAKE_INSTALL_${folder}}")
+  if(NOT IS_ABSOLUTE "${CMAKE_INSTALL_${folder}}")
+    string(PREPEND gpufs_pc_${folder} "\${prefix}/")
+  endif()
+endforeach()
 if(GPUFS_DEVICE STREQUAL "emulated")
   set(gpufs_pc_flags " -DGPUFS_EMULATED=1")
   set(gpufs_pc_libraries " -lboost_context")
@@ -47,4 +58,7 @@ endif()
 configure_file(cmake/gpufs.pc.in ${PROJECT_BINARY_DIR}/gpufs.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/gpufs.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
+if(NOT PROJECT_IS_TOP_LEVEL)  # a project above may have made it its own
+  set(CMAKE_INSTALL_DOCDIR ${CMAKE_INSTALL_DATAROOTDIR}/doc/gpufs)
+endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -8,7 +8,13 @@ function(gpufs_add_kernel_sources target)
   if(device STREQUAL "emulated")
     # A handle is aligned to 64 bytes. g++ notes for each kernel that it once passed such parameters
     # in another way.
-    set_source_files_properties(${ARGN} PROPERTIES
-      LANGUAGE CXX COMPILE_OPTIONS "-Wno-unknown-pragmas;-Wno-psabi")
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX)
+    foreach(source IN LISTS ARGN)  # it may be a source of several targets, and have options
+      get_source_file_property(options ${source} COMPILE_OPTIONS)
+      if(NOT "${options}" MATCHES "-Wno-unknown-pragmas;-Wno-psabi")
+        set_property(SOURCE ${source} APPEND PROPERTY
+          COMPILE_OPTIONS -Wno-unknown-pragmas -Wno-psabi)
+      endif()
+    endforeach()
   endif()
 endfunction()

@@ -8,6 +8,14 @@ file(GLOB nvme_conformance_sources CONFIGURE_DEPENDS
 # on the controller that QEMU emulates. A guest runs the suite, so it is linked statically. It is
 # added behind the other suites, whose main() it shares.
 function(gpufs_add_nvme_guest)
+  include(CheckCXXSourceCompiles)
+  set(CMAKE_REQUIRED_LINK_OPTIONS -static)
+  check_cxx_source_compiles("int main() {}" GPUFS_LINKS_STATIC)
+  if(NOT GPUFS_LINKS_STATIC)
+    message(STATUS "nvme_qemu_test is left out: its guest is linked statically, and "
+      "${CMAKE_CXX_COMPILER} finds no static C and C++ library (libc.a, libstdc++.a)")
+    return()
+  endif()
   add_executable(nvme_guest)
   gpufs_add_sources(nvme_guest ${nvme_conformance_sources}
     ${PROJECT_SOURCE_DIR}/test/nvme/vfio_drive.cpp

@@ -317,8 +317,8 @@ endif()
 if(GPUFS_DEVICE STREQUAL "cuda")
   set(GPUFS_NVCC ${CMAKE_CUDA_COMPILER})
 else()
-  find_program(GPUFS_NVCC nvcc)
-  mark_as_advanced(GPUFS_NVCC)
+  execute_process(COMMAND ${PROJECT_SOURCE_DIR}/scripts/find_nvcc.sh
+    OUTPUT_VARIABLE GPUFS_NVCC OUTPUT_STRIP_TRAILING_WHITESPACE)
 endif()
 if(GPUFS_NVCC AND NOT GPUFS_SANITIZE)
   gpufs_test(debug_build_test host ${PROJECT_SOURCE_DIR}/test/device/debug_build.sh ${GPUFS_NVCC}

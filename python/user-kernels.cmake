@@ -12,8 +12,12 @@ install(DIRECTORY ${sources}/prefetcher DESTINATION gpufs/include
 if(GPUFS_DEVICE STREQUAL "cuda")
   # LTO-IR of the oldest architecture links for all later ones.
   set(lto_ir ${CMAKE_CURRENT_BINARY_DIR}/device_calls.ltoir)
+  set(host_compiler)
+  if(CMAKE_CUDA_HOST_COMPILER)
+    set(host_compiler -ccbin ${CMAKE_CUDA_HOST_COMPILER})
+  endif()
   add_custom_command(OUTPUT ${lto_ir}
-    COMMAND ${CMAKE_CUDA_COMPILER} -std=c++20 --expt-relaxed-constexpr -dc -ltoir
+    COMMAND ${CMAKE_CUDA_COMPILER} ${host_compiler} -std=c++20 --expt-relaxed-constexpr -dc -ltoir
       -gencode arch=compute_80,code=lto_80 -I${sources}/include -I${sources}
       ${PROJECT_SOURCE_DIR}/src/device_calls.cu -o ${lto_ir}
     DEPENDS ${PROJECT_SOURCE_DIR}/src/device_calls.cu)

@@ -2,7 +2,8 @@
 # test_install.sh PRESET: installs a built preset into a scratch folder and builds programs against
 # it: test/programs/consumer, examples/ and the project of README.md by find_package, the consumer
 # by pkg-config and by the compiler alone, and, with the sources instead, by FetchContent. CUDA:
-# also in a project that enables CUDA before it finds gpufs. Runs them if there is a device.
+# also in a project that enables CUDA before it finds gpufs. Runs them if there is a device. A
+# package whose libraries are missing must not be found, and be no error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1
@@ -12,8 +13,10 @@ sources=test/programs/consumer
 rm -rf "$folder"
 cmake --install "build/$preset" --prefix "$prefix" >/dev/null
 
+libdir=$(dirname "$(find "$prefix" -name libgpufs.a)")  # lib, lib64, or Debian's
+
 # The library must not ask its users for headers that only its build needs.
-if grep -rlE 'spdlog|fmt/|toml\+\+|boost/lockfree' "$prefix/include" "$prefix/lib/cmake"; then
+if grep -rlE 'spdlog|fmt/|toml\+\+|boost/lockfree' "$prefix/include" "$libdir/cmake"; then
   echo "the installed package names libraries that only the build of gpufs needs" >&2
   exit 1
 fi
@@ -62,6 +65,11 @@ build examples examples "${installed[@]}"
 if [ "$preset" != cuda ] || scripts/gpu_visible.sh; then
   test/programs/examples.sh "$PWD/$folder/examples"
 fi
+echo "== optional: not found without liburing, found with it"
+for expected in missing found; do
+  cmake -S test/programs/optional -B "$folder/optional" "-DCMAKE_PREFIX_PATH=$prefix" \
+    -DEXPECTED=$expected >/dev/null
+done
 if [ "$preset" = cuda ]; then
   build cuda-first $sources "${installed[@]}" "-DLANGUAGES=CXX;CUDA" \
     -DCMAKE_CUDA_ARCHITECTURES=90-virtual
@@ -69,7 +77,7 @@ if [ "$preset" = cuda ]; then
 fi
 
 # Without CMake: the lines of README.md.
-export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+export PKG_CONFIG_PATH=$libdir/pkgconfig
 echo "== pkg-config and the compiler alone"
 if [ "$preset" = cuda ]; then
   nvcc=$(scripts/find_nvcc.sh)
@@ -78,21 +86,29 @@ if [ "$preset" = cuda ]; then
   "$nvcc" "${nvcc_flags[@]}" $sources/main.cu -o "$folder/by-pkg-config" \
     $(pkg-config --cflags --libs gpufs)
   "$nvcc" "${nvcc_flags[@]}" $sources/main.cu -o "$folder/by-compiler" \
-    "-I$prefix/include/gpufs" "-L$prefix/lib" -lgpufs -luring
+    "-I$prefix/include/gpufs" "-L$libdir" -lgpufs -luring
 else
   # shellcheck disable=SC2046
   c++ -std=c++20 -O2 -x c++ $sources/main.cu -x none -o "$folder/by-pkg-config" \
     $(pkg-config --cflags --libs gpufs)
   c++ -std=c++20 -O2 -x c++ $sources/main.cu -x none -o "$folder/by-compiler" -DGPUFS_EMULATED=1 \
-    "-I$prefix/include/gpufs" "-L$prefix/lib" -lgpufs -luring -lboost_context -lpthread
+    "-I$prefix/include/gpufs" "-L$libdir" -lgpufs -luring -lboost_context -lpthread
 fi
 run "$folder/by-pkg-config"
 run "$folder/by-compiler"
 version=$(sed -n 's/.*GPUFS_VERSION_STRING "\(.*\)"/\1/p' include/gpufs/version.hpp)
 [ "$(pkg-config --modversion gpufs)" = "$version" ]
 
-# From the sources. The flags are those of the preset, so that ccache has most objects.
-if [ "$preset" != cuda ]; then
+# From the sources. The flags are those of the preset, so that ccache has most objects. CUDA is only
+# configured: a second library would take too long. The project enables CUDA itself, or leaves that
+# to gpufs.
+if [ "$preset" = cuda ]; then
+  for languages in "CXX" "CXX;CUDA"; do
+    echo "== fetched, $languages: configured"
+    cmake -S $sources -B "$folder/fetched-${languages//;/-}" -G Ninja "-DGPUFS_SOURCES=$PWD" \
+      -DGPUFS_DEVICE=cuda "-DLANGUAGES=$languages" -DCMAKE_CUDA_ARCHITECTURES=90-virtual >/dev/null
+  done
+else
   build fetched $sources "-DGPUFS_SOURCES=$PWD" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
     "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -g1"
   run "$folder/fetched/consumer"
