@@ -13,9 +13,11 @@
 #   make format               format all sources
 #   make clean                remove build/
 #
-# CONFIGURE_FLAGS is passed to cmake, e.g. CONFIGURE_FLAGS=-DCMAKE_CUDA_ARCHITECTURES=90-real.
+# CONFIGURE_FLAGS is passed to cmake, e.g. CONFIGURE_FLAGS=-DCMAKE_CUDA_ARCHITECTURES=90-real. Give
+# it to each call: without it, or with another one, the variant is built anew.
 
 NVCC := $(shell scripts/find_nvcc.sh)
+NO_NVCC := $(if $(NVCC),,none)
 PRESETS := emulated $(if $(NVCC),cuda)
 PRESET ?= $(lastword $(PRESETS))
 PREFIX ?= /usr/local
@@ -42,6 +44,10 @@ fuzz: setup
 	@scripts/fuzz.sh $(SECONDS)
 
 install: setup
+	@echo "installing the variant $(PRESET) into $(PREFIX)"
+	@$(if $(and $(filter file,$(origin PRESET)),$(wildcard build/cuda/CMakeCache.txt),$(NO_NVCC)), \
+		echo "warning: build/cuda exists and no nvcc is found (sudo may change PATH): CUDACXX can" \
+		  "name it; PRESET=emulated takes this warning away" >&2,:)
 	@BUILD_TARGET=programs scripts/build.sh $(PRESET)
 	cmake --install build/$(PRESET) --prefix "$(PREFIX)"
 

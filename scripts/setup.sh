@@ -22,6 +22,7 @@ need_command() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
 need_command cmake cmake
 need_command ninja ninja-build
 need_command pkg-config pkg-config
+need_command python3 python3  # tests
 if [ "${1:-}" = format ]; then need_command clang-format-14 clang-format-14; fi
 if [ "${1:-}" = ccache ]; then need_command ccache ccache; fi
 if [ "${1:-}" = coverage ]; then
@@ -38,7 +39,6 @@ if [ "${1:-}" = charts ]; then
   /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || missing+=(python3-matplotlib)
 fi
 if [ "${1:-}" = python ]; then
-  need_command python3 python3
   python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
   python3 -c 'import os, sysconfig, sys
 sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' ||
@@ -70,8 +70,12 @@ if command -v "$compiler" >/dev/null 2>&1; then
   for entry in "${headers[@]}"; do
     probe+="#if !__has_include(<${entry%%=*}>)"$'\n'"missing: ${entry##*=}"$'\n'"#endif"$'\n'
   done
+  said=$("$compiler" -std=c++20 -E -x c++ - <<<"$probe") || {
+    echo "setup: $compiler -std=c++20 fails (above): set CXX to a compiler of C++20 (g++ 12)" >&2
+    exit 1
+  }
   while read -r package; do missing+=("$package"); done < <(
-    "$compiler" -std=c++20 -E -x c++ - <<<"$probe" | sed -n 's/^missing: *//p' | tr -d ' ')
+    sed -n 's/^missing: *//p' <<<"$said" | tr -d ' ')
   for entry in liburing.a=liburing-dev libboost_context.a=libboost-context-dev \
     libpng16.a=libpng-dev libz.a=zlib1g-dev; do
     [ -e "$("$compiler" -print-file-name="${entry%%=*}")" ] || missing+=("${entry##*=}")

@@ -2,7 +2,7 @@
 # Copies a tree with gpufs-cp and compares. Usage: test_cp.sh GPUFS_CP TREE
 set -eu
 to=$(mktemp -d)
-trap 'rm -rf "$to"' EXIT
+trap 'chmod -R u+rwX "$to" || true; rm -rf "$to"' EXIT  # folders that nobody may write, too
 mkdir "$to/tree"
 cp -r "$2/." "$to/tree"
 : > "$to/tree/empty"
@@ -54,7 +54,7 @@ is own/b B; is links/a A; is links/b B
 
 # What a program prints does not stand in a file, if its standard streams are closed.
 mkdir many
-for i in $(seq 9); do echo "hello $i" > many/$i; done
+for i in $(seq 9); do echo "hello $i" > "many/$i"; done
 GPUFS_LOG=debug "$cp" many many-copy <&- >&- 2>&-
 diff -r many many-copy
 
