@@ -159,8 +159,8 @@ def settle(code, arch, size):
 
 
 def pull(code, arch):
-    check(code, arch, lambda c: c.is_load(SYSTEM), lambda c: c.is_store(GPU, 4) or c.is_atomic(),
-          16, 3, False)
+    check(code, arch, lambda c: c.is_load(SYSTEM),
+          lambda c: c.is_store(GPU, 4) or c.is_store(GPU, 8) or c.is_atomic(), 16, 3, False)
 
 
 def request(code, arch):
