@@ -37,7 +37,8 @@ struct stream_list {
 };
 
 stream_list& streams() {
-  static stream_list list;
+  // Never destroyed: static objects of the program may have streams that end later.
+  static stream_list& list = *new stream_list;
   return list;
 }
 
