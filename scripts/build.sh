@@ -6,25 +6,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# cached VARIABLE: its value in the cache of the preset.
-cached() { sed -n "s/^$1:[A-Z]*=//p" "build/$preset/CMakeCache.txt"; }
 # words TEXT: one space between words.
 # shellcheck disable=SC2086
 words() (set -f; echo $1)
-# may_be_of_these_flags: whether a folder without configure-flags could have been configured so.
-may_be_of_these_flags() {
-  local flag name
-  for flag in ${CONFIGURE_FLAGS:-}; do
-    [[ $flag == -D*=* ]] || continue
-    name=${flag#-D}
-    name=${name%%=*}
-    [ "$(cached "${name%%:*}")" = "${flag#*=}" ] || return 1
-  done
-  [[ ${CONFIGURE_FLAGS:-} == *CMAKE_CXX_FLAGS=* ]] ||
-    [ "$(cached CMAKE_CXX_FLAGS)" = "${CXXFLAGS:-}" ] || return 1
-  [ "$preset" != cuda ] || [[ ${CONFIGURE_FLAGS:-} == *CMAKE_CUDA_FLAGS=* ]] ||
-    [ "$(cached CMAKE_CUDA_FLAGS)" = "${CUDAFLAGS:-}" ]
-}
 
 for preset in "$@"; do
   echo "== build $preset"
@@ -34,13 +18,9 @@ for preset in "$@"; do
   flags="CONFIGURE_FLAGS=$(words "${CONFIGURE_FLAGS:-}")"$'\n'"CXXFLAGS=${CXXFLAGS:-}"
   if [ "$preset" = cuda ]; then flags+=$'\n'"CUDAFLAGS=${CUDAFLAGS:-}"; fi
   fresh=()
-  if [ -e "$kept" ]; then
-    if [ "$(<"$kept")" != "$flags" ]; then fresh=(--fresh); fi
-  elif [ -e "build/$preset/CMakeCache.txt" ] && ! may_be_of_these_flags; then
+  if [ -e "build/$preset/CMakeCache.txt" ] && [ "$(cat "$kept" 2>/dev/null)" != "$flags" ]; then
     fresh=(--fresh)
-  fi
-  if [ ${#fresh[@]} -ne 0 ]; then
-    echo "build/$preset was configured with other flags: it is built anew"
+    echo "build/$preset may have been configured with other flags: it is built anew"
     rm -f "$kept"
   fi
   # shellcheck disable=SC2086  # several flags in one variable

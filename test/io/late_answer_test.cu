@@ -72,6 +72,14 @@ int sync_in_kernel(filesystem& fs, int fd) {
   return result[0];
 }
 
+/// Two files, and a gate for opens of the first one.
+struct held_open {
+  scratch_folder folder;
+  std::string path = make_file(folder, "file", 1000);
+  std::string other = make_file(folder, "other", 1000, 2);
+  std::shared_ptr<testing::gate> gate = std::make_shared<testing::gate>();
+};
+
 /// How many descriptors of this process are of the file.
 unsigned descriptors_of(std::string const& path) {
   auto const target = std::filesystem::canonical(path);
@@ -176,15 +184,13 @@ TEST_CASE(
 TEST_CASE(
     "late answers: an open that is answered too late gives -ETIMEDOUT, and the next one the "
     "descriptor") {
-  scratch_folder folder;
-  auto const path = make_file(folder, "file", 1000);
-  auto const other = make_file(folder, "other", 1000, 2);
-  auto const gate = std::make_shared<testing::gate>();
-  testing::filesystem fs(impatient(8), held_opens(path, gate));
+  held_open const files;
+  auto const &path = files.path, &other = files.other;
+  testing::filesystem fs(impatient(8), held_opens(path, files.gate));
   CHECK(open_in_kernel(fs, path) == -ETIMEDOUT);
   int const unconcerned = open_patiently(fs, other);
   CHECK(unconcerned > 0);
-  gate->release();
+  files.gate->release();
   int const fd = open_patiently(fs, path);
   REQUIRE(fd > 0);
   CHECK(fd != unconcerned);
@@ -195,26 +201,22 @@ TEST_CASE(
 }
 
 TEST_CASE("late answers: opens that hang keep no other caller from the free channels") {
-  scratch_folder folder;
-  auto const path = make_file(folder, "file", 1000);
-  auto const other = make_file(folder, "other", 1000, 2);
-  auto const gate = std::make_shared<testing::gate>();
-  testing::filesystem fs(impatient(8), held_opens(path, gate));
+  held_open const files;
+  auto const &path = files.path, &other = files.other;
+  testing::filesystem fs(impatient(8), held_opens(path, files.gate));
   constexpr unsigned hanging = 12;  // more than there are groups of 32 channels
   for (unsigned i = 0; i < hanging; ++i) CHECK(open_in_kernel(fs, path) == -ETIMEDOUT);
   CHECK(inspect(fs.ref()).quarantined == hanging);
   CHECK(open_patiently(fs, other) > 0);
-  gate->release();
+  files.gate->release();
   CHECK(open_patiently(fs, path) > 0);
   CHECK(inspect(fs.ref()).problems == "");
 }
 
 TEST_CASE("late answers: a close and a sync that no request can be sent for change nothing") {
-  scratch_folder folder;
-  auto const path = make_file(folder, "file", 1000);
-  auto const other = make_file(folder, "other", 1000, 2);
-  auto const gate = std::make_shared<testing::gate>();
-  testing::filesystem fs(impatient(8), held_opens(path, gate));
+  held_open const files;
+  auto const &path = files.path, &other = files.other;
+  testing::filesystem fs(impatient(8), held_opens(path, files.gate));
   int const fd = fs.open(other, O_RDWR);
   REQUIRE(fd > 0);
   auto const all = fs.ref().channels.control.count;
@@ -227,7 +229,7 @@ TEST_CASE("late answers: a close and a sync that no request can be sent for chan
   CHECK(sync_in_kernel(fs, fd) == -EAGAIN);
   CHECK(close_in_kernel(fs, {fd}) == std::vector{-EAGAIN});
   CHECK(fs.stats().timeouts == before + 2);
-  gate->release();
+  files.gate->release();
   read_batch after;
   after.add(fd, other, 0, 1000, 2);
   CHECK(after.run_patiently(fs.ref(), 1, 64) == "");
