@@ -37,6 +37,14 @@ __device__ constexpr phase phase_of(std::uint64_t state) {
 __device__ constexpr std::uint32_t pins_of(std::uint64_t state) {
   return static_cast<std::uint32_t>(state) & pin_mask;
 }
+__device__ constexpr std::uint32_t generation_of(std::uint64_t state) {
+  return static_cast<std::uint32_t>(state >> generation_shift);
+}
+/// The state of a ready frame without pins.
+__device__ constexpr std::uint64_t ready_state(std::uint32_t generation) {
+  return std::uint64_t{generation} << generation_shift | static_cast<std::uint64_t>(phase::ready)
+                                                             << phase_shift;
+}
 /// The number to add to a state to change its phase, modulo 2^64. The generation stays.
 __device__ constexpr std::uint64_t phase_delta(phase from, phase to) {
   return (static_cast<std::uint64_t>(to) - static_cast<std::uint64_t>(from)) << phase_shift;

@@ -62,6 +62,12 @@ __device__ __forceinline__ std::byte* frame_bytes(handle::page_cache_ref const& 
   return c.frames + (std::uint64_t(frame) << c.page_shift);
 }
 
+/// The header of the frame that has the byte.
+__device__ __forceinline__ frame_header* header_of(handle::page_cache_ref const& c,
+                                                   std::byte const* byte) {
+  return &c.headers[static_cast<std::uint64_t>(byte - c.frames) >> c.page_shift];
+}
+
 enum class lookup_result : std::uint32_t {
   absent,  ///< not in the table
   hit,     ///< ready and pinned

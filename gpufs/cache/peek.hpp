@@ -57,10 +57,18 @@ GPUFS_NO_TSAN __device__ inline T load_now(std::byte const* from, std::uint32_t&
   return value;
 }
 
-/// Whether the frame has the page ready; fills in `seen` if so. Any thread calls.
+/// The default of `early` below: loads nothing.
+struct nothing_early {
+  __device__ void operator()(std::byte const*) const {}
+};
+
+/// Whether the frame has the page ready; fills in `seen` if so. Any thread calls. early(bytes) is
+/// called for each ready frame, before its name is known. It may begin loads from the frame. Like
+/// later loads they count only if this call gives true and still_there() holds after them.
+template <class Early = nothing_early>
 __device__ __forceinline__ bool see_frame(handle::page_cache_ref const& c, std::uint32_t frame,
                                           std::uint64_t version, std::uint64_t page,
-                                          seen_frame& seen) {
+                                          seen_frame& seen, Early&& early = {}) {
   frame_header& h = c.headers[frame];
   // Acquire pairs with publish(): name, bytes and `valid` are of this generation, or of a later
   // one, which still_there() detects.
@@ -72,6 +80,7 @@ __device__ __forceinline__ bool see_frame(handle::page_cache_ref const& c, std::
   std::uint64_t const state = frame_state(h).load(memory_order_acquire);
 #endif
   if (phase_of(state) != phase::ready) return false;
+  early(static_cast<std::byte const*>(frame_bytes(c, frame)));
   std::uint32_t const valid = valid_bytes(h);
   if (!names(h, version, page)) return false;
   if (marks_hits(c.policy))
@@ -80,21 +89,20 @@ __device__ __forceinline__ bool see_frame(handle::page_cache_ref const& c, std::
   return true;
 }
 
-/// Looks for a ready page in ways [First, First + Count) from its home on, all at once.
+/// The first entry in ways [First, First + Count) from the page's home on that may be the page's.
+/// 0: none. All loads are under way at once.
 template <unsigned First, unsigned Count>
-__device__ __forceinline__ bool see_ways(handle::page_cache_ref const& c, page_location const& at,
-                                         std::uint64_t version, std::uint64_t page,
-                                         seen_frame& seen) {
+__device__ __forceinline__ std::uint64_t entry_in_ways(handle::page_cache_ref const& c,
+                                                       page_location const& at) {
   std::uint64_t entry[Count];
   GPUFS_UNROLL
   for (unsigned i = 0; i < Count; ++i)
     entry[i] = bucket_entry(c, at.bucket, (at.home() + First + i) % bucket_ways)
                    .load(memory_order_relaxed);
-  bool found = false;
+  std::uint64_t found = 0;
   GPUFS_UNROLL
   for (unsigned i = 0; i < Count; ++i) {
-    if (found || !at.may_be(entry[i])) continue;
-    found = see_frame(c, static_cast<std::uint32_t>(entry[i]) - 1, version, page, seen);
+    if (found == 0 && at.may_be(entry[i])) found = entry[i];
   }
   return found;
 }
@@ -104,12 +112,20 @@ inline constexpr unsigned near_ways = 4;
 
 /// Looks for a ready page in the first ways from its home, where nearly all pages are. Any single
 /// thread calls. Pins nothing and never waits. Returns whether it was seen. Loads from it count
-/// only if still_there() holds after them.
+/// only if still_there() holds after them. `early` is that of see_frame().
+///
+/// Of several entries that may be the page's, it looks at one. There is more than one in a bucket
+/// of a thousand million. Then the page may be cached and not seen.
+template <class Early = nothing_early>
 __device__ __forceinline__ bool see_page(handle::page_cache_ref const& c, std::uint64_t version,
-                                         std::uint64_t page, seen_frame& seen) {
+                                         std::uint64_t page, seen_frame& seen, Early&& early = {}) {
   page_location const at = locate(c, version, page);
-  return see_ways<0, 1>(c, at, version, page, seen) ||
-         see_ways<1, near_ways - 1>(c, at, version, page, seen);
+  std::uint64_t entry = entry_in_ways<0, 1>(c, at);
+  if (entry == 0) {
+    entry = entry_in_ways<1, near_ways - 1>(c, at);
+    if (entry == 0) return false;
+  }
+  return see_frame(c, static_cast<std::uint32_t>(entry) - 1, version, page, seen, early);
 }
 
 /// The same in all other ways, which hold one page in a hundred. header is nullptr if it was not
@@ -119,9 +135,10 @@ GPUFS_LIBRARY_STAGE seen_frame see_page_further(handle::page_cache_ref const* c,
   constexpr unsigned first = near_ways, half = (bucket_ways - first) / 2;
   static_assert(first + 2 * half == bucket_ways);
   page_location const at = locate(*c, version, page);
+  std::uint64_t entry = entry_in_ways<first, half>(*c, at);
+  if (entry == 0) entry = entry_in_ways<first + half, half>(*c, at);
   seen_frame seen;
-  if (!see_ways<first, half>(*c, at, version, page, seen) &&
-      !see_ways<first + half, half>(*c, at, version, page, seen))
+  if (entry == 0 || !see_frame(*c, static_cast<std::uint32_t>(entry) - 1, version, page, seen))
     return {};
   return seen;
 }

@@ -77,8 +77,15 @@ __device__ __forceinline__ bool try_seen_channel(fs_ref const& fs,
   return true;
 }
 
-/// Tries for channel `index` of the pool without a look before, which is one trip to memory less.
-/// Any single thread calls. `late`: as in is_usable().
+/// The same, with a look of its own at the word.
+__device__ __forceinline__ bool try_channel(fs_ref const& fs, handle::channel_pool_ref const& pool,
+                                            std::uint32_t index, channel& out,
+                                            std::int32_t* late = nullptr) {
+  std::uint64_t const seen = channel_word(pool, index).load(memory_order_relaxed);
+  return try_seen_channel(fs, pool, index, seen, out, late);
+}
+
+/// The same without a look at the word before, which is one trip to memory less.
 __device__ __forceinline__ bool claim_channel(fs_ref const& fs,
                                               handle::channel_pool_ref const& pool,
                                               std::uint32_t index, channel& out,
@@ -94,14 +101,6 @@ __device__ __forceinline__ bool claim_channel(fs_ref const& fs,
   }
   out = {pool.first + index, next_sequence(sequence_of_state(seen))};
   return true;
-}
-
-/// The same, with a look of its own at the word.
-__device__ __forceinline__ bool try_channel(fs_ref const& fs, handle::channel_pool_ref const& pool,
-                                            std::uint32_t index, channel& out,
-                                            std::int32_t* late = nullptr) {
-  std::uint64_t const seen = channel_word(pool, index).load(memory_order_relaxed);
-  return try_seen_channel(fs, pool, index, seen, out, late);
 }
 
 /// The word of the lane's channel among the 32 from number `from` of the pool on, modulo its size.

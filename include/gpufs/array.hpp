@@ -162,20 +162,26 @@ class array {
   [[nodiscard]] __device__ int error() const { return view_.error; }
 
  private:
-  /// The frame in which `count` elements from elements_.first on were seen, and its state then.
+  /// How many elements from elements_.first on were seen in a frame, and its generation then.
   struct seen_page {
-    cache::frame_header* header = nullptr;
-    std::uint64_t state = 0;
     std::uint32_t count = 0;
+    std::uint32_t generation = 0;
   };
 
-  __device__ __forceinline__ void unkeep() const;
+  /// The outcome of a search for an element.
+  struct found {
+    value_type value;
+    io::held_elements<T> elements;  ///< the array's from now on
+    bool there;                     ///< false: there is no value yet
+  };
+
   __device__ __forceinline__ value_type load_elsewhere(std::uint64_t i) const;
-  __device__ __forceinline__ bool load_seen(std::uint64_t i, value_type& value) const;
-  __device__ __forceinline__ bool see(std::uint64_t i) const;
-  __device__ __forceinline__ bool keep() const;
+  GPUFS_STAGE static found load_again(array const* self, std::uint64_t i);
+  GPUFS_STAGE static found load_near(array const* self, std::uint64_t i);
+  GPUFS_STAGE static found load_far(array const* self, std::uint64_t i);
+  template <class See>
+  __device__ __forceinline__ found find(std::uint64_t i, See&& see) const;
   __device__ __forceinline__ value_type load_from_file(std::uint64_t i) const;
-  GPUFS_STAGE static value_type load_missed(io::file_view* view, std::uint64_t i);
   __device__ void take_over(array const& other);
 
   mutable io::file_view view_;

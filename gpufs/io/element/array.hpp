@@ -132,16 +132,9 @@ __device__ __forceinline__ void array<T>::prefetch(std::uint64_t i, std::uint64_
 
 template <class T>
 __device__ __forceinline__ void array<T>::release() const {
-  seen_.count = 0;
-  unkeep();
-}
-
-/// Gives back the page that is kept for this thread, if any.
-template <class T>
-__device__ __forceinline__ void array<T>::unkeep() const {
-  if (elements_.count == 0) return;
-  base::far_call<io::unkeep>(view_.handle, seen_.header);
+  if (elements_.count != 0) base::far_call<io::unkeep>(view_.handle, elements_.base);
   elements_.count = 0;
+  seen_.count = 0;
 }
 
 template <class T>
@@ -155,58 +148,103 @@ __device__ auto array<T>::writer(std::uint64_t i) const -> held_writer<value_typ
   return held_writer<value_type>(view_, i);
 }
 
-/// Element i, which is not on a kept page: from the page seen last, from another page in the cache,
-/// or from the file.
+// What follows is out of line, and the array is in memory then. So a loop around a[i] has no more
+// in registers than a kept page, and the elements that it has asked for. If there are not enough
+// registers for these, the loop waits for each element, to put it on the stack.
+
+/// Element i, which is not on a kept page.
 template <class T>
 __device__ __forceinline__ auto array<T>::load_elsewhere(std::uint64_t i) const -> value_type {
-  value_type value;
-  if (load_seen(i, value)) {
-    if (keep()) elements_.count = seen_.count;
-    return value;
+  found f;
+  f.there = false;
+  if (i - elements_.first < seen_.count) {
+    f = base::far_call<load_again>(this, i);
+  } else if (elements_.count != 0) {
+    base::far_call<io::unkeep>(view_.handle, elements_.base);
   }
-  unkeep();
-  if (see(i) && load_seen(i, value)) return value;
-  return load_from_file(i);
+  if (!f.there) f = base::far_call<load_near>(this, i);
+  if (!f.there) f = base::far_call<load_far>(this, i);
+  elements_ = f.elements;  // the calls do not store them: held_elements says why
+  return f.value;
 }
 
-/// Loads element i from the page seen last. False if it lies elsewhere, or if the frame has changed
-/// since.
+/// Element i of the page seen last, unless the frame has changed since. Keeps the page if all lanes
+/// of the warp have returned to it.
 template <class T>
-__device__ __forceinline__ bool array<T>::load_seen(std::uint64_t i, value_type& value) const {
-  std::uint64_t const number = i - elements_.first;
-  if (number >= seen_.count) return false;
+GPUFS_STAGE auto array<T>::load_again(array const* self, std::uint64_t i) -> found {
+  found f{.elements = self->elements_, .there = true};
+  std::uint64_t const number = i - f.elements.first;
+  cache::frame_header* const header = cache::header_of(self->view_.handle->cache, f.elements.base);
+  std::uint64_t const state = cache::ready_state(self->seen_.generation);
+  if (converged().mask() == base::all_lanes) {
+    if (io::keep_seen(*self->view_.handle, header, state)) {
+      f.elements.count = self->seen_.count;
+      f.value = f.elements.at(number);
+      return f;
+    }
+  }
   std::uint32_t mark = 0;
-  value = cache::load_now<value_type>(elements_.base + number * sizeof(T), mark);
-  return cache::still_there(seen_.header, seen_.state, mark);
+  f.value = cache::load_now<value_type>(f.elements.base + number * sizeof(T), mark);
+  f.there = cache::still_there(header, state, mark);
+  return f;
 }
 
-/// Finds element i's page in the cache, for load_seen().
+/// Element i from another page in the cache. This makes no calls and needs few registers. So it has
+/// none to save, which would cost a random look-up more than its loads do.
 template <class T>
-__device__ __forceinline__ bool array<T>::see(std::uint64_t i) const {
-  cache::seen_frame found;
-  io::page_elements here;
-  auto const further = [](handle::page_cache_ref const* cache, std::uint64_t version,
-                          std::uint64_t page) {
-    return base::far_call<cache::see_page_further>(cache, version, page);
+GPUFS_STAGE auto array<T>::load_near(array const* self, std::uint64_t i) -> found {
+  return self->find(
+      i, [](auto const& cache, std::uint64_t version, std::uint64_t page, cache::seen_frame& seen,
+            auto&& early) { return cache::see_page(cache, version, page, seen, early); });
+}
+
+/// Element i from a page that is far from its home in the page table, or from the file.
+template <class T>
+GPUFS_STAGE auto array<T>::load_far(array const* self, std::uint64_t i) -> found {
+  found f = self->find(i, [](auto const& cache, std::uint64_t version, std::uint64_t page,
+                             cache::seen_frame& seen, auto&& early) {
+    seen = cache::see_page_further(&cache, version, page);
+    if (seen.header == nullptr) return false;
+    early(seen.bytes);
+    return true;
+  });
+  if (!f.there) {
+    f.elements = {self->elements_.base, self->elements_.first, 0};
+    f.value = self->load_from_file(i);
+  }
+  return f;
+}
+
+/// Loads element i if `see` finds its page, called as see_page(). No page is kept. Not of a file
+/// that is written: each access to it may find another version.
+template <class T>
+template <class See>
+__device__ __forceinline__ auto array<T>::find(std::uint64_t i, See&& see) const -> found {
+  found f;
+  f.there = false;
+  if (i >= view_.size || view_.file.write_index != 0) return f;
+  fs_ref const& fs = *view_.handle;
+  // Under way with the loads of the look-up, so that it costs no trip of its own.
+  std::uint32_t const changes = file::file_changes(fs).load(memory_order_relaxed);
+  std::uint64_t const at = view_.begin + i * sizeof(T);
+  std::uint64_t const page = at >> fs.cache.page_shift;
+  std::uint64_t const in_page = at - (page << fs.cache.page_shift);
+  std::uint32_t mark = 0;
+  // The same: under way with the loads of the page's name.
+  auto const load_early = [&](std::byte const* bytes) {
+    if (in_page + sizeof(T) <= std::uint64_t{1} << fs.cache.page_shift)
+      f.value = cache::load_now<value_type>(bytes + in_page, mark);
   };
-  if (!io::see_elements<T>(*view_.handle, view_.file, view_.begin, view_.size, i, found, here,
-                           further))
-    return false;
-  elements_ = {found.bytes + here.offset, here.first, 0};
-  seen_ = {found.header, found.state, static_cast<std::uint32_t>(here.count)};
-  return true;
-}
-
-/// Pins the page seen last if all lanes of the warp have returned to it.
-template <class T>
-__device__ __forceinline__ bool array<T>::keep() const {
-  if (converged().mask() != base::all_lanes) return false;
-  auto const header = reinterpret_cast<std::uintptr_t>(seen_.header);
-  if (__all_sync(
-          base::all_lanes,
-          header == __shfl_sync(base::all_lanes, static_cast<unsigned long long>(header), 0)) == 0)
-    return false;
-  return base::far_call<io::keep_seen>(view_.handle, seen_.header, seen_.state);
+  cache::seen_frame seen;
+  if (!see(fs.cache, view_.file.version, page, seen, load_early)) return f;
+  if (in_page + sizeof(T) > seen.valid || changes != view_.file.changes) return f;
+  if (!cache::still_there(seen.header, seen.state, mark)) return f;
+  auto const here =
+      io::elements_of<T>(view_.begin, view_.size, page << fs.cache.page_shift, seen.valid);
+  f.elements = {seen.bytes + here.offset, here.first, 0};
+  f.there = true;
+  seen_ = {static_cast<std::uint32_t>(here.count), cache::generation_of(seen.state)};
+  return f;
 }
 
 template <class T>
@@ -215,31 +253,23 @@ __device__ __forceinline__ auto array<T>::load_from_file(std::uint64_t i) const 
     view_.note(-ERANGE);
     return {};
   }
-  io::file_view view = view_;  // a copy, so that the rest can stay in registers
-  value_type const value = base::far_call<load_missed>(&view, i);
-  if (view.file.version != view_.file.version)
-    seen_.count = 0;  // a newer version is read from now on
-  view_ = view;
-  return value;
-}
-
-template <class T>
-GPUFS_STAGE auto array<T>::load_missed(io::file_view* view, std::uint64_t i) -> value_type {
-  std::uint64_t const at = view->begin + i * sizeof(T);
+  std::uint64_t const version = view_.file.version;
+  std::uint64_t const at = view_.begin + i * sizeof(T);
   if constexpr (sizeof(T) <= io::most_straight_bytes) {
-    fs_ref const& fs = *view->handle;
+    fs_ref const& fs = *view_.handle;
     value_type value;
-    if (io::may_go_without_page(fs, view->file, at, sizeof(T))) {
-      io::element_way const way = io::load_straight(fs, view->file, at, value);
+    if (io::may_go_without_page(fs, view_.file, at, sizeof(T))) {
+      io::element_way const way = io::load_straight(fs, view_.file, at, value);
       if (way == io::element_way::window) return value;
-      if (way == io::element_way::nowhere && io::load_alone(fs, view->file, at, value))
+      if (way == io::element_way::nowhere && io::load_alone(fs, view_.file, at, value))
         return value;
     }
   }
   auto const loaded =
-      io::load_element<value_type>(view->handle, view->file, view->seat, at, view->writable);
-  view->file = loaded.file;
-  view->note(loaded.error);
+      io::load_element<value_type>(view_.handle, view_.file, view_.seat, at, view_.writable);
+  view_.file = loaded.file;
+  view_.note(loaded.error);
+  if (view_.file.version != version) seen_.count = 0;  // a newer version is read from now on
   return loaded.value;
 }
 

@@ -149,24 +149,23 @@ __device__ __forceinline__ page_elements elements_of(std::uint64_t begin, std::u
           static_cast<std::int64_t>(begin + first * sizeof(T) - page_begin)};
 }
 
-/// Looks for element i's page in the cache, as see_page() does, and finds the view's elements
-/// there. Any thread calls. Returns false if the page is not seen or the view has no such element.
+/// Looks for element i's page in the cache and finds the view's elements there. Any thread calls.
+/// Returns false if the page is not seen (peek.hpp) or the view has no such element.
 ///
 /// Returns false for a written file too: each access may find another version, so it must look up
-/// the page. The same holds for a file that may be written by now. `further(cache, version, page)`
-/// calls see_page_further(). A kernel calls that by far_call(). Code that runs in a far_call()
-/// calls it directly. `here` lacks an element that crosses the end of the page.
-template <class T, class Further>
+/// the page. The same holds for a file that may be written by now. `here` lacks an element that
+/// crosses the end of the page.
+template <class T>
 __device__ __forceinline__ bool see_elements(fs_ref const& fs, file::used_file const& file,
                                              std::uint64_t begin, std::uint64_t size,
                                              std::uint64_t i, cache::seen_frame& seen,
-                                             page_elements& here, Further&& further) {
+                                             page_elements& here) {
   if (i >= size || file.write_index != 0) return false;
   // Under way with the loads of the look-up, so that it costs no trip of its own.
   std::uint32_t const changes = file::file_changes(fs).load(memory_order_relaxed);
   std::uint64_t const page = (begin + i * sizeof(T)) >> fs.cache.page_shift;
   if (!cache::see_page(fs.cache, file.version, page, seen)) {
-    seen = further(&fs.cache, file.version, page);
+    seen = cache::see_page_further(&fs.cache, file.version, page);
     if (seen.header == nullptr) return false;
   }
   if (changes != file.changes) return false;

@@ -61,8 +61,8 @@ __device__ __forceinline__ auto held_ptr<T>::find_seen(converged_group const& g,
     -> found {
   cache::seen_frame seen;
   io::page_elements here;
-  bool const saw = io::see_elements<T>(*view.handle, view.file, view.begin, view.size, i, seen,
-                                       here, cache::see_page_further);
+  bool const saw =
+      io::see_elements<T>(*view.handle, view.file, view.begin, view.size, i, seen, here);
   // The answers are the group's, so all lanes come to the second one.
   if (!g.all(saw) || !io::pin_seen(g, *view.handle, view.file.fd, seen)) return {};
   elements const there{seen.bytes + here.offset, here.first,

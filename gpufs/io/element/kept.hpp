@@ -30,50 +30,52 @@ __device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> kept_frames(
   return atomic_ref<std::uint32_t, scope::device>(fs.pins.kept_frames[group * handle::kept_stride]);
 }
 
-/// Pins a frame once for each of the 32 lanes, if its page is still the one that they saw. All
-/// lanes of a warp call; each gives the same header and the state that it saw, `seen`. Returns
-/// whether the frame is kept now. If not, nothing is pinned: lanes saw other generations, or an
+/// Pins a frame once for each of the 32 lanes, if all of them saw it, in one generation, and it
+/// still has that. All lanes of a warp call, each with the header and the state that it saw.
+/// Returns whether the frame is kept now. If not, nothing is pinned: lanes saw other pages, or an
 /// eighth of the group's frames is kept. Each lane gives its pin back by unkeep().
 ///
-/// kept_frames() rises before a frame gets its first keeper and falls after it loses the last. So
-/// it never undercounts. A warp that finds keepers takes its own increment back. The lane that
-/// takes the keepers to 0 takes back the frame's.
-GPUFS_LIBRARY_STAGE bool keep_seen(fs_ref const* __restrict__ handle, cache::frame_header* header,
-                                   std::uint64_t seen) {
-  fs_ref const& fs = *handle;
-  std::uint64_t const generation = seen >> cache::phase_shift;
-  bool const together =
-      __all_sync(all_lanes,
-                 generation ==
-                     __shfl_sync(all_lanes, static_cast<unsigned long long>(generation), 0)) != 0;
+/// The changes to the three words are under way together, so they cost one trip. Each warp counts a
+/// frame, as if it were the first to keep it. One that finds keepers takes its count back. The lane
+/// that takes the keepers to 0 takes back the count that is left. So kept_frames() is never below
+/// the number of frames whose keepers stay.
+__device__ __forceinline__ bool keep_seen(fs_ref const& fs, cache::frame_header* header,
+                                          std::uint64_t seen) {
+  auto const same_in_all = [](std::uint64_t value) {
+    return __all_sync(all_lanes, value == __shfl_sync(all_lanes, value, 0)) != 0;
+  };
+  bool const one_page = same_in_all(reinterpret_cast<std::uintptr_t>(header));
+  bool const one_generation = same_in_all(seen >> cache::phase_shift);
+  if (!one_page || !one_generation) return false;
   std::uint32_t kept = 0;
-  if (together && lane_id() == 0) {
+  if (lane_id() == 0) {
     auto const frames = kept_frames(fs, header);
+    auto const lanes = keepers(fs, header);
+    std::uint32_t const frames_before = frames.fetch_add(1, memory_order_relaxed);
+    std::uint32_t const lanes_before = lanes.fetch_add(warp_size, memory_order_relaxed);
+    // Acquire pairs with publish(), as in pin().
+    std::uint64_t const state = base::fetch_add_acquire(header->state, warp_size);
     auto const most = fs.cache.frame_count / fs.pins.kept_groups / frames_per_kept;
-    bool counts = false;
-    if (frames.fetch_add(1, memory_order_relaxed) < most) {
-      // Acquire pairs with publish(), as in pin().
-      std::uint64_t const state =
-          cache::frame_state(*header).fetch_add(warp_size, memory_order_acquire);
-      if (((state ^ seen) >> cache::phase_shift) == 0) {
-        kept = 1;
-        counts = keepers(fs, header).fetch_add(warp_size, memory_order_relaxed) == 0;
-      } else {
-        cache::unpin_read(*header, warp_size);
-      }
+    if (lanes_before != 0) frames.fetch_sub(1, memory_order_relaxed);
+    kept = frames_before < most && ((state ^ seen) >> cache::phase_shift) == 0 ? 1 : 0;
+    if (kept == 0) {
+      cache::unpin_read(*header, warp_size);
+      if (lanes.fetch_sub(warp_size, memory_order_relaxed) == warp_size)
+        frames.fetch_sub(1, memory_order_relaxed);
     }
-    if (!counts) frames.fetch_sub(1, memory_order_relaxed);
   }
   kept = warp_broadcast(kept);
   __syncwarp();  // all lanes come after the first lane's acquire
   return kept != 0;
 }
 
-/// Gives back the pin of each lane that comes. The lanes have only read the page. Any thread calls.
-GPUFS_LIBRARY_STAGE void unkeep(fs_ref const* __restrict__ handle, cache::frame_header* kept) {
-  std::uint32_t const lanes = release_pin(*kept);
-  if (lanes != 0 && keepers(*handle, kept).fetch_sub(lanes, memory_order_relaxed) == lanes)
-    kept_frames(*handle, kept).fetch_sub(1, memory_order_relaxed);
+/// Gives back the pin of each lane that comes, with any byte of its page. The lanes have only read
+/// the page. Any thread calls.
+GPUFS_LIBRARY_STAGE void unkeep(fs_ref const* __restrict__ handle, std::byte const* kept) {
+  cache::frame_header* const header = cache::header_of(handle->cache, kept);
+  std::uint32_t const lanes = release_pin(*header);
+  if (lanes != 0 && keepers(*handle, header).fetch_sub(lanes, memory_order_relaxed) == lanes)
+    kept_frames(*handle, header).fetch_sub(1, memory_order_relaxed);
 }
 
 }  // namespace gpufs::io

@@ -30,29 +30,31 @@ struct entry_attempt {
   cache::insert_result result;  ///< valid if there was a frame
 };
 
-/// Takes a frame for each lane that `wants` one, as cache::take_each(). A frame that only a clean
-/// write buffer pins can be taken, too.
+/// For those who take frames: makes one free that only a clean write buffer pins.
+struct clean_releaser {
+  fs_ref const& fs;
+  __device__ __forceinline__ auto operator()(std::uint32_t frame) const {
+    return dirty::release_clean(fs, frame);
+  }
+};
+
+/// Takes a frame for each lane that `wants` one, as cache::take_each().
 template <class Team = whole_warp>
 __device__ __forceinline__ cache::taken_frame take_frames(fs_ref const& fs, std::int32_t seat,
                                                           bool wants) {
-  return cache::take_each<Team>(
-      fs.cache, seat, wants, [&](std::uint32_t frame) { return dirty::release_clean(fs, frame); });
+  return cache::take_each<Team>(fs.cache, seat, wants, clean_releaser{fs});
 }
 
-/// cache::evict_from_bucket(). A page that only a clean write buffer pins can go, too.
+/// cache::evict_from_bucket().
 __device__ __forceinline__ bool make_room(fs_ref const& fs, source::page_name const& name) {
-  return cache::evict_from_bucket(fs.cache, name.version, name.page, [&](std::uint32_t frame) {
-    return dirty::release_clean(fs, frame);
-  });
+  return cache::evict_from_bucket(fs.cache, name.version, name.page, clean_releaser{fs});
 }
 
-/// cache::enter_one(). A frame that only a clean write buffer pins can be taken, too.
+/// cache::enter_one().
 GPUFS_LIBRARY_STAGE cache::one_entered enter_alone(fs_ref const* __restrict__ handle,
                                                    std::int32_t seat, std::uint64_t drawn,
                                                    std::uint64_t version, std::uint64_t page) {
-  return cache::enter_one(handle->cache, seat, drawn, version, page, [=](std::uint32_t frame) {
-    return dirty::release_clean(*handle, frame);
-  });
+  return cache::enter_one(handle->cache, seat, drawn, version, page, clean_releaser{*handle});
 }
 
 /// The outcome of enter_one() for the lane that `wants` the page. If the frame could not be
