@@ -1,0 +1,165 @@
+// The usual hits of gread: pages that are ready, moved by units of 16 bytes. This code is inlined
+// in kernels and calls nothing, so its values stay in registers.
+#pragma once
+
+#include <gpufs/base/copy.hpp>
+#include <gpufs/cache/page_table.hpp>
+#include <gpufs/io/group.hpp>
+#include <gpufs/io/read/move_pages.hpp>
+#include <gpufs/io/read/read_hits.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpufs::io {
+
+using namespace base;
+
+/// Whether read_quick_hits() can read the span: the buffer and the span's ends are multiples of 16.
+__device__ __forceinline__ bool is_quick(read_span const& span) {
+  auto const ends = static_cast<std::uint32_t>(address(span.buffer)) |
+                    static_cast<std::uint32_t>(span.begin) | static_cast<std::uint32_t>(span.end);
+  return span.buffer != nullptr && ends % sizeof(uint4) == 0;
+}
+
+/// Asks for the sector of 32 bytes to come into the L2. Any thread calls. It orders nothing, and
+/// brings nothing into the L1.
+__device__ __forceinline__ void ask_for_sector(std::byte const* at) {
+#if defined(__CUDACC__)
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(at)));
+#else
+  static_cast<void>(at);
+#endif
+}
+
+/// What a warp moves by one load per unit of copy_unroll: 4 KiB.
+inline constexpr std::uint32_t moved_at_once = copy_unroll * warp_size * sizeof(uint4);
+
+enum class quick_look {
+  delivered,
+  absent,  ///< not in the table
+  other,   ///< not ready, short, or hard to find: look again
+};
+
+/// Has the first bytes of a page come into the L2 while its frame is pinned. All lanes of a warp
+/// call.
+__device__ __forceinline__ void ask_for_bytes(std::byte const* from, std::uint32_t bytes) {
+  constexpr std::uint32_t sector = 32;
+  std::uint32_t const mine = lane_id() * sector;
+  if (bytes >= moved_at_once) {
+    GPUFS_UNROLL
+    for (std::uint32_t at = 0; at < moved_at_once; at += warp_size * sector)
+      ask_for_sector(from + mine + at);
+  } else if (mine < bytes) {
+    ask_for_sector(from + mine);
+  }
+}
+
+/// Moves units of 16 bytes. `to` and `from`: of the calling lane. All lanes of a warp call. As
+/// copy_units(), in fewer instructions.
+__device__ __forceinline__ void move_units(uint4* to, uint4 const* from, std::uint32_t units) {
+  std::uint32_t done = 0;
+  GPUFS_ROLLED
+  for (; done + warp_size * copy_unroll <= units; done += warp_size * copy_unroll) {
+    uint4 value[copy_unroll];
+    GPUFS_UNROLL
+    for (unsigned u = 0; u < copy_unroll; ++u) value[u] = from[done + u * warp_size];
+    GPUFS_UNROLL
+    for (unsigned u = 0; u < copy_unroll; ++u) to[done + u * warp_size] = value[u];
+  }
+  GPUFS_ROLLED
+  for (; done + lane_id() < units; done += warp_size) to[done] = from[done];
+}
+
+/// Copies bytes [part.begin, part.end) of a page to `to` + part.begin if it is in the cache, ready,
+/// and has at least `needed` bytes. The ends of `part` and `to` are multiples of 16. All lanes of a
+/// warp call and get the answer.
+///
+/// A hit takes three trips to memory: the bucket, the pin, and then the name together with the
+/// bytes, if they are 4 KiB. The pinned frame is ready, so nobody writes to it. The bytes are
+/// stored when it is known that they are the page's. While the pin is under way, they come into the
+/// L2.
+__device__ __forceinline__ quick_look read_quick_hit(handle::page_cache_ref const& cache,
+                                                     std::uint64_t version, std::uint64_t page,
+                                                     std::byte* to, slice const part,
+                                                     std::uint32_t needed) {
+  unsigned const lane = lane_id();
+  cache::page_location const at = cache::locate(cache, version, page);
+  std::uint64_t const entry =
+      cache::bucket_entry(cache, at.bucket, lane).load(memory_order_relaxed);
+  unsigned const candidates = __ballot_sync(all_lanes, at.may_be(entry));
+  if (candidates == 0) return quick_look::absent;
+  // If another page has the same tag, the first candidate may be the wrong one.
+  std::uint32_t const frame =
+      warp_broadcast(static_cast<std::uint32_t>(entry), static_cast<int>(lowest_lane(candidates))) -
+      1;
+  std::byte const* const from = cache::frame_bytes(cache, frame) + part.begin;
+  std::uint32_t const bytes = part.end - part.begin;
+  ask_for_bytes(from, bytes);
+  cache::frame_header& h = cache.headers[frame];
+  std::uint32_t seen = 0;
+  if (lane == 0) seen = static_cast<std::uint32_t>(cache::phase_of(cache::pin(h)));
+  seen = warp_broadcast(seen);
+  __syncwarp();  // all lanes come after lane 0's acquire
+  // Behind the acquire. While the page is filled, lanes may see different names: lane 0's counts.
+  auto const is_good = [&] {
+    std::uint32_t const valid = cache::valid_bytes(h);
+    bool const ours = cache::names(h, version, page) && valid >= needed;
+    return (__ballot_sync(all_lanes, ours) & 1) != 0;
+  };
+  auto const* const source = reinterpret_cast<uint4 const*>(from) + lane;
+  auto* const target = reinterpret_cast<uint4*>(to + part.begin) + lane;
+  bool good = false;
+  if (static_cast<cache::phase>(seen) != cache::phase::ready) {
+    // Whoever needs the page waits for it later.
+  } else if (bytes == moved_at_once) {
+    // Loaded before the name: the compiler then leaves the loads here, where they wait for nothing.
+    uint4 value[copy_unroll];
+    GPUFS_UNROLL
+    for (unsigned u = 0; u < copy_unroll; ++u) value[u] = source[u * warp_size];
+    good = is_good();
+    if (good) {
+      GPUFS_UNROLL
+      for (unsigned u = 0; u < copy_unroll; ++u) target[u * warp_size] = value[u];
+    }
+  } else {
+    good = is_good();
+    if (good) move_units(target, source, bytes / sizeof(uint4));
+  }
+  if (good && cache::marks_hits(cache.policy) && lane == 0)
+    atomic_ref<std::uint32_t, scope::device>(h.referenced).store(1, memory_order_relaxed);
+  __syncwarp();  // all lanes have read before the pin goes
+  if (lane == 0) cache::unpin_read(h);
+  return good ? quick_look::delivered : quick_look::other;
+}
+
+/// Delivers the batch's ready pages that fall to warp `warp` of `warps`. `team` warps share a page,
+/// and each of them finds and pins it alone, so hits need no barrier. With team > 1, batch * team
+/// is at most `warps`. The span is_quick(). All lanes of the warp call. Nothing stops the read.
+__device__ __forceinline__ hits_read read_quick_hits(fs_ref const* handle, read_span const& span,
+                                                     std::uint64_t first, unsigned batch,
+                                                     unsigned team, unsigned warp, unsigned warps) {
+  // A copy: each access would load its members again, behind the stores of a whole page.
+  handle::page_cache_ref const cache = handle->cache;
+  hits_read r;
+  std::uint32_t const changes = load_changes(*handle);
+  bool const alone = team == 1;
+  unsigned const step = alone ? warps : warps / team;
+  unsigned const member = alone ? 0 : warp % team;
+  GPUFS_ROLLED
+  for (unsigned i = alone ? warp : warp / team; i < batch; i += step) {
+    page_target const t = span.target(first + i, std::uint32_t{1} << span.page_shift);
+    slice const part = alone ? slice{t.begin, t.end} : slice_of(t.begin, t.end, member, team);
+    if (part.begin >= part.end) continue;
+    quick_look const look =
+        read_quick_hit(cache, span.version, first + i, t.base, part, alone ? t.end : part.end);
+    if (look == quick_look::delivered) continue;
+    r.missing.todo |= 1u << i;
+    if (look == quick_look::absent) r.missing.absent |= 1u << i;
+  }
+  __syncwarp();
+  r.outdated = is_outdated(span, changes);
+  return r;
+}
+
+}  // namespace gpufs::io
