@@ -74,7 +74,8 @@ float_result sum_by(unsigned blocks, Start const& start) {
   return r;
 }
 
-/// Request i is number i * factor modulo all of the plan: `factor` is coprime to their number.
+/// Request i is number i * factor modulo all of the plan: `factor` is coprime to their number, and
+/// less.
 template <unsigned MostThreads>
 __global__ void __launch_bounds__(MostThreads)
     make_timed_requests(fs_ref fs, int fd, access_plan plan, std::uint64_t factor,
@@ -82,10 +83,13 @@ __global__ void __launch_bounds__(MostThreads)
                         failure_record* failure) {
   io_context io(fs, cooperative_groups::this_thread_block());
   std::uint64_t const all = plan.requests_of(0);
+  std::uint64_t next = 0;  // no division while the clock runs
   for (std::uint64_t i = 0; i + together <= all; i += together) {
     std::uint64_t const start = device_clock_ns();
     for (std::uint64_t k = i; k < i + together; ++k) {
-      access const a = plan.at(0, k * factor % all);
+      access const a = plan.at(0, next);
+      next += factor;
+      if (next >= all) next -= all;
       ssize_t const got = gread(io, fd, to, a.bytes, static_cast<std::int64_t>(a.offset));
       if (got != static_cast<ssize_t>(a.bytes)) return record_failure(failure, a, got);
     }
@@ -153,6 +157,7 @@ std::vector<double> time_requests(fs_ref const& fs, int fd, access_plan const& p
   std::uint64_t const all = plan.requests_of(0);
   std::uint64_t factor = (all / 2 + all / 8) | 1;
   while (std::gcd(factor, all) != 1) factor += 2;
+  factor %= all;
   together = std::min(together, all);
   buffer<std::byte> to(plan.request);
   buffer<std::uint64_t> nanoseconds(all / together);
