@@ -177,7 +177,6 @@ class array {
 
   __device__ __forceinline__ value_type load_elsewhere(std::uint64_t i) const;
   GPUFS_STAGE static found load_again(array const* self, std::uint64_t i);
-  GPUFS_STAGE static found load_near(array const* self, std::uint64_t i);
   GPUFS_STAGE static found load_far(array const* self, std::uint64_t i);
   template <class See>
   __device__ __forceinline__ found find(std::uint64_t i, See&& see) const;

@@ -11,6 +11,7 @@
 #include <gpufs/io/element/kept.hpp>
 #include <gpufs/io/element/lane_add.hpp>
 #include <gpufs/io/element/lane_prefetch.hpp>
+#include <gpufs/io/element/looks.hpp>
 #include <gpufs/io/element/straight.hpp>
 
 #include <cerrno>
@@ -148,28 +149,29 @@ __device__ auto array<T>::writer(std::uint64_t i) const -> held_writer<value_typ
   return held_writer<value_type>(view_, i);
 }
 
-// What follows is out of line, and the array is in memory then. So a loop around a[i] has no more
-// in registers than a kept page, and the elements that it has asked for. If there are not enough
-// registers for these, the loop waits for each element, to put it on the stack.
+// The look-up in the cache is inlined. A function would save registers on the stack, and that costs
+// a random look-up a quarter of its rate. All else is out of line, and the array is in memory. So a
+// loop around a[i] has no more in registers than a kept page, and the elements that it has asked
+// for. If there are not enough registers for these, the loop waits for each element, to put it on
+// the stack.
 
 /// Element i, which is not on a kept page.
 template <class T>
 __device__ __forceinline__ auto array<T>::load_elsewhere(std::uint64_t i) const -> value_type {
   found f;
-  f.there = false;
   if (i - elements_.first < seen_.count) {
     f = base::far_call<load_again>(this, i);
-  } else if (elements_.count != 0) {
-    base::far_call<io::unkeep>(view_.handle, elements_.base);
+  } else {
+    if (elements_.count != 0) base::far_call<io::unkeep>(view_.handle, elements_.base);
+    f = find(i, io::near_look{});
   }
-  if (!f.there) f = base::far_call<load_near>(this, i);
   if (!f.there) f = base::far_call<load_far>(this, i);
   elements_ = f.elements;  // the calls do not store them: held_elements says why
   return f.value;
 }
 
-/// Element i of the page seen last, unless the frame has changed since. Keeps the page if all lanes
-/// of the warp have returned to it.
+/// Element i of the page seen last. Keeps the page if all lanes of the warp have returned to it. If
+/// the frame has changed since, looks for the page.
 template <class T>
 GPUFS_STAGE auto array<T>::load_again(array const* self, std::uint64_t i) -> found {
   found f{.elements = self->elements_, .there = true};
@@ -185,29 +187,13 @@ GPUFS_STAGE auto array<T>::load_again(array const* self, std::uint64_t i) -> fou
   }
   std::uint32_t mark = 0;
   f.value = cache::load_now<value_type>(f.elements.base + number * sizeof(T), mark);
-  f.there = cache::still_there(header, state, mark);
-  return f;
-}
-
-/// Element i from another page in the cache. This makes no calls and needs few registers. So it has
-/// none to save, which would cost a random look-up more than its loads do.
-template <class T>
-GPUFS_STAGE auto array<T>::load_near(array const* self, std::uint64_t i) -> found {
-  return self->find(
-      i, [](auto const& cache, std::uint64_t version, std::uint64_t page, cache::seen_frame& seen,
-            auto&& early) { return cache::see_page(cache, version, page, seen, early); });
+  return cache::still_there(header, state, mark) ? f : self->find(i, io::near_look{});
 }
 
 /// Element i from a page that is far from its home in the page table, or from the file.
 template <class T>
 GPUFS_STAGE auto array<T>::load_far(array const* self, std::uint64_t i) -> found {
-  found f = self->find(i, [](auto const& cache, std::uint64_t version, std::uint64_t page,
-                             cache::seen_frame& seen, auto&& early) {
-    seen = cache::see_page_further(&cache, version, page);
-    if (seen.header == nullptr) return false;
-    early(seen.bytes);
-    return true;
-  });
+  found f = self->find(i, io::far_look{});
   if (!f.there) {
     f.elements = {self->elements_.base, self->elements_.first, 0};
     f.value = self->load_from_file(i);
@@ -215,7 +201,7 @@ GPUFS_STAGE auto array<T>::load_far(array const* self, std::uint64_t i) -> found
   return f;
 }
 
-/// Loads element i if `see` finds its page, called as see_page(). No page is kept. Not of a file
+/// Loads element i if `see` finds its page: near_look or far_look. No page is kept. Not of a file
 /// that is written: each access to it may find another version.
 template <class T>
 template <class See>
@@ -224,23 +210,23 @@ __device__ __forceinline__ auto array<T>::find(std::uint64_t i, See&& see) const
   f.there = false;
   if (i >= view_.size || view_.file.write_index != 0) return f;
   fs_ref const& fs = *view_.handle;
+  unsigned const page_shift = fs.cache.page_shift;
   // Under way with the loads of the look-up, so that it costs no trip of its own.
   std::uint32_t const changes = file::file_changes(fs).load(memory_order_relaxed);
   std::uint64_t const at = view_.begin + i * sizeof(T);
-  std::uint64_t const page = at >> fs.cache.page_shift;
-  std::uint64_t const in_page = at - (page << fs.cache.page_shift);
+  std::uint64_t const page = at >> page_shift;
+  std::uint64_t const in_page = at - (page << page_shift);
   std::uint32_t mark = 0;
   // The same: under way with the loads of the page's name.
   auto const load_early = [&](std::byte const* bytes) {
-    if (in_page + sizeof(T) <= std::uint64_t{1} << fs.cache.page_shift)
+    if (in_page + sizeof(T) <= std::uint64_t{1} << page_shift)
       f.value = cache::load_now<value_type>(bytes + in_page, mark);
   };
   cache::seen_frame seen;
-  if (!see(fs.cache, view_.file.version, page, seen, load_early)) return f;
+  if (!see(fs, view_.file.version, page, seen, load_early)) return f;
   if (in_page + sizeof(T) > seen.valid || changes != view_.file.changes) return f;
   if (!cache::still_there(seen.header, seen.state, mark)) return f;
-  auto const here =
-      io::elements_of<T>(view_.begin, view_.size, page << fs.cache.page_shift, seen.valid);
+  auto const here = io::elements_of<T>(view_.begin, view_.size, page << page_shift, seen.valid);
   f.elements = {seen.bytes + here.offset, here.first, 0};
   f.there = true;
   seen_ = {static_cast<std::uint32_t>(here.count), cache::generation_of(seen.state)};

@@ -41,8 +41,7 @@ __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span
     return io::batch{span, page, pages, io.seat(), io.chunks()};
   };
   if (!io::is_quick(span))
-    return base::far_call<io::read_any_pages<Group>>(io.handle(), Group(group), batch_at(first, 1),
-                                                     checks);
+    return io::read_any_pages<Group>(io.handle(), group, batch_at(first, 1), checks);
   bool const alone = io::reads_span_alone(span);
   unsigned const warps = alone ? 1 : ops::warps(group);
   unsigned const warp = ops::warp(group);
@@ -54,8 +53,7 @@ __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span
     found.outdated = found.outdated && checks && page == first;
     io::batch_look const look = io::end_look(group, share.pages, found);
     if (look.left_over)
-      return base::far_call<io::read_left_over<Group>>(io.handle(), Group(group),
-                                                       batch_at(page, share.pages), look);
+      return io::read_left_over<Group>(io.handle(), group, batch_at(page, share.pages), look);
     page += share.pages;
   }
   return io::end_read(io.fs(), group, span, false, {}, last - first + 1);

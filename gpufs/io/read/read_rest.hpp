@@ -186,7 +186,8 @@ __device__ __forceinline__ bool reads_span_alone(read_span const& span) {
 }
 
 /// Goes on where a batch has left something over. As read_pages(). Kernels call this and
-/// read_any_pages() by far_call(), so that they keep the values of their loops in registers.
+/// read_any_pages() directly: by far_call() they would keep more of their values in registers, but
+/// all stages below would save theirs on the stack (docs/design/read.md).
 template <class Group>
 GPUFS_STAGE span_read read_left_over(fs_ref const* handle, Group const group, batch const from,
                                      batch_look const look) {
