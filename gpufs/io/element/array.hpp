@@ -174,7 +174,9 @@ __device__ __forceinline__ auto array<T>::load_elsewhere(std::uint64_t i) const 
 /// the frame has changed since, looks for the page.
 template <class T>
 GPUFS_STAGE auto array<T>::load_again(array const* self, std::uint64_t i) -> found {
-  found f{.elements = self->elements_, .there = true};
+  found f;
+  f.elements = self->elements_;
+  f.there = true;
   std::uint64_t const number = i - f.elements.first;
   cache::frame_header* const header = cache::header_of(self->view_.handle->cache, f.elements.base);
   std::uint64_t const state = cache::ready_state(self->seen_.generation);
