@@ -63,8 +63,9 @@ struct nothing_early {
 };
 
 /// Whether the frame has the page ready; fills in `seen` if so. Any thread calls. early(bytes) is
-/// called for each ready frame, before its name is known. It may begin loads from the frame. Like
-/// later loads they count only if this call gives true and still_there() holds after them.
+/// called for each ready frame, before its name is known. It may begin loads from the frame, and
+/// gets any bytes. Like later loads they count only if this call gives true and still_there() holds
+/// after them.
 template <class Early = nothing_early>
 __device__ __forceinline__ bool see_frame(handle::page_cache_ref const& c, std::uint32_t frame,
                                           std::uint64_t version, std::uint64_t page,
@@ -114,8 +115,8 @@ inline constexpr unsigned near_ways = 4;
 /// thread calls. Pins nothing and never waits. Returns whether it was seen. Loads from it count
 /// only if still_there() holds after them. `early` is that of see_frame().
 ///
-/// Of several entries that may be the page's, it looks at one. There is more than one in a bucket
-/// of a thousand million. Then the page may be cached and not seen.
+/// Of several entries that may be the page's, it looks at one. One bucket in a hundred million has
+/// two pages with one tag. Then one of them may be cached and not seen.
 template <class Early = nothing_early>
 __device__ __forceinline__ bool see_page(handle::page_cache_ref const& c, std::uint64_t version,
                                          std::uint64_t page, seen_frame& seen, Early&& early = {}) {

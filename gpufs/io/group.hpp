@@ -18,7 +18,7 @@ using namespace base;
 /// Pages that the hit path leaves over. Bit i is page i of the batch.
 struct missing_pages {
   std::uint32_t todo = 0;    ///< not delivered
-  std::uint32_t absent = 0;  ///< of these, no group was bringing them in
+  std::uint32_t absent = 0;  ///< of these, not in the page table
 };
 
 /// The outcome of a step of the first warp. Bit i is page i of the batch.

@@ -36,6 +36,32 @@ extern "C" __global__ void see(handle::page_cache_ref cache, std::uint32_t frame
   cache::see_frame(cache, frame, version, page, *seen);
 }
 
+// The same, with an element that is loaded before the name is known, and then the state once more
+// (io/element/array.hpp).
+template <class T>
+__device__ __forceinline__ void find(handle::page_cache_ref const& cache, std::uint32_t frame,
+                                     std::uint64_t version, std::uint64_t page, T* value,
+                                     bool* valid) {
+  cache::seen_frame seen;
+  std::uint32_t mark = 0;
+  T loaded{};
+  auto const early = [&](std::byte const* bytes) { loaded = cache::load_now<T>(bytes, mark); };
+  if (!cache::see_frame(cache, frame, version, page, seen, early)) return;
+  *valid = cache::still_there(seen.header, seen.state, mark);
+  *value = loaded;
+}
+#define FIND(name, type)                                                                         \
+  extern "C" __global__ void find_##name(handle::page_cache_ref cache, std::uint32_t frame,      \
+                                         std::uint64_t version, std::uint64_t page, type* value, \
+                                         bool* valid) {                                          \
+    find(cache, frame, version, page, value, valid);                                             \
+  }
+FIND(1, unsigned char)
+FIND(2, unsigned short)
+FIND(4, float)
+FIND(8, double)
+FIND(16, float4)
+
 // Words are stored and settled, then announced (base/settled.hpp).
 template <class T>
 __device__ __forceinline__ void settled(T* word, std::uint32_t* flag) {
@@ -81,6 +107,14 @@ extern "C" __global__ void unpin(cache::frame_header* header, std::byte const* f
   base::warp_copy(out, frame, bytes);
   __syncwarp();
   if (lane_id() == 0) cache::unpin_read(*header);
+}
+
+// The same by a quick hit of gread, which begins its loads before it knows the page's name
+// (io/read/quick_hits.hpp).
+extern "C" __global__ void quick_hit(handle::page_cache_ref cache, std::uint64_t version,
+                                     std::uint64_t page, std::byte* to, io::slice part,
+                                     io::quick_look* look) {
+  *look = io::read_quick_hit(cache, version, page, to, part);
 }
 
 // Staging is pulled from, then the ring gets the request that overwrites it (ring/submit.hpp).

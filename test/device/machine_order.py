@@ -151,6 +151,17 @@ def see(code, arch):
     check(code, arch, is_state, lambda c: c.is_load(GPU) and not is_state(c), 1, 3)
 
 
+def find(code, arch, loads=1):
+    def is_state(c):
+        return c.is_load(GPU) and c.bytes == 8 and c.offset == 0
+    states = sorted(c.at for c in code if is_state(c))
+    if len(states) != 2:
+        raise Failure(f"{len(states)} loads of the state instead of 2")
+    check(code, arch, lambda c: c.at == states[0],
+          lambda c: c.is_load(SYSTEM) or c.is_load(GPU) and not is_state(c), 1, 2 + loads)
+    check(code, arch, lambda c: c.is_load(SYSTEM), lambda c: c.at == states[1], loads, 1)
+
+
 def settle(code, arch, size):
     check(code, arch, lambda c: c.is_load(SYSTEM), lambda c: c.is_store(GPU, 4), 2, 1)
     first_load = min(c.at for c in code if c.is_load(SYSTEM))
@@ -212,7 +223,10 @@ def load_size(code, arch, before=("size",)):
 CHECKS = {
     "peek_1": peek, "peek_1_bool": peek, "peek_2": peek, "peek_4": peek, "peek_4_of_2": peek,
     "peek_8": peek, "peek_3": lambda *code: peek(*code, 3), "peek_16": lambda *code: peek(*code, 2),
-    "see": see, "pull": pull, "pull_two": pull, "request": request, "unpin": unpin,
+    "see": see, "find_1": find, "find_2": find, "find_4": find, "find_8": find,
+    "find_16": lambda *code: find(*code, 2),
+    "pull": pull, "pull_two": pull, "request": request, "unpin": unpin,
+    "quick_hit": lambda *code: unpin(*code, (16,)),
     "settle_1": lambda *code: settle(*code, 1), "settle_8": lambda *code: settle(*code, 8),
     "share_record": share, "take_record": take, "adopt": adopt, "load_size": load_size,
     "load_noted": lambda *code: load_size(*code, ("note", "size")),

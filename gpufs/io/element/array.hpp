@@ -150,7 +150,7 @@ __device__ auto array<T>::writer(std::uint64_t i) const -> held_writer<value_typ
 }
 
 // The look-up in the cache is inlined. A function would save registers on the stack, and that costs
-// a random look-up a quarter of its rate. All else is out of line, and the array is in memory. So a
+// a random look-up a quarter of its rate. The rest is out of line, and the array is in memory. So a
 // loop around a[i] has no more in registers than a kept page, and the elements that it has asked
 // for. If there are not enough registers for these, the loop waits for each element, to put it on
 // the stack.
@@ -203,8 +203,8 @@ GPUFS_STAGE auto array<T>::load_far(array const* self, std::uint64_t i) -> found
   return f;
 }
 
-/// Loads element i if `see` finds its page: near_look or far_look. No page is kept. Not of a file
-/// that is written: each access to it may find another version.
+/// Loads element i if `see` finds its page: near_look or far_look. No page is kept. Finds nothing
+/// in a file that is written: each access to it may find another version.
 template <class T>
 template <class See>
 __device__ __forceinline__ auto array<T>::find(std::uint64_t i, See&& see) const -> found {

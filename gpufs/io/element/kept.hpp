@@ -30,15 +30,15 @@ __device__ __forceinline__ atomic_ref<std::uint32_t, scope::device> kept_frames(
   return atomic_ref<std::uint32_t, scope::device>(fs.pins.kept_frames[group * handle::kept_stride]);
 }
 
-/// Pins a frame once for each of the 32 lanes, if all of them saw it, in one generation, and it
-/// still has that. All lanes of a warp call, each with the header and the state that it saw.
+/// Pins a frame once for each of the 32 lanes, if all of them saw it in one generation, and that is
+/// still its generation. All lanes of a warp call, each with the header and the state that it saw.
 /// Returns whether the frame is kept now. If not, nothing is pinned: lanes saw other pages, or an
 /// eighth of the group's frames is kept. Each lane gives its pin back by unkeep().
 ///
-/// The changes to the three words are under way together, so they cost one trip. Each warp counts a
-/// frame, as if it were the first to keep it. One that finds keepers takes its count back. The lane
-/// that takes the keepers to 0 takes back the count that is left. So kept_frames() is never below
-/// the number of frames whose keepers stay.
+/// kept_frames() rises before a frame gets its first keeper and falls after it loses the last. So
+/// it never undercounts. A warp that finds keepers takes its own increment back. The lane that
+/// takes the keepers to 0 takes back the frame's. Pin and keepers change in one trip; if the frame
+/// is another page's by now, both are taken back.
 __device__ __forceinline__ bool keep_seen(fs_ref const& fs, cache::frame_header* header,
                                           std::uint64_t seen) {
   auto const same_in_all = [](std::uint64_t value) {
@@ -51,18 +51,20 @@ __device__ __forceinline__ bool keep_seen(fs_ref const& fs, cache::frame_header*
   if (lane_id() == 0) {
     auto const frames = kept_frames(fs, header);
     auto const lanes = keepers(fs, header);
-    std::uint32_t const frames_before = frames.fetch_add(1, memory_order_relaxed);
-    std::uint32_t const lanes_before = lanes.fetch_add(warp_size, memory_order_relaxed);
-    // Acquire pairs with publish(), as in pin().
-    std::uint64_t const state = base::fetch_add_acquire(header->state, warp_size);
     auto const most = fs.cache.frame_count / fs.pins.kept_groups / frames_per_kept;
-    if (lanes_before != 0) frames.fetch_sub(1, memory_order_relaxed);
-    kept = frames_before < most && ((state ^ seen) >> cache::phase_shift) == 0 ? 1 : 0;
-    if (kept == 0) {
-      cache::unpin_read(*header, warp_size);
-      if (lanes.fetch_sub(warp_size, memory_order_relaxed) == warp_size)
-        frames.fetch_sub(1, memory_order_relaxed);
+    bool counts = false;
+    if (frames.fetch_add(1, memory_order_relaxed) < most) {
+      counts = lanes.fetch_add(warp_size, memory_order_relaxed) == 0;
+      // Acquire pairs with publish(), as in pin().
+      std::uint64_t const state = base::fetch_add_acquire(header->state, warp_size);
+      kept = ((state ^ seen) >> cache::phase_shift) == 0 ? 1 : 0;
+      if (kept == 0) {
+        cache::unpin_read(*header, warp_size);
+        if (lanes.fetch_sub(warp_size, memory_order_relaxed) == warp_size)
+          frames.fetch_sub(1, memory_order_relaxed);
+      }
     }
+    if (!counts) frames.fetch_sub(1, memory_order_relaxed);
   }
   kept = warp_broadcast(kept);
   __syncwarp();  // all lanes come after the first lane's acquire

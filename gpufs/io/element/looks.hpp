@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpufs/cache/peek.hpp>
+#include <gpufs/fs_ref.hpp>
 
 #include <cstdint>
 #include <utility>
@@ -20,7 +21,7 @@ struct near_look {
   }
 };
 
-/// The same of cache::see_page_further().
+/// cache::see_page_further() as a function object.
 struct far_look {
   template <class Early>
   __device__ __forceinline__ bool operator()(fs_ref const& fs, std::uint64_t version,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gpufs/base/copy.hpp>
+#include <gpufs/base/settled.hpp>
 #include <gpufs/cache/page_table.hpp>
 #include <gpufs/io/group.hpp>
 #include <gpufs/io/read/move_pages.hpp>
@@ -38,7 +39,7 @@ inline constexpr std::uint32_t moved_at_once = copy_unroll * warp_size * sizeof(
 enum class quick_look {
   delivered,
   absent,  ///< not in the table
-  other,   ///< not ready, short, or hard to find: look again
+  other,   ///< not ready, short, being evicted, or hard to find: look again
 };
 
 /// Has the first bytes of a page come into the L2 while its frame is pinned. All lanes of a warp
@@ -71,18 +72,21 @@ __device__ __forceinline__ void move_units(uint4* to, uint4 const* from, std::ui
   for (; done + lane_id() < units; done += warp_size) to[done] = from[done];
 }
 
+/// A unit of a pinned frame that is ready, before its name is known. Any thread calls. The load may
+/// meet stores to another page, so the value counts only for the right name.
+GPUFS_NO_TSAN __device__ inline uint4 load_early(uint4 const* from) { return *from; }
+
 /// Copies bytes [part.begin, part.end) of a page to `to` + part.begin if it is in the cache, ready,
-/// and has at least `needed` bytes. The ends of `part` and `to` are multiples of 16. All lanes of a
-/// warp call and get the answer.
+/// and has them. The ends of `part` and `to` are multiples of 16. All lanes of a warp call and get
+/// the answer.
 ///
 /// A hit takes three trips to memory: the bucket, the pin, and then the name together with the
-/// bytes, if they are 4 KiB. The pinned frame is ready, so nobody writes to it. The bytes are
-/// stored when it is known that they are the page's. While the pin is under way, they come into the
+/// bytes, if they are 4 KiB. The pinned frame is ready, so it keeps its page. The bytes are stored
+/// when it is known that they are the right page's. While the pin is under way, they come into the
 /// L2.
 __device__ __forceinline__ quick_look read_quick_hit(handle::page_cache_ref const& cache,
                                                      std::uint64_t version, std::uint64_t page,
-                                                     std::byte* to, slice const part,
-                                                     std::uint32_t needed) {
+                                                     std::byte* to, slice const part) {
   unsigned const lane = lane_id();
   cache::page_location const at = cache::locate(cache, version, page);
   std::uint64_t const entry =
@@ -101,10 +105,10 @@ __device__ __forceinline__ quick_look read_quick_hit(handle::page_cache_ref cons
   if (lane == 0) seen = static_cast<std::uint32_t>(cache::phase_of(cache::pin(h)));
   seen = warp_broadcast(seen);
   __syncwarp();  // all lanes come after lane 0's acquire
-  // Behind the acquire. While the page is filled, lanes may see different names: lane 0's counts.
+  // Behind the acquire. A ready frame keeps both while it is pinned, so all lanes see the same.
   auto const is_good = [&] {
     std::uint32_t const valid = cache::valid_bytes(h);
-    bool const ours = cache::names(h, version, page) && valid >= needed;
+    bool const ours = cache::names(h, version, page) && valid >= part.end;
     return (__ballot_sync(all_lanes, ours) & 1) != 0;
   };
   auto const* const source = reinterpret_cast<uint4 const*>(from) + lane;
@@ -116,11 +120,16 @@ __device__ __forceinline__ quick_look read_quick_hit(handle::page_cache_ref cons
     // Loaded before the name: the compiler then leaves the loads here, where they wait for nothing.
     uint4 value[copy_unroll];
     GPUFS_UNROLL
-    for (unsigned u = 0; u < copy_unroll; ++u) value[u] = source[u * warp_size];
+    for (unsigned u = 0; u < copy_unroll; ++u) value[u] = load_early(source + u * warp_size);
     good = is_good();
     if (good) {
       GPUFS_UNROLL
       for (unsigned u = 0; u < copy_unroll; ++u) target[u * warp_size] = value[u];
+    } else {  // what is stored has returned; the rest must have, too, before the pin goes
+      std::uint32_t mark = 0;
+      GPUFS_UNROLL
+      for (unsigned u = 0; u < copy_unroll; ++u) mark |= value[u].x | value[u].w;
+      await_loads(mark);
     }
   } else {
     good = is_good();
@@ -151,8 +160,7 @@ __device__ __forceinline__ hits_read read_quick_hits(fs_ref const* handle, read_
     page_target const t = span.target(first + i, std::uint32_t{1} << span.page_shift);
     slice const part = alone ? slice{t.begin, t.end} : slice_of(t.begin, t.end, member, team);
     if (part.begin >= part.end) continue;
-    quick_look const look =
-        read_quick_hit(cache, span.version, first + i, t.base, part, alone ? t.end : part.end);
+    quick_look const look = read_quick_hit(cache, span.version, first + i, t.base, part);
     if (look == quick_look::delivered) continue;
     r.missing.todo |= 1u << i;
     if (look == quick_look::absent) r.missing.absent |= 1u << i;

@@ -1,5 +1,6 @@
-// The rest of a read, from the first batch on that is not all quick hits (quick_hits.hpp). Out of
-// line, since kernels that find their pages in the cache should keep their registers.
+// The rest of a read, from the first batch on that is not all quick hits (quick_hits.hpp), and
+// reads that cannot have quick hits. Out of line, since kernels that find their pages in the cache
+// should keep their registers.
 #pragma once
 
 #include <gpufs/io/group.hpp>
@@ -208,12 +209,12 @@ GPUFS_STAGE span_read read_any_pages(fs_ref const* handle, Group const group, ba
     if (ops::warp(group) == 0) found = read_hits(handle, span, first, 1, 0, 1);
     found.outdated = found.outdated && checks;
     batch_look const look = end_look(group, 1, found);
-    if (look.left_over) return read_rest_of_page(handle, group, b, look);
+    if (look.left_over) return read_left_over(handle, group, b, look);
   } else {
     while (b.first <= last) {
       batch_look const look = read_cached(handle, group, span, b.first, checks && b.first == first);
       b.pages = look.pages;
-      if (look.left_over) return read_rest(handle, group, b, look);
+      if (look.left_over) return read_left_over(handle, group, b, look);
       b.first += look.pages;
     }
   }
