@@ -51,4 +51,21 @@ __device__ __forceinline__ std::uint64_t fetch_add_acquire(std::uint64_t& word,
 #endif
 }
 
+/// Adds to a word in GPU memory, at device scope, without any order on a GPU. The caller's later
+/// loads must bypass the multiprocessor's cache, and must depend on the value. An acquire would
+/// empty that cache. On other devices this is an acquire. Returns the value before.
+__device__ __forceinline__ std::uint64_t fetch_add_dependent(std::uint64_t& word,
+                                                             std::uint64_t value) {
+#if defined(__CUDACC__)
+  std::uint64_t before;
+  asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"
+               : "=l"(before)
+               : "l"(__cvta_generic_to_global(&word)), "l"(value)
+               : "memory");
+  return before;
+#else
+  return fetch_add_acquire(word, value);
+#endif
+}
+
 }  // namespace gpufs::base

@@ -132,6 +132,16 @@ __device__ __forceinline__ void release_filling(frame_header& h) {
 __device__ __forceinline__ std::uint64_t pin(frame_header& h) {
   return base::fetch_add_acquire(h.state, 1);
 }
+
+/// pin() for a reader that loads name and bytes from memory, not from this multiprocessor's cache.
+/// An acquire would empty that cache, which holds the caller's stack.
+///
+/// Assumption: relaxed suffices on the GPU. The loads wait for a branch on this answer, and meet in
+/// the L2 what publish() announced. Tests: machine_order.py; litmus_test.
+__device__ __forceinline__ std::uint64_t pin_to_load(frame_header& h) {
+  return base::fetch_add_dependent(h.state, 1);
+}
+
 __device__ __forceinline__ void unpin(frame_header& h, std::uint32_t pins = 1) {
   base::reduce_add(h.state, -std::uint64_t{pins}, memory_order_release);
 }

@@ -36,7 +36,9 @@ struct page_location {
 
 __device__ __forceinline__ page_location locate(handle::page_cache_ref const& c,
                                                 std::uint64_t version, std::uint64_t page) {
-  std::uint64_t const h = mix64(page + mix64(version + 0x9e3779b97f4a7c15ull));
+  // 2^64 over the golden ratio: pages of versions near each other lie far apart before they are
+  // mixed.
+  std::uint64_t const h = mix64(page + version * 0x9e3779b97f4a7c15ull);
   return {(h >> 32) * c.bucket_count >> 32, static_cast<std::uint32_t>(h)};
 }
 

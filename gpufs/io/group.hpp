@@ -85,6 +85,9 @@ struct group_ops {
   static_assert(!is_block<Group>);
   __device__ static unsigned warps(Group const& g) { return g.size() == warp_size ? 1 : 0; }
   __device__ static unsigned warp(Group const&) { return 0; }
+  /// Whether the calling thread counts what the whole group has done. It is one of the last full
+  /// warp, since the others mostly wait for the first.
+  __device__ static bool keeps_count(Group const& g) { return g.thread_rank() == 0; }
   __device__ static void sync(Group const& g) { g.sync(); }
   /// As sync(), for threads that come from different places of the code.
   __device__ static void sync_anywhere(Group const& g) { g.sync(); }
@@ -141,6 +144,9 @@ struct group_ops<cooperative_groups::thread_block> {
   }
   __device__ static unsigned warp(group const& g) {
     return static_cast<unsigned>(g.thread_rank()) / warp_size;
+  }
+  __device__ static bool keeps_count(group const& g) {
+    return g.thread_rank() == (g.size() / warp_size - 1) * warp_size;
   }
   __device__ static void sync(group const&) { __syncthreads(); }
   __device__ static void sync_anywhere(group const&) { block_barrier_anywhere(); }

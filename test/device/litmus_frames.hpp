@@ -4,6 +4,7 @@
 
 #include <gpufs/cache/frame.hpp>
 #include <gpufs/cache/peek.hpp>
+#include <gpufs/io/read/quick_hits.hpp>
 
 #include <test/device/litmus.hpp>
 
@@ -172,6 +173,7 @@ inline constexpr unsigned pulled_page = 1u << pulled_page_shift;
 
 /// Warps pull pages from host memory into frames, settle them across lanes, and publish. Other
 /// warps copy the page under a pin, as gread does, and give the pin back behind a __syncwarp().
+/// Half of the copies are those of quick hits: the pin orders nothing, and the loads go to memory.
 template <broken B>
 struct pull_shape {
   handle::page_cache_ref cache;
@@ -205,11 +207,13 @@ struct pull_shape {
 
   __device__ void read(litmus_place const& at, std::uint64_t random, litmus_counts& counts) const {
     cache::frame_header& h = cache.headers[at.warp_cell];
+    bool const is_quick = (base::warp_broadcast(random) >> 40 & 1) != 0;
     std::uint64_t page = 0;
     std::uint32_t valid = 0;
     if (lane_id() == 0) {
       pause_at_random(random);
-      if (cache::phase_of(cache::pin(h)) == cache::phase::ready) {
+      std::uint64_t const state = is_quick ? cache::pin_to_load(h) : cache::pin(h);
+      if (cache::phase_of(state) == cache::phase::ready) {
         page = page_of(h);
         valid = cache::valid_bytes(h);
         base::await_loads(base::mark_of(valid));
@@ -218,10 +222,16 @@ struct pull_shape {
       }
     }
     page = base::warp_broadcast(page);
-    __syncwarp();  // all lanes come after lane 0's acquire
+    __syncwarp();  // all lanes come after lane 0's pin
     if (page == 0) return;
     std::byte* const copy = copies + std::uint64_t(base::warp_number()) * pulled_page;
-    base::warp_copy(copy, cache::frame_bytes(cache, at.warp_cell), pulled_page);
+    std::byte const* const from = cache::frame_bytes(cache, at.warp_cell);
+    if (is_quick) {
+      io::move_units(reinterpret_cast<uint4*>(copy) + lane_id(),
+                     reinterpret_cast<uint4 const*>(from) + lane_id(), pulled_page / sizeof(uint4));
+    } else {
+      base::warp_copy(copy, from, pulled_page);
+    }
     __syncwarp();
     if (lane_id() == 0) cache::unpin_read(h);
     auto const* const words = reinterpret_cast<std::uint64_t const*>(copy);

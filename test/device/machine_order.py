@@ -184,6 +184,20 @@ def unpin(code, arch, sizes=(1, 2, 4, 8, 16)):
           Instruction.is_atomic, 1, 1, False)
 
 
+def quick_hit(code, arch):
+    pins = [c.at for c in code if c.is_atomic() and c.scoreboard != 7]
+    if len(pins) != 1:
+        raise Failure(f"{len(pins)} atomic operations with a result instead of the pin alone")
+    # Lanes without the pin wait for the one that has it at a shuffle. The look at the bucket comes
+    # before both.
+    check(code, arch, lambda c: c.at == pins[0],
+          lambda c: c.is_load(GPU) and (c.bytes == 16 or c.at > pins[0]), 1, 3 + 8 + 1, False)
+    check(code, arch, lambda c: c.is_load(GPU) and c.bytes == 16,
+          lambda c: c.is_atomic() and c.at != pins[0], 8 + 1, 1, False)
+    if any(c.is_load(WEAK, SYSTEM) and c.bytes == 16 for c in code):
+        raise Failure("a unit is loaded through the multiprocessor's cache")
+
+
 def calls(code, arch):
     check(code, arch, lambda c: c.is_load(WEAK, SYSTEM), lambda c: c.opcode in CALLS, 1, 1, False)
 
@@ -226,7 +240,7 @@ CHECKS = {
     "see": see, "find_1": find, "find_2": find, "find_4": find, "find_8": find,
     "find_16": lambda *code: find(*code, 2),
     "pull": pull, "pull_two": pull, "request": request, "unpin": unpin,
-    "quick_hit": lambda *code: unpin(*code, (16,)),
+    "quick_hit": quick_hit,
     "settle_1": lambda *code: settle(*code, 1), "settle_8": lambda *code: settle(*code, 8),
     "share_record": share, "take_record": take, "adopt": adopt, "load_size": load_size,
     "load_noted": lambda *code: load_size(*code, ("note", "size")),

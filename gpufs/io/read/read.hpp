@@ -46,17 +46,21 @@ __device__ __forceinline__ span_read read_pages(io_context<Group>& io, read_span
   unsigned const warps = alone ? 1 : ops::warps(group);
   unsigned const warp = ops::warp(group);
   for (std::uint64_t page = first; page <= last;) {
-    io::batch_share const share = io::share_batch(span, last - page + 1, warps);
+    io::batch_share const share =
+        alone ? io::batch_share{1, 1} : io::share_batch(span, last - page + 1, warps);
     io::hits_read found;
     if (warp < warps)
-      found = io::read_quick_hits(io.handle(), span, page, share.pages, share.team, warp, warps);
+      found = io::read_quick_hits(io.fs(), span, io::quick_batch(span, page, share.pages),
+                                  share.team, warp, warps);
     found.outdated = found.outdated && checks && page == first;
     io::batch_look const look = io::end_look(group, share.pages, found);
     if (look.left_over)
       return io::read_left_over<Group>(io.handle(), group, batch_at(page, share.pages), look);
     page += share.pages;
   }
-  return io::end_read(io.fs(), group, span, false, {}, last - first + 1);
+  if (ops::keeps_count(group))
+    handle::count(io.fs(), span.fd, handle::file_counter::hits, last - first + 1);
+  return {span.end - span.begin, 0, false};
 }
 
 }  // namespace io
@@ -96,7 +100,7 @@ __device__ __forceinline__ ssize_t gread(io_context<Group>& io, int fd, void* bu
                              file.changes};
     io::span_read const done = io::read_pages(io, span, !looks);
     if (done.outdated) continue;
-    if (io.group().thread_rank() == 0) {
+    if (ops::keeps_count(io.group())) {
       handle::count(io.fs(), span.fd, handle::file_counter::bytes_delivered, done.bytes);
       io::note_read(io, span.version, begin + done.bytes);
     }

@@ -120,10 +120,6 @@ __device__ __forceinline__ span_read read_rest(fs_ref const* handle, Group const
   read_span const& span = from.span;
   std::uint64_t const last = span.last_page();
   std::uint64_t hits = from.first - span.first_page();
-  if (ops::any(group, looked.found.outdated)) {
-    ops::drop_missing(group);
-    return {0, 0, true};
-  }
   batch b = from;
   batch_look look = looked;
   batch_outcome done{};
@@ -169,11 +165,6 @@ __device__ __forceinline__ span_read read_rest(fs_ref const* handle, Group const
 template <class Group>
 __device__ __forceinline__ span_read read_rest_of_page(fs_ref const* handle, Group const& group,
                                                        batch const& whole, batch_look const& look) {
-  using ops = group_ops<Group>;
-  if (ops::any(group, look.found.outdated)) {
-    ops::drop_missing(group);
-    return {0, 0, true};
-  }
   batch_outcome const done =
       bring_in_missing(handle, group, whole, look.found.missing, look.found.stop);
   return end_read(*handle, group, whole.span, done.stopped, done.stop,
@@ -192,6 +183,11 @@ __device__ __forceinline__ bool reads_span_alone(read_span const& span) {
 template <class Group>
 GPUFS_STAGE span_read read_left_over(fs_ref const* handle, Group const group, batch const from,
                                      batch_look const look) {
+  using ops = group_ops<Group>;
+  if (ops::any(group, look.found.outdated)) {
+    ops::drop_missing(group);
+    return {0, 0, true};
+  }
   return reads_span_alone(from.span) ? read_rest_of_page(handle, group, from, look)
                                      : read_rest(handle, group, from, look);
 }
