@@ -52,8 +52,8 @@ __device__ __forceinline__ std::uint64_t fetch_add_acquire(std::uint64_t& word,
 }
 
 /// Adds to a word in GPU memory, at device scope, without any order on a GPU. The caller's later
-/// loads must bypass the multiprocessor's cache, and must depend on the value. An acquire would
-/// empty that cache. On other devices this is an acquire. Returns the value before.
+/// loads must bypass the multiprocessor's cache, and must stand behind a branch on the value. An
+/// acquire would empty that cache. On other devices this is an acquire. Returns the value before.
 __device__ __forceinline__ std::uint64_t fetch_add_dependent(std::uint64_t& word,
                                                              std::uint64_t value) {
 #if defined(__CUDACC__)

@@ -102,9 +102,9 @@ __device__ __forceinline__ void begin_fill(frame_header& h, std::uint64_t versio
 }
 
 /// filling -> ready; removes the filler's pin. One thread calls. Release pairs with the acquire of
-/// pin() and of waiting threads: they see the bytes. A barrier must order other threads' bytes
-/// before the call. If all bytes are settled, `order` may be after_settling. `outcome` lies in the
-/// same 32 bytes as the state, so both stores are performed in order.
+/// pin() and of waiting threads, and with pin_to_load(): they see the bytes. A barrier must order
+/// other threads' bytes before the call. If all bytes are settled, `order` may be after_settling.
+/// `outcome` lies in the same 32 bytes as the state, so both stores are performed in order.
 __device__ __forceinline__ void publish(frame_header& h, std::uint32_t valid,
                                         memory_order order = memory_order_release) {
   atomic_ref<std::uint32_t, scope::device>(h.outcome).store(valid, memory_order_relaxed);

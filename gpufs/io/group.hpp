@@ -85,8 +85,8 @@ struct group_ops {
   static_assert(!is_block<Group>);
   __device__ static unsigned warps(Group const& g) { return g.size() == warp_size ? 1 : 0; }
   __device__ static unsigned warp(Group const&) { return 0; }
-  /// Whether the calling thread counts what the whole group has done. It is one of the last full
-  /// warp, since the others mostly wait for the first.
+  /// Whether the calling thread counts what the whole group has done. It belongs to the last full
+  /// warp: the first one is the busiest, and the next call mostly waits for it.
   __device__ static bool keeps_count(Group const& g) { return g.thread_rank() == 0; }
   __device__ static void sync(Group const& g) { g.sync(); }
   /// As sync(), for threads that come from different places of the code.

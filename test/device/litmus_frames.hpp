@@ -205,35 +205,69 @@ struct pull_shape {
     ++counts.writes;
   }
 
-  __device__ void read(litmus_place const& at, std::uint64_t random, litmus_counts& counts) const {
-    cache::frame_header& h = cache.headers[at.warp_cell];
-    bool const is_quick = (base::warp_broadcast(random) >> 40 & 1) != 0;
+  /// What a reader has copied. `page` 0: nothing, the frame was not ready.
+  struct copied {
     std::uint64_t page = 0;
     std::uint32_t valid = 0;
+  };
+
+  /// Copies the page as read_hits() does.
+  __device__ copied copy_pinned(cache::frame_header& h, std::byte* to,
+                                std::byte const* from) const {
+    copied c;
     if (lane_id() == 0) {
-      pause_at_random(random);
-      std::uint64_t const state = is_quick ? cache::pin_to_load(h) : cache::pin(h);
-      if (cache::phase_of(state) == cache::phase::ready) {
-        page = page_of(h);
-        valid = cache::valid_bytes(h);
-        base::await_loads(base::mark_of(valid));
+      if (cache::phase_of(cache::pin(h)) == cache::phase::ready) {
+        c = {page_of(h), cache::valid_bytes(h)};
+        base::await_loads(base::mark_of(c.valid));
       } else {
         cache::unpin_read(h);
       }
     }
-    page = base::warp_broadcast(page);
-    __syncwarp();  // all lanes come after lane 0's pin
-    if (page == 0) return;
-    std::byte* const copy = copies + std::uint64_t(base::warp_number()) * pulled_page;
-    std::byte const* const from = cache::frame_bytes(cache, at.warp_cell);
-    if (is_quick) {
-      io::move_units(reinterpret_cast<uint4*>(copy) + lane_id(),
-                     reinterpret_cast<uint4 const*>(from) + lane_id(), pulled_page / sizeof(uint4));
-    } else {
-      base::warp_copy(copy, from, pulled_page);
-    }
+    c.page = base::warp_broadcast(c.page);
+    __syncwarp();  // all lanes come after lane 0's acquire
+    if (c.page == 0) return c;
+    base::warp_copy(to, from, pulled_page);
     __syncwarp();
     if (lane_id() == 0) cache::unpin_read(h);
+    return c;
+  }
+
+  /// Copies the page as read_quick_hit() does: the pin orders nothing, and the loads go to memory.
+  __device__ copied copy_quickly(cache::frame_header& h, std::byte* to,
+                                 std::byte const* from) const {
+    static_assert(pulled_page == base::warp_size * sizeof(uint4));
+    std::uint64_t state = 0;
+    if (lane_id() == 0) state = cache::pin_to_load(h);
+    io::ask_for_bytes(from, pulled_page);
+    bool const ready = cache::phase_of(base::warp_broadcast(state)) == cache::phase::ready;
+    __syncwarp();  // all lanes come after the pin
+    copied c;
+    auto const take_name = [&] {
+      c = {page_of(h), cache::valid_bytes(h)};
+      return true;
+    };
+    if (ready && B == broken::reader) {  // loads by the L1, which may have an older page's bytes
+      take_name();
+      base::warp_copy(to, from, pulled_page);
+    } else if (ready) {
+      io::move_if<1>(reinterpret_cast<uint4*>(to) + lane_id(),
+                     reinterpret_cast<uint4 const*>(from) + lane_id(), true, take_name);
+    }
+    __syncwarp();  // all lanes have read before the pin goes
+    if (lane_id() == 0) cache::unpin_read(h);
+    return c;
+  }
+
+  __device__ void read(litmus_place const& at, std::uint64_t random, litmus_counts& counts) const {
+    cache::frame_header& h = cache.headers[at.warp_cell];
+    if (lane_id() == 0) pause_at_random(random);
+    __syncwarp();
+    std::byte* const copy = copies + std::uint64_t(base::warp_number()) * pulled_page;
+    std::byte const* const from = cache::frame_bytes(cache, at.warp_cell);
+    bool const is_quick = B == broken::reader || (base::warp_broadcast(random) >> 40 & 1) != 0;
+    auto const [page, valid] = is_quick ? copy_quickly(h, copy, from) : copy_pinned(h, copy, from);
+    if (page == 0) return;
+    __syncwarp();
     auto const* const words = reinterpret_cast<std::uint64_t const*>(copy);
     unsigned wrong = lane_id() == 0 && valid != litmus_valid(page) ? 1 : 0;
     for (unsigned k = lane_id(); k < pulled_page / 8; k += base::warp_size)

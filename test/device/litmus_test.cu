@@ -32,6 +32,7 @@ TEST_CASE("litmus unpin: no store of the next owner reaches a load before unpin_
 TEST_CASE("litmus pull: pages that a warp pulls, settles and publishes are whole in other blocks") {
   check_litmus<pull_cells<>>("pull");
   show_broken<pull_cells<broken::writer>>("pull", "no settle");
+  show_broken<pull_cells<broken::reader>>("pull", "loads by the L1");
 }
 
 TEST_CASE("litmus settle: a thread that sees the announcement sees the settled words") {

@@ -160,3 +160,18 @@ extern "C" __global__ void elements(fs_ref fs, int fd, std::uint64_t const* inde
   held_ptr<unsigned char const> const pointer = bytes.pointer(0);
   for (unsigned k = threadIdx.x; k < count; k += blockDim.x) *sum += bytes[index[k]] + pointer[k];
 }
+
+// A loop asks for several elements of a kept page before it needs the first (io/element/array.hpp).
+extern "C" __global__ void stream(fs_ref fs, int fd, std::uint64_t* sums, std::uint64_t count) {
+  io_context io(fs, cooperative_groups::this_thread_block());
+  array<std::uint64_t const> const words(io, fd);
+  std::uint64_t sum = 0;
+  for (std::uint64_t i = threadIdx.x; i + 3 * base::warp_size < count; i += 4 * base::warp_size) {
+    std::uint64_t found[4];
+    GPUFS_UNROLL
+    for (unsigned k = 0; k < 4; ++k) found[k] = words[i + k * base::warp_size];
+    GPUFS_UNROLL
+    for (unsigned k = 0; k < 4; ++k) sum += found[k];
+  }
+  sums[threadIdx.x] = sum;
+}

@@ -188,14 +188,45 @@ def quick_hit(code, arch):
     pins = [c.at for c in code if c.is_atomic() and c.scoreboard != 7]
     if len(pins) != 1:
         raise Failure(f"{len(pins)} atomic operations with a result instead of the pin alone")
-    # Lanes without the pin wait for the one that has it at a shuffle. The look at the bucket comes
-    # before both.
-    check(code, arch, lambda c: c.at == pins[0],
-          lambda c: c.is_load(GPU) and (c.bytes == 16 or c.at > pins[0]), 1, 3 + 8 + 1, False)
+    looks = [c.at for c in code if c.is_load(GPU) and c.bytes == 8 and c.at < pins[0]]
+    if len(looks) != 1:
+        raise Failure(f"{len(looks)} loads before the pin instead of the look at the bucket alone")
+
+    def is_next(c):  # a unit, or of the header
+        return c.is_load(GPU) and c.at not in looks
+    if sum(is_next(c) and c.bytes == 4 for c in code) < 1 or \
+       sum(is_next(c) and c.bytes == 8 for c in code) < 2:
+        raise Failure("the page's name or the number of its valid bytes is not loaded")
+    check(code, arch, lambda c: c.at == pins[0], is_next, 1, 3 + 8 + 1, False)
+    # Lanes without the pin get its answer by a shuffle.
+    shuffles = [c.at for c in code if c.opcode & 0xFF == 0x89 and c.at > pins[0]]
+    check(code, arch, lambda c: c.at == max(shuffles, default=-1), is_next, 1, 3 + 8 + 1)
     check(code, arch, lambda c: c.is_load(GPU) and c.bytes == 16,
           lambda c: c.is_atomic() and c.at != pins[0], 8 + 1, 1, False)
     if any(c.is_load(WEAK, SYSTEM) and c.bytes == 16 for c in code):
         raise Failure("a unit is loaded through the multiprocessor's cache")
+
+
+def stream(code, arch):
+    """Fails unless three loads of elements are under way together: from each of three loads a short
+    path leads to another one without a wait for the first."""
+    following = successors(code, arch)
+    element = {i for i, c in enumerate(code)
+               if c.opcode == 0x981 and c.order == WEAK and c.bytes == 8}  # LDG
+
+    def has_next(first):
+        reached, now = {first}, set(following[first])
+        for _ in range(24):  # instructions
+            if now & element - {first}:
+                return True
+            now = {j for i in now if not code[i].waits >> code[first].scoreboard & 1
+                   for j in following[i]} - reached
+            reached |= now
+        return False
+    together = sum(map(has_next, element))
+    if together < 3:
+        raise Failure(f"{together} loads of elements have another one behind them that does not "
+                      "wait for them; expected are 3")
 
 
 def calls(code, arch):
@@ -244,7 +275,7 @@ CHECKS = {
     "settle_1": lambda *code: settle(*code, 1), "settle_8": lambda *code: settle(*code, 8),
     "share_record": share, "take_record": take, "adopt": adopt, "load_size": load_size,
     "load_noted": lambda *code: load_size(*code, ("note", "size")),
-    "elements": calls,
+    "elements": calls, "stream": stream,
     # Of bytes. Wider loads are of the handle, which no one writes while kernels run.
     "load_element": lambda *code: unpin(*code, (1,)),
 }

@@ -225,8 +225,13 @@ __device__ __forceinline__ auto array<T>::find(std::uint64_t i, See&& see) const
       f.value = cache::load_now<value_type>(bytes + in_page, mark);
   };
   cache::seen_frame seen;
-  if (!see(fs, view_.file.version, page, seen, load_early)) return f;
-  if (in_page + sizeof(T) > seen.valid || changes != view_.file.changes) return f;
+  if (!see(fs, view_.file.version, page, seen, load_early) || changes != view_.file.changes ||
+      in_page + sizeof(T) > seen.valid) {
+    // No load may be under way where the look-up ends. Else the next element that a loop asks for
+    // waits for this one: ptxas lets both wait by one scoreboard.
+    base::await_loads(mark | changes);
+    return f;
+  }
   if (!cache::still_there(seen.header, seen.state, mark)) return f;
   auto const here = io::elements_of<T>(view_.begin, view_.size, page << page_shift, seen.valid);
   f.elements = {seen.bytes + here.offset, here.first, 0};

@@ -56,9 +56,8 @@ __device__ __forceinline__ void ask_for_bytes(std::byte const* from, std::uint32
   }
 }
 
-/// Loads a unit of a frame from memory, not from this multiprocessor's cache. Any thread calls. The
-/// load may meet stores to another page, so the value counts only for the right name.
-GPUFS_NO_TSAN __device__ inline uint4 load_early(uint4 const* from) {
+/// Loads a unit of a frame from memory, not from this multiprocessor's cache. Any thread calls.
+__device__ __forceinline__ uint4 load_unit(uint4 const* from) {
 #if defined(__CUDACC__)
   uint4 v;
   asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -70,20 +69,30 @@ GPUFS_NO_TSAN __device__ inline uint4 load_early(uint4 const* from) {
 #endif
 }
 
-/// Moves units of 16 bytes, loaded by load_early(). `to` and `from`: of the calling lane. All lanes
-/// of a warp call.
+/// load_unit() before the page's name is known. The load may meet stores to another page, so the
+/// value counts only for the right name.
+GPUFS_NO_TSAN __device__ inline uint4 load_early(uint4 const* from) {
+#if defined(__CUDACC__)
+  return load_unit(from);
+#else
+  return *from;
+#endif
+}
+
+/// Moves units of 16 bytes by load_unit(). `to` and `from`: of the calling lane. All lanes of a
+/// warp call.
 __device__ __forceinline__ void move_units(uint4* to, uint4 const* from, std::uint32_t units) {
   std::uint32_t done = 0;
   GPUFS_ROLLED
   for (; done + warp_size * copy_unroll <= units; done += warp_size * copy_unroll) {
     uint4 value[copy_unroll];
     GPUFS_UNROLL
-    for (unsigned u = 0; u < copy_unroll; ++u) value[u] = load_early(from + done + u * warp_size);
+    for (unsigned u = 0; u < copy_unroll; ++u) value[u] = load_unit(from + done + u * warp_size);
     GPUFS_UNROLL
     for (unsigned u = 0; u < copy_unroll; ++u) to[done + u * warp_size] = value[u];
   }
   GPUFS_ROLLED
-  for (; done + lane_id() < units; done += warp_size) to[done] = load_early(from + done);
+  for (; done + lane_id() < units; done += warp_size) to[done] = load_unit(from + done);
 }
 
 /// Moves Count units per lane, if the page is the right one. is_good() looks at its name; its loads
@@ -128,12 +137,13 @@ __device__ __forceinline__ quick_look read_quick_hit(handle::page_cache_ref cons
   if (candidates == 0) return quick_look::absent;
   // If another page has the same tag, the first candidate may be the wrong one.
   auto const finder = static_cast<int>(lowest_lane(candidates));
-  // The lane that found the page pins it, by its own entry. ptxas would see that an address by
-  // `frame` is the same in all lanes, and add up their pins first.
+  // The lane that found the page pins it. It takes the frame from its own entry: if the address
+  // came from `frame`, ptxas would see that it is the same in all lanes, and would add code that
+  // combines the pins of several lanes.
   bool const pins = static_cast<int>(lane) == finder;
-  cache::frame_header* const pinned = cache.headers + (static_cast<std::uint32_t>(entry) - 1);
+  std::uint32_t const own_frame = static_cast<std::uint32_t>(entry) - 1;
   std::uint64_t state = 0;
-  if (pins) state = cache::pin_to_load(*pinned);
+  if (pins) state = cache::pin_to_load(cache.headers[own_frame]);
   std::uint32_t const frame = warp_broadcast(static_cast<std::uint32_t>(entry), finder) - 1;
   std::byte const* const from = cache::frame_bytes(cache, frame) + part.begin;
   std::uint32_t const bytes = part.end - part.begin;
@@ -164,9 +174,10 @@ __device__ __forceinline__ quick_look read_quick_hit(handle::page_cache_ref cons
   }
   __syncwarp();  // all lanes have read before the pin goes
   if (pins) {
+    cache::frame_header& pinned = cache.headers[own_frame];
     if (good && cache::marks_hits(cache.policy))
-      atomic_ref<std::uint32_t, scope::device>(pinned->referenced).store(1, memory_order_relaxed);
-    cache::unpin_read(*pinned);
+      atomic_ref<std::uint32_t, scope::device>(pinned.referenced).store(1, memory_order_relaxed);
+    cache::unpin_read(pinned);
   }
   return good ? quick_look::delivered : quick_look::other;
 }

@@ -17,7 +17,8 @@ namespace gpufs {
 namespace io {
 
 /// Notes where a read ended, so that the prefetcher sees whether the next one goes on there. One
-/// thread of the group calls.
+/// thread of the group calls. Meanwhile the first thread may note in the same record which bytes
+/// the group has brought in; neither looks at the other's fields.
 template <class Group>
 __device__ __forceinline__ void note_read(io_context<Group>& io, std::uint64_t version,
                                           std::uint64_t end) {

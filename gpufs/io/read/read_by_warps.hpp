@@ -197,9 +197,9 @@ GPUFS_LIBRARY_STAGE void go_on_by_warps(fs_ref const* __restrict__ handle, batch
 }
 
 /// Brings in the pages of pages_by_warps() and delivers their bytes. All threads of the block call,
-/// after any_missing(). Ends with a barrier. Returns whether all bytes are delivered; if not, the
-/// caller reads the pages in the usual way, and finds those in the cache that are there. `since`:
-/// now, of device_clock_ns().
+/// after any_missing(). Returns whether all bytes are delivered, which is so behind its last
+/// barrier. If not, the caller reads the pages in the usual way, and finds those in the cache that
+/// are there. `since`: now, of device_clock_ns().
 ///
 /// Warps that owe pages stand at a barrier at most with others that owe pages, too. None of them
 /// waits for a page of another caller before it has published its own. So no waits form a circle.
