@@ -44,7 +44,8 @@ foreach(name mapped_files cli_settings)
   gpufs_extract_block(README.md ${name}.inc)
 endforeach()
 foreach(name
-    declared_launch profiled_launch glimpses mapped_for_writing budgets windows moved_bytes)
+    declared_launch profiled_launch glimpses mapped_for_writing budgets managed_object windows
+    moved_bytes)
   gpufs_extract_block(docs/mapping.md ${name}.inc)
 endforeach()
 add_library(shown_fragments OBJECT)

@@ -190,8 +190,8 @@ endif()
 if(GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_SANITIZE STREQUAL "thread")
   foreach(suite
       shared_memory shared_threads shared_programs shared_file_programs shared_file_threads
-      shared_tiers shared_spill shared_pins separate_glimpses separate_programs separate_streams
-      emulated_shared_files)
+      shared_tiers shared_spill shared_pins shared_mixed separate_glimpses separate_programs
+      separate_streams emulated_shared_files)
     set(name userfault_${suite}_test)
     add_test(NAME ${name} COMMAND ${suite}_test)
     set_tests_properties(${name} PROPERTIES

@@ -48,12 +48,11 @@ class shared_range {
   /// Least addresses that are worth having.
   static constexpr std::uint64_t least_bytes = 64ull << 30;
 
-  /// Bytes of a range that reserves nothing: all addresses of the process.
+  /// More addresses than a process has.
   static constexpr std::uint64_t all_addresses = 1ull << 47;
 
   /// Reserves `bytes` of addresses, or, if they are refused, half of them and so on, down to
-  /// least_bytes. Throws device_error with the remedy. With all_addresses: reserves nothing, and
-  /// only base(), bytes(), host_bytes() and device_bytes() may be called.
+  /// least_bytes. Throws device_error with the remedy. With 0 bytes: reserves nothing.
   explicit shared_range(std::uint64_t bytes);
   ~shared_range();
   shared_range(shared_range const&) = delete;
@@ -61,6 +60,16 @@ class shared_range {
 
   [[nodiscard]] std::byte* base() const { return base_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
+  /// Any address has an offset, modulo 2^64. Those from bytes() on are of other memory, which is
+  /// one for both sides: it only has address_of(), host_bytes() and device_bytes(), all the same.
+  [[nodiscard]] bool has(std::uint64_t at) const { return at < bytes_; }
+  [[nodiscard]] std::uint64_t offset_of(void const* address) const {
+    return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(base_);
+  }
+  [[nodiscard]] std::byte* address_of(std::uint64_t at) const {
+    return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base_) + at);
+  }
 
   /// Gives the CPU's side of [at, at + bytes) memory of zeros, which the CPU may read. `at` is a
   /// multiple of granularity. Throws device_error.
@@ -108,7 +117,9 @@ class shared_range {
   [[nodiscard]] int protect(std::uint64_t at, std::uint64_t bytes, host_access to) noexcept;
 
   /// Where the library reaches the CPU's bytes, whatever the CPU may do at the shared address.
-  [[nodiscard]] std::byte* host_bytes(std::uint64_t at) const { return host_ + at; }
+  [[nodiscard]] std::byte* host_bytes(std::uint64_t at) const {
+    return has(at) ? host_ + at : address_of(at);
+  }
 
   /// Makes copies of these bytes fast: the system keeps their host memory where it is, and the
   /// device reads it by itself. One copy lies in bytes that one call pinned, or in others only.
@@ -123,7 +134,9 @@ class shared_range {
   void populate(std::uint64_t at, std::uint64_t bytes) noexcept;
 
   /// What copies name as the device's bytes.
-  [[nodiscard]] std::byte* device_bytes(std::uint64_t at) const { return device_ + at; }
+  [[nodiscard]] std::byte* device_bytes(std::uint64_t at) const {
+    return has(at) ? device_ + at : address_of(at);
+  }
 
   /// Emulated: the CPU reaches the device's bytes while a call uses them. GPU: never.
   /// GPUFS_SEPARATE_SIDES: a test's build, in which it does not either. There kernels get
@@ -143,12 +156,6 @@ class shared_range {
   [[nodiscard]] bool end_use(std::uint64_t at, std::uint64_t bytes) noexcept;
 
  private:
-  [[nodiscard]] bool takes_all_addresses(std::uint64_t bytes) {
-    if (bytes != all_addresses) return false;
-    base_ = host_ = device_ = reinterpret_cast<std::byte*>(granularity);
-    bytes_ = bytes - granularity;
-    return true;
-  }
   // GPU.
   void test_sides();
   void give_up_addresses() noexcept;

@@ -28,9 +28,7 @@ address_space::address_space(mapping_config const& settings, spill_file_maker sp
                              profile_keeper profile)
     : settings_(settings),
       device_(current_device_number()),
-      range_(settings.backing == memory_backing::managed
-                 ? device_memory::shared_range::all_addresses
-                 : settings.address_space,
+      range_(settings.backing == memory_backing::managed ? 0 : settings.address_space,
              settings.fault_handler == fault_handling::userfault),
       transfers_(range_,
                  settings.pinned_memory != pinned_automatic ? settings.pinned_memory
@@ -39,15 +37,15 @@ address_space::address_space(mapping_config const& settings, spill_file_maker sp
       states_(settings, range_, transfers_),
       files_(range_, device_, settings.fill_threads),
       free_(range_.bytes()),
-      tiers_{.make_spill_file = range_.is_managed() ? nullptr : std::move(spill_files),
+      tiers_{.make_spill_file = std::move(spill_files),
              .budgets = {settings.device_memory != 0 ? settings.device_memory
                                                      : device_memory::free_device_bytes() / 10 * 9,
                          settings.host_memory != host_memory_automatic ? settings.host_memory
                                                                        : memory_of_host() / 4}},
       profile_(std::move(profile)) {
   tiers_.most_at_host = tiers_.budgets.host;
-  if (!range_.is_managed()) guard_.emplace(range_.base(), range_.bytes(), faults_);
-  if (range_.bytes() < settings.address_space)
+  if (range_.bytes() != 0) guard_.emplace(range_.base(), range_.bytes(), faults_);
+  if (range_.bytes() != 0 && range_.bytes() < settings.address_space)
     notes_.push_back(fmt::format("address_space: {} bytes instead of {}, as the system has no more",
                                  range_.bytes(), settings.address_space));
   if (!range_.why_no_user_faults().empty())

@@ -71,16 +71,14 @@ class address_space {
   /// Why the last call of this thread was refused.
   [[nodiscard]] static std::string why_refused() { return why_refused_; }
 
-  [[nodiscard]] std::byte* base() const { return range_.base(); }
-  /// Whether [first, first + bytes) has addresses of the reservation, or, if nothing is reserved,
-  /// the first byte is an object's.
+  /// Whether bytes from `first` on have addresses of the reservation, or the first is an object's.
   [[nodiscard]] bool has_addresses(void const* first, std::uint64_t bytes) const;
-  [[nodiscard]] std::byte* address_of(object const& o) const { return range_.base() + o.offset; }
+  [[nodiscard]] std::byte* address_of(std::uint64_t at) const { return range_.address_of(at); }
+  [[nodiscard]] std::uint64_t offset_of(void const* p) const { return range_.offset_of(p); }
   /// The object that has an address; no bytes: there is none.
-  [[nodiscard]] object_place find(std::uintptr_t address) const;
+  [[nodiscard]] object_place find(void const* address) const;
 
-  /// Brings what the device lacks for a call, with signals. begin() does the same without them.
-  /// Returns 0 or an error, as begin().
+  /// Brings what the device lacks for a call, as begin() does, but with signals. Returns as that.
   int prepare(parts_of_call const& parts);
   /// Hands blocks to the device for a call. No parts: all objects, for reading and writing.
   /// Returns the call's number, which end_behind() needs, 0: it uses nothing, or
@@ -131,6 +129,8 @@ class address_space {
   [[nodiscard]] tier_budgets budgets() const;
 
   [[nodiscard]] coherence_protocol protocol_for(map_options const& options) const;
+  [[nodiscard]] bool is_to_be_managed(map_options const& options) const;
+  [[nodiscard]] bool has_only_managed() const { return range_.bytes() == 0; }
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] bool lets_system_calls_wait() const { return range_.stops_system_calls(); }
   [[nodiscard]] mapping_statistics counts(object const* of = nullptr) const;
@@ -138,8 +138,8 @@ class address_space {
 
  private:
   // All of these need the mutex.
-  [[nodiscard]] std::optional<std::uint64_t> take_room(std::uint64_t room, std::string const& name);
-  void give_back_room(std::uint64_t offset, std::uint64_t room);
+  std::optional<std::uint64_t> take_room(std::uint64_t bytes, bool managed, std::string const& of);
+  void give_back_room(std::uint64_t offset, std::uint64_t bytes);
   object& add(std::uint64_t bytes, map_options const& options, std::unique_ptr<file_side> file);
   void set_up(object& o);
   void set_up_managed(object& o);
@@ -189,7 +189,7 @@ class address_space {
   void fail() noexcept;
   static int lacks_memory() noexcept;
   struct declared_object;
-  [[nodiscard]] std::vector<declared_object> declared(parts_of_call const& parts);
+  [[nodiscard]] std::vector<declared_object> declared(parts_of_call const& parts, bool is_managed);
   void note_profile(std::string const& what);
   [[nodiscard]] static bool heat_chunks(object& o, block_runs const& units);
   void count_call(used_objects const& all, bool is_declared);

@@ -149,13 +149,12 @@ void address_space::order(stream& on, used_objects const& all) {
 }
 
 std::optional<part> address_space::part_at(void const* first, std::uint64_t bytes, bool writes) {
-  auto const at = reinterpret_cast<std::uintptr_t>(first);
-  auto const base = reinterpret_cast<std::uintptr_t>(range_.base());
-  if (bytes == 0 || at < base || at - base >= range_.bytes()) return std::nullopt;
+  auto const at = range_.offset_of(first);
+  if (bytes == 0 || !range_.may_have(at)) return std::nullopt;
   quiet_lock const lock(mutex_);
-  object* const o = object_at(at - base);
+  object* const o = object_at(at);
   if (o == nullptr) return std::nullopt;
-  auto const within = at - base - o->offset;
+  auto const within = at - o->offset;
   return part{o->offset, o->id, o->blocks_of(within, std::min(bytes, o->bytes - within)), writes};
 }
 

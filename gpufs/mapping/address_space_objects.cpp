@@ -40,15 +40,11 @@ std::unique_ptr<file_side> spilling_side(std::uint64_t block_bytes) {
                     .begins_with = first_bytes::zeros});
 }
 
-std::uint64_t room_for(std::uint64_t bytes) {
-  return rounded_up(bytes, device_memory::shared_range::granularity);
-}
-
 }  // namespace
 
 coherence_protocol address_space::protocol_for(map_options const& options) const {
   // For the checks of options, which refuse none then. add() makes batch objects.
-  if (range_.is_managed()) return coherence_protocol::rolling;
+  if (is_to_be_managed(options)) return coherence_protocol::rolling;
   return options.protocol.value_or(settings_.protocol);
 }
 
@@ -71,16 +67,15 @@ object& address_space::allocate(std::uint64_t bytes, map_options const& options)
 object& address_space::add(std::uint64_t bytes, map_options const& options,
                            std::unique_ptr<file_side> file) {
   device_scope const here(device_);
-  // Written so that no sum overflows.
-  std::uint64_t const room = bytes <= range_.bytes() ? room_for(bytes) : ~0ull;
+  bool const is_managed = is_to_be_managed(options);
   // Of a file: its path.
   bool const is_file = file != nullptr;
   std::string const name = is_file ? file->file->name() : "shared memory";
-  auto const offset = room == ~0ull ? std::nullopt : take_room(room, name);
+  auto const offset = take_room(bytes, is_managed, name);
   if (!offset)
     throw shared_memory_error(
         ENOMEM, fmt::format("{}: no {} addresses in a row; raise address_space", name, bytes));
-  auto const protocol = range_.is_managed() ? coherence_protocol::batch : protocol_for(options);
+  auto const protocol = is_managed ? coherence_protocol::batch : protocol_for(options);
   auto const block = options.block.value_or(settings_.coherence_block);
   try {
     auto& o = objects_
@@ -90,7 +85,8 @@ object& address_space::add(std::uint64_t bytes, map_options const& options,
                                            .block_bytes = block_for(bytes, protocol, block),
                                            .protocol = protocol,
                                            .waits_on_touch = options.wait_on_touch,
-                                           .states = {}})
+                                           .states = {},
+                                           .is_managed = is_managed})
                   .first->second;
     o.file = std::move(file);
     if (o.file == nullptr && tiers_.make_spill_file != nullptr &&
@@ -105,14 +101,14 @@ object& address_space::add(std::uint64_t bytes, map_options const& options,
       objects_.erase(made);
     }
     range_.detach(*offset, bytes);
-    give_back_room(*offset, room);
+    give_back_room(*offset, bytes);
     throw shared_memory_error(ENOMEM, is_file ? name + ": " + e.what() : e.what());
   }
 }
 
 // Memory, states and protection at first.
 void address_space::set_up(object& o) {
-  if (range_.is_managed()) {
+  if (o.is_managed) {
     set_up_managed(o);
     if (o.file != nullptr) set_up_file(o);
     return;
@@ -197,7 +193,7 @@ int address_space::remove(object& o, bool is_written_back) {
 void address_space::forget(quiet_lock& lock, object& o) noexcept {
   states_.forget_dirty(o, o.all());
   if (o.protocol == coherence_protocol::rolling) states_.rolling().object_removed();
-  std::uint64_t const room = room_for(o.bytes), offset = o.offset, bytes = o.bytes;
+  std::uint64_t const offset = o.offset, bytes = o.bytes;
   auto const pinned = transfers_.forget_all_pins(o);
   auto file = std::move(o.file);
   forget_chunks(o);
@@ -209,7 +205,7 @@ void address_space::forget(quiet_lock& lock, object& o) noexcept {
     file.reset();
   });
   try {
-    give_back_room(offset, room);
+    give_back_room(offset, bytes);
   } catch (std::bad_alloc const&) {  // nobody gets these addresses any more
   }
   --tiers_.forgetting;
@@ -224,11 +220,11 @@ object* address_space::object_at(std::uint64_t offset) {
   return offset - at->first < at->second.bytes ? &at->second : nullptr;
 }
 
-object_place address_space::find(std::uintptr_t address) const {
-  auto const first = reinterpret_cast<std::uintptr_t>(range_.base());
-  if (address < first || address - first >= range_.bytes() || in_forked_child()) return {0, 0};
+object_place address_space::find(void const* address) const {
+  auto const at = range_.offset_of(address);
+  if (!range_.may_have(at) || in_forked_child()) return {0, 0};
   quiet_lock const lock(mutex_);
-  auto const* const o = const_cast<address_space*>(this)->object_at(address - first);
+  auto const* const o = const_cast<address_space*>(this)->object_at(at);
   return o == nullptr ? object_place{0, 0} : object_place{o->offset, o->bytes};
 }
 

@@ -43,7 +43,7 @@ struct address_space::placed_chunks {
 bool address_space::must_plan(used_objects const& all) {
   bool at_host = false;
   for (auto const& [o, u] : all) {
-    if (o->single.empty() && !tiers_.has_host_advice) continue;
+    if (o->is_managed || (o->single.empty() && !tiers_.has_host_advice)) continue;
     auto const [first, end] = chunks_of(*o, u.blocks);
     for (auto i = first; i < end; ++i) {
       auto& c = o->chunks[i];
@@ -68,6 +68,7 @@ address_space::placed_chunks address_space::all_chunks(used_objects const& all) 
     needed[o].add({first, end});
   }
   for (auto& [offset, o] : objects_) {
+    if (o.is_managed) continue;
     auto const used = needed.find(&o);
     double const count = double(o.chunks.size());
     // A call that is released and not launched may be launched by the thread that waits here.
@@ -130,7 +131,7 @@ bool address_space::can_move(object const& o, block_run blocks) const {
 // `cuts`: how often the caller's plans have been cut short.
 int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_bytes missing,
                              std::size_t& cuts) {
-  if (range_.is_managed() || (tiers_.single_chunks == 0 && !tiers_.has_host_advice)) return 0;
+  if (tiers_.single_chunks == 0 && !tiers_.has_host_advice) return 0;
   bool const may_wait = missing == missing_bytes::bring;
   if (tiers_.is_placing) {
     if (!may_wait) return -EAGAIN;
@@ -264,7 +265,9 @@ tier_budgets address_space::budgets() const {
 memory_tiers address_space::tiers(object const* of) const {
   if (in_forked_child()) return {};
   quiet_lock const lock(mutex_);
-  if (of == nullptr) return {tiers_.in(tier::device), tiers_.in(tier::host), tiers_.in(tier::away)};
+  if (of == nullptr)
+    return {tiers_.in(tier::device), tiers_.in(tier::host) + tiers_.managed_bytes,
+            tiers_.in(tier::away)};
   std::uint64_t bytes[3]{};
   for (std::size_t i = 0; i < of->chunks.size(); ++i)
     bytes[std::size_t(of->chunks[i].where)] += of->room_of_chunk(i);

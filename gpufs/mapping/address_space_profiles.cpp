@@ -14,20 +14,24 @@ namespace gpufs::shared {
 /// An object of a call, and what the call declares of it.
 struct address_space::declared_object {
   object* which;
+  std::uint64_t number;         ///< of its place among all of the call
   std::uint64_t offset, bytes;  ///< of the object
   std::vector<byte_run> runs = {};
 };
 
-// In the order in which the call declares them first. Needs the mutex.
-std::vector<address_space::declared_object> address_space::declared(parts_of_call const& parts) {
+// In the order in which the call declares them first: those in managed memory, or the others. Needs
+// the mutex.
+std::vector<address_space::declared_object> address_space::declared(parts_of_call const& parts,
+                                                                    bool is_managed) {
   std::vector<declared_object> all;
   for (auto const& p : *parts) {
     object* const o = object_at(p.offset);
     if (o == nullptr || o->id != p.id || p.blocks.first == p.blocks.end) continue;
     auto found = std::ranges::find(all, o, &declared_object::which);
-    if (found == all.end()) found = all.insert(all.end(), {o, o->offset, o->bytes});
+    if (found == all.end()) found = all.insert(all.end(), {o, all.size(), o->offset, o->bytes});
     found->runs.push_back(o->bytes_in(p.blocks));
   }
+  std::erase_if(all, [&](auto const& d) { return d.which->is_managed != is_managed; });
   return all;
 }
 
@@ -58,16 +62,16 @@ void address_space::expect_launch(parts_of_call const& parts, std::string const&
   if (in_forked_child()) return;
   quiet_lock lock(mutex_);
   if (profile_.keep == nullptr) return;
-  if (range_.is_managed()) return lock.without([this] { wait_for_calls(); });
+  if (!declared(parts, true).empty()) lock.without([this] { wait_for_calls(); });
   bool is_known = false, is_hotter = false;
-  std::uint64_t number = 0;
-  for (auto const& d : declared(parts)) {
-    auto const* const units = profile_.known.find({name, number++, d.bytes});
+  auto const placed = declared(parts, false);
+  for (auto const& d : placed) {
+    auto const* const units = profile_.known.find({name, d.number, d.bytes});
     is_known = is_known || units != nullptr;
     if (units != nullptr) is_hotter = heat_chunks(*d.which, *units) || is_hotter;
   }
   if (is_hotter) ++tiers_.changes;
-  if (!is_known)
+  if (!is_known && !placed.empty())
     note_profile(fmt::format(
         "nothing is known of launches of {} that declare objects of these sizes; find it out with "
         "backing = managed",
@@ -76,17 +80,17 @@ void address_space::expect_launch(parts_of_call const& parts, std::string const&
 }
 
 bool address_space::watch_launch(parts_of_call const& parts) noexcept try {
-  if (in_forked_child() || !range_.is_managed()) return false;
+  if (in_forked_child()) return false;
   std::vector<declared_object> all;
   {
     quiet_lock const lock(mutex_);
     if (profile_.keep == nullptr) return false;
-    all = declared(parts);
+    all = declared(parts, true);
   }
   try {
     for (auto const& d : all)
       for (auto const& run : d.runs) range_.managed_at(d.offset).watch(run.first, run.end);
-    return true;
+    return !all.empty();
   } catch (device_error const& e) {
     quiet_lock const lock(mutex_);
     note_profile(e.what());
@@ -101,17 +105,15 @@ void address_space::keep_touches(parts_of_call const& parts, std::string const& 
   std::vector<declared_object> all;
   {
     quiet_lock const lock(mutex_);
-    all = declared(parts);
+    all = declared(parts, true);
   }
   launch_profile seen;
   std::string why;
   try {
-    for (std::uint64_t number = 0; number < all.size(); ++number) {
-      auto const& d = all[number];
+    for (auto const& d : all)
       for (auto const& run : d.runs)
         for (auto const unit : range_.managed_at(d.offset).touched_units(run.first, run.end))
-          seen.add({name, number, d.bytes}, {unit, unit + 1});
-    }
+          seen.add({name, d.number, d.bytes}, {unit, unit + 1});
   } catch (device_error const& e) {
     why = e.what();
   }

@@ -108,8 +108,8 @@ void address_space::forget_chunks(object& o) {
   for (std::size_t i = 0; i < o.chunks.size(); ++i) {
     tiers_.give_up(o, i);
     auto const where = o.chunks[i].where;
-    tiers_.bytes[std::size_t(where)] -= o.room_of_chunk(i);
-    tiers_.single_chunks -= where == tier::device ? 0 : 1;
+    (o.is_managed ? tiers_.managed_bytes : tiers_.bytes[std::size_t(where)]) -= o.room_of_chunk(i);
+    tiers_.single_chunks -= where == tier::device || o.is_managed ? 0 : 1;
   }
   o.chunks.clear();
   ++tiers_.changes;

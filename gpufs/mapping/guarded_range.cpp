@@ -17,7 +17,7 @@ using device_memory::host_page;
 using device_memory::shared_range;
 
 guarded_range::guarded_range(std::uint64_t bytes, bool by_userfaultfd) : shared_range(bytes) {
-  if (!by_userfaultfd || is_managed()) return;
+  if (!by_userfaultfd || this->bytes() == 0) return;
   try {
     faults_ = std::make_unique<user_fault_file const>();
   } catch (device_error const& e) {
@@ -25,7 +25,7 @@ guarded_range::guarded_range(std::uint64_t bytes, bool by_userfaultfd) : shared_
   }
 }
 
-std::byte* guarded_range::address_of(block_run pages) const {
+std::byte* guarded_range::begin_of(block_run pages) const {
   return base() + pages.first * host_page;
 }
 
@@ -59,9 +59,10 @@ void guarded_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
 
 std::uint64_t guarded_range::attach_managed(std::uint64_t bytes) {
   device_memory::managed_memory memory(bytes);
-  auto const at = std::uint64_t(memory.data() - base());
+  auto const at = offset_of(memory.data());
   quiet_lock const lock(mutex_);
   managed_.emplace(at, std::move(memory));
+  has_managed_.store(true, std::memory_order_relaxed);
   return at;
 }
 
@@ -71,7 +72,7 @@ device_memory::managed_memory const& guarded_range::managed_at(std::uint64_t at)
 }
 
 void guarded_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
-  if (is_managed()) {
+  if (!has(at)) {
     // A GPU may wait for kernels when it is given back.
     auto const memory = [&] {
       quiet_lock const lock(mutex_);
@@ -89,7 +90,7 @@ void guarded_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
 }
 
 void guarded_range::begin_use(std::uint64_t at, std::uint64_t bytes, bool writes) {
-  if (is_managed()) return;
+  if (!has(at)) return;
   if constexpr (hands_over) {
     quiet_lock const lock(mutex_);
     forget(pages_of(at, bytes));
@@ -99,7 +100,7 @@ void guarded_range::begin_use(std::uint64_t at, std::uint64_t bytes, bool writes
 
 // A file's pages have protections.
 bool guarded_range::end_use(std::uint64_t at, std::uint64_t bytes) noexcept {
-  if (is_managed()) return true;
+  if (!has(at)) return true;
   if (!shared_range::end_use(at, bytes)) return false;
   if constexpr (hands_over) {
     quiet_lock const lock(mutex_);
@@ -121,7 +122,7 @@ bool guarded_range::add_host(std::uint64_t at, std::uint64_t bytes, bool is_writ
 // between the drop of those that are there and the time when touches are caught.
 void guarded_range::set_caught(std::uint64_t at, std::uint64_t bytes, host_access to) noexcept {
   auto const pages = pages_of(at, bytes);
-  auto* const first = address_of(pages);
+  auto* const first = begin_of(pages);
   if (faults_ == nullptr || has_given_up_) return;
   // A child of fork() would have the pages without the faults.
   bool is_done = faults_->add(first, bytes_of(pages)) &&
@@ -145,8 +146,8 @@ void guarded_range::set_caught(std::uint64_t at, std::uint64_t bytes, host_acces
 void guarded_range::forget(block_run pages) noexcept try {
   if (faults_ == nullptr) return;
   for (auto const& run : caught_.within(pages)) {
-    static_cast<void>(set_protection(address_of(run), bytes_of(run), host_access::none));
-    faults_->remove(address_of(run), bytes_of(run));
+    static_cast<void>(set_protection(begin_of(run), bytes_of(run), host_access::none));
+    faults_->remove(begin_of(run), bytes_of(run));
   }
   set_allowed(pages, host_access::none);
   caught_.take(pages);
@@ -168,7 +169,7 @@ void guarded_range::set_allowed(block_run pages, host_access to) {
 // Locked memory as well.
 bool guarded_range::drop_entries(block_run pages) const noexcept {
   constexpr int dont_need_locked = 24;  // MADV_DONTNEED_LOCKED, of Linux 5.18
-  return ::madvise(address_of(pages), bytes_of(pages), dont_need_locked) == 0;
+  return ::madvise(begin_of(pages), bytes_of(pages), dont_need_locked) == 0;
 }
 
 // Entries that allow more than `to` go, or are protected. Only readable pages have entries, and
@@ -179,18 +180,18 @@ bool guarded_range::narrow(block_run pages, host_access to) {
                                [&](block_run run) { return drop_entries(run); });
   return to == host_access::read_write ||
          std::ranges::all_of(writable_.within(pages), [&](block_run run) {
-           return faults_->set_protected(address_of(run), bytes_of(run), true) || drop_entries(run);
+           return faults_->set_protected(begin_of(run), bytes_of(run), true) || drop_entries(run);
          });
 }
 
 // Pages may be written from now on.
 void guarded_range::widen(block_run pages) {
   for (auto const& run : readable_.within(pages))
-    static_cast<void>(faults_->set_protected(address_of(run), bytes_of(run), false));
+    static_cast<void>(faults_->set_protected(begin_of(run), bytes_of(run), false));
 }
 
 int guarded_range::protect(std::uint64_t at, std::uint64_t bytes, host_access to) noexcept try {
-  if (is_managed()) return 0;
+  if (!has(at)) return 0;
   if (faults_ == nullptr) return shared_range::protect(at, bytes, to);
   quiet_lock const lock(mutex_);
   auto const pages = pages_of(at, bytes);
@@ -245,7 +246,7 @@ void guarded_range::populate(std::uint64_t at, std::uint64_t bytes) noexcept try
 
 bool guarded_range::stops_system_calls() const {
   quiet_lock const lock(mutex_);
-  return is_managed() || (faults_ != nullptr && !has_given_up_);
+  return bytes() == 0 || (faults_ != nullptr && !has_given_up_);
 }
 
 }  // namespace gpufs::shared

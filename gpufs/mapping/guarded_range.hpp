@@ -6,6 +6,7 @@
 #include <gpufs/mapping/block_runs.hpp>
 #include <gpufs/mapping/user_fault_file.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -25,8 +26,7 @@ namespace gpufs::shared {
 /// under way a page allows less, never more.
 class guarded_range : public device_memory::shared_range {
  public:
-  /// As shared_range's. If userfaultfd is asked for and refused, it uses mprotect(). With
-  /// all_addresses: objects lie in managed memory, and the CPU may always do everything.
+  /// As shared_range's. If userfaultfd is asked for and refused, it uses mprotect().
   guarded_range(std::uint64_t bytes, bool by_userfaultfd);
 
   /// Null: protections and SIGSEGV do all.
@@ -36,13 +36,19 @@ class guarded_range : public device_memory::shared_range {
   /// Why userfaultfd was refused, or nothing.
   [[nodiscard]] std::string const& why_no_user_faults() const { return why_not_; }
 
-  [[nodiscard]] bool is_managed() const { return bytes() + granularity == all_addresses; }
-  /// Managed: makes `bytes` zeros, and returns their place. Until detach(). Throws device_error.
+  /// Makes `bytes` zeros in managed memory, and returns their place, which the reservation does not
+  /// have. The CPU may always do everything there. Until detach(). Throws device_error.
   [[nodiscard]] std::uint64_t attach_managed(std::uint64_t bytes);
+  /// Whether an object may lie at an offset: the reservation has it, or some are managed.
+  [[nodiscard]] bool may_have(std::uint64_t at) const {
+    // Relaxed: who knows the address of an object knows that it was made.
+    return has(at) || has_managed_.load(std::memory_order_relaxed);
+  }
   /// The memory that it made there.
   [[nodiscard]] device_memory::managed_memory const& managed_at(std::uint64_t at) const;
 
-  // These are shared_range's, and have its contracts.
+  // These are shared_range's, and have its contracts. Managed memory takes protect(), begin_use()
+  // and end_use(), which do nothing, and detach().
   void attach(std::uint64_t at, std::uint64_t bytes);
   void set_host_side(std::uint64_t at, std::uint64_t bytes, int fd, std::uint64_t file_offset);
   void detach(std::uint64_t at, std::uint64_t bytes) noexcept;
@@ -77,7 +83,7 @@ class guarded_range : public device_memory::shared_range {
   void map_data(block_run pages, bool is_protected);
   void map_allowed(block_run pages);
   [[nodiscard]] bool give_memory(block_run pages) const noexcept;
-  [[nodiscard]] std::byte* address_of(block_run pages) const;
+  [[nodiscard]] std::byte* begin_of(block_run pages) const;
 
   std::unique_ptr<user_fault_file const> faults_;
   std::string why_not_;
@@ -88,6 +94,7 @@ class guarded_range : public device_memory::shared_range {
   block_runs readable_;   ///< of these, what the CPU may read
   block_runs writable_;   ///< of these, what the CPU may write
   std::map<std::uint64_t, device_memory::managed_memory> managed_;  ///< by their place
+  std::atomic<bool> has_managed_{false};                            ///< or had some
 };
 
 }  // namespace gpufs::shared

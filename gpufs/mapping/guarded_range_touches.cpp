@@ -62,13 +62,13 @@ void guarded_range::give_up_all() noexcept {
 // meet that. Where the system has no more mappings it allows less, until protect().
 void guarded_range::leave_to_system(block_run pages) {
   auto const set = [&](block_run run, host_access to) {
-    static_cast<void>(set_protection(address_of(run), bytes_of(run), to));
+    static_cast<void>(set_protection(begin_of(run), bytes_of(run), to));
   };
   for (auto const& run : caught_.within(pages)) {
     set(run, host_access::none);
     for (auto const& some : readable_.within(run)) set(some, host_access::read);
     for (auto const& some : writable_.within(run)) set(some, host_access::read_write);
-    faults_->remove(address_of(run), bytes_of(run));
+    faults_->remove(begin_of(run), bytes_of(run));
     set_allowed(run, host_access::none);
     caught_.take(run);
   }
@@ -79,8 +79,8 @@ void guarded_range::leave_to_system(block_run pages) {
 void guarded_range::close(std::uint64_t page) {
   block_run closed{page, page + 1};
   auto const is_closed = [&] {
-    return set_protection(address_of(closed), bytes_of(closed), host_access::none) &&
-           faults_->remove(address_of(closed), bytes_of(closed));
+    return set_protection(begin_of(closed), bytes_of(closed), host_access::none) &&
+           faults_->remove(begin_of(closed), bytes_of(closed));
   };
   if (!caught_.contains(page)) return wake(page * host_page);
   if (!is_closed()) {

@@ -27,6 +27,7 @@ struct tier_account {
   tier_budgets budgets;
   std::array<std::uint64_t, 3> bytes{};  ///< in each tier, by tier
   std::uint64_t single_chunks = 0;       ///< that are not in device memory, of all objects
+  std::uint64_t managed_bytes = 0;       ///< of objects that no budget holds, in no tier above
   bool has_host_advice = false;          ///< chunks may have to leave device memory for it
   std::uint64_t changes = 0;             ///< of what a plan depends on
   /// What the last launch that needed no move used: objects' offsets and blocks. And `changes`

@@ -41,13 +41,13 @@ struct memory_place {
 std::optional<memory_place> place_of(address_space const& space, void const* address,
                                      std::uint64_t bytes) {
   auto const first = reinterpret_cast<std::uintptr_t>(address);
-  auto const base = reinterpret_cast<std::uintptr_t>(space.base());
   if (bytes > ~0ull - first) return std::nullopt;
   if (!space.has_addresses(address, bytes))
     return memory_place{static_cast<std::byte*>(const_cast<void*>(address)), 0};
-  auto const found = space.find(first);
-  if (found.bytes == 0 || bytes > found.offset + found.bytes - (first - base)) return std::nullopt;
-  return memory_place{nullptr, first - base};
+  auto const found = space.find(address);
+  auto const at = space.offset_of(address);
+  if (found.bytes == 0 || bytes > found.bytes - (at - found.offset)) return std::nullopt;
+  return memory_place{nullptr, at};
 }
 
 /// Two pieces in turn: one is copied while the file or the CPU uses the other.

@@ -41,9 +41,17 @@ void check_block(std::uint64_t block, char const* name) {
   owner::reject(name, std::to_string(block), "auto (0) or a power of two from 4K to 32M");
 }
 
+void check(address_space const& space, map_options const& options) {
+  check_block(options.block.value_or(block_automatic), "block");
+  if (space.has_only_managed() && !space.is_to_be_managed(options))
+    owner::reject("backing", "auto",
+                  "managed or not given, as with the setting backing = managed no addresses are "
+                  "reserved for others; set backing = auto, and managed for single objects");
+}
+
 // The protocol may be that of the settings, and not all are possible.
 map_options for_file(address_space const& space, map_options const& options) {
-  check_block(options.block.value_or(block_automatic), "block");
+  check(space, options);
   auto chosen = options;
   chosen.protocol = space.protocol_for(options);
   return chosen;
@@ -77,7 +85,9 @@ mapping& mapping::operator=(mapping&& other) noexcept {
   return *this;
 }
 
-void* mapping::data() const { return space_ == nullptr ? nullptr : space_->address_of(*object_); }
+void* mapping::data() const {
+  return space_ == nullptr ? nullptr : space_->address_of(object_->offset);
+}
 
 std::uint64_t mapping::size() const { return space_ == nullptr ? 0 : object_->bytes; }
 
@@ -174,7 +184,7 @@ shared_memory::shared_memory(mapping_config const& settings) {
 shared_memory::~shared_memory() = default;
 
 mapping shared_memory::allocate(std::uint64_t bytes, map_options const& options) {
-  check_block(options.block.value_or(block_automatic), "block");
+  check(*space_, options);
   return {space_, space_->allocate(bytes, options)};
 }
 
@@ -227,11 +237,9 @@ void shared_memory::synchronize(stream& on) {
 }
 
 shared_place shared_memory::find(void const* address) const {
-  auto const at = reinterpret_cast<std::uintptr_t>(address);
-  auto const found = space_->find(at);
+  auto const found = space_->find(address);
   if (found.bytes == 0) return {nullptr, 0, 0};
-  auto* const begin = space_->base() + found.offset;
-  return {begin, at - reinterpret_cast<std::uintptr_t>(begin), found.bytes};
+  return {space_->address_of(found.offset), space_->offset_of(address) - found.offset, found.bytes};
 }
 
 memory_tiers shared_memory::tiers() const { return space_->tiers(); }

@@ -31,11 +31,10 @@ struct own_bytes {
   if (!concerns_us(first, bytes)) return {};
   auto space = space_at(first);
   if (space == nullptr) return {};
-  auto const at = reinterpret_cast<std::uintptr_t>(first);
-  auto const object = space->find(at);
+  auto const object = space->find(first);
   if (object.bytes == 0) return {};
-  auto const end = reinterpret_cast<std::uintptr_t>(space->base()) + object.offset + object.bytes;
-  return {std::move(space), std::min(bytes, end - at)};
+  auto const left = object.bytes - (space->offset_of(first) - object.offset);
+  return {std::move(space), std::min(bytes, left)};
 }
 
 }  // namespace gpufs::owner

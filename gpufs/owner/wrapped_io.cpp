@@ -134,7 +134,7 @@ std::size_t read_items(void* to, std::size_t size, std::size_t count, std::FILE*
   if (own.space == nullptr) return real(to, size, count);
   auto* const target = static_cast<std::byte*>(to);
   // A kernel may print (emulated device), so no wait for calls with the lock.
-  own.space->wait_for_use(std::uint64_t(target - own.space->base()), own.count, true);
+  own.space->wait_for_use(own.space->offset_of(target), own.count, true);
   file_lock const lock(file, locks);
   stdio const from(file);
   auto done = move_items(own, file, [&](std::uint64_t at, std::uint64_t wanted) {
@@ -152,7 +152,7 @@ std::size_t write_items(void const* from, std::size_t size, std::size_t count, s
   auto const own = find_own(from, bytes);
   if (own.space == nullptr) return real(from, size, count);
   auto const* const source = static_cast<std::byte const*>(from);
-  own.space->wait_for_use(std::uint64_t(source - own.space->base()), own.count, false);
+  own.space->wait_for_use(own.space->offset_of(source), own.count, false);
   file_lock const lock(file, locks);
   stdio const to(file);
   auto done = move_items(own, file, [&](std::uint64_t at, std::uint64_t wanted) {

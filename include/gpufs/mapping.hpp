@@ -151,8 +151,8 @@ struct shared_place {
 
 /// An address space of objects on one device. Any host thread calls its members.
 ///
-/// While it lives, gpufs catches SIGSEGV, unless its memory is managed. Faults outside of its
-/// objects go to the handler that was there before. Plain launches by gpufs::launch() use all
+/// While it lives, gpufs catches SIGSEGV, unless its setting is managed memory. Faults outside of
+/// its objects go to the handler that was there before. Plain launches by gpufs::launch() use all
 /// objects of all address spaces.
 ///
 /// In a child of fork() objects cannot be used, and the destructors do nothing. The service thread

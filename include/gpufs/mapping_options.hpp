@@ -65,7 +65,8 @@ inline constexpr std::uint64_t chunk_automatic = 0;
 
 /// Every setting of a shared_memory with its default. The constructor calls validate().
 struct mapping_config {
-  /// What memory objects lie in.
+  /// What memory objects lie in that do not choose it. With managed no addresses are reserved, and
+  /// no object can choose the other.
   memory_backing backing = memory_backing::automatic;
 
   /// Bytes of addresses for all objects, from 64 GiB to 64 TiB, a multiple of 2 MiB. If the system
@@ -109,8 +110,8 @@ struct mapping_config {
   std::string spill_dir = {};
 
   /// File of profiles: which parts of 2 MiB of objects the launches with a name touch
-  /// (shared_call::profile()). Runs with backing = managed write it. Other runs read it, and place
-  /// those parts in GPU memory first. Empty: none.
+  /// (shared_call::profile()). What they touch of managed objects is written there. Of others those
+  /// parts are placed in GPU memory first. Empty: none.
   std::string mapping_profile = {};
 
   /// Objects move between GPU memory and the host by so many bytes: a power of two from 2 MiB to
@@ -162,6 +163,10 @@ struct map_options {
 
   /// Not given: mapping_config::protocol.
   std::optional<coherence_protocol> protocol = std::nullopt;
+
+  /// What memory the object lies in. Not given: mapping_config::backing. If that is managed,
+  /// `automatic` is refused, as no addresses are reserved for it.
+  std::optional<memory_backing> backing = std::nullopt;
 
   /// As mapping_config::coherence_block. Not given: the value there. Lazy objects have one block.
   std::optional<std::uint64_t> block = std::nullopt;

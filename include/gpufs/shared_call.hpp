@@ -51,8 +51,9 @@ class shared_call {
   /// Gives launches a name in the file mapping_config::mapping_profile. Chunks that launches of
   /// this name have touched come to GPU memory before others.
   ///
-  /// With backing = managed, gpufs records in that file which of the declared bytes the launch
-  /// touches. Then nobody else uses the objects meanwhile, and launched() waits for the launch.
+  /// Of objects in managed memory, gpufs records in that file which of the declared bytes the
+  /// launch touches. Then nobody else uses the objects meanwhile, and launched() waits for the
+  /// launch.
   ///
   /// The name has 1 to 200 bytes, without control characters. Without such a file: does nothing.
   shared_call& profile(std::string name);

@@ -33,6 +33,13 @@ gpufs::mapping does_not_wait(gpufs::shared_memory& memory) {
   return progress;
 }
 
+void uses_both_kinds(gpufs::shared_memory& memory, gpufs::mapping const& in, unsigned grid,
+                     unsigned block, long n);
+void uses_both_kinds(gpufs::shared_memory& memory, gpufs::mapping const& in, unsigned grid,
+                     unsigned block, long n) {
+#include "managed_object.inc"
+}
+
 int maps(gpufs::shared_memory& memory, unsigned grid, unsigned block, long n);
 int maps(gpufs::shared_memory& memory, unsigned grid, unsigned block, long n) {
 #include "mapped_for_writing.inc"

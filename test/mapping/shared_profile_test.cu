@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -43,11 +44,12 @@ __global__ void touch_parts(std::uint32_t* words, std::uint8_t const* touched, s
 
 /// `parts` objects' parts, and what a kernel does to them.
 struct scene {
-  scene(shared_memory& of, std::uint64_t parts)
+  scene(shared_memory& of, std::uint64_t parts,
+        std::optional<memory_backing> backing_of_data = std::nullopt)
       : memory(of),
         touched(of.allocate(parts)),
         sum(of.allocate(4)),
-        data(of.allocate(parts * unit, {.block = mebi})),
+        data(of.allocate(parts * unit, {.backing = backing_of_data, .block = mebi})),
         count(parts) {
     for (auto* const small : {&touched, &sum})
       CHECK(small->advise(0, small->size(), memory_advice::device) == 0);
@@ -205,6 +207,51 @@ TEST_CASE("profile: what launches touch comes to device memory") {
     for (std::uint64_t part = 0; part < 5; ++part)
       CHECK(s.data.as<std::uint32_t>()[part * words_of_unit + 7] == 10);
   }
+}
+
+TEST_CASE("profile: objects in managed memory are watched beside others, and placed by it later") {
+  scratch_folder const folder;
+  auto settings = tight(8 * mebi, 20 * mebi);  // two parts beside two small objects
+  settings.mapping_profile = folder / "gpufs.profile";
+  {
+    shared_memory memory(settings);
+    scene s(memory, 5, memory_backing::managed);
+    s.touched.as<std::uint8_t>()[2] = 2;
+    s.touched.as<std::uint8_t>()[4] = 1;
+    s.launch_named("hot");
+    CHECK(s.data.as<std::uint32_t>()[2 * words_of_unit + 7] == 1);
+    CHECK(has_line(settings.mapping_profile, "0 10485760 2,4 hot"));
+    CHECK(text_of(settings.mapping_profile).find("\n1 ") == std::string::npos);
+    // Of the objects that are placed, nothing is known.
+    CHECK(has_note(memory, "mapping_profile: nothing is known of launches of hot "));
+    // The others keep their places in the declaration.
+    shared_call later;
+    later.profile("later").reads(s.touched).writes(s.sum).reads_writes(s.data);
+    launch(later, touch_parts, dim3(2), dim3(32), s.data.as<std::uint32_t>(),
+           s.touched.as<std::uint8_t const>(), s.count, std::uint64_t{0},
+           s.sum.as<std::uint32_t>());
+    CHECK(has_line(settings.mapping_profile, "2 10485760 2,4 later"));
+    // Launches of managed objects only find all out.
+    auto const notes = memory.notes().size();
+    shared_call only;
+    only.profile("only").reads(s.data);
+    CHECK(only.release() == 0);
+    only.launched();
+    CHECK(memory.notes().size() == notes);
+  }
+  shared_memory memory(settings);
+  scene s(memory, 5);
+  std::fill_n(s.touched.as<std::uint8_t>(), 5, std::uint8_t(2));
+  for (unsigned round = 0; round < 2; ++round) s.launch_named("hot");
+  CHECK_FALSE(has_note(memory, "mapping_profile"));
+  std::vector<bool> sent;
+  for (std::uint64_t part = 0; part < 5; ++part) {
+    s.data.as<std::uint32_t>()[part * words_of_unit] = 1;
+    auto const before = s.data.stats().bytes_h2d;
+    s.launch_named("hot");
+    sent.push_back(s.data.stats().bytes_h2d != before);
+  }
+  CHECK(sent == std::vector{false, false, true, false, true});
 }
 
 TEST_CASE("profile: what is not known is said once, and bad names and files are refused") {

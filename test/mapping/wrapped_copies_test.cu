@@ -154,3 +154,34 @@ TEST_CASE("wrapped launches: a launch within a launch of ours is handed nothing 
   memory.synchronize();
   CHECK(memory.stats().calls == 1);
 }
+
+TEST_CASE("wrapped copies: from managed memory to other objects, and back") {
+  constexpr std::uint64_t count = 100'000;
+  for (auto const protocol : protocols) {
+    CAPTURE(int(protocol));
+    shared_memory memory;
+    auto managed = with(protocol);
+    managed.backing = memory_backing::managed;
+    auto const a = memory.allocate(count * 4, with(protocol));
+    auto const m = memory.allocate(count * 4, managed);
+    count_up(a, 5);
+    count_up(m, 900);
+    copy(a.as<std::uint32_t>() + 7, m.as<std::uint32_t>(), 1000);
+    copy(m.as<std::uint32_t>() + 2000, a.as<std::uint32_t>(), 1000);
+    memory.synchronize();
+    auto const* const in_a = a.as<std::uint32_t>();
+    auto const* const in_m = m.as<std::uint32_t>();
+    CHECK(in_a[6] == 11);
+    CHECK(in_a[7] == 900);
+    CHECK(in_a[1006] == 1899);
+    CHECK(in_a[1007] == 1012);
+    CHECK(in_m[1999] == 2899);
+    CHECK(in_m[2000] == 5);
+    CHECK(in_m[2007] == 900);
+    CHECK(in_m[2999] == 1892);
+    CHECK(in_m[3000] == 3900);
+    CHECK(m.stats().calls == 2);
+    CHECK(a.stats().calls == 2);
+    CHECK(memory.stats().calls == 2);
+  }
+}

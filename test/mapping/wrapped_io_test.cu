@@ -405,3 +405,32 @@ TEST_CASE("wrapped io: the body of a loop over windows reads into another object
   memory.synchronize();
   CHECK(holds(looped, words(count, 1)));
 }
+
+TEST_CASE("wrapped io: objects in managed memory beside others") {
+  constexpr std::uint64_t count = 500'000, half = count / 2;
+  shared_memory memory;
+  auto const a = made_by_kernel(memory, count, 7);
+  auto const m = memory.allocate(count * 4, {.backing = memory_backing::managed});
+  auto const from_kernel = numbers(count, 7);
+  CHECK(copy_memory(m.data(), a.data(), half * 4) == m.data());
+  memory_file const file;
+  CHECK(::write(file.fd(), m.data(), half * 4) == ssize_t(half * 4));
+  CHECK(::write(file.fd(), a.as<std::uint32_t>() + half, half * 4) == ssize_t(half * 4));
+  CHECK(file.content<std::uint32_t>() == from_kernel);
+  auto const content = numbers(count, 1000);
+  file.fill(content);
+  auto const in = opened(file, "r");
+  CHECK(std::fread(m.data(), 4, half, in.get()) == half);
+  CHECK(std::fread(a.as<std::uint32_t>() + half, 4, half, in.get()) == half);
+  CHECK(copy_memory(a.data(), m.data(), half * 4) == a.data());
+  CHECK(a.stats().faults_read + a.stats().faults_write == 0);
+  CHECK(holds(a, content));
+  // A kernel gets them, too.
+  CHECK(set_memory(m.data(), 0, m.size()) == m.data());
+  shared_call call;
+  call.reads(a).reads_writes(m);
+  launch(call, mix_words, 4, 64, m.as<std::uint32_t>(), a.as<std::uint32_t const>(),
+         std::uint64_t(0), count, 0u);
+  memory.synchronize();
+  CHECK(m.as<std::uint32_t>()[count - 1] == 1000 + 2 * (count - 1));
+}

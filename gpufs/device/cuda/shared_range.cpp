@@ -92,7 +92,7 @@ struct shared_range::implementation {
 
 shared_range::shared_range(std::uint64_t bytes) {
   check(cudaFree(nullptr), "cudaFree");  // makes the context, which the driver's calls need
-  if (takes_all_addresses(bytes)) return;
+  if (bytes == 0) return;
   implementation_ = std::make_unique<implementation>();
   auto& own = *implementation_;
   check(cudaGetDevice(&own.device), "cudaGetDevice");
