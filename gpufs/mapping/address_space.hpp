@@ -73,6 +73,7 @@ class address_space {
 
   /// Whether bytes from `first` on have addresses of the reservation, or the first is an object's.
   [[nodiscard]] bool has_addresses(void const* first, std::uint64_t bytes) const;
+  [[nodiscard]] bool has_reserved(void const* first, std::uint64_t bytes) const;  ///< the former
   [[nodiscard]] std::byte* address_of(std::uint64_t at) const { return range_.address_of(at); }
   [[nodiscard]] std::uint64_t offset_of(void const* p) const { return range_.offset_of(p); }
   /// The object that has an address; no bytes: there is none.
@@ -107,9 +108,9 @@ class address_space {
   int acquire(object& o, wanted const& what);
   int send(object& o, block_run r);
 
-  /// Puts bytes of a piece of I/O to [at, at + bytes) of the reservation, as soon as no call uses
-  /// them. The device may read the piece until wait_for_copies(). Returns 0, -EFAULT: they do not
-  /// all lie in one object, or -EIO. Source of the way: ADSM, section 4.4.
+  /// Puts bytes of a piece of I/O to the offsets [at, at + bytes), as soon as no call uses them.
+  /// The device may read the piece until wait_for_copies(). Returns 0, -EFAULT: they do not all lie
+  /// in one object, or -EIO. Source of the way: ADSM, section 4.4.
   int scatter(std::uint64_t at, staging_piece& from, std::uint64_t bytes);
   /// Puts [at, at + bytes) into the piece, as soon as no call may write them. All of them are there
   /// after wait_for_copies(). Returns as scatter().
@@ -137,10 +138,10 @@ class address_space {
   [[nodiscard]] std::vector<std::string> notes() const;
 
  private:
-  // All of these need the mutex.
-  std::optional<std::uint64_t> take_room(std::uint64_t bytes, bool managed, std::string const& of);
-  void give_back_room(std::uint64_t offset, std::uint64_t bytes);
   object& add(std::uint64_t bytes, map_options const& options, std::unique_ptr<file_side> file);
+  // All of these need the mutex.
+  [[nodiscard]] std::uint64_t take_room(std::uint64_t bytes, std::string const& of);
+  void give_back_room(std::uint64_t offset, std::uint64_t bytes) noexcept;
   void set_up(object& o);
   void set_up_managed(object& o);
   void set_up_states(object& o);
@@ -169,7 +170,6 @@ class address_space {
   [[nodiscard]] bool close_written(object& o, block_run r);
   [[nodiscard]] std::vector<write_piece> pieces_to_write(object& o, block_run blocks);
   int write_from_host(object& o, block_run blocks);
-  static void count_all_as_changed(object& o, block_run blocks);
   struct written_pages;
   [[nodiscard]] static written_pages all_written(file_side const& f,
                                                  std::vector<write_piece> const& pieces);

@@ -55,12 +55,7 @@ object& address_space::map_file(file_to_map const& what, map_options const& opti
                     .unit_bytes = unit_for(block_bytes, staging_piece::size),
                     .begins_with = what.begins_with,
                     .unwritten_key = key});
-  object& o = [&]() -> object& {
-    quiet_lock const lock(mutex_);
-    object& added = add(what.bytes, options, std::move(file));
-    added.is_going = true;  // nobody uses it yet
-    return added;
-  }();
+  object& o = add(what.bytes, options, std::move(file));
   // The file keeps what it has: nobody has written to the object.
   bool is_made = false;
   at_end const undo{[&] {

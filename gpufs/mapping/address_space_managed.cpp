@@ -2,6 +2,8 @@
 #include <gpufs/mapping/address_space.hpp>
 #include <gpufs/shared_memory_error.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <new>
@@ -20,30 +22,30 @@ bool address_space::is_to_be_managed(map_options const& options) const {
   return options.backing.value_or(settings_.backing) == memory_backing::managed;
 }
 
-bool address_space::has_addresses(void const* first, std::uint64_t bytes) const {
+// Takes no mutex.
+bool address_space::has_reserved(void const* first, std::uint64_t bytes) const {
   auto const at = reinterpret_cast<std::uintptr_t>(first);
   auto const base = reinterpret_cast<std::uintptr_t>(range_.base());
-  bool const is_reserved = at < base + range_.bytes() && at + bytes > base;
-  return is_reserved || find(first).bytes != 0;
+  return at < base + range_.bytes() && at + bytes > base;
 }
 
-// Nothing: there are not so many addresses in a row.
-std::optional<std::uint64_t> address_space::take_room(std::uint64_t bytes, bool managed,
-                                                      std::string const& of) {
+bool address_space::has_addresses(void const* first, std::uint64_t bytes) const {
+  return has_reserved(first, bytes) || find(first).bytes != 0;
+}
+
+std::uint64_t address_space::take_room(std::uint64_t bytes, std::string const& of) {
   // Written so that no sum overflows.
-  auto const most = managed ? device_memory::shared_range::all_addresses : range_.bytes();
-  if (bytes > most) return std::nullopt;
-  if (!managed) return free_.take(room_for(bytes));
-  try {
-    return range_.attach_managed(room_for(bytes));
-  } catch (device_error const& e) {
-    throw shared_memory_error(ENOMEM, of + ": " + e.what());
-  }
+  auto const at = bytes > range_.bytes() ? std::nullopt : free_.take(room_for(bytes));
+  if (!at)
+    throw shared_memory_error(
+        ENOMEM, fmt::format("{}: no {} addresses in a row; raise address_space", of, bytes));
+  return *at;
 }
 
 // detach() has given managed memory back.
-void address_space::give_back_room(std::uint64_t offset, std::uint64_t bytes) {
+void address_space::give_back_room(std::uint64_t offset, std::uint64_t bytes) noexcept try {
   if (range_.has(offset)) free_.give_back(offset, room_for(bytes));
+} catch (std::bad_alloc const&) {  // nobody gets these addresses any more
 }
 
 // One memory, which the device uses as it uses the host's.
@@ -67,13 +69,6 @@ void address_space::fill_managed(object& o) try {
   if (error != 0) throw shared_memory_error(-error, "shared memory: " + why_refused_);
 } catch (std::bad_alloc const&) {
   throw shared_memory_error(ENOMEM, "shared memory: no host memory left");
-}
-
-// What is absent could not be read, and is not written over.
-void address_space::count_all_as_changed(object& o, block_run blocks) {
-  block_runs some;
-  some.add(blocks);
-  for (auto const& run : o.present(some)) o.file->changed.add(run);
 }
 
 }  // namespace gpufs::shared

@@ -29,6 +29,23 @@ std::uint64_t block_for(std::uint64_t bytes, coherence_protocol protocol, std::u
   return asked == block_automatic ? automatic_block(bytes) : asked;
 }
 
+// The place of managed memory for an object.
+std::uint64_t make_managed(guarded_range& range, std::uint64_t bytes, std::string const& of) {
+  // Written so that no sum overflows.
+  if (bytes > device_memory::shared_range::all_addresses)
+    throw shared_memory_error(
+        ENOMEM, fmt::format("{}: {} bytes of managed memory are more than a process has addresses; "
+                            "make smaller objects",
+                            of, bytes));
+  try {
+    return range.attach_managed(rounded_up(bytes, device_memory::shared_range::granularity));
+  } catch (device_error const& e) {
+    throw shared_memory_error(ENOMEM, of + ": " + e.what());
+  } catch (std::bad_alloc const&) {
+    throw shared_memory_error(ENOMEM, of + ": no host memory left");
+  }
+}
+
 // What an anonymous object needs to be spilled.
 std::unique_ptr<file_side> spilling_side(std::uint64_t block_bytes) {
   return std::unique_ptr<file_side>(
@@ -60,48 +77,51 @@ void address_space::refuse_in_forked_child() const {
 object& address_space::allocate(std::uint64_t bytes, map_options const& options) {
   if (bytes == 0) throw shared_memory_error(EINVAL, "shared memory: 0 bytes asked for");
   refuse_in_forked_child();
-  quiet_lock const lock(mutex_);
   return add(bytes, options, nullptr);
 }
 
+// Managed memory is made and given back without the mutex: a GPU may wait for kernels meanwhile,
+// and a kernel for what a thread does whose fault needs the mutex. An object with a file is going
+// until map_file() has read what has to be there.
 object& address_space::add(std::uint64_t bytes, map_options const& options,
                            std::unique_ptr<file_side> file) {
+  no_signals const quiet;
   device_scope const here(device_);
   bool const is_managed = is_to_be_managed(options);
   // Of a file: its path.
   bool const is_file = file != nullptr;
   std::string const name = is_file ? file->file->name() : "shared memory";
-  auto const offset = take_room(bytes, is_managed, name);
-  if (!offset)
-    throw shared_memory_error(
-        ENOMEM, fmt::format("{}: no {} addresses in a row; raise address_space", name, bytes));
+  std::uint64_t const managed = is_managed ? make_managed(range_, bytes, name) : 0;
+  quiet_lock lock(mutex_);
+  std::uint64_t const offset = is_managed ? managed : take_room(bytes, name);
   auto const protocol = is_managed ? coherence_protocol::batch : protocol_for(options);
   auto const block = options.block.value_or(settings_.coherence_block);
   try {
     auto& o = objects_
-                  .emplace(*offset, object{.id = ++last_object_,
-                                           .offset = *offset,
-                                           .bytes = bytes,
-                                           .block_bytes = block_for(bytes, protocol, block),
-                                           .protocol = protocol,
-                                           .waits_on_touch = options.wait_on_touch,
-                                           .states = {},
-                                           .is_managed = is_managed})
+                  .emplace(offset, object{.id = ++last_object_,
+                                          .offset = offset,
+                                          .bytes = bytes,
+                                          .block_bytes = block_for(bytes, protocol, block),
+                                          .protocol = protocol,
+                                          .waits_on_touch = options.wait_on_touch,
+                                          .states = {},
+                                          .is_going = is_file,
+                                          .is_managed = is_managed})
                   .first->second;
+    if (protocol == coherence_protocol::rolling) states_.rolling().object_added();
     o.file = std::move(file);
     if (o.file == nullptr && tiers_.make_spill_file != nullptr &&
         protocol == coherence_protocol::rolling)
       o.file = spilling_side(o.block_bytes);
     set_up(o);
-    if (protocol == coherence_protocol::rolling) states_.rolling().object_added();
     return o;
   } catch (std::exception const& e) {
-    if (auto const made = objects_.find(*offset); made != objects_.end()) {
-      forget_chunks(made->second);
-      objects_.erase(made);
+    if (auto const made = objects_.find(offset); made != objects_.end()) {
+      forget(lock, made->second);
+    } else {
+      lock.beside([&] { range_.detach(offset, bytes); });
+      give_back_room(offset, bytes);
     }
-    range_.detach(*offset, bytes);
-    give_back_room(*offset, bytes);
     throw shared_memory_error(ENOMEM, is_file ? name + ": " + e.what() : e.what());
   }
 }
@@ -204,10 +224,7 @@ void address_space::forget(quiet_lock& lock, object& o) noexcept {
     range_.detach(offset, bytes);
     file.reset();
   });
-  try {
-    give_back_room(offset, bytes);
-  } catch (std::bad_alloc const&) {  // nobody gets these addresses any more
-  }
+  give_back_room(offset, bytes);
   --tiers_.forgetting;
   ++tiers_.forgotten;
   tell_changes();

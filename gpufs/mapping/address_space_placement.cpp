@@ -10,6 +10,7 @@
 #include <exception>
 #include <iterator>
 #include <new>
+#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,11 @@ std::pair<std::size_t, std::size_t> chunks_of(object const& o, block_run r) {
   return {o.chunk_of(r.first), o.chunk_of(r.end - 1) + 1};
 }
 
+/// What a call uses that may lie in one tier or another.
+auto placed_of(auto const& all) {
+  return all | std::views::filter([](auto const& used) { return !used.first->is_managed; });
+}
+
 }  // namespace
 
 /// The planner's view, and what it stands for.
@@ -42,8 +48,9 @@ struct address_space::placed_chunks {
 // get one if something has changed since the last: the gain of a move does not come by itself.
 bool address_space::must_plan(used_objects const& all) {
   bool at_host = false;
-  for (auto const& [o, u] : all) {
-    if (o->is_managed || (o->single.empty() && !tiers_.has_host_advice)) continue;
+  auto placed = placed_of(all);
+  for (auto const& [o, u] : placed) {
+    if (o->single.empty() && !tiers_.has_host_advice) continue;
     auto const [first, end] = chunks_of(*o, u.blocks);
     for (auto i = first; i < end; ++i) {
       auto& c = o->chunks[i];
@@ -55,7 +62,7 @@ bool address_space::must_plan(used_objects const& all) {
   }
   if (!at_host) return false;
   return tiers_.placed_at != tiers_.changes ||
-         !std::ranges::equal(all, tiers_.last_placed, [](auto const& used, auto const& last) {
+         !std::ranges::equal(placed, tiers_.last_placed, [](auto const& used, auto const& last) {
            return used.first->offset == last.first && used.second.blocks == last.second;
          });
 }
@@ -156,7 +163,7 @@ int address_space::place_all(quiet_lock& lock, used_objects const& all, missing_
   if (!plan.is_possible) return refuse_to_place(chunks);
   if (plan.moves.empty()) {
     tiers_.last_placed.clear();
-    for (auto const& [o, u] : all) tiers_.last_placed.emplace_back(o->offset, u.blocks);
+    for (auto const& [o, u] : placed_of(all)) tiers_.last_placed.emplace_back(o->offset, u.blocks);
     tiers_.placed_at = tiers_.changes;
     return 0;
   }
@@ -248,7 +255,7 @@ void address_space::shrink_budget(tier t, std::string const& why) {
 }
 
 void address_space::advise(object& o, block_run r, memory_advice advice) {
-  if (in_forked_child() || r.first == r.end) return;
+  if (in_forked_child() || r.first == r.end || o.is_managed) return;
   quiet_lock const lock(mutex_);
   auto const [first, end] = chunks_of(o, r);
   for (auto i = first; i < end; ++i) o.chunks[i].advice = advice;

@@ -112,7 +112,7 @@ void address_space::forget_chunks(object& o) {
     tiers_.single_chunks -= where == tier::device || o.is_managed ? 0 : 1;
   }
   o.chunks.clear();
-  ++tiers_.changes;
+  if (!o.is_managed) ++tiers_.changes;
 }
 
 // Returns 0, 1: another plan is needed; or an error.

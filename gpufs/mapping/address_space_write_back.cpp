@@ -23,6 +23,13 @@ block_runs single_within(object const& o, block_run r) {
   return found;
 }
 
+// What is absent could not be read, and is not written over.
+void count_all_as_changed(object& o, block_run blocks) {
+  block_runs some;
+  some.add(blocks);
+  for (auto const& run : o.present(some)) o.file->changed.add(run);
+}
+
 }  // namespace
 
 /// What a file's side knows of written pages.

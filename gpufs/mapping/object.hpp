@@ -52,7 +52,7 @@ inline bool is_of_call(use const& u) { return u.call != moving && u.call != spil
 /// Protected by the mutex of its address space, but for what does not change: the first six.
 struct object {
   std::uint64_t id;      ///< no other object of the address space ever has it
-  std::uint64_t offset;  ///< in the reservation
+  std::uint64_t offset;  ///< as shared_range has it: managed memory lies behind the reservation
   std::uint64_t bytes;
   std::uint64_t block_bytes;
   coherence_protocol protocol;

@@ -113,8 +113,8 @@ std::vector<mapping_setting> memory_settings() {
            "folder for intermediate data that host_memory does not hold; empty: it stays there",
            &mapping_config::spill_dir),
       text("mapping_profile",
-           "file of what launches touch that have a name, written with backing=managed, used "
-           "otherwise; empty: none",
+           "file of what launches touch that have a name: written for managed objects, used for "
+           "others; empty: none",
            &mapping_config::mapping_profile),
       size_or_auto<chunk_automatic>(
           "chunk_size",

@@ -31,7 +31,7 @@ constexpr std::uint64_t piece_size = staging_piece::size;
 /// Where bytes of an I/O call are.
 struct memory_place {
   std::byte* plain;  ///< not of an address space
-  std::uint64_t at;  ///< in the reservation, if not plain
+  std::uint64_t at;  ///< its offset, if not plain
   [[nodiscard]] memory_place behind(std::uint64_t bytes) const {
     return {plain == nullptr ? nullptr : plain + bytes, at + bytes};
   }

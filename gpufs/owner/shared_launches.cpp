@@ -64,13 +64,13 @@ struct living_spaces {
     else
       all.push_back(space);
   }
-  /// The one that has an address, for calls of this process.
+  /// The one that has an address, for calls of this process. Asks those with managed objects, which
+  /// takes their mutexes one by one, only if no reservation has it. Needs no memory.
   std::shared_ptr<address_space> at(void const* address) {
-    std::lock_guard const lock(mutex);
-    for (auto const& s : all) {
-      auto space = s.lock();
-      if (space == nullptr || space->in_forked_child()) continue;
-      if (space->has_addresses(address, 1)) return space;
+    for (bool const reserved : {true, false}) {
+      for (std::size_t i = 0; auto space = from(i); ++i)
+        if (reserved ? space->has_reserved(address, 1) : space->find(address).bytes != 0)
+          return space;
     }
     return nullptr;
   }

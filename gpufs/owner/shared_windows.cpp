@@ -71,8 +71,7 @@ class window_loop {
     if (objects.empty()) refuse("no object is given");
     for (auto const& o : objects) check(o, memory);
     count_ = objects[0].object->size() / objects[0].item_bytes;
-    std::vector<shared::chunked_items> arrays;
-    for (auto const& o : objects) arrays.push_back({o.item_bytes, o.object->object_->chunk_bytes});
+    auto const arrays = arrays_in_tiers();
     step_ = options.items != 0 ? options.items : shared::items_of_window(arrays, space_.budgets());
     // Perhaps a window fits where three do not. Its launch tells.
     step_ = std::clamp<std::uint64_t>(step_, 1, count_);
@@ -112,6 +111,17 @@ class window_loop {
     if (size / o.item_bytes != first.object->size() / first.item_bytes)
       refuse(fmt::format("an object has {} items and another one {}; map as many of each",
                          first.object->size() / first.item_bytes, size / o.item_bytes));
+  }
+
+  // Managed memory takes nothing of the budgets. But if there is nothing else, they say how large a
+  // window should be.
+  [[nodiscard]] std::vector<shared::chunked_items> arrays_in_tiers() const {
+    std::vector<shared::chunked_items> all, others;
+    for (auto const& o : objects_) {
+      all.push_back({o.item_bytes, o.object->object_->chunk_bytes});
+      if (!o.object->object_->is_managed) others.push_back(all.back());
+    }
+    return others.empty() ? all : others;
   }
 
   // About a chunk of the largest items.

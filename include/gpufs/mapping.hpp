@@ -155,9 +155,12 @@ struct shared_place {
 /// its objects go to the handler that was there before. Plain launches by gpufs::launch() use all
 /// objects of all address spaces.
 ///
-/// In a child of fork() objects cannot be used, and the destructors do nothing. The service thread
-/// allocates memory: a signal handler that interrupts malloc() or a call of CUDA and then waits for
-/// bytes of an object may wait for ever.
+/// In a child of fork() objects cannot be used, and the destructors do nothing. read(), copy() and
+/// the like return -EFAULT there; but with addresses of managed memory, which they do not know
+/// there, they may end the child.
+///
+/// The service thread allocates memory: a signal handler that interrupts malloc() or a call of CUDA
+/// and then waits for bytes of an object may wait for ever.
 class shared_memory {
  public:
   /// Without settings: those of gpufs.toml and the environment.

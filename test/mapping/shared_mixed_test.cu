@@ -404,6 +404,19 @@ TEST_CASE("mixed: bad sizes are refused for each kind") {
     CHECK(code_of([&] { return memory.allocate(~0ull, in(backing)); }) == ENOMEM);
     CHECK(code_of([&] { return memory.allocate(1ull << 63, in(backing)); }) == ENOMEM);
   }
+  auto const too_large = [&](memory_backing backing) {
+    try {
+      static_cast<void>(memory.allocate(1ull << 63, in(backing)));
+    } catch (shared_memory_error const& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  CHECK(too_large(memory_backing::automatic) ==
+        "shared memory: no 9223372036854775808 addresses in a row; raise address_space");
+  CHECK(too_large(memory_backing::managed) ==
+        "shared memory: 9223372036854775808 bytes of managed memory are more than a process has "
+        "addresses; make smaller objects");
   CHECK(memory.tiers().host + memory.tiers().device + memory.tiers().away == 0);
   mapping const m = memory.allocate(4096, managed()), a = memory.allocate(4096);
   memory_file const file(numbers(4096));

@@ -135,6 +135,26 @@ TEST_CASE("windows: anonymous objects are gone through as well") {
     REQUIRE(b.as<std::uint32_t>()[i] == (i + 5) * 3 + i);
 }
 
+TEST_CASE("windows: managed memory beside others makes windows no smaller") {
+  shared_memory memory(tight(12 * mebi, 0));
+  mapping a = memory.allocate(16 * mebi);
+  mapping m = memory.allocate(64 * mebi, {.backing = memory_backing::managed});
+  auto const windows = [&](std::vector<windowed_object> const& objects) {
+    std::vector<std::uint64_t> counts;
+    CHECK(for_each_window(memory, objects,
+                          [&](memory_window const& w) { counts.push_back(w.count); }) == 0);
+    return counts;
+  };
+  windowed_object const other{&a, access::read, 4}, managed{&m, access::read_write, 16};
+  auto const alone = windows({other});
+  CHECK(alone == std::vector<std::uint64_t>(4, mebi));
+  CHECK(windows({other, managed}) == alone);
+  CHECK(windows({managed, other}) == alone);
+  // Nothing else: as large as those of another object of this size.
+  mapping same = memory.allocate(64 * mebi);
+  CHECK(windows({managed}) == windows({{&same, access::read_write, 16}}));
+}
+
 TEST_CASE("windows: what cannot be had is refused, and named") {
   shared_memory memory(tight(2 * mebi, 0)), other;
   mapping a = memory.allocate(4 * mebi), b = memory.allocate(2 * mebi);
