@@ -1,9 +1,9 @@
 // Objects in managed memory: what CPU, kernels and files see of them, and what they cannot do.
 #include <gpufs/mapping.hpp>
-#include <gpufs/mapping_windows.hpp>
 
 #include <test/mapping/budgets.hpp>
 #include <test/mapping/kernels.hpp>
+#include <test/mapping/mix_by_windows.hpp>
 #include <test/mapping/named_file.hpp>
 #include <test/mapping/numbers.hpp>
 
@@ -239,18 +239,7 @@ TEST_CASE("managed: windows go through files") {
   shared_memory memory(managed());
   mapping in = memory.map(from.path());
   mapping out = memory.map(to.path(), {.access = access::read_write});
-  int const error = for_each_window(memory, {{&in, access::read, 4}, {&out, access::read_write, 4}},
-                                    [&](memory_window const& w) {
-                                      launch({.grid = 4, .block = 64, .on = &w.on()}, mix_words,
-                                             w.as<std::uint32_t>(1), w.as<std::uint32_t const>(0),
-                                             std::uint64_t{0}, w.count, 0u);
-                                    },
-                                    {.items = mebi / 2});
-  CHECK(error == 0);
-  auto expected = content;
-  for (std::uint64_t i = 0; i < expected.size(); ++i)
-    expected[i] += static_cast<std::uint32_t>(i % (mebi / 2));
-  CHECK(to.content() == expected);
+  check_mix_by_windows(memory, in, out, content, to);
 }
 
 TEST_CASE("managed: one launch uses objects of both kinds, and many threads make others") {

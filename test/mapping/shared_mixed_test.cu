@@ -1,11 +1,11 @@
 // Objects in managed memory beside others in one shared_memory (map_options::backing).
 #include <gpufs/config.hpp>
 #include <gpufs/mapping.hpp>
-#include <gpufs/mapping_windows.hpp>
 
 #include <test/mapping/budgets.hpp>
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/memory_file.hpp>
+#include <test/mapping/mix_by_windows.hpp>
 #include <test/mapping/named_file.hpp>
 #include <test/mapping/numbers.hpp>
 #include <test/support/seed.hpp>
@@ -486,18 +486,7 @@ TEST_CASE("mixed: windows go through a file of one kind and one of the other") {
         backing == memory_backing::managed ? memory_backing::automatic : memory_backing::managed;
     mapping in_object = memory.map(from.path(), in(backing));
     mapping out = memory.map(to.path(), in(rest, {.access = access::read_write}));
-    int const error = for_each_window(
-        memory, {{&in_object, access::read, 4}, {&out, access::read_write, 4}},
-        [&](memory_window const& w) {
-          launch({.grid = 4, .block = 64, .on = &w.on()}, mix_words, w.as<std::uint32_t>(1),
-                 w.as<std::uint32_t const>(0), std::uint64_t{0}, w.count, 0u);
-        },
-        {.items = mebi / 2});
-    CHECK(error == 0);
-    auto expected = content;
-    for (std::uint64_t i = 0; i < expected.size(); ++i)
-      expected[i] += static_cast<std::uint32_t>(i % (mebi / 2));
-    CHECK(to.content() == expected);
+    check_mix_by_windows(memory, in_object, out, content, to);
   }
 }
 
