@@ -52,8 +52,9 @@ SWEEP = {"figure": str, "series": str, "kind": str, "x": int, "y": float, "unit"
          "low": float, "high": float}
 # Numbers that were not measured are empty.
 PATTERNS = {"row": str, "what": str, "unit": str, "rate": float, "worst": float,
-            "equivalent": str, "ratio": str, "target_of": str, "target": float, "goal": float,
-            "of_goal": float, "host_per_wanted": str, "host_per_touched": str}
+            "equivalent": str, "ratio": str, "target_of": str, "target": float,
+            "stretch_target": float, "of_stretch_target": float, "host_per_wanted": str,
+            "host_per_touched": str}
 APPS = {"figure": str, "app": str, "series": str, "value": float, "unit": str}
 
 
@@ -142,19 +143,20 @@ def draw_apps(axes, rows):
 
 
 def draw_patterns(axes, rows):
-    """A bar for each row: how much of its goal is reached, and a mark where its target lies."""
+    """A bar for each row: how much of its stretch target is reached, and a mark at its target."""
     places = range(len(rows))
-    targets = [r["goal"] / r["target"] if r["unit"] == "us" else r["target"] / r["goal"]
+    targets = [r["stretch_target"] / r["target"] if r["unit"] == "us"
+               else r["target"] / r["stretch_target"]
                for r in rows]
-    colours = ["C2" if r["of_goal"] >= t else "C3" for r, t in zip(rows, targets)]
-    axes.barh(places, [r["of_goal"] for r in rows], 0.7, color=colours)
+    colours = ["C2" if r["of_stretch_target"] >= t else "C3" for r, t in zip(rows, targets)]
+    axes.barh(places, [r["of_stretch_target"] for r in rows], 0.7, color=colours)
     axes.plot(targets, places, "k|", markersize=12, label="target")
-    axes.axvline(1, linestyle=":", color="black", linewidth=1.2, label="goal")
+    axes.axvline(1, linestyle=":", color="black", linewidth=1.2, label="stretch target")
     axes.set_yticks(places)
     axes.set_yticklabels([r["what"] for r in rows], fontsize="small")
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlim(0, min(max([1.2] + [r["of_goal"] * 1.1 for r in rows]), 2))
-    axes.set_xlabel("of the goal")
+    axes.set_xlim(0, min(max([1.2] + [r["of_stretch_target"] * 1.1 for r in rows]), 2))
+    axes.set_xlabel("of the stretch target")
     axes.grid(axis="x", alpha=0.3)
     axes.legend(fontsize="small")
 

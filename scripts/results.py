@@ -3,7 +3,7 @@
 
 docs/results/ holds what scripts/measure.sh wrote on a machine with a GPU: JSON of `gpufs bench` and
 of python/bench/records.py. first-steps.json is of scripts/first_steps.sh. The folder second has
-those of another run. README.md, docs/python.md, docs/performance.md and docs/benchmarks.md have
+some of another run. README.md, docs/python.md, docs/performance.md and docs/benchmarks.md have
 tables of them between marks. Nobody types these figures.
 
 write         puts the tables into the documents.
@@ -191,10 +191,10 @@ def step_tables():
 
 def second_tables():
     apart, same = rows_apart(RESULTS / "second", RESULTS)
-    facts = load(RESULTS / "second", "patterns")
+    facts = load(RESULTS / "second", SETS[0])
     yield from textwrap.wrap(
-        f"`scripts/measure.sh` once more ({machine(facts)}): {same} of {same + len(apart)} rows "
-        f"agree within {SAME:.0%}. These do not:", 100)
+        f"Peers, ratios and records once more ({machine(facts)}): {same} of "
+        f"{same + len(apart)} rows agree within {SAME:.0%}. These do not:", 100)
     yield ""
     yield "| row | first run | second run | difference |"
     yield "|---|---|---|---|"

@@ -38,7 +38,7 @@ __device__ inline void publish(ref const& fs, std::uint64_t page, std::uint32_t 
   word_of(fs, page).store(page_word(page_phase::ready, frame, 1), memory_order_release);
 }
 
-/// The page could not be filled: whoever comes next tries again. Its frame, if any, stays in the
+/// The page could not be filled: the next caller tries again. Its frame, if any, stays in the
 /// FIFO until its turn comes.
 __device__ inline void abandon_fill(ref const& fs, std::uint64_t page) {
   word_of(fs, page).store(page_word(page_phase::empty, no_frame, 0), memory_order_release);

@@ -52,14 +52,15 @@ struct app_ratio {
   char const* by;
   bool end_to_end;
   std::optional<double> target;
-  std::optional<double> goal;
+  std::optional<double> stretch_target;
 };
 [[nodiscard]] std::vector<app_ratio> const& app_ratios();
 [[nodiscard]] std::optional<double> geometric_mean(std::vector<app_run> const& runs,
                                                    app_ratio const& ratio);
 
-/// Markdown: the ratios with targets and goals, then every application's I/O bandwidth and time in
-/// every variant. `why_not_compared`: if not empty, stands in place of targets, goals and verdicts.
+/// Markdown: the ratios with targets and stretch targets, then every application's I/O bandwidth
+/// and time in every variant. `why_not_compared`: if not empty, stands in place of targets, stretch
+/// targets and verdicts.
 [[nodiscard]] std::string to_markdown(std::vector<app_run> const& runs,
                                       std::string_view why_not_compared);
 

@@ -50,7 +50,7 @@ struct nvme_result {
   std::string failed;  ///< why there are no more results
 
   [[nodiscard]] bool measured() const { return !rates.empty(); }
-  /// What target and goal are about, and its lowest of a round.
+  /// What target and stretch target are about, and its lowest of a round.
   [[nodiscard]] std::vector<double> const& judged() const {
     return row.about == target_of::ratio ? ratios : rates;
   }

@@ -17,7 +17,8 @@
 
 namespace gpufs::apps {
 
-/// Queue pairs that kernels drive, and whoever answers their commands. Each object serves one run.
+/// Queue pairs that kernels drive, and the controllers that answer their commands. Each object
+/// serves one run.
 class answered_queues {
  public:
   virtual ~answered_queues() = default;

@@ -159,7 +159,7 @@ device_controller::device_controller(device_controller_options const& o)
 device_controller::~device_controller() {
   try {
     end();
-  } catch (...) {  // whoever uses the device next is told
+  } catch (...) {  // the next use of the device is told
   }
 }
 

@@ -22,12 +22,12 @@ std::string cell(std::optional<double> value) {
   return value ? fmt::format("{:.3f}", *value) : "-";
 }
 
-bool reaches(nvme_result const& r, double bar) {
-  return !r.judged().empty() && median(r.judged()) >= bar;
+bool reaches(nvme_result const& r, double target) {
+  return !r.judged().empty() && median(r.judged()) >= target;
 }
 
 char const* verdict(nvme_result const& r) {
-  if (r.row.goal != 0 && reaches(r, r.row.goal)) return "goal reached";
+  if (r.row.stretch_target != 0 && reaches(r, r.row.stretch_target)) return "stretch reached";
   return reaches(r, r.row.target) ? "reached" : "NOT REACHED";
 }
 
@@ -48,7 +48,7 @@ void print_table(nvme_bench_options const& o, config const& settings, nvme_resul
   fmt::print(
       "settings: {}\n\n  {:<10} {:<{}} {:>9} {:>4} {:>11} {:>8} {:>8} {:>6} {:>6}  {:<12} {}\n",
       changed_settings(settings), "", "", width, "rate", "", "counterpart", "ratio", "lowest",
-      "target", "goal", "", "counterpart");
+      "target", "stretch", "", "counterpart");
   for (auto const& r : all.rows) {
     fmt::print("  {:<10} {:<{}} ", r.row.key, r.row.text, width);
     if (!r.measured()) {
@@ -57,14 +57,16 @@ void print_table(nvme_bench_options const& o, config const& settings, nvme_resul
     }
     fmt::print("{:>9} {:>4} {:>11} {:>8} {:>8} {:>6} {:>6}  {:<12} {}{}\n", cell(median(r.rates)),
                r.row.unit, cell(median_of(r.counterparts)), cell(median_of(r.ratios)), lowest(r),
-               bar_cell(all.compared, r.row.about, r.row.target),
-               bar_cell(all.compared, r.row.about, r.row.goal), all.compared ? verdict(r) : "",
-               r.row.counterpart, r.row.modelled ? " (modelled)" : "");
+               target_cell(all.compared, r.row.about, r.row.target),
+               target_cell(all.compared, r.row.about, r.row.stretch_target),
+               all.compared ? verdict(r) : "", r.row.counterpart,
+               r.row.modelled ? " (modelled)" : "");
     for (std::size_t i = 0; i < r.points.size(); ++i)
       fmt::print("    {}: {}\n", r.point_names[i], cell(median(r.points[i])));
     if (!r.failed.empty()) fmt::print("    FAILED later: {}\n", r.failed);
   }
-  fmt::print("\n  lowest: of a round, of what target and goal are about; x: they are ratios\n");
+  fmt::print(
+      "\n  lowest: of a round, of what target and stretch target are about; x: they are ratios\n");
 }
 
 json_line row_json(nvme_results const& all, nvme_result const& r) {
@@ -77,9 +79,11 @@ json_line row_json(nvme_results const& all, nvme_result const& r) {
         .number("ratio", median_of(r.ratios));
   j.text("target_of", r.row.about == target_of::ratio ? "ratio" : "rate")
       .number("target", r.row.target)
-      .number("goal", r.row.goal != 0 ? std::optional(r.row.goal) : std::nullopt);
+      .number("stretch_target",
+              r.row.stretch_target != 0 ? std::optional(r.row.stretch_target) : std::nullopt);
   if (all.compared) j.boolean("target_reached", reaches(r, r.row.target));
-  if (all.compared && r.row.goal != 0) j.boolean("goal_reached", reaches(r, r.row.goal));
+  if (all.compared && r.row.stretch_target != 0)
+    j.boolean("stretch_target_reached", reaches(r, r.row.stretch_target));
   j.integer("commands", r.commands)
       .integer("sq_doorbells", r.doorbells)
       .integer("cq_doorbells", r.head_doorbells)

@@ -6,7 +6,8 @@ namespace gpufs::apps {
 std::vector<nvme_row> const& nvme_rows() {
   using enum nvme_measure;
   constexpr auto ratio = target_of::ratio, rate = target_of::rate;
-  // Targets and goals for 120 x 512 on an H100 or H200, eight controller threads, 32 queue pairs.
+  // Targets and stretch targets for 120 x 512 on an H100 or H200, eight controller threads, 32
+  // queue pairs.
   static std::vector<nvme_row> const rows = {
       {commands, "commands", "commands without data", "empty round trips of the ring", "M/s", ratio,
        1.0, 2.0},

@@ -30,8 +30,8 @@ struct nvme_row {
   char const* counterpart;  ///< empty: there is none
   char const* unit;         ///< of the rate: M/s, GB/s, or empty for a number
   target_of about;
-  double target;  ///< must be reached
-  double goal;    ///< shall be reached; 0: there is none
+  double target;          ///< must be reached
+  double stretch_target;  ///< shall be reached; 0: there is none
   /// The drives of the row are models.
   bool modelled = false;
 };

@@ -8,9 +8,9 @@
 
 namespace gpufs::apps {
 
-std::string bar_cell(bool compared, target_of about, double bar) {
-  if (bar == 0 || !compared) return "-";
-  return fmt::format("{:.4g}{}", bar, about == target_of::ratio ? "x" : "");
+std::string target_cell(bool compared, target_of about, double target) {
+  if (target == 0 || !compared) return "-";
+  return fmt::format("{:.4g}{}", target, about == target_of::ratio ? "x" : "");
 }
 
 namespace {
@@ -74,7 +74,7 @@ std::vector<pattern_row> const& pattern_rows() {
   constexpr auto ratio = target_of::ratio, rate = target_of::rate;
   constexpr auto none = host_limit::none, wanted = host_limit::wanted,
                  touched = host_limit::touched;
-  // Targets and goals for 120 x 512 on an H100 or H200, the OS page cache warm.
+  // Targets and stretch targets for 120 x 512 on an H100 or H200, the OS page cache warm.
   static std::vector<pattern_row> const rows = {
       {stream, "stream", "stream, blocks take 256 KiB in turn", "best hand-written pipeline",
        "GB/s", ratio, 1.00, 1.05, none, 0, 4 * gibi},

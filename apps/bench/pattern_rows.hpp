@@ -33,11 +33,13 @@ enum class access_row {
   hits,
 };
 
-/// What a row's target and goal are about: the ratio to the equivalent, or the rate itself.
+/// What a row's target and stretch target are about: the ratio to the equivalent, or the rate
+/// itself.
 enum class target_of { ratio, rate };
 
-/// A target or goal for a table. A dash: there is none (0), or nothing is compared with it.
-[[nodiscard]] std::string bar_cell(bool compared, target_of about, double bar);
+/// A target or stretch target for a table. A dash: there is none (0), or nothing is compared with
+/// it.
+[[nodiscard]] std::string target_cell(bool compared, target_of about, double target);
 
 /// What the bytes read from the host are limited by: nothing, the bytes that were asked for, or the
 /// 4 KiB pages that were touched.
@@ -50,8 +52,8 @@ struct pattern_row {
   char const* equivalent;  ///< empty: there is none
   char const* unit;        ///< GB/s, M/s, k/s or us; us: less is better
   target_of about;
-  double target;  ///< must be reached
-  double goal;    ///< shall be reached
+  double target;          ///< must be reached
+  double stretch_target;  ///< shall be reached
   host_limit limited;
   double limit;         ///< most bytes from the host / bytes of `limited`
   std::uint64_t bytes;  ///< of the file, with the default size on a GPU

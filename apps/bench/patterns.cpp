@@ -91,20 +91,20 @@ std::optional<double> pattern_result::per_touched() const {
   return share(host_bytes, touched.pages);
 }
 
-bool pattern_result::meets(double bar) const {
+bool pattern_result::meets(double target) const {
   auto const got = judged();
   if (!got) return false;
   auto const read = row.limited == host_limit::none     ? std::nullopt
                     : row.limited == host_limit::wanted ? per_wanted()
                                                         : per_touched();
   if (read && *read > row.limit) return false;
-  return row.less_is_better() ? *got <= bar : *got >= bar;
+  return row.less_is_better() ? *got <= target : *got >= target;
 }
 
-std::optional<double> pattern_result::of_goal() const {
+std::optional<double> pattern_result::of_stretch_target() const {
   auto const got = judged();
   if (!got) return std::nullopt;
-  return row.less_is_better() ? row.goal / *got : *got / row.goal;
+  return row.less_is_better() ? row.stretch_target / *got : *got / row.stretch_target;
 }
 
 void add_options(CLI::App& command, patterns_options& o) {

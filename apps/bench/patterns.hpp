@@ -50,7 +50,7 @@ struct pattern_result {
   std::string failed;                    ///< why there are no more results
 
   [[nodiscard]] bool measured() const { return !rates.empty(); }
-  /// What target and goal are about: the median of the ratios or of the rates.
+  /// What target and stretch target are about: the median of the ratios or of the rates.
   [[nodiscard]] std::optional<double> judged() const;
   /// The worst rate of a round.
   [[nodiscard]] double worst() const;
@@ -58,10 +58,10 @@ struct pattern_result {
   /// without bytes.
   [[nodiscard]] std::optional<double> per_wanted() const;
   [[nodiscard]] std::optional<double> per_touched() const;
-  /// Whether `bar`, the target or the goal, and the row's limit of host bytes are met.
-  [[nodiscard]] bool meets(double bar) const;
-  /// How much of the goal is reached, 1: all of it.
-  [[nodiscard]] std::optional<double> of_goal() const;
+  /// Whether `target`, the target or the stretch target, and the row's limit of host bytes are met.
+  [[nodiscard]] bool meets(double target) const;
+  /// How much of the stretch target is reached, 1: all of it.
+  [[nodiscard]] std::optional<double> of_stretch_target() const;
 };
 
 struct patterns_result {

@@ -26,7 +26,7 @@ std::optional<double> median_of(std::vector<double> const& values) {
 
 char const* verdict(patterns_result const& all, pattern_result const& r) {
   if (!all.compared) return "";
-  return r.meets(r.row.goal) ? "goal met" : r.meets(r.row.target) ? "met" : "NOT MET";
+  return r.meets(r.row.stretch_target) ? "stretch met" : r.meets(r.row.target) ? "met" : "NOT MET";
 }
 
 void print_table(patterns_options const& o, config const& settings, patterns_result const& all) {
@@ -44,7 +44,7 @@ void print_table(patterns_options const& o, config const& settings, patterns_res
       "settings: {}\n\n  {:<{}} {:<5} {:>9} {:>9} {:>10} {:>7} {:>6} {:>6}  {:<9} {:>9} "
       "{:>9}  {}\n",
       changed_settings(settings), "", width, "", "rate", "worst", "equivalent", "ratio", "target",
-      "goal", "", "of wanted", "of pages", "equivalent");
+      "stretch", "", "of wanted", "of pages", "equivalent");
   for (auto const& r : all.rows) {
     fmt::print("  {:<{}} ", r.row.text, width);
     if (!r.measured()) {
@@ -53,8 +53,8 @@ void print_table(patterns_options const& o, config const& settings, patterns_res
     }
     fmt::print("{:<5} {:>9} {:>9} {:>10} {:>7} {:>6} {:>6}  {:<9} {:>9} {:>9}  {}\n", r.row.unit,
                cell(median(r.rates)), cell(r.worst()), cell(median_of(r.equivalents)),
-               cell(median_of(r.ratios)), bar_cell(all.compared, r.row.about, r.row.target),
-               bar_cell(all.compared, r.row.about, r.row.goal), verdict(all, r),
+               cell(median_of(r.ratios)), target_cell(all.compared, r.row.about, r.row.target),
+               target_cell(all.compared, r.row.about, r.row.stretch_target), verdict(all, r),
                cell(r.per_wanted()), cell(r.per_touched()), r.row.equivalent);
     if (r.registering_ms)
       fmt::print("    registering file windows took {:.1f} ms\n", *r.registering_ms);
@@ -74,10 +74,11 @@ json_line row_json(patterns_result const& all, pattern_result const& r) {
   }
   j.text("target_of", r.row.about == target_of::ratio ? "ratio" : "rate")
       .number("target", r.row.target)
-      .number("goal", r.row.goal)
-      .number("of_goal", r.of_goal());
+      .number("stretch_target", r.row.stretch_target)
+      .number("of_stretch_target", r.of_stretch_target());
   if (all.compared)
-    j.boolean("target_met", r.meets(r.row.target)).boolean("goal_met", r.meets(r.row.goal));
+    j.boolean("target_met", r.meets(r.row.target))
+        .boolean("stretch_target_met", r.meets(r.row.stretch_target));
   if (r.row.limited != host_limit::none)
     j.number(r.row.limited == host_limit::wanted ? "most_per_wanted" : "most_per_touched",
              r.row.limit);
@@ -118,16 +119,17 @@ std::string csv_cell(std::optional<double> value) {
 
 void write_csv(patterns_options const& o, patterns_result const& all) {
   std::string text =
-      "row,what,unit,rate,worst,equivalent,ratio,target_of,target,goal,of_goal,host_per_wanted,"
+      "row,what,unit,rate,worst,equivalent,ratio,target_of,target,stretch_target,of_stretch_target,"
+      "host_per_wanted,"
       "host_per_touched\n";
   for (auto const& r : all.rows) {
     if (!r.measured()) continue;
-    text +=
-        fmt::format("{},\"{}\",{},{:.6g},{:.6g},{},{},{},{:.6g},{:.6g},{},{},{}\n", r.row.key,
-                    r.row.text, r.row.unit, median(r.rates), r.worst(),
-                    csv_cell(median_of(r.equivalents)), csv_cell(median_of(r.ratios)),
-                    r.row.about == target_of::ratio ? "ratio" : "rate", r.row.target, r.row.goal,
-                    csv_cell(r.of_goal()), csv_cell(r.per_wanted()), csv_cell(r.per_touched()));
+    text += fmt::format("{},\"{}\",{},{:.6g},{:.6g},{},{},{},{:.6g},{:.6g},{},{},{}\n", r.row.key,
+                        r.row.text, r.row.unit, median(r.rates), r.worst(),
+                        csv_cell(median_of(r.equivalents)), csv_cell(median_of(r.ratios)),
+                        r.row.about == target_of::ratio ? "ratio" : "rate", r.row.target,
+                        r.row.stretch_target, csv_cell(r.of_stretch_target()),
+                        csv_cell(r.per_wanted()), csv_cell(r.per_touched()));
   }
   write_whole_file(o.csv, text);
 }

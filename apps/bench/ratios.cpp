@@ -169,7 +169,8 @@ std::uint64_t default_bytes(std::string const& set, bool emulated) {
 }  // namespace
 
 std::vector<ratio_row> const& ratio_rows() {
-  // Targets and goals for 120 x 512 on an H200. The OS page cache is warm except for the cold rows.
+  // Targets and stretch targets for 120 x 512 on an H200. The OS page cache is warm except for the
+  // cold rows.
   static std::vector<ratio_row> const rows = {
       {"sequential", "pull", "4K pages + readahead / pull limit", rate::ahead, rate::pull, 0.95,
        0.99},

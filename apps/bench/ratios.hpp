@@ -55,8 +55,8 @@ struct ratio_row {
   char const* text;
   rate over;
   rate under;
-  double target;  ///< must be reached; 0: for information
-  double goal;    ///< shall be reached
+  double target;          ///< must be reached; 0: for information
+  double stretch_target;  ///< shall be reached
 };
 
 [[nodiscard]] std::vector<ratio_row> const& ratio_rows();

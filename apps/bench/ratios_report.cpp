@@ -25,7 +25,9 @@ char const* why_not_compared(ratios const& r) {
 char const* verdict(ratio_result const& r) {
   if (r.row.target == 0) return "";
   double const got = median(r.ratios);
-  return got >= r.row.goal ? "goal reached" : got >= r.row.target ? "reached" : "NOT REACHED";
+  return got >= r.row.stretch_target ? "stretch reached"
+         : got >= r.row.target       ? "reached"
+                                     : "NOT REACHED";
 }
 
 std::string number_or_dash(double value) { return value == 0 ? "-" : fmt::format("{:.2f}", value); }
@@ -41,9 +43,9 @@ void print_json(ratio_options const& o, config const& settings, ratios const& r)
     bool const any = !row.ratios.empty();
     one.number("ratio", any ? std::optional(median(row.ratios)) : std::nullopt);
     if (compared && row.row.target != 0) {
-      one.number("target", row.row.target).number("goal", row.row.goal);
+      one.number("target", row.row.target).number("stretch_target", row.row.stretch_target);
       one.boolean("target_reached", any && median(row.ratios) >= row.row.target);
-      one.boolean("goal_reached", any && median(row.ratios) >= row.row.goal);
+      one.boolean("stretch_target_reached", any && median(row.ratios) >= row.row.stretch_target);
     }
     if (any) one.number("GBps", median(row.over)).number("against_GBps", median(row.under));
     one.numbers("ratios", row.ratios)
@@ -80,7 +82,7 @@ void print(ratio_options const& o, config const& settings, ratios const& r) {
   std::string_view const why_not = why_not_compared(r);
   if (!why_not.empty()) fmt::print("{}\n", why_not);
   fmt::print("settings: {}\n\n  {:<{}} {:>8} {:>8} {:>6} {:>6}  {:<13} {}\n",
-             changed_settings(settings), "", width, "measured", "from", "target", "goal", "",
+             changed_settings(settings), "", width, "measured", "from", "target", "stretch", "",
              "GB/s");
   for (auto const& row : r.rows) {
     fmt::print("  {:<{}} ", row.row.text, width);
@@ -91,8 +93,8 @@ void print(ratio_options const& o, config const& settings, ratios const& r) {
     bool const compared = why_not.empty();
     fmt::print("{:>8.3f} {:>8.3f} {:>6} {:>6}  {:<13} {:.3f} / {:.3f}\n", median(row.ratios),
                std::ranges::min(row.ratios), compared ? number_or_dash(row.row.target) : "-",
-               compared ? number_or_dash(row.row.goal) : "-", compared ? verdict(row) : "",
-               median(row.over), median(row.under));
+               compared ? number_or_dash(row.row.stretch_target) : "-",
+               compared ? verdict(row) : "", median(row.over), median(row.under));
   }
   if (r.wanted_bytes != 0)
     fmt::print("\n  all passes by gread: {}\n", host_reads_text(r.counters, r.wanted_bytes));

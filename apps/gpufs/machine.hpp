@@ -29,7 +29,7 @@ struct host_facts {
 /// io_uring, its registered buffers, pread threads, O_DIRECT in `folder`, cachestat.
 [[nodiscard]] std::vector<ability> look_at_io(config const& settings, std::string const& folder);
 
-/// Whether fault_handling::userfault is to be had. Needs a device.
+/// Whether fault_handling::userfault works here. Needs a device.
 [[nodiscard]] ability look_at_user_faults();
 /// Whether objects can lie in managed memory.
 [[nodiscard]] ability look_at_managed_memory();

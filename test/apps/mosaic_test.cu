@@ -81,7 +81,7 @@ void write_tiles(database const& d, std::vector<rgba_tile> const& tiles) {
   }
 }
 
-/// An index by hand: table t has lists[t] under key 0, which every picture has, since all
+/// A hand-made index: table t has lists[t] under key 0, which every picture has, since all
 /// coefficients are zero.
 lsh_index index_by_hand(std::uint64_t tiles, std::vector<std::vector<std::uint32_t>> const& lists,
                         bucket_occupancy& occupancy) {

@@ -160,7 +160,7 @@ TEST_CASE(
   });
 }
 
-TEST_CASE("by hand, pipelined, and on the host: the same") {
+TEST_CASE("hand-written, pipelined, and on the host: the same") {
   for_each_port([](port_description const& what) {
     session s(what, smoke(what, true), "");
     s.run(*make_pipelined_loader());

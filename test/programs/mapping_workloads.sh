@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# mapping_workloads.sh PROGRAM: runs every workload of gpufs-mapping at smoke size, by hand and by
-# all protocols, with --check: results, and counters against their closed forms. Exit status 77: no
+# mapping_workloads.sh PROGRAM: runs every workload of gpufs-mapping at smoke size, hand-written and
+# by all protocols, with --check: results, and counters against closed forms. Exit status 77: no
 # device.
 # shellcheck source=SCRIPTDIR/../support/complain.sh
 . "$(dirname "$0")/../support/complain.sh"

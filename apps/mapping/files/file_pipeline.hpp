@@ -1,4 +1,4 @@
-// Moves of bytes between files and GPU memory, as a program by hand makes them well: threads,
+// Moves of bytes between files and GPU memory, as a good hand-written program makes them: threads,
 // pinned pieces of 4 MiB, two for each thread, and copies that run while the next piece is read or
 // written.
 #pragma once

@@ -1,6 +1,6 @@
-// Parts of a file for kernels, as a program by hand brings them where the file does not fit into
-// GPU memory: threads gather them in pinned memory, in two pieces in turn, one of which is copied
-// and used while the other is read.
+// Parts of a file for kernels, as a hand-written program brings them where the file does not fit
+// into GPU memory: threads gather them in pinned memory, in two pieces in turn, one of which is
+// copied and used while the other is read.
 #pragma once
 
 #include <gpufs/device.hpp>

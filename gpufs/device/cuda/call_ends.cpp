@@ -37,7 +37,7 @@ class mark {
   [[nodiscard]] bool is_reached() const {
     cudaError_t const result = cudaEventQuery(event_);
     if (result == cudaErrorNotReady) return false;
-    if (result != cudaSuccess) cudaGetLastError();  // whoever uses the device next reports it
+    if (result != cudaSuccess) cudaGetLastError();  // the next use of the device reports it
     return true;
   }
 
