@@ -1,5 +1,6 @@
 #include <apps/bench/bench_file.hpp>
 #include <apps/bench/chart.hpp>
+#include <apps/bench/idle_mapping.hpp>
 #include <apps/bench/named_rows.hpp>
 #include <apps/bench/pattern_runs.hpp>
 #include <apps/bench/patterns.hpp>
@@ -130,6 +131,7 @@ void add_options(CLI::App& command, patterns_options& o) {
   command.add_option("--seed", o.seed, "of random offsets and of the temporary file")
       ->capture_default_str();
   command.add_flag("--no-verify", o.no_verify, "do not check the bytes against the file");
+  command.add_flag("--idle-mapping", o.has_idle_mapping, idle_mapping_help);
   command.add_option("--json", o.json, "write one JSON object to this file");
   command.add_option("--csv", o.csv, "write the table to this file, and a chart beside it as PNG");
   command.add_flag("--no-charts", o.no_charts, "write the CSV only");
@@ -189,6 +191,7 @@ int run_patterns(patterns_options& o, config const& settings) {
                       {"--csv", o.csv},
                       {"the chart beside --csv", has_chart ? png_beside(o.csv) : ""}},
                      {o.file});
+  idle_mapping const beside(o.has_idle_mapping);
   patterns_result const r = measure_patterns(o, settings);
   report(o, settings, r);
   bool good = std::ranges::all_of(r.rows, [](auto const& row) { return row.failed.empty(); });

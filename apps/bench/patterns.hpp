@@ -29,6 +29,7 @@ struct patterns_options {
   std::int64_t threads = not_given;  ///< 512, emulated 64
   std::uint64_t seed = 1;
   bool no_verify = false;
+  bool has_idle_mapping = false;
   std::string json;   ///< a file; empty: none
   std::string csv;    ///< the same
   std::string check;  ///< empty, or counters

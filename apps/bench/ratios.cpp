@@ -1,4 +1,5 @@
 #include <apps/bench/array_rates.hpp>
+#include <apps/bench/idle_mapping.hpp>
 #include <apps/bench/named_rows.hpp>
 #include <apps/bench/random_rates.hpp>
 #include <apps/bench/ratios.hpp>
@@ -235,12 +236,14 @@ void add_options(CLI::App& command, ratio_options& o) {
       ->check(CLI::IsMember({"sequential", "random", "array"}))
       ->capture_default_str();
   command.add_option("--only", o.only, "rows, by their short names, of any set");
+  command.add_flag("--idle-mapping", o.has_idle_mapping, idle_mapping_help);
   command.add_flag("--json", o.json, "print one JSON object");
 }
 
 ratios measure_ratios(ratio_options const& o, config const& settings) {
   auto const rows = chosen(o.set, o.only);
   bool const emulated = device_to_run_on().kind == "emulated";
+  idle_mapping const beside(o.has_idle_mapping);
   std::uint64_t bytes = size_option("--size", o.size, 0, ~0ull);
   if (bytes == 0 && o.file.empty()) bytes = default_bytes(o.set, emulated);
   bench_file const file(o.file, o.folder, bytes, o.seed);

@@ -64,6 +64,7 @@ struct ratio_row {
 struct ratio_options : study_options {
   std::string set = "sequential";
   std::vector<std::string> only;  ///< keys, of any set; empty: all of `set`
+  bool has_idle_mapping = false;
   bool json = false;
 };
 

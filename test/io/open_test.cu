@@ -124,6 +124,8 @@ TEST_CASE("gopen: what is wrong with a path or with flags comes back as the errn
   CHECK(open_in_kernel(fs, file, O_RDONLY | O_TRUNC) == -EINVAL);
   CHECK(fs.open(file, O_RDONLY | O_TRUNC) == -EINVAL);
   CHECK(open_in_kernel(fs, file, O_DIRECTORY) == -EINVAL);
+  CHECK(open_in_kernel(fs, file, O_WRONLY | O_GWRONCE | O_APPEND) == -EINVAL);
+  CHECK(fs.open(file, O_WRONLY | O_GWRONCE | O_APPEND) == -EINVAL);
   CHECK(std::filesystem::file_size(file) == 10);
 }
 

@@ -35,7 +35,7 @@ grep -q "of wanted: how often each wanted byte was read from the host" "$folder/
 
 # One block reads the first MiB, in a file of its own. In a larger file the prefetcher reads on
 # behind that MiB, which counts as much as the MiB itself.
-patterns --size 8M --only oneblock --check counters >"$folder/log" 2>&1 ||
+patterns --size 8M --only oneblock --check counters --idle-mapping >"$folder/log" 2>&1 ||
   complain "bench patterns --only oneblock: $(cat "$folder/log")"
 
 patterns --size 8M --only "$smaller_cache" --json "$folder/rows.json" >"$folder/log" 2>&1 ||

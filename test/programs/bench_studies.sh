@@ -130,7 +130,7 @@ has_rows() {
 line=$(bench ratios --size 1M --runs 1 --json) || complain "bench ratios failed"
 has_rows "bench ratios" pull pages original readahead cpuio pipelined oneblock fourfold
 [[ $line =~ \"cold\":\ \{ ]] || complain "bench ratios: no row cold in $line"
-line=$(bench ratios --set random --size 256K --runs 1 --json) ||
+line=$(bench ratios --set random --size 256K --runs 1 --idle-mapping --json) ||
   complain "bench ratios --set random failed"
 has_rows "bench ratios --set random" rand randblock zipf rand512
 [[ $line =~ \"randcold\":\ \{ && ! $line =~ \"pull\":\ \{ ]] ||

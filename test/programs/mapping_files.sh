@@ -48,7 +48,7 @@ timeout 300 "$program" outofcore-bfs --variant shared --declare --profile "$fold
 said=$("$program" vectorAdd --profile "$folder/profile" --folder "$folder" 2>&1)
 [[ $said == *"--profile=$folder/profile: must be left out, or beside --declare"* ]] ||
   complain "profile: $said"
-# By hand, with GPU memory for a part of the lists only: less than the longest one, and more.
+# Hand-written, with GPU memory for a part of the lists only: less than the longest one, and more.
 for gather in 4K 1M; do
   verified 2 outofcore-bfs --variant hand,shared --set gather=$gather
 done
@@ -60,6 +60,9 @@ spilled=$("$program" layers --variant shared --declare --footprint 24M --check -
 [[ $spilled == *'"verified": true'* ]] || complain "layers, spilled: $spilled"
 [[ $spilled == *'"spill_bytes": 0,'* ]] && complain "layers is not spilled: $spilled"
 verified 2 layers --variant hand,shared --set layers=3 --set width=16
+# In windows, with files of three times what both sides may hold.
+verified 2 vectorAdd --variant hand,shared --set windows=1 --footprint 48M \
+  --device-memory 12M --host-memory 4M --chunk 2M
 # An odd number of rows, and one row more.
 verified 2 pathfinder --variant shared,hand --footprint 250000
 verified 2 pathfinder --variant shared,hand --footprint 252004

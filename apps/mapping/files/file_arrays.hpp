@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -24,6 +25,13 @@ struct kernel_use {
   std::uint64_t first = 0;
   std::uint64_t bytes = ~0ull;  ///< to the object's end
 };
+
+/// An object as an array of items of four bytes, and what launches do with them.
+struct windowed_use {
+  unsigned object;
+  access use;
+};
+inline constexpr std::uint64_t windowed_item_bytes = 4;
 
 /// Equally long rows of an object.
 struct byte_rows {
@@ -84,6 +92,15 @@ class file_arrays {
   /// A call with these declarations for the next launch, or null: it declares nothing.
   [[nodiscard]] virtual std::unique_ptr<shared_call> declare(std::initializer_list<kernel_use>) {
     return nullptr;
+  }
+
+  /// Calls body(first, count, on) for one part of these objects' items after another, which may
+  /// launch kernels that use items [first, first + count) on stream `on`. The objects have `items`
+  /// items each. One part has all of them, but for mappings: these may be larger than all memory.
+  using window_body = std::function<void(std::uint64_t, std::uint64_t, stream*)>;
+  virtual void for_windows(std::initializer_list<windowed_use>, std::uint64_t items,
+                           window_body const& body) {
+    body(0, items, nullptr);
   }
 
   /// From now on launch_on() waits for each kernel, and `timer` says how long they ran.

@@ -63,7 +63,7 @@ void file_program::run(session& s) {
   {
     auto const in = s.time(phase::io_read);
     arrays_->map();
-    arrays_->wait_for_files();
+    if (!inner_->is_in_windows()) arrays_->wait_for_files();
   }
   {
     auto const in = s.time(of_.times_kernels ? phase::launch : phase::kernels);

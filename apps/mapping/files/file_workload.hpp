@@ -53,6 +53,10 @@ class file_workload {
 
   [[nodiscard]] virtual std::vector<file_object> const& objects() const = 0;
 
+  /// Whether compute() goes through files that may be larger than all memory. Then nobody waits for
+  /// them first.
+  [[nodiscard]] virtual bool is_in_windows() const { return false; }
+
   /// The kernels, and what the CPU does between them.
   virtual void compute(file_arrays& a) = 0;
 

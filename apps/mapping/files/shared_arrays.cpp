@@ -1,4 +1,6 @@
 // The variant `shared`: mappings of the files.
+#include <gpufs/mapping_windows.hpp>
+
 #include <apps/mapping/files/file_arrays.hpp>
 #include <apps/mapping/files/nothing.hpp>
 
@@ -53,6 +55,16 @@ class shared_arrays final : public file_arrays {
   }
 
   void synchronize() override { memory_.synchronize(); }
+
+  void for_windows(std::initializer_list<windowed_use> uses, std::uint64_t,
+                   window_body const& body) override {
+    std::vector<windowed_object> objects;
+    for (auto const& u : uses)
+      objects.push_back({&mappings_.at(u.object), u.use, windowed_item_bytes});
+    int const error = for_each_window(
+        memory_, objects, [&body](memory_window const& w) { body(w.first, w.count, &w.on()); });
+    if (error != 0) throw std::system_error(-error, std::generic_category(), "windows");
+  }
 
   std::unique_ptr<shared_call> declare(std::initializer_list<kernel_use> uses) override {
     if (!how_.is_declared) return nullptr;
