@@ -15,6 +15,7 @@
 #include <apps/bench/patterns.hpp>
 #include <apps/bench/peers.hpp>
 #include <apps/bench/ratios.hpp>
+#include <apps/bench/shared_costs.hpp>
 #include <apps/bench/write.hpp>
 #include <apps/common/nvme_spec.hpp>
 #include <apps/common/program.hpp>
@@ -178,6 +179,12 @@ int main(int argc, char** argv) {
   mapping_figures_options mapped;
   add_options(mapping_command, mapped);
 
+  CLI::App& shared_command = *bench_command.add_subcommand(
+      "shared", "what launches, faults and reads of shared memory cost");
+  cli_mapping_settings const shared_settings(shared_command);
+  shared_costs_options costs;
+  add_options(shared_command, costs);
+
   CLI::App& bam_command = *bench_command.add_subcommand(
       "bam", "the figures of the BaM paper, by runs of the analytics programs");
   bam_options analytics;
@@ -235,11 +242,12 @@ int main(int argc, char** argv) {
       return run_tune(tuning, tune_settings.load(),
                       [&](std::string_view key) { return is_given(setting_named(key)); });
     }
-    for (auto const* sub : {&ratios_command, &apps_command, &paper_command, &patterns_command,
-                            &peers_command, &queues_command, &mapping_command, &bam_command}) {
+    for (auto const* sub :
+         {&ratios_command, &apps_command, &paper_command, &patterns_command, &peers_command,
+          &queues_command, &mapping_command, &bam_command, &shared_command}) {
       if (sub->parsed()) require_not_given(bench_own, sub->get_name(), of_patterns);
     }
-    for (auto const* sub : {&mapping_command, &bam_command})
+    for (auto const* sub : {&mapping_command, &bam_command, &shared_command})
       if (sub->parsed()) require_not_given(bench_shared, sub->get_name(), of_no_program);
     auto const study = [&] {
       config settings = bench_settings.load(study_defaults());
@@ -253,6 +261,7 @@ int main(int argc, char** argv) {
     if (peers_command.parsed()) return run_peers(peers, study());
     if (mapping_command.parsed()) return run_mapping_figures(mapped);
     if (bam_command.parsed()) return run_bam(analytics);
+    if (shared_command.parsed()) return run_shared_costs(costs, shared_settings.load());
     if (queues_command.parsed()) return run_nvme_bench(queues, study());
     if (bench_command.parsed()) return bench(options, bench_settings.load());
     auto const in_force = [&]<class Config>(Config const& c) {

@@ -33,6 +33,17 @@ grep '"host_memory": 0,' "$folder/out/dragon6.jsonl" | grep -q '"spill_bytes": [
   complain "dragon6: nothing was spilled: $(cat "$folder/out/dragon6.jsonl")"
 [ -z "$(ls -d "$folder"/gpufs-* 2>/dev/null)" ] || complain "left behind: $(ls "$folder")"
 
+said=$("$gpufs" bench shared --rounds 2 --folder "$folder" --json) ||
+  complain "bench shared: status $?: $said"
+for row in launch launch100 fault4K fault2M read; do
+  [[ $said == *"\"$row\": {"* ]] || complain "bench shared: no row $row in $said"
+done
+[ "$(grep -o '"verified": true' <<<"$said" | wc -l)" -eq 5 ] || complain "bench shared: $said"
+"$gpufs" bench shared --rounds 1 --size 1M --folder "$folder" | grep -q '^  fault2M .* us ' ||
+  complain "bench shared prints no row fault2M"
+said=$("$gpufs" bench --page-size 4K shared 2>&1)
+[[ $said == *"programs that do not get it"* ]] || complain "bench --page-size shared: $said"
+
 said=$("$gpufs" bench mapping --figure adsm6 --out "$folder/none" 2>&1)
 [ $? -eq 2 ] || complain "adsm6: the status is not 2: $said"
 [[ $said == *"adsm6"* ]] || complain "adsm6: $said"
