@@ -114,6 +114,9 @@ foreach(suite IN LISTS suites)
   if(name MATCHES "^emulated_((system|shared)_calls|shared_(files|spill))_test$")
     gpufs_refuse_calls(${name})
   endif()
+  if(name STREQUAL "shared_midway_test")
+    target_link_options(${name} PRIVATE LINKER:--wrap=lseek)
+  endif()
   if(name STREQUAL "nvme_conformance_test")
     target_sources(${name} PRIVATE ${nvme_conformance_sources})
   endif()
@@ -190,8 +193,8 @@ endif()
 if(GPUFS_DEVICE STREQUAL "emulated" AND NOT GPUFS_SANITIZE STREQUAL "thread")
   foreach(suite
       shared_memory shared_threads shared_programs shared_file_programs shared_file_threads
-      shared_tiers shared_spill shared_pins shared_mixed separate_glimpses separate_programs
-      separate_streams emulated_shared_files)
+      shared_tiers shared_spill shared_pins shared_mixed shared_midway separate_glimpses
+      separate_programs separate_streams emulated_shared_files)
     set(name userfault_${suite}_test)
     add_test(NAME ${name} COMMAND ${suite}_test)
     set_tests_properties(${name} PROPERTIES

@@ -105,7 +105,6 @@ void address_space::spill_chunk(quiet_lock& lock, object& o, std::size_t i) {
   auto& f = *o.file;
   auto const blocks = o.blocks_of_chunk(i);
   auto const bytes = o.bytes_of_chunk(i);
-  auto const units = units_to_spill(o, i, range_).runs();
   if (f.spill_file == nullptr) f.spill_file = tiers_.make_spill_file();
   // Closed first: what the CPU writes from here on waits.
   for (auto const& run : o.readable.within(blocks)) {
@@ -114,6 +113,9 @@ void address_space::spill_chunk(quiet_lock& lock, object& o, std::size_t i) {
     return stop_spilling(tiers_, notes_,
                          "spill_dir: the system has no more mappings; raise vm.max_map_count");
   }
+  // Not before: the CPU may write to units that have no bytes yet. If memory runs out here or
+  // later, a touch opens the blocks again.
+  auto const units = units_to_spill(o, i, range_).runs();
   o.uses.push_back({blocks, true, spilling});
   struct end_of_use {
     address_space& space;
@@ -131,8 +133,8 @@ void address_space::spill_chunk(quiet_lock& lock, object& o, std::size_t i) {
         tiers_, notes_,
         fmt::format("spill_dir: a file there cannot be written: {}", std::strerror(-error)));
   }
-  // If there is no memory for that, the bytes stay where they are, and a touch opens the blocks. If
-  // there is none for the pins, only the memory stays.
+  // If there is no memory for that, the bytes stay where they are. If there is none for the pins,
+  // only the memory stays.
   give_to_file(o, i, units);
   auto const pinned = transfers_.forget_pins(o, o.pieces_of_chunk(i));
   lock.beside([&] {
