@@ -79,9 +79,9 @@ class shared_range {
   /// host_page. The CPU may read them. Nobody may be allowed to write. Throws device_error.
   void attach_file(std::uint64_t at, std::uint64_t bytes, int fd, std::uint64_t file_offset);
 
-  /// The CPU's side of attached bytes becomes bytes of a file, as attach_file() has it, or memory
-  /// of zeros that the CPU may read, if fd < 0. No call uses them, they are not pinned, and
-  /// add_host() does not hold there. Throws device_error.
+  /// The CPU's side of attached bytes becomes bytes of a file, as attach_file() has it, or, if
+  /// fd < 0, memory of zeros with which the CPU may do nothing until protect(). No call uses them,
+  /// they are not pinned, and add_host() does not hold there. Throws device_error.
   void set_host_side(std::uint64_t at, std::uint64_t bytes, int fd, std::uint64_t file_offset);
 
   /// Takes all memory away. The device does not use it any more.

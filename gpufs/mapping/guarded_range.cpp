@@ -54,7 +54,7 @@ void guarded_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
     throw;
   }
   in_memory_ = std::move(in_memory);
-  if (fd < 0) set_caught(at, bytes, host_access::read);
+  if (fd < 0) set_caught(at, bytes, host_access::none);
 }
 
 std::uint64_t guarded_range::attach_managed(std::uint64_t bytes) {

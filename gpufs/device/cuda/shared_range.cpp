@@ -224,7 +224,7 @@ void shared_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
                                  std::uint64_t file_offset) {
   std::uint64_t const length = rounded_up(bytes, host_page);
   bool const is_file = fd >= 0;
-  int const from = is_file ? fd : implementation_->host_file;
+  int const from = is_file ? fd : implementation_->host_file, to = is_file ? PROT_READ : PROT_NONE;
   auto const offset = off_t(is_file ? file_offset : at);
   auto const map_host = [&](int file, off_t first, int protection) {
     bool const is_done = ::mmap(host_ + at, length, protection,
@@ -234,7 +234,7 @@ void shared_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
   };
   constexpr int both = PROT_READ | PROT_WRITE;
   if (!map_host(from, offset, is_file ? PROT_READ : both)) fail("mmap");
-  if (::mmap(base_ + at, length, PROT_READ, MAP_SHARED | MAP_FIXED, from, offset) == MAP_FAILED) {
+  if (::mmap(base_ + at, length, to, MAP_SHARED | MAP_FIXED, from, offset) == MAP_FAILED) {
     int const error = errno;
     if (is_file) map_host(implementation_->host_file, off_t(at), both);  // needs no more mappings
     errno = error;

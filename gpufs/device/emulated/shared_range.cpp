@@ -202,8 +202,8 @@ void shared_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
   };
   std::uint64_t const offset = is_file ? file_offset : at;
   bool const is_mapped = map_host(from, offset, is_file ? PROT_READ : both) != MAP_FAILED;
-  bool const is_done = is_mapped && map(base_ + at, length, PROT_READ, MAP_SHARED | MAP_FIXED, from,
-                                        offset) != MAP_FAILED;
+  bool const is_done = is_mapped && map(base_ + at, length, is_file ? PROT_READ : PROT_NONE,
+                                        MAP_SHARED | MAP_FIXED, from, offset) != MAP_FAILED;
   int const error = errno;
   if (is_file && is_mapped && !is_done) map_host(own.host_file, at, both);  // needs no mappings
   if (is_file != is_done) own.forget_file(at);  // the new one, or the one before
