@@ -17,6 +17,7 @@
 #include <gpufs/mapping/quiet_lock.hpp>
 #include <gpufs/mapping/requests.hpp>
 #include <gpufs/mapping/staging.hpp>
+#include <gpufs/mapping/thread_text.hpp>
 #include <gpufs/mapping/tier_account.hpp>
 #include <gpufs/mapping/touch_reader.hpp>
 #include <gpufs/mapping_options.hpp>
@@ -68,8 +69,7 @@ class address_space {
   int remap(object& o, file_to_map const& what);
   [[nodiscard]] std::vector<std::string> errors(object const& o) const;
   [[nodiscard]] std::vector<byte_run> unwritten(object const& o) const;
-  /// Why the last call of this thread was refused.
-  [[nodiscard]] static std::string why_refused() { return why_refused_; }
+  [[nodiscard]] static std::string why_refused() { return why_refused_; }  ///< this thread's last
 
   /// Whether bytes from `first` on have addresses of the reservation, or the first is an object's.
   [[nodiscard]] bool has_addresses(void const* first, std::uint64_t bytes) const;
@@ -281,7 +281,7 @@ class address_space {
   std::set<std::int64_t> ending_;  ///< calls that have a mark behind them, which is not reached
   tier_account tiers_;
   profile_keeper profile_;
-  static inline thread_local std::string why_refused_;
+  static inline thread_text why_refused_;
   std::string to_say_;
   std::vector<bytes_ahead> ahead_;  ///< since the service thread looked last
   fault_queue faults_;

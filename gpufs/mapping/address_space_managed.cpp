@@ -66,7 +66,7 @@ void address_space::fill_managed(object& o) try {
     why_refused_.clear();
     error = fill(lock, o, o.file->units_of(0, o.bytes));
   }
-  if (error != 0) throw shared_memory_error(-error, "shared memory: " + why_refused_);
+  if (error != 0) throw shared_memory_error(-error, "shared memory: " + why_refused());
 } catch (std::bad_alloc const&) {
   throw shared_memory_error(ENOMEM, "shared memory: no host memory left");
 }

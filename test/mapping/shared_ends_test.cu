@@ -77,6 +77,36 @@ TEST_CASE("shared ends: exit() says what it could not write back") {
                                  "File too large"));
 }
 
+TEST_CASE("child: was told of bytes that its file cannot have and ends") {
+  if (!is_part("was told of bytes that its file cannot have and ends")) return;
+  auto& memory = *new shared_memory;  // never destroyed
+  auto& m = *new mapping(memory.map(given_path(), {.access = access::read_write}));
+  auto& behind = *new mapping(memory.map(given_path() + ".short", {.access = access::read_write}));
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit const limit{.rlim_cur = 64 * kibi, .rlim_max = 64 * kibi};
+  if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return;
+  m.as<std::uint32_t>()[32 * kibi] = 4;
+  REQUIRE(m.sync() == -EFBIG);
+  behind.as<std::uint32_t>()[3] = 4;
+  std::exit(0);
+}
+
+TEST_CASE("shared ends: exit() writes back the other objects after an error that a call returned") {
+  scratch_folder const folder;
+  named_file const file(std::vector<std::uint32_t>(64 * kibi, 5));
+  std::string const output = folder / "output", behind = file.path() + ".short";
+  write_bytes(behind, std::vector<std::byte>(4096));
+  child c("was told of bytes that its file cannot have and ends", file.path(),
+          {.output_to = output});
+  CHECK(c.succeeds());
+  auto const said = text_of(output);
+  CAPTURE(said);
+  CHECK(has(said, "gpufs: " + file.path() +
+                      ": what was changed is not written back, as the process ends: File too "
+                      "large"));
+  CHECK(pread_bytes(behind, 12, 1) == std::vector{std::byte{4}});
+}
+
 TEST_CASE("child: ends while another thread unmaps") {
   if (!is_part("ends while another thread unmaps")) return;
   auto& memory = *new shared_memory;
