@@ -89,6 +89,8 @@ std::optional<int> address_space::bring_for_cpu(quiet_lock& lock, object& o,
     o.is_at_device = o.is_changed = false;
     return 0;
   }
+  // They stay with the CPU until a release, however many there are, also those written before.
+  if (writes) states_.keep_dirty(o, r);
   for (std::uint64_t block = r.first; block < r.end; ++block) {
     auto const touch = on_touch(o.states[block], writes);
     if (touch.after == o.states[block]) continue;
@@ -98,7 +100,6 @@ std::optional<int> address_space::bring_for_cpu(quiet_lock& lock, object& o,
                                 begin + o.bytes_of(one) <= what.first + what.bytes;
     if (touch.fetch && !is_overwritten) transfers_.fetch(o, one, why);
     states_.make_readable(o, one, allowed(touch.after));
-    // They stay with the CPU until a release, however many there are.
     if (writes) make_dirty(o, block, false);
   }
   return 0;

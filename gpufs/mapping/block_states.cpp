@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace gpufs::shared {
 
@@ -66,6 +67,13 @@ void block_states::make_dirty(object& o, std::uint64_t block, bool rolls) {
       transfers_.count(o, &mapping_statistics::reevictions);
   }
   set_state(o, one, block_state::dirty);
+}
+
+void block_states::keep_dirty(object& o, block_run r) noexcept {
+  for (auto at = o.dirty.lower_bound(r.first); at != o.dirty.end() && at->first < r.end; ++at) {
+    auto const place = std::exchange(at->second, written_.end());
+    if (place != written_.end()) written_.erase(place);
+  }
 }
 
 // The neighbour of the block that was written last stays: an access may need both of them.

@@ -40,6 +40,8 @@ class block_states {
   /// `rolls`: it counts for the rolling size, and may be sent before a release.
   /// evict_beyond_limit() and start_sends() are to follow then.
   void make_dirty(object& o, std::uint64_t block, bool rolls);
+  /// The dirty blocks of a run stay so until a release: none of them is sent before.
+  void keep_dirty(object& o, block_run r) noexcept;
   /// Queues the oldest dirty blocks of rolling objects until no more are left than may be.
   void evict_beyond_limit();
   /// Queues the dirty blocks of a run, neighbours together. They are read_only afterwards.
