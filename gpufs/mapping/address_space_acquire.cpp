@@ -47,7 +47,8 @@ int address_space::acquire(object& o, wanted const& what) try {
   };
   // What comes stays, until a call uses it. If it fails, what others have made ready does so still.
   block_runs added;
-  if (tiers_.can_spill(o) || o.is_caught()) {
+  bool const stays = tiers_.can_spill(o) || o.is_caught();
+  if (stays) {
     added.add(r);
     for (auto const& run : o.acquired.within(r)) added.take(run);
     o.acquired.add(r);
@@ -55,6 +56,7 @@ int address_space::acquire(object& o, wanted const& what) try {
   std::optional<int> error;
   while (!error) {
     wait_until(lock, is_usable);
+    if (stays) o.acquired.add(r);  // a call that has begun meanwhile has taken them
     error = bring_for_cpu(lock, o, what);
   }
   if (*error == 0) spill(lock, false);
