@@ -171,13 +171,13 @@ fault_answer address_space::serve(quiet_lock& lock, object& o, std::uint64_t blo
   return fault_answer::served;
 }
 
-// The thread waits until they are there, and then faults once more.
+// The thread waits until they are there, and then faults once more. If the process ends before or
+// meanwhile, this thread ends with it.
 fault_answer address_space::serve_absent(quiet_lock& lock, object& o, block_run one) {
-  // The process ends, and this thread with it.
   if (reads_no_more(*o.file)) return fault_answer::waiting;
   auto const bytes = o.bytes_in(one);
   auto const& units = o.file->units_of(bytes.first, bytes.end);
-  if (fill(lock, o, units) == 0) return fault_answer::waiting;
+  if (fill(lock, o, units) == 0 || reads_no_more(*o.file)) return fault_answer::waiting;
   to_say_ = why_refused_;
   return fault_answer::failed;
 }

@@ -1,5 +1,6 @@
 // What shared memory promises at the end of a process, beside other threads, and where the program
 // holds a lock that a message needs.
+#include <gpufs/config.hpp>
 #include <gpufs/mapping.hpp>
 
 #include <test/mapping/kernels.hpp>
@@ -15,6 +16,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,6 +26,8 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,11 +38,39 @@ namespace {
 
 constexpr std::uint64_t kibi = 1 << 10, mebi = 1 << 20;
 
+/// Called by the library's threads before the system calls below.
+std::function<void()> on_read, on_write;
+
 bool has(std::string const& text, std::string const& part) {
   return text.find(part) != std::string::npos;
 }
 
+/// A new file of zeros.
+std::string file_of_zeros(std::string const& path, std::uint64_t bytes) {
+  std::ofstream const made(path);
+  std::filesystem::resize_file(path, bytes);
+  return path;
+}
+
+void wait_for(std::atomic<bool> const& what) {
+  while (!what) ::sched_yield();
+}
+
+/// Time for what another thread may do, which is most probably over then.
+void give_way() {
+  for (int i = 0; i < 10'000; ++i) ::sched_yield();
+}
+
 }  // namespace
+
+extern "C" ssize_t pread(int fd, void* to, std::size_t bytes, off_t offset) {
+  if (on_read) on_read();
+  return ::syscall(SYS_pread64, fd, to, bytes, offset);
+}
+extern "C" ssize_t pwritev(int fd, iovec const* parts, int count, off_t offset) {
+  if (on_write) on_write();
+  return ::syscall(SYS_pwritev, fd, parts, count, offset, 0);
+}
 
 TEST_CASE("child: ends with a call that is not launched") {
   if (!is_part("ends with a call that is not launched")) return;
@@ -117,7 +151,7 @@ TEST_CASE("child: ends while another thread unmaps") {
     has_begun = true;
     static_cast<void>(m.unmap());
   }).detach();
-  while (!has_begun) ::sched_yield();
+  wait_for(has_begun);
   std::exit(0);
 }
 
@@ -127,6 +161,37 @@ TEST_CASE("shared ends: exit() waits for an unmap() of another thread") {
   child c("ends while another thread unmaps", file.path());
   CHECK(c.succeeds());
   CHECK(file.content() == std::vector<std::uint32_t>(words, 7));
+}
+
+TEST_CASE("child: ends while another thread waits for bytes") {
+  if (!is_part("ends while another thread waits for bytes")) return;
+  static std::atomic<bool> reads{false}, writes{false};
+  std::atexit(give_way);  // behind all that the library does: the other thread may go wrong
+  mapping_config config;
+  config.fill_threads = 1;
+  auto& memory = *new shared_memory(config);
+  auto& first = *new mapping(memory.map(given_path(), {.access = access::read_write}));
+  auto const other_path = file_of_zeros(given_path() + ".other", 12 * mebi);
+  auto& second = *new mapping(memory.map(
+      other_path,
+      {.access = access::read_write, .eager = false, .protocol = coherence_protocol::lazy}));
+  REQUIRE(first.data() < second.data());  // so it is written back first
+  first.as<std::uint32_t>()[5] = 4;
+  on_read = [] {
+    reads = true;
+    wait_for(writes);
+  };
+  on_write = [] { writes = true; };
+  std::thread([&] { static_cast<void>(*second.as<std::uint32_t volatile>()); }).detach();
+  wait_for(reads);
+  std::exit(0);
+}
+
+TEST_CASE("shared ends: exit() is not disturbed by a thread whose bytes are not read any more") {
+  named_file const file(std::vector<std::uint32_t>(8 * kibi, 1));
+  child c("ends while another thread waits for bytes", file.path());
+  CHECK(c.succeeds());
+  CHECK(file.content()[5] == 4);
 }
 
 TEST_CASE("child: touches what cannot be read with the lock of stderr") {
