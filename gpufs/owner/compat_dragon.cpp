@@ -57,6 +57,7 @@ dragonError_t error_for(int code) {
     case ENOMEM:
     case ENOSPC: return D_ERR_MEM;
     case EIO: return D_ERR_IOCTL;
+    case EOPNOTSUPP: return D_ERR_NOT_IMPLEMENTED;
     default: return D_ERR_FILE;
   }
 }
@@ -91,6 +92,9 @@ dragonError_t with_map(char const* name, void* address, Call const& call) {
     return found == nullptr ? -EINVAL : call(*found);
   });
 }
+
+constexpr char const* stays_volatile =
+    "volatile mappings stay what they are; unmap, and map without D_F_VOLATILE";
 
 access access_of(unsigned flags) {
   bool const reads = (flags & D_F_READ) != 0, writes = (flags & D_F_WRITE) != 0;
@@ -139,9 +143,16 @@ dragonError_t dragon_flush(void* address) {
 
 dragonError_t dragon_remap(void* address, unsigned short flags) {
   if ((flags & D_F_VOLATILE) != 0)
-    return refused(D_ERR_NOT_IMPLEMENTED, "dragon_remap", "volatile mappings stay what they are");
-  return with_map("dragon_remap", address,
-                  [&](gpufs::mapping& m) { return m.remap(access_of(flags)); });
+    return refused(D_ERR_NOT_IMPLEMENTED, "dragon_remap", stays_volatile);
+  return with_map("dragon_remap", address, [&](gpufs::mapping& m) {
+    int const error = m.remap(access_of(flags));
+    if (error == -EINVAL) throw shared_memory_error(EOPNOTSUPP, stays_volatile);
+    if (error == -EOPNOTSUPP)
+      throw shared_memory_error(EOPNOTSUPP,
+                                "mappings in managed memory stay what they are; set "
+                                "GPUFS_BACKING=auto, or unmap and map anew");
+    return error;
+  });
 }
 
 dragonError_t dragon_unmap(void* address) {

@@ -5,11 +5,13 @@
 
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/named_file.hpp>
+#include <test/support/child.hpp>
 #include <test/support/files.hpp>
 
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <numeric>
 #include <vector>
 
@@ -70,8 +72,27 @@ TEST_CASE("dragon: D_F_CREATE empties a file, volatile data never reaches it") {
                      &address) == D_OK);
   static_cast<std::uint32_t*>(address)[7] = 9;
   CHECK(dragon_remap(address, D_VOLATILE) == D_ERR_NOT_IMPLEMENTED);
+  CHECK(dragon_remap(address, D_READ) == D_ERR_NOT_IMPLEMENTED);
+  CHECK(dragon_remap(address, D_READ | D_WRITE) == D_ERR_NOT_IMPLEMENTED);
+  CHECK(static_cast<std::uint32_t*>(address)[7] == 9);
   CHECK(dragon_unmap(address) == D_OK);
   CHECK(temporary.content() == std::vector<std::uint32_t>(words, 0));
+}
+
+TEST_CASE("child: remaps managed memory") {
+  if (!is_part("remaps managed memory")) return;
+  ::setenv("GPUFS_BACKING", "managed", 1);
+  void* address = nullptr;
+  REQUIRE(dragon_map(given_path().c_str(), bytes, D_READ | D_WRITE, &address) == D_OK);
+  CHECK(dragon_remap(address, D_READ) == D_ERR_NOT_IMPLEMENTED);
+  CHECK(dragon_remap(address, D_READ | D_WRITE) == D_OK);
+  CHECK(static_cast<std::uint32_t*>(address)[7] == 12);
+  CHECK(dragon_unmap(address) == D_OK);
+}
+
+TEST_CASE("dragon: mappings in managed memory cannot be remapped for another use") {
+  named_file const file(numbers(5));
+  CHECK(child("remaps managed memory", file.path()).succeeds());
 }
 
 TEST_CASE("dragon: the paper's form maps from an offset") {

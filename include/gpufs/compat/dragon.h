@@ -51,7 +51,8 @@ dragonError_t dragon_sync(void* address);
 dragonError_t dragon_flush(void* address);
 
 /* Writes back, and uses the mapping with D_F_READ, D_F_WRITE or both from now on. Other flags of it
- * stay; D_F_CREATE is ignored. Of volatile mappings: D_ERR_NOT_IMPLEMENTED. */
+ * stay; D_F_CREATE is ignored. D_ERR_NOT_IMPLEMENTED: a volatile mapping, or one in managed memory
+ * that is used otherwise. */
 dragonError_t dragon_remap(void* address, unsigned short flags);
 
 /* Writes back and unmaps. */
