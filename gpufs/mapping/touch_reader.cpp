@@ -10,8 +10,8 @@ namespace gpufs::shared {
 
 namespace {
 
-std::tuple<std::uintptr_t, bool, bool> key_of(fault const& f) {
-  return {f.address / device_memory::host_page, f.kind == touch_kind::write, f.in_kernel};
+std::tuple<std::uintptr_t, bool, bool, pid_t> key_of(fault const& f) {
+  return {f.address / device_memory::host_page, f.kind == touch_kind::write, f.in_kernel, f.thread};
 }
 
 }  // namespace

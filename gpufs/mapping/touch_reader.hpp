@@ -10,6 +10,8 @@
 #include <thread>
 #include <tuple>
 
+#include <sys/types.h>
+
 namespace gpufs::shared {
 
 /// A thread that takes them one by one. What the range allows goes on at once. Others go to the
@@ -37,10 +39,10 @@ class touch_reader final : public fault_listener {
   guarded_range& range_;
   fault_queue& queue_;
   std::mutex mutex_;
-  /// Faults that have no answer yet: page, whether it is written, and by a kernel. Needs the mutex.
-  /// One is enough for all that wait there. A system call that a signal interrupts tells again and
-  /// again.
-  std::set<std::tuple<std::uintptr_t, bool, bool>> posted_;
+  /// Faults that have no answer yet: page, whether it is written, and by a kernel, thread. Needs
+  /// the mutex. One is enough: a system call that a signal interrupts tells again and again.
+  /// Threads may get different answers, as one of them ends the process.
+  std::set<std::tuple<std::uintptr_t, bool, bool, pid_t>> posted_;
   std::thread thread_;  // last, since it uses the others
 };
 

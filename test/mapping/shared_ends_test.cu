@@ -5,6 +5,7 @@
 
 #include <test/mapping/kernels.hpp>
 #include <test/mapping/named_file.hpp>
+#include <test/mapping/user_faults.hpp>
 #include <test/support/child.hpp>
 #include <test/support/files.hpp>
 #include <test/support/settings.hpp>
@@ -71,6 +72,38 @@ extern "C" ssize_t pwritev(int fd, iovec const* parts, int count, off_t offset) 
   if (on_write) on_write();
   return ::syscall(SYS_pwritev, fd, parts, count, offset, 0);
 }
+
+namespace {
+
+mapping* waits = nullptr;
+
+/// Ends the process while another thread waits for the bytes of `waits`, and with another object
+/// changed, that of `path`.
+[[noreturn]] void end_while_another_waits(std::string const& path, fault_handling handler) {
+  static std::atomic<bool> reads{false}, writes{false};
+  mapping_config config;
+  config.address_space = 64ull << 30;  // for sanitizers
+  config.fault_handler = handler;
+  config.fill_threads = 1;
+  auto& memory = *new shared_memory(config);
+  auto& changed = *new mapping(memory.map(path, {.access = access::read_write}));
+  auto const other_path = file_of_zeros(path + ".other", 12 * mebi);
+  waits = new mapping(memory.map(
+      other_path,
+      {.access = access::read_write, .eager = false, .protocol = coherence_protocol::lazy}));
+  REQUIRE(changed.data() < waits->data());  // so it is written back first
+  changed.as<std::uint32_t>()[5] = 4;
+  on_read = [] {
+    reads = true;
+    wait_for(writes);
+  };
+  on_write = [] { writes = true; };
+  std::thread([] { static_cast<void>(*waits->as<std::uint32_t volatile>()); }).detach();
+  wait_for(reads);
+  std::exit(0);
+}
+
+}  // namespace
 
 TEST_CASE("child: ends with a call that is not launched") {
   if (!is_part("ends with a call that is not launched")) return;
@@ -165,32 +198,33 @@ TEST_CASE("shared ends: exit() waits for an unmap() of another thread") {
 
 TEST_CASE("child: ends while another thread waits for bytes") {
   if (!is_part("ends while another thread waits for bytes")) return;
-  static std::atomic<bool> reads{false}, writes{false};
   std::atexit(give_way);  // behind all that the library does: the other thread may go wrong
-  mapping_config config;
-  config.fill_threads = 1;
-  auto& memory = *new shared_memory(config);
-  auto& first = *new mapping(memory.map(given_path(), {.access = access::read_write}));
-  auto const other_path = file_of_zeros(given_path() + ".other", 12 * mebi);
-  auto& second = *new mapping(memory.map(
-      other_path,
-      {.access = access::read_write, .eager = false, .protocol = coherence_protocol::lazy}));
-  REQUIRE(first.data() < second.data());  // so it is written back first
-  first.as<std::uint32_t>()[5] = 4;
-  on_read = [] {
-    reads = true;
-    wait_for(writes);
-  };
-  on_write = [] { writes = true; };
-  std::thread([&] { static_cast<void>(*second.as<std::uint32_t volatile>()); }).detach();
-  wait_for(reads);
-  std::exit(0);
+  end_while_another_waits(given_path(), fault_handling::automatic);
 }
 
 TEST_CASE("shared ends: exit() is not disturbed by a thread whose bytes are not read any more") {
   named_file const file(std::vector<std::uint32_t>(8 * kibi, 1));
   child c("ends while another thread waits for bytes", file.path());
   CHECK(c.succeeds());
+  CHECK(file.content()[5] == 4);
+}
+
+TEST_CASE("child: touches last what another thread waits for") {
+  if (!is_part("touches last what another thread waits for")) return;
+  ::alarm(60);
+  std::atexit([] {  // behind the end of all reads
+    ::signal(SIGBUS, SIG_DFL);
+    static_cast<void>(*waits->as<std::uint32_t volatile>());
+  });
+  end_while_another_waits(given_path(), fault_handling::userfault);
+}
+
+TEST_CASE("shared ends: a touch behind the end of all reads gets SIGBUS beside another thread's") {
+  if (thread_sanitizer || !has_user_faults()) return;
+  named_file const file(std::vector<std::uint32_t>(8 * kibi, 1));
+  int const status = child("touches last what another thread waits for", file.path()).wait();
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGBUS);
   CHECK(file.content()[5] == 4);
 }
 
