@@ -65,8 +65,8 @@ class address_space {
   void end_with_process() noexcept;
   int refresh(object& o);
   int discard(object& o);
-  /// `what`: the same bytes of the same file, for another use.
-  int remap(object& o, file_to_map const& what);
+  /// Throws what `open` throws.
+  int remap(object& o, access use, file_opener const& open);
   [[nodiscard]] std::vector<std::string> errors(object const& o) const;
   [[nodiscard]] std::vector<byte_run> unwritten(object const& o) const;
   [[nodiscard]] static std::string why_refused() { return why_refused_; }  ///< this thread's last

@@ -38,8 +38,8 @@ int address_space::acquire(object& o, wanted const& what) try {
   bool const is_batch = o.protocol == coherence_protocol::batch;
   block_run const r = o.blocks_of(what.first, what.bytes);
   if (r.first == r.end) return 0;
-  if (writes && o.is_read_only()) return -EACCES;
   quiet_lock lock(mutex_);
+  if (writes && o.is_read_only()) return -EACCES;
   auto const is_usable = [&] {
     bool const is_used =
         is_batch ? !o.uses.empty() : o.is_used(r, device_memory::shared_range::hands_over);

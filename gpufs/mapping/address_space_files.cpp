@@ -155,10 +155,10 @@ void address_space::leave_file_windows(quiet_lock& lock, object& o) {
 // The device lacks bytes of the file from now on, and the CPU's side, too. `also_changed`: of the
 // whole object, else of units that nobody has changed, if others have changed the file.
 int address_space::drop(object& o, bool also_changed) try {
-  if (o.file == nullptr || o.file->file == nullptr || (o.file->is_scratch && !also_changed))
-    return 0;
+  if (o.file == nullptr || (o.file->is_scratch && !also_changed)) return 0;
   auto& f = *o.file;
   quiet_lock lock(mutex_);
+  if (f.file == nullptr) return 0;
   wait_until(lock, [&] { return !f.is_busy && f.filling.empty() && !o.is_moving(); });
   if (!o.uses.empty()) return -EBUSY;
   if (has_failed_) return -EIO;

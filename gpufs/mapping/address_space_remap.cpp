@@ -16,12 +16,20 @@ using device_memory::host_access;
 
 // The bytes are read anew: what the device has need not be what the file has. What was written is
 // made durable first. A later sync() could not write it again if the disk has lost it.
-int address_space::remap(object& o, file_to_map const& what) {
+// Another thread may remap the object while this one opens the file: `now` keeps the former one.
+int address_space::remap(object& o, access use, file_opener const& open) {
+  if (o.file == nullptr || o.file->is_scratch) return -EINVAL;
   if (in_forked_child()) return -EIO;
-  bool const is_written = o.file->is_written_back();
-  if (int const error = write_back(o, {0, o.bytes}, is_written); error != 0) return error;
-  quiet_lock lock(mutex_);
   auto& f = *o.file;
+  auto const now = [&] {
+    quiet_lock const lock(mutex_);
+    return file_in_use{f.file, f.offset, f.use};
+  }();
+  if (use == now.use) return write_back(o, {0, o.bytes}, false);
+  if (o.is_managed) return -EOPNOTSUPP;
+  auto const what = open(now, o.bytes, use);
+  if (int const error = write_back(o, {0, o.bytes}, true); error != 0) return error;
+  quiet_lock lock(mutex_);
   wait_until(lock, [&] { return !f.is_busy; });
   // From here on until the end, nobody brings bytes, moves chunks or begins a call that uses the
   // object. Calls that are not launched yet may be those of a thread that waits for that.

@@ -65,11 +65,12 @@ bool address_space::keeps_writers_out(object const& o) const {
 // differ.
 int address_space::write_back(object& o, byte_run what, bool makes_durable) try {
   if (in_forked_child()) return -EIO;
-  if (o.file == nullptr || !o.file->is_written_back()) return 0;
+  if (o.file == nullptr || o.file->is_scratch) return 0;
   auto& f = *o.file;
   auto const blocks = o.blocks_of(what.first, what.end - what.first);
   quiet_lock lock(mutex_);
-  wait_until(lock, [&] { return !f.is_busy; });
+  wait_until(lock, [&] { return !f.is_busy || !f.is_written_back(); });
+  if (!f.is_written_back()) return 0;
   f.is_busy = true;  // first, as others may launch on and on
   struct end_of_work {
     address_space& space;

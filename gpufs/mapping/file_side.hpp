@@ -40,6 +40,24 @@ struct file_to_map {
   std::function<void()> prepare = nullptr;
 };
 
+/// What an object has of a file, and for what.
+struct file_in_use {
+  std::shared_ptr<backing_file const> file;
+  std::uint64_t offset;
+  access use;
+};
+
+/// Opens `bytes` bytes of a file for another use. Throws shared_memory_error.
+using file_opener =
+    std::function<file_to_map(file_in_use const& now, std::uint64_t bytes, access use)>;
+
+/// Returns 0, -ESTALE: the file ends before byte `end`, or an error.
+[[nodiscard]] inline int look_for_end(backing_file const& file, std::uint64_t end) {
+  file_version now;
+  if (int const error = file.version(now); error != 0) return error;
+  return now.size < end ? -ESTALE : 0;
+}
+
 /// The device's bytes come by units, the coherence with the CPU goes by blocks. A unit has whole
 /// blocks, or is a part of one.
 ///
@@ -85,11 +103,9 @@ struct file_side {
   void note_read(block_run pages) {
     for (auto const& run : undurable.within(pages)) reread.add(run);
   }
-  /// Returns 0, -ESTALE: the file ends before byte `end` of the object, or an error.
+  /// The same for byte `end` of the object.
   [[nodiscard]] int look_for_end(std::uint64_t end) const {
-    file_version now;
-    if (int const error = file->version(now); error != 0) return error;
-    return now.size < offset + end ? -ESTALE : 0;
+    return shared::look_for_end(*file, offset + end);
   }
   [[nodiscard]] bool is_filling(block_run units) const {
     return std::ranges::any_of(filling, [&](block_run f) { return f.overlaps(units); });

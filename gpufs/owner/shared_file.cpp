@@ -164,22 +164,22 @@ shared::file_to_map open_to_map(std::string const& path, std::string const& name
           begins_with, options.scratch, is_eager, std::move(prepare)};
 }
 
-shared::file_to_map open_to_remap(shared::file_side const& file, std::uint64_t bytes, access use) {
-  if (int const error = file.look_for_end(bytes); error != 0)
-    refuse(file.file->name(), -error,
+shared::file_to_map open_to_remap(shared::file_in_use const& now, std::uint64_t bytes, access use) {
+  if (int const error = shared::look_for_end(*now.file, now.offset + bytes); error != 0)
+    refuse(now.file->name(), -error,
            error == -ESTALE ? "the file became shorter" : std::strerror(-error));
   // One that writes keeps others from it, so it stays the same.
-  if (use != access::read && file.use != access::read)
-    return {file.file,
-            file.offset,
+  if (use != access::read && now.use != access::read)
+    return {now.file,
+            now.offset,
             bytes,
             use,
             use == access::write ? shared::first_bytes::unwritten : shared::first_bytes::file,
             false,
             false};
-  auto const path = "/proc/self/fd/" + std::to_string(file.file->descriptor());
-  return open_to_map(path, file.file->name(),
-                     {.access = use, .length = bytes, .offset = file.offset, .eager = false});
+  auto const path = "/proc/self/fd/" + std::to_string(now.file->descriptor());
+  return open_to_map(path, now.file->name(),
+                     {.access = use, .length = bytes, .offset = now.offset, .eager = false});
 }
 
 std::shared_ptr<shared::backing_file const> make_spill_file(std::string const& folder) {

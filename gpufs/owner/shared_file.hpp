@@ -17,7 +17,7 @@ namespace gpufs::owner {
                                               map_options const& options);
 
 /// Opens the file of an object once more, for another use. Throws likewise.
-[[nodiscard]] shared::file_to_map open_to_remap(shared::file_side const& file, std::uint64_t bytes,
+[[nodiscard]] shared::file_to_map open_to_remap(shared::file_in_use const& now, std::uint64_t bytes,
                                                 access use);
 
 /// A new file in a folder, which has no name and goes when it is not used any more. Throws

@@ -127,11 +127,7 @@ int mapping::refresh() { return space_ == nullptr ? -EINVAL : space_->refresh(*o
 int mapping::discard() { return space_ == nullptr ? -EINVAL : space_->discard(*object_); }
 
 int mapping::remap(access use) try {
-  auto const* const file = space_ == nullptr ? nullptr : object_->file.get();
-  if (file == nullptr || file->is_scratch) return -EINVAL;
-  if (use == file->use) return write_back();
-  if (object_->is_managed) return -EOPNOTSUPP;
-  return space_->remap(*object_, owner::open_to_remap(*file, size(), use));
+  return space_ == nullptr ? -EINVAL : space_->remap(*object_, use, owner::open_to_remap);
 } catch (shared_memory_error const& e) {
   return -e.code();
 } catch (std::bad_alloc const&) {

@@ -7,12 +7,15 @@
 #include <test/mapping/named_file.hpp>
 #include <test/support/child.hpp>
 #include <test/support/files.hpp>
+#include <test/support/settings.hpp>
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include <sys/stat.h>
@@ -77,6 +80,29 @@ TEST_CASE("dragon: D_F_CREATE empties a file, volatile data never reaches it") {
   CHECK(static_cast<std::uint32_t*>(address)[7] == 9);
   CHECK(dragon_unmap(address) == D_OK);
   CHECK(temporary.content() == std::vector<std::uint32_t>(words, 0));
+}
+
+TEST_CASE("dragon: two threads remap one mapping again and again") {
+  shared_memory const in_front_of_doctest;
+  named_file const file(numbers(5));
+  void* address = nullptr;
+  REQUIRE(dragon_map(file.path().c_str(), bytes, D_READ | D_WRITE, &address) == D_OK);
+  static_cast<std::uint32_t*>(address)[7] = 3;
+  std::atomic<unsigned> wrong{0};
+  auto const remap = [&](unsigned short flags) {
+    for (unsigned round = 0; round < scaled(2000, 300); ++round) {
+      if (dragon_remap(address, flags) != D_OK) ++wrong;
+    }
+  };
+  std::thread reader([&] { remap(D_READ); });
+  std::thread writer([&] { remap(D_WRITE | D_READ); });
+  reader.join();
+  writer.join();
+  CHECK(wrong == 0);
+  CHECK(dragon_unmap(address) == D_OK);
+  auto expected = numbers(5);
+  expected[7] = 3;
+  CHECK(file.content() == expected);
 }
 
 TEST_CASE("child: remaps managed memory") {

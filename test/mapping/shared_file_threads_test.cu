@@ -15,13 +15,16 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +34,9 @@ using namespace gpufs::test;
 namespace {
 
 constexpr std::uint64_t kibi = 1 << 10;
+
+/// Called before fstat(2).
+std::function<void()> on_status;
 
 /// Its end comes behind that of all reads of files.
 struct last_touch {
@@ -51,6 +57,11 @@ __global__ void store_pages(std::uint32_t* words, std::uint64_t pages, std::uint
 }
 
 }  // namespace
+
+extern "C" int fstat(int fd, struct ::stat* out) noexcept {
+  if (on_status) on_status();
+  return ::fstatat(fd, "", out, AT_EMPTY_PATH);
+}
 
 TEST_CASE("many threads touch a file's bytes while it is read ahead") {
   constexpr std::uint64_t words = 1024 * kibi;
@@ -156,6 +167,29 @@ TEST_CASE("remap() beside a thread that brings the object's bytes") {
     memory.synchronize();
     if (launches) CHECK(*sum.as<std::uint64_t>() == words * 3);
   }
+}
+
+TEST_CASE("remap() looks at a file that another thread's remap() replaces") {
+  std::vector<std::uint32_t> content(8 * kibi, 3);
+  named_file const file(content);
+  shared_memory memory;
+  mapping m = memory.map(file.path(), {.access = access::read_write});
+  std::atomic<bool> looks{false}, is_replaced{false};
+  on_status = [&] {
+    if (looks.exchange(true)) return;
+    while (!is_replaced) ::sched_yield();
+  };
+  int error = 0;
+  std::thread other([&] { error = m.remap(access::write); });
+  while (!looks) ::sched_yield();
+  CHECK(m.remap(access::read) == 0);
+  is_replaced = true;
+  other.join();
+  on_status = nullptr;
+  REQUIRE(error == 0);
+  for (auto const i : {6, 7}) m.as<std::uint32_t>()[i] = content[std::size_t(i)] = 5;
+  CHECK(m.unmap() == 0);
+  CHECK(file.content() == content);
 }
 
 TEST_CASE("remap() again and again beside launches") {
