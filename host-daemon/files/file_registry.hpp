@@ -57,9 +57,8 @@ using may_begin = std::function<bool()>;
 /// shard. A shard's lock guards its members, the entries of its open descriptors, and their
 /// records. Threads that use different files rarely meet at a lock. open(), borrow() and close()
 /// take one each.
-/// - Order: names_, truncated_, a shard, then locks inside write_back or version_numbers. Those
-/// call
-///   nothing here. No thread holds the locks of two shards.
+/// - Order: names_, truncated_, a shard, then locks inside write_back or version_numbers, which
+///   call nothing here. No thread holds the locks of two shards.
 /// - Functions about all files visit the shards one after the other. What they say of a file holds
 ///   for the moment of the visit.
 /// - Files are opened, looked at, truncated and closed outside the shards' locks. So a file system
@@ -213,7 +212,6 @@ class file_registry {
     std::unique_lock<std::mutex> lock{};
     shard* home = nullptr;
     open_entry* of = nullptr;
-
     explicit operator bool() const noexcept { return of != nullptr; }
     open_entry* operator->() const noexcept { return of; }
   };
@@ -233,6 +231,8 @@ class file_registry {
                                opener const& who);
   bool is_in_use(struct ::stat const& status, std::shared_ptr<written_file>& kept,
                  bool truncates = false);
+  std::optional<std::int32_t> write_kept(struct ::stat const& status, int kind,
+                                         bool waits) noexcept;
   int truncate_opened(stored_file const& host, may_begin const& begin, struct ::stat const& status,
                       bool has_place, std::unique_lock<std::mutex>& one_at_a_time);
   std::int32_t begin_truncating(key const& k, truncation& what);

@@ -213,6 +213,8 @@ std::int32_t file_registry::open_checked(std::string const& path, int flags, uns
     if (int const error =
             truncate_opened(*host, who.begin, status, place.is_reserved(), one_at_a_time))
       return error;
+  if (auto const refused_or_later = write_kept(status, kind_of(flags), who.waits))
+    return *refused_or_later;
   for (bool again = false;; again = true) {
     if (auto const opened = share_or_insert(host, path, kind_of(flags), who.waits,
                                             {status, settings_.now_ns(), order}, place))

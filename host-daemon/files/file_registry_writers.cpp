@@ -99,6 +99,27 @@ void file_registry::release_kept() noexcept {
   }
 }
 
+// A page has a write buffer for descriptors with O_GWRONCE and one for others, and these are
+// written in any order. So before an open for writing, pages that closes of the other kind left
+// dirty must be in the file. Returns what try_open() returns, or nothing: the open can go on. The
+// error stays with the file.
+std::optional<std::int32_t> file_registry::write_kept(struct ::stat const& status, int kind,
+                                                      bool waits) noexcept {
+  if (!for_writing(kind) || kept_.load(std::memory_order_relaxed) == 0) return {};
+  release_kept();
+  auto& home = shard_of(status.st_dev, status.st_ino);
+  std::unique_lock lock{home.mutex};
+  auto const w = home.writing.find({status.st_dev, status.st_ino});
+  if (w == home.writing.end()) return {};
+  if (!(shares_pages(kind) ? w->second.once_kept : w->second.kept > 0)) return {};
+  if (!waits) return 0;
+  auto const file = w->second.file;
+  lock.unlock();
+  if (int const failed = flush_or_error(*file, {})) return failed;
+  release_kept();
+  return {};
+}
+
 // Returns the files that have no descriptor any more, for write_back::end_files().
 std::shared_ptr<written_file> file_registry::release_kept_of(shard& home) noexcept {
   std::shared_ptr<written_file> last;
