@@ -85,7 +85,11 @@ filesystem::state::state(config const& c)
 
 filesystem::state::~state() {
   for (auto const& line : unreleased()) daemon::say("never unmapped: {}", line);
-  if (server) daemon::drain_at_exit(server->writes(), false);
+  if (!server) return;
+  // While this thread writes, an exit of the program in another one writes, too, and waits.
+  server->stop();
+  server->writes().finish();
+  daemon::drain_at_exit(server->writes(), false);
 }
 
 statistics filesystem::state::counted() const {

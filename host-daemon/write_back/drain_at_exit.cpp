@@ -1,7 +1,6 @@
 #include <host-daemon/write_back/drain_at_exit.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <exception>
@@ -14,23 +13,13 @@ namespace gpufs::daemon {
 
 namespace {
 
-// The list of filesystems has gone. One that a global owns, which was made before the list, ends
-// behind it: its destructor writes.
-constinit std::atomic<bool> is_over{false};
-
+// It is never destroyed: other threads may end filesystems, and globals may own some, while the
+// program exits.
 class live_filesystems {
  public:
   static live_filesystems& get() {
-    static live_filesystems all;
+    static auto& all = *new live_filesystems;
     return all;
-  }
-  ~live_filesystems() {
-    std::set_terminate(then_);
-    if (ours()) {
-      std::lock_guard const lock{mutex_};
-      drain();
-    }
-    is_over = true;
   }
   live_filesystems(live_filesystems const&) = delete;
   live_filesystems& operator=(live_filesystems const&) = delete;
@@ -47,11 +36,21 @@ class live_filesystems {
   }
 
  private:
-  live_filesystems() : then_{std::set_terminate([] { get().terminate(); })} {}
+  live_filesystems() : then_{std::set_terminate([] { get().terminate(); })} {
+    // Refused: there is no memory for one more handler, and exit(3) drains nothing.
+    static_cast<void>(std::atexit([] { get().exit(); }));
+  }
 
   // False in a child of fork(). There the dirty pages are old copies, and the threads and the
   // owners of locks do not exist. So it takes no lock and writes nothing.
   [[nodiscard]] bool ours() const noexcept { return process_ == ::getpid(); }
+
+  void exit() {
+    std::set_terminate(then_);
+    if (!ours()) return;
+    std::lock_guard const lock{mutex_};
+    drain();
+  }
 
   void drain() {
     for (auto* const writes : all_) {
@@ -82,7 +81,6 @@ class live_filesystems {
 }  // namespace
 
 void drain_at_exit(write_back& writes, bool on) {
-  if (is_over) return;
   auto& live = live_filesystems::get();
   on ? live.add(writes) : live.remove(writes);
 }

@@ -42,10 +42,15 @@ write_back::write_back(write_buffers buffers, fault_injector* faults, request_re
       counts_(buffers_.endpoints()),
       jobs_(most_jobs) {}
 
-write_back::~write_back() {
+void write_back::finish() {
   stop();
+  if (std::exchange(finished_, true)) return;
   static_cast<void>(flush(nullptr, {}, busy_pages::write));
   report_lost();
+}
+
+write_back::~write_back() {
+  finish();
   std::set<written_file const*> seen;  // a file may have several series
   for (auto const& [series, file] : files_) {
     if (!seen.insert(file.get()).second) continue;

@@ -58,8 +58,7 @@ class write_back {
   write_back(write_buffers buffers, fault_injector* faults, request_recorder* requests = nullptr,
              std::uint64_t write_behind = 0);
 
-  /// Calls stop(), then writes all dirty pages, even if device code is adding to them. Lists on
-  /// stderr the bytes that cannot be written.
+  /// Calls finish().
   ~write_back();
   write_back(write_back const&) = delete;
   write_back& operator=(write_back const&) = delete;
@@ -70,6 +69,9 @@ class write_back {
   void stop();
   /// Returns true from the beginning of stop() on: jobs are to end soon.
   [[nodiscard]] bool is_ending() const noexcept { return ending_.load(std::memory_order_relaxed); }
+  /// Calls stop(), then writes all dirty pages, even if device code is adding to them. Lists on
+  /// stderr the bytes that cannot be written. Only the first call does. No start() follows.
+  void finish();
 
   /// Runs `work` on one of the threads. A job may block. Returns false, and runs nothing, if
   /// most_jobs wait already.
@@ -271,6 +273,7 @@ class write_back {
   std::vector<slow_work> jobs_;  // most_jobs places, used in turn
   std::size_t first_job_ = 0, job_count_ = 0;
   bool stopping_ = false;
+  bool finished_ = false;            // of the thread that ends the object
   bool watched_ = false;             // a resting thread looks for dirty pages again soon
   std::atomic<bool> ending_{false};  // what waits for others gives up
   std::vector<write_order> orders_;  // of each thread, and of the stand-in

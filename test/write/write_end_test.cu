@@ -102,6 +102,43 @@ TEST_CASE("a program that exits without destroying its filesystem has written it
   CHECK(pread_bytes(path, 0, ~0ull) == some_bytes(3, 0, dirty_bytes));
 }
 
+TEST_CASE("child: exit beside a destructor") {
+  if (!is_part("exit beside a destructor")) return;
+  // Registered first, so it runs behind the filesystem's own handler. What the file has by then
+  // counts, and not what another thread still writes.
+  std::atexit([] { std::_Exit(0); });
+  enum phase { full, held, slow };
+  static std::atomic<phase> now{full};
+  static std::atomic<bool> entered{false};
+  auto injected = std::make_shared<scripted_faults>();
+  injected->on_write = [](std::uint64_t, std::uint64_t) {
+    if (now == full) return fault_action::fail(ENOSPC);
+    entered = true;
+    entered.notify_all();
+    now.wait(held);
+    return fault_action::shorten(8);  // many calls
+  };
+  auto fs = std::make_unique<testing::filesystem>(small_config(page, 64), injected);
+  std::atexit([] {
+    now = slow;
+    now.notify_all();
+  });
+  if (!write_dirty(*fs)) std::_Exit(1);
+  now = held;
+  std::thread([&] { fs.reset(); }).detach();
+  entered.wait(false);
+  std::exit(0);
+}
+
+TEST_CASE(
+    "a program that exits while another thread destroys the filesystem has written its pages") {
+  scratch_folder folder;
+  auto const path = folder / "file";
+  child other("exit beside a destructor", path);
+  CHECK(other.succeeds());
+  CHECK(pread_bytes(path, 0, ~0ull) == some_bytes(3, 0, dirty_bytes));
+}
+
 TEST_CASE("child: exception") {
   if (!is_part("exception")) return;
   try {
